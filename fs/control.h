@@ -1,0 +1,82 @@
+/*
+ * Control files: what stands in MNT/ctl and NAME/ctl. One table per directory
+ * (fs/control.c) with a row per file: name, mode, how it is read and written. Nothing here
+ * knows FUSE; fs/ops_control.c translates.
+ *
+ * A control node names a directory or a file of the tree:
+ *   the controls root            (SBX_CTL_ROOT: holds ".mount" and one directory per sandbox, by name
+ *                                 when listed and by ".NUMBER" when looked up, stable under mv)
+ *   .mount/...                   MNT/ctl
+ *   NAME/..., NAME/jobs/ID/..., NAME/limits/..., NAME/snapshots
+ */
+#ifndef SANDBOXFS_FS_CONTROL_H
+#define SANDBOXFS_FS_CONTROL_H
+
+#include <sys/stat.h>
+
+#include "fs/pending.h"
+#include "fs/sandbox.h"
+
+struct sbx_control_row; /* one line of a table */
+
+/* Value type: which node. Holds references; copy with sbx_control_node_copy. */
+struct sbx_control_node {
+	const struct sbx_control_row *row;
+	struct sbx_box *box;    /* NULL in .mount and the root */
+	struct sbx_jobrec *job; /* NULL outside jobs/ID */
+};
+
+struct sbx_control_handle; /* an open file or directory */
+
+void sbx_control_root(struct sbx_control_node *ret);
+/* The directory NAME/ctl of BOX; the directory MNT/ctl. Takes references. */
+void sbx_control_box_node(struct sbx_box *box, struct sbx_control_node *ret);
+void sbx_control_mount_node(struct sbx_control_node *ret);
+void sbx_control_node_copy(const struct sbx_control_node *from, struct sbx_control_node *ret);
+void sbx_control_node_release(struct sbx_control_node *node);
+
+/* Each returns 0 or -errno and is called on FUSE workers: none blocks. */
+int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                       const char *name, struct sbx_control_node *ret);
+/* Mode, size (true), nlink, times, blksize 1 MiB. Not st_ino, st_uid, st_gid. */
+int sbx_control_getattr(struct sbx_registry *reg, const struct sbx_control_node *node,
+                        struct stat *st);
+/* Calls fn(name, mode, data) for each listed entry. */
+int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                     void (*fn)(const char *name, mode_t mode, void *data), void *data);
+/* Target of a symlink node (jobs/last), malloc'd into *ret. */
+int sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node, char **ret);
+/* Whether a write to the file may wait: each lookup then gets a node id of its own (fact 25). */
+bool sbx_control_waits(const struct sbx_control_node *node);
+/* 64-bit number that is the same for the same file every time (st_ino). */
+uint64_t sbx_control_ino(const struct sbx_control_node *node);
+
+/* mkdir jobs/NAME, rmdir jobs/ID; elsewhere -EPERM. unlink and rmdir of a control file: accepted, nothing happens. */
+int sbx_control_mkdir(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                      const char *name, struct sbx_control_node *ret);
+int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                      const char *name);
+
+/*
+ * Opens a file. FLAGS as in open(2). -EACCES against the mode (root too), -EOPNOTSUPP for a feature
+ * that this backend does not have (with a sentence in error), -ESTALE sandbox gone.
+ */
+int sbx_control_open(struct sbx_registry *reg, const struct sbx_control_node *node, int flags,
+                     struct sbx_control_handle **ret);
+/* Reads up to p->size bytes at OFF; offset-free files (exec, spawn, run, events, wait) ignore off. */
+void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+/* Writes; the answer is the count LEN or the errno (and the sentence is stored). */
+void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len, uint64_t off,
+                       struct sbx_pending *p);
+/* Takes what is unfinished, if there is anything; error(p, 0) when all is well. Also for fsync. */
+void sbx_control_flush(struct sbx_control_handle *h, struct sbx_pending *p);
+/* truncate(2) of a control file: accepted and ignored (O_TRUNC of a redirection). */
+int sbx_control_truncate(struct sbx_registry *reg, const struct sbx_control_node *node);
+void sbx_control_release(struct sbx_control_handle *h);
+/* Whether a read would answer at once (poll). */
+bool sbx_control_readable(struct sbx_control_handle *h);
+
+/* The text of MNT/README; static. */
+extern const char sbx_readme[];
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * Jobs: one command each, from the request to the kept result.
+ *
+ *   prepared --start--> starting --started--> running --ended--> ended
+ *                           \--ended(FAILED)--> failed (start error; the record is dropped)
+ *
+ * A job table belongs to one sandbox. The state changes on the event loop thread only; readers on any
+ * thread see it under the table's lock. Job objects are reference counted: the table
+ * holds one until the job is forgotten, each open file and each waiter one of its own.
+ *
+ * Time-outs: at timeout_ms SIGTERM to everything, 2 s later SIGKILL; partial output stays.
+ * The last 256 ended jobs of a sandbox are kept; older ones are forgotten, named ones
+ * only when the directory is removed or the sandbox goes.
+ */
+#ifndef SANDBOXFS_FS_JOB_H
+#define SANDBOXFS_FS_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/request.h"
+#include "sandboxfs/backend.h"
+
+struct json_object;
+struct sbx_jobs;
+struct sbx_jobrec; /* one job */
+struct sbx_pending;
+
+enum sbx_job_kind { SBX_JOB_EXEC, SBX_JOB_SPAWN, SBX_JOB_RUN };
+
+/* What a table needs of its sandbox. Callbacks come on the event loop thread. */
+struct sbx_jobs_config {
+	const struct sbx_settings *settings;
+	struct sbx_loop *loop;
+	struct sbx_sandbox *sandbox;
+	const char *view; /* absolute path of the tree as users see it: MNT/NAME */
+	const char *
+	        spill_dir; /* directory for output too large for memory: STATE/jobs/ID; created on demand */
+	/* The number of running jobs went from 0 to 1 (busy) or back (idle: all files are final).
+	 * busy comes before the first command can write, idle before anyone is told of the end. */
+	void (*busy)(bool busy, void *data);
+	/* A job was started or ended; for log and events. rec is valid during the call. */
+	void (*changed)(struct sbx_jobrec *rec, void *data);
+	void *data;
+};
+
+/* Strings of CONFIG are copied. Returns 0 or -ENOMEM. */
+int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret);
+/* All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Accepts NULL. */
+void sbx_jobs_destroy(struct sbx_jobs *jobs);
+/*
+ * Refuses further jobs (EBUSY), kills the running ones and calls done(data) on the loop thread when
+ * the last has ended (at once when there is none). Any thread.
+ */
+void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data);
+/* After sbx_jobs_shutdown: take jobs again (a teardown that was given up). */
+void sbx_jobs_resume(struct sbx_jobs *jobs);
+/* The tree is called VIEW now (mv MNT/A MNT/B). Any thread. */
+void sbx_jobs_set_view(struct sbx_jobs *jobs, const char *view);
+
+/* Defaults for the next requests: ctl/cwd, timeout_ms, env, limits. Any thread. */
+struct sbx_job_defaults {
+	char *cwd;  /* relative to the root, "" at first */
+	char **env; /* KEY=VALUE, NULL-terminated, or NULL */
+	uint64_t timeout_ms;
+	struct sbx_limits limits;
+};
+/* A deep copy for the caller; release it. */
+int sbx_jobs_get_defaults(struct sbx_jobs *jobs, struct sbx_job_defaults *ret);
+/* cwd is checked as a request's is. Takes a copy. -EACCES, -ENOENT, -ENOTDIR, -EINVAL. */
+int sbx_jobs_set_cwd(struct sbx_jobs *jobs, const char *cwd, struct sbx_error *err);
+int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *err);
+void sbx_jobs_set_timeout(struct sbx_jobs *jobs, uint64_t timeout_ms);
+void sbx_jobs_set_limits(struct sbx_jobs *jobs, const struct sbx_limits *limits);
+void sbx_job_defaults_release(struct sbx_job_defaults *d);
+
+/*
+ * Starts REQ. Checks what can be checked at once (cwd, allowlist, environment, jobs at once,
+ * id), then hands over to the backend. NAMED (may be NULL) is a prepared job of this table to run as.
+ * On 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
+ * -EACCES `path confinement violation: ...`, -ENOENT, -ENOTDIR, -EPERM allowlist, -EAGAIN too many
+ * jobs, -EBUSY stopping, -EEXIST the id was used for a different request, -EINVAL.
+ * Any thread; never blocks.
+ */
+int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
+                  struct sbx_jobrec *named, struct sbx_jobrec **ret, bool *repeated,
+                  struct sbx_error *err);
+
+/*
+ * Has fn(rec, data) called once on the loop thread: when the command has certainly been started or
+ * could not be (sbx_job_on_started), or when the job has ended (sbx_job_on_ended); at the next
+ * turn of the loop when that is already so. Returns a handle for sbx_job_forget_waiter.
+ * Any thread.
+ */
+struct sbx_job_waiter;
+typedef void (*sbx_job_fn)(struct sbx_jobrec *rec, void *data);
+struct sbx_job_waiter *sbx_job_on_started(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
+struct sbx_job_waiter *sbx_job_on_ended(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
+/* fn will not be called any more. Loop thread, before fn was called. */
+void sbx_job_forget_waiter(struct sbx_jobrec *rec, struct sbx_job_waiter *w);
+
+/*
+ * For `run`: calls fn once when there are more than HAVE bytes of STREAM (1, 2) or the job has ended.
+ * Any thread; fn on the loop thread.
+ */
+struct sbx_job_waiter *sbx_job_on_output(struct sbx_jobrec *rec, int stream, uint64_t have,
+                                         sbx_job_fn fn, void *data);
+
+/* Prepares the job NAME (mkdir jobs/NAME). -EEXIST, -EINVAL name. */
+int sbx_job_prepare(struct sbx_jobs *jobs, const char *name, struct sbx_jobrec **ret,
+                    struct sbx_error *err);
+/* rmdir jobs/ID: forgets an ended or prepared job. -EBUSY running, -ENOENT. */
+int sbx_job_remove(struct sbx_jobs *jobs, const char *name, struct sbx_error *err);
+/* By number, name, or "last"; a reference, or NULL. */
+struct sbx_jobrec *sbx_job_find(struct sbx_jobs *jobs, const char *name);
+/* The job most recently started by exec; a reference, or NULL. */
+struct sbx_jobrec *sbx_job_last_exec(struct sbx_jobs *jobs);
+/* Calls fn for each known job, oldest first; the table is locked meanwhile. */
+void sbx_jobs_walk(struct sbx_jobs *jobs, void (*fn)(struct sbx_jobrec *rec, void *data),
+                   void *data);
+unsigned sbx_jobs_running(struct sbx_jobs *jobs);
+
+struct sbx_jobrec *sbx_job_ref(struct sbx_jobrec *rec);
+void sbx_job_unref(struct sbx_jobrec *rec); /* accepts NULL */
+
+/* The directory name in jobs/: "12" or "build". Constant; lives as long as the reference. */
+const char *sbx_job_name(const struct sbx_jobrec *rec);
+uint64_t sbx_job_number(const struct sbx_jobrec *rec);
+/* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
+int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
+bool sbx_job_ended(struct sbx_jobrec *rec);
+bool sbx_job_started(struct sbx_jobrec *rec); /* not merely prepared */
+/* 0, or the negative errno and text with which the command could not be started. */
+int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
+/* Exit code as the first field of status: 0-255, 128+n, 124; -1 while there is none. */
+int sbx_job_code(struct sbx_jobrec *rec);
+
+/* Sends SIG to everything the job started. Any thread. 0, or -ESRCH when it has ended or never ran. */
+int sbx_job_kill(struct sbx_jobrec *rec, int sig);
+/* Kills every running job of the table. Any thread. */
+void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
+
+/* The status line with its newline, of rec or (NULL) of nothing run. Returns its length. */
+size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
+/* The result object of design 1.5; the caller puts it. */
+struct json_object *sbx_job_result(struct sbx_jobrec *rec);
+/* argv as JSON array text, NUL-separated bytes or NULL when none; cwd; malloc'd for the caller. */
+char *sbx_job_argv_json(struct sbx_jobrec *rec);
+char *sbx_job_cwd(struct sbx_jobrec *rec);
+
+/* Kept output of STREAM 1 or 2: true size now; and some of it (count, or -errno). Never blocks. */
+uint64_t sbx_job_output_size(struct sbx_jobrec *rec, int stream);
+ssize_t sbx_job_output_read(struct sbx_jobrec *rec, int stream, void *buf, size_t len,
+                            uint64_t off);
+
+/*
+ * jobs/ID/stdin. Before the start the bytes are kept and become the command's stdin. A job that is
+ * started while a stdin file is open gets a pipe which stays open until the last of them is closed.
+ * write: answers p with the count, or EPIPE when nothing reads any more, now or when there is room. Any thread.
+ */
+void sbx_job_stdin_open(struct sbx_jobrec *rec);
+void sbx_job_stdin_write(struct sbx_jobrec *rec, const void *buf, size_t len,
+                         struct sbx_pending *p);
+void sbx_job_stdin_close(struct sbx_jobrec *rec);
+
+#endif

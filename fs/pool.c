@@ -1,0 +1,104 @@
+/* A mutex, a condition and a list: the work is milliseconds long, so nothing cleverer pays. */
+#include "sandboxfs/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct work {
+	struct work *next;
+	void (*fn)(void *data);
+	void *data;
+};
+
+struct sbx_pool {
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t more;
+	struct work *head, **tail;
+	bool ending;
+	int threads;
+	pthread_t thread[];
+};
+
+static void *worker(void *data)
+{
+	struct sbx_pool *pool = data;
+
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		struct work *w = pool->head;
+
+		if (!w) {
+			if (pool->ending)
+				break;
+			pthread_cond_wait(&pool->more, &pool->lock);
+			continue;
+		}
+		pool->head = w->next;
+		if (!pool->head)
+			pool->tail = &pool->head;
+		pthread_mutex_unlock(&pool->lock);
+		w->fn(w->data);
+		free(w);
+		pthread_mutex_lock(&pool->lock);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+int sbx_pool_create(int threads, struct sbx_pool **ret)
+{
+	struct sbx_pool *pool = calloc(1, sizeof(*pool) + (size_t)threads * sizeof(pthread_t));
+	sigset_t all, old;
+	int r = 0;
+
+	if (!pool)
+		return -ENOMEM;
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->more, NULL);
+	pool->tail = &pool->head;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (pool->threads < threads && !r) {
+		r = pthread_create(&pool->thread[pool->threads], NULL, worker, pool);
+		pool->threads += !r;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		sbx_pool_destroy(pool);
+		return -r;
+	}
+	*ret = pool;
+	return 0;
+}
+
+void sbx_pool_destroy(struct sbx_pool *pool)
+{
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	pool->ending = true;
+	pthread_cond_broadcast(&pool->more);
+	pthread_mutex_unlock(&pool->lock);
+	for (int i = 0; i < pool->threads; i++)
+		pthread_join(pool->thread[i], NULL);
+	pthread_cond_destroy(&pool->more);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool);
+}
+
+void sbx_pool_submit(struct sbx_pool *pool, void (*fn)(void *data), void *data)
+{
+	struct work *w = malloc(sizeof(*w));
+
+	if (!w)
+		abort();
+	*w = (struct work){.fn = fn, .data = data};
+	pthread_mutex_lock(&pool->lock);
+	*pool->tail = w;
+	pool->tail = &w->next;
+	pthread_cond_signal(&pool->more);
+	pthread_mutex_unlock(&pool->lock);
+}

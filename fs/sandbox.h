@@ -1,0 +1,128 @@
+/*
+ * The mount's sandboxes: a registry by name, and the life of each from mkdir to the last byte
+ * removed. FUSE operations and control files come here; from here the backend is called.
+ *
+ * creating -> ready -> stopping -> (retired: out of the registry, removal goes on in the pool)
+ *
+ * struct sbx_box is reference counted: the registry holds one until it is retired, each node and each open
+ * control file its own. A retired box answers -ESTALE.
+ */
+#ifndef SANDBOXFS_FS_SANDBOX_H
+#define SANDBOXFS_FS_SANDBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/job.h"
+#include "fs/log.h"
+#include "fs/request.h"
+#include "sandboxfs/backend.h"
+#include "sandboxfs/pool.h"
+
+enum sbx_box_state {
+	SBX_BOX_CREATING,
+	SBX_BOX_READY,
+	SBX_BOX_STOPPING,
+	SBX_BOX_FAILED,
+	SBX_BOX_RETIRED
+};
+
+struct sbx_box {
+	uint64_t number; /* unique in this daemon, never reused; 1.. */
+	struct sbx_registry *registry;
+	/* Under the registry's lock; use sbx_box_name() for a copy. */
+	char *name;
+	enum sbx_box_state state;
+	/* Set once before the box is ready, constant then: */
+	struct sbx_sandbox *sandbox;
+	struct sbx_jobs *jobs;
+	struct sbx_log *log;
+	struct sbx_events *events;
+	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
+	unsigned hidden_aliases;
+	int refs; /* atomic */
+	          /* private to sandbox.c follows in sandbox.c by embedding */
+};
+
+struct sbx_registry;
+
+struct sbx_registry_config {
+	const struct sbx_settings *settings;
+	struct sbx_backend *backend;
+	struct sbx_loop *loop;
+	struct sbx_pool *pool;
+	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
+	 * asked for again. Loop thread. */
+	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	void *data;
+};
+
+int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret);
+/* [start] Calls the backend's recover and fills the registry. Blocks. */
+int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
+/*
+ * Ends everything: refuses new work, kills jobs, with settings->ephemeral tears all sandboxes down,
+ * waits for removals that are going on. Called by the main thread while loop and pool still run. Blocks.
+ */
+void sbx_registry_shutdown(struct sbx_registry *reg);
+/* After loop and pool have stopped. Accepts NULL. */
+void sbx_registry_destroy(struct sbx_registry *reg);
+
+/* A reference to the ready (or failed, stopping) box NAME, or NULL. Any thread. */
+struct sbx_box *sbx_registry_find(struct sbx_registry *reg, const char *name);
+struct sbx_box *sbx_registry_find_number(struct sbx_registry *reg, uint64_t number);
+/* Calls fn for each box that MNT shows, in order of name; the registry is locked meanwhile. */
+void sbx_registry_walk(struct sbx_registry *reg, void (*fn)(struct sbx_box *box, void *data),
+                       void *data);
+struct sbx_box *sbx_box_ref(struct sbx_box *box);
+void sbx_box_unref(struct sbx_box *box); /* accepts NULL */
+/* Copies the present name into buf. */
+void sbx_box_name(struct sbx_box *box, char buf[64]);
+bool sbx_box_alive(struct sbx_box *box);
+
+/*
+ * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
+ * has the sentence; it also stands in the mount's error file). box: of a create; borrowed.
+ */
+typedef void (*sbx_box_done)(int code, struct sbx_box *box, const struct sbx_error *err,
+                             void *data);
+
+/*
+ * mkdir and ctl/create. Returns a token for sbx_registry_cancel, or NULL when done was or will be
+ * called with an early failure. -EEXIST, -EINVAL name, -EBUSY being created or shutting down,
+ * and what the backend's create answers. Any thread.
+ */
+struct sbx_creation;
+struct sbx_creation *sbx_registry_make(struct sbx_registry *reg,
+                                       const struct sbx_create_request *req, sbx_box_done done,
+                                       void *data);
+/* Asks a creation to stop; done follows with -EINTR or success. Loop thread, before done. */
+void sbx_registry_cancel(struct sbx_creation *c);
+/*
+ * rmdir and ctl/teardown. done comes when the sandbox is out of sight and its name is free, or with
+ * COMPLETE when it is really gone. A name that is not there: -ENOENT, but with COMPLETE
+ * success. Any thread.
+ */
+void sbx_registry_teardown(struct sbx_registry *reg, const char *name, bool complete,
+                           sbx_box_done done, void *data);
+/* mv MNT/A MNT/B. -ENOENT, -EEXIST target there, -EINVAL name. Any thread. */
+void sbx_registry_rename(struct sbx_registry *reg, const char *from, const char *to,
+                         sbx_box_done done, void *data);
+
+/* The sentence of ctl/error. Any thread. BOX NULL: the mount's. code 0 is ignored. */
+void sbx_error_store(struct sbx_registry *reg, struct sbx_box *box, const struct sbx_error *err);
+void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_error *ret);
+
+const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
+struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
+struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
+
+/* Text of ctl/list (table), list.json, pending (one name per line), info, stats; malloc'd. */
+char *sbx_registry_list_text(struct sbx_registry *reg);
+char *sbx_registry_list_json(struct sbx_registry *reg);
+char *sbx_registry_pending_text(struct sbx_registry *reg);
+char *sbx_registry_stats_text(struct sbx_registry *reg);
+char *sbx_box_info_json(struct sbx_box *box);
+char *sbx_box_policy_json(struct sbx_box *box);
+
+#endif

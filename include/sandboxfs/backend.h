@@ -1,0 +1,187 @@
+/*
+ * The contract between the file system and the places sandboxes come from.
+ *
+ * A backend supplies sandboxes; a sandbox supplies a directory tree and runs
+ * commands in it. The tree is handed over as a directory descriptor: file
+ * operations of the mount work on it directly, with the kernel's own semantics.
+ * A backend whose files live elsewhere keeps a local copy there, and implements
+ * fetch, dirty and barrier to keep the two in step. A backend knows names and
+ * paths, never inode numbers or requests.
+ *
+ * Calls are marked:
+ *   [pool]  may block; called on a worker of the pool, never on a FUSE worker or
+ *           the event loop
+ *   [any]   must not block; called on any thread
+ *   [loop]  must not block; called on the event loop thread
+ * Different sandboxes may be used at once from several threads. For one sandbox the caller
+ * never overlaps [pool] calls. All return 0 or a negative errno and fill *err
+ * (which may be NULL) with a sentence.
+ */
+#ifndef SANDBOXFS_BACKEND_H
+#define SANDBOXFS_BACKEND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/exec.h"
+#include "sandboxfs/settings.h"
+
+struct json_object;
+struct sbx_backend;
+struct sbx_job;
+struct sbx_loop;
+struct sbx_sandbox;
+
+/* A create request; NULL members take the mount's defaults. */
+struct sbx_create {
+	const char *name;       /* valid as by sbx_name_check() */
+	const char *base;       /* commit-ish */
+	const char *branch;     /* branch name, used as it is */
+	atomic_bool *cancelled; /* polled during long work: -EINTR and nothing left; may be NULL */
+};
+
+/* What recover reports. */
+struct sbx_recover {
+	void (*found)(struct sbx_sandbox *sb, void *data); /* hands the sandbox over */
+	void (*note)(const char *text, void *data);        /* one line for `events` */
+	void *data;
+};
+
+struct sbx_backend_impl {
+	const char *name; /* the word used when mounting */
+
+	/*
+	 * [pool] Brings the state directory into order after whatever happened:
+	 * finishes teardowns, rolls back creates, adopts the rest. Called once,
+	 * before any other call, single-threaded. Mandatory.
+	 */
+	int (*recover)(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
+	/*
+	 * [pool] Makes a sandbox. Atomic: on failure nothing is left. The name is not in use.
+	 * EINVAL (bad base or branch), ENOENT (base does not exist), EEXIST/EBUSY (branch
+	 * checked out elsewhere), ENOSPC, EINTR (cancelled). Mandatory.
+	 */
+	int (*create)(struct sbx_backend *b, const struct sbx_create *req, struct sbx_sandbox **ret,
+	              struct sbx_error *err);
+	/* [any] Releases the backend; its sandboxes have been closed before. Mandatory. */
+	void (*destroy)(struct sbx_backend *b);
+};
+
+struct sbx_backend {
+	const struct sbx_backend_impl *impl; /* first member of every implementation */
+};
+
+struct sbx_sandbox_impl {
+	/*
+	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
+	 * sandbox and stays valid until close. Mandatory.
+	 */
+	int (*root)(struct sbx_sandbox *sb);
+	/* [any] Adds what describes the sandbox ("source", "branch", "base", ...) to OBJ. Optional. */
+	void (*info)(struct sbx_sandbox *sb, struct json_object *obj);
+	/* [any] Adds what is in force ("isolation": {...}, ...) to OBJ. Optional. */
+	void (*policy)(struct sbx_sandbox *sb, struct json_object *obj);
+	/* [pool] Gives the sandbox another name, durably. Optional: -EOPNOTSUPP. */
+	int (*rename)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+	/*
+	 * [pool] First half of teardown, quick: journals the intent, takes the tree out of the
+	 * way so that the name is free. Never fails because something is gone. Mandatory.
+	 */
+	int (*retire)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/*
+	 * [pool] Second half: removes everything. May be repeated after a failure, and
+	 * is finished by recover after a crash. All jobs have ended. Mandatory.
+	 */
+	int (*remove)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/* [any] Frees the object (not the sandbox). All its jobs are destroyed. Mandatory. */
+	void (*close)(struct sbx_sandbox *sb);
+
+	/*
+	 * [any] Starts a command. On 0, *ret is the job and EVENTS will be called with DATA
+	 * (possibly before this returns, on the loop thread). A command that cannot be started is
+	 * reported by ended with SBX_END_FAILED, or by a negative errno here.
+	 * ENOENT program or cwd missing, EACCES not executable or cwd escapes, EAGAIN,
+	 * E2BIG. Optional: -EOPNOTSUPP.
+	 */
+	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+	            const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+	            struct sbx_error *err);
+
+	/* Later features; NULL answers EOPNOTSUPP.
+	 * [pool] Called before PATH (relative) is read, listed or looked up. Optional: all local. */
+	int (*fetch)(struct sbx_sandbox *sb, const char *path, struct sbx_error *err);
+	/* [any] Tells that PATH was changed through the mount. Optional. */
+	void (*dirty)(struct sbx_sandbox *sb, const char *path);
+	/* [pool] Returns when all that was dirty is at the provider. Optional. */
+	int (*barrier)(struct sbx_sandbox *sb, struct sbx_error *err);
+};
+
+/*
+ * First member of every implementation. name, id and workdir are filled by
+ * the backend and freed by its close. name changes only in rename, under the caller's lock.
+ */
+struct sbx_sandbox {
+	const struct sbx_sandbox_impl *impl;
+	char *name;         /* as in MNT/NAME */
+	char *id;           /* unique for ever, [A-Za-z0-9._-]+; never changes */
+	char *workdir;      /* absolute path of the tree on the host */
+	int64_t created_ms; /* CLOCK_REALTIME, ms */
+};
+
+struct sbx_job_impl {
+	/*
+	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. A job that
+	 * has ended ignores it. Mandatory.
+	 */
+	void (*signal)(struct sbx_job *job, int sig);
+	/* [loop] Frees the job, after ended. Mandatory. */
+	void (*destroy)(struct sbx_job *job);
+};
+
+struct sbx_job {
+	const struct sbx_job_impl *impl; /* first member of every implementation */
+};
+
+/* What a backend may use of the daemon. Lives as long as the backend. */
+struct sbx_host {
+	const struct sbx_settings *settings;
+	struct sbx_loop *loop;
+	struct sbx_spawner *spawner; /* NULL where no command is ever run (tests) */
+};
+
+/*
+ * Opens the backend that settings->backend names. EINVAL unknown name or unusable source
+ * (not a repository, bare, empty), EOPNOTSUPP not available in this build. With
+ * settings->debug the result is wrapped in the tracer. Not thread-safe.
+ */
+int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+
+/* Wrappers that supply the answer for absent members; see the members. */
+int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
+int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
+                       struct sbx_sandbox **ret, struct sbx_error *err);
+void sbx_backend_destroy(struct sbx_backend *b); /* accepts NULL */
+
+int sbx_sandbox_root(struct sbx_sandbox *sb);
+void sbx_sandbox_info(struct sbx_sandbox *sb, struct json_object *obj);
+void sbx_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj);
+int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err);
+int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err);
+void sbx_sandbox_close(struct sbx_sandbox *sb); /* accepts NULL */
+int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+                     const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+                     struct sbx_error *err);
+int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err);
+
+void sbx_job_signal(struct sbx_job *job, int sig);
+void sbx_job_destroy(struct sbx_job *job); /* accepts NULL */
+
+/*
+ * 0 when NAME is a sandbox name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}, not "ctl", not "README"; else
+ * -EINVAL with the reason. Thread-safe.
+ */
+int sbx_name_check(const char *name, struct sbx_error *err);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * One command as a backend sees it: what to run, and what is heard of it.
+ */
+#ifndef SANDBOXFS_EXEC_H
+#define SANDBOXFS_EXEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/settings.h"
+
+/* What is to be run. All pointers belong to the caller and are used during the call only. */
+struct sbx_exec {
+	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
+	char *const *env;    /* the whole environment, KEY=VALUE, NULL-terminated; the backend
+	                       * adds HOME, TMPDIR and PWD where they are absent */
+	const char *program; /* absolute path to execute instead of searching argv[0] along
+	                       * PATH of env (allowlist), or NULL */
+	const char *cwd;     /* relative to the sandbox's root, "" for the root itself; resolved
+	                       * beneath it by the kernel */
+	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
+	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
+};
+
+enum sbx_end {
+	SBX_END_FAILED,   /* could not be started: code is an errno, error has the text */
+	SBX_END_EXITED,   /* code is the exit status */
+	SBX_END_SIGNALED, /* code is the signal */
+	SBX_END_OOM,      /* killed for memory; code is the signal */
+	SBX_END_LOST,     /* the backend does not know (spawner or connection gone) */
+};
+
+struct sbx_exit {
+	enum sbx_end end;
+	int code;
+	uint64_t user_us;
+	uint64_t sys_us;
+	uint64_t max_rss_kb;
+	struct sbx_error error;
+};
+
+/*
+ * What the backend tells about a job. All are called on the event loop thread,
+ * holding no lock of the backend; they may call sbx_job_signal() but not
+ * sbx_job_destroy(). started comes before output; ended comes exactly once and last.
+ */
+struct sbx_exec_events {
+	/* The command has been executed (execve succeeded). May be skipped by a job that has
+	 * already ended; ended tells then. */
+	void (*started)(void *data);
+	/* LEN bytes (> 0) of STREAM 1 or 2. */
+	void (*output)(void *data, int stream, const void *buf, size_t len);
+	/* Everything the job ever started is dead, all output was delivered. */
+	void (*ended)(void *data, const struct sbx_exit *exit);
+};
+
+#endif

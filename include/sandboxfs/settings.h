@@ -1,0 +1,63 @@
+/*
+ * What the mount was told: built-in defaults, then the JSON configuration file,
+ * then -o options (rising priority). Filled once before any thread starts and
+ * constant from then on, so it may be read anywhere without a lock.
+ */
+#ifndef SANDBOXFS_SETTINGS_H
+#define SANDBOXFS_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An owned list of owned strings; items[n] is NULL. */
+struct sbx_strings {
+	char **items;
+	size_t n;
+};
+
+/* Resource limits; 0 means none. See design: limits/ in a sandbox's controls. */
+struct sbx_limits {
+	uint64_t cpu_s;        /* seconds of processor time per process */
+	uint64_t memory_mb;    /* MiB of address space per process */
+	uint64_t procs;        /* processes */
+	uint64_t file_mb;      /* MiB per file written */
+	uint64_t disk_mb;      /* MiB per sandbox */
+	uint64_t output_bytes; /* kept of each of stdout and stderr */
+	uint64_t jobs;         /* running at once in one sandbox */
+};
+
+struct sbx_settings {
+	char *source;     /* as given; NULL for "none" */
+	char *source_abs; /* absolute path without symlinks, NULL for "none" or a remote source */
+	char *mountpoint; /* absolute path without symlinks */
+	char *state_dir;  /* absolute; owned by the daemon, mode 0700 */
+	char *logs_dir;   /* absolute or NULL */
+	char *backend;    /* "local", "memory", ... */
+	char *base;       /* commit-ish new sandboxes start from; NULL: HEAD */
+	char *branch;     /* pattern of the branch, "{name}" is replaced; "sandbox/{name}" */
+	char *path;       /* PATH of commands */
+	char *isolation;  /* "auto", "require", "none" */
+	char *net;        /* "none", "host" */
+	char *controls;   /* "linked", "inline" */
+	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
+	bool ctl_listed;  /* readdir of a sandbox lists it */
+	bool ephemeral;   /* sandboxes are torn down at unmount */
+	bool trash;       /* uncommitted work is saved at teardown */
+	bool track;       /* record changed files per job */
+	bool user_xattr;  /* pass user.* xattrs even where that costs a request per write */
+	bool allow_other; /* as mount.fuse */
+	bool exec_fail_errno;          /* a non-zero exit fails the write with EREMOTEIO */
+	bool foreground;               /* -f */
+	bool debug;                    /* -d: trace backend calls to stderr */
+	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
+	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
+	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
+	struct sbx_strings allow;      /* binaries that may run; empty: any */
+	struct sbx_strings env;        /* KEY=VALUE for every command */
+	struct sbx_strings ro_paths;   /* additionally visible to commands, read only */
+	struct sbx_strings rw_paths;
+	struct sbx_strings hide_paths;
+};
+
+#endif
