@@ -44,6 +44,7 @@ struct sbx_events {
 	uint64_t end; /* position after the last line */
 	struct parked *parked;
 	bool posted; /* serve() is on its way */
+	bool closed; /* nothing more will come */
 };
 
 int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret)
@@ -80,17 +81,22 @@ static struct parked *take_parked(struct sbx_events *ev)
 	return list;
 }
 
-void sbx_events_destroy(struct sbx_events *ev)
+static void answer_eof(struct sbx_events *ev)
 {
 	struct parked *next;
 
-	if (!ev)
-		return;
 	for (struct parked *w = take_parked(ev); w; w = next) {
 		next = w->next;
 		sbx_pending_data(w->p, NULL, 0);
 		free(w);
 	}
+}
+
+void sbx_events_destroy(struct sbx_events *ev)
+{
+	if (!ev)
+		return;
+	answer_eof(ev);
 	unref(ev);
 }
 
@@ -169,6 +175,16 @@ static void serve(void *data)
 	unref(ev);
 }
 
+void sbx_events_close(struct sbx_events *ev)
+{
+	pthread_mutex_lock(&ev->lock);
+	ev->closed = true;
+	pthread_mutex_unlock(&ev->lock);
+	/* Those who have not seen the last lines get them first, and the end when they read again. */
+	atomic_fetch_add(&ev->refs, 1);
+	serve(ev);
+}
+
 static void append(struct sbx_events *ev, char *text, size_t len)
 {
 	struct line *l;
@@ -230,7 +246,7 @@ void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending
 	struct parked *w;
 
 	pthread_mutex_lock(&ev->lock);
-	if (*cursor < ev->end) {
+	if (*cursor < ev->end || ev->closed) {
 		answer_unlock(ev, cursor, p);
 		return;
 	}
@@ -251,7 +267,7 @@ int sbx_events_ready(struct sbx_events *ev, uint64_t cursor)
 	int ready;
 
 	pthread_mutex_lock(&ev->lock);
-	ready = cursor < ev->end;
+	ready = cursor < ev->end || ev->closed;
 	pthread_mutex_unlock(&ev->lock);
 	return ready;
 }

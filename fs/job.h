@@ -66,7 +66,7 @@ int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret)
 void sbx_jobs_destroy(struct sbx_jobs *jobs);
 /*
  * Refuses further jobs (EBUSY), kills the running ones and calls done(data) on the loop thread when
- * the last has ended and its sbx_job is destroyed (soon when there is none). One at a time. Any thread.
+ * the last has ended and its sbx_job is destroyed (soon when there is none). Any thread.
  */
 void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data);
 /* After done of sbx_jobs_shutdown: take jobs again (a teardown that was given up). Any thread. */
@@ -146,6 +146,8 @@ void sbx_job_unref(struct sbx_jobrec *rec); /* accepts NULL */
 /* The directory name in jobs/: "12" or "build". Constant; lives as long as the reference. */
 const char *sbx_job_name(const struct sbx_jobrec *rec);
 uint64_t sbx_job_number(const struct sbx_jobrec *rec);
+/* By which file it was started; of a prepared job EXEC. */
+enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
 /* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
 bool sbx_job_ended(struct sbx_jobrec *rec);

@@ -112,6 +112,16 @@ uint64_t sbx_job_number(const struct sbx_jobrec *rec)
 	return number;
 }
 
+enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec)
+{
+	enum sbx_job_kind kind;
+
+	pthread_mutex_lock(&rec->jobs->lock);
+	kind = rec->kind;
+	pthread_mutex_unlock(&rec->jobs->lock);
+	return kind;
+}
+
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec)
 {
 	int64_t t;
