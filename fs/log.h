@@ -45,6 +45,8 @@ ssize_t sbx_log_read(struct sbx_log *log, void *buf, size_t len, uint64_t off);
 int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret);
 /* Answers every waiting read with EOF. Loop thread, or after the loop stopped. Accepts NULL. */
 void sbx_events_destroy(struct sbx_events *ev);
+/* No more will come: waiting reads, and those to come at the end, answer EOF. Loop thread. */
+void sbx_events_close(struct sbx_events *ev);
 /* Appends one JSON line: timestamp, EVENT, NAME (sandbox, may be NULL), TEXT (may be NULL). Any thread. */
 void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text);
 /*
