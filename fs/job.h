@@ -127,6 +127,10 @@ void sbx_job_unref(struct sbx_jobrec *rec); /* accepts NULL */
 /* The directory name in jobs/: "12" or "build". Constant; lives as long as the reference. */
 const char *sbx_job_name(const struct sbx_jobrec *rec);
 uint64_t sbx_job_number(const struct sbx_jobrec *rec);
+/* By which file it was started; of a prepared job EXEC. */
+enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
+/* Members of its log record: job, cmd, exit_code, signal, timed_out, duration_sec, error; the caller puts it. */
+struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);
 /* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
 bool sbx_job_ended(struct sbx_jobrec *rec);
