@@ -49,7 +49,6 @@ enum { END_WORDS = 7 };
 
 struct counters {
 	uint64_t creates, create_failures, teardowns, removals, remove_failures;
-	uint64_t jobs_started;
 	uint64_t jobs_ended[END_WORDS];
 };
 

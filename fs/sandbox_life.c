@@ -76,21 +76,26 @@ static void job_changed(struct sbx_jobrec *rec, void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
-	char text[256];
+	struct sbx_error err = SBX_ERROR_INIT;
+	char status[256], text[1200];
 
 	if (!sbx_job_ended(rec)) {
-		pthread_mutex_lock(&reg->lock);
-		reg->counters.jobs_started++;
-		pthread_mutex_unlock(&reg->lock);
 		snprintf(text, sizeof(text), "job=%llu", (unsigned long long)sbx_job_number(rec));
 		sbx_box_event(reg, box, "job_start", text);
 		return;
 	}
-	sbx_job_status(rec, text, sizeof(text));
-	count_end(reg, text);
-	text[strcspn(text, "\n")] = '\0';
 	record_job(box, rec);
-	sbx_box_event(reg, box, "job_end", text);
+	if (sbx_job_start_error(rec, &err) < 0) {
+		count_end(reg, "- failed");
+		snprintf(text, sizeof(text), "job=%llu %s",
+		         (unsigned long long)sbx_job_number(rec), err.text);
+		sbx_box_event(reg, box, "job_failed", text);
+		return;
+	}
+	sbx_job_status(rec, status, sizeof(status));
+	count_end(reg, status);
+	status[strcspn(status, "\n")] = '\0';
+	sbx_box_event(reg, box, "job_end", status);
 }
 
 static void jobs_busy(bool busy, void *data)
@@ -698,6 +703,8 @@ static void rename_work(void *data)
 
 	pthread_mutex_lock(&ren->box->backend_lock);
 	ren->code = sbx_sandbox_rename(ren->box->pub.sandbox, ren->to, &ren->err);
+	if (ren->code >= 0)
+		sbx_log_rename(ren->box->pub.log, ren->to);
 	pthread_mutex_unlock(&ren->box->backend_lock);
 	sbx_loop_post(ren->reg->config.loop, rename_done, ren);
 }

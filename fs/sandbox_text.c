@@ -304,7 +304,6 @@ static void print_stats(FILE *out, size_t sandboxes, size_t pending, unsigned ru
 	metric(out, "sandboxes", "gauge", "Sandboxes that the mount shows.", sandboxes);
 	metric(out, "removals_pending", "gauge", "Sandboxes whose removal goes on.", pending);
 	metric(out, "jobs_running", "gauge", "Jobs running now.", running);
-	metric(out, "jobs_started_total", "counter", "Jobs started.", c->jobs_started);
 	print_ended(out, c);
 	metric(out, "creates_total", "counter", "Sandboxes created.", c->creates);
 	metric(out, "create_failures_total", "counter", "Creations that failed.",
