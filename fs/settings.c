@@ -465,13 +465,15 @@ static size_t distance(const char *a, const char *b)
 	return row[n];
 }
 
+/* A beginning of a key counts as one edit. */
 static const char *nearest(const char *name)
 {
 	const struct key *best = &keys[0];
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++) {
-		size_t d = distance(name, keys[i].name);
+		bool begins = strncmp(name, keys[i].name, strlen(name)) == 0;
+		size_t d = begins ? 1 : distance(name, keys[i].name);
 
 		if (d < least) {
 			least = d;
