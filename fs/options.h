@@ -14,7 +14,7 @@
 
 struct json_object;
 
-enum sbx_action { SBX_RUN, SBX_HELP, SBX_VERSION, SBX_DOCTOR };
+enum sbx_action { SBX_RUN, SBX_HELP, SBX_PRINT_VERSION, SBX_DOCTOR };
 
 struct sbx_options {
 	enum sbx_action action;

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fs/words.h"
 #include "sandboxfs/error.h"
 #include "sandboxfs/settings.h"
 
@@ -46,10 +47,18 @@ struct sbx_request {
 /* Releases what the request owns and zeroes it; a zeroed request is fine. */
 void sbx_request_release(struct sbx_request *req);
 
+struct json_tokener;
+
 struct sbx_request_parser {
 	char *buf;
 	size_t len, cap;
 	bool overflow; /* E2BIG was answered: stays so until the file is closed */
+	/* Private. What was looked at already is not looked at again when more comes. */
+	size_t start;               /* of the present request in buf */
+	size_t seen;                /* bytes from start on that were looked at */
+	size_t nul;                 /* one past the last NUL in buf, 0: none */
+	struct sbx_words_scan line; /* of a text line */
+	struct json_tokener *tok;   /* of a JSON request, NULL at its beginning */
 };
 
 void sbx_request_parser_init(struct sbx_request_parser *p);
@@ -58,13 +67,20 @@ void sbx_request_parser_finish(struct sbx_request_parser *p);
 void sbx_request_parser_reset(struct sbx_request_parser *p);
 /* Whether anything but white space waits to be parsed. */
 bool sbx_request_parser_pending(const struct sbx_request_parser *p);
-/* Appends. -E2BIG past SBX_REQUEST_MAX (then and from then on), -ENOMEM. */
+/*
+ * Appends. -E2BIG when more than SBX_REQUEST_MAX bytes would be waiting, however many requests they are
+ * (then and from then on, and what was waiting is dropped), -ENOMEM.
+ */
 int sbx_request_parser_feed(struct sbx_request_parser *p, const void *data, size_t len,
                             struct sbx_error *err);
 /*
  * Takes the next complete request from what was fed. FINAL: no more is coming, take what is
  * there. Returns 1 with *ret filled (release it), 0 when nothing is complete, or -EINVAL,
- * -EOPNOTSUPP ("tty":true), with a sentence; after an error what was accumulated is dropped.
+ * -EOPNOTSUPP ("tty":true), -ENOMEM, with a sentence; after an error what was accumulated is dropped.
+ *
+ * NUL-separated: everything waiting is one request. It is complete when its last element so far is an
+ * empty one, which is not part of it; an empty element elsewhere is an empty argument. So a caller asks
+ * after each write, and what a client wrote in one piece is never cut in the middle.
  */
 int sbx_request_parser_next(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                             struct sbx_error *err);
@@ -92,7 +108,7 @@ int sbx_job_id_check(const char *id, struct sbx_error *err);
 
 /*
  * A whole JSON text held to one reading: strict syntax, valid UTF-8, at most 32 levels, no
- * duplicate key at any level, no \u0000. Returns 1 with *ret (json_object_put it) and *used
+ * duplicate key at any level, no \u0000. Returns 1 with *ret (json_object_put it; NULL for null) and *used
  * bytes, 0 when TEXT is a proper beginning (and !final), -EINVAL with a sentence.
  */
 struct json_object;

@@ -16,6 +16,9 @@ struct sbx_strings {
 	size_t n;
 };
 
+/* No number in a request or a setting is larger: as MiB it still counts in 63 bits of bytes. */
+#define SBX_NUMBER_MAX ((UINT64_C(1) << 43) - 1)
+
 /* Resource limits; 0 means none. See design: limits/ in a sandbox's controls. */
 struct sbx_limits {
 	uint64_t cpu_s;        /* seconds of processor time per process */
@@ -52,6 +55,7 @@ struct sbx_settings {
 	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
+	uint64_t cache_mb;             /* MiB of kept base checkouts; 0: the backend's choice */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */
 	struct sbx_strings env;        /* KEY=VALUE for every command */

@@ -1,0 +1,288 @@
+/*
+ * The hooks see every message of the connection, but act on the first request and its answer only. A
+ * worker of libfuse waits in read(2) on the device; a session that is told to end is noticed
+ * by interrupting that read, which a signal without SA_RESTART does.
+ */
+#include "fs/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+#define NOTIFY_INC_EPOCH 8 /* FUSE_NOTIFY_INC_EPOCH, protocol 7.44 */
+
+extern char **environ;
+
+/*
+ * The one channel whose INIT is being watched. Set before its session starts; libfuse gives the
+ * hooks nothing but the session's user data.
+ */
+static struct sbx_channel *watched;
+static bool offered;
+
+static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
+{
+	ssize_t n = read(fd, buf, len);
+	const struct fuse_in_header *h = buf;
+
+	(void)userdata;
+	if (watched && n >= (ssize_t)(sizeof(*h) + 16) && h->opcode == FUSE_INIT) {
+		struct fuse_init_in in = {0};
+		size_t body = (size_t)n - sizeof(*h);
+
+		memcpy(&in, h + 1, body < sizeof(in) ? body : sizeof(in));
+		offered = in.flags & FUSE_HANDLE_KILLPRIV_V2;
+	}
+	return n;
+}
+
+static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	(void)userdata;
+	if (watched && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
+		struct fuse_init_out *out = iov[1].iov_base;
+
+		if (offered && out->major == FUSE_KERNEL_VERSION) {
+			out->flags |= FUSE_HANDLE_KILLPRIV_V2;
+			watched->killpriv = true;
+		}
+		watched = NULL;
+	}
+	return writev(fd, iov, count);
+}
+
+static const struct fuse_custom_io hooks = {.read = hook_read, .writev = hook_writev};
+
+static int add_option(struct fuse_args *args, const char *key, const char *value)
+{
+	_cleanup_free_ char *opt = NULL;
+	_cleanup_free_ char *escaped = NULL;
+	size_t n = 0;
+
+	/* In an option a comma or backslash of a path is escaped. */
+	escaped = malloc(2 * strlen(value) + 1);
+	if (!escaped)
+		return -ENOMEM;
+	for (const char *c = value; *c; c++) {
+		if (*c == ',' || *c == '\\')
+			escaped[n++] = '\\';
+		escaped[n++] = *c;
+	}
+	escaped[n] = '\0';
+	if (asprintf(&opt, "-o%s%s", key, escaped) < 0) {
+		opt = NULL;
+		return -ENOMEM;
+	}
+	return fuse_opt_add_arg(args, opt) < 0 ? -ENOMEM : 0;
+}
+
+static int mount_options(struct fuse_args *args, const struct sbx_channel_config *config)
+{
+	int r = fuse_opt_add_arg(args, "sandboxfs") < 0 ? -ENOMEM : 0;
+
+	if (r == 0)
+		r = add_option(args, "fsname=", config->fsname);
+	if (r == 0)
+		r = add_option(args, "", "subtype=sandboxfs");
+	if (r == 0)
+		r = add_option(args, "", "default_permissions");
+	if (r == 0)
+		r = add_option(args, "", "nosuid");
+	if (r == 0)
+		r = add_option(args, "", "nodev");
+	if (r == 0 && config->allow_other)
+		r = add_option(args, "", "allow_other");
+	for (size_t i = 0; r == 0 && config->options && i < config->options->n; i++)
+		r = add_option(args, "", config->options->items[i]);
+	return r;
+}
+
+int sbx_channel_open(struct sbx_channel *ch, const struct sbx_channel_config *config,
+                     struct sbx_error *err)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	int r = mount_options(&args, config);
+
+	ch->mountpoint = strdup(config->mountpoint);
+	if (r == 0 && ch->mountpoint) {
+		ch->session =
+		        fuse_session_new(&args, config->ops, config->ops_size, config->userdata);
+		if (!ch->session)
+			r = -EINVAL;
+	}
+	fuse_opt_free_args(&args);
+	if (r < 0 || !ch->mountpoint)
+		return sbx_fail(err, r < 0 ? -r : ENOMEM, "the FUSE session cannot be made");
+	if (fuse_session_mount(ch->session, config->mountpoint) < 0) {
+		fuse_session_destroy(ch->session);
+		ch->session = NULL;
+		return sbx_fail(err, EPERM,
+		                "%s cannot be mounted; sandboxfs --doctor tells what is missing",
+		                config->mountpoint);
+	}
+	if (config->killpriv &&
+	    fuse_session_custom_io(ch->session, &hooks, fuse_session_fd(ch->session)) == 0)
+		watched = ch;
+	return 0;
+}
+
+static void *serve(void *data)
+{
+	struct sbx_channel *ch = data;
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+
+	if (config) {
+		fuse_loop_cfg_set_clone_fd(config, 0);
+		fuse_loop_cfg_set_max_threads(config, 10);
+		fuse_loop_cfg_set_idle_threads(config, 10);
+		fuse_session_loop_mt(ch->session, config);
+		fuse_loop_cfg_destroy(config);
+	}
+	if (ch->ended)
+		ch->ended(ch->data);
+	return NULL;
+}
+
+int sbx_channel_start(struct sbx_channel *ch)
+{
+	int r = pthread_create(&ch->thread, NULL, serve, ch);
+
+	ch->started = r == 0;
+	return -r;
+}
+
+static void handle_nudge(int sig)
+{
+	(void)sig;
+}
+
+/* Interrupts every thread's read, again and again until the session's thread has ended. */
+static void join_nudging(pthread_t thread)
+{
+	struct sigaction sa = {.sa_handler = handle_nudge};
+	struct timespec until;
+
+	sigaction(SIGUSR1, &sa, NULL);
+	for (;;) {
+		_cleanup_dir_ DIR *dir = NULL;
+		struct dirent *d;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 20000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+			return;
+		dir = opendir("/proc/self/task");
+		while (dir && (d = readdir(dir)))
+			if (atoi(d->d_name) > 0 && atoi(d->d_name) != gettid())
+				syscall(SYS_tgkill, getpid(), atoi(d->d_name), SIGUSR1);
+	}
+}
+
+void sbx_channel_unmount(struct sbx_channel *ch)
+{
+	if (ch->session && sbx_mounted(ch->mountpoint) == 1)
+		fuse_session_unmount(ch->session);
+}
+
+void sbx_channel_stop(struct sbx_channel *ch)
+{
+	if (!ch->started)
+		return;
+	fuse_session_exit(ch->session);
+	join_nudging(ch->thread);
+	ch->started = false;
+}
+
+void sbx_channel_close(struct sbx_channel *ch)
+{
+	sbx_channel_unmount(ch);
+	sbx_channel_stop(ch);
+	if (ch->session)
+		fuse_session_destroy(ch->session);
+	ch->session = NULL;
+	free(ch->mountpoint);
+	ch->mountpoint = NULL;
+}
+
+int sbx_channel_epoch(struct sbx_channel *ch)
+{
+	struct fuse_out_header h = {.len = sizeof(h), .error = NOTIFY_INC_EPOCH};
+
+	return write(fuse_session_fd(ch->session), &h, sizeof(h)) < 0 ? -errno : 0;
+}
+
+/* Undoes the \ooo of mountinfo in place. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++) {
+		if (*s == '\\' && s[1] && s[2] && s[3]) {
+			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 3;
+		} else {
+			*out++ = *s;
+		}
+	}
+	*out = '\0';
+}
+
+int sbx_mounted(const char *path)
+{
+	_cleanup_file_ FILE *f = fopen("/proc/self/mountinfo", "re");
+	_cleanup_free_ char *line = NULL;
+	size_t cap = 0;
+	int found = 0;
+
+	if (!f)
+		return -errno;
+	while (getline(&line, &cap, f) > 0) {
+		char *save, *at = NULL, *tok = strtok_r(line, " ", &save);
+		bool ours;
+
+		for (int i = 0; tok && i < 4; i++)
+			at = tok = strtok_r(NULL, " ", &save);
+		if (!at || !save)
+			continue;
+		unescape(at);
+		ours = strstr(save, " - fuse.sandboxfs ") != NULL;
+		if (!strcmp(at, path))
+			found = ours ? 1 : 2; /* the last one is on top */
+	}
+	return found;
+}
+
+int sbx_unmount(const char *path)
+{
+	char *argv[] = {"fusermount3", "-u", "-z", "-q", "--", (char *)(uintptr_t)path, NULL};
+	int status;
+	pid_t pid;
+	int r;
+
+	if (geteuid() == 0)
+		return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+	r = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+	if (r)
+		return -r;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status == 0 ? 0 : -EPERM;
+}

@@ -1,0 +1,66 @@
+/*
+ * One FUSE connection: its session, mount and end.
+ *
+ * Two things libfuse 3.14 does not know are done here, by looking at what passes: HANDLE_KILLPRIV_V2
+ * is agreed on in the INIT exchange (without it the kernel asks for security.capability before
+ * every write), and INC_EPOCH is sent as a bare notification.
+ */
+#ifndef SANDBOXFS_FS_CHANNEL_H
+#define SANDBOXFS_FS_CHANNEL_H
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/settings.h"
+
+struct sbx_channel {
+	struct fuse_session *session;
+	char *mountpoint;
+	pthread_t thread;
+	bool started;
+	bool killpriv; /* HANDLE_KILLPRIV_V2 is in force; valid after INIT */
+	/* Called on the session's thread when the kernel has closed the connection. */
+	void (*ended)(void *data);
+	void *data;
+};
+
+struct sbx_channel_config {
+	const char *mountpoint;
+	const char *fsname;
+	const struct sbx_strings *options; /* further -o words, or NULL */
+	bool allow_other;
+	bool killpriv; /* agree on HANDLE_KILLPRIV_V2 where the kernel has it */
+	const struct fuse_lowlevel_ops *ops;
+	size_t ops_size;
+	void *userdata;
+};
+
+/*
+ * Makes the session and mounts it. -EBUSY, -EACCES, -ENOENT, -EPERM (fusermount3 missing or
+ * /dev/fuse closed to us) with a sentence. *ret must stay where it is. Not thread-safe.
+ */
+int sbx_channel_open(struct sbx_channel *ret, const struct sbx_channel_config *config,
+                     struct sbx_error *err);
+/* Serves on threads of its own until the connection ends. 0 or -errno. */
+int sbx_channel_start(struct sbx_channel *ch);
+/* Unmounts, lazily where it is in use; what is parked can still be answered. Repeatable. */
+void sbx_channel_unmount(struct sbx_channel *ch);
+/* Ends the session's threads: no operation runs any more. After sbx_channel_unmount. Repeatable. */
+void sbx_channel_stop(struct sbx_channel *ch);
+/* Frees the session; nothing may be answered after. Any state, repeatable. */
+void sbx_channel_close(struct sbx_channel *ch);
+
+/* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older than 6.16. Any thread. */
+int sbx_channel_epoch(struct sbx_channel *ch);
+
+/*
+ * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not
+ * waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
+ */
+int sbx_mounted(const char *path);
+/* Takes a mount at PATH away, lazily, as root or by fusermount3. 0 or -errno. */
+int sbx_unmount(const char *path);
+
+#endif

@@ -1,0 +1,366 @@
+/*
+ * Order matters here. The spawner is forked first, while there is one thread and no descriptor that a
+ * command could keep open. The backend then takes the lock of the state directory, so
+ * that whatever is stale below it can be cleared away. The controls are mounted before the workspace,
+ * which points at them.
+ *
+ * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that nothing
+ * runs; answer what is still owed; free.
+ */
+#include "fs/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/channel.h"
+#include "fs/ops_control.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+#include "sandboxfs/spawner.h"
+
+#define POOL_THREADS 4
+
+struct daemon {
+	struct sbx_options *opts;
+	struct sbx_spawner *spawner;
+	struct sbx_loop *loop;
+	pthread_t loop_thread;
+	bool loop_started;
+	struct sbx_pool *pool;
+	struct sbx_backend *backend;
+	struct sbx_registry *registry;
+	struct sbx_park *park;
+	struct sbx_workspace workspace;
+	struct sbx_controls controls;
+	struct sbx_channel workspace_channel, control_channel;
+	struct sbx_watch signals;
+	sem_t ended;
+};
+
+static void handle_ended(void *data)
+{
+	struct daemon *d = data;
+
+	sem_post(&d->ended);
+}
+
+static void handle_signal(struct sbx_watch *w, uint32_t events)
+{
+	struct signalfd_siginfo info;
+	ssize_t n = read(w->fd, &info, sizeof(info));
+
+	(void)events;
+	if (n == sizeof(info))
+		handle_ended(w->data);
+}
+
+/* Names and attributes that the kernel keeps are to be asked for again. */
+static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
+{
+	struct daemon *d = data;
+
+	(void)busy;
+	if (d->workspace.inodes && !sbx_box_alive(box))
+		sbx_inodes_drop_box(d->workspace.inodes, box);
+	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
+		sbx_channel_epoch(&d->workspace_channel);
+}
+
+/* Descriptors: as many as we may; half of them for files of the workspace. */
+static unsigned raise_nofile(void)
+{
+	struct rlimit rl;
+	rlim_t fds;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+		return 256;
+	rl.rlim_cur = rl.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &rl);
+	getrlimit(RLIMIT_NOFILE, &rl);
+	fds = rl.rlim_cur / 3;
+	return fds > 16384 ? 16384 : fds < 64 ? 64 : (unsigned)fds;
+}
+
+/* A mount left by a daemon that died is taken away; a living one is not ours to take. */
+static int heal_mountpoint(const char *path, struct sbx_error *err)
+{
+	int mounted = sbx_mounted(path);
+	struct stat st;
+
+	if (mounted == 1) {
+		if (stat(path, &st) == 0 || errno != ENOTCONN)
+			return sbx_fail(err, EBUSY, "%s is mounted by another sandboxfs already",
+			                path);
+		if (sbx_unmount(path) < 0)
+			return sbx_fail(err, EBUSY,
+			                "%s is a dead mount that cannot be taken away: "
+			                "fusermount3 -u -z %s",
+			                path, path);
+	}
+	if (stat(path, &st) < 0)
+		return sbx_fail(err, errno, "the mountpoint %s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return sbx_fail(err, ENOTDIR, "the mountpoint %s is not a directory", path);
+	return 0;
+}
+
+static int prepare_controls(struct daemon *d, struct sbx_error *err)
+{
+	const struct sbx_settings *s = &d->opts->settings;
+	struct sbx_workspace *ws = &d->workspace;
+
+	if (asprintf(&ws->controls, "%s/ctl", s->state_dir) < 0) {
+		ws->controls = NULL;
+		return sbx_fail(err, ENOMEM, "out of memory");
+	}
+	if (sbx_mounted(ws->controls) == 1)
+		sbx_unmount(ws->controls);
+	if (mkdir(ws->controls, 0700) < 0 && errno != EEXIST)
+		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
+		                strerror(errno));
+	return 0;
+}
+
+static int start_parts(struct daemon *d, struct sbx_error *err)
+{
+	struct sbx_settings *s = &d->opts->settings;
+	struct sbx_host host = {.settings = s};
+	struct sbx_registry_config config = {
+	        .settings = s, .invalidate = handle_invalidate, .data = d};
+	int r = sbx_spawner_start(s, &d->spawner, err);
+
+	if (r < 0)
+		return r;
+	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
+	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
+	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
+		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
+	r = sbx_spawner_attach(d->spawner, d->loop);
+	if (r < 0)
+		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
+	host.loop = d->loop;
+	host.spawner = d->spawner;
+	r = sbx_backend_open(&host, &d->backend, err);
+	if (r < 0)
+		return r;
+	config.backend = d->backend;
+	config.loop = d->loop;
+	config.pool = d->pool;
+	r = sbx_registry_create(&config, &d->registry);
+	if (r < 0)
+		return sbx_fail(err, -r, "the registry cannot be made: %s", strerror(-r));
+	return sbx_registry_recover(d->registry, err);
+}
+
+static int mount_controls(struct daemon *d, struct sbx_error *err)
+{
+	struct sbx_channel_config config = {
+	        .mountpoint = d->workspace.controls,
+	        .fsname = "sandboxfs-controls",
+	        .allow_other = d->opts->settings.allow_other,
+	        .ops = &sbx_control_ops,
+	        .ops_size = sizeof(sbx_control_ops),
+	        .userdata = &d->controls,
+	};
+	int r;
+
+	d->controls.registry = d->registry;
+	d->controls.park = d->park;
+	r = sbx_channel_open(&d->control_channel, &config, err);
+	d->controls.session = d->control_channel.session;
+	return r;
+}
+
+static int mount_workspace(struct daemon *d, struct sbx_error *err)
+{
+	struct sbx_settings *s = &d->opts->settings;
+	struct sbx_channel_config config = {
+	        .mountpoint = s->mountpoint,
+	        .fsname = s->source ? s->source : "none",
+	        .options = &d->opts->fuse,
+	        .allow_other = s->allow_other,
+	        .killpriv = true,
+	        .ops = &sbx_workspace_ops,
+	        .ops_size = sizeof(sbx_workspace_ops),
+	        .userdata = &d->workspace,
+	};
+	struct sbx_workspace *ws = &d->workspace;
+	struct timespec now;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	ws->mounted_ns = now.tv_sec * 1000000000 + now.tv_nsec;
+	ws->settings = s;
+	ws->registry = d->registry;
+	ws->park = d->park;
+	ws->xattrs = s->user_xattr;
+	ws->killpriv = &d->workspace_channel.killpriv;
+	d->workspace_channel.ended = handle_ended;
+	d->workspace_channel.data = d;
+	r = sbx_channel_open(&d->workspace_channel, &config, err);
+	if (r < 0)
+		return r;
+	ws->session = d->workspace_channel.session;
+	ws->epochs = sbx_channel_epoch(&d->workspace_channel) == 0;
+	return 0;
+}
+
+static void *run_loop(void *data)
+{
+	sbx_loop_run(data);
+	return NULL;
+}
+
+static int watch_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	d->signals = (struct sbx_watch){
+	        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+	        .fn = handle_signal,
+	        .data = d,
+	};
+	return d->signals.fd < 0 ? -errno : sbx_loop_watch(d->loop, &d->signals, EPOLLIN);
+}
+
+static int start_serving(struct daemon *d, struct sbx_error *err)
+{
+	int r = watch_signals(d);
+
+	if (r == 0)
+		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
+	d->loop_started = r == 0;
+	if (r == 0)
+		r = sbx_channel_start(&d->control_channel);
+	if (r == 0)
+		r = sbx_channel_start(&d->workspace_channel);
+	return r < 0 ? sbx_fail(err, -r, "a thread cannot be started: %s", strerror(-r)) : 0;
+}
+
+static void stop(struct daemon *d)
+{
+	sbx_channel_unmount(&d->workspace_channel);
+	if (d->loop_started && d->registry)
+		sbx_registry_shutdown(d->registry);
+	sbx_channel_unmount(&d->control_channel);
+	sbx_channel_stop(&d->workspace_channel);
+	sbx_channel_stop(&d->control_channel);
+	sbx_pool_destroy(d->pool);
+	if (d->loop_started) {
+		sbx_loop_stop(d->loop);
+		pthread_join(d->loop_thread, NULL);
+	}
+	if (d->signals.fd > 0)
+		close(sbx_loop_unwatch(d->loop, &d->signals));
+	sbx_inodes_destroy(d->workspace.inodes);
+	sbx_controls_finish(&d->controls);
+	sbx_registry_destroy(d->registry);
+	sbx_backend_destroy(d->backend);
+	sbx_spawner_stop(d->spawner);
+	sbx_loop_destroy(d->loop);
+	sbx_park_destroy(d->park);
+	sbx_channel_close(&d->workspace_channel);
+	sbx_channel_close(&d->control_channel);
+	if (d->workspace.controls)
+		rmdir(d->workspace.controls);
+	free(d->workspace.controls);
+	sem_destroy(&d->ended);
+}
+
+/* In the background: standard streams lead nowhere, and no directory is kept busy. */
+static void leave_terminal(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int i = 0; fd >= 0 && i < 3; i++)
+		dup2(fd, i);
+	if (fd > 2)
+		close(fd);
+}
+
+static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
+{
+	struct daemon d = {.opts = opts};
+	int r;
+
+	umask(0);
+	signal(SIGPIPE, SIG_IGN);
+	sem_init(&d.ended, 0, 0);
+	r = start_parts(&d, err);
+	if (r == 0)
+		r = prepare_controls(&d, err);
+	if (r == 0)
+		r = mount_controls(&d, err);
+	if (r == 0)
+		r = mount_workspace(&d, err);
+	if (r == 0)
+		r = start_serving(&d, err);
+	if (r == 0) {
+		if (ready >= 0) {
+			leave_terminal();
+			r = write(ready, "", 1) == 1 ? 0 : -EPIPE;
+			close(ready);
+		}
+		while (r == 0 && sem_wait(&d.ended) < 0)
+			;
+	}
+	stop(&d);
+	return r;
+}
+
+/* Waits for the word of the daemon; its own exit status tells what went wrong. */
+static int await_ready(int fd, pid_t pid)
+{
+	char c;
+	int status;
+
+	if (read(fd, &c, 1) == 1)
+		return 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+int sbx_daemon_run(struct sbx_options *opts, struct sbx_error *err)
+{
+	int ready[2], r = heal_mountpoint(opts->settings.mountpoint, err);
+	pid_t pid;
+
+	if (r < 0)
+		return r;
+	if (opts->settings.foreground)
+		return serve(opts, -1, err);
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		return sbx_fail(err, errno, "a pipe cannot be made: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		return sbx_fail(err, errno, "the daemon cannot be forked: %s", strerror(errno));
+	if (pid > 0) {
+		close(ready[1]);
+		return await_ready(ready[0], pid);
+	}
+	close(ready[0]);
+	setsid();
+	if (chdir("/") < 0)
+		return sbx_fail(err, errno, "/: %s", strerror(errno));
+	return serve(opts, ready[1], err);
+}

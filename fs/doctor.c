@@ -1,0 +1,333 @@
+/*
+ * --doctor tries what a mount would need instead of guessing from versions. What changes a
+ * process for good (namespaces, mounts) is tried in a child, which reports the first step
+ * that failed and its errno through its exit status.
+ */
+#include "fs/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+enum verdict { OK, NO, WARN };
+
+static void say(enum verdict v, const char *what, const char *mend)
+{
+	static const char *const words[] = {"ok", "no", "warn"};
+
+	printf("%-4s  %s%s%s\n", words[v], what, mend ? "  - " : "", mend ? mend : "");
+}
+
+/* The number in a file of /proc/sys, -1 when there is none. */
+static long read_number(const char *path)
+{
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char buf[32];
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+
+	if (n <= 0)
+		return -1;
+	buf[n] = '\0';
+	return strtol(buf, NULL, 10);
+}
+
+/* Returns whether a mount would work. */
+static bool check_fuse(void)
+{
+	_cleanup_fd_ int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		say(OK, "/dev/fuse can be opened", NULL);
+	else if (errno == ENOENT || errno == ENODEV || errno == ENXIO)
+		say(NO, "/dev/fuse is missing",
+		    "modprobe fuse; in a container: --device /dev/fuse");
+	else
+		say(NO, "/dev/fuse cannot be opened",
+		    "chmod 666 /dev/fuse; in a container: --device /dev/fuse");
+	return fd >= 0;
+}
+
+static bool find_program(const char *name, struct stat *st)
+{
+	const char *path = getenv("PATH");
+	char full[4096];
+
+	if (!path || !*path)
+		path = "/usr/bin:/bin";
+	while (*path) {
+		int n = (int)strcspn(path, ":");
+
+		snprintf(full, sizeof(full), "%.*s/%s", n, path, name);
+		if (stat(full, st) == 0 && S_ISREG(st->st_mode) && access(full, X_OK) == 0)
+			return true;
+		path += n + (path[n] == ':');
+	}
+	return false;
+}
+
+static bool check_fusermount(void)
+{
+	struct stat st;
+
+	if (geteuid() == 0) {
+		say(OK, "mounting as root needs no fusermount3", NULL);
+		return true;
+	}
+	if (!find_program("fusermount3", &st)) {
+		say(NO, "fusermount3 is missing", "install the package fuse3");
+		return false;
+	}
+	if (st.st_uid != 0 || !(st.st_mode & S_ISUID)) {
+		say(WARN, "fusermount3 is not setuid root", "chown root, chmod u+s");
+		return true;
+	}
+	say(OK, "fusermount3 is there", NULL);
+	return true;
+}
+
+/* The probe child */
+
+enum step { STEP_UNSHARE = 1, STEP_MAP, STEP_PRIVATE, STEP_OVERLAY };
+
+static bool put_file(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+static bool map_self(uid_t uid, gid_t gid)
+{
+	char map[64];
+
+	snprintf(map, sizeof(map), "%u %u 1\n", (unsigned)uid, (unsigned)uid);
+	if (!put_file("/proc/self/setgroups", "deny") || !put_file("/proc/self/uid_map", map))
+		return false;
+	snprintf(map, sizeof(map), "%u %u 1\n", (unsigned)gid, (unsigned)gid);
+	return put_file("/proc/self/gid_map", map);
+}
+
+/* DIR holds l, u, w and m. */
+static bool mount_overlay(const char *dir)
+{
+	return chdir(dir) == 0 && mount("overlay", "m", "overlay", 0,
+	                                "lowerdir=l,upperdir=u,workdir=w,userxattr") == 0;
+}
+
+static int probe_child(const char *dir)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID) < 0)
+		return STEP_UNSHARE;
+	if (!map_self(uid, gid))
+		return STEP_MAP;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return STEP_PRIVATE;
+	return dir && mount_overlay(dir) ? 0 : STEP_OVERLAY;
+}
+
+static const char *const probe_dirs[] = {"l", "u", "w", "m"};
+
+static bool make_probe_dirs(const char *dir)
+{
+	_cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool made = fd >= 0;
+
+	for (size_t i = 0; made && i < SBX_ARRAY_SIZE(probe_dirs); i++)
+		made = mkdirat(fd, probe_dirs[i], 0700) == 0;
+	return made;
+}
+
+static void remove_probe_dirs(const char *dir)
+{
+	_cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		unlinkat(fd, "w/work", AT_REMOVEDIR); /* overlayfs made these */
+		unlinkat(fd, "w/index", AT_REMOVEDIR);
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(probe_dirs); i++)
+			unlinkat(fd, probe_dirs[i], AT_REMOVEDIR);
+	}
+	rmdir(dir);
+}
+
+/* The step that failed, 0 when all went well. */
+static int probe(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	char dir[4096];
+	int status = 0;
+	bool made;
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/sandboxfs-doctor-XXXXXX",
+	         tmp && tmp[0] == '/' ? tmp : "/tmp");
+	made = mkdtemp(dir) && make_probe_dirs(dir);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		_exit(probe_child(made ? dir : NULL));
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
+		status = STEP_UNSHARE << 8;
+	if (made)
+		remove_probe_dirs(dir);
+	return WEXITSTATUS(status);
+}
+
+static const char *mend_namespaces(void)
+{
+	if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
+		return "AppArmor forbids them: sysctl "
+		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs";
+	if (read_number("/proc/sys/user/max_user_namespaces") == 0)
+		return "sysctl user.max_user_namespaces=10000";
+	if (read_number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
+		return "sysctl kernel.unprivileged_userns_clone=1";
+	return "in a container: its seccomp profile must allow unshare and mount";
+}
+
+static void check_namespaces(void)
+{
+	int failed = probe();
+
+	if (failed && failed < STEP_OVERLAY) {
+		say(WARN, "user namespaces cannot be used; weaker isolation", mend_namespaces());
+		say(WARN, "overlayfs was not tried; sandboxes are full checkouts",
+		    "needs user namespaces");
+		return;
+	}
+	say(OK, "user, mount and pid namespaces", NULL);
+	if (failed)
+		say(WARN, "overlayfs in a user namespace; sandboxes are full checkouts",
+		    "Linux 5.11 or newer, and state_dir on ext4, xfs, btrfs or tmpfs");
+	else
+		say(OK, "overlayfs in a user namespace", NULL);
+}
+
+static void check_landlock(void)
+{
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	char what[64];
+
+	if (abi < 0) {
+		say(WARN, "Landlock", "Linux 5.13 or newer with lsm=...,landlock at boot");
+		return;
+	}
+	snprintf(what, sizeof(what), "Landlock, ABI %ld", abi);
+	say(OK, what, NULL);
+}
+
+static void check_seccomp(void)
+{
+	unsigned action = SECCOMP_RET_ERRNO;
+
+	if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+		say(OK, "seccomp filters", NULL);
+	else
+		say(WARN, "seccomp filters", "a kernel with CONFIG_SECCOMP_FILTER");
+}
+
+static void check_passthrough(void)
+{
+	if (geteuid() != 0)
+		say(WARN, "FUSE passthrough", "only for root; nothing else is missing without it");
+	else if (fuse_version() < 317)
+		say(WARN, "FUSE passthrough", "libfuse 3.17 or newer");
+	else
+		say(OK, "FUSE passthrough", NULL);
+}
+
+/* Our cgroup's directory; false when there is no cgroup v2. */
+static bool find_cgroup(char *ret, size_t size)
+{
+	_cleanup_file_ FILE *f = fopen("/proc/self/cgroup", "re");
+	char line[4096];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "0::", 3) == 0)
+			return snprintf(ret, size, "/sys/fs/cgroup%s", line + 3) < (int)size;
+	}
+	return false;
+}
+
+static void check_cgroup(void)
+{
+	char dir[4096], path[4200], controllers[256] = "";
+	_cleanup_file_ FILE *f = NULL;
+
+	if (!find_cgroup(dir, sizeof(dir)) || access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
+		say(WARN, "cgroup v2", "systemd.unified_cgroup_hierarchy=1 at boot");
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
+	f = fopen(path, "re");
+	if (f && !fgets(controllers, sizeof(controllers), f))
+		controllers[0] = '\0';
+	if (access(dir, W_OK) == 0 && strstr(controllers, "memory") && strstr(controllers, "pids"))
+		say(OK, "cgroup v2, delegated with memory and pids", NULL);
+	else
+		say(WARN, "cgroup v2 is not delegated; limits are per process",
+		    "start with systemd-run --user --scope -p Delegate=yes");
+}
+
+static void check_epoch(void)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	uname(&u);
+	if (sscanf(u.release, "%d.%d", &major, &minor) == 2 &&
+	    (major > 6 || (major == 6 && minor >= 16)))
+		say(OK, "caches of the mount are refreshed at once", NULL);
+	else
+		say(WARN, "caches of the mount are refreshed one by one", "Linux 6.16 or newer");
+}
+
+static void check_descriptors(void)
+{
+	struct rlimit lim;
+	char what[64];
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
+		return;
+	if (lim.rlim_max == RLIM_INFINITY) {
+		say(OK, "open files: no limit", NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "open files: at most %llu", (unsigned long long)lim.rlim_max);
+	say(lim.rlim_max < 4096 ? WARN : OK, what,
+	    lim.rlim_max < 4096 ? "ulimit -Hn 65536 (limits.conf: nofile)" : NULL);
+}
+
+int sbx_doctor(void)
+{
+	bool device = check_fuse();
+	bool mounter = check_fusermount();
+
+	check_namespaces();
+	check_landlock();
+	check_seccomp();
+	check_passthrough();
+	check_cgroup();
+	check_epoch();
+	check_descriptors();
+	return device && mounter ? 0 : 1;
+}

@@ -1,0 +1,125 @@
+/*
+ * Identity: kernel node ids to what they mean.
+ *
+ * A node id is a table index with a generation, never a pointer: a guessed or forgotten id
+ * answers ESTALE. A file is known by its backing (device, inode, birth time) and found again by parent and
+ * name, opened without following links and compared with that identity; no descriptor is
+ * kept per inode, only a bounded least-recently-used set of them. What is
+ * unlinked or replaced through the mount is held open until the kernel forgets it,
+ * since no name leads to it any more.
+ *
+ * All functions are thread-safe. A struct sbx_node is used between sbx_node_get (or lookup) and
+ * sbx_node_put; a struct sbx_fd until sbx_fd_put.
+ */
+#ifndef SANDBOXFS_FS_INODE_H
+#define SANDBOXFS_FS_INODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+struct sbx_box;
+struct sbx_inodes;
+struct sbx_node;
+
+enum sbx_node_kind {
+	SBX_NODE_ROOT,   /* MNT */
+	SBX_NODE_README, /* MNT/README */
+	SBX_NODE_CTL,    /* MNT/ctl and NAME/ctl: a link to the controls */
+	SBX_NODE_ALIAS,  /* NAME/stdout, stderr, status: links to the control files */
+	SBX_NODE_BOX,    /* MNT/NAME */
+	SBX_NODE_FILE,   /* everything below it */
+};
+
+#define SBX_NODE_ROOT_ID 1 /* FUSE_ROOT_ID */
+
+/* An open descriptor of a node, kept while it is used and for some time after. */
+struct sbx_fd {
+	int fd;
+	int mode; /* O_PATH, O_RDONLY, O_WRONLY or O_RDWR */
+	int refs;
+	bool pinned;           /* not to be dropped: no name leads to the file */
+	struct sbx_node *node; /* NULL once it is no longer the node's descriptor */
+	struct sbx_fd *lru_prev, *lru_next;
+};
+
+enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
+
+/* MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
+int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret);
+/* No node is in use any more. Accepts NULL. */
+void sbx_inodes_destroy(struct sbx_inodes *tab);
+
+/* -ESTALE: no such node (any more), or its sandbox is gone. */
+int sbx_node_get(struct sbx_inodes *tab, uint64_t id, struct sbx_node **ret);
+void sbx_node_put(struct sbx_inodes *tab, struct sbx_node *node); /* accepts NULL */
+/* The kernel forgets N lookups of ID. */
+void sbx_node_forget(struct sbx_inodes *tab, uint64_t id, uint64_t n);
+
+uint64_t sbx_node_id(const struct sbx_node *node);
+uint32_t sbx_node_generation(const struct sbx_node *node);
+enum sbx_node_kind sbx_node_kind(const struct sbx_node *node);
+struct sbx_box *sbx_node_box(const struct sbx_node *node); /* borrowed; NULL at the top */
+unsigned sbx_node_which(const struct sbx_node *node);      /* of an alias */
+
+/*
+ * The node for something that is not a backing file: KIND with BOX (NULL at the top) and WHICH. Counts a
+ * lookup; put it as well.
+ */
+int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
+                     unsigned which, struct sbx_node **ret);
+/*
+ * Looks NAME up in DIR (a box or a directory below one): stats the backing file and gives its node,
+ * counting a lookup. -ENOENT, -ESTALE, -ENOTDIR, -ENOMEM, -EMFILE...
+ */
+int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                    struct sbx_node **ret);
+/* As lookup for a file just created whose descriptor FD (MODE, taken over) is kept with it. */
+int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
+                   struct stat *st, struct sbx_node **ret);
+/* Attributes of the backing file of a box or file node. */
+int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
+
+/*
+ * A descriptor of the node's backing file, good for WANT. PATH: any kind, also usable with
+ * AT_EMPTY_PATH. READ and WRITE: a regular file or directory, opened with the daemon's rights (permission was
+ * checked by the kernel when the client opened): a mode that keeps its own owner out is lifted
+ * for the moment of opening. -ESTALE no longer where it was, -EMFILE, -EACCES, -EISDIR...
+ */
+int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
+                struct sbx_fd **ret);
+void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *fd); /* accepts NULL */
+
+/*
+ * Bracket an operation that takes NAME in DIR away (unlink, rmdir, a rename onto it): hold
+ * keeps what stands there reachable, if the kernel knows it. Then release it with DONE true
+ * when the name is gone: the file stays open until it is forgotten.
+ */
+struct sbx_hold {
+	struct sbx_node *node; /* NULL: the kernel does not know the file */
+	struct sbx_fd *fd;
+};
+void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                   struct sbx_hold *ret);
+void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
+/* The directory NODE was last seen in, to be put; NULL for a box and above. */
+struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
+/* What was moved stands as NEWNAME in NEWDIR now. */
+void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char *newname);
+/* Closes every descriptor into BOX that is not in use: it is being torn down. */
+void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
+
+/*
+ * The path of NODE from the root of its sandbox, "" for the box itself, as last seen; for
+ * resolving beneath the root. -ENAMETOOLONG, -ESTALE. Writes at most SIZE bytes.
+ */
+int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size_t size);
+
+/* For ctl/stats and tests. */
+struct sbx_inode_stats {
+	uint64_t nodes, fds, pinned;
+};
+void sbx_inodes_stats(struct sbx_inodes *tab, struct sbx_inode_stats *ret);
+
+#endif

@@ -1,0 +1,40 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fs/daemon.h"
+#include "fs/options.h"
+
+static int fail(const struct sbx_error *err)
+{
+	fprintf(stderr, "sandboxfs: %s\n", err->text);
+	return 1;
+}
+
+int main(int argc, char *argv[])
+{
+	struct sbx_options opts = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	int code = 0;
+
+	if (sbx_options_parse(argc, argv, &opts, &err) < 0) {
+		code = fail(&err);
+	} else {
+		switch (opts.action) {
+		case SBX_HELP:
+			sbx_print_help();
+			break;
+		case SBX_PRINT_VERSION:
+			puts("sandboxfs " SBX_VERSION);
+			break;
+		case SBX_DOCTOR:
+			code = sbx_doctor();
+			break;
+		case SBX_RUN:
+			if (sbx_daemon_run(&opts, &err) < 0)
+				code = fail(&err);
+			break;
+		}
+	}
+	sbx_options_release(&opts);
+	return code;
+}

@@ -1,0 +1,305 @@
+/* Attributes: of files, extended ones, and of the file system. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+
+static bool is_backed(const struct sbx_node *node)
+{
+	return sbx_node_kind(node) == SBX_NODE_BOX || sbx_node_kind(node) == SBX_NODE_FILE;
+}
+
+static int node_attr(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st)
+{
+	if (is_backed(node))
+		return sbx_node_stat(ws->inodes, node, st);
+	ws_special_stat(ws, node, st);
+	return 0;
+}
+
+static void reply_attr(fuse_req_t req, struct sbx_node *node)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	double entry, attr;
+	struct stat st;
+	int r = node_attr(ws, node, &st);
+
+	if (r < 0) {
+		ws_reply(req, r);
+		return;
+	}
+	ws_timeouts(ws, sbx_node_box(node), &entry, &attr);
+	fuse_reply_attr(req, &st, attr);
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_node *node = ws_node(req, ino);
+
+	(void)fi;
+	if (!node)
+		return;
+	reply_attr(req, node);
+	sbx_node_put(ws_of(req)->inodes, node);
+}
+
+static int set_mode(int path_fd, const struct stat *st, mode_t mode, struct sbx_error *err)
+{
+	char proc[32];
+
+	if (mode & (S_ISUID | S_ISGID) & ~st->st_mode)
+		return sbx_fail(err, EPERM, "setuid and setgid are not available in a sandbox");
+	if (S_ISLNK(st->st_mode))
+		return -EOPNOTSUPP;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
+	return chmod(proc, mode & 07777) < 0 ? -errno : 0;
+}
+
+static struct timespec time_to_set(int set, int bit, int now_bit, struct timespec t)
+{
+	if (set & now_bit)
+		return (struct timespec){.tv_nsec = UTIME_NOW};
+	return set & bit ? t : (struct timespec){.tv_nsec = UTIME_OMIT};
+}
+
+static int set_times(int path_fd, const struct stat *attr, int set)
+{
+	struct timespec t[2] = {
+	        time_to_set(set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attr->st_atim),
+	        time_to_set(set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attr->st_mtim),
+	};
+
+	return utimensat(path_fd, "", t, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int set_owner(int path_fd, const struct stat *attr, int set)
+{
+	uid_t uid = set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
+	gid_t gid = set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
+
+	return fchownat(path_fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno
+	                                                                                : 0;
+}
+
+static int set_size(struct sbx_workspace *ws, struct sbx_node *node, off_t size)
+{
+	struct sbx_fd *f;
+	int r = sbx_node_fd(ws->inodes, node, SBX_FD_WRITE, &f);
+
+	if (r < 0)
+		return r;
+	r = ftruncate(f->fd, size) < 0 ? -errno : 0;
+	sbx_fd_put(ws->inodes, f);
+	return r;
+}
+
+/* In the order that lets each succeed: size before the mode may forbid it, times last. */
+static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *attr,
+                    int set, struct sbx_error *err)
+{
+	struct sbx_fd *f;
+	struct stat st;
+	int r = 0;
+
+	if (set & FUSE_SET_ATTR_SIZE)
+		r = set_size(ws, node, attr->st_size);
+	if (r == 0)
+		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+	if (r < 0)
+		return r;
+	r = sbx_node_stat(ws->inodes, node, &st);
+	if (r == 0 && set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+		r = set_owner(f->fd, attr, set);
+	if (r == 0 && set & FUSE_SET_ATTR_MODE)
+		r = set_mode(f->fd, &st, attr->st_mode, err);
+	if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
+	                     FUSE_SET_ATTR_MTIME_NOW))
+		r = set_times(f->fd, attr, set);
+	sbx_fd_put(ws->inodes, f);
+	return r;
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
+                struct fuse_file_info *fi)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	(void)fi;
+	if (!node)
+		return;
+	r = is_backed(node) ? set_attr(ws, node, attr, set, &err) : -EPERM;
+	if (err.code)
+		ws_refuse(req, sbx_node_box(node), &err);
+	else if (r < 0)
+		ws_reply(req, r);
+	else
+		reply_attr(req, node);
+	sbx_node_put(ws->inodes, node);
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino ? ino : SBX_NODE_ROOT_ID);
+	struct statvfs v;
+	struct sbx_fd *f;
+	int r;
+
+	if (!node)
+		return;
+	if (is_backed(node)) {
+		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+		if (r == 0) {
+			r = fstatvfs(f->fd, &v) < 0 ? -errno : 0;
+			sbx_fd_put(ws->inodes, f);
+		}
+	} else {
+		r = statvfs(ws->settings->state_dir, &v) < 0 ? -errno : 0;
+	}
+	if (r < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_statfs(req, &v);
+	sbx_node_put(ws->inodes, node);
+}
+
+static bool is_user(const char *name)
+{
+	return !strncmp(name, "user.", 5);
+}
+
+/* A path for the xattr calls, which take no O_PATH descriptor; or answers and returns false. */
+static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, struct sbx_fd **f,
+                       char proc[32])
+{
+	struct sbx_workspace *ws = ws_of(req);
+	int r;
+
+	if (!ws->xattrs && !*ws->killpriv) {
+		ws_reply(req, -ENOSYS); /* the kernel does not ask again: see fs/channel.h */
+		return false;
+	}
+	*node = ws_node(req, ino);
+	if (!*node)
+		return false;
+	r = is_backed(*node) ? sbx_node_fd(ws->inodes, *node, SBX_FD_PATH, f) : -EOPNOTSUPP;
+	if (r < 0) {
+		sbx_node_put(ws->inodes, *node);
+		ws_reply(req, r);
+		return false;
+	}
+	snprintf(proc, 32, "/proc/self/fd/%d", (*f)->fd);
+	return true;
+}
+
+static void reply_value(fuse_req_t req, const char *buf, ssize_t n, size_t size)
+{
+	if (n < 0)
+		ws_reply(req, -errno);
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)n);
+	else if ((size_t)n > size)
+		ws_reply(req, -ERANGE);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	_cleanup_free_ char *buf = NULL;
+	struct sbx_node *node;
+	struct sbx_fd *f;
+	char proc[32];
+
+	if (!xattr_open(req, ino, &node, &f, proc))
+		return;
+	if (!is_user(name)) {
+		ws_reply(req, -EOPNOTSUPP);
+	} else if (size && !(buf = malloc(size))) {
+		ws_reply(req, -ENOMEM);
+	} else {
+		reply_value(req, buf, getxattr(proc, name, buf, size), size);
+	}
+	ws_put(req, node, f);
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+                 int flags)
+{
+	struct sbx_node *node;
+	struct sbx_fd *f;
+	struct sbx_error err;
+	char proc[32];
+
+	if (!xattr_open(req, ino, &node, &f, proc))
+		return;
+	if (!is_user(name)) {
+		sbx_fail(&err, EPERM, "%s: only user.* attributes can be set in a sandbox", name);
+		ws_refuse(req, sbx_node_box(node), &err);
+	} else {
+		ws_reply(req, setxattr(proc, name, value, size, flags) < 0 ? -errno : 0);
+	}
+	ws_put(req, node, f);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct sbx_node *node;
+	struct sbx_fd *f;
+	char proc[32];
+
+	if (!xattr_open(req, ino, &node, &f, proc))
+		return;
+	if (!is_user(name))
+		ws_reply(req, -EPERM);
+	else
+		ws_reply(req, removexattr(proc, name) < 0 ? -errno : 0);
+	ws_put(req, node, f);
+}
+
+/* Leaves only the user.* names in the list; returns its new length. */
+static ssize_t keep_user(char *list, ssize_t len)
+{
+	ssize_t kept = 0;
+
+	for (char *name = list; name < list + len; name += strlen(name) + 1) {
+		size_t n = strlen(name) + 1;
+
+		if (is_user(name)) {
+			memmove(list + kept, name, n);
+			kept += (ssize_t)n;
+		}
+	}
+	return kept;
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	char list[XATTR_LIST_MAX];
+	struct sbx_node *node;
+	struct sbx_fd *f;
+	char proc[32];
+	ssize_t n;
+
+	if (!xattr_open(req, ino, &node, &f, proc))
+		return;
+	n = listxattr(proc, list, sizeof(list));
+	if (n > 0)
+		n = keep_user(list, n);
+	else if (n < 0 && errno == EOPNOTSUPP)
+		n = 0;
+	reply_value(req, list, n, size);
+	ws_put(req, node, f);
+}

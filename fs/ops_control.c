@@ -1,0 +1,606 @@
+/*
+ * Translation between FUSE and control files: node ids, pending answers. What a file does is in
+ * fs/control*.c.
+ *
+ * Node ids are indices with generations, as in fs/inode.c. A file whose write may wait gets a new
+ * one at every lookup: the kernel holds an inode's lock during a write, so two clients share
+ * neither the inode nor the wait.
+ */
+#include "fs/ops_control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/control.h"
+#include "sandboxfs/cleanup.h"
+
+#define BUCKETS 4096
+
+struct cnode {
+	struct sbx_control_node node;
+	uint64_t nlookup;
+	uint32_t index, generation;
+	bool shared; /* in the hash: found again by the next lookup */
+	struct cnode *hash_next;
+};
+
+struct sbx_control_nodes {
+	pthread_mutex_t lock; /* everything below */
+	struct cnode **slot;
+	uint32_t *generation;
+	uint32_t slots, used;
+	uint32_t *free_list, free_n;
+	struct cnode *hash[BUCKETS];
+};
+
+static struct sbx_controls *controls_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static bool same_node(const struct sbx_control_node *a, const struct sbx_control_node *b)
+{
+	return a->row == b->row && a->box == b->box && a->job == b->job;
+}
+
+static int slots_grow(struct sbx_control_nodes *t)
+{
+	uint32_t n = t->slots ? 2 * t->slots : 256;
+	struct cnode **slot = realloc(t->slot, n * sizeof(struct cnode *));
+	uint32_t *p;
+
+	if (!slot)
+		return -ENOMEM;
+	t->slot = slot;
+	p = realloc(t->generation, n * sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	t->generation = p;
+	p = realloc(t->free_list, n * sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	t->free_list = p;
+	memset(t->slot + t->slots, 0, (n - t->slots) * sizeof(struct cnode *));
+	memset(t->generation + t->slots, 0, (n - t->slots) * sizeof(uint32_t));
+	t->slots = n;
+	return 0;
+}
+
+static int cnode_new(struct sbx_control_nodes *t, struct cnode **ret)
+{
+	struct cnode *c;
+
+	if (t->free_n == 0 && t->used == t->slots && slots_grow(t) < 0)
+		return -ENOMEM;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	c->index = t->free_n ? t->free_list[--t->free_n] : t->used++;
+	c->generation = t->generation[c->index];
+	t->slot[c->index] = c;
+	*ret = c;
+	return 0;
+}
+
+/* Takes NODE over. Counts a lookup. */
+static int cnode_get(struct sbx_control_nodes *t, struct sbx_control_node *node, uint64_t *id)
+{
+	struct cnode **bucket = &t->hash[sbx_control_ino(node) % BUCKETS], *c = NULL;
+	bool shared = !sbx_control_waits(node);
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	if (shared)
+		for (c = *bucket; c && !same_node(&c->node, node); c = c->hash_next)
+			;
+	if (c) {
+		sbx_control_node_release(node);
+	} else {
+		r = cnode_new(t, &c);
+		if (r < 0) {
+			sbx_control_node_release(node);
+		} else {
+			c->node = *node;
+			c->shared = shared;
+			if (shared) {
+				c->hash_next = *bucket;
+				*bucket = c;
+			}
+		}
+	}
+	if (r == 0) {
+		c->nlookup++;
+		*id = (uint64_t)c->generation << 32 | c->index;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+static void cnode_free(struct sbx_control_nodes *t, struct cnode *c)
+{
+	struct cnode **b = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
+
+	if (c->shared) {
+		while (*b != c)
+			b = &(*b)->hash_next;
+		*b = c->hash_next;
+	}
+	t->slot[c->index] = NULL;
+	t->generation[c->index]++;
+	t->free_list[t->free_n++] = c->index;
+	sbx_control_node_release(&c->node);
+	free(c);
+}
+
+static struct cnode *cnode_at(struct sbx_control_nodes *t, uint64_t id)
+{
+	uint32_t index = (uint32_t)id;
+	struct cnode *c = index < t->used ? t->slot[index] : NULL;
+
+	return c && c->generation == id >> 32 ? c : NULL;
+}
+
+static void forget(struct sbx_control_nodes *t, uint64_t id, uint64_t n)
+{
+	struct cnode *c;
+
+	pthread_mutex_lock(&t->lock);
+	c = id == FUSE_ROOT_ID ? NULL : cnode_at(t, id);
+	if (c) {
+		c->nlookup -= n < c->nlookup ? n : c->nlookup;
+		if (c->nlookup == 0)
+			cnode_free(t, c);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* A copy of the node of INO with references of its own; or answers and returns false. */
+static bool node_of(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret)
+{
+	struct sbx_control_nodes *t = controls_of(req)->nodes;
+	struct cnode *c;
+
+	pthread_mutex_lock(&t->lock);
+	c = cnode_at(t, ino);
+	if (c)
+		sbx_control_node_copy(&c->node, ret);
+	pthread_mutex_unlock(&t->lock);
+	if (!c)
+		fuse_reply_err(req, ESTALE);
+	return c;
+}
+
+int sbx_controls_init(struct sbx_controls *c)
+{
+	struct sbx_control_nodes *t = calloc(1, sizeof(*t));
+	struct cnode *root;
+
+	if (!t)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	t->used = FUSE_ROOT_ID; /* the first node is the root */
+	if (slots_grow(t) < 0 || cnode_new(t, &root) < 0) {
+		free(t->slot);
+		free(t->generation);
+		free(t->free_list);
+		free(t);
+		return -ENOMEM;
+	}
+	sbx_control_root(&root->node);
+	root->nlookup = 1;
+	c->nodes = t;
+	return 0;
+}
+
+void sbx_controls_finish(struct sbx_controls *c)
+{
+	struct sbx_control_nodes *t = c->nodes;
+
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < t->used; i++)
+		if (t->slot[i]) {
+			sbx_control_node_release(&t->slot[i]->node);
+			free(t->slot[i]);
+		}
+	free(t->slot);
+	free(t->generation);
+	free(t->free_list);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+	c->nodes = NULL;
+}
+
+static int node_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st)
+{
+	int r = sbx_control_getattr(c->registry, node, st);
+
+	if (r < 0)
+		return r;
+	st->st_ino = sbx_control_ino(node);
+	st->st_uid = geteuid();
+	st->st_gid = getegid();
+	return 0;
+}
+
+/* Answers with the entry of NODE, which is taken over. KEEP: its name never means anything else. */
+static void reply_node(fuse_req_t req, struct sbx_control_node *node, bool keep)
+{
+	struct sbx_controls *c = controls_of(req);
+	struct fuse_entry_param e = {.entry_timeout = keep ? 3600 : 0};
+	int r = node_stat(c, node, &e.attr);
+	uint64_t id;
+
+	if (r < 0) {
+		sbx_control_node_release(node);
+		fuse_reply_err(req, -r);
+		return;
+	}
+	r = cnode_get(c->nodes, node, &id);
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	e.ino = id;
+	e.generation = id >> 32;
+	if (fuse_reply_entry(req, &e) != 0)
+		forget(c->nodes, id, 1);
+}
+
+static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_control_node dir, node;
+	bool keep;
+	int r;
+
+	if (!node_of(req, parent, &dir))
+		return;
+	r = sbx_control_lookup(c->registry, &dir, name, &node);
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+	} else {
+		/* ".7" is that sandbox for ever, and so are the fixed files below it. */
+		keep = parent == FUSE_ROOT_ID ? *name == '.'
+		                              : !node.job && !sbx_control_waits(&node);
+		reply_node(req, &node, keep);
+	}
+	sbx_control_node_release(&dir);
+}
+
+static void ctl_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	forget(controls_of(req)->nodes, ino, n);
+	fuse_reply_none(req);
+}
+
+static void ctl_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		forget(controls_of(req)->nodes, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+static void ctl_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_control_node node;
+	struct stat st;
+	int r;
+
+	(void)fi;
+	if (!node_of(req, ino, &node))
+		return;
+	r = node_stat(controls_of(req), &node, &st);
+	sbx_control_node_release(&node);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		fuse_reply_attr(req, &st, 0);
+}
+
+static void ctl_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
+                        struct fuse_file_info *fi)
+{
+	struct sbx_control_node node;
+	struct stat st;
+	int r = 0;
+
+	(void)attr;
+	(void)fi;
+	if (!node_of(req, ino, &node))
+		return;
+	if (set & FUSE_SET_ATTR_SIZE)
+		r = sbx_control_truncate(controls_of(req)->registry, &node);
+	else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+		r = -EPERM;
+	if (r == 0)
+		r = node_stat(controls_of(req), &node, &st);
+	sbx_control_node_release(&node);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		fuse_reply_attr(req, &st, 0);
+}
+
+static void ctl_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	_cleanup_free_ char *target = NULL;
+	struct sbx_control_node node;
+	int r;
+
+	if (!node_of(req, ino, &node))
+		return;
+	r = sbx_control_readlink(controls_of(req)->registry, &node, &target);
+	sbx_control_node_release(&node);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		fuse_reply_readlink(req, target);
+}
+
+static void ctl_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct sbx_control_node dir, node;
+	int r;
+
+	(void)mode;
+	if (!node_of(req, parent, &dir))
+		return;
+	r = sbx_control_mkdir(controls_of(req)->registry, &dir, name, &node);
+	sbx_control_node_release(&dir);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		reply_node(req, &node, false);
+}
+
+static void ctl_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_control_node dir;
+	int r;
+
+	if (!node_of(req, parent, &dir))
+		return;
+	r = sbx_control_rmdir(controls_of(req)->registry, &dir, name);
+	sbx_control_node_release(&dir);
+	fuse_reply_err(req, -r);
+}
+
+/* Accepted and nothing happens, so that rm -rf of a tree with listed controls goes through. */
+static void ctl_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	(void)parent;
+	(void)name;
+	fuse_reply_err(req, 0);
+}
+
+/* Nothing can be made here by other means, whoever asks. */
+static void ctl_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	(void)parent;
+	(void)name;
+	(void)mode;
+	(void)rdev;
+	fuse_reply_err(req, EACCES);
+}
+
+/* ---- directories ---- */
+
+struct names {
+	fuse_req_t req;
+	char *buf;
+	size_t used, size;
+	off_t at, from;
+	bool full;
+};
+
+static void add_name(const char *name, mode_t mode, void *data)
+{
+	struct names *n = data;
+	struct stat st = {.st_mode = mode, .st_ino = (ino_t)-1};
+	size_t len;
+
+	if (n->full || n->at++ < n->from)
+		return;
+	len = fuse_add_direntry(n->req, n->buf + n->used, n->size - n->used, name, &st, n->at);
+	if (len > n->size - n->used)
+		n->full = true;
+	else
+		n->used += len;
+}
+
+static void ctl_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                        struct fuse_file_info *fi)
+{
+	_cleanup_free_ char *buf = malloc(size);
+	struct names names = {.req = req, .buf = buf, .size = size, .from = off};
+	struct sbx_control_node dir;
+	int r;
+
+	(void)fi;
+	if (!buf) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	if (!node_of(req, ino, &dir))
+		return;
+	add_name(".", S_IFDIR, &names);
+	add_name("..", S_IFDIR, &names);
+	r = sbx_control_list(controls_of(req)->registry, &dir, add_name, &names);
+	sbx_control_node_release(&dir);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		fuse_reply_buf(req, buf, names.used);
+}
+
+/* ---- files ---- */
+
+struct answer {
+	struct sbx_pending pending;
+	struct sbx_parked parked;
+	struct sbx_park *park;
+};
+
+static struct answer *answer_of(struct sbx_pending *p)
+{
+	return sbx_container_of(p, struct answer, pending);
+}
+
+static fuse_req_t answer_done(struct sbx_pending *p)
+{
+	struct answer *a = answer_of(p);
+	fuse_req_t req = a->parked.req;
+
+	sbx_park_remove(a->park, &a->parked);
+	free(a);
+	return req;
+}
+
+static void answer_data(struct sbx_pending *p, const void *buf, size_t len)
+{
+	fuse_reply_buf(answer_done(p), buf, len);
+}
+
+static void answer_count(struct sbx_pending *p, size_t n)
+{
+	fuse_reply_write(answer_done(p), n);
+}
+
+static void answer_error(struct sbx_pending *p, int errnum)
+{
+	fuse_reply_err(answer_done(p), errnum);
+}
+
+static const struct sbx_pending_impl answer_impl = {
+        .data = answer_data,
+        .count = answer_count,
+        .error = answer_error,
+};
+
+static void cancel_answer(struct sbx_parked *parked, bool fatal)
+{
+	struct answer *a = sbx_container_of(parked, struct answer, parked);
+
+	if (a->pending.cancel)
+		a->pending.cancel(&a->pending, fatal);
+}
+
+static struct sbx_pending *owe(fuse_req_t req, size_t size)
+{
+	struct answer *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	a->pending.impl = &answer_impl;
+	a->pending.size = size;
+	a->pending.pid = fuse_req_ctx(req)->pid;
+	a->park = controls_of(req)->park;
+	a->parked.req = req;
+	a->parked.cancel = cancel_answer;
+	sbx_park_add(a->park, &a->parked);
+	return &a->pending;
+}
+
+static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
+{
+	return (struct sbx_control_handle *)(uintptr_t)fi->fh;
+}
+
+static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_control_handle *h;
+	struct sbx_control_node node;
+	int r;
+
+	if (!node_of(req, ino, &node))
+		return;
+	r = sbx_control_open(controls_of(req)->registry, &node, fi->flags, &h);
+	sbx_control_node_release(&node);
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	fi->fh = (uintptr_t)h;
+	fi->direct_io = 1;
+	if (fuse_reply_open(req, fi) != 0)
+		sbx_control_release(h);
+}
+
+static void ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                     struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, size);
+
+	(void)ino;
+	if (p)
+		sbx_control_read(handle_of(fi), (uint64_t)off, p);
+}
+
+static void ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+                      struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, size);
+
+	(void)ino;
+	if (p)
+		sbx_control_write(handle_of(fi), buf, size, (uint64_t)off, p);
+}
+
+static void ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, 0);
+
+	(void)ino;
+	if (p)
+		sbx_control_flush(handle_of(fi), p);
+}
+
+static void ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)datasync;
+	ctl_flush(req, ino, fi);
+}
+
+static void ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	sbx_control_release(handle_of(fi));
+	fuse_reply_err(req, 0);
+}
+
+static void ctl_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+	                          FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA);
+}
+
+const struct fuse_lowlevel_ops sbx_control_ops = {
+        .init = ctl_init,
+        .lookup = ctl_lookup,
+        .forget = ctl_forget,
+        .forget_multi = ctl_forget_multi,
+        .getattr = ctl_getattr,
+        .setattr = ctl_setattr,
+        .readlink = ctl_readlink,
+        .mknod = ctl_mknod,
+        .mkdir = ctl_mkdir,
+        .unlink = ctl_unlink,
+        .rmdir = ctl_rmdir,
+        .open = ctl_open,
+        .read = ctl_read,
+        .write = ctl_write,
+        .flush = ctl_flush,
+        .fsync = ctl_fsync,
+        .release = ctl_release,
+        .readdir = ctl_readdir,
+};

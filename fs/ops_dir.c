@@ -1,0 +1,587 @@
+/*
+ * Operations on directories and names. Translation only: the node of the directory, its
+ * descriptor, one system call beneath it, the answer.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/confine.h"
+#include "fs/ops_root.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+
+/*
+ * An open directory is one snapshot of its names, so offsets stay what they are
+ * while entries are deleted. It is taken at the first read and again after rewinddir.
+ */
+struct entry {
+	uint32_t name; /* offset into names */
+	uint32_t type; /* S_IFMT bits */
+	ino_t ino;
+};
+
+struct listing {
+	pthread_mutex_t lock; /* all below */
+	struct entry *entries;
+	size_t n, cap;
+	char *names;
+	size_t names_len, names_cap;
+};
+
+static int listing_add(struct listing *l, const char *name, mode_t type, ino_t ino)
+{
+	size_t len = strlen(name) + 1;
+
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		struct entry *entries = realloc(l->entries, cap * sizeof(*entries));
+
+		if (!entries)
+			return -ENOMEM;
+		l->entries = entries;
+		l->cap = cap;
+	}
+	if (l->names_len + len > l->names_cap) {
+		size_t cap = (l->names_cap ? 2 * l->names_cap : 1024) + len;
+		char *names = realloc(l->names, cap);
+
+		if (!names)
+			return -ENOMEM;
+		l->names = names;
+		l->names_cap = cap;
+	}
+	memcpy(l->names + l->names_len, name, len);
+	l->entries[l->n++] =
+	        (struct entry){.name = (uint32_t)l->names_len, .type = type, .ino = ino};
+	l->names_len += len;
+	return 0;
+}
+
+struct top_walk {
+	struct listing *l;
+	int r;
+};
+
+static void add_box(struct sbx_box *box, void *data)
+{
+	struct top_walk *w = data;
+
+	if (w->r == 0)
+		w->r = listing_add(w->l, box->name, S_IFDIR, box->number);
+}
+
+static int list_top(struct sbx_workspace *ws, struct listing *l)
+{
+	struct top_walk w = {.l = l};
+
+	w.r = listing_add(l, "README", S_IFREG, 1);
+	if (w.r == 0)
+		w.r = listing_add(l, "ctl", S_IFLNK, 1);
+	if (w.r == 0)
+		sbx_registry_walk(ws->registry, add_box, &w);
+	return w.r;
+}
+
+static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct listing *l)
+{
+	_cleanup_dir_ DIR *dir = NULL;
+	struct dirent *d;
+	struct sbx_fd *f;
+	int fd, r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+
+	if (r < 0)
+		return r;
+	fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = -errno;
+	sbx_fd_put(ws->inodes, f);
+	if (fd < 0)
+		return r;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	for (r = 0; r == 0 && (errno = 0, d = readdir(dir));) {
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+		    ws_is_control(ws, node, d->d_name))
+			continue;
+		r = listing_add(l, d->d_name, DTTOIF(d->d_type), d->d_ino);
+	}
+	if (r == 0 && !d && errno)
+		r = -errno;
+	if (r == 0 && sbx_node_kind(node) == SBX_NODE_BOX && ws->settings->ctl_listed)
+		r = listing_add(l, ws->settings->ctl_name, S_IFLNK, 1);
+	return r;
+}
+
+static int listing_fill(struct sbx_workspace *ws, struct sbx_node *node, struct listing *l)
+{
+	int r;
+
+	l->n = 0;
+	l->names_len = 0;
+	r = listing_add(l, ".", S_IFDIR, 1);
+	if (r == 0)
+		r = listing_add(l, "..", S_IFDIR, 1);
+	if (r < 0)
+		return r;
+	return sbx_node_kind(node) == SBX_NODE_ROOT ? list_top(ws, l) : list_backing(ws, node, l);
+}
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_node *node = ws_node(req, ino);
+	struct listing *l;
+
+	if (!node)
+		return;
+	sbx_node_put(ws_of(req)->inodes, node);
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		ws_reply(req, -ENOMEM);
+		return;
+	}
+	pthread_mutex_init(&l->lock, NULL);
+	fi->fh = (uintptr_t)l;
+	if (fuse_reply_open(req, fi) != 0)
+		free(l);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct listing *l = (struct listing *)(uintptr_t)fi->fh;
+
+	(void)ino;
+	pthread_mutex_destroy(&l->lock);
+	free(l->entries);
+	free(l->names);
+	free(l);
+	ws_reply(req, 0);
+}
+
+/* One entry with attributes into BUF; 0 when it does not fit, and then nothing was looked up. */
+static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct entry *d,
+                       const char *name, char *buf, size_t size, off_t off)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct fuse_entry_param e = {
+	        .attr = {.st_ino = d->ino, .st_mode = d->type},
+	};
+	struct sbx_node *node;
+	struct stat st;
+	size_t len;
+
+	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+	    ws_lookup(ws, dir, name, &st, &node) == 0) {
+		ws_entry(ws, node, &st, &e);
+		sbx_node_put(ws->inodes, node);
+	}
+	len = fuse_add_direntry_plus(req, buf, size, name, &e, off);
+	if (len <= size)
+		return len;
+	if (e.ino)
+		sbx_node_forget(ws->inodes, e.ino, 1);
+	return 0;
+}
+
+static size_t add_plain(fuse_req_t req, const struct entry *d, const char *name, char *buf,
+                        size_t size, off_t off)
+{
+	struct stat st = {.st_ino = d->ino, .st_mode = d->type};
+	size_t len = fuse_add_direntry(req, buf, size, name, &st, off);
+
+	return len <= size ? len : 0;
+}
+
+static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                         struct fuse_file_info *fi, bool plus)
+{
+	struct listing *l = (struct listing *)(uintptr_t)fi->fh;
+	struct sbx_node *node = ws_node(req, ino);
+	_cleanup_free_ char *buf = NULL;
+	size_t used = 0;
+	int r = 0;
+
+	if (!node)
+		return;
+	buf = malloc(size);
+	pthread_mutex_lock(&l->lock);
+	if (!buf)
+		r = -ENOMEM;
+	else if (off == 0)
+		r = listing_fill(ws_of(req), node, l);
+	for (size_t i = (size_t)off; r == 0 && i < l->n; i++) {
+		const struct entry *d = &l->entries[i];
+		const char *name = l->names + d->name;
+		size_t len =
+		        plus ? add_plus(req, node, d, name, buf + used, size - used, (off_t)i + 1)
+		             : add_plain(req, d, name, buf + used, size - used, (off_t)i + 1);
+
+		if (len == 0)
+			break;
+		used += len;
+	}
+	pthread_mutex_unlock(&l->lock);
+	sbx_node_put(ws_of(req)->inodes, node);
+	if (r < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_buf(req, buf, used);
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	read_listing(req, ino, size, off, fi, false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                    struct fuse_file_info *fi)
+{
+	read_listing(req, ino, size, off, fi, true);
+}
+
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	struct sbx_fd *f;
+	int r = 0;
+
+	(void)fi;
+	if (!node)
+		return;
+	if (sbx_node_kind(node) == SBX_NODE_BOX || sbx_node_kind(node) == SBX_NODE_FILE) {
+		r = sbx_node_fd(ws->inodes, node, SBX_FD_READ, &f);
+		if (r == 0) {
+			r = (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0;
+			sbx_fd_put(ws->inodes, f);
+		}
+	}
+	sbx_node_put(ws->inodes, node);
+	ws_reply(req, r);
+}
+
+/* Answers after NAME was made in DIR (R: 0 or -errno). */
+static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int r)
+{
+	if (r < 0)
+		ws_reply(req, r);
+	else
+		ws_reply_lookup(req, dir, name);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	int r;
+
+	if (parent == SBX_NODE_ROOT_ID) {
+		root_mkdir(req, name);
+		return;
+	}
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	r = mkdirat(f->fd, name, mode & 01777) < 0 ? -errno : 0;
+	made_in(req, dir, name, r);
+	ws_put(req, dir, f);
+}
+
+static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
+{
+	if (!S_ISREG(mode) && !S_ISFIFO(mode))
+		return sbx_fail(err, EPERM, "%s: only files and FIFOs can be made in a sandbox",
+		                name);
+	if (mode & (S_ISUID | S_ISGID))
+		return sbx_fail(err, EPERM, "%s: setuid and setgid are not available in a sandbox",
+		                name);
+	return 0;
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct sbx_error err;
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	int r;
+
+	(void)rdev;
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	if (mknod_refused(mode, name, &err) < 0) {
+		ws_refuse(req, sbx_node_box(dir), &err);
+	} else {
+		r = mknodat(f->fd, name, mode, 0) < 0 ? -errno : 0;
+		made_in(req, dir, name, r);
+	}
+	ws_put(req, dir, f);
+}
+
+/* Whether a link with TARGET in DIR is fit to be made or followed. */
+static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char *target,
+                      struct sbx_error *err)
+{
+	struct sbx_box *box = sbx_node_box(dir);
+	char path[PATH_MAX], view[PATH_MAX], name[64];
+	int r = sbx_node_path(ws->inodes, dir, path, sizeof(path));
+
+	if (r < 0)
+		return sbx_fail(err, -r, "the directory of the link cannot be found");
+	sbx_box_name(box, name);
+	if (snprintf(view, sizeof(view), "%s/%s", ws->settings->mountpoint, name) >=
+	    (int)sizeof(view))
+		return sbx_fail(err, ENAMETOOLONG, "the path of the mount is too long");
+	return sbx_confine_link(sbx_sandbox_root(box->sandbox), path, target, view, err);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	int r;
+
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	if (check_link(ws_of(req), dir, target, &err) < 0) {
+		ws_refuse(req, sbx_node_box(dir), &err);
+	} else {
+		r = symlinkat(target, f->fd, name) < 0 ? -errno : 0;
+		made_in(req, dir, name, r);
+	}
+	ws_put(req, dir, f);
+}
+
+/* The link's text, when following it stays inside. The link's own directory is its parent as last seen. */
+static int read_link(struct sbx_workspace *ws, struct sbx_node *node, char buf[PATH_MAX],
+                     struct sbx_error *err)
+{
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	ssize_t n;
+	int r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+
+	if (r < 0)
+		return r;
+	n = readlinkat(f->fd, "", buf, PATH_MAX - 1);
+	r = -errno;
+	sbx_fd_put(ws->inodes, f);
+	if (n < 0)
+		return r;
+	buf[n] = '\0';
+	dir = sbx_node_parent(ws->inodes, node);
+	if (!dir)
+		return -ESTALE;
+	r = check_link(ws, dir, buf, err);
+	sbx_node_put(ws->inodes, dir);
+	return r;
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	struct sbx_error err = SBX_ERROR_INIT;
+	char buf[PATH_MAX];
+	int r;
+
+	if (!node)
+		return;
+	if (sbx_node_kind(node) != SBX_NODE_FILE) {
+		_cleanup_free_ char *target = ws_special_target(ws, node);
+
+		sbx_node_put(ws->inodes, node);
+		if (target)
+			fuse_reply_readlink(req, target);
+		else
+			ws_reply(req, -ENOMEM);
+		return;
+	}
+	r = read_link(ws, node, buf, &err);
+	if (err.code)
+		ws_refuse(req, sbx_node_box(node), &err);
+	else if (r < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_readlink(req, buf);
+	sbx_node_put(ws->inodes, node);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino), *dir;
+	struct sbx_fd *f = NULL, *dfd;
+	char proc[32];
+	int r;
+
+	if (!node)
+		return;
+	dir = ws_dir(req, newparent, newname, &dfd);
+	if (!dir) {
+		sbx_node_put(ws->inodes, node);
+		return;
+	}
+	if (sbx_node_kind(node) != SBX_NODE_FILE)
+		r = -EPERM;
+	else if (sbx_node_box(node) != sbx_node_box(dir))
+		r = -EXDEV;
+	else
+		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+	if (r == 0) {
+		/* By descriptor, so it is this file and no other that gets the name. */
+		snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
+		r = linkat(AT_FDCWD, proc, dfd->fd, newname, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+	}
+	made_in(req, dir, newname, r);
+	ws_put(req, dir, dfd);
+	ws_put(req, node, f);
+}
+
+/* unlink of a control name is accepted and does nothing; of an alias, it goes out of the way. */
+static bool unlink_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	struct sbx_box *box = sbx_node_box(dir);
+
+	if (ws_is_control(ws, dir, name))
+		return true;
+	if (sbx_node_kind(dir) != SBX_NODE_BOX || ws_alias(name) < 0)
+		return false;
+	__atomic_fetch_or(&box->hidden_aliases, 1u << ws_alias(name), __ATOMIC_RELAXED);
+	return true;
+}
+
+static int remove_name(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                       int flags)
+{
+	struct sbx_hold hold;
+	int r;
+
+	sbx_hold_name(ws->inodes, dir, name, &hold);
+	r = unlinkat(dirfd, name, flags) < 0 ? -errno : 0;
+	sbx_hold_release(ws->inodes, &hold, r == 0);
+	return r;
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir = ws_node(req, parent);
+	struct sbx_fd *f;
+	int r;
+
+	if (!dir)
+		return;
+	if (ws_is_control(ws, dir, name)) {
+		ws_reply(req, 0);
+		sbx_node_put(ws->inodes, dir);
+		return;
+	}
+	sbx_node_put(ws->inodes, dir);
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	r = remove_name(ws, dir, f->fd, name, 0);
+	if (r == -ENOENT && unlink_control(ws, dir, name))
+		r = 0;
+	ws_reply(req, r);
+	ws_put(req, dir, f);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+
+	if (parent == SBX_NODE_ROOT_ID) {
+		root_rmdir(req, name);
+		return;
+	}
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	if (ws_is_control(ws, dir, name))
+		ws_reply(req, 0);
+	else
+		ws_reply(req, remove_name(ws, dir, f->fd, name, AT_REMOVEDIR));
+	ws_put(req, dir, f);
+}
+
+static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd,
+                          const char *name, struct sbx_node *newdir, int newdirfd,
+                          const char *newname, unsigned flags)
+{
+	struct sbx_hold hold = {0};
+	int r;
+
+	if (sbx_node_box(dir) != sbx_node_box(newdir))
+		return -EXDEV;
+	if (ws_is_control(ws, dir, name) || ws_is_control(ws, newdir, newname))
+		return -EPERM;
+	if (!(flags & RENAME_EXCHANGE))
+		sbx_hold_name(ws->inodes, newdir, newname, &hold);
+	r = renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
+	sbx_hold_release(ws->inodes, &hold, r == 0);
+	if (r < 0)
+		return r;
+	sbx_node_moved(ws->inodes, newdir, newname);
+	if (flags & RENAME_EXCHANGE)
+		sbx_node_moved(ws->inodes, dir, name);
+	return 0;
+}
+
+/* Renames at the top, or between the top and a sandbox. Returns whether it answered. */
+static bool rename_top(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+                       const char *newname, unsigned flags)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_box *box;
+
+	if (parent != SBX_NODE_ROOT_ID && newparent != SBX_NODE_ROOT_ID)
+		return false;
+	if (parent != newparent) {
+		ws_reply(req, -EXDEV); /* mv then copies, which makes or empties a sandbox */
+		return true;
+	}
+	box = flags & RENAME_NOREPLACE ? sbx_registry_find(ws->registry, newname) : NULL;
+	if (flags & ~(unsigned)RENAME_NOREPLACE)
+		ws_reply(req, -EINVAL);
+	else if (box)
+		ws_reply(req, -EEXIST);
+	else
+		root_rename(req, name, newname);
+	sbx_box_unref(box);
+	return true;
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+               const char *newname, unsigned flags)
+{
+	struct sbx_node *dir, *newdir;
+	struct sbx_fd *f, *newf;
+
+	if (rename_top(req, parent, name, newparent, newname, flags))
+		return;
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	newdir = ws_dir(req, newparent, newname, &newf);
+	if (newdir) {
+		ws_reply(req, rename_between(ws_of(req), dir, f->fd, name, newdir, newf->fd,
+		                             newname, flags));
+		ws_put(req, newdir, newf);
+	}
+	ws_put(req, dir, f);
+}

@@ -1,0 +1,222 @@
+/*
+ * Contents of files. OPEN and FLUSH are answered with ENOSYS, which the kernel remembers: from then on
+ * it opens, reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So
+ * no request here carries a handle, and none is ever released: the descriptor
+ * belongs to the node, and O_APPEND is seen at each write.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fs/control.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	ws_reply(req, -ENOSYS);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	ws_reply(req, -ENOSYS);
+}
+
+static void read_readme(fuse_req_t req, size_t size, off_t off)
+{
+	size_t len = strlen(sbx_readme);
+	size_t at = (size_t)off < len ? (size_t)off : len;
+
+	fuse_reply_buf(req, sbx_readme + at, len - at < size ? len - at : size);
+}
+
+/* The node of a regular file's contents with a descriptor for WANT, or answers. */
+static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want want,
+                                struct sbx_fd **ret)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	int r;
+
+	if (!node)
+		return NULL;
+	r = sbx_node_kind(node) == SBX_NODE_FILE ? sbx_node_fd(ws->inodes, node, want, ret)
+	    : want == SBX_FD_WRITE               ? -EACCES
+	                                         : -EINVAL;
+	if (r == 0)
+		return node;
+	sbx_node_put(ws->inodes, node);
+	ws_reply(req, r);
+	return NULL;
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct sbx_node *node;
+	struct sbx_fd *f;
+	_cleanup_free_ char *buf = NULL;
+	ssize_t n;
+
+	(void)fi;
+	node = ws_node(req, ino);
+	if (!node)
+		return;
+	if (sbx_node_kind(node) == SBX_NODE_README) {
+		sbx_node_put(ws_of(req)->inodes, node);
+		read_readme(req, size, off);
+		return;
+	}
+	sbx_node_put(ws_of(req)->inodes, node);
+	node = file_fd(req, ino, SBX_FD_READ, &f);
+	if (!node)
+		return;
+	buf = malloc(size);
+	n = buf ? pread(f->fd, buf, size, off) : -1;
+	if (!buf)
+		ws_reply(req, -ENOMEM);
+	else if (n < 0)
+		ws_reply(req, -errno);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
+	ws_put(req, node, f);
+}
+
+/* Writing takes setuid and setgid away; the daemon's own rights could keep them (root). */
+static void drop_set_id(int fd)
+{
+	struct stat st;
+
+	if (geteuid() == 0 && fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
+		fchmod(fd, st.st_mode & 01777);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+              struct fuse_file_info *fi)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = size};
+	struct sbx_fd *f;
+	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
+	ssize_t n;
+
+	if (!node)
+		return;
+	drop_set_id(f->fd);
+	/* Appending is the file's business: a command may append to it at the same time. */
+	n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
+	if (n < 0)
+		ws_reply(req, -errno);
+	else
+		fuse_reply_write(req, (size_t)n);
+	ws_put(req, node, f);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct sbx_fd *f;
+	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
+
+	(void)fi;
+	if (!node)
+		return;
+	ws_reply(req, (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0);
+	ws_put(req, node, f);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+                  struct fuse_file_info *fi)
+{
+	struct sbx_fd *f;
+	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
+
+	(void)fi;
+	if (!node)
+		return;
+	ws_reply(req, fallocate(f->fd, mode, off, len) < 0 ? -errno : 0);
+	ws_put(req, node, f);
+}
+
+void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
+                        fuse_ino_t out, off_t out_off, struct fuse_file_info *out_fi, size_t len,
+                        int flags)
+{
+	struct sbx_fd *from, *to;
+	struct sbx_node *src, *dst;
+	ssize_t n;
+
+	(void)in_fi;
+	(void)out_fi;
+	src = file_fd(req, in, SBX_FD_READ, &from);
+	if (!src)
+		return;
+	dst = file_fd(req, out, SBX_FD_WRITE, &to);
+	if (dst) {
+		n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
+		if (n < 0)
+			ws_reply(req, -errno);
+		else
+			fuse_reply_write(req, (size_t)n);
+		ws_put(req, dst, to);
+	}
+	ws_put(req, src, from);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	struct sbx_fd *f;
+	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
+	off_t r;
+
+	(void)fi;
+	if (!node)
+		return;
+	/* Nobody uses the position of the descriptor: every read and write names its own. */
+	r = lseek(f->fd, off, whence);
+	if (r < 0)
+		ws_reply(req, -errno);
+	else
+		fuse_reply_lseek(req, r);
+	ws_put(req, node, f);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *fi)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct fuse_entry_param e;
+	struct sbx_node *dir, *node;
+	struct sbx_fd *dfd;
+	struct stat st;
+	int fd, r;
+
+	dir = ws_dir(req, parent, name, &dfd);
+	if (!dir)
+		return;
+	/* Always for both: what is written may be read back by mmap or another client. */
+	fd = openat(dfd->fd, name,
+	            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
+	                    (fi->flags & (O_EXCL | O_TRUNC)),
+	            mode & 01777);
+	/* A link was planted where there was nothing: have the client look again. */
+	r = fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno;
+	if (r == 0)
+		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
+	ws_put(req, dir, dfd);
+	if (r < 0) {
+		ws_reply(req, r);
+		return;
+	}
+	ws_entry(ws, node, &st, &e);
+	sbx_node_put(ws->inodes, node);
+	fi->fh = 0;
+	fi->keep_cache = 1;
+	if (fuse_reply_create(req, &e, fi) != 0)
+		sbx_node_forget(ws->inodes, e.ino, 1);
+}

@@ -1,0 +1,397 @@
+/*
+ * What stands at the top of the mount, and lookup everywhere: the README, the link
+ * to the mount's controls, the sandboxes, and in each sandbox the link to its controls and the aliases,
+ * in front of the user's files.
+ *
+ * mkdir, rmdir and rename at the top make, tear down and rename sandboxes. They are parked: the
+ * registry answers on the event loop thread.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/control.h"
+#include "fs/ops_root.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+
+const char *const sbx_aliases[3] = {"stdout", "stderr", "status"};
+
+void ws_reply(fuse_req_t req, int r)
+{
+	fuse_reply_err(req, -r);
+}
+
+void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
+{
+	sbx_error_store(ws_of(req)->registry, box, err);
+	fuse_reply_err(req, err->code);
+}
+
+struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino)
+{
+	struct sbx_node *node;
+	int r = sbx_node_get(ws_of(req)->inodes, ino, &node);
+
+	if (r == 0)
+		return node;
+	ws_reply(req, r);
+	return NULL;
+}
+
+struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	struct sbx_error err;
+	int r;
+
+	if (!node)
+		return NULL;
+	if (sbx_node_kind(node) != SBX_NODE_BOX && sbx_node_kind(node) != SBX_NODE_FILE) {
+		sbx_fail(&err, EPERM, "only sandboxes stand at the top: mkdir %s makes one", name);
+		sbx_node_put(ws->inodes, node);
+		ws_refuse(req, NULL, &err);
+		return NULL;
+	}
+	r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, ret);
+	if (r == 0)
+		return node;
+	sbx_node_put(ws->inodes, node);
+	ws_reply(req, r);
+	return NULL;
+}
+
+void ws_put(fuse_req_t req, struct sbx_node *node, struct sbx_fd *fd)
+{
+	sbx_fd_put(ws_of(req)->inodes, fd);
+	sbx_node_put(ws_of(req)->inodes, node);
+}
+
+/*
+ * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
+ * a second. Without them nothing is kept that a job could change unseen.
+ */
+void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr)
+{
+	if (!ws->epochs) {
+		*entry = 0;
+		*attr = 0;
+	} else if (box && box->jobs && sbx_jobs_running(box->jobs)) {
+		*entry = 0.5;
+		*attr = 0.5;
+	} else {
+		*entry = 3600;
+		*attr = 4;
+	}
+	if (*entry > 0)
+		atomic_store(&ws->handed, true);
+}
+
+void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
+              struct fuse_entry_param *e)
+{
+	*e = (struct fuse_entry_param){
+	        .ino = sbx_node_id(node),
+	        .generation = sbx_node_generation(node),
+	        .attr = *st,
+	};
+	ws_timeouts(ws, sbx_node_box(node), &e->entry_timeout, &e->attr_timeout);
+	/* An alias gives way as soon as the user has a file of that name. */
+	if (sbx_node_kind(node) == SBX_NODE_ALIAS)
+		e->entry_timeout = 0;
+}
+
+char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node)
+{
+	struct sbx_box *box = sbx_node_box(node);
+	char *target = NULL;
+	int r;
+
+	if (!box)
+		r = asprintf(&target, "%s/.mount", ws->controls);
+	else if (sbx_node_kind(node) == SBX_NODE_CTL)
+		r = asprintf(&target, "%s/.%llu", ws->controls, (unsigned long long)box->number);
+	else
+		r = asprintf(&target, "%s/.%llu/%s", ws->controls, (unsigned long long)box->number,
+		             sbx_aliases[sbx_node_which(node)]);
+	return r < 0 ? NULL : target;
+}
+
+void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st)
+{
+	struct timespec t = {.tv_sec = ws->mounted_ns / 1000000000,
+	                     .tv_nsec = ws->mounted_ns % 1000000000};
+
+	*st = (struct stat){
+	        .st_ino = (1ull << 62) | sbx_node_id(node),
+	        .st_nlink = 1,
+	        .st_uid = geteuid(),
+	        .st_gid = getegid(),
+	        .st_blksize = 4096,
+	        .st_atim = t,
+	        .st_mtim = t,
+	        .st_ctim = t,
+	};
+	switch (sbx_node_kind(node)) {
+	case SBX_NODE_ROOT:
+		st->st_mode = S_IFDIR | 0755;
+		st->st_nlink = 2;
+		break;
+	case SBX_NODE_README:
+		st->st_mode = S_IFREG | 0444;
+		st->st_size = (off_t)strlen(sbx_readme);
+		break;
+	default: {
+		_cleanup_free_ char *target = ws_special_target(ws, node);
+
+		st->st_mode = S_IFLNK | 0777;
+		st->st_size = target ? (off_t)strlen(target) : 0;
+		break;
+	}
+	}
+}
+
+int ws_alias(const char *name)
+{
+	for (int i = 0; i < (int)SBX_ARRAY_SIZE(sbx_aliases); i++)
+		if (!strcmp(name, sbx_aliases[i]))
+			return i;
+	return -1;
+}
+
+bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	switch (sbx_node_kind(dir)) {
+	case SBX_NODE_ROOT:
+		return !strcmp(name, "ctl") || !strcmp(name, "README");
+	case SBX_NODE_BOX:
+		return !strcmp(name, ws->settings->ctl_name);
+	default:
+		return false;
+	}
+}
+
+static int lookup_special(struct sbx_workspace *ws, enum sbx_node_kind kind, struct sbx_box *box,
+                          unsigned which, struct stat *st, struct sbx_node **ret)
+{
+	int r = sbx_node_special(ws->inodes, kind, box, which, ret);
+
+	if (r < 0)
+		return r;
+	if (kind != SBX_NODE_BOX) {
+		ws_special_stat(ws, *ret, st);
+		return 0;
+	}
+	r = sbx_node_stat(ws->inodes, *ret, st);
+	if (r < 0) {
+		uint64_t id = sbx_node_id(*ret);
+
+		sbx_node_put(ws->inodes, *ret);
+		sbx_node_forget(ws->inodes, id, 1);
+	}
+	return r;
+}
+
+static int lookup_top(struct sbx_workspace *ws, const char *name, struct stat *st,
+                      struct sbx_node **ret)
+{
+	struct sbx_box *box;
+	int r;
+
+	if (!strcmp(name, "README"))
+		return lookup_special(ws, SBX_NODE_README, NULL, 0, st, ret);
+	if (!strcmp(name, "ctl"))
+		return lookup_special(ws, SBX_NODE_CTL, NULL, 0, st, ret);
+	box = sbx_registry_find(ws->registry, name);
+	if (!box)
+		return -ENOENT;
+	r = lookup_special(ws, SBX_NODE_BOX, box, 0, st, ret);
+	sbx_box_unref(box);
+	return r;
+}
+
+int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
+              struct sbx_node **ret)
+{
+	struct sbx_box *box = sbx_node_box(dir);
+	int alias, r;
+
+	if (strlen(name) > NAME_MAX)
+		return -ENAMETOOLONG;
+	if (sbx_node_kind(dir) == SBX_NODE_ROOT)
+		return lookup_top(ws, name, st, ret);
+	if (ws_is_control(ws, dir, name))
+		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
+	if (!box)
+		return -ENOTDIR;
+	r = sbx_node_lookup(ws->inodes, dir, name, st, ret);
+	if (r != -ENOENT || sbx_node_kind(dir) != SBX_NODE_BOX)
+		return r;
+	alias = ws_alias(name);
+	if (alias < 0 || (__atomic_load_n(&box->hidden_aliases, __ATOMIC_RELAXED) & 1u << alias))
+		return r;
+	return lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)alias, st, ret);
+}
+
+void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct fuse_entry_param e = {0};
+	struct sbx_node *node;
+	struct stat st;
+	uint64_t id;
+	int r = ws_lookup(ws, dir, name, &st, &node);
+
+	if (r == -ENOENT) {
+		double attr;
+
+		ws_timeouts(ws, sbx_node_box(dir), &e.entry_timeout, &attr);
+		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
+			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */
+			return;
+		}
+	}
+	if (r < 0) {
+		ws_reply(req, r);
+		return;
+	}
+	ws_entry(ws, node, &st, &e);
+	id = sbx_node_id(node);
+	sbx_node_put(ws->inodes, node);
+	if (fuse_reply_entry(req, &e) != 0)
+		sbx_node_forget(ws->inodes, id, 1);
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_node *dir = ws_node(req, parent);
+
+	if (!dir)
+		return;
+	ws_reply_lookup(req, dir, name);
+	sbx_node_put(ws_of(req)->inodes, dir);
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	sbx_node_forget(ws_of(req)->inodes, ino, n);
+	fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		sbx_node_forget(ws_of(req)->inodes, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+/* A parked mkdir, rmdir or rename at the top. */
+struct change {
+	struct sbx_parked parked;
+	struct sbx_workspace *ws;
+	/* mkdir: what cancels it; stored by the FUSE worker, perhaps after the answer. */
+	_Atomic(struct sbx_creation *) creation;
+	atomic_int refs;
+};
+
+static void change_unref(struct change *c)
+{
+	if (atomic_fetch_sub(&c->refs, 1) == 1)
+		free(c);
+}
+
+static void cancel_change(struct sbx_parked *p, bool fatal)
+{
+	struct change *c = sbx_container_of(p, struct change, parked);
+	struct sbx_creation *creation = atomic_load(&c->creation);
+
+	if (fatal && creation)
+		sbx_registry_cancel(creation);
+}
+
+static struct change *change_park(fuse_req_t req)
+{
+	struct change *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		ws_reply(req, -ENOMEM);
+		return NULL;
+	}
+	c->ws = ws_of(req);
+	c->parked.req = req;
+	c->parked.cancel = cancel_change;
+	atomic_store(&c->refs, 2);
+	sbx_park_add(c->ws->park, &c->parked);
+	return c;
+}
+
+static void made(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
+{
+	struct change *c = data;
+	fuse_req_t req = c->parked.req;
+	struct fuse_entry_param e;
+	struct sbx_node *node = NULL;
+	struct stat st;
+	int r = code;
+
+	(void)err;
+	sbx_park_remove(c->ws->park, &c->parked);
+	if (r == 0)
+		r = lookup_special(c->ws, SBX_NODE_BOX, box, 0, &st, &node);
+	if (r < 0) {
+		ws_reply(req, r);
+	} else {
+		ws_entry(c->ws, node, &st, &e);
+		sbx_node_put(c->ws->inodes, node);
+		if (fuse_reply_entry(req, &e) != 0)
+			sbx_node_forget(c->ws->inodes, e.ino, 1);
+	}
+	change_unref(c);
+}
+
+void root_mkdir(fuse_req_t req, const char *name)
+{
+	struct sbx_create_request create = {.name = strdup(name)};
+	struct change *c = change_park(req);
+
+	if (c) {
+		atomic_store(&c->creation, sbx_registry_make(c->ws->registry, &create, made, c));
+		change_unref(c);
+	}
+	sbx_create_request_release(&create);
+}
+
+static void changed(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
+{
+	struct change *c = data;
+
+	(void)box;
+	(void)err;
+	sbx_park_remove(c->ws->park, &c->parked);
+	ws_reply(c->parked.req, code);
+	change_unref(c);
+}
+
+void root_rmdir(fuse_req_t req, const char *name)
+{
+	struct change *c = change_park(req);
+
+	if (!c)
+		return;
+	sbx_registry_teardown(c->ws->registry, name, false, changed, c);
+	change_unref(c);
+}
+
+void root_rename(fuse_req_t req, const char *name, const char *newname)
+{
+	struct change *c = change_park(req);
+
+	if (!c)
+		return;
+	sbx_registry_rename(c->ws->registry, name, newname, changed, c);
+	change_unref(c);
+}

@@ -1,0 +1,326 @@
+/*
+ * The command line is read to its end before anything takes effect: the file that config= names
+ * comes first although it may stand last. Words that mount(8) and fstab bring along are told
+ * from ours by name, so a misspelt key is never passed on to the kernel.
+ */
+#include "fs/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/settings.h"
+#include "fs/strv.h"
+#include "sandboxfs/cleanup.h"
+
+#define CONFIG_MAX (1024 * 1024)
+
+struct line {
+	struct sbx_strings words;  /* of every -o */
+	const char *positional[3]; /* the third is one too many */
+	int n;
+};
+
+static int no_memory(struct sbx_error *err)
+{
+	return sbx_fail(err, ENOMEM, "out of memory");
+}
+
+/* Splits at commas; "\," is a comma that does not split. */
+static int split_words(struct sbx_strings *words, const char *arg)
+{
+	_cleanup_free_ char *word = malloc(strlen(arg) + 1);
+	size_t len = 0;
+	int r = word ? 0 : -ENOMEM;
+
+	for (const char *c = arg; !r; c++) {
+		if (*c == '\\' && c[1] == ',') {
+			word[len++] = *++c;
+		} else if (*c && *c != ',') {
+			word[len++] = *c;
+		} else {
+			r = len ? sbx_strings_add(words, word, len) : 0;
+			len = 0;
+			if (!*c)
+				break;
+		}
+	}
+	return r;
+}
+
+static int take_option(struct sbx_options *opts, struct line *line, int c, struct sbx_error *err)
+{
+	switch (c) {
+	case 'o':
+		return split_words(&line->words, optarg) < 0 ? no_memory(err) : 0;
+	case 'd':
+		opts->settings.debug = true;
+		opts->settings.foreground = true;
+		return 0;
+	case 'f':
+		opts->settings.foreground = true;
+		return 0;
+	case 'h':
+		opts->action = SBX_HELP;
+		return 0;
+	case 'V':
+		opts->action = SBX_PRINT_VERSION;
+		return 0;
+	case 'D':
+		opts->action = SBX_DOCTOR;
+		return 0;
+	case ':':
+		return sbx_fail(err, EINVAL, "-%c needs a value; see --help", optopt);
+	default:
+		if (optopt && optopt < 0x80)
+			return sbx_fail(err, EINVAL, "unknown option -%c; see --help", optopt);
+		return sbx_fail(err, EINVAL, "unknown option; see --help");
+	}
+}
+
+static int read_line(struct sbx_options *opts, struct line *line, int argc, char *const *argv,
+                     struct sbx_error *err)
+{
+	static const struct option options[] = {
+	        {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},
+	        {"doctor", no_argument, NULL, 'D'},
+	        {0},
+	};
+	int c, r = 0;
+
+	optind = 0; /* glibc: begin anew */
+	opterr = 0;
+	/* The leading - hands positional arguments over in order, as option 1. */
+	while (!r && (c = getopt_long(argc, argv, "-:o:dfhV", options, NULL)) != -1) {
+		if (c != 1)
+			r = take_option(opts, line, c, err);
+		else if (line->n < 3)
+			line->positional[line->n++] = optarg;
+	}
+	for (; !r && optind < argc && line->n < 3; optind++)
+		line->positional[line->n++] = argv[optind];
+	return r;
+}
+
+static bool is_one_of(const char *word, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strlen(list[i]);
+
+		if (list[i][len - 1] == '*' ? strncmp(word, list[i], len - 1) == 0
+		                            : strcmp(word, list[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Understood by libfuse, fusermount3 or the kernel. */
+static bool is_fuse_word(const char *word)
+{
+	static const char *const words[] = {
+	        "ro",         "rw",         "nodev",      "nosuid",       "exec",
+	        "noexec",     "sync",       "async",      "atime",        "noatime",
+	        "dirsync",    "nodiratime", "norelatime", "auto_unmount", "default_permissions",
+	        "max_read=*",
+	};
+
+	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* For mount(8) alone; and dev and suid, which it passes by default and we never grant. */
+static bool is_fstab_word(const char *word)
+{
+	static const char *const words[] = {
+	        "defaults", "auto",     "noauto", "user",    "user=*",    "nouser",
+	        "users",    "owner",    "group",  "_netdev", "nofail",    "dev",
+	        "suid",     "relatime", "x-*",    "X-*",     "comment=*",
+	};
+
+	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* Whether one of the words before I sets the same key. */
+static bool is_repeated(const struct sbx_strings *words, size_t i)
+{
+	size_t len = strcspn(words->items[i], "=") + 1;
+
+	for (size_t j = 0; j < i; j++)
+		if (strncmp(words->items[j], words->items[i], len) == 0)
+			return true;
+	return false;
+}
+
+static int apply_word(struct sbx_options *opts, const struct sbx_strings *words, size_t i,
+                      struct sbx_error *err)
+{
+	const char *word = words->items[i], *value = strchr(word, '=');
+	_cleanup_free_ char *key = strndup(word, strcspn(word, "="));
+
+	if (!key)
+		return no_memory(err);
+	if (is_fstab_word(word) || strcmp(key, "config") == 0)
+		return 0;
+	if (is_fuse_word(word))
+		return sbx_strings_add(&opts->fuse, word, strlen(word)) < 0 ? no_memory(err) : 0;
+	if (!is_repeated(words, i))
+		sbx_settings_clear(&opts->settings, key);
+	return sbx_settings_set(&opts->settings, key, value ? value + 1 : NULL, err);
+}
+
+/* Reads the whole file: its length, or -errno. */
+static ssize_t read_file(int fd, char *buf, size_t size)
+{
+	size_t len = 0;
+
+	while (len < size) {
+		ssize_t n = read(fd, buf + len, size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return (ssize_t)len;
+		len += (size_t)n;
+	}
+	return -EFBIG;
+}
+
+static int load_file(struct sbx_settings *settings, const char *path, struct sbx_error *err)
+{
+	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	_cleanup_free_ char *buf = NULL;
+	struct sbx_error inner = SBX_ERROR_INIT;
+	ssize_t len;
+	int r;
+
+	if (fd < 0)
+		return sbx_fail(err, errno, "configuration %s: %s", path, strerror(errno));
+	buf = malloc(CONFIG_MAX);
+	if (!buf)
+		return no_memory(err);
+	len = read_file(fd, buf, CONFIG_MAX);
+	if (len < 0)
+		return sbx_fail(err, (int)-len, "configuration %s: %s", path, strerror((int)-len));
+	r = sbx_settings_load(settings, buf, (size_t)len, &inner);
+	return r < 0 ? sbx_fail(err, -r, "configuration %s: %s", path, inner.text) : 0;
+}
+
+/* The user's or the machine's own file, which need not be there. */
+static int load_found(struct sbx_settings *settings, struct sbx_error *err)
+{
+	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	_cleanup_free_ char *user = NULL;
+	const char *paths[] = {NULL, "/etc/sandboxfs.json"};
+	int n = 0;
+
+	if (xdg && xdg[0] == '/')
+		n = asprintf(&user, "%s/sandboxfs.json", xdg);
+	if (n >= 0 && user && access(user, F_OK) == 0)
+		return load_file(settings, user, err);
+	if (n >= 0 && home && home[0] == '/') {
+		free(user);
+		user = NULL;
+		n = asprintf(&user, "%s/.config/sandboxfs.json", home);
+	}
+	if (n < 0) {
+		user = NULL;
+		return no_memory(err);
+	}
+	paths[0] = user;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(paths); i++)
+		if (paths[i] && access(paths[i], F_OK) == 0)
+			return load_file(settings, paths[i], err);
+	return 0;
+}
+
+static int load_config(struct sbx_settings *settings, const struct sbx_strings *words,
+                       struct sbx_error *err)
+{
+	const char *path = NULL;
+
+	for (size_t i = 0; i < words->n; i++) {
+		if (strcmp(words->items[i], "config") == 0)
+			return sbx_fail(err, EINVAL, "\"config\" needs a value");
+		if (strncmp(words->items[i], "config=", 7) == 0)
+			path = words->items[i] + 7;
+	}
+	return path ? load_file(settings, path, err) : load_found(settings, err);
+}
+
+static int take_positional(struct sbx_options *opts, const struct line *line, const char **ret,
+                           struct sbx_error *err)
+{
+	if (line->n == 0)
+		return sbx_fail(err, EINVAL, "the mountpoint is missing; see --help");
+	if (line->n > 2)
+		return sbx_fail(err, EINVAL, "too many arguments from %s on; see --help",
+		                line->positional[2]);
+	*ret = line->positional[line->n - 1];
+	if (line->n == 1 || strcmp(line->positional[0], "none") == 0)
+		return 0;
+	opts->settings.source = strdup(line->positional[0]);
+	return opts->settings.source ? 0 : no_memory(err);
+}
+
+static int interpret(struct sbx_options *opts, const struct line *line, struct sbx_error *err)
+{
+	const char *mountpoint = NULL;
+	int r = load_config(&opts->settings, &line->words, err);
+
+	for (size_t i = 0; !r && i < line->words.n; i++)
+		r = apply_word(opts, &line->words, i, err);
+	if (!r)
+		r = take_positional(opts, line, &mountpoint, err);
+	return r ? r : sbx_settings_resolve(&opts->settings, mountpoint, err);
+}
+
+void sbx_options_release(struct sbx_options *opts)
+{
+	sbx_settings_release(&opts->settings);
+	sbx_strings_release(&opts->fuse);
+	*opts = (struct sbx_options){0};
+}
+
+int sbx_options_parse(int argc, char *const *argv, struct sbx_options *ret, struct sbx_error *err)
+{
+	struct sbx_options opts = {.action = SBX_RUN};
+	struct line line = {0};
+	int r = sbx_settings_defaults(&opts.settings) < 0 ? no_memory(err) : 0;
+
+	if (!r)
+		r = read_line(&opts, &line, argc, argv, err);
+	if (!r && opts.action == SBX_RUN)
+		r = interpret(&opts, &line, err);
+	sbx_strings_release(&line.words);
+	if (r < 0)
+		sbx_options_release(&opts);
+	else
+		*ret = opts;
+	return r;
+}
+
+void sbx_print_help(void)
+{
+	printf("usage: sandboxfs [SOURCE] MOUNTPOINT [-o key=value,...] [-f] [-d]\n"
+	       "       sandboxfs --doctor | --help | --version\n"
+	       "\n"
+	       "Mounts a file system whose directories are sandboxes. SOURCE is what a new one\n"
+	       "holds: a git repository, a plain directory, or none. MOUNTPOINT/README tells "
+	       "more.\n"
+	       "\n"
+	       "  -f          stay in the foreground\n"
+	       "  -d          trace calls of the backend to stderr (and -f)\n"
+	       "  --doctor    what this machine allows, and how to mend what is missing\n"
+	       "\n"
+	       "Keys for -o and, as JSON members, for the configuration file ($XDG_CONFIG_HOME or\n"
+	       "~/.config or /etc, sandboxfs.json). A comma in a value is written \\,\n\n");
+	sbx_settings_help();
+}

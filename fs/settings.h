@@ -1,0 +1,20 @@
+/* Between settings.c, places.c and options.c. Start-up only, not thread-safe. */
+#ifndef SANDBOXFS_FS_SETTINGS_H
+#define SANDBOXFS_FS_SETTINGS_H
+
+#include "fs/options.h"
+
+/* Empties KEY when it is a list that does not merge, so that what is set next replaces it. */
+void sbx_settings_clear(struct sbx_settings *settings, const char *key);
+/* One line per key on stdout. */
+void sbx_settings_help(void);
+
+/*
+ * Fills source_abs, mountpoint, state_dir and logs_dir: absolute, without symlinks. A MOUNTPOINT that is
+ * a dead FUSE mount is good. -ENOENT, -ENOTDIR, -EACCES..., -EINVAL when they lie in each
+ * other, -EOPNOTSUPP when source is remote and the backend is not.
+ */
+int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
+                         struct sbx_error *err);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * Whoever writes a line has a shell in mind, so what a shell would act upon is refused rather
+ * than passed on as text: unquoted operators and substitutions, and also $ and ` between double
+ * quotes, where they expand. What is only pattern or sugar there (* ? [ ~ # = !) is literal.
+ */
+#include "fs/words.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/strv.h"
+#include "sandboxfs/cleanup.h"
+
+struct splitter {
+	const char *s, *end;
+	char *word; /* room for the whole line */
+	size_t len;
+	bool open; /* a word has begun, perhaps an empty one */
+	struct sbx_strings *ret;
+	struct sbx_error *err;
+};
+
+size_t sbx_words_line(struct sbx_words_scan *scan, const char *text, size_t from, size_t len)
+{
+	for (size_t i = from; i < len; i++) {
+		char c = text[i];
+
+		if (scan->escape)
+			scan->escape = false;
+		else if (c == '\\' && scan->quote != '\'')
+			scan->escape = true;
+		else if (c == scan->quote)
+			scan->quote = 0;
+		else if (!scan->quote && (c == '\'' || c == '"'))
+			scan->quote = c;
+		else if (!scan->quote && c == '\n')
+			return i + 1;
+	}
+	return 0;
+}
+
+static int refuse(struct splitter *sp, char c)
+{
+	return sbx_fail(sp->err, EINVAL,
+	                "%c is for a shell and there is none here: quote it, or use "
+	                "[\"sh\",\"-c\",\"...\"]",
+	                c);
+}
+
+static void put(struct splitter *sp, char c)
+{
+	sp->word[sp->len++] = c;
+	sp->open = true;
+}
+
+static int end_word(struct splitter *sp)
+{
+	size_t len = sp->len;
+
+	if (!sp->open)
+		return 0;
+	sp->open = false;
+	sp->len = 0;
+	return sbx_strings_add(sp->ret, sp->word, len);
+}
+
+static int unclosed(struct splitter *sp)
+{
+	return sbx_fail(sp->err, EINVAL, "unclosed quote");
+}
+
+static int single_quoted(struct splitter *sp)
+{
+	sp->open = true;
+	for (; sp->s < sp->end; sp->s++) {
+		if (*sp->s == '\'') {
+			sp->s++;
+			return 0;
+		}
+		put(sp, *sp->s);
+	}
+	return unclosed(sp);
+}
+
+static int double_quoted(struct splitter *sp)
+{
+	sp->open = true;
+	while (sp->s < sp->end) {
+		char c = *sp->s++;
+
+		if (c == '"')
+			return 0;
+		if (c == '$' || c == '`')
+			return refuse(sp, c);
+		if (c == '\\' && sp->s < sp->end && strchr("$`\"\\\n", *sp->s)) {
+			c = *sp->s++;
+			if (c == '\n')
+				continue;
+		}
+		put(sp, c);
+	}
+	return unclosed(sp);
+}
+
+static int escaped(struct splitter *sp)
+{
+	if (sp->s == sp->end)
+		return sbx_fail(sp->err, EINVAL, "nothing follows the last backslash");
+	if (*sp->s != '\n')
+		put(sp, *sp->s);
+	sp->s++;
+	return 0;
+}
+
+static int one(struct splitter *sp)
+{
+	char c = *sp->s++;
+
+	switch (c) {
+	case ' ':
+	case '\t':
+	case '\n':
+		return end_word(sp);
+	case '\'':
+		return single_quoted(sp);
+	case '"':
+		return double_quoted(sp);
+	case '\\':
+		return escaped(sp);
+	case '|':
+	case '&':
+	case ';':
+	case '<':
+	case '>':
+	case '(':
+	case ')':
+	case '$':
+	case '`':
+		return refuse(sp, c);
+	default:
+		put(sp, c);
+		return 0;
+	}
+}
+
+int sbx_words_split(const char *line, size_t len, struct sbx_strings *ret, struct sbx_error *err)
+{
+	_cleanup_free_ char *word = malloc(len + 1);
+	struct splitter sp = {.s = line, .end = line + len, .word = word, .ret = ret, .err = err};
+	int r = word ? 0 : -ENOMEM;
+
+	while (!r && sp.s < sp.end)
+		r = one(&sp);
+	if (!r)
+		r = end_word(&sp);
+	return r == -ENOMEM ? sbx_fail(err, ENOMEM, "out of memory") : r;
+}

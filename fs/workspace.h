@@ -1,0 +1,115 @@
+/*
+ * The workspace connection: MNT with the sandboxes' files. What its FUSE operations share.
+ */
+#ifndef SANDBOXFS_FS_WORKSPACE_H
+#define SANDBOXFS_FS_WORKSPACE_H
+
+#include <fuse_lowlevel.h>
+#include <stdatomic.h>
+
+#include "fs/inode.h"
+#include "fs/park.h"
+#include "fs/sandbox.h"
+
+struct sbx_workspace {
+	const struct sbx_settings *settings;
+	struct sbx_registry *registry;
+	struct sbx_inodes *inodes;
+	struct sbx_park *park;
+	struct fuse_session *session;
+	char *controls;     /* absolute path at which the control connection is mounted */
+	bool epochs;        /* the kernel takes INC_EPOCH */
+	bool xattrs;        /* user.* attributes are served whatever they cost */
+	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
+	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
+	int64_t mounted_ns; /* CLOCK_REALTIME */
+};
+
+/* Aliases of control files in a sandbox's root; index = sbx_node_which(). */
+extern const char *const sbx_aliases[3];
+
+/* The operations of the connection. */
+extern const struct fuse_lowlevel_ops sbx_workspace_ops;
+
+/* ---- shared by the ops_*.c files ---- */
+
+static inline struct sbx_workspace *ws_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* Answers with a negative errno (or 0). */
+void ws_reply(fuse_req_t req, int r);
+/* As ws_reply, and stores the sentence for BOX (NULL: the mount). */
+void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err);
+/* The node of INO, or answers ESTALE and returns NULL. Put it. */
+struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
+/*
+ * The directory INO of a sandbox (its root included) and its descriptor, for making or
+ * removing NAME in it; or answers and returns NULL. At the top: EPERM with a sentence.
+ */
+struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+void ws_put(fuse_req_t req, struct sbx_node *node, struct sbx_fd *fd);
+
+/* How long the kernel may keep what it is told of BOX (NULL: of the top), in seconds. */
+void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr);
+/* Fills e for NODE with attributes ST. */
+void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
+              struct fuse_entry_param *e);
+/* Answers with the entry NAME in DIR, looking it up. */
+void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name);
+/* Attributes of what is no backing file: top, README, links. */
+void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st);
+/* Target of a control link, malloc'd; NULL when out of memory. */
+char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node);
+/* Looks NAME up at the top or in a box: 0 with the node and st, -ENOENT, ... */
+int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
+              struct sbx_node **ret);
+/* Whether NAME in DIR is the control directory's link, or an alias nothing hides (index in *which). */
+bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+int ws_alias(const char *name);
+
+/* Operations defined beside the table (ops_root.c). */
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                    struct fuse_file_info *fi);
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+               const char *newname, unsigned flags);
+void op_readlink(fuse_req_t req, fuse_ino_t ino);
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *fi);
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+              struct fuse_file_info *fi);
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+                  struct fuse_file_info *fi);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
+                        fuse_ino_t out, off_t out_off, struct fuse_file_info *out_fi, size_t len,
+                        int flags);
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
+                struct fuse_file_info *fi);
+void op_statfs(fuse_req_t req, fuse_ino_t ino);
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+                 int flags);
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+#endif

@@ -1,0 +1,142 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fs/confine.h"
+
+#define VIEW "/mnt/fix-1"
+
+static char base[] = "/tmp/sandboxfs-confine-XXXXXX";
+static int root;
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!mkdtemp(base))
+		return -1;
+	root = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return root < 0 || mkdirat(root, "a", 0755) || mkdirat(root, "a/b", 0755) ||
+	       symlinkat("/etc", root, "planted") || symlinkat("..", root, "a/up") ||
+	       symlinkat("../..", root, "a/upup") || symlinkat("a", root, "inner");
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	unlinkat(root, "planted", 0);
+	unlinkat(root, "inner", 0);
+	unlinkat(root, "a/up", 0);
+	unlinkat(root, "a/upup", 0);
+	unlinkat(root, "a/b", AT_REMOVEDIR);
+	unlinkat(root, "a", AT_REMOVEDIR);
+	close(root);
+	return rmdir(base);
+}
+
+static int link_in(const char *dir, const char *target)
+{
+	struct sbx_error err = {0};
+	int r = sbx_confine_link(root, dir, target, VIEW, &err);
+
+	assert_true((r == 0) == (err.text[0] == '\0'));
+	return r;
+}
+
+static void relative_targets_inside_are_allowed(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", "a"), 0);
+	assert_int_equal(link_in("", "./a/b"), 0);
+	assert_int_equal(link_in("", "."), 0);
+	assert_int_equal(link_in("a/b", "../.."), 0);
+	assert_int_equal(link_in("a/b", "../../a/new"), 0);
+	assert_int_equal(link_in("a", "../inner/b"), 0);
+}
+
+static void dangling_targets_inside_are_allowed(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", "no/such/file"), 0);
+	assert_int_equal(link_in("a", "../nothing"), 0);
+}
+
+static void climbing_past_the_root_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", ".."), -EACCES);
+	assert_int_equal(link_in("", "../other"), -EACCES);
+	assert_int_equal(link_in("a", "../.."), -EACCES);
+	assert_int_equal(link_in("a/b", "../../../x"), -EACCES);
+	assert_int_equal(link_in("", "./.."), -EACCES);
+	assert_int_equal(link_in("", ".//..//x"), -EACCES);
+}
+
+static void climbing_after_a_name_is_refused_because_names_can_be_swapped(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", "a/../x"), -EACCES);
+	assert_int_equal(link_in("a/b", "../b/../../x"), -EACCES);
+}
+
+static void absolute_targets_are_allowed_below_the_view_only(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", VIEW), 0);
+	assert_int_equal(link_in("a", VIEW "/a/b"), 0);
+	assert_int_equal(link_in("", "/etc/passwd"), -EACCES);
+	assert_int_equal(link_in("", "/"), -EACCES);
+	assert_int_equal(link_in("", VIEW "0/secret"), -EACCES);
+	assert_int_equal(link_in("a", VIEW "/../other"), -EACCES);
+}
+
+static void leading_through_another_link_is_judged_by_where_that_leads(void **state)
+{
+	(void)state;
+	assert_int_equal(link_in("", "planted/passwd"), -EACCES);
+	assert_int_equal(link_in("", "a/up"), 0);
+	assert_int_equal(link_in("", "a/upup/x"), -EACCES);
+	assert_int_equal(link_in("", "inner/b"), 0);
+}
+
+static void magic_links_are_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(symlinkat("/proc/self/root", root, "magic"), 0);
+	assert_int_equal(link_in("", "magic/etc"), -EACCES);
+	assert_int_equal(unlinkat(root, "magic", 0), 0);
+}
+
+static void too_long_a_path_is_said_to_be_so(void **state)
+{
+	char target[5000];
+
+	(void)state;
+	memset(target, 'x', sizeof(target) - 1);
+	target[sizeof(target) - 1] = '\0';
+	assert_int_equal(link_in("", target), -ENAMETOOLONG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(relative_targets_inside_are_allowed),
+	        cmocka_unit_test(dangling_targets_inside_are_allowed),
+	        cmocka_unit_test(climbing_past_the_root_is_refused),
+	        cmocka_unit_test(climbing_after_a_name_is_refused_because_names_can_be_swapped),
+	        cmocka_unit_test(absolute_targets_are_allowed_below_the_view_only),
+	        cmocka_unit_test(leading_through_another_link_is_judged_by_where_that_leads),
+	        cmocka_unit_test(magic_links_are_refused),
+	        cmocka_unit_test(too_long_a_path_is_said_to_be_so),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

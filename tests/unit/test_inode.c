@@ -1,0 +1,344 @@
+/* The inode table over a directory of its own, with a sandbox that is nothing but a root. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fs/inode.h"
+#include "tests/lib/plain_box.h"
+
+static struct sbx_inodes *tab;
+static struct plain_box *pb;
+static struct sbx_node *top;
+
+static int set_up(void **state)
+{
+	(void)state;
+	pb = plain_box_create();
+	if (!pb || sbx_inodes_create(16, &tab) < 0)
+		return -1;
+	return sbx_node_special(tab, SBX_NODE_BOX, plain_box_get(pb), 0, &top);
+}
+
+static int tear_down(void **state)
+{
+	uint64_t id = sbx_node_id(top);
+
+	(void)state;
+	sbx_node_put(tab, top);
+	sbx_node_forget(tab, id, 1);
+	sbx_inodes_destroy(tab);
+	plain_box_destroy(pb);
+	return 0;
+}
+
+static int root_fd(void)
+{
+	return plain_box_root(pb);
+}
+
+static void put_file(const char *name, const char *text)
+{
+	int fd = openat(root_fd(), name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (int)strlen(text));
+	close(fd);
+}
+
+static struct sbx_node *look_up(struct sbx_node *dir, const char *name)
+{
+	struct sbx_node *node;
+	struct stat st;
+
+	assert_int_equal(sbx_node_lookup(tab, dir, name, &st, &node), 0);
+	return node;
+}
+
+static void drop(struct sbx_node *node)
+{
+	uint64_t id = sbx_node_id(node);
+
+	sbx_node_put(tab, node);
+	sbx_node_forget(tab, id, 1);
+}
+
+static uint64_t nodes(void)
+{
+	struct sbx_inode_stats s;
+
+	sbx_inodes_stats(tab, &s);
+	return s.nodes;
+}
+
+static void the_same_file_has_the_same_node(void **state)
+{
+	struct sbx_node *a, *b;
+
+	(void)state;
+	put_file("f", "x");
+	assert_int_equal(linkat(root_fd(), "f", root_fd(), "g", 0), 0);
+	a = look_up(top, "f");
+	b = look_up(top, "g");
+	assert_ptr_equal(a, b);
+	drop(b);
+	drop(a);
+}
+
+static void forget_of_the_last_lookup_frees_the_node(void **state)
+{
+	uint64_t before = nodes(), id;
+	struct sbx_node *a;
+
+	(void)state;
+	put_file("f", "x");
+	a = look_up(top, "f");
+	sbx_node_put(tab, look_up(top, "f"));
+	id = sbx_node_id(a);
+	sbx_node_put(tab, a);
+	assert_int_equal(nodes(), before + 1);
+	sbx_node_forget(tab, id, 1);
+	assert_int_equal(nodes(), before + 1);
+	sbx_node_forget(tab, id, 1);
+	assert_int_equal(nodes(), before);
+	assert_int_equal(sbx_node_get(tab, id, &a), -ESTALE);
+}
+
+static void a_guessed_or_old_id_is_stale(void **state)
+{
+	struct sbx_node *a, *b;
+	uint64_t old;
+
+	(void)state;
+	assert_int_equal(sbx_node_get(tab, 0, &a), -ESTALE);
+	assert_int_equal(sbx_node_get(tab, 4711, &a), -ESTALE);
+	assert_int_equal(sbx_node_get(tab, UINT64_MAX, &a), -ESTALE);
+	put_file("f", "x");
+	a = look_up(top, "f");
+	old = sbx_node_id(a);
+	drop(a);
+	b = look_up(top, "f");
+	assert_int_not_equal(sbx_node_id(b), old);
+	assert_int_equal(sbx_node_get(tab, old, &a), -ESTALE);
+	drop(b);
+}
+
+static void a_node_of_a_dead_sandbox_is_stale(void **state)
+{
+	struct sbx_node *a, *again;
+
+	(void)state;
+	put_file("f", "x");
+	a = look_up(top, "f");
+	plain_box_set_alive(pb, false);
+	assert_int_equal(sbx_node_get(tab, sbx_node_id(a), &again), -ESTALE);
+	plain_box_set_alive(pb, true);
+	drop(a);
+}
+
+static void what_was_replaced_behind_our_back_is_stale(void **state)
+{
+	struct sbx_node *a;
+	struct sbx_fd *f;
+	struct stat st;
+
+	(void)state;
+	put_file("f", "x");
+	a = look_up(top, "f");
+	put_file("new", "y");
+	assert_int_equal(renameat(root_fd(), "new", root_fd(), "f"), 0);
+	assert_int_equal(sbx_node_stat(tab, a, &st), -ESTALE);
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), -ESTALE);
+	assert_int_equal(unlinkat(root_fd(), "f", 0), 0);
+	assert_int_equal(sbx_node_stat(tab, a, &st), -ESTALE);
+	drop(a);
+}
+
+static void a_link_swapped_in_is_not_followed(void **state)
+{
+	struct sbx_node *dir, *a;
+	struct sbx_fd *f;
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	put_file("d/f", "x");
+	dir = look_up(top, "d");
+	a = look_up(dir, "f");
+	sbx_inodes_drop_box(tab, plain_box_get(pb));
+	assert_int_equal(renameat(root_fd(), "d", root_fd(), "e"), 0);
+	assert_int_equal(symlinkat("e", root_fd(), "d"), 0);
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), -ESTALE);
+	drop(a);
+	drop(dir);
+	assert_int_equal(unlinkat(root_fd(), "d", 0), 0);
+}
+
+static void a_held_file_survives_its_unlink(void **state)
+{
+	struct sbx_node *a;
+	struct sbx_hold hold;
+	struct sbx_fd *f;
+	char c;
+
+	(void)state;
+	put_file("f", "x");
+	a = look_up(top, "f");
+	sbx_hold_name(tab, top, "f", &hold);
+	assert_int_equal(unlinkat(root_fd(), "f", 0), 0);
+	sbx_hold_release(tab, &hold, true);
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), 0);
+	assert_int_equal(pread(f->fd, &c, 1, 0), 1);
+	assert_int_equal(c, 'x');
+	sbx_fd_put(tab, f);
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_WRITE, &f), 0);
+	sbx_fd_put(tab, f);
+	drop(a);
+}
+
+static void a_moved_directory_takes_its_children_along(void **state)
+{
+	struct sbx_node *dir, *a;
+	struct sbx_fd *f;
+	char path[64];
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	put_file("d/f", "x");
+	dir = look_up(top, "d");
+	a = look_up(dir, "f");
+	assert_int_equal(renameat(root_fd(), "d", root_fd(), "e"), 0);
+	sbx_node_moved(tab, top, "e");
+	sbx_inodes_drop_box(tab, plain_box_get(pb));
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), 0);
+	sbx_fd_put(tab, f);
+	assert_int_equal(sbx_node_path(tab, a, path, sizeof(path)), 0);
+	assert_string_equal(path, "e/f");
+	assert_int_equal(sbx_node_path(tab, a, path, 3), -ENAMETOOLONG);
+	drop(a);
+	drop(dir);
+}
+
+static void descriptors_stay_within_their_bound(void **state)
+{
+	struct sbx_node *node[100];
+	struct sbx_inode_stats s;
+	struct sbx_fd *f;
+	char name[16];
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		put_file(name, "x");
+		node[i] = look_up(top, name);
+		assert_int_equal(sbx_node_fd(tab, node[i], SBX_FD_READ, &f), 0);
+		sbx_fd_put(tab, f);
+	}
+	sbx_inodes_stats(tab, &s);
+	assert_in_range(s.fds, 1, 16);
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(sbx_node_fd(tab, node[i], SBX_FD_WRITE, &f), 0);
+		sbx_fd_put(tab, f);
+		drop(node[i]);
+	}
+}
+
+static void a_mode_that_keeps_its_owner_out_does_not_stop_what_was_open(void **state)
+{
+	struct sbx_node *a;
+	struct sbx_fd *f;
+	struct stat st;
+
+	(void)state;
+	put_file("f", "x");
+	assert_int_equal(fchmodat(root_fd(), "f", 0444, 0), 0);
+	a = look_up(top, "f");
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_WRITE, &f), 0);
+	assert_int_equal(pwrite(f->fd, "y", 1, 0), 1);
+	sbx_fd_put(tab, f);
+	assert_int_equal(fstatat(root_fd(), "f", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0444);
+	drop(a);
+}
+
+static void a_fifo_is_never_opened(void **state)
+{
+	struct sbx_node *a;
+	struct sbx_fd *f;
+
+	(void)state;
+	assert_int_equal(mkfifoat(root_fd(), "pipe", 0644), 0);
+	a = look_up(top, "pipe");
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), -ENXIO);
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_PATH, &f), 0);
+	sbx_fd_put(tab, f);
+	drop(a);
+}
+
+static void a_directory_cannot_be_written(void **state)
+{
+	struct sbx_fd *f;
+
+	(void)state;
+	assert_int_equal(sbx_node_fd(tab, top, SBX_FD_WRITE, &f), -EISDIR);
+}
+
+static void directories_swapped_into_each_other_make_no_ring(void **state)
+{
+	struct sbx_node *a, *b, *c;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "a", 0755), 0);
+	assert_int_equal(mkdirat(root_fd(), "a/b", 0755), 0);
+	a = look_up(top, "a");
+	b = look_up(a, "b");
+	assert_int_equal(renameat(root_fd(), "a/b", root_fd(), "b"), 0);
+	assert_int_equal(renameat(root_fd(), "a", root_fd(), "b/a"), 0);
+	/* The client still reaches b by a name that the kernel keeps. */
+	{
+		struct sbx_fd *f;
+
+		assert_int_equal(sbx_node_fd(tab, b, SBX_FD_PATH, &f), -ESTALE);
+	}
+	c = look_up(top, "b");
+	assert_ptr_equal(b, c);
+	drop(c);
+	c = look_up(b, "a");
+	assert_ptr_equal(a, c);
+	drop(c);
+	assert_int_equal(sbx_node_stat(tab, a, &st), 0);
+	drop(b);
+	drop(a);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(the_same_file_has_the_same_node),
+	        CASE(forget_of_the_last_lookup_frees_the_node),
+	        CASE(a_guessed_or_old_id_is_stale),
+	        CASE(a_node_of_a_dead_sandbox_is_stale),
+	        CASE(what_was_replaced_behind_our_back_is_stale),
+	        CASE(a_link_swapped_in_is_not_followed),
+	        CASE(a_held_file_survives_its_unlink),
+	        CASE(a_moved_directory_takes_its_children_along),
+	        CASE(descriptors_stay_within_their_bound),
+	        CASE(a_mode_that_keeps_its_owner_out_does_not_stop_what_was_open),
+	        CASE(a_fifo_is_never_opened),
+	        CASE(a_directory_cannot_be_written),
+	        CASE(directories_swapped_into_each_other_make_no_ring),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
