@@ -1,7 +1,7 @@
 #!/bin/sh
 # case.sh root|user SCRIPT: runs one case in a room of its own and then looks whether anything is left.
 #
-# The room is a directory below /tmp with a copy of the program, the tool and the tests in it, so that an ordinary
+# The room is a directory below SBX_ROOMS or /tmp with a copy of the program, the tool and the tests in it, so that an ordinary
 # user needs no access to the source tree. Cases print `ok - claim` and `not ok - claim`; numbers and
 # the plan are added here. Skips, with the reason, only where FUSE is absent.
 set -u
@@ -17,7 +17,7 @@ skip() {
 [ -e /dev/fuse ] || skip "this kernel offers no /dev/fuse"
 [ "$who" = user ] || [ "$(id -u)" = 0 ] || skip "not root"
 
-ROOM=$(mktemp -d /tmp/sandboxfs-test.XXXXXX) || exit 99
+ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
@@ -68,7 +68,6 @@ inside() {
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
 		ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
-		GCOV_PREFIX="${GCOV_PREFIX:-}" LLVM_PROFILE_FILE=/dev/null \
 		$become "$ROOM/tests/${script#"$here"/}"
 }
 
