@@ -235,7 +235,7 @@ static void reply_node(fuse_req_t req, struct sbx_control_node *node, bool keep)
 	struct sbx_controls *c = controls_of(req);
 	struct fuse_entry_param e = {.entry_timeout = keep ? 3600 : 0};
 	int r = node_stat(c, node, &e.attr);
-	uint64_t id;
+	uint64_t id = 0;
 
 	if (r < 0) {
 		sbx_control_node_release(node);
