@@ -44,7 +44,7 @@ left=$({
 	ls -A "$SBX_ROOMS"
 	grep -F "$SBX_ROOMS" /proc/self/mountinfo
 	for dir in /proc/[0-9]*; do
-		tr '\0' ' ' <"$dir/cmdline" 2>/dev/null | grep -F "$SBX_ROOMS" | sed "s|^|${dir#/proc/}: |"
+		cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -F "$SBX_ROOMS" | sed "s|^|${dir#/proc/}: |"
 	done
 })
 if [ -n "$left" ]; then

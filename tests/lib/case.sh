@@ -6,8 +6,9 @@
 # the plan are added here. Skips, with the reason, only where FUSE is absent.
 set -u
 
-who=$1 script=$2
+who=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
+script=$here/$(basename "$(dirname "$2")")/$(basename "$2")
 
 skip() {
 	echo "1..0 # SKIP $1"
@@ -45,14 +46,14 @@ fi
 leftovers() {
 	grep -F " $ROOM/" /proc/self/mountinfo | sed 's/^/# mount: /'
 	for dir in /proc/[0-9]*; do
-		tr '\0' ' ' <"$dir/cmdline" 2>/dev/null | grep -F "$ROOM/" | sed "s|^|# process ${dir#/proc/}: |"
+		cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -F "$ROOM/" | sed "s|^|# process ${dir#/proc/}: |"
 	done
 }
 
 # Ends what a failed case left, so that the next one starts clean.
 sweep() {
 	for dir in /proc/[0-9]*; do
-		if tr '\0' ' ' <"$dir/cmdline" 2>/dev/null | grep -qF "$ROOM/bin/sandboxfs"; then
+		if cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -qF "$ROOM/bin/sandboxfs"; then
 			kill -9 "${dir#/proc/}"
 		fi
 	done
