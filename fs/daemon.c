@@ -36,12 +36,12 @@
 
 struct daemon {
 	struct sbx_options *opts;
+	struct sbx_host host;
 	struct sbx_spawner *spawner;
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;
 	struct sbx_pool *pool;
-	struct sbx_host host;
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
 	struct sbx_park *park;

@@ -4,7 +4,8 @@
  *   prepared --start--> starting --started--> running --ended--> ended
  *                           \--ended(FAILED)--> failed (start error; the record is dropped)
  *
- * A job table belongs to one sandbox. The state changes on the event loop thread only; readers on any
+ * A job table belongs to one sandbox. A start is entered (and, when the backend refuses it at once, taken
+ * back) by the thread that asks for it; all that follows happens on the event loop thread. Readers on any
  * thread see it under the table's lock. Job objects are reference counted: the table
  * holds one until the job is forgotten, each open file and each waiter one of its own.
  *
@@ -29,7 +30,7 @@ struct sbx_pending;
 
 enum sbx_job_kind { SBX_JOB_EXEC, SBX_JOB_SPAWN, SBX_JOB_RUN };
 
-/* What a table needs of its sandbox. Callbacks come on the event loop thread. */
+/* What a table needs of its sandbox. Callbacks come on the event loop thread unless they say otherwise. */
 struct sbx_jobs_config {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
@@ -37,24 +38,38 @@ struct sbx_jobs_config {
 	const char *view; /* absolute path of the tree as users see it: MNT/NAME */
 	const char *
 	        spill_dir; /* directory for output too large for memory: STATE/jobs/ID; created on demand */
-	/* The number of running jobs went from 0 to 1 (busy) or back (idle: all files are final).
-	 * busy comes before the first command can write, idle before anyone is told of the end. */
+	/*
+	 * The number of running jobs went from 0 to 1 (busy) or back (idle: all files are final).
+	 * busy comes before the first command can write, on the thread that starts it: another hop would
+	 * cost each command its time. idle comes before anyone is told of the end, on the loop thread, or
+	 * on the starting thread when the backend refused the command. Calls never overlap and come in
+	 * the order of the changes. Must not block, and must not start or shut down jobs of this
+	 * table; may read of it. May be NULL.
+	 */
 	void (*busy)(bool busy, void *data);
-	/* A job was started or ended; for log and events. rec is valid during the call. */
+	/*
+	 * A job was started, has ended, or could not be started though the backend had taken it
+	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
+	 * valid during the call. May be NULL.
+	 */
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	void *data;
 };
 
 /* Strings of CONFIG are copied. Returns 0 or -ENOMEM. */
 int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret);
-/* All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Accepts NULL. */
+/*
+ * All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Who waits for a job
+ * that was merely prepared is told now. Records to which there are references stay readable.
+ * Accepts NULL.
+ */
 void sbx_jobs_destroy(struct sbx_jobs *jobs);
 /*
  * Refuses further jobs (EBUSY), kills the running ones and calls done(data) on the loop thread when
- * the last has ended (at once when there is none). Any thread.
+ * the last has ended and its sbx_job is destroyed (soon when there is none). Any thread.
  */
 void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data);
-/* After sbx_jobs_shutdown: take jobs again (a teardown that was given up). */
+/* After done of sbx_jobs_shutdown: take jobs again (a teardown that was given up). Any thread. */
 void sbx_jobs_resume(struct sbx_jobs *jobs);
 /* The tree is called VIEW now (mv MNT/A MNT/B). Any thread. */
 void sbx_jobs_set_view(struct sbx_jobs *jobs, const char *view);
@@ -72,15 +87,19 @@ int sbx_jobs_get_defaults(struct sbx_jobs *jobs, struct sbx_job_defaults *ret);
 int sbx_jobs_set_cwd(struct sbx_jobs *jobs, const char *cwd, struct sbx_error *err);
 int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *err);
 void sbx_jobs_set_timeout(struct sbx_jobs *jobs, uint64_t timeout_ms);
+/* As those of a request: what is more than the mount's limit is taken down to it. */
 void sbx_jobs_set_limits(struct sbx_jobs *jobs, const struct sbx_limits *limits);
 void sbx_job_defaults_release(struct sbx_job_defaults *d);
 
 /*
  * Starts REQ. Checks what can be checked at once (cwd, allowlist, environment, jobs at once,
- * id), then hands over to the backend. NAMED (may be NULL) is a prepared job of this table to run as.
+ * id), then hands over to the backend. NAMED (may be NULL) is a prepared job of this table to run as; one
+ * that has ended runs again, with a new number. A request's limit counts before the default, but never
+ * more than the mount's own. A request with an id becomes a job of that name.
  * On 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
  * -EACCES `path confinement violation: ...`, -ENOENT, -ENOTDIR, -EPERM allowlist, -EAGAIN too many
- * jobs, -EBUSY stopping, -EEXIST the id was used for a different request, -EINVAL.
+ * jobs, -EBUSY stopping or NAMED is running, -EEXIST the id was used for a different request, -EINVAL id and
+ * NAMED differ, -ENOENT NAMED was removed, and what the backend's exec answers.
  * Any thread; never blocks.
  */
 int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
@@ -116,7 +135,7 @@ int sbx_job_remove(struct sbx_jobs *jobs, const char *name, struct sbx_error *er
 struct sbx_jobrec *sbx_job_find(struct sbx_jobs *jobs, const char *name);
 /* The job most recently started by exec; a reference, or NULL. */
 struct sbx_jobrec *sbx_job_last_exec(struct sbx_jobs *jobs);
-/* Calls fn for each known job, oldest first; the table is locked meanwhile. */
+/* Calls fn for each job known at the time of the call, oldest first; fn may do with it what it likes. */
 void sbx_jobs_walk(struct sbx_jobs *jobs, void (*fn)(struct sbx_jobrec *rec, void *data),
                    void *data);
 unsigned sbx_jobs_running(struct sbx_jobs *jobs);
@@ -127,6 +146,8 @@ void sbx_job_unref(struct sbx_jobrec *rec); /* accepts NULL */
 /* The directory name in jobs/: "12" or "build". Constant; lives as long as the reference. */
 const char *sbx_job_name(const struct sbx_jobrec *rec);
 uint64_t sbx_job_number(const struct sbx_jobrec *rec);
+/* By which file it was started; of a prepared job EXEC. */
+enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
 /* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
 bool sbx_job_ended(struct sbx_jobrec *rec);
@@ -136,7 +157,7 @@ int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
 /* Exit code as the first field of status: 0-255, 128+n, 124; -1 while there is none. */
 int sbx_job_code(struct sbx_jobrec *rec);
 
-/* Sends SIG to everything the job started. Any thread. 0, or -ESRCH when it has ended or never ran. */
+/* Sends SIG to everything the job started. Any thread. 0, -ESRCH it has ended or never ran, -EINVAL SIG. */
 int sbx_job_kill(struct sbx_jobrec *rec, int sig);
 /* Kills every running job of the table. Any thread. */
 void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
@@ -145,11 +166,16 @@ void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /* The result object of design 1.5; the caller puts it. */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);
-/* argv as JSON array text, NUL-separated bytes or NULL when none; cwd; malloc'd for the caller. */
+/*
+ * For the record of what happened: "job", "cmd" (argv), once it has ended "exit_code", "signal", "timed_out",
+ * "duration_sec", and "error" when it could not be started. The caller puts it.
+ */
+struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);
+/* argv as JSON array text, NULL when it never ran; cwd relative to the root, "." for that; malloc'd. */
 char *sbx_job_argv_json(struct sbx_jobrec *rec);
 char *sbx_job_cwd(struct sbx_jobrec *rec);
 
-/* Kept output of STREAM 1 or 2: true size now; and some of it (count, or -errno). Never blocks. */
+/* Kept output of STREAM 1 or 2: its size now; and some of it (count, or -errno). Never waits for the job. */
 uint64_t sbx_job_output_size(struct sbx_jobrec *rec, int stream);
 ssize_t sbx_job_output_read(struct sbx_jobrec *rec, int stream, void *buf, size_t len,
                             uint64_t off);
@@ -157,7 +183,10 @@ ssize_t sbx_job_output_read(struct sbx_jobrec *rec, int stream, void *buf, size_
 /*
  * jobs/ID/stdin. Before the start the bytes are kept and become the command's stdin. A job that is
  * started while a stdin file is open gets a pipe which stays open until the last of them is closed.
- * write: answers p with the count, or EPIPE when nothing reads any more, now or when there is room. Any thread.
+ * A request that gives its own stdin comes before both.
+ * write: answers p with the count, or EPIPE when nothing reads any more, EFBIG when more than 64 MiB are to
+ * be kept, now or when there is room. All bytes are taken or none. SIGPIPE must be ignored in the process.
+ * Any thread.
  */
 void sbx_job_stdin_open(struct sbx_jobrec *rec);
 void sbx_job_stdin_write(struct sbx_jobrec *rec, const void *buf, size_t len,

@@ -29,6 +29,11 @@ int sbx_log_open(const char *state_dir, const char *logs_dir, const char *id, co
 void sbx_log_close(struct sbx_log *log);
 void sbx_log_remove(struct sbx_log *log);
 /*
+ * The sandbox is called NAME now: "task_id" of the records that follow, and the durable copy goes on
+ * in LOGS_DIR/NAME.jsonl. 0, or -errno and nothing has changed. Thread-safe; waits for the disk.
+ */
+int sbx_log_rename(struct sbx_log *log, const char *name);
+/*
  * Appends a record: EVENT, and the members of EXTRA (may be NULL; ownership is taken).
  * One write(2) per file, O_APPEND. Thread-safe; never blocks on anything but the disk. A
  * failing disk is not an error of the caller.
@@ -40,12 +45,14 @@ ssize_t sbx_log_read(struct sbx_log *log, void *buf, size_t len, uint64_t off);
 
 /*
  * Events: the last 1 000 lines are kept; a reader starts with those and then waits
- * for more. Thread-safe, except that parked reads are answered on the loop thread.
+ * for more; it may take a line in pieces. One that falls behind misses whole lines. Thread-safe, except that parked reads are answered on the loop thread.
  */
 int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret);
 /* Answers every waiting read with EOF. Loop thread, or after the loop stopped. Accepts NULL. */
 void sbx_events_destroy(struct sbx_events *ev);
-/* Appends one JSON line: timestamp, EVENT, NAME (sandbox, may be NULL), TEXT (may be NULL). Any thread. */
+/* No more will come: waiting reads, and those to come at the end, answer EOF. Loop thread. */
+void sbx_events_close(struct sbx_events *ev);
+/* Appends one JSON line: "timestamp", "sandbox": NAME (may be NULL), "event", "text": TEXT (may be NULL). Any thread. */
 void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text);
 /*
  * Answers p with what follows *CURSOR (0 at first; advanced when the answer is given), now or

@@ -321,13 +321,14 @@ static void cancel_change(struct sbx_parked *p, bool fatal)
 
 static struct change *change_park(fuse_req_t req)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct change *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		ws_reply(req, -ENOMEM);
 		return NULL;
 	}
-	c->ws = ws_of(req);
+	c->ws = ws;
 	c->parked.req = req;
 	c->parked.cancel = cancel_change;
 	atomic_store(&c->refs, 2);

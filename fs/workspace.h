@@ -31,7 +31,10 @@ extern const char *const sbx_aliases[3];
 /* The operations of the connection. */
 extern const struct fuse_lowlevel_ops sbx_workspace_ops;
 
-/* ---- shared by the ops_*.c files ---- */
+/*
+ * ---- shared by the ops_*.c files ----
+ * A request is gone once it is answered: take ws from it first.
+ */
 
 static inline struct sbx_workspace *ws_of(fuse_req_t req)
 {

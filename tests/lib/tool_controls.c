@@ -145,11 +145,12 @@ static int cmd_big_request(int argc, char **argv)
 	memset(text, ' ', total);
 	memcpy(text, "true", 4);
 	text[total - 1] = '\n';
-	for (size_t at = 0; at < total; at += chunk) {
-		size_t n = total - at < chunk ? total - at : chunk;
+	for (size_t at = 0; at < total;) {
+		ssize_t n = write(fd, text + at, total - at < chunk ? total - at : chunk);
 
-		if (write(fd, text + at, n) < 0)
+		if (n < 0)
 			return tool_outcome(-1);
+		at += (size_t)n;
 	}
 	return tool_outcome(0);
 }

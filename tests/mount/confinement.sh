@@ -15,7 +15,8 @@ refused_from_below() {
 	mkdir -p deep/er
 	expect 0 symlink ../../README.md deep/er/fine
 	expect EACCES symlink ../../../b deep/er/escape
-	expect 0 symlink ./../deep/../README.md deep/fine2
+	expect 0 symlink ./../README.md deep/fine2
+	expect 0\|EACCES symlink ../deep/../README.md deep/fine3
 	expect 0 symlink nowhere/yet deep/dangling
 }
 

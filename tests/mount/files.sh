@@ -62,7 +62,7 @@ limits_names() {
 takes_odd_names() {
 	for name in 'a b' '-n' '*' "new
 line" 'ünïcode' "$(printf 'bad\377utf')" '.hidden' '...' 'semi;colon' "quo'te" 'back\slash'; do
-		echo "$name" >"./$name"
+		printf '%s\n' "$name" >"./$name"
 		same "$name" "$(cat "./$name")"
 		expect 0 unlink "./$name"
 	done

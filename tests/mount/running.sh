@@ -3,7 +3,6 @@
 # What a command gets, and how it ends.
 
 clean_environment() {
-	export SECRET_OF_HOST=1 GITHUB_TOKEN=x HTTP_PROXY=http://p
 	run a env >"$ROOM/env"
 	refuse grep -qi 'SECRET_OF_HOST\|GITHUB_TOKEN\|_PROXY\|^ROOM=\|SANDBOXFS' "$ROOM/env"
 	for key in PATH HOME LANG TERM TMPDIR USER; do
@@ -127,6 +126,8 @@ allowlist() {
 	rm "$MNT/a/echo"
 }
 
+# Of the daemon, too.
+export SECRET_OF_HOST=1 GITHUB_TOKEN=x HTTP_PROXY=http://p
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 claim "the environment is clean" clean_environment

@@ -7,7 +7,7 @@ root() {
 	lines=$(wc -l <"$MNT/README")
 	[ "$lines" -ge 10 ] && [ "$lines" -le 60 ]
 	grep -q exec "$MNT/README"
-	expect EACCES\|EPERM\|EROFS open "$MNT/README" O_WRONLY
+	expect EACCES\|EPERM\|EROFS write "$MNT/README" O_WRONLY x
 	expect EPERM\|EACCES\|EROFS open "$MNT/file" O_CREAT\|O_WRONLY
 	expect EPERM\|EACCES symlink x "$MNT/link"
 }
@@ -62,18 +62,23 @@ aliases() {
 }
 
 users_file_wins() {
-	echo mine >"$MNT/a/stdout"
+	echo mine >"$MNT/a/mine"
+	mv "$MNT/a/mine" "$MNT/a/stdout"
 	same mine "$(cat "$MNT/a/stdout")"
 	same out "$(cat "$MNT/a/ctl/stdout")"
 	ls "$MNT/a" | grep -qx stdout
 	same mine "$(run a cat stdout)"
 	rm "$MNT/a/stdout"
+	same mine "$(run a sh -c 'echo mine >status; cat status')"
+	same mine "$(cat "$MNT/a/status")"
+	rm "$MNT/a/status"
+	same 0 "$(cut -d' ' -f1 "$MNT/a/status")"
 }
 
 controls_accept_removal() {
 	expect 0 unlink "$MNT/a/ctl/status"
 	expect 0 stat "$MNT/a/ctl/status"
-	expect EPERM\|EBUSY\|EACCES rename "$MNT/a/ctl/status" "$MNT/a/ctl/other"
+	expect EPERM\|EBUSY\|EACCES\|EXDEV rename "$MNT/a/ctl/status" "$MNT/a/ctl/other"
 	expect EACCES open "$MNT/a/ctl/status" O_WRONLY
 	expect EACCES open "$MNT/a/ctl/kill" O_RDONLY
 }

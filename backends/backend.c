@@ -1,0 +1,182 @@
+/*
+ * The way from a caller to a backend: one table of those that are known, and wrappers that give the
+ * answer where a member is absent.
+ */
+#include "sandboxfs/backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "backends/local/local.h"
+#include "backends/memory/memory.h"
+#include "backends/trace.h"
+#include "sandboxfs/cleanup.h"
+
+#define NAME_LONGEST 63
+
+static const struct {
+	const char *name;
+	int (*open)(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+	const char *absent; /* why it cannot be opened, when open is NULL */
+} backends[] = {
+        {"local", sbx_local_open, NULL},
+        {"memory", sbx_memory_open, NULL},
+        {"daytona", NULL, "Daytona sandbox not yet implemented"},
+        {"vercel", NULL, "Vercel sandbox not yet implemented"},
+        {"dagger", NULL, "Dagger backend not yet implemented"},
+};
+
+static void check_members(const struct sbx_backend_impl *impl)
+{
+	assert(impl->name && impl->recover && impl->create && impl->destroy);
+	(void)impl;
+}
+
+static int open_known(const struct sbx_host *host, size_t i, struct sbx_backend **ret,
+                      struct sbx_error *err)
+{
+	struct sbx_backend *b;
+	int r;
+
+	if (!backends[i].open)
+		return sbx_fail(err, EOPNOTSUPP, "%s", backends[i].absent);
+	r = backends[i].open(host, &b, err);
+	if (r)
+		return r;
+	check_members(b->impl);
+	if (host->settings->debug) {
+		r = sbx_trace_wrap(b, &b);
+		if (r) {
+			b->impl->destroy(b);
+			return sbx_fail(err, -r, "out of memory");
+		}
+	}
+	*ret = b;
+	return 0;
+}
+
+int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
+{
+	const char *name = host->settings->backend ? host->settings->backend : "local";
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++)
+		if (strcmp(backends[i].name, name) == 0)
+			return open_known(host, i, ret, err);
+	return sbx_fail(err, EINVAL,
+	                "unknown backend %s; there are local, memory, daytona, vercel, dagger",
+	                name);
+}
+
+int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err)
+{
+	return b->impl->recover(b, r, err);
+}
+
+int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
+                       struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	return b->impl->create(b, req, ret, err);
+}
+
+void sbx_backend_destroy(struct sbx_backend *b)
+{
+	if (b)
+		b->impl->destroy(b);
+}
+
+int sbx_sandbox_root(struct sbx_sandbox *sb)
+{
+	return sb->impl->root(sb);
+}
+
+void sbx_sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	if (sb->impl->info)
+		sb->impl->info(sb, obj);
+}
+
+void sbx_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	if (sb->impl->policy)
+		sb->impl->policy(sb, obj);
+}
+
+int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	int r = sbx_name_check(name, err);
+
+	if (r)
+		return r;
+	if (!sb->impl->rename)
+		return sbx_fail(err, EOPNOTSUPP, "this backend cannot rename a sandbox");
+	return sb->impl->rename(sb, name, err);
+}
+
+int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->retire(sb, err);
+}
+
+int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->remove(sb, err);
+}
+
+void sbx_sandbox_close(struct sbx_sandbox *sb)
+{
+	if (sb)
+		sb->impl->close(sb);
+}
+
+int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+                     const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+                     struct sbx_error *err)
+{
+	if (!sb->impl->exec)
+		return sbx_fail(err, EOPNOTSUPP, "this backend cannot run commands");
+	return sb->impl->exec(sb, spec, events, data, ret, err);
+}
+
+int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->barrier ? sb->impl->barrier(sb, err) : 0;
+}
+
+void sbx_job_signal(struct sbx_job *job, int sig)
+{
+	job->impl->signal(job, sig);
+}
+
+void sbx_job_destroy(struct sbx_job *job)
+{
+	if (job)
+		job->impl->destroy(job);
+}
+
+static bool is_alnum(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+int sbx_name_check(const char *name, struct sbx_error *err)
+{
+	size_t n = strlen(name);
+
+	if (n == 0)
+		return sbx_fail(err, EINVAL, "a sandbox name cannot be empty");
+	if (n > NAME_LONGEST)
+		return sbx_fail(err, EINVAL, "a sandbox name has at most %d characters",
+		                NAME_LONGEST);
+	if (strcmp(name, "ctl") == 0 || strcmp(name, "README") == 0)
+		return sbx_fail(err, EINVAL, "the name %s is reserved", name);
+	if (!is_alnum(name[0]))
+		return sbx_fail(err, EINVAL, "a sandbox name begins with a letter or a digit");
+	for (const char *c = name; *c; c++)
+		if (!is_alnum(*c) && *c != '.' && *c != '_' && *c != '-')
+			return sbx_fail(
+			        err, EINVAL,
+			        "a sandbox name consists of letters, digits, '.', '_' and '-'");
+	return 0;
+}

@@ -1,0 +1,311 @@
+/*
+ * Questions to a source repository: what it is, which commit a sandbox starts from, whether a branch is free.
+ * HEAD files of the worktrees are read directly: libgit2 would open each worktree by its path, which may
+ * lie in our own mount.
+ */
+#include "backends/local/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "backends/local/git_impl.h"
+#include "backends/support/fsutil.h"
+
+#define HEAD_MAX 4096
+
+/* libgit2 reports a lack of descriptors as whatever it was looking for not being there. */
+static bool descriptors_exhausted(void)
+{
+	int fds[8], n = 0;
+	bool out = false;
+
+	for (; n < 8 && !out; n += !out) {
+		fds[n] = open("/", O_PATH | O_CLOEXEC);
+		out = fds[n] < 0;
+	}
+	while (n)
+		close(fds[--n]);
+	return out;
+}
+
+int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
+{
+	const git_error *last = git_error_last();
+	const char *message = last && last->message ? last->message : "unknown error";
+	int e = sbx_git_errno(code, last ? last->klass : GIT_ERROR_NONE, message);
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (e != EMFILE && e != ENOSPC && descriptors_exhausted())
+		return sbx_fail(err, EMFILE, "%s: too many open files", text);
+	return sbx_fail(err, e, "%s: %s", text, message);
+}
+
+int sbx_git_open(const char *path, git_repository **ret)
+{
+	return git_repository_open_ext(ret, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
+}
+
+static int open_source(const char *source, git_repository **ret, struct sbx_error *err)
+{
+	int r = sbx_git_open(source, ret);
+
+	if (r == GIT_EOWNER)
+		return sbx_fail(
+		        err, EACCES,
+		        "the repository %s belongs to another user (to trust it: git config "
+		        "--global --add safe.directory %s)",
+		        source, source);
+	return r ? sbx_git_fail(err, r, "cannot open the repository %s", source) : 0;
+}
+
+static bool has_dot_git(const char *source)
+{
+	_cleanup_free_ char *path = sbx_format("%s/.git", source);
+
+	return path && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int resolve(git_repository *repo, const char *spec, git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_git_(object) git_object *found = NULL;
+	_cleanup_git_(object) git_object *commit = NULL;
+	int r = git_revparse_single(&found, repo, spec);
+
+	if (r == GIT_ENOTFOUND && !descriptors_exhausted())
+		return sbx_fail(err, ENOENT, "base %s does not exist", spec);
+	if (r)
+		return sbx_git_fail(err, r, "base %s", spec);
+	r = git_object_peel(&commit, found, GIT_OBJECT_COMMIT);
+	if (r)
+		return sbx_git_fail(err, r, "base %s is not a commit", spec);
+	*ret = *git_object_id(commit);
+	return 0;
+}
+
+static int check_source(git_repository *repo, const char *source, const char *base,
+                        struct sbx_error *err)
+{
+	git_oid oid;
+
+	if (git_repository_is_bare(repo))
+		return sbx_fail(err, EINVAL,
+		                "%s is a bare repository; give one with a working tree", source);
+	if (base)
+		return resolve(repo, base, &oid, err);
+	if (git_repository_head_unborn(repo) == 1)
+		return sbx_fail(
+		        err, EINVAL,
+		        "the repository %s is empty; make a first commit or give base=", source);
+	return 0;
+}
+
+int sbx_git_probe(const char *source, const char *base, char **common, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	int r = sbx_git_open(source, &repo);
+
+	if (r == GIT_ENOTFOUND && has_dot_git(source))
+		return sbx_fail(err, EINVAL, "%s/.git is not a usable repository", source);
+	if (r == GIT_ENOTFOUND && !descriptors_exhausted())
+		return 0;
+	if (r)
+		return open_source(source, &repo, err);
+	r = check_source(repo, source, base, err);
+	if (r)
+		return r;
+	*common = strdup(git_repository_commondir(repo));
+	if (!*common)
+		return -ENOMEM;
+	/* libgit2 ends it with a slash. */
+	if (strlen(*common) > 1)
+		(*common)[strlen(*common) - 1] = '\0';
+	return 1;
+}
+
+bool sbx_git_surrounded(const char *source, char **top)
+{
+	git_buf path = {0};
+
+	if (git_repository_discover(&path, source, 0, NULL) < 0)
+		return false;
+	*top = strdup(path.ptr);
+	git_buf_dispose(&path);
+	return *top != NULL;
+}
+
+int sbx_git_lock(const char *common)
+{
+	_cleanup_fd_ int fd = open(common, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	/* Some network file systems cannot lock a directory; then git's own lock files must do. */
+	while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
+		;
+	return sbx_steal_fd(&fd);
+}
+
+/* Whether the HEAD in DIRFD is on BRANCH. */
+static bool head_is_on(int dirfd, const char *branch)
+{
+	_cleanup_free_ char *head = NULL;
+	const char *prefix = "ref: refs/heads/";
+
+	if (sbx_file_read(dirfd, "HEAD", HEAD_MAX, &head))
+		return false;
+	head[strcspn(head, "\n")] = '\0';
+	return strncmp(head, prefix, strlen(prefix)) == 0 &&
+	       strcmp(head + strlen(prefix), branch) == 0;
+}
+
+struct search {
+	int worktrees;
+	const char *branch;
+	char *where;
+};
+
+static int look_at_entry(const char *name, unsigned char type, void *data)
+{
+	struct search *s = data;
+	_cleanup_fd_ int dir = sbx_dir_open(s->worktrees, name);
+	_cleanup_free_ char *gitdir = NULL;
+	char *end;
+
+	(void)type;
+	if (dir < 0 || !head_is_on(dir, s->branch))
+		return 0;
+	if (sbx_file_read(dir, "gitdir", HEAD_MAX, &gitdir)) {
+		s->where = sbx_format("worktree %s", name);
+		return 1;
+	}
+	end = strstr(gitdir, "/.git");
+	if (end)
+		*end = '\0';
+	s->where = strdup(gitdir);
+	return 1;
+}
+
+int sbx_git_checked_out(const char *common, const char *branch, char **where)
+{
+	_cleanup_fd_ int dir = open(common, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fd_ int worktrees = -1;
+	struct search s = {.branch = branch};
+	int r;
+
+	if (dir < 0)
+		return -errno;
+	if (head_is_on(dir, branch)) {
+		*where = strdup("the repository itself");
+		return *where ? 0 : -ENOMEM;
+	}
+	worktrees = sbx_dir_open(dir, "worktrees");
+	if (worktrees == -ENOENT)
+		return 0;
+	if (worktrees < 0)
+		return worktrees;
+	s.worktrees = worktrees;
+	r = sbx_dir_scan(worktrees, look_at_entry, &s);
+	if (r < 0)
+		return r;
+	*where = s.where;
+	return r > 0 && !s.where ? -ENOMEM : 0;
+}
+
+static int check_branch(const char *common, const char *branch, struct sbx_error *err)
+{
+	_cleanup_free_ char *where = NULL;
+	int valid = 0, r;
+
+	if (git_branch_name_is_valid(&valid, branch) < 0 || !valid)
+		return sbx_fail(err, EINVAL, "%s is not a valid branch name", branch);
+	r = sbx_git_checked_out(common, branch, &where);
+	if (r)
+		return sbx_fail(err, -r, "cannot read the worktrees of %s: %s", common,
+		                strerror(-r));
+	if (where)
+		return sbx_fail(err, EBUSY, "branch %s is checked out in %s", branch, where);
+	return 0;
+}
+
+/* The branch is there: it is continued from where it stands. */
+static int plan_existing(git_repository *repo, const struct sbx_git_wish *wish,
+                         const git_reference *ref, git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_git_(object) git_object *commit = NULL;
+	git_oid asked;
+	int r = git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT);
+
+	if (r)
+		return sbx_git_fail(err, r, "branch %s", wish->branch);
+	*ret = *git_object_id(commit);
+	if (!wish->base)
+		return 0;
+	r = resolve(repo, wish->base, &asked, err);
+	if (r)
+		return r;
+	if (!git_oid_equal(&asked, ret))
+		return sbx_fail(
+		        err, EINVAL,
+		        "branch %s exists and stands elsewhere than base %s; omit the base to "
+		        "continue it or name another branch",
+		        wish->branch, wish->base);
+	return 0;
+}
+
+static int plan_commit(git_repository *repo, const struct sbx_git_wish *wish, git_oid *oid,
+                       bool *exists, struct sbx_error *err)
+{
+	_cleanup_git_(reference) git_reference *ref = NULL;
+	const char *base = wish->base ? wish->base : wish->fallback;
+	int r = git_branch_lookup(&ref, repo, wish->branch, GIT_BRANCH_LOCAL);
+
+	*exists = r == 0;
+	if (!r)
+		return plan_existing(repo, wish, ref, oid, err);
+	if (r != GIT_ENOTFOUND)
+		return sbx_git_fail(err, r, "branch %s", wish->branch);
+	if (!base && git_repository_head_unborn(repo) == 1)
+		return sbx_fail(err, EINVAL, "the repository %s is empty", wish->source);
+	return resolve(repo, base ? base : "HEAD", oid, err);
+}
+
+int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
+                 struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_(sbx_git_plan_release) struct sbx_git_plan plan = {0};
+	char hex[65];
+	git_oid oid;
+	int r = check_branch(common, wish->branch, err);
+
+	if (!r)
+		r = open_source(wish->source, &repo, err);
+	if (!r)
+		r = plan_commit(repo, wish, &oid, &plan.exists, err);
+	if (r)
+		return r;
+	plan.branch = strdup(wish->branch);
+	plan.base = strdup(git_oid_tostr(hex, sizeof(hex), &oid));
+	if (!plan.branch || !plan.base)
+		return -ENOMEM;
+	*ret = plan;
+	plan = (struct sbx_git_plan){0};
+	return 0;
+}
+
+void sbx_git_plan_release(struct sbx_git_plan *plan)
+{
+	free(plan->branch);
+	free(plan->base);
+	*plan = (struct sbx_git_plan){0};
+}

@@ -1,0 +1,33 @@
+/* What the files of the git half share. */
+#ifndef SANDBOXFS_LOCAL_GIT_IMPL_H
+#define SANDBOXFS_LOCAL_GIT_IMPL_H
+
+#include <git2.h>
+
+#include "backends/local/git.h"
+#include "sandboxfs/cleanup.h"
+
+/* "TEXT: what libgit2 said", with the errno of CODE. */
+int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* Opens PATH itself, never a repository above it. libgit2's code. */
+int sbx_git_open(const char *path, git_repository **ret);
+
+/* Where BRANCH is checked out, in words, the caller's; NULL: nowhere. Reads only HEAD files. */
+int sbx_git_checked_out(const char *common, const char *branch, char **where);
+
+#define SBX_GIT_CLEANUP(name, type, free_fn)                                                       \
+	static inline void sbx_cleanup_git_##name(type **p)                                        \
+	{                                                                                          \
+		free_fn(*p);                                                                       \
+	}
+SBX_GIT_CLEANUP(repository, git_repository, git_repository_free)
+SBX_GIT_CLEANUP(object, git_object, git_object_free)
+SBX_GIT_CLEANUP(reference, git_reference, git_reference_free)
+SBX_GIT_CLEANUP(index, git_index, git_index_free)
+SBX_GIT_CLEANUP(revwalk, git_revwalk, git_revwalk_free)
+SBX_GIT_CLEANUP(iterator, git_reference_iterator, git_reference_iterator_free)
+#define _cleanup_git_(name) _cleanup_(sbx_cleanup_git_##name)
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * Opening and closing the local backend. The kind of source is decided here, once, so that an
+ * unusable source is refused at the mount and not at the first mkdir.
+ */
+#include "backends/local/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+static void destroy(struct sbx_backend *base)
+{
+	struct sbx_local *b = (struct sbx_local *)base;
+
+	sbx_git_shutdown();
+	sbx_state_close(&b->state);
+	free(b->common);
+	free(b->surrounding);
+	free(b);
+}
+
+static const struct sbx_backend_impl impl = {
+        .name = "local",
+        .recover = sbx_local_recover,
+        .create = sbx_local_create,
+        .destroy = destroy,
+};
+
+/* Below the mountpoint a path leads to this very daemon, which would wait for itself. */
+static int check_paths(const struct sbx_settings *s, struct sbx_error *err)
+{
+	if (!s->state_dir)
+		return sbx_fail(err, EINVAL, "no state directory was given");
+	if (!s->mountpoint)
+		return 0;
+	if (s->source_abs && sbx_path_within(s->source_abs, s->mountpoint))
+		return sbx_fail(err, EINVAL, "the source %s lies below the mountpoint",
+		                s->source_abs);
+	if (sbx_path_within(s->state_dir, s->mountpoint))
+		return sbx_fail(err, EINVAL, "the state directory %s lies below the mountpoint",
+		                s->state_dir);
+	return 0;
+}
+
+static int find_kind(struct sbx_local *b, struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	struct stat st;
+	int r;
+
+	if (!s->source_abs && s->source && strcmp(s->source, "none") != 0)
+		return sbx_fail(err, EINVAL, "the local backend needs a path as its source, not %s",
+		                s->source);
+	if (!s->source_abs)
+		return 0;
+	if (stat(s->source_abs, &st) < 0)
+		return sbx_fail(err, errno, "source %s: %s", s->source_abs, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return sbx_fail(err, ENOTDIR, "the source %s is not a directory", s->source_abs);
+	r = sbx_git_probe(s->source_abs, s->base, &b->common, err);
+	if (r < 0)
+		return r;
+	b->kind = r ? SBX_LOCAL_GIT : SBX_LOCAL_DIR;
+	if (!r)
+		sbx_git_surrounded(s->source_abs, &b->surrounding);
+	return 0;
+}
+
+/* A base that nothing will ever look at is a mistake somebody should hear of. */
+static int check_base(struct sbx_local *b, struct sbx_error *err)
+{
+	if (b->host->settings->base && b->kind != SBX_LOCAL_GIT)
+		return sbx_fail(err, EINVAL, "base needs a git repository as the source");
+	return 0;
+}
+
+int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
+{
+	struct sbx_local *b;
+	int r = check_paths(host->settings, err);
+
+	if (r)
+		return r;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	b->base.impl = &impl;
+	b->host = host;
+	b->state = SBX_STATE_CLOSED;
+	r = sbx_git_init();
+	if (r) {
+		free(b);
+		return sbx_fail(err, -r, "cannot start libgit2");
+	}
+	r = find_kind(b, err);
+	if (!r)
+		r = check_base(b, err);
+	if (!r)
+		r = sbx_state_open(host->settings->state_dir, &b->state, err);
+	if (r) {
+		destroy(&b->base);
+		return r;
+	}
+	*ret = &b->base;
+	return 0;
+}

@@ -1,0 +1,251 @@
+/*
+ * Making a sandbox. The record comes first and the word "ready" last; between the two everything made
+ * can be found again from the record alone, by whoever has to take it back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+static const char *const kind_words[] = {
+        [SBX_LOCAL_NONE] = "none", [SBX_LOCAL_DIR] = "dir", [SBX_LOCAL_GIT] = "git"};
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static char *dup_or_null(const char *s)
+{
+	return s ? strdup(s) : NULL;
+}
+
+static int begin_record(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                        struct sbx_error *err)
+{
+	int r = sbx_state_new_id(&b->state, req->name, &rec->id);
+
+	if (r)
+		return sbx_fail(err, -r, "cannot make an identity: %s", strerror(-r));
+	rec->state = SBX_RECORD_CREATING;
+	rec->created_ms = now_ms();
+	rec->name = strdup(req->name);
+	rec->kind = strdup(kind_words[b->kind]);
+	rec->source = dup_or_null(b->host->settings->source_abs);
+	if (!rec->name || !rec->kind || (b->host->settings->source_abs && !rec->source))
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return 0;
+}
+
+static int store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
+{
+	int r = sbx_record_store(b->state.meta, rec);
+
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
+static int make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err)
+{
+	int fd = -1;
+
+	if (mkdirat(b->state.trees, id, 0755) == 0)
+		fd = sbx_dir_open(b->state.trees, id);
+	else
+		fd = -errno;
+	if (fd < 0)
+		return sbx_fail(err, -fd, "cannot make the working tree: %s", strerror(-fd));
+	*ret = fd;
+	return 0;
+}
+
+/* PATTERN with every "{name}" replaced. The caller's; NULL without memory. */
+static char *expand_branch(const char *pattern, const char *name)
+{
+	const char *mark = "{name}";
+	char *text = strdup("");
+
+	for (const char *at = pattern; text && at;) {
+		const char *next = strstr(at, mark);
+		_cleanup_free_ char *before = text;
+
+		text = next ? sbx_format("%s%.*s%s", before, (int)(next - at), at, name)
+		            : sbx_format("%s%s", before, at);
+		at = next ? next + strlen(mark) : NULL;
+	}
+	return text;
+}
+
+/* Names of entries appear in refs ("worktrees/NAME/HEAD"), where two dots are not allowed. */
+static char *entry_name(const char *id)
+{
+	char *name = strdup(id);
+
+	for (char *c = name; c && *c; c++)
+		if (c[0] == '.' && c[1] == '.')
+			*c = '-';
+	return name;
+}
+
+static int plan_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                    struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	const char *pattern = s->branch ? s->branch : "sandbox/{name}";
+	_cleanup_free_ char *branch =
+	        req->branch ? strdup(req->branch) : expand_branch(pattern, req->name);
+	struct sbx_git_wish wish = {
+	        .source = s->source_abs, .base = req->base, .fallback = s->base, .branch = branch};
+	struct sbx_git_plan plan = {0};
+	int r;
+
+	if (!branch)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	r = sbx_git_plan(&wish, b->common, &plan, err);
+	if (r)
+		return r;
+	rec->branch = plan.branch;
+	rec->base = plan.base;
+	rec->branch_created = !plan.exists;
+	rec->common = strdup(b->common);
+	rec->worktree = entry_name(rec->id);
+	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+}
+
+/* Under the lock of the repository, so that two creates cannot both find a branch free. */
+static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                      struct sbx_error *err)
+{
+	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
+	int r;
+
+	if (lock < 0)
+		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
+	r = plan_git(b, req, rec, err);
+	if (!r)
+		r = store(b, rec, err);
+	if (!r)
+		r = make_tree(b, rec->id, &tree, err);
+	if (r)
+		return r;
+	if (!sbx_local_worktree(b, rec, &workdir, &wt))
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_git_attach(&wt, tree, err);
+}
+
+static int fill_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                    struct sbx_error *err)
+{
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
+	int r = attach_git(b, req, rec, err);
+
+	if (r)
+		return r;
+	if (!sbx_local_worktree(b, rec, &workdir, &wt))
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
+}
+
+static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                       int tree, int links, struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	_cleanup_fd_ int src = open(s->source_abs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct sbx_skip skips[2];
+	struct sbx_copy copy = {.src = src,
+	                        .dst = tree,
+	                        .links = links,
+	                        .skips = skips,
+	                        .cancelled = req->cancelled};
+	int r;
+
+	if (src < 0)
+		return sbx_fail(err, errno, "source %s: %s", s->source_abs, strerror(errno));
+	if (s->mountpoint && sbx_skip_path(s->mountpoint, &skips[copy.nskips]) == 0)
+		copy.nskips++;
+	if (sbx_skip_path(b->state.path, &skips[copy.nskips]) == 0)
+		copy.nskips++;
+	r = sbx_tree_copy(&copy, err);
+	rec->skipped = (int64_t)copy.skipped;
+	return r;
+}
+
+/* The links go where undo and recovery look for this sandbox's remains: its place in the trash. */
+static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                    struct sbx_error *err)
+{
+	_cleanup_fd_ int tree = -1, links = -1;
+	int r = store(b, rec, err);
+
+	if (!r)
+		r = make_tree(b, rec->id, &tree, err);
+	if (r)
+		return r;
+	links = sbx_dir_make(b->state.trash, rec->id, 0700);
+	if (links < 0)
+		return sbx_fail(err, -links, "cannot write to the state directory: %s",
+		                strerror(-links));
+	r = copy_source(b, req, rec, tree, links, err);
+	return r ? r : sbx_tree_remove(b->state.trash, rec->id, err);
+}
+
+static int fill_none(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
+{
+	_cleanup_fd_ int tree = -1;
+	int r = store(b, rec, err);
+
+	return r ? r : make_tree(b, rec->id, &tree, err);
+}
+
+static int fill(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                struct sbx_error *err)
+{
+	int r;
+
+	if (b->kind == SBX_LOCAL_GIT)
+		r = fill_git(b, req, rec, err);
+	else if (b->kind == SBX_LOCAL_DIR)
+		r = fill_dir(b, req, rec, err);
+	else
+		r = fill_none(b, rec, err);
+	if (!r && req->cancelled && atomic_load(req->cancelled))
+		r = sbx_fail(err, EINTR, "cancelled");
+	if (r)
+		return r;
+	rec->state = SBX_RECORD_READY;
+	return store(b, rec, err);
+}
+
+int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
+                     struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	struct sbx_local *b = (struct sbx_local *)base;
+	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
+	int r = sbx_name_check(req->name, err);
+
+	if (!r && (req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
+		r = sbx_fail(err, EINVAL, "%s needs a git repository as the source",
+		             req->base ? "base" : "branch");
+	if (!r)
+		r = begin_record(b, req, &rec, err);
+	if (r)
+		return r;
+	r = fill(b, req, &rec, err);
+	if (!r)
+		r = sbx_local_sandbox_open(b, &rec, ret, err);
+	if (r)
+		sbx_local_undo(b, &rec, NULL);
+	return r;
+}

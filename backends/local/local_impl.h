@@ -1,0 +1,45 @@
+/* What the files of the local backend share. */
+#ifndef SANDBOXFS_LOCAL_IMPL_H
+#define SANDBOXFS_LOCAL_IMPL_H
+
+#include <pthread.h>
+
+#include "backends/local/git.h"
+#include "backends/local/record.h"
+#include "backends/local/state.h"
+#include "sandboxfs/backend.h"
+
+enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
+
+/* Constant once opened. */
+struct sbx_local {
+	struct sbx_backend base;
+	const struct sbx_host *host;
+	struct sbx_state state;
+	enum sbx_local_kind kind;
+	char *common;      /* git: the source's common directory */
+	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
+};
+
+/* Opens what REC describes. On success REC is taken over and left zeroed. */
+int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
+                           struct sbx_error *err);
+
+/* The worktree that REC describes; strings belong to REC and to *workdir (the caller's). False: not git, or
+ * no memory. */
+bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
+                        struct sbx_git_worktree *ret);
+
+/*
+ * The two halves of taking a sandbox down, from whatever state it is in. Both may be repeated; undo is both, for a
+ * create that failed. REC's state is changed and, as far as the disk allows, stored.
+ */
+int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
+int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
+int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
+
+int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
+int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
+                     struct sbx_sandbox **ret, struct sbx_error *err);
+
+#endif

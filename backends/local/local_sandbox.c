@@ -1,0 +1,207 @@
+/*
+ * One opened sandbox: a record, a descriptor of its tree, and a home directory. Only the name ever
+ * changes, and it does so under a lock of its own, as commands may be started meanwhile.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/launch.h"
+#include "sandboxfs/cleanup.h"
+
+struct local_sandbox {
+	struct sbx_sandbox base;
+	struct sbx_local *backend;
+	struct sbx_record rec;
+	char *home;
+	int root;
+	pthread_mutex_t lock; /* base.name, rec.name */
+};
+
+static const struct sbx_sandbox_impl impl;
+
+static struct local_sandbox *downcast(struct sbx_sandbox *sb)
+{
+	assert(sb->impl == &impl);
+	return (struct local_sandbox *)sb;
+}
+
+static int sandbox_root(struct sbx_sandbox *sb)
+{
+	return downcast(sb)->root;
+}
+
+static void add_text(struct json_object *obj, const char *key, const char *value)
+{
+	if (value)
+		json_object_object_add(obj, key, json_object_new_string(value));
+}
+
+static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	add_text(obj, "backend", "local");
+	add_text(obj, "kind", s->rec.kind);
+	add_text(obj, "source", s->rec.source);
+	add_text(obj, "branch", s->rec.branch);
+	add_text(obj, "base", s->rec.base);
+	add_text(obj, "workdir", sb->workdir);
+	add_text(obj, "home", s->home);
+	if (s->rec.skipped)
+		json_object_object_add(obj, "skipped", json_object_new_int64(s->rec.skipped));
+	if (s->backend->surrounding) {
+		_cleanup_free_ char *note =
+		        sbx_format("the source lies in the repository %s but is not its top: "
+		                   "sandboxes are plain copies",
+		                   s->backend->surrounding);
+
+		add_text(obj, "note", note);
+	}
+}
+
+static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	struct sbx_spawner *sp = downcast(sb)->backend->host->spawner;
+
+	if (sp)
+		sbx_spawner_policy(sp, obj);
+}
+
+static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+	_cleanup_free_ char *shown = strdup(name);
+	_cleanup_free_ char *recorded = strdup(name);
+	struct sbx_record renamed = s->rec;
+	int r;
+
+	if (!shown || !recorded)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	renamed.name = recorded;
+	r = sbx_record_store(s->backend->state.meta, &renamed);
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	pthread_mutex_lock(&s->lock);
+	recorded = s->rec.name;
+	s->rec.name = renamed.name;
+	renamed.name = sb->name;
+	sb->name = shown;
+	shown = renamed.name;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	return sbx_local_retire(s->backend, &s->rec, err);
+}
+
+static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	if (s->backend->host->spawner)
+		sbx_spawner_forget(s->backend->host->spawner, sb->id);
+	return sbx_local_remove(s->backend, &s->rec, err);
+}
+
+static void sandbox_close(struct sbx_sandbox *sb)
+{
+	struct local_sandbox *s = (struct local_sandbox *)sb;
+
+	sbx_cleanup_fd(&s->root);
+	pthread_mutex_destroy(&s->lock);
+	sbx_record_release(&s->rec);
+	free(s->home);
+	free(sb->name);
+	free(sb->id);
+	free(sb->workdir);
+	free(s);
+}
+
+/* Committing inside writes objects, refs and the worktree's entry, all below the common directory. */
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+                        struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+	_cleanup_free_ char *name = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	name = strdup(sb->name);
+	pthread_mutex_unlock(&s->lock);
+	if (!name)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
+	                                       .id = sb->id,
+	                                       .name = name,
+	                                       .workdir = sb->workdir,
+	                                       .home = s->home,
+	                                       .rw = (const char *[]){s->rec.common, NULL}},
+	                  spec, events, data, ret, err);
+}
+
+static const struct sbx_sandbox_impl impl = {
+        .root = sandbox_root,
+        .info = sandbox_info,
+        .policy = sandbox_policy,
+        .rename = sandbox_rename,
+        .retire = sandbox_retire,
+        .remove = sandbox_remove,
+        .close = sandbox_close,
+        .exec = sandbox_exec,
+};
+
+static int open_places(struct local_sandbox *s)
+{
+	const struct sbx_state *st = &s->backend->state;
+	_cleanup_fd_ int home = sbx_dir_make(st->home, s->rec.id, 0700);
+
+	if (home < 0)
+		return home;
+	s->root = openat(st->trees, s->rec.id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return s->root < 0 ? -errno : 0;
+}
+
+static int fill_in(struct local_sandbox *s)
+{
+	const char *state = s->backend->state.path;
+
+	s->base.created_ms = s->rec.created_ms;
+	s->base.name = strdup(s->rec.name);
+	s->base.id = strdup(s->rec.id);
+	s->base.workdir = sbx_format("%s/trees/%s", state, s->rec.id);
+	s->home = sbx_format("%s/home/%s", state, s->rec.id);
+	return s->base.name && s->base.id && s->base.workdir && s->home ? 0 : -ENOMEM;
+}
+
+int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
+                           struct sbx_error *err)
+{
+	struct local_sandbox *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	*s = (struct local_sandbox){.base.impl = &impl, .backend = b, .rec = *rec, .root = -1};
+	pthread_mutex_init(&s->lock, NULL);
+	r = fill_in(s);
+	if (!r)
+		r = open_places(s);
+	if (r) {
+		s->rec = (struct sbx_record){0};
+		sandbox_close(&s->base);
+		return sbx_fail(err, -r, "cannot open the sandbox: %s", strerror(-r));
+	}
+	*rec = (struct sbx_record){0};
+	*ret = &s->base;
+	return 0;
+}

@@ -1,0 +1,71 @@
+/*
+ * Taking a sandbox down in steps that each succeed when there is nothing left to do, so that
+ * teardown, roll back and recovery are the same code started from different places. The record goes last.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
+                        struct sbx_git_worktree *ret)
+{
+	if (!rec->common || !rec->worktree || !rec->branch || !rec->base)
+		return false;
+	*workdir = sbx_format("%s/trees/%s", b->state.path, rec->id);
+	*ret = (struct sbx_git_worktree){
+	        .common = rec->common,
+	        .worktree = rec->worktree,
+	        .workdir = *workdir,
+	        .branch = rec->branch,
+	        .base = rec->base,
+	        .branch_created = rec->branch_created,
+	};
+	return *workdir != NULL;
+}
+
+static int detach(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
+{
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
+
+	return sbx_local_worktree(b, rec, &workdir, &wt) ? sbx_git_detach(&wt, err) : 0;
+}
+
+int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
+{
+	int r;
+
+	rec->state = SBX_RECORD_DELETING;
+	/*
+	 * On a full disk this fails, and removing things must work there of all places: a
+	 * record whose tree has left trees/ means the same to recovery.
+	 */
+	sbx_record_store(b->state.meta, rec);
+	r = sbx_state_trash(&b->state, rec->id, err);
+	/* What cannot be taken back now (a source that is read-only or locked) remove tries again. */
+	detach(b, rec, NULL);
+	return r;
+}
+
+int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
+{
+	int r = detach(b, rec, err);
+
+	if (!r)
+		r = sbx_state_erase(&b->state, rec->id, err);
+	if (r)
+		return r;
+	r = sbx_record_unlink(b->state.meta, rec->id);
+	return r ? sbx_fail(err, -r, "cannot remove the record of %s: %s", rec->id, strerror(-r))
+	         : 0;
+}
+
+int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
+{
+	sbx_state_trash(&b->state, rec->id, NULL);
+	return sbx_local_remove(b, rec, err);
+}

@@ -1,0 +1,45 @@
+/*
+ * What is known of one sandbox on disk, and at the same time the journal of its life: the state
+ * says what was going on when the daemon died. One JSON file per sandbox, always replaced whole.
+ */
+#ifndef SANDBOXFS_LOCAL_RECORD_H
+#define SANDBOXFS_LOCAL_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sbx_record_state {
+	SBX_RECORD_CREATING, /* roll back */
+	SBX_RECORD_READY,
+	SBX_RECORD_DELETING, /* finish */
+};
+
+/* All strings are owned; NULL where they do not apply. */
+struct sbx_record {
+	enum sbx_record_state state;
+	char *id;
+	char *name;
+	char *kind;          /* "git", "dir" or "none" */
+	char *source;        /* path of the source when the sandbox was made */
+	char *common;        /* git: the repository's common directory */
+	char *worktree;      /* git: name of the administrative entry below common/worktrees */
+	char *branch;        /* git: short name */
+	char *base;          /* git: hexadecimal commit the branch was at */
+	bool branch_created; /* git: the branch is ours to remove */
+	int64_t created_ms;
+	int64_t skipped; /* dir: sockets and devices left out of the copy */
+};
+
+/*
+ * Writes REC to METAFD/ID.json; a reader or a crash sees the old or the new. Replaces. 0 or -errno.
+ * Not for one id from several threads.
+ */
+int sbx_record_store(int metafd, const struct sbx_record *rec);
+/* Reads FILE ("ID.json"). EINVAL: not a record, or one that belongs to another id. 0 or -errno. */
+int sbx_record_load(int metafd, const char *file, struct sbx_record *ret);
+/* Success when it is not there. */
+int sbx_record_unlink(int metafd, const char *id);
+/* Frees the strings; a zeroed record is fine. */
+void sbx_record_release(struct sbx_record *rec);
+
+#endif

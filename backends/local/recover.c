@@ -1,0 +1,179 @@
+/*
+ * Bringing the state directory into order at the start. Records decide; what no record knows is an
+ * orphan and goes. A record that cannot be read is left alone with all that carries its id: it may describe
+ * somebody's work.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+struct recovery {
+	struct sbx_local *b;
+	const struct sbx_recover *r;
+	struct sbx_names ids;       /* of all records there are */
+	struct sbx_names worktrees; /* of those that use the source's repository */
+	struct sbx_names commons;   /* other repositories */
+};
+
+static void note(const struct recovery *rv, const char *name, const char *text)
+{
+	_cleanup_free_ char *line = sbx_format("%s: %s", name, text);
+
+	if (line && rv->r->note)
+		rv->r->note(line, rv->r->data);
+}
+
+static bool contains(const struct sbx_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->items[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	note(rv, rec->name, why);
+	sbx_local_retire(rv->b, rec, NULL);
+	if (sbx_local_remove(rv->b, rec, &err))
+		note(rv, rec->name, err.text);
+}
+
+static int keep(struct recovery *rv, const struct sbx_record *rec)
+{
+	if (rec->worktree && sbx_names_add(&rv->worktrees, rec->worktree))
+		return -ENOMEM;
+	if (rec->common && !contains(&rv->commons, rec->common))
+		return sbx_names_add(&rv->commons, rec->common);
+	return 0;
+}
+
+static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sbx_error *err)
+{
+	struct sbx_sandbox *sb;
+	int r = keep(rv, rec);
+
+	if (r)
+		return r;
+	if (rec->state == SBX_RECORD_CREATING) {
+		reap(rv, rec, "an unfinished create was rolled back");
+		return 0;
+	}
+	if (rec->state == SBX_RECORD_DELETING) {
+		reap(rv, rec, "an unfinished teardown was finished");
+		return 0;
+	}
+	if (!sbx_state_has_tree(&rv->b->state, rec->id)) {
+		reap(rv, rec, "the working tree was gone; the sandbox was removed");
+		return 0;
+	}
+	r = sbx_local_sandbox_open(rv->b, rec, &sb, err);
+	if (!r)
+		rv->r->found(sb, rv->r->data);
+	return r;
+}
+
+static bool has_suffix(const char *text, const char *suffix)
+{
+	size_t n = strlen(text), m = strlen(suffix);
+
+	return n > m && strcmp(text + n - m, suffix) == 0;
+}
+
+static int recover_file(struct recovery *rv, const char *file, struct sbx_error *err)
+{
+	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
+	_cleanup_free_ char *id = NULL;
+	int r;
+
+	if (!has_suffix(file, ".json")) {
+		unlinkat(rv->b->state.meta, file, 0);
+		return 0;
+	}
+	id = strndup(file, strlen(file) - strlen(".json"));
+	r = id ? sbx_names_add(&rv->ids, id) : -ENOMEM;
+	if (!r)
+		r = sbx_record_load(rv->b->state.meta, file, &rec);
+	if (r == -EINVAL || r == -EFBIG) {
+		note(rv, id, "its record cannot be read; it was left alone");
+		return 0;
+	}
+	if (r)
+		return sbx_fail(err, -r, "cannot read the record of %s: %s", file, strerror(-r));
+	return recover_record(rv, &rec, err);
+}
+
+static int recover_records(struct recovery *rv, struct sbx_error *err)
+{
+	struct sbx_names files = {0};
+	int r = sbx_dir_names(rv->b->state.meta, &files);
+
+	if (r)
+		sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
+	for (size_t i = 0; i < files.n && !r; i++)
+		r = recover_file(rv, files.items[i], err);
+	sbx_names_release(&files);
+	return r;
+}
+
+static void sweep_room(struct recovery *rv, int room)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_names found = {0};
+
+	if (sbx_dir_names(room, &found) == 0)
+		for (size_t i = 0; i < found.n; i++) {
+			if (contains(&rv->ids, found.items[i]))
+				continue;
+			note(rv, found.items[i], "leftovers without a record were removed");
+			if (sbx_tree_remove(room, found.items[i], &err))
+				note(rv, found.items[i], err.text);
+		}
+	sbx_names_release(&found);
+}
+
+static bool is_known(const char *worktree, void *data)
+{
+	struct recovery *rv = data;
+
+	return contains(&rv->worktrees, worktree);
+}
+
+static void sweep_repositories(struct recovery *rv)
+{
+	_cleanup_free_ char *trees = sbx_format("%s/trees", rv->b->state.path);
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (rv->b->common && !contains(&rv->commons, rv->b->common) &&
+	    sbx_names_add(&rv->commons, rv->b->common))
+		return;
+	for (size_t i = 0; trees && i < rv->commons.n; i++)
+		if (sbx_git_sweep(rv->commons.items[i], trees, is_known, rv, &err))
+			note(rv, rv->commons.items[i], err.text);
+}
+
+int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err)
+{
+	struct recovery rv = {.b = (struct sbx_local *)base, .r = r};
+	int result = recover_records(&rv, err);
+
+	if (!result) {
+		sweep_room(&rv, rv.b->state.trees);
+		sweep_room(&rv, rv.b->state.trash);
+		sweep_room(&rv, rv.b->state.home);
+		sweep_repositories(&rv);
+	}
+	sbx_names_release(&rv.ids);
+	sbx_names_release(&rv.worktrees);
+	sbx_names_release(&rv.commons);
+	return result;
+}

@@ -1,0 +1,232 @@
+/*
+ * Everything below is reached through the descriptor of the state directory, which is checked
+ * once: who cannot write to that directory cannot redirect anything later.
+ */
+#include "backends/local/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+static int make_parents(const char *path)
+{
+	_cleanup_free_ char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(copy, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+			return -errno;
+		*slash = '/';
+	}
+	return 0;
+}
+
+static int check_ours(int fd, const char *path, struct sbx_error *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return sbx_fail(err, errno, "state directory %s: %s", path, strerror(errno));
+	if (st.st_uid != geteuid())
+		return sbx_fail(err, EACCES, "the state directory %s belongs to another user",
+		                path);
+	if (st.st_mode & 022)
+		return sbx_fail(err, EACCES,
+		                "the state directory %s is writable by others (chmod 700 mends it)",
+		                path);
+	return 0;
+}
+
+static int open_dir(const char *path, int *ret, struct sbx_error *err)
+{
+	_cleanup_fd_ int fd = -1;
+	int r = make_parents(path);
+
+	if (!r)
+		r = fd = sbx_dir_make(AT_FDCWD, path, 0700);
+	if (r < 0)
+		return sbx_fail(err, -r, "cannot use the state directory %s: %s", path,
+		                strerror(-r));
+	r = check_ours(fd, path, err);
+	if (r)
+		return r;
+	*ret = sbx_steal_fd(&fd);
+	return 0;
+}
+
+static int take_lock(struct sbx_state *st, const char *path, struct sbx_error *err)
+{
+	st->lock = openat(st->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (st->lock < 0)
+		return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
+		                strerror(errno));
+	if (flock(st->lock, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return sbx_fail(err, EBUSY, "the state directory %s is in use by another mount",
+		                path);
+	return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
+	                strerror(errno));
+}
+
+/* The path as the kernel knows it: what git is told must compare equal to what it finds. */
+static int canonical_path(int fd, char **ret)
+{
+	char link[40], path[PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	*ret = strdup(path);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int open_rooms(struct sbx_state *st)
+{
+	const struct {
+		const char *name;
+		int *fd;
+	} rooms[] = {
+	        {"meta", &st->meta},
+	        {"trees", &st->trees},
+	        {"trash", &st->trash},
+	        {"home", &st->home},
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
+		*rooms[i].fd = sbx_dir_make(st->dir, rooms[i].name, 0700);
+		if (*rooms[i].fd < 0)
+			return *rooms[i].fd;
+	}
+	return canonical_path(st->dir, &st->path);
+}
+
+int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err)
+{
+	struct sbx_state st = SBX_STATE_CLOSED;
+	int r = open_dir(path, &st.dir, err);
+
+	if (!r)
+		r = take_lock(&st, path, err);
+	if (!r) {
+		r = open_rooms(&st);
+		if (r)
+			sbx_fail(err, -r, "cannot use the state directory %s: %s", path,
+			         strerror(-r));
+	}
+	if (r) {
+		sbx_state_close(&st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+void sbx_state_close(struct sbx_state *st)
+{
+	sbx_cleanup_fd(&st->meta);
+	sbx_cleanup_fd(&st->trees);
+	sbx_cleanup_fd(&st->trash);
+	sbx_cleanup_fd(&st->home);
+	sbx_cleanup_fd(&st->lock);
+	sbx_cleanup_fd(&st->dir);
+	free(st->path);
+	st->path = NULL;
+}
+
+static bool in_use(const struct sbx_state *st, const char *id)
+{
+	const int rooms[] = {st->trees, st->trash, st->home};
+	_cleanup_free_ char *record = sbx_format("%s.json", id);
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)
+		if (faccessat(rooms[i], id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return true;
+	return record && faccessat(st->meta, record, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret)
+{
+	for (;;) {
+		_cleanup_free_ char *id = NULL;
+		uint32_t random;
+
+		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+			return -errno;
+		id = sbx_format("%s-%08x", name, random);
+		if (!id)
+			return -ENOMEM;
+		if (!in_use(st, id)) {
+			*ret = sbx_steal_ptr(&id);
+			return 0;
+		}
+	}
+}
+
+/* Moving a directory elsewhere changes its "..", so it must be writable itself. */
+static int rename_tree(const struct sbx_state *st, const char *id)
+{
+	_cleanup_fd_ int fd = -1;
+	char link[40];
+
+	if (renameat(st->trees, id, st->trash, id) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EACCES)
+		return -errno;
+	fd = openat(st->trees, id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	chmod(link, 0700);
+	return renameat(st->trees, id, st->trash, id) < 0 ? -errno : 0;
+}
+
+int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error *err)
+{
+	int r = rename_tree(st, id);
+
+	/* A tree of this id is in the trash already: this one was put back by somebody. Erased later. */
+	if (r == -ENOTEMPTY || r == -EEXIST)
+		return 0;
+	if (r)
+		return sbx_fail(err, -r, "cannot move the working tree of %s away: %s", id,
+		                strerror(-r));
+	return 0;
+}
+
+int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err)
+{
+	const int rooms[] = {st->trash, st->trees, st->home};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
+		int r = sbx_tree_remove(rooms[i], id, err);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+bool sbx_state_has_tree(const struct sbx_state *st, const char *id)
+{
+	struct stat sb;
+
+	return fstatat(st->trees, id, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(sb.st_mode);
+}

@@ -1,0 +1,44 @@
+/*
+ * The state directory: where sandboxes live between mounts.
+ *
+ *   lock        held (flock) by the daemon that owns the directory
+ *   meta/       ID.json, the records
+ *   trees/ID/   working trees
+ *   trash/ID/   working trees being removed
+ *   home/ID/    HOME of the sandbox's commands
+ */
+#ifndef SANDBOXFS_LOCAL_STATE_H
+#define SANDBOXFS_LOCAL_STATE_H
+
+#include <stdbool.h>
+
+#include "sandboxfs/error.h"
+
+struct sbx_state {
+	char *path; /* absolute, without symlinks */
+	int dir, lock, meta, trees, trash, home;
+};
+
+/* One that is not open; sbx_state_close accepts it. */
+#define SBX_STATE_CLOSED                                                                           \
+	((struct sbx_state){                                                                       \
+	        .dir = -1, .lock = -1, .meta = -1, .trees = -1, .trash = -1, .home = -1})
+
+/*
+ * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by another daemon;
+ * EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is none).
+ */
+int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err);
+/* Gives the lock back. */
+void sbx_state_close(struct sbx_state *st);
+
+/* A fresh id for NAME: "NAME-xxxxxxxx", not in use in this state. The caller's. 0 or -errno. */
+int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret);
+/* Takes the tree of ID out of the way. Success when it is not there. */
+int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error *err);
+/* Removes trees, trash and home of ID. May be repeated. */
+int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err);
+/* Whether trees/ID is there. */
+bool sbx_state_has_tree(const struct sbx_state *st, const char *id);
+
+#endif

@@ -1,0 +1,229 @@
+/* The plain system calls with EINTR, short counts and partial results taken care of. */
+#include "backends/support/fsutil.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+#define SCAN_BUFFER 32768
+
+static bool is_dot(const char *name)
+{
+	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
+}
+
+static unsigned char type_of(int dirfd, const struct dirent64 *d)
+{
+	struct stat st;
+
+	if (d->d_type != DT_UNKNOWN || fstatat(dirfd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return d->d_type;
+	return IFTODT(st.st_mode);
+}
+
+int sbx_dir_scan(int dirfd, int (*fn)(const char *name, unsigned char type, void *data), void *data)
+{
+	_cleanup_free_ char *buf = malloc(SCAN_BUFFER);
+	ssize_t n;
+
+	if (!buf)
+		return -ENOMEM;
+	if (lseek(dirfd, 0, SEEK_SET) < 0)
+		return -errno;
+	while ((n = getdents64(dirfd, buf, SCAN_BUFFER)) > 0) {
+		for (ssize_t at = 0; at < n;) {
+			struct dirent64 *d = (struct dirent64 *)(buf + at);
+			int r;
+
+			at += d->d_reclen;
+			if (is_dot(d->d_name))
+				continue;
+			r = fn(d->d_name, type_of(dirfd, d), data);
+			if (r)
+				return r;
+		}
+	}
+	return n < 0 ? -errno : 0;
+}
+
+int sbx_names_add(struct sbx_names *names, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (!copy)
+		return -ENOMEM;
+	if (names->n == names->cap) {
+		size_t cap = names->cap ? 2 * names->cap : 8;
+		char **items = realloc(names->items, cap * sizeof(*items));
+
+		if (!items) {
+			free(copy);
+			return -ENOMEM;
+		}
+		names->items = items;
+		names->cap = cap;
+	}
+	names->items[names->n++] = copy;
+	return 0;
+}
+
+char *sbx_names_take(struct sbx_names *names)
+{
+	return names->n ? names->items[--names->n] : NULL;
+}
+
+void sbx_names_release(struct sbx_names *names)
+{
+	while (names->n)
+		free(sbx_names_take(names));
+	free(names->items);
+	*names = (struct sbx_names){0};
+}
+
+static int add_name(const char *name, unsigned char type, void *data)
+{
+	(void)type;
+	return sbx_names_add(data, name);
+}
+
+int sbx_dir_names(int dirfd, struct sbx_names *names)
+{
+	return sbx_dir_scan(dirfd, add_name, names);
+}
+
+int sbx_dir_open(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int sbx_dir_make(int dirfd, const char *name, unsigned mode)
+{
+	if (mkdirat(dirfd, name, mode) < 0 && errno != EEXIST)
+		return -errno;
+	return sbx_dir_open(dirfd, name);
+}
+
+static int read_all(int fd, char *buf, size_t size, size_t *ret)
+{
+	size_t have = 0;
+
+	while (have < size) {
+		ssize_t n = read(fd, buf + have, size - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		have += (size_t)n;
+	}
+	*ret = have;
+	return 0;
+}
+
+int sbx_file_read(int dirfd, const char *name, size_t max, char **ret)
+{
+	_cleanup_fd_ int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_free_ char *buf = NULL;
+	struct stat st;
+	size_t have = 0;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if ((size_t)st.st_size > max)
+		return -EFBIG;
+	buf = malloc(max + 2);
+	if (!buf)
+		return -ENOMEM;
+	r = read_all(fd, buf, max + 1, &have);
+	if (r)
+		return r;
+	if (have > max)
+		return -EFBIG;
+	buf[have] = '\0';
+	*ret = sbx_steal_ptr(&buf);
+	return 0;
+}
+
+static int write_all(int fd, const char *buf, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, buf, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		buf += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int sbx_file_create(int dirfd, const char *name, const char *text)
+{
+	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, text, strlen(text));
+	if (close(fd) < 0 && !r)
+		r = -errno;
+	if (r)
+		unlinkat(dirfd, name, 0);
+	return r;
+}
+
+int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text)
+{
+	int r;
+
+	if (unlinkat(dirfd, temp, 0) < 0 && errno != ENOENT)
+		return -errno;
+	r = sbx_file_create(dirfd, temp, text);
+	if (r)
+		return r;
+	if (renameat(dirfd, temp, dirfd, name) < 0) {
+		r = -errno;
+		unlinkat(dirfd, temp, 0);
+	}
+	return r;
+}
+
+char *sbx_format(const char *fmt, ...)
+{
+	char *text;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vasprintf(&text, fmt, ap);
+	va_end(ap);
+	return n < 0 ? NULL : text;
+}
+
+bool sbx_path_within(const char *path, const char *top)
+{
+	size_t n = strlen(top);
+
+	while (n > 1 && top[n - 1] == '/')
+		n--;
+	if (n == 1)
+		return true;
+	return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
+}

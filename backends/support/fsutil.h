@@ -1,0 +1,52 @@
+/*
+ * Small things done beneath a directory descriptor. None follows a symlink in the last component;
+ * all return 0 or a negative errno and are thread-safe.
+ */
+#ifndef SANDBOXFS_SUPPORT_FSUTIL_H
+#define SANDBOXFS_SUPPORT_FSUTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Calls fn with the name and d_type of each entry of DIRFD but "." and ".."; a type the file
+ * system does not tell is looked up. DIRFD is open for reading; its offset is moved. A non-zero
+ * return of fn ends the scan and is returned.
+ */
+int sbx_dir_scan(int dirfd, int (*fn)(const char *name, unsigned char type, void *data),
+                 void *data);
+
+/* An owned list of names; zero it to start. */
+struct sbx_names {
+	char **items;
+	size_t n, cap;
+};
+
+/* Adds a copy of NAME: 0 or -ENOMEM. */
+int sbx_names_add(struct sbx_names *names, const char *name);
+/* Takes the last one out: the caller's, NULL when there is none. */
+char *sbx_names_take(struct sbx_names *names);
+void sbx_names_release(struct sbx_names *names);
+/* Adds all entries of DIRFD. */
+int sbx_dir_names(int dirfd, struct sbx_names *names);
+
+/* Opens the directory NAME for reading, O_NOFOLLOW. Returns the descriptor or -errno. */
+int sbx_dir_open(int dirfd, const char *name);
+/* mkdir with MODE unless it is there, then sbx_dir_open. */
+int sbx_dir_make(int dirfd, const char *name, unsigned mode);
+
+/* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond. */
+int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);
+/* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */
+int sbx_file_create(int dirfd, const char *name, const char *text);
+/* Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new. */
+int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text);
+
+/* The formatted text, the caller's to free; NULL without memory. */
+char *sbx_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether PATH is TOP or lies below it. Both absolute and free of symlinks, "." and "..". Compares
+ * words, so it is for questions of configuration and not for confinement. */
+bool sbx_path_within(const char *path, const char *top);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * Whole directory trees. Both operations use a handful of descriptors and no recursion
+ * however deep the tree is, never build a path, and never follow a symlink.
+ */
+#ifndef SANDBOXFS_SUPPORT_TREE_H
+#define SANDBOXFS_SUPPORT_TREE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backends/support/fsutil.h"
+#include "sandboxfs/error.h"
+
+/*
+ * Removes NAME below DIRFD, whatever it is; success when nothing is there. Permissions and, where the
+ * caller may, the immutable and append-only flags are taken off on the way. May be repeated after
+ * a failure. EBUSY: a mount point in the tree. Thread-safe.
+ */
+int sbx_tree_remove(int dirfd, const char *name, struct sbx_error *err);
+
+/* An entry that a copy leaves out: NAME in the directory with this identity. */
+struct sbx_skip {
+	dev_t dev;
+	ino_t ino;
+	const char *name;
+};
+
+/* Identifies PATH by its parent, so that PATH itself, which may be a mount, is not touched. The
+ * name points into PATH. Returns 0 or -errno. */
+int sbx_skip_path(const char *path, struct sbx_skip *ret);
+
+struct sbx_copy {
+	int src;                      /* directories open for reading, borrowed */
+	int dst;                      /* empty; receives mode and times of src */
+	int links;                    /* an empty directory beside dst for the copy's own use */
+	const struct sbx_skip *skips; /* may be NULL */
+	size_t nskips;
+	atomic_bool *cancelled; /* polled; may be NULL */
+	uint64_t skipped;       /* result: sockets and devices left out */
+};
+
+/*
+ * Copies the contents of src: data (shared with the source where the file system can), mode without
+ * setuid and setgid, times in ns, symlinks as they are, hard links among themselves, user.*
+ * attributes, FIFOs. Crosses into other file systems. On failure what was copied stays, for the caller to
+ * remove. EINTR cancelled, ESTALE the source was moved about meanwhile, ENOSPC, EDQUOT, EMFILE, EACCES. Blocks.
+ */
+int sbx_tree_copy(struct sbx_copy *copy, struct sbx_error *err);
+
+/* A stack of the directories above the current one, each with the subdirectories still to be
+ * visited; shared by the two operations. */
+struct sbx_level {
+	char *name;            /* of this directory in the one above; NULL at the top */
+	struct sbx_names todo; /* subdirectories */
+	dev_t dev;             /* identity, to know it again when coming back through ".." */
+	ino_t ino;
+};
+
+struct sbx_levels {
+	struct sbx_level *items;
+	size_t n, cap;
+};
+
+/* Enters the directory FD. NAME is taken over, also on failure. 0 or -errno. */
+int sbx_levels_push(struct sbx_levels *levels, char *name, int fd);
+void sbx_levels_pop(struct sbx_levels *levels);
+void sbx_levels_release(struct sbx_levels *levels);
+struct sbx_level *sbx_levels_top(struct sbx_levels *levels);
+/* Opens ".." of FD, the directory above the top; ESTALE when that is another one. Descriptor or -errno. */
+int sbx_levels_up(const struct sbx_levels *levels, int fd);
+/* "a/b/NAME" from the top of the tree; the caller's, NULL without memory. */
+char *sbx_levels_path(const struct sbx_levels *levels, const char *name);
+
+#endif

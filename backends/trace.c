@@ -1,0 +1,334 @@
+/*
+ * Three objects, each with the other's interface and the real one behind it. Lines are written by one
+ * write(2) each, so that those of several threads do not mix.
+ */
+#include "backends/trace.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+
+struct trace_backend {
+	struct sbx_backend base;
+	struct sbx_backend_impl impl; /* carries the name of inner */
+	struct sbx_backend *inner;
+};
+
+struct trace_sandbox {
+	struct sbx_sandbox base; /* its strings belong to inner */
+	struct sbx_sandbox_impl impl;
+	struct sbx_sandbox *inner;
+};
+
+struct trace_job {
+	struct sbx_job base;
+	struct sbx_job *inner;
+	const struct sbx_exec_events *events;
+	void *data;
+	uint64_t stdout_bytes, stderr_bytes;
+	char id[96];
+};
+
+static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *fmt, ...)
+{
+	char line[1024] = "sandboxfs: trace: ";
+	size_t at = strlen(line);
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(line + at, sizeof(line) - at - 1, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	for (char *c = line; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	at = strlen(line);
+	line[at] = '\n';
+	if (write(STDERR_FILENO, line, at + 1) < 0)
+		return;
+}
+
+/* Result of a call that began at START (sbx_now_ns). */
+static int result(const char *call, const char *subject, uint64_t start, int r,
+                  const struct sbx_error *err)
+{
+	double ms = (double)(sbx_now_ns() - start) / 1e6;
+
+	if (r < 0)
+		say("%s(%s) = %s (%s) %.2f ms", call, subject, strerrorname_np(-r),
+		    err ? err->text : "", ms);
+	else
+		say("%s(%s) = %d %.2f ms", call, subject, r, ms);
+	return r;
+}
+
+static const struct sbx_job_impl job_impl;
+
+static void job_signal(struct sbx_job *base, int sig)
+{
+	struct trace_job *job = (struct trace_job *)base;
+
+	say("job.signal(%s, %s)", job->id, sigabbrev_np(sig) ? sigabbrev_np(sig) : "?");
+	sbx_job_signal(job->inner, sig);
+}
+
+static void job_destroy(struct sbx_job *base)
+{
+	struct trace_job *job = (struct trace_job *)base;
+
+	say("job.destroy(%s)", job->id);
+	sbx_job_destroy(job->inner);
+	free(job);
+}
+
+static const struct sbx_job_impl job_impl = {.signal = job_signal, .destroy = job_destroy};
+
+static void job_started(void *data)
+{
+	struct trace_job *job = data;
+
+	say("job.started(%s)", job->id);
+	job->events->started(job->data);
+}
+
+static void job_output(void *data, int stream, const void *buf, size_t len)
+{
+	struct trace_job *job = data;
+
+	*(stream == 1 ? &job->stdout_bytes : &job->stderr_bytes) += len;
+	job->events->output(job->data, stream, buf, len);
+}
+
+static void job_ended(void *data, const struct sbx_exit *exit)
+{
+	static const char *const words[] = {"failed", "exited", "signaled", "oom", "lost"};
+	struct trace_job *job = data;
+
+	say("job.ended(%s) %s code=%d stdout=%llu stderr=%llu %s", job->id, words[exit->end],
+	    exit->code, (unsigned long long)job->stdout_bytes,
+	    (unsigned long long)job->stderr_bytes, exit->error.text);
+	job->events->ended(job->data, exit);
+}
+
+static const struct sbx_exec_events job_events = {
+        .started = job_started, .output = job_output, .ended = job_ended};
+
+static struct trace_sandbox *downcast(struct sbx_sandbox *sb)
+{
+	return (struct trace_sandbox *)sb;
+}
+
+static int sandbox_root(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_root(downcast(sb)->inner);
+}
+
+static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	sbx_sandbox_info(downcast(sb)->inner, obj);
+	say("sandbox.info(%s)", sb->id);
+}
+
+static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	sbx_sandbox_policy(downcast(sb)->inner, obj);
+	say("sandbox.policy(%s)", sb->id);
+}
+
+static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_rename(downcast(sb)->inner, name, err);
+
+	sb->name = downcast(sb)->inner->name;
+	return result("sandbox.rename", sb->id, start, r, err);
+}
+
+static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_retire(downcast(sb)->inner, err);
+
+	return result("sandbox.retire", sb->id, start, r, err);
+}
+
+static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_remove(downcast(sb)->inner, err);
+
+	return result("sandbox.remove", sb->id, start, r, err);
+}
+
+static void sandbox_close(struct sbx_sandbox *sb)
+{
+	say("sandbox.close(%s)", sb->id);
+	sbx_sandbox_close(downcast(sb)->inner);
+	free(sb);
+}
+
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+                        struct sbx_error *err)
+{
+	struct trace_job *job = calloc(1, sizeof(*job));
+	uint64_t start = sbx_now_ns();
+	int r;
+
+	if (!job)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	job->base.impl = &job_impl;
+	job->events = events;
+	job->data = data;
+	snprintf(job->id, sizeof(job->id), "%s: %.20s", sb->id, spec->argv[0]);
+	/* The id is not touched afterwards: events may come before exec has returned. */
+	r = sbx_sandbox_exec(downcast(sb)->inner, spec, &job_events, job, &job->inner, err);
+	if (r) {
+		free(job);
+		return result("sandbox.exec", sb->id, start, r, err);
+	}
+	*ret = &job->base;
+	return result("sandbox.exec", sb->id, start, 0, NULL);
+}
+
+static int sandbox_fetch(struct sbx_sandbox *sb, const char *path, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	return result("sandbox.fetch", path, start, inner->impl->fetch(inner, path, err), err);
+}
+
+static void sandbox_dirty(struct sbx_sandbox *sb, const char *path)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("sandbox.dirty(%s, %s)", sb->id, path);
+	inner->impl->dirty(inner, path);
+}
+
+static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_barrier(downcast(sb)->inner, err);
+
+	return result("sandbox.barrier", sb->id, start, r, err);
+}
+
+static const struct sbx_sandbox_impl sandbox_impl = {
+        .root = sandbox_root,
+        .info = sandbox_info,
+        .policy = sandbox_policy,
+        .rename = sandbox_rename,
+        .retire = sandbox_retire,
+        .remove = sandbox_remove,
+        .close = sandbox_close,
+        .exec = sandbox_exec,
+        .fetch = sandbox_fetch,
+        .dirty = sandbox_dirty,
+        .barrier = sandbox_barrier,
+};
+
+/* A caller may ask whether these two are there before it calls, so absence shows through. */
+static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
+{
+	struct trace_sandbox *sb = malloc(sizeof(*sb));
+
+	if (!sb)
+		return -ENOMEM;
+	*sb = (struct trace_sandbox){.base = *inner, .impl = sandbox_impl, .inner = inner};
+	sb->base.impl = &sb->impl;
+	if (!inner->impl->fetch)
+		sb->impl.fetch = NULL;
+	if (!inner->impl->dirty)
+		sb->impl.dirty = NULL;
+	*ret = &sb->base;
+	return 0;
+}
+
+static const struct sbx_recover *outer_of(void *data)
+{
+	return data;
+}
+
+static void recover_found(struct sbx_sandbox *inner, void *data)
+{
+	struct sbx_sandbox *sb = inner;
+
+	say("backend.recover: found %s as %s", inner->id, inner->name);
+	/* Untraced rather than lost. */
+	if (wrap_sandbox(inner, &sb))
+		sb = inner;
+	outer_of(data)->found(sb, outer_of(data)->data);
+}
+
+static void recover_note(const char *text, void *data)
+{
+	say("backend.recover: %s", text);
+	if (outer_of(data)->note)
+		outer_of(data)->note(text, outer_of(data)->data);
+}
+
+static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r,
+                           struct sbx_error *err)
+{
+	struct trace_backend *b = (struct trace_backend *)base;
+	struct sbx_recover mine = {
+	        .found = recover_found, .note = recover_note, .data = (void *)(uintptr_t)r};
+	uint64_t start = sbx_now_ns();
+
+	return result("backend.recover", base->impl->name, start,
+	              sbx_backend_recover(b->inner, &mine, err), err);
+}
+
+static int backend_create(struct sbx_backend *base, const struct sbx_create *req,
+                          struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	struct trace_backend *b = (struct trace_backend *)base;
+	struct sbx_sandbox *inner;
+	uint64_t start = sbx_now_ns();
+	int r = sbx_backend_create(b->inner, req, &inner, err);
+
+	if (!r && wrap_sandbox(inner, ret))
+		*ret = inner;
+	return result("backend.create", req->name, start, r, err);
+}
+
+static void backend_destroy(struct sbx_backend *base)
+{
+	struct trace_backend *b = (struct trace_backend *)base;
+
+	say("backend.destroy()");
+	sbx_backend_destroy(b->inner);
+	free(b);
+}
+
+static const struct sbx_backend_impl backend_impl = {
+        .recover = backend_recover,
+        .create = backend_create,
+        .destroy = backend_destroy,
+};
+
+int sbx_trace_wrap(struct sbx_backend *inner, struct sbx_backend **ret)
+{
+	struct trace_backend *b = malloc(sizeof(*b));
+
+	if (!b)
+		return -ENOMEM;
+	*b = (struct trace_backend){.impl = backend_impl, .inner = inner};
+	b->impl.name = inner->impl->name;
+	b->base.impl = &b->impl;
+	*ret = &b->base;
+	return 0;
+}

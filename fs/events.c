@@ -1,0 +1,273 @@
+/*
+ * A ring of lines seen as one endless stream of bytes: a cursor is a position in it, so a reader may
+ * take a line in pieces of any size. A cursor that fell behind the oldest kept line goes on
+ * there. Parked reads are answered from one posted call on the loop thread, which
+ * holds a reference, so it may come after destroy.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/log.h"
+#include "fs/log_line.h"
+#include "fs/pending.h"
+#include "fs/text.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+
+#define KEPT 1000
+
+struct line {
+	char *text;
+	size_t len;
+	uint64_t at; /* position of the first byte */
+};
+
+/* A read that waits. */
+struct parked {
+	struct parked *next;
+	struct sbx_events *ev;
+	struct sbx_pending *p;
+	uint64_t *cursor;
+};
+
+struct sbx_events {
+	atomic_int refs;
+	struct sbx_loop *loop;
+	pthread_mutex_t lock; /* all below */
+	struct line ring[KEPT];
+	unsigned first, count;
+	uint64_t end; /* position after the last line */
+	struct parked *parked;
+	bool posted; /* serve() is on its way */
+	bool closed; /* nothing more will come */
+};
+
+int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret)
+{
+	struct sbx_events *ev = calloc(1, sizeof(*ev));
+
+	if (!ev)
+		return -ENOMEM;
+	atomic_init(&ev->refs, 1);
+	ev->loop = loop;
+	pthread_mutex_init(&ev->lock, NULL);
+	*ret = ev;
+	return 0;
+}
+
+static void unref(struct sbx_events *ev)
+{
+	if (atomic_fetch_sub(&ev->refs, 1) > 1)
+		return;
+	for (unsigned i = 0; i < KEPT; i++)
+		free(ev->ring[i].text);
+	pthread_mutex_destroy(&ev->lock);
+	free(ev);
+}
+
+static struct parked *take_parked(struct sbx_events *ev)
+{
+	struct parked *list;
+
+	pthread_mutex_lock(&ev->lock);
+	list = ev->parked;
+	ev->parked = NULL;
+	pthread_mutex_unlock(&ev->lock);
+	return list;
+}
+
+static void answer_eof(struct sbx_events *ev)
+{
+	struct parked *next;
+
+	for (struct parked *w = take_parked(ev); w; w = next) {
+		next = w->next;
+		sbx_pending_data(w->p, NULL, 0);
+		free(w);
+	}
+}
+
+void sbx_events_destroy(struct sbx_events *ev)
+{
+	if (!ev)
+		return;
+	answer_eof(ev);
+	unref(ev);
+}
+
+static struct line *line_at(struct sbx_events *ev, unsigned i)
+{
+	return &ev->ring[(ev->first + i) % KEPT];
+}
+
+/* Index of the line that holds position AT, which is one of the kept. */
+static unsigned find_line(struct sbx_events *ev, uint64_t at)
+{
+	unsigned low = 0, high = ev->count;
+
+	while (high - low > 1) {
+		unsigned mid = (low + high) / 2;
+
+		if (line_at(ev, mid)->at <= at)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Copies what follows *CURSOR, at most SIZE bytes, and moves the cursor. Lock held. */
+static size_t take(struct sbx_events *ev, uint64_t *cursor, char *buf, size_t size)
+{
+	size_t done = 0;
+
+	if (*cursor >= ev->end)
+		return 0;
+	if (*cursor < line_at(ev, 0)->at)
+		*cursor = line_at(ev, 0)->at;
+	for (unsigned i = find_line(ev, *cursor); i < ev->count && done < size; i++) {
+		struct line *l = line_at(ev, i);
+		size_t skip = (size_t)(*cursor - l->at);
+		size_t n = l->len - skip < size - done ? l->len - skip : size - done;
+
+		memcpy(buf + done, l->text + skip, n);
+		done += n;
+		*cursor += n;
+	}
+	return done;
+}
+
+/* Answers P with what there is; the lock is held and released. */
+static void answer_unlock(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending *p)
+{
+	uint64_t left = ev->end - *cursor;
+	size_t size = p->size < left ? p->size : (size_t)left;
+	_cleanup_free_ char *buf = malloc(size ? size : 1);
+	size_t n = buf ? take(ev, cursor, buf, size) : 0;
+
+	pthread_mutex_unlock(&ev->lock);
+	if (buf)
+		sbx_pending_data(p, buf, n);
+	else
+		sbx_pending_error(p, ENOMEM);
+}
+
+static void serve(void *data)
+{
+	struct sbx_events *ev = data;
+	struct parked *next, *list;
+
+	pthread_mutex_lock(&ev->lock);
+	ev->posted = false;
+	pthread_mutex_unlock(&ev->lock);
+	list = take_parked(ev);
+	for (struct parked *w = list; w; w = next) {
+		next = w->next;
+		pthread_mutex_lock(&ev->lock);
+		answer_unlock(ev, w->cursor, w->p);
+		free(w);
+	}
+	unref(ev);
+}
+
+void sbx_events_close(struct sbx_events *ev)
+{
+	pthread_mutex_lock(&ev->lock);
+	ev->closed = true;
+	pthread_mutex_unlock(&ev->lock);
+	/* Those who have not seen the last lines get them first, and the end when they read again. */
+	atomic_fetch_add(&ev->refs, 1);
+	serve(ev);
+}
+
+static void append(struct sbx_events *ev, char *text, size_t len)
+{
+	struct line *l;
+
+	if (ev->count == KEPT) {
+		ev->first = (ev->first + 1) % KEPT;
+		ev->count--;
+	}
+	l = line_at(ev, ev->count++);
+	free(l->text);
+	*l = (struct line){.text = text, .len = len, .at = ev->end};
+	ev->end += len;
+}
+
+void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text)
+{
+	struct json_object *extra = NULL;
+	char *line;
+	size_t len;
+	bool post;
+
+	if (text) {
+		extra = json_object_new_object();
+		json_object_object_add(extra, "text", sbx_text_json(text, strlen(text)));
+	}
+	line = sbx_log_line(event, "sandbox", name, extra, &len);
+	json_object_put(extra);
+	if (!line)
+		return;
+	pthread_mutex_lock(&ev->lock);
+	append(ev, line, len);
+	post = ev->parked && !ev->posted;
+	ev->posted |= post;
+	pthread_mutex_unlock(&ev->lock);
+	if (post) {
+		atomic_fetch_add(&ev->refs, 1);
+		sbx_loop_post(ev->loop, serve, ev);
+	}
+}
+
+static void cancel(struct sbx_pending *p, bool fatal)
+{
+	struct parked *w = p->owner;
+	struct sbx_events *ev = w->ev;
+	struct parked **at;
+
+	(void)fatal;
+	pthread_mutex_lock(&ev->lock);
+	for (at = &ev->parked; *at != w;)
+		at = &(*at)->next;
+	*at = w->next;
+	pthread_mutex_unlock(&ev->lock);
+	free(w);
+	sbx_pending_error(p, EINTR);
+}
+
+void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending *p, int nonblock)
+{
+	struct parked *w;
+
+	pthread_mutex_lock(&ev->lock);
+	if (*cursor < ev->end || ev->closed) {
+		answer_unlock(ev, cursor, p);
+		return;
+	}
+	w = nonblock ? NULL : malloc(sizeof(*w));
+	if (w) {
+		*w = (struct parked){.next = ev->parked, .ev = ev, .p = p, .cursor = cursor};
+		p->owner = w;
+		p->cancel = cancel;
+		ev->parked = w;
+	}
+	pthread_mutex_unlock(&ev->lock);
+	if (!w)
+		sbx_pending_error(p, nonblock ? EAGAIN : ENOMEM);
+}
+
+int sbx_events_ready(struct sbx_events *ev, uint64_t cursor)
+{
+	int ready;
+
+	pthread_mutex_lock(&ev->lock);
+	ready = cursor < ev->end || ev->closed;
+	pthread_mutex_unlock(&ev->lock);
+	return ready;
+}
