@@ -390,6 +390,17 @@ static void ctl_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	fuse_reply_err(req, EACCES);
 }
 
+static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+                       const char *newname, unsigned flags)
+{
+	(void)parent;
+	(void)name;
+	(void)newparent;
+	(void)newname;
+	(void)flags;
+	fuse_reply_err(req, EPERM);
+}
+
 /* ---- directories ---- */
 
 struct names {
@@ -596,6 +607,7 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .mkdir = ctl_mkdir,
         .unlink = ctl_unlink,
         .rmdir = ctl_rmdir,
+        .rename = ctl_rename,
         .open = ctl_open,
         .read = ctl_read,
         .write = ctl_write,

@@ -578,6 +578,11 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	struct sbx_node *dir, *newdir;
 	struct sbx_fd *f, *newf;
 
+	/* A whiteout is a device node; what else may come is unknown. */
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		ws_reply(req, -EINVAL);
+		return;
+	}
 	if (rename_top(req, parent, name, newparent, newname, flags))
 		return;
 	dir = ws_dir(req, parent, name, &f);

@@ -281,6 +281,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
 	struct sbx_workspace *ws = ws_of(req);
+
 	sbx_node_forget(ws->inodes, ino, n);
 	fuse_reply_none(req);
 }
@@ -288,6 +289,7 @@ void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
 	struct sbx_workspace *ws = ws_of(req);
+
 	for (size_t i = 0; i < count; i++)
 		sbx_node_forget(ws->inodes, forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
