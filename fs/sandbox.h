@@ -10,6 +10,7 @@
 #ifndef SANDBOXFS_FS_SANDBOX_H
 #define SANDBOXFS_FS_SANDBOX_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,7 +42,9 @@ struct sbx_box {
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
 	int refs; /* atomic */
-	          /* private to sandbox.c follows in sandbox.c by embedding */
+	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
+	pthread_mutex_t defaults_lock;
+	/* private members follow in fs/sandbox_impl.h by embedding */
 };
 
 struct sbx_registry;
@@ -116,6 +119,8 @@ void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_e
 const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
 struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
+/* When the registry was made: CLOCK_REALTIME, ms. */
+int64_t sbx_registry_time_ms(struct sbx_registry *reg);
 
 /* Text of ctl/list (table), list.json, pending (one name per line), info, stats; malloc'd. */
 char *sbx_registry_list_text(struct sbx_registry *reg);

@@ -1,0 +1,29 @@
+/*
+ * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper.
+ * It starts the leader, reaps, passes signals on and reports to the daemon.
+ */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_INIT_H
+#define SANDBOXFS_BACKENDS_LOCAL_INIT_H
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "backends/local/spawn_proto.h"
+#include "backends/local/view.h"
+
+#define INIT_REPORT_FD 3 /* where the spawner keeps its socket, and init too */
+
+/* SIGRTMIN with a value from the spawner asks init to send that signal to everything. */
+
+struct init_job {
+	const struct spawn_request *req;
+	const struct view *view; /* NULL: the host's own view */
+	bool pid_ns;             /* we are pid 1 */
+	pid_t spawner;           /* as getppid() sees it without a pid namespace */
+	struct rlimit nofile;    /* what the daemon was started with */
+};
+
+/* The whole life of a job, in the forked process. Exits 0 when the daemon was told the end. */
+_Noreturn void init_main(const struct init_job *job);
+
+#endif

@@ -1,0 +1,48 @@
+/* One row per limit; a soft CPU limit one second below the hard one gives SIGXCPU first. */
+#include "backends/local/limits.h"
+
+#include <stddef.h>
+
+#include "sandboxfs/cleanup.h"
+
+#define MIB ((uint64_t)1024 * 1024)
+
+static int lower(__rlimit_resource_t what, uint64_t soft, uint64_t hard)
+{
+	struct rlimit now;
+
+	if (getrlimit(what, &now) < 0)
+		return -1;
+	if (now.rlim_max > hard)
+		now.rlim_max = hard;
+	now.rlim_cur = soft < now.rlim_max ? soft : now.rlim_max;
+	return setrlimit(what, &now);
+}
+
+static uint64_t scaled(uint64_t value, uint64_t unit)
+{
+	return value > RLIM_INFINITY / unit ? RLIM_INFINITY : value * unit;
+}
+
+int limits_apply(const struct sbx_limits *limits, const struct rlimit *nofile)
+{
+	const struct {
+		__rlimit_resource_t what;
+		uint64_t value, unit, slack;
+	} rows[] = {
+	        {RLIMIT_CPU, limits->cpu_s, 1, 1},
+	        {RLIMIT_AS, limits->memory_mb, MIB, 0},
+	        {RLIMIT_NPROC, limits->procs, 1, 0},
+	        {RLIMIT_FSIZE, limits->file_mb, MIB, 0},
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		uint64_t soft = scaled(rows[i].value, rows[i].unit);
+
+		if (rows[i].value && lower(rows[i].what, soft, soft + rows[i].slack) < 0)
+			return -1;
+	}
+	if (lower(RLIMIT_CORE, 0, 0) < 0)
+		return -1;
+	return lower(RLIMIT_NOFILE, nofile->rlim_cur, nofile->rlim_max);
+}

@@ -1,0 +1,16 @@
+/* Resource limits of a command, as far as setrlimit(2) enforces them. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_LIMITS_H
+#define SANDBOXFS_BACKENDS_LOCAL_LIMITS_H
+
+#include <sys/resource.h>
+
+#include "sandboxfs/settings.h"
+
+/*
+ * Applies cpu_s, memory_mb, procs and file_mb to the calling process; no core dumps; the open
+ * file limit becomes NOFILE. A limit above what we may set becomes the highest we may. Does not
+ * allocate (it runs between vfork and exec). Returns 0 or -1 with errno.
+ */
+int limits_apply(const struct sbx_limits *limits, const struct rlimit *nofile);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * What daemon, spawner and init say to each other. One SOCK_SEQPACKET pair: the daemon
+ * holds one end; the spawner and the init of every job share the other, so the daemon
+ * reads end-of-file exactly when none of them is left. All three are one program, forked:
+ * the structs travel as they are.
+ */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_SPAWN_PROTO_H
+#define SANDBOXFS_BACKENDS_LOCAL_SPAWN_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sandboxfs/exec.h"
+#include "sandboxfs/spawner.h"
+
+#define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
+#define SPAWN_MAX    ((size_t)8 * 1024 * 1024) /* of one payload; the kernel's argv limit is 6 MiB */
+#define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
+
+/* daemon -> spawner */
+enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET };
+
+enum { SPAWN_HAS_STDIN = 1 << 0, SPAWN_IN_MEMFD = 1 << 1 };
+
+/*
+ * Followed by the payload: NUL-terminated strings in the order id, workdir, view, cwd, program
+ * ("" for none), ro, rw, argv, env. Of SPAWN_FORGET: the id. Descriptors: [stdin], stdout,
+ * stderr, [memfd with the payload].
+ */
+struct spawn_command {
+	uint32_t verb;
+	uint32_t flags;
+	uint64_t job;
+	uint64_t payload; /* bytes */
+	int32_t sig;
+	uint32_t n_ro, n_rw, n_argv, n_env;
+	struct sbx_limits limits;
+};
+
+/* spawner or init -> daemon */
+enum spawn_event {
+	SPAWN_HELLO,   /* the spawner works, or (code) why it does not */
+	SPAWN_STARTED, /* the command was executed: code is init's pid, as the spawner sees it */
+	SPAWN_FAILED,  /* it could not be: code is an errno, stage says where; the job is over */
+	SPAWN_ENDED,   /* the leader ended: code is its wait status. !remain: the job is over */
+	SPAWN_GONE,    /* init was killed, and everything with it: the job is over */
+};
+
+enum spawn_stage {
+	SPAWN_AT_FORK,
+	SPAWN_AT_VIEW,
+	SPAWN_AT_LIMITS,
+	SPAWN_AT_CWD,
+	SPAWN_AT_EXEC,
+	SPAWN_AT_INTERPRETER, /* the file is there, what its first line names is not */
+};
+
+struct spawn_report {
+	uint32_t event;
+	uint32_t stage;
+	uint64_t job;
+	int32_t code;
+	uint32_t remain;
+	uint64_t user_us, sys_us, max_rss_kb;
+};
+
+/* What is in force, as found by trying. */
+struct spawn_powers {
+	bool user_ns, pid_ns, mount_ns, net_ns;
+	char reason[160]; /* why it is not more; "" when nothing is missing */
+};
+
+struct spawn_hello {
+	struct spawn_report report;
+	struct spawn_powers powers;
+};
+
+/* A decoded SPAWN_EXEC. The strings lie in buf. */
+struct spawn_request {
+	struct spawn_command cmd;
+	int fds[3]; /* -1 stdin: /dev/null */
+	char *buf;
+	char **words; /* backs the four lists */
+	const char *id, *workdir, *view, *cwd, *program;
+	char **ro, **rw, **argv, **env; /* each NULL-terminated */
+};
+
+/*
+ * Fills CMD's counts and writes the payload to *ret (malloc'd). -E2BIG past SPAWN_MAX, -ENOMEM.
+ */
+int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
+                 struct spawn_command *cmd, char **ret);
+/*
+ * Takes req->buf (cmd.payload bytes) apart, filling the rest. -EPROTO when counts and
+ * strings disagree, -ENOMEM.
+ */
+int spawn_decode(struct spawn_request *req);
+/* Frees memory and closes descriptors. */
+void spawn_request_finish(struct spawn_request *req);
+
+/* The spawner process: serves FD, the child of DAEMON, until it is closed, then ends everything. */
+_Noreturn void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon);
+
+#endif

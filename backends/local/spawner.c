@@ -1,0 +1,786 @@
+/*
+ * The daemon's side: commands go out under a lock from any thread, reports come in on the
+ * loop thread, which owns everything else of a job. A send never blocks: what the socket does
+ * not take is queued, since the spawner may itself be waiting for us to read.
+ *
+ * The pipes of a job are watched only once its STARTED was read and nothing after it in the
+ * same batch: a short command is over by then and costs no epoll calls.
+ */
+#include "sandboxfs/spawner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/local/spawn_proto.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+
+#define BUCKETS  256
+#define BUF_SIZE ((size_t)256 * 1024)
+#define BATCH    64
+#define DRAIN_MS 100  /* that output is awaited past the leader's end */
+#define LOST_MS  1000 /* that the death of an init is awaited when the spawner is dead */
+
+struct job {
+	struct sbx_job base;
+	struct sbx_spawner *sp;
+	struct job *next;  /* in its bucket; under sp->lock */
+	struct job *fresh; /* in sp->fresh */
+	uint64_t number;
+	pid_t init; /* 0 until STARTED */
+	struct sbx_exec_events events;
+	void *data;
+	int pipe[2]; /* stdout, stderr; -1 once at its end. Owned here while not watched. */
+	struct sbx_watch watch[2];
+	struct sbx_timer drain;
+	bool started, leader_ended, ended;
+	struct spawn_report last; /* of the leader's end */
+	char *cwd;
+	char program[]; /* for the sentence when it cannot be started */
+};
+
+struct outgoing {
+	struct outgoing *next;
+	int fds[SPAWN_FDS], n_fds;
+	size_t len;
+	char bytes[];
+};
+
+struct sbx_spawner {
+	const struct sbx_settings *settings;
+	struct sbx_loop *loop;
+	pid_t pid;
+	struct spawn_powers powers;
+	struct sbx_watch watch; /* the socket */
+
+	pthread_mutex_t lock; /* the next five */
+	int fd;               /* the socket; -1 when the spawner is gone */
+	uint64_t jobs;
+	struct job *table[BUCKETS];
+	struct outgoing *head, **tail;
+
+	struct job *fresh; /* started in this batch, perhaps to be watched; loop thread */
+	char *buf;         /* loop thread */
+};
+
+/* --- sending ------------------------------------------------------------------------------- */
+
+static int send_message(int fd, const void *bytes, size_t len, const int *fds, int n_fds)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
+	} control;
+	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
+	}
+	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void outgoing_free(struct outgoing *out)
+{
+	for (int i = 0; i < out->n_fds; i++)
+		close(out->fds[i]);
+	free(out);
+}
+
+static int enqueue(struct sbx_spawner *sp, const void *bytes, size_t len, const int *fds, int n_fds)
+{
+	struct outgoing *out = calloc(1, sizeof(*out) + len);
+
+	if (!out)
+		return -ENOMEM;
+	out->len = len;
+	memcpy(out->bytes, bytes, len);
+	for (; out->n_fds < n_fds; out->n_fds++) {
+		int copy = fcntl(fds[out->n_fds], F_DUPFD_CLOEXEC, 3);
+
+		if (copy < 0) {
+			int r = -errno;
+
+			outgoing_free(out);
+			return r;
+		}
+		out->fds[out->n_fds] = copy;
+	}
+	if (!sp->head)
+		sbx_loop_rewatch(sp->loop, &sp->watch, EPOLLIN | EPOLLOUT);
+	*sp->tail = out;
+	sp->tail = &out->next;
+	return 0;
+}
+
+/* Under the lock. */
+static int post(struct sbx_spawner *sp, const void *bytes, size_t len, const int *fds, int n_fds)
+{
+	int r;
+
+	if (sp->fd < 0)
+		return -EIO;
+	if (sp->head)
+		return enqueue(sp, bytes, len, fds, n_fds);
+	r = send_message(sp->fd, bytes, len, fds, n_fds);
+	return r == -EAGAIN ? enqueue(sp, bytes, len, fds, n_fds) : r;
+}
+
+static void flush_queue(struct sbx_spawner *sp)
+{
+	pthread_mutex_lock(&sp->lock);
+	while (sp->head) {
+		struct outgoing *out = sp->head;
+
+		/* A message that can never be sent has a job that never starts; the spawner
+		 * being gone is noticed by reading. */
+		if (send_message(sp->fd, out->bytes, out->len, out->fds, out->n_fds) == -EAGAIN)
+			break;
+		sp->head = out->next;
+		outgoing_free(out);
+	}
+	if (!sp->head) {
+		sp->tail = &sp->head;
+		sbx_loop_rewatch(sp->loop, &sp->watch, EPOLLIN);
+	}
+	pthread_mutex_unlock(&sp->lock);
+}
+
+/* --- the table of jobs ----------------------------------------------------------------------- */
+
+static struct job **find_slot(struct sbx_spawner *sp, uint64_t number)
+{
+	struct job **slot = &sp->table[number % BUCKETS];
+
+	while (*slot && (*slot)->number != number)
+		slot = &(*slot)->next;
+	return slot;
+}
+
+static struct job *find_job(struct sbx_spawner *sp, uint64_t number)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&sp->lock);
+	job = *find_slot(sp, number);
+	pthread_mutex_unlock(&sp->lock);
+	return job;
+}
+
+static void forget_job(struct job *job)
+{
+	struct sbx_spawner *sp = job->sp;
+	struct job **slot;
+
+	pthread_mutex_lock(&sp->lock);
+	slot = find_slot(sp, job->number);
+	if (*slot)
+		*slot = job->next;
+	pthread_mutex_unlock(&sp->lock);
+	for (slot = &sp->fresh; *slot; slot = &(*slot)->fresh) {
+		if (*slot == job) {
+			*slot = job->fresh;
+			break;
+		}
+	}
+}
+
+/* --- the life of a job, on the loop thread ---------------------------------------------------- */
+
+static void job_signal(struct sbx_job *base, int sig)
+{
+	struct job *job = sbx_container_of(base, struct job, base);
+	struct spawn_command cmd = {.verb = SPAWN_SIGNAL, .job = job->number, .sig = sig};
+
+	if (job->ended)
+		return;
+	pthread_mutex_lock(&job->sp->lock);
+	post(job->sp, &cmd, sizeof(cmd), NULL, 0);
+	pthread_mutex_unlock(&job->sp->lock);
+}
+
+static void job_free(struct job *job)
+{
+	for (int i = 0; i < 2; i++)
+		sbx_cleanup_fd(&job->pipe[i]);
+	free(job->cwd);
+	free(job);
+}
+
+static void job_destroy(struct sbx_job *base)
+{
+	job_free(sbx_container_of(base, struct job, base));
+}
+
+static const struct sbx_job_impl job_impl = {.signal = job_signal, .destroy = job_destroy};
+
+static void tell_started(struct job *job)
+{
+	if (job->started)
+		return;
+	job->started = true;
+	if (job->events.started)
+		job->events.started(job->data);
+}
+
+static void close_pipe(struct job *job, int i)
+{
+	if (job->watch[i].fd >= 0)
+		sbx_loop_unwatch(job->sp->loop, &job->watch[i]);
+	sbx_cleanup_fd(&job->pipe[i]);
+}
+
+/* At most LIMIT bytes. Returns what read(2) does. */
+static ssize_t read_some(struct job *job, int i, size_t limit)
+{
+	struct sbx_spawner *sp = job->sp;
+	ssize_t n = read(job->pipe[i], sp->buf, limit < BUF_SIZE ? limit : BUF_SIZE);
+
+	if (n > 0) {
+		tell_started(job);
+		job->events.output(job->data, i + 1, sp->buf, (size_t)n);
+	}
+	return n;
+}
+
+/* Everything is dead. What the pipe holds now is all: a stranger who got hold of it may go on. */
+static void drain_pipe(struct job *job, int i)
+{
+	int left = 0;
+
+	if (job->pipe[i] >= 0 && ioctl(job->pipe[i], FIONREAD, &left) == 0) {
+		while (left > 0) {
+			ssize_t n = read_some(job, i, (size_t)left);
+
+			if (n <= 0)
+				break;
+			left -= (int)n;
+		}
+	}
+	close_pipe(job, i);
+}
+
+static void finish(struct job *job, struct sbx_exit *exit)
+{
+	job->ended = true;
+	forget_job(job);
+	sbx_loop_timer_cancel(job->sp->loop, &job->drain);
+	for (int i = 0; i < 2; i++)
+		drain_pipe(job, i);
+	job->events.ended(job->data, exit);
+}
+
+static void finish_from_status(struct job *job, int status, const struct spawn_report *usage)
+{
+	struct sbx_exit exit = {.end = SBX_END_EXITED,
+	                        .code = WEXITSTATUS(status),
+	                        .user_us = usage->user_us,
+	                        .sys_us = usage->sys_us,
+	                        .max_rss_kb = usage->max_rss_kb};
+
+	if (WIFSIGNALED(status)) {
+		exit.end = SBX_END_SIGNALED;
+		exit.code = WTERMSIG(status);
+	}
+	finish(job, &exit);
+}
+
+static void describe_failure(const struct job *job, const struct spawn_report *r,
+                             struct sbx_error *err)
+{
+	const char *name = job->program;
+
+	if (r->stage == SPAWN_AT_CWD && (r->code == EXDEV || r->code == ELOOP))
+		sbx_fail(err, EACCES, "path confinement violation: cwd %s leads out of the sandbox",
+		         job->cwd);
+	else if (r->stage == SPAWN_AT_CWD)
+		sbx_fail(err, r->code, "cwd %s: %s", *job->cwd ? job->cwd : ".", strerror(r->code));
+	else if (r->stage == SPAWN_AT_INTERPRETER && r->code == ENOENT)
+		sbx_fail(err, ENOENT, "%s: the interpreter it names was not found", name);
+	else if (r->stage == SPAWN_AT_EXEC && r->code == ENOENT)
+		sbx_fail(err, ENOENT, "%s: program not found", name);
+	else if (r->stage == SPAWN_AT_EXEC && r->code == EACCES)
+		sbx_fail(err, EACCES, "%s: not executable", name);
+	else if (r->stage == SPAWN_AT_EXEC && r->code == ENOEXEC)
+		sbx_fail(err, ENOEXEC, "%s: neither a binary nor a script that begins with #!",
+		         name);
+	else if (r->stage == SPAWN_AT_VIEW)
+		sbx_fail(err, r->code, "cannot make the sandbox's namespaces: %s",
+		         strerror(r->code));
+	else
+		sbx_fail(err, r->code, "cannot start %s: %s", name, strerror(r->code));
+}
+
+static void finish_failed(struct job *job, const struct spawn_report *r)
+{
+	struct sbx_exit exit = {.end = SBX_END_FAILED};
+
+	describe_failure(job, r, &exit.error);
+	exit.code = exit.error.code;
+	finish(job, &exit);
+}
+
+static bool pipes_at_end(const struct job *job)
+{
+	return job->pipe[0] < 0 && job->pipe[1] < 0;
+}
+
+static void drained(struct sbx_timer *t)
+{
+	job_signal(&((struct job *)t->data)->base, SIGKILL);
+}
+
+static void on_output(struct sbx_watch *w, uint32_t events)
+{
+	struct job *job = w->data;
+	int i = w == &job->watch[1];
+	ssize_t n = read_some(job, i, BUF_SIZE);
+
+	(void)events;
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return;
+	close_pipe(job, i);
+	if (job->leader_ended && pipes_at_end(job))
+		job_signal(&job->base, SIGKILL);
+}
+
+static void watch_pipe(struct job *job, int i)
+{
+	if (job->pipe[i] < 0 || job->watch[i].fd >= 0)
+		return;
+	job->watch[i].fd = job->pipe[i];
+	if (sbx_loop_watch(job->sp->loop, &job->watch[i], EPOLLIN) < 0) {
+		job->watch[i].fd = -1;
+		job_signal(&job->base, SIGKILL);
+	}
+}
+
+static void on_started(struct job *job, pid_t init)
+{
+	job->init = init;
+	job->fresh = job->sp->fresh;
+	job->sp->fresh = job;
+	tell_started(job);
+}
+
+static void on_leader_ended(struct job *job, const struct spawn_report *r)
+{
+	tell_started(job);
+	if (!r->remain) {
+		finish_from_status(job, r->code, r);
+		return;
+	}
+	job->leader_ended = true;
+	job->last = *r;
+	if (pipes_at_end(job))
+		job_signal(&job->base, SIGKILL);
+	else
+		sbx_loop_timer_set(job->sp->loop, &job->drain, DRAIN_MS);
+}
+
+static void on_report(struct sbx_spawner *sp, const struct spawn_report *r)
+{
+	struct job *job = find_job(sp, r->job);
+
+	if (!job)
+		return;
+	if (r->event == SPAWN_STARTED)
+		on_started(job, r->code);
+	else if (r->event == SPAWN_FAILED)
+		finish_failed(job, r);
+	else if (r->event == SPAWN_ENDED)
+		on_leader_ended(job, r);
+	else if (r->event == SPAWN_GONE)
+		finish_from_status(job, job->leader_ended ? job->last.code : SIGKILL, r);
+}
+
+static void watch_fresh(struct sbx_spawner *sp)
+{
+	while (sp->fresh) {
+		struct job *job = sp->fresh;
+
+		sp->fresh = job->fresh;
+		job->fresh = NULL;
+		watch_pipe(job, 0);
+		watch_pipe(job, 1);
+	}
+}
+
+static struct job *any_job(struct sbx_spawner *sp)
+{
+	struct job *job = NULL;
+
+	pthread_mutex_lock(&sp->lock);
+	for (int i = 0; i < BUCKETS && !job; i++)
+		job = sp->table[i];
+	pthread_mutex_unlock(&sp->lock);
+	return job;
+}
+
+/*
+ * A dying init closes its socket before the kernel has killed the rest of its namespace; its
+ * pidfd tells when that is done. The limit is for a pid that has become another's.
+ */
+static void await_init(pid_t pid)
+{
+	_cleanup_fd_ int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	if (fd >= 0)
+		poll(&p, 1, LOST_MS);
+}
+
+/* Spawner and inits are gone, or going, and with them all that they ran. */
+static void lose_everything(struct sbx_spawner *sp)
+{
+	struct job *job;
+	int fd;
+
+	sbx_loop_unwatch(sp->loop, &sp->watch);
+	pthread_mutex_lock(&sp->lock);
+	fd = sp->fd;
+	sp->fd = -1;
+	while (sp->head) {
+		struct outgoing *out = sp->head;
+
+		sp->head = out->next;
+		outgoing_free(out);
+	}
+	sp->tail = &sp->head;
+	pthread_mutex_unlock(&sp->lock);
+	close(fd);
+	while ((job = any_job(sp))) {
+		struct sbx_exit exit = {.end = SBX_END_LOST};
+
+		await_init(job->init);
+		sbx_fail(&exit.error, EIO, "the process that runs commands has died");
+		finish(job, &exit);
+	}
+}
+
+static void on_socket(struct sbx_watch *w, uint32_t events)
+{
+	struct sbx_spawner *sp = w->data;
+	struct spawn_report r;
+	ssize_t n = 0;
+
+	for (int i = 0; i < BATCH; i++) {
+		n = recv(w->fd, &r, sizeof(r), MSG_DONTWAIT);
+		if (n != (ssize_t)sizeof(r))
+			break;
+		on_report(sp, &r);
+	}
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+		lose_everything(sp);
+		return;
+	}
+	watch_fresh(sp);
+	if (events & EPOLLOUT)
+		flush_queue(sp);
+}
+
+/* --- exec, on any thread ------------------------------------------------------------------------ */
+
+static struct job *job_new(struct sbx_spawner *sp, const struct sbx_exec *spec,
+                           const struct sbx_exec_events *events, void *data)
+{
+	const char *name = spec->program ? spec->program : spec->argv[0];
+	size_t len = strlen(name) + 1;
+	struct job *job = calloc(1, sizeof(*job) + len);
+
+	if (!job)
+		return NULL;
+	job->base.impl = &job_impl;
+	job->sp = sp;
+	job->events = *events;
+	job->data = data;
+	memcpy(job->program, name, len);
+	job->drain = (struct sbx_timer){.fn = drained, .data = job};
+	for (int i = 0; i < 2; i++) {
+		job->pipe[i] = -1;
+		job->watch[i] = (struct sbx_watch){.fd = -1, .fn = on_output, .data = job};
+	}
+	job->cwd = strdup(spec->cwd ? spec->cwd : "");
+	if (!job->cwd) {
+		job_free(job);
+		return NULL;
+	}
+	return job;
+}
+
+static int make_pipe(int *ret_read, int *ret_write)
+{
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return -errno;
+	fcntl(p[0], F_SETFL, O_NONBLOCK);
+	*ret_read = p[0];
+	*ret_write = p[1];
+	return 0;
+}
+
+static int payload_to_memfd(const char *payload, size_t len, int *ret)
+{
+	_cleanup_fd_ int fd = memfd_create("exec", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(fd, payload + at, len - at);
+
+		if (n < 0)
+			return -errno;
+		at += (size_t)n;
+	}
+	*ret = sbx_steal_fd(&fd);
+	return 0;
+}
+
+/* Registers the job and sends it, or does neither. */
+static int launch(struct sbx_spawner *sp, struct job *job, struct spawn_command *cmd,
+                  const char *payload, int *fds, int n_fds)
+{
+	size_t inlined = cmd->flags & SPAWN_IN_MEMFD ? 0 : cmd->payload;
+	_cleanup_free_ char *message = malloc(sizeof(*cmd) + inlined);
+	struct job **slot;
+	int r;
+
+	if (!message)
+		return -ENOMEM;
+	pthread_mutex_lock(&sp->lock);
+	job->number = cmd->job = ++sp->jobs;
+	memcpy(message, cmd, sizeof(*cmd));
+	memcpy(message + sizeof(*cmd), payload, inlined);
+	slot = &sp->table[job->number % BUCKETS];
+	job->next = *slot;
+	*slot = job;
+	r = post(sp, message, sizeof(*cmd) + inlined, fds, n_fds);
+	if (r < 0)
+		*slot = job->next;
+	pthread_mutex_unlock(&sp->lock);
+	return r;
+}
+
+static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_place *place,
+                    const struct sbx_exec *spec)
+{
+	struct spawn_command cmd = {.verb = SPAWN_EXEC, .limits = spec->limits};
+	_cleanup_free_ char *payload = NULL;
+	_cleanup_fd_ int out = -1, err = -1, memfd = -1;
+	int fds[SPAWN_FDS], n = 0, r;
+
+	r = spawn_encode(place, spec, &cmd, &payload);
+	if (!r)
+		r = make_pipe(&job->pipe[0], &out);
+	if (!r)
+		r = make_pipe(&job->pipe[1], &err);
+	if (!r && cmd.payload > SPAWN_INLINE)
+		r = payload_to_memfd(payload, cmd.payload, &memfd);
+	if (r < 0)
+		return r;
+	if (spec->stdin_fd >= 0) {
+		cmd.flags |= SPAWN_HAS_STDIN;
+		fds[n++] = spec->stdin_fd;
+	}
+	fds[n++] = out;
+	fds[n++] = err;
+	if (memfd >= 0) {
+		cmd.flags |= SPAWN_IN_MEMFD;
+		fds[n++] = memfd;
+	}
+	return launch(sp, job, &cmd, payload, fds, n);
+}
+
+static int exec_failed(int r, struct sbx_error *err)
+{
+	switch (r) {
+	case -E2BIG:
+		return sbx_fail(err, E2BIG, "arguments and environment are too long");
+	case -EIO:
+	case -EPIPE:
+	case -ECONNRESET:
+		return sbx_fail(err, EIO, "the process that runs commands has died");
+	case -ENOMEM:
+		return sbx_fail(err, ENOMEM, "out of memory");
+	case -ETOOMANYREFS:
+	case -EMFILE:
+	case -ENFILE:
+		return sbx_fail(err, EAGAIN, "too many open files for another command");
+	default:
+		return sbx_fail(err, -r, "cannot start a command: %s", strerror(-r));
+	}
+}
+
+int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
+                     const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,
+                     struct sbx_job **ret, struct sbx_error *err)
+{
+	struct sbx_job *before = *ret;
+	struct job *job;
+	int r;
+
+	if (!sp->loop)
+		return sbx_fail(err, EIO, "the process that runs commands is not attached");
+	job = job_new(sp, spec, events, data);
+	if (!job)
+		return exec_failed(-ENOMEM, err);
+	/* Before the first event can come. */
+	*ret = &job->base;
+	r = send_job(sp, job, place, spec);
+	if (r < 0) {
+		*ret = before;
+		job_free(job);
+		return exec_failed(r, err);
+	}
+	return 0;
+}
+
+void sbx_spawner_forget(struct sbx_spawner *sp, const char *id)
+{
+	size_t len = strlen(id) + 1;
+	struct spawn_command cmd = {.verb = SPAWN_FORGET, .payload = len};
+	_cleanup_free_ char *message = malloc(sizeof(cmd) + len);
+
+	if (!message)
+		return;
+	memcpy(message, &cmd, sizeof(cmd));
+	memcpy(message + sizeof(cmd), id, len);
+	pthread_mutex_lock(&sp->lock);
+	post(sp, message, sizeof(cmd) + len, NULL, 0);
+	pthread_mutex_unlock(&sp->lock);
+}
+
+static const char *mode(const struct sbx_spawner *sp)
+{
+	if (sp->powers.mount_ns)
+		return "namespaces";
+	return sp->powers.pid_ns ? "pid namespace" : "subreaper";
+}
+
+void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
+{
+	struct json_object *iso = json_object_new_object();
+
+	json_object_object_add(iso, "mode", json_object_new_string(mode(sp)));
+	json_object_object_add(iso, "user_ns", json_object_new_boolean(sp->powers.user_ns));
+	json_object_object_add(iso, "pid_ns", json_object_new_boolean(sp->powers.pid_ns));
+	json_object_object_add(iso, "mount_ns", json_object_new_boolean(sp->powers.mount_ns));
+	json_object_object_add(iso, "net_ns", json_object_new_boolean(sp->powers.net_ns));
+	json_object_object_add(iso, "no_new_privs", json_object_new_boolean(true));
+	if (*sp->powers.reason)
+		json_object_object_add(iso, "reason", json_object_new_string(sp->powers.reason));
+	json_object_object_add(obj, "isolation", iso);
+	json_object_object_add(obj, "network",
+	                       json_object_new_string(sp->powers.net_ns ? "none" : "host"));
+}
+
+/* --- start and stop -------------------------------------------------------------------------------- */
+
+static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
+{
+	struct spawn_hello hello;
+	ssize_t n;
+
+	do
+		n = recv(sp->fd, &hello, sizeof(hello), 0);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(hello))
+		return sbx_fail(err, EIO, "the process that runs commands died at its start");
+	if (hello.report.code)
+		return sbx_fail(err, hello.report.code, "commands cannot be isolated: %s",
+		                *hello.powers.reason ? hello.powers.reason
+		                                     : strerror(hello.report.code));
+	sp->powers = hello.powers;
+	return 0;
+}
+
+int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
+                      struct sbx_error *err)
+{
+	struct sbx_spawner *sp = calloc(1, sizeof(*sp));
+	pid_t daemon = getpid();
+	int pair[2], r;
+
+	if (!sp || !(sp->buf = malloc(BUF_SIZE))) {
+		free(sp);
+		return sbx_fail(err, ENOMEM, "out of memory");
+	}
+	sp->settings = settings;
+	sp->tail = &sp->head;
+	sp->watch = (struct sbx_watch){.fd = -1, .fn = on_socket, .data = sp};
+	pthread_mutex_init(&sp->lock, NULL);
+	sp->fd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		r = sbx_fail(err, errno, "socketpair: %s", strerror(errno));
+		sbx_spawner_stop(sp);
+		return r;
+	}
+	sp->pid = fork();
+	if (sp->pid == 0)
+		spawner_main(pair[1], settings, daemon);
+	sp->fd = pair[0];
+	close(pair[1]);
+	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : await_hello(sp, err);
+	if (r < 0) {
+		sbx_spawner_stop(sp);
+		return r;
+	}
+	*ret = sp;
+	return 0;
+}
+
+int sbx_spawner_attach(struct sbx_spawner *sp, struct sbx_loop *loop)
+{
+	int r;
+
+	sp->watch.fd = sp->fd;
+	r = sbx_loop_watch(loop, &sp->watch, EPOLLIN);
+	if (r < 0)
+		sp->watch.fd = -1;
+	else
+		sp->loop = loop;
+	return r;
+}
+
+void sbx_spawner_stop(struct sbx_spawner *sp)
+{
+	if (!sp)
+		return;
+	if (sp->fd >= 0 && sp->loop) {
+		struct spawn_report r;
+
+		shutdown(sp->fd, SHUT_WR);
+		while (recv(sp->fd, &r, sizeof(r), 0) == (ssize_t)sizeof(r))
+			on_report(sp, &r);
+		lose_everything(sp);
+	}
+	sbx_cleanup_fd(&sp->fd);
+	if (sp->pid > 0)
+		waitpid(sp->pid, NULL, 0);
+	pthread_mutex_destroy(&sp->lock);
+	free(sp->buf);
+	free(sp);
+}

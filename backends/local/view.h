@@ -1,0 +1,34 @@
+/*
+ * What a command sees: per-sandbox namespaces (mount, ipc, uts, net), made once and kept
+ * by descriptor. Used by the spawner process, single-threaded.
+ */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_VIEW_H
+#define SANDBOXFS_BACKENDS_LOCAL_VIEW_H
+
+#include "backends/local/spawn_proto.h"
+
+struct view;
+struct views;
+
+/*
+ * Puts the calling process into a user namespace where that is needed to make others, and finds
+ * out by trying what can be made. Nothing is left behind but the user namespace.
+ */
+void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret);
+
+int views_create(const struct sbx_settings *settings, struct views **ret);
+/*
+ * The namespaces of the sandbox REQ names, made now if they are not kept. The view belongs to the
+ * cache and is valid until the next call. Returns 0 or a negative errno.
+ */
+int views_get(struct views *views, const struct spawn_request *req, const struct view **ret);
+/* Drops what is kept for ID. */
+void views_forget(struct views *views, const char *id);
+
+/*
+ * Moves the calling process (single-threaded, pid 1 of its own pid namespace) into the view, with a
+ * mount namespace and a /proc of its own. Returns 0 or a negative errno.
+ */
+int view_enter(const struct view *view);
+
+#endif

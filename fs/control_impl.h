@@ -1,0 +1,166 @@
+/*
+ * What the control files share among themselves: the row of a table, the open file, and the engine
+ * for files whose writes are requests.
+ *
+ * An open file has one lock. It may be held while a job or the registry is told something,
+ * never while an answer is given.
+ */
+#ifndef SANDBOXFS_FS_CONTROL_IMPL_H
+#define SANDBOXFS_FS_CONTROL_IMPL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/control.h"
+#include "fs/pending.h"
+#include "fs/sandbox.h"
+
+struct text {
+	char *data;
+	size_t len;
+};
+
+/* Takes over STRING (malloc'd); NULL is -ENOMEM. */
+int sbx_control_text_take(char *string, struct text *ret);
+void sbx_control_text_release(struct text *text);
+
+/* Generates what a read sees. */
+typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *node,
+                       struct text *ret);
+
+/*
+ * A file whose writes are requests: bytes are fed, each complete request starts an action, and the
+ * write is answered when the last action has ended. All but cancel, serve are called with the
+ * file's lock held.
+ */
+struct flow_impl {
+	int (*feed)(struct sbx_control_handle *h, const void *buf, size_t len,
+	            struct sbx_error *err);
+	/*
+	 * Takes the next request. 1: an action was begun, sbx_flow_done() follows on the loop thread;
+	 * 0: no request is complete; or -errno.
+	 */
+	int (*start)(struct sbx_control_handle *h, bool final, struct sbx_error *err);
+	bool (*unfinished)(struct sbx_control_handle *h);
+	void (*drop)(struct sbx_control_handle *h);
+	/* [loop] The client is about to die. sbx_flow_done() must follow soon. */
+	void (*cancel)(struct sbx_control_handle *h);
+	/* Answers a read, now or later. */
+	void (*serve)(struct sbx_control_handle *h, struct sbx_pending *p);
+};
+
+struct control_ops {
+	/* All may be absent. ERR is stored by the caller. */
+	int (*open)(struct sbx_control_handle *h, struct sbx_error *err);
+	void (*release)(struct sbx_control_handle *h);
+	const struct flow_impl *flow; /* then read, write, flush are its */
+	void (*read)(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+	void (*write)(struct sbx_control_handle *h, const void *buf, size_t len,
+	              struct sbx_pending *p);
+	/* 0 or -errno; never waits. */
+	int (*set)(struct sbx_control_handle *h, const char *buf, size_t len,
+	           struct sbx_error *err);
+	int (*flush)(struct sbx_control_handle *h, struct sbx_error *err);
+	bool (*readable)(struct sbx_control_handle *h);
+	uint64_t (*size)(struct sbx_registry *reg, const struct sbx_control_node *node);
+	int (*truncate)(struct sbx_registry *reg, const struct sbx_control_node *node);
+};
+
+enum {
+	ROW_UNLISTED = 1 << 0,
+	ROW_WAITS = 1 << 1, /* a write may wait */
+	ROW_NAMED = 1 << 2, /* only in jobs that have a name */
+	ROW_JOBS = 1 << 3,  /* the directory jobs/ */
+};
+
+struct sbx_control_row {
+	const char *name;
+	mode_t mode;
+	unsigned flags;
+	int arg; /* for ops and text */
+	text_fn text;
+	const struct control_ops *ops;
+	const struct sbx_control_row *rows; /* of a directory: ended by a row without name */
+};
+
+struct flow_op;
+
+struct sbx_control_handle {
+	struct sbx_registry *reg;
+	struct sbx_control_node node;
+	int flags;            /* of open(2) */
+	void *state;          /* of ops */
+	pthread_mutex_t lock; /* all below, and state */
+	struct text text;     /* what reads see of a generated file, or the answer to a request */
+	bool filled;
+	uint64_t cursor; /* of files that have no offset */
+	struct flow_op *active, *queue;
+};
+
+/* control_table.c */
+extern const struct sbx_control_row sbx_control_root_row, sbx_control_mount_row,
+        sbx_control_box_row, sbx_control_job_row, sbx_control_last_row;
+
+/* control.c: answers */
+/* Answers P from h->text at OFF, or from the cursor, which moves. */
+void sbx_control_serve_at(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+void sbx_control_serve_cursor(struct sbx_control_handle *h, struct sbx_pending *p);
+/* Replaces h->text and goes back to its beginning; the lock is held. TEXT is taken over. */
+void sbx_control_set_text(struct sbx_control_handle *h, char *string);
+/* Stores the sentence where the user of the file looks for it. */
+void sbx_control_store(struct sbx_control_handle *h, const struct sbx_error *err);
+
+/* control_flow.c */
+void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
+                    struct sbx_pending *p);
+void sbx_flow_flush(struct sbx_control_handle *h, struct sbx_pending *p);
+void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p);
+/* [loop] The action has ended with CODE. The lock is not held. */
+void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err);
+
+/* control_wait.c: reads that wait */
+/* Answers P with output of REC's stdout from the cursor on, or EOF after the job's end. */
+void sbx_control_follow(struct sbx_control_handle *h, struct sbx_jobrec *rec,
+                        struct sbx_pending *p);
+extern const struct control_ops sbx_control_wait_ops, sbx_control_events_ops;
+
+/* control_text.c */
+extern const struct control_ops sbx_control_stream_ops, sbx_control_log_ops;
+/* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL. */
+struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
+int sbx_control_text_readme(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_pending(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_list(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_list_json(struct sbx_registry *, const struct sbx_control_node *,
+                               struct text *);
+int sbx_control_text_stats(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_version(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_config(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_error(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_info(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_policy(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_workdir(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_result(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_argv(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_job_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+
+/* control_settings.c */
+enum { LIMIT_CPU, LIMIT_MEMORY, LIMIT_PROCS, LIMIT_FILE, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_JOBS };
+extern const struct control_ops sbx_control_cwd_ops, sbx_control_timeout_ops, sbx_control_limit_ops,
+        sbx_control_env_ops;
+int sbx_control_text_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_timeout(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_limit(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+
+/* control_exec.c; the row's arg is an enum sbx_job_kind */
+extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
+
+/* control_admin.c */
+extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,
+        sbx_control_kill_ops, sbx_control_job_kill_ops, sbx_control_absent_ops;
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * What sandbox.c (the registry), sandbox_life.c (make, teardown, rename) and
+ * sandbox_text.c (what lists and describes) share.
+ *
+ * There is one lock, the registry's. It is never held while the backend, a job table, an event
+ * stream or a caller's done function is called, so it nests in nothing.
+ */
+#ifndef SANDBOXFS_FS_SANDBOX_IMPL_H
+#define SANDBOXFS_FS_SANDBOX_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/sandbox.h"
+#include "sandboxfs/loop.h"
+
+/* Somebody who wants to hear of a teardown. */
+struct waiter {
+	struct waiter *next;
+	sbx_box_done done;
+	void *data;
+	bool complete; /* not before everything is removed */
+};
+
+struct box {
+	struct sbx_box pub;
+	struct box *next; /* in retired or in doomed; registry's lock */
+	/* Registry's lock: */
+	struct sbx_creation *creation; /* while creating */
+	char *new_name;                /* while a rename to it goes on: reserved */
+	struct waiter *waiters;
+	struct sbx_error error;
+	bool shut; /* the shutdown has seen to it */
+	/* One [pool] call of the backend at a time for one sandbox. */
+	pthread_mutex_t backend_lock;
+	/* Loop thread: */
+	struct sbx_timer lifetime;
+	struct sbx_timer retry;
+	uint64_t retry_ms;
+	uint64_t stop_ns; /* when the teardown began */
+	/* Outcome of the pool's last step, handed to the loop: */
+	int code;
+	struct sbx_error step_err;
+};
+
+/* Words with which a job can end, in the order of counters.jobs_ended. */
+extern const char *const sbx_end_words[];
+enum { END_WORDS = 7 };
+
+struct counters {
+	uint64_t creates, create_failures, teardowns, removals, remove_failures;
+	uint64_t jobs_ended[END_WORDS];
+};
+
+struct sbx_registry {
+	struct sbx_registry_config config;
+	struct sbx_events *events;
+	int64_t time_ms;
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t idle;  /* inflight became 0 */
+	struct box **boxes;   /* sorted by name */
+	size_t n, cap;
+	struct box *retired; /* being removed, oldest last */
+	struct box *doomed;  /* without references, for the loop thread to free */
+	unsigned posts;      /* calls with the registry that wait in the loop */
+	bool stopped;        /* destroyed, but for those */
+	bool closing;
+	unsigned inflight; /* operations that the shutdown waits for */
+	uint64_t next_number;
+	struct sbx_error error;
+	struct counters counters;
+};
+
+struct sbx_creation {
+	struct sbx_registry *reg;
+	struct box *box;
+	char *base, *branch;
+	atomic_bool cancelled;
+	sbx_box_done done;
+	void *data;
+	int code;
+	struct sbx_error err;
+	uint64_t begun_ns;
+};
+
+/* Memory or no daemon: these outcomes could not be told to anyone. */
+void *sbx_must_alloc(size_t size);
+/* Fills *err from code where the backend left it empty. */
+void sbx_error_complete(struct sbx_error *err, int code, const char *what, const char *name);
+
+/* A box named NAME with one reference, CREATING, in no list. NULL when memory is short. */
+struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
+/* [pool, start] Gives the box its sandbox and opens log, events and jobs. */
+int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
+/* Undoes it; the sandbox stays the caller's. No job has run. */
+void sbx_box_strip(struct box *box);
+/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms. */
+void sbx_box_arm_lifetime(struct box *box);
+/* One event, in the stream of the box (may be NULL) and in the mount's. */
+void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);
+
+/* With the registry's lock held: */
+struct box *sbx_registry_locate(struct sbx_registry *reg, const char *name, size_t *at);
+bool sbx_registry_taken(struct sbx_registry *reg, const char *name);
+int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM */
+void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
+void sbx_registry_begin(struct sbx_registry *reg);
+void sbx_registry_end(struct sbx_registry *reg);
+/* A ready box becomes a stopping one. */
+void sbx_box_stop_begin(struct box *box);
+
+/* Without it: the teardown of the stopping box goes its way. */
+void sbx_box_stop(struct box *box);
+
+#endif

@@ -1,0 +1,1023 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+#include "sandboxfs/spawner.h"
+
+/* On the loop thread an assertion of cmocka would jump into another thread's stack. */
+#define MUST(x)                                                                                    \
+	do {                                                                                       \
+		if (!(x)) {                                                                        \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                    \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* --- one spawner, one tree, and a way to run a command to its end ----------------------------- */
+
+struct fixture {
+	struct sbx_settings settings;
+	struct sbx_spawner *sp;
+	struct sbx_loop *loop;
+	pthread_t thread;
+	char dir[64], tree[80], rw[80];
+	const char *rw_list[2];
+	struct sbx_place place;
+	pthread_mutex_t lock;
+	pthread_cond_t some_ended;
+	int running;
+};
+
+struct run {
+	struct fixture *f;
+	struct sbx_exec spec;
+	struct sbx_job *job;
+	int signal_at_start, signal_at_output;
+	bool started, ended;
+	struct sbx_exit exit;
+	char *out[2];
+	size_t len[2];
+};
+
+static char *self; /* this program, which plays the command where no ordinary one will do */
+static char *isolation;
+static char *default_env[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+
+static void on_started(void *data)
+{
+	struct run *run = data;
+
+	MUST(!run->started && !run->ended);
+	run->started = true;
+	if (run->signal_at_start)
+		run->job->impl->signal(run->job, run->signal_at_start);
+}
+
+static void on_output(void *data, int stream, const void *buf, size_t len)
+{
+	struct run *run = data;
+	int i = stream - 1;
+
+	MUST(run->started && !run->ended && len > 0 && (i == 0 || i == 1));
+	run->out[i] = realloc(run->out[i], run->len[i] + len + 1);
+	memcpy(run->out[i] + run->len[i], buf, len);
+	run->len[i] += len;
+	run->out[i][run->len[i]] = 0;
+	if (run->signal_at_output)
+		run->job->impl->signal(run->job, run->signal_at_output);
+	if (run->signal_at_output == SIGSTOP)
+		run->job->impl->signal(run->job, SIGCONT);
+	run->signal_at_output = 0;
+}
+
+static void on_ended(void *data, const struct sbx_exit *exit)
+{
+	struct run *run = data;
+
+	pthread_mutex_lock(&run->f->lock);
+	MUST(!run->ended);
+	run->ended = true;
+	run->exit = *exit;
+	run->f->running--;
+	pthread_cond_signal(&run->f->some_ended);
+	pthread_mutex_unlock(&run->f->lock);
+}
+
+static const struct sbx_exec_events events = {
+        .started = on_started, .output = on_output, .ended = on_ended};
+
+static int start(struct fixture *f, struct run *run, char **argv)
+{
+	int r;
+
+	run->f = f;
+	run->spec.argv = argv;
+	if (!run->spec.env)
+		run->spec.env = default_env;
+	if (!run->spec.cwd)
+		run->spec.cwd = "";
+	if (!run->spec.stdin_fd)
+		run->spec.stdin_fd = -1;
+	pthread_mutex_lock(&f->lock);
+	f->running++;
+	pthread_mutex_unlock(&f->lock);
+	r = sbx_spawner_exec(f->sp, &f->place, &run->spec, &events, run, &run->job, NULL);
+	if (r < 0) {
+		pthread_mutex_lock(&f->lock);
+		f->running--;
+		pthread_mutex_unlock(&f->lock);
+	}
+	return r;
+}
+
+static void await(struct fixture *f, int left)
+{
+	pthread_mutex_lock(&f->lock);
+	while (f->running > left)
+		pthread_cond_wait(&f->some_ended, &f->lock);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static void finish(struct run *run)
+{
+	struct fixture *f = run->f;
+
+	/* on_ended has returned, the loop thread may still be in the spawner: free it there. */
+	sbx_loop_post(f->loop, (void (*)(void *))run->job->impl->destroy, run->job);
+	free(run->out[0]);
+	free(run->out[1]);
+	*run = (struct run){0};
+}
+
+static void run_argv(struct fixture *f, struct run *run, char **argv)
+{
+	assert_int_equal(start(f, run, argv), 0);
+	await(f, 0);
+}
+
+#define RUN(f, run, ...) run_argv(f, run, (char *[]){__VA_ARGS__, NULL})
+
+static void *loop_thread(void *data)
+{
+	sbx_loop_run(((struct fixture *)data)->loop);
+	return NULL;
+}
+
+static void start_loop(struct fixture *f)
+{
+	assert_int_equal(sbx_loop_create(&f->loop), 0);
+	assert_int_equal(sbx_spawner_attach(f->sp, f->loop), 0);
+	assert_int_equal(pthread_create(&f->thread, NULL, loop_thread, f), 0);
+}
+
+static void make_dir(struct fixture *f)
+{
+	snprintf(f->dir, sizeof(f->dir), "/tmp/test-spawner-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(f->tree, sizeof(f->tree), "%s/tree", f->dir);
+	snprintf(f->rw, sizeof(f->rw), "%s/home", f->dir);
+	assert_int_equal(mkdir(f->tree, 0755), 0);
+	assert_int_equal(mkdir(f->rw, 0755), 0);
+	f->rw_list[0] = f->rw;
+	f->place = (struct sbx_place){
+	        .id = "one", .workdir = f->tree, .view = f->tree, .rw = f->rw_list};
+}
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	static char *ro[2];
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	make_dir(f);
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_cond_init(&f->some_ended, NULL);
+	ro[0] = self;
+	f->settings.isolation = isolation;
+	f->settings.net = "none";
+	f->settings.path = "/usr/local/bin:/usr/bin:/bin";
+	f->settings.mountpoint = "/nowhere/mnt";
+	f->settings.state_dir = f->dir;
+	f->settings.ro_paths = (struct sbx_strings){.items = ro, .n = 1};
+	if (sbx_spawner_start(&f->settings, &f->sp, &err) < 0)
+		fail_msg("%s", err.text);
+	start_loop(f);
+	*state = f;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void stop_loop(struct fixture *f)
+{
+	sbx_loop_stop(f->loop);
+	pthread_join(f->thread, NULL);
+	sbx_spawner_stop(f->sp);
+	sbx_loop_destroy(f->loop);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	stop_loop(f);
+	nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(f);
+	return 0;
+}
+
+static void put_file(struct fixture *f, const char *name, const char *text, mode_t mode)
+{
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", f->tree, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+/* --- output and results ------------------------------------------------------------------------ */
+
+static void a_command_runs_and_its_output_arrives(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "echo", "a b", "c");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.exit.code, 0);
+	assert_string_equal(run.out[0], "a b c\n");
+	assert_int_equal(run.len[1], 0);
+	finish(&run);
+}
+
+static void the_exit_code_is_reported(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "sh", "-c", "exit 17");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.exit.code, 17);
+	assert_true(run.exit.max_rss_kb > 0);
+	finish(&run);
+}
+
+static void a_fatal_signal_is_reported(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "sh", "-c", "kill -SEGV $$");
+	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
+	assert_int_equal(run.exit.code, SIGSEGV);
+	finish(&run);
+}
+
+/* The helper writes byte i as a function of i, alternating between the streams. */
+static unsigned char pattern(size_t i)
+{
+	return (unsigned char)(i * 131 + (i >> 8) * 17 + (i >> 16));
+}
+
+static void a_mebibyte_on_each_stream_is_byte_exact(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, self, "flood");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	for (int s = 0; s < 2; s++) {
+		assert_int_equal(run.len[s], 1024 * 1024);
+		for (size_t i = 0; i < run.len[s]; i++)
+			if ((unsigned char)run.out[s][i] != (unsigned char)(pattern(i) + s))
+				fail_msg("stream %d differs at %zu", s + 1, i);
+	}
+	finish(&run);
+}
+
+static void output_of_a_child_that_outlives_the_leader_a_moment_is_kept(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "sh", "-c", "(echo late) & exit 3");
+	assert_int_equal(run.exit.code, 3);
+	assert_string_equal(run.out[0], "late\n");
+	finish(&run);
+}
+
+/* --- what cannot be started ----------------------------------------------------------------------- */
+
+static void assert_failed(struct run *run, int err, const char *part)
+{
+	assert_int_equal(run->exit.end, SBX_END_FAILED);
+	assert_int_equal(run->exit.code, err);
+	assert_int_equal(run->exit.error.code, err);
+	if (!strstr(run->exit.error.text, part))
+		fail_msg("\"%s\" does not say \"%s\"", run->exit.error.text, part);
+	assert_false(run->started);
+	finish(run);
+}
+
+static void a_missing_program_is_enoent(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "no-such-program");
+	assert_failed(&run, ENOENT, "no-such-program: program not found");
+	RUN(*state, &run, "/no/such/program");
+	assert_failed(&run, ENOENT, "program not found");
+	RUN(*state, &run, "");
+	assert_failed(&run, ENOENT, "program not found");
+}
+
+static void a_file_that_is_not_executable_is_eacces(void **state)
+{
+	struct run run = {0};
+
+	put_file(*state, "plain", "text", 0644);
+	RUN(*state, &run, "./plain");
+	assert_failed(&run, EACCES, "not executable");
+}
+
+static void eacces_along_path_is_remembered_but_does_not_end_the_search(void **state)
+{
+	struct fixture *f = *state;
+	char path[256];
+	char *env[] = {path, NULL};
+	struct run run = {.spec.env = env};
+
+	put_file(f, "true", "text", 0644);
+	put_file(f, "only-here", "text", 0644);
+	snprintf(path, sizeof(path), "PATH=%s:/usr/bin:/bin", f->tree);
+	RUN(f, &run, "true");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	finish(&run);
+	run.spec.env = env;
+	RUN(f, &run, "only-here");
+	assert_failed(&run, EACCES, "not executable");
+}
+
+static void a_script_without_first_line_is_enoexec_and_no_shell_runs(void **state)
+{
+	struct run run = {0};
+
+	put_file(*state, "script", "echo no\n", 0755);
+	RUN(*state, &run, "./script");
+	assert_failed(&run, ENOEXEC, "#!");
+}
+
+static void a_missing_interpreter_is_named(void **state)
+{
+	struct run run = {0};
+
+	put_file(*state, "script", "#!/no/such/interpreter\n", 0755);
+	RUN(*state, &run, "./script");
+	assert_failed(&run, ENOENT, "interpreter");
+}
+
+static void program_replaces_the_search(void **state)
+{
+	struct run run = {.spec.program = "/bin/sh"};
+
+	RUN(*state, &run, "no-such-name", "-c", "echo $0");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	finish(&run);
+	run.spec.program = "/no/such";
+	RUN(*state, &run, "sh");
+	assert_failed(&run, ENOENT, "/no/such");
+}
+
+static void arguments_beyond_the_kernels_limit_are_e2big(void **state)
+{
+	struct run run = {0};
+	char *big = calloc(1, 9 * 1024 * 1024 + 1);
+	char *argv[] = {"true", big, NULL};
+
+	memset(big, 'x', 9 * 1024 * 1024);
+	assert_int_equal(start(*state, &run, argv), -E2BIG);
+	big[200 * 1024] = 0; /* more than MAX_ARG_STRLEN */
+	run_argv(*state, &run, argv);
+	assert_failed(&run, E2BIG, "cannot start true");
+	free(big);
+}
+
+static void a_mebibyte_of_arguments_arrives(void **state)
+{
+	struct run run = {0};
+	char *words[257];
+	char *word = malloc(4096);
+
+	memset(word, 'w', 4095);
+	word[4095] = 0;
+	words[0] = "echo";
+	for (int i = 1; i < 256; i++)
+		words[i] = word;
+	words[256] = NULL;
+	run_argv(*state, &run, words);
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.len[0], 255 * 4096);
+	finish(&run);
+	free(word);
+}
+
+/* --- where it runs --------------------------------------------------------------------------------- */
+
+static void cwd_is_inside_the_tree(void **state)
+{
+	struct fixture *f = *state;
+	struct run run = {.spec.cwd = "sub/dir"};
+	char path[160], line[162];
+
+	snprintf(path, sizeof(path), "%s/sub", f->tree);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/sub/dir", f->tree);
+	mkdir(path, 0755);
+	RUN(f, &run, "pwd");
+	snprintf(line, sizeof(line), "%s\n", path);
+	assert_string_equal(run.out[0], line);
+	finish(&run);
+}
+
+static void a_missing_cwd_is_enoent_and_a_file_enotdir(void **state)
+{
+	struct run run = {.spec.cwd = "nowhere"};
+
+	RUN(*state, &run, "true");
+	assert_failed(&run, ENOENT, "cwd nowhere");
+	put_file(*state, "file", "", 0644);
+	run.spec.cwd = "file";
+	RUN(*state, &run, "true");
+	assert_failed(&run, ENOTDIR, "cwd file");
+}
+
+static void a_cwd_that_leads_out_is_eacces(void **state)
+{
+	static const char *const ways[] = {"..", "out", "/tmp", "sub/../../x", "/"};
+	struct fixture *f = *state;
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/out", f->tree);
+	assert_int_equal(symlink("/etc", path), 0);
+	snprintf(path, sizeof(path), "%s/sub", f->tree);
+	mkdir(path, 0755);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(ways); i++) {
+		struct run run = {.spec.cwd = ways[i]};
+
+		RUN(f, &run, "true");
+		assert_failed(&run, EACCES, "path confinement violation");
+	}
+}
+
+static void the_environment_is_exactly_what_was_given(void **state)
+{
+	char *env[] = {"PATH=/usr/bin:/bin", "B=2", "A=x y", NULL};
+	struct run run = {.spec.env = env};
+
+	setenv("FOREIGN", "1", 1);
+	RUN(*state, &run, "env");
+	assert_string_equal(run.out[0], "PATH=/usr/bin:/bin\nB=2\nA=x y\n");
+	finish(&run);
+}
+
+static void no_descriptor_is_inherited(void **state)
+{
+	struct run run = {0};
+	int leak = open("/dev/null", O_RDONLY);
+
+	RUN(*state, &run, self, "fds");
+	assert_string_equal(run.out[0], "0 1 2 ");
+	finish(&run);
+	close(leak);
+}
+
+static void stdin_is_null_unless_given(void **state)
+{
+	struct run run = {0};
+	int p[2];
+
+	RUN(*state, &run, "cat");
+	assert_int_equal(run.exit.code, 0);
+	assert_int_equal(run.len[0], 0);
+	finish(&run);
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	assert_int_equal(write(p[1], "given", 5), 5);
+	close(p[1]);
+	run.spec.stdin_fd = p[0];
+	RUN(*state, &run, "cat");
+	assert_string_equal(run.out[0], "given");
+	finish(&run);
+	close(p[0]);
+}
+
+static void the_leader_has_a_session_and_default_signals(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, self, "state");
+	assert_string_equal(run.out[0], "session group blocked=0 ignored=0 umask=22 nnp=1 core=0 ");
+	finish(&run);
+}
+
+static void limits_are_in_force(void **state)
+{
+	struct run run = {.spec.limits = {.file_mb = 1, .cpu_s = 5, .memory_mb = 512, .procs = 77}};
+
+	RUN(*state, &run, "sh", "-c",
+	    "ulimit -t; ulimit -v; ulimit -c; exec head -c 2000000 /dev/zero > big");
+	assert_string_equal(run.out[0], "5\n524288\n0\n");
+	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
+	assert_int_equal(run.exit.code, SIGXFSZ);
+	finish(&run);
+}
+
+static void the_cpu_limit_ends_a_busy_command(void **state)
+{
+	struct run run = {.spec.limits.cpu_s = 1};
+
+	RUN(*state, &run, "sh", "-c", "while :; do :; done");
+	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
+	assert_int_equal(run.exit.code, SIGXCPU);
+	finish(&run);
+}
+
+/* --- nothing survives ------------------------------------------------------------------------------- */
+
+/* The job holds the write end as its stdin; end-of-file means that no process has it. */
+static void assert_nobody_holds(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char c;
+
+	assert_int_equal(poll(&p, 1, 0), 1);
+	assert_int_equal(read(fd, &c, 1), 0);
+}
+
+static void a_daemonised_child_that_ignores_sigterm_is_dead_at_the_end(void **state)
+{
+	struct run run = {0};
+	int p[2];
+
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	run.spec.stdin_fd = p[1];
+	assert_int_equal(start(*state, &run, (char *[]){self, "daemonise", NULL}), 0);
+	close(p[1]);
+	await(*state, 0);
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.exit.code, 5);
+	assert_string_equal(run.out[0], "daemon is there\n");
+	assert_nobody_holds(p[0]);
+	finish(&run);
+	close(p[0]);
+}
+
+static void a_grandchild_that_holds_the_pipes_delays_nothing(void **state)
+{
+	struct run run = {0};
+
+	RUN(*state, &run, "sh", "-c", "sleep 1000 & echo done");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_string_equal(run.out[0], "done\n");
+	finish(&run);
+}
+
+static void sigkill_ends_everything_and_keeps_the_output(void **state)
+{
+	struct run run = {.signal_at_output = SIGKILL};
+	int p[2];
+
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	run.spec.stdin_fd = p[1];
+	assert_int_equal(start(*state, &run, (char *[]){self, "linger", NULL}), 0);
+	close(p[1]);
+	await(*state, 0);
+	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
+	assert_int_equal(run.exit.code, SIGKILL);
+	assert_string_equal(run.out[0], "here\n");
+	assert_nobody_holds(p[0]);
+	finish(&run);
+	close(p[0]);
+}
+
+static void sigterm_reaches_the_leader_and_its_children(void **state)
+{
+	struct run run = {.signal_at_output = SIGTERM};
+
+	RUN(*state, &run, "sh", "-c",
+	    "trap 'wait; echo bye; exit 9' TERM;"
+	    "sh -c 'trap \"echo child; exit\" TERM; echo up; while :; do sleep 1000 & wait; done' &"
+	    "wait; wait");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.exit.code, 9);
+	assert_string_equal(run.out[0], "up\nchild\nbye\n");
+	finish(&run);
+}
+
+static void a_signal_right_after_the_start_is_not_lost(void **state)
+{
+	for (int i = 0; i < 20; i++) {
+		struct run run = {.signal_at_start = i % 2 ? SIGTERM : SIGKILL};
+
+		RUN(*state, &run, "sleep", "1000");
+		assert_int_equal(run.exit.end, SBX_END_SIGNALED);
+		assert_int_equal(run.exit.code, i % 2 ? SIGTERM : SIGKILL);
+		finish(&run);
+	}
+}
+
+static void stop_and_continue_reach_the_job(void **state)
+{
+	struct run run = {.signal_at_output = SIGSTOP};
+
+	RUN(*state, &run, "sh", "-c",
+	    "trap 'exit 4' CONT; echo up; while :; do sleep 1000 & wait; done");
+	assert_int_equal(run.exit.code, 4);
+	finish(&run);
+}
+
+/* --- many ---------------------------------------------------------------------------------------------- */
+
+static void two_hundred_at_once_are_kept_apart(void **state)
+{
+	static struct run runs[200];
+	char words[200][16];
+
+	for (int i = 0; i < 200; i++) {
+		snprintf(words[i], sizeof(words[i]), "%d", i);
+		assert_int_equal(
+		        start(*state, &runs[i],
+		              (char *[]){"sh", "-c",
+		                         "echo out $0; echo err $0 >&2; exit $(($0 % 100))",
+		                         words[i], NULL}),
+		        0);
+	}
+	await(*state, 0);
+	for (int i = 0; i < 200; i++) {
+		char expected[32];
+
+		snprintf(expected, sizeof(expected), "out %d\n", i);
+		assert_string_equal(runs[i].out[0], expected);
+		snprintf(expected, sizeof(expected), "err %d\n", i);
+		assert_string_equal(runs[i].out[1], expected);
+		assert_int_equal(runs[i].exit.code, i % 100);
+		finish(&runs[i]);
+	}
+}
+
+static int count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* The destroys that finish() has posted have run when this has. */
+static void settle(struct fixture *f)
+{
+	struct run run = {0};
+
+	RUN(f, &run, "true");
+	finish(&run);
+	RUN(f, &run, "true");
+	free(run.out[0]);
+	sbx_loop_post(f->loop, (void (*)(void *))run.job->impl->destroy, run.job);
+}
+
+static void five_hundred_commands_leave_no_descriptor(void **state)
+{
+	int before;
+
+	settle(*state);
+	before = count_descriptors();
+	for (int i = 0; i < 50; i++) {
+		struct run runs[10] = {0};
+
+		for (int k = 0; k < 10; k++)
+			assert_int_equal(start(*state, &runs[k],
+			                       (char *[]){k == 9 ? "no-such" : "true", NULL}),
+			                 0);
+		await(*state, 0);
+		for (int k = 0; k < 10; k++)
+			finish(&runs[k]);
+	}
+	settle(*state);
+	assert_int_equal(count_descriptors(), before);
+}
+
+/* --- deaths ----------------------------------------------------------------------------------------------- */
+
+static pid_t spawner_pid(void)
+{
+	pid_t found = -1;
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+
+	while ((e = readdir(dir))) {
+		char path[300], comm[32] = "", *end;
+		int pid = atoi(e->d_name), parent = 0;
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
+		file = pid > 0 ? fopen(path, "r") : NULL;
+		if (!file)
+			continue;
+		if (fgets(path, sizeof(path), file) && (end = strrchr(path, ')'))) {
+			sscanf(path, "%*d (%31[^)]", comm);
+			sscanf(end + 1, " %*c %d", &parent);
+		}
+		fclose(file);
+		if (parent == getpid() && strcmp(comm, "sandboxfs-spawn") == 0)
+			found = pid;
+	}
+	closedir(dir);
+	return found;
+}
+
+static void when_the_spawner_dies_jobs_are_lost_and_exec_says_so(void **state)
+{
+	struct fixture *f = *state;
+	struct run run = {0}, more = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	int p[2];
+
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	run.spec.stdin_fd = p[1];
+	assert_int_equal(start(f, &run, (char *[]){"sleep", "1000", NULL}), 0);
+	close(p[1]);
+	assert_int_equal(kill(spawner_pid(), SIGKILL), 0);
+	await(f, 0);
+	assert_int_equal(run.exit.end, SBX_END_LOST);
+	assert_nobody_holds(p[0]);
+	finish(&run);
+	close(p[0]);
+	more.spec.env = default_env;
+	more.spec.argv = default_env;
+	assert_int_equal(
+	        sbx_spawner_exec(f->sp, &f->place, &more.spec, &events, &more, &more.job, &err),
+	        -EIO);
+	assert_string_equal(err.text, "the process that runs commands has died");
+	assert_null(more.job);
+}
+
+/* Plays a daemon that will be killed: a spawner with a job that holds fd 0 open. */
+static int play_daemon(void)
+{
+	struct fixture f = {0};
+	struct run run = {.f = &f, .spec = {.stdin_fd = 0, .cwd = "", .env = default_env}};
+	char *argv[] = {self, "daemonise-and-stay", NULL};
+	char *ro[] = {self, NULL};
+
+	make_dir(&f);
+	f.settings.isolation = isolation;
+	f.settings.net = "none";
+	f.settings.ro_paths = (struct sbx_strings){.items = ro, .n = 1};
+	MUST(sbx_spawner_start(&f.settings, &f.sp, NULL) == 0);
+	MUST(sbx_loop_create(&f.loop) == 0);
+	MUST(sbx_spawner_attach(f.sp, f.loop) == 0);
+	run.spec.argv = argv;
+	pthread_mutex_init(&f.lock, NULL);
+	MUST(dprintf(1, "%s\n", f.dir) > 0);
+	MUST(sbx_spawner_exec(f.sp, &f.place, &run.spec, &events, &run, &run.job, NULL) == 0);
+	sbx_loop_run(f.loop);
+	return 0;
+}
+
+static void killing_the_daemon_leaves_no_process(void **state)
+{
+	char dir[64] = "", up[32] = "";
+	int hold[2], out[2];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		dup2(hold[1], 0);
+		dup2(out[1], 1);
+		execl(self, self, "daemon", isolation, NULL);
+		_exit(127);
+	}
+	close(hold[1]);
+	close(out[1]);
+	/* The job writes into the pipe it holds when all its processes are there. */
+	assert_true(read(hold[0], up, sizeof(up)) > 0);
+	assert_true(read(out[0], dir, sizeof(dir) - 1) > 0);
+	dir[strcspn(dir, "\n")] = 0;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(read(hold[0], up, sizeof(up)), 0); /* waits for the last holder */
+	close(hold[0]);
+	close(out[0]);
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void stop_ends_running_jobs(void **state)
+{
+	struct fixture *f = *state;
+	struct run run = {0};
+	int p[2];
+
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	run.spec.stdin_fd = p[1];
+	assert_int_equal(start(f, &run, (char *[]){"sleep", "1000", NULL}), 0);
+	close(p[1]);
+	stop_loop(f);
+	assert_true(run.ended);
+	assert_nobody_holds(p[0]);
+	run.job->impl->destroy(run.job);
+	close(p[0]);
+	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
+	start_loop(f);
+}
+
+static void policy_tells_what_is_in_force(void **state)
+{
+	struct fixture *f = *state;
+	struct json_object *obj = json_object_new_object(), *iso, *mode;
+
+	sbx_spawner_policy(f->sp, obj);
+	assert_true(json_object_object_get_ex(obj, "isolation", &iso));
+	assert_true(json_object_object_get_ex(iso, "mode", &mode));
+	if (strcmp(isolation, "none") == 0)
+		assert_string_equal(json_object_get_string(mode), "subreaper");
+	assert_true(json_object_object_get_ex(obj, "network", &iso));
+	json_object_put(obj);
+}
+
+/* --- the commands this program plays -------------------------------------------------------------------- */
+
+static int play_flood(void)
+{
+	static unsigned char buf[2][4096];
+
+	for (size_t at = 0; at < 1024 * 1024; at += sizeof(buf[0])) {
+		for (size_t i = 0; i < sizeof(buf[0]); i++) {
+			buf[0][i] = pattern(at + i);
+			buf[1][i] = (unsigned char)(buf[0][i] + 1);
+		}
+		for (int s = 0; s < 2; s++)
+			if (write(s + 1, buf[s], sizeof(buf[s])) != sizeof(buf[s]))
+				return 1;
+	}
+	return 0;
+}
+
+static int play_fds(void)
+{
+	for (int fd = 0; fd < 1000; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			printf("%d ", fd);
+	return 0;
+}
+
+static int play_state(void)
+{
+	sigset_t set;
+	int blocked = 0, ignored = 0;
+	struct sigaction sa;
+
+	if (getsid(0) == getpid())
+		printf("session ");
+	if (getpgid(0) == getpid())
+		printf("group ");
+	sigprocmask(SIG_SETMASK, NULL, &set);
+	for (int sig = 1; sig <= SIGRTMAX; sig++) {
+		blocked += sigismember(&set, sig) == 1;
+		ignored += sigaction(sig, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN;
+	}
+	printf("blocked=%d ignored=%d umask=%o nnp=%d core=%d ", blocked, ignored, umask(0),
+	       prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), prctl(PR_GET_PDEATHSIG, &ignored) < 0);
+	return 0;
+}
+
+/* A double-forked, setsid-ed process that ignores what can be ignored, and holds fd 0. */
+static int play_daemonise(bool stay)
+{
+	int ready[2];
+	char c;
+
+	if (pipe(ready) < 0)
+		return 1;
+	if (fork() == 0) {
+		setsid();
+		if (fork() == 0) {
+			for (int sig = 1; sig <= SIGRTMAX; sig++)
+				signal(sig, SIG_IGN);
+			close(1);
+			close(2);
+			if (write(ready[1], "r", 1) != 1 || (stay && write(0, "up", 2) != 2))
+				_exit(1);
+			for (;;)
+				pause();
+		}
+		_exit(0);
+	}
+	if (read(ready[0], &c, 1) != 1)
+		return 1;
+	if (stay)
+		for (;;)
+			pause();
+	printf("daemon is there\n");
+	return 5;
+}
+
+static int play_linger(void)
+{
+	if (fork() == 0) {
+		setsid();
+		signal(SIGTERM, SIG_IGN);
+		if (fork() == 0)
+			for (;;)
+				pause();
+		for (;;)
+			pause();
+	}
+	if (write(1, "here\n", 5) != 5)
+		return 1;
+	for (;;)
+		pause();
+}
+
+static int play(char **argv)
+{
+	if (strcmp(argv[1], "flood") == 0)
+		return play_flood();
+	if (strcmp(argv[1], "fds") == 0)
+		return play_fds();
+	if (strcmp(argv[1], "state") == 0)
+		return play_state();
+	if (strcmp(argv[1], "daemonise") == 0)
+		return play_daemonise(false);
+	if (strcmp(argv[1], "daemonise-and-stay") == 0)
+		return play_daemonise(true);
+	if (strcmp(argv[1], "linger") == 0)
+		return play_linger();
+	isolation = argv[2];
+	return play_daemon();
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+        CASE(a_command_runs_and_its_output_arrives),
+        CASE(the_exit_code_is_reported),
+        CASE(a_fatal_signal_is_reported),
+        CASE(a_mebibyte_on_each_stream_is_byte_exact),
+        CASE(output_of_a_child_that_outlives_the_leader_a_moment_is_kept),
+        CASE(a_missing_program_is_enoent),
+        CASE(a_file_that_is_not_executable_is_eacces),
+        CASE(eacces_along_path_is_remembered_but_does_not_end_the_search),
+        CASE(a_script_without_first_line_is_enoexec_and_no_shell_runs),
+        CASE(a_missing_interpreter_is_named),
+        CASE(program_replaces_the_search),
+        CASE(arguments_beyond_the_kernels_limit_are_e2big),
+        CASE(a_mebibyte_of_arguments_arrives),
+        CASE(cwd_is_inside_the_tree),
+        CASE(a_missing_cwd_is_enoent_and_a_file_enotdir),
+        CASE(a_cwd_that_leads_out_is_eacces),
+        CASE(the_environment_is_exactly_what_was_given),
+        CASE(no_descriptor_is_inherited),
+        CASE(stdin_is_null_unless_given),
+        CASE(the_leader_has_a_session_and_default_signals),
+        CASE(limits_are_in_force),
+        CASE(the_cpu_limit_ends_a_busy_command),
+        CASE(a_daemonised_child_that_ignores_sigterm_is_dead_at_the_end),
+        CASE(a_grandchild_that_holds_the_pipes_delays_nothing),
+        CASE(sigkill_ends_everything_and_keeps_the_output),
+        CASE(sigterm_reaches_the_leader_and_its_children),
+        CASE(a_signal_right_after_the_start_is_not_lost),
+        CASE(stop_and_continue_reach_the_job),
+        CASE(two_hundred_at_once_are_kept_apart),
+        CASE(five_hundred_commands_leave_no_descriptor),
+        CASE(when_the_spawner_dies_jobs_are_lost_and_exec_says_so),
+        CASE(killing_the_daemon_leaves_no_process),
+        CASE(stop_ends_running_jobs),
+        CASE(policy_tells_what_is_in_force),
+};
+
+int main(int argc, char **argv)
+{
+	int failed;
+
+	self = realpath("/proc/self/exe", NULL);
+	if (argc > 1)
+		return play(argv);
+	isolation = "auto";
+	failed = cmocka_run_group_tests_name("spawner, strongest isolation", tests, NULL, NULL);
+	isolation = "none";
+	failed += cmocka_run_group_tests_name("spawner, isolation=none", tests, NULL, NULL);
+	free(self);
+	return failed;
+}
