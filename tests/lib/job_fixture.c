@@ -110,8 +110,6 @@ void fixture_tear_down(struct fixture *fx)
 	fake_sandbox_destroy(fx->fake);
 	sem_destroy(&sem);
 	pthread_mutex_destroy(&fx->lock);
-	snprintf(sub, sizeof(sub), "%s/jobs/id", fx->dir);
-	rmdir(sub);
 	snprintf(sub, sizeof(sub), "%s/jobs", fx->dir);
 	rmdir(sub);
 	assert_int_equal(rmdir(fx->root), 0);
