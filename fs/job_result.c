@@ -357,6 +357,16 @@ struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 	return obj;
 }
 
+/* Written out: json-c prints 0.003 with all the digits that a double has. */
+static void add_seconds(struct json_object *obj, const char *key, uint64_t ns)
+{
+	uint64_t ms = ns / 1000000u;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRIu64 ".%03u", ms / 1000u, (unsigned)(ms % 1000u));
+	json_object_object_add(obj, key, json_object_new_double_s((double)ms / 1e3, text));
+}
+
 struct json_object *sbx_job_log_members(struct sbx_jobrec *rec)
 {
 	struct json_object *obj = json_object_new_object();
@@ -371,9 +381,7 @@ struct json_object *sbx_job_log_members(struct sbx_jobrec *rec)
 		add_code(obj, "exit_code", &v);
 		add_signal(obj, "signal", end_signal(&v));
 		json_object_object_add(obj, "timed_out", json_object_new_boolean(v.timed_out));
-		json_object_object_add(
-		        obj, "duration_sec",
-		        json_object_new_double((double)(v.wall_ns / 1000000u) / 1e3));
+		add_seconds(obj, "duration_sec", v.wall_ns);
 	}
 	if (v.state == SBX_JOB_FAILED)
 		json_object_object_add(obj, "error", json_object_new_string(v.start_error.text));
