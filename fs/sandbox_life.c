@@ -87,8 +87,8 @@ static void job_changed(struct sbx_jobrec *rec, void *data)
 	record_job(box, rec);
 	if (sbx_job_start_error(rec, &err) < 0) {
 		count_end(reg, "- failed");
-		snprintf(text, sizeof(text), "job=%llu %s",
-		         (unsigned long long)sbx_job_number(rec), err.text);
+		snprintf(text, sizeof(text), "job=%llu %s", (unsigned long long)sbx_job_number(rec),
+		         err.text);
 		sbx_box_event(reg, box, "job_failed", text);
 		return;
 	}

@@ -138,10 +138,8 @@ static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 
 	(void)err;
 	assert_non_null(job);
-	*job = (struct fake_job){.base = {&fake_job_impl},
-	                         .backend = fake->backend,
-	                         .events = events,
-	                         .data = data};
+	*job = (struct fake_job){
+	        .base = {&fake_job_impl}, .backend = fake->backend, .events = events, .data = data};
 	snprintf(job->word, sizeof(job->word), "%s", spec->argv[0]);
 	for (int i = 1; spec->argv[i]; i++)
 		used += (size_t)snprintf(job->text + used, sizeof(job->text) - used, "%s%s",

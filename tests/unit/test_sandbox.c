@@ -151,9 +151,9 @@ static void what_the_backend_lacks_is_eopnotsupp(void **state)
 	struct sbx_error err;
 
 	(void)state;
-	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .backend = "moon"},
-	                           &err),
-	                 -EOPNOTSUPP);
+	assert_int_equal(
+	        make_code(&(struct sbx_create_request){.name = "a", .backend = "moon"}, &err),
+	        -EOPNOTSUPP);
 	assert_non_null(strstr(err.text, "moon"));
 	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .repo = "o/r"}, &err),
 	                 -EOPNOTSUPP);
