@@ -197,8 +197,9 @@ static void join_nudging(pthread_t thread)
 
 void sbx_channel_unmount(struct sbx_channel *ch)
 {
-	if (ch->session && sbx_mounted(ch->mountpoint) == 1)
-		fuse_session_unmount(ch->session);
+	if (ch->session && !ch->unmounted && sbx_mounted(ch->mountpoint) == 1)
+		sbx_unmount(ch->mountpoint);
+	ch->unmounted = true;
 }
 
 void sbx_channel_stop(struct sbx_channel *ch)
@@ -210,12 +211,31 @@ void sbx_channel_stop(struct sbx_channel *ch)
 	ch->started = false;
 }
 
+/*
+ * Frees what libfuse keeps of the mount. Its way is fuse_session_unmount, which would also take away
+ * whatever is mounted at the place by now, unless poll(2) says that the connection is dead: so it
+ * gets a descriptor that says so, which closes the device as well.
+ */
+static void release_mount(struct fuse_session *session)
+{
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return;
+	close(p[0]);
+	dup3(p[1], fuse_session_fd(session), O_CLOEXEC);
+	close(p[1]);
+	fuse_session_unmount(session);
+}
+
 void sbx_channel_close(struct sbx_channel *ch)
 {
 	sbx_channel_unmount(ch);
 	sbx_channel_stop(ch);
-	if (ch->session)
+	if (ch->session) {
+		release_mount(ch->session);
 		fuse_session_destroy(ch->session);
+	}
 	ch->session = NULL;
 	free(ch->mountpoint);
 	ch->mountpoint = NULL;

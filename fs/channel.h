@@ -19,7 +19,7 @@ struct sbx_channel {
 	struct fuse_session *session;
 	char *mountpoint;
 	pthread_t thread;
-	bool started;
+	bool started, unmounted;
 	bool killpriv; /* HANDLE_KILLPRIV_V2 is in force; valid after INIT */
 	/* Called on the session's thread when the kernel has closed the connection. */
 	void (*ended)(void *data);

@@ -36,6 +36,7 @@
 
 struct daemon {
 	struct sbx_options *opts;
+	struct sbx_host host;
 	struct sbx_spawner *spawner;
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
@@ -138,7 +139,6 @@ static int prepare_controls(struct daemon *d, struct sbx_error *err)
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
-	struct sbx_host host = {.settings = s};
 	struct sbx_registry_config config = {
 	        .settings = s, .invalidate = handle_invalidate, .data = d};
 	int r = sbx_spawner_start(s, &d->spawner, err);
@@ -152,9 +152,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	r = sbx_spawner_attach(d->spawner, d->loop);
 	if (r < 0)
 		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
-	host.loop = d->loop;
-	host.spawner = d->spawner;
-	r = sbx_backend_open(&host, &d->backend, err);
+	d->host = (struct sbx_host){.settings = s, .loop = d->loop, .spawner = d->spawner};
+	r = sbx_backend_open(&d->host, &d->backend, err);
 	if (r < 0)
 		return r;
 	config.backend = d->backend;

@@ -118,10 +118,17 @@ static void arm_timer(struct sbx_jobrec *rec, uint64_t timeout_ms, uint64_t star
 
 /* ---- shutdown ---- */
 
-/* Calls done when the last run is gone. Loop thread. */
+/* One call of sbx_jobs_shutdown. */
+struct sbx_jobs_done {
+	struct sbx_jobs_done *next;
+	void (*fn)(void *data);
+	void *data;
+};
+
+/* Tells them when the last run is gone. Loop thread. */
 static void check_done(struct sbx_jobs *jobs)
 {
-	void (*done)(void *data) = NULL;
+	struct sbx_jobs_done *next, *done = NULL;
 
 	pthread_mutex_lock(&jobs->lock);
 	if (!jobs->live) {
@@ -129,8 +136,11 @@ static void check_done(struct sbx_jobs *jobs)
 		jobs->done = NULL;
 	}
 	pthread_mutex_unlock(&jobs->lock);
-	if (done)
-		done(jobs->done_data);
+	for (; done; done = next) {
+		next = done->next;
+		done->fn(done->data);
+		free(done);
+	}
 }
 
 static void check_done_posted(void *data)
@@ -143,10 +153,14 @@ static void check_done_posted(void *data)
 
 void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data)
 {
+	struct sbx_jobs_done *d = malloc(sizeof(*d));
+
+	if (!d)
+		abort();
 	pthread_mutex_lock(&jobs->lock);
+	*d = (struct sbx_jobs_done){.next = jobs->done, .fn = done, .data = data};
+	jobs->done = d;
 	jobs->stopping = true;
-	jobs->done = done;
-	jobs->done_data = data;
 	kill_all(jobs, SIGKILL);
 	pthread_mutex_unlock(&jobs->lock);
 	sbx_loop_post(jobs->loop, check_done_posted, sbx_jobs_ref(jobs));

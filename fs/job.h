@@ -66,7 +66,7 @@ int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret)
 void sbx_jobs_destroy(struct sbx_jobs *jobs);
 /*
  * Refuses further jobs (EBUSY), kills the running ones and calls done(data) on the loop thread when
- * the last has ended and its sbx_job is destroyed (soon when there is none). One at a time. Any thread.
+ * the last has ended and its sbx_job is destroyed (soon when there is none). Any thread.
  */
 void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data);
 /* After done of sbx_jobs_shutdown: take jobs again (a teardown that was given up). Any thread. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "fs/job_table.h"
-#include "fs/text.h"
+#include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 
 #define OPEN_TRIES 100 /* against renames that never stop */
@@ -205,7 +205,7 @@ static char **pick(struct vars *vars, bool proxies)
 	}
 	return env;
 err_free:
-	sbx_list_free(env);
+	sbx_strv_free(env);
 	return NULL;
 }
 
@@ -327,6 +327,6 @@ int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct s
 void sbx_plan_release(struct sbx_plan *plan)
 {
 	free(plan->cwd);
-	sbx_list_free(plan->env);
+	sbx_strv_free(plan->env);
 	*plan = (struct sbx_plan){0};
 }

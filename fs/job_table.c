@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/strv.h"
 #include "fs/text.h"
 #include "sandboxfs/cleanup.h"
 
@@ -21,8 +22,8 @@
 
 void sbx_asked_release(struct sbx_asked *asked)
 {
-	sbx_list_free(asked->argv);
-	sbx_list_free(asked->env);
+	sbx_strv_free(asked->argv);
+	sbx_strv_free(asked->env);
 	free(asked->cwd);
 	free(asked->dir);
 	free(asked->stdin_data);
@@ -380,7 +381,7 @@ void sbx_jobs_set_view(struct sbx_jobs *jobs, const char *view)
 void sbx_job_defaults_release(struct sbx_job_defaults *d)
 {
 	free(d->cwd);
-	sbx_list_free(d->env);
+	sbx_strv_free(d->env);
 	*d = (struct sbx_job_defaults){0};
 }
 
@@ -446,7 +447,7 @@ int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *
 	old = jobs->defaults.env;
 	jobs->defaults.env = fresh;
 	pthread_mutex_unlock(&jobs->lock);
-	sbx_list_free(old);
+	sbx_strv_free(old);
 	return 0;
 }
 

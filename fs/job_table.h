@@ -173,8 +173,7 @@ struct sbx_jobs {
 	unsigned ended;   /* ended records without a name of their own */
 	struct sbx_job_defaults defaults;
 	bool stopping;
-	void (*done)(void *data); /* of sbx_jobs_shutdown */
-	void *done_data;
+	struct sbx_jobs_done *done; /* of sbx_jobs_shutdown */
 };
 
 struct sbx_jobs *sbx_jobs_ref(struct sbx_jobs *jobs);

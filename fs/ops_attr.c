@@ -43,13 +43,14 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
 
 	(void)fi;
 	if (!node)
 		return;
 	reply_attr(req, node);
-	sbx_node_put(ws_of(req)->inodes, node);
+	sbx_node_put(ws->inodes, node);
 }
 
 static int set_mode(int path_fd, const struct stat *st, mode_t mode, struct sbx_error *err)
@@ -218,6 +219,7 @@ static void reply_value(fuse_req_t req, const char *buf, ssize_t n, size_t size)
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	_cleanup_free_ char *buf = NULL;
 	struct sbx_node *node;
 	struct sbx_fd *f;
@@ -232,12 +234,13 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	} else {
 		reply_value(req, buf, getxattr(proc, name, buf, size), size);
 	}
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
                  int flags)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
 	struct sbx_fd *f;
 	struct sbx_error err;
@@ -251,11 +254,12 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	} else {
 		ws_reply(req, setxattr(proc, name, value, size, flags) < 0 ? -errno : 0);
 	}
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
 	struct sbx_fd *f;
 	char proc[32];
@@ -266,7 +270,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		ws_reply(req, -EPERM);
 	else
 		ws_reply(req, removexattr(proc, name) < 0 ? -errno : 0);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 /* Leaves only the user.* names in the list; returns its new length. */
@@ -287,6 +291,7 @@ static ssize_t keep_user(char *list, ssize_t len)
 
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	char list[XATTR_LIST_MAX];
 	struct sbx_node *node;
 	struct sbx_fd *f;
@@ -301,5 +306,5 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	else if (n < 0 && errno == EOPNOTSUPP)
 		n = 0;
 	reply_value(req, list, n, size);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }

@@ -235,7 +235,7 @@ static void reply_node(fuse_req_t req, struct sbx_control_node *node, bool keep)
 	struct sbx_controls *c = controls_of(req);
 	struct fuse_entry_param e = {.entry_timeout = keep ? 3600 : 0};
 	int r = node_stat(c, node, &e.attr);
-	uint64_t id;
+	uint64_t id = 0;
 
 	if (r < 0) {
 		sbx_control_node_release(node);
@@ -388,6 +388,17 @@ static void ctl_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	(void)mode;
 	(void)rdev;
 	fuse_reply_err(req, EACCES);
+}
+
+static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+                       const char *newname, unsigned flags)
+{
+	(void)parent;
+	(void)name;
+	(void)newparent;
+	(void)newname;
+	(void)flags;
+	fuse_reply_err(req, EPERM);
 }
 
 /* ---- directories ---- */
@@ -596,6 +607,7 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .mkdir = ctl_mkdir,
         .unlink = ctl_unlink,
         .rmdir = ctl_rmdir,
+        .rename = ctl_rename,
         .open = ctl_open,
         .read = ctl_read,
         .write = ctl_write,

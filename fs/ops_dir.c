@@ -138,12 +138,13 @@ static int listing_fill(struct sbx_workspace *ws, struct sbx_node *node, struct 
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
 	struct listing *l;
 
 	if (!node)
 		return;
-	sbx_node_put(ws_of(req)->inodes, node);
+	sbx_node_put(ws->inodes, node);
 	l = calloc(1, sizeof(*l));
 	if (!l) {
 		ws_reply(req, -ENOMEM);
@@ -204,6 +205,7 @@ static size_t add_plain(fuse_req_t req, const struct entry *d, const char *name,
 static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                          struct fuse_file_info *fi, bool plus)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct listing *l = (struct listing *)(uintptr_t)fi->fh;
 	struct sbx_node *node = ws_node(req, ino);
 	_cleanup_free_ char *buf = NULL;
@@ -217,7 +219,7 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (!buf)
 		r = -ENOMEM;
 	else if (off == 0)
-		r = listing_fill(ws_of(req), node, l);
+		r = listing_fill(ws, node, l);
 	for (size_t i = (size_t)off; r == 0 && i < l->n; i++) {
 		const struct entry *d = &l->entries[i];
 		const char *name = l->names + d->name;
@@ -230,7 +232,7 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		used += len;
 	}
 	pthread_mutex_unlock(&l->lock);
-	sbx_node_put(ws_of(req)->inodes, node);
+	sbx_node_put(ws->inodes, node);
 	if (r < 0)
 		ws_reply(req, r);
 	else
@@ -280,6 +282,7 @@ static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int 
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
@@ -293,7 +296,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 		return;
 	r = mkdirat(f->fd, name, mode & 01777) < 0 ? -errno : 0;
 	made_in(req, dir, name, r);
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }
 
 static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
@@ -309,6 +312,7 @@ static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_error err;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
@@ -324,7 +328,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 		r = mknodat(f->fd, name, mode, 0) < 0 ? -errno : 0;
 		made_in(req, dir, name, r);
 	}
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }
 
 /* Whether a link with TARGET in DIR is fit to be made or followed. */
@@ -346,6 +350,7 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
@@ -354,13 +359,13 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
 		return;
-	if (check_link(ws_of(req), dir, target, &err) < 0) {
+	if (check_link(ws, dir, target, &err) < 0) {
 		ws_refuse(req, sbx_node_box(dir), &err);
 	} else {
 		r = symlinkat(target, f->fd, name) < 0 ? -errno : 0;
 		made_in(req, dir, name, r);
 	}
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }
 
 /* The link's text, when following it stays inside. The link's own directory is its parent as last seen. */
@@ -445,8 +450,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		r = linkat(AT_FDCWD, proc, dfd->fd, newname, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 	}
 	made_in(req, dir, newname, r);
-	ws_put(req, dir, dfd);
-	ws_put(req, node, f);
+	ws_put(ws, dir, dfd);
+	ws_put(ws, node, f);
 }
 
 /* unlink of a control name is accepted and does nothing; of an alias, it goes out of the way. */
@@ -496,7 +501,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (r == -ENOENT && unlink_control(ws, dir, name))
 		r = 0;
 	ws_reply(req, r);
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -516,7 +521,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 		ws_reply(req, 0);
 	else
 		ws_reply(req, remove_name(ws, dir, f->fd, name, AT_REMOVEDIR));
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }
 
 static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd,
@@ -569,9 +574,15 @@ static bool rename_top(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                const char *newname, unsigned flags)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *dir, *newdir;
 	struct sbx_fd *f, *newf;
 
+	/* A whiteout is a device node; what else may come is unknown. */
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		ws_reply(req, -EINVAL);
+		return;
+	}
 	if (rename_top(req, parent, name, newparent, newname, flags))
 		return;
 	dir = ws_dir(req, parent, name, &f);
@@ -579,9 +590,9 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 		return;
 	newdir = ws_dir(req, newparent, newname, &newf);
 	if (newdir) {
-		ws_reply(req, rename_between(ws_of(req), dir, f->fd, name, newdir, newf->fd,
-		                             newname, flags));
-		ws_put(req, newdir, newf);
+		ws_reply(req,
+		         rename_between(ws, dir, f->fd, name, newdir, newf->fd, newname, flags));
+		ws_put(ws, newdir, newf);
 	}
-	ws_put(req, dir, f);
+	ws_put(ws, dir, f);
 }

@@ -60,6 +60,7 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
 	struct sbx_fd *f;
 	_cleanup_free_ char *buf = NULL;
@@ -70,11 +71,11 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (!node)
 		return;
 	if (sbx_node_kind(node) == SBX_NODE_README) {
-		sbx_node_put(ws_of(req)->inodes, node);
+		sbx_node_put(ws->inodes, node);
 		read_readme(req, size, off);
 		return;
 	}
-	sbx_node_put(ws_of(req)->inodes, node);
+	sbx_node_put(ws->inodes, node);
 	node = file_fd(req, ino, SBX_FD_READ, &f);
 	if (!node)
 		return;
@@ -86,7 +87,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		ws_reply(req, -errno);
 	else
 		fuse_reply_buf(req, buf, (size_t)n);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 /* Writing takes setuid and setgid away; the daemon's own rights could keep them (root). */
@@ -101,6 +102,7 @@ static void drop_set_id(int fd)
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = size};
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
@@ -115,11 +117,12 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		ws_reply(req, -errno);
 	else
 		fuse_reply_write(req, (size_t)n);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
 
@@ -127,12 +130,13 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	if (!node)
 		return;
 	ws_reply(req, (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
                   struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
 
@@ -140,13 +144,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	if (!node)
 		return;
 	ws_reply(req, fallocate(f->fd, mode, off, len) < 0 ? -errno : 0);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
                         fuse_ino_t out, off_t out_off, struct fuse_file_info *out_fi, size_t len,
                         int flags)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *from, *to;
 	struct sbx_node *src, *dst;
 	ssize_t n;
@@ -163,13 +168,14 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 			ws_reply(req, -errno);
 		else
 			fuse_reply_write(req, (size_t)n);
-		ws_put(req, dst, to);
+		ws_put(ws, dst, to);
 	}
-	ws_put(req, src, from);
+	ws_put(ws, src, from);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
 	off_t r;
@@ -183,7 +189,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 		ws_reply(req, -errno);
 	else
 		fuse_reply_lseek(req, r);
-	ws_put(req, node, f);
+	ws_put(ws, node, f);
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -208,7 +214,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	r = fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno;
 	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
-	ws_put(req, dir, dfd);
+	ws_put(ws, dir, dfd);
 	if (r < 0) {
 		ws_reply(req, r);
 		return;

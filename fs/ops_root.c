@@ -33,8 +33,9 @@ void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 
 struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
-	int r = sbx_node_get(ws_of(req)->inodes, ino, &node);
+	int r = sbx_node_get(ws->inodes, ino, &node);
 
 	if (r == 0)
 		return node;
@@ -65,10 +66,10 @@ struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct
 	return NULL;
 }
 
-void ws_put(fuse_req_t req, struct sbx_node *node, struct sbx_fd *fd)
+void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)
 {
-	sbx_fd_put(ws_of(req)->inodes, fd);
-	sbx_node_put(ws_of(req)->inodes, node);
+	sbx_fd_put(ws->inodes, fd);
+	sbx_node_put(ws->inodes, node);
 }
 
 /*
@@ -268,24 +269,29 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *dir = ws_node(req, parent);
 
 	if (!dir)
 		return;
 	ws_reply_lookup(req, dir, name);
-	sbx_node_put(ws_of(req)->inodes, dir);
+	sbx_node_put(ws->inodes, dir);
 }
 
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-	sbx_node_forget(ws_of(req)->inodes, ino, n);
+	struct sbx_workspace *ws = ws_of(req);
+
+	sbx_node_forget(ws->inodes, ino, n);
 	fuse_reply_none(req);
 }
 
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
+	struct sbx_workspace *ws = ws_of(req);
+
 	for (size_t i = 0; i < count; i++)
-		sbx_node_forget(ws_of(req)->inodes, forgets[i].ino, forgets[i].nlookup);
+		sbx_node_forget(ws->inodes, forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
@@ -315,13 +321,14 @@ static void cancel_change(struct sbx_parked *p, bool fatal)
 
 static struct change *change_park(fuse_req_t req)
 {
+	struct sbx_workspace *ws = ws_of(req);
 	struct change *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		ws_reply(req, -ENOMEM);
 		return NULL;
 	}
-	c->ws = ws_of(req);
+	c->ws = ws;
 	c->parked.req = req;
 	c->parked.cancel = cancel_change;
 	atomic_store(&c->refs, 2);

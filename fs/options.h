@@ -3,7 +3,7 @@
  *
  *   sandboxfs [SOURCE] MOUNTPOINT [-o key=value,...] [-f] [-d]
  *
- * Every key has one row in one table (fs/options.c): name, type, where it is kept, one line of
+ * Every key has one row in one table (fs/settings.c): name, type, where it is kept, one line of
  * help; -o, the JSON file, --help and ctl/config are all driven by it.
  */
 #ifndef SANDBOXFS_FS_OPTIONS_H

@@ -187,20 +187,42 @@ static uint64_t hash(uint64_t h, const char *s)
 	return h;
 }
 
-/* The same SOURCE and MOUNTPOINT find the same state again. */
+/* /tmp is everybody's: who comes first may have put a link or a directory of his own there. */
+static int check_own(const char *dir, struct sbx_error *err)
+{
+	struct stat st;
+
+	if (lstat(dir, &st) < 0)
+		return errno == ENOENT ? 0 : sbx_fail(err, errno, "%s: %s", dir, strerror(errno));
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+		return 0;
+	return sbx_fail(err, EACCES, "%s is not a directory of yours; choose a \"state_dir\"", dir);
+}
+
+/* The same SOURCE and MOUNTPOINT find the same state again. Only $TMPDIR itself is resolved. */
 static int default_state_dir(struct sbx_settings *s, struct sbx_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
 	const char *source = s->source_abs ? s->source_abs : s->source ? s->source : "";
 	uint64_t h = hash(hash(UINT64_C(0xcbf29ce484222325), source), s->mountpoint);
+	_cleanup_free_ char *base = realpath(tmp && tmp[0] == '/' ? tmp : "/tmp", NULL);
+	_cleanup_free_ char *name = NULL, *own = NULL;
+	char *dir;
+	int r;
 
-	if (!tmp || tmp[0] != '/')
-		tmp = "/tmp";
-	if (asprintf(&s->state_dir, "%s/sandboxfs-%u/%016llx", tmp, (unsigned)geteuid(),
-	             (unsigned long long)h) < 0) {
-		s->state_dir = NULL;
+	if (!base)
+		return sbx_fail(err, errno, "temporary directory: %s", strerror(errno));
+	if (asprintf(&name, "sandboxfs-%u", (unsigned)geteuid()) < 0) {
+		name = NULL;
 		return no_memory(err);
 	}
+	own = join(base, name);
+	r = own ? check_own(own, err) : no_memory(err);
+	if (r < 0)
+		return r;
+	if (asprintf(&dir, "%s/%016llx", own, (unsigned long long)h) < 0)
+		return no_memory(err);
+	s->state_dir = dir;
 	return 0;
 }
 
@@ -232,10 +254,9 @@ int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
 
 	if (!r)
 		r = resolve_mountpoint(settings, mountpoint, err);
-	if (!r && !settings->state_dir)
-		r = default_state_dir(settings, err);
 	if (!r)
-		r = resolve_new("state_dir", &settings->state_dir, err);
+		r = settings->state_dir ? resolve_new("state_dir", &settings->state_dir, err)
+		                        : default_state_dir(settings, err);
 	if (!r && settings->logs_dir)
 		r = resolve_new("logs_dir", &settings->logs_dir, err);
 	return r ? r : check_apart(settings, err);

@@ -1,11 +1,9 @@
 /*
- * Every key is one row: name, kind, place in struct sbx_settings, help. A kind knows how to take a
- * word of -o, how to take a JSON value and how to show what it holds; all but lists and maps go
- * through the same text form, so the two ways in cannot differ in what they allow.
+ * Every key is one row: name, kind, place in struct sbx_settings, help. -o, the JSON file, --help
+ * and ctl/config are all driven by this table; the kinds are in setting_kinds.c.
  */
 #include "fs/settings.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -14,426 +12,63 @@
 
 #include "fs/json.h"
 #include "fs/request.h"
+#include "fs/setting_kinds.h"
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-struct key;
-
-struct kind {
-	/* VALUE is NULL for a bare word. */
-	int (*set)(struct sbx_settings *s, const struct key *key, const char *value,
-	           struct sbx_error *err);
-	int (*load)(struct sbx_settings *s, const struct key *key, struct json_object *value,
-	            struct sbx_error *err);
-	struct json_object *(*show)(const struct sbx_settings *s, const struct key *key);
-	const char *form; /* of VALUE in --help */
-};
-
-struct key {
-	const char *name;
-	const struct kind *kind;
-	size_t offset;
-	const char *words; /* of a word or flag: what it may be, separated by | */
-	int (*check)(const struct key *key, const char *value, struct sbx_error *err);
-	const char *help;
-};
-
-static void *place(const struct sbx_settings *s, const struct key *key)
-{
-	return (char *)(uintptr_t)s + key->offset;
-}
-
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "out of memory");
-}
-
-/* Which of the words WORDS ("a|b|c") VALUE is, -1: none. */
-static int find_word(const char *words, const char *value)
-{
-	size_t len = strlen(value);
-	int i = 0;
-
-	for (const char *w = words;; w++, i++) {
-		size_t n = strcspn(w, "|");
-
-		if (n == len && strncmp(w, value, n) == 0)
-			return i;
-		w += n;
-		if (!*w)
-			return -1;
-	}
-}
-
-static int check(const struct key *key, const char *value, struct sbx_error *err)
-{
-	if (!value || !*value)
-		return sbx_fail(err, EINVAL, "\"%s\" needs a value", key->name);
-	return key->check ? key->check(key, value, err) : 0;
-}
-
-/* Strings and words */
-
-static int set_text(struct sbx_settings *s, const struct key *key, const char *value,
-                    struct sbx_error *err)
-{
-	char **p = place(s, key), *copy;
-	int r = check(key, value, err);
-
-	if (r < 0)
-		return r;
-	if (key->words && find_word(key->words, value) < 0)
-		return sbx_fail(err, EINVAL, "\"%s\" must be one of %s", key->name, key->words);
-	copy = strdup(value);
-	if (!copy)
-		return no_memory(err);
-	free(*p);
-	*p = copy;
-	return 0;
-}
-
-static int load_text(struct sbx_settings *s, const struct key *key, struct json_object *value,
-                     struct sbx_error *err)
-{
-	if (!json_object_is_type(value, json_type_string))
-		return sbx_fail(err, EINVAL, "\"%s\" must be a string", key->name);
-	return key->kind->set(s, key, json_object_get_string(value), err);
-}
-
-static struct json_object *show_text(const struct sbx_settings *s, const struct key *key)
-{
-	char **p = place(s, key);
-
-	return *p ? json_object_new_string(*p) : NULL;
-}
-
-/* Flags: on and off, or the two words of the row */
-
-static int set_flag(struct sbx_settings *s, const struct key *key, const char *value,
-                    struct sbx_error *err)
-{
-	const char *words = key->words ? key->words : "off|on|false|true|0|1";
-	int i = value ? find_word(words, value) : 1;
-
-	if (i < 0)
-		return sbx_fail(err, EINVAL, "\"%s\" must be one of %s", key->name, words);
-	*(bool *)place(s, key) = i & 1;
-	return 0;
-}
-
-static int load_flag(struct sbx_settings *s, const struct key *key, struct json_object *value,
-                     struct sbx_error *err)
-{
-	if (key->words)
-		return load_text(s, key, value, err);
-	if (!json_object_is_type(value, json_type_boolean))
-		return sbx_fail(err, EINVAL, "\"%s\" must be true or false", key->name);
-	return set_flag(s, key, json_object_get_boolean(value) ? "true" : "false", err);
-}
-
-static struct json_object *show_flag(const struct sbx_settings *s, const struct key *key)
-{
-	bool on = *(bool *)place(s, key);
-	int off_len;
-
-	if (!key->words)
-		return json_object_new_boolean(on);
-	off_len = (int)strcspn(key->words, "|");
-	return on ? json_object_new_string(key->words + off_len + 1)
-	          : json_object_new_string_len(key->words, off_len);
-}
-
-/* Numbers */
-
-static int set_number(struct sbx_settings *s, const struct key *key, const char *value,
-                      struct sbx_error *err)
-{
-	uint64_t n = 0;
-	int r = check(key, value, err);
-
-	for (const char *c = value; !r && *c; c++) {
-		if (!isdigit((unsigned char)*c))
-			return sbx_fail(err, EINVAL, "\"%s\" must be an integer, 0 or more",
-			                key->name);
-		n = n * 10 + (uint64_t)(*c - '0');
-		if (n > SBX_NUMBER_MAX)
-			return sbx_fail(err, EINVAL, "\"%s\" is too large", key->name);
-	}
-	if (!r)
-		*(uint64_t *)place(s, key) = n;
-	return r;
-}
-
-static int load_number(struct sbx_settings *s, const struct key *key, struct json_object *value,
-                       struct sbx_error *err)
-{
-	return sbx_json_number(value, key->name, place(s, key), err);
-}
-
-static struct json_object *show_number(const struct sbx_settings *s, const struct key *key)
-{
-	return json_object_new_uint64(*(uint64_t *)place(s, key));
-}
-
-/* Lists: ':' between items in -o, an array in JSON */
-
-static int add_item(struct sbx_settings *s, const struct key *key, const char *item,
-                    struct sbx_error *err)
-{
-	int r = check(key, item, err);
-
-	if (r < 0)
-		return r;
-	return sbx_strings_add(place(s, key), item, strlen(item)) < 0 ? no_memory(err) : 0;
-}
-
-static int set_list(struct sbx_settings *s, const struct key *key, const char *value,
-                    struct sbx_error *err)
-{
-	int r = 0;
-
-	do {
-		size_t n = value ? strcspn(value, ":") : 0;
-		_cleanup_free_ char *item = strndup(value ? value : "", n);
-
-		r = item ? add_item(s, key, item, err) : no_memory(err);
-		value = value && value[n] ? value + n + 1 : NULL;
-	} while (!r && value);
-	return r;
-}
-
-static int load_list(struct sbx_settings *s, const struct key *key, struct json_object *value,
-                     struct sbx_error *err)
-{
-	int r = 0;
-
-	if (!json_object_is_type(value, json_type_array))
-		return sbx_fail(err, EINVAL, "\"%s\" must be an array of strings", key->name);
-	for (size_t i = 0; !r && i < json_object_array_length(value); i++) {
-		struct json_object *item = json_object_array_get_idx(value, i);
-
-		if (!json_object_is_type(item, json_type_string))
-			return sbx_fail(err, EINVAL, "\"%s\" must be an array of strings",
-			                key->name);
-		r = add_item(s, key, json_object_get_string(item), err);
-	}
-	return r;
-}
-
-static struct json_object *show_list(const struct sbx_settings *s, const struct key *key)
-{
-	const struct sbx_strings *list = place(s, key);
-	struct json_object *array = json_object_new_array();
-
-	for (size_t i = 0; i < list->n; i++)
-		json_object_array_add(array, json_object_new_string(list->items[i]));
-	return array;
-}
-
-/* Environment: KEY=VALUE in -o, an object in JSON; a key that is given again replaces the first */
-
-static int set_env(struct sbx_settings *s, const struct key *key, const char *value,
-                   struct sbx_error *err)
-{
-	struct sbx_strings *env = place(s, key);
-	size_t len = value ? strcspn(value, "=") : 0;
-	char *copy;
-	int r = check(key, value, err);
-
-	if (!r)
-		r = sbx_env_key_check(value, len, err);
-	if (r < 0)
-		return r;
-	if (!value[len])
-		return sbx_fail(err, EINVAL, "\"env\" must be KEY=VALUE");
-	for (size_t i = 0; i < env->n; i++) {
-		if (strncmp(env->items[i], value, len + 1) != 0)
-			continue;
-		copy = strdup(value);
-		if (!copy)
-			return no_memory(err);
-		free(env->items[i]);
-		env->items[i] = copy;
-		return 0;
-	}
-	return sbx_strings_add(env, value, strlen(value)) < 0 ? no_memory(err) : 0;
-}
-
-static int load_env(struct sbx_settings *s, const struct key *key, struct json_object *value,
-                    struct sbx_error *err)
-{
-	if (!json_object_is_type(value, json_type_object))
-		return sbx_fail(err, EINVAL, "\"%s\" must be an object of strings", key->name);
-	json_object_object_foreach(value, name, text)
-	{
-		_cleanup_free_ char *pair = NULL;
-		int r = sbx_env_key_check(name, strlen(name), err);
-
-		if (r < 0)
-			return r;
-		if (!json_object_is_type(text, json_type_string))
-			return sbx_fail(err, EINVAL, "\"%s\" must be an object of strings",
-			                key->name);
-		if (asprintf(&pair, "%s=%s", name, json_object_get_string(text)) < 0) {
-			pair = NULL;
-			return no_memory(err);
-		}
-		r = set_env(s, key, pair, err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static bool looks_secret(const char *name)
-{
-	static const char *const words[] = {"token", "key", "secret", "password"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(words); i++)
-		if (strcasestr(name, words[i]))
-			return true;
-	return false;
-}
-
-static struct json_object *show_env(const struct sbx_settings *s, const struct key *key)
-{
-	const struct sbx_strings *env = place(s, key);
-	struct json_object *obj = json_object_new_object();
-
-	for (size_t i = 0; i < env->n; i++) {
-		const char *value = strchr(env->items[i], '=') + 1;
-		_cleanup_free_ char *name =
-		        strndup(env->items[i], (size_t)(value - 1 - env->items[i]));
-
-		if (name)
-			json_object_object_add(
-			        obj, name,
-			        json_object_new_string(looks_secret(name) ? "***" : value));
-	}
-	return obj;
-}
-
-/* Single keys with a meaning of their own */
-
-static int set_ctl(struct sbx_settings *s, const struct key *key, const char *value,
-                   struct sbx_error *err)
-{
-	if (!value || strcmp(value, "listed") != 0)
-		return set_text(s, key, value, err);
-	s->ctl_listed = true;
-	return 0;
-}
-
-static int set_file(struct sbx_settings *s, const struct key *key, const char *value,
-                    struct sbx_error *err)
-{
-	(void)s;
-	(void)value;
-	return sbx_fail(err, EINVAL, "\"%s\" is for the command line only", key->name);
-}
-
-static int check_ctl(const struct key *key, const char *value, struct sbx_error *err)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	                              "0123456789._-";
-	size_t len = strlen(value);
-
-	if (len > 63 || strspn(value, allowed) != len || find_word(".|..", value) >= 0)
-		return sbx_fail(err, EINVAL, "\"%s\" must be \"listed\" or a file name", key->name);
-	if (find_word("stdout|stderr|status", value) >= 0)
-		return sbx_fail(err, EINVAL, "\"%s\" cannot be %s, which has a meaning already",
-		                key->name, value);
-	return 0;
-}
-
-static int check_net(const struct key *key, const char *value, struct sbx_error *err)
-{
-	if (strncmp(value, "allow:", 6) == 0)
-		return sbx_fail(err, EOPNOTSUPP,
-		                "\"%s\" cannot allow single hosts yet: use none or host",
-		                key->name);
-	return 0;
-}
-
-static int check_absolute(const struct key *key, const char *value, struct sbx_error *err)
-{
-	if (value[0] == '/')
-		return 0;
-	return sbx_fail(err, EINVAL, "\"%s\" must hold absolute paths", key->name);
-}
-
-static int check_search_path(const struct key *key, const char *value, struct sbx_error *err)
-{
-	for (const char *dir = value;; dir++) {
-		if (*dir != '/')
-			return check_absolute(key, dir, err);
-		dir = strchr(dir, ':');
-		if (!dir)
-			return 0;
-	}
-}
-
-static const struct kind text = {set_text, load_text, show_text, "=WORD"};
-static const struct kind flag = {set_flag, load_flag, show_flag, ""};
-static const struct kind number = {set_number, load_number, show_number, "=N"};
-static const struct kind list = {set_list, load_list, show_list, "=A:B"};
-static const struct kind env = {set_env, load_env, show_env, "=KEY=VALUE"};
-static const struct kind ctl = {set_ctl, load_text, show_text, "=WORD"};
-static const struct kind file = {set_file, load_text, NULL, "=FILE"};
-
 #define AT(member)    offsetof(struct sbx_settings, member)
 #define LIMIT(member) AT(limits.member)
 
 /* clang-format off */
-static const struct key keys[] = {
-	{"backend", &text, AT(backend), "local|memory|daytona|vercel|dagger", NULL,
+static const struct sbx_key keys[] = {
+	{"backend", &sbx_kind_text, AT(backend), "local|memory|daytona|vercel|dagger", NULL,
 	 "where sandboxes live: local, memory, daytona, vercel, dagger"},
-	{"base", &text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
-	{"branch", &text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
-	{"state_dir", &text, AT(state_dir), NULL, NULL,
+	{"base", &sbx_kind_text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
+	{"branch", &sbx_kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
+	{"state_dir", &sbx_kind_text, AT(state_dir), NULL, NULL,
 	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...)"},
-	{"logs_dir", &text, AT(logs_dir), NULL, NULL, "durable copies of the logs"},
-	{"path", &text, AT(path), NULL, check_search_path, "PATH of commands"},
-	{"isolation", &text, AT(isolation), "auto|require|none", NULL,
+	{"logs_dir", &sbx_kind_text, AT(logs_dir), NULL, NULL, "durable copies of the logs"},
+	{"path", &sbx_kind_text, AT(path), NULL, sbx_check_search_path, "PATH of commands"},
+	{"isolation", &sbx_kind_text, AT(isolation), "auto|require|none", NULL,
 	 "auto, require (refuse to start with less), none"},
-	{"net", &text, AT(net), "none|host", check_net, "network of commands: none, host"},
-	{"controls", &text, AT(controls), "linked|inline", NULL,
+	{"net", &sbx_kind_text, AT(net), "none|host", sbx_check_net, "network of commands: none, host"},
+	{"controls", &sbx_kind_text, AT(controls), "linked|inline", NULL,
 	 "linked, or inline: all on one connection"},
-	{"ctl", &ctl, AT(ctl_name), NULL, check_ctl,
+	{"ctl", &sbx_kind_ctl, AT(ctl_name), NULL, sbx_check_ctl,
 	 "listed: readdir shows it; else the name of the control directory"},
-	{"ctl_listed", &flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
-	{"ephemeral", &flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
-	{"trash", &flag, AT(trash), NULL, NULL, "save uncommitted work at teardown (on)"},
-	{"track", &flag, AT(track), NULL, NULL, "record the files that each job changes"},
-	{"user_xattr", &flag, AT(user_xattr), NULL, NULL, "user.* attributes, whatever they cost"},
-	{"allow_other", &flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
-	{"exec_fail", &flag, AT(exec_fail_errno), "status|errno", NULL,
+	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
+	{"ephemeral", &sbx_kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
+	{"trash", &sbx_kind_flag, AT(trash), NULL, NULL, "save uncommitted work at teardown (on)"},
+	{"track", &sbx_kind_flag, AT(track), NULL, NULL, "record the files that each job changes"},
+	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "user.* attributes, whatever they cost"},
+	{"allow_other", &sbx_kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
+	{"exec_fail", &sbx_kind_flag, AT(exec_fail_errno), "status|errno", NULL,
 	 "errno: a command that fails makes the write fail too"},
-	{"timeout_ms", &number, AT(operation_timeout_ms), NULL, NULL,
+	{"timeout_ms", &sbx_kind_number, AT(operation_timeout_ms), NULL, NULL,
 	 "of one command, 0: none (600000)"},
-	{"operation_timeout_ms", &number, AT(operation_timeout_ms), NULL, NULL, "same as timeout_ms"},
-	{"run_timeout_ms", &number, AT(run_timeout_ms), NULL, NULL, "lifetime of a sandbox, 0: none"},
-	{"cpu_s", &number, LIMIT(cpu_s), NULL, NULL, "limit: processor seconds of a process"},
-	{"memory_mb", &number, LIMIT(memory_mb), NULL, NULL, "limit: MiB of memory"},
-	{"procs", &number, LIMIT(procs), NULL, NULL, "limit: processes"},
-	{"file_mb", &number, LIMIT(file_mb), NULL, NULL, "limit: MiB of one file"},
-	{"disk_mb", &number, LIMIT(disk_mb), NULL, NULL, "limit: MiB of one sandbox"},
-	{"output_bytes", &number, LIMIT(output_bytes), NULL, NULL,
+	{"operation_timeout_ms", &sbx_kind_number, AT(operation_timeout_ms), NULL, NULL, "same as timeout_ms"},
+	{"run_timeout_ms", &sbx_kind_number, AT(run_timeout_ms), NULL, NULL, "lifetime of a sandbox, 0: none"},
+	{"cpu_s", &sbx_kind_number, LIMIT(cpu_s), NULL, NULL, "limit: processor seconds of a process"},
+	{"memory_mb", &sbx_kind_number, LIMIT(memory_mb), NULL, NULL, "limit: MiB of memory"},
+	{"procs", &sbx_kind_number, LIMIT(procs), NULL, NULL, "limit: processes"},
+	{"file_mb", &sbx_kind_number, LIMIT(file_mb), NULL, NULL, "limit: MiB of one file"},
+	{"disk_mb", &sbx_kind_number, LIMIT(disk_mb), NULL, NULL, "limit: MiB of one sandbox"},
+	{"output_bytes", &sbx_kind_number, LIMIT(output_bytes), NULL, NULL,
 	 "kept of stdout and of stderr (67108864)"},
-	{"jobs", &number, LIMIT(jobs), NULL, NULL, "limit: jobs at once in one sandbox"},
-	{"cache_mb", &number, AT(cache_mb), NULL, NULL, "MiB of kept checkouts"},
-	{"allow", &list, AT(allow), NULL, NULL, "the only programs that may be run"},
-	{"env", &env, AT(env), NULL, NULL, "variable of every command; may repeat"},
-	{"ro_paths", &list, AT(ro_paths), NULL, check_absolute, "visible to commands, read only"},
-	{"rw_paths", &list, AT(rw_paths), NULL, check_absolute, "visible to commands, writable"},
-	{"hide_paths", &list, AT(hide_paths), NULL, check_absolute, "hidden from commands"},
-	{"config", &file, 0, NULL, NULL, "JSON file with these keys"},
+	{"jobs", &sbx_kind_number, LIMIT(jobs), NULL, NULL, "limit: jobs at once in one sandbox"},
+	{"cache_mb", &sbx_kind_number, AT(cache_mb), NULL, NULL, "MiB of kept checkouts"},
+	{"allow", &sbx_kind_list, AT(allow), NULL, NULL, "the only programs that may be run"},
+	{"env", &sbx_kind_env, AT(env), NULL, NULL, "variable of every command; may repeat"},
+	{"ro_paths", &sbx_kind_list, AT(ro_paths), NULL, sbx_check_absolute, "visible to commands, read only"},
+	{"rw_paths", &sbx_kind_list, AT(rw_paths), NULL, sbx_check_absolute, "visible to commands, writable"},
+	{"hide_paths", &sbx_kind_list, AT(hide_paths), NULL, sbx_check_absolute, "hidden from commands"},
+	{"config", &sbx_kind_file, 0, NULL, NULL, "JSON file with these keys"},
 };
 /* clang-format on */
 
-static const struct key *find_key(const char *name)
+static const struct sbx_key *find_key(const char *name)
 {
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)
 		if (strcmp(keys[i].name, name) == 0)
@@ -465,13 +100,15 @@ static size_t distance(const char *a, const char *b)
 	return row[n];
 }
 
+/* A beginning of a key counts as one edit. */
 static const char *nearest(const char *name)
 {
-	const struct key *best = &keys[0];
+	const struct sbx_key *best = &keys[0];
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++) {
-		size_t d = distance(name, keys[i].name);
+		bool begins = strncmp(name, keys[i].name, strlen(name)) == 0;
+		size_t d = begins ? 1 : distance(name, keys[i].name);
 
 		if (d < least) {
 			least = d;
@@ -485,7 +122,7 @@ static int unknown_key(const char *name, struct sbx_error *err)
 {
 	int shown = sbx_clip(name, strlen(name));
 
-	if (looks_secret(name))
+	if (sbx_looks_secret(name))
 		return sbx_fail(err, EINVAL,
 		                "\"%.*s\" is no key: secrets come from the environment "
 		                "(GITHUB_TOKEN, DAYTONA_API_KEY, VERCEL_TOKEN)",
@@ -499,17 +136,17 @@ static int unknown_key(const char *name, struct sbx_error *err)
 int sbx_settings_set(struct sbx_settings *settings, const char *name, const char *value,
                      struct sbx_error *err)
 {
-	const struct key *key = find_key(name);
+	const struct sbx_key *key = find_key(name);
 
 	return key ? key->kind->set(settings, key, value, err) : unknown_key(name, err);
 }
 
 void sbx_settings_clear(struct sbx_settings *settings, const char *name)
 {
-	const struct key *key = find_key(name);
+	const struct sbx_key *key = find_key(name);
 
-	if (key && key->kind == &list)
-		sbx_strings_release(place(settings, key));
+	if (key && key->kind == &sbx_kind_list)
+		sbx_strings_release(sbx_key_place(settings, key));
 }
 
 static int load_object(struct sbx_settings *settings, struct json_object *obj,
@@ -519,7 +156,7 @@ static int load_object(struct sbx_settings *settings, struct json_object *obj,
 		return sbx_fail(err, EINVAL, "the configuration must be a JSON object");
 	json_object_object_foreach(obj, name, value)
 	{
-		const struct key *key = find_key(name);
+		const struct sbx_key *key = find_key(name);
 		int r = key ? key->kind->load(settings, key, value, err) : unknown_key(name, err);
 
 		if (r < 0)

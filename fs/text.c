@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 
 /* Bytes of the sequence that C begins, 0 when it begins none. */
@@ -169,18 +170,11 @@ char **sbx_list_copy(char *const *list)
 	for (size_t i = 0; copy && i < n; i++) {
 		copy[i] = strdup(list[i]);
 		if (!copy[i]) {
-			sbx_list_free(copy);
+			sbx_strv_free(copy);
 			return NULL;
 		}
 	}
 	return copy;
-}
-
-void sbx_list_free(char **list)
-{
-	for (size_t i = 0; list && list[i]; i++)
-		free(list[i]);
-	free(list);
 }
 
 bool sbx_list_equal(char *const *a, char *const *b)

@@ -23,8 +23,7 @@ struct json_object *sbx_text_json_list(char *const *list);
 char *sbx_base64(const void *buf, size_t len);
 
 /* NULL-terminated lists of strings. NULL stands for a list that is absent. */
-char **sbx_list_copy(char *const *list); /* NULL: LIST was NULL, or no memory */
-void sbx_list_free(char **list);
+char **sbx_list_copy(char *const *list); /* NULL: LIST was NULL, or no memory; sbx_strv_free */
 bool sbx_list_equal(char *const *a, char *const *b);
 
 #endif

@@ -31,7 +31,10 @@ extern const char *const sbx_aliases[3];
 /* The operations of the connection. */
 extern const struct fuse_lowlevel_ops sbx_workspace_ops;
 
-/* ---- shared by the ops_*.c files ---- */
+/*
+ * ---- shared by the ops_*.c files ----
+ * A request is gone once it is answered: take ws from it first.
+ */
 
 static inline struct sbx_workspace *ws_of(fuse_req_t req)
 {
@@ -49,7 +52,7 @@ struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
  * removing NAME in it; or answers and returns NULL. At the top: EPERM with a sentence.
  */
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
-void ws_put(fuse_req_t req, struct sbx_node *node, struct sbx_fd *fd);
+void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /* How long the kernel may keep what it is told of BOX (NULL: of the top), in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr);

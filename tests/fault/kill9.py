@@ -1,0 +1,199 @@
+"""Kills the daemon at random moments and compares what the next mount shows with what had returned.
+
+Three clients create sandboxes, write files, run commands and tear down, and note each operation before and
+after. After a kill an operation that had returned must hold; one that was under way may have happened or not; and
+nothing else may be there: no process, no second mount, no worktree, no branch.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+
+ROOM = os.environ["ROOM"]
+TOOL = os.environ["TOOL"]
+MNT, REPO, STATE = ROOM + "/mnt", ROOM + "/repo", ROOM + "/state"
+RECORD = ROOM + "/daemon.record"
+KILLS = int(sys.argv[1])
+SEED = int(os.environ.get("SBX_SEED", random.randrange(1 << 30)))
+MAYBE = object()
+
+
+class Client(threading.Thread):
+    """One client with sandboxes of its own: name -> {file: content}, or MAYBE where unknown."""
+
+    def __init__(self, number, rng, stop):
+        super().__init__()
+        self.number, self.rng, self.stop = number, rng, stop
+        self.boxes, self.count, self.done = {}, 0, 0
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.step()
+                self.done += 1
+        except OSError as e:
+            self.error = e
+
+    def step(self):
+        sure = [n for n, files in self.boxes.items() if files is not MAYBE]
+        kind = self.rng.random()
+        if not sure or (kind < 0.2 and len(sure) < 6):
+            self.create()
+        elif kind < 0.3 and len(sure) > 2:
+            self.remove(self.rng.choice(sure))
+        elif kind < 0.7:
+            self.write(self.rng.choice(sure))
+        else:
+            self.execute(self.rng.choice(sure))
+
+    def create(self):
+        name = f"c{self.number}-{self.count}"
+        self.count += 1
+        self.boxes[name] = MAYBE
+        os.mkdir(f"{MNT}/{name}")
+        self.boxes[name] = {"README.md": b"hello\n"}
+
+    def remove(self, name):
+        self.boxes[name] = MAYBE
+        os.rmdir(f"{MNT}/{name}")
+        del self.boxes[name]
+
+    def write(self, name):
+        files = self.boxes[name]
+        file = f"f{self.rng.randrange(8)}"
+        content = self.rng.randbytes(self.rng.choice((10, 5000, 200000)))
+        files[file] = MAYBE
+        if self.rng.random() < 0.5:
+            with open(f"{MNT}/{name}/{file}", "wb") as f:
+                f.write(content)
+        else:
+            with open(f"{MNT}/{name}/{file}.tmp", "wb") as f:
+                f.write(content)
+            files[file + ".tmp"] = MAYBE
+            os.rename(f"{MNT}/{name}/{file}.tmp", f"{MNT}/{name}/{file}")
+        files[file] = content
+
+    def execute(self, name):
+        files = self.boxes[name]
+        word = f"word-{self.rng.randrange(1 << 30)}"
+        files["made"] = MAYBE
+        with open(f"{MNT}/{name}/ctl/exec", "wb", buffering=0) as f:
+            f.write(f'["sh","-c","echo {word} >made"]'.encode())
+        files["made"] = word.encode() + b"\n"
+
+
+def check(holds, text):
+    if not holds:
+        raise SystemExit(f"seed {SEED}: {text}")
+
+
+def mount():
+    code = subprocess.call([TOOL, "mount", ROOM + "/daemon.log", RECORD, os.environ["SANDBOXFS"], REPO, MNT,
+                            "-o", "state_dir=" + STATE])
+    check(code == 0, "the mount after a kill failed: " + open(ROOM + "/daemon.log").read()[-500:])
+
+
+def pids():
+    out = subprocess.run([TOOL, "pids", MNT], stdout=subprocess.PIPE).stdout
+    return sorted(int(p) for p in out.split())
+
+
+def mounts():
+    return sum(ROOM + "/" in line for line in open("/proc/self/mountinfo"))
+
+
+def verify_box(name, files):
+    for file, content in files.items():
+        if content is MAYBE:
+            continue
+        with open(f"{MNT}/{name}/{file}", "rb") as f:
+            check(f.read() == content, f"{name}/{file} differs")
+
+
+def verify(clients):
+    seen = set(os.listdir(MNT)) - {"README", "ctl"}
+    known = {}
+    for c in clients:
+        known.update(c.boxes)
+    for name, files in known.items():
+        if files is MAYBE:
+            continue
+        check(name in seen, f"{name} had been created and is gone")
+        verify_box(name, files)
+    check(seen <= set(known), f"torn down and back again: {seen - set(known)}")
+    for c in clients:
+        c.boxes = {n: {} if f is MAYBE else {k: v for k, v in f.items() if v is not MAYBE}
+                   for n, f in c.boxes.items() if n in seen}
+    return seen
+
+
+def settle():
+    """Waits until background removal is done; pending is read, not slept on."""
+    for _ in range(100000):
+        if not open(MNT + "/ctl/pending").read():
+            return
+    check(False, "removal does not end")
+
+
+def lines(*command):
+    return subprocess.check_output(command, text=True).splitlines()
+
+
+def verify_nothing_leaked(seen, first_mounts):
+    settle()
+    worktrees = len(lines("git", "-C", REPO, "worktree", "list"))
+    check(worktrees == len(seen) + 1, f"{worktrees} worktrees for {len(seen)} sandboxes")
+    branches = lines("git", "-C", REPO, "for-each-ref", "--format=%(refname)", "refs/heads/sandbox")
+    check(len(branches) == len(seen), f"{len(branches)} branches for {len(seen)} sandboxes")
+    check(mounts() == first_mounts, f"{mounts()} mounts, {first_mounts} at first")
+
+
+def try_one(seen, rng):
+    if seen:
+        name = rng.choice(sorted(seen))
+        out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat", "README.md"])
+        check(out == b"hello\n", f"a command in {name} says {out}")
+
+
+def round_of(clients, rng):
+    stop = threading.Event()
+    fresh = []
+    for c in clients:
+        n = Client(c.number, c.rng, stop)
+        n.boxes, n.count = c.boxes, c.count
+        fresh.append(n)
+    for c in fresh:
+        c.start()
+    stop.wait(rng.random() ** 2 * 0.6)
+    os.kill(pids()[0], signal.SIGKILL)
+    stop.set()
+    for c in fresh:
+        c.join(60)
+        check(not c.is_alive(), "a client hangs after the kill")
+    subprocess.check_call(["flock", "-w", "30", RECORD, "true"])
+    return fresh
+
+
+def main():
+    rng = random.Random(SEED)
+    clients = [Client(i, random.Random(rng.random()), None) for i in range(3)]
+    done = 0
+    mount()
+    first_mounts = mounts()
+    for _ in range(KILLS):
+        clients = round_of(clients, rng)
+        done += sum(c.done for c in clients)
+        mount()
+        seen = verify(clients)
+        verify_nothing_leaked(seen, first_mounts)
+        try_one(seen, rng)
+    subprocess.check_call(["fusermount3", "-u", MNT])
+    subprocess.check_call(["flock", "-w", "60", RECORD, "true"])
+    with open(sys.argv[2], "w") as f:
+        f.write(f"seed {SEED}: {KILLS} kills, {done} operations had returned, {len(seen)} sandboxes at the end\n")
+
+
+main()

@@ -1,0 +1,10 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# The daemon is killed at random moments; the driver knows what had returned by then.
+
+claim "a repository" new_repo
+claim "kill -9 at $SBX_KILLS random moments loses nothing that had returned" \
+	python3 "$TESTS/fault/kill9.py" "$SBX_KILLS" "$ROOM/kill9.summary"
+[ ! -f "$ROOM/kill9.summary" ] || sed 's/^/# /' "$ROOM/kill9.summary"
+claim "mounting" mount_repo
+finish

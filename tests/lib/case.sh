@@ -1,0 +1,98 @@
+#!/bin/sh
+# case.sh root|user SCRIPT: runs one case in a room of its own and then looks whether anything is left.
+#
+# The room is a directory below SBX_ROOMS or /tmp with a copy of the program, the tool and the tests in it, so that an ordinary
+# user needs no access to the source tree. Cases print `ok - claim` and `not ok - claim`; numbers and
+# the plan are added here. Skips, with the reason, only where FUSE is absent.
+set -u
+
+who=$1
+here=$(cd "$(dirname "$0")/.." && pwd)
+script=$here/$(basename "$(dirname "$2")")/$(basename "$2")
+
+skip() {
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+[ -e /dev/fuse ] || skip "this kernel offers no /dev/fuse"
+[ "$who" = user ] || [ "$(id -u)" = 0 ] || skip "not root"
+
+ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
+mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
+cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
+cp "$SBX_TOOL" "$ROOM/bin/tool"
+cp -r "$here" "$ROOM/tests"
+[ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
+cat >"$ROOM/home/.gitconfig" <<'END'
+[user]
+	name = Test
+	email = test@example.org
+[init]
+	defaultBranch = main
+[gc]
+	auto = 0
+END
+chmod 755 "$ROOM"
+
+become=
+if [ "$who" = user ] && [ "$(id -u)" = 0 ]; then
+	# An account that every Debian and Ubuntu has, and that is not the overflow uid as nobody is.
+	uid=$(id -u games) gid=$(id -g games)
+	chown -R "$uid:$gid" "$ROOM"
+	become="setpriv --reuid=$uid --regid=$gid --clear-groups"
+fi
+
+leftovers() {
+	grep -F " $ROOM/" /proc/self/mountinfo | sed 's/^/# mount: /'
+	for dir in /proc/[0-9]*; do
+		cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -F "$ROOM/" | sed "s|^|# process ${dir#/proc/}: |"
+	done
+}
+
+# Ends what a failed case left, so that the next one starts clean.
+sweep() {
+	for dir in /proc/[0-9]*; do
+		if cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -qF "$ROOM/bin/sandboxfs"; then
+			kill -9 "${dir#/proc/}"
+		fi
+	done
+	while target=$(awk -v p="$ROOM/" 'index($5, p) == 1 { print $5; exit }' /proc/self/mountinfo) &&
+		[ -n "$target" ]; do
+		fusermount3 -uz "$target" 2>/dev/null || umount -l "$target" || break
+	done
+}
+
+inside() {
+	env -i PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" HOME="$ROOM/home" TMPDIR="$ROOM/tmp" \
+		USER="$who" LANG=C.UTF-8 ROOM="$ROOM" SANDBOXFS="$ROOM/bin/sandboxfs" TOOL="$ROOM/bin/tool" \
+		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
+		ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan" \
+		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
+		$become "$ROOM/tests/${script#"$here"/}"
+}
+
+cd "$ROOM" || exit 99
+{
+	inside
+	code=$?
+	[ $code = 0 ] || echo "not ok - the case runs to its end (exit $code)"
+	left=$(leftovers)
+	if [ -n "$left" ]; then
+		echo "$left"
+		echo "not ok - no process and no mount is left"
+	else
+		echo "ok - no process and no mount is left"
+	fi
+	if ls "$ROOM"/asan.* "$ROOM"/tsan.* "$ROOM"/ubsan.* >/dev/null 2>&1; then
+		sed 's/^/# /' "$ROOM"/asan.* "$ROOM"/tsan.* "$ROOM"/ubsan.* 2>/dev/null
+		echo "not ok - the sanitizers are silent"
+	fi
+} | awk '
+	/^(not )?ok/ { n++; sub(/ok -/, "ok " n " -") }
+	{ print; fflush() }
+	END { print "1.." n }'
+sweep
+cd /
+chmod -R u+rwx "$ROOM" 2>/dev/null
+rm -rf "$ROOM"

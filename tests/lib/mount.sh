@@ -1,0 +1,214 @@
+# Verbs for cases that need a real mount. Sourced; needs ROOM, SANDBOXFS, TOOL of case.sh.
+# shellcheck shell=sh
+MNT=$ROOM/mnt
+REPO=$ROOM/repo
+STATE=$ROOM/state
+LOG=$ROOM/daemon.log
+RECORD=$ROOM/daemon.record
+
+# --- saying what holds -------------------------------------------------------------------
+
+# claim TEXT COMMAND...: the command (mostly a function, under set -e) succeeds.
+claim() {
+	claim_text=$1
+	shift
+	(
+		set -e
+		"$@"
+	) >"$ROOM/claim.log" 2>&1 </dev/null
+	claim_code=$?
+	if [ $claim_code = 0 ]; then
+		echo "ok - $claim_text"
+	else
+		tail -n 12 "$ROOM/claim.log" | sed 's/^/# /'
+		echo "not ok - $claim_text"
+	fi
+}
+
+fail() {
+	echo "$*" >&2
+	return 1
+}
+
+# same WANT HAVE
+same() {
+	[ "$1" = "$2" ] || fail "want '$1', have '$2'"
+}
+
+# like PATTERN TEXT: a shell pattern
+like() {
+	# shellcheck disable=SC2254
+	case $2 in
+	$1) ;;
+	*) fail "want like '$1', have '$2'" ;;
+	esac
+}
+
+# expect WANT TOOL-ARGUMENTS...: the test tool prints exactly that; WANT may list alternatives (A|B).
+expect() {
+	expect_want=$1
+	shift
+	expect_have=$("$TOOL" "$@")
+	case "|$expect_want|" in
+	*"|$expect_have|"*) ;;
+	*) fail "$*: want $expect_want, have $expect_have" ;;
+	esac
+}
+
+refuse() {
+	! "$@" || fail "was not refused: $*"
+}
+
+# --- sources -----------------------------------------------------------------------------
+
+new_repo() {
+	repo_dir=${1:-$REPO}
+	mkdir -p "$repo_dir/src"
+	git -C "$repo_dir" init -q
+	printf 'hello\n' >"$repo_dir/README.md"
+	printf 'int main(void)\n{\n\treturn 0;\n}\n' >"$repo_dir/src/main.c"
+	printf 'all:\n\tcc -o main src/main.c\n' >"$repo_dir/Makefile"
+	ln -s src/main.c "$repo_dir/link"
+	git -C "$repo_dir" add .
+	git -C "$repo_dir" commit -qm 'first'
+}
+
+# --- mounting ----------------------------------------------------------------------------
+
+is_mounted() {
+	awk -v p="${1:-$MNT}" '$5 == p { found = 1 } END { exit !found }' /proc/self/mountinfo
+}
+
+# mount_fs SOURCE [OPTIONS]: returns when the mount is usable.
+mount_fs() {
+	printf '%s\n' "$1" >"$ROOM/mounted.source"
+	printf '%s\n' "${2:-}" >"$ROOM/mounted.options"
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${2:+,$2}" || {
+		cat "$LOG"
+		return 1
+	}
+}
+
+mount_repo() {
+	[ -d "$REPO" ] || new_repo
+	mount_fs "$REPO" "${1:-}"
+}
+
+mount_dir() {
+	mkdir -p "$ROOM/plain/sub"
+	echo plain >"$ROOM/plain/file"
+	mount_fs "$ROOM/plain" "${1:-}"
+}
+
+mount_none() {
+	mount_fs none "${1:-}"
+}
+
+remount() {
+	mount_fs "$(cat "$ROOM/mounted.source")" "${1:-$(cat "$ROOM/mounted.options")}"
+}
+
+# Waits until the daemon and all that it started are gone.
+await_end() {
+	flock -w 60 "$RECORD" true || fail "the daemon does not end"
+}
+
+# Every process of the daemon ended by itself, with 0, and said nothing suspicious.
+ended_well() {
+	if grep -v '^exit 0$' "$RECORD"; then
+		fail "a process of the daemon ended badly"
+	fi
+	if grep -iE 'assert|sanitizer|runtime error|segmentation|double free|corrupt' "$LOG"; then
+		fail "suspicious words in the log"
+	fi
+}
+
+unmount() {
+	fusermount3 -u "$MNT" || return 1
+	await_end || return 1
+	ended_well
+}
+
+daemon_pid() {
+	"$TOOL" pids "$MNT" | head -n 1
+}
+
+kill_daemon() {
+	for pid in $("$TOOL" pids "$MNT"); do
+		kill -9 "$pid" 2>/dev/null || true
+	done
+	await_end
+}
+
+# refused_mount PATTERN ARGUMENT...: exits non-zero, says something like PATTERN, mounts nothing.
+refused_mount() {
+	refused_pattern=$1
+	shift
+	if timeout 60 "$SANDBOXFS" "$@" >"$ROOM/refused.log" 2>&1; then
+		fail "was not refused: $*"
+		return 1
+	fi
+	like "*$refused_pattern*" "$(cat "$ROOM/refused.log")" || return 1
+	refuse is_mounted "$MNT"
+}
+
+# --- sandboxes ---------------------------------------------------------------------------
+
+box() {
+	for name; do
+		mkdir "$MNT/$name" || return 1
+	done
+}
+
+# run NAME COMMAND...: as if the command were run here: output, exit code.
+run() {
+	run_box=$1
+	shift
+	"$TOOL" exec "$MNT/$run_box/ctl/exec" "$@"
+}
+
+# talk NAME/FILE CHUNK...: writes to a control file, prints failures and what it then reads.
+talk() {
+	talk_file=$MNT/$1
+	shift
+	"$TOOL" talk "$talk_file" "$@"
+}
+
+error_says() {
+	like "*$2*" "$(cat "$MNT/$1/ctl/error")"
+}
+
+teardown() {
+	for name; do
+		printf '%s\n' "$name" >"$MNT/ctl/teardown" || return 1
+	done
+}
+
+teardown_all() {
+	for dir in "$MNT"/*/; do
+		name=$(basename "$dir")
+		[ "$name" = ctl ] || [ "$name" = '*' ] || teardown "$name" || return 1
+	done
+}
+
+# Neither worktree, branch, entry nor directory is left of any sandbox.
+source_is_clean() {
+	[ ! -d "$REPO/.git" ] || {
+		same 1 "$(git -C "$REPO" worktree list | wc -l)"
+		same main "$(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads)"
+		[ ! -d "$REPO/.git/worktrees" ] || same '' "$(ls "$REPO/.git/worktrees")"
+		git -C "$REPO" fsck --no-progress --no-dangling
+	}
+}
+
+tear_and_unmount() {
+	teardown_all
+	unmount
+	source_is_clean
+	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -name README.md)"
+}
+
+# The last claim of a case that mounts.
+finish() {
+	claim "teardown and unmounting leave nothing behind" tear_and_unmount
+}

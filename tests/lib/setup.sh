@@ -1,0 +1,78 @@
+# What has to be installed, in one place: for the build, and for the tests. Sourced by tests/run.sh and
+# examples/quickstart.sh. Debian 12 and 13, Ubuntu 24.04.
+# shellcheck shell=sh
+
+# command or pkg-config module, and the package that has it
+setup_build_needs='
+cc gcc
+meson meson
+ninja ninja-build
+pkg-config pkg-config
+git git
+fusermount3 fuse3
+fuse3.pc libfuse3-dev
+libgit2.pc libgit2-dev
+json-c.pc libjson-c-dev
+cmocka.pc libcmocka-dev
+libcurl.pc libcurl4-openssl-dev
+libseccomp.pc libseccomp-dev
+libcap.pc libcap-dev
+'
+setup_test_needs='
+bash bash
+dash dash
+zsh zsh
+busybox busybox
+python3 python3
+node nodejs
+perl perl
+awk mawk
+rsync rsync
+vim vim
+sqlite3 sqlite3
+make make
+flock util-linux
+setpriv util-linux
+'
+setup_coverage_needs='
+gcovr gcovr
+'
+
+setup_has() {
+	case $1 in
+	*.pc) pkg-config --exists "${1%.pc}" 2>/dev/null ;;
+	*) command -v "$1" >/dev/null 2>&1 ;;
+	esac
+}
+
+# setup_missing LIST: the packages that are not there
+setup_missing() {
+	printf '%s\n' "$1" | while read -r need package; do
+		[ -z "$need" ] || setup_has "$need" || printf '%s ' "$package"
+	done
+}
+
+# setup_install LIST: installs what is missing, as root or by sudo; else says what to install.
+setup_install() {
+	setup_packages=$(setup_missing "$1")
+	[ -n "$setup_packages" ] || return 0
+	setup_sudo=
+	if [ "$(id -u)" != 0 ]; then
+		setup_sudo='sudo -n'
+		sudo -n true 2>/dev/null || setup_sudo=false
+	fi
+	if [ "$setup_sudo" = false ] || ! command -v apt-get >/dev/null; then
+		echo "missing; install with: apt-get install $setup_packages" >&2
+		return 1
+	fi
+	echo "installing: $setup_packages"
+	# shellcheck disable=SC2086
+	{
+		$setup_sudo apt-get update -qq &&
+			$setup_sudo env DEBIAN_FRONTEND=noninteractive \
+				apt-get install -y -qq --no-install-recommends $setup_packages
+	} >/dev/null || {
+		echo "apt-get could not install: $setup_packages" >&2
+		return 1
+	}
+}

@@ -1,0 +1,151 @@
+/*
+ * The daemon under test. `mount` starts it as a user does, and leaves a watcher behind: a
+ * child subreaper, so that the daemon and whatever outlives it become its children. It writes down
+ * how each ended and goes away with the last one; whoever takes the lock of its record has
+ * waited for all of them. A process that is never reaped is thereby a test that fails.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+#include "tool.h"
+
+static pid_t start(const char *log, char **argv)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		int fd = open(log, O_CREAT | O_APPEND | O_WRONLY, 0644);
+		int null = open("/dev/null", O_RDONLY);
+
+		if (fd < 0 || null < 0)
+			_exit(126);
+		dup2(null, 0);
+		dup2(fd, 1);
+		dup2(fd, 2);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	return pid;
+}
+
+static void watch(const char *log, const char *record, char **argv, int report)
+{
+	int fd = open(record, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644), status;
+	pid_t first, pid;
+
+	alarm(0);
+	if (fd < 0 || flock(fd, LOCK_EX) || prctl(PR_SET_CHILD_SUBREAPER, 1))
+		_exit(1);
+	setsid();
+	first = start(log, argv);
+	while ((pid = wait(&status)) > 0) {
+		if (pid == first) {
+			int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+
+			if (write(report, &code, sizeof(code)) != sizeof(code))
+				_exit(1);
+			close(report);
+			dup2(fd, 1);
+			dup2(fd, 2);
+			continue;
+		}
+		dprintf(fd, "%s %d\n", WIFEXITED(status) ? "exit" : "signal",
+		        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	}
+	_exit(0);
+}
+
+/* Returns when the daemon has gone to the background, with its exit code. */
+static int cmd_mount(int argc, char **argv)
+{
+	int report[2], code;
+
+	(void)argc;
+	if (pipe2(report, O_CLOEXEC))
+		tool_die("pipe");
+	if (!fork()) {
+		close(report[0]);
+		watch(argv[1], argv[2], argv + 3, report[1]);
+	}
+	close(report[1]);
+	if (read(report[0], &code, sizeof(code)) != sizeof(code))
+		tool_die("the watcher ended");
+	return code;
+}
+
+static bool has_argument(const char *text, size_t len, const char *word)
+{
+	for (size_t at = 0; at < len; at += strlen(text + at) + 1)
+		if (!strcmp(text + at, word))
+			return true;
+	return false;
+}
+
+/* Prints the ids of the processes that have WORD as an argument, oldest first. */
+static int cmd_pids(int argc, char **argv)
+{
+	_cleanup_dir_ DIR *d = opendir("/proc");
+	int found = 0;
+
+	(void)argc;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char path[300];
+		_cleanup_free_ char *text = NULL;
+		size_t len = 0;
+
+		snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+		if (strspn(e->d_name, "0123456789") != strlen(e->d_name) ||
+		    atoi(e->d_name) == getpid())
+			continue;
+		text = tool_read_file(path, &len);
+		if (text && has_argument(text, len, argv[1])) {
+			puts(e->d_name);
+			found++;
+		}
+	}
+	return found ? 0 : 1;
+}
+
+static int cmd_fds(int argc, char **argv)
+{
+	char path[64];
+	_cleanup_dir_ DIR *d = NULL;
+	int n = -2; /* "." and ".." */
+
+	(void)argc;
+	snprintf(path, sizeof(path), "/proc/%s/fd", argv[1]);
+	d = opendir(path);
+	if (!d)
+		return tool_outcome(-1);
+	while (readdir(d))
+		n++;
+	printf("%d\n", n);
+	return 0;
+}
+
+/* Returns when none of the processes exists any more. */
+static int cmd_await_gone(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		while (!kill((pid_t)tool_number(argv[i]), 0))
+			tool_poll_pause();
+	return 0;
+}
+
+const struct tool_command tool_procs[] = {
+        {"mount", "LOG RECORD SANDBOXFS ARG...", 3, cmd_mount},
+        {"pids", "WORD", 1, cmd_pids},
+        {"fds", "PID", 1, cmd_fds},
+        {"await-gone", "PID...", 1, cmd_await_gone},
+        {0},
+};

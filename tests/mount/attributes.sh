@@ -1,0 +1,121 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Attributes: modes, owners, times to the nanosecond, sizes, extended attributes.
+
+modes() {
+	echo x >m
+	for mode in 0000 0400 0644 0755 0777; do
+		expect 0 chmod m $mode
+		same $mode "$("$TOOL" stat m mode)"
+	done
+	expect 0 chmod src 0700
+	same 0700 "$("$TOOL" stat src mode)"
+	expect 0 chmod src 0755
+	expect ENOENT chmod missing 0644
+}
+
+no_setuid() {
+	cp "$TOOL" prog
+	expect 0\|EPERM chmod prog 4755
+	same 0755 "$("$TOOL" stat prog mode)"
+	expect 0\|EPERM chmod prog 2755
+	same 0755 "$("$TOOL" stat prog mode)"
+	expect 0\|EPERM open made O_CREAT\|O_WRONLY 6755
+	[ ! -e made ] || case $("$TOOL" stat made mode) in 0*) ;; *) fail "setuid file was made" ;; esac
+	run a stat -c %a prog | grep -qx 755
+}
+
+owners() {
+	me=$(id -u) group=$(id -g)
+	echo x >o
+	expect 0 chown o "$me" "$group"
+	expect 0 chown o -1 -1
+	if [ "$me" != 0 ]; then
+		expect EPERM chown o 1 -1
+		expect EPERM chown o 0 0
+	fi
+	same "$me" "$("$TOOL" stat o uid)"
+}
+
+sets_times() {
+	echo x >t
+	expect 0 utimens t 1000000000.123456789 1100000000.987654321
+	same "1000000000.123456789 1100000000.987654321" "$("$TOOL" stat t atime mtime)"
+	expect 0 utimens t omit 1200000000.000000001
+	same "1000000000.123456789 1200000000.000000001" "$("$TOOL" stat t atime mtime)"
+	expect 0 utimens t now omit
+	[ "$("$TOOL" stat t atime | cut -d. -f1)" -gt 1600000000 ]
+	same 1200000000.000000001 "$("$TOOL" stat t mtime)"
+	ln -s t tl
+	expect 0 utimens tl 5.000000006 7.000000008
+	same 7.000000008 "$("$TOOL" lstat tl mtime)"
+	same 1200000000.000000001 "$("$TOOL" stat t mtime)"
+	expect 0 utimens t -5.000000000 -6.000000000
+	same -6.000000000 "$("$TOOL" stat t mtime)"
+}
+
+writing_moves_mtime() {
+	echo x >w
+	expect 0 utimens w 1.000000000 1.000000000
+	echo y >>w
+	[ "$("$TOOL" stat w mtime | cut -d. -f1)" -gt 1600000000 ]
+	mkdir wd
+	expect 0 utimens wd 1.000000000 1.000000000
+	touch wd/new
+	[ "$("$TOOL" stat wd mtime | cut -d. -f1)" -gt 1600000000 ]
+}
+
+sizes() {
+	printf 1234567890 >s
+	expect 0 truncate s 4
+	same 1234 "$(cat s)"
+	expect 0 truncate s 8192
+	same 8192 "$("$TOOL" stat s size)"
+	same 8192 "$(wc -c <s)"
+	expect EINVAL truncate s -1
+	expect EISDIR truncate src 0
+	expect ENOENT truncate missing 0
+	expect 0 truncate s 1099511627776
+	same 1099511627776 "$("$TOOL" stat s size)"
+	expect 0 truncate s 0
+}
+
+xattrs_with_the_option() {
+	echo x >x
+	expect 0 setxattr x user.colour blue
+	same blue "$("$TOOL" getxattr x user.colour)"
+	expect ENODATA getxattr x user.none
+	expect 0 removexattr x user.colour
+	expect ENODATA getxattr x user.colour
+	expect EPERM\|EOPNOTSUPP\|EINVAL setxattr x security.capability x
+	expect EPERM\|EOPNOTSUPP setxattr x security.selinux x
+	expect EPERM\|EOPNOTSUPP setxattr x trusted.overlay.opaque y
+	expect EPERM\|EOPNOTSUPP setxattr x user.overlay.opaque y
+}
+
+xattrs_without() {
+	echo x >x2
+	expect 0\|EOPNOTSUPP setxattr x2 user.colour blue
+	expect EPERM\|EOPNOTSUPP\|EINVAL setxattr x2 security.capability x
+	expect EPERM\|EOPNOTSUPP setxattr x2 trusted.overlay.opaque y
+}
+
+claim "mounting" mount_repo
+claim "mkdir" box a
+cd "$MNT/a" || exit 1
+claim "chmod" modes
+claim "neither chmod nor open can set setuid or setgid" no_setuid
+claim "chown to oneself works, to others is EPERM" owners
+claim "times are kept to the nanosecond, also of links" sets_times
+claim "writing moves mtime of the file, creating that of the directory" writing_moves_mtime
+claim "truncate: shorter, longer, EINVAL, EISDIR" sizes
+claim "statfs answers for the mount" expect 0 statfs "$MNT"
+claim "statfs answers for a sandbox" expect 0 statfs .
+claim "user.* xattrs pass or are refused as unsupported, others never pass" xattrs_without
+cd "$ROOM" || exit 1
+claim "unmounting" unmount
+claim "remounting with user_xattr" remount user_xattr
+cd "$MNT/a" || exit 1
+claim "with user_xattr they pass; security, trusted and overlay's never" xattrs_with_the_option
+cd "$ROOM" || exit 1
+finish

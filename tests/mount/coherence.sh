@@ -1,0 +1,90 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# What one side wrote, the other sees.
+
+host_to_command() {
+	for i in $(seq 30); do
+		echo "$i" >"$MNT/a/f"
+		same "$i" "$(run a cat f)"
+		mkdir "$MNT/a/d$i"
+		run a test -d "d$i"
+	done
+}
+
+command_to_host() {
+	for i in $(seq 30); do
+		run a sh -c "echo $i >g; mkdir e$i; rm -f h*; touch h$i"
+		same "$i" "$(cat "$MNT/a/g")"
+		expect 0 stat "$MNT/a/e$i"
+		same "h$i" "$(cd "$MNT/a" && ls h*)"
+	done
+}
+
+negative_names() {
+	expect ENOENT stat "$MNT/a/new"
+	run a touch new
+	expect 0 stat "$MNT/a/new"
+	run a rm new
+	expect ENOENT stat "$MNT/a/new"
+	run a mkdir new
+	same directory "$("$TOOL" stat "$MNT/a/new" type)"
+}
+
+sizes_and_times() {
+	echo 1234567890 >"$MNT/a/s"
+	run a sh -c 'echo more >>s'
+	same 16 "$("$TOOL" stat "$MNT/a/s" size)"
+	run a sh -c 'echo x >s'
+	same x "$(cat "$MNT/a/s")"
+	same 2 "$("$TOOL" stat "$MNT/a/s" size)"
+	run a chmod 600 s
+	same 0600 "$("$TOOL" stat "$MNT/a/s" mode)"
+	run a touch -d @1000 s
+	same 1000.000000000 "$("$TOOL" stat "$MNT/a/s" mtime)"
+}
+
+open_descriptor_follows() {
+	echo first >"$MNT/a/log"
+	exec 8<"$MNT/a/log"
+	read -r line <&8
+	same first "$line"
+	run a sh -c 'echo second >>log'
+	read -r line <&8
+	same second "$line"
+	exec 8<&-
+}
+
+while_running() {
+	"$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo up >up; until [ -e down ]; do sleep 0.02; done; echo end >end' >"$ROOM/id"
+	"$TOOL" await "$MNT/a/up"
+	touch "$MNT/a/down"
+	cat "$MNT/a/ctl/jobs/$(cat "$ROOM/id")/wait"
+	same end "$(cat "$MNT/a/end")"
+}
+
+replaced_by_command() {
+	echo old >"$MNT/a/r"
+	same old "$(cat "$MNT/a/r")"
+	run a sh -c 'echo new >r.tmp; mv r.tmp r'
+	same new "$(cat "$MNT/a/r")"
+	run a sh -c 'rm r; mkdir r; echo in >r/in'
+	same in "$(cat "$MNT/a/r/in")"
+}
+
+mapped_writes() {
+	expect 0 mmap "$MNT/a/m"
+	same 12388 "$(run a wc -c m | cut -d' ' -f1)"
+	run a sh -c 'head -c 3 m' | grep -qx abc
+}
+
+claim "mounting" mount_repo
+claim "mkdir" box a
+claim "what was written through the mount is seen by the next command" host_to_command
+claim "what a command wrote is seen when exec returns" command_to_host
+claim "names that were not there appear and vanish" negative_names
+claim "sizes, modes and times follow" sizes_and_times
+claim "an open descriptor follows" open_descriptor_follows
+claim "both see each other while the job runs" while_running
+claim "files and directories replaced by a command" replaced_by_command
+claim "writes through a shared map are seen inside" mapped_writes
+finish

@@ -1,0 +1,122 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# The command line, the configuration file, and what cannot be mounted.
+
+help_and_version() {
+	"$SANDBOXFS" --help | grep -q 'MOUNTPOINT'
+	"$SANDBOXFS" --help | grep -q 'state_dir'
+	"$SANDBOXFS" --version | grep -q '[0-9]\.[0-9]'
+}
+
+doctor() {
+	"$SANDBOXFS" --doctor >"$ROOM/doctor"
+	for word in FUSE namespace overlay Landlock cgroup; do
+		grep -qi "$word" "$ROOM/doctor" || fail "nothing on $word"
+	done
+}
+
+bad_options() {
+	refused_mount nonsense "$REPO" "$MNT" -o nonsense=1
+	refused_mount backend "$REPO" "$MNT" -o backend=nonsense
+	refused_mount ctl "$REPO" "$MNT" -o ctl=a/b
+	refused_mount controls "$REPO" "$MNT" -o controls=sideways
+	refused_mount isolation "$REPO" "$MNT" -o isolation=perhaps
+	refused_mount net "$REPO" "$MNT" -o net=some
+	refused_mount timeout "$REPO" "$MNT" -o operation_timeout_ms=soon
+	refused_mount '' "$REPO"
+	refused_mount '' "$REPO" "$MNT" extra
+}
+
+bad_places() {
+	refused_mount missing "$REPO" "$ROOM/missing" -o "state_dir=$STATE"
+	refused_mount missing "$ROOM/missing" "$MNT" -o "state_dir=$STATE"
+	echo x >"$ROOM/file"
+	refused_mount '' "$REPO" "$ROOM/file" -o "state_dir=$STATE"
+	git init -q --bare "$ROOM/bare"
+	refused_mount '' "$ROOM/bare" "$MNT" -o "state_dir=$STATE"
+	git init -q "$ROOM/empty"
+	refused_mount '' "$ROOM/empty" "$MNT" -o "state_dir=$STATE"
+}
+
+configuration_file() {
+	cat >"$ROOM/config.json" <<END
+{"operation_timeout_ms": 1234, "ctl": ".box", "env": {"FROM_FILE": "yes"}}
+END
+	mount_fs "$REPO" "config=$ROOM/config.json"
+	box c
+	same 1234 "$(cat "$MNT/c/.box/timeout_ms")"
+	same yes "$("$TOOL" exec "$MNT/c/.box/exec" sh -c 'echo $FROM_FILE')"
+	same 1234 "$("$TOOL" json operation_timeout_ms <"$MNT/ctl/config")"
+	unmount
+	mount_fs "$REPO" "config=$ROOM/config.json,operation_timeout_ms=99"
+	same 99 "$(cat "$MNT/c/.box/timeout_ms")"
+	echo c >"$MNT/ctl/teardown"
+	unmount
+}
+
+bad_configuration() {
+	for text in '{"nonsense":1}' '{"ctl":1}' '{"ctl":"a","ctl":"b"}' '[]' '{' '' '{"operation_timeout_ms":"x"}'; do
+		printf '%s' "$text" >"$ROOM/bad.json"
+		refused_mount '' "$REPO" "$MNT" -o "state_dir=$STATE,config=$ROOM/bad.json"
+	done
+	printf '{"nonsense":1}' >"$ROOM/bad.json"
+	refused_mount nonsense "$REPO" "$MNT" -o "state_dir=$STATE,config=$ROOM/bad.json"
+	refused_mount none.json "$REPO" "$MNT" -o "state_dir=$STATE,config=$ROOM/none.json"
+}
+
+no_secrets() {
+	(
+		GITHUB_TOKEN=very-secret-word
+		export GITHUB_TOKEN
+		mount_repo
+	)
+	box s
+	refuse run s sh -c 'env | grep very-secret'
+	refuse grep -r very-secret "$LOG" "$MNT/ctl/config" "$MNT/ctl/stats" "$MNT/s/ctl/info" "$MNT/s/ctl/log"
+	teardown s
+	unmount
+}
+
+few_descriptors() {
+	(
+		ulimit -n 256
+		mount_repo
+	)
+	box n
+	expect 0 many "$MNT/n" 2000
+	same 2000 "$(ls "$MNT/n" | grep -c many-)"
+	for i in 1 2 3 4 5; do
+		same $i "$(run n echo $i)"
+	done
+	teardown n
+	unmount
+}
+
+# As root a small file system of its own; without that privilege a file size limit is no disk.
+disk_full() {
+	mkdir "$ROOM/small"
+	mount -t tmpfs -o size=8m none "$ROOM/small"
+	trap 'umount -l "$ROOM/small"' EXIT
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$REPO" "$MNT" -o "state_dir=$ROOM/small/state"
+	box full
+	expect ENOSPC\|EDQUOT fill "$MNT/full/big"
+	same hello "$(cat "$MNT/full/README.md")"
+	rm "$MNT/full/big"
+	same fine "$(run full echo fine)"
+	teardown full
+	unmount
+}
+
+claim "a repository" new_repo
+claim "--help and --version" help_and_version
+claim "--doctor says what the machine allows" doctor
+claim "an unknown key or a bad value is refused by name" bad_options
+claim "mountpoint or source missing, a file, bare or empty repositories are refused" bad_places
+claim "settings from a JSON file, -o above it" configuration_file
+claim "a bad configuration file is refused by key" bad_configuration
+claim "secrets of the environment appear nowhere" no_secrets
+claim "256 descriptors are enough for 2000 files" few_descriptors
+if [ "$(id -u)" = 0 ]; then
+	claim "a full disk is ENOSPC and loses nothing" disk_full
+fi
+claim "nothing is left" source_is_clean

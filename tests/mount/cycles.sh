@@ -1,0 +1,36 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Create, exec, teardown, many times: the daemon ends where it began.
+count=$SBX_CYCLES
+
+cycles() {
+	"$TOOL" cycles "$MNT" 20
+	pid=$(daemon_pid)
+	fds=$("$TOOL" fds "$pid")
+	rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
+	procs=$("$TOOL" pids "$MNT" | wc -l)
+	"$TOOL" cycles "$MNT" "$count"
+	fds_after=$("$TOOL" fds "$pid")
+	rss_after=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
+	same "$procs" "$("$TOOL" pids "$MNT" | wc -l)"
+	echo "$count cycles: descriptors $fds -> $fds_after, RSS $rss -> $rss_after KiB" >"$ROOM/cycles"
+	case $fds in
+	E*) ;;
+	*) [ "$fds_after" -le $((fds + 3)) ] || fail "descriptors $fds -> $fds_after" ;;
+	esac
+	# A sanitizer's quarantine keeps freed memory.
+	[ -n "$(grep -l libasan "/proc/$pid/maps" 2>/dev/null)" ] ||
+		[ "$rss_after" -le $((rss + 16384)) ] || fail "RSS $rss -> $rss_after"
+}
+
+nothing_is_left() {
+	source_is_clean
+	same 'README ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same '' "$(find "$STATE" -name README.md)"
+}
+
+claim "mounting" mount_repo
+claim "$count cycles: descriptors, processes and memory end where they began" cycles
+[ ! -f "$ROOM/cycles" ] || echo "# $(cat "$ROOM/cycles")"
+claim "no worktree, branch or directory is left" nothing_is_left
+finish

@@ -1,0 +1,82 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Directories: making, removing, and listing them while they change.
+
+makes_and_removes() {
+	expect 0 mkdir d 0751
+	same "0751 directory" "$("$TOOL" stat d mode type)"
+	expect EEXIST mkdir d
+	expect EEXIST mkdir README.md
+	expect ENOENT mkdir missing/d
+	expect ENOTDIR mkdir README.md/d
+	echo x >d/x
+	expect ENOTEMPTY\|EEXIST rmdir d
+	expect 0 unlink d/x
+	expect 0 rmdir d
+	expect ENOENT rmdir d
+	expect EINVAL rmdir src/.
+	expect ENOTEMPTY\|EEXIST rmdir src/..
+}
+
+counts_links() {
+	mkdir n
+	same 2 "$("$TOOL" stat n nlink)"
+	mkdir n/1 n/2
+	# Overlays and some file systems count no subdirectories: 1 or 2+n, as find expects.
+	links=$("$TOOL" stat n nlink)
+	[ "$links" = 4 ] || [ "$links" = 1 ] || [ "$links" = 2 ]
+	same 3 "$(find n -type d | wc -l)"
+}
+
+lists_everything() {
+	mkdir many
+	(cd many && seq 1 3000 | xargs touch)
+	same 3000 "$(ls many | wc -l)"
+	same 3000 "$(find many -type f | wc -l)"
+	same '1 2999 3000' "$(ls many | sort -n | sed -n '1p;2999p;3000p' | tr '\n' ' ' | sed 's/ $//')"
+	expect 0 seekdir many
+	rm -rf many
+	expect ENOENT stat many
+}
+
+lists_dots() {
+	same '.
+..' "$(ls -a1 src | head -n 2)"
+	same "$("$TOOL" stat . ino)" "$("$TOOL" stat src/.. ino)"
+}
+
+sees_changes_at_once() {
+	mkdir live
+	touch live/1
+	same 1 "$(ls live)"
+	touch live/2
+	rm live/1
+	same 2 "$(ls live)"
+	mv live/2 live/3
+	same 3 "$(ls live)"
+	expect ENOENT stat live/2
+}
+
+survives_removal_of_the_cwd() {
+	mkdir gone
+	cd gone
+	rmdir ../gone
+	expect ENOENT open x O_CREAT\|O_WRONLY
+	same '' "$(ls)"
+}
+
+claim "mounting" mount_repo
+claim "mkdir makes a sandbox" box a
+cd "$MNT/a" || exit 1
+claim "mkdir and rmdir answer as POSIX says" makes_and_removes
+claim "link counts of directories do not mislead find" counts_links
+claim "3000 entries are listed once each, offsets can be returned to" lists_everything
+claim ". and .. are right" lists_dots
+claim "a listing shows what just happened" sees_changes_at_once
+mkdir busy
+claim "5000 entries deleted while being read" expect 0 readdir-delete busy 5000
+claim "a removed current directory is empty and refuses files" survives_removal_of_the_cwd
+claim "600 levels: paths longer than PATH_MAX work step by step" expect 0 deep . 600
+claim "rm -rf removes them" rm -rf deeper
+cd "$ROOM" || exit 1
+finish

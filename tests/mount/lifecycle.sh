@@ -1,0 +1,213 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# From mkdir to nothing left: creating, renaming, tearing down from any state, undoing.
+
+creates_a_worktree() {
+	box a
+	same sandbox/a "$(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads/sandbox)"
+	git -C "$REPO" worktree list | grep 'sandbox/a' | grep -q locked
+	same '' "$(git -C "$MNT/a" status --porcelain)"
+	same sandbox/a "$(git -C "$MNT/a" branch --show-current)"
+	workdir=$(cat "$MNT/a/ctl/workdir")
+	like '/*' "$workdir"
+}
+
+removes_it() {
+	echo dirty >"$MNT/a/dirty"
+	expect 0 rmdir "$MNT/a"
+	expect ENOENT stat "$MNT/a"
+	expect ENOENT rmdir "$MNT/a"
+	teardown a
+	source_is_clean
+}
+
+name_is_free_at_once() {
+	for i in 1 2 3 4 5; do
+		mkdir "$MNT/again"
+		echo $i >"$MNT/again/round"
+		rmdir "$MNT/again"
+	done
+	mkdir "$MNT/again"
+	expect ENOENT stat "$MNT/again/round"
+	teardown again
+}
+
+rm_rf() {
+	box r
+	echo x >"$MNT/r/new"
+	rm -rf "$MNT/r"
+	expect ENOENT stat "$MNT/r"
+	teardown r
+	source_is_clean
+}
+
+moves() {
+	box old
+	echo kept >"$MNT/old/f"
+	run old sh -c 'echo job >>f'
+	mv "$MNT/old" "$MNT/new"
+	expect ENOENT stat "$MNT/old"
+	same 'kept
+job' "$(cat "$MNT/new/f")"
+	same 'kept
+job' "$(run new cat f)"
+	box taken
+	expect EEXIST\|ENOTEMPTY rename "$MNT/new" "$MNT/taken"
+	git -C "$MNT/new" status --porcelain | grep -q f
+	teardown new taken
+}
+
+moves_out_by_copying() {
+	box out
+	echo content >"$MNT/out/file"
+	mv "$MNT/out" "$ROOM/elsewhere"
+	same content "$(cat "$ROOM/elsewhere/file")"
+	expect ENOENT stat "$MNT/out"
+	rm -rf "$ROOM/elsewhere"
+}
+
+create_with_json() {
+	git -C "$REPO" branch side
+	git -C "$REPO" tag v1
+	echo second >"$REPO/second"
+	git -C "$REPO" add second
+	git -C "$REPO" commit -qm second
+	echo '{"name":"j","base":"v1","branch":"my/branch"}' >"$MNT/ctl/create"
+	expect ENOENT stat "$MNT/j/second"
+	same my/branch "$(git -C "$MNT/j" branch --show-current)"
+	box head
+	same second "$(cat "$MNT/head/second")"
+	echo plainname >"$MNT/ctl/create"
+	expect 0 stat "$MNT/plainname/second"
+	teardown j head plainname
+	git -C "$REPO" branch -D side
+	source_is_clean
+}
+
+refuses_bad_create() {
+	expect ENOENT\|EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":"x","base":"no-such-commit"}'
+	grep -q no-such-commit "$MNT/ctl/error"
+	expect EEXIST\|EBUSY write "$MNT/ctl/create" O_WRONLY '{"name":"x","branch":"main"}'
+	grep -q main "$MNT/ctl/error"
+	expect EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":"x","branch":"bad..branch"}'
+	expect EINVAL\|EOPNOTSUPP write "$MNT/ctl/create" O_WRONLY '{"name":"x","backend":"nonsense"}'
+	expect ENOENT stat "$MNT/x"
+	source_is_clean
+}
+
+branch_with_commits_stays() {
+	box w
+	echo work >"$MNT/w/work"
+	run w git add work
+	run w git -c user.name=T -c user.email=t@example.org commit -qm work
+	teardown w
+	same work "$(git -C "$REPO" show sandbox/w:work)"
+	box w
+	same work "$(cat "$MNT/w/work")"
+	teardown w
+	git -C "$REPO" branch -D sandbox/w
+	source_is_clean
+}
+
+trash() {
+	box t
+	echo precious >"$MNT/t/precious"
+	echo edited >>"$MNT/t/README.md"
+	teardown t
+	ref=$(git -C "$REPO" for-each-ref --format='%(refname)' 'refs/sandboxfs/trash/t-*')
+	same precious "$(git -C "$REPO" show "$ref:precious")"
+	git -C "$REPO" show "$ref:README.md" | grep -q edited
+}
+
+worktree_removed_by_hand() {
+	box h
+	rm -rf "$REPO/.git/worktrees"
+	expect 0 rmdir "$MNT/h"
+	teardown h
+	box h
+	same hello "$(cat "$MNT/h/README.md")"
+	teardown h
+	source_is_clean
+}
+
+branch_deleted_by_hand() {
+	box h
+	git -C "$REPO" update-ref -d refs/heads/sandbox/h
+	teardown h
+	source_is_clean
+}
+
+directory_half_gone() {
+	box h
+	workdir=$(cat "$MNT/h/ctl/workdir")
+	rm -rf "$workdir" 2>/dev/null || true
+	teardown h
+	expect ENOENT stat "$MNT/h"
+	source_is_clean
+}
+
+source_moved_away() {
+	box h
+	mv "$REPO" "$REPO.away"
+	expect 0 rmdir "$MNT/h"
+	mv "$REPO.away" "$REPO"
+	teardown h
+	git -C "$REPO" worktree prune
+	git -C "$REPO" branch -D sandbox/h 2>/dev/null || true
+	source_is_clean
+}
+
+kills_jobs() {
+	box k
+	"$TOOL" result "$MNT/k/ctl/spawn" sleep 98761 >/dev/null
+	expect 0 rmdir "$MNT/k"
+	teardown k
+	refuse "$TOOL" pids 98761
+}
+
+hard_to_remove() {
+	box d
+	"$TOOL" deep "$MNT/d" 300
+	mkdir "$MNT/d/closed"
+	touch "$MNT/d/closed/x"
+	run d sh -c 'mkdir -p inner/closed; touch inner/closed/f; chmod 000 inner/closed'
+	chmod 000 "$MNT/d/closed"
+	expect 0 rmdir "$MNT/d"
+	teardown d
+	same '' "$(cat "$MNT/ctl/pending")"
+}
+
+parallel_lives() {
+	for i in 1 2 3 4 5 6 7 8; do
+		(
+			for round in 1 2 3; do
+				mkdir "$MNT/p$i" && rmdir "$MNT/p$i" || echo bad >>"$ROOM/parallel"
+				mkdir "$MNT/shared" 2>/dev/null && rmdir "$MNT/shared" 2>/dev/null
+			done
+			true
+		) &
+	done
+	wait
+	[ ! -e "$ROOM/parallel" ]
+	teardown shared
+}
+
+claim "mounting" mount_repo
+claim "mkdir makes a worktree on branch sandbox/NAME, clean for git" creates_a_worktree
+claim "rmdir removes it with uncommitted work; a second teardown succeeds" removes_it
+claim "the name is free at once" name_is_free_at_once
+claim "rm -rf is the same as rmdir" rm_rf
+claim "mv within the mount renames" moves
+claim "mv out of the mount copies and removes" moves_out_by_copying
+claim "ctl/create takes base and branch, or a bare name" create_with_json
+claim "what cannot be created leaves nothing, and says why" refuses_bad_create
+claim "a branch with commits of its own stays and is continued" branch_with_commits_stays
+claim "uncommitted work is kept under refs/sandboxfs/trash" trash
+claim "teardown after the worktree entry was removed by hand" worktree_removed_by_hand
+claim "teardown after the branch was deleted" branch_deleted_by_hand
+claim "teardown after the directory was removed" directory_half_gone
+claim "teardown after the source repository moved" source_moved_away
+claim "teardown kills the jobs" kills_jobs
+claim "teardown of 300 levels and directories of mode 000" hard_to_remove
+claim "many lives in parallel" parallel_lives
+finish

@@ -1,0 +1,72 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# What a person or a program can read about what happened.
+
+log_lines() {
+	run a true
+	run a sh -c 'exit 5' || true
+	talk a/ctl/exec '{"argv":["sleep","9"],"timeout_ms":100}' >/dev/null
+	while read -r line; do
+		printf '%s' "$line" | "$TOOL" json timestamp | grep -q '^20..-..-..T..:..:..'
+		same a "$(printf '%s' "$line" | "$TOOL" json task_id)"
+		printf '%s' "$line" | "$TOOL" json event >/dev/null
+	done <"$MNT/a/ctl/log"
+	grep -q '"event": *"create"' "$MNT/a/ctl/log"
+	grep '"exit_code": *5' "$MNT/a/ctl/log" | "$TOOL" json duration_sec
+	grep -q '"timed_out": *true' "$MNT/a/ctl/log"
+}
+
+no_output_in_logs() {
+	run a echo private-words-of-a-command
+	refuse sh -c "grep -o 'stdout.*private-words' '$MNT/a/ctl/log'"
+}
+
+durable_copies() {
+	teardown a
+	grep -q '"event": *"create"' "$ROOM/logs/a.jsonl"
+	grep -q '"event": *"cleanup"' "$ROOM/logs/a.jsonl"
+}
+
+events() {
+	"$TOOL" read-until "$MNT/ctl/events" '"b"' &
+	reader=$!
+	box b
+	wait $reader
+	"$TOOL" read-until "$MNT/b/ctl/events" exec &
+	reader=$!
+	run b true
+	wait $reader
+}
+
+info() {
+	same b "$("$TOOL" json name <"$MNT/b/ctl/info")"
+	same sandbox/b "$("$TOOL" json branch <"$MNT/b/ctl/info")"
+	"$TOOL" json workdir <"$MNT/b/ctl/info" | grep -q '^/'
+	same "$(git -C "$REPO" rev-parse HEAD)" "$("$TOOL" json base <"$MNT/b/ctl/info")"
+	"$TOOL" json isolation <"$MNT/b/ctl/policy" >/dev/null
+}
+
+errors() {
+	expect ENOENT write "$MNT/b/ctl/exec" O_WRONLY 'no-such-program\n'
+	same 1 "$(wc -l <"$MNT/b/ctl/error")"
+	expect EINVAL mkdir "$MNT/.bad"
+	same 1 "$(wc -l <"$MNT/ctl/error")"
+	expect ENOENT write "$MNT/b/ctl/exec" O_WRONLY '"no\x01such\\nprogram"\n'
+	same 1 "$(wc -l <"$MNT/b/ctl/error")"
+}
+
+statistics() {
+	grep -q '^[a-z_]*{*.*}* *[0-9]' "$MNT/ctl/stats"
+	grep -i 'sandboxes' "$MNT/ctl/stats"
+}
+
+claim "mounting with logs_dir" mount_repo "logs_dir=$ROOM/logs"
+claim "mkdir" box a
+claim "every line of the log is JSON with timestamp, task_id and event" log_lines
+claim "no output of commands in the log" no_output_in_logs
+claim "the copy in logs_dir outlives the sandbox" durable_copies
+claim "events come as they happen" events
+claim "info and policy" info
+claim "error holds one sentence on one line" errors
+claim "stats" statistics
+finish

@@ -1,0 +1,89 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Sandboxes outlive the mount; a crashed daemon is healed; a state directory has one daemon.
+
+reappear() {
+	box a b
+	echo kept >"$MNT/a/f"
+	run a sh -c 'echo inside >g; ln -s g h; chmod 700 g'
+	echo staged >"$MNT/a/staged"
+	run a git add staged
+	unmount
+	same '' "$(ls -A "$MNT")"
+	remount
+	same 'README a b ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same kept "$(cat "$MNT/a/f")"
+	same inside "$(cat "$MNT/a/h")"
+	same 0700 "$("$TOOL" stat "$MNT/a/g" mode)"
+	same 'A  staged' "$(git -C "$MNT/a" status --porcelain staged)"
+	same inside "$(run a cat g)"
+}
+
+removed_before_unmount() {
+	rmdir "$MNT/b"
+	unmount
+	remount
+	expect ENOENT stat "$MNT/b"
+	box b
+}
+
+second_refused() {
+	mkdir "$ROOM/other"
+	if timeout 60 "$SANDBOXFS" "$REPO" "$ROOM/other" -o "state_dir=$STATE" 2>"$ROOM/refused.log"; then
+		fail "a second daemon on one state directory"
+	fi
+	grep -q . "$ROOM/refused.log"
+	refuse is_mounted "$ROOM/other"
+	same kept "$(cat "$MNT/a/f")"
+}
+
+busy_mountpoint() {
+	if timeout 60 "$SANDBOXFS" "$REPO" "$MNT" -o "state_dir=$STATE.2" 2>"$ROOM/refused.log"; then
+		fail "mounted twice on one place"
+	fi
+	same kept "$(cat "$MNT/a/f")"
+}
+
+killed_daemon_is_healed() {
+	echo closed >"$MNT/a/closed"
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98793)
+	kill_daemon
+	refuse "$TOOL" pids 98793
+	expect ENOTCONN stat "$MNT"
+	remount
+	same closed "$(cat "$MNT/a/closed")"
+	same kept "$(cat "$MNT/a/f")"
+	same works "$(run a echo works)"
+	same 1 "$(awk -v p="$MNT" '$5 == p' /proc/self/mountinfo | wc -l)"
+}
+
+ephemeral() {
+	unmount
+	remount ephemeral
+	box e
+	echo x >"$MNT/e/x"
+	unmount
+	source_is_clean
+	remount ''
+	same 'README ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+}
+
+terminated() {
+	box t
+	echo x >"$MNT/t/x"
+	kill "$(daemon_pid)"
+	await_end
+	refuse is_mounted
+	remount
+	same x "$(cat "$MNT/t/x")"
+}
+
+claim "mounting" mount_repo
+claim "sandboxes reappear with files, modes, links, index" reappear
+claim "what was torn down does not" removed_before_unmount
+claim "a second daemon on the same state is refused" second_refused
+claim "a busy mountpoint is refused" busy_mountpoint
+claim "after kill -9 the stale mount is healed, jobs are gone, files are there" killed_daemon_is_healed
+claim "ephemeral: everything is torn down at unmount" ephemeral
+claim "SIGTERM unmounts and keeps the sandboxes" terminated
+finish

@@ -1,0 +1,68 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# A client's signals: a handled one never runs the command twice, a fatal one ends client and job.
+
+handled() {
+	: >"$MNT/a/ran"
+	same 'writes 1 ok interrupted' "$("$TOOL" signals "$MNT/a/ctl/exec" "$1" 20 sh -c 'echo x >>ran; sleep 0.5')"
+	same x "$(cat "$MNT/a/ran")"
+	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
+}
+
+fatal() {
+	rm -f "$MNT/a/started"
+	like "signal $1 quickly" "$("$TOOL" kill-client "$MNT/a/ctl/exec" "$1" "$MNT/a/started" \
+		sh -c "touch started; sleep 9878$1")"
+	while "$TOOL" pids "9878$1" >/dev/null; do :; done
+	read -r code how rest <"$MNT/a/ctl/status"
+	same signaled "$how"
+}
+
+python_handler() {
+	: >"$MNT/a/ran"
+	python3 - "$MNT/a" <<'END'
+import signal, sys
+count = 0
+def handler(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+with open(sys.argv[1] + "/ctl/exec", "wb", buffering=0) as f:
+    f.write(b'["sh","-c","echo x >>ran; sleep 0.4"]')
+assert count > 0
+END
+	same x "$(cat "$MNT/a/ran")"
+}
+
+killed_reader() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98790)
+	cat "$MNT/a/ctl/jobs/$id/wait" &
+	reader=$!
+	kill -9 $reader
+	wait $reader || true
+	like '- running*' "$(cat "$MNT/a/ctl/jobs/$id/status")"
+	echo 1 >"$MNT/a/ctl/kill"
+	like '1?? *' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+}
+
+killed_event_reader() {
+	cat "$MNT/ctl/events" >/dev/null &
+	reader=$!
+	box made
+	kill -9 $reader
+	wait $reader || true
+	teardown made
+}
+
+claim "mounting" mount_repo
+claim "mkdir" box a
+claim "SIGWINCH during exec: one write, one run" handled WINCH
+claim "SIGALRM every 20 ms during exec: one write, one run" handled ALRM
+claim "a Python handler during exec: one run" python_handler
+claim "SIGKILL of the client ends it quickly and kills the job" fatal 9
+claim "SIGTERM of the client too" fatal 15
+claim "SIGINT too" fatal 2
+claim "a killed reader of wait leaves the job alone" killed_reader
+claim "a killed reader of events is forgotten" killed_event_reader
+finish

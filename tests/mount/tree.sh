@@ -1,0 +1,132 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# The tree of the interface: what is listed, what only resolves, what aliases do.
+
+root() {
+	same 'README a ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	lines=$(wc -l <"$MNT/README")
+	[ "$lines" -ge 10 ] && [ "$lines" -le 60 ]
+	grep -q exec "$MNT/README"
+	expect EACCES\|EPERM\|EROFS write "$MNT/README" O_WRONLY x
+	expect EPERM\|EACCES\|EROFS open "$MNT/file" O_CREAT\|O_WRONLY
+	expect EPERM\|EACCES symlink x "$MNT/link"
+}
+
+mount_controls() {
+	for file in create teardown pending list list.json error events stats version config; do
+		expect 0 stat "$MNT/ctl/$file"
+	done
+	grep -q '[0-9]' "$MNT/ctl/version"
+	grep -qw a "$MNT/ctl/list"
+	same a "$("$TOOL" json 0.name <"$MNT/ctl/list.json")"
+	grep -q '^# TYPE\|^sandboxfs_' "$MNT/ctl/stats"
+	"$TOOL" json state_dir <"$MNT/ctl/config" >/dev/null
+}
+
+sandbox_controls() {
+	for file in exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy kill snapshot \
+		snapshots restore reset fork diff changes push import.tar export.tar info workdir log events error; do
+		expect 0 stat "$MNT/a/ctl/$file"
+	done
+	for file in cpu_s memory_mb procs file_mb disk_mb output_bytes jobs; do
+		expect 0 stat "$MNT/a/ctl/limits/$file"
+	done
+	expect ENOENT stat "$MNT/a/ctl/nonsense"
+	expect EPERM\|EACCES open "$MNT/a/ctl/nonsense" O_CREAT\|O_WRONLY
+}
+
+unlisted() {
+	same 'Makefile README.md link src' "$(ls "$MNT/a" | tr '\n' ' ' | sed 's/ $//')"
+	refuse sh -c "ls -a '$MNT/a' | grep -x 'ctl\|stdout\|stderr\|status'"
+	same 0 "$(find "$MNT/a" -name ctl | wc -l)"
+	expect 0 open "$MNT/a/ctl/status" O_RDONLY
+	same '' "$(cd "$MNT/a" && git status --porcelain)"
+	refuse grep -rq exitCode "$MNT/a"
+}
+
+true_sizes() {
+	run a echo 12345
+	same 6 "$("$TOOL" stat "$MNT/a/ctl/stdout" size)"
+	test -s "$MNT/a/ctl/stdout"
+	tar -C "$MNT/a/ctl" -cf - -h stdout 2>/dev/null | tar -xOf - stdout | grep -qx 12345
+	same 1048576 "$("$TOOL" stat "$MNT/a/ctl/exec" blksize)"
+}
+
+aliases() {
+	run a sh -c 'echo out; echo err >&2; exit 3' && false || true
+	same out "$(cat "$MNT/a/stdout")"
+	same err "$(cat "$MNT/a/stderr")"
+	read -r code how rest <"$MNT/a/status"
+	same "3 exited" "$code $how"
+	like 'job=* wall_ms=* user_ms=* sys_ms=* max_rss_kb=*' "$rest"
+}
+
+users_file_wins() {
+	echo mine >"$MNT/a/mine"
+	mv "$MNT/a/mine" "$MNT/a/stdout"
+	same mine "$(cat "$MNT/a/stdout")"
+	same out "$(cat "$MNT/a/ctl/stdout")"
+	ls "$MNT/a" | grep -qx stdout
+	same mine "$(run a cat stdout)"
+	rm "$MNT/a/stdout"
+	same mine "$(run a sh -c 'echo mine >status; cat status')"
+	same mine "$(cat "$MNT/a/status")"
+	rm "$MNT/a/status"
+	same 0 "$(cut -d' ' -f1 "$MNT/a/status")"
+}
+
+controls_accept_removal() {
+	expect 0 unlink "$MNT/a/ctl/status"
+	expect 0 stat "$MNT/a/ctl/status"
+	expect EPERM\|EBUSY\|EACCES\|EXDEV rename "$MNT/a/ctl/status" "$MNT/a/ctl/other"
+	expect EACCES open "$MNT/a/ctl/status" O_WRONLY
+	expect EACCES open "$MNT/a/ctl/kill" O_RDONLY
+}
+
+later_features() {
+	for file in snapshot restore reset fork push; do
+		"$TOOL" write "$MNT/a/ctl/$file" O_WRONLY 'x\n' >"$ROOM/answer"
+		grep -qx '0\|EOPNOTSUPP\|EINVAL\|ENOENT' "$ROOM/answer" || fail "$file: $(cat "$ROOM/answer")"
+		! grep -qx EOPNOTSUPP "$ROOM/answer" || [ -s "$MNT/a/ctl/error" ]
+	done
+}
+
+listed() {
+	ls "$MNT/a" | grep -qx ctl
+	same hi "$(run a echo hi)"
+}
+
+renamed_directory() {
+	expect 0 stat "$MNT/a/.sbx/exec"
+	echo 'echo renamed' >"$MNT/a/.sbx/exec"
+	same renamed "$(cat "$MNT/a/.sbx/stdout")"
+	mkdir "$MNT/a/ctl"
+	echo user >"$MNT/a/ctl/file"
+	same user "$(run_renamed)"
+	rm -r "$MNT/a/ctl"
+}
+
+run_renamed() {
+	"$TOOL" exec "$MNT/a/.sbx/exec" cat ctl/file
+}
+
+claim "mounting" mount_repo
+claim "mkdir" box a
+claim "the root lists README, ctl and the sandboxes, and takes no files" root
+claim "MNT/ctl has every control file" mount_controls
+claim "NAME/ctl has every control file" sandbox_controls
+claim "ctl resolves but is not listed; git, find and grep -r see only the user's files" unlisted
+claim "control files have true sizes and blocks of 1 MiB" true_sizes
+claim "stdout, stderr and status are aliases" aliases
+claim "a user's file of that name wins" users_file_wins
+claim "unlinking a control file does nothing; modes hold for root too" controls_accept_removal
+claim "a feature that is not there yet answers EOPNOTSUPP with a sentence" later_features
+claim "unmounting" unmount
+claim "mounting with ctl=listed" remount ctl=listed
+claim "ctl=listed lists it" listed
+claim "unmounting" unmount
+claim "mounting with ctl=.sbx" remount ctl=.sbx
+claim "ctl=OTHERNAME renames it and frees the name" renamed_directory
+claim "unmounting" unmount
+claim "mounting as before" remount ''
+finish

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Builds and runs all tests; ends with a line `N passed, N failed`, and with 0 only when none failed and
+# nothing is left: no mount, process or directory of the suite.
+#
+#   tests/run.sh                     everything
+#   tests/run.sh --suite mount       one suite (unit, backends, mount, clients, fault, fuzz); may be repeated
+#   tests/run.sh --asan | --tsan     built with sanitizers
+#   tests/run.sh --coverage          with line coverage, which must reach 80 %
+set -u
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+. "$here/tests/lib/setup.sh"
+
+build=build options= suites= coverage= factor=1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--asan) build=build-asan options='-Db_sanitize=address,undefined -Db_lundef=false' factor=4 ;;
+	--tsan) build=build-tsan options='-Db_sanitize=thread -Db_lundef=false' factor=4 ;;
+	--coverage) build=build-cov options='-Db_coverage=true' coverage=1 ;;
+	--suite) suites="$suites --suite $2" && shift ;;
+	*) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
+	esac
+	shift
+done
+
+cd "$here" || exit 1
+setup_install "$setup_build_needs$setup_test_needs${coverage:+$setup_coverage_needs}" || exit 1
+# shellcheck disable=SC2086
+[ -f "$build/build.ninja" ] || meson setup "$build" $options || exit 1
+ninja -C "$build" || exit 1
+
+SBX_ROOMS=$(mktemp -d "${TMPDIR:-/tmp}/sandboxfs-suite.XXXXXX") || exit 1
+chmod 755 "$SBX_ROOMS"
+export SBX_ROOMS
+if [ $factor = 1 ]; then
+	export SBX_CYCLES="${SBX_CYCLES:-1000}" SBX_KILLS="${SBX_KILLS:-100}"
+fi
+
+# shellcheck disable=SC2086
+meson test -C "$build" --no-rebuild --timeout-multiplier $factor $suites
+
+result=0
+left=$({
+	ls -A "$SBX_ROOMS"
+	grep -F "$SBX_ROOMS" /proc/self/mountinfo
+	for dir in /proc/[0-9]*; do
+		cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -F "$SBX_ROOMS" | sed "s|^|${dir#/proc/}: |"
+	done
+})
+if [ -n "$left" ]; then
+	echo "left behind:"
+	echo "$left"
+	result=1
+fi
+rmdir "$SBX_ROOMS" 2>/dev/null
+
+if [ -n "$coverage" ]; then
+	gcovr -r . "$build" --filter 'fs/' --filter 'backends/' --filter 'include/' --fail-under-line 80 || result=1
+fi
+python3 tests/lib/summary.py "$build/meson-logs/testlog.json" || result=1
+exit $result
