@@ -516,6 +516,49 @@ static void recovery_takes_up_what_is_found(void **state)
 	assert_int_equal(house_teardown(&house, "a", true), 0);
 }
 
+static void touch(const char *dir, const char *file)
+{
+	_cleanup_free_ char *path = NULL, *where = NULL;
+	FILE *f;
+
+	assert_true(asprintf(&where, "%s/%s", house.dir, dir) > 0);
+	assert_true(mkdir(where, 0700) == 0 || errno == EEXIST);
+	if (!file)
+		return;
+	assert_true(asprintf(&path, "%s/%s", where, file) > 0);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+}
+
+static bool exists(const char *name)
+{
+	_cleanup_free_ char *path = NULL;
+	struct stat st;
+
+	assert_true(asprintf(&path, "%s/%s", house.dir, name) > 0);
+	return lstat(path, &st) == 0;
+}
+
+static void recovery_sweeps_what_belongs_to_nobody(void **state)
+{
+	static const char *const found[] = {"a", NULL};
+
+	(void)state;
+	touch("log", "a-1.jsonl");
+	touch("log", "gone-7.jsonl");
+	touch("jobs", NULL);
+	touch("jobs/a-1", "3.1");
+	touch("jobs/gone-7", "3.2");
+	house.backend.found = found;
+	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
+	house_start(&house);
+	assert_true(exists("log/a-1.jsonl"));
+	assert_false(exists("log/gone-7.jsonl"));
+	assert_false(exists("jobs/a-1"));
+	assert_false(exists("jobs/gone-7"));
+}
+
 static void recovery_refuses_two_of_one_name(void **state)
 {
 	static const char *const found[] = {"a", "a", NULL};
@@ -624,6 +667,7 @@ int main(void)
 	        CASE(walk_is_in_order_of_names),
 	        CASE(texts_describe_the_sandboxes),
 	        STOPPED(recovery_takes_up_what_is_found),
+	        STOPPED(recovery_sweeps_what_belongs_to_nobody),
 	        STOPPED(recovery_refuses_two_of_one_name),
 	        STOPPED(lifetime_ends_a_sandbox),
 	        STOPPED(ephemeral_mount_leaves_no_sandbox),
