@@ -56,7 +56,7 @@ struct sbx_jobs_config {
 	void *data;
 };
 
-/* Strings of CONFIG are copied. Returns 0 or -ENOMEM. */
+/* Strings of CONFIG are copied. Empties spill_dir, where it exists. Returns 0 or -ENOMEM. */
 int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret);
 /*
  * All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Who waits for a job

@@ -5,6 +5,7 @@
 #include "fs/job_table.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -282,6 +283,8 @@ void sbx_jobs_unref(struct sbx_jobs *jobs)
 {
 	if (atomic_fetch_sub(&jobs->refs, 1) > 1)
 		return;
+	if (jobs->spill_dir)
+		rmdir(jobs->spill_dir);
 	sbx_job_defaults_release(&jobs->defaults);
 	sbx_allow_destroy(jobs->allow);
 	pthread_mutex_destroy(&jobs->turn);
@@ -303,6 +306,17 @@ static char *user_name(void)
 	return asprintf(&text, "%u", (unsigned)getuid()) < 0 ? NULL : text;
 }
 
+/* What a daemon that was killed left there: its jobs are unknown to this one. */
+static void clear_spill_dir(const char *path)
+{
+	_cleanup_dir_ DIR *dir = opendir(path);
+	struct dirent *e;
+
+	while (dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			unlinkat(dirfd(dir), e->d_name, 0);
+}
+
 static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 {
 	jobs->settings = config->settings;
@@ -320,6 +334,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->defaults.limits = config->settings->limits;
 	if (!jobs->view || !jobs->spill_dir || !jobs->user || !jobs->defaults.cwd)
 		return -ENOMEM;
+	clear_spill_dir(jobs->spill_dir);
 	return sbx_allow_create(config->settings, &jobs->allow);
 }
 

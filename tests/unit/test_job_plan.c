@@ -1,0 +1,449 @@
+/* What a command is given and what is refused: directory, environment, allowlist, limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/job_fixture.h"
+
+static struct fixture fx;
+static char *true_argv[] = {"true", NULL};
+
+static void put(const char *name, mode_t mode)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", fx.root, name);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, mode);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static void put_dir(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", fx.root, name);
+	assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void put_link(const char *name, const char *target)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", fx.root, name);
+	assert_int_equal(symlink(target, path), 0);
+}
+
+static const char *const made[] = {"src/deep", "src",   "file", "loop", "out",
+                                   "magic",    "inner", "up",   "..."};
+
+static int set_up(void **state)
+{
+	(void)state;
+	fixture_set_up(&fx);
+	put_dir("src");
+	put_dir("src/deep");
+	put_dir("...");
+	put("file", 0600);
+	put_link("loop", "loop");
+	put_link("out", "/");
+	put_link("magic", "/proc/self/cwd");
+	put_link("inner", "src/deep");
+	put_link("up", "../..");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(made) / sizeof(*made); i++) {
+		char path[256];
+
+		snprintf(path, sizeof(path), "%s/%s", fx.root, made[i]);
+		remove(path);
+	}
+	fixture_tear_down(&fx);
+	return 0;
+}
+
+static struct fake_job *last_fake(void)
+{
+	return atomic_load(&fx.fake->last);
+}
+
+static void run(const struct sbx_request *req)
+{
+	struct sbx_jobrec *rec;
+	bool repeated;
+
+	assert_int_equal(sbx_job_start(fx.jobs, req, SBX_JOB_EXEC, NULL, &rec, &repeated, NULL), 0);
+	sbx_job_unref(rec);
+}
+
+/* ---- working directory ---- */
+
+static void expect_cwd(const char *cwd, const char *want)
+{
+	struct sbx_request req = {.argv = true_argv, .set = SBX_REQ_CWD, .cwd = (char *)cwd};
+
+	run(&req);
+	assert_string_equal(last_fake()->cwd, want);
+}
+
+static void expect_cwd_refused(const char *cwd, int code, const char *text)
+{
+	struct sbx_request req = {.argv = true_argv, .set = SBX_REQ_CWD, .cwd = (char *)cwd};
+
+	fixture_expect_refused(&fx, &req, NULL, code, text);
+}
+
+static void a_directory_inside_may_be_named_in_many_ways(void **state)
+{
+	char path[256];
+
+	(void)state;
+	expect_cwd("", "");
+	expect_cwd(".", "");
+	expect_cwd("src", "src");
+	expect_cwd("./src/deep", "src/deep");
+	expect_cwd("src/..", "src/..");
+	expect_cwd("inner", "inner");
+	expect_cwd("...", "...");
+	expect_cwd("/view/box", "");
+	expect_cwd("/view/box/src", "src");
+	expect_cwd("//view/./box//src/deep", "src/deep");
+	snprintf(path, sizeof(path), "%s/src", fx.root);
+	expect_cwd(path, "src");
+}
+
+static void a_directory_outside_is_a_confinement_violation(void **state)
+{
+	static const char *const outside[] = {"..",
+	                                      "../..",
+	                                      "src/../..",
+	                                      "/",
+	                                      "/etc",
+	                                      "/view",
+	                                      "/view/boxer",
+	                                      "/view/box/..",
+	                                      "/view/box/../other",
+	                                      "/view/other",
+	                                      "out",
+	                                      "out/etc",
+	                                      "magic",
+	                                      "up",
+	                                      "src/deep/../../../x",
+	                                      "/proc/self/root/etc",
+	                                      "/viewbox"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(outside) / sizeof(*outside); i++) {
+		char text[128];
+
+		snprintf(text, sizeof(text),
+		         "path confinement violation: %s is outside the sandbox", outside[i]);
+		expect_cwd_refused(outside[i], EACCES, text);
+	}
+	assert_int_equal(atomic_load(&fx.fake->execs), 0);
+}
+
+static void what_is_missing_or_no_directory_is_named_so(void **state)
+{
+	(void)state;
+	expect_cwd_refused("none", ENOENT, "none does not exist");
+	expect_cwd_refused("file", ENOTDIR, "file is not a directory");
+	expect_cwd_refused("file/x", ENOTDIR, "file/x is not a directory");
+	expect_cwd_refused("/view/box/none", ENOENT, "does not exist");
+	expect_cwd_refused("loop", ELOOP, "loop");
+}
+
+static void a_path_in_an_error_cannot_forge_a_line(void **state)
+{
+	(void)state;
+	expect_cwd_refused("../a\nb", EACCES, "../a?b is outside");
+}
+
+static void the_default_directory_is_checked_when_set_and_used(void **state)
+{
+	struct sbx_request req = {.argv = true_argv};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_job_defaults d;
+	char path[256];
+
+	(void)state;
+	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "/view/box/src/deep", &err), 0);
+	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "..", &err), -EACCES);
+	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "none", &err), -ENOENT);
+	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "file", &err), -ENOTDIR);
+	run(&req);
+	assert_string_equal(last_fake()->cwd, "src/deep");
+	assert_int_equal(sbx_jobs_get_defaults(fx.jobs, &d), 0);
+	assert_string_equal(d.cwd, "src/deep");
+	assert_null(d.env);
+	assert_int_equal(d.timeout_ms, 600000);
+	sbx_job_defaults_release(&d);
+	snprintf(path, sizeof(path), "%s/src/deep", fx.root);
+	assert_int_equal(rmdir(path), 0);
+	fixture_expect_refused(&fx, &req, NULL, ENOENT, "src/deep does not exist");
+}
+
+static void after_a_rename_the_new_view_counts(void **state)
+{
+	(void)state;
+	sbx_jobs_set_view(fx.jobs, "/view/new");
+	expect_cwd("/view/new/src", "src");
+	expect_cwd_refused("/view/box/src", EACCES, "path confinement violation");
+}
+
+/* ---- environment ---- */
+
+static void the_environment_is_made_of_nothing_else(void **state)
+{
+	struct sbx_request req = {.argv = true_argv};
+	size_t n = 0;
+
+	(void)state;
+	setenv("GITHUB_TOKEN", "hush", 1);
+	run(&req);
+	assert_string_equal(fake_job_env(last_fake(), "PATH"), "/usr/bin:/bin");
+	assert_string_equal(fake_job_env(last_fake(), "LANG"), "C.UTF-8");
+	assert_string_equal(fake_job_env(last_fake(), "TERM"), "dumb");
+	assert_non_null(fake_job_env(last_fake(), "USER"));
+	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "*");
+	while (last_fake()->env[n])
+		n++;
+	assert_int_equal(n, 5);
+	unsetenv("GITHUB_TOKEN");
+}
+
+static void the_later_word_counts(void **state)
+{
+	char *mount[] = {"A=mount", "B=mount", "C=mount", "TERM=xterm", NULL};
+	char *defaults[] = {"B=default", "C=default", NULL};
+	char *asked[] = {"C=request", "AB=", "C=last", NULL};
+	struct sbx_request req = {.argv = true_argv, .env = asked};
+
+	(void)state;
+	fx.settings.env = (struct sbx_strings){.items = mount, .n = 4};
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, defaults, NULL), 0);
+	run(&req);
+	assert_string_equal(fake_job_env(last_fake(), "A"), "mount");
+	assert_string_equal(fake_job_env(last_fake(), "B"), "default");
+	assert_string_equal(fake_job_env(last_fake(), "C"), "last");
+	assert_string_equal(fake_job_env(last_fake(), "AB"), "");
+	assert_string_equal(fake_job_env(last_fake(), "TERM"), "xterm");
+}
+
+static void proxies_are_stripped_without_network_only(void **state)
+{
+	char *asked[] = {"http_proxy=p",    "HTTPS_PROXY=p", "All_Proxy=p", "ftp_proxy=p",
+	                 "my_http_proxy=p", "NO_PROXY=none", NULL};
+	struct sbx_request req = {.argv = true_argv, .env = asked};
+
+	(void)state;
+	run(&req);
+	assert_null(fake_job_env(last_fake(), "http_proxy"));
+	assert_null(fake_job_env(last_fake(), "HTTPS_PROXY"));
+	assert_null(fake_job_env(last_fake(), "All_Proxy"));
+	assert_null(fake_job_env(last_fake(), "ftp_proxy"));
+	assert_string_equal(fake_job_env(last_fake(), "my_http_proxy"), "p");
+	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "*");
+	fx.settings.net = "host";
+	run(&req);
+	assert_string_equal(fake_job_env(last_fake(), "http_proxy"), "p");
+	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "none");
+}
+
+static void default_variables_are_checked(void **state)
+{
+	char *bad_key[] = {"1A=x", NULL}, *no_value[] = {"A", NULL}, *good[] = {"A=1", NULL};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_job_defaults d;
+
+	(void)state;
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, good, &err), 0);
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, bad_key, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "Invalid env key"));
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, no_value, &err), -EINVAL);
+	assert_int_equal(sbx_jobs_get_defaults(fx.jobs, &d), 0);
+	assert_string_equal(d.env[0], "A=1");
+	sbx_job_defaults_release(&d);
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, NULL, &err), 0);
+}
+
+static void a_hundred_thousand_variables_are_no_trouble(void **state)
+{
+	enum { MANY = 100000 };
+	char **env = calloc(MANY + 1, sizeof(*env));
+	struct sbx_request req = {.argv = true_argv, .env = env};
+	uint64_t before = sbx_now_ns();
+
+	(void)state;
+	for (int i = 0; i < MANY; i++)
+		assert_true(asprintf(&env[i], "K%d=v", i % (MANY / 2)) > 0);
+	run(&req);
+	assert_string_equal(fake_job_env(last_fake(), "K49999"), "v");
+	assert_true(sbx_now_ns() - before < 10000000000u);
+	for (int i = 0; i < MANY; i++)
+		free(env[i]);
+	free(env);
+}
+
+/* ---- limits ---- */
+
+static void a_request_comes_before_defaults_but_not_above_the_mount(void **state)
+{
+	struct sbx_limits defaults = {.cpu_s = 50, .memory_mb = 200, .procs = 70};
+	struct sbx_request req = {.argv = true_argv,
+	                          .set = SBX_REQ_CPU | SBX_REQ_MEMORY | SBX_REQ_FILE |
+	                                 SBX_REQ_OUTPUT | SBX_REQ_PROCS | SBX_REQ_DISK,
+	                          .limits = {.cpu_s = 10, .memory_mb = 500, .file_mb = 7}};
+
+	(void)state;
+	fx.settings.limits.memory_mb = 300;
+	fx.settings.limits.procs = 90;
+	sbx_jobs_set_limits(fx.jobs, &defaults);
+	run(&req);
+	assert_int_equal(last_fake()->limits.cpu_s, 10);
+	assert_int_equal(last_fake()->limits.memory_mb, 300);
+	assert_int_equal(last_fake()->limits.file_mb, 7);
+	assert_int_equal(last_fake()->limits.procs, 90);
+	assert_int_equal(last_fake()->limits.disk_mb, 0);
+	assert_int_equal(last_fake()->limits.output_bytes, 64u << 20);
+	req.set = 0;
+	run(&req);
+	assert_int_equal(last_fake()->limits.cpu_s, 50);
+	assert_int_equal(last_fake()->limits.memory_mb, 200);
+	assert_int_equal(last_fake()->limits.procs, 70);
+}
+
+/* ---- allowlist ---- */
+
+static char *allowed[8];
+
+/* A table that allows WORDS, in place of the one that set_up has made. */
+static void allow(char *one, char *two)
+{
+	allowed[0] = one;
+	allowed[1] = two;
+	allowed[2] = NULL;
+	fx.settings.allow = (struct sbx_strings){.items = allowed, .n = two ? 2 : 1};
+	assert_int_equal(sbx_allow_create(&fx.settings, &fx.jobs->allow), 0);
+}
+
+static void expect_program(const char *word, const char *want)
+{
+	char *argv[] = {(char *)word, NULL}, real[4096];
+	struct sbx_request req = {.argv = argv};
+
+	assert_non_null(realpath(want, real));
+	run(&req);
+	assert_string_equal(last_fake()->program, real);
+	assert_string_equal(last_fake()->argv[0], word);
+}
+
+static void expect_denied(const char *word, char **env)
+{
+	char *argv[] = {(char *)word, NULL};
+	struct sbx_request req = {.argv = argv, .env = env};
+	char text[256];
+
+	snprintf(text, sizeof(text), "\"%s\" is not in the allowlist", word);
+	fixture_expect_refused(&fx, &req, NULL, EPERM, text);
+}
+
+static void what_is_allowed_runs_by_its_absolute_path(void **state)
+{
+	(void)state;
+	allow("cat", "/bin/ls");
+	expect_program("cat", "/usr/bin/cat");
+	expect_program("/usr/bin/cat", "/usr/bin/cat");
+	expect_program("/usr/bin/../bin/cat", "/usr/bin/cat");
+	expect_program("ls", "/bin/ls");
+}
+
+static void everything_else_is_denied(void **state)
+{
+	(void)state;
+	allow("cat", "no-such-program");
+	expect_denied("ls", NULL);
+	expect_denied("/bin/ls", NULL);
+	expect_denied("no-such-program", NULL);
+	expect_denied("./cat", NULL);
+	expect_denied("src/cat", NULL);
+	expect_denied("../../usr/bin/cat", NULL);
+	expect_denied("/usr/bin", NULL);
+	expect_denied("cat ", NULL);
+	expect_denied("/view/box/cat", NULL);
+}
+
+static void a_path_of_the_request_cannot_bring_in_another_file(void **state)
+{
+	char dir[128], *env[] = {dir, NULL}, *relative[] = {"PATH=.:src", NULL};
+	char *own_mount[] = {"PATH=/view/box:/usr/bin", NULL};
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "PATH=%s", fx.root);
+	allow("cat", NULL);
+	put("cat", 0755);
+	expect_denied("cat", env);
+	expect_denied("cat", relative);
+	{
+		char *argv[] = {"cat", NULL};
+		struct sbx_request req = {.argv = argv, .env = own_mount};
+
+		run(&req);
+		assert_non_null(last_fake()->program);
+	}
+	snprintf(dir, sizeof(dir), "%s/cat", fx.root);
+	assert_int_equal(unlink(dir), 0);
+}
+
+static void another_name_of_the_same_file_is_denied(void **state)
+{
+	char link_path[256];
+
+	(void)state;
+	snprintf(link_path, sizeof(link_path), "%s/othername", fx.root);
+	assert_int_equal(symlink("/usr/bin/cat", link_path), 0);
+	allow("cat", NULL);
+	expect_denied(link_path, NULL);
+	assert_int_equal(unlink(link_path), 0);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(a_directory_inside_may_be_named_in_many_ways),
+	        CASE(a_directory_outside_is_a_confinement_violation),
+	        CASE(what_is_missing_or_no_directory_is_named_so),
+	        CASE(a_path_in_an_error_cannot_forge_a_line),
+	        CASE(the_default_directory_is_checked_when_set_and_used),
+	        CASE(after_a_rename_the_new_view_counts),
+	        CASE(the_environment_is_made_of_nothing_else),
+	        CASE(the_later_word_counts),
+	        CASE(proxies_are_stripped_without_network_only),
+	        CASE(default_variables_are_checked),
+	        CASE(a_hundred_thousand_variables_are_no_trouble),
+	        CASE(a_request_comes_before_defaults_but_not_above_the_mount),
+	        CASE(what_is_allowed_runs_by_its_absolute_path),
+	        CASE(everything_else_is_denied),
+	        CASE(a_path_of_the_request_cannot_bring_in_another_file),
+	        CASE(another_name_of_the_same_file_is_denied),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
