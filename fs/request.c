@@ -270,7 +270,7 @@ static int take_text(struct sbx_request_parser *p, bool final, struct sbx_reques
 	return 1;
 }
 
-/* A line of nothing but a quoted newline has no words; it is skipped like an empty one. */
+/* A line of nothing but a continued newline has no words; it is skipped like an empty one. */
 static int take(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                 struct sbx_error *err)
 {

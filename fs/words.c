@@ -30,12 +30,12 @@ size_t sbx_words_line(struct sbx_words_scan *scan, const char *text, size_t from
 			scan->escape = false;
 		else if (c == '\\' && scan->quote != '\'')
 			scan->escape = true;
+		else if (c == '\n')
+			return i + 1;
 		else if (c == scan->quote)
 			scan->quote = 0;
 		else if (!scan->quote && (c == '\'' || c == '"'))
 			scan->quote = c;
-		else if (!scan->quote && c == '\n')
-			return i + 1;
 	}
 	return 0;
 }
@@ -67,7 +67,8 @@ static int end_word(struct splitter *sp)
 
 static int unclosed(struct splitter *sp)
 {
-	return sbx_fail(sp->err, EINVAL, "unclosed quote");
+	return sbx_fail(sp->err, EINVAL,
+	                "unclosed quote: a line is one request; text with newlines goes as JSON");
 }
 
 static int single_quoted(struct splitter *sp)

@@ -102,15 +102,14 @@ static void quotes_are_those_of_the_shell(void **state)
 	expect("[echo][\\n$x`][a$b`c\"d\\e\\n][$][|][']");
 }
 
-static void newline_in_quotes_belongs_to_the_word(void **state)
+static void a_quote_does_not_carry_a_line_on(void **state)
 {
 	(void)state;
 	feed("sh -c 'a\n");
-	assert_int_equal(next(false), 0);
-	feed("b'\n");
-	expect("[sh][-c][a\nb]");
-	feed("echo \"a\nb\\\nc\"\n");
-	expect("[echo][a\nbc]");
+	assert_int_equal(next(false), -EINVAL);
+	assert_non_null(strstr(err.text, "unclosed quote"));
+	feed("echo \"a\\\nc\"\n");
+	expect("[echo][ac]");
 }
 
 static void backslash_continues_a_line(void **state)
@@ -152,11 +151,11 @@ static void shell_operators_are_refused_with_a_hint(void **state)
 static void unclosed_quote_is_refused_at_the_end(void **state)
 {
 	(void)state;
-	feed("echo it's\n");
+	feed("echo it's");
 	assert_int_equal(next(false), 0);
 	assert_true(sbx_request_parser_pending(&parser));
 	assert_int_equal(next(true), -EINVAL);
-	assert_string_equal(err.text, "unclosed quote");
+	assert_non_null(strstr(err.text, "unclosed quote"));
 	expect_refusal("echo \"a\n", EINVAL, "unclosed quote");
 	expect_refusal("echo a\\", EINVAL, "backslash");
 }
@@ -459,7 +458,7 @@ static void pieces_cost_no_more_than_the_whole(void **state)
 static void byte_by_byte_is_the_same_as_at_once(void **state)
 {
 	static const char text[] =
-	        "a 'b\nc'\n{\"argv\":[\"\xf0\x9f\x98\x80\"]}\n\n\"x\\\ny\" z\\ \n";
+	        "a 'b c'\n{\"argv\":[\"\xf0\x9f\x98\x80\"]}\n\n\"x\\\ny\" z\\ \n";
 
 	(void)state;
 	for (size_t n = 1; n <= sizeof(text); n++) {
@@ -586,7 +585,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        T(line_is_split_at_blanks),
 	        T(quotes_are_those_of_the_shell),
-	        T(newline_in_quotes_belongs_to_the_word),
+	        T(a_quote_does_not_carry_a_line_on),
 	        T(backslash_continues_a_line),
 	        T(patterns_tildes_and_hashes_are_literal),
 	        T(bytes_that_are_not_utf8_pass_in_a_line),
