@@ -164,8 +164,7 @@ static void flow_cancel(struct sbx_pending *p, bool fatal)
 static void park(struct flow_op *op)
 {
 	if (!op->parked) {
-		op->p->owner = op;
-		op->p->cancel = flow_cancel;
+		sbx_pending_park(op->p, flow_cancel, op);
 		op->parked = true;
 	}
 }

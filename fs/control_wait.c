@@ -49,8 +49,7 @@ static struct parked *park(struct sbx_control_handle *h, struct sbx_jobrec *job,
 	if (!w)
 		return NULL;
 	*w = (struct parked){.h = h, .p = p, .job = sbx_job_ref(job)};
-	p->owner = w;
-	p->cancel = parked_cancel;
+	sbx_pending_park(p, parked_cancel, w);
 	return w;
 }
 

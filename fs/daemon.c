@@ -21,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,10 +101,12 @@ static unsigned raise_nofile(void)
 static int heal_mountpoint(const char *path, struct sbx_error *err)
 {
 	int mounted = sbx_mounted(path);
+	struct statfs fs;
 	struct stat st;
 
 	if (mounted == 1) {
-		if (stat(path, &st) == 0 || errno != ENOTCONN)
+		/* Not stat: the attributes of a dead mount's root may still be cached. */
+		if (statfs(path, &fs) == 0 || errno != ENOTCONN)
 			return sbx_fail(err, EBUSY, "%s is mounted by another sandboxfs already",
 			                path);
 		if (sbx_unmount(path) < 0)

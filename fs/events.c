@@ -253,8 +253,7 @@ void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending
 	w = nonblock ? NULL : malloc(sizeof(*w));
 	if (w) {
 		*w = (struct parked){.next = ev->parked, .ev = ev, .p = p, .cursor = cursor};
-		p->owner = w;
-		p->cancel = cancel;
+		sbx_pending_park(p, cancel, w);
 		ev->parked = w;
 	}
 	pthread_mutex_unlock(&ev->lock);

@@ -380,8 +380,7 @@ static int park(struct sbx_jobrec *rec, const void *buf, size_t len, struct sbx_
 		return -ENOMEM;
 	*w = (struct sbx_stdin_parked){.rec = rec, .p = p, .len = len};
 	memcpy(w->data, buf, len);
-	p->owner = w;
-	p->cancel = cancel;
+	sbx_pending_park(p, cancel, w);
 	*rec->in.parked_tail = w;
 	rec->in.parked_tail = &w->next;
 	return 0;

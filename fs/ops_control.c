@@ -499,8 +499,7 @@ static void cancel_answer(struct sbx_parked *parked, bool fatal)
 {
 	struct answer *a = sbx_container_of(parked, struct answer, parked);
 
-	if (a->pending.cancel)
-		a->pending.cancel(&a->pending, fatal);
+	sbx_pending_cancel(&a->pending, fatal);
 }
 
 static struct sbx_pending *owe(fuse_req_t req, size_t size)

@@ -20,7 +20,7 @@ struct sbx_pending_impl {
 
 /*
  * First member of every implementation. Whoever keeps an answer that a client may give up
- * waiting for sets cancel and owner before the call that received p returns; from then on the
+ * waiting for calls sbx_pending_park before the call that received p returns; from then on the
  * answer is given on the event loop thread only, which is also where cancel is called, so the two
  * never meet. cancel comes when the client has signals pending: FATAL when one of them
  * ends it or asks it to stop (KILL, INT, TERM, QUIT), else any other; perhaps several
@@ -34,6 +34,23 @@ struct sbx_pending {
 	size_t size;              /* of the read or write */
 	pid_t pid;                /* of the client, 0 when unknown */
 };
+
+/* From now on the client may give up; see above. Whoever answers later must be on the loop thread. */
+static inline void sbx_pending_park(struct sbx_pending *p,
+                                    void (*cancel)(struct sbx_pending *p, bool fatal), void *owner)
+{
+	p->owner = owner;
+	__atomic_store_n(&p->cancel, cancel, __ATOMIC_RELEASE);
+}
+
+/* Loop thread: the client has a signal. Nothing happens to an answer that nobody has parked. */
+static inline void sbx_pending_cancel(struct sbx_pending *p, bool fatal)
+{
+	void (*cancel)(struct sbx_pending *, bool) = __atomic_load_n(&p->cancel, __ATOMIC_ACQUIRE);
+
+	if (cancel)
+		cancel(p, fatal);
+}
 
 static inline void sbx_pending_data(struct sbx_pending *p, const void *buf, size_t len)
 {

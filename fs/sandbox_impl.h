@@ -1,6 +1,11 @@
 /*
- * What sandbox.c (the registry), sandbox_life.c (make, teardown, rename) and
- * sandbox_text.c (what lists and describes) share.
+ * What the files sandbox_*.c share: sandbox.c is the registry, sandbox_make.c, _teardown.c and
+ * _rename.c are the lives of its boxes, _house.c is what each box is given, _text.c what
+ * lists and describes, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
+ *
+ * Make, teardown and rename are chains that alternate between the pool, where the backend may
+ * block, and the loop thread, where states change and callers are told. A chain counts as in
+ * flight until its last step on the loop, so that a shutdown can wait for it.
  *
  * There is one lock, the registry's. It is never held while the backend, a job table, an event
  * stream or a caller's done function is called, so it nests in nothing.
@@ -83,6 +88,17 @@ struct sbx_creation {
 	uint64_t begun_ns;
 };
 
+/* What a job table calls when a job has changed and when jobs run; DATA is the box. */
+void sbx_box_job_changed(struct sbx_jobrec *rec, void *data);
+void sbx_box_jobs_busy(bool busy, void *data);
+/* Writes a record of EVENT with the time since BEGUN_NS to the box's log. */
+void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
+/*
+ * Has done called on the loop thread, as the contract has it, for what is known before anything was
+ * begun. A failure's sentence is stored.
+ */
+void sbx_tell_later(struct sbx_registry *reg, int code, const struct sbx_error *err,
+                    sbx_box_done done, void *data);
 /* Memory or no daemon: these outcomes could not be told to anyone. */
 void *sbx_must_alloc(size_t size);
 /* Fills *err from code where the backend left it empty. */
@@ -94,12 +110,22 @@ struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
 int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
 /* Undoes it; the sandbox stays the caller's. No job has run. */
 void sbx_box_strip(struct box *box);
+/* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
+void sbx_registry_sweep(struct sbx_registry *reg);
+/* The directory of the box's spilled output, which is empty by now. */
+void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms. */
 void sbx_box_arm_lifetime(struct box *box);
 /* One event, in the stream of the box (may be NULL) and in the mount's. */
 void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);
 
 /* With the registry's lock held: */
+/*
+ * Has fn(reg) called on the loop thread, perhaps as late as in sbx_loop_destroy: then the last of
+ * these frees the registry. fn ends with sbx_registry_posted, lock held, which takes the lock away.
+ */
+void sbx_registry_post(struct sbx_registry *reg, void (*fn)(void *data));
+void sbx_registry_posted(struct sbx_registry *reg);
 struct box *sbx_registry_locate(struct sbx_registry *reg, const char *name, size_t *at);
 bool sbx_registry_taken(struct sbx_registry *reg, const char *name);
 int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM */

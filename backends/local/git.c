@@ -55,17 +55,24 @@ int sbx_git_open(const char *path, git_repository **ret)
 	return git_repository_open_ext(ret, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 }
 
-static int open_source(const char *source, git_repository **ret, struct sbx_error *err)
+/* libgit2 1.5 answers "config value 'safe.directory' was not found" where it means GIT_EOWNER. */
+static bool is_owner_error(int code)
 {
-	int r = sbx_git_open(source, ret);
+	const git_error *last = git_error_last();
 
-	if (r == GIT_EOWNER)
+	return code == GIT_EOWNER ||
+	       (code == GIT_ENOTFOUND && last && last->klass == GIT_ERROR_CONFIG);
+}
+
+static int open_failed(const char *source, int code, struct sbx_error *err)
+{
+	if (is_owner_error(code))
 		return sbx_fail(
 		        err, EACCES,
 		        "the repository %s belongs to another user (to trust it: git config "
 		        "--global --add safe.directory %s)",
 		        source, source);
-	return r ? sbx_git_fail(err, r, "cannot open the repository %s", source) : 0;
+	return sbx_git_fail(err, code, "cannot open the repository %s", source);
 }
 
 static bool has_dot_git(const char *source)
@@ -114,12 +121,12 @@ int sbx_git_probe(const char *source, const char *base, char **common, struct sb
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	int r = sbx_git_open(source, &repo);
 
-	if (r == GIT_ENOTFOUND && has_dot_git(source))
-		return sbx_fail(err, EINVAL, "%s/.git is not a usable repository", source);
-	if (r == GIT_ENOTFOUND && !descriptors_exhausted())
-		return 0;
+	if (r == GIT_ENOTFOUND && !is_owner_error(r) && !descriptors_exhausted())
+		return has_dot_git(source)
+		               ? sbx_fail(err, EINVAL, "%s/.git is not a usable repository", source)
+		               : 0;
 	if (r)
-		return open_source(source, &repo, err);
+		return open_failed(source, r, err);
 	r = check_source(repo, source, base, err);
 	if (r)
 		return r;
@@ -288,10 +295,12 @@ int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx
 	git_oid oid;
 	int r = check_branch(common, wish->branch, err);
 
-	if (!r)
-		r = open_source(wish->source, &repo, err);
-	if (!r)
-		r = plan_commit(repo, wish, &oid, &plan.exists, err);
+	if (r)
+		return r;
+	r = sbx_git_open(wish->source, &repo);
+	if (r)
+		return open_failed(wish->source, r, err);
+	r = plan_commit(repo, wish, &oid, &plan.exists, err);
 	if (r)
 		return r;
 	plan.branch = strdup(wish->branch);

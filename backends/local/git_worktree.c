@@ -125,8 +125,12 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 	if (!r)
 		r = git_reference_create(&ref, repo, name, &oid, 0, "sandboxfs: created");
 	if (r)
-		return sbx_git_fail(err, r, "cannot create branch %s", wt->branch);
-	return 0;
+		r = sbx_git_fail(err, r, "cannot create branch %s", wt->branch);
+	/* A branch "a" leaves no room for "a/b", nor the other way round. */
+	if (r == -ENOTDIR || r == -EISDIR)
+		r = sbx_fail(err, EEXIST, "branch %s collides with the name of another",
+		             wt->branch);
+	return r;
 }
 
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err)
@@ -294,6 +298,15 @@ int sbx_git_detach(const struct sbx_git_worktree *wt, struct sbx_error *err)
 	if (!r && wt->branch_created)
 		r = drop_branch(wt, err);
 	return r;
+}
+
+void sbx_git_break_lock(const struct sbx_git_worktree *wt)
+{
+	_cleanup_fd_ int lock = sbx_git_lock(wt->common);
+	_cleanup_free_ char *path = sbx_format("refs/heads/%s.lock", wt->branch);
+
+	if (lock >= 0 && path)
+		unlinkat(lock, path, 0);
 }
 
 struct sweep {

@@ -41,8 +41,12 @@ static bool contains(const struct sbx_names *names, const char *name)
 static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
 
 	note(rv, rec->name, why);
+	if (sbx_local_worktree(rv->b, rec, &workdir, &wt))
+		sbx_git_break_lock(&wt);
 	sbx_local_retire(rv->b, rec, NULL);
 	if (sbx_local_remove(rv->b, rec, &err))
 		note(rv, rec->name, err.text);

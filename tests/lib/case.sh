@@ -72,6 +72,28 @@ inside() {
 		$become "$ROOM/tests/${script#"$here"/}"
 }
 
+# Not awk: some buffer their input, and a case that hangs would show nothing.
+number() {
+	n=0
+	while IFS= read -r line; do
+		case $line in
+		'ok - '*) n=$((n + 1)) && printf 'ok %d - %s\n' $n "${line#ok - }" ;;
+		'not ok - '*) n=$((n + 1)) && printf 'not ok %d - %s\n' $n "${line#not ok - }" ;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done
+	echo "1..$n"
+}
+
+clean() {
+	sweep
+	cd /
+	chmod -R u+rwx "$ROOM" 2>/dev/null
+	rm -rf "$ROOM"
+}
+
+trap clean EXIT
+trap 'exit 1' HUP INT TERM
 cd "$ROOM" || exit 99
 {
 	inside
@@ -88,11 +110,4 @@ cd "$ROOM" || exit 99
 		sed 's/^/# /' "$ROOM"/asan.* "$ROOM"/tsan.* "$ROOM"/ubsan.* 2>/dev/null
 		echo "not ok - the sanitizers are silent"
 	fi
-} | awk '
-	/^(not )?ok/ { n++; sub(/ok -/, "ok " n " -") }
-	{ print; fflush() }
-	END { print "1.." n }'
-sweep
-cd /
-chmod -R u+rwx "$ROOM" 2>/dev/null
-rm -rf "$ROOM"
+} | number

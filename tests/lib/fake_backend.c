@@ -583,8 +583,8 @@ static void cancel(void *data)
 	struct cancelling *c = data;
 
 	/* As FUSE does: one that has been answered is not cancelled any more. */
-	if (!answer_come(c->a) && c->a->p.cancel)
-		c->a->p.cancel(&c->a->p, c->fatal);
+	if (!answer_come(c->a))
+		sbx_pending_cancel(&c->a->p, c->fatal);
 	sem_post(&c->done);
 }
 

@@ -23,7 +23,7 @@ struct fake_job;
 struct fake_backend {
 	struct sbx_backend base;
 	struct sbx_loop *loop;
-	const char *dir; /* roots of sandboxes are made here */
+	const char *dir;          /* roots of sandboxes are made here */
 	const char *const *found; /* names that recover finds, NULL-terminated, or NULL */
 	/* Errno (positive) of the next calls, 0: success. */
 	atomic_int create_code, retire_code, remove_code, rename_code;
@@ -32,10 +32,10 @@ struct fake_backend {
 	atomic_bool hold_remove;
 	sem_t creating, removing; /* posted when a held call has been entered */
 	sem_t hold;
-	atomic_int sandboxes; /* made and not removed */
-	atomic_int objects;   /* not closed */
-	atomic_int jobs;      /* not destroyed */
-	atomic_int execs;     /* commands ever run */
+	atomic_int sandboxes;  /* made and not removed */
+	atomic_int objects;    /* not closed */
+	atomic_int jobs;       /* not destroyed */
+	atomic_int execs;      /* commands ever run */
 	struct fake_job *last; /* most recently started; loop thread */
 	unsigned ids;
 };
@@ -87,9 +87,9 @@ int house_teardown(struct house *h, const char *name, bool complete);
 struct answer {
 	struct sbx_pending p;
 	sem_t come;
-	int errnum;   /* of an error */
-	ssize_t n;    /* of data and of a count; -1 */
-	char *data;   /* NUL-terminated */
+	int errnum; /* of an error */
+	ssize_t n;  /* of data and of a count; -1 */
+	char *data; /* NUL-terminated */
 };
 
 void answer_init(struct answer *a, size_t size);

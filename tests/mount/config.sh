@@ -23,7 +23,7 @@ bad_options() {
 	refused_mount isolation "$REPO" "$MNT" -o isolation=perhaps
 	refused_mount net "$REPO" "$MNT" -o net=some
 	refused_mount timeout "$REPO" "$MNT" -o operation_timeout_ms=soon
-	refused_mount '' "$REPO"
+	refused_mount ''
 	refused_mount '' "$REPO" "$MNT" extra
 }
 

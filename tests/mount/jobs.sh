@@ -86,7 +86,10 @@ stdin_while_running() {
 	(
 		exec 7>"$MNT/a/ctl/jobs/pipe/stdin"
 		echo 'first' >&7
-		echo cat >"$MNT/a/ctl/jobs/pipe/exec" &
+		(
+			exec 7>&-
+			echo cat >"$MNT/a/ctl/jobs/pipe/exec"
+		) &
 		until [ "$("$TOOL" stat "$MNT/a/ctl/jobs/pipe/stdout" size)" = 6 ]; do :; done
 		echo 'second' >&7
 		exec 7>&-
@@ -104,10 +107,10 @@ kills_one() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98762)
 	other=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98763)
 	echo "$id" >"$MNT/a/ctl/kill"
-	like '1?? signaled*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	like '1?? killed*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	like '- running*' "$(cat "$MNT/a/ctl/jobs/$other/status")"
 	echo "$other INT" >"$MNT/a/ctl/kill"
-	like '130 signaled*' "$(cat "$MNT/a/ctl/jobs/$other/wait")"
+	like '130 killed*' "$(cat "$MNT/a/ctl/jobs/$other/wait")"
 }
 
 kills_by_its_own_file() {
@@ -123,7 +126,7 @@ kills_all() {
 	done
 	echo 1 >"$MNT/a/ctl/kill"
 	for id in $ids; do
-		like '1?? signaled*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+		like '1?? killed*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	done
 	refuse "$TOOL" pids 98765
 }
@@ -136,7 +139,7 @@ many_waiters() {
 	echo "$id KILL" >"$MNT/a/ctl/kill"
 	wait
 	for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
-		like '137 signaled*' "$(cat "$ROOM/waiter.$i")"
+		like '137 killed*' "$(cat "$ROOM/waiter.$i")"
 	done
 }
 

@@ -15,7 +15,7 @@ fatal() {
 		sh -c "touch started; sleep 9878$1")"
 	while "$TOOL" pids "9878$1" >/dev/null; do :; done
 	read -r code how rest <"$MNT/a/ctl/status"
-	same signaled "$how"
+	same killed "$how"
 }
 
 python_handler() {

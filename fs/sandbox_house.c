@@ -1,0 +1,198 @@
+/*
+ * What each box is given: its log, its events, its job table, its lifetime; and what is written
+ * there.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fs/sandbox.h"
+#include "fs/sandbox_impl.h"
+#include "sandboxfs/cleanup.h"
+
+/* An outcome that is known before anything was begun. */
+struct outcome {
+	sbx_box_done done;
+	void *data;
+	int code;
+	struct sbx_error err;
+};
+
+static void tell(void *data)
+{
+	struct outcome *o = data;
+
+	o->done(o->code, NULL, &o->err, o->data);
+	free(o);
+}
+
+void sbx_tell_later(struct sbx_registry *reg, int code, const struct sbx_error *err,
+                    sbx_box_done done, void *data)
+{
+	struct outcome *o = sbx_must_alloc(sizeof(*o));
+
+	*o = (struct outcome){.done = done, .data = data, .code = code, .err = *err};
+	if (code < 0)
+		sbx_error_store(reg, NULL, &o->err);
+	sbx_loop_post(reg->config.loop, tell, o);
+}
+
+static double seconds_since(uint64_t begun_ns)
+{
+	return (double)((sbx_now_ns() - begun_ns) / 1000000u) / 1000.0;
+}
+
+void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns)
+{
+	struct json_object *extra = json_object_new_object();
+
+	json_object_object_add(extra, "duration_sec",
+	                       json_object_new_double(seconds_since(begun_ns)));
+	sbx_log_record(box->pub.log, event, extra);
+}
+
+static void record_job(struct box *box, struct sbx_jobrec *rec)
+{
+	static const char *const kinds[] = {"exec", "spawn", "run"};
+
+	sbx_log_record(box->pub.log, kinds[sbx_job_kind(rec)], sbx_job_log_members(rec));
+}
+
+static void count_end(struct sbx_registry *reg, const char *status)
+{
+	const char *word = strchr(status, ' ');
+	size_t len = word ? strcspn(++word, " \n") : 0;
+
+	pthread_mutex_lock(&reg->lock);
+	for (int i = 0; word && i < END_WORDS; i++)
+		if (strlen(sbx_end_words[i]) == len && strncmp(sbx_end_words[i], word, len) == 0)
+			reg->counters.jobs_ended[i]++;
+	pthread_mutex_unlock(&reg->lock);
+}
+
+void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+	struct sbx_error err = SBX_ERROR_INIT;
+	char status[256], text[1200];
+
+	if (!sbx_job_ended(rec)) {
+		snprintf(text, sizeof(text), "job=%llu", (unsigned long long)sbx_job_number(rec));
+		sbx_box_event(reg, box, "job_start", text);
+		return;
+	}
+	record_job(box, rec);
+	if (sbx_job_start_error(rec, &err) < 0) {
+		count_end(reg, "- failed");
+		snprintf(text, sizeof(text), "job=%llu %s", (unsigned long long)sbx_job_number(rec),
+		         err.text);
+		sbx_box_event(reg, box, "job_failed", text);
+		return;
+	}
+	sbx_job_status(rec, status, sizeof(status));
+	count_end(reg, status);
+	status[strcspn(status, "\n")] = '\0';
+	sbx_box_event(reg, box, "job_end", status);
+}
+
+void sbx_box_jobs_busy(bool busy, void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+
+	if (reg->config.invalidate)
+		reg->config.invalidate(&box->pub, busy, reg->config.data);
+}
+
+static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
+{
+	const struct sbx_settings *settings = box->pub.registry->config.settings;
+	_cleanup_free_ char *view = NULL, *spill = NULL;
+
+	if (asprintf(&view, "%s/%s", settings->mountpoint, sandbox->name) < 0)
+		return -ENOMEM;
+	if (asprintf(&spill, "%s/jobs/%s", settings->state_dir, sandbox->id) < 0)
+		return -ENOMEM;
+	return sbx_jobs_create(
+	        &(struct sbx_jobs_config){
+	                .settings = settings,
+	                .loop = box->pub.registry->config.loop,
+	                .sandbox = sandbox,
+	                .view = view,
+	                .spill_dir = spill,
+	                .busy = sbx_box_jobs_busy,
+	                .changed = sbx_box_job_changed,
+	                .data = box,
+	        },
+	        &box->pub.jobs);
+}
+
+int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	const struct sbx_settings *settings = reg->config.settings;
+	int r = sbx_log_open(settings->state_dir, settings->logs_dir, sandbox->id, sandbox->name,
+	                     &box->pub.log);
+
+	if (r >= 0)
+		r = sbx_events_create(reg->config.loop, &box->pub.events);
+	if (r >= 0)
+		r = open_jobs(box, sandbox);
+	if (r < 0) {
+		sbx_box_strip(box);
+		return r;
+	}
+	box->pub.sandbox = sandbox;
+	return 0;
+}
+
+void sbx_box_strip(struct box *box)
+{
+	sbx_jobs_destroy(box->pub.jobs);
+	sbx_events_destroy(box->pub.events);
+	sbx_log_close(box->pub.log);
+	box->pub.jobs = NULL;
+	box->pub.events = NULL;
+	box->pub.log = NULL;
+	box->pub.sandbox = NULL;
+}
+
+static void lifetime_over(struct sbx_timer *t)
+{
+	struct box *box = t->data;
+	struct sbx_registry *reg = box->pub.registry;
+	bool ready;
+
+	pthread_mutex_lock(&reg->lock);
+	ready = box->pub.state == SBX_BOX_READY && !reg->closing;
+	if (ready)
+		sbx_box_stop_begin(box);
+	pthread_mutex_unlock(&reg->lock);
+	if (!ready)
+		return;
+	sbx_box_event(reg, box, "expired", "its lifetime (run_timeout_ms) is over");
+	sbx_box_stop(box);
+}
+
+void sbx_box_arm_lifetime(struct box *box)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	uint64_t span = reg->config.settings->run_timeout_ms;
+	struct timespec ts;
+	int64_t age;
+
+	if (!span || box->lifetime.due_ns)
+		return;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	age = (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - box->pub.sandbox->created_ms;
+	if (age < 0)
+		age = 0;
+	box->lifetime.fn = lifetime_over;
+	box->lifetime.data = box;
+	sbx_loop_timer_set(reg->config.loop, &box->lifetime,
+	                   (uint64_t)age >= span ? 0 : span - (uint64_t)age);
+}

@@ -1,0 +1,778 @@
+/*
+ * What every backend promises, whatever its sandboxes are made of. The rows say what they
+ * differ in.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/support/tree.h"
+#include "sandboxfs/backend.h"
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/repo.h"
+#include "tests/lib/scratch.h"
+#include "tests/lib/spawner_stub.h"
+
+struct row {
+	const char *label;
+	const char *backend;
+	const char *kind; /* as info says; also what the source is */
+	bool persistent;  /* sandboxes outlive the daemon */
+	bool traced;
+};
+
+static const struct row rows[] = {
+        {"memory", "memory", "none", false, false},
+        {"local-none", "local", "none", true, false},
+        {"local-dir", "local", "dir", true, false},
+        {"local-git", "local", "git", true, false},
+        {"local-git-traced", "local", "git", true, true},
+};
+
+/* What one test works with. */
+static struct {
+	const struct row *row;
+	struct sbx_settings settings;
+	struct sbx_host host;
+	struct sbx_spawner spawner;
+	struct sbx_backend *backend;
+	struct sbx_sandbox *found[8];
+	int nfound, notes, fds;
+} t;
+
+static bool is_git(void)
+{
+	return strcmp(t.row->kind, "git") == 0;
+}
+
+static void make_source(void)
+{
+	const char *path = scratch_path("source");
+
+	if (strcmp(t.row->kind, "none") == 0)
+		return;
+	if (is_git())
+		repo_init(path, false);
+	else
+		scratch_mkdir(path);
+	scratch_write(scratch_path("source/file"), "content\n");
+	scratch_mkdir(scratch_path("source/sub"));
+	scratch_write(scratch_path("source/sub/run"), "#!/bin/true\n");
+	assert_int_equal(chmod(scratch_path("source/sub/run"), 0755), 0);
+	assert_int_equal(symlink("file", scratch_path("source/link")), 0);
+	if (is_git())
+		repo_commit(path, "first");
+	t.settings.source = t.settings.source_abs = strdup(path);
+}
+
+static void open_backend(void)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_backend_open(&t.host, &t.backend, &err))
+		fail_msg("open: %s", err.text);
+}
+
+static void found(struct sbx_sandbox *sb, void *data)
+{
+	(void)data;
+	assert_true(t.nfound < 8);
+	t.found[t.nfound++] = sb;
+}
+
+static void note(const char *text, void *data)
+{
+	(void)data;
+	assert_true(*text != '\0' && !strchr(text, '\n'));
+	print_message("# %s\n", text);
+	t.notes++;
+}
+
+static void recover(void)
+{
+	struct sbx_recover r = {.found = found, .note = note};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	t.nfound = t.notes = 0;
+	if (sbx_backend_recover(t.backend, &r, &err))
+		fail_msg("recover: %s", err.text);
+}
+
+static void close_found(void)
+{
+	while (t.nfound)
+		sbx_sandbox_close(t.found[--t.nfound]);
+}
+
+static int setup(void **state)
+{
+	memset(&t, 0, sizeof(t));
+	t.row = *state;
+	t.fds = scratch_descriptors();
+	scratch_make();
+	t.settings.backend = strdup(t.row->backend);
+	t.settings.state_dir = strdup(scratch_path("state"));
+	t.settings.mountpoint = strdup(scratch_path("mnt"));
+	t.settings.debug = t.row->traced;
+	scratch_mkdir(t.settings.mountpoint);
+	make_source();
+	t.host = (struct sbx_host){.settings = &t.settings, .spawner = &t.spawner};
+	open_backend();
+	recover();
+	assert_int_equal(t.nfound, 0);
+	assert_int_equal(t.notes, 0);
+	return 0;
+}
+
+/* Nothing may be left of a test that has torn its sandboxes down. */
+static int teardown(void **state)
+{
+	(void)state;
+	close_found();
+	sbx_backend_destroy(t.backend);
+	assert_int_equal(scratch_descriptors(), t.fds);
+	free(t.settings.backend);
+	free(t.settings.state_dir);
+	free(t.settings.mountpoint);
+	free(t.settings.source);
+	scratch_remove();
+	return 0;
+}
+
+static void expect_empty_state(void)
+{
+	if (!t.row->persistent)
+		return;
+	assert_int_equal(scratch_count(scratch_path("state/meta")), 0);
+	assert_int_equal(scratch_count(scratch_path("state/trees")), 0);
+	assert_int_equal(scratch_count(scratch_path("state/trash")), 0);
+	assert_int_equal(scratch_count(scratch_path("state/home")), 0);
+	if (is_git()) {
+		assert_int_equal(scratch_count(scratch_path("source/.git/worktrees")), -1);
+		assert_int_equal(repo_branches(t.settings.source_abs), 1);
+	}
+}
+
+static struct sbx_sandbox *create(const char *name)
+{
+	struct sbx_create req = {.name = name};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *sb = NULL;
+
+	if (sbx_backend_create(t.backend, &req, &sb, &err))
+		fail_msg("create %s: %s", name, err.text);
+	return sb;
+}
+
+static void take_down(struct sbx_sandbox *sb)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_sandbox_retire(sb, &err))
+		fail_msg("retire: %s", err.text);
+	if (sbx_sandbox_remove(sb, &err))
+		fail_msg("remove: %s", err.text);
+	sbx_sandbox_close(sb);
+}
+
+static const char *inside(const struct sbx_sandbox *sb, const char *path)
+{
+	static char buf[4][8192];
+	static int turn;
+	char *p = buf[turn++ % 4];
+
+	snprintf(p, sizeof(buf[0]), "%s/%s", sb->workdir, path);
+	return p;
+}
+
+static void create_gives_a_tree_that_root_and_workdir_both_name(void **state)
+{
+	struct sbx_sandbox *sb = create("one");
+	struct stat by_fd, by_path;
+
+	(void)state;
+	assert_string_equal(sb->name, "one");
+	assert_int_equal(strspn(sb->id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	                                "0123456789._-"),
+	                 strlen(sb->id));
+	assert_int_equal(sb->workdir[0], '/');
+	assert_true(sb->created_ms > 1500000000000);
+	assert_int_equal(fstat(sbx_sandbox_root(sb), &by_fd), 0);
+	assert_int_equal(lstat(sb->workdir, &by_path), 0);
+	assert_true(S_ISDIR(by_fd.st_mode));
+	assert_int_equal(by_fd.st_ino, by_path.st_ino);
+	scratch_write(inside(sb, "new"), "mine");
+	assert_int_equal(faccessat(sbx_sandbox_root(sb), "new", F_OK, 0), 0);
+	take_down(sb);
+	expect_empty_state();
+}
+
+static void create_fills_the_tree_from_the_source(void **state)
+{
+	struct sbx_sandbox *sb = create("one");
+	struct stat st;
+	char target[8] = "";
+
+	(void)state;
+	if (strcmp(t.row->kind, "none") == 0) {
+		assert_int_equal(scratch_count(sb->workdir), 0);
+	} else {
+		scratch_expect(inside(sb, "file"), "content\n");
+		assert_int_equal(lstat(inside(sb, "sub/run"), &st), 0);
+		assert_int_equal(st.st_mode & 0111, 0111);
+		assert_int_equal(readlink(inside(sb, "link"), target, sizeof(target)), 4);
+		assert_string_equal(target, "file");
+	}
+	if (is_git())
+		assert_int_equal(repo_changes(sb->workdir), 0);
+	take_down(sb);
+	expect_empty_state();
+}
+
+static void sandboxes_do_not_see_each_other(void **state)
+{
+	struct sbx_sandbox *a = create("a"), *b = create("b");
+
+	(void)state;
+	assert_string_not_equal(a->id, b->id);
+	scratch_write(inside(a, "only-in-a"), "");
+	assert_false(scratch_exists(inside(b, "only-in-a")));
+	take_down(a);
+	assert_true(scratch_exists(b->workdir));
+	take_down(b);
+	expect_empty_state();
+}
+
+static void a_bad_name_is_refused(void **state)
+{
+	static const char *const names[] = {"", ".", "..", "-a", "a/b", "ctl", "README", "a\nb"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {
+		struct sbx_error err = SBX_ERROR_INIT;
+		struct sbx_sandbox *sb = NULL;
+
+		assert_int_equal(sbx_backend_create(t.backend,
+		                                    &(struct sbx_create){.name = names[i]}, &sb,
+		                                    &err),
+		                 -EINVAL);
+		assert_int_equal(err.code, EINVAL);
+		assert_true(err.text[0] != '\0');
+		assert_null(sb);
+	}
+	expect_empty_state();
+}
+
+static void base_and_branch_need_a_repository(void **state)
+{
+	struct sbx_sandbox *sb = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_create base = {.name = "x", .base = "no-such-commit"};
+	struct sbx_create branch = {.name = "x", .branch = "bad..branch"};
+
+	(void)state;
+	assert_int_equal(sbx_backend_create(t.backend, &base, &sb, &err),
+	                 is_git() ? -ENOENT : -EINVAL);
+	assert_true(err.text[0] != '\0');
+	assert_int_equal(sbx_backend_create(t.backend, &branch, &sb, &err), -EINVAL);
+	assert_null(sb);
+	expect_empty_state();
+}
+
+static void a_cancelled_create_leaves_nothing(void **state)
+{
+	atomic_bool cancelled = true;
+	struct sbx_create req = {.name = "x", .cancelled = &cancelled};
+	struct sbx_sandbox *sb = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(sbx_backend_create(t.backend, &req, &sb, &err), -EINTR);
+	assert_int_equal(err.code, EINTR);
+	assert_null(sb);
+	expect_empty_state();
+}
+
+static void a_create_without_descriptors_says_so_and_leaves_nothing(void **state)
+{
+	struct rlimit old, few;
+	int tried = 0, r;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few = old;
+	do {
+		struct sbx_sandbox *sb = NULL;
+		struct sbx_error err = SBX_ERROR_INIT;
+
+		few.rlim_cur = (rlim_t)(scratch_descriptors() - 1 + tried);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		r = sbx_backend_create(t.backend, &(struct sbx_create){.name = "x"}, &sb, &err);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+		if (r) {
+			assert_int_equal(r, -EMFILE);
+			expect_empty_state();
+		} else {
+			take_down(sb);
+		}
+	} while (r && tried++ < 50);
+	assert_int_equal(r, 0);
+	assert_true(tried > 0);
+	expect_empty_state();
+}
+
+static void rename_changes_nothing_but_the_name(void **state)
+{
+	struct sbx_sandbox *sb = create("old");
+	struct sbx_error err = SBX_ERROR_INIT;
+	char *id = strdup(sb->id), *workdir = strdup(sb->workdir);
+
+	(void)state;
+	assert_int_equal(sbx_sandbox_rename(sb, "new", &err), 0);
+	assert_string_equal(sb->name, "new");
+	assert_string_equal(sb->id, id);
+	assert_string_equal(sb->workdir, workdir);
+	assert_true(scratch_exists(workdir));
+	assert_int_equal(sbx_sandbox_rename(sb, "ctl", &err), -EINVAL);
+	assert_string_equal(sb->name, "new");
+	take_down(sb);
+	expect_empty_state();
+	free(id);
+	free(workdir);
+}
+
+static void a_retired_name_is_free_at_once(void **state)
+{
+	struct sbx_sandbox *old = create("x"), *new;
+
+	(void)state;
+	assert_int_equal(sbx_sandbox_retire(old, NULL), 0);
+	assert_false(scratch_exists(old->workdir));
+	new = create("x");
+	assert_int_equal(sbx_sandbox_remove(old, NULL), 0);
+	sbx_sandbox_close(old);
+	assert_true(scratch_exists(new->workdir));
+	if (is_git())
+		assert_non_null(repo_branch(t.settings.source_abs, "sandbox/x"));
+	take_down(new);
+	expect_empty_state();
+}
+
+static void teardown_may_be_repeated(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+
+	(void)state;
+	assert_int_equal(sbx_sandbox_retire(sb, NULL), 0);
+	assert_int_equal(sbx_sandbox_retire(sb, NULL), 0);
+	assert_int_equal(sbx_sandbox_remove(sb, NULL), 0);
+	assert_int_equal(sbx_sandbox_remove(sb, NULL), 0);
+	assert_int_equal(sbx_sandbox_retire(sb, NULL), 0);
+	assert_int_equal(sbx_sandbox_remove(sb, NULL), 0);
+	sbx_sandbox_close(sb);
+	expect_empty_state();
+}
+
+static void teardown_does_not_mind_a_tree_removed_by_hand(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+
+	(void)state;
+	assert_int_equal(sbx_tree_remove(AT_FDCWD, sb->workdir, NULL), 0);
+	take_down(sb);
+	expect_empty_state();
+}
+
+static void teardown_removes_what_resists(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+
+	(void)state;
+	scratch_deep(inside(sb, "deep"), 200);
+	scratch_mkdir(inside(sb, "locked"));
+	scratch_mkdir(inside(sb, "locked/in"));
+	scratch_write(inside(sb, "locked/in/file"), "");
+	assert_int_equal(mkfifo(inside(sb, "pipe"), 0600), 0);
+	assert_int_equal(symlink("/", inside(sb, "host")), 0);
+	assert_int_equal(chmod(inside(sb, "locked/in"), 0000), 0);
+	assert_int_equal(chmod(inside(sb, "locked"), 0500), 0);
+	assert_int_equal(chmod(sb->workdir, 0000), 0);
+	take_down(sb);
+	expect_empty_state();
+	assert_true(scratch_exists("/usr"));
+}
+
+static void info_describes_the_sandbox(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+	struct json_object *obj = json_object_new_object();
+
+	(void)state;
+	sbx_sandbox_info(sb, obj);
+	assert_string_equal(json_object_get_string(json_object_object_get(obj, "kind")),
+	                    t.row->kind);
+	assert_string_equal(json_object_get_string(json_object_object_get(obj, "workdir")),
+	                    sb->workdir);
+	if (is_git())
+		assert_string_equal(json_object_get_string(json_object_object_get(obj, "branch")),
+		                    "sandbox/x");
+	sbx_sandbox_policy(sb, obj);
+	assert_string_equal(json_object_get_string(json_object_object_get(obj, "isolation")),
+	                    "stub");
+	json_object_put(obj);
+	take_down(sb);
+}
+
+static int seen_started, seen_output, seen_ended;
+
+static void on_started(void *data)
+{
+	(void)data;
+	seen_started++;
+}
+
+static void on_output(void *data, int stream, const void *buf, size_t len)
+{
+	(void)data;
+	(void)buf;
+	seen_output += stream == 1 ? (int)len : 0;
+}
+
+static void on_ended(void *data, const struct sbx_exit *exit)
+{
+	(void)data;
+	seen_ended += exit->end == SBX_END_EXITED;
+}
+
+static const struct sbx_exec_events events = {on_started, on_output, on_ended};
+
+static bool has_env(const char *assignment)
+{
+	for (int i = 0; t.spawner.env[i][0]; i++)
+		if (strcmp(t.spawner.env[i], assignment) == 0)
+			return true;
+	return false;
+}
+
+static int run_true(struct sbx_sandbox *sb, char *const *env, struct sbx_job **job,
+                    struct sbx_error *err)
+{
+	char *argv[] = {(char *)"true", NULL};
+	struct sbx_exec spec = {.argv = argv, .env = env, .cwd = "sub", .stdin_fd = -1};
+
+	return sbx_sandbox_exec(sb, &spec, &events, NULL, job, err);
+}
+
+static void exec_tells_the_spawner_where(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_job *job = NULL;
+	char view[8192], pwd[8300];
+
+	(void)state;
+	seen_started = seen_output = seen_ended = 0;
+	snprintf(view, sizeof(view), "%s/y", t.settings.mountpoint);
+	snprintf(pwd, sizeof(pwd), "PWD=%s/sub", view);
+	assert_int_equal(sbx_sandbox_rename(sb, "y", &err), 0);
+	assert_int_equal(run_true(sb,
+	                          (char *[]){(char *)"TMPDIR=/var/tmp", (char *)"HOMER=1", NULL},
+	                          &job, &err),
+	                 0);
+	assert_string_equal(t.spawner.id, sb->id);
+	assert_string_equal(t.spawner.workdir, sb->workdir);
+	assert_string_equal(t.spawner.view, view);
+	assert_true(has_env("TMPDIR=/var/tmp") && !has_env("TMPDIR=/tmp"));
+	assert_true(has_env("HOMER=1") && has_env(pwd));
+	assert_string_equal(t.spawner.env[2] + strlen("HOME="), t.spawner.rw[0]);
+	assert_true(scratch_exists(t.spawner.rw[0]));
+	if (is_git())
+		assert_string_equal(t.spawner.rw[1], scratch_path("source/.git"));
+	assert_int_equal(seen_started + seen_output + seen_ended, 5);
+	sbx_job_signal(job, SIGTERM);
+	sbx_job_destroy(job);
+	take_down(sb);
+	assert_int_equal(t.spawner.forgotten, 1);
+}
+
+static void exec_passes_the_spawners_refusal_on(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_job *job = NULL;
+
+	(void)state;
+	t.spawner.answer = -EAGAIN;
+	assert_int_equal(run_true(sb, NULL, &job, &err), -EAGAIN);
+	assert_int_equal(err.code, EAGAIN);
+	t.host.spawner = NULL;
+	assert_int_equal(run_true(sb, NULL, &job, &err), -EOPNOTSUPP);
+	assert_null(job);
+	take_down(sb);
+}
+
+static void sandboxes_reappear_exactly_where_they_persist(void **state)
+{
+	struct sbx_sandbox *sb = create("old");
+	char *id = strdup(sb->id);
+
+	(void)state;
+	scratch_write(inside(sb, "work"), "kept");
+	assert_int_equal(sbx_sandbox_rename(sb, "new", NULL), 0);
+	sbx_sandbox_close(sb);
+	sbx_backend_destroy(t.backend);
+	open_backend();
+	recover();
+	assert_int_equal(t.notes, 0);
+	assert_int_equal(t.nfound, t.row->persistent ? 1 : 0);
+	if (t.nfound) {
+		sb = t.found[--t.nfound];
+		assert_string_equal(sb->name, "new");
+		assert_string_equal(sb->id, id);
+		scratch_expect(inside(sb, "work"), "kept");
+		take_down(sb);
+	}
+	free(id);
+	expect_empty_state();
+}
+
+static void one_state_serves_one_daemon(void **state)
+{
+	struct sbx_backend *second = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = sbx_backend_open(&t.host, &second, &err);
+
+	(void)state;
+	if (t.row->persistent) {
+		assert_int_equal(r, -EBUSY);
+		assert_non_null(strstr(err.text, "in use"));
+		assert_null(second);
+	} else {
+		assert_int_equal(r, 0);
+		sbx_backend_destroy(second);
+	}
+}
+
+/* Runs fn in a process that then dies without any clean-up, having the state to itself. */
+static void in_a_process_that_is_killed(void (*fn)(void))
+{
+	pid_t pid;
+	int status;
+
+	sbx_backend_destroy(t.backend);
+	t.backend = NULL;
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		/* A failure here must not run the rest of the list a second time. */
+		setenv("CMOCKA_TEST_ABORT", "1", 1);
+		open_backend();
+		recover();
+		fn();
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	open_backend();
+	recover();
+}
+
+static void create_two_retire_one(void)
+{
+	create("kept");
+	assert_int_equal(sbx_sandbox_retire(create("gone"), NULL), 0);
+}
+
+static void a_killed_daemon_leaves_what_was_ready(void **state)
+{
+	(void)state;
+	in_a_process_that_is_killed(create_two_retire_one);
+	assert_int_equal(t.notes, 1);
+	assert_int_equal(t.nfound, t.row->persistent ? 1 : 0);
+	if (t.nfound) {
+		assert_string_equal(t.found[0]->name, "kept");
+		take_down(t.found[--t.nfound]);
+	}
+	expect_empty_state();
+}
+
+static void create_and_lose(void)
+{
+	assert_int_equal(sbx_tree_remove(AT_FDCWD, create("lost")->workdir, NULL), 0);
+}
+
+static void a_sandbox_without_its_tree_is_reaped(void **state)
+{
+	(void)state;
+	in_a_process_that_is_killed(create_and_lose);
+	assert_int_equal(t.nfound, 0);
+	assert_int_equal(t.notes, 1);
+	expect_empty_state();
+}
+
+/* Creates and removes for ever, telling each step through the pipe. */
+static void churn(int out)
+{
+	for (;;) {
+		struct sbx_sandbox *sb = create("churn");
+
+		if (write(out, "c", 1) < 0)
+			_exit(1);
+		take_down(sb);
+		if (write(out, "r", 1) < 0)
+			_exit(1);
+	}
+}
+
+static pid_t start_churn(int *out)
+{
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		/* A failure here must not run the rest of the list a second time. */
+		setenv("CMOCKA_TEST_ABORT", "1", 1);
+		open_backend();
+		recover();
+		close_found();
+		churn(fds[1]);
+	}
+	close(fds[1]);
+	*out = fds[0];
+	return pid;
+}
+
+static void kill_somewhere(unsigned spin)
+{
+	int out, status;
+	pid_t pid = start_churn(&out);
+	char step;
+
+	/* After the first step any moment is as good as another: the spinning only varies it. */
+	assert_int_equal(read(out, &step, 1), 1);
+	for (volatile unsigned i = 0; i < spin; i++)
+		;
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	close(out);
+}
+
+static void a_kill_at_any_moment_is_recovered_from(void **state)
+{
+	unsigned seed = 1;
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		sbx_backend_destroy(t.backend);
+		t.backend = NULL;
+		kill_somewhere((unsigned)rand_r(&seed) % 3000000);
+		open_backend();
+		recover();
+		assert_true(t.nfound <= 1);
+		while (t.nfound) {
+			if (is_git())
+				assert_int_equal(repo_changes(t.found[0]->workdir), 0);
+			take_down(t.found[--t.nfound]);
+		}
+		expect_empty_state();
+	}
+}
+
+static void *create_and_remove(void *data)
+{
+	for (int i = 0; i < 5; i++)
+		take_down(create(data));
+	return NULL;
+}
+
+static void creates_may_run_at_once(void **state)
+{
+	static const char *const names[] = {"p", "q", "r", "s"};
+	pthread_t threads[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, create_and_remove,
+		                                (void *)(uintptr_t)names[i]),
+		                 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	expect_empty_state();
+}
+
+#define BEHAVIOUR(fn)                                                                              \
+	{                                                                                          \
+#fn, fn                                                                            \
+	}
+static const struct {
+	const char *name;
+	CMUnitTestFunction fn;
+} behaviours[] = {
+        BEHAVIOUR(create_gives_a_tree_that_root_and_workdir_both_name),
+        BEHAVIOUR(create_fills_the_tree_from_the_source),
+        BEHAVIOUR(sandboxes_do_not_see_each_other),
+        BEHAVIOUR(a_bad_name_is_refused),
+        BEHAVIOUR(base_and_branch_need_a_repository),
+        BEHAVIOUR(a_cancelled_create_leaves_nothing),
+        BEHAVIOUR(a_create_without_descriptors_says_so_and_leaves_nothing),
+        BEHAVIOUR(rename_changes_nothing_but_the_name),
+        BEHAVIOUR(a_retired_name_is_free_at_once),
+        BEHAVIOUR(teardown_may_be_repeated),
+        BEHAVIOUR(teardown_does_not_mind_a_tree_removed_by_hand),
+        BEHAVIOUR(teardown_removes_what_resists),
+        BEHAVIOUR(info_describes_the_sandbox),
+        BEHAVIOUR(exec_tells_the_spawner_where),
+        BEHAVIOUR(exec_passes_the_spawners_refusal_on),
+        BEHAVIOUR(sandboxes_reappear_exactly_where_they_persist),
+        BEHAVIOUR(one_state_serves_one_daemon),
+        BEHAVIOUR(a_killed_daemon_leaves_what_was_ready),
+        BEHAVIOUR(a_sandbox_without_its_tree_is_reaped),
+        BEHAVIOUR(a_kill_at_any_moment_is_recovered_from),
+        BEHAVIOUR(creates_may_run_at_once),
+};
+
+#define NTESTS (SBX_ARRAY_SIZE(rows) * SBX_ARRAY_SIZE(behaviours))
+
+int main(void)
+{
+	static struct CMUnitTest tests[NTESTS];
+	static char names[NTESTS][128];
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
+		for (size_t j = 0; j < SBX_ARRAY_SIZE(behaviours); j++, n++) {
+			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
+			         behaviours[j].name);
+			tests[n] =
+			        (struct CMUnitTest){.name = names[n],
+			                            .test_func = behaviours[j].fn,
+			                            .setup_func = setup,
+			                            .teardown_func = teardown,
+			                            .initial_state = (void *)(uintptr_t)&rows[i]};
+		}
+	repo_setup();
+	r = cmocka_run_group_tests_name("behaviours", tests, NULL, NULL);
+	repo_teardown();
+	return r;
+}

@@ -1,0 +1,679 @@
+#include <errno.h>
+#include <json-c/json.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/fake_backend.h"
+
+static struct house house;
+
+static int set_up(void **state)
+{
+	(void)state;
+	house_open(&house);
+	house_start(&house);
+	return 0;
+}
+
+static int set_up_stopped(void **state)
+{
+	(void)state;
+	house_open(&house);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	house_close(&house);
+	return 0;
+}
+
+static void assert_absent(const char *name)
+{
+	struct sbx_box *box = sbx_registry_find(house.registry, name);
+
+	assert_null(box);
+}
+
+static int make_code(const struct sbx_create_request *req, struct sbx_error *err)
+{
+	struct outcome o;
+	int code;
+
+	outcome_init(&o);
+	sbx_registry_make(house.registry, req, outcome_done, &o);
+	code = outcome_wait(&o);
+	*err = o.err;
+	outcome_finish(&o);
+	return code;
+}
+
+static int make_named(const char *name)
+{
+	struct sbx_error err;
+
+	return make_code(&(struct sbx_create_request){.name = (char *)name}, &err);
+}
+
+static int rename_code(const char *from, const char *to)
+{
+	struct outcome o;
+	int code;
+
+	outcome_init(&o);
+	sbx_registry_rename(house.registry, from, to, outcome_done, &o);
+	code = outcome_wait(&o);
+	outcome_finish(&o);
+	return code;
+}
+
+static void wait_sem(sem_t *sem)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 20;
+	assert_int_equal(sem_timedwait(sem, &limit), 0);
+}
+
+/* Reads the mount's events until one is called EVENT. */
+static void await_event(const char *event)
+{
+	_cleanup_free_ char *word = NULL;
+	uint64_t cursor = 0;
+	bool seen = false;
+
+	assert_true(asprintf(&word, "\"event\":\"%s\"", event) > 0);
+	while (!seen) {
+		struct answer a;
+
+		answer_init(&a, 65536);
+		sbx_events_read(sbx_registry_events(house.registry), &cursor, &a.p, 0);
+		answer_wait(&a);
+		assert_true(a.n > 0);
+		seen = strstr(a.data, word);
+		answer_finish(&a);
+	}
+}
+
+static void assert_error(int code, const char *text)
+{
+	struct sbx_error err;
+
+	sbx_error_fetch(house.registry, NULL, &err);
+	assert_int_equal(err.code, code);
+	assert_non_null(strstr(err.text, text));
+}
+
+/* Make */
+
+static void made_sandbox_is_there_and_ready(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a"), *found;
+
+	(void)state;
+	assert_int_equal(box->state, SBX_BOX_READY);
+	assert_true(sbx_box_alive(box));
+	found = sbx_registry_find(house.registry, "a");
+	assert_ptr_equal(found, box);
+	sbx_box_unref(found);
+	found = sbx_registry_find_number(house.registry, box->number);
+	assert_ptr_equal(found, box);
+	sbx_box_unref(found);
+	sbx_box_unref(box);
+	await_event("create");
+}
+
+static void bad_names_are_einval(void **state)
+{
+	static const char *const bad[] = {"", ".", "..", "-a", "a/b", "ctl", "README", "a\nb"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++)
+		assert_int_equal(make_named(bad[i]), -EINVAL);
+	assert_int_equal(make_named(NULL), -EINVAL);
+	assert_error(EINVAL, "name");
+}
+
+static void what_the_backend_lacks_is_eopnotsupp(void **state)
+{
+	struct sbx_error err;
+
+	(void)state;
+	assert_int_equal(
+	        make_code(&(struct sbx_create_request){.name = "a", .backend = "moon"}, &err),
+	        -EOPNOTSUPP);
+	assert_non_null(strstr(err.text, "moon"));
+	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .repo = "o/r"}, &err),
+	                 -EOPNOTSUPP);
+	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .from = "b"}, &err),
+	                 -EOPNOTSUPP);
+	assert_int_equal(
+	        make_code(&(struct sbx_create_request){.name = "a", .backend = "fake"}, &err), 0);
+}
+
+static void existing_name_is_eexist(void **state)
+{
+	(void)state;
+	assert_int_equal(make_named("a"), 0);
+	assert_int_equal(make_named("a"), -EEXIST);
+	assert_error(EEXIST, "a already");
+}
+
+static void name_being_made_is_hidden_and_taken(void **state)
+{
+	struct outcome o;
+
+	(void)state;
+	outcome_init(&o);
+	atomic_store(&house.backend.hold_create, true);
+	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
+	                  &o);
+	wait_sem(&house.backend.creating);
+	assert_absent("a");
+	assert_int_equal(make_named("a"), -EEXIST);
+	assert_int_equal(house_teardown(&house, "a", false), -EBUSY);
+	assert_int_equal(rename_code("a", "b"), -ENOENT);
+	atomic_store(&house.backend.hold_create, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(outcome_wait(&o), 0);
+	outcome_finish(&o);
+}
+
+static void failed_make_leaves_nothing_but_the_sentence(void **state)
+{
+	(void)state;
+	atomic_store(&house.backend.create_code, ENOSPC);
+	assert_int_equal(make_named("a"), -ENOSPC);
+	assert_absent("a");
+	assert_error(ENOSPC, "creating was refused");
+	await_event("create_failed");
+	atomic_store(&house.backend.create_code, 0);
+	assert_int_equal(make_named("a"), 0);
+}
+
+static void make_without_a_place_for_its_log_leaves_nothing(void **state)
+{
+	(void)state;
+	house.settings.logs_dir = "/dev/null/no";
+	assert_true(make_named("a") < 0);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	assert_absent("a");
+	house.settings.logs_dir = NULL;
+}
+
+struct cancelling {
+	struct sbx_creation *creation;
+	sem_t done;
+};
+
+static void cancel(void *data)
+{
+	struct cancelling *c = data;
+
+	sbx_registry_cancel(c->creation);
+	sem_post(&c->done);
+}
+
+static void cancelled_make_is_eintr(void **state)
+{
+	struct cancelling c = {0};
+	struct outcome o;
+
+	(void)state;
+	outcome_init(&o);
+	sem_init(&c.done, 0, 0);
+	atomic_store(&house.backend.hold_create, true);
+	c.creation = sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"},
+	                               outcome_done, &o);
+	assert_non_null(c.creation);
+	wait_sem(&house.backend.creating);
+	sbx_loop_post(house.loop, cancel, &c);
+	wait_sem(&c.done);
+	sem_post(&house.backend.hold);
+	assert_int_equal(outcome_wait(&o), -EINTR);
+	assert_absent("a");
+	outcome_finish(&o);
+	sem_destroy(&c.done);
+}
+
+/* Teardown */
+
+static void teardown_frees_the_name_before_everything_is_removed(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a");
+	_cleanup_free_ char *pending = NULL;
+	struct outcome complete;
+
+	(void)state;
+	outcome_init(&complete);
+	atomic_store(&house.backend.hold_remove, true);
+	assert_int_equal(house_teardown(&house, "a", false), 0);
+	wait_sem(&house.backend.removing);
+	assert_absent("a");
+	assert_false(sbx_box_alive(box));
+	pending = sbx_registry_pending_text(house.registry);
+	assert_string_equal(pending, "a\n");
+	sbx_registry_teardown(house.registry, "a", true, outcome_done, &complete);
+	house_settle(&house);
+	atomic_store(&house.backend.hold_remove, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(outcome_wait(&complete), 0);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	outcome_finish(&complete);
+	sbx_box_unref(box);
+	await_event("removed");
+}
+
+static void name_is_free_again_at_once(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(make_named("a"), 0);
+		assert_int_equal(house_teardown(&house, "a", i % 2), 0);
+	}
+}
+
+static void teardown_of_what_is_not_there(void **state)
+{
+	(void)state;
+	assert_int_equal(house_teardown(&house, "a", false), -ENOENT);
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(house_teardown(&house, "../a", true), -EINVAL);
+}
+
+static void two_teardowns_at_once_both_succeed(void **state)
+{
+	struct outcome first, second, third;
+
+	(void)state;
+	outcome_init(&first);
+	outcome_init(&second);
+	outcome_init(&third);
+	sbx_box_unref(house_make(&house, "a"));
+	sbx_registry_teardown(house.registry, "a", true, outcome_done, &first);
+	sbx_registry_teardown(house.registry, "a", true, outcome_done, &second);
+	sbx_registry_teardown(house.registry, "b", true, outcome_done, &third);
+	assert_int_equal(outcome_wait(&first), 0);
+	assert_int_equal(outcome_wait(&second), 0);
+	assert_int_equal(outcome_wait(&third), 0);
+	outcome_finish(&first);
+	outcome_finish(&second);
+	outcome_finish(&third);
+}
+
+static void failed_removal_is_told_and_tried_again(void **state)
+{
+	_cleanup_free_ char *stats = NULL;
+
+	(void)state;
+	atomic_store(&house.backend.remove_code, EBUSY);
+	atomic_store(&house.backend.remove_failures, 1);
+	sbx_box_unref(house_make(&house, "a"));
+	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	assert_error(EBUSY, "removing was refused");
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	await_event("removed");
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	stats = sbx_registry_stats_text(house.registry);
+	assert_non_null(strstr(stats, "sandboxfs_remove_failures_total 1\n"));
+}
+
+static void refused_retirement_leaves_the_sandbox_ready(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a");
+	char *const argv[] = {"echo", "x", NULL};
+	struct sbx_request req = {.argv = (char **)argv};
+	struct sbx_jobrec *job;
+	bool repeated;
+
+	(void)state;
+	atomic_store(&house.backend.retire_code, EROFS);
+	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
+	atomic_store(&house.backend.retire_code, 0);
+	assert_int_equal(box->state, SBX_BOX_READY);
+	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
+	                 0);
+	sbx_job_unref(job);
+	sbx_box_unref(box);
+}
+
+static void teardown_kills_jobs_and_leaves_the_durable_log(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a");
+	char *const argv[] = {"hang", NULL};
+	struct sbx_request req = {.argv = (char **)argv};
+	_cleanup_free_ char *path = NULL;
+	struct sbx_jobrec *job;
+	struct stat st;
+	bool repeated;
+
+	(void)state;
+	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
+	                 0);
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_true(sbx_job_ended(job));
+	assert_true(asprintf(&path, "%s/log/%s.jsonl", house.dir, box->sandbox->id) > 0);
+	assert_int_equal(stat(path, &st), -1);
+	sbx_job_unref(job);
+	sbx_box_unref(box);
+	await_event("job_end");
+}
+
+static void events_of_a_torn_down_sandbox_end(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a");
+	uint64_t cursor = 0;
+	struct answer a, b;
+
+	(void)state;
+	answer_init(&a, 65536);
+	answer_init(&b, 65536);
+	sbx_events_read(box->events, &cursor, &a.p, 0);
+	answer_wait(&a);
+	assert_non_null(strstr(a.data, "\"event\":\"create\""));
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+	do {
+		answer_finish(&b);
+		answer_init(&b, 65536);
+		sbx_events_read(box->events, &cursor, &b.p, 0);
+		answer_wait(&b);
+	} while (b.n > 0);
+	assert_int_equal(b.n, 0);
+	answer_finish(&a);
+	answer_finish(&b);
+	sbx_box_unref(box);
+}
+
+/* Rename */
+
+static void rename_moves_the_name(void **state)
+{
+	struct sbx_box *box = house_make(&house, "b"), *found;
+	char name[64];
+
+	(void)state;
+	assert_int_equal(make_named("a"), 0);
+	assert_int_equal(make_named("c"), 0);
+	assert_int_equal(rename_code("b", "z"), 0);
+	assert_absent("b");
+	found = sbx_registry_find(house.registry, "z");
+	assert_ptr_equal(found, box);
+	sbx_box_name(box, name);
+	assert_string_equal(name, "z");
+	assert_int_equal(make_named("b"), 0);
+	assert_int_equal(house_teardown(&house, "z", true), 0);
+	sbx_box_unref(found);
+	sbx_box_unref(box);
+	await_event("rename");
+}
+
+static void rename_is_refused_with_the_right_errno(void **state)
+{
+	(void)state;
+	assert_int_equal(make_named("a"), 0);
+	assert_int_equal(make_named("b"), 0);
+	assert_int_equal(rename_code("x", "y"), -ENOENT);
+	assert_int_equal(rename_code("a", "b"), -EEXIST);
+	assert_int_equal(rename_code("a", "ctl"), -EINVAL);
+	assert_int_equal(rename_code("a", "a"), 0);
+	atomic_store(&house.backend.rename_code, EIO);
+	assert_int_equal(rename_code("a", "c"), -EIO);
+	assert_error(EIO, "renaming was refused");
+	atomic_store(&house.backend.rename_code, 0);
+	assert_int_equal(rename_code("a", "c"), 0);
+}
+
+/* Texts */
+
+static void remember_name(struct sbx_box *box, void *data)
+{
+	char *names = data;
+
+	snprintf(names + strlen(names), 16 - strlen(names), "%s", box->name);
+}
+
+static void walk_is_in_order_of_names(void **state)
+{
+	char names[16] = "";
+
+	(void)state;
+	assert_int_equal(make_named("c"), 0);
+	assert_int_equal(make_named("a"), 0);
+	assert_int_equal(make_named("b"), 0);
+	sbx_registry_walk(house.registry, remember_name, names);
+	assert_string_equal(names, "abc");
+}
+
+static const char *member(struct json_object *obj, const char *key)
+{
+	struct json_object *value;
+
+	assert_true(json_object_object_get_ex(obj, key, &value));
+	return json_object_get_string(value);
+}
+
+static void texts_describe_the_sandboxes(void **state)
+{
+	struct sbx_box *box = house_make(&house, "a");
+	_cleanup_free_ char *list = sbx_registry_list_text(house.registry);
+	_cleanup_free_ char *json = sbx_registry_list_json(house.registry);
+	_cleanup_free_ char *info = sbx_box_info_json(box), *policy = sbx_box_policy_json(box);
+	_cleanup_free_ char *stats = sbx_registry_stats_text(house.registry);
+	struct json_object *obj;
+
+	(void)state;
+	assert_int_equal(strncmp(list, "NAME ", 5), 0);
+	assert_non_null(strstr(list, "\na  "));
+	obj = json_tokener_parse(json);
+	assert_int_equal(json_object_array_length(obj), 1);
+	json_object_put(obj);
+	obj = json_tokener_parse(info);
+	assert_string_equal(member(obj, "name"), "a");
+	assert_string_equal(member(obj, "state"), "ready");
+	assert_string_equal(member(obj, "backend"), "fake");
+	assert_string_equal(member(obj, "path"), "/mnt/test/a");
+	assert_string_equal(member(obj, "workdir"), box->sandbox->workdir);
+	json_object_put(obj);
+	obj = json_tokener_parse(policy);
+	assert_string_equal(member(obj, "network"), "none");
+	assert_null(member(obj, "allow"));
+	json_object_put(obj);
+	assert_non_null(strstr(stats, "\nsandboxfs_creates_total 1\n"));
+	assert_non_null(strstr(stats, "\nsandboxfs_sandboxes 1\n"));
+	sbx_box_unref(box);
+}
+
+/* Start and end */
+
+static void recovery_takes_up_what_is_found(void **state)
+{
+	static const char *const found[] = {"b", "a", NULL};
+	struct sbx_box *box;
+	char names[16] = "";
+
+	(void)state;
+	house.backend.found = found;
+	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
+	house_start(&house);
+	sbx_registry_walk(house.registry, remember_name, names);
+	assert_string_equal(names, "ab");
+	await_event("recovery");
+	box = sbx_registry_find(house.registry, "a");
+	assert_int_equal(box->state, SBX_BOX_READY);
+	sbx_box_unref(box);
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+}
+
+static void touch(const char *dir, const char *file)
+{
+	_cleanup_free_ char *path = NULL, *where = NULL;
+	FILE *f;
+
+	assert_true(asprintf(&where, "%s/%s", house.dir, dir) > 0);
+	assert_true(mkdir(where, 0700) == 0 || errno == EEXIST);
+	if (!file)
+		return;
+	assert_true(asprintf(&path, "%s/%s", where, file) > 0);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+}
+
+static bool exists(const char *name)
+{
+	_cleanup_free_ char *path = NULL;
+	struct stat st;
+
+	assert_true(asprintf(&path, "%s/%s", house.dir, name) > 0);
+	return lstat(path, &st) == 0;
+}
+
+static void recovery_sweeps_what_belongs_to_nobody(void **state)
+{
+	static const char *const found[] = {"a", NULL};
+
+	(void)state;
+	touch("log", "a-1.jsonl");
+	touch("log", "gone-7.jsonl");
+	touch("jobs", NULL);
+	touch("jobs/a-1", "3.1");
+	touch("jobs/gone-7", "3.2");
+	house.backend.found = found;
+	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
+	house_start(&house);
+	assert_true(exists("log/a-1.jsonl"));
+	assert_false(exists("log/gone-7.jsonl"));
+	assert_false(exists("jobs/a-1"));
+	assert_false(exists("jobs/gone-7"));
+}
+
+static void recovery_refuses_two_of_one_name(void **state)
+{
+	static const char *const found[] = {"a", "a", NULL};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	house.backend.found = found;
+	assert_int_equal(sbx_registry_recover(house.registry, &err), -EEXIST);
+	house_start(&house);
+}
+
+static void lifetime_ends_a_sandbox(void **state)
+{
+	static const char *const found[] = {"old", NULL};
+
+	(void)state;
+	house.settings.run_timeout_ms = 20;
+	house.backend.found = found;
+	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
+	house_start(&house);
+	assert_int_equal(make_named("a"), 0);
+	await_event("expired");
+	await_event("removed");
+	house_teardown(&house, "a", true);
+	house_teardown(&house, "old", true);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+}
+
+static void ephemeral_mount_leaves_no_sandbox(void **state)
+{
+	(void)state;
+	house.settings.ephemeral = true;
+	house_start(&house);
+	assert_int_equal(make_named("a"), 0);
+	assert_int_equal(make_named("b"), 0);
+	sbx_registry_shutdown(house.registry);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+}
+
+static void sandboxes_outlive_the_mount_but_not_their_jobs(void **state)
+{
+	char *const argv[] = {"hang", NULL};
+	struct sbx_request req = {.argv = (char **)argv};
+	struct sbx_jobrec *job;
+	struct sbx_box *box;
+	bool repeated;
+
+	(void)state;
+	house_start(&house);
+	box = house_make(&house, "a");
+	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
+	                 0);
+	sbx_registry_shutdown(house.registry);
+	assert_true(sbx_job_ended(job));
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	assert_int_equal(make_named("b"), -EBUSY);
+	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	assert_int_equal(rename_code("a", "b"), -EBUSY);
+	sbx_job_unref(job);
+	sbx_box_unref(box);
+}
+
+static void shutdown_gives_up_what_is_being_made(void **state)
+{
+	struct outcome o;
+
+	(void)state;
+	house_start(&house);
+	outcome_init(&o);
+	atomic_store(&house.backend.hold_create, true);
+	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
+	                  &o);
+	wait_sem(&house.backend.creating);
+	atomic_store(&house.backend.hold_create, false);
+	sem_post(&house.backend.hold);
+	sbx_registry_shutdown(house.registry);
+	/* Whether it was noticed in time, it has been told. */
+	assert_true(outcome_wait(&o) <= 0);
+	outcome_finish(&o);
+}
+
+#define CASE(fn)    cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+#define STOPPED(fn) cmocka_unit_test_setup_teardown(fn, set_up_stopped, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(made_sandbox_is_there_and_ready),
+	        CASE(bad_names_are_einval),
+	        CASE(what_the_backend_lacks_is_eopnotsupp),
+	        CASE(existing_name_is_eexist),
+	        CASE(name_being_made_is_hidden_and_taken),
+	        CASE(failed_make_leaves_nothing_but_the_sentence),
+	        CASE(make_without_a_place_for_its_log_leaves_nothing),
+	        CASE(cancelled_make_is_eintr),
+	        CASE(teardown_frees_the_name_before_everything_is_removed),
+	        CASE(name_is_free_again_at_once),
+	        CASE(teardown_of_what_is_not_there),
+	        CASE(two_teardowns_at_once_both_succeed),
+	        CASE(failed_removal_is_told_and_tried_again),
+	        CASE(refused_retirement_leaves_the_sandbox_ready),
+	        CASE(teardown_kills_jobs_and_leaves_the_durable_log),
+	        CASE(events_of_a_torn_down_sandbox_end),
+	        CASE(rename_moves_the_name),
+	        CASE(rename_is_refused_with_the_right_errno),
+	        CASE(walk_is_in_order_of_names),
+	        CASE(texts_describe_the_sandboxes),
+	        STOPPED(recovery_takes_up_what_is_found),
+	        STOPPED(recovery_sweeps_what_belongs_to_nobody),
+	        STOPPED(recovery_refuses_two_of_one_name),
+	        STOPPED(lifetime_ends_a_sandbox),
+	        STOPPED(ephemeral_mount_leaves_no_sandbox),
+	        STOPPED(sandboxes_outlive_the_mount_but_not_their_jobs),
+	        STOPPED(shutdown_gives_up_what_is_being_made),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
