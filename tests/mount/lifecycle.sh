@@ -84,6 +84,18 @@ create_with_json() {
 	source_is_clean
 }
 
+controls_are_seen_at_once() {
+	expect ENOENT stat "$MNT/seen"
+	echo seen >"$MNT/ctl/create"
+	expect 0 stat "$MNT/seen/README.md"
+	teardown seen
+	expect ENOENT stat "$MNT/seen"
+	expect ENOENT stat "$MNT/seen/README.md"
+	echo seen >"$MNT/ctl/create"
+	expect 0 stat "$MNT/seen/README.md"
+	teardown seen
+}
+
 refuses_bad_create() {
 	expect ENOENT\|EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":"x","base":"no-such-commit"}'
 	grep -q no-such-commit "$MNT/ctl/error"
@@ -200,6 +212,7 @@ claim "rm -rf is the same as rmdir" rm_rf
 claim "mv within the mount renames" moves
 claim "mv out of the mount copies and removes" moves_out_by_copying
 claim "ctl/create takes base and branch, or a bare name" create_with_json
+claim "what ctl/create and ctl/teardown did is seen at once" controls_are_seen_at_once
 claim "what cannot be created leaves nothing, and says why" refuses_bad_create
 claim "a branch with commits of its own stays and is continued" branch_with_commits_stays
 claim "uncommitted work is kept under refs/sandboxfs/trash" trash
