@@ -107,6 +107,12 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
 /* What was moved stands as NEWNAME in NEWDIR now. */
 void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char *newname);
+/*
+ * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
+ * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors
+ * are closed after each use.
+ */
+void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box);
 /* Closes every descriptor into BOX that is not in use: it is being torn down. */
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
 

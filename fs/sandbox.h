@@ -41,7 +41,8 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
-	int refs; /* atomic */
+	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
+	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t defaults_lock;
 	/* private members follow in fs/sandbox_impl.h by embedding */
