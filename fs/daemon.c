@@ -75,9 +75,10 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
 
-	(void)busy;
 	if (d->workspace.inodes && !sbx_box_alive(box))
 		sbx_inodes_drop_box(d->workspace.inodes, box);
+	else if (d->workspace.inodes && busy)
+		sbx_inodes_drop_writers(d->workspace.inodes, box);
 	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
 		sbx_channel_epoch(&d->workspace_channel);
 }

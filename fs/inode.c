@@ -222,6 +222,12 @@ static void hash_remove(struct sbx_inodes *tab, struct sbx_node *node)
 }
 
 /* Takes the descriptor out of its ring; it is closed now, or by the last put. Lock held. */
+/* Pinned descriptors are the only way to their file, which has no name to be executed by. */
+static bool is_writer(const struct sbx_fd *f)
+{
+	return !f->pinned && (f->mode == O_WRONLY || f->mode == O_RDWR);
+}
+
 static void fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 {
 	ring_remove(f);
@@ -798,9 +804,13 @@ void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
 	if (!f)
 		return;
 	pthread_mutex_lock(&tab->lock);
-	if (--f->refs == 0 && !f->node) {
-		close(f->fd);
-		free(f);
+	if (--f->refs == 0) {
+		if (!f->node) {
+			close(f->fd);
+			free(f);
+		} else if (is_writer(f) && f->node->box && atomic_load(&f->node->box->busy)) {
+			fd_drop(tab, f);
+		}
 	}
 	pthread_mutex_unlock(&tab->lock);
 }
@@ -936,6 +946,19 @@ void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box)
 	pthread_mutex_lock(&tab->lock);
 	ring_drop_box(tab, &tab->lru, box);
 	ring_drop_box(tab, &tab->pins, box);
+	pthread_mutex_unlock(&tab->lock);
+}
+
+void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	struct sbx_fd *f, *next;
+
+	pthread_mutex_lock(&tab->lock);
+	for (f = tab->lru.lru_next; f != &tab->lru; f = next) {
+		next = f->lru_next;
+		if (f->node->box == box && is_writer(f))
+			fd_drop(tab, f);
+	}
 	pthread_mutex_unlock(&tab->lock);
 }
 

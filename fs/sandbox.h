@@ -11,6 +11,7 @@
 #define SANDBOXFS_FS_SANDBOX_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,7 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
+	atomic_bool busy; /* a job is running, or about to */
 	int refs; /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t defaults_lock;
