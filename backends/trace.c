@@ -1,6 +1,6 @@
 /*
- * Three objects, each with the other's interface and the real one behind it. Lines are written by one
- * write(2) each, so that those of several threads do not mix.
+ * Three objects, each with the other's interface and the real one behind it. Lines are written by
+ * one write(2) each, so that those of several threads do not mix.
  */
 #include "backends/trace.h"
 

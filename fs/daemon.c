@@ -75,10 +75,11 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
 
-	if (d->workspace.inodes && !sbx_box_alive(box))
-		sbx_inodes_drop_box(d->workspace.inodes, box);
-	else if (d->workspace.inodes && busy)
+	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
+	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
+	else if (!sbx_box_alive(box))
+		sbx_inodes_drop_box(d->workspace.inodes, box);
 	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
 		sbx_channel_epoch(&d->workspace_channel);
 }

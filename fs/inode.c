@@ -222,12 +222,6 @@ static void hash_remove(struct sbx_inodes *tab, struct sbx_node *node)
 }
 
 /* Takes the descriptor out of its ring; it is closed now, or by the last put. Lock held. */
-/* Pinned descriptors are the only way to their file, which has no name to be executed by. */
-static bool is_writer(const struct sbx_fd *f)
-{
-	return !f->pinned && (f->mode == O_WRONLY || f->mode == O_RDWR);
-}
-
 static void fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 {
 	ring_remove(f);
@@ -636,8 +630,8 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	r = file_node(tab, dir, name, &id, ret);
 	if (r == 0) {
 		f = fd_install(tab, *ret, fd, mode);
-		if (f)
-			f->refs--;
+		if (f && --f->refs == 0 && __atomic_load_n(&dir->box->busy, __ATOMIC_SEQ_CST))
+			fd_drop(tab, f);
 	} else {
 		close(fd);
 	}
@@ -804,13 +798,12 @@ void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
 	if (!f)
 		return;
 	pthread_mutex_lock(&tab->lock);
-	if (--f->refs == 0) {
-		if (!f->node) {
-			close(f->fd);
-			free(f);
-		} else if (is_writer(f) && f->node->box && atomic_load(&f->node->box->busy)) {
-			fd_drop(tab, f);
-		}
+	if (--f->refs == 0 && !f->node) {
+		close(f->fd);
+		free(f);
+	} else if (f->refs == 0 && !f->pinned && f->mode != O_PATH && f->mode != O_RDONLY &&
+	           __atomic_load_n(&f->node->box->busy, __ATOMIC_SEQ_CST)) {
+		fd_drop(tab, f);
 	}
 	pthread_mutex_unlock(&tab->lock);
 }
@@ -930,35 +923,35 @@ void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char 
 	pthread_mutex_unlock(&tab->lock);
 }
 
-static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box)
+static bool writes(const struct sbx_fd *f)
+{
+	return f->mode == O_WRONLY || f->mode == O_RDWR;
+}
+
+static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box,
+                          bool only_writers)
 {
 	struct sbx_fd *f, *next;
 
 	for (f = ring->lru_next; f != ring; f = next) {
 		next = f->lru_next;
-		if (f->node->box == box)
+		if (f->node->box == box && (!only_writers || writes(f)))
 			fd_drop(tab, f);
 	}
+}
+
+void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	pthread_mutex_lock(&tab->lock);
+	ring_drop_box(tab, &tab->lru, box, true);
+	pthread_mutex_unlock(&tab->lock);
 }
 
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box)
 {
 	pthread_mutex_lock(&tab->lock);
-	ring_drop_box(tab, &tab->lru, box);
-	ring_drop_box(tab, &tab->pins, box);
-	pthread_mutex_unlock(&tab->lock);
-}
-
-void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box)
-{
-	struct sbx_fd *f, *next;
-
-	pthread_mutex_lock(&tab->lock);
-	for (f = tab->lru.lru_next; f != &tab->lru; f = next) {
-		next = f->lru_next;
-		if (f->node->box == box && is_writer(f))
-			fd_drop(tab, f);
-	}
+	ring_drop_box(tab, &tab->lru, box, false);
+	ring_drop_box(tab, &tab->pins, box, false);
 	pthread_mutex_unlock(&tab->lock);
 }
 

@@ -46,11 +46,7 @@ struct sbx_fd {
 
 enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
 
-/*
- * While a job runs in a box no descriptor for writing is kept open beyond its use: the kernel would
- * refuse to execute the file (ETXTBSY).
- *
- * MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
+/* MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
 int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret);
 /* No node is in use any more. Accepts NULL. */
 void sbx_inodes_destroy(struct sbx_inodes *tab);
@@ -111,10 +107,14 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
 /* What was moved stands as NEWNAME in NEWDIR now. */
 void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char *newname);
+/*
+ * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
+ * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors
+ * are closed after each use.
+ */
+void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box);
 /* Closes every descriptor into BOX that is not in use: it is being torn down. */
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
-/* Those for writing only: a job is about to start, and may execute what was written. */
-void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box);
 
 /*
  * The path of NODE from the root of its sandbox, "" for the box itself, as last seen; for

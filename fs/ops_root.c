@@ -81,7 +81,7 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, d
 	if (!ws->epochs) {
 		*entry = 0;
 		*attr = 0;
-	} else if (box && box->jobs && sbx_jobs_running(box->jobs)) {
+	} else if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
 		*entry = 0.5;
 		*attr = 0.5;
 	} else {

@@ -11,7 +11,6 @@
 #define SANDBOXFS_FS_SANDBOX_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,8 +41,8 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
-	atomic_bool busy; /* a job is running, or about to */
-	int refs; /* atomic */
+	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
+	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t defaults_lock;
 	/* private members follow in fs/sandbox_impl.h by embedding */

@@ -104,7 +104,6 @@ void sbx_box_jobs_busy(bool busy, void *data)
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
 
-	atomic_store(&box->pub.busy, busy);
 	if (reg->config.invalidate)
 		reg->config.invalidate(&box->pub, busy, reg->config.data);
 }

@@ -17,12 +17,12 @@ struct sbx_workspace {
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct fuse_session *session;
-	char *controls;     /* absolute path at which the control connection is mounted */
-	bool epochs;        /* the kernel takes INC_EPOCH */
-	bool xattrs;        /* user.* attributes are served whatever they cost */
+	char *controls;       /* absolute path at which the control connection is mounted */
+	bool epochs;          /* the kernel takes INC_EPOCH */
+	bool xattrs;          /* user.* attributes are served whatever they cost */
 	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
-	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
-	int64_t mounted_ns; /* CLOCK_REALTIME */
+	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
+	int64_t mounted_ns;   /* CLOCK_REALTIME */
 };
 
 /* Aliases of control files in a sandbox's root; index = sbx_node_which(). */

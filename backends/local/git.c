@@ -1,7 +1,7 @@
 /*
- * Questions to a source repository: what it is, which commit a sandbox starts from, whether a branch is free.
- * HEAD files of the worktrees are read directly: libgit2 would open each worktree by its path, which may
- * lie in our own mount.
+ * Questions to a source repository: what it is, which commit a sandbox starts from, whether a
+ * branch is free. HEAD files of the worktrees are read directly: libgit2 would open each worktree
+ * by its path, which may lie in our own mount.
  */
 #include "backends/local/git.h"
 

@@ -1,7 +1,8 @@
 /*
  * The git half of the local backend: a linked worktree per sandbox, made and unmade by
- * libgit2 and by writing the few administrative files directly. No program is ever run: no hook, no filter
- * driver, no fsmonitor. Working trees are only reached through the path in the state directory.
+ * libgit2 and by writing the few administrative files directly. No program is ever run: no hook, no
+ * filter driver, no fsmonitor. Working trees are only reached through the path in the state
+ * directory.
  *
  * Functions open a repository handle of their own, so they may be used from several threads. What
  * changes refs or worktree entries holds the lock of the repository.
@@ -23,8 +24,9 @@ int sbx_git_errno(int code, int klass, const char *message);
 
 /*
  * What the directory SOURCE is: 1 the top of a git repository (*common: its common directory, the
- * caller's), 0 a plain directory, also one that merely lies inside some repository. With a repository, BASE (may
- * be NULL) must name a commit. EINVAL bare, damaged, or without a commit; ENOENT no such base; EACCES owned by another user.
+ * caller's), 0 a plain directory, also one that merely lies inside some repository. With a
+ * repository, BASE (may be NULL) must name a commit. EINVAL bare, damaged, or without a commit;
+ * ENOENT no such base; EACCES owned by another user.
  */
 int sbx_git_probe(const char *source, const char *base, char **common, struct sbx_error *err);
 /* Whether SOURCE lies inside a repository; *top is its .git directory, the caller's. */
@@ -39,21 +41,21 @@ struct sbx_git_plan {
 
 struct sbx_git_wish {
 	const char *source;
-	const char *base; /* asked for this sandbox, or NULL */
-	const char
-	        *fallback; /* the mount's base, or NULL for HEAD; an existing branch outranks it */
+	const char *base;     /* asked for this sandbox, or NULL */
+	const char *fallback; /* the mount's base, or NULL; an existing branch outranks it */
 	const char *branch;
 };
 
 /*
- * Locks the repository against other daemons and threads that change its refs and worktree entries. Returns
- * a descriptor to close, or -errno.
+ * Locks the repository against other daemons and threads that change its refs and worktree entries.
+ * Returns a descriptor to close, or -errno.
  */
 int sbx_git_lock(const char *common);
 
 /*
- * Decides branch and commit, changing nothing. EINVAL a bad branch name, not a commit, or wish.base differs from where an
- * existing branch stands; ENOENT no such base; EBUSY the branch is checked out (err names where). Caller holds the lock.
+ * Decides branch and commit, changing nothing. EINVAL a bad branch name, not a commit, or wish.base
+ * differs from where an existing branch stands; ENOENT no such base; EBUSY the branch is checked
+ * out (err names where). Caller holds the lock.
  */
 int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
                  struct sbx_error *err);
@@ -70,32 +72,34 @@ struct sbx_git_worktree {
 };
 
 /*
- * Registers the worktree, locked with the reason "sandboxfs", makes the branch unless it is there, and
- * writes workdir/.git. TREE is workdir, open. EEXIST the entry is there. On failure the caller calls sbx_git_detach.
- * Caller holds the lock.
+ * Registers the worktree, locked with the reason "sandboxfs", makes the branch unless it is there,
+ * and writes workdir/.git. TREE is workdir, open. EEXIST the entry is there. On failure the caller
+ * calls sbx_git_detach. Caller holds the lock.
  */
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err);
 /*
- * Fills the working tree from base and writes its index. CANCELLED (may be NULL) is polled: EINTR. Long;
- * without the lock.
+ * Fills the working tree from base and writes its index. CANCELLED (may be NULL) is polled: EINTR.
+ * Long; without the lock.
  */
 int sbx_git_checkout(const char *source, const struct sbx_git_worktree *wt, atomic_bool *cancelled,
                      struct sbx_error *err);
 /*
- * Takes back what attach did: the entry, and the branch if it was created by us, is checked out nowhere, and has
- * no commits of its own. Success when any of it, or the repository, is gone. Takes the lock.
+ * Takes back what attach did: the entry, and the branch if it was created by us, is checked out
+ * nowhere, and has no commits of its own. Success when any of it, or the repository, is gone. Takes
+ * the lock.
  */
 int sbx_git_detach(const struct sbx_git_worktree *wt, struct sbx_error *err);
 
 /*
- * Removes the lock file that a daemon killed while it made or removed the branch has left. For recovery only, of
- * a sandbox that was not ready: nobody else has business with its branch. Takes the lock.
+ * Removes the lock file that a daemon killed while it made or removed the branch has left. For
+ * recovery only, of a sandbox that was not ready: nobody else has business with its branch. Takes
+ * the lock.
  */
 void sbx_git_break_lock(const struct sbx_git_worktree *wt);
 
 /*
- * Removes the entries whose working tree lies in TREES (our state directory) and which known() does not
- * know. Takes the lock.
+ * Removes the entries whose working tree lies in TREES (our state directory) and which known() does
+ * not know. Takes the lock.
  */
 int sbx_git_sweep(const char *common, const char *trees,
                   bool (*known)(const char *worktree, void *data), void *data,

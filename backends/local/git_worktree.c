@@ -1,7 +1,7 @@
 /*
- * A linked worktree, made by hand rather than by git_worktree_add: that one checks every other worktree by
- * walking its path (which may lie in our own mount), and cannot be cancelled. The files are those of
- * gitrepository-layout(5). The entry is locked before anything else is in it, so no
+ * A linked worktree, made by hand rather than by git_worktree_add: that one checks every other
+ * worktree by walking its path (which may lie in our own mount), and cannot be cancelled. The files
+ * are those of gitrepository-layout(5). The entry is locked before anything else is in it, so no
  * concurrent `git worktree prune` takes it for an abandoned one.
  */
 #include <errno.h>
@@ -21,8 +21,8 @@
 #define GITDIR_MAX 4096
 
 /*
- * libgit2 has no way to stop a checkout, but asks every filter about every file before writing it. This
- * one never applies, and fails when the checkout of the asking thread is to end.
+ * libgit2 has no way to stop a checkout, but asks every filter about every file before writing it.
+ * This one never applies, and fails when the checkout of the asking thread is to end.
  */
 static _Thread_local atomic_bool *cancelled_here;
 

@@ -4,7 +4,8 @@
 
 #include "sandboxfs/backend.h"
 
-/* As sbx_backend_open. EBUSY the state directory is in use, EINVAL unusable source, ENOENT no such source. */
+/* As sbx_backend_open. EBUSY the state directory is in use, EINVAL unusable source, ENOENT no such
+ * source. */
 int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 
 #endif

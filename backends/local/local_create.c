@@ -1,6 +1,6 @@
 /*
- * Making a sandbox. The record comes first and the word "ready" last; between the two everything made
- * can be found again from the record alone, by whoever has to take it back.
+ * Making a sandbox. The record comes first and the word "ready" last; between the two everything
+ * made can be found again from the record alone, by whoever has to take it back.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -25,14 +25,14 @@ struct sbx_local {
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);
 
-/* The worktree that REC describes; strings belong to REC and to *workdir (the caller's). False: not git, or
- * no memory. */
+/* The worktree that REC describes; strings belong to REC and to *workdir (the caller's). False: not
+ * git, or no memory. */
 bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
                         struct sbx_git_worktree *ret);
 
 /*
- * The two halves of taking a sandbox down, from whatever state it is in. Both may be repeated; undo is both, for a
- * create that failed. REC's state is changed and, as far as the disk allows, stored.
+ * The two halves of taking a sandbox down, from whatever state it is in. Both may be repeated; undo
+ * is both, for a create that failed. REC's state is changed and, as far as the disk allows, stored.
  */
 int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);

@@ -127,7 +127,8 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(s);
 }
 
-/* Committing inside writes objects, refs and the worktree's entry, all below the common directory. */
+/* Committing inside writes objects, refs and the worktree's entry, all below the common directory.
+ */
 static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                         const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                         struct sbx_error *err)

@@ -1,6 +1,7 @@
 /*
  * Taking a sandbox down in steps that each succeed when there is nothing left to do, so that
- * teardown, roll back and recovery are the same code started from different places. The record goes last.
+ * teardown, roll back and recovery are the same code started from different places. The record goes
+ * last.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,8 @@ int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 	 */
 	sbx_record_store(b->state.meta, rec);
 	r = sbx_state_trash(&b->state, rec->id, err);
-	/* What cannot be taken back now (a source that is read-only or locked) remove tries again. */
+	/* What cannot be taken back now (a source that is read-only or locked) remove tries again.
+	 */
 	detach(b, rec, NULL);
 	return r;
 }

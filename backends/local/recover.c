@@ -1,7 +1,7 @@
 /*
  * Bringing the state directory into order at the start. Records decide; what no record knows is an
- * orphan and goes. A record that cannot be read is left alone with all that carries its id: it may describe
- * somebody's work.
+ * orphan and goes. A record that cannot be read is left alone with all that carries its id: it may
+ * describe somebody's work.
  */
 #include <errno.h>
 #include <stdio.h>

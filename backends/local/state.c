@@ -202,7 +202,8 @@ int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error
 {
 	int r = rename_tree(st, id);
 
-	/* A tree of this id is in the trash already: this one was put back by somebody. Erased later. */
+	/* A tree of this id is in the trash already: this one was put back by somebody. Erased
+	 * later. */
 	if (r == -ENOTEMPTY || r == -EEXIST)
 		return 0;
 	if (r)

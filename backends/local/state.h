@@ -25,8 +25,9 @@ struct sbx_state {
 	        .dir = -1, .lock = -1, .meta = -1, .trees = -1, .trash = -1, .home = -1})
 
 /*
- * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by another daemon;
- * EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is none).
+ * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by
+ * another daemon; EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is
+ * none).
  */
 int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err);
 /* Gives the lock back. */

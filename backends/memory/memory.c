@@ -1,8 +1,7 @@
 /*
  * The reference backend: every sandbox an empty directory on a file system in memory. Nothing
  * outlives the daemon. What one that was killed has left is recognised by its lock being free, and
- * removed by the next; the lock is on the directory itself, so there is no moment at which one exists
- * without the other that cannot be told from a death.
+ * removed by the next.
  *
  *   BASE/ID/tree   the sandbox's root; BASE/ID/gone once it is retired
  *   BASE/ID/home   HOME of its commands
@@ -291,7 +290,8 @@ static const struct sbx_backend_impl impl = {
         .destroy = backend_destroy,
 };
 
-/* A sweep of another daemon may take the new directory for a dead one's before the lock is on it. */
+/* A sweep of another daemon may take the new directory for a dead one's before the lock is on it.
+ */
 static int make_base(struct memory *b, const char *parent)
 {
 	char prefix[40];

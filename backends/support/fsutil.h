@@ -35,7 +35,8 @@ int sbx_dir_open(int dirfd, const char *name);
 /* mkdir with MODE unless it is there, then sbx_dir_open. */
 int sbx_dir_make(int dirfd, const char *name, unsigned mode);
 
-/* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond. */
+/* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond.
+ */
 int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);
 /* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */
 int sbx_file_create(int dirfd, const char *name, const char *text);

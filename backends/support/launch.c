@@ -1,4 +1,5 @@
-/* Where the memory and the local backend meet the spawner: the view is MNT/NAME, the tree is elsewhere. */
+/* Where the memory and the local backend meet the spawner: the view is MNT/NAME, the tree is
+ * elsewhere. */
 #include "backends/support/launch.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ static bool has_key(char *const *env, const char *assignment)
 	return false;
 }
 
-/* ENV and those of EXTRA (n of them) whose key it lacks; the array is the caller's, not its strings. */
+/* ENV and those of EXTRA (n of them) whose key it lacks; the array is the caller's, not its
+ * strings. */
 static char **merge_env(char *const *env, char *const *extra, size_t n)
 {
 	size_t have = 0, at;

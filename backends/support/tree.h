@@ -13,9 +13,9 @@
 #include "sandboxfs/error.h"
 
 /*
- * Removes NAME below DIRFD, whatever it is; success when nothing is there. Permissions and, where the
- * caller may, the immutable and append-only flags are taken off on the way. May be repeated after
- * a failure. EBUSY: a mount point in the tree. Thread-safe.
+ * Removes NAME below DIRFD, whatever it is; success when nothing is there. Permissions and, where
+ * the caller may, the immutable and append-only flags are taken off on the way. May be repeated
+ * after a failure. EBUSY: a mount point in the tree. Thread-safe.
  */
 int sbx_tree_remove(int dirfd, const char *name, struct sbx_error *err);
 
@@ -43,8 +43,9 @@ struct sbx_copy {
 /*
  * Copies the contents of src: data (shared with the source where the file system can), mode without
  * setuid and setgid, times in ns, symlinks as they are, hard links among themselves, user.*
- * attributes, FIFOs. Crosses into other file systems. On failure what was copied stays, for the caller to
- * remove. EINTR cancelled, ESTALE the source was moved about meanwhile, ENOSPC, EDQUOT, EMFILE, EACCES. Blocks.
+ * attributes, FIFOs. Crosses into other file systems. On failure what was copied stays, for the
+ * caller to remove. EINTR cancelled, ESTALE the source was moved about meanwhile, ENOSPC, EDQUOT,
+ * EMFILE, EACCES. Blocks.
  */
 int sbx_tree_copy(struct sbx_copy *copy, struct sbx_error *err);
 
@@ -67,7 +68,8 @@ int sbx_levels_push(struct sbx_levels *levels, char *name, int fd);
 void sbx_levels_pop(struct sbx_levels *levels);
 void sbx_levels_release(struct sbx_levels *levels);
 struct sbx_level *sbx_levels_top(struct sbx_levels *levels);
-/* Opens ".." of FD, the directory above the top; ESTALE when that is another one. Descriptor or -errno. */
+/* Opens ".." of FD, the directory above the top; ESTALE when that is another one. Descriptor or
+ * -errno. */
 int sbx_levels_up(const struct sbx_levels *levels, int fd);
 /* "a/b/NAME" from the top of the tree; the caller's, NULL without memory. */
 char *sbx_levels_path(const struct sbx_levels *levels, const char *name);

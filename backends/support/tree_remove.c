@@ -17,7 +17,8 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-/* Directories found non-empty after a scan: some file systems skip entries while others are deleted. */
+/* Directories found non-empty after a scan: some file systems skip entries while others are
+ * deleted. */
 #define RESCANS 1000
 
 struct removal {

@@ -13,10 +13,12 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -698,6 +700,102 @@ static void a_kill_at_any_moment_is_recovered_from(void **state)
 	}
 }
 
+static void fill_disk(void)
+{
+	static const char zeros[4096];
+	int fd =
+	        open(scratch_path("state/filler"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	while (write(fd, zeros, sizeof(zeros)) > 0)
+		;
+	assert_int_equal(errno, ENOSPC);
+	close(fd);
+}
+
+/* In a process with mounts of its own: the state directory on a file system of 128 KiB. */
+static void use_up_the_disk(void)
+{
+	struct sbx_sandbox *sb = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	assert_int_equal(mount("tmpfs", t.settings.state_dir, "tmpfs", 0, "size=128k,mode=0700"),
+	                 0);
+	open_backend();
+	recover();
+	fill_disk();
+	assert_int_equal(
+	        sbx_backend_create(t.backend, &(struct sbx_create){.name = "x"}, &sb, &err),
+	        -ENOSPC);
+	assert_non_null(strstr(err.text, strerror(ENOSPC)));
+	expect_empty_state();
+	assert_int_equal(unlink(scratch_path("state/filler")), 0);
+	sb = create("x");
+	fill_disk();
+	take_down(sb);
+	expect_empty_state();
+	sbx_backend_destroy(t.backend);
+}
+
+static bool write_to(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static bool have_own_mounts(void)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	char uids[32], gids[32];
+
+	snprintf(uids, sizeof(uids), "%u %u 1", uid, uid);
+	snprintf(gids, sizeof(gids), "%u %u 1", gid, gid);
+	if (unshare(uid ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS) < 0)
+		return false;
+	if (uid &&
+	    !(write_to("/proc/self/uid_map", uids) && write_to("/proc/self/setgroups", "deny") &&
+	      write_to("/proc/self/gid_map", gids)))
+		return false;
+	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+/* 77: this process may not have mounts of its own. */
+static int with_own_mounts(void (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		setenv("CMOCKA_TEST_ABORT", "1", 1);
+		if (!have_own_mounts())
+			_exit(77);
+		fn();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void a_full_disk_is_reported_and_does_not_stop_a_teardown(void **state)
+{
+	int r;
+
+	(void)state;
+	if (!t.row->persistent)
+		return;
+	sbx_backend_destroy(t.backend);
+	t.backend = NULL;
+	r = with_own_mounts(use_up_the_disk);
+	if (r == 77)
+		skip_because("no mounts of one's own here");
+	assert_int_equal(r, 0);
+}
+
 static void *create_and_remove(void *data)
 {
 	for (int i = 0; i < 5; i++)
@@ -748,6 +846,7 @@ static const struct {
         BEHAVIOUR(a_killed_daemon_leaves_what_was_ready),
         BEHAVIOUR(a_sandbox_without_its_tree_is_reaped),
         BEHAVIOUR(a_kill_at_any_moment_is_recovered_from),
+        BEHAVIOUR(a_full_disk_is_reported_and_does_not_stop_a_teardown),
         BEHAVIOUR(creates_may_run_at_once),
 };
 

@@ -1,4 +1,5 @@
-/* Git repositories for tests, made with libgit2, so that no git program is needed. Failing fails the test. */
+/* Git repositories for tests, made with libgit2, so that no git program is needed. Failing fails
+ * the test. */
 #ifndef SANDBOXFS_TESTS_REPO_H
 #define SANDBOXFS_TESTS_REPO_H
 

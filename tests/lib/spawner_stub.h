@@ -5,11 +5,13 @@
 #ifndef SANDBOXFS_TESTS_SPAWNER_STUB_H
 #define SANDBOXFS_TESTS_SPAWNER_STUB_H
 
+#include <stdatomic.h>
+
 #include "sandboxfs/spawner.h"
 
 struct sbx_spawner {
 	int calls;
-	int forgotten;
+	atomic_int forgotten;
 	char id[128], workdir[4096], view[4096];
 	char rw[4][4096];   /* "" after the last */
 	char env[32][4096]; /* "" after the last */

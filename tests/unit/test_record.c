@@ -101,8 +101,8 @@ static void what_is_not_a_record_is_refused(void **state)
 	        "{\"id\":\"x\",\"name\":7,\"kind\":\"none\",\"state\":\"ready\"}",
 	        "{\"id\":\"other\",\"name\":\"x\",\"kind\":\"none\",\"state\":\"ready\"}",
 	        "{\"id\":\"../x\",\"name\":\"x\",\"kind\":\"none\",\"state\":\"ready\"}",
-	        "{\"id\":\"x\",\"name\":\"x\",\"kind\":\"git\",\"worktree\":\"../"
-	        "x\",\"state\":\"ready\"}",
+	        ("{\"id\":\"x\",\"name\":\"x\",\"kind\":\"git\",\"worktree\":\"a/b\","
+	         "\"state\":\"ready\"}"),
 	};
 
 	(void)state;
