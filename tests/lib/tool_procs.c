@@ -91,6 +91,13 @@ static bool has_argument(const char *text, size_t len, const char *word)
 	return false;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
 /* Prints the ids of the processes that have WORD as an argument, oldest first. */
 static int cmd_pids(int argc, char **argv)
 {
@@ -108,7 +115,8 @@ static int cmd_pids(int argc, char **argv)
 		    atoi(e->d_name) == getpid())
 			continue;
 		text = tool_read_file(path, &len);
-		if (text && has_argument(text, len, argv[1])) {
+		/* The watcher of `mount` has the daemon's arguments; it is not one of them. */
+		if (text && has_argument(text, len, argv[1]) && !ends_with(text, "/tool")) {
 			puts(e->d_name);
 			found++;
 		}

@@ -160,10 +160,13 @@ directory_half_gone() {
 
 source_moved_away() {
 	box h
+	workdir=$(cat "$MNT/h/ctl/workdir")
 	mv "$REPO" "$REPO.away"
 	expect 0 rmdir "$MNT/h"
-	mv "$REPO.away" "$REPO"
 	teardown h
+	mv "$REPO.away" "$REPO"
+	# What is in a repository that cannot be found stays there; its owner clears it.
+	git -C "$REPO" worktree unlock "$workdir" || true
 	git -C "$REPO" worktree prune
 	git -C "$REPO" branch -D sandbox/h 2>/dev/null || true
 	source_is_clean

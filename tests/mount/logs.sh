@@ -32,7 +32,7 @@ events() {
 	reader=$!
 	box b
 	wait $reader
-	"$TOOL" read-until "$MNT/b/ctl/events" exec &
+	"$TOOL" read-until "$MNT/b/ctl/events" job_end &
 	reader=$!
 	run b true
 	wait $reader

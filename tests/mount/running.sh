@@ -23,6 +23,21 @@ no_descriptors() {
 	exec 9<&-
 }
 
+written_then_executed() {
+	i=0
+	while [ $i -lt 20 ]; do
+		cp "$TOOL" "$MNT/a/fresh"
+		same regular "$(run a ./fresh stat fresh type)"
+		rm "$MNT/a/fresh"
+		i=$((i + 1))
+	done
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'until [ -e ready ]; do :; done; ./fresh stat fresh type')
+	cp "$TOOL" "$MNT/a/fresh"
+	touch "$MNT/a/ready"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	rm "$MNT/a/fresh" "$MNT/a/ready"
+}
+
 own_session() {
 	run a sh -c 'read pid comm state ppid pgrp session rest </proc/self/stat; [ "$pgrp" = "$session" ]'
 	refuse run a sh -c 'exec 3</dev/tty'
@@ -134,6 +149,7 @@ claim "two sandboxes" box a b
 claim "the environment is clean" clean_environment
 claim "ctl/env adds to it" configured_environment
 claim "no descriptor is inherited" no_descriptors
+claim "a program written through the mount can be executed at once" written_then_executed
 claim "a process group and session of its own, no terminal" own_session
 claim "core dumps are off" no_core
 claim "the tree has the same path inside and outside" same_path_inside
