@@ -105,7 +105,7 @@ mount_none() {
 }
 
 remount() {
-	mount_fs "$(cat "$ROOM/mounted.source")" "${1:-$(cat "$ROOM/mounted.options")}"
+	mount_fs "$(cat "$ROOM/mounted.source")" "${1-$(cat "$ROOM/mounted.options")}"
 }
 
 # Waits until the daemon and all that it started are gone.
