@@ -161,10 +161,10 @@ static int leader_main(void *data)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	in->stage = SPAWN_AT_EXEC;
 	in->exec_error = search_and_exec(in);
-	_exit(127);
+	return 127;
 failed:
 	in->exec_error = errno;
-	_exit(127);
+	return 127;
 }
 
 static void start_leader(struct init *in)

@@ -286,10 +286,14 @@ static bool receive(struct spawner *sp)
 	return true;
 }
 
+/* An init without a pid namespace must not be killed before it has killed the rest: our own death
+ * may be next, since the daemon's sockets close before its death signal comes. */
 static _Noreturn void end_everything(struct spawner *sp)
 {
-	for (size_t i = 0; i < sp->n; i++)
-		kill(sp->running[i].pid, SIGKILL);
+	for (size_t i = 0; i < sp->n; i++) {
+		kill(sp->running[i].pid, sp->powers.pid_ns ? SIGKILL : SIGTERM);
+		kill(sp->running[i].pid, SIGCONT);
+	}
 	while (sp->n > 0) {
 		siginfo_t info;
 

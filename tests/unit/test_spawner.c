@@ -322,7 +322,9 @@ static void assert_failed(struct run *run, int err, const char *part)
 	assert_int_equal(run->exit.error.code, err);
 	if (!strstr(run->exit.error.text, part))
 		fail_msg("\"%s\" does not say \"%s\"", run->exit.error.text, part);
-	assert_false(run->started);
+	if (run->started)
+		fail_msg("started: %s%s", run->out[0] ? run->out[0] : "",
+		         run->out[1] ? run->out[1] : "");
 	finish(run);
 }
 
