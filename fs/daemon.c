@@ -28,6 +28,7 @@
 
 #include "fs/channel.h"
 #include "fs/ops_control.h"
+#include "fs/ops_inline.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -48,6 +49,7 @@ struct daemon {
 	struct sbx_park *park;
 	struct sbx_workspace workspace;
 	struct sbx_controls controls;
+	struct sbx_connection connection;
 	struct sbx_channel workspace_channel, control_channel;
 	struct sbx_watch signals;
 	sem_t ended;
@@ -178,15 +180,18 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 	        .allow_other = d->opts->settings.allow_other,
 	        .ops = &sbx_control_ops,
 	        .ops_size = sizeof(sbx_control_ops),
-	        .userdata = &d->controls,
+	        .userdata = &d->connection,
 	};
-	int r;
 
+	d->connection = (struct sbx_connection){&d->workspace, &d->controls};
 	d->controls.registry = d->registry;
 	d->controls.park = d->park;
-	r = sbx_channel_open(&d->control_channel, &config, err);
-	d->controls.session = d->control_channel.session;
-	return r;
+	if (!strcmp(d->opts->settings.controls, "inline")) {
+		d->controls.id_bit = SBX_INLINE_CONTROL;
+		d->workspace.inlined = &d->controls;
+		return 0;
+	}
+	return sbx_channel_open(&d->control_channel, &config, err);
 }
 
 static int mount_workspace(struct daemon *d, struct sbx_error *err)
@@ -198,9 +203,9 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	        .options = &d->opts->fuse,
 	        .allow_other = s->allow_other,
 	        .killpriv = true,
-	        .ops = &sbx_workspace_ops,
-	        .ops_size = sizeof(sbx_workspace_ops),
-	        .userdata = &d->workspace,
+	        .ops = d->workspace.inlined ? &sbx_inline_ops : &sbx_workspace_ops,
+	        .ops_size = sizeof(struct fuse_lowlevel_ops),
+	        .userdata = &d->connection,
 	};
 	struct sbx_workspace *ws = &d->workspace;
 	struct timespec now;
@@ -218,7 +223,6 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	r = sbx_channel_open(&d->workspace_channel, &config, err);
 	if (r < 0)
 		return r;
-	ws->session = d->workspace_channel.session;
 	ws->epochs = sbx_channel_epoch(&d->workspace_channel) == 0;
 	return 0;
 }
@@ -253,7 +257,7 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 	if (r == 0)
 		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
-	if (r == 0)
+	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
 	if (r == 0)
 		r = sbx_channel_start(&d->workspace_channel);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/control.h"
+#include "fs/ops_control.h"
 #include "fs/ops_root.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
@@ -112,7 +113,10 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node)
 	char *target = NULL;
 	int r;
 
-	if (!box)
+	if (ws->inlined)
+		r = asprintf(&target, "%s/%s", ws->settings->ctl_name,
+		             sbx_aliases[sbx_node_which(node)]);
+	else if (!box)
 		r = asprintf(&target, "%s/.mount", ws->controls);
 	else if (sbx_node_kind(node) == SBX_NODE_CTL)
 		r = asprintf(&target, "%s/.%llu", ws->controls, (unsigned long long)box->number);
@@ -164,16 +168,22 @@ int ws_alias(const char *name)
 	return -1;
 }
 
-bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
 	switch (sbx_node_kind(dir)) {
 	case SBX_NODE_ROOT:
-		return !strcmp(name, "ctl") || !strcmp(name, "README");
+		return !strcmp(name, "ctl");
 	case SBX_NODE_BOX:
 		return !strcmp(name, ws->settings->ctl_name);
 	default:
 		return false;
 	}
+}
+
+bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	return ws_is_ctl(ws, dir, name) ||
+	       (sbx_node_kind(dir) == SBX_NODE_ROOT && !strcmp(name, "README"));
 }
 
 static int lookup_special(struct sbx_workspace *ws, enum sbx_node_kind kind, struct sbx_box *box,
@@ -238,6 +248,18 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 	return lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)alias, st, ret);
 }
 
+/* Controls on this connection: their directory itself, where the other mode has a link to it. */
+static void reply_inlined(fuse_req_t req, struct sbx_workspace *ws, struct sbx_node *dir)
+{
+	struct fuse_entry_param e;
+	int r = sbx_controls_entry(ws->inlined, sbx_node_box(dir), &e);
+
+	if (r < 0)
+		ws_reply(req, r);
+	else if (fuse_reply_entry(req, &e) != 0)
+		sbx_controls_forget(ws->inlined, e.ino, 1);
+}
+
 void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -245,7 +267,13 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	struct sbx_node *node;
 	struct stat st;
 	uint64_t id;
-	int r = ws_lookup(ws, dir, name, &st, &node);
+	int r;
+
+	if (ws->inlined && ws_is_ctl(ws, dir, name)) {
+		reply_inlined(req, ws, dir);
+		return;
+	}
+	r = ws_lookup(ws, dir, name, &st, &node);
 
 	if (r == -ENOENT) {
 		double attr;
