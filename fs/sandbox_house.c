@@ -49,15 +49,18 @@ void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns)
 {
 	struct json_object *extra = json_object_new_object();
 
+	char seconds[32];
+
+	snprintf(seconds, sizeof(seconds), "%.3f", seconds_since(begun_ns));
 	json_object_object_add(extra, "duration_sec",
-	                       json_object_new_double(seconds_since(begun_ns)));
+	                       json_object_new_double_s(seconds_since(begun_ns), seconds));
 	sbx_log_record(box->pub.log, event, extra);
 }
 
+static const char *const kinds[] = {"exec", "spawn", "run"}; /* by enum sbx_job_kind */
+
 static void record_job(struct box *box, struct sbx_jobrec *rec)
 {
-	static const char *const kinds[] = {"exec", "spawn", "run"};
-
 	sbx_log_record(box->pub.log, kinds[sbx_job_kind(rec)], sbx_job_log_members(rec));
 }
 
@@ -73,30 +76,37 @@ static void count_end(struct sbx_registry *reg, const char *status)
 	pthread_mutex_unlock(&reg->lock);
 }
 
+/* "exec job=12" and what more there is to say. */
+static void job_event(struct box *box, struct sbx_jobrec *rec, const char *event, const char *more)
+{
+	char text[1400];
+
+	snprintf(text, sizeof(text), "%s job=%llu%s%s", kinds[sbx_job_kind(rec)],
+	         (unsigned long long)sbx_job_number(rec), *more ? ": " : "", more);
+	sbx_box_event(box->pub.registry, box, event, text);
+}
+
 void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
 	struct sbx_error err = SBX_ERROR_INIT;
-	char status[256], text[1200];
+	char status[256];
 
 	if (!sbx_job_ended(rec)) {
-		snprintf(text, sizeof(text), "job=%llu", (unsigned long long)sbx_job_number(rec));
-		sbx_box_event(reg, box, "job_start", text);
+		job_event(box, rec, "job_start", "");
 		return;
 	}
 	record_job(box, rec);
 	if (sbx_job_start_error(rec, &err) < 0) {
 		count_end(reg, "- failed");
-		snprintf(text, sizeof(text), "job=%llu %s", (unsigned long long)sbx_job_number(rec),
-		         err.text);
-		sbx_box_event(reg, box, "job_failed", text);
+		job_event(box, rec, "job_failed", err.text);
 		return;
 	}
 	sbx_job_status(rec, status, sizeof(status));
 	count_end(reg, status);
 	status[strcspn(status, "\n")] = '\0';
-	sbx_box_event(reg, box, "job_end", status);
+	job_event(box, rec, "job_end", status);
 }
 
 void sbx_box_jobs_busy(bool busy, void *data)

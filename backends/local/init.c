@@ -161,10 +161,10 @@ static int leader_main(void *data)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	in->stage = SPAWN_AT_EXEC;
 	in->exec_error = search_and_exec(in);
-	_exit(127);
+	return 127;
 failed:
 	in->exec_error = errno;
-	_exit(127);
+	return 127;
 }
 
 static void start_leader(struct init *in)
@@ -239,8 +239,11 @@ static void look_after(struct init *in)
 			continue;
 		if (info.si_signo == SIGRTMIN)
 			forward(in, info.si_value.sival_int);
-		else if (info.si_signo == SIGTERM && !in->job->pid_ns)
-			forward(in, SIGKILL);
+		else if (info.si_signo == SIGTERM && !in->job->pid_ns) {
+			/* The spawner is dead: the daemon counts us among the lost. */
+			kill_descendants(in);
+			_exit(1);
+		}
 	}
 }
 
@@ -254,17 +257,22 @@ static int outer_pid(const struct init_job *job)
 	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
 }
 
-/* Our own end when the spawner's comes; unnoticed signals of the job must not be it. */
+/* A dying process loses its locks before its children get the death signal. */
+static bool spawner_lives(void)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+
+	return fcntl(INIT_LIFE_FD, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+/* The spawner's end is ours. In a pid namespace getppid() would not tell that it has come. */
 static void bind_life(const struct init *in)
 {
 	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
-	if (in->job->pid_ns) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-		return;
-	}
-	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-	if (getppid() != in->job->spawner)
+	if (!in->job->pid_ns)
+		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	prctl(PR_SET_PDEATHSIG, in->job->pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
+	if (!spawner_lives())
 		_exit(1);
 }
 

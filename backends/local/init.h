@@ -12,6 +12,7 @@
 #include "backends/local/view.h"
 
 #define INIT_REPORT_FD 3 /* where the spawner keeps its socket, and init too */
+#define INIT_LIFE_FD   5 /* a file that the spawner has a record lock on while it lives */
 
 /* SIGRTMIN with a value from the spawner asks init to send that signal to everything. */
 
@@ -19,7 +20,6 @@ struct init_job {
 	const struct spawn_request *req;
 	const struct view *view; /* NULL: the host's own view */
 	bool pid_ns;             /* we are pid 1 */
-	pid_t spawner;           /* as getppid() sees it without a pid namespace */
 	struct rlimit nofile;    /* what the daemon was started with */
 };
 

@@ -38,10 +38,10 @@ static void put_all(struct writer *w, const struct sbx_place *place, const struc
 	put(w, place->id);
 	put(w, place->workdir);
 	put(w, place->view ? place->view : place->workdir);
-	put(w, spec->cwd ? spec->cwd : "");
-	put(w, spec->program ? spec->program : "");
 	cmd->n_ro = put_list(w, place->ro);
 	cmd->n_rw = put_list(w, place->rw);
+	put(w, spec->cwd ? spec->cwd : "");
+	put(w, spec->program ? spec->program : "");
 	cmd->n_argv = put_list(w, (const char *const *)spec->argv);
 	cmd->n_env = put_list(w, (const char *const *)spec->env);
 }
@@ -110,10 +110,11 @@ int spawn_decode(struct spawn_request *req)
 	req->id = take(&r);
 	req->workdir = take(&r);
 	req->view = take(&r);
-	req->cwd = take(&r);
-	req->program = take(&r);
 	req->ro = take_list(&r, c->n_ro);
 	req->rw = take_list(&r, c->n_rw);
+	req->place_len = (size_t)(r.at - req->buf);
+	req->cwd = take(&r);
+	req->program = take(&r);
 	req->argv = take_list(&r, c->n_argv);
 	req->env = take_list(&r, c->n_env);
 	return r.bad || r.at != r.end ? -EPROTO : 0;

@@ -25,8 +25,8 @@ enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET };
 enum { SPAWN_HAS_STDIN = 1 << 0, SPAWN_IN_MEMFD = 1 << 1 };
 
 /*
- * Followed by the payload: NUL-terminated strings in the order id, workdir, view, cwd, program
- * ("" for none), ro, rw, argv, env. Of SPAWN_FORGET: the id. Descriptors: [stdin], stdout,
+ * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, cwd,
+ * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Descriptors: [stdin], stdout,
  * stderr, [memfd with the payload].
  */
 struct spawn_command {
@@ -82,7 +82,8 @@ struct spawn_request {
 	struct spawn_command cmd;
 	int fds[3]; /* -1 stdin: /dev/null */
 	char *buf;
-	char **words; /* backs the four lists */
+	size_t place_len; /* of the part of buf that describes the place, up to the last of rw */
+	char **words;     /* backs the four lists */
 	const char *id, *workdir, *view, *cwd, *program;
 	char **ro, **rw, **argv, **env; /* each NULL-terminated */
 };

@@ -441,7 +441,8 @@ static struct job *any_job(struct sbx_spawner *sp)
 
 /*
  * A dying init closes its socket before the kernel has killed the rest of its namespace; its
- * pidfd tells when that is done. The limit is for a pid that has become another's.
+ * pidfd tells when that is done. The limit is for a pid that has become another's. (Of a
+ * job that was being started at that moment we do not know the pid; the kernel is at it.)
  */
 static void await_init(pid_t pid)
 {
@@ -675,9 +676,11 @@ void sbx_spawner_forget(struct sbx_spawner *sp, const char *id)
 
 static const char *mode(const struct sbx_spawner *sp)
 {
+	if (sp->settings->isolation && strcmp(sp->settings->isolation, "none") == 0)
+		return "none";
 	if (sp->powers.mount_ns)
 		return "namespaces";
-	return sp->powers.pid_ns ? "pid namespace" : "subreaper";
+	return sp->powers.pid_ns ? "pid_namespace" : "subreaper";
 }
 
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)

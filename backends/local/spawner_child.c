@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -143,8 +144,7 @@ static int make_room(struct spawner *sp)
 
 static void start_job(struct spawner *sp, struct spawn_request *req)
 {
-	struct init_job job = {
-	        .req = req, .pid_ns = sp->powers.pid_ns, .spawner = sp->pid, .nofile = sp->nofile};
+	struct init_job job = {.req = req, .pid_ns = sp->powers.pid_ns, .nofile = sp->nofile};
 	pid_t pid;
 	int r;
 
@@ -262,14 +262,17 @@ static void take_fds(struct msghdr *msg, int *fds)
 /* Returns false when the daemon has closed its end. */
 static bool receive(struct spawner *sp)
 {
-	char control[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
+	} control;
 	int fds[SPAWN_FDS] = {-1, -1, -1, -1};
 	struct iovec iov = {.iov_base = sp->message,
 	                    .iov_len = SPAWN_INLINE + sizeof(struct spawn_command)};
 	struct msghdr msg = {.msg_iov = &iov,
 	                     .msg_iovlen = 1,
-	                     .msg_control = control,
-	                     .msg_controllen = sizeof(control)};
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
 	ssize_t n = recvmsg(INIT_REPORT_FD, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	if (n < 0)
@@ -283,10 +286,14 @@ static bool receive(struct spawner *sp)
 	return true;
 }
 
+/* An init without a pid namespace must not be killed before it has killed the rest: our own death
+ * may be next, since the daemon's sockets close before its death signal comes. */
 static _Noreturn void end_everything(struct spawner *sp)
 {
-	for (size_t i = 0; i < sp->n; i++)
-		kill(sp->running[i].pid, SIGKILL);
+	for (size_t i = 0; i < sp->n; i++) {
+		kill(sp->running[i].pid, sp->powers.pid_ns ? SIGKILL : SIGTERM);
+		kill(sp->running[i].pid, SIGCONT);
+	}
 	while (sp->n > 0) {
 		siginfo_t info;
 
@@ -320,7 +327,19 @@ static int place_fd(int fd, int at)
 	return r < 0 ? -errno : 0;
 }
 
-/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: SIGCHLD; and no other. */
+/* Record locks are not inherited, so this one says exactly as long as we live that we do. */
+static int hold_life_lock(void)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = memfd_create("life", MFD_CLOEXEC);
+	int r = fd < 0 ? -errno : place_fd(fd, INIT_LIFE_FD);
+
+	if (r < 0)
+		return r;
+	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: SIGCHLD; 5: the lock; and no other. */
 static int arrange_descriptors(int fd)
 {
 	sigset_t chld;
@@ -337,7 +356,8 @@ static int arrange_descriptors(int fd)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	return sigfd < 0 ? -errno : place_fd(sigfd, SIGNAL_FD);
+	r = sigfd < 0 ? -errno : place_fd(sigfd, SIGNAL_FD);
+	return r < 0 ? r : hold_life_lock();
 }
 
 static void reset_signals(void)
@@ -400,10 +420,10 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 		snprintf(sp->powers.reason, sizeof(sp->powers.reason), "isolation=none");
 	else
 		views_probe(settings, &sp->powers);
-	if (strcmp(isolation, "require") == 0 && !sp->powers.mount_ns)
+	if (strcmp(isolation, "require") == 0 && *sp->powers.reason)
 		return -EPERM;
 	bind_life(daemon);
-	return views_create(settings, &sp->views);
+	return views_create(settings, &sp->powers, &sp->views);
 }
 
 void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon)

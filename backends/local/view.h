@@ -7,19 +7,32 @@
 
 #include "backends/local/spawn_proto.h"
 
-struct view;
+/* In the order in which they are joined: after the last, /proc of the host is out of sight. */
+enum { VIEW_IPC, VIEW_UTS, VIEW_NET, VIEW_MNT, VIEW_NAMESPACES };
+
+struct view {
+	int fds[VIEW_NAMESPACES]; /* -1: the host's */
+	uint64_t used;            /* for the LRU; 0: this place of the cache is free */
+	char *key;                /* what it was made for: id first */
+	size_t key_len;
+};
+
 struct views;
 
 /*
  * Puts the calling process into a user namespace where that is needed to make others, and finds
- * out by trying what can be made. Nothing is left behind but the user namespace.
+ * out by trying what can be made. Nothing is left behind but the user namespace. ret->reason is
+ * empty when everything that SETTINGS asks for can be had.
  */
 void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret);
 
-int views_create(const struct sbx_settings *settings, struct views **ret);
+/* SETTINGS and POWERS must live as long. Returns 0 or -ENOMEM. */
+int views_create(const struct sbx_settings *settings, const struct spawn_powers *powers,
+                 struct views **ret);
 /*
- * The namespaces of the sandbox REQ names, made now if they are not kept. The view belongs to the
- * cache and is valid until the next call. Returns 0 or a negative errno.
+ * The namespaces of the sandbox REQ names, made now if they are not kept or were made for another
+ * place. The view belongs to the cache and is valid until the next call. Returns 0 or
+ * a negative errno.
  */
 int views_get(struct views *views, const struct spawn_request *req, const struct view **ret);
 /* Drops what is kept for ID. */

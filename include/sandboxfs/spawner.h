@@ -16,13 +16,18 @@ struct sbx_loop;
 /*
  * Forks the spawner. Must be called while the process has one thread and, as the
  * child keeps them, before descriptors are opened that a job must not hold alive.
- * Returns 0 or a negative errno.
+ * The calling thread must live as long as the daemon (PR_SET_PDEATHSIG is bound to it), and
+ * SETTINGS as long as the spawner. Waits until the spawner has found out what it can make.
+ * Returns 0 or a negative errno: EPERM when isolation=require cannot be met.
  */
 int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
                       struct sbx_error *err);
 /* Starts listening on LOOP. Before the first sbx_spawner_exec. */
 int sbx_spawner_attach(struct sbx_spawner *sp, struct sbx_loop *loop);
-/* Ends the spawner and with it every job; waits until it is gone. Accepts NULL. */
+/*
+ * Ends the spawner and with it every job (their ended is called from here); waits until it is
+ * gone. On the loop thread or after the loop has stopped, before it is destroyed. Accepts NULL.
+ */
 void sbx_spawner_stop(struct sbx_spawner *sp);
 
 /* Where a sandbox's commands run. Strings are copied during the call. */
@@ -36,7 +41,9 @@ struct sbx_place {
 };
 
 /*
- * [any] As sbx_sandbox_impl.exec, in PLACE.
+ * [any] As sbx_sandbox_impl.exec, in PLACE; the environment is passed on as it is. *ret is set before
+ * the first event. What the spawner or the kernel refuses (cwd, program) comes by ended. E2BIG, ENOMEM, EAGAIN
+ * (descriptors), EIO (the spawner has died).
  */
 int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                      const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,

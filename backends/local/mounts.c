@@ -1,0 +1,435 @@
+/*
+ * The view is built on a fresh tmpfs that becomes the root; the host's root is then detached whole.
+ * Hiding things in a copy of the host's mounts would not do: copies are locked in a
+ * user namespace, and a copy of our own mount keeps its connection alive after umount.
+ *
+ * Host paths are resolved beneath the old root's descriptor (RESOLVE_IN_ROOT), so that their
+ * symbolic links mean what they mean outside. Directories that lead to our own mount, state or
+ * source are taken apart: their entries are bound one by one around it.
+ */
+#include "backends/local/mounts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+#define RO  (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define RW  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+#define DEV (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
+
+struct build {
+	const struct sbx_settings *settings;
+	int host;             /* the old root */
+	const char *avoid[4]; /* never to be bound, NULL-terminated */
+	const char **what;
+};
+
+static int step(struct build *b, const char *what, int r)
+{
+	if (r >= 0)
+		return 0;
+	*b->what = what;
+	return -errno;
+}
+
+static int host_open(const struct build *b, const char *path, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+	                       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+
+	return (int)syscall(SYS_openat2, b->host, path, &how, sizeof(how));
+}
+
+/* mkdir -p. What exists may lie in a read-only mount: that is no error. */
+static int make_dirs(const char *path, bool last_too)
+{
+	char buf[PATH_MAX];
+	struct stat st;
+	size_t len = strlen(path);
+
+	if (len >= sizeof(buf))
+		return -ENAMETOOLONG;
+	memcpy(buf, path, len + 1);
+	for (char *c = buf + 1; *c; c++) {
+		if (*c != '/')
+			continue;
+		*c = 0;
+		if (stat(buf, &st) < 0 && mkdir(buf, 0755) < 0)
+			return -errno;
+		*c = '/';
+	}
+	if (last_too && stat(buf, &st) < 0 && mkdir(buf, 0755) < 0)
+		return -errno;
+	return 0;
+}
+
+static int make_target(const char *path, bool dir)
+{
+	_cleanup_fd_ int fd = -1;
+	int r = make_dirs(path, dir);
+
+	if (r < 0 || dir || access(path, F_OK) == 0)
+		return r;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	return fd < 0 ? -errno : 0;
+}
+
+static int attach(int src, const char *target, uint64_t attrs)
+{
+	struct mount_attr attr = {.attr_set = attrs};
+	_cleanup_fd_ int tree = -1;
+	struct stat st;
+	int r;
+
+	if (fstat(src, &st) < 0)
+		return -errno;
+	tree = open_tree(src, "",
+	                 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+	if (tree < 0 ||
+	    mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+		return -errno;
+	r = make_target(target, S_ISDIR(st.st_mode));
+	if (r < 0)
+		return r;
+	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int bind_path(struct build *b, const char *src, const char *target, uint64_t attrs)
+{
+	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
+
+	return fd < 0 ? -errno : attach(fd, target, attrs);
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && path[n] == '/';
+}
+
+static bool is_avoided(const struct build *b, const char *path)
+{
+	for (const char *const *a = b->avoid; *a; a++)
+		if (strcmp(*a, path) == 0 || is_below(path, *a))
+			return true;
+	return false;
+}
+
+static bool leads_to_avoided(const struct build *b, const char *path)
+{
+	for (const char *const *a = b->avoid; *a; a++)
+		if (is_below(*a, path))
+			return true;
+	return false;
+}
+
+static int copy_link(const struct build *b, const char *path)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(b->host, path + 1, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return -errno;
+	target[n] = 0;
+	return symlink(target, path) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int show(struct build *b, const char *path);
+
+static int show_entries(struct build *b, const char *path)
+{
+	int fd = host_open(b, path, O_RDONLY | O_DIRECTORY);
+	_cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+	int r = make_dirs(path, true);
+
+	if (!dir)
+		return -errno;
+	while (r >= 0 && (e = readdir(dir))) {
+		char child[PATH_MAX];
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (snprintf(child, sizeof(child), "%s/%s", path, e->d_name) < (int)sizeof(child))
+			r = show(b, child);
+	}
+	return r;
+}
+
+/* PATH as the host has it, read only, without what is to be avoided. What is missing is no error. */
+static int show(struct build *b, const char *path)
+{
+	struct stat st;
+
+	if (is_avoided(b, path) || fstatat(b->host, path + 1, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	if (S_ISLNK(st.st_mode))
+		return copy_link(b, path);
+	if (leads_to_avoided(b, path))
+		return show_entries(b, path);
+	return bind_path(b, path, path, RO);
+}
+
+static int show_system(struct build *b)
+{
+	static const char *const dirs[] = {"/usr",   "/bin",    "/sbin", "/lib", "/lib32",
+	                                   "/lib64", "/libx32", "/etc",  "/opt", "/nix"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(dirs); i++) {
+		int r = show(b, dirs[i]);
+
+		if (r < 0) {
+			*b->what = dirs[i];
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* With the host's network, its resolver's file is often a link out of /etc. */
+static void show_resolver(struct build *b)
+{
+	char target[PATH_MAX], path[PATH_MAX + 8];
+	ssize_t n = readlinkat(b->host, "etc/resolv.conf", target, sizeof(target) - 1);
+
+	if (n <= 0 || strcmp(b->settings->net ? b->settings->net : "none", "host") != 0)
+		return;
+	target[n] = 0;
+	snprintf(path, sizeof(path), "%s%s", target[0] == '/' ? "" : "/etc/", target);
+	bind_path(b, path, path, RO);
+}
+
+static int make_dev(struct build *b)
+{
+	static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+	static const char *const links[][2] = {{"/proc/self/fd", "/dev/fd"},
+	                                       {"/proc/self/fd/0", "/dev/stdin"},
+	                                       {"/proc/self/fd/1", "/dev/stdout"},
+	                                       {"/proc/self/fd/2", "/dev/stderr"},
+	                                       {"pts/ptmx", "/dev/ptmx"}};
+	char path[32];
+	int r = 0;
+
+	*b->what = "/dev";
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(nodes) && r >= 0; i++) {
+		snprintf(path, sizeof(path), "/dev/%s", nodes[i]);
+		r = bind_path(b, path, path, DEV);
+	}
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(links) && r >= 0; i++)
+		r = symlink(links[i][0], links[i][1]);
+	if (r < 0)
+		return r;
+	if (mkdir("/dev/pts", 0755) < 0 || mkdir("/dev/shm", 0755) < 0)
+		return -errno;
+	r = step(b, "devpts",
+	         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+	               "newinstance,ptmxmode=0666,mode=0620"));
+	return r ? r
+	         : step(b, "/dev/shm",
+	                mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+	                      "mode=1777"));
+}
+
+/* The old root's /proc is still in sight: without it the kernel refuses a new one to a user
+ * namespace. This one is never looked at; each job mounts its own over it. */
+static int make_proc_and_tmp(struct build *b)
+{
+	int r;
+
+	if (mkdir("/proc", 0555) < 0 || mkdir("/tmp", 0755) < 0 || mkdir("/var", 0755) < 0 ||
+	    mkdir("/run", 0755) < 0 || symlink("/tmp", "/var/tmp") < 0 ||
+	    symlink("/run", "/var/run") < 0)
+		return step(b, "directories", -1);
+	r = step(b, "/proc",
+	         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
+	return r ? r
+	         : step(b, "/tmp",
+	                mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"));
+}
+
+/* Of tools below a home directory: the directory of the programs, or the whole installation where
+ * that is one. Never a home directory itself, nor what keeps credentials beside its bin. */
+static void tool_root(const char *entry, char buf[PATH_MAX])
+{
+	static const char *const mixed[] = {"/.local", "/.cargo", "/.config", "/root", ""};
+	char *slash, *parent_slash;
+	const char *home = getenv("HOME");
+	size_t n;
+
+	snprintf(buf, PATH_MAX, "%s", entry);
+	slash = strrchr(buf, '/');
+	if (!slash || (strcmp(slash, "/bin") != 0 && strcmp(slash, "/shims") != 0))
+		return;
+	n = (size_t)(slash - buf);
+	*slash = 0;
+	parent_slash = strrchr(buf, '/');
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(mixed); i++)
+		if (strcmp(parent_slash ? parent_slash : "", mixed[i]) == 0)
+			goto only_entry;
+	if ((home && strcmp(home, buf) == 0) ||
+	    (is_below(buf, "/home") && !strchr(buf + strlen("/home/"), '/')))
+		goto only_entry;
+	return;
+only_entry:
+	buf[n] = '/';
+}
+
+static void show_tool(struct build *b, const char *entry)
+{
+	static const char cargo[] = "/.cargo/bin";
+	size_t len = strlen(entry);
+	char root[PATH_MAX];
+
+	if (*entry != '/' || len >= sizeof(root) || access(entry, F_OK) == 0)
+		return;
+	tool_root(entry, root);
+	show(b, root);
+	if (len > strlen(cargo) && strcmp(entry + len - strlen(cargo), cargo) == 0) {
+		snprintf(root, sizeof(root), "%.*s/.rustup", (int)(len - strlen(cargo)), entry);
+		show(b, root);
+	}
+}
+
+static void show_tools(struct build *b)
+{
+	_cleanup_free_ char *path = b->settings->path ? strdup(b->settings->path) : NULL;
+	char *save = NULL;
+
+	for (char *e = path ? strtok_r(path, ":", &save) : NULL; e; e = strtok_r(NULL, ":", &save))
+		show_tool(b, e);
+}
+
+static int bind_list(struct build *b, char *const *list, size_t n, uint64_t attrs, bool optional)
+{
+	for (size_t i = 0; list && i < n; i++) {
+		int r = bind_path(b, list[i], list[i], attrs);
+
+		if (r < 0 && !(optional && r == -ENOENT)) {
+			*b->what = list[i];
+			return r;
+		}
+	}
+	return 0;
+}
+
+static int hide(struct build *b)
+{
+	const struct sbx_strings *paths = &b->settings->hide_paths;
+
+	*b->what = "hide_paths";
+	for (size_t i = 0; i < paths->n; i++) {
+		const char *path = paths->items[i];
+		struct stat st;
+		int r;
+
+		if (stat(path, &st) < 0)
+			continue;
+		if (S_ISDIR(st.st_mode))
+			r = mount("hidden", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV,
+			          "mode=0555") < 0
+			            ? -errno
+			            : 0;
+		else
+			r = bind_path(b, "/dev/null", path, DEV | MOUNT_ATTR_RDONLY);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int show_place(struct build *b, const struct spawn_request *req)
+{
+	int r;
+
+	*b->what = "the tree";
+	r = bind_path(b, req->workdir, req->view, RW);
+	if (!r && strcmp(req->workdir, req->view) != 0)
+		r = bind_path(b, req->workdir, req->workdir, RW);
+	if (!r)
+		r = bind_list(b, req->ro, req->cmd.n_ro, RO, false);
+	return r ? r : bind_list(b, req->rw, req->cmd.n_rw, RW, false);
+}
+
+/* The new root is "/" from here on, the old one at /.old. */
+static int change_root(struct build *b)
+{
+	int r = step(b, "private mounts", mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+
+	if (!r)
+		r = step(b, "root",
+		         mount("sandbox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755"));
+	if (!r)
+		r = step(b, "root", chdir("/tmp"));
+	if (!r)
+		r = step(b, "root", mkdir(".old", 0700));
+	if (!r)
+		r = step(b, "pivot_root", (int)syscall(SYS_pivot_root, ".", ".old"));
+	if (!r)
+		r = step(b, "root", chdir("/"));
+	if (!r)
+		r = step(b, "root", b->host = open("/.old", O_PATH | O_DIRECTORY | O_CLOEXEC));
+	return r;
+}
+
+static int seal_root(struct build *b)
+{
+	struct mount_attr attr = {.attr_set = RO};
+	int r = step(b, "detaching the host", umount2("/.old", MNT_DETACH));
+
+	sbx_cleanup_fd(&b->host);
+	if (!r)
+		r = step(b, "root", rmdir("/.old"));
+	return r ? r : step(b, "root", mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)));
+}
+
+static void choose_avoided(struct build *b)
+{
+	const struct sbx_settings *s = b->settings;
+	const char *all[] = {s->mountpoint, s->state_dir, s->source_abs};
+	size_t n = 0;
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(all); i++)
+		if (all[i])
+			b->avoid[n++] = all[i];
+}
+
+int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
+                 const char **what)
+{
+	struct build b = {.settings = settings, .host = -1, .what = what};
+	int r;
+
+	umask(0);
+	choose_avoided(&b);
+	r = change_root(&b);
+	if (!r)
+		r = show_system(&b);
+	if (!r)
+		r = make_dev(&b);
+	if (!r)
+		r = make_proc_and_tmp(&b);
+	if (r < 0)
+		return r;
+	show_resolver(&b);
+	show_tools(&b);
+	r = bind_list(&b, settings->ro_paths.items, settings->ro_paths.n, RO, true);
+	if (!r)
+		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW, true);
+	if (!r && req)
+		r = show_place(&b, req);
+	if (!r)
+		r = hide(&b);
+	return r ? r : seal_root(&b);
+}

@@ -1,0 +1,18 @@
+/*
+ * The mounts of a view. Called in a process that is alone in new mount and pid
+ * namespaces and ends afterwards.
+ */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_MOUNTS_H
+#define SANDBOXFS_BACKENDS_LOCAL_MOUNTS_H
+
+#include "backends/local/spawn_proto.h"
+
+/*
+ * Makes the mount namespace show what a command of REQ may see, and nothing else of the host. REQ may
+ * be NULL (a trial, without a tree). Returns 0 or a negative errno, then *what says at
+ * which step.
+ */
+int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
+                 const char **what);
+
+#endif
