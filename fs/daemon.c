@@ -35,6 +35,7 @@
 #include "sandboxfs/spawner.h"
 
 #define POOL_THREADS 4
+#define ENDING_MS    5000 /* how long a daemon may take to end its jobs */
 
 struct daemon {
 	struct sbx_options *opts;
@@ -128,19 +129,32 @@ static int heal_mountpoint(const char *path, struct sbx_error *err)
 
 static int prepare_controls(struct daemon *d, struct sbx_error *err)
 {
-	const struct sbx_settings *s = &d->opts->settings;
 	struct sbx_workspace *ws = &d->workspace;
 
-	if (asprintf(&ws->controls, "%s/ctl", s->state_dir) < 0) {
-		ws->controls = NULL;
-		return sbx_fail(err, ENOMEM, "out of memory");
-	}
 	if (sbx_mounted(ws->controls) == 1)
 		sbx_unmount(ws->controls);
 	if (mkdir(ws->controls, 0700) < 0 && errno != EEXIST)
 		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
 		                strerror(errno));
 	return 0;
+}
+
+/*
+ * Opens the backend, which locks the state directory. The holder of the lock may be a daemon on its way
+ * out, after an unmount: its controls are no longer mounted, and it is waited for.
+ */
+static int open_backend(struct daemon *d, struct sbx_error *err)
+{
+	const struct timespec pause = {.tv_nsec = 20000000};
+	uint64_t until = sbx_now_ns() + ENDING_MS * UINT64_C(1000000);
+
+	for (;;) {
+		int r = sbx_backend_open(&d->host, &d->backend, err);
+
+		if (r != -EBUSY || sbx_mounted(d->workspace.controls) != 0 || sbx_now_ns() > until)
+			return r;
+		nanosleep(&pause, NULL);
+	}
 }
 
 static int start_parts(struct daemon *d, struct sbx_error *err)
@@ -152,6 +166,10 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 
 	if (r < 0)
 		return r;
+	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
+		d->workspace.controls = NULL;
+		return sbx_fail(err, ENOMEM, "out of memory");
+	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
@@ -160,7 +178,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	if (r < 0)
 		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
 	d->host = (struct sbx_host){.settings = s, .loop = d->loop, .spawner = d->spawner};
-	r = sbx_backend_open(&d->host, &d->backend, err);
+	r = open_backend(d, err);
 	if (r < 0)
 		return r;
 	config.backend = d->backend;
@@ -267,9 +285,9 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 static void stop(struct daemon *d)
 {
 	sbx_channel_unmount(&d->workspace_channel);
+	sbx_channel_unmount(&d->control_channel);
 	if (d->loop_started && d->registry)
 		sbx_registry_shutdown(d->registry);
-	sbx_channel_unmount(&d->control_channel);
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
 	sbx_pool_destroy(d->pool);
