@@ -240,7 +240,10 @@ static int node_entry(struct sbx_controls *c, struct sbx_control_node *node, boo
 	uint64_t id = 0;
 	int r;
 
-	*e = (struct fuse_entry_param){.entry_timeout = keep ? 3600 : 0};
+	*e = (struct fuse_entry_param){
+	        .entry_timeout = keep ? 3600 : 0,
+	        .attr_timeout = sbx_control_steady(node) ? 3600 : 0,
+	};
 	r = node_stat(c, node, &e->attr);
 	if (r < 0)
 		sbx_control_node_release(node);
@@ -313,17 +316,19 @@ static void ctl_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 {
 	struct sbx_control_node node;
 	struct stat st;
+	bool steady;
 	int r;
 
 	(void)fi;
 	if (!node_of(req, ino, &node))
 		return;
 	r = node_stat(controls_of(req), &node, &st);
+	steady = sbx_control_steady(&node);
 	sbx_control_node_release(&node);
 	if (r < 0)
 		fuse_reply_err(req, -r);
 	else
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_attr(req, &st, steady ? 3600 : 0);
 }
 
 static void ctl_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
@@ -584,6 +589,8 @@ static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = 1;
+	fi->noflush =
+	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
 	if (fuse_reply_open(req, fi) != 0)
 		sbx_control_release(h);
 }
