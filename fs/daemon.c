@@ -73,7 +73,13 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
-/* Names and attributes that the kernel keeps are to be asked for again. */
+/* Has the kernel ask again for every name and attribute it keeps; nothing when it keeps none. */
+static void new_epoch(struct daemon *d)
+{
+	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
+		sbx_channel_epoch(&d->workspace_channel);
+}
+
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
@@ -81,10 +87,15 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
 	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
-	else if (!sbx_box_alive(box))
-		sbx_inodes_drop_box(d->workspace.inodes, box);
-	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
-		sbx_channel_epoch(&d->workspace_channel);
+	new_epoch(d);
+}
+
+static void handle_retired(struct sbx_box *box, void *data)
+{
+	struct daemon *d = data;
+
+	sbx_inodes_drop_box(d->workspace.inodes, box);
+	new_epoch(d);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -160,8 +171,10 @@ static int open_backend(struct daemon *d, struct sbx_error *err)
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
-	struct sbx_registry_config config = {
-	        .settings = s, .invalidate = handle_invalidate, .data = d};
+	struct sbx_registry_config config = {.settings = s,
+	                                     .invalidate = handle_invalidate,
+	                                     .retired = handle_retired,
+	                                     .data = d};
 	int r = sbx_spawner_start(s, &d->spawner, err);
 
 	if (r < 0)
