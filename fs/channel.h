@@ -56,6 +56,12 @@ void sbx_channel_close(struct sbx_channel *ch);
 int sbx_channel_epoch(struct sbx_channel *ch);
 
 /*
+ * Has the kernel forget NAME in the root of the connection. Waits for the root's lock, so not on a
+ * thread that an operation holding it may need. A connection that is not open is left alone.
+ */
+void sbx_channel_forget_name(struct sbx_channel *ch, const char *name);
+
+/*
  * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not
  * waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
  */
