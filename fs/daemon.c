@@ -73,16 +73,30 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
+/*
+ * The kernel keeps what it once looked up, and with it our nodes, their sandbox, its descriptors. Nobody makes or
+ * removes names in the root of the controls, so its lock is free soon.
+ */
+static void forget_controls(struct daemon *d, const struct sbx_box *box)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), ".%llu", (unsigned long long)box->number);
+	sbx_channel_forget(&d->control_channel, name);
+}
+
 /* Names and attributes that the kernel keeps are to be asked for again. */
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
 
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
-	if (busy)
+	if (busy) {
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
-	else if (!sbx_box_alive(box))
+	} else if (!sbx_box_alive(box)) {
 		sbx_inodes_drop_box(d->workspace.inodes, box);
+		forget_controls(d, box);
+	}
 	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
 		sbx_channel_epoch(&d->workspace_channel);
 }
