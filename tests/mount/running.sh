@@ -4,7 +4,7 @@
 
 clean_environment() {
 	run a env >"$ROOM/env"
-	refuse grep -qi 'SECRET_OF_HOST\|GITHUB_TOKEN\|_PROXY\|^ROOM=\|^SANDBOXFS' "$ROOM/env"
+	refuse grep -qi 'SECRET_OF_HOST\|GITHUB_TOKEN\|HTTPS*_PROXY\|^ROOM=\|^SANDBOXFS=' "$ROOM/env"
 	for key in PATH HOME LANG TERM TMPDIR USER; do
 		grep -q "^$key=." "$ROOM/env" || fail "no $key"
 	done
