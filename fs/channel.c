@@ -248,7 +248,7 @@ int sbx_channel_epoch(struct sbx_channel *ch)
 	return write(fuse_session_fd(ch->session), &h, sizeof(h)) < 0 ? -errno : 0;
 }
 
-void sbx_channel_forget(struct sbx_channel *ch, const char *name)
+void sbx_channel_forget_name(struct sbx_channel *ch, const char *name)
 {
 	if (ch->session)
 		fuse_lowlevel_notify_inval_entry(ch->session, FUSE_ROOT_ID, name, strlen(name));

@@ -54,11 +54,12 @@ void sbx_channel_close(struct sbx_channel *ch);
 
 /* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older than 6.16. Any thread. */
 int sbx_channel_epoch(struct sbx_channel *ch);
+
 /*
- * Has the kernel forget NAME in the root and all below it that is not in use. Takes the root's lock in the
- * kernel: not where a client may hold it and wait for the caller. Without effect on a channel that is not open.
+ * Has the kernel forget NAME in the root of the connection. Waits for the root's lock, so not on a
+ * thread that an operation holding it may need. A connection that is not open is left alone.
  */
-void sbx_channel_forget(struct sbx_channel *ch, const char *name);
+void sbx_channel_forget_name(struct sbx_channel *ch, const char *name);
 
 /*
  * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not

@@ -45,6 +45,8 @@ struct daemon {
 	pthread_t loop_thread;
 	bool loop_started;
 	struct sbx_pool *pool;
+	struct sbx_pool
+	        *notifier; /* one thread that may wait for the kernel's lock of a directory */
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
 	struct sbx_park *park;
@@ -73,32 +75,57 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
-/*
- * The kernel keeps what it once looked up, and with it our nodes, their sandbox, its descriptors. Nobody makes or
- * removes names in the root of the controls, so its lock is free soon.
- */
-static void forget_controls(struct daemon *d, const struct sbx_box *box)
+/* Has the kernel ask again for every name and attribute it keeps; nothing when it keeps none. */
+static void new_epoch(struct daemon *d)
 {
-	char name[32];
-
-	snprintf(name, sizeof(name), ".%llu", (unsigned long long)box->number);
-	sbx_channel_forget(&d->control_channel, name);
+	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
+		sbx_channel_epoch(&d->workspace_channel);
 }
 
-/* Names and attributes that the kernel keeps are to be asked for again. */
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
 
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
-	if (busy) {
+	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
-	} else if (!sbx_box_alive(box)) {
-		sbx_inodes_drop_box(d->workspace.inodes, box);
-		forget_controls(d, box);
-	}
-	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
-		sbx_channel_epoch(&d->workspace_channel);
+	new_epoch(d);
+}
+
+/* A sandbox is gone; the kernel is to forget its names, and with them what is kept here for them. */
+struct farewell {
+	struct daemon *daemon;
+	char name[64];   /* in MNT */
+	char number[32]; /* in the controls */
+};
+
+static void say_farewell(void *data)
+{
+	struct farewell *f = data;
+	struct daemon *d = f->daemon;
+
+	sbx_channel_forget_name(&d->workspace_channel, f->name);
+	sbx_channel_forget_name(&d->control_channel, f->number);
+	free(f);
+}
+
+/*
+ * On a thread of its own: forgetting a name takes the lock of its directory, which a mkdir of another
+ * sandbox may hold for as long as that takes.
+ */
+static void handle_retired(struct sbx_box *box, void *data)
+{
+	struct daemon *d = data;
+	struct farewell *f = calloc(1, sizeof(*f));
+
+	sbx_inodes_drop_box(d->workspace.inodes, box);
+	new_epoch(d);
+	if (!f)
+		return;
+	f->daemon = d;
+	sbx_box_name(box, f->name);
+	snprintf(f->number, sizeof(f->number), ".%llu", (unsigned long long)box->number);
+	sbx_pool_submit(d->notifier, say_farewell, f);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -174,8 +201,10 @@ static int open_backend(struct daemon *d, struct sbx_error *err)
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
-	struct sbx_registry_config config = {
-	        .settings = s, .invalidate = handle_invalidate, .data = d};
+	struct sbx_registry_config config = {.settings = s,
+	                                     .invalidate = handle_invalidate,
+	                                     .retired = handle_retired,
+	                                     .data = d};
 	int r = sbx_spawner_start(s, &d->spawner, err);
 
 	if (r < 0)
@@ -185,7 +214,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
-	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
+	    sbx_pool_create(1, &d->notifier) < 0 || sbx_park_create(d->loop, &d->park) < 0 ||
+	    sbx_controls_init(&d->controls) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
 	r = sbx_spawner_attach(d->spawner, d->loop);
@@ -302,6 +332,7 @@ static void stop(struct daemon *d)
 	sbx_channel_unmount(&d->control_channel);
 	if (d->loop_started && d->registry)
 		sbx_registry_shutdown(d->registry);
+	sbx_pool_destroy(d->notifier);
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
 	sbx_pool_destroy(d->pool);

@@ -55,9 +55,11 @@ struct sbx_registry_config {
 	struct sbx_backend *backend;
 	struct sbx_loop *loop;
 	struct sbx_pool *pool;
-	/* A job started in an idle sandbox, or the last one ended, or the sandbox is retired: cached names
-	 * and attributes are to be asked for again. Loop thread. */
+	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
+	 * asked for again. On the thread that starts the job, or the loop thread. */
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	/* The sandbox is no longer there (its node is stale). Loop thread. */
+	void (*retired)(struct sbx_box *box, void *data);
 	void *data;
 };
 

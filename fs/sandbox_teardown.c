@@ -193,8 +193,8 @@ static void retire_done(void *data)
 	reg->counters.teardowns++;
 	waiters = take_waiters(box, false);
 	pthread_mutex_unlock(&reg->lock);
-	if (reg->config.invalidate)
-		reg->config.invalidate(&box->pub, false, reg->config.data);
+	if (reg->config.retired)
+		reg->config.retired(&box->pub, reg->config.data);
 	sbx_box_event(reg, box, "teardown", NULL);
 	sbx_events_close(box->pub.events);
 	tell_waiters(waiters, 0, &box->step_err);
