@@ -181,12 +181,6 @@ static bool is_user(const char *name)
 	return !strncmp(name, "user.", 5);
 }
 
-/* Access control lists: cp -a and sed -i try them, and are content with a file system that has none. */
-static bool is_system(const char *name)
-{
-	return !strncmp(name, "system.", 7);
-}
-
 /* A path for the xattr calls, which take no O_PATH descriptor; or answers and returns false. */
 static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, struct sbx_fd **f,
                        char proc[32])
@@ -275,7 +269,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	if (!xattr_open(req, ino, &node, &f, proc))
 		return;
 	if (!is_user(name))
-		ws_reply(req, is_system(name) ? -EOPNOTSUPP : -EPERM);
+		ws_reply(req, -EPERM);
 	else
 		ws_reply(req, removexattr(proc, name) < 0 ? -errno : 0);
 	ws_put(ws, node, f);
