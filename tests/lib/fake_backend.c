@@ -349,9 +349,7 @@ static void invalidate(struct sbx_box *box, bool busy, void *data)
 	struct house *h = data;
 
 	assert_non_null(box);
-	/* A retired sandbox is told of once more; it is idle already. */
-	if (sbx_box_alive(box))
-		atomic_fetch_add(&h->busy, busy ? 1 : -1);
+	atomic_fetch_add(&h->busy, busy ? 1 : -1);
 }
 
 static void *loop_thread(void *data)
