@@ -85,11 +85,15 @@ static void new_epoch(struct daemon *d)
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
+	uint64_t root;
 
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
 	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
 	new_epoch(d);
+	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
+	if (root && d->workspace.epochs)
+		sbx_channel_forget_attr(&d->workspace_channel, root);
 }
 
 /* A sandbox is gone; the kernel is to forget its names, and with them what is kept here for them. */

@@ -38,6 +38,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		return;
 	}
 	ws_timeouts(ws, sbx_node_box(node), &entry, &attr);
+	ws_handed(ws, node);
 	fuse_reply_attr(req, &st, attr);
 }
 

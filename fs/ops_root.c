@@ -89,8 +89,21 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, d
 		*entry = 3600;
 		*attr = 4;
 	}
-	if (*entry > 0)
+}
+
+/*
+ * What a job can change has been given to the kernel to keep. The root of a sandbox is
+ * remembered apart, since every path to its controls goes through it: its attributes can be taken
+ * back alone, and its name and links do not depend on jobs.
+ */
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node)
+{
+	struct sbx_box *box = sbx_node_box(node);
+
+	if (sbx_node_kind(node) == SBX_NODE_FILE)
 		atomic_store(&ws->handed, true);
+	else if (sbx_node_kind(node) == SBX_NODE_BOX)
+		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
@@ -102,6 +115,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .attr = *st,
 	};
 	ws_timeouts(ws, sbx_node_box(node), &e->entry_timeout, &e->attr_timeout);
+	ws_handed(ws, node);
 	/* An alias gives way as soon as the user has a file of that name. */
 	if (sbx_node_kind(node) == SBX_NODE_ALIAS)
 		e->entry_timeout = 0;
@@ -280,6 +294,7 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 
 		ws_timeouts(ws, sbx_node_box(dir), &e.entry_timeout, &attr);
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
+			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */
 			return;
 		}

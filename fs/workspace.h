@@ -57,6 +57,8 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /* How long the kernel may keep what it is told of BOX (NULL: of the top), in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr);
+/* Notes that the kernel may keep attributes or the name of NODE. Before it is told. */
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node);
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);
