@@ -96,10 +96,13 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 		sbx_channel_forget_attr(&d->workspace_channel, root);
 }
 
-/* A sandbox is gone; the kernel is to forget its names, and with them what is kept here for them. */
+/*
+ * A sandbox is gone; the kernel is to forget its controls, and with them what is kept here for them. Not its name in
+ * MNT: that takes MNT's lock, without a way out. A mkdir holds it until we answer, so a daemon that is killed
+ * meanwhile could not even die, nor its clients; and by then the name may be another sandbox's.
+ */
 struct farewell {
 	struct daemon *daemon;
-	char name[64];   /* in MNT */
 	char number[32]; /* in the controls */
 };
 
@@ -108,15 +111,11 @@ static void say_farewell(void *data)
 	struct farewell *f = data;
 	struct daemon *d = f->daemon;
 
-	sbx_channel_forget_name(&d->workspace_channel, f->name);
 	sbx_channel_forget_name(&d->control_channel, f->number);
 	free(f);
 }
 
-/*
- * On a thread of its own: forgetting a name takes the lock of its directory, which a mkdir of another
- * sandbox may hold for as long as that takes.
- */
+/* On a thread of its own: forgetting a name takes the lock of its directory, which a lookup may hold. */
 static void handle_retired(struct sbx_box *box, void *data)
 {
 	struct daemon *d = data;
@@ -127,7 +126,6 @@ static void handle_retired(struct sbx_box *box, void *data)
 	if (!f)
 		return;
 	f->daemon = d;
-	sbx_box_name(box, f->name);
 	snprintf(f->number, sizeof(f->number), ".%llu", (unsigned long long)box->number);
 	sbx_pool_submit(d->notifier, say_farewell, f);
 }
