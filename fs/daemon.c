@@ -122,6 +122,8 @@ static void handle_retired(struct sbx_box *box, void *data)
 	struct farewell *f = calloc(1, sizeof(*f));
 
 	sbx_inodes_drop_box(d->workspace.inodes, box);
+	/* Even if only its name was handed to the kernel. */
+	atomic_store(&d->workspace.handed, true);
 	new_epoch(d);
 	if (!f)
 		return;

@@ -59,7 +59,10 @@ sweep() {
 	done
 	while target=$(awk -v p="$ROOM/" 'index($5, p) == 1 { print $5; exit }' /proc/self/mountinfo) &&
 		[ -n "$target" ]; do
-		fusermount3 -uz "$target" 2>/dev/null || umount -l "$target" || break
+		# -f ends the connection: a client that waits for a daemon that cannot die is freed.
+		umount -f "$target" 2>/dev/null
+		fusermount3 -uz "$target" 2>/dev/null || umount -l "$target" 2>/dev/null ||
+			! grep -qF " $target " /proc/self/mountinfo || break
 	done
 }
 

@@ -305,10 +305,12 @@ static void cycle(const char *mnt, int i, bool by_control)
 	out = tool_read_file(path, NULL);
 	if (!out || strncmp(out, word, strlen(word)))
 		tool_die("%s reads '%s'", path, out ? out : "");
+	if (!by_control && rmdir(dir))
+		tool_die("rmdir %s", dir);
 	if (by_control)
 		teardown(mnt, strrchr(dir, '/') + 1);
-	else if (rmdir(dir))
-		tool_die("rmdir %s", dir);
+	if (!access(dir, F_OK))
+		tool_die("%s is still there", dir);
 }
 
 static int cmd_cycles(int argc, char **argv)
