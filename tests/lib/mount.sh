@@ -5,6 +5,8 @@ REPO=$ROOM/repo
 STATE=$ROOM/state
 LOG=$ROOM/daemon.log
 RECORD=$ROOM/daemon.record
+# Seconds to sleep for a command that is to be found by its argument: other cases run at the same time.
+LONG=98765.$$
 
 # --- saying what holds -------------------------------------------------------------------
 

@@ -164,10 +164,10 @@ source_moved_away() {
 
 kills_jobs() {
 	box k
-	"$TOOL" result "$MNT/k/ctl/spawn" sleep 98761 >/dev/null
+	"$TOOL" result "$MNT/k/ctl/spawn" sleep "$LONG" >/dev/null
 	expect 0 rmdir "$MNT/k"
 	teardown k
-	refuse "$TOOL" pids 98761
+	refuse "$TOOL" pids "$LONG"
 }
 
 hard_to_remove() {
