@@ -188,6 +188,7 @@ static void retire_done(void *data)
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_drop(reg, box);
 	box->pub.state = SBX_BOX_RETIRED;
+	__atomic_store_n(&box->pub.retired, true, __ATOMIC_RELEASE);
 	box->next = reg->retired;
 	reg->retired = box;
 	reg->counters.teardowns++;
