@@ -702,10 +702,8 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 	char *name;
 	int fd, r;
 
-	if (node->kind == SBX_NODE_BOX) {
-		fd = fcntl(sbx_sandbox_root(node->box->sandbox), F_DUPFD_CLOEXEC, 3);
-		return fd < 0 ? -errno : fd;
-	}
+	if (node->kind == SBX_NODE_BOX)
+		return sbx_box_root(node->box);
 	pthread_mutex_lock(&tab->lock);
 	dir = node->parent;
 	if (dir)

@@ -24,8 +24,8 @@
 struct sbx_log {
 	char *path; /* of the file below the state directory */
 	char *logs_dir;
-	int fd;
 	pthread_mutex_t lock; /* all below */
+	int fd;               /* -1 once finished */
 	char *name;
 	int copy; /* LOGS_DIR/NAME.jsonl, -1: none */
 };
@@ -202,6 +202,14 @@ int sbx_log_rename(struct sbx_log *log, const char *name)
 	return 0;
 }
 
+void sbx_log_finish(struct sbx_log *log)
+{
+	pthread_mutex_lock(&log->lock);
+	sbx_cleanup_fd(&log->fd);
+	sbx_cleanup_fd(&log->copy);
+	pthread_mutex_unlock(&log->lock);
+}
+
 void sbx_log_record(struct sbx_log *log, const char *event, struct json_object *extra)
 {
 	_cleanup_free_ char *line = NULL;
@@ -209,7 +217,7 @@ void sbx_log_record(struct sbx_log *log, const char *event, struct json_object *
 
 	pthread_mutex_lock(&log->lock);
 	line = sbx_log_line(event, "task_id", log->name, extra, &len);
-	if (line) {
+	if (line && log->fd >= 0) {
 		append(log->fd, line, len);
 		if (log->copy >= 0)
 			append(log->copy, line, len);
@@ -221,16 +229,23 @@ void sbx_log_record(struct sbx_log *log, const char *event, struct json_object *
 uint64_t sbx_log_size(struct sbx_log *log)
 {
 	struct stat st;
+	int r;
 
-	return fstat(log->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+	pthread_mutex_lock(&log->lock);
+	r = fstat(log->fd, &st);
+	pthread_mutex_unlock(&log->lock);
+	return r < 0 ? 0 : (uint64_t)st.st_size;
 }
 
 ssize_t sbx_log_read(struct sbx_log *log, void *buf, size_t len, uint64_t off)
 {
 	ssize_t n;
 
+	pthread_mutex_lock(&log->lock);
 	do
-		n = pread(log->fd, buf, len, (off_t)off);
+		n = log->fd < 0 ? 0 : pread(log->fd, buf, len, (off_t)off);
 	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
+	n = n < 0 ? -errno : n;
+	pthread_mutex_unlock(&log->lock);
+	return n;
 }

@@ -33,6 +33,8 @@ void sbx_log_remove(struct sbx_log *log);
  * in LOGS_DIR/NAME.jsonl. 0, or -errno and nothing has changed. Thread-safe; waits for the disk.
  */
 int sbx_log_rename(struct sbx_log *log, const char *name);
+/* Closes the files of a log whose sandbox is gone: nothing can be read, and records are dropped. Thread-safe. */
+void sbx_log_finish(struct sbx_log *log);
 /*
  * Appends a record: EVENT, and the members of EXTRA (may be NULL; ownership is taken).
  * One write(2) per file, O_APPEND. Thread-safe; never blocks on anything but the disk. A

@@ -338,6 +338,7 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 {
 	struct sbx_box *box = sbx_node_box(dir);
 	char path[PATH_MAX], view[PATH_MAX], name[64];
+	_cleanup_fd_ int root = -1;
 	int r = sbx_node_path(ws->inodes, dir, path, sizeof(path));
 
 	if (r < 0)
@@ -346,7 +347,9 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 	if (snprintf(view, sizeof(view), "%s/%s", ws->settings->mountpoint, name) >=
 	    (int)sizeof(view))
 		return sbx_fail(err, ENAMETOOLONG, "the path of the mount is too long");
-	return sbx_confine_link(sbx_sandbox_root(box->sandbox), path, target, view, err);
+	root = sbx_box_root(box);
+	return root < 0 ? sbx_fail(err, -root, "the sandbox is gone")
+	                : sbx_confine_link(root, path, target, view, err);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)

@@ -6,6 +6,7 @@
 #include "fs/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,7 @@ static void box_free(struct box *box)
 	sbx_events_destroy(box->pub.events);
 	sbx_log_close(box->pub.log);
 	sbx_sandbox_close(box->pub.sandbox);
+	pthread_mutex_destroy(&box->pub.root_lock);
 	pthread_mutex_destroy(&box->pub.defaults_lock);
 	pthread_mutex_destroy(&box->backend_lock);
 	free(box->pub.name);
@@ -144,6 +146,7 @@ struct box *sbx_box_new(struct sbx_registry *reg, const char *name)
 	box->pub.registry = reg;
 	box->pub.state = SBX_BOX_CREATING;
 	box->pub.refs = 1;
+	pthread_mutex_init(&box->pub.root_lock, NULL);
 	pthread_mutex_init(&box->pub.defaults_lock, NULL);
 	pthread_mutex_init(&box->backend_lock, NULL);
 	return box;
@@ -171,6 +174,19 @@ void sbx_box_name(struct sbx_box *box, char buf[64])
 bool sbx_box_alive(struct sbx_box *box)
 {
 	return !__atomic_load_n(&box->retired, __ATOMIC_ACQUIRE);
+}
+
+int sbx_box_root(struct sbx_box *box)
+{
+	int fd = -ESTALE;
+
+	pthread_mutex_lock(&box->root_lock);
+	if (!box->retired) {
+		fd = fcntl(sbx_sandbox_root(box->sandbox), F_DUPFD_CLOEXEC, 3);
+		fd = fd < 0 ? -errno : fd;
+	}
+	pthread_mutex_unlock(&box->root_lock);
+	return fd;
 }
 
 /* The array; the lock is held */

@@ -46,6 +46,7 @@ struct sbx_box {
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
+	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
 	pthread_mutex_t defaults_lock;
 	/* private members follow in fs/sandbox_impl.h by embedding */
 };
@@ -87,6 +88,11 @@ void sbx_box_unref(struct sbx_box *box); /* accepts NULL */
 /* Copies the present name into buf. */
 void sbx_box_name(struct sbx_box *box, char buf[64]);
 bool sbx_box_alive(struct sbx_box *box);
+/*
+ * A descriptor of the root of the tree, the caller's. -ESTALE once retired: what is removed keeps nothing open,
+ * however long somebody refers to the box. Any thread.
+ */
+int sbx_box_root(struct sbx_box *box);
 
 /*
  * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err

@@ -105,6 +105,7 @@ static void removed(struct box *box)
 {
 	sbx_box_record_span(box, "cleanup", box->stop_ns);
 	sbx_log_remove(box->pub.log);
+	sbx_log_finish(box->pub.log);
 	sbx_events_add(box->pub.registry->events, "removed", box->pub.name, NULL);
 }
 
@@ -188,7 +189,9 @@ static void retire_done(void *data)
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_drop(reg, box);
 	box->pub.state = SBX_BOX_RETIRED;
+	pthread_mutex_lock(&box->pub.root_lock);
 	__atomic_store_n(&box->pub.retired, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&box->pub.root_lock);
 	box->next = reg->retired;
 	reg->retired = box;
 	reg->counters.teardowns++;

@@ -107,10 +107,14 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct local_sandbox *s = downcast(sb);
+	int r;
 
 	if (s->backend->host->spawner)
 		sbx_spawner_forget(s->backend->host->spawner, sb->id);
-	return sbx_local_remove(s->backend, &s->rec, err);
+	r = sbx_local_remove(s->backend, &s->rec, err);
+	if (!r)
+		sbx_cleanup_fd(&s->root);
+	return r;
 }
 
 static void sandbox_close(struct sbx_sandbox *sb)

@@ -75,7 +75,7 @@ struct sbx_backend {
 struct sbx_sandbox_impl {
 	/*
 	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
-	 * sandbox and stays valid until close. Mandatory.
+	 * sandbox and stays valid until remove has succeeded, or close. Mandatory.
 	 */
 	int (*root)(struct sbx_sandbox *sb);
 	/* [any] Adds what describes the sandbox ("source", "branch", "base", ...) to OBJ. Optional. */

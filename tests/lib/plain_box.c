@@ -30,6 +30,11 @@ bool sbx_box_alive(struct sbx_box *box)
 	return sbx_container_of(box, struct plain_box, box)->alive;
 }
 
+int sbx_box_root(struct sbx_box *box)
+{
+	return fcntl(sbx_container_of(box, struct plain_box, box)->root, F_DUPFD_CLOEXEC, 3);
+}
+
 struct sbx_box *sbx_box_ref(struct sbx_box *box)
 {
 	return box;
