@@ -148,6 +148,12 @@ static int search_and_exec(struct init *in)
 	}
 }
 
+/* Not asking who we are: in a namespace that lacks our number the answer would be nobody's. */
+static int change_rights(const struct spawn_powers *powers)
+{
+	return privileges_give_up(powers->become ? &powers->who : NULL);
+}
+
 /*
  * From the widest rights to none. In the user namespace of commands there is nothing to be privileged
  * over, and nobody but the one user.
@@ -164,7 +170,7 @@ static int give_up_rights(const struct init_job *job)
 		return -1;
 	if (view && view->user >= 0 && setns(USER_FD, CLONE_NEWUSER) < 0)
 		return -1;
-	return privileges_become(&job->powers->who) < 0 || privileges_drop() < 0 ? -1 : 0;
+	return change_rights(job->powers);
 }
 
 /* Runs in init's memory, on a stack and with a descriptor table of its own. */
@@ -311,7 +317,7 @@ static void become_plain(const struct init *in)
 
 	if (!powers->isolated)
 		return;
-	if (privileges_become(&powers->who) < 0 || privileges_drop() < 0)
+	if (change_rights(powers) < 0)
 		_exit(1);
 	bind_life(in); /* the kernel has undone it */
 }
@@ -325,7 +331,7 @@ static int place_stream(const struct init_job *job, int i)
 
 	if (fd < 0)
 		return 0;
-	if (who->uid != geteuid() && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
+	if (job->powers->become && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
 	    st.st_uid == geteuid() && fchown(fd, who->uid, who->gid) < 0)
 		return -1;
 	return dup2(fd, i);

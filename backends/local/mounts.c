@@ -106,6 +106,30 @@ static int map_owner(int tree, const struct stat *st, const struct sbx_identity 
 	               : 0;
 }
 
+static int open_nearest(const char *path)
+{
+	_cleanup_free_ char *at = strdup(path);
+	int fd = -1;
+
+	while (at && *at) {
+		fd = open_tree(AT_FDCWD, at, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (fd >= 0 || errno != ENOENT || !strrchr(at, '/'))
+			break;
+		*strrchr(at, '/') = 0;
+	}
+	if (at && !*at)
+		fd = open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int mounts_try_owner(const char *path, const struct sbx_identity *who)
+{
+	_cleanup_fd_ int tree = open_nearest(path);
+	const struct stat ours = {.st_uid = geteuid(), .st_gid = getegid()};
+
+	return tree < 0 ? tree : map_owner(tree, &ours, who);
+}
+
 /* WHO may be NULL: owners appear as they are. */
 static int attach(int src, const char *target, uint64_t attrs, const struct sbx_identity *who)
 {

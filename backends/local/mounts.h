@@ -17,4 +17,10 @@
 int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
                  const struct sbx_identity *who, const char **what);
 
+/*
+ * Whether what lies at PATH, or in the nearest directory above it that exists, can appear as WHO's: 0, or
+ * a negative errno (EINVAL: the file system cannot). For root; leaves nothing behind.
+ */
+int mounts_try_owner(const char *path, const struct sbx_identity *who);
+
 #endif

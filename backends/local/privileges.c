@@ -10,25 +10,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int privileges_become(const struct sbx_identity *who)
+static int empty_bounding_set(void)
 {
-	if (geteuid() == who->uid && getegid() == who->gid)
-		return 0;
+	for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
+		;
+	/* EINVAL: that was the last; EPERM: we have none to begin with. */
+	return errno == EINVAL || errno == EPERM ? 0 : -1;
+}
+
+static int become(const struct sbx_identity *who)
+{
 	if (syscall(SYS_setgroups, 0, NULL) < 0 ||
 	    syscall(SYS_setresgid, who->gid, who->gid, who->gid) < 0)
 		return -1;
 	return (int)syscall(SYS_setresuid, who->uid, who->uid, who->uid);
 }
 
-int privileges_drop(void)
+/* The bounding set comes first: no longer being root may take away the right to it. */
+int privileges_give_up(const struct sbx_identity *who)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
-	for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
-		;
-	/* EINVAL: that was the last; EPERM: we have none to begin with. */
-	if (errno != EINVAL && errno != EPERM)
+	if (empty_bounding_set() < 0 || (who && become(who) < 0))
 		return -1;
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return (int)syscall(SYS_capset, &head, none);

@@ -5,11 +5,10 @@
 #include "sandboxfs/identity.h"
 
 /*
- * Both for the calling thread, without allocating; they return 0 or -1 with errno. BECOME: no
- * groups but who->gid, all three ids (real, effective, saved) WHO's; a process that is WHO already
- * keeps its groups. DROP: every capability from every set, the bounding set first.
+ * Takes every capability from the calling thread, from every set, and makes it WHO: all three ids
+ * (real, effective, saved) and no groups but who->gid. WHO may be NULL: ids and groups stay. Does
+ * not allocate. Returns 0 or -1 with errno.
  */
-int privileges_become(const struct sbx_identity *who);
-int privileges_drop(void);
+int privileges_give_up(const struct sbx_identity *who);
 
 #endif

@@ -71,6 +71,8 @@ struct spawn_report {
 /* What is in force, as found by trying. */
 struct spawn_powers {
 	struct sbx_identity who; /* as whom commands run */
+	bool become;             /* and that is not who we are: we are root */
+	bool owners;             /* the tree's owner can appear as WHO */
 	bool isolated;           /* false: isolation=none, and none of what follows */
 	bool user_ns, pid_ns, mount_ns, net_ns;
 	bool seccomp;

@@ -687,6 +687,11 @@ static const char *mode(const struct sbx_spawner *sp)
 	return sp->powers.pid_ns ? "pid_namespace" : "subreaper";
 }
 
+bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
+{
+	return sp->powers.mount_ns || !sp->powers.landlock;
+}
+
 /* Without a namespace the filter refuses sockets. */
 static const char *network(const struct sbx_spawner *sp)
 {

@@ -442,11 +442,12 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 		return 0;
 	}
 	powers->isolated = true;
+	powers->become = root;
 	views_probe(settings, powers);
 	build_filter(sp, settings);
 	if (strcmp(isolation, "require") == 0 && *powers->reason)
 		return -EPERM;
-	return root && !powers->mount_ns ? -EPERM : 0;
+	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
 }
 
 static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)

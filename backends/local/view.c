@@ -307,11 +307,26 @@ static void probe_users(struct spawn_powers *ret)
 	sbx_cleanup_fd(&fd);
 }
 
+static void probe_owners(const struct sbx_settings *settings, struct spawn_powers *ret)
+{
+	int r = !ret->become || !settings->state_dir
+	                ? 0
+	                : mounts_try_owner(settings->state_dir, &ret->who);
+
+	ret->owners = !r;
+	if (r < 0)
+		snprintf(ret->reason, sizeof(ret->reason),
+		         "files of root's cannot appear as those of run_as (%s): choose a "
+		         "state_dir on ext4, xfs, btrfs or tmpfs, or isolation=none",
+		         strerror(-r));
+}
+
 void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
 {
 	ret->landlock = landlock_abi();
 	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
 		probe_users(ret);
+	probe_owners(settings, ret);
 	if (!ret->landlock && !*ret->reason)
 		snprintf(ret->reason, sizeof(ret->reason), "the kernel has no Landlock");
 }
