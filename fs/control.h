@@ -48,6 +48,8 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
 int sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node, char **ret);
 /* Whether a write to the file may wait: each lookup then gets a node id of its own (fact 25). */
 bool sbx_control_waits(const struct sbx_control_node *node);
+/* Whether its attributes never change, so that a path through it need not ask for them. */
+bool sbx_control_steady(const struct sbx_control_node *node);
 /* 64-bit number that is the same for the same file every time (st_ino). */
 uint64_t sbx_control_ino(const struct sbx_control_node *node);
 

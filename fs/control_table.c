@@ -95,11 +95,11 @@ static const struct sbx_control_row box_rows[] = {
         SETTING("cwd", sbx_control_text_cwd, sbx_control_cwd_ops, 0),
         SETTING("timeout_ms", sbx_control_text_timeout, sbx_control_timeout_ops, 0),
         SETTING("env", sbx_control_text_env, sbx_control_env_ops, 0),
-        DIRECTORY("limits", 0500, limit_rows),
+        DIRECTORY("limits", 0700, limit_rows),
         TEXT("policy", sbx_control_text_policy),
         WRITER("kill", sbx_control_kill_ops, 0),
         ABSENT("snapshot", 0600),
-        DIRECTORY("snapshots", 0500, no_rows),
+        DIRECTORY("snapshots", 0700, no_rows),
         ABSENT("restore", 0200),
         ABSENT("reset", 0200),
         ABSENT("fork", 0200),
@@ -116,8 +116,8 @@ static const struct sbx_control_row box_rows[] = {
         END,
 };
 
-const struct sbx_control_row sbx_control_root_row = DIRECTORY("", 0500, no_rows);
-const struct sbx_control_row sbx_control_mount_row = DIRECTORY(".mount", 0500, mount_rows);
-const struct sbx_control_row sbx_control_box_row = DIRECTORY("", 0500, box_rows);
-const struct sbx_control_row sbx_control_job_row = DIRECTORY("", 0500, job_rows);
+const struct sbx_control_row sbx_control_root_row = DIRECTORY("", 0700, no_rows);
+const struct sbx_control_row sbx_control_mount_row = DIRECTORY(".mount", 0700, mount_rows);
+const struct sbx_control_row sbx_control_box_row = DIRECTORY("", 0700, box_rows);
+const struct sbx_control_row sbx_control_job_row = DIRECTORY("", 0700, job_rows);
 const struct sbx_control_row sbx_control_last_row = {.name = "last", .mode = S_IFLNK | 0777};

@@ -192,6 +192,16 @@ bool sbx_control_waits(const struct sbx_control_node *node)
 	return node->row->flags & ROW_WAITS;
 }
 
+bool sbx_control_steady(const struct sbx_control_node *node)
+{
+	const struct sbx_control_row *row = node->row;
+
+	/* jobs/ changes with its jobs; what waits is of size 0. */
+	if (S_ISDIR(row->mode))
+		return !node->job && !(row->flags & ROW_JOBS);
+	return row->flags & ROW_WAITS;
+}
+
 static uint64_t hash(uint64_t h, const void *data, size_t len)
 {
 	const unsigned char *c = data;

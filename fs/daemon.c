@@ -28,12 +28,14 @@
 
 #include "fs/channel.h"
 #include "fs/ops_control.h"
+#include "fs/ops_inline.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 
 #define POOL_THREADS 4
+#define ENDING_MS    5000 /* how long a daemon may take to end its jobs */
 
 struct daemon {
 	struct sbx_options *opts;
@@ -43,11 +45,14 @@ struct daemon {
 	pthread_t loop_thread;
 	bool loop_started;
 	struct sbx_pool *pool;
+	struct sbx_pool
+	        *notifier; /* one thread that may wait for the kernel's lock of a directory */
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
 	struct sbx_park *park;
 	struct sbx_workspace workspace;
 	struct sbx_controls controls;
+	struct sbx_connection connection;
 	struct sbx_channel workspace_channel, control_channel;
 	struct sbx_watch signals;
 	sem_t ended;
@@ -70,18 +75,61 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
-/* Names and attributes that the kernel keeps are to be asked for again. */
+/* Has the kernel ask again for every name and attribute it keeps; nothing when it keeps none. */
+static void new_epoch(struct daemon *d)
+{
+	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
+		sbx_channel_epoch(&d->workspace_channel);
+}
+
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
+	uint64_t root;
 
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
 	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
-	else if (!sbx_box_alive(box))
-		sbx_inodes_drop_box(d->workspace.inodes, box);
-	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
-		sbx_channel_epoch(&d->workspace_channel);
+	new_epoch(d);
+	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
+	if (root && d->workspace.epochs)
+		sbx_channel_forget_attr(&d->workspace_channel, root);
+}
+
+/* A sandbox is gone; the kernel is to forget its names, and with them what is kept here for them. */
+struct farewell {
+	struct daemon *daemon;
+	char name[64];   /* in MNT */
+	char number[32]; /* in the controls */
+};
+
+static void say_farewell(void *data)
+{
+	struct farewell *f = data;
+	struct daemon *d = f->daemon;
+
+	sbx_channel_forget_name(&d->workspace_channel, f->name);
+	sbx_channel_forget_name(&d->control_channel, f->number);
+	free(f);
+}
+
+/*
+ * On a thread of its own: forgetting a name takes the lock of its directory, which a mkdir of another
+ * sandbox may hold for as long as that takes.
+ */
+static void handle_retired(struct sbx_box *box, void *data)
+{
+	struct daemon *d = data;
+	struct farewell *f = calloc(1, sizeof(*f));
+
+	sbx_inodes_drop_box(d->workspace.inodes, box);
+	new_epoch(d);
+	if (!f)
+		return;
+	f->daemon = d;
+	sbx_box_name(box, f->name);
+	snprintf(f->number, sizeof(f->number), ".%llu", (unsigned long long)box->number);
+	sbx_pool_submit(d->notifier, say_farewell, f);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -126,13 +174,8 @@ static int heal_mountpoint(const char *path, struct sbx_error *err)
 
 static int prepare_controls(struct daemon *d, struct sbx_error *err)
 {
-	const struct sbx_settings *s = &d->opts->settings;
 	struct sbx_workspace *ws = &d->workspace;
 
-	if (asprintf(&ws->controls, "%s/ctl", s->state_dir) < 0) {
-		ws->controls = NULL;
-		return sbx_fail(err, ENOMEM, "out of memory");
-	}
 	if (sbx_mounted(ws->controls) == 1)
 		sbx_unmount(ws->controls);
 	if (mkdir(ws->controls, 0700) < 0 && errno != EEXIST)
@@ -141,24 +184,49 @@ static int prepare_controls(struct daemon *d, struct sbx_error *err)
 	return 0;
 }
 
+/*
+ * Opens the backend, which locks the state directory. The holder of the lock may be a daemon on its way
+ * out, after an unmount: its controls are no longer mounted, and it is waited for.
+ */
+static int open_backend(struct daemon *d, struct sbx_error *err)
+{
+	const struct timespec pause = {.tv_nsec = 20000000};
+	uint64_t until = sbx_now_ns() + ENDING_MS * UINT64_C(1000000);
+
+	for (;;) {
+		int r = sbx_backend_open(&d->host, &d->backend, err);
+
+		if (r != -EBUSY || sbx_mounted(d->workspace.controls) != 0 || sbx_now_ns() > until)
+			return r;
+		nanosleep(&pause, NULL);
+	}
+}
+
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
-	struct sbx_registry_config config = {
-	        .settings = s, .invalidate = handle_invalidate, .data = d};
+	struct sbx_registry_config config = {.settings = s,
+	                                     .invalidate = handle_invalidate,
+	                                     .retired = handle_retired,
+	                                     .data = d};
 	int r = sbx_spawner_start(s, &d->spawner, err);
 
 	if (r < 0)
 		return r;
+	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
+		d->workspace.controls = NULL;
+		return sbx_fail(err, ENOMEM, "out of memory");
+	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
-	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
+	    sbx_pool_create(1, &d->notifier) < 0 || sbx_park_create(d->loop, &d->park) < 0 ||
+	    sbx_controls_init(&d->controls) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
 	r = sbx_spawner_attach(d->spawner, d->loop);
 	if (r < 0)
 		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
 	d->host = (struct sbx_host){.settings = s, .loop = d->loop, .spawner = d->spawner};
-	r = sbx_backend_open(&d->host, &d->backend, err);
+	r = open_backend(d, err);
 	if (r < 0)
 		return r;
 	config.backend = d->backend;
@@ -178,15 +246,18 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 	        .allow_other = d->opts->settings.allow_other,
 	        .ops = &sbx_control_ops,
 	        .ops_size = sizeof(sbx_control_ops),
-	        .userdata = &d->controls,
+	        .userdata = &d->connection,
 	};
-	int r;
 
+	d->connection = (struct sbx_connection){&d->workspace, &d->controls};
 	d->controls.registry = d->registry;
 	d->controls.park = d->park;
-	r = sbx_channel_open(&d->control_channel, &config, err);
-	d->controls.session = d->control_channel.session;
-	return r;
+	if (!strcmp(d->opts->settings.controls, "inline")) {
+		d->controls.id_bit = SBX_INLINE_CONTROL;
+		d->workspace.inlined = &d->controls;
+		return 0;
+	}
+	return sbx_channel_open(&d->control_channel, &config, err);
 }
 
 static int mount_workspace(struct daemon *d, struct sbx_error *err)
@@ -198,9 +269,9 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	        .options = &d->opts->fuse,
 	        .allow_other = s->allow_other,
 	        .killpriv = true,
-	        .ops = &sbx_workspace_ops,
-	        .ops_size = sizeof(sbx_workspace_ops),
-	        .userdata = &d->workspace,
+	        .ops = d->workspace.inlined ? &sbx_inline_ops : &sbx_workspace_ops,
+	        .ops_size = sizeof(struct fuse_lowlevel_ops),
+	        .userdata = &d->connection,
 	};
 	struct sbx_workspace *ws = &d->workspace;
 	struct timespec now;
@@ -218,7 +289,6 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	r = sbx_channel_open(&d->workspace_channel, &config, err);
 	if (r < 0)
 		return r;
-	ws->session = d->workspace_channel.session;
 	ws->epochs = sbx_channel_epoch(&d->workspace_channel) == 0;
 	return 0;
 }
@@ -253,7 +323,7 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 	if (r == 0)
 		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
-	if (r == 0)
+	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
 	if (r == 0)
 		r = sbx_channel_start(&d->workspace_channel);
@@ -263,9 +333,10 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 static void stop(struct daemon *d)
 {
 	sbx_channel_unmount(&d->workspace_channel);
+	sbx_channel_unmount(&d->control_channel);
 	if (d->loop_started && d->registry)
 		sbx_registry_shutdown(d->registry);
-	sbx_channel_unmount(&d->control_channel);
+	sbx_pool_destroy(d->notifier);
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
 	sbx_pool_destroy(d->pool);

@@ -38,6 +38,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		return;
 	}
 	ws_timeouts(ws, sbx_node_box(node), &entry, &attr);
+	ws_handed(ws, node);
 	fuse_reply_attr(req, &st, attr);
 }
 
@@ -248,7 +249,9 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 	if (!xattr_open(req, ino, &node, &f, proc))
 		return;
-	if (!is_user(name)) {
+	if (!strncmp(name, "system.", 7)) {
+		ws_reply(req, -EOPNOTSUPP); /* POSIX ACLs: cp -p goes on with the mode */
+	} else if (!is_user(name)) {
 		sbx_fail(&err, EPERM, "%s: only user.* attributes can be set in a sandbox", name);
 		ws_refuse(req, sbx_node_box(node), &err);
 	} else {

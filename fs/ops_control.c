@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/connection.h"
 #include "fs/control.h"
 #include "sandboxfs/cleanup.h"
 
@@ -41,7 +42,7 @@ struct sbx_control_nodes {
 
 static struct sbx_controls *controls_of(fuse_req_t req)
 {
-	return fuse_req_userdata(req);
+	return ((struct sbx_connection *)fuse_req_userdata(req))->controls;
 }
 
 static bool same_node(const struct sbx_control_node *a, const struct sbx_control_node *b)
@@ -146,10 +147,12 @@ static struct cnode *cnode_at(struct sbx_control_nodes *t, uint64_t id)
 	return c && c->generation == id >> 32 ? c : NULL;
 }
 
-static void forget(struct sbx_control_nodes *t, uint64_t id, uint64_t n)
+void sbx_controls_forget(struct sbx_controls *controls, uint64_t id, uint64_t n)
 {
+	struct sbx_control_nodes *t = controls->nodes;
 	struct cnode *c;
 
+	id &= ~controls->id_bit;
 	pthread_mutex_lock(&t->lock);
 	c = id == FUSE_ROOT_ID ? NULL : cnode_at(t, id);
 	if (c) {
@@ -163,11 +166,12 @@ static void forget(struct sbx_control_nodes *t, uint64_t id, uint64_t n)
 /* A copy of the node of INO with references of its own; or answers and returns false. */
 static bool node_of(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret)
 {
-	struct sbx_control_nodes *t = controls_of(req)->nodes;
+	struct sbx_controls *controls = controls_of(req);
+	struct sbx_control_nodes *t = controls->nodes;
 	struct cnode *c;
 
 	pthread_mutex_lock(&t->lock);
-	c = cnode_at(t, ino);
+	c = cnode_at(t, ino & ~controls->id_bit);
 	if (c)
 		sbx_control_node_copy(&c->node, ret);
 	pthread_mutex_unlock(&t->lock);
@@ -229,28 +233,48 @@ static int node_stat(struct sbx_controls *c, const struct sbx_control_node *node
 	return 0;
 }
 
-/* Answers with the entry of NODE, which is taken over. KEEP: its name never means anything else. */
+/* Fills e for NODE, which is taken over. KEEP: its name never means anything else. */
+static int node_entry(struct sbx_controls *c, struct sbx_control_node *node, bool keep,
+                      struct fuse_entry_param *e)
+{
+	uint64_t id = 0;
+	int r;
+
+	*e = (struct fuse_entry_param){
+	        .entry_timeout = keep ? 3600 : 0,
+	        .attr_timeout = sbx_control_steady(node) ? 3600 : 0,
+	};
+	r = node_stat(c, node, &e->attr);
+	if (r < 0)
+		sbx_control_node_release(node);
+	else
+		r = cnode_get(c->nodes, node, &id);
+	e->ino = id | c->id_bit;
+	e->generation = id >> 32;
+	return r;
+}
+
 static void reply_node(fuse_req_t req, struct sbx_control_node *node, bool keep)
 {
 	struct sbx_controls *c = controls_of(req);
-	struct fuse_entry_param e = {.entry_timeout = keep ? 3600 : 0};
-	int r = node_stat(c, node, &e.attr);
-	uint64_t id = 0;
+	struct fuse_entry_param e;
+	int r = node_entry(c, node, keep, &e);
 
-	if (r < 0) {
-		sbx_control_node_release(node);
+	if (r < 0)
 		fuse_reply_err(req, -r);
-		return;
-	}
-	r = cnode_get(c->nodes, node, &id);
-	if (r < 0) {
-		fuse_reply_err(req, -r);
-		return;
-	}
-	e.ino = id;
-	e.generation = id >> 32;
-	if (fuse_reply_entry(req, &e) != 0)
-		forget(c->nodes, id, 1);
+	else if (fuse_reply_entry(req, &e) != 0)
+		sbx_controls_forget(c, e.ino, 1);
+}
+
+int sbx_controls_entry(struct sbx_controls *c, struct sbx_box *box, struct fuse_entry_param *e)
+{
+	struct sbx_control_node node;
+
+	if (box)
+		sbx_control_box_node(box, &node);
+	else
+		sbx_control_mount_node(&node);
+	return node_entry(c, &node, false, e);
 }
 
 static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -267,8 +291,9 @@ static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, -r);
 	} else {
 		/* ".7" is that sandbox for ever, and so are the fixed files below it. */
-		keep = parent == FUSE_ROOT_ID ? *name == '.'
-		                              : !node.job && !sbx_control_waits(&node);
+		keep = (parent & ~c->id_bit) == FUSE_ROOT_ID
+		               ? *name == '.'
+		               : !node.job && !sbx_control_waits(&node);
 		reply_node(req, &node, keep);
 	}
 	sbx_control_node_release(&dir);
@@ -276,14 +301,14 @@ static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void ctl_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-	forget(controls_of(req)->nodes, ino, n);
+	sbx_controls_forget(controls_of(req), ino, n);
 	fuse_reply_none(req);
 }
 
 static void ctl_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
 	for (size_t i = 0; i < count; i++)
-		forget(controls_of(req)->nodes, forgets[i].ino, forgets[i].nlookup);
+		sbx_controls_forget(controls_of(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
@@ -291,17 +316,19 @@ static void ctl_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 {
 	struct sbx_control_node node;
 	struct stat st;
+	bool steady;
 	int r;
 
 	(void)fi;
 	if (!node_of(req, ino, &node))
 		return;
 	r = node_stat(controls_of(req), &node, &st);
+	steady = sbx_control_steady(&node);
 	sbx_control_node_release(&node);
 	if (r < 0)
 		fuse_reply_err(req, -r);
 	else
-		fuse_reply_attr(req, &st, 0);
+		fuse_reply_attr(req, &st, steady ? 3600 : 0);
 }
 
 static void ctl_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
@@ -405,6 +432,7 @@ static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 
 struct names {
 	fuse_req_t req;
+	bool plus;
 	char *buf;
 	size_t used, size;
 	off_t at, from;
@@ -419,22 +447,28 @@ static void add_name(const char *name, mode_t mode, void *data)
 
 	if (n->full || n->at++ < n->from)
 		return;
-	len = fuse_add_direntry(n->req, n->buf + n->used, n->size - n->used, name, &st, n->at);
+	if (n->plus) {
+		struct fuse_entry_param e = {.attr = st}; /* ino 0: to be looked up when needed */
+
+		len = fuse_add_direntry_plus(n->req, n->buf + n->used, n->size - n->used, name, &e,
+		                             n->at);
+	} else {
+		len = fuse_add_direntry(n->req, n->buf + n->used, n->size - n->used, name, &st,
+		                        n->at);
+	}
 	if (len > n->size - n->used)
 		n->full = true;
 	else
 		n->used += len;
 }
 
-static void ctl_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                        struct fuse_file_info *fi)
+static void list_names(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	_cleanup_free_ char *buf = malloc(size);
-	struct names names = {.req = req, .buf = buf, .size = size, .from = off};
+	struct names names = {.req = req, .plus = plus, .buf = buf, .size = size, .from = off};
 	struct sbx_control_node dir;
 	int r;
 
-	(void)fi;
 	if (!buf) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -449,6 +483,20 @@ static void ctl_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		fuse_reply_err(req, -r);
 	else
 		fuse_reply_buf(req, buf, names.used);
+}
+
+static void ctl_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                        struct fuse_file_info *fi)
+{
+	(void)fi;
+	list_names(req, ino, size, off, false);
+}
+
+static void ctl_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                            struct fuse_file_info *fi)
+{
+	(void)fi;
+	list_names(req, ino, size, off, true);
 }
 
 /* ---- files ---- */
@@ -541,6 +589,8 @@ static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = 1;
+	fi->noflush =
+	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
 	if (fuse_reply_open(req, fi) != 0)
 		sbx_control_release(h);
 }
@@ -614,4 +664,5 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .fsync = ctl_fsync,
         .release = ctl_release,
         .readdir = ctl_readdir,
+        .readdirplus = ctl_readdirplus,
 };

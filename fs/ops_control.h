@@ -9,17 +9,24 @@
 
 struct sbx_control_nodes;
 
-/* User data of the connection. */
+/* What the operations share; reached through struct sbx_connection. */
 struct sbx_controls {
 	struct sbx_registry *registry;
 	struct sbx_park *park;
 	struct sbx_control_nodes *nodes;
-	struct fuse_session *session;
+	uint64_t id_bit; /* set in every node id given out; 0 on a connection of its own */
 };
 
 int sbx_controls_init(struct sbx_controls *c);
 /* After the session has ended. */
 void sbx_controls_finish(struct sbx_controls *c);
+
+/*
+ * Fills e with the directory NAME/ctl of BOX, or MNT/ctl (NULL), counting a lookup. 0 or -errno.
+ */
+int sbx_controls_entry(struct sbx_controls *c, struct sbx_box *box, struct fuse_entry_param *e);
+/* The kernel forgets N lookups of ID. */
+void sbx_controls_forget(struct sbx_controls *c, uint64_t id, uint64_t n);
 
 extern const struct fuse_lowlevel_ops sbx_control_ops;
 

@@ -84,7 +84,7 @@ static int list_top(struct sbx_workspace *ws, struct listing *l)
 
 	w.r = listing_add(l, "README", S_IFREG, 1);
 	if (w.r == 0)
-		w.r = listing_add(l, "ctl", S_IFLNK, 1);
+		w.r = listing_add(l, "ctl", ws->inlined ? S_IFDIR : S_IFLNK, 1);
 	if (w.r == 0)
 		sbx_registry_walk(ws->registry, add_box, &w);
 	return w.r;
@@ -118,7 +118,7 @@ static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct 
 	if (r == 0 && !d && errno)
 		r = -errno;
 	if (r == 0 && sbx_node_kind(node) == SBX_NODE_BOX && ws->settings->ctl_listed)
-		r = listing_add(l, ws->settings->ctl_name, S_IFLNK, 1);
+		r = listing_add(l, ws->settings->ctl_name, ws->inlined ? S_IFDIR : S_IFLNK, 1);
 	return r;
 }
 
@@ -181,6 +181,7 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct entry 
 	size_t len;
 
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+	    !(ws->inlined && ws_is_ctl(ws, dir, name)) &&
 	    ws_lookup(ws, dir, name, &st, &node) == 0) {
 		ws_entry(ws, node, &st, &e);
 		sbx_node_put(ws->inodes, node);

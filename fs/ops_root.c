@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/control.h"
+#include "fs/ops_control.h"
 #include "fs/ops_root.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
@@ -88,8 +89,21 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, d
 		*entry = 3600;
 		*attr = 4;
 	}
-	if (*entry > 0)
+}
+
+/*
+ * What a job can change has been given to the kernel to keep. The root of a sandbox is
+ * remembered apart, since every path to its controls goes through it: its attributes can be taken
+ * back alone, and its name and links do not depend on jobs.
+ */
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node)
+{
+	struct sbx_box *box = sbx_node_box(node);
+
+	if (sbx_node_kind(node) == SBX_NODE_FILE)
 		atomic_store(&ws->handed, true);
+	else if (sbx_node_kind(node) == SBX_NODE_BOX)
+		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
@@ -101,6 +115,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .attr = *st,
 	};
 	ws_timeouts(ws, sbx_node_box(node), &e->entry_timeout, &e->attr_timeout);
+	ws_handed(ws, node);
 	/* An alias gives way as soon as the user has a file of that name. */
 	if (sbx_node_kind(node) == SBX_NODE_ALIAS)
 		e->entry_timeout = 0;
@@ -112,7 +127,10 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node)
 	char *target = NULL;
 	int r;
 
-	if (!box)
+	if (ws->inlined)
+		r = asprintf(&target, "%s/%s", ws->settings->ctl_name,
+		             sbx_aliases[sbx_node_which(node)]);
+	else if (!box)
 		r = asprintf(&target, "%s/.mount", ws->controls);
 	else if (sbx_node_kind(node) == SBX_NODE_CTL)
 		r = asprintf(&target, "%s/.%llu", ws->controls, (unsigned long long)box->number);
@@ -164,16 +182,22 @@ int ws_alias(const char *name)
 	return -1;
 }
 
-bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
 	switch (sbx_node_kind(dir)) {
 	case SBX_NODE_ROOT:
-		return !strcmp(name, "ctl") || !strcmp(name, "README");
+		return !strcmp(name, "ctl");
 	case SBX_NODE_BOX:
 		return !strcmp(name, ws->settings->ctl_name);
 	default:
 		return false;
 	}
+}
+
+bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	return ws_is_ctl(ws, dir, name) ||
+	       (sbx_node_kind(dir) == SBX_NODE_ROOT && !strcmp(name, "README"));
 }
 
 static int lookup_special(struct sbx_workspace *ws, enum sbx_node_kind kind, struct sbx_box *box,
@@ -238,6 +262,18 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 	return lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)alias, st, ret);
 }
 
+/* Controls on this connection: their directory itself, where the other mode has a link to it. */
+static void reply_inlined(fuse_req_t req, struct sbx_workspace *ws, struct sbx_node *dir)
+{
+	struct fuse_entry_param e;
+	int r = sbx_controls_entry(ws->inlined, sbx_node_box(dir), &e);
+
+	if (r < 0)
+		ws_reply(req, r);
+	else if (fuse_reply_entry(req, &e) != 0)
+		sbx_controls_forget(ws->inlined, e.ino, 1);
+}
+
 void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -245,13 +281,20 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	struct sbx_node *node;
 	struct stat st;
 	uint64_t id;
-	int r = ws_lookup(ws, dir, name, &st, &node);
+	int r;
+
+	if (ws->inlined && ws_is_ctl(ws, dir, name)) {
+		reply_inlined(req, ws, dir);
+		return;
+	}
+	r = ws_lookup(ws, dir, name, &st, &node);
 
 	if (r == -ENOENT) {
 		double attr;
 
 		ws_timeouts(ws, sbx_node_box(dir), &e.entry_timeout, &attr);
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
+			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */
 			return;
 		}

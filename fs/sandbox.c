@@ -170,12 +170,7 @@ void sbx_box_name(struct sbx_box *box, char buf[64])
 
 bool sbx_box_alive(struct sbx_box *box)
 {
-	bool alive;
-
-	pthread_mutex_lock(&box->registry->lock);
-	alive = box->state != SBX_BOX_RETIRED;
-	pthread_mutex_unlock(&box->registry->lock);
-	return alive;
+	return !__atomic_load_n(&box->retired, __ATOMIC_ACQUIRE);
 }
 
 /* The array; the lock is held */

@@ -41,6 +41,8 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
+	uint64_t root_handed; /* node id when the kernel may keep the root's attributes, else 0; atomic */
+	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
@@ -55,9 +57,11 @@ struct sbx_registry_config {
 	struct sbx_backend *backend;
 	struct sbx_loop *loop;
 	struct sbx_pool *pool;
-	/* A job started in an idle sandbox, or the last one ended, or the sandbox is retired: cached names
-	 * and attributes are to be asked for again. Loop thread. */
+	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
+	 * asked for again. On the thread that starts the job, or the loop thread. */
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	/* The sandbox is no longer there (its node is stale). Loop thread. */
+	void (*retired)(struct sbx_box *box, void *data);
 	void *data;
 };
 

@@ -188,13 +188,14 @@ static void retire_done(void *data)
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_drop(reg, box);
 	box->pub.state = SBX_BOX_RETIRED;
+	__atomic_store_n(&box->pub.retired, true, __ATOMIC_RELEASE);
 	box->next = reg->retired;
 	reg->retired = box;
 	reg->counters.teardowns++;
 	waiters = take_waiters(box, false);
 	pthread_mutex_unlock(&reg->lock);
-	if (reg->config.invalidate)
-		reg->config.invalidate(&box->pub, false, reg->config.data);
+	if (reg->config.retired)
+		reg->config.retired(&box->pub, reg->config.data);
 	sbx_box_event(reg, box, "teardown", NULL);
 	sbx_events_close(box->pub.events);
 	tell_waiters(waiters, 0, &box->step_err);

@@ -7,6 +7,7 @@
 #include <fuse_lowlevel.h>
 #include <stdatomic.h>
 
+#include "fs/connection.h"
 #include "fs/inode.h"
 #include "fs/park.h"
 #include "fs/sandbox.h"
@@ -16,7 +17,7 @@ struct sbx_workspace {
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
-	struct fuse_session *session;
+	struct sbx_controls *inlined; /* the controls are on this connection; else NULL */
 	char *controls;       /* absolute path at which the control connection is mounted */
 	bool epochs;          /* the kernel takes INC_EPOCH */
 	bool xattrs;          /* user.* attributes are served whatever they cost */
@@ -38,7 +39,7 @@ extern const struct fuse_lowlevel_ops sbx_workspace_ops;
 
 static inline struct sbx_workspace *ws_of(fuse_req_t req)
 {
-	return fuse_req_userdata(req);
+	return ((struct sbx_connection *)fuse_req_userdata(req))->workspace;
 }
 
 /* Answers with a negative errno (or 0). */
@@ -56,6 +57,8 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /* How long the kernel may keep what it is told of BOX (NULL: of the top), in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr);
+/* Notes that the kernel may keep attributes or the name of NODE. Before it is told. */
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node);
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);
@@ -68,8 +71,10 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node);
 /* Looks NAME up at the top or in a box: 0 with the node and st, -ENOENT, ... */
 int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
               struct sbx_node **ret);
-/* Whether NAME in DIR is the control directory's link, or an alias nothing hides (index in *which). */
+/* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
+bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+/* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
 
 /* Operations defined beside the table (ops_root.c). */

@@ -25,6 +25,7 @@ done
 
 cd "$here" || exit 1
 setup_install "$setup_build_needs$setup_test_needs${coverage:+$setup_coverage_needs}" || exit 1
+setup_fuse
 # shellcheck disable=SC2086
 [ -f "$build/build.ninja" ] || meson setup "$build" $options || exit 1
 ninja -C "$build" || exit 1

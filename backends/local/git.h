@@ -105,4 +105,10 @@ int sbx_git_sweep(const char *common, const char *trees,
                   bool (*known)(const char *worktree, void *data), void *data,
                   struct sbx_error *err);
 
+/*
+ * Writes user.name and user.email, as they hold in SOURCE on the host, to .gitconfig in the directory HOME;
+ * a file that is there is left alone. 0 or -errno.
+ */
+int sbx_git_identity(const char *source, int home);
+
 #endif

@@ -168,6 +168,8 @@ static int open_places(struct local_sandbox *s)
 
 	if (home < 0)
 		return home;
+	if (s->rec.common)
+		sbx_git_identity(s->rec.common, home);
 	s->root = openat(st->trees, s->rec.id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return s->root < 0 ? -errno : 0;
 }

@@ -47,8 +47,6 @@ struct sbx_settings {
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
 	bool ctl_listed;  /* readdir of a sandbox lists it */
 	bool ephemeral;   /* sandboxes are torn down at unmount */
-	bool trash;       /* uncommitted work is saved at teardown */
-	bool track;       /* record changed files per job */
 	bool user_xattr;  /* pass user.* xattrs even where that costs a request per write */
 	bool allow_other; /* as mount.fuse */
 	bool exec_fail_errno;          /* a non-zero exit fails the write with EREMOTEIO */
@@ -56,7 +54,6 @@ struct sbx_settings {
 	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
-	uint64_t cache_mb;             /* MiB of kept base checkouts; 0: the backend's choice */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */
 	struct sbx_strings env;        /* KEY=VALUE for every command */

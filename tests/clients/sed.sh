@@ -10,6 +10,7 @@ works() {
 	[ -e src/main.c.bak ]
 	echo 'sed -i s/edited/inside/ README.md' >ctl/exec
 	same inside "$(cat README.md)"
+	same "" "$(sed -i s/a/a/ README.md 2>&1)"
 	sed -n 1p ctl/status | grep -q exited
 	echo 'echo from sed' | sed 'w ctl/exec' >/dev/null
 	ran 'from sed'

@@ -5,6 +5,8 @@ REPO=$ROOM/repo
 STATE=$ROOM/state
 LOG=$ROOM/daemon.log
 RECORD=$ROOM/daemon.record
+# Seconds to sleep for a command that is to be found by its argument: other cases run at the same time.
+LONG=98765.$$
 
 # --- saying what holds -------------------------------------------------------------------
 
@@ -124,7 +126,13 @@ ended_well() {
 }
 
 unmount() {
-	fusermount3 -u "$MNT" || return 1
+	# A client's last child (rsync's) may still be on its way out of the current directory.
+	unmount_tries=0
+	until fusermount3 -u "$MNT"; do
+		unmount_tries=$((unmount_tries + 1))
+		[ $unmount_tries -lt 50 ] || return 1
+		sleep 0.1
+	done
 	await_end || return 1
 	ended_well
 }

@@ -76,3 +76,9 @@ setup_install() {
 		return 1
 	}
 }
+
+# setup_fuse: /dev/fuse is for everybody, as udev makes it; where no udev ran, root sets it so.
+setup_fuse() {
+	[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || return 0
+	[ -n "$(find /dev/fuse -perm -0666)" ] || chmod 0666 /dev/fuse
+}

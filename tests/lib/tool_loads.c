@@ -276,7 +276,18 @@ static int cmd_blocked(int argc, char **argv)
 	return 0;
 }
 
-static void cycle(const char *mnt, int i)
+static void teardown(const char *mnt, const char *name)
+{
+	char path[4096];
+	_cleanup_fd_ int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/ctl/teardown", mnt);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, name, strlen(name)) < 0 || close(sbx_steal_fd(&fd)) < 0)
+		tool_die("teardown of %s", name);
+}
+
+static void cycle(const char *mnt, int i, bool by_control)
 {
 	char dir[2048], path[4096], word[32];
 	char *argv[] = {(char *)"echo", word, NULL};
@@ -294,7 +305,9 @@ static void cycle(const char *mnt, int i)
 	out = tool_read_file(path, NULL);
 	if (!out || strncmp(out, word, strlen(word)))
 		tool_die("%s reads '%s'", path, out ? out : "");
-	if (rmdir(dir))
+	if (by_control)
+		teardown(mnt, strrchr(dir, '/') + 1);
+	else if (rmdir(dir))
 		tool_die("rmdir %s", dir);
 }
 
@@ -302,9 +315,8 @@ static int cmd_cycles(int argc, char **argv)
 {
 	char path[4096];
 
-	(void)argc;
 	for (int i = 0; i < (int)tool_number(argv[2]); i++)
-		cycle(argv[1], i);
+		cycle(argv[1], i, argc > 3);
 	snprintf(path, sizeof(path), "%s/ctl/pending", argv[1]);
 	for (;;) {
 		_cleanup_free_ char *text = tool_read_file(path, NULL);
@@ -338,7 +350,7 @@ const struct tool_command tool_loads[] = {
         {"pattern", "SEED BYTES [GO]", 2, cmd_pattern},
         {"storm", "MNT BOXES JOBS BYTES", 4, cmd_storm},
         {"blocked", "BOX JOB READERS", 3, cmd_blocked},
-        {"cycles", "MNT COUNT", 2, cmd_cycles},
+        {"cycles", "MNT COUNT [ctl]", 2, cmd_cycles},
         {"fill", "FILE", 1, cmd_fill},
         {0},
 };

@@ -3,7 +3,7 @@
 # No worker waits: 64 blocked readers slow nobody down.
 
 stays_quick() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98791)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	ratios=$("$TOOL" blocked "$MNT/b" "$MNT/a/ctl/jobs/$id" 64)
 	echo "# with 64 readers blocked on wait, p50 against before: $ratios" >&2
 	echo "$ratios" >"$ROOM/ratios"

@@ -1,15 +1,16 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 # Create, exec, teardown, many times: the daemon ends where it began.
-count=$SBX_CYCLES
-
+# cycles COUNT [ctl]: torn down by rmdir, or by ctl/teardown
 cycles() {
-	"$TOOL" cycles "$MNT" 20
+	count=$1
+	shift
+	"$TOOL" cycles "$MNT" 20 "$@"
 	pid=$(daemon_pid)
 	fds=$("$TOOL" fds "$pid")
 	rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
 	procs=$("$TOOL" pids "$MNT" | wc -l)
-	"$TOOL" cycles "$MNT" "$count"
+	"$TOOL" cycles "$MNT" "$count" "$@"
 	fds_after=$("$TOOL" fds "$pid")
 	rss_after=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
 	same "$procs" "$("$TOOL" pids "$MNT" | wc -l)"
@@ -30,7 +31,9 @@ nothing_is_left() {
 }
 
 claim "mounting" mount_repo
-claim "$count cycles: descriptors, processes and memory end where they began" cycles
+claim "$SBX_CYCLES cycles: descriptors, processes and memory end where they began" cycles "$SBX_CYCLES"
+[ ! -f "$ROOM/cycles" ] || echo "# $(cat "$ROOM/cycles")"
+claim "torn down by ctl/teardown: the same" cycles 50 ctl
 [ ! -f "$ROOM/cycles" ] || echo "# $(cat "$ROOM/cycles")"
 claim "no worktree, branch or directory is left" nothing_is_left
 finish

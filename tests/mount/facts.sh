@@ -73,9 +73,9 @@ daemon_does_not_visit_itself() {
 }
 
 unmounts_while_used_inside() {
-	"$TOOL" result "$MNT/a/ctl/spawn" sleep 98792 >/dev/null
+	"$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG" >/dev/null
 	unmount
-	refuse "$TOOL" pids 98792
+	refuse "$TOOL" pids "$LONG"
 }
 
 mkdir_does_not_wait() {

@@ -104,8 +104,8 @@ stdin_is_null() {
 }
 
 kills_one() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98762)
-	other=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98763)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
+	other=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	echo "$id" >"$MNT/a/ctl/kill"
 	like '1?? killed*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	like '- running*' "$(cat "$MNT/a/ctl/jobs/$other/status")"
@@ -114,7 +114,7 @@ kills_one() {
 }
 
 kills_by_its_own_file() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98764)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	echo 1 >"$MNT/a/ctl/jobs/$id/kill"
 	like '1?? *' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 }
@@ -122,17 +122,17 @@ kills_by_its_own_file() {
 kills_all() {
 	ids=
 	for i in 1 2 3 4 5; do
-		ids="$ids $("$TOOL" result "$MNT/a/ctl/spawn" sleep 98765)"
+		ids="$ids $("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")"
 	done
 	echo 1 >"$MNT/a/ctl/kill"
 	for id in $ids; do
 		like '1?? killed*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	done
-	refuse "$TOOL" pids 98765
+	refuse "$TOOL" pids "$LONG"
 }
 
 many_waiters() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98766)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
 		cat "$MNT/a/ctl/jobs/$id/wait" >"$ROOM/waiter.$i" &
 	done

@@ -121,16 +121,6 @@ branch_with_commits_stays() {
 	source_is_clean
 }
 
-trash() {
-	box t
-	echo precious >"$MNT/t/precious"
-	echo edited >>"$MNT/t/README.md"
-	teardown t
-	ref=$(git -C "$REPO" for-each-ref --format='%(refname)' 'refs/sandboxfs/trash/t-*')
-	same precious "$(git -C "$REPO" show "$ref:precious")"
-	git -C "$REPO" show "$ref:README.md" | grep -q edited
-}
-
 worktree_removed_by_hand() {
 	box h
 	rm -rf "$REPO/.git/worktrees"
@@ -174,10 +164,10 @@ source_moved_away() {
 
 kills_jobs() {
 	box k
-	"$TOOL" result "$MNT/k/ctl/spawn" sleep 98761 >/dev/null
+	"$TOOL" result "$MNT/k/ctl/spawn" sleep "$LONG" >/dev/null
 	expect 0 rmdir "$MNT/k"
 	teardown k
-	refuse "$TOOL" pids 98761
+	refuse "$TOOL" pids "$LONG"
 }
 
 hard_to_remove() {
@@ -218,7 +208,6 @@ claim "ctl/create takes base and branch, or a bare name" create_with_json
 claim "what ctl/create and ctl/teardown did is seen at once" controls_are_seen_at_once
 claim "what cannot be created leaves nothing, and says why" refuses_bad_create
 claim "a branch with commits of its own stays and is continued" branch_with_commits_stays
-claim "uncommitted work is kept under refs/sandboxfs/trash" trash
 claim "teardown after the worktree entry was removed by hand" worktree_removed_by_hand
 claim "teardown after the branch was deleted" branch_deleted_by_hand
 claim "teardown after the directory was removed" directory_half_gone

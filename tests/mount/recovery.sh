@@ -46,9 +46,9 @@ busy_mountpoint() {
 
 killed_daemon_is_healed() {
 	echo closed >"$MNT/a/closed"
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98793)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	kill_daemon
-	refuse "$TOOL" pids 98793
+	refuse "$TOOL" pids "$LONG"
 	# Attributes may still come from the kernel's cache.
 	expect ENOTCONN open "$MNT" O_DIRECTORY
 	remount

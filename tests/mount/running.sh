@@ -4,7 +4,7 @@
 
 clean_environment() {
 	run a env >"$ROOM/env"
-	refuse grep -qi 'SECRET_OF_HOST\|GITHUB_TOKEN\|_PROXY\|^ROOM=\|^SANDBOXFS' "$ROOM/env"
+	refuse grep -qi 'SECRET_OF_HOST\|GITHUB_TOKEN\|HTTPS*_PROXY\|^ROOM=\|^SANDBOXFS=' "$ROOM/env"
 	for key in PATH HOME LANG TERM TMPDIR USER; do
 		grep -q "^$key=." "$ROOM/env" || fail "no $key"
 	done
@@ -59,34 +59,34 @@ no_controls_inside() {
 }
 
 times_out() {
-	out=$(talk a/ctl/exec '{"argv":["sh","-c","echo partial; sleep 98771"],"timeout_ms":200}')
+	out=$(talk a/ctl/exec '{"argv":["sh","-c","echo partial; sleep '"$LONG"'"],"timeout_ms":200}')
 	same true "$(printf '%s' "$out" | "$TOOL" json timedOut)"
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
 	same partial "$(cat "$MNT/a/ctl/stdout")"
-	refuse "$TOOL" pids 98771
+	refuse "$TOOL" pids "$LONG"
 }
 
 default_timeout() {
 	same 600000 "$(cat "$MNT/a/ctl/timeout_ms")"
 	echo 150 >"$MNT/a/ctl/timeout_ms"
 	same 150 "$(cat "$MNT/a/ctl/timeout_ms")"
-	talk a/ctl/exec 'sleep 98772\n' >/dev/null
+	talk a/ctl/exec 'sleep '"$LONG"'\n' >/dev/null
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
 	echo 600000 >"$MNT/a/ctl/timeout_ms"
 }
 
 nothing_survives_a_timeout() {
-	out=$(talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM; sleep 98773; sleep 98773\" &) ; sleep 98773; sleep 98773"],"timeout_ms":200}')
+	out=$(talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM; sleep '"$LONG"'; sleep '"$LONG"'\" &) ; sleep '"$LONG"'; sleep '"$LONG"'"],"timeout_ms":200}')
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
-	refuse "$TOOL" pids 98773
+	refuse "$TOOL" pids "$LONG"
 }
 
 end_is_the_leaders() {
 	start=$(date +%s)
-	run a sh -c '(setsid sleep 98774 &) ; echo done'
+	run a sh -c '(setsid sleep '"$LONG"' &) ; echo done'
 	[ $(($(date +%s) - start)) -lt 5 ]
 	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
-	refuse "$TOOL" pids 98774
+	refuse "$TOOL" pids "$LONG"
 }
 
 limits_output() {
@@ -123,8 +123,8 @@ limits_memory() {
 
 limits_jobs() {
 	echo 2 >"$MNT/a/ctl/limits/jobs"
-	one=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98775)
-	two=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98775)
+	one=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
+	two=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	expect EAGAIN write "$MNT/a/ctl/exec" O_WRONLY 'true\n'
 	echo 1 >"$MNT/a/ctl/kill"
 	cat "$MNT/a/ctl/jobs/$one/wait" "$MNT/a/ctl/jobs/$two/wait"

@@ -12,8 +12,8 @@ handled() {
 fatal() {
 	rm -f "$MNT/a/started"
 	like "signal $1 quickly" "$("$TOOL" kill-client "$MNT/a/ctl/exec" "$1" "$MNT/a/started" \
-		sh -c "touch started; sleep 9878$1")"
-	while "$TOOL" pids "9878$1" >/dev/null; do :; done
+		sh -c "touch started; sleep $LONG")"
+	while "$TOOL" pids "$LONG" >/dev/null; do :; done
 	read -r code how rest <"$MNT/a/ctl/status"
 	same killed "$how"
 }
@@ -30,13 +30,14 @@ signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
 with open(sys.argv[1] + "/ctl/exec", "wb", buffering=0) as f:
     f.write(b'["sh","-c","echo x >>ran; sleep 0.4"]')
+signal.setitimer(signal.ITIMER_REAL, 0)
 assert count > 0
 END
 	same x "$(cat "$MNT/a/ran")"
 }
 
 killed_reader() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98790)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	cat "$MNT/a/ctl/jobs/$id/wait" &
 	reader=$!
 	kill -9 $reader

@@ -308,6 +308,25 @@ static void the_entry_is_locked_and_leads_to_the_tree(void **state)
 	take_down(sb);
 }
 
+static void who_commits_on_the_host_commits_inside(void **state)
+{
+	_cleanup_fd_ int home = -1;
+
+	(void)state;
+	scratch_write(scratch_path("repo/.git/config"),
+	              "[core]\nrepositoryformatversion = 0\n"
+	              "[user]\nname = \"A \\\"B\\\" \\\\C\"\nemail = a@example.org\n");
+	scratch_mkdir(scratch_path("home"));
+	home = open(scratch_path("home"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(sbx_git_identity(source, home), 0);
+	scratch_expect(scratch_path("home/.gitconfig"),
+	               "[user]\n\tname = \"A \\\"B\\\" \\\\C\"\n\temail = \"a@example.org\"\n");
+	/* What is there is the sandbox's. */
+	scratch_write(scratch_path("home/.gitconfig"), "mine");
+	assert_int_equal(sbx_git_identity(source, home), 0);
+	scratch_expect(scratch_path("home/.gitconfig"), "mine");
+}
+
 static void base_may_be_any_name_of_a_commit(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -671,6 +690,7 @@ int main(void)
 	        CASE(a_subdirectory_is_a_plain_directory),
 	        CASE(a_sandbox_can_be_the_source_of_another_mount),
 	        CASE(the_entry_is_locked_and_leads_to_the_tree),
+	        CASE(who_commits_on_the_host_commits_inside),
 	        CASE(base_may_be_any_name_of_a_commit),
 	        CASE(the_mounts_base_is_the_default),
 	        CASE(branch_names_come_from_pattern_or_request),

@@ -137,7 +137,6 @@ static void defaults_are_those_documented(void **state)
 	assert_string_equal(opts.settings.net, "none");
 	assert_string_equal(opts.settings.controls, "linked");
 	assert_string_equal(opts.settings.ctl_name, "ctl");
-	assert_true(opts.settings.trash);
 	assert_false(opts.settings.foreground);
 	assert_int_equal(opts.settings.operation_timeout_ms, 600000);
 	assert_int_equal(opts.settings.run_timeout_ms, 0);
@@ -161,14 +160,14 @@ static void vercel_is_the_default_where_vercel_is_1(void **state)
 static void arguments_come_in_any_order(void **state)
 {
 	(void)state;
-	assert_int_equal(parse("-f", at("src"), "-o", "track", at("mnt"), "-obase=main,net=host",
+	assert_int_equal(parse("-f", at("src"), "-o", "ephemeral", at("mnt"), "-obase=main,net=host",
 	                       "-d", NULL),
 	                 0);
 	assert_string_equal(opts.settings.source, at("src"));
 	assert_string_equal(opts.settings.source_abs, at("src"));
 	assert_true(opts.settings.foreground);
 	assert_true(opts.settings.debug);
-	assert_true(opts.settings.track);
+	assert_true(opts.settings.ephemeral);
 	assert_string_equal(opts.settings.base, "main");
 	assert_string_equal(opts.settings.net, "host");
 	assert_int_equal(parse("-f", "--", "none", at("mnt"), NULL), 0);
@@ -204,7 +203,7 @@ static void words_of_mount_are_sorted_out(void **state)
 {
 	(void)state;
 	assert_int_equal(parse(at("src"), at("mnt"), "-o",
-	                       "rw,dev,suid,noatime,_netdev,x-systemd.automount,user,track,"
+	                       "rw,dev,suid,noatime,_netdev,x-systemd.automount,user,ephemeral,"
 	                       "noauto,max_read=4096,allow_other",
 	                       NULL),
 	                 0);
@@ -212,7 +211,7 @@ static void words_of_mount_are_sorted_out(void **state)
 	assert_string_equal(opts.fuse.items[0], "rw");
 	assert_string_equal(opts.fuse.items[1], "noatime");
 	assert_string_equal(opts.fuse.items[2], "max_read=4096");
-	assert_true(opts.settings.track);
+	assert_true(opts.settings.ephemeral);
 	assert_true(opts.settings.allow_other);
 }
 
@@ -265,19 +264,17 @@ static void flags_take_six_words_or_none(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
-		settings.track = false;
-		assert_int_equal(set("track", on[i]), 0);
-		assert_true(settings.track);
+		settings.ephemeral = false;
+		assert_int_equal(set("ephemeral", on[i]), 0);
+		assert_true(settings.ephemeral);
 	}
 	for (size_t i = 0; i < 3; i++) {
-		settings.track = true;
-		assert_int_equal(set("track", off[i]), 0);
-		assert_false(settings.track);
+		settings.ephemeral = true;
+		assert_int_equal(set("ephemeral", off[i]), 0);
+		assert_false(settings.ephemeral);
 	}
-	assert_int_equal(set("trash", "off"), 0);
-	assert_false(settings.trash);
-	expect_failure(set("track", "maybe"), EINVAL, "\"track\" must be one of");
-	expect_failure(set("track", ""), EINVAL, "\"track\" must be one of");
+	expect_failure(set("ephemeral", "maybe"), EINVAL, "\"ephemeral\" must be one of");
+	expect_failure(set("ephemeral", ""), EINVAL, "\"ephemeral\" must be one of");
 	assert_int_equal(set("exec_fail", "errno"), 0);
 	assert_true(settings.exec_fail_errno);
 	assert_int_equal(set("exec_fail", "status"), 0);
@@ -294,8 +291,6 @@ static void numbers_are_decimal_and_bounded(void **state)
 	assert_int_equal(settings.operation_timeout_ms, 7);
 	assert_int_equal(set("timeout_ms", "0"), 0);
 	assert_int_equal(settings.operation_timeout_ms, 0);
-	assert_int_equal(set("cache_mb", "9"), 0);
-	assert_int_equal(settings.cache_mb, 9);
 	assert_int_equal(set("jobs", "8796093022207"), 0);
 	expect_failure(set("jobs", "8796093022208"), EINVAL, "\"jobs\" is too large");
 	expect_failure(set("jobs", "99999999999999999999999"), EINVAL, "\"jobs\" is too large");
@@ -390,13 +385,12 @@ static void daemon_path_loses_relative_directories(void **state)
 static void json_has_the_same_keys_with_real_types(void **state)
 {
 	(void)state;
-	assert_int_equal(load("{\"base\":\"main\",\"track\":true,\"trash\":false,\"cpu_s\":3,"
+	assert_int_equal(load("{\"base\":\"main\",\"ephemeral\":true,\"cpu_s\":3,"
 	                      "\"exec_fail\":\"errno\",\"allow\":[\"a:b\",\"c\"],\"ctl\":\"c\","
 	                      "\"env\":{\"A\":\"=\"},\"ro_paths\":[\"/x\"],\"ctl_listed\":true}\n"),
 	                 0);
 	assert_string_equal(settings.base, "main");
-	assert_true(settings.track);
-	assert_false(settings.trash);
+	assert_true(settings.ephemeral);
 	assert_int_equal(settings.limits.cpu_s, 3);
 	assert_true(settings.exec_fail_errno);
 	assert_int_equal(settings.allow.n, 2);
@@ -415,8 +409,8 @@ static void bad_json_is_refused_by_name(void **state)
 	        {"{} {}", "trailing data"},
 	        {"{\"base\":1}", "\"base\" must be a string"},
 	        {"{\"base\":\"\"}", "\"base\" needs a value"},
-	        {"{\"track\":1}", "\"track\" must be true or false"},
-	        {"{\"track\":\"on\"}", "\"track\" must be true or false"},
+	        {"{\"ephemeral\":1}", "\"ephemeral\" must be true or false"},
+	        {"{\"ephemeral\":\"on\"}", "\"ephemeral\" must be true or false"},
 	        {"{\"cpu_s\":\"3\"}", "\"cpu_s\" must be an integer"},
 	        {"{\"cpu_s\":-1}", "\"cpu_s\" must be an integer"},
 	        {"{\"cpu_s\":99999999999999999}", "\"cpu_s\" is too large"},
@@ -649,7 +643,6 @@ static void config_shows_every_key_and_no_secret(void **state)
 	assert_string_equal(shown(obj, "source"), "\"none\"");
 	assert_string_equal(shown(obj, "backend"), "\"local\"");
 	assert_string_equal(shown(obj, "base"), "null");
-	assert_string_equal(shown(obj, "trash"), "true");
 	assert_string_equal(shown(obj, "timeout_ms"), "600000");
 	assert_string_equal(shown(obj, "exec_fail"), "\"errno\"");
 	assert_string_equal(shown(obj, "allow"), "[\"a\",\"b\"]");
