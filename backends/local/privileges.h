@@ -11,4 +11,10 @@
  */
 int privileges_give_up(const struct sbx_identity *who);
 
+/*
+ * Empties the bounding set alone, which children inherit: what is held stays usable. Returns 0 or -1
+ * with errno.
+ */
+int privileges_bound(void);
+
 #endif

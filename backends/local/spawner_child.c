@@ -24,6 +24,7 @@
 #include "backends/local/descend.h"
 #include "backends/local/filter.h"
 #include "backends/local/init.h"
+#include "backends/local/privileges.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
@@ -470,6 +471,8 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	if (r < 0)
 		return r;
 	bind_life(daemon);
+	if (sp->powers.isolated && privileges_bound() < 0)
+		return -errno;
 	return views_create(settings, &sp->powers, &sp->views);
 }
 
