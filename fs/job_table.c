@@ -18,6 +18,7 @@
 #include "fs/strv.h"
 #include "fs/text.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/identity.h"
 
 /* ---- records ---- */
 
@@ -295,15 +296,17 @@ void sbx_jobs_unref(struct sbx_jobs *jobs)
 	free(jobs);
 }
 
-static char *user_name(void)
+static char *user_name(const struct sbx_settings *settings)
 {
+	struct sbx_identity who = {.uid = getuid()};
 	struct passwd pw, *found = NULL;
 	char buf[4096];
 	char *text = NULL;
 
-	if (getpwuid_r(getuid(), &pw, buf, sizeof(buf), &found) == 0 && found)
+	sbx_identity_find(settings, &who, NULL);
+	if (getpwuid_r(who.uid, &pw, buf, sizeof(buf), &found) == 0 && found)
 		return strdup(found->pw_name);
-	return asprintf(&text, "%u", (unsigned)getuid()) < 0 ? NULL : text;
+	return asprintf(&text, "%u", (unsigned)who.uid) < 0 ? NULL : text;
 }
 
 /* What a daemon that was killed left there: its jobs are unknown to this one. */
@@ -328,7 +331,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->grace_ms = SBX_JOB_GRACE_MS;
 	jobs->view = strdup(config->view);
 	jobs->spill_dir = strdup(config->spill_dir);
-	jobs->user = user_name();
+	jobs->user = user_name(jobs->settings);
 	jobs->defaults.cwd = strdup("");
 	jobs->defaults.timeout_ms = config->settings->operation_timeout_ms;
 	jobs->defaults.limits = config->settings->limits;

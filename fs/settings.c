@@ -33,6 +33,8 @@ static const struct sbx_key keys[] = {
 	{"path", &sbx_kind_text, AT(path), NULL, sbx_check_search_path, "PATH of commands"},
 	{"isolation", &sbx_kind_text, AT(isolation), "auto|require|none", NULL,
 	 "auto, require (refuse to start with less), none"},
+	{"run_as", &sbx_kind_text, AT(run_as), NULL, NULL,
+	 "user of commands when root mounts: name, uid or uid:gid (sudo's caller, or nobody)"},
 	{"net", &sbx_kind_text, AT(net), "none|host", sbx_check_net, "network of commands: none, host"},
 	{"controls", &sbx_kind_text, AT(controls), "linked|inline", NULL,
 	 "linked, or inline: all on one connection"},
@@ -260,7 +262,7 @@ void sbx_settings_release(struct sbx_settings *settings)
 	                 settings->state_dir, settings->logs_dir,   settings->backend,
 	                 settings->base,      settings->branch,     settings->path,
 	                 settings->isolation, settings->net,        settings->controls,
-	                 settings->ctl_name};
+	                 settings->ctl_name,  settings->run_as};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(owned); i++)
 		free(owned[i]);

@@ -19,14 +19,19 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/local/descend.h"
+#include "backends/local/filter.h"
+#include "backends/local/landlock.h"
 #include "backends/local/limits.h"
+#include "backends/local/privileges.h"
 
-#define CWD_FD 4
+/* What the leader needs; the numbers are free, so that moving one there closes no other. */
+enum { CWD_FD = INIT_FREE_FD, USER_FD, RULES_FD, END_FD };
 
 struct init {
 	const struct init_job *job;
@@ -68,7 +73,8 @@ static int open_cwd(const struct init_job *job)
 	const struct spawn_request *req = job->req;
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int root = open(job->view ? req->view : req->workdir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int root = open(view_is_own(job->view) ? req->view : req->workdir,
+	                O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd;
 
 	if (root < 0 || !*req->cwd)
@@ -142,6 +148,31 @@ static int search_and_exec(struct init *in)
 	}
 }
 
+/* Not asking who we are: in a namespace that lacks our number the answer would be nobody's. */
+static int change_rights(const struct spawn_powers *powers)
+{
+	return privileges_give_up(powers->become ? &powers->who : NULL);
+}
+
+/*
+ * From the widest rights to none. In the user namespace of commands there is nothing to be privileged
+ * over, and nobody but the one user.
+ */
+static int give_up_rights(const struct init_job *job)
+{
+	const struct view *view = job->view;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -1;
+	if (!job->powers->isolated)
+		return 0;
+	if (view && view->landlock >= 0 && landlock_enforce(RULES_FD) < 0)
+		return -1;
+	if (view && view->user >= 0 && setns(USER_FD, CLONE_NEWUSER) < 0)
+		return -1;
+	return change_rights(job->powers);
+}
+
 /* Runs in init's memory, on a stack and with a descriptor table of its own. */
 static int leader_main(void *data)
 {
@@ -153,12 +184,15 @@ static int leader_main(void *data)
 	if (fchdir(CWD_FD) < 0)
 		goto failed;
 	in->stage = SPAWN_AT_LIMITS;
-	if (setsid() < 0 || close_range(INIT_REPORT_FD, ~0U, 0) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    limits_apply(&req->cmd.limits, &in->job->nofile) < 0)
+	if (setsid() < 0 || limits_apply(&req->cmd.limits, &in->job->nofile) < 0)
+		goto failed;
+	in->stage = SPAWN_AT_RIGHTS;
+	if (give_up_rights(in->job) < 0 || close_range(INIT_REPORT_FD, ~0U, 0) < 0)
 		goto failed;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (in->job->filter && filter_load(in->job->filter) < 0)
+		goto failed;
 	in->stage = SPAWN_AT_EXEC;
 	in->exec_error = search_and_exec(in);
 	return 127;
@@ -181,7 +215,7 @@ static void start_leader(struct init *in)
 		fail(in, in->stage, in->exec_error);
 	}
 	close_range(0, 2, 0);
-	close(CWD_FD);
+	close_range(CWD_FD, END_FD - 1, 0);
 }
 
 static void reap(struct init *in)
@@ -210,7 +244,7 @@ static void kill_descendants(struct init *in)
 
 static void forward(struct init *in, int sig)
 {
-	if (in->job->pid_ns)
+	if (in->job->powers->pid_ns)
 		kill(-1, sig);
 	else if (sig == SIGKILL)
 		kill_descendants(in);
@@ -239,7 +273,7 @@ static void look_after(struct init *in)
 			continue;
 		if (info.si_signo == SIGRTMIN)
 			forward(in, info.si_value.sival_int);
-		else if (info.si_signo == SIGTERM && !in->job->pid_ns) {
+		else if (info.si_signo == SIGTERM && !in->job->powers->pid_ns) {
 			/* The spawner is dead: the daemon counts us among the lost. */
 			kill_descendants(in);
 			_exit(1);
@@ -252,7 +286,7 @@ static int outer_pid(const struct init_job *job)
 {
 	char text[16] = "";
 
-	if (!job->pid_ns)
+	if (!job->powers->pid_ns)
 		return getpid();
 	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
 }
@@ -268,12 +302,52 @@ static bool spawner_lives(void)
 /* The spawner's end is ours. In a pid namespace getppid() would not tell that it has come. */
 static void bind_life(const struct init *in)
 {
-	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
-	if (!in->job->pid_ns)
-		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	prctl(PR_SET_PDEATHSIG, in->job->pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
+	const bool pid_ns = in->job->powers->pid_ns;
+
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_PDEATHSIG, pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
 	if (!spawner_lives())
 		_exit(1);
+}
+
+/* The rest of the job can do without an init that has any right but to signal it. */
+static void become_plain(const struct init *in)
+{
+	const struct spawn_powers *powers = in->job->powers;
+
+	if (!powers->isolated)
+		return;
+	if (change_rights(powers) < 0)
+		_exit(1);
+	bind_life(in); /* the kernel has undone it */
+}
+
+/* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
+static int place_stream(const struct init_job *job, int i)
+{
+	const struct sbx_identity *who = &job->powers->who;
+	int fd = job->req->fds[i];
+	struct stat st;
+
+	if (fd < 0)
+		return 0;
+	if (job->powers->become && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
+	    st.st_uid == geteuid() && fchown(fd, who->uid, who->gid) < 0)
+		return -1;
+	return dup2(fd, i);
+}
+
+static int place_descriptors(const struct init_job *job, int cwd)
+{
+	const struct view *view = job->view;
+
+	for (int i = 0; i < 3; i++)
+		if (place_stream(job, i) < 0)
+			return -1;
+	if (dup2(cwd, CWD_FD) < 0 || (view && view->user >= 0 && dup2(view->user, USER_FD) < 0) ||
+	    (view && view->landlock >= 0 && dup2(view->landlock, RULES_FD) < 0))
+		return -1;
+	return close_range(END_FD, ~0U, 0);
 }
 
 void init_main(const struct init_job *job)
@@ -282,6 +356,9 @@ void init_main(const struct init_job *job)
 	int pid = outer_pid(job);
 	int cwd, r;
 
+	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
+	if (!job->powers->pid_ns)
+		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	r = job->view ? view_enter(job->view) : 0;
 	if (r < 0)
 		fail(&in, SPAWN_AT_VIEW, -r);
@@ -289,13 +366,10 @@ void init_main(const struct init_job *job)
 	cwd = open_cwd(job);
 	if (cwd < 0)
 		fail(&in, SPAWN_AT_CWD, errno);
-	for (int i = 0; i < 3; i++)
-		if (job->req->fds[i] >= 0 && dup2(job->req->fds[i], i) < 0)
-			fail(&in, SPAWN_AT_FORK, errno);
-	if (cwd != CWD_FD && dup2(cwd, CWD_FD) < 0)
+	if (place_descriptors(job, cwd) < 0)
 		fail(&in, SPAWN_AT_FORK, errno);
-	close_range(CWD_FD + 1, ~0U, 0);
 	start_leader(&in);
+	become_plain(&in);
 	if (!report(&in, SPAWN_STARTED, pid))
 		forward(&in, SIGKILL);
 	look_after(&in);

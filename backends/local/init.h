@@ -5,6 +5,7 @@
 #ifndef SANDBOXFS_BACKENDS_LOCAL_INIT_H
 #define SANDBOXFS_BACKENDS_LOCAL_INIT_H
 
+#include <linux/filter.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -13,14 +14,16 @@
 
 #define INIT_REPORT_FD 3 /* where the spawner keeps its socket, and init too */
 #define INIT_LIFE_FD   5 /* a file that the spawner has a record lock on while it lives */
+#define INIT_FREE_FD   6 /* from here on init may put its own; the spawner keeps three free */
 
 /* SIGRTMIN with a value from the spawner asks init to send that signal to everything. */
 
 struct init_job {
 	const struct spawn_request *req;
-	const struct view *view; /* NULL: the host's own view */
-	bool pid_ns;             /* we are pid 1 */
-	struct rlimit nofile;    /* what the daemon was started with */
+	const struct spawn_powers *powers;
+	const struct view *view;         /* NULL: nothing but the host */
+	const struct sock_fprog *filter; /* of system calls, NULL: none */
+	struct rlimit nofile;            /* what the daemon was started with */
 };
 
 /* The whole life of a job, in the forked process. Exits 0 when the daemon was told the end. */

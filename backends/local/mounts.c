@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
 
 #define RO  (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -32,6 +33,7 @@ struct build {
 	const struct sbx_settings *settings;
 	int host;             /* the old root */
 	const char *avoid[4]; /* never to be bound, NULL-terminated */
+	const struct sbx_identity *who;
 	const char **what;
 };
 
@@ -85,7 +87,51 @@ static int make_target(const char *path, bool dir)
 	return fd < 0 ? -errno : 0;
 }
 
-static int attach(int src, const char *target, uint64_t attrs)
+/* The owner of what is mounted at TREE (as ST says) appears as WHO. */
+static int map_owner(int tree, const struct stat *st, const struct sbx_identity *who)
+{
+	const struct sbx_identity owner = {.uid = st->st_uid, .gid = st->st_gid};
+	_cleanup_fd_ int ns = -1;
+
+	if (owner.uid == who->uid)
+		return 0;
+	ns = userns_make(owner, *who, false);
+	if (ns < 0)
+		return ns;
+	return mount_setattr(tree, "", AT_EMPTY_PATH,
+	                     &(struct mount_attr){.attr_set = MOUNT_ATTR_IDMAP,
+	                                          .userns_fd = (uint64_t)ns},
+	                     sizeof(struct mount_attr)) < 0
+	               ? -errno
+	               : 0;
+}
+
+static int open_nearest(const char *path)
+{
+	_cleanup_free_ char *at = strdup(path);
+	int fd = -1;
+
+	while (at && *at) {
+		fd = open_tree(AT_FDCWD, at, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (fd >= 0 || errno != ENOENT || !strrchr(at, '/'))
+			break;
+		*strrchr(at, '/') = 0;
+	}
+	if (at && !*at)
+		fd = open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int mounts_try_owner(const char *path, const struct sbx_identity *who)
+{
+	_cleanup_fd_ int tree = open_nearest(path);
+	const struct stat ours = {.st_uid = geteuid(), .st_gid = getegid()};
+
+	return tree < 0 ? tree : map_owner(tree, &ours, who);
+}
+
+/* WHO may be NULL: owners appear as they are. */
+static int attach(int src, const char *target, uint64_t attrs, const struct sbx_identity *who)
 {
 	struct mount_attr attr = {.attr_set = attrs};
 	_cleanup_fd_ int tree = -1;
@@ -99,7 +145,9 @@ static int attach(int src, const char *target, uint64_t attrs)
 	if (tree < 0 ||
 	    mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
 		return -errno;
-	r = make_target(target, S_ISDIR(st.st_mode));
+	r = who ? map_owner(tree, &st, who) : 0;
+	if (!r)
+		r = make_target(target, S_ISDIR(st.st_mode));
 	if (r < 0)
 		return r;
 	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
@@ -109,7 +157,14 @@ static int bind_path(struct build *b, const char *src, const char *target, uint6
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
-	return fd < 0 ? -errno : attach(fd, target, attrs);
+	return fd < 0 ? -errno : attach(fd, target, attrs, NULL);
+}
+
+static int bind_place(struct build *b, const char *src, const char *target, uint64_t attrs)
+{
+	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
+
+	return fd < 0 ? -errno : attach(fd, target, attrs, b->who);
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -311,12 +366,13 @@ static void show_tools(struct build *b)
 		show_tool(b, e);
 }
 
-static int bind_list(struct build *b, char *const *list, size_t n, uint64_t attrs, bool optional)
+/* Paths of the settings. What is missing is no error. */
+static int bind_list(struct build *b, char *const *list, size_t n, uint64_t attrs)
 {
 	for (size_t i = 0; list && i < n; i++) {
 		int r = bind_path(b, list[i], list[i], attrs);
 
-		if (r < 0 && !(optional && r == -ENOENT)) {
+		if (r < 0 && r != -ENOENT) {
 			*b->what = list[i];
 			return r;
 		}
@@ -349,17 +405,30 @@ static int hide(struct build *b)
 	return 0;
 }
 
+static int show_places(struct build *b, char *const *list, uint64_t attrs)
+{
+	for (; *list; list++) {
+		int r = bind_place(b, *list, *list, attrs);
+
+		if (r < 0) {
+			*b->what = *list;
+			return r;
+		}
+	}
+	return 0;
+}
+
 static int show_place(struct build *b, const struct spawn_request *req)
 {
 	int r;
 
 	*b->what = "the tree";
-	r = bind_path(b, req->workdir, req->view, RW);
+	r = bind_place(b, req->workdir, req->view, RW);
 	if (!r && strcmp(req->workdir, req->view) != 0)
-		r = bind_path(b, req->workdir, req->workdir, RW);
+		r = bind_place(b, req->workdir, req->workdir, RW);
 	if (!r)
-		r = bind_list(b, req->ro, req->cmd.n_ro, RO, false);
-	return r ? r : bind_list(b, req->rw, req->cmd.n_rw, RW, false);
+		r = show_places(b, req->ro, RO);
+	return r ? r : show_places(b, req->rw, RW);
 }
 
 /* The new root is "/" from here on, the old one at /.old. */
@@ -406,9 +475,9 @@ static void choose_avoided(struct build *b)
 }
 
 int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
-                 const char **what)
+                 const struct sbx_identity *who, const char **what)
 {
-	struct build b = {.settings = settings, .host = -1, .what = what};
+	struct build b = {.settings = settings, .host = -1, .what = what, .who = who};
 	int r;
 
 	umask(0);
@@ -424,9 +493,9 @@ int mounts_build(const struct sbx_settings *settings, const struct spawn_request
 		return r;
 	show_resolver(&b);
 	show_tools(&b);
-	r = bind_list(&b, settings->ro_paths.items, settings->ro_paths.n, RO, true);
+	r = bind_list(&b, settings->ro_paths.items, settings->ro_paths.n, RO);
 	if (!r)
-		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW, true);
+		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW);
 	if (!r && req)
 		r = show_place(&b, req);
 	if (!r)

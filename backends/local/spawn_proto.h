@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "sandboxfs/exec.h"
+#include "sandboxfs/identity.h"
 #include "sandboxfs/spawner.h"
 
 #define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
@@ -52,6 +53,7 @@ enum spawn_stage {
 	SPAWN_AT_FORK,
 	SPAWN_AT_VIEW,
 	SPAWN_AT_LIMITS,
+	SPAWN_AT_RIGHTS,
 	SPAWN_AT_CWD,
 	SPAWN_AT_EXEC,
 	SPAWN_AT_INTERPRETER, /* the file is there, what its first line names is not */
@@ -68,8 +70,14 @@ struct spawn_report {
 
 /* What is in force, as found by trying. */
 struct spawn_powers {
+	struct sbx_identity who; /* as whom commands run */
+	bool become;             /* and that is not who we are: we are root */
+	bool owners;             /* the tree's owner can appear as WHO */
+	bool isolated;           /* false: isolation=none, and none of what follows */
 	bool user_ns, pid_ns, mount_ns, net_ns;
-	char reason[160]; /* why it is not more; "" when nothing is missing */
+	bool seccomp;
+	int landlock;     /* its ABI, 0: none */
+	char reason[256]; /* why it is not more; "" when nothing is missing */
 };
 
 struct spawn_hello {

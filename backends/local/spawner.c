@@ -326,6 +326,8 @@ static void describe_failure(const struct job *job, const struct spawn_report *r
 	else if (r->stage == SPAWN_AT_EXEC && r->code == ENOEXEC)
 		sbx_fail(err, ENOEXEC, "%s: neither a binary nor a script that begins with #!",
 		         name);
+	else if (r->stage == SPAWN_AT_RIGHTS)
+		sbx_fail(err, r->code, "cannot give up rights for %s: %s", name, strerror(r->code));
 	else if (r->stage == SPAWN_AT_VIEW)
 		sbx_fail(err, r->code, "cannot make the sandbox's namespaces: %s",
 		         strerror(r->code));
@@ -680,7 +682,22 @@ static const char *mode(const struct sbx_spawner *sp)
 		return "none";
 	if (sp->powers.mount_ns)
 		return "namespaces";
+	if (sp->powers.landlock)
+		return "landlock";
 	return sp->powers.pid_ns ? "pid_namespace" : "subreaper";
+}
+
+bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
+{
+	return sp->powers.mount_ns || !sp->powers.landlock;
+}
+
+/* Without a namespace the filter refuses sockets. */
+static const char *network(const struct sbx_spawner *sp)
+{
+	const bool host = sp->settings->net && strcmp(sp->settings->net, "host") == 0;
+
+	return sp->powers.net_ns || (sp->powers.seccomp && !host) ? "none" : "host";
 }
 
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
@@ -692,12 +709,16 @@ void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
 	json_object_object_add(iso, "pid_ns", json_object_new_boolean(sp->powers.pid_ns));
 	json_object_object_add(iso, "mount_ns", json_object_new_boolean(sp->powers.mount_ns));
 	json_object_object_add(iso, "net_ns", json_object_new_boolean(sp->powers.net_ns));
+	json_object_object_add(iso, "landlock", json_object_new_int(sp->powers.landlock));
+	json_object_object_add(iso, "seccomp", json_object_new_boolean(sp->powers.seccomp));
+	json_object_object_add(iso, "no_capabilities",
+	                       json_object_new_boolean(sp->powers.isolated));
 	json_object_object_add(iso, "no_new_privs", json_object_new_boolean(true));
+	json_object_object_add(iso, "run_as", json_object_new_int64(sp->powers.who.uid));
 	if (*sp->powers.reason)
 		json_object_object_add(iso, "reason", json_object_new_string(sp->powers.reason));
 	json_object_object_add(obj, "isolation", iso);
-	json_object_object_add(obj, "network",
-	                       json_object_new_string(sp->powers.net_ns ? "none" : "host"));
+	json_object_object_add(obj, "network", json_object_new_string(network(sp)));
 }
 
 /* --- start and stop -------------------------------------------------------------------------------- */

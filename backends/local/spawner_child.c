@@ -22,7 +22,9 @@
 #include <unistd.h>
 
 #include "backends/local/descend.h"
+#include "backends/local/filter.h"
 #include "backends/local/init.h"
+#include "backends/local/privileges.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
@@ -38,6 +40,7 @@ struct spawner {
 	struct spawn_powers powers;
 	struct views *views;
 	struct rlimit nofile; /* as it was at the start */
+	struct sock_fprog filter;
 	pid_t pid;
 	struct running *running;
 	size_t n, cap;
@@ -144,7 +147,10 @@ static int make_room(struct spawner *sp)
 
 static void start_job(struct spawner *sp, struct spawn_request *req)
 {
-	struct init_job job = {.req = req, .pid_ns = sp->powers.pid_ns, .nofile = sp->nofile};
+	struct init_job job = {.req = req,
+	                       .powers = &sp->powers,
+	                       .filter = sp->powers.seccomp ? &sp->filter : NULL,
+	                       .nofile = sp->nofile};
 	pid_t pid;
 	int r;
 
@@ -153,7 +159,7 @@ static void start_job(struct spawner *sp, struct spawn_request *req)
 		tell_failed(req->cmd.job, SPAWN_AT_FORK, -r);
 		return;
 	}
-	r = sp->powers.mount_ns ? views_get(sp->views, req, &job.view) : 0;
+	r = sp->powers.mount_ns || sp->powers.landlock ? views_get(sp->views, req, &job.view) : 0;
 	if (r < 0) {
 		tell_failed(req->cmd.job, SPAWN_AT_VIEW, -r);
 		return;
@@ -339,7 +345,7 @@ static int hold_life_lock(void)
 	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: SIGCHLD; 5: the lock; and no other. */
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: SIGCHLD; 5: the lock; those kept for init. */
 static int arrange_descriptors(int fd)
 {
 	sigset_t chld;
@@ -357,7 +363,11 @@ static int arrange_descriptors(int fd)
 	sigaddset(&chld, SIGCHLD);
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	r = sigfd < 0 ? -errno : place_fd(sigfd, SIGNAL_FD);
-	return r < 0 ? r : hold_life_lock();
+	if (!r)
+		r = hold_life_lock();
+	for (int i = INIT_FREE_FD; !r && i < INIT_FREE_FD + 3; i++)
+		r = dup3(0, i, O_CLOEXEC) < 0 ? -errno : 0;
+	return r;
 }
 
 static void reset_signals(void)
@@ -399,9 +409,50 @@ static void bind_life(pid_t daemon)
 		_exit(1);
 }
 
-static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)
+/* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall. */
+static void build_filter(struct spawner *sp, const struct sbx_settings *settings)
+{
+	struct spawn_powers *powers = &sp->powers;
+	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
+	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
+	                                 .no_unix = !powers->mount_ns};
+	int r = filter_build(&wish, &sp->filter);
+
+	powers->seccomp = !r;
+	if (r && !*powers->reason)
+		snprintf(powers->reason, sizeof(powers->reason), "no system call filter: %s",
+		         r == -EOPNOTSUPP ? "built without libseccomp" : strerror(-r));
+}
+
+/* Nobody gets a stronger word than what is there; and nothing is a reason to run as root. */
+static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 {
 	const char *isolation = settings->isolation ? settings->isolation : "auto";
+	struct spawn_powers *powers = &sp->powers;
+	const bool root = geteuid() == 0;
+	struct sbx_error err;
+	int r = sbx_identity_find(settings, &powers->who, &err);
+
+	if (r < 0) {
+		snprintf(powers->reason, sizeof(powers->reason), "%.*s",
+		         (int)sizeof(powers->reason) - 1, err.text);
+		return r;
+	}
+	if (strcmp(isolation, "none") == 0) {
+		snprintf(powers->reason, sizeof(powers->reason), "isolation=none");
+		return 0;
+	}
+	powers->isolated = true;
+	powers->become = root;
+	views_probe(settings, powers);
+	build_filter(sp, settings);
+	if (strcmp(isolation, "require") == 0 && *powers->reason)
+		return -EPERM;
+	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
+}
+
+static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)
+{
 	int r;
 
 	reset_signals();
@@ -416,13 +467,12 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	sp->message = malloc(SPAWN_INLINE + sizeof(struct spawn_command));
 	if (!sp->message || chdir("/") < 0)
 		return sp->message ? -errno : -ENOMEM;
-	if (strcmp(isolation, "none") == 0)
-		snprintf(sp->powers.reason, sizeof(sp->powers.reason), "isolation=none");
-	else
-		views_probe(settings, &sp->powers);
-	if (strcmp(isolation, "require") == 0 && *sp->powers.reason)
-		return -EPERM;
+	r = find_powers(sp, settings);
+	if (r < 0)
+		return r;
 	bind_life(daemon);
+	if (sp->powers.isolated && privileges_bound() < 0)
+		return -errno;
 	return views_create(settings, &sp->powers, &sp->views);
 }
 

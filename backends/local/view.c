@@ -20,10 +20,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/landlock.h"
 #include "backends/local/mounts.h"
+#include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
 
-#define KEPT 128 /* views; four descriptors each */
+#define KEPT 128 /* views; six descriptors each */
+#define MADE (VIEW_NAMESPACES + 1)
 
 struct views {
 	const struct sbx_settings *settings;
@@ -32,9 +35,9 @@ struct views {
 	struct view kept[KEPT];
 };
 
-/* What the making process says. On 0 the descriptors come along. */
+/* What the making process says. On 0 N descriptors come along: the namespaces, [the ruleset]. */
 struct made {
-	int error;
+	int error, n;
 	char what[96];
 };
 
@@ -51,6 +54,11 @@ static const struct {
 static pid_t fork_with(int flags)
 {
 	return (pid_t)syscall(SYS_clone, (unsigned long)(flags | SIGCHLD), NULL, NULL, NULL, 0UL);
+}
+
+static bool wants_net(const struct sbx_settings *settings)
+{
+	return !settings->net || strcmp(settings->net, "host") != 0;
 }
 
 /* --- making one -------------------------------------------------------------------------------- */
@@ -75,7 +83,7 @@ static int open_namespaces(int fds[VIEW_NAMESPACES])
 
 union control {
 	struct cmsghdr align;
-	char bytes[CMSG_SPACE(VIEW_NAMESPACES * sizeof(int))];
+	char bytes[CMSG_SPACE(MADE * sizeof(int))];
 };
 
 static void send_made(int sock, const struct made *made, const int *fds)
@@ -85,15 +93,16 @@ static void send_made(int sock, const struct made *made, const int *fds)
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
 	if (!made->error) {
+		const size_t len = (size_t)made->n * sizeof(int);
 		struct cmsghdr *c;
 
 		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
+		msg.msg_controllen = CMSG_SPACE(len);
 		c = CMSG_FIRSTHDR(&msg);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(VIEW_NAMESPACES * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, VIEW_NAMESPACES * sizeof(int));
+		c->cmsg_len = CMSG_LEN(len);
+		memcpy(CMSG_DATA(c), fds, len);
 	}
 	sendmsg(sock, &msg, MSG_NOSIGNAL);
 }
@@ -113,37 +122,62 @@ static int receive_made(int sock, struct made *made, int *fds)
 	if (made->error)
 		return -made->error;
 	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_len != CMSG_LEN(VIEW_NAMESPACES * sizeof(int)))
+	if (!c || made->n > MADE || c->cmsg_len != CMSG_LEN((size_t)made->n * sizeof(int)))
 		return -EMFILE;
-	memcpy(fds, CMSG_DATA(c), VIEW_NAMESPACES * sizeof(int));
+	memcpy(fds, CMSG_DATA(c), (size_t)made->n * sizeof(int));
 	return 0;
 }
 
-static _Noreturn void make_main(int sock, const struct sbx_settings *settings,
-                                const struct spawn_request *req, bool net)
+/* What a view is made for and with. */
+struct wish {
+	const struct sbx_settings *settings;
+	const struct spawn_powers *powers;
+	const struct spawn_request *req; /* NULL: a trial */
+	bool net;                        /* a network of its own */
+};
+
+static int make_ruleset(const struct wish *w, bool own_view)
 {
-	int fds[VIEW_NAMESPACES];
-	struct made made = {0};
+	const struct landlock_wish wish = {
+	        .settings = w->settings,
+	        .req = w->req,
+	        .abi = w->powers->landlock,
+	        .own_view = own_view,
+	        .no_abstract = !w->net,
+	        .no_tcp = !w->net && wants_net(w->settings),
+	};
+
+	return landlock_make(&wish);
+}
+
+static _Noreturn void make_main(int sock, const struct wish *w)
+{
+	int fds[MADE];
+	struct made made = {.n = VIEW_NAMESPACES};
 	const char *what = "namespaces";
 	int r = open_namespaces(fds);
 
-	if (!r && net) {
+	if (!r && w->net) {
 		what = "loopback";
 		r = raise_loopback();
 	}
 	if (!r)
-		r = mounts_build(settings, req, &what);
-	made.error = -r;
+		r = mounts_build(w->settings, w->req, &w->powers->who, &what);
+	if (!r && w->req && w->powers->landlock) {
+		what = "landlock";
+		r = fds[made.n] = make_ruleset(w, true);
+		made.n += r >= 0;
+	}
+	made.error = r < 0 ? -r : 0;
 	if (r < 0)
 		snprintf(made.what, sizeof(made.what), "%s", what);
 	send_made(sock, &made, fds);
 	_exit(0);
 }
 
-static int make(const struct sbx_settings *settings, const struct spawn_request *req, bool net,
-                struct made *made, int *fds)
+static int make(const struct wish *w, struct made *made, int *fds)
 {
-	int flags = CLONE_NEWPID | (net ? CLONE_NEWNET : 0), pair[2], r;
+	int flags = CLONE_NEWPID | (w->net ? CLONE_NEWNET : 0), pair[2], r;
 	pid_t pid;
 
 	for (int i = 0; i < VIEW_NAMESPACES; i++)
@@ -154,7 +188,7 @@ static int make(const struct sbx_settings *settings, const struct spawn_request 
 	pid = fork_with(flags);
 	r = pid < 0 ? -errno : 0;
 	if (pid == 0)
-		make_main(pair[1], settings, req, net);
+		make_main(pair[1], w);
 	close(pair[1]);
 	if (pid > 0) {
 		r = receive_made(pair[0], made, fds);
@@ -215,48 +249,86 @@ static int explain(struct spawn_powers *powers, const char *what, const char *de
 	return r;
 }
 
-static bool wants_net(const struct sbx_settings *settings)
+static int try_view(const struct sbx_settings *settings, const struct spawn_powers *powers,
+                    bool net, struct made *made)
 {
-	return !settings->net || strcmp(settings->net, "host") != 0;
-}
-
-static int try_view(const struct sbx_settings *settings, bool net, struct made *made)
-{
-	int fds[VIEW_NAMESPACES];
+	const struct wish w = {.settings = settings, .powers = powers, .net = net};
+	int fds[MADE];
 	int r;
 
 	*made = (struct made){0};
-	r = make(settings, NULL, net, made, fds);
-	for (int i = 0; !r && i < VIEW_NAMESPACES; i++)
+	r = make(&w, made, fds);
+	for (int i = 0; !r && i < made->n; i++)
 		close(fds[i]);
 	return r;
 }
 
-void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
+static int probe_namespaces(struct spawn_powers *ret)
 {
-	struct made made;
 	int r = try_pid_namespace();
 
 	if (r == -EPERM) {
 		r = enter_user_namespace();
 		if (explain(ret, "user namespaces cannot be made", "", r) < 0)
-			return;
-		ret->user_ns = true;
+			return r;
 		r = try_pid_namespace();
 	}
 	if (explain(ret, "pid namespaces cannot be made", "", r) < 0)
-		return;
+		return r;
 	ret->pid_ns = true;
-	if (wants_net(settings) && try_view(settings, true, &made) == 0) {
+	return 0;
+}
+
+static int probe_view(const struct sbx_settings *settings, struct spawn_powers *ret)
+{
+	struct made made;
+	int r;
+
+	if (wants_net(settings) && try_view(settings, ret, true, &made) == 0) {
 		ret->mount_ns = ret->net_ns = true;
-		return;
+		return 0;
 	}
-	r = try_view(settings, false, &made);
+	r = try_view(settings, ret, false, &made);
 	if (explain(ret, "the view cannot be made", made.what, r) < 0)
-		return;
+		return r;
 	ret->mount_ns = true;
 	if (wants_net(settings))
 		snprintf(ret->reason, sizeof(ret->reason), "network namespaces cannot be made");
+	return 0;
+}
+
+static void probe_users(struct spawn_powers *ret)
+{
+	int fd = userns_make(ret->who, ret->who, true);
+
+	ret->user_ns = fd >= 0;
+	if (fd < 0 && !*ret->reason)
+		explain(ret, "user namespaces cannot be made", "", fd);
+	sbx_cleanup_fd(&fd);
+}
+
+static void probe_owners(const struct sbx_settings *settings, struct spawn_powers *ret)
+{
+	int r = !ret->become || !settings->state_dir
+	                ? 0
+	                : mounts_try_owner(settings->state_dir, &ret->who);
+
+	ret->owners = !r;
+	if (r < 0)
+		snprintf(ret->reason, sizeof(ret->reason),
+		         "files of root's cannot appear as those of run_as (%s): choose a "
+		         "state_dir on ext4, xfs, btrfs or tmpfs, or isolation=none",
+		         strerror(-r));
+}
+
+void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
+{
+	ret->landlock = landlock_abi();
+	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
+		probe_users(ret);
+	probe_owners(settings, ret);
+	if (!ret->landlock && !*ret->reason)
+		snprintf(ret->reason, sizeof(ret->reason), "the kernel has no Landlock");
 }
 
 /* --- keeping them ------------------------------------------------------------------------------- */
@@ -280,6 +352,8 @@ static void drop(struct view *view)
 		return;
 	for (int i = 0; i < VIEW_NAMESPACES; i++)
 		sbx_cleanup_fd(&view->fds[i]);
+	sbx_cleanup_fd(&view->user);
+	sbx_cleanup_fd(&view->landlock);
 	free(view->key);
 	*view = (struct view){0};
 }
@@ -313,32 +387,51 @@ static struct view *least_recently_used(struct views *views)
 	return oldest;
 }
 
+/* With mounts of its own, made by another process; else only the ruleset, for what we see. */
+static int fill(struct views *views, const struct spawn_request *req, struct view *view)
+{
+	const struct spawn_powers *powers = views->powers;
+	const struct wish w = {
+	        .settings = views->settings, .powers = powers, .req = req, .net = powers->net_ns};
+	int fds[MADE] = {-1, -1, -1, -1, -1};
+	struct made made;
+	int r = 0;
+
+	if (powers->mount_ns)
+		r = make(&w, &made, fds);
+	else
+		fds[VIEW_NAMESPACES] = r = make_ruleset(&w, false);
+	memcpy(view->fds, fds, sizeof(view->fds));
+	view->landlock = fds[VIEW_NAMESPACES];
+	if (!powers->net_ns)
+		sbx_cleanup_fd(&view->fds[VIEW_NET]);
+	if (r >= 0 && powers->user_ns)
+		r = view->user = userns_make(powers->who, powers->who, true);
+	return r < 0 ? r : 0;
+}
+
 static int make_kept(struct views *views, const struct spawn_request *req, struct view **ret)
 {
-	bool net = views->powers->net_ns;
 	struct view *view;
-	struct made made;
 	int r;
 
 	/* The sandbox may have been renamed: its old view is of no more use. */
 	views_forget(views, req->id);
 	view = least_recently_used(views);
 	drop(view);
+	*view = (struct view){.fds = {-1, -1, -1, -1}, .user = -1, .landlock = -1};
 	view->key = malloc(req->place_len);
 	if (!view->key)
 		return -ENOMEM;
-	r = make(views->settings, req, net, &made, view->fds);
-	if (r < 0) {
-		free(view->key);
-		*view = (struct view){0};
-		return r;
-	}
 	memcpy(view->key, req->buf, req->place_len);
 	view->key_len = req->place_len;
-	if (!net)
-		sbx_cleanup_fd(&view->fds[VIEW_NET]);
-	*ret = view;
-	return 0;
+	view->used = ++views->clock;
+	r = fill(views, req, view);
+	if (r < 0)
+		drop(view);
+	else
+		*ret = view;
+	return r;
 }
 
 int views_get(struct views *views, const struct spawn_request *req, const struct view **ret)
@@ -358,6 +451,8 @@ int view_enter(const struct view *view)
 	for (int i = 0; i < VIEW_NAMESPACES; i++)
 		if (view->fds[i] >= 0 && setns(view->fds[i], namespaces[i].flag) < 0)
 			return -errno;
+	if (!view_is_own(view))
+		return 0;
 	if (unshare(CLONE_NEWNS) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)
 		return -errno;

@@ -1,6 +1,7 @@
 /*
- * What a command sees: per-sandbox namespaces (mount, ipc, uts, net), made once and kept
- * by descriptor. Used by the spawner process, single-threaded.
+ * What a command sees and may do with it: per-sandbox namespaces (mount, ipc, uts, net, user) and a
+ * Landlock ruleset, made once and kept by descriptor. Used by the spawner process,
+ * single-threaded.
  */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_VIEW_H
 #define SANDBOXFS_BACKENDS_LOCAL_VIEW_H
@@ -12,6 +13,8 @@ enum { VIEW_IPC, VIEW_UTS, VIEW_NET, VIEW_MNT, VIEW_NAMESPACES };
 
 struct view {
 	int fds[VIEW_NAMESPACES]; /* -1: the host's */
+	int user;                 /* the user namespace of commands alone, or -1 */
+	int landlock;             /* the ruleset, or -1 */
 	uint64_t used;            /* for the LRU; 0: this place of the cache is free */
 	char *key;                /* what it was made for: id first */
 	size_t key_len;
@@ -21,8 +24,8 @@ struct views;
 
 /*
  * Puts the calling process into a user namespace where that is needed to make others, and finds
- * out by trying what can be made. Nothing is left behind but the user namespace. ret->reason is
- * empty when everything that SETTINGS asks for can be had.
+ * out by trying what can be made; ret->who is given. Nothing is left behind but the user namespace.
+ * ret->reason is empty when everything that SETTINGS asks for can be had.
  */
 void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret);
 
@@ -38,9 +41,15 @@ int views_get(struct views *views, const struct spawn_request *req, const struct
 /* Drops what is kept for ID. */
 void views_forget(struct views *views, const char *id);
 
+/* Whether the view has mounts of its own; else commands see the host, and Landlock is the wall. */
+static inline bool view_is_own(const struct view *view)
+{
+	return view && view->fds[VIEW_MNT] >= 0;
+}
+
 /*
- * Moves the calling process (single-threaded, pid 1 of its own pid namespace) into the view, with a
- * mount namespace and a /proc of its own. Returns 0 or a negative errno.
+ * Moves the calling process (single-threaded, pid 1 of its own pid namespace) into the namespaces but
+ * the user's, with a mount namespace and a /proc of its own. Returns 0 or a negative errno.
  */
 int view_enter(const struct view *view);
 

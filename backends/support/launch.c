@@ -69,7 +69,7 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	struct sbx_exec full = *spec;
 	_cleanup_free_ char *view = make_view(l);
 	_cleanup_free_ char *home = sbx_format("HOME=%s", l->home);
-	_cleanup_free_ char *pwd = NULL;
+	_cleanup_free_ char *pwd = NULL, *tmp = NULL;
 	_cleanup_free_ char **env = NULL;
 	const char *paths[PATHS];
 	int r;
@@ -77,8 +77,9 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	if (!l->host->spawner)
 		return sbx_fail(err, EOPNOTSUPP, "commands cannot be run here");
 	pwd = sbx_format("PWD=%s%s%s", view ? view : "", *spec->cwd ? "/" : "", spec->cwd);
-	if (view && home && pwd)
-		env = merge_env(spec->env, (char *[]){home, (char *)"TMPDIR=/tmp", pwd}, 3);
+	tmp = sbx_format("TMPDIR=%s", sbx_spawner_shows_tmp(l->host->spawner) ? "/tmp" : l->home);
+	if (view && home && pwd && tmp)
+		env = merge_env(spec->env, (char *[]){home, tmp, pwd}, 3);
 	if (!env)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	r = collect_paths(l, paths);

@@ -41,6 +41,7 @@ struct sbx_settings {
 	char *branch;     /* pattern of the branch, "{name}" is replaced; "sandbox/{name}" */
 	char *path;       /* PATH of commands */
 	char *isolation;  /* "auto", "require", "none" */
+	char *run_as;     /* whom commands run as under a daemon of root's; NULL: see identity.h */
 	char *net;        /* "none", "host" */
 	char *controls;   /* "linked", "inline" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */

@@ -50,6 +50,8 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                      struct sbx_job **ret, struct sbx_error *err);
 /* [any] Forgets what is kept warm for the sandbox ID (namespaces, mounts); its jobs have ended. */
 void sbx_spawner_forget(struct sbx_spawner *sp, const char *id);
+/* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused. */
+bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp);
 /* [any] Adds "isolation" as it is in force to OBJ. */
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj);
 

@@ -22,6 +22,7 @@ ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
+[ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
 cp -r "$here" "$ROOM/tests"
 [ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
 cat >"$ROOM/home/.gitconfig" <<'END'

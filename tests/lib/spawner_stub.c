@@ -36,6 +36,12 @@ static void remember(struct sbx_spawner *sp, const struct sbx_place *place,
 		snprintf(sp->env[n++], sizeof(sp->env[0]), "%s", *e);
 }
 
+__attribute__((weak)) bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
+{
+	(void)sp;
+	return true;
+}
+
 __attribute__((weak)) int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                                            const struct sbx_exec *spec,
                                            const struct sbx_exec_events *events, void *data,

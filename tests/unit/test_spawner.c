@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -879,9 +880,11 @@ static void policy_tells_what_is_in_force(void **state)
 		assert_true(policy_is(f, "network", "host"));
 		assert_true(policy_is(f, "reason", "isolation=none"));
 	} else if (policy_is(f, "mode", "namespaces")) {
-		assert_true(policy_is(f, "user_ns", geteuid() ? "true" : "false"));
+		assert_true(policy_is(f, "user_ns", "true"));
 		assert_true(policy_is(f, "pid_ns", "true"));
 		assert_true(policy_is(f, "mount_ns", "true"));
+		assert_true(policy_is(f, "no_capabilities", "true"));
+		assert_false(policy_is(f, "run_as", "0"));
 	}
 }
 
@@ -1087,29 +1090,131 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 
 /* --- where namespaces are forbidden ---------------------------------------------------------------------- */
 
+static bool landlock_works(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, 1) > 0;
+}
+
+static int write_number(const char *path, const char *number)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, number, strlen(number)) < 0 ? -1 : 0;
+}
+
 static int forbidden_namespaces(void)
 {
 	struct sbx_settings settings = {.isolation = "require", .net = "none"};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct fixture f = {0};
-	int fd;
 
-	if (unshare(CLONE_NEWUSER) < 0)
+	if (unshare(CLONE_NEWUSER) < 0 ||
+	    write_number("/proc/sys/user/max_pid_namespaces", "0") < 0)
 		return 77;
-	fd = open("/proc/sys/user/max_pid_namespaces", O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "0", 1) != 1)
-		return 77;
-	close(fd);
 	if (sbx_spawner_start(&settings, &f.sp, &err) != -EPERM ||
 	    !strstr(err.text, "pid namespaces cannot be made"))
 		return 1;
 	settings.isolation = "auto";
 	if (sbx_spawner_start(&settings, &f.sp, &err) != 0)
 		return 2;
-	if (!policy_is(&f, "mode", "subreaper"))
+	if (!policy_is(&f, "mode", landlock_works() ? "landlock" : "subreaper"))
 		return 3;
 	sbx_spawner_stop(f.sp);
 	return 0;
+}
+
+/* 0, or the number of the first check that failed. */
+static int try_landlock_alone(struct fixture *f, const char *script)
+{
+	struct run run = {0};
+	int r = 0;
+
+	if (start(f, &run, (char *[]){"sh", "-c", (char *)script, NULL}) < 0)
+		return 10;
+	await(f, 0);
+	if (run.exit.end != SBX_END_EXITED || run.exit.code != 0)
+		r = 11 + run.exit.code;
+	if (r)
+		fprintf(stderr, "%s %s\n", run.exit.error.text, run.out[1] ? run.out[1] : "");
+	finish(&run);
+	return r;
+}
+
+static int landlock_alone(struct fixture *f)
+{
+	char script[1024];
+
+	if (unshare(CLONE_NEWUSER) < 0 || !landlock_works())
+		return 77;
+	if (write_number("/proc/sys/user/max_pid_namespaces", "0") < 0)
+		return 77;
+	if (sbx_spawner_start(&f->settings, &f->sp, NULL) < 0)
+		return 1;
+	start_loop(f);
+	snprintf(script, sizeof(script),
+	         "echo x > mine || exit 1; cat mine > /dev/null || exit 2;"
+	         "exec 2>/dev/null; (echo x > /tmp/not-mine-%d) && exit 3; ls %s && exit 4;"
+	         "kill -0 %d && exit 5; cat /proc/%d/environ && exit 6;"
+	         "(echo x > %s/mine) || exit 7; ls /tmp && exit 8; exit 0",
+	         getpid(), f->dir, getpid(), getpid(), f->rw);
+	return try_landlock_alone(f, script);
+}
+
+static void landlock_alone_keeps_a_command_in_its_tree(void **state)
+{
+	struct fixture *f = *state;
+	int status;
+	pid_t pid;
+
+	stop_loop(f);
+	pid = fork();
+	if (pid == 0)
+		_exit(landlock_alone(f));
+	waitpid(pid, &status, 0);
+	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
+	start_loop(f);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_command_has_no_right(void **state)
+{
+	struct run run = {0};
+
+	need_view(*state);
+	RUN(*state, &run, "sh", "-c",
+	    "while read -r key rest; do case $key in Cap*|NoNewPrivs:|Seccomp:) echo $rest;; esac;"
+	    " done < /proc/self/status | tr '\\n' ' '");
+	assert_string_equal(run.out[0], "0000000000000000 0000000000000000 0000000000000000 "
+	                                "0000000000000000 0000000000000000 1 2 ");
+	finish(&run);
+	put_file(*state, "owned", "", 0600);
+	assert_script(*state, "test -O owned && echo x >> owned && echo mine", "mine\n");
+	assert_script(*state, "cat /etc/shadow 2>/dev/null; echo none", "none\n");
+	assert_script(*state,
+	              "(echo x > /proc/sys/kernel/core_pattern) 2>/dev/null || echo refused",
+	              "refused\n");
+}
+
+static void root_is_refused_as_run_as(void **state)
+{
+	struct sbx_settings settings = {.isolation = "auto", .run_as = "root"};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_spawner *sp = NULL;
+
+	(void)state;
+	assert_int_equal(sbx_spawner_start(&settings, &sp, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "commands never run as root"));
+	settings.run_as = "no-such-user";
+	assert_int_equal(sbx_spawner_start(&settings, &sp, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "no such user"));
+	settings.run_as = "1:1";
+	if (geteuid()) {
+		assert_int_equal(sbx_spawner_start(&settings, &sp, &err), -EPERM);
+		assert_non_null(strstr(err.text, "made by root"));
+	}
 }
 
 static void without_namespaces_require_refuses_and_auto_says_why(void **state)
@@ -1301,6 +1406,9 @@ static const struct CMUnitTest view_tests[] = {
         CASE(ro_paths_are_read_only_and_hidden_paths_empty),
         CASE(tools_of_path_below_home_are_visible_without_their_neighbours),
         CASE(a_place_that_cannot_be_shown_fails_the_command),
+        CASE(a_command_has_no_right),
+        CASE(landlock_alone_keeps_a_command_in_its_tree),
+        cmocka_unit_test(root_is_refused_as_run_as),
         cmocka_unit_test(without_namespaces_require_refuses_and_auto_says_why),
 };
 

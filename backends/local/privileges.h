@@ -1,0 +1,20 @@
+/* Giving up what a command must not have. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_PRIVILEGES_H
+#define SANDBOXFS_BACKENDS_LOCAL_PRIVILEGES_H
+
+#include "sandboxfs/identity.h"
+
+/*
+ * Takes every capability from the calling thread, from every set, and makes it WHO: all three ids
+ * (real, effective, saved) and no groups but who->gid. WHO may be NULL: ids and groups stay. Does
+ * not allocate. Returns 0 or -1 with errno.
+ */
+int privileges_give_up(const struct sbx_identity *who);
+
+/*
+ * Empties the bounding set alone, which children inherit: what is held stays usable. Returns 0 or -1
+ * with errno.
+ */
+int privileges_bound(void);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * A namespace lives as long as a descriptor of it, so the process that it is made with only waits
+ * until its maps are written. It says by which number /proc knows it: that may be another than
+ * the one clone(2) returned.
+ */
+#include "backends/local/userns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+static int write_file(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+static _Noreturn void child_main(int sock, bool closed)
+{
+	char number[16] = "";
+
+	/* Else the maps belong to the host's root, whom an ordinary user is not. */
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	if ((closed && write_file("/proc/sys/user/max_user_namespaces", "0") < 0) ||
+	    readlink("/proc/self", number, sizeof(number) - 1) <= 0)
+		_exit(1);
+	if (write(sock, number, sizeof(number)) == sizeof(number) && read(sock, number, 1) < 0)
+		_exit(1);
+	_exit(0);
+}
+
+static int write_map(const char *number, const char *file, unsigned inside, unsigned outside)
+{
+	char path[64], map[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/%s", number, file);
+	snprintf(map, sizeof(map), "%u %u 1", inside, outside);
+	return write_file(path, map);
+}
+
+static int finish_child(int sock, struct sbx_identity inside, struct sbx_identity outside)
+{
+	char number[16], path[64];
+	int fd, r;
+
+	if (read(sock, number, sizeof(number)) != sizeof(number))
+		return -EPERM;
+	r = write_map(number, "uid_map", inside.uid, outside.uid);
+	if (!r)
+		r = write_map(number, "gid_map", inside.gid, outside.gid);
+	if (r)
+		return r;
+	snprintf(path, sizeof(path), "/proc/%s/ns/user", number);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed)
+{
+	int pair[2], r;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_NEWUSER | SIGCHLD), NULL, NULL, NULL,
+	                     0UL);
+	r = pid < 0 ? -errno : 0;
+	if (pid == 0) {
+		close(pair[0]);
+		child_main(pair[1], closed);
+	}
+	close(pair[1]);
+	if (pid > 0)
+		r = finish_child(pair[0], inside, outside);
+	close(pair[0]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	return r;
+}

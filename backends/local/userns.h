@@ -1,0 +1,17 @@
+/* User namespaces by descriptor, each with one user and one group in it. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_USERNS_H
+#define SANDBOXFS_BACKENDS_LOCAL_USERNS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "sandboxfs/identity.h"
+
+/*
+ * Makes a user namespace in which OUTSIDE, of the caller's, is called INSIDE. CLOSED: none can be made
+ * below it. The caller needs to be privileged in its own, single-threaded, and to see a /proc. Returns
+ * a descriptor or a negative errno.
+ */
+int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed);
+
+#endif

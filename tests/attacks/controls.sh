@@ -1,0 +1,83 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+. "$TESTS/lib/attack.sh"
+# Reaching the controls from inside, and names that are none.
+
+controls_are_out_of_reach() {
+	for path in "$MNT/ctl/create" "$MNT/a/ctl/exec" "$MNT/b/ctl/exec" "$STATE/ctl" "$MNT/README"; do
+		answers ENOENT read "$path"
+	done
+}
+
+planted_controls_are_plain_files() {
+	run a sh -c 'mkdir -p ctl && echo "#!/bin/sh" >ctl/exec' || true
+	run a true
+	same ok "$(run a echo ok)"
+	run a rm -rf ctl
+}
+
+planted_aliases_do_nothing() {
+	run a sh -c 'ln -s /etc/passwd status; mkfifo stdout'
+	same ok "$(run a echo ok)"
+	expect EACCES open "$MNT/a/status" O_RDONLY
+	run a rm status stdout
+}
+
+bad_names() {
+	for name in .hidden -dash 'with space' 'new
+line' ctl README "$(printf '%064d' 0)" 'a:b' 'a*' ..a; do
+		expect 'EINVAL|EEXIST' mkdir "$MNT/$name"
+	done
+}
+
+bad_names_for_create() {
+	for name in ../a a/b . .. '' ctl; do
+		refuse talk_create "$name"
+	done
+	same '' "$(find "$ROOM" -maxdepth 1 -name a)"
+}
+
+talk_create() {
+	printf '{"name":"%s"}\n' "$1" >"$MNT/ctl/create"
+}
+
+bad_ids() {
+	for id in ../x a/b .. ; do
+		talk a/ctl/exec "{\"argv\":[\"true\"],\"id\":\"$id\"}" >"$ROOM/talked" 2>&1 || true
+		refuse test -e "$MNT/a/ctl/jobs/$id/argv"
+	done
+}
+
+bad_requests() {
+	for request in '{"argv":["true"],"argv":["id"]}' '{"argv":["true"],"unknown":1}' '{"argv":["tr\\u0000ue"]}' \
+		'{"argv":[]}' '{"argv":"true"}'; do
+		printf '%s\n' "$request" >"$ROOM/request"
+		expect_refusal "$ROOM/request"
+	done
+}
+
+expect_refusal() {
+	if cat "$1" >"$MNT/a/ctl/exec"; then
+		fail "taken: $(cat "$1")"
+	fi
+}
+
+shell_words() {
+	for line in 'true; id' 'true | id' 'echo $(id)' 'echo `id`' 'true > out' 'true & id'; do
+		printf '%s\n' "$line" >"$ROOM/request"
+		expect_refusal "$ROOM/request"
+	done
+	[ ! -e "$MNT/a/out" ]
+}
+
+claim "mounting" mount_victims
+claim "attack: control files from inside" controls_are_out_of_reach
+claim "attack: a planted control directory" planted_controls_are_plain_files
+claim "attack: planted aliases" planted_aliases_do_nothing
+claim "attack: names of sandboxes that are none" bad_names
+claim "attack: the same by create" bad_names_for_create
+claim "attack: ids of jobs that are paths" bad_ids
+claim "attack: requests with two meanings" bad_requests
+claim "attack: requests with a shell's words" shell_words
+claim "the host is as it was" still_fine
+finish

@@ -1,0 +1,102 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+. "$TESTS/lib/attack.sh"
+# Reaching other processes, and becoming somebody else.
+
+cannot_end_its_init() {
+	run a sh -c 'kill -9 1; kill -TERM 1; kill -STOP 1; echo still here' >"$ROOM/out" 2>/dev/null
+	same 'still here' "$(cat "$ROOM/out")"
+}
+
+kills_only_itself() {
+	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'until [ -e end ]; do sleep 0.05; done')
+	run a sh -c 'kill -9 -1' || true
+	like '- running*' "$(cat "$MNT/b/ctl/jobs/$id/status")"
+	touch "$MNT/b/end"
+	like '0 exited*' "$(cat "$MNT/b/ctl/jobs/$id/wait")"
+	[ -n "$(daemon_pid)" ]
+}
+
+sees_only_itself() {
+	run a sh -c 'cat /proc/[0-9]*/cmdline' | tr '\0' ' ' >"$ROOM/cmdlines"
+	refuse grep -F "$ROOM/bin/sandboxfs" "$ROOM/cmdlines"
+	refuse grep -F "$(basename "$0")" "$ROOM/cmdlines"
+}
+
+# As the host sees it, not as its own namespace tells.
+is_not_root_on_the_host() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 98881)
+	pid=$("$TOOL" pids 98881 | tail -n 1)
+	uid=$(awk '$1 == "Uid:" { print $2 $3 $4 $5 }' "/proc/$pid/status")
+	caps=$(awk '/^Cap(Inh|Prm|Eff|Bnd|Amb)/ { sum = sum $2 } END { gsub(/0/, "", sum); print sum }' "/proc/$pid/status")
+	echo "$id" >"$MNT/a/ctl/kill"
+	cat "$MNT/a/ctl/jobs/$id/wait" >/dev/null
+	[ "$uid" != 0000 ] || fail "runs as root"
+	same '' "$caps"
+}
+
+policy_says_so() {
+	policy=$(cat "$MNT/a/ctl/policy")
+	like '*"user_ns":true*"pid_ns":true*"mount_ns":true*"net_ns":true*' "$policy"
+	like '*"no_capabilities":true*"no_new_privs":true*' "$policy"
+	refuse grep -q '"run_as":0[,}]' "$MNT/a/ctl/policy"
+}
+
+owner_inside_is_the_job() {
+	same "$(run a id -u)" "$(run a stat -c %u README.md)"
+	run a sh -c 'echo from inside >>README.md; echo new >made'
+	same "$("$TOOL" stat "$MNT/a/README.md" uid)" "$("$TOOL" stat "$MNT/a/made" uid)"
+	echo 'from outside' >"$MNT/a/outer"
+	run a sh -c 'echo and inside >>outer; rm made'
+	same 2 "$(wc -l <"$MNT/a/outer")"
+}
+
+git_works() {
+	box c
+	echo new >"$MNT/c/new"
+	run c sh -c 'git status --short >/dev/null && git add -A && git -c user.name=x -c user.email=x@y commit -qm inside'
+	same inside "$(git -C "$MNT/c" log -1 --format=%s)"
+	same '' "$(git -C "$MNT/c" status --short)"
+	teardown c
+	git -C "$REPO" branch -q -D sandbox/c
+}
+
+require_holds() {
+	mount_repo isolation=require
+	same ok "$(run a echo ok)"
+	unmount
+	[ "$(id -u)" != 0 ] || refused_mount 'commands never run as root' none "$MNT" -o "state_dir=$STATE,run_as=root"
+	[ "$(id -u)" != 0 ] || refused_mount 'no such user' none "$MNT" -o "state_dir=$STATE,run_as=no-such-user"
+	[ "$(id -u)" = 0 ] || refused_mount 'needs a mount made by root' none "$MNT" -o "state_dir=$STATE,run_as=1"
+}
+
+claim "mounting" mount_victims
+daemon=$(daemon_pid)
+claim "attack: kill the daemon" answers ESRCH kill "$daemon"
+claim "attack: a descriptor of the daemon's process" answers 'ESRCH|EINVAL' pidfd "$daemon"
+claim "attack: trace the daemon" answers 'ESRCH|EPERM' ptrace "$daemon"
+claim "attack: read the daemon's memory" answers 'ESRCH|EPERM' read-memory "$daemon"
+claim "attack: trace its own init" answers EPERM ptrace 1
+claim "attack: read its init's memory" answers EPERM read-memory 1
+claim "attack: its init's environment" answers 'EACCES|ENOENT|EPERM' read /proc/1/environ
+claim "attack: end its own init" cannot_end_its_init
+claim "attack: kill everybody" kills_only_itself
+claim "attack: the host's processes by /proc" sees_only_itself
+claim "attack: become root" answers 'EPERM|EINVAL' setuid 0
+claim "attack: become another user" answers 'EPERM|EINVAL' setuid 1
+claim "attack: join a group" answers 'EPERM|EINVAL' setgroups 0
+claim "attack: take capabilities" answers EPERM capset
+claim "attack: allow new privileges again" answers EINVAL new-privileges
+claim "attack: raise a limit" answers EPERM raise-limit
+claim "attack: go before others" answers 'EACCES|EPERM' priority
+claim "attack: type into a terminal" answers EPERM sti
+claim "attack: the same by a wide number" answers EPERM sti-wide
+claim "a command is not root for the host and has no capability" is_not_root_on_the_host
+claim "policy names what is in force" policy_says_so
+claim "inside, the tree belongs to the command; outside, to one owner" owner_inside_is_the_job
+claim "git works inside" git_works
+claim "the host is as it was" still_fine
+claim "unmounting" unmount
+claim "isolation=require starts where all is there; run_as is checked" require_holds
+claim "mounting again" mount_repo
+finish

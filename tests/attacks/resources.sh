@@ -1,0 +1,72 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+. "$TESTS/lib/attack.sh"
+# Taking everything.
+
+fork_bomb() {
+	out=$(talk a/ctl/exec '{"argv":["./attack","processes"],"limits":{"procs":20}}')
+	like '* EAGAIN' "$(printf '%s' "$out" | "$TOOL" json stdout | head -n 1)"
+	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
+	[ "$n" -lt 20 ] || fail "$n processes"
+}
+
+fork_bombs_do_not_share_a_limit() {
+	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'i=0; while [ $i -lt 15 ]; do sleep 1000 & i=$((i + 1)); done; : >up; wait')
+	until [ -e "$MNT/b/up" ]; do :; done
+	out=$(talk a/ctl/exec '{"argv":["./attack","processes"],"limits":{"procs":10}}')
+	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
+	echo "$id" >"$MNT/b/ctl/kill"
+	cat "$MNT/b/ctl/jobs/$id/wait" >/dev/null
+	[ "$n" -gt 5 ] || fail "only $n processes"
+}
+
+memory_hog() {
+	out=$(talk a/ctl/exec '{"argv":["./attack","memory","512"],"limits":{"memory_mb":256}}')
+	same ENOMEM "$(printf '%s' "$out" | "$TOOL" json stdout | head -n 1)"
+}
+
+file_filler() {
+	talk a/ctl/exec '{"argv":["head","-c","5000000","/dev/zero"],"limits":{"file_mb":1}}' >/dev/null
+	talk a/ctl/exec '{"argv":["sh","-c","exec head -c 5000000 /dev/zero >big"],"limits":{"file_mb":1}}' >/dev/null
+	like '153 signaled*' "$(cat "$MNT/a/ctl/status")"
+	same 1048576 "$(wc -c <"$MNT/a/big")"
+}
+
+busy_loop() {
+	talk a/ctl/exec '{"argv":["sh","-c","while :; do :; done"],"limits":{"cpu_s":1}}' >/dev/null
+	like '152 signaled*' "$(cat "$MNT/a/ctl/status")"
+}
+
+all_descriptors() {
+	answers 'some EMFILE' files
+}
+
+output_flood() {
+	out=$(talk a/ctl/exec '{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
+	same true "$(printf '%s' "$out" | "$TOOL" json stdoutTruncated)"
+	same 100000 "$(wc -c <"$MNT/a/ctl/stdout")"
+}
+
+deaf_and_forked() {
+	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM HUP; sleep 98882; sleep 98882\" &); sleep 98882"],"timeout_ms":200}' >/dev/null
+	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
+	refuse "$TOOL" pids 98882
+}
+
+no_core_dump() {
+	run a sh -c 'kill -SEGV $$' || true
+	same '' "$(find "$MNT/a" -name 'core*')"
+}
+
+claim "mounting" mount_victims
+claim "attack: a fork bomb ends at its limit" fork_bomb
+claim "attack: one sandbox uses up the processes of another" fork_bombs_do_not_share_a_limit
+claim "attack: a memory hog ends at its limit" memory_hog
+claim "attack: a file filler ends at its limit" file_filler
+claim "attack: a busy loop ends at its limit" busy_loop
+claim "attack: all descriptors" all_descriptors
+claim "attack: a flood of output is cut and flagged" output_flood
+claim "attack: deaf to SIGTERM and double-forked" deaf_and_forked
+claim "attack: a core dump" no_core_dump
+claim "the host is as it was" still_fine
+finish
