@@ -319,34 +319,38 @@ static long try_internet(const char *port)
 	return connect_inet(port, 0xc0000201); /* 192.0.2.1, of nobody */
 }
 
-static socklen_t abstract_name(struct sockaddr_un *a)
+/* The name holds the port of the server beside it, so that two of them are told apart. */
+static socklen_t abstract_name(struct sockaddr_un *a, int port)
 {
+	int n;
+
 	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(a->sun_path + 1, ABSTRACT, strlen(ABSTRACT));
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(ABSTRACT));
+	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s-%d", ABSTRACT, port);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
 static long try_abstract(const char *arg)
 {
 	struct sockaddr_un a;
-	socklen_t len = abstract_name(&a);
+	socklen_t len = abstract_name(&a, atoi(arg));
 	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	(void)arg;
 	return fd < 0 ? -1 : connect(fd, (struct sockaddr *)&a, len);
 }
 
 static int serve(void)
 {
 	struct sockaddr_un a;
-	socklen_t len = abstract_name(&a), in_len = sizeof(struct sockaddr_in);
+	socklen_t len, in_len = sizeof(struct sockaddr_in);
 	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int local = socket(AF_UNIX, SOCK_STREAM, 0), inet = socket(AF_INET, SOCK_STREAM, 0);
 	char byte;
 
-	if (bind(local, (struct sockaddr *)&a, len) < 0 || listen(local, 8) < 0 ||
-	    bind(inet, (struct sockaddr *)&in, in_len) < 0 || listen(inet, 8) < 0 ||
+	if (bind(inet, (struct sockaddr *)&in, in_len) < 0 || listen(inet, 8) < 0 ||
 	    getsockname(inet, (struct sockaddr *)&in, &in_len) < 0)
+		return 1;
+	len = abstract_name(&a, ntohs(in.sin_port));
+	if (bind(local, (struct sockaddr *)&a, len) < 0 || listen(local, 8) < 0)
 		return 1;
 	printf("%d\n", ntohs(in.sin_port));
 	fflush(stdout);

@@ -4,28 +4,27 @@
 # Reaching anything by a socket.
 
 serve_on_the_host() {
-	mkfifo "$ROOM/server.in"
-	"$ROOM/bin/attack" serve <"$ROOM/server.in" >"$ROOM/port" 9>&- &
+	mkfifo "$ROOM/server.in" "$ROOM/server.out"
+	"$ROOM/bin/attack" serve <"$ROOM/server.in" >"$ROOM/server.out" 9>&- &
 	exec 9>"$ROOM/server.in"
-	until [ -s "$ROOM/port" ]; do :; done
+	read -r port <"$ROOM/server.out"
 }
 
 the_servers_are_there() {
-	same 0 "$("$ROOM/bin/attack" loopback "$(cat "$ROOM/port")")"
-	same 0 "$("$ROOM/bin/attack" abstract)"
+	same 0 "$("$ROOM/bin/attack" loopback "$port")"
+	same 0 "$("$ROOM/bin/attack" abstract "$port")"
 }
 
 own_loopback_works() {
-	run a sh -c 'mkfifo in; ./attack serve <in >port & exec 3>in; until [ -s port ]; do :; done
-		[ "$(./attack loopback "$(cat port)")" = 0 ] && [ "$(./attack abstract)" = 0 ]'
+	run a sh -c 'mkfifo in out; ./attack serve <in >out & exec 3>in; read -r port <out
+		[ "$(./attack loopback "$port")" = 0 ] && [ "$(./attack abstract "$port")" = 0 ]'
 }
 
 serve_on_the_host
 claim "the servers on the host are there" the_servers_are_there
 claim "mounting" mount_victims
-port=$(cat "$ROOM/port")
 claim "attack: a server on the host's loopback" answers ECONNREFUSED loopback "$port"
-claim "attack: an abstract socket of the host" answers ECONNREFUSED abstract
+claim "attack: an abstract socket of the host" answers ECONNREFUSED abstract "$port"
 claim "attack: the internet" answers ENETUNREACH internet 80
 for kind in packet raw raw6 vsock alg bluetooth audit; do
 	claim "attack: a socket of the kind $kind" answers 'EPERM|EAFNOSUPPORT' socket $kind
