@@ -18,9 +18,9 @@ struct sbx_workspace {
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct sbx_controls *inlined; /* the controls are on this connection; else NULL */
-	char *controls;       /* absolute path at which the control connection is mounted */
-	bool epochs;          /* the kernel takes INC_EPOCH */
-	bool xattrs;          /* user.* attributes are served whatever they cost */
+	char *controls;               /* absolute path at which the control connection is mounted */
+	bool epochs;                  /* the kernel takes INC_EPOCH */
+	bool xattrs;                  /* user.* attributes are served whatever they cost */
 	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
 	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
 	int64_t mounted_ns;   /* CLOCK_REALTIME */

@@ -160,8 +160,8 @@ static void vercel_is_the_default_where_vercel_is_1(void **state)
 static void arguments_come_in_any_order(void **state)
 {
 	(void)state;
-	assert_int_equal(parse("-f", at("src"), "-o", "ephemeral", at("mnt"), "-obase=main,net=host",
-	                       "-d", NULL),
+	assert_int_equal(parse("-f", at("src"), "-o", "ephemeral", at("mnt"),
+	                       "-obase=main,net=host", "-d", NULL),
 	                 0);
 	assert_string_equal(opts.settings.source, at("src"));
 	assert_string_equal(opts.settings.source_abs, at("src"));
