@@ -48,9 +48,9 @@ output_flood() {
 }
 
 deaf_and_forked() {
-	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM HUP; sleep 98882; sleep 98882\" &); sleep 98882"],"timeout_ms":200}' >/dev/null
+	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM HUP; sleep '$LONG'; sleep '$LONG'\" &); sleep '$LONG'"],"timeout_ms":200}' >/dev/null
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
-	refuse "$TOOL" pids 98882
+	refuse "$TOOL" pids "$LONG"
 }
 
 no_core_dump() {
