@@ -41,7 +41,8 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
-	uint64_t root_handed; /* node id when the kernel may keep the root's attributes, else 0; atomic */
+	uint64_t
+	        root_handed; /* node id when the kernel may keep the root's attributes, else 0; atomic */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	int refs;  /* atomic */
