@@ -25,29 +25,26 @@
 #include <unistd.h>
 
 #include "backends/local/descend.h"
-#include "backends/local/filter.h"
-#include "backends/local/landlock.h"
-#include "backends/local/limits.h"
+#include "backends/local/leader.h"
 #include "backends/local/privileges.h"
 
-/* What the leader needs; the numbers are free, so that moving one there closes no other. */
-enum { CWD_FD = INIT_FREE_FD, USER_FD, RULES_FD, END_FD };
-
 struct init {
-	const struct init_job *job;
-	pid_t leader;
+	const struct init_seat *seat;
+	struct spawn_message message;
+	struct spawn_request req;
+	struct leader leader;
 	bool leader_ended, alone;
 	int status;
-	/* Written by the leader before its execve, in the memory it shares with us: */
-	int exec_error;
-	enum spawn_stage stage;
+	int pid;                /* as the daemon knows us */
+	int error;              /* an errno: the preparation failed, */
+	enum spawn_stage stage; /* there */
 };
 
 static bool report(const struct init *in, enum spawn_event event, int code)
 {
 	struct spawn_report r = {.event = event,
 	                         .stage = in->stage,
-	                         .job = in->job->req->cmd.job,
+	                         .job = in->req.cmd.job,
 	                         .code = code,
 	                         .remain = !in->alone};
 	struct rusage ru;
@@ -60,20 +57,28 @@ static bool report(const struct init *in, enum spawn_event event, int code)
 	return send(INIT_REPORT_FD, &r, sizeof(r), MSG_NOSIGNAL) == (ssize_t)sizeof(r);
 }
 
+/* Where there is a pid namespace the kernel does this. */
+static void abandon_leader(const struct init *in)
+{
+	if (in->leader.pid > 0)
+		kill(in->leader.pid, SIGKILL);
+}
+
 static _Noreturn void fail(struct init *in, enum spawn_stage stage, int err)
 {
+	abandon_leader(in);
 	in->stage = stage;
 	in->alone = true;
 	_exit(report(in, SPAWN_FAILED, err) ? 0 : 1);
 }
 
 /* Beneath the tree's root by the kernel's own walk, so no link and no ".." leads out. */
-static int open_cwd(const struct init_job *job)
+static int open_cwd(const struct init *in)
 {
-	const struct spawn_request *req = job->req;
+	const struct spawn_request *req = &in->req;
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int root = open(view_is_own(job->view) ? req->view : req->workdir,
+	int root = open(view_is_own(in->seat->view) ? req->view : req->workdir,
 	                O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd;
 
@@ -82,140 +87,8 @@ static int open_cwd(const struct init_job *job)
 	do
 		fd = (int)syscall(SYS_openat2, root, req->cwd, &how, sizeof(how));
 	while (fd < 0 && errno == EAGAIN); /* a rename raced with ".." */
+	close(root);
 	return fd;
-}
-
-static const char *env_path(char *const *env)
-{
-	for (; *env; env++)
-		if (strncmp(*env, "PATH=", 5) == 0)
-			return *env + 5;
-	return "/bin:/usr/bin";
-}
-
-/* Tries one file; returns the errno, having noted when it is its interpreter that is missing. */
-static int try_exec(struct init *in, const char *file)
-{
-	const struct spawn_request *req = in->job->req;
-	int err;
-
-	execve(file, req->argv, req->env);
-	err = errno;
-	if (err == ENOENT && access(file, F_OK) == 0)
-		in->stage = SPAWN_AT_INTERPRETER;
-	return err;
-}
-
-static bool try_next(int err)
-{
-	return err == EACCES || err == ENOENT || err == ENOTDIR || err == ESTALE || err == ENODEV ||
-	       err == ETIMEDOUT || err == ELOOP || err == ENAMETOOLONG;
-}
-
-/* execvpe(3), but a file that is no program is ENOEXEC and never handed to a shell. */
-static int search_and_exec(struct init *in)
-{
-	const struct spawn_request *req = in->job->req;
-	const char *name = req->argv[0];
-	size_t name_len = strlen(name);
-	const char *p = env_path(req->env);
-	bool denied = false;
-	char file[PATH_MAX];
-	int err = ENOENT;
-
-	if (*req->program)
-		return try_exec(in, req->program);
-	if (!*name)
-		return ENOENT;
-	if (strchr(name, '/'))
-		return try_exec(in, name);
-	for (;; p++) {
-		size_t len = strcspn(p, ":");
-
-		if (len + name_len + 2 <= sizeof(file)) {
-			memcpy(file, p, len);
-			if (len)
-				file[len] = '/';
-			memcpy(file + len + (len > 0), name, name_len + 1);
-			err = try_exec(in, file);
-			denied |= err == EACCES;
-			if (!try_next(err))
-				return err;
-		}
-		p += len;
-		if (!*p)
-			return denied ? EACCES : ENOENT;
-	}
-}
-
-/* Not asking who we are: in a namespace that lacks our number the answer would be nobody's. */
-static int change_rights(const struct spawn_powers *powers)
-{
-	return privileges_give_up(powers->become ? &powers->who : NULL);
-}
-
-/*
- * From the widest rights to none. In the user namespace of commands there is nothing to be privileged
- * over, and nobody but the one user.
- */
-static int give_up_rights(const struct init_job *job)
-{
-	const struct view *view = job->view;
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -1;
-	if (!job->powers->isolated)
-		return 0;
-	if (view && view->landlock >= 0 && landlock_enforce(RULES_FD) < 0)
-		return -1;
-	if (view && view->user >= 0 && setns(USER_FD, CLONE_NEWUSER) < 0)
-		return -1;
-	return change_rights(job->powers);
-}
-
-/* Runs in init's memory, on a stack and with a descriptor table of its own. */
-static int leader_main(void *data)
-{
-	struct init *in = data;
-	const struct spawn_request *req = in->job->req;
-	sigset_t none;
-
-	in->stage = SPAWN_AT_CWD;
-	if (fchdir(CWD_FD) < 0)
-		goto failed;
-	in->stage = SPAWN_AT_LIMITS;
-	if (setsid() < 0 || limits_apply(&req->cmd.limits, &in->job->nofile) < 0)
-		goto failed;
-	in->stage = SPAWN_AT_RIGHTS;
-	if (give_up_rights(in->job) < 0 || close_range(INIT_REPORT_FD, ~0U, 0) < 0)
-		goto failed;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (in->job->filter && filter_load(in->job->filter) < 0)
-		goto failed;
-	in->stage = SPAWN_AT_EXEC;
-	in->exec_error = search_and_exec(in);
-	return 127;
-failed:
-	in->exec_error = errno;
-	return 127;
-}
-
-static void start_leader(struct init *in)
-{
-	static _Alignas(16) char stack[64 * 1024];
-	int status;
-
-	in->leader =
-	        clone(leader_main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, in);
-	if (in->leader < 0)
-		fail(in, SPAWN_AT_FORK, errno);
-	if (in->exec_error) {
-		waitpid(in->leader, &status, 0);
-		fail(in, in->stage, in->exec_error);
-	}
-	close_range(0, 2, 0);
-	close_range(CWD_FD, END_FD - 1, 0);
 }
 
 static void reap(struct init *in)
@@ -224,7 +97,7 @@ static void reap(struct init *in)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == in->leader) {
+		if (pid == in->leader.pid) {
 			in->leader_ended = true;
 			in->status = status;
 		}
@@ -244,7 +117,7 @@ static void kill_descendants(struct init *in)
 
 static void forward(struct init *in, int sig)
 {
-	if (in->job->powers->pid_ns)
+	if (in->seat->powers->pid_ns)
 		kill(-1, sig);
 	else if (sig == SIGKILL)
 		kill_descendants(in);
@@ -273,7 +146,7 @@ static void look_after(struct init *in)
 			continue;
 		if (info.si_signo == SIGRTMIN)
 			forward(in, info.si_value.sival_int);
-		else if (info.si_signo == SIGTERM && !in->job->powers->pid_ns) {
+		else if (info.si_signo == SIGTERM && !in->seat->powers->pid_ns) {
 			/* The spawner is dead: the daemon counts us among the lost. */
 			kill_descendants(in);
 			_exit(1);
@@ -282,11 +155,11 @@ static void look_after(struct init *in)
 }
 
 /* As the daemon knows us: /proc is still the host's. */
-static int outer_pid(const struct init_job *job)
+static int outer_pid(const struct init_seat *seat)
 {
 	char text[16] = "";
 
-	if (!job->powers->pid_ns)
+	if (!seat->powers->pid_ns)
 		return getpid();
 	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
 }
@@ -302,7 +175,7 @@ static bool spawner_lives(void)
 /* The spawner's end is ours. In a pid namespace getppid() would not tell that it has come. */
 static void bind_life(const struct init *in)
 {
-	const bool pid_ns = in->job->powers->pid_ns;
+	const bool pid_ns = in->seat->powers->pid_ns;
 
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
@@ -310,67 +183,135 @@ static void bind_life(const struct init *in)
 		_exit(1);
 }
 
-/* The rest of the job can do without an init that has any right but to signal it. */
-static void become_plain(const struct init *in)
+/* --- before the request ------------------------------------------------------------------------- */
+
+static int place_descriptors(const struct init_seat *seat)
 {
-	const struct spawn_powers *powers = in->job->powers;
+	const struct view *view = seat->view;
+
+	if (dup2(seat->work, INIT_WORK_FD) < 0 ||
+	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
+	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0))
+		return -errno;
+	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/*
+ * With the leader made, we can do without any right but to signal what it starts. Not asking who we
+ * are: in a namespace that lacks our number the answer would be nobody's.
+ */
+static int become_plain(const struct init *in)
+{
+	const struct spawn_powers *powers = in->seat->powers;
 
 	if (!powers->isolated)
-		return;
-	if (change_rights(powers) < 0)
-		_exit(1);
+		return 0;
+	if (privileges_give_up(powers->become ? &powers->who : NULL) < 0)
+		return -errno;
 	bind_life(in); /* the kernel has undone it */
+	return 0;
 }
 
-/* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
-static int place_stream(const struct init_job *job, int i)
+static int prepare_leader(struct init *in)
 {
-	const struct sbx_identity *who = &job->powers->who;
-	int fd = job->req->fds[i];
-	struct stat st;
+	int err = leader_prepare(&in->leader, in->seat);
+
+	if (err) {
+		in->stage = in->leader.stage;
+		return -err;
+	}
+	in->stage = SPAWN_AT_RIGHTS;
+	return become_plain(in);
+}
+
+/* All that can be done without knowing the command. */
+static void prepare(struct init *in)
+{
+	const struct init_seat *seat = in->seat;
+	int r;
+
+	in->pid = outer_pid(seat);
+	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
+	if (!seat->powers->pid_ns)
+		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	in->stage = SPAWN_AT_VIEW;
+	r = seat->view ? view_enter(seat->view) : 0;
+	bind_life(in);
+	if (!r) {
+		in->stage = SPAWN_AT_FORK;
+		r = place_descriptors(seat);
+	}
+	if (!r)
+		r = prepare_leader(in);
+	in->error = -r;
+}
+
+/* --- the request -------------------------------------------------------------------------------- */
+
+/* No request will come when the spawner has closed its end. */
+static void await_request(struct init *in)
+{
+	struct spawn_message *msg = &in->message;
+	int r;
+
+	msg->bytes = in->seat->message;
+	r = spawn_receive(INIT_WORK_FD, 0, msg);
+	if (r == -EPIPE) {
+		abandon_leader(in);
+		_exit(0);
+	}
+	if (!r)
+		r = spawn_decode(msg, &in->req);
+	if (r < 0)
+		fail(in, SPAWN_AT_FORK, -r);
+}
+
+static int place_streams(const struct init *in)
+{
+	for (int i = 0; i < 3; i++) {
+		int at = spawn_stream(&in->message, i);
+
+		if (at >= 0 && dup2(in->message.fds[at], i) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void place_cwd(struct init *in)
+{
+	int fd = open_cwd(in);
 
 	if (fd < 0)
-		return 0;
-	if (job->powers->become && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
-	    st.st_uid == geteuid() && fchown(fd, who->uid, who->gid) < 0)
-		return -1;
-	return dup2(fd, i);
+		fail(in, SPAWN_AT_CWD, errno);
+	if (dup2(fd, INIT_CWD_FD) < 0)
+		fail(in, SPAWN_AT_FORK, errno);
+	close(fd);
 }
 
-static int place_descriptors(const struct init_job *job, int cwd)
+static void start_leader(struct init *in)
 {
-	const struct view *view = job->view;
+	int err = place_streams(in) < 0 ? errno : 0;
 
-	for (int i = 0; i < 3; i++)
-		if (place_stream(job, i) < 0)
-			return -1;
-	if (dup2(cwd, CWD_FD) < 0 || (view && view->user >= 0 && dup2(view->user, USER_FD) < 0) ||
-	    (view && view->landlock >= 0 && dup2(view->landlock, RULES_FD) < 0))
-		return -1;
-	return close_range(END_FD, ~0U, 0);
+	if (err)
+		fail(in, SPAWN_AT_FORK, err);
+	place_cwd(in);
+	err = leader_release(&in->leader, &in->req);
+	if (err)
+		fail(in, in->leader.stage, err);
+	close_range(0, 2, 0);
+	close_range(INIT_CWD_FD, ~0U, 0);
 }
 
-void init_main(const struct init_job *job)
+void init_main(const struct init_seat *seat)
 {
-	struct init in = {.job = job};
-	int pid = outer_pid(job);
-	int cwd, r;
+	struct init in = {.seat = seat};
 
-	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
-	if (!job->powers->pid_ns)
-		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	r = job->view ? view_enter(job->view) : 0;
-	if (r < 0)
-		fail(&in, SPAWN_AT_VIEW, -r);
-	bind_life(&in);
-	cwd = open_cwd(job);
-	if (cwd < 0)
-		fail(&in, SPAWN_AT_CWD, errno);
-	if (place_descriptors(job, cwd) < 0)
-		fail(&in, SPAWN_AT_FORK, errno);
+	prepare(&in);
+	await_request(&in);
+	if (in.error)
+		fail(&in, in.stage, in.error);
 	start_leader(&in);
-	become_plain(&in);
-	if (!report(&in, SPAWN_STARTED, pid))
+	if (!report(&in, SPAWN_STARTED, in.pid))
 		forward(&in, SIGKILL);
 	look_after(&in);
 	_exit(report(&in, SPAWN_ENDED, in.status) ? 0 : 1);

@@ -1,6 +1,7 @@
 /*
- * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper.
- * It starts the leader, reaps, passes signals on and reports to the daemon.
+ * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper. It is made for a
+ * place and waits there for its one request; then it starts the leader, reaps, passes signals on
+ * and reports to the daemon.
  */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_INIT_H
 #define SANDBOXFS_BACKENDS_LOCAL_INIT_H
@@ -12,21 +13,35 @@
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 
-#define INIT_REPORT_FD 3 /* where the spawner keeps its socket, and init too */
-#define INIT_LIFE_FD   5 /* a file that the spawner has a record lock on while it lives */
-#define INIT_FREE_FD   6 /* from here on init may put its own; the spawner keeps three free */
+/* Numbers of descriptors that the spawner keeps for itself, and those that init puts its own at. */
+enum {
+	INIT_REPORT_FD = 3, /* the spawner's socket, and init's too */
+	INIT_SIGNAL_FD,     /* the spawner's signalfd */
+	INIT_LIFE_FD,       /* a file that the spawner has a record lock on while it lives */
+	INIT_FREE_FD,
+	INIT_CWD_FD = INIT_FREE_FD,
+	INIT_USER_FD,
+	INIT_RULES_FD,
+	INIT_WORK_FD, /* where the request comes from */
+	INIT_END_FD
+};
 
 /* SIGRTMIN with a value from the spawner asks init to send that signal to everything. */
 
-struct init_job {
-	const struct spawn_request *req;
+/* What an init is made with. */
+struct init_seat {
 	const struct spawn_powers *powers;
 	const struct view *view;         /* NULL: nothing but the host */
 	const struct sock_fprog *filter; /* of system calls, NULL: none */
 	struct rlimit nofile;            /* what the daemon was started with */
+	int work;                        /* a socket: one SPAWN_EXEC as the spawner got it */
+	char *message;                   /* room for it: SPAWN_MESSAGE bytes */
 };
 
-/* The whole life of a job, in the forked process. Exits 0 when the daemon was told the end. */
-_Noreturn void init_main(const struct init_job *job);
+/*
+ * The whole life of an init, in the forked process. Exits 0 when the daemon was told the end, or when
+ * its socket was closed before any request.
+ */
+_Noreturn void init_main(const struct init_seat *seat);
 
 #endif

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
 
@@ -94,7 +96,45 @@ static char **take_list(struct reader *r, uint32_t n)
 	return list;
 }
 
-int spawn_decode(struct spawn_request *req)
+static int read_memfd(int fd, char *buf, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = pread(fd, buf + at, len - at, (off_t)at);
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EPROTO;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+int spawn_stream(const struct spawn_message *msg, int stream)
+{
+	const struct spawn_command *c = (const struct spawn_command *)msg->bytes;
+
+	return c->flags & SPAWN_HAS_STDIN ? stream : stream - 1;
+}
+
+static int load_payload(const struct spawn_message *msg, struct spawn_request *req)
+{
+	const size_t need = req->cmd.payload, inlined = msg->len - sizeof(req->cmd);
+	const bool in_memfd = req->cmd.flags & SPAWN_IN_MEMFD;
+	const int last = spawn_stream(msg, 2) + in_memfd;
+
+	if (msg->fds[last] < 0)
+		return -EMFILE;
+	if (need > SPAWN_MAX || (!in_memfd && need != inlined))
+		return -EPROTO;
+	req->buf = malloc(need + 1);
+	if (!req->buf)
+		return -ENOMEM;
+	if (in_memfd)
+		return read_memfd(msg->fds[last], req->buf, need);
+	memcpy(req->buf, msg->bytes + sizeof(req->cmd), need);
+	return 0;
+}
+
+static int take_apart(struct spawn_request *req)
 {
 	const struct spawn_command *c = &req->cmd;
 	size_t n = (size_t)c->n_ro + c->n_rw + c->n_argv + c->n_env;
@@ -120,12 +160,79 @@ int spawn_decode(struct spawn_request *req)
 	return r.bad || r.at != r.end ? -EPROTO : 0;
 }
 
+int spawn_decode(const struct spawn_message *msg, struct spawn_request *ret)
+{
+	int r;
+
+	memcpy(&ret->cmd, msg->bytes, sizeof(ret->cmd));
+	r = load_payload(msg, ret);
+	return r < 0 ? r : take_apart(ret);
+}
+
 void spawn_request_finish(struct spawn_request *req)
 {
-	for (int i = 0; i < 3; i++)
-		sbx_cleanup_fd(&req->fds[i]);
 	free(req->words);
 	free(req->buf);
 	req->words = NULL;
 	req->buf = NULL;
+}
+
+/* --- the sockets ------------------------------------------------------------------------------- */
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
+};
+
+int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds)
+{
+	union control control;
+	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
+	}
+	return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void take_fds(struct msghdr *msg, int *fds)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && n <= SPAWN_FDS)
+			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+	}
+}
+
+int spawn_receive(int sock, int flags, struct spawn_message *ret)
+{
+	union control control;
+	struct iovec iov = {.iov_base = ret->bytes, .iov_len = SPAWN_MESSAGE};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	ssize_t n;
+
+	for (int i = 0; i < SPAWN_FDS; i++)
+		ret->fds[i] = -1;
+	do
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : -EPIPE;
+	take_fds(&msg, ret->fds);
+	ret->len = (size_t)n;
+	return ret->len < sizeof(struct spawn_command) ? -EPROTO : 0;
 }

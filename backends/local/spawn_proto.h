@@ -85,10 +85,18 @@ struct spawn_hello {
 	struct spawn_powers powers;
 };
 
+#define SPAWN_MESSAGE (SPAWN_INLINE + sizeof(struct spawn_command))
+
+/* What the spawner got from the daemon: the command, then its payload. */
+struct spawn_message {
+	char *bytes; /* SPAWN_MESSAGE of them, the caller's; aligned for a command */
+	size_t len;
+	int fds[SPAWN_FDS]; /* -1: none */
+};
+
 /* A decoded SPAWN_EXEC. The strings lie in buf. */
 struct spawn_request {
 	struct spawn_command cmd;
-	int fds[3]; /* -1 stdin: /dev/null */
 	char *buf;
 	size_t place_len; /* of the part of buf that describes the place, up to the last of rw */
 	char **words;     /* backs the four lists */
@@ -101,12 +109,21 @@ struct spawn_request {
  */
 int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
                  struct spawn_command *cmd, char **ret);
+/* One message with descriptors, without waiting. 0 or a negative errno; -EAGAIN: not now. */
+int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds);
 /*
- * Takes req->buf (cmd.payload bytes) apart, filling the rest. -EPROTO when counts and
- * strings disagree, -ENOMEM.
+ * One message; FLAGS as of recvmsg(2). 0 or a negative errno; -EPIPE when the other end is closed, -EPROTO
+ * what is no command. Descriptors are the caller's, whatever the answer.
  */
-int spawn_decode(struct spawn_request *req);
-/* Frees memory and closes descriptors. */
+int spawn_receive(int sock, int flags, struct spawn_message *ret);
+/*
+ * Takes the command of MSG, a SPAWN_EXEC, apart. -EPROTO when counts and strings disagree,
+ * -EMFILE when the descriptors did not come along, -ENOMEM.
+ */
+int spawn_decode(const struct spawn_message *msg, struct spawn_request *ret);
+/* Where in MSG's descriptors that of STREAM (0 to 2) is; -1: nowhere. */
+int spawn_stream(const struct spawn_message *msg, int stream);
+/* Frees memory. */
 void spawn_request_finish(struct spawn_request *req);
 
 /* The spawner process: serves FD, the child of DAEMON, until it is closed, then ends everything. */

@@ -78,30 +78,6 @@ struct sbx_spawner {
 
 /* --- sending ------------------------------------------------------------------------------- */
 
-static int send_message(int fd, const void *bytes, size_t len, const int *fds, int n_fds)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
-	} control;
-	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (n_fds) {
-		struct cmsghdr *c;
-
-		memset(&control, 0, sizeof(control));
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
-	}
-	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 static void outgoing_free(struct outgoing *out)
 {
 	for (int i = 0; i < out->n_fds; i++)
@@ -144,7 +120,7 @@ static int post(struct sbx_spawner *sp, const void *bytes, size_t len, const int
 		return -EIO;
 	if (sp->head)
 		return enqueue(sp, bytes, len, fds, n_fds);
-	r = send_message(sp->fd, bytes, len, fds, n_fds);
+	r = spawn_send(sp->fd, bytes, len, fds, n_fds);
 	return r == -EAGAIN ? enqueue(sp, bytes, len, fds, n_fds) : r;
 }
 
@@ -156,7 +132,7 @@ static void flush_queue(struct sbx_spawner *sp)
 
 		/* A message that can never be sent has a job that never starts; the spawner
 		 * being gone is noticed by reading. */
-		if (send_message(sp->fd, out->bytes, out->len, out->fds, out->n_fds) == -EAGAIN)
+		if (spawn_send(sp->fd, out->bytes, out->len, out->fds, out->n_fds) == -EAGAIN)
 			break;
 		sp->head = out->next;
 		outgoing_free(out);

@@ -21,30 +21,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/local/descend.h"
 #include "backends/local/filter.h"
-#include "backends/local/init.h"
+#include "backends/local/inits.h"
 #include "backends/local/privileges.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
 
-#define SIGNAL_FD 4
-
-struct running {
-	uint64_t job;
-	pid_t pid;
-};
-
 struct spawner {
 	struct spawn_powers powers;
 	struct views *views;
+	struct inits *inits;
 	struct rlimit nofile; /* as it was at the start */
 	struct sock_fprog filter;
-	pid_t pid;
-	struct running *running;
-	size_t n, cap;
-	char *message; /* of SPAWN_INLINE and a command */
+	struct spawn_message message;
 };
 
 static void tell(const void *report, size_t len)
@@ -62,37 +52,9 @@ static void tell_failed(uint64_t job, enum spawn_stage stage, int err)
 	tell(&r, sizeof(r));
 }
 
-static struct running *find_job(struct spawner *sp, uint64_t job)
+static void tell_gone(uint64_t job, const struct rusage *ru)
 {
-	for (size_t i = 0; i < sp->n; i++)
-		if (sp->running[i].job == job)
-			return &sp->running[i];
-	return NULL;
-}
-
-static bool is_init(pid_t pid, void *data)
-{
-	struct spawner *sp = data;
-
-	for (size_t i = 0; i < sp->n; i++)
-		if (sp->running[i].pid == pid)
-			return true;
-	return false;
-}
-
-/* Without pid namespaces: what a killed init left behind has become our child. */
-static void kill_orphans(struct spawner *sp)
-{
-	if (sp->powers.pid_ns)
-		return;
-	while (descend_signal(sp->pid, is_init, sp, SIGKILL) > 0)
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
-}
-
-static void report_gone(const struct running *run, const struct rusage *ru)
-{
-	struct spawn_report r = {.event = SPAWN_GONE, .job = run->job};
+	struct spawn_report r = {.event = SPAWN_GONE, .job = job};
 
 	r.user_us = (uint64_t)ru->ru_utime.tv_sec * 1000000u + (uint64_t)ru->ru_utime.tv_usec;
 	r.sys_us = (uint64_t)ru->ru_stime.tv_sec * 1000000u + (uint64_t)ru->ru_stime.tv_usec;
@@ -100,230 +62,76 @@ static void report_gone(const struct running *run, const struct rusage *ru)
 	tell(&r, sizeof(r));
 }
 
-static void reap(struct spawner *sp)
+static void serve_exec(struct spawner *sp, uint64_t job)
 {
-	struct rusage ru;
-	int status;
-	pid_t pid;
+	struct spawn_request req = {0};
+	enum spawn_stage stage = SPAWN_AT_FORK;
+	int r = spawn_decode(&sp->message, &req);
 
-	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
-		struct running run;
-		size_t i = 0;
-
-		while (i < sp->n && sp->running[i].pid != pid)
-			i++;
-		if (i == sp->n)
-			continue;
-		run = sp->running[i];
-		sp->running[i] = sp->running[--sp->n];
-		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-			continue; /* init has told the end itself */
-		kill_orphans(sp);
-		report_gone(&run, &ru);
-	}
-}
-
-static pid_t fork_init(struct spawner *sp)
-{
-	unsigned long flags = SIGCHLD | (sp->powers.pid_ns ? CLONE_NEWPID : 0);
-
-	return (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, 0UL);
-}
-
-static int make_room(struct spawner *sp)
-{
-	size_t cap = sp->cap ? 2 * sp->cap : 64;
-	struct running *running;
-
-	if (sp->n < sp->cap)
-		return 0;
-	running = realloc(sp->running, cap * sizeof(*running));
-	if (!running)
-		return -ENOMEM;
-	sp->running = running;
-	sp->cap = cap;
-	return 0;
-}
-
-static void start_job(struct spawner *sp, struct spawn_request *req)
-{
-	struct init_job job = {.req = req,
-	                       .powers = &sp->powers,
-	                       .filter = sp->powers.seccomp ? &sp->filter : NULL,
-	                       .nofile = sp->nofile};
-	pid_t pid;
-	int r;
-
-	r = make_room(sp);
-	if (r < 0) {
-		tell_failed(req->cmd.job, SPAWN_AT_FORK, -r);
-		return;
-	}
-	r = sp->powers.mount_ns || sp->powers.landlock ? views_get(sp->views, req, &job.view) : 0;
-	if (r < 0) {
-		tell_failed(req->cmd.job, SPAWN_AT_VIEW, -r);
-		return;
-	}
-	pid = fork_init(sp);
-	if (pid == 0)
-		init_main(&job);
-	if (pid < 0)
-		tell_failed(req->cmd.job, SPAWN_AT_FORK, errno);
-	else
-		sp->running[sp->n++] = (struct running){.job = req->cmd.job, .pid = pid};
-}
-
-/* SIGKILL takes the namespace down; all else, and all without one, is init's to carry out. */
-static void signal_job(struct spawner *sp, const struct spawn_command *cmd)
-{
-	const struct running *run = find_job(sp, cmd->job);
-	union sigval value = {.sival_int = cmd->sig};
-
-	if (!run)
-		return;
-	if (cmd->sig == SIGKILL && sp->powers.pid_ns) {
-		kill(run->pid, SIGKILL);
-		return;
-	}
-	sigqueue(run->pid, SIGRTMIN, value);
-	if (!sp->powers.pid_ns)
-		kill(run->pid, SIGCONT);
-}
-
-static int read_memfd(int fd, char *buf, size_t len)
-{
-	for (size_t at = 0; at < len;) {
-		ssize_t n = pread(fd, buf + at, len - at, (off_t)at);
-
-		if (n <= 0)
-			return n < 0 ? -errno : -EPROTO;
-		at += (size_t)n;
-	}
-	return 0;
-}
-
-static int load_payload(struct spawn_request *req, const char *inlined, size_t len, int memfd)
-{
-	size_t need = req->cmd.payload;
-
-	if (need > SPAWN_MAX || (memfd < 0 && need != len))
-		return -EPROTO;
-	req->buf = malloc(need + 1);
-	if (!req->buf)
-		return -ENOMEM;
-	if (memfd >= 0)
-		return read_memfd(memfd, req->buf, need);
-	memcpy(req->buf, inlined, need);
-	return 0;
-}
-
-/* FDS: as struct spawn_command says. All of them are closed or handed to REQ. */
-static void serve_exec(struct spawner *sp, struct spawn_request *req, int *fds, const char *inlined,
-                       size_t len)
-{
-	int at = 0, memfd, r;
-
-	if (req->cmd.flags & SPAWN_HAS_STDIN)
-		req->fds[0] = sbx_steal_fd(&fds[at++]);
-	req->fds[1] = sbx_steal_fd(&fds[at++]);
-	req->fds[2] = sbx_steal_fd(&fds[at++]);
-	memfd = req->cmd.flags & SPAWN_IN_MEMFD ? fds[at] : -1;
-	r = req->fds[2] < 0 ? -EMFILE : load_payload(req, inlined, len, memfd);
 	if (!r)
-		r = spawn_decode(req);
+		r = inits_start(sp->inits, &sp->message, &req, &stage);
 	if (r < 0)
-		tell_failed(req->cmd.job, SPAWN_AT_FORK, -r);
-	else
-		start_job(sp, req);
-}
-
-static void serve(struct spawner *sp, char *message, size_t len, int *fds)
-{
-	struct spawn_request req = {.fds = {-1, -1, -1}};
-	char *payload = message + sizeof(req.cmd);
-
-	if (len < sizeof(req.cmd))
-		return;
-	memcpy(&req.cmd, message, sizeof(req.cmd));
-	len -= sizeof(req.cmd);
-	if (req.cmd.verb == SPAWN_EXEC)
-		serve_exec(sp, &req, fds, payload, len);
-	else if (req.cmd.verb == SPAWN_SIGNAL)
-		signal_job(sp, &req.cmd);
-	else if (req.cmd.verb == SPAWN_FORGET && len > 0 && payload[len - 1] == 0)
-		views_forget(sp->views, payload);
+		tell_failed(job, stage, -r);
 	spawn_request_finish(&req);
 }
 
-static void take_fds(struct msghdr *msg, int *fds)
+static void forget(struct spawner *sp, const char *id)
 {
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	views_forget(sp->views, id);
+	inits_drop_stale(sp->inits);
+}
 
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && n <= SPAWN_FDS)
-			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
-	}
+static void serve(struct spawner *sp)
+{
+	const char *payload = sp->message.bytes + sizeof(struct spawn_command);
+	const size_t len = sp->message.len - sizeof(struct spawn_command);
+	struct spawn_command cmd;
+
+	memcpy(&cmd, sp->message.bytes, sizeof(cmd));
+	if (cmd.verb == SPAWN_EXEC)
+		serve_exec(sp, cmd.job);
+	else if (cmd.verb == SPAWN_SIGNAL)
+		inits_signal(sp->inits, cmd.job, cmd.sig);
+	else if (cmd.verb == SPAWN_FORGET && len > 0 && payload[len - 1] == 0)
+		forget(sp, payload);
 }
 
 /* Returns false when the daemon has closed its end. */
 static bool receive(struct spawner *sp)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
-	} control;
-	int fds[SPAWN_FDS] = {-1, -1, -1, -1};
-	struct iovec iov = {.iov_base = sp->message,
-	                    .iov_len = SPAWN_INLINE + sizeof(struct spawn_command)};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	ssize_t n = recvmsg(INIT_REPORT_FD, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	int r = spawn_receive(INIT_REPORT_FD, MSG_DONTWAIT, &sp->message);
 
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR;
-	if (n == 0)
-		return false;
-	take_fds(&msg, fds);
-	serve(sp, sp->message, (size_t)n, fds);
+	if (!r)
+		serve(sp);
 	for (int i = 0; i < SPAWN_FDS; i++)
-		sbx_cleanup_fd(&fds[i]);
-	return true;
+		sbx_cleanup_fd(&sp->message.fds[i]);
+	return !r || r == -EAGAIN || r == -EPROTO;
 }
 
-/* An init without a pid namespace must not be killed before it has killed the rest: our own death
- * may be next, since the daemon's sockets close before its death signal comes. */
-static _Noreturn void end_everything(struct spawner *sp)
-{
-	for (size_t i = 0; i < sp->n; i++) {
-		kill(sp->running[i].pid, sp->powers.pid_ns ? SIGKILL : SIGTERM);
-		kill(sp->running[i].pid, SIGCONT);
-	}
-	while (sp->n > 0) {
-		siginfo_t info;
-
-		waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
-		reap(sp);
-	}
-	kill_orphans(sp);
-	_exit(0);
-}
-
+/* Inits for requests to come are made when there is nothing else to do. */
 static _Noreturn void loop(struct spawner *sp)
 {
 	struct pollfd p[2] = {{.fd = INIT_REPORT_FD, .events = POLLIN},
-	                      {.fd = SIGNAL_FD, .events = POLLIN}};
+	                      {.fd = INIT_SIGNAL_FD, .events = POLLIN}};
 	struct signalfd_siginfo info;
 
-	for (;;) {
-		if (poll(p, 2, -1) < 0)
+	for (bool more = false;;) {
+		int n = poll(p, 2, more ? 0 : -1);
+
+		if (n < 0)
 			continue;
-		if (p[1].revents && read(SIGNAL_FD, &info, sizeof(info)) > 0)
-			reap(sp);
+		if (n == 0) {
+			more = inits_prepare(sp->inits);
+			continue;
+		}
+		more = true;
+		if (p[1].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) > 0)
+			inits_reap(sp->inits, tell_gone);
 		if (p[0].revents && !receive(sp))
-			end_everything(sp);
+			break;
 	}
+	inits_end(sp->inits, tell_gone);
+	_exit(0);
 }
 
 static int place_fd(int fd, int at)
@@ -362,10 +170,10 @@ static int arrange_descriptors(int fd)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-	r = sigfd < 0 ? -errno : place_fd(sigfd, SIGNAL_FD);
+	r = sigfd < 0 ? -errno : place_fd(sigfd, INIT_SIGNAL_FD);
 	if (!r)
 		r = hold_life_lock();
-	for (int i = INIT_FREE_FD; !r && i < INIT_FREE_FD + 3; i++)
+	for (int i = INIT_FREE_FD; !r && i < INIT_END_FD; i++)
 		r = dup3(0, i, O_CLOEXEC) < 0 ? -errno : 0;
 	return r;
 }
@@ -463,17 +271,19 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	r = raise_files(&sp->nofile);
 	if (r < 0)
 		return r;
-	sp->pid = getpid();
-	sp->message = malloc(SPAWN_INLINE + sizeof(struct spawn_command));
-	if (!sp->message || chdir("/") < 0)
-		return sp->message ? -errno : -ENOMEM;
+	sp->message.bytes = malloc(SPAWN_MESSAGE);
+	if (!sp->message.bytes || chdir("/") < 0)
+		return sp->message.bytes ? -errno : -ENOMEM;
 	r = find_powers(sp, settings);
 	if (r < 0)
 		return r;
 	bind_life(daemon);
 	if (sp->powers.isolated && privileges_bound() < 0)
 		return -errno;
-	return views_create(settings, &sp->powers, &sp->views);
+	r = views_create(settings, &sp->powers, &sp->views);
+	return r < 0 ? r
+	             : inits_create(&sp->powers, sp->views, sp->powers.seccomp ? &sp->filter : NULL,
+	                            &sp->nofile, sp->message.bytes, &sp->inits);
 }
 
 void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon)

@@ -377,6 +377,21 @@ static struct view *find_kept(struct views *views, const struct spawn_request *r
 	return NULL;
 }
 
+const struct view *views_find(const struct views *views, uint64_t serial)
+{
+	for (int i = 0; serial && i < KEPT; i++)
+		if (views->kept[i].used && views->kept[i].serial == serial)
+			return &views->kept[i];
+	return NULL;
+}
+
+uint64_t views_last_use(const struct views *views, uint64_t serial)
+{
+	const struct view *view = views_find(views, serial);
+
+	return view ? view->used : 0;
+}
+
 static struct view *least_recently_used(struct views *views)
 {
 	struct view *oldest = &views->kept[0];
@@ -425,7 +440,7 @@ static int make_kept(struct views *views, const struct spawn_request *req, struc
 		return -ENOMEM;
 	memcpy(view->key, req->buf, req->place_len);
 	view->key_len = req->place_len;
-	view->used = ++views->clock;
+	view->serial = view->used = ++views->clock;
 	r = fill(views, req, view);
 	if (r < 0)
 		drop(view);

@@ -1,0 +1,324 @@
+/*
+ * What a command costs is mostly the making of its pid namespace, the joining of the others, and the giving
+ * up of rights; none of it depends on the command. So an init is made ahead for each sandbox that
+ * ran one lately, in the time when the spawner has nothing else to do.
+ */
+#include "backends/local/inits.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/local/descend.h"
+#include "sandboxfs/cleanup.h"
+
+#define WAITING_MAX 32 /* inits that wait, of all sandboxes; a process and some 200 KiB each */
+
+struct one {
+	uint64_t job;  /* 0: it waits */
+	uint64_t view; /* serial number of what it waits in */
+	pid_t pid;
+	int work; /* our end of its socket, -1 once it has its request */
+};
+
+struct inits {
+	const struct spawn_powers *powers;
+	struct views *views;
+	const struct sock_fprog *filter;
+	struct rlimit nofile;
+	char *message;
+	pid_t spawner;
+	struct one *all;
+	size_t n, cap;
+	uint64_t wanted; /* serial number of the view that is to get one; 0: none */
+};
+
+int inits_create(const struct spawn_powers *powers, struct views *views,
+                 const struct sock_fprog *filter, const struct rlimit *nofile, char *message,
+                 struct inits **ret)
+{
+	struct inits *inits = calloc(1, sizeof(*inits));
+
+	if (!inits)
+		return -ENOMEM;
+	inits->powers = powers;
+	inits->views = views;
+	inits->filter = filter;
+	inits->nofile = *nofile;
+	inits->message = message;
+	inits->spawner = getpid();
+	*ret = inits;
+	return 0;
+}
+
+/* --- making -------------------------------------------------------------------------------------- */
+
+static int make_room(struct inits *inits)
+{
+	size_t cap = inits->cap ? 2 * inits->cap : 64;
+	struct one *all;
+
+	if (inits->n < inits->cap)
+		return 0;
+	all = realloc(inits->all, cap * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	inits->all = all;
+	inits->cap = cap;
+	return 0;
+}
+
+static pid_t fork_init(const struct inits *inits)
+{
+	unsigned long flags = SIGCHLD | (inits->powers->pid_ns ? CLONE_NEWPID : 0);
+
+	return (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, 0UL);
+}
+
+static int make(struct inits *inits, const struct view *view, struct one **ret)
+{
+	struct init_seat seat = {.powers = inits->powers,
+	                         .view = view,
+	                         .filter = inits->filter,
+	                         .nofile = inits->nofile,
+	                         .message = inits->message};
+	int pair[2], r = make_room(inits);
+	pid_t pid;
+
+	if (r < 0)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	seat.work = pair[1];
+	pid = fork_init(inits);
+	if (pid == 0)
+		init_main(&seat);
+	r = pid < 0 ? -errno : 0;
+	close(pair[1]);
+	if (r < 0) {
+		close(pair[0]);
+		return r;
+	}
+	*ret = &inits->all[inits->n++];
+	**ret = (struct one){.view = view ? view->serial : 0, .pid = pid, .work = pair[0]};
+	return 0;
+}
+
+/* --- those that wait ------------------------------------------------------------------------------ */
+
+/* A place that the host could have changed since is no place to wait in; nor can what has no end. */
+static bool may_wait(const struct inits *inits, const struct view *view)
+{
+	return inits->powers->pid_ns && view_is_own(view);
+}
+
+static struct one *find_waiting(const struct inits *inits, uint64_t view)
+{
+	for (size_t i = 0; view && i < inits->n; i++)
+		if (!inits->all[i].job && inits->all[i].work >= 0 && inits->all[i].view == view)
+			return &inits->all[i];
+	return NULL;
+}
+
+/* It ends, and is reaped in time. */
+static void dismiss(struct one *one)
+{
+	kill(one->pid, SIGKILL);
+	sbx_cleanup_fd(&one->work);
+}
+
+static void dismiss_oldest(struct inits *inits)
+{
+	struct one *oldest = NULL;
+	size_t waiting = 0;
+
+	for (size_t i = 0; i < inits->n; i++) {
+		struct one *one = &inits->all[i];
+
+		if (one->job || one->work < 0)
+			continue;
+		waiting++;
+		if (!oldest || views_last_use(inits->views, one->view) <
+		                       views_last_use(inits->views, oldest->view))
+			oldest = one;
+	}
+	if (waiting >= WAITING_MAX)
+		dismiss(oldest);
+}
+
+void inits_drop_stale(struct inits *inits)
+{
+	for (size_t i = 0; i < inits->n; i++) {
+		struct one *one = &inits->all[i];
+
+		if (!one->job && one->work >= 0 && !views_last_use(inits->views, one->view))
+			dismiss(one);
+	}
+}
+
+bool inits_prepare(struct inits *inits)
+{
+	const struct view *view = views_find(inits->views, inits->wanted);
+	struct one *one;
+
+	inits->wanted = 0;
+	if (!view || find_waiting(inits, view->serial))
+		return false;
+	dismiss_oldest(inits);
+	return make(inits, view, &one) == 0;
+}
+
+/* --- starting --------------------------------------------------------------------------------------- */
+
+/* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
+static int own_streams(const struct inits *inits, const struct spawn_message *msg)
+{
+	const struct sbx_identity *who = &inits->powers->who;
+
+	for (int i = 0; inits->powers->become && i < 3; i++) {
+		int at = spawn_stream(msg, i);
+		struct stat st;
+
+		if (at >= 0 && fstat(msg->fds[at], &st) == 0 && S_ISFIFO(st.st_mode) &&
+		    st.st_uid == geteuid() && fchown(msg->fds[at], who->uid, who->gid) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int hand_over(struct one *one, const struct spawn_message *msg, uint64_t job)
+{
+	int n = 0, r;
+
+	while (n < SPAWN_FDS && msg->fds[n] >= 0)
+		n++;
+	r = spawn_send(one->work, msg->bytes, msg->len, msg->fds, n);
+	if (r < 0) {
+		dismiss(one);
+		return r;
+	}
+	one->job = job;
+	sbx_cleanup_fd(&one->work);
+	return 0;
+}
+
+int inits_start(struct inits *inits, const struct spawn_message *msg,
+                const struct spawn_request *req, enum spawn_stage *stage)
+{
+	const struct view *view = NULL;
+	struct one *one;
+	int r;
+
+	*stage = SPAWN_AT_VIEW;
+	if (inits->powers->mount_ns || inits->powers->landlock) {
+		r = views_get(inits->views, req, &view);
+		inits_drop_stale(inits);
+		if (r < 0)
+			return r;
+	}
+	*stage = SPAWN_AT_FORK;
+	r = own_streams(inits, msg);
+	if (r < 0)
+		return r;
+	one = find_waiting(inits, view ? view->serial : 0);
+	if (!one || hand_over(one, msg, req->cmd.job) < 0) {
+		r = make(inits, view, &one);
+		if (!r)
+			r = hand_over(one, msg, req->cmd.job);
+	}
+	if (!r && may_wait(inits, view))
+		inits->wanted = view->serial;
+	return r;
+}
+
+/* --- ending ------------------------------------------------------------------------------------------ */
+
+/* SIGKILL takes the namespace down; all else, and all without one, is init's to carry out. */
+void inits_signal(struct inits *inits, uint64_t job, int sig)
+{
+	union sigval value = {.sival_int = sig};
+	size_t i = 0;
+
+	while (i < inits->n && inits->all[i].job != job)
+		i++;
+	if (i == inits->n)
+		return;
+	if (sig == SIGKILL && inits->powers->pid_ns) {
+		kill(inits->all[i].pid, SIGKILL);
+		return;
+	}
+	sigqueue(inits->all[i].pid, SIGRTMIN, value);
+	if (!inits->powers->pid_ns)
+		kill(inits->all[i].pid, SIGCONT);
+}
+
+static bool is_init(pid_t pid, void *data)
+{
+	const struct inits *inits = data;
+
+	for (size_t i = 0; i < inits->n; i++)
+		if (inits->all[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Without pid namespaces: what a killed init left behind has become our child. */
+static void kill_orphans(struct inits *inits)
+{
+	if (inits->powers->pid_ns)
+		return;
+	while (descend_signal(inits->spawner, is_init, inits, SIGKILL) > 0)
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+}
+
+void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru))
+{
+	struct rusage ru;
+	int status;
+	pid_t pid;
+
+	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
+		struct one one;
+		size_t i = 0;
+
+		while (i < inits->n && inits->all[i].pid != pid)
+			i++;
+		if (i == inits->n)
+			continue;
+		one = inits->all[i];
+		inits->all[i] = inits->all[--inits->n];
+		sbx_cleanup_fd(&one.work);
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			continue; /* init has told the end itself */
+		kill_orphans(inits);
+		if (one.job)
+			gone(one.job, &ru);
+	}
+}
+
+/*
+ * An init without a pid namespace must not be killed before it has killed the rest: our own death may be
+ * next, since the daemon's sockets close before its death signal comes.
+ */
+void inits_end(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru))
+{
+	for (size_t i = 0; i < inits->n; i++) {
+		kill(inits->all[i].pid, inits->powers->pid_ns ? SIGKILL : SIGTERM);
+		kill(inits->all[i].pid, SIGCONT);
+	}
+	while (inits->n > 0) {
+		siginfo_t info;
+
+		waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+		inits_reap(inits, gone);
+	}
+	kill_orphans(inits);
+}

@@ -1,0 +1,38 @@
+/*
+ * The inits of the spawner, which are its children: those that wait in a sandbox's namespaces for their
+ * request, and those that run one. Used by the spawner process, single-threaded.
+ */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_INITS_H
+#define SANDBOXFS_BACKENDS_LOCAL_INITS_H
+
+#include "backends/local/init.h"
+#include "backends/local/view.h"
+
+struct inits;
+
+/*
+ * POWERS, VIEWS and FILTER (NULL: none) must live as long; NOFILE is the limit commands get, MESSAGE
+ * room for SPAWN_MESSAGE bytes that inits may use. Returns 0 or -ENOMEM.
+ */
+int inits_create(const struct spawn_powers *powers, struct views *views,
+                 const struct sock_fprog *filter, const struct rlimit *nofile, char *message,
+                 struct inits **ret);
+
+/*
+ * Hands MSG, which is the SPAWN_EXEC of REQ, to an init of its sandbox; its descriptors stay the caller's.
+ * Returns 0 or a negative errno with the stage: then the job has not begun.
+ */
+int inits_start(struct inits *inits, const struct spawn_message *msg,
+                const struct spawn_request *req, enum spawn_stage *stage);
+/* Makes one init where one is wanted for the next request. False: none is. */
+bool inits_prepare(struct inits *inits);
+/* Has JOB's init send SIG to everything; SIGKILL leaves nothing alive. */
+void inits_signal(struct inits *inits, uint64_t job, int sig);
+/* Ends the inits that wait for sandboxes whose view is kept no more. */
+void inits_drop_stale(struct inits *inits);
+/* Takes those that ended; GONE is told of each that was killed with a job. Never waits. */
+void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru));
+/* Kills all, waits until all have ended. */
+void inits_end(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru));
+
+#endif
