@@ -23,6 +23,7 @@
 
 #include "backends/local/filter.h"
 #include "backends/local/inits.h"
+#include "backends/local/lean.h"
 #include "backends/local/privileges.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
@@ -278,6 +279,7 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	if (r < 0)
 		return r;
 	bind_life(daemon);
+	lean_forks();
 	if (sp->powers.isolated && privileges_bound() < 0)
 		return -errno;
 	r = views_create(settings, &sp->powers, &sp->views);
