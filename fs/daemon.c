@@ -244,6 +244,7 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 	        .mountpoint = d->workspace.controls,
 	        .fsname = "sandboxfs-controls",
 	        .allow_other = d->opts->settings.allow_other,
+	        .own_checks = true,
 	        .ops = &sbx_control_ops,
 	        .ops_size = sizeof(sbx_control_ops),
 	        .userdata = &d->connection,

@@ -3,8 +3,8 @@
  * fs/control*.c.
  *
  * Node ids are indices with generations, as in fs/inode.c. A file whose write may wait gets a new
- * one at every lookup: the kernel holds an inode's lock during a write, so two clients share
- * neither the inode nor the wait.
+ * one at every lookup while somebody else has, or is about to have, the last one open: the kernel
+ * holds an inode's lock during a write, so two clients share neither the inode nor the wait.
  */
 #include "fs/ops_control.h"
 
@@ -28,6 +28,8 @@ struct cnode {
 	uint64_t nlookup;
 	uint32_t index, generation;
 	bool shared; /* in the hash: found again by the next lookup */
+	bool taken;  /* of a file whose write may wait: looked up, and not closed again since */
+	unsigned opens;
 	struct cnode *hash_next;
 };
 
@@ -89,33 +91,57 @@ static int cnode_new(struct sbx_control_nodes *t, struct cnode **ret)
 	return 0;
 }
 
+static void hash_in(struct sbx_control_nodes *t, struct cnode *c)
+{
+	struct cnode **bucket = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
+
+	c->shared = true;
+	c->hash_next = *bucket;
+	*bucket = c;
+}
+
+static void hash_out(struct sbx_control_nodes *t, struct cnode *c)
+{
+	struct cnode **b = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
+
+	while (*b != c)
+		b = &(*b)->hash_next;
+	*b = c->hash_next;
+	c->shared = false;
+}
+
+/* The one that a lookup of NODE finds, if there is. */
+static struct cnode *hash_find(struct sbx_control_nodes *t, const struct sbx_control_node *node)
+{
+	struct cnode *c = t->hash[sbx_control_ino(node) % BUCKETS];
+
+	while (c && !same_node(&c->node, node))
+		c = c->hash_next;
+	if (c && c->taken) {
+		hash_out(t, c);
+		c = NULL;
+	}
+	return c;
+}
+
 /* Takes NODE over. Counts a lookup. */
 static int cnode_get(struct sbx_control_nodes *t, struct sbx_control_node *node, uint64_t *id)
 {
-	struct cnode **bucket = &t->hash[sbx_control_ino(node) % BUCKETS], *c = NULL;
-	bool shared = !sbx_control_waits(node);
+	struct cnode *c;
 	int r = 0;
 
 	pthread_mutex_lock(&t->lock);
-	if (shared)
-		for (c = *bucket; c && !same_node(&c->node, node); c = c->hash_next)
-			;
-	if (c) {
-		sbx_control_node_release(node);
-	} else {
+	c = hash_find(t, node);
+	if (!c)
 		r = cnode_new(t, &c);
-		if (r < 0) {
-			sbx_control_node_release(node);
-		} else {
-			c->node = *node;
-			c->shared = shared;
-			if (shared) {
-				c->hash_next = *bucket;
-				*bucket = c;
-			}
-		}
+	if (r == 0 && !c->shared) {
+		c->node = *node;
+		hash_in(t, c);
+	} else {
+		sbx_control_node_release(node);
 	}
 	if (r == 0) {
+		c->taken = sbx_control_waits(&c->node);
 		c->nlookup++;
 		*id = (uint64_t)c->generation << 32 | c->index;
 	}
@@ -125,13 +151,8 @@ static int cnode_get(struct sbx_control_nodes *t, struct sbx_control_node *node,
 
 static void cnode_free(struct sbx_control_nodes *t, struct cnode *c)
 {
-	struct cnode **b = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
-
-	if (c->shared) {
-		while (*b != c)
-			b = &(*b)->hash_next;
-		*b = c->hash_next;
-	}
+	if (c->shared)
+		hash_out(t, c);
 	t->slot[c->index] = NULL;
 	t->generation[c->index]++;
 	t->free_list[t->free_n++] = c->index;
@@ -573,15 +594,32 @@ static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
 	return (struct sbx_control_handle *)(uintptr_t)fi->fh;
 }
 
+/* COUNT: 1 an open file more, -1 one less. */
+static void count_open(struct sbx_controls *controls, fuse_ino_t ino, int count)
+{
+	struct sbx_control_nodes *t = controls->nodes;
+	struct cnode *c;
+
+	pthread_mutex_lock(&t->lock);
+	c = cnode_at(t, ino & ~controls->id_bit);
+	if (c) {
+		c->opens += (unsigned)count;
+		if (c->opens == 0)
+			c->taken = false;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct sbx_controls *controls = controls_of(req);
 	struct sbx_control_handle *h;
 	struct sbx_control_node node;
 	int r;
 
 	if (!node_of(req, ino, &node))
 		return;
-	r = sbx_control_open(controls_of(req)->registry, &node, fi->flags, &h);
+	r = sbx_control_open(controls->registry, &node, fi->flags, &h);
 	sbx_control_node_release(&node);
 	if (r < 0) {
 		fuse_reply_err(req, -r);
@@ -591,8 +629,11 @@ static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->direct_io = 1;
 	fi->noflush =
 	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
-	if (fuse_reply_open(req, fi) != 0)
+	count_open(controls, ino, 1);
+	if (fuse_reply_open(req, fi) != 0) {
+		count_open(controls, ino, -1);
 		sbx_control_release(h);
+	}
 }
 
 static void ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -632,9 +673,25 @@ static void ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
 
 static void ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
+	count_open(controls_of(req), ino, -1);
 	sbx_control_release(handle_of(fi));
 	fuse_reply_err(req, 0);
+}
+
+/* Of access(2): the kernel leaves it to us where nobody but the owner comes this far. */
+static void ctl_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	struct sbx_control_node node;
+	struct stat st;
+	int r;
+
+	if (!node_of(req, ino, &node))
+		return;
+	r = node_stat(controls_of(req), &node, &st);
+	sbx_control_node_release(&node);
+	if (r == 0 && mask & ~(int)(st.st_mode >> 6 & 7))
+		r = -EACCES;
+	fuse_reply_err(req, -r);
 }
 
 static void ctl_init(void *userdata, struct fuse_conn_info *conn)
@@ -657,6 +714,7 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .unlink = ctl_unlink,
         .rmdir = ctl_rmdir,
         .rename = ctl_rename,
+        .access = ctl_access,
         .open = ctl_open,
         .read = ctl_read,
         .write = ctl_write,
