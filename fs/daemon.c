@@ -91,6 +91,8 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 	if (busy)
 		sbx_inodes_drop_writers(d->workspace.inodes, box);
 	new_epoch(d);
+	if (busy || ws_root_current(box))
+		return;
 	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
 	if (root && d->workspace.epochs)
 		sbx_channel_forget_attr(&d->workspace_channel, root);

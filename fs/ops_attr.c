@@ -37,8 +37,8 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		ws_reply(req, r);
 		return;
 	}
-	ws_timeouts(ws, sbx_node_box(node), &entry, &attr);
-	ws_handed(ws, node);
+	ws_timeouts(ws, node, &entry, &attr);
+	ws_handed(ws, node, &st);
 	fuse_reply_attr(req, &st, attr);
 }
 

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/control.h"
@@ -18,6 +20,8 @@
 #include "fs/ops_root.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
+
+#define TICK_NS (20 * INT64_C(1000000)) /* longer than that of any file system worth keeping */
 
 const char *const sbx_aliases[3] = {"stdout", "stderr", "status"};
 
@@ -75,10 +79,13 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)
 
 /*
  * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
- * a second. Without them nothing is kept that a job could change unseen.
+ * a second. Without them nothing is kept that a job could change unseen. What is kept of a
+ * sandbox's root survives the start of a job, so it is never kept for longer than that second.
  */
-void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr)
+void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
 {
+	struct sbx_box *box = sbx_node_box(node);
+
 	if (!ws->epochs) {
 		*entry = 0;
 		*attr = 0;
@@ -87,23 +94,47 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, d
 		*attr = 0.5;
 	} else {
 		*entry = 3600;
-		*attr = 4;
+		*attr = sbx_node_kind(node) == SBX_NODE_BOX ? 1 : 4;
 	}
+}
+
+/*
+ * When the status of what ST describes changed last; 0 when that is so short ago that a change yet
+ * to come could leave the same time, since file systems may count in ticks.
+ */
+static int64_t changed_ns(const struct stat *st)
+{
+	const int64_t at = st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - at > TICK_NS ? at : 0;
 }
 
 /*
  * What a job can change has been given to the kernel to keep. The root of a sandbox is
  * remembered apart, since every path to its controls goes through it: its attributes can be taken
- * back alone, and its name and links do not depend on jobs.
+ * back alone, and are when they have changed; its name and links do not depend on jobs.
  */
-void ws_handed(struct sbx_workspace *ws, struct sbx_node *node)
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st)
 {
 	struct sbx_box *box = sbx_node_box(node);
 
-	if (sbx_node_kind(node) == SBX_NODE_FILE)
+	if (sbx_node_kind(node) == SBX_NODE_FILE) {
 		atomic_store(&ws->handed, true);
-	else if (sbx_node_kind(node) == SBX_NODE_BOX)
+	} else if (sbx_node_kind(node) == SBX_NODE_BOX) {
+		__atomic_store_n(&box->root_changed_ns, changed_ns(st), __ATOMIC_SEQ_CST);
 		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
+	}
+}
+
+bool ws_root_current(struct sbx_box *box)
+{
+	_cleanup_fd_ int root = sbx_box_root(box);
+	const int64_t known = __atomic_load_n(&box->root_changed_ns, __ATOMIC_SEQ_CST);
+	struct stat st;
+
+	return known && root >= 0 && fstat(root, &st) == 0 && changed_ns(&st) == known;
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
@@ -114,8 +145,8 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .generation = sbx_node_generation(node),
 	        .attr = *st,
 	};
-	ws_timeouts(ws, sbx_node_box(node), &e->entry_timeout, &e->attr_timeout);
-	ws_handed(ws, node);
+	ws_timeouts(ws, node, &e->entry_timeout, &e->attr_timeout);
+	ws_handed(ws, node, st);
 	/* An alias gives way as soon as the user has a file of that name. */
 	if (sbx_node_kind(node) == SBX_NODE_ALIAS)
 		e->entry_timeout = 0;
@@ -292,7 +323,7 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	if (r == -ENOENT) {
 		double attr;
 
-		ws_timeouts(ws, sbx_node_box(dir), &e.entry_timeout, &attr);
+		ws_timeouts(ws, dir, &e.entry_timeout, &attr);
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
 			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */

@@ -41,8 +41,9 @@ struct sbx_box {
 	struct sbx_events *events;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
-	uint64_t
-	        root_handed; /* node id when the kernel may keep the root's attributes, else 0; atomic */
+	/* The root's attributes that the kernel may keep. Atomic: */
+	uint64_t root_handed;    /* its node id, else 0 */
+	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	int refs;  /* atomic */

@@ -55,10 +55,12 @@ struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
-/* How long the kernel may keep what it is told of BOX (NULL: of the top), in seconds. */
-void ws_timeouts(struct sbx_workspace *ws, struct sbx_box *box, double *entry, double *attr);
-/* Notes that the kernel may keep attributes or the name of NODE. Before it is told. */
-void ws_handed(struct sbx_workspace *ws, struct sbx_node *node);
+/* How long the kernel may keep what it is told of NODE, in seconds. */
+void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr);
+/* Whether the kernel's attributes of the root of BOX, if it has any, are those of now. */
+bool ws_root_current(struct sbx_box *box);
+/* Notes that the kernel may keep attributes ST or the name of NODE. Before it is told. */
+void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st);
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);
