@@ -217,7 +217,7 @@ static int enqueue(struct flow_op *op, const void *buf)
 {
 	struct flow_op **end = &op->h->queue;
 
-	if (op->len) {
+	if (buf && op->len) {
 		op->data = malloc(op->len);
 		if (!op->data)
 			return -ENOMEM;

@@ -103,7 +103,7 @@ int sbx_control_text_timeout(struct sbx_registry *reg, const struct sbx_control_
 static int timeout_set(struct sbx_control_handle *h, const char *buf, size_t len,
                        struct sbx_error *err)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	int r = number_of(h, buf, len, &value, err);
 
 	if (r >= 0)
@@ -151,7 +151,7 @@ static int limit_set(struct sbx_control_handle *h, const char *buf, size_t len,
 {
 	_cleanup_defaults_ struct sbx_job_defaults d = {0};
 	struct sbx_box *box = h->node.box;
-	uint64_t value;
+	uint64_t value = 0;
 	int r = number_of(h, buf, len, &value, err);
 
 	if (r < 0)

@@ -357,7 +357,7 @@ static void expect_denied(const char *word, char **env)
 {
 	char *argv[] = {(char *)word, NULL};
 	struct sbx_request req = {.argv = argv, .env = env};
-	char text[256];
+	char text[512];
 
 	snprintf(text, sizeof(text), "\"%s\" is not in the allowlist", word);
 	fixture_expect_refused(&fx, &req, NULL, EPERM, text);
