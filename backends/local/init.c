@@ -305,6 +305,7 @@ static void start_leader(struct init *in)
 void init_main(const struct init_seat *seat)
 {
 	struct init in = {.seat = seat};
+	bool told;
 
 	prepare(&in);
 	await_request(&in);
@@ -314,5 +315,7 @@ void init_main(const struct init_seat *seat)
 	if (!report(&in, SPAWN_STARTED, in.pid))
 		forward(&in, SIGKILL);
 	look_after(&in);
-	_exit(report(&in, SPAWN_ENDED, in.status) ? 0 : 1);
+	told = report(&in, SPAWN_ENDED, in.status);
+	sched_yield(); /* somebody waits for that; nobody for what our end costs */
+	_exit(told ? 0 : 1);
 }

@@ -1,7 +1,7 @@
 /*
  * What a command costs is mostly the making of its pid namespace, the joining of the others, and the giving
  * up of rights; none of it depends on the command. So an init is made ahead for each sandbox that
- * ran one lately, in the time when the spawner has nothing else to do.
+ * ran one lately: when a command has been executed, for the next.
  */
 #include "backends/local/inits.h"
 
@@ -25,7 +25,7 @@ struct one {
 	uint64_t job;  /* 0: it waits */
 	uint64_t view; /* serial number of what it waits in */
 	pid_t pid;
-	int work; /* our end of its socket, -1 once it has its request */
+	int work; /* our end of its socket, -1 once it has its request and has begun with it */
 };
 
 struct inits {
@@ -37,7 +37,6 @@ struct inits {
 	pid_t spawner;
 	struct one *all;
 	size_t n, cap;
-	uint64_t wanted; /* serial number of the view that is to get one; 0: none */
 };
 
 int inits_create(const struct spawn_powers *powers, struct views *views,
@@ -119,10 +118,15 @@ static bool may_wait(const struct inits *inits, const struct view *view)
 	return inits->powers->pid_ns && view_is_own(view);
 }
 
+static bool is_waiting(const struct one *one)
+{
+	return !one->job && one->work >= 0;
+}
+
 static struct one *find_waiting(const struct inits *inits, uint64_t view)
 {
 	for (size_t i = 0; view && i < inits->n; i++)
-		if (!inits->all[i].job && inits->all[i].work >= 0 && inits->all[i].view == view)
+		if (is_waiting(&inits->all[i]) && inits->all[i].view == view)
 			return &inits->all[i];
 	return NULL;
 }
@@ -142,7 +146,7 @@ static void dismiss_oldest(struct inits *inits)
 	for (size_t i = 0; i < inits->n; i++) {
 		struct one *one = &inits->all[i];
 
-		if (one->job || one->work < 0)
+		if (!is_waiting(one))
 			continue;
 		waiting++;
 		if (!oldest || views_last_use(inits->views, one->view) <
@@ -158,21 +162,43 @@ void inits_drop_stale(struct inits *inits)
 	for (size_t i = 0; i < inits->n; i++) {
 		struct one *one = &inits->all[i];
 
-		if (!one->job && one->work >= 0 && !views_last_use(inits->views, one->view))
+		if (is_waiting(one) && !views_last_use(inits->views, one->view))
 			dismiss(one);
 	}
 }
 
-bool inits_prepare(struct inits *inits)
+/* Those that have a request and have not said yet, by closing their end, that they have begun with it. */
+size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max)
 {
-	const struct view *view = views_find(inits->views, inits->wanted);
-	struct one *one;
+	size_t n = 0;
 
-	inits->wanted = 0;
-	if (!view || find_waiting(inits, view->serial))
-		return false;
+	for (size_t i = 0; i < inits->n && n < max; i++)
+		if (inits->all[i].job && inits->all[i].work >= 0)
+			fds[n++] = (struct pollfd){.fd = inits->all[i].work};
+	return n;
+}
+
+static struct one *find_by_work(const struct inits *inits, int fd)
+{
+	for (size_t i = 0; i < inits->n; i++)
+		if (inits->all[i].work == fd)
+			return &inits->all[i];
+	return NULL;
+}
+
+/* It is the place, not the job, that another is made for. */
+void inits_begun(struct inits *inits, int fd)
+{
+	struct one *one = find_by_work(inits, fd);
+	const struct view *view = one ? views_find(inits->views, one->view) : NULL;
+
+	if (!one)
+		return;
+	sbx_cleanup_fd(&one->work);
+	if (!view || !may_wait(inits, view) || find_waiting(inits, view->serial))
+		return;
 	dismiss_oldest(inits);
-	return make(inits, view, &one) == 0;
+	make(inits, view, &one);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
@@ -205,7 +231,6 @@ static int hand_over(struct one *one, const struct spawn_message *msg, uint64_t 
 		return r;
 	}
 	one->job = job;
-	sbx_cleanup_fd(&one->work);
 	return 0;
 }
 
@@ -233,8 +258,6 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 		if (!r)
 			r = hand_over(one, msg, req->cmd.job);
 	}
-	if (!r && may_wait(inits, view))
-		inits->wanted = view->serial;
 	return r;
 }
 

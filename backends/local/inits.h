@@ -5,6 +5,8 @@
 #ifndef SANDBOXFS_BACKENDS_LOCAL_INITS_H
 #define SANDBOXFS_BACKENDS_LOCAL_INITS_H
 
+#include <poll.h>
+
 #include "backends/local/init.h"
 #include "backends/local/view.h"
 
@@ -24,8 +26,10 @@ int inits_create(const struct spawn_powers *powers, struct views *views,
  */
 int inits_start(struct inits *inits, const struct spawn_message *msg,
                 const struct spawn_request *req, enum spawn_stage *stage);
-/* Makes one init where one is wanted for the next request. False: none is. */
-bool inits_prepare(struct inits *inits);
+/* Fills FDS with at most MAX descriptors to be polled for POLLHUP; returns how many. */
+size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max);
+/* FD of inits_watch has hung up: the next init of that sandbox is made. */
+void inits_begun(struct inits *inits, int fd);
 /* Has JOB's init send SIG to everything; SIGKILL leaves nothing alive. */
 void inits_signal(struct inits *inits, uint64_t job, int sig);
 /* Ends the inits that wait for sandboxes whose view is kept no more. */

@@ -29,6 +29,8 @@
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
 
+#define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
+
 struct spawner {
 	struct spawn_powers powers;
 	struct views *views;
@@ -109,27 +111,26 @@ static bool receive(struct spawner *sp)
 	return !r || r == -EAGAIN || r == -EPROTO;
 }
 
-/* Inits for requests to come are made when there is nothing else to do. */
+/* Making an init for a request to come is done when no request is there. */
 static _Noreturn void loop(struct spawner *sp)
 {
-	struct pollfd p[2] = {{.fd = INIT_REPORT_FD, .events = POLLIN},
-	                      {.fd = INIT_SIGNAL_FD, .events = POLLIN}};
+	struct pollfd p[2 + WATCHED_MAX] = {{.fd = INIT_REPORT_FD, .events = POLLIN},
+	                                    {.fd = INIT_SIGNAL_FD, .events = POLLIN}};
 	struct signalfd_siginfo info;
 
-	for (bool more = false;;) {
-		int n = poll(p, 2, more ? 0 : -1);
+	for (;;) {
+		size_t n = 2 + inits_watch(sp->inits, p + 2, WATCHED_MAX), i = 2;
 
-		if (n < 0)
+		if (poll(p, n, -1) < 0)
 			continue;
-		if (n == 0) {
-			more = inits_prepare(sp->inits);
-			continue;
-		}
-		more = true;
 		if (p[1].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) > 0)
 			inits_reap(sp->inits, tell_gone);
 		if (p[0].revents && !receive(sp))
 			break;
+		while (i < n && !p[i].revents)
+			i++;
+		if (!p[0].revents && i < n)
+			inits_begun(sp->inits, p[i].fd);
 	}
 	inits_end(sp->inits, tell_gone);
 	_exit(0);
