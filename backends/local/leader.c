@@ -122,7 +122,8 @@ static int give_up_rights(const struct init_seat *seat)
 		return -1;
 	if (view && view->user >= 0 && setns(INIT_USER_FD, CLONE_NEWUSER) < 0)
 		return -1;
-	if (privileges_give_up(seat->powers->become ? &seat->powers->who : NULL) < 0)
+	if (privileges_bound() < 0 ||
+	    privileges_give_up(seat->powers->become ? &seat->powers->who : NULL) < 0)
 		return -1;
 	return seat->filter ? filter_load(seat->filter) : 0;
 }

@@ -29,13 +29,12 @@ static int become(const struct sbx_identity *who)
 	return (int)syscall(SYS_setresuid, who->uid, who->uid, who->uid);
 }
 
-/* The bounding set comes first: no longer being root may take away the right to it. */
 int privileges_give_up(const struct sbx_identity *who)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
-	if (privileges_bound() < 0 || (who && become(who) < 0))
+	if (who && become(who) < 0)
 		return -1;
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return (int)syscall(SYS_capset, &head, none);
