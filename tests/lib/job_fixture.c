@@ -241,3 +241,26 @@ void awaited_init(struct awaited *a, size_t size)
 	*a = (struct awaited){.base = {.impl = &impl, .size = size}};
 	sem_init(&a->given, 0, 0);
 }
+
+void fixture_mark_end(struct sbx_jobrec *rec, void *data)
+{
+	(void)rec;
+	fixture_mark(data, 'e');
+}
+
+void fixture_mark_start(struct sbx_jobrec *rec, void *data)
+{
+	(void)rec;
+	fixture_mark(data, 's');
+}
+
+struct fake_job *fixture_last(struct fixture *fx)
+{
+	return atomic_load(&fx->fake->last);
+}
+
+int fixture_start_request(struct fixture *fx, const struct sbx_request *req,
+                          struct sbx_jobrec *named, struct sbx_jobrec **rec, bool *repeated)
+{
+	return sbx_job_start(fx->jobs, req, SBX_JOB_EXEC, named, rec, repeated, NULL);
+}

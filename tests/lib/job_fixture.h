@@ -37,6 +37,9 @@ void fixture_start(struct fixture *fx);
 void fixture_tear_down(struct fixture *fx);
 
 void fixture_mark(struct fixture *fx, char c);
+/* For waiters whose data is the fixture: they mark 'e' and 's'. */
+void fixture_mark_end(struct sbx_jobrec *rec, void *data);
+void fixture_mark_start(struct sbx_jobrec *rec, void *data);
 /* Whether the trail reads so. */
 void fixture_expect_trail(struct fixture *fx, const char *want);
 
@@ -46,6 +49,12 @@ void fixture_sync(struct fixture *fx);
 void fixture_await_end(struct sbx_jobrec *rec);
 void fixture_await_start(struct sbx_jobrec *rec);
 
+/* The job that was handed to the sandbox last. */
+struct fake_job *fixture_last(struct fixture *fx);
+
+/* sbx_job_start of an exec, without a sentence. */
+int fixture_start_request(struct fixture *fx, const struct sbx_request *req,
+                          struct sbx_jobrec *named, struct sbx_jobrec **rec, bool *repeated);
 /* Starts ARGV by exec with no further wishes; asserts success. A reference. */
 struct sbx_jobrec *fixture_start_job(struct fixture *fx, const char *word);
 /* The same, started and ended with exit status CODE. */

@@ -32,35 +32,12 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct fake_job *last_fake(void)
-{
-	return atomic_load(&fx.fake->last);
-}
-
-static int start(const struct sbx_request *req, struct sbx_jobrec *named, struct sbx_jobrec **rec,
-                 bool *repeated)
-{
-	return sbx_job_start(fx.jobs, req, SBX_JOB_EXEC, named, rec, repeated, NULL);
-}
-
-static void mark_end(struct sbx_jobrec *rec, void *data)
-{
-	(void)rec;
-	fixture_mark(data, 'e');
-}
-
-static void mark_start(struct sbx_jobrec *rec, void *data)
-{
-	(void)rec;
-	fixture_mark(data, 's');
-}
-
 /* ---- states and order ---- */
 
 static void a_job_runs_from_start_to_end(void **state)
 {
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "make");
-	struct fake_job *job = last_fake();
+	struct fake_job *job = fixture_last(&fx);
 
 	(void)state;
 	assert_string_equal(job->argv[0], "make");
@@ -115,12 +92,12 @@ static void everyone_is_told_in_the_promised_order(void **state)
 
 	(void)state;
 	fixture_expect_trail(&fx, "B");
-	sbx_job_on_ended(rec, mark_end, &fx);
-	sbx_job_on_started(rec, mark_start, &fx);
-	fake_job_started(last_fake());
+	sbx_job_on_ended(rec, fixture_mark_end, &fx);
+	sbx_job_on_started(rec, fixture_mark_start, &fx);
+	fake_job_started(fixture_last(&fx));
 	fixture_await_start(rec);
 	fixture_expect_trail(&fx, "Bcs");
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BcsIce");
 	sbx_job_unref(rec);
@@ -129,7 +106,7 @@ static void everyone_is_told_in_the_promised_order(void **state)
 static void busy_is_told_once_for_jobs_that_overlap(void **state)
 {
 	struct sbx_jobrec *one = fixture_start_job(&fx, "one");
-	struct fake_job *first = last_fake();
+	struct fake_job *first = fixture_last(&fx);
 	struct sbx_jobrec *two = fixture_start_job(&fx, "two");
 
 	(void)state;
@@ -137,7 +114,7 @@ static void busy_is_told_once_for_jobs_that_overlap(void **state)
 	fake_job_ended(first, SBX_END_EXITED, 0);
 	fixture_await_end(one);
 	fixture_expect_trail(&fx, "Bc");
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(two);
 	fixture_expect_trail(&fx, "BcIc");
 	assert_int_equal(sbx_jobs_running(fx.jobs), 0);
@@ -173,8 +150,8 @@ static void started_may_be_skipped(void **state)
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "true");
 
 	(void)state;
-	sbx_job_on_started(rec, mark_start, &fx);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	sbx_job_on_started(rec, fixture_mark_start, &fx);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIcs");
 	sbx_job_unref(rec);
@@ -202,9 +179,9 @@ static void a_forgotten_waiter_is_not_called(void **state)
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "make");
 
 	(void)state;
-	to_forget = sbx_job_on_ended(rec, mark_end, &fx);
+	to_forget = sbx_job_on_ended(rec, fixture_mark_end, &fx);
 	sbx_loop_post(fx.loop, forget_on_loop, rec);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIc");
 	sbx_job_unref(rec);
@@ -222,8 +199,8 @@ static void a_waiter_may_forget_another_that_is_due_too(void **state)
 
 	(void)state;
 	sbx_job_on_ended(rec, forget_other, NULL);
-	to_forget = sbx_job_on_ended(rec, mark_end, &fx);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	to_forget = sbx_job_on_ended(rec, fixture_mark_end, &fx);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIc");
 	sbx_job_unref(rec);
@@ -243,17 +220,17 @@ static void output_is_awaited_and_read_while_it_grows(void **state)
 
 	(void)state;
 	sem_init(&sem, 0, 0);
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	sbx_job_on_output(rec, 1, 0, post_sem, &sem);
-	fake_job_output(last_fake(), 2, "warning\n", 8);
-	fake_job_output(last_fake(), 1, "abc", 3);
+	fake_job_output(fixture_last(&fx), 2, "warning\n", 8);
+	fake_job_output(fixture_last(&fx), 1, "abc", 3);
 	fixture_wait(&sem);
 	assert_int_equal(sbx_job_output_size(rec, 1), 3);
 	assert_int_equal(sbx_job_output_read(rec, 1, buf, sizeof(buf), 1), 2);
 	assert_memory_equal(buf, "bc", 2);
 	assert_int_equal(sbx_job_output_read(rec, 2, buf, sizeof(buf), 0), 8);
 	sbx_job_on_output(rec, 1, 3, post_sem, &sem);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_wait(&sem);
 	assert_true(sbx_job_ended(rec));
 	sem_destroy(&sem);
@@ -285,7 +262,7 @@ static void a_start_that_fails_later_is_told_and_dropped(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	fake_job_ended(last_fake(), SBX_END_FAILED, EACCES);
+	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, EACCES);
 	fixture_await_start(rec);
 	assert_int_equal(sbx_job_start_error(rec, &err), -EACCES);
 	assert_int_equal(err.code, EACCES);
@@ -304,7 +281,7 @@ static void a_failed_start_leaves_the_job_before_as_the_last(void **state)
 	struct sbx_jobrec *bad = fixture_start_job(&fx, "nope"), *last;
 
 	(void)state;
-	fake_job_ended(last_fake(), SBX_END_FAILED, ENOENT);
+	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(bad);
 	last = sbx_job_last_exec(fx.jobs);
 	assert_ptr_equal(last, good);
@@ -325,7 +302,7 @@ static void only_so_many_run_at_once(void **state)
 	one = fixture_start_job(&fx, "one");
 	two = fixture_start_job(&fx, "two");
 	fixture_expect_refused(&fx, &req, NULL, EAGAIN, "no more than 2");
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(two);
 	sbx_job_unref(fixture_start_job(&fx, "three"));
 	sbx_job_unref(one);
@@ -338,8 +315,8 @@ static void expect_end(enum sbx_end end, int code, int want, const char *status)
 {
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "x");
 
-	fake_job_started(last_fake());
-	fake_job_ended(last_fake(), end, code);
+	fake_job_started(fixture_last(&fx));
+	fake_job_ended(fixture_last(&fx), end, code);
 	fixture_await_end(rec);
 	assert_int_equal(sbx_job_code(rec), want);
 	fixture_expect_status(rec, status);
@@ -360,7 +337,7 @@ static void a_killed_job_says_so(void **state)
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "sleep");
 
 	(void)state;
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	assert_int_equal(sbx_job_kill(rec, SIGTERM), 0);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "143 killed job=1 ");
@@ -374,11 +351,11 @@ static void a_signal_of_its_own_is_not_a_kill(void **state)
 
 	(void)state;
 	fx.fake->survives = (uint64_t)1 << (SIGUSR1 - 1);
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	assert_int_equal(sbx_job_kill(rec, SIGUSR1), 0);
 	fixture_sync(&fx);
-	assert_int_equal(atomic_load(&last_fake()->signals), (uint64_t)1 << (SIGUSR1 - 1));
-	fake_job_ended(last_fake(), SBX_END_SIGNALED, SIGSEGV);
+	assert_int_equal(atomic_load(&fixture_last(&fx)->signals), (uint64_t)1 << (SIGUSR1 - 1));
+	fake_job_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "139 signaled ");
 	sbx_job_unref(rec);
@@ -440,7 +417,7 @@ static struct sbx_jobrec *start_with_timeout(uint64_t ms)
 	struct sbx_jobrec *rec;
 	bool repeated;
 
-	assert_int_equal(start(&req, NULL, &rec, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &rec, &repeated), 0);
 	return rec;
 }
 
@@ -449,8 +426,8 @@ static void a_timeout_ends_with_124_and_keeps_the_output(void **state)
 	struct sbx_jobrec *rec = start_with_timeout(5);
 
 	(void)state;
-	fake_job_started(last_fake());
-	fake_job_output(last_fake(), 1, "partial", 7);
+	fake_job_started(fixture_last(&fx));
+	fake_job_output(fixture_last(&fx), 1, "partial", 7);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "124 timeout job=1 ");
 	assert_int_equal(sbx_job_output_size(rec, 1), 7);
@@ -463,7 +440,7 @@ static void keep_signals(struct sbx_jobrec *rec, void *data)
 {
 	(void)rec;
 	(void)data;
-	signals_seen = atomic_load(&last_fake()->signals);
+	signals_seen = atomic_load(&fixture_last(&fx)->signals);
 }
 
 static void a_job_that_ignores_sigterm_is_killed_after_the_grace(void **state)
@@ -476,7 +453,7 @@ static void a_job_that_ignores_sigterm_is_killed_after_the_grace(void **state)
 	fx.fake->survives = term;
 	rec = start_with_timeout(5);
 	sbx_job_on_ended(rec, keep_signals, NULL);
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	fixture_await_end(rec);
 	assert_int_equal(signals_seen, term | kill);
 	fixture_expect_status(rec, "124 timeout ");
@@ -490,7 +467,7 @@ static void a_default_timeout_counts_where_none_is_asked_for(void **state)
 	(void)state;
 	sbx_jobs_set_timeout(fx.jobs, 5);
 	rec = fixture_start_job(&fx, "sleep");
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "124 timeout ");
 	sbx_job_unref(rec);
@@ -501,8 +478,8 @@ static void a_job_that_ends_in_time_is_left_alone(void **state)
 	struct sbx_jobrec *rec = start_with_timeout(600000);
 
 	(void)state;
-	fake_job_started(last_fake());
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_started(fixture_last(&fx));
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "0 exited ");
 	assert_int_equal(rec->timer.due_ns, 0);
@@ -518,8 +495,8 @@ static void large_output_is_gone_with_a_forgotten_job(void **state)
 	(void)state;
 	memset(big, 'x', sizeof(big));
 	snprintf(path, sizeof(path), "%s/jobs/id/1.1", fx.dir);
-	fake_job_output(last_fake(), 1, big, sizeof(big));
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_output(fixture_last(&fx), 1, big, sizeof(big));
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	assert_int_equal(access(path, F_OK), 0);
 	sbx_job_unref(rec);
@@ -564,7 +541,7 @@ static void shutdown_kills_refuses_and_tells_when_all_is_gone(void **state)
 
 	(void)state;
 	sem_init(&sem, 0, 0);
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 	sbx_jobs_shutdown(fx.jobs, sem_posted, &sem);
 	sbx_jobs_shutdown(fx.jobs, sem_posted, &sem);
 	fixture_wait(&sem);
@@ -590,7 +567,7 @@ static void records_outlive_their_table(void **state)
 	fake_job_ended(atomic_load(&gone.fake->last), SBX_END_EXITED, 0);
 	fixture_await_end(ended);
 	assert_int_equal(sbx_job_prepare(gone.jobs, "n", &named, NULL), 0);
-	sbx_job_on_ended(named, mark_end, &fx);
+	sbx_job_on_ended(named, fixture_mark_end, &fx);
 	fixture_tear_down(&gone);
 	fixture_expect_trail(&fx, "e");
 	fixture_expect_status(ended, "0 exited ");

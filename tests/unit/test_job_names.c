@@ -30,29 +30,6 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct fake_job *last_fake(void)
-{
-	return atomic_load(&fx.fake->last);
-}
-
-static int start(const struct sbx_request *req, struct sbx_jobrec *named, struct sbx_jobrec **rec,
-                 bool *repeated)
-{
-	return sbx_job_start(fx.jobs, req, SBX_JOB_EXEC, named, rec, repeated, NULL);
-}
-
-static void mark_end(struct sbx_jobrec *rec, void *data)
-{
-	(void)rec;
-	fixture_mark(data, 'e');
-}
-
-static void mark_start(struct sbx_jobrec *rec, void *data)
-{
-	(void)rec;
-	fixture_mark(data, 's');
-}
-
 /* ---- ids ---- */
 
 static void a_repeated_id_gives_the_first_job(void **state)
@@ -69,16 +46,16 @@ static void a_repeated_id_gives_the_first_job(void **state)
 	bool repeated;
 
 	(void)state;
-	assert_int_equal(start(&req, NULL, &first, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &first, &repeated), 0);
 	assert_false(repeated);
 	assert_string_equal(sbx_job_name(first), "build");
-	assert_int_equal(start(&req, NULL, &again, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &again, &repeated), 0);
 	assert_true(repeated);
 	assert_ptr_equal(first, again);
 	sbx_job_unref(again);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(first);
-	assert_int_equal(start(&req, NULL, &again, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &again, &repeated), 0);
 	assert_true(repeated);
 	assert_int_equal(atomic_load(&fx.fake->execs), 1);
 	sbx_job_unref(again);
@@ -93,7 +70,7 @@ static void an_id_for_a_different_request_is_refused(void **state)
 	bool repeated;
 
 	(void)state;
-	assert_int_equal(start(&req, NULL, &rec, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &rec, &repeated), 0);
 	r = req;
 	r.argv = other;
 	fixture_expect_refused(&fx, &r, NULL, EEXIST, "\"build\" was used for a different");
@@ -120,12 +97,12 @@ static void an_id_whose_start_failed_may_be_used_again(void **state)
 	bool repeated;
 
 	(void)state;
-	assert_int_equal(start(&req, NULL, &rec, &repeated), 0);
-	fake_job_ended(last_fake(), SBX_END_FAILED, ENOENT);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &rec, &repeated), 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	sbx_job_unref(rec);
 	req.argv = other;
-	assert_int_equal(start(&req, NULL, &rec, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &rec, &repeated), 0);
 	assert_false(repeated);
 	sbx_job_unref(rec);
 }
@@ -152,14 +129,14 @@ static void a_prepared_job_runs_under_its_name_again_and_again(void **state)
 	assert_false(sbx_job_started(rec));
 	assert_null(sbx_job_argv_json(rec));
 	for (unsigned i = 1; i <= 2; i++) {
-		assert_int_equal(start(&req, rec, &run, &repeated), 0);
+		assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
 		assert_false(repeated);
 		assert_ptr_equal(run, rec);
 		assert_int_equal(sbx_job_number(rec), i);
 		assert_int_equal(sbx_job_output_size(rec, 1), 0);
 		fixture_expect_refused(&fx, &req, rec, EBUSY, "\"build\" is running");
-		fake_job_output(last_fake(), 1, "x", 1);
-		fake_job_ended(last_fake(), SBX_END_EXITED, (int)i);
+		fake_job_output(fixture_last(&fx), 1, "x", 1);
+		fake_job_ended(fixture_last(&fx), SBX_END_EXITED, (int)i);
 		fixture_await_end(rec);
 		assert_int_equal(sbx_job_code(rec), i);
 		assert_int_equal(sbx_job_output_size(rec, 1), 1);
@@ -178,7 +155,7 @@ static void an_id_takes_the_prepared_job_of_its_name(void **state)
 
 	(void)state;
 	fixture_expect_refused(&fx, &req, other, EINVAL, "is not the name of the job");
-	assert_int_equal(start(&req, NULL, &run, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, NULL, &run, &repeated), 0);
 	assert_ptr_equal(run, rec);
 	assert_false(repeated);
 	sbx_job_unref(run);
@@ -194,14 +171,14 @@ static void a_prepared_job_survives_a_failed_start(void **state)
 	bool repeated;
 
 	(void)state;
-	assert_int_equal(start(&req, rec, &run, &repeated), 0);
-	fake_job_ended(last_fake(), SBX_END_FAILED, ENOENT);
+	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	sbx_job_unref(run);
 	fx.fake->refuse = -E2BIG;
 	fixture_expect_refused(&fx, &req, rec, E2BIG, "too long");
 	fx.fake->refuse = 0;
-	assert_int_equal(start(&req, rec, &run, &repeated), 0);
+	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
 	assert_int_equal(sbx_job_start_error(rec, NULL), 0);
 	sbx_job_unref(run);
 	sbx_job_unref(rec);
@@ -215,13 +192,13 @@ static void waiting_for_a_prepared_job_lasts_to_its_end(void **state)
 	bool repeated;
 
 	(void)state;
-	sbx_job_on_started(rec, mark_start, &fx);
-	sbx_job_on_ended(rec, mark_end, &fx);
+	sbx_job_on_started(rec, fixture_mark_start, &fx);
+	sbx_job_on_ended(rec, fixture_mark_end, &fx);
 	fixture_sync(&fx);
 	fixture_expect_trail(&fx, "");
-	assert_int_equal(start(&req, rec, &run, &repeated), 0);
-	fake_job_started(last_fake());
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
+	fake_job_started(fixture_last(&fx));
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BcsIce");
 	sbx_job_unref(run);
@@ -235,7 +212,7 @@ static void removing_a_prepared_job_ends_the_waiting_for_it(void **state)
 	struct sbx_jobrec *rec = prepare("build");
 
 	(void)state;
-	sbx_job_on_ended(rec, mark_end, &fx);
+	sbx_job_on_ended(rec, fixture_mark_end, &fx);
 	assert_int_equal(sbx_job_remove(fx.jobs, "build", NULL), 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "e");
@@ -266,7 +243,7 @@ static void removal_needs_a_job_that_does_not_run(void **state)
 	assert_int_equal(sbx_job_remove(fx.jobs, "1", NULL), -EBUSY);
 	assert_int_equal(sbx_job_remove(fx.jobs, "2", NULL), -ENOENT);
 	assert_int_equal(sbx_job_remove(fx.jobs, "none", NULL), -ENOENT);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	assert_int_equal(sbx_job_remove(fx.jobs, "1", NULL), 0);
 	assert_null(sbx_job_find(fx.jobs, "1"));
@@ -352,7 +329,7 @@ static void *start_same(void *data)
 	struct sbx_jobrec *rec;
 	bool repeated;
 
-	if (start(&req, NULL, &rec, &repeated) < 0)
+	if (fixture_start_request(&fx, &req, NULL, &rec, &repeated) < 0)
 		return (void *)"refused";
 	fixture_await_end(rec);
 	sbx_job_unref(rec);

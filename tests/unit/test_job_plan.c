@@ -77,11 +77,6 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct fake_job *last_fake(void)
-{
-	return atomic_load(&fx.fake->last);
-}
-
 static void run(const struct sbx_request *req)
 {
 	struct sbx_jobrec *rec;
@@ -98,7 +93,7 @@ static void expect_cwd(const char *cwd, const char *want)
 	struct sbx_request req = {.argv = true_argv, .set = SBX_REQ_CWD, .cwd = (char *)cwd};
 
 	run(&req);
-	assert_string_equal(last_fake()->cwd, want);
+	assert_string_equal(fixture_last(&fx)->cwd, want);
 }
 
 static void expect_cwd_refused(const char *cwd, int code, const char *text)
@@ -187,7 +182,7 @@ static void the_default_directory_is_checked_when_set_and_used(void **state)
 	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "none", &err), -ENOENT);
 	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "file", &err), -ENOTDIR);
 	run(&req);
-	assert_string_equal(last_fake()->cwd, "src/deep");
+	assert_string_equal(fixture_last(&fx)->cwd, "src/deep");
 	assert_int_equal(sbx_jobs_get_defaults(fx.jobs, &d), 0);
 	assert_string_equal(d.cwd, "src/deep");
 	assert_null(d.env);
@@ -216,12 +211,12 @@ static void the_environment_is_made_of_nothing_else(void **state)
 	(void)state;
 	setenv("GITHUB_TOKEN", "hush", 1);
 	run(&req);
-	assert_string_equal(fake_job_env(last_fake(), "PATH"), "/usr/bin:/bin");
-	assert_string_equal(fake_job_env(last_fake(), "LANG"), "C.UTF-8");
-	assert_string_equal(fake_job_env(last_fake(), "TERM"), "dumb");
-	assert_non_null(fake_job_env(last_fake(), "USER"));
-	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "*");
-	while (last_fake()->env[n])
+	assert_string_equal(fake_job_env(fixture_last(&fx), "PATH"), "/usr/bin:/bin");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "LANG"), "C.UTF-8");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "TERM"), "dumb");
+	assert_non_null(fake_job_env(fixture_last(&fx), "USER"));
+	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "*");
+	while (fixture_last(&fx)->env[n])
 		n++;
 	assert_int_equal(n, 5);
 	unsetenv("GITHUB_TOKEN");
@@ -238,11 +233,11 @@ static void the_later_word_counts(void **state)
 	fx.settings.env = (struct sbx_strings){.items = mount, .n = 4};
 	assert_int_equal(sbx_jobs_set_env(fx.jobs, defaults, NULL), 0);
 	run(&req);
-	assert_string_equal(fake_job_env(last_fake(), "A"), "mount");
-	assert_string_equal(fake_job_env(last_fake(), "B"), "default");
-	assert_string_equal(fake_job_env(last_fake(), "C"), "last");
-	assert_string_equal(fake_job_env(last_fake(), "AB"), "");
-	assert_string_equal(fake_job_env(last_fake(), "TERM"), "xterm");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "A"), "mount");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "B"), "default");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "C"), "last");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "AB"), "");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "TERM"), "xterm");
 }
 
 static void proxies_are_stripped_without_network_only(void **state)
@@ -253,16 +248,16 @@ static void proxies_are_stripped_without_network_only(void **state)
 
 	(void)state;
 	run(&req);
-	assert_null(fake_job_env(last_fake(), "http_proxy"));
-	assert_null(fake_job_env(last_fake(), "HTTPS_PROXY"));
-	assert_null(fake_job_env(last_fake(), "All_Proxy"));
-	assert_null(fake_job_env(last_fake(), "ftp_proxy"));
-	assert_string_equal(fake_job_env(last_fake(), "my_http_proxy"), "p");
-	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "*");
+	assert_null(fake_job_env(fixture_last(&fx), "http_proxy"));
+	assert_null(fake_job_env(fixture_last(&fx), "HTTPS_PROXY"));
+	assert_null(fake_job_env(fixture_last(&fx), "All_Proxy"));
+	assert_null(fake_job_env(fixture_last(&fx), "ftp_proxy"));
+	assert_string_equal(fake_job_env(fixture_last(&fx), "my_http_proxy"), "p");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "*");
 	fx.settings.net = "host";
 	run(&req);
-	assert_string_equal(fake_job_env(last_fake(), "http_proxy"), "p");
-	assert_string_equal(fake_job_env(last_fake(), "NO_PROXY"), "none");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "http_proxy"), "p");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "none");
 }
 
 static void default_variables_are_checked(void **state)
@@ -293,7 +288,7 @@ static void a_hundred_thousand_variables_are_no_trouble(void **state)
 	for (int i = 0; i < MANY; i++)
 		assert_true(asprintf(&env[i], "K%d=v", i % (MANY / 2)) > 0);
 	run(&req);
-	assert_string_equal(fake_job_env(last_fake(), "K49999"), "v");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "K49999"), "v");
 	assert_true(sbx_now_ns() - before < 10000000000u);
 	for (int i = 0; i < MANY; i++)
 		free(env[i]);
@@ -315,17 +310,17 @@ static void a_request_comes_before_defaults_but_not_above_the_mount(void **state
 	fx.settings.limits.procs = 90;
 	sbx_jobs_set_limits(fx.jobs, &defaults);
 	run(&req);
-	assert_int_equal(last_fake()->limits.cpu_s, 10);
-	assert_int_equal(last_fake()->limits.memory_mb, 300);
-	assert_int_equal(last_fake()->limits.file_mb, 7);
-	assert_int_equal(last_fake()->limits.procs, 90);
-	assert_int_equal(last_fake()->limits.disk_mb, 0);
-	assert_int_equal(last_fake()->limits.output_bytes, 64u << 20);
+	assert_int_equal(fixture_last(&fx)->limits.cpu_s, 10);
+	assert_int_equal(fixture_last(&fx)->limits.memory_mb, 300);
+	assert_int_equal(fixture_last(&fx)->limits.file_mb, 7);
+	assert_int_equal(fixture_last(&fx)->limits.procs, 90);
+	assert_int_equal(fixture_last(&fx)->limits.disk_mb, 0);
+	assert_int_equal(fixture_last(&fx)->limits.output_bytes, 64u << 20);
 	req.set = 0;
 	run(&req);
-	assert_int_equal(last_fake()->limits.cpu_s, 50);
-	assert_int_equal(last_fake()->limits.memory_mb, 200);
-	assert_int_equal(last_fake()->limits.procs, 70);
+	assert_int_equal(fixture_last(&fx)->limits.cpu_s, 50);
+	assert_int_equal(fixture_last(&fx)->limits.memory_mb, 200);
+	assert_int_equal(fixture_last(&fx)->limits.procs, 70);
 }
 
 /* ---- allowlist ---- */
@@ -349,8 +344,8 @@ static void expect_program(const char *word, const char *want)
 
 	assert_non_null(realpath(want, real));
 	run(&req);
-	assert_string_equal(last_fake()->program, real);
-	assert_string_equal(last_fake()->argv[0], word);
+	assert_string_equal(fixture_last(&fx)->program, real);
+	assert_string_equal(fixture_last(&fx)->argv[0], word);
 }
 
 static void expect_denied(const char *word, char **env)
@@ -404,7 +399,7 @@ static void a_path_of_the_request_cannot_bring_in_another_file(void **state)
 		struct sbx_request req = {.argv = argv, .env = own_mount};
 
 		run(&req);
-		assert_non_null(last_fake()->program);
+		assert_non_null(fixture_last(&fx)->program);
 	}
 	snprintf(dir, sizeof(dir), "%s/cat", fx.root);
 	assert_int_equal(unlink(dir), 0);

@@ -30,11 +30,6 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct fake_job *last_fake(void)
-{
-	return atomic_load(&fx.fake->last);
-}
-
 static struct json_object *member(struct json_object *obj, const char *key)
 {
 	struct json_object *value = NULL;
@@ -72,8 +67,8 @@ static void a_result_has_exactly_the_promised_keys(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_output(last_fake(), 1, "hello\n", 6);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 2);
+	fake_job_output(fixture_last(&fx), 1, "hello\n", 6);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 2);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
@@ -120,7 +115,7 @@ static void signals_and_memory_are_named(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_ended(last_fake(), SBX_END_OOM, SIGKILL);
+	fake_job_ended(fixture_last(&fx), SBX_END_OOM, SIGKILL);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	expect(obj, "exitCode", "137");
@@ -136,9 +131,9 @@ static void bytes_that_are_not_text_go_as_base64(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_output(last_fake(), 1, "\xff\xfe\xfd", 3);
-	fake_job_output(last_fake(), 2, "a\0b", 3);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_output(fixture_last(&fx), 1, "\xff\xfe\xfd", 3);
+	fake_job_output(fixture_last(&fx), 2, "a\0b", 3);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	assert_string_equal(json_object_get_string(member(obj, "stdoutBase64")), "//79");
@@ -156,8 +151,8 @@ static struct sbx_jobrec *run_with_output(const char *unit, size_t times)
 
 	for (size_t i = 0; i < times; i++)
 		memcpy(buf + i * n, unit, n);
-	fake_job_output(last_fake(), 1, buf, n * times);
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_output(fixture_last(&fx), 1, buf, n * times);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	free(buf);
 	return rec;
@@ -224,8 +219,8 @@ static void the_log_members_tell_what_happened(void **state)
 	const char *seconds;
 
 	(void)state;
-	fake_job_output(last_fake(), 1, "private", 7);
-	fake_job_ended(last_fake(), SBX_END_SIGNALED, SIGSEGV);
+	fake_job_output(fixture_last(&fx), 1, "private", 7);
+	fake_job_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
 	fixture_await_end(rec);
 	obj = sbx_job_log_members(rec);
 	expect(obj, "job", "\"1\"");
@@ -247,7 +242,7 @@ static void a_failed_start_is_logged_with_its_error(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_ended(last_fake(), SBX_END_FAILED, ENOENT);
+	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	obj = sbx_job_log_members(rec);
 	assert_non_null(strstr(json_object_get_string(member(obj, "error")), "the fake refuses"));

@@ -35,11 +35,6 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct fake_job *last_fake(void)
-{
-	return atomic_load(&fx.fake->last);
-}
-
 static void start(const struct sbx_request *req)
 {
 	struct sbx_jobrec *run;
@@ -47,7 +42,7 @@ static void start(const struct sbx_request *req)
 
 	assert_int_equal(sbx_job_start(fx.jobs, req, SBX_JOB_EXEC, rec, &run, &repeated, NULL), 0);
 	sbx_job_unref(run);
-	fake_job_started(last_fake());
+	fake_job_started(fixture_last(&fx));
 }
 
 static void start_plain(void)
@@ -59,7 +54,7 @@ static void start_plain(void)
 
 static void end_job(void)
 {
-	fake_job_ended(last_fake(), SBX_END_EXITED, 0);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 }
 
@@ -83,7 +78,7 @@ static size_t read_stdin(char *buf, size_t len)
 	size_t done = 0;
 	ssize_t n;
 
-	while (done < len && (n = read(last_fake()->stdin_fd, buf + done, len - done)) > 0)
+	while (done < len && (n = read(fixture_last(&fx)->stdin_fd, buf + done, len - done)) > 0)
 		done += (size_t)n;
 	return done;
 }
@@ -99,15 +94,15 @@ static void expect_stdin(const char *want)
 
 static void close_reader(void)
 {
-	close(last_fake()->stdin_fd);
-	last_fake()->stdin_fd = -1;
+	close(fixture_last(&fx)->stdin_fd);
+	fixture_last(&fx)->stdin_fd = -1;
 }
 
 static void without_anything_it_is_dev_null(void **state)
 {
 	(void)state;
 	start_plain();
-	assert_int_equal(last_fake()->stdin_fd, -1);
+	assert_int_equal(fixture_last(&fx)->stdin_fd, -1);
 }
 
 static void a_requests_text_is_a_sealed_file_at_its_beginning(void **state)
@@ -119,12 +114,12 @@ static void a_requests_text_is_a_sealed_file_at_its_beginning(void **state)
 
 	(void)state;
 	start(&req);
-	assert_int_equal(fstat(last_fake()->stdin_fd, &st), 0);
+	assert_int_equal(fstat(fixture_last(&fx)->stdin_fd, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 	assert_int_equal(read_stdin(buf, sizeof(buf)), 4);
 	assert_memory_equal(buf, "a\0b\n", 4);
-	assert_int_equal(pwrite(last_fake()->stdin_fd, "x", 1, 0), -1);
-	assert_int_equal(ftruncate(last_fake()->stdin_fd, 0), -1);
+	assert_int_equal(pwrite(fixture_last(&fx)->stdin_fd, "x", 1, 0), -1);
+	assert_int_equal(ftruncate(fixture_last(&fx)->stdin_fd, 0), -1);
 }
 
 static void null_means_nothing_whatever_was_kept(void **state)
@@ -134,7 +129,7 @@ static void null_means_nothing_whatever_was_kept(void **state)
 	(void)state;
 	assert_int_equal(write_all("kept", 4), 0);
 	start(&req);
-	assert_int_equal(last_fake()->stdin_fd, -1);
+	assert_int_equal(fixture_last(&fx)->stdin_fd, -1);
 }
 
 static void what_was_written_before_is_read_by_the_next_run_only(void **state)
@@ -148,7 +143,7 @@ static void what_was_written_before_is_read_by_the_next_run_only(void **state)
 	expect_stdin("one two");
 	end_job();
 	start_plain();
-	assert_int_equal(last_fake()->stdin_fd, -1);
+	assert_int_equal(fixture_last(&fx)->stdin_fd, -1);
 	end_job();
 	assert_int_equal(write_all("three", 5), 0);
 	start_plain();
@@ -188,9 +183,9 @@ static void a_file_that_is_open_at_the_start_feeds_a_pipe(void **state)
 	sbx_job_stdin_open(rec);
 	assert_int_equal(write_all("early ", 6), 0);
 	start_plain();
-	assert_int_equal(fstat(last_fake()->stdin_fd, &st), 0);
+	assert_int_equal(fstat(fixture_last(&fx)->stdin_fd, &st), 0);
 	assert_true(S_ISFIFO(st.st_mode));
-	assert_int_equal(fcntl(last_fake()->stdin_fd, F_GETFL) & O_NONBLOCK, 0);
+	assert_int_equal(fcntl(fixture_last(&fx)->stdin_fd, F_GETFL) & O_NONBLOCK, 0);
 	assert_int_equal(write_all("late", 4), 0);
 	sbx_job_stdin_close(rec);
 	expect_stdin("early late");
