@@ -1,6 +1,6 @@
 /*
  * The cost of a fork, and of the exit that follows, is mostly in the number of mappings; of those nine in
- * ten are of libraries that the daemon needs and an init does not (madvise(2), MADV_DONTFORK).
+ * ten are of libraries that the daemon needs and the spawner and its inits do not.
  */
 #include "backends/local/lean.h"
 
@@ -22,6 +22,8 @@
 #define WATCHED 0
 #endif
 
+#define SEGMENTS 16 /* of one library, that are looked at */
+
 static bool is_needed(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -31,27 +33,35 @@ static bool is_needed(const char *path)
 	return !slash || strncmp(name, "libc.", 5) == 0 || strncmp(name, "ld-", 3) == 0;
 }
 
-static int leave_out(struct dl_phdr_info *info, size_t size, void *data)
+/* The list of segments lies in one of them. */
+static int unmap(struct dl_phdr_info *info, size_t size, void *data)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	struct {
+		uintptr_t from, to;
+	} loaded[SEGMENTS];
+	size_t n = 0;
 
 	(void)size;
 	(void)data;
 	if (is_needed(info->dlpi_name))
 		return 0;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
+	for (int i = 0; i < info->dlpi_phnum && n < SEGMENTS; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-		uintptr_t at = info->dlpi_addr + p->p_vaddr;
+		const uintptr_t at = info->dlpi_addr + p->p_vaddr;
 
-		if (p->p_type == PT_LOAD)
-			madvise((void *)(at & ~page),
-			        ((at + p->p_memsz + page) & ~page) - (at & ~page), MADV_DONTFORK);
+		if (p->p_type != PT_LOAD)
+			continue;
+		loaded[n].from = at & ~page;
+		loaded[n++].to = (at + p->p_memsz + page) & ~page;
 	}
+	while (n-- > 0)
+		munmap((void *)loaded[n].from, loaded[n].to - loaded[n].from);
 	return 0;
 }
 
-void lean_forks(void)
+void lean_become(void)
 {
 	if (!WATCHED)
-		dl_iterate_phdr(leave_out, NULL);
+		dl_iterate_phdr(unmap, NULL);
 }

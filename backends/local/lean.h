@@ -1,12 +1,12 @@
-/* Forking less. */
+/* A process that forks often, and its size. */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_LEAN_H
 #define SANDBOXFS_BACKENDS_LOCAL_LEAN_H
 
 /*
- * From now on children of the calling process do not get the shared libraries, but for the C library
- * and the dynamic linker: they must call nothing of the others, and nothing that is
- * not bound yet. What cannot be left out is copied as ever.
+ * Takes the shared libraries but the C library and the dynamic linker out of the calling process's
+ * memory: from now on it must call nothing of theirs, nor anything that is not bound yet, and end by
+ * _exit(2). Single-threaded.
  */
-void lean_forks(void);
+void lean_become(void);
 
 #endif

@@ -280,9 +280,9 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	if (r < 0)
 		return r;
 	bind_life(daemon);
-	lean_forks();
 	if (sp->powers.isolated && privileges_bound() < 0)
 		return -errno;
+	lean_become();
 	r = views_create(settings, &sp->powers, &sp->views);
 	return r < 0 ? r
 	             : inits_create(&sp->powers, sp->views, sp->powers.seccomp ? &sp->filter : NULL,
