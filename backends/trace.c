@@ -121,8 +121,17 @@ static void job_ended(void *data, const struct sbx_exit *exit)
 	job->events->ended(job->data, exit);
 }
 
+static void job_denied(void *data, const struct sbx_denial *denial)
+{
+	struct trace_job *job = data;
+
+	say("job.denied(%s) %s", job->id, denial->call ? denial->call : "more");
+	if (job->events->denied)
+		job->events->denied(job->data, denial);
+}
+
 static const struct sbx_exec_events job_events = {
-        .started = job_started, .output = job_output, .ended = job_ended};
+        .started = job_started, .output = job_output, .ended = job_ended, .denied = job_denied};
 
 static struct trace_sandbox *downcast(struct sbx_sandbox *sb)
 {

@@ -4,11 +4,13 @@
  * takes away the parts of the kernel that have been used to break out of those.
  *
  * The answer is EPERM, which programs report, and ENOSYS where the C library has another way
- * (clone3, openat2: their arguments lie in memory, out of a filter's sight).
+ * (clone3, openat2: their arguments lie in memory, out of a filter's sight). Where the kernel can, the
+ * EPERM is given by a listener, so that somebody hears of it.
  */
 #include "backends/local/filter.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -29,25 +32,73 @@
 
 #include "sandboxfs/cleanup.h"
 
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
 #define REFUSE         SCMP_ACT_ERRNO(EPERM)
 #define ABSENT         SCMP_ACT_ERRNO(ENOSYS)
 #define SOCK_TYPE_MASK 0xf
 
 /* By name: one that this architecture or this libseccomp does not know is left out. */
-static const char *const refused[] = {
-        /* the view */
-        "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "fsopen", "fsconfig",
-        "fsmount", "fspick", "open_tree", "open_tree_attr", "mount_setattr", "setns",
-        "open_by_handle_at", "quotactl", "quotactl_fd", "swapon", "swapoff",
-        /* large and rarely needed parts of the kernel */
-        "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter",
-        "io_uring_register", "keyctl", "add_key", "request_key", "lookup_dcookie", "fanotify_init",
-        "nfsservctl", "modify_ldt", "vm86", "vm86old", "uselib", "ustat", "sysfs", "_sysctl",
-        /* the machine */
-        "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
-        "create_module", "get_kernel_syms", "query_module", "reboot", "acct", "settimeofday",
-        "clock_settime", "clock_settime64", "clock_adjtime", "clock_adjtime64", "adjtimex", "stime",
-        "iopl", "ioperm", "syslog", "vhangup", "sethostname", "setdomainname"};
+static const char *const view_calls[] = {
+        "mount",      "umount",         "umount2",       "pivot_root", "chroot",
+        "move_mount", "fsopen",         "fsconfig",      "fsmount",    "fspick",
+        "open_tree",  "open_tree_attr", "mount_setattr", "setns",      "open_by_handle_at",
+        "quotactl",   "quotactl_fd",    "swapon",        "swapoff"};
+
+/* Large and rarely needed. */
+static const char *const kernel_calls[] = {"bpf",
+                                           "perf_event_open",
+                                           "userfaultfd",
+                                           "io_uring_setup",
+                                           "io_uring_enter",
+                                           "io_uring_register",
+                                           "keyctl",
+                                           "add_key",
+                                           "request_key",
+                                           "lookup_dcookie",
+                                           "fanotify_init",
+                                           "nfsservctl",
+                                           "modify_ldt",
+                                           "vm86",
+                                           "vm86old",
+                                           "uselib",
+                                           "ustat",
+                                           "sysfs",
+                                           "_sysctl"};
+
+static const char *const machine_calls[] = {"kexec_load",      "kexec_file_load",
+                                            "init_module",     "finit_module",
+                                            "delete_module",   "create_module",
+                                            "get_kernel_syms", "query_module",
+                                            "reboot",          "acct",
+                                            "settimeofday",    "clock_settime",
+                                            "clock_settime64", "clock_adjtime",
+                                            "clock_adjtime64", "adjtimex",
+                                            "stime",           "iopl",
+                                            "ioperm",          "syslog",
+                                            "vhangup",         "sethostname",
+                                            "setdomainname"};
+
+/* Refused by their arguments, below. */
+static const char *const namespace_calls[] = {"unshare", "clone"};
+static const char *const terminal_calls[] = {"ioctl"};
+static const char *const socket_calls[] = {"socket"};
+
+static const struct {
+	const char *word;
+	const char *const *names;
+	size_t n;
+	bool always;
+} classes[] = {
+        {"view", view_calls, SBX_ARRAY_SIZE(view_calls), true},
+        {"kernel", kernel_calls, SBX_ARRAY_SIZE(kernel_calls), true},
+        {"machine", machine_calls, SBX_ARRAY_SIZE(machine_calls), true},
+        {"namespaces", namespace_calls, SBX_ARRAY_SIZE(namespace_calls), false},
+        {"terminal", terminal_calls, SBX_ARRAY_SIZE(terminal_calls), false},
+        {"sockets", socket_calls, SBX_ARRAY_SIZE(socket_calls), false},
+};
 
 static const char *const absent[] = {"clone3", "openat2"};
 
@@ -168,8 +219,9 @@ static int fill(scmp_filter_ctx ctx, const struct filter_wish *wish)
 	int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, REFUSE);
 
 	seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, where it can */
-	if (!r)
-		r = answer_all(ctx, refused, SBX_ARRAY_SIZE(refused), REFUSE);
+	for (size_t i = 0; !r && i < SBX_ARRAY_SIZE(classes); i++)
+		if (classes[i].always)
+			r = answer_all(ctx, classes[i].names, classes[i].n, REFUSE);
 	if (!r)
 		r = answer_all(ctx, absent, SBX_ARRAY_SIZE(absent), ABSENT);
 	if (!r)
@@ -202,21 +254,32 @@ static int export(scmp_filter_ctx ctx, struct sock_fprog *ret)
 	return 0;
 }
 
-static bool kernel_has_filters(void)
+static bool kernel_has(uint32_t action)
 {
-	uint32_t action = SECCOMP_RET_ERRNO;
-
 	return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-int filter_build(const struct filter_wish *wish, struct sock_fprog *ret)
+/* PLAIN, but each EPERM is the listener's to give. */
+static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 {
-	scmp_filter_ctx ctx;
+	size_t size = plain->len * sizeof(*plain->filter);
+	struct sock_filter *code = malloc(size);
+
+	if (!code)
+		return -ENOMEM;
+	memcpy(code, plain->filter, size);
+	for (size_t i = 0; i < plain->len; i++)
+		if (code[i].code == (BPF_RET | BPF_K) && code[i].k == (SECCOMP_RET_ERRNO | EPERM))
+			code[i].k = SECCOMP_RET_USER_NOTIF;
+	*ret = (struct sock_fprog){.len = plain->len, .filter = code};
+	return 0;
+}
+
+static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
+{
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 	int r;
 
-	if (!kernel_has_filters())
-		return -EINVAL;
-	ctx = seccomp_init(SCMP_ACT_ALLOW);
 	if (!ctx)
 		return -ENOMEM;
 	r = fill(ctx, wish);
@@ -226,25 +289,78 @@ int filter_build(const struct filter_wish *wish, struct sock_fprog *ret)
 	return r;
 }
 
-int filter_load(const struct sock_fprog *prog)
+int filter_build(const struct filter_wish *wish, struct filter *ret)
 {
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, prog);
+	int r = kernel_has(SECCOMP_RET_ERRNO) ? build_plain(wish, &ret->plain) : -EINVAL;
+
+	if (!r && kernel_has(SECCOMP_RET_USER_NOTIF))
+		r = make_telling(&ret->plain, &ret->telling);
+	return r;
+}
+
+static int load(const struct sock_fprog *prog, unsigned flags)
+{
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog);
+}
+
+/* There may be a listener above us already (EBUSY), or no descriptor for one. */
+int filter_load(const struct filter *filter, int *listener)
+{
+	const unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+
+	*listener = -1;
+	/* A signal does not interrupt the wait for the answer, where the kernel (5.19) has that. */
+	if (filter->telling.len)
+		*listener = load(&filter->telling, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+	if (filter->telling.len && *listener < 0 && errno == EINVAL)
+		*listener = load(&filter->telling, flags);
+	return *listener >= 0 ? 0 : load(&filter->plain, 0);
+}
+
+static const char *class_of(const char *name)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(classes); i++)
+		for (size_t j = 0; j < classes[i].n; j++)
+			if (strcmp(classes[i].names[j], name) == 0)
+				return classes[i].word;
+	/* All that is left gives files a mode. */
+	return "setuid";
+}
+
+const char *filter_describe(int nr, char *buf, size_t size)
+{
+	char *name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, nr);
+	const char *class = name ? class_of(name) : "foreign";
+
+	if (name)
+		snprintf(buf, size, "%s", name);
+	else
+		snprintf(buf, size, "%d", nr);
+	free(name);
+	return class;
 }
 
 #else
 
-int filter_build(const struct filter_wish *wish, struct sock_fprog *ret)
+int filter_build(const struct filter_wish *wish, struct filter *ret)
 {
 	(void)wish;
 	(void)ret;
 	return -EOPNOTSUPP;
 }
 
-int filter_load(const struct sock_fprog *prog)
+int filter_load(const struct filter *filter, int *listener)
 {
-	(void)prog;
+	(void)filter;
+	*listener = -1;
 	errno = EOPNOTSUPP;
 	return -1;
+}
+
+const char *filter_describe(int nr, char *buf, size_t size)
+{
+	snprintf(buf, size, "%d", nr);
+	return "foreign";
 }
 
 #endif

@@ -4,21 +4,33 @@
 
 #include <linux/filter.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 struct filter_wish {
 	bool no_inet; /* sockets of the Internet's families are refused: the network is the host's */
 	bool no_unix; /* so are those of the machine: the host's can be seen */
 };
 
+struct filter {
+	struct sock_fprog plain;   /* answers EPERM itself */
+	struct sock_fprog telling; /* has a listener answer; len 0: this kernel cannot */
+};
+
 /*
  * Builds the filter once; *ret is the caller's, for the life of the process. -EOPNOTSUPP built without
  * libseccomp, -EINVAL the kernel has no filters, -ENOMEM.
  */
-int filter_build(const struct filter_wish *wish, struct sock_fprog *ret);
+int filter_build(const struct filter_wish *wish, struct filter *ret);
 /*
- * Puts the calling thread, which has no_new_privs, under PROG. Does not allocate. 0, or -1 with
- * errno.
+ * Puts the calling thread, which has no_new_privs, under the filter. *listener is the descriptor on
+ * which refused calls wait for their answer (refusals.h), -1: they are answered by the filter. Does not
+ * allocate. 0, or -1 with errno.
  */
-int filter_load(const struct sock_fprog *prog);
+int filter_load(const struct filter *filter, int *listener);
+/*
+ * Writes the name of the refused call NR of this architecture to BUF and returns its class: view, kernel,
+ * machine, namespaces, terminal, sockets, setuid, foreign (unknown number). Allocates.
+ */
+const char *filter_describe(int nr, char *buf, size_t size);
 
 #endif

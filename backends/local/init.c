@@ -4,8 +4,8 @@
  * when it finds no child left nothing is left. Without a pid namespace the same program does
  * by walking /proc what the kernel would have done.
  *
- * No handler is ever installed and every signal stays blocked: signals are fetched with
- * sigwaitinfo(2), and the leader only has to unblock them.
+ * No handler is ever installed and every signal stays blocked: signals are read from a
+ * signalfd, and the leader only has to unblock them.
  */
 #include "backends/local/init.h"
 
@@ -13,11 +13,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +29,7 @@
 #include "backends/local/descend.h"
 #include "backends/local/leader.h"
 #include "backends/local/privileges.h"
+#include "backends/local/refusals.h"
 
 struct init {
 	const struct init_seat *seat;
@@ -35,6 +38,7 @@ struct init {
 	struct leader leader;
 	bool leader_ended, alone;
 	int status;
+	struct refusals refusals;
 	int pid;                /* as the daemon knows us */
 	int error;              /* an errno: the preparation failed, */
 	enum spawn_stage stage; /* there */
@@ -125,16 +129,36 @@ static void forward(struct init *in, int sig)
 		descend_signal(getpid(), NULL, NULL, sig);
 }
 
+static void handle_signal(struct init *in, const struct signalfd_siginfo *info)
+{
+	if ((int)info->ssi_signo == SIGRTMIN) {
+		forward(in, info->ssi_int);
+	} else if (info->ssi_signo == SIGTERM && !in->seat->powers->pid_ns) {
+		/* The spawner is dead: the daemon counts us among the lost. */
+		kill_descendants(in);
+		_exit(1);
+	}
+}
+
+/* Waits for the next thing to do and does it. */
+static void attend(struct init *in)
+{
+	struct pollfd p[2] = {{.fd = INIT_SIGNAL_FD, .events = POLLIN},
+	                      {.fd = in->refusals.fd, .events = POLLIN}};
+	struct signalfd_siginfo info;
+
+	if (poll(p, 2, refusals_due_ms(&in->refusals)) < 0)
+		return;
+	refusals_serve(&in->refusals, p[1].revents);
+	refusals_flush(&in->refusals, false);
+	if (p[0].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		handle_signal(in, &info);
+}
+
 static void look_after(struct init *in)
 {
 	bool told = false;
-	siginfo_t info;
-	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGRTMIN);
-	sigaddset(&set, SIGTERM);
 	for (reap(in); !in->alone; reap(in)) {
 		if (in->leader_ended && !told) {
 			told = true;
@@ -142,16 +166,9 @@ static void look_after(struct init *in)
 				forward(in, SIGKILL);
 			continue;
 		}
-		if (sigwaitinfo(&set, &info) < 0)
-			continue;
-		if (info.si_signo == SIGRTMIN)
-			forward(in, info.si_value.sival_int);
-		else if (info.si_signo == SIGTERM && !in->seat->powers->pid_ns) {
-			/* The spawner is dead: the daemon counts us among the lost. */
-			kill_descendants(in);
-			_exit(1);
-		}
+		attend(in);
 	}
+	refusals_flush(&in->refusals, true);
 }
 
 /* As the daemon knows us: /proc is still the host's. */
@@ -288,6 +305,16 @@ static void place_cwd(struct init *in)
 	close(fd);
 }
 
+/* And nothing else of what is not always kept. */
+static void keep_listener(struct init *in)
+{
+	const int listener = in->leader.listener;
+	const bool kept = listener >= 0 && dup2(listener, INIT_FREE_FD) >= 0;
+
+	in->refusals = (struct refusals){.fd = kept ? INIT_FREE_FD : -1, .job = in->req.cmd.job};
+	close_range(kept ? INIT_FREE_FD + 1 : INIT_FREE_FD, ~0U, 0);
+}
+
 static void start_leader(struct init *in)
 {
 	int err = place_streams(in) < 0 ? errno : 0;
@@ -299,7 +326,7 @@ static void start_leader(struct init *in)
 	if (err)
 		fail(in, in->leader.stage, err);
 	close_range(0, 2, 0);
-	close_range(INIT_CWD_FD, ~0U, 0);
+	keep_listener(in);
 }
 
 void init_main(const struct init_seat *seat)

@@ -6,18 +6,18 @@
 #ifndef SANDBOXFS_BACKENDS_LOCAL_INIT_H
 #define SANDBOXFS_BACKENDS_LOCAL_INIT_H
 
-#include <linux/filter.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "backends/local/filter.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 
 /* Numbers of descriptors that the spawner keeps for itself, and those that init puts its own at. */
 enum {
 	INIT_REPORT_FD = 3, /* the spawner's socket, and init's too */
-	INIT_SIGNAL_FD,     /* the spawner's signalfd */
-	INIT_LIFE_FD,       /* a file that the spawner has a record lock on while it lives */
+	INIT_SIGNAL_FD, /* a signalfd of what the spawner and inits wait for: each gets his own */
+	INIT_LIFE_FD,   /* a file that the spawner has a record lock on while it lives */
 	INIT_FREE_FD,
 	INIT_CWD_FD = INIT_FREE_FD,
 	INIT_USER_FD,
@@ -31,11 +31,11 @@ enum {
 /* What an init is made with. */
 struct init_seat {
 	const struct spawn_powers *powers;
-	const struct view *view;         /* NULL: nothing but the host */
-	const struct sock_fprog *filter; /* of system calls, NULL: none */
-	struct rlimit nofile;            /* what the daemon was started with */
-	int work;                        /* a socket: one SPAWN_EXEC as the spawner got it */
-	char *message;                   /* room for it: SPAWN_MESSAGE bytes */
+	const struct view *view;     /* NULL: nothing but the host */
+	const struct filter *filter; /* of system calls, NULL: none */
+	struct rlimit nofile;        /* what the daemon was started with */
+	int work;                    /* a socket: one SPAWN_EXEC as the spawner got it */
+	char *message;               /* room for it: SPAWN_MESSAGE bytes */
 };
 
 /*

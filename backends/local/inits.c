@@ -31,7 +31,7 @@ struct one {
 struct inits {
 	const struct spawn_powers *powers;
 	struct views *views;
-	const struct sock_fprog *filter;
+	const struct filter *filter;
 	struct rlimit nofile;
 	char *message;
 	pid_t spawner;
@@ -40,7 +40,7 @@ struct inits {
 };
 
 int inits_create(const struct spawn_powers *powers, struct views *views,
-                 const struct sock_fprog *filter, const struct rlimit *nofile, char *message,
+                 const struct filter *filter, const struct rlimit *nofile, char *message,
                  struct inits **ret)
 {
 	struct inits *inits = calloc(1, sizeof(*inits));

@@ -17,7 +17,7 @@ struct inits;
  * room for SPAWN_MESSAGE bytes that inits may use. Returns 0 or -ENOMEM.
  */
 int inits_create(const struct spawn_powers *powers, struct views *views,
-                 const struct sock_fprog *filter, const struct rlimit *nofile, char *message,
+                 const struct filter *filter, const struct rlimit *nofile, char *message,
                  struct inits **ret);
 
 /*

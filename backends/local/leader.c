@@ -110,8 +110,9 @@ static int search_and_exec(struct leader *l)
  * From the widest rights to none. In the user namespace of commands there is nothing to be privileged
  * over, and nobody but the one user.
  */
-static int give_up_rights(const struct init_seat *seat)
+static int give_up_rights(struct leader *l)
 {
+	const struct init_seat *seat = l->seat;
 	const struct view *view = seat->view;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -125,13 +126,13 @@ static int give_up_rights(const struct init_seat *seat)
 	if (privileges_bound() < 0 ||
 	    privileges_give_up(seat->powers->become ? &seat->powers->who : NULL) < 0)
 		return -1;
-	return seat->filter ? filter_load(seat->filter) : 0;
+	return seat->filter ? filter_load(seat->filter, &l->listener) : 0;
 }
 
 static int park(struct leader *l)
 {
 	l->stage = SPAWN_AT_RIGHTS;
-	if (setsid() < 0 || give_up_rights(l->seat) < 0)
+	if (setsid() < 0 || give_up_rights(l) < 0)
 		return -1;
 	set(&l->held, PARKED);
 	await(&l->gate, 0);
@@ -183,7 +184,7 @@ int leader_prepare(struct leader *l, const struct init_seat *seat)
 {
 	static _Alignas(16) char stack[64 * 1024];
 
-	*l = (struct leader){.seat = seat, .held = PREPARING};
+	*l = (struct leader){.seat = seat, .held = PREPARING, .listener = -1};
 	l->pid = clone(leader_main, stack + sizeof(stack),
 	               CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, l, NULL, NULL,
 	               &l->held);

@@ -19,6 +19,7 @@
 #define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
 #define SPAWN_MAX    ((size_t)8 * 1024 * 1024) /* of one payload; the kernel's argv limit is 6 MiB */
 #define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
+#define SPAWN_NAME   16                        /* of a process, with its NUL: TASK_COMM_LEN */
 
 /* daemon -> spawner */
 enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET };
@@ -47,6 +48,7 @@ enum spawn_event {
 	SPAWN_FAILED,  /* it could not be: code is an errno, stage says where; the job is over */
 	SPAWN_ENDED,   /* the leader ended: code is its wait status. !remain: the job is over */
 	SPAWN_GONE,    /* init was killed, and everything with it: the job is over */
+	SPAWN_REFUSED, /* the filter refused the system call CODE; -1: REFUSED.MORE others */
 };
 
 enum spawn_stage {
@@ -65,7 +67,15 @@ struct spawn_report {
 	uint64_t job;
 	int32_t code;
 	uint32_t remain;
-	uint64_t user_us, sys_us, max_rss_kb;
+	union {
+		struct {
+			uint64_t user_us, sys_us, max_rss_kb;
+		};
+		struct {
+			char program[SPAWN_NAME]; /* "": not known */
+			uint32_t more;
+		} refused;
+	};
 };
 
 /* What is in force, as found by trying. */

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/filter.h"
 #include "backends/local/spawn_proto.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -378,6 +380,31 @@ static void on_leader_ended(struct job *job, const struct spawn_report *r)
 		sbx_loop_timer_set(job->sp->loop, &job->drain, DRAIN_MS);
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Where init may not look at the job's processes, it is the job's command that is named. */
+static void on_refused(struct job *job, const struct spawn_report *r)
+{
+	char call[64], program[SPAWN_NAME];
+	struct sbx_denial denial = {.more = r->refused.more};
+
+	if (!job->events.denied)
+		return;
+	snprintf(program, sizeof(program), "%.*s", SPAWN_NAME, r->refused.program);
+	denial.program = *program ? program : base_name(job->program);
+	if (r->code >= 0) {
+		denial.class = filter_describe(r->code, call, sizeof(call));
+		denial.call = call;
+	}
+	tell_started(job);
+	job->events.denied(job->data, &denial);
+}
+
 static void on_report(struct sbx_spawner *sp, const struct spawn_report *r)
 {
 	struct job *job = find_job(sp, r->job);
@@ -390,6 +417,8 @@ static void on_report(struct sbx_spawner *sp, const struct spawn_report *r)
 		finish_failed(job, r);
 	else if (r->event == SPAWN_ENDED)
 		on_leader_ended(job, r);
+	else if (r->event == SPAWN_REFUSED)
+		on_refused(job, r);
 	else if (r->event == SPAWN_GONE)
 		finish_from_status(job, job->leader_ended ? job->last.code : SIGKILL, r);
 }

@@ -36,7 +36,7 @@ struct spawner {
 	struct views *views;
 	struct inits *inits;
 	struct rlimit nofile; /* as it was at the start */
-	struct sock_fprog filter;
+	struct filter filter;
 	struct spawn_message message;
 };
 
@@ -155,10 +155,10 @@ static int hold_life_lock(void)
 	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: SIGCHLD; 5: the lock; those kept for init. */
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init. */
 static int arrange_descriptors(int fd)
 {
-	sigset_t chld;
+	sigset_t set;
 	int null, sigfd, r;
 
 	r = place_fd(fd, INIT_REPORT_FD);
@@ -169,9 +169,12 @@ static int arrange_descriptors(int fd)
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
 		return -EBADF;
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	/* Only inits are sent the last two. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGRTMIN);
+	sigaddset(&set, SIGTERM);
+	sigfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	r = sigfd < 0 ? -errno : place_fd(sigfd, INIT_SIGNAL_FD);
 	if (!r)
 		r = hold_life_lock();

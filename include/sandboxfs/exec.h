@@ -41,6 +41,14 @@ struct sbx_exit {
 	struct sbx_error error;
 };
 
+/* A system call of a job's that was refused, or a number of them. */
+struct sbx_denial {
+	const char *call;    /* its name; NULL: only MORE is told */
+	const char *class;   /* view, kernel, machine, namespaces, terminal, sockets, setuid, ... */
+	const char *program; /* what the process calls itself, any bytes, or the job's command */
+	uint64_t more;       /* that many were refused besides, and are not told singly */
+};
+
 /*
  * What the backend tells about a job. All are called on the event loop thread,
  * holding no lock of the backend; they may call sbx_job_signal() but not
@@ -54,6 +62,8 @@ struct sbx_exec_events {
 	void (*output)(void *data, int stream, const void *buf, size_t len);
 	/* Everything the job ever started is dead, all output was delivered. */
 	void (*ended)(void *data, const struct sbx_exit *exit);
+	/* Between started and ended, not too often. May be NULL: nobody wants to know. */
+	void (*denied)(void *data, const struct sbx_denial *denial);
 };
 
 #endif

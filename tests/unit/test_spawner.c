@@ -60,6 +60,7 @@ struct run {
 	struct sbx_exit exit;
 	char *out[2];
 	size_t len[2];
+	char denied[256]; /* "CLASS/CALL/PROGRAM " of each */
 };
 
 static char *self; /* this program, which plays the command where no ordinary one will do */
@@ -106,8 +107,18 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	pthread_mutex_unlock(&run->f->lock);
 }
 
+static void on_denied(void *data, const struct sbx_denial *denial)
+{
+	struct run *run = data;
+	size_t len = strlen(run->denied);
+
+	MUST(run->started && !run->ended && denial->call);
+	snprintf(run->denied + len, sizeof(run->denied) - len, "%s/%s/%s ", denial->class,
+	         denial->call, denial->program);
+}
+
 static const struct sbx_exec_events events = {
-        .started = on_started, .output = on_output, .ended = on_ended};
+        .started = on_started, .output = on_output, .ended = on_ended, .denied = on_denied};
 
 static int start(struct fixture *f, struct run *run, char **argv)
 {
@@ -1145,6 +1156,8 @@ static int try_landlock_alone(struct fixture *f, const char *script)
 	await(f, 0);
 	if (run.exit.end != SBX_END_EXITED || run.exit.code != 0)
 		r = 11 + run.exit.code;
+	else if (!strstr(run.denied, "namespaces/unshare/unshare "))
+		r = 9;
 	if (r)
 		fprintf(stderr, "%s %s\n", run.exit.error.text, run.out[1] ? run.out[1] : "");
 	finish(&run);
@@ -1166,7 +1179,8 @@ static int landlock_alone(struct fixture *f)
 	         "echo x > mine || exit 1; cat mine > /dev/null || exit 2;"
 	         "exec 2>/dev/null; (echo x > /tmp/not-mine-%d) && exit 3; ls %s && exit 4;"
 	         "kill -0 %d && exit 5; cat /proc/%d/environ && exit 6;"
-	         "(echo x > %s/mine) || exit 7; ls /tmp && exit 8; exit 0",
+	         "(echo x > %s/mine) || exit 7; ls /tmp && exit 8; unshare -U true && exit 9;"
+	         "exit 0",
 	         getpid(), f->dir, getpid(), getpid(), f->rw);
 	return try_landlock_alone(f, script);
 }
@@ -1190,6 +1204,20 @@ static void landlock_alone_keeps_a_command_in_its_tree(void **state)
 		return;
 	}
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_refused_call_is_told(void **state)
+{
+	struct run run = {0};
+
+	if (!has_view(*state))
+		return;
+	/* The shell is named where init may not look at its child. */
+	RUN(*state, &run, "sh", "-c", "unshare -U true; exit 3");
+	assert_int_equal(run.exit.code, 3);
+	if (strcmp(run.denied, "namespaces/unshare/sh ") != 0)
+		assert_string_equal(run.denied, "namespaces/unshare/unshare ");
+	finish(&run);
 }
 
 static void a_command_has_no_right(void **state)
@@ -1412,6 +1440,7 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct CMUnitTest view_tests[] = {
+        CASE(a_refused_call_is_told),
         CASE(the_view_shows_the_tree_and_not_what_lies_beside_it),
         CASE(the_tree_is_seen_at_the_path_of_the_mount),
         CASE(the_system_is_read_only),

@@ -1,0 +1,27 @@
+/* The system calls of a job that the filter refuses: answered by its init, and told to the daemon. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_REFUSALS_H
+#define SANDBOXFS_BACKENDS_LOCAL_REFUSALS_H
+
+#include <stdint.h>
+
+#include "backends/local/spawn_proto.h"
+
+struct refusals {
+	int fd; /* the listener of filter_load, or -1 */
+	uint64_t job;
+	uint64_t begun_ms; /* of the second that counts, CLOCK_MONOTONIC */
+	unsigned told;     /* in it */
+	uint32_t more;     /* not told singly, and not yet told as a number */
+};
+
+/*
+ * Something came up on fd (EVENTS of poll): one call is answered EPERM, and reported unless ten of this
+ * second have been. Never waits for the daemon. Closes fd when nobody is left under the filter.
+ */
+void refusals_serve(struct refusals *r, short events);
+/* For poll: when there is a number to be told; -1: none. */
+int refusals_due_ms(const struct refusals *r);
+/* Tells the number if its time has come, or in any case (FORCE). */
+void refusals_flush(struct refusals *r, bool force);
+
+#endif
