@@ -317,10 +317,28 @@ static void on_output(void *data, int stream, const void *buf, size_t len)
 	sbx_job_tell(run->rec);
 }
 
+static void on_denied(void *data, const struct sbx_denial *denial)
+{
+	struct sbx_job_run *run = data;
+	struct sbx_jobs *jobs = run->rec->jobs;
+	const struct sbx_denied denied = {
+	        .kind = SBX_DENIED_SYSCALL,
+	        .what = denial->call,
+	        .class = denial->class,
+	        .program = denial->program,
+	        .job = sbx_job_number(run->rec),
+	        .more = denial->more,
+	};
+
+	if (jobs->denied)
+		jobs->denied(&denied, jobs->data);
+}
+
 const struct sbx_exec_events sbx_job_exec_events = {
         .started = on_started,
         .output = on_output,
         .ended = on_ended,
+        .denied = on_denied,
 };
 
 /* ---- what comes of the call to the backend ---- */

@@ -255,6 +255,18 @@ static int hand_over(struct start *s, struct sbx_job **job)
 	return r;
 }
 
+/* Of what a request can be refused for, what is policy and no mistake. */
+static void tell_denied(const struct start *s, int code)
+{
+	const struct sbx_denied denied = {
+	        .kind = code == -EPERM ? SBX_DENIED_PROGRAM : SBX_DENIED_PATH,
+	        .what = s->err->text,
+	};
+
+	if ((code == -EPERM || code == -EACCES) && s->jobs->denied)
+		s->jobs->denied(&denied, s->jobs->data);
+}
+
 static int prepare(struct start *s)
 {
 	int r;
@@ -265,8 +277,10 @@ static int prepare(struct start *s)
 	if (r)
 		return r;
 	r = sbx_plan_make(s->jobs, s->req, &s->plan, s->err);
-	if (r < 0)
+	if (r < 0) {
+		tell_denied(s, r);
 		return r;
+	}
 	s->run = calloc(1, sizeof(*s->run));
 	r = s->run ? copy_asked(s, &s->asked) : -ENOMEM;
 	return r < 0 ? sbx_fail(s->err, -r, "out of memory") : 0;

@@ -265,14 +265,18 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
 	struct sbx_fd *f;
+	struct sbx_error err;
 	char proc[32];
 
 	if (!xattr_open(req, ino, &node, &f, proc))
 		return;
-	if (!is_user(name))
-		ws_reply(req, -EPERM);
-	else
+	if (!is_user(name)) {
+		sbx_fail(&err, EPERM, "%s: only user.* attributes can be removed in a sandbox",
+		         name);
+		ws_refuse(req, sbx_node_box(node), &err);
+	} else {
 		ws_reply(req, removexattr(proc, name) < 0 ? -errno : 0);
+	}
 	ws_put(ws, node, f);
 }
 

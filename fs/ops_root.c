@@ -32,7 +32,11 @@ void ws_reply(fuse_req_t req, int r)
 
 void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 {
+	const struct sbx_denied denied = {.kind = SBX_DENIED_PATH, .what = err->text};
+
 	sbx_error_store(ws_of(req)->registry, box, err);
+	if (box && (err->code == EACCES || err->code == EPERM))
+		sbx_denials_add(box->denials, &denied);
 	fuse_reply_err(req, err->code);
 }
 

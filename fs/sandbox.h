@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/denials.h"
 #include "fs/job.h"
 #include "fs/log.h"
 #include "fs/request.h"
@@ -39,6 +40,7 @@ struct sbx_box {
 	struct sbx_jobs *jobs;
 	struct sbx_log *log;
 	struct sbx_events *events;
+	struct sbx_denials *denials;
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
 	/* The root's attributes that the kernel may keep. Atomic: */

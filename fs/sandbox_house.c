@@ -118,6 +118,21 @@ void sbx_box_jobs_busy(bool busy, void *data)
 		reg->config.invalidate(&box->pub, busy, reg->config.data);
 }
 
+static void tell_denied(struct json_object *members, const char *text, void *data)
+{
+	struct box *box = data;
+
+	sbx_log_record(box->pub.log, "denied", json_object_get(members));
+	sbx_box_event(box->pub.registry, box, "denied", text);
+}
+
+static void job_denied(const struct sbx_denied *denied, void *data)
+{
+	struct box *box = data;
+
+	sbx_denials_add(box->pub.denials, denied);
+}
+
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 {
 	const struct sbx_settings *settings = box->pub.registry->config.settings;
@@ -136,6 +151,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .spill_dir = spill,
 	                .busy = sbx_box_jobs_busy,
 	                .changed = sbx_box_job_changed,
+	                .denied = job_denied,
 	                .data = box,
 	        },
 	        &box->pub.jobs);
@@ -151,6 +167,8 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 	if (r >= 0)
 		r = sbx_events_create(reg->config.loop, &box->pub.events);
 	if (r >= 0)
+		r = sbx_denials_create(reg->config.loop, tell_denied, box, &box->pub.denials);
+	if (r >= 0)
 		r = open_jobs(box, sandbox);
 	if (r < 0) {
 		sbx_box_strip(box);
@@ -163,9 +181,11 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 void sbx_box_strip(struct box *box)
 {
 	sbx_jobs_destroy(box->pub.jobs);
+	sbx_denials_destroy(box->pub.denials);
 	sbx_events_destroy(box->pub.events);
 	sbx_log_close(box->pub.log);
 	box->pub.jobs = NULL;
+	box->pub.denials = NULL;
 	box->pub.events = NULL;
 	box->pub.log = NULL;
 	box->pub.sandbox = NULL;

@@ -44,7 +44,7 @@ static inline struct sbx_workspace *ws_of(fuse_req_t req)
 
 /* Answers with a negative errno (or 0). */
 void ws_reply(fuse_req_t req, int r);
-/* As ws_reply, and stores the sentence for BOX (NULL: the mount). */
+/* As ws_reply, and stores the sentence for BOX (NULL: the mount); EACCES and EPERM are noted as denials. */
 void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err);
 /* The node of INO, or answers ESTALE and returns NULL. Put it. */
 struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);

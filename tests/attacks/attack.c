@@ -399,6 +399,15 @@ static long count_files(const char *arg)
 	return -1;
 }
 
+/* The last errno, if none of so many refused calls was answered otherwise. */
+static long flood(const char *times)
+{
+	for (long i = number(times); i > 0; i--)
+		if (syscall(SYS_keyctl, 0L, 0L, 0L, 0L, 0L) != -1 || errno != EPERM)
+			return 0;
+	return -1;
+}
+
 static const struct attack attacks[] = {
         {"unshare", try_unshare},
         {"clone", try_clone},
@@ -434,6 +443,7 @@ static const struct attack attacks[] = {
         {"processes", count_processes},
         {"memory", try_memory},
         {"files", count_files},
+        {"flood", flood},
 };
 
 static long attempt(const char *name, const char *arg)
