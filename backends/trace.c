@@ -130,8 +130,22 @@ static void job_denied(void *data, const struct sbx_denial *denial)
 		job->events->denied(job->data, denial);
 }
 
-static const struct sbx_exec_events job_events = {
-        .started = job_started, .output = job_output, .ended = job_ended, .denied = job_denied};
+static void job_listening(void *data, int fd)
+{
+	struct trace_job *job = data;
+
+	say("job.listening(%s)", job->id);
+	if (job->events->listening)
+		job->events->listening(job->data, fd);
+	else
+		close(fd);
+}
+
+static const struct sbx_exec_events job_events = {.started = job_started,
+                                                  .output = job_output,
+                                                  .ended = job_ended,
+                                                  .listening = job_listening,
+                                                  .denied = job_denied};
 
 static struct trace_sandbox *downcast(struct sbx_sandbox *sb)
 {

@@ -380,6 +380,9 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	struct daemon d = {.opts = opts};
 	int r;
 
+	/* A name server that is silent is not to hold up an unmount for long. */
+	if (sbx_settings_hosts(&opts->settings))
+		setenv("RES_OPTIONS", "timeout:2 attempts:2", 0);
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);

@@ -79,15 +79,14 @@ static void tell_one(struct sbx_denials *d, const struct sbx_denied *denied)
 	add_text(obj, "class", denied->class);
 	add_text(obj, "program", denied->program);
 	add_text(obj, "reason", denied->reason);
-	if (denied->job)
-		json_object_object_add(obj, "job", json_object_new_uint64(denied->job));
+	add_text(obj, "job", denied->job);
 	n = snprintf(text, sizeof(text), "%s: %s", words[denied->kind], denied->what);
 	if (n < (int)sizeof(text) && denied->program && *denied->program)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " by %s", denied->program);
 	if (n < (int)sizeof(text) && denied->reason)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, ": %s", denied->reason);
 	if (n < (int)sizeof(text) && denied->job)
-		snprintf(text + n, sizeof(text) - (size_t)n, " job=%" PRIu64, denied->job);
+		snprintf(text + n, sizeof(text) - (size_t)n, " job=%s", denied->job);
 	d->tell(obj, text, d->data);
 	json_object_put(obj);
 }

@@ -19,15 +19,15 @@ enum sbx_denied_kind {
 	SBX_DENIED_KINDS
 };
 
-/* Members that are NULL or 0 are left out. */
+/* Members that are NULL or "" are left out. */
 struct sbx_denied {
 	enum sbx_denied_kind kind;
 	const char *what;    /* the sentence, the call, HOST:PORT; NULL: only MORE counts */
 	const char *class;   /* of the call */
 	const char *program; /* any bytes */
 	const char *reason;
-	uint64_t job;
-	uint64_t more; /* others of the kind, known by number only */
+	const char *job; /* its name */
+	uint64_t more;   /* others of the kind, known by number only */
 };
 
 /*

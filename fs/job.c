@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs/job_run.h"
 #include "fs/job_table.h"
@@ -317,6 +318,17 @@ static void on_output(void *data, int stream, const void *buf, size_t len)
 	sbx_job_tell(run->rec);
 }
 
+static void on_listening(void *data, int fd)
+{
+	struct sbx_job_run *run = data;
+	struct sbx_jobs *jobs = run->rec->jobs;
+
+	if (jobs->listening)
+		jobs->listening(fd, jobs->data);
+	else
+		close(fd);
+}
+
 static void on_denied(void *data, const struct sbx_denial *denial)
 {
 	struct sbx_job_run *run = data;
@@ -326,7 +338,7 @@ static void on_denied(void *data, const struct sbx_denial *denial)
 	        .what = denial->call,
 	        .class = denial->class,
 	        .program = denial->program,
-	        .job = sbx_job_number(run->rec),
+	        .job = sbx_job_name(run->rec),
 	        .more = denial->more,
 	};
 
@@ -338,6 +350,7 @@ const struct sbx_exec_events sbx_job_exec_events = {
         .started = on_started,
         .output = on_output,
         .ended = on_ended,
+        .listening = on_listening,
         .denied = on_denied,
 };
 

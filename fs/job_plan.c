@@ -209,11 +209,17 @@ err_free:
 	return NULL;
 }
 
+/* Of net=allow. Both ways of writing: curl and others heed only one for http. */
+static char *const proxies[] = {
+        "HTTP_PROXY=" SBX_PROXY_URL,    "HTTPS_PROXY=" SBX_PROXY_URL,   "ALL_PROXY=" SBX_PROXY_URL,
+        "http_proxy=" SBX_PROXY_URL,    "https_proxy=" SBX_PROXY_URL,   "all_proxy=" SBX_PROXY_URL,
+        "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1", NULL};
+
 /* Lock held: the defaults may change. */
 static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 {
 	const struct sbx_settings *s = jobs->settings;
-	bool net = strcmp(s->net, "none") != 0;
+	const bool net = strcmp(s->net, "none") != 0;
 	_cleanup_free_ char *path = NULL, *user = NULL;
 	struct vars vars = {0};
 	char **env = NULL;
@@ -228,6 +234,8 @@ static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 	add_var(&vars, user);
 	add_var(&vars, "LANG=C.UTF-8");
 	add_var(&vars, "TERM=dumb");
+	if (sbx_settings_hosts(s))
+		add_list(&vars, proxies);
 	add_list(&vars, s->env.items);
 	add_list(&vars, jobs->defaults.env);
 	add_list(&vars, asked);

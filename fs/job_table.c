@@ -327,6 +327,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->sandbox = config->sandbox;
 	jobs->busy = config->busy;
 	jobs->changed = config->changed;
+	jobs->listening = config->listening;
 	jobs->denied = config->denied;
 	jobs->data = config->data;
 	jobs->grace_ms = SBX_JOB_GRACE_MS;

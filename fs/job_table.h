@@ -158,6 +158,7 @@ struct sbx_jobs {
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
+	void (*listening)(int fd, void *data);
 	void (*denied)(const struct sbx_denied *denied, void *data);
 	void *data;
 	char *user; /* name of the user commands run as */

@@ -31,6 +31,66 @@ static int no_memory(struct sbx_error *err)
 	return sbx_fail(err, ENOMEM, "out of memory");
 }
 
+static bool is_one_of(const char *word, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t len = strlen(list[i]);
+
+		if (list[i][len - 1] == '*' ? strncmp(word, list[i], len - 1) == 0
+		                            : strcmp(word, list[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Understood by libfuse, fusermount3 or the kernel. */
+static bool is_fuse_word(const char *word)
+{
+	static const char *const words[] = {
+	        "ro",         "rw",         "nodev",      "nosuid",       "exec",
+	        "noexec",     "sync",       "async",      "atime",        "noatime",
+	        "dirsync",    "nodiratime", "norelatime", "auto_unmount", "default_permissions",
+	        "max_read=*",
+	};
+
+	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* For mount(8) alone; and dev and suid, which it passes by default and we never grant. */
+static bool is_fstab_word(const char *word)
+{
+	static const char *const words[] = {
+	        "defaults", "auto",     "noauto", "user",    "user=*",    "nouser",
+	        "users",    "owner",    "group",  "_netdev", "nofail",    "dev",
+	        "suid",     "relatime", "x-*",    "X-*",     "comment=*",
+	};
+
+	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* net=allow:a.org,b.org is one word: what follows and looks like a host belongs to it. */
+static int add_word(struct sbx_strings *words, const char *word, size_t len)
+{
+	static const char list[] = "net=allow:";
+	int r = sbx_strings_add(words, word, len);
+	char **last, *added, *joined;
+
+	if (r < 0 || words->n < 2)
+		return r;
+	last = &words->items[words->n - 2];
+	added = last[1];
+	if (strncmp(*last, list, sizeof(list) - 1) != 0 || !strpbrk(added, ".:[") ||
+	    strchr(added, '=') || is_fstab_word(added))
+		return 0;
+	if (asprintf(&joined, "%s,%s", *last, added) < 0)
+		return -ENOMEM;
+	free(*last);
+	free(added);
+	*last = joined;
+	words->items[--words->n] = NULL;
+	return 0;
+}
+
 /* Splits at commas; "\," is a comma that does not split. */
 static int split_words(struct sbx_strings *words, const char *arg)
 {
@@ -44,7 +104,7 @@ static int split_words(struct sbx_strings *words, const char *arg)
 		} else if (*c && *c != ',') {
 			word[len++] = *c;
 		} else {
-			r = len ? sbx_strings_add(words, word, len) : 0;
+			r = len ? add_word(words, word, len) : 0;
 			len = 0;
 			if (!*c)
 				break;
@@ -106,43 +166,6 @@ static int read_line(struct sbx_options *opts, struct line *line, int argc, char
 	for (; !r && optind < argc && line->n < 3; optind++)
 		line->positional[line->n++] = argv[optind];
 	return r;
-}
-
-static bool is_one_of(const char *word, const char *const *list, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		size_t len = strlen(list[i]);
-
-		if (list[i][len - 1] == '*' ? strncmp(word, list[i], len - 1) == 0
-		                            : strcmp(word, list[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Understood by libfuse, fusermount3 or the kernel. */
-static bool is_fuse_word(const char *word)
-{
-	static const char *const words[] = {
-	        "ro",         "rw",         "nodev",      "nosuid",       "exec",
-	        "noexec",     "sync",       "async",      "atime",        "noatime",
-	        "dirsync",    "nodiratime", "norelatime", "auto_unmount", "default_permissions",
-	        "max_read=*",
-	};
-
-	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
-}
-
-/* For mount(8) alone; and dev and suid, which it passes by default and we never grant. */
-static bool is_fstab_word(const char *word)
-{
-	static const char *const words[] = {
-	        "defaults", "auto",     "noauto", "user",    "user=*",    "nouser",
-	        "users",    "owner",    "group",  "_netdev", "nofail",    "dev",
-	        "suid",     "relatime", "x-*",    "X-*",     "comment=*",
-	};
-
-	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
 }
 
 /* Whether one of the words before I sets the same key. */

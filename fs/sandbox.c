@@ -45,6 +45,7 @@ static int64_t realtime_ms(void)
 
 int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret)
 {
+	const char *hosts = sbx_settings_hosts(config->settings);
 	struct sbx_registry *reg = calloc(1, sizeof(*reg));
 	int r;
 
@@ -54,7 +55,10 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 	reg->next_number = 1;
 	reg->time_ms = realtime_ms();
 	r = sbx_events_create(config->loop, &reg->events);
+	if (r >= 0 && hosts)
+		r = sbx_egress_create(hosts, config->loop, config->pool, &reg->egress, NULL);
 	if (r < 0) {
+		sbx_events_destroy(reg->events);
 		free(reg);
 		return r;
 	}
@@ -66,6 +70,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 
 static void registry_free(struct sbx_registry *reg)
 {
+	sbx_egress_destroy(reg->egress);
 	pthread_cond_destroy(&reg->idle);
 	pthread_mutex_destroy(&reg->lock);
 	free(reg);
@@ -76,6 +81,7 @@ static void registry_free(struct sbx_registry *reg)
 static void box_free(struct box *box)
 {
 	sbx_jobs_destroy(box->pub.jobs);
+	sbx_proxy_destroy(box->pub.proxy);
 	if (box->pub.sandbox)
 		sbx_box_sweep(box);
 	sbx_denials_destroy(box->pub.denials);

@@ -17,6 +17,7 @@
 #include "fs/denials.h"
 #include "fs/job.h"
 #include "fs/log.h"
+#include "fs/proxy.h"
 #include "fs/request.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/pool.h"
@@ -41,6 +42,7 @@ struct sbx_box {
 	struct sbx_log *log;
 	struct sbx_events *events;
 	struct sbx_denials *denials;
+	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
 	/* The root's attributes that the kernel may keep. Atomic: */

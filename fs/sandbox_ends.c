@@ -154,4 +154,5 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 		}
 	}
 	pthread_mutex_unlock(&reg->lock);
+	sbx_egress_close(reg->egress);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
@@ -133,6 +134,19 @@ static void job_denied(const struct sbx_denied *denied, void *data)
 	sbx_denials_add(box->pub.denials, denied);
 }
 
+static void job_listening(int fd, void *data)
+{
+	struct box *box = data;
+	struct sbx_egress *egress = box->pub.registry->egress;
+
+	if (!box->pub.proxy && egress)
+		box->pub.proxy = sbx_proxy_create(egress, box->pub.denials);
+	if (box->pub.proxy)
+		sbx_proxy_listen(box->pub.proxy, fd);
+	else
+		close(fd);
+}
+
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 {
 	const struct sbx_settings *settings = box->pub.registry->config.settings;
@@ -151,6 +165,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .spill_dir = spill,
 	                .busy = sbx_box_jobs_busy,
 	                .changed = sbx_box_job_changed,
+	                .listening = job_listening,
 	                .denied = job_denied,
 	                .data = box,
 	        },

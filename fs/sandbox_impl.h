@@ -60,6 +60,7 @@ struct counters {
 struct sbx_registry {
 	struct sbx_registry_config config;
 	struct sbx_events *events;
+	struct sbx_egress *egress; /* with net=allow; else NULL */
 	int64_t time_ms;
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t idle;  /* inflight became 0 */

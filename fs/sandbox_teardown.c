@@ -197,6 +197,8 @@ static void retire_done(void *data)
 	reg->counters.teardowns++;
 	waiters = take_waiters(box, false);
 	pthread_mutex_unlock(&reg->lock);
+	sbx_proxy_destroy(box->pub.proxy);
+	box->pub.proxy = NULL;
 	if (reg->config.retired)
 		reg->config.retired(&box->pub, reg->config.data);
 	sbx_box_event(reg, box, "teardown", NULL);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/hosts.h"
 #include "fs/json.h"
 #include "fs/request.h"
 #include "fs/strv.h"
@@ -321,11 +322,18 @@ int sbx_check_ctl(const struct sbx_key *key, const char *value, struct sbx_error
 
 int sbx_check_net(const struct sbx_key *key, const char *value, struct sbx_error *err)
 {
-	if (strncmp(value, "allow:", 6) == 0)
-		return sbx_fail(err, EOPNOTSUPP,
-		                "\"%s\" cannot allow single hosts yet: use none or host",
+	struct sbx_hosts *hosts;
+	int r;
+
+	if (strcmp(value, "none") == 0 || strcmp(value, "host") == 0)
+		return 0;
+	if (strncmp(value, "allow:", 6) != 0)
+		return sbx_fail(err, EINVAL, "\"%s\" must be one of none|host|allow:HOST,...",
 		                key->name);
-	return 0;
+	r = sbx_hosts_parse(value + 6, &hosts, err);
+	if (!r)
+		sbx_hosts_free(hosts);
+	return r;
 }
 
 int sbx_check_absolute(const struct sbx_key *key, const char *value, struct sbx_error *err)

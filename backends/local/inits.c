@@ -219,6 +219,28 @@ static int own_streams(const struct inits *inits, const struct spawn_message *ms
 	return 0;
 }
 
+/* To the daemon, who serves it. */
+static void give_listener(uint64_t job, int fd)
+{
+	const struct spawn_report report = {.event = SPAWN_LISTENING, .job = job};
+	struct pollfd p = {.fd = INIT_REPORT_FD, .events = POLLOUT};
+
+	while (spawn_send(INIT_REPORT_FD, &report, sizeof(report), &fd, 1) == -EAGAIN)
+		poll(&p, 1, -1);
+	close(fd);
+}
+
+static int get_view(struct inits *inits, const struct spawn_request *req, const struct view **ret)
+{
+	int r = views_get(inits->views, req, ret);
+	int listener = r < 0 ? -1 : views_take_listener(inits->views, *ret);
+
+	if (listener >= 0)
+		give_listener(req->cmd.job, listener);
+	inits_drop_stale(inits);
+	return r;
+}
+
 static int hand_over(struct one *one, const struct spawn_message *msg, uint64_t job)
 {
 	int n = 0, r;
@@ -243,8 +265,7 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 
 	*stage = SPAWN_AT_VIEW;
 	if (inits->powers->mount_ns || inits->powers->landlock) {
-		r = views_get(inits->views, req, &view);
-		inits_drop_stale(inits);
+		r = get_view(inits, req, &view);
 		if (r < 0)
 			return r;
 	}

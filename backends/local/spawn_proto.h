@@ -43,12 +43,13 @@ struct spawn_command {
 
 /* spawner or init -> daemon */
 enum spawn_event {
-	SPAWN_HELLO,   /* the spawner works, or (code) why it does not */
-	SPAWN_STARTED, /* the command was executed: code is init's pid, as the spawner sees it */
-	SPAWN_FAILED,  /* it could not be: code is an errno, stage says where; the job is over */
-	SPAWN_ENDED,   /* the leader ended: code is its wait status. !remain: the job is over */
-	SPAWN_GONE,    /* init was killed, and everything with it: the job is over */
-	SPAWN_REFUSED, /* the filter refused the system call CODE; -1: REFUSED.MORE others */
+	SPAWN_HELLO,     /* the spawner works, or (code) why it does not */
+	SPAWN_STARTED,   /* the command was executed: code is init's pid, as the spawner sees it */
+	SPAWN_FAILED,    /* it could not be: code is an errno, stage says where; the job is over */
+	SPAWN_ENDED,     /* the leader ended: code is its wait status. !remain: the job is over */
+	SPAWN_GONE,      /* init was killed, and everything with it: the job is over */
+	SPAWN_LISTENING, /* with a descriptor: the job's sandbox has a new way out */
+	SPAWN_REFUSED,   /* the filter refused the system call CODE; -1: REFUSED.MORE others */
 };
 
 enum spawn_stage {

@@ -405,13 +405,22 @@ static void on_refused(struct job *job, const struct spawn_report *r)
 	job->events.denied(job->data, &denial);
 }
 
-static void on_report(struct sbx_spawner *sp, const struct spawn_report *r)
+static void on_listening(struct job *job, int *fd)
+{
+	if (job->events.listening && *fd >= 0)
+		job->events.listening(job->data, sbx_steal_fd(fd));
+}
+
+/* FD came along, or -1; what is not wanted of it stays. */
+static void on_report(struct sbx_spawner *sp, const struct spawn_report *r, int *fd)
 {
 	struct job *job = find_job(sp, r->job);
 
 	if (!job)
 		return;
-	if (r->event == SPAWN_STARTED)
+	if (r->event == SPAWN_LISTENING)
+		on_listening(job, fd);
+	else if (r->event == SPAWN_STARTED)
 		on_started(job, r->code);
 	else if (r->event == SPAWN_FAILED)
 		finish_failed(job, r);
@@ -488,17 +497,41 @@ static void lose_everything(struct sbx_spawner *sp)
 	}
 }
 
+/* Handles one report. Returns what recvmsg(2) does. */
+static ssize_t receive(struct sbx_spawner *sp, int sock, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct spawn_report r;
+	struct iovec iov = {.iov_base = &r, .iov_len = sizeof(r)};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	ssize_t n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
+	_cleanup_fd_ int fd = -1;
+	struct cmsghdr *c;
+
+	if (n != (ssize_t)sizeof(r))
+		return n;
+	c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	on_report(sp, &r, &fd);
+	return n;
+}
+
 static void on_socket(struct sbx_watch *w, uint32_t events)
 {
 	struct sbx_spawner *sp = w->data;
-	struct spawn_report r;
 	ssize_t n = 0;
 
 	for (int i = 0; i < BATCH; i++) {
-		n = recv(w->fd, &r, sizeof(r), MSG_DONTWAIT);
-		if (n != (ssize_t)sizeof(r))
+		n = receive(sp, w->fd, MSG_DONTWAIT);
+		if (n != (ssize_t)sizeof(struct spawn_report))
 			break;
-		on_report(sp, &r);
 	}
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
 		lose_everything(sp);
@@ -700,8 +733,11 @@ bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
 /* Without a namespace the filter refuses sockets. */
 static const char *network(const struct sbx_spawner *sp)
 {
-	const bool host = sp->settings->net && strcmp(sp->settings->net, "host") == 0;
+	const char *net = sp->settings->net;
+	const bool host = net && strcmp(net, "host") == 0;
 
+	if (sbx_settings_hosts(sp->settings))
+		return net;
 	return sp->powers.net_ns || (sp->powers.seccomp && !host) ? "none" : "host";
 }
 
@@ -800,11 +836,9 @@ void sbx_spawner_stop(struct sbx_spawner *sp)
 	if (!sp)
 		return;
 	if (sp->fd >= 0 && sp->loop) {
-		struct spawn_report r;
-
 		shutdown(sp->fd, SHUT_WR);
-		while (recv(sp->fd, &r, sizeof(r), 0) == (ssize_t)sizeof(r))
-			on_report(sp, &r);
+		while (receive(sp, sp->fd, 0) == (ssize_t)sizeof(struct spawn_report))
+			;
 		lose_everything(sp);
 	}
 	sbx_cleanup_fd(&sp->fd);

@@ -237,6 +237,18 @@ static void build_filter(struct spawner *sp, const struct sbx_settings *settings
 		         r == -EOPNOTSUPP ? "built without libseccomp" : strerror(-r));
 }
 
+/* Without a namespace there is no way to hold a command to the proxy. */
+static int lacks_network(struct spawn_powers *powers)
+{
+	char why[sizeof(powers->reason)];
+
+	memcpy(why, powers->reason, sizeof(why));
+	snprintf(powers->reason, sizeof(powers->reason),
+	         "net=allow needs a network namespace, which cannot be made here%s%.150s",
+	         *why ? ": " : "", why);
+	return -EPERM;
+}
+
 /* Nobody gets a stronger word than what is there; and nothing is a reason to run as root. */
 static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 {
@@ -251,6 +263,11 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 		         (int)sizeof(powers->reason) - 1, err.text);
 		return r;
 	}
+	if (strcmp(isolation, "none") == 0 && sbx_settings_hosts(settings)) {
+		snprintf(powers->reason, sizeof(powers->reason),
+		         "net=allow needs a network namespace, which isolation=none does not make");
+		return -EINVAL;
+	}
 	if (strcmp(isolation, "none") == 0) {
 		snprintf(powers->reason, sizeof(powers->reason), "isolation=none");
 		return 0;
@@ -258,6 +275,8 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 	powers->isolated = true;
 	powers->become = root;
 	views_probe(settings, powers);
+	if (sbx_settings_hosts(settings) && !powers->net_ns)
+		return lacks_network(powers);
 	build_filter(sp, settings);
 	if (strcmp(isolation, "require") == 0 && *powers->reason)
 		return -EPERM;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 #include "sandboxfs/cleanup.h"
 
 #define KEPT 128 /* views; six descriptors each */
-#define MADE (VIEW_NAMESPACES + 1)
+#define MADE (VIEW_NAMESPACES + 2)
 
 struct views {
 	const struct sbx_settings *settings;
@@ -35,9 +36,10 @@ struct views {
 	struct view kept[KEPT];
 };
 
-/* What the making process says. On 0 N descriptors come along: the namespaces, [the ruleset]. */
+/* What the making process says. On 0 N descriptors come along: the namespaces, [the listener], [the ruleset]. */
 struct made {
 	int error, n;
+	bool listens;
 	char what[96];
 };
 
@@ -69,6 +71,20 @@ static int raise_loopback(void)
 	struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP};
 
 	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
+}
+
+/* Everything else that leaves the namespace has nowhere to go. */
+static int listen_inside(void)
+{
+	const struct sockaddr_in at = {.sin_family = AF_INET,
+	                               .sin_port = htons(SBX_PROXY_PORT),
+	                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	_cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    listen(fd, SOMAXCONN) < 0)
+		return -errno;
+	return sbx_steal_fd(&fd);
 }
 
 static int open_namespaces(int fds[VIEW_NAMESPACES])
@@ -161,7 +177,13 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		what = "loopback";
 		r = raise_loopback();
 	}
-	if (!r)
+	if (!r && w->net && sbx_settings_hosts(w->settings)) {
+		what = "listener";
+		r = fds[made.n] = listen_inside();
+		made.n += r >= 0;
+		made.listens = r >= 0;
+	}
+	if (r >= 0)
 		r = mounts_build(w->settings, w->req, &w->powers->who, &what);
 	if (!r && w->req && w->powers->landlock) {
 		what = "landlock";
@@ -354,6 +376,7 @@ static void drop(struct view *view)
 		sbx_cleanup_fd(&view->fds[i]);
 	sbx_cleanup_fd(&view->user);
 	sbx_cleanup_fd(&view->landlock);
+	sbx_cleanup_fd(&view->listener);
 	free(view->key);
 	*view = (struct view){0};
 }
@@ -408,16 +431,18 @@ static int fill(struct views *views, const struct spawn_request *req, struct vie
 	const struct spawn_powers *powers = views->powers;
 	const struct wish w = {
 	        .settings = views->settings, .powers = powers, .req = req, .net = powers->net_ns};
-	int fds[MADE] = {-1, -1, -1, -1, -1};
-	struct made made;
+	int fds[MADE] = {-1, -1, -1, -1, -1, -1}, *rest = fds + VIEW_NAMESPACES;
+	struct made made = {0};
 	int r = 0;
 
 	if (powers->mount_ns)
 		r = make(&w, &made, fds);
 	else
-		fds[VIEW_NAMESPACES] = r = make_ruleset(&w, false);
+		*rest = r = make_ruleset(&w, false);
 	memcpy(view->fds, fds, sizeof(view->fds));
-	view->landlock = fds[VIEW_NAMESPACES];
+	if (made.listens)
+		view->listener = *rest++;
+	view->landlock = *rest;
 	if (!powers->net_ns)
 		sbx_cleanup_fd(&view->fds[VIEW_NET]);
 	if (r >= 0 && powers->user_ns)
@@ -434,7 +459,7 @@ static int make_kept(struct views *views, const struct spawn_request *req, struc
 	views_forget(views, req->id);
 	view = least_recently_used(views);
 	drop(view);
-	*view = (struct view){.fds = {-1, -1, -1, -1}, .user = -1, .landlock = -1};
+	*view = (struct view){.fds = {-1, -1, -1, -1}, .user = -1, .landlock = -1, .listener = -1};
 	view->key = malloc(req->place_len);
 	if (!view->key)
 		return -ENOMEM;
@@ -459,6 +484,11 @@ int views_get(struct views *views, const struct spawn_request *req, const struct
 	view->used = ++views->clock;
 	*ret = view;
 	return 0;
+}
+
+int views_take_listener(struct views *views, const struct view *view)
+{
+	return sbx_steal_fd(&views->kept[view - views->kept].listener);
 }
 
 int view_enter(const struct view *view)

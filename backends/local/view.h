@@ -15,6 +15,7 @@ struct view {
 	int fds[VIEW_NAMESPACES]; /* -1: the host's */
 	int user;                 /* the user namespace of commands alone, or -1 */
 	int landlock;             /* the ruleset, or -1 */
+	int listener;             /* of net=allow, until it is taken; or -1 */
 	uint64_t serial;          /* never another's */
 	uint64_t used;            /* for the LRU; 0: this place of the cache is free */
 	char *key;                /* what it was made for: id first */
@@ -39,6 +40,8 @@ int views_create(const struct sbx_settings *settings, const struct spawn_powers 
  * a negative errno.
  */
 int views_get(struct views *views, const struct spawn_request *req, const struct view **ret);
+/* The listener of a view that views_get gave, the caller's from now on; -1: there is none, or no more. */
+int views_take_listener(struct views *views, const struct view *view);
 /* The view of that serial number while it is kept; else NULL. */
 const struct view *views_find(const struct views *views, uint64_t serial);
 /* When it was used last, by a clock that counts uses; 0: it is not kept. */

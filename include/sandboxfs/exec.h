@@ -11,6 +11,10 @@
 #include "sandboxfs/error.h"
 #include "sandboxfs/settings.h"
 
+/* Below 1024: no command can take it. */
+#define SBX_PROXY_PORT 808
+#define SBX_PROXY_URL  "http://127.0.0.1:808"
+
 /* What is to be run. All pointers belong to the caller and are used during the call only. */
 struct sbx_exec {
 	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
@@ -62,6 +66,12 @@ struct sbx_exec_events {
 	void (*output)(void *data, int stream, const void *buf, size_t len);
 	/* Everything the job ever started is dead, all output was delivered. */
 	void (*ended)(void *data, const struct sbx_exit *exit);
+	/*
+	 * With net=allow, before started: FD, the callee's, is a non-blocking TCP socket that listens at
+	 * SBX_PROXY_PORT of the sandbox's own loopback, the only way out that its commands have. Comes once
+	 * for each namespace that the sandbox is given. May be NULL: then nobody serves it.
+	 */
+	void (*listening)(void *data, int fd);
 	/* Between started and ended, not too often. May be NULL: nobody wants to know. */
 	void (*denied)(void *data, const struct sbx_denial *denial);
 };

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* An owned list of owned strings; items[n] is NULL. */
 struct sbx_strings {
@@ -42,7 +43,7 @@ struct sbx_settings {
 	char *path;       /* PATH of commands */
 	char *isolation;  /* "auto", "require", "none" */
 	char *run_as;     /* whom commands run as under a daemon of root's; NULL: see identity.h */
-	char *net;        /* "none", "host" */
+	char *net;        /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
 	char *controls;   /* "linked", "inline" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
 	bool ctl_listed;  /* readdir of a sandbox lists it */
@@ -61,5 +62,13 @@ struct sbx_settings {
 	struct sbx_strings rw_paths;
 	struct sbx_strings hide_paths;
 };
+
+/* The list of net=allow:LIST, NULL: the network is another. */
+static inline const char *sbx_settings_hosts(const struct sbx_settings *settings)
+{
+	const bool allow = settings->net && strncmp(settings->net, "allow:", 6) == 0;
+
+	return allow ? settings->net + 6 : NULL;
+}
 
 #endif

@@ -30,6 +30,7 @@ awk mawk
 rsync rsync
 vim vim
 sqlite3 sqlite3
+curl curl
 make make
 flock util-linux
 setpriv util-linux

@@ -260,6 +260,22 @@ static void proxies_are_stripped_without_network_only(void **state)
 	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "none");
 }
 
+static void proxies_are_set_with_allowed_hosts_unless_asked_otherwise(void **state)
+{
+	char *asked[] = {"https_proxy=p", NULL};
+	struct sbx_request req = {.argv = true_argv};
+
+	(void)state;
+	fx.settings.net = "allow:example.org";
+	run(&req);
+	assert_string_equal(fake_job_env(fixture_last(&fx), "HTTPS_PROXY"), "http://127.0.0.1:808");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "http_proxy"), "http://127.0.0.1:808");
+	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "localhost,127.0.0.1");
+	req.env = asked;
+	run(&req);
+	assert_string_equal(fake_job_env(fixture_last(&fx), "https_proxy"), "p");
+}
+
 static void default_variables_are_checked(void **state)
 {
 	char *bad_key[] = {"1A=x", NULL}, *no_value[] = {"A", NULL}, *good[] = {"A=1", NULL};
@@ -431,6 +447,7 @@ int main(void)
 	        CASE(the_environment_is_made_of_nothing_else),
 	        CASE(the_later_word_counts),
 	        CASE(proxies_are_stripped_without_network_only),
+	        CASE(proxies_are_set_with_allowed_hosts_unless_asked_otherwise),
 	        CASE(default_variables_are_checked),
 	        CASE(a_hundred_thousand_variables_are_no_trouble),
 	        CASE(a_request_comes_before_defaults_but_not_above_the_mount),

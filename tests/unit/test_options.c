@@ -170,6 +170,13 @@ static void arguments_come_in_any_order(void **state)
 	assert_true(opts.settings.ephemeral);
 	assert_string_equal(opts.settings.base, "main");
 	assert_string_equal(opts.settings.net, "host");
+	assert_int_equal(parse_o("net=allow:a.org,*.b.org:8080,[::1]:1,base=v1,x-a.b,10.0.0.1"),
+	                 -EINVAL);
+	assert_int_equal(parse_o("net=allow:a.org,*.b.org:8080,[::1]:1,base=v1,x-a.b"), 0);
+	assert_string_equal(opts.settings.net, "allow:a.org,*.b.org:8080,[::1]:1");
+	assert_string_equal(opts.settings.base, "v1");
+	assert_int_equal(parse_o("net=allow:a\\,b,noatime"), 0);
+	assert_string_equal(opts.settings.net, "allow:a,b");
 	assert_int_equal(parse("-f", "--", "none", at("mnt"), NULL), 0);
 	assert_null(opts.settings.source);
 }
@@ -309,8 +316,10 @@ static void words_are_checked(void **state)
 	expect_failure(set("isolation", NULL), EINVAL, "\"isolation\" needs a value");
 	expect_failure(set("backend", "cloud"), EINVAL, "\"backend\" must be one of local|");
 	expect_failure(set("controls", "x"), EINVAL, "\"controls\"");
-	expect_failure(set("net", "lan"), EINVAL, "\"net\" must be one of none|host");
-	expect_failure(set("net", "allow:example.org"), EOPNOTSUPP, "\"net\"");
+	expect_failure(set("net", "lan"), EINVAL,
+	               "\"net\" must be one of none|host|allow:HOST,...");
+	expect_failure(set("net", "allow:"), EINVAL, "net=allow: an empty rule");
+	expect_failure(set("net", "allow:a.org,b c"), EINVAL, "net=allow: \"b c\"");
 	assert_string_equal(settings.net, "none");
 }
 

@@ -1137,6 +1137,11 @@ static int forbidden_namespaces(void)
 	    !strstr(err.text, "pid namespaces cannot be made"))
 		return 1;
 	settings.isolation = "auto";
+	settings.net = "allow:example.org";
+	if (sbx_spawner_start(&settings, &f.sp, &err) != -EPERM ||
+	    !strstr(err.text, "net=allow needs a network namespace"))
+		return 4;
+	settings.net = "none";
 	if (sbx_spawner_start(&settings, &f.sp, &err) != 0)
 		return 2;
 	if (!policy_is(&f, "mode", landlock_works() ? "landlock" : "subreaper"))

@@ -1,0 +1,202 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+. "$TESTS/lib/attack.sh"
+# net=allow: the listed hosts, by the proxy, and nothing else.
+
+serve_on_the_host() {
+	mkfifo "$ROOM/web.in" "$ROOM/web.out"
+	python3 "$TESTS/lib/web.py" <"$ROOM/web.in" >"$ROOM/web.out" 9>&- &
+	exec 9>"$ROOM/web.in"
+	read -r port <"$ROOM/web.out"
+}
+
+# fetch BOX ARGUMENT...: curl by the proxy, also for what NO_PROXY has.
+fetch() {
+	fetch_box=$1
+	shift
+	run "$fetch_box" curl -sS --max-time 60 --noproxy '' "$@"
+}
+
+# asks BOX BYTES: what the proxy answers to them (printf's escapes), the status alone.
+asks() {
+	run "$1" python3 -c '
+import socket, sys
+s = socket.create_connection(("127.0.0.1", 808))
+s.sendall(sys.argv[1].encode().decode("unicode_escape").encode("latin-1"))
+s.shutdown(socket.SHUT_WR)
+answer = b""
+while chunk := s.recv(65536):
+    answer += chunk
+print(answer.split(b" ")[1].decode() if answer else "nothing")' "$2"
+}
+
+# connects WANT HOST:PORT
+connects() {
+	same "$1" "$(asks a "CONNECT $2 HTTP/1.1\\r\\n\\r\\n")"
+}
+
+mount_allowing() {
+	mount_victims "net=allow:127.0.0.1:$port,localhost:$port,*.allowed.invalid,127.0.0.1:1"
+}
+
+a_listed_host() {
+	same "hello from the host" "$(fetch a "http://127.0.0.1:$port/")"
+}
+
+a_tunnel() {
+	same "hello from the host" "$(fetch a -p "http://127.0.0.1:$port/")"
+}
+
+the_checked_host() {
+	same "127.0.0.1:$port" "$(fetch a -H 'Host: other.invalid' "http://127.0.0.1:$port/host")"
+}
+
+many_bytes() {
+	run a sh -c 'head -c 20000000 /dev/urandom >up'
+	sum=$(sha256sum <"$MNT/a/up" | cut -d' ' -f1)
+	for how in '' -p; do
+		# shellcheck disable=SC2086
+		same "$sum" "$(fetch a $how -H 'Expect:' --data-binary @up "http://127.0.0.1:$port/")"
+		# shellcheck disable=SC2086
+		fetch a $how -o down "http://127.0.0.1:$port/bytes/20000000"
+		same "$(python3 -c 'import hashlib
+print(hashlib.sha256(bytes(range(251)) * (20000000 // 251 + 1)).hexdigest())')" \
+			"$(sha256sum <"$MNT/a/down" | cut -d' ' -f1)"
+	done
+	rm "$MNT/a/up" "$MNT/a/down"
+}
+
+denied_in_words() {
+	same "sandboxfs: other.invalid:80: it is not in the list of net=allow" "$(fetch a http://Other.invalid/)"
+	same 1 "$(grep -cF '"kind":"host","what":"other.invalid:80"' "$MNT/a/ctl/log")"
+	"$TOOL" read-until "$MNT/a/ctl/events" 'host: other.invalid:80: it is not in the list'
+	same 0 "$(grep -cF '"kind":"host"' "$MNT/b/ctl/log")"
+}
+
+a_name_of_the_host() {
+	like '*leads to an address that is not public*' "$(fetch a "http://localhost:$port/")"
+}
+
+others_are_served_meanwhile() {
+	run a python3 -c '
+import socket
+held = []
+for i in range(300):
+    s = socket.create_connection(("127.0.0.1", 808))
+    s.sendall(b"CONNECT ")
+    held.append(s)
+open("held", "w").close()
+import time
+time.sleep(600)' &
+	until [ -e "$MNT/a/held" ]; do sleep 0.05; done
+	same "hello from the host" "$(fetch b "http://127.0.0.1:$port/")"
+	echo 1 >"$MNT/a/ctl/kill"
+	wait $! || true
+	same "hello from the host" "$(fetch a "http://127.0.0.1:$port/")"
+}
+
+daemon_kib() {
+	awk '/VmRSS/ { print $2 }' "/proc/$(daemon_pid)/status"
+}
+
+# By the client, in the sandbox.
+sent_bytes() {
+	cat "$MNT/a/sent" 2>/dev/null || echo 0
+}
+
+one_who_does_not_read() {
+	before=$(daemon_kib)
+	run a python3 -c '
+import socket, sys
+s = socket.create_connection(("127.0.0.1", 808))
+s.sendall(b"POST http://127.0.0.1:%s/silent HTTP/1.1\r\n\r\n" % sys.argv[1].encode())
+sent = 0
+while True:
+    sent += s.send(bytes(65536))
+    open("sent.new", "w").write(str(sent))
+    __import__("os").rename("sent.new", "sent")' "$port" &
+	sent=-1
+	# Until the buffers on the way are full.
+	until [ "$(sent_bytes)" -gt 1000000 ] && [ "$(sent_bytes)" = "$sent" ]; do
+		sent=$(sent_bytes)
+		sleep 0.3
+	done
+	after=$(daemon_kib)
+	[ $((after - before)) -lt 4096 ] || fail "$before KiB before, $after after"
+	same still "$(run b echo still)"
+	echo 1 >"$MNT/a/ctl/kill"
+	wait $! || true
+}
+
+nothing_around_the_proxy() {
+	answers ECONNREFUSED loopback "$port"
+	answers ENETUNREACH internet 80
+	same ECONNREFUSED "$("$ROOM/bin/attack" loopback 808)"
+}
+
+its_port_is_taken() {
+	like '*Permission denied*' "$(run a python3 -c 'import socket
+try:
+    socket.socket().bind(("127.0.0.2", 808))
+except OSError as e:
+    print(e)')"
+}
+
+after_a_rename() {
+	mv "$MNT/b" "$MNT/c"
+	same "hello from the host" "$(fetch c "http://127.0.0.1:$port/")"
+	mv "$MNT/c" "$MNT/b"
+	same "hello from the host" "$(fetch b "http://127.0.0.1:$port/")"
+}
+
+policy_says_so() {
+	like "allow:127.0.0.1:$port,*" "$("$TOOL" json network <"$MNT/a/ctl/policy")"
+}
+
+a_name_with_leave() {
+	tear_and_unmount
+	mount_victims "net=allow:localhost:$port/private"
+	same "hello from the host" "$(fetch a "http://localhost:$port/")"
+	connects 403 "127.0.0.1:$port"
+}
+
+refused_at_the_mount() {
+	refused_mount 'is not HOST' "$REPO" "$MNT" -o 'net=allow:*'
+	refused_mount 'is not HOST' "$REPO" "$MNT" -o 'net=allow:a.org,http://b.org'
+	refused_mount 'needs a network namespace' "$REPO" "$MNT" -o "state_dir=$ROOM/none,net=allow:a.org,isolation=none"
+}
+
+serve_on_the_host
+new_repo
+claim "what is no rule, or cannot be kept, is refused at the mount" refused_at_the_mount
+claim "mounting" mount_allowing
+claim "a listed host answers" a_listed_host
+claim "and through a tunnel" a_tunnel
+claim "the server is told the host that was checked" the_checked_host
+claim "20 MB each way, both ways, are exact" many_bytes
+claim "attack: a host that is not listed" denied_in_words
+claim "attack: a listed name that leads to the host's loopback" a_name_of_the_host
+claim "a listed address where nobody listens" connects 502 127.0.0.1:1
+claim "a name that does not exist" connects 502 a.allowed.invalid:443
+for host in "127.0.0.2:$port" 127.0.0.1:22 "0.0.0.0:$port" "[::]:$port" "[::1]:$port" 169.254.169.254:80 \
+	allowed.invalid:443 a.allowed.invalid:22 a.allowed.invalid.evil.test:443 aallowed.invalid:443 \
+	"2130706433:$port" "0x7f000001:$port" "0x7f.1:$port" "127.1:$port" "0177.0.0.1:$port" \
+	"127.0.0.1%00.evil.test:$port" "x@127.0.0.1:$port" "127.0.0.1:$port@evil.test:$port" "127.0.0.1" ":$port"; do
+	claim "attack: $(echo "$host" | sed "s/$port/PORT/g")" connects 403 "$host"
+done
+claim "an address in its IPv6 form is the same one" connects 200 "[::ffff:127.0.0.1]:$port"
+claim "attack: two lines of a request in one" same 400 "$(asks a 'GET http://127.0.0.1:1/\nX: y HTTP/1.1\r\n\r\n')"
+claim "attack: no absolute URI" same 400 "$(asks a 'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n')"
+claim "attack: a head without an end" same nothing "$(asks a 'GET http://127.0.0.1/')"
+claim "attack: a head of 20 000 bytes" same 431 "$(asks a "GET http://127.0.0.1/$(printf '%20000s' | tr ' ' x)")"
+claim "attack: 300 connections held open" others_are_served_meanwhile
+claim "attack: a server that never reads" one_who_does_not_read
+claim "attack: around the proxy" nothing_around_the_proxy
+claim "attack: taking the proxy's port" its_port_is_taken
+claim "a renamed sandbox has its way out too" after_a_rename
+claim "policy names the hosts" policy_says_so
+claim "/private: the name may lead to the host" a_name_with_leave
+claim "the host is as it was" still_fine
+finish
+exec 9>&-
+wait
