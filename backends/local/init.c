@@ -24,8 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/cgroup.h"
 #include "backends/local/descend.h"
 #include "backends/local/leader.h"
+#include "backends/local/memory_watch.h"
 #include "backends/local/privileges.h"
 
 struct init {
@@ -33,12 +35,19 @@ struct init {
 	struct spawn_message message;
 	struct spawn_request req;
 	struct leader leader;
+	struct memory_watch memory;
 	bool leader_ended, alone;
+	bool over; /* it took more memory than it may, and was killed for that */
 	int status;
 	int pid;                /* as the daemon knows us */
 	int error;              /* an errno: the preparation failed, */
 	enum spawn_stage stage; /* there */
 };
+
+static bool was_oom(const struct init_seat *seat)
+{
+	return seat->events >= 0 && cgroup_was_oom(INIT_EVENTS_FD);
+}
 
 static bool report(const struct init *in, enum spawn_event event, int code)
 {
@@ -46,7 +55,8 @@ static bool report(const struct init *in, enum spawn_event event, int code)
 	                         .stage = in->stage,
 	                         .job = in->req.cmd.job,
 	                         .code = code,
-	                         .remain = !in->alone};
+	                         .remain = !in->alone,
+	                         .oom = in->over || was_oom(in->seat)};
 	struct rusage ru;
 
 	if (event == SPAWN_ENDED && getrusage(RUSAGE_CHILDREN, &ru) == 0) {
@@ -125,11 +135,29 @@ static void forward(struct init *in, int sig)
 		descend_signal(getpid(), NULL, NULL, sig);
 }
 
+/* Until there is a signal to be had, or it is time to count memory: then 0. */
+static int await_signal(struct init *in, const sigset_t *set, siginfo_t *info)
+{
+	const struct timespec *wait = memory_watch_wait(&in->memory);
+	int sig = wait ? sigtimedwait(set, info, wait) : sigwaitinfo(set, info);
+
+	return sig < 0 ? 0 : sig;
+}
+
+static void check_memory(struct init *in)
+{
+	if (!memory_watch_over(&in->memory))
+		return;
+	in->over = true;
+	forward(in, SIGKILL);
+}
+
 static void look_after(struct init *in)
 {
 	bool told = false;
 	siginfo_t info;
 	sigset_t set;
+	int sig;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -142,11 +170,11 @@ static void look_after(struct init *in)
 				forward(in, SIGKILL);
 			continue;
 		}
-		if (sigwaitinfo(&set, &info) < 0)
-			continue;
-		if (info.si_signo == SIGRTMIN)
+		sig = await_signal(in, &set, &info);
+		check_memory(in);
+		if (sig == SIGRTMIN)
 			forward(in, info.si_value.sival_int);
-		else if (info.si_signo == SIGTERM && !in->seat->powers->pid_ns) {
+		else if (sig == SIGTERM && !in->seat->powers->pid_ns) {
 			/* The spawner is dead: the daemon counts us among the lost. */
 			kill_descendants(in);
 			_exit(1);
@@ -191,18 +219,20 @@ static int place_descriptors(const struct init_seat *seat)
 
 	if (dup2(seat->work, INIT_WORK_FD) < 0 ||
 	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
-	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0))
+	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0) ||
+	    (seat->events >= 0 && dup2(seat->events, INIT_EVENTS_FD) < 0))
 		return -errno;
 	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 
 /*
- * With the leader made, we can do without any right but to signal what it starts. Not asking who we
- * are: in a namespace that lacks our number the answer would be nobody's.
+ * With the leader made, we can do without any right but to signal what it starts; to count its memory
+ * it is enough that who we become owns the user namespace of commands. Not asking who we are: in a namespace that lacks our number the answer would be nobody's.
  */
 static int become_plain(const struct init *in)
 {
 	const struct spawn_powers *powers = in->seat->powers;
+
 
 	if (!powers->isolated)
 		return 0;
@@ -237,6 +267,10 @@ static void prepare(struct init *in)
 	in->stage = SPAWN_AT_VIEW;
 	r = seat->view ? view_enter(seat->view) : 0;
 	bind_life(in);
+	if (!r && seat->group >= 0) {
+		in->stage = SPAWN_AT_LIMITS;
+		r = cgroup_job_enter(seat->cgroup, seat->group, 0);
+	}
 	if (!r) {
 		in->stage = SPAWN_AT_FORK;
 		r = place_descriptors(seat);
@@ -299,7 +333,8 @@ static void start_leader(struct init *in)
 	if (err)
 		fail(in, in->leader.stage, err);
 	close_range(0, 2, 0);
-	close_range(INIT_CWD_FD, ~0U, 0);
+	close_range(INIT_CWD_FD, INIT_EVENTS_FD - 1, 0);
+	close_range(INIT_EVENTS_FD + 1, ~0U, 0);
 }
 
 void init_main(const struct init_seat *seat)
@@ -312,6 +347,8 @@ void init_main(const struct init_seat *seat)
 	if (in.error)
 		fail(&in, in.stage, in.error);
 	start_leader(&in);
+	memory_watch_start(&in.memory,
+	                   spawn_watches(seat->powers) ? in.req.cmd.limits.memory_mb : 0);
 	if (!report(&in, SPAWN_STARTED, in.pid))
 		forward(&in, SIGKILL);
 	look_after(&in);
