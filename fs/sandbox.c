@@ -76,8 +76,6 @@ static void registry_free(struct sbx_registry *reg)
 static void box_free(struct box *box)
 {
 	sbx_jobs_destroy(box->pub.jobs);
-	if (box->pub.sandbox)
-		sbx_box_sweep(box);
 	sbx_events_destroy(box->pub.events);
 	sbx_log_close(box->pub.log);
 	sbx_sandbox_close(box->pub.sandbox);
