@@ -32,6 +32,7 @@ vim vim
 sqlite3 sqlite3
 make make
 flock util-linux
+chattr e2fsprogs
 setpriv util-linux
 '
 setup_coverage_needs='
