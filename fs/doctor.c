@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandboxfs/cgroup.h"
 #include "sandboxfs/cleanup.h"
 
 enum verdict { OK, NO, WARN };
@@ -254,38 +255,20 @@ static void check_passthrough(void)
 		say(OK, "FUSE passthrough", NULL);
 }
 
-/* Our cgroup's directory; false when there is no cgroup v2. */
-static bool find_cgroup(char *ret, size_t size)
-{
-	_cleanup_file_ FILE *f = fopen("/proc/self/cgroup", "re");
-	char line[4096];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (strncmp(line, "0::", 3) == 0)
-			return snprintf(ret, size, "/sys/fs/cgroup%s", line + 3) < (int)size;
-	}
-	return false;
-}
-
 static void check_cgroup(void)
 {
-	char dir[4096], path[4200], controllers[256] = "";
-	_cleanup_file_ FILE *f = NULL;
+	struct sbx_cgroup_powers powers;
+	char what[256];
 
-	if (!find_cgroup(dir, sizeof(dir)) || access("/sys/fs/cgroup/cgroup.controllers", F_OK)) {
-		say(WARN, "cgroup v2", "systemd.unified_cgroup_hierarchy=1 at boot");
+	sbx_cgroup_probe(&powers);
+	if (*powers.reason) {
+		snprintf(what, sizeof(what), "cgroups limit nothing: %s", powers.reason);
+		say(WARN, what, "systemd-run --user --scope -p Delegate=yes sandboxfs ...");
 		return;
 	}
-	snprintf(path, sizeof(path), "%s/cgroup.controllers", dir);
-	f = fopen(path, "re");
-	if (f && !fgets(controllers, sizeof(controllers), f))
-		controllers[0] = '\0';
-	if (access(dir, W_OK) == 0 && strstr(controllers, "memory") && strstr(controllers, "pids"))
-		say(OK, "cgroup v2, delegated with memory and pids", NULL);
-	else
-		say(WARN, "cgroup v2 is not delegated; limits are per process",
-		    "start with systemd-run --user --scope -p Delegate=yes");
+	snprintf(what, sizeof(what), "cgroup v2 limits:%s%s%s", powers.memory ? " memory" : "",
+	         powers.pids ? " pids" : "", powers.cpu ? " cpu" : "");
+	say(OK, what, NULL);
 }
 
 static void check_epoch(void)

@@ -82,8 +82,6 @@ static void box_free(struct box *box)
 {
 	sbx_jobs_destroy(box->pub.jobs);
 	sbx_proxy_destroy(box->pub.proxy);
-	if (box->pub.sandbox)
-		sbx_box_sweep(box);
 	sbx_denials_destroy(box->pub.denials);
 	sbx_events_destroy(box->pub.events);
 	sbx_log_close(box->pub.log);

@@ -113,7 +113,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
 void sbx_box_strip(struct box *box);
 /* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
 void sbx_registry_sweep(struct sbx_registry *reg);
-/* The directory of the box's spilled output, which is empty by now. */
+/* The spilled output of the box's jobs; the kernel may remember the box itself for long. May block. */
 void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms. */
 void sbx_box_arm_lifetime(struct box *box);

@@ -63,7 +63,7 @@ static void sweep_file(struct sbx_registry *reg, int fd, const char *name)
 	unlinkat(fd, name, 0);
 }
 
-/* The jobs whose output this was ended with their daemon. */
+/* The jobs whose output this was are gone with their daemon, or with their sandbox. */
 static void sweep_jobs(struct sbx_registry *reg, int fd, const char *name)
 {
 	each_entry(reg, fd, name, sweep_file);
@@ -82,9 +82,10 @@ void sbx_registry_sweep(struct sbx_registry *reg)
 
 void sbx_box_sweep(struct box *box)
 {
-	_cleanup_free_ char *path = NULL;
+	struct sbx_registry *reg = box->pub.registry;
+	_cleanup_fd_ int state = open_dir(AT_FDCWD, reg->config.settings->state_dir);
+	_cleanup_fd_ int fd = state < 0 ? -1 : open_dir(state, "jobs");
 
-	if (asprintf(&path, "%s/jobs/%s", box->pub.registry->config.settings->state_dir,
-	             box->pub.sandbox->id) >= 0)
-		rmdir(path);
+	if (fd >= 0)
+		sweep_jobs(reg, fd, box->pub.sandbox->id);
 }

@@ -151,6 +151,8 @@ static void remove_work(void *data)
 	pthread_mutex_lock(&box->backend_lock);
 	box->code = sbx_sandbox_remove(box->pub.sandbox, &box->step_err);
 	pthread_mutex_unlock(&box->backend_lock);
+	if (box->code >= 0)
+		sbx_box_sweep(box);
 	sbx_loop_post(box->pub.registry->config.loop, remove_done, box);
 }
 

@@ -26,8 +26,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/cgroup.h"
 #include "backends/local/descend.h"
 #include "backends/local/leader.h"
+#include "backends/local/memory_watch.h"
 #include "backends/local/privileges.h"
 #include "backends/local/refusals.h"
 
@@ -36,7 +38,9 @@ struct init {
 	struct spawn_message message;
 	struct spawn_request req;
 	struct leader leader;
+	struct memory_watch memory;
 	bool leader_ended, alone;
+	bool over; /* it took more memory than it may, and was killed for that */
 	int status;
 	struct refusals refusals;
 	int pid;                /* as the daemon knows us */
@@ -44,13 +48,19 @@ struct init {
 	enum spawn_stage stage; /* there */
 };
 
+static bool was_oom(const struct init_seat *seat)
+{
+	return seat->events >= 0 && cgroup_was_oom(INIT_EVENTS_FD);
+}
+
 static bool report(const struct init *in, enum spawn_event event, int code)
 {
 	struct spawn_report r = {.event = event,
 	                         .stage = in->stage,
 	                         .job = in->req.cmd.job,
 	                         .code = code,
-	                         .remain = !in->alone};
+	                         .remain = !in->alone,
+	                         .oom = in->over || was_oom(in->seat)};
 	struct rusage ru;
 
 	if (event == SPAWN_ENDED && getrusage(RUSAGE_CHILDREN, &ru) == 0) {
@@ -140,6 +150,20 @@ static void handle_signal(struct init *in, const struct signalfd_siginfo *info)
 	}
 }
 
+static void check_memory(struct init *in)
+{
+	if (!memory_watch_over(&in->memory))
+		return;
+	in->over = true;
+	forward(in, SIGKILL);
+}
+
+/* The sooner of two; negative: never. */
+static int sooner(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
 /* Waits for the next thing to do and does it. */
 static void attend(struct init *in)
 {
@@ -147,8 +171,10 @@ static void attend(struct init *in)
 	                      {.fd = in->refusals.fd, .events = POLLIN}};
 	struct signalfd_siginfo info;
 
-	if (poll(p, 2, refusals_due_ms(&in->refusals)) < 0)
+	if (poll(p, 2,
+	         sooner(refusals_due_ms(&in->refusals), memory_watch_due_ms(&in->memory))) < 0)
 		return;
+	check_memory(in);
 	refusals_serve(&in->refusals, p[1].revents);
 	refusals_flush(&in->refusals, false);
 	if (p[0].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) == (ssize_t)sizeof(info))
@@ -208,18 +234,20 @@ static int place_descriptors(const struct init_seat *seat)
 
 	if (dup2(seat->work, INIT_WORK_FD) < 0 ||
 	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
-	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0))
+	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0) ||
+	    (seat->events >= 0 && dup2(seat->events, INIT_EVENTS_FD) < 0))
 		return -errno;
 	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 
 /*
- * With the leader made, we can do without any right but to signal what it starts. Not asking who we
- * are: in a namespace that lacks our number the answer would be nobody's.
+ * With the leader made, we can do without any right but to signal what it starts; to count its memory
+ * it is enough that who we become owns the user namespace of commands. Not asking who we are: in a namespace that lacks our number the answer would be nobody's.
  */
 static int become_plain(const struct init *in)
 {
 	const struct spawn_powers *powers = in->seat->powers;
+
 
 	if (!powers->isolated)
 		return 0;
@@ -254,6 +282,10 @@ static void prepare(struct init *in)
 	in->stage = SPAWN_AT_VIEW;
 	r = seat->view ? view_enter(seat->view) : 0;
 	bind_life(in);
+	if (!r && seat->group >= 0) {
+		in->stage = SPAWN_AT_LIMITS;
+		r = cgroup_job_enter(seat->cgroup, seat->group, 0);
+	}
 	if (!r) {
 		in->stage = SPAWN_AT_FORK;
 		r = place_descriptors(seat);
@@ -312,7 +344,8 @@ static void keep_listener(struct init *in)
 	const bool kept = listener >= 0 && dup2(listener, INIT_FREE_FD) >= 0;
 
 	in->refusals = (struct refusals){.fd = kept ? INIT_FREE_FD : -1, .job = in->req.cmd.job};
-	close_range(kept ? INIT_FREE_FD + 1 : INIT_FREE_FD, ~0U, 0);
+	close_range(kept ? INIT_FREE_FD + 1 : INIT_FREE_FD, INIT_EVENTS_FD - 1, 0);
+	close_range(INIT_EVENTS_FD + 1, ~0U, 0);
 }
 
 static void start_leader(struct init *in)
@@ -339,6 +372,8 @@ void init_main(const struct init_seat *seat)
 	if (in.error)
 		fail(&in, in.stage, in.error);
 	start_leader(&in);
+	memory_watch_start(&in.memory,
+	                   spawn_watches(seat->powers) ? in.req.cmd.limits.memory_mb : 0);
 	if (!report(&in, SPAWN_STARTED, in.pid))
 		forward(&in, SIGKILL);
 	look_after(&in);

@@ -22,6 +22,7 @@ enum {
 	INIT_CWD_FD = INIT_FREE_FD,
 	INIT_USER_FD,
 	INIT_RULES_FD,
+	INIT_EVENTS_FD,
 	INIT_WORK_FD, /* where the request comes from */
 	INIT_END_FD
 };
@@ -31,11 +32,14 @@ enum {
 /* What an init is made with. */
 struct init_seat {
 	const struct spawn_powers *powers;
-	const struct view *view;     /* NULL: nothing but the host */
-	const struct filter *filter; /* of system calls, NULL: none */
-	struct rlimit nofile;        /* what the daemon was started with */
-	int work;                    /* a socket: one SPAWN_EXEC as the spawner got it */
-	char *message;               /* room for it: SPAWN_MESSAGE bytes */
+	const struct view *view;         /* NULL: nothing but the host */
+	const struct filter *filter;     /* of system calls, NULL: none */
+	struct rlimit nofile;            /* what the daemon was started with */
+	const struct cgroup *cgroup;     /* the mount's */
+	int group;                       /* the job's in it, to be entered; -1: it is in it, or none */
+	int events;                      /* memory.events of the job's, or -1 */
+	int work;                        /* a socket: one SPAWN_EXEC as the spawner got it */
+	char *message;                   /* room for it: SPAWN_MESSAGE bytes */
 };
 
 /*

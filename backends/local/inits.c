@@ -6,6 +6,7 @@
 #include "backends/local/inits.h"
 
 #include <errno.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/cgroup.h"
 #include "backends/local/descend.h"
 #include "sandboxfs/cleanup.h"
 
@@ -26,32 +28,26 @@ struct one {
 	uint64_t view; /* serial number of what it waits in */
 	pid_t pid;
 	int work; /* our end of its socket, -1 once it has its request and has begun with it */
+	int group, events; /* its cgroup and what that tells, or -1 */
+	uint64_t number;   /* of its cgroup */
+	char *box;         /* the sandbox of its cgroup */
 };
 
 struct inits {
-	const struct spawn_powers *powers;
-	struct views *views;
-	const struct filter *filter;
-	struct rlimit nofile;
-	char *message;
+	struct inits_config config;
 	pid_t spawner;
+	uint64_t made; /* numbers cgroups */
 	struct one *all;
 	size_t n, cap;
 };
 
-int inits_create(const struct spawn_powers *powers, struct views *views,
-                 const struct filter *filter, const struct rlimit *nofile, char *message,
-                 struct inits **ret)
+int inits_create(const struct inits_config *config, struct inits **ret)
 {
 	struct inits *inits = calloc(1, sizeof(*inits));
 
 	if (!inits)
 		return -ENOMEM;
-	inits->powers = powers;
-	inits->views = views;
-	inits->filter = filter;
-	inits->nofile = *nofile;
-	inits->message = message;
+	inits->config = *config;
 	inits->spawner = getpid();
 	*ret = inits;
 	return 0;
@@ -74,39 +70,92 @@ static int make_room(struct inits *inits)
 	return 0;
 }
 
-static pid_t fork_init(const struct inits *inits)
+/* Straight into its cgroup, unless a filter around us has no clone3: then init enters it. */
+static pid_t fork_init(const struct inits *inits, struct init_seat *seat)
 {
-	unsigned long flags = SIGCHLD | (inits->powers->pid_ns ? CLONE_NEWPID : 0);
+	const unsigned long flags = inits->config.powers->pid_ns ? CLONE_NEWPID : 0;
+	struct clone_args args = {.flags = flags | CLONE_INTO_CGROUP,
+	                          .exit_signal = SIGCHLD,
+	                          .cgroup = (uint64_t)seat->group};
+	const int group = seat->group;
+	pid_t pid = -1;
 
-	return (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, 0UL);
+	seat->group = -1;
+	if (group >= 0)
+		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	if (pid >= 0)
+		return pid;
+	seat->group = group;
+	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0UL);
 }
 
-static int make(struct inits *inits, const struct view *view, struct one **ret)
+static int make_group(struct inits *inits, const char *box, struct one *one)
 {
-	struct init_seat seat = {.powers = inits->powers,
-	                         .view = view,
-	                         .filter = inits->filter,
-	                         .nofile = inits->nofile,
-	                         .message = inits->message};
-	int pair[2], r = make_room(inits);
-	pid_t pid;
+	const struct inits_config *c = &inits->config;
 
-	if (r < 0)
-		return r;
+	if (c->cgroup->dir < 0)
+		return 0;
+	one->box = strdup(box);
+	if (!one->box)
+		return -ENOMEM;
+	one->number = ++inits->made;
+	one->group = cgroup_job_make(c->cgroup, box, one->number, c->settings);
+	one->events = one->group < 0 ? -1 : cgroup_job_events(one->group);
+	return one->group < 0 ? one->group : 0;
+}
+
+/* ONE has ended, or was never begun. */
+static void release(struct inits *inits, struct one *one)
+{
+	sbx_cleanup_fd(&one->work);
+	sbx_cleanup_fd(&one->events);
+	if (one->group >= 0)
+		cgroup_job_remove(inits->config.cgroup, one->box, one->number);
+	sbx_cleanup_fd(&one->group);
+	free(one->box);
+}
+
+static int fork_one(struct inits *inits, const struct view *view, struct one *one)
+{
+	const struct inits_config *c = &inits->config;
+	struct init_seat seat = {.powers = c->powers,
+	                         .view = view,
+	                         .filter = c->filter,
+	                         .nofile = c->nofile,
+	                         .cgroup = c->cgroup,
+	                         .group = one->group,
+	                         .events = one->events,
+	                         .message = c->message};
+	int pair[2], r;
+
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
+	one->work = pair[0];
 	seat.work = pair[1];
-	pid = fork_init(inits);
-	if (pid == 0)
+	one->pid = fork_init(inits, &seat);
+	if (one->pid == 0)
 		init_main(&seat);
-	r = pid < 0 ? -errno : 0;
+	r = one->pid < 0 ? -errno : 0;
 	close(pair[1]);
+	return r;
+}
+
+static int make(struct inits *inits, const struct view *view, const char *box, struct one **ret)
+{
+	struct one one = {
+	        .view = view ? view->serial : 0, .work = -1, .group = -1, .events = -1};
+	int r = make_room(inits);
+
+	if (!r)
+		r = make_group(inits, box, &one);
+	if (!r)
+		r = fork_one(inits, view, &one);
 	if (r < 0) {
-		close(pair[0]);
+		release(inits, &one);
 		return r;
 	}
 	*ret = &inits->all[inits->n++];
-	**ret = (struct one){.view = view ? view->serial : 0, .pid = pid, .work = pair[0]};
+	**ret = one;
 	return 0;
 }
 
@@ -115,7 +164,7 @@ static int make(struct inits *inits, const struct view *view, struct one **ret)
 /* A place that the host could have changed since is no place to wait in; nor can what has no end. */
 static bool may_wait(const struct inits *inits, const struct view *view)
 {
-	return inits->powers->pid_ns && view_is_own(view);
+	return inits->config.powers->pid_ns && view_is_own(view);
 }
 
 static bool is_waiting(const struct one *one)
@@ -149,8 +198,8 @@ static void dismiss_oldest(struct inits *inits)
 		if (!is_waiting(one))
 			continue;
 		waiting++;
-		if (!oldest || views_last_use(inits->views, one->view) <
-		                       views_last_use(inits->views, oldest->view))
+		if (!oldest || views_last_use(inits->config.views, one->view) <
+		                       views_last_use(inits->config.views, oldest->view))
 			oldest = one;
 	}
 	if (waiting >= WAITING_MAX)
@@ -162,7 +211,7 @@ void inits_drop_stale(struct inits *inits)
 	for (size_t i = 0; i < inits->n; i++) {
 		struct one *one = &inits->all[i];
 
-		if (is_waiting(one) && !views_last_use(inits->views, one->view))
+		if (is_waiting(one) && !views_last_use(inits->config.views, one->view))
 			dismiss(one);
 	}
 }
@@ -190,7 +239,7 @@ static struct one *find_by_work(const struct inits *inits, int fd)
 void inits_begun(struct inits *inits, int fd)
 {
 	struct one *one = find_by_work(inits, fd);
-	const struct view *view = one ? views_find(inits->views, one->view) : NULL;
+	const struct view *view = one ? views_find(inits->config.views, one->view) : NULL;
 
 	if (!one)
 		return;
@@ -198,7 +247,7 @@ void inits_begun(struct inits *inits, int fd)
 	if (!view || !may_wait(inits, view) || find_waiting(inits, view->serial))
 		return;
 	dismiss_oldest(inits);
-	make(inits, view, &one);
+	make(inits, view, view->key, &one);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
@@ -206,9 +255,9 @@ void inits_begun(struct inits *inits, int fd)
 /* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
 static int own_streams(const struct inits *inits, const struct spawn_message *msg)
 {
-	const struct sbx_identity *who = &inits->powers->who;
+	const struct sbx_identity *who = &inits->config.powers->who;
 
-	for (int i = 0; inits->powers->become && i < 3; i++) {
+	for (int i = 0; inits->config.powers->become && i < 3; i++) {
 		int at = spawn_stream(msg, i);
 		struct stat st;
 
@@ -232,8 +281,8 @@ static void give_listener(uint64_t job, int fd)
 
 static int get_view(struct inits *inits, const struct spawn_request *req, const struct view **ret)
 {
-	int r = views_get(inits->views, req, ret);
-	int listener = r < 0 ? -1 : views_take_listener(inits->views, *ret);
+	int r = views_get(inits->config.views, req, ret);
+	int listener = r < 0 ? -1 : views_take_listener(inits->config.views, *ret);
 
 	if (listener >= 0)
 		give_listener(req->cmd.job, listener);
@@ -241,18 +290,22 @@ static int get_view(struct inits *inits, const struct spawn_request *req, const 
 	return r;
 }
 
-static int hand_over(struct one *one, const struct spawn_message *msg, uint64_t job)
+static int hand_over(const struct inits *inits, struct one *one, const struct spawn_message *msg,
+                     const struct spawn_request *req)
 {
-	int n = 0, r;
+	int n = 0, r = 0;
 
 	while (n < SPAWN_FDS && msg->fds[n] >= 0)
 		n++;
-	r = spawn_send(one->work, msg->bytes, msg->len, msg->fds, n);
+	if (one->group >= 0)
+		r = cgroup_job_limit(inits->config.cgroup, one->group, &req->cmd.limits);
+	if (!r)
+		r = spawn_send(one->work, msg->bytes, msg->len, msg->fds, n);
 	if (r < 0) {
 		dismiss(one);
 		return r;
 	}
-	one->job = job;
+	one->job = req->cmd.job;
 	return 0;
 }
 
@@ -264,7 +317,7 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 	int r;
 
 	*stage = SPAWN_AT_VIEW;
-	if (inits->powers->mount_ns || inits->powers->landlock) {
+	if (inits->config.powers->mount_ns || inits->config.powers->landlock) {
 		r = get_view(inits, req, &view);
 		if (r < 0)
 			return r;
@@ -274,17 +327,20 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 	if (r < 0)
 		return r;
 	one = find_waiting(inits, view ? view->serial : 0);
-	if (!one || hand_over(one, msg, req->cmd.job) < 0) {
-		r = make(inits, view, &one);
+	if (!one || hand_over(inits, one, msg, req) < 0) {
+		r = make(inits, view, req->id, &one);
 		if (!r)
-			r = hand_over(one, msg, req->cmd.job);
+			r = hand_over(inits, one, msg, req);
 	}
 	return r;
 }
 
 /* --- ending ------------------------------------------------------------------------------------------ */
 
-/* SIGKILL takes the namespace down; all else, and all without one, is init's to carry out. */
+/*
+ * SIGKILL takes the cgroup down, or the namespace; all else, and all where there is neither, is init's to
+ * carry out.
+ */
 void inits_signal(struct inits *inits, uint64_t job, int sig)
 {
 	union sigval value = {.sival_int = sig};
@@ -294,12 +350,15 @@ void inits_signal(struct inits *inits, uint64_t job, int sig)
 		i++;
 	if (i == inits->n)
 		return;
-	if (sig == SIGKILL && inits->powers->pid_ns) {
+	if (sig == SIGKILL && inits->all[i].group >= 0 &&
+	    cgroup_job_kill(inits->config.cgroup, inits->all[i].group) == 0)
+		return;
+	if (sig == SIGKILL && inits->config.powers->pid_ns) {
 		kill(inits->all[i].pid, SIGKILL);
 		return;
 	}
 	sigqueue(inits->all[i].pid, SIGRTMIN, value);
-	if (!inits->powers->pid_ns)
+	if (!inits->config.powers->pid_ns)
 		kill(inits->all[i].pid, SIGCONT);
 }
 
@@ -316,14 +375,14 @@ static bool is_init(pid_t pid, void *data)
 /* Without pid namespaces: what a killed init left behind has become our child. */
 static void kill_orphans(struct inits *inits)
 {
-	if (inits->powers->pid_ns)
+	if (inits->config.powers->pid_ns)
 		return;
 	while (descend_signal(inits->spawner, is_init, inits, SIGKILL) > 0)
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 }
 
-void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru))
+void inits_reap(struct inits *inits, inits_gone_fn gone)
 {
 	struct rusage ru;
 	int status;
@@ -339,12 +398,13 @@ void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rus
 			continue;
 		one = inits->all[i];
 		inits->all[i] = inits->all[--inits->n];
-		sbx_cleanup_fd(&one.work);
-		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-			continue; /* init has told the end itself */
-		kill_orphans(inits);
-		if (one.job)
-			gone(one.job, &ru);
+		/* 0: init has told the end itself */
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+			kill_orphans(inits);
+			if (one.job)
+				gone(one.job, cgroup_was_oom(one.events), &ru);
+		}
+		release(inits, &one);
 	}
 }
 
@@ -352,10 +412,10 @@ void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rus
  * An init without a pid namespace must not be killed before it has killed the rest: our own death may be
  * next, since the daemon's sockets close before its death signal comes.
  */
-void inits_end(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru))
+void inits_end(struct inits *inits, inits_gone_fn gone)
 {
 	for (size_t i = 0; i < inits->n; i++) {
-		kill(inits->all[i].pid, inits->powers->pid_ns ? SIGKILL : SIGTERM);
+		kill(inits->all[i].pid, inits->config.powers->pid_ns ? SIGKILL : SIGTERM);
 		kill(inits->all[i].pid, SIGCONT);
 	}
 	while (inits->n > 0) {

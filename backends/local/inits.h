@@ -12,13 +12,19 @@
 
 struct inits;
 
-/*
- * POWERS, VIEWS and FILTER (NULL: none) must live as long; NOFILE is the limit commands get, MESSAGE
- * room for SPAWN_MESSAGE bytes that inits may use. Returns 0 or -ENOMEM.
- */
-int inits_create(const struct spawn_powers *powers, struct views *views,
-                 const struct filter *filter, const struct rlimit *nofile, char *message,
-                 struct inits **ret);
+/* What is pointed to must live as long. */
+struct inits_config {
+	const struct spawn_powers *powers;
+	const struct sbx_settings *settings;
+	struct views *views;
+	const struct cgroup *cgroup;
+	const struct filter *filter; /* NULL: none */
+	struct rlimit nofile;            /* the limit commands get */
+	char *message;                   /* room for SPAWN_MESSAGE bytes that inits may use */
+};
+
+/* Returns 0 or -ENOMEM. */
+int inits_create(const struct inits_config *config, struct inits **ret);
 
 /*
  * Hands MSG, which is the SPAWN_EXEC of REQ, to an init of its sandbox; its descriptors stay the caller's.
@@ -34,9 +40,11 @@ void inits_begun(struct inits *inits, int fd);
 void inits_signal(struct inits *inits, uint64_t job, int sig);
 /* Ends the inits that wait for sandboxes whose view is kept no more. */
 void inits_drop_stale(struct inits *inits);
+/* Of a job that was killed with its init, for want of memory or not. */
+typedef void (*inits_gone_fn)(uint64_t job, bool oom, const struct rusage *ru);
 /* Takes those that ended; GONE is told of each that was killed with a job. Never waits. */
-void inits_reap(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru));
+void inits_reap(struct inits *inits, inits_gone_fn gone);
 /* Kills all, waits until all have ended. */
-void inits_end(struct inits *inits, void (*gone)(uint64_t job, const struct rusage *ru));
+void inits_end(struct inits *inits, inits_gone_fn gone);
 
 #endif

@@ -147,7 +147,7 @@ static int follow_request(struct leader *l)
 	if (fchdir(INIT_CWD_FD) < 0)
 		return -1;
 	l->stage = SPAWN_AT_LIMITS;
-	if (limits_apply(&l->req->cmd.limits, &l->seat->nofile) < 0)
+	if (limits_apply(&l->req->cmd.limits, l->seat->powers, &l->seat->nofile) < 0)
 		return -1;
 	l->stage = SPAWN_AT_RIGHTS;
 	if (close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)

@@ -24,15 +24,21 @@ static uint64_t scaled(uint64_t value, uint64_t unit)
 	return value > RLIM_INFINITY / unit ? RLIM_INFINITY : value * unit;
 }
 
-int limits_apply(const struct sbx_limits *limits, const struct rlimit *nofile)
+static uint64_t countable(uint64_t procs, const struct spawn_powers *powers)
+{
+	return powers->user_ns || procs != SBX_PROCS_DEFAULT ? procs : 0;
+}
+
+int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *powers,
+                 const struct rlimit *nofile)
 {
 	const struct {
 		__rlimit_resource_t what;
 		uint64_t value, unit, slack;
 	} rows[] = {
 	        {RLIMIT_CPU, limits->cpu_s, 1, 1},
-	        {RLIMIT_AS, limits->memory_mb, MIB, 0},
-	        {RLIMIT_NPROC, limits->procs, 1, 0},
+	        {RLIMIT_AS, powers->cgroup.memory ? 0 : limits->memory_mb, MIB, 0},
+	        {RLIMIT_NPROC, countable(limits->procs, powers), 1, 0},
 	        {RLIMIT_FSIZE, limits->file_mb, MIB, 0},
 	};
 

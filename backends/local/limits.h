@@ -4,13 +4,17 @@
 
 #include <sys/resource.h>
 
-#include "sandboxfs/settings.h"
+#include "backends/local/spawn_proto.h"
 
 /*
- * Applies cpu_s, memory_mb, procs and file_mb to the calling process; no core dumps; the open
- * file limit becomes NOFILE. A limit above what we may set becomes the highest we may. Does not
- * allocate (it runs between vfork and exec). Returns 0 or -1 with errno.
+ * Applies cpu_s, memory_mb, procs and file_mb to the calling process; no core dumps; the open file limit
+ * becomes NOFILE. Address space is not limited where POWERS has a cgroup for memory: some programs
+ * reserve far more than they use. procs counts what is in the user namespace, a leader that waits
+ * there too; where POWERS has none, all that the user runs, which the default must not be held
+ * against. A limit above what we may set becomes the highest we may. Does not allocate (it runs
+ * between vfork and exec). Returns 0 or -1 with errno.
  */
-int limits_apply(const struct sbx_limits *limits, const struct rlimit *nofile);
+int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *powers,
+                 const struct rlimit *nofile);
 
 #endif

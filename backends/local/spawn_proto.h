@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sandboxfs/cgroup.h"
 #include "sandboxfs/exec.h"
 #include "sandboxfs/identity.h"
 #include "sandboxfs/spawner.h"
@@ -68,6 +69,7 @@ struct spawn_report {
 	uint64_t job;
 	int32_t code;
 	uint32_t remain;
+	uint32_t oom; /* it ended for want of memory */
 	union {
 		struct {
 			uint64_t user_us, sys_us, max_rss_kb;
@@ -87,9 +89,16 @@ struct spawn_powers {
 	bool isolated;           /* false: isolation=none, and none of what follows */
 	bool user_ns, pid_ns, mount_ns, net_ns;
 	bool seccomp;
+	struct sbx_cgroup_powers cgroup;
 	int landlock;     /* its ABI, 0: none */
 	char reason[256]; /* why it is not more; "" when nothing is missing */
 };
+
+/* Whether memory_mb of a job as a whole is for its init to see to. */
+static inline bool spawn_watches(const struct spawn_powers *powers)
+{
+	return powers->user_ns && powers->pid_ns && powers->mount_ns && !powers->cgroup.memory;
+}
 
 struct spawn_hello {
 	struct spawn_report report;
@@ -137,7 +146,13 @@ int spawn_stream(const struct spawn_message *msg, int stream);
 /* Frees memory. */
 void spawn_request_finish(struct spawn_request *req);
 
-/* The spawner process: serves FD, the child of DAEMON, until it is closed, then ends everything. */
-_Noreturn void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon);
+struct cgroup;
+
+/*
+ * The spawner process: serves FD, the child of DAEMON, until it is closed, then ends everything. Jobs
+ * are put into GROUP.
+ */
+_Noreturn void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon,
+                            struct cgroup *group);
 
 #endif

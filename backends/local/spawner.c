@@ -21,10 +21,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/cgroup.h"
 #include "backends/local/filter.h"
 #include "backends/local/spawn_proto.h"
 #include "sandboxfs/cleanup.h"
@@ -66,6 +68,7 @@ struct sbx_spawner {
 	struct sbx_loop *loop;
 	pid_t pid;
 	struct spawn_powers powers;
+	struct cgroup group;
 	struct sbx_watch watch; /* the socket */
 
 	pthread_mutex_t lock; /* the next five */
@@ -279,8 +282,8 @@ static void finish_from_status(struct job *job, int status, const struct spawn_r
 	                        .max_rss_kb = usage->max_rss_kb};
 
 	if (WIFSIGNALED(status)) {
-		exit.end = SBX_END_SIGNALED;
 		exit.code = WTERMSIG(status);
+		exit.end = usage->oom && exit.code == SIGKILL ? SBX_END_OOM : SBX_END_SIGNALED;
 	}
 	finish(job, &exit);
 }
@@ -304,6 +307,8 @@ static void describe_failure(const struct job *job, const struct spawn_report *r
 	else if (r->stage == SPAWN_AT_EXEC && r->code == ENOEXEC)
 		sbx_fail(err, ENOEXEC, "%s: neither a binary nor a script that begins with #!",
 		         name);
+	else if (r->stage == SPAWN_AT_LIMITS)
+		sbx_fail(err, r->code, "cannot limit %s: %s", name, strerror(r->code));
 	else if (r->stage == SPAWN_AT_RIGHTS)
 		sbx_fail(err, r->code, "cannot give up rights for %s: %s", name, strerror(r->code));
 	else if (r->stage == SPAWN_AT_VIEW)
@@ -411,6 +416,12 @@ static void on_listening(struct job *job, int *fd)
 		job->events.listening(job->data, sbx_steal_fd(fd));
 }
 
+static void on_gone(struct job *job, struct spawn_report r)
+{
+	r.oom |= job->last.oom;
+	finish_from_status(job, job->leader_ended ? job->last.code : SIGKILL, &r);
+}
+
 /* FD came along, or -1; what is not wanted of it stays. */
 static void on_report(struct sbx_spawner *sp, const struct spawn_report *r, int *fd)
 {
@@ -429,7 +440,7 @@ static void on_report(struct sbx_spawner *sp, const struct spawn_report *r, int 
 	else if (r->event == SPAWN_REFUSED)
 		on_refused(job, r);
 	else if (r->event == SPAWN_GONE)
-		finish_from_status(job, job->leader_ended ? job->last.code : SIGKILL, r);
+		on_gone(job, *r);
 }
 
 static void watch_fresh(struct sbx_spawner *sp)
@@ -741,6 +752,26 @@ static const char *network(const struct sbx_spawner *sp)
 	return sp->powers.net_ns || (sp->powers.seccomp && !host) ? "none" : "host";
 }
 
+static struct json_object *cgroup_json(const struct sbx_cgroup_powers *powers)
+{
+	struct json_object *obj = json_object_new_object();
+
+	json_object_object_add(obj, "memory", json_object_new_boolean(powers->memory));
+	json_object_object_add(obj, "pids", json_object_new_boolean(powers->pids));
+	json_object_object_add(obj, "cpu", json_object_new_boolean(powers->cpu));
+	if (*powers->reason)
+		json_object_object_add(obj, "reason", json_object_new_string(powers->reason));
+	return obj;
+}
+
+/* What memory_mb means here. */
+static const char *memory_wall(const struct spawn_powers *powers)
+{
+	if (powers->cgroup.memory)
+		return "cgroup";
+	return spawn_watches(powers) ? "watched" : "address space";
+}
+
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
 {
 	struct json_object *iso = json_object_new_object();
@@ -759,6 +790,8 @@ void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
 	if (*sp->powers.reason)
 		json_object_object_add(iso, "reason", json_object_new_string(sp->powers.reason));
 	json_object_object_add(obj, "isolation", iso);
+	json_object_object_add(obj, "cgroup", cgroup_json(&sp->powers.cgroup));
+	json_object_object_add(obj, "memory", json_object_new_string(memory_wall(&sp->powers)));
 	json_object_object_add(obj, "network", json_object_new_string(network(sp)));
 }
 
@@ -782,6 +815,30 @@ static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
 	return 0;
 }
 
+/* A daemon that goes to the background is waited for by the program it was forked from. */
+static bool is_same_program(pid_t pid)
+{
+	struct stat ours, its;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return stat("/proc/self/exe", &ours) == 0 && stat(path, &its) == 0 &&
+	       ours.st_dev == its.st_dev && ours.st_ino == its.st_ino;
+}
+
+static void make_group(struct sbx_spawner *sp)
+{
+	const pid_t ours[] = {getpid(), getppid()};
+	struct sbx_cgroup_powers *powers = &sp->group.powers;
+	struct cgroup_where where;
+	int r = cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where);
+
+	if (r < 0)
+		snprintf(powers->reason, sizeof(powers->reason), "cgroup v2 is not mounted");
+	else
+		cgroup_open(&sp->group, &where, ours, is_same_program(ours[1]) ? 2 : 1);
+}
+
 int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
                       struct sbx_error *err)
 {
@@ -795,6 +852,7 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 	}
 	sp->settings = settings;
 	sp->tail = &sp->head;
+	sp->group = CGROUP_NONE;
 	sp->watch = (struct sbx_watch){.fd = -1, .fn = on_socket, .data = sp};
 	pthread_mutex_init(&sp->lock, NULL);
 	sp->fd = -1;
@@ -803,10 +861,11 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 		sbx_spawner_stop(sp);
 		return r;
 	}
+	make_group(sp); /* before the fork: both may have to be in it */
 	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
 	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
 	if (sp->pid == 0)
-		spawner_main(pair[1], settings, daemon);
+		spawner_main(pair[1], settings, daemon, &sp->group);
 	sp->fd = pair[0];
 	close(pair[1]);
 	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : await_hello(sp, err);
@@ -844,6 +903,7 @@ void sbx_spawner_stop(struct sbx_spawner *sp)
 	sbx_cleanup_fd(&sp->fd);
 	if (sp->pid > 0)
 		waitpid(sp->pid, NULL, 0);
+	cgroup_close(&sp->group);
 	pthread_mutex_destroy(&sp->lock);
 	free(sp->buf);
 	free(sp);

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/cgroup.h"
 #include "backends/local/filter.h"
 #include "backends/local/inits.h"
 #include "backends/local/lean.h"
@@ -30,9 +31,11 @@
 #include "sandboxfs/cleanup.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
+#define GROUP_FD INIT_END_FD
 
 struct spawner {
 	struct spawn_powers powers;
+	struct cgroup *group;
 	struct views *views;
 	struct inits *inits;
 	struct rlimit nofile; /* as it was at the start */
@@ -55,9 +58,9 @@ static void tell_failed(uint64_t job, enum spawn_stage stage, int err)
 	tell(&r, sizeof(r));
 }
 
-static void tell_gone(uint64_t job, const struct rusage *ru)
+static void tell_gone(uint64_t job, bool oom, const struct rusage *ru)
 {
-	struct spawn_report r = {.event = SPAWN_GONE, .job = job};
+	struct spawn_report r = {.event = SPAWN_GONE, .job = job, .oom = oom};
 
 	r.user_us = (uint64_t)ru->ru_utime.tv_sec * 1000000u + (uint64_t)ru->ru_utime.tv_usec;
 	r.sys_us = (uint64_t)ru->ru_stime.tv_sec * 1000000u + (uint64_t)ru->ru_stime.tv_usec;
@@ -155,16 +158,21 @@ static int hold_life_lock(void)
 	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init. */
-static int arrange_descriptors(int fd)
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init; the cgroup. */
+static int arrange_descriptors(int fd, struct cgroup *group)
 {
+	int dir = group->dir < 0 ? -1 : fcntl(group->dir, F_DUPFD_CLOEXEC, GROUP_FD + 1);
 	sigset_t set;
 	int null, sigfd, r;
 
 	r = place_fd(fd, INIT_REPORT_FD);
+	if (!r && dir >= 0)
+		r = place_fd(dir, GROUP_FD);
 	if (r < 0)
 		return r;
-	close_range(INIT_REPORT_FD + 1, ~0U, 0);
+	group->dir = dir < 0 ? -1 : GROUP_FD;
+	close_range(INIT_REPORT_FD + 1, GROUP_FD - 1, 0);
+	close_range(GROUP_FD + (dir >= 0), ~0U, 0);
 	close_range(0, INIT_REPORT_FD - 1, 0);
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
@@ -283,12 +291,27 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
 }
 
+/* Who cannot join has been taken for dead; or may not leave where we are. */
+static void join_group(struct spawner *sp)
+{
+	struct sbx_cgroup_powers *powers = &sp->powers.cgroup;
+	int r = sp->group->dir < 0 ? 0 : cgroup_join(sp->group);
+
+	*powers = sp->group->powers;
+	if (r == 0)
+		return;
+	sbx_cleanup_fd(&sp->group->dir);
+	*powers = (struct sbx_cgroup_powers){0};
+	snprintf(powers->reason, sizeof(powers->reason), "the cgroup cannot be entered: %s",
+	         strerror(-r));
+}
+
 static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)
 {
 	int r;
 
 	reset_signals();
-	r = arrange_descriptors(fd);
+	r = arrange_descriptors(fd, sp->group);
 	if (r < 0)
 		return r;
 	give_name();
@@ -298,6 +321,7 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	sp->message.bytes = malloc(SPAWN_MESSAGE);
 	if (!sp->message.bytes || chdir("/") < 0)
 		return sp->message.bytes ? -errno : -ENOMEM;
+	join_group(sp);
 	r = find_powers(sp, settings);
 	if (r < 0)
 		return r;
@@ -307,13 +331,21 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	lean_become();
 	r = views_create(settings, &sp->powers, &sp->views);
 	return r < 0 ? r
-	             : inits_create(&sp->powers, sp->views, sp->powers.seccomp ? &sp->filter : NULL,
-	                            &sp->nofile, sp->message.bytes, &sp->inits);
+	             : inits_create(&(struct inits_config){
+	                                    .powers = &sp->powers,
+	                                    .settings = settings,
+	                                    .views = sp->views,
+	                                    .cgroup = sp->group,
+	                                    .filter = sp->powers.seccomp ? &sp->filter : NULL,
+	                                    .nofile = sp->nofile,
+	                                    .message = sp->message.bytes,
+	                            },
+	                            &sp->inits);
 }
 
-void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon)
+void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon, struct cgroup *group)
 {
-	struct spawner sp = {0};
+	struct spawner sp = {.group = group};
 	struct spawn_hello hello = {.report.event = SPAWN_HELLO};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);

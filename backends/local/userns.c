@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,9 +27,22 @@ static int write_file(const char *path, const char *text)
 	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-static _Noreturn void child_main(int sock, bool closed)
+/* Whoever makes a namespace owns it. We stay as able as we are, whoever that is. */
+static int become_owner(uid_t owner)
+{
+	if (geteuid() == owner)
+		return 0;
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+		return -1;
+	return (int)syscall(SYS_setresuid, owner, owner, owner);
+}
+
+static _Noreturn void child_main(int sock, uid_t owner, bool closed)
 {
 	char number[16] = "";
+
+	if (become_owner(owner) < 0 || unshare(CLONE_NEWUSER) < 0)
+		_exit(1);
 
 	/* Else the maps belong to the host's root, whom an ordinary user is not. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
@@ -73,12 +87,11 @@ int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool cl
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
-	pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_NEWUSER | SIGCHLD), NULL, NULL, NULL,
-	                     0UL);
+	pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
 	r = pid < 0 ? -errno : 0;
 	if (pid == 0) {
 		close(pair[0]);
-		child_main(pair[1], closed);
+		child_main(pair[1], closed ? outside.uid : geteuid(), closed);
 	}
 	close(pair[1]);
 	if (pid > 0)

@@ -20,11 +20,14 @@ struct sbx_strings {
 /* No number in a request or a setting is larger: as MiB it still counts in 63 bits of bytes. */
 #define SBX_NUMBER_MAX ((UINT64_C(1) << 43) - 1)
 
+/* Without being told otherwise; more than builds, browsers' tests or a JVM take. */
+#define SBX_PROCS_DEFAULT UINT64_C(4096)
+
 /* Resource limits; 0 means none. See design: limits/ in a sandbox's controls. */
 struct sbx_limits {
 	uint64_t cpu_s;        /* seconds of processor time per process */
-	uint64_t memory_mb;    /* MiB of address space per process */
-	uint64_t procs;        /* processes */
+	uint64_t memory_mb;    /* MiB of memory of a job; without cgroups also of address space per process */
+	uint64_t procs;        /* processes and threads */
 	uint64_t file_mb;      /* MiB per file written */
 	uint64_t disk_mb;      /* MiB per sandbox */
 	uint64_t output_bytes; /* kept of each of stdout and stderr */
@@ -55,7 +58,8 @@ struct sbx_settings {
 	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
-	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
+	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB, procs to 4096 */
+	uint64_t cpu_percent;          /* of one processor, for a sandbox, by cgroup; 0: no limit */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */
 	struct sbx_strings env;        /* KEY=VALUE for every command */
 	struct sbx_strings ro_paths;   /* additionally visible to commands, read only */

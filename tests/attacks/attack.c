@@ -383,7 +383,7 @@ static long count_processes(const char *arg)
 static long try_memory(const char *mib)
 {
 	return mmap(NULL, (size_t)number(mib) << 20, PROT_READ | PROT_WRITE,
-	            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
+	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) == MAP_FAILED
 	               ? -1
 	               : 0;
 }

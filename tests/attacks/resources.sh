@@ -22,7 +22,12 @@ fork_bombs_do_not_share_a_limit() {
 
 memory_hog() {
 	out=$(talk a/ctl/exec '{"argv":["./attack","memory","512"],"limits":{"memory_mb":256}}')
-	same ENOMEM "$(printf '%s' "$out" | "$TOOL" json stdout | head -n 1)"
+	# Where a cgroup limits it, what it uses ends it and not what it asks for.
+	if [ "$("$TOOL" json memory <"$MNT/a/ctl/policy")" = cgroup ]; then
+		like '137 oom*' "$(cat "$MNT/a/ctl/status")"
+	else
+		same ENOMEM "$(printf '%s' "$out" | "$TOOL" json stdout | head -n 1)"
+	fi
 }
 
 file_filler() {

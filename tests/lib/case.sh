@@ -92,6 +92,7 @@ number() {
 clean() {
 	sweep
 	cd /
+	chattr -R -f -ia "$ROOM/state" 2>/dev/null
 	chmod -R u+rwx "$ROOM" 2>/dev/null
 	rm -rf "$ROOM"
 }

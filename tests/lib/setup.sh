@@ -33,6 +33,7 @@ sqlite3 sqlite3
 curl curl
 make make
 flock util-linux
+chattr e2fsprogs
 setpriv util-linux
 '
 setup_coverage_needs='

@@ -13,7 +13,7 @@
 #include "sandboxfs/cleanup.h"
 
 static const struct tool_command *const tables[] = {
-        tool_calls, tool_files, tool_controls, tool_loads, tool_procs,
+        tool_calls, tool_files, tool_controls, tool_loads, tool_hogs, tool_waits, tool_procs,
 };
 
 const char *tool_errno_name(int errnum)
@@ -199,6 +199,23 @@ char *tool_call(const char *path, char *const *argv)
 	if (fd < 0 || write(fd, request, len) != (ssize_t)len)
 		return NULL;
 	return tool_read_all(fd, NULL);
+}
+
+void tool_await_asleep(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	for (;;) {
+		_cleanup_free_ char *text = tool_read_file(path, NULL);
+		const char *end = text ? strrchr(text, ')') : NULL;
+
+		if (!end)
+			tool_die("%d ended early", pid);
+		if (end[2] == 'S' || end[2] == 'D')
+			return;
+		tool_poll_pause();
+	}
 }
 
 static int usage(void)

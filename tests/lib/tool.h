@@ -22,6 +22,8 @@ extern const struct tool_command tool_calls[];    /* single system calls */
 extern const struct tool_command tool_files[];    /* whole behaviours of files, self-checking */
 extern const struct tool_command tool_controls[]; /* conversations with control files */
 extern const struct tool_command tool_loads[];    /* many things at once, and measuring */
+extern const struct tool_command tool_hogs[];     /* who takes everything, and who is quick meanwhile */
+extern const struct tool_command tool_waits[];    /* calls that wait for others */
 extern const struct tool_command tool_procs[];    /* the daemon and other processes */
 
 /* Prints "0", or the errno's name when RC is negative; returns 0. */
@@ -39,6 +41,8 @@ size_t tool_unescape(char *text);
 int64_t tool_now_ns(void);
 /* Ends the program by SIGALRM after so many seconds. */
 void tool_deadline(unsigned seconds);
+/* Returns when the process sleeps in the kernel; exits when it has ended. */
+void tool_await_asleep(pid_t pid);
 /* Lets a moment pass between two looks at something that sends no event. */
 void tool_poll_pause(void);
 

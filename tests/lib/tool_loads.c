@@ -199,23 +199,6 @@ static pid_t start_reader(const char *path, int ready, int out)
 	return pid;
 }
 
-static void await_asleep(pid_t pid)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	for (;;) {
-		_cleanup_free_ char *text = tool_read_file(path, NULL);
-		const char *end = text ? strrchr(text, ')') : NULL;
-
-		if (!end)
-			tool_die("a reader ended early");
-		if (end[2] == 'S' || end[2] == 'D')
-			return;
-		tool_poll_pause();
-	}
-}
-
 static void start_readers(const char *wait_path, int n, pid_t *pids, int out)
 {
 	int ready[2];
@@ -228,7 +211,7 @@ static void start_readers(const char *wait_path, int n, pid_t *pids, int out)
 		if (read(ready[0], &(char){0}, 1) != 1)
 			tool_die("a reader did not start");
 	for (int i = 0; i < n; i++)
-		await_asleep(pids[i]);
+		tool_await_asleep(pids[i]);
 	close(ready[0]);
 	close(ready[1]);
 }

@@ -30,10 +30,25 @@ twelve_execs() {
 	like '*ok' "$(cat "$ROOM/twelve")"
 }
 
+# waiters KIND PATH: 24 wait, half are interrupted and half are killed
+waiters() {
+	expect 0 waiters "$1" "$2" "$MNT/b" 24
+	# None of them is left in the queue: the next one gets it at once.
+	same free "$(flock -w 60 "$MNT/a/locked" echo free)"
+}
+
+fifo_waiters() {
+	run a mkfifo pipe
+	waiters fifo "$MNT/a/pipe"
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 claim "64 readers wait; stat, ls and exec stay as quick" stays_quick
 [ ! -f "$ROOM/ratios" ] || echo "# p50 during against before: $(cat "$ROOM/ratios")"
 claim "4 clients that wait 1 s in exec of one sandbox take 1 s together" slow_writers
 claim "24 execs under way, more than the workers: the mount answers" twelve_execs
+claim "24 wait for a lock (flock): all else goes on, they can be interrupted and killed" waiters flock "$MNT/a/locked"
+claim "24 wait for a lock (fcntl): the same" waiters fcntl "$MNT/a/locked"
+claim "24 wait at a FIFO that nobody writes: the same" fifo_waiters
 finish

@@ -172,7 +172,7 @@ kills_jobs() {
 
 hard_to_remove() {
 	box d
-	"$TOOL" deep "$MNT/d" 300
+	"$TOOL" deep "$MNT/d" 3000
 	mkdir "$MNT/d/closed"
 	touch "$MNT/d/closed/x"
 	run d sh -c 'mkdir -p inner/closed; touch inner/closed/f; chmod 000 inner/closed'
@@ -180,6 +180,54 @@ hard_to_remove() {
 	expect 0 rmdir "$MNT/d"
 	teardown d
 	same '' "$(cat "$MNT/ctl/pending")"
+}
+
+# Only root of the host can set these, and only on some file systems.
+flagged_files() {
+	box f
+	mkdir "$MNT/f/kept"
+	touch "$MNT/f/kept/immutable" "$MNT/f/kept/append"
+	tree=$(cat "$MNT/f/ctl/workdir")
+	if chattr +i "$tree/kept/immutable" && chattr +a "$tree/kept/append" && chattr +i "$tree/kept"; then
+		refuse rm "$tree/kept/immutable"
+	else
+		echo "# no flags here" >&2
+	fi 2>/dev/null
+	expect 0 rmdir "$MNT/f"
+	teardown f
+	same '' "$(cat "$MNT/ctl/pending")"
+	[ ! -e "$tree" ]
+}
+
+all_of_it_with_a_command_at_work() {
+	box w
+	id=$("$TOOL" result "$MNT/w/ctl/spawn" sh -c "trap '' TERM; : >up; while :; do
+		mkdir -p x/y/z; echo x >x/y/z/f; chmod 000 x/y; chmod 700 x/y; rm -rf x; done; : $LONG")
+	[ -n "$id" ]
+	until [ -e "$MNT/w/up" ]; do :; done
+	"$TOOL" deep "$MNT/w" 100
+	expect 0 rmdir "$MNT/w"
+	teardown w
+	same '' "$(cat "$MNT/ctl/pending")"
+	refuse "$TOOL" pids "$LONG"
+}
+
+# Eight make and remove the same name as fast as they can: each call succeeds or says that another was first.
+one_name_for_all() {
+	for i in 1 2 3 4 5 6 7 8; do
+		(
+			for round in 1 2 3 4 5 6 7 8 9 10; do
+				expect '0|EEXIST|EBUSY' mkdir "$MNT/one"
+				expect '0|ENOENT|EBUSY' rmdir "$MNT/one"
+			done
+		) 2>>"$ROOM/one" &
+	done
+	wait
+	same '' "$(cat "$ROOM/one")"
+	teardown one
+	box one
+	same hello "$(cat "$MNT/one/README.md")"
+	teardown one
 }
 
 parallel_lives() {
@@ -213,6 +261,9 @@ claim "teardown after the branch was deleted" branch_deleted_by_hand
 claim "teardown after the directory was removed" directory_half_gone
 claim "teardown after the source repository moved" source_moved_away
 claim "teardown kills the jobs" kills_jobs
-claim "teardown of 300 levels and directories of mode 000" hard_to_remove
+claim "teardown of 3000 levels and directories of mode 000" hard_to_remove
+claim "teardown of files and directories that are immutable or append-only" flagged_files
+claim "teardown with a command that goes on making and closing directories" all_of_it_with_a_command_at_work
 claim "many lives in parallel" parallel_lives
+claim "mkdir and rmdir of one name at once by eight" one_name_for_all
 finish

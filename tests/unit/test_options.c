@@ -141,6 +141,9 @@ static void defaults_are_those_documented(void **state)
 	assert_int_equal(opts.settings.operation_timeout_ms, 600000);
 	assert_int_equal(opts.settings.run_timeout_ms, 0);
 	assert_int_equal(opts.settings.limits.output_bytes, 64 << 20);
+	assert_int_equal(opts.settings.limits.procs, 4096);
+	assert_int_equal(opts.settings.limits.memory_mb, 0);
+	assert_int_equal(opts.settings.cpu_percent, 0);
 	assert_int_equal(opts.settings.allow.n, 0);
 }
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -531,6 +532,8 @@ static void stdin_is_null_unless_given(void **state)
 	close(p[0]);
 }
 
+static bool policy_is(struct fixture *f, const char *name, const char *value);
+
 static void the_leader_has_a_session_and_default_signals(void **state)
 {
 	struct run run = {0};
@@ -546,7 +549,10 @@ static void limits_are_in_force(void **state)
 
 	RUN(*state, &run, "sh", "-c",
 	    "ulimit -t; ulimit -v; ulimit -c; exec head -c 2000000 /dev/zero > big");
-	assert_string_equal(run.out[0], "5\n524288\n0\n");
+	/* A cgroup limits what is used, not what is reserved. */
+	assert_string_equal(run.out[0], policy_is(*state, "memory", "cgroup")
+	                                        ? "5\nunlimited\n0\n"
+	                                        : "5\n524288\n0\n");
 	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
 	assert_int_equal(run.exit.code, SIGXFSZ);
 	finish(&run);
@@ -890,13 +896,17 @@ static void policy_tells_what_is_in_force(void **state)
 		assert_true(policy_is(f, "pid_ns", "false"));
 		assert_true(policy_is(f, "network", "host"));
 		assert_true(policy_is(f, "reason", "isolation=none"));
+		assert_true(policy_is(f, "memory", "address space") ||
+		            policy_is(f, "memory", "cgroup"));
 	} else if (policy_is(f, "mode", "namespaces")) {
 		assert_true(policy_is(f, "user_ns", "true"));
 		assert_true(policy_is(f, "pid_ns", "true"));
 		assert_true(policy_is(f, "mount_ns", "true"));
 		assert_true(policy_is(f, "no_capabilities", "true"));
 		assert_false(policy_is(f, "run_as", "0"));
+		assert_true(policy_is(f, "memory", "watched") || policy_is(f, "memory", "cgroup"));
 	}
+	assert_false(policy_is(f, "cgroup", ""));
 }
 
 /* --- the view ------------------------------------------------------------------------------------------- */
@@ -1245,6 +1255,48 @@ static void a_command_has_no_right(void **state)
 	              "refused\n");
 }
 
+/* Four processes of 24 MiB each: none of them alone has too much. */
+static void memory_is_limited_for_the_job_as_a_whole(void **state)
+{
+	static const char *const kinds[] = {"own", "hidden", "shared-memory"};
+
+	if (!has_view(*state))
+		return;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(kinds); i++) {
+		struct run run = {.spec.limits.memory_mb = 64};
+
+		RUN(*state, &run, self, "hoard", (char *)kinds[i]);
+		assert_int_equal(run.exit.end, SBX_END_OOM);
+		assert_int_equal(run.exit.code, SIGKILL);
+		finish(&run);
+	}
+}
+
+static void pages_shared_after_a_fork_count_once(void **state)
+{
+	struct run run = {.spec.limits.memory_mb = 64};
+
+	if (!has_view(*state))
+		return;
+	RUN(*state, &run, self, "hoard", "inherited");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_string_equal(run.out[0], "kept\n");
+	finish(&run);
+}
+
+/* The leader that waits for the next command may count as one. */
+static void there_are_never_more_than_procs(void **state)
+{
+	struct run run = {.spec.limits.procs = 10};
+
+	if (!has_view(*state))
+		return;
+	RUN(*state, &run, self, "breed");
+	if (strcmp(run.out[0], "8 EAGAIN\n") != 0)
+		assert_string_equal(run.out[0], "9 EAGAIN\n");
+	finish(&run);
+}
+
 static void root_is_refused_as_run_as(void **state)
 {
 	struct sbx_settings settings = {.isolation = "auto", .run_as = "root"};
@@ -1387,6 +1439,57 @@ static int play_linger(void)
 		pause();
 }
 
+static void *take(size_t size, int flags)
+{
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
+
+	if (at == MAP_FAILED)
+		_exit(9);
+	return memset(at, 'x', size);
+}
+
+/* A parent and its children have MIBs; says that it may keep them when nobody has minded for a while. */
+static int play_hoard(const char *kind)
+{
+	const struct timespec looks = {.tv_nsec = 450000000};
+	const bool inherited = !strcmp(kind, "inherited");
+	const size_t size = (size_t)24 << 20;
+
+	if (!strcmp(kind, "hidden"))
+		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (inherited)
+		take(size, MAP_PRIVATE);
+	for (int i = 0; i < 4; i++) {
+		if (fork() == 0) {
+			if (!inherited)
+				take(size, strcmp(kind, "own") ? MAP_SHARED : MAP_PRIVATE);
+			for (;;)
+				pause();
+		}
+	}
+	if (!inherited)
+		pause();
+	nanosleep(&looks, NULL);
+	printf("kept\n");
+	return 0;
+}
+
+static int play_breed(void)
+{
+	int n = 0;
+
+	for (; n < 100; n++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			pause();
+		if (pid < 0)
+			break;
+	}
+	printf("%d %s\n", n, errno == EAGAIN ? "EAGAIN" : "?");
+	return 0;
+}
+
 static int play(char **argv)
 {
 	if (strcmp(argv[1], "flood") == 0)
@@ -1401,6 +1504,10 @@ static int play(char **argv)
 		return play_daemonise(true);
 	if (strcmp(argv[1], "linger") == 0)
 		return play_linger();
+	if (strcmp(argv[1], "hoard") == 0)
+		return play_hoard(argv[2]);
+	if (strcmp(argv[1], "breed") == 0)
+		return play_breed();
 	isolation = argv[2];
 	return play_daemon();
 }
@@ -1458,6 +1565,9 @@ static const struct CMUnitTest view_tests[] = {
         CASE(tools_of_path_below_home_are_visible_without_their_neighbours),
         CASE(a_place_that_cannot_be_shown_fails_the_command),
         CASE(a_command_has_no_right),
+        CASE(memory_is_limited_for_the_job_as_a_whole),
+        CASE(pages_shared_after_a_fork_count_once),
+        CASE(there_are_never_more_than_procs),
         CASE(landlock_alone_keeps_a_command_in_its_tree),
         cmocka_unit_test(root_is_refused_as_run_as),
         cmocka_unit_test(without_namespaces_require_refuses_and_auto_says_why),
