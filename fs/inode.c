@@ -30,7 +30,7 @@
 struct sbx_node {
 	uint32_t index, generation;
 	uint8_t kind, which;
-	bool hashed;
+	bool hashed, own_fifo;
 	mode_t type; /* S_IFMT of a file */
 	uint32_t refs;
 	uint64_t nlookup;
@@ -475,6 +475,22 @@ static bool is_node(const struct sbx_node *node, const struct ident *id)
 	       node->type == id->type;
 }
 
+static void present(const struct sbx_node *node, struct stat *st)
+{
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo)
+		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
+}
+
+void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	if (!S_ISFIFO(node->type))
+		return;
+	pthread_mutex_lock(&tab->lock);
+	node->own_fifo = true;
+	pthread_mutex_unlock(&tab->lock);
+	st->st_mode = S_IFIFO | (st->st_mode & 07777);
+}
+
 /* The known file node with that identity; one that merely had the number before is unhashed. */
 static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
                                   const struct ident *id)
@@ -585,6 +601,8 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 		return r;
 	pthread_mutex_lock(&tab->lock);
 	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0)
+		present(*ret, st);
 	pthread_mutex_unlock(&tab->lock);
 	return r;
 }
@@ -622,6 +640,8 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	struct sbx_fd *f;
 	int r = stat_at(fd, "", st, &id);
 
+	if (r == 0 && !S_ISREG(id.type))
+		r = -ESTALE;
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -835,6 +855,11 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		return -ESTALE;
 	if (r == 0 && node->kind == SBX_NODE_FILE && !is_node(node, &id))
 		return -ESTALE;
+	if (r == 0) {
+		pthread_mutex_lock(&tab->lock);
+		present(node, st);
+		pthread_mutex_unlock(&tab->lock);
+	}
 	return r;
 }
 
