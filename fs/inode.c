@@ -26,6 +26,7 @@
 
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 struct sbx_node {
 	uint32_t index, generation;
@@ -440,9 +441,10 @@ static struct timespec stamp(const struct statx_timestamp *t)
 
 static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *id)
 {
+	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
 	struct statx x;
 
-	if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
+	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
 	          STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
 		return -errno;
 	*st = (struct stat){
@@ -477,7 +479,7 @@ static bool is_node(const struct sbx_node *node, const struct ident *id)
 
 static void present(const struct sbx_node *node, struct stat *st)
 {
-	if (S_ISFIFO(st->st_mode) && !node->own_fifo)
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
 		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
 }
 
@@ -736,14 +738,17 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 		return -ESTALE;
 	}
 	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
-	fd = r < 0 ? r : open_again(tab, dfd->fd, name, O_PATH | O_NOFOLLOW);
+	fd = r < 0 ? r
+	           : open_again(tab, dfd->fd, name,
+	                        O_PATH | (sbx_without("identity") ? 0 : O_NOFOLLOW));
 	if (r == 0)
 		sbx_fd_put(tab, dfd);
 	sbx_node_put(tab, dir);
 	free(name);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
-	if (fd >= 0 && (stat_at(fd, "", &st, &id) < 0 || !is_node(node, &id))) {
+	if (fd >= 0 && !sbx_without("identity") &&
+	    (stat_at(fd, "", &st, &id) < 0 || !is_node(node, &id))) {
 		close(fd);
 		return -ESTALE;
 	}

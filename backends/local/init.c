@@ -27,6 +27,7 @@
 #include "backends/local/descend.h"
 #include "backends/local/leader.h"
 #include "backends/local/privileges.h"
+#include "sandboxfs/walls.h"
 
 struct init {
 	const struct init_seat *seat;
@@ -78,10 +79,12 @@ static int open_cwd(const struct init *in)
 	const struct spawn_request *req = &in->req;
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int root = open(view_is_own(in->seat->view) ? req->view : req->workdir,
-	                O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const bool own = view_is_own(in->seat->view) && !sbx_without("view");
+	int root = open(own ? req->view : req->workdir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd;
 
+	if (sbx_without("cwd"))
+		how.resolve = 0;
 	if (root < 0 || !*req->cwd)
 		return root;
 	do
@@ -177,7 +180,7 @@ static void bind_life(const struct init *in)
 {
 	const bool pid_ns = in->seat->powers->pid_ns;
 
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
 	if (!spawner_lives())
 		_exit(1);
@@ -193,6 +196,8 @@ static int place_descriptors(const struct init_seat *seat)
 	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
 	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0))
 		return -errno;
+	if (sbx_without("descriptors"))
+		return 0;
 	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 

@@ -20,6 +20,7 @@
 #include "backends/local/landlock.h"
 #include "backends/local/limits.h"
 #include "backends/local/privileges.h"
+#include "sandboxfs/walls.h"
 
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1U << 1)
@@ -114,7 +115,7 @@ static int give_up_rights(const struct init_seat *seat)
 {
 	const struct view *view = seat->view;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (!sbx_without("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -1;
 	if (!seat->powers->isolated)
 		return 0;
@@ -149,7 +150,8 @@ static int follow_request(struct leader *l)
 	if (limits_apply(&l->req->cmd.limits, &l->seat->nofile) < 0)
 		return -1;
 	l->stage = SPAWN_AT_RIGHTS;
-	if (close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+	if (!sbx_without("descriptors") &&
+	    close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)
 		return -1;
 	sigemptyset(&none);
 	return sigprocmask(SIG_SETMASK, &none, NULL);

@@ -28,6 +28,7 @@
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
 
@@ -164,7 +165,8 @@ static int arrange_descriptors(int fd)
 	r = place_fd(fd, INIT_REPORT_FD);
 	if (r < 0)
 		return r;
-	close_range(INIT_REPORT_FD + 1, ~0U, 0);
+	if (!sbx_without("descriptors"))
+		close_range(INIT_REPORT_FD + 1, ~0U, 0);
 	close_range(0, INIT_REPORT_FD - 1, 0);
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
@@ -213,7 +215,7 @@ static int raise_files(struct rlimit *was)
 static void bind_life(pid_t daemon)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != daemon)
 		_exit(1);
@@ -226,7 +228,7 @@ static void build_filter(struct spawner *sp, const struct sbx_settings *settings
 	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
 	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
 	                                 .no_unix = !powers->mount_ns};
-	int r = filter_build(&wish, &sp->filter);
+	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
 
 	powers->seccomp = !r;
 	if (r && !*powers->reason)
@@ -253,7 +255,9 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 		return 0;
 	}
 	powers->isolated = true;
-	powers->become = root;
+	powers->become = root && !sbx_without("run_as");
+	if (root && !powers->become)
+		powers->who = (struct sbx_identity){0};
 	views_probe(settings, powers);
 	build_filter(sp, settings);
 	if (strcmp(isolation, "require") == 0 && *powers->reason)
