@@ -150,8 +150,7 @@ static int follow_request(struct leader *l)
 	if (limits_apply(&l->req->cmd.limits, &l->seat->nofile) < 0)
 		return -1;
 	l->stage = SPAWN_AT_RIGHTS;
-	if (!sbx_without("descriptors") &&
-	    close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+	if (close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)
 		return -1;
 	sigemptyset(&none);
 	return sigprocmask(SIG_SETMASK, &none, NULL);

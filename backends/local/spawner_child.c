@@ -165,8 +165,7 @@ static int arrange_descriptors(int fd)
 	r = place_fd(fd, INIT_REPORT_FD);
 	if (r < 0)
 		return r;
-	if (!sbx_without("descriptors"))
-		close_range(INIT_REPORT_FD + 1, ~0U, 0);
+	close_range(INIT_REPORT_FD + 1, ~0U, 0);
 	close_range(0, INIT_REPORT_FD - 1, 0);
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
