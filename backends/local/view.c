@@ -272,7 +272,7 @@ static int probe_namespaces(struct spawn_powers *ret)
 
 	if (r == -EPERM) {
 		r = enter_user_namespace();
-		if (explain(ret, "user namespaces cannot be made", "", r) < 0)
+		if (explain(ret, "user namespaces cannot be made", sbx_userns_mend(), r) < 0)
 			return r;
 		r = try_pid_namespace();
 	}
@@ -320,7 +320,8 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 	if (r < 0)
 		snprintf(ret->reason, sizeof(ret->reason),
 		         "files of root's cannot appear as those of run_as (%s): choose a "
-		         "state_dir on ext4, xfs, btrfs or tmpfs, or isolation=none",
+		         "state_dir on ext4, xfs, btrfs or tmpfs (in a container a volume, or one "
+		         "by --tmpfs), or isolation=none",
 		         strerror(-r));
 }
 

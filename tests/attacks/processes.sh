@@ -35,12 +35,6 @@ is_not_root_on_the_host() {
 	same '' "$caps"
 }
 
-# daemon_answers WANT ATTACK [FILE]: on the daemon's process, or on that file of its /proc.
-daemon_answers() {
-	daemon=$(daemon_pid)
-	answers "$1" "$2" "${3:+/proc/}$daemon${3:+/$3}"
-}
-
 # A process of the same user, outside of any sandbox: the debugger of somebody careless.
 host_cannot_trace() {
 	for pid in $("$TOOL" pids "$MNT"); do

@@ -112,6 +112,12 @@ answers() {
 	esac
 }
 
+# daemon_answers WANT ATTACK [FILE]: on the daemon's process, or on that file of its /proc.
+daemon_answers() {
+	daemon=$(daemon_pid)
+	answers "$1" "$2" "${3:+/proc/}$daemon${3:+/$3}"
+}
+
 # still_fine: the mount answers and the host's things are as they were.
 still_fine() {
 	same "of the host" "$(cat "$ROOM/home/secret")"
