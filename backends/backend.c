@@ -13,6 +13,7 @@
 #include "backends/memory/memory.h"
 #include "backends/trace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 #define NAME_LONGEST 63
 
@@ -164,6 +165,8 @@ int sbx_name_check(const char *name, struct sbx_error *err)
 {
 	size_t n = strlen(name);
 
+	if (sbx_without("names"))
+		return 0;
 	if (n == 0)
 		return sbx_fail(err, EINVAL, "a sandbox name cannot be empty");
 	if (n > NAME_LONGEST)

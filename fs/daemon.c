@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -33,6 +34,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
+#include "sandboxfs/walls.h"
 
 #define POOL_THREADS 4
 #define ENDING_MS    5000 /* how long a daemon may take to end its jobs */
@@ -215,6 +217,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 
 	if (r < 0)
 		return r;
+	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
 		d->workspace.controls = NULL;
 		return sbx_fail(err, ENOMEM, "out of memory");

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <json-c/json.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -24,6 +25,7 @@
 
 #include "sandboxfs/cgroup.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
 
 enum verdict { OK, NO, WARN };
 
@@ -32,19 +34,6 @@ static void say(enum verdict v, const char *what, const char *mend)
 	static const char *const words[] = {"ok", "no", "warn"};
 
 	printf("%-4s  %s%s%s\n", words[v], what, mend ? "  - " : "", mend ? mend : "");
-}
-
-/* The number in a file of /proc/sys, -1 when there is none. */
-static long read_number(const char *path)
-{
-	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char buf[32];
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-
-	if (n <= 0)
-		return -1;
-	buf[n] = '\0';
-	return strtol(buf, NULL, 10);
 }
 
 /* Returns whether a mount would work. */
@@ -192,24 +181,12 @@ static int probe(void)
 	return WEXITSTATUS(status);
 }
 
-static const char *mend_namespaces(void)
-{
-	if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
-		return "AppArmor forbids them: sysctl "
-		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs";
-	if (read_number("/proc/sys/user/max_user_namespaces") == 0)
-		return "sysctl user.max_user_namespaces=10000";
-	if (read_number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
-		return "sysctl kernel.unprivileged_userns_clone=1";
-	return "in a container: its seccomp profile must allow unshare and mount";
-}
-
 static void check_namespaces(void)
 {
 	int failed = probe();
 
 	if (failed && failed < STEP_OVERLAY) {
-		say(WARN, "user namespaces cannot be used; weaker isolation", mend_namespaces());
+		say(WARN, "user namespaces cannot be used; weaker isolation", sbx_userns_mend());
 		say(WARN, "overlayfs was not tried; sandboxes are full checkouts",
 		    "needs user namespaces");
 		return;
@@ -243,6 +220,48 @@ static void check_seccomp(void)
 		say(OK, "seccomp filters", NULL);
 	else
 		say(WARN, "seccomp filters", "a kernel with CONFIG_SECCOMP_FILTER");
+}
+
+static const char *isolation_words(const char *mode)
+{
+	if (!strcmp(mode, "namespaces"))
+		return "commands have namespaces, a view and a network of their own";
+	if (!strcmp(mode, "landlock"))
+		return "commands are held by Landlock and seccomp alone: they see the host's "
+		       "system "
+		       "and processes, and have no sockets and no /tmp";
+	return "commands are not isolated from the host's files";
+}
+
+/* As a mount finds it: by the process that would run the commands, which tries. */
+static bool check_isolation(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct sbx_settings settings = {.state_dir = (char *)(tmp && *tmp == '/' ? tmp : "/tmp")};
+	struct json_object *policy, *iso, *mode, *reason = NULL, *uid;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_spawner *sp;
+	char who[64];
+
+	if (sbx_spawner_start(&settings, &sp, &err) < 0) {
+		say(NO, "a mount that isolates commands", err.text);
+		return false;
+	}
+	policy = json_object_new_object();
+	sbx_spawner_policy(sp, policy);
+	if (json_object_object_get_ex(policy, "isolation", &iso) &&
+	    json_object_object_get_ex(iso, "mode", &mode) &&
+	    json_object_object_get_ex(iso, "run_as", &uid)) {
+		json_object_object_get_ex(iso, "reason", &reason);
+		say(reason ? WARN : OK, isolation_words(json_object_get_string(mode)),
+		    reason ? json_object_get_string(reason) : NULL);
+		snprintf(who, sizeof(who), "commands run as uid %lld",
+		         (long long)json_object_get_int64(uid));
+		say(OK, who, NULL);
+	}
+	json_object_put(policy);
+	sbx_spawner_stop(sp);
+	return true;
 }
 
 static void check_passthrough(void)
@@ -304,13 +323,15 @@ int sbx_doctor(void)
 {
 	bool device = check_fuse();
 	bool mounter = check_fusermount();
+	bool isolated;
 
 	check_namespaces();
 	check_landlock();
 	check_seccomp();
+	isolated = check_isolation();
 	check_passthrough();
 	check_cgroup();
 	check_epoch();
 	check_descriptors();
-	return device && mounter ? 0 : 1;
+	return device && mounter && isolated ? 0 : 1;
 }

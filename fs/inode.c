@@ -26,11 +26,12 @@
 
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 struct sbx_node {
 	uint32_t index, generation;
 	uint8_t kind, which;
-	bool hashed;
+	bool hashed, own_fifo;
 	mode_t type; /* S_IFMT of a file */
 	uint32_t refs;
 	uint64_t nlookup;
@@ -440,9 +441,10 @@ static struct timespec stamp(const struct statx_timestamp *t)
 
 static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *id)
 {
+	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
 	struct statx x;
 
-	if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
+	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
 	          STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
 		return -errno;
 	*st = (struct stat){
@@ -473,6 +475,22 @@ static bool is_node(const struct sbx_node *node, const struct ident *id)
 {
 	return node->ino == id->ino && node->dev == id->dev && node->born == id->born &&
 	       node->type == id->type;
+}
+
+static void present(const struct sbx_node *node, struct stat *st)
+{
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
+		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
+}
+
+void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	if (!S_ISFIFO(node->type))
+		return;
+	pthread_mutex_lock(&tab->lock);
+	node->own_fifo = true;
+	pthread_mutex_unlock(&tab->lock);
+	st->st_mode = S_IFIFO | (st->st_mode & 07777);
 }
 
 /* The known file node with that identity; one that merely had the number before is unhashed. */
@@ -585,6 +603,8 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 		return r;
 	pthread_mutex_lock(&tab->lock);
 	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0)
+		present(*ret, st);
 	pthread_mutex_unlock(&tab->lock);
 	return r;
 }
@@ -622,6 +642,8 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	struct sbx_fd *f;
 	int r = stat_at(fd, "", st, &id);
 
+	if (r == 0 && !S_ISREG(id.type))
+		r = -ESTALE;
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -716,14 +738,17 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 		return -ESTALE;
 	}
 	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
-	fd = r < 0 ? r : open_again(tab, dfd->fd, name, O_PATH | O_NOFOLLOW);
+	fd = r < 0 ? r
+	           : open_again(tab, dfd->fd, name,
+	                        O_PATH | (sbx_without("identity") ? 0 : O_NOFOLLOW));
 	if (r == 0)
 		sbx_fd_put(tab, dfd);
 	sbx_node_put(tab, dir);
 	free(name);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
-	if (fd >= 0 && (stat_at(fd, "", &st, &id) < 0 || !is_node(node, &id))) {
+	if (fd >= 0 && !sbx_without("identity") &&
+	    (stat_at(fd, "", &st, &id) < 0 || !is_node(node, &id))) {
 		close(fd);
 		return -ESTALE;
 	}
@@ -835,6 +860,11 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		return -ESTALE;
 	if (r == 0 && node->kind == SBX_NODE_FILE && !is_node(node, &id))
 		return -ESTALE;
+	if (r == 0) {
+		pthread_mutex_lock(&tab->lock);
+		present(node, st);
+		pthread_mutex_unlock(&tab->lock);
+	}
 	return r;
 }
 

@@ -75,9 +75,18 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
  */
 int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
                     struct sbx_node **ret);
-/* As lookup for a file just created whose descriptor FD (MODE, taken over) is kept with it. */
+/*
+ * As lookup for a file just created whose descriptor FD (MODE, taken over) is kept with it.
+ * -ESTALE: it is no regular file; somebody was quicker to make the name.
+ */
 int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
                    struct stat *st, struct sbx_node **ret);
+/*
+ * A FIFO shows as a socket, which fails with ENXIO to open where a FIFO waits for a partner: commands
+ * make FIFOs, and whoever reads their files is not to hang. One that was made through the mount and
+ * is marked by this stays what it is, as long as the kernel remembers it.
+ */
+void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 /* Attributes of the backing file of a box or file node. */
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 

@@ -32,6 +32,7 @@
 #include "backends/local/memory_watch.h"
 #include "backends/local/privileges.h"
 #include "backends/local/refusals.h"
+#include "sandboxfs/walls.h"
 
 struct init {
 	const struct init_seat *seat;
@@ -92,10 +93,12 @@ static int open_cwd(const struct init *in)
 	const struct spawn_request *req = &in->req;
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int root = open(view_is_own(in->seat->view) ? req->view : req->workdir,
-	                O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const bool own = view_is_own(in->seat->view) && !sbx_without("view");
+	int root = open(own ? req->view : req->workdir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd;
 
+	if (sbx_without("cwd"))
+		how.resolve = 0;
 	if (root < 0 || !*req->cwd)
 		return root;
 	do
@@ -220,7 +223,7 @@ static void bind_life(const struct init *in)
 {
 	const bool pid_ns = in->seat->powers->pid_ns;
 
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
 	if (!spawner_lives())
 		_exit(1);

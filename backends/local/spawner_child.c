@@ -29,6 +29,7 @@
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
 #define GROUP_FD INIT_END_FD
@@ -224,7 +225,7 @@ static int raise_files(struct rlimit *was)
 static void bind_life(pid_t daemon)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != daemon)
 		_exit(1);
@@ -237,7 +238,7 @@ static void build_filter(struct spawner *sp, const struct sbx_settings *settings
 	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
 	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
 	                                 .no_unix = !powers->mount_ns};
-	int r = filter_build(&wish, &sp->filter);
+	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
 
 	powers->seccomp = !r;
 	if (r && !*powers->reason)
@@ -281,7 +282,9 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 		return 0;
 	}
 	powers->isolated = true;
-	powers->become = root;
+	powers->become = root && !sbx_without("run_as");
+	if (root && !powers->become)
+		powers->who = (struct sbx_identity){0};
 	views_probe(settings, powers);
 	if (sbx_settings_hosts(settings) && !powers->net_ns)
 		return lacks_network(powers);

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -19,6 +20,28 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
+
+/* The number in a file of /proc/sys, -1 when there is none. */
+static long read_number(const char *path)
+{
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[32] = "";
+
+	return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? -1 : strtol(text, NULL, 10);
+}
+
+const char *sbx_userns_mend(void)
+{
+	if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
+		return "AppArmor forbids them: sysctl "
+		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs";
+	if (read_number("/proc/sys/user/max_user_namespaces") == 0)
+		return "sysctl user.max_user_namespaces=10000";
+	if (read_number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
+		return "sysctl kernel.unprivileged_userns_clone=1";
+	return "in a container: its seccomp profile must allow unshare and mount";
+}
 
 static int write_file(const char *path, const char *text)
 {

@@ -25,6 +25,7 @@
 #include "backends/local/mounts.h"
 #include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 #define KEPT 128 /* views; six descriptors each */
 #define MADE (VIEW_NAMESPACES + 2)
@@ -60,6 +61,8 @@ static pid_t fork_with(int flags)
 
 static bool wants_net(const struct sbx_settings *settings)
 {
+	if (sbx_without("net"))
+		return false;
 	return !settings->net || strcmp(settings->net, "host") != 0;
 }
 
@@ -183,7 +186,7 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		made.n += r >= 0;
 		made.listens = r >= 0;
 	}
-	if (r >= 0)
+	if (r >= 0 && !sbx_without("view"))
 		r = mounts_build(w->settings, w->req, &w->powers->who, &what);
 	if (!r && w->req && w->powers->landlock) {
 		what = "landlock";
@@ -291,13 +294,13 @@ static int probe_namespaces(struct spawn_powers *ret)
 
 	if (r == -EPERM) {
 		r = enter_user_namespace();
-		if (explain(ret, "user namespaces cannot be made", "", r) < 0)
+		if (explain(ret, "user namespaces cannot be made", sbx_userns_mend(), r) < 0)
 			return r;
 		r = try_pid_namespace();
 	}
 	if (explain(ret, "pid namespaces cannot be made", "", r) < 0)
 		return r;
-	ret->pid_ns = true;
+	ret->pid_ns = !sbx_without("pid_ns");
 	return 0;
 }
 
@@ -321,7 +324,7 @@ static int probe_view(const struct sbx_settings *settings, struct spawn_powers *
 
 static void probe_users(struct spawn_powers *ret)
 {
-	int fd = userns_make(ret->who, ret->who, true);
+	int fd = sbx_without("user_ns") ? -EPERM : userns_make(ret->who, ret->who, true);
 
 	ret->user_ns = fd >= 0;
 	if (fd < 0 && !*ret->reason)
@@ -339,13 +342,14 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 	if (r < 0)
 		snprintf(ret->reason, sizeof(ret->reason),
 		         "files of root's cannot appear as those of run_as (%s): choose a "
-		         "state_dir on ext4, xfs, btrfs or tmpfs, or isolation=none",
+		         "state_dir on ext4, xfs, btrfs or tmpfs (in a container a volume, or one "
+		         "by --tmpfs), or isolation=none",
 		         strerror(-r));
 }
 
 void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
 {
-	ret->landlock = landlock_abi();
+	ret->landlock = sbx_without("landlock") ? 0 : landlock_abi();
 	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
 		probe_users(ret);
 	probe_owners(settings, ret);
@@ -494,9 +498,10 @@ int views_take_listener(struct views *views, const struct view *view)
 int view_enter(const struct view *view)
 {
 	for (int i = 0; i < VIEW_NAMESPACES; i++)
-		if (view->fds[i] >= 0 && setns(view->fds[i], namespaces[i].flag) < 0)
+		if (view->fds[i] >= 0 && !(i == VIEW_IPC && sbx_without("ipc_ns")) &&
+		    setns(view->fds[i], namespaces[i].flag) < 0)
 			return -errno;
-	if (!view_is_own(view))
+	if (!view_is_own(view) || sbx_without("view"))
 		return 0;
 	if (unshare(CLONE_NEWNS) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)

@@ -13,6 +13,9 @@
 struct sbx_spawner;
 struct sbx_loop;
 
+/* What may forbid user namespaces on this machine, and how to allow them. Thread-safe. */
+const char *sbx_userns_mend(void);
+
 /*
  * Forks the spawner. Must be called while the process has one thread and, as the
  * child keeps them, before descriptors are opened that a job must not hold alive.

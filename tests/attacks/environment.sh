@@ -3,7 +3,7 @@
 . "$TESTS/lib/attack.sh"
 # What the daemon's environment and descriptors hold.
 
-GITHUB_TOKEN=token-of-host AWS_SECRET_ACCESS_KEY=key-of-host SSH_AUTH_SOCK=$ROOM/agent
+GITHUB_TOKEN=a-token-of-host AWS_SECRET_ACCESS_KEY=key-of-host SSH_AUTH_SOCK=$ROOM/agent
 HTTPS_PROXY=http://user:pass@proxy.example LD_PRELOAD_OF_HOST=x
 export GITHUB_TOKEN AWS_SECRET_ACCESS_KEY SSH_AUTH_SOCK HTTPS_PROXY LD_PRELOAD_OF_HOST
 
@@ -30,10 +30,38 @@ bad_keys_are_refused() {
 	done
 }
 
+# The daemon is started with another one open.
+with_a_descriptor() {
+	cat >"$ROOM/bin/holding" <<END
+#!/bin/bash
+exec 30</etc/hostname
+exec "$SANDBOXFS" "\$@"
+END
+	chmod 755 "$ROOM/bin/holding"
+}
+
 three_descriptors() {
-	exec 8<"$ROOM/home/secret"
+	[ "$(id -u)" != 0 ] || [ -e "/proc/$(daemon_pid)/fd/30" ]
 	same '0 1 2 3' "$(run a ls /proc/self/fd | tr '\n' ' ' | sed 's/ $//')"
-	exec 8<&-
+}
+
+nothing_in_error() {
+	refuse talk_create '{"name":"x","base":"token-of-host-no"}'
+	refuse run a ./no-such-program
+	refuse grep -F "$GITHUB_TOKEN" "$MNT/ctl/error" "$MNT/a/ctl/error"
+	cat "$MNT/a/ctl/log" "$MNT/a/ctl/error" "$MNT/ctl/list.json" >"$ROOM/told"
+	refuse grep -E "$GITHUB_TOKEN|$AWS_SECRET_ACCESS_KEY" "$ROOM/told"
+}
+
+nothing_in_command_lines() {
+	for pid in $("$TOOL" pids "$MNT"); do
+		tr '\0' '\n' <"/proc/$pid/cmdline"
+	done >"$ROOM/told"
+	refuse grep -E "$GITHUB_TOKEN|$AWS_SECRET_ACCESS_KEY" "$ROOM/told"
+}
+
+talk_create() {
+	printf '%s\n' "$1" >"$MNT/ctl/create"
 }
 
 user_is_who_runs() {
@@ -42,12 +70,15 @@ user_is_who_runs() {
 	refuse run a ls "$ROOM/home"
 }
 
+with_a_descriptor
+SANDBOXFS=$ROOM/bin/holding
 claim "mounting" mount_victims
-claim "attack: secrets in the environment" nothing_in_the_environment
-claim "attack: secrets in policy, info, config and log" nothing_in_policy_and_logs
-claim "attack: variables of the loader" loader_variables_stay_inside
-claim "attack: keys that are no keys" bad_keys_are_refused
-claim "attack: descriptors of the daemon" three_descriptors
-claim "USER and HOME are the command's own" user_is_who_runs
-claim "the host is as it was" still_fine
-finish
+attack "environment" "secrets in the environment" nothing_in_the_environment
+attack -daemon "secrets in policy, info, config and log" nothing_in_policy_and_logs
+attack -daemon "secrets in errors and lists" nothing_in_error
+attack -daemon "secrets in command lines" nothing_in_command_lines
+attack -daemon "variables of the loader" loader_variables_stay_inside
+attack -daemon "keys that are no keys" bad_keys_are_refused
+attack -daemon "descriptors of the daemon" three_descriptors
+holds "USER and HOME are the command's own" user_is_who_runs
+withstood

@@ -35,6 +35,19 @@ is_not_root_on_the_host() {
 	same '' "$caps"
 }
 
+# A process of the same user, outside of any sandbox: the debugger of somebody careless.
+host_cannot_trace() {
+	for pid in $("$TOOL" pids "$MNT"); do
+		same EPERM "$("$ROOM/bin/attack" ptrace "$pid")"
+		same EPERM "$("$ROOM/bin/attack" read-memory "$pid")"
+		same EACCES "$("$ROOM/bin/attack" read "/proc/$pid/environ")"
+	done
+}
+
+no_new_privileges() {
+	same 1 "$(run a awk '$1 == "NoNewPrivs:" { print $2 }' /proc/self/status)"
+}
+
 policy_says_so() {
 	policy=$(cat "$MNT/a/ctl/policy")
 	like '*"user_ns":true*"pid_ns":true*"mount_ns":true*"net_ns":true*' "$policy"
@@ -71,32 +84,38 @@ require_holds() {
 }
 
 claim "mounting" mount_victims
-daemon=$(daemon_pid)
-claim "attack: kill the daemon" answers ESRCH kill "$daemon"
-claim "attack: a descriptor of the daemon's process" answers 'ESRCH|EINVAL' pidfd "$daemon"
-claim "attack: trace the daemon" answers 'ESRCH|EPERM' ptrace "$daemon"
-claim "attack: read the daemon's memory" answers 'ESRCH|EPERM' read-memory "$daemon"
-claim "attack: trace its own init" answers EPERM ptrace 1
-claim "attack: read its init's memory" answers EPERM read-memory 1
-claim "attack: its init's environment" answers 'EACCES|ENOENT|EPERM' read /proc/1/environ
-claim "attack: end its own init" cannot_end_its_init
-claim "attack: kill everybody" kills_only_itself
-claim "attack: the host's processes by /proc" sees_only_itself
-claim "attack: become root" answers 'EPERM|EINVAL' setuid 0
-claim "attack: become another user" answers 'EPERM|EINVAL' setuid 1
-claim "attack: join a group" answers 'EPERM|EINVAL' setgroups 0
-claim "attack: take capabilities" answers EPERM capset
-claim "attack: allow new privileges again" answers EINVAL new-privileges
-claim "attack: raise a limit" answers EPERM raise-limit
-claim "attack: go before others" answers 'EACCES|EPERM' priority
-claim "attack: type into a terminal" answers EPERM sti
-claim "attack: the same by a wide number" answers EPERM sti-wide
-claim "a command is not root for the host and has no capability" is_not_root_on_the_host
-claim "policy names what is in force" policy_says_so
-claim "inside, the tree belongs to the command; outside, to one owner" owner_inside_is_the_job
-claim "git works inside" git_works
-claim "the host is as it was" still_fine
-claim "unmounting" unmount
-claim "isolation=require starts where all is there; run_as is checked" require_holds
-claim "mounting again" mount_repo
-finish
+attack "pid_ns view landlock" "signal the daemon" daemon_answers 'ESRCH|EPERM' signal
+attack "pid_ns view" "a descriptor of the daemon's process" daemon_answers 'ESRCH|EINVAL' pidfd
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "trace the daemon" daemon_answers 'ESRCH|EPERM' ptrace
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "read the daemon's memory" daemon_answers 'ESRCH|EPERM' read-memory
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "the daemon's environment" daemon_answers 'ENOENT|EACCES' read environ
+attack "pid_ns view landlock undumpable user_ns" "the daemon's descriptors" daemon_answers 'ENOENT|EACCES' read fd
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "the daemon's root" daemon_answers 'ENOENT|EACCES' read root
+[ "$(id -u)" = 0 ] || attack "undumpable" "the user's other processes trace the daemon and its children" host_cannot_trace
+attack "user:landlock undumpable user_ns" "trace its own init" answers EPERM ptrace 1
+attack "user:landlock undumpable user_ns" "read its init's memory" answers EPERM read-memory 1
+attack "user:landlock undumpable user_ns" "its init's environment" answers 'EACCES|ENOENT|EPERM' read /proc/1/environ
+for file in root cwd fd map_files ns/mnt; do
+	attack "user:landlock undumpable user_ns" "its init's /proc/1/$file" answers 'EACCES|ENOENT|EPERM' read /proc/1/$file
+done
+attack -kernel "end its own init" cannot_end_its_init
+attack -danger "kill everybody" kills_only_itself
+attack "view" "the host's processes by /proc" sees_only_itself
+attack "root:run_as" "become root" answers 'EPERM|EINVAL' setuid 0
+attack "root:run_as capabilities user_ns" "become another user" answers 'EPERM|EINVAL' setuid 1
+attack "root:run_as capabilities user_ns" "join a group" answers 'EPERM|EINVAL' setgroups 0
+attack "root:run_as capabilities user_ns" "take capabilities" answers EPERM capset
+attack "no_new_privs seccomp" "gain privileges by a program" no_new_privileges
+attack -kernel "allow new privileges again" answers EINVAL new-privileges
+attack -kernel "raise a limit" answers EPERM raise-limit
+attack "root:run_as capabilities user_ns" "go before others" answers 'EACCES|EPERM' priority
+attack "root:seccomp run_as capabilities user_ns" "type into a terminal" answers EPERM sti
+attack "root:seccomp run_as capabilities user_ns" "the same by a wide number" answers EPERM sti-wide
+holds "a command is not root for the host and has no capability" is_not_root_on_the_host
+holds "policy names what is in force" policy_says_so
+holds "inside, the tree belongs to the command; outside, to one owner" owner_inside_is_the_job
+holds "git works inside" git_works
+holds "unmounting" unmount
+holds "isolation=require starts where all is there; run_as is checked" require_holds
+holds "mounting again" mount_repo
+withstood

@@ -5,9 +5,8 @@
 
 fork_bomb() {
 	out=$(talk a/ctl/exec '{"argv":["./attack","processes"],"limits":{"procs":20}}')
-	like '* EAGAIN' "$(printf '%s' "$out" | "$TOOL" json stdout | head -n 1)"
 	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
-	[ "$n" -lt 20 ] || fail "$n processes"
+	[ "$n" -lt 20 ] || unsafe "$n processes"
 }
 
 fork_bombs_do_not_share_a_limit() {
@@ -17,7 +16,7 @@ fork_bombs_do_not_share_a_limit() {
 	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
 	echo "$id" >"$MNT/b/ctl/kill"
 	cat "$MNT/b/ctl/jobs/$id/wait" >/dev/null
-	[ "$n" -gt 5 ] || fail "only $n processes"
+	[ "$n" -gt 5 ] || unsafe "only $n processes"
 }
 
 memory_hog() {
@@ -38,7 +37,7 @@ file_filler() {
 }
 
 busy_loop() {
-	talk a/ctl/exec '{"argv":["sh","-c","while :; do :; done"],"limits":{"cpu_s":1}}' >/dev/null
+	talk a/ctl/exec '{"argv":["sh","-c","while :; do :; done"],"limits":{"cpu_s":1},"timeout_ms":8000}' >/dev/null
 	like '152 signaled*' "$(cat "$MNT/a/ctl/status")"
 }
 
@@ -59,19 +58,20 @@ deaf_and_forked() {
 }
 
 no_core_dump() {
+	refuse run a sh -c 'ulimit -c 100'
 	run a sh -c 'kill -SEGV $$' || true
 	same '' "$(find "$MNT/a" -name 'core*')"
 }
 
 claim "mounting" mount_victims
-claim "attack: a fork bomb ends at its limit" fork_bomb
-claim "attack: one sandbox uses up the processes of another" fork_bombs_do_not_share_a_limit
-claim "attack: a memory hog ends at its limit" memory_hog
-claim "attack: a file filler ends at its limit" file_filler
-claim "attack: a busy loop ends at its limit" busy_loop
-claim "attack: all descriptors" all_descriptors
-claim "attack: a flood of output is cut and flagged" output_flood
-claim "attack: deaf to SIGTERM and double-forked" deaf_and_forked
-claim "attack: a core dump" no_core_dump
-claim "the host is as it was" still_fine
-finish
+attack "limits" "a fork bomb ends at its limit" fork_bomb
+attack "root:run_as user_ns" "a fork bomb of host uid 0, whom no limit of processes binds" fork_bomb
+attack "user_ns" "one sandbox uses up the processes of another" fork_bombs_do_not_share_a_limit
+attack "limits" "a memory hog ends at its limit" memory_hog
+attack "limits" "a file filler ends at its limit" file_filler
+attack "limits" "a busy loop ends at its limit" busy_loop
+attack -kernel "all descriptors" all_descriptors
+attack -daemon "a flood of output is cut and flagged" output_flood
+attack -daemon "deaf to SIGTERM and double-forked" deaf_and_forked
+attack "limits" "a core dump" no_core_dump
+withstood

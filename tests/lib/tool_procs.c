@@ -7,6 +7,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,10 +152,69 @@ static int cmd_await_gone(int argc, char **argv)
 	return 0;
 }
 
+static void write_text(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		tool_die("%s", path);
+}
+
+/* The parent is still outside, and root there: only it may map all. */
+static void map_everybody(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	write_text(path, "0 0 65536");
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", (int)pid);
+	write_text(path, "0 0 65536");
+}
+
+/*
+ * Runs COMMAND as an ordinary user who may make no user namespace, as after
+ * `sysctl user.max_user_namespaces=0`; but for this command alone, so in one of root's where that is written.
+ * Everybody is mapped, so that fusermount3 is what it is outside.
+ */
+static int cmd_without_userns(int argc, char **argv)
+{
+	gid_t gid = (gid_t)tool_number(argv[2]);
+	uid_t uid = (uid_t)tool_number(argv[1]);
+	int ready[2], mapped[2], status;
+	char byte = 0;
+	pid_t pid;
+
+	(void)argc;
+	if (pipe2(ready, O_CLOEXEC) || pipe2(mapped, O_CLOEXEC))
+		tool_die("pipe");
+	pid = fork();
+	if (!pid) {
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS) || write(ready[1], &byte, 1) != 1 ||
+		    read(mapped[0], &byte, 1) != 1)
+			tool_die("a user namespace");
+		write_text("/proc/sys/user/max_user_namespaces", "0");
+		if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid))
+			tool_die("becoming %u", uid);
+		alarm(0);
+		execvp(argv[3], argv + 3);
+		tool_die("%s", argv[3]);
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) == 1) {
+		map_everybody(pid);
+		if (write(mapped[1], &byte, 1) != 1)
+			tool_die("the command ended");
+	}
+	if (waitpid(pid, &status, 0) < 0)
+		tool_die("waitpid");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
 const struct tool_command tool_procs[] = {
         {"mount", "LOG RECORD SANDBOXFS ARG...", 3, cmd_mount},
         {"pids", "WORD", 1, cmd_pids},
         {"fds", "PID", 1, cmd_fds},
+        {"without-userns", "UID GID COMMAND...", 3, cmd_without_userns},
         {"await-gone", "PID...", 1, cmd_await_gone},
         {0},
 };

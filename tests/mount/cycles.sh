@@ -20,7 +20,7 @@ cycles() {
 	*) [ "$fds_after" -le $((fds + 3)) ] || fail "descriptors $fds -> $fds_after" ;;
 	esac
 	# A sanitizer's quarantine keeps freed memory.
-	[ -n "$(grep -l libasan "/proc/$pid/maps" 2>/dev/null)" ] ||
+	ldd "$SANDBOXFS" | grep -q libasan ||
 		[ "$rss_after" -le $((rss + 16384)) ] || fail "RSS $rss -> $rss_after"
 }
 

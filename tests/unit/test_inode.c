@@ -283,6 +283,42 @@ static void a_fifo_is_never_opened(void **state)
 	drop(a);
 }
 
+static void a_fifo_shows_as_a_socket_but_to_who_made_it(void **state)
+{
+	struct sbx_node *a;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkfifoat(root_fd(), "pipe", 0640), 0);
+	assert_int_equal(sbx_node_lookup(tab, top, "pipe", &st, &a), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0640);
+	assert_int_equal(sbx_node_stat(tab, a, &st), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0640);
+	sbx_node_own_fifo(tab, a, &st);
+	assert_int_equal(st.st_mode, S_IFIFO | 0640);
+	assert_int_equal(sbx_node_stat(tab, a, &st), 0);
+	assert_int_equal(st.st_mode, S_IFIFO | 0640);
+	drop(a);
+	/* Not known any more, it is as a command's. */
+	assert_int_equal(sbx_node_lookup(tab, top, "pipe", &st, &a), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0640);
+	drop(a);
+}
+
+static void only_a_regular_file_is_adopted(void **state)
+{
+	struct sbx_node *a;
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_int_equal(mkfifoat(root_fd(), "pipe", 0644), 0);
+	fd = openat(root_fd(), "pipe", O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(sbx_node_adopt(tab, top, "pipe", fd, O_RDWR, &st, &a), -ESTALE);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
 static void a_directory_cannot_be_written(void **state)
 {
 	struct sbx_fd *f;
@@ -336,6 +372,8 @@ int main(void)
 	        CASE(descriptors_stay_within_their_bound),
 	        CASE(a_mode_that_keeps_its_owner_out_does_not_stop_what_was_open),
 	        CASE(a_fifo_is_never_opened),
+	        CASE(a_fifo_shows_as_a_socket_but_to_who_made_it),
+	        CASE(only_a_regular_file_is_adopted),
 	        CASE(a_directory_cannot_be_written),
 	        CASE(directories_swapped_into_each_other_make_no_ring),
 	};

@@ -1,0 +1,128 @@
+/* Reaching other processes, becoming somebody else, taking everything. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "attack.h"
+
+/* One that nobody notices; the right to send it is the right to send SIGKILL. */
+static long try_signal(char **args)
+{
+	return kill((pid_t)attack_number(args), SIGURG);
+}
+
+static long try_pidfd(char **args)
+{
+	return syscall(SYS_pidfd_open, attack_number(args), 0);
+}
+
+static long try_ptrace(char **args)
+{
+	return ptrace(PTRACE_SEIZE, (pid_t)attack_number(args), NULL, NULL);
+}
+
+static long try_read_memory(char **args)
+{
+	char byte;
+	struct iovec here = {&byte, 1}, there = {(void *)try_read_memory, 1};
+
+	return process_vm_readv((pid_t)attack_number(args), &here, 1, &there, 1, 0);
+}
+
+static long try_setuid(char **args)
+{
+	uid_t uid = (uid_t)attack_number(args);
+
+	return setresuid(uid, uid, uid);
+}
+
+static long try_setgroups(char **args)
+{
+	gid_t group = (gid_t)attack_number(args);
+
+	return syscall(SYS_setgroups, 1, &group);
+}
+
+static long try_new_privileges(char **args)
+{
+	(void)args;
+	return prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0);
+}
+
+static long try_raise_limit(char **args)
+{
+	struct rlimit limit;
+
+	(void)args;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 0;
+	limit.rlim_cur = limit.rlim_max = limit.rlim_max + 1;
+	return setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static long try_priority(char **args)
+{
+	(void)args;
+	return setpriority(PRIO_PROCESS, 0, -20);
+}
+
+/* How many processes can be had at once, up to a thousand. */
+static long count_processes(char **args)
+{
+	long n = 0;
+
+	(void)args;
+	for (; n < 1000; n++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			break;
+		if (pid == 0)
+			for (;;)
+				pause();
+	}
+	printf("%ld ", n);
+	return n < 1000 ? -1 : 0;
+}
+
+static long try_memory(char **args)
+{
+	return mmap(NULL, (size_t)attack_number(args) << 20, PROT_READ | PROT_WRITE,
+	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) == MAP_FAILED
+	               ? -1
+	               : 0;
+}
+
+static long count_files(char **args)
+{
+	long n = 0;
+
+	(void)args;
+	while (open("/dev/null", O_RDONLY) >= 0)
+		n++;
+	printf("%s ", n > 0 ? "some" : "none");
+	return -1;
+}
+
+const struct attack attack_procs[] = {
+        {"signal", try_signal},
+        {"pidfd", try_pidfd},
+        {"ptrace", try_ptrace},
+        {"read-memory", try_read_memory},
+        {"setuid", try_setuid},
+        {"setgroups", try_setgroups},
+        {"new-privileges", try_new_privileges},
+        {"raise-limit", try_raise_limit},
+        {"priority", try_priority},
+        {"processes", count_processes},
+        {"memory", try_memory},
+        {"files", count_files},
+        {0},
+};

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Every sentence of README's threat model names claims of tests/attacks that stand for it, and they exist.
+
+The names stand in a comment after the sentence: <!-- CASE: CLAIM; CASE: CLAIM -->. What is said not to be
+protected, and what the tests are, stands for itself.
+"""
+import pathlib
+import re
+import sys
+
+here = pathlib.Path(__file__).resolve().parent
+text = (here / "../../README.md").read_text()
+section = re.search(r"^## Threat model\n(.*?)^## ", text, re.S | re.M).group(1)
+promises = section[section.index("- **"):section.index("Not protected:")]
+promises = re.sub(r"^What is in force.*$", "", promises, flags=re.M)
+checks = []
+
+for name in re.findall(r"<!-- (.*?) -->", promises, re.S):
+    for item in re.split(r";\s", name):
+        case, claim = item.split(": ", 1)
+        script = here / f"{case}.sh"
+        known = script.read_text() if script.exists() else ""
+        checks.append((f'"{claim}"' in known, f"{case} has the claim: {claim}"))
+
+# A sentence that is not followed by its claims: a full stop, and then no comment.
+for sentence in re.findall(r"[^.|]*[a-z)]\.(?=\s)(?!\s*<!--)[^\n]*", re.sub(r"\*\*[^*]*\*\*", "", promises)):
+    checks.append((False, f"a sentence names what shows it: {' '.join(sentence.split())}"))
+checks.append((len(checks) > 20, "the threat model was found"))
+
+for i, (ok, what) in enumerate(checks, 1):
+    print(f"{'ok' if ok else 'not ok'} {i} - {what}")
+print(f"1..{len(checks)}")
