@@ -546,6 +546,17 @@ static void limits_are_in_force(void **state)
 	finish(&run);
 }
 
+/* Where nothing but the user is counted, it would count against all that he runs. */
+static void the_default_of_procs_holds_where_it_can_be_counted(void **state)
+{
+	struct run run = {.spec.limits.procs = SBX_PROCS_DEFAULT};
+	const bool counted = policy_is(*state, "user_ns", "true");
+
+	RUN(*state, &run, "sh", "-c", "ulimit -p");
+	assert_int_equal(strcmp(run.out[0], "4096\n") == 0, counted);
+	finish(&run);
+}
+
 static void the_cpu_limit_ends_a_busy_command(void **state)
 {
 	struct run run = {.spec.limits.cpu_s = 1};
@@ -1519,6 +1530,7 @@ static const struct CMUnitTest tests[] = {
         CASE(stdin_is_null_unless_given),
         CASE(the_leader_has_a_session_and_default_signals),
         CASE(limits_are_in_force),
+        CASE(the_default_of_procs_holds_where_it_can_be_counted),
         CASE(the_cpu_limit_ends_a_busy_command),
         CASE(a_daemonised_child_that_ignores_sigterm_is_dead_at_the_end),
         CASE(a_grandchild_that_holds_the_pipes_delays_nothing),
