@@ -298,8 +298,8 @@ void cgroup_open(struct cgroup *g, const struct cgroup_where *where, const pid_t
 		if (!found)
 			sbx_cleanup_fd(&g->host);
 	} while (!found && go_up(path));
-	set_powers(&g->powers,
-	           found ? read_controllers(g->host, "cgroup.subtree_control") : 0, where->own);
+	set_powers(&g->powers, found ? read_controllers(g->host, "cgroup.subtree_control") : 0,
+	           where->own);
 	if (found)
 		turn(g, g->dir, '+', read_controllers(g->host, "cgroup.subtree_control"));
 }

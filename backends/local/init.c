@@ -251,7 +251,6 @@ static int become_plain(const struct init *in)
 {
 	const struct spawn_powers *powers = in->seat->powers;
 
-
 	if (!powers->isolated)
 		return 0;
 	if (privileges_give_up(powers->become ? &powers->who : NULL) < 0)

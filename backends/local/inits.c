@@ -142,8 +142,7 @@ static int fork_one(struct inits *inits, const struct view *view, struct one *on
 
 static int make(struct inits *inits, const struct view *view, const char *box, struct one **ret)
 {
-	struct one one = {
-	        .view = view ? view->serial : 0, .work = -1, .group = -1, .events = -1};
+	struct one one = {.view = view ? view->serial : 0, .work = -1, .group = -1, .events = -1};
 	int r = make_room(inits);
 
 	if (!r)

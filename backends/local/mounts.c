@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -266,6 +267,17 @@ static void show_resolver(struct build *b)
 	bind_path(b, path, path, RO);
 }
 
+/* What lies in it is memory, which no limit of a process counts. */
+static int mount_memory(const struct build *b, const char *path, unsigned long flags)
+{
+	const uint64_t mb = b->settings->limits.memory_mb;
+	char options[64] = "mode=1777";
+
+	if (mb)
+		snprintf(options, sizeof(options), "mode=1777,size=%" PRIu64 "m", mb);
+	return mount("memory", path, "tmpfs", MS_NOSUID | MS_NODEV | flags, options);
+}
+
 static int make_dev(struct build *b)
 {
 	static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
@@ -291,10 +303,7 @@ static int make_dev(struct build *b)
 	r = step(b, "devpts",
 	         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
 	               "newinstance,ptmxmode=0666,mode=0620"));
-	return r ? r
-	         : step(b, "/dev/shm",
-	                mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-	                      "mode=1777"));
+	return r ? r : step(b, "/dev/shm", mount_memory(b, "/dev/shm", MS_NOEXEC));
 }
 
 /* The old root's /proc is still in sight: without it the kernel refuses a new one to a user
@@ -309,9 +318,7 @@ static int make_proc_and_tmp(struct build *b)
 		return step(b, "directories", -1);
 	r = step(b, "/proc",
 	         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
-	return r ? r
-	         : step(b, "/tmp",
-	                mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777"));
+	return r ? r : step(b, "/tmp", mount_memory(b, "/tmp", 0));
 }
 
 /* Of tools below a home directory: the directory of the programs, or the whole installation where

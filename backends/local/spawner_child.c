@@ -32,7 +32,7 @@
 #include "sandboxfs/walls.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
-#define GROUP_FD INIT_END_FD
+#define GROUP_FD    INIT_END_FD
 
 struct spawner {
 	struct spawn_powers powers;
@@ -334,16 +334,17 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	lean_become();
 	r = views_create(settings, &sp->powers, &sp->views);
 	return r < 0 ? r
-	             : inits_create(&(struct inits_config){
-	                                    .powers = &sp->powers,
-	                                    .settings = settings,
-	                                    .views = sp->views,
-	                                    .cgroup = sp->group,
-	                                    .filter = sp->powers.seccomp ? &sp->filter : NULL,
-	                                    .nofile = sp->nofile,
-	                                    .message = sp->message.bytes,
-	                            },
-	                            &sp->inits);
+	             : inits_create(
+	                       &(struct inits_config){
+	                               .powers = &sp->powers,
+	                               .settings = settings,
+	                               .views = sp->views,
+	                               .cgroup = sp->group,
+	                               .filter = sp->powers.seccomp ? &sp->filter : NULL,
+	                               .nofile = sp->nofile,
+	                               .message = sp->message.bytes,
+	                       },
+	                       &sp->inits);
 }
 
 void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon, struct cgroup *group)

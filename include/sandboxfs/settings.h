@@ -26,7 +26,7 @@ struct sbx_strings {
 /* Resource limits; 0 means none. See design: limits/ in a sandbox's controls. */
 struct sbx_limits {
 	uint64_t cpu_s;        /* seconds of processor time per process */
-	uint64_t memory_mb;    /* MiB of memory of a job; without cgroups also of address space per process */
+	uint64_t memory_mb;    /* MiB of memory per job, as ctl/policy says */
 	uint64_t procs;        /* processes and threads */
 	uint64_t file_mb;      /* MiB per file written */
 	uint64_t disk_mb;      /* MiB per sandbox */
@@ -58,8 +58,8 @@ struct sbx_settings {
 	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
-	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB, procs to 4096 */
-	uint64_t cpu_percent;          /* of one processor, for a sandbox, by cgroup; 0: no limit */
+	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
+	uint64_t cpu_percent;          /* of one processor, for a sandbox; 0: no limit */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */
 	struct sbx_strings env;        /* KEY=VALUE for every command */
 	struct sbx_strings ro_paths;   /* additionally visible to commands, read only */

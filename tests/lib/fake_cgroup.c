@@ -27,9 +27,12 @@ static const char *const always[] = {"cgroup.procs", "cgroup.controllers", "cgro
 static const struct {
 	const char *controller, *file, *text;
 } limits[] = {
-        {"memory", "memory.max", "max"},   {"memory", "memory.swap.max", "max"},
-        {"memory", "memory.oom.group", "0"}, {"memory", "memory.events", "low 0\noom 0\noom_kill 0"},
-        {"pids", "pids.max", "max"},       {"cpu", "cpu.max", "max 100000"},
+        {"memory", "memory.max", "max"},
+        {"memory", "memory.swap.max", "max"},
+        {"memory", "memory.oom.group", "0"},
+        {"memory", "memory.events", "low 0\noom 0\noom_kill 0"},
+        {"pids", "pids.max", "max"},
+        {"cpu", "cpu.max", "max 100000"},
 };
 
 static void set(int dir, const char *file, const char *text)
@@ -223,8 +226,7 @@ static int put(int dirfd, const char *file, const char *text)
 	return 0;
 }
 
-const struct cgroup_kernel fake_cgroup_kernel = {
-        .make = make, .remove = take_away, .write = put};
+const struct cgroup_kernel fake_cgroup_kernel = {.make = make, .remove = take_away, .write = put};
 
 const char *fake_cgroup_start(const char *controllers)
 {
@@ -271,7 +273,8 @@ void fake_cgroup_write(const char *path, const char *file, const char *text)
 
 const char *fake_cgroup_read(const char *path, const char *file)
 {
-	_cleanup_fd_ int dir = openat(root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fd_ int dir =
+	        openat(root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	static char text[512];
 
 	return dir >= 0 && get(dir, file, text, sizeof(text)) ? text : NULL;

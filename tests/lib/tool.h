@@ -22,9 +22,9 @@ extern const struct tool_command tool_calls[];    /* single system calls */
 extern const struct tool_command tool_files[];    /* whole behaviours of files, self-checking */
 extern const struct tool_command tool_controls[]; /* conversations with control files */
 extern const struct tool_command tool_loads[];    /* many things at once, and measuring */
-extern const struct tool_command tool_hogs[];     /* who takes everything, and who is quick meanwhile */
-extern const struct tool_command tool_waits[];    /* calls that wait for others */
-extern const struct tool_command tool_procs[];    /* the daemon and other processes */
+extern const struct tool_command tool_hogs[];  /* who takes everything, and what it costs others */
+extern const struct tool_command tool_waits[]; /* calls that wait for others */
+extern const struct tool_command tool_procs[]; /* the daemon and other processes */
 
 /* Prints "0", or the errno's name when RC is negative; returns 0. */
 int tool_outcome(int64_t rc);

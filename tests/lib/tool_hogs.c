@@ -25,7 +25,8 @@ static int hog_processes(void)
 
 static bool take(size_t mib)
 {
-	void *at = mmap(NULL, mib * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at =
+	        mmap(NULL, mib * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
 		return false;
@@ -99,8 +100,9 @@ static int cmd_hog(int argc, char **argv)
 		const char *name;
 		int (*run)(void);
 	} hogs[] = {
-	        {"processes", hog_processes}, {"memory", hog_memory}, {"pieces", hog_memory_in_pieces},
-	        {"files", hog_files},         {"output", hog_output}, {"time", hog_time},
+	        {"processes", hog_processes},     {"memory", hog_memory},
+	        {"pieces", hog_memory_in_pieces}, {"files", hog_files},
+	        {"output", hog_output},           {"time", hog_time},
 	};
 
 	(void)argc;

@@ -330,8 +330,7 @@ static void killing_and_entering_write_what_the_kernel_wants(void **state)
 static bool start_real(void)
 {
 	group = CGROUP_NONE;
-	if (geteuid() != 0 ||
-	    cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where) < 0)
+	if (geteuid() != 0 || cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where) < 0)
 		return false;
 	group.host = open(where.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	snprintf(group.name, sizeof(group.name), "sandboxfs-test.%d", getpid());

@@ -550,11 +550,21 @@ static void limits_are_in_force(void **state)
 	RUN(*state, &run, "sh", "-c",
 	    "ulimit -t; ulimit -v; ulimit -c; exec head -c 2000000 /dev/zero > big");
 	/* A cgroup limits what is used, not what is reserved. */
-	assert_string_equal(run.out[0], policy_is(*state, "memory", "cgroup")
-	                                        ? "5\nunlimited\n0\n"
-	                                        : "5\n524288\n0\n");
+	assert_string_equal(run.out[0], policy_is(*state, "memory", "cgroup") ? "5\nunlimited\n0\n"
+	                                                                      : "5\n524288\n0\n");
 	assert_int_equal(run.exit.end, SBX_END_SIGNALED);
 	assert_int_equal(run.exit.code, SIGXFSZ);
+	finish(&run);
+}
+
+/* Where nothing but the user is counted, it would count against all that he runs. */
+static void the_default_of_procs_holds_where_it_can_be_counted(void **state)
+{
+	struct run run = {.spec.limits.procs = SBX_PROCS_DEFAULT};
+	const bool counted = policy_is(*state, "user_ns", "true");
+
+	RUN(*state, &run, "sh", "-c", "ulimit -p");
+	assert_int_equal(strcmp(run.out[0], "4096\n") == 0, counted);
 	finish(&run);
 }
 
@@ -1029,6 +1039,23 @@ static void tmp_and_shm_are_the_sandboxs_own(void **state)
 	assert_script(f, "cat /tmp/mine", "1\n");
 	sbx_spawner_forget(f->sp, "one");
 	assert_script(f, "ls /tmp/mine 2>/dev/null", "");
+}
+
+static void files_in_memory_are_limited_as_memory_is(void **state)
+{
+	struct fixture *f = *state;
+
+	/* A cgroup counts them too, and would end the command. */
+	if (!has_view(f) || policy_is(f, "memory", "cgroup"))
+		return;
+	stop_loop(f);
+	f->settings.limits.memory_mb = 1;
+	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
+	start_loop(f);
+	assert_script(f,
+	              "for d in /tmp /dev/shm; do head -c 3000000 /dev/zero 2>/dev/null >$d/big || "
+	              "wc -c <$d/big; done",
+	              "1048576\n1048576\n");
 }
 
 static void devices_work(void **state)
@@ -1536,6 +1563,7 @@ static const struct CMUnitTest tests[] = {
         CASE(stdin_is_null_unless_given),
         CASE(the_leader_has_a_session_and_default_signals),
         CASE(limits_are_in_force),
+        CASE(the_default_of_procs_holds_where_it_can_be_counted),
         CASE(the_cpu_limit_ends_a_busy_command),
         CASE(a_daemonised_child_that_ignores_sigterm_is_dead_at_the_end),
         CASE(a_grandchild_that_holds_the_pipes_delays_nothing),
@@ -1559,6 +1587,7 @@ static const struct CMUnitTest view_tests[] = {
         CASE(the_host_and_the_mount_are_not_among_the_mounts),
         CASE(processes_of_the_host_are_not_seen),
         CASE(tmp_and_shm_are_the_sandboxs_own),
+        CASE(files_in_memory_are_limited_as_memory_is),
         CASE(devices_work),
         CASE(there_is_no_network_but_loopback),
         CASE(ro_paths_are_read_only_and_hidden_paths_empty),
