@@ -521,9 +521,8 @@ static bool is_above(const struct sbx_node *node, const struct sbx_node *dir)
 }
 
 /*
- * Remembers where the node was seen last. A job that swaps two directories can show one below
- * the other by way of a cached name: that place is not taken, or the parents would form a ring.
- * Lock held.
+ * Remembers where the node was seen last. A place below itself, which commands that move things can
+ * make it seem, is not taken: the parents would form a ring. Lock held.
  */
 static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
                     const char *name)
@@ -549,11 +548,55 @@ static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_no
 	return 0;
 }
 
+/*
+ * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
+ * the directories around them change places under one id unless the kernel moves them itself.
+ */
+static bool place_matters(const struct ident *id)
+{
+	return S_ISDIR(id->type) || S_ISLNK(id->type);
+}
+
+static bool was_at(const struct sbx_node *node, const struct sbx_node *dir, const char *name)
+{
+	return node->parent == dir && node->name && strcmp(node->name, name) == 0;
+}
+
+/* Stale from now on: nobody knows where the kernel has it. Lock held. */
+static void displace(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	struct sbx_node *old = node->parent;
+
+	hash_remove(tab, node);
+	free(node->name);
+	node->name = NULL;
+	node->parent = NULL;
+	if (old) {
+		old->refs--;
+		node_release(tab, old);
+	}
+}
+
+/*
+ * As find_file for what was found in DIR. What a command moved there is another node, and whoever is still
+ * at the old place is answered for that. Lock held.
+ */
+static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *dir,
+                                const struct ident *id)
+{
+	struct sbx_node *node = find_file(tab, dir->box, id);
+
+	if (!node || node->parent == dir || !place_matters(id))
+		return node;
+	hash_remove(tab, node);
+	return NULL;
+}
+
 /* The node for the file ID seen as NAME in DIR, with a reference. Lock held. */
 static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                      const struct ident *id, struct sbx_node **ret)
 {
-	struct sbx_node *node = find_file(tab, dir->box, id);
+	struct sbx_node *node = find_at(tab, dir, id);
 	int r;
 
 	if (node) {
@@ -684,8 +727,11 @@ static void make_room(struct sbx_inodes *tab)
 
 static int open_again(struct sbx_inodes *tab, int dirfd, const char *name, int flags)
 {
-	int fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int fd;
 
+	if (sbx_without("identity"))
+		flags &= ~O_NOFOLLOW;
+	fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 		make_room(tab);
 		fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -738,9 +784,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 		return -ESTALE;
 	}
 	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
-	fd = r < 0 ? r
-	           : open_again(tab, dfd->fd, name,
-	                        O_PATH | (sbx_without("identity") ? 0 : O_NOFOLLOW));
+	fd = r < 0 ? r : open_again(tab, dfd->fd, name, O_PATH | O_NOFOLLOW);
 	if (r == 0)
 		sbx_fd_put(tab, dfd);
 	sbx_node_put(tab, dir);
@@ -885,7 +929,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	if (r < 0)
 		return;
 	pthread_mutex_lock(&tab->lock);
-	node = find_file(tab, dir->box, &id);
+	node = find_at(tab, dir, &id);
 	if (node) {
 		node->refs++;
 		place_at(tab, node, dir, name);
@@ -930,7 +974,8 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	sbx_node_put(tab, hold->node);
 }
 
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char *newname)
+void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                    struct sbx_node *newdir, const char *newname)
 {
 	struct sbx_fd *dfd;
 	struct ident id;
@@ -946,8 +991,10 @@ void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char 
 		return;
 	pthread_mutex_lock(&tab->lock);
 	node = find_file(tab, newdir->box, &id);
-	if (node)
+	if (node && (!place_matters(&id) || was_at(node, dir, name)))
 		place_at(tab, node, newdir, newname);
+	else if (node)
+		displace(tab, node); /* a command was quicker: what the kernel has moved? */
 	pthread_mutex_unlock(&tab->lock);
 }
 

@@ -114,8 +114,9 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 /* The directory NODE was last seen in, to be put; NULL for a box and above. */
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
-/* What was moved stands as NEWNAME in NEWDIR now. */
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *newdir, const char *newname);
+/* What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. */
+void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                    struct sbx_node *newdir, const char *newname);
 /*
  * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
  * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors

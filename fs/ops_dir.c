@@ -572,9 +572,9 @@ static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int di
 	sbx_hold_release(ws->inodes, &hold, r == 0);
 	if (r < 0)
 		return r;
-	sbx_node_moved(ws->inodes, newdir, newname);
+	sbx_node_moved(ws->inodes, dir, name, newdir, newname);
 	if (flags & RENAME_EXCHANGE)
-		sbx_node_moved(ws->inodes, dir, name);
+		sbx_node_moved(ws->inodes, newdir, newname, dir, name);
 	return 0;
 }
 

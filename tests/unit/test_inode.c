@@ -216,7 +216,7 @@ static void a_moved_directory_takes_its_children_along(void **state)
 	dir = look_up(top, "d");
 	a = look_up(dir, "f");
 	assert_int_equal(renameat(root_fd(), "d", root_fd(), "e"), 0);
-	sbx_node_moved(tab, top, "e");
+	sbx_node_moved(tab, top, "d", top, "e");
 	sbx_inodes_drop_box(tab, plain_box_get(pb));
 	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_READ, &f), 0);
 	sbx_fd_put(tab, f);
@@ -225,6 +225,53 @@ static void a_moved_directory_takes_its_children_along(void **state)
 	assert_int_equal(sbx_node_path(tab, a, path, 3), -ENAMETOOLONG);
 	drop(a);
 	drop(dir);
+}
+
+/* Else a link with ".." that was let pass for one place would be followed from the other. */
+static void what_a_command_moved_is_another_node(void **state)
+{
+	struct sbx_node *deep, *dir, *link, *dir2, *link2;
+	char path[64];
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "p", 0755), 0);
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	assert_int_equal(symlinkat("../../x", root_fd(), "d/l"), 0);
+	dir = look_up(top, "d");
+	link = look_up(dir, "l");
+	assert_int_equal(renameat(root_fd(), "d", root_fd(), "p/d"), 0);
+	deep = look_up(top, "p");
+	dir2 = look_up(deep, "d");
+	link2 = look_up(dir2, "l");
+	assert_ptr_not_equal(dir, dir2);
+	assert_ptr_not_equal(link, link2);
+	assert_int_equal(sbx_node_path(tab, link, path, sizeof(path)), 0);
+	assert_string_equal(path, "d/l");
+	assert_int_equal(sbx_node_path(tab, link2, path, sizeof(path)), 0);
+	assert_string_equal(path, "p/d/l");
+	drop(link2);
+	drop(dir2);
+	drop(deep);
+	drop(link);
+	drop(dir);
+}
+
+/* The kernel has moved what it took for "l"; a command had put another link there. */
+static void a_link_swapped_in_while_it_was_moved_is_stale(void **state)
+{
+	struct sbx_node *deep, *other;
+	char path[64];
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "p", 0755), 0);
+	assert_int_equal(symlinkat("../x", root_fd(), "other"), 0);
+	deep = look_up(top, "p");
+	other = look_up(top, "other");
+	assert_int_equal(renameat(root_fd(), "other", root_fd(), "p/l"), 0);
+	sbx_node_moved(tab, top, "l", deep, "l");
+	assert_int_equal(sbx_node_path(tab, other, path, sizeof(path)), -ESTALE);
+	drop(other);
+	drop(deep);
 }
 
 static void descriptors_stay_within_their_bound(void **state)
@@ -329,7 +376,8 @@ static void a_directory_cannot_be_written(void **state)
 
 static void directories_swapped_into_each_other_make_no_ring(void **state)
 {
-	struct sbx_node *a, *b, *c;
+	struct sbx_node *a, *b, *c, *d;
+	char path[64];
 	struct stat st;
 
 	(void)state;
@@ -346,12 +394,14 @@ static void directories_swapped_into_each_other_make_no_ring(void **state)
 		assert_int_equal(sbx_node_fd(tab, b, SBX_FD_PATH, &f), -ESTALE);
 	}
 	c = look_up(top, "b");
-	assert_ptr_equal(b, c);
+	d = look_up(c, "a");
+	assert_int_equal(sbx_node_path(tab, d, path, sizeof(path)), 0);
+	assert_string_equal(path, "b/a");
+	assert_int_equal(sbx_node_path(tab, b, path, sizeof(path)), 0);
+	assert_string_equal(path, "a/b");
+	assert_int_equal(sbx_node_stat(tab, d, &st), 0);
+	drop(d);
 	drop(c);
-	c = look_up(b, "a");
-	assert_ptr_equal(a, c);
-	drop(c);
-	assert_int_equal(sbx_node_stat(tab, a, &st), 0);
 	drop(b);
 	drop(a);
 }
@@ -369,6 +419,8 @@ int main(void)
 	        CASE(a_link_swapped_in_is_not_followed),
 	        CASE(a_held_file_survives_its_unlink),
 	        CASE(a_moved_directory_takes_its_children_along),
+	        CASE(what_a_command_moved_is_another_node),
+	        CASE(a_link_swapped_in_while_it_was_moved_is_stale),
 	        CASE(descriptors_stay_within_their_bound),
 	        CASE(a_mode_that_keeps_its_owner_out_does_not_stop_what_was_open),
 	        CASE(a_fifo_is_never_opened),
