@@ -62,6 +62,7 @@ struct run {
 	char *out[2];
 	size_t len[2];
 	char denied[256]; /* "CLASS/CALL/PROGRAM " of each */
+	uint64_t told, more;
 };
 
 static char *self; /* this program, which plays the command where no ordinary one will do */
@@ -113,9 +114,12 @@ static void on_denied(void *data, const struct sbx_denial *denial)
 	struct run *run = data;
 	size_t len = strlen(run->denied);
 
-	MUST(run->started && !run->ended && denial->call);
-	snprintf(run->denied + len, sizeof(run->denied) - len, "%s/%s/%s ", denial->class,
-	         denial->call, denial->program);
+	MUST(run->started && !run->ended);
+	run->more += denial->more;
+	run->told += denial->call != NULL;
+	if (denial->call)
+		snprintf(run->denied + len, sizeof(run->denied) - len, "%s/%s/%s ", denial->class,
+		         denial->call, denial->program);
 }
 
 static const struct sbx_exec_events events = {
@@ -1262,6 +1266,19 @@ static void a_refused_call_is_told(void **state)
 	finish(&run);
 }
 
+static void many_refused_calls_are_told_by_their_number(void **state)
+{
+	struct run run = {0};
+
+	if (!has_view(*state))
+		return;
+	RUN(*state, &run, self, "refused");
+	assert_int_equal(run.exit.code, 0);
+	assert_true(run.told > 0 && run.told < 500);
+	assert_int_equal(run.told + run.more, 1000);
+	finish(&run);
+}
+
 static void a_command_has_no_right(void **state)
 {
 	struct run run = {0};
@@ -1517,8 +1534,18 @@ static int play_breed(void)
 	return 0;
 }
 
+static int play_refused(void)
+{
+	for (int i = 0; i < 1000; i++)
+		if (syscall(SYS_keyctl, 0L, 0L, 0L, 0L, 0L) != -1 || errno != EPERM)
+			return 1;
+	return 0;
+}
+
 static int play(char **argv)
 {
+	if (strcmp(argv[1], "refused") == 0)
+		return play_refused();
 	if (strcmp(argv[1], "flood") == 0)
 		return play_flood();
 	if (strcmp(argv[1], "fds") == 0)
@@ -1581,6 +1608,7 @@ static const struct CMUnitTest tests[] = {
 
 static const struct CMUnitTest view_tests[] = {
         CASE(a_refused_call_is_told),
+        CASE(many_refused_calls_are_told_by_their_number),
         CASE(the_view_shows_the_tree_and_not_what_lies_beside_it),
         CASE(the_tree_is_seen_at_the_path_of_the_mount),
         CASE(the_system_is_read_only),
