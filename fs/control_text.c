@@ -10,6 +10,7 @@
 
 #include "fs/control_impl.h"
 #include "fs/options.h"
+#include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
 
 #define PART_MAX (1024 * 1024) /* of one read of a stream */
@@ -135,8 +136,17 @@ int sbx_control_text_policy(struct sbx_registry *reg, const struct sbx_control_n
 int sbx_control_text_workdir(struct sbx_registry *reg, const struct sbx_control_node *node,
                              struct text *ret)
 {
-	(void)reg;
-	return text_line(node->box->sandbox->workdir, ret);
+	_cleanup_free_ char *path = NULL;
+	char name[64];
+
+	if (!node->box->sandbox->layered)
+		return text_line(node->box->sandbox->workdir, ret);
+	sbx_box_name(node->box, name);
+	if (asprintf(&path, "%s/%s", sbx_registry_settings(reg)->mountpoint, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	return text_line(path, ret);
 }
 
 /* A job */

@@ -24,6 +24,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "fs/owner.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -439,7 +440,8 @@ static struct timespec stamp(const struct statx_timestamp *t)
 	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
 }
 
-static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *id)
+static int stat_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
+                   struct ident *id)
 {
 	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
 	struct statx x;
@@ -462,6 +464,7 @@ static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *i
 	        .st_mtim = stamp(&x.stx_mtime),
 	        .st_ctim = stamp(&x.stx_ctime),
 	};
+	sbx_owner_show(box, st);
 	*id = (struct ident){
 	        .dev = st->st_dev,
 	        .ino = st->st_ino,
@@ -471,10 +474,22 @@ static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *i
 	return 0;
 }
 
+/*
+ * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
+ * the base is there.
+ */
+static bool is_copied_up(const struct sbx_node *node, const struct ident *id)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	return sandbox && sandbox->layered && node->born <= sandbox->base_ns &&
+	       id->born > node->born;
+}
+
 static bool is_node(const struct sbx_node *node, const struct ident *id)
 {
-	return node->ino == id->ino && node->dev == id->dev && node->born == id->born &&
-	       node->type == id->type;
+	return node->ino == id->ino && node->dev == id->dev && node->type == id->type &&
+	       (node->born == id->born || is_copied_up(node, id));
 }
 
 static void present(const struct sbx_node *node, struct stat *st)
@@ -640,7 +655,7 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (r < 0)
 		return r;
-	r = stat_at(dfd->fd, name, st, &id);
+	r = stat_at(dir->box, dfd->fd, name, st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return r;
@@ -683,7 +698,7 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 {
 	struct ident id;
 	struct sbx_fd *f;
-	int r = stat_at(fd, "", st, &id);
+	int r = stat_at(dir->box, fd, "", st, &id);
 
 	if (r == 0 && !S_ISREG(id.type))
 		r = -ESTALE;
@@ -792,7 +807,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
 	if (fd >= 0 && !sbx_without("identity") &&
-	    (stat_at(fd, "", &st, &id) < 0 || !is_node(node, &id))) {
+	    (stat_at(node->box, fd, "", &st, &id) < 0 || !is_node(node, &id))) {
 		close(fd);
 		return -ESTALE;
 	}
@@ -896,7 +911,8 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
 	if (r == 0) {
-		r = by_name && !name ? -ENOMEM : stat_at(f->fd, by_name ? name : "", st, &id);
+		r = by_name && !name ? -ENOMEM
+		                     : stat_at(node->box, f->fd, by_name ? name : "", st, &id);
 		sbx_fd_put(tab, f);
 	}
 	sbx_node_put(tab, dir);
@@ -924,7 +940,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	*ret = (struct sbx_hold){0};
 	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = stat_at(dfd->fd, name, &st, &id);
+	r = stat_at(dir->box, dfd->fd, name, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;
@@ -985,7 +1001,7 @@ void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = stat_at(dfd->fd, newname, &st, &id);
+	r = stat_at(newdir->box, dfd->fd, newname, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;

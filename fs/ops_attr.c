@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/owner.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -84,11 +85,12 @@ static int set_times(int path_fd, const struct stat *attr, int set)
 	return utimensat(path_fd, "", t, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int set_owner(int path_fd, const struct stat *attr, int set)
+static int set_owner(const struct sbx_box *box, int path_fd, const struct stat *attr, int set)
 {
 	uid_t uid = set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
 	gid_t gid = set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
 
+	sbx_owner_hide(box, &uid, &gid);
 	return fchownat(path_fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno
 	                                                                                : 0;
 }
@@ -121,7 +123,7 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
 		return r;
 	r = sbx_node_stat(ws->inodes, node, &st);
 	if (r == 0 && set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-		r = set_owner(f->fd, attr, set);
+		r = set_owner(sbx_node_box(node), f->fd, attr, set);
 	if (r == 0 && set & FUSE_SET_ATTR_MODE)
 		r = set_mode(f->fd, &st, attr->st_mode, err);
 	if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |

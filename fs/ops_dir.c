@@ -15,6 +15,7 @@
 
 #include "fs/confine.h"
 #include "fs/ops_root.h"
+#include "fs/owner.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -275,6 +276,12 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	ws_reply(req, r);
 }
 
+/* Whose it is to be, now that NAME was made in DIR (R: 0 or -errno). */
+static int give(struct sbx_node *dir, int dirfd, const char *name, int r)
+{
+	return r < 0 ? r : sbx_owner_give(sbx_node_box(dir), dirfd, name);
+}
+
 /* Answers after NAME was made in DIR (R: 0 or -errno). */
 static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int r)
 {
@@ -299,7 +306,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (!dir)
 		return;
 	r = mkdirat(f->fd, name, mode & 01777) < 0 ? -errno : 0;
-	made_in(req, dir, name, r);
+	made_in(req, dir, name, give(dir, f->fd, name, r));
 	ws_put(ws, dir, f);
 }
 
@@ -351,6 +358,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 		ws_refuse(req, sbx_node_box(dir), &err);
 	} else {
 		r = mknodat(f->fd, name, mode, 0) < 0 ? -errno : 0;
+		r = give(dir, f->fd, name, r);
 		if (r == 0 && S_ISFIFO(mode))
 			made_fifo(req, dir, name);
 		else
@@ -394,7 +402,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 		ws_refuse(req, sbx_node_box(dir), &err);
 	} else {
 		r = symlinkat(target, f->fd, name) < 0 ? -errno : 0;
-		made_in(req, dir, name, r);
+		made_in(req, dir, name, give(dir, f->fd, name, r));
 	}
 	ws_put(ws, dir, f);
 }

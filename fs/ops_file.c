@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fs/control.h"
+#include "fs/owner.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
@@ -212,6 +213,10 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	            mode & 01777);
 	/* A link was planted where there was nothing: have the client look again. */
 	r = fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno;
+	if (r == 0)
+		r = sbx_owner_give(sbx_node_box(dir), fd, "");
+	if (r < 0 && fd >= 0)
+		close(fd);
 	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
 	ws_put(ws, dir, dfd);

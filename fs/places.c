@@ -237,11 +237,40 @@ static bool is_within(const char *a, const char *b)
 	return strncmp(a, b, len) == 0 && (a[len] == '/' || a[len] == '\0');
 }
 
+/*
+ * One cache for all mounts of a user. Where that cannot be had, what is kept for this mount alone must
+ * do: a cache below /tmp would be for anybody to make first.
+ */
+static int default_cache_dir(struct sbx_settings *s, struct sbx_error *err)
+{
+	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int n = 0;
+
+	if (xdg && xdg[0] == '/')
+		n = asprintf(&s->cache_dir, "%s/sandboxfs", xdg);
+	else if (geteuid() == 0)
+		n = asprintf(&s->cache_dir, "/var/cache/sandboxfs");
+	else if (home && home[0] == '/')
+		n = asprintf(&s->cache_dir, "%s/.cache/sandboxfs", home);
+	if (n > 0 && resolve_new("cache_dir", &s->cache_dir, NULL) == 0 &&
+	    !is_within(s->cache_dir, s->mountpoint) && !is_within(s->mountpoint, s->cache_dir))
+		return 0;
+	if (n > 0)
+		free(s->cache_dir);
+	if (asprintf(&s->cache_dir, "%s/cache", s->state_dir) >= 0)
+		return 0;
+	s->cache_dir = NULL;
+	return no_memory(err);
+}
+
 static int check_apart(const struct sbx_settings *s, struct sbx_error *err)
 {
 	if (is_within(s->state_dir, s->mountpoint) || is_within(s->mountpoint, s->state_dir))
 		return sbx_fail(err, EINVAL,
 		                "\"state_dir\" and the mountpoint must not lie in each other");
+	if (is_within(s->cache_dir, s->mountpoint) || is_within(s->mountpoint, s->cache_dir))
+		return sbx_fail(err, EINVAL,
+		                "\"cache_dir\" and the mountpoint must not lie in each other");
 	if (s->logs_dir && is_within(s->logs_dir, s->mountpoint))
 		return sbx_fail(err, EINVAL, "\"logs_dir\" must not lie in the mountpoint");
 	return 0;
@@ -259,5 +288,8 @@ int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
 		                        : default_state_dir(settings, err);
 	if (!r && settings->logs_dir)
 		r = resolve_new("logs_dir", &settings->logs_dir, err);
+	if (!r)
+		r = settings->cache_dir ? resolve_new("cache_dir", &settings->cache_dir, err)
+		                        : default_cache_dir(settings, err);
 	return r ? r : check_apart(settings, err);
 }

@@ -29,6 +29,12 @@ static const struct sbx_key keys[] = {
 	{"branch", &sbx_kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
 	{"state_dir", &sbx_kind_text, AT(state_dir), NULL, NULL,
 	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...)"},
+	{"cow", &sbx_kind_text, AT(cow), "auto|off|require", NULL,
+	 "copy on write: auto, off (each sandbox a full copy), require"},
+	{"cache_dir", &sbx_kind_text, AT(cache_dir), NULL, NULL,
+	 "checkouts that sandboxes share ($XDG_CACHE_HOME/sandboxfs, root /var/cache/sandboxfs)"},
+	{"cache_mb", &sbx_kind_number, AT(cache_mb), NULL, NULL,
+	 "MiB that the cache may grow to with what is not in use (4096)"},
 	{"logs_dir", &sbx_kind_text, AT(logs_dir), NULL, NULL, "durable copies of the logs"},
 	{"path", &sbx_kind_text, AT(path), NULL, sbx_check_search_path, "PATH of commands"},
 	{"isolation", &sbx_kind_text, AT(isolation), "auto|require|none", NULL,
@@ -248,13 +254,15 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	        .isolation = strdup("auto"),
 	        .net = strdup("none"),
 	        .controls = strdup("linked"),
+	        .cow = strdup("auto"),
+	        .cache_mb = 4096,
 	        .ctl_name = strdup("ctl"),
 	        .operation_timeout_ms = 600000,
 	        .limits.procs = SBX_PROCS_DEFAULT,
 	        .limits.output_bytes = UINT64_C(64) << 20,
 	};
 	if (settings->backend && settings->branch && settings->path && settings->isolation &&
-	    settings->net && settings->controls && settings->ctl_name)
+	    settings->net && settings->controls && settings->cow && settings->ctl_name)
 		return 0;
 	sbx_settings_release(settings);
 	return -ENOMEM;
@@ -266,7 +274,8 @@ void sbx_settings_release(struct sbx_settings *settings)
 	                 settings->state_dir, settings->logs_dir,   settings->backend,
 	                 settings->base,      settings->branch,     settings->path,
 	                 settings->isolation, settings->net,        settings->controls,
-	                 settings->ctl_name,  settings->run_as};
+	                 settings->ctl_name,  settings->run_as,     settings->cow,
+	                 settings->cache_dir};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(owned); i++)
 		free(owned[i]);

@@ -23,6 +23,8 @@ int sbx_git_checked_out(const char *common, const char *branch, char **where);
 		free_fn(*p);                                                                       \
 	}
 SBX_GIT_CLEANUP(repository, git_repository, git_repository_free)
+SBX_GIT_CLEANUP(tree, git_tree, git_tree_free)
+SBX_GIT_CLEANUP(odb, git_odb, git_odb_free)
 SBX_GIT_CLEANUP(object, git_object, git_object_free)
 SBX_GIT_CLEANUP(reference, git_reference, git_reference_free)
 SBX_GIT_CLEANUP(index, git_index, git_index_free)

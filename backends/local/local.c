@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/layers.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -18,8 +18,10 @@ static void destroy(struct sbx_backend *base)
 {
 	struct sbx_local *b = (struct sbx_local *)base;
 
+	sbx_layers_close(b->layers);
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);
+	free(b->flat);
 	free(b->common);
 	free(b->surrounding);
 	free(b);
@@ -80,6 +82,28 @@ static int check_base(struct sbx_local *b, struct sbx_error *err)
 	return 0;
 }
 
+/*
+ * Whether trees can be layered is found by trying. Where cow=auto a machine that cannot has full copies.
+ */
+static int open_layers(struct sbx_local *b, struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	struct sbx_error why = SBX_ERROR_INIT;
+	int r;
+
+	if (s->cow && strcmp(s->cow, "off") == 0) {
+		b->flat = strdup("cow=off");
+		return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	}
+	r = sbx_layers_open(b->host, &b->state, &b->layers, &why);
+	if (!r)
+		return 0;
+	if (s->cow && strcmp(s->cow, "require") == 0)
+		return sbx_fail(err, -r, "cow=require cannot be met: %s", why.text);
+	b->flat = strdup(why.text);
+	return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+}
+
 int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
 {
 	struct sbx_local *b;
@@ -103,6 +127,8 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 		r = check_base(b, err);
 	if (!r)
 		r = sbx_state_open(host->settings->state_dir, &b->state, err);
+	if (!r)
+		r = open_layers(b, err);
 	if (r) {
 		destroy(&b->base);
 		return r;

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/base_dir.h"
+#include "backends/local/local_layered.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -123,7 +124,7 @@ static int plan_git(struct sbx_local *b, const struct sbx_create *req, struct sb
 
 /* Under the lock of the repository, so that two creates cannot both find a branch free. */
 static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
-                      struct sbx_error *err)
+                      struct sbx_base_commit **layer, struct sbx_error *err)
 {
 	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
 	_cleanup_free_ char *workdir = NULL;
@@ -133,10 +134,16 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
 	r = plan_git(b, req, rec, err);
+	if (!r && b->layers)
+		r = sbx_local_layer_plan(b, rec, layer, err);
 	if (!r)
 		r = store(b, rec, err);
 	if (!r)
 		r = make_tree(b, rec->id, &tree, err);
+	if (!r && b->layers) {
+		sbx_cleanup_fd(&tree);
+		r = sbx_local_layer_make(b, rec, &tree, err);
+	}
 	if (r)
 		return r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
@@ -144,17 +151,26 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 	return sbx_git_attach(&wt, tree, err);
 }
 
+static void free_layer(struct sbx_base_commit **layer)
+{
+	if (*layer)
+		sbx_base_commit_free(&(*layer)->recipe);
+}
+
 static int fill_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
                     struct sbx_error *err)
 {
+	_cleanup_(free_layer) struct sbx_base_commit *layer = NULL;
 	_cleanup_free_ char *workdir = NULL;
 	struct sbx_git_worktree wt;
-	int r = attach_git(b, req, rec, err);
+	int r = attach_git(b, req, rec, &layer, err);
 
 	if (r)
 		return r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_fail(err, ENOMEM, "out of memory");
+	if (layer)
+		return sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
 	return sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
 }
 
@@ -163,7 +179,7 @@ static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct
 {
 	const struct sbx_settings *s = b->host->settings;
 	_cleanup_fd_ int src = open(s->source_abs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct sbx_skip skips[2];
+	struct sbx_skip skips[SBX_BASE_SKIPS];
 	struct sbx_copy copy = {.src = src,
 	                        .dst = tree,
 	                        .links = links,
@@ -173,10 +189,7 @@ static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct
 
 	if (src < 0)
 		return sbx_fail(err, errno, "source %s: %s", s->source_abs, strerror(errno));
-	if (s->mountpoint && sbx_skip_path(s->mountpoint, &skips[copy.nskips]) == 0)
-		copy.nskips++;
-	if (sbx_skip_path(b->state.path, &skips[copy.nskips]) == 0)
-		copy.nskips++;
+	copy.nskips = sbx_local_skips(b, skips);
 	r = sbx_tree_copy(&copy, err);
 	rec->skipped = (int64_t)copy.skipped;
 	return r;
@@ -187,8 +200,11 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
                     struct sbx_error *err)
 {
 	_cleanup_fd_ int tree = -1, links = -1;
-	int r = store(b, rec, err);
+	int r = b->layers ? sbx_local_layer_dir(b, rec, req->cancelled, err) : 1;
 
+	if (r <= 0)
+		return r;
+	r = store(b, rec, err);
 	if (!r)
 		r = make_tree(b, rec->id, &tree, err);
 	if (r)

@@ -9,6 +9,8 @@
 #include "backends/local/state.h"
 #include "sandboxfs/backend.h"
 
+struct sbx_layers;
+
 enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
 
 /* Constant once opened. */
@@ -17,11 +19,13 @@ struct sbx_local {
 	const struct sbx_host *host;
 	struct sbx_state state;
 	enum sbx_local_kind kind;
-	char *common;      /* git: the source's common directory */
-	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
+	char *common;              /* git: the source's common directory */
+	struct sbx_layers *layers; /* NULL: trees are full copies */
+	char *flat;                /* why, or NULL */
+	char *surrounding;         /* dir: .git of a repository the source lies in, or NULL */
 };
 
-/* Opens what REC describes. On success REC is taken over and left zeroed. */
+/* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);
 

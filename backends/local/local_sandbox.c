@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/layers.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
@@ -51,7 +51,10 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "source", s->rec.source);
 	add_text(obj, "branch", s->rec.branch);
 	add_text(obj, "base", s->rec.base);
-	add_text(obj, "workdir", sb->workdir);
+	add_text(obj, "tree", s->rec.layer ? "overlay" : "checkout");
+	add_text(obj, "layer", s->rec.layer);
+	if (!s->rec.layer)
+		add_text(obj, "no_overlay", s->backend->flat);
 	add_text(obj, "home", s->home);
 	if (s->rec.skipped)
 		json_object_object_add(obj, "skipped", json_object_new_int64(s->rec.skipped));
@@ -109,7 +112,10 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	struct local_sandbox *s = downcast(sb);
 	int r;
 
-	if (s->backend->host->spawner)
+	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the spawner. */
+	if (s->backend->host->spawner && s->rec.layer)
+		sbx_spawner_forget_now(s->backend->host->spawner, sb->id);
+	else if (s->backend->host->spawner)
 		sbx_spawner_forget(s->backend->host->spawner, sb->id);
 	r = sbx_local_remove(s->backend, &s->rec, err);
 	if (!r)
@@ -149,6 +155,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	                                       .id = sb->id,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
+	                                       .layered = s->rec.layer != NULL,
 	                                       .home = s->home,
 	                                       .rw = (const char *[]){s->rec.common, NULL}},
 	                  spec, events, data, ret, err);
@@ -165,17 +172,38 @@ static const struct sbx_sandbox_impl impl = {
         .exec = sandbox_exec,
 };
 
-static int open_places(struct local_sandbox *s)
+/* Whose the files are, and which of them may still be copied up, is the file system's to know. */
+static int open_layered(struct local_sandbox *s, struct sbx_error *err)
+{
+	struct sbx_layers *layers = s->backend->layers;
+	const struct sbx_identity *owner = sbx_layers_owner(layers);
+
+	s->base.layered = true;
+	s->base.owner = *owner;
+	s->base.base_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
+	s->root = sbx_layers_mount(layers, &s->rec, err);
+	return s->root < 0 ? s->root : 0;
+}
+
+static int open_flat(struct local_sandbox *s, struct sbx_error *err)
+{
+	s->base.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
+	s->root = openat(s->backend->state.trees, s->rec.id,
+	                 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return s->root < 0 ? sbx_fail(err, errno, "cannot open the sandbox: %s", strerror(errno))
+	                   : 0;
+}
+
+static int open_places(struct local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
 	_cleanup_fd_ int home = sbx_dir_make(st->home, s->rec.id, 0700);
 
 	if (home < 0)
-		return home;
+		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
 	if (s->rec.common)
 		sbx_git_identity(s->rec.common, home);
-	s->root = openat(st->trees, s->rec.id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return s->root < 0 ? -errno : 0;
+	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 }
 
 static int fill_in(struct local_sandbox *s)
@@ -201,12 +229,11 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 	*s = (struct local_sandbox){.base.impl = &impl, .backend = b, .rec = *rec, .root = -1};
 	pthread_mutex_init(&s->lock, NULL);
 	r = fill_in(s);
-	if (!r)
-		r = open_places(s);
+	r = r ? sbx_fail(err, -r, "out of memory") : open_places(s, err);
 	if (r) {
 		s->rec = (struct sbx_record){0};
 		sandbox_close(&s->base);
-		return sbx_fail(err, -r, "cannot open the sandbox: %s", strerror(-r));
+		return r;
 	}
 	*rec = (struct sbx_record){0};
 	*ret = &s->base;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/layers.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -57,6 +57,8 @@ int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 {
 	int r = detach(b, rec, err);
 
+	if (rec->layer && b->layers)
+		sbx_layers_forget(b->layers, rec);
 	if (!r)
 		r = sbx_state_erase(&b->state, rec->id, err);
 	if (r)

@@ -33,7 +33,8 @@
 struct build {
 	const struct sbx_settings *settings;
 	int host;             /* the old root */
-	const char *avoid[4]; /* never to be bound, NULL-terminated */
+	int tree;             /* detached, or -1 */
+	const char *avoid[5]; /* never to be bound, NULL-terminated */
 	const struct sbx_identity *who;
 	const char **what;
 };
@@ -425,14 +426,29 @@ static int show_places(struct build *b, char *const *list, uint64_t attrs)
 	return 0;
 }
 
+static int place_tree(struct build *b, const char *target)
+{
+	struct mount_attr attr = {.attr_set = RW};
+	int r = make_target(target, true);
+
+	if (r < 0)
+		return r;
+	return mount_setattr(b->tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
+	                       move_mount(b->tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) <
+	                               0
+	               ? -errno
+	               : 0;
+}
+
 static int show_place(struct build *b, const struct spawn_request *req)
 {
 	int r;
 
 	*b->what = "the tree";
-	r = bind_place(b, req->workdir, req->view, RW);
+	r = b->tree >= 0 ? place_tree(b, req->view) : bind_place(b, req->workdir, req->view, RW);
 	if (!r && strcmp(req->workdir, req->view) != 0)
-		r = bind_place(b, req->workdir, req->workdir, RW);
+		r = b->tree >= 0 ? attach(b->tree, req->workdir, RW, NULL)
+		                 : bind_place(b, req->workdir, req->workdir, RW);
 	if (!r)
 		r = show_places(b, req->ro, RO);
 	return r ? r : show_places(b, req->rw, RW);
@@ -473,7 +489,7 @@ static int seal_root(struct build *b)
 static void choose_avoided(struct build *b)
 {
 	const struct sbx_settings *s = b->settings;
-	const char *all[] = {s->mountpoint, s->state_dir, s->source_abs};
+	const char *all[] = {s->mountpoint, s->state_dir, s->source_abs, s->cache_dir};
 	size_t n = 0;
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(all); i++)
@@ -481,10 +497,10 @@ static void choose_avoided(struct build *b)
 			b->avoid[n++] = all[i];
 }
 
-int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
+int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req, int tree,
                  const struct sbx_identity *who, const char **what)
 {
-	struct build b = {.settings = settings, .host = -1, .what = what, .who = who};
+	struct build b = {.settings = settings, .host = -1, .tree = tree, .what = what, .who = who};
 	int r;
 
 	umask(0);

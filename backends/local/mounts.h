@@ -10,11 +10,12 @@
 
 /*
  * Makes the mount namespace show what a command of REQ may see, and nothing else of the host. REQ may
- * be NULL (a trial, without a tree). In the places of REQ whoever owns the place on disk appears
+ * be NULL (a trial, without a tree). TREE is a detached mount, WHO's already, to be seen as the tree, or -1: what
+ * lies at workdir. In the places of REQ whoever owns the place on disk appears
  * as WHO, and is whom WHO's files belong to on disk. Returns 0 or a negative errno, then
  * *what says at which step.
  */
-int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req,
+int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req, int tree,
                  const struct sbx_identity *who, const char **what);
 
 /*

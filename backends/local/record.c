@@ -35,6 +35,7 @@ static const struct {
         {"worktree", offsetof(struct sbx_record, worktree), false},
         {"branch", offsetof(struct sbx_record, branch), false},
         {"base", offsetof(struct sbx_record, base), false},
+        {"layer", offsetof(struct sbx_record, layer), false},
 };
 
 static char **text_of(const struct sbx_record *rec, size_t i)
@@ -162,7 +163,8 @@ int sbx_record_load(int metafd, const char *file, struct sbx_record *ret)
 	r = from_json(obj, &rec);
 	if (r)
 		return r;
-	if (!names_file(&rec, file) || (rec.worktree && strchr(rec.worktree, '/')))
+	if (!names_file(&rec, file) || (rec.worktree && strchr(rec.worktree, '/')) ||
+	    (rec.layer && strchr(rec.layer, '/')))
 		return -EINVAL;
 	*ret = rec;
 	rec = (struct sbx_record){0};

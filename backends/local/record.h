@@ -25,6 +25,7 @@ struct sbx_record {
 	char *worktree;      /* git: name of the administrative entry below common/worktrees */
 	char *branch;        /* git: short name */
 	char *base;          /* git: hexadecimal commit the branch was at */
+	char *layer;         /* key of the base that the tree stands on; NULL: a full copy */
 	bool branch_created; /* git: the branch is ours to remove */
 	int64_t created_ms;
 	int64_t skipped; /* dir: sockets and devices left out of the copy */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/local_layered.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -63,6 +63,7 @@ static int keep(struct recovery *rv, const struct sbx_record *rec)
 
 static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sbx_error *err)
 {
+	struct sbx_error why = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb;
 	int r = keep(rv, rec);
 
@@ -78,6 +79,11 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 	}
 	if (!sbx_state_has_tree(&rv->b->state, rec->id)) {
 		reap(rv, rec, "the working tree was gone; the sandbox was removed");
+		return 0;
+	}
+	if (rec->layer && sbx_local_layer_adopt(rv->b, rec, &why) < 0) {
+		note(rv, rec->name, why.text);
+		note(rv, rec->name, "its tree cannot be shown now; it was left alone");
 		return 0;
 	}
 	r = sbx_local_sandbox_open(rv->b, rec, &sb, err);
@@ -175,6 +181,7 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sweep_room(&rv, rv.b->state.trash);
 		sweep_room(&rv, rv.b->state.home);
 		sweep_repositories(&rv);
+		sbx_local_layer_prepare(rv.b);
 	}
 	sbx_names_release(&rv.ids);
 	sbx_names_release(&rv.worktrees);

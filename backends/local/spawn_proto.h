@@ -23,14 +23,19 @@
 #define SPAWN_NAME   16                        /* of a process, with its NUL: TASK_COMM_LEN */
 
 /* daemon -> spawner */
-enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET };
+enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET, SPAWN_ROOM };
 
-enum { SPAWN_HAS_STDIN = 1 << 0, SPAWN_IN_MEMFD = 1 << 1 };
+enum {
+	SPAWN_HAS_STDIN = 1 << 0,
+	SPAWN_IN_MEMFD = 1 << 1,
+	SPAWN_LAYERED = 1 << 2, /* the tree is the room's, not what lies at workdir */
+};
 
 /*
  * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, cwd,
- * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Descriptors: [stdin], stdout,
- * stderr, [memfd with the payload].
+ * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_ROOM: bases, trees (room.h).
+ * Descriptors: [stdin], stdout, stderr, [memfd with the payload]; of SPAWN_FORGET one that is
+ * closed when it is done; of SPAWN_ROOM its socket.
  */
 struct spawn_command {
 	uint32_t verb;

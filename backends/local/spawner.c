@@ -653,6 +653,8 @@ static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_pl
 		r = payload_to_memfd(payload, cmd.payload, &memfd);
 	if (r < 0)
 		return r;
+	if (place->layered)
+		cmd.flags |= SPAWN_LAYERED;
 	if (spec->stdin_fd >= 0) {
 		cmd.flags |= SPAWN_HAS_STDIN;
 		fds[n++] = spec->stdin_fd;
@@ -710,19 +712,72 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
 	return 0;
 }
 
-void sbx_spawner_forget(struct sbx_spawner *sp, const char *id)
+/* A message that is no job's. FD may be -1. */
+static int post_order(struct sbx_spawner *sp, enum spawn_verb verb, const char *payload, size_t len,
+                      int fd)
 {
-	size_t len = strlen(id) + 1;
-	struct spawn_command cmd = {.verb = SPAWN_FORGET, .payload = len};
+	const struct spawn_command cmd = {.verb = verb, .payload = len};
 	_cleanup_free_ char *message = malloc(sizeof(cmd) + len);
+	int r;
 
 	if (!message)
-		return;
+		return -ENOMEM;
 	memcpy(message, &cmd, sizeof(cmd));
-	memcpy(message + sizeof(cmd), id, len);
+	memcpy(message + sizeof(cmd), payload, len);
 	pthread_mutex_lock(&sp->lock);
-	post(sp, message, sizeof(cmd) + len, NULL, 0);
+	r = post(sp, message, sizeof(cmd) + len, &fd, fd >= 0);
 	pthread_mutex_unlock(&sp->lock);
+	return r;
+}
+
+void sbx_spawner_forget(struct sbx_spawner *sp, const char *id)
+{
+	post_order(sp, SPAWN_FORGET, id, strlen(id) + 1, -1);
+}
+
+void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id)
+{
+	struct pollfd p;
+	int pair[2];
+
+	if (pipe2(pair, O_CLOEXEC) < 0) {
+		sbx_spawner_forget(sp, id);
+		return;
+	}
+	post_order(sp, SPAWN_FORGET, id, strlen(id) + 1, pair[1]);
+	close(pair[1]);
+	p = (struct pollfd){.fd = pair[0]};
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	close(pair[0]);
+}
+
+int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
+                          struct sbx_error *err)
+{
+	const size_t n = strlen(bases) + 1, m = strlen(trees) + 1;
+	_cleanup_free_ char *payload = malloc(n + m);
+	int pair[2], r;
+
+	if (!sp->powers.mount_ns)
+		return sbx_fail(err, EOPNOTSUPP, "commands have no mounts of their own here%s%s",
+		                *sp->powers.reason ? ": " : "", sp->powers.reason);
+	if (!payload)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	memcpy(payload, bases, n);
+	memcpy(payload + n, trees, m);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));
+	r = n + m > SPAWN_INLINE ? -ENAMETOOLONG
+	                         : post_order(sp, SPAWN_ROOM, payload, n + m, pair[1]);
+	close(pair[1]);
+	if (r < 0) {
+		close(pair[0]);
+		return sbx_fail(err, -r, "the process that mounts trees cannot be asked for: %s",
+		                strerror(-r));
+	}
+	*ret = pair[0];
+	return 0;
 }
 
 static const char *mode(const struct sbx_spawner *sp)

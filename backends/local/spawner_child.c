@@ -26,6 +26,7 @@
 #include "backends/local/inits.h"
 #include "backends/local/lean.h"
 #include "backends/local/privileges.h"
+#include "backends/local/room.h"
 #include "backends/local/spawn_proto.h"
 #include "backends/local/view.h"
 #include "sandboxfs/cleanup.h"
@@ -88,6 +89,19 @@ static void forget(struct spawner *sp, const char *id)
 	inits_drop_stale(sp->inits);
 }
 
+static void open_room(struct spawner *sp, const char *payload, size_t len)
+{
+	const char *nul = memchr(payload, 0, len);
+	const int sock = sp->message.fds[0];
+	int room;
+
+	if (sock < 0 || !nul || nul + 1 >= payload + len || payload[len - 1])
+		return;
+	room = room_start(sock, payload, nul + 1);
+	if (room >= 0)
+		views_use_room(sp->views, room);
+}
+
 static void serve(struct spawner *sp)
 {
 	const char *payload = sp->message.bytes + sizeof(struct spawn_command);
@@ -99,6 +113,8 @@ static void serve(struct spawner *sp)
 		serve_exec(sp, cmd.job);
 	else if (cmd.verb == SPAWN_SIGNAL)
 		inits_signal(sp->inits, cmd.job, cmd.sig);
+	else if (cmd.verb == SPAWN_ROOM)
+		open_room(sp, payload, len);
 	else if (cmd.verb == SPAWN_FORGET && len > 0 && payload[len - 1] == 0)
 		forget(sp, payload);
 }

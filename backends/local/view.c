@@ -23,6 +23,7 @@
 
 #include "backends/local/landlock.h"
 #include "backends/local/mounts.h"
+#include "backends/local/room.h"
 #include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -33,6 +34,7 @@
 struct views {
 	const struct sbx_settings *settings;
 	const struct spawn_powers *powers;
+	int room; /* the mount namespace of layered trees, or -1 */
 	uint64_t clock;
 	struct view kept[KEPT];
 };
@@ -153,6 +155,7 @@ struct wish {
 	const struct spawn_powers *powers;
 	const struct spawn_request *req; /* NULL: a trial */
 	bool net;                        /* a network of its own */
+	int room;
 };
 
 static int make_ruleset(const struct wish *w, bool own_view)
@@ -174,7 +177,13 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 	int fds[MADE];
 	struct made made = {.n = VIEW_NAMESPACES};
 	const char *what = "namespaces";
-	int r = open_namespaces(fds);
+	int tree = -1, r = open_namespaces(fds);
+
+	if (!r && w->req && w->req->cmd.flags & SPAWN_LAYERED) {
+		what = "the layered tree";
+		tree = room_take(w->room, fds[VIEW_MNT], w->req->id);
+		r = tree < 0 ? tree : 0;
+	}
 
 	if (!r && w->net) {
 		what = "loopback";
@@ -187,7 +196,7 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		made.listens = r >= 0;
 	}
 	if (r >= 0 && !sbx_without("view"))
-		r = mounts_build(w->settings, w->req, &w->powers->who, &what);
+		r = mounts_build(w->settings, w->req, tree, &w->powers->who, &what);
 	if (!r && w->req && w->powers->landlock) {
 		what = "landlock";
 		r = fds[made.n] = make_ruleset(w, true);
@@ -277,7 +286,7 @@ static int explain(struct spawn_powers *powers, const char *what, const char *de
 static int try_view(const struct sbx_settings *settings, const struct spawn_powers *powers,
                     bool net, struct made *made)
 {
-	const struct wish w = {.settings = settings, .powers = powers, .net = net};
+	const struct wish w = {.settings = settings, .powers = powers, .net = net, .room = -1};
 	int fds[MADE];
 	int r;
 
@@ -368,8 +377,15 @@ int views_create(const struct sbx_settings *settings, const struct spawn_powers 
 		return -ENOMEM;
 	views->settings = settings;
 	views->powers = powers;
+	views->room = -1;
 	*ret = views;
 	return 0;
+}
+
+void views_use_room(struct views *views, int room)
+{
+	sbx_cleanup_fd(&views->room);
+	views->room = room;
 }
 
 static void drop(struct view *view)
@@ -433,8 +449,11 @@ static struct view *least_recently_used(struct views *views)
 static int fill(struct views *views, const struct spawn_request *req, struct view *view)
 {
 	const struct spawn_powers *powers = views->powers;
-	const struct wish w = {
-	        .settings = views->settings, .powers = powers, .req = req, .net = powers->net_ns};
+	const struct wish w = {.settings = views->settings,
+	                       .powers = powers,
+	                       .req = req,
+	                       .net = powers->net_ns,
+	                       .room = views->room};
 	int fds[MADE] = {-1, -1, -1, -1, -1, -1}, *rest = fds + VIEW_NAMESPACES;
 	struct made made = {0};
 	int r = 0;

@@ -34,6 +34,8 @@ void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret);
 /* SETTINGS and POWERS must live as long. Returns 0 or -ENOMEM. */
 int views_create(const struct sbx_settings *settings, const struct spawn_powers *powers,
                  struct views **ret);
+/* Layered trees are taken from the mount namespace ROOM, which is taken over. */
+void views_use_room(struct views *views, int room);
 /*
  * The namespaces of the sandbox REQ names, made now if they are not kept or were made for another
  * place. The view belongs to the cache and is valid until the next call. Returns 0 or

@@ -86,8 +86,11 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	if (r)
 		return sbx_fail(err, -r, "too many paths to show to a command");
 	full.env = env;
-	return sbx_spawner_exec(
-	        l->host->spawner,
-	        &(struct sbx_place){.id = l->id, .workdir = l->workdir, .view = view, .rw = paths},
-	        &full, events, data, ret, err);
+	return sbx_spawner_exec(l->host->spawner,
+	                        &(struct sbx_place){.id = l->id,
+	                                            .workdir = l->workdir,
+	                                            .layered = l->layered,
+	                                            .view = view,
+	                                            .rw = paths},
+	                        &full, events, data, ret, err);
 }

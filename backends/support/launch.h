@@ -9,6 +9,7 @@ struct sbx_launch {
 	const char *id;
 	const char *name;
 	const char *workdir;
+	bool layered;          /* as in struct sbx_place */
 	const char *home;      /* becomes HOME, and is writable */
 	const char *const *rw; /* further writable paths, NULL-terminated, or NULL */
 };

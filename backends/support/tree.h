@@ -11,6 +11,7 @@
 
 #include "backends/support/fsutil.h"
 #include "sandboxfs/error.h"
+#include "sandboxfs/identity.h"
 
 /*
  * Removes NAME below DIRFD, whatever it is; success when nothing is there. Permissions and, where
@@ -36,8 +37,10 @@ struct sbx_copy {
 	int links;                    /* an empty directory beside dst for the copy's own use */
 	const struct sbx_skip *skips; /* may be NULL */
 	size_t nskips;
-	atomic_bool *cancelled; /* polled; may be NULL */
-	uint64_t skipped;       /* result: sockets and devices left out */
+	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
+	atomic_bool *cancelled;           /* polled; may be NULL */
+	uint64_t skipped;                 /* result: sockets and devices left out */
+	uint64_t files, bytes;            /* result: copied, on disk */
 };
 
 /*

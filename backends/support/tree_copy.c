@@ -161,13 +161,20 @@ static int copy_xattrs(int in, int out)
 }
 
 /* Last of all: writing and adding entries move the times, and a mode may forbid both. */
-static int copy_attributes(int in, int out, const struct stat *st)
+static int copy_attributes(struct copying *c, int in, int out, const struct stat *st)
 {
+	const struct sbx_identity *owner = c->spec->owner;
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+	struct stat copied;
 	int r = copy_xattrs(in, out);
 
 	if (r)
 		return r;
+	if (owner && fchown(out, owner->uid, owner->gid) < 0)
+		return -errno;
+	if (fstat(out, &copied) == 0)
+		c->spec->bytes += (uint64_t)copied.st_blocks * 512;
+	c->spec->files++;
 	if (fchmod(out, st->st_mode & 01777) < 0 || futimens(out, times) < 0)
 		return -errno;
 	return 0;
@@ -221,8 +228,17 @@ static int copy_file(struct copying *c, const char *name)
 		return -errno;
 	r = copy_data(in, out, st.st_size, c->spec);
 	if (!r)
-		r = copy_attributes(in, out, &st);
+		r = copy_attributes(c, in, out, &st);
 	return r ? r : remember_link(c, name, &st);
+}
+
+static int own(struct copying *c, const char *name)
+{
+	const struct sbx_identity *owner = c->spec->owner;
+
+	return owner && fchownat(c->dst, name, owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0
+	               ? -errno
+	               : 0;
 }
 
 static int copy_symlink(struct copying *c, const char *name, const struct stat *st)
@@ -234,7 +250,7 @@ static int copy_symlink(struct copying *c, const char *name, const struct stat *
 	if (n < 0)
 		return -errno;
 	target[n] = '\0';
-	if (symlinkat(target, c->dst, name) < 0 ||
+	if (symlinkat(target, c->dst, name) < 0 || own(c, name) < 0 ||
 	    utimensat(c->dst, name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	return 0;
@@ -244,7 +260,8 @@ static int copy_fifo(struct copying *c, const char *name, const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 
-	if (mkfifoat(c->dst, name, 0600) < 0 || fchmodat(c->dst, name, st->st_mode & 0777, 0) < 0 ||
+	if (mkfifoat(c->dst, name, 0600) < 0 || own(c, name) < 0 ||
+	    fchmodat(c->dst, name, st->st_mode & 0777, 0) < 0 ||
 	    utimensat(c->dst, name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	return 0;
@@ -338,7 +355,7 @@ static int finish_dir(struct copying *c)
 		return -errno;
 	if (c->from.n == 1)
 		st.st_mode |= 0700;
-	return copy_attributes(c->src, c->dst, &st);
+	return copy_attributes(c, c->src, c->dst, &st);
 }
 
 static int leave(struct copying *c)

@@ -25,6 +25,7 @@
 
 #include "sandboxfs/error.h"
 #include "sandboxfs/exec.h"
+#include "sandboxfs/identity.h"
 #include "sandboxfs/settings.h"
 
 struct json_object;
@@ -127,6 +128,10 @@ struct sbx_sandbox {
 	char *id;           /* unique for ever, [A-Za-z0-9._-]+; never changes */
 	char *workdir;      /* absolute path of the tree on the host */
 	int64_t created_ms; /* CLOCK_REALTIME, ms */
+	/* The tree is put together by an overlay: the host has it at MNT/NAME only, commands at workdir as well. */
+	bool layered;
+	int64_t base_ns; /* layered: a file born up to then may be copied up, and so born again */
+	struct sbx_identity owner; /* of the files; the mount shows them as the daemon's own */
 };
 
 struct sbx_job_impl {

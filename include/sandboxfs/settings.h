@@ -40,6 +40,7 @@ struct sbx_settings {
 	char *mountpoint; /* absolute path without symlinks */
 	char *state_dir;  /* absolute; owned by the daemon, mode 0700 */
 	char *logs_dir;   /* absolute or NULL */
+	char *cache_dir;  /* absolute; checkouts that sandboxes share; may have to be made */
 	char *backend;    /* "local", "memory", ... */
 	char *base;       /* commit-ish new sandboxes start from; NULL: HEAD */
 	char *branch;     /* pattern of the branch, "{name}" is replaced; "sandbox/{name}" */
@@ -47,6 +48,7 @@ struct sbx_settings {
 	char *isolation;  /* "auto", "require", "none" */
 	char *run_as;     /* whom commands run as under a daemon of root's; NULL: see identity.h */
 	char *net;        /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
+	char *cow;        /* "auto", "off", "require": sandboxes share what they did not change */
 	char *controls;   /* "linked", "inline" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
 	bool ctl_listed;  /* readdir of a sandbox lists it */
@@ -58,6 +60,7 @@ struct sbx_settings {
 	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
+	uint64_t cache_mb;             /* MiB that unused checkouts in cache_dir may take */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
 	uint64_t cpu_percent;          /* of one processor, for a sandbox; 0: no limit */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */

@@ -37,7 +37,8 @@ void sbx_spawner_stop(struct sbx_spawner *sp);
 struct sbx_place {
 	const char *id;      /* of the sandbox */
 	const char *workdir; /* absolute path of the tree */
-	const char *view;    /* absolute path at which commands see the tree (MNT/NAME) */
+	bool layered;     /* the tree is what the room has for ID; workdir is but a name for it */
+	const char *view; /* absolute path at which commands see the tree (MNT/NAME) */
 	const char *const
 	        *ro; /* further paths visible read only (source's .git), NULL-terminated or NULL */
 	const char *const *rw;
@@ -53,6 +54,14 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                      struct sbx_job **ret, struct sbx_error *err);
 /* [any] Forgets what is kept warm for the sandbox ID (namespaces, mounts); its jobs have ended. */
 void sbx_spawner_forget(struct sbx_spawner *sp, const char *id);
+/* [pool] As forget, and waits until it is done. */
+void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id);
+/*
+ * [pool] Has the spawner start the process that mounts trees of TREES over bases of BASES; *ret is the socket to it,
+ * on which it tells whether it could (backends/local/room.h). EOPNOTSUPP: commands have no mounts of their own.
+ */
+int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
+                          struct sbx_error *err);
 /* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused. */
 bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp);
 /* [any] Adds "isolation" as it is in force to OBJ. */

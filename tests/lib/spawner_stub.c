@@ -1,5 +1,6 @@
 #include "tests/lib/spawner_stub.h"
 
+#include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,21 @@ __attribute__((weak)) void sbx_spawner_forget(struct sbx_spawner *sp, const char
 {
 	(void)id;
 	sp->forgotten++;
+}
+
+__attribute__((weak)) void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id)
+{
+	sbx_spawner_forget(sp, id);
+}
+
+__attribute__((weak)) int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases,
+                                                const char *trees, int *ret, struct sbx_error *err)
+{
+	(void)sp;
+	(void)bases;
+	(void)trees;
+	(void)ret;
+	return sbx_fail(err, EOPNOTSUPP, "the stub has no room");
 }
 
 __attribute__((weak)) void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)

@@ -1,0 +1,366 @@
+/*
+ * Opening the cache, and the thread that does what nobody waits for: preparing the base that will be wanted, seeing
+ * that new ones reach the disk, dropping old ones. Only the keeper of one mount at a time trims.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/local/base_impl.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+#define SYNC_AFTER_S 5 /* without news */
+
+/* --- trimming -------------------------------------------------------------------------------------- */
+
+struct candidate {
+	char key[SBX_BASE_KEY_MAX];
+	uint64_t bytes;
+	struct timespec used;
+};
+
+struct survey {
+	struct sbx_bases *bases;
+	struct candidate *items;
+	size_t n, cap;
+	uint64_t bytes;
+};
+
+static int survey_base(const char *name, unsigned char type, void *data)
+{
+	struct survey *s = data;
+	_cleanup_fd_ int dir = sbx_dir_open(s->bases->bases, name);
+	struct sbx_base_marker m = {0};
+	struct candidate *c;
+	struct stat st;
+
+	(void)type;
+	if (dir < 0 || strlen(name) >= sizeof(c->key))
+		return 0;
+	/* One that is damaged counts as never used. */
+	if (sbx_base_marker_read(dir, &m) || fstatat(dir, "marker", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		st = (struct stat){0};
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? 2 * s->cap : 16;
+
+		c = realloc(s->items, cap * sizeof(*c));
+		if (!c)
+			return -ENOMEM;
+		s->items = c;
+		s->cap = cap;
+	}
+	c = &s->items[s->n++];
+	*c = (struct candidate){.bytes = m.facts.bytes, .used = st.st_mtim};
+	memcpy(c->key, name, strlen(name) + 1);
+	s->bytes += c->bytes;
+	return 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->used.tv_sec != y->used.tv_sec)
+		return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+	return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
+}
+
+static void drop(struct survey *s, const struct candidate *c)
+{
+	_cleanup_fd_ int lock = sbx_base_lock(s->bases, c->key, false, NULL);
+
+	if (lock >= 0 && !sbx_base_is_used(s->bases, c->key) &&
+	    sbx_base_discard(s->bases, c->key) == 0)
+		s->bytes -= c->bytes;
+}
+
+void sbx_bases_trim(struct sbx_bases *bases)
+{
+	const uint64_t limit = bases->limit_mb << 20;
+	struct survey s = {.bases = bases};
+
+	if (sbx_dir_scan(bases->bases, survey_base, &s) == 0) {
+		qsort(s.items, s.n, sizeof(*s.items), by_use);
+		for (size_t i = 0; i < s.n && s.bytes > limit; i++)
+			drop(&s, &s.items[i]);
+	}
+	free(s.items);
+}
+
+/* --- reaching the disk -------------------------------------------------------------------------------- */
+
+static void mark_synced(struct sbx_bases *bases, const char *key)
+{
+	_cleanup_fd_ int lock = sbx_base_lock(bases, key, true, &bases->cancelled);
+	_cleanup_fd_ int dir = lock < 0 ? -1 : sbx_dir_open(bases->bases, key);
+	struct sbx_base_marker m;
+
+	if (dir < 0 || sbx_base_marker_read(dir, &m) || m.synced)
+		return;
+	m.synced = true;
+	sbx_base_marker_write(dir, &m);
+}
+
+static int find_unsynced(const char *name, unsigned char type, void *data)
+{
+	struct survey *s = data;
+	_cleanup_fd_ int dir = sbx_dir_open(s->bases->bases, name);
+	struct sbx_base_marker m;
+
+	(void)type;
+	if (dir < 0 || strlen(name) >= SBX_BASE_KEY_MAX || sbx_base_marker_read(dir, &m) ||
+	    m.synced || strcmp(m.boot, s->bases->boot) != 0)
+		return 0;
+	return survey_base(name, type, data);
+}
+
+static void sync_new(struct sbx_bases *bases)
+{
+	struct survey s = {.bases = bases};
+
+	if (sbx_dir_scan(bases->bases, find_unsynced, &s) == 0 && s.n && syncfs(bases->dir) == 0)
+		for (size_t i = 0; i < s.n; i++)
+			mark_synced(bases, s.items[i].key);
+	free(s.items);
+}
+
+/* --- the thread --------------------------------------------------------------------------------------- */
+
+/* What a daemon that was killed left half made; the number after the key is its pid. */
+static int clear_stale(const char *name, unsigned char type, void *data)
+{
+	struct sbx_bases *bases = data;
+	const char *dot = strchr(name, '.');
+	_cleanup_free_ char *key = dot ? strndup(name, (size_t)(dot - name)) : NULL;
+	_cleanup_fd_ int lock = key ? sbx_base_lock(bases, key, false, NULL) : -1;
+
+	(void)type;
+	if (lock >= 0)
+		sbx_tree_remove(bases->tmp, name, NULL);
+	return 0;
+}
+
+static void make_wanted(struct sbx_bases *bases, struct sbx_base_recipe *wanted,
+                        void (*free_wanted)(struct sbx_base_recipe *recipe))
+{
+	struct sbx_base base;
+
+	if (sbx_base_acquire(bases, wanted, NULL, NULL, &bases->cancelled, &base, NULL) == 0)
+		close(base.dir);
+	free_wanted(wanted);
+}
+
+static void look_after(struct sbx_bases *bases)
+{
+	sbx_dir_scan(bases->tmp, clear_stale, bases);
+	sbx_bases_trim(bases);
+}
+
+/* Returns false when nothing has come for a while: then the disk may be kept busy. */
+static bool await_more(struct sbx_bases *bases)
+{
+	struct timespec until;
+
+	if (!bases->unsynced) {
+		pthread_cond_wait(&bases->more, &bases->lock);
+		return true;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += SYNC_AFTER_S;
+	return pthread_cond_timedwait(&bases->more, &bases->lock, &until) != ETIMEDOUT;
+}
+
+/* One thing that is to be done, without the lock. */
+static void keep_one(struct sbx_bases *bases)
+{
+	struct sbx_base_recipe *wanted = bases->wanted;
+	void (*free_wanted)(struct sbx_base_recipe * recipe) = bases->free_wanted;
+	bool dirty = bases->dirty;
+
+	if (!wanted && !dirty && await_more(bases))
+		return;
+	bases->wanted = NULL;
+	bases->dirty = wanted ? dirty : false;
+	bases->unsynced = wanted || dirty;
+	pthread_mutex_unlock(&bases->lock);
+	if (wanted)
+		make_wanted(bases, wanted, free_wanted);
+	else if (dirty)
+		look_after(bases);
+	else
+		sync_new(bases);
+	pthread_mutex_lock(&bases->lock);
+}
+
+static void *keep(void *data)
+{
+	struct sbx_bases *bases = data;
+
+	pthread_mutex_lock(&bases->lock);
+	while (!bases->ending)
+		keep_one(bases);
+	pthread_mutex_unlock(&bases->lock);
+	return NULL;
+}
+
+void sbx_bases_wake(struct sbx_bases *bases)
+{
+	pthread_mutex_lock(&bases->lock);
+	bases->dirty = true;
+	pthread_cond_signal(&bases->more);
+	pthread_mutex_unlock(&bases->lock);
+}
+
+void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
+                       void (*free_recipe)(struct sbx_base_recipe *recipe))
+{
+	struct sbx_base_recipe *before;
+
+	pthread_mutex_lock(&bases->lock);
+	before = bases->wanted;
+	bases->wanted = recipe;
+	bases->free_wanted = free_recipe;
+	pthread_cond_signal(&bases->more);
+	pthread_mutex_unlock(&bases->lock);
+	if (before)
+		free_recipe(before);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------ */
+
+static int make_parents(const char *path)
+{
+	_cleanup_free_ char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(copy, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+			return -errno;
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* Who can write here decides what is in other mounts' sandboxes. */
+static int open_top(const char *path, struct sbx_error *err)
+{
+	_cleanup_fd_ int fd = -1;
+	struct stat st;
+	int r = make_parents(path);
+
+	if (!r)
+		r = fd = sbx_dir_make(AT_FDCWD, path, 0700);
+	if (r < 0)
+		return sbx_fail(err, -r, "cannot use the cache directory %s: %s", path,
+		                strerror(-r));
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
+		return sbx_fail(err, EACCES,
+		                "the cache directory %s belongs to another user or is writable by "
+		                "others",
+		                path);
+	return sbx_steal_fd(&fd);
+}
+
+static int open_rooms(struct sbx_bases *b)
+{
+	const struct {
+		const char *name;
+		int *fd;
+	} rooms[] = {
+	        {"bases", &b->bases},
+	        {"users", &b->users},
+	        {"locks", &b->locks},
+	        {"tmp", &b->tmp},
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
+		*rooms[i].fd = sbx_dir_make(b->dir, rooms[i].name, 0700);
+		if (*rooms[i].fd < 0)
+			return *rooms[i].fd;
+	}
+	return 0;
+}
+
+static int start_keeper(struct sbx_bases *b)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&b->keeper, NULL, keep, b);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	b->keeping = r == 0;
+	return -r;
+}
+
+int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
+                   struct sbx_error *err)
+{
+	struct sbx_bases *b = calloc(1, sizeof(*b));
+	int r;
+
+	if (!b)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->more, NULL);
+	b->limit_mb = limit_mb;
+	b->dir = b->bases = b->users = b->locks = b->tmp = -1;
+	b->dirty = true;
+	sbx_base_boot_id(b->boot);
+	b->path = sbx_format("%s/bases", path);
+	r = b->dir = open_top(path, err);
+	if (r >= 0) {
+		r = b->path ? open_rooms(b) : -ENOMEM;
+		if (!r)
+			r = start_keeper(b);
+		if (r)
+			sbx_fail(err, -r, "cannot use the cache directory %s: %s", path,
+			         strerror(-r));
+	}
+	if (r < 0) {
+		sbx_bases_close(b);
+		return r;
+	}
+	*ret = b;
+	return 0;
+}
+
+void sbx_bases_close(struct sbx_bases *b)
+{
+	if (!b)
+		return;
+	if (b->keeping) {
+		pthread_mutex_lock(&b->lock);
+		b->ending = true;
+		atomic_store(&b->cancelled, true);
+		pthread_cond_signal(&b->more);
+		pthread_mutex_unlock(&b->lock);
+		pthread_join(b->keeper, NULL);
+	}
+	if (b->wanted)
+		b->free_wanted(b->wanted);
+	sbx_cleanup_fd(&b->bases);
+	sbx_cleanup_fd(&b->users);
+	sbx_cleanup_fd(&b->locks);
+	sbx_cleanup_fd(&b->tmp);
+	sbx_cleanup_fd(&b->dir);
+	pthread_cond_destroy(&b->more);
+	pthread_mutex_destroy(&b->lock);
+	free(b->path);
+	free(b);
+}
+
+const char *sbx_bases_path(const struct sbx_bases *bases)
+{
+	return bases->path;
+}

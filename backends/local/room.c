@@ -1,0 +1,294 @@
+/*
+ * The process in the room. It mounts by the new mount calls, so that the tree's root is a descriptor before it has a
+ * place, and attaches it, so that views can be given copies of it on kernels that copy only what is attached.
+ */
+#include "backends/local/room.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backends/local/room_impl.h"
+#include "sandboxfs/cleanup.h"
+
+#define PATH_SIZE 320
+
+static int send_answer(int sock, const struct room_answer *answer, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void tell(int sock, int r, const char *what, int fd)
+{
+	struct room_answer answer = {.error = r < 0 ? -r : 0};
+
+	snprintf(answer.what, sizeof(answer.what), "%s", r < 0 ? what : "");
+	send_answer(sock, &answer, fd);
+}
+
+/* --- mounting ------------------------------------------------------------------------------------ */
+
+static int set(int fs, const char *key, const char *value)
+{
+	return fsconfig(fs, value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, key, value, 0) < 0
+	               ? -errno
+	               : 0;
+}
+
+/*
+ * Off, whatever the kernel was built with: an index and metadata-only copies tie an upper layer to the very inodes of
+ * its base. A directory of the base can be renamed only where the overlay may use trusted attributes.
+ */
+static int configure(int fs, const struct room_request *req, bool trusted)
+{
+	char lower[PATH_SIZE], upper[PATH_SIZE], work[PATH_SIZE];
+	const char *const options[][2] = {
+	        {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work},      {"index", "off"},
+	        {"xino", "auto"},    {"metacopy", "off"}, {"redirect_dir", "on"},
+	};
+	int r = 0;
+
+	snprintf(lower, sizeof(lower), "/bases/%s/tree", req->base);
+	snprintf(upper, sizeof(upper), "/trees/%s/upper", req->id);
+	snprintf(work, sizeof(work), "/trees/%s/work", req->id);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(options) - !trusted && !r; i++)
+		r = set(fs, options[i][0], options[i][1]);
+	if (!r && !trusted)
+		r = set(fs, "userxattr", NULL);
+	if (!r && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		r = -errno;
+	return r;
+}
+
+static int mount_overlay(const struct room_request *req, bool trusted)
+{
+	_cleanup_fd_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+	int r = fs < 0 ? -errno : configure(fs, req, trusted);
+	int fd;
+
+	if (r)
+		return r;
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	return fd < 0 ? -errno : fd;
+}
+
+static void place_of(const char *id, char place[PATH_SIZE])
+{
+	snprintf(place, PATH_SIZE, "/mnt/%s", id);
+}
+
+static void unmount_tree(const char *id)
+{
+	char place[PATH_SIZE];
+
+	place_of(id, place);
+	umount2(place, MNT_DETACH);
+	rmdir(place);
+}
+
+static int attach(int tree, const char *id)
+{
+	char place[PATH_SIZE];
+
+	place_of(id, place);
+	if (mkdir(place, 0700) < 0)
+		return -errno;
+	return move_mount(tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* Whether the kernel lets us use trusted attributes: root of the host may. Of what was mounted first. */
+static int mount_tree(const struct room_request *req)
+{
+	static bool userxattr;
+	int tree, r;
+
+	unmount_tree(req->id);
+	tree = userxattr ? -EPERM : mount_overlay(req, true);
+	if (tree == -EPERM) {
+		tree = mount_overlay(req, false);
+		userxattr = userxattr || tree >= 0;
+	}
+	if (tree < 0)
+		return tree;
+	r = attach(tree, req->id);
+	if (r < 0) {
+		close(tree);
+		return r;
+	}
+	return tree;
+}
+
+/* --- the room -------------------------------------------------------------------------------------- */
+
+static int bring(int src, const char *name)
+{
+	_cleanup_fd_ int tree =
+	        open_tree(src, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+	if (tree < 0 || mkdir(name, 0700) < 0)
+		return -errno;
+	return move_mount(tree, "", AT_FDCWD, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int furnish(const char *bases, const char *trees)
+{
+	_cleanup_fd_ int base_fd = -1, trees_fd = -1;
+	int r;
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -errno;
+	base_fd = open(bases, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	trees_fd = open(trees, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (base_fd < 0 || trees_fd < 0 ||
+	    mount("room", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0 ||
+	    chdir("/tmp") < 0)
+		return -errno;
+	r = bring(base_fd, "bases");
+	if (!r)
+		r = bring(trees_fd, "trees");
+	if (r)
+		return r;
+	if (mkdir("mnt", 0700) < 0 || mkdir(".old", 0700) < 0 ||
+	    syscall(SYS_pivot_root, ".", ".old") < 0 || chdir("/") < 0 ||
+	    umount2("/.old", MNT_DETACH) < 0 || rmdir("/.old") < 0)
+		return -errno;
+	return 0;
+}
+
+static _Noreturn void serve(int sock)
+{
+	struct room_request req;
+
+	while (recv(sock, &req, sizeof(req), 0) == (ssize_t)sizeof(req)) {
+		_cleanup_fd_ int tree = -1;
+
+		if (req.verb == ROOM_MOUNT)
+			tree = mount_tree(&req);
+		else
+			unmount_tree(req.id);
+		tell(sock, req.verb == ROOM_MOUNT ? tree : 0, "overlay", tree);
+		if (tree < 0)
+			tree = -1;
+	}
+	_exit(0);
+}
+
+static _Noreturn void room_main(int sock, int parent, pid_t spawner, const char *bases,
+                                const char *trees)
+{
+	int ns, r;
+
+	prctl(PR_SET_NAME, "sandboxfs-room", 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != spawner)
+		_exit(1);
+	/* 0 to 2 lead to /dev/null; what else is open is the spawner's. */
+	if (dup3(sock, 3, O_CLOEXEC) < 0 || dup3(parent, 4, O_CLOEXEC) < 0)
+		_exit(1);
+	close_range(5, ~0U, 0);
+	umask(0);
+	ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	r = ns < 0 ? -errno : furnish(bases, trees);
+	tell(4, r, "room", r ? -1 : ns);
+	tell(3, r, "a mount namespace for trees", -1);
+	close(4);
+	close(ns);
+	if (r)
+		_exit(1);
+	serve(3);
+}
+
+static int receive_namespace(int sock)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct room_answer answer;
+	struct iovec iov = {.iov_base = &answer, .iov_len = sizeof(answer)};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *c;
+	int fd;
+
+	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(answer))
+		return -EIO;
+	c = CMSG_FIRSTHDR(&msg);
+	if (answer.error || !c)
+		return answer.error ? -answer.error : -EMFILE;
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+int room_start(int sock, const char *bases, const char *trees)
+{
+	const pid_t spawner = getpid();
+	int pair[2], r;
+	pid_t pid;
+
+	/* Away from the numbers that the child gives to its own. */
+	_cleanup_fd_ int moved = fcntl(sock, F_DUPFD_CLOEXEC, 16);
+
+	if (moved < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_NEWNS | SIGCHLD), NULL, NULL, NULL,
+	                     0UL);
+	if (pid == 0)
+		room_main(moved, pair[1], spawner, bases, trees);
+	r = pid < 0 ? -errno : 0;
+	close(pair[1]);
+	if (r < 0)
+		tell(sock, r, "a process for trees", -1);
+	else
+		r = receive_namespace(pair[0]);
+	close(pair[0]);
+	return r;
+}
+
+int room_take(int room, int own, const char *id)
+{
+	char place[PATH_SIZE];
+	int tree, r;
+
+	place_of(id, place);
+	if (setns(room, CLONE_NEWNS) < 0)
+		return -errno;
+	tree = open_tree(AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	r = -errno;
+	if (setns(own, CLONE_NEWNS) < 0) {
+		r = -errno;
+		sbx_cleanup_fd(&tree);
+	}
+	return tree < 0 ? r : tree;
+}

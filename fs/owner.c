@@ -1,0 +1,43 @@
+#include "fs/owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "fs/sandbox.h"
+
+static bool is_translated(const struct sbx_box *box)
+{
+	return box && box->sandbox->layered && box->sandbox->owner.uid != geteuid();
+}
+
+void sbx_owner_show(const struct sbx_box *box, struct stat *st)
+{
+	if (!is_translated(box))
+		return;
+	if (st->st_uid == box->sandbox->owner.uid)
+		st->st_uid = geteuid();
+	if (st->st_gid == box->sandbox->owner.gid)
+		st->st_gid = getegid();
+}
+
+void sbx_owner_hide(const struct sbx_box *box, uid_t *uid, gid_t *gid)
+{
+	if (!is_translated(box))
+		return;
+	if (*uid == geteuid())
+		*uid = box->sandbox->owner.uid;
+	if (*gid == getegid())
+		*gid = box->sandbox->owner.gid;
+}
+
+int sbx_owner_give(const struct sbx_box *box, int dirfd, const char *name)
+{
+	if (!is_translated(box))
+		return 0;
+	return fchownat(dirfd, name, box->sandbox->owner.uid, box->sandbox->owner.gid,
+	                AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0
+	               ? -errno
+	               : 0;
+}
