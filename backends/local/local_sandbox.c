@@ -51,6 +51,8 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "source", s->rec.source);
 	add_text(obj, "branch", s->rec.branch);
 	add_text(obj, "base", s->rec.base);
+	if (!sb->layered)
+		add_text(obj, "workdir", sb->workdir);
 	add_text(obj, "tree", s->rec.layer ? "overlay" : "checkout");
 	add_text(obj, "layer", s->rec.layer);
 	if (!s->rec.layer)

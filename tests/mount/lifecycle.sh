@@ -150,7 +150,7 @@ directory_half_gone() {
 
 source_moved_away() {
 	box h
-	workdir=$(cat "$MNT/h/ctl/workdir")
+	workdir=$(git -C "$REPO" worktree list --porcelain | sed -n 's/^worktree //p' | tail -n 1)
 	mv "$REPO" "$REPO.away"
 	expect 0 rmdir "$MNT/h"
 	teardown h

@@ -50,7 +50,7 @@ memory() {
 default_place() {
 	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$REPO" "$MNT"
 	box d
-	like "${TMPDIR:-/tmp}/*" "$(cat "$MNT/d/ctl/workdir")"
+	like "${TMPDIR:-/tmp}/*" "$("$TOOL" json home <"$MNT/d/ctl/info")"
 	teardown d
 	unmount
 }
