@@ -508,6 +508,20 @@ void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct sta
 	st->st_mode = S_IFIFO | (st->st_mode & 07777);
 }
 
+/*
+ * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is
+ * short of memory, which number a copied-up file had in the base: it then has that of the copy.
+ */
+static bool is_still(const struct sbx_node *node, const struct ident *id)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	if (is_node(node, id))
+		return true;
+	return sandbox && sandbox->layered && node->dev == id->dev && node->type == id->type &&
+	       node->born <= sandbox->base_ns && id->born > sandbox->base_ns;
+}
+
 /* The known file node with that identity; one that merely had the number before is unhashed. */
 static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
                                   const struct ident *id)
@@ -807,7 +821,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
 	if (fd >= 0 && !sbx_without("identity") &&
-	    (stat_at(node->box, fd, "", &st, &id) < 0 || !is_node(node, &id))) {
+	    (stat_at(node->box, fd, "", &st, &id) < 0 || !is_still(node, &id))) {
 		close(fd);
 		return -ESTALE;
 	}
@@ -918,7 +932,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	sbx_node_put(tab, dir);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return -ESTALE;
-	if (r == 0 && node->kind == SBX_NODE_FILE && !is_node(node, &id))
+	if (r == 0 && node->kind == SBX_NODE_FILE && !is_still(node, &id))
 		return -ESTALE;
 	if (r == 0) {
 		pthread_mutex_lock(&tab->lock);

@@ -107,8 +107,9 @@ int sbx_git_sweep(const char *common, const char *trees,
 
 /*
  * Writes user.name and user.email, as they hold in SOURCE on the host, to .gitconfig in the directory HOME;
- * a file that is there is left alone. 0 or -errno.
+ * a file that is there is left alone. OTHERS: commands see another owner than the index tells, which git is not to take for a
+ * change. 0 or -errno.
  */
-int sbx_git_identity(const char *source, int home);
+int sbx_git_identity(const char *source, int home, bool others);
 
 #endif

@@ -29,7 +29,7 @@ static void put_value(FILE *f, const char *key, const char *value)
 	fputs("\"\n", f);
 }
 
-static int write_config(int home, const char *name, const char *email)
+static int write_config(int home, const char *name, const char *email, bool others)
 {
 	int fd = openat(home, ".gitconfig", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 	                0644);
@@ -40,7 +40,10 @@ static int write_config(int home, const char *name, const char *email)
 			close(fd);
 		return errno == EEXIST ? 0 : -errno;
 	}
-	fputs("[user]\n", f);
+	if (others)
+		fputs("[core]\n\tcheckStat = minimal\n", f);
+	if (name || email)
+		fputs("[user]\n", f);
 	if (name)
 		put_value(f, "name", name);
 	if (email)
@@ -48,7 +51,7 @@ static int write_config(int home, const char *name, const char *email)
 	return fclose(f) == 0 ? 0 : -errno;
 }
 
-int sbx_git_identity(const char *source, int home)
+int sbx_git_identity(const char *source, int home, bool others)
 {
 	git_repository *repo = NULL;
 	git_config *config = NULL, *snapshot = NULL;
@@ -60,9 +63,9 @@ int sbx_git_identity(const char *source, int home)
 	    git_config_snapshot(&snapshot, config) == 0) {
 		git_config_get_string(&name, snapshot, "user.name");
 		git_config_get_string(&email, snapshot, "user.email");
-		if (name || email)
-			r = write_config(home, name, email);
 	}
+	if (name || email || others)
+		r = write_config(home, name, email, others);
 	git_config_free(snapshot);
 	git_config_free(config);
 	git_repository_free(repo);

@@ -8,6 +8,7 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/local/layers.h"
 #include "backends/support/fsutil.h"
@@ -204,7 +205,9 @@ static int open_places(struct local_sandbox *s, struct sbx_error *err)
 	if (home < 0)
 		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
 	if (s->rec.common)
-		sbx_git_identity(s->rec.common, home);
+		sbx_git_identity(s->rec.common, home,
+		                 s->rec.layer &&
+		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());
 	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 }
 

@@ -84,8 +84,15 @@ int sbx_room_open(struct sbx_spawner *sp, const char *bases, const char *trees,
 
 void sbx_room_close(struct sbx_room *room)
 {
+	struct room_answer answer;
+	int fd;
+
 	if (!room)
 		return;
+	/* It ends by itself and is waited for: the spawner's end would kill it. */
+	shutdown(room->sock, SHUT_WR);
+	fd = receive(room->sock, &answer);
+	sbx_cleanup_fd(&fd);
 	close(room->sock);
 	pthread_mutex_destroy(&room->lock);
 	free(room);

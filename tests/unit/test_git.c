@@ -318,13 +318,18 @@ static void who_commits_on_the_host_commits_inside(void **state)
 	              "[user]\nname = \"A \\\"B\\\" \\\\C\"\nemail = a@example.org\n");
 	scratch_mkdir(scratch_path("home"));
 	home = open(scratch_path("home"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	assert_int_equal(sbx_git_identity(source, home), 0);
+	assert_int_equal(sbx_git_identity(source, home, false), 0);
 	scratch_expect(scratch_path("home/.gitconfig"),
 	               "[user]\n\tname = \"A \\\"B\\\" \\\\C\"\n\temail = \"a@example.org\"\n");
 	/* What is there is the sandbox's. */
 	scratch_write(scratch_path("home/.gitconfig"), "mine");
-	assert_int_equal(sbx_git_identity(source, home), 0);
+	assert_int_equal(sbx_git_identity(source, home, false), 0);
 	scratch_expect(scratch_path("home/.gitconfig"), "mine");
+	assert_int_equal(unlink(scratch_path("home/.gitconfig")), 0);
+	assert_int_equal(sbx_git_identity(source, home, true), 0);
+	scratch_expect(scratch_path("home/.gitconfig"),
+	               "[core]\n\tcheckStat = minimal\n"
+	               "[user]\n\tname = \"A \\\"B\\\" \\\\C\"\n\temail = \"a@example.org\"\n");
 }
 
 static void base_may_be_any_name_of_a_commit(void **state)
