@@ -1,6 +1,6 @@
 /*
  * Opening the cache, and the thread that does what nobody waits for: preparing the base that will be wanted, seeing
- * that new ones reach the disk, dropping old ones. Only the keeper of one mount at a time trims.
+ * that new ones reach the disk, dropping old ones.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -83,10 +83,12 @@ static void drop(struct survey *s, const struct candidate *c)
 
 void sbx_bases_trim(struct sbx_bases *bases)
 {
+	/* One at a time: two that count the same bases would drop twice as much. */
+	_cleanup_fd_ int lock = sbx_base_lock(bases, "trim", true, &bases->cancelled);
 	const uint64_t limit = bases->limit_mb << 20;
 	struct survey s = {.bases = bases};
 
-	if (sbx_dir_scan(bases->bases, survey_base, &s) == 0) {
+	if (lock >= 0 && sbx_dir_scan(bases->bases, survey_base, &s) == 0) {
 		qsort(s.items, s.n, sizeof(*s.items), by_use);
 		for (size_t i = 0; i < s.n && s.bytes > limit; i++)
 			drop(&s, &s.items[i]);

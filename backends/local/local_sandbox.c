@@ -75,6 +75,7 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	struct sbx_spawner *sp = downcast(sb)->backend->host->spawner;
 
+	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
 }
