@@ -289,6 +289,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->settings = s;
 	ws->registry = d->registry;
 	ws->park = d->park;
+	ws->pool = d->pool;
 	ws->xattrs = s->user_xattr;
 	ws->killpriv = &d->workspace_channel.killpriv;
 	d->workspace_channel.ended = handle_ended;

@@ -1028,6 +1028,28 @@ void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 	pthread_mutex_unlock(&tab->lock);
 }
 
+void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
+{
+	struct ident was, is;
+	struct sbx_node *node;
+	struct stat st;
+
+	if (stat_at(box, old, "", &st, &was) < 0 || stat_at(box, new, "", &st, &is) < 0)
+		return;
+	pthread_mutex_lock(&tab->lock);
+	node = find_file(tab, box, &was);
+	if (node) {
+		hash_remove(tab, node);
+		if (node->fd)
+			fd_drop(tab, node->fd);
+		node->dev = is.dev;
+		node->ino = is.ino;
+		node->born = is.born;
+		hash_insert(tab, node);
+	}
+	pthread_mutex_unlock(&tab->lock);
+}
+
 static bool writes(const struct sbx_fd *f)
 {
 	return f->mode == O_WRONLY || f->mode == O_RDWR;

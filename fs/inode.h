@@ -117,6 +117,8 @@ struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
 /* What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. */
 void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);
+/* The directory open at NEW takes the place of the one open at OLD: who knows that one means this one from now on. */
+void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
 /*
  * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
  * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors

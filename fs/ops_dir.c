@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/confine.h"
+#include "fs/move.h"
 #include "fs/ops_root.h"
 #include "fs/owner.h"
 #include "fs/workspace.h"
@@ -563,27 +564,93 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	ws_put(ws, dir, f);
 }
 
-static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd,
-                          const char *name, struct sbx_node *newdir, int newdirfd,
-                          const char *newname, unsigned flags)
+/* One rename within a sandbox, and what it needs. */
+struct renaming {
+	fuse_req_t req;
+	struct sbx_workspace *ws;
+	struct sbx_node *dir, *newdir;
+	struct sbx_fd *fd, *newfd;
+	char *name, *newname;
+	unsigned flags;
+};
+
+static int rename_names(struct renaming *rn, bool by_moving)
 {
+	return by_moving ? sbx_move_dir(rn->ws->inodes, sbx_node_box(rn->dir), rn->fd->fd, rn->name,
+	                                rn->newfd->fd, rn->newname, rn->flags)
+	       : renameat2(rn->fd->fd, rn->name, rn->newfd->fd, rn->newname, rn->flags) < 0 ? -errno
+	                                                                                    : 0;
+}
+
+static int rename_between(struct renaming *rn, bool by_moving)
+{
+	struct sbx_inodes *inodes = rn->ws->inodes;
 	struct sbx_hold hold = {0};
 	int r;
 
-	if (sbx_node_box(dir) != sbx_node_box(newdir))
+	if (sbx_node_box(rn->dir) != sbx_node_box(rn->newdir))
 		return -EXDEV;
-	if (ws_is_control(ws, dir, name) || ws_is_control(ws, newdir, newname))
+	if (ws_is_control(rn->ws, rn->dir, rn->name) ||
+	    ws_is_control(rn->ws, rn->newdir, rn->newname))
 		return -EPERM;
-	if (!(flags & RENAME_EXCHANGE))
-		sbx_hold_name(ws->inodes, newdir, newname, &hold);
-	r = renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
-	sbx_hold_release(ws->inodes, &hold, r == 0);
+	if (!(rn->flags & RENAME_EXCHANGE))
+		sbx_hold_name(inodes, rn->newdir, rn->newname, &hold);
+	r = rename_names(rn, by_moving);
+	sbx_hold_release(inodes, &hold, r == 0);
 	if (r < 0)
 		return r;
-	sbx_node_moved(ws->inodes, dir, name, newdir, newname);
-	if (flags & RENAME_EXCHANGE)
-		sbx_node_moved(ws->inodes, newdir, newname, dir, name);
+	sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
+	if (rn->flags & RENAME_EXCHANGE)
+		sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
 	return 0;
+}
+
+static void rename_end(struct renaming *rn, int r)
+{
+	ws_reply(rn->req, r);
+	ws_put(rn->ws, rn->newdir, rn->newfd);
+	ws_put(rn->ws, rn->dir, rn->fd);
+}
+
+/* [pool] */
+static void move_work(void *data)
+{
+	struct renaming *rn = data;
+
+	rename_end(rn, rename_between(rn, true));
+	free(rn->name);
+	free(rn->newname);
+	free(rn);
+}
+
+/* Moving what is in a directory may take long, and no worker of the connection is to be held up by it. */
+static bool move_later(const struct renaming *rn)
+{
+	struct renaming *copy = malloc(sizeof(*copy));
+	char *name = strdup(rn->name), *newname = strdup(rn->newname);
+
+	if (!copy || !name || !newname) {
+		free(copy);
+		free(name);
+		free(newname);
+		return false;
+	}
+	*copy = *rn;
+	copy->name = name;
+	copy->newname = newname;
+	sbx_pool_submit(rn->ws->pool, move_work, copy);
+	return true;
+}
+
+static void rename_in_box(struct renaming *rn)
+{
+	const struct sbx_box *box = sbx_node_box(rn->dir);
+	int r = rename_between(rn, false);
+
+	if (r == -EXDEV && box == sbx_node_box(rn->newdir) && box->sandbox->layered &&
+	    move_later(rn))
+		return;
+	rename_end(rn, r);
 }
 
 /* Renames at the top, or between the top and a sandbox. Returns whether it answered. */
@@ -628,10 +695,16 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	if (!dir)
 		return;
 	newdir = ws_dir(req, newparent, newname, &newf);
-	if (newdir) {
-		ws_reply(req,
-		         rename_between(ws, dir, f->fd, name, newdir, newf->fd, newname, flags));
-		ws_put(ws, newdir, newf);
-	}
-	ws_put(ws, dir, f);
+	if (newdir)
+		rename_in_box(&(struct renaming){.req = req,
+		                                 .ws = ws,
+		                                 .dir = dir,
+		                                 .newdir = newdir,
+		                                 .fd = f,
+		                                 .newfd = newf,
+		                                 .name = (char *)(uintptr_t)name,
+		                                 .newname = (char *)(uintptr_t)newname,
+		                                 .flags = flags});
+	else
+		ws_put(ws, dir, f);
 }

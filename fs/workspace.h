@@ -17,6 +17,7 @@ struct sbx_workspace {
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
+	struct sbx_pool *pool;
 	struct sbx_controls *inlined; /* the controls are on this connection; else NULL */
 	char *controls;               /* absolute path at which the control connection is mounted */
 	bool epochs;                  /* the kernel takes INC_EPOCH */

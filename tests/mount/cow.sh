@@ -119,6 +119,41 @@ removed_and_made_again() {
 	same '' "$(find "$MNT/c" -type c)"
 }
 
+# An ordinary user's overlay cannot rename a directory of its base; the mount does.
+directories_are_renamed() {
+	chmod 750 "$MNT/c/d14"
+	touch -d '2020-01-01 00:00:00' "$MNT/c/d14"
+	exec 3<"$MNT/c/d14/e/two"
+	expect 0 rename "$MNT/c/d14" "$MNT/c/moved"
+	same 14 "$(cat "$MNT/c/moved/e/two")"
+	same 14 "$(cat <&3)"
+	exec 3<&-
+	same '750 1577836800' "$(TZ=UTC stat -c '%a %Y' "$MNT/c/moved")"
+	expect ENOENT stat "$MNT/c/d14"
+	same 'e one' "$(ls "$MNT/c/moved" | tr '\n' ' ' | sed 's/ $//')"
+	same 14 "$(run c cat moved/one)"
+	echo more >>"$MNT/c/moved/one"
+	mkdir "$MNT/c/empty" "$MNT/c/full"
+	echo x >"$MNT/c/full/x"
+	expect 'ENOTEMPTY|EEXIST' rename "$MNT/c/d15" "$MNT/c/full"
+	same 15 "$(cat "$MNT/c/d15/e/two")"
+	expect 0 rename "$MNT/c/d15" "$MNT/c/empty"
+	same 15 "$(run c cat empty/e/two)"
+	(
+		cd "$MNT/c/d16"
+		mv ../d16 ../d16.moved
+		same 16 "$(cat one)"
+		same 16 "$(cat e/two)"
+		echo here >new
+	)
+	same here "$(cat "$MNT/c/d16.moved/new")"
+	mv "$MNT/c/d17" "$MNT/c/empty/inner"
+	same 17 "$(cat "$MNT/c/empty/inner/one")"
+	git -C "$MNT/c" mv d18 renamed
+	same 'R  d18/one -> renamed/one' "$(git -C "$MNT/c" status --porcelain | grep renamed/one)"
+	run c sh -c 'mv d19 d19.moved; cat d19.moved/one'
+}
+
 runs_programs() {
 	same ran "$(run c run/tool)"
 	printf '#!/bin/sh\necho changed\n' >"$MNT/c/run/tool"
@@ -280,6 +315,7 @@ claim "a file that is changed stays the same file, for open ones too" keeps_iden
 claim "an open file of the host sees and makes changes" writes_through_an_open_file
 claim "hard links hold" hard_links
 claim "what is removed and made again is new" removed_and_made_again
+claim "directories of the base are renamed" directories_are_renamed
 claim "programs of the base run, and run changed" runs_programs
 claim "the base is as it was" base_is_untouched
 claim "git works, and the source can be collected" git_goes_on

@@ -1,0 +1,188 @@
+/*
+ * Files are renamed one by one, directories that the file system can rename as well; others are made again one level down.
+ * A client cannot see more of it than a job can: the kernel holds the locks of both parents until it is answered.
+ */
+#include "fs/move.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/owner.h"
+#include "fs/strv.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/settings.h"
+
+#define DEPTH_MAX 256
+#define TRIES     10
+
+struct move {
+	struct sbx_inodes *tab;
+	struct sbx_box *box;
+	int depth;
+};
+
+static int read_names(int fd, struct sbx_strings *ret)
+{
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	_cleanup_dir_ DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *d;
+
+	if (!dir) {
+		r = -errno;
+		sbx_cleanup_fd(&copy);
+		return r;
+	}
+	while (!r && (errno = 0, d = readdir(dir)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+			r = sbx_strings_add(ret, d->d_name, strlen(d->d_name));
+	return r ? r : -errno;
+}
+
+static int open_dir(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* A directory that is to be emptied must let us. */
+static void unlock(int dirfd, const char *name)
+{
+	_cleanup_fd_ int fd = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char proc[32];
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	if (fd >= 0)
+		chmod(proc, 0700);
+}
+
+static int move_dir(struct move *m, int from, const char *name, int to, const char *newname);
+
+/* Moves the first *N of NAMES and counts them down to where it stops. */
+static int move_names(struct move *m, int from, int to, const struct sbx_strings *names, size_t *n)
+{
+	int r = 0;
+
+	while (*n && !r) {
+		const char *name = names->items[*n - 1];
+
+		r = renameat(from, name, to, name) < 0 ? -errno : 0;
+		if (r == -EXDEV)
+			r = move_dir(m, from, name, to, name);
+		if (!r)
+			--*n;
+	}
+	return r;
+}
+
+static int move_contents(struct move *m, int from, int to)
+{
+	struct sbx_strings names = {0};
+	int r = read_names(from, &names);
+	size_t left = names.n;
+
+	if (!r)
+		r = move_names(m, from, to, &names, &left);
+	if (r) {
+		struct sbx_strings moved = {.items = names.items + left, .n = names.n - left};
+		size_t back = moved.n;
+
+		move_names(m, to, from, &moved, &back);
+	}
+	sbx_strings_release(&names);
+	return r;
+}
+
+/* Last of all: moving entries changes the times, and the mode may forbid it. */
+static int copy_attributes(struct move *m, int to, const struct stat *st)
+{
+	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+	int r = sbx_owner_give(m->box, to, "");
+
+	if (!r && (fchmod(to, st->st_mode & 01777) < 0 || futimens(to, times) < 0))
+		r = -errno;
+	return r;
+}
+
+/* A job may add entries meanwhile. */
+static int empty(struct move *m, int from, const char *name, int old, int new)
+{
+	int r = -ENOTEMPTY;
+
+	for (int i = 0; i < TRIES && r == -ENOTEMPTY; i++) {
+		r = move_contents(m, old, new);
+		if (!r && unlinkat(from, name, AT_REMOVEDIR) < 0)
+			r = -errno;
+	}
+	return r;
+}
+
+static int fill(struct move *m, int from, const char *name, int new, const struct stat *st)
+{
+	_cleanup_fd_ int old = -1;
+	int r;
+
+	unlock(from, name);
+	old = open_dir(from, name);
+	if (old < 0)
+		return old;
+	r = empty(m, from, name, old, new);
+	if (r) {
+		fchmod(old, st->st_mode & 07777);
+		return r;
+	}
+	sbx_node_replace(m->tab, m->box, old, new);
+	return copy_attributes(m, new, st);
+}
+
+static int move_dir(struct move *m, int from, const char *name, int to, const char *newname)
+{
+	_cleanup_fd_ int new = -1;
+	struct stat st;
+	int r;
+
+	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode) || m->depth >= DEPTH_MAX)
+		return -EXDEV;
+	if (mkdirat(to, newname, 0700) < 0)
+		return -errno;
+	new = open_dir(to, newname);
+	m->depth++;
+	r = new < 0 ? new : fill(m, from, name, new, &st);
+	m->depth--;
+	if (r)
+		unlinkat(to, newname, AT_REMOVEDIR);
+	return r;
+}
+
+/* What rename(2) replaces: an empty directory. */
+static int clear_target(int dirfd, const char *name, unsigned flags)
+{
+	if (flags & RENAME_NOREPLACE)
+		return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : 0;
+	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int sbx_move_dir(struct sbx_inodes *tab, struct sbx_box *box, int dirfd, const char *name,
+                 int newdirfd, const char *newname, unsigned flags)
+{
+	struct move m = {.tab = tab, .box = box};
+	struct stat st;
+	int r;
+
+	if (flags & ~(unsigned)RENAME_NOREPLACE)
+		return -EXDEV;
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return -EXDEV;
+	r = clear_target(newdirfd, newname, flags);
+	return r ? r : move_dir(&m, dirfd, name, newdirfd, newname);
+}
