@@ -37,6 +37,7 @@
 #include "sandboxfs/walls.h"
 
 #define POOL_THREADS 4
+#define REMOVERS     2
 #define ENDING_MS    5000 /* how long a daemon may take to end its jobs */
 
 struct daemon {
@@ -46,7 +47,7 @@ struct daemon {
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;
-	struct sbx_pool *pool;
+	struct sbx_pool *pool, *remover;
 	struct sbx_pool
 	        *notifier; /* one thread that may wait for the kernel's lock of a directory */
 	struct sbx_backend *backend;
@@ -224,6 +225,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
+	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
 	    sbx_pool_create(1, &d->notifier) < 0 || sbx_park_create(d->loop, &d->park) < 0 ||
 	    sbx_controls_init(&d->controls) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
@@ -238,6 +240,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.backend = d->backend;
 	config.loop = d->loop;
 	config.pool = d->pool;
+	config.remover = d->remover;
 	r = sbx_registry_create(&config, &d->registry);
 	if (r < 0)
 		return sbx_fail(err, -r, "the registry cannot be made: %s", strerror(-r));
@@ -347,6 +350,7 @@ static void stop(struct daemon *d)
 	sbx_pool_destroy(d->notifier);
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
+	sbx_pool_destroy(d->remover);
 	sbx_pool_destroy(d->pool);
 	if (d->loop_started) {
 		sbx_loop_stop(d->loop);

@@ -2,10 +2,14 @@
 #include "sandboxfs/pool.h"
 
 #include <errno.h>
+#include <linux/ioprio.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct work {
 	struct work *next;
@@ -17,15 +21,26 @@ struct sbx_pool {
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t more;
 	struct work *head, **tail;
-	bool ending;
+	bool ending, low;
 	int threads;
 	pthread_t thread[];
 };
+
+#define NICE 10
+
+/* On Linux both are a thread's own. */
+static void give_way(void)
+{
+	setpriority(PRIO_PROCESS, 0, NICE);
+	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+}
 
 static void *worker(void *data)
 {
 	struct sbx_pool *pool = data;
 
+	if (pool->low)
+		give_way();
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
 		struct work *w = pool->head;
@@ -48,7 +63,7 @@ static void *worker(void *data)
 	return NULL;
 }
 
-int sbx_pool_create(int threads, struct sbx_pool **ret)
+static int create(int threads, bool low, struct sbx_pool **ret)
 {
 	struct sbx_pool *pool = calloc(1, sizeof(*pool) + (size_t)threads * sizeof(pthread_t));
 	sigset_t all, old;
@@ -59,6 +74,7 @@ int sbx_pool_create(int threads, struct sbx_pool **ret)
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->more, NULL);
 	pool->tail = &pool->head;
+	pool->low = low;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (pool->threads < threads && !r) {
@@ -72,6 +88,16 @@ int sbx_pool_create(int threads, struct sbx_pool **ret)
 	}
 	*ret = pool;
 	return 0;
+}
+
+int sbx_pool_create(int threads, struct sbx_pool **ret)
+{
+	return create(threads, false, ret);
+}
+
+int sbx_pool_create_low(int threads, struct sbx_pool **ret)
+{
+	return create(threads, true, ret);
 }
 
 void sbx_pool_destroy(struct sbx_pool *pool)

@@ -64,6 +64,7 @@ struct sbx_registry_config {
 	struct sbx_backend *backend;
 	struct sbx_loop *loop;
 	struct sbx_pool *pool;
+	struct sbx_pool *remover; /* takes away what nobody looks at any more */
 	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
 	 * asked for again. On the thread that starts the job, or the loop thread. */
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);

@@ -75,7 +75,7 @@ static void retry(struct sbx_timer *t)
 		sbx_registry_begin(reg);
 	pthread_mutex_unlock(&reg->lock);
 	if (go)
-		sbx_pool_submit(reg->config.pool, remove_work, box);
+		sbx_pool_submit(reg->config.remover, remove_work, box);
 }
 
 /* [loop] The next mount's recovery finishes what does not succeed before the end of this one. */
@@ -206,7 +206,7 @@ static void retire_done(void *data)
 	sbx_box_event(reg, box, "teardown", NULL);
 	sbx_events_close(box->pub.events);
 	tell_waiters(waiters, 0, &box->step_err);
-	sbx_pool_submit(reg->config.pool, remove_work, box);
+	sbx_pool_submit(reg->config.remover, remove_work, box);
 }
 
 /* [pool] */

@@ -390,6 +390,7 @@ void house_open(struct house *h)
 	                                 .backend = &h->backend.base,
 	                                 .loop = h->loop,
 	                                 .pool = h->pool,
+	                                 .remover = h->pool,
 	                                 .invalidate = invalidate,
 	                                 .data = h,
 	                         },

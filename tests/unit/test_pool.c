@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -28,6 +29,25 @@ static void destroy_runs_everything_submitted(void **state)
 	assert_int_equal(count, 5050);
 }
 
+static void look_at_priority(void *data)
+{
+	(void)data;
+	atomic_store(&count, getpriority(PRIO_PROCESS, 0));
+}
+
+static void a_low_pool_gives_way(void **state)
+{
+	const int ours = getpriority(PRIO_PROCESS, 0);
+	struct sbx_pool *pool;
+
+	(void)state;
+	assert_int_equal(sbx_pool_create_low(1, &pool), 0);
+	sbx_pool_submit(pool, look_at_priority, NULL);
+	sbx_pool_destroy(pool);
+	assert_true(count > ours || ours >= 10);
+	assert_int_equal(getpriority(PRIO_PROCESS, 0), ours);
+}
+
 static void destroy_accepts_null(void **state)
 {
 	(void)state;
@@ -38,6 +58,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(destroy_runs_everything_submitted),
+	        cmocka_unit_test(a_low_pool_gives_way),
 	        cmocka_unit_test(destroy_accepts_null),
 	};
 
