@@ -140,6 +140,13 @@ int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	return sb->impl->exec(sb, spec, events, data, ret, err);
 }
 
+int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
+{
+	if (!sb->impl->resize)
+		return sbx_fail(err, EOPNOTSUPP, "this backend has no limit of disk_mb");
+	return sb->impl->resize(sb, mb, err);
+}
+
 int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	return sb->impl->barrier ? sb->impl->barrier(sb, err) : 0;

@@ -241,6 +241,14 @@ static void sandbox_dirty(struct sbx_sandbox *sb, const char *path)
 	inner->impl->dirty(inner, path);
 }
 
+static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_resize(downcast(sb)->inner, mb, err);
+
+	return result("sandbox.resize", sb->id, start, r, err);
+}
+
 static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
@@ -260,6 +268,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .exec = sandbox_exec,
         .fetch = sandbox_fetch,
         .dirty = sandbox_dirty,
+        .resize = sandbox_resize,
         .barrier = sandbox_barrier,
 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fs/control_impl.h"
+#include "fs/job_table.h"
 #include "sandboxfs/cleanup.h"
 
 #define ENV_MAX (1024 * 1024) /* bytes of the whole list */
@@ -146,24 +147,37 @@ int sbx_control_text_limit(struct sbx_registry *reg, const struct sbx_control_no
 	               : sbx_control_text_take(line, ret);
 }
 
+/* The one limit that is the tree's and not the next command's. */
+static int set_disk(struct sbx_box *box, uint64_t before, uint64_t value, struct sbx_error *err)
+{
+	return value == before ? 0 : sbx_sandbox_resize(box->sandbox, value, err);
+}
+
 static int limit_set(struct sbx_control_handle *h, const char *buf, size_t len,
                      struct sbx_error *err)
 {
 	_cleanup_defaults_ struct sbx_job_defaults d = {0};
 	struct sbx_box *box = h->node.box;
-	uint64_t value = 0;
+	uint64_t value = 0, disk_mb;
 	int r = number_of(h, buf, len, &value, err);
 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&box->defaults_lock);
 	r = sbx_jobs_get_defaults(box->jobs, &d);
+	if (r < 0)
+		no_memory(err);
+	disk_mb = d.limits.disk_mb;
 	if (r >= 0) {
 		*limit_of(&d.limits, h->node.row->arg) = value;
-		sbx_jobs_set_limits(box->jobs, &d.limits);
+		d.limits =
+		        sbx_limits_clamp(&d.limits, &sbx_registry_settings(box->registry)->limits);
+		r = set_disk(box, disk_mb, d.limits.disk_mb, err);
 	}
+	if (r >= 0)
+		sbx_jobs_set_limits(box->jobs, &d.limits);
 	pthread_mutex_unlock(&box->defaults_lock);
-	return r < 0 ? no_memory(err) : 0;
+	return r;
 }
 
 const struct control_ops sbx_control_limit_ops = {.set = limit_set};

@@ -154,5 +154,6 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 		}
 	}
 	pthread_mutex_unlock(&reg->lock);
+	sbx_registry_save_all(reg);
 	sbx_egress_close(reg->egress);
 }

@@ -115,8 +115,11 @@ void sbx_box_jobs_busy(bool busy, void *data)
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
 
+	atomic_store(&box->pub.sandbox->busy, busy);
 	if (reg->config.invalidate)
 		reg->config.invalidate(&box->pub, busy, reg->config.data);
+	if (!busy)
+		sbx_box_save(box);
 }
 
 static void tell_denied(struct json_object *members, const char *text, void *data)
@@ -172,6 +175,20 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	        &box->pub.jobs);
 }
 
+/* What the tree was made with outlives the mount that said so. */
+static int take_over_disk(struct sbx_jobs *jobs, const struct sbx_sandbox *sandbox)
+{
+	struct sbx_job_defaults d;
+	int r = sandbox->disk_mb ? sbx_jobs_get_defaults(jobs, &d) : 1;
+
+	if (r)
+		return r > 0 ? 0 : r;
+	d.limits.disk_mb = sandbox->disk_mb;
+	sbx_jobs_set_limits(jobs, &d.limits);
+	sbx_job_defaults_release(&d);
+	return 0;
+}
+
 int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 {
 	struct sbx_registry *reg = box->pub.registry;
@@ -185,6 +202,8 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 		r = sbx_denials_create(reg->config.loop, tell_denied, box, &box->pub.denials);
 	if (r >= 0)
 		r = open_jobs(box, sandbox);
+	if (r >= 0)
+		r = take_over_disk(box->pub.jobs, sandbox);
 	if (r < 0) {
 		sbx_box_strip(box);
 		return r;

@@ -1,7 +1,7 @@
 /*
  * What the files sandbox_*.c share: sandbox.c is the registry, sandbox_make.c, _teardown.c and
  * _rename.c are the lives of its boxes, _house.c is what each box is given, _text.c what
- * lists and describes, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
+ * lists and describes, _save.c what is kept of boxes in memory, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
  * block, and the loop thread, where states change and callers are told. A chain counts as in
@@ -117,6 +117,10 @@ void sbx_registry_sweep(struct sbx_registry *reg);
 void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms. */
 void sbx_box_arm_lifetime(struct box *box);
+/* [loop] Saves what a box has in memory, in the pool; nothing where it has nothing. */
+void sbx_box_save(struct box *box);
+/* The same for all, here and now, when nothing else goes on any more. */
+void sbx_registry_save_all(struct sbx_registry *reg);
 /* One event, in the stream of the box (may be NULL) and in the mount's. */
 void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);
 

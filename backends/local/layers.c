@@ -216,3 +216,13 @@ struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers)
 {
 	return layers->bases;
 }
+
+struct sbx_room *sbx_layers_room(const struct sbx_layers *layers)
+{
+	return layers->room;
+}
+
+int sbx_layers_resize(struct sbx_layers *layers, const char *id, uint64_t mb, struct sbx_error *err)
+{
+	return sbx_room_resize(layers->room, id, mb, err);
+}

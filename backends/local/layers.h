@@ -11,6 +11,7 @@
 #include "sandboxfs/identity.h"
 
 struct sbx_layers;
+struct sbx_room;
 struct stat;
 
 /*
@@ -23,6 +24,7 @@ void sbx_layers_close(struct sbx_layers *layers);
 /* Whom the files belong to. */
 const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers);
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers);
+struct sbx_room *sbx_layers_room(const struct sbx_layers *layers);
 
 /*
  * Makes the upper layer of REC, whose directory in trees/ is there and empty, like a directory with attributes LIKE. Returns
@@ -39,6 +41,18 @@ int sbx_layers_stand(struct sbx_layers *layers, const struct sbx_state *state,
 /* Mounts the tree of REC. Returns the root, O_PATH, or a negative errno. */
 int sbx_layers_mount(struct sbx_layers *layers, const struct sbx_record *rec,
                      struct sbx_error *err);
+/*
+ * For a REC of limited size, before it is mounted: makes its disk and puts what is saved of it there. Returns its root, open, or a
+ * negative errno.
+ */
+int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
+                    const struct sbx_record *rec, struct sbx_error *err);
+/* Saves what is on DISK; what was saved before is there until then. EINTR: CANCELLED. Blocks. */
+int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
+                    int disk, atomic_bool *cancelled, struct sbx_error *err);
+/* ENOSPC: more is in use. */
+int sbx_layers_resize(struct sbx_layers *layers, const char *id, uint64_t mb,
+                      struct sbx_error *err);
 /* Takes the mount away and counts REC among the base's users no more. Its files are not touched. May be repeated. */
 void sbx_layers_forget(struct sbx_layers *layers, const struct sbx_record *rec);
 

@@ -18,6 +18,12 @@
 static const char *const kind_words[] = {
         [SBX_LOCAL_NONE] = "none", [SBX_LOCAL_DIR] = "dir", [SBX_LOCAL_GIT] = "git"};
 
+/* Layers may be there only for the sake of sandboxes that were made when they were wanted. */
+static bool makes_layers(const struct sbx_local *b)
+{
+	return b->layers && !b->flat;
+}
+
 static int64_t now_ms(void)
 {
 	struct timespec ts;
@@ -40,6 +46,7 @@ static int begin_record(struct sbx_local *b, const struct sbx_create *req, struc
 		return sbx_fail(err, -r, "cannot make an identity: %s", strerror(-r));
 	rec->state = SBX_RECORD_CREATING;
 	rec->created_ms = now_ms();
+	rec->disk_mb = (int64_t)b->host->settings->limits.disk_mb;
 	rec->name = strdup(req->name);
 	rec->kind = strdup(kind_words[b->kind]);
 	rec->source = dup_or_null(b->host->settings->source_abs);
@@ -134,13 +141,13 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
 	r = plan_git(b, req, rec, err);
-	if (!r && b->layers)
+	if (!r && makes_layers(b))
 		r = sbx_local_layer_plan(b, rec, layer, err);
 	if (!r)
 		r = store(b, rec, err);
 	if (!r)
 		r = make_tree(b, rec->id, &tree, err);
-	if (!r && b->layers) {
+	if (!r && makes_layers(b)) {
 		sbx_cleanup_fd(&tree);
 		r = sbx_local_layer_make(b, rec, &tree, err);
 	}
@@ -200,10 +207,14 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
                     struct sbx_error *err)
 {
 	_cleanup_fd_ int tree = -1, links = -1;
-	int r = b->layers ? sbx_local_layer_dir(b, rec, req->cancelled, err) : 1;
+	int r = makes_layers(b) ? sbx_local_layer_dir(b, rec, req->cancelled, err) : 1;
 
 	if (r <= 0)
 		return r;
+	if (rec->disk_mb)
+		return sbx_fail(
+		        err, EOPNOTSUPP,
+		        "disk_mb cannot be kept: the source has hard links or does not hold still");
 	r = store(b, rec, err);
 	if (!r)
 		r = make_tree(b, rec->id, &tree, err);
@@ -244,6 +255,11 @@ static int fill(struct sbx_local *b, const struct sbx_create *req, struct sbx_re
 	return store(b, rec, err);
 }
 
+static bool may_limit_disk(const struct sbx_local *b)
+{
+	return makes_layers(b) && b->kind != SBX_LOCAL_NONE;
+}
+
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
                      struct sbx_sandbox **ret, struct sbx_error *err)
 {
@@ -254,6 +270,10 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 	if (!r && (req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
 		r = sbx_fail(err, EINVAL, "%s needs a git repository as the source",
 		             req->base ? "base" : "branch");
+	if (!r && b->host->settings->limits.disk_mb && !may_limit_disk(b))
+		r = sbx_fail(err, EOPNOTSUPP,
+		             "disk_mb cannot be kept here: trees are no overlays (%s)",
+		             b->flat ? b->flat : "the source is none");
 	if (!r)
 		r = begin_record(b, req, &rec, err);
 	if (r)

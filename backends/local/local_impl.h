@@ -20,8 +20,8 @@ struct sbx_local {
 	struct sbx_state state;
 	enum sbx_local_kind kind;
 	char *common;              /* git: the source's common directory */
-	struct sbx_layers *layers; /* NULL: trees are full copies */
-	char *flat;                /* why, or NULL */
+	struct sbx_layers *layers; /* NULL: none could be had, or none is needed */
+	char *flat;                /* why new trees are full copies, or NULL */
 	char *surrounding;         /* dir: .git of a repository the source lies in, or NULL */
 };
 

@@ -21,7 +21,9 @@ struct local_sandbox {
 	struct sbx_record rec;
 	char *home;
 	int root;
-	pthread_mutex_t lock; /* base.name, rec.name */
+	int disk;                /* the disk of limited size that holds what changes, or -1 */
+	pthread_mutex_t lock;    /* base.name, rec.name */
+	pthread_mutex_t storing; /* rec, but for its name, and its file */
 };
 
 static const struct sbx_sandbox_impl impl;
@@ -76,6 +78,10 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 	struct sbx_spawner *sp = downcast(sb)->backend->host->spawner;
 
 	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
+	if (sb->unsaved)
+		add_text(
+		        obj, "disk",
+		        "limited, in memory; saved when the last command has ended and at unmount");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
 }
@@ -85,13 +91,16 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 	struct local_sandbox *s = downcast(sb);
 	_cleanup_free_ char *shown = strdup(name);
 	_cleanup_free_ char *recorded = strdup(name);
-	struct sbx_record renamed = s->rec;
+	struct sbx_record renamed;
 	int r;
 
 	if (!shown || !recorded)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	pthread_mutex_lock(&s->storing);
+	renamed = s->rec;
 	renamed.name = recorded;
 	r = sbx_record_store(s->backend->state.meta, &renamed);
+	pthread_mutex_unlock(&s->storing);
 	if (r)
 		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
 	pthread_mutex_lock(&s->lock);
@@ -102,6 +111,42 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 	shown = renamed.name;
 	pthread_mutex_unlock(&s->lock);
 	return 0;
+}
+
+static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+	struct sbx_record resized;
+	int r;
+
+	if (s->disk < 0 || !mb)
+		return sbx_fail(err, EOPNOTSUPP, "disk_mb is decided when a sandbox is made: %s",
+		                s->disk < 0 ? "this one has no limit" : "this one has a limit");
+	r = sbx_layers_resize(s->backend->layers, sb->id, mb, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&s->storing);
+	s->rec.disk_mb = (int64_t)mb;
+	resized = s->rec;
+	r = sbx_record_store(s->backend->state.meta, &resized);
+	pthread_mutex_unlock(&s->storing);
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
+/*
+ * A job that starts meanwhile puts it off: a file that is being saved takes up room even after it was removed. It will be asked for
+ * again when that job has ended.
+ */
+static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+	int r;
+
+	if (s->disk < 0)
+		return 0;
+	r = sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk, &sb->busy,
+	                    err);
+	return r == -EINTR ? 0 : r;
 }
 
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -122,8 +167,10 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	else if (s->backend->host->spawner)
 		sbx_spawner_forget(s->backend->host->spawner, sb->id);
 	r = sbx_local_remove(s->backend, &s->rec, err);
-	if (!r)
+	if (!r) {
 		sbx_cleanup_fd(&s->root);
+		sbx_cleanup_fd(&s->disk);
+	}
 	return r;
 }
 
@@ -132,7 +179,9 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	struct local_sandbox *s = (struct local_sandbox *)sb;
 
 	sbx_cleanup_fd(&s->root);
+	sbx_cleanup_fd(&s->disk);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->storing);
 	sbx_record_release(&s->rec);
 	free(s->home);
 	free(sb->name);
@@ -174,6 +223,8 @@ static const struct sbx_sandbox_impl impl = {
         .remove = sandbox_remove,
         .close = sandbox_close,
         .exec = sandbox_exec,
+        .resize = sandbox_resize,
+        .barrier = sandbox_barrier,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */
@@ -184,6 +235,13 @@ static int open_layered(struct local_sandbox *s, struct sbx_error *err)
 
 	s->base.layered = true;
 	s->base.owner = *owner;
+	if (s->rec.disk_mb) {
+		s->disk = sbx_layers_load(layers, &s->backend->state, &s->rec, err);
+		if (s->disk < 0)
+			return s->disk;
+		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
+		s->base.unsaved = true;
+	}
 	s->base.base_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
 	s->root = sbx_layers_mount(layers, &s->rec, err);
 	return s->root < 0 ? s->root : 0;
@@ -232,8 +290,10 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 
 	if (!s)
 		return sbx_fail(err, ENOMEM, "out of memory");
-	*s = (struct local_sandbox){.base.impl = &impl, .backend = b, .rec = *rec, .root = -1};
+	*s = (struct local_sandbox){
+	        .base.impl = &impl, .backend = b, .rec = *rec, .root = -1, .disk = -1};
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->storing, NULL);
 	r = fill_in(s);
 	r = r ? sbx_fail(err, -r, "out of memory") : open_places(s, err);
 	if (r) {

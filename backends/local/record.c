@@ -66,6 +66,7 @@ static json_object *to_json(const struct sbx_record *rec)
 			                       json_object_new_string(*text_of(rec, i)));
 	json_object_object_add(obj, "branch_created", json_object_new_boolean(rec->branch_created));
 	json_object_object_add(obj, "created_ms", json_object_new_int64(rec->created_ms));
+	json_object_object_add(obj, "disk_mb", json_object_new_int64(rec->disk_mb));
 	json_object_object_add(obj, "skipped", json_object_new_int64(rec->skipped));
 	return obj;
 }
@@ -139,6 +140,7 @@ static int from_json(json_object *obj, struct sbx_record *rec)
 		rec->branch_created = json_object_get_boolean(value);
 	rec->created_ms = read_number(obj, "created_ms");
 	rec->skipped = read_number(obj, "skipped");
+	rec->disk_mb = read_number(obj, "disk_mb");
 	return 0;
 }
 

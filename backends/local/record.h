@@ -28,6 +28,7 @@ struct sbx_record {
 	char *layer;         /* key of the base that the tree stands on; NULL: a full copy */
 	bool branch_created; /* git: the branch is ours to remove */
 	int64_t created_ms;
+	int64_t disk_mb; /* size of the disk that the upper layer is on; 0: the state directory's */
 	int64_t skipped; /* dir: sockets and devices left out of the copy */
 };
 

@@ -77,8 +77,12 @@ static int configure(int fs, const struct room_request *req, bool trusted)
 	int r = 0;
 
 	snprintf(lower, sizeof(lower), "/bases/%s/tree", req->base);
-	snprintf(upper, sizeof(upper), "/trees/%s/upper", req->id);
-	snprintf(work, sizeof(work), "/trees/%s/work", req->id);
+	snprintf(upper, sizeof(upper), "/disks/%s/upper", req->id);
+	snprintf(work, sizeof(work), "/disks/%s/work", req->id);
+	if (access(upper, F_OK) < 0) {
+		snprintf(upper, sizeof(upper), "/trees/%s/upper", req->id);
+		snprintf(work, sizeof(work), "/trees/%s/work", req->id);
+	}
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(options) - !trusted && !r; i++)
 		r = set(fs, options[i][0], options[i][1]);
 	if (!r && !trusted)
@@ -100,25 +104,25 @@ static int mount_overlay(const struct room_request *req, bool trusted)
 	return fd < 0 ? -errno : fd;
 }
 
-static void place_of(const char *id, char place[PATH_SIZE])
+static void place_of(const char *where, const char *id, char place[PATH_SIZE])
 {
-	snprintf(place, PATH_SIZE, "/mnt/%s", id);
+	snprintf(place, PATH_SIZE, "/%s/%s", where, id);
 }
 
-static void unmount_tree(const char *id)
+static void detach(const char *where, const char *id)
 {
 	char place[PATH_SIZE];
 
-	place_of(id, place);
+	place_of(where, id, place);
 	umount2(place, MNT_DETACH);
 	rmdir(place);
 }
 
-static int attach(int tree, const char *id)
+static int attach(int tree, const char *where, const char *id)
 {
 	char place[PATH_SIZE];
 
-	place_of(id, place);
+	place_of(where, id, place);
 	if (mkdir(place, 0700) < 0)
 		return -errno;
 	return move_mount(tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
@@ -130,7 +134,7 @@ static int mount_tree(const struct room_request *req)
 	static bool userxattr;
 	int tree, r;
 
-	unmount_tree(req->id);
+	detach("mnt", req->id);
 	tree = userxattr ? -EPERM : mount_overlay(req, true);
 	if (tree == -EPERM) {
 		tree = mount_overlay(req, false);
@@ -138,12 +142,63 @@ static int mount_tree(const struct room_request *req)
 	}
 	if (tree < 0)
 		return tree;
-	r = attach(tree, req->id);
+	r = attach(tree, "mnt", req->id);
 	if (r < 0) {
 		close(tree);
 		return r;
 	}
 	return tree;
+}
+
+/* --- disks ----------------------------------------------------------------------------------------- */
+
+static int set_size(int fs, uint64_t mb)
+{
+	char text[32];
+	int r;
+
+	snprintf(text, sizeof(text), "%lluM", (unsigned long long)mb);
+	r = set(fs, "size", text);
+	/* Names take kernel memory that the size does not count. */
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)mb * 256 + 64);
+	return r ? r : set(fs, "nr_inodes", text);
+}
+
+static int mount_disk(const struct room_request *req)
+{
+	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	int r = fs < 0 ? -errno : set_size(fs, req->mb), disk;
+
+	if (!r)
+		r = set(fs, "mode", "0700");
+	if (!r && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		r = -errno;
+	if (r)
+		return r;
+	disk = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (disk < 0)
+		return -errno;
+	detach("disks", req->id);
+	r = attach(disk, "disks", req->id);
+	if (r < 0) {
+		close(disk);
+		return r;
+	}
+	return disk;
+}
+
+static int resize_disk(const struct room_request *req)
+{
+	char place[PATH_SIZE];
+	_cleanup_fd_ int fs = -1;
+	int r;
+
+	place_of("disks", req->id, place);
+	fs = fspick(AT_FDCWD, place, FSPICK_CLOEXEC);
+	r = fs < 0 ? -errno : set_size(fs, req->mb);
+	if (!r && fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) < 0)
+		r = -errno;
+	return r;
 }
 
 /* --- the room -------------------------------------------------------------------------------------- */
@@ -176,11 +231,27 @@ static int furnish(const char *bases, const char *trees)
 		r = bring(trees_fd, "trees");
 	if (r)
 		return r;
-	if (mkdir("mnt", 0700) < 0 || mkdir(".old", 0700) < 0 ||
+	if (mkdir("mnt", 0700) < 0 || mkdir("disks", 0700) < 0 || mkdir(".old", 0700) < 0 ||
 	    syscall(SYS_pivot_root, ".", ".old") < 0 || chdir("/") < 0 ||
 	    umount2("/.old", MNT_DETACH) < 0 || rmdir("/.old") < 0)
 		return -errno;
 	return 0;
+}
+
+static int carry_out(const struct room_request *req)
+{
+	switch (req->verb) {
+	case ROOM_MOUNT:
+		return mount_tree(req);
+	case ROOM_DISK:
+		return mount_disk(req);
+	case ROOM_RESIZE:
+		return resize_disk(req);
+	default:
+		detach("mnt", req->id);
+		detach("disks", req->id);
+		return 0;
+	}
 }
 
 static _Noreturn void serve(int sock)
@@ -188,15 +259,12 @@ static _Noreturn void serve(int sock)
 	struct room_request req;
 
 	while (recv(sock, &req, sizeof(req), 0) == (ssize_t)sizeof(req)) {
-		_cleanup_fd_ int tree = -1;
+		const bool opens = req.verb == ROOM_MOUNT || req.verb == ROOM_DISK;
+		int r = carry_out(&req);
 
-		if (req.verb == ROOM_MOUNT)
-			tree = mount_tree(&req);
-		else
-			unmount_tree(req.id);
-		tell(sock, req.verb == ROOM_MOUNT ? tree : 0, "overlay", tree);
-		if (tree < 0)
-			tree = -1;
+		tell(sock, r, "overlay", opens ? r : -1);
+		if (opens && r >= 0)
+			close(r);
 	}
 	_exit(0);
 }
@@ -281,7 +349,7 @@ int room_take(int room, int own, const char *id)
 	char place[PATH_SIZE];
 	int tree, r;
 
-	place_of(id, place);
+	place_of("mnt", id, place);
 	if (setns(room, CLONE_NEWNS) < 0)
 		return -errno;
 	tree = open_tree(AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);

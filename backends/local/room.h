@@ -21,11 +21,18 @@ int sbx_room_open(struct sbx_spawner *sp, const char *bases, const char *trees,
 /* The process ends, its mounts go when the last descriptor into them is closed. Accepts NULL. */
 void sbx_room_close(struct sbx_room *room);
 /*
+ * [pool] Makes a disk of MB MiB for ID, in memory, to be filled with upper and work before the tree is mounted: these are then used
+ * instead of those in TREES. Returns an O_PATH descriptor of its root or a negative errno.
+ */
+int sbx_room_disk(struct sbx_room *room, const char *id, uint64_t mb, struct sbx_error *err);
+/* [pool] Gives the disk of ID another size. ENOSPC: more is in use. */
+int sbx_room_resize(struct sbx_room *room, const char *id, uint64_t mb, struct sbx_error *err);
+/*
  * [pool] Mounts TREES/ID/upper (and work) over BASES/BASE. Returns an O_PATH descriptor of the root or a negative errno;
  * what is mounted for ID already is taken away first.
  */
 int sbx_room_mount(struct sbx_room *room, const char *id, const char *base, struct sbx_error *err);
-/* [pool] Takes the tree of ID away. Who has descriptors into it may go on using them. */
+/* [pool] Takes tree and disk of ID away. Who has descriptors into it may go on using them. */
 void sbx_room_unmount(struct sbx_room *room, const char *id);
 
 /* ---- the spawner's side; single-threaded ---- */

@@ -121,6 +121,39 @@ int sbx_room_mount(struct sbx_room *room, const char *id, const char *base, stru
 	return fd < 0 ? sbx_fail(err, EMFILE, "too many open files") : fd;
 }
 
+int sbx_room_disk(struct sbx_room *room, const char *id, uint64_t mb, struct sbx_error *err)
+{
+	struct room_request req = {.verb = ROOM_DISK, .mb = mb};
+	struct room_answer answer;
+	int fd, r = fill(&req, id, "");
+
+	if (r)
+		return sbx_fail(err, -r, "the names of a tree are too long");
+	fd = ask(room, &req, &answer);
+	if (answer.error)
+		return sbx_fail(err, answer.error, "a disk of disk_mb cannot be made: %s",
+		                strerror(answer.error));
+	return fd < 0 ? sbx_fail(err, EMFILE, "too many open files") : fd;
+}
+
+int sbx_room_resize(struct sbx_room *room, const char *id, uint64_t mb, struct sbx_error *err)
+{
+	struct room_request req = {.verb = ROOM_RESIZE, .mb = mb};
+	struct room_answer answer;
+	int fd, r = fill(&req, id, "");
+
+	if (r)
+		return sbx_fail(err, -r, "the names of a tree are too long");
+	fd = ask(room, &req, &answer);
+	sbx_cleanup_fd(&fd);
+	if (answer.error == EINVAL)
+		return sbx_fail(err, ENOSPC, "more than %llu MiB are in use",
+		                (unsigned long long)mb);
+	return answer.error ? sbx_fail(err, answer.error, "the disk cannot be resized: %s",
+	                               strerror(answer.error))
+	                    : 0;
+}
+
 void sbx_room_unmount(struct sbx_room *room, const char *id)
 {
 	struct room_request req = {.verb = ROOM_UNMOUNT};

@@ -37,6 +37,7 @@ struct sbx_copy {
 	int links;                    /* an empty directory beside dst for the copy's own use */
 	const struct sbx_skip *skips; /* may be NULL */
 	size_t nskips;
+	bool layer; /* an upper layer of overlayfs: whiteouts and its attributes too */
 	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
 	atomic_bool *cancelled;           /* polled; may be NULL */
 	uint64_t skipped;                 /* result: sockets and devices left out */

@@ -142,7 +142,13 @@ static int copy_data(int in, int out, off_t size, const struct sbx_copy *spec)
 	return 0;
 }
 
-static int copy_xattrs(int in, int out)
+static bool is_copied(const struct copying *c, const char *name)
+{
+	return strncmp(name, "user.", 5) == 0 ||
+	       (c->spec->layer && strncmp(name, "trusted.overlay.", 16) == 0);
+}
+
+static int copy_xattrs(const struct copying *c, int in, int out)
 {
 	char names[XATTR_MAX], value[XATTR_MAX];
 	ssize_t len = flistxattr(in, names, sizeof(names));
@@ -150,7 +156,7 @@ static int copy_xattrs(int in, int out)
 	for (ssize_t at = 0; at < len; at += (ssize_t)strlen(names + at) + 1) {
 		ssize_t n;
 
-		if (strncmp(names + at, "user.", 5) != 0)
+		if (!is_copied(c, names + at))
 			continue;
 		n = fgetxattr(in, names + at, value, sizeof(value));
 		if (n >= 0 && fsetxattr(out, names + at, value, (size_t)n, 0) < 0 &&
@@ -166,7 +172,7 @@ static int copy_attributes(struct copying *c, int in, int out, const struct stat
 	const struct sbx_identity *owner = c->spec->owner;
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 	struct stat copied;
-	int r = copy_xattrs(in, out);
+	int r = copy_xattrs(c, in, out);
 
 	if (r)
 		return r;
@@ -267,11 +273,27 @@ static int copy_fifo(struct copying *c, const char *name, const struct stat *st)
 	return 0;
 }
 
+/* Of a base's file that was removed: a device that anybody may make, as it leads nowhere. */
+static int copy_whiteout(struct copying *c, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(c->src, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (st.st_rdev != 0) {
+		c->spec->skipped++;
+		return 0;
+	}
+	return mknodat(c->dst, name, S_IFCHR | (st.st_mode & 0777), 0) < 0 ? -errno : 0;
+}
+
 static int copy_special(struct copying *c, const char *name, unsigned char type)
 {
 	struct stat st;
 	int r;
 
+	if (c->spec->layer && type == DT_CHR)
+		return copy_whiteout(c, name);
 	if (type != DT_LNK && type != DT_FIFO) {
 		c->spec->skipped++;
 		return 0;

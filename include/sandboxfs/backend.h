@@ -114,7 +114,9 @@ struct sbx_sandbox_impl {
 	int (*fetch)(struct sbx_sandbox *sb, const char *path, struct sbx_error *err);
 	/* [any] Tells that PATH was changed through the mount. Optional. */
 	void (*dirty)(struct sbx_sandbox *sb, const char *path);
-	/* [pool] Returns when all that was dirty is at the provider. Optional. */
+	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */
+	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
+	/* [pool] Returns when all that was dirty is at the provider, or on disk. Optional. */
 	int (*barrier)(struct sbx_sandbox *sb, struct sbx_error *err);
 };
 
@@ -130,6 +132,10 @@ struct sbx_sandbox {
 	int64_t created_ms; /* CLOCK_REALTIME, ms */
 	/* The tree is put together by an overlay: the host has it at MNT/NAME only, commands at workdir as well. */
 	bool layered;
+	uint64_t disk_mb; /* limit of what it may hold when it was opened; 0: none */
+	atomic_bool
+	        busy; /* set by the caller while jobs run: then a barrier of what is unsaved gives up */
+	bool unsaved;    /* what changes is in memory until barrier is called */
 	int64_t base_ns; /* layered: a file born up to then may be copied up, and so born again */
 	struct sbx_identity owner; /* of the files; the mount shows them as the daemon's own */
 };
@@ -178,6 +184,7 @@ void sbx_sandbox_close(struct sbx_sandbox *sb); /* accepts NULL */
 int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                      const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                      struct sbx_error *err);
+int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
 int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err);
 
 void sbx_job_signal(struct sbx_job *job, int sig);

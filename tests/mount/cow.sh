@@ -299,6 +299,8 @@ switched_off() {
 	remount cow=off
 	same overlay "$(tree_of n)"
 	same new "$(run n cat new)"
+	box f
+	same checkout "$(tree_of f)"
 }
 
 required_and_impossible() {

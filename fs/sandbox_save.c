@@ -1,0 +1,70 @@
+/*
+ * Sandboxes whose changes are in memory: they are saved when the last job has ended, and at the end.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/sandbox.h"
+#include "fs/sandbox_impl.h"
+
+static void save(struct box *box)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = 0;
+
+	pthread_mutex_lock(&box->backend_lock);
+	if (sbx_box_alive(&box->pub))
+		r = sbx_sandbox_barrier(box->pub.sandbox, &err);
+	pthread_mutex_unlock(&box->backend_lock);
+	if (r < 0) {
+		sbx_error_complete(&err, r, "saving", box->pub.name);
+		sbx_error_store(box->pub.registry, &box->pub, &err);
+		sbx_box_event(box->pub.registry, box, "save_failed", err.text);
+	}
+}
+
+/* [loop] */
+static void saved(void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_end(reg);
+	pthread_mutex_unlock(&reg->lock);
+	sbx_box_unref(&box->pub);
+}
+
+/* [pool] */
+static void save_work(void *data)
+{
+	struct box *box = data;
+
+	save(box);
+	sbx_loop_post(box->pub.registry->config.loop, saved, box);
+}
+
+void sbx_box_save(struct box *box)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	bool go;
+
+	if (!box->pub.sandbox->unsaved)
+		return;
+	pthread_mutex_lock(&reg->lock);
+	go = box->pub.state == SBX_BOX_READY && !reg->closing;
+	if (go) {
+		sbx_box_ref(&box->pub);
+		sbx_registry_begin(reg);
+	}
+	pthread_mutex_unlock(&reg->lock);
+	if (go)
+		sbx_pool_submit(reg->config.pool, save_work, box);
+}
+
+void sbx_registry_save_all(struct sbx_registry *reg)
+{
+	for (size_t i = 0; i < reg->n; i++)
+		if (reg->boxes[i]->pub.sandbox && reg->boxes[i]->pub.sandbox->unsaved)
+			save(reg->boxes[i]);
+}

@@ -1,0 +1,109 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# disk_mb: what a sandbox may hold is limited by the file system, inside and through the mount.
+
+within_the_limit() {
+	box a
+	same overlay "$("$TOOL" json tree <"$MNT/a/ctl/info")"
+	same 40 "$(cat "$MNT/a/ctl/limits/disk_mb")"
+	echo 8 >"$MNT/a/ctl/limits/disk_mb"
+	same 8 "$(cat "$MNT/a/ctl/limits/disk_mb")"
+	grep -q 'in memory' "$MNT/a/ctl/policy"
+	same hello "$(cat "$MNT/a/README.md")"
+	same '' "$(git -C "$MNT/a" status --porcelain)"
+	run a sh -c 'head -c 2000000 /dev/zero >two; rm Makefile; echo x >>README.md; ln two three'
+}
+
+full_inside() {
+	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >big' 2>&1)"
+	run a sh -c 'rm big; head -c 1000000 /dev/zero >one'
+}
+
+full_through_the_mount() {
+	refuse head -c 20000000 /dev/zero >"$MNT/a/big" 2>"$ROOM/full.log"
+	grep -q 'No space left on device' "$ROOM/full.log"
+	rm "$MNT/a/big"
+	same works "$(run a echo works)"
+}
+
+names_are_limited_too() {
+	run a sh -c 'i=0; mkdir many; while [ $i -lt 4000 ] && : >many/$i; do i=$((i + 1)); done' 2>/dev/null || true
+	[ "$(find "$MNT/a/many" -type f | wc -l)" -lt 3000 ]
+	rm -r "$MNT/a/many"
+}
+
+resized() {
+	echo 40 >"$MNT/a/ctl/limits/disk_mb"
+	run a sh -c 'head -c 20000000 /dev/zero >big'
+	like '*ENOSPC*' "$(talk a/ctl/limits/disk_mb 10 2>&1)"
+	error_says a "in use"
+	same 40 "$(cat "$MNT/a/ctl/limits/disk_mb")"
+	run a rm big
+	echo 8 >"$MNT/a/ctl/limits/disk_mb"
+}
+
+holds() {
+	same 2000000 "$(stat -c %s "$MNT/a/two")"
+	same 2 "$(stat -c %h "$MNT/a/three")"
+	expect ENOENT stat "$MNT/a/Makefile"
+	same 'hello x' "$(tr '\n' ' ' <"$MNT/a/README.md" | sed 's/ $//')"
+	same 'D Makefile M README.md ?? one ?? three ?? two' \
+		"$(git -C "$MNT/a" status --porcelain | tr '\n' ' ' | sed 's/^ //; s/ $//; s/  / /')"
+}
+
+kept_over_unmount() {
+	unmount
+	remount ''
+	same 8 "$(cat "$MNT/a/ctl/limits/disk_mb")"
+	holds
+	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >big' 2>&1)"
+	rm "$MNT/a/big"
+}
+
+# What the last job left is saved in the background; the event of the next one comes after.
+kept_over_a_kill() {
+	run a sh -c 'echo saved >late; rm -r src; mkdir src; echo n >src/new'
+	wait_for_saved
+	kill_daemon
+	remount
+	holds_late
+}
+
+wait_for_saved() {
+	tries=0
+	until [ "$(cat "$STATE"/trees/a-*/upper/late 2>/dev/null)" = saved ] && [ -z "$(ls -d "$STATE"/trees/a-*/saving 2>/dev/null)" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || fail "was not saved"
+		sleep 0.1
+	done
+}
+
+holds_late() {
+	same saved "$(cat "$MNT/a/late")"
+	same new "$(ls "$MNT/a/src")"
+	same new "$(run a ls src)"
+	same 2000000 "$(stat -c %s "$MNT/a/two")"
+}
+
+refused_without_layers() {
+	unmount
+	remount disk_mb=8,cow=off
+	expect EOPNOTSUPP mkdir "$MNT/b"
+	grep -q 'disk_mb' "$MNT/ctl/error"
+	unmount
+	remount ''
+	box c
+	like '*EOPNOTSUPP*' "$(talk c/ctl/limits/disk_mb 5)"
+	error_says c "no limit"
+}
+
+claim "mounting" mount_repo disk_mb=40
+claim "a sandbox works within the limit" within_the_limit
+claim "a command that fills it gets ENOSPC" full_inside
+claim "a client of the mount gets ENOSPC" full_through_the_mount
+claim "names are limited as well" names_are_limited_too
+claim "limits/disk_mb gives another size, not less than is in use" resized
+claim "unmounting keeps it all" kept_over_unmount
+claim "kill -9 keeps what the last job left" kept_over_a_kill
+claim "where it cannot be kept it is refused" refused_without_layers
+finish
