@@ -1,10 +1,17 @@
 #include "tests/lib/spawner_stub.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/local/room.h"
 
 static void job_signal(struct sbx_job *job, int sig)
 {
@@ -73,14 +80,68 @@ __attribute__((weak)) void sbx_spawner_forget_now(struct sbx_spawner *sp, const 
 	sbx_spawner_forget(sp, id);
 }
 
+static void write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		_exit(1);
+	close(fd);
+}
+
+/* As the spawner of an ordinary user is: in a user namespace that knows this one user. */
+static void become_able_to_mount(void)
+{
+	const unsigned uid = geteuid(), gid = getegid();
+	char map[64];
+
+	if (uid == 0)
+		return;
+	if (unshare(CLONE_NEWUSER) < 0)
+		_exit(1);
+	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+	write_text("/proc/self/uid_map", map);
+	write_text("/proc/self/setgroups", "deny");
+	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+	write_text("/proc/self/gid_map", map);
+}
+
+/* The room is a child of whoever mounts views; this process only stays as long as it does. */
+static _Noreturn void keep_room(int sock, const char *bases, const char *trees)
+{
+	int room;
+
+	if (dup2(sock, 3) < 0)
+		_exit(1);
+	close_range(4, ~0U, 0);
+	become_able_to_mount();
+	room = room_start(3, bases, trees);
+	close(3);
+	while (wait(NULL) > 0)
+		;
+	_exit(room < 0);
+}
+
 __attribute__((weak)) int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases,
                                                 const char *trees, int *ret, struct sbx_error *err)
 {
-	(void)sp;
-	(void)bases;
-	(void)trees;
-	(void)ret;
-	return sbx_fail(err, EOPNOTSUPP, "the stub has no room");
+	int pair[2];
+	pid_t pid;
+
+	if (!sp->has_room)
+		return sbx_fail(err, EOPNOTSUPP, "the stub has no room");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return sbx_fail(err, errno, "socketpair");
+	pid = fork();
+	if (pid == 0)
+		keep_room(pair[1], bases, trees);
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return sbx_fail(err, EAGAIN, "fork");
+	}
+	*ret = pair[0];
+	return 0;
 }
 
 __attribute__((weak)) void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
