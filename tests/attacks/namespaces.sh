@@ -15,7 +15,7 @@ done
 for call in acct init_module finit_module delete_module kexec_load reboot; do
 	attack -danger "the call $call" answers EPERM $call
 done
-attack "root:seccomp run_as capabilities user_ns" "a file by its handle" answers EPERM handle attack
+attack "root:seccomp run_as capabilities user_ns" "a file by its handle" answers EPERM handle /usr/bin/env
 attack "seccomp user_ns" "unshare a user namespace" answers 'EPERM|ENOSPC' unshare 0x10000000
 attack "root:seccomp run_as capabilities user_ns" "unshare a mount namespace" answers EPERM unshare 0x00020000
 attack "root:seccomp run_as capabilities user_ns" "unshare a network namespace" answers EPERM unshare 0x40000000

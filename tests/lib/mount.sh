@@ -82,10 +82,11 @@ is_mounted() {
 }
 
 # mount_fs SOURCE [OPTIONS]: returns when the mount is usable.
+# Without walls trees are full copies: without a view nothing else shows a layered one to a command.
 mount_fs() {
 	printf '%s\n' "$1" >"$ROOM/mounted.source"
 	printf '%s\n' "${2:-}" >"$ROOM/mounted.options"
-	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${2:+,$2}" || {
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${SBX_WEAK:+,cow=off}${2:+,$2}" || {
 		cat "$LOG"
 		return 1
 	}
