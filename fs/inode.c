@@ -24,6 +24,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "fs/nested.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -471,6 +472,20 @@ static int stat_at(int dirfd, const char *name, struct stat *st, struct ident *i
 	return 0;
 }
 
+/* As stat_at for NAME in the directory DIR, whose descriptor DIRFD is. */
+static int stat_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
+                      struct ident *id)
+{
+	struct sbx_nested n;
+	int r = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	r = stat_at(n.dirfd, n.name, st, id);
+	sbx_nested_release(&n);
+	return r;
+}
+
 static bool is_node(const struct sbx_node *node, const struct ident *id)
 {
 	return node->ino == id->ino && node->dev == id->dev && node->born == id->born &&
@@ -640,7 +655,7 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (r < 0)
 		return r;
-	r = stat_at(dfd->fd, name, st, &id);
+	r = stat_child(dir, dfd->fd, name, st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return r;
@@ -760,6 +775,19 @@ static int open_lifted(struct sbx_inodes *tab, int path_fd, int flags)
 	return fd;
 }
 
+static int open_child(struct sbx_inodes *tab, const struct sbx_node *dir, int dirfd,
+                      const char *name)
+{
+	struct sbx_nested n;
+	int fd = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (fd < 0)
+		return fd;
+	fd = open_again(tab, n.dirfd, n.name, O_PATH | O_NOFOLLOW);
+	sbx_nested_release(&n);
+	return fd;
+}
+
 /* Opens the node's file by parent and name as O_PATH and compares the identity. */
 static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 {
@@ -784,7 +812,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 		return -ESTALE;
 	}
 	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
-	fd = r < 0 ? r : open_again(tab, dfd->fd, name, O_PATH | O_NOFOLLOW);
+	fd = r < 0 ? r : open_child(tab, dir, dfd->fd, name);
 	if (r == 0)
 		sbx_fd_put(tab, dfd);
 	sbx_node_put(tab, dir);
@@ -896,7 +924,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
 	if (r == 0) {
-		r = by_name && !name ? -ENOMEM : stat_at(f->fd, by_name ? name : "", st, &id);
+		r = !by_name ? stat_at(f->fd, "", st, &id)
+		    : name   ? stat_child(dir, f->fd, name, st, &id)
+		             : -ENOMEM;
 		sbx_fd_put(tab, f);
 	}
 	sbx_node_put(tab, dir);
@@ -924,7 +954,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	*ret = (struct sbx_hold){0};
 	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = stat_at(dfd->fd, name, &st, &id);
+	r = stat_child(dir, dfd->fd, name, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;
@@ -985,7 +1015,7 @@ void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = stat_at(dfd->fd, newname, &st, &id);
+	r = stat_child(newdir, dfd->fd, newname, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;

@@ -24,12 +24,13 @@ struct sbx_inodes;
 struct sbx_node;
 
 enum sbx_node_kind {
-	SBX_NODE_ROOT,   /* MNT */
-	SBX_NODE_README, /* MNT/README */
-	SBX_NODE_CTL,    /* MNT/ctl and NAME/ctl: a link to the controls */
-	SBX_NODE_ALIAS,  /* NAME/stdout, stderr, status: links to the control files */
-	SBX_NODE_BOX,    /* MNT/NAME */
-	SBX_NODE_FILE,   /* everything below it */
+	SBX_NODE_ROOT,    /* MNT */
+	SBX_NODE_README,  /* MNT/README */
+	SBX_NODE_CTL,     /* MNT/ctl and NAME/ctl: a link to the controls */
+	SBX_NODE_ALIAS,   /* NAME/stdout, stderr, status: links to the control files */
+	SBX_NODE_BOX,     /* MNT/NAME */
+	SBX_NODE_FILE,    /* everything below it */
+	SBX_NODE_GITFILE, /* NAME/.git, as the daemon wrote it */
 };
 
 #define SBX_NODE_ROOT_ID 1 /* FUSE_ROOT_ID */

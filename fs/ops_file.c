@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fs/control.h"
+#include "fs/nested.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
@@ -28,14 +29,6 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)ino;
 	(void)fi;
 	ws_reply(req, -ENOSYS);
-}
-
-static void read_readme(fuse_req_t req, size_t size, off_t off)
-{
-	size_t len = strlen(sbx_readme);
-	size_t at = (size_t)off < len ? (size_t)off : len;
-
-	fuse_reply_buf(req, sbx_readme + at, len - at < size ? len - at : size);
 }
 
 /* The node of a regular file's contents with a descriptor for WANT, or answers. */
@@ -70,9 +63,11 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	node = ws_node(req, ino);
 	if (!node)
 		return;
-	if (sbx_node_kind(node) == SBX_NODE_README) {
+	if (sbx_node_kind(node) == SBX_NODE_README || sbx_node_kind(node) == SBX_NODE_GITFILE) {
+		ws_reply_text(
+		        req, sbx_node_kind(node) == SBX_NODE_README ? sbx_readme : ws_gitfile(node),
+		        size, off);
 		sbx_node_put(ws->inodes, node);
-		read_readme(req, size, off);
 		return;
 	}
 	sbx_node_put(ws->inodes, node);
@@ -196,29 +191,38 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct fuse_entry_param e;
+	struct sbx_nested n;
 	struct sbx_node *dir, *node;
 	struct sbx_fd *dfd;
 	struct stat st;
-	int fd, r;
+	int fd = -1, r;
 
 	dir = ws_dir(req, parent, name, &dfd);
 	if (!dir)
 		return;
+	r = sbx_nested_make(sbx_node_box(dir), dfd->fd, name, false, &n, &err);
 	/* Always for both: what is written may be read back by mmap or another client. */
-	fd = openat(dfd->fd, name,
-	            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-	                    (fi->flags & (O_EXCL | O_TRUNC)),
-	            mode & 01777);
-	/* A link was planted where there was nothing: have the client look again. */
-	r = fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno;
+	if (r == 0) {
+		fd = openat(n.dirfd, n.name,
+		            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
+		                    (fi->flags & (O_EXCL | O_TRUNC)),
+		            mode & 01777);
+		/* A link was planted where there was nothing: have the client look again. */
+		r = sbx_nested_made(&n, dfd->fd, fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno);
+	}
 	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
-	ws_put(ws, dir, dfd);
 	if (r < 0) {
-		ws_reply(req, r);
+		if (err.code)
+			ws_refuse(req, sbx_node_box(dir), &err);
+		else
+			ws_reply(req, r);
+		ws_put(ws, dir, dfd);
 		return;
 	}
+	ws_put(ws, dir, dfd);
 	ws_entry(ws, node, &st, &e);
 	sbx_node_put(ws->inodes, node);
 	fi->fh = 0;

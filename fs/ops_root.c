@@ -67,6 +67,12 @@ struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct
 		ws_refuse(req, NULL, &err);
 		return NULL;
 	}
+	if (ws_is_gitfile(node, name)) {
+		ws_gitfile_refused(&err);
+		ws_refuse(req, sbx_node_box(node), &err);
+		sbx_node_put(ws->inodes, node);
+		return NULL;
+	}
 	r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, ret);
 	if (r == 0)
 		return node;
@@ -199,6 +205,10 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 		st->st_mode = S_IFREG | 0444;
 		st->st_size = (off_t)strlen(sbx_readme);
 		break;
+	case SBX_NODE_GITFILE:
+		st->st_mode = S_IFREG | 0444;
+		st->st_size = (off_t)strlen(ws_gitfile(node));
+		break;
 	default: {
 		_cleanup_free_ char *target = ws_special_target(ws, node);
 
@@ -288,6 +298,8 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
 	if (!box)
 		return -ENOTDIR;
+	if (ws_is_gitfile(dir, name))
+		return lookup_special(ws, SBX_NODE_GITFILE, box, 0, st, ret);
 	r = sbx_node_lookup(ws->inodes, dir, name, st, ret);
 	if (r != -ENOENT || sbx_node_kind(dir) != SBX_NODE_BOX)
 		return r;

@@ -43,6 +43,7 @@ static const struct sbx_key keys[] = {
 	 "listed: readdir shows it; else the name of the control directory"},
 	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
 	{"ephemeral", &sbx_kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
+	{"nested_git", &sbx_kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
 	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "user.* attributes, whatever they cost"},
 	{"allow_other", &sbx_kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
 	{"exec_fail", &sbx_kind_flag, AT(exec_fail_errno), "status|errno", NULL,

@@ -76,6 +76,20 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 /* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+/* gitfile.c: whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
+bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
+const char *ws_gitfile(const struct sbx_node *node);
+int ws_gitfile_refused(struct sbx_error *err);
+/* ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. */
+int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                 const char *newname, unsigned flags);
+/*
+ * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
+ * later. False: it is not so.
+ */
+bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name);
+/* Answers a read of TEXT. */
+void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 /* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/local/git_impl.h"
+#include "backends/local/git_private.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 
@@ -104,8 +105,7 @@ static int write_entry(const struct sbx_git_worktree *wt, int tree)
 	if (!r)
 		r = write_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
 	if (!r)
-		r = write_file(tree, ".git",
-		               sbx_format("gitdir: %s/worktrees/%s\n", wt->common, wt->worktree));
+		r = write_file(tree, ".git", wt->link ? strdup(wt->link) : sbx_git_host_link(wt));
 	return r;
 }
 
@@ -233,7 +233,9 @@ static int hide_others(git_repository *repo, git_revwalk *walk, const char *own)
 		_cleanup_git_(object) git_object *commit = NULL;
 
 		r = git_reference_next(&ref, it);
-		if (r || strcmp(git_reference_name(ref), own) == 0)
+		/* What a sandbox has besides its branch goes with it. */
+		if (r || strcmp(git_reference_name(ref), own) == 0 ||
+		    strncmp(git_reference_name(ref), "refs/sandboxfs/", 15) == 0)
 			continue;
 		if (git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
 			r = git_revwalk_hide(walk, git_object_id(commit));

@@ -19,6 +19,9 @@ struct local_sandbox {
 	struct sbx_local *backend;
 	struct sbx_record rec;
 	char *home;
+	char *gitfile;               /* NULL: not git */
+	struct sbx_git_private *git; /* likewise */
+	bool retired;                /* only [pool] calls look: they never overlap */
 	int root;
 	pthread_mutex_t lock; /* base.name, rec.name */
 };
@@ -100,8 +103,40 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct local_sandbox *s = downcast(sb);
+	int r;
 
-	return sbx_local_retire(s->backend, &s->rec, err);
+	/* What a command that was killed had committed. */
+	if (s->git && *sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
+		sbx_git_private_sync(s->git, sb->name, NULL);
+	r = sbx_local_retire(s->backend, &s->rec, err);
+	s->retired = !r;
+	return r;
+}
+
+static bool sandbox_stale(struct sbx_sandbox *sb)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	return s->git && sbx_git_private_stale(s->git);
+}
+
+static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	return s->git && !s->retired ? sbx_git_private_sync(s->git, sb->name, err) : 0;
+}
+
+static int sandbox_nested(struct sbx_sandbox *sb, bool make)
+{
+	const struct sbx_state *st = &downcast(sb)->backend->state;
+
+	return make ? sbx_dir_make(st->nested, sb->id, 0700) : sbx_dir_open(st->nested, sb->id);
+}
+
+static const char *sandbox_gitfile(struct sbx_sandbox *sb)
+{
+	return downcast(sb)->gitfile;
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -123,7 +158,9 @@ static void sandbox_close(struct sbx_sandbox *sb)
 
 	sbx_cleanup_fd(&s->root);
 	pthread_mutex_destroy(&s->lock);
+	sbx_git_private_close(s->git);
 	sbx_record_release(&s->rec);
+	free(s->gitfile);
 	free(s->home);
 	free(sb->name);
 	free(sb->id);
@@ -131,8 +168,6 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(s);
 }
 
-/* Committing inside writes objects, refs and the worktree's entry, all below the common directory.
- */
 static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                         const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                         struct sbx_error *err)
@@ -150,7 +185,8 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
 	                                       .home = s->home,
-	                                       .rw = (const char *[]){s->rec.common, NULL}},
+	                                       .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
+	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL},
 	                  spec, events, data, ret, err);
 }
 
@@ -163,6 +199,10 @@ static const struct sbx_sandbox_impl impl = {
         .remove = sandbox_remove,
         .close = sandbox_close,
         .exec = sandbox_exec,
+        .stale = sandbox_stale,
+        .sync = sandbox_sync,
+        .gitfile = sandbox_gitfile,
+        .nested = sandbox_nested,
 };
 
 static int open_places(struct local_sandbox *s)
@@ -181,13 +221,20 @@ static int open_places(struct local_sandbox *s)
 static int fill_in(struct local_sandbox *s)
 {
 	const char *state = s->backend->state.path;
+	int r;
 
 	s->base.created_ms = s->rec.created_ms;
 	s->base.name = strdup(s->rec.name);
 	s->base.id = strdup(s->rec.id);
 	s->base.workdir = sbx_format("%s/trees/%s", state, s->rec.id);
 	s->home = sbx_format("%s/home/%s", state, s->rec.id);
-	return s->base.name && s->base.id && s->base.workdir && s->home ? 0 : -ENOMEM;
+	if (!s->base.name || !s->base.id || !s->base.workdir || !s->home)
+		return -ENOMEM;
+	r = sbx_local_git_open(s->backend, &s->rec, &s->git);
+	if (r || !s->git)
+		return r;
+	s->gitfile = sbx_format("gitdir: %s/worktrees/%s\n", s->rec.common, s->rec.worktree);
+	return s->gitfile ? 0 : -ENOMEM;
 }
 
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,

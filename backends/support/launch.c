@@ -88,6 +88,7 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	full.env = env;
 	return sbx_spawner_exec(
 	        l->host->spawner,
-	        &(struct sbx_place){.id = l->id, .workdir = l->workdir, .view = view, .rw = paths},
+	        &(struct sbx_place){
+	                .id = l->id, .workdir = l->workdir, .view = view, .ro = l->ro, .rw = paths},
 	        &full, events, data, ret, err);
 }

@@ -10,7 +10,8 @@ struct sbx_launch {
 	const char *name;
 	const char *workdir;
 	const char *home;      /* becomes HOME, and is writable */
-	const char *const *rw; /* further writable paths, NULL-terminated, or NULL */
+	const char *const *ro; /* further paths to read, NULL-terminated, or NULL */
+	const char *const *rw; /* to write as well */
 };
 
 /*

@@ -13,6 +13,7 @@ fusermount3 fuse3
 fuse3.pc libfuse3-dev
 libgit2.pc libgit2-dev
 json-c.pc libjson-c-dev
+zlib.pc zlib1g-dev
 cmocka.pc libcmocka-dev
 libcurl.pc libcurl4-openssl-dev
 libseccomp.pc libseccomp-dev
