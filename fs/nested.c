@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,14 @@
 #include "sandboxfs/cleanup.h"
 
 #define DOTGIT ".git"
+
+#define AT_SIZE 64
+
+static const char *at_name(const char *key, char buf[AT_SIZE])
+{
+	snprintf(buf, AT_SIZE, "%s%s", key, SBX_NESTED_AT);
+	return buf;
+}
 
 bool sbx_nested_is(const struct sbx_box *box, const char *name)
 {
@@ -156,8 +165,68 @@ int sbx_nested_made(struct sbx_nested *n, int dirfd, int r)
 
 void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name)
 {
-	if (n->store >= 0)
-		unlinkat(dirfd, name, n->dir ? AT_REMOVEDIR : 0);
+	char at[AT_SIZE];
+
+	if (n->store < 0)
+		return;
+	unlinkat(n->store, at_name(n->key, at), 0);
+	unlinkat(dirfd, name, n->dir ? AT_REMOVEDIR : 0);
+}
+
+static void put_at(int store, const char *at, const char *path)
+{
+	char was[PATH_MAX], temp[AT_SIZE + 4];
+	ssize_t n = readlinkat(store, at, was, sizeof(was) - 1);
+
+	if (n > 0 && (size_t)n == strlen(path) && memcmp(was, path, (size_t)n) == 0)
+		return;
+	snprintf(temp, sizeof(temp), "%s.new", at);
+	unlinkat(store, temp, 0);
+	if (symlinkat(path, store, temp) == 0)
+		renameat(store, temp, store, at);
+}
+
+void sbx_nested_note(struct sbx_box *box, int dirfd, const char *name, const char *path)
+{
+	struct sbx_nested n;
+	char at[AT_SIZE];
+
+	if (sbx_nested_find(box, dirfd, name, &n) == 0 && n.store >= 0)
+		put_at(n.store, at_name(n.key, at), path);
+	sbx_nested_release(&n);
+}
+
+/* The place that the link NAME tells, when it is below OLD, becomes one below NEW. */
+static void move_at(int store, const char *name, const char *old, const char *new)
+{
+	char was[PATH_MAX], path[PATH_MAX];
+	size_t len = strlen(name), suffix = strlen(SBX_NESTED_AT), n = strlen(old);
+	ssize_t have;
+
+	if (len <= suffix || len >= AT_SIZE || strcmp(name + len - suffix, SBX_NESTED_AT) != 0)
+		return;
+	have = readlinkat(store, name, was, sizeof(was) - 1);
+	if (have <= 0)
+		return;
+	was[have] = '\0';
+	if (strncmp(was, old, n) == 0 && (was[n] == '/' || !was[n]) &&
+	    snprintf(path, sizeof(path), "%s%s", new, was + n) < (int)sizeof(path))
+		put_at(store, name, path);
+}
+
+void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new)
+{
+	int store = box->hides_git ? sbx_sandbox_nested(box->sandbox, false) : -1;
+	DIR *dir = store < 0 ? NULL : fdopendir(store);
+	struct dirent *d;
+
+	if (!dir) {
+		sbx_cleanup_fd(&store);
+		return;
+	}
+	while ((d = readdir(dir)))
+		move_at(dirfd(dir), d->d_name, old, new);
+	closedir(dir);
 }
 
 bool sbx_nested_alone(struct sbx_box *box, int dirfd)

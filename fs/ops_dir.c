@@ -305,6 +305,15 @@ static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int 
 		ws_reply_lookup(req, dir, name);
 }
 
+/* The same, where NAME may be a .git that is kept apart. DIRFD is DIR's. */
+static void made_nested_in(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int r,
+                           const struct sbx_error *err)
+{
+	if (r == 0)
+		ws_note_nested(ws_of(req), dir, dirfd, name);
+	made_in(req, dir, name, r, err);
+}
+
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -325,7 +334,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (r == 0)
 		r = sbx_nested_made(&n, f->fd,
 		                    mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0);
-	made_in(req, dir, name, r, &err);
+	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -382,7 +391,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	if (r == 0 && S_ISFIFO(mode))
 		made_fifo(req, dir, name);
 	else
-		made_in(req, dir, name, r, &err);
+		made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -423,7 +432,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
 	if (r == 0)
 		r = sbx_nested_made(&n, f->fd, symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0);
-	made_in(req, dir, name, r, &err);
+	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -513,7 +522,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 		r = sbx_nested_made(&n, dfd->fd, r);
 	}
-	made_in(req, dir, newname, r, &err);
+	made_nested_in(req, dir, dfd->fd, newname, r, &err);
 	ws_put(ws, dir, dfd);
 	ws_put(ws, node, f);
 }
@@ -612,6 +621,8 @@ static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int di
 	sbx_hold_release(ws->inodes, &hold, r == 0);
 	if (r < 0)
 		return r;
+	ws_moved_nested(ws, dir, name, newdir, newname);
+	ws_note_nested(ws, newdir, newdirfd, newname);
 	sbx_node_moved(ws->inodes, dir, name, newdir, newname);
 	if (flags & RENAME_EXCHANGE)
 		sbx_node_moved(ws->inodes, newdir, newname, dir, name);

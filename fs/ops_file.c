@@ -213,6 +213,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		r = sbx_nested_made(&n, dfd->fd, fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno);
 	}
 	if (r == 0)
+		ws_note_nested(ws, dir, dfd->fd, name);
+	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
 	if (r < 0) {
 		if (err.code)

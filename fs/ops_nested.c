@@ -1,6 +1,7 @@
 /* What rename and rmdir have to do besides where a .git is kept apart from the tree (fs/nested.h). */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,37 @@ int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
 		return -EINVAL;
 	return out ? move_out(box, dirfd, name, newdirfd, newname, flags)
 	           : move_in(box, dirfd, name, newdirfd, newname, flags);
+}
+
+/* The path of NAME in DIR from the sandbox's root. */
+static bool path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                    char buf[PATH_MAX])
+{
+	size_t len;
+
+	if (sbx_node_path(ws->inodes, dir, buf, PATH_MAX) < 0)
+		return false;
+	len = strlen(buf);
+	return snprintf(buf + len, PATH_MAX - len, "%s%s", len ? "/" : "", name) <
+	       (int)(PATH_MAX - len);
+}
+
+void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (sbx_nested_is(sbx_node_box(dir), name) && path_in(ws, dir, name, path))
+		sbx_nested_note(sbx_node_box(dir), dirfd, name, path);
+}
+
+void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                     struct sbx_node *newdir, const char *newname)
+{
+	char old[PATH_MAX], new[PATH_MAX];
+
+	if (sbx_node_box(dir)->hides_git && path_in(ws, dir, name, old) &&
+	    path_in(ws, newdir, newname, new))
+		sbx_nested_moved(sbx_node_box(dir), old, new);
 }
 
 /* A parked rmdir of what holds nothing but a .git that a command made. */

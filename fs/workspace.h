@@ -83,6 +83,11 @@ int ws_gitfile_refused(struct sbx_error *err);
 /* ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. */
 int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
                  const char *newname, unsigned flags);
+/* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
+void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
+/* NAME in DIR is NEWNAME in NEWDIR now. */
+void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                     struct sbx_node *newdir, const char *newname);
 /*
  * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
  * later. False: it is not so.

@@ -174,19 +174,25 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 {
 	struct local_sandbox *s = downcast(sb);
 	_cleanup_free_ char *name = NULL;
+	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	int r;
 
 	pthread_mutex_lock(&s->lock);
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);
 	if (!name)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	r = sbx_local_covers(s->backend, sb->id, &over);
+	if (r)
+		return sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
 	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
 	                                       .id = sb->id,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
 	                                       .home = s->home,
 	                                       .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
-	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL},
+	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
+	                                       .over = (const char *const *)over.items},
 	                  spec, events, data, ret, err);
 }
 

@@ -86,9 +86,12 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	if (r)
 		return sbx_fail(err, -r, "too many paths to show to a command");
 	full.env = env;
-	return sbx_spawner_exec(
-	        l->host->spawner,
-	        &(struct sbx_place){
-	                .id = l->id, .workdir = l->workdir, .view = view, .ro = l->ro, .rw = paths},
-	        &full, events, data, ret, err);
+	return sbx_spawner_exec(l->host->spawner,
+	                        &(struct sbx_place){.id = l->id,
+	                                            .workdir = l->workdir,
+	                                            .view = view,
+	                                            .ro = l->ro,
+	                                            .rw = paths,
+	                                            .over = l->over},
+	                        &full, events, data, ret, err);
 }

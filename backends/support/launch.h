@@ -9,9 +9,10 @@ struct sbx_launch {
 	const char *id;
 	const char *name;
 	const char *workdir;
-	const char *home;      /* becomes HOME, and is writable */
-	const char *const *ro; /* further paths to read, NULL-terminated, or NULL */
-	const char *const *rw; /* to write as well */
+	const char *home;        /* becomes HOME, and is writable */
+	const char *const *ro;   /* further paths to read, NULL-terminated, or NULL */
+	const char *const *rw;   /* to write as well */
+	const char *const *over; /* as in struct sbx_place */
 };
 
 /*

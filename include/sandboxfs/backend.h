@@ -72,6 +72,8 @@ struct sbx_backend {
 	const struct sbx_backend_impl *impl; /* first member of every implementation */
 };
 
+#define SBX_NESTED_AT ".at" /* see nested */
+
 struct sbx_sandbox_impl {
 	/*
 	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
@@ -128,6 +130,7 @@ struct sbx_sandbox_impl {
 	/*
 	 * [any] A descriptor, the caller's, of a directory on the tree's file system that no command reaches and that goes
 	 * with the sandbox, for what the host keeps of names that it shares with commands; made when MAKE.
+	 * A symbolic link X.at in it tells where in the tree X has its place, so that commands see it there, read only.
 	 * -ENOENT not made yet. Optional: -EOPNOTSUPP, and no name is kept apart.
 	 */
 	int (*nested)(struct sbx_sandbox *sb, bool make);

@@ -64,7 +64,7 @@ host_clone() {
 	git -C "$MNT/a/x/clone" gc -q
 	git -C "$MNT/a/x/clone" fsck --no-progress
 	same '?? x/' "$(git -C "$MNT/a" status --porcelain)"
-	same '' "$(inside 'ls -A x/clone/.git')"
+	same w "$(inside 'cd x/clone; git log -1 --format=%s')"
 }
 
 host_moves() {
@@ -100,16 +100,27 @@ host_files() {
 }
 
 out_of_reach() {
-	inside "echo '[core]
-		fsmonitor = touch $ROOM/canary' >y/clone/.git/config; mkdir -p y/clone/.git/hooks" || true
-	git -C "$MNT/a/y/clone" status >/dev/null
-	refuse test -e "$ROOM/canary"
+	same w "$(inside 'cd y/clone; git log -1 --format=%s')"
+	same '' "$(inside 'cd y/clone; git status --porcelain')"
+	same main "$(inside 'cd y/super/sub; git branch --show-current')" || true
+	for script in 'echo x >>config' 'rm config' 'mkdir hooks/x' 'git config core.fsmonitor x' 'chmod 777 .' 'mv HEAD H'; do
+		refuse inside "cd y/clone/.git; $script"
+	done
+	refuse inside 'mv y/clone/.git y/clone/away'
+	refuse inside 'rm -rf y/clone/.git'
+	inside 'echo x >y/clone/new'
+	same '?? new' "$(git -C "$MNT/a/y/clone" status --porcelain)"
+	rm "$MNT/a/y/clone/new"
 	refuse inside "ls '$STATE/nested'"
-	inside 'rm -rf y/clone/.git/config y/clone/.git/hooks'
-	inside 'mv y/clone/.git y/clone/away; mkdir y/clone/.git; printf "[core]\n\tfsmonitor = touch /x\n" >y/clone/.git/config'
-	expect ENOENT stat "$MNT/a/y/clone/.git"
-	inside 'rm -r y/clone/.git; mv y/clone/away y/clone/.git'
+}
+
+# Where the parent went away under a command's hands the placeholder is all that it has.
+taken_away() {
+	inside 'mkdir z; mv y/clone z/clone; ln -s ../z/clone y/clone'
+	same w "$(git -C "$MNT/a/z/clone" log -1 --format=%s)"
+	inside 'ls z/clone/.git | wc -l; rm y/clone; mv z/clone y/clone; rmdir z'
 	same w "$(git -C "$MNT/a/y/clone" log -1 --format=%s)"
+	same w "$(inside 'cd y/clone; git log -1 --format=%s')"
 }
 
 kept() {
@@ -170,7 +181,8 @@ claim "what holds one can be moved and removed" removed
 claim "git clone by the host" host_clone
 claim "moving, copying, tar" host_moves
 claim "git worktree and submodules by the host" host_files
-claim "what the host made is out of the commands' reach" out_of_reach
+claim "what the host made commands can read and not write" out_of_reach
+claim "a command that moves what is around it" taken_away
 claim "it outlives unmounting, a killed daemon and a new name" kept
 claim "the host removes it" host_removes
 claim "nested_git=shared shows all" shared
