@@ -351,6 +351,8 @@ static void sync_finish(struct sbx_sync *y)
 	sbx_refs_release(&y->refs_host);
 	sbx_refs_release(&y->refs_inside);
 	sbx_refs_release(&y->kept);
+	sbx_refs_release(&y->kept_base);
+	sbx_refs_release(&y->kept_now);
 	sbx_refs_release(&y->want);
 	sbx_refs_release(&y->agreed);
 }
@@ -433,6 +435,16 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 	return 0;
 }
 
+/* Some names of sandboxes are none of a ref: then it is that of the worktree's entry. */
+static const char *ref_name(const struct sbx_git_private *p, const char *name)
+{
+	_cleanup_free_ char *ref = sbx_format("refs/sandboxfs/%s/x", name);
+	int valid = 0;
+
+	return ref && git_reference_name_is_valid(&valid, ref) == 0 && valid ? name
+	                                                                     : p->wt.worktree;
+}
+
 int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
@@ -440,7 +452,7 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	bool again;
 
 	if (!r)
-		r = repeat(p, name, &own);
+		r = repeat(p, ref_name(p, name), &own);
 	again = r && p->said.code == own.code && strcmp(p->said.text, own.text) == 0;
 	p->said = own;
 	if (!r || again)

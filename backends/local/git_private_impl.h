@@ -38,7 +38,9 @@ struct sbx_sync {
 	size_t taken;
 	/* What was agreed, and what stands on either side. */
 	char *head_base, *head_host, *head_inside;
-	struct sbx_refs refs_base, refs_host, refs_inside, kept; /* kept: refs/sandboxfs/NAME/ */
+	struct sbx_refs refs_base, refs_host, refs_inside;
+	/* refs/sandboxfs/NAME/ in the source; what of that this sandbox has put there; and is to have there now. */
+	struct sbx_refs kept, kept_base, kept_now;
 	/* What the sandbox is to have now, and what is agreed now. */
 	struct sbx_refs want, agreed;
 	char *head_agreed;

@@ -156,6 +156,7 @@ static bool is_seen(const char *name)
 static int parse_line(const char *line, size_t len, struct sbx_refs *ret)
 {
 	_cleanup_free_ char *name = NULL;
+	int valid = 0;
 	git_oid oid;
 
 	if (len < HEX + 2 || line[HEX] != ' ' || git_oid_fromstrn(&oid, line, HEX))
@@ -163,7 +164,9 @@ static int parse_line(const char *line, size_t len, struct sbx_refs *ret)
 	name = strndup(line + HEX + 1, len - HEX - 1);
 	if (!name)
 		return -ENOMEM;
-	return is_seen(name) ? sbx_refs_add(ret, name, &oid) : 0;
+	if (git_reference_name_is_valid(&valid, name) < 0 || !valid)
+		return 0;
+	return sbx_refs_add(ret, name, &oid);
 }
 
 int sbx_refs_parse(const char *text, struct sbx_refs *ret)
@@ -280,6 +283,18 @@ static int read_all_loose(int dirfd, struct sbx_refs *ret)
 	return r;
 }
 
+static void drop_unseen(struct sbx_refs *refs)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < refs->n; i++)
+		if (is_seen(refs->at[i].name))
+			refs->at[kept++] = refs->at[i];
+		else
+			free(refs->at[i].name);
+	refs->n = kept;
+}
+
 int sbx_refs_of_private(int dirfd, struct sbx_refs *ret)
 {
 	_cleanup_free_ char *packed = NULL;
@@ -292,6 +307,7 @@ int sbx_refs_of_private(int dirfd, struct sbx_refs *ret)
 		r = 0;
 	else if (!r)
 		r = sbx_refs_parse(packed, ret);
+	drop_unseen(ret);
 	if (!r)
 		sbx_refs_sort(ret);
 	return r;

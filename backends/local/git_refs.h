@@ -26,7 +26,7 @@ const git_oid *sbx_refs_find(const struct sbx_refs *refs, const char *name);
 void sbx_refs_release(struct sbx_refs *refs);
 bool sbx_refs_equal(const struct sbx_refs *a, const struct sbx_refs *b);
 
-/* The text of a packed-refs file, malloc'd; and back: lines that are not well-formed are left out. */
+/* The text of a packed-refs file, malloc'd; and back: lines and names that are not well-formed are left out. */
 char *sbx_refs_format(const struct sbx_refs *refs);
 int sbx_refs_parse(const char *text, struct sbx_refs *ret);
 

@@ -66,17 +66,24 @@ static int read_line(int dir, const char *name, char **ret)
 	return r;
 }
 
-static int read_agreed(struct sbx_sync *y)
+static int read_list(int dir, const char *name, struct sbx_refs *ret)
 {
 	_cleanup_free_ char *text = NULL;
+	int r = sbx_file_read(dir, name, AGREED_MAX, &text);
+
+	if (!r)
+		r = sbx_refs_parse(text, ret);
+	sbx_refs_sort(ret);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int read_agreed(struct sbx_sync *y)
+{
 	int r = read_line(y->meta, "head", &y->head_base);
 
 	if (!r || r == -ENOENT)
-		r = sbx_file_read(y->meta, "refs", AGREED_MAX, &text);
-	if (!r)
-		r = sbx_refs_parse(text, &y->refs_base);
-	sbx_refs_sort(&y->refs_base);
-	return r == -ENOENT ? 0 : r;
+		r = read_list(y->meta, "refs", &y->refs_base);
+	return r ? r : read_list(y->meta, "kept", &y->kept_base);
 }
 
 static int read_sides(struct sbx_sync *y)
@@ -141,10 +148,48 @@ static void keep_in_source(struct sbx_sync *y, const char *name, const git_oid *
 	_cleanup_free_ char *kept = sbx_format("refs/sandboxfs/%s/%s", y->name, name);
 	const git_oid *old = kept ? sbx_refs_find(&y->kept, kept) : NULL;
 
-	if (!kept || same_oid(old, oid) || (!old && y->kept.n >= KEPT_MOST))
+	if (!kept || y->kept_now.n >= KEPT_MOST || sbx_refs_add(&y->kept_now, kept, oid) ||
+	    same_oid(old, oid))
 		return;
 	if (!export_commit(y, oid))
 		swap_source(y, kept, old, oid);
+}
+
+/* Whether all of the commit OID is on the sandbox's branch, as the source has it. */
+static bool is_on_branch(struct sbx_sync *y, const git_oid *oid)
+{
+	_cleanup_free_ char *branch = sbx_format("%s%s", heads, y->p->wt.branch);
+	const git_oid *tip = branch ? sbx_refs_find(&y->agreed, branch) : NULL;
+
+	return tip &&
+	       (git_oid_equal(tip, oid) || git_graph_descendant_of(y->source, tip, oid) == 1);
+}
+
+/* Takes back what the sandbox has no more: a branch it removed, a stash it popped, commits that were merged. */
+static int drop_kept(struct sbx_sync *y)
+{
+	size_t n = strlen("/diverged");
+	int r = 0;
+
+	sbx_refs_sort(&y->kept_now);
+	for (size_t i = 0; i < y->kept_base.n && !r; i++) {
+		const struct sbx_ref *was = &y->kept_base.at[i];
+		struct sbx_git_owner owner;
+		size_t len = strlen(was->name);
+
+		if (sbx_refs_find(&y->kept_now, was->name))
+			continue;
+		if (len > n && strcmp(was->name + len - n, "/diverged") == 0 &&
+		    !is_on_branch(y, &was->oid)) {
+			r = sbx_refs_add(&y->kept_now, was->name, &was->oid);
+			continue;
+		}
+		owner = sbx_git_owner_begin(y->p->wt.common);
+		git_reference_remove(y->source, was->name);
+		sbx_git_owner_end(&owner);
+	}
+	sbx_refs_sort(&y->kept_now);
+	return r;
 }
 
 /* ---- deciding ---- */
@@ -383,14 +428,26 @@ bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside)
 
 /* ---- all of it ---- */
 
+static int store_list(struct sbx_sync *y, const char *name, const struct sbx_refs *refs,
+                      const struct sbx_refs *before)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (sbx_refs_equal(refs, before))
+		return 0;
+	text = sbx_refs_format(refs);
+	return text ? sbx_locked_replace(y->meta, name, text, strlen(text), NULL) : -ENOMEM;
+}
+
 static int store_agreed(struct sbx_sync *y)
 {
-	_cleanup_free_ char *refs = sbx_refs_format(&y->agreed);
 	_cleanup_free_ char *head = sbx_format("%s\n", y->head_agreed ? y->head_agreed : "");
-	int r = refs && head && y->head_agreed ? 0 : -ENOMEM;
+	int r = head && y->head_agreed ? drop_kept(y) : -ENOMEM;
 
-	if (!r && !sbx_refs_equal(&y->agreed, &y->refs_base))
-		r = sbx_locked_replace(y->meta, "refs", refs, strlen(refs), NULL);
+	if (!r)
+		r = store_list(y, "refs", &y->agreed, &y->refs_base);
+	if (!r)
+		r = store_list(y, "kept", &y->kept_now, &y->kept_base);
 	if (!r && (!y->head_base || strcmp(y->head_base, y->head_agreed) != 0))
 		r = sbx_locked_replace(y->meta, "head", head, strlen(head), NULL);
 	return r ? sbx_fail(y->err, -r, "cannot write to the state directory: %s", strerror(-r))

@@ -44,7 +44,10 @@ rebases() {
 }
 
 stashes() {
-	inside 'echo changed >one; git stash -q; grep -qx 1 one; git stash pop -q; grep -qx changed one; git checkout -q one'
+	inside 'echo changed >one; git stash -q; grep -qx 1 one'
+	same changed "$(git -C "$REPO" show refs/sandboxfs/a/stash:one)"
+	inside 'git stash pop -q; grep -qx changed one; git checkout -q one'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/stash
 }
 
 borrows() {
@@ -203,14 +206,16 @@ own_branches() {
 	same mine "$(inside 'git branch --show-current')"
 	same 'more of mine' "$(inside 'git log -1 --format=%s mine')"
 	same '' "$(inside 'git status --porcelain')"
+	same 'more of mine' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/heads/mine)"
 	inside 'git checkout -q sandbox/a; git branch -qD mine'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/heads/mine
 }
 
 both_staged() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >by-i; until [ -e go ]; do :; done; git add by-i')
 	echo h >"$MNT/a/by-h"
 	on_host add by-h
-	touch "$MNT/a/go"
+	: >"$MNT/a/go"
 	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	rm "$MNT/a/go"
 	same 'A  by-h
@@ -225,7 +230,7 @@ both_committed() {
 	echo h >"$MNT/a/c-h"
 	on_host add c-h
 	on_host commit -qm 'from the host'
-	touch "$MNT/a/go"
+	: >"$MNT/a/go"
 	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	error_says a 'moved on both sides'
 	grep -q '"git".*moved on both sides' "$MNT/a/ctl/events"
@@ -239,6 +244,7 @@ both_committed() {
 	same together "$(inside 'git log -1 --format=%s')"
 	same '' "$(inside 'git status --porcelain')"
 	refuse inside 'git rev-parse -q --verify host/sandbox/a'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/diverged
 }
 
 at_once() {
@@ -333,6 +339,33 @@ last_words() {
 	git -C "$REPO" branch -qD sandbox/b
 }
 
+# A name that is none of a ref, and a repository that is not root's.
+odd_name() {
+	echo '{"name":"a..b.lock","branch":"odd"}' >"$MNT/ctl/create"
+	run a..b.lock sh -c 'git checkout -qb mine; echo x >x; git add x; git commit -qm odd'
+	same odd "$(git -C "$REPO" for-each-ref --format='%(subject)' refs/sandboxfs | grep odd)"
+	same '' "$(cat "$MNT/a..b.lock/ctl/error")"
+	teardown a..b.lock
+	git -C "$REPO" branch -qD odd 2>/dev/null || true
+}
+
+owned() {
+	unmount
+	new_repo "$ROOM/other"
+	chown -R games "$ROOM/other"
+	for path in "$ROOM/other" "$ROOM/other/.git" "$ROOM/other/.git/"; do
+		git config --global --add safe.directory "$path"
+	done
+	mount_fs "$ROOM/other"
+	box a
+	inside 'echo x >x; git add x; git commit -qm x; git checkout -qb side; git commit -q --allow-empty -m y'
+	same x "$(git -C "$ROOM/other" log -1 --format=%s sandbox/a)"
+	same '' "$(find "$ROOM/other/.git" ! -user games ! -path '*/worktrees/*/index')"
+	teardown a
+	unmount
+	mount_repo
+}
+
 claim "mounting" mount_repo
 claim "mkdir" box a b
 claim "add, commit, log, status, diff" commits
@@ -364,6 +397,8 @@ claim "refused: a damaged object" damaged_object
 claim "links and FIFOs in place of git's files hold nobody up" links_and_fifos
 claim "what a command that is killed by the teardown had committed is on the branch" last_words
 teardown a
+claim "a name that git would not have" odd_name
+[ "$(id -u)" != 0 ] || claim "what root brings over belongs to the repository's owner" owned
 git -C "$REPO" branch -qD sandbox/a
 git -C "$REPO" for-each-ref --format='%(refname)' refs/sandboxfs | while read -r ref; do git -C "$REPO" update-ref -d "$ref"; done
 git -C "$REPO" tag -d late >/dev/null
