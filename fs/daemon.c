@@ -290,6 +290,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->registry = d->registry;
 	ws->park = d->park;
 	ws->xattrs = s->user_xattr;
+	ws->channel = &d->workspace_channel;
 	ws->killpriv = &d->workspace_channel.killpriv;
 	d->workspace_channel.ended = handle_ended;
 	d->workspace_channel.data = d;

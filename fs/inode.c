@@ -567,9 +567,9 @@ static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_no
  * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
  * the directories around them change places under one id unless the kernel moves them itself.
  */
-static bool place_matters(const struct ident *id)
+static bool place_matters(mode_t type)
 {
-	return S_ISDIR(id->type) || S_ISLNK(id->type);
+	return S_ISDIR(type) || S_ISLNK(type);
 }
 
 static bool was_at(const struct sbx_node *node, const struct sbx_node *dir, const char *name)
@@ -601,7 +601,7 @@ static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *d
 {
 	struct sbx_node *node = find_file(tab, dir->box, id);
 
-	if (!node || node->parent == dir || !place_matters(id))
+	if (!node || node->parent == dir || !place_matters(id->type))
 		return node;
 	hash_remove(tab, node);
 	return NULL;
@@ -1004,28 +1004,70 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	sbx_node_put(tab, hold->node);
 }
 
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+/* Those below TOP, or all of BOX when it is NULL. Lock held. */
+static bool renew_links(struct sbx_inodes *tab, struct sbx_box *box, const struct sbx_node *top)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < tab->used; i++) {
+		struct sbx_node *node = tab->slot[i];
+
+		if (!node || !node->hashed || node->box != box || !S_ISLNK(node->type) ||
+		    (top && !is_above(top, node)))
+			continue;
+		hash_remove(tab, node);
+		any = true;
+	}
+	return any;
+}
+
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	bool any;
+
+	pthread_mutex_lock(&tab->lock);
+	any = renew_links(tab, box, NULL);
+	pthread_mutex_unlock(&tab->lock);
+	return any;
+}
+
+/* Lock held. */
+static bool node_moved(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                       const char *name, struct sbx_node *newdir, const char *newname)
+{
+	if (!place_matters(node->type)) {
+		place_at(tab, node, newdir, newname);
+		return false;
+	}
+	if (!was_at(node, dir, name)) {
+		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+		return true;
+	}
+	place_at(tab, node, newdir, newname);
+	return dir != newdir && renew_links(tab, node->box, node);
+}
+
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname)
 {
+	struct sbx_node *node;
 	struct sbx_fd *dfd;
 	struct ident id;
 	struct stat st;
-	struct sbx_node *node;
+	bool renewed;
 	int r;
 
 	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
-		return;
+		return true;
 	r = stat_child(newdir, dfd->fd, newname, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
-		return;
+		return true;
 	pthread_mutex_lock(&tab->lock);
 	node = find_file(tab, newdir->box, &id);
-	if (node && (!place_matters(&id) || was_at(node, dir, name)))
-		place_at(tab, node, newdir, newname);
-	else if (node)
-		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
 	pthread_mutex_unlock(&tab->lock);
+	return renewed;
 }
 
 static bool writes(const struct sbx_fd *f)

@@ -115,9 +115,17 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 /* The directory NODE was last seen in, to be put; NULL for a box and above. */
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
-/* What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. */
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+/*
+ * What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. Returns whether
+ * links moved along, as in sbx_inodes_renew_links.
+ */
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);
+/*
+ * The links of BOX may mean something else now: each is found as another node from here on. The kernel keeps the
+ * texts of those it knows, so it has to be told to look again. Returns whether there are any.
+ */
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box);
 /*
  * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
  * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors

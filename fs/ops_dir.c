@@ -609,6 +609,7 @@ static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int di
                           const char *newname, unsigned flags)
 {
 	struct sbx_hold hold = {0};
+	bool links;
 	int r;
 
 	if (sbx_node_box(dir) != sbx_node_box(newdir))
@@ -623,9 +624,11 @@ static int rename_between(struct sbx_workspace *ws, struct sbx_node *dir, int di
 		return r;
 	ws_moved_nested(ws, dir, name, newdir, newname);
 	ws_note_nested(ws, newdir, newdirfd, newname);
-	sbx_node_moved(ws->inodes, dir, name, newdir, newname);
+	links = sbx_node_moved(ws->inodes, dir, name, newdir, newname);
 	if (flags & RENAME_EXCHANGE)
-		sbx_node_moved(ws->inodes, newdir, newname, dir, name);
+		links |= sbx_node_moved(ws->inodes, newdir, newname, dir, name);
+	if (links)
+		ws_look_again(ws);
 	return 0;
 }
 

@@ -23,6 +23,7 @@ static const struct fuse_lowlevel_ops *side(fuse_ino_t ino)
 static void in_init(void *userdata, struct fuse_conn_info *conn)
 {
 	sbx_workspace_ops.init(userdata, conn);
+	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS; /* jobs/last */
 }
 
 static void in_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/channel.h"
 #include "fs/control.h"
 #include "fs/ops_control.h"
 #include "fs/ops_root.h"
@@ -145,6 +146,13 @@ bool ws_root_current(struct sbx_box *box)
 	struct stat st;
 
 	return known && root >= 0 && fstat(root, &st) == 0 && changed_ns(&st) == known;
+}
+
+void ws_look_again(struct sbx_workspace *ws)
+{
+	/* Else nothing is kept. */
+	if (ws->epochs)
+		sbx_channel_epoch(ws->channel);
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
@@ -466,8 +474,10 @@ static void changed(int code, struct sbx_box *box, const struct sbx_error *err, 
 {
 	struct change *c = data;
 
-	(void)box;
 	(void)err;
+	/* The name of a sandbox is in the absolute links in it, and may soon be another's. */
+	if (code == 0 && box && sbx_inodes_renew_links(c->ws->inodes, box))
+		ws_look_again(c->ws);
 	sbx_park_remove(c->ws->park, &c->parked);
 	ws_reply(c->parked.req, code);
 	change_unref(c);

@@ -109,7 +109,8 @@ bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 
 /*
  * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
- * has the sentence; it also stands in the mount's error file). box: of a create; borrowed.
+ * has the sentence; it also stands in the mount's error file). box: of a create or
+ * rename that went well; borrowed.
  */
 typedef void (*sbx_box_done)(int code, struct sbx_box *box, const struct sbx_error *err,
                              void *data);

@@ -12,7 +12,10 @@
 #include "fs/park.h"
 #include "fs/sandbox.h"
 
+struct sbx_channel;
+
 struct sbx_workspace {
+	struct sbx_channel *channel;
 	const struct sbx_settings *settings;
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
@@ -61,6 +64,8 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry,
 bool ws_root_current(struct sbx_box *box);
 /* Notes that the kernel may keep attributes ST or the name of NODE. Before it is told. */
 void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st);
+/* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
+void ws_look_again(struct sbx_workspace *ws);
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);
