@@ -97,7 +97,7 @@ static int open_counted(struct sbx_workspace *ws, struct sbx_node *node, struct 
 #ifdef HAVE_PASSTHROUGH
 	fi->backing_id = id;
 #endif
-	/* What the kernel has cached is dropped before others than it write. */
+	/* The kernel takes no other answer, and drops what it has in its cache. */
 	fi->keep_cache = id == 0;
 	return 0;
 }

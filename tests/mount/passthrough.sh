@@ -19,7 +19,7 @@ says_so() {
 
 # Nobody answers: what is read and written does not pass through the daemon.
 without_the_daemon() {
-	head -c 300000 /dev/zero | tr '\0' x >"$MNT/a/large"
+	run a sh -c 'head -c 300000 /dev/zero | tr "\0" x >large'
 	exec 8<"$MNT/a/large" 9<>"$MNT/a/written"
 	echo first >&9 # the first write has the kernel look for capabilities
 	pid=$(daemon_pid)
