@@ -74,7 +74,7 @@ inside() {
 	env -i PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" HOME="$ROOM/home" TMPDIR="$ROOM/tmp" \
 		USER="$who" LANG=C.UTF-8 ROOM="$ROOM" SANDBOXFS="$ROOM/bin/sandboxfs" TOOL="$ROOM/bin/tool" \
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
-		SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
+		SBX_STEPS="${SBX_STEPS:-3000}" SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
 		GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
 		$become "$ROOM/tests/${script#"$here"/}"
