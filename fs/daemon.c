@@ -98,7 +98,7 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 	if (busy || ws_root_current(box))
 		return;
 	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
-	if (root && d->workspace.epochs)
+	if (root)
 		sbx_channel_forget_attr(&d->workspace_channel, root);
 }
 

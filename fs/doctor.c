@@ -300,7 +300,8 @@ static void check_epoch(void)
 	    (major > 6 || (major == 6 && minor >= 16)))
 		say(OK, "caches of the mount are refreshed at once", NULL);
 	else
-		say(WARN, "caches of the mount are refreshed one by one", "Linux 6.16 or newer");
+		say(WARN, "names in the mount are asked for at each access, contents are kept",
+		    "Linux 6.16 or newer");
 }
 
 static void check_descriptors(void)
