@@ -58,6 +58,8 @@ struct sbx_inodes {
 	struct sbx_fd lru;  /* ring of unpinned descriptors, most recent first */
 	struct sbx_fd pins; /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
+	void (*gone)(uint64_t id, void *data); /* or NULL */
+	void *gone_data;
 };
 
 struct ident {
@@ -141,6 +143,12 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 	tab->nodes = 1;
 	*ret = tab;
 	return 0;
+}
+
+void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data)
+{
+	tab->gone = fn;
+	tab->gone_data = data;
 }
 
 /* Grows the arrays so that one more node fits. */
@@ -259,6 +267,8 @@ static void node_release(struct sbx_inodes *tab, struct sbx_node *node)
 	while (node && node->refs == 0 && node->nlookup == 0 && node->kind != SBX_NODE_ROOT) {
 		struct sbx_node *parent = node->parent;
 
+		if (tab->gone && node->kind == SBX_NODE_FILE)
+			tab->gone(sbx_node_id(node), tab->gone_data);
 		if (node->fd)
 			fd_drop(tab, node->fd);
 		hash_remove(tab, node);

@@ -49,6 +49,11 @@ enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
 
 /* MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
 int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret);
+/*
+ * Has FN called with the id of each node that goes because the kernel has forgotten it: the id means nothing
+ * any more. FN is quick and calls nothing of this file. Before the first lookup.
+ */
+void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data);
 /* No node is in use any more. Accepts NULL. */
 void sbx_inodes_destroy(struct sbx_inodes *tab);
 

@@ -5,10 +5,11 @@
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	const struct sbx_workspace *ws = ((struct sbx_connection *)userdata)->workspace;
+
 	/*
 	 * No writeback cache: the kernel would own size and times, and not see what a command
-	 * appended. O_TRUNC comes as setattr, since there is no OPEN to carry it.
+	 * appended. O_TRUNC comes as setattr, since mostly there is no OPEN to carry it.
 	 */
 	conn->want &=
 	        ~(unsigned)(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_WRITEBACK_CACHE |
@@ -21,6 +22,14 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	               FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPIRE_ONLY);
 	conn->max_background = 64;
 	conn->time_gran = 1;
+#ifdef HAVE_PASSTHROUGH
+	if (ws->passthrough) {
+		conn->want |= conn->capable & FUSE_CAP_PASSTHROUGH;
+		conn->max_backing_stack_depth = FUSE_BACKING_STACKED_OVER; /* an overlay */
+	}
+#else
+	(void)ws;
+#endif
 }
 
 const struct fuse_lowlevel_ops sbx_workspace_ops = {
@@ -42,6 +51,7 @@ const struct fuse_lowlevel_ops sbx_workspace_ops = {
         .read = op_read,
         .write = op_write,
         .flush = op_flush,
+        .release = op_release,
         .fsync = op_fsync,
         .opendir = op_opendir,
         .readdir = op_readdir,

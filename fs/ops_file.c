@@ -1,8 +1,6 @@
 /*
- * Contents of files. OPEN and FLUSH are answered with ENOSYS, which the kernel remembers: from then on
- * it opens, reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So
- * no request here carries a handle, and none is ever released: the descriptor
- * belongs to the node, and O_APPEND is seen at each write.
+ * Contents of files. Mostly nothing is known here of opens (fs/ops_open.c), so no request goes by a handle:
+ * the descriptor belongs to the node, and O_APPEND is seen at each write.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,20 +14,6 @@
 #include "fs/nested.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
-
-void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)fi;
-	ws_reply(req, -ENOSYS);
-}
-
-void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)fi;
-	ws_reply(req, -ENOSYS);
-}
 
 /* The node of a regular file's contents with a descriptor for WANT, or answers. */
 static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want want,
@@ -85,15 +69,6 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	ws_put(ws, node, f);
 }
 
-/* Writing takes setuid and setgid away; the daemon's own rights could keep them (root). */
-static void drop_set_id(int fd)
-{
-	struct stat st;
-
-	if (geteuid() == 0 && fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
-		fchmod(fd, st.st_mode & 01777);
-}
-
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi)
 {
@@ -105,7 +80,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 	if (!node)
 		return;
-	drop_set_id(f->fd);
+	ws_drop_set_id(f->fd);
 	/* Appending is the file's business: a command may append to it at the same time. */
 	n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
 	if (n < 0)
@@ -225,10 +200,14 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		return;
 	}
 	ws_put(ws, dir, dfd);
+	r = ws_open(ws, node, fi);
 	ws_entry(ws, node, &st, &e);
 	sbx_node_put(ws->inodes, node);
-	fi->fh = 0;
-	fi->keep_cache = 1;
-	if (fuse_reply_create(req, &e, fi) != 0)
+	if (r < 0) {
 		sbx_node_forget(ws->inodes, e.ino, 1);
+		ws_reply(req, r);
+	} else if (fuse_reply_create(req, &e, fi) != 0) {
+		ws_closed(ws, e.ino, fi->fh);
+		sbx_node_forget(ws->inodes, e.ino, 1);
+	}
 }

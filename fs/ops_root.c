@@ -90,23 +90,25 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)
 
 /*
  * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
- * a second. Without them nothing is kept that a job could change unseen. What is kept of a
- * sandbox's root survives the start of a job, so it is never kept for longer than that second.
+ * a second. Without them no name is: to have one forgotten takes the lock of its directory, which a client may hold
+ * until we answer, so a daemon that is killed meanwhile could not die. Being asked for, names bring their
+ * attributes up to date; those that are kept serve descriptors and, with the contents, are
+ * compared then. What is kept of a sandbox's root survives the start of a job, so it is never kept for longer than
+ * that second.
  */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
 {
 	struct sbx_box *box = sbx_node_box(node);
 
-	if (!ws->epochs) {
-		*entry = 0;
-		*attr = 0;
-	} else if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
+	if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
 		*entry = 0.5;
 		*attr = 0.5;
 	} else {
 		*entry = 3600;
 		*attr = sbx_node_kind(node) == SBX_NODE_BOX ? 1 : 4;
 	}
+	if (!ws->epochs)
+		*entry = 0;
 }
 
 /*

@@ -39,6 +39,8 @@ static const struct sbx_key keys[] = {
 	 "network of commands: none, host, or allow:HOST[:PORT],... through a proxy"},
 	{"controls", &sbx_kind_text, AT(controls), "linked|inline", NULL,
 	 "linked, or inline: all on one connection"},
+	{"io", &sbx_kind_text, AT(io), "cached|passthrough", NULL,
+	 "cached, or passthrough: written and large files at native speed (root, libfuse 3.17)"},
 	{"ctl", &sbx_kind_ctl, AT(ctl_name), NULL, sbx_check_ctl,
 	 "listed: readdir shows it; else the name of the control directory"},
 	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
@@ -249,13 +251,14 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	        .isolation = strdup("auto"),
 	        .net = strdup("none"),
 	        .controls = strdup("linked"),
+	        .io = strdup("cached"),
 	        .ctl_name = strdup("ctl"),
 	        .operation_timeout_ms = 600000,
 	        .limits.procs = SBX_PROCS_DEFAULT,
 	        .limits.output_bytes = UINT64_C(64) << 20,
 	};
 	if (settings->backend && settings->branch && settings->path && settings->isolation &&
-	    settings->net && settings->controls && settings->ctl_name)
+	    settings->net && settings->controls && settings->io && settings->ctl_name)
 		return 0;
 	sbx_settings_release(settings);
 	return -ENOMEM;
@@ -267,7 +270,7 @@ void sbx_settings_release(struct sbx_settings *settings)
 	                 settings->state_dir, settings->logs_dir,   settings->backend,
 	                 settings->base,      settings->branch,     settings->path,
 	                 settings->isolation, settings->net,        settings->controls,
-	                 settings->ctl_name,  settings->run_as};
+	                 settings->ctl_name,  settings->run_as,     settings->io};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(owned); i++)
 		free(owned[i]);

@@ -20,10 +20,12 @@ struct sbx_workspace {
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
-	struct sbx_controls *inlined; /* the controls are on this connection; else NULL */
-	char *controls;               /* absolute path at which the control connection is mounted */
-	bool epochs;                  /* the kernel takes INC_EPOCH */
-	bool xattrs;                  /* user.* attributes are served whatever they cost */
+	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
+	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
+	char *controls;       /* absolute path at which the control connection is mounted */
+	bool opens;           /* the kernel asks for every open */
+	bool epochs;          /* the kernel takes INC_EPOCH */
+	bool xattrs;          /* user.* attributes are served whatever they cost */
 	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
 	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
 	int64_t mounted_ns;   /* CLOCK_REALTIME */
@@ -57,6 +59,15 @@ struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
  */
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
+
+/*
+ * Opens NODE as FI has it, where opens are asked for: fills FI for the answer. 0, or why it cannot be written
+ * (-ETXTBSY...). ws_closed undoes it, with the handle.
+ */
+int ws_open(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi);
+void ws_closed(struct sbx_workspace *ws, uint64_t id, uint64_t fh);
+/* Takes setuid and setgid from a file that is going to be written. */
+void ws_drop_set_id(int fd);
 
 /* How long the kernel may keep what it is told of NODE, in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr);
@@ -126,6 +137,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi);

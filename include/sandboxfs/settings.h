@@ -48,6 +48,7 @@ struct sbx_settings {
 	char *run_as;     /* whom commands run as under a daemon of root's; NULL: see identity.h */
 	char *net;        /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
 	char *controls;   /* "linked", "inline" */
+	char *io;         /* "cached", "passthrough" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
 	bool nested_shared;   /* a .git that commands make is shown as it is */
 	bool ctl_listed;      /* readdir of a sandbox lists it */
