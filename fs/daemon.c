@@ -342,9 +342,10 @@ static void *run_loop(void *data)
 	return NULL;
 }
 
-static int watch_signals(struct daemon *d)
+static int watch_signals(struct daemon *d, struct sbx_error *err)
 {
 	sigset_t set;
+	int r;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -356,15 +357,14 @@ static int watch_signals(struct daemon *d)
 	        .fn = handle_signal,
 	        .data = d,
 	};
-	return d->signals.fd < 0 ? -errno : sbx_loop_watch(d->loop, &d->signals, EPOLLIN);
+	r = d->signals.fd < 0 ? -errno : sbx_loop_watch(d->loop, &d->signals, EPOLLIN);
+	return r < 0 ? sbx_fail(err, -r, "signals cannot be watched: %s", strerror(-r)) : 0;
 }
 
 static int start_serving(struct daemon *d, struct sbx_error *err)
 {
-	int r = watch_signals(d);
+	int r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 
-	if (r == 0)
-		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
 	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
@@ -430,6 +430,9 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	r = start_parts(&d, err);
 	if (r == 0)
 		r = prepare_controls(&d, err);
+	/* Before anything is mounted: a signal that ends us now is seen when the loop runs. */
+	if (r == 0)
+		r = watch_signals(&d, err);
 	if (r == 0)
 		r = mount_controls(&d, err);
 	if (r == 0)

@@ -3,7 +3,7 @@
 # nothing is left: no mount, process or directory of the suite.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --suite mount       one suite (unit, backends, mount, attacks, weak, clients, fault, fuzz); may be repeated
+#   tests/run.sh --suite mount       one suite (unit, backends, mount, attacks, weak, clients, fault, fuzz, bench); may be repeated
 #   tests/run.sh --asan | --tsan     built with sanitizers
 #   tests/run.sh --coverage          with line coverage, which must reach 80 %
 #   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with the options above

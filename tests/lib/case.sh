@@ -26,6 +26,11 @@ mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
+if [ -n "${SBX_BENCH:-}" ]; then
+	mkdir -p "$ROOM/build/tests/bench"
+	cp "$SANDBOXFS" "$ROOM/build/sandboxfs"
+	cp "$SBX_BENCH"/bench-* "$ROOM/build/tests/bench/" 2>/dev/null
+fi
 cp -r "$here" "$ROOM/tests"
 [ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
 cat >"$ROOM/home/.gitconfig" <<'END'

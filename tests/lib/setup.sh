@@ -37,6 +37,16 @@ flock util-linux
 chattr e2fsprogs
 setpriv util-linux
 '
+# What tests/bench/run compares with; it says which are not there.
+setup_bench_needs='
+rg ripgrep
+bindfs bindfs
+fuse-overlayfs fuse-overlayfs
+mergerfs mergerfs
+bwrap bubblewrap
+sqlite3 sqlite3
+mkfs.ext4 e2fsprogs
+'
 setup_coverage_needs='
 gcovr gcovr
 '
