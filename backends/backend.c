@@ -147,6 +147,26 @@ int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *er
 	return sb->impl->resize(sb, mb, err);
 }
 
+bool sbx_sandbox_stale(struct sbx_sandbox *sb)
+{
+	return sb->impl->stale && sb->impl->stale(sb);
+}
+
+int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->sync ? sb->impl->sync(sb, err) : 0;
+}
+
+const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb)
+{
+	return sb->impl->gitfile ? sb->impl->gitfile(sb) : NULL;
+}
+
+int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make)
+{
+	return sb->impl->nested ? sb->impl->nested(sb, make) : -EOPNOTSUPP;
+}
+
 int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	return sb->impl->barrier ? sb->impl->barrier(sb, err) : 0;

@@ -257,6 +257,29 @@ static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 	return result("sandbox.barrier", sb->id, start, r, err);
 }
 
+static bool sandbox_stale(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_stale(downcast(sb)->inner);
+}
+
+static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_sandbox_sync(downcast(sb)->inner, err);
+
+	return result("sandbox.sync", sb->id, start, r, err);
+}
+
+static const char *sandbox_gitfile(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_gitfile(downcast(sb)->inner);
+}
+
+static int sandbox_nested(struct sbx_sandbox *sb, bool make)
+{
+	return sbx_sandbox_nested(downcast(sb)->inner, make);
+}
+
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,
         .info = sandbox_info,
@@ -266,13 +289,17 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .remove = sandbox_remove,
         .close = sandbox_close,
         .exec = sandbox_exec,
+        .stale = sandbox_stale,
+        .sync = sandbox_sync,
+        .gitfile = sandbox_gitfile,
+        .nested = sandbox_nested,
         .fetch = sandbox_fetch,
         .dirty = sandbox_dirty,
         .resize = sandbox_resize,
         .barrier = sandbox_barrier,
 };
 
-/* A caller may ask whether these two are there before it calls, so absence shows through. */
+/* A caller may ask whether these are there before it calls, so absence shows through. */
 static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 {
 	struct trace_sandbox *sb = malloc(sizeof(*sb));
@@ -283,6 +310,8 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 	sb->base.impl = &sb->impl;
 	if (!inner->impl->fetch)
 		sb->impl.fetch = NULL;
+	if (!inner->impl->nested)
+		sb->impl.nested = NULL;
 	if (!inner->impl->dirty)
 		sb->impl.dirty = NULL;
 	*ret = &sb->base;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -241,6 +242,42 @@ void sbx_channel_close(struct sbx_channel *ch)
 	free(ch->mountpoint);
 	ch->mountpoint = NULL;
 }
+
+#ifdef HAVE_PASSTHROUGH
+
+/* Not by fuse_passthrough_open: it writes every refusal to stderr and keeps its errno. */
+int sbx_channel_back(struct sbx_channel *ch, int fd)
+{
+	struct fuse_backing_map map = {.fd = fd};
+	int id = ioctl(fuse_session_fd(ch->session), FUSE_DEV_IOC_BACKING_OPEN, &map);
+
+	return id < 0 ? -errno : id;
+}
+
+void sbx_channel_unback(struct sbx_channel *ch, int id)
+{
+	uint32_t number = (uint32_t)id;
+
+	if (ch->session)
+		ioctl(fuse_session_fd(ch->session), FUSE_DEV_IOC_BACKING_CLOSE, &number);
+}
+
+#else
+
+int sbx_channel_back(struct sbx_channel *ch, int fd)
+{
+	(void)ch;
+	(void)fd;
+	return -EOPNOTSUPP;
+}
+
+void sbx_channel_unback(struct sbx_channel *ch, int id)
+{
+	(void)ch;
+	(void)id;
+}
+
+#endif
 
 int sbx_channel_epoch(struct sbx_channel *ch)
 {

@@ -53,6 +53,14 @@ void sbx_channel_stop(struct sbx_channel *ch);
 /* Frees the session; nothing may be answered after. Any state, repeatable. */
 void sbx_channel_close(struct sbx_channel *ch);
 
+/*
+ * Makes FD, a regular file, a backing file of the connection: its id, under which the kernel keeps it until
+ * sbx_channel_unback. -EOPNOTSUPP, -EPERM (passthrough was not agreed on), -ELOOP (on a file system that is stacked
+ * twice already), -ENOMEM. Any thread.
+ */
+int sbx_channel_back(struct sbx_channel *ch, int fd);
+void sbx_channel_unback(struct sbx_channel *ch, int id);
+
 /* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older than 6.16. Any thread. */
 int sbx_channel_epoch(struct sbx_channel *ch);
 

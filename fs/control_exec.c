@@ -19,6 +19,8 @@ struct requests {
 	struct sbx_jobrec *current; /* started by the present write */
 	struct sbx_jobrec *last;    /* whose result a read gives */
 	bool stale;                 /* the file's text is not yet that of last */
+	struct sbx_request held;    /* until git's state has been brought over */
+	bool given_up;              /* the client of the present write is about to die */
 };
 
 static enum sbx_job_kind kind_of(struct sbx_control_handle *h)
@@ -110,23 +112,20 @@ static void moved(struct sbx_jobrec *job, void *data)
 	sbx_flow_done(h, r, &err);
 }
 
-static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
+/* The lock is held. */
+static int begin(struct sbx_control_handle *h, const struct sbx_request *req, struct sbx_error *err)
 {
 	struct requests *s = h->state;
-	struct sbx_request req = {0};
 	enum sbx_job_kind kind = kind_of(h);
 	bool repeated;
-	int r = sbx_request_parser_next(&s->parser, final, &req, err);
+	int r;
 
-	if (r <= 0)
-		return r;
 	if (kind == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
 		r = sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
 		             sbx_job_name(s->last));
 	else
-		r = sbx_job_start(h->node.box->jobs, &req, kind, h->node.job, &s->current,
-		                  &repeated, err);
-	sbx_request_release(&req);
+		r = sbx_job_start(h->node.box->jobs, req, kind, h->node.job, &s->current, &repeated,
+		                  err);
 	if (r < 0)
 		return r;
 	if (kind == SBX_JOB_EXEC)
@@ -136,6 +135,42 @@ static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error
 	return 1;
 }
 
+/* [loop] What the host did to git's state is inside. */
+static void begin_synced(void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct requests *s = h->state;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	pthread_mutex_lock(&h->lock);
+	r = s->given_up ? sbx_fail(&err, EINTR, "given up before the command was started")
+	                : begin(h, &s->held, &err);
+	sbx_request_release(&s->held);
+	s->held = (struct sbx_request){0};
+	pthread_mutex_unlock(&h->lock);
+	if (r < 0)
+		sbx_flow_done(h, r, &err);
+}
+
+static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	struct sbx_request req = {0};
+	int r = sbx_request_parser_next(&s->parser, final, &req, err);
+
+	if (r <= 0)
+		return r;
+	s->given_up = false;
+	s->held = req;
+	if (sbx_box_sync(h->node.box, begin_synced, h))
+		return 1;
+	s->held = (struct sbx_request){0};
+	r = begin(h, &req, err);
+	sbx_request_release(&req);
+	return r;
+}
+
 /* The write is answered when the end of the job has come, as always. */
 static void exec_cancel(struct sbx_control_handle *h)
 {
@@ -143,6 +178,7 @@ static void exec_cancel(struct sbx_control_handle *h)
 	struct sbx_jobrec *job;
 
 	pthread_mutex_lock(&h->lock);
+	s->given_up = true;
 	job = s->current ? sbx_job_ref(s->current) : NULL;
 	pthread_mutex_unlock(&h->lock);
 	if (job)

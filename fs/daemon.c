@@ -30,15 +30,17 @@
 #include "fs/channel.h"
 #include "fs/ops_control.h"
 #include "fs/ops_inline.h"
+#include "fs/passthrough.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 #include "sandboxfs/walls.h"
 
-#define POOL_THREADS 4
-#define REMOVERS     2
-#define ENDING_MS    5000 /* how long a daemon may take to end its jobs */
+#define POOL_THREADS  4
+#define REMOVERS      2
+#define ENDING_MS     5000 /* how long a daemon may take to end its jobs */
+#define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open */
 
 struct daemon {
 	struct sbx_options *opts;
@@ -97,7 +99,7 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 	if (busy || ws_root_current(box))
 		return;
 	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
-	if (root && d->workspace.epochs)
+	if (root)
 		sbx_channel_forget_attr(&d->workspace_channel, root);
 }
 
@@ -127,6 +129,8 @@ static void handle_retired(struct sbx_box *box, void *data)
 	struct farewell *f = calloc(1, sizeof(*f));
 
 	sbx_inodes_drop_box(d->workspace.inodes, box);
+	if (d->workspace.passthrough)
+		sbx_passthrough_drop_box(d->workspace.passthrough, box->number);
 	/* Even if only its name was handed to the kernel. */
 	atomic_store(&d->workspace.handed, true);
 	new_epoch(d);
@@ -270,6 +274,36 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 	return sbx_channel_open(&d->control_channel, &config, err);
 }
 
+static int back(void *data, int fd)
+{
+	return sbx_channel_back(data, fd);
+}
+
+static void unback(void *data, int id)
+{
+	sbx_channel_unback(data, id);
+}
+
+static void node_gone(uint64_t id, void *data)
+{
+	sbx_passthrough_forget(data, id);
+}
+
+static int prepare_passthrough(struct daemon *d, struct sbx_error *err)
+{
+	struct sbx_workspace *ws = &d->workspace;
+	const struct sbx_backing_calls calls = {back, unback, &d->workspace_channel};
+	int r;
+
+	if (strcmp(d->opts->settings.io, "passthrough") != 0)
+		return 0;
+	r = sbx_passthrough_create(&calls, IDLE_BACKINGS, &ws->passthrough);
+	if (r < 0)
+		return sbx_fail(err, -r, "out of memory");
+	sbx_inodes_on_gone(ws->inodes, node_gone, ws->passthrough);
+	return 0;
+}
+
 static int mount_workspace(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
@@ -294,6 +328,8 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->park = d->park;
 	ws->pool = d->pool;
 	ws->xattrs = s->user_xattr;
+	ws->channel = &d->workspace_channel;
+	ws->opens = ws->inlined || ws->passthrough;
 	ws->killpriv = &d->workspace_channel.killpriv;
 	d->workspace_channel.ended = handle_ended;
 	d->workspace_channel.data = d;
@@ -310,9 +346,10 @@ static void *run_loop(void *data)
 	return NULL;
 }
 
-static int watch_signals(struct daemon *d)
+static int watch_signals(struct daemon *d, struct sbx_error *err)
 {
 	sigset_t set;
+	int r;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -324,15 +361,14 @@ static int watch_signals(struct daemon *d)
 	        .fn = handle_signal,
 	        .data = d,
 	};
-	return d->signals.fd < 0 ? -errno : sbx_loop_watch(d->loop, &d->signals, EPOLLIN);
+	r = d->signals.fd < 0 ? -errno : sbx_loop_watch(d->loop, &d->signals, EPOLLIN);
+	return r < 0 ? sbx_fail(err, -r, "signals cannot be watched: %s", strerror(-r)) : 0;
 }
 
 static int start_serving(struct daemon *d, struct sbx_error *err)
 {
-	int r = watch_signals(d);
+	int r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 
-	if (r == 0)
-		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
 	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
@@ -359,6 +395,7 @@ static void stop(struct daemon *d)
 	if (d->signals.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
 	sbx_inodes_destroy(d->workspace.inodes);
+	sbx_passthrough_destroy(d->workspace.passthrough);
 	sbx_controls_finish(&d->controls);
 	sbx_registry_destroy(d->registry);
 	sbx_backend_destroy(d->backend);
@@ -398,8 +435,13 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	r = start_parts(&d, err);
 	if (r == 0)
 		r = prepare_controls(&d, err);
+	/* Before anything is mounted: a signal that ends us now is seen when the loop runs. */
+	if (r == 0)
+		r = watch_signals(&d, err);
 	if (r == 0)
 		r = mount_controls(&d, err);
+	if (r == 0)
+		r = prepare_passthrough(&d, err);
 	if (r == 0)
 		r = mount_workspace(&d, err);
 	if (r == 0)
@@ -435,6 +477,8 @@ int sbx_daemon_run(struct sbx_options *opts, struct sbx_error *err)
 	int ready[2], r = heal_mountpoint(opts->settings.mountpoint, err);
 	pid_t pid;
 
+	if (r == 0 && !strcmp(opts->settings.io, "passthrough"))
+		r = sbx_passthrough_probe(err);
 	if (r < 0)
 		return r;
 	if (opts->settings.foreground)

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fuse_lowlevel.h>
 #include <json-c/json.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
@@ -23,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/passthrough.h"
 #include "sandboxfs/cgroup.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
@@ -266,12 +266,12 @@ static bool check_isolation(void)
 
 static void check_passthrough(void)
 {
-	if (geteuid() != 0)
-		say(WARN, "FUSE passthrough", "only for root; nothing else is missing without it");
-	else if (fuse_version() < 317)
-		say(WARN, "FUSE passthrough", "libfuse 3.17 or newer");
+	struct sbx_error err;
+
+	if (sbx_passthrough_probe(&err) < 0)
+		say(WARN, "FUSE passthrough; nothing else is missing without it", err.text);
 	else
-		say(OK, "FUSE passthrough", NULL);
+		say(OK, "FUSE passthrough (-o io=passthrough)", NULL);
 }
 
 static void check_cgroup(void)
@@ -300,7 +300,8 @@ static void check_epoch(void)
 	    (major > 6 || (major == 6 && minor >= 16)))
 		say(OK, "caches of the mount are refreshed at once", NULL);
 	else
-		say(WARN, "caches of the mount are refreshed one by one", "Linux 6.16 or newer");
+		say(WARN, "names in the mount are asked for at each access, contents are kept",
+		    "Linux 6.16 or newer");
 }
 
 static void check_descriptors(void)

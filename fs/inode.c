@@ -24,6 +24,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "fs/nested.h"
 #include "fs/owner.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
@@ -58,6 +59,8 @@ struct sbx_inodes {
 	struct sbx_fd lru;  /* ring of unpinned descriptors, most recent first */
 	struct sbx_fd pins; /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
+	void (*gone)(uint64_t id, void *data); /* or NULL */
+	void *gone_data;
 };
 
 struct ident {
@@ -141,6 +144,12 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 	tab->nodes = 1;
 	*ret = tab;
 	return 0;
+}
+
+void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data)
+{
+	tab->gone = fn;
+	tab->gone_data = data;
 }
 
 /* Grows the arrays so that one more node fits. */
@@ -259,6 +268,8 @@ static void node_release(struct sbx_inodes *tab, struct sbx_node *node)
 	while (node && node->refs == 0 && node->nlookup == 0 && node->kind != SBX_NODE_ROOT) {
 		struct sbx_node *parent = node->parent;
 
+		if (tab->gone && node->kind == SBX_NODE_FILE)
+			tab->gone(sbx_node_id(node), tab->gone_data);
 		if (node->fd)
 			fd_drop(tab, node->fd);
 		hash_remove(tab, node);
@@ -474,6 +485,20 @@ static int stat_at(const struct sbx_box *box, int dirfd, const char *name, struc
 	return 0;
 }
 
+/* As stat_at for NAME in the directory DIR, whose descriptor DIRFD is. */
+static int stat_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
+                      struct ident *id)
+{
+	struct sbx_nested n;
+	int r = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	r = stat_at(dir->box, n.dirfd, n.name, st, id);
+	sbx_nested_release(&n);
+	return r;
+}
+
 /*
  * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
  * the base is there.
@@ -581,9 +606,9 @@ static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_no
  * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
  * the directories around them change places under one id unless the kernel moves them itself.
  */
-static bool place_matters(const struct ident *id)
+static bool place_matters(mode_t type)
 {
-	return S_ISDIR(id->type) || S_ISLNK(id->type);
+	return S_ISDIR(type) || S_ISLNK(type);
 }
 
 static bool was_at(const struct sbx_node *node, const struct sbx_node *dir, const char *name)
@@ -615,7 +640,7 @@ static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *d
 {
 	struct sbx_node *node = find_file(tab, dir->box, id);
 
-	if (!node || node->parent == dir || !place_matters(id))
+	if (!node || node->parent == dir || !place_matters(id->type))
 		return node;
 	hash_remove(tab, node);
 	return NULL;
@@ -669,7 +694,7 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (r < 0)
 		return r;
-	r = stat_at(dir->box, dfd->fd, name, st, &id);
+	r = stat_child(dir, dfd->fd, name, st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return r;
@@ -789,6 +814,19 @@ static int open_lifted(struct sbx_inodes *tab, int path_fd, int flags)
 	return fd;
 }
 
+static int open_child(struct sbx_inodes *tab, const struct sbx_node *dir, int dirfd,
+                      const char *name)
+{
+	struct sbx_nested n;
+	int fd = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (fd < 0)
+		return fd;
+	fd = open_again(tab, n.dirfd, n.name, O_PATH | O_NOFOLLOW);
+	sbx_nested_release(&n);
+	return fd;
+}
+
 /* Opens the node's file by parent and name as O_PATH and compares the identity. */
 static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 {
@@ -813,7 +851,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 		return -ESTALE;
 	}
 	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
-	fd = r < 0 ? r : open_again(tab, dfd->fd, name, O_PATH | O_NOFOLLOW);
+	fd = r < 0 ? r : open_child(tab, dir, dfd->fd, name);
 	if (r == 0)
 		sbx_fd_put(tab, dfd);
 	sbx_node_put(tab, dir);
@@ -925,8 +963,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
 	if (r == 0) {
-		r = by_name && !name ? -ENOMEM
-		                     : stat_at(node->box, f->fd, by_name ? name : "", st, &id);
+		r = !by_name ? stat_at(node->box, f->fd, "", st, &id)
+		    : name   ? stat_child(dir, f->fd, name, st, &id)
+		             : -ENOMEM;
 		sbx_fd_put(tab, f);
 	}
 	sbx_node_put(tab, dir);
@@ -954,7 +993,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	*ret = (struct sbx_hold){0};
 	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = stat_at(dir->box, dfd->fd, name, &st, &id);
+	r = stat_child(dir, dfd->fd, name, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;
@@ -1004,28 +1043,70 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	sbx_node_put(tab, hold->node);
 }
 
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+/* Those below TOP, or all of BOX when it is NULL. Lock held. */
+static bool renew_links(struct sbx_inodes *tab, struct sbx_box *box, const struct sbx_node *top)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < tab->used; i++) {
+		struct sbx_node *node = tab->slot[i];
+
+		if (!node || !node->hashed || node->box != box || !S_ISLNK(node->type) ||
+		    (top && !is_above(top, node)))
+			continue;
+		hash_remove(tab, node);
+		any = true;
+	}
+	return any;
+}
+
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	bool any;
+
+	pthread_mutex_lock(&tab->lock);
+	any = renew_links(tab, box, NULL);
+	pthread_mutex_unlock(&tab->lock);
+	return any;
+}
+
+/* Lock held. */
+static bool node_moved(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                       const char *name, struct sbx_node *newdir, const char *newname)
+{
+	if (!place_matters(node->type)) {
+		place_at(tab, node, newdir, newname);
+		return false;
+	}
+	if (!was_at(node, dir, name)) {
+		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+		return true;
+	}
+	place_at(tab, node, newdir, newname);
+	return dir != newdir && renew_links(tab, node->box, node);
+}
+
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname)
 {
+	struct sbx_node *node;
 	struct sbx_fd *dfd;
 	struct ident id;
 	struct stat st;
-	struct sbx_node *node;
+	bool renewed;
 	int r;
 
 	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
-		return;
-	r = stat_at(newdir->box, dfd->fd, newname, &st, &id);
+		return true;
+	r = stat_child(newdir, dfd->fd, newname, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
-		return;
+		return true;
 	pthread_mutex_lock(&tab->lock);
 	node = find_file(tab, newdir->box, &id);
-	if (node && (!place_matters(&id) || was_at(node, dir, name)))
-		place_at(tab, node, newdir, newname);
-	else if (node)
-		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
 	pthread_mutex_unlock(&tab->lock);
+	return renewed;
 }
 
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)

@@ -24,12 +24,13 @@ struct sbx_inodes;
 struct sbx_node;
 
 enum sbx_node_kind {
-	SBX_NODE_ROOT,   /* MNT */
-	SBX_NODE_README, /* MNT/README */
-	SBX_NODE_CTL,    /* MNT/ctl and NAME/ctl: a link to the controls */
-	SBX_NODE_ALIAS,  /* NAME/stdout, stderr, status: links to the control files */
-	SBX_NODE_BOX,    /* MNT/NAME */
-	SBX_NODE_FILE,   /* everything below it */
+	SBX_NODE_ROOT,    /* MNT */
+	SBX_NODE_README,  /* MNT/README */
+	SBX_NODE_CTL,     /* MNT/ctl and NAME/ctl: a link to the controls */
+	SBX_NODE_ALIAS,   /* NAME/stdout, stderr, status: links to the control files */
+	SBX_NODE_BOX,     /* MNT/NAME */
+	SBX_NODE_FILE,    /* everything below it */
+	SBX_NODE_GITFILE, /* NAME/.git, as the daemon wrote it */
 };
 
 #define SBX_NODE_ROOT_ID 1 /* FUSE_ROOT_ID */
@@ -48,6 +49,11 @@ enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
 
 /* MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
 int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret);
+/*
+ * Has FN called with the id of each node that goes because the kernel has forgotten it: the id means nothing
+ * any more. FN is quick and calls nothing of this file. Before the first lookup.
+ */
+void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data);
 /* No node is in use any more. Accepts NULL. */
 void sbx_inodes_destroy(struct sbx_inodes *tab);
 
@@ -114,11 +120,19 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 /* The directory NODE was last seen in, to be put; NULL for a box and above. */
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
-/* What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. */
-void sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+/*
+ * What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. Returns whether
+ * links moved along, as in sbx_inodes_renew_links.
+ */
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);
 /* The directory open at NEW takes the place of the one open at OLD: who knows that one means this one from now on. */
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
+/*
+ * The links of BOX may mean something else now: each is found as another node from here on. The kernel keeps the
+ * texts of those it knows, so it has to be told to look again. Returns whether there are any.
+ */
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box);
 /*
  * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
  * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors

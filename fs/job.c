@@ -261,7 +261,8 @@ static struct sbx_jobrec *set_outcome(struct sbx_jobrec *rec, const struct sbx_e
 	return prune(rec->jobs);
 }
 
-static void on_ended(void *data, const struct sbx_exit *exit)
+/* The end is told. */
+static void settled(void *data)
 {
 	struct sbx_job_run *run = data;
 	struct sbx_jobrec *rec = sbx_job_ref(run->rec);
@@ -269,13 +270,9 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	struct sbx_jobrec *old;
 	bool handed;
 
-	sbx_loop_timer_cancel(jobs->loop, &rec->timer);
-	sbx_stdin_end(rec);
-	sbx_output_seal(rec->out[0]);
-	sbx_output_seal(rec->out[1]);
 	leave(jobs);
 	pthread_mutex_lock(&jobs->lock);
-	old = set_outcome(rec, exit);
+	old = set_outcome(rec, &run->exit);
 	run->ended = true;
 	handed = run->handed;
 	pthread_mutex_unlock(&jobs->lock);
@@ -287,6 +284,21 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	if (handed)
 		sbx_loop_post(jobs->loop, reap, run);
 	sbx_job_unref(rec);
+}
+
+static void on_ended(void *data, const struct sbx_exit *exit)
+{
+	struct sbx_job_run *run = data;
+	struct sbx_jobrec *rec = run->rec;
+	struct sbx_jobs *jobs = rec->jobs;
+
+	sbx_loop_timer_cancel(jobs->loop, &rec->timer);
+	sbx_stdin_end(rec);
+	sbx_output_seal(rec->out[0]);
+	sbx_output_seal(rec->out[1]);
+	run->exit = *exit;
+	if (!jobs->settle || !jobs->settle(settled, run, jobs->data))
+		settled(run);
 }
 
 /* ---- what else the backend reports ---- */

@@ -49,6 +49,11 @@ struct sbx_jobs_config {
 	 */
 	void (*busy)(bool busy, void *data);
 	/*
+	 * A command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
+	 * loop thread when what it left behind has been seen to. May be NULL.
+	 */
+	bool (*settle)(void (*then)(void *arg), void *arg, void *data);
+	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it
 	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
 	 * valid during the call. May be NULL.

@@ -326,6 +326,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->loop = config->loop;
 	jobs->sandbox = config->sandbox;
 	jobs->busy = config->busy;
+	jobs->settle = config->settle;
 	jobs->changed = config->changed;
 	jobs->listening = config->listening;
 	jobs->denied = config->denied;

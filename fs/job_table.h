@@ -120,7 +120,8 @@ struct sbx_job_run {
 	struct sbx_job *job;    /* set when sbx_sandbox_exec has returned */
 	bool handed;            /* it has */
 	bool ended;
-	uint64_t signals; /* to be sent, bit n for signal n + 1 */
+	uint64_t signals;     /* to be sent, bit n for signal n + 1 */
+	struct sbx_exit exit; /* while it is seen to what the command left behind */
 };
 
 struct sbx_jobrec {
@@ -157,6 +158,7 @@ struct sbx_jobs {
 	struct sbx_sandbox *sandbox;
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
+	bool (*settle)(void (*then)(void *arg), void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	void (*listening)(int fd, void *data);
 	void (*denied)(const struct sbx_denied *denied, void *data);

@@ -210,10 +210,48 @@ static int make_tokener(struct json_tokener **tok)
 	if (*tok)
 		return 0;
 	*tok = json_tokener_new_ex(DEPTH);
-	if (!*tok)
-		return -ENOMEM;
-	json_tokener_set_flags(*tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
-	return 0;
+	return *tok ? 0 : -ENOMEM;
+}
+
+/*
+ * How much of TEXT goes to json-c in one call, and in which mode. Where it is strict, json-c 0.18 takes bytes
+ * above 0x7f for control characters. They stand in strings alone, and up to the next quote or
+ * backslash strictness means nothing there.
+ */
+static size_t next_run(const char *text, size_t len, int *flags)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	size_t n = 0;
+
+	*flags = JSON_TOKENER_ALLOW_TRAILING_CHARS;
+	if (len && s[0] > 0x7f) {
+		while (n < len && s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
+			n++;
+		return n;
+	}
+	*flags |= JSON_TOKENER_STRICT;
+	while (n < len && s[n] <= 0x7f)
+		n++;
+	return n;
+}
+
+/* As json_tokener_parse_ex; *END is set to where it stopped. */
+static struct json_object *parse_runs(struct json_tokener *tok, const char *text, size_t len,
+                                      size_t *end)
+{
+	struct json_object *obj;
+	size_t at = 0;
+
+	do {
+		int flags;
+		size_t n = next_run(text + at, len - at, &flags);
+
+		json_tokener_set_flags(tok, flags);
+		obj = json_tokener_parse_ex(tok, text + at, (int)n);
+		at += json_tokener_get_parse_end(tok);
+	} while (at < len && json_tokener_get_error(tok) == json_tokener_continue);
+	*end = at;
+	return obj;
 }
 
 int sbx_json_feed(struct json_tokener **tok, const char *text, size_t from, size_t len,
@@ -229,9 +267,9 @@ int sbx_json_feed(struct json_tokener **tok, const char *text, size_t from, size
 		return sbx_fail(err, E2BIG, "JSON text too long");
 	if (make_tokener(tok) < 0)
 		return sbx_fail(err, ENOMEM, "out of memory");
-	obj = json_tokener_parse_ex(*tok, text + from, (int)n);
+	obj = parse_runs(*tok, text + from, n, &at);
+	at += from;
 	e = json_tokener_get_error(*tok);
-	at = from + json_tokener_get_parse_end(*tok);
 	if (e == json_tokener_continue && !nul)
 		return 0;
 	sbx_json_feed_end(tok);

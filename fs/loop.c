@@ -273,4 +273,5 @@ void sbx_loop_run(struct sbx_loop *loop)
 		loop->batch_n = 0;
 		run_timers(loop);
 	}
+	drain_wake(loop);
 }

@@ -15,6 +15,7 @@
 
 #include "fs/confine.h"
 #include "fs/move.h"
+#include "fs/nested.h"
 #include "fs/ops_root.h"
 #include "fs/owner.h"
 #include "fs/workspace.h"
@@ -93,6 +94,21 @@ static int list_top(struct sbx_workspace *ws, struct listing *l)
 	return w.r;
 }
 
+/* The .git that the host made in NODE; what a command made is not listed. */
+static int list_nested(struct sbx_node *node, int fd, struct listing *l)
+{
+	struct sbx_nested n;
+	struct stat st;
+	int r = sbx_nested_find(sbx_node_box(node), fd, ".git", &n);
+
+	if (r < 0)
+		return 0;
+	if (fstatat(n.dirfd, n.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		r = listing_add(l, ".git", st.st_mode & S_IFMT, st.st_ino);
+	sbx_nested_release(&n);
+	return r;
+}
+
 static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct listing *l)
 {
 	_cleanup_dir_ DIR *dir = NULL;
@@ -114,11 +130,13 @@ static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct 
 	}
 	for (r = 0; r == 0 && (errno = 0, d = readdir(dir));) {
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
-		    ws_is_control(ws, node, d->d_name))
+		    ws_is_control(ws, node, d->d_name) || ws_is_gitfile(node, d->d_name))
 			continue;
 		/* As what a FIFO shows only its node knows. */
-		r = listing_add(l, d->d_name, d->d_type == DT_FIFO ? 0 : DTTOIF(d->d_type),
-		                d->d_ino);
+		r = sbx_nested_is(sbx_node_box(node), d->d_name)
+		            ? list_nested(node, dirfd(dir), l)
+		            : listing_add(l, d->d_name,
+		                          d->d_type == DT_FIFO ? 0 : DTTOIF(d->d_type), d->d_ino);
 	}
 	if (r == 0 && !d && errno)
 		r = -errno;
@@ -277,24 +295,38 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 	ws_reply(req, r);
 }
 
-/* Whose it is to be, now that NAME was made in DIR (R: 0 or -errno). */
-static int give(struct sbx_node *dir, int dirfd, const char *name, int r)
+/* Whose it is to be, now that it was made in DIR (R: 0 or -errno). What stands in the store is the daemon's. */
+static int give(struct sbx_node *dir, const struct sbx_nested *n, int r)
 {
-	return r < 0 ? r : sbx_owner_give(sbx_node_box(dir), dirfd, name);
+	return r < 0 || n->store >= 0 ? r : sbx_owner_give(sbx_node_box(dir), n->dirfd, n->name);
 }
 
-/* Answers after NAME was made in DIR (R: 0 or -errno). */
-static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int r)
+/* Answers after NAME was made in DIR (R: 0 or -errno, with ERR where there is more to say). */
+static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int r,
+                    const struct sbx_error *err)
 {
-	if (r < 0)
+	if (r < 0 && err->code)
+		ws_refuse(req, sbx_node_box(dir), err);
+	else if (r < 0)
 		ws_reply(req, r);
 	else
 		ws_reply_lookup(req, dir, name);
 }
 
+/* The same, where NAME may be a .git that is kept apart. DIRFD is DIR's. */
+static void made_nested_in(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int r,
+                           const struct sbx_error *err)
+{
+	if (r == 0)
+		ws_note_nested(ws_of(req), dir, dirfd, name);
+	made_in(req, dir, name, r, err);
+}
+
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_nested n;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
@@ -306,8 +338,12 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
 		return;
-	r = mkdirat(f->fd, name, mode & 01777) < 0 ? -errno : 0;
-	made_in(req, dir, name, give(dir, f->fd, name, r));
+	r = sbx_nested_make(sbx_node_box(dir), f->fd, name, true, &n, &err);
+	if (r == 0)
+		r = sbx_nested_made(
+		        &n, f->fd,
+		        give(dir, &n, mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0));
+	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -346,7 +382,8 @@ static void made_fifo(fuse_req_t req, struct sbx_node *dir, const char *name)
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
 	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_error err;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_nested n;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
@@ -355,16 +392,17 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
 		return;
-	if (mknod_refused(mode, name, &err) < 0) {
-		ws_refuse(req, sbx_node_box(dir), &err);
-	} else {
-		r = mknodat(f->fd, name, mode, 0) < 0 ? -errno : 0;
-		r = give(dir, f->fd, name, r);
-		if (r == 0 && S_ISFIFO(mode))
-			made_fifo(req, dir, name);
-		else
-			made_in(req, dir, name, r);
-	}
+	r = mknod_refused(mode, name, &err);
+	if (r == 0)
+		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
+	if (r == 0)
+		r = sbx_nested_made(
+		        &n, f->fd,
+		        give(dir, &n, mknodat(n.dirfd, n.name, mode, 0) < 0 ? -errno : 0));
+	if (r == 0 && S_ISFIFO(mode))
+		made_fifo(req, dir, name);
+	else
+		made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -392,6 +430,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_nested n;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
@@ -399,12 +438,14 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
 		return;
-	if (check_link(ws, dir, target, &err) < 0) {
-		ws_refuse(req, sbx_node_box(dir), &err);
-	} else {
-		r = symlinkat(target, f->fd, name) < 0 ? -errno : 0;
-		made_in(req, dir, name, give(dir, f->fd, name, r));
-	}
+	r = check_link(ws, dir, target, &err);
+	if (r == 0)
+		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
+	if (r == 0)
+		r = sbx_nested_made(
+		        &n, f->fd,
+		        give(dir, &n, symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0));
+	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -467,6 +508,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino), *dir;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_nested n;
 	struct sbx_fd *f = NULL, *dfd;
 	char proc[32];
 	int r;
@@ -484,12 +527,15 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		r = -EXDEV;
 	else
 		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
+	if (r == 0)
+		r = sbx_nested_make(sbx_node_box(dir), dfd->fd, newname, false, &n, &err);
 	if (r == 0) {
 		/* By descriptor, so it is this file and no other that gets the name. */
 		snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
-		r = linkat(AT_FDCWD, proc, dfd->fd, newname, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+		r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+		r = sbx_nested_made(&n, dfd->fd, r);
 	}
-	made_in(req, dir, newname, r);
+	made_nested_in(req, dir, dfd->fd, newname, r, &err);
 	ws_put(ws, dir, dfd);
 	ws_put(ws, node, f);
 }
@@ -510,12 +556,18 @@ static bool unlink_control(struct sbx_workspace *ws, struct sbx_node *dir, const
 static int remove_name(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
                        int flags)
 {
+	struct sbx_nested n;
 	struct sbx_hold hold;
-	int r;
+	int r = sbx_nested_find(sbx_node_box(dir), dirfd, name, &n);
 
+	if (r < 0)
+		return r;
 	sbx_hold_name(ws->inodes, dir, name, &hold);
-	r = unlinkat(dirfd, name, flags) < 0 ? -errno : 0;
+	r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
 	sbx_hold_release(ws->inodes, &hold, r == 0);
+	if (r == 0)
+		sbx_nested_drop(&n, dirfd, name);
+	sbx_nested_release(&n);
 	return r;
 }
 
@@ -549,6 +601,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *dir;
 	struct sbx_fd *f;
+	int r;
 
 	if (parent == SBX_NODE_ROOT_ID) {
 		root_rmdir(req, name);
@@ -557,10 +610,10 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
 		return;
-	if (ws_is_control(ws, dir, name))
-		ws_reply(req, 0);
-	else
-		ws_reply(req, remove_name(ws, dir, f->fd, name, AT_REMOVEDIR));
+	r = ws_is_control(ws, dir, name) ? 0 : remove_name(ws, dir, f->fd, name, AT_REMOVEDIR);
+	if (r == -ENOTEMPTY && ws_rmdir_hidden(req, dir, f, name))
+		return;
+	ws_reply(req, r);
 	ws_put(ws, dir, f);
 }
 
@@ -586,6 +639,7 @@ static int rename_between(struct renaming *rn, bool by_moving)
 {
 	struct sbx_inodes *inodes = rn->ws->inodes;
 	struct sbx_hold hold = {0};
+	bool links;
 	int r;
 
 	if (sbx_node_box(rn->dir) != sbx_node_box(rn->newdir))
@@ -599,9 +653,13 @@ static int rename_between(struct renaming *rn, bool by_moving)
 	sbx_hold_release(inodes, &hold, r == 0);
 	if (r < 0)
 		return r;
-	sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
+	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname);
+	ws_note_nested(rn->ws, rn->newdir, rn->newfd->fd, rn->newname);
+	links = sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
 	if (rn->flags & RENAME_EXCHANGE)
-		sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
+		links |= sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
+	if (links)
+		ws_look_again(rn->ws);
 	return 0;
 }
 

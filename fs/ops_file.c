@@ -1,8 +1,6 @@
 /*
- * Contents of files. OPEN and FLUSH are answered with ENOSYS, which the kernel remembers: from then on
- * it opens, reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So
- * no request here carries a handle, and none is ever released: the descriptor
- * belongs to the node, and O_APPEND is seen at each write.
+ * Contents of files. Mostly nothing is known here of opens (fs/ops_open.c), so no request goes by a handle:
+ * the descriptor belongs to the node, and O_APPEND is seen at each write.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,31 +11,10 @@
 #include <unistd.h>
 
 #include "fs/control.h"
+#include "fs/nested.h"
 #include "fs/owner.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
-
-void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)fi;
-	ws_reply(req, -ENOSYS);
-}
-
-void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)fi;
-	ws_reply(req, -ENOSYS);
-}
-
-static void read_readme(fuse_req_t req, size_t size, off_t off)
-{
-	size_t len = strlen(sbx_readme);
-	size_t at = (size_t)off < len ? (size_t)off : len;
-
-	fuse_reply_buf(req, sbx_readme + at, len - at < size ? len - at : size);
-}
 
 /* The node of a regular file's contents with a descriptor for WANT, or answers. */
 static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want want,
@@ -71,9 +48,11 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	node = ws_node(req, ino);
 	if (!node)
 		return;
-	if (sbx_node_kind(node) == SBX_NODE_README) {
+	if (sbx_node_kind(node) == SBX_NODE_README || sbx_node_kind(node) == SBX_NODE_GITFILE) {
+		ws_reply_text(
+		        req, sbx_node_kind(node) == SBX_NODE_README ? sbx_readme : ws_gitfile(node),
+		        size, off);
 		sbx_node_put(ws->inodes, node);
-		read_readme(req, size, off);
 		return;
 	}
 	sbx_node_put(ws->inodes, node);
@@ -91,15 +70,6 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	ws_put(ws, node, f);
 }
 
-/* Writing takes setuid and setgid away; the daemon's own rights could keep them (root). */
-static void drop_set_id(int fd)
-{
-	struct stat st;
-
-	if (geteuid() == 0 && fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
-		fchmod(fd, st.st_mode & 01777);
-}
-
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi)
 {
@@ -111,7 +81,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 	if (!node)
 		return;
-	drop_set_id(f->fd);
+	ws_drop_set_id(f->fd);
 	/* Appending is the file's business: a command may append to it at the same time. */
 	n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
 	if (n < 0)
@@ -197,37 +167,52 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct fuse_entry_param e;
+	struct sbx_nested n;
 	struct sbx_node *dir, *node;
 	struct sbx_fd *dfd;
 	struct stat st;
-	int fd, r;
+	int fd = -1, r;
 
 	dir = ws_dir(req, parent, name, &dfd);
 	if (!dir)
 		return;
+	r = sbx_nested_make(sbx_node_box(dir), dfd->fd, name, false, &n, &err);
 	/* Always for both: what is written may be read back by mmap or another client. */
-	fd = openat(dfd->fd, name,
-	            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-	                    (fi->flags & (O_EXCL | O_TRUNC)),
-	            mode & 01777);
-	/* A link was planted where there was nothing: have the client look again. */
-	r = fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno;
+	if (r == 0) {
+		fd = openat(n.dirfd, n.name,
+		            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
+		                    (fi->flags & (O_EXCL | O_TRUNC)),
+		            mode & 01777);
+		/* A link was planted where there was nothing: have the client look again. */
+		r = sbx_nested_made(&n, dfd->fd, fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno);
+	}
+	if (r == 0)
+		ws_note_nested(ws, dir, dfd->fd, name);
 	if (r == 0)
 		r = sbx_owner_give(sbx_node_box(dir), fd, "");
 	if (r < 0 && fd >= 0)
 		close(fd);
 	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
-	ws_put(ws, dir, dfd);
 	if (r < 0) {
-		ws_reply(req, r);
+		if (err.code)
+			ws_refuse(req, sbx_node_box(dir), &err);
+		else
+			ws_reply(req, r);
+		ws_put(ws, dir, dfd);
 		return;
 	}
+	ws_put(ws, dir, dfd);
+	r = ws_open(ws, node, fi);
 	ws_entry(ws, node, &st, &e);
 	sbx_node_put(ws->inodes, node);
-	fi->fh = 0;
-	fi->keep_cache = 1;
-	if (fuse_reply_create(req, &e, fi) != 0)
+	if (r < 0) {
 		sbx_node_forget(ws->inodes, e.ino, 1);
+		ws_reply(req, r);
+	} else if (fuse_reply_create(req, &e, fi) != 0) {
+		ws_closed(ws, e.ino, fi->fh);
+		sbx_node_forget(ws->inodes, e.ino, 1);
+	}
 }

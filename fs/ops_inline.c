@@ -1,7 +1,7 @@
 /*
  * A node id tells by one bit which tree it belongs to; each operation goes to the table of that
- * tree. What differs from the two connections: files of the workspace are really opened, though no
- * handle comes of it, and nothing moves between the trees.
+ * tree. What differs from the two connections: files of the workspace are really opened
+ * (fs/ops_open.c), and nothing moves between the trees.
  */
 #include "fs/ops_inline.h"
 
@@ -23,6 +23,7 @@ static const struct fuse_lowlevel_ops *side(fuse_ino_t ino)
 static void in_init(void *userdata, struct fuse_conn_info *conn)
 {
 	sbx_workspace_ops.init(userdata, conn);
+	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS; /* jobs/last */
 }
 
 static void in_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -119,13 +120,7 @@ static void in_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void in_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (is_control(ino)) {
-		sbx_control_ops.open(req, ino, fi);
-		return;
-	}
-	fi->fh = 0;
-	fi->keep_cache = 1;
-	fuse_reply_open(req, fi);
+	side(ino)->open(req, ino, fi);
 }
 
 static void in_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -142,18 +137,12 @@ static void in_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 
 static void in_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (is_control(ino))
-		sbx_control_ops.flush(req, ino, fi);
-	else
-		fuse_reply_err(req, 0);
+	side(ino)->flush(req, ino, fi);
 }
 
 static void in_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (is_control(ino))
-		sbx_control_ops.release(req, ino, fi);
-	else
-		fuse_reply_err(req, 0);
+	side(ino)->release(req, ino, fi);
 }
 
 static void in_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

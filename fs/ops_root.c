@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/channel.h"
 #include "fs/control.h"
 #include "fs/ops_control.h"
 #include "fs/ops_root.h"
@@ -67,6 +68,12 @@ struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct
 		ws_refuse(req, NULL, &err);
 		return NULL;
 	}
+	if (ws_is_gitfile(node, name)) {
+		ws_gitfile_refused(&err);
+		ws_refuse(req, sbx_node_box(node), &err);
+		sbx_node_put(ws->inodes, node);
+		return NULL;
+	}
 	r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, ret);
 	if (r == 0)
 		return node;
@@ -83,23 +90,25 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)
 
 /*
  * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
- * a second. Without them nothing is kept that a job could change unseen. What is kept of a
- * sandbox's root survives the start of a job, so it is never kept for longer than that second.
+ * a second. Without them no name is: to have one forgotten takes the lock of its directory, which a client may hold
+ * until we answer, so a daemon that is killed meanwhile could not die. Being asked for, names bring their
+ * attributes up to date; those that are kept serve descriptors and, with the contents, are
+ * compared then. What is kept of a sandbox's root survives the start of a job, so it is never kept for longer than
+ * that second.
  */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
 {
 	struct sbx_box *box = sbx_node_box(node);
 
-	if (!ws->epochs) {
-		*entry = 0;
-		*attr = 0;
-	} else if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
+	if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
 		*entry = 0.5;
 		*attr = 0.5;
 	} else {
 		*entry = 3600;
 		*attr = sbx_node_kind(node) == SBX_NODE_BOX ? 1 : 4;
 	}
+	if (!ws->epochs)
+		*entry = 0;
 }
 
 /*
@@ -139,6 +148,13 @@ bool ws_root_current(struct sbx_box *box)
 	struct stat st;
 
 	return known && root >= 0 && fstat(root, &st) == 0 && changed_ns(&st) == known;
+}
+
+void ws_look_again(struct sbx_workspace *ws)
+{
+	/* Else nothing is kept. */
+	if (ws->epochs)
+		sbx_channel_epoch(ws->channel);
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
@@ -198,6 +214,10 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 	case SBX_NODE_README:
 		st->st_mode = S_IFREG | 0444;
 		st->st_size = (off_t)strlen(sbx_readme);
+		break;
+	case SBX_NODE_GITFILE:
+		st->st_mode = S_IFREG | 0444;
+		st->st_size = (off_t)strlen(ws_gitfile(node));
 		break;
 	default: {
 		_cleanup_free_ char *target = ws_special_target(ws, node);
@@ -288,6 +308,8 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
 	if (!box)
 		return -ENOTDIR;
+	if (ws_is_gitfile(dir, name))
+		return lookup_special(ws, SBX_NODE_GITFILE, box, 0, st, ret);
 	r = sbx_node_lookup(ws->inodes, dir, name, st, ret);
 	if (r != -ENOENT || sbx_node_kind(dir) != SBX_NODE_BOX)
 		return r;
@@ -454,8 +476,10 @@ static void changed(int code, struct sbx_box *box, const struct sbx_error *err, 
 {
 	struct change *c = data;
 
-	(void)box;
 	(void)err;
+	/* The name of a sandbox is in the absolute links in it, and may soon be another's. */
+	if (code == 0 && box && sbx_inodes_renew_links(c->ws->inodes, box))
+		ws_look_again(c->ws);
 	sbx_park_remove(c->ws->park, &c->parked);
 	ws_reply(c->parked.req, code);
 	change_unref(c);

@@ -350,6 +350,11 @@ struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg)
 	return reg->config.loop;
 }
 
+struct sbx_pool *sbx_registry_pool(struct sbx_registry *reg)
+{
+	return reg->config.pool;
+}
+
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg)
 {
 	return reg->events;

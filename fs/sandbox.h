@@ -43,6 +43,7 @@ struct sbx_box {
 	struct sbx_events *events;
 	struct sbx_denials *denials;
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
+	bool hides_git;          /* what commands make as .git is not shown (fs/nested.h) */
 	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
 	unsigned hidden_aliases;
 	/* The root's attributes that the kernel may keep. Atomic: */
@@ -102,8 +103,15 @@ bool sbx_box_alive(struct sbx_box *box);
 int sbx_box_root(struct sbx_box *box);
 
 /*
+ * Brings what is kept twice (git state) in step: false when there is nothing to do; else then(data) is called on the
+ * event loop thread when it is done, whatever came of it. What kept it from agreeing is stored and told. Any thread.
+ */
+bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
+
+/*
  * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
- * has the sentence; it also stands in the mount's error file). box: of a create; borrowed.
+ * has the sentence; it also stands in the mount's error file). box: of a create or
+ * rename that went well; borrowed.
  */
 typedef void (*sbx_box_done)(int code, struct sbx_box *box, const struct sbx_error *err,
                              void *data);
@@ -136,6 +144,7 @@ void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_e
 
 const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
 struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
+struct sbx_pool *sbx_registry_pool(struct sbx_registry *reg);
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
 /* When the registry was made: CLOCK_REALTIME, ms. */
 int64_t sbx_registry_time_ms(struct sbx_registry *reg);

@@ -150,6 +150,14 @@ static void job_listening(int fd, void *data)
 		close(fd);
 }
 
+/* What a command has moved of git's state is where the host sees it before anyone hears of the end. */
+static bool settle(void (*then)(void *arg), void *arg, void *data)
+{
+	struct box *box = data;
+
+	return box->pub.sandbox && sbx_box_sync(&box->pub, then, arg);
+}
+
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 {
 	const struct sbx_settings *settings = box->pub.registry->config.settings;
@@ -167,6 +175,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .view = view,
 	                .spill_dir = spill,
 	                .busy = sbx_box_jobs_busy,
+	                .settle = settle,
 	                .changed = sbx_box_job_changed,
 	                .listening = job_listening,
 	                .denied = job_denied,
@@ -208,6 +217,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 		sbx_box_strip(box);
 		return r;
 	}
+	box->pub.hides_git = sandbox->impl->nested && !settings->nested_shared;
 	box->pub.sandbox = sandbox;
 	return 0;
 }

@@ -38,6 +38,9 @@ struct box {
 	bool shut; /* the shutdown has seen to it */
 	/* One [pool] call of the backend at a time for one sandbox. */
 	pthread_mutex_t backend_lock;
+	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
+	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
+	struct sbx_error sync_err;                /* handed from the pool to the loop */
 	/* Loop thread: */
 	struct sbx_timer lifetime;
 	struct sbx_timer retry;

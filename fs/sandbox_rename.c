@@ -64,7 +64,7 @@ static void rename_done(void *data)
 	else
 		free(ren->to);
 	sbx_error_store(reg, NULL, &ren->err);
-	ren->done(ren->code, NULL, &ren->err, ren->data);
+	ren->done(ren->code, ren->code >= 0 ? &ren->box->pub : NULL, &ren->err, ren->data);
 	sbx_box_unref(&ren->box->pub);
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_end(reg);

@@ -45,10 +45,13 @@ static const struct sbx_key keys[] = {
 	 "network of commands: none, host, or allow:HOST[:PORT],... through a proxy"},
 	{"controls", &sbx_kind_text, AT(controls), "linked|inline", NULL,
 	 "linked, or inline: all on one connection"},
+	{"io", &sbx_kind_text, AT(io), "cached|passthrough", NULL,
+	 "cached, or passthrough: written and large files at native speed (root, libfuse 3.17)"},
 	{"ctl", &sbx_kind_ctl, AT(ctl_name), NULL, sbx_check_ctl,
 	 "listed: readdir shows it; else the name of the control directory"},
 	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
 	{"ephemeral", &sbx_kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
+	{"nested_git", &sbx_kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
 	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "user.* attributes, whatever they cost"},
 	{"allow_other", &sbx_kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
 	{"exec_fail", &sbx_kind_flag, AT(exec_fail_errno), "status|errno", NULL,
@@ -254,6 +257,7 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	        .isolation = strdup("auto"),
 	        .net = strdup("none"),
 	        .controls = strdup("linked"),
+	        .io = strdup("cached"),
 	        .cow = strdup("auto"),
 	        .cache_mb = 4096,
 	        .ctl_name = strdup("ctl"),
@@ -262,7 +266,8 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	        .limits.output_bytes = UINT64_C(64) << 20,
 	};
 	if (settings->backend && settings->branch && settings->path && settings->isolation &&
-	    settings->net && settings->controls && settings->cow && settings->ctl_name)
+	    settings->net && settings->controls && settings->io && settings->cow &&
+	    settings->ctl_name)
 		return 0;
 	sbx_settings_release(settings);
 	return -ENOMEM;
@@ -274,8 +279,8 @@ void sbx_settings_release(struct sbx_settings *settings)
 	                 settings->state_dir, settings->logs_dir,   settings->backend,
 	                 settings->base,      settings->branch,     settings->path,
 	                 settings->isolation, settings->net,        settings->controls,
-	                 settings->ctl_name,  settings->run_as,     settings->cow,
-	                 settings->cache_dir};
+	                 settings->ctl_name,  settings->run_as,     settings->io,
+	                 settings->cow,       settings->cache_dir};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(owned); i++)
 		free(owned[i]);

@@ -12,16 +12,21 @@
 #include "fs/park.h"
 #include "fs/sandbox.h"
 
+struct sbx_channel;
+
 struct sbx_workspace {
+	struct sbx_channel *channel;
 	const struct sbx_settings *settings;
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct sbx_pool *pool;
-	struct sbx_controls *inlined; /* the controls are on this connection; else NULL */
-	char *controls;               /* absolute path at which the control connection is mounted */
-	bool epochs;                  /* the kernel takes INC_EPOCH */
-	bool xattrs;                  /* user.* attributes are served whatever they cost */
+	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
+	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
+	char *controls;       /* absolute path at which the control connection is mounted */
+	bool opens;           /* the kernel asks for every open */
+	bool epochs;          /* the kernel takes INC_EPOCH */
+	bool xattrs;          /* user.* attributes are served whatever they cost */
 	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
 	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
 	int64_t mounted_ns;   /* CLOCK_REALTIME */
@@ -56,12 +61,23 @@ struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
+/*
+ * Opens NODE as FI has it, where opens are asked for: fills FI for the answer. 0, or why it cannot be written
+ * (-ETXTBSY...). ws_closed undoes it, with the handle.
+ */
+int ws_open(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi);
+void ws_closed(struct sbx_workspace *ws, uint64_t id, uint64_t fh);
+/* Takes setuid and setgid from a file that is going to be written. */
+void ws_drop_set_id(int fd);
+
 /* How long the kernel may keep what it is told of NODE, in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr);
 /* Whether the kernel's attributes of the root of BOX, if it has any, are those of now. */
 bool ws_root_current(struct sbx_box *box);
 /* Notes that the kernel may keep attributes ST or the name of NODE. Before it is told. */
 void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st);
+/* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
+void ws_look_again(struct sbx_workspace *ws);
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);
@@ -77,6 +93,25 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 /* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+/* gitfile.c: whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
+bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
+const char *ws_gitfile(const struct sbx_node *node);
+int ws_gitfile_refused(struct sbx_error *err);
+/* ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. */
+int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                 const char *newname, unsigned flags);
+/* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
+void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
+/* NAME in DIR is NEWNAME in NEWDIR now. */
+void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                     struct sbx_node *newdir, const char *newname);
+/*
+ * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
+ * later. False: it is not so.
+ */
+bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name);
+/* Answers a read of TEXT. */
+void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 /* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
 
@@ -103,6 +138,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi);
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi);

@@ -3,17 +3,19 @@
 # nothing is left: no mount, process or directory of the suite.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --suite mount       one suite (unit, backends, mount, attacks, weak, clients, fault, fuzz); may be repeated
+#   tests/run.sh --suite mount       one suite (unit, backends, mount, attacks, weak, clients, fault, fuzz, bench); may be repeated
 #   tests/run.sh --asan | --tsan     built with sanitizers
 #   tests/run.sh --coverage          with line coverage, which must reach 80 %
+#   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with the options above
 set -u
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 . "$here/tests/lib/setup.sh"
 
-build=build options= suites= coverage= factor=1
+build=build options= suites= coverage= factor=1 distro= others=
 while [ $# -gt 0 ]; do
-	case $1 in
+	word=$1
+	case $word in
 	--asan) build=build-asan options='-Db_sanitize=address,undefined -Db_lundef=false' factor=4 ;;
 	--tsan) build=build-tsan options='-Db_sanitize=thread -Db_lundef=false' factor=4 ;;
 	--coverage)
@@ -21,11 +23,15 @@ while [ $# -gt 0 ]; do
 		# A command's process cannot write its counts from inside, and would say so on its stderr.
 		export GCOV_ERROR_FILE=/dev/null
 		;;
-	--suite) suites="$suites --suite $2" && shift ;;
-	*) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 2 ;;
+	--suite) suites="$suites --suite $2" word="--suite $2" && shift ;;
+	--distro) distro=$2 word= && shift ;;
+	*) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
 	esac
+	others="$others $word"
 	shift
 done
+# shellcheck disable=SC2086
+[ -z "$distro" ] || exec "$here/tests/lib/distro.sh" "$distro" $others
 
 cd "$here" || exit 1
 setup_install "$setup_build_needs$setup_test_needs${coverage:+$setup_coverage_needs}" || exit 1

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_private.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 
@@ -89,7 +91,7 @@ static int make_entry(const char *common, const char *name)
 	return -ENOENT;
 }
 
-static int write_entry(const struct sbx_git_worktree *wt, int tree)
+static int write_entry(const struct sbx_git_worktree *wt)
 {
 	_cleanup_fd_ int entry = make_entry(wt->common, wt->worktree);
 	int r;
@@ -103,9 +105,6 @@ static int write_entry(const struct sbx_git_worktree *wt, int tree)
 		r = sbx_file_create(entry, "commondir", "../..\n");
 	if (!r)
 		r = write_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
-	if (!r)
-		r = write_file(tree, ".git",
-		               sbx_format("gitdir: %s/worktrees/%s\n", wt->common, wt->worktree));
 	return r;
 }
 
@@ -122,8 +121,12 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 	r = sbx_git_open(wt->common, &repo);
 	if (!r)
 		r = git_oid_fromstr(&oid, wt->base);
-	if (!r)
+	if (!r) {
+		struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
+
 		r = git_reference_create(&ref, repo, name, &oid, 0, "sandboxfs: created");
+		sbx_git_owner_end(&owner);
+	}
 	if (r)
 		r = sbx_git_fail(err, r, "cannot create branch %s", wt->branch);
 	/* A branch "a" leaves no room for "a/b", nor the other way round. */
@@ -135,8 +138,12 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err)
 {
-	int r = write_entry(wt, tree);
+	struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
+	int r = write_entry(wt);
 
+	sbx_git_owner_end(&owner);
+	if (!r)
+		r = write_file(tree, ".git", wt->link ? strdup(wt->link) : sbx_git_host_link(wt));
 	if (r)
 		return sbx_fail(err, -r, "cannot register the worktree in %s: %s", wt->common,
 		                strerror(-r));
@@ -233,7 +240,9 @@ static int hide_others(git_repository *repo, git_revwalk *walk, const char *own)
 		_cleanup_git_(object) git_object *commit = NULL;
 
 		r = git_reference_next(&ref, it);
-		if (r || strcmp(git_reference_name(ref), own) == 0)
+		/* What a sandbox has besides its branch goes with it. */
+		if (r || strcmp(git_reference_name(ref), own) == 0 ||
+		    strncmp(git_reference_name(ref), "refs/sandboxfs/", 15) == 0)
 			continue;
 		if (git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
 			r = git_revwalk_hide(walk, git_object_id(commit));

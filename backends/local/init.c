@@ -174,8 +174,8 @@ static void attend(struct init *in)
 	                      {.fd = in->refusals.fd, .events = POLLIN}};
 	struct signalfd_siginfo info;
 
-	if (poll(p, 2,
-	         sooner(refusals_due_ms(&in->refusals), memory_watch_due_ms(&in->memory))) < 0)
+	if (poll(p, 2, sooner(refusals_due_ms(&in->refusals), memory_watch_due_ms(&in->memory))) <
+	    0)
 		return;
 	check_memory(in);
 	refusals_serve(&in->refusals, p[1].revents);

@@ -32,14 +32,14 @@ enum {
 /* What an init is made with. */
 struct init_seat {
 	const struct spawn_powers *powers;
-	const struct view *view;         /* NULL: nothing but the host */
-	const struct filter *filter;     /* of system calls, NULL: none */
-	struct rlimit nofile;            /* what the daemon was started with */
-	const struct cgroup *cgroup;     /* the mount's */
-	int group;                       /* the job's, to be entered, or -1 */
-	int events;                      /* memory.events of the job's, or -1 */
-	int work;                        /* a socket: one SPAWN_EXEC as the spawner got it */
-	char *message;                   /* room for it: SPAWN_MESSAGE bytes */
+	const struct view *view;     /* NULL: nothing but the host */
+	const struct filter *filter; /* of system calls, NULL: none */
+	struct rlimit nofile;        /* what the daemon was started with */
+	const struct cgroup *cgroup; /* the mount's */
+	int group;                   /* the job's, to be entered, or -1 */
+	int events;                  /* memory.events of the job's, or -1 */
+	int work;                    /* a socket: one SPAWN_EXEC as the spawner got it */
+	char *message;               /* room for it: SPAWN_MESSAGE bytes */
 };
 
 /*

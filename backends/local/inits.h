@@ -19,8 +19,8 @@ struct inits_config {
 	struct views *views;
 	const struct cgroup *cgroup;
 	const struct filter *filter; /* NULL: none */
-	struct rlimit nofile;            /* the limit commands get */
-	char *message;                   /* room for SPAWN_MESSAGE bytes that inits may use */
+	struct rlimit nofile;        /* the limit commands get */
+	char *message;               /* room for SPAWN_MESSAGE bytes that inits may use */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -135,6 +135,7 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 {
 	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
 	_cleanup_free_ char *workdir = NULL;
+	_cleanup_free_ char *link = sbx_local_git_link(b, rec);
 	struct sbx_git_worktree wt;
 	int r;
 
@@ -155,6 +156,7 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 		return r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_fail(err, ENOMEM, "out of memory");
+	wt.link = link;
 	return sbx_git_attach(&wt, tree, err);
 }
 

@@ -5,8 +5,10 @@
 #include <pthread.h>
 
 #include "backends/local/git.h"
+#include "backends/local/git_private.h"
 #include "backends/local/record.h"
 #include "backends/local/state.h"
+#include "backends/support/fsutil.h"
 #include "sandboxfs/backend.h"
 
 struct sbx_layers;
@@ -33,6 +35,18 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
  * git, or no memory. */
 bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
                         struct sbx_git_worktree *ret);
+
+/* What the tree's .git says to commands, malloc'd; NULL without memory. */
+char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
+/* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
+int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
+                       struct sbx_git_private **ret);
+
+/*
+ * What commands of ID are to see over names in the tree, for sbx_place.over: RET's items with a NULL after them, or
+ * none and no items. Released by sbx_names_release. 0 or -errno.
+ */
+int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret);
 
 /*
  * The two halves of taking a sandbox down, from whatever state it is in. Both may be repeated; undo

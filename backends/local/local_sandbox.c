@@ -20,6 +20,9 @@ struct local_sandbox {
 	struct sbx_local *backend;
 	struct sbx_record rec;
 	char *home;
+	char *gitfile;               /* NULL: not git */
+	struct sbx_git_private *git; /* likewise */
+	bool retired;                /* only [pool] calls look: they never overlap */
 	int root;
 	int disk;                /* the disk of limited size that holds what changes, or -1 */
 	pthread_mutex_t lock;    /* base.name, rec.name */
@@ -152,8 +155,40 @@ static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct local_sandbox *s = downcast(sb);
+	int r;
 
-	return sbx_local_retire(s->backend, &s->rec, err);
+	/* What a command that was killed had committed. */
+	if (s->git && *sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
+		sbx_git_private_sync(s->git, sb->name, NULL);
+	r = sbx_local_retire(s->backend, &s->rec, err);
+	s->retired = !r;
+	return r;
+}
+
+static bool sandbox_stale(struct sbx_sandbox *sb)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	return s->git && sbx_git_private_stale(s->git);
+}
+
+static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct local_sandbox *s = downcast(sb);
+
+	return s->git && !s->retired ? sbx_git_private_sync(s->git, sb->name, err) : 0;
+}
+
+static int sandbox_nested(struct sbx_sandbox *sb, bool make)
+{
+	const struct sbx_state *st = &downcast(sb)->backend->state;
+
+	return make ? sbx_dir_make(st->nested, sb->id, 0700) : sbx_dir_open(st->nested, sb->id);
+}
+
+static const char *sandbox_gitfile(struct sbx_sandbox *sb)
+{
+	return downcast(sb)->gitfile;
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -182,7 +217,9 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	sbx_cleanup_fd(&s->disk);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->storing);
+	sbx_git_private_close(s->git);
 	sbx_record_release(&s->rec);
+	free(s->gitfile);
 	free(s->home);
 	free(sb->name);
 	free(sb->id);
@@ -190,27 +227,32 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(s);
 }
 
-/* Committing inside writes objects, refs and the worktree's entry, all below the common directory.
- */
 static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                         const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                         struct sbx_error *err)
 {
 	struct local_sandbox *s = downcast(sb);
 	_cleanup_free_ char *name = NULL;
+	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	int r;
 
 	pthread_mutex_lock(&s->lock);
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);
 	if (!name)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	r = sbx_local_covers(s->backend, sb->id, &over);
+	if (r)
+		return sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
 	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
 	                                       .id = sb->id,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
 	                                       .layered = s->rec.layer != NULL,
 	                                       .home = s->home,
-	                                       .rw = (const char *[]){s->rec.common, NULL}},
+	                                       .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
+	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
+	                                       .over = (const char *const *)over.items},
 	                  spec, events, data, ret, err);
 }
 
@@ -225,6 +267,10 @@ static const struct sbx_sandbox_impl impl = {
         .exec = sandbox_exec,
         .resize = sandbox_resize,
         .barrier = sandbox_barrier,
+        .stale = sandbox_stale,
+        .sync = sandbox_sync,
+        .gitfile = sandbox_gitfile,
+        .nested = sandbox_nested,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */
@@ -273,13 +319,20 @@ static int open_places(struct local_sandbox *s, struct sbx_error *err)
 static int fill_in(struct local_sandbox *s)
 {
 	const char *state = s->backend->state.path;
+	int r;
 
 	s->base.created_ms = s->rec.created_ms;
 	s->base.name = strdup(s->rec.name);
 	s->base.id = strdup(s->rec.id);
 	s->base.workdir = sbx_format("%s/trees/%s", state, s->rec.id);
 	s->home = sbx_format("%s/home/%s", state, s->rec.id);
-	return s->base.name && s->base.id && s->base.workdir && s->home ? 0 : -ENOMEM;
+	if (!s->base.name || !s->base.id || !s->base.workdir || !s->home)
+		return -ENOMEM;
+	r = sbx_local_git_open(s->backend, &s->rec, &s->git);
+	if (r || !s->git)
+		return r;
+	s->gitfile = sbx_format("gitdir: %s/worktrees/%s\n", s->rec.common, s->rec.worktree);
+	return s->gitfile ? 0 : -ENOMEM;
 }
 
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,

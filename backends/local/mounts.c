@@ -132,24 +132,32 @@ int mounts_try_owner(const char *path, const struct sbx_identity *who)
 	return tree < 0 ? tree : map_owner(tree, &ours, who);
 }
 
-/* WHO may be NULL: owners appear as they are. */
-static int attach(int src, const char *target, uint64_t attrs, const struct sbx_identity *who)
+/* A mount of what is at SRC, not attached yet. WHO may be NULL: owners appear as they are. Descriptor or -errno. */
+static int clone_tree(int src, const struct stat *st, uint64_t attrs,
+                      const struct sbx_identity *who)
 {
 	struct mount_attr attr = {.attr_set = attrs};
+	_cleanup_fd_ int tree = open_tree(
+	        src, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+	int r;
+
+	if (tree < 0 ||
+	    mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+		return -errno;
+	r = who ? map_owner(tree, st, who) : 0;
+	return r < 0 ? r : sbx_steal_fd(&tree);
+}
+
+static int attach(int src, const char *target, uint64_t attrs, const struct sbx_identity *who)
+{
 	_cleanup_fd_ int tree = -1;
 	struct stat st;
 	int r;
 
 	if (fstat(src, &st) < 0)
 		return -errno;
-	tree = open_tree(src, "",
-	                 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
-	if (tree < 0 ||
-	    mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-		return -errno;
-	r = who ? map_owner(tree, &st, who) : 0;
-	if (!r)
-		r = make_target(target, S_ISDIR(st.st_mode));
+	tree = clone_tree(src, &st, attrs, who);
+	r = tree < 0 ? tree : make_target(target, S_ISDIR(st.st_mode));
 	if (r < 0)
 		return r;
 	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
@@ -440,6 +448,29 @@ static int place_tree(struct build *b, const char *target)
 	               : 0;
 }
 
+/* Commands may be changing the tree: what is not there any more, or is of another kind, stays as it is. */
+static void show_over(const struct build *b, const char *top, char *const *pairs)
+{
+	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+	_cleanup_fd_ int dir = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	for (; pairs[0]; pairs += 2) {
+		_cleanup_fd_ int src = host_open(b, pairs[0], O_PATH | O_NOFOLLOW);
+		_cleanup_fd_ int target =
+		        (int)syscall(SYS_openat2, dir, pairs[1], &how, sizeof(how));
+		_cleanup_fd_ int tree = -1;
+		struct stat st;
+
+		if (src < 0 || target < 0 || fstat(src, &st) < 0 || S_ISLNK(st.st_mode))
+			continue;
+		tree = clone_tree(src, &st, RO, b->who);
+		if (tree >= 0)
+			move_mount(tree, "", target, "",
+			           MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+	}
+}
+
 static int show_place(struct build *b, const struct spawn_request *req)
 {
 	int r;
@@ -449,6 +480,10 @@ static int show_place(struct build *b, const struct spawn_request *req)
 	if (!r && strcmp(req->workdir, req->view) != 0)
 		r = b->tree >= 0 ? attach(b->tree, req->workdir, RW, NULL)
 		                 : bind_place(b, req->workdir, req->workdir, RW);
+	if (!r)
+		show_over(b, req->view, req->over);
+	if (!r && strcmp(req->workdir, req->view) != 0)
+		show_over(b, req->workdir, req->over);
 	if (!r)
 		r = show_places(b, req->ro, RO);
 	return r ? r : show_places(b, req->rw, RW);

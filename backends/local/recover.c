@@ -4,6 +4,7 @@
  * describe somebody's work.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,21 @@ static bool contains(const struct sbx_names *names, const char *name)
 	return false;
 }
 
+/* What commands committed before the daemon died. */
+static void bring_over(struct recovery *rv, const struct sbx_record *rec)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_git_private *git;
+
+	if (faccessat(rv->b->state.git, rec->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    sbx_local_git_open(rv->b, rec, &git) || !git)
+		return;
+	/* Of one being torn down the source may have nothing left. */
+	if (sbx_git_private_sync(git, rec->name, &err) && rec->state == SBX_RECORD_READY)
+		note(rv, rec->name, err.text);
+	sbx_git_private_close(git);
+}
+
 static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -45,6 +61,7 @@ static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 	struct sbx_git_worktree wt;
 
 	note(rv, rec->name, why);
+	bring_over(rv, rec);
 	if (sbx_local_worktree(rv->b, rec, &workdir, &wt))
 		sbx_git_break_lock(&wt);
 	sbx_local_retire(rv->b, rec, NULL);
@@ -81,6 +98,7 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 		reap(rv, rec, "the working tree was gone; the sandbox was removed");
 		return 0;
 	}
+	bring_over(rv, rec);
 	if (rec->layer && sbx_local_layer_adopt(rv->b, rec, &why) < 0) {
 		note(rv, rec->name, why.text);
 		note(rv, rec->name, "its tree cannot be shown now; it was left alone");
@@ -180,6 +198,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sweep_room(&rv, rv.b->state.trees);
 		sweep_room(&rv, rv.b->state.trash);
 		sweep_room(&rv, rv.b->state.home);
+		sweep_room(&rv, rv.b->state.git);
+		sweep_room(&rv, rv.b->state.nested);
 		sweep_repositories(&rv);
 		sbx_local_layer_prepare(rv.b);
 	}

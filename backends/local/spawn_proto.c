@@ -42,6 +42,7 @@ static void put_all(struct writer *w, const struct sbx_place *place, const struc
 	put(w, place->view ? place->view : place->workdir);
 	cmd->n_ro = put_list(w, place->ro);
 	cmd->n_rw = put_list(w, place->rw);
+	cmd->n_over = put_list(w, place->over);
 	put(w, spec->cwd ? spec->cwd : "");
 	put(w, spec->program ? spec->program : "");
 	cmd->n_argv = put_list(w, (const char *const *)spec->argv);
@@ -137,13 +138,13 @@ static int load_payload(const struct spawn_message *msg, struct spawn_request *r
 static int take_apart(struct spawn_request *req)
 {
 	const struct spawn_command *c = &req->cmd;
-	size_t n = (size_t)c->n_ro + c->n_rw + c->n_argv + c->n_env;
+	size_t n = (size_t)c->n_ro + c->n_rw + c->n_over + c->n_argv + c->n_env;
 	struct reader r = {.at = req->buf, .end = req->buf + c->payload};
 
 	/* Each word has at least its NUL. */
-	if (n > c->payload || c->n_argv == 0)
+	if (n > c->payload || c->n_argv == 0 || c->n_over % 2)
 		return -EPROTO;
-	req->words = calloc(n + 4, sizeof(*req->words));
+	req->words = calloc(n + 5, sizeof(*req->words));
 	if (!req->words)
 		return -ENOMEM;
 	r.words = req->words;
@@ -152,6 +153,7 @@ static int take_apart(struct spawn_request *req)
 	req->view = take(&r);
 	req->ro = take_list(&r, c->n_ro);
 	req->rw = take_list(&r, c->n_rw);
+	req->over = take_list(&r, c->n_over);
 	req->place_len = (size_t)(r.at - req->buf);
 	req->cwd = take(&r);
 	req->program = take(&r);

@@ -32,7 +32,7 @@ enum {
 };
 
 /*
- * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, cwd,
+ * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, over, cwd,
  * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_ROOM: bases, trees (room.h).
  * Descriptors: [stdin], stdout, stderr, [memfd with the payload]; of SPAWN_FORGET one that is
  * closed when it is done; of SPAWN_ROOM its socket.
@@ -43,7 +43,7 @@ struct spawn_command {
 	uint64_t job;
 	uint64_t payload; /* bytes */
 	int32_t sig;
-	uint32_t n_ro, n_rw, n_argv, n_env;
+	uint32_t n_ro, n_rw, n_over, n_argv, n_env;
 	struct sbx_limits limits;
 };
 
@@ -123,10 +123,10 @@ struct spawn_message {
 struct spawn_request {
 	struct spawn_command cmd;
 	char *buf;
-	size_t place_len; /* of the part of buf that describes the place, up to the last of rw */
-	char **words;     /* backs the four lists */
+	size_t place_len; /* of the part of buf that describes the place, up to the last of over */
+	char **words;     /* backs the lists */
 	const char *id, *workdir, *view, *cwd, *program;
-	char **ro, **rw, **argv, **env; /* each NULL-terminated */
+	char **ro, **rw, **over, **argv, **env; /* each NULL-terminated */
 };
 
 /*

@@ -104,10 +104,8 @@ static int open_rooms(struct sbx_state *st)
 		const char *name;
 		int *fd;
 	} rooms[] = {
-	        {"meta", &st->meta},
-	        {"trees", &st->trees},
-	        {"trash", &st->trash},
-	        {"home", &st->home},
+	        {"meta", &st->meta}, {"trees", &st->trees}, {"trash", &st->trash},
+	        {"home", &st->home}, {"git", &st->git},     {"nested", &st->nested},
 	};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
@@ -145,6 +143,8 @@ void sbx_state_close(struct sbx_state *st)
 	sbx_cleanup_fd(&st->trees);
 	sbx_cleanup_fd(&st->trash);
 	sbx_cleanup_fd(&st->home);
+	sbx_cleanup_fd(&st->git);
+	sbx_cleanup_fd(&st->nested);
 	sbx_cleanup_fd(&st->lock);
 	sbx_cleanup_fd(&st->dir);
 	free(st->path);
@@ -153,7 +153,7 @@ void sbx_state_close(struct sbx_state *st)
 
 static bool in_use(const struct sbx_state *st, const char *id)
 {
-	const int rooms[] = {st->trees, st->trash, st->home};
+	const int rooms[] = {st->trees, st->trash, st->home, st->git, st->nested};
 	_cleanup_free_ char *record = sbx_format("%s.json", id);
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)
@@ -214,7 +214,7 @@ int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error
 
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err)
 {
-	const int rooms[] = {st->trash, st->trees, st->home};
+	const int rooms[] = {st->trash, st->trees, st->home, st->git, st->nested};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
 		int r = sbx_tree_remove(rooms[i], id, err);

@@ -6,6 +6,8 @@
  *   trees/ID/   working trees
  *   trash/ID/   working trees being removed
  *   home/ID/    HOME of the sandbox's commands
+ *   nested/ID/  what the host made below trees/ID and commands are not to write
+ *   git/ID/     their git directory, and what of it the source has (git_private.h)
  */
 #ifndef SANDBOXFS_LOCAL_STATE_H
 #define SANDBOXFS_LOCAL_STATE_H
@@ -16,13 +18,19 @@
 
 struct sbx_state {
 	char *path; /* absolute, without symlinks */
-	int dir, lock, meta, trees, trash, home;
+	int dir, lock, meta, trees, trash, home, git, nested;
 };
 
 /* One that is not open; sbx_state_close accepts it. */
 #define SBX_STATE_CLOSED                                                                           \
-	((struct sbx_state){                                                                       \
-	        .dir = -1, .lock = -1, .meta = -1, .trees = -1, .trash = -1, .home = -1})
+	((struct sbx_state){.dir = -1,                                                             \
+	                    .lock = -1,                                                            \
+	                    .meta = -1,                                                            \
+	                    .trees = -1,                                                           \
+	                    .trash = -1,                                                           \
+	                    .home = -1,                                                            \
+	                    .git = -1,                                                             \
+	                    .nested = -1})
 
 /*
  * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by
@@ -37,7 +45,7 @@ void sbx_state_close(struct sbx_state *st);
 int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret);
 /* Takes the tree of ID out of the way. Success when it is not there. */
 int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error *err);
-/* Removes trees, trash and home of ID. May be repeated. */
+/* Removes all that there is of ID but its record. May be repeated. */
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err);
 /* Whether trees/ID is there. */
 bool sbx_state_has_tree(const struct sbx_state *st, const char *id);

@@ -91,6 +91,8 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	                                            .workdir = l->workdir,
 	                                            .layered = l->layered,
 	                                            .view = view,
-	                                            .rw = paths},
+	                                            .ro = l->ro,
+	                                            .rw = paths,
+	                                            .over = l->over},
 	                        &full, events, data, ret, err);
 }

@@ -9,9 +9,11 @@ struct sbx_launch {
 	const char *id;
 	const char *name;
 	const char *workdir;
-	bool layered;          /* as in struct sbx_place */
-	const char *home;      /* becomes HOME, and is writable */
-	const char *const *rw; /* further writable paths, NULL-terminated, or NULL */
+	bool layered;            /* as in struct sbx_place */
+	const char *home;        /* becomes HOME, and is writable */
+	const char *const *ro;   /* further paths to read, NULL-terminated, or NULL */
+	const char *const *rw;   /* to write as well */
+	const char *const *over; /* as in struct sbx_place */
 };
 
 /*

@@ -1,5 +1,5 @@
 /*
- * Whole directory trees. Both operations use a handful of descriptors and no recursion
+ * Whole directory trees: removing (sandboxfs/tree.h) and copying. Both operations use a handful of descriptors and no recursion
  * however deep the tree is, never build a path, and never follow a symlink.
  */
 #ifndef SANDBOXFS_SUPPORT_TREE_H
@@ -12,13 +12,7 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/error.h"
 #include "sandboxfs/identity.h"
-
-/*
- * Removes NAME below DIRFD, whatever it is; success when nothing is there. Permissions and, where
- * the caller may, the immutable and append-only flags are taken off on the way. May be repeated
- * after a failure. EBUSY: a mount point in the tree. Thread-safe.
- */
-int sbx_tree_remove(int dirfd, const char *name, struct sbx_error *err);
+#include "sandboxfs/tree.h"
 
 /* An entry that a copy leaves out: NAME in the directory with this identity. */
 struct sbx_skip {

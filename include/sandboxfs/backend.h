@@ -73,6 +73,8 @@ struct sbx_backend {
 	const struct sbx_backend_impl *impl; /* first member of every implementation */
 };
 
+#define SBX_NESTED_AT ".at" /* see nested */
+
 struct sbx_sandbox_impl {
 	/*
 	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
@@ -108,6 +110,31 @@ struct sbx_sandbox_impl {
 	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	            const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
 	            struct sbx_error *err);
+
+	/*
+	 * [any] Whether sync may have something to do; microseconds. Optional: no.
+	 */
+	bool (*stale)(struct sbx_sandbox *sb);
+	/*
+	 * [pool] Brings what commands see of state that is kept twice (git's) in step with what the host
+	 * sees. Called before a command starts and after one has ended, when stale; others may be running.
+	 * EEXIST: both sides moved apart, and both stay; else what kept them from agreeing. Commands go on
+	 * in any case. Optional.
+	 */
+	int (*sync)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/*
+	 * [any] What the file .git in the root says to the host, whatever the tree holds there; constant.
+	 * NULL (also when absent): the tree's own.
+	 */
+	const char *(*gitfile)(struct sbx_sandbox *sb);
+
+	/*
+	 * [any] A descriptor, the caller's, of a directory on the tree's file system that no command reaches and that goes
+	 * with the sandbox, for what the host keeps of names that it shares with commands; made when MAKE.
+	 * A symbolic link X.at in it tells where in the tree X has its place, so that commands see it there, read only.
+	 * -ENOENT not made yet. Optional: -EOPNOTSUPP, and no name is kept apart.
+	 */
+	int (*nested)(struct sbx_sandbox *sb, bool make);
 
 	/* Later features; NULL answers EOPNOTSUPP.
 	 * [pool] Called before PATH (relative) is read, listed or looked up. Optional: all local. */
@@ -185,6 +212,10 @@ int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                      const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                      struct sbx_error *err);
 int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
+bool sbx_sandbox_stale(struct sbx_sandbox *sb);
+int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err);
+const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb);
+int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make);
 int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err);
 
 void sbx_job_signal(struct sbx_job *job, int sig);

@@ -50,14 +50,16 @@ struct sbx_settings {
 	char *net;        /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
 	char *cow;        /* "auto", "off", "require": sandboxes share what they did not change */
 	char *controls;   /* "linked", "inline" */
+	char *io;         /* "cached", "passthrough" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
-	bool ctl_listed;  /* readdir of a sandbox lists it */
-	bool ephemeral;   /* sandboxes are torn down at unmount */
-	bool user_xattr;  /* pass user.* xattrs even where that costs a request per write */
-	bool allow_other; /* as mount.fuse */
-	bool exec_fail_errno;          /* a non-zero exit fails the write with EREMOTEIO */
-	bool foreground;               /* -f */
-	bool debug;                    /* -d: trace backend calls to stderr */
+	bool nested_shared;   /* a .git that commands make is shown as it is */
+	bool ctl_listed;      /* readdir of a sandbox lists it */
+	bool ephemeral;       /* sandboxes are torn down at unmount */
+	bool user_xattr;      /* pass user.* xattrs even where that costs a request per write */
+	bool allow_other;     /* as mount.fuse */
+	bool exec_fail_errno; /* a non-zero exit fails the write with EREMOTEIO */
+	bool foreground;      /* -f */
+	bool debug;           /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
 	uint64_t cache_mb;             /* MiB that unused checkouts in cache_dir may take */

@@ -42,6 +42,9 @@ struct sbx_place {
 	const char *const
 	        *ro; /* further paths visible read only (source's .git), NULL-terminated or NULL */
 	const char *const *rw;
+	/* Pairs: a path, and one relative to the tree over which it is shown read only, where that is there
+	 * and leads through no link; NULL-terminated or NULL. */
+	const char *const *over;
 };
 
 /*

@@ -112,9 +112,9 @@ claim "a refused namespace" one_line syscall unshare answers EPERM unshare 0x100
 claim "a refused mount" one_line syscall mount answers EPERM mount
 claim "a refused socket" one_line syscall socket answers EPERM socket packet
 claim "a refused setuid bit" one_line syscall chmod answers EPERM chmod-setuid attack
-claim "attack: a program's name that holds a line" a_name_cannot_forge_a_line
-claim "attack: a hundred thousand refused calls in a row" flooding_the_log
-claim "attack: a job that only makes refused calls" the_mount_goes_on
+attack -daemon "a program's name that holds a line" a_name_cannot_forge_a_line
+attack -daemon "a hundred thousand refused calls in a row" flooding_the_log
+attack -daemon "a job that only makes refused calls" the_mount_goes_on
 claim "a link that leads out is one line" one_line path 'a link to /etc/passwd' out_by_a_link
 claim "and so is following one that a job made" one_line path 'a link to /etc/passwd' out_by_a_planted_link
 claim "a working directory outside" one_line path 'path confinement violation' out_by_the_working_directory

@@ -176,8 +176,8 @@ claim "a listed host answers" a_listed_host
 claim "and through a tunnel" a_tunnel
 claim "the server is told the host that was checked" the_checked_host
 claim "20 MB each way, both ways, are exact" many_bytes
-claim "attack: a host that is not listed" denied_in_words
-claim "attack: a listed name that leads to the host's loopback" a_name_of_the_host
+attack -daemon "a host that is not listed" denied_in_words
+attack -daemon "a listed name that leads to the host's loopback" a_name_of_the_host
 claim "a listed address where nobody listens" connects 502 127.0.0.1:1
 claim "a name that does not exist" connects 502 a.allowed.invalid:443
 for host in "127.0.0.2:$port" 127.0.0.1:22 "0.0.0.0:$port" "[::]:$port" "[::1]:$port" 169.254.169.254:80 \
@@ -187,14 +187,15 @@ for host in "127.0.0.2:$port" 127.0.0.1:22 "0.0.0.0:$port" "[::]:$port" "[::1]:$
 	claim "attack: $(echo "$host" | sed "s/$port/PORT/g")" connects 403 "$host"
 done
 claim "an address in its IPv6 form is the same one" connects 200 "[::ffff:127.0.0.1]:$port"
-claim "attack: two lines of a request in one" same 400 "$(asks a 'GET http://127.0.0.1:1/\nX: y HTTP/1.1\r\n\r\n')"
-claim "attack: no absolute URI" same 400 "$(asks a 'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n')"
-claim "attack: a head without an end" same nothing "$(asks a 'GET http://127.0.0.1/')"
-claim "attack: a head of 20 000 bytes" same 431 "$(asks a "GET http://127.0.0.1/$(printf '%20000s' | tr ' ' x)")"
-claim "attack: 300 connections held open" others_are_served_meanwhile
-claim "attack: a server that never reads" one_who_does_not_read
-claim "attack: around the proxy" nothing_around_the_proxy
-claim "attack: taking the proxy's port" its_port_is_taken
+attack -daemon "two lines of a request in one" same 400 "$(asks a 'GET http://127.0.0.1:1/\nX: y HTTP/1.1\r\n\r\n')"
+attack -daemon "no absolute URI" same 400 "$(asks a 'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n')"
+attack -daemon "a head without an end" same nothing "$(asks a 'GET http://127.0.0.1/')"
+attack -daemon "a head of 20 000 bytes" same 431 "$(asks a "GET http://127.0.0.1/$(printf '%20000s' | tr ' ' x)")"
+attack -daemon "300 connections held open" others_are_served_meanwhile
+attack -daemon "a server that never reads" one_who_does_not_read
+# What keeps it inside is shown to in network.sh.
+attack -daemon "around the proxy" nothing_around_the_proxy
+attack -daemon "taking the proxy's port" its_port_is_taken
 claim "a renamed sandbox has its way out too" after_a_rename
 claim "policy names the hosts" policy_says_so
 claim "/private: the name may lead to the host" a_name_with_leave

@@ -75,6 +75,20 @@ a_link_that_climbs() {
 	run a sh -c 'rm -rf d f'
 }
 
+# An absolute link into its own tree leads into another sandbox when that has the name.
+a_name_that_becomes_anothers() {
+	box c e
+	echo "of the first" >"$MNT/c/file"
+	echo "of the second" >"$MNT/e/file"
+	run c ln -s "$MNT/c/file" own
+	same "of the first" "$(cat "$MNT/c/own")"
+	mv "$MNT/c" "$MNT/d"
+	mv "$MNT/e" "$MNT/c"
+	have=$("$TOOL" open "$MNT/d/own" O_RDONLY)
+	teardown c d
+	same EACCES "$have"
+}
+
 magic_links() {
 	run a sh -c 'for name in root cwd exe fd/0 ns/mnt task; do ln -sfn /proc/self/$name magic; ln -sfn /proc/1/$name magic1; done
 		ln -sfn /proc/self/root magic; ln -sfn /dev/fd/0 magic1'
@@ -189,6 +203,7 @@ attack "identity" "the same, for who follows links himself" a_file_and_a_link_ou
 attack -daemon "a file swapped for a directory" a_file_and_a_directory
 attack "fifos" "a file swapped for a FIFO" a_file_and_a_fifo
 attack "links" "a link that climbs after it was followed" a_link_that_climbs
+attack "links" "a link to its own name, which becomes another's" a_name_that_becomes_anothers
 attack "links" "magic links of /proc" magic_links
 attack "view landlock" "its own descriptors as ways up" own_descriptors
 attack -kernel "hard links across" hard_link_across

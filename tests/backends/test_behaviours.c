@@ -217,7 +217,7 @@ static const char *seen_at(struct sbx_sandbox *sb)
 static void expect_clean(struct sbx_sandbox *sb)
 {
 	if (is_git() && !sb->layered)
-		assert_int_equal(repo_changes(sb->workdir), 0);
+		assert_int_equal(repo_changes(repo_link(sb->workdir, sbx_sandbox_gitfile(sb))), 0);
 }
 
 static const char *inside(struct sbx_sandbox *sb, const char *path)
@@ -522,6 +522,7 @@ static void exec_tells_the_spawner_where(void **state)
 
 	(void)state;
 	seen_started = seen_output = seen_ended = 0;
+	assert_int_equal(sbx_sandbox_sync(sb, &err), 0);
 	snprintf(view, sizeof(view), "%s/y", t.settings.mountpoint);
 	snprintf(pwd, sizeof(pwd), "PWD=%s/sub", view);
 	assert_int_equal(sbx_sandbox_rename(sb, "y", &err), 0);
@@ -536,8 +537,14 @@ static void exec_tells_the_spawner_where(void **state)
 	assert_true(has_env("HOMER=1") && has_env(pwd));
 	assert_string_equal(t.spawner.env[2] + strlen("HOME="), t.spawner.rw[0]);
 	assert_true(scratch_exists(t.spawner.rw[0]));
-	if (is_git())
-		assert_string_equal(t.spawner.rw[1], scratch_path("source/.git"));
+	if (is_git()) {
+		assert_string_equal(t.spawner.rw[1], scratch_path("state/git/%s/repo", sb->id));
+		assert_string_equal(t.spawner.ro[0], scratch_path("source/.git/objects"));
+		assert_string_equal(t.spawner.ro[1], "");
+	} else {
+		assert_string_equal(t.spawner.rw[1], "");
+		assert_string_equal(t.spawner.ro[0], "");
+	}
 	assert_int_equal(seen_started + seen_output + seen_ended, 5);
 	sbx_job_signal(job, SIGTERM);
 	sbx_job_destroy(job);

@@ -46,9 +46,23 @@ reports() {
 	refuse git commit -m nothing
 }
 
+out_of_reach() {
+	(cd "$REPO/.git" && cat config && git for-each-ref && ls hooks) >"$ROOM/before"
+	run a git config core.fsmonitor "touch $ROOM/canary"
+	run a git update-ref refs/heads/main HEAD
+	run a git branch -f sandbox/b HEAD
+	refuse run a cat "$REPO/.git/config"
+	git status >/dev/null
+	(cd "$REPO/.git" && cat config && git for-each-ref refs/heads refs/tags && ls hooks) >"$ROOM/after"
+	(cd "$REPO/.git" && grep -v refs/sandboxfs "$ROOM/before") | cmp - "$ROOM/after"
+	refuse test -e "$ROOM/canary"
+	run a git config --unset core.fsmonitor
+}
+
 begin git
 claim "git status, add, commit, stash, checkout through the mount" through_the_mount
 claim "git inside by exec; both sides and the source agree" inside
+claim "the source's refs and configuration cannot be changed from inside" out_of_reach
 claim "git reports what failed" reports
 cd "$ROOM" || exit 1
 claim "the branch with commits is kept at teardown" teardown a

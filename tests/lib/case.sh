@@ -1,9 +1,10 @@
 #!/bin/sh
 # case.sh root|user SCRIPT: runs one case in a room of its own and then looks whether anything is left.
 #
-# The room is a directory below SBX_ROOMS or /tmp with a copy of the program, the tool and the tests in it, so that an ordinary
-# user needs no access to the source tree. Cases print `ok - claim` and `not ok - claim`; numbers and
-# the plan are added here. Skips, with the reason, only where FUSE is absent.
+# The room is a directory below SBX_ROOMS or /tmp with a copy of the program, the tool and the tests in it, so that an
+# ordinary user needs no access to the source tree. SBX_OPTIONS is added to the -o of each mount. Cases print
+# `ok - claim` and `not ok - claim`; numbers and the plan are added here. Skips, with the reason, only where FUSE, or what
+# SBX_OPTIONS asks for, is absent.
 set -u
 
 who=$1
@@ -17,12 +18,19 @@ skip() {
 
 [ -e /dev/fuse ] || skip "this kernel offers no /dev/fuse"
 [ "$who" = user ] || [ "$(id -u)" = 0 ] || skip "not root"
+[ "${SBX_OPTIONS:-}" != io=passthrough ] || "$SANDBOXFS" --doctor | grep -q '^ok .*FUSE passthrough' ||
+	skip "this kernel has no FUSE passthrough"
 
 ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
+if [ -n "${SBX_BENCH:-}" ]; then
+	mkdir -p "$ROOM/build/tests/bench"
+	cp "$SANDBOXFS" "$ROOM/build/sandboxfs"
+	cp "$SBX_BENCH"/bench-* "$ROOM/build/tests/bench/" 2>/dev/null
+fi
 cp -r "$here" "$ROOM/tests"
 [ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
 cat >"$ROOM/home/.gitconfig" <<'END'
@@ -71,7 +79,7 @@ inside() {
 	env -i PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" HOME="$ROOM/home" TMPDIR="$ROOM/tmp" \
 		USER="$who" LANG=C.UTF-8 ROOM="$ROOM" SANDBOXFS="$ROOM/bin/sandboxfs" TOOL="$ROOM/bin/tool" \
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
-		SBX_WEAK="${SBX_WEAK:-}" \
+		SBX_STEPS="${SBX_STEPS:-3000}" SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
 		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
 		$become "$ROOM/tests/${script#"$here"/}"

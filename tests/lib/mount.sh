@@ -86,7 +86,7 @@ is_mounted() {
 mount_fs() {
 	printf '%s\n' "$1" >"$ROOM/mounted.source"
 	printf '%s\n' "${2:-}" >"$ROOM/mounted.options"
-	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${SBX_WEAK:+,cow=off}${2:+,$2}" || {
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${SBX_WEAK:+,cow=off}${SBX_OPTIONS:+,$SBX_OPTIONS}${2:+,$2}" || {
 		cat "$LOG"
 		return 1
 	}

@@ -34,6 +34,19 @@ void repo_teardown(void)
 	git_libgit2_shutdown();
 }
 
+const char *repo_link(const char *path, const char *text)
+{
+	char name[5000];
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s/.git", path);
+	f = fopen(name, "w");
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+	return path;
+}
+
 void repo_init(const char *path, bool bare)
 {
 	git_repository *repo;

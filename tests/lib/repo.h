@@ -17,6 +17,8 @@ const char *repo_commit(const char *path, const char *message);
 const char *repo_branch(const char *path, const char *branch);
 void repo_make_branch(const char *path, const char *branch, const char *commit);
 void repo_delete_branch(const char *path, const char *branch);
+/* Has the .git of the tree at PATH say TEXT, as the mount shows it to the host; returns PATH. */
+const char *repo_link(const char *path, const char *text);
 /* Number of local branches. */
 int repo_branches(const char *path);
 /* Entries that git status would list, ignored ones aside. */

@@ -13,6 +13,7 @@ fusermount3 fuse3
 fuse3.pc libfuse3-dev
 libgit2.pc libgit2-dev
 json-c.pc libjson-c-dev
+zlib.pc zlib1g-dev
 cmocka.pc libcmocka-dev
 libcurl.pc libcurl4-openssl-dev
 libseccomp.pc libseccomp-dev
@@ -35,6 +36,16 @@ make make
 flock util-linux
 chattr e2fsprogs
 setpriv util-linux
+'
+# What tests/bench/run compares with; it says which are not there.
+setup_bench_needs='
+rg ripgrep
+bindfs bindfs
+fuse-overlayfs fuse-overlayfs
+mergerfs mergerfs
+bwrap bubblewrap
+sqlite3 sqlite3
+mkfs.ext4 e2fsprogs
 '
 setup_coverage_needs='
 gcovr gcovr

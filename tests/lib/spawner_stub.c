@@ -35,8 +35,12 @@ static void remember(struct sbx_spawner *sp, const struct sbx_place *place,
 	snprintf(sp->id, sizeof(sp->id), "%s", place->id);
 	snprintf(sp->workdir, sizeof(sp->workdir), "%s", place->workdir);
 	snprintf(sp->view, sizeof(sp->view), "%s", place->view);
+	memset(sp->ro, 0, sizeof(sp->ro));
 	memset(sp->rw, 0, sizeof(sp->rw));
 	memset(sp->env, 0, sizeof(sp->env));
+	for (const char *const *p = place->ro; p && *p && n < 3; p++)
+		snprintf(sp->ro[n++], sizeof(sp->ro[0]), "%s", *p);
+	n = 0;
 	for (const char *const *p = place->rw; p && *p && n < 3; p++)
 		snprintf(sp->rw[n++], sizeof(sp->rw[0]), "%s", *p);
 	n = 0;

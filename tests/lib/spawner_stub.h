@@ -13,7 +13,8 @@ struct sbx_spawner {
 	int calls;
 	atomic_int forgotten;
 	char id[128], workdir[4096], view[4096];
-	char rw[4][4096];   /* "" after the last */
+	char ro[4][4096];   /* "" after the last */
+	char rw[4][4096];   /* likewise */
 	char env[32][4096]; /* "" after the last */
 	bool has_room;      /* trees can be layered: a real room is started */
 	int answer;         /* what exec returns; 0: a job that ends at once */

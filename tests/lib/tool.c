@@ -13,7 +13,8 @@
 #include "sandboxfs/cleanup.h"
 
 static const struct tool_command *const tables[] = {
-        tool_calls, tool_files, tool_controls, tool_loads, tool_hogs, tool_waits, tool_procs,
+        tool_calls, tool_files, tool_controls, tool_loads,
+        tool_hogs,  tool_waits, tool_procs,    tool_coherence,
 };
 
 const char *tool_errno_name(int errnum)

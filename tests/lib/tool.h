@@ -25,6 +25,7 @@ extern const struct tool_command tool_loads[];    /* many things at once, and me
 extern const struct tool_command tool_hogs[];  /* who takes everything, and what it costs others */
 extern const struct tool_command tool_waits[]; /* calls that wait for others */
 extern const struct tool_command tool_procs[]; /* the daemon and other processes */
+extern const struct tool_command tool_coherence[]; /* host and jobs on one tree, against a model */
 
 /* Prints "0", or the errno's name when RC is negative; returns 0. */
 int tool_outcome(int64_t rc);

@@ -82,6 +82,21 @@ mapped_writes() {
 	run a sh -c 'head -c 3 m' | grep -qx abc
 }
 
+# Again, should attributes have run out in between.
+kept_while_idle() {
+	echo kept >"$MNT/a/k"
+	pid=$(daemon_pid)
+	for attempt in 1 2 3; do
+		exec 7<"$MNT/a/k" 8<"$MNT/a/k"
+		same kept "$(cat <&7)"
+		kill -STOP "$pid"
+		text=$(timeout 5 cat <&8) || text=
+		kill -CONT "$pid"
+		[ "$text" != kept ] || return 0
+	done
+	fail "the daemon was asked, $attempt times"
+}
+
 claim "mounting" mount_repo
 claim "mkdir" box a
 claim "what was written through the mount is seen by the next command" host_to_command
@@ -92,4 +107,5 @@ claim "an open descriptor follows within 5 s" open_descriptor_follows
 claim "both see each other while the job runs" while_running
 claim "files and directories replaced by a command" replaced_by_command
 claim "writes through a shared map are seen inside" mapped_writes
+claim "contents and attributes are kept while no job runs" kept_while_idle
 finish

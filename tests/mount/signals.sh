@@ -56,6 +56,23 @@ killed_event_reader() {
 	teardown made
 }
 
+# As soon as the controls are mounted, and the workspace perhaps not yet.
+ended_while_starting() {
+	new_repo
+	for _ in $(seq 20); do
+		"$SANDBOXFS" "$REPO" "$MNT" -f -o "state_dir=$STATE" &
+		daemon=$!
+		until is_mounted "$STATE/ctl"; do
+			kill -0 $daemon
+		done
+		kill -TERM $daemon
+		wait $daemon
+		refuse is_mounted "$STATE/ctl"
+		refuse is_mounted
+	done
+}
+
+claim "a daemon that is ended while it starts takes its mounts along" ended_while_starting
 claim "mounting" mount_repo
 claim "mkdir" box a
 claim "SIGWINCH during exec: one write, one run" handled WINCH

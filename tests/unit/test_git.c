@@ -120,6 +120,12 @@ static void take_down(struct sbx_sandbox *sb)
 	sbx_sandbox_close(sb);
 }
 
+/* The tree as host git has it through the mount. */
+static const char *on_host(struct sbx_sandbox *sb)
+{
+	return repo_link(sb->workdir, sbx_sandbox_gitfile(sb));
+}
+
 static const char *in(const struct sbx_sandbox *sb, const char *path)
 {
 	static char buf[8192];
@@ -278,7 +284,7 @@ static void a_sandbox_can_be_the_source_of_another_mount(void **state)
 	(void)state;
 	open_backend();
 	a = create("a", NULL, NULL);
-	outer.source_abs = a->workdir;
+	outer.source_abs = (char *)(uintptr_t)on_host(a);
 	outer.state_dir = (char *)(uintptr_t)scratch_path("state2");
 	assert_int_equal(sbx_backend_open(&other, &second, NULL), 0);
 	assert_int_equal(sbx_backend_create(second, &(struct sbx_create){.name = "b"}, &b, NULL),
@@ -304,7 +310,7 @@ static void the_entry_is_locked_and_leads_to_the_tree(void **state)
 	scratch_expect(scratch_path("repo/.git/worktrees/%s/HEAD", sb->id),
 	               "ref: refs/heads/sandbox/a\n");
 	assert_string_equal(repo_branch(source, "sandbox/a"), first);
-	assert_string_equal(repo_branch(sb->workdir, "sandbox/a"), first);
+	assert_string_equal(repo_branch(on_host(sb), "sandbox/a"), first);
 	take_down(sb);
 }
 
@@ -406,7 +412,7 @@ static void a_name_with_dots_makes_a_valid_entry(void **state)
 	sb = create("a..b", NULL, "fine");
 	assert_int_equal(scratch_count(scratch_path("repo/.git/worktrees")), 1);
 	assert_false(scratch_exists(scratch_path("repo/.git/worktrees/%s", sb->id)));
-	assert_int_equal(repo_changes(sb->workdir), 0);
+	assert_int_equal(repo_changes(on_host(sb)), 0);
 	take_down(sb);
 	assert_int_equal(scratch_count(scratch_path("repo/.git/worktrees")), -1);
 }
@@ -455,7 +461,7 @@ static void a_branch_with_commits_of_its_own_outlives_the_sandbox(void **state)
 	open_backend();
 	sb = create("a", NULL, NULL);
 	scratch_write(in(sb, "file"), "mine\n");
-	snprintf(tip, sizeof(tip), "%s", repo_commit(sb->workdir, "work"));
+	snprintf(tip, sizeof(tip), "%s", repo_commit(on_host(sb), "work"));
 	take_down(sb);
 	assert_string_equal(repo_branch(source, "sandbox/a"), tip);
 	sb = create("a", NULL, NULL);
@@ -472,7 +478,7 @@ static void a_branch_that_another_one_contains_goes(void **state)
 	open_backend();
 	sb = create("a", NULL, NULL);
 	scratch_write(in(sb, "file"), "mine\n");
-	repo_make_branch(source, "merged", repo_commit(sb->workdir, "work"));
+	repo_make_branch(source, "merged", repo_commit(on_host(sb), "work"));
 	take_down(sb);
 	assert_null(repo_branch(source, "sandbox/a"));
 	assert_non_null(repo_branch(source, "merged"));
@@ -617,7 +623,7 @@ static void line_endings_and_submodules_leave_the_status_clean(void **state)
 	sb = create("a", NULL, NULL);
 	scratch_expect(in(sb, "a.dos"), "x\r\ny\r\n");
 	assert_int_equal(scratch_count(in(sb, "module")), 0);
-	assert_int_equal(repo_changes(sb->workdir), 0);
+	assert_int_equal(repo_changes(on_host(sb)), 0);
 	take_down(sb);
 }
 

@@ -256,6 +256,37 @@ static void what_a_command_moved_is_another_node(void **state)
 	drop(dir);
 }
 
+/* Whose text the kernel may keep. */
+static void links_that_are_moved_along_are_other_nodes(void **state)
+{
+	struct sbx_node *deep, *dir, *link, *link2, *plain;
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "p", 0755), 0);
+	assert_int_equal(mkdirat(root_fd(), "p/d", 0755), 0);
+	assert_int_equal(symlinkat("../../x", root_fd(), "p/d/l"), 0);
+	put_file("p/f", "x");
+	deep = look_up(top, "p");
+	dir = look_up(deep, "d");
+	link = look_up(dir, "l");
+	plain = look_up(deep, "f");
+	assert_int_equal(renameat(root_fd(), "p/f", root_fd(), "f"), 0);
+	assert_false(sbx_node_moved(tab, deep, "f", top, "f"));
+	assert_int_equal(renameat(root_fd(), "p/d", root_fd(), "p/e"), 0);
+	assert_false(sbx_node_moved(tab, deep, "d", deep, "e"));
+	assert_int_equal(renameat(root_fd(), "p/e", root_fd(), "d"), 0);
+	assert_true(sbx_node_moved(tab, deep, "e", top, "d"));
+	link2 = look_up(dir, "l");
+	assert_ptr_not_equal(link, link2);
+	assert_true(sbx_inodes_renew_links(tab, plain_box_get(pb)));
+	assert_false(sbx_inodes_renew_links(tab, plain_box_get(pb)));
+	drop(link2);
+	drop(plain);
+	drop(link);
+	drop(dir);
+	drop(deep);
+}
+
 /* The kernel has moved what it took for "l"; a command had put another link there. */
 static void a_link_swapped_in_while_it_was_moved_is_stale(void **state)
 {
@@ -268,7 +299,7 @@ static void a_link_swapped_in_while_it_was_moved_is_stale(void **state)
 	deep = look_up(top, "p");
 	other = look_up(top, "other");
 	assert_int_equal(renameat(root_fd(), "other", root_fd(), "p/l"), 0);
-	sbx_node_moved(tab, top, "l", deep, "l");
+	assert_true(sbx_node_moved(tab, top, "l", deep, "l"));
 	assert_int_equal(sbx_node_path(tab, other, path, sizeof(path)), -ESTALE);
 	drop(other);
 	drop(deep);
@@ -420,6 +451,7 @@ int main(void)
 	        CASE(a_held_file_survives_its_unlink),
 	        CASE(a_moved_directory_takes_its_children_along),
 	        CASE(what_a_command_moved_is_another_node),
+	        CASE(links_that_are_moved_along_are_other_nodes),
 	        CASE(a_link_swapped_in_while_it_was_moved_is_stale),
 	        CASE(descriptors_stay_within_their_bound),
 	        CASE(a_mode_that_keeps_its_owner_out_does_not_stop_what_was_open),

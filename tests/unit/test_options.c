@@ -319,6 +319,7 @@ static void words_are_checked(void **state)
 	expect_failure(set("isolation", NULL), EINVAL, "\"isolation\" needs a value");
 	expect_failure(set("backend", "cloud"), EINVAL, "\"backend\" must be one of local|");
 	expect_failure(set("controls", "x"), EINVAL, "\"controls\"");
+	expect_failure(set("io", "x"), EINVAL, "\"io\" must be one of cached|passthrough");
 	expect_failure(set("net", "lan"), EINVAL,
 	               "\"net\" must be one of none|host|allow:HOST,...");
 	expect_failure(set("net", "allow:"), EINVAL, "net=allow: an empty rule");

@@ -332,7 +332,9 @@ static void bad_members_are_refused_by_name(void **state)
 	        {"{\"argv\":[\"a\"],\"timeout_ms\":-1}", "\"timeout_ms\" must be an integer"},
 	        {"{\"argv\":[\"a\"],\"timeout_ms\":1.5}", "\"timeout_ms\" must be an integer"},
 	        {"{\"argv\":[\"a\"],\"timeout_ms\":\"1\"}", "\"timeout_ms\" must be an integer"},
-	        {"{\"argv\":[\"a\"],\"timeout_ms\":99999999999999999999}", "too large"},
+	        {"{\"argv\":[\"a\"],\"timeout_ms\":9999999999999999999}", "too large"},
+	        /* more than 64 bits: json-c 0.18 refuses it by itself */
+	        {"{\"argv\":[\"a\"],\"timeout_ms\":99999999999999999999}", ""},
 	        {"{\"argv\":[\"a\"],\"stdin\":{}}", "\"stdin\" must be a string or null"},
 	        {"{\"argv\":[\"a\"],\"limits\":3}", "\"limits\" must be an object"},
 	        {"{\"argv\":[\"a\"],\"limits\":{\"cpu_s\":true}}", "\"cpu_s\" must be an integer"},

@@ -1,0 +1,335 @@
+/*
+ * A walk in depth with a stack of its own; blobs are written when they are met, trees and commits when all they name
+ * is there. So an object that the source has need not be entered.
+ */
+#include "backends/local/git_export.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+
+#include "backends/local/git_impl.h"
+#include "backends/local/git_names.h"
+
+#define HEX GIT_OID_HEXSZ
+
+/* ---- what is well-formed ---- */
+
+struct tree_entry {
+	unsigned mode;
+	const char *name;
+	size_t len;
+	git_oid oid;
+};
+
+#define MODE_TREE 040000
+#define MODE_LINK 0160000
+
+/* The entry at *AT, which moves behind it. */
+static bool tree_next(const char *data, size_t len, size_t *at, struct tree_entry *ret)
+{
+	const char *p = data + *at, *end = data + len, *nul;
+
+	*ret = (struct tree_entry){0};
+	for (; p < end && *p >= '0' && *p <= '7' && ret->mode < 0200000; p++)
+		ret->mode = ret->mode * 8 + (unsigned)(*p - '0');
+	if (p == data + *at || p >= end || *p++ != ' ')
+		return false;
+	nul = memchr(p, '\0', (size_t)(end - p));
+	if (!nul || end - nul <= GIT_OID_RAWSZ)
+		return false;
+	ret->name = p;
+	ret->len = (size_t)(nul - p);
+	memcpy(ret->oid.id, nul + 1, GIT_OID_RAWSZ);
+	*at = (size_t)(nul - data) + 1 + GIT_OID_RAWSZ;
+	return true;
+}
+
+/* git's order: a tree sorts as if its name ended with a slash. */
+static int tree_order(const struct tree_entry *a, const struct tree_entry *b)
+{
+	size_t n = a->len < b->len ? a->len : b->len;
+	int r = memcmp(a->name, b->name, n);
+	unsigned char x = 0, y = 0;
+
+	if (r)
+		return r;
+	x = (unsigned char)(n < a->len ? a->name[n] : a->mode == MODE_TREE ? '/' : 0);
+	y = (unsigned char)(n < b->len ? b->name[n] : b->mode == MODE_TREE ? '/' : 0);
+	return (x > y) - (x < y);
+}
+
+static bool tree_mode_ok(unsigned mode)
+{
+	return mode == MODE_TREE || mode == 0100644 || mode == 0100755 || mode == 0100664 ||
+	       mode == 0120000 || mode == MODE_LINK;
+}
+
+static bool same_name(const struct tree_entry *a, const struct tree_entry *b)
+{
+	return a->len == b->len && memcmp(a->name, b->name, a->len) == 0;
+}
+
+/* A tree and a file of the same name are apart in the order when other names lie between them. */
+static bool has_file(const char *data, size_t len, const struct tree_entry *dir)
+{
+	struct tree_entry e;
+
+	for (size_t at = 0; at < len;) {
+		if (!tree_next(data, len, &at, &e) || tree_order(&e, dir) >= 0)
+			return false;
+		if (same_name(&e, dir))
+			return true;
+	}
+	return false;
+}
+
+/* Only names that the tree's name begins with, and a character below the slash, can lie between. */
+static bool may_hide_file(const struct tree_entry *before, const struct tree_entry *dir)
+{
+	return before->len >= dir->len && memcmp(before->name, dir->name, dir->len) == 0;
+}
+
+static bool tree_ok(const char *data, size_t len)
+{
+	struct tree_entry before = {0}, e;
+
+	for (size_t at = 0; at < len; before = e) {
+		if (!tree_next(data, len, &at, &e) || !tree_mode_ok(e.mode) ||
+		    !sbx_git_component_ok(e.name, e.len))
+			return false;
+		if (!before.name)
+			continue;
+		if (tree_order(&before, &e) >= 0 ||
+		    (e.mode == MODE_TREE && may_hide_file(&before, &e) && has_file(data, len, &e)))
+			return false;
+	}
+	return true;
+}
+
+/* The line "WORD HEX" at *P; OID may be NULL. */
+static bool take_oid(const char **p, const char *end, const char *word, git_oid *oid)
+{
+	size_t n = strlen(word);
+	git_oid dummy;
+
+	if ((size_t)(end - *p) < n + HEX + 1 || memcmp(*p, word, n) != 0 || (*p)[n + HEX] != '\n' ||
+	    git_oid_fromstrn(oid ? oid : &dummy, *p + n, HEX))
+		return false;
+	*p += n + HEX + 1;
+	return true;
+}
+
+/* The line "WORD NAME <ADDRESS> SECONDS ZONE". */
+static bool take_person(const char **p, const char *end, const char *word)
+{
+	size_t n = strlen(word), digits = 0;
+	const char *eol = memchr(*p, '\n', (size_t)(end - *p)), *at;
+
+	if (!eol || (size_t)(eol - *p) < n || memcmp(*p, word, n) != 0)
+		return false;
+	at = memrchr(*p, '>', (size_t)(eol - *p));
+	if (!at || !memchr(*p, '<', (size_t)(at - *p)) || at[1] != ' ')
+		return false;
+	for (at += 2; *at >= '0' && *at <= '9'; at++)
+		digits++;
+	if (!digits || digits > 18 || at[0] != ' ' || (at[1] != '+' && at[1] != '-'))
+		return false;
+	for (at += 2, digits = 0; *at >= '0' && *at <= '9'; at++)
+		digits++;
+	*p = eol + 1;
+	return at == eol && digits == 4;
+}
+
+static bool commit_ok(const char *data, size_t len)
+{
+	const char *p = data, *end = data + len, *body;
+
+	if (!take_oid(&p, end, "tree ", NULL))
+		return false;
+	while (take_oid(&p, end, "parent ", NULL))
+		;
+	if (!take_person(&p, end, "author ") || !take_person(&p, end, "committer "))
+		return false;
+	body = memmem(p - 1, (size_t)(end - p) + 1, "\n\n", 2);
+	return !memchr(data, '\0', body ? (size_t)(body - data) : len);
+}
+
+bool sbx_git_object_ok(git_object_t type, const char *data, size_t len)
+{
+	switch (type) {
+	case GIT_OBJECT_COMMIT:
+		return commit_ok(data, len);
+	case GIT_OBJECT_TREE:
+		return tree_ok(data, len);
+	default:
+		return type == GIT_OBJECT_BLOB;
+	}
+}
+
+/* ---- whose files these become ---- */
+
+struct sbx_git_owner sbx_git_owner_begin(const char *path)
+{
+	struct sbx_git_owner before = {0};
+	struct stat st;
+
+	if (geteuid() != 0 || stat(path, &st) < 0 || st.st_uid == 0)
+		return before;
+	before.gid = (unsigned)setfsgid(st.st_gid);
+	before.uid = (unsigned)setfsuid(st.st_uid);
+	before.changed = true;
+	return before;
+}
+
+void sbx_git_owner_end(const struct sbx_git_owner *before)
+{
+	if (!before->changed)
+		return;
+	setfsuid(before->uid);
+	setfsgid(before->gid);
+}
+
+/* ---- the walk ---- */
+
+struct frame {
+	git_oid oid;
+	git_object_t type;
+	char *data;
+	size_t len, at;
+};
+
+struct walk {
+	git_odb *odb;
+	const char *common;
+	struct sbx_git_reader *reader;
+	struct frame *stack;
+	size_t n, cap;
+	size_t *taken;
+	struct sbx_error *err;
+};
+
+/* git knows these two without having them. */
+static bool is_empty_one(const git_oid *oid)
+{
+	static const char *const hex[] = {"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+	                                  "4b825dc642cb6eb9a060e54bf8d69288fbee4904"};
+
+	return git_oid_streq(oid, hex[0]) == 0 || git_oid_streq(oid, hex[1]) == 0;
+}
+
+static int write_object(struct walk *w, const struct frame *f)
+{
+	struct sbx_git_owner owner = sbx_git_owner_begin(w->common);
+	git_oid written;
+	int r = git_odb_write(&written, w->odb, f->data, f->len, f->type);
+
+	sbx_git_owner_end(&owner);
+	return r ? sbx_git_fail(w->err, r, "cannot write an object to the source") : 0;
+}
+
+static int push(struct walk *w, const struct frame *f)
+{
+	if (w->n == w->cap) {
+		size_t cap = w->cap ? 2 * w->cap : 64;
+		struct frame *stack = realloc(w->stack, cap * sizeof(*stack));
+
+		if (!stack)
+			return sbx_fail(w->err, ENOMEM, "out of memory");
+		w->stack = stack;
+		w->cap = cap;
+	}
+	w->stack[w->n++] = *f;
+	return 0;
+}
+
+/* Takes the object up unless the source has it. */
+static int meet(struct walk *w, const git_oid *oid, git_object_t type)
+{
+	struct frame f = {.oid = *oid};
+	char hex[HEX + 1];
+	int r;
+
+	if (git_odb_exists_ext(w->odb, oid, GIT_ODB_LOOKUP_NO_REFRESH))
+		return 0;
+	if (++*w->taken > sbx_git_bounds.objects)
+		return sbx_fail(w->err, E2BIG, "there are more than %zu new objects",
+		                sbx_git_bounds.objects);
+	r = sbx_git_reader_get(w->reader, oid, &f.type, &f.data, &f.len, w->err);
+	if (r == -ENOENT && is_empty_one(oid))
+		return 0;
+	if (r)
+		return r;
+	if (f.type != type || !sbx_git_object_ok(f.type, f.data, f.len))
+		r = sbx_fail(w->err, EINVAL, "object %s is not well-formed",
+		             git_oid_tostr(hex, sizeof(hex), oid));
+	else if (type == GIT_OBJECT_BLOB)
+		r = write_object(w, &f);
+	else
+		r = push(w, &f);
+	if (r || type == GIT_OBJECT_BLOB)
+		free(f.data);
+	return r;
+}
+
+/* What the tree or commit names next: 1, or 0 at the end. It was found well-formed. */
+static int next_child(struct frame *f, git_oid *oid, git_object_t *type)
+{
+	const char *p = f->data + f->at, *end = f->data + f->len;
+	struct tree_entry e;
+
+	if (f->type == GIT_OBJECT_COMMIT) {
+		*type = f->at ? GIT_OBJECT_COMMIT : GIT_OBJECT_TREE;
+		if (!take_oid(&p, end, f->at ? "parent " : "tree ", oid))
+			return 0;
+		f->at = (size_t)(p - f->data);
+		return 1;
+	}
+	while (f->at < f->len && tree_next(f->data, f->len, &f->at, &e)) {
+		if (e.mode == MODE_LINK)
+			continue;
+		*oid = e.oid;
+		*type = e.mode == MODE_TREE ? GIT_OBJECT_TREE : GIT_OBJECT_BLOB;
+		return 1;
+	}
+	return 0;
+}
+
+static int step(struct walk *w)
+{
+	struct frame *f = &w->stack[w->n - 1];
+	git_object_t type;
+	git_oid oid;
+	int r;
+
+	if (next_child(f, &oid, &type))
+		return meet(w, &oid, type);
+	r = write_object(w, f);
+	free(f->data);
+	w->n--;
+	return r;
+}
+
+int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
+                   git_object_t type, size_t *taken, struct sbx_error *err)
+{
+	struct walk w = {.common = git_repository_commondir(source),
+	                 .reader = reader,
+	                 .taken = taken,
+	                 .err = err};
+	int r = git_repository_odb(&w.odb, source);
+
+	if (r)
+		return sbx_git_fail(err, r, "cannot open the objects of the source");
+	r = meet(&w, oid, type);
+	while (!r && w.n)
+		r = step(&w);
+	while (w.n)
+		free(w.stack[--w.n].data);
+	free(w.stack);
+	git_odb_free(w.odb);
+	return r;
+}

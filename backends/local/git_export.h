@@ -1,0 +1,32 @@
+/* Bringing objects of a private repository over to the source, so that they can be believed there. */
+#ifndef SANDBOXFS_LOCAL_GIT_EXPORT_H
+#define SANDBOXFS_LOCAL_GIT_EXPORT_H
+
+#include <git2.h>
+#include <stdbool.h>
+
+#include "backends/local/git_reader.h"
+
+/* Whether the LEN bytes at DATA are a well-formed object of TYPE with names that may be checked out. */
+bool sbx_git_object_ok(git_object_t type, const char *data, size_t len);
+
+/*
+ * Writes OID and all that it leads to, as far as SOURCE lacks it, reading from READER; OID must be of TYPE. What an
+ * object names is written before it, so that whatever happens the source holds nothing incomplete. *TAKEN
+ * counts the objects and must stay below the bounds. ENOENT, EINVAL, EFBIG, E2BIG, and what writing answers.
+ */
+int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
+                   git_object_t type, size_t *taken, struct sbx_error *err);
+
+/*
+ * The calling thread makes files as the owner of PATH from here to sbx_git_owner_end, when the daemon is root:
+ * root's files in somebody's repository would be in his way.
+ */
+struct sbx_git_owner {
+	unsigned uid, gid;
+	bool changed;
+};
+struct sbx_git_owner sbx_git_owner_begin(const char *path);
+void sbx_git_owner_end(const struct sbx_git_owner *before);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * git's index as bytes: taken apart without trusting them, compared, merged and put together again.
+ * Only entries survive: extensions are either optional (dropped; git makes them anew) or change
+ * what the entries mean (refused). Pure functions, thread-safe.
+ */
+#ifndef SANDBOXFS_LOCAL_GIT_INDEX_H
+#define SANDBOXFS_LOCAL_GIT_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+
+#define SBX_INDEX_MAX ((size_t)128 * 1024 * 1024) /* bytes of one index */
+
+struct sbx_index_entry {
+	unsigned char stat[40]; /* as on disk: times, device, inode, mode, owner, size */
+	unsigned char oid[20];
+	uint16_t flags;    /* stage and assume-valid only */
+	uint16_t extended; /* skip-worktree, intent-to-add */
+	uint32_t len;
+	const char *name; /* LEN bytes, no NUL after them */
+};
+
+/* Sorted by name and stage. Zero it to start; the names belong to it or to what it was merged from. */
+struct sbx_index {
+	struct sbx_index_entry *at;
+	size_t n;
+	char *names;
+};
+
+/*
+ * Takes DATA apart. EINVAL: damaged, an entry that host git should not see (a name for .git, a path that
+ * leads out, a mode git does not know, a file where another entry has a directory), or an extension
+ * that is not understood; EFBIG. DATA must not change meanwhile and is not needed afterwards.
+ */
+int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err);
+void sbx_index_release(struct sbx_index *index);
+
+/* The bytes of INDEX, malloc'd. 0 or -ENOMEM. */
+int sbx_index_format(const struct sbx_index *index, void **ret, size_t *len);
+
+/* Whether both say the same; what the file system told at the time does not matter. */
+bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);
+/* Order of names, then stages. */
+int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
+/* Mode, as S_IFMT and permissions. */
+uint32_t sbx_index_mode(const struct sbx_index_entry *entry);
+
+/*
+ * What A and B make of BASE together: 0; 1 both changed the same path differently; -ENOMEM. Its names belong
+ * to the three, which must live as long.
+ */
+int sbx_index_merge(const struct sbx_index *base, const struct sbx_index *a,
+                    const struct sbx_index *b, struct sbx_index *ret);
+/* Entries of INDEX that KNOWN has too get what KNOWN says of the file, so that a side keeps its own. */
+void sbx_index_refresh(struct sbx_index *index, const struct sbx_index *known);
+
+#endif

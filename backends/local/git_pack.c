@@ -1,0 +1,437 @@
+/*
+ * gitformat-pack(5), as far as reading single objects goes. The index (.idx) only tells where to look:
+ * a wrong one makes objects missing or of the wrong name, which the caller finds out by their hash. Files are
+ * read with pread: one that is cut short meanwhile gives an error and no signal.
+ */
+#include "backends/local/git_pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+#define PACKS       64
+#define INDEX_MAX   ((size_t)256 * 1024 * 1024)
+#define CHAIN       128 /* deltas upon deltas; git makes 50 */
+#define FANOUT      ((size_t)8)
+#define NAMES       (FANOUT + (size_t)256 * 4)
+#define OFS_DELTA   6
+#define REF_DELTA   7
+#define HEADER_MAX  64 /* of an object in a pack */
+#define CHUNK       16384
+#define PACK_HEADER 12
+
+struct pack {
+	int fd;
+	unsigned char *index;
+	size_t index_len, n;
+};
+
+struct sbx_git_packs {
+	struct pack at[PACKS];
+	size_t n;
+};
+
+/* ---- opening ---- */
+
+static uint32_t get32(const unsigned char *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static bool index_ok(struct pack *p)
+{
+	static const unsigned char magic[8] = {0xff, 't', 'O', 'c', 0, 0, 0, 2};
+	uint32_t last = 0;
+
+	if (p->index_len < NAMES + 40 || memcmp(p->index, magic, sizeof(magic)) != 0)
+		return false;
+	for (size_t i = 0; i < 256; i++) {
+		uint32_t count = get32(p->index + FANOUT + 4 * i);
+
+		if (count < last)
+			return false;
+		last = count;
+	}
+	p->n = last;
+	return p->n <= (p->index_len - NAMES - 40) / 28;
+}
+
+static void open_pack(struct sbx_git_packs *packs, int dir, const char *name)
+{
+	size_t len = strlen(name);
+	_cleanup_free_ char *data = sbx_format("%.*s.pack", (int)(len - 4), name);
+	_cleanup_free_ char *index = NULL;
+	struct pack p = {.fd = -1};
+	struct stat st;
+
+	if (!data || sbx_beneath_read(dir, name, INDEX_MAX, &index, &p.index_len, NULL))
+		return;
+	p.index = (unsigned char *)index;
+	if (!index_ok(&p))
+		return;
+	p.fd = sbx_beneath_open(dir, data, O_RDONLY);
+	if (p.fd < 0)
+		return;
+	if (fstat(p.fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(p.fd);
+		return;
+	}
+	packs->at[packs->n++] = p;
+	index = NULL;
+}
+
+struct finding {
+	struct sbx_git_packs *packs;
+	int dir;
+};
+
+static int find_index(const char *name, unsigned char type, void *data)
+{
+	struct finding *f = data;
+	size_t len = strlen(name);
+
+	(void)type;
+	if (f->packs->n == PACKS)
+		return 1;
+	if (len > 9 && strncmp(name, "pack-", 5) == 0 && strcmp(name + len - 4, ".idx") == 0)
+		open_pack(f->packs, f->dir, name);
+	return 0;
+}
+
+int sbx_git_packs_open(int objects, struct sbx_git_packs **ret)
+{
+	_cleanup_fd_ int dir = sbx_beneath_open(objects, "pack", O_RDONLY | O_DIRECTORY);
+	struct finding f = {.packs = calloc(1, sizeof(*f.packs)), .dir = dir};
+
+	if (!f.packs)
+		return -ENOMEM;
+	if (dir >= 0)
+		sbx_dir_scan(dir, find_index, &f);
+	*ret = f.packs;
+	return 0;
+}
+
+void sbx_git_packs_close(struct sbx_git_packs *packs)
+{
+	for (size_t i = 0; packs && i < packs->n; i++) {
+		close(packs->at[i].fd);
+		free(packs->at[i].index);
+	}
+	free(packs);
+}
+
+/* ---- finding ---- */
+
+static uint64_t offset_of(const struct pack *p, size_t i)
+{
+	const unsigned char *table = p->index + NAMES + p->n * 24;
+	uint32_t v = get32(table + 4 * i);
+	size_t large = NAMES + p->n * 28 + 8 * (size_t)(v & 0x7fffffff);
+
+	if (!(v & 0x80000000))
+		return v;
+	if (large + 8 + 40 > p->index_len)
+		return 0;
+	return (uint64_t)get32(p->index + large) << 32 | get32(p->index + large + 4);
+}
+
+/* Where OID lies in the pack, 0: nowhere. */
+static uint64_t find(const struct pack *p, const git_oid *oid)
+{
+	size_t lo = oid->id[0] ? get32(p->index + FANOUT + 4 * ((size_t)oid->id[0] - 1)) : 0;
+	size_t hi = get32(p->index + FANOUT + 4 * (size_t)oid->id[0]);
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int c = memcmp(oid->id, p->index + NAMES + 20 * mid, 20);
+
+		if (!c)
+			return offset_of(p, mid);
+		if (c > 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return 0;
+}
+
+/* ---- unpacking ---- */
+
+static bool spend(struct sbx_git_budget *b, size_t len)
+{
+	if (len > b->object || len > b->volume)
+		return false;
+	b->volume -= len;
+	return true;
+}
+
+/* Feeds ZS from FD until it has filled what it was given, and checks that the stream ends there. */
+static int inflate_all(z_stream *zs, int fd, uint64_t offset)
+{
+	unsigned char in[CHUNK], extra;
+	int z = Z_OK;
+
+	while (z == Z_OK) {
+		if (!zs->avail_in) {
+			ssize_t n = pread(fd, in, sizeof(in), (off_t)offset);
+
+			if (n <= 0)
+				return -EINVAL;
+			offset += (uint64_t)n;
+			zs->next_in = in;
+			zs->avail_in = (unsigned)n;
+		}
+		/* One byte more than asked for: then it is too long. */
+		if (!zs->avail_out) {
+			zs->next_out = &extra;
+			zs->avail_out = 1;
+			z = inflate(zs, Z_NO_FLUSH);
+			if (!zs->avail_out)
+				return -EINVAL;
+			zs->avail_out = 0;
+			continue;
+		}
+		z = inflate(zs, Z_NO_FLUSH);
+	}
+	return z == Z_STREAM_END ? 0 : -EINVAL;
+}
+
+int sbx_git_inflate(int fd, uint64_t offset, size_t len, struct sbx_git_budget *budget, char **ret)
+{
+	_cleanup_free_ char *buf = NULL;
+	z_stream zs = {0};
+	int r;
+
+	if (!spend(budget, len))
+		return -EFBIG;
+	buf = malloc(len + 1);
+	if (!buf || inflateInit(&zs) != Z_OK)
+		return -ENOMEM;
+	zs.next_out = (unsigned char *)buf;
+	zs.avail_out = (unsigned)len;
+	r = inflate_all(&zs, fd, offset);
+	if (!r && zs.total_out != len)
+		r = -EINVAL;
+	inflateEnd(&zs);
+	if (r)
+		return r;
+	buf[len] = '\0';
+	*ret = sbx_steal_ptr(&buf);
+	return 0;
+}
+
+/* ---- deltas ---- */
+
+struct delta {
+	const unsigned char *at, *end;
+};
+
+static bool delta_size(struct delta *d, size_t *ret)
+{
+	size_t v = 0;
+
+	for (int shift = 0; d->at < d->end && shift < 63; shift += 7) {
+		v |= (size_t)(*d->at & 0x7f) << shift;
+		if (!(*d->at++ & 0x80)) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The bytes of a number whose presence the bits of OP from BIT on tell. */
+static bool delta_bytes(struct delta *d, unsigned op, int bit, int count, size_t *ret)
+{
+	*ret = 0;
+	for (int i = 0; i < count; i++) {
+		if (!(op & (1u << (bit + i))))
+			continue;
+		if (d->at >= d->end)
+			return false;
+		*ret |= (size_t)*d->at++ << (8 * i);
+	}
+	return true;
+}
+
+/* One instruction; appends to OUT at *AT. */
+static bool delta_step(struct delta *d, const char *base, size_t base_len, char *out, size_t len,
+                       size_t *at)
+{
+	unsigned op = *d->at++;
+	const void *from = d->at;
+	size_t offset, n = op;
+
+	if (op & 0x80) {
+		if (!delta_bytes(d, op, 0, 4, &offset) || !delta_bytes(d, op, 4, 3, &n))
+			return false;
+		n = n ? n : 0x10000;
+		if (offset > base_len || n > base_len - offset)
+			return false;
+		from = base + offset;
+	} else {
+		if (!op || n > (size_t)(d->end - d->at))
+			return false;
+		d->at += n;
+	}
+	if (n > len - *at)
+		return false;
+	memcpy(out + *at, from, n);
+	*at += n;
+	return true;
+}
+
+int sbx_git_delta(const char *base, size_t base_len, const char *delta, size_t delta_len,
+                  struct sbx_git_budget *budget, char **ret, size_t *len)
+{
+	struct delta d = {.at = (const unsigned char *)delta,
+	                  .end = (const unsigned char *)delta + delta_len};
+	_cleanup_free_ char *out = NULL;
+	size_t from, to, at = 0;
+
+	if (!delta_size(&d, &from) || !delta_size(&d, &to) || from != base_len)
+		return -EINVAL;
+	if (!spend(budget, to))
+		return -EFBIG;
+	out = malloc(to + 1);
+	if (!out)
+		return -ENOMEM;
+	while (d.at < d.end)
+		if (!delta_step(&d, base, base_len, out, to, &at))
+			return -EINVAL;
+	if (at != to)
+		return -EINVAL;
+	out[to] = '\0';
+	*ret = sbx_steal_ptr(&out);
+	*len = to;
+	return 0;
+}
+
+/* ---- objects ---- */
+
+/* An object as it stands in the pack. */
+struct packed {
+	unsigned type;
+	size_t len;
+	uint64_t data; /* where it is compressed */
+	uint64_t base; /* of a delta */
+};
+
+static int read_base(const struct pack *p, uint64_t offset, const unsigned char *h, size_t n,
+                     size_t *at, struct packed *ret)
+{
+	uint64_t back;
+	git_oid oid;
+
+	if (ret->type == REF_DELTA) {
+		if (n - *at < 20)
+			return -EINVAL;
+		memcpy(oid.id, h + *at, 20);
+		*at += 20;
+		ret->base = find(p, &oid);
+		return ret->base ? 0 : -EINVAL;
+	}
+	back = h[*at] & 0x7f;
+	while (h[(*at)++] & 0x80) {
+		if (*at >= n || back > UINT64_MAX >> 8)
+			return -EINVAL;
+		back = ((back + 1) << 7) | (h[*at] & 0x7f);
+	}
+	if (!back || back > offset)
+		return -EINVAL;
+	ret->base = offset - back;
+	return 0;
+}
+
+static int read_header(const struct pack *p, uint64_t offset, struct packed *ret)
+{
+	unsigned char h[HEADER_MAX];
+	ssize_t got = offset < PACK_HEADER ? -1 : pread(p->fd, h, sizeof(h), (off_t)offset);
+	size_t n = got > 0 ? (size_t)got : 0, at = 1;
+	int r;
+
+	if (n < 2)
+		return -EINVAL;
+	*ret = (struct packed){.type = (h[0] >> 4) & 7, .len = h[0] & 15};
+	for (int shift = 4; h[at - 1] & 0x80; shift += 7) {
+		if (at >= n || shift > 53)
+			return -EINVAL;
+		ret->len |= (size_t)(h[at++] & 0x7f) << shift;
+	}
+	if (at >= n)
+		return -EINVAL;
+	if (ret->type == OFS_DELTA || ret->type == REF_DELTA) {
+		r = read_base(p, offset, h, n, &at, ret);
+		if (r)
+			return r;
+	} else if (ret->type < GIT_OBJECT_COMMIT || ret->type > GIT_OBJECT_TAG) {
+		return -EINVAL;
+	}
+	ret->data = offset + at;
+	return 0;
+}
+
+/* Builds the object up from CHAIN[n - 1], which is whole, by the deltas before it. */
+static int unpack(const struct pack *p, const struct packed *chain, size_t n,
+                  struct sbx_git_budget *budget, char **ret, size_t *len)
+{
+	_cleanup_free_ char *whole = NULL;
+	size_t have = chain[n - 1].len;
+	int r = sbx_git_inflate(p->fd, chain[n - 1].data, have, budget, &whole);
+
+	for (size_t i = n - 1; i-- > 0 && !r;) {
+		_cleanup_free_ char *delta = NULL, *base = whole;
+		size_t base_len = have;
+
+		whole = NULL;
+		r = sbx_git_inflate(p->fd, chain[i].data, chain[i].len, budget, &delta);
+		if (!r)
+			r = sbx_git_delta(base, base_len, delta, chain[i].len, budget, &whole,
+			                  &have);
+	}
+	if (r)
+		return r;
+	*ret = sbx_steal_ptr(&whole);
+	*len = have;
+	return 0;
+}
+
+static int get(const struct pack *p, uint64_t offset, struct sbx_git_budget *budget,
+               git_object_t *type, char **data, size_t *len)
+{
+	struct packed chain[CHAIN];
+	size_t n = 0;
+	int r;
+
+	do {
+		if (n == CHAIN)
+			return -EINVAL;
+		r = read_header(p, offset, &chain[n]);
+		if (r)
+			return r;
+		offset = chain[n].base;
+	} while (chain[n++].type >= OFS_DELTA);
+	*type = (git_object_t)chain[n - 1].type;
+	return unpack(p, chain, n, budget, data, len);
+}
+
+int sbx_git_packs_get(struct sbx_git_packs *packs, const git_oid *oid,
+                      struct sbx_git_budget *budget, git_object_t *type, char **data, size_t *len)
+{
+	for (size_t i = 0; i < packs->n; i++) {
+		uint64_t offset = find(&packs->at[i], oid);
+
+		if (offset)
+			return get(&packs->at[i], offset, budget, type, data, len);
+	}
+	return -ENOENT;
+}

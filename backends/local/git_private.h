@@ -1,0 +1,47 @@
+/*
+ * The git directory of a sandbox's own. Commands write to STATE/git/ID/repo only, which borrows the
+ * objects of the source; host git goes by the source's worktree entry. What moved on one side is brought to
+ * the other by the daemon, before a command starts and after it has ended.
+ *
+ *   STATE/git/ID/repo/   what commands see: nothing in it is believed
+ *   STATE/git/ID/        head refs kept index: what both sides last agreed on, out of their reach
+ *
+ * Two sides move independently, so each part is compared with what was agreed: what only one side moved
+ * the other gets; where both moved, neither is lost. The branch goes forward where one contains the
+ * other; else both stay, the sandbox's under refs/sandboxfs/NAME/diverged in the source and the source's as
+ * refs/remotes/host/BRANCH inside, until either side has merged the other.
+ */
+#ifndef SANDBOXFS_LOCAL_GIT_PRIVATE_H
+#define SANDBOXFS_LOCAL_GIT_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "backends/local/git.h"
+
+struct sbx_git_private;
+
+/*
+ * Strings of WT are borrowed; ROOM is the path of STATE/git, copied. Makes nothing on disk: the first sync does.
+ * 0 or -ENOMEM.
+ */
+int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, const char *id,
+                         struct sbx_git_private **ret);
+void sbx_git_private_close(struct sbx_git_private *p); /* accepts NULL */
+/* The line that the tree's .git consists of, so that commands find their repository; malloc'd. */
+char *sbx_git_private_link(const char *room, const char *id);
+/* The line that leads host git to the worktree's entry; malloc'd. */
+char *sbx_git_host_link(const struct sbx_git_worktree *wt);
+
+/* Whether a sync might find something. A few stats; any thread, also while one runs. */
+bool sbx_git_private_stale(struct sbx_git_private *p);
+/*
+ * Makes both sides agree, as far as they can; NAME is the sandbox's present one. 0, or a negative errno with a sentence:
+ * EEXIST both sides moved apart, else what kept it from agreeing (damaged objects, a lock that is held,
+ * a full disk). The same sentence is not given twice in a row: 0. Blocks; not for one sandbox at once.
+ */
+int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err);
+/* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
+const char *const *sbx_git_private_ro(struct sbx_git_private *p);
+const char *const *sbx_git_private_rw(struct sbx_git_private *p);
+
+#endif

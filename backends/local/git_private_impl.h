@@ -1,0 +1,63 @@
+/* What git_private.c (the directory and when to look) and git_sync*.c (what to do) share. */
+#ifndef SANDBOXFS_LOCAL_GIT_PRIVATE_IMPL_H
+#define SANDBOXFS_LOCAL_GIT_PRIVATE_IMPL_H
+
+#include <git2.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/local/git_index.h"
+#include "backends/local/git_private.h"
+#include "backends/local/git_reader.h"
+#include "backends/local/git_refs.h"
+#include "backends/local/git_watch.h"
+
+#define SBX_GIT_HEAD_MAX   4096
+#define SBX_GIT_ALTERNATES 8 /* object directories of the source, its own first */
+
+struct sbx_git_private {
+	struct sbx_git_worktree wt;
+	char *room, *id;
+	char *repo; /* ROOM/ID/repo */
+	char *objects[SBX_GIT_ALTERNATES + 1];
+	const char *shown[2];
+	atomic_bool ready; /* repo is there, objects and shown are set */
+	pthread_mutex_t lock;
+	struct sbx_git_watch watch; /* lock */
+	struct sbx_error said;      /* by the last sync */
+};
+
+/* One pass of a sync. All zero, and descriptors -1, where not known. */
+struct sbx_sync {
+	struct sbx_git_private *p;
+	const char *name;
+	git_repository *source;
+	int meta, repo, entry,
+	        objects; /* STATE/git/ID, its repo, the worktree's entry, repo/objects */
+	struct sbx_git_reader *reader;
+	size_t taken;
+	/* What was agreed, and what stands on either side. */
+	char *head_base, *head_host, *head_inside;
+	struct sbx_refs refs_base, refs_host, refs_inside;
+	/* refs/sandboxfs/NAME/ in the source; what of that this sandbox has put there; and is to have there now. */
+	struct sbx_refs kept, kept_base, kept_now;
+	/* What the sandbox is to have now, and what is agreed now. */
+	struct sbx_refs want, agreed;
+	char *head_agreed;
+	bool moved;            /* something was changed */
+	struct sbx_error *err; /* the first that kept both from agreeing */
+	int code;
+};
+
+/* Notes what keeps the sides from agreeing (the first counts) and goes on. */
+void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err);
+/* Reads both sides' refs and HEADs, decides, carries over. 0, or what makes going on useless. */
+int sbx_sync_refs(struct sbx_sync *y);
+/* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */
+bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside);
+/* Brings the index over, where both stand on the same commit. */
+void sbx_sync_index(struct sbx_sync *y);
+/* Opens the reader of the private objects. */
+int sbx_sync_reader(struct sbx_sync *y);
+
+#endif

@@ -1,0 +1,174 @@
+/* Loose objects, and the hash of whatever was found. */
+#include "backends/local/git_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "backends/local/git_pack.h"
+#include "backends/support/beneath.h"
+#include "sandboxfs/cleanup.h"
+
+#define HEADER 32 /* "commit 134217728" and its NUL fit */
+
+const struct sbx_git_bounds sbx_git_bounds = {
+        .object = (size_t)128 * 1024 * 1024,
+        .volume = (uint64_t)2 * 1024 * 1024 * 1024,
+        .objects = 500000,
+};
+
+struct sbx_git_reader {
+	int objects;
+	struct sbx_git_budget budget;
+	struct sbx_git_packs *packs; /* NULL: not looked for yet */
+};
+
+int sbx_git_reader_open(int objects, const struct sbx_git_bounds *bounds,
+                        struct sbx_git_reader **ret)
+{
+	struct sbx_git_reader *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->objects = objects;
+	r->budget = (struct sbx_git_budget){.object = bounds->object, .volume = bounds->volume};
+	*ret = r;
+	return 0;
+}
+
+void sbx_git_reader_close(struct sbx_git_reader *r)
+{
+	if (!r)
+		return;
+	sbx_git_packs_close(r->packs);
+	free(r);
+}
+
+/* "TYPE LENGTH" and a NUL, which is all of a loose object's header. */
+static int parse_header(const char *head, size_t n, git_object_t *type, size_t *len, size_t *used)
+{
+	static const char *const words[] = {"commit ", "tree ", "blob ", "tag "}; /* by type - 1 */
+	const char *nul = memchr(head, '\0', n), *at = NULL;
+	uint64_t value = 0;
+
+	if (!nul)
+		return -EINVAL;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(words) && !at; i++)
+		if (strncmp(head, words[i], strlen(words[i])) == 0) {
+			*type = (git_object_t)(i + 1);
+			at = head + strlen(words[i]);
+		}
+	if (!at || at == nul || (*at == '0' && at + 1 != nul))
+		return -EINVAL;
+	for (; at < nul; at++) {
+		if (*at < '0' || *at > '9' || value > UINT64_MAX / 16)
+			return -EINVAL;
+		value = value * 10 + (uint64_t)(*at - '0');
+	}
+	*len = value;
+	*used = (size_t)(nul - head) + 1;
+	return value > SIZE_MAX / 2 ? -EFBIG : 0;
+}
+
+static int inflate_loose(z_stream *zs, struct sbx_git_budget *budget, git_object_t *type,
+                         char **data, size_t *len)
+{
+	_cleanup_free_ char *buf = NULL;
+	char head[HEADER];
+	size_t used, have;
+	int r, z;
+
+	zs->next_out = (unsigned char *)head;
+	zs->avail_out = sizeof(head);
+	z = inflate(zs, Z_SYNC_FLUSH);
+	have = sizeof(head) - zs->avail_out;
+	if (z != Z_OK && z != Z_STREAM_END)
+		return -EINVAL;
+	r = parse_header(head, have, type, len, &used);
+	if (r)
+		return r;
+	have -= used;
+	if (*len > budget->object || *len > budget->volume)
+		return -EFBIG;
+	budget->volume -= *len;
+	if (have > *len)
+		return -EINVAL;
+	buf = malloc(*len + 2);
+	if (!buf)
+		return -ENOMEM;
+	memcpy(buf, head + used, have);
+	/* Room for one byte more, which must stay free. */
+	zs->next_out = (unsigned char *)buf + have;
+	zs->avail_out = (unsigned)(*len - have + 1);
+	if (z != Z_STREAM_END)
+		z = inflate(zs, Z_FINISH);
+	if (z != Z_STREAM_END || zs->avail_out != 1 || zs->avail_in)
+		return -EINVAL;
+	buf[*len] = '\0';
+	*data = sbx_steal_ptr(&buf);
+	return 0;
+}
+
+static int get_loose(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type, char **data,
+                     size_t *len)
+{
+	_cleanup_free_ char *raw = NULL;
+	char path[GIT_OID_HEXSZ + 2];
+	size_t raw_len;
+	z_stream zs = {0};
+	int result;
+
+	git_oid_pathfmt(path, oid);
+	path[GIT_OID_HEXSZ + 1] = '\0';
+	/* Compressed it can be longer than it is, by little. */
+	result =
+	        sbx_beneath_read(r->objects, path, r->budget.object + r->budget.object / 512 + 1024,
+	                         &raw, &raw_len, NULL);
+	if (result == -ELOOP || result == -EXDEV || result == -ENOTDIR || result == -ENXIO)
+		return -EINVAL;
+	if (result)
+		return result;
+	if (inflateInit(&zs) != Z_OK)
+		return -ENOMEM;
+	zs.next_in = (unsigned char *)raw;
+	zs.avail_in = (unsigned)raw_len;
+	result = inflate_loose(&zs, &r->budget, type, data, len);
+	inflateEnd(&zs);
+	return result;
+}
+
+static int get_packed(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type, char **data,
+                      size_t *len)
+{
+	int result = r->packs ? 0 : sbx_git_packs_open(r->objects, &r->packs);
+
+	return result ? result : sbx_git_packs_get(r->packs, oid, &r->budget, type, data, len);
+}
+
+int sbx_git_reader_get(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type,
+                       char **data, size_t *len, struct sbx_error *err)
+{
+	_cleanup_free_ char *buf = NULL;
+	char hex[GIT_OID_HEXSZ + 1];
+	git_oid is;
+	int result = get_loose(r, oid, type, &buf, len);
+
+	if (result == -ENOENT)
+		result = get_packed(r, oid, type, &buf, len);
+	if (!result && (git_odb_hash(&is, buf, *len, *type) || !git_oid_equal(&is, oid)))
+		result = -EINVAL;
+	git_oid_tostr(hex, sizeof(hex), oid);
+	if (result == -ENOENT)
+		return sbx_fail(err, ENOENT, "object %s is missing", hex);
+	if (result == -EFBIG)
+		return sbx_fail(err, EFBIG, "object %s is too large", hex);
+	if (result == -EINVAL)
+		return sbx_fail(err, EINVAL, "object %s is damaged", hex);
+	if (result)
+		return sbx_fail(err, -result, "object %s: %s", hex, strerror(-result));
+	*data = sbx_steal_ptr(&buf);
+	return 0;
+}

@@ -1,0 +1,204 @@
+/*
+ * The index of both sides, compared with the one they last agreed on. Host git gets what was taken apart and put
+ * together here, never the bytes that a command wrote, and the objects that it names.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/local/git_private_impl.h"
+#include "backends/support/beneath.h"
+
+#define GITLINK 0160000
+
+struct side {
+	struct sbx_index index;
+	struct timespec mtime;
+	bool there;
+};
+
+static void side_release(struct side *s)
+{
+	sbx_index_release(&s->index);
+}
+
+/* 0 also when there is none. */
+static int read_side(int dir, struct side *ret, struct sbx_error *err)
+{
+	_cleanup_free_ char *data = NULL;
+	size_t len;
+	int r = sbx_beneath_read(dir, "index", SBX_INDEX_MAX, &data, &len, &ret->mtime);
+
+	if (r == -ENOENT)
+		return 0;
+	if (!r)
+		r = sbx_index_parse(data, len, &ret->index, err);
+	else
+		sbx_fail(err, -r, "the index cannot be read: %s", strerror(-r));
+	ret->there = !r;
+	return r;
+}
+
+/* What the new entries name must be in the source before host git sees them. */
+static int export_blobs(struct sbx_sync *y, const struct sbx_index *index,
+                        const struct sbx_index *known, struct sbx_error *err)
+{
+	size_t k = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < index->n && !r; i++) {
+		const struct sbx_index_entry *e = &index->at[i];
+		git_oid oid;
+
+		while (k < known->n && sbx_index_compare(&known->at[k], e) < 0)
+			k++;
+		if (sbx_index_mode(e) == GITLINK ||
+		    (k < known->n && memcmp(known->at[k].oid, e->oid, sizeof(e->oid)) == 0))
+			continue;
+		memcpy(oid.id, e->oid, sizeof(e->oid));
+		r = sbx_sync_reader(y);
+		if (!r)
+			r = sbx_git_export(y->source, y->reader, &oid, GIT_OBJECT_BLOB, &y->taken,
+			                   err);
+	}
+	return r;
+}
+
+static bool is_older(struct timespec a, struct timespec b)
+{
+	return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+}
+
+/*
+ * Writes INDEX to DIR, with what KNOWN, which stands there now, says of the files. The time of the file tells git
+ * which entries were too fresh to be sure of: it stays that of the older one.
+ */
+static int write_side(int dir, struct sbx_index *index, const struct side *known,
+                      const struct side *other)
+{
+	struct timespec mtime = other->mtime;
+	_cleanup_free_ void *data = NULL;
+	size_t len;
+	int r;
+
+	if (known->there) {
+		sbx_index_refresh(index, &known->index);
+		if (is_older(known->mtime, mtime))
+			mtime = known->mtime;
+	}
+	r = sbx_index_format(index, &data, &len);
+	return r ? r : sbx_locked_replace(dir, "index", data, len, &mtime);
+}
+
+static int to_host(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
+                   const struct side *inside, struct sbx_error *err)
+{
+	struct sbx_git_owner owner;
+	int r;
+
+	if (host->there && sbx_index_equal(index, &host->index))
+		return 0;
+	r = export_blobs(y, index, &host->index, err);
+	if (r)
+		return r;
+	owner = sbx_git_owner_begin(y->p->wt.common);
+	r = write_side(y->entry, index, host, inside);
+	sbx_git_owner_end(&owner);
+	y->moved = true;
+	return r;
+}
+
+static int to_inside(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
+                     const struct side *inside)
+{
+	if (inside->there && sbx_index_equal(index, &inside->index))
+		return 0;
+	y->moved = true;
+	return write_side(y->repo, index, inside, host);
+}
+
+static int store_agreed(struct sbx_sync *y, const struct sbx_index *index, const struct side *base)
+{
+	_cleanup_free_ void *data = NULL;
+	size_t len;
+	int r;
+
+	if (base->there && sbx_index_equal(index, &base->index))
+		return 0;
+	r = sbx_index_format(index, &data, &len);
+	return r ? r : sbx_locked_replace(y->meta, "index", data, len, NULL);
+}
+
+/* Merged entries may be a file and a directory of the same name. */
+static int check_merged(const struct sbx_index *index, struct sbx_error *err)
+{
+	struct sbx_index again = {0};
+	_cleanup_free_ void *data = NULL;
+	size_t len;
+	int r = sbx_index_format(index, &data, &len);
+
+	if (!r)
+		r = sbx_index_parse(data, len, &again, err);
+	sbx_index_release(&again);
+	return r;
+}
+
+static int merge(const struct side *base, const struct side *host, const struct side *inside,
+                 struct sbx_index *ret, struct sbx_error *err)
+{
+	/* Nothing agreed: what inside has is what it got from the host, which may have gone on. */
+	const struct sbx_index *common = base->there ? &base->index : &inside->index;
+	int r;
+
+	if (!host->there || !inside->there) {
+		common = host->there ? &host->index : &inside->index;
+		return sbx_index_merge(common, common, common, ret);
+	}
+	r = sbx_index_merge(common, &host->index, &inside->index, ret);
+	if (r > 0)
+		return sbx_fail(err, EEXIST, "the same file was staged differently on both sides");
+	return r ? r : check_merged(ret, err);
+}
+
+static int carry(struct sbx_sync *y, const struct side *base, const struct side *host,
+                 const struct side *inside, struct sbx_error *err)
+{
+	struct sbx_index merged = {0};
+	int r = merge(base, host, inside, &merged, err);
+
+	if (!r && host->there)
+		r = to_inside(y, &merged, host, inside);
+	if (!r && inside->there)
+		r = to_host(y, &merged, host, inside, err);
+	if (!r)
+		r = store_agreed(y, &merged, base);
+	free(merged.at);
+	return r;
+}
+
+void sbx_sync_index(struct sbx_sync *y)
+{
+	_cleanup_(side_release) struct side base = {0};
+	_cleanup_(side_release) struct side host = {0};
+	_cleanup_(side_release) struct side inside = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	git_oid host_tip, inside_tip;
+	int r;
+
+	if (!sbx_sync_tips(y, &host_tip, &inside_tip) || !git_oid_equal(&host_tip, &inside_tip))
+		return;
+	r = read_side(y->entry, &host, &err);
+	if (!r)
+		r = read_side(y->repo, &inside, &err);
+	/* Damaged: as if nothing had been agreed. */
+	if (!r && read_side(y->meta, &base, NULL))
+		base.there = false;
+	if (!r && (host.there || inside.there) && (inside.there || !base.there))
+		r = carry(y, &base, &host, &inside, &err);
+	if (r == -EBUSY && !err.code)
+		sbx_fail(&err, EBUSY, "the index cannot be brought over: git is at work there");
+	if (r)
+		sbx_sync_note(y, r, &err);
+}

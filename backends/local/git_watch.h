@@ -1,0 +1,31 @@
+/*
+ * Whether git state has moved: a list of files and directories with what stat told of them. A change that
+ * stat might not show (made within the clock's grain of when it was recorded) counts as one.
+ */
+#ifndef SANDBOXFS_LOCAL_GIT_WATCH_H
+#define SANDBOXFS_LOCAL_GIT_WATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct sbx_watched;
+
+/* Zero it to start. */
+struct sbx_git_watch {
+	struct sbx_watched *at;
+	size_t n, cap;
+	bool vague; /* no record will do: too much to look at, or too fresh */
+};
+
+/*
+ * Adds PATH, relative to DIRFD, resolved beneath it; also what is not there. DEEP: and all directories below it.
+ * WHERE is given to sbx_git_watch_moved. 0 or -ENOMEM.
+ */
+int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char *path, bool deep);
+/* Any of it is other than recorded. DIRFDS are by WHERE; O_PATH will do. */
+bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[]);
+void sbx_git_watch_release(struct sbx_git_watch *w);
+
+#endif

@@ -1,0 +1,85 @@
+/* Where the local backend keeps what git_private.c works on. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+#define COVERS 256 /* two for each */
+
+char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec)
+{
+	_cleanup_free_ char *room = sbx_format("%s/git", b->state.path);
+
+	return room ? sbx_git_private_link(room, rec->id) : NULL;
+}
+
+int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
+                       struct sbx_git_private **ret)
+{
+	_cleanup_free_ char *room = sbx_format("%s/git", b->state.path);
+	const struct sbx_git_worktree wt = {
+	        .common = rec->common,
+	        .worktree = rec->worktree,
+	        .branch = rec->branch,
+	        .base = rec->base,
+	        .branch_created = rec->branch_created,
+	};
+
+	*ret = NULL;
+	if (!wt.common || !wt.worktree || !wt.branch)
+		return 0;
+	return room ? sbx_git_private_open(&wt, room, rec->id, ret) : -ENOMEM;
+}
+
+struct covering {
+	const struct sbx_local *b;
+	const char *id;
+	int dir;
+	struct sbx_names pairs;
+};
+
+static int add_cover(const char *name, unsigned char type, void *data)
+{
+	struct covering *c = data;
+	size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
+	_cleanup_free_ char *path = NULL;
+	char at[PATH_MAX];
+	ssize_t len;
+	int r;
+
+	(void)type;
+	if (n <= suffix || strcmp(name + n - suffix, SBX_NESTED_AT) != 0 || c->pairs.n >= COVERS)
+		return 0;
+	len = readlinkat(c->dir, name, at, sizeof(at) - 1);
+	if (len <= 0)
+		return 0;
+	at[len] = '\0';
+	path = sbx_format("%s/nested/%s/%.*s", c->b->state.path, c->id, (int)(n - suffix), name);
+	r = path ? sbx_names_add(&c->pairs, path) : -ENOMEM;
+	return r ? r : sbx_names_add(&c->pairs, at);
+}
+
+int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(b->state.nested, id);
+	struct covering c = {.b = b, .id = id, .dir = dir};
+	int r = dir == -ENOENT ? 0 : dir < 0 ? dir : sbx_dir_scan(dir, add_cover, &c);
+
+	/* The list ends with a NULL. */
+	if (!r && c.pairs.n)
+		r = sbx_names_add(&c.pairs, "");
+	if (r) {
+		sbx_names_release(&c.pairs);
+		return r;
+	}
+	free(sbx_names_take(&c.pairs));
+	if (c.pairs.items)
+		c.pairs.items[c.pairs.n] = NULL;
+	*ret = c.pairs;
+	return 0;
+}

@@ -1,0 +1,208 @@
+/*
+ * A lock that is made by link(2) from a file of ours is known to be ours afterwards: both names are one
+ * inode as long as the replacing is unfinished.
+ */
+#include "backends/support/beneath.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+int sbx_beneath_open(int dirfd, const char *path, int flags)
+{
+	struct open_how how = {
+	        .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
+	        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd = -1;
+
+	if (!(flags & O_PATH))
+		how.flags |= O_NONBLOCK | O_NOCTTY;
+	/* EAGAIN: a rename somewhere made the answer uncertain. */
+	for (int i = 0; i < 100; i++) {
+		fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* What lies at FD may change while it is read: what is read counts. */
+static int read_fd(int fd, size_t max, char **ret, size_t *len, struct timespec *mtime)
+{
+	_cleanup_free_ char *buf = NULL;
+	struct stat st;
+	size_t have = 0;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	buf = malloc((size_t)st.st_size + 1);
+	if (!buf)
+		return -ENOMEM;
+	while (have < (size_t)st.st_size) {
+		ssize_t n = read(fd, buf + have, (size_t)st.st_size - have);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			break;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	buf[have] = '\0';
+	if (mtime)
+		*mtime = st.st_mtim;
+	*len = have;
+	*ret = sbx_steal_ptr(&buf);
+	return 0;
+}
+
+int sbx_beneath_read(int dirfd, const char *path, size_t max, char **ret, size_t *len,
+                     struct timespec *mtime)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(dirfd, path, O_RDONLY);
+
+	return fd < 0 ? fd : read_fd(fd, max, ret, len, mtime);
+}
+
+int sbx_beneath_parent(int dirfd, const char *path, const char **name)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(dirfd, ".", O_PATH | O_DIRECTORY);
+	char part[NAME_MAX + 1];
+	const char *slash;
+
+	while (fd >= 0 && (slash = strchr(path, '/'))) {
+		int next;
+
+		if ((size_t)(slash - path) >= sizeof(part))
+			return -ENAMETOOLONG;
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		if (mkdirat(fd, part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		next = sbx_beneath_open(fd, part, O_PATH | O_DIRECTORY);
+		close(fd);
+		fd = next;
+		path = slash + 1;
+	}
+	*name = path;
+	return sbx_steal_fd(&fd);
+}
+
+static int write_new(int dirfd, const char *name, const void *data, size_t len,
+                     const struct timespec *mtime)
+{
+	_cleanup_fd_ int fd =
+	        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+	                                  mtime ? *mtime : (struct timespec){0}};
+	const char *p = data;
+
+	if (fd < 0)
+		return -errno;
+	while (len) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		}
+	}
+	return mtime && futimens(fd, times) < 0 ? -errno : 0;
+}
+
+static bool same_file(int dirfd, const char *a, const char *b)
+{
+	struct stat one, other;
+
+	return fstatat(dirfd, a, &one, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(dirfd, b, &other, AT_SYMLINK_NOFOLLOW) == 0 && one.st_ino == other.st_ino &&
+	       one.st_dev == other.st_dev;
+}
+
+struct lock_names {
+	char temp[NAME_MAX + 1], lock[NAME_MAX + 1];
+};
+
+static bool make_names(const char *name, struct lock_names *ret)
+{
+	return snprintf(ret->temp, sizeof(ret->temp), "%s" SBX_LOCKED_SUFFIX, name) <
+	               (int)sizeof(ret->temp) &&
+	       snprintf(ret->lock, sizeof(ret->lock), "%s.lock", name) < (int)sizeof(ret->lock);
+}
+
+static void clear(int dirfd, const struct lock_names *names)
+{
+	if (same_file(dirfd, names->temp, names->lock))
+		unlinkat(dirfd, names->lock, 0);
+	unlinkat(dirfd, names->temp, 0);
+}
+
+void sbx_locked_clear(int dirfd, const char *name)
+{
+	struct lock_names names;
+
+	if (make_names(name, &names))
+		clear(dirfd, &names);
+}
+
+/* The lock with DATA in it. */
+static int take(int dirfd, const struct lock_names *names, const void *data, size_t len,
+                const struct timespec *mtime)
+{
+	int r;
+
+	clear(dirfd, names);
+	r = write_new(dirfd, names->temp, data, len, mtime);
+	if (!r && linkat(dirfd, names->temp, dirfd, names->lock, 0) < 0)
+		r = errno == EEXIST ? -EBUSY : -errno;
+	if (r)
+		unlinkat(dirfd, names->temp, 0);
+	return r;
+}
+
+int sbx_locked_begin(int dirfd, const char *name)
+{
+	struct lock_names names;
+
+	return make_names(name, &names) ? take(dirfd, &names, "", 0, NULL) : -ENAMETOOLONG;
+}
+
+void sbx_locked_end(int dirfd, const char *name)
+{
+	sbx_locked_clear(dirfd, name);
+}
+
+int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
+                       const struct timespec *mtime)
+{
+	struct lock_names names;
+	int r;
+
+	if (!make_names(name, &names))
+		return -ENAMETOOLONG;
+	r = take(dirfd, &names, data, len, mtime);
+	if (r)
+		return r;
+	if (renameat(dirfd, names.lock, dirfd, name) < 0) {
+		r = -errno;
+		unlinkat(dirfd, names.lock, 0);
+	}
+	unlinkat(dirfd, names.temp, 0);
+	return r;
+}

@@ -1,0 +1,36 @@
+/*
+ * Files in a directory that a command can change at any moment: opened by the kernel beneath it,
+ * through no symbolic link, and never waiting (a FIFO). All are thread-safe.
+ */
+#ifndef SANDBOXFS_SUPPORT_BENEATH_H
+#define SANDBOXFS_SUPPORT_BENEATH_H
+
+#include <stddef.h>
+#include <time.h>
+
+/* Opens PATH (relative) beneath DIRFD with FLAGS. Descriptor or -errno; ELOOP, EXDEV: a link or a way out. */
+int sbx_beneath_open(int dirfd, const char *path, int flags);
+/*
+ * Reads the regular file PATH of at most MAX bytes; *ret is malloc'd, with a NUL after the LEN bytes. MTIME may
+ * be NULL. 0 or -errno: EINVAL not a regular file, EFBIG.
+ */
+int sbx_beneath_read(int dirfd, const char *path, size_t max, char **ret, size_t *len,
+                     struct timespec *mtime);
+/* Opens the directory that PATH lies in, making what is missing of it, and points *name at the last part. */
+int sbx_beneath_parent(int dirfd, const char *path, const char **name);
+/*
+ * Puts DATA at NAME in DIRFD as git does: NAME.lock keeps others away, and a reader sees the old or the new.
+ * MTIME (may be NULL) becomes the file's. EBUSY: somebody else has the lock. What a crash leaves the next call
+ * clears away, but never a lock that is not ours.
+ */
+int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
+                       const struct timespec *mtime);
+/* Takes NAME.lock alone, and gives it back. 0, -EBUSY, -errno. */
+int sbx_locked_begin(int dirfd, const char *name);
+void sbx_locked_end(int dirfd, const char *name);
+/* What stands beside NAME while we have its lock ends so. */
+#define SBX_LOCKED_SUFFIX ".sandboxfs"
+/* Removes NAME.lock in DIRFD if a crash of ours has left it. */
+void sbx_locked_clear(int dirfd, const char *name);
+
+#endif

@@ -1,0 +1,183 @@
+/* What rename and rmdir have to do besides where a .git is kept apart from the tree (fs/nested.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/nested.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+#include "sandboxfs/tree.h"
+
+static int move(int dirfd, const char *name, int newdirfd, const char *newname, unsigned flags)
+{
+	return renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
+}
+
+static bool exists(int dirfd, const char *name)
+{
+	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Out of the store. */
+static int move_out(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                    const char *newname, unsigned flags)
+{
+	struct sbx_nested n;
+	int r = sbx_nested_find(box, dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	/* It keeps its place in the store: only the placeholder moves. */
+	if (sbx_nested_is(box, newname))
+		r = exists(newdirfd, newname)
+		            ? -EEXIST
+		            : move(dirfd, name, newdirfd, newname, RENAME_NOREPLACE);
+	else
+		r = move(n.dirfd, n.name, newdirfd, newname, flags);
+	if (r == 0 && !sbx_nested_is(box, newname))
+		sbx_nested_drop(&n, dirfd, name);
+	sbx_nested_release(&n);
+	return r;
+}
+
+/* Into the store, perhaps over what stands there. */
+static int move_in(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                   const char *newname, unsigned flags)
+{
+	struct sbx_nested n;
+	struct stat st;
+	int r = sbx_nested_find(box, newdirfd, newname, &n);
+
+	if (r == 0) {
+		r = move(dirfd, name, n.dirfd, n.name, flags);
+		sbx_nested_release(&n);
+		return r;
+	}
+	if (r != -ENOENT)
+		return r;
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	r = sbx_nested_make(box, newdirfd, newname, S_ISDIR(st.st_mode), &n, NULL);
+	if (r < 0)
+		return r;
+	return sbx_nested_made(&n, newdirfd, move(dirfd, name, n.dirfd, n.name, flags));
+}
+
+int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                 const char *newname, unsigned flags)
+{
+	bool out = sbx_nested_is(box, name), in = sbx_nested_is(box, newname);
+
+	if (!out && !in)
+		return move(dirfd, name, newdirfd, newname, flags);
+	if (flags & RENAME_EXCHANGE)
+		return -EINVAL;
+	return out ? move_out(box, dirfd, name, newdirfd, newname, flags)
+	           : move_in(box, dirfd, name, newdirfd, newname, flags);
+}
+
+/* The path of NAME in DIR from the sandbox's root. */
+static bool path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                    char buf[PATH_MAX])
+{
+	size_t len;
+
+	if (sbx_node_path(ws->inodes, dir, buf, PATH_MAX) < 0)
+		return false;
+	len = strlen(buf);
+	return snprintf(buf + len, PATH_MAX - len, "%s%s", len ? "/" : "", name) <
+	       (int)(PATH_MAX - len);
+}
+
+void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (sbx_nested_is(sbx_node_box(dir), name) && path_in(ws, dir, name, path))
+		sbx_nested_note(sbx_node_box(dir), dirfd, name, path);
+}
+
+void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                     struct sbx_node *newdir, const char *newname)
+{
+	char old[PATH_MAX], new[PATH_MAX];
+
+	if (sbx_node_box(dir)->hides_git && path_in(ws, dir, name, old) &&
+	    path_in(ws, newdir, newname, new))
+		sbx_nested_moved(sbx_node_box(dir), old, new);
+}
+
+/* A parked rmdir of what holds nothing but a .git that a command made. */
+struct clearing {
+	struct sbx_parked parked;
+	struct sbx_workspace *ws;
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	int fd; /* of what is to be removed */
+	int result;
+	char name[];
+};
+
+static void keep_going(struct sbx_parked *p, bool fatal)
+{
+	(void)p;
+	(void)fatal;
+}
+
+/* [loop] */
+static void cleared(void *data)
+{
+	struct clearing *c = data;
+
+	sbx_park_remove(c->ws->park, &c->parked);
+	ws_put(c->ws, c->dir, c->f);
+	ws_reply(c->parked.req, c->result);
+	free(c);
+}
+
+/* [pool] */
+static void clear(void *data)
+{
+	struct clearing *c = data;
+	struct sbx_hold hold;
+
+	c->result = sbx_tree_remove(c->fd, ".git", NULL);
+	close(c->fd);
+	sbx_hold_name(c->ws->inodes, c->dir, c->name, &hold);
+	if (c->result == 0 && unlinkat(c->f->fd, c->name, AT_REMOVEDIR) < 0)
+		c->result = -errno;
+	sbx_hold_release(c->ws->inodes, &hold, c->result == 0);
+	sbx_loop_post(sbx_registry_loop(c->ws->registry), cleared, c);
+}
+
+bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	_cleanup_fd_ int fd = -1;
+	struct clearing *c;
+
+	if (!sbx_node_box(dir)->hides_git)
+		return false;
+	fd = openat(f->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || !sbx_nested_alone(sbx_node_box(dir), fd))
+		return false;
+	c = calloc(1, sizeof(*c) + strlen(name) + 1);
+	if (!c)
+		return false;
+	c->ws = ws;
+	c->dir = dir;
+	c->f = f;
+	c->fd = sbx_steal_fd(&fd);
+	memcpy(c->name, name, strlen(name));
+	c->parked.req = req;
+	c->parked.cancel = keep_going;
+	sbx_park_add(ws->park, &c->parked);
+	sbx_pool_submit(sbx_registry_pool(ws->registry), clear, c);
+	return true;
+}

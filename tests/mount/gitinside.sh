@@ -1,0 +1,405 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# A sandbox's own git: commands work with it as anywhere, the source is out of their reach, nothing they leave
+# there runs on the host, and both sides see what the other did.
+CANARY=$ROOM/canary
+
+inside() {
+	run a sh -ec "$1"
+}
+
+on_host() {
+	git -C "$MNT/a" "$@"
+}
+
+# Where commands have their repository: the same path inside.
+own_git() {
+	echo "$STATE"/git/a-*/repo
+}
+
+tip() {
+	git -C "$1" rev-parse "${2:-HEAD}"
+}
+
+# --- working inside ----------------------------------------------------------------------
+
+commits() {
+	inside 'echo 1 >one; git add one; git commit -qm one; git log --oneline | grep -q one'
+	same '' "$(inside 'git status --porcelain')"
+	inside 'echo 2 >>one; git diff | grep -qx +2; git commit -qam two'
+	same two "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+}
+
+branches_and_merges() {
+	inside 'git checkout -qb side; echo s >s; git add s; git commit -qm side
+		git checkout -q sandbox/a; echo m >m; git add m; git commit -qm main
+		git merge -q -m merged side; git branch -d side'
+	same 2 "$(git -C "$REPO" log -1 --format=%P sandbox/a | wc -w)"
+}
+
+rebases() {
+	inside 'git checkout -qb topic HEAD~1; echo t >t; git add t; git commit -qm topic
+		git rebase -q sandbox/a; git checkout -q sandbox/a; git merge -q --ff-only topic; git branch -d topic'
+	same topic "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+}
+
+stashes() {
+	inside 'echo changed >one; git stash -q; grep -qx 1 one'
+	same changed "$(git -C "$REPO" show refs/sandboxfs/a/stash:one)"
+	inside 'git stash pop -q; grep -qx changed one; git checkout -q one'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/stash
+}
+
+borrows() {
+	same "$(git -C "$REPO" rev-parse main)" "$(inside 'git rev-parse main')"
+	same 0 "$(inside 'find $(git rev-parse --git-dir)/objects/pack -type f | wc -l')"
+	git -C "$REPO" tag late
+	same "$(git -C "$REPO" rev-parse late)" "$(inside 'git rev-parse late')"
+}
+
+# --- out of reach ------------------------------------------------------------------------
+
+source_state() {
+	(cd "$REPO/.git" && find . -path ./objects -prune -o -type f -print0 | sort -z | xargs -0 sha1sum)
+}
+
+unreachable() {
+	source_state >"$ROOM/before"
+	# Below /tmp there may be directories on the way to what is shown, on the sandbox's own /tmp.
+	for path in config hooks/pre-commit refs/heads/main packed-refs HEAD worktrees/x info/attributes; do
+		refuse inside "cat '$REPO/.git/$path'"
+		inside "mkdir -p '$(dirname "$REPO/.git/$path")'; echo x >'$REPO/.git/$path'" || true
+	done
+	refuse inside "echo x >'$REPO/.git/objects/x'"
+	refuse inside "mkdir '$REPO/.git/objects/zz'"
+	refuse inside "rm -rf '$REPO/.git/objects'"
+	refuse inside "ls '$STATE/git' | grep -v ^a-"
+	source_state >"$ROOM/after"
+	cmp "$ROOM/before" "$ROOM/after"
+	git -C "$REPO" fsck --no-progress --no-dangling
+}
+
+other_branches() {
+	main=$(tip "$REPO" main)
+	inside 'git checkout -q main; echo x >x; git add x; git commit -qm "on main"'
+	same "$main" "$(tip "$REPO" main)"
+	same 'on main' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/heads/main)"
+	same 'on main' "$(on_host log -1 --format=%s)"
+	same '' "$(on_host status --porcelain)"
+	inside "git update-ref refs/heads/sandbox/b HEAD; git tag stolen; git checkout -q sandbox/a"
+	same "$main" "$(tip "$REPO" sandbox/b)"
+	refuse git -C "$REPO" rev-parse -q --verify stolen
+	same sandbox/a "$(on_host branch --show-current)"
+}
+
+# --- nothing runs on the host ------------------------------------------------------------
+
+use_git_on_host() {
+	echo "$1" >"$MNT/a/by-host"
+	for words in status diff 'log -1 -p' 'add by-host' 'commit -qm by-host' 'stash list' 'checkout -q HEAD' 'submodule status' st; do
+		# shellcheck disable=SC2086
+		on_host $words </dev/null >/dev/null || echo "git $words: $?"
+	done
+	git -C "$REPO" status >/dev/null
+	[ ! -e "$CANARY" ] || fail "what a command planted ran on the host"
+}
+
+# planted NAME SCRIPT: SCRIPT plants inside, $G is the git directory, $RUN a program that would leave the canary.
+planted() {
+	inside "G=\$(git rev-parse --git-dir); RUN='touch $CANARY'; $2"
+	use_git_on_host "$1"
+}
+
+hooks() {
+	planted hooks 'mkdir -p $G/hooks; for h in pre-commit post-checkout post-index-change reference-transaction post-commit; do
+		printf "#!/bin/sh\n$RUN\n" >$G/hooks/$h; chmod 755 $G/hooks/$h; done'
+	inside 'rm -r $(git rev-parse --git-dir)/hooks'
+}
+
+settings() {
+	planted settings 'for k in core.fsmonitor core.pager core.editor core.sshCommand diff.external gpg.program alias.st; do
+		git config $k "$RUN"; done; git config core.hooksPath $PWD/hooks; git config commit.gpgSign true
+		mkdir -p hooks; printf "#!/bin/sh\n$RUN\n" >hooks/pre-commit; chmod 755 hooks/pre-commit'
+	inside 'rm -r hooks; cd $(git rev-parse --git-dir); sed -i "/fsmonitor\|pager\|editor\|ssh\|external\|program\|alias\|st = \|hooks\|gpg\|[Ss]ign\|diff/d" config'
+}
+
+attributes() {
+	planted attributes 'echo "* filter=evil diff=evil merge=evil" >.gitattributes
+		git config filter.evil.clean "$RUN; cat"; git config filter.evil.smudge "$RUN; cat"
+		git config diff.evil.textconv "$RUN; cat"; rm -f .gitattributes.x'
+	inside 'rm .gitattributes; git config --remove-section filter.evil; git config --remove-section diff.evil'
+}
+
+own_dotgit() {
+	planted dotgit 'rm .git; git init -q; git config core.fsmonitor "$RUN"; mkdir -p .git/hooks
+		printf "#!/bin/sh\n$RUN\n" >.git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit'
+	like "gitdir: $REPO/.git/worktrees/a-*" "$(cat "$MNT/a/.git")"
+	inside "rm -r .git; echo 'gitdir: $(own_git)' >.git; git status"
+}
+
+nested_dotgit() {
+	planted nested 'mkdir sub; cd sub; git init -q; echo x >x; git add x; git commit -qm x; git config core.fsmonitor "$RUN"
+		cd ..; git add sub 2>/dev/null; git commit -qm "a gitlink"'
+	refuse test -e "$MNT/a/sub/.git"
+	same x "$(ls -A "$MNT/a/sub")"
+	planted submodule 'printf "[submodule \"sub\"]\n\tpath = sub\n\turl = ./sub\n\tupdate = !%s\n" "$RUN" >.gitmodules'
+	inside 'rm -rf sub .gitmodules; git rm -q --cached sub; git commit -qm gone'
+}
+
+borrowed_elsewhere() {
+	mkdir "$ROOM/elsewhere"
+	planted borrowed "echo $ROOM/elsewhere >>\$G/objects/info/alternates; echo ../../../x >\$G/commondir"
+	inside "cd $(own_git); rm commondir; sed -i '\$d' objects/info/alternates"
+	same '' "$(on_host status --porcelain)"
+	same '' "$(inside 'git status --porcelain')"
+}
+
+# The test above would notice: what commands make is shown, and runs.
+shown_when_shared() {
+	unmount
+	mount_repo nested_git=shared
+	inside "mkdir own; cd own; git init -q; echo x >x; git add x; git config core.fsmonitor 'touch $CANARY'"
+	git -C "$MNT/a/own" status >/dev/null
+	[ -e "$CANARY" ]
+	rm -r "$CANARY" "$MNT/a/own"
+	unmount
+	mount_repo
+}
+
+# --- both ways ---------------------------------------------------------------------------
+
+from_the_host() {
+	echo h >"$MNT/a/h"
+	on_host add h
+	same 'A  h' "$(inside 'git status --porcelain')"
+	on_host commit -qm 'host commit'
+	same 'host commit' "$(inside 'git log -1 --format=%s')"
+	same '' "$(inside 'git status --porcelain')"
+	on_host checkout -qb hosts
+	same hosts "$(inside 'git branch --show-current')"
+	inside 'echo i >i; git add i; git commit -qm "on the new branch"'
+	same 'on the new branch' "$(git -C "$REPO" log -1 --format=%s hosts)"
+	on_host checkout -q sandbox/a
+	same sandbox/a "$(inside 'git branch --show-current')"
+	git -C "$REPO" branch -qD hosts
+	inside '! git rev-parse -q --verify hosts'
+}
+
+to_the_host() {
+	inside 'echo staged >staged; git add staged'
+	same 'A  staged' "$(on_host status --porcelain)"
+	same +staged "$(on_host diff --cached | tail -n 1)"
+	inside 'git reset -q; rm staged'
+	same '' "$(on_host status --porcelain)"
+	inside 'git checkout -q --detach HEAD~1'
+	same "$(inside 'git rev-parse HEAD')" "$(tip "$MNT/a")"
+	same '' "$(on_host branch --show-current)"
+	inside 'git checkout -q sandbox/a'
+}
+
+own_branches() {
+	inside 'git checkout -qb mine; echo mine >m-file; git add m-file; git commit -qm mine'
+	same '' "$(on_host status --porcelain)"
+	same mine "$(on_host log -1 --format=%s)"
+	echo more >>"$MNT/a/m-file"
+	on_host commit -qam 'more of mine'
+	same mine "$(inside 'git branch --show-current')"
+	same 'more of mine' "$(inside 'git log -1 --format=%s mine')"
+	same '' "$(inside 'git status --porcelain')"
+	same 'more of mine' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/heads/mine)"
+	inside 'git checkout -q sandbox/a; git branch -qD mine'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/heads/mine
+}
+
+both_staged() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >by-i; until [ -e go ]; do :; done; git add by-i')
+	echo h >"$MNT/a/by-h"
+	on_host add by-h
+	: >"$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	rm "$MNT/a/go"
+	same 'A  by-h
+A  by-i' "$(on_host status --porcelain)"
+	same 'A  by-h
+A  by-i' "$(inside 'git status --porcelain')"
+	on_host commit -qm 'both staged'
+}
+
+both_committed() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >c-i; until [ -e go ]; do :; done; rm go; git add c-i; git commit -qm "from inside"')
+	echo h >"$MNT/a/c-h"
+	on_host add c-h
+	on_host commit -qm 'from the host'
+	: >"$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	error_says a 'moved on both sides'
+	grep -q '"git".*moved on both sides' "$MNT/a/ctl/events"
+	same 'from the host' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	same 'from inside' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/diverged)"
+	same 'from inside' "$(inside 'git log -1 --format=%s')"
+	same 'from the host' "$(inside 'git log -1 --format=%s host/sandbox/a')"
+	on_host add -A
+	on_host commit -qm 'what is there'
+	on_host merge -q -m together refs/sandboxfs/a/diverged
+	same together "$(inside 'git log -1 --format=%s')"
+	same '' "$(inside 'git status --porcelain')"
+	refuse inside 'git rev-parse -q --verify host/sandbox/a'
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/diverged
+}
+
+at_once() {
+	before=$(git -C "$REPO" rev-list --count sandbox/a)
+	for i in 1 2 3 4; do
+		timeout 60 "$TOOL" exec "$MNT/a/ctl/exec" sh -c "until echo $i >p-$i && git add p-$i && git commit -q --allow-empty -m p-$i; do :; done" 2>/dev/null &
+	done
+	wait
+	inside true
+	same $((before + 4)) "$(git -C "$REPO" rev-list --count sandbox/a)"
+	same '' "$(on_host status --porcelain)"
+}
+
+killed() {
+	"$TOOL" result "$MNT/a/ctl/spawn" sh -c "echo k >k; git add k; git commit -qm killed; touch done; exec sleep $LONG"
+	until [ -e "$MNT/a/done" ]; do :; done
+	kill_daemon
+	same '' "$(git -C "$REPO" log --format=%s --grep '^killed$' sandbox/a)"
+	fusermount3 -u "$MNT" 2>/dev/null || true
+	remount
+	same killed "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	same '?? done' "$(on_host status --porcelain)"
+	same killed "$(inside 'git log -1 --format=%s')"
+	inside 'rm done'
+}
+
+# --- hostile repositories ----------------------------------------------------------------
+
+# not_taken WORDS SCRIPT: what SCRIPT leaves is refused with WORDS, and the branch stays.
+not_taken() {
+	before=$(tip "$REPO" sandbox/a)
+	inside "git rev-parse HEAD >/tmp/x; $2"
+	error_says a "$1"
+	same "$before" "$(tip "$REPO" sandbox/a)"
+	timeout 20 git -C "$MNT/a" status >/dev/null
+	inside "git update-ref --no-deref refs/heads/sandbox/a $before; git reset -q"
+	same "$before" "$(tip "$REPO" sandbox/a)"
+	git -C "$REPO" fsck --no-progress --no-dangling
+}
+
+bad_tree() {
+	not_taken 'not well-formed' 'b=$(echo x | git hash-object -w --stdin)
+		t=$(printf "100755 blob %s\t.git\n" $b | git mktree)
+		git update-ref refs/heads/sandbox/a $(git commit-tree -p HEAD -m bad $t)'
+}
+
+missing_object() {
+	not_taken 'missing' 't=$(printf "100644 blob %s\tx\n" 1234567812345678123456781234567812345678 | git mktree --missing)
+		git update-ref refs/heads/sandbox/a $(git commit-tree -p HEAD -m bad $t)'
+}
+
+damaged_object() {
+	not_taken 'damaged' 'c=$(git commit-tree -p HEAD -m bad HEAD^{tree}); git update-ref refs/heads/sandbox/a $c
+		f=$(git rev-parse --git-dir)/objects/$(echo $c | cut -c1-2)/$(echo $c | cut -c3-); chmod 644 $f; echo junk >$f'
+}
+
+links_and_fifos() {
+	tip=$(tip "$REPO" sandbox/a)
+	before=$(cat "$REPO/.git/worktrees/a-"*/HEAD)
+	inside 'cd $(git rev-parse --git-dir); mv HEAD H; mkfifo HEAD; mv index I; ln -s /etc/passwd index'
+	timeout 20 git -C "$MNT/a" status >/dev/null
+	same "$before" "$(cat "$REPO/.git/worktrees/a-"*/HEAD)"
+	run a sh -c "cd $(own_git); rm HEAD index; mv H HEAD; mv I index; mv refs R; ln -s $MNT/b refs"
+	timeout 20 git -C "$MNT/a" status >/dev/null
+	run a sh -c "cd $(own_git); rm refs; mv R refs"
+	same "$tip" "$(inside 'git rev-parse HEAD')"
+}
+
+gc_of_the_source() {
+	inside 'echo g >g; git add g; git commit -qm gc; echo staged >>g; git add g'
+	git -C "$REPO" gc -q --prune=now
+	git -C "$REPO" fsck --no-progress --no-dangling
+	inside 'git fsck --no-progress --no-dangling; git diff --cached | grep -q staged; git commit -qm after'
+	git -C "$REPO" worktree list | grep "a-.*locked"
+}
+
+packed_inside() {
+	inside 'for i in 1 2 3 4 5; do seq 1 $((i * 500)) >big; git add big; git commit -qm "big $i"; done; git gc -q; git repack -qadf'
+	same 'big 5' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	inside 'b=$(seq 1 4000 | git hash-object -w --stdin); t=$(printf "100644 blob %s\tp\n" $b | git mktree)
+		c=$(git commit-tree -p HEAD -m packed $t); git update-ref refs/heads/packed $c; git repack -qadf; git prune-packed
+		git update-ref refs/heads/sandbox/a $c; git branch -D packed; git reset -q --hard'
+	same packed "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	git -C "$REPO" fsck --no-progress --no-dangling
+}
+
+last_words() {
+	"$TOOL" result "$MNT/b/ctl/spawn" sh -c "echo l >l; git add l; git commit -qm 'last words'; touch done; exec sleep $LONG"
+	until [ -e "$MNT/b/done" ]; do :; done
+	teardown b
+	same 'last words' "$(git -C "$REPO" log -1 --format=%s sandbox/b)"
+	git -C "$REPO" branch -qD sandbox/b
+}
+
+# A name that is none of a ref, and a repository that is not root's.
+odd_name() {
+	echo '{"name":"a..b.lock","branch":"odd"}' >"$MNT/ctl/create"
+	run a..b.lock sh -c 'git checkout -qb mine; echo x >x; git add x; git commit -qm odd'
+	same odd "$(git -C "$REPO" for-each-ref --format='%(subject)' refs/sandboxfs | grep odd)"
+	same '' "$(cat "$MNT/a..b.lock/ctl/error")"
+	teardown a..b.lock
+	git -C "$REPO" branch -qD odd 2>/dev/null || true
+}
+
+owned() {
+	unmount
+	new_repo "$ROOM/other"
+	chown -R games "$ROOM/other"
+	for path in "$ROOM/other" "$ROOM/other/.git" "$ROOM/other/.git/"; do
+		git config --global --add safe.directory "$path"
+	done
+	mount_fs "$ROOM/other"
+	box a
+	inside 'echo x >x; git add x; git commit -qm x; git checkout -qb side; git commit -q --allow-empty -m y'
+	same x "$(git -C "$ROOM/other" log -1 --format=%s sandbox/a)"
+	same '' "$(find "$ROOM/other/.git" ! -user games ! -path '*/worktrees/*/index')"
+	teardown a
+	unmount
+	mount_repo
+}
+
+claim "mounting" mount_repo
+claim "mkdir" box a b
+claim "add, commit, log, status, diff" commits
+claim "branch, checkout, merge" branches_and_merges
+claim "rebase" rebases
+claim "stash" stashes
+claim "the source's objects are borrowed, its refs are seen" borrows
+claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
+claim "other branches of the source stay where they are" other_branches
+claim "planted: hooks" hooks
+claim "planted: settings that name programs" settings
+claim "planted: attributes with filters" attributes
+claim "planted: another .git in the root" own_dotgit
+claim "planted: a .git below the root, a gitlink, a submodule" nested_dotgit
+claim "planted: alternates and commondir" borrowed_elsewhere
+claim "planted: with nested_git=shared it would have run" shown_when_shared
+claim "add, commit and checkout by the host are what the next command sees" from_the_host
+claim "add, reset and checkout inside are what the host sees" to_the_host
+claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
+claim "files staged on both sides are staged on both" both_staged
+claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
+claim "commands that commit at once" at_once
+claim "a daemon killed before it brought a commit over" killed
+claim "objects in packs come over" packed_inside
+claim "git gc and fsck in the source lose nothing" gc_of_the_source
+claim "refused: a tree with .git in it" bad_tree
+claim "refused: a commit whose objects are missing" missing_object
+claim "refused: a damaged object" damaged_object
+claim "links and FIFOs in place of git's files hold nobody up" links_and_fifos
+claim "what a command that is killed by the teardown had committed is on the branch" last_words
+teardown a
+claim "a name that git would not have" odd_name
+[ "$(id -u)" != 0 ] || claim "what root brings over belongs to the repository's owner" owned
+git -C "$REPO" branch -qD sandbox/a
+git -C "$REPO" for-each-ref --format='%(refname)' refs/sandboxfs | while read -r ref; do git -C "$REPO" update-ref -d "$ref"; done
+git -C "$REPO" tag -d late >/dev/null
+finish

@@ -1,0 +1,546 @@
+/* Objects out of hostile hands: what is read of them, and what the source gets. */
+#include "backends/local/git_export.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "backends/local/git_pack.h"
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/repo.h"
+#include "tests/lib/scratch.h"
+
+static git_repository *source, *hostile;
+static git_odb *odb; /* of the hostile one */
+static struct sbx_git_reader *reader;
+static int objects;
+static struct sbx_error err;
+
+static git_repository *make(const char *name)
+{
+	git_repository *repo;
+
+	assert_int_equal(git_repository_init(&repo, scratch_path("%s", name), 0), 0);
+	return repo;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	assert_non_null(scratch_make());
+	source = make("source");
+	hostile = make("hostile");
+	assert_int_equal(git_repository_odb(&odb, hostile), 0);
+	objects = open(scratch_path("hostile/.git/objects"), O_RDONLY | O_DIRECTORY);
+	assert_true(objects >= 0);
+	assert_int_equal(sbx_git_reader_open(objects, &sbx_git_bounds, &reader), 0);
+	err = SBX_ERROR_INIT;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	sbx_git_reader_close(reader);
+	close(objects);
+	git_odb_free(odb);
+	git_repository_free(hostile);
+	git_repository_free(source);
+	scratch_remove();
+	return 0;
+}
+
+static git_oid put(git_object_t type, const char *data, size_t len)
+{
+	git_oid oid;
+
+	assert_int_equal(git_odb_write(&oid, odb, data, len, type), 0);
+	return oid;
+}
+
+static git_oid put_text(git_object_t type, const char *text)
+{
+	return put(type, text, strlen(text));
+}
+
+static int get(const git_oid *oid, char **data, size_t *len)
+{
+	git_object_t type;
+
+	*data = NULL;
+	return sbx_git_reader_get(reader, oid, &type, data, len, &err);
+}
+
+static void expect_unreadable(const git_oid *oid, int code, const char *words)
+{
+	size_t len;
+	char *data;
+
+	assert_int_equal(get(oid, &data, &len), -code);
+	assert_null(data);
+	assert_non_null(strstr(err.text, words));
+}
+
+static const char *loose_path(const git_oid *oid)
+{
+	char path[GIT_OID_HEXSZ + 2];
+
+	git_oid_pathfmt(path, oid);
+	path[GIT_OID_HEXSZ + 1] = '\0';
+	return scratch_path("hostile/.git/objects/%s", path);
+}
+
+/* Puts LEN bytes, compressed, where OID would be. */
+static void plant(const git_oid *oid, const void *data, size_t len)
+{
+	unsigned char out[4096];
+	uLongf n = sizeof(out);
+	char dir[5000];
+	int fd;
+
+	assert_int_equal(compress(out, &n, data, len), Z_OK);
+	snprintf(dir, sizeof(dir), "%s", loose_path(oid));
+	*strrchr(dir, '/') = '\0';
+	mkdir(dir, 0755);
+	unlink(loose_path(oid));
+	fd = open(loose_path(oid), O_WRONLY | O_CREAT | O_EXCL, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, out, n), n);
+	close(fd);
+}
+
+static git_oid oid_of(unsigned char byte)
+{
+	git_oid oid;
+
+	memset(oid.id, byte, sizeof(oid.id));
+	return oid;
+}
+
+static void a_loose_object_is_read(void **state)
+{
+	git_oid oid = put_text(GIT_OBJECT_BLOB, "hello"), empty = put_text(GIT_OBJECT_BLOB, "");
+	size_t len;
+	char *data;
+
+	(void)state;
+	assert_int_equal(get(&oid, &data, &len), 0);
+	assert_int_equal(len, 5);
+	assert_string_equal(data, "hello");
+	free(data);
+	assert_int_equal(get(&empty, &data, &len), 0);
+	assert_int_equal(len, 0);
+	free(data);
+	oid = oid_of(1);
+	expect_unreadable(&oid, ENOENT, "missing");
+}
+
+static void an_object_that_is_not_what_its_name_says_is_refused(void **state)
+{
+	git_oid oid = oid_of(2);
+
+	(void)state;
+	plant(&oid, "blob 5\0hello", 12);
+	expect_unreadable(&oid, EINVAL, "damaged");
+}
+
+static void headers_that_lie_are_refused(void **state)
+{
+	static const struct {
+		const char *data;
+		size_t len;
+		int code;
+	} list[] = {
+	        {"blob 4\0hello", 12, EINVAL},
+	        {"blob 6\0hello", 12, EINVAL},
+	        {"blob 05\0hello", 13, EINVAL},
+	        {"blob -5\0hello", 13, EINVAL},
+	        {"blob \0hello", 11, EINVAL},
+	        {"blob 5hello", 11, EINVAL},
+	        {"evil 5\0hello", 12, EINVAL},
+	        {"blob 1000000000\0hello", 21, EFBIG},
+	        {"blob 9223372036854775807\0h", 26, EFBIG},
+	        {"blob 99999999999999999999999\0h", 30, EINVAL},
+	        {"", 0, EINVAL},
+	};
+	git_oid oid = oid_of(3);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
+		plant(&oid, list[i].data, list[i].len);
+		expect_unreadable(&oid, list[i].code, "object 0303");
+	}
+}
+
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+	git_oid oid = put_text(GIT_OBJECT_BLOB, "hello");
+	char path[5000];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", loose_path(&oid));
+	assert_int_equal(rename(path, scratch_path("aside")), 0);
+	assert_int_equal(symlink(scratch_path("aside"), path), 0);
+	expect_unreadable(&oid, EINVAL, "damaged");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0644), 0);
+	expect_unreadable(&oid, EINVAL, "damaged");
+	assert_int_equal(unlink(path), 0);
+	*strrchr(path, '/') = '\0';
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(symlink("/", path), 0);
+	expect_unreadable(&oid, EINVAL, "damaged");
+}
+
+static char text[3][20000];
+
+static void make_packed(git_oid oids[3])
+{
+	git_packbuilder *pb;
+
+	for (int i = 0; i < 3; i++) {
+		for (size_t at = 0; at + 16 < sizeof(text[i]); at += 16)
+			snprintf(text[i] + at, 17, "%015zu\n", at + (at == 8000 ? (size_t)i : 0));
+		oids[i] = put_text(GIT_OBJECT_BLOB, text[i]);
+	}
+	assert_int_equal(git_packbuilder_new(&pb, hostile), 0);
+	git_packbuilder_set_threads(pb, 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(git_packbuilder_insert(pb, &oids[i], "file"), 0);
+	assert_int_equal(git_packbuilder_write(pb, NULL, 0, NULL, NULL), 0);
+	git_packbuilder_free(pb);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(unlink(loose_path(&oids[i])), 0);
+}
+
+static void packed_objects_are_read_deltas_and_all(void **state)
+{
+	git_oid oids[3];
+
+	(void)state;
+	make_packed(oids);
+	for (int i = 0; i < 3; i++) {
+		size_t len;
+		char *data;
+
+		if (get(&oids[i], &data, &len))
+			fail_msg("%s", err.text);
+		assert_int_equal(len, strlen(text[i]));
+		assert_memory_equal(data, text[i], len);
+		free(data);
+	}
+}
+
+static void find_pack(const char *suffix, char *path, size_t size)
+{
+	char command[6000];
+	FILE *f;
+
+	snprintf(command, sizeof(command), "ls %s/*.%s", scratch_path("hostile/.git/objects/pack"),
+	         suffix);
+	f = popen(command, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(path, (int)size, f));
+	pclose(f);
+	path[strcspn(path, "\n")] = '\0';
+	chmod(path, 0644);
+}
+
+/* Each byte wrong in turn: what is read is right, or nothing is. */
+static void spoil(const char *path, const git_oid oids[3], size_t step)
+{
+	int fd = open(path, O_RDWR);
+	struct stat st;
+
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	for (off_t at = 0; at < st.st_size; at += (off_t)step) {
+		unsigned char was, bad;
+
+		assert_int_equal(pread(fd, &was, 1, at), 1);
+		bad = (unsigned char)(was ^ 0x55);
+		assert_int_equal(pwrite(fd, &bad, 1, at), 1);
+		sbx_git_reader_close(reader);
+		assert_int_equal(sbx_git_reader_open(objects, &sbx_git_bounds, &reader), 0);
+		for (int i = 0; i < 3; i++) {
+			size_t len;
+			char *data;
+
+			if (get(&oids[i], &data, &len) == 0)
+				assert_memory_equal(data, text[i], strlen(text[i]));
+			free(data);
+		}
+		assert_int_equal(pwrite(fd, &was, 1, at), 1);
+	}
+	close(fd);
+}
+
+static void a_spoilt_pack_is_not_believed(void **state)
+{
+	git_oid oids[3];
+	char path[5000];
+
+	(void)state;
+	make_packed(oids);
+	find_pack("pack", path, sizeof(path));
+	spoil(path, oids, 1);
+	find_pack("idx", path, sizeof(path));
+	spoil(path, oids, 1);
+}
+
+static void deltas_stay_within_their_bounds(void **state)
+{
+	static const struct {
+		const char *delta;
+		size_t len;
+		int code;
+	} list[] = {
+	        {"\4\4\x90\4", 4, 0},        /* copy all */
+	        {"\4\2\2ab", 5, 0},          /* insert two */
+	        {"\5\4\x90\4", 4, EINVAL},   /* of another base */
+	        {"\4\4\x90\5", 4, EINVAL},   /* more than the base has */
+	        {"\4\4\x91\1\4", 5, EINVAL}, /* from beyond its end */
+	        {"\4\2\x90\4", 4, EINVAL},   /* more than it said */
+	        {"\4\5\x90\4", 4, EINVAL},   /* less */
+	        {"\4\2\3ab", 5, EINVAL},     /* more to insert than there is */
+	        {"\4\1\0", 3, EINVAL},       /* reserved */
+	        {"\4\x80", 2, EINVAL},       /* no end of the number */
+	        {"\4\xff\xff\xff\xff\x7f", 6, EFBIG},
+	        {"", 0, EINVAL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
+		struct sbx_git_budget budget = {.object = 1000, .volume = 1000};
+		char *out = NULL;
+		size_t len;
+
+		assert_int_equal(
+		        sbx_git_delta("base", 4, list[i].delta, list[i].len, &budget, &out, &len),
+		        -list[i].code);
+		free(out);
+	}
+}
+
+static void what_is_unpacked_is_bounded_altogether(void **state)
+{
+	const struct sbx_git_bounds bounds = {.object = 10, .volume = 12};
+	git_oid a = put_text(GIT_OBJECT_BLOB, "0123456789"), b = put_text(GIT_OBJECT_BLOB, "abc"),
+	        c = put_text(GIT_OBJECT_BLOB, "0123456789a");
+	size_t len;
+	char *data;
+
+	(void)state;
+	sbx_git_reader_close(reader);
+	assert_int_equal(sbx_git_reader_open(objects, &bounds, &reader), 0);
+	expect_unreadable(&c, EFBIG, "too large");
+	assert_int_equal(get(&a, &data, &len), 0);
+	free(data);
+	expect_unreadable(&b, EFBIG, "too large");
+}
+
+/* ---- what is well-formed ---- */
+
+static char tree[4096];
+static size_t tree_len;
+
+static void tree_add(const char *mode, const char *name, const git_oid *oid)
+{
+	tree_len += (size_t)sprintf(tree + tree_len, "%s %s", mode, name) + 1;
+	memcpy(tree + tree_len, oid->id, 20);
+	tree_len += 20;
+}
+
+static bool tree_ok(const char *first, ...)
+{
+	git_oid oid = oid_of(9);
+	va_list ap;
+
+	tree_len = 0;
+	va_start(ap, first);
+	for (const char *mode = first; mode; mode = va_arg(ap, const char *))
+		tree_add(mode, va_arg(ap, const char *), &oid);
+	va_end(ap);
+	return sbx_git_object_ok(GIT_OBJECT_TREE, tree, tree_len);
+}
+
+static void trees_are_checked(void **state)
+{
+	(void)state;
+	assert_true(tree_ok("100644", "a", "40000", "b", "120000", "c", "160000", "d", NULL));
+	assert_true(tree_ok("100644", "a", "100644", "a.b", "40000", "ab", NULL));
+	assert_true(tree_ok("100644", "a-b", "40000", "a", "100644", "a0", NULL));
+	assert_true(tree_ok(NULL));
+	assert_false(tree_ok("100644", ".git", NULL));
+	assert_false(tree_ok("40000", ".GIT", NULL));
+	assert_false(tree_ok("100644", "..", NULL));
+	assert_false(tree_ok("100644", "a/b", NULL));
+	assert_false(tree_ok("100644", "", NULL));
+	assert_false(tree_ok("100777", "a", NULL));
+	assert_false(tree_ok("104755", "a", NULL));
+	assert_false(tree_ok("", "a", NULL));
+	assert_false(tree_ok("100644", "b", "100644", "a", NULL));
+	assert_false(tree_ok("100644", "a", "100644", "a", NULL));
+	assert_false(tree_ok("100644", "a", "40000", "a", NULL));
+	assert_false(tree_ok("120000", "a", "100644", "a-b", "40000", "a", NULL));
+	tree_ok("100644", "a", NULL);
+	assert_false(sbx_git_object_ok(GIT_OBJECT_TREE, tree, tree_len - 1));
+	assert_false(sbx_git_object_ok(GIT_OBJECT_TREE, "100644", 6));
+}
+
+#define ID     "0123456789012345678901234567890123456789"
+#define PERSON "A <a@b> 1 +0000\n"
+
+static bool commit_ok(const char *text_)
+{
+	return sbx_git_object_ok(GIT_OBJECT_COMMIT, text_, strlen(text_));
+}
+
+static void commits_are_checked(void **state)
+{
+	static const char nul[] = "tree " ID "\nauthor " PERSON "committer " PERSON "x y\0z\n\nm";
+
+	(void)state;
+	assert_true(commit_ok("tree " ID "\nauthor " PERSON "committer " PERSON "\nmessage"));
+	assert_true(commit_ok("tree " ID "\nparent " ID "\nparent " ID "\nauthor " PERSON
+	                      "committer " PERSON "gpgsig x\n y\n\nmessage"));
+	assert_false(commit_ok("author " PERSON "committer " PERSON "\n"));
+	assert_false(commit_ok("tree 0123\nauthor " PERSON "committer " PERSON "\n"));
+	assert_false(commit_ok("tree " ID "\nauthor x\ncommitter " PERSON "\n"));
+	assert_false(commit_ok("tree " ID "\nauthor " PERSON "\n"));
+	assert_false(commit_ok("tree " ID "\nauthor A <a> now +0000\ncommitter " PERSON "\n"));
+	assert_false(commit_ok(""));
+	assert_false(sbx_git_object_ok(GIT_OBJECT_COMMIT, nul, sizeof(nul) - 1));
+	assert_false(sbx_git_object_ok(GIT_OBJECT_TAG, "x", 1));
+	assert_true(sbx_git_object_ok(GIT_OBJECT_BLOB, "", 0));
+}
+
+/* ---- bringing over ---- */
+
+static bool in_source(const git_oid *oid)
+{
+	git_odb *of_source;
+	bool there;
+
+	assert_int_equal(git_repository_odb(&of_source, source), 0);
+	there = git_odb_exists(of_source, oid);
+	git_odb_free(of_source);
+	return there;
+}
+
+static git_oid put_commit(const git_oid *of_tree, const git_oid *parent)
+{
+	char hex[2][GIT_OID_HEXSZ + 1], body[500];
+
+	snprintf(body, sizeof(body), "tree %s\n%s%s%sauthor " PERSON "committer " PERSON "\nm\n",
+	         git_oid_tostr(hex[0], sizeof(hex[0]), of_tree), parent ? "parent " : "",
+	         parent ? git_oid_tostr(hex[1], sizeof(hex[1]), parent) : "", parent ? "\n" : "");
+	return put_text(GIT_OBJECT_COMMIT, body);
+}
+
+static int export(const git_oid *oid, git_object_t type)
+{
+	size_t taken = 0;
+
+	return sbx_git_export(source, reader, oid, type, &taken, &err);
+}
+
+static void a_commit_comes_with_all_it_names(void **state)
+{
+	git_oid blob = put_text(GIT_OBJECT_BLOB, "content"), sub, top, first, second;
+
+	(void)state;
+	tree_len = 0;
+	tree_add("100644", "file", &blob);
+	sub = put(GIT_OBJECT_TREE, tree, tree_len);
+	tree_len = 0;
+	tree_add("160000", "link", &(git_oid){{7}});
+	tree_add("40000", "sub", &sub);
+	top = put(GIT_OBJECT_TREE, tree, tree_len);
+	first = put_commit(&top, NULL);
+	second = put_commit(&top, &first);
+	if (export(&second, GIT_OBJECT_COMMIT))
+		fail_msg("%s", err.text);
+	assert_true(in_source(&blob) && in_source(&sub) && in_source(&top) && in_source(&first) &&
+	            in_source(&second));
+}
+
+static void nothing_incomplete_is_written(void **state)
+{
+	git_oid blob = put_text(GIT_OBJECT_BLOB, "content"), missing = oid_of(5), top, commit;
+
+	(void)state;
+	tree_len = 0;
+	tree_add("100644", "a", &blob);
+	tree_add("100644", "b", &missing);
+	top = put(GIT_OBJECT_TREE, tree, tree_len);
+	commit = put_commit(&top, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -ENOENT);
+	assert_false(in_source(&top) || in_source(&commit));
+}
+
+static void what_is_not_well_formed_is_refused(void **state)
+{
+	git_oid blob = put_text(GIT_OBJECT_BLOB, "x"), top, commit;
+
+	(void)state;
+	tree_len = 0;
+	tree_add("100755", ".git", &blob);
+	top = put(GIT_OBJECT_TREE, tree, tree_len);
+	commit = put_commit(&top, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -EINVAL);
+	assert_non_null(strstr(err.text, "not well-formed"));
+	assert_false(in_source(&commit));
+	/* A blob where a tree is named. */
+	commit = put_commit(&blob, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -EINVAL);
+	assert_int_equal(export(&blob, GIT_OBJECT_COMMIT), -EINVAL);
+}
+
+static void what_git_knows_by_itself_need_not_be_there(void **state)
+{
+	git_oid empty;
+
+	(void)state;
+	git_oid_fromstr(&empty, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+	assert_int_equal(export(&empty, GIT_OBJECT_BLOB), 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(a_loose_object_is_read),
+	        CASE(an_object_that_is_not_what_its_name_says_is_refused),
+	        CASE(headers_that_lie_are_refused),
+	        CASE(what_is_no_file_is_refused_at_once),
+	        CASE(packed_objects_are_read_deltas_and_all),
+	        CASE(a_spoilt_pack_is_not_believed),
+	        CASE(deltas_stay_within_their_bounds),
+	        CASE(what_is_unpacked_is_bounded_altogether),
+	        CASE(trees_are_checked),
+	        CASE(commits_are_checked),
+	        CASE(a_commit_comes_with_all_it_names),
+	        CASE(nothing_incomplete_is_written),
+	        CASE(what_is_not_well_formed_is_refused),
+	        CASE(what_git_knows_by_itself_need_not_be_there),
+	};
+	int r;
+
+	repo_setup();
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	repo_teardown();
+	return r;
+}
