@@ -303,6 +303,22 @@ switched_off() {
 	same checkout "$(tree_of f)"
 }
 
+# Nothing is lost: it waits for a mount that can show it.
+left_alone() {
+	unmount
+	remount isolation=none
+	expect ENOENT stat "$MNT/n"
+	same new "$(cat "$MNT/o/new")"
+	unmount
+	if [ "$(id -u)" = 0 ]; then
+		remount run_as=games
+		expect ENOENT stat "$MNT/n"
+		unmount
+	fi
+	remount cow=off
+	same new "$(run n cat new)"
+}
+
 required_and_impossible() {
 	unmount
 	refused_mount "cow=require" "$REPO" "$MNT" -o "state_dir=$STATE.3,isolation=none,cow=require"
@@ -328,5 +344,6 @@ claim "two mounts share the cache" two_mounts
 claim "what is not in use is dropped from the cache" least_used_is_dropped
 claim "plain directories are layered, unless they have hard links" plain_directory
 claim "cow=off makes copies, and still shows layers" switched_off
+claim "what cannot be shown is left alone" left_alone
 claim "cow=require refuses where layers cannot be" required_and_impossible
 finish
