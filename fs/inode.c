@@ -1182,8 +1182,8 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 
 	buf[at] = '\0';
 	pthread_mutex_lock(&tab->lock);
-	for (; node && node->kind == SBX_NODE_FILE; node = node->parent) {
-		size_t len = node->name ? strlen(node->name) : 0;
+	for (; node && node->kind == SBX_NODE_FILE && node->name; node = node->parent) {
+		size_t len = strlen(node->name);
 
 		if (len + 1 > at) {
 			r = -ENAMETOOLONG;

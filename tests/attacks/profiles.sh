@@ -123,6 +123,13 @@ lone_work() {
 	same "$(id -u)" "$(run a stat -c %u README.md)"
 }
 
+lone_git() {
+	run a sh -c 'echo g >g; git add g; git commit -qm lone; ! echo x >>"$1"; ! cat "$1"' sh "$REPO/.git/config"
+	same lone "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	same '' "$(git -C "$MNT/a" status --porcelain --untracked-files=no)"
+	run a git reset -q --hard HEAD~1
+}
+
 lone_creating() {
 	for dir in "$ROOM/home" "$ROOM/tmp" /tmp /var/tmp /dev/shm; do
 		answers EACCES create "$dir/attack-file"
@@ -137,6 +144,7 @@ lone() {
 	holds "--doctor says so, and how to mend it" lone_doctor
 	holds "isolation=require refuses, and says why" lone_require
 	holds "commands work" lone_work
+	holds "commits come over, and the source is out of reach" lone_git
 	attack "landlock" "read the user's home" answers EACCES read "$ROOM/home/secret"
 	attack "landlock" "write to the user's home" answers EACCES write "$ROOM/home/victim"
 	attack "landlock" "empty a file there" answers EACCES truncate "$ROOM/home/victim"

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <git2.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,19 +122,20 @@ static void as_delta(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static bool begun;
 	char *copy = malloc(size + 1);
 
 	assert(copy);
+	if (!begun)
+		begun = git_libgit2_init() > 0;
 	memcpy(copy, data, size);
 	copy[size] = '\0';
-	git_libgit2_init();
 	as_index(copy, size);
 	sbx_git_object_ok(GIT_OBJECT_TREE, copy, size);
 	sbx_git_object_ok(GIT_OBJECT_COMMIT, copy, size);
 	as_refs(data, size);
 	as_objects(data, size);
 	as_delta(data, size);
-	git_libgit2_shutdown();
 	free(copy);
 	return 0;
 }

@@ -2,7 +2,7 @@
 # distro.sh SUITE [OPTION...]: tests/run.sh OPTION... in a root of that Debian release, as root.
 #
 # The root is made once by debootstrap, below ${XDG_CACHE_HOME:-~/.cache}/sandboxfs-tests, from the mirror that
-# this machine's apt uses, or SBX_MIRROR. What is mounted and started for a run is in
+# this machine's apt uses, or SBX_MIRROR; removing it has it made anew. What is mounted and started for a run is in
 # namespaces of its own and ends with them.
 set -u
 

@@ -349,6 +349,20 @@ odd_name() {
 	git -C "$REPO" branch -qD odd 2>/dev/null || true
 }
 
+without_walls() {
+	unmount
+	mount_repo isolation=none
+	box c
+	run c sh -c 'echo c >c; git add c; git commit -qm "without walls"'
+	same 'without walls' "$(git -C "$REPO" log -1 --format=%s sandbox/c)"
+	git -C "$MNT/c" commit -q --allow-empty -m 'by the host'
+	same 'by the host' "$(run c git log -1 --format=%s)"
+	teardown c
+	git -C "$REPO" branch -qD sandbox/c
+	unmount
+	mount_repo
+}
+
 owned() {
 	unmount
 	new_repo "$ROOM/other"
@@ -398,6 +412,7 @@ claim "links and FIFOs in place of git's files hold nobody up" links_and_fifos
 claim "what a command that is killed by the teardown had committed is on the branch" last_words
 teardown a
 claim "a name that git would not have" odd_name
+claim "both ways without isolation" without_walls
 [ "$(id -u)" != 0 ] || claim "what root brings over belongs to the repository's owner" owned
 git -C "$REPO" branch -qD sandbox/a
 git -C "$REPO" for-each-ref --format='%(refname)' refs/sandboxfs | while read -r ref; do git -C "$REPO" update-ref -d "$ref"; done

@@ -96,6 +96,21 @@ gone_while_open() {
 	refuse test -e "$MNT/b"
 }
 
+# The backing files are then those of a stacked file system.
+on_an_overlay() {
+	(cd "$ROOM" && mkdir lower upper work over)
+	mount -t overlay -o "lowerdir=$ROOM/lower,upperdir=$ROOM/upper,workdir=$ROOM/work" overlay "$ROOM/over" || {
+		echo "no overlay can be mounted here"
+		return 0
+	}
+	STATE=$ROOM/over/state
+	mount_none io=passthrough,isolation=none
+	box a
+	(without_the_daemon)
+	tear_and_unmount
+	umount "$ROOM/over"
+}
+
 head -c 300000 /dev/zero | tr '\0' x >"$ROOM/large"
 claim "mounting" mount_repo io=passthrough
 claim "mkdir" box a
@@ -113,4 +128,5 @@ claim "unmounting" tear_and_unmount
 claim "mounting with the controls inline" mount_repo io=passthrough,controls=inline
 claim "mkdir" box a
 claim "no daemon is needed there either" without_the_daemon
-finish
+claim "unmounting" tear_and_unmount
+claim "nor above overlayfs" on_an_overlay
