@@ -89,7 +89,8 @@ void sbx_bases_trim(struct sbx_bases *bases)
 	struct survey s = {.bases = bases};
 
 	if (lock >= 0 && sbx_dir_scan(bases->bases, survey_base, &s) == 0) {
-		qsort(s.items, s.n, sizeof(*s.items), by_use);
+		if (s.n)
+			qsort(s.items, s.n, sizeof(*s.items), by_use);
 		for (size_t i = 0; i < s.n && s.bytes > limit; i++)
 			drop(&s, &s.items[i]);
 	}
