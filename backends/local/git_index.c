@@ -303,9 +303,10 @@ static int check_frame(struct parser *p, size_t len)
 	if (p->version < 2 || p->version > 4)
 		return damaged(p, "its version is not known");
 	p->end = len - SBX_SHA1_SIZE;
+	if (memcmp(none, p->data + p->end, sizeof(none)) == 0)
+		return 0;
 	sbx_sha1(p->data, p->end, sum);
-	if (memcmp(sum, p->data + p->end, sizeof(sum)) != 0 &&
-	    memcmp(none, p->data + p->end, sizeof(none)) != 0)
+	if (memcmp(sum, p->data + p->end, sizeof(sum)) != 0)
 		return damaged(p, "its checksum is wrong");
 	return 0;
 }
@@ -381,7 +382,7 @@ static void put_entry(unsigned char *p, const struct sbx_index_entry *e)
 	memcpy(p, e->name, e->len);
 }
 
-int sbx_index_format(const struct sbx_index *index, void **ret, size_t *len)
+int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t *len)
 {
 	size_t size = HEADER + SBX_SHA1_SIZE, at = HEADER;
 	uint32_t version = 2;
@@ -402,7 +403,8 @@ int sbx_index_format(const struct sbx_index *index, void **ret, size_t *len)
 		put_entry(p + at, &index->at[i]);
 		at += entry_size(&index->at[i]);
 	}
-	sbx_sha1(p, at, p + at);
+	if (sum)
+		sbx_sha1(p, at, p + at);
 	*ret = p;
 	*len = size;
 	return 0;

@@ -38,8 +38,8 @@ struct sbx_index {
 int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err);
 void sbx_index_release(struct sbx_index *index);
 
-/* The bytes of INDEX, malloc'd. 0 or -ENOMEM. */
-int sbx_index_format(const struct sbx_index *index, void **ret, size_t *len);
+/* The bytes of INDEX, malloc'd; without SUM its checksum is zero, which costs less and is read too. 0 or -ENOMEM. */
+int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t *len);
 
 /* Whether both say the same; what the file system told at the time does not matter. */
 bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);

@@ -15,6 +15,13 @@
 #define SBX_GIT_HEAD_MAX   4096
 #define SBX_GIT_ALTERNATES 8 /* object directories of the source, its own first */
 
+/* Zero: unknown. */
+struct sbx_index_end {
+	uint64_t size;
+	unsigned char sum[20];
+	unsigned char pad[4];
+};
+
 struct sbx_git_private {
 	struct sbx_git_worktree wt;
 	char *room, *id;
@@ -23,8 +30,9 @@ struct sbx_git_private {
 	const char *shown[2];
 	atomic_bool ready; /* repo is there, objects and shown are set */
 	pthread_mutex_t lock;
-	struct sbx_git_watch watch; /* lock */
-	struct sbx_error said;      /* by the last sync */
+	struct sbx_git_watch watch;   /* lock */
+	struct sbx_error said;        /* by the last sync */
+	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
 /* One pass of a sync. All zero, and descriptors -1, where not known. */

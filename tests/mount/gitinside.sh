@@ -79,6 +79,11 @@ unreachable() {
 	git -C "$REPO" fsck --no-progress --no-dangling
 }
 
+policy() {
+	like '*repository of its own*' "$("$TOOL" json git <"$MNT/a/ctl/policy")"
+	same private "$("$TOOL" json nested_git <"$MNT/a/ctl/policy")"
+}
+
 other_branches() {
 	main=$(tip "$REPO" main)
 	inside 'git checkout -q main; echo x >x; git add x; git commit -qm "on main"'
@@ -388,6 +393,7 @@ claim "rebase" rebases
 claim "stash" stashes
 claim "the source's objects are borrowed, its refs are seen" borrows
 claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
+claim "policy says so" policy
 claim "other branches of the source stay where they are" other_branches
 claim "planted: hooks" hooks
 claim "planted: settings that name programs" settings
