@@ -45,6 +45,7 @@ int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t
 bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);
 /* Order of names, then stages. */
 int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
+int sbx_index_compare_names(const char *a, size_t a_len, const char *b, size_t b_len);
 /* Mode, as S_IFMT and permissions. */
 uint32_t sbx_index_mode(const struct sbx_index_entry *entry);
 
