@@ -230,6 +230,23 @@ A  by-i' "$(inside 'git status --porcelain')"
 	on_host commit -qm 'both staged'
 }
 
+host_is_busy() {
+	entry=$(echo "$REPO"/.git/worktrees/a-*)
+	: >"$entry/index.lock"
+	inside 'echo b >busy; git add busy'
+	error_says a 'git is at work'
+	same '?? busy' "$(git --no-optional-locks -C "$MNT/a" status --porcelain)"
+	# By the last of them nothing has moved for long.
+	for n in 1 2 3 4 5 6; do
+		inside true
+	done
+	rm "$entry/index.lock"
+	inside true
+	same 'A  busy' "$(on_host status --porcelain)"
+	inside 'git rm -qf busy'
+	same '' "$(on_host status --porcelain)"
+}
+
 both_committed() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >c-i; until [ -e go ]; do :; done; rm go; git add c-i; git commit -qm "from inside"')
 	echo h >"$MNT/a/c-h"
@@ -406,6 +423,7 @@ claim "add, commit and checkout by the host are what the next command sees" from
 claim "add, reset and checkout inside are what the host sees" to_the_host
 claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
 claim "files staged on both sides are staged on both" both_staged
+claim "what a lock of host git keeps out comes with the next command" host_is_busy
 claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
 claim "commands that commit at once" at_once
 claim "a daemon killed before it brought a commit over" killed
