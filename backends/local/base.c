@@ -183,8 +183,11 @@ int sbx_base_discard(struct sbx_bases *bases, const char *key)
 		return -ENOMEM;
 	if (renameat(bases->bases, key, bases->tmp, name) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	unlinkat(bases->users, key, AT_REMOVEDIR);
-	sbx_tree_remove(bases->tmp, name, NULL);
+	/* Trees that stand on it are still to be read; it goes when the last of them has. */
+	if (!sbx_base_is_used(bases, key)) {
+		unlinkat(bases->users, key, AT_REMOVEDIR);
+		sbx_tree_remove(bases->tmp, name, NULL);
+	}
 	return 0;
 }
 

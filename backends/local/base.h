@@ -46,6 +46,8 @@ struct sbx_base_recipe {
 	 */
 	int (*fill)(const struct sbx_base_recipe *recipe, int dir, int tree,
 	            struct sbx_base_facts *facts, atomic_bool *cancelled, struct sbx_error *err);
+	/* Looks at all that is in the base in DIR. -EIO: it is not what it was. May be NULL. */
+	int (*check)(const struct sbx_base_recipe *recipe, int dir, atomic_bool *cancelled);
 	const void *data;
 	unsigned uid, gid; /* of the root of the tree */
 };

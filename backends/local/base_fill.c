@@ -432,3 +432,31 @@ int sbx_base_fill(struct sbx_fill *spec, git_repository *repo, git_tree *root,
 	*facts = (struct sbx_base_facts){.files = f.n, .bytes = atomic_load(&f.bytes)};
 	return 0;
 }
+
+static bool is_unchanged(int tree, const git_index_entry *e)
+{
+	struct stat st;
+
+	return fstatat(tree, e->path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       e->ino == (uint32_t)st.st_ino &&
+	       (e->mode == GIT_FILEMODE_COMMIT ||
+	        (e->file_size == (uint32_t)st.st_size && e->ctime.seconds == st.st_ctim.tv_sec &&
+	         e->ctime.nanoseconds == st.st_ctim.tv_nsec));
+}
+
+int sbx_base_verify(int dir, atomic_bool *cancelled)
+{
+	_cleanup_free_ char *path = sbx_format("/proc/self/fd/%d/index", dir);
+	_cleanup_fd_ int tree = sbx_dir_open(dir, "tree");
+	_cleanup_git_(index) git_index *index = NULL;
+
+	if (!path || tree < 0 || git_index_open(&index, path) < 0)
+		return -EIO;
+	for (size_t i = 0; i < git_index_entrycount(index); i++) {
+		if (atomic_load(cancelled))
+			return -EINTR;
+		if (!is_unchanged(tree, git_index_get_byindex(index, i)))
+			return -EIO;
+	}
+	return 0;
+}

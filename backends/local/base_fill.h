@@ -18,4 +18,7 @@ struct sbx_fill {
 int sbx_base_fill(struct sbx_fill *fill, git_repository *repo, git_tree *root,
                   struct sbx_base_facts *facts, struct sbx_error *err);
 
+/* Compares the files in DIR/tree with DIR/index, by stat(2) alone: 0; -EIO they differ; -EINTR. */
+int sbx_base_verify(int dir, atomic_bool *cancelled);
+
 #endif

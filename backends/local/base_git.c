@@ -151,6 +151,12 @@ static int fill(const struct sbx_base_recipe *recipe, int dir, int tree,
 	return sbx_base_fill(&f, repo, root, facts, err);
 }
 
+static int check(const struct sbx_base_recipe *recipe, int dir, atomic_bool *cancelled)
+{
+	(void)recipe;
+	return sbx_base_verify(dir, cancelled);
+}
+
 int sbx_base_commit_new(const char *source, const char *commit, const struct sbx_identity *owner,
                         struct sbx_base_commit **ret, struct sbx_error *err)
 {
@@ -179,8 +185,12 @@ int sbx_base_commit_new(const char *source, const char *commit, const struct sbx
 		sbx_base_commit_free(&c->recipe);
 		return r;
 	}
-	c->recipe = (struct sbx_base_recipe){
-	        .key = c->key, .fill = fill, .data = c, .uid = owner->uid, .gid = owner->gid};
+	c->recipe = (struct sbx_base_recipe){.key = c->key,
+	                                     .fill = fill,
+	                                     .check = check,
+	                                     .data = c,
+	                                     .uid = owner->uid,
+	                                     .gid = owner->gid};
 	*ret = c;
 	return 0;
 }

@@ -40,7 +40,7 @@ int sbx_base_marker_read(int dir, struct sbx_base_marker *ret);
 int sbx_base_lock(struct sbx_bases *bases, const char *key, bool wait, atomic_bool *cancelled);
 /* Under the lock of KEY. Forgets users that are no more. */
 bool sbx_base_is_used(struct sbx_bases *bases, const char *key);
-/* Under the lock of KEY. Out of sight at once, then removed. */
+/* Under the lock of KEY. Out of sight at once, then removed unless it is in use. */
 int sbx_base_discard(struct sbx_bases *bases, const char *key);
 /* Has the keeper look after the cache. */
 void sbx_bases_wake(struct sbx_bases *bases);

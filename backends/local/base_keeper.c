@@ -135,7 +135,7 @@ static void sync_new(struct sbx_bases *bases)
 
 /* --- the thread --------------------------------------------------------------------------------------- */
 
-/* What a daemon that was killed left half made; the number after the key is its pid. */
+/* What a daemon that was killed left half made, and what was replaced while it was in use. */
 static int clear_stale(const char *name, unsigned char type, void *data)
 {
 	struct sbx_bases *bases = data;
@@ -144,17 +144,32 @@ static int clear_stale(const char *name, unsigned char type, void *data)
 	_cleanup_fd_ int lock = key ? sbx_base_lock(bases, key, false, NULL) : -1;
 
 	(void)type;
-	if (lock >= 0)
+	if (lock >= 0 && !sbx_base_is_used(bases, key))
 		sbx_tree_remove(bases->tmp, name, NULL);
 	return 0;
 }
 
+static int replace(struct sbx_bases *bases, const char *key)
+{
+	_cleanup_fd_ int lock = sbx_base_lock(bases, key, true, &bases->cancelled);
+
+	return lock < 0 ? lock : sbx_base_discard(bases, key);
+}
+
+/* What a use looks at is quick; here each file is. */
 static void make_wanted(struct sbx_bases *bases, struct sbx_base_recipe *wanted,
                         void (*free_wanted)(struct sbx_base_recipe *recipe))
 {
 	struct sbx_base base;
+	bool damaged = false;
 
-	if (sbx_base_acquire(bases, wanted, NULL, NULL, &bases->cancelled, &base, NULL) == 0)
+	if (sbx_base_acquire(bases, wanted, NULL, NULL, &bases->cancelled, &base, NULL) == 0) {
+		damaged =
+		        wanted->check && wanted->check(wanted, base.dir, &bases->cancelled) == -EIO;
+		close(base.dir);
+	}
+	if (damaged && replace(bases, wanted->key) == 0 &&
+	    sbx_base_acquire(bases, wanted, NULL, NULL, &bases->cancelled, &base, NULL) == 0)
 		close(base.dir);
 	free_wanted(wanted);
 }

@@ -239,13 +239,32 @@ static int remake_dir(struct sbx_local *b, const struct sbx_record *rec, struct 
 	return r;
 }
 
+/* An overlay shows owners as they are on disk: no other can be made of them. */
+static int check_owner(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
+{
+	_cleanup_free_ char *path = sbx_format("%s/upper", rec->id);
+	struct stat st;
+
+	if (!path)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	if (fstatat(b->state.trees, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return sbx_fail(err, errno, "its layers cannot be read: %s", strerror(errno));
+	return st.st_uid == sbx_layers_owner(b->layers)->uid
+	               ? 0
+	               : sbx_fail(err, EPERM, "its files belong to uid %u, which run_as is not",
+	                          st.st_uid);
+}
+
 int sbx_local_layer_adopt(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
 {
 	const struct sbx_base_recipe there = {.key = rec->layer};
 	int r = b->layers ? 0 : sbx_layers_open(b->host, &b->state, &b->layers, err);
 
 	if (!r)
-		r = stand_again(b, rec, &there, err);
+		r = check_owner(b, rec, err);
+	if (r)
+		return r;
+	r = stand_again(b, rec, &there, err);
 	if (r != -ENOENT)
 		return r;
 	return rec->common ? remake_commit(b, rec, err) : remake_dir(b, rec, err);

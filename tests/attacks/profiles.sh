@@ -4,6 +4,9 @@
 # What is in force where the machine allows all, where it forbids user namespaces, and by choice; and
 # that ctl/policy and --doctor say so.
 
+# One sandbox is looked at under all of them, and a layered one is not shown where there is no isolation.
+SBX_OPTIONS=${SBX_OPTIONS:+$SBX_OPTIONS,}cow=off
+
 # policy KEY: of the isolation of a
 policy() {
 	"$TOOL" json isolation <"$MNT/a/ctl/policy" | "$TOOL" json "$1"

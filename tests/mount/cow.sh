@@ -196,6 +196,24 @@ after_a_kill() {
 	same a "$(run a cat README.md)"
 }
 
+# What goes on in the background has no end that could be waited for.
+await_that() {
+	tries=0
+	until "$@"; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || fail "not in time: $*"
+		sleep 0.1
+	done
+}
+
+made_again() {
+	[ "$(cat "$base/tree/deep/b/g" 2>/dev/null)" = y ]
+}
+
+one_base() {
+	[ "$(bases)" = 1 ]
+}
+
 base_made_again() {
 	unmount
 	rm -rf "$BASES"/git-*
@@ -209,6 +227,15 @@ base_made_again() {
 	touch "$base/tree"
 	remount
 	same 13 "$(run a cat d13/one)"
+	unmount
+	# So deep down only a look at every file tells, which is taken in the background.
+	base=$(find "$BASES" -mindepth 1 -maxdepth 1 -name 'git-*')
+	echo changed >"$base/tree/deep/b/g"
+	remount
+	await_that made_again
+	box v
+	same y "$(cat "$MNT/v/deep/b/g")"
+	teardown v
 }
 
 many_at_once() {
@@ -251,7 +278,7 @@ least_used_is_dropped() {
 	unmount
 	remount cache_mb=0
 	box a
-	same 1 "$(bases)"
+	await_that one_base
 	same new "$(cat "$MNT/a/new")"
 	unmount
 	remount cache_mb=0
@@ -303,6 +330,22 @@ switched_off() {
 	same checkout "$(tree_of f)"
 }
 
+# Nothing is lost: it waits for a mount that can show it.
+left_alone() {
+	unmount
+	remount isolation=none
+	expect ENOENT stat "$MNT/n"
+	same new "$(cat "$MNT/o/new")"
+	unmount
+	if [ "$(id -u)" = 0 ]; then
+		remount run_as=games
+		expect ENOENT stat "$MNT/n"
+		unmount
+	fi
+	remount cow=off
+	same new "$(run n cat new)"
+}
+
 required_and_impossible() {
 	unmount
 	refused_mount "cow=require" "$REPO" "$MNT" -o "state_dir=$STATE.3,isolation=none,cow=require"
@@ -328,5 +371,6 @@ claim "two mounts share the cache" two_mounts
 claim "what is not in use is dropped from the cache" least_used_is_dropped
 claim "plain directories are layered, unless they have hard links" plain_directory
 claim "cow=off makes copies, and still shows layers" switched_off
+claim "what cannot be shown is left alone" left_alone
 claim "cow=require refuses where layers cannot be" required_and_impossible
 finish

@@ -395,6 +395,44 @@ static void the_index_needs_no_look_into_files(void **state)
 	sbx_base_commit_free(&c->recipe);
 }
 
+static void each_file_is_compared_with_the_index(void **state)
+{
+	atomic_bool cancelled = false;
+	struct sbx_base_commit *c;
+	_cleanup_fd_ int dir = -1;
+
+	(void)state;
+	make_source();
+	commit_source();
+	c = plan();
+	dir = sbx_dir_open(AT_FDCWD, check_out(c));
+	assert_true(dir >= 0);
+	assert_int_equal(c->recipe.check(&c->recipe, dir, &cancelled), 0);
+	scratch_write(scratch_path("cache/bases/%s/tree/dir/f7", c->key), "other");
+	assert_int_equal(c->recipe.check(&c->recipe, dir, &cancelled), -EIO);
+	assert_int_equal(unlink(scratch_path("cache/bases/%s/tree/dir/f7", c->key)), 0);
+	assert_int_equal(c->recipe.check(&c->recipe, dir, &cancelled), -EIO);
+	cancelled = true;
+	assert_int_equal(c->recipe.check(&c->recipe, dir, &cancelled), -EINTR);
+	sbx_base_commit_free(&c->recipe);
+}
+
+/* What stands on it goes on reading it. */
+static void a_damaged_base_in_use_is_replaced_and_kept(void **state)
+{
+	_cleanup_fd_ int used = -1;
+
+	(void)state;
+	scratch_write(scratch_path("u.json"), "{}");
+	acquire("k", "u");
+	used = sbx_dir_open(AT_FDCWD, scratch_path("cache/bases/k/tree"));
+	scratch_write(scratch_path("cache/bases/k/index"), "other");
+	acquire("k", "u");
+	assert_int_equal(atomic_load(&fills), 2);
+	assert_int_equal(faccessat(used, "file", F_OK, 0), 0);
+	assert_int_equal(scratch_count(scratch_path("cache/tmp")), 1);
+}
+
 static void key_of_now(char ret[SBX_BASE_KEY_MAX])
 {
 	struct sbx_base_commit *c = plan();
@@ -619,6 +657,8 @@ int main(void)
 	        TEST(a_cache_of_somebody_elses_is_refused),
 	        TEST(files_modes_and_links_are_those_of_the_commit),
 	        TEST(the_index_needs_no_look_into_files),
+	        TEST(each_file_is_compared_with_the_index),
+	        TEST(a_damaged_base_in_use_is_replaced_and_kept),
 	        TEST(what_decides_on_line_ends_is_in_the_key),
 	        TEST(attributes_of_the_commit_are_applied),
 	        TEST(a_commit_that_leads_out_is_refused),
