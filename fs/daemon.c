@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "fs/channel.h"
+#include "fs/listing.h"
 #include "fs/ops_control.h"
 #include "fs/ops_inline.h"
 #include "fs/passthrough.h"
@@ -41,6 +42,7 @@
 #define REMOVERS      2
 #define ENDING_MS     5000 /* how long a daemon may take to end its jobs */
 #define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open */
+#define KEPT_BYTES    (4u << 20) /* of listings of directories */
 
 struct daemon {
 	struct sbx_options *opts;
@@ -232,6 +234,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
 	    sbx_pool_create(1, &d->notifier) < 0 || sbx_park_create(d->loop, &d->park) < 0 ||
 	    sbx_controls_init(&d->controls) < 0 ||
+	    sbx_kept_create(KEPT_BYTES, &d->workspace.kept) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
 	r = sbx_spawner_attach(d->spawner, d->loop);
@@ -396,6 +399,7 @@ static void stop(struct daemon *d)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
 	sbx_inodes_destroy(d->workspace.inodes);
 	sbx_passthrough_destroy(d->workspace.passthrough);
+	sbx_kept_destroy(d->workspace.kept);
 	sbx_controls_finish(&d->controls);
 	sbx_registry_destroy(d->registry);
 	sbx_backend_destroy(d->backend);

@@ -14,63 +14,31 @@
 #include <unistd.h>
 
 #include "fs/confine.h"
+#include "fs/listing.h"
 #include "fs/move.h"
 #include "fs/nested.h"
 #include "fs/ops_root.h"
 #include "fs/owner.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
 #include "sandboxfs/walls.h"
 
-/*
- * An open directory is one snapshot of its names, so offsets stay what they are
- * while entries are deleted. It is taken at the first read and again after rewinddir.
- */
-struct entry {
-	uint32_t name; /* offset into names */
-	uint32_t type; /* S_IFMT bits */
-	ino_t ino;
+/* Its listing is taken at the first read and again after rewinddir. */
+struct open_dir {
+	pthread_mutex_t lock; /* the listing */
+	struct sbx_listing *listing;
 };
 
-struct listing {
-	pthread_mutex_t lock; /* all below */
-	struct entry *entries;
-	size_t n, cap;
-	char *names;
-	size_t names_len, names_cap;
-};
-
-static int listing_add(struct listing *l, const char *name, mode_t type, ino_t ino)
+static void open_dir_free(struct open_dir *d)
 {
-	size_t len = strlen(name) + 1;
-
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		struct entry *entries = realloc(l->entries, cap * sizeof(*entries));
-
-		if (!entries)
-			return -ENOMEM;
-		l->entries = entries;
-		l->cap = cap;
-	}
-	if (l->names_len + len > l->names_cap) {
-		size_t cap = (l->names_cap ? 2 * l->names_cap : 1024) + len;
-		char *names = realloc(l->names, cap);
-
-		if (!names)
-			return -ENOMEM;
-		l->names = names;
-		l->names_cap = cap;
-	}
-	memcpy(l->names + l->names_len, name, len);
-	l->entries[l->n++] =
-	        (struct entry){.name = (uint32_t)l->names_len, .type = type, .ino = ino};
-	l->names_len += len;
-	return 0;
+	pthread_mutex_destroy(&d->lock);
+	sbx_listing_unref(d->listing);
+	free(d);
 }
 
 struct top_walk {
-	struct listing *l;
+	struct sbx_listing *l;
 	int r;
 };
 
@@ -79,23 +47,23 @@ static void add_box(struct sbx_box *box, void *data)
 	struct top_walk *w = data;
 
 	if (w->r == 0)
-		w->r = listing_add(w->l, box->name, S_IFDIR, box->number);
+		w->r = sbx_listing_add(w->l, box->name, S_IFDIR, box->number);
 }
 
-static int list_top(struct sbx_workspace *ws, struct listing *l)
+static int list_top(struct sbx_workspace *ws, struct sbx_listing *l)
 {
 	struct top_walk w = {.l = l};
 
-	w.r = listing_add(l, "README", S_IFREG, 1);
+	w.r = sbx_listing_add(l, "README", S_IFREG, 1);
 	if (w.r == 0)
-		w.r = listing_add(l, "ctl", ws->inlined ? S_IFDIR : S_IFLNK, 1);
+		w.r = sbx_listing_add(l, "ctl", ws->inlined ? S_IFDIR : S_IFLNK, 1);
 	if (w.r == 0)
 		sbx_registry_walk(ws->registry, add_box, &w);
 	return w.r;
 }
 
 /* The .git that the host made in NODE; what a command made is not listed. */
-static int list_nested(struct sbx_node *node, int fd, struct listing *l)
+static int list_nested(struct sbx_node *node, int fd, struct sbx_listing *l)
 {
 	struct sbx_nested n;
 	struct stat st;
@@ -104,12 +72,12 @@ static int list_nested(struct sbx_node *node, int fd, struct listing *l)
 	if (r < 0)
 		return 0;
 	if (fstatat(n.dirfd, n.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		r = listing_add(l, ".git", st.st_mode & S_IFMT, st.st_ino);
+		r = sbx_listing_add(l, ".git", st.st_mode & S_IFMT, st.st_ino);
 	sbx_nested_release(&n);
 	return r;
 }
 
-static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct listing *l)
+static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_listing *l)
 {
 	_cleanup_dir_ DIR *dir = NULL;
 	struct dirent *d;
@@ -135,64 +103,95 @@ static int list_backing(struct sbx_workspace *ws, struct sbx_node *node, struct 
 		/* As what a FIFO shows only its node knows. */
 		r = sbx_nested_is(sbx_node_box(node), d->d_name)
 		            ? list_nested(node, dirfd(dir), l)
-		            : listing_add(l, d->d_name,
-		                          d->d_type == DT_FIFO ? 0 : DTTOIF(d->d_type), d->d_ino);
+		            : sbx_listing_add(l, d->d_name,
+		                              d->d_type == DT_FIFO ? 0 : DTTOIF(d->d_type),
+		                              d->d_ino);
 	}
 	if (r == 0 && !d && errno)
 		r = -errno;
 	if (r == 0 && sbx_node_kind(node) == SBX_NODE_BOX && ws->settings->ctl_listed)
-		r = listing_add(l, ws->settings->ctl_name, ws->inlined ? S_IFDIR : S_IFLNK, 1);
+		r = sbx_listing_add(l, ws->settings->ctl_name, ws->inlined ? S_IFDIR : S_IFLNK, 1);
 	return r;
 }
 
-static int listing_fill(struct sbx_workspace *ws, struct sbx_node *node, struct listing *l)
+static int listing_fill(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_listing *l)
 {
-	int r;
+	int r = sbx_listing_add(l, ".", S_IFDIR, 1);
 
-	l->n = 0;
-	l->names_len = 0;
-	r = listing_add(l, ".", S_IFDIR, 1);
 	if (r == 0)
-		r = listing_add(l, "..", S_IFDIR, 1);
+		r = sbx_listing_add(l, "..", S_IFDIR, 1);
 	if (r < 0)
 		return r;
 	return sbx_node_kind(node) == SBX_NODE_ROOT ? list_top(ws, l) : list_backing(ws, node, l);
+}
+
+/*
+ * When the directory changed last, if a listing of it may be kept: 0 where that cannot be told, and
+ * while a job may change it.
+ */
+static int64_t keepable(struct sbx_workspace *ws, struct sbx_node *node)
+{
+	struct sbx_box *box = sbx_node_box(node);
+	struct stat st;
+
+	if (!box || __atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) ||
+	    sbx_node_stat(ws->inodes, node, &st) < 0)
+		return 0;
+	return ws_changed_ns(&st);
+}
+
+/* A listing of now, noted when it can be told that the directory is what it was before. */
+static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, struct open_dir *d)
+{
+	struct sbx_listing *l = sbx_listing_create();
+	int64_t changed = keepable(ws, node);
+	int r = l ? listing_fill(ws, node, l) : -ENOMEM;
+
+	if (r < 0) {
+		sbx_listing_unref(l);
+		return r;
+	}
+	sbx_kept_note(ws->kept, sbx_node_id(node), l, changed, sbx_now_ns());
+	sbx_listing_unref(d->listing);
+	d->listing = l;
+	return 0;
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
-	struct listing *l;
+	struct open_dir *d;
+	int64_t changed;
 
 	if (!node)
 		return;
-	sbx_node_put(ws->inodes, node);
-	l = calloc(1, sizeof(*l));
-	if (!l) {
+	d = calloc(1, sizeof(*d));
+	if (!d) {
+		sbx_node_put(ws->inodes, node);
 		ws_reply(req, -ENOMEM);
 		return;
 	}
-	pthread_mutex_init(&l->lock, NULL);
-	fi->fh = (uintptr_t)l;
+	pthread_mutex_init(&d->lock, NULL);
+	changed = keepable(ws, node);
+	d->listing = sbx_kept_current(ws->kept, ino, changed, sbx_now_ns());
+	sbx_node_put(ws->inodes, node);
+	fi->cache_readdir = changed != 0;
+	fi->keep_cache = d->listing != NULL;
+	fi->fh = (uintptr_t)d;
 	if (fuse_reply_open(req, fi) != 0)
-		free(l);
+		open_dir_free(d);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct listing *l = (struct listing *)(uintptr_t)fi->fh;
-
 	(void)ino;
-	pthread_mutex_destroy(&l->lock);
-	free(l->entries);
-	free(l->names);
-	free(l);
+	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
 	ws_reply(req, 0);
 }
 
 /* One entry with attributes into BUF; 0 when it does not fit, and then nothing was looked up. */
-static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct entry *d,
+static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_listed *d,
                        const char *name, char *buf, size_t size, off_t off)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -217,7 +216,7 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct entry 
 	return 0;
 }
 
-static size_t add_plain(fuse_req_t req, const struct entry *d, const char *name, char *buf,
+static size_t add_plain(fuse_req_t req, const struct sbx_listed *d, const char *name, char *buf,
                         size_t size, off_t off)
 {
 	struct stat st = {.st_ino = d->ino, .st_mode = d->type};
@@ -230,7 +229,7 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                          struct fuse_file_info *fi, bool plus)
 {
 	struct sbx_workspace *ws = ws_of(req);
-	struct listing *l = (struct listing *)(uintptr_t)fi->fh;
+	struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
 	struct sbx_node *node = ws_node(req, ino);
 	_cleanup_free_ char *buf = NULL;
 	size_t used = 0;
@@ -239,23 +238,23 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (!node)
 		return;
 	buf = malloc(size);
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&d->lock);
 	if (!buf)
 		r = -ENOMEM;
-	else if (off == 0)
-		r = listing_fill(ws, node, l);
-	for (size_t i = (size_t)off; r == 0 && i < l->n; i++) {
-		const struct entry *d = &l->entries[i];
-		const char *name = l->names + d->name;
+	else if (off == 0 || !d->listing)
+		r = list_anew(ws, node, d);
+	for (size_t i = (size_t)off; r == 0 && i < d->listing->n; i++) {
+		const struct sbx_listed *e = &d->listing->entries[i];
+		const char *name = d->listing->names + e->name;
 		size_t len =
-		        plus ? add_plus(req, node, d, name, buf + used, size - used, (off_t)i + 1)
-		             : add_plain(req, d, name, buf + used, size - used, (off_t)i + 1);
+		        plus ? add_plus(req, node, e, name, buf + used, size - used, (off_t)i + 1)
+		             : add_plain(req, e, name, buf + used, size - used, (off_t)i + 1);
 
 		if (len == 0)
 			break;
 		used += len;
 	}
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&d->lock);
 	sbx_node_put(ws->inodes, node);
 	if (r < 0)
 		ws_reply(req, r);

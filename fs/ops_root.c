@@ -111,11 +111,7 @@ void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry,
 		*entry = 0;
 }
 
-/*
- * When the status of what ST describes changed last; 0 when that is so short ago that a change yet
- * to come could leave the same time, since file systems may count in ticks.
- */
-static int64_t changed_ns(const struct stat *st)
+int64_t ws_changed_ns(const struct stat *st)
 {
 	const int64_t at = st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec;
 	struct timespec now;
@@ -136,7 +132,7 @@ void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct sta
 	if (sbx_node_kind(node) == SBX_NODE_FILE) {
 		atomic_store(&ws->handed, true);
 	} else if (sbx_node_kind(node) == SBX_NODE_BOX) {
-		__atomic_store_n(&box->root_changed_ns, changed_ns(st), __ATOMIC_SEQ_CST);
+		__atomic_store_n(&box->root_changed_ns, ws_changed_ns(st), __ATOMIC_SEQ_CST);
 		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
 	}
 }
@@ -147,7 +143,7 @@ bool ws_root_current(struct sbx_box *box)
 	const int64_t known = __atomic_load_n(&box->root_changed_ns, __ATOMIC_SEQ_CST);
 	struct stat st;
 
-	return known && root >= 0 && fstat(root, &st) == 0 && changed_ns(&st) == known;
+	return known && root >= 0 && fstat(root, &st) == 0 && ws_changed_ns(&st) == known;
 }
 
 void ws_look_again(struct sbx_workspace *ws)

@@ -21,6 +21,7 @@ struct sbx_workspace {
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct sbx_pool *pool;
+	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
 	char *controls;       /* absolute path at which the control connection is mounted */
@@ -72,6 +73,11 @@ void ws_drop_set_id(int fd);
 
 /* How long the kernel may keep what it is told of NODE, in seconds. */
 void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr);
+/*
+ * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come
+ * could leave the same time, since file systems may count in ticks.
+ */
+int64_t ws_changed_ns(const struct stat *st);
 /* Whether the kernel's attributes of the root of BOX, if it has any, are those of now. */
 bool ws_root_current(struct sbx_box *box);
 /* Notes that the kernel may keep attributes ST or the name of NODE. Before it is told. */

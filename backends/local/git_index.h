@@ -38,13 +38,14 @@ struct sbx_index {
 int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err);
 void sbx_index_release(struct sbx_index *index);
 
-/* The bytes of INDEX, malloc'd. 0 or -ENOMEM. */
-int sbx_index_format(const struct sbx_index *index, void **ret, size_t *len);
+/* The bytes of INDEX, malloc'd; without SUM its checksum is zero, which costs less and is read too. 0 or -ENOMEM. */
+int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t *len);
 
 /* Whether both say the same; what the file system told at the time does not matter. */
 bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);
 /* Order of names, then stages. */
 int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
+int sbx_index_compare_names(const char *a, size_t a_len, const char *b, size_t b_len);
 /* Mode, as S_IFMT and permissions. */
 uint32_t sbx_index_mode(const struct sbx_index_entry *entry);
 

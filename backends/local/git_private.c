@@ -399,6 +399,12 @@ static int pass(struct sbx_git_private *p, const char *name, struct sbx_error *e
 	return y.code ? y.code : y.moved;
 }
 
+/* Whether it may well go better next time, though nothing moves until then. */
+static bool may_pass(int r)
+{
+	return r < 0 && r != -EEXIST && r != -EINVAL && r != -ENOENT && r != -EFBIG && r != -E2BIG;
+}
+
 static int repeat(struct sbx_git_private *p, const char *name, struct sbx_error *err)
 {
 	int r = 1;
@@ -410,6 +416,7 @@ static int repeat(struct sbx_git_private *p, const char *name, struct sbx_error 
 		r = watch_all(p, &w);
 		if (!r)
 			r = pass(p, name, err);
+		w.vague |= may_pass(r);
 		keep_watch(p, &w);
 		sbx_git_watch_release(&w);
 	}

@@ -15,6 +15,13 @@
 #define SBX_GIT_HEAD_MAX   4096
 #define SBX_GIT_ALTERNATES 8 /* object directories of the source, its own first */
 
+/* Zero: unknown. */
+struct sbx_index_end {
+	uint64_t size;
+	unsigned char sum[20];
+	unsigned char pad[4];
+};
+
 struct sbx_git_private {
 	struct sbx_git_worktree wt;
 	char *room, *id;
@@ -23,8 +30,9 @@ struct sbx_git_private {
 	const char *shown[2];
 	atomic_bool ready; /* repo is there, objects and shown are set */
 	pthread_mutex_t lock;
-	struct sbx_git_watch watch; /* lock */
-	struct sbx_error said;      /* by the last sync */
+	struct sbx_git_watch watch;   /* lock */
+	struct sbx_error said;        /* by the last sync */
+	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
 /* One pass of a sync. All zero, and descriptors -1, where not known. */
@@ -53,6 +61,15 @@ struct sbx_sync {
 void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err);
 /* Reads both sides' refs and HEADs, decides, carries over. 0, or what makes going on useless. */
 int sbx_sync_refs(struct sbx_sync *y);
+/* The branch (as a ref) that a HEAD names, or NULL; whether it names a commit itself. */
+const char *sbx_sync_branch_of(const char *head);
+bool sbx_sync_commit_of(const char *head, git_oid *ret);
+/* Whether both sides may move REF: the sandbox's branch, and what the host has checked out in it. */
+bool sbx_sync_is_shared(const struct sbx_sync *y, const char *ref);
+/* Brings a commit over to the source; what kept it from that is noted. 0 or -errno. */
+int sbx_sync_export(struct sbx_sync *y, const git_oid *oid);
+/* Part of sbx_sync_refs: brings HEAD over, and decides what is agreed on. */
+void sbx_sync_head(struct sbx_sync *y);
 /* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */
 bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside);
 /* Brings the index over, where both stand on the same commit. */

@@ -25,7 +25,7 @@ static bool same_oid(const git_oid *a, const git_oid *b)
 }
 
 /* The branch that a HEAD names, or NULL. */
-static const char *branch_of(const char *head)
+const char *sbx_sync_branch_of(const char *head)
 {
 	const char *prefix = "ref: refs/heads/";
 	size_t n = strlen(prefix);
@@ -38,15 +38,15 @@ static const char *branch_of(const char *head)
 	               : NULL;
 }
 
-static bool commit_of(const char *head, git_oid *ret)
+bool sbx_sync_commit_of(const char *head, git_oid *ret)
 {
 	return head && strlen(head) == GIT_OID_HEXSZ && git_oid_fromstr(ret, head) == 0;
 }
 
 /* Branches whose tips both sides may move: the sandbox's, and what the host has checked out in it. */
-static bool is_shared(const struct sbx_sync *y, const char *ref)
+bool sbx_sync_is_shared(const struct sbx_sync *y, const char *ref)
 {
-	const char *current = branch_of(y->head_host);
+	const char *current = sbx_sync_branch_of(y->head_host);
 
 	if (current && strcmp(current, ref) == 0)
 		return true;
@@ -107,7 +107,7 @@ static int read_sides(struct sbx_sync *y)
 
 /* ---- to the source ---- */
 
-static int export_commit(struct sbx_sync *y, const git_oid *oid)
+int sbx_sync_export(struct sbx_sync *y, const git_oid *oid)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = sbx_sync_reader(y);
@@ -151,7 +151,7 @@ static void keep_in_source(struct sbx_sync *y, const char *name, const git_oid *
 	if (!kept || y->kept_now.n >= KEPT_MOST || sbx_refs_add(&y->kept_now, kept, oid) ||
 	    same_oid(old, oid))
 		return;
-	if (!export_commit(y, oid))
+	if (!sbx_sync_export(y, oid))
 		swap_source(y, kept, old, oid);
 }
 
@@ -238,7 +238,7 @@ static int decide_shared(struct sbx_sync *y, const char *name)
 		agreed = host;
 	} else if (!inside || same_oid(inside, base)) {
 		want = agreed = host;
-	} else if (export_commit(y, inside)) {
+	} else if (sbx_sync_export(y, inside)) {
 		/* Noted; both stay where they are. */
 	} else if (same_oid(host, base) ||
 	           (host && git_graph_descendant_of(y->source, inside, host) == 1)) {
@@ -293,7 +293,8 @@ static int decide(struct sbx_sync *y)
 		if (!name || r)
 			break;
 		if (!is_copy(name))
-			r = is_shared(y, name) ? decide_shared(y, name) : decide_seen(y, name);
+			r = sbx_sync_is_shared(y, name) ? decide_shared(y, name)
+			                                : decide_seen(y, name);
 		for (size_t i = 0; i < SBX_ARRAY_SIZE(from); i++)
 			if (at[i] < from[i]->n && strcmp(from[i]->at[at[i]].name, name) == 0)
 				at[i]++;
@@ -301,129 +302,6 @@ static int decide(struct sbx_sync *y)
 	sbx_refs_sort(&y->want);
 	sbx_refs_sort(&y->agreed);
 	return r ? sbx_fail(y->err, -r, "the refs cannot be brought over: %s", strerror(-r)) : 0;
-}
-
-/* ---- HEAD ---- */
-
-/*
- * HEAD of inside as the worktree's entry can have it; malloc'd, NULL: it cannot. A branch that is not shared
- * may be checked out elsewhere on the host: there it is the commit alone.
- */
-static char *host_form(struct sbx_sync *y)
-{
-	const char *branch = branch_of(y->head_inside);
-	const git_oid *tip = branch ? sbx_refs_find(&y->want, branch) : NULL;
-	char hex[GIT_OID_HEXSZ + 1];
-	git_oid oid;
-
-	if (branch && is_shared(y, branch))
-		return strdup(y->head_inside);
-	if (!tip && commit_of(y->head_inside, &oid))
-		tip = &oid;
-	if (!tip || export_commit(y, tip))
-		return NULL;
-	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
-}
-
-static void replace_head(struct sbx_sync *y, int dir, const char *text)
-{
-	_cleanup_free_ char *line = sbx_format("%s\n", text);
-	struct sbx_git_owner owner = {0};
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
-
-	if (dir == y->entry)
-		owner = sbx_git_owner_begin(y->p->wt.common);
-	r = line ? sbx_locked_replace(dir, "HEAD", line, strlen(line), NULL) : -ENOMEM;
-	sbx_git_owner_end(&owner);
-	y->moved = true;
-	if (!r)
-		return;
-	y->moved = false;
-	sbx_fail(&err, -r, "HEAD cannot be brought over: %s",
-	         r == -EBUSY ? "git is at work there" : strerror(-r));
-	sbx_sync_note(y, r, &err);
-}
-
-/* Whether the host, who saw the commit BASE of a branch that only the sandbox has, went on from there. */
-static bool went_on(struct sbx_sync *y, const char *base, git_oid *ret)
-{
-	git_oid old;
-
-	return commit_of(base, &old) && commit_of(y->head_host, ret) &&
-	       git_graph_descendant_of(y->source, ret, &old) == 1;
-}
-
-/* The host moved. What it committed on a branch that only the sandbox has belongs on that branch. */
-static void follow_host(struct sbx_sync *y, const char *base)
-{
-	const char *branch = branch_of(y->head_inside);
-	git_oid oid;
-
-	if (branch && !is_shared(y, branch) && went_on(y, base, &oid)) {
-		for (size_t i = 0; i < y->want.n; i++)
-			if (strcmp(y->want.at[i].name, branch) == 0)
-				y->want.at[i].oid = oid;
-		return;
-	}
-	replace_head(y, y->repo, y->head_host);
-	free(y->head_inside);
-	y->head_inside = strdup(y->head_host);
-}
-
-static void follow_inside(struct sbx_sync *y, const char *form)
-{
-	replace_head(y, y->entry, form);
-	free(y->head_host);
-	y->head_host = strdup(form);
-}
-
-static void sync_head(struct sbx_sync *y)
-{
-	_cleanup_free_ char *form = host_form(y);
-	const char *base = y->head_base ? y->head_base : y->head_host;
-	struct sbx_error err = SBX_ERROR_INIT;
-	bool host_moved = strcmp(y->head_host, base) != 0;
-	bool inside_moved = form && strcmp(form, base) != 0 && strcmp(y->head_inside, base) != 0;
-
-	if (form && strcmp(form, y->head_host) == 0) {
-		base = form;
-	} else if (inside_moved && host_moved) {
-		sbx_fail(&err, EEXIST,
-		         "something else was checked out on both sides: %s inside, %s outside",
-		         y->head_inside, y->head_host);
-		sbx_sync_note(y, -EEXIST, &err);
-	} else if (host_moved) {
-		follow_host(y, base);
-		base = y->head_host;
-	} else if (inside_moved) {
-		follow_inside(y, form);
-		base = form;
-	}
-	y->head_agreed = strdup(base);
-}
-
-bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside)
-{
-	const char *branch = branch_of(y->head_host);
-	git_oid tip;
-
-	if (branch && git_reference_name_to_id(host, y->source, branch))
-		return false;
-	if (!branch && !commit_of(y->head_host, host))
-		return false;
-	branch = branch_of(y->head_inside);
-	if (branch) {
-		const git_oid *found = sbx_refs_find(&y->want, branch);
-
-		if (!found)
-			return false;
-		tip = *found;
-	} else if (!commit_of(y->head_inside, &tip)) {
-		return false;
-	}
-	*inside = tip;
-	return true;
 }
 
 /* ---- all of it ---- */
@@ -484,7 +362,7 @@ int sbx_sync_refs(struct sbx_sync *y)
 		r = decide(y);
 	if (r)
 		return r;
-	sync_head(y);
+	sbx_sync_head(y);
 	set_inside(y);
 	return store_agreed(y);
 }

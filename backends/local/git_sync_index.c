@@ -3,8 +3,11 @@
  * together here, never the bytes that a command wrote, and the objects that it names.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
@@ -88,7 +91,7 @@ static int write_side(int dir, struct sbx_index *index, const struct side *known
 		if (is_older(known->mtime, mtime))
 			mtime = known->mtime;
 	}
-	r = sbx_index_format(index, &data, &len);
+	r = sbx_index_format(index, true, &data, &len);
 	return r ? r : sbx_locked_replace(dir, "index", data, len, &mtime);
 }
 
@@ -127,7 +130,7 @@ static int store_agreed(struct sbx_sync *y, const struct sbx_index *index, const
 
 	if (base->there && sbx_index_equal(index, &base->index))
 		return 0;
-	r = sbx_index_format(index, &data, &len);
+	r = sbx_index_format(index, false, &data, &len);
 	return r ? r : sbx_locked_replace(y->meta, "index", data, len, NULL);
 }
 
@@ -137,7 +140,7 @@ static int check_merged(const struct sbx_index *index, struct sbx_error *err)
 	struct sbx_index again = {0};
 	_cleanup_free_ void *data = NULL;
 	size_t len;
-	int r = sbx_index_format(index, &data, &len);
+	int r = sbx_index_format(index, false, &data, &len);
 
 	if (!r)
 		r = sbx_index_parse(data, len, &again, err);
@@ -159,7 +162,10 @@ static int merge(const struct side *base, const struct side *host, const struct 
 	r = sbx_index_merge(common, &host->index, &inside->index, ret);
 	if (r > 0)
 		return sbx_fail(err, EEXIST, "the same file was staged differently on both sides");
-	return r ? r : check_merged(ret, err);
+	/* What is one side's as it is was checked when it was read. */
+	if (r || sbx_index_equal(ret, &host->index) || sbx_index_equal(ret, &inside->index))
+		return r;
+	return check_merged(ret, err);
 }
 
 static int carry(struct sbx_sync *y, const struct side *base, const struct side *host,
@@ -178,17 +184,49 @@ static int carry(struct sbx_sync *y, const struct side *base, const struct side 
 	return r;
 }
 
+/* How an index ends: git's checksum of it, unless it was told to leave that out. False: unknown. */
+static bool read_end(int dir, struct sbx_index_end *ret)
+{
+	static const struct sbx_index_end none;
+	_cleanup_fd_ int fd = sbx_beneath_open(dir, "index", O_RDONLY);
+	struct stat st;
+
+	*ret = none;
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < 32 ||
+	    pread(fd, ret->sum, sizeof(ret->sum), st.st_size - (off_t)sizeof(ret->sum)) !=
+	            (ssize_t)sizeof(ret->sum))
+		return false;
+	ret->size = (uint64_t)st.st_size;
+	return memcmp(ret->sum, none.sum, sizeof(none.sum)) != 0;
+}
+
+/* Whether both are as they were when they last agreed. A command that fakes that has its own not brought over. */
+static bool is_as_agreed(struct sbx_sync *y)
+{
+	struct sbx_index_end end[2];
+
+	return read_end(y->entry, &end[0]) && read_end(y->repo, &end[1]) &&
+	       memcmp(end, y->p->ends, sizeof(end)) == 0;
+}
+
 void sbx_sync_index(struct sbx_sync *y)
 {
 	_cleanup_(side_release) struct side base = {0};
 	_cleanup_(side_release) struct side host = {0};
 	_cleanup_(side_release) struct side inside = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_index_end ends[2];
 	git_oid host_tip, inside_tip;
+	bool before = y->moved;
 	int r;
 
-	if (!sbx_sync_tips(y, &host_tip, &inside_tip) || !git_oid_equal(&host_tip, &inside_tip))
+	if (!sbx_sync_tips(y, &host_tip, &inside_tip) || !git_oid_equal(&host_tip, &inside_tip) ||
+	    is_as_agreed(y))
 		return;
+	/* As it is read now; what is written below is looked at by the next pass. */
+	if (!read_end(y->entry, &ends[0]) || !read_end(y->repo, &ends[1]))
+		memset(ends, 0, sizeof(ends));
+	y->moved = false;
 	r = read_side(y->entry, &host, &err);
 	if (!r)
 		r = read_side(y->repo, &inside, &err);
@@ -201,4 +239,7 @@ void sbx_sync_index(struct sbx_sync *y)
 		sbx_fail(&err, EBUSY, "the index cannot be brought over: git is at work there");
 	if (r)
 		sbx_sync_note(y, r, &err);
+	else if (!y->moved)
+		memcpy(y->p->ends, ends, sizeof(ends));
+	y->moved |= before;
 }

@@ -18,6 +18,8 @@ static void destroy(struct sbx_backend *base)
 {
 	struct sbx_local *b = (struct sbx_local *)base;
 
+	if (b->recovered)
+		sbx_state_set_clean(&b->state);
 	sbx_layers_close(b->layers);
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);

@@ -78,7 +78,8 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 
 static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 {
-	struct sbx_spawner *sp = downcast(sb)->backend->host->spawner;
+	struct local_sandbox *s = downcast(sb);
+	struct sbx_spawner *sp = s->backend->host->spawner;
 
 	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
 	if (sb->unsaved)
@@ -87,6 +88,10 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 		        "limited, in memory; saved when the last command has ended and at unmount");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
+	if (s->git)
+		add_text(obj, "git", "a repository of its own; the source's objects read only");
+	add_text(obj, "nested_git",
+	         s->backend->host->settings->nested_shared ? "shared" : "private");
 }
 
 static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)

@@ -98,7 +98,8 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 		reap(rv, rec, "the working tree was gone; the sandbox was removed");
 		return 0;
 	}
-	bring_over(rv, rec);
+	if (!rv->b->clean)
+		bring_over(rv, rec);
 	if (rec->layer && sbx_local_layer_adopt(rv->b, rec, &why) < 0) {
 		note(rv, rec->name, why.text);
 		note(rv, rec->name, "its tree cannot be shown now; it was left alone");
@@ -192,7 +193,11 @@ static void sweep_repositories(struct recovery *rv)
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err)
 {
 	struct recovery rv = {.b = (struct sbx_local *)base, .r = r};
-	int result = recover_records(&rv, err);
+	int result;
+
+	rv.b->clean = sbx_state_take_clean(&rv.b->state);
+	result = recover_records(&rv, err);
+	rv.b->recovered = !result;
 
 	if (!result) {
 		sweep_room(&rv, rv.b->state.trees);

@@ -231,3 +231,16 @@ bool sbx_state_has_tree(const struct sbx_state *st, const char *id)
 
 	return fstatat(st->trees, id, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(sb.st_mode);
 }
+
+void sbx_state_set_clean(const struct sbx_state *st)
+{
+	int fd = openat(st->dir, "clean", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+bool sbx_state_take_clean(const struct sbx_state *st)
+{
+	return unlinkat(st->dir, "clean", 0) == 0;
+}

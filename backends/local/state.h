@@ -1,6 +1,7 @@
 /*
  * The state directory: where sandboxes live between mounts.
  *
+ *   clean       there while no daemon runs and the last one ended in order
  *   lock        held (flock) by the daemon that owns the directory
  *   meta/       ID.json, the records
  *   trees/ID/   working trees
@@ -47,6 +48,9 @@ int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret);
 int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error *err);
 /* Removes all that there is of ID but its record. May be repeated. */
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err);
+/* Notes that everything is in order at the end; and takes the note away, telling whether it was there. */
+void sbx_state_set_clean(const struct sbx_state *st);
+bool sbx_state_take_clean(const struct sbx_state *st);
 /* Whether trees/ID is there. */
 bool sbx_state_has_tree(const struct sbx_state *st, const char *id);
 

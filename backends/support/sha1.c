@@ -24,24 +24,27 @@ static void schedule(const unsigned char *block, uint32_t w[80])
 		w[t] = rotate(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
 }
 
+/* Twenty rounds with the function F and the constant K. */
+#define ROUNDS(from, f, k)                                                                         \
+	for (int t = (from); t < (from) + 20; t++) {                                               \
+		uint32_t next = rotate(a, 5) + (f) + e + (k) + w[t];                               \
+                                                                                                   \
+		e = d;                                                                             \
+		d = c;                                                                             \
+		c = rotate(b, 30);                                                                 \
+		b = a;                                                                             \
+		a = next;                                                                          \
+	}
+
 static void compress(uint32_t h[5], const unsigned char *block)
 {
-	static const uint32_t k[4] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
 	uint32_t w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
 
 	schedule(block, w);
-	for (int t = 0; t < 80; t++) {
-		uint32_t f = t < 20             ? (b & c) | (~b & d)
-		             : t < 40 || t > 59 ? b ^ c ^ d
-		                                : (b & c) | (b & d) | (c & d);
-		uint32_t next = rotate(a, 5) + f + e + k[t / 20] + w[t];
-
-		e = d;
-		d = c;
-		c = rotate(b, 30);
-		b = a;
-		a = next;
-	}
+	ROUNDS(0, (b & c) | (~b & d), 0x5a827999)
+	ROUNDS(20, b ^ c ^ d, 0x6ed9eba1)
+	ROUNDS(40, (b & c) | (b & d) | (c & d), 0x8f1bbcdc)
+	ROUNDS(60, b ^ c ^ d, 0xca62c1d6)
 	h[0] += a;
 	h[1] += b;
 	h[2] += c;

@@ -172,6 +172,8 @@ static void expect_empty_state(void)
 	assert_int_equal(scratch_count(scratch_path("state/trees")), 0);
 	assert_int_equal(scratch_count(scratch_path("state/trash")), 0);
 	assert_int_equal(scratch_count(scratch_path("state/home")), 0);
+	assert_int_equal(scratch_count(scratch_path("state/git")), 0);
+	assert_int_equal(scratch_count(scratch_path("state/nested")), 0);
 	if (is_git()) {
 		assert_int_equal(scratch_count(scratch_path("source/.git/worktrees")), -1);
 		assert_int_equal(repo_branches(t.settings.source_abs), 1);

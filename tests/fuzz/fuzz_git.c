@@ -32,7 +32,7 @@ static void as_index(const void *data, size_t size)
 	assert(r == -err.code);
 	if (r)
 		return;
-	assert(sbx_index_format(&first, &text, &len) == 0);
+	assert(sbx_index_format(&first, true, &text, &len) == 0);
 	assert(sbx_index_parse(text, len, &second, &err) == 0);
 	assert(sbx_index_equal(&first, &second));
 	assert(sbx_index_merge(&first, &second, &first, &merged) == 0);

@@ -145,6 +145,26 @@ daemon_pid() {
 	done
 }
 
+# frozen COMMAND...: the command needs no answer of the daemon, which is stopped for it. It is not given up by a
+# signal: who waits for an answer to what the daemon has read waits on.
+frozen() {
+	frozen_pid=$(daemon_pid)
+	rm -f "$ROOM/frozen.code"
+	kill -STOP "$frozen_pid"
+	(
+		"$@" && echo 0 >"$ROOM/frozen.code" || echo 1 >"$ROOM/frozen.code"
+	) &
+	frozen_tries=0
+	until [ -s "$ROOM/frozen.code" ] || [ $frozen_tries = 50 ]; do
+		frozen_tries=$((frozen_tries + 1))
+		sleep 0.1
+	done
+	frozen_code=$(cat "$ROOM/frozen.code" 2>/dev/null) || frozen_code=none
+	kill -CONT "$frozen_pid"
+	wait $!
+	[ "$frozen_code" = 0 ]
+}
+
 kill_daemon() {
 	for pid in $("$TOOL" pids "$MNT"); do
 		kill -9 "$pid" 2>/dev/null || true

@@ -57,6 +57,55 @@ sees_changes_at_once() {
 	expect ENOENT stat live/2
 }
 
+# Read twice with a pause, so that the kernel uses its own copy; then changed from either side.
+kept_listings_are_current() {
+	mkdir -p kept/sub
+	touch kept/0
+	for i in 1 2 3; do
+		sleep 0.1
+		ls kept >/dev/null
+		ls kept >/dev/null
+		run a sh -c "touch kept/job$i; rm kept/$((i - 1))"
+		ls kept | grep -qx "job$i"
+		refuse sh -c "ls kept | grep -qx $((i - 1))"
+		sleep 0.1
+		ls kept >/dev/null
+		ls kept >/dev/null
+		touch "kept/$i"
+		ls kept | grep -qx "$i"
+		mv kept/sub "kept/sub$i"
+		same "sub$i" "$(ls kept | grep sub)"
+		mv "kept/sub$i" kept/sub
+	done
+	touch -d @1000 kept
+	sleep 0.1
+	ls kept >/dev/null
+	ls kept >/dev/null
+	run a sh -c "touch kept/hidden; touch -d @1000 kept"
+	ls kept | grep -qx hidden
+	rm -r kept
+}
+
+# The kernel's copy goes away while somebody is in the middle of it, and what he has read is deleted.
+kept_listing_lost_halfway() {
+	mkdir halfway
+	(cd halfway && seq 1 5000 | xargs touch)
+	sleep 0.1
+	ls halfway >/dev/null
+	ls halfway >/dev/null
+	python3 - <<-'END'
+		import os
+		first = os.scandir("halfway")
+		seen = [next(first).name for _ in range(10)]
+		for name in seen:
+		    os.unlink("halfway/" + name)
+		assert len(os.listdir("halfway")) == 4990
+		seen += [entry.name for entry in first]
+		assert len(seen) == 5000 and len(set(seen)) == 5000, len(seen)
+	END
+	rm -r halfway
+}
+
 survives_removal_of_the_cwd() {
 	mkdir gone
 	cd gone
@@ -73,6 +122,8 @@ claim "link counts of directories do not mislead find" counts_links
 claim "3000 entries are listed once each, offsets can be returned to" lists_everything
 claim ". and .. are right" lists_dots
 claim "a listing shows what just happened" sees_changes_at_once
+claim "a listing read again and again is the current one" kept_listings_are_current
+claim "a listing whose copy is lost halfway goes on where it was" kept_listing_lost_halfway
 mkdir busy
 claim "5000 entries deleted while being read" expect 0 readdir-delete busy 5000
 claim "a removed current directory is empty and refuses files" survives_removal_of_the_cwd

@@ -79,6 +79,11 @@ unreachable() {
 	git -C "$REPO" fsck --no-progress --no-dangling
 }
 
+policy() {
+	like '*repository of its own*' "$("$TOOL" json git <"$MNT/a/ctl/policy")"
+	same private "$("$TOOL" json nested_git <"$MNT/a/ctl/policy")"
+}
+
 other_branches() {
 	main=$(tip "$REPO" main)
 	inside 'git checkout -q main; echo x >x; git add x; git commit -qm "on main"'
@@ -223,6 +228,23 @@ A  by-i' "$(on_host status --porcelain)"
 	same 'A  by-h
 A  by-i' "$(inside 'git status --porcelain')"
 	on_host commit -qm 'both staged'
+}
+
+host_is_busy() {
+	entry=$(echo "$REPO"/.git/worktrees/a-*)
+	: >"$entry/index.lock"
+	inside 'echo b >busy; git add busy'
+	error_says a 'git is at work'
+	same '?? busy' "$(git --no-optional-locks -C "$MNT/a" status --porcelain)"
+	# By the last of them nothing has moved for long.
+	for n in 1 2 3 4 5 6; do
+		inside true
+	done
+	rm "$entry/index.lock"
+	inside true
+	same 'A  busy' "$(on_host status --porcelain)"
+	inside 'git rm -qf busy'
+	same '' "$(on_host status --porcelain)"
 }
 
 both_committed() {
@@ -388,6 +410,7 @@ claim "rebase" rebases
 claim "stash" stashes
 claim "the source's objects are borrowed, its refs are seen" borrows
 claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
+claim "policy says so" policy
 claim "other branches of the source stay where they are" other_branches
 claim "planted: hooks" hooks
 claim "planted: settings that name programs" settings
@@ -400,6 +423,7 @@ claim "add, commit and checkout by the host are what the next command sees" from
 claim "add, reset and checkout inside are what the host sees" to_the_host
 claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
 claim "files staged on both sides are staged on both" both_staged
+claim "what a lock of host git keeps out comes with the next command" host_is_busy
 claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
 claim "commands that commit at once" at_once
 claim "a daemon killed before it brought a commit over" killed

@@ -179,7 +179,7 @@ static void an_index_survives_parsing_and_formatting(void **state)
 	index = must_parse();
 	assert_int_equal(index.n, 3);
 	assert_int_equal(sbx_index_mode(&index.at[1]), LINK_MODE);
-	assert_int_equal(sbx_index_format(&index, &out, &len), 0);
+	assert_int_equal(sbx_index_format(&index, true, &out, &len), 0);
 	assert_int_equal(len, raw_len);
 	assert_memory_equal(out, raw, len);
 	free(out);
@@ -231,7 +231,7 @@ static void optional_extensions_are_dropped(void **state)
 	add32(0);
 	finish();
 	index = must_parse();
-	assert_int_equal(sbx_index_format(&index, &out, &len), 0);
+	assert_int_equal(sbx_index_format(&index, true, &out, &len), 0);
 	assert_null(memmem(out, len, "FSMN", 4));
 	assert_null(memmem(out, len, "TREE", 4));
 	free(out);
