@@ -1,6 +1,7 @@
 /*
  * Contents of files. Mostly nothing is known here of opens (fs/ops_open.c), so no request goes by a handle:
- * the descriptor belongs to the node, and O_APPEND is seen at each write.
+ * the descriptor belongs to the node, and O_APPEND is seen at each write. It is put before the answer: who has that
+ * may have the file executed, which the kernel refuses while it is open for writing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,6 +44,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	struct sbx_fd *f;
 	_cleanup_free_ char *buf = NULL;
 	ssize_t n;
+	int r;
 
 	(void)fi;
 	node = ws_node(req, ino);
@@ -61,13 +63,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		return;
 	buf = malloc(size);
 	n = buf ? pread(f->fd, buf, size, off) : -1;
-	if (!buf)
-		ws_reply(req, -ENOMEM);
-	else if (n < 0)
-		ws_reply(req, -errno);
+	r = buf ? -errno : -ENOMEM;
+	ws_put(ws, node, f);
+	if (n < 0)
+		ws_reply(req, r);
 	else
 		fuse_reply_buf(req, buf, (size_t)n);
-	ws_put(ws, node, f);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -78,17 +79,19 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
 	ssize_t n;
+	int r;
 
 	if (!node)
 		return;
 	ws_drop_set_id(f->fd);
 	/* Appending is the file's business: a command may append to it at the same time. */
 	n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
+	r = -errno;
+	ws_put(ws, node, f);
 	if (n < 0)
-		ws_reply(req, -errno);
+		ws_reply(req, r);
 	else
 		fuse_reply_write(req, (size_t)n);
-	ws_put(ws, node, f);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -96,12 +99,14 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
+	int r;
 
 	(void)fi;
 	if (!node)
 		return;
-	ws_reply(req, (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0);
+	r = (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0;
 	ws_put(ws, node, f);
+	ws_reply(req, r);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
@@ -110,12 +115,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
+	int r;
 
 	(void)fi;
 	if (!node)
 		return;
-	ws_reply(req, fallocate(f->fd, mode, off, len) < 0 ? -errno : 0);
+	r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
 	ws_put(ws, node, f);
+	ws_reply(req, r);
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
@@ -126,6 +133,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 	struct sbx_fd *from, *to;
 	struct sbx_node *src, *dst;
 	ssize_t n;
+	int r;
 
 	(void)in_fi;
 	(void)out_fi;
@@ -133,15 +141,18 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 	if (!src)
 		return;
 	dst = file_fd(req, out, SBX_FD_WRITE, &to);
-	if (dst) {
-		n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
-		if (n < 0)
-			ws_reply(req, -errno);
-		else
-			fuse_reply_write(req, (size_t)n);
-		ws_put(ws, dst, to);
+	if (!dst) {
+		ws_put(ws, src, from);
+		return;
 	}
+	n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
+	r = -errno;
+	ws_put(ws, dst, to);
 	ws_put(ws, src, from);
+	if (n < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_write(req, (size_t)n);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -149,18 +160,20 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_READ, &f);
-	off_t r;
+	off_t at;
+	int r;
 
 	(void)fi;
 	if (!node)
 		return;
 	/* Nobody uses the position of the descriptor: every read and write names its own. */
-	r = lseek(f->fd, off, whence);
-	if (r < 0)
-		ws_reply(req, -errno);
-	else
-		fuse_reply_lseek(req, r);
+	at = lseek(f->fd, off, whence);
+	r = -errno;
 	ws_put(ws, node, f);
+	if (at < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_lseek(req, at);
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
