@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every sentence of README's threat model names claims of tests/attacks that stand for it, and they exist.
+"""Every sentence of README's threat model names claims of the tests that stand for it, and they exist.
 
-The names stand in a comment after the sentence: <!-- CASE: CLAIM; CASE: CLAIM -->. What is said not to be
+The names stand in a comment after the sentence: <!-- CASE: CLAIM; CASE: CLAIM -->, a CASE being one of
+tests/attacks, or of tests/mount as mount/CASE. What is said not to be
 protected, and what the tests are, stands for itself.
 """
 import pathlib
@@ -18,7 +19,8 @@ checks = []
 for name in re.findall(r"<!-- (.*?) -->", promises, re.S):
     for item in re.split(r";\s", name):
         case, claim = item.split(": ", 1)
-        script = here / f"{case}.sh"
+        script = here / ".." / (case if "/" in case else f"attacks/{case}")
+        script = script.with_suffix(".sh")
         known = script.read_text() if script.exists() else ""
         checks.append((f'"{claim}"' in known, f"{case} has the claim: {claim}"))
 
