@@ -10,6 +10,7 @@
 #include <linux/fuse.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,8 @@ extern char **environ;
  * The one channel whose INIT is being watched. Set before its session starts; libfuse gives the
  * hooks nothing but the session's user data.
  */
-static struct sbx_channel *watched;
-static bool offered;
+static struct sbx_channel *_Atomic watched;
+static bool offered; /* by the thread that answers INIT as well */
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 {
@@ -40,7 +41,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 	const struct fuse_in_header *h = buf;
 
 	(void)userdata;
-	if (watched && n >= (ssize_t)(sizeof(*h) + 16) && h->opcode == FUSE_INIT) {
+	if (atomic_load(&watched) && n >= (ssize_t)(sizeof(*h) + 16) && h->opcode == FUSE_INIT) {
 		struct fuse_init_in in = {0};
 		size_t body = (size_t)n - sizeof(*h);
 
@@ -52,15 +53,17 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 
 static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
+	struct sbx_channel *ch = atomic_load(&watched);
+
 	(void)userdata;
-	if (watched && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
+	if (ch && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
 		if (offered && out->major == FUSE_KERNEL_VERSION) {
 			out->flags |= FUSE_HANDLE_KILLPRIV_V2;
-			watched->killpriv = true;
+			ch->killpriv = true;
 		}
-		watched = NULL;
+		atomic_store(&watched, NULL);
 	}
 	return writev(fd, iov, count);
 }
@@ -137,7 +140,7 @@ int sbx_channel_open(struct sbx_channel *ch, const struct sbx_channel_config *co
 	}
 	if (config->killpriv &&
 	    fuse_session_custom_io(ch->session, &hooks, fuse_session_fd(ch->session)) == 0)
-		watched = ch;
+		atomic_store(&watched, ch);
 	return 0;
 }
 

@@ -944,7 +944,7 @@ static bool has_room_for_limits(void **state)
 #endif
 
 	if (watched)
-		print_message("skipped: a sanitizer needs the room itself\n");
+		print_message("# skipped: a sanitizer needs the room itself\n");
 	return !watched && has_view(*state);
 }
 
