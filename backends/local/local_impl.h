@@ -24,9 +24,9 @@ struct sbx_local {
 	char *common;              /* git: the source's common directory */
 	struct sbx_layers *layers; /* NULL: none could be had, or none is needed */
 	char *flat;                /* why new trees are full copies, or NULL */
-	bool clean;                /* the last daemon ended in order: nothing of its commands is left to see to */
+	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;
-	char *surrounding;         /* dir: .git of a repository the source lies in, or NULL */
+	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
 };
 
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */

@@ -357,7 +357,10 @@ static size_t tree_len;
 
 static void tree_add(const char *mode, const char *name, const git_oid *oid)
 {
-	tree_len += (size_t)sprintf(tree + tree_len, "%s %s", mode, name) + 1;
+	const int n = snprintf(tree + tree_len, sizeof(tree) - tree_len, "%s %s", mode, name);
+
+	assert_in_range(n, 1, sizeof(tree) - tree_len - 21);
+	tree_len += (size_t)n + 1;
 	memcpy(tree + tree_len, oid->id, 20);
 	tree_len += 20;
 }
