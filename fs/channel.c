@@ -294,12 +294,6 @@ void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino)
 	fuse_lowlevel_notify_inval_inode(ch->session, ino, -1, 0);
 }
 
-void sbx_channel_forget_name(struct sbx_channel *ch, const char *name)
-{
-	if (ch->session)
-		fuse_lowlevel_notify_inval_entry(ch->session, FUSE_ROOT_ID, name, strlen(name));
-}
-
 /* Undoes the \ooo of mountinfo in place. */
 static void unescape(char *s)
 {

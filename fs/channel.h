@@ -67,12 +67,6 @@ int sbx_channel_epoch(struct sbx_channel *ch);
 /* Has the attributes of node INO asked for again. Takes no lock of the kernel's. Any thread. */
 void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino);
 /*
- * Has the kernel forget NAME in the root of the connection. Waits for the root's lock, so not on a
- * thread that an operation holding it may need. A connection that is not open is left alone.
- */
-void sbx_channel_forget_name(struct sbx_channel *ch, const char *name);
-
-/*
  * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not
  * waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
  */

@@ -52,8 +52,6 @@ struct daemon {
 	pthread_t loop_thread;
 	bool loop_started;
 	struct sbx_pool *pool, *remover;
-	struct sbx_pool
-	        *notifier; /* one thread that may wait for the kernel's lock of a directory */
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
 	struct sbx_park *park;
@@ -106,41 +104,21 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 }
 
 /*
- * A sandbox is gone; the kernel is to forget its controls, and with them what is kept here for them. Not its name in
- * MNT: that takes MNT's lock, without a way out. A mkdir holds it until we answer, so a daemon that is killed
- * meanwhile could not even die, nor its clients; and by then the name may be another sandbox's.
+ * A sandbox is gone. The kernel is not told to forget names of it: that takes the lock of their directory without a
+ * way out, which a lookup or a mkdir holds until we answer; a daemon that is killed meanwhile could not
+ * even die, nor its clients.
  */
-struct farewell {
-	struct daemon *daemon;
-	char number[32]; /* in the controls */
-};
-
-static void say_farewell(void *data)
-{
-	struct farewell *f = data;
-	struct daemon *d = f->daemon;
-
-	sbx_channel_forget_name(&d->control_channel, f->number);
-	free(f);
-}
-
-/* On a thread of its own: forgetting a name takes the lock of its directory, which a lookup may hold. */
 static void handle_retired(struct sbx_box *box, void *data)
 {
 	struct daemon *d = data;
-	struct farewell *f = calloc(1, sizeof(*f));
 
 	sbx_inodes_drop_box(d->workspace.inodes, box);
 	if (d->workspace.passthrough)
 		sbx_passthrough_drop_box(d->workspace.passthrough, box->number);
+	sbx_controls_drop_box(&d->controls, box);
 	/* Even if only its name was handed to the kernel. */
 	atomic_store(&d->workspace.handed, true);
 	new_epoch(d);
-	if (!f)
-		return;
-	f->daemon = d;
-	snprintf(f->number, sizeof(f->number), ".%llu", (unsigned long long)box->number);
-	sbx_pool_submit(d->notifier, say_farewell, f);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -232,8 +210,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
-	    sbx_pool_create(1, &d->notifier) < 0 || sbx_park_create(d->loop, &d->park) < 0 ||
-	    sbx_controls_init(&d->controls) < 0 ||
+	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
 	    sbx_kept_create(KEPT_BYTES, &d->workspace.kept) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
@@ -386,7 +363,6 @@ static void stop(struct daemon *d)
 	sbx_channel_unmount(&d->control_channel);
 	if (d->loop_started && d->registry)
 		sbx_registry_shutdown(d->registry);
-	sbx_pool_destroy(d->notifier);
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
 	sbx_pool_destroy(d->remover);

@@ -28,6 +28,7 @@ struct cnode {
 	uint64_t nlookup;
 	uint32_t index, generation;
 	bool shared; /* in the hash: found again by the next lookup */
+	bool gone;   /* its sandbox is: the node holds nothing, until the kernel forgets it */
 	bool taken;  /* of a file whose write may wait: looked up, and not closed again since */
 	unsigned opens;
 	struct cnode *hash_next;
@@ -156,7 +157,8 @@ static void cnode_free(struct sbx_control_nodes *t, struct cnode *c)
 	t->slot[c->index] = NULL;
 	t->generation[c->index]++;
 	t->free_list[t->free_n++] = c->index;
-	sbx_control_node_release(&c->node);
+	if (!c->gone)
+		sbx_control_node_release(&c->node);
 	free(c);
 }
 
@@ -184,6 +186,26 @@ void sbx_controls_forget(struct sbx_controls *controls, uint64_t id, uint64_t n)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* Also while the kernel keeps names of it: what can be forgotten only with a lock of the kernel's is not. */
+void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *box)
+{
+	struct sbx_control_nodes *t = controls->nodes;
+
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < t->used; i++) {
+		struct cnode *c = t->slot[i];
+
+		if (!c || c->gone || c->node.box != box)
+			continue;
+		if (c->shared)
+			hash_out(t, c);
+		sbx_control_node_release(&c->node);
+		c->node = (struct sbx_control_node){0};
+		c->gone = true;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 /* A copy of the node of INO with references of its own; or answers and returns false. */
 static bool node_of(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret)
 {
@@ -193,6 +215,8 @@ static bool node_of(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret
 
 	pthread_mutex_lock(&t->lock);
 	c = cnode_at(t, ino & ~controls->id_bit);
+	if (c && c->gone)
+		c = NULL;
 	if (c)
 		sbx_control_node_copy(&c->node, ret);
 	pthread_mutex_unlock(&t->lock);
@@ -231,7 +255,8 @@ void sbx_controls_finish(struct sbx_controls *c)
 		return;
 	for (uint32_t i = 0; i < t->used; i++)
 		if (t->slot[i]) {
-			sbx_control_node_release(&t->slot[i]->node);
+			if (!t->slot[i]->gone)
+				sbx_control_node_release(&t->slot[i]->node);
 			free(t->slot[i]);
 		}
 	free(t->slot);

@@ -18,6 +18,8 @@ struct sbx_controls {
 };
 
 int sbx_controls_init(struct sbx_controls *c);
+/* BOX is retired: its nodes let go of it. Any thread. */
+void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *box);
 /* After the session has ended. */
 void sbx_controls_finish(struct sbx_controls *c);
 
