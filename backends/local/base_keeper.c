@@ -253,41 +253,6 @@ void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
 
 /* --- opening ------------------------------------------------------------------------------------------ */
 
-static int make_parents(const char *path)
-{
-	_cleanup_free_ char *copy = strdup(path);
-
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-			return -errno;
-		*slash = '/';
-	}
-	return 0;
-}
-
-/* Who can write here decides what is in other mounts' sandboxes. */
-static int open_top(const char *path, struct sbx_error *err)
-{
-	_cleanup_fd_ int fd = -1;
-	struct stat st;
-	int r = make_parents(path);
-
-	if (!r)
-		r = fd = sbx_dir_make(AT_FDCWD, path, 0700);
-	if (r < 0)
-		return sbx_fail(err, -r, "cannot use the cache directory %s: %s", path,
-		                strerror(-r));
-	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 022)
-		return sbx_fail(err, EACCES,
-		                "the cache directory %s belongs to another user or is writable by "
-		                "others",
-		                path);
-	return sbx_steal_fd(&fd);
-}
-
 static int open_rooms(struct sbx_bases *b)
 {
 	const struct {
@@ -336,7 +301,7 @@ int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
 	b->dirty = true;
 	sbx_base_boot_id(b->boot);
 	b->path = sbx_format("%s/bases", path);
-	r = b->dir = open_top(path, err);
+	r = b->dir = sbx_dir_own(path, "cache", err);
 	if (r >= 0) {
 		r = b->path ? open_rooms(b) : -ENOMEM;
 		if (!r)

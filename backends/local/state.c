@@ -20,54 +20,6 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-static int make_parents(const char *path)
-{
-	_cleanup_free_ char *copy = strdup(path);
-
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-			return -errno;
-		*slash = '/';
-	}
-	return 0;
-}
-
-static int check_ours(int fd, const char *path, struct sbx_error *err)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return sbx_fail(err, errno, "state directory %s: %s", path, strerror(errno));
-	if (st.st_uid != geteuid())
-		return sbx_fail(err, EACCES, "the state directory %s belongs to another user",
-		                path);
-	if (st.st_mode & 022)
-		return sbx_fail(err, EACCES,
-		                "the state directory %s is writable by others (chmod 700 mends it)",
-		                path);
-	return 0;
-}
-
-static int open_dir(const char *path, int *ret, struct sbx_error *err)
-{
-	_cleanup_fd_ int fd = -1;
-	int r = make_parents(path);
-
-	if (!r)
-		r = fd = sbx_dir_make(AT_FDCWD, path, 0700);
-	if (r < 0)
-		return sbx_fail(err, -r, "cannot use the state directory %s: %s", path,
-		                strerror(-r));
-	r = check_ours(fd, path, err);
-	if (r)
-		return r;
-	*ret = sbx_steal_fd(&fd);
-	return 0;
-}
-
 static int take_lock(struct sbx_state *st, const char *path, struct sbx_error *err)
 {
 	st->lock = openat(st->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -119,9 +71,9 @@ static int open_rooms(struct sbx_state *st)
 int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err)
 {
 	struct sbx_state st = SBX_STATE_CLOSED;
-	int r = open_dir(path, &st.dir, err);
+	int r = st.dir = sbx_dir_own(path, "state", err);
 
-	if (!r)
+	if (r >= 0)
 		r = take_lock(&st, path, err);
 	if (!r) {
 		r = open_rooms(&st);

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "sandboxfs/error.h"
+
 /*
  * Calls fn with the name and d_type of each entry of DIRFD but "." and ".."; a type the file
  * system does not tell is looked up. DIRFD is open for reading; its offset is moved. A non-zero
@@ -34,6 +36,14 @@ int sbx_dir_names(int dirfd, struct sbx_names *names);
 int sbx_dir_open(int dirfd, const char *name);
 /* mkdir with MODE unless it is there, then sbx_dir_open. */
 int sbx_dir_make(int dirfd, const char *name, unsigned mode);
+
+/*
+ * Opens PATH, our own directory for the purpose that WHAT names ("state", "cache"), for reading; it and its
+ * parents are made with mode 0700 where they are missing. Who can write there decides what we do, so: EACCES
+ * when it belongs to another user or others may write to it. Returns the descriptor or -errno with a
+ * sentence.
+ */
+int sbx_dir_own(const char *path, const char *what, struct sbx_error *err);
 
 /* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond.
  */
