@@ -125,15 +125,17 @@ static struct cnode *hash_find(struct sbx_control_nodes *t, const struct sbx_con
 	return c;
 }
 
-/* Takes NODE over. Counts a lookup. */
+/* Takes NODE over. Counts a lookup. A sandbox that was retired meanwhile has been dropped: it gets no more. */
 static int cnode_get(struct sbx_control_nodes *t, struct sbx_control_node *node, uint64_t *id)
 {
-	struct cnode *c;
-	int r = 0;
+	struct cnode *c = NULL;
+	int r;
 
 	pthread_mutex_lock(&t->lock);
-	c = hash_find(t, node);
-	if (!c)
+	r = node->box && !sbx_box_alive(node->box) ? -ESTALE : 0;
+	if (r == 0)
+		c = hash_find(t, node);
+	if (r == 0 && !c)
 		r = cnode_new(t, &c);
 	if (r == 0 && !c->shared) {
 		c->node = *node;
