@@ -93,7 +93,7 @@ int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 	return r;
 }
 
-static void jobs_are_gone(void *data)
+void sbx_box_left(void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
@@ -129,7 +129,7 @@ static void shut(struct sbx_registry *reg, struct box *box)
 		sbx_box_stop(box);
 		sbx_box_unref(&box->pub);
 	} else {
-		sbx_jobs_shutdown(box->pub.jobs, jobs_are_gone, box);
+		sbx_jobs_shutdown(box->pub.jobs, sbx_box_left, box);
 	}
 }
 

@@ -124,6 +124,8 @@ void sbx_box_arm_lifetime(struct box *box);
 void sbx_box_save(struct box *box);
 /* The same for all, here and now, when nothing else goes on any more. */
 void sbx_registry_save_all(struct sbx_registry *reg);
+/* [loop] DATA, a box: one operation of it that the shutdown waits for has ended, and with it a reference. */
+void sbx_box_left(void *data);
 /* One event, in the stream of the box (may be NULL) and in the mount's. */
 void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);
 

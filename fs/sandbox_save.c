@@ -23,25 +23,13 @@ static void save(struct box *box)
 	}
 }
 
-/* [loop] */
-static void saved(void *data)
-{
-	struct box *box = data;
-	struct sbx_registry *reg = box->pub.registry;
-
-	pthread_mutex_lock(&reg->lock);
-	sbx_registry_end(reg);
-	pthread_mutex_unlock(&reg->lock);
-	sbx_box_unref(&box->pub);
-}
-
 /* [pool] */
 static void save_work(void *data)
 {
 	struct box *box = data;
 
 	save(box);
-	sbx_loop_post(box->pub.registry->config.loop, saved, box);
+	sbx_loop_post(box->pub.registry->config.loop, sbx_box_left, box);
 }
 
 void sbx_box_save(struct box *box)
