@@ -81,6 +81,12 @@ int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
 	return b->impl->create(b, req, ret, err);
 }
 
+int sbx_backend_trash(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
+                      void *data, struct sbx_error *err)
+{
+	return b->impl->trash ? b->impl->trash(b, fn, data, err) : 0;
+}
+
 void sbx_backend_destroy(struct sbx_backend *b)
 {
 	if (b)

@@ -25,6 +25,7 @@
 
 #include "sandboxfs/error.h"
 #include "sandboxfs/exec.h"
+#include "sandboxfs/history.h"
 #include "sandboxfs/identity.h"
 #include "sandboxfs/settings.h"
 
@@ -39,6 +40,14 @@ struct sbx_create {
 	const char *name;       /* valid as by sbx_name_check() */
 	const char *base;       /* commit-ish */
 	const char *branch;     /* branch name, used as it is */
+	/*
+	 * What it starts as; base is NULL then. FROM: a sandbox of this backend, whose [pool] calls the caller keeps away meanwhile, with
+	 * all that is in its tree, ignored files too, committed or not (REV NULL), or as REV (history.h) was. TRASH: the entry of that
+	 * name that a teardown has left. ENOENT no such REV or entry.
+	 */
+	struct sbx_sandbox *from;
+	const char *rev;
+	const char *trash;
 	atomic_bool *cancelled; /* polled during long work: -EINTR and nothing left; may be NULL */
 };
 
@@ -47,6 +56,14 @@ struct sbx_recover {
 	void (*found)(struct sbx_sandbox *sb, void *data); /* hands the sandbox over */
 	void (*note)(const char *text, void *data);        /* one line for `events` */
 	void *data;
+};
+
+/* An entry of the trash, as listed: borrowed during the call. */
+struct sbx_trash {
+	const char *name;    /* NAME-TIME: unique, and what create takes */
+	const char *sandbox; /* its name then */
+	const char *branch;  /* NULL: none */
+	int64_t time_ms;     /* of the teardown, CLOCK_REALTIME */
 };
 
 struct sbx_backend_impl {
@@ -65,6 +82,12 @@ struct sbx_backend_impl {
 	 */
 	int (*create)(struct sbx_backend *b, const struct sbx_create *req, struct sbx_sandbox **ret,
 	              struct sbx_error *err);
+	/*
+	 * [disk] Calls fn for each entry of the trash, oldest first: what teardowns saved of work that was not committed. A non-zero return
+	 * ends it and is returned. Optional: there is none.
+	 */
+	int (*trash)(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
+	             void *data, struct sbx_error *err);
 	/* [any] Releases the backend; its sandboxes have been closed before. Mandatory. */
 	void (*destroy)(struct sbx_backend *b);
 };
@@ -136,6 +159,8 @@ struct sbx_sandbox_impl {
 	 */
 	int (*nested)(struct sbx_sandbox *sb, bool make);
 
+	const struct sbx_history_impl *history; /* snapshots, diff, push. Optional */
+
 	/* Later features; NULL answers EOPNOTSUPP.
 	 * [pool] Called before PATH (relative) is read, listed or looked up. Optional: all local. */
 	int (*fetch)(struct sbx_sandbox *sb, const char *path, struct sbx_error *err);
@@ -199,6 +224,8 @@ int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, stru
 int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
 int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
                        struct sbx_sandbox **ret, struct sbx_error *err);
+int sbx_backend_trash(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
+                      void *data, struct sbx_error *err);
 void sbx_backend_destroy(struct sbx_backend *b); /* accepts NULL */
 
 int sbx_sandbox_root(struct sbx_sandbox *sb);

@@ -1,0 +1,128 @@
+/* The way from a caller to a sandbox's history: what is asked is checked here, once for all backends. */
+#include "sandboxfs/history.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "sandboxfs/backend.h"
+
+#define MARK "mark:"
+
+/* The member FN of the sandbox's table, or NULL. */
+#define HISTORY(sb, fn) ((sb)->impl->history ? (sb)->impl->history->fn : NULL)
+
+static int absent(const char *what, struct sbx_error *err)
+{
+	return sbx_fail(err, EOPNOTSUPP, "%s is not available with this backend", what);
+}
+
+static bool is_mark(const char *name)
+{
+	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+	return n > 0 && !name[n] && name[0] != '.' && name[0] != '-' && !strstr(name, "..") &&
+	       n < SBX_REV_MAX - strlen(MARK);
+}
+
+int sbx_rev_check(const char *rev, struct sbx_error *err)
+{
+	size_t n = strspn(rev, "0123456789abcdef");
+
+	if (strcmp(rev, "base") == 0 || (n >= 4 && n <= 64 && !rev[n]))
+		return 0;
+	if (strncmp(rev, MARK, strlen(MARK)) == 0 && is_mark(rev + strlen(MARK)))
+		return 0;
+	return sbx_fail(err, EINVAL, "%.80s is no id of a snapshot", rev);
+}
+
+int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                         char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	if (!HISTORY(sb, snapshot))
+		return absent("snapshot", err);
+	if (wish->mark && !is_mark(wish->mark))
+		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", wish->mark);
+	return sb->impl->history->snapshot(sb, wish, id, err);
+}
+
+int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	if (!HISTORY(sb, forget))
+		return absent("snapshot", err);
+	if (!is_mark(name))
+		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", name);
+	return sb->impl->history->forget(sb, name, err);
+}
+
+int sbx_history_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                     void *data, struct sbx_error *err)
+{
+	return HISTORY(sb, list) ? sb->impl->history->list(sb, fn, data, err)
+	                         : absent("snapshot", err);
+}
+
+int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                        struct sbx_error *err)
+{
+	int r;
+
+	if (!HISTORY(sb, restore))
+		return absent("restore", err);
+	r = sbx_rev_check(rev, err);
+	return r ? r : sb->impl->history->restore(sb, rev, cancelled, err);
+}
+
+int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+                     struct sbx_error *err)
+{
+	int r;
+
+	if (!HISTORY(sb, diff))
+		return absent("diff", err);
+	r = wish->from ? sbx_rev_check(wish->from, err) : 0;
+	if (!r && wish->to)
+		r = sbx_rev_check(wish->to, err);
+	return r ? r : sb->impl->history->diff(sb, wish, fd, err);
+}
+
+int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+                     struct sbx_error *err)
+{
+	int r;
+
+	if (!HISTORY(sb, tree))
+		return absent("snapshot", err);
+	r = sbx_rev_check(rev, err);
+	return r ? r : sb->impl->history->tree(sb, rev, ret, err);
+}
+
+int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
+                      struct sbx_object *ret)
+{
+	return HISTORY(sb, entry) ? sb->impl->history->entry(sb, dir, name, ret) : -EOPNOTSUPP;
+}
+
+int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
+                        int (*fn)(const char *name, const struct sbx_object *o, void *data),
+                        void *data)
+{
+	return HISTORY(sb, entries) ? sb->impl->history->entries(sb, dir, fn, data) : -EOPNOTSUPP;
+}
+
+int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
+{
+	return HISTORY(sb, content) ? sb->impl->history->content(sb, id, fd) : -EOPNOTSUPP;
+}
+
+int sbx_history_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err)
+{
+	return HISTORY(sb, remote) ? sb->impl->history->remote(sb, name, ret, err)
+	                           : absent("push", err);
+}
+
+int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+                     struct sbx_error *err)
+{
+	return HISTORY(sb, push) ? sb->impl->history->push(sb, wish, err) : absent("push", err);
+}

@@ -1,0 +1,29 @@
+/*
+ * Patterns as in .gitignore (gitignore(5)), on text that is in memory already: nothing here opens a file, since what lies in a
+ * sandbox's tree may be a link or a FIFO. A matcher is a stack, grown while a walk goes down and
+ * shrunk when it comes back. Not thread-safe.
+ */
+#ifndef SANDBOXFS_LOCAL_IGNORE_H
+#define SANDBOXFS_LOCAL_IGNORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sbx_ignore;
+
+/* 0 or -ENOMEM. ICASE: as core.ignorecase. */
+int sbx_ignore_new(bool icase, struct sbx_ignore **ret);
+void sbx_ignore_free(struct sbx_ignore *ig); /* accepts NULL */
+/*
+ * Adds the patterns of one file, which lies in the directory DIR ("" the top, else "a/b"). What is pushed later outranks what was
+ * pushed before; so does a later line. LEN bytes of TEXT are copied; what is no pattern is passed over. 0 or -ENOMEM.
+ */
+int sbx_ignore_push(struct sbx_ignore *ig, const char *dir, const char *text, size_t len);
+void sbx_ignore_pop(struct sbx_ignore *ig);
+/*
+ * 1: the last pattern that fits PATH ("a/b/c", from the top) ignores it, 0: there is none or it takes it back with "!". A walk does not go into a
+ * directory that is ignored; parents are not looked at.
+ */
+bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool directory);
+
+#endif

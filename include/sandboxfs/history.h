@@ -1,0 +1,140 @@
+/*
+ * What a sandbox was: snapshots of its tree, what differs between two of them, the way back. One table beside that of
+ * the sandbox (backend.h), so that a backend has all of it or, with NULL members, only some.
+ *
+ * A state of the tree is named by a REV, a string:
+ *   NULL        as it is now
+ *   "base"      as it was at creation
+ *   ID          as the snapshot ID recorded it: what snapshot answered, or at least four of its first digits
+ *   "mark:M"    as the mark M recorded it
+ *
+ * A snapshot is a commit on the sandbox's branch, which its user sees. A mark is kept for the daemon's own use
+ * (before and after a job, before a restore), seen by nobody, and goes with the sandbox.
+ *
+ * Calls are marked as in backend.h; those marked [pool] are never overlapped for one sandbox. [disk]: on any thread that may wait
+ * for the local disk, as a FUSE worker may; never for a network or another client.
+ */
+#ifndef SANDBOXFS_HISTORY_H
+#define SANDBOXFS_HISTORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+
+struct sbx_sandbox;
+
+#define SBX_REV_MAX 80 /* bytes of a REV, with its NUL */
+
+/* What is to be recorded. Strings are borrowed; NULL members take the default. */
+struct sbx_snapshot_wish {
+	const char *mark;       /* name of the mark, which replaces one of that name; NULL: a snapshot */
+	const char *message;    /* NULL or empty: "snapshot-" and the first digits of its id's tree */
+	const char *author;     /* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>" */
+	bool ignored;           /* also the files that the ignore rules name */
+	atomic_bool *cancelled; /* polled: -EINTR and nothing is recorded; may be NULL */
+};
+
+/* One snapshot, as listed: borrowed during the call. */
+struct sbx_snapshot {
+	const char *id;      /* hexadecimal */
+	const char *message; /* UTF-8, its first line */
+	int64_t time_ms;     /* CLOCK_REALTIME */
+};
+
+/* A file, link or directory of a snapshot. */
+struct sbx_object {
+	char id[SBX_REV_MAX]; /* of its content: the same id is the same content; "" of a submodule */
+	uint32_t mode;        /* S_IFREG | 0644 or 0755, S_IFLNK | 0777, S_IFDIR | 0755 */
+	uint64_t size;        /* bytes; 0 for directories */
+};
+
+enum sbx_diff_format {
+	SBX_DIFF_PATCH, /* unified, a/ and b/, binary content included, as `git apply` takes it */
+	SBX_DIFF_NAMES, /* a line each: A, M, D, T, or Rnnn, a tab, the path, and for R a tab and the new path */
+};
+
+struct sbx_diff_wish {
+	const char *from, *to; /* REVs */
+	enum sbx_diff_format format;
+	atomic_bool *cancelled; /* as above */
+};
+
+struct sbx_push_wish {
+	const char *remote;     /* NULL: "origin" */
+	const char *token;      /* for HTTP(S); a secret: never in an error text. NULL: none */
+	atomic_bool *cancelled; /* as above */
+};
+
+struct sbx_history_impl {
+	/*
+	 * [pool] Records the tree, also while commands run, then as it is passed over. *ID is the snapshot's, or the mark's
+	 * "mark:M". Allowed when nothing changed. Cost grows with what changed. EBUSY an unfinished merge; EEXIST git state
+	 * in conflict; ENOSPC; EINTR.
+	 */
+	int (*snapshot)(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+	                char id[SBX_REV_MAX], struct sbx_error *err);
+	/* [pool] Forgets the mark NAME; success when there is none. */
+	int (*forget)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+	/* [disk] Calls fn for each snapshot, oldest first; a non-zero return ends it and is returned. */
+	int (*list)(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+	            void *data, struct sbx_error *err);
+	/*
+	 * [pool] Makes the tree what REV was. "base" and snapshots: git state (branch, index) too, and it is clean then; "base" also
+	 * removes what the ignore rules name. A mark: the files, and the branch to where it stood then. What the tree was before
+	 * stays in the mark "restore". No command runs. ENOENT no such REV.
+	 */
+	int (*restore)(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+	               struct sbx_error *err);
+	/* [pool] Writes what differs to FD as it is found. ENOENT no such REV. */
+	int (*diff)(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+	            struct sbx_error *err);
+
+	/* [disk] The tree of REV (not NULL). */
+	int (*tree)(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+	            struct sbx_error *err);
+	/* [disk] The entry NAME of the directory whose id is DIR. ENOENT. */
+	int (*entry)(struct sbx_sandbox *sb, const char *dir, const char *name,
+	             struct sbx_object *ret);
+	/* [disk] Calls fn for each entry of it, in git's order; ends as list does. */
+	int (*entries)(struct sbx_sandbox *sb, const char *dir,
+	               int (*fn)(const char *name, const struct sbx_object *o, void *data), void *data);
+	/* [pool] Writes the content of the file, or the target of the link, whose id is ID to FD. */
+	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
+
+	/* [any] What URL the remote NAME (NULL: "origin") has: the caller's, in *ret. ENOENT no such remote. */
+	int (*remote)(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
+	/*
+	 * [pool, may wait for the network] Pushes the sandbox's branch to a branch of the same name. What goes wrong is a
+	 * sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, ECONNREFUSED, ETIMEDOUT...
+	 */
+	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
+};
+
+/* Wrappers that answer -EOPNOTSUPP for an absent table or member, and check REVs and names: EINVAL. */
+int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                         char id[SBX_REV_MAX], struct sbx_error *err);
+int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+int sbx_history_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                     void *data, struct sbx_error *err);
+int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                        struct sbx_error *err);
+int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+                     struct sbx_error *err);
+int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+                     struct sbx_error *err);
+int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
+                      struct sbx_object *ret);
+int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
+                        int (*fn)(const char *name, const struct sbx_object *o, void *data),
+                        void *data);
+int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd);
+int sbx_history_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
+int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+                     struct sbx_error *err);
+
+/* 0 when REV can name a state (not that it does): "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64 hexadecimal digits; else -EINVAL. */
+int sbx_rev_check(const char *rev, struct sbx_error *err);
+
+#endif
