@@ -25,6 +25,8 @@ struct local_sandbox {
 	bool retired;                /* only [pool] calls look: they never overlap */
 	int root;
 	int disk;                /* the disk of limited size that holds what changes, or -1 */
+	atomic_bool saving;      /* what is on it is being saved */
+	atomic_bool put_off;     /* that shall stop, for a command */
 	pthread_mutex_t lock;    /* base.name, rec.name */
 	pthread_mutex_t storing; /* rec, but for its name, and its file */
 };
@@ -142,8 +144,8 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
 }
 
 /*
- * A job that starts meanwhile puts it off: a file that is being saved takes up room even after it was removed. It will be asked for
- * again when that job has ended.
+ * A job that starts meanwhile puts it off and waits for its end: a file that is being saved takes up room even after it was removed. It
+ * will be asked for again when that job has ended.
  */
 static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 {
@@ -152,8 +154,12 @@ static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 
 	if (s->disk < 0)
 		return 0;
-	r = sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk, &sb->busy,
-	                    err);
+	s->put_off = false;
+	s->saving = true;
+	r = sb->busy ? -EINTR
+	             : sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk,
+	                               &s->put_off, err);
+	s->saving = false;
 	return r == -EINTR ? 0 : r;
 }
 
@@ -174,6 +180,10 @@ static bool sandbox_stale(struct sbx_sandbox *sb)
 {
 	struct local_sandbox *s = downcast(sb);
 
+	if (s->saving) {
+		s->put_off = true;
+		return true;
+	}
 	return s->git && sbx_git_private_stale(s->git);
 }
 
@@ -241,6 +251,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	_cleanup_(sbx_names_release) struct sbx_names over = {0};
 	int r;
 
+	s->put_off = true;
 	pthread_mutex_lock(&s->lock);
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);

@@ -135,7 +135,8 @@ struct sbx_sandbox_impl {
 	            struct sbx_error *err);
 
 	/*
-	 * [any] Whether sync may have something to do; microseconds. Optional: no.
+	 * [any] Whether sync may have something to do, or a barrier under way has to end first; microseconds. Asked before each
+	 * command. Optional: no.
 	 */
 	bool (*stale)(struct sbx_sandbox *sb);
 	/*

@@ -64,6 +64,16 @@ kept_over_unmount() {
 	holds
 	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >big' 2>&1)"
 	rm "$MNT/a/big"
+	wait_for_room
+}
+
+# The kernel tells a little later that it has forgotten a file; until then it has its room.
+wait_for_room() {
+	tries=0
+	until run a sh -c 'head -c 1000000 /dev/zero >probe && rm probe' 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || fail "no room"
+	done
 }
 
 # What the last job left is saved in the background; the event of the next one comes after.
