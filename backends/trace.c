@@ -24,6 +24,7 @@ struct trace_backend {
 struct trace_sandbox {
 	struct sbx_sandbox base; /* its strings belong to inner */
 	struct sbx_sandbox_impl impl;
+	struct sbx_history_impl history; /* without what inner does not have */
 	struct sbx_sandbox *inner;
 };
 
@@ -280,6 +281,124 @@ static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 	return sbx_sandbox_nested(downcast(sb)->inner, make);
 }
 
+/* ---- history ---- */
+
+static const char *rev_word(const char *rev)
+{
+	return rev ? rev : "now";
+}
+
+static int history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                            char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_snapshot(downcast(sb)->inner, wish, id, err);
+
+	if (!r)
+		say("history.snapshot: %s", id);
+	return result("history.snapshot", sb->id, start, r, err);
+}
+
+static int history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_forget(downcast(sb)->inner, name, err);
+
+	return result("history.forget", name, start, r, err);
+}
+
+static int history_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                        void *data, struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_list(downcast(sb)->inner, fn, data, err);
+
+	return result("history.list", sb->id, start, r, err);
+}
+
+static int history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                           struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_restore(downcast(sb)->inner, rev, cancelled, err);
+
+	say("history.restore: %s to %s", sb->id, rev);
+	return result("history.restore", sb->id, start, r, err);
+}
+
+static int history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+                        struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_diff(downcast(sb)->inner, wish, fd, err);
+
+	say("history.diff: %s from %s to %s", sb->id, rev_word(wish->from), rev_word(wish->to));
+	return result("history.diff", sb->id, start, r, err);
+}
+
+static int history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+                        struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+
+	return result("history.tree", rev, start,
+	              sbx_history_tree(downcast(sb)->inner, rev, ret, err), err);
+}
+
+static int history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
+                         struct sbx_object *ret)
+{
+	return sbx_history_entry(downcast(sb)->inner, dir, name, ret);
+}
+
+static int history_entries(struct sbx_sandbox *sb, const char *dir,
+                           int (*fn)(const char *name, const struct sbx_object *o, void *data),
+                           void *data)
+{
+	return sbx_history_entries(downcast(sb)->inner, dir, fn, data);
+}
+
+static int history_content(struct sbx_sandbox *sb, const char *id, int fd)
+{
+	uint64_t start = sbx_now_ns();
+
+	return result("history.content", id, start,
+	              sbx_history_content(downcast(sb)->inner, id, fd), NULL);
+}
+
+static int history_remote(struct sbx_sandbox *sb, const char *name, char **ret,
+                          struct sbx_error *err)
+{
+	return sbx_history_remote(downcast(sb)->inner, name, ret, err);
+}
+
+static int history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+                        struct sbx_error *err)
+{
+	uint64_t start = sbx_now_ns();
+	int r = sbx_history_push(downcast(sb)->inner, wish, err);
+
+	return result("history.push", sb->id, start, r, err);
+}
+
+/* Each is there when INNER has it. */
+static struct sbx_history_impl history_like(const struct sbx_history_impl *inner)
+{
+	return (struct sbx_history_impl){
+	        .snapshot = inner->snapshot ? history_snapshot : NULL,
+	        .forget = inner->forget ? history_forget : NULL,
+	        .list = inner->list ? history_list : NULL,
+	        .restore = inner->restore ? history_restore : NULL,
+	        .diff = inner->diff ? history_diff : NULL,
+	        .tree = inner->tree ? history_tree : NULL,
+	        .entry = inner->entry ? history_entry : NULL,
+	        .entries = inner->entries ? history_entries : NULL,
+	        .content = inner->content ? history_content : NULL,
+	        .remote = inner->remote ? history_remote : NULL,
+	        .push = inner->push ? history_push : NULL,
+	};
+}
+
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,
         .info = sandbox_info,
@@ -308,6 +427,10 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 		return -ENOMEM;
 	*sb = (struct trace_sandbox){.base = *inner, .impl = sandbox_impl, .inner = inner};
 	sb->base.impl = &sb->impl;
+	if (inner->impl->history) {
+		sb->history = history_like(inner->impl->history);
+		sb->impl.history = &sb->history;
+	}
 	if (!inner->impl->fetch)
 		sb->impl.fetch = NULL;
 	if (!inner->impl->nested)
@@ -357,13 +480,27 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
                           struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct trace_backend *b = (struct trace_backend *)base;
+	struct sbx_create plain = *req;
 	struct sbx_sandbox *inner;
 	uint64_t start = sbx_now_ns();
-	int r = sbx_backend_create(b->inner, req, &inner, err);
+	int r;
 
+	if (req->from && req->from->impl->close == sandbox_close)
+		plain.from = downcast(req->from)->inner;
+	r = sbx_backend_create(b->inner, &plain, &inner, err);
 	if (!r && wrap_sandbox(inner, ret))
 		*ret = inner;
 	return result("backend.create", req->name, start, r, err);
+}
+
+static int backend_trash(struct sbx_backend *base, int (*fn)(const struct sbx_trash *t, void *data),
+                         void *data, struct sbx_error *err)
+{
+	struct trace_backend *b = (struct trace_backend *)base;
+	uint64_t start = sbx_now_ns();
+
+	return result("backend.trash", base->impl->name, start,
+	              sbx_backend_trash(b->inner, fn, data, err), err);
 }
 
 static void backend_destroy(struct sbx_backend *base)
@@ -378,6 +515,7 @@ static void backend_destroy(struct sbx_backend *base)
 static const struct sbx_backend_impl backend_impl = {
         .recover = backend_recover,
         .create = backend_create,
+        .trash = backend_trash,
         .destroy = backend_destroy,
 };
 
