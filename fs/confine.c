@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -21,8 +20,7 @@ static unsigned depth_of(const char *dir)
 	return depth;
 }
 
-/* Whether ".." stands only in front, and at most DEPTH times. */
-static bool climbs_at_most(const char *target, unsigned depth)
+bool sbx_confine_climbs(const char *target, unsigned depth)
 {
 	bool named = false;
 
@@ -89,7 +87,7 @@ int sbx_confine_link(int root_fd, const char *dir, const char *target, const cha
 		dir = "";
 		depth = 0;
 	}
-	if (!rest || !climbs_at_most(rest, depth))
+	if (!rest || !sbx_confine_climbs(rest, depth))
 		return sbx_fail(err, EACCES, "a link to %s would lead out of the sandbox", target);
 	n = snprintf(path, sizeof(path), "%s%s%s", dir, *dir && *rest ? "/" : "", rest);
 	if (n < 0 || (size_t)n >= sizeof(path))

@@ -5,6 +5,8 @@
 #ifndef SANDBOXFS_FS_CONFINE_H
 #define SANDBOXFS_FS_CONFINE_H
 
+#include <stdbool.h>
+
 #include "sandboxfs/error.h"
 
 /*
@@ -19,5 +21,8 @@
  */
 int sbx_confine_link(int root_fd, const char *dir, const char *target, const char *view,
                      struct sbx_error *err);
+
+/* Whether ".." stands in the relative TARGET only in front, and at most DEPTH times. */
+bool sbx_confine_climbs(const char *target, unsigned depth);
 
 #endif
