@@ -19,7 +19,7 @@ struct requests {
 	struct sbx_jobrec *current; /* started by the present write */
 	struct sbx_jobrec *last;    /* whose result a read gives */
 	bool stale;                 /* the file's text is not yet that of last */
-	struct sbx_request held;    /* until git's state has been brought over */
+	struct sbx_request held;    /* until the command can be started */
 	bool given_up;              /* the client of the present write is about to die */
 };
 
@@ -135,19 +135,53 @@ static int begin(struct sbx_control_handle *h, const struct sbx_request *req, st
 	return 1;
 }
 
+/* Starts what was held back, or does not; the table has been entered. The lock is held. */
+static int begin_held(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	int r = s->given_up ? sbx_fail(err, EINTR, "given up before the command was started")
+	                    : begin(h, &s->held, err);
+
+	sbx_jobs_entered(h->node.box->jobs);
+	sbx_request_release(&s->held);
+	return r;
+}
+
 /* [loop] What the host did to git's state is inside. */
 static void begin_synced(void *data)
 {
 	struct sbx_control_handle *h = data;
-	struct requests *s = h->state;
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
 
 	pthread_mutex_lock(&h->lock);
-	r = s->given_up ? sbx_fail(&err, EINTR, "given up before the command was started")
-	                : begin(h, &s->held, &err);
-	sbx_request_release(&s->held);
-	s->held = (struct sbx_request){0};
+	r = begin_held(h, &err);
+	pthread_mutex_unlock(&h->lock);
+	if (r < 0)
+		sbx_flow_done(h, r, &err);
+}
+
+static void begin_again(void *data);
+
+/* 1: the command has been started, or waits for its turn. The lock is held. */
+static int enter(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct sbx_box *box = h->node.box;
+
+	if (!sbx_jobs_enter(box->jobs, begin_again, h) || sbx_box_sync(box, begin_synced, h))
+		return 1;
+	return begin_held(h, err);
+}
+
+/* [loop] The tree is whole again. */
+static void begin_again(void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	pthread_mutex_lock(&h->lock);
+	r = enter(h, &err);
 	pthread_mutex_unlock(&h->lock);
 	if (r < 0)
 		sbx_flow_done(h, r, &err);
@@ -156,19 +190,12 @@ static void begin_synced(void *data)
 static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
 {
 	struct requests *s = h->state;
-	struct sbx_request req = {0};
-	int r = sbx_request_parser_next(&s->parser, final, &req, err);
+	int r = sbx_request_parser_next(&s->parser, final, &s->held, err);
 
 	if (r <= 0)
 		return r;
 	s->given_up = false;
-	s->held = req;
-	if (sbx_box_sync(h->node.box, begin_synced, h))
-		return 1;
-	s->held = (struct sbx_request){0};
-	r = begin(h, &req, err);
-	sbx_request_release(&req);
-	return r;
+	return enter(h, err);
 }
 
 /* The write is answered when the end of the job has come, as always. */

@@ -81,6 +81,21 @@ void sbx_jobs_destroy(struct sbx_jobs *jobs);
 void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *data);
 /* After done of sbx_jobs_shutdown: take jobs again (a teardown that was given up). Any thread. */
 void sbx_jobs_resume(struct sbx_jobs *jobs);
+
+/*
+ * Who does something to the tree that no command may meet half done holds the table meanwhile: commands that are
+ * to be started wait. -EBUSY while one runs or is about to start. WRITES: the tree changes, and busy() is told
+ * as for a command. Held by several, until each has released it. Any thread.
+ */
+int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, struct sbx_error *err);
+void sbx_jobs_release(struct sbx_jobs *jobs, bool writes);
+/*
+ * A command is about to be started: from here to sbx_jobs_entered, which comes after sbx_job_start, nobody holds the
+ * table. False: somebody does; then(data) is called on the loop thread when it is worth asking again. Any thread.
+ */
+bool sbx_jobs_enter(struct sbx_jobs *jobs, void (*then)(void *data), void *data);
+void sbx_jobs_entered(struct sbx_jobs *jobs);
+
 /* The tree is called VIEW now (mv MNT/A MNT/B). Any thread. */
 void sbx_jobs_set_view(struct sbx_jobs *jobs, const char *view);
 

@@ -177,7 +177,10 @@ struct sbx_jobs {
 	unsigned ended;   /* ended records without a name of their own */
 	struct sbx_job_defaults defaults;
 	bool stopping;
-	struct sbx_jobs_done *done; /* of sbx_jobs_shutdown */
+	unsigned entering;              /* starts between sbx_jobs_enter and sbx_jobs_entered */
+	unsigned held, writers;         /* of sbx_jobs_hold; those who write among them */
+	struct sbx_jobs_queued *queued; /* those who want to enter meanwhile */
+	struct sbx_jobs_done *done;     /* of sbx_jobs_shutdown */
 };
 
 struct sbx_jobs *sbx_jobs_ref(struct sbx_jobs *jobs);
