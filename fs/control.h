@@ -7,7 +7,7 @@
  *   the controls root            (SBX_CTL_ROOT: holds ".mount" and one directory per sandbox, by name
  *                                 when listed and by ".NUMBER" when looked up, stable under mv)
  *   .mount/...                   MNT/ctl
- *   NAME/..., NAME/jobs/ID/..., NAME/limits/..., NAME/snapshots
+ *   NAME/..., NAME/jobs/ID/..., NAME/limits/..., NAME/snapshots/ID/..., NAME/diffs/RANGE
  */
 #ifndef SANDBOXFS_FS_CONTROL_H
 #define SANDBOXFS_FS_CONTROL_H
@@ -18,12 +18,14 @@
 #include "fs/sandbox.h"
 
 struct sbx_control_row; /* one line of a table */
+struct sbx_item;        /* what is named below snapshots/ and diffs/ */
 
 /* Value type: which node. Holds references; copy with sbx_control_node_copy. */
 struct sbx_control_node {
 	const struct sbx_control_row *row;
 	struct sbx_box *box;    /* NULL in .mount and the root */
 	struct sbx_jobrec *job; /* NULL outside jobs/ID */
+	struct sbx_item *item;  /* NULL outside snapshots/ID and diffs/ */
 };
 
 struct sbx_control_handle; /* an open file or directory */
@@ -34,8 +36,10 @@ void sbx_control_box_node(struct sbx_box *box, struct sbx_control_node *ret);
 void sbx_control_mount_node(struct sbx_control_node *ret);
 void sbx_control_node_copy(const struct sbx_control_node *from, struct sbx_control_node *ret);
 void sbx_control_node_release(struct sbx_control_node *node);
+/* Whether both name the same file. */
+bool sbx_control_node_same(const struct sbx_control_node *a, const struct sbx_control_node *b);
 
-/* Each returns 0 or -errno and is called on FUSE workers: none blocks. */
+/* Each returns 0 or -errno and is called on FUSE workers: none waits for more than the local disk. */
 int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *dir,
                        const char *name, struct sbx_control_node *ret);
 /* Mode, size (true), nlink, times, blksize 1 MiB. Not st_ino, st_uid, st_gid. */
@@ -44,12 +48,20 @@ int sbx_control_getattr(struct sbx_registry *reg, const struct sbx_control_node 
 /* Calls fn(name, mode, data) for each listed entry. */
 int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *dir,
                      void (*fn)(const char *name, mode_t mode, void *data), void *data);
-/* Target of a symlink node (jobs/last), malloc'd into *ret. */
-int sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node, char **ret);
+/*
+ * Answers P with the target of a symlink node: jobs/last, or a link of a snapshot. -EACCES where that would lead out
+ * of the snapshot.
+ */
+void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
+                          struct sbx_pending *p);
 /* Whether a write to the file may wait: each lookup then gets a node id of its own (fact 25). */
 bool sbx_control_waits(const struct sbx_control_node *node);
 /* Whether its attributes never change, so that a path through it need not ask for them. */
 bool sbx_control_steady(const struct sbx_control_node *node);
+/* Whether its name means the same for as long as the sandbox is there. */
+bool sbx_control_kept(const struct sbx_control_node *node);
+/* Whether its content never changes and is as long as its attributes say: the kernel may keep it. */
+bool sbx_control_constant(const struct sbx_control_node *node);
 /* 64-bit number that is the same for the same file every time (st_ino). */
 uint64_t sbx_control_ino(const struct sbx_control_node *node);
 

@@ -243,7 +243,7 @@ void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
 		return;
 	}
 	op->len = len;
-	op->several = has_lines(buf, len);
+	op->several = !impl_of(h)->whole && has_lines(buf, len);
 	pthread_mutex_lock(&h->lock);
 	queued = h->active;
 	if (queued) {

@@ -9,6 +9,7 @@
 #define SANDBOXFS_FS_CONTROL_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -36,6 +37,7 @@ typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *
  * file's lock held.
  */
 struct flow_impl {
+	bool whole; /* a write is one request, however many lines it has */
 	int (*feed)(struct sbx_control_handle *h, const void *buf, size_t len,
 	            struct sbx_error *err);
 	/*
@@ -70,9 +72,19 @@ struct control_ops {
 
 enum {
 	ROW_UNLISTED = 1 << 0,
-	ROW_WAITS = 1 << 1, /* a write may wait */
-	ROW_NAMED = 1 << 2, /* only in jobs that have a name */
-	ROW_JOBS = 1 << 3,  /* the directory jobs/ */
+	ROW_WAITS = 1 << 1,  /* a write may wait */
+	ROW_NAMED = 1 << 2,  /* only in jobs that have a name */
+	ROW_JOBS = 1 << 3,   /* the directory jobs/ */
+	ROW_STATES = 1 << 4, /* the directory snapshots/ */
+	ROW_TREE = 1 << 5,   /* a directory below it */
+};
+
+/* What is named by more than a row: a file of a snapshot. Constant. */
+struct sbx_item {
+	atomic_uint refs;
+	int64_t time_ns;          /* CLOCK_REALTIME */
+	struct sbx_object object; /* of a snapshot's file */
+	char path[];              /* from the directory of the table on */
 };
 
 struct sbx_control_row {
@@ -102,6 +114,9 @@ struct sbx_control_handle {
 /* control_table.c */
 extern const struct sbx_control_row sbx_control_root_row, sbx_control_mount_row,
         sbx_control_box_row, sbx_control_job_row, sbx_control_last_row;
+/* Of snapshots. */
+extern const struct sbx_control_row sbx_control_tree_row, sbx_control_file_row,
+        sbx_control_program_row, sbx_control_link_row;
 
 /* control.c: answers */
 /* Answers P from h->text at OFF, or from the cursor, which moves. */
@@ -158,6 +173,25 @@ int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *,
 
 /* control_exec.c; the row's arg is an enum sbx_job_kind */
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
+
+/* control_history.c; the row's arg is one of these */
+enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET };
+extern const struct control_ops sbx_control_history_ops;
+
+/* control_snapshots.c */
+struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
+void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
+/* As sbx_control_lookup and so on, below snapshots/. */
+int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
+                         struct sbx_control_node *ret);
+int sbx_snapshots_list(const struct sbx_control_node *dir,
+                       void (*fn)(const char *name, mode_t mode, void *data), void *data);
+void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
+
+/* control_made.c: files that the backend makes when they are first read */
+extern const struct control_ops sbx_control_content_ops;
+/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
+int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 
 /* control_admin.c */
 extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,

@@ -29,6 +29,11 @@
 		.name = (n), .mode = S_IFREG | 0600, .ops = &(o), .arg = (a),                      \
 		.flags = ROW_WAITS | (f)                                                           \
 	}
+#define WISH(n, a)                                                                                 \
+	{                                                                                          \
+		.name = (n), .mode = S_IFREG | 0200, .ops = &sbx_control_history_ops, .arg = (a),  \
+		.flags = ROW_WAITS                                                                 \
+	}
 /* Of features that the backend does not have; MODE as if it had. */
 #define ABSENT(n, m)                                                                               \
 	{                                                                                          \
@@ -98,10 +103,10 @@ static const struct sbx_control_row box_rows[] = {
         DIRECTORY("limits", 0700, limit_rows),
         TEXT("policy", sbx_control_text_policy),
         WRITER("kill", sbx_control_kill_ops, 0),
-        ABSENT("snapshot", 0600),
-        DIRECTORY("snapshots", 0700, no_rows),
-        ABSENT("restore", 0200),
-        ABSENT("reset", 0200),
+        REQUEST("snapshot", sbx_control_history_ops, DEED_SNAPSHOT, 0),
+        {.name = "snapshots", .mode = S_IFDIR | 0700, .flags = ROW_STATES, .rows = no_rows},
+        WISH("restore", DEED_RESTORE),
+        WISH("reset", DEED_RESET),
         ABSENT("fork", 0200),
         ABSENT("diff", 0400),
         ABSENT("changes", 0400),
@@ -121,3 +126,10 @@ const struct sbx_control_row sbx_control_mount_row = DIRECTORY(".mount", 0700, m
 const struct sbx_control_row sbx_control_box_row = DIRECTORY("", 0700, box_rows);
 const struct sbx_control_row sbx_control_job_row = DIRECTORY("", 0700, job_rows);
 const struct sbx_control_row sbx_control_last_row = {.name = "last", .mode = S_IFLNK | 0777};
+const struct sbx_control_row sbx_control_tree_row = {
+        .name = "", .mode = S_IFDIR | 0555, .flags = ROW_TREE, .rows = no_rows};
+const struct sbx_control_row sbx_control_file_row = {
+        .name = "", .mode = S_IFREG | 0444, .ops = &sbx_control_content_ops};
+const struct sbx_control_row sbx_control_program_row = {
+        .name = "", .mode = S_IFREG | 0555, .ops = &sbx_control_content_ops};
+const struct sbx_control_row sbx_control_link_row = {.name = "", .mode = S_IFLNK | 0777};

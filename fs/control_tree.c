@@ -37,14 +37,29 @@ void sbx_control_node_copy(const struct sbx_control_node *from, struct sbx_contr
 		sbx_box_ref(ret->box);
 	if (ret->job)
 		sbx_job_ref(ret->job);
+	sbx_item_ref(ret->item);
 }
 
 void sbx_control_node_release(struct sbx_control_node *node)
 {
-	/* The job first: it lives in a table of the box. */
+	sbx_item_unref(node->item);
+	/* The job before the box: it lives in a table of it. */
 	sbx_job_unref(node->job);
 	sbx_box_unref(node->box);
 	*node = (struct sbx_control_node){0};
+}
+
+static bool same_item(const struct sbx_item *a, const struct sbx_item *b)
+{
+	if (a == b || !a || !b)
+		return a == b;
+	return strcmp(a->path, b->path) == 0 && strcmp(a->object.id, b->object.id) == 0;
+}
+
+bool sbx_control_node_same(const struct sbx_control_node *a, const struct sbx_control_node *b)
+{
+	return a->row == b->row && a->box == b->box && a->job == b->job &&
+	       same_item(a->item, b->item);
 }
 
 static bool named(const struct sbx_jobrec *job)
@@ -113,6 +128,8 @@ int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *
 		return -ESTALE;
 	if (dir->row->flags & ROW_JOBS)
 		return lookup_job(dir, name, ret);
+	if (dir->row->flags & (ROW_STATES | ROW_TREE))
+		return sbx_snapshots_lookup(dir, name, ret);
 	for (const struct sbx_control_row *row = dir->row->rows; row->name; row++) {
 		if (strcmp(row->name, name) != 0 || !visible(row, dir))
 			continue;
@@ -149,6 +166,8 @@ static uint64_t size_of(struct sbx_registry *reg, const struct sbx_control_node 
 {
 	const struct sbx_control_row *row = node->row;
 
+	if (node->item)
+		return node->item->object.size;
 	if (S_ISLNK(row->mode))
 		return link_size(node);
 	if (row->text)
@@ -164,7 +183,9 @@ static struct timespec time_of(struct sbx_registry *reg, const struct sbx_contro
 	struct sbx_jobrec *job = of_job ? sbx_control_job(node) : NULL;
 	int64_t ns;
 
-	if (job)
+	if (node->item)
+		ns = node->item->time_ns;
+	else if (job)
 		ns = sbx_job_time_ns(job);
 	else if (node->box)
 		ns = node->box->sandbox->created_ms * 1000000;
@@ -196,10 +217,25 @@ bool sbx_control_steady(const struct sbx_control_node *node)
 {
 	const struct sbx_control_row *row = node->row;
 
+	if (node->item)
+		return true;
 	/* jobs/ changes with its jobs; what waits is of size 0. */
 	if (S_ISDIR(row->mode))
 		return !node->job && !(row->flags & ROW_JOBS);
 	return row->flags & ROW_WAITS;
+}
+
+bool sbx_control_kept(const struct sbx_control_node *node)
+{
+	/* The beginning of a snapshot's id may come to mean another one. */
+	if (node->item)
+		return strchr(node->item->path, '/');
+	return !node->job && !sbx_control_waits(node);
+}
+
+bool sbx_control_constant(const struct sbx_control_node *node)
+{
+	return node->row->ops == &sbx_control_content_ops;
 }
 
 static uint64_t hash(uint64_t h, const void *data, size_t len)
@@ -221,6 +257,8 @@ uint64_t sbx_control_ino(const struct sbx_control_node *node)
 	h = hash(h, &number, sizeof(number));
 	if (node->job)
 		h = hash(h, sbx_job_name(node->job), strlen(sbx_job_name(node->job)));
+	if (node->item)
+		h = hash(h, node->item->path, strlen(node->item->path));
 	return h ? h : 1;
 }
 
@@ -298,29 +336,34 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
 		return -ENOTDIR;
 	if (dir->row == &sbx_control_root_row || dir->row->flags & ROW_JOBS)
 		return list_dynamic(reg, dir, fn, data);
+	if (dir->row->flags & (ROW_STATES | ROW_TREE))
+		return sbx_snapshots_list(dir, fn, data);
 	for (const struct sbx_control_row *row = dir->row->rows; row->name; row++)
 		if (!(row->flags & ROW_UNLISTED) && visible(row, dir))
 			fn(row->name, row->mode, data);
 	return 0;
 }
 
-int sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node, char **ret)
+void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
+                          struct sbx_pending *p)
 {
 	struct sbx_jobrec *job;
-	char *target;
 
 	(void)reg;
-	if (!S_ISLNK(node->row->mode))
-		return -EINVAL;
+	if (!S_ISLNK(node->row->mode)) {
+		sbx_pending_error(p, EINVAL);
+		return;
+	}
+	if (node->item) {
+		sbx_snapshots_readlink(node, p);
+		return;
+	}
 	job = sbx_job_find(node->box->jobs, sbx_control_last_row.name);
-	if (!job)
-		return -ENOENT;
-	target = strdup(sbx_job_name(job));
+	if (job)
+		sbx_pending_data(p, sbx_job_name(job), strlen(sbx_job_name(job)));
+	else
+		sbx_pending_error(p, ENOENT);
 	sbx_job_unref(job);
-	if (!target)
-		return -ENOMEM;
-	*ret = target;
-	return 0;
 }
 
 /* Changes */

@@ -19,12 +19,14 @@
 
 #include "fs/connection.h"
 #include "fs/control.h"
+#include "fs/listing.h"
 #include "sandboxfs/cleanup.h"
 
-#define BUCKETS 4096
+#define BUCKETS 16384
 
 struct cnode {
 	struct sbx_control_node node;
+	uint64_t ino; /* of sbx_control_ino */
 	uint64_t nlookup;
 	uint32_t index, generation;
 	bool shared; /* in the hash: found again by the next lookup */
@@ -46,11 +48,6 @@ struct sbx_control_nodes {
 static struct sbx_controls *controls_of(fuse_req_t req)
 {
 	return ((struct sbx_connection *)fuse_req_userdata(req))->controls;
-}
-
-static bool same_node(const struct sbx_control_node *a, const struct sbx_control_node *b)
-{
-	return a->row == b->row && a->box == b->box && a->job == b->job;
 }
 
 static int slots_grow(struct sbx_control_nodes *t)
@@ -94,8 +91,10 @@ static int cnode_new(struct sbx_control_nodes *t, struct cnode **ret)
 
 static void hash_in(struct sbx_control_nodes *t, struct cnode *c)
 {
-	struct cnode **bucket = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
+	struct cnode **bucket;
 
+	c->ino = sbx_control_ino(&c->node);
+	bucket = &t->hash[c->ino % BUCKETS];
 	c->shared = true;
 	c->hash_next = *bucket;
 	*bucket = c;
@@ -103,7 +102,7 @@ static void hash_in(struct sbx_control_nodes *t, struct cnode *c)
 
 static void hash_out(struct sbx_control_nodes *t, struct cnode *c)
 {
-	struct cnode **b = &t->hash[sbx_control_ino(&c->node) % BUCKETS];
+	struct cnode **b = &t->hash[c->ino % BUCKETS];
 
 	while (*b != c)
 		b = &(*b)->hash_next;
@@ -114,9 +113,10 @@ static void hash_out(struct sbx_control_nodes *t, struct cnode *c)
 /* The one that a lookup of NODE finds, if there is. */
 static struct cnode *hash_find(struct sbx_control_nodes *t, const struct sbx_control_node *node)
 {
-	struct cnode *c = t->hash[sbx_control_ino(node) % BUCKETS];
+	uint64_t ino = sbx_control_ino(node);
+	struct cnode *c = t->hash[ino % BUCKETS];
 
-	while (c && !same_node(&c->node, node))
+	while (c && !(c->ino == ino && sbx_control_node_same(&c->node, node)))
 		c = c->hash_next;
 	if (c && c->taken) {
 		hash_out(t, c);
@@ -339,9 +339,8 @@ static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, -r);
 	} else {
 		/* ".7" is that sandbox for ever, and so are the fixed files below it. */
-		keep = (parent & ~c->id_bit) == FUSE_ROOT_ID
-		               ? *name == '.'
-		               : !node.job && !sbx_control_waits(&node);
+		keep = (parent & ~c->id_bit) == FUSE_ROOT_ID ? *name == '.'
+		                                             : sbx_control_kept(&node);
 		reply_node(req, &node, keep);
 	}
 	sbx_control_node_release(&dir);
@@ -403,22 +402,6 @@ static void ctl_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int s
 		fuse_reply_attr(req, &st, 0);
 }
 
-static void ctl_readlink(fuse_req_t req, fuse_ino_t ino)
-{
-	_cleanup_free_ char *target = NULL;
-	struct sbx_control_node node;
-	int r;
-
-	if (!node_of(req, ino, &node))
-		return;
-	r = sbx_control_readlink(controls_of(req)->registry, &node, &target);
-	sbx_control_node_release(&node);
-	if (r < 0)
-		fuse_reply_err(req, -r);
-	else
-		fuse_reply_readlink(req, target);
-}
-
 static void ctl_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct sbx_control_node dir, node;
@@ -478,73 +461,132 @@ static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 
 /* ---- directories ---- */
 
-struct names {
-	fuse_req_t req;
-	bool plus;
-	char *buf;
-	size_t used, size;
-	off_t at, from;
-	bool full;
+/* An open directory: what stood in it when it was last read from the beginning. */
+struct open_dir {
+	pthread_mutex_t lock;
+	struct sbx_listing *listing;
 };
 
-static void add_name(const char *name, mode_t mode, void *data)
+static void add_listed(const char *name, mode_t mode, void *data)
 {
-	struct names *n = data;
-	struct stat st = {.st_mode = mode, .st_ino = (ino_t)-1};
-	size_t len;
+	struct sbx_listing **l = data;
 
-	if (n->full || n->at++ < n->from)
-		return;
-	if (n->plus) {
-		struct fuse_entry_param e = {.attr = st}; /* ino 0: to be looked up when needed */
-
-		len = fuse_add_direntry_plus(n->req, n->buf + n->used, n->size - n->used, name, &e,
-		                             n->at);
-	} else {
-		len = fuse_add_direntry(n->req, n->buf + n->used, n->size - n->used, name, &st,
-		                        n->at);
+	if (*l && sbx_listing_add(*l, name, mode, 0) < 0) {
+		sbx_listing_unref(*l);
+		*l = NULL;
 	}
-	if (len > n->size - n->used)
-		n->full = true;
-	else
-		n->used += len;
 }
 
-static void list_names(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static int take_listing(struct sbx_controls *c, const struct sbx_control_node *dir,
+                        struct sbx_listing **ret)
 {
-	_cleanup_free_ char *buf = malloc(size);
-	struct names names = {.req = req, .plus = plus, .buf = buf, .size = size, .from = off};
-	struct sbx_control_node dir;
+	struct sbx_listing *l = sbx_listing_create();
 	int r;
 
-	if (!buf) {
-		fuse_reply_err(req, ENOMEM);
-		return;
+	add_listed(".", S_IFDIR, &l);
+	add_listed("..", S_IFDIR, &l);
+	r = sbx_control_list(c->registry, dir, add_listed, &l);
+	if (r >= 0 && !l)
+		r = -ENOMEM;
+	if (r < 0) {
+		sbx_listing_unref(l);
+		return r;
 	}
+	*ret = l;
+	return 0;
+}
+
+/* As much as fits; where it goes on is its place in the listing. */
+static size_t fill(fuse_req_t req, const struct sbx_listing *l, size_t from, char *buf, size_t size,
+                   bool plus)
+{
+	size_t used = 0;
+
+	for (size_t i = from; i < l->n; i++) {
+		const char *name = l->names + l->entries[i].name;
+		struct stat st = {.st_mode = l->entries[i].type, .st_ino = (ino_t)-1};
+		struct fuse_entry_param e = {.attr = st}; /* ino 0: to be looked up when needed */
+		size_t len = plus ? fuse_add_direntry_plus(req, buf + used, size - used, name, &e,
+		                                           (off_t)i + 1)
+		                  : fuse_add_direntry(req, buf + used, size - used, name, &st,
+		                                      (off_t)i + 1);
+
+		if (len > size - used)
+			break;
+		used += len;
+	}
+	return used;
+}
+
+static void list_names(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus,
+                       struct fuse_file_info *fi)
+{
+	struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
+	_cleanup_free_ char *buf = malloc(size);
+	struct sbx_listing *l = NULL;
+	struct sbx_control_node dir;
+	int r = 0;
+
 	if (!node_of(req, ino, &dir))
 		return;
-	add_name(".", S_IFDIR, &names);
-	add_name("..", S_IFDIR, &names);
-	r = sbx_control_list(controls_of(req)->registry, &dir, add_name, &names);
+	pthread_mutex_lock(&d->lock);
+	if (off == 0 || !d->listing)
+		r = take_listing(controls_of(req), &dir, &l);
+	if (r == 0 && l) {
+		sbx_listing_unref(d->listing);
+		d->listing = l;
+	}
+	l = sbx_listing_ref(d->listing);
+	pthread_mutex_unlock(&d->lock);
 	sbx_control_node_release(&dir);
+	if (r == 0 && !buf)
+		r = -ENOMEM;
 	if (r < 0)
 		fuse_reply_err(req, -r);
 	else
-		fuse_reply_buf(req, buf, names.used);
+		fuse_reply_buf(req, buf, fill(req, l, (size_t)off, buf, size, plus));
+	sbx_listing_unref(l);
 }
 
 static void ctl_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                         struct fuse_file_info *fi)
 {
-	(void)fi;
-	list_names(req, ino, size, off, false);
+	list_names(req, ino, size, off, false, fi);
 }
 
 static void ctl_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                             struct fuse_file_info *fi)
 {
-	(void)fi;
-	list_names(req, ino, size, off, true);
+	list_names(req, ino, size, off, true, fi);
+}
+
+static void open_dir_free(struct open_dir *d)
+{
+	sbx_listing_unref(d->listing);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+static void ctl_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct open_dir *d = calloc(1, sizeof(*d));
+
+	(void)ino;
+	if (!d) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	pthread_mutex_init(&d->lock, NULL);
+	fi->fh = (uintptr_t)d;
+	if (fuse_reply_open(req, fi) != 0)
+		open_dir_free(d);
+}
+
+static void ctl_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
 }
 
 /* ---- files ---- */
@@ -585,9 +627,26 @@ static void answer_error(struct sbx_pending *p, int errnum)
 	fuse_reply_err(answer_done(p), errnum);
 }
 
+/* Of a link: its target, which may have any bytes but NUL. */
+static void answer_target(struct sbx_pending *p, const void *buf, size_t len)
+{
+	_cleanup_free_ char *target = strndup(buf, len);
+	fuse_req_t req = answer_done(p);
+
+	if (target)
+		fuse_reply_readlink(req, target);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
 static const struct sbx_pending_impl answer_impl = {
         .data = answer_data,
         .count = answer_count,
+        .error = answer_error,
+};
+
+static const struct sbx_pending_impl link_impl = {
+        .data = answer_target,
         .error = answer_error,
 };
 
@@ -616,6 +675,21 @@ static struct sbx_pending *owe(fuse_req_t req, size_t size)
 	return &a->pending;
 }
 
+static void ctl_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct sbx_control_node node;
+	struct sbx_pending *p;
+
+	if (!node_of(req, ino, &node))
+		return;
+	p = owe(req, 0);
+	if (p) {
+		p->impl = &link_impl;
+		sbx_control_readlink(controls_of(req)->registry, &node, p);
+	}
+	sbx_control_node_release(&node);
+}
+
 static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
 {
 	return (struct sbx_control_handle *)(uintptr_t)fi->fh;
@@ -642,18 +716,21 @@ static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct sbx_controls *controls = controls_of(req);
 	struct sbx_control_handle *h;
 	struct sbx_control_node node;
+	bool constant;
 	int r;
 
 	if (!node_of(req, ino, &node))
 		return;
 	r = sbx_control_open(controls->registry, &node, fi->flags, &h);
+	constant = sbx_control_constant(&node);
 	sbx_control_node_release(&node);
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 		return;
 	}
 	fi->fh = (uintptr_t)h;
-	fi->direct_io = 1;
+	fi->direct_io = !constant;
+	fi->keep_cache = constant;
 	fi->noflush =
 	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
 	count_open(controls, ino, 1);
@@ -748,6 +825,8 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .flush = ctl_flush,
         .fsync = ctl_fsync,
         .release = ctl_release,
+        .opendir = ctl_opendir,
+        .releasedir = ctl_releasedir,
         .readdir = ctl_readdir,
         .readdirplus = ctl_readdirplus,
 };

@@ -152,10 +152,7 @@ static void in_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 
 static void in_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (is_control(ino))
-		fuse_reply_open(req, fi);
-	else
-		op_opendir(req, ino, fi);
+	side(ino)->opendir(req, ino, fi);
 }
 
 static void in_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -172,10 +169,7 @@ static void in_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 static void in_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (is_control(ino))
-		fuse_reply_err(req, 0);
-	else
-		op_releasedir(req, ino, fi);
+	side(ino)->releasedir(req, ino, fi);
 }
 
 static void in_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

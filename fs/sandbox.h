@@ -109,6 +109,33 @@ int sbx_box_root(struct sbx_box *box);
 bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 
 /*
+ * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
+ * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
+ * command is in the way, or the box is going), -ESTALE, -EINTR (cancelled before it began); err has a sentence then.
+ */
+enum sbx_work_kind {
+	SBX_WORK_BESIDE, /* commands may run */
+	SBX_WORK_ALONE,  /* none runs meanwhile */
+	SBX_WORK_WRITES, /* nor that, and the tree is another afterwards */
+};
+struct sbx_work {
+	enum sbx_work_kind kind;
+	const char *event;        /* told and recorded when it went well; NULL: nothing is */
+	char detail[SBX_REV_MAX]; /* what of it is told; for run to fill in */
+	int (*run)(struct sbx_work *w, struct sbx_error *err); /* [pool] */
+	void (*done)(struct sbx_work *w);
+	atomic_bool cancelled; /* any thread; also set when the box goes */
+	int code;
+	struct sbx_error err;
+	/* private: */
+	struct sbx_box *box;
+	uint64_t begun_ns;
+	struct sbx_work *next;
+};
+/* Any thread. */
+void sbx_box_work(struct sbx_box *box, struct sbx_work *w);
+
+/*
  * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
  * has the sentence; it also stands in the mount's error file). box: of a create or
  * rename that went well; borrowed.

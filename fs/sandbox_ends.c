@@ -114,6 +114,7 @@ static struct box *next_open(struct sbx_registry *reg)
 			continue;
 		box->shut = true;
 		sbx_box_ref(&box->pub);
+		sbx_box_cancel_works(box);
 		if (reg->config.settings->ephemeral)
 			sbx_box_stop_begin(box);
 		else

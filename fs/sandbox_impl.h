@@ -1,6 +1,6 @@
 /*
  * What the files sandbox_*.c share: sandbox.c is the registry, sandbox_make.c, _teardown.c and
- * _rename.c are the lives of its boxes, _house.c is what each box is given, _text.c what
+ * _rename.c are the lives of its boxes, _work.c what is done to one, _house.c is what each box is given, _text.c what
  * lists and describes, _save.c what is kept of boxes in memory, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
@@ -41,6 +41,7 @@ struct box {
 	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
 	struct sbx_error sync_err;                /* handed from the pool to the loop */
+	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
 	/* Loop thread: */
 	struct sbx_timer lifetime;
 	struct sbx_timer retry;
@@ -144,6 +145,8 @@ void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
 /* A ready box becomes a stopping one. */
 void sbx_box_stop_begin(struct box *box);
+/* Whoever does something with the box is asked to give up. */
+void sbx_box_cancel_works(struct box *box);
 
 /* Without it: the teardown of the stopping box goes its way. */
 void sbx_box_stop(struct box *box);

@@ -232,6 +232,7 @@ void sbx_box_stop_begin(struct box *box)
 {
 	box->pub.state = SBX_BOX_STOPPING;
 	box->stop_ns = sbx_now_ns();
+	sbx_box_cancel_works(box);
 	sbx_registry_begin(box->pub.registry);
 }
 

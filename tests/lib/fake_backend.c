@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "tests/lib/fake_history.h"
 
 /* cmocka.h needs these, and has no include guard for them. */
 #include <setjmp.h>
@@ -24,12 +25,14 @@
 struct fake_sandbox {
 	struct sbx_sandbox base;
 	struct fake_backend *backend;
+	struct fake_history *history; /* or NULL */
 	int fd;
 };
 
 struct fake_job {
 	struct sbx_job base;
 	struct fake_backend *backend;
+	int root;
 	const struct sbx_exec_events *events;
 	void *data;
 	char word[32];
@@ -65,6 +68,21 @@ static void finish_job(struct fake_job *job, enum sbx_end end, int code)
 	job->events->ended(job->data, &exit);
 }
 
+/* "PATH TEXT": TEXT becomes all that the file holds. */
+static void write_file(struct fake_job *job)
+{
+	const char *space = strchr(job->text, ' ');
+	char path[128];
+	int fd;
+
+	assert_non_null(space);
+	snprintf(path, sizeof(path), "%.*s", (int)(space - job->text), job->text);
+	fd = openat(job->root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_true(write(fd, space + 1, strlen(space + 1)) > 0);
+	close(fd);
+}
+
 static void run_job(void *data)
 {
 	struct fake_job *job = data;
@@ -79,6 +97,8 @@ static void run_job(void *data)
 	job->events->started(job->data);
 	if (strcmp(job->word, "echo") == 0 && len)
 		job->events->output(job->data, 1, job->text, len);
+	if (strcmp(job->word, "write") == 0)
+		write_file(job);
 	if (strcmp(job->word, "err") == 0 && len)
 		job->events->output(job->data, 2, job->text, len);
 	if (job->sig)
@@ -138,8 +158,11 @@ static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 
 	(void)err;
 	assert_non_null(job);
-	*job = (struct fake_job){
-	        .base = {&fake_job_impl}, .backend = fake->backend, .events = events, .data = data};
+	*job = (struct fake_job){.base = {&fake_job_impl},
+	                         .backend = fake->backend,
+	                         .root = fake->fd,
+	                         .events = events,
+	                         .data = data};
 	snprintf(job->word, sizeof(job->word), "%s", spec->argv[0]);
 	for (int i = 1; spec->argv[i]; i++)
 		used += (size_t)snprintf(job->text + used, sizeof(job->text) - used, "%s%s",
@@ -219,6 +242,14 @@ static int fake_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return code ? sbx_fail(err, code, "retiring was refused") : 0;
 }
 
+static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
 static int fake_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct fake_backend *b = sbx_container_of(sb, struct fake_sandbox, base)->backend;
@@ -232,7 +263,7 @@ static int fake_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 		atomic_fetch_sub(&b->remove_failures, 1);
 		return sbx_fail(err, atomic_load(&b->remove_code), "removing was refused");
 	}
-	rmdir(sb->workdir);
+	nftw(sb->workdir, drop, 16, FTW_DEPTH | FTW_PHYS);
 	atomic_fetch_sub(&b->sandboxes, 1);
 	return 0;
 }
@@ -243,6 +274,7 @@ static void fake_close(struct sbx_sandbox *sb)
 
 	atomic_fetch_sub(&fake->backend->objects, 1);
 	close(fake->fd);
+	fake_history_close(fake->history);
 	free(sb->name);
 	free(sb->id);
 	free(sb->workdir);
@@ -257,6 +289,21 @@ static const struct sbx_sandbox_impl fake_sandbox_impl = {
         .close = fake_close,
         .exec = fake_exec,
 };
+
+static const struct sbx_sandbox_impl remembering_impl = {
+        .root = fake_root,
+        .rename = fake_rename,
+        .retire = fake_retire,
+        .remove = fake_remove,
+        .close = fake_close,
+        .exec = fake_exec,
+        .history = &fake_history_impl,
+};
+
+struct fake_history *fake_history_of(struct sbx_sandbox *sb)
+{
+	return sbx_container_of(sb, struct fake_sandbox, base)->history;
+}
 
 static struct sbx_sandbox *new_sandbox(struct fake_backend *b, const char *name)
 {
@@ -279,10 +326,19 @@ static struct sbx_sandbox *new_sandbox(struct fake_backend *b, const char *name)
 	return &fake->base;
 }
 
+static void remember(struct sbx_sandbox *sb)
+{
+	struct fake_sandbox *fake = sbx_container_of(sb, struct fake_sandbox, base);
+
+	fake->history = fake_history_open(fake->backend, sb->workdir);
+	sb->impl = &remembering_impl;
+}
+
 static int fake_create(struct sbx_backend *base, const struct sbx_create *req,
                        struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct fake_backend *b = sbx_container_of(base, struct fake_backend, base);
+	struct sbx_sandbox *sb;
 	int code;
 
 	if (atomic_load(&b->hold_create)) {
@@ -295,8 +351,31 @@ static int fake_create(struct sbx_backend *base, const struct sbx_create *req,
 	code = atomic_load(&b->create_code);
 	if (code)
 		return sbx_fail(err, code, "creating was refused");
-	*ret = new_sandbox(b, req->name);
+	snprintf(b->made_from, sizeof(b->made_from), "%s|%s|%s|%s",
+	         req->from ? req->from->name : "-", req->rev ? req->rev : "-",
+	         req->trash ? req->trash : "-", req->branch ? req->branch : "-");
+	sb = new_sandbox(b, req->name);
+	if (req->from && fake_history_copy(fake_history_of(req->from), req->rev, sb->workdir) < 0) {
+		fake_remove(sb, NULL);
+		fake_close(sb);
+		return sbx_fail(err, ENOENT, "there is no snapshot %s", req->rev);
+	}
+	*ret = sb;
+	if (b->history)
+		remember(sb);
 	return 0;
+}
+
+static int fake_trash(struct sbx_backend *base, int (*fn)(const struct sbx_trash *t, void *data),
+                      void *data, struct sbx_error *err)
+{
+	struct fake_backend *b = sbx_container_of(base, struct fake_backend, base);
+	int r = 0;
+
+	(void)err;
+	for (const struct sbx_trash *const *t = b->trashes; t && *t && r == 0; t++)
+		r = fn(*t, data);
+	return r;
 }
 
 static int fake_recover(struct sbx_backend *base, const struct sbx_recover *r,
@@ -321,6 +400,7 @@ static const struct sbx_backend_impl fake_impl = {
         .name = "fake",
         .recover = fake_recover,
         .create = fake_create,
+        .trash = fake_trash,
         .destroy = fake_destroy,
 };
 
@@ -332,6 +412,7 @@ void fake_backend_init(struct fake_backend *b, struct sbx_loop *loop, const char
 	b->dir = dir;
 	sem_init(&b->creating, 0, 0);
 	sem_init(&b->removing, 0, 0);
+	sem_init(&b->remembering, 0, 0);
 	sem_init(&b->hold, 0, 0);
 }
 
@@ -339,6 +420,7 @@ void fake_backend_finish(struct fake_backend *b)
 {
 	sem_destroy(&b->creating);
 	sem_destroy(&b->removing);
+	sem_destroy(&b->remembering);
 	sem_destroy(&b->hold);
 }
 
@@ -404,14 +486,6 @@ void house_stop(struct house *h)
 	sbx_loop_stop(h->loop);
 	pthread_join(h->thread, NULL);
 	sbx_pool_destroy(h->pool);
-}
-
-static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
 }
 
 void house_close(struct house *h)

@@ -3,7 +3,7 @@
  * loop on a thread of its own, a pool, settings. With it go answers that can be waited for.
  *
  * Its commands are words: `echo A B` prints, `err A` prints to stderr, `exit N`, `missing` cannot be
- * started, `hang` runs until it is signalled, `slow` until fake_job_end().
+ * started, `hang` runs until it is signalled, `slow` until fake_job_end(), `write PATH TEXT` writes a file.
  */
 #ifndef SANDBOXFS_TESTS_FAKE_BACKEND_H
 #define SANDBOXFS_TESTS_FAKE_BACKEND_H
@@ -30,7 +30,15 @@ struct fake_backend {
 	atomic_int remove_failures; /* so many removals fail with remove_code */
 	atomic_bool hold_create;    /* create waits for hold or for being cancelled */
 	atomic_bool hold_remove;
-	sem_t creating, removing; /* posted when a held call has been entered */
+	atomic_bool hold_history;              /* as do calls of history */
+	sem_t creating, removing, remembering; /* posted when a held call has been entered */
+	bool history;                  /* sandboxes made from now on have it (fake_history.h) */
+	atomic_int history_code;       /* errno of snapshot */
+	atomic_int overlapping;        /* calls of history going on */
+	atomic_int restores, contents; /* so many */
+	char told[512];                /* message|author|ignored of the last snapshot */
+	const struct sbx_trash *const *trashes; /* NULL-terminated, or NULL */
+	char made_from[128]; /* what the last create was told: from|rev|trash|branch */
 	sem_t hold;
 	atomic_int sandboxes;  /* made and not removed */
 	atomic_int objects;    /* not closed */

@@ -1,0 +1,369 @@
+/*
+ * snapshot, restore, reset: a write is one wish, carried out in the pool and answered when it is done. What a client
+ * that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at all.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/control_impl.h"
+#include "fs/json.h"
+#include "fs/text.h"
+#include "sandboxfs/cleanup.h"
+
+#define WISH_MAX (64 * 1024) /* bytes of a message */
+
+/* One wish that is being carried out. */
+struct deed {
+	struct sbx_work work;
+	struct sbx_control_handle *h;
+	char *text; /* what was written: message or id */
+	char *author;
+	bool ignored;
+};
+
+/* Under the file's lock. */
+struct wishes {
+	char *buf; /* not taken yet */
+	size_t len;
+	struct deed *deed; /* of the present write */
+};
+
+static int no_memory(struct sbx_error *err)
+{
+	return sbx_fail(err, ENOMEM, "memory is exhausted");
+}
+
+static void deed_free(struct deed *deed)
+{
+	free(deed->text);
+	free(deed->author);
+	free(deed);
+}
+
+static void cleanup_deed(struct deed **deed)
+{
+	if (*deed)
+		deed_free(*deed);
+}
+
+/* What is done */
+
+static int run_snapshot(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+	const struct sbx_snapshot_wish wish = {
+	        .message = deed->text,
+	        .author = deed->author,
+	        .ignored = deed->ignored,
+	        .cancelled = &w->cancelled,
+	};
+
+	return sbx_history_snapshot(w->box->sandbox, &wish, w->detail, err);
+}
+
+static int run_restore(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+
+	return sbx_history_restore(w->box->sandbox, deed->text, &w->cancelled, err);
+}
+
+static int take_string(struct json_object *value, const char *key, char **ret,
+                       struct sbx_error *err)
+{
+	if (!json_object_is_type(value, json_type_string))
+		return sbx_fail(err, EINVAL, "\"%s\" must be a string", key);
+	*ret = strdup(json_object_get_string(value));
+	return *ret ? 0 : no_memory(err);
+}
+
+static int take_member(struct deed *deed, const char *key, struct json_object *value,
+                       struct sbx_error *err)
+{
+	if (strcmp(key, "message") == 0)
+		return take_string(value, key, &deed->text, err);
+	if (strcmp(key, "author") == 0)
+		return take_string(value, key, &deed->author, err);
+	if (strcmp(key, "ignored") != 0)
+		return sbx_fail(err, EINVAL, "unknown key \"%.*s\"", sbx_clip(key, strlen(key)),
+		                key);
+	if (!json_object_is_type(value, json_type_boolean))
+		return sbx_fail(err, EINVAL, "\"ignored\" must be true or false");
+	deed->ignored = json_object_get_boolean(value);
+	return 0;
+}
+
+static int take_members(struct deed *deed, struct json_object *obj, struct sbx_error *err)
+{
+	json_object_object_foreach(obj, key, value)
+	{
+		int r = take_member(deed, key, value, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* "Name <mail>" */
+static int check_author(const char *author, struct sbx_error *err)
+{
+	const char *mail = author ? strstr(author, " <") : NULL;
+	size_t len = author ? strlen(author) : 0;
+
+	if (!author || (mail && mail > author && len > 3 && author[len - 1] == '>' &&
+	                strcspn(author, "<") == (size_t)(mail + 1 - author) &&
+	                strcspn(author, ">\r\n") == len - 1))
+		return 0;
+	return sbx_fail(err, EINVAL, "an author is written as Name <mail>");
+}
+
+/* Takes the deed's text for its message, or for all of it in JSON. */
+static int read_snapshot(struct deed *deed, struct sbx_error *err)
+{
+	_cleanup_free_ char *text = deed->text;
+	struct json_object *obj = NULL;
+	size_t used;
+	int r;
+
+	if (*text != '{') {
+		text = NULL;
+		return 0;
+	}
+	deed->text = NULL;
+	r = sbx_json_parse(text, strlen(text), true, &obj, &used, err);
+	if (r > 0 && text[used])
+		r = sbx_fail(err, EINVAL, "one JSON object makes one snapshot");
+	if (r > 0)
+		r = take_members(deed, obj, err);
+	json_object_put(obj);
+	return r < 0 ? r : check_author(deed->author, err);
+}
+
+static int set_text(struct deed *deed, const char *text, struct sbx_error *err)
+{
+	free(deed->text);
+	deed->text = strdup(text);
+	return deed->text ? 0 : no_memory(err);
+}
+
+static int read_restore(struct deed *deed, struct sbx_error *err)
+{
+	if (strcmp(deed->text, "previous") == 0)
+		return set_text(deed, "mark:restore", err);
+	if (strchr(deed->text, ':'))
+		return sbx_fail(err, EINVAL, "%.80s is no id of a snapshot", deed->text);
+	return sbx_rev_check(deed->text, err);
+}
+
+static int read_reset(struct deed *deed, struct sbx_error *err)
+{
+	return set_text(deed, "base", err);
+}
+
+/* By enum sbx_deed */
+static const struct {
+	const char *event;
+	enum sbx_work_kind kind;
+	int (*read)(struct deed *deed, struct sbx_error *err);
+	int (*run)(struct sbx_work *w, struct sbx_error *err);
+} deeds[] = {
+        [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, read_snapshot, run_snapshot},
+        [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, read_restore, run_restore},
+        [DEED_RESET] = {"reset", SBX_WORK_WRITES, read_reset, run_restore},
+};
+
+/* The file */
+
+static bool available(const struct sbx_control_handle *h)
+{
+	const struct sbx_history_impl *history = h->node.box->sandbox->impl->history;
+
+	if (!history)
+		return false;
+	return h->node.row->arg == DEED_SNAPSHOT ? history->snapshot && history->list
+	                                         : history->restore != NULL;
+}
+
+static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	if (!available(h))
+		return sbx_control_absent_ops.open(h, err);
+	h->state = calloc(1, sizeof(struct wishes));
+	return h->state ? 0 : no_memory(err);
+}
+
+static void history_release(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	free(s->buf);
+	free(s);
+}
+
+static int history_feed(struct sbx_control_handle *h, const void *buf, size_t len,
+                        struct sbx_error *err)
+{
+	struct wishes *s = h->state;
+	char *grown;
+
+	if (s->len + len > WISH_MAX)
+		return sbx_fail(err, E2BIG, "at most 64 KiB can be written to %s",
+		                h->node.row->name);
+	grown = realloc(s->buf, s->len + len + 1);
+	if (!grown)
+		return no_memory(err);
+	memcpy(grown + s->len, buf, len);
+	s->buf = grown;
+	s->len += len;
+	s->buf[s->len] = '\0';
+	return 0;
+}
+
+static bool history_unfinished(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	return s->len > 0;
+}
+
+static void history_drop(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	s->len = 0;
+}
+
+/* Whether what was written is a whole wish: a document in JSON, or text that ends a line. */
+static bool is_whole(const struct wishes *s, bool final)
+{
+	const size_t blanks = strspn(s->buf, " \t\r\n");
+	struct json_object *obj = NULL;
+	size_t used;
+	int r;
+
+	if (final || s->buf[blanks] != '{')
+		return final || s->buf[s->len - 1] == '\n';
+	r = sbx_json_parse(s->buf + blanks, s->len - blanks, false, &obj, &used, NULL);
+	json_object_put(obj);
+	return r != 0;
+}
+
+/* All that was written, without the blanks around it; malloc'd. 1, 0: not whole yet, -errno. */
+static int take_text(struct wishes *s, bool final, char **ret, struct sbx_error *err)
+{
+	size_t from = 0, to = s->len;
+
+	if (s->len == 0 || !is_whole(s, final))
+		return 0;
+	s->len = 0;
+	while (from < to && strchr(" \t\r\n", s->buf[from]) && s->buf[from])
+		from++;
+	while (to > from && strchr(" \t\r\n", s->buf[to - 1]) && s->buf[to - 1])
+		to--;
+	if (memchr(s->buf + from, '\0', to - from) ||
+	    sbx_utf8_span(s->buf + from, to - from) != to - from)
+		return sbx_fail(err, EINVAL, "what is written here is text in UTF-8");
+	*ret = strndup(s->buf + from, to - from);
+	return *ret ? 1 : no_memory(err);
+}
+
+/* [loop] */
+static void deed_done(struct sbx_work *w)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+	struct sbx_control_handle *h = deed->h;
+	struct wishes *s = h->state;
+	struct sbx_error err = w->err;
+	int code = w->code;
+	char *line = NULL;
+
+	if (code >= 0 && w->detail[0] && asprintf(&line, "%s\n", w->detail) < 0)
+		line = NULL;
+	pthread_mutex_lock(&h->lock);
+	s->deed = NULL;
+	if (line)
+		sbx_control_set_text(h, line);
+	pthread_mutex_unlock(&h->lock);
+	deed_free(deed);
+	sbx_flow_done(h, code, &err);
+}
+
+static int history_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
+{
+	struct wishes *s = h->state;
+	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
+	int r = deed ? take_text(s, final, &deed->text, err) : no_memory(err);
+
+	if (r <= 0)
+		return r;
+	r = deeds[h->node.row->arg].read(deed, err);
+	if (r < 0)
+		return r;
+	deed->h = h;
+	deed->work.kind = deeds[h->node.row->arg].kind;
+	deed->work.event = deeds[h->node.row->arg].event;
+	deed->work.run = deeds[h->node.row->arg].run;
+	deed->work.done = deed_done;
+	s->deed = deed;
+	sbx_box_work(h->node.box, &sbx_steal_ptr(&deed)->work);
+	return 1;
+}
+
+static void history_cancel(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	pthread_mutex_lock(&h->lock);
+	if (s->deed)
+		atomic_store(&s->deed->work.cancelled, true);
+	pthread_mutex_unlock(&h->lock);
+}
+
+static int keep_id(const struct sbx_snapshot *snapshot, void *data)
+{
+	snprintf(data, SBX_REV_MAX, "%s", snapshot->id);
+	return 0;
+}
+
+/* The id of this file's own snapshot, or that of the last there is. */
+static void history_serve(struct sbx_control_handle *h, struct sbx_pending *p)
+{
+	char id[SBX_REV_MAX + 1] = "";
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = 0;
+
+	pthread_mutex_lock(&h->lock);
+	if (!h->filled) {
+		r = sbx_history_list(h->node.box->sandbox, keep_id, id, &err);
+		if (*id)
+			strcat(id, "\n");
+		if (r >= 0)
+			sbx_control_set_text(h, strdup(id));
+	}
+	pthread_mutex_unlock(&h->lock);
+	sbx_control_store(h, &err);
+	if (r < 0)
+		sbx_pending_error(p, -r);
+	else
+		sbx_control_serve_cursor(h, p);
+}
+
+static const struct flow_impl history_flow = {
+        .whole = true,
+        .feed = history_feed,
+        .start = history_start,
+        .unfinished = history_unfinished,
+        .drop = history_drop,
+        .cancel = history_cancel,
+        .serve = history_serve,
+};
+
+const struct control_ops sbx_control_history_ops = {
+        .open = history_open,
+        .release = history_release,
+        .flow = &history_flow,
+};

@@ -1,0 +1,142 @@
+/*
+ * What is done to a box by the backend's [pool] calls for somebody who waits: snapshots, restores, diffs. Each box has
+ * a queue of its own, so that one with much to do takes no more than one thread of the pool.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/sandbox.h"
+#include "fs/sandbox_impl.h"
+#include "sandboxfs/cleanup.h"
+
+static struct box *box_of(struct sbx_work *w)
+{
+	return sbx_container_of(w->box, struct box, pub);
+}
+
+/* The lock is held. */
+static int admit(struct box *box, struct sbx_error *err)
+{
+	if (box->pub.state == SBX_BOX_RETIRED)
+		return sbx_fail(err, ESTALE, "the sandbox is gone");
+	if (box->pub.state != SBX_BOX_READY || box->pub.registry->closing)
+		return sbx_fail(err, EBUSY, "the sandbox is stopping");
+	return 0;
+}
+
+/* [loop] Refused before it was begun. */
+static void refused(void *data)
+{
+	struct sbx_work *w = data;
+	struct box *box = box_of(w);
+
+	w->done(w);
+	sbx_box_left(box);
+}
+
+static void record(struct sbx_work *w)
+{
+	struct json_object *extra = json_object_new_object();
+	uint64_t ms = (sbx_now_ns() - w->begun_ns) / 1000000u;
+	char seconds[32];
+
+	snprintf(seconds, sizeof(seconds), "%llu.%03u", (unsigned long long)(ms / 1000u),
+	         (unsigned)(ms % 1000u));
+	if (w->detail[0])
+		json_object_object_add(extra, "detail", json_object_new_string(w->detail));
+	json_object_object_add(extra, "duration_sec",
+	                       json_object_new_double_s((double)ms / 1e3, seconds));
+	sbx_log_record(w->box->log, w->event, extra);
+	sbx_box_event(w->box->registry, box_of(w), w->event, w->detail[0] ? w->detail : NULL);
+}
+
+static void work_run(void *data);
+
+/* [loop] What it changed is told before its end is. */
+static void work_done(void *data)
+{
+	struct sbx_work *w = data, *next;
+	struct box *box = box_of(w);
+	struct sbx_registry *reg = box->pub.registry;
+
+	pthread_mutex_lock(&reg->lock);
+	box->works = next = w->next;
+	pthread_mutex_unlock(&reg->lock);
+	if (next)
+		sbx_pool_submit(reg->config.pool, work_run, box);
+	if (w->kind != SBX_WORK_BESIDE)
+		sbx_jobs_release(box->pub.jobs, w->kind == SBX_WORK_WRITES);
+	if (w->code < 0)
+		sbx_error_complete(&w->err, w->code, "working on", box->pub.sandbox->id);
+	else if (w->event)
+		record(w);
+	w->done(w);
+	sbx_box_left(box);
+}
+
+/* [pool] */
+static void work_run(void *data)
+{
+	struct box *box = data;
+	struct sbx_work *w;
+
+	pthread_mutex_lock(&box->pub.registry->lock);
+	w = box->works;
+	pthread_mutex_unlock(&box->pub.registry->lock);
+	pthread_mutex_lock(&box->backend_lock);
+	w->code = atomic_load(&w->cancelled)
+	                  ? sbx_fail(&w->err, EINTR, "given up before it was begun")
+	                  : w->run(w, &w->err);
+	pthread_mutex_unlock(&box->backend_lock);
+	sbx_loop_post(box->pub.registry->config.loop, work_done, w);
+}
+
+/* Whether it is the first. The lock is held. */
+static bool append(struct box *box, struct sbx_work *w)
+{
+	struct sbx_work **end = &box->works;
+	bool first = !*end;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = w;
+	return first;
+}
+
+void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
+{
+	struct box *box = sbx_container_of(pub, struct box, pub);
+	struct sbx_registry *reg = pub->registry;
+	bool first = false;
+
+	w->box = sbx_box_ref(pub);
+	w->begun_ns = sbx_now_ns();
+	w->next = NULL;
+	w->err = SBX_ERROR_INIT;
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_begin(reg);
+	w->code = admit(box, &w->err);
+	pthread_mutex_unlock(&reg->lock);
+	if (w->code == 0 && w->kind != SBX_WORK_BESIDE)
+		w->code = sbx_jobs_hold(pub->jobs, w->kind == SBX_WORK_WRITES, &w->err);
+	if (w->code < 0) {
+		sbx_loop_post(reg->config.loop, refused, w);
+		return;
+	}
+	pthread_mutex_lock(&reg->lock);
+	if (box->pub.state != SBX_BOX_READY)
+		atomic_store(&w->cancelled, true);
+	first = append(box, w);
+	pthread_mutex_unlock(&reg->lock);
+	if (first)
+		sbx_pool_submit(reg->config.pool, work_run, box);
+}
+
+void sbx_box_cancel_works(struct box *box)
+{
+	for (struct sbx_work *w = box->works; w; w = w->next)
+		atomic_store(&w->cancelled, true);
+}

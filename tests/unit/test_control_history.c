@@ -1,0 +1,493 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/control_fixture.h"
+
+/* Files of the tree, as a user of the mount changes them. */
+static void write_file(const char *path, const char *text)
+{
+	int root = sbx_box_root(box), fd;
+
+	assert_true(root >= 0);
+	fd = openat(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	close(root);
+}
+
+static void assert_file(const char *path, const char *expected)
+{
+	int root = sbx_box_root(box), fd;
+	char text[256] = "";
+
+	fd = openat(root, path, O_RDONLY | O_CLOEXEC);
+	close(root);
+	if (!expected) {
+		assert_int_equal(fd, -1);
+		return;
+	}
+	assert_true(fd >= 0);
+	assert_true(read(fd, text, sizeof(text) - 1) >= 0);
+	close(fd);
+	assert_string_equal(text, expected);
+}
+
+static void wait_for(sem_t *sem)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 20;
+	assert_int_equal(sem_timedwait(sem, &limit), 0);
+}
+
+/* snapshot */
+
+static void snapshot_answers_with_its_id(void **state)
+{
+	struct sbx_control_handle *h = must_open("snapshot", O_RDWR);
+
+	(void)state;
+	assert_cat_begins("snapshot", "");
+	assert_int_equal(write_text(h, "first\n"), 6);
+	assert_string_equal(house.backend.told, "first|-|0");
+	assert_int_equal(put("snapshot", "second"), 0);
+	assert_string_equal(house.backend.told, "second|-|0");
+	assert_read(h, "abcd0001\n");
+	assert_read(h, "");
+	sbx_control_release(h);
+	h = must_open("snapshot", O_RDONLY);
+	assert_read(h, "abcd0002\n");
+	sbx_control_release(h);
+	assert_list("snapshots", "abcd0001 abcd0002 ");
+}
+
+static void snapshot_takes_an_empty_line_and_several(void **state)
+{
+	(void)state;
+	assert_int_equal(put("snapshot", "\n"), 0);
+	assert_string_equal(house.backend.told, "|-|0");
+	assert_int_equal(put("snapshot", "subject\n\nbody\n"), 0);
+	assert_string_equal(house.backend.told, "subject\n\nbody|-|0");
+	assert_list("snapshots", "abcd0001 abcd0002 ");
+}
+
+static void snapshot_takes_json_and_refuses_what_it_does_not_know(void **state)
+{
+	static const char *const bad[] = {"{\"message\":7}",       "{\"massage\":\"x\"}",
+	                                  "{\"ignored\":1}",       "{\"author\":\"me\"}",
+	                                  "{\"author\":\"<m>\"}",  "{\"author\":\"a <b> <c>\"}",
+	                                  "{\"message\":\"a\"} x", "{\"message\":\"a\"",
+	                                  "bad \xff text\n",       "{\"author\":\"a <b\\n>\"}"};
+	struct sbx_control_handle *h = must_open("snapshot", O_WRONLY);
+
+	(void)state;
+	assert_int_equal(write_text(h, "{\"message\":\"m\",\"author\":"), 24);
+	assert_int_equal(write_text(h, "\"A B <a@b>\",\"ignored\":true}"), 27);
+	assert_string_equal(house.backend.told, "m|A B <a@b>|1");
+	sbx_control_release(h);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++)
+		assert_int_equal(put("snapshot", bad[i]), -EINVAL);
+	assert_list("snapshots", "abcd0001 ");
+}
+
+static void refused_snapshot_has_its_sentence(void **state)
+{
+	(void)state;
+	atomic_store(&house.backend.history_code, ENOSPC);
+	assert_int_equal(put("snapshot", "a\nb\n"), -ENOSPC);
+	assert_cat("error", "ENOSPC: recording was refused\n");
+}
+
+static void snapshot_is_told_and_recorded(void **state)
+{
+	_cleanup_free_ char *events = NULL, *log = NULL;
+
+	(void)state;
+	assert_int_equal(put("snapshot", "x\n"), 0);
+	events = cat("events");
+	log = cat("log");
+	assert_non_null(strstr(events, "\"event\":\"snapshot\""));
+	assert_non_null(strstr(events, "abcd0001"));
+	assert_non_null(strstr(log, "\"detail\":\"abcd0001\""));
+}
+
+static void dying_client_takes_its_snapshot_along(void **state)
+{
+	struct sbx_control_handle *h = must_open("snapshot", O_WRONLY);
+	struct writing w;
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w, h, "x\n");
+	wait_for(&house.backend.remembering);
+	answer_cancel(&house, &w.a, false);
+	house_settle(&house);
+	assert_false(answer_come(&w.a));
+	answer_cancel(&house, &w.a, true);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_list("snapshots", "");
+	sbx_control_release(h);
+}
+
+/* restore, reset */
+
+static void restore_goes_back_and_reset_to_the_beginning(void **state)
+{
+	(void)state;
+	write_file("f", "one");
+	assert_int_equal(put("snapshot", "\n"), 0);
+	write_file("f", "two");
+	write_file("g", "new");
+	assert_int_equal(put("restore", "abcd0001\n"), 0);
+	assert_file("f", "one");
+	assert_file("g", NULL);
+	assert_int_equal(put("restore", "previous\n"), 0);
+	assert_file("f", "two");
+	assert_int_equal(put("reset", "1\n"), 0);
+	assert_file("f", NULL);
+	assert_int_equal(put("restore", "abcd"), 0);
+	assert_file("f", "one");
+	assert_int_equal(put("restore", "base"), 0);
+	assert_file("f", NULL);
+	assert_int_equal(atomic_load(&house.backend.restores), 5);
+	assert_int_equal(atomic_load(&house.busy), 0);
+}
+
+static void restore_refuses_what_is_no_id(void **state)
+{
+	(void)state;
+	assert_int_equal(put("restore", "\n"), -EINVAL);
+	assert_int_equal(put("restore", "../x"), -EINVAL);
+	assert_int_equal(put("restore", "mark:restore"), -EINVAL);
+	assert_int_equal(put("restore", "ffff"), -ENOENT);
+	assert_error("error", "ENOENT: there is no snapshot ffff");
+	assert_int_equal(atomic_load(&house.backend.restores), 0);
+}
+
+static void restore_is_refused_while_commands_run(void **state)
+{
+	(void)state;
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	assert_int_equal(put("reset", "1"), -EBUSY);
+	assert_error("error", "EBUSY: 1 commands are running");
+	assert_int_equal(put("snapshot", "\n"), 0);
+	assert_int_equal(put("kill", "1"), 0);
+	assert_cat_begins("jobs/1/wait", "137 ");
+	assert_int_equal(put("reset", "1"), 0);
+}
+
+static void command_waits_for_the_end_of_a_restore(void **state)
+{
+	struct sbx_control_handle *h = must_open("reset", O_WRONLY),
+	                          *exec = must_open("exec", O_WRONLY);
+	struct writing w, e;
+
+	(void)state;
+	write_file("f", "one");
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w, h, "1\n");
+	wait_for(&house.backend.remembering);
+	assert_int_equal(atomic_load(&house.busy), 1);
+	write_begin(&e, exec, "write f two\n");
+	house_settle(&house);
+	assert_false(answer_come(&e.a));
+	assert_int_equal(atomic_load(&house.backend.execs), 0);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w), 2);
+	assert_int_equal(write_end(&e), 12);
+	assert_file("f", "two\n");
+	sbx_control_release(h);
+	sbx_control_release(exec);
+}
+
+static void waiting_command_is_given_up_with_its_client(void **state)
+{
+	struct sbx_control_handle *h = must_open("reset", O_WRONLY),
+	                          *exec = must_open("exec", O_WRONLY);
+	struct writing w, e;
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w, h, "1\n");
+	wait_for(&house.backend.remembering);
+	write_begin(&e, exec, "echo\n");
+	answer_cancel(&house, &e.a, true);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w), 2);
+	assert_int_equal(write_end(&e), -EINTR);
+	assert_int_equal(atomic_load(&house.backend.execs), 0);
+	assert_int_equal(put("exec", "echo\n"), 0);
+	sbx_control_release(h);
+	sbx_control_release(exec);
+}
+
+static void teardown_asks_a_restore_to_stop(void **state)
+{
+	struct sbx_control_handle *h = must_open("reset", O_WRONLY);
+	struct writing w;
+	struct outcome o;
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w, h, "1\n");
+	wait_for(&house.backend.remembering);
+	outcome_init(&o);
+	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_int_equal(outcome_wait(&o), 0);
+	outcome_finish(&o);
+	assert_int_equal(write_text(h, "1\n"), -ESTALE);
+	sbx_control_release(h);
+}
+
+static void several_at_once_come_one_after_another(void **state)
+{
+	struct sbx_control_handle *h[8];
+	struct writing w[8];
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(h); i++) {
+		h[i] = must_open(i % 2 ? "snapshot" : "reset", O_WRONLY);
+		write_begin(&w[i], h[i], "1\n");
+	}
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(h); i++) {
+		assert_int_equal(write_end(&w[i]), 2);
+		sbx_control_release(h[i]);
+	}
+	assert_list("snapshots", "abcd0001 abcd0002 abcd0003 abcd0004 ");
+	assert_int_equal(atomic_load(&house.backend.restores), 4);
+}
+
+/* snapshots/ */
+
+static mode_t mode_of(const char *path, struct stat *st)
+{
+	struct sbx_control_node node;
+
+	assert_int_equal(find(path, &node), 0);
+	assert_int_equal(sbx_control_getattr(house.registry, &node, st), 0);
+	assert_int_equal(sbx_control_steady(&node), true);
+	sbx_control_node_release(&node);
+	return st->st_mode;
+}
+
+static int read_link(const char *path, char text[256])
+{
+	struct sbx_control_node node;
+	struct answer a;
+	int r;
+
+	assert_int_equal(find(path, &node), 0);
+	answer_init(&a, 0);
+	sbx_control_readlink(house.registry, &node, &a.p);
+	sbx_control_node_release(&node);
+	answer_wait(&a);
+	snprintf(text, 256, "%s", a.data ? a.data : "");
+	r = -a.errnum;
+	answer_finish(&a);
+	return r;
+}
+
+static void make_tree(void)
+{
+	int root = sbx_box_root(box);
+
+	write_file("f", "content");
+	assert_int_equal(mkdirat(root, "d", 0755), 0);
+	assert_int_equal(mkdirat(root, "d/e", 0755), 0);
+	assert_int_equal(mkdirat(root, "m.sub", 0755), 0);
+	write_file("d/e/run", "#!/bin/sh\n");
+	assert_int_equal(fchmodat(root, "d/e/run", 0755, 0), 0);
+	assert_int_equal(symlinkat("../../f", root, "d/e/in"), 0);
+	assert_int_equal(symlinkat("../../../f", root, "d/e/out"), 0);
+	assert_int_equal(symlinkat("/etc/passwd", root, "abs"), 0);
+	assert_int_equal(symlinkat("d/../../x", root, "sly"), 0);
+	close(root);
+	assert_int_equal(put("snapshot", "tree\n"), 0);
+}
+
+static void snapshots_are_browsed(void **state)
+{
+	struct sbx_control_node a, b;
+	struct stat st;
+
+	(void)state;
+	make_tree();
+	write_file("f", "changed");
+	assert_list("snapshots/abcd0001", "abs d f m.sub sly ");
+	assert_list("snapshots/abcd0001/d/e", "in out run ");
+	assert_list("snapshots/abcd0001/m.sub", "");
+	assert_list("snapshots/base", "");
+	assert_int_equal(atomic_load(&house.backend.contents), 0);
+	assert_cat("snapshots/abcd0001/f", "content");
+	assert_cat("snapshots/abcd/d/e/run", "#!/bin/sh\n");
+	assert_int_equal(mode_of("snapshots/abcd0001/f", &st), S_IFREG | 0444);
+	assert_int_equal(st.st_size, 7);
+	assert_int_equal(mode_of("snapshots/abcd0001/d/e/run", &st), S_IFREG | 0555);
+	assert_int_equal(mode_of("snapshots/abcd0001/d", &st), S_IFDIR | 0555);
+	assert_int_equal(mode_of("snapshots/abcd0001/m.sub", &st), S_IFDIR | 0555);
+	assert_int_equal(mode_of("snapshots/abcd0001/abs", &st), S_IFLNK | 0777);
+	assert_int_equal(find("snapshots/abcd0001/nothing", &a), -ENOENT);
+	assert_int_equal(find("snapshots/abcd0001/m.sub/x", &a), -ENOENT);
+	assert_int_equal(find("snapshots/abcd0002", &a), -ENOENT);
+	assert_int_equal(find("snapshots/mark:x", &a), -ENOENT);
+	assert_int_equal(find("snapshots/abcd0001/f/x", &a), -ENOTDIR);
+	assert_int_equal(find("snapshots/abcd0001/f", &a), 0);
+	assert_int_equal(find("snapshots/abcd0001/f", &b), 0);
+	assert_true(sbx_control_node_same(&a, &b));
+	assert_int_equal(sbx_control_ino(&a), sbx_control_ino(&b));
+	assert_true(sbx_control_constant(&a));
+	assert_true(sbx_control_kept(&a));
+	sbx_control_node_release(&b);
+	assert_int_equal(find("snapshots/abcd", &b), 0);
+	assert_false(sbx_control_node_same(&a, &b));
+	assert_false(sbx_control_kept(&b));
+	sbx_control_node_release(&a);
+	sbx_control_node_release(&b);
+}
+
+static void beginning_of_an_id_must_mean_one(void **state)
+{
+	struct sbx_control_node node;
+
+	(void)state;
+	assert_int_equal(put("snapshot", "\n"), 0);
+	assert_int_equal(find("snapshots/abc", &node), -ENOENT);
+	assert_int_equal(find("snapshots/abcd", &node), 0);
+	sbx_control_node_release(&node);
+	assert_int_equal(put("snapshot", "\n"), 0);
+	assert_int_equal(find("snapshots/abcd", &node), -ENOENT);
+}
+
+static void links_of_snapshots_stay_inside(void **state)
+{
+	char text[256];
+
+	(void)state;
+	make_tree();
+	assert_int_equal(read_link("snapshots/abcd0001/d/e/in", text), 0);
+	assert_string_equal(text, "../../f");
+	assert_int_equal(read_link("snapshots/abcd0001/d/e/out", text), -EACCES);
+	assert_error("error", "EACCES: a link to ../../../f leads out of the snapshot");
+	assert_int_equal(read_link("snapshots/abcd0001/abs", text), -EACCES);
+	assert_int_equal(read_link("snapshots/abcd0001/sly", text), -EACCES);
+	assert_int_equal(read_link("snapshots/abcd0001/f", text), -EINVAL);
+}
+
+static void snapshots_cannot_be_written(void **state)
+{
+	struct sbx_control_node dir, node;
+	struct sbx_control_handle *h;
+
+	(void)state;
+	make_tree();
+	assert_int_equal(try_open("snapshots/abcd0001/f", O_WRONLY, &h), -EACCES);
+	assert_int_equal(try_open("snapshots/abcd0001/f", O_RDWR, &h), -EACCES);
+	assert_int_equal(find("snapshots/abcd0001", &dir), 0);
+	assert_int_equal(sbx_control_mkdir(house.registry, &dir, "x", &node), -EPERM);
+	sbx_control_node_release(&dir);
+}
+
+static void content_is_read_once_and_by_offset(void **state)
+{
+	struct sbx_control_handle *h;
+	struct answer a, b;
+	char *data;
+
+	(void)state;
+	make_tree();
+	h = must_open("snapshots/abcd0001/f", O_RDONLY);
+	atomic_store(&house.backend.hold_history, true);
+	answer_init(&a, 3);
+	answer_init(&b, 100);
+	sbx_control_read(h, 2, &a.p);
+	sbx_control_read(h, 5, &b.p);
+	wait_for(&house.backend.remembering);
+	answer_cancel(&house, &b, false);
+	answer_wait(&b);
+	assert_int_equal(b.errnum, EINTR);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	answer_wait(&a);
+	assert_string_equal(a.data, "nte");
+	answer_finish(&a);
+	answer_finish(&b);
+	data = read_once(h, 100, 5, NULL);
+	assert_string_equal(data, "nt");
+	free(data);
+	data = read_once(h, 100, 7, NULL);
+	assert_string_equal(data, "");
+	free(data);
+	assert_int_equal(atomic_load(&house.backend.contents), 1);
+	sbx_control_release(h);
+}
+
+static void closing_does_not_wait_for_content(void **state)
+{
+	struct sbx_control_handle *h;
+	struct answer a;
+
+	(void)state;
+	make_tree();
+	h = must_open("snapshots/abcd0001/f", O_RDONLY);
+	atomic_store(&house.backend.hold_history, true);
+	answer_init(&a, 3);
+	sbx_control_read(h, 0, &a.p);
+	wait_for(&house.backend.remembering);
+	answer_cancel(&house, &a, true);
+	answer_wait(&a);
+	answer_finish(&a);
+	sbx_control_release(h);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up_history, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(snapshot_answers_with_its_id),
+	        CASE(snapshot_takes_an_empty_line_and_several),
+	        CASE(snapshot_takes_json_and_refuses_what_it_does_not_know),
+	        CASE(refused_snapshot_has_its_sentence),
+	        CASE(snapshot_is_told_and_recorded),
+	        CASE(dying_client_takes_its_snapshot_along),
+	        CASE(restore_goes_back_and_reset_to_the_beginning),
+	        CASE(restore_refuses_what_is_no_id),
+	        CASE(restore_is_refused_while_commands_run),
+	        CASE(command_waits_for_the_end_of_a_restore),
+	        CASE(waiting_command_is_given_up_with_its_client),
+	        CASE(teardown_asks_a_restore_to_stop),
+	        CASE(several_at_once_come_one_after_another),
+	        CASE(snapshots_are_browsed),
+	        CASE(beginning_of_an_id_must_mean_one),
+	        CASE(links_of_snapshots_stay_inside),
+	        CASE(snapshots_cannot_be_written),
+	        CASE(content_is_read_once_and_by_offset),
+	        CASE(closing_does_not_wait_for_content),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
