@@ -72,11 +72,13 @@ struct control_ops {
 
 enum {
 	ROW_UNLISTED = 1 << 0,
-	ROW_WAITS = 1 << 1,  /* a write may wait */
-	ROW_NAMED = 1 << 2,  /* only in jobs that have a name */
-	ROW_JOBS = 1 << 3,   /* the directory jobs/ */
-	ROW_STATES = 1 << 4, /* the directory snapshots/ */
-	ROW_TREE = 1 << 5,   /* a directory below it */
+	ROW_WAITS = 1 << 1,   /* a write may wait */
+	ROW_NAMED = 1 << 2,   /* only in jobs that have a name */
+	ROW_JOBS = 1 << 3,    /* the directory jobs/ */
+	ROW_STATES = 1 << 4,  /* the directory snapshots/ */
+	ROW_TREE = 1 << 5,    /* a directory below it */
+	ROW_RANGES = 1 << 6,  /* the directory diffs/ */
+	ROW_TRACKED = 1 << 7, /* listed with -o track only */
 };
 
 /* What is named by more than a row: a file of a snapshot. Constant. */
@@ -117,6 +119,8 @@ extern const struct sbx_control_row sbx_control_root_row, sbx_control_mount_row,
 /* Of snapshots. */
 extern const struct sbx_control_row sbx_control_tree_row, sbx_control_file_row,
         sbx_control_program_row, sbx_control_link_row;
+/* Of diffs/. */
+extern const struct sbx_control_row sbx_control_range_row, sbx_control_range_names_row;
 
 /* control.c: answers */
 /* Answers P from h->text at OFF, or from the cursor, which moves. */
@@ -179,6 +183,10 @@ enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET };
 extern const struct control_ops sbx_control_history_ops;
 
 /* control_snapshots.c */
+extern const struct control_ops sbx_control_content_ops;
+/* PATH is DIR/NAME, or NAME where DIR is "". NULL: no memory. */
+struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
+                                 int64_t time_ns);
 struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
 void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
 /* As sbx_control_lookup and so on, below snapshots/. */
@@ -188,8 +196,19 @@ int sbx_snapshots_list(const struct sbx_control_node *dir,
                        void (*fn)(const char *name, mode_t mode, void *data), void *data);
 void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
 
+/* control_diff.c; the row's arg is an enum sbx_diff_format */
+extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops;
+/* NAME in diffs/: ID, ID1..ID2, and those with .changes. -ENOENT. */
+int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
+                     struct sbx_control_node *ret);
+
 /* control_made.c: files that the backend makes when they are first read */
-extern const struct control_ops sbx_control_content_ops;
+/* [pool] Writes what NODE holds to FD. */
+typedef int (*made_fn)(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
+                       struct sbx_error *err);
+int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err);
+void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+void sbx_made_release(struct sbx_control_handle *h);
 /* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
 int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 

@@ -28,21 +28,13 @@ struct reader {
 struct made {
 	struct sbx_work work;
 	atomic_uint refs;
-	const struct made_impl *impl;
+	made_fn make;
 	struct sbx_control_node node;
 	int making;           /* what is being written; of the pool, then of the loop thread */
 	pthread_mutex_t lock; /* all below */
 	bool begun, ready;
 	int fd, code; /* when ready: -1 and why it could not be made, or the file */
 	struct reader *readers;
-};
-
-/* What the files of a kind are made of. */
-struct made_impl {
-	/* How long it will be; 0: unknown. */
-	uint64_t (*length)(const struct made *m);
-	/* [pool] */
-	int (*make)(struct made *m, int fd, struct sbx_error *err);
 };
 
 int sbx_nameless_file(struct sbx_registry *reg, uint64_t len)
@@ -77,11 +69,12 @@ static int run(struct sbx_work *w, struct sbx_error *err)
 	struct made *m = sbx_container_of(w, struct made, work);
 	int r;
 
-	m->making = sbx_nameless_file(w->box->registry, m->impl->length(m));
+	m->making =
+	        sbx_nameless_file(w->box->registry, m->node.item ? m->node.item->object.size : 0);
 	if (m->making < 0)
 		return sbx_fail(err, -m->making, "there is no room for what is to be read: %s",
 		                strerror(-m->making));
-	r = m->impl->make(m, m->making, err);
+	r = m->make(&m->node, &w->cancelled, m->making, err);
 	if (r < 0) {
 		close(m->making);
 		m->making = -1;
@@ -172,7 +165,7 @@ static int wait_for(struct made *m, struct sbx_pending *p, uint64_t off)
 	return 0;
 }
 
-static void made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
+void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	struct made *m = h->state;
 	bool ready;
@@ -188,7 +181,7 @@ static void made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 		answer(p, m->fd, off);
 }
 
-static void made_release(struct sbx_control_handle *h)
+void sbx_made_release(struct sbx_control_handle *h)
 {
 	struct made *m = h->state;
 
@@ -196,8 +189,7 @@ static void made_release(struct sbx_control_handle *h)
 	made_unref(m);
 }
 
-static int made_open(struct sbx_control_handle *h, const struct made_impl *impl,
-                     struct sbx_error *err)
+int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err)
 {
 	struct made *m = calloc(1, sizeof(*m));
 
@@ -205,7 +197,7 @@ static int made_open(struct sbx_control_handle *h, const struct made_impl *impl,
 		return sbx_fail(err, ENOMEM, "memory is exhausted");
 	atomic_init(&m->refs, 1);
 	pthread_mutex_init(&m->lock, NULL);
-	m->impl = impl;
+	m->make = fn;
 	m->fd = m->making = -1;
 	m->work.run = run;
 	m->work.done = done;
@@ -213,32 +205,3 @@ static int made_open(struct sbx_control_handle *h, const struct made_impl *impl,
 	h->state = m;
 	return 0;
 }
-
-/* Content of a snapshot's file */
-
-static uint64_t content_length(const struct made *m)
-{
-	return m->node.item->object.size;
-}
-
-static int make_content(struct made *m, int fd, struct sbx_error *err)
-{
-	int r = sbx_history_content(m->node.box->sandbox, m->node.item->object.id, fd);
-
-	return r < 0 ? sbx_fail(err, -r, "the content of %.200s cannot be read: %s",
-	                        m->node.item->path, strerror(-r))
-	             : 0;
-}
-
-static int content_open(struct sbx_control_handle *h, struct sbx_error *err)
-{
-	static const struct made_impl impl = {content_length, make_content};
-
-	return made_open(h, &impl, err);
-}
-
-const struct control_ops sbx_control_content_ops = {
-        .open = content_open,
-        .release = made_release,
-        .read = made_read,
-};

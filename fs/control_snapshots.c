@@ -29,7 +29,7 @@ void sbx_item_unref(struct sbx_item *item)
 		free(item);
 }
 
-static struct sbx_item *item_new(const char *dir, const char *name, const struct sbx_object *object,
+struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
                                  int64_t time_ns)
 {
 	size_t len = strlen(dir) + strlen(name) + 2;
@@ -57,7 +57,7 @@ static int node_new(const struct sbx_control_node *dir, const char *name,
                     const struct sbx_object *object, int64_t time_ns, struct sbx_control_node *ret)
 {
 	const char *path = dir->item ? dir->item->path : "";
-	struct sbx_item *item = item_new(path, name, object, time_ns);
+	struct sbx_item *item = sbx_item_create(path, name, object, time_ns);
 
 	if (!item)
 		return -ENOMEM;
@@ -165,6 +165,30 @@ int sbx_snapshots_list(const struct sbx_control_node *dir,
 	r = sbx_history_list(dir->box->sandbox, list_snapshot, &l, NULL);
 	return r == -EOPNOTSUPP ? 0 : r;
 }
+
+/* Files */
+
+static int make_content(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
+                        struct sbx_error *err)
+{
+	int r = sbx_history_content(node->box->sandbox, node->item->object.id, fd);
+
+	(void)cancelled;
+	return r < 0 ? sbx_fail(err, -r, "the content of %.200s cannot be read: %s",
+	                        node->item->path, strerror(-r))
+	             : 0;
+}
+
+static int content_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	return sbx_made_open(h, make_content, err);
+}
+
+const struct control_ops sbx_control_content_ops = {
+        .open = content_open,
+        .release = sbx_made_release,
+        .read = sbx_made_read,
+};
 
 /* Links */
 

@@ -108,8 +108,9 @@ static const struct sbx_control_row box_rows[] = {
         WISH("restore", DEED_RESTORE),
         WISH("reset", DEED_RESET),
         ABSENT("fork", 0200),
-        ABSENT("diff", 0400),
-        ABSENT("changes", 0400),
+        READER("diff", sbx_control_diff_ops, SBX_DIFF_PATCH, 0),
+        READER("changes", sbx_control_diff_ops, SBX_DIFF_NAMES, 0),
+        {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = no_rows},
         ABSENT("push", 0600),
         ABSENT("import.tar", 0200),
         ABSENT("export.tar", 0400),
@@ -133,3 +134,7 @@ const struct sbx_control_row sbx_control_file_row = {
 const struct sbx_control_row sbx_control_program_row = {
         .name = "", .mode = S_IFREG | 0555, .ops = &sbx_control_content_ops};
 const struct sbx_control_row sbx_control_link_row = {.name = "", .mode = S_IFLNK | 0777};
+const struct sbx_control_row sbx_control_range_row =
+        READER("", sbx_control_range_ops, SBX_DIFF_PATCH, 0);
+const struct sbx_control_row sbx_control_range_names_row =
+        READER("", sbx_control_range_ops, SBX_DIFF_NAMES, 0);

@@ -130,6 +130,8 @@ int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *
 		return lookup_job(dir, name, ret);
 	if (dir->row->flags & (ROW_STATES | ROW_TREE))
 		return sbx_snapshots_lookup(dir, name, ret);
+	if (dir->row->flags & ROW_RANGES)
+		return sbx_diffs_lookup(dir, name, ret);
 	for (const struct sbx_control_row *row = dir->row->rows; row->name; row++) {
 		if (strcmp(row->name, name) != 0 || !visible(row, dir))
 			continue;

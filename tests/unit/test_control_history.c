@@ -463,6 +463,85 @@ static void closing_does_not_wait_for_content(void **state)
 	sem_post(&house.backend.hold);
 }
 
+/* diff, changes */
+
+static void diff_and_changes_are_against_the_beginning(void **state)
+{
+	struct sbx_control_handle *h;
+
+	(void)state;
+	assert_cat("diff", "");
+	write_file("f", "one\n");
+	h = must_open("changes", O_RDONLY);
+	assert_read(h, "A\tf\n");
+	write_file("g", "two\n");
+	assert_read(h, "A\tf\n");
+	sbx_control_release(h);
+	h = must_open("diff", O_RDONLY);
+	assert_read(h, "+++ b/f\none\n+++ b/g\ntwo\n");
+	sbx_control_release(h);
+}
+
+static void assert_reads(const char *path, const char *expected)
+{
+	_cleanup_free_ char *data = cat(path);
+
+	assert_string_equal(data, expected);
+}
+
+static void diffs_are_between_any_two_states(void **state)
+{
+	static const char *const bad[] = {
+	        "ffff",         "abcd0001..ffff", "..abcd0001", "abcd0001..",         "mark:x",
+	        "base..mark:x", ".changes",       "x",          "abcd0001...abcd0002"};
+	struct sbx_control_node node;
+
+	(void)state;
+	write_file("f", "one\n");
+	assert_int_equal(put("snapshot", "\n"), 0);
+	write_file("f", "two\n");
+	write_file("g", "new\n");
+	assert_int_equal(put("snapshot", "\n"), 0);
+	write_file("h", "newer\n");
+	assert_reads("diffs/abcd0001.changes", "M\tf\nA\tg\nA\th\n");
+	assert_reads("diffs/abcd0001..abcd0002.changes", "M\tf\nA\tg\n");
+	assert_reads("diffs/abcd0002..abcd0001.changes", "D\tg\nM\tf\n");
+	assert_reads("diffs/base..abcd0001", "+++ b/f\none\n");
+	assert_reads("diffs/abcd0002", "+++ b/h\nnewer\n");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++) {
+		_cleanup_free_ char *path = NULL;
+
+		assert_true(asprintf(&path, "diffs/%s", bad[i]) > 0);
+		assert_int_equal(find(path, &node), -ENOENT);
+	}
+	assert_list("diffs", "");
+}
+
+static void diff_is_made_once_for_an_open_file(void **state)
+{
+	struct sbx_control_handle *h = must_open("changes", O_RDONLY);
+	struct answer a;
+
+	(void)state;
+	write_file("f", "one\n");
+	atomic_store(&house.backend.hold_history, true);
+	answer_init(&a, 100);
+	sbx_control_read(h, 0, &a.p);
+	wait_for(&house.backend.remembering);
+	/* Commands do not wait for it. */
+	assert_int_equal(put("exec", "echo\n"), 0);
+	answer_cancel(&house, &a, true);
+	answer_wait(&a);
+	assert_int_equal(a.errnum, EINTR);
+	answer_finish(&a);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	sbx_control_release(h);
+	h = must_open("changes", O_RDONLY);
+	assert_read(h, "A\tf\n");
+	sbx_control_release(h);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up_history, tear_down)
 
 int main(void)
@@ -487,6 +566,9 @@ int main(void)
 	        CASE(snapshots_cannot_be_written),
 	        CASE(content_is_read_once_and_by_offset),
 	        CASE(closing_does_not_wait_for_content),
+	        CASE(diff_and_changes_are_against_the_beginning),
+	        CASE(diffs_are_between_any_two_states),
+	        CASE(diff_is_made_once_for_an_open_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
