@@ -1,7 +1,8 @@
 /*
  * Patterns as in .gitignore (gitignore(5)), on text that is in memory already: nothing here opens a file, since what lies in a
  * sandbox's tree may be a link or a FIFO. A matcher is a stack, grown while a walk goes down and
- * shrunk when it comes back. Not thread-safe.
+ * shrunk when it comes back. A path is tried against each pattern, in time bounded by the length of the one times that of the
+ * other: bound the text that comes from a stranger. Not thread-safe.
  */
 #ifndef SANDBOXFS_LOCAL_IGNORE_H
 #define SANDBOXFS_LOCAL_IGNORE_H
