@@ -29,6 +29,26 @@ struct sbx_local {
 	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
 };
 
+/* One opened sandbox. */
+struct sbx_local_sandbox {
+	struct sbx_sandbox base;
+	struct sbx_local *backend;
+	struct sbx_record rec;
+	char *home;
+	char *gitfile;               /* NULL: not git */
+	struct sbx_git_private *git; /* likewise */
+	int root;
+	int disk;                /* the disk of limited size that holds what changes, or -1 */
+	atomic_bool saving;      /* what is on it is being saved */
+	atomic_bool put_off;     /* that shall stop, for a command */
+	pthread_mutex_t lock;    /* base.name, rec.name */
+	pthread_mutex_t storing; /* rec, but for its name, and its file */
+	pthread_mutex_t syncing; /* bringing git state over; retired */
+	bool retired;
+};
+
+struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
+
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);

@@ -15,33 +15,17 @@
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
 
-struct local_sandbox {
-	struct sbx_sandbox base;
-	struct sbx_local *backend;
-	struct sbx_record rec;
-	char *home;
-	char *gitfile;               /* NULL: not git */
-	struct sbx_git_private *git; /* likewise */
-	bool retired;                /* only [pool] calls look: they never overlap */
-	int root;
-	int disk;                /* the disk of limited size that holds what changes, or -1 */
-	atomic_bool saving;      /* what is on it is being saved */
-	atomic_bool put_off;     /* that shall stop, for a command */
-	pthread_mutex_t lock;    /* base.name, rec.name */
-	pthread_mutex_t storing; /* rec, but for its name, and its file */
-};
-
 static const struct sbx_sandbox_impl impl;
 
-static struct local_sandbox *downcast(struct sbx_sandbox *sb)
+struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb)
 {
 	assert(sb->impl == &impl);
-	return (struct local_sandbox *)sb;
+	return (struct sbx_local_sandbox *)sb;
 }
 
 static int sandbox_root(struct sbx_sandbox *sb)
 {
-	return downcast(sb)->root;
+	return sbx_local_downcast(sb)->root;
 }
 
 static void add_text(struct json_object *obj, const char *key, const char *value)
@@ -52,7 +36,7 @@ static void add_text(struct json_object *obj, const char *key, const char *value
 
 static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 
 	add_text(obj, "backend", "local");
 	add_text(obj, "kind", s->rec.kind);
@@ -80,7 +64,7 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 
 static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_spawner *sp = s->backend->host->spawner;
 
 	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
@@ -98,7 +82,7 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 
 static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_free_ char *shown = strdup(name);
 	_cleanup_free_ char *recorded = strdup(name);
 	struct sbx_record renamed;
@@ -125,7 +109,7 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 
 static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_record resized;
 	int r;
 
@@ -149,7 +133,7 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
  */
 static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	int r;
 
 	if (s->disk < 0)
@@ -165,20 +149,22 @@ static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	int r;
 
+	pthread_mutex_lock(&s->syncing);
 	/* What a command that was killed had committed. */
 	if (s->git && *sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
 		sbx_git_private_sync(s->git, sb->name, NULL);
 	r = sbx_local_retire(s->backend, &s->rec, err);
 	s->retired = !r;
+	pthread_mutex_unlock(&s->syncing);
 	return r;
 }
 
 static bool sandbox_stale(struct sbx_sandbox *sb)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 
 	if (s->saving) {
 		s->put_off = true;
@@ -189,26 +175,30 @@ static bool sandbox_stale(struct sbx_sandbox *sb)
 
 static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	int r;
 
-	return s->git && !s->retired ? sbx_git_private_sync(s->git, sb->name, err) : 0;
+	pthread_mutex_lock(&s->syncing);
+	r = s->git && !s->retired ? sbx_git_private_sync(s->git, sb->name, err) : 0;
+	pthread_mutex_unlock(&s->syncing);
+	return r;
 }
 
 static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 {
-	const struct sbx_state *st = &downcast(sb)->backend->state;
+	const struct sbx_state *st = &sbx_local_downcast(sb)->backend->state;
 
 	return make ? sbx_dir_make(st->nested, sb->id, 0700) : sbx_dir_open(st->nested, sb->id);
 }
 
 static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 {
-	return downcast(sb)->gitfile;
+	return sbx_local_downcast(sb)->gitfile;
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	int r;
 
 	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the spawner. */
@@ -226,12 +216,13 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 
 static void sandbox_close(struct sbx_sandbox *sb)
 {
-	struct local_sandbox *s = (struct local_sandbox *)sb;
+	struct sbx_local_sandbox *s = (struct sbx_local_sandbox *)sb;
 
 	sbx_cleanup_fd(&s->root);
 	sbx_cleanup_fd(&s->disk);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->storing);
+	pthread_mutex_destroy(&s->syncing);
 	sbx_git_private_close(s->git);
 	sbx_record_release(&s->rec);
 	free(s->gitfile);
@@ -246,7 +237,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                         const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
                         struct sbx_error *err)
 {
-	struct local_sandbox *s = downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_free_ char *name = NULL;
 	_cleanup_(sbx_names_release) struct sbx_names over = {0};
 	int r;
@@ -290,7 +281,7 @@ static const struct sbx_sandbox_impl impl = {
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */
-static int open_layered(struct local_sandbox *s, struct sbx_error *err)
+static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	struct sbx_layers *layers = s->backend->layers;
 	const struct sbx_identity *owner = sbx_layers_owner(layers);
@@ -309,7 +300,7 @@ static int open_layered(struct local_sandbox *s, struct sbx_error *err)
 	return s->root < 0 ? s->root : 0;
 }
 
-static int open_flat(struct local_sandbox *s, struct sbx_error *err)
+static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	s->base.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	s->root = openat(s->backend->state.trees, s->rec.id,
@@ -318,7 +309,7 @@ static int open_flat(struct local_sandbox *s, struct sbx_error *err)
 	                   : 0;
 }
 
-static int open_places(struct local_sandbox *s, struct sbx_error *err)
+static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
 	_cleanup_fd_ int home = sbx_dir_make(st->home, s->rec.id, 0700);
@@ -332,7 +323,7 @@ static int open_places(struct local_sandbox *s, struct sbx_error *err)
 	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 }
 
-static int fill_in(struct local_sandbox *s)
+static int fill_in(struct sbx_local_sandbox *s)
 {
 	const char *state = s->backend->state.path;
 	int r;
@@ -354,15 +345,16 @@ static int fill_in(struct local_sandbox *s)
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err)
 {
-	struct local_sandbox *s = calloc(1, sizeof(*s));
+	struct sbx_local_sandbox *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (!s)
 		return sbx_fail(err, ENOMEM, "out of memory");
-	*s = (struct local_sandbox){
+	*s = (struct sbx_local_sandbox){
 	        .base.impl = &impl, .backend = b, .rec = *rec, .root = -1, .disk = -1};
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->storing, NULL);
+	pthread_mutex_init(&s->syncing, NULL);
 	r = fill_in(s);
 	r = r ? sbx_fail(err, -r, "out of memory") : open_places(s, err);
 	if (r) {
