@@ -1,0 +1,335 @@
+/*
+ * What was found, what the lower layer still shows and what the index says besides, put together. All three are
+ * sorted, so one pass does it.
+ */
+#include "backends/local/capture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/capture_impl.h"
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/local/index_tree.h"
+#include "backends/support/beneath.h"
+#include "sandboxfs/cleanup.h"
+
+struct merging {
+	struct capture *c;
+	struct sbx_index *out;
+	size_t found, lower, known;
+};
+
+static int compare_items(const void *a, const void *b)
+{
+	const struct capture_item *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+/* The name that comes next in any of the three. */
+static bool next_name(const struct merging *m, const char **name, size_t *len)
+{
+	const struct sbx_index *lower = m->c->wish->lower, *known = m->c->wish->known;
+	bool any = false;
+
+	if (m->found < m->c->n) {
+		*name = m->c->items[m->found].path;
+		*len = strlen(*name);
+		any = true;
+	}
+	if (lower && m->lower < lower->n) {
+		const struct sbx_index_entry *e = &lower->at[m->lower];
+
+		if (!any || sbx_index_compare_names(e->name, e->len, *name, *len) < 0) {
+			*name = e->name;
+			*len = e->len;
+			any = true;
+		}
+	}
+	if (m->known < known->n) {
+		const struct sbx_index_entry *e = &known->at[m->known];
+
+		if (!any || sbx_index_compare_names(e->name, e->len, *name, *len) < 0) {
+			*name = e->name;
+			*len = e->len;
+			any = true;
+		}
+	}
+	return any;
+}
+
+static bool is_named(const struct sbx_index *index, size_t at, const char *name, size_t len)
+{
+	return index && at < index->n && index->at[at].len == len &&
+	       memcmp(index->at[at].name, name, len) == 0;
+}
+
+static void take(struct merging *m, const struct sbx_index_entry *e)
+{
+	m->out->at[m->out->n] = *e;
+	m->out->at[m->out->n++].flags &= (uint16_t)~CAPTURE_STAGES;
+}
+
+/* A submodule stays as long as its directory does. */
+static bool is_directory(const struct capture *c, const struct sbx_index_entry *e)
+{
+	_cleanup_free_ char *path = strndup(e->name, e->len);
+	_cleanup_fd_ int fd =
+	        path ? sbx_beneath_open(c->wish->root, path, O_PATH | O_DIRECTORY) : -1;
+
+	return fd >= 0;
+}
+
+/* What the lower layer shows and the index does not know. */
+static int take_untracked(struct merging *m, const struct sbx_index_entry *lower)
+{
+	struct capture *c = m->c;
+	_cleanup_free_ char *path = strndup(lower->name, lower->len);
+	bool ignored = false;
+	int r = path ? 0 : -ENOMEM;
+
+	if (!r && !c->wish->ignored)
+		r = capture_rules_ignore(&c->rules, path, &ignored);
+	if (!r && !ignored)
+		take(m, lower);
+	return r;
+}
+
+static int decide(struct merging *m, const struct capture_item *item,
+                  const struct sbx_index_entry *lower, const struct sbx_index_entry *known)
+{
+	if (item) {
+		if (!item->gone)
+			take(m, &item->entry);
+		else if (known && !(known->flags & CAPTURE_STAGES))
+			take(m, known);
+		return 0;
+	}
+	if (known && (known->extended & CAPTURE_SKIP_FLAG)) {
+		take(m, known);
+	} else if (lower) {
+		if (!known)
+			return take_untracked(m, lower);
+		take(m, sbx_index_same_content(known, lower) && !(known->flags & CAPTURE_STAGES) &&
+		                        !(known->extended & CAPTURE_INTENT_FLAG)
+		                ? known
+		                : lower);
+	} else if (known && sbx_index_mode(known) == CAPTURE_GITLINK && is_directory(m->c, known)) {
+		take(m, known);
+	}
+	return 0;
+}
+
+static int merge(struct merging *m)
+{
+	const struct capture *c = m->c;
+	const struct sbx_index *lower = c->wish->lower, *known = c->wish->known;
+	const char *name;
+	size_t len;
+	int r = 0;
+
+	while (!r && next_name(m, &name, &len)) {
+		const struct capture_item *item = NULL;
+		const struct sbx_index_entry *below = NULL, *entry = NULL;
+
+		if (m->found < c->n && strlen(c->items[m->found].path) == len &&
+		    memcmp(c->items[m->found].path, name, len) == 0)
+			item = &c->items[m->found];
+		if (is_named(lower, m->lower, name, len) && !c->hidden[m->lower])
+			below = &lower->at[m->lower];
+		if (is_named(known, m->known, name, len))
+			entry = &known->at[m->known];
+		r = decide(m, item, below, entry);
+		m->found += item != NULL;
+		m->lower += is_named(lower, m->lower, name, len);
+		while (is_named(known, m->known, name, len))
+			m->known++;
+	}
+	return r;
+}
+
+/* Changed about while the walk went on, something may have been met as a file and as a directory: one has to go. */
+static bool is_below_file(const struct sbx_index *index, size_t at)
+{
+	const struct sbx_index_entry *e = &index->at[at];
+	size_t from = 0;
+
+	if (at)
+		while (from < e->len && from < e[-1].len && e->name[from] == e[-1].name[from])
+			from++;
+	for (size_t i = from; i < e->len; i++)
+		if (e->name[i] == '/' && sbx_index_find(index, e->name, i))
+			return true;
+	return false;
+}
+
+static int drop_below_files(struct sbx_index *index)
+{
+	bool *drop = calloc(index->n + 1, sizeof(*drop));
+	size_t kept = 0;
+	bool any = false;
+
+	if (!drop)
+		return -ENOMEM;
+	/* What shares the part that is a file with the one before it shares its fate. */
+	for (size_t i = 0; i < index->n; i++) {
+		drop[i] = is_below_file(index, i);
+		any |= drop[i];
+	}
+	for (size_t i = 0; any && i < index->n; i++) {
+		const struct sbx_index_entry *e = &index->at[i];
+
+		for (size_t at = 0; at < e->len && !drop[i]; at++)
+			drop[i] = e->name[at] == '/' && sbx_index_find(index, e->name, at);
+	}
+	for (size_t i = 0; any && i < index->n; i++)
+		if (!drop[i])
+			index->at[kept++] = index->at[i];
+	if (any)
+		index->n = kept;
+	free(drop);
+	return 0;
+}
+
+/* Has the index own the names of its entries. */
+static int own_names(struct sbx_index *index)
+{
+	size_t size = 0;
+	char *at;
+
+	for (size_t i = 0; i < index->n; i++)
+		size += index->at[i].len;
+	index->names = at = malloc(size + 1);
+	if (!at)
+		return -ENOMEM;
+	for (size_t i = 0; i < index->n; i++) {
+		memcpy(at, index->at[i].name, index->at[i].len);
+		index->at[i].name = at;
+		at += index->at[i].len;
+	}
+	return 0;
+}
+
+static int list_found(const struct capture *c)
+{
+	struct sbx_captured *ret = c->ret;
+
+	ret->found.at = calloc(c->n + 1, sizeof(*ret->found.at));
+	if (!ret->found.at)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct sbx_index_entry *e =
+		        sbx_index_find(&ret->index, c->items[i].path, strlen(c->items[i].path));
+
+		if (e && !c->items[i].gone)
+			ret->found.at[ret->found.n++] = *e;
+	}
+	return 0;
+}
+
+static int list_empty(struct capture *c)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < c->dirs.n && !r; i++) {
+		const char *dir = c->dirs.items[i];
+		size_t lo, hi;
+
+		sbx_index_below(&c->ret->index, dir, strlen(dir), &lo, &hi);
+		if (lo == hi)
+			r = sbx_names_add(&c->ret->left_out, dir);
+	}
+	return r;
+}
+
+static int put_together(struct capture *c)
+{
+	const struct sbx_capture_wish *w = c->wish;
+	struct merging m = {.c = c, .out = &c->ret->index};
+	int r;
+
+	if (c->n)
+		qsort(c->items, c->n, sizeof(*c->items), compare_items);
+	m.out->at =
+	        calloc(c->n + (w->lower ? w->lower->n : 0) + w->known->n + 1, sizeof(*m.out->at));
+	if (!m.out->at)
+		return -ENOMEM;
+	r = merge(&m);
+	if (!r)
+		r = drop_below_files(m.out);
+	if (!r)
+		r = own_names(m.out);
+	if (!r)
+		r = list_found(c);
+	return r ? r : list_empty(c);
+}
+
+static int write_trees(struct capture *c)
+{
+	const struct sbx_capture_wish *w = c->wish;
+	struct sbx_git_owner owner = {0};
+	int r;
+
+	if (w->common)
+		owner = sbx_git_owner_begin(w->common);
+	r = sbx_index_write_tree(&c->ret->index, c->odb, w->lower, w->lower_tree, &c->ret->tree);
+	sbx_git_owner_end(&owner);
+	return r ? sbx_git_fail(c->err, r, "cannot record the tree") : 0;
+}
+
+static int capture(struct capture *c)
+{
+	const struct sbx_capture_wish *w = c->wish;
+	int r = capture_rules_open(&c->rules, w->repo, w->root);
+
+	if (!r && w->lower && !(c->hidden = calloc(w->lower->n + 1, sizeof(*c->hidden))))
+		r = -ENOMEM;
+	if (!r && git_repository_odb(&c->odb, w->repo))
+		r = sbx_git_fail(c->err, GIT_ERROR, "cannot open the objects");
+	if (!r)
+		r = capture_walk(c);
+	if (!r)
+		r = capture_hash(c);
+	if (!r)
+		r = put_together(c);
+	return r ? r : write_trees(c);
+}
+
+int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
+                struct sbx_error *err)
+{
+	struct sbx_error own = SBX_ERROR_INIT;
+	struct capture c = {.wish = wish, .ret = ret, .err = &own};
+	int r;
+
+	*ret = (struct sbx_captured){0};
+	clock_gettime(CLOCK_REALTIME_COARSE, &ret->begun);
+	r = capture(&c);
+	capture_tighten(&c);
+	if (r && !own.code)
+		sbx_fail(&own, -r, "cannot record the tree: %s", strerror(-r));
+	if (r && err)
+		*err = own;
+	for (size_t i = 0; i < c.n; i++)
+		free(c.items[i].path);
+	free(c.items);
+	free(c.hidden);
+	sbx_names_release(&c.dirs);
+	capture_rules_close(&c.rules);
+	git_index_free(c.attributes);
+	git_odb_free(c.odb);
+	if (r)
+		sbx_captured_release(ret);
+	return r;
+}
+
+void sbx_captured_release(struct sbx_captured *captured)
+{
+	sbx_index_release(&captured->index);
+	free(captured->found.at);
+	sbx_names_release(&captured->left_out);
+	*captured = (struct sbx_captured){0};
+}

@@ -1,0 +1,68 @@
+/*
+ * Recording what lies in a tree: as a git tree, and as the index that says the same. The tree is read through
+ * descriptors only, one component at a time and never through a link, while commands may change it: what is found is what
+ * was there when it was passed over.
+ *
+ * What belongs in it is decided as by `git add -A`: files and links that the index knows, and others unless the ignore rules
+ * name them. A .git at any level is left out, as are special files; a submodule of the index stays as it is there, and
+ * a repository that it does not know is passed over.
+ */
+#ifndef SANDBOXFS_LOCAL_CAPTURE_H
+#define SANDBOXFS_LOCAL_CAPTURE_H
+
+#include <git2.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "backends/local/git_index.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/identity.h"
+
+/* In the root of a tree: a file that is being restored. Never recorded. */
+#define SBX_CAPTURE_TEMP ".sandboxfs-restore"
+
+struct sbx_capture_wish {
+	git_repository *repo; /* opened as bare: settings, attributes, and where objects go */
+	const char *common;   /* objects are made as the owner of this path; NULL: as the daemon */
+	int root;             /* the tree */
+	/*
+	 * A tree in layers: its upper one, open for reading, and what lies below, as an index and as a tree of the
+	 * repository. -1 and NULL: the whole tree is looked at.
+	 */
+	int upper;
+	const struct sbx_index *lower;
+	const git_oid *lower_tree;
+	/* The index as it is, and when it was written: what it says of a file that has not changed since is believed. */
+	const struct sbx_index *known;
+	struct timespec known_at;
+	/* The same of what was found before, which tells nothing of what belongs in the tree. May be NULL. */
+	const struct sbx_index *seen;
+	struct timespec seen_at;
+	const struct sbx_names
+	        *nested;           /* directories that the host made repositories of; may be NULL */
+	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
+	bool ignored;              /* also what the ignore rules name */
+	atomic_bool *cancelled;    /* polled: -EINTR; may be NULL */
+};
+
+struct sbx_captured {
+	git_oid tree;
+	struct sbx_index index; /* the whole */
+	struct sbx_index found; /* of it, what was looked at; names are those of index */
+	/* Paths that are not recorded: ignored, special, or nothing but such below. */
+	struct sbx_names left_out;
+	struct timespec
+	        begun; /* to be the index's time: what changed later is looked at again by who reads it */
+};
+
+/* 0 or a negative errno: EINTR, ENOSPC, EMFILE... Blocks. */
+int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
+                struct sbx_error *err);
+void sbx_captured_release(struct sbx_captured *captured);
+
+/* What an index keeps of a file, as the mount shows it. MODE as git has it. */
+struct stat;
+void sbx_capture_stat(struct sbx_index_entry *e, const struct stat *st, uint32_t mode,
+                      const struct sbx_identity *owner);
+
+#endif

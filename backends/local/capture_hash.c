@@ -1,0 +1,373 @@
+/*
+ * From files to objects. A file that has not changed since its content was last looked at is not opened.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/capture_impl.h"
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/local/index_tree.h"
+#include "backends/support/beneath.h"
+#include "sandboxfs/cleanup.h"
+
+#define SMALL    ((size_t)1 << 20) /* read as a whole */
+#define PIECE    ((size_t)256 << 10)
+#define FILTERED ((size_t)512 << 20) /* more is not converted */
+#define TRIES    4
+#define SNIFF    8000
+
+/* ---- stat data ---- */
+
+static uint32_t get32(const unsigned char *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void put32(unsigned char *p, uint64_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (unsigned char)(v >> (24 - 8 * i));
+}
+
+void sbx_capture_stat(struct sbx_index_entry *e, const struct stat *st, uint32_t mode,
+                      const struct sbx_identity *owner)
+{
+	bool own = st->st_uid == owner->uid;
+
+	put32(e->stat, (uint64_t)st->st_ctim.tv_sec);
+	put32(e->stat + 4, (uint64_t)st->st_ctim.tv_nsec);
+	put32(e->stat + 8, (uint64_t)st->st_mtim.tv_sec);
+	put32(e->stat + 12, (uint64_t)st->st_mtim.tv_nsec);
+	put32(e->stat + 16, st->st_dev);
+	put32(e->stat + 20, st->st_ino);
+	put32(e->stat + 24, mode);
+	put32(e->stat + 28, own ? geteuid() : st->st_uid);
+	put32(e->stat + 32, own ? getegid() : st->st_gid);
+	put32(e->stat + 36, (uint64_t)st->st_size);
+}
+
+static uint32_t git_mode(const struct capture *c, const struct capture_item *item)
+{
+	uint32_t known = item->known ? sbx_index_mode(item->known) : 0;
+
+	if (S_ISLNK(item->st.st_mode))
+		return S_IFLNK;
+	if (!c->filemode)
+		return S_ISREG(known) ? known : S_IFREG | 0644;
+	return S_IFREG | (item->st.st_mode & S_IXUSR ? 0755 : 0644);
+}
+
+/* Whether ENTRY, of an index written AT, tells this file's content. */
+static bool is_current(const struct sbx_index_entry *entry, const struct timespec *at,
+                       const struct stat *st)
+{
+	const unsigned char *s = entry->stat;
+
+	if (entry->flags & CAPTURE_STAGES || entry->extended & CAPTURE_INTENT_FLAG ||
+	    (sbx_index_mode(entry) & S_IFMT) != (st->st_mode & S_IFMT))
+		return false;
+	if (get32(s) != (uint32_t)st->st_ctim.tv_sec ||
+	    get32(s + 4) != (uint32_t)st->st_ctim.tv_nsec ||
+	    get32(s + 8) != (uint32_t)st->st_mtim.tv_sec ||
+	    get32(s + 12) != (uint32_t)st->st_mtim.tv_nsec ||
+	    get32(s + 20) != (uint32_t)st->st_ino || get32(s + 36) != (uint32_t)st->st_size)
+		return false;
+	return st->st_mtim.tv_sec < at->tv_sec ||
+	       (st->st_mtim.tv_sec == at->tv_sec && st->st_mtim.tv_nsec < at->tv_nsec);
+}
+
+/* ---- objects ---- */
+
+static int git_failed(struct capture *c, int r, const char *path)
+{
+	return sbx_git_fail(c->err, r, "cannot record %s", path);
+}
+
+static int write_blob(struct capture *c, struct capture_item *item, const char *data, size_t len)
+{
+	struct sbx_git_owner owner = {0};
+	git_oid oid;
+	int r;
+
+	if (c->wish->common)
+		owner = sbx_git_owner_begin(c->wish->common);
+	r = git_odb_write(&oid, c->odb, data, len, GIT_OBJECT_BLOB);
+	sbx_git_owner_end(&owner);
+	if (r)
+		return git_failed(c, r, item->path);
+	memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
+	return 0;
+}
+
+/* Up to LEN bytes from OFFSET; fewer: the file ends there. */
+static ssize_t read_at(int fd, char *buf, size_t len, off_t offset)
+{
+	size_t have = 0;
+
+	while (have < len) {
+		ssize_t n = pread(fd, buf + have, len - have, offset + (off_t)have);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			break;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	return (ssize_t)have;
+}
+
+/* The first SIZE bytes, by and by. -ESTALE: there are fewer. */
+static int copy_pieces(struct capture *c, git_odb_stream *stream, int fd, size_t size)
+{
+	_cleanup_free_ char *buf = malloc(PIECE);
+	size_t done = 0;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (!r && done < size) {
+		size_t want = size - done < PIECE ? size - done : PIECE;
+		ssize_t n = read_at(fd, buf, want, (off_t)done);
+
+		if (n < 0)
+			return (int)n;
+		if ((size_t)n < want)
+			return -ESTALE;
+		done += want;
+		r = capture_is_over(c);
+		if (!r && git_odb_stream_write(stream, buf, want))
+			r = git_failed(c, GIT_ERROR, "a file");
+	}
+	return r;
+}
+
+static int stream_blob(struct capture *c, struct capture_item *item, int fd)
+{
+	struct sbx_git_owner owner = {0};
+	git_odb_stream *stream = NULL;
+	git_oid oid;
+	int r, gr;
+
+	if (c->wish->common)
+		owner = sbx_git_owner_begin(c->wish->common);
+	gr = git_odb_open_wstream(&stream, c->odb, (git_object_size_t)item->st.st_size,
+	                          GIT_OBJECT_BLOB);
+	r = gr ? git_failed(c, gr, item->path)
+	       : copy_pieces(c, stream, fd, (size_t)item->st.st_size);
+	if (!r) {
+		gr = git_odb_stream_finalize_write(&oid, stream);
+		r = gr ? git_failed(c, gr, item->path) : 0;
+	}
+	git_odb_stream_free(stream);
+	sbx_git_owner_end(&owner);
+	if (!r)
+		memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
+	return r;
+}
+
+/* ---- files ---- */
+
+/* Large files that are plainly no text are not read as a whole only to learn that nothing is to be converted. */
+static bool is_binary(int fd)
+{
+	char head[SNIFF];
+	ssize_t n = read_at(fd, head, sizeof(head), 0);
+
+	return n > 0 && memchr(head, '\0', (size_t)n);
+}
+
+static int hash_whole(struct capture *c, struct capture_item *item, int fd,
+                      git_filter_list *filters)
+{
+	size_t size = (size_t)item->st.st_size;
+	_cleanup_free_ char *data = malloc(size + 1);
+	ssize_t n = data ? read_at(fd, data, size, 0) : -ENOMEM;
+	git_buf out = {0};
+	int r;
+
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n < size)
+		return -ESTALE;
+	if (!filters)
+		return write_blob(c, item, data, size);
+	r = git_filter_list_apply_to_buffer(&out, filters, data, size);
+	/* core.safecrlf and the like: as it is, rather than not at all. */
+	r = r ? write_blob(c, item, data, size) : write_blob(c, item, out.ptr, out.size);
+	git_buf_dispose(&out);
+	return r;
+}
+
+static int hash_open(struct capture *c, struct capture_item *item, int fd)
+{
+	size_t size = (size_t)item->st.st_size;
+	git_filter_list *filters;
+	int r = capture_filters_load(c, item, &filters);
+
+	if (r)
+		return git_failed(c, r, item->path);
+	if (size > SMALL && (!filters || size > FILTERED || is_binary(fd)))
+		r = stream_blob(c, item, fd);
+	else
+		r = hash_whole(c, item, fd, filters);
+	capture_filters_unload(c, item, filters);
+	return r;
+}
+
+/* ---- files and links ---- */
+
+/* A file that its owner may not read is made readable for the moment. */
+static int open_file(int root, const char *path)
+{
+	int fd = sbx_beneath_open(root, path, O_RDONLY);
+	_cleanup_fd_ int opath = -1;
+	_cleanup_free_ char *proc = NULL;
+	struct stat st;
+
+	if (fd != -EACCES)
+		return fd;
+	opath = sbx_beneath_open(root, path, O_PATH);
+	proc = sbx_format("/proc/self/fd/%d", opath);
+	if (opath < 0 || !proc || fstat(opath, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    chmod(proc, (st.st_mode & 07777) | 0400) < 0)
+		return fd;
+	fd = sbx_beneath_open(root, path, O_RDONLY);
+	chmod(proc, st.st_mode & 07777);
+	return fd;
+}
+
+static bool same_time(const struct stat *a, const struct stat *b)
+{
+	return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* -ESTALE: it changed while it was read; what was read is recorded all the same if there is something. */
+static int hash_file_once(struct capture *c, struct capture_item *item, bool *read)
+{
+	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	struct stat after;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &item->st) < 0)
+		return -errno;
+	if (!S_ISREG(item->st.st_mode))
+		return -ENOENT;
+	r = hash_open(c, item, fd);
+	if (r)
+		return r;
+	*read = true;
+	return fstat(fd, &after) < 0 || !same_time(&item->st, &after) ? -ESTALE : 0;
+}
+
+static int hash_link(struct capture *c, struct capture_item *item)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(c->wish->root, item->path, O_PATH);
+	char target[PATH_MAX];
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = readlinkat(fd, "", target, sizeof(target));
+	if (n < 0 || fstat(fd, &item->st) < 0)
+		return -ENOENT;
+	return write_blob(c, item, target, (size_t)n);
+}
+
+/* 0 also when it is gone or cannot be read; then the index's word is what there is. */
+static int hash_item(struct capture *c, struct capture_item *item)
+{
+	bool read = false;
+	int r = -ESTALE;
+
+	if (S_ISLNK(item->st.st_mode))
+		r = hash_link(c, item);
+	for (int i = 0; i < TRIES && r == -ESTALE; i++)
+		r = hash_file_once(c, item, &read);
+	if (r == -ESTALE && read) {
+		r = 0;
+		item->st.st_mtim = (struct timespec){0};
+	}
+	if (!r) {
+		item->hashed = true;
+		return 0;
+	}
+	item->gone = true;
+	if (c->err->code || r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
+		return r;
+	return 0;
+}
+
+static void look_up(struct capture *c, struct capture_item *item)
+{
+	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_index_entry *e = item->known;
+
+	if (!e || !is_current(e, &w->known_at, &item->st)) {
+		e = w->seen ? sbx_index_find(w->seen, item->path, strlen(item->path)) : NULL;
+		if (!e || !is_current(e, &w->seen_at, &item->st))
+			return;
+	}
+	memcpy(item->entry.oid, e->oid, sizeof(e->oid));
+	item->hashed = true;
+}
+
+static int do_item(struct capture *c, struct capture_item *item)
+{
+	int r = item->hashed || item->gone ? 0 : capture_is_over(c);
+
+	if (!r && !item->hashed && !item->gone)
+		r = hash_item(c, item);
+	if (r || item->gone)
+		return r;
+	sbx_capture_stat(&item->entry, &item->st, git_mode(c, item), &c->wish->owner);
+	item->entry.name = item->path;
+	item->entry.len = (uint32_t)strlen(item->path);
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+/* Those of the index that are not to be hashed anew, and then those that are. */
+static int show_all_attributes(struct capture *c)
+{
+	const struct sbx_index *known = c->wish->known;
+	int r = 0;
+
+	for (size_t i = 0; i < known->n && !r; i++) {
+		const struct sbx_index_entry *e = &known->at[i];
+
+		if (capture_is_attributes(e->name, e->len) && !(e->flags & CAPTURE_STAGES))
+			r = capture_filters_show(c, e, e->name, e->len);
+	}
+	for (size_t i = 0; i < c->n && !r; i++) {
+		struct capture_item *item = &c->items[i];
+
+		if (!capture_is_attributes(item->path, strlen(item->path)))
+			continue;
+		r = do_item(c, item);
+		if (!r && !item->gone)
+			r = capture_filters_show(c, &item->entry, item->path, strlen(item->path));
+	}
+	return r;
+}
+
+int capture_hash(struct capture *c)
+{
+	int r;
+
+	if (capture_filters_open(c))
+		return git_failed(c, GIT_ERROR, "the tree");
+	for (size_t i = 0; i < c->n; i++)
+		look_up(c, &c->items[i]);
+	r = show_all_attributes(c);
+	for (size_t i = 0; i < c->n && !r; i++)
+		r = do_item(c, &c->items[i]);
+	capture_filters_close(c);
+	return r;
+}

@@ -1,0 +1,82 @@
+/* What the files of a capture share. */
+#ifndef SANDBOXFS_LOCAL_CAPTURE_IMPL_H
+#define SANDBOXFS_LOCAL_CAPTURE_IMPL_H
+
+#include <sys/stat.h>
+
+#include "backends/local/capture.h"
+#include "backends/local/ignore.h"
+
+#define CAPTURE_GITLINK     0160000
+#define CAPTURE_PATH_MAX    4096
+#define CAPTURE_SKIP_FLAG   0x4000 /* extended: skip-worktree */
+#define CAPTURE_INTENT_FLAG 0x2000 /* extended: intent-to-add */
+#define CAPTURE_STAGES      0x3000
+
+/* The ignore rules that hold in one directory, and the way to another. */
+struct capture_rules {
+	struct sbx_ignore *ignore;
+	int root;
+	char **dirs; /* whose .gitignore was looked at, from the top */
+	bool *pushed;
+	size_t n, cap;
+};
+
+int capture_rules_open(struct capture_rules *rules, git_repository *repo, int root);
+void capture_rules_close(struct capture_rules *rules);
+/* Has the rules be those of DIR ("" the top). */
+int capture_rules_enter(struct capture_rules *rules, const char *dir);
+/* Whether PATH is ignored by itself or by a directory above it. */
+int capture_rules_ignore(struct capture_rules *rules, const char *path, bool *ret);
+
+/* A file or link that belongs into the tree. */
+struct capture_item {
+	char *path;
+	struct stat st;
+	const struct sbx_index_entry *known; /* what the index says of it; or NULL */
+	struct sbx_index_entry entry;        /* its name is path */
+	bool hashed, gone;
+};
+
+struct capture_loose {
+	char *path;
+	mode_t mode;
+};
+
+struct capture {
+	const struct sbx_capture_wish *wish;
+	struct sbx_captured *ret;
+	struct sbx_error *err;
+	struct capture_rules rules;
+	struct capture_item *items;
+	size_t n, cap;
+	bool *hidden;          /* of the entries of wish->lower: covered by what is above */
+	struct sbx_names dirs; /* that were looked into */
+	git_odb *odb;
+	git_index *attributes; /* where libgit2 looks for .gitattributes */
+	bool filtered, filemode;
+	struct capture_loose *loose; /* directories that were made readable */
+	size_t nloose;
+};
+
+/* Finds what belongs in the tree. */
+int capture_walk(struct capture *c);
+/* Hashes what was found and is not known. */
+int capture_hash(struct capture *c);
+int capture_is_over(const struct capture *c);
+/* Gives the directories that nobody may read the modes back that they had. */
+void capture_tighten(struct capture *c);
+
+/* Has libgit2 see attributes and settings as they are to hold. Its codes. */
+int capture_filters_open(struct capture *c);
+void capture_filters_close(struct capture *c);
+bool capture_is_attributes(const char *path, size_t len);
+/* Has the .gitattributes E of the LEN bytes at PATH count. */
+int capture_filters_show(struct capture *c, const struct sbx_index_entry *e, const char *path,
+                         size_t len);
+/* What is to be done to ITEM's content: *ret may be NULL. */
+int capture_filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret);
+void capture_filters_unload(struct capture *c, const struct capture_item *item,
+                            git_filter_list *filters);
+
+#endif

@@ -1,0 +1,301 @@
+/* Directories sort in an index as they do in a tree, whose names end with a slash to that end: one pass goes over both. */
+#include "backends/local/index_tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/git_impl.h"
+
+#define TREE_MODE 040000
+
+size_t sbx_index_at(const struct sbx_index *index, const char *name, size_t len)
+{
+	size_t lo = 0, hi = index->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct sbx_index_entry *e = &index->at[mid];
+
+		if (sbx_index_compare_names(e->name, e->len, name, len) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+const struct sbx_index_entry *sbx_index_find(const struct sbx_index *index, const char *name,
+                                             size_t len)
+{
+	size_t at = sbx_index_at(index, name, len);
+	const struct sbx_index_entry *e = &index->at[at];
+
+	return at < index->n && e->len == len && memcmp(e->name, name, len) == 0 ? e : NULL;
+}
+
+static bool is_below(const struct sbx_index_entry *e, const char *dir, size_t len)
+{
+	return e->len > len && e->name[len] == '/' && memcmp(e->name, dir, len) == 0;
+}
+
+void sbx_index_below(const struct sbx_index *index, const char *dir, size_t len, size_t *lo,
+                     size_t *hi)
+{
+	size_t at = sbx_index_at(index, dir, len);
+
+	/* Between "a" and "a/b" others may stand: "a-b". */
+	while (at < index->n && index->at[at].len >= len &&
+	       memcmp(index->at[at].name, dir, len) == 0 &&
+	       (index->at[at].len == len || (unsigned char)index->at[at].name[len] < '/'))
+		at++;
+	*lo = at;
+	while (at < index->n && is_below(&index->at[at], dir, len))
+		at++;
+	*hi = at;
+}
+
+bool sbx_index_same_content(const struct sbx_index_entry *a, const struct sbx_index_entry *b)
+{
+	return sbx_index_mode(a) == sbx_index_mode(b) &&
+	       memcmp(a->oid, b->oid, sizeof(a->oid)) == 0;
+}
+
+/* ---- from a tree ---- */
+
+struct flat {
+	struct sbx_index *index;
+	size_t cap, names, names_cap;
+};
+
+static int grow(struct flat *f, size_t len)
+{
+	if (f->index->n == f->cap) {
+		size_t cap = f->cap ? 2 * f->cap : 256;
+		void *at = realloc(f->index->at, cap * sizeof(*f->index->at));
+
+		if (!at)
+			return GIT_ERROR;
+		f->index->at = at;
+		f->cap = cap;
+	}
+	if (f->names + len > f->names_cap) {
+		size_t cap = 2 * f->names_cap + len + 4096;
+		char *names = realloc(f->index->names, cap);
+
+		if (!names)
+			return GIT_ERROR;
+		f->index->names = names;
+		f->names_cap = cap;
+	}
+	return 0;
+}
+
+static int add_flat(const char *root, const git_tree_entry *entry, void *data)
+{
+	struct flat *f = data;
+	const char *name = git_tree_entry_name(entry);
+	size_t dir = strlen(root), len = dir + strlen(name);
+	struct sbx_index_entry e = {.len = (uint32_t)len};
+	uint32_t mode = git_tree_entry_filemode(entry);
+
+	if (mode == TREE_MODE)
+		return 0;
+	if (grow(f, len))
+		return GIT_ERROR;
+	for (int i = 0; i < 4; i++)
+		e.stat[24 + i] = (unsigned char)(mode >> (24 - 8 * i));
+	memcpy(e.oid, git_tree_entry_id(entry)->id, sizeof(e.oid));
+	memcpy(f->index->names + f->names, root, dir);
+	memcpy(f->index->names + f->names + dir, name, len - dir);
+	f->names += len;
+	f->index->at[f->index->n++] = e;
+	return 0;
+}
+
+int sbx_index_of_tree(git_repository *repo, const git_oid *tree, struct sbx_index *ret)
+{
+	_cleanup_git_(tree) git_tree *root = NULL;
+	struct flat f = {.index = ret};
+	const char *name;
+	int r;
+
+	*ret = (struct sbx_index){0};
+	r = git_tree_lookup(&root, repo, tree);
+	if (!r)
+		r = git_tree_walk(root, GIT_TREEWALK_PRE, add_flat, &f);
+	if (r) {
+		sbx_index_release(ret);
+		return r;
+	}
+	name = ret->names;
+	for (size_t i = 0; i < ret->n; i++) {
+		ret->at[i].name = name;
+		name += ret->at[i].len;
+	}
+	return 0;
+}
+
+/* ---- to trees ---- */
+
+struct building {
+	const struct sbx_index *index, *base;
+	git_odb *odb;
+};
+
+/* A part of both, of one directory, whose name is the first PREFIX bytes of each entry. */
+struct range {
+	size_t lo, hi, base_lo, base_hi;
+	size_t prefix;
+};
+
+struct text {
+	char *bytes;
+	size_t len, cap;
+};
+
+static int append(struct text *t, uint32_t mode, const char *name, size_t len,
+                  const unsigned char *oid)
+{
+	size_t need = t->len + len + GIT_OID_RAWSZ + 16;
+
+	if (need > t->cap) {
+		char *bytes = realloc(t->bytes, 2 * need);
+
+		if (!bytes)
+			return GIT_ERROR;
+		t->bytes = bytes;
+		t->cap = 2 * need;
+	}
+	t->len += (size_t)sprintf(t->bytes + t->len, "%o ", mode);
+	memcpy(t->bytes + t->len, name, len);
+	t->len += len;
+	t->bytes[t->len++] = '\0';
+	memcpy(t->bytes + t->len, oid, GIT_OID_RAWSZ);
+	t->len += GIT_OID_RAWSZ;
+	return 0;
+}
+
+static bool same_range(const struct building *b, const struct range *r)
+{
+	if (r->hi - r->lo != r->base_hi - r->base_lo)
+		return false;
+	for (size_t i = 0; i < r->hi - r->lo; i++) {
+		const struct sbx_index_entry *x = &b->index->at[r->lo + i],
+		                             *y = &b->base->at[r->base_lo + i];
+
+		if (x->len != y->len || memcmp(x->name, y->name, x->len) != 0 ||
+		    !sbx_index_same_content(x, y))
+			return false;
+	}
+	return true;
+}
+
+/* The tree of the name in the tree whose bytes these are; NULL: none. They were written by git. */
+static const unsigned char *subtree(const char *data, size_t size, const char *name, size_t len)
+{
+	const char *end = data + size;
+
+	while (data < end) {
+		const char *space = memchr(data, ' ', (size_t)(end - data));
+		const char *nul = space ? memchr(space, '\0', (size_t)(end - space)) : NULL;
+
+		if (!nul || end - nul <= GIT_OID_RAWSZ)
+			return NULL;
+		if ((size_t)(nul - space - 1) == len && memcmp(space + 1, name, len) == 0)
+			return *data == '4' || *data == '0' ? (const unsigned char *)nul + 1 : NULL;
+		data = nul + 1 + GIT_OID_RAWSZ;
+	}
+	return NULL;
+}
+
+static int build(const struct building *b, const struct range *range, const git_oid *base_tree,
+                 git_oid *ret);
+
+/* The directory that begins at *AT; both positions move behind it. */
+static int build_sub(const struct building *b, const struct range *range, size_t *at,
+                     size_t *base_at, git_odb_object *base, size_t len, git_oid *ret)
+{
+	const char *dir = b->index->at[*at].name;
+	struct range sub = {.lo = *at, .prefix = range->prefix + len + 1};
+	const unsigned char *found;
+	git_oid oid;
+
+	for (sub.hi = sub.lo; sub.hi < range->hi; sub.hi++)
+		if (!is_below(&b->index->at[sub.hi], dir, sub.prefix - 1))
+			break;
+	while (*base_at < range->base_hi &&
+	       sbx_index_compare_names(b->base->at[*base_at].name, b->base->at[*base_at].len, dir,
+	                               sub.prefix) < 0)
+		++*base_at;
+	for (sub.base_lo = sub.base_hi = *base_at; sub.base_hi < range->base_hi; sub.base_hi++)
+		if (!is_below(&b->base->at[sub.base_hi], dir, sub.prefix - 1))
+			break;
+	*at = sub.hi;
+	*base_at = sub.base_hi;
+	found = base ? subtree(git_odb_object_data(base), git_odb_object_size(base),
+	                       dir + range->prefix, len)
+	             : NULL;
+	if (!found)
+		return build(b, &sub, NULL, ret);
+	git_oid_fromraw(&oid, found);
+	return build(b, &sub, &oid, ret);
+}
+
+static int build_entries(const struct building *b, const struct range *range, git_odb_object *base,
+                         struct text *t)
+{
+	size_t base_at = range->base_lo;
+	int r = 0;
+
+	for (size_t i = range->lo; i < range->hi && !r;) {
+		const struct sbx_index_entry *e = &b->index->at[i];
+		const char *name = e->name + range->prefix;
+		const char *slash = memchr(name, '/', e->len - range->prefix);
+		size_t len = slash ? (size_t)(slash - name) : e->len - range->prefix;
+		git_oid oid;
+
+		if (slash) {
+			r = build_sub(b, range, &i, &base_at, base, len, &oid);
+			if (!r)
+				r = append(t, TREE_MODE, name, len, oid.id);
+		} else {
+			r = append(t, sbx_index_mode(e), name, len, e->oid);
+			i++;
+		}
+	}
+	return r;
+}
+
+static int build(const struct building *b, const struct range *range, const git_oid *base_tree,
+                 git_oid *ret)
+{
+	git_odb_object *base = NULL;
+	struct text t = {0};
+	int r = 0;
+
+	if (base_tree && same_range(b, range)) {
+		*ret = *base_tree;
+		return 0;
+	}
+	if (base_tree)
+		r = git_odb_read(&base, b->odb, base_tree);
+	if (!r)
+		r = build_entries(b, range, base, &t);
+	git_odb_object_free(base);
+	if (!r)
+		r = git_odb_write(ret, b->odb, t.bytes ? t.bytes : "", t.len, GIT_OBJECT_TREE);
+	free(t.bytes);
+	return r;
+}
+
+int sbx_index_write_tree(const struct sbx_index *index, git_odb *odb, const struct sbx_index *base,
+                         const git_oid *base_tree, git_oid *ret)
+{
+	static const struct sbx_index none;
+	const struct building b = {
+	        .index = index, .base = base && base_tree ? base : &none, .odb = odb};
+	const struct range all = {.hi = index->n, .base_hi = b.base->n};
+
+	return build(&b, &all, b.base == &none ? NULL : base_tree, ret);
+}
