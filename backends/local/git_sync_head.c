@@ -88,7 +88,9 @@ static void follow_inside(struct sbx_sync *y, const char *form)
 void sbx_sync_head(struct sbx_sync *y)
 {
 	_cleanup_free_ char *form = host_form(y);
-	const char *base = y->head_base ? y->head_base : y->head_host;
+	/* Nothing agreed yet: both began on the sandbox's branch. */
+	_cleanup_free_ char *first = sbx_format("ref: refs/heads/%s", y->p->wt.branch);
+	const char *base = y->head_base ? y->head_base : first ? first : y->head_host;
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool host_moved = strcmp(y->head_host, base) != 0;
 	bool inside_moved = form && strcmp(form, base) != 0 && strcmp(y->head_inside, base) != 0;

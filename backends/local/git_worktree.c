@@ -120,7 +120,7 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 		return -ENOMEM;
 	r = sbx_git_open(wt->common, &repo);
 	if (!r)
-		r = git_oid_fromstr(&oid, wt->base);
+		r = git_oid_fromstr(&oid, wt->start ? wt->start : wt->base);
 	if (!r) {
 		struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "backends/local/base_dir.h"
+#include "backends/local/local_fork.h"
 #include "backends/local/local_layered.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -37,8 +38,8 @@ static char *dup_or_null(const char *s)
 	return s ? strdup(s) : NULL;
 }
 
-static int begin_record(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
-                        struct sbx_error *err)
+int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                    struct sbx_error *err)
 {
 	int r = sbx_state_new_id(&b->state, req->name, &rec->id);
 
@@ -55,14 +56,14 @@ static int begin_record(struct sbx_local *b, const struct sbx_create *req, struc
 	return 0;
 }
 
-static int store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
+int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
 {
 	int r = sbx_record_store(b->state.meta, rec);
 
 	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
 }
 
-static int make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err)
+int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err)
 {
 	int fd = -1;
 
@@ -104,15 +105,17 @@ static char *entry_name(const char *id)
 	return name;
 }
 
-static int plan_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
-                    struct sbx_error *err)
+int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
+                       struct sbx_record *rec, struct sbx_error *err)
 {
 	const struct sbx_settings *s = b->host->settings;
 	const char *pattern = s->branch ? s->branch : "sandbox/{name}";
 	_cleanup_free_ char *branch =
 	        req->branch ? strdup(req->branch) : expand_branch(pattern, req->name);
-	struct sbx_git_wish wish = {
-	        .source = s->source_abs, .base = req->base, .fallback = s->base, .branch = branch};
+	struct sbx_git_wish wish = {.source = s->source_abs,
+	                            .base = from ? from : req->base,
+	                            .fallback = s->base,
+	                            .branch = branch};
 	struct sbx_git_plan plan = {0};
 	int r;
 
@@ -141,13 +144,13 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
-	r = plan_git(b, req, rec, err);
+	r = sbx_local_plan_git(b, req, NULL, rec, err);
 	if (!r && makes_layers(b))
 		r = sbx_local_layer_plan(b, rec, layer, err);
 	if (!r)
-		r = store(b, rec, err);
+		r = sbx_local_store(b, rec, err);
 	if (!r)
-		r = make_tree(b, rec->id, &tree, err);
+		r = sbx_local_make_tree(b, rec->id, &tree, err);
 	if (!r && makes_layers(b)) {
 		sbx_cleanup_fd(&tree);
 		r = sbx_local_layer_make(b, rec, &tree, err);
@@ -217,9 +220,9 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
 		return sbx_fail(
 		        err, EOPNOTSUPP,
 		        "disk_mb cannot be kept: the source has hard links or does not hold still");
-	r = store(b, rec, err);
+	r = sbx_local_store(b, rec, err);
 	if (!r)
-		r = make_tree(b, rec->id, &tree, err);
+		r = sbx_local_make_tree(b, rec->id, &tree, err);
 	if (r)
 		return r;
 	links = sbx_dir_make(b->state.trash, rec->id, 0700);
@@ -233,9 +236,9 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
 static int fill_none(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
 	_cleanup_fd_ int tree = -1;
-	int r = store(b, rec, err);
+	int r = sbx_local_store(b, rec, err);
 
-	return r ? r : make_tree(b, rec->id, &tree, err);
+	return r ? r : sbx_local_make_tree(b, rec->id, &tree, err);
 }
 
 static int fill(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
@@ -254,7 +257,7 @@ static int fill(struct sbx_local *b, const struct sbx_create *req, struct sbx_re
 	if (r)
 		return r;
 	rec->state = SBX_RECORD_READY;
-	return store(b, rec, err);
+	return sbx_local_store(b, rec, err);
 }
 
 static bool may_limit_disk(const struct sbx_local *b)
@@ -269,6 +272,8 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
 	int r = sbx_name_check(req->name, err);
 
+	if (!r && req->from)
+		return sbx_local_fork(b, req, ret, err);
 	if (!r && (req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
 		r = sbx_fail(err, EINVAL, "%s needs a git repository as the source",
 		             req->base ? "base" : "branch");
@@ -277,7 +282,7 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 		             "disk_mb cannot be kept here: trees are no overlays (%s)",
 		             b->flat ? b->flat : "the source is none");
 	if (!r)
-		r = begin_record(b, req, &rec, err);
+		r = sbx_local_begin(b, req, &rec, err);
 	if (r)
 		return r;
 	r = fill(b, req, &rec, err);

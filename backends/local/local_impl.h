@@ -53,6 +53,9 @@ struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);
 
+/* Notes that the create of SB, opened before it was complete, is. */
+int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err);
+
 /* The worktree that REC describes; strings belong to REC and to *workdir (the caller's). False: not
  * git, or no memory. */
 bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
@@ -81,5 +84,20 @@ int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
                      struct sbx_sandbox **ret, struct sbx_error *err);
+
+/* ---- steps of a create (local_create.c) ---- */
+
+/* A fresh id and the name of REQ for REC, whose state is then that of a create. */
+int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+                    struct sbx_error *err);
+int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
+/* Makes trees/ID; open in *ret. */
+int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);
+/*
+ * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
+ * The caller holds the lock of the repository.
+ */
+int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
+                       struct sbx_record *rec, struct sbx_error *err);
 
 #endif

@@ -78,7 +78,7 @@ static int copy_index(int base, const struct sbx_git_worktree *wt)
 }
 
 /* The file that makes it a worktree was made by the daemon. */
-static int own_dot_git(struct sbx_local *b, const struct sbx_record *rec)
+int sbx_local_layer_own_git(struct sbx_local *b, const struct sbx_record *rec)
 {
 	const struct sbx_identity *owner = sbx_layers_owner(b->layers);
 	_cleanup_free_ char *path = sbx_format("%s/upper/.git", rec->id);
@@ -104,7 +104,7 @@ int sbx_local_layer_git(struct sbx_local *b, const struct sbx_record *rec,
 	r = copy_index(base.dir, wt);
 	close(base.dir);
 	if (!r)
-		r = own_dot_git(b, rec);
+		r = sbx_local_layer_own_git(b, rec);
 	return r ? sbx_fail(err, -r, "cannot write the index of the worktree: %s", strerror(-r))
 	         : 0;
 }

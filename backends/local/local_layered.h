@@ -12,6 +12,8 @@ int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, struct sbx
 /* Makes the layers of REC, whose directory in trees/ is there, and its `.git`; the upper one is open in *ret. */
 int sbx_local_layer_make(struct sbx_local *b, const struct sbx_record *rec, int *ret,
                          struct sbx_error *err);
+/* Gives the `.git` of its upper layer to whom the files belong. 0 or -errno. */
+int sbx_local_layer_own_git(struct sbx_local *b, const struct sbx_record *rec);
 /* Puts the base below it and the base's index into the worktree's entry. */
 int sbx_local_layer_git(struct sbx_local *b, const struct sbx_record *rec,
                         const struct sbx_git_worktree *wt, const struct sbx_base_commit *commit,

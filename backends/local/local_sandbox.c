@@ -23,6 +23,16 @@ struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb)
 	return (struct sbx_local_sandbox *)sb;
 }
 
+int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	int r;
+
+	s->rec.state = SBX_RECORD_READY;
+	r = sbx_record_store(s->backend->state.meta, &s->rec);
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
 static int sandbox_root(struct sbx_sandbox *sb)
 {
 	return sbx_local_downcast(sb)->root;

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "backends/support/fsutil.h"
@@ -34,6 +35,12 @@ struct sbx_copy {
 	bool layer; /* an upper layer of overlayfs: whiteouts and its attributes too */
 	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
 	atomic_bool *cancelled;           /* polled; may be NULL */
+	/*
+	 * Called for each file and link whose copy is that of ST, which it was all the while, at PATH from the top. Non-zero ends
+	 * the copy and is returned. May be NULL.
+	 */
+	int (*copied)(const char *path, const struct stat *st, void *data);
+	void *data;
 	uint64_t skipped;                 /* result: sockets and devices left out */
 	uint64_t files, bytes;            /* result: copied, on disk */
 };

@@ -22,6 +22,7 @@
 #define CHUNK     (16u << 20) /* copied between two looks at cancelled */
 #define BUFFER    (256u << 10)
 #define XATTR_MAX 65536
+#define TRIES     3 /* at a file that is written meanwhile */
 
 struct copying {
 	struct sbx_copy *spec;
@@ -216,26 +217,63 @@ static int remember_link(struct copying *c, const char *name, const struct stat 
 	return -errno;
 }
 
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* 1: it is written all the time, and was taken as it was passed over. ST is of the end then. */
+static int copy_still(int in, int out, struct stat *st, const struct sbx_copy *spec)
+{
+	for (int i = 0; i < TRIES; i++) {
+		struct stat now;
+		bool same;
+		int r = i && ftruncate(out, 0) < 0 ? -errno : copy_data(in, out, st->st_size, spec);
+
+		if (!r && fstat(in, &now) < 0)
+			r = -errno;
+		if (r)
+			return r;
+		same = now.st_size == st->st_size && is_same_time(&now.st_mtim, &st->st_mtim) &&
+		       is_same_time(&now.st_ctim, &st->st_ctim);
+		*st = now;
+		if (same)
+			return 0;
+	}
+	return 1;
+}
+
+static int tell_copied(struct copying *c, const char *name, const struct stat *st)
+{
+	_cleanup_free_ char *path = NULL;
+
+	if (!c->spec->copied)
+		return 0;
+	path = sbx_levels_path(&c->from, name);
+	return path ? c->spec->copied(path, st, c->spec->data) : -ENOMEM;
+}
+
 static int copy_file(struct copying *c, const char *name)
 {
 	_cleanup_fd_ int in = openat(c->src, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_fd_ int out = -1;
 	struct stat st;
-	int r;
+	int r, still;
 
 	if (in < 0 || fstat(in, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -ESTALE;
 	if (link_known(c, name, &st))
-		return 0;
+		return tell_copied(c, name, &st);
 	out = openat(c->dst, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (out < 0)
 		return -errno;
-	r = copy_data(in, out, st.st_size, c->spec);
+	still = copy_still(in, out, &st, c->spec);
+	r = still < 0 ? still : copy_attributes(c, in, out, &st);
 	if (!r)
-		r = copy_attributes(c, in, out, &st);
-	return r ? r : remember_link(c, name, &st);
+		r = remember_link(c, name, &st);
+	return r || still ? r : tell_copied(c, name, &st);
 }
 
 static int own(struct copying *c, const char *name)
@@ -303,7 +341,9 @@ static int copy_special(struct copying *c, const char *name, unsigned char type)
 	if (link_known(c, name, &st))
 		return 0;
 	r = type == DT_LNK ? copy_symlink(c, name, &st) : copy_fifo(c, name, &st);
-	return r ? r : remember_link(c, name, &st);
+	if (!r)
+		r = remember_link(c, name, &st);
+	return r || type != DT_LNK ? r : tell_copied(c, name, &st);
 }
 
 static bool is_skipped(struct copying *c, const char *name)

@@ -1,0 +1,236 @@
+#include "tests/lib/local_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/repo.h"
+#include "tests/lib/scratch.h"
+
+struct fixture fixture;
+
+#define SOURCE                                                                                     \
+	"mkdir sub whole again; echo content > file; echo gone > sub/gone; echo stays > "          \
+	"sub/stays; "                                                                              \
+	"echo m > mode; echo a > whole/a; echo b > whole/b; echo y > again/y; ln -s file link; "   \
+	"echo '*.log' > .gitignore; touch -d '1 hour ago' file sub/* mode"
+
+int fixture_setup(void **state)
+{
+	(void)state;
+	setenv("GIT_CONFIG_GLOBAL", "/dev/null", 1);
+	setenv("GIT_CONFIG_SYSTEM", "/dev/null", 1);
+	setenv("LC_ALL", "C", 1);
+	setenv("TZ", "UTC", 1);
+	repo_setup();
+	return 0;
+}
+
+/* What COMMAND (sh) prints; it must succeed. */
+static char *run(const char *command)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	FILE *p = popen(command, "re");
+	char buf[4096];
+	size_t n;
+	int status;
+
+	assert_non_null(out);
+	assert_non_null(p);
+	while ((n = fread(buf, 1, sizeof(buf), p)) > 0)
+		fwrite(buf, 1, n, out);
+	status = pclose(p);
+	fclose(out);
+	if (status)
+		fail_msg("%s: status %x: %s", command, (unsigned)status, text);
+	return text;
+}
+
+static char *runf(const char *fmt, ...)
+{
+	_cleanup_free_ char *command = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	assert_true(vasprintf(&command, fmt, ap) > 0);
+	va_end(ap);
+	return run(command);
+}
+
+static void make_source(void)
+{
+	const char *path = scratch_path("source");
+
+	if (fixture.row->kind == FIXTURE_NONE)
+		return;
+	scratch_mkdir(path);
+	free(runf("cd %s && { %s; }", path, SOURCE));
+	if (fixture.row->kind == FIXTURE_GIT)
+		free(runf(
+		        "cd %s && git init -q -b main && git config user.name T && "
+		        "git config user.email t@example.org && git add -A && git commit -qm first",
+		        path));
+	fixture.settings.source = fixture.settings.source_abs = strdup(path);
+}
+
+static void found(struct sbx_sandbox *sb, void *data)
+{
+	(void)data;
+	assert_true(fixture.nfound < FIXTURE_MAX);
+	fixture.found[fixture.nfound++] = sb;
+}
+
+static void note(const char *text, void *data)
+{
+	(void)data;
+	print_message("# %s\n", text);
+}
+
+static void open_backend(void)
+{
+	struct sbx_recover r = {.found = found, .note = note};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_backend_open(&fixture.host, &fixture.backend, &err))
+		fail_msg("open: %s", err.text);
+	fixture.nfound = 0;
+	if (sbx_backend_recover(fixture.backend, &r, &err))
+		fail_msg("recover: %s", err.text);
+}
+
+void fixture_begin(const struct fixture_row *row)
+{
+	struct sbx_settings *s = &fixture.settings;
+
+	fixture = (struct fixture){.row = row, .fds = scratch_descriptors()};
+	scratch_make();
+	s->backend = strdup("local");
+	s->state_dir = strdup(scratch_path("state"));
+	s->mountpoint = strdup(scratch_path("mnt"));
+	s->cache_dir = strdup(scratch_path("cache"));
+	s->cache_mb = 100;
+	fixture.spawner.has_room = row->layered;
+	scratch_mkdir(s->mountpoint);
+	make_source();
+	fixture.host = (struct sbx_host){.settings = s, .spawner = &fixture.spawner};
+	open_backend();
+	assert_int_equal(fixture.nfound, 0);
+}
+
+void fixture_end(void)
+{
+	struct sbx_settings *s = &fixture.settings;
+
+	sbx_backend_destroy(fixture.backend);
+	assert_int_equal(scratch_descriptors(), fixture.fds);
+	free(s->backend);
+	free(s->state_dir);
+	free(s->mountpoint);
+	free(s->cache_dir);
+	free(s->source);
+	scratch_remove();
+}
+
+void fixture_reopen(void)
+{
+	sbx_backend_destroy(fixture.backend);
+	open_backend();
+}
+
+struct sbx_sandbox *fixture_found(const char *name)
+{
+	for (int i = 0; i < fixture.nfound; i++)
+		if (strcmp(fixture.found[i]->name, name) == 0)
+			return fixture.found[i];
+	fail_msg("%s was not found again", name);
+	return NULL;
+}
+
+struct sbx_sandbox *fixture_create(const char *name)
+{
+	struct sbx_create req = {.name = name};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *sb = NULL;
+
+	if (sbx_backend_create(fixture.backend, &req, &sb, &err))
+		fail_msg("create %s: %s", name, err.text);
+	return sb;
+}
+
+void fixture_take_down(struct sbx_sandbox *sb)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_sandbox_retire(sb, &err))
+		fail_msg("retire: %s", err.text);
+	if (sbx_sandbox_remove(sb, &err))
+		fail_msg("remove: %s", err.text);
+	sbx_sandbox_close(sb);
+}
+
+void fixture_expect_empty(void)
+{
+	static const char *const rooms[] = {"meta", "trees", "trash", "home", "git", "nested"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)
+		if (scratch_count(scratch_path("state/%s", rooms[i])) > 0)
+			fail_msg("something is left in %s", rooms[i]);
+	if (fixture.row->kind != FIXTURE_GIT)
+		return;
+	assert_int_equal(scratch_count(scratch_path("source/.git/worktrees")), -1);
+	assert_int_equal(repo_branches(fixture.settings.source_abs), 1);
+}
+
+const char *fixture_path(const struct sbx_sandbox *sb)
+{
+	static char buf[4][4096];
+	static int turn;
+	char *p = buf[turn++ % 4];
+
+	if (sb->layered)
+		snprintf(p, sizeof(buf[0]), "/proc/%d/fd/%d", (int)getpid(),
+		         sbx_sandbox_root((struct sbx_sandbox *)(uintptr_t)sb));
+	else
+		snprintf(p, sizeof(buf[0]), "%s", sb->workdir);
+	return p;
+}
+
+void fixture_in(struct sbx_sandbox *sb, const char *command)
+{
+	free(runf("cd %s && { %s; } 2>&1", fixture_path(sb), command));
+}
+
+char *fixture_manifest(struct sbx_sandbox *sb)
+{
+	return runf("cd %s && { find . -name .git -prune -o -printf '%%P %%y %%m %%n %%T@ %%l\\n'; "
+	            "find . -type f ! -name .git -exec sha1sum {} +; "
+	            "getfattr -R -d . 2>/dev/null; } | sort",
+	            fixture_path(sb));
+}
+
+char *fixture_git(struct sbx_sandbox *sb, const char *args)
+{
+	const char *link = sbx_sandbox_gitfile(sb), *prefix = "gitdir: ";
+
+	assert_non_null(link);
+	return runf("cd %s && git --git-dir=%.*s --work-tree=. %s 2>&1", fixture_path(sb),
+	            (int)strcspn(link + strlen(prefix), "\n"), link + strlen(prefix), args);
+}
+
+char *fixture_git_source(const char *args)
+{
+	return runf("git -C %s %s 2>&1", fixture.settings.source_abs, args);
+}
