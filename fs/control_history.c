@@ -1,6 +1,7 @@
 /*
- * snapshot, restore, reset: a write is one wish, carried out in the pool and answered when it is done. What a client
- * that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at all.
+ * snapshot, restore, reset, fork: a write is one wish, carried out in the pool and answered when it is done. What a
+ * client that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at
+ * all.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,11 +18,9 @@
 
 /* One wish that is being carried out. */
 struct deed {
-	struct sbx_work work;
+	struct sbx_work work; /* but of fork */
 	struct sbx_control_handle *h;
-	char *text; /* what was written: message or id */
-	char *author;
-	bool ignored;
+	struct wish wish;
 };
 
 /* Under the file's lock. */
@@ -29,6 +28,7 @@ struct wishes {
 	char *buf; /* not taken yet */
 	size_t len;
 	struct deed *deed; /* of the present write */
+	struct sbx_creation *creation;
 };
 
 static int no_memory(struct sbx_error *err)
@@ -38,8 +38,7 @@ static int no_memory(struct sbx_error *err)
 
 static void deed_free(struct deed *deed)
 {
-	free(deed->text);
-	free(deed->author);
+	sbx_wish_release(&deed->wish);
 	free(deed);
 }
 
@@ -55,9 +54,9 @@ static int run_snapshot(struct sbx_work *w, struct sbx_error *err)
 {
 	struct deed *deed = sbx_container_of(w, struct deed, work);
 	const struct sbx_snapshot_wish wish = {
-	        .message = deed->text,
-	        .author = deed->author,
-	        .ignored = deed->ignored,
+	        .message = deed->wish.text,
+	        .author = deed->wish.author,
+	        .ignored = deed->wish.ignored,
 	        .cancelled = &w->cancelled,
 	};
 
@@ -68,112 +67,18 @@ static int run_restore(struct sbx_work *w, struct sbx_error *err)
 {
 	struct deed *deed = sbx_container_of(w, struct deed, work);
 
-	return sbx_history_restore(w->box->sandbox, deed->text, &w->cancelled, err);
+	return sbx_history_restore(w->box->sandbox, deed->wish.text, &w->cancelled, err);
 }
 
-static int take_string(struct json_object *value, const char *key, char **ret,
-                       struct sbx_error *err)
-{
-	if (!json_object_is_type(value, json_type_string))
-		return sbx_fail(err, EINVAL, "\"%s\" must be a string", key);
-	*ret = strdup(json_object_get_string(value));
-	return *ret ? 0 : no_memory(err);
-}
-
-static int take_member(struct deed *deed, const char *key, struct json_object *value,
-                       struct sbx_error *err)
-{
-	if (strcmp(key, "message") == 0)
-		return take_string(value, key, &deed->text, err);
-	if (strcmp(key, "author") == 0)
-		return take_string(value, key, &deed->author, err);
-	if (strcmp(key, "ignored") != 0)
-		return sbx_fail(err, EINVAL, "unknown key \"%.*s\"", sbx_clip(key, strlen(key)),
-		                key);
-	if (!json_object_is_type(value, json_type_boolean))
-		return sbx_fail(err, EINVAL, "\"ignored\" must be true or false");
-	deed->ignored = json_object_get_boolean(value);
-	return 0;
-}
-
-static int take_members(struct deed *deed, struct json_object *obj, struct sbx_error *err)
-{
-	json_object_object_foreach(obj, key, value)
-	{
-		int r = take_member(deed, key, value, err);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* "Name <mail>" */
-static int check_author(const char *author, struct sbx_error *err)
-{
-	const char *mail = author ? strstr(author, " <") : NULL;
-	size_t len = author ? strlen(author) : 0;
-
-	if (!author || (mail && mail > author && len > 3 && author[len - 1] == '>' &&
-	                strcspn(author, "<") == (size_t)(mail + 1 - author) &&
-	                strcspn(author, ">\r\n") == len - 1))
-		return 0;
-	return sbx_fail(err, EINVAL, "an author is written as Name <mail>");
-}
-
-/* Takes the deed's text for its message, or for all of it in JSON. */
-static int read_snapshot(struct deed *deed, struct sbx_error *err)
-{
-	_cleanup_free_ char *text = deed->text;
-	struct json_object *obj = NULL;
-	size_t used;
-	int r;
-
-	if (*text != '{') {
-		text = NULL;
-		return 0;
-	}
-	deed->text = NULL;
-	r = sbx_json_parse(text, strlen(text), true, &obj, &used, err);
-	if (r > 0 && text[used])
-		r = sbx_fail(err, EINVAL, "one JSON object makes one snapshot");
-	if (r > 0)
-		r = take_members(deed, obj, err);
-	json_object_put(obj);
-	return r < 0 ? r : check_author(deed->author, err);
-}
-
-static int set_text(struct deed *deed, const char *text, struct sbx_error *err)
-{
-	free(deed->text);
-	deed->text = strdup(text);
-	return deed->text ? 0 : no_memory(err);
-}
-
-static int read_restore(struct deed *deed, struct sbx_error *err)
-{
-	if (strcmp(deed->text, "previous") == 0)
-		return set_text(deed, "mark:restore", err);
-	if (strchr(deed->text, ':'))
-		return sbx_fail(err, EINVAL, "%.80s is no id of a snapshot", deed->text);
-	return sbx_rev_check(deed->text, err);
-}
-
-static int read_reset(struct deed *deed, struct sbx_error *err)
-{
-	return set_text(deed, "base", err);
-}
-
-/* By enum sbx_deed */
+/* By the row's arg */
 static const struct {
 	const char *event;
 	enum sbx_work_kind kind;
-	int (*read)(struct deed *deed, struct sbx_error *err);
 	int (*run)(struct sbx_work *w, struct sbx_error *err);
 } deeds[] = {
-        [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, read_snapshot, run_snapshot},
-        [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, read_restore, run_restore},
-        [DEED_RESET] = {"reset", SBX_WORK_WRITES, read_reset, run_restore},
+        [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, run_snapshot},
+        [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, run_restore},
+        [DEED_RESET] = {"reset", SBX_WORK_WRITES, run_restore},
 };
 
 /* The file */
@@ -182,10 +87,16 @@ static bool available(const struct sbx_control_handle *h)
 {
 	const struct sbx_history_impl *history = h->node.box->sandbox->impl->history;
 
-	if (!history)
+	switch (history ? h->node.row->arg : -1) {
+	case DEED_SNAPSHOT:
+		return history->snapshot && history->list;
+	case DEED_FORK:
+		return true;
+	case -1:
 		return false;
-	return h->node.row->arg == DEED_SNAPSHOT ? history->snapshot && history->list
-	                                         : history->restore != NULL;
+	default:
+		return history->restore;
+	}
 }
 
 static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
@@ -292,24 +203,51 @@ static void deed_done(struct sbx_work *w)
 	sbx_flow_done(h, code, &err);
 }
 
+/* [loop] */
+static void forked(int code, struct sbx_box *made, const struct sbx_error *err, void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct wishes *s = h->state;
+
+	(void)made;
+	pthread_mutex_lock(&h->lock);
+	s->creation = NULL;
+	pthread_mutex_unlock(&h->lock);
+	sbx_flow_done(h, code, err);
+}
+
+/* The lock is held. */
+static void begin(struct sbx_control_handle *h, struct deed *deed)
+{
+	struct wishes *s = h->state;
+	const int arg = h->node.row->arg;
+
+	deed->h = h;
+	deed->work.kind = deeds[arg].kind;
+	deed->work.event = deeds[arg].event;
+	deed->work.run = deeds[arg].run;
+	deed->work.done = deed_done;
+	s->deed = deed;
+	sbx_box_work(h->node.box, &deed->work);
+}
+
 static int history_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
 {
 	struct wishes *s = h->state;
 	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
-	int r = deed ? take_text(s, final, &deed->text, err) : no_memory(err);
+	_cleanup_free_ char *text = NULL;
+	int r = deed ? take_text(s, final, &text, err) : no_memory(err);
 
 	if (r <= 0)
 		return r;
-	r = deeds[h->node.row->arg].read(deed, err);
+	r = sbx_wish_read(h->node.row->arg, text, &deed->wish, err);
 	if (r < 0)
 		return r;
-	deed->h = h;
-	deed->work.kind = deeds[h->node.row->arg].kind;
-	deed->work.event = deeds[h->node.row->arg].event;
-	deed->work.run = deeds[h->node.row->arg].run;
-	deed->work.done = deed_done;
-	s->deed = deed;
-	sbx_box_work(h->node.box, &sbx_steal_ptr(&deed)->work);
+	if (h->node.row->arg == DEED_FORK)
+		s->creation = sbx_registry_fork(h->node.box, &deed->wish.create, deed->wish.text,
+		                                forked, h);
+	else
+		begin(h, sbx_steal_ptr(&deed));
 	return 1;
 }
 
@@ -320,6 +258,8 @@ static void history_cancel(struct sbx_control_handle *h)
 	pthread_mutex_lock(&h->lock);
 	if (s->deed)
 		atomic_store(&s->deed->work.cancelled, true);
+	if (s->creation)
+		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
 }
 

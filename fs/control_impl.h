@@ -16,6 +16,7 @@
 
 #include "fs/control.h"
 #include "fs/pending.h"
+#include "fs/request.h"
 #include "fs/sandbox.h"
 
 struct text {
@@ -154,6 +155,9 @@ int sbx_control_text_pending(struct sbx_registry *, const struct sbx_control_nod
 int sbx_control_text_list(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 int sbx_control_text_list_json(struct sbx_registry *, const struct sbx_control_node *,
                                struct text *);
+int sbx_control_text_trash(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_trash_json(struct sbx_registry *, const struct sbx_control_node *,
+                                struct text *);
 int sbx_control_text_stats(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 int sbx_control_text_version(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 int sbx_control_text_config(struct sbx_registry *, const struct sbx_control_node *, struct text *);
@@ -179,8 +183,19 @@ int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *,
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 
 /* control_history.c; the row's arg is one of these */
-enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET };
+enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_FORK };
 extern const struct control_ops sbx_control_history_ops;
+
+/* control_wish.c: what is written there */
+struct wish {
+	char *text; /* message, or the state that is meant; NULL: none is given */
+	char *author;
+	bool ignored;
+	struct sbx_create_request create; /* of fork: name, branch */
+};
+/* Reads TEXT as DEED's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
+int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err);
+void sbx_wish_release(struct wish *wish);
 
 /* control_snapshots.c */
 extern const struct control_ops sbx_control_content_ops;

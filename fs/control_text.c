@@ -79,6 +79,26 @@ int sbx_control_text_list_json(struct sbx_registry *reg, const struct sbx_contro
 	return sbx_control_text_take(sbx_registry_list_json(reg), ret);
 }
 
+int sbx_control_text_trash(struct sbx_registry *reg, const struct sbx_control_node *node,
+                           struct text *ret)
+{
+	char *string = NULL;
+	int r = sbx_registry_trash_text(reg, &string);
+
+	(void)node;
+	return r < 0 ? r : sbx_control_text_take(string, ret);
+}
+
+int sbx_control_text_trash_json(struct sbx_registry *reg, const struct sbx_control_node *node,
+                                struct text *ret)
+{
+	char *string = NULL;
+	int r = sbx_registry_trash_json(reg, &string);
+
+	(void)node;
+	return r < 0 ? r : sbx_control_text_take(string, ret);
+}
+
 int sbx_control_text_stats(struct sbx_registry *reg, const struct sbx_control_node *node,
                            struct text *ret)
 {

@@ -152,6 +152,12 @@ struct sbx_creation;
 struct sbx_creation *sbx_registry_make(struct sbx_registry *reg,
                                        const struct sbx_create_request *req, sbx_box_done done,
                                        void *data);
+/*
+ * The same, as a fork of FROM: as it is now (REV NULL; -EBUSY while commands run there), or as it was; REQ has name
+ * and branch only. ctl/create with "from" comes to the same.
+ */
+struct sbx_creation *sbx_registry_fork(struct sbx_box *from, const struct sbx_create_request *req,
+                                       const char *rev, sbx_box_done done, void *data);
 /* Asks a creation to stop; done follows with -EINTR or success. Loop thread, before done. */
 void sbx_registry_cancel(struct sbx_creation *c);
 /*
@@ -182,6 +188,9 @@ char *sbx_registry_list_json(struct sbx_registry *reg);
 char *sbx_registry_pending_text(struct sbx_registry *reg);
 char *sbx_registry_stats_text(struct sbx_registry *reg);
 char *sbx_box_info_json(struct sbx_box *box);
+/* The same of ctl/trash, trash.json, where the backend may have to say that it cannot: 0 or -errno. */
+int sbx_registry_trash_text(struct sbx_registry *reg, char **ret);
+int sbx_registry_trash_json(struct sbx_registry *reg, char **ret);
 char *sbx_box_policy_json(struct sbx_box *box);
 
 #endif

@@ -85,6 +85,8 @@ struct sbx_creation {
 	struct sbx_registry *reg;
 	struct box *box;
 	char *base, *branch;
+	char *origin, *rev, *trash; /* of a fork: in words, and which state or entry */
+	struct sbx_work work;       /* of a fork, on what it comes from */
 	atomic_bool cancelled;
 	sbx_box_done done;
 	void *data;

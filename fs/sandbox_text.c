@@ -136,15 +136,23 @@ char *sbx_registry_list_text(struct sbx_registry *reg)
 
 /* Info */
 
-static void add_created(struct json_object *obj, int64_t created_ms)
+/* ISO 8601, UTC. */
+static void format_time(int64_t ms, char buf[48])
 {
-	time_t s = (time_t)(created_ms / 1000);
-	char day[32], text[48];
+	time_t s = (time_t)(ms / 1000);
+	char day[32];
 	struct tm tm;
 
 	gmtime_r(&s, &tm);
 	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%03dZ", day, (int)(created_ms % 1000));
+	snprintf(buf, 48, "%s.%03dZ", day, (int)(ms % 1000));
+}
+
+static void add_created(struct json_object *obj, int64_t created_ms)
+{
+	char text[48];
+
+	format_time(created_ms, text);
 	add_string(obj, "created", text);
 }
 
@@ -204,6 +212,71 @@ char *sbx_registry_list_json(struct sbx_registry *reg)
 	for (size_t i = 0; i < s.n; i++)
 		json_object_array_add(list, info_json(s.boxes[i]));
 	return json_text(list);
+}
+
+/* Trash */
+
+static int print_trash(const struct sbx_trash *t, void *data)
+{
+	char time[48];
+
+	format_time(t->time_ms, time);
+	fprintf(data, "%s %s %s %s\n", t->name, t->sandbox, time, t->branch ? t->branch : "-");
+	return 0;
+}
+
+static int list_trash(struct sbx_registry *reg, int (*fn)(const struct sbx_trash *t, void *data),
+                      void *data)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = sbx_backend_trash(reg->config.backend, fn, data, &err);
+
+	sbx_error_store(reg, NULL, &err);
+	return r;
+}
+
+int sbx_registry_trash_text(struct sbx_registry *reg, char **ret)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	int r;
+
+	if (!out)
+		return -ENOMEM;
+	r = list_trash(reg, print_trash, out);
+	fclose(out);
+	if (r < 0)
+		free(text);
+	else
+		*ret = text;
+	return r;
+}
+
+static int add_trash(const struct sbx_trash *t, void *data)
+{
+	struct json_object *obj = json_object_new_object();
+	char time[48];
+
+	format_time(t->time_ms, time);
+	add_string(obj, "name", t->name);
+	add_string(obj, "sandbox", t->sandbox);
+	add_string(obj, "time", time);
+	add_string(obj, "branch", t->branch);
+	json_object_array_add(data, obj);
+	return 0;
+}
+
+int sbx_registry_trash_json(struct sbx_registry *reg, char **ret)
+{
+	struct json_object *list = json_object_new_array();
+	int r = list_trash(reg, add_trash, list);
+
+	if (r < 0)
+		json_object_put(list);
+	else
+		*ret = json_text(list);
+	return r;
 }
 
 /* Policy */

@@ -542,6 +542,94 @@ static void diff_is_made_once_for_an_open_file(void **state)
 	sbx_control_release(h);
 }
 
+/* fork */
+
+static void assert_in(const char *name, const char *path, const char *expected)
+{
+	struct sbx_box *mine = box;
+
+	box = sbx_registry_find(house.registry, name);
+	assert_non_null(box);
+	assert_file(path, expected);
+	sbx_box_unref(box);
+	box = mine;
+}
+
+static void fork_has_the_same_content(void **state)
+{
+	_cleanup_free_ char *events = NULL;
+
+	(void)state;
+	write_file("f", "one");
+	assert_int_equal(put("snapshot", "\n"), 0);
+	write_file("f", "two");
+	assert_int_equal(put("fork", "b\n"), 0);
+	assert_string_equal(house.backend.made_from, "a|-|-|-");
+	assert_in("b", "f", "two");
+	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\",\"branch\":\"x\"}"), 0);
+	assert_string_equal(house.backend.made_from, "a|abcd0001|-|x");
+	assert_in("c", "f", "one");
+	assert_int_equal(put("/create", "{\"name\":\"d\",\"from\":\"a\"}"), 0);
+	assert_in("d", "f", "two");
+	assert_int_equal(put("/create", "{\"name\":\"e\",\"from\":\"a@base\"}"), 0);
+	assert_string_equal(house.backend.made_from, "a|base|-|-");
+	assert_in("e", "f", NULL);
+	events = cat("/events");
+	assert_non_null(strstr(events, "from a@abcd0001"));
+	assert_int_equal(atomic_load(&house.busy), 0);
+}
+
+static void fork_refuses_in_words(void **state)
+{
+	(void)state;
+	assert_int_equal(put("fork", "a\n"), -EEXIST);
+	assert_error("error", "EEXIST: there is a sandbox a already");
+	assert_int_equal(put("fork", "\n"), -EINVAL);
+	assert_int_equal(put("fork", "no/name\n"), -EINVAL);
+	assert_int_equal(put("fork", "{\"rev\":\"base\"}"), -EINVAL);
+	assert_int_equal(put("fork", "{\"name\":\"b\",\"rev\":\"mark:x\"}"), -EINVAL);
+	assert_int_equal(put("fork", "{\"name\":\"b\",\"form\":\"a\"}"), -EINVAL);
+	assert_int_equal(put("fork", "{\"name\":\"b\",\"rev\":\"ffff\"}"), -ENOENT);
+	assert_error("error", "ENOENT: there is no snapshot ffff");
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"z\"}"), -ENOENT);
+	assert_error("/error", "ENOENT: there is no sandbox z to fork");
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a@\"}"), -EINVAL);
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a@mark:x\"}"), -EINVAL);
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a\",\"base\":\"x\"}"), -EINVAL);
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"trash:../x\"}"), -EINVAL);
+	assert_null(sbx_registry_find(house.registry, "b"));
+}
+
+static void fork_of_what_is_there_now_needs_quiet(void **state)
+{
+	(void)state;
+	assert_int_equal(put("snapshot", "\n"), 0);
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	assert_int_equal(put("fork", "b\n"), -EBUSY);
+	assert_error("error", "EBUSY: 1 commands are running");
+	assert_null(sbx_registry_find(house.registry, "b"));
+	assert_int_equal(put("fork", "{\"name\":\"b\",\"rev\":\"abcd0001\"}"), 0);
+	assert_int_equal(put("kill", "1"), 0);
+}
+
+static void trash_is_listed_and_brought_back(void **state)
+{
+	static const struct sbx_trash one = {"b-20260101T000000", "b", "sandbox/b", 1500},
+	                              two = {"c-20260101T000001", "c", NULL, 2000};
+	static const struct sbx_trash *const all[] = {&one, &two, NULL};
+
+	(void)state;
+	assert_cat("/trash", "");
+	assert_cat("/trash.json", "[]\n");
+	house.backend.trashes = all;
+	assert_cat("/trash", "b-20260101T000000 b 1970-01-01T00:00:01.500Z sandbox/b\n"
+	                     "c-20260101T000001 c 1970-01-01T00:00:02.000Z -\n");
+	assert_cat_begins("/trash.json", "[{\"name\":\"b-20260101T000000\",\"sandbox\":\"b\",");
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"trash:b-20260101T000000\"}"),
+	                 0);
+	assert_string_equal(house.backend.made_from, "-|-|b-20260101T000000|-");
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up_history, tear_down)
 
 int main(void)
@@ -569,6 +657,10 @@ int main(void)
 	        CASE(diff_and_changes_are_against_the_beginning),
 	        CASE(diffs_are_between_any_two_states),
 	        CASE(diff_is_made_once_for_an_open_file),
+	        CASE(fork_has_the_same_content),
+	        CASE(fork_refuses_in_words),
+	        CASE(fork_of_what_is_there_now_needs_quiet),
+	        CASE(trash_is_listed_and_brought_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,8 +157,6 @@ static void what_the_backend_lacks_is_eopnotsupp(void **state)
 	assert_non_null(strstr(err.text, "moon"));
 	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .repo = "o/r"}, &err),
 	                 -EOPNOTSUPP);
-	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .from = "b"}, &err),
-	                 -EOPNOTSUPP);
 	assert_int_equal(
 	        make_code(&(struct sbx_create_request){.name = "a", .backend = "fake"}, &err), 0);
 }
