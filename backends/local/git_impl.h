@@ -17,6 +17,12 @@ int sbx_git_open(const char *path, git_repository **ret);
 /* Where BRANCH is checked out, in words, the caller's; NULL: nowhere. Reads only HEAD files. */
 int sbx_git_checked_out(const char *common, const char *branch, char **where);
 
+/*
+ * The patterns of what its user and the repository SOURCE itself ignore in every directory (core.excludesFile, info/exclude).
+ * The caller's; NULL without memory.
+ */
+char *sbx_git_excludes(const char *source);
+
 #define SBX_GIT_CLEANUP(name, type, free_fn)                                                       \
 	static inline void sbx_cleanup_git_##name(type **p)                                        \
 	{                                                                                          \

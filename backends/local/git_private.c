@@ -183,6 +183,7 @@ static int make_sub(int dir, const char *name)
 static int fill(const struct sbx_git_private *p, int dir)
 {
 	_cleanup_free_ char *config = config_text(p->wt.common);
+	_cleanup_free_ char *excludes = sbx_git_excludes(p->wt.common);
 	_cleanup_free_ char *head = sbx_format("ref: refs/heads/%s\n", p->wt.branch);
 	_cleanup_free_ char *alternates = sbx_format("%s\n", p->objects[0]);
 	_cleanup_fd_ int info = -1;
@@ -206,7 +207,7 @@ static int fill(const struct sbx_git_private *p, int dir)
 	if (!r)
 		r = put(dir, "config", config);
 	if (!r)
-		r = copy_small(p, info, "info/exclude", "exclude");
+		r = put(info, "exclude", excludes);
 	if (!r)
 		r = copy_small(p, info, "info/attributes", "attributes");
 	if (!r)

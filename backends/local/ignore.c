@@ -275,3 +275,25 @@ bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool direct
 	}
 	return false;
 }
+
+bool sbx_ignore_reaches(const struct sbx_ignore *ig, const char *dir)
+{
+	for (size_t i = 0; i < ig->file_count; i++) {
+		const struct file *file = &ig->files[i];
+		size_t end = i + 1 < ig->file_count ? file[1].first : ig->count;
+		const char *inside = below(ig, file, dir);
+
+		for (size_t j = file->first; j < end; j++) {
+			const struct pattern *p = &ig->patterns[j];
+			size_t len = inside ? strlen(inside) : 0;
+
+			if (p->negated)
+				continue;
+			if (!inside || p->name_only ||
+			    (same(ig, inside, p->text, len < p->literal ? len : p->literal) &&
+			     (len >= p->literal || p->text[len] == '/')))
+				return true;
+		}
+	}
+	return false;
+}

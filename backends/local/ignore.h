@@ -26,5 +26,7 @@ void sbx_ignore_pop(struct sbx_ignore *ig);
  * directory that is ignored; parents are not looked at.
  */
 bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool directory);
+/* Whether something below the directory DIR may be ignored by a pattern of its own; true in doubt. */
+bool sbx_ignore_reaches(const struct sbx_ignore *ig, const char *dir);
 
 #endif

@@ -47,6 +47,7 @@ int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sb
 		return sbx_fail(err, -r, "cannot make an identity: %s", strerror(-r));
 	rec->state = SBX_RECORD_CREATING;
 	rec->created_ms = now_ms();
+	rec->included = -1;
 	rec->disk_mb = (int64_t)b->host->settings->limits.disk_mb;
 	rec->name = strdup(req->name);
 	rec->kind = strdup(kind_words[b->kind]);
@@ -182,8 +183,10 @@ static int fill_git(struct sbx_local *b, const struct sbx_create *req, struct sb
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_fail(err, ENOMEM, "out of memory");
 	if (layer)
-		return sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
-	return sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
+		r = sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
+	else
+		r = sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
+	return r ? r : sbx_local_include(b, rec, req->cancelled, err);
 }
 
 static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,

@@ -81,6 +81,13 @@ int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 
+/*
+ * Brings what .worktreeinclude of the source names into REC's tree, which is filled but not mounted, and counts it in REC. As
+ * sbx_include_files, but no such file is success.
+ */
+int sbx_local_include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *cancelled,
+                      struct sbx_error *err);
+
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
                      struct sbx_sandbox **ret, struct sbx_error *err);

@@ -68,6 +68,8 @@ static json_object *to_json(const struct sbx_record *rec)
 	json_object_object_add(obj, "created_ms", json_object_new_int64(rec->created_ms));
 	json_object_object_add(obj, "disk_mb", json_object_new_int64(rec->disk_mb));
 	json_object_object_add(obj, "skipped", json_object_new_int64(rec->skipped));
+	if (rec->included >= 0)
+		json_object_object_add(obj, "included", json_object_new_int64(rec->included));
 	return obj;
 }
 
@@ -141,6 +143,9 @@ static int from_json(json_object *obj, struct sbx_record *rec)
 	rec->created_ms = read_number(obj, "created_ms");
 	rec->skipped = read_number(obj, "skipped");
 	rec->disk_mb = read_number(obj, "disk_mb");
+	rec->included = json_object_object_get_ex(obj, "included", &value)
+	                        ? json_object_get_int64(value)
+	                        : -1;
 	return 0;
 }
 

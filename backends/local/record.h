@@ -29,7 +29,8 @@ struct sbx_record {
 	bool branch_created; /* git: the branch is ours to remove */
 	int64_t created_ms;
 	int64_t disk_mb; /* size of the disk that the upper layer is on; 0: the state directory's */
-	int64_t skipped; /* dir: sockets and devices left out of the copy */
+	int64_t skipped; /* what of the source was left out: sockets and devices, links out of it */
+	int64_t included; /* git: files brought by .worktreeinclude; -1: there was none */
 };
 
 /*

@@ -54,6 +54,13 @@ struct sbx_copy {
  */
 int sbx_tree_copy(struct sbx_copy *copy, struct sbx_error *err);
 
+/*
+ * Copies the entry NAME of copy->src to copy->dst, which has none of that name, as sbx_tree_copy would: TYPE is its d_type, and no
+ * directory's. 0 or a negative errno: ESTALE it is something else by now. Threads may copy at once with a
+ * struct sbx_copy of their own, also into one directory.
+ */
+int sbx_copy_entry(struct sbx_copy *copy, const char *name, unsigned char type);
+
 /* A stack of the directories above the current one, each with the subdirectories still to be
  * visited; shared by the two operations. */
 struct sbx_level {

@@ -143,10 +143,12 @@ static int copy_data(int in, int out, off_t size, const struct sbx_copy *spec)
 	return 0;
 }
 
+/* What speaks to overlayfs is for layers alone: elsewhere it would say what is not so. */
 static bool is_copied(const struct copying *c, const char *name)
 {
-	return strncmp(name, "user.", 5) == 0 ||
-	       (c->spec->layer && strncmp(name, "trusted.overlay.", 16) == 0);
+	if (strncmp(name, "user.overlay.", 13) == 0 || strncmp(name, "trusted.overlay.", 16) == 0)
+		return c->spec->layer;
+	return strncmp(name, "user.", 5) == 0;
 }
 
 static int copy_xattrs(const struct copying *c, int in, int out)
@@ -464,6 +466,13 @@ static int copy_tree(struct copying *c)
 			return finish_dir(c);
 	}
 	return r;
+}
+
+int sbx_copy_entry(struct sbx_copy *copy, const char *name, unsigned char type)
+{
+	struct copying c = {.spec = copy, .src = copy->src, .dst = copy->dst};
+
+	return type == DT_REG ? copy_file(&c, name) : copy_special(&c, name, type);
 }
 
 int sbx_tree_copy(struct sbx_copy *copy, struct sbx_error *err)
