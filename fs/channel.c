@@ -101,7 +101,7 @@ static int mount_options(struct fuse_args *args, const struct sbx_channel_config
 		r = add_option(args, "fsname=", config->fsname);
 	if (r == 0)
 		r = add_option(args, "", "subtype=sandboxfs");
-	/* The kernel's checks take a GETATTR before every open of what is never cached. */
+	/* The kernel's checks take a GETATTR before every open of what is never cached and every change of a directory. */
 	if (r == 0 && (config->allow_other || !config->own_checks))
 		r = add_option(args, "", "default_permissions");
 	if (r == 0)
