@@ -59,10 +59,8 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	if (ch && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
-		if (offered && out->major == FUSE_KERNEL_VERSION) {
+		if (offered && out->major == FUSE_KERNEL_VERSION)
 			out->flags |= FUSE_HANDLE_KILLPRIV_V2;
-			ch->killpriv = true;
-		}
 		atomic_store(&watched, NULL);
 	}
 	return writev(fd, iov, count);

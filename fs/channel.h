@@ -20,7 +20,6 @@ struct sbx_channel {
 	char *mountpoint;
 	pthread_t thread;
 	bool started, unmounted;
-	bool killpriv; /* HANDLE_KILLPRIV_V2 is in force; valid after INIT */
 	/* Called on the session's thread when the kernel has closed the connection. */
 	void (*ended)(void *data);
 	void *data;

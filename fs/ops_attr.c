@@ -212,8 +212,12 @@ static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, s
 	struct sbx_workspace *ws = ws_of(req);
 	int r;
 
-	if (!ws->xattrs && !*ws->killpriv) {
-		ws_reply(req, -ENOSYS); /* the kernel does not ask again: see fs/channel.h */
+	/*
+	 * Then the kernel does not ask again. Else it does so for security.capability before it writes to a file whose
+	 * attributes it got anew, and ls -l and cp ask for each file.
+	 */
+	if (!ws->settings->user_xattr) {
+		ws_reply(req, -ENOSYS);
 		return false;
 	}
 	*node = ws_node(req, ino);

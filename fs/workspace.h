@@ -27,8 +27,6 @@ struct sbx_workspace {
 	char *controls;       /* absolute path at which the control connection is mounted */
 	bool opens;           /* the kernel asks for every open */
 	bool epochs;          /* the kernel takes INC_EPOCH */
-	bool xattrs;          /* user.* attributes are served whatever they cost */
-	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
 	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
 	int64_t mounted_ns;   /* CLOCK_REALTIME */
 };
