@@ -59,10 +59,8 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	if (ch && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
-		if (offered && out->major == FUSE_KERNEL_VERSION) {
+		if (offered && out->major == FUSE_KERNEL_VERSION)
 			out->flags |= FUSE_HANDLE_KILLPRIV_V2;
-			ch->killpriv = true;
-		}
 		atomic_store(&watched, NULL);
 	}
 	return writev(fd, iov, count);
@@ -101,7 +99,7 @@ static int mount_options(struct fuse_args *args, const struct sbx_channel_config
 		r = add_option(args, "fsname=", config->fsname);
 	if (r == 0)
 		r = add_option(args, "", "subtype=sandboxfs");
-	/* The kernel's checks take a GETATTR before every open of what is never cached. */
+	/* The kernel's checks take a GETATTR before every open of what is never cached and every change of a directory. */
 	if (r == 0 && (config->allow_other || !config->own_checks))
 		r = add_option(args, "", "default_permissions");
 	if (r == 0)

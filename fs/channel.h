@@ -20,7 +20,6 @@ struct sbx_channel {
 	char *mountpoint;
 	pthread_t thread;
 	bool started, unmounted;
-	bool killpriv; /* HANDLE_KILLPRIV_V2 is in force; valid after INIT */
 	/* Called on the session's thread when the kernel has closed the connection. */
 	void (*ended)(void *data);
 	void *data;
@@ -31,7 +30,7 @@ struct sbx_channel_config {
 	const char *fsname;
 	const struct sbx_strings *options; /* further -o words, or NULL */
 	bool allow_other;
-	bool own_checks; /* OPS has access, and checks permissions itself when nobody else may enter */
+	bool own_checks; /* OPS has access, and answers it, when nobody else may enter */
 	bool killpriv; /* agree on HANDLE_KILLPRIV_V2 where the kernel has it */
 	const struct fuse_lowlevel_ops *ops;
 	size_t ops_size;

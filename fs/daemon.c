@@ -292,6 +292,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	        .fsname = s->source ? s->source : "none",
 	        .options = &d->opts->fuse,
 	        .allow_other = s->allow_other,
+	        .own_checks = geteuid() == 0,
 	        .killpriv = true,
 	        .ops = d->workspace.inlined ? &sbx_inline_ops : &sbx_workspace_ops,
 	        .ops_size = sizeof(struct fuse_lowlevel_ops),
@@ -307,10 +308,8 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->registry = d->registry;
 	ws->park = d->park;
 	ws->pool = d->pool;
-	ws->xattrs = s->user_xattr;
 	ws->channel = &d->workspace_channel;
 	ws->opens = ws->inlined || ws->passthrough;
-	ws->killpriv = &d->workspace_channel.killpriv;
 	d->workspace_channel.ended = handle_ended;
 	d->workspace_channel.data = d;
 	r = sbx_channel_open(&d->workspace_channel, &config, err);

@@ -59,6 +59,7 @@ struct sbx_inodes {
 	struct sbx_fd lru;  /* ring of unpinned descriptors, most recent first */
 	struct sbx_fd pins; /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
+	struct sbx_fd *dead; /* by lru_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */
 	void *gone_data;
 };
@@ -69,6 +70,25 @@ struct ident {
 	int64_t born;
 	mode_t type;
 };
+
+static void table_lock(struct sbx_inodes *tab)
+{
+	pthread_mutex_lock(&tab->lock);
+}
+
+/* The last descriptor of what was unlinked takes the file's blocks along, which may take long. */
+static void table_unlock(struct sbx_inodes *tab)
+{
+	struct sbx_fd *f = tab->dead, *next;
+
+	tab->dead = NULL;
+	pthread_mutex_unlock(&tab->lock);
+	for (; f; f = next) {
+		next = f->lru_next;
+		close(f->fd);
+		free(f);
+	}
+}
 
 static uint64_t mix(uint64_t x)
 {
@@ -112,6 +132,7 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 {
 	struct sbx_inodes *tab = calloc(1, sizeof(*tab));
 	struct sbx_node *root = calloc(1, sizeof(*root));
+	pthread_mutexattr_t attr;
 
 	if (tab) {
 		tab->slots = 1024;
@@ -132,7 +153,11 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 		free(tab);
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&tab->lock, NULL);
+	pthread_mutexattr_init(&attr);
+	/* It is held for less than sleeping takes. */
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&tab->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
 	ring_init(&tab->lru);
 	ring_init(&tab->pins);
 	tab->max_fds = max_fds;
@@ -232,6 +257,26 @@ static void hash_remove(struct sbx_inodes *tab, struct sbx_node *node)
 	node->hashed = false;
 }
 
+static bool writes(const struct sbx_fd *f)
+{
+	return f->mode == O_WRONLY || f->mode == O_RDWR;
+}
+
+/*
+ * Nobody uses F, nor finds it, any more. What could keep a file from being executed is closed at once: whoever has made sure
+ * that no such descriptor is left need not wait for another thread. Lock held.
+ */
+static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	if (writes(f) && !f->pinned) {
+		close(f->fd);
+		free(f);
+		return;
+	}
+	f->lru_next = tab->dead;
+	tab->dead = f;
+}
+
 /* Takes the descriptor out of its ring; it is closed now, or by the last put. Lock held. */
 static void fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 {
@@ -243,10 +288,8 @@ static void fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 	if (f->node)
 		f->node->fd = NULL;
 	f->node = NULL;
-	if (f->refs == 0) {
-		close(f->fd);
-		free(f);
-	}
+	if (f->refs == 0)
+		fd_close(tab, f);
 }
 
 static void fds_trim(struct sbx_inodes *tab, unsigned max)
@@ -291,6 +334,7 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 {
 	if (!tab)
 		return;
+	table_lock(tab);
 	for (uint32_t i = 0; i < tab->used; i++) {
 		struct sbx_node *node = tab->slot[i];
 
@@ -302,6 +346,7 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 		free(node->name);
 		free(node);
 	}
+	table_unlock(tab);
 	free(tab->slot);
 	free(tab->next_free);
 	free(tab->generation);
@@ -322,11 +367,11 @@ int sbx_node_get(struct sbx_inodes *tab, uint64_t id, struct sbx_node **ret)
 {
 	struct sbx_node *node;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node = node_at(tab, id);
 	if (node)
 		node->refs++;
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (!node)
 		return -ESTALE;
 	if (node->box && !sbx_box_alive(node->box)) {
@@ -341,23 +386,23 @@ void sbx_node_put(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	if (!node)
 		return;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node->refs--;
 	node_release(tab, node);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 void sbx_node_forget(struct sbx_inodes *tab, uint64_t id, uint64_t n)
 {
 	struct sbx_node *node;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node = node_at(tab, id);
 	if (node && node->kind != SBX_NODE_ROOT) {
 		node->nlookup -= n < node->nlookup ? n : node->nlookup;
 		node_release(tab, node);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 uint64_t sbx_node_id(const struct sbx_node *node)
@@ -420,7 +465,7 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 	struct sbx_node *node;
 	int r = 0;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
 		if (node->kind == kind && node->which == which && node->box == box)
 			break;
@@ -437,7 +482,7 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 		node->nlookup++;
 		*ret = node;
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return r;
 }
 
@@ -527,9 +572,9 @@ void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct sta
 {
 	if (!S_ISFIFO(node->type))
 		return;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node->own_fifo = true;
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	st->st_mode = S_IFIFO | (st->st_mode & 07777);
 }
 
@@ -698,11 +743,11 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	r = file_node(tab, dir, name, &id, ret);
 	if (r == 0)
 		present(*ret, st);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return r;
 }
 
@@ -745,7 +790,7 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 		close(fd);
 		return r;
 	}
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	r = file_node(tab, dir, name, &id, ret);
 	if (r == 0) {
 		f = fd_install(tab, *ret, fd, mode);
@@ -754,7 +799,7 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	} else {
 		close(fd);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return r;
 }
 
@@ -774,9 +819,9 @@ static bool fd_serves(const struct sbx_fd *f, enum sbx_fd_want want)
 /* Drops what can be dropped after EMFILE. */
 static void make_room(struct sbx_inodes *tab)
 {
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	fds_trim(tab, 0);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 static int open_again(struct sbx_inodes *tab, int dirfd, const char *name, int flags)
@@ -839,12 +884,12 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 
 	if (node->kind == SBX_NODE_BOX)
 		return sbx_box_root(node->box);
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	dir = node->parent;
 	if (dir)
 		dir->refs++;
 	name = node->name ? strdup(node->name) : NULL;
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (!dir || !name) {
 		free(name);
 		sbx_node_put(tab, dir);
@@ -893,7 +938,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	struct sbx_fd *f;
 	int fd, mode;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	f = node->fd;
 	if (f) {
 		f->refs++;
@@ -902,7 +947,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 			ring_push(&tab->lru, f);
 		}
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (f && fd_serves(f, want)) {
 		*ret = f;
 		return 0;
@@ -912,7 +957,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	if (fd < 0)
 		return fd;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	if (node->fd && fd_serves(node->fd, want)) { /* another thread was quicker */
 		close(fd);
 		f = node->fd;
@@ -920,7 +965,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	} else {
 		f = fd_install(tab, node, fd, mode);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (!f)
 		return -ENOMEM;
 	*ret = f;
@@ -931,15 +976,14 @@ void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
 {
 	if (!f)
 		return;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	if (--f->refs == 0 && !f->node) {
-		close(f->fd);
-		free(f);
+		fd_close(tab, f);
 	} else if (f->refs == 0 && !f->pinned && f->mode != O_PATH && f->mode != O_RDONLY &&
 	           __atomic_load_n(&f->node->box->busy, __ATOMIC_SEQ_CST)) {
 		fd_drop(tab, f);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
@@ -951,14 +995,14 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	bool by_name;
 	int r;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	by_name = !node->fd && node->kind == SBX_NODE_FILE && node->parent && !S_ISDIR(node->type);
 	if (by_name) {
 		dir = node->parent;
 		dir->refs++;
 		name = strdup(node->name);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 
 	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
@@ -974,9 +1018,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	if (r == 0 && node->kind == SBX_NODE_FILE && !is_still(node, &id))
 		return -ESTALE;
 	if (r == 0) {
-		pthread_mutex_lock(&tab->lock);
+		table_lock(tab);
 		present(node, st);
-		pthread_mutex_unlock(&tab->lock);
+		table_unlock(tab);
 	}
 	return r;
 }
@@ -997,13 +1041,13 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node = find_at(tab, dir, &id);
 	if (node) {
 		node->refs++;
 		place_at(tab, node, dir, name);
 	}
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (node && sbx_node_fd(tab, node, SBX_FD_PATH, &ret->fd) < 0) {
 		sbx_node_put(tab, node);
 		return;
@@ -1035,9 +1079,9 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	if (!hold->node)
 		return;
 	if (done) {
-		pthread_mutex_lock(&tab->lock);
+		table_lock(tab);
 		fd_pin(tab, hold->node, hold->fd);
-		pthread_mutex_unlock(&tab->lock);
+		table_unlock(tab);
 	}
 	sbx_fd_put(tab, hold->fd);
 	sbx_node_put(tab, hold->node);
@@ -1064,9 +1108,9 @@ bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box)
 {
 	bool any;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	any = renew_links(tab, box, NULL);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return any;
 }
 
@@ -1102,10 +1146,10 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return true;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node = find_file(tab, newdir->box, &id);
 	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return renewed;
 }
 
@@ -1117,7 +1161,7 @@ void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int 
 
 	if (stat_at(box, old, "", &st, &was) < 0 || stat_at(box, new, "", &st, &is) < 0)
 		return;
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	node = find_file(tab, box, &was);
 	if (node) {
 		hash_remove(tab, node);
@@ -1128,12 +1172,7 @@ void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int 
 		node->born = is.born;
 		hash_insert(tab, node);
 	}
-	pthread_mutex_unlock(&tab->lock);
-}
-
-static bool writes(const struct sbx_fd *f)
-{
-	return f->mode == O_WRONLY || f->mode == O_RDWR;
+	table_unlock(tab);
 }
 
 static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box,
@@ -1150,28 +1189,28 @@ static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sb
 
 void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box)
 {
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	ring_drop_box(tab, &tab->lru, box, true);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box)
 {
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	ring_drop_box(tab, &tab->lru, box, false);
 	ring_drop_box(tab, &tab->pins, box, false);
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }
 
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *dir;
 
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	dir = node->parent;
 	if (dir)
 		dir->refs++;
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	return dir;
 }
 
@@ -1181,7 +1220,7 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 	int r = 0;
 
 	buf[at] = '\0';
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	for (; node && node->kind == SBX_NODE_FILE && node->name; node = node->parent) {
 		size_t len = strlen(node->name);
 
@@ -1196,7 +1235,7 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 	}
 	if (r == 0 && (!node || node->kind != SBX_NODE_BOX))
 		r = -ESTALE;
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 	if (r == 0)
 		memmove(buf, buf + at, size - at);
 	return r;
@@ -1204,8 +1243,8 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 
 void sbx_inodes_stats(struct sbx_inodes *tab, struct sbx_inode_stats *ret)
 {
-	pthread_mutex_lock(&tab->lock);
+	table_lock(tab);
 	*ret = (struct sbx_inode_stats){
 	        .nodes = tab->nodes, .fds = tab->nfds, .pinned = tab->npinned};
-	pthread_mutex_unlock(&tab->lock);
+	table_unlock(tab);
 }

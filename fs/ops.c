@@ -39,6 +39,7 @@ const struct fuse_lowlevel_ops sbx_workspace_ops = {
         .forget_multi = op_forget_multi,
         .getattr = op_getattr,
         .setattr = op_setattr,
+        .access = op_access,
         .readlink = op_readlink,
         .mknod = op_mknod,
         .mkdir = op_mkdir,

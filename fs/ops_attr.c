@@ -154,6 +154,26 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 	sbx_node_put(ws->inodes, node);
 }
 
+/*
+ * Of access(2) and chdir(2) where the kernel does not check permissions: on a mount of root's that nobody else may
+ * enter. Root may do all but execute what is executable for nobody. (Of execve(2) the kernel sees to that.)
+ */
+void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node = ws_node(req, ino);
+	struct stat st;
+	int r;
+
+	if (!node)
+		return;
+	r = node_attr(ws, node, &st);
+	if (r == 0 && mask & X_OK && S_ISREG(st.st_mode) && !(st.st_mode & 0111))
+		r = -EACCES;
+	sbx_node_put(ws->inodes, node);
+	ws_reply(req, r);
+}
+
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -192,8 +212,12 @@ static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, s
 	struct sbx_workspace *ws = ws_of(req);
 	int r;
 
-	if (!ws->xattrs && !*ws->killpriv) {
-		ws_reply(req, -ENOSYS); /* the kernel does not ask again: see fs/channel.h */
+	/*
+	 * Then the kernel does not ask again. Else it does so for security.capability before it writes to a file whose
+	 * attributes it got anew, and ls -l and cp ask for each file.
+	 */
+	if (!ws->settings->user_xattr) {
+		ws_reply(req, -ENOSYS);
 		return false;
 	}
 	*node = ws_node(req, ino);

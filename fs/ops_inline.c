@@ -59,6 +59,11 @@ static void in_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int se
 	side(ino)->setattr(req, ino, attr, set, fi);
 }
 
+static void in_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	side(ino)->access(req, ino, mask);
+}
+
 static void in_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	side(ino)->readlink(req, ino);
@@ -253,6 +258,7 @@ const struct fuse_lowlevel_ops sbx_inline_ops = {
         .forget_multi = in_forget_multi,
         .getattr = in_getattr,
         .setattr = in_setattr,
+        .access = in_access,
         .readlink = in_readlink,
         .mknod = in_mknod,
         .mkdir = in_mkdir,

@@ -46,6 +46,7 @@ const char sbx_readme[] =
         "A write fails when the command could not be started: ENOENT no such program, EACCES path\n"
         "leads out of the sandbox, EINVAL not understood, EPERM not allowed. A command that ends\n"
         "with another code than 0 is not a failed write: look at status.\n"
+        "Extended attributes are those of a mount with -o user_xattr, user.* only; else there are none.\n"
         "\n"
         "  echo 'make -j8' > fix-1/ctl/exec && read code how rest < fix-1/status && echo $code\n"
         "  exec 3<>fix-1/ctl/spawn; echo 'sleep 60' >&3; read id <&3; cat "

@@ -52,7 +52,7 @@ static const struct sbx_key keys[] = {
 	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
 	{"ephemeral", &sbx_kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
 	{"nested_git", &sbx_kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
-	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "user.* attributes, whatever they cost"},
+	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "serve user.* attributes; writing and ls -l then cost a request more per file"},
 	{"allow_other", &sbx_kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
 	{"exec_fail", &sbx_kind_flag, AT(exec_fail_errno), "status|errno", NULL,
 	 "errno: a command that fails makes the write fail too"},

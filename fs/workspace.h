@@ -27,8 +27,6 @@ struct sbx_workspace {
 	char *controls;       /* absolute path at which the control connection is mounted */
 	bool opens;           /* the kernel asks for every open */
 	bool epochs;          /* the kernel takes INC_EPOCH */
-	bool xattrs;          /* user.* attributes are served whatever they cost */
-	const bool *killpriv; /* writes do not ask for security.capability: they cost nothing */
 	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
 	int64_t mounted_ns;   /* CLOCK_REALTIME */
 };
@@ -158,6 +156,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
                 struct fuse_file_info *fi);
+void op_access(fuse_req_t req, fuse_ino_t ino, int mask);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,

@@ -55,7 +55,7 @@ struct sbx_settings {
 	bool nested_shared;   /* a .git that commands make is shown as it is */
 	bool ctl_listed;      /* readdir of a sandbox lists it */
 	bool ephemeral;       /* sandboxes are torn down at unmount */
-	bool user_xattr;      /* pass user.* xattrs even where that costs a request per write */
+	bool user_xattr;      /* serve user.* xattrs, which costs a request for each file that is written or listed */
 	bool allow_other;     /* as mount.fuse */
 	bool exec_fail_errno; /* a non-zero exit fails the write with EREMOTEIO */
 	bool foreground;      /* -f */

@@ -103,7 +103,7 @@ what_is_wrong_is_no_denial() {
 	same "$before" "$(denied a | wc -l)"
 }
 
-claim "mounting" mount_victims
+claim "mounting" mount_victims user_xattr
 cp "$ROOM/bin/attack" "$MNT/b/attack"
 claim "a refused call is one line in the log" one_line syscall keyctl answers EPERM keyctl
 claim "with its class, the program and the job" with_its_class_and_program

@@ -138,7 +138,7 @@ owned_by_one() {
 	done
 }
 
-claim "mounting" mount_victims
+claim "mounting" mount_victims user_xattr
 attack "fifos" "opening a FIFO waits" opening
 attack "fifos" "cat of all files waits" cat_of_all
 attack "fifos" "grep of all files waits" grep_of_all

@@ -87,6 +87,8 @@ respects_modes() {
 	chmod 644 closed
 	expect 0 access README.md rw
 	expect EACCES access README.md x
+	expect 0 access src x
+	refuse ./README.md
 	cp "$TOOL" program
 	./program stat . type
 }
