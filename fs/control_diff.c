@@ -1,7 +1,7 @@
 /*
  * diff and changes, against what the sandbox was at its creation, and diffs/RANGE between any two of its states: ID is
  * from that snapshot to now, ID1..ID2 from one to the other, and with .changes behind it names alone. (diff/RANGE
- * cannot be, as diff is a file.)
+ * cannot be, as diff is a file.) jobs/ID/diff and changes are what that job changed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,6 +48,33 @@ static int diff_open(struct sbx_control_handle *h, struct sbx_error *err)
 
 const struct control_ops sbx_control_diff_ops = {
         .open = diff_open,
+        .release = sbx_made_release,
+        .read = sbx_made_read,
+};
+
+/* jobs/ID/ */
+
+static int make_job_diff(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
+                         struct sbx_error *err)
+{
+	char from[SBX_REV_MAX], to[SBX_REV_MAX];
+	int r = sbx_box_track_marks(node->box, node->job, from, to, err);
+
+	return r < 0 ? r : diff(node, from, to[0] ? to : NULL, cancelled, fd, err);
+}
+
+static int job_diff_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	if (!available(&h->node))
+		return sbx_control_absent_ops.open(h, err);
+	if (!sbx_registry_settings(h->reg)->track)
+		return sbx_fail(err, EOPNOTSUPP,
+		                "what a command changes is recorded with -o track only");
+	return sbx_made_open(h, make_job_diff, err);
+}
+
+const struct control_ops sbx_control_job_diff_ops = {
+        .open = job_diff_open,
         .release = sbx_made_release,
         .read = sbx_made_read,
 };

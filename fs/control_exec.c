@@ -20,7 +20,8 @@ struct requests {
 	struct sbx_jobrec *last;    /* whose result a read gives */
 	bool stale;                 /* the file's text is not yet that of last */
 	struct sbx_request held;    /* until the command can be started */
-	bool given_up;              /* the client of the present write is about to die */
+	struct sbx_track_start track;
+	bool given_up; /* the client of the present write is about to die */
 };
 
 static enum sbx_job_kind kind_of(struct sbx_control_handle *h)
@@ -139,16 +140,20 @@ static int begin(struct sbx_control_handle *h, const struct sbx_request *req, st
 static int begin_held(struct sbx_control_handle *h, struct sbx_error *err)
 {
 	struct requests *s = h->state;
-	int r = s->given_up ? sbx_fail(err, EINTR, "given up before the command was started")
-	                    : begin(h, &s->held, err);
+	int r;
 
+	s->held.track = s->track.number;
+	r = s->given_up ? sbx_fail(err, EINTR, "given up before the command was started")
+	                : begin(h, &s->held, err);
+	if (s->held.track && (r < 0 || sbx_job_track(s->current) != s->held.track))
+		sbx_box_track_drop(h->node.box, s->held.track);
 	sbx_jobs_entered(h->node.box->jobs);
 	sbx_request_release(&s->held);
 	return r;
 }
 
-/* [loop] What the host did to git's state is inside. */
-static void begin_synced(void *data)
+/* [loop] What the host did to git's state is inside, and the tree is marked. */
+static void begin_prepared(void *data)
 {
 	struct sbx_control_handle *h = data;
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -166,9 +171,11 @@ static void begin_again(void *data);
 /* 1: the command has been started, or waits for its turn. The lock is held. */
 static int enter(struct sbx_control_handle *h, struct sbx_error *err)
 {
+	struct requests *s = h->state;
 	struct sbx_box *box = h->node.box;
 
-	if (!sbx_jobs_enter(box->jobs, begin_again, h) || sbx_box_sync(box, begin_synced, h))
+	if (!sbx_jobs_enter(box->jobs, begin_again, h) ||
+	    sbx_box_track_begin(box, &s->track, begin_prepared, h))
 		return 1;
 	return begin_held(h, err);
 }
@@ -177,11 +184,17 @@ static int enter(struct sbx_control_handle *h, struct sbx_error *err)
 static void begin_again(void *data)
 {
 	struct sbx_control_handle *h = data;
+	struct requests *s = h->state;
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
 
 	pthread_mutex_lock(&h->lock);
-	r = enter(h, &err);
+	if (s->given_up) {
+		r = sbx_fail(&err, EINTR, "given up before the command was started");
+		sbx_request_release(&s->held);
+	} else {
+		r = enter(h, &err);
+	}
 	pthread_mutex_unlock(&h->lock);
 	if (r < 0)
 		sbx_flow_done(h, r, &err);
@@ -206,6 +219,7 @@ static void exec_cancel(struct sbx_control_handle *h)
 
 	pthread_mutex_lock(&h->lock);
 	s->given_up = true;
+	atomic_store(&s->track.work.cancelled, true);
 	job = s->current ? sbx_job_ref(s->current) : NULL;
 	pthread_mutex_unlock(&h->lock);
 	if (job)

@@ -70,6 +70,13 @@ static int run_restore(struct sbx_work *w, struct sbx_error *err)
 	return sbx_history_restore(w->box->sandbox, deed->wish.text, &w->cancelled, err);
 }
 
+static int run_undo(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+
+	return sbx_box_track_undo(w->box, deed->wish.text, &w->cancelled, err);
+}
+
 /* By the row's arg */
 static const struct {
 	const char *event;
@@ -79,6 +86,7 @@ static const struct {
         [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, run_snapshot},
         [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, run_restore},
         [DEED_RESET] = {"reset", SBX_WORK_WRITES, run_restore},
+        [DEED_UNDO] = {"undo", SBX_WORK_WRITES, run_undo},
 };
 
 /* The file */
@@ -103,6 +111,10 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
 	if (!available(h))
 		return sbx_control_absent_ops.open(h, err);
+	if (h->node.row->arg == DEED_UNDO && !sbx_registry_settings(h->reg)->track)
+		return sbx_fail(
+		        err, EOPNOTSUPP,
+		        "what a command changes is recorded, and undone, with -o track only");
 	h->state = calloc(1, sizeof(struct wishes));
 	return h->state ? 0 : no_memory(err);
 }

@@ -183,7 +183,7 @@ int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *,
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 
 /* control_history.c; the row's arg is one of these */
-enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_FORK };
+enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_UNDO, DEED_FORK };
 extern const struct control_ops sbx_control_history_ops;
 
 /* control_wish.c: what is written there */
@@ -212,7 +212,8 @@ int sbx_snapshots_list(const struct sbx_control_node *dir,
 void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
 
 /* control_diff.c; the row's arg is an enum sbx_diff_format */
-extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops;
+extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops,
+        sbx_control_job_diff_ops;
 /* NAME in diffs/: ID, ID1..ID2, and those with .changes. -ENOENT. */
 int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
                      struct sbx_control_node *ret);

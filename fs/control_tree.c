@@ -74,6 +74,13 @@ static bool visible(const struct sbx_control_row *row, const struct sbx_control_
 	return !(row->flags & ROW_NAMED) || (dir->job && named(dir->job));
 }
 
+static bool listed(struct sbx_registry *reg, const struct sbx_control_row *row)
+{
+	if (row->flags & ROW_TRACKED)
+		return sbx_registry_settings(reg)->track;
+	return !(row->flags & ROW_UNLISTED);
+}
+
 /* Lookup */
 
 static int lookup_root(struct sbx_registry *reg, const char *name, struct sbx_control_node *ret)
@@ -341,7 +348,7 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
 	if (dir->row->flags & (ROW_STATES | ROW_TREE))
 		return sbx_snapshots_list(dir, fn, data);
 	for (const struct sbx_control_row *row = dir->row->rows; row->name; row++)
-		if (!(row->flags & ROW_UNLISTED) && visible(row, dir))
+		if (listed(reg, row) && visible(row, dir))
 			fn(row->name, row->mode, data);
 	return 0;
 }

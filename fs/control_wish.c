@@ -141,6 +141,18 @@ static int read_fork(const char *text, struct wish *ret, struct sbx_error *err)
 	return r < 0 || !ret->text ? r : check_id(ret->text, err);
 }
 
+/* The last job, or which; 1 means the last, as it means all in kill. */
+static int read_undo(const char *text, struct wish *ret, struct sbx_error *err)
+{
+	const char *id = strncmp(text, "jobs/", 5) == 0 ? text + 5 : text;
+
+	if (strcmp(text, "1") == 0 || strcmp(id, "last") == 0)
+		return 0;
+	if (!*id || strlen(id) > 63 || strpbrk(id, " \t\r\n/"))
+		return sbx_fail(err, EINVAL, "undo takes 1 for the last job, or a job's ID");
+	return set_text(&ret->text, id, err);
+}
+
 int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err)
 {
 	switch (deed) {
@@ -148,6 +160,8 @@ int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error
 		return read_snapshot(text, ret, err);
 	case DEED_RESTORE:
 		return read_restore(text, ret, err);
+	case DEED_UNDO:
+		return read_undo(text, ret, err);
 	case DEED_FORK:
 		return read_fork(text, ret, err);
 	default:

@@ -167,6 +167,16 @@ void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *da
 	sbx_loop_post(jobs->loop, check_done_posted, sbx_jobs_ref(jobs));
 }
 
+bool sbx_jobs_stopping(struct sbx_jobs *jobs)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&jobs->lock);
+	stopping = jobs->stopping;
+	pthread_mutex_unlock(&jobs->lock);
+	return stopping;
+}
+
 void sbx_jobs_resume(struct sbx_jobs *jobs)
 {
 	pthread_mutex_lock(&jobs->lock);
@@ -243,7 +253,6 @@ static void set_ended(struct sbx_jobrec *rec, const struct sbx_exit *exit)
 	rec->state = SBX_JOB_ENDED;
 	rec->run = NULL;
 	rec->exit = *exit;
-	rec->end_ns = sbx_now_ns();
 	rec->time_ns = sbx_real_ns();
 	if (!rec->named)
 		rec->jobs->ended++;
@@ -297,7 +306,10 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	sbx_output_seal(rec->out[0]);
 	sbx_output_seal(rec->out[1]);
 	run->exit = *exit;
-	if (!jobs->settle || !jobs->settle(settled, run, jobs->data))
+	pthread_mutex_lock(&jobs->lock);
+	rec->end_ns = sbx_now_ns();
+	pthread_mutex_unlock(&jobs->lock);
+	if (!jobs->settle || !jobs->settle(rec, exit, settled, run, jobs->data))
 		settled(run);
 }
 

@@ -49,10 +49,11 @@ struct sbx_jobs_config {
 	 */
 	void (*busy)(bool busy, void *data);
 	/*
-	 * A command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
+	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
 	 * loop thread when what it left behind has been seen to. May be NULL.
 	 */
-	bool (*settle)(void (*then)(void *arg), void *arg, void *data);
+	bool (*settle)(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+	               void *arg, void *data);
 	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it
 	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
@@ -95,6 +96,9 @@ void sbx_jobs_release(struct sbx_jobs *jobs, bool writes);
  */
 bool sbx_jobs_enter(struct sbx_jobs *jobs, void (*then)(void *data), void *data);
 void sbx_jobs_entered(struct sbx_jobs *jobs);
+
+/* Whether no more jobs are taken: sbx_jobs_shutdown. Any thread. */
+bool sbx_jobs_stopping(struct sbx_jobs *jobs);
 
 /* The tree is called VIEW now (mv MNT/A MNT/B). Any thread. */
 void sbx_jobs_set_view(struct sbx_jobs *jobs, const char *view);
@@ -179,6 +183,10 @@ bool sbx_job_ended(struct sbx_jobrec *rec);
 bool sbx_job_started(struct sbx_jobrec *rec); /* not merely prepared */
 /* 0, or the negative errno and text with which the command could not be started. */
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
+/* The number that the request gave as track; 0: none. */
+uint64_t sbx_job_track(struct sbx_jobrec *rec);
+/* The paths that it changed, a list that is taken over; CUT: and more. Before the end is told. */
+void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut);
 /* Exit code as the first field of status: 0-255, 128+n, 124; -1 while there is none. */
 int sbx_job_code(struct sbx_jobrec *rec);
 
@@ -192,7 +200,7 @@ size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /* The result object of design 1.5; the caller puts it. */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);
 /*
- * For the record of what happened: "job", "cmd" (argv), once it has ended "exit_code", "signal", "timed_out",
+ * For the record of what happened: "job", "cmd" (argv), once it has ended "changed_files" where known, "exit_code", "signal", "timed_out",
  * "duration_sec", and "error" when it could not be started. The caller puts it.
  */
 struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/job_table.h"
+#include "fs/strv.h"
 #include "fs/text.h"
 #include "sandboxfs/cleanup.h"
 
@@ -166,6 +167,25 @@ int sbx_job_code(struct sbx_jobrec *rec)
 
 	look_locked(rec, &v);
 	return exit_code(&v);
+}
+
+uint64_t sbx_job_track(struct sbx_jobrec *rec)
+{
+	uint64_t track;
+
+	pthread_mutex_lock(&rec->jobs->lock);
+	track = rec->track;
+	pthread_mutex_unlock(&rec->jobs->lock);
+	return track;
+}
+
+void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut)
+{
+	pthread_mutex_lock(&rec->jobs->lock);
+	sbx_strv_free(rec->changed);
+	rec->changed = paths;
+	rec->changed_cut = cut;
+	pthread_mutex_unlock(&rec->jobs->lock);
 }
 
 /* ---- status ---- */
@@ -328,9 +348,10 @@ static void add_counts(struct json_object *obj, struct sbx_output *out[2])
 struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 {
 	struct json_object *obj = json_object_new_object();
+	struct json_object *changed;
 	struct sbx_output *out[2];
 	struct view v;
-	bool oom, ran;
+	bool oom, ran, cut;
 
 	json_object_object_add(obj, "id", json_object_new_string(rec->name));
 	pthread_mutex_lock(&rec->jobs->lock);
@@ -339,6 +360,8 @@ struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 		out[i] = rec->out[i] ? sbx_output_ref(rec->out[i]) : NULL;
 	json_object_object_add(obj, "argv", sbx_text_json_list(rec->asked.argv));
 	json_object_object_add(obj, "cwd", sbx_text_json(shown_dir(rec), strlen(shown_dir(rec))));
+	changed = v.state == SBX_JOB_ENDED ? sbx_text_json_list(rec->changed) : NULL;
+	cut = rec->changed_cut;
 	pthread_mutex_unlock(&rec->jobs->lock);
 	oom = v.state == SBX_JOB_ENDED && v.end == SBX_END_OOM;
 	ran = v.state != SBX_JOB_PREPARED && v.state != SBX_JOB_FAILED;
@@ -351,7 +374,9 @@ struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 	add_stream(obj, "stdout", out[0]);
 	add_stream(obj, "stderr", out[1]);
 	add_counts(obj, out);
-	json_object_object_add(obj, "changedFiles", NULL);
+	json_object_object_add(obj, "changedFiles", changed);
+	if (changed && cut)
+		json_object_object_add(obj, "changedFilesTruncated", json_object_new_boolean(true));
 	sbx_output_unref(out[0]);
 	sbx_output_unref(out[1]);
 	return obj;
@@ -376,6 +401,8 @@ struct json_object *sbx_job_log_members(struct sbx_jobrec *rec)
 	pthread_mutex_lock(&rec->jobs->lock);
 	look(rec, &v);
 	json_object_object_add(obj, "cmd", sbx_text_json_list(rec->asked.argv));
+	if (v.state == SBX_JOB_ENDED && rec->changed)
+		json_object_object_add(obj, "changed_files", sbx_text_json_list(rec->changed));
 	pthread_mutex_unlock(&rec->jobs->lock);
 	if (v.state == SBX_JOB_ENDED) {
 		add_code(obj, "exit_code", &v);

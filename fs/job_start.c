@@ -12,6 +12,7 @@
 
 #include "fs/job_run.h"
 #include "fs/job_table.h"
+#include "fs/strv.h"
 #include "fs/text.h"
 #include "sandboxfs/cleanup.h"
 
@@ -160,6 +161,9 @@ static void set_up(struct start *s, struct sbx_jobrec *rec, struct sbx_output *o
 	rec->timeout_ms = s->plan.timeout_ms;
 	rec->sent = 0;
 	rec->timed_out = false;
+	rec->track = s->req->track;
+	sbx_strv_free(rec->changed);
+	rec->changed = NULL;
 	rec->run = s->run;
 	s->run->rec = sbx_job_ref(rec);
 	sbx_job_bind_waiters(rec);

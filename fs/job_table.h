@@ -146,6 +146,9 @@ struct sbx_jobrec {
 	uint64_t timeout_ms;
 	uint64_t sent; /* signals that users sent, as in run */
 	bool timed_out;
+	uint64_t track;   /* of the request; 0: what it changes is not recorded */
+	char **changed;   /* paths; NULL: not known */
+	bool changed_cut; /* and there were more */
 	struct sbx_job_waiter *waiters, **waiters_tail;
 	struct sbx_stdin in;
 	struct sbx_timer timer; /* loop thread only */
@@ -158,7 +161,8 @@ struct sbx_jobs {
 	struct sbx_sandbox *sandbox;
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
-	bool (*settle)(void (*then)(void *arg), void *arg, void *data);
+	bool (*settle)(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+	               void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	void (*listening)(int fd, void *data);
 	void (*denied)(const struct sbx_denied *denied, void *data);

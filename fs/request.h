@@ -42,6 +42,7 @@ struct sbx_request {
 	size_t stdin_len;
 	struct sbx_limits limits;
 	char *id;
+	uint64_t track; /* not of the client: sbx_box_track_begin's number */
 };
 
 /* Releases what the request owns and zeroes it; a zeroed request is fine. */

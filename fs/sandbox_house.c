@@ -151,11 +151,13 @@ static void job_listening(int fd, void *data)
 }
 
 /* What a command has moved of git's state is where the host sees it before anyone hears of the end. */
-static bool settle(void (*then)(void *arg), void *arg, void *data)
+static bool settle(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+                   void *arg, void *data)
 {
 	struct box *box = data;
 
-	return box->pub.sandbox && sbx_box_sync(&box->pub, then, arg);
+	return box->pub.sandbox &&
+	       sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
 }
 
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)

@@ -1,7 +1,7 @@
 /*
  * What the files sandbox_*.c share: sandbox.c is the registry, sandbox_make.c, _teardown.c and
  * _rename.c are the lives of its boxes, _work.c what is done to one, _house.c is what each box is given, _text.c what
- * lists and describes, _save.c what is kept of boxes in memory, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
+ * lists and describes, _save.c what is kept of boxes in memory, _track.c what commands change, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
  * block, and the loop thread, where states change and callers are told. A chain counts as in
@@ -27,6 +27,16 @@ struct waiter {
 	bool complete; /* not before everything is removed */
 };
 
+#define TRACKED 32u /* commands whose changes are kept */
+
+/* What is kept of a command: marks of the tree, named by the place in the array (sandbox_track.c). */
+struct tracked {
+	uint64_t number; /* 0: free */
+	bool running;    /* from before its start to behind its end */
+	bool ended;      /* the mark after it is there */
+	bool undone;
+};
+
 struct box {
 	struct sbx_box pub;
 	struct box *next; /* in retired or in doomed; registry's lock */
@@ -42,6 +52,8 @@ struct box {
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
 	struct sbx_error sync_err;                /* handed from the pool to the loop */
 	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
+	struct tracked tracked[TRACKED]; /* registry's lock */
+	uint64_t tracked_numbers;
 	/* Loop thread: */
 	struct sbx_timer lifetime;
 	struct sbx_timer retry;

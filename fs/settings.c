@@ -50,6 +50,8 @@ static const struct sbx_key keys[] = {
 	{"ctl", &sbx_kind_ctl, AT(ctl_name), NULL, sbx_check_ctl,
 	 "listed: readdir shows it; else the name of the control directory"},
 	{"ctl_listed", &sbx_kind_flag, AT(ctl_listed), NULL, NULL, "as ctl=listed"},
+	{"track", &sbx_kind_flag, AT(track), NULL, NULL,
+	 "record what each command changes: jobs/ID/diff, changedFiles, undo"},
 	{"ephemeral", &sbx_kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
 	{"nested_git", &sbx_kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
 	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "serve user.* attributes; writing and ls -l then cost a request more per file"},

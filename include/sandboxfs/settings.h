@@ -54,6 +54,7 @@ struct sbx_settings {
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
 	bool nested_shared;   /* a .git that commands make is shown as it is */
 	bool ctl_listed;      /* readdir of a sandbox lists it */
+	bool track;           /* what each command changes is recorded */
 	bool ephemeral;       /* sandboxes are torn down at unmount */
 	bool user_xattr;      /* serve user.* xattrs, which costs a request for each file that is written or listed */
 	bool allow_other;     /* as mount.fuse */

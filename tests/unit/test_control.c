@@ -22,10 +22,10 @@ static void directories_list_what_the_design_names(void **state)
 	assert_list("/", "README create teardown pending list list.json trash trash.json error "
 	                 "events stats version "
 	                 "config ");
-	assert_list("",
-	            "exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy "
-	            "kill snapshot snapshots restore reset fork diff changes diffs push import.tar "
-	            "export.tar info workdir log events error ");
+	assert_list("", "exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy "
+	                "kill snapshot snapshots restore reset undo fork diff changes diffs push "
+	                "import.tar "
+	                "export.tar info workdir log events error ");
 	assert_list("limits", "cpu_s memory_mb procs file_mb disk_mb output_bytes jobs ");
 	assert_list("snapshots", "");
 	assert_list("jobs", "");

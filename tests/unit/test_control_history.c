@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -630,7 +631,195 @@ static void trash_is_listed_and_brought_back(void **state)
 	assert_string_equal(house.backend.made_from, "-|-|b-20260101T000000|-");
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up_history, tear_down)
+/* track, undo */
+
+static void without_track_it_says_how(void **state)
+{
+	struct sbx_control_handle *h;
+	struct json_object *result;
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	assert_int_equal(put("exec", "write f one\n"), 0);
+	assert_int_equal(try_open("jobs/1/diff", O_RDONLY, &h), -EOPNOTSUPP);
+	assert_error("error", "-o track");
+	assert_int_equal(try_open("undo", O_WRONLY, &h), -EOPNOTSUPP);
+	assert_error("error", "-o track");
+	assert_list("jobs/1", "argv cwd stdin stdout stderr status result kill ");
+	text = cat("jobs/1/result");
+	result = json_tokener_parse(text);
+	assert_true(json_object_object_get_ex(result, "changedFiles", NULL));
+	assert_null(json_object_object_get(result, "changedFiles"));
+	json_object_put(result);
+	assert_int_equal(find("snapshots/mark:job-0-before", &(struct sbx_control_node){0}),
+	                 -ENOENT);
+}
+
+static int set_up_track(void **state)
+{
+	house_open(&house);
+	house.backend.history = true;
+	house.settings.track = true;
+	house_start(&house);
+	box = house_make(&house, "a");
+	(void)state;
+	return 0;
+}
+
+static void assert_changed(const char *job, const char *expected)
+{
+	_cleanup_free_ char *path = NULL, *text = NULL;
+
+	assert_true(asprintf(&path, "jobs/%s/result", job) > 0);
+	text = cat(path);
+	if (!strstr(text, expected))
+		fail_msg("%s", text);
+}
+
+static void each_command_has_its_diff(void **state)
+{
+	_cleanup_free_ char *log = NULL;
+
+	(void)state;
+	write_file("mine", "x");
+	assert_int_equal(put("exec", "write f one\n"), 0);
+	write_file("mine", "y");
+	assert_int_equal(put("exec", "write f two\nwrite g three\n"), 0);
+	assert_int_equal(put("exec", "echo\n"), 0);
+	assert_changed("1", "\"changedFiles\":[\"f\"]");
+	assert_changed("2", "\"changedFiles\":[\"f\"]");
+	assert_changed("3", "\"changedFiles\":[\"g\"]");
+	assert_changed("4", "\"changedFiles\":[]");
+	assert_reads("jobs/1/changes", "A\tf\n");
+	assert_reads("jobs/2/changes", "M\tf\n");
+	assert_reads("jobs/2/diff", "+++ b/f\ntwo\n");
+	assert_list("jobs/1", "argv cwd stdin stdout stderr status result diff changes kill ");
+	log = cat("log");
+	assert_non_null(strstr(log, "\"changed_files\":[\"g\"]"));
+	assert_list("snapshots", "");
+}
+
+static void answer_of_exec_tells_what_changed(void **state)
+{
+	struct sbx_control_handle *h = must_open("exec", O_RDWR);
+	char *data;
+
+	(void)state;
+	assert_int_equal(write_text(h, "write f one\n"), 12);
+	data = read_once(h, 65536, 0, NULL);
+	assert_non_null(strstr(data, "\"changedFiles\":[\"f\"]"));
+	free(data);
+	sbx_control_release(h);
+}
+
+static void diff_of_a_running_job_is_up_to_now(void **state)
+{
+	(void)state;
+	write_file("f", "one");
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	write_file("g", "two");
+	assert_reads("jobs/1/changes", "A\tg\n");
+	assert_changed("1", "\"changedFiles\":null");
+	assert_int_equal(put("kill", "1"), 0);
+	assert_cat_begins("jobs/1/wait", "137 ");
+	assert_changed("1", "\"changedFiles\":[\"g\"]");
+}
+
+static void undo_goes_back_step_by_step(void **state)
+{
+	(void)state;
+	assert_int_equal(put("undo", "1\n"), -ENOENT);
+	assert_error("error", "ENOENT: there is nothing to undo");
+	assert_int_equal(put("exec", "write f one\nwrite f two\nwrite f three\nwrite f four\n"), 0);
+	assert_int_equal(put("undo", "1\n"), 0);
+	assert_file("f", "three\n");
+	assert_int_equal(put("undo", "last\n"), 0);
+	assert_file("f", "two\n");
+	assert_int_equal(put("restore", "previous\n"), 0);
+	assert_file("f", "three\n");
+	assert_int_equal(put("undo", "jobs/1\n"), 0);
+	assert_file("f", NULL);
+	assert_int_equal(put("undo", "1\n"), -ENOENT);
+	assert_int_equal(put("undo", "3\n"), 0);
+	assert_file("f", "two\n");
+	assert_int_equal(put("undo", "9\n"), -ENOENT);
+	assert_error("error", "ENOENT: what job 9 changed is not known");
+	assert_int_equal(put("undo", "a b\n"), -EINVAL);
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	assert_int_equal(put("undo", "1"), -EBUSY);
+	assert_int_equal(put("kill", "1"), 0);
+}
+
+static void changes_of_the_last_jobs_are_kept(void **state)
+{
+	struct sbx_control_handle *h;
+	int errnum;
+
+	(void)state;
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(put("exec", i == 1 ? "missing\n" : "write f x\n"),
+		                 i == 1 ? -ENOENT : 0);
+	assert_reads("jobs/1/changes", "A\tf\n");
+	assert_reads("jobs/41/changes", "");
+	assert_int_equal(put("kill", "1"), 0);
+	assert_cat_begins("jobs/1/wait", "137 ");
+	h = must_open("jobs/2/changes", O_RDONLY);
+	assert_null(read_once(h, 100, 0, &errnum));
+	assert_int_equal(errnum, ENOENT);
+	sbx_control_release(h);
+	assert_error("error", "ENOENT: what job 2 changed is not known");
+	/* What could not be started has given its place back. */
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(put("exec", "missing\n"), -ENOENT);
+	assert_reads("jobs/41/changes", "");
+}
+
+static void command_runs_though_it_cannot_be_tracked(void **state)
+{
+	_cleanup_free_ char *events = NULL;
+
+	(void)state;
+	atomic_store(&house.backend.history_code, ENOSPC);
+	assert_int_equal(put("exec", "write f one\n"), 0);
+	assert_changed("1", "\"changedFiles\":null");
+	events = cat("events");
+	assert_non_null(strstr(events, "\"event\":\"track_failed\""));
+	atomic_store(&house.backend.history_code, 0);
+	assert_int_equal(put("exec", "write f two\n"), 0);
+	assert_changed("2", "\"changedFiles\":[\"f\"]");
+}
+
+static void dying_client_ends_the_marking(void **state)
+{
+	struct sbx_control_handle *h = must_open("exec", O_WRONLY);
+	struct writing w;
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w, h, "echo\n");
+	wait_for(&house.backend.remembering);
+	/* It is about to start, so nothing may change the tree. */
+	assert_int_equal(put("reset", "1"), -EBUSY);
+	assert_error("error", "EBUSY: a command is about to start");
+	answer_cancel(&house, &w.a, true);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_int_equal(atomic_load(&house.backend.execs), 0);
+	assert_int_equal(put("reset", "1"), 0);
+	sbx_control_release(h);
+}
+
+static void teardown_does_not_wait_for_marks(void **state)
+{
+	(void)state;
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+}
+
+#define TRACKED(fn) cmocka_unit_test_setup_teardown(fn, set_up_track, tear_down)
+#define CASE(fn)    cmocka_unit_test_setup_teardown(fn, set_up_history, tear_down)
 
 int main(void)
 {
@@ -661,6 +850,15 @@ int main(void)
 	        CASE(fork_refuses_in_words),
 	        CASE(fork_of_what_is_there_now_needs_quiet),
 	        CASE(trash_is_listed_and_brought_back),
+	        CASE(without_track_it_says_how),
+	        TRACKED(each_command_has_its_diff),
+	        TRACKED(answer_of_exec_tells_what_changed),
+	        TRACKED(diff_of_a_running_job_is_up_to_now),
+	        TRACKED(undo_goes_back_step_by_step),
+	        TRACKED(changes_of_the_last_jobs_are_kept),
+	        TRACKED(command_runs_though_it_cannot_be_tracked),
+	        TRACKED(dying_client_ends_the_marking),
+	        TRACKED(teardown_does_not_wait_for_marks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
