@@ -160,8 +160,11 @@ static void history_drop(struct sbx_control_handle *h)
 	s->len = 0;
 }
 
-/* Whether what was written is a whole wish: a document in JSON, or text that ends a line. */
-static bool is_whole(const struct wishes *s, bool final)
+/*
+ * Whether what was written is a whole wish: a document in JSON, a message that ends a line, or a word, however it
+ * ends: a failure that comes with close is lost on most clients.
+ */
+static bool is_whole(const struct wishes *s, bool final, bool word)
 {
 	const size_t blanks = strspn(s->buf, " \t\r\n");
 	struct json_object *obj = NULL;
@@ -169,18 +172,19 @@ static bool is_whole(const struct wishes *s, bool final)
 	int r;
 
 	if (final || s->buf[blanks] != '{')
-		return final || s->buf[s->len - 1] == '\n';
+		return final || word || s->buf[s->len - 1] == '\n';
 	r = sbx_json_parse(s->buf + blanks, s->len - blanks, false, &obj, &used, NULL);
 	json_object_put(obj);
 	return r != 0;
 }
 
 /* All that was written, without the blanks around it; malloc'd. 1, 0: not whole yet, -errno. */
-static int take_text(struct wishes *s, bool final, char **ret, struct sbx_error *err)
+static int take_text(struct sbx_control_handle *h, bool final, char **ret, struct sbx_error *err)
 {
+	struct wishes *s = h->state;
 	size_t from = 0, to = s->len;
 
-	if (s->len == 0 || !is_whole(s, final))
+	if (s->len == 0 || !is_whole(s, final, h->node.row->arg != DEED_SNAPSHOT))
 		return 0;
 	s->len = 0;
 	while (from < to && strchr(" \t\r\n", s->buf[from]) && s->buf[from])
@@ -248,7 +252,7 @@ static int history_start(struct sbx_control_handle *h, bool final, struct sbx_er
 	struct wishes *s = h->state;
 	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
 	_cleanup_free_ char *text = NULL;
-	int r = deed ? take_text(s, final, &text, err) : no_memory(err);
+	int r = deed ? take_text(h, final, &text, err) : no_memory(err);
 
 	if (r <= 0)
 		return r;

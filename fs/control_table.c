@@ -133,7 +133,7 @@ const struct sbx_control_row sbx_control_box_row = DIRECTORY("", 0700, box_rows)
 const struct sbx_control_row sbx_control_job_row = DIRECTORY("", 0700, job_rows);
 const struct sbx_control_row sbx_control_last_row = {.name = "last", .mode = S_IFLNK | 0777};
 const struct sbx_control_row sbx_control_tree_row = {
-        .name = "", .mode = S_IFDIR | 0555, .flags = ROW_TREE, .rows = no_rows};
+        .name = "", .mode = S_IFDIR | 0755, .flags = ROW_TREE, .rows = no_rows};
 const struct sbx_control_row sbx_control_file_row = {
         .name = "", .mode = S_IFREG | 0444, .ops = &sbx_control_content_ops};
 const struct sbx_control_row sbx_control_program_row = {

@@ -792,9 +792,9 @@ static void ctl_access(fuse_req_t req, fuse_ino_t ino, int mask)
 	if (!node_of(req, ino, &node))
 		return;
 	r = node_stat(controls_of(req), &node, &st);
-	sbx_control_node_release(&node);
-	if (r == 0 && mask & ~(int)(st.st_mode >> 6 & 7))
+	if (r == 0 && (mask & ~(int)(st.st_mode >> 6 & 7) || (mask & W_OK && node.item)))
 		r = -EACCES;
+	sbx_control_node_release(&node);
 	fuse_reply_err(req, -r);
 }
 
