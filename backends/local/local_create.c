@@ -12,6 +12,7 @@
 #include "backends/local/base_dir.h"
 #include "backends/local/local_fork.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -233,6 +234,9 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
 		return sbx_fail(err, -links, "cannot write to the state directory: %s",
 		                strerror(-links));
 	r = copy_source(b, req, rec, tree, links, err);
+	if (!r)
+		r = sbx_past_begin(&(struct sbx_past_place){.b = b, .rec = rec, .root = tree, .disk = -1},
+		                   req->cancelled, err);
 	return r ? r : sbx_tree_remove(b->state.trash, rec->id, err);
 }
 

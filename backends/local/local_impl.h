@@ -2,6 +2,7 @@
 #ifndef SANDBOXFS_LOCAL_IMPL_H
 #define SANDBOXFS_LOCAL_IMPL_H
 
+#include <git2.h>
 #include <pthread.h>
 
 #include "backends/local/git.h"
@@ -45,6 +46,7 @@ struct sbx_local_sandbox {
 	pthread_mutex_t storing; /* rec, but for its name, and its file */
 	pthread_mutex_t syncing; /* bringing git state over; retired */
 	bool retired;
+	git_repository *past; /* lock: for looking into snapshots; NULL until then */
 };
 
 struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/local/layers.h"
+#include "backends/local/local_history.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
@@ -235,6 +236,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->storing);
 	pthread_mutex_destroy(&s->syncing);
+	git_repository_free(s->past);
 	sbx_git_private_close(s->git);
 	sbx_record_release(&s->rec);
 	free(s->gitfile);
@@ -290,6 +292,7 @@ static const struct sbx_sandbox_impl impl = {
         .sync = sandbox_sync,
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
+        .history = &sbx_local_history,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */
@@ -354,6 +357,14 @@ static int fill_in(struct sbx_local_sandbox *s)
 	return s->gitfile ? 0 : -ENOMEM;
 }
 
+/* What a restore that was broken off has left. */
+static void recover_past(struct sbx_local_sandbox *s)
+{
+	const struct sbx_past_place place = sbx_local_place(&s->base);
+
+	sbx_past_recover(&place);
+}
+
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err)
 {
@@ -376,5 +387,6 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 	}
 	*rec = (struct sbx_record){0};
 	*ret = &s->base;
+	recover_past(s);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/local/layers.h"
+#include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -57,6 +58,7 @@ int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 {
 	int r = detach(b, rec, err);
 
+	sbx_past_forget(&(struct sbx_past_place){.b = b, .rec = rec, .root = -1, .disk = -1});
 	if (rec->layer && b->layers)
 		sbx_layers_forget(b->layers, rec);
 	if (!r)

@@ -1,0 +1,68 @@
+/* The table of a sandbox's history, and what its members have in common. */
+#include "backends/local/local_history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/local/local_impl.h"
+#include "backends/local/past_impl.h"
+#include "sandboxfs/cleanup.h"
+
+struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
+{
+	const struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+
+	return (struct sbx_past_place){
+	        .b = s->backend, .rec = &s->rec, .root = s->root, .disk = s->disk};
+}
+
+/* Whether commands ever had a repository: without one there is nothing to bring over. */
+static bool has_inside(const struct sbx_local_sandbox *s)
+{
+	_cleanup_fd_ int own = sbx_dir_open(s->backend->state.git, s->rec.id);
+
+	return own >= 0 && faccessat(own, "repo", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_error own = SBX_ERROR_INIT;
+	int r;
+
+	if (!s->git || !has_inside(s) || !sbx_git_private_stale(s->git))
+		return 0;
+	r = sbx_sandbox_sync(sb, &own);
+	if (r != -EEXIST || !strict)
+		return 0;
+	if (err)
+		*err = own;
+	return r;
+}
+
+int sbx_local_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
+	_cleanup_fd_ int marks = dir < 0 ? -1 : sbx_dir_open(dir, "marks");
+
+	if (dir < 0)
+		return dir;
+	if (marks >= 0 && unlinkat(marks, name, 0) < 0 && errno != ENOENT)
+		return sbx_fail(err, errno, "cannot forget a mark: %s", strerror(errno));
+	return 0;
+}
+
+const struct sbx_history_impl sbx_local_history = {
+        .snapshot = sbx_local_snapshot,
+        .forget = sbx_local_forget,
+        .list = sbx_local_list,
+        .restore = sbx_local_restore,
+        .diff = sbx_local_diff,
+        .tree = sbx_local_tree,
+        .entry = sbx_local_entry,
+        .entries = sbx_local_entries,
+        .content = sbx_local_content,
+};

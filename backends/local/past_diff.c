@@ -1,0 +1,169 @@
+/* What differs, file by file: each is written out before the next is looked at. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/local/git_impl.h"
+#include "backends/local/local_history.h"
+#include "backends/local/past_impl.h"
+#include "sandboxfs/cleanup.h"
+
+struct output {
+	FILE *f;
+	atomic_bool *cancelled;
+	int code; /* negative errno that ended it */
+};
+
+static int is_over(struct output *o)
+{
+	if (!o->code && o->cancelled && atomic_load(o->cancelled))
+		o->code = -EINTR;
+	if (!o->code && ferror(o->f))
+		o->code = errno ? -errno : -EIO;
+	return o->code ? GIT_EUSER : 0;
+}
+
+static int print_line(const git_diff_delta *delta, const git_diff_hunk *hunk,
+                      const git_diff_line *line, void *data)
+{
+	struct output *o = data;
+
+	(void)delta;
+	(void)hunk;
+	if (line->origin == GIT_DIFF_LINE_CONTEXT || line->origin == GIT_DIFF_LINE_ADDITION ||
+	    line->origin == GIT_DIFF_LINE_DELETION)
+		putc(line->origin, o->f);
+	fwrite(line->content, 1, line->content_len, o->f);
+	return is_over(o);
+}
+
+/* Names with what would end a line in them are quoted as git does. */
+static void put_name(FILE *f, const char *name)
+{
+	bool plain = true;
+
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+		plain = plain && *c >= 0x20 && *c != 0x7f && *c != '"' && *c != '\\';
+	if (plain) {
+		fputs(name, f);
+		return;
+	}
+	putc('"', f);
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			fprintf(f, "\\%c", *c);
+		else if (*c == '\n')
+			fputs("\\n", f);
+		else if (*c == '\t')
+			fputs("\\t", f);
+		else if (*c < 0x20 || *c == 0x7f)
+			fprintf(f, "\\%03o", *c);
+		else
+			putc(*c, f);
+	}
+	putc('"', f);
+}
+
+static int print_name(const git_diff_delta *delta, float progress, void *data)
+{
+	struct output *o = data;
+	char status = git_diff_status_char(delta->status);
+
+	(void)progress;
+	if (status == 'R')
+		fprintf(o->f, "R%03u\t", delta->similarity);
+	else
+		fprintf(o->f, "%c\t", status);
+	put_name(o->f, status == 'A' ? delta->new_file.path : delta->old_file.path);
+	if (status == 'R') {
+		putc('\t', o->f);
+		put_name(o->f, delta->new_file.path);
+	}
+	putc('\n', o->f);
+	return is_over(o);
+}
+
+static int compare(git_repository *repo, const git_oid *from, const git_oid *to, git_diff **ret)
+{
+	_cleanup_git_(tree) git_tree *a = NULL;
+	_cleanup_git_(tree) git_tree *b = NULL;
+	git_diff_options opts = GIT_DIFF_OPTIONS_INIT;
+	git_diff_find_options find = GIT_DIFF_FIND_OPTIONS_INIT;
+	int r = git_tree_lookup(&a, repo, from);
+
+	opts.flags = GIT_DIFF_SHOW_BINARY | GIT_DIFF_INCLUDE_TYPECHANGE;
+	opts.id_abbrev = GIT_OID_HEXSZ;
+	opts.old_prefix = "a";
+	opts.new_prefix = "b";
+	find.flags = GIT_DIFF_FIND_RENAMES;
+	if (!r)
+		r = git_tree_lookup(&b, repo, to);
+	if (!r)
+		r = git_diff_tree_to_tree(ret, repo, a, b, &opts);
+	return r ? r : git_diff_find_similar(*ret, &find);
+}
+
+static int print(git_repository *repo, const git_oid *from, const git_oid *to,
+                 const struct sbx_diff_wish *wish, int fd, struct sbx_error *err)
+{
+	_cleanup_fd_ int own = dup(fd);
+	_cleanup_file_ FILE *f = own < 0 ? NULL : fdopen(own, "w");
+	struct output o = {.f = f, .cancelled = wish->cancelled};
+	git_diff *diff = NULL;
+	int r;
+
+	if (!f)
+		return sbx_fail(err, errno, "cannot write a diff: %s", strerror(errno));
+	own = -1;
+	r = compare(repo, from, to, &diff);
+	if (!r && wish->format == SBX_DIFF_NAMES)
+		r = git_diff_foreach(diff, print_name, NULL, NULL, NULL, &o);
+	else if (!r)
+		r = git_diff_print(diff, GIT_DIFF_FORMAT_PATCH, print_line, &o);
+	git_diff_free(diff);
+	if (!o.code && fflush(f) != 0)
+		o.code = -errno;
+	if (o.code)
+		return sbx_fail(err, -o.code, "%s",
+		                o.code == -EINTR ? "cancelled" : strerror(-o.code));
+	return r ? sbx_git_fail(err, r, "cannot compare") : 0;
+}
+
+/* The tree of REV; as it is now: recorded where nobody sees it. */
+static int tree_of(const struct sbx_past_place *place, git_repository *all, const char *rev,
+                   atomic_bool *cancelled, git_oid *ret, struct sbx_error *err)
+{
+	struct sbx_past_rev found;
+	struct sbx_captured now;
+	int r;
+
+	if (rev) {
+		r = sbx_past_resolve(place, all, rev, &found, err);
+		*ret = found.tree;
+		return r;
+	}
+	r = sbx_past_capture(place, &(struct sbx_past_wish){.cancelled = cancelled}, &now, err);
+	if (r)
+		return r;
+	*ret = now.tree;
+	sbx_captured_release(&now);
+	return 0;
+}
+
+int sbx_local_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+                   struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	_cleanup_git_(repository) git_repository *all = NULL;
+	git_oid from = {0}, to = {0};
+	int r = sbx_local_settle(sb, false, err);
+
+	if (!r)
+		r = sbx_past_open(&place, true, &all, err);
+	if (!r)
+		r = tree_of(&place, all, wish->from, wish->cancelled, &from, err);
+	if (!r)
+		r = tree_of(&place, all, wish->to, wish->cancelled, &to, err);
+	return r ? r : print(all, &from, &to, wish, fd, err);
+}

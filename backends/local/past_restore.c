@@ -1,0 +1,246 @@
+/*
+ * The way back. What is there is marked first; then a journal says what the tree is going to be, until it is: what is broken
+ * off after that is completed when the sandbox is taken up again. Files come first, then the index, the branch, HEAD: in between git tells
+ * the truth about the files.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/local/local_history.h"
+#include "backends/local/past_impl.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+#define JOURNAL     "restoring"
+#define JOURNAL_MAX 128
+
+/* What is to be. */
+struct goal {
+	git_oid commit;
+	bool mark;  /* the commit is one */
+	bool clean; /* what is not recorded goes too */
+};
+
+static int write_journal(int dir, const struct goal *goal, struct sbx_error *err)
+{
+	char hex[GIT_OID_HEXSZ + 1];
+	_cleanup_free_ char *text =
+	        sbx_format("%s %s %s\n", git_oid_tostr(hex, sizeof(hex), &goal->commit),
+	                   goal->mark ? "mark" : "commit", goal->clean ? "clean" : "keep");
+	int r = text ? sbx_file_replace(dir, JOURNAL, JOURNAL ".new", text) : -ENOMEM;
+
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
+static bool read_journal(int dir, struct goal *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	char hex[GIT_OID_HEXSZ + 1], kind[8], how[8];
+
+	if (sbx_file_read(dir, JOURNAL, JOURNAL_MAX, &text) ||
+	    sscanf(text, "%40s %7s %7s", hex, kind, how) != 3 || git_oid_fromstr(&ret->commit, hex))
+		return false;
+	ret->mark = strcmp(kind, "mark") == 0;
+	ret->clean = strcmp(how, "clean") == 0;
+	return true;
+}
+
+/* ---- git state ---- */
+
+/* What git had begun is over, as with `git reset --hard` and a checkout. */
+static void end_begun(int dir)
+{
+	static const char *const files[] = {"MERGE_HEAD",       "MERGE_MSG",   "MERGE_MODE",
+	                                    "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG",
+	                                    "MERGE_RR",         "AUTO_MERGE"};
+	static const char *const dirs[] = {"rebase-merge", "rebase-apply", "sequencer"};
+
+	for (size_t i = 0; dir >= 0 && i < SBX_ARRAY_SIZE(files); i++)
+		unlinkat(dir, files[i], 0);
+	for (size_t i = 0; dir >= 0 && i < SBX_ARRAY_SIZE(dirs); i++)
+		sbx_tree_remove(dir, dirs[i], NULL);
+}
+
+static void end_all_begun(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int own = sbx_dir_open(place->b->state.git, place->rec->id);
+	_cleanup_fd_ int repo = own < 0 ? -1 : sbx_dir_open(own, "repo");
+
+	end_begun(entry);
+	end_begun(repo);
+}
+
+static int set_branch(const struct sbx_past_place *place, const git_oid *oid, struct sbx_error *err)
+{
+	_cleanup_free_ char *branch = sbx_past_branch(place);
+	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+
+	if (!branch)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_past_move(place, branch, NULL, oid, "sandboxfs: restored", err);
+}
+
+static int set_head(const struct sbx_past_place *place, git_repository *repo, const char *text,
+                    struct sbx_error *err)
+{
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+
+	if (sbx_past_read_head(place, repo, &head, NULL) == 0 && strcmp(head.text, text) == 0)
+		return 0;
+	return sbx_past_set_head(place, text, err);
+}
+
+static int to_commit(const struct sbx_past_place *place, git_repository *repo,
+                     const git_oid *commit, const struct sbx_captured *now, struct sbx_error *err)
+{
+	_cleanup_free_ char *branch = sbx_past_branch(place);
+	_cleanup_free_ char *head = branch ? sbx_format("ref: %s", branch) : NULL;
+	int r = sbx_past_write_index(place, &now->index, &now->begun, err);
+
+	if (!r)
+		r = set_branch(place, commit, err);
+	if (!r)
+		r = head ? set_head(place, repo, head, err)
+		         : sbx_fail(err, ENOMEM, "out of memory");
+	return r;
+}
+
+/* What was staged then: where that could not be told, what was committed. */
+static int staged_then(git_repository *repo, const git_oid *mark,
+                       const struct sbx_past_marked *marked, git_oid *ret, struct sbx_error *err)
+{
+	git_commit *commit = NULL;
+	git_oid parent;
+	int r;
+
+	if (marked->has_index) {
+		*ret = marked->index;
+		return 0;
+	}
+	r = git_commit_lookup(&commit, repo, mark);
+	if (!r && git_commit_parentcount(commit) == 0)
+		r = GIT_ENOTFOUND;
+	if (!r)
+		parent = *git_commit_parent_id(commit, 0);
+	git_commit_free(commit);
+	return r ? sbx_git_fail(err, r, "a mark cannot be read")
+	         : sbx_past_tree_of(repo, &parent, ret, err);
+}
+
+static int to_mark(const struct sbx_past_place *place, git_repository *repo, const git_oid *mark,
+                   const git_oid *tree, struct sbx_captured *now, struct sbx_error *err)
+{
+	struct sbx_past_marked marked = {0};
+	git_oid staged;
+	int r = sbx_past_read_mark(repo, mark, &marked, err);
+
+	if (!r)
+		r = staged_then(repo, mark, &marked, &staged, err);
+	if (!r)
+		r = sbx_past_stage(repo, &now->index, tree, &staged, err);
+	if (!r)
+		r = sbx_past_write_index(place, &now->index, &now->begun, err);
+	if (!r && marked.has_branch)
+		r = set_branch(place, &marked.branch, err);
+	if (!r)
+		r = set_head(place, repo, marked.head, err);
+	free(marked.head);
+	return r;
+}
+
+/* ---- the tree, and then git ---- */
+
+static int reach(const struct sbx_past_place *place, git_repository *repo, const struct goal *goal,
+                 struct sbx_captured *now, struct sbx_error *err)
+{
+	git_oid tree;
+	int r = sbx_past_tree_of(repo, &goal->commit, &tree, err);
+
+	if (!r && goal->clean)
+		r = sbx_past_remove(place, &now->left_out, err);
+	if (!r)
+		r = sbx_past_apply(place, repo, now, &tree, err);
+	if (r)
+		return r;
+	end_all_begun(place);
+	return goal->mark ? to_mark(place, repo, &goal->commit, &tree, now, err)
+	                  : to_commit(place, repo, &goal->commit, now, err);
+}
+
+static int restore(const struct sbx_past_place *place, const struct goal *goal,
+                   atomic_bool *cancelled, struct sbx_error *err)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	const struct sbx_past_wish how = {.cancelled = cancelled};
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	int r = dir < 0 ? dir : sbx_past_open(place, true, &repo, err);
+
+	if (!r)
+		r = sbx_past_capture(place, &how, &now, err);
+	/* The mark may be the very one that is restored: its commit is known by now. */
+	if (!r)
+		r = sbx_past_mark(place, "restore", &now, &how, err);
+	if (!r)
+		r = write_journal(dir, goal, err);
+	if (r)
+		return r;
+	r = reach(place, repo, goal, &now, err);
+	unlinkat(dir, JOURNAL, 0);
+	return r;
+}
+
+int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *commit, bool clean,
+                            atomic_bool *cancelled, struct sbx_error *err)
+{
+	return restore(place, &(struct goal){.commit = *commit, .clean = clean}, cancelled, err);
+}
+
+/* What the tree is now is neither what it was nor what it is to be, and is in no mark. */
+void sbx_past_recover(const struct sbx_past_place *place)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int own = sbx_dir_open(place->b->state.git, place->rec->id);
+	_cleanup_fd_ int dir = own < 0 ? -1 : sbx_dir_open(own, "history");
+	struct goal goal;
+
+	if (dir < 0 || !read_journal(dir, &goal))
+		return;
+	unlinkat(place->root, SBX_CAPTURE_TEMP, 0);
+	if (sbx_past_open(place, true, &repo, NULL) == 0 &&
+	    sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, NULL) == 0)
+		reach(place, repo, &goal, &now, NULL);
+	/* Tried once: what is changed from here on is not to be lost by another attempt. */
+	unlinkat(dir, JOURNAL, 0);
+}
+
+int sbx_local_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                      struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	struct goal goal = {.clean = strcmp(rev, "base") == 0};
+	struct sbx_past_rev found;
+	int r = sbx_local_settle(sb, false, err);
+
+	if (!r)
+		r = sbx_past_open(&place, true, &repo, err);
+	if (!r)
+		r = sbx_past_resolve(&place, repo, rev, &found, err);
+	if (r)
+		return r;
+	goal.commit = found.commit;
+	goal.mark = found.mark;
+	r = restore(&place, &goal, cancelled, err);
+	/* What is in memory until it is saved would be lost in a crash with what it replaced. */
+	return r ? r : sbx_sandbox_barrier(sb, err);
+}

@@ -1,0 +1,307 @@
+/*
+ * Snapshots and marks. A snapshot writes objects first, then the ref that keeps them, then the index, then moves the branch: broken off
+ * anywhere, everything is as it was or staged, as after `git add -A`.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/local/index_tree.h"
+#include "backends/local/local_history.h"
+#include "backends/local/past_impl.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+#define TRIES 5
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- a commit on the branch ---- */
+
+/* Nothing that git has begun in the worktree is cut short by a commit of ours. */
+static int check_idle(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	static const char *const begun[][2] = {{"MERGE_HEAD", "merge"},
+	                                       {"CHERRY_PICK_HEAD", "cherry-pick"},
+	                                       {"REVERT_HEAD", "revert"}};
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+
+	if (dir < 0)
+		return dir;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(begun); i++)
+		if (faccessat(dir, begun[i][0], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return sbx_fail(err, EBUSY, "a %s is unfinished: finish or abort it first",
+			                begun[i][1]);
+	return 0;
+}
+
+static int keep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid,
+                struct sbx_error *err)
+{
+	_cleanup_git_(reference) git_reference *ref = NULL;
+	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
+	struct sbx_git_owner owner;
+	int r;
+
+	if (!name)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	owner = sbx_git_owner_begin(place->rec->common);
+	r = git_reference_create(&ref, repo, name, oid, 1, "sandboxfs: snapshot");
+	sbx_git_owner_end(&owner);
+	return r ? sbx_git_fail(err, r, "cannot keep the snapshot") : 0;
+}
+
+static void unkeep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid)
+{
+	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
+	struct sbx_git_owner owner = sbx_git_owner_begin(place->rec->common);
+
+	if (name)
+		git_reference_remove(repo, name);
+	sbx_git_owner_end(&owner);
+}
+
+static int make_commit(const struct sbx_past_place *place, git_repository *repo,
+                       const struct sbx_snapshot_wish *wish, const git_oid *tree,
+                       const struct sbx_past_head *head, git_oid *ret, struct sbx_error *err)
+{
+	struct sbx_git_owner owner = {0};
+	int r;
+
+	if (place->rec->common)
+		owner = sbx_git_owner_begin(place->rec->common);
+	r = sbx_past_commit(repo, tree, head->born ? &head->oid : NULL, wish->message, wish->author,
+	                    ret, err);
+	sbx_git_owner_end(&owner);
+	return r;
+}
+
+/* -EAGAIN: the branch has moved meanwhile. */
+static int commit_once(const struct sbx_past_place *place, git_repository *repo,
+                       const struct sbx_snapshot_wish *wish, const git_oid *tree, git_oid *ret,
+                       struct sbx_error *err)
+{
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	int r = sbx_past_read_head(place, repo, &head, err);
+
+	if (!r)
+		r = make_commit(place, repo, wish, tree, &head, ret, err);
+	if (!r && place->rec->common)
+		r = keep(place, repo, ret, err);
+	if (r)
+		return r;
+	r = sbx_past_move(place, head.ref, head.born ? &head.oid : NULL, ret, "sandboxfs: snapshot",
+	                  err);
+	if (place->rec->common) {
+		if (r)
+			unkeep(place, repo, ret);
+		else if (head.born)
+			unkeep(place, repo, &head.oid);
+	}
+	return r;
+}
+
+static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                  const git_oid *tree, git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+	int r = sbx_past_open(place, false, &repo, err);
+
+	if (!r && place->rec->common && lock < 0)
+		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
+	if (r)
+		return r;
+	for (int i = 0; i < TRIES; i++) {
+		r = commit_once(place, repo, wish, tree, ret, err);
+		if (r != -EAGAIN)
+			break;
+	}
+	return r;
+}
+
+static int snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                    git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
+	const struct sbx_past_wish how = {
+	        .keep = true, .ignored = wish->ignored, .cancelled = wish->cancelled};
+	_cleanup_fd_ int dir = -1;
+	int r = check_idle(place, err);
+
+	if (!r)
+		r = sbx_past_capture(place, &how, &captured, err);
+	if (!r)
+		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
+	if (!r)
+		r = commit(place, wish, &captured.tree, ret, err);
+	if (r)
+		return r;
+	dir = sbx_past_dir(place, err);
+	if (dir < 0)
+		return dir;
+	r = sbx_past_add_line(dir, ret, now_ms());
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
+/* ---- marks ---- */
+
+/* The tree of what is staged, as far as an index has one. CAPTURED is near to it. */
+static int index_tree(const struct sbx_past_place *place, git_repository *all,
+                      const struct sbx_captured *captured, git_oid *ret)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, NULL);
+	struct sbx_past_index index = {0};
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	int r = dir < 0 ? dir : sbx_past_read_index(dir, "index", &index, NULL);
+
+	for (size_t i = 0; i < index.index.n && !r; i++)
+		/* A merge that is not done, or a file that is only announced. */
+		if (index.index.at[i].flags & 0x3000 || index.index.at[i].extended & 0x2000)
+			r = -EBUSY;
+	if (!r && (git_repository_odb(&odb, all) ||
+	           sbx_index_write_tree(&index.index, odb, &captured->index, &captured->tree, ret)))
+		r = -EIO;
+	sbx_past_index_release(&index);
+	return r;
+}
+
+/* What goes into a mark beside the tree, in lines. */
+static char *describe(const struct sbx_past_place *place, git_repository *all,
+                      const struct sbx_captured *captured, const struct sbx_past_head *head)
+{
+	_cleanup_free_ char *branch = sbx_past_branch(place);
+	char tip[GIT_OID_HEXSZ + 1] = "-", index[GIT_OID_HEXSZ + 1] = "-";
+	git_oid oid;
+
+	if (branch && git_reference_name_to_id(&oid, all, branch) == 0)
+		git_oid_tostr(tip, sizeof(tip), &oid);
+	if (index_tree(place, all, captured, &oid) == 0)
+		git_oid_tostr(index, sizeof(index), &oid);
+	return sbx_format("branch %s\nindex %s\nhead %s\n", tip, index, head->text);
+}
+
+int sbx_past_read_mark(git_repository *all, const git_oid *oid, struct sbx_past_marked *ret,
+                       struct sbx_error *err)
+{
+	git_commit *object = NULL;
+	char tip[GIT_OID_HEXSZ + 1], index[GIT_OID_HEXSZ + 1];
+	int at = 0, r = git_commit_lookup(&object, all, oid);
+	const char *text = r ? NULL : git_commit_message(object);
+
+	*ret = (struct sbx_past_marked){0};
+	if (r)
+		return sbx_git_fail(err, r, "a mark cannot be read");
+	if (sscanf(text, "branch %40s\nindex %40s\nhead %n", tip, index, &at) < 2 || !at) {
+		git_commit_free(object);
+		return sbx_fail(err, EINVAL, "a mark cannot be read");
+	}
+	ret->has_branch = git_oid_fromstr(&ret->branch, tip) == 0;
+	ret->has_index = git_oid_fromstr(&ret->index, index) == 0;
+	ret->head = strndup(text + at, strcspn(text + at, "\n"));
+	git_commit_free(object);
+	return ret->head ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+}
+
+static int put_mark(const struct sbx_past_place *place, const char *name,
+                    const struct sbx_captured *captured, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *all = NULL;
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	_cleanup_fd_ int marks = dir < 0 ? -1 : sbx_dir_make(dir, "marks", 0700);
+	_cleanup_free_ char *text = NULL;
+	git_oid oid;
+	int r = dir < 0 ? dir : sbx_past_open(place, true, &all, err);
+
+	if (!r)
+		r = sbx_past_read_head(place, all, &head, err);
+	if (r)
+		return r;
+	text = describe(place, all, captured, &head);
+	if (!text || marks < 0)
+		return sbx_fail(err, text ? -marks : ENOMEM, "cannot keep a mark");
+	r = sbx_past_commit(all, &captured->tree, head.born ? &head.oid : NULL, text, NULL, &oid,
+	                    err);
+	if (!r && (r = sbx_past_write_id(marks, name, &oid)))
+		sbx_fail(err, -r, "cannot keep a mark: %s", strerror(-r));
+	return r;
+}
+
+int sbx_past_mark(const struct sbx_past_place *place, const char *name,
+                  const struct sbx_captured *captured, const struct sbx_past_wish *wish,
+                  struct sbx_error *err)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured own = {0};
+	int r = 0;
+
+	if (!captured) {
+		r = sbx_past_capture(place, wish, &own, err);
+		captured = &own;
+	}
+	return r ? r : put_mark(place, name, captured, err);
+}
+
+/* ---- the calls ---- */
+
+int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                       char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_past_wish how = {.ignored = wish->ignored, .cancelled = wish->cancelled};
+	git_oid oid;
+	int r = sbx_local_settle(sb, wish->mark == NULL, err);
+
+	if (r)
+		return r;
+	if (wish->mark) {
+		snprintf(id, SBX_REV_MAX, "mark:%s", wish->mark);
+		return sbx_past_mark(&place, wish->mark, NULL, &how, err);
+	}
+	r = snapshot(&place, wish, &oid, err);
+	if (!r)
+		git_oid_tostr(id, SBX_REV_MAX, &oid);
+	return r;
+}
+
+int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                   void *data, struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
+	_cleanup_free_ char *text = NULL;
+	char hex[GIT_OID_HEXSZ + 1], *at;
+	struct sbx_snapshot s = {.id = hex};
+	git_oid oid;
+	int r = dir < 0 ? dir : sbx_past_lines(dir, &text);
+
+	if (r)
+		return sbx_fail(err, -r, "cannot read the list of snapshots: %s", strerror(-r));
+	if (*text)
+		r = sbx_past_open(&place, false, &repo, err);
+	for (at = text; !r && sbx_past_line(&at, &oid, &s.time_ms);) {
+		git_commit *object = NULL;
+		_cleanup_free_ char *subject = NULL;
+
+		git_oid_tostr(hex, sizeof(hex), &oid);
+		if (git_commit_lookup(&object, repo, &oid) == 0)
+			subject = strdup(git_commit_summary(object));
+		git_commit_free(object);
+		s.message = subject ? subject : "";
+		r = fn(&s, data);
+	}
+	return r;
+}

@@ -1,0 +1,185 @@
+/* Snapshots, looked into: one repository handle for a sandbox, opened when it is first needed. libgit2's objects may be read by many. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/local/git_impl.h"
+#include "backends/local/local_history.h"
+#include "backends/local/past_impl.h"
+#include "sandboxfs/cleanup.h"
+
+#define PIECE ((size_t)256 << 10)
+
+/* The sandbox's; not to be freed. NULL: it cannot be opened. */
+static git_repository *reader(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	const struct sbx_past_place place = sbx_local_place(sb);
+	git_repository *repo;
+
+	pthread_mutex_lock(&s->lock);
+	if (!s->past && sbx_past_open(&place, true, &s->past, err))
+		s->past = NULL;
+	repo = s->past;
+	pthread_mutex_unlock(&s->lock);
+	return repo;
+}
+
+static int code_of(int r)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	return r == GIT_ENOTFOUND ? -ENOENT : sbx_git_fail(&err, r, "object");
+}
+
+static int describe(git_odb *odb, const git_oid *oid, git_filemode_t mode, struct sbx_object *ret)
+{
+	git_object_t type;
+	size_t size = 0;
+	int r;
+
+	*ret = (struct sbx_object){.mode = S_IFDIR | 0755};
+	if (mode == GIT_FILEMODE_COMMIT)
+		return 0;
+	git_oid_tostr(ret->id, sizeof(ret->id), oid);
+	if (mode == GIT_FILEMODE_TREE)
+		return 0;
+	r = git_odb_read_header(&size, &type, odb, oid);
+	if (r)
+		return code_of(r);
+	ret->size = size;
+	ret->mode = mode == GIT_FILEMODE_LINK              ? S_IFLNK | 0777
+	            : mode == GIT_FILEMODE_BLOB_EXECUTABLE ? S_IFREG | 0755
+	                                                   : S_IFREG | 0644;
+	return 0;
+}
+
+int sbx_local_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+                   struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	git_repository *repo = reader(sb, err);
+	struct sbx_past_rev found;
+	int r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : err ? -err->code : -EIO;
+
+	if (r)
+		return r;
+	*ret = (struct sbx_object){.mode = S_IFDIR | 0755};
+	git_oid_tostr(ret->id, sizeof(ret->id), &found.tree);
+	return 0;
+}
+
+static int open_tree(struct sbx_sandbox *sb, const char *id, git_tree **tree, git_odb **odb)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	git_repository *repo = reader(sb, &err);
+	git_oid oid;
+	int r;
+
+	if (!repo)
+		return -err.code;
+	if (git_oid_fromstr(&oid, id))
+		return -ENOENT;
+	r = git_tree_lookup(tree, repo, &oid);
+	if (!r)
+		r = git_repository_odb(odb, repo);
+	return r ? code_of(r) : 0;
+}
+
+int sbx_local_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
+                    struct sbx_object *ret)
+{
+	_cleanup_git_(tree) git_tree *tree = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	const git_tree_entry *entry;
+	int r = open_tree(sb, dir, &tree, &odb);
+
+	if (r)
+		return r;
+	entry = git_tree_entry_byname(tree, name);
+	return entry ? describe(odb, git_tree_entry_id(entry), git_tree_entry_filemode(entry), ret)
+	             : -ENOENT;
+}
+
+int sbx_local_entries(struct sbx_sandbox *sb, const char *dir,
+                      int (*fn)(const char *name, const struct sbx_object *o, void *data),
+                      void *data)
+{
+	_cleanup_git_(tree) git_tree *tree = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	int r = open_tree(sb, dir, &tree, &odb);
+
+	for (size_t i = 0; !r && i < git_tree_entrycount(tree); i++) {
+		const git_tree_entry *entry = git_tree_entry_byindex(tree, i);
+		struct sbx_object object;
+
+		r = describe(odb, git_tree_entry_id(entry), git_tree_entry_filemode(entry),
+		             &object);
+		if (!r)
+			r = fn(git_tree_entry_name(entry), &object, data);
+	}
+	return r;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			data += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int copy_stream(git_odb_stream *stream, int fd)
+{
+	_cleanup_free_ char *buf = malloc(PIECE);
+	int n = buf ? 0 : -ENOMEM, r = 0;
+
+	while (buf && !r && (n = git_odb_stream_read(stream, buf, PIECE)) > 0)
+		r = write_all(fd, buf, (size_t)n);
+	return r ? r : n < 0 ? code_of(n) : 0;
+}
+
+int sbx_past_content(git_odb *odb, const git_oid *oid, int fd)
+{
+	git_odb_stream *stream = NULL;
+	git_odb_object *object = NULL;
+	git_object_t type;
+	size_t size;
+	int r;
+
+	/* Only loose objects can be read by and by; what is in a pack is taken whole. */
+	if (git_odb_open_rstream(&stream, &size, &type, odb, oid) == 0) {
+		r = copy_stream(stream, fd);
+		git_odb_stream_free(stream);
+		return r;
+	}
+	r = git_odb_read(&object, odb, oid);
+	if (r)
+		return code_of(r);
+	r = write_all(fd, git_odb_object_data(object), git_odb_object_size(object));
+	git_odb_object_free(object);
+	return r;
+}
+
+int sbx_local_content(struct sbx_sandbox *sb, const char *id, int fd)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	git_repository *repo = reader(sb, &err);
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	git_oid oid;
+
+	if (!repo)
+		return -err.code;
+	if (git_oid_fromstr(&oid, id))
+		return -ENOENT;
+	return git_repository_odb(&odb, repo) ? -EIO : sbx_past_content(odb, &oid, fd);
+}

@@ -1,0 +1,564 @@
+/* Snapshots, marks, restores and diffs of the local backend, compared with what git itself says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/local_fixture.h"
+#include "tests/lib/scratch.h"
+
+static const struct fixture_row rows[] = {
+        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
+        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
+        {"none", FIXTURE_NONE, false},
+};
+
+#define EDITS                                                                                      \
+	"mkdir -p sub; echo changed > file; rm -f sub/gone; echo new > 'sub/a new one'; "          \
+	"touch mode; chmod 755 mode; ln -sfn sub to-dir; ln -sf nowhere sub/dangling; "            \
+	"printf 'a\\0b' > binary; : > empty; mkdir -p deep/er/est; echo x > deep/er/est/x; "       \
+	"rm -rf whole; echo instead > whole; rm -rf again; mkdir again; echo fresh > again/z; "    \
+	"rm -f link; mkdir link; echo l > link/l; echo n > \"$(printf 'new\\nline')\"; "           \
+	"echo d > ./-dash; echo u > '\303\274ber'; echo '*.log' > .gitignore; echo i > x.log; "    \
+	"mkfifo pipe"
+
+static int setup(void **state)
+{
+	fixture_begin(*state);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fixture_end();
+	return 0;
+}
+
+static bool is_git(void)
+{
+	return fixture.row->kind == FIXTURE_GIT;
+}
+
+/* ---- git, on a copy of the tree ---- */
+
+/* Where the git state of the host's side is. */
+static char *git_dir(const struct sbx_sandbox *sb)
+{
+	const char *link = sbx_sandbox_gitfile((struct sbx_sandbox *)(uintptr_t)sb);
+	const char *prefix = "gitdir: ";
+
+	if (link)
+		return strndup(link + strlen(prefix), strcspn(link + strlen(prefix), "\n"));
+	return sbx_format("%s/git/%s/history", scratch_path("state"), sb->id);
+}
+
+/* What SCRIPT (sh) prints, in a copy of the tree, with g for git on it and on a copy of the index; malloc'd. */
+static char *ask(const struct sbx_sandbox *sb, const char *script)
+{
+	_cleanup_free_ char *dir = git_dir(sb);
+	_cleanup_free_ char *command = sbx_format(
+	        "set -e; T=%s; G=%s; rm -rf $T/copy $T/index; cp -a %s/. $T/copy; rm -rf "
+	        "$T/copy/.git; "
+	        "cp -p $G/index $T/index 2>/dev/null || :; cd $T/copy; "
+	        "export GIT_INDEX_FILE=$T/index; "
+	        "g() { git -c core.bare=false --git-dir=$G --work-tree=$T/copy \"$@\"; }\n%s",
+	        scratch_path("."), dir, fixture_path(sb), script);
+	FILE *p = popen(command, "re");
+	char *text = NULL, buf[4096];
+	size_t len = 0, n;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(p);
+	while ((n = fread(buf, 1, sizeof(buf), p)) > 0)
+		fwrite(buf, 1, n, out);
+	fclose(out);
+	if (pclose(p) != 0)
+		fail_msg("failed: %s: %s", script, text);
+	if (len && text[len - 1] == '\n')
+		text[len - 1] = '\0';
+	return text;
+}
+
+static void expect(const struct sbx_sandbox *sb, const char *script, const char *want)
+{
+	_cleanup_free_ char *have = ask(sb, script);
+
+	if (strcmp(have, want) != 0)
+		fail_msg("%s: want \"%s\", have \"%s\"", script, want, have);
+}
+
+static void expect_sound(const struct sbx_sandbox *sb)
+{
+	free(ask(sb, "g fsck --strict --no-dangling >&2"));
+}
+
+/* The tree that git would record, ours to free. */
+static char *as_git_adds(const struct sbx_sandbox *sb)
+{
+	return ask(sb, "g add -A >&2; g write-tree");
+}
+
+/* Names, types, modes and contents; neither times nor what is not recorded. */
+static char *contents(struct sbx_sandbox *sb)
+{
+	return ask(sb, "find . -name '*.log' -prune -o \\( -type f -o -type l \\) -printf '%P %y "
+	               "%m %l\\n' | sort; "
+	               "find . -type f ! -name '*.log' -exec sha1sum {} + | sort");
+}
+
+/* ---- the calls ---- */
+
+static char id[SBX_REV_MAX];
+
+static const char *snapshot(struct sbx_sandbox *sb, const char *message)
+{
+	const struct sbx_snapshot_wish wish = {.message = message};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_history_snapshot(sb, &wish, id, &err))
+		fail_msg("snapshot: %s", err.text);
+	return id;
+}
+
+static void mark(struct sbx_sandbox *sb, const char *name)
+{
+	const struct sbx_snapshot_wish wish = {.mark = name};
+	struct sbx_error err = SBX_ERROR_INIT;
+	char ret[SBX_REV_MAX];
+
+	if (sbx_history_snapshot(sb, &wish, ret, &err))
+		fail_msg("mark: %s", err.text);
+	assert_string_equal(ret + 5, name);
+}
+
+static void restore(struct sbx_sandbox *sb, const char *rev)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_history_restore(sb, rev, NULL, &err))
+		fail_msg("restore: %s", err.text);
+}
+
+static char *diff(struct sbx_sandbox *sb, const char *from, const char *to,
+                  enum sbx_diff_format format)
+{
+	const struct sbx_diff_wish wish = {.from = from, .to = to, .format = format};
+	struct sbx_error err = SBX_ERROR_INIT;
+	int fd = open(scratch_path("diff"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	off_t len;
+	char *text;
+
+	assert_true(fd >= 0);
+	if (sbx_history_diff(sb, &wish, fd, &err))
+		fail_msg("diff: %s", err.text);
+	len = lseek(fd, 0, SEEK_END);
+	text = calloc(1, (size_t)len + 1);
+	assert_int_equal(pread(fd, text, (size_t)len, 0), len);
+	close(fd);
+	return text;
+}
+
+/* ---- snapshots ---- */
+
+static void a_snapshot_is_what_git_would_commit(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *want = NULL;
+	_cleanup_free_ char *script = NULL;
+
+	(void)state;
+	fixture_in(sb, EDITS);
+	snapshot(sb, "one");
+	want = as_git_adds(sb);
+	expect(sb, "g rev-parse HEAD^{tree}", want);
+	expect(sb, "g rev-parse HEAD", id);
+	expect(sb, "g log -1 --format=%B", "one\n");
+	expect(sb, "g status --porcelain", "");
+	/* A second one, of a little more, and one of nothing. */
+	fixture_in(sb, "echo more >> file; rm -r deep; echo t > x.log; rm again/z");
+	snapshot(sb, NULL);
+	expect(sb, "g status --porcelain", "");
+	expect(sb, "g log -1 --format=%s | sed 's/[0-9a-f]\\{12\\}$/ID/'", "snapshot-ID");
+	snapshot(sb, "");
+	expect(sb, "g diff --stat HEAD~1 HEAD", "");
+	expect(sb, "g rev-list --count HEAD", "4");
+	expect(sb, "g cat-file -t HEAD:file", "blob");
+	expect_sound(sb);
+	fixture_take_down(sb);
+	if (is_git())
+	/* On its branch, and nowhere else. */
+	{
+		free(fixture_git_source("for-each-ref | grep -c . | grep -qx 2"));
+		free(fixture_git_source("branch -D -q sandbox/a"));
+	}
+	fixture_expect_empty();
+}
+
+struct listed {
+	int n;
+	char ids[4][SBX_REV_MAX], messages[4][64];
+};
+
+static int add_listed(const struct sbx_snapshot *s, void *data)
+{
+	struct listed *l = data;
+
+	assert_true(l->n < 4 && s->time_ms > 1500000000000);
+	snprintf(l->ids[l->n], SBX_REV_MAX, "%s", s->id);
+	snprintf(l->messages[l->n++], 64, "%s", s->message);
+	return 0;
+}
+
+static void snapshots_are_listed_and_kept(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct listed l = {0};
+	char first[SBX_REV_MAX];
+
+	(void)state;
+	assert_int_equal(sbx_history_list(sb, add_listed, &l, &err), 0);
+	assert_int_equal(l.n, 0);
+	fixture_in(sb, "echo 1 > n");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "one\n\nmore of it"));
+	fixture_in(sb, "echo 2 > n");
+	snapshot(sb, "two");
+	restore(sb, "base");
+	fixture_in(sb, "echo 3 > n");
+	snapshot(sb, "three");
+	if (is_git()) {
+		free(fixture_git_source("reflog expire --expire=now --all"));
+		free(fixture_git_source("gc -q --prune=now"));
+	}
+	sbx_sandbox_close(sb);
+	fixture_reopen();
+	sb = fixture_found("a");
+	assert_int_equal(sbx_history_list(sb, add_listed, &l, &err), 0);
+	assert_int_equal(l.n, 3);
+	assert_string_equal(l.messages[0], "one");
+	assert_string_equal(l.messages[2], "three");
+	assert_string_equal(l.ids[0], first);
+	first[7] = '\0';
+	restore(sb, first);
+	fixture_in(sb, "test \"$(cat n)\" = 1");
+	restore(sb, l.ids[1]);
+	fixture_in(sb, "test \"$(cat n)\" = 2");
+	assert_int_equal(sbx_history_restore(sb, "0123456", NULL, &err), -ENOENT);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void an_author_can_be_given(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_snapshot_wish wish = {.author = "A U Thor <a@example.org>"};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), 0);
+	expect(sb, "g log -1 --format='%an <%ae>'", wish.author);
+	wish.author = "no mail";
+	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), -EINVAL);
+	snapshot(sb, "x");
+	expect(sb, "g log -1 --format='%an <%ae>'",
+	       is_git() ? "T <t@example.org>" : "sandboxfs <sandboxfs@localhost>");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void ignored_files_are_recorded_when_asked(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_snapshot_wish wish = {.ignored = true};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	fixture_in(sb, EDITS);
+	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), 0);
+	expect(sb, "g show HEAD:x.log", "i");
+	expect(sb, "g status --porcelain", "");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* ---- the way back ---- */
+
+static void a_restore_makes_the_tree_what_it_was(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *before = NULL, *edited = NULL, *after = NULL, *again = NULL;
+	char first[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(sb, "echo '*.log' > .gitignore");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "first"));
+	before = contents(sb);
+	fixture_in(sb, EDITS "; rm pipe");
+	snapshot(sb, "edited");
+	edited = contents(sb);
+	fixture_in(sb, "rm -rf sub file '\303\274ber'; mkdir file; echo w > file/w; rm whole; ln "
+	               "-s / whole");
+	restore(sb, first);
+	after = contents(sb);
+	assert_string_equal(after, before);
+	expect(sb, "g status --porcelain", "");
+	expect(sb, "g rev-parse HEAD", first);
+	fixture_in(sb, "test \"$(cat x.log)\" = i");
+	/* What was there before is not lost. */
+	restore(sb, "mark:restore");
+	fixture_in(sb, "test -d file && test -L whole && test ! -e sub");
+	expect(sb, "g rev-parse HEAD", id);
+	restore(sb, id);
+	again = contents(sb);
+	assert_string_equal(again, edited);
+	expect(sb, "g status --porcelain", "");
+	expect_sound(sb);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void the_base_is_as_it_was_made(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *before =
+	        ask(sb, "find . -printf '%P %y %l\\n' | sort; find . -type f -printf '%P %m\\n' | "
+	                "sort; find . -type f -exec sha1sum {} + | sort");
+	_cleanup_free_ char *after = NULL;
+
+	(void)state;
+	fixture_in(sb,
+	           EDITS "; mkdir -p void/of/all; mkdir logs; echo x > logs/a.log; chmod 555 sub");
+	snapshot(sb, "one");
+	fixture_in(sb, "echo more > more");
+	restore(sb, "base");
+	after = ask(sb, "find . -printf '%P %y %l\\n' | sort; find . -type f -printf '%P %m\\n' | "
+	                "sort; find . -type f -exec sha1sum {} + | sort");
+	assert_string_equal(after, before);
+	expect(sb, "g status --porcelain --ignored", "");
+	if (is_git())
+		free(fixture_git_source("rev-parse main sandbox/a | uniq | wc -l | grep -qx 1"));
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void a_mark_keeps_what_was_staged_too(void **state)
+{
+	struct sbx_sandbox *sb;
+	_cleanup_free_ char *before = NULL;
+
+	(void)state;
+	if (!is_git() || fixture.row->layered)
+		return;
+	sb = fixture_create("a");
+	fixture_in(sb, "echo staged > file; echo s > new");
+	free(fixture_git(sb, "add file new"));
+	fixture_in(sb, "echo unstaged > file; echo u > untracked; rm mode");
+	before = ask(sb, "g status --porcelain; g diff --cached; g diff");
+	mark(sb, "m");
+	fixture_in(sb, "rm file new; echo x > untracked");
+	snapshot(sb, "in between");
+	restore(sb, "mark:m");
+	expect(sb, "g status --porcelain; g diff --cached; g diff", before);
+	expect(sb, "g rev-parse HEAD", ask(sb, "g rev-parse main"));
+	expect_sound(sb);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void marks_are_seen_by_nobody_and_can_be_forgotten(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *before = NULL, *after = NULL;
+
+	(void)state;
+	fixture_in(sb, EDITS);
+	if (is_git())
+		before = fixture_git_source("count-objects");
+	mark(sb, "job-1");
+	if (is_git()) {
+		free(fixture_git_source("for-each-ref | wc -l | grep -qx 2"));
+		after = fixture_git_source("count-objects");
+		assert_string_equal(before, after);
+	}
+	mark(sb, "job-1");
+	assert_int_equal(sbx_history_forget(sb, "job-1", &err), 0);
+	assert_int_equal(sbx_history_forget(sb, "job-1", &err), 0);
+	assert_int_equal(sbx_history_restore(sb, "mark:job-1", NULL, &err), -ENOENT);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* ---- differences ---- */
+
+static void a_diff_is_one_that_git_applies(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *tree = NULL, *applied = NULL, *patch = NULL, *script = NULL;
+	char first[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(sb, "mkdir -p d; seq 100 > d/moving; head -c 5000 /dev/urandom > bin");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "first"));
+	fixture_in(sb,
+	           EDITS "; mv d/moving moved; echo 101 >> moved; head -c 5000 /dev/urandom > bin");
+	tree = as_git_adds(sb);
+	free(diff(sb, first, NULL, SBX_DIFF_PATCH));
+	script = sbx_format("g read-tree %s; g apply --cached $T/diff; g write-tree", first);
+	applied = ask(sb, script);
+	assert_string_equal(applied, tree);
+	/* Nobody sees that it was taken. */
+	expect(sb, "g rev-parse HEAD", first);
+	free(patch);
+	patch = diff(sb, NULL, first, SBX_DIFF_PATCH);
+	free(applied);
+	free(script);
+	script = sbx_format("g add -A; g apply --cached $T/diff; g write-tree; "
+	                    "g rev-parse %s^{tree}",
+	                    first);
+	applied = ask(sb, script);
+	assert_memory_equal(applied, applied + 41, 40);
+	free(patch);
+	patch = diff(sb, first, NULL, SBX_DIFF_NAMES);
+	assert_non_null(strstr(patch, "R099\td/moving\tmoved\n"));
+	assert_non_null(strstr(patch, "A\tdeep/er/est/x\n"));
+	assert_non_null(strstr(patch, "A\t\"new\\nline\"\n"));
+	assert_non_null(strstr(patch, "M\tbin\n"));
+	restore(sb, "base");
+	free(patch);
+	patch = diff(sb, "base", NULL, SBX_DIFF_NAMES);
+	assert_string_equal(patch, "");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* ---- looking in ---- */
+
+static int count_entry(const char *name, const struct sbx_object *o, void *data)
+{
+	assert_true(*name && o->mode);
+	++*(int *)data;
+	return 0;
+}
+
+static void a_snapshot_can_be_looked_into(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_object top, o, file;
+	struct sbx_error err = SBX_ERROR_INIT;
+	char buf[16] = "";
+	int fd, n = 0;
+
+	(void)state;
+	fixture_in(sb, "rm -rf ./*; mkdir s; echo hello > s/f; chmod +x s/f; ln -s s l");
+	snapshot(sb, "x");
+	fixture_in(sb, "rm -r s");
+	assert_int_equal(sbx_history_tree(sb, id, &top, &err), 0);
+	assert_int_equal(sbx_history_entry(sb, top.id, "s", &o), 0);
+	assert_int_equal(o.mode, S_IFDIR | 0755);
+	assert_int_equal(sbx_history_entry(sb, o.id, "f", &file), 0);
+	assert_int_equal(file.mode, S_IFREG | 0755);
+	assert_int_equal(file.size, 6);
+	assert_int_equal(sbx_history_entry(sb, top.id, "l", &o), 0);
+	assert_int_equal(o.mode, S_IFLNK | 0777);
+	assert_int_equal(sbx_history_entry(sb, top.id, "x", &o), -ENOENT);
+	assert_int_equal(sbx_history_entries(sb, top.id, count_entry, &n), 0);
+	assert_true(n >= 2);
+	fd = open(scratch_path("out"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(sbx_history_content(sb, file.id, fd), 0);
+	assert_int_equal(pread(fd, buf, sizeof(buf), 0), 6);
+	assert_string_equal(buf, "hello\n");
+	close(fd);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* ---- crashes ---- */
+
+static void a_restore_that_was_broken_off_is_completed(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *want = NULL, *have = NULL, *journal = NULL, *path = NULL, *unit = NULL;
+	char commit[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(sb, "echo 1 > one; echo 2 > two");
+	snprintf(commit, sizeof(commit), "%s", snapshot(sb, "x"));
+	want = contents(sb);
+	fixture_in(sb, "rm one; echo 3 > two; echo 4 > three; echo half > .sandboxfs-restore");
+	/* As it is in the middle. */
+	path = sbx_format("%s/git/%s/history/restoring", scratch_path("state"), sb->id);
+	journal = sbx_format("%s commit keep\n", commit);
+	scratch_write(path, journal);
+	sbx_sandbox_close(sb);
+	fixture_reopen();
+	sb = fixture_found("a");
+	have = contents(sb);
+	assert_string_equal(have, want);
+	expect(sb, "g status --porcelain", "");
+	assert_false(scratch_exists(path));
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+#define TEST(fn)                                                                                   \
+	{                                                                                          \
+#fn, fn                                                                            \
+	}
+
+static const struct {
+	const char *name;
+	CMUnitTestFunction fn;
+} tests[] = {
+        TEST(a_snapshot_is_what_git_would_commit),
+        TEST(snapshots_are_listed_and_kept),
+        TEST(an_author_can_be_given),
+        TEST(ignored_files_are_recorded_when_asked),
+        TEST(a_restore_makes_the_tree_what_it_was),
+        TEST(the_base_is_as_it_was_made),
+        TEST(a_mark_keeps_what_was_staged_too),
+        TEST(marks_are_seen_by_nobody_and_can_be_forgotten),
+        TEST(a_diff_is_one_that_git_applies),
+        TEST(a_snapshot_can_be_looked_into),
+        TEST(a_restore_that_was_broken_off_is_completed),
+};
+
+int main(void)
+{
+	enum { ROWS = SBX_ARRAY_SIZE(rows), TESTS = SBX_ARRAY_SIZE(tests) };
+	static struct CMUnitTest all[ROWS * TESTS];
+	static char names[ROWS * TESTS][96];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ROWS; i++)
+		for (size_t j = 0; j < TESTS; j++, n++) {
+			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
+			         tests[j].name);
+			all[n] = (struct CMUnitTest){.name = names[n],
+			                             .test_func = tests[j].fn,
+			                             .setup_func = setup,
+			                             .teardown_func = teardown,
+			                             .initial_state = (void *)(uintptr_t)&rows[i]};
+		}
+	return cmocka_run_group_tests_name("past", all, fixture_setup, NULL);
+}
