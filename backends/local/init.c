@@ -432,7 +432,8 @@ static void renew(struct init *in)
 
 void init_main(const struct init_seat *seat)
 {
-	struct init in = {.seat = seat, .reuse = seat->reuse};
+	/* Without that a process needs a right to restrict itself, which we have only once. */
+	struct init in = {.seat = seat, .reuse = seat->reuse && !sbx_without("no_new_privs")};
 	bool told, again;
 
 	for (prepare(&in);; renew(&in)) {
