@@ -32,6 +32,8 @@
 #include "backends/local/memory_watch.h"
 #include "backends/local/privileges.h"
 #include "backends/local/refusals.h"
+#include "backends/local/reuse.h"
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
 
 struct init {
@@ -43,7 +45,10 @@ struct init {
 	bool leader_ended, alone;
 	bool over; /* it took more memory than it may, and was killed for that */
 	int status;
+	struct usage usage; /* of those that were reaped */
 	struct refusals refusals;
+	struct reuse as_made;
+	bool reuse;
 	int pid;                /* as the daemon knows us */
 	int error;              /* an errno: the preparation failed, */
 	enum spawn_stage stage; /* there */
@@ -62,12 +67,11 @@ static bool report(const struct init *in, enum spawn_event event, int code)
 	                         .code = code,
 	                         .remain = !in->alone,
 	                         .oom = in->over || was_oom(in->seat)};
-	struct rusage ru;
 
-	if (event == SPAWN_ENDED && getrusage(RUSAGE_CHILDREN, &ru) == 0) {
-		r.user_us = (uint64_t)ru.ru_utime.tv_sec * 1000000u + (uint64_t)ru.ru_utime.tv_usec;
-		r.sys_us = (uint64_t)ru.ru_stime.tv_sec * 1000000u + (uint64_t)ru.ru_stime.tv_usec;
-		r.max_rss_kb = (uint64_t)ru.ru_maxrss;
+	if (event == SPAWN_ENDED) {
+		r.user_us = in->usage.user_us;
+		r.sys_us = in->usage.sys_us;
+		r.max_rss_kb = in->usage.max_rss_kb;
 	}
 	return send(INIT_REPORT_FD, &r, sizeof(r), MSG_NOSIGNAL) == (ssize_t)sizeof(r);
 }
@@ -110,10 +114,12 @@ static int open_cwd(const struct init *in)
 
 static void reap(struct init *in)
 {
+	struct rusage ru;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
+		usage_add(&in->usage, &ru);
 		if (pid == in->leader.pid) {
 			in->leader_ended = true;
 			in->status = status;
@@ -144,8 +150,10 @@ static void forward(struct init *in, int sig)
 
 static void handle_signal(struct init *in, const struct signalfd_siginfo *info)
 {
-	if ((int)info->ssi_signo == SIGRTMIN) {
-		forward(in, info->ssi_int);
+	const int sig = info->ssi_int & 0xff;
+
+	if ((int)info->ssi_signo == SIGRTMIN && info->ssi_int == init_order(in->req.cmd.job, sig)) {
+		forward(in, sig);
 	} else if (info->ssi_signo == SIGTERM && !in->seat->powers->pid_ns) {
 		/* The spawner is dead: the daemon counts us among the lost. */
 		kill_descendants(in);
@@ -250,10 +258,13 @@ static int place_descriptors(const struct init_seat *seat)
 static int become_plain(const struct init *in)
 {
 	const struct spawn_powers *powers = in->seat->powers;
+	const struct sbx_identity *who = powers->become ? &powers->who : NULL;
+	int r;
 
 	if (!powers->isolated)
 		return 0;
-	if (privileges_give_up(powers->become ? &powers->who : NULL) < 0)
+	r = in->reuse ? privileges_give_up_but(who, REUSE_RIGHT) : privileges_give_up(who);
+	if (r < 0)
 		return -errno;
 	bind_life(in); /* the kernel has undone it */
 	return 0;
@@ -268,7 +279,7 @@ static int prepare_leader(struct init *in)
 		return -err;
 	}
 	in->stage = SPAWN_AT_RIGHTS;
-	return become_plain(in);
+	return 0;
 }
 
 /* All that can be done without knowing the command. */
@@ -294,6 +305,10 @@ static void prepare(struct init *in)
 	}
 	if (!r)
 		r = prepare_leader(in);
+	if (!r)
+		r = become_plain(in);
+	if (in->reuse)
+		reuse_note(&in->as_made);
 	in->error = -r;
 }
 
@@ -339,14 +354,26 @@ static void place_cwd(struct init *in)
 	close(fd);
 }
 
-/* And nothing else of what is not always kept. */
 static void keep_listener(struct init *in)
 {
 	const int listener = in->leader.listener;
-	const bool kept = listener >= 0 && dup2(listener, INIT_FREE_FD) >= 0;
+	const bool kept = dup2(listener >= 0 ? listener : INIT_NULL_FD, INIT_FREE_FD) >= 0;
 
-	in->refusals = (struct refusals){.fd = kept ? INIT_FREE_FD : -1, .job = in->req.cmd.job};
-	close_range(kept ? INIT_FREE_FD + 1 : INIT_FREE_FD, INIT_EVENTS_FD - 1, 0);
+	in->refusals = (struct refusals){.fd = kept && listener >= 0 ? INIT_FREE_FD : -1,
+	                                 .job = in->req.cmd.job};
+	close_range(INIT_END_FD, ~0U, 0);
+}
+
+/* What is not for init closes; what there would be another leader for does only when there will be none. */
+static void close_rest(struct init *in)
+{
+	for (int i = 0; in->reuse && i < 3; i++)
+		dup2(INIT_NULL_FD, i);
+	keep_listener(in);
+	if (in->reuse)
+		return;
+	close_range(0, 2, 0);
+	close_range(INIT_FREE_FD + 1, INIT_EVENTS_FD - 1, 0);
 	close_range(INIT_EVENTS_FD + 1, ~0U, 0);
 }
 
@@ -360,26 +387,61 @@ static void start_leader(struct init *in)
 	err = leader_release(&in->leader, &in->req);
 	if (err)
 		fail(in, in->leader.stage, err);
-	close_range(0, 2, 0);
-	keep_listener(in);
+	close_rest(in);
+}
+
+static void serve(struct init *in)
+{
+	await_request(in);
+	if (in->error)
+		fail(in, in->stage, in->error);
+	start_leader(in);
+	if (spawn_watches(in->seat->powers) && !sbx_without("limits"))
+		memory_watch_start(&in->memory, in->req.cmd.limits.memory_mb);
+	if (!report(in, SPAWN_STARTED, in->pid))
+		forward(in, SIGKILL);
+	look_after(in);
+}
+
+/* --- another one --------------------------------------------------------------------------------- */
+
+/* Before the daemon hears of the end: the next request may be here at once. */
+static bool offer_again(const struct init *in)
+{
+	struct usage usage = {0};
+	struct rusage ru;
+
+	if (!in->reuse || !reuse_ready(&in->as_made))
+		return false;
+	if (getrusage(RUSAGE_SELF, &ru) == 0)
+		usage_add(&usage, &ru);
+	if (getrusage(RUSAGE_CHILDREN, &ru) == 0)
+		usage_add(&usage, &ru);
+	return send(INIT_WORK_FD, &usage, sizeof(usage), MSG_NOSIGNAL) == (ssize_t)sizeof(usage);
+}
+
+static void renew(struct init *in)
+{
+	sbx_cleanup_fd(&in->refusals.fd);
+	dup2(INIT_NULL_FD, INIT_FREE_FD);
+	spawn_request_finish(&in->req);
+	*in = (struct init){
+	        .seat = in->seat, .pid = in->pid, .as_made = in->as_made, .reuse = in->reuse};
+	in->error = -prepare_leader(in);
 }
 
 void init_main(const struct init_seat *seat)
 {
-	struct init in = {.seat = seat};
-	bool told;
+	/* Without that a process needs a right to restrict itself, which we have only once. */
+	struct init in = {.seat = seat, .reuse = seat->reuse && !sbx_without("no_new_privs")};
+	bool told, again;
 
-	prepare(&in);
-	await_request(&in);
-	if (in.error)
-		fail(&in, in.stage, in.error);
-	start_leader(&in);
-	if (spawn_watches(seat->powers) && !sbx_without("limits"))
-		memory_watch_start(&in.memory, in.req.cmd.limits.memory_mb);
-	if (!report(&in, SPAWN_STARTED, in.pid))
-		forward(&in, SIGKILL);
-	look_after(&in);
-	told = report(&in, SPAWN_ENDED, in.status);
-	sched_yield(); /* somebody waits for that; nobody for what our end costs */
-	_exit(told ? 0 : 1);
+	for (prepare(&in);; renew(&in)) {
+		serve(&in);
+		again = offer_again(&in);
+		told = report(&in, SPAWN_ENDED, in.status);
+		sched_yield(); /* somebody waits for that; nobody for what comes now */
+		if (!told || !again)
+			_exit(told ? 0 : 1);
+	}
 }

@@ -1,7 +1,7 @@
 /*
  * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper. It is made for a
- * place and waits there for its one request; then it starts the leader, reaps, passes signals on
- * and reports to the daemon.
+ * place and waits there for its request; then it starts the leader, reaps, passes signals on
+ * and reports to the daemon. When nothing tells it from a new one then, it waits for another.
  */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_INIT_H
 #define SANDBOXFS_BACKENDS_LOCAL_INIT_H
@@ -23,11 +23,16 @@ enum {
 	INIT_USER_FD,
 	INIT_RULES_FD,
 	INIT_EVENTS_FD,
-	INIT_WORK_FD, /* where the request comes from */
+	INIT_WORK_FD, /* where requests come from */
+	INIT_NULL_FD, /* holds the place of what is not open */
 	INIT_END_FD
 };
 
-/* SIGRTMIN with a value from the spawner asks init to send that signal to everything. */
+/* SIGRTMIN with such a value from the spawner asks init to send SIG to everything, while it runs JOB. */
+static inline int init_order(uint64_t job, int sig)
+{
+	return (int)((uint32_t)job << 8 | (uint32_t)sig);
+}
 
 /* What an init is made with. */
 struct init_seat {
@@ -38,13 +43,14 @@ struct init_seat {
 	const struct cgroup *cgroup; /* the mount's */
 	int group;                   /* the job's, to be entered, or -1 */
 	int events;                  /* memory.events of the job's, or -1 */
-	int work;                    /* a socket: one SPAWN_EXEC as the spawner got it */
+	int work;                    /* a socket: SPAWN_EXECs as the spawner got them */
+	bool reuse; /* for more than one: it sends a struct usage when it is ready */
 	char *message;               /* room for it: SPAWN_MESSAGE bytes */
 };
 
 /*
  * The whole life of an init, in the forked process. Exits 0 when the daemon was told the end, or when
- * its socket was closed before any request.
+ * its socket was closed before another request.
  */
 _Noreturn void init_main(const struct init_seat *seat);
 

@@ -1,45 +1,25 @@
 /*
  * What a command costs is mostly the making of its pid namespace, the joining of the others, and the giving
- * up of rights; none of it depends on the command. So an init is made ahead for each sandbox that
- * ran one lately: when a command has been executed, for the next.
+ * up of rights; none of it depends on the command. So an init that finds itself as it was made when its
+ * command has ended waits for the next; one that did not come back, or cannot, has a successor
+ * made ahead.
  */
-#include "backends/local/inits.h"
+#include "backends/local/inits_impl.h"
 
 #include <errno.h>
-#include <linux/sched.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/local/cgroup.h"
 #include "backends/local/descend.h"
+#include "backends/local/reuse.h"
 #include "sandboxfs/cleanup.h"
 
 #define WAITING_MAX 32 /* inits that wait, of all sandboxes; a process and some 200 KiB each */
-
-struct one {
-	uint64_t job;  /* 0: it waits */
-	uint64_t view; /* serial number of what it waits in */
-	pid_t pid;
-	int work; /* our end of its socket, -1 once it has its request and has begun with it */
-	int group, events; /* its cgroup and what that tells, or -1 */
-	uint64_t number;   /* of its cgroup */
-	char *box;         /* the sandbox of its cgroup */
-};
-
-struct inits {
-	struct inits_config config;
-	pid_t spawner;
-	uint64_t made; /* numbers cgroups */
-	struct one *all;
-	size_t n, cap;
-};
 
 int inits_create(const struct inits_config *config, struct inits **ret)
 {
@@ -49,132 +29,28 @@ int inits_create(const struct inits_config *config, struct inits **ret)
 		return -ENOMEM;
 	inits->config = *config;
 	inits->spawner = getpid();
+	inits->reuse = config->powers->pid_ns && config->powers->user_ns &&
+	               config->cgroup->dir < 0 && reuse_is_possible();
 	*ret = inits;
-	return 0;
-}
-
-/* --- making -------------------------------------------------------------------------------------- */
-
-static int make_room(struct inits *inits)
-{
-	size_t cap = inits->cap ? 2 * inits->cap : 64;
-	struct one *all;
-
-	if (inits->n < inits->cap)
-		return 0;
-	all = realloc(inits->all, cap * sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	inits->all = all;
-	inits->cap = cap;
-	return 0;
-}
-
-/* Straight into its cgroup, unless a filter around us has no clone3: then init enters it. */
-static pid_t fork_init(const struct inits *inits, struct init_seat *seat)
-{
-	const unsigned long flags = inits->config.powers->pid_ns ? CLONE_NEWPID : 0;
-	struct clone_args args = {.flags = flags | CLONE_INTO_CGROUP,
-	                          .exit_signal = SIGCHLD,
-	                          .cgroup = (uint64_t)seat->group};
-	const int group = seat->group;
-	pid_t pid = -1;
-
-	seat->group = -1;
-	if (group >= 0)
-		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-	if (pid >= 0)
-		return pid;
-	seat->group = group;
-	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0UL);
-}
-
-static int make_group(struct inits *inits, const char *box, struct one *one)
-{
-	const struct inits_config *c = &inits->config;
-
-	if (c->cgroup->dir < 0)
-		return 0;
-	one->box = strdup(box);
-	if (!one->box)
-		return -ENOMEM;
-	one->number = ++inits->made;
-	one->group = cgroup_job_make(c->cgroup, box, one->number, c->settings);
-	one->events = one->group < 0 ? -1 : cgroup_job_events(one->group);
-	return one->group < 0 ? one->group : 0;
-}
-
-/* ONE has ended, or was never begun. */
-static void release(struct inits *inits, struct one *one)
-{
-	sbx_cleanup_fd(&one->work);
-	sbx_cleanup_fd(&one->events);
-	if (one->group >= 0)
-		cgroup_job_remove(inits->config.cgroup, one->box, one->number);
-	sbx_cleanup_fd(&one->group);
-	free(one->box);
-}
-
-static int fork_one(struct inits *inits, const struct view *view, struct one *one)
-{
-	const struct inits_config *c = &inits->config;
-	struct init_seat seat = {.powers = c->powers,
-	                         .view = view,
-	                         .filter = c->filter,
-	                         .nofile = c->nofile,
-	                         .cgroup = c->cgroup,
-	                         .group = one->group,
-	                         .events = one->events,
-	                         .message = c->message};
-	int pair[2], r;
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	one->work = pair[0];
-	seat.work = pair[1];
-	one->pid = fork_init(inits, &seat);
-	if (one->pid == 0)
-		init_main(&seat);
-	r = one->pid < 0 ? -errno : 0;
-	close(pair[1]);
-	return r;
-}
-
-static int make(struct inits *inits, const struct view *view, const char *box, struct one **ret)
-{
-	struct one one = {.view = view ? view->serial : 0, .work = -1, .group = -1, .events = -1};
-	int r = make_room(inits);
-
-	if (!r)
-		r = make_group(inits, box, &one);
-	if (!r)
-		r = fork_one(inits, view, &one);
-	if (r < 0) {
-		release(inits, &one);
-		return r;
-	}
-	*ret = &inits->all[inits->n++];
-	**ret = one;
 	return 0;
 }
 
 /* --- those that wait ------------------------------------------------------------------------------ */
 
-/* A place that the host could have changed since is no place to wait in; nor can what has no end. */
-static bool may_wait(const struct inits *inits, const struct view *view)
+/* Waits, or has said that it does again. */
+static bool is_waiting(struct one *one)
 {
-	return inits->config.powers->pid_ns && view_is_own(view);
-}
-
-static bool is_waiting(const struct one *one)
-{
+	if (one->reuse && one->job && one->work >= 0 &&
+	    recv(one->work, &one->used, sizeof(one->used), MSG_DONTWAIT) ==
+	            (ssize_t)sizeof(one->used))
+		one->job = 0;
 	return !one->job && one->work >= 0;
 }
 
 static struct one *find_waiting(const struct inits *inits, uint64_t view)
 {
 	for (size_t i = 0; view && i < inits->n; i++)
-		if (is_waiting(&inits->all[i]) && inits->all[i].view == view)
+		if (inits->all[i].view == view && is_waiting(&inits->all[i]))
 			return &inits->all[i];
 	return NULL;
 }
@@ -210,18 +86,22 @@ void inits_drop_stale(struct inits *inits)
 	for (size_t i = 0; i < inits->n; i++) {
 		struct one *one = &inits->all[i];
 
-		if (is_waiting(one) && !views_last_use(inits->config.views, one->view))
+		if (one->work < 0 || views_last_use(inits->config.views, one->view))
+			continue;
+		if (is_waiting(one))
 			dismiss(one);
+		else if (one->reuse)
+			sbx_cleanup_fd(&one->work);
 	}
 }
 
-/* Those that have a request and have not said yet, by closing their end, that they have begun with it. */
+/* Of those that serve once: who has a request and has not said yet, by closing its end, that it has begun. */
 size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < inits->n && n < max; i++)
-		if (inits->all[i].job && inits->all[i].work >= 0)
+		if (inits->all[i].job && inits->all[i].work >= 0 && !inits->all[i].reuse)
 			fds[n++] = (struct pollfd){.fd = inits->all[i].work};
 	return n;
 }
@@ -235,18 +115,25 @@ static struct one *find_by_work(const struct inits *inits, int fd)
 }
 
 /* It is the place, not the job, that another is made for. */
+static void make_successor(struct inits *inits, uint64_t serial)
+{
+	const struct view *view = views_find(inits->config.views, serial);
+	struct one *one;
+
+	if (!view || !inits_may_wait(inits, view) || find_waiting(inits, view->serial))
+		return;
+	dismiss_oldest(inits);
+	inits_make(inits, view, view->key, &one);
+}
+
 void inits_begun(struct inits *inits, int fd)
 {
 	struct one *one = find_by_work(inits, fd);
-	const struct view *view = one ? views_find(inits->config.views, one->view) : NULL;
 
 	if (!one)
 		return;
 	sbx_cleanup_fd(&one->work);
-	if (!view || !may_wait(inits, view) || find_waiting(inits, view->serial))
-		return;
-	dismiss_oldest(inits);
-	make(inits, view, view->key, &one);
+	make_successor(inits, one->view);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
@@ -327,7 +214,8 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 		return r;
 	one = find_waiting(inits, view ? view->serial : 0);
 	if (!one || hand_over(inits, one, msg, req) < 0) {
-		r = make(inits, view, req->id, &one);
+		dismiss_oldest(inits);
+		r = inits_make(inits, view, req->id, &one);
 		if (!r)
 			r = hand_over(inits, one, msg, req);
 	}
@@ -342,7 +230,7 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
  */
 void inits_signal(struct inits *inits, uint64_t job, int sig)
 {
-	union sigval value = {.sival_int = sig};
+	union sigval value = {.sival_int = init_order(job, sig)};
 	size_t i = 0;
 
 	while (i < inits->n && inits->all[i].job != job)
@@ -354,6 +242,8 @@ void inits_signal(struct inits *inits, uint64_t job, int sig)
 		return;
 	if (sig == SIGKILL && inits->config.powers->pid_ns) {
 		kill(inits->all[i].pid, SIGKILL);
+		if (inits->all[i].reuse)
+			sbx_cleanup_fd(&inits->all[i].work);
 		return;
 	}
 	sigqueue(inits->all[i].pid, SIGRTMIN, value);
@@ -381,6 +271,19 @@ static void kill_orphans(struct inits *inits)
 			;
 }
 
+/* What it has run before counts as nobody's. The most memory of all its commands may be an earlier one's. */
+static void tell_gone(const struct one *one, const struct rusage *ru, inits_gone_fn gone)
+{
+	struct usage usage = {0};
+
+	usage_add(&usage, ru);
+	usage.user_us -= one->used.user_us < usage.user_us ? one->used.user_us : usage.user_us;
+	usage.sys_us -= one->used.sys_us < usage.sys_us ? one->used.sys_us : usage.sys_us;
+	if (usage.max_rss_kb <= one->used.max_rss_kb)
+		usage.max_rss_kb = 0;
+	gone(one->job, cgroup_was_oom(one->events), &usage);
+}
+
 void inits_reap(struct inits *inits, inits_gone_fn gone)
 {
 	struct rusage ru;
@@ -401,9 +304,11 @@ void inits_reap(struct inits *inits, inits_gone_fn gone)
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
 			kill_orphans(inits);
 			if (one.job)
-				gone(one.job, cgroup_was_oom(one.events), &ru);
+				tell_gone(&one, &ru, gone);
 		}
-		release(inits, &one);
+		inits_release(inits, &one);
+		if (one.reuse && one.job && !inits->ending)
+			make_successor(inits, one.view);
 	}
 }
 
@@ -413,6 +318,7 @@ void inits_reap(struct inits *inits, inits_gone_fn gone)
  */
 void inits_end(struct inits *inits, inits_gone_fn gone)
 {
+	inits->ending = true;
 	for (size_t i = 0; i < inits->n; i++) {
 		kill(inits->all[i].pid, inits->config.powers->pid_ns ? SIGKILL : SIGTERM);
 		kill(inits->all[i].pid, SIGCONT);

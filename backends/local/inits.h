@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include "backends/local/init.h"
+#include "backends/local/reuse.h"
 #include "backends/local/view.h"
 
 struct inits;
@@ -34,15 +35,15 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
                 const struct spawn_request *req, enum spawn_stage *stage);
 /* Fills FDS with at most MAX descriptors to be polled for POLLHUP; returns how many. */
 size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max);
-/* FD of inits_watch has hung up: the next init of that sandbox is made. */
+/* FD of inits_watch has hung up: the next init of that sandbox is made. Others' commands end first. */
 void inits_begun(struct inits *inits, int fd);
 /* Has JOB's init send SIG to everything; SIGKILL leaves nothing alive. */
 void inits_signal(struct inits *inits, uint64_t job, int sig);
 /* Ends the inits that wait for sandboxes whose view is kept no more. */
 void inits_drop_stale(struct inits *inits);
 /* Of a job that was killed with its init, for want of memory or not. */
-typedef void (*inits_gone_fn)(uint64_t job, bool oom, const struct rusage *ru);
-/* Takes those that ended; GONE is told of each that was killed with a job. Never waits. */
+typedef void (*inits_gone_fn)(uint64_t job, bool oom, const struct usage *usage);
+/* Takes those that ended; GONE is told of each that was killed with a job. Does not wait; they may get successors. */
 void inits_reap(struct inits *inits, inits_gone_fn gone);
 /* Kills all, waits until all have ended. */
 void inits_end(struct inits *inits, inits_gone_fn gone);

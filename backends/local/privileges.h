@@ -15,5 +15,7 @@ int privileges_bound(void);
  * not allocate. Returns 0 or -1 with errno.
  */
 int privileges_give_up(const struct sbx_identity *who);
+/* The same, but the capability CAP stays. */
+int privileges_give_up_but(const struct sbx_identity *who, int cap);
 
 #endif

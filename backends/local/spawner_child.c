@@ -60,13 +60,13 @@ static void tell_failed(uint64_t job, enum spawn_stage stage, int err)
 	tell(&r, sizeof(r));
 }
 
-static void tell_gone(uint64_t job, bool oom, const struct rusage *ru)
+static void tell_gone(uint64_t job, bool oom, const struct usage *usage)
 {
 	struct spawn_report r = {.event = SPAWN_GONE, .job = job, .oom = oom};
 
-	r.user_us = (uint64_t)ru->ru_utime.tv_sec * 1000000u + (uint64_t)ru->ru_utime.tv_usec;
-	r.sys_us = (uint64_t)ru->ru_stime.tv_sec * 1000000u + (uint64_t)ru->ru_stime.tv_usec;
-	r.max_rss_kb = (uint64_t)ru->ru_maxrss;
+	r.user_us = usage->user_us;
+	r.sys_us = usage->sys_us;
+	r.max_rss_kb = usage->max_rss_kb;
 	tell(&r, sizeof(r));
 }
 

@@ -41,7 +41,7 @@ struct sbx_exit {
 	int code;
 	uint64_t user_us;
 	uint64_t sys_us;
-	uint64_t max_rss_kb;
+	uint64_t max_rss_kb; /* 0: not known */
 	struct sbx_error error;
 };
 

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -1403,6 +1404,75 @@ static void a_place_that_cannot_be_shown_fails_the_command(void **state)
 	assert_failed(&run, ENOENT, "namespaces");
 }
 
+/* --- one after another in the same init ------------------------------------------------------------ */
+
+static void assert_same_output(struct fixture *f, char *script, char *between)
+{
+	struct run first = {0}, again = {0}, other = {0};
+
+	RUN(f, &first, "sh", "-c", script);
+	RUN(f, &other, self, between);
+	RUN(f, &again, "sh", "-c", script);
+	assert_int_equal(first.exit.end, SBX_END_EXITED);
+	assert_int_equal(other.exit.end, SBX_END_EXITED);
+	assert_int_equal(other.exit.code, 0);
+	assert_int_equal(again.exit.end, SBX_END_EXITED);
+	assert_string_equal(first.out[0], again.out[0]);
+	finish(&first);
+	finish(&other);
+	finish(&again);
+}
+
+static void an_init_serves_again_and_nothing_shows_it_but_the_namespace(void **state)
+{
+	struct fixture *f = *state;
+
+	if (!has_view(f) || policy_is(f, "memory", "cgroup"))
+		return;
+	assert_same_output(f, "readlink /proc/self/ns/pid", "fork");
+	assert_same_output(f, "echo $$; sh -c 'echo $$'; ls /proc/self/fd; ps ax 2>/dev/null",
+	                   "fork");
+	assert_same_output(f, "grep -v ctxt /proc/self/status | grep -v ^Vm | grep -v ^Rss",
+	                   "fork");
+}
+
+static void what_a_command_did_to_init_is_not_the_next_ones(void **state)
+{
+	if (!has_view(*state))
+		return;
+	assert_same_output(*state, "ulimit -n; nice; grep allowed_list /proc/self/status",
+	                   "meddle");
+	assert_same_output(*state, "ulimit -a", "meddle");
+}
+
+static void after_a_kill_and_a_failed_start_the_next_one_runs(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int i = 0; i < 20; i++) {
+		struct run killed = {.signal_at_output = SIGKILL}, none = {0};
+
+		RUN(f, &killed, self, "linger");
+		assert_int_equal(killed.exit.end, SBX_END_SIGNALED);
+		RUN(f, &none, "no-such-program");
+		assert_failed(&none, ENOENT, "not found");
+		assert_script(f, "echo $(echo well)", "well\n");
+		finish(&killed);
+	}
+}
+
+static void a_killed_command_is_not_charged_for_those_before_it(void **state)
+{
+	struct run busy = {0}, killed = {.signal_at_output = SIGKILL};
+
+	RUN(*state, &busy, "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done");
+	RUN(*state, &killed, self, "linger");
+	assert_true(killed.exit.user_us + killed.exit.sys_us <
+	            busy.exit.user_us + busy.exit.sys_us);
+	finish(&busy);
+	finish(&killed);
+}
+
 /* --- the commands this program plays -------------------------------------------------------------------- */
 
 static int play_flood(void)
@@ -1556,8 +1626,35 @@ static int play_refused(void)
 	return 0;
 }
 
+/* Leaves some process numbers behind. */
+static int play_fork(void)
+{
+	for (int i = 0; i < 50; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(0);
+		if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+			return 1;
+	}
+	return 0;
+}
+
+/* What a user may change of a process of his; the one only where that has no right more. */
+static int play_meddle(void)
+{
+	const struct rlimit files = {.rlim_cur = 33, .rlim_max = 44};
+
+	setpriority(PRIO_PROCESS, 1, 9);
+	return prlimit(1, RLIMIT_NOFILE, &files, NULL) < 0;
+}
+
 static int play(char **argv)
 {
+	if (strcmp(argv[1], "fork") == 0)
+		return play_fork();
+	if (strcmp(argv[1], "meddle") == 0)
+		return play_meddle();
 	if (strcmp(argv[1], "refused") == 0)
 		return play_refused();
 	if (strcmp(argv[1], "flood") == 0)
@@ -1636,6 +1733,10 @@ static const struct CMUnitTest view_tests[] = {
         CASE(tools_of_path_below_home_are_visible_without_their_neighbours),
         CASE(a_place_that_cannot_be_shown_fails_the_command),
         CASE(a_command_has_no_right),
+        CASE(an_init_serves_again_and_nothing_shows_it_but_the_namespace),
+        CASE(what_a_command_did_to_init_is_not_the_next_ones),
+        CASE(after_a_kill_and_a_failed_start_the_next_one_runs),
+        CASE(a_killed_command_is_not_charged_for_those_before_it),
         CASE(memory_is_limited_for_the_job_as_a_whole),
         CASE(pages_shared_after_a_fork_count_once),
         CASE(there_are_never_more_than_procs),

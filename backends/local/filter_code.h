@@ -1,0 +1,41 @@
+/* From a table of system calls to the program that the kernel runs at each: as short as can be, it is loaded per command. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_FILTER_CODE_H
+#define SANDBOXFS_BACKENDS_LOCAL_FILTER_CODE_H
+
+#include <linux/filter.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/local/filter.h"
+
+/* What becomes of a system call: an answer, or a look at its arguments. */
+enum filter_fate {
+	FILTER_ALLOW,
+	FILTER_REFUSE, /* EPERM */
+	FILTER_ABSENT, /* ENOSYS */
+	FILTER_ANSWERS,
+	FILTER_CLONE = FILTER_ANSWERS, /* refused with flags of namespaces in the first, */
+	FILTER_UNSHARE,                /* which here may have one more; */
+	FILTER_IOCTL,                  /* that types into a terminal; */
+	FILTER_MODE_1, /* with setuid or setgid in the mode, that argument from 0; */
+	FILTER_MODE_2,
+	FILTER_OPEN,   /* with them in the third, when it may create; */
+	FILTER_OPENAT, /* the fourth; */
+	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands */
+	FILTER_FATES,
+};
+
+struct filter_rule {
+	uint32_t nr;
+	enum filter_fate fate;
+};
+
+/*
+ * Makes the program for calls of ARCH (an AUDIT_ARCH_...): those of the N RULES (sorted here; of two for one
+ * call either may hold) meet their fate, others are allowed; all of another architecture are refused.
+ * ret->filter is malloc'd. 0, -ENOMEM, or -E2BIG.
+ */
+int filter_code(uint32_t arch, struct filter_rule *rules, size_t n, const struct filter_wish *wish,
+                struct sock_fprog *ret);
+
+#endif

@@ -1,0 +1,40 @@
+/* Between inits.c, who serves and ends, and inits_make.c. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_INITS_IMPL_H
+#define SANDBOXFS_BACKENDS_LOCAL_INITS_IMPL_H
+
+#include <sys/types.h>
+
+#include "backends/local/inits.h"
+
+struct one {
+	uint64_t job;  /* 0: it waits */
+	uint64_t view; /* serial number of what it waits in */
+	pid_t pid;
+	int work;          /* our end of its socket, -1: it gets no request any more */
+	bool reuse;        /* it waits again after JOB, and says so */
+	struct usage used; /* before JOB */
+	int group, events; /* its cgroup and what that tells, or -1 */
+	uint64_t number;   /* of its cgroup */
+	char *box;         /* the sandbox of its cgroup */
+};
+
+struct inits {
+	struct inits_config config;
+	pid_t spawner;
+	uint64_t made; /* numbers cgroups */
+	bool reuse, ending;
+	struct one *all;
+	size_t n, cap;
+};
+
+/* A place that the host could have changed since is no place to wait in; nor can what has no end. */
+bool inits_may_wait(const struct inits *inits, const struct view *view);
+/*
+ * Forks an init for VIEW (NULL: the host) and the sandbox BOX. *RET is valid until the next call. Returns 0 or a
+ * negative errno.
+ */
+int inits_make(struct inits *inits, const struct view *view, const char *box, struct one **ret);
+/* ONE has ended, or was never begun. */
+void inits_release(struct inits *inits, struct one *one);
+
+#endif
