@@ -290,6 +290,7 @@ static const struct sbx_sandbox_impl impl = {
         .sync = sandbox_sync,
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
+        .history = &sbx_local_history,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */
