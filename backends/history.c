@@ -126,3 +126,8 @@ int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
 {
 	return HISTORY(sb, push) ? sb->impl->history->push(sb, wish, err) : absent("push", err);
 }
+
+bool sbx_history_pushes(const struct sbx_sandbox *sb)
+{
+	return HISTORY(sb, push) != NULL;
+}

@@ -228,6 +228,9 @@ void sbx_made_release(struct sbx_control_handle *h);
 /* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
 int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 
+/* control_push.c */
+extern const struct control_ops sbx_control_push_ops;
+
 /* control_admin.c */
 extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,
         sbx_control_kill_ops, sbx_control_job_kill_ops, sbx_control_absent_ops;

@@ -116,7 +116,7 @@ static const struct sbx_control_row box_rows[] = {
         READER("diff", sbx_control_diff_ops, SBX_DIFF_PATCH, 0),
         READER("changes", sbx_control_diff_ops, SBX_DIFF_NAMES, 0),
         {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = no_rows},
-        ABSENT("push", 0600),
+        REQUEST("push", sbx_control_push_ops, 0, 0),
         ABSENT("import.tar", 0200),
         ABSENT("export.tar", 0400),
         TEXT("info", sbx_control_text_info),

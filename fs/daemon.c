@@ -32,6 +32,7 @@
 #include "fs/ops_control.h"
 #include "fs/ops_inline.h"
 #include "fs/passthrough.h"
+#include "fs/secret.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -47,6 +48,7 @@
 struct daemon {
 	struct sbx_options *opts;
 	struct sbx_host host;
+	char *github_token; /* a secret (fs/secret.h), or NULL */
 	struct sbx_spawner *spawner;
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
@@ -225,6 +227,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.loop = d->loop;
 	config.pool = d->pool;
 	config.remover = d->remover;
+	config.github_token = d->github_token;
+	config.github_api = getenv("GITHUB_API_URL");
 	r = sbx_registry_create(&config, &d->registry);
 	if (r < 0)
 		return sbx_fail(err, -r, "the registry cannot be made: %s", strerror(-r));
@@ -386,6 +390,7 @@ static void stop(struct daemon *d)
 	if (d->workspace.controls)
 		rmdir(d->workspace.controls);
 	free(d->workspace.controls);
+	sbx_secret_free(d->github_token);
 	sem_destroy(&d->ended);
 }
 
@@ -406,12 +411,16 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	int r;
 
 	/* A name server that is silent is not to hold up an unmount for long. */
-	if (sbx_settings_hosts(&opts->settings))
-		setenv("RES_OPTIONS", "timeout:2 attempts:2", 0);
+	setenv("RES_OPTIONS", "timeout:2 attempts:2", 0);
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
-	r = start_parts(&d, err);
+	/* Before the spawner is forked, which is to have none. */
+	r = sbx_secret_take("GITHUB_TOKEN", &d.github_token);
+	if (r < 0)
+		sbx_fail(err, -r, "GITHUB_TOKEN cannot be kept: %s", strerror(-r));
+	else
+		r = start_parts(&d, err);
 	if (r == 0)
 		r = prepare_controls(&d, err);
 	/* Before anything is mounted: a signal that ends us now is seen when the loop runs. */

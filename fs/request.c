@@ -39,6 +39,16 @@ void sbx_create_request_release(struct sbx_create_request *req)
 	*req = (struct sbx_create_request){0};
 }
 
+void sbx_push_request_release(struct sbx_push_request *req)
+{
+	free(req->remote);
+	free(req->title);
+	free(req->intent);
+	free(req->blueprint);
+	free(req->run);
+	*req = (struct sbx_push_request){0};
+}
+
 static bool is_letter(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -204,6 +214,7 @@ static int next_json(struct sbx_request_parser *p, bool final, struct json_objec
 		json_object_put(obj);
 		return sbx_fail(err, EINVAL, "trailing data after the JSON request");
 	}
+	p->tail = used == len;
 	consume(p, used < len ? used + 1 : used);
 	*ret = obj;
 	return 1;
@@ -381,6 +392,65 @@ int sbx_create_parser_next(struct sbx_request_parser *p, bool final, struct sbx_
 		return 1;
 	}
 	sbx_create_request_release(&req);
+	if (r < 0)
+		sbx_request_parser_reset(p);
+	return r;
+}
+
+static int take_push_json(struct sbx_request_parser *p, bool final, struct sbx_push_request *ret,
+                          struct sbx_error *err)
+{
+	struct json_object *obj;
+	int r = next_json(p, final, &obj, err);
+
+	if (r <= 0)
+		return r;
+	r = sbx_push_from_json(obj, ret, err);
+	json_object_put(obj);
+	return r < 0 ? r : 1;
+}
+
+/* Takes blanks off up to the end of the line; whether the end has come. */
+static bool take_empty_line(struct sbx_request_parser *p)
+{
+	const char *s = p->buf + p->start, *end = p->buf + p->len, *c = s;
+
+	while (c < end && *c != '\n' && is_blank(*c))
+		c++;
+	if (c < end && *c == '\n') {
+		consume(p, (size_t)(c - s) + 1);
+		return true;
+	}
+	if (c > s)
+		consume(p, (size_t)(c - s));
+	return false;
+}
+
+int sbx_push_parser_next(struct sbx_request_parser *p, bool final, struct sbx_push_request *ret,
+                         struct sbx_error *err)
+{
+	struct sbx_push_request req = {0};
+	int r;
+
+	/* With something seen it is JSON that goes on. */
+	if (!p->seen && take_empty_line(p)) {
+		if (!p->tail)
+			return 1;
+		p->tail = false;
+		if (take_empty_line(p))
+			return 1;
+	}
+	if (p->start == p->len)
+		return 0;
+	p->tail = false;
+	r = p->buf[p->start] == '{' || p->buf[p->start] == '['
+	            ? take_push_json(p, final, &req, err)
+	            : sbx_fail(err, EINVAL, "a push request is a JSON object or an empty line");
+	if (r == 1) {
+		*ret = req;
+		return 1;
+	}
+	sbx_push_request_release(&req);
 	if (r < 0)
 		sbx_request_parser_reset(p);
 	return r;

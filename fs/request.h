@@ -60,6 +60,7 @@ struct sbx_request_parser {
 	size_t nul;                 /* one past the last NUL in buf, 0: none */
 	struct sbx_words_scan line; /* of a text line */
 	struct json_tokener *tok;   /* of a JSON request, NULL at its beginning */
+	bool tail;                  /* the newline that ends a JSON request may still come */
 };
 
 void sbx_request_parser_init(struct sbx_request_parser *p);
@@ -100,6 +101,19 @@ void sbx_create_request_release(struct sbx_create_request *req);
 /* As sbx_request_parser_next, for create requests. */
 int sbx_create_parser_next(struct sbx_request_parser *p, bool final, struct sbx_create_request *ret,
                            struct sbx_error *err);
+
+/* What can be written to NAME/ctl/push: a JSON object, or an empty line. NULL: not given. */
+struct sbx_push_request {
+	bool pr; /* and a pull request is opened */
+	char *remote;
+	char *title;
+	char *intent, *blueprint, *run; /* of which title and text are made */
+};
+
+void sbx_push_request_release(struct sbx_push_request *req);
+/* As sbx_request_parser_next, for push requests. The newline after a JSON request is no empty line. */
+int sbx_push_parser_next(struct sbx_request_parser *p, bool final, struct sbx_push_request *ret,
+                         struct sbx_error *err);
 
 /* 0 when KEY[0..len) matches [A-Za-z_][A-Za-z0-9_]*; else -EINVAL, `Invalid env key "<key>"`... */
 int sbx_env_key_check(const char *key, size_t len, struct sbx_error *err);

@@ -246,3 +246,40 @@ int sbx_create_from_json(struct json_object *obj, struct sbx_create_request *ret
 		return sbx_fail(err, EINVAL, "\"name\" is missing");
 	return 0;
 }
+
+static int take_push_member(struct sbx_push_request *req, const char *key,
+                            struct json_object *value, struct sbx_error *err)
+{
+	const struct {
+		const char *name;
+		char **place;
+	} keys[] = {
+	        {"remote", &req->remote},       {"title", &req->title}, {"intent", &req->intent},
+	        {"blueprint", &req->blueprint}, {"run", &req->run},
+	};
+
+	if (strcmp(key, "pr") == 0) {
+		if (!json_object_is_type(value, json_type_boolean))
+			return sbx_fail(err, EINVAL, "\"pr\" must be true or false");
+		req->pr = json_object_get_boolean(value);
+		return 0;
+	}
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)
+		if (strcmp(keys[i].name, key) == 0)
+			return take_string(value, key, keys[i].place, err);
+	return unknown_key(key, err);
+}
+
+int sbx_push_from_json(struct json_object *obj, struct sbx_push_request *ret, struct sbx_error *err)
+{
+	if (!json_object_is_type(obj, json_type_object))
+		return sbx_fail(err, EINVAL, "a push request is a JSON object or an empty line");
+	json_object_object_foreach(obj, key, value)
+	{
+		int r = take_push_member(ret, key, value, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}

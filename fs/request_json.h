@@ -13,5 +13,7 @@ struct json_object;
 int sbx_request_from_json(struct json_object *obj, struct sbx_request *ret, struct sbx_error *err);
 int sbx_create_from_json(struct json_object *obj, struct sbx_create_request *ret,
                          struct sbx_error *err);
+int sbx_push_from_json(struct json_object *obj, struct sbx_push_request *ret,
+                       struct sbx_error *err);
 
 #endif

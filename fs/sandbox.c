@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "fs/push.h"
 #include "fs/sandbox_impl.h"
 #include "sandboxfs/cleanup.h"
 
@@ -57,7 +58,10 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 	r = sbx_events_create(config->loop, &reg->events);
 	if (r >= 0 && hosts)
 		r = sbx_egress_create(hosts, config->loop, config->pool, &reg->egress, NULL);
+	if (r >= 0)
+		r = sbx_pusher_create(config->github_token, config->github_api, &reg->pusher);
 	if (r < 0) {
+		sbx_egress_destroy(reg->egress);
 		sbx_events_destroy(reg->events);
 		free(reg);
 		return r;
@@ -71,6 +75,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 static void registry_free(struct sbx_registry *reg)
 {
 	sbx_egress_destroy(reg->egress);
+	sbx_pusher_destroy(reg->pusher);
 	pthread_cond_destroy(&reg->idle);
 	pthread_mutex_destroy(&reg->lock);
 	free(reg);
@@ -90,6 +95,7 @@ static void box_free(struct box *box)
 	pthread_mutex_destroy(&box->pub.defaults_lock);
 	pthread_mutex_destroy(&box->backend_lock);
 	free(box->pub.name);
+	free(box->push_result);
 	free(box);
 }
 

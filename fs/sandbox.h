@@ -65,7 +65,8 @@ struct sbx_registry_config {
 	struct sbx_backend *backend;
 	struct sbx_loop *loop;
 	struct sbx_pool *pool;
-	struct sbx_pool *remover; /* takes away what nobody looks at any more */
+	struct sbx_pool *remover;              /* takes away what nobody looks at any more */
+	const char *github_token, *github_api; /* as fs/push.h; may be NULL */
 	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
 	 * asked for again. On the thread that starts the job, or the loop thread. */
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);

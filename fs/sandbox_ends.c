@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/push.h"
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
 
@@ -141,6 +142,8 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 	for (size_t i = 0; i < reg->n; i++)
 		if (reg->boxes[i]->creation)
 			atomic_store(&reg->boxes[i]->creation->cancelled, true);
+	for (size_t i = 0; i < reg->n; i++)
+		sbx_box_cancel_pushes(reg->boxes[i]);
 	for (;;) {
 		struct box *box = next_open(reg);
 
@@ -157,4 +160,6 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 	pthread_mutex_unlock(&reg->lock);
 	sbx_registry_save_all(reg);
 	sbx_egress_close(reg->egress);
+	sbx_pusher_destroy(reg->pusher);
+	reg->pusher = NULL;
 }

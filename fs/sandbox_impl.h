@@ -54,6 +54,8 @@ struct box {
 	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
 	struct tracked tracked[TRACKED]; /* registry's lock */
 	uint64_t tracked_numbers;
+	struct sbx_push *pushes;                  /* the first is under way; registry's lock */
+	char *push_result; /* of the last, a line of JSON, or NULL; registry's lock */
 	/* Loop thread: */
 	struct sbx_timer lifetime;
 	struct sbx_timer retry;
@@ -77,6 +79,7 @@ struct sbx_registry {
 	struct sbx_registry_config config;
 	struct sbx_events *events;
 	struct sbx_egress *egress; /* with net=allow; else NULL */
+	struct sbx_pusher *pusher;
 	int64_t time_ms;
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t idle;  /* inflight became 0 */
@@ -157,6 +160,8 @@ int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM *
 void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
 void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
+/* Gives up what is being pushed. */
+void sbx_box_cancel_pushes(struct box *box);
 /* A ready box becomes a stopping one. */
 void sbx_box_stop_begin(struct box *box);
 /* Whoever does something with the box is asked to give up. */

@@ -231,6 +231,7 @@ static void jobs_ended(void *data)
 void sbx_box_stop_begin(struct box *box)
 {
 	box->pub.state = SBX_BOX_STOPPING;
+	sbx_box_cancel_pushes(box);
 	box->stop_ns = sbx_now_ns();
 	sbx_box_cancel_works(box);
 	sbx_registry_begin(box->pub.registry);

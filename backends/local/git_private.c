@@ -392,6 +392,7 @@ static int pass(struct sbx_git_private *p, const char *name, struct sbx_error *e
 
 	if (!r)
 		r = sbx_sync_refs(&y);
+	p->apart = r || y.code;
 	if (!r)
 		sbx_sync_index(&y);
 	sync_finish(&y);
@@ -459,6 +460,7 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	int r = prepare(p, &own);
 	bool again;
 
+	p->apart = true; /* until a pass knows better */
 	if (!r)
 		r = repeat(p, ref_name(p, name), &own);
 	again = r && p->said.code == own.code && strcmp(p->said.text, own.text) == 0;
@@ -468,4 +470,9 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	if (err)
 		*err = own;
 	return r;
+}
+
+int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err)
+{
+	return p->apart ? sbx_fail(err, p->said.code, "%s", p->said.text) : 0;
 }

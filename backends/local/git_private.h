@@ -40,6 +40,8 @@ bool sbx_git_private_stale(struct sbx_git_private *p);
  * a full disk). The same sentence is not given twice in a row: 0. Blocks; not for one sandbox at once.
  */
 int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err);
+/* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */
+int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err);
 /* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
 const char *const *sbx_git_private_ro(struct sbx_git_private *p);
 const char *const *sbx_git_private_rw(struct sbx_git_private *p);

@@ -12,7 +12,7 @@
  * (before and after a job, before a restore), seen by nobody, and goes with the sandbox.
  *
  * Calls are marked as in backend.h; those marked [pool] are never overlapped for one sandbox. [disk]: on any thread that may wait
- * for the local disk, as a FUSE worker may; never for a network or another client.
+ * for the local disk, as a FUSE worker may; never for a network or another client. push has rules of its own.
  */
 #ifndef SANDBOXFS_HISTORY_H
 #define SANDBOXFS_HISTORY_H
@@ -64,7 +64,8 @@ struct sbx_diff_wish {
 struct sbx_push_wish {
 	const char *remote;     /* NULL: "origin" */
 	const char *token;      /* for HTTP(S); a secret: never in an error text. NULL: none */
-	atomic_bool *cancelled; /* as above */
+	uint64_t timeout_ms;    /* for all of it: -ETIMEDOUT; 0: none */
+	atomic_bool *cancelled; /* as above; also ends waiting for a server */
 };
 
 struct sbx_history_impl {
@@ -103,11 +104,16 @@ struct sbx_history_impl {
 	/* [pool] Writes the content of the file, or the target of the link, whose id is ID to FD. */
 	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
 
-	/* [any] What URL the remote NAME (NULL: "origin") has: the caller's, in *ret. ENOENT no such remote. */
+	/*
+	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, without name and password in it: the
+	 * caller's, in *ret. ENOENT no such remote.
+	 */
 	int (*remote)(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
 	/*
-	 * [pool, may wait for the network] Pushes the sandbox's branch to a branch of the same name. What goes wrong is a
-	 * sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, ECONNREFUSED, ETIMEDOUT...
+	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what commands have committed.
+	 * May wait for the network, so it is called on a thread that may, and beside all other calls but close. What
+	 * goes wrong is a sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, EPERM
+	 * refused by the server, ECONNREFUSED, ETIMEDOUT, EINTR...
 	 */
 	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
 };
@@ -133,6 +139,9 @@ int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd);
 int sbx_history_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
 int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
                      struct sbx_error *err);
+
+/* Whether there is a push. Any thread. */
+bool sbx_history_pushes(const struct sbx_sandbox *sb);
 
 /* 0 when REV can name a state (not that it does): "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64 hexadecimal digits; else -EINVAL. */
 int sbx_rev_check(const char *rev, struct sbx_error *err);

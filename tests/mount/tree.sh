@@ -84,7 +84,7 @@ controls_accept_removal() {
 }
 
 later_features() {
-	for file in snapshot restore reset fork push; do
+	for file in snapshot restore reset fork; do
 		"$TOOL" write "$MNT/a/ctl/$file" O_WRONLY 'x\n' >"$ROOM/answer"
 		grep -qx '0\|EOPNOTSUPP\|EINVAL\|ENOENT' "$ROOM/answer" || fail "$file: $(cat "$ROOM/answer")"
 		! grep -qx EOPNOTSUPP "$ROOM/answer" || [ -s "$MNT/a/ctl/error" ]

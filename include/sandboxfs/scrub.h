@@ -1,0 +1,11 @@
+/* Taking secrets out of texts that others wrote, before anyone reads them. */
+#ifndef SANDBOXFS_SCRUB_H
+#define SANDBOXFS_SCRUB_H
+
+/*
+ * In place: each SECRET (may be NULL) becomes "***", and what stands before the @ of a URL's host is taken out, as it may be
+ * a password. What an ssh URL has there is a name, and goes as well. Thread-safe for distinct texts.
+ */
+void sbx_scrub(char *text, const char *secret);
+
+#endif
