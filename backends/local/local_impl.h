@@ -55,7 +55,6 @@ struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
 int sbx_local_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
 int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
 
-
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);
