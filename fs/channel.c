@@ -66,7 +66,15 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	return writev(fd, iov, count);
 }
 
-static const struct fuse_custom_io hooks = {.read = hook_read, .writev = hook_writev};
+static ssize_t hook_splice(int in, off_t *in_off, int out, off_t *out_off, size_t len,
+                           unsigned flags, void *userdata)
+{
+	(void)userdata;
+	return splice(in, in_off, out, out_off, len, flags);
+}
+
+static const struct fuse_custom_io hooks = {
+        .read = hook_read, .writev = hook_writev, .splice_send = hook_splice};
 
 static int add_option(struct fuse_args *args, const char *key, const char *value)
 {

@@ -11,15 +11,14 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	 * No writeback cache: the kernel would own size and times, and not see what a command
 	 * appended. O_TRUNC comes as setattr, since mostly there is no OPEN to carry it.
 	 */
-	conn->want &=
-	        ~(unsigned)(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_WRITEBACK_CACHE |
-	                    FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-	                    FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS |
-	                    FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_HANDLE_KILLPRIV);
+	conn->want &= ~(unsigned)(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_WRITEBACK_CACHE |
+	                          FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_MOVE |
+	                          FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS |
+	                          FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_HANDLE_KILLPRIV);
 	conn->want |= conn->capable &
-	              (FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
-	               FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ASYNC_READ |
-	               FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPIRE_ONLY);
+	              (FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_PARALLEL_DIROPS |
+	               FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
+	               FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPIRE_ONLY);
 	conn->max_background = 64;
 	conn->time_gran = 1;
 #ifdef HAVE_PASSTHROUGH

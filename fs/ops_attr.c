@@ -56,13 +56,16 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	sbx_node_put(ws->inodes, node);
 }
 
-static int set_mode(int path_fd, const struct stat *st, mode_t mode, struct sbx_error *err)
+static int set_mode(int path_fd, mode_t mode, struct sbx_error *err)
 {
+	struct stat st;
 	char proc[32];
 
-	if (mode & (S_ISUID | S_ISGID) & ~st->st_mode && !sbx_without("special"))
+	if (fstat(path_fd, &st) < 0)
+		return -errno;
+	if (mode & (S_ISUID | S_ISGID) & ~st.st_mode && !sbx_without("special"))
 		return sbx_fail(err, EPERM, "setuid and setgid are not available in a sandbox");
-	if (S_ISLNK(st->st_mode))
+	if (S_ISLNK(st.st_mode))
 		return -EOPNOTSUPP;
 	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
 	return chmod(proc, mode & 07777) < 0 ? -errno : 0;
@@ -112,7 +115,6 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
                     int set, struct sbx_error *err)
 {
 	struct sbx_fd *f;
-	struct stat st;
 	int r = 0;
 
 	if (set & FUSE_SET_ATTR_SIZE)
@@ -121,11 +123,10 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
 		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
 	if (r < 0)
 		return r;
-	r = sbx_node_stat(ws->inodes, node, &st);
-	if (r == 0 && set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+	if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
 		r = set_owner(sbx_node_box(node), f->fd, attr, set);
 	if (r == 0 && set & FUSE_SET_ATTR_MODE)
-		r = set_mode(f->fd, &st, attr->st_mode, err);
+		r = set_mode(f->fd, attr->st_mode, err);
 	if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
 	                     FUSE_SET_ATTR_MTIME_NOW))
 		r = set_times(f->fd, attr, set);

@@ -1,7 +1,7 @@
 /*
  * Contents of files. Mostly nothing is known here of opens (fs/ops_open.c), so no request goes by a handle:
- * the descriptor belongs to the node, and O_APPEND is seen at each write. It is put before the answer: who has that
- * may have the file executed, which the kernel refuses while it is open for writing.
+ * the descriptor belongs to the node, and O_APPEND is seen at each write. One that can write is put before the answer: who
+ * has that may have the file executed, which the kernel refuses while it is open for writing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,14 +37,36 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 	return NULL;
 }
 
+/* Spliced from one cache to the other where that is worth it; not moved, since commands read the file as well. */
+static void read_splicing(fuse_req_t req, const struct sbx_fd *f, size_t size, off_t off)
+{
+	struct fuse_bufvec data = FUSE_BUFVEC_INIT(size);
+
+	data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+	data.buf[0].fd = f->fd;
+	data.buf[0].pos = off;
+	fuse_reply_data(req, &data, 0);
+}
+
+static void read_copying(fuse_req_t req, struct sbx_node *node, struct sbx_fd *f, size_t size,
+                         off_t off)
+{
+	_cleanup_free_ char *buf = malloc(size);
+	ssize_t n = buf ? pread(f->fd, buf, size, off) : -1;
+	int r = buf ? -errno : -ENOMEM;
+
+	ws_put(ws_of(req), node, f);
+	if (n < 0)
+		ws_reply(req, r);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node;
 	struct sbx_fd *f;
-	_cleanup_free_ char *buf = NULL;
-	ssize_t n;
-	int r;
 
 	(void)fi;
 	node = ws_node(req, ino);
@@ -61,14 +83,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	node = file_fd(req, ino, SBX_FD_READ, &f);
 	if (!node)
 		return;
-	buf = malloc(size);
-	n = buf ? pread(f->fd, buf, size, off) : -1;
-	r = buf ? -errno : -ENOMEM;
+	if (f->mode != O_RDONLY) {
+		read_copying(req, node, f, size, off);
+		return;
+	}
+	read_splicing(req, f, size, off);
 	ws_put(ws, node, f);
-	if (n < 0)
-		ws_reply(req, r);
-	else
-		fuse_reply_buf(req, buf, (size_t)n);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,

@@ -33,6 +33,19 @@ copies() {
 	expect 0\|EXDEV copy-range c1 "$ROOM/c4"
 }
 
+# Of what a command made, which the mount has open for reading only.
+large_reads() {
+	head -c 300001 /dev/urandom >l1
+	run a cp l1 l2
+	cmp l1 l2
+	run a truncate -s 200003 l2
+	head -c 200003 l1 | cmp - l2
+	run a truncate -s 400000 l2
+	same 400000 "$(wc -c <l2)"
+	same 0 "$(tail -c +200004 l2 | tr -d '\0' | wc -c)"
+	same "" "$(tail -c +400001 l2)"
+}
+
 direct() {
 	head -c 65536 /dev/urandom >d1
 	dd if=d1 of=d2 bs=4096 iflag=direct oflag=direct 2>/dev/null || dd if=d1 of=d2 bs=4096 2>/dev/null
@@ -45,6 +58,7 @@ cd "$MNT/a" || exit 1
 claim "fallocate grows, keeps, punches, refuses nonsense" allocation
 claim "SEEK_DATA and SEEK_HOLE find data and holes" holes
 claim "copy_file_range copies within and between sandboxes" copies
+claim "large reads are exact, also of a file that a command makes shorter or longer" large_reads
 claim "O_DIRECT copies exactly" direct
 claim "shared maps are written and read" expect 0 mmap mapped
 claim "O_APPEND from 8 processes loses nothing" expect 0 append-race appended 8 500

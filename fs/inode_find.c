@@ -1,0 +1,374 @@
+/* How nodes and names come together: looked up, created, moved and taken away. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/inode_impl.h"
+#include "fs/sandbox.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
+
+static void present(const struct sbx_node *node, struct stat *st)
+{
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
+		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
+}
+
+void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	if (!S_ISFIFO(node->type))
+		return;
+	sbx_inodes_lock(tab);
+	node->own_fifo = true;
+	sbx_inodes_unlock(tab);
+	st->st_mode = S_IFIFO | (st->st_mode & 07777);
+}
+
+/* The known file node with that identity; one that merely had the number before is unhashed. */
+static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
+                                  const struct sbx_ident *id)
+{
+	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, box, id->dev, id->ino);
+	struct sbx_node *node;
+
+	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
+		if (node->kind == SBX_NODE_FILE && node->box == box && node->ino == id->ino &&
+		    node->dev == id->dev)
+			break;
+	if (node && !sbx_node_is(node, id)) {
+		sbx_inodes_unhash(tab, node);
+		node = NULL;
+	}
+	return node;
+}
+
+/* Whether NODE is DIR or one of the directories it was seen in. Lock held. */
+static bool is_above(const struct sbx_node *node, const struct sbx_node *dir)
+{
+	for (; dir; dir = dir->parent)
+		if (dir == node)
+			return true;
+	return false;
+}
+
+/*
+ * Remembers where the node was seen last. A place below itself, which commands that move things can
+ * make it seem, is not taken: the parents would form a ring. Lock held.
+ */
+static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                    const char *name)
+{
+	struct sbx_node *old = node->parent;
+	char *copy;
+
+	if (old == dir && node->name && !strcmp(node->name, name))
+		return 0;
+	if (S_ISDIR(node->type) && is_above(node, dir))
+		return -ESTALE;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	free(node->name);
+	node->name = copy;
+	dir->refs++;
+	node->parent = dir;
+	if (old) {
+		old->refs--;
+		sbx_node_release(tab, old);
+	}
+	return 0;
+}
+
+/*
+ * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
+ * the directories around them change places under one id unless the kernel moves them itself.
+ */
+static bool place_matters(mode_t type)
+{
+	return S_ISDIR(type) || S_ISLNK(type);
+}
+
+static bool was_at(const struct sbx_node *node, const struct sbx_node *dir, const char *name)
+{
+	return node->parent == dir && node->name && strcmp(node->name, name) == 0;
+}
+
+/* Stale from now on: nobody knows where the kernel has it. Lock held. */
+static void displace(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	struct sbx_node *old = node->parent;
+
+	sbx_inodes_unhash(tab, node);
+	free(node->name);
+	node->name = NULL;
+	node->parent = NULL;
+	if (old) {
+		old->refs--;
+		sbx_node_release(tab, old);
+	}
+}
+
+/*
+ * As find_file for what was found in DIR. What a command moved there is another node, and whoever is still
+ * at the old place is answered for that. Lock held.
+ */
+static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *dir,
+                                const struct sbx_ident *id)
+{
+	struct sbx_node *node = find_file(tab, dir->box, id);
+
+	if (!node || node->parent == dir || !place_matters(id->type))
+		return node;
+	sbx_inodes_unhash(tab, node);
+	return NULL;
+}
+
+/* The node for the file ID seen as NAME in DIR, with a reference. Lock held. */
+static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                     const struct sbx_ident *id, struct sbx_node **ret)
+{
+	struct sbx_node *node = find_at(tab, dir, id);
+	int r;
+
+	if (node) {
+		node->refs++;
+		if (node->fd && node->fd->pinned) /* it has a name again: another hard link */
+			sbx_fd_unpin(tab, node->fd);
+	} else {
+		r = sbx_node_new(tab, SBX_NODE_FILE, dir->box, &node);
+		if (r < 0)
+			return r;
+		node->dev = id->dev;
+		node->ino = id->ino;
+		node->born = id->born;
+		node->type = id->type;
+		sbx_inodes_hash(tab, node);
+	}
+	r = place_at(tab, node, dir, name);
+	if (r < 0) {
+		node->refs--;
+		sbx_node_release(tab, node);
+		return r;
+	}
+	node->nlookup++;
+	*ret = node;
+	return 0;
+}
+
+int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                    struct sbx_node **ret)
+{
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	int r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
+
+	if (r < 0)
+		return r;
+	r = sbx_ident_child(dir, dfd->fd, name, st, &id);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return r;
+	sbx_inodes_lock(tab);
+	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0)
+		present(*ret, st);
+	sbx_inodes_unlock(tab);
+	return r;
+}
+
+int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
+                   struct stat *st, struct sbx_node **ret)
+{
+	struct sbx_ident id;
+	struct sbx_fd *f;
+	int r = sbx_ident_at(dir->box, fd, "", st, &id);
+
+	if (r == 0 && !S_ISREG(id.type))
+		r = -ESTALE;
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	sbx_inodes_lock(tab);
+	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0) {
+		f = sbx_fd_install(tab, *ret, fd, mode);
+		if (f && --f->refs == 0 && __atomic_load_n(&dir->box->busy, __ATOMIC_SEQ_CST))
+			sbx_fd_drop(tab, f);
+	} else {
+		close(fd);
+	}
+	sbx_inodes_unlock(tab);
+	return r;
+}
+
+int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	struct sbx_node *dir = NULL;
+	_cleanup_free_ char *name = NULL;
+	struct sbx_fd *f;
+	struct sbx_ident id;
+	bool by_name;
+	int r;
+
+	sbx_inodes_lock(tab);
+	by_name = !node->fd && node->kind == SBX_NODE_FILE && node->parent && !S_ISDIR(node->type);
+	if (by_name) {
+		dir = node->parent;
+		dir->refs++;
+		name = strdup(node->name);
+	}
+	sbx_inodes_unlock(tab);
+
+	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
+	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
+	if (r == 0) {
+		r = !by_name ? sbx_ident_at(node->box, f->fd, "", st, &id)
+		    : name   ? sbx_ident_child(dir, f->fd, name, st, &id)
+		             : -ENOMEM;
+		sbx_fd_put(tab, f);
+	}
+	sbx_node_put(tab, dir);
+	if (r == -ENOENT || r == -ENOTDIR)
+		return -ESTALE;
+	if (r == 0 && node->kind == SBX_NODE_FILE && !sbx_node_is_still(node, &id))
+		return -ESTALE;
+	if (r == 0) {
+		sbx_inodes_lock(tab);
+		present(node, st);
+		sbx_inodes_unlock(tab);
+	}
+	return r;
+}
+
+void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                   struct sbx_hold *ret)
+{
+	struct sbx_node *node;
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	struct stat st;
+	int r;
+
+	*ret = (struct sbx_hold){0};
+	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
+		return;
+	r = sbx_ident_child(dir, dfd->fd, name, &st, &id);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = find_at(tab, dir, &id);
+	if (node) {
+		node->refs++;
+		place_at(tab, node, dir, name);
+	}
+	sbx_inodes_unlock(tab);
+	if (node && sbx_node_fd(tab, node, SBX_FD_PATH, &ret->fd) < 0) {
+		sbx_node_put(tab, node);
+		return;
+	}
+	ret->node = node;
+}
+
+void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
+{
+	if (!hold->node)
+		return;
+	if (done) {
+		sbx_inodes_lock(tab);
+		sbx_fd_pin(tab, hold->node, hold->fd);
+		sbx_inodes_unlock(tab);
+	}
+	sbx_fd_put(tab, hold->fd);
+	sbx_node_put(tab, hold->node);
+}
+
+/* Those below TOP, or all of BOX when it is NULL. Lock held. */
+static bool renew_links(struct sbx_inodes *tab, struct sbx_box *box, const struct sbx_node *top)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < tab->used; i++) {
+		struct sbx_node *node = tab->slot[i];
+
+		if (!node || !node->hashed || node->box != box || !S_ISLNK(node->type) ||
+		    (top && !is_above(top, node)))
+			continue;
+		sbx_inodes_unhash(tab, node);
+		any = true;
+	}
+	return any;
+}
+
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	bool any;
+
+	sbx_inodes_lock(tab);
+	any = renew_links(tab, box, NULL);
+	sbx_inodes_unlock(tab);
+	return any;
+}
+
+/* Lock held. */
+static bool node_moved(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                       const char *name, struct sbx_node *newdir, const char *newname)
+{
+	if (!place_matters(node->type)) {
+		place_at(tab, node, newdir, newname);
+		return false;
+	}
+	if (!was_at(node, dir, name)) {
+		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+		return true;
+	}
+	place_at(tab, node, newdir, newname);
+	return dir != newdir && renew_links(tab, node->box, node);
+}
+
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                    struct sbx_node *newdir, const char *newname)
+{
+	struct sbx_node *node;
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	struct stat st;
+	bool renewed;
+	int r;
+
+	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
+		return true;
+	r = sbx_ident_child(newdir, dfd->fd, newname, &st, &id);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return true;
+	sbx_inodes_lock(tab);
+	node = find_file(tab, newdir->box, &id);
+	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
+	sbx_inodes_unlock(tab);
+	return renewed;
+}
+
+void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
+{
+	struct sbx_ident was, is;
+	struct sbx_node *node;
+	struct stat st;
+
+	if (sbx_ident_at(box, old, "", &st, &was) < 0 || sbx_ident_at(box, new, "", &st, &is) < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = find_file(tab, box, &was);
+	if (node) {
+		sbx_inodes_unhash(tab, node);
+		if (node->fd)
+			sbx_fd_drop(tab, node->fd);
+		node->dev = is.dev;
+		node->ino = is.ino;
+		node->born = is.born;
+		sbx_inodes_hash(tab, node);
+	}
+	sbx_inodes_unlock(tab);
+}

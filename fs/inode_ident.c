@@ -1,0 +1,96 @@
+/* What tells a file from another: where it is kept, its number and when it was born. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "fs/inode_impl.h"
+#include "fs/nested.h"
+#include "fs/owner.h"
+#include "fs/sandbox.h"
+#include "sandboxfs/walls.h"
+
+static int64_t stamp_ns(const struct statx_timestamp *t)
+{
+	return t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static struct timespec stamp(const struct statx_timestamp *t)
+{
+	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
+}
+
+int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
+                 struct sbx_ident *id)
+{
+	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
+	struct statx x;
+
+	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
+	          STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
+		return -errno;
+	*st = (struct stat){
+	        .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+	        .st_ino = x.stx_ino,
+	        .st_mode = x.stx_mode,
+	        .st_nlink = x.stx_nlink,
+	        .st_uid = x.stx_uid,
+	        .st_gid = x.stx_gid,
+	        .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor),
+	        .st_size = (off_t)x.stx_size,
+	        .st_blksize = (blksize_t)x.stx_blksize,
+	        .st_blocks = (blkcnt_t)x.stx_blocks,
+	        .st_atim = stamp(&x.stx_atime),
+	        .st_mtim = stamp(&x.stx_mtime),
+	        .st_ctim = stamp(&x.stx_ctime),
+	};
+	sbx_owner_show(box, st);
+	*id = (struct sbx_ident){
+	        .dev = st->st_dev,
+	        .ino = st->st_ino,
+	        .born = x.stx_mask & STATX_BTIME ? stamp_ns(&x.stx_btime) : 0,
+	        .type = st->st_mode & S_IFMT,
+	};
+	return 0;
+}
+
+int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
+                    struct sbx_ident *id)
+{
+	struct sbx_nested n;
+	int r = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	r = sbx_ident_at(dir->box, n.dirfd, n.name, st, id);
+	sbx_nested_release(&n);
+	return r;
+}
+
+/*
+ * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
+ * the base is there.
+ */
+static bool is_copied_up(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	return sandbox && sandbox->layered && node->born <= sandbox->base_ns &&
+	       id->born > node->born;
+}
+
+bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	return node->ino == id->ino && node->dev == id->dev && node->type == id->type &&
+	       (node->born == id->born || is_copied_up(node, id));
+}
+
+bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	if (sbx_node_is(node, id))
+		return true;
+	return sandbox && sandbox->layered && node->dev == id->dev && node->type == id->type &&
+	       node->born <= sandbox->base_ns && id->born > sandbox->base_ns;
+}

@@ -1,0 +1,104 @@
+/*
+ * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors, inode_ident.c what tells one file from
+ * another, inode_find.c how nodes and names come together.
+ *
+ * One mutex guards the table, the names and the descriptor lists; it is never held over a system call that can wait, so
+ * opening happens outside, and whoever finds that another thread was quicker drops his own descriptor.
+ */
+#ifndef SANDBOXFS_FS_INODE_IMPL_H
+#define SANDBOXFS_FS_INODE_IMPL_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "fs/inode.h"
+
+struct sbx_node {
+	uint32_t index, generation;
+	uint8_t kind, which;
+	bool hashed, own_fifo;
+	mode_t type; /* S_IFMT of a file */
+	uint32_t refs;
+	uint64_t nlookup;
+	struct sbx_box *box;     /* a reference */
+	struct sbx_node *parent; /* a reference */
+	char *name;
+	dev_t dev;
+	ino_t ino;
+	int64_t born; /* birth time, ns */
+	struct sbx_node *hash_next;
+	struct sbx_fd *fd;
+};
+
+struct sbx_inodes {
+	pthread_mutex_t lock; /* everything below */
+	struct sbx_node **slot;
+	uint32_t slots, used, free_head; /* 0: none */
+	uint32_t *next_free;
+	uint32_t *generation;
+	struct sbx_node **hash;
+	uint32_t buckets; /* a power of two */
+	uint64_t nodes;
+	struct sbx_fd lru;  /* ring of unpinned descriptors, most recent first */
+	struct sbx_fd pins; /* ring of pinned ones */
+	unsigned nfds, npinned, max_fds;
+	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
+	void (*gone)(uint64_t id, void *data); /* or NULL */
+	void *gone_data;
+};
+
+/* What is no other file's. */
+struct sbx_ident {
+	dev_t dev;
+	ino_t ino;
+	int64_t born;
+	mode_t type;
+};
+
+void sbx_inodes_lock(struct sbx_inodes *tab);
+/* Closes what was given up while the lock was held. */
+void sbx_inodes_unlock(struct sbx_inodes *tab);
+
+/* ---- inode.c; with the lock held ---- */
+
+uint64_t sbx_node_hash(unsigned kind, unsigned which, const struct sbx_box *box, dev_t dev,
+                       ino_t ino);
+/* Puts NODE where its identity is looked for, or takes it away from there (also when it is not there). */
+void sbx_inodes_hash(struct sbx_inodes *tab, struct sbx_node *node);
+void sbx_inodes_unhash(struct sbx_inodes *tab, struct sbx_node *node);
+/* A zeroed node in a slot of its own, with one reference: 0 or -ENOMEM. */
+int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
+                 struct sbx_node **ret);
+/* Frees nodes that nobody needs, from NODE up through its parents. */
+void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node);
+
+/* ---- inode_fd.c; with the lock held ---- */
+
+void sbx_fds_init(struct sbx_inodes *tab);
+/* Takes the descriptor out of its ring; it is closed by sbx_inodes_unlock, or by the last put. */
+void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f);
+/*
+ * Makes FD the node's descriptor and returns it with a reference; a narrower one the node had
+ * is dropped. Takes FD over, also on failure: NULL.
+ */
+struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int fd, int mode);
+/* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer than others. */
+void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f);
+void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
+
+/* ---- inode_ident.c; any thread ---- */
+
+/* The status and identity of NAME in DIRFD ("": of DIRFD itself), a file of BOX: 0 or -errno. */
+int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
+                 struct sbx_ident *id);
+/* The same for NAME in the directory DIR, whose descriptor DIRFD is, where it may be kept apart from the tree. */
+int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
+                    struct sbx_ident *id);
+bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
+/*
+ * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is
+ * short of memory, which number a copied-up file had in the base: it then has that of the copy.
+ */
+bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id);
+
+#endif

@@ -1,0 +1,240 @@
+/* What takes names away or moves them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/move.h"
+#include "fs/nested.h"
+#include "fs/ops_root.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+
+/* unlink of a control name is accepted and does nothing; of an alias, it goes out of the way. */
+static bool unlink_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	struct sbx_box *box = sbx_node_box(dir);
+
+	if (ws_is_control(ws, dir, name))
+		return true;
+	if (sbx_node_kind(dir) != SBX_NODE_BOX || ws_alias(name) < 0)
+		return false;
+	__atomic_fetch_or(&box->hidden_aliases, 1u << ws_alias(name), __ATOMIC_RELAXED);
+	return true;
+}
+
+static int remove_name(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                       int flags)
+{
+	struct sbx_nested n;
+	struct sbx_hold hold;
+	int r = sbx_nested_find(sbx_node_box(dir), dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	sbx_hold_name(ws->inodes, dir, name, &hold);
+	r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
+	sbx_hold_release(ws->inodes, &hold, r == 0);
+	if (r == 0)
+		sbx_nested_drop(&n, dirfd, name);
+	sbx_nested_release(&n);
+	return r;
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir = ws_node(req, parent);
+	struct sbx_fd *f;
+	int r;
+
+	if (!dir)
+		return;
+	if (ws_is_control(ws, dir, name)) {
+		ws_reply(req, 0);
+		sbx_node_put(ws->inodes, dir);
+		return;
+	}
+	sbx_node_put(ws->inodes, dir);
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	r = remove_name(ws, dir, f->fd, name, 0);
+	if (r == -ENOENT && unlink_control(ws, dir, name))
+		r = 0;
+	ws_reply(req, r);
+	ws_put(ws, dir, f);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir;
+	struct sbx_fd *f;
+	int r;
+
+	if (parent == SBX_NODE_ROOT_ID) {
+		root_rmdir(req, name);
+		return;
+	}
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	r = ws_is_control(ws, dir, name) ? 0 : remove_name(ws, dir, f->fd, name, AT_REMOVEDIR);
+	if (r == -ENOTEMPTY && ws_rmdir_hidden(req, dir, f, name))
+		return;
+	ws_reply(req, r);
+	ws_put(ws, dir, f);
+}
+
+/* One rename within a sandbox, and what it needs. */
+struct renaming {
+	fuse_req_t req;
+	struct sbx_workspace *ws;
+	struct sbx_node *dir, *newdir;
+	struct sbx_fd *fd, *newfd;
+	char *name, *newname;
+	unsigned flags;
+};
+
+static int rename_names(struct renaming *rn, bool by_moving)
+{
+	return by_moving ? sbx_move_dir(rn->ws->inodes, sbx_node_box(rn->dir), rn->fd->fd, rn->name,
+	                                rn->newfd->fd, rn->newname, rn->flags)
+	       : renameat2(rn->fd->fd, rn->name, rn->newfd->fd, rn->newname, rn->flags) < 0 ? -errno
+	                                                                                    : 0;
+}
+
+static int rename_between(struct renaming *rn, bool by_moving)
+{
+	struct sbx_inodes *inodes = rn->ws->inodes;
+	struct sbx_hold hold = {0};
+	bool links;
+	int r;
+
+	if (sbx_node_box(rn->dir) != sbx_node_box(rn->newdir))
+		return -EXDEV;
+	if (ws_is_control(rn->ws, rn->dir, rn->name) ||
+	    ws_is_control(rn->ws, rn->newdir, rn->newname))
+		return -EPERM;
+	if (!(rn->flags & RENAME_EXCHANGE))
+		sbx_hold_name(inodes, rn->newdir, rn->newname, &hold);
+	r = rename_names(rn, by_moving);
+	sbx_hold_release(inodes, &hold, r == 0);
+	if (r < 0)
+		return r;
+	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname);
+	ws_note_nested(rn->ws, rn->newdir, rn->newfd->fd, rn->newname);
+	links = sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
+	if (rn->flags & RENAME_EXCHANGE)
+		links |= sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
+	if (links)
+		ws_look_again(rn->ws);
+	return 0;
+}
+
+static void rename_end(struct renaming *rn, int r)
+{
+	ws_reply(rn->req, r);
+	ws_put(rn->ws, rn->newdir, rn->newfd);
+	ws_put(rn->ws, rn->dir, rn->fd);
+}
+
+/* [pool] */
+static void move_work(void *data)
+{
+	struct renaming *rn = data;
+
+	rename_end(rn, rename_between(rn, true));
+	free(rn->name);
+	free(rn->newname);
+	free(rn);
+}
+
+/* Moving what is in a directory may take long, and no worker of the connection is to be held up by it. */
+static bool move_later(const struct renaming *rn)
+{
+	struct renaming *copy = malloc(sizeof(*copy));
+	char *name = strdup(rn->name), *newname = strdup(rn->newname);
+
+	if (!copy || !name || !newname) {
+		free(copy);
+		free(name);
+		free(newname);
+		return false;
+	}
+	*copy = *rn;
+	copy->name = name;
+	copy->newname = newname;
+	sbx_pool_submit(rn->ws->pool, move_work, copy);
+	return true;
+}
+
+static void rename_in_box(struct renaming *rn)
+{
+	const struct sbx_box *box = sbx_node_box(rn->dir);
+	int r = rename_between(rn, false);
+
+	if (r == -EXDEV && box == sbx_node_box(rn->newdir) && box->sandbox->layered &&
+	    move_later(rn))
+		return;
+	rename_end(rn, r);
+}
+
+/* Renames at the top, or between the top and a sandbox. Returns whether it answered. */
+static bool rename_top(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+                       const char *newname, unsigned flags)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_box *box;
+
+	if (parent != SBX_NODE_ROOT_ID && newparent != SBX_NODE_ROOT_ID)
+		return false;
+	if (parent != newparent) {
+		ws_reply(req, -EXDEV); /* mv then copies, which makes or empties a sandbox */
+		return true;
+	}
+	box = flags & RENAME_NOREPLACE ? sbx_registry_find(ws->registry, newname) : NULL;
+	if (flags & ~(unsigned)RENAME_NOREPLACE)
+		ws_reply(req, -EINVAL);
+	else if (box)
+		ws_reply(req, -EEXIST);
+	else
+		root_rename(req, name, newname);
+	sbx_box_unref(box);
+	return true;
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+               const char *newname, unsigned flags)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir, *newdir;
+	struct sbx_fd *f, *newf;
+
+	/* A whiteout is a device node; what else may come is unknown. */
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		ws_reply(req, -EINVAL);
+		return;
+	}
+	if (rename_top(req, parent, name, newparent, newname, flags))
+		return;
+	dir = ws_dir(req, parent, name, &f);
+	if (!dir)
+		return;
+	newdir = ws_dir(req, newparent, newname, &newf);
+	if (newdir)
+		rename_in_box(&(struct renaming){.req = req,
+		                                 .ws = ws,
+		                                 .dir = dir,
+		                                 .newdir = newdir,
+		                                 .fd = f,
+		                                 .newfd = newf,
+		                                 .name = (char *)(uintptr_t)name,
+		                                 .newname = (char *)(uintptr_t)newname,
+		                                 .flags = flags});
+	else
+		ws_put(ws, dir, f);
+}
