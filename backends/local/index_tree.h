@@ -17,9 +17,6 @@ void sbx_index_below(const struct sbx_index *index, const char *dir, size_t len,
 /* Whether both name the same content and mode. */
 bool sbx_index_same_content(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
 
-/* The index that TREE is, without anything of the file system. Its names are its own. 0 or libgit2's code. */
-int sbx_index_of_tree(git_repository *repo, const git_oid *tree, struct sbx_index *ret);
-
 /*
  * Writes the trees of INDEX, which has no stages, to ODB: *ret is the top one. BASE and BASE_TREE (may be NULL) say the same as each
  * other: where INDEX says it too, nothing is read or written, so the cost is that of what differs. 0 or libgit2's code.

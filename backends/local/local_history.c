@@ -52,6 +52,7 @@ int sbx_local_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error 
 		return dir;
 	if (marks >= 0 && unlinkat(marks, name, 0) < 0 && errno != ENOENT)
 		return sbx_fail(err, errno, "cannot forget a mark: %s", strerror(errno));
+	sbx_past_prune(&place, false);
 	return 0;
 }
 

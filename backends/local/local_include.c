@@ -7,7 +7,9 @@
 #include "backends/local/base_dir.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/past_impl.h"
 #include "backends/local/worktree_include.h"
+#include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
 
 static int open_base(const struct sbx_local *b, const struct sbx_record *rec)
@@ -65,4 +67,39 @@ int sbx_local_include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *
 		return 0;
 	r = include(b, rec, cancelled, err);
 	return r ? r : sbx_tree_remove(b->state.trash, rec->id, err);
+}
+
+/* By way of the mounted tree, in which a directory of ours is where links are kept meanwhile. */
+static int include_again(const struct sbx_past_place *place, int root, int links,
+                         struct sbx_error *err)
+{
+	const struct sbx_local *b = place->b;
+	const struct sbx_identity owner = sbx_past_owner(place);
+	struct sbx_skip skips[SBX_BASE_SKIPS];
+	struct sbx_include in = {.source = b->host->settings->source_abs,
+	                         .tree = root,
+	                         .dst = root,
+	                         .links = links,
+	                         .owner = owner.uid == geteuid() ? NULL : &owner,
+	                         .skips = skips,
+	                         .nskips = sbx_local_skips(b, skips)};
+	int r = sbx_include_files(&in, err);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int root = -1, links = -1;
+	int r;
+
+	if (place->rec->included < 0 || !place->b->host->settings->source_abs)
+		return 0;
+	root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	links = root < 0 ? root : sbx_dir_make(root, SBX_CAPTURE_TEMP, 0700);
+	if (links < 0)
+		return sbx_fail(err, -links, "cannot open the sandbox: %s", strerror(-links));
+	r = include_again(place, root, links, err);
+	sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	return r;
 }

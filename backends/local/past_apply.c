@@ -340,25 +340,28 @@ static int change_files(struct applying *a, struct past_changes *list)
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
                    struct sbx_captured *captured, const git_oid *to, struct sbx_error *err)
 {
+	struct sbx_error own = SBX_ERROR_INIT;
 	struct applying a = {
-	        .repo = repo, .root = place->root, .owner = sbx_past_owner(place), .err = err};
-	struct past_changes list = {.repo = repo, .err = err};
+	        .repo = repo, .root = place->root, .owner = sbx_past_owner(place), .err = &own};
+	struct past_changes list = {.repo = repo, .err = &own};
 	int r = past_changes_list(&list, &captured->tree, to);
 
 	if (!r && git_repository_odb(&a.odb, repo))
-		r = sbx_git_fail(err, GIT_ERROR, "cannot open the objects");
+		r = sbx_git_fail(&own, GIT_ERROR, "cannot open the objects");
 	/* Once for the attributes as they are to be, and once more with what the files then are. */
 	if (!r && (r = past_changes_stage(&list, &captured->index)))
-		sbx_fail(err, -r, "out of memory");
+		sbx_fail(&own, -r, "out of memory");
 	if (!r)
 		r = show_attributes(&a, &captured->index);
 	if (!r)
 		r = change_files(&a, &list);
 	if (!r && (r = past_changes_stage(&list, &captured->index)))
-		sbx_fail(err, -r, "out of memory");
+		sbx_fail(&own, -r, "out of memory");
 	git_repository_set_index(repo, NULL);
 	git_index_free(a.attributes);
 	git_odb_free(a.odb);
 	past_changes_release(&list);
+	if (r && err)
+		*err = own;
 	return r;
 }

@@ -68,6 +68,11 @@ int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *pa
 int sbx_past_mark(const struct sbx_past_place *place, const char *name,
                   const struct sbx_captured *captured, const struct sbx_past_wish *wish,
                   struct sbx_error *err);
+/*
+ * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in it, or NOW. Nothing else may be
+ * recorded meanwhile.
+ */
+void sbx_past_prune(const struct sbx_past_place *place, bool now);
 /* What a mark says beside its tree. */
 struct sbx_past_marked {
 	char *head;            /* text of HEAD */
@@ -77,6 +82,8 @@ struct sbx_past_marked {
 int sbx_past_read_mark(git_repository *all, const git_oid *commit, struct sbx_past_marked *ret,
                        struct sbx_error *err);
 
+/* Brings what .worktreeinclude of the source names along once more, where the sandbox was made with such files. */
+int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err);
 /* Whose the files are. */
 struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
 /*

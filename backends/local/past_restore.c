@@ -168,6 +168,8 @@ static int reach(const struct sbx_past_place *place, git_repository *repo, const
 		r = sbx_past_remove(place, &now->left_out, err);
 	if (!r)
 		r = sbx_past_apply(place, repo, now, &tree, err);
+	if (!r && goal->clean)
+		r = sbx_local_include_again(place, err);
 	if (r)
 		return r;
 	end_all_begun(place);

@@ -116,6 +116,14 @@ static void sums_are_those_of_the_standard(void **state)
 	memset(a, 'a', 1000000);
 	sbx_sha1(a, 1000000, sum);
 	assert_memory_equal(sum, million, sizeof(sum));
+	for (size_t n = 0; n < 300; n++) {
+		unsigned char plain[SBX_SHA1_SIZE];
+
+		a[n] = (char)n;
+		sbx_sha1(a, n, sum);
+		sbx_sha1_plain(a, n, plain);
+		assert_memory_equal(sum, plain, sizeof(sum));
+	}
 	free(a);
 }
 

@@ -8,11 +8,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/local_history.h"
+#include "backends/local/past_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/local_fixture.h"
@@ -521,6 +525,146 @@ static void a_restore_that_was_broken_off_is_completed(void **state)
 	fixture_expect_empty();
 }
 
+/* ---- what is hostile, large, or not needed any more ---- */
+
+static void a_large_file_comes_back(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *before = NULL, *after = NULL;
+
+	(void)state;
+	fixture_in(sb, "head -c 40000000 /dev/urandom > big; chmod +x big");
+	before = contents(sb);
+	snapshot(sb, "large");
+	fixture_in(sb, "echo small > big");
+	restore(sb, id);
+	after = contents(sb);
+	assert_string_equal(after, before);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static atomic_bool swapping;
+
+/* The directory that is restored is now itself, now a link out. */
+static void *swap(void *data)
+{
+	const char *const *names = data;
+	const char *dir = names[0], *aside = names[1], *outside = names[2];
+
+	while (atomic_load(&swapping))
+		if (rename(dir, aside) == 0) {
+			if (symlink(outside, dir) == 0)
+				unlink(dir);
+			rename(aside, dir);
+		}
+	return NULL;
+}
+
+static void nothing_outside_is_touched(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *dir = sbx_format("%s/swap", fixture_path(sb));
+	_cleanup_free_ char *aside = sbx_format("%s/aside", fixture_path(sb));
+	_cleanup_free_ char *outside = strdup(scratch_path("outside"));
+	const char *names[] = {dir, aside, outside};
+	char first[SBX_REV_MAX];
+	pthread_t thread;
+
+	(void)state;
+	scratch_mkdir(scratch_path("outside"));
+	scratch_write(scratch_path("outside/f"), "outside");
+	fixture_in(sb, "mkdir swap; echo 1 > swap/f; echo 1 > swap/g");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "one"));
+	fixture_in(sb, "rm swap/g; echo 2 > swap/f; mkdir swap/h; echo 2 > swap/h/h");
+	snapshot(sb, "two");
+	atomic_store(&swapping, true);
+	assert_int_equal(pthread_create(&thread, NULL, swap, names), 0);
+	for (int i = 0; i < 40; i++)
+		sbx_history_restore(sb, i % 2 ? id : first, NULL, NULL);
+	atomic_store(&swapping, false);
+	pthread_join(thread, NULL);
+	scratch_expect(scratch_path("outside/f"), "outside");
+	assert_int_equal(scratch_count(scratch_path("outside")), 1);
+	fixture_in(sb, "rm -rf aside");
+	restore(sb, first);
+	expect(sb, "cat swap/f swap/g; test ! -e swap/h; g status --porcelain", "1\n1");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* Objects of the sandbox's own repository. */
+static int own_objects(const struct sbx_sandbox *sb)
+{
+	_cleanup_free_ char *script = sbx_format("find %s/git/%s/history/objects -type f -links 1 "
+	                                         "! -path '*/info/*' ! -path '*/pack/*' | wc -l",
+	                                         scratch_path("state"), sb->id);
+	_cleanup_free_ char *n = ask(sb, script);
+
+	return atoi(n);
+}
+
+static void what_no_mark_leads_to_is_taken_out(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *kept = NULL, *again = NULL, *script = NULL;
+	struct sbx_past_place place = sbx_local_place(sb);
+	struct sbx_error err = SBX_ERROR_INIT;
+	int few, many;
+
+	(void)state;
+	fixture_in(sb, "mkdir d; echo kept > d/f");
+	mark(sb, "kept");
+	kept = contents(sb);
+	few = own_objects(sb);
+	fixture_in(sb, EDITS);
+	mark(sb, "gone");
+	many = own_objects(sb);
+	assert_true(many > few + 5);
+	snapshot(sb, "one");
+	assert_int_equal(sbx_history_forget(sb, "gone", &err), 0);
+	sbx_past_prune(&place, true);
+	if (is_git())
+		assert_int_equal(own_objects(sb), few);
+	else
+		expect_sound(sb);
+	script = sbx_format(
+	        "git --git-dir=%s/git/%s/history fsck --strict --connectivity-only $(cat "
+	        "%s/git/%s/history/marks/kept) >&2",
+	        scratch_path("state"), sb->id, scratch_path("state"), sb->id);
+	free(ask(sb, script));
+	restore(sb, "mark:kept");
+	again = contents(sb);
+	assert_string_equal(again, kept);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	if (is_git())
+		assert_int_equal(scratch_count(scratch_path("state/git")), 0);
+}
+
+static void what_was_included_comes_back_with_the_base(void **state)
+{
+	struct sbx_sandbox *sb;
+
+	(void)state;
+	if (!is_git())
+		return;
+	scratch_write(scratch_path("source/keep.log"), "kept\n");
+	scratch_write(scratch_path("source/other.log"), "other\n");
+	scratch_write(scratch_path("source/.worktreeinclude"), "keep.log\n");
+	sb = fixture_create("a");
+	fixture_in(sb, "test \"$(cat keep.log)\" = kept; echo changed > keep.log; echo x > x.log");
+	restore(sb, "base");
+	fixture_in(sb,
+	           "test \"$(cat keep.log)\" = kept && test ! -e x.log && test ! -e other.log && "
+	           "test ! -e .sandboxfs-restore");
+	expect(sb, "g status --porcelain", "");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 #define TEST(fn)                                                                                   \
 	{                                                                                          \
 #fn, fn                                                                            \
@@ -541,6 +685,10 @@ static const struct {
         TEST(a_diff_is_one_that_git_applies),
         TEST(a_snapshot_can_be_looked_into),
         TEST(a_restore_that_was_broken_off_is_completed),
+        TEST(a_large_file_comes_back),
+        TEST(nothing_outside_is_touched),
+        TEST(what_no_mark_leads_to_is_taken_out),
+        TEST(what_was_included_comes_back_with_the_base),
 };
 
 int main(void)
