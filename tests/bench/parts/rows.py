@@ -4,6 +4,7 @@ import os
 from .measure import Aim, Row
 from .room import Missing, need
 from .rows_boxes import BOX_ROWS
+from .rows_history import HISTORY_ROWS
 
 HOST = ["native", "sandboxfs", "passthrough", "bindfs", "mergerfs", "fuse-overlayfs", "overlayfs"]
 BOTH = HOST + ["inside"]
@@ -157,7 +158,7 @@ TREE_ROWS = [
         aims=aims(0.3, None, 0.95)),
 ]
 
-ROWS = BOX_ROWS + TREE_ROWS
+ROWS = BOX_ROWS + HISTORY_ROWS + TREE_ROWS
 
 
 def chosen(names):
