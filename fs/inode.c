@@ -34,6 +34,7 @@ struct sbx_node {
 	uint32_t index, generation;
 	uint8_t kind, which;
 	bool hashed, own_fifo;
+	bool nameless; /* its last name was taken away through the mount */
 	mode_t type; /* S_IFMT of a file */
 	uint32_t refs;
 	uint64_t nlookup;
@@ -1020,6 +1021,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	if (r == 0) {
 		table_lock(tab);
 		present(node, st);
+		/* The backend may have one more link to it for a while. */
+		if (node->nameless && st->st_nlink == 1)
+			st->st_nlink = 0;
 		table_unlock(tab);
 	}
 	return r;
@@ -1053,6 +1057,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 		return;
 	}
 	ret->node = node;
+	ret->last = st.st_nlink == 1;
 }
 
 /* Gives the node the descriptor for as long as it lives. Lock held; F has a reference. */
@@ -1081,6 +1086,7 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	if (done) {
 		table_lock(tab);
 		fd_pin(tab, hold->node, hold->fd);
+		hold->node->nameless |= hold->last;
 		table_unlock(tab);
 	}
 	sbx_fd_put(tab, hold->fd);
