@@ -168,6 +168,12 @@ const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb)
 	return sb->impl->gitfile ? sb->impl->gitfile(sb) : NULL;
 }
 
+void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+{
+	if (sb->impl->changing)
+		sb->impl->changing(sb, dirfd, name, client);
+}
+
 int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make)
 {
 	return sb->impl->nested ? sb->impl->nested(sb, make) : -EOPNOTSUPP;

@@ -276,6 +276,12 @@ static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 	return sbx_sandbox_gitfile(downcast(sb)->inner);
 }
 
+/* Too many to be told of. */
+static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+{
+	sbx_sandbox_changing(downcast(sb)->inner, dirfd, name, client);
+}
+
 static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 {
 	return sbx_sandbox_nested(downcast(sb)->inner, make);
@@ -412,6 +418,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .sync = sandbox_sync,
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
+        .changing = sandbox_changing,
         .fetch = sandbox_fetch,
         .dirty = sandbox_dirty,
         .resize = sandbox_resize,

@@ -114,6 +114,7 @@ void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *fd); /* accepts NULL */
 struct sbx_hold {
 	struct sbx_node *node; /* NULL: the kernel does not know the file */
 	struct sbx_fd *fd;
+	bool last; /* it is the file's only name */
 };
 void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                    struct sbx_hold *ret);

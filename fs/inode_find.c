@@ -237,6 +237,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	if (r == 0) {
 		sbx_inodes_lock(tab);
 		present(node, st);
+		/* The backend may have one more link to it for a while. */
+		if (node->nameless && st->st_nlink == 1)
+			st->st_nlink = 0;
 		sbx_inodes_unlock(tab);
 	}
 	return r;
@@ -270,6 +273,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 		return;
 	}
 	ret->node = node;
+	ret->last = st.st_nlink == 1;
 }
 
 void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
@@ -279,6 +283,7 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 	if (done) {
 		sbx_inodes_lock(tab);
 		sbx_fd_pin(tab, hold->node, hold->fd);
+		hold->node->nameless |= hold->last;
 		sbx_inodes_unlock(tab);
 	}
 	sbx_fd_put(tab, hold->fd);

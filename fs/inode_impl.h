@@ -17,6 +17,7 @@ struct sbx_node {
 	uint32_t index, generation;
 	uint8_t kind, which;
 	bool hashed, own_fifo;
+	bool nameless; /* its last name was taken away through the mount */
 	mode_t type; /* S_IFMT of a file */
 	uint32_t refs;
 	uint64_t nlookup;

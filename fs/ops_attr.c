@@ -145,6 +145,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 	(void)fi;
 	if (!node)
 		return;
+	if (is_backed(node) && set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE))
+		ws_edited(node);
 	r = is_backed(node) ? set_attr(ws, node, attr, set, &err) : -EPERM;
 	if (err.code)
 		ws_refuse(req, sbx_node_box(node), &err);

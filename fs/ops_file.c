@@ -30,6 +30,8 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 	r = sbx_node_kind(node) == SBX_NODE_FILE ? sbx_node_fd(ws->inodes, node, want, ret)
 	    : want == SBX_FD_WRITE               ? -EACCES
 	                                         : -EINVAL;
+	if (r == 0 && want == SBX_FD_WRITE)
+		ws_edited(node);
 	if (r == 0)
 		return node;
 	sbx_node_put(ws->inodes, node);

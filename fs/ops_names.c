@@ -25,16 +25,20 @@ static bool unlink_control(struct sbx_workspace *ws, struct sbx_node *dir, const
 	return true;
 }
 
-static int remove_name(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
-                       int flags)
+static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int flags)
 {
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_box *box = sbx_node_box(dir);
 	struct sbx_nested n;
 	struct sbx_hold hold;
-	int r = sbx_nested_find(sbx_node_box(dir), dirfd, name, &n);
+	int r = sbx_nested_find(box, dirfd, name, &n);
 
 	if (r < 0)
 		return r;
 	sbx_hold_name(ws->inodes, dir, name, &hold);
+	/* After that: it may make one link more. */
+	if (!flags && n.store < 0)
+		sbx_sandbox_changing(box->sandbox, dirfd, name, fuse_req_ctx(req)->pid);
 	r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
 	sbx_hold_release(ws->inodes, &hold, r == 0);
 	if (r == 0)
@@ -58,10 +62,10 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	sbx_node_put(ws->inodes, dir);
-	dir = ws_dir(req, parent, name, &f);
+	dir = ws_parent(req, parent, name, &f);
 	if (!dir)
 		return;
-	r = remove_name(ws, dir, f->fd, name, 0);
+	r = remove_name(req, dir, f->fd, name, 0);
 	if (r == -ENOENT && unlink_control(ws, dir, name))
 		r = 0;
 	ws_reply(req, r);
@@ -79,10 +83,10 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 		root_rmdir(req, name);
 		return;
 	}
-	dir = ws_dir(req, parent, name, &f);
+	dir = ws_parent(req, parent, name, &f);
 	if (!dir)
 		return;
-	r = ws_is_control(ws, dir, name) ? 0 : remove_name(ws, dir, f->fd, name, AT_REMOVEDIR);
+	r = ws_is_control(ws, dir, name) ? 0 : remove_name(req, dir, f->fd, name, AT_REMOVEDIR);
 	if (r == -ENOTEMPTY && ws_rmdir_hidden(req, dir, f, name))
 		return;
 	ws_reply(req, r);

@@ -53,7 +53,7 @@ struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino)
 	return NULL;
 }
 
-struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret)
+struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
@@ -80,6 +80,20 @@ struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct
 	sbx_node_put(ws->inodes, node);
 	ws_reply(req, r);
 	return NULL;
+}
+
+struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret)
+{
+	struct sbx_node *node = ws_parent(req, ino, name, ret);
+
+	if (node)
+		ws_edited(node);
+	return node;
+}
+
+void ws_edited(const struct sbx_node *node)
+{
+	sbx_sandbox_changing(sbx_node_box(node)->sandbox, -1, NULL, 0);
 }
 
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)

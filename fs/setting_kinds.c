@@ -125,6 +125,9 @@ static int set_number(struct sbx_settings *s, const struct sbx_key *key, const c
 	uint64_t n = 0;
 	int r = check(key, value, err);
 
+	/* The word for none. */
+	if (!r && key->words && strcmp(value, key->words) == 0)
+		value = "0";
 	for (const char *c = value; !r && *c; c++) {
 		if (!isdigit((unsigned char)*c))
 			return sbx_fail(err, EINVAL, "\"%s\" must be an integer, 0 or more",
@@ -141,6 +144,8 @@ static int set_number(struct sbx_settings *s, const struct sbx_key *key, const c
 static int load_number(struct sbx_settings *s, const struct sbx_key *key, struct json_object *value,
                        struct sbx_error *err)
 {
+	if (key->words && json_object_is_type(value, json_type_string))
+		return set_number(s, key, json_object_get_string(value), err);
 	return sbx_json_number(value, key->name, sbx_key_place(s, key), err);
 }
 

@@ -54,10 +54,13 @@ void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 /* The node of INO, or answers ESTALE and returns NULL. Put it. */
 struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
 /*
- * The directory INO of a sandbox (its root included) and its descriptor, for making or
- * removing NAME in it; or answers and returns NULL. At the top: EPERM with a sentence.
+ * The directory INO of a sandbox (its root included) and its descriptor, for making or renaming NAME in it; or answers
+ * and returns NULL. At the top: EPERM with a sentence. ws_parent: for removing it.
  */
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+/* Notes that something else than a removal is going to be written in the sandbox of NODE. */
+void ws_edited(const struct sbx_node *node);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /*

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/kept.h"
 #include "backends/local/layers.h"
+#include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -20,6 +22,7 @@ static void destroy(struct sbx_backend *base)
 
 	if (b->recovered)
 		sbx_state_set_clean(&b->state);
+	sbx_kept_free(b->kept);
 	sbx_layers_close(b->layers);
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);
@@ -33,6 +36,7 @@ static const struct sbx_backend_impl impl = {
         .name = "local",
         .recover = sbx_local_recover,
         .create = sbx_local_create,
+        .trash = sbx_local_trash_list,
         .destroy = destroy,
 };
 
@@ -106,6 +110,13 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 	return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
+static int open_kept(struct sbx_local *b, struct sbx_error *err)
+{
+	int r = sbx_kept_new(&b->kept);
+
+	return r ? sbx_fail(err, -r, "cannot start a thread: %s", strerror(-r)) : 0;
+}
+
 int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
 {
 	struct sbx_local *b;
@@ -131,6 +142,8 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 		r = sbx_state_open(host->settings->state_dir, &b->state, err);
 	if (!r)
 		r = open_layers(b, err);
+	if (!r && host->settings->trash_days)
+		r = open_kept(b, err);
 	if (r) {
 		destroy(&b->base);
 		return r;

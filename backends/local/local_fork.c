@@ -13,13 +13,12 @@
 #include <unistd.h>
 
 #include "backends/local/git_export.h"
-#include "backends/local/git_impl.h"
 #include "backends/local/git_index_carry.h"
 #include "backends/local/layers.h"
+#include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
 #include "backends/support/tree.h"
-
-#define HEAD_MAX 4096
+#include "sandboxfs/cleanup.h"
 
 struct fork {
 	struct sbx_local *b;
@@ -70,62 +69,24 @@ static int check(const struct fork *f, struct sbx_error *err)
 
 /* --- git ------------------------------------------------------------------------------------------- */
 
-static int entry_open(const struct sbx_record *rec, struct sbx_error *err)
-{
-	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s", rec->common, rec->worktree);
-	int fd = path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
-
-	return fd < 0 ? sbx_fail(err, -fd, "cannot open the worktree's entry of %s: %s", rec->name,
-	                         strerror(-fd))
-	              : fd;
-}
-
-static int resolve_head(struct fork *f, const char *head, struct sbx_error *err)
-{
-	_cleanup_git_(repository) git_repository *repo = NULL;
-	const char *common = f->origin->rec.common, *prefix = "ref: ";
-	git_oid oid;
-	int r = sbx_git_open(common, &repo);
-
-	if (r)
-		return sbx_git_fail(err, r, "cannot open the repository %s", common);
-	r = strncmp(head, prefix, strlen(prefix)) == 0
-	            ? git_reference_name_to_id(&oid, repo, head + strlen(prefix))
-	            : git_oid_fromstr(&oid, head);
-	if (r == GIT_ENOTFOUND)
-		return sbx_fail(err, EINVAL, "%s has no commit checked out", f->origin->rec.name);
-	if (r)
-		return sbx_git_fail(err, r, "cannot read HEAD of %s", f->origin->rec.name);
-	git_oid_tostr(f->head, sizeof(f->head), &oid);
-	return 0;
-}
-
 /* What commands have committed comes over first; where that cannot be, the origin has been told why. */
 static int read_origin(struct fork *f, struct sbx_error *err)
 {
+	const struct sbx_record *of = &f->origin->rec;
 	_cleanup_fd_ int entry = -1;
-	_cleanup_free_ char *head = NULL;
 	int r;
 
-	if (!f->origin->rec.common)
+	if (!of->common)
 		return 0;
 	if (sbx_sandbox_stale(f->req->from))
 		sbx_sandbox_sync(f->req->from, NULL);
-	entry = entry_open(&f->origin->rec, err);
+	entry = sbx_local_entry_open(of, err);
 	if (entry < 0)
 		return entry;
-	r = sbx_file_read(entry, "HEAD", HEAD_MAX, &head);
-	if (r)
-		return sbx_fail(err, -r, "cannot read HEAD of %s: %s", f->origin->rec.name,
-		                strerror(-r));
-	head[strcspn(head, "\n")] = '\0';
-	r = resolve_head(f, head, err);
-	if (r)
-		return r;
-	r = sbx_index_carry_read(&f->index, entry);
-	return r ? sbx_fail(err, -r, "cannot read the index of %s: %s", f->origin->rec.name,
-	                    strerror(-r))
-	         : 0;
+	r = sbx_local_head(of, entry, f->head, err);
+	if (!r && sbx_index_carry_read(&f->index, entry) < 0)
+		r = sbx_fail(err, EIO, "cannot read the index of %s", of->name);
+	return r;
 }
 
 static int plan(struct fork *f, struct sbx_error *err)
@@ -171,7 +132,7 @@ static int write_index(struct fork *f, int root, const struct sbx_record *rec,
 
 	if (!rec->common)
 		return 0;
-	entry = entry_open(rec, err);
+	entry = sbx_local_entry_open(rec, err);
 	if (entry < 0)
 		return entry;
 	owner = sbx_git_owner_begin(rec->common);
@@ -187,15 +148,9 @@ static int write_index(struct fork *f, int root, const struct sbx_record *rec,
 static int open_origin(const struct fork *f, struct sbx_error *err)
 {
 	const struct sbx_record *of = &f->origin->rec;
-	_cleanup_fd_ int dir = -1;
-	int fd;
+	int fd = of->layer ? sbx_local_upper(f->b, of, f->origin->disk)
+	                   : sbx_dir_open(f->b->state.trees, of->id);
 
-	if (f->origin->disk >= 0) {
-		fd = sbx_dir_open(f->origin->disk, "upper");
-	} else {
-		dir = sbx_dir_open(f->b->state.trees, of->id);
-		fd = dir < 0 ? dir : sbx_dir_open(dir, of->layer ? "upper" : ".");
-	}
 	return fd < 0 ? sbx_fail(err, -fd, "cannot open the tree of %s: %s", of->name,
 	                         strerror(-fd))
 	              : fd;

@@ -12,6 +12,8 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/backend.h"
 
+struct sbx_kept;
+struct sbx_kept_row;
 struct sbx_layers;
 
 enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
@@ -24,6 +26,7 @@ struct sbx_local {
 	enum sbx_local_kind kind;
 	char *common;              /* git: the source's common directory */
 	struct sbx_layers *layers; /* NULL: none could be had, or none is needed */
+	struct sbx_kept *kept;     /* NULL: there is no trash */
 	char *flat;                /* why new trees are full copies, or NULL */
 	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;
@@ -47,6 +50,9 @@ struct sbx_local_sandbox {
 	pthread_mutex_t syncing; /* bringing git state over; retired */
 	bool retired;
 	git_repository *past; /* lock: for looking into snapshots; NULL until then */
+	atomic_uint edits;         /* what was written through the mount, and commands that were started */
+	struct sbx_kept_row *kept; /* NULL: nothing was removed yet; made under lock */
+	int unsaved;               /* failed attempts at saving what was not committed */
 };
 
 struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);

@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,18 +50,6 @@ int sbx_local_layer_make(struct sbx_local *b, const struct sbx_record *rec, int 
 	return 0;
 }
 
-static int copy_all(int in, int out)
-{
-	ssize_t n;
-
-	while ((n = copy_file_range(in, NULL, out, NULL, SSIZE_MAX, 0)) > 0)
-		;
-	if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS))
-		while ((n = sendfile(out, in, NULL, 1 << 30)) > 0)
-			;
-	return n < 0 ? -errno : 0;
-}
-
 static int copy_index(int base, const struct sbx_git_worktree *wt)
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s/index", wt->common, wt->worktree);
@@ -74,7 +61,7 @@ static int copy_index(int base, const struct sbx_git_worktree *wt)
 	if (in < 0)
 		return -errno;
 	out = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	return out < 0 ? -errno : copy_all(in, out);
+	return out < 0 ? -errno : sbx_file_copy(in, out);
 }
 
 /* The file that makes it a worktree was made by the daemon. */

@@ -10,11 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/kept.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_history.h"
+#include "backends/local/local_head.h"
+#include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
+
+#define SAVE_TRIES 4
 
 static const struct sbx_sandbox_impl impl;
 
@@ -169,8 +174,11 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	/* What a command that was killed had committed. */
 	if (s->git && *sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
 		sbx_git_private_sync(s->git, sb->name, NULL);
+	sbx_local_trash_plan(s);
 	r = sbx_local_retire(s->backend, &s->rec, err);
 	s->retired = !r;
+	if (r)
+		sbx_local_trash_unplan(s);
 	pthread_mutex_unlock(&s->syncing);
 	return r;
 }
@@ -204,9 +212,72 @@ static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 	return make ? sbx_dir_make(st->nested, sb->id, 0700) : sbx_dir_open(st->nested, sb->id);
 }
 
+static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
+{
+	const bool limited = s->disk >= 0;
+	struct sbx_kept_place place = {.id = s->base.id, .root = s->root};
+	struct sbx_kept_row *row;
+
+	pthread_mutex_lock(&s->lock);
+	row = s->kept;
+	if (!row) {
+		place.room = limited ? sbx_dir_make(s->disk, "kept", 0700)
+		                     : sbx_dir_open(s->backend->state.kept, ".");
+		place.own = s->rec.layer ? sbx_local_upper(s->backend, &s->rec, s->disk)
+		                         : sbx_dir_open(s->root, ".");
+		if (place.room < 0 || place.own < 0 ||
+		    sbx_kept_open(s->backend->kept, &place, &row)) {
+			sbx_cleanup_fd(&place.room);
+			sbx_cleanup_fd(&place.own);
+			row = NULL;
+		}
+		__atomic_store_n(&s->kept, row, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return row;
+}
+
+static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_kept_row *row;
+
+	if (!name) {
+		atomic_fetch_add_explicit(&s->edits, 1, memory_order_relaxed);
+		return;
+	}
+	if (!s->backend->kept)
+		return;
+	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+	if (!row)
+		row = kept_row(s);
+	if (row)
+		sbx_kept_removing(row, dirfd, name, client, atomic_load(&s->edits));
+}
+
 static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 {
 	return sbx_local_downcast(sb)->gitfile;
+}
+
+/*
+ * What cannot be saved keeps the sandbox from going for some attempts, each of which is heard of; then it goes without, as what was not
+ * committed always did. On a full disk at the second, since what is removed is what makes room.
+ */
+static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
+{
+	int r;
+
+	if (!s->rec.save)
+		return 0;
+	r = sbx_local_trash_save(s->backend, &s->rec, s->root, s->disk, err);
+	if (!r)
+		return 0;
+	s->unsaved += r == -ENOSPC || r == -EDQUOT ? SAVE_TRIES : 1;
+	if (s->unsaved <= SAVE_TRIES)
+		return r;
+	sbx_local_trash_unplan(s);
+	return 0;
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -219,7 +290,9 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 		sbx_spawner_forget_now(s->backend->host->spawner, sb->id);
 	else if (s->backend->host->spawner)
 		sbx_spawner_forget(s->backend->host->spawner, sb->id);
-	r = sbx_local_remove(s->backend, &s->rec, err);
+	r = save_work(s, err);
+	if (!r)
+		r = sbx_local_remove(s->backend, &s->rec, err);
 	if (!r) {
 		sbx_cleanup_fd(&s->root);
 		sbx_cleanup_fd(&s->disk);
@@ -231,6 +304,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = (struct sbx_local_sandbox *)sb;
 
+	sbx_kept_close(s->kept);
 	sbx_cleanup_fd(&s->root);
 	sbx_cleanup_fd(&s->disk);
 	pthread_mutex_destroy(&s->lock);
@@ -257,6 +331,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	int r;
 
 	s->put_off = true;
+	atomic_fetch_add(&s->edits, 1);
 	pthread_mutex_lock(&s->lock);
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);
@@ -293,6 +368,7 @@ static const struct sbx_sandbox_impl impl = {
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
         .history = &sbx_local_history,
+        .changing = sandbox_changing,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */

@@ -36,6 +36,8 @@ static const struct {
         {"branch", offsetof(struct sbx_record, branch), false},
         {"base", offsetof(struct sbx_record, base), false},
         {"layer", offsetof(struct sbx_record, layer), false},
+        {"save", offsetof(struct sbx_record, save), false},
+        {"head", offsetof(struct sbx_record, head), false},
 };
 
 static char **text_of(const struct sbx_record *rec, size_t i)
@@ -66,6 +68,7 @@ static json_object *to_json(const struct sbx_record *rec)
 			                       json_object_new_string(*text_of(rec, i)));
 	json_object_object_add(obj, "branch_created", json_object_new_boolean(rec->branch_created));
 	json_object_object_add(obj, "created_ms", json_object_new_int64(rec->created_ms));
+	json_object_object_add(obj, "removed_ms", json_object_new_int64(rec->removed_ms));
 	json_object_object_add(obj, "disk_mb", json_object_new_int64(rec->disk_mb));
 	json_object_object_add(obj, "skipped", json_object_new_int64(rec->skipped));
 	if (rec->included >= 0)
@@ -141,6 +144,7 @@ static int from_json(json_object *obj, struct sbx_record *rec)
 	if (json_object_object_get_ex(obj, "branch_created", &value))
 		rec->branch_created = json_object_get_boolean(value);
 	rec->created_ms = read_number(obj, "created_ms");
+	rec->removed_ms = read_number(obj, "removed_ms");
 	rec->skipped = read_number(obj, "skipped");
 	rec->disk_mb = read_number(obj, "disk_mb");
 	rec->included = json_object_object_get_ex(obj, "included", &value)

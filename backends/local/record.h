@@ -26,8 +26,11 @@ struct sbx_record {
 	char *branch;        /* git: short name */
 	char *base;          /* git: hexadecimal commit the branch was at */
 	char *layer;         /* key of the base that the tree stands on; NULL: a full copy */
+	char *save;          /* of one that is being removed: what of it the trash is to have (local_trash.h) */
+	char *head;          /* git: hexadecimal commit that was checked out then; with save */
 	bool branch_created; /* git: the branch is ours to remove */
 	int64_t created_ms;
+	int64_t removed_ms; /* with save: when */
 	int64_t disk_mb; /* size of the disk that the upper layer is on; 0: the state directory's */
 	int64_t skipped; /* what of the source was left out: sockets and devices, links out of it */
 	int64_t included; /* git: files brought by .worktreeinclude; -1: there was none */

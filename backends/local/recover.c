@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/local/local_layered.h"
+#include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -64,6 +65,11 @@ static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 	bring_over(rv, rec);
 	if (sbx_local_worktree(rv->b, rec, &workdir, &wt))
 		sbx_git_break_lock(&wt);
+	if (rec->save && sbx_local_trash_recover(rv->b, rec, &err)) {
+		note(rv, rec->name, err.text);
+		note(rv, rec->name, "what was not committed cannot be saved now; it was left alone");
+		return;
+	}
 	sbx_local_retire(rv->b, rec, NULL);
 	if (sbx_local_remove(rv->b, rec, &err))
 		note(rv, rec->name, err.text);
@@ -105,6 +111,8 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 		note(rv, rec->name, "its tree cannot be shown now; it was left alone");
 		return 0;
 	}
+	/* Removals end with the daemon that saw them. */
+	sbx_tree_remove(rv->b->state.kept, rec->id, NULL);
 	r = sbx_local_sandbox_open(rv->b, rec, &sb, err);
 	if (!r)
 		rv->r->found(sb, rv->r->data);
@@ -205,7 +213,9 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sweep_room(&rv, rv.b->state.home);
 		sweep_room(&rv, rv.b->state.git);
 		sweep_room(&rv, rv.b->state.nested);
+		sweep_room(&rv, rv.b->state.kept);
 		sweep_repositories(&rv);
+		sbx_local_trash_expire(rv.b);
 		sbx_local_layer_prepare(rv.b);
 	}
 	sbx_names_release(&rv.ids);

@@ -58,6 +58,7 @@ static int open_rooms(struct sbx_state *st)
 	} rooms[] = {
 	        {"meta", &st->meta}, {"trees", &st->trees}, {"trash", &st->trash},
 	        {"home", &st->home}, {"git", &st->git},     {"nested", &st->nested},
+	        {"kept", &st->kept},
 	};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
@@ -97,6 +98,7 @@ void sbx_state_close(struct sbx_state *st)
 	sbx_cleanup_fd(&st->home);
 	sbx_cleanup_fd(&st->git);
 	sbx_cleanup_fd(&st->nested);
+	sbx_cleanup_fd(&st->kept);
 	sbx_cleanup_fd(&st->lock);
 	sbx_cleanup_fd(&st->dir);
 	free(st->path);
@@ -105,7 +107,7 @@ void sbx_state_close(struct sbx_state *st)
 
 static bool in_use(const struct sbx_state *st, const char *id)
 {
-	const int rooms[] = {st->trees, st->trash, st->home, st->git, st->nested};
+	const int rooms[] = {st->trees, st->trash, st->home, st->git, st->nested, st->kept};
 	_cleanup_free_ char *record = sbx_format("%s.json", id);
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)
@@ -166,7 +168,7 @@ int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error
 
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err)
 {
-	const int rooms[] = {st->trash, st->trees, st->home, st->git, st->nested};
+	const int rooms[] = {st->trash, st->trees, st->home, st->git, st->nested, st->kept};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
 		int r = sbx_tree_remove(rooms[i], id, err);

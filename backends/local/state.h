@@ -8,6 +8,7 @@
  *   trash/ID/   working trees being removed
  *   home/ID/    HOME of the sandbox's commands
  *   nested/ID/  what the host made below trees/ID and commands are not to write
+ *   kept/ID/    files that were removed a moment ago (kept.h)
  *   git/ID/     their git directory, and what of it the source has (git_private.h)
  */
 #ifndef SANDBOXFS_LOCAL_STATE_H
@@ -19,7 +20,7 @@
 
 struct sbx_state {
 	char *path; /* absolute, without symlinks */
-	int dir, lock, meta, trees, trash, home, git, nested;
+	int dir, lock, meta, trees, trash, home, git, nested, kept;
 };
 
 /* One that is not open; sbx_state_close accepts it. */
@@ -31,7 +32,8 @@ struct sbx_state {
 	                    .trash = -1,                                                           \
 	                    .home = -1,                                                            \
 	                    .git = -1,                                                             \
-	                    .nested = -1})
+	                    .nested = -1,                                                          \
+	                    .kept = -1})
 
 /*
  * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by

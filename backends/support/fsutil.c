@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -250,6 +252,18 @@ int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *
 		unlinkat(dirfd, temp, 0);
 	}
 	return r;
+}
+
+int sbx_file_copy(int in, int out)
+{
+	ssize_t n;
+
+	while ((n = copy_file_range(in, NULL, out, NULL, SSIZE_MAX, 0)) > 0)
+		;
+	if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS))
+		while ((n = sendfile(out, in, NULL, 1 << 30)) > 0)
+			;
+	return n < 0 ? -errno : 0;
 }
 
 char *sbx_format(const char *fmt, ...)

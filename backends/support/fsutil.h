@@ -53,6 +53,9 @@ int sbx_file_create(int dirfd, const char *name, const char *text);
 /* Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new. */
 int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text);
 
+/* Writes what IN holds from its offset on to OUT, shared where the file system can. */
+int sbx_file_copy(int in, int out);
+
 /* The formatted text, the caller's to free; NULL without memory. */
 char *sbx_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

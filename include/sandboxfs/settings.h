@@ -65,6 +65,7 @@ struct sbx_settings {
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
 	uint64_t cache_mb;             /* MiB that unused checkouts in cache_dir may take */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
+	uint64_t trash_days;           /* how long what was not committed is kept after a teardown; 0: not at all */
 	uint64_t cpu_percent;          /* of one processor, for a sandbox; 0: no limit */
 	struct sbx_strings allow;      /* binaries that may run; empty: any */
 	struct sbx_strings env;        /* KEY=VALUE for every command */

@@ -59,7 +59,7 @@ static char *run(const char *command)
 	return text;
 }
 
-static char *runf(const char *fmt, ...)
+char *fixture_run(const char *fmt, ...)
 {
 	_cleanup_free_ char *command = NULL;
 	va_list ap;
@@ -77,9 +77,9 @@ static void make_source(void)
 	if (fixture.row->kind == FIXTURE_NONE)
 		return;
 	scratch_mkdir(path);
-	free(runf("cd %s && { %s; }", path, SOURCE));
+	free(fixture_run("cd %s && { %s; }", path, SOURCE));
 	if (fixture.row->kind == FIXTURE_GIT)
-		free(runf(
+		free(fixture_run(
 		        "cd %s && git init -q -b main && git config user.name T && "
 		        "git config user.email t@example.org && git add -A && git commit -qm first",
 		        path));
@@ -122,6 +122,7 @@ void fixture_begin(const struct fixture_row *row)
 	s->mountpoint = strdup(scratch_path("mnt"));
 	s->cache_dir = strdup(scratch_path("cache"));
 	s->cache_mb = 100;
+	s->trash_days = 7;
 	fixture.spawner.has_room = row->layered;
 	scratch_mkdir(s->mountpoint);
 	make_source();
@@ -178,6 +179,9 @@ void fixture_take_down(struct sbx_sandbox *sb)
 		fail_msg("retire: %s", err.text);
 	if (sbx_sandbox_remove(sb, &err))
 		fail_msg("remove: %s", err.text);
+	for (int i = 0; i < fixture.nfound; i++)
+		if (fixture.found[i] == sb)
+			fixture.found[i] = fixture.found[--fixture.nfound];
 	sbx_sandbox_close(sb);
 }
 
@@ -210,15 +214,16 @@ const char *fixture_path(const struct sbx_sandbox *sb)
 
 void fixture_in(struct sbx_sandbox *sb, const char *command)
 {
-	free(runf("cd %s && { %s; } 2>&1", fixture_path(sb), command));
+	free(fixture_run("cd %s && { %s; } 2>&1", fixture_path(sb), command));
 }
 
 char *fixture_manifest(struct sbx_sandbox *sb)
 {
-	return runf("cd %s && { find . -name .git -prune -o -printf '%%P %%y %%m %%n %%T@ %%l\\n'; "
-	            "find . -type f ! -name .git -exec sha1sum {} +; "
-	            "getfattr -R -d . 2>/dev/null; } | sort",
-	            fixture_path(sb));
+	return fixture_run(
+	        "cd %s && { find . -name .git -prune -o -printf '%%P %%y %%m %%n %%T@ %%l\\n'; "
+	        "find . -type f ! -name .git -exec sha1sum {} +; "
+	        "getfattr -R -d . 2>/dev/null; } | sort",
+	        fixture_path(sb));
 }
 
 char *fixture_git(struct sbx_sandbox *sb, const char *args)
@@ -226,11 +231,42 @@ char *fixture_git(struct sbx_sandbox *sb, const char *args)
 	const char *link = sbx_sandbox_gitfile(sb), *prefix = "gitdir: ";
 
 	assert_non_null(link);
-	return runf("cd %s && git --git-dir=%.*s --work-tree=. %s 2>&1", fixture_path(sb),
-	            (int)strcspn(link + strlen(prefix), "\n"), link + strlen(prefix), args);
+	return fixture_run("cd %s && git --git-dir=%.*s --work-tree=. %s 2>&1", fixture_path(sb),
+	                   (int)strcspn(link + strlen(prefix), "\n"), link + strlen(prefix), args);
 }
 
 char *fixture_git_source(const char *args)
 {
-	return runf("git -C %s %s 2>&1", fixture.settings.source_abs, args);
+	return fixture_run("git -C %s %s 2>&1", fixture.settings.source_abs, args);
+}
+
+char *fixture_tree(struct sbx_sandbox *sb)
+{
+	const char *copy = scratch_path("copy"), *repo = scratch_path("copy.git");
+	char *tree;
+
+	free(fixture_run("mkdir %s && cp -a %s/. %s && rm -rf %s/.git", copy, fixture_path(sb),
+	                 copy, copy));
+	if (fixture.row->kind == FIXTURE_GIT)
+		free(fixture_run("git clone -q --bare %s %s", fixture.settings.source_abs, repo));
+	else
+		free(fixture_run("git init -q --bare %s", repo));
+	tree = fixture_run(
+	        "cd %s && export GIT_DIR=%s && git --work-tree=. add -A && git write-tree", copy,
+	        repo);
+	free(fixture_run("rm -rf %s %s", copy, repo));
+	return tree;
+}
+
+void fixture_age_trash(const char *repo, int days)
+{
+	free(fixture_run(
+	        "export GIT_DIR=%s; git for-each-ref --format='%%(refname)' refs/sandboxfs/trash |"
+	        "while read ref; do"
+	        "  old=$(git cat-file commit $ref | sed -n 's/^Time-Ms: //p');"
+	        "  new=$((old - %d * 86400000));"
+	        "  git update-ref $ref $(git cat-file commit $ref |"
+	        "    sed \"s/^Time-Ms: .*/Time-Ms: $new/\" | git hash-object -t commit -w --stdin);"
+	        "done",
+	        repo, days));
 }

@@ -53,6 +53,12 @@ const char *fixture_path(const struct sbx_sandbox *sb);
 void fixture_in(struct sbx_sandbox *sb, const char *command);
 /* All names in the tree but .git, with types, modes, times, link targets, link counts and contents; malloc'd. */
 char *fixture_manifest(struct sbx_sandbox *sb);
+/* What the command (sh) prints; it must succeed; malloc'd. */
+char *fixture_run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The tree, in hexadecimal and with a line end, that `git add -A` makes of what SB holds over the first commit; malloc'd. */
+char *fixture_tree(struct sbx_sandbox *sb);
+/* Makes the entries of the trash in REPO older. */
+void fixture_age_trash(const char *repo, int days);
 /* What git ARGS says as host git in the tree, or in the source; it must succeed; malloc'd. */
 char *fixture_git(struct sbx_sandbox *sb, const char *args);
 char *fixture_git_source(const char *args);

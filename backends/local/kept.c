@@ -1,0 +1,462 @@
+/*
+ * An unlink must stay about as quick as it is: the directory that the last one was in is remembered, with its path and its counterpart
+ * in the sandbox's own layer, so that another in the same costs a link and a record. Rows have numbers, so that a new one need
+ * not wait for the links of the last to go.
+ */
+#include "backends/local/kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+
+#define QUIET_NS UINT64_C(5000000000)
+#define LARGE    ((off_t)1 << 20) /* from here on it is looked whether there is room for it */
+
+struct sbx_kept {
+	pthread_mutex_t lock; /* rows; held while links are dropped, so no removal takes it */
+	sem_t wake;
+	pthread_t thread;
+	atomic_bool stop;
+	struct sbx_kept_row *rows;
+};
+
+struct sbx_kept_row {
+	struct sbx_kept *kept;
+	struct sbx_kept_row *next, **prev; /* under its lock */
+	struct sbx_kept_place place;
+	char *id;
+	char prefix[PATH_MAX]; /* of paths in the tree */
+	size_t prefix_len;
+
+	pthread_mutex_t lock; /* what follows; taken after the other */
+	int dir, log;         /* -1: nothing is there */
+	unsigned row, n;      /* this row's number, the removals in it */
+	unsigned old;         /* rows whose links may be there still */
+	bool held;
+	pid_t client;
+	unsigned edits;
+	uint64_t last_ns;
+	/* The directory of the last removal. */
+	dev_t dev;
+	ino_t ino;
+	int own; /* -1: it is the base's alone */
+	char path[PATH_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* --- dropping -------------------------------------------------------------------------------------- */
+
+struct dropping {
+	int dir;
+	unsigned row; /* from this one on links stay */
+};
+
+static int drop_link(const char *name, unsigned char type, void *data)
+{
+	struct dropping *d = data;
+	char *end;
+	unsigned long row = strtoul(name, &end, 10);
+
+	(void)type;
+	if (*end == '-' && row < d->row)
+		unlinkat(d->dir, name, 0);
+	return 0;
+}
+
+/* The lock of ROW is held; it is let go while links are unlinked. */
+static void drop_old(struct sbx_kept_row *row)
+{
+	struct dropping d = {.row = row->row};
+	_cleanup_fd_ int dir = sbx_dir_open(row->dir, ".");
+
+	if (dir < 0)
+		return;
+	d.dir = dir;
+	pthread_mutex_unlock(&row->lock);
+	sbx_dir_scan(dir, drop_link, &d);
+	pthread_mutex_lock(&row->lock);
+	row->old = d.row;
+}
+
+static void forget_place(struct sbx_kept_row *row)
+{
+	sbx_cleanup_fd(&row->own);
+	row->ino = 0;
+}
+
+static void close_dir(struct sbx_kept_row *row)
+{
+	forget_place(row);
+	sbx_cleanup_fd(&row->log);
+	sbx_cleanup_fd(&row->dir);
+}
+
+static void begin_row(struct sbx_kept_row *row)
+{
+	row->row++;
+	row->n = 0;
+	forget_place(row);
+	if (row->log >= 0 && ftruncate(row->log, 0) < 0)
+		row->held = true;
+}
+
+/* Whether there is nothing more to do for ROW. Its lock is held. */
+static bool tend(struct sbx_kept_row *row)
+{
+	if (row->dir < 0 || row->held)
+		return true;
+	if (row->n && now_ns() - row->last_ns > QUIET_NS)
+		begin_row(row);
+	if (row->old < row->row)
+		drop_old(row);
+	if (row->n || row->held || row->old < row->row)
+		return row->held;
+	/* Idle: as if there had been nothing. */
+	unlinkat(row->dir, "log", 0);
+	unlinkat(row->place.room, row->id, AT_REMOVEDIR);
+	close_dir(row);
+	return true;
+}
+
+/* The lock is held. */
+static bool tend_all(struct sbx_kept *kept)
+{
+	bool idle = true;
+
+	for (struct sbx_kept_row *row = kept->rows; row; row = row->next) {
+		pthread_mutex_lock(&row->lock);
+		idle &= tend(row);
+		pthread_mutex_unlock(&row->lock);
+	}
+	return idle;
+}
+
+static void *keeper_main(void *data)
+{
+	struct sbx_kept *kept = data;
+	bool idle = true;
+
+	while (!atomic_load(&kept->stop)) {
+		struct timespec ts;
+
+		clock_gettime(CLOCK_REALTIME, &ts);
+		ts.tv_sec++;
+		if (idle)
+			sem_wait(&kept->wake);
+		else
+			sem_timedwait(&kept->wake, &ts);
+		pthread_mutex_lock(&kept->lock);
+		idle = tend_all(kept);
+		pthread_mutex_unlock(&kept->lock);
+	}
+	return NULL;
+}
+
+int sbx_kept_new(struct sbx_kept **ret)
+{
+	struct sbx_kept *kept = calloc(1, sizeof(*kept));
+	sigset_t all, old;
+	int r;
+
+	if (!kept)
+		return -ENOMEM;
+	pthread_mutex_init(&kept->lock, NULL);
+	sem_init(&kept->wake, 0, 0);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&kept->thread, NULL, keeper_main, kept);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		free(kept);
+		return -r;
+	}
+	*ret = kept;
+	return 0;
+}
+
+void sbx_kept_free(struct sbx_kept *kept)
+{
+	if (!kept)
+		return;
+	atomic_store(&kept->stop, true);
+	sem_post(&kept->wake);
+	pthread_join(kept->thread, NULL);
+	pthread_mutex_destroy(&kept->lock);
+	sem_destroy(&kept->wake);
+	free(kept);
+}
+
+/* --- rows ------------------------------------------------------------------------------------------ */
+
+/* The path of FD as the kernel tells it, wherever its mount is; 0: unknown. */
+static size_t name_of(int fd, char ret[PATH_MAX])
+{
+	char link[40];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret, PATH_MAX - 1);
+	ret[n > 0 ? n : 0] = '\0';
+	return n > 0 && ret[0] == '/' ? (size_t)n : 0;
+}
+
+int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
+                  struct sbx_kept_row **ret)
+{
+	struct sbx_kept_row *row = calloc(1, sizeof(*row));
+
+	if (!row)
+		return -ENOMEM;
+	row->kept = kept;
+	row->place = *place;
+	row->id = strdup(place->id);
+	row->dir = row->log = row->own = -1;
+	if (!row->id) {
+		free(row);
+		return -ENOMEM;
+	}
+	row->place.id = row->id;
+	pthread_mutex_init(&row->lock, NULL);
+	pthread_mutex_lock(&kept->lock);
+	row->next = kept->rows;
+	row->prev = &kept->rows;
+	if (row->next)
+		row->next->prev = &row->next;
+	kept->rows = row;
+	pthread_mutex_unlock(&kept->lock);
+	*ret = row;
+	return 0;
+}
+
+void sbx_kept_close(struct sbx_kept_row *row)
+{
+	if (!row)
+		return;
+	pthread_mutex_lock(&row->kept->lock);
+	*row->prev = row->next;
+	if (row->next)
+		row->next->prev = row->prev;
+	pthread_mutex_unlock(&row->kept->lock);
+	if (row->dir >= 0 && !row->held)
+		sbx_tree_remove(row->place.room, row->id, NULL);
+	close_dir(row);
+	close(row->place.room);
+	close(row->place.own);
+	pthread_mutex_destroy(&row->lock);
+	free(row->id);
+	free(row);
+}
+
+/* Whether TASK is a thread of the process that began the row. */
+static bool is_client(const struct sbx_kept_row *row, pid_t task)
+{
+	char path[64];
+
+	if (task == row->client)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)row->client, (int)task);
+	return faccessat(AT_FDCWD, path, F_OK, 0) == 0;
+}
+
+static int open_dir(struct sbx_kept_row *row)
+{
+	int r = row->dir = sbx_dir_make(row->place.room, row->id, 0700);
+
+	if (r < 0)
+		return r;
+	row->log = openat(row->dir, "log",
+	                  O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (row->log < 0) {
+		r = -errno;
+		close_dir(row);
+		return r;
+	}
+	row->prefix_len = name_of(row->place.root, row->prefix);
+	if (row->prefix_len == 1)
+		row->prefix_len = 0;
+	return 0;
+}
+
+/* Has path and own be those of DIRFD. */
+static int enter(struct sbx_kept_row *row, int dirfd)
+{
+	char path[PATH_MAX];
+	const char *at;
+	struct stat st;
+
+	if (fstat(dirfd, &st) < 0)
+		return -errno;
+	if (st.st_ino == row->ino && st.st_dev == row->dev)
+		return 0;
+	forget_place(row);
+	if (!name_of(dirfd, path) || strncmp(path, row->prefix, row->prefix_len) != 0)
+		return -ENOENT;
+	at = path + row->prefix_len;
+	if (*at && *at != '/')
+		return -ENOENT;
+	snprintf(row->path, sizeof(row->path), "%s%s", *at ? at + 1 : "",
+	         at[0] && at[1] ? "/" : "");
+	row->own = *at && at[1] ? sbx_beneath_open(row->place.own, at + 1, O_PATH | O_DIRECTORY)
+	                        : sbx_dir_open(row->place.own, ".");
+	row->ino = st.st_ino;
+	row->dev = st.st_dev;
+	return 0;
+}
+
+static bool has_room(const struct sbx_kept_row *row, const struct stat *st)
+{
+	struct statvfs vfs;
+
+	return st->st_size < LARGE ||
+	       (fstatvfs(row->dir, &vfs) == 0 &&
+	        (uint64_t)st->st_blocks * 512 < (uint64_t)vfs.f_bavail * vfs.f_frsize / 2);
+}
+
+/*
+ * What of NAME is to be noted: the base's, kept, or kept when the last of its names goes, since one link more would be seen
+ * in the others.
+ */
+static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sbx_kept_entry *e,
+                char link[32])
+{
+	struct stat st;
+
+	e->kind = SBX_KEPT_BASE;
+	if (row->own < 0 ||
+	    (fstatat(row->own, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)) {
+		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return -errno;
+		e->ino = st.st_ino;
+		return 0;
+	}
+	e->ino = st.st_ino;
+	e->kind = st.st_nlink > 1 ? SBX_KEPT_NAME : SBX_KEPT_FILE;
+	if (e->kind == SBX_KEPT_NAME)
+		return 0;
+	if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+		return -EINVAL;
+	if (!has_room(row, &st))
+		return -ENOSPC;
+	snprintf(link, 32, "%u-%u", row->row, row->n);
+	e->link = link;
+	return linkat(row->own, name, row->dir, link, 0) < 0 ? -errno : 0;
+}
+
+static void note(struct sbx_kept_row *row, const char *name, const struct sbx_kept_entry *e)
+{
+	char head[64];
+	struct iovec iov[3];
+
+	snprintf(head, sizeof(head), "%c %" PRIu64 " %s ", "BFN"[e->kind], e -> ino,
+	         e -> link ? e -> link : "-");
+	iov[0] = (struct iovec){.iov_base = head, .iov_len = strlen(head)};
+	iov[1] = (struct iovec){.iov_base = row->path, .iov_len = strlen(row->path)};
+	iov[2] = (struct iovec){.iov_base = (char *)(uintptr_t)name, .iov_len = strlen(name) + 1};
+	if (writev(row->log, iov, 3) > 0)
+		row->n++;
+}
+
+static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
+{
+	struct sbx_kept_entry e = {0};
+	char link[32];
+
+	if (enter(row, dirfd) == 0 && keep(row, dirfd, name, &e, link) == 0)
+		note(row, name, &e);
+}
+
+void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name, pid_t client,
+                       unsigned edits)
+{
+	uint64_t now = now_ns();
+	bool first;
+
+	pthread_mutex_lock(&row->lock);
+	first = row->dir < 0;
+	if (!row->held && (!first || open_dir(row) == 0)) {
+		if (first || row->edits != edits || now - row->last_ns > QUIET_NS ||
+		    !is_client(row, client)) {
+			begin_row(row);
+			row->client = client;
+			row->edits = edits;
+		}
+		row->last_ns = now;
+		remember(row, dirfd, name);
+	}
+	pthread_mutex_unlock(&row->lock);
+	if (first)
+		sem_post(&row->kept->wake);
+}
+
+bool sbx_kept_hold(struct sbx_kept_row *row, unsigned edits)
+{
+	bool held;
+
+	pthread_mutex_lock(&row->lock);
+	held = row->dir >= 0 && row->n && row->edits == edits;
+	row->held = row->held || held;
+	pthread_mutex_unlock(&row->lock);
+	return held;
+}
+
+/* --- reading --------------------------------------------------------------------------------------- */
+
+static int tell(char *text, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data)
+{
+	struct sbx_kept_entry e = {0};
+	const char *kinds = "BFN", *kind = text[0] ? strchr(kinds, text[0]) : NULL;
+	char *link, *path;
+
+	if (!kind || text[1] != ' ')
+		return 0;
+	e.kind = (enum sbx_kept_kind)(kind - kinds);
+	e.ino = strtoull(text + 2, &link, 10);
+	path = *link == ' ' ? strchr(link + 1, ' ') : NULL;
+	if (!path)
+		return 0;
+	*path = '\0';
+	e.link = link + 1;
+	e.path = path + 1;
+	return fn(&e, data);
+}
+
+int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data)
+{
+	_cleanup_fd_ int fd = openat(dir, "log", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_file_ FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	_cleanup_free_ char *text = NULL;
+	size_t size = 0;
+	int r = 0;
+
+	if (!f)
+		return -errno;
+	fd = -1;
+	while (!r && getdelim(&text, &size, '\0', f) > 0)
+		r = tell(text, fn, data);
+	return r ? r : ferror(f) ? -EIO : 0;
+}

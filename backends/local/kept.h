@@ -1,0 +1,73 @@
+/*
+ * What a removal of many files takes with it, kept for a while: `rm -rf` of a sandbox unlinks file by file before it comes to
+ * the directory itself, and what the trash is to have is the tree as it was before the first of them.
+ *
+ * A row of removals goes on while one process removes, and nothing else is written. Of each file that is the sandbox's own
+ * one more link is made before it goes, on the file system that it lies on; of one of the base only the name is noted.
+ * When the row is over, or nothing was removed for some seconds, that is dropped in the background.
+ *
+ *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
+ *   kept/ID/ROW-N    the links
+ */
+#ifndef SANDBOXFS_LOCAL_KEPT_H
+#define SANDBOXFS_LOCAL_KEPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sbx_kept;     /* of a backend: drops what is over */
+struct sbx_kept_row; /* of a sandbox */
+
+/* 0 or a negative errno. */
+int sbx_kept_new(struct sbx_kept **ret);
+/* All rows have been closed. Accepts NULL. */
+void sbx_kept_free(struct sbx_kept *kept);
+
+/* Where a row's files are. ROOM and OWN are taken over. */
+struct sbx_kept_place {
+	int room;       /* directory for directories of sandboxes, on the file system of OWN */
+	const char *id; /* name in it */
+	int root;       /* the tree */
+	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for reading */
+};
+
+/* 0 or -ENOMEM: then nothing was taken over. Makes nothing on disk. */
+int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
+                  struct sbx_kept_row **ret);
+/* Removes what there is, unless it is held. Accepts NULL. */
+void sbx_kept_close(struct sbx_kept_row *row);
+
+/*
+ * [any] NAME in DIRFD, a directory of the tree, is about to be removed by the process CLIENT. EDITS differs from the last one's when something
+ * else was written meanwhile. What cannot be kept is lost.
+ */
+void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name, pid_t client,
+                       unsigned edits);
+/*
+ * Ends the row and holds it as it is, for a teardown: whether there is one, with nothing written since. What there is then is not dropped
+ * any more.
+ */
+bool sbx_kept_hold(struct sbx_kept_row *row, unsigned edits);
+
+enum sbx_kept_kind {
+	SBX_KEPT_BASE, /* it was the base's */
+	SBX_KEPT_FILE, /* it is kept as LINK */
+	SBX_KEPT_NAME, /* it had other names: the file of the same inode is the one that went last */
+};
+
+/* One removed name. */
+struct sbx_kept_entry {
+	enum sbx_kept_kind kind;
+	uint64_t ino; /* of the base's as the tree showed it */
+	const char *link;
+	const char *path;
+};
+
+/*
+ * Calls fn for each name that the directory DIR (kept/ID, open) holds, the last removal of a path last; a non-zero return ends it and is
+ * returned. 0 or -errno.
+ */
+int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data);
+
+#endif

@@ -1,0 +1,263 @@
+/* Entries are read from the commits alone, so an entry that somebody has fetched or renamed is one like any other. */
+#include "backends/local/trash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/support/fsutil.h"
+
+#define PREFIX "refs/sandboxfs/trash/"
+#define TRIES  100
+
+SBX_GIT_CLEANUP(signature, git_signature, git_signature_free)
+
+void sbx_trash_release(struct sbx_trash_entry *e)
+{
+	free(e->name);
+	free(e->sandbox);
+	free(e->id);
+	free(e->branch);
+	free(e->base);
+	*e = (struct sbx_trash_entry){0};
+}
+
+/* --- writing --------------------------------------------------------------------------------------- */
+
+static char *message_of(const struct sbx_trash_entry *e, const char *what)
+{
+	_cleanup_free_ char *git =
+	        e->branch && e->base ? sbx_format("Branch: %s\nBase: %s\n", e->branch, e->base)
+	                             : strdup("");
+
+	return git ? sbx_format("%s %s\n\nSandbox: %s\nId: %s\nTime-Ms: %" PRId64 "\n%s", what,
+	                        e->sandbox, e->sandbox, e->id, e->time_ms, git)
+	           : NULL;
+}
+
+static int make_commit(git_repository *repo, const char *message, const git_oid *tree,
+                       const git_oid *parents, size_t n, git_oid *ret)
+{
+	_cleanup_git_(signature) git_signature *who = NULL;
+	_cleanup_git_(tree) git_tree *files = NULL;
+	git_commit *commits[2] = {NULL};
+	int r = git_signature_default(&who, repo);
+
+	if (r)
+		r = git_signature_now(&who, "sandboxfs", "sandboxfs@localhost");
+	if (!r)
+		r = git_tree_lookup(&files, repo, tree);
+	for (size_t i = 0; i < n && !r; i++)
+		r = git_commit_lookup(&commits[i], repo, &parents[i]);
+	if (!r)
+		r = git_commit_create(ret, repo, NULL, who, who, NULL, message, files, n,
+		                      (const git_commit **)commits);
+	for (size_t i = 0; i < n; i++)
+		git_commit_free(commits[i]);
+	return r;
+}
+
+static int make_commits(git_repository *repo, const struct sbx_trash_entry *e, git_oid *ret)
+{
+	_cleanup_free_ char *text = message_of(e, "Uncommitted work in");
+	_cleanup_free_ char *staged = message_of(e, "Staged in");
+	git_oid parents[2] = {e->head};
+	int r = text && staged ? 0 : -1;
+
+	if (!r && e->has_head && e->has_staged)
+		r = make_commit(repo, staged, &e->staged, parents, 1, &parents[1]);
+	return r ? r
+	         : make_commit(repo, text, &e->tree, parents, e->has_head ? 1U + e->has_staged : 0,
+	                       ret);
+}
+
+/* Two dots are not allowed in refs. */
+static char *ref_name(const struct sbx_trash_entry *e, int try)
+{
+	time_t at = (time_t)(e->time_ms / 1000);
+	char when[32], suffix[16] = "";
+	struct tm tm;
+	char *ref;
+
+	gmtime_r(&at, &tm);
+	strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+	if (try)
+		snprintf(suffix, sizeof(suffix), "-%d", try + 1);
+	ref = sbx_format(PREFIX "%s-%s%s", e->sandbox, when, suffix);
+	for (char *c = ref; c && *c; c++)
+		if (c[0] == '.' && c[1] == '.')
+			*c = '-';
+	return ref;
+}
+
+static bool is_of(git_repository *repo, const char *ref, const char *id)
+{
+	struct sbx_trash_entry e = {0};
+	bool same = sbx_trash_find(repo, ref + strlen(PREFIX), &e) == 0 && strcmp(e.id, id) == 0;
+
+	sbx_trash_release(&e);
+	return same;
+}
+
+static int write_entry(git_repository *repo, const struct sbx_trash_entry *e)
+{
+	git_oid commit;
+	int r = make_commits(repo, e, &commit);
+
+	for (int i = 0; i < TRIES && !r; i++) {
+		_cleanup_git_(reference) git_reference *ref = NULL;
+		_cleanup_free_ char *name = ref_name(e, i);
+
+		r = name ? git_reference_create(&ref, repo, name, &commit, 0,
+		                                "sandboxfs: torn down")
+		         : -1;
+		if (r != GIT_EEXISTS || is_of(repo, name, e->id))
+			return r == GIT_EEXISTS ? 0 : r;
+		r = 0;
+	}
+	return r ? r : GIT_EEXISTS;
+}
+
+int sbx_trash_write(git_repository *repo, const char *common, const struct sbx_trash_entry *e,
+                    struct sbx_error *err)
+{
+	struct sbx_git_owner owner = sbx_git_owner_begin(common);
+	int r = write_entry(repo, e);
+
+	if (r)
+		r = sbx_git_fail(err, r, "the uncommitted work of %s cannot be saved", e->sandbox);
+	sbx_git_owner_end(&owner);
+	return r;
+}
+
+/* --- reading --------------------------------------------------------------------------------------- */
+
+/* The rest of the line that begins with KEY; malloc'd, or NULL. */
+static char *line_of(const char *message, const char *key)
+{
+	const char *at = strstr(message, key);
+
+	return at && at > message && at[-1] == '\n'
+	               ? strndup(at + strlen(key), strcspn(at + strlen(key), "\n"))
+	               : NULL;
+}
+
+static int read_parents(const git_commit *c, struct sbx_trash_entry *e)
+{
+	_cleanup_git_(object) git_object *staged = NULL;
+	int r;
+
+	if (git_commit_parentcount(c) < 1)
+		return 0;
+	e->has_head = true;
+	e->head = *git_commit_parent_id(c, 0);
+	if (git_commit_parentcount(c) < 2)
+		return 0;
+	r = git_commit_parent((git_commit **)&staged, c, 1);
+	if (r)
+		return r;
+	e->has_staged = true;
+	e->staged = *git_commit_tree_id((git_commit *)staged);
+	return 0;
+}
+
+static int read_entry(git_repository *repo, const char *ref, struct sbx_trash_entry *e)
+{
+	_cleanup_git_(object) git_object *c = NULL;
+	_cleanup_free_ char *time = NULL;
+	const char *message;
+	git_oid oid;
+	int r = git_reference_name_to_id(&oid, repo, ref);
+
+	if (!r)
+		r = git_commit_lookup((git_commit **)&c, repo, &oid);
+	if (r)
+		return r;
+	message = git_commit_message((git_commit *)c);
+	time = line_of(message, "Time-Ms: ");
+	e->name = strdup(ref + strlen(PREFIX));
+	e->sandbox = line_of(message, "Sandbox: ");
+	e->id = line_of(message, "Id: ");
+	e->branch = line_of(message, "Branch: ");
+	e->base = line_of(message, "Base: ");
+	e->time_ms = time ? strtoll(time, NULL, 10) : 0;
+	e->tree = *git_commit_tree_id((git_commit *)c);
+	if (!e->name || !e->sandbox || !e->id || !time)
+		return GIT_ENOTFOUND;
+	return read_parents((git_commit *)c, e);
+}
+
+int sbx_trash_find(git_repository *repo, const char *name, struct sbx_trash_entry *ret)
+{
+	_cleanup_free_ char *ref = sbx_format(PREFIX "%s", name);
+	struct sbx_trash_entry e = {0};
+	int valid = 0, r = ref ? git_reference_name_is_valid(&valid, ref) : -1;
+
+	if (!r)
+		r = valid ? read_entry(repo, ref, &e) : GIT_ENOTFOUND;
+	if (r) {
+		sbx_trash_release(&e);
+		return r;
+	}
+	*ret = e;
+	return 0;
+}
+
+int sbx_trash_each(git_repository *repo, int (*fn)(const struct sbx_trash_entry *e, void *data),
+                   void *data)
+{
+	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
+	const char *ref;
+	int r = git_reference_iterator_glob_new(&it, repo, PREFIX "*");
+
+	while (!r && (r = git_reference_next_name(&ref, it)) == 0) {
+		struct sbx_trash_entry e = {0};
+
+		/* Something else under our prefix is left alone. */
+		if (read_entry(repo, ref, &e) == 0)
+			r = fn(&e, data);
+		sbx_trash_release(&e);
+	}
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+/* --- dropping -------------------------------------------------------------------------------------- */
+
+struct expiry {
+	int64_t before_ms;
+	struct sbx_names names;
+	size_t left;
+};
+
+static int look(const struct sbx_trash_entry *e, void *data)
+{
+	struct expiry *x = data;
+
+	if (e->time_ms >= x->before_ms) {
+		x->left++;
+		return 0;
+	}
+	return sbx_names_add(&x->names, e->name);
+}
+
+void sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left)
+{
+	struct expiry x = {.before_ms = before_ms};
+	struct sbx_git_owner owner = sbx_git_owner_begin(common);
+
+	sbx_trash_each(repo, look, &x);
+	for (size_t i = 0; i < x.names.n; i++) {
+		_cleanup_free_ char *ref = sbx_format(PREFIX "%s", x.names.items[i]);
+
+		if (ref && git_reference_remove(repo, ref))
+			x.left++;
+	}
+	sbx_git_owner_end(&owner);
+	sbx_names_release(&x.names);
+	*left = x.left;
+}

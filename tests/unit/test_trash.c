@@ -1,0 +1,337 @@
+/* What a teardown saves, and when it saves nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/local_fixture.h"
+#include "tests/lib/scratch.h"
+
+#define EDITS                                                                                      \
+	"echo changed > file; rm sub/gone; echo new > 'sub/a new one'; chmod 755 mode; "           \
+	"ln -s file to-file; echo one > one; ln one other; mkfifo pipe; mkdir -p deep/er/est; "    \
+	"echo x > deep/er/est/x; echo ignored > x.log; rm -r whole; echo instead > whole; "        \
+	"rm -r again; mkdir again; echo fresh > again/z; printf 'quoted\\nname' > 'odd\n\"name'"
+
+static const struct fixture_row rows[] = {
+        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
+        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
+        {"none", FIXTURE_NONE, false},
+};
+
+static struct {
+	int n;
+	char name[128], sandbox[64], branch[128];
+	int64_t time_ms;
+} last;
+
+static int setup(void **state)
+{
+	fixture_begin(*state);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fixture_end();
+	return 0;
+}
+
+static bool is_git(void)
+{
+	return fixture.row->kind == FIXTURE_GIT;
+}
+
+static int note_entry(const struct sbx_trash *t, void *data)
+{
+	(void)data;
+	assert_true(t->time_ms >= last.time_ms);
+	last.n++;
+	snprintf(last.name, sizeof(last.name), "%s", t->name);
+	snprintf(last.sandbox, sizeof(last.sandbox), "%s", t->sandbox);
+	snprintf(last.branch, sizeof(last.branch), "%s", t->branch ? t->branch : "");
+	last.time_ms = t->time_ms;
+	return 0;
+}
+
+/* How many entries there are; the newest is LAST. */
+static int entries(void)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	memset(&last, 0, sizeof(last));
+	if (sbx_backend_trash(fixture.backend, note_entry, NULL, &err))
+		fail_msg("trash: %s", err.text);
+	return last.n;
+}
+
+static struct sbx_sandbox *edited(const char *name)
+{
+	struct sbx_sandbox *sb = fixture_create(name);
+
+	if (fixture.row->kind == FIXTURE_NONE)
+		fixture_in(sb, "mkdir sub whole again; echo f > file; echo g > sub/gone; "
+		               "echo m > mode; echo '*.log' > .gitignore");
+	fixture_in(sb, EDITS);
+	return sb;
+}
+
+static const char *repository(void)
+{
+	return is_git() ? scratch_path("source/.git") : scratch_path("state/trashed.git");
+}
+
+static void expect_saved(const char *tree)
+{
+	_cleanup_free_ char *have =
+	        fixture_run("git --git-dir=%s rev-parse refs/sandboxfs/trash/%s^{tree}",
+	                    repository(), last.name);
+
+	if (strcmp(have, tree) != 0) {
+		free(fixture_run("git --git-dir=%s diff-tree -r %.40s %.40s >&2; :", repository(),
+		                 tree, have));
+		fail_msg("another tree than was there");
+	}
+}
+
+static void what_was_not_committed_is_saved(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = fixture_tree(sb);
+
+	(void)state;
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	assert_string_equal(last.sandbox, "a");
+	assert_string_equal(last.branch, is_git() ? "sandbox/a" : "");
+	assert_int_equal(strncmp(last.name, "a-20", 4), 0);
+	expect_saved(tree);
+	fixture_expect_empty();
+	free(fixture_run("git --git-dir=%s fsck --strict --no-dangling 2>&1", repository()));
+}
+
+static void nothing_is_saved_of_what_was_not_touched(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+
+	(void)state;
+	/* Of a full copy of a directory nobody knows what it was. */
+	if (fixture.row->kind == FIXTURE_DIR && !sb->layered) {
+		fixture_take_down(sb);
+		return;
+	}
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 0);
+	sb = fixture_create("a");
+	fixture_in(sb, "echo ignored > x.log; mkdir -p empty/er");
+	fixture_take_down(sb);
+	if (is_git())
+		assert_int_equal(entries(), 0);
+	fixture_expect_empty();
+}
+
+/* As a removal of everything through the mount: each name is told of before it goes. */
+static void remove_below(struct sbx_sandbox *sb, int fd, pid_t client)
+{
+	DIR *dir = fdopendir(fd);
+	struct dirent *d;
+
+	assert_non_null(dir);
+	while ((d = readdir(dir))) {
+		struct stat st;
+
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+		    (is_git() && !strcmp(d->d_name, ".git")))
+			continue;
+		assert_int_equal(fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
+		if (S_ISDIR(st.st_mode)) {
+			remove_below(sb, openat(fd, d->d_name, O_RDONLY | O_DIRECTORY), client);
+			assert_int_equal(unlinkat(fd, d->d_name, AT_REMOVEDIR), 0);
+			continue;
+		}
+		sbx_sandbox_changing(sb, fd, d->d_name, client);
+		assert_int_equal(unlinkat(fd, d->d_name, 0), 0);
+	}
+	closedir(dir);
+}
+
+static void remove_all(struct sbx_sandbox *sb, pid_t client)
+{
+	remove_below(sb, openat(sbx_sandbox_root(sb), ".", O_RDONLY | O_DIRECTORY), client);
+}
+
+static void a_tree_that_was_removed_file_by_file_is_saved_as_it_was(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = fixture_tree(sb);
+
+	(void)state;
+	remove_all(sb, getpid());
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	expect_saved(tree);
+	fixture_expect_empty();
+}
+
+/* What another process removed before was the user's wish. */
+static void what_was_removed_before_stays_removed(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	int fd = openat(sbx_sandbox_root(sb), ".", O_RDONLY | O_DIRECTORY);
+	_cleanup_free_ char *tree = NULL;
+
+	(void)state;
+	sbx_sandbox_changing(sb, fd, "one", 1);
+	sbx_sandbox_changing(sb, fd, "file", 1);
+	fixture_in(sb, "rm one file");
+	close(fd);
+	tree = fixture_tree(sb);
+	remove_all(sb, getpid());
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	expect_saved(tree);
+	fixture_expect_empty();
+}
+
+static void what_is_written_ends_a_row(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = NULL;
+
+	(void)state;
+	remove_all(sb, getpid());
+	sbx_sandbox_changing(sb, -1, NULL, 0);
+	fixture_in(sb, "echo begun anew > file");
+	tree = fixture_tree(sb);
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	expect_saved(tree);
+	fixture_expect_empty();
+}
+
+/* A daemon that dies between the two halves: the next finishes, and has the same to save. */
+static void a_crash_after_rmdir_loses_nothing(void **state)
+{
+	struct sbx_sandbox *a = edited("a"), *b = edited("b");
+	_cleanup_free_ char *tree = fixture_tree(a);
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	remove_all(b, getpid());
+	assert_int_equal(sbx_sandbox_retire(a, &err), 0);
+	assert_int_equal(sbx_sandbox_retire(b, &err), 0);
+	sbx_sandbox_close(a);
+	sbx_sandbox_close(b);
+	fixture_reopen();
+	assert_int_equal(fixture.nfound, 0);
+	assert_int_equal(entries(), 2);
+	expect_saved(tree);
+	fixture_expect_empty();
+	fixture_reopen();
+	assert_int_equal(entries(), 2);
+}
+
+static void what_was_staged_is_saved_beside_it(void **state)
+{
+	struct sbx_sandbox *sb;
+	_cleanup_free_ char *staged = NULL, *have = NULL;
+
+	(void)state;
+	if (!is_git() || fixture.row->layered)
+		return;
+	sb = edited("a");
+	free(fixture_git(sb, "add file sub"));
+	staged = fixture_git(sb, "write-tree");
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	have = fixture_run("git --git-dir=%s rev-parse refs/sandboxfs/trash/%s^2^{tree}",
+	                   repository(), last.name);
+	assert_string_equal(have, staged);
+	fixture_expect_empty();
+}
+
+static void entries_go_when_their_time_is_over(void **state)
+{
+	_cleanup_free_ char *refs = NULL;
+
+	(void)state;
+	fixture_take_down(edited("a"));
+	fixture_take_down(edited("a"));
+	assert_int_equal(entries(), 2);
+	fixture_reopen();
+	assert_int_equal(entries(), 2);
+	/* As if they were from the day before yesterday. */
+	fixture.settings.trash_days = 1;
+	fixture_age_trash(repository(), 2);
+	fixture_reopen();
+	assert_int_equal(entries(), 0);
+	if (is_git()) {
+		refs = fixture_run("git --git-dir=%s for-each-ref refs/sandboxfs", repository());
+		assert_string_equal(refs, "");
+	} else {
+		assert_false(scratch_exists(repository()));
+	}
+}
+
+static void without_a_trash_nothing_is_saved(void **state)
+{
+	(void)state;
+	fixture.settings.trash_days = 0;
+	fixture_reopen();
+	fixture_take_down(edited("a"));
+	assert_int_equal(entries(), 0);
+	fixture_expect_empty();
+}
+
+#define TRASH_TESTS(X)                                                                             \
+	X(what_was_not_committed_is_saved)                                                         \
+	X(nothing_is_saved_of_what_was_not_touched)                                                \
+	X(a_tree_that_was_removed_file_by_file_is_saved_as_it_was)                                 \
+	X(what_was_removed_before_stays_removed)                                                   \
+	X(what_is_written_ends_a_row)                                                              \
+	X(a_crash_after_rmdir_loses_nothing)                                                       \
+	X(what_was_staged_is_saved_beside_it)                                                      \
+	X(entries_go_when_their_time_is_over)                                                      \
+	X(without_a_trash_nothing_is_saved)
+
+static const struct {
+	const char *name;
+	CMUnitTestFunction fn;
+} tests[] = {
+#define ROW(fn) {#fn, fn},
+        TRASH_TESTS(ROW)
+#undef ROW
+};
+
+int main(void)
+{
+	enum { ROWS = SBX_ARRAY_SIZE(rows), TESTS = SBX_ARRAY_SIZE(tests) };
+	static struct CMUnitTest all[ROWS * TESTS];
+	static char names[ROWS * TESTS][96];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ROWS; i++)
+		for (size_t j = 0; j < TESTS; j++, n++) {
+			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
+			         tests[j].name);
+			all[n] = (struct CMUnitTest){.name = names[n],
+			                             .test_func = tests[j].fn,
+			                             .setup_func = setup,
+			                             .teardown_func = teardown,
+			                             .initial_state = (void *)(uintptr_t)&rows[i]};
+		}
+	return cmocka_run_group_tests_name("trash", all, fixture_setup, NULL);
+}
