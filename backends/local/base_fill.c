@@ -221,14 +221,18 @@ static int load_filters(struct writer *w, const git_index_entry *e, git_filter_l
 	return git_filter_list_load_ext(ret, w->repo, NULL, e->path, GIT_FILTER_TO_WORKTREE, &opts);
 }
 
-static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list *filters,
-                          const char *data, size_t len)
+/* Not the bytes alone: an identifier ($Id$) is the name of the blob. */
+static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list *filters)
 {
+	git_blob *blob = NULL;
 	git_buf out = {0};
-	int r = git_filter_list_apply_to_buffer(&out, filters, data, len);
+	int r = git_blob_lookup(&blob, w->repo, &e->id);
 
+	if (!r)
+		r = git_filter_list_apply_to_blob(&out, filters, blob);
 	r = r ? -EIO : write_file(w, e, out.ptr, out.size);
 	git_buf_dispose(&out);
+	git_blob_free(blob);
 	return r;
 }
 
@@ -255,8 +259,7 @@ static int write_entry(struct writer *w, git_index_entry *e)
 		return git_failure(w, e, r);
 	}
 	if (filters)
-		r = write_filtered(w, e, filters, git_odb_object_data(object),
-		                   git_odb_object_size(object));
+		r = write_filtered(w, e, filters);
 	else
 		r = write_file(w, e, git_odb_object_data(object), git_odb_object_size(object));
 	git_filter_list_free(filters);

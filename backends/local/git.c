@@ -72,7 +72,7 @@ static int open_failed(const char *source, int code, struct sbx_error *err)
 		        "the repository %s belongs to another user (to trust it: git config "
 		        "--global --add safe.directory %s)",
 		        source, source);
-	return sbx_git_fail(err, code, "cannot open the repository %s", source);
+	return sbx_git_refuse(source, code, err);
 }
 
 static bool has_dot_git(const char *source)
@@ -133,6 +133,14 @@ int sbx_git_probe(const char *source, const char *base, char **common, struct sb
 	*common = strdup(git_repository_commondir(repo));
 	if (!*common)
 		return -ENOMEM;
+	if (strchr(*common, '\n')) {
+		free(*common);
+		*common = NULL;
+		return sbx_fail(err, EINVAL,
+		                "the path %s has a line break in it, which git's files cannot "
+		                "tell; move the repository",
+		                source);
+	}
 	/* libgit2 ends it with a slash. */
 	if (strlen(*common) > 1)
 		(*common)[strlen(*common) - 1] = '\0';

@@ -61,6 +61,11 @@ int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx
                  struct sbx_error *err);
 void sbx_git_plan_release(struct sbx_git_plan *plan);
 
+/*
+ * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is that SOURCE is a partial clone.
+ */
+int sbx_git_explain_missing(const char *source, const char *commit, int r, struct sbx_error *err);
+
 /* A worktree of ours, as the record describes it. Strings are borrowed. */
 struct sbx_git_worktree {
 	const char *common;

@@ -14,6 +14,9 @@ int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
 /* Opens PATH itself, never a repository above it. libgit2's code. */
 int sbx_git_open(const char *path, git_repository **ret);
 
+/* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
+int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
+
 /* Where BRANCH is checked out, in words, the caller's; NULL: nowhere. Reads only HEAD files. */
 int sbx_git_checked_out(const char *common, const char *branch, char **where);
 

@@ -17,7 +17,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
-#define REFS_MAX   100000
+#define REFS_MAX   500000
 #define DIRS_MAX   4096
 #define PACKED_MAX ((size_t)32 * 1024 * 1024)
 #define LOOSE_MAX  256

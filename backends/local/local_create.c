@@ -180,14 +180,16 @@ static int fill_git(struct sbx_local *b, const struct sbx_create *req, struct sb
 	int r = attach_git(b, req, rec, &layer, err);
 
 	if (r)
-		return r;
+		return rec->base ? sbx_git_explain_missing(b->common, rec->base, r, err) : r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_fail(err, ENOMEM, "out of memory");
 	if (layer)
 		r = sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
 	else
 		r = sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
-	return r ? r : sbx_local_include(b, rec, req->cancelled, err);
+	if (r)
+		return sbx_git_explain_missing(b->common, rec->base, r, err);
+	return sbx_local_include(b, rec, req->cancelled, err);
 }
 
 static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,

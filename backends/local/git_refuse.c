@@ -1,0 +1,61 @@
+/* Repositories that libgit2 has no use for, or that lack what is wanted of them: what their owner can do about it. */
+#include <errno.h>
+#include <string.h>
+
+#include "backends/local/git_impl.h"
+
+static const struct {
+	const char *extension;
+	const char *sentence;
+} advice[] = {
+        {"objectformat", "its objects are named by SHA-256, which is not supported; convert it to "
+                         "SHA-1 or give a clone that is"},
+        {"refstorage", "its refs are not kept in files, which is not supported; convert them: git "
+                       "refs migrate --ref-format=files"},
+};
+
+int sbx_git_refuse(const char *source, int code, struct sbx_error *err)
+{
+	const git_error *last = git_error_last();
+	const char *mark = "extensions.",
+	           *name = last && last->message ? strstr(last->message, mark) : NULL;
+
+	for (size_t i = 0; name && i < SBX_ARRAY_SIZE(advice); i++)
+		if (strcmp(name + strlen(mark), advice[i].extension) == 0)
+			return sbx_fail(err, EOPNOTSUPP, "the repository %s: %s", source,
+			                advice[i].sentence);
+	return sbx_git_fail(err, code, "cannot open the repository %s", source);
+}
+
+static int found(const git_config_entry *entry, void *data)
+{
+	(void)entry;
+	*(bool *)data = true;
+	return 0;
+}
+
+/* Some remote has what is not here, and git fetches it at need. */
+static bool is_partial(const char *source)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	git_config *config = NULL;
+	bool partial = false;
+
+	if (sbx_git_open(source, &repo) == 0 && git_repository_config(&config, repo) == 0)
+		git_config_foreach_match(config,
+		                         "^(remote\\..*\\.promisor|extensions\\.partialclone)$",
+		                         found, &partial);
+	git_config_free(config);
+	return partial;
+}
+
+int sbx_git_explain_missing(const char *source, const char *commit, int r, struct sbx_error *err)
+{
+	if ((r != -ENOENT && r != -EBADMSG && r != -EIO) || !is_partial(source))
+		return r;
+	return sbx_fail(
+	        err, ENOENT,
+	        "the source is a partial clone and lacks objects of %.12s; fetch them by "
+	        "checking it out there once (git checkout %.12s), or clone without --filter",
+	        commit, commit);
+}
