@@ -86,7 +86,7 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 static void new_epoch(struct daemon *d)
 {
 	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
-		sbx_channel_epoch(&d->workspace_channel);
+		ws_look_again(&d->workspace);
 }
 
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)

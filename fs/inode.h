@@ -82,6 +82,13 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
                     struct sbx_node **ret);
 /*
+ * Whether the kernel knows the file numbered INO as NAME in DIR from a lookup less than a second ago, so that it
+ * has no use for another. May say no.
+ */
+bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name, ino_t ino);
+/* The kernel has been told to look everything up again. */
+void sbx_inodes_renewed(struct sbx_inodes *tab);
+/*
  * As lookup for a file just created whose descriptor FD (MODE, taken over) is kept with it.
  * -ESTALE: it is no regular file; somebody was quicker to make the name.
  */

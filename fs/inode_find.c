@@ -7,7 +7,16 @@
 #include "fs/inode_impl.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
 #include "sandboxfs/walls.h"
+
+#define FRESH_MS 1000 /* attributes are kept for longer */
+
+/* Of a clock that wraps around: good for differences. */
+static uint32_t now_ms(void)
+{
+	return (uint32_t)(sbx_now_ns() / 1000000);
+}
 
 static void present(const struct sbx_node *node, struct stat *st)
 {
@@ -152,8 +161,37 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		return r;
 	}
 	node->nlookup++;
+	node->seen_ms = now_ms();
 	*ret = node;
 	return 0;
+}
+
+static bool is_fresh(const struct sbx_inodes *tab, const struct sbx_node *node)
+{
+	return node->nlookup && now_ms() - node->seen_ms < FRESH_MS &&
+	       (int32_t)(node->seen_ms - tab->renewed_ms) > 0;
+}
+
+bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name, ino_t ino)
+{
+	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, dir->box, dir->dev, ino);
+	struct sbx_node *node;
+	bool fresh;
+
+	sbx_inodes_lock(tab);
+	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
+		if (node->ino == ino && was_at(node, dir, name))
+			break;
+	fresh = node && is_fresh(tab, node);
+	sbx_inodes_unlock(tab);
+	return fresh;
+}
+
+void sbx_inodes_renewed(struct sbx_inodes *tab)
+{
+	sbx_inodes_lock(tab);
+	tab->renewed_ms = now_ms();
+	sbx_inodes_unlock(tab);
 }
 
 int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,

@@ -20,6 +20,7 @@ struct sbx_node {
 	bool nameless; /* its last name was taken away through the mount */
 	mode_t type; /* S_IFMT of a file */
 	uint32_t refs;
+	uint32_t seen_ms; /* when it was looked up last */
 	uint64_t nlookup;
 	struct sbx_box *box;     /* a reference */
 	struct sbx_node *parent; /* a reference */
@@ -40,8 +41,9 @@ struct sbx_inodes {
 	struct sbx_node **hash;
 	uint32_t buckets; /* a power of two */
 	uint64_t nodes;
-	struct sbx_fd lru;  /* ring of unpinned descriptors, most recent first */
-	struct sbx_fd pins; /* ring of pinned ones */
+	uint32_t renewed_ms; /* what was looked up before is looked up again */
+	struct sbx_fd lru;   /* ring of unpinned descriptors, most recent first */
+	struct sbx_fd pins;  /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
 	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */

@@ -180,6 +180,19 @@ void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	ws_reply(req, 0);
 }
 
+/*
+ * Whether the kernel, which asks for attributes with each listing that it begins, has just been given those of D in DIR. What comes
+ * without stays in its cache as it is.
+ */
+static bool is_known(struct sbx_workspace *ws, struct sbx_node *dir, const struct sbx_listed *d,
+                     const char *name)
+{
+	const struct sbx_box *box = sbx_node_box(dir);
+
+	return ws->epochs && box && !__atomic_load_n(&box->busy, __ATOMIC_RELAXED) &&
+	       sbx_node_fresh(ws->inodes, dir, name, d->ino);
+}
+
 /* One entry with attributes into BUF; 0 when it does not fit, and then nothing was looked up. */
 static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_listed *d,
                        const char *name, char *buf, size_t size, off_t off)
@@ -193,7 +206,7 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_li
 	size_t len;
 
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-	    !(ws->inlined && ws_is_ctl(ws, dir, name)) &&
+	    !(ws->inlined && ws_is_ctl(ws, dir, name)) && !is_known(ws, dir, d, name) &&
 	    ws_lookup(ws, dir, name, &st, &node) == 0) {
 		ws_entry(ws, node, &st, &e);
 		sbx_node_put(ws->inodes, node);

@@ -163,8 +163,10 @@ bool ws_root_current(struct sbx_box *box)
 void ws_look_again(struct sbx_workspace *ws)
 {
 	/* Else nothing is kept. */
-	if (ws->epochs)
-		sbx_channel_epoch(ws->channel);
+	if (!ws->epochs)
+		return;
+	sbx_inodes_renewed(ws->inodes);
+	sbx_channel_epoch(ws->channel);
 }
 
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,

@@ -94,6 +94,51 @@ static void the_same_file_has_the_same_node(void **state)
 	drop(a);
 }
 
+static ino_t number_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(root_fd(), path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	return st.st_ino;
+}
+
+/* Again and again: a machine may be slow, and then it is right to say no. */
+static bool becomes_fresh(struct sbx_node *dir, const char *name, ino_t ino)
+{
+	bool fresh = false;
+
+	for (int i = 0; i < 1000 && !fresh; i++) {
+		struct sbx_node *node = look_up(dir, name);
+
+		fresh = sbx_node_fresh(tab, dir, name, ino);
+		drop(node);
+	}
+	return fresh;
+}
+
+static void what_was_just_looked_up_is_fresh(void **state)
+{
+	struct sbx_node *dir, *node;
+	ino_t ino;
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	put_file("d/f", "x");
+	ino = number_of("d/f");
+	dir = look_up(top, "d");
+	assert_false(sbx_node_fresh(tab, dir, "f", ino));
+	assert_true(becomes_fresh(dir, "f", ino));
+	assert_false(sbx_node_fresh(tab, dir, "f", ino)); /* forgotten */
+
+	node = look_up(dir, "f");
+	assert_false(sbx_node_fresh(tab, dir, "g", ino));
+	assert_false(sbx_node_fresh(tab, dir, "f", ino + 1));
+	sbx_inodes_renewed(tab);
+	assert_false(sbx_node_fresh(tab, dir, "f", ino));
+	drop(node);
+	drop(dir);
+}
+
 static void forget_of_the_last_lookup_frees_the_node(void **state)
 {
 	uint64_t before = nodes(), id;
@@ -443,6 +488,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        CASE(the_same_file_has_the_same_node),
+	        CASE(what_was_just_looked_up_is_fresh),
 	        CASE(forget_of_the_last_lookup_frees_the_node),
 	        CASE(a_guessed_or_old_id_is_stale),
 	        CASE(a_node_of_a_dead_sandbox_is_stale),
