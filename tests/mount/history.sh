@@ -266,6 +266,29 @@ more" "$(cat "$MNT/a/README.md")"
 	refused ENOENT "$CTL/undo" 1
 }
 
+# No git in sight: the states are kept all the same.
+elsewhere() {
+	box p
+	echo one >"$MNT/p/f"
+	id=$(snap p one)
+	echo two >"$MNT/p/f"
+	same 'M	f' "$(cat "$MNT/p/ctl/diffs/$id.changes")"
+	same one "$(cat "$MNT/p/ctl/snapshots/$id/f")"
+	echo "$id" >"$MNT/p/ctl/restore"
+	same one "$(cat "$MNT/p/f")"
+	run p sh -c 'echo three >f'
+	same '["f"]' "$("$TOOL" json changedFiles <"$MNT/p/ctl/jobs/last/result" | tr -d ' ')"
+	echo 1 >"$MNT/p/ctl/undo"
+	same one "$(cat "$MNT/p/f")"
+	echo q >"$MNT/p/ctl/fork"
+	same one "$(cat "$MNT/q/f")"
+	echo 1 >"$MNT/p/ctl/reset"
+	refuse test -e "$MNT/p/f"
+	same '' "$(cat "$MNT/p/ctl/diff")"
+	refuse test -e "$MNT/p/.git"
+	teardown p q
+}
+
 # With commits of their own they outlive their sandboxes.
 keeps_branches() {
 	teardown_all
@@ -290,4 +313,10 @@ claim "without -o track it says what it takes" without_track
 claim "snapshots outlive the mount" outlives
 claim "-o track: each command's changes, and undo" tracks
 claim "branches with snapshots are kept" keeps_branches
+claim "and that is all they leave" tear_and_unmount
+claim "mounting a plain directory" mount_dir track
+claim "a copy of it has states too" elsewhere
+claim "unmounting it" unmount
+claim "mounting nothing" mount_none track
+claim "what began empty has states too" elsewhere
 finish
