@@ -199,19 +199,25 @@ static void append(struct sbx_events *ev, char *text, size_t len)
 	ev->end += len;
 }
 
-void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text)
+static char *make_line(const char *event, const char *name, const char *text, size_t *len)
 {
 	struct json_object *extra = NULL;
 	char *line;
-	size_t len;
-	bool post;
 
 	if (text) {
 		extra = json_object_new_object();
 		json_object_object_add(extra, "text", sbx_text_json(text, strlen(text)));
 	}
-	line = sbx_log_line(event, "sandbox", name, extra, &len);
+	line = sbx_log_line(event, "sandbox", name, extra, len);
 	json_object_put(extra);
+	return line;
+}
+
+/* Takes LINE over; NULL: memory was exhausted. */
+static void add(struct sbx_events *ev, char *line, size_t len)
+{
+	bool post;
+
 	if (!line)
 		return;
 	pthread_mutex_lock(&ev->lock);
@@ -223,6 +229,24 @@ void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, 
 		atomic_fetch_add(&ev->refs, 1);
 		sbx_loop_post(ev->loop, serve, ev);
 	}
+}
+
+void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text)
+{
+	size_t len;
+	char *line = make_line(event, name, text, &len);
+
+	add(ev, line, len);
+}
+
+void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,
+                         const char *name, const char *text)
+{
+	size_t len;
+	char *line = make_line(event, name, text, &len);
+
+	add(a, line ? strdup(line) : NULL, len);
+	add(b, line, len);
 }
 
 static void cancel(struct sbx_pending *p, bool fatal)

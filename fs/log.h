@@ -56,6 +56,9 @@ void sbx_events_destroy(struct sbx_events *ev);
 void sbx_events_close(struct sbx_events *ev);
 /* Appends one JSON line: "timestamp", "sandbox": NAME (may be NULL), "event", "text": TEXT (may be NULL). Any thread. */
 void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text);
+/* Appends the same line to both. Any thread. */
+void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,
+                         const char *name, const char *text);
 /*
  * Answers p with what follows *CURSOR (0 at first; advanced when the answer is given), now or
  * when something is added; NONBLOCK: EAGAIN instead of waiting. *cursor must outlive the answer.

@@ -1,7 +1,7 @@
 /*
  * epoll, a binary heap of timers driving one timerfd-free timeout, and a list of posted
- * work behind an eventfd. Watches are found through the epoll data pointer; one
- * that is removed while its events wait in the current batch is struck out of
+ * work behind an eventfd, which the loop's own thread need not touch. Watches are found
+ * through the epoll data pointer; one that is removed while its events wait in the current batch is struck out of
  * the batch, so a callback may free any object but the one it is called for.
  */
 #include "sandboxfs/loop.h"
@@ -69,6 +69,9 @@ int sbx_loop_create(struct sbx_loop **ret)
 	return 0;
 }
 
+/* The loop of this thread, which looks for posted work before it waits. */
+static _Thread_local struct sbx_loop *running;
+
 static void run_posted(struct sbx_loop *loop)
 {
 	struct posted *p, *next;
@@ -121,7 +124,7 @@ void sbx_loop_post(struct sbx_loop *loop, void (*fn)(void *data), void *data)
 	*loop->tail = p;
 	loop->tail = &p->next;
 	pthread_mutex_unlock(&loop->lock);
-	if (first)
+	if (first && loop != running)
 		wake(loop);
 }
 
@@ -233,10 +236,22 @@ static void run_timers(struct sbx_loop *loop)
 	}
 }
 
+static bool has_posted(struct sbx_loop *loop)
+{
+	bool some;
+
+	pthread_mutex_lock(&loop->lock);
+	some = loop->head;
+	pthread_mutex_unlock(&loop->lock);
+	return some;
+}
+
 static int wait_ms(struct sbx_loop *loop)
 {
 	uint64_t now, left;
 
+	if (has_posted(loop))
+		return 0;
 	if (!loop->heap_n)
 		return -1;
 	now = sbx_now_ns();
@@ -246,17 +261,17 @@ static int wait_ms(struct sbx_loop *loop)
 	return left > 3600000u ? 3600000 : (int)left;
 }
 
-static void drain_wake(struct sbx_loop *loop)
+static void clear_wake(struct sbx_loop *loop)
 {
 	uint64_t count;
 	ssize_t n = read(loop->wakefd, &count, sizeof(count));
 
 	(void)n;
-	run_posted(loop);
 }
 
 void sbx_loop_run(struct sbx_loop *loop)
 {
+	running = loop;
 	while (!atomic_load(&loop->stopping)) {
 		int n = epoll_wait(loop->epfd, loop->batch, BATCH, wait_ms(loop));
 
@@ -266,12 +281,14 @@ void sbx_loop_run(struct sbx_loop *loop)
 			struct sbx_watch *w = ev.data.ptr;
 
 			if (!w)
-				drain_wake(loop);
+				clear_wake(loop);
 			else if (ev.events)
 				w->fn(w, ev.events);
 		}
 		loop->batch_n = 0;
 		run_timers(loop);
+		run_posted(loop);
 	}
-	drain_wake(loop);
+	run_posted(loop);
+	running = NULL;
 }

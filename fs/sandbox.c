@@ -338,12 +338,12 @@ void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event,
 {
 	char name[64];
 
-	if (box) {
+	if (box)
 		sbx_box_name(&box->pub, name);
-		if (box->pub.events)
-			sbx_events_add(box->pub.events, event, name, text);
-	}
-	sbx_events_add(reg->events, event, box ? name : NULL, text);
+	if (box && box->pub.events)
+		sbx_events_add_both(box->pub.events, reg->events, event, name, text);
+	else
+		sbx_events_add(reg->events, event, box ? name : NULL, text);
 }
 
 const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg)

@@ -19,7 +19,7 @@
 #include "backends/local/reuse.h"
 #include "sandboxfs/cleanup.h"
 
-#define WAITING_MAX 32 /* inits that wait, of all sandboxes; a process and some 200 KiB each */
+#define KEPT_MAX 32 /* inits that wait, or will again; two processes and some 200 KiB each */
 
 int inits_create(const struct inits_config *config, struct inits **ret)
 {
@@ -62,23 +62,26 @@ static void dismiss(struct one *one)
 	sbx_cleanup_fd(&one->work);
 }
 
-static void dismiss_oldest(struct inits *inits)
+/* Whether one more may be kept. The one that has been of no use for longest makes way. */
+static bool find_room(struct inits *inits)
 {
 	struct one *oldest = NULL;
-	size_t waiting = 0;
+	size_t kept = 0;
 
 	for (size_t i = 0; i < inits->n; i++) {
 		struct one *one = &inits->all[i];
+		const bool waits = is_waiting(one);
 
-		if (!is_waiting(one))
-			continue;
-		waiting++;
-		if (!oldest || views_last_use(inits->config.views, one->view) <
-		                       views_last_use(inits->config.views, oldest->view))
+		kept += waits || (one->reuse && one->work >= 0);
+		if (waits && (!oldest || views_last_use(inits->config.views, one->view) <
+		                                 views_last_use(inits->config.views, oldest->view)))
 			oldest = one;
 	}
-	if (waiting >= WAITING_MAX)
+	if (kept < KEPT_MAX)
+		return true;
+	if (oldest)
 		dismiss(oldest);
+	return oldest;
 }
 
 void inits_drop_stale(struct inits *inits)
@@ -120,10 +123,9 @@ static void make_successor(struct inits *inits, uint64_t serial)
 	const struct view *view = views_find(inits->config.views, serial);
 	struct one *one;
 
-	if (!view || !inits_may_wait(inits, view) || find_waiting(inits, view->serial))
-		return;
-	dismiss_oldest(inits);
-	inits_make(inits, view, view->key, &one);
+	if (view && inits_may_wait(inits, view) && !find_waiting(inits, view->serial) &&
+	    find_room(inits))
+		inits_make(inits, view, view->key, inits->reuse, &one);
 }
 
 void inits_begun(struct inits *inits, int fd)
@@ -214,8 +216,9 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 		return r;
 	one = find_waiting(inits, view ? view->serial : 0);
 	if (!one || hand_over(inits, one, msg, req) < 0) {
-		dismiss_oldest(inits);
-		r = inits_make(inits, view, req->id, &one);
+		const bool kept = inits_may_wait(inits, view) && find_room(inits);
+
+		r = inits_make(inits, view, req->id, kept && inits->reuse, &one);
 		if (!r)
 			r = hand_over(inits, one, msg, req);
 	}

@@ -30,10 +30,11 @@ struct inits {
 /* A place that the host could have changed since is no place to wait in; nor can what has no end. */
 bool inits_may_wait(const struct inits *inits, const struct view *view);
 /*
- * Forks an init for VIEW (NULL: the host) and the sandbox BOX. *RET is valid until the next call. Returns 0 or a
- * negative errno.
+ * Forks an init for VIEW (NULL: the host) and the sandbox BOX; REUSE: for more than one command. *RET is valid
+ * until the next call. Returns 0 or a negative errno.
  */
-int inits_make(struct inits *inits, const struct view *view, const char *box, struct one **ret);
+int inits_make(struct inits *inits, const struct view *view, const char *box, bool reuse,
+               struct one **ret);
 /* ONE has ended, or was never begun. */
 void inits_release(struct inits *inits, struct one *one);
 

@@ -104,10 +104,11 @@ bool inits_may_wait(const struct inits *inits, const struct view *view)
 	return inits->config.powers->pid_ns && view_is_own(view);
 }
 
-int inits_make(struct inits *inits, const struct view *view, const char *box, struct one **ret)
+int inits_make(struct inits *inits, const struct view *view, const char *box, bool reuse,
+               struct one **ret)
 {
 	struct one one = {.view = view ? view->serial : 0,
-	                  .reuse = inits->reuse && inits_may_wait(inits, view),
+	                  .reuse = reuse,
 	                  .work = -1,
 	                  .group = -1,
 	                  .events = -1};

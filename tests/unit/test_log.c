@@ -325,6 +325,22 @@ static void a_reader_gets_what_was_before_it(void **state)
 	assert_false(sbx_events_ready(events, cursor));
 }
 
+static void both_get_the_same_line(void **state)
+{
+	struct answer a = new_answer(4096), b = new_answer(4096);
+	struct sbx_events *other;
+	uint64_t from = 0, there = 0;
+
+	(void)state;
+	assert_int_equal(sbx_events_create(loop, &other), 0);
+	sbx_events_add_both(events, other, "create", "box", "text");
+	sbx_events_read(events, &from, &a.base, 0);
+	sbx_events_read(other, &there, &b.base, 0);
+	assert_non_null(strstr(a.buf, "\"event\":\"create\",\"text\":\"text\"}\n"));
+	assert_string_equal(a.buf, b.buf);
+	sbx_events_destroy(other);
+}
+
 static void a_line_may_be_read_in_pieces(void **state)
 {
 	struct answer whole = new_answer(4096);
@@ -451,6 +467,7 @@ int main(void)
 	        LOG(a_state_directory_that_is_not_there_is_an_error),
 	        LOG(records_of_several_threads_do_not_mix),
 	        EVENTS(a_reader_gets_what_was_before_it),
+	        EVENTS(both_get_the_same_line),
 	        EVENTS(a_line_may_be_read_in_pieces),
 	        EVENTS(a_waiting_read_is_answered_by_the_loop),
 	        EVENTS(nonblocking_read_answers_eagain),

@@ -121,6 +121,39 @@ static void unwatched_in_the_same_batch_is_not_called(void **state)
 	}
 }
 
+static void post_again(struct sbx_timer *t)
+{
+	sbx_loop_post(loop, mark_posted, "b");
+	sbx_loop_post(loop, t->data ? stop_posted : mark_posted, "c");
+	mark("a");
+}
+
+/* Nothing else would wake it. */
+static void work_posted_by_the_loop_itself_runs(void **state)
+{
+	struct sbx_timer t[2] = {{.fn = post_again}, {.fn = post_again, .data = trail}};
+
+	(void)state;
+	sbx_loop_timer_set(loop, &t[0], 0);
+	sbx_loop_timer_set(loop, &t[1], 20);
+	sbx_loop_run(loop);
+	assert_string_equal(trail, "abcab");
+}
+
+static void post_more(void *data)
+{
+	mark("p");
+	sbx_loop_post(loop, data ? post_more : stop_posted, NULL);
+}
+
+static void work_that_posts_work_is_followed_by_it(void **state)
+{
+	(void)state;
+	sbx_loop_post(loop, post_more, trail);
+	sbx_loop_run(loop);
+	assert_string_equal(trail, "pp");
+}
+
 static void destroy_runs_what_was_posted(void **state)
 {
 	struct sbx_loop *other;
@@ -141,6 +174,8 @@ int main(void)
 	        CASE(timers_fire_in_order_of_their_time),
 	        CASE(arming_an_armed_timer_moves_it),
 	        CASE(unwatched_in_the_same_batch_is_not_called),
+	        CASE(work_posted_by_the_loop_itself_runs),
+	        CASE(work_that_posts_work_is_followed_by_it),
 	        CASE(destroy_runs_what_was_posted),
 	};
 
