@@ -18,6 +18,7 @@
 struct push {
 	const struct sbx_git_push *from;
 	const struct sbx_push_wish *wish;
+	git_repository *repo;
 	struct sbx_git_line *line;
 	char *ref;        /* refs/heads/BRANCH */
 	bool http;        /* the remote is asked by HTTP(S) */
@@ -153,22 +154,33 @@ static int tell_failure(struct push *p, int code, struct sbx_error *err)
 	return sbx_git_fail(err, code, "%s", p->from->branch);
 }
 
-/* As git push leaves it. What does not succeed here is made good by the next fetch. */
-static void track(struct push *p, git_repository *repo, git_remote *remote)
+/* One fetch refspec of the remote: where it puts the branch is where the branch is now. */
+static int track(const git_config_entry *entry, void *data)
 {
+	const struct push *p = data;
+	_cleanup_git_(refspec) git_refspec *spec = NULL;
+	_cleanup_git_(reference) git_reference *ref = NULL;
+	git_buf name = {0};
+
+	if (git_refspec_parse(&spec, entry->value, 1) == 0 &&
+	    git_refspec_src_matches(spec, p->ref) &&
+	    git_refspec_transform(&name, spec, p->ref) == 0)
+		git_reference_create(&ref, p->repo, name.ptr, &p->oid, 1, "update by push");
+	git_buf_dispose(&name);
+	return 0;
+}
+
+/* As git push leaves it. What does not succeed here is made good by the next fetch. */
+static void track_all(struct push *p)
+{
+	const char *name = p->wish->remote ? p->wish->remote : "origin";
+	_cleanup_free_ char *key = sbx_format("remote.%s.fetch", name);
 	_cleanup_fd_ int lock = sbx_git_lock(p->from->common);
+	git_config *config = NULL;
 
-	for (size_t i = 0; lock >= 0 && i < git_remote_refspec_count(remote); i++) {
-		const git_refspec *spec = git_remote_get_refspec(remote, i);
-		_cleanup_git_(reference) git_reference *ref = NULL;
-		git_buf name = {0};
-
-		if (git_refspec_direction(spec) == GIT_DIRECTION_FETCH &&
-		    git_refspec_src_matches(spec, p->ref) &&
-		    git_refspec_transform(&name, spec, p->ref) == 0)
-			git_reference_create(&ref, repo, name.ptr, &p->oid, 1, "update by push");
-		git_buf_dispose(&name);
-	}
+	if (key && lock >= 0 && git_repository_config_snapshot(&config, p->repo) == 0)
+		git_config_get_multivar_foreach(config, key, NULL, track, p);
+	git_config_free(config);
 }
 
 static int upload(struct push *p, git_remote *remote, struct sbx_error *err)
@@ -199,21 +211,26 @@ static int upload(struct push *p, git_remote *remote, struct sbx_error *err)
 	return r;
 }
 
-static int push_to(struct push *p, git_repository *repo, struct sbx_error *err)
+static int push_to(struct push *p, struct sbx_error *err)
 {
+	git_remote_create_options opts = GIT_REMOTE_CREATE_OPTIONS_INIT;
 	_cleanup_git_(remote) git_remote *remote = NULL;
-	const char *url;
-	int r = sbx_git_push_remote(repo, p->from->common, p->wish->remote, &remote, err);
+	_cleanup_free_ char *url = NULL;
+	int r = sbx_git_push_url(p->repo, p->from->common, p->wish->remote, &url, err);
 
+	if (!r)
+		r = sbx_git_push_path(p->from, url, err);
 	if (r)
 		return r;
-	url = sbx_git_push_url(remote);
 	p->http = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
-	r = sbx_git_push_path(p->from, url, err);
-	if (!r)
-		r = upload(p, remote, err);
+	opts.repository = p->repo;
+	opts.flags = GIT_REMOTE_CREATE_SKIP_INSTEADOF | GIT_REMOTE_CREATE_SKIP_DEFAULT_FETCHSPEC;
+	r = git_remote_create_with_opts(&remote, url, &opts);
+	if (r)
+		return sbx_git_fail(err, r, "the remote");
+	r = upload(p, remote, err);
 	if (!r && !git_oid_is_zero(&p->oid))
-		track(p, repo, remote);
+		track_all(p);
 	return r;
 }
 
@@ -226,12 +243,13 @@ int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wi
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r = git_repository_open_bare(&repo, from->common);
 
+	p.repo = repo;
 	if (r)
 		r = sbx_git_fail(&own, r, "the source cannot be opened");
 	else if (!ref || sbx_git_line_open(wish->cancelled, wish->timeout_ms, &p.line) < 0)
 		r = sbx_fail(&own, ENOMEM, "not enough memory or threads");
 	else
-		r = push_to(&p, repo, &own);
+		r = push_to(&p, &own);
 	sbx_git_line_close(p.line);
 	if (r && err) {
 		sbx_scrub(own.text, wish->token);

@@ -6,12 +6,14 @@
 #include "backends/local/git_push.h"
 
 SBX_GIT_CLEANUP(remote, git_remote, git_remote_free)
+SBX_GIT_CLEANUP(refspec, git_refspec, git_refspec_free)
 
-/* The remote NAME (NULL: "origin"), one by a path relative to the source made absolute. */
-int sbx_git_push_remote(git_repository *repo, const char *common, const char *name,
-                        git_remote **ret, struct sbx_error *err);
-/* Where a push to REMOTE goes. */
-const char *sbx_git_push_url(const git_remote *remote);
+/*
+ * Where a push to the remote NAME (NULL: "origin") goes: the caller's, in *ret. A path relative to the source's top is
+ * absolute. ENOENT: no such remote.
+ */
+int sbx_git_push_url(git_repository *repo, const char *common, const char *name, char **ret,
+                     struct sbx_error *err);
 /* When it goes to a path: whether that can be written to, as sbx_git_push has it. */
 int sbx_git_push_path(const struct sbx_git_push *from, const char *url, struct sbx_error *err);
 

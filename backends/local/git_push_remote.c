@@ -1,6 +1,6 @@
 /*
- * Where a push goes. libgit2 takes a path to a repository as git does, but relative to our own directory, and writes to
- * it without asking its hooks.
+ * Where a push goes. The settings are read here and not by libgit2: 1.5 leaks 20 KiB for each that is no insteadOf, writes to
+ * the path that is fetched from although another is for pushes, and takes relative paths from our own directory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,13 +12,6 @@
 #include "sandboxfs/scrub.h"
 
 #define FILE_SCHEME "file://"
-
-const char *sbx_git_push_url(const git_remote *remote)
-{
-	const char *url = git_remote_pushurl(remote);
-
-	return url ? url : git_remote_url(remote);
-}
 
 /* Whether URL is a path: neither SCHEME://... nor HOST:PATH. */
 static bool is_path(const char *url)
@@ -36,41 +29,109 @@ static char *top_of(const char *common)
 	return strndup(common, (size_t)(end - common));
 }
 
-/* libgit2 1.5 writes to the path by which the remote is fetched from, even when another one is for pushes. */
-static int settle_url(git_remote *remote, const char *common)
-{
-	const char *url = sbx_git_push_url(remote);
-	_cleanup_free_ char *top = NULL, *path = NULL;
-	int r;
+/* What is at the front of a URL, to be replaced: url.BASE.insteadOf = PREFIX. */
+struct rewriting {
+	const char *key; /* ".insteadof", ".pushinsteadof" */
+	const char *url;
+	size_t matched; /* length of the longest PREFIX so far */
+	char *base;     /* of that; NULL: none */
+};
 
-	if (!url)
+static int consider(const git_config_entry *entry, void *data)
+{
+	static const char section[] = "url.";
+	struct rewriting *rw = data;
+	const size_t n = strlen(entry->name), front = strlen(section), back = strlen(rw->key);
+	const size_t prefix = entry->value ? strlen(entry->value) : 0;
+	char *base;
+
+	if (n <= front + back || strncmp(entry->name, section, front) != 0 ||
+	    strcmp(entry->name + n - back, rw->key) != 0 || prefix <= rw->matched ||
+	    strncmp(rw->url, entry->value, prefix) != 0)
 		return 0;
-	top = top_of(common);
-	if (is_path(url) && *url != '/')
-		path = top ? sbx_format("%s/%s", top, url) : NULL;
-	else
-		path = strdup(url);
-	if (!path)
+	base = strndup(entry->name + front, n - front - back);
+	if (!base)
 		return -1;
-	r = git_remote_set_instance_url(remote, path);
-	return r ? r : git_remote_set_instance_pushurl(remote, path);
+	free(rw->base);
+	rw->base = base;
+	rw->matched = prefix;
+	return 0;
 }
 
-int sbx_git_push_remote(git_repository *repo, const char *common, const char *name,
-                        git_remote **ret, struct sbx_error *err)
+/* 1: *ret is URL rewritten, as git does it; 0: nothing to rewrite; or -1. */
+static int rewrite(git_config *config, const char *url, const char *key, char **ret)
 {
-	int r = git_remote_lookup(ret, repo, name ? name : "origin");
+	struct rewriting rw = {.key = key, .url = url};
+	int r = git_config_foreach(config, consider, &rw);
 
-	if (r == GIT_ENOTFOUND || r == GIT_EINVALIDSPEC)
-		return sbx_fail(err, ENOENT, "the source has no remote \"%.100s\"",
-		                name ? name : "origin");
-	if (!r)
-		r = settle_url(*ret, common);
+	if (!r && rw.base) {
+		*ret = sbx_format("%s%s", rw.base, url + rw.matched);
+		r = *ret ? 1 : -1;
+	}
+	free(rw.base);
+	return r;
+}
+
+static const char *setting(git_config *config, const char *name, const char *member)
+{
+	_cleanup_free_ char *key = sbx_format("remote.%s.%s", name, member);
+	const char *value;
+
+	return key && git_config_get_string(&value, config, key) == 0 ? value : NULL;
+}
+
+/* An explicit pushurl is not subject to pushInsteadOf. 0 with *ret, NULL when the remote has no URL, or -1. */
+static int find_url(git_config *config, const char *name, char **ret)
+{
+	const char *url = setting(config, name, "pushurl");
+	int r = 0;
+
+	if (!url) {
+		url = setting(config, name, "url");
+		r = url ? rewrite(config, url, ".pushinsteadof", ret) : 0;
+	}
+	if (!r && url)
+		r = rewrite(config, url, ".insteadof", ret);
+	if (!r && url) {
+		*ret = strdup(url);
+		r = *ret ? 0 : -1;
+	}
+	return r < 0 ? r : 0;
+}
+
+static int make_absolute(char **url, const char *common)
+{
+	_cleanup_free_ char *top = NULL;
+	char *path;
+
+	if (!is_path(*url) || **url == '/')
+		return 0;
+	top = top_of(common);
+	path = top ? sbx_format("%s/%s", top, *url) : NULL;
+	if (!path)
+		return -1;
+	free(*url);
+	*url = path;
+	return 0;
+}
+
+int sbx_git_push_url(git_repository *repo, const char *common, const char *name, char **ret,
+                     struct sbx_error *err)
+{
+	git_config *config = NULL;
+	_cleanup_free_ char *url = NULL;
+	int r = git_repository_config_snapshot(&config, repo);
+
+	name = name ? name : "origin";
 	if (r)
-		return sbx_git_fail(err, r, "the remote");
-	if (!sbx_git_push_url(*ret))
-		return sbx_fail(err, ENOENT, "the remote \"%.100s\" has no url",
-		                name ? name : "origin");
+		return sbx_git_fail(err, r, "the source's settings");
+	r = find_url(config, name, &url);
+	git_config_free(config);
+	if (r || (url && make_absolute(&url, common) < 0))
+		return sbx_fail(err, ENOMEM, "out of memory");
+	if (!url)
+		return sbx_fail(err, ENOENT, "the source has no remote \"%.100s\"", name);
+	*ret = sbx_steal_ptr(&url);
 	return 0;
 }
 
@@ -135,19 +196,12 @@ int sbx_git_push_path(const struct sbx_git_push *from, const char *url, struct s
 int sbx_git_remote_url(const char *common, const char *name, char **ret, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_git_(remote) git_remote *remote = NULL;
-	_cleanup_free_ char *url = NULL;
 	int r = git_repository_open_bare(&repo, common);
 
 	if (r)
 		return sbx_git_fail(err, r, "the source cannot be opened");
-	r = sbx_git_push_remote(repo, common, name, &remote, err);
-	if (r)
-		return r;
-	url = strdup(sbx_git_push_url(remote));
-	if (!url)
-		return sbx_fail(err, ENOMEM, "out of memory");
-	sbx_scrub(url, NULL);
-	*ret = sbx_steal_ptr(&url);
-	return 0;
+	r = sbx_git_push_url(repo, common, name, ret, err);
+	if (!r)
+		sbx_scrub(*ret, NULL);
+	return r;
 }

@@ -99,6 +99,24 @@ by_path_without_a_token() {
 	same '{"pushed":true}' "$(push a '{"remote":"path"}')"
 	same "$(tip "$REPO" a)" "$(tip "$ROOM/plain.git" a)"
 	same '{"pushed":true}' "$(push a '{"remote":"relative"}')"
+}
+
+# What git itself makes of the same settings.
+the_url_is_gits() {
+	for setting in '' 'remote.x.pushurl p:two' 'url.wrong.insteadOf two' "url.$ROOM/.insteadOf p:" \
+		"url.$ROOM/push-.pushInsteadOf f:" "url.$ROOM/longer-.pushInsteadOf f:o" 'remote.x.pushurl f:one'; do
+		[ -n "$setting" ] || setting="url.$ROOM/plain-.insteadOf f:"
+		git -C "$REPO" config remote.x.url f:one
+		git -C "$REPO" config "${setting% *}" "${setting#* }"
+		want=$(git -C "$REPO" remote get-url --push x)
+		case $want in
+		/*) said="the remote $want: No such file or directory" ;;
+		*) said='' ;;
+		esac
+		like "*git push failed: $said*" "$(push a '{"remote":"x"}')"
+	done
+	git -C "$REPO" config --remove-section remote.x
+	git -C "$REPO" config --get-regexp --name-only '^url' | while read -r key; do git -C "$REPO" config --unset "$key"; done
 	unmount
 }
 
@@ -434,7 +452,7 @@ except OSError:
     sys.exit(0)
 for line in maps.splitlines():
     start, end = (int(x, 16) for x in line.split()[0].split("-"))
-    if line.split()[1][0] != "r" or "[v" in line:
+    if line.split()[1][0] != "r" or "[v" in line or end - start > 1 << 28:
         continue
     try:
         mem.seek(start)
@@ -468,6 +486,7 @@ chmod +x "$REPO/.git/hooks/pre-push"
 
 claim "without a token nothing is sent" without_a_token
 claim "a remote that is a path needs none" by_path_without_a_token
+claim "a remote's URL is what git makes of it" the_url_is_gits
 claim "the branch is pushed, with what a command has committed" it_pushes
 claim "no other ref moves and no hook of the source runs" no_other_ref_moves
 claim "a pull request is opened" a_pull_request
