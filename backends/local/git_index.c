@@ -139,7 +139,8 @@ static int keep_name(struct parser *p, const char *name, size_t len)
 		p->index.names = names;
 		p->names_cap = cap;
 	}
-	memcpy(p->index.names + p->names_len, name, len);
+	if (len)
+		memcpy(p->index.names + p->names_len, name, len);
 	p->names_len += len;
 	return 0;
 }
