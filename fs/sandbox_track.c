@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fs/names.h"
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
 #include "fs/strv.h"
@@ -162,27 +163,10 @@ struct ending {
 	void *arg;
 };
 
-/* One line of SBX_DIFF_NAMES: what follows the word, one path or (renamed) two. */
-static int add_paths(struct sbx_strings *list, const char *line, size_t len)
-{
-	const char *tab = memchr(line, '\t', len);
-	const char *end = line + len;
-
-	while (tab) {
-		const char *from = tab + 1;
-
-		tab = memchr(from, '\t', (size_t)(end - from));
-		if (sbx_strings_add(list, from, (size_t)((tab ? tab : end) - from)) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int read_names(struct ending *e, int fd)
 {
 	_cleanup_free_ char *text = malloc(NAMES_MAX);
 	ssize_t n = text ? pread(fd, text, NAMES_MAX, 0) : -1;
-	char *line = text, *newline;
 
 	if (n < 0)
 		return text ? -errno : -ENOMEM;
@@ -190,13 +174,8 @@ static int read_names(struct ending *e, int fd)
 	e->changed.items = calloc(1, sizeof(char *));
 	if (!e->changed.items)
 		return -ENOMEM;
-	while ((newline = memchr(line, '\n', (size_t)(text + n - line)))) {
-		if (add_paths(&e->changed, line, (size_t)(newline - line)) < 0)
-			return -ENOMEM;
-		line = newline + 1;
-	}
 	e->cut = n == NAMES_MAX;
-	return 0;
+	return sbx_names_read(text, (size_t)n, &e->changed);
 }
 
 /* [pool] */

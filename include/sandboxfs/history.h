@@ -52,7 +52,7 @@ struct sbx_object {
 
 enum sbx_diff_format {
 	SBX_DIFF_PATCH, /* unified, a/ and b/, binary content included, as `git apply` takes it */
-	SBX_DIFF_NAMES, /* a line each: A, M, D, T, or Rnnn, a tab, the path, and for R a tab and the new path */
+	SBX_DIFF_NAMES, /* a line each: A, M, D, T, or Rnnn, a tab, the path, and for R a tab and the new path; odd ones in quotes as git has it */
 };
 
 struct sbx_diff_wish {

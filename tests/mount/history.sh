@@ -251,6 +251,9 @@ tracks() {
 M	README.md' "$(LC_ALL=C sort "$CTL/jobs/last/changes")"
 	grep -q '^+more$' "$CTL/jobs/last/diff"
 	echo mine >"$MNT/a/mine"
+	run a sh -c 'echo x >"tab	and \"quotes\" here"'
+	same 'tab	and "quotes" here' "$("$TOOL" json changedFiles.0 <"$CTL/jobs/last/result")"
+	echo 1 >"$CTL/undo"
 	run a rm README.md
 	same '["README.md"]' "$("$TOOL" json changedFiles <"$CTL/jobs/last/result" | tr -d ' ')"
 	run a true

@@ -1,0 +1,182 @@
+/* Open control files. An answer that comes later is owed: the request is kept with whoever interrupts it (fs/park.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/ops_control_impl.h"
+#include "sandboxfs/cleanup.h"
+
+struct answer {
+	struct sbx_pending pending;
+	struct sbx_parked parked;
+	struct sbx_park *park;
+};
+
+static struct answer *answer_of(struct sbx_pending *p)
+{
+	return sbx_container_of(p, struct answer, pending);
+}
+
+static fuse_req_t answer_done(struct sbx_pending *p)
+{
+	struct answer *a = answer_of(p);
+	fuse_req_t req = a->parked.req;
+
+	sbx_park_remove(a->park, &a->parked);
+	free(a);
+	return req;
+}
+
+static void answer_data(struct sbx_pending *p, const void *buf, size_t len)
+{
+	fuse_reply_buf(answer_done(p), buf, len);
+}
+
+static void answer_count(struct sbx_pending *p, size_t n)
+{
+	fuse_reply_write(answer_done(p), n);
+}
+
+static void answer_error(struct sbx_pending *p, int errnum)
+{
+	fuse_reply_err(answer_done(p), errnum);
+}
+
+/* Of a link: its target, which may have any bytes but NUL. */
+static void answer_target(struct sbx_pending *p, const void *buf, size_t len)
+{
+	_cleanup_free_ char *target = strndup(buf, len);
+	fuse_req_t req = answer_done(p);
+
+	if (target)
+		fuse_reply_readlink(req, target);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+static const struct sbx_pending_impl answer_impl = {
+        .data = answer_data,
+        .count = answer_count,
+        .error = answer_error,
+};
+
+static const struct sbx_pending_impl link_impl = {
+        .data = answer_target,
+        .error = answer_error,
+};
+
+static void cancel_answer(struct sbx_parked *parked, bool fatal)
+{
+	struct answer *a = sbx_container_of(parked, struct answer, parked);
+
+	sbx_pending_cancel(&a->pending, fatal);
+}
+
+static struct sbx_pending *owe(fuse_req_t req, size_t size)
+{
+	struct answer *a = calloc(1, sizeof(*a));
+
+	if (!a) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	a->pending.impl = &answer_impl;
+	a->pending.size = size;
+	a->pending.pid = fuse_req_ctx(req)->pid;
+	a->park = controls_of(req)->park;
+	a->parked.req = req;
+	a->parked.cancel = cancel_answer;
+	sbx_park_add(a->park, &a->parked);
+	return &a->pending;
+}
+
+void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct sbx_control_node node;
+	struct sbx_pending *p;
+
+	if (!sbx_controls_node(req, ino, &node))
+		return;
+	p = owe(req, 0);
+	if (p) {
+		p->impl = &link_impl;
+		sbx_control_readlink(controls_of(req)->registry, &node, p);
+	}
+	sbx_control_node_release(&node);
+}
+
+static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
+{
+	return (struct sbx_control_handle *)(uintptr_t)fi->fh;
+}
+
+void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_controls *controls = controls_of(req);
+	struct sbx_control_handle *h;
+	struct sbx_control_node node;
+	bool constant;
+	int r;
+
+	if (!sbx_controls_node(req, ino, &node))
+		return;
+	r = sbx_control_open(controls->registry, &node, fi->flags, &h);
+	constant = sbx_control_constant(&node);
+	sbx_control_node_release(&node);
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	fi->fh = (uintptr_t)h;
+	fi->direct_io = !constant;
+	fi->keep_cache = constant;
+	fi->noflush =
+	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
+	sbx_controls_count_open(controls, ino, 1);
+	if (fuse_reply_open(req, fi) != 0) {
+		sbx_controls_count_open(controls, ino, -1);
+		sbx_control_release(h);
+	}
+}
+
+void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, size);
+
+	(void)ino;
+	if (p)
+		sbx_control_read(handle_of(fi), (uint64_t)off, p);
+}
+
+void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+                   struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, size);
+
+	(void)ino;
+	if (p)
+		sbx_control_write(handle_of(fi), buf, size, (uint64_t)off, p);
+}
+
+void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_pending *p = owe(req, 0);
+
+	(void)ino;
+	if (p)
+		sbx_control_flush(handle_of(fi), p);
+}
+
+void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)datasync;
+	sbx_ctl_flush(req, ino, fi);
+}
+
+void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	sbx_controls_count_open(controls_of(req), ino, -1);
+	sbx_control_release(handle_of(fi));
+	fuse_reply_err(req, 0);
+}

@@ -1,0 +1,38 @@
+/*
+ * What the files ops_control*.c share: ops_control.c has names and directories, _file.c open files and
+ * answers that come later, _nodes.c which node id is which control node.
+ */
+#ifndef SANDBOXFS_FS_OPS_CONTROL_IMPL_H
+#define SANDBOXFS_FS_OPS_CONTROL_IMPL_H
+
+#include "fs/connection.h"
+#include "fs/control.h"
+#include "fs/ops_control.h"
+
+static inline struct sbx_controls *controls_of(fuse_req_t req)
+{
+	return ((struct sbx_connection *)fuse_req_userdata(req))->controls;
+}
+
+/* A copy of the node of INO with references of its own; or answers and returns false. */
+bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret);
+/* As sbx_control_getattr, and all the rest of ST. */
+int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st);
+/* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything else. */
+int sbx_controls_fill(struct sbx_controls *c, struct sbx_control_node *node, bool keep,
+                      struct fuse_entry_param *e);
+/* COUNT: 1 an open file of INO more, -1 one less. */
+void sbx_controls_count_open(struct sbx_controls *controls, fuse_ino_t ino, int count);
+
+/* Operations of sbx_control_ops. */
+void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);
+void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                  struct fuse_file_info *fi);
+void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+                   struct fuse_file_info *fi);
+void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+
+#endif

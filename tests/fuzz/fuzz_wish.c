@@ -1,0 +1,54 @@
+/* The first byte chooses the file, the rest is what a client writes there; or names as a diff lists them. */
+#undef NDEBUG /* the assertions are the test */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/control_impl.h"
+#include "fs/names.h"
+#include "fs/strv.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_wish(int deed, const char *text)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct wish wish = {0};
+	int r = sbx_wish_read(deed, text, &wish, &err);
+
+	assert(r == 0 || (r == -err.code && err.text[0]));
+	if (r == 0 && (deed == DEED_RESTORE || deed == DEED_RESET))
+		assert(sbx_rev_check(wish.text, NULL) == 0);
+	if (r == 0 && deed == DEED_FORK && wish.text)
+		assert(sbx_rev_check(wish.text, NULL) == 0 && !strchr(wish.text, ':'));
+	if (r == 0 && wish.author)
+		assert(strstr(wish.author, " <") && !strchr(wish.author, '\n'));
+	sbx_wish_release(&wish);
+}
+
+static void read_names(const char *text, size_t len)
+{
+	struct sbx_strings list = {0};
+	size_t bytes = 0;
+
+	assert(sbx_names_read(text, len, &list) == 0);
+	for (size_t i = 0; i < list.n; i++)
+		bytes += strlen(list.items[i]);
+	assert(bytes <= len);
+	sbx_strings_release(&list);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = size ? strndup((const char *)data + 1, size - 1) : NULL;
+
+	if (!text)
+		return 0;
+	if (data[0] % 8 <= DEED_FORK)
+		read_wish(data[0] % 8, text);
+	else
+		read_names((const char *)data + 1, size - 1);
+	free(text);
+	return 0;
+}
