@@ -19,7 +19,7 @@
 #define SMALL_MAX 65536 /* files of info/ */
 #define PASSES    4
 
-enum { IN_SOURCE, IN_ENTRY, IN_REPO, PLACES };
+enum { IN_SOURCE, IN_ENTRY, IN_REPO, IN_TREE, PLACES };
 
 /* ---- opening ---- */
 
@@ -45,7 +45,10 @@ int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, co
 	p->room = strdup(room);
 	p->id = strdup(id);
 	p->repo = sbx_format("%s/%s/repo", room, id);
-	if (!p->room || !p->id || !p->repo) {
+	p->workdir = strdup(wt->workdir);
+	p->flat = wt->link != NULL;
+	p->wt.link = NULL;
+	if (!p->room || !p->id || !p->repo || !p->workdir) {
 		sbx_git_private_close(p);
 		return -ENOMEM;
 	}
@@ -62,6 +65,7 @@ void sbx_git_private_close(struct sbx_git_private *p)
 	for (size_t i = 0; i < SBX_GIT_ALTERNATES; i++)
 		free(p->objects[i]);
 	free(p->repo);
+	free(p->workdir);
 	free(p->room);
 	free(p->id);
 	free(p);
@@ -251,6 +255,7 @@ static void open_places(const struct sbx_git_private *p, int dirs[PLACES])
 	dirs[IN_SOURCE] = open(p->wt.common, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	dirs[IN_ENTRY] = entry ? open(entry, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	dirs[IN_REPO] = open(p->repo, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	dirs[IN_TREE] = p->flat ? open(p->workdir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
 static void close_places(int dirs[PLACES])
@@ -278,6 +283,8 @@ static int watch_all(const struct sbx_git_private *p, struct sbx_git_watch *w)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(list) && !r; i++)
 		r = sbx_git_watch_add(w, list[i].where, dirs[list[i].where], list[i].path,
 		                      list[i].deep);
+	if (p->flat && !r)
+		r = sbx_git_watch_add(w, IN_TREE, dirs[IN_TREE], ".git", false);
 	close_places(dirs);
 	return r;
 }
@@ -369,13 +376,24 @@ static int sync_open(struct sbx_sync *y)
 	r = make_repo(p, y->meta, y->err);
 	if (r)
 		return r;
+	r = sbx_git_open(p->wt.common, &y->source);
+	if (r)
+		return sbx_git_fail(y->err, r, "cannot open the repository %s", p->wt.common);
+	if (p->flat)
+		sbx_sync_mend_link(y);
 	y->repo = sbx_dir_open(y->meta, "repo");
 	y->entry = entry ? sbx_dir_open(AT_FDCWD, entry) : -ENOMEM;
+	if (y->entry == -ENOENT && y->repo >= 0) {
+		r = sbx_sync_reattach(y, entry);
+		if (r)
+			return r;
+		p->remade = y->moved = true;
+		y->entry = sbx_dir_open(AT_FDCWD, entry);
+	}
 	if (y->repo < 0 || y->entry < 0)
 		return sbx_fail(y->err, y->repo < 0 ? -y->repo : -y->entry,
 		                "cannot open the worktree's entry %s", entry ? entry : "");
-	r = sbx_git_open(p->wt.common, &y->source);
-	return r ? sbx_git_fail(y->err, r, "cannot open the repository %s", p->wt.common) : 0;
+	return sbx_sync_lock_entry(y);
 }
 
 /* Whether something was moved, so that another look is due; negative: it cannot be done. */
@@ -461,8 +479,14 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	bool again;
 
 	p->apart = true; /* until a pass knows better */
+	p->remade = false;
 	if (!r)
 		r = repeat(p, ref_name(p, name), &own);
+	if (!r && p->remade)
+		r = sbx_fail(&own, ENOENT,
+		             "the worktree's entry %s was removed in the source (git worktree prune or "
+		             "remove); it was made again",
+		             p->wt.worktree);
 	again = r && p->said.code == own.code && strcmp(p->said.text, own.text) == 0;
 	p->said = own;
 	if (!r || again)

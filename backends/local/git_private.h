@@ -21,7 +21,7 @@
 struct sbx_git_private;
 
 /*
- * Strings of WT are borrowed; ROOM is the path of STATE/git, copied. Makes nothing on disk: the first sync does.
+ * Strings of WT are borrowed, but workdir is copied, as is ROOM, the path of STATE/git; link NULL: the tree's .git is not in workdir. Makes nothing on disk: the first sync does.
  * 0 or -ENOMEM.
  */
 int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, const char *id,

@@ -26,12 +26,15 @@ struct sbx_git_private {
 	struct sbx_git_worktree wt;
 	char *room, *id;
 	char *repo; /* ROOM/ID/repo */
+	char *workdir;
+	bool flat; /* workdir/.git is a file that host git reaches */
 	char *objects[SBX_GIT_ALTERNATES + 1];
 	const char *shown[2];
 	atomic_bool ready; /* repo is there, objects and shown are set */
 	pthread_mutex_t lock;
 	struct sbx_git_watch watch;   /* lock */
 	struct sbx_error said;        /* by the last sync */
+	bool remade; /* the last sync had to make the worktree's entry again */
 	bool apart;                   /* after it refs did not agree, for that reason */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
@@ -75,6 +78,12 @@ void sbx_sync_head(struct sbx_sync *y);
 bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside);
 /* Brings the index over, where both stand on the same commit. */
 void sbx_sync_index(struct sbx_sync *y);
+/* Makes the worktree's ENTRY in the source again, which is gone, and the branch if that is. 0 or -errno with a sentence. */
+int sbx_sync_reattach(struct sbx_sync *y, const char *entry);
+/* Locks the worktree's entry against `git worktree prune` and remove, should somebody have unlocked it. */
+int sbx_sync_lock_entry(struct sbx_sync *y);
+/* Puts right what `git worktree repair` of the host writes to workdir/.git: there commands find their repository. */
+void sbx_sync_mend_link(struct sbx_sync *y);
 /* Opens the reader of the private objects. */
 int sbx_sync_reader(struct sbx_sync *y);
 

@@ -91,7 +91,7 @@ static int make_entry(const char *common, const char *name)
 	return -ENOENT;
 }
 
-static int write_entry(const struct sbx_git_worktree *wt)
+int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head)
 {
 	_cleanup_fd_ int entry = make_entry(wt->common, wt->worktree);
 	int r;
@@ -104,7 +104,7 @@ static int write_entry(const struct sbx_git_worktree *wt)
 	if (!r)
 		r = sbx_file_create(entry, "commondir", "../..\n");
 	if (!r)
-		r = write_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
+		r = write_file(entry, "HEAD", sbx_format("%s\n", head));
 	return r;
 }
 
@@ -138,8 +138,9 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err)
 {
+	_cleanup_free_ char *head = sbx_format("ref: refs/heads/%s", wt->branch);
 	struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
-	int r = write_entry(wt);
+	int r = head ? sbx_git_write_entry(wt, head) : -ENOMEM;
 
 	sbx_git_owner_end(&owner);
 	if (!r)

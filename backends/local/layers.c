@@ -47,7 +47,8 @@ int sbx_layers_make(const struct sbx_layers *layers, const struct sbx_state *sta
 
 	if (upper < 0)
 		return upper;
-	if (mkdirat(dir, "work", 0700) < 0)
+	/* git would take a place without .git for an abandoned worktree, and repair, prune or remove it. */
+	if (mkdirat(dir, "work", 0700) < 0 || mkdirat(dir, ".git", 0755) < 0)
 		return -errno;
 	r = own(layers, upper);
 	if (!r && (fchmod(upper, like->st_mode & 01777) < 0 || futimens(upper, times) < 0))

@@ -1,6 +1,6 @@
 /*
  * Trees in layers: a base of the cache below, what the sandbox changed above, put together by overlayfs. On disk a layered tree is
- * trees/ID/upper and trees/ID/work, so that it is moved away, swept and removed like any other. Only the sandbox's root
+ * trees/ID/upper and trees/ID/work (and an empty trees/ID/.git), so that it is moved away, swept and removed like any other. Only the sandbox's root
  * descriptor, and the views of its commands, show the whole.
  */
 #ifndef SANDBOXFS_LOCAL_LAYERS_H

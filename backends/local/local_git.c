@@ -22,7 +22,11 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
                        struct sbx_git_private **ret)
 {
 	_cleanup_free_ char *room = sbx_format("%s/git", b->state.path);
+	_cleanup_free_ char *workdir = sbx_format("%s/trees/%s", b->state.path, rec->id);
+	_cleanup_free_ char *link = rec->layer ? NULL : sbx_local_git_link(b, rec);
 	const struct sbx_git_worktree wt = {
+	        .workdir = workdir,
+	        .link = link,
 	        .common = rec->common,
 	        .worktree = rec->worktree,
 	        .branch = rec->branch,
@@ -33,7 +37,7 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
 	*ret = NULL;
 	if (!wt.common || !wt.worktree || !wt.branch)
 		return 0;
-	return room ? sbx_git_private_open(&wt, room, rec->id, ret) : -ENOMEM;
+	return room && workdir ? sbx_git_private_open(&wt, room, rec->id, ret) : -ENOMEM;
 }
 
 struct covering {
