@@ -12,6 +12,7 @@
 #include "backends/local/base_dir.h"
 #include "backends/local/local_fork.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/local_seed.h"
 #include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -134,8 +135,31 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
+/* The branch that the seed would have, unless another is asked for or it cannot be had. */
+static int plan_as(struct sbx_local *b, const struct sbx_create *req,
+                   const struct sbx_local_seed *seed, struct sbx_record *rec, struct sbx_error *err)
+{
+	struct sbx_create as = *req;
+	int r = -EINVAL;
+
+	as.base = NULL;
+	if (!as.branch && seed->branch) {
+		as.branch = seed->branch;
+		r = sbx_local_plan_git(b, &as, seed->head, rec, NULL);
+		as.branch = NULL;
+	}
+	if (r)
+		r = sbx_local_plan_git(b, &as, seed->head, rec, err);
+	if (r)
+		return r;
+	free(rec->base);
+	rec->base = strdup(seed->base);
+	return rec->base ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+}
+
 /* Under the lock of the repository, so that two creates cannot both find a branch free. */
-static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+static int attach_git(struct sbx_local *b, const struct sbx_create *req,
+                      const struct sbx_local_seed *seed, struct sbx_record *rec,
                       struct sbx_base_commit **layer, struct sbx_error *err)
 {
 	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
@@ -146,7 +170,8 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
-	r = sbx_local_plan_git(b, req, NULL, rec, err);
+	r = seed && *seed->head ? plan_as(b, req, seed, rec, err)
+	                        : sbx_local_plan_git(b, req, NULL, rec, err);
 	if (!r && makes_layers(b))
 		r = sbx_local_layer_plan(b, rec, layer, err);
 	if (!r)
@@ -162,6 +187,7 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req, struct 
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_fail(err, ENOMEM, "out of memory");
 	wt.link = link;
+	wt.start = seed && *seed->head ? seed->head : NULL;
 	return sbx_git_attach(&wt, tree, err);
 }
 
@@ -171,13 +197,14 @@ static void free_layer(struct sbx_base_commit **layer)
 		sbx_base_commit_free(&(*layer)->recipe);
 }
 
-static int fill_git(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
+static int fill_git(struct sbx_local *b, const struct sbx_create *req,
+                    const struct sbx_local_seed *seed, struct sbx_record *rec,
                     struct sbx_error *err)
 {
 	_cleanup_(free_layer) struct sbx_base_commit *layer = NULL;
 	_cleanup_free_ char *workdir = NULL;
 	struct sbx_git_worktree wt;
-	int r = attach_git(b, req, rec, &layer, err);
+	int r = attach_git(b, req, seed, rec, &layer, err);
 
 	if (r)
 		return rec->base ? sbx_git_explain_missing(b->common, rec->base, r, err) : r;
@@ -237,8 +264,9 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
 		                strerror(-links));
 	r = copy_source(b, req, rec, tree, links, err);
 	if (!r)
-		r = sbx_past_begin(&(struct sbx_past_place){.b = b, .rec = rec, .root = tree, .disk = -1},
-		                   req->cancelled, err);
+		r = sbx_past_begin(
+		        &(struct sbx_past_place){.b = b, .rec = rec, .root = tree, .disk = -1},
+		        req->cancelled, err);
 	return r ? r : sbx_tree_remove(b->state.trash, rec->id, err);
 }
 
@@ -250,20 +278,21 @@ static int fill_none(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 	return r ? r : sbx_local_make_tree(b, rec->id, &tree, err);
 }
 
-static int fill(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
-                struct sbx_error *err)
+static int fill(struct sbx_local *b, const struct sbx_create *req,
+                const struct sbx_local_seed *seed, struct sbx_record *rec, struct sbx_error *err)
 {
 	int r;
 
 	if (b->kind == SBX_LOCAL_GIT)
-		r = fill_git(b, req, rec, err);
+		r = fill_git(b, req, seed, rec, err);
 	else if (b->kind == SBX_LOCAL_DIR)
 		r = fill_dir(b, req, rec, err);
 	else
 		r = fill_none(b, rec, err);
 	if (!r && req->cancelled && atomic_load(req->cancelled))
 		r = sbx_fail(err, EINTR, "cancelled");
-	if (r)
+	/* What is to be something else is not ready. */
+	if (r || seed)
 		return r;
 	rec->state = SBX_RECORD_READY;
 	return sbx_local_store(b, rec, err);
@@ -274,30 +303,69 @@ static bool may_limit_disk(const struct sbx_local *b)
 	return makes_layers(b) && b->kind != SBX_LOCAL_NONE;
 }
 
-int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
-                     struct sbx_sandbox **ret, struct sbx_error *err)
+static int check(const struct sbx_local *b, const struct sbx_create *req, struct sbx_error *err)
 {
-	struct sbx_local *b = (struct sbx_local *)base;
-	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
-	int r = sbx_name_check(req->name, err);
+	if ((req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
+		return sbx_fail(err, EINVAL, "%s needs a git repository as the source",
+		                req->base ? "base" : "branch");
+	if (b->host->settings->limits.disk_mb && !may_limit_disk(b))
+		return sbx_fail(err, EOPNOTSUPP,
+		                "disk_mb cannot be kept here: trees are no overlays (%s)",
+		                b->flat ? b->flat : "the source is none");
+	return 0;
+}
 
-	if (!r && req->from)
-		return sbx_local_fork(b, req, ret, err);
-	if (!r && (req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
-		r = sbx_fail(err, EINVAL, "%s needs a git repository as the source",
-		             req->base ? "base" : "branch");
-	if (!r && b->host->settings->limits.disk_mb && !may_limit_disk(b))
-		r = sbx_fail(err, EOPNOTSUPP,
-		             "disk_mb cannot be kept here: trees are no overlays (%s)",
-		             b->flat ? b->flat : "the source is none");
+static int grow(const struct sbx_create *req, const struct sbx_local_seed *seed,
+                struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	int r = sbx_local_grow(sb, seed, req->cancelled, err);
+
+	if (!r && req->cancelled && atomic_load(req->cancelled))
+		r = sbx_fail(err, EINTR, "cancelled");
+	if (!r)
+		r = sbx_local_sandbox_ready(sb, err);
+	return r;
+}
+
+int sbx_local_create_as(struct sbx_local *b, const struct sbx_create *req,
+                        const struct sbx_local_seed *seed, struct sbx_sandbox **ret,
+                        struct sbx_error *err)
+{
+	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
+	struct sbx_sandbox *sb = NULL;
+	int r = check(b, req, err);
+
 	if (!r)
 		r = sbx_local_begin(b, req, &rec, err);
 	if (r)
 		return r;
-	r = fill(b, req, &rec, err);
+	r = fill(b, req, seed, &rec, err);
 	if (!r)
-		r = sbx_local_sandbox_open(b, &rec, ret, err);
-	if (r)
+		r = sbx_local_sandbox_open(b, &rec, &sb, err);
+	if (r) {
 		sbx_local_undo(b, &rec, NULL);
+		return r;
+	}
+	r = seed ? grow(req, seed, sb, err) : 0;
+	if (r)
+		sbx_local_sandbox_undo(sb);
+	else
+		*ret = sb;
 	return r;
+}
+
+int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
+                     struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	struct sbx_local *b = (struct sbx_local *)base;
+	int r = sbx_name_check(req->name, err);
+
+	if (r)
+		return r;
+	if (req->trash)
+		return sbx_local_create_trash(b, req, ret, err);
+	if (req->from)
+		return req->rev ? sbx_local_create_rev(b, req, ret, err)
+		                : sbx_local_fork(b, req, ret, err);
+	return sbx_local_create_as(b, req, NULL, ret, err);
 }

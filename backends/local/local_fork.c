@@ -17,6 +17,7 @@
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/past.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
@@ -56,9 +57,9 @@ static int check(const struct fork *f, struct sbx_error *err)
 	const struct sbx_create *req = f->req;
 	const struct sbx_record *of = &f->origin->rec;
 
-	if (req->base || req->trash)
-		return sbx_fail(err, EINVAL, "a fork begins as another sandbox: %s is not for it",
-		                req->base ? "base" : "trash");
+	if (req->base)
+		return sbx_fail(err, EINVAL,
+		                "a fork begins as another sandbox: base is not for it");
 	if (req->branch && !of->common)
 		return sbx_fail(err, EINVAL, "branch needs a git repository as the source");
 	if (!of->layer && f->b->host->settings->limits.disk_mb)
@@ -203,7 +204,14 @@ static int fill(struct fork *f, int top, struct sbx_error *err)
 
 	if (!r && f->rec.layer)
 		r = sbx_local_layer_adopt(f->b, &f->rec, err);
-	return r ? r : write_index(f, -1, &f->rec, err);
+	if (!r)
+		r = write_index(f, -1, &f->rec, err);
+	if (r || f->rec.layer || strcmp(f->rec.kind, "dir") != 0)
+		return r;
+	/* What it began as nothing else tells. */
+	return sbx_past_begin(
+	        &(struct sbx_past_place){.b = f->b, .rec = &f->rec, .root = top, .disk = -1},
+	        f->req->cancelled, err);
 }
 
 /* Under the lock of the repository, so that two creates cannot both find a branch free. */
@@ -258,9 +266,7 @@ static int make(struct fork *f, struct sbx_sandbox **ret, struct sbx_error *err)
 	}
 	r = complete(f, sb, err);
 	if (r) {
-		sbx_sandbox_retire(sb, NULL);
-		sbx_sandbox_remove(sb, NULL);
-		sbx_sandbox_close(sb);
+		sbx_local_sandbox_undo(sb);
 		return r;
 	}
 	*ret = sb;

@@ -67,6 +67,8 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 
 /* Notes that the create of SB, opened before it was complete, is. */
 int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err);
+/* Takes one that did not become ready back, and closes it. */
+void sbx_local_sandbox_undo(struct sbx_sandbox *sb);
 
 /* The worktree that REC describes; strings belong to REC and to *workdir (the caller's). False: not
  * git, or no memory. */

@@ -39,6 +39,13 @@ int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err)
 	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
 }
 
+void sbx_local_sandbox_undo(struct sbx_sandbox *sb)
+{
+	sbx_sandbox_retire(sb, NULL);
+	sbx_sandbox_remove(sb, NULL);
+	sbx_sandbox_close(sb);
+}
+
 static int sandbox_root(struct sbx_sandbox *sb)
 {
 	return sbx_local_downcast(sb)->root;

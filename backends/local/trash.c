@@ -186,6 +186,7 @@ static int read_entry(git_repository *repo, const char *ref, struct sbx_trash_en
 	e->branch = line_of(message, "Branch: ");
 	e->base = line_of(message, "Base: ");
 	e->time_ms = time ? strtoll(time, NULL, 10) : 0;
+	e->commit = oid;
 	e->tree = *git_commit_tree_id((git_commit *)c);
 	if (!e->name || !e->sandbox || !e->id || !time)
 		return GIT_ENOTFOUND;

@@ -22,7 +22,7 @@ struct sbx_trash_entry {
 	char *id;
 	char *branch, *base; /* git; else NULL */
 	int64_t time_ms;
-	git_oid tree;
+	git_oid commit, tree; /* commit: unused when written */
 	bool has_head,
 	        has_staged; /* has_staged: what was staged is neither HEAD's tree nor unknown */
 	git_oid head;       /* the commit */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/history.h"
 #include "tests/lib/local_fixture.h"
 #include "tests/lib/scratch.h"
 
@@ -198,6 +199,51 @@ static void a_fork_of_a_detached_head_stands_on_its_commit(void **state)
 	fixture_expect_empty();
 }
 
+static void snapshot(struct sbx_sandbox *sb, char id[SBX_REV_MAX])
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_history_snapshot(sb, &(struct sbx_snapshot_wish){.message = "then"}, id, &err))
+		fail_msg("snapshot: %s", err.text);
+}
+
+static void a_fork_of_a_snapshot_is_as_that_was(void **state)
+{
+	struct sbx_sandbox *a = edited("a"), *b = NULL, *c = NULL;
+	_cleanup_free_ char *tree = fixture_tree(a), *forked = NULL, *status = NULL, *began = NULL;
+	char id[SBX_REV_MAX];
+	struct sbx_error err;
+
+	(void)state;
+	snapshot(a, id);
+	fixture_in(a, "echo later > file; rm one; echo ignored > y.log");
+	if (try_fork(a, (struct sbx_create){.name = "b", .rev = id}, &b, &err))
+		fail_msg("fork: %s", err.text);
+	forked = fixture_tree(b);
+	assert_string_equal(forked, tree);
+	fixture_in(b, "test ! -e y.log");
+	if (has_git()) {
+		status = fixture_git(b, "status --porcelain");
+		assert_string_equal(status, "");
+	}
+	assert_int_equal(try_fork(a, (struct sbx_create){.name = "c", .rev = "base"}, &c, &err), 0);
+	free(forked);
+	forked = fixture_tree(c);
+	fixture_take_down(c);
+	c = fixture_create("c");
+	began = fixture_tree(c);
+	assert_string_equal(forked, began);
+	assert_int_equal(
+	        try_fork(a, (struct sbx_create){.name = "d", .rev = "0123456789"}, &c, &err),
+	        -ENOENT);
+	fixture_take_down(c);
+	fixture_take_down(a);
+	fixture_take_down(b);
+	if (fixture.row->kind == FIXTURE_GIT)
+		free(fixture_git_source("branch -D sandbox/b"));
+	fixture_expect_empty();
+}
+
 static void what_cannot_be_forked_is_refused_and_leaves_nothing(void **state)
 {
 	struct sbx_sandbox *a = edited("a"), *b = NULL;
@@ -240,6 +286,7 @@ static const struct {
         {"the index of a fork is up to date", the_index_of_a_fork_is_up_to_date},
         {"a fork of a detached HEAD stands on its commit",
          a_fork_of_a_detached_head_stands_on_its_commit},
+        {"a fork of a snapshot is as that was", a_fork_of_a_snapshot_is_as_that_was},
         {"what cannot be forked is refused and leaves nothing",
          what_cannot_be_forked_is_refused_and_leaves_nothing},
 };

@@ -263,6 +263,86 @@ static void what_was_staged_is_saved_beside_it(void **state)
 	fixture_expect_empty();
 }
 
+static struct sbx_sandbox *from_trash(const char *entry, const char *name, const char *branch)
+{
+	struct sbx_create req = {.name = name, .trash = entry, .branch = branch};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *sb = NULL;
+
+	if (sbx_backend_create(fixture.backend, &req, &sb, &err))
+		fail_msg("create from %s: %s", entry, err.text);
+	return sb;
+}
+
+static void what_was_saved_comes_back(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = fixture_tree(sb), *again = NULL;
+
+	(void)state;
+	remove_all(sb, getpid());
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	sb = from_trash(last.name, "b", NULL);
+	again = fixture_tree(sb);
+	assert_string_equal(again, tree);
+	fixture_in(sb, "test \"$(stat -c %a mode)\" = 755 && test -L to-file && test ! -e x.log");
+	assert_int_equal(entries(), 1);
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 2);
+	fixture_expect_empty();
+}
+
+static void git_says_the_same_of_what_came_back(void **state)
+{
+	struct sbx_sandbox *sb;
+	_cleanup_free_ char *one = NULL, *other = NULL, *branch = NULL;
+
+	(void)state;
+	if (!is_git() || fixture.row->layered)
+		return;
+	sb = edited("a");
+	free(fixture_git(sb, "add -A sub"));
+	free(fixture_git(sb, "commit -qm mine"));
+	free(fixture_git(sb, "add file whole"));
+	fixture_in(sb, "echo later >> file");
+	one = fixture_git(sb, "status --porcelain=v2 -uall");
+	assert_true(strlen(one) > 100);
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	sb = from_trash(last.name, "a", NULL);
+	other = fixture_git(sb, "status --porcelain=v2 -uall");
+	assert_string_equal(other, one);
+	branch = fixture_git(sb, "symbolic-ref HEAD");
+	assert_string_equal(branch, "refs/heads/sandbox/a\n");
+	fixture_take_down(sb);
+	/* The branch has gone on: then it is another's. */
+	free(fixture_git_source("update-ref refs/heads/sandbox/a main"));
+	sb = from_trash(last.name, "c", NULL);
+	free(branch);
+	branch = fixture_git(sb, "symbolic-ref HEAD");
+	assert_string_equal(branch, "refs/heads/sandbox/c\n");
+	fixture_take_down(sb);
+	free(fixture_git_source("branch -D sandbox/a sandbox/c"));
+	fixture_expect_empty();
+}
+
+static void what_is_not_in_the_trash_is_refused(void **state)
+{
+	static const char *const names[] = {"a-20260101T000000Z", "../heads/main", "", "a..b"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {
+		struct sbx_create req = {.name = "a", .trash = names[i]};
+		struct sbx_error err = SBX_ERROR_INIT;
+		struct sbx_sandbox *sb = NULL;
+
+		assert_int_equal(sbx_backend_create(fixture.backend, &req, &sb, &err), -ENOENT);
+		assert_true(err.text[0] != '\0');
+	}
+	fixture_expect_empty();
+}
+
 static void entries_go_when_their_time_is_over(void **state)
 {
 	_cleanup_free_ char *refs = NULL;
@@ -304,6 +384,9 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(what_is_written_ends_a_row)                                                              \
 	X(a_crash_after_rmdir_loses_nothing)                                                       \
 	X(what_was_staged_is_saved_beside_it)                                                      \
+	X(what_was_saved_comes_back)                                                               \
+	X(git_says_the_same_of_what_came_back)                                                     \
+	X(what_is_not_in_the_trash_is_refused)                                                     \
 	X(entries_go_when_their_time_is_over)                                                      \
 	X(without_a_trash_nothing_is_saved)
 
