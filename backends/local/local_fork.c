@@ -35,10 +35,7 @@ static int dup_all(struct sbx_record *rec, const struct sbx_record *of)
 	const struct {
 		char **to;
 		const char *from;
-	} texts[] = {{&rec->kind, of->kind},
-	             {&rec->source, of->source},
-	             {&rec->layer, of->layer},
-	             {&rec->base, of->base}};
+	} texts[] = {{&rec->kind, of->kind}, {&rec->source, of->source}, {&rec->layer, of->layer}};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(texts); i++) {
 		free(*texts[i].to);
@@ -179,6 +176,7 @@ static int copy(struct fork *f, int from, int top, struct sbx_error *err)
 	                     .skips = &dotgit,
 	                     .nskips = f->rec.common ? 1 : 0,
 	                     .layer = f->rec.layer != NULL,
+	                     .ours = true,
 	                     .owner = owner && owner->uid != geteuid() ? owner : NULL,
 	                     .cancelled = f->req->cancelled,
 	                     .copied = f->rec.common ? sbx_index_carry_copied : NULL,

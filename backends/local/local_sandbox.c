@@ -13,7 +13,6 @@
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_history.h"
-#include "backends/local/local_head.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
@@ -219,49 +218,6 @@ static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 	return make ? sbx_dir_make(st->nested, sb->id, 0700) : sbx_dir_open(st->nested, sb->id);
 }
 
-static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
-{
-	const bool limited = s->disk >= 0;
-	struct sbx_kept_place place = {.id = s->base.id, .root = s->root};
-	struct sbx_kept_row *row;
-
-	pthread_mutex_lock(&s->lock);
-	row = s->kept;
-	if (!row) {
-		place.room = limited ? sbx_dir_make(s->disk, "kept", 0700)
-		                     : sbx_dir_open(s->backend->state.kept, ".");
-		place.own = s->rec.layer ? sbx_local_upper(s->backend, &s->rec, s->disk)
-		                         : sbx_dir_open(s->root, ".");
-		if (place.room < 0 || place.own < 0 ||
-		    sbx_kept_open(s->backend->kept, &place, &row)) {
-			sbx_cleanup_fd(&place.room);
-			sbx_cleanup_fd(&place.own);
-			row = NULL;
-		}
-		__atomic_store_n(&s->kept, row, __ATOMIC_RELEASE);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return row;
-}
-
-static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
-{
-	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	struct sbx_kept_row *row;
-
-	if (!name) {
-		atomic_fetch_add_explicit(&s->edits, 1, memory_order_relaxed);
-		return;
-	}
-	if (!s->backend->kept)
-		return;
-	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
-	if (!row)
-		row = kept_row(s);
-	if (row)
-		sbx_kept_removing(row, dirfd, name, client, atomic_load(&s->edits));
-}
-
 static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 {
 	return sbx_local_downcast(sb)->gitfile;
@@ -375,7 +331,7 @@ static const struct sbx_sandbox_impl impl = {
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
         .history = &sbx_local_history,
-        .changing = sandbox_changing,
+        .changing = sbx_local_changing,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */

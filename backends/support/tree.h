@@ -32,6 +32,7 @@ struct sbx_copy {
 	int links;                    /* an empty directory beside dst for the copy's own use */
 	const struct sbx_skip *skips; /* may be NULL */
 	size_t nskips;
+	bool ours;  /* what is copied is a sandbox's: a file that its mode closes to its owner is opened all the same */
 	bool layer; /* an upper layer of overlayfs: whiteouts and its attributes too */
 	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
 	atomic_bool *cancelled;           /* polled; may be NULL */

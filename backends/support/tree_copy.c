@@ -255,14 +255,46 @@ static int tell_copied(struct copying *c, const char *name, const struct stat *s
 	return path ? c->spec->copied(path, st, c->spec->data) : -ENOMEM;
 }
 
+/* Its mode is another for as long as it takes to open it. */
+static int open_closed(int dir, const char *name)
+{
+	_cleanup_fd_ int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	char link[40];
+	struct stat st;
+	int in, r;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ESTALE;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (chmod(link, (st.st_mode & 07777) | 0400) < 0)
+		return -errno;
+	in = open(link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	r = -errno;
+	chmod(link, st.st_mode & 07777);
+	return in < 0 ? r : in;
+}
+
+static int open_file(const struct copying *c, const char *name)
+{
+	int fd = openat(c->src, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0 && errno == EACCES && c->spec->ours)
+		return open_closed(c->src, name);
+	return fd < 0 ? -errno : fd;
+}
+
 static int copy_file(struct copying *c, const char *name)
 {
-	_cleanup_fd_ int in = openat(c->src, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_fd_ int in = open_file(c, name);
 	_cleanup_fd_ int out = -1;
 	struct stat st;
 	int r, still;
 
-	if (in < 0 || fstat(in, &st) < 0)
+	if (in < 0)
+		return in;
+	if (fstat(in, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -ESTALE;

@@ -127,6 +127,20 @@ static void a_fork_of_a_fork_is_the_same_after_a_restart(void **state)
 	fixture_expect_empty();
 }
 
+static void a_file_that_is_closed_to_its_owner_comes_along(void **state)
+{
+	struct sbx_sandbox *a = fixture_create("a"), *b;
+
+	(void)state;
+	fixture_in(a, "echo closed > closed; chmod 000 closed");
+	b = fork_of(a, "b");
+	fixture_in(a, "test \"$(stat -c %a closed)\" = 0");
+	fixture_in(b, "test \"$(stat -c %a closed)\" = 0; chmod 400 closed; grep -q closed closed");
+	fixture_take_down(a);
+	fixture_take_down(b);
+	fixture_expect_empty();
+}
+
 static void git_says_the_same_of_a_fork(void **state)
 {
 	struct sbx_sandbox *a, *b;
@@ -282,6 +296,8 @@ static const struct {
         {"a fork has all that the tree has", a_fork_has_all_that_the_tree_has},
         {"a fork of a fork is the same after a restart",
          a_fork_of_a_fork_is_the_same_after_a_restart},
+        {"a file that is closed to its owner comes along",
+         a_file_that_is_closed_to_its_owner_comes_along},
         {"git says the same of a fork", git_says_the_same_of_a_fork},
         {"the index of a fork is up to date", the_index_of_a_fork_is_up_to_date},
         {"a fork of a detached HEAD stands on its commit",
