@@ -292,6 +292,21 @@ static void flags_take_six_words_or_none(void **state)
 	expect_failure(set("exec_fail", "on"), EINVAL, "\"exec_fail\" must be one of status|errno");
 }
 
+static void the_trash_is_days_or_off(void **state)
+{
+	(void)state;
+	assert_int_equal(settings.trash_days, 7);
+	assert_int_equal(set("trash", "30"), 0);
+	assert_int_equal(settings.trash_days, 30);
+	assert_int_equal(set("trash", "off"), 0);
+	assert_int_equal(settings.trash_days, 0);
+	expect_failure(set("trash", "never"), EINVAL, "\"trash\" must be");
+	assert_int_equal(load("{\"trash\":3}"), 0);
+	assert_int_equal(settings.trash_days, 3);
+	assert_int_equal(load("{\"trash\":\"off\"}"), 0);
+	assert_int_equal(settings.trash_days, 0);
+}
+
 static void numbers_are_decimal_and_bounded(void **state)
 {
 	(void)state;
@@ -688,6 +703,7 @@ int main(void)
 	        T(unknown_key_names_itself_and_the_nearest),
 	        T(secrets_are_refused_and_not_repeated),
 	        T(flags_take_six_words_or_none),
+	        T(the_trash_is_days_or_off),
 	        T(numbers_are_decimal_and_bounded),
 	        T(words_are_checked),
 	        T(ctl_is_listed_or_renamed),
