@@ -19,7 +19,8 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-#define GITLINK 0160000
+#define GITLINK  0160000
+#define LEFT_MAX ((size_t)64 << 20)
 
 struct applying {
 	git_repository *repo;
@@ -147,18 +148,36 @@ static int take_away(struct applying *a, const struct past_change *c)
 	return 0;
 }
 
+/* Whether PATH, or what it lies in, is in the list TEXT. */
+static bool was_there(const char *text, size_t len, const char *path)
+{
+	for (const char *at = text; at < text + len && *at; at += strlen(at) + 1) {
+		size_t n = strlen(at);
+
+		if (strncmp(path, at, n) == 0 && (!path[n] || path[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
 int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
                     struct sbx_error *err)
 {
 	const struct applying a = {.root = place->root, .owner = {.uid = geteuid()}};
-	int r = 0;
+	_cleanup_fd_ int own = sbx_past_dir(place, err);
+	_cleanup_free_ char *left = NULL;
+	size_t len = 0;
+	int r = own < 0 ? own : sbx_beneath_read(own, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL);
 
+	if (r && r != -ENOENT)
+		return own < 0 ? own : sbx_fail(err, -r, "cannot read the state directory");
+	r = 0;
 	for (size_t i = 0; i < paths->n && !r; i++) {
 		const char *name;
 		_cleanup_fd_ int dir = open_parent(&a, paths->items[i], false, &name);
 		_cleanup_fd_ int list = dir < 0 ? -1 : sbx_beneath_open(dir, ".", O_RDONLY);
 
-		if (list >= 0)
+		if (list >= 0 && !was_there(left, len, paths->items[i]))
 			r = sbx_tree_remove(list, name, err);
 	}
 	return r;

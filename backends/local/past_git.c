@@ -16,6 +16,10 @@
 #define NO_NAME "sandboxfs"
 #define NO_MAIL "sandboxfs@localhost"
 
+#define LOCK_PAUSE_NS 10000000
+#define LOCK_TRIES    100
+#define MOVING        "moving" /* in the history's directory: the ref that is being moved */
+
 /* ---- the index ---- */
 
 int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err)
@@ -52,6 +56,19 @@ void sbx_past_index_release(struct sbx_past_index *index)
 	sbx_index_release(&index->index);
 }
 
+/* What looks at a worktree now and then (an editor, a prompt) holds the lock for a moment. */
+static int replace_index(int dir, const void *data, size_t len, const struct timespec *at)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	int r = sbx_locked_replace(dir, "index", data, len, at);
+
+	for (int i = 0; i < LOCK_TRIES && r == -EBUSY; i++) {
+		nanosleep(&pause, NULL);
+		r = sbx_locked_replace(dir, "index", data, len, at);
+	}
+	return r;
+}
+
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
                          const struct timespec *at, struct sbx_error *err)
 {
@@ -67,7 +84,7 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 	if (place->rec->common)
 		owner = sbx_git_owner_begin(place->rec->common);
 	if (!r)
-		r = sbx_locked_replace(dir, "index", data, len, at);
+		r = replace_index(dir, data, len, at);
 	sbx_git_owner_end(&owner);
 	if (r == -EBUSY)
 		return sbx_fail(err, EBUSY,
@@ -184,24 +201,57 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 	git_signature_free(who);
 }
 
+/* libgit2's lock of a ref says nothing of who made it: this file says that it is ours. */
+static int move_noted(const struct sbx_past_place *place, git_repository *repo, const char *ref,
+                      const git_oid *old, const git_oid *new, const char *text,
+                      struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	struct sbx_git_owner owner = {0};
+	int r = dir < 0 ? dir : sbx_file_replace(dir, MOVING, MOVING ".new", ref);
+
+	if (dir < 0)
+		return dir;
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common)
+		owner = sbx_git_owner_begin(place->rec->common);
+	r = move_ref(repo, ref, old, new, text, err);
+	sbx_git_owner_end(&owner);
+	unlinkat(dir, MOVING, 0);
+	return r;
+}
+
+void sbx_past_break_locks(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
+	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int common = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+	_cleanup_free_ char *ref = NULL, *lock = NULL;
+
+	if (entry >= 0) {
+		sbx_locked_clear(entry, "index");
+		sbx_locked_clear(entry, "HEAD");
+	}
+	if (dir < 0 || sbx_file_read(dir, MOVING, SBX_GIT_HEAD_MAX, &ref))
+		return;
+	lock = sbx_format("%s.lock", ref);
+	if (lock)
+		unlinkat(place->rec->common ? common : dir, lock, 0);
+	unlinkat(dir, MOVING, 0);
+}
+
 int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
                   const git_oid *new, const char *text, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	struct sbx_git_owner owner = {0};
 	char hex[GIT_OID_HEXSZ + 1];
 	int r = open_for_refs(place, &repo, err);
 
 	if (r)
 		return r;
-	if (!ref) {
-		r = sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
-	} else {
-		if (place->rec->common)
-			owner = sbx_git_owner_begin(place->rec->common);
-		r = move_ref(repo, ref, old, new, text, err);
-		sbx_git_owner_end(&owner);
-	}
+	r = ref ? move_noted(place, repo, ref, old, new, text, err)
+	        : sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
 	if (!r)
 		log_head(place, repo, old, new, text);
 	return r;

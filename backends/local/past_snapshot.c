@@ -88,8 +88,30 @@ static int make_commit(const struct sbx_past_place *place, git_repository *repo,
 	return r;
 }
 
-/* -EAGAIN: the branch has moved meanwhile. */
-static int commit_once(const struct sbx_past_place *place, git_repository *repo,
+/*
+ * On the list, kept, and on the branch, in this order: what a crash leaves of it can be found and taken back with the sandbox. -EAGAIN: the
+ * branch has moved meanwhile.
+ */
+static int publish(const struct sbx_past_place *place, git_repository *repo, int dir,
+                   const struct sbx_past_head *head, const git_oid *oid, struct sbx_error *err)
+{
+	int r = sbx_past_add_line(dir, oid, now_ms());
+
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common)
+		r = keep(place, repo, oid, err);
+	if (!r)
+		r = sbx_past_move(place, head->ref, head->born ? &head->oid : NULL, oid,
+		                  "sandboxfs: snapshot", err);
+	if (r)
+		sbx_past_drop_line(dir, oid);
+	if (place->rec->common && (r || head->born))
+		unkeep(place, repo, r ? oid : &head->oid);
+	return r;
+}
+
+static int commit_once(const struct sbx_past_place *place, git_repository *repo, int dir,
                        const struct sbx_snapshot_wish *wish, const git_oid *tree, git_oid *ret,
                        struct sbx_error *err)
 {
@@ -98,19 +120,7 @@ static int commit_once(const struct sbx_past_place *place, git_repository *repo,
 
 	if (!r)
 		r = make_commit(place, repo, wish, tree, &head, ret, err);
-	if (!r && place->rec->common)
-		r = keep(place, repo, ret, err);
-	if (r)
-		return r;
-	r = sbx_past_move(place, head.ref, head.born ? &head.oid : NULL, ret, "sandboxfs: snapshot",
-	                  err);
-	if (place->rec->common) {
-		if (r)
-			unkeep(place, repo, ret);
-		else if (head.born)
-			unkeep(place, repo, &head.oid);
-	}
-	return r;
+	return r ? r : publish(place, repo, dir, &head, ret, err);
 }
 
 static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
@@ -118,14 +128,15 @@ static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
-	int r = sbx_past_open(place, false, &repo, err);
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
 
 	if (!r && place->rec->common && lock < 0)
 		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	if (r)
 		return r;
 	for (int i = 0; i < TRIES; i++) {
-		r = commit_once(place, repo, wish, tree, ret, err);
+		r = commit_once(place, repo, dir, wish, tree, ret, err);
 		if (r != -EAGAIN)
 			break;
 	}
@@ -138,22 +149,13 @@ static int snapshot(const struct sbx_past_place *place, const struct sbx_snapsho
 	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
 	const struct sbx_past_wish how = {
 	        .keep = true, .ignored = wish->ignored, .cancelled = wish->cancelled};
-	_cleanup_fd_ int dir = -1;
 	int r = check_idle(place, err);
 
 	if (!r)
 		r = sbx_past_capture(place, &how, &captured, err);
 	if (!r)
 		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
-	if (!r)
-		r = commit(place, wish, &captured.tree, ret, err);
-	if (r)
-		return r;
-	dir = sbx_past_dir(place, err);
-	if (dir < 0)
-		return dir;
-	r = sbx_past_add_line(dir, ret, now_ms());
-	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+	return r ? r : commit(place, wish, &captured.tree, ret, err);
 }
 
 /* ---- marks ---- */
@@ -294,14 +296,13 @@ int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *
 		r = sbx_past_open(&place, false, &repo, err);
 	for (at = text; !r && sbx_past_line(&at, &oid, &s.time_ms);) {
 		git_commit *object = NULL;
-		_cleanup_free_ char *subject = NULL;
 
 		git_oid_tostr(hex, sizeof(hex), &oid);
-		if (git_commit_lookup(&object, repo, &oid) == 0)
-			subject = strdup(git_commit_summary(object));
-		git_commit_free(object);
-		s.message = subject ? subject : "";
+		if (git_commit_lookup(&object, repo, &oid))
+			continue;
+		s.message = git_commit_summary(object);
 		r = fn(&s, data);
+		git_commit_free(object);
 	}
 	return r;
 }
