@@ -29,10 +29,13 @@ struct sbx_past_place {
 	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory (trees/ or trash/) */
 };
 
+struct sbx_past_index;
 struct sbx_past_wish {
 	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
 	bool ignored;
 	atomic_bool *cancelled;
+	struct sbx_past_index
+	        *known; /* receives the index of the host's side, the caller's then; may be NULL */
 };
 
 /*

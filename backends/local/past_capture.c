@@ -314,7 +314,12 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	        .cancelled = wish->cancelled,
 	};
 	r = sbx_capture(&how, ret, err);
-	if (!r)
-		keep_seen(&s, ret);
-	return r;
+	if (r)
+		return r;
+	keep_seen(&s, ret);
+	if (wish->known) {
+		*wish->known = s.known;
+		s.known = (struct sbx_past_index){0};
+	}
+	return 0;
 }

@@ -67,9 +67,9 @@ int sbx_past_set_head(const struct sbx_past_place *place, const char *text, stru
 int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
                     const char *message, const char *author, git_oid *ret, struct sbx_error *err);
 
-/* Puts a mark of CAPTURED, or of the tree as it is when that is NULL. */
+/* Records the tree and puts a mark of it; *RET is what was recorded. */
 int sbx_past_mark(const struct sbx_past_place *place, const char *name,
-                  const struct sbx_captured *captured, const struct sbx_past_wish *wish,
+                  const struct sbx_past_wish *wish, struct sbx_captured *ret,
                   struct sbx_error *err);
 /*
  * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in it, or NOW. Nothing else may be

@@ -187,11 +187,9 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	int r = dir < 0 ? dir : sbx_past_open(place, true, &repo, err);
 
-	if (!r)
-		r = sbx_past_capture(place, &how, &now, err);
 	/* The mark may be the very one that is restored: its commit is known by now. */
 	if (!r)
-		r = sbx_past_mark(place, "restore", &now, &how, err);
+		r = sbx_past_mark(place, "restore", &how, &now, err);
 	if (!r)
 		r = write_journal(dir, goal, err);
 	if (r)
