@@ -177,6 +177,37 @@ static int move_ref(git_repository *repo, const char *name, const git_oid *old, 
 	return r ? sbx_git_fail(err, r, "cannot move %s", name) : 0;
 }
 
+/* ---- who ---- */
+
+/* libgit2's own asks for the time zone in a way that threads must not. */
+static int signature(git_signature **ret, const char *name, const char *mail)
+{
+	time_t now = time(NULL);
+	struct tm tm = {0};
+
+	localtime_r(&now, &tm);
+	return git_signature_new(ret, name, mail, now, (int)(tm.tm_gmtoff / 60));
+}
+
+/* Who commits on the host. */
+static int host_signature(git_repository *repo, git_signature **ret)
+{
+	git_config *config = NULL, *snapshot = NULL;
+	const char *name, *mail;
+	int r = GIT_ENOTFOUND;
+
+	if (git_repository_config(&config, repo) == 0 &&
+	    git_config_snapshot(&snapshot, config) == 0 &&
+	    git_config_get_string(&name, snapshot, "user.name") == 0 &&
+	    git_config_get_string(&mail, snapshot, "user.email") == 0)
+		r = signature(ret, name, mail);
+	git_config_free(snapshot);
+	git_config_free(config);
+	return r ? signature(ret, NO_NAME, NO_MAIL) : 0;
+}
+
+/* ---- moving refs ---- */
+
 /* The worktree's own log of HEAD, as git keeps it where there is one. */
 static void log_head(const struct sbx_past_place *place, git_repository *repo, const git_oid *old,
                      const git_oid *new, const char *text)
@@ -191,7 +222,7 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 		fd = sbx_beneath_open(dir, "logs/HEAD", O_WRONLY | O_APPEND);
 	if (fd < 0)
 		return;
-	if (git_signature_default(&who, repo) && git_signature_now(&who, NO_NAME, NO_MAIL))
+	if (host_signature(repo, &who))
 		return;
 	dprintf(fd, "%s %s %s <%s> %lld %c%02d%02d\t%s\n",
 	        git_oid_tostr(from, sizeof(from), old ? old : &none),
@@ -266,16 +297,13 @@ static int author_of(git_repository *repo, const char *author, git_signature **r
 	const char *close = open ? strchr(open, '>') : NULL;
 	_cleanup_free_ char *name = NULL, *mail = NULL;
 
-	if (!author) {
-		if (git_signature_default(ret, repo) && git_signature_now(ret, NO_NAME, NO_MAIL))
-			return sbx_fail(err, ENOMEM, "out of memory");
-		return 0;
-	}
+	if (!author)
+		return host_signature(repo, ret) ? sbx_fail(err, ENOMEM, "out of memory") : 0;
 	if (close && !close[1]) {
 		name = strndup(author, (size_t)(open - author));
 		mail = strndup(open + 1, (size_t)(close - open - 1));
 	}
-	if (!name || !mail || strpbrk(author, "\n\r") || git_signature_now(ret, name, mail))
+	if (!name || !mail || strpbrk(author, "\n\r") || signature(ret, name, mail))
 		return sbx_fail(err, EINVAL, "an author is \"Name <mail>\"");
 	return 0;
 }

@@ -86,6 +86,8 @@ static int set_branch(const struct sbx_past_place *place, const git_oid *oid, st
 
 	if (!branch)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	if (place->rec->common && lock < 0)
+		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	return sbx_past_move(place, branch, NULL, oid, "sandboxfs: restored", err);
 }
 

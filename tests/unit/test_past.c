@@ -340,6 +340,30 @@ static void a_restore_makes_the_tree_what_it_was(void **state)
 	fixture_expect_empty();
 }
 
+static void line_ends_are_as_the_restored_attributes_say(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	char first[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(
+	        sb,
+	        "mkdir -p d; printf 'a\\r\\nb\\r\\n' > d/t; echo '*.bin -text' > d/.gitattributes; "
+	        "echo '* text eol=crlf' > .gitattributes; printf 'x\\r\\n' > d/y.bin");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "crlf"));
+	expect(sb, "g show HEAD:d/t | tr '\\r' R | tr '\\n' N; g show HEAD:d/y.bin | tr '\\r' R",
+	       "aNbNxR");
+	fixture_in(sb, "rm .gitattributes d/.gitattributes; echo plain > d/t; rm d/y.bin");
+	snapshot(sb, "plain");
+	restore(sb, first);
+	expect(sb, "cat d/t d/y.bin | tr '\\r' R; g status --porcelain", "aR\nbR\nxR");
+	restore(sb, id);
+	expect(sb, "cat d/t; test ! -e .gitattributes; g status --porcelain", "plain");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void the_base_is_as_it_was_made(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -808,6 +832,7 @@ static const struct {
         TEST(an_author_can_be_given),
         TEST(ignored_files_are_recorded_when_asked),
         TEST(a_restore_makes_the_tree_what_it_was),
+        TEST(line_ends_are_as_the_restored_attributes_say),
         TEST(the_base_is_as_it_was_made),
         TEST(a_mark_keeps_what_was_staged_too),
         TEST(marks_are_seen_by_nobody_and_can_be_forgotten),
