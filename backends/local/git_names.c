@@ -60,10 +60,21 @@ static bool is_dots(const char *name, size_t n)
 	return (n == 1 && name[0] == '.') || (n == 2 && name[0] == '.' && name[1] == '.');
 }
 
+/* Nearly all names are: nothing in them, and nothing that they begin with, needs a closer look. */
+static bool is_plain(const char *name, size_t n)
+{
+	const unsigned char first = n ? (unsigned char)name[0] : '.';
+
+	return first != '.' && first != 'g' && first != 'G' && first < 0x80 &&
+	       !memchr(name, '\\', n) && !memchr(name, '/', n) && !memchr(name, '\0', n);
+}
+
 bool sbx_git_component_ok(const char *name, size_t n)
 {
 	size_t begin = 0;
 
+	if (is_plain(name, n))
+		return true;
 	if (!n || is_dots(name, n) || memchr(name, '/', n) || memchr(name, '\0', n) ||
 	    is_hfs_dotgit(name, n))
 		return false;

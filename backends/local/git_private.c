@@ -289,7 +289,7 @@ static int watch_all(const struct sbx_git_private *p, struct sbx_git_watch *w)
 	return r;
 }
 
-bool sbx_git_private_stale(struct sbx_git_private *p)
+static bool has_moved(struct sbx_git_private *p, int where)
 {
 	int dirs[PLACES];
 	bool moved;
@@ -298,10 +298,20 @@ bool sbx_git_private_stale(struct sbx_git_private *p)
 		return true;
 	open_places(p, dirs);
 	pthread_mutex_lock(&p->lock);
-	moved = sbx_git_watch_moved(&p->watch, dirs);
+	moved = sbx_git_watch_moved(&p->watch, dirs, where);
 	pthread_mutex_unlock(&p->lock);
 	close_places(dirs);
 	return moved;
+}
+
+bool sbx_git_private_stale(struct sbx_git_private *p)
+{
+	return has_moved(p, -1);
+}
+
+bool sbx_git_private_moved_inside(struct sbx_git_private *p)
+{
+	return has_moved(p, IN_REPO);
 }
 
 static void keep_watch(struct sbx_git_private *p, struct sbx_git_watch *w)

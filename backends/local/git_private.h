@@ -34,6 +34,8 @@ char *sbx_git_host_link(const struct sbx_git_worktree *wt);
 
 /* Whether a sync might find something. A few stats; any thread, also while one runs. */
 bool sbx_git_private_stale(struct sbx_git_private *p);
+/* The same of what commands may have done: what the host did meanwhile does not count. */
+bool sbx_git_private_moved_inside(struct sbx_git_private *p);
 /*
  * Makes both sides agree, as far as they can; NAME is the sandbox's present one. 0, or a negative errno with a sentence:
  * EEXIST both sides moved apart, else what kept it from agreeing (damaged objects, a lock that is held,

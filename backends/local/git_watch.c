@@ -24,6 +24,7 @@ struct sbx_watched {
 	char *path;
 	uint64_t ino, size;
 	int64_t mtime, ctime;
+	bool fresh; /* another change may leave no trace */
 };
 
 static int64_t in_ns(struct timespec t)
@@ -75,8 +76,7 @@ static int add_one(struct sbx_git_watch *w, int where, int dirfd, const char *pa
 		return -ENOMEM;
 	look(&e, dirfd);
 	clock_gettime(CLOCK_REALTIME, &now);
-	if (e.ctime > in_ns(now) - GRAIN_NS)
-		w->vague = true;
+	e.fresh = e.ctime > in_ns(now) - GRAIN_NS;
 	if (append(w, &e)) {
 		free(e.path);
 		return -ENOMEM;
@@ -123,18 +123,23 @@ int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char 
 	return r;
 }
 
-bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[])
+static bool has_moved(const struct sbx_watched *e, int dirfd)
+{
+	struct sbx_watched now = *e;
+
+	look(&now, dirfd);
+	return e->fresh || now.ino != e->ino || now.size != e->size || now.mtime != e->mtime ||
+	       now.ctime != e->ctime;
+}
+
+bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[], int where)
 {
 	if (w->vague || !w->n)
 		return true;
-	for (size_t i = 0; i < w->n; i++) {
-		struct sbx_watched now = w->at[i];
-
-		look(&now, dirfds[now.where]);
-		if (now.ino != w->at[i].ino || now.size != w->at[i].size ||
-		    now.mtime != w->at[i].mtime || now.ctime != w->at[i].ctime)
+	for (size_t i = 0; i < w->n; i++)
+		if ((where < 0 || w->at[i].where == where) &&
+		    has_moved(&w->at[i], dirfds[w->at[i].where]))
 			return true;
-	}
 	return false;
 }
 

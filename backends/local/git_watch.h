@@ -16,7 +16,7 @@ struct sbx_watched;
 struct sbx_git_watch {
 	struct sbx_watched *at;
 	size_t n, cap;
-	bool vague; /* no record will do: too much to look at, or too fresh */
+	bool vague; /* no record will do: there is too much to look at */
 };
 
 /*
@@ -24,8 +24,11 @@ struct sbx_git_watch {
  * WHERE is given to sbx_git_watch_moved. 0 or -ENOMEM.
  */
 int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char *path, bool deep);
-/* Any of it is other than recorded. DIRFDS are by WHERE; O_PATH will do. */
-bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[]);
+/*
+ * Any of it (WHERE -1), or of what was added with WHERE, is other than recorded, or was recorded too soon after a change to tell. DIRFDS are
+ * by WHERE; O_PATH will do.
+ */
+bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[], int where);
 void sbx_git_watch_release(struct sbx_git_watch *w);
 
 #endif

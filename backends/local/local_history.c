@@ -32,7 +32,7 @@ int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r;
 
-	if (!s->git || !has_inside(s) || !sbx_git_private_stale(s->git))
+	if (!s->git || !has_inside(s) || !sbx_git_private_moved_inside(s->git))
 		return 0;
 	r = sbx_sandbox_sync(sb, &own);
 	if (r != -EEXIST || !strict)

@@ -7,7 +7,8 @@
  *     marks/NAME            a commit: the tree; its parent is where HEAD stood, its message the rest of the git state
  *     seen                  an index of what was looked at last, so that it need not be read again
  *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
- *     restoring             the commit that the tree is being made to be: there while that goes on
+ *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
+ *     moving, restoring     the ref that is being moved; the commit that the tree is being made to be: there while that goes on
  *
  * Snapshots of a sandbox of git are commits in the source, kept from `git gc` by refs/sandboxfs/snapshots/ID/COMMIT for as long as the
  * sandbox lives; one that the next was made upon needs none. What stands on a branch then stays with the branch.
@@ -28,10 +29,13 @@ struct sbx_past_place {
 	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory (trees/ or trash/) */
 };
 
+struct sbx_past_index;
 struct sbx_past_wish {
 	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
 	bool ignored;
 	atomic_bool *cancelled;
+	struct sbx_past_index
+	        *known; /* receives the index of the host's side, the caller's then; may be NULL */
 };
 
 /*

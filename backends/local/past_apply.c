@@ -19,7 +19,8 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-#define GITLINK 0160000
+#define GITLINK  0160000
+#define LEFT_MAX ((size_t)64 << 20)
 
 struct applying {
 	git_repository *repo;
@@ -147,18 +148,36 @@ static int take_away(struct applying *a, const struct past_change *c)
 	return 0;
 }
 
+/* Whether PATH, or what it lies in, is in the list TEXT. */
+static bool was_there(const char *text, size_t len, const char *path)
+{
+	for (const char *at = text; at < text + len && *at; at += strlen(at) + 1) {
+		size_t n = strlen(at);
+
+		if (strncmp(path, at, n) == 0 && (!path[n] || path[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
 int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
                     struct sbx_error *err)
 {
 	const struct applying a = {.root = place->root, .owner = {.uid = geteuid()}};
-	int r = 0;
+	_cleanup_fd_ int own = sbx_past_dir(place, err);
+	_cleanup_free_ char *left = NULL;
+	size_t len = 0;
+	int r = own < 0 ? own : sbx_beneath_read(own, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL);
 
+	if (r && r != -ENOENT)
+		return own < 0 ? own : sbx_fail(err, -r, "cannot read the state directory");
+	r = 0;
 	for (size_t i = 0; i < paths->n && !r; i++) {
 		const char *name;
 		_cleanup_fd_ int dir = open_parent(&a, paths->items[i], false, &name);
 		_cleanup_fd_ int list = dir < 0 ? -1 : sbx_beneath_open(dir, ".", O_RDONLY);
 
-		if (list >= 0)
+		if (list >= 0 && !was_there(left, len, paths->items[i]))
 			r = sbx_tree_remove(list, name, err);
 	}
 	return r;
@@ -300,27 +319,43 @@ static int make_entry(struct applying *a, struct past_change *c)
 
 /* ---- all of it ---- */
 
-/* libgit2 looks for attributes in this index alone. */
-static int show_attributes(struct applying *a, const struct sbx_index *index)
+static bool is_attributes(const char *path, size_t len)
 {
 	static const char name[] = ".gitattributes";
 	size_t n = sizeof(name) - 1;
+
+	return len >= n && memcmp(path + len - n, name, n) == 0 &&
+	       (len == n || path[len - n - 1] == '/');
+}
+
+static int show(struct applying *a, const struct sbx_index_entry *e)
+{
+	_cleanup_free_ char *path = strndup(e->name, e->len);
+	git_index_entry entry = {.mode = sbx_index_mode(e), .path = path};
+
+	if (!path)
+		return GIT_ERROR;
+	memcpy(entry.id.id, e->oid, sizeof(e->oid));
+	if (S_ISREG(entry.mode))
+		return git_index_add(a->attributes, &entry);
+	git_index_remove(a->attributes, path, 0);
+	return 0;
+}
+
+/* libgit2 looks for attributes in this index alone: those that are there now, and then as they are to be. */
+static int show_attributes(struct applying *a, const struct sbx_index *index,
+                           const struct past_changes *list)
+{
 	int r = git_index_new(&a->attributes);
 
 	if (!r)
 		r = git_repository_set_index(a->repo, a->attributes);
-	for (size_t i = 0; i < index->n && !r; i++) {
-		const struct sbx_index_entry *e = &index->at[i];
-		_cleanup_free_ char *path = NULL;
-		git_index_entry entry = {.mode = sbx_index_mode(e)};
-
-		if (e->len < n || memcmp(e->name + e->len - n, name, n) != 0 ||
-		    (e->len > n && e->name[e->len - n - 1] != '/') || !S_ISREG(entry.mode))
-			continue;
-		entry.path = path = strndup(e->name, e->len);
-		memcpy(entry.id.id, e->oid, sizeof(e->oid));
-		r = path ? git_index_add(a->attributes, &entry) : GIT_ERROR;
-	}
+	for (size_t i = 0; i < index->n && !r; i++)
+		if (is_attributes(index->at[i].name, index->at[i].len))
+			r = show(a, &index->at[i]);
+	for (size_t i = 0; i < list->n && !r; i++)
+		if (is_attributes(list->at[i].path, list->at[i].entry.len))
+			r = show(a, &list->at[i].entry);
 	return r ? sbx_git_fail(a->err, r, "cannot read the attributes") : 0;
 }
 
@@ -348,11 +383,8 @@ int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
 
 	if (!r && git_repository_odb(&a.odb, repo))
 		r = sbx_git_fail(&own, GIT_ERROR, "cannot open the objects");
-	/* Once for the attributes as they are to be, and once more with what the files then are. */
-	if (!r && (r = past_changes_stage(&list, &captured->index)))
-		sbx_fail(&own, -r, "out of memory");
 	if (!r)
-		r = show_attributes(&a, &captured->index);
+		r = show_attributes(&a, &captured->index, &list);
 	if (!r)
 		r = change_files(&a, &list);
 	if (!r && (r = past_changes_stage(&list, &captured->index)))

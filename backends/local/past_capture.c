@@ -68,6 +68,24 @@ static int open_base(const struct sbx_past_place *place)
 
 /* ---- what a sandbox began as ---- */
 
+/* A directory of repositories has much that no snapshot records. */
+static int list_left(int dir, const struct sbx_names *paths)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len = 0, at = 0;
+
+	for (size_t i = 0; i < paths->n; i++)
+		len += strlen(paths->items[i]) + 1;
+	text = calloc(1, len + 1);
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < paths->n; i++) {
+		memcpy(text + at, paths->items[i], strlen(paths->items[i]));
+		at += strlen(paths->items[i]) + 1;
+	}
+	return sbx_locked_replace(dir, SBX_PAST_LEFT, text, len, NULL);
+}
+
 /* Everything in TREE, as the commit that a sandbox which is not of git began as. LIST: its index is kept as that of what lies below. */
 static int record_base(const struct sbx_past_place *place, int tree, bool list,
                        atomic_bool *cancelled, struct sbx_error *err)
@@ -100,6 +118,8 @@ static int record_base(const struct sbx_past_place *place, int tree, bool list,
 			r = sbx_locked_replace(dir, "lower", data, len, &captured.begun);
 		if (!r)
 			r = sbx_locked_replace(dir, "index", data, len, &captured.begun);
+		if (!r)
+			r = list_left(dir, &captured.left_out);
 		if (r)
 			sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
 	}
@@ -294,7 +314,12 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	        .cancelled = wish->cancelled,
 	};
 	r = sbx_capture(&how, ret, err);
-	if (!r)
-		keep_seen(&s, ret);
-	return r;
+	if (r)
+		return r;
+	keep_seen(&s, ret);
+	if (wish->known) {
+		*wish->known = s.known;
+		s.known = (struct sbx_past_index){0};
+	}
+	return 0;
 }

@@ -16,6 +16,10 @@
 #define NO_NAME "sandboxfs"
 #define NO_MAIL "sandboxfs@localhost"
 
+#define LOCK_PAUSE_NS 10000000
+#define LOCK_TRIES    100
+#define MOVING        "moving" /* in the history's directory: the ref that is being moved */
+
 /* ---- the index ---- */
 
 int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err)
@@ -52,6 +56,19 @@ void sbx_past_index_release(struct sbx_past_index *index)
 	sbx_index_release(&index->index);
 }
 
+/* What looks at a worktree now and then (an editor, a prompt) holds the lock for a moment. */
+static int replace_index(int dir, const void *data, size_t len, const struct timespec *at)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	int r = sbx_locked_replace(dir, "index", data, len, at);
+
+	for (int i = 0; i < LOCK_TRIES && r == -EBUSY; i++) {
+		nanosleep(&pause, NULL);
+		r = sbx_locked_replace(dir, "index", data, len, at);
+	}
+	return r;
+}
+
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
                          const struct timespec *at, struct sbx_error *err)
 {
@@ -67,7 +84,7 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 	if (place->rec->common)
 		owner = sbx_git_owner_begin(place->rec->common);
 	if (!r)
-		r = sbx_locked_replace(dir, "index", data, len, at);
+		r = replace_index(dir, data, len, at);
 	sbx_git_owner_end(&owner);
 	if (r == -EBUSY)
 		return sbx_fail(err, EBUSY,
@@ -160,6 +177,37 @@ static int move_ref(git_repository *repo, const char *name, const git_oid *old, 
 	return r ? sbx_git_fail(err, r, "cannot move %s", name) : 0;
 }
 
+/* ---- who ---- */
+
+/* libgit2's own asks for the time zone in a way that threads must not. */
+static int signature(git_signature **ret, const char *name, const char *mail)
+{
+	time_t now = time(NULL);
+	struct tm tm = {0};
+
+	localtime_r(&now, &tm);
+	return git_signature_new(ret, name, mail, now, (int)(tm.tm_gmtoff / 60));
+}
+
+/* Who commits on the host. */
+static int host_signature(git_repository *repo, git_signature **ret)
+{
+	git_config *config = NULL, *snapshot = NULL;
+	const char *name, *mail;
+	int r = GIT_ENOTFOUND;
+
+	if (git_repository_config(&config, repo) == 0 &&
+	    git_config_snapshot(&snapshot, config) == 0 &&
+	    git_config_get_string(&name, snapshot, "user.name") == 0 &&
+	    git_config_get_string(&mail, snapshot, "user.email") == 0)
+		r = signature(ret, name, mail);
+	git_config_free(snapshot);
+	git_config_free(config);
+	return r ? signature(ret, NO_NAME, NO_MAIL) : 0;
+}
+
+/* ---- moving refs ---- */
+
 /* The worktree's own log of HEAD, as git keeps it where there is one. */
 static void log_head(const struct sbx_past_place *place, git_repository *repo, const git_oid *old,
                      const git_oid *new, const char *text)
@@ -174,7 +222,7 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 		fd = sbx_beneath_open(dir, "logs/HEAD", O_WRONLY | O_APPEND);
 	if (fd < 0)
 		return;
-	if (git_signature_default(&who, repo) && git_signature_now(&who, NO_NAME, NO_MAIL))
+	if (host_signature(repo, &who))
 		return;
 	dprintf(fd, "%s %s %s <%s> %lld %c%02d%02d\t%s\n",
 	        git_oid_tostr(from, sizeof(from), old ? old : &none),
@@ -184,24 +232,57 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 	git_signature_free(who);
 }
 
+/* libgit2's lock of a ref says nothing of who made it: this file says that it is ours. */
+static int move_noted(const struct sbx_past_place *place, git_repository *repo, const char *ref,
+                      const git_oid *old, const git_oid *new, const char *text,
+                      struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	struct sbx_git_owner owner = {0};
+	int r = dir < 0 ? dir : sbx_file_replace(dir, MOVING, MOVING ".new", ref);
+
+	if (dir < 0)
+		return dir;
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common)
+		owner = sbx_git_owner_begin(place->rec->common);
+	r = move_ref(repo, ref, old, new, text, err);
+	sbx_git_owner_end(&owner);
+	unlinkat(dir, MOVING, 0);
+	return r;
+}
+
+void sbx_past_break_locks(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
+	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int common = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+	_cleanup_free_ char *ref = NULL, *lock = NULL;
+
+	if (entry >= 0) {
+		sbx_locked_clear(entry, "index");
+		sbx_locked_clear(entry, "HEAD");
+	}
+	if (dir < 0 || sbx_file_read(dir, MOVING, SBX_GIT_HEAD_MAX, &ref))
+		return;
+	lock = sbx_format("%s.lock", ref);
+	if (lock)
+		unlinkat(place->rec->common ? common : dir, lock, 0);
+	unlinkat(dir, MOVING, 0);
+}
+
 int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
                   const git_oid *new, const char *text, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	struct sbx_git_owner owner = {0};
 	char hex[GIT_OID_HEXSZ + 1];
 	int r = open_for_refs(place, &repo, err);
 
 	if (r)
 		return r;
-	if (!ref) {
-		r = sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
-	} else {
-		if (place->rec->common)
-			owner = sbx_git_owner_begin(place->rec->common);
-		r = move_ref(repo, ref, old, new, text, err);
-		sbx_git_owner_end(&owner);
-	}
+	r = ref ? move_noted(place, repo, ref, old, new, text, err)
+	        : sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
 	if (!r)
 		log_head(place, repo, old, new, text);
 	return r;
@@ -216,16 +297,13 @@ static int author_of(git_repository *repo, const char *author, git_signature **r
 	const char *close = open ? strchr(open, '>') : NULL;
 	_cleanup_free_ char *name = NULL, *mail = NULL;
 
-	if (!author) {
-		if (git_signature_default(ret, repo) && git_signature_now(ret, NO_NAME, NO_MAIL))
-			return sbx_fail(err, ENOMEM, "out of memory");
-		return 0;
-	}
+	if (!author)
+		return host_signature(repo, ret) ? sbx_fail(err, ENOMEM, "out of memory") : 0;
 	if (close && !close[1]) {
 		name = strndup(author, (size_t)(open - author));
 		mail = strndup(open + 1, (size_t)(close - open - 1));
 	}
-	if (!name || !mail || strpbrk(author, "\n\r") || git_signature_now(ret, name, mail))
+	if (!name || !mail || strpbrk(author, "\n\r") || signature(ret, name, mail))
 		return sbx_fail(err, EINVAL, "an author is \"Name <mail>\"");
 	return 0;
 }

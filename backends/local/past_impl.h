@@ -17,6 +17,7 @@ int sbx_past_write_id(int dir, const char *name, const git_oid *oid);
 int sbx_past_lines(int dir, char **ret);
 bool sbx_past_line(char **at, git_oid *oid, int64_t *ms);
 int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms);
+void sbx_past_drop_line(int dir, const git_oid *oid);
 
 int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
                      struct sbx_error *err);
@@ -35,7 +36,7 @@ int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
 void sbx_past_index_release(struct sbx_past_index *index);
 /* Where the index of the host's side is: the worktree's entry, or the history's directory. A descriptor to close. */
 int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err);
-/* Writes it there as git does. EBUSY with a sentence: git is at work there. */
+/* Writes it there as git does. EBUSY with a sentence: git is at work there, and has been for a second. */
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
                          const struct timespec *at, struct sbx_error *err);
 
@@ -57,6 +58,8 @@ char *sbx_past_branch(const struct sbx_past_place *place);
  */
 int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
                   const git_oid *new, const char *text, struct sbx_error *err);
+/* Takes away the locks that a daemon has left which was killed while it moved something. */
+void sbx_past_break_locks(const struct sbx_past_place *place);
 /* Has HEAD say TEXT. */
 int sbx_past_set_head(const struct sbx_past_place *place, const char *text, struct sbx_error *err);
 
@@ -64,9 +67,9 @@ int sbx_past_set_head(const struct sbx_past_place *place, const char *text, stru
 int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
                     const char *message, const char *author, git_oid *ret, struct sbx_error *err);
 
-/* Puts a mark of CAPTURED, or of the tree as it is when that is NULL. */
+/* Records the tree and puts a mark of it; *RET is what was recorded. */
 int sbx_past_mark(const struct sbx_past_place *place, const char *name,
-                  const struct sbx_captured *captured, const struct sbx_past_wish *wish,
+                  const struct sbx_past_wish *wish, struct sbx_captured *ret,
                   struct sbx_error *err);
 /*
  * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in it, or NOW. Nothing else may be
@@ -92,9 +95,11 @@ struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
  */
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
                    struct sbx_captured *captured, const git_oid *to, struct sbx_error *err);
-/* Removes what lies at these paths, with all below. */
+/* Removes what lies at these paths, with all below, unless it was there when the sandbox was made. */
 int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
                     struct sbx_error *err);
+/* What a sandbox that is not of git was made with and no snapshot records; a list that ends with an empty one. */
+#define SBX_PAST_LEFT "left"
 /* Has INDEX, which is that of the tree FROM, be that of the tree TO, without touching files. */
 int sbx_past_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,
                    const git_oid *to, struct sbx_error *err);

@@ -14,6 +14,7 @@
 #include "backends/local/git_impl.h"
 #include "backends/local/local_history.h"
 #include "backends/local/past_impl.h"
+#include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -85,6 +86,8 @@ static int set_branch(const struct sbx_past_place *place, const git_oid *oid, st
 
 	if (!branch)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	if (place->rec->common && lock < 0)
+		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	return sbx_past_move(place, branch, NULL, oid, "sandboxfs: restored", err);
 }
 
@@ -186,11 +189,9 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	int r = dir < 0 ? dir : sbx_past_open(place, true, &repo, err);
 
-	if (!r)
-		r = sbx_past_capture(place, &how, &now, err);
 	/* The mark may be the very one that is restored: its commit is known by now. */
 	if (!r)
-		r = sbx_past_mark(place, "restore", &now, &how, err);
+		r = sbx_past_mark(place, "restore", &how, &now, err);
 	if (!r)
 		r = write_journal(dir, goal, err);
 	if (r)
@@ -206,21 +207,32 @@ int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *c
 	return restore(place, &(struct goal){.commit = *commit, .clean = clean}, cancelled, err);
 }
 
-/* What the tree is now is neither what it was nor what it is to be, and is in no mark. */
-void sbx_past_recover(const struct sbx_past_place *place)
+static void complete(const struct sbx_past_place *place, const struct goal *goal)
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
 	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+
+	if (root >= 0)
+		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	if (sbx_past_open(place, true, &repo, NULL) == 0 &&
+	    sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, NULL) == 0)
+		reach(place, repo, goal, &now, NULL);
+}
+
+/* What the tree is in the middle is neither what it was nor what it is to be, and is in no mark. */
+void sbx_past_recover(const struct sbx_past_place *place)
+{
 	_cleanup_fd_ int own = sbx_dir_open(place->b->state.git, place->rec->id);
 	_cleanup_fd_ int dir = own < 0 ? -1 : sbx_dir_open(own, "history");
 	struct goal goal;
 
-	if (dir < 0 || !read_journal(dir, &goal))
+	if (dir < 0)
 		return;
-	unlinkat(place->root, SBX_CAPTURE_TEMP, 0);
-	if (sbx_past_open(place, true, &repo, NULL) == 0 &&
-	    sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, NULL) == 0)
-		reach(place, repo, &goal, &now, NULL);
+	sbx_past_break_locks(place);
+	if (!read_journal(dir, &goal))
+		return;
+	complete(place, &goal);
 	/* Tried once: what is changed from here on is not to be lost by another attempt. */
 	unlinkat(dir, JOURNAL, 0);
 }

@@ -88,8 +88,30 @@ static int make_commit(const struct sbx_past_place *place, git_repository *repo,
 	return r;
 }
 
-/* -EAGAIN: the branch has moved meanwhile. */
-static int commit_once(const struct sbx_past_place *place, git_repository *repo,
+/*
+ * On the list, kept, and on the branch, in this order: what a crash leaves of it can be found and taken back with the sandbox. -EAGAIN: the
+ * branch has moved meanwhile.
+ */
+static int publish(const struct sbx_past_place *place, git_repository *repo, int dir,
+                   const struct sbx_past_head *head, const git_oid *oid, struct sbx_error *err)
+{
+	int r = sbx_past_add_line(dir, oid, now_ms());
+
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common)
+		r = keep(place, repo, oid, err);
+	if (!r)
+		r = sbx_past_move(place, head->ref, head->born ? &head->oid : NULL, oid,
+		                  "sandboxfs: snapshot", err);
+	if (r)
+		sbx_past_drop_line(dir, oid);
+	if (place->rec->common && (r || head->born))
+		unkeep(place, repo, r ? oid : &head->oid);
+	return r;
+}
+
+static int commit_once(const struct sbx_past_place *place, git_repository *repo, int dir,
                        const struct sbx_snapshot_wish *wish, const git_oid *tree, git_oid *ret,
                        struct sbx_error *err)
 {
@@ -98,19 +120,7 @@ static int commit_once(const struct sbx_past_place *place, git_repository *repo,
 
 	if (!r)
 		r = make_commit(place, repo, wish, tree, &head, ret, err);
-	if (!r && place->rec->common)
-		r = keep(place, repo, ret, err);
-	if (r)
-		return r;
-	r = sbx_past_move(place, head.ref, head.born ? &head.oid : NULL, ret, "sandboxfs: snapshot",
-	                  err);
-	if (place->rec->common) {
-		if (r)
-			unkeep(place, repo, ret);
-		else if (head.born)
-			unkeep(place, repo, &head.oid);
-	}
-	return r;
+	return r ? r : publish(place, repo, dir, &head, ret, err);
 }
 
 static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
@@ -118,14 +128,15 @@ static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
-	int r = sbx_past_open(place, false, &repo, err);
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
 
 	if (!r && place->rec->common && lock < 0)
 		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	if (r)
 		return r;
 	for (int i = 0; i < TRIES; i++) {
-		r = commit_once(place, repo, wish, tree, ret, err);
+		r = commit_once(place, repo, dir, wish, tree, ret, err);
 		if (r != -EAGAIN)
 			break;
 	}
@@ -138,49 +149,37 @@ static int snapshot(const struct sbx_past_place *place, const struct sbx_snapsho
 	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
 	const struct sbx_past_wish how = {
 	        .keep = true, .ignored = wish->ignored, .cancelled = wish->cancelled};
-	_cleanup_fd_ int dir = -1;
 	int r = check_idle(place, err);
 
 	if (!r)
 		r = sbx_past_capture(place, &how, &captured, err);
 	if (!r)
 		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
-	if (!r)
-		r = commit(place, wish, &captured.tree, ret, err);
-	if (r)
-		return r;
-	dir = sbx_past_dir(place, err);
-	if (dir < 0)
-		return dir;
-	r = sbx_past_add_line(dir, ret, now_ms());
-	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+	return r ? r : commit(place, wish, &captured.tree, ret, err);
 }
 
 /* ---- marks ---- */
 
-/* The tree of what is staged, as far as an index has one. CAPTURED is near to it. */
-static int index_tree(const struct sbx_past_place *place, git_repository *all,
+/* The tree of what is staged, as far as INDEX has one. CAPTURED is near to it. */
+static int index_tree(git_repository *all, const struct sbx_index *index,
                       const struct sbx_captured *captured, git_oid *ret)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, NULL);
-	struct sbx_past_index index = {0};
 	_cleanup_git_(odb) git_odb *odb = NULL;
-	int r = dir < 0 ? dir : sbx_past_read_index(dir, "index", &index, NULL);
 
-	for (size_t i = 0; i < index.index.n && !r; i++)
+	for (size_t i = 0; i < index->n; i++)
 		/* A merge that is not done, or a file that is only announced. */
-		if (index.index.at[i].flags & 0x3000 || index.index.at[i].extended & 0x2000)
-			r = -EBUSY;
-	if (!r && (git_repository_odb(&odb, all) ||
-	           sbx_index_write_tree(&index.index, odb, &captured->index, &captured->tree, ret)))
-		r = -EIO;
-	sbx_past_index_release(&index);
-	return r;
+		if (index->at[i].flags & 0x3000 || index->at[i].extended & 0x2000)
+			return -EBUSY;
+	if (git_repository_odb(&odb, all) ||
+	    sbx_index_write_tree(index, odb, &captured->index, &captured->tree, ret))
+		return -EIO;
+	return 0;
 }
 
 /* What goes into a mark beside the tree, in lines. */
 static char *describe(const struct sbx_past_place *place, git_repository *all,
-                      const struct sbx_captured *captured, const struct sbx_past_head *head)
+                      const struct sbx_captured *captured, const struct sbx_index *staged,
+                      const struct sbx_past_head *head)
 {
 	_cleanup_free_ char *branch = sbx_past_branch(place);
 	char tip[GIT_OID_HEXSZ + 1] = "-", index[GIT_OID_HEXSZ + 1] = "-";
@@ -188,7 +187,7 @@ static char *describe(const struct sbx_past_place *place, git_repository *all,
 
 	if (branch && git_reference_name_to_id(&oid, all, branch) == 0)
 		git_oid_tostr(tip, sizeof(tip), &oid);
-	if (index_tree(place, all, captured, &oid) == 0)
+	if (index_tree(all, staged, captured, &oid) == 0)
 		git_oid_tostr(index, sizeof(index), &oid);
 	return sbx_format("branch %s\nindex %s\nhead %s\n", tip, index, head->text);
 }
@@ -216,7 +215,8 @@ int sbx_past_read_mark(git_repository *all, const git_oid *oid, struct sbx_past_
 }
 
 static int put_mark(const struct sbx_past_place *place, const char *name,
-                    const struct sbx_captured *captured, struct sbx_error *err)
+                    const struct sbx_captured *captured, const struct sbx_index *staged,
+                    struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *all = NULL;
 	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
@@ -230,7 +230,7 @@ static int put_mark(const struct sbx_past_place *place, const char *name,
 		r = sbx_past_read_head(place, all, &head, err);
 	if (r)
 		return r;
-	text = describe(place, all, captured, &head);
+	text = describe(place, all, captured, staged, &head);
 	if (!text || marks < 0)
 		return sbx_fail(err, text ? -marks : ENOMEM, "cannot keep a mark");
 	r = sbx_past_commit(all, &captured->tree, head.born ? &head.oid : NULL, text, NULL, &oid,
@@ -241,17 +241,20 @@ static int put_mark(const struct sbx_past_place *place, const char *name,
 }
 
 int sbx_past_mark(const struct sbx_past_place *place, const char *name,
-                  const struct sbx_captured *captured, const struct sbx_past_wish *wish,
-                  struct sbx_error *err)
+                  const struct sbx_past_wish *wish, struct sbx_captured *ret, struct sbx_error *err)
 {
-	_cleanup_(sbx_captured_release) struct sbx_captured own = {0};
-	int r = 0;
+	_cleanup_(sbx_past_index_release) struct sbx_past_index known = {0};
+	struct sbx_past_wish how = *wish;
+	int r;
 
-	if (!captured) {
-		r = sbx_past_capture(place, wish, &own, err);
-		captured = &own;
-	}
-	return r ? r : put_mark(place, name, captured, err);
+	how.known = &known;
+	r = sbx_past_capture(place, &how, ret, err);
+	if (r)
+		return r;
+	r = put_mark(place, name, ret, &known.index, err);
+	if (r)
+		sbx_captured_release(ret);
+	return r;
 }
 
 /* ---- the calls ---- */
@@ -261,6 +264,7 @@ int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *w
 {
 	const struct sbx_past_place place = sbx_local_place(sb);
 	const struct sbx_past_wish how = {.ignored = wish->ignored, .cancelled = wish->cancelled};
+	struct sbx_captured captured = {0};
 	git_oid oid;
 	int r = sbx_local_settle(sb, wish->mark == NULL, err);
 
@@ -268,7 +272,9 @@ int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *w
 		return r;
 	if (wish->mark) {
 		snprintf(id, SBX_REV_MAX, "mark:%s", wish->mark);
-		return sbx_past_mark(&place, wish->mark, NULL, &how, err);
+		r = sbx_past_mark(&place, wish->mark, &how, &captured, err);
+		sbx_captured_release(&captured);
+		return r;
 	}
 	r = snapshot(&place, wish, &oid, err);
 	if (!r)
@@ -294,14 +300,13 @@ int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *
 		r = sbx_past_open(&place, false, &repo, err);
 	for (at = text; !r && sbx_past_line(&at, &oid, &s.time_ms);) {
 		git_commit *object = NULL;
-		_cleanup_free_ char *subject = NULL;
 
 		git_oid_tostr(hex, sizeof(hex), &oid);
-		if (git_commit_lookup(&object, repo, &oid) == 0)
-			subject = strdup(git_commit_summary(object));
-		git_commit_free(object);
-		s.message = subject ? subject : "";
+		if (git_commit_lookup(&object, repo, &oid))
+			continue;
+		s.message = git_commit_summary(object);
 		r = fn(&s, data);
+		git_commit_free(object);
 	}
 	return r;
 }

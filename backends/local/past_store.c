@@ -175,6 +175,18 @@ int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms)
 	return text ? sbx_file_replace(dir, "snapshots", "snapshots.new", text) : -ENOMEM;
 }
 
+void sbx_past_drop_line(int dir, const git_oid *oid)
+{
+	_cleanup_free_ char *text = NULL;
+	char hex[GIT_OID_HEXSZ + 1], *at;
+
+	git_oid_tostr(hex, sizeof(hex), oid);
+	if (sbx_past_lines(dir, &text) || !(at = strstr(text, hex)))
+		return;
+	memmove(at, at + strcspn(at, "\n") + 1, strlen(at + strcspn(at, "\n")));
+	sbx_file_replace(dir, "snapshots", "snapshots.new", text);
+}
+
 static int find_snapshot(int dir, const char *prefix, git_oid *ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *text = NULL;
