@@ -4,6 +4,7 @@
  * all.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,23 @@ static bool available(const struct sbx_control_handle *h)
 	}
 }
 
+static int keep_id(const struct sbx_snapshot *snapshot, void *data)
+{
+	snprintf(data, SBX_REV_MAX, "%s\n", snapshot->id);
+	return 0;
+}
+
+/* What a read gives before this file has made one of its own: the last that there is. */
+static int recall(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	char id[SBX_REV_MAX] = "";
+	int r = sbx_history_list(h->node.box->sandbox, keep_id, id, err);
+
+	if (r >= 0)
+		sbx_control_set_text(h, strdup(id));
+	return r < 0 ? r : 0;
+}
+
 static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
 	if (!available(h))
@@ -115,6 +133,12 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 		return sbx_fail(
 		        err, EOPNOTSUPP,
 		        "what a command changes is recorded, and undone, with -o track only");
+	if ((h->flags & O_ACCMODE) != O_WRONLY) {
+		int r = recall(h, err);
+
+		if (r < 0)
+			return r;
+	}
 	h->state = calloc(1, sizeof(struct wishes));
 	return h->state ? 0 : no_memory(err);
 }
@@ -279,35 +303,6 @@ static void history_cancel(struct sbx_control_handle *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
-static int keep_id(const struct sbx_snapshot *snapshot, void *data)
-{
-	snprintf(data, SBX_REV_MAX, "%s", snapshot->id);
-	return 0;
-}
-
-/* The id of this file's own snapshot, or that of the last there is. */
-static void history_serve(struct sbx_control_handle *h, struct sbx_pending *p)
-{
-	char id[SBX_REV_MAX + 1] = "";
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r = 0;
-
-	pthread_mutex_lock(&h->lock);
-	if (!h->filled) {
-		r = sbx_history_list(h->node.box->sandbox, keep_id, id, &err);
-		if (*id)
-			strcat(id, "\n");
-		if (r >= 0)
-			sbx_control_set_text(h, strdup(id));
-	}
-	pthread_mutex_unlock(&h->lock);
-	sbx_control_store(h, &err);
-	if (r < 0)
-		sbx_pending_error(p, -r);
-	else
-		sbx_control_serve_cursor(h, p);
-}
-
 static const struct flow_impl history_flow = {
         .whole = true,
         .feed = history_feed,
@@ -315,7 +310,7 @@ static const struct flow_impl history_flow = {
         .unfinished = history_unfinished,
         .drop = history_drop,
         .cancel = history_cancel,
-        .serve = history_serve,
+        .serve = sbx_control_serve_cursor,
 };
 
 const struct control_ops sbx_control_history_ops = {

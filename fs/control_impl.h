@@ -85,6 +85,7 @@ enum {
 /* What is named by more than a row: a file of a snapshot. Constant. */
 struct sbx_item {
 	atomic_uint refs;
+	bool kept;                /* the name will not come to mean anything else */
 	int64_t time_ns;          /* CLOCK_REALTIME */
 	struct sbx_object object; /* of a snapshot's file */
 	char path[];              /* from the directory of the table on */

@@ -40,6 +40,7 @@ struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct
 	if (!item)
 		return NULL;
 	atomic_init(&item->refs, 1);
+	item->kept = false;
 	item->time_ns = time_ns;
 	item->object = *object;
 	snprintf(item->path, len, "%s%s%s", dir, *dir ? "/" : "", name);
@@ -74,6 +75,7 @@ static int node_new(const struct sbx_control_node *dir, const char *name,
 struct sought {
 	const char *name;
 	unsigned found;
+	bool whole; /* it is all of its id */
 	int64_t time_ns;
 };
 
@@ -83,6 +85,7 @@ static int seek(const struct sbx_snapshot *snapshot, void *data)
 
 	if (strncmp(snapshot->id, s->name, strlen(s->name)) == 0) {
 		s->found++;
+		s->whole = strlen(snapshot->id) == strlen(s->name);
 		s->time_ns = snapshot->time_ms * 1000000;
 	}
 	return 0;
@@ -98,17 +101,20 @@ static int lookup_snapshot(const struct sbx_control_node *dir, const char *name,
 
 	if (r < 0)
 		return -ENOENT;
-	if (strcmp(name, "base") != 0)
-		r = sbx_history_list(sandbox, seek, &s, NULL);
+	if (strcmp(name, "base") == 0)
+		s.found = s.whole = 1;
 	else
-		s.found = 1;
+		r = sbx_history_list(sandbox, seek, &s, NULL);
 	if (r >= 0 && s.found != 1)
 		r = -ENOENT;
 	if (r >= 0)
 		r = sbx_history_tree(sandbox, name, &object, NULL);
 	if (r == -EOPNOTSUPP)
 		r = -ENOENT;
-	return r < 0 ? r : node_new(dir, name, &object, s.time_ns, ret);
+	r = r < 0 ? r : node_new(dir, name, &object, s.time_ns, ret);
+	if (r >= 0)
+		ret->item->kept = s.whole;
+	return r;
 }
 
 struct lister {
@@ -138,7 +144,10 @@ int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
 	if (!dir->item->object.id[0])
 		return -ENOENT;
 	r = sbx_history_entry(dir->box->sandbox, dir->item->object.id, name, &object);
-	return r < 0 ? r : node_new(dir, name, &object, dir->item->time_ns, ret);
+	r = r < 0 ? r : node_new(dir, name, &object, dir->item->time_ns, ret);
+	if (r >= 0)
+		ret->item->kept = true;
+	return r;
 }
 
 static int list_entry(const char *name, const struct sbx_object *object, void *data)

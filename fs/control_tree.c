@@ -236,9 +236,8 @@ bool sbx_control_steady(const struct sbx_control_node *node)
 
 bool sbx_control_kept(const struct sbx_control_node *node)
 {
-	/* The beginning of a snapshot's id may come to mean another one. */
 	if (node->item)
-		return strchr(node->item->path, '/');
+		return node->item->kept;
 	return !node->job && !sbx_control_waits(node);
 }
 

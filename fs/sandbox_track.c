@@ -281,7 +281,9 @@ int sbx_box_track_marks(struct sbx_box *pub, struct sbx_jobrec *rec, char from[S
 	if (!t)
 		return not_kept(sbx_job_name(rec), err);
 	snprintf(from, SBX_REV_MAX, "mark:job-%u-before", place);
-	snprintf(to, SBX_REV_MAX, ended ? "mark:job-%u-after" : "", place);
+	to[0] = '\0';
+	if (ended)
+		snprintf(to, SBX_REV_MAX, "mark:job-%u-after", place);
 	return 0;
 }
 

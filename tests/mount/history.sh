@@ -225,6 +225,18 @@ forks() {
 	git -C "$REPO" fsck --strict --no-progress --no-dangling
 }
 
+forks_states() {
+	# Oldest first.
+	one=$(ls -U "$MNT/c/ctl/snapshots" | head -n 1)
+	two=$(ls -U "$MNT/c/ctl/snapshots" | tail -n 1)
+	printf '{"name":"e","rev":"%s","branch":"mine"}' "$one" >"$MNT/c/ctl/fork"
+	clean e
+	same "$one" "$(git -C "$MNT/e" rev-parse HEAD)"
+	same refs/heads/mine "$(git -C "$MNT/e" symbolic-ref HEAD)"
+	printf '{"name":"f","from":"c@%s"}' "$two" >"$MNT/ctl/create"
+	same "$two" "$(git -C "$MNT/f" rev-parse HEAD)"
+}
+
 without_track() {
 	run a true
 	refused EOPNOTSUPP "$CTL/undo" 1
@@ -312,6 +324,7 @@ box h
 claim "no command sees a tree half restored" never_half
 claim "diff and changes are what git says" compares
 claim "forks have the same content and a life of their own" forks
+claim "so have forks of a state" forks_states
 claim "without -o track it says what it takes" without_track
 claim "snapshots outlive the mount" outlives
 claim "-o track: each command's changes, and undo" tracks
