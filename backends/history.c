@@ -115,9 +115,10 @@ int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
 	return HISTORY(sb, content) ? sb->impl->history->content(sb, id, fd) : -EOPNOTSUPP;
 }
 
-int sbx_history_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err)
+int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+		       struct sbx_error *err)
 {
-	return HISTORY(sb, remote) ? sb->impl->history->remote(sb, name, ret, err)
+	return HISTORY(sb, remote) ? sb->impl->history->remote(sb, name, written, ret, err)
 	                           : absent("push", err);
 }
 

@@ -372,10 +372,10 @@ static int history_content(struct sbx_sandbox *sb, const char *id, int fd)
 	              sbx_history_content(downcast(sb)->inner, id, fd), NULL);
 }
 
-static int history_remote(struct sbx_sandbox *sb, const char *name, char **ret,
-                          struct sbx_error *err)
+static int history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+			  struct sbx_error *err)
 {
-	return sbx_history_remote(downcast(sb)->inner, name, ret, err);
+	return sbx_history_remote(downcast(sb)->inner, name, written, ret, err);
 }
 
 static int history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,

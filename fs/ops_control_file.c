@@ -106,15 +106,21 @@ void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino)
 	sbx_control_node_release(&node);
 }
 
+static struct sbx_open_file *file_of(struct fuse_file_info *fi)
+{
+	return (struct sbx_open_file *)(uintptr_t)fi->fh;
+}
+
 static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
 {
-	return (struct sbx_control_handle *)(uintptr_t)fi->fh;
+	return file_of(fi)->handle;
 }
 
 void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct sbx_controls *controls = controls_of(req);
 	struct sbx_control_handle *h;
+	struct sbx_open_file *f = NULL;
 	struct sbx_control_node node;
 	bool constant;
 	int r;
@@ -124,20 +130,19 @@ void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	r = sbx_control_open(controls->registry, &node, fi->flags, &h);
 	constant = sbx_control_constant(&node);
 	sbx_control_node_release(&node);
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (r >= 0)
+		f = sbx_controls_opened(controls, ino, h);
+	if (!f) {
+		fuse_reply_err(req, r < 0 ? -r : ENOMEM);
 		return;
 	}
-	fi->fh = (uintptr_t)h;
+	fi->fh = (uintptr_t)f;
 	fi->direct_io = !constant;
 	fi->keep_cache = constant;
 	fi->noflush =
 	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
-	sbx_controls_count_open(controls, ino, 1);
-	if (fuse_reply_open(req, fi) != 0) {
-		sbx_controls_count_open(controls, ino, -1);
-		sbx_control_release(h);
-	}
+	if (fuse_reply_open(req, fi) != 0)
+		sbx_controls_closed(controls, ino, f);
 }
 
 void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
@@ -176,7 +181,6 @@ void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fil
 
 void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	sbx_controls_count_open(controls_of(req), ino, -1);
-	sbx_control_release(handle_of(fi));
+	sbx_controls_closed(controls_of(req), ino, file_of(fi));
 	fuse_reply_err(req, 0);
 }

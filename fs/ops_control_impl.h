@@ -21,8 +21,16 @@ int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *nod
 /* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything else. */
 int sbx_controls_fill(struct sbx_controls *c, struct sbx_control_node *node, bool keep,
                       struct fuse_entry_param *e);
-/* COUNT: 1 an open file of INO more, -1 one less. */
-void sbx_controls_count_open(struct sbx_controls *controls, fuse_ino_t ino, int count);
+/* An open file. One that is open when the connection ends is never released by the kernel. */
+struct sbx_open_file {
+	struct sbx_open_file *next, **at; /* of sbx_control_nodes */
+	struct sbx_control_handle *handle;
+};
+
+/* INO is open once more, as HANDLE, which is taken over. NULL: no memory, and it is released. */
+struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_ino_t ino,
+                                          struct sbx_control_handle *handle);
+void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f);
 
 /* Operations of sbx_control_ops. */
 void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);

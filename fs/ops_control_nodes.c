@@ -28,6 +28,7 @@ struct cnode {
 
 struct sbx_control_nodes {
 	pthread_mutex_t lock; /* everything below */
+	struct sbx_open_file *open;
 	struct cnode **slot;
 	uint32_t *generation;
 	uint32_t slots, used;
@@ -233,12 +234,22 @@ int sbx_controls_init(struct sbx_controls *c)
 	return 0;
 }
 
+static void file_free(struct sbx_open_file *f)
+{
+	sbx_control_release(f->handle);
+	free(f);
+}
+
 void sbx_controls_finish(struct sbx_controls *c)
 {
 	struct sbx_control_nodes *t = c->nodes;
 
 	if (!t)
 		return;
+	for (struct sbx_open_file *f = t->open, *next; f; f = next) {
+		next = f->next;
+		file_free(f);
+	}
 	for (uint32_t i = 0; i < t->used; i++)
 		if (t->slot[i]) {
 			if (!t->slot[i]->gone)
@@ -296,17 +307,45 @@ int sbx_controls_entry(struct sbx_controls *c, struct sbx_box *box, struct fuse_
 	return sbx_controls_fill(c, &node, false, e);
 }
 
-void sbx_controls_count_open(struct sbx_controls *controls, fuse_ino_t ino, int count)
+/* The lock is held. */
+static void count_open(struct sbx_controls *controls, fuse_ino_t ino, unsigned count)
+{
+	struct cnode *c = cnode_at(controls->nodes, ino & ~controls->id_bit);
+
+	if (!c)
+		return;
+	c->opens += count;
+	if (c->opens == 0)
+		c->taken = false;
+}
+
+struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_ino_t ino,
+                                          struct sbx_control_handle *handle)
 {
 	struct sbx_control_nodes *t = controls->nodes;
-	struct cnode *c;
+	struct sbx_open_file *f = malloc(sizeof(*f));
 
-	pthread_mutex_lock(&t->lock);
-	c = cnode_at(t, ino & ~controls->id_bit);
-	if (c) {
-		c->opens += (unsigned)count;
-		if (c->opens == 0)
-			c->taken = false;
+	if (!f) {
+		sbx_control_release(handle);
+		return NULL;
 	}
+	pthread_mutex_lock(&t->lock);
+	*f = (struct sbx_open_file){.next = t->open, .at = &t->open, .handle = handle};
+	if (t->open)
+		t->open->at = &f->next;
+	t->open = f;
+	count_open(controls, ino, 1);
 	pthread_mutex_unlock(&t->lock);
+	return f;
+}
+
+void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f)
+{
+	pthread_mutex_lock(&controls->nodes->lock);
+	*f->at = f->next;
+	if (f->next)
+		f->next->at = f->at;
+	count_open(controls, ino, -1u);
+	pthread_mutex_unlock(&controls->nodes->lock);
+	file_free(f);
 }

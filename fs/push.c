@@ -111,6 +111,19 @@ static void fail(struct sbx_push *push, const char *what, const struct sbx_error
 	snprintf(push->error, sizeof(push->error), "%s failed: %s", what, err->text);
 }
 
+/* A push may go to a mirror, or to an alias of GitHub's host: then the remote's own URL says which repository it is. */
+static int find_repo(struct sbx_push *push, const char *url, const char *api,
+                     struct sbx_github_repo *ret, struct sbx_error *err)
+{
+	_cleanup_free_ char *written = NULL;
+	int r = sbx_github_parse(url, api, ret, err);
+
+	if (!r ||
+	    sbx_history_remote(push->box->pub.sandbox, push->req.remote, true, &written, NULL) < 0)
+		return r;
+	return sbx_github_parse(written, api, ret, NULL) ? r : 0;
+}
+
 /* What a request does not say is told by the sandbox. */
 static int pull(struct sbx_push *push, const char *url, struct sbx_error *err)
 {
@@ -122,7 +135,7 @@ static int pull(struct sbx_push *push, const char *url, struct sbx_error *err)
 	int r = github_of(pusher, &github, err);
 
 	if (!r)
-		r = sbx_github_parse(url, sbx_github_api(github), &repo, err);
+		r = find_repo(push, url, sbx_github_api(github), &repo, err);
 	if (r)
 		return r;
 	if (!branch)
@@ -159,7 +172,7 @@ static void run(struct sbx_push *push)
 	int r = 0;
 
 	if (!push->req.pr || wish.token)
-		r = sbx_history_remote(sandbox, wish.remote, &url, &err);
+		r = sbx_history_remote(sandbox, wish.remote, false, &url, &err);
 	if (!r && !wish.token && (push->req.pr || is_web(url))) {
 		snprintf(push->error, sizeof(push->error), "GITHUB_TOKEN required for push");
 		return;

@@ -16,7 +16,8 @@ struct sbx_git_push {
 };
 
 /* As the member remote of sbx_history_impl. Blocks for the disk. Thread-safe. */
-int sbx_git_remote_url(const char *common, const char *name, char **ret, struct sbx_error *err);
+int sbx_git_remote_url(const char *common, const char *name, bool written, char **ret,
+                       struct sbx_error *err);
 /*
  * As the member push. On success the remote-tracking ref is where the branch is. A remote that is a path gets the objects
  * written; its hooks would not run, so one that has hooks to refuse by is EOPNOTSUPP. Thread-safe.

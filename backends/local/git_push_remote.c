@@ -115,6 +115,11 @@ static int make_absolute(char **url, const char *common)
 	return 0;
 }
 
+static int no_remote(const char *name, struct sbx_error *err)
+{
+	return sbx_fail(err, ENOENT, "the source has no remote \"%.100s\"", name);
+}
+
 int sbx_git_push_url(git_repository *repo, const char *common, const char *name, char **ret,
                      struct sbx_error *err)
 {
@@ -130,9 +135,24 @@ int sbx_git_push_url(git_repository *repo, const char *common, const char *name,
 	if (r || (url && make_absolute(&url, common) < 0))
 		return sbx_fail(err, ENOMEM, "out of memory");
 	if (!url)
-		return sbx_fail(err, ENOENT, "the source has no remote \"%.100s\"", name);
+		return no_remote(name, err);
 	*ret = sbx_steal_ptr(&url);
 	return 0;
+}
+
+static int written_url(git_repository *repo, const char *name, char **ret, struct sbx_error *err)
+{
+	git_config *config = NULL;
+	const char *url;
+	int r = git_repository_config_snapshot(&config, repo);
+
+	name = name ? name : "origin";
+	if (r)
+		return sbx_git_fail(err, r, "the source's settings");
+	url = setting(config, name, "url");
+	*ret = url ? strdup(url) : NULL;
+	git_config_free(config);
+	return *ret ? 0 : no_remote(name, err);
 }
 
 /* A hook that may refuse a push; those of a server run there. */
@@ -193,14 +213,16 @@ int sbx_git_push_path(const struct sbx_git_push *from, const char *url, struct s
 	return check_hooks(path, err);
 }
 
-int sbx_git_remote_url(const char *common, const char *name, char **ret, struct sbx_error *err)
+int sbx_git_remote_url(const char *common, const char *name, bool written, char **ret,
+                       struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	int r = git_repository_open_bare(&repo, common);
 
 	if (r)
 		return sbx_git_fail(err, r, "the source cannot be opened");
-	r = sbx_git_push_url(repo, common, name, ret, err);
+	r = written ? written_url(repo, name, ret, err)
+	            : sbx_git_push_url(repo, common, name, ret, err);
 	if (!r)
 		sbx_scrub(*ret, NULL);
 	return r;

@@ -58,7 +58,8 @@ struct sbx_local_sandbox {
 struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
 
 /* local_push.c: members of that table */
-int sbx_local_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
+int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+		     struct sbx_error *err);
 int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
 
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */

@@ -12,11 +12,12 @@ static int no_git(struct sbx_error *err)
 	return sbx_fail(err, EOPNOTSUPP, "this sandbox is not one of a git repository");
 }
 
-int sbx_local_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err)
+int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+		     struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 
-	return s->git ? sbx_git_remote_url(s->rec.common, name, ret, err) : no_git(err);
+	return s->git ? sbx_git_remote_url(s->rec.common, name, written, ret, err) : no_git(err);
 }
 
 /* What commands have committed is on the branch then; else the push would deliver less than is there. */

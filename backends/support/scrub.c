@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define SECRET_MIN 6 /* bytes; what is shorter is in every text */
+
 static void hide(char *text, const char *secret)
 {
 	const size_t n = strlen(secret), stars = n < 3 ? n : 3;
@@ -24,7 +26,7 @@ static void hide_user(char *authority)
 
 void sbx_scrub(char *text, const char *secret)
 {
-	if (secret)
+	if (secret && strlen(secret) >= SECRET_MIN)
 		hide(text, secret);
 	for (char *at = text; (at = strstr(at, "://"));) {
 		at += strlen("://");

@@ -105,10 +105,12 @@ struct sbx_history_impl {
 	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
 
 	/*
-	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, without name and password in it: the
-	 * caller's, in *ret. ENOENT no such remote.
+	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, or, when WRITTEN, which one the settings
+	 * give the remote before any is rewritten; without name and password in it: the caller's, in *ret. ENOENT
+	 * no such remote.
 	 */
-	int (*remote)(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
+	int (*remote)(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+	              struct sbx_error *err);
 	/*
 	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what commands have committed.
 	 * May wait for the network, so it is called on a thread that may, and beside all other calls but close. What
@@ -136,7 +138,8 @@ int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
                         int (*fn)(const char *name, const struct sbx_object *o, void *data),
                         void *data);
 int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd);
-int sbx_history_remote(struct sbx_sandbox *sb, const char *name, char **ret, struct sbx_error *err);
+int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+		       struct sbx_error *err);
 int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
                      struct sbx_error *err);
 

@@ -181,6 +181,16 @@ not_of_github() {
 	like '{"pushed":true,"error":"PR creation failed: *is no repository of GitHub*' "$(push a '{"pr":true,"remote":"path"}')"
 }
 
+# Where it is pushed to is a path; what the settings call it is a repository of GitHub.
+of_github_by_another_way() {
+	git -C "$REPO" config "url.$ROOM/plain.git.pushInsteadOf" https://github.com/acme/widgets.git
+	git -C "$REPO" remote add mirrored https://github.com/acme/widgets.git
+	same "$PULLED" "$(push a '{"pr":true,"remote":"mirrored"}')"
+	same "$(tip "$REPO" a)" "$(tip "$ROOM/plain.git" a)"
+	git -C "$REPO" remote remove mirrored
+	git -C "$REPO" config --remove-section "url.$ROOM/plain.git"
+}
+
 no_such_remote() {
 	same '{"pushed":false,"error":"git push failed: the source has no remote \"nowhere\""}' "$(push a '{"remote":"nowhere"}')"
 	like '{"pushed":false,"error":"git push failed: *' "$(push a '{"remote":"../../x"}')"
@@ -493,6 +503,7 @@ claim "a pull request is opened" a_pull_request
 claim "its title is cut to 256 characters" a_long_title
 claim "a pull request that fails is told with its reason" a_pull_request_that_fails
 claim "a remote that is not of GitHub has no pull requests" not_of_github
+claim "one that is, pushed to in another way, has" of_github_by_another_way
 claim "a remote that is not there" no_such_remote
 claim "a push that is not a fast-forward is refused" not_a_fast_forward
 claim "a branch that the server protects" a_protected_branch
@@ -506,7 +517,8 @@ claim "a server that redirects is not followed, and the other host gets nothing"
 claim "a server that hangs up" dropped
 claim "a server that is not there, and no password in what is said of it" nobody_there
 claim "the token is in no control file, log, object, command line or environment" nowhere
-[ "$(id -u)" != 0 ] || claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
+# A sanitizer keeps a copy of the environment.
+[ "$(id -u)" != 0 ] || ldd "$SANDBOXFS" | grep -q 'lib[at]san' || claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
 claim "a sandbox of a directory has nothing to push" of_a_directory
 claim "silent servers hold nothing else up" silent_ones
 claim "a writer that is interrupted is let go" interrupted_writer
