@@ -183,7 +183,6 @@ static void a_snapshot_is_what_git_would_commit(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
 	_cleanup_free_ char *want = NULL;
-	_cleanup_free_ char *script = NULL;
 
 	(void)state;
 	fixture_in(sb, EDITS);
@@ -528,7 +527,7 @@ static void a_snapshot_can_be_looked_into(void **state)
 static void a_restore_that_was_broken_off_is_completed(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	_cleanup_free_ char *want = NULL, *have = NULL, *journal = NULL, *path = NULL, *unit = NULL;
+	_cleanup_free_ char *want = NULL, *have = NULL, *journal = NULL, *path = NULL;
 	char commit[SBX_REV_MAX];
 
 	(void)state;
