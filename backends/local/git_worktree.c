@@ -43,7 +43,8 @@ static git_filter cancel_filter;
 int sbx_git_init(void)
 {
 	/* What these extensions ask for makes no difference to what is done here. */
-	const char *extensions[] = {"worktreeconfig", "preciousobjects"};
+	const char *extensions[] = {"worktreeconfig", "preciousobjects", "partialclone",
+	                            "relativeworktrees"};
 
 	if (git_libgit2_init() < 0)
 		return -ENOMEM;
@@ -52,7 +53,8 @@ int sbx_git_init(void)
 		return 0;
 	git_filter_init(&cancel_filter, GIT_FILTER_VERSION);
 	cancel_filter.check = poll_cancelled;
-	if (git_filter_register("sandboxfs-cancel", &cancel_filter, 0) < 0) {
+	if (git_filter_register("sandboxfs-cancel", &cancel_filter, 0) < 0 ||
+	    sbx_git_encoding_init() < 0) {
 		git_libgit2_shutdown();
 		return -ENOMEM;
 	}
