@@ -264,6 +264,9 @@ static bool has_own_commits(git_repository *repo, const git_reference *ref, cons
 		return true;
 	if (git_oid_fromstr(&oid, base) == 0 && git_oid_equal(&oid, tip))
 		return false;
+	/* A walk would end, and leak memory, where the history was cut off. */
+	if (git_repository_is_shallow(repo) == 1)
+		return true;
 	if (git_revwalk_new(&walk, repo) < 0 || git_revwalk_push(walk, tip) < 0 ||
 	    hide_others(repo, walk, git_reference_name(ref)) < 0)
 		return true;
