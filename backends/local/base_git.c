@@ -108,7 +108,7 @@ static int describe(struct sbx_base_commit *c, git_repository *repo)
 		const char *crlf = setting(snapshot, "core.autocrlf"),
 		           *eol = setting(snapshot, "core.eol");
 
-		what = sbx_format("2\n%s\n%u:%u\n%s\n%s\n%s\n%s\n", c->tree, c->owner.uid,
+		what = sbx_format("3\n%s\n%u:%u\n%s\n%s\n%s\n%s\n", c->tree, c->owner.uid,
 		                  c->owner.gid, crlf, eol, info, user);
 		c->filtered = (*crlf && strcmp(crlf, "false") != 0) || *info || *user;
 	}

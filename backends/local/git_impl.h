@@ -17,6 +17,9 @@ int sbx_git_open(const char *path, git_repository **ret);
 /* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
 int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
 
+/* Has libgit2 heed working-tree-encoding. Once after its start, not concurrently. 0 or -ENOMEM. */
+int sbx_git_encoding_init(void);
+
 /* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so. 0 or -errno; EEXIST. Caller holds the lock. */
 int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head);
 

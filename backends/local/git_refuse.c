@@ -27,24 +27,30 @@ int sbx_git_refuse(const char *source, int code, struct sbx_error *err)
 	return sbx_git_fail(err, code, "cannot open the repository %s", source);
 }
 
-static int found(const git_config_entry *entry, void *data)
+static bool is_promisor(const char *name)
 {
-	(void)entry;
-	*(bool *)data = true;
-	return 0;
+	size_t len = strlen(name), n = strlen(".promisor");
+
+	if (strcmp(name, "extensions.partialclone") == 0)
+		return true;
+	return strncmp(name, "remote.", 7) == 0 && len > n &&
+	       strcmp(name + len - n, ".promisor") == 0;
 }
 
-/* Some remote has what is not here, and git fetches it at need. */
+/* Some remote has what is not here, and git fetches it at need. libgit2's own search by a pattern leaks memory. */
 static bool is_partial(const char *source)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	git_config *config = NULL;
+	git_config_iterator *it = NULL;
+	git_config_entry *entry;
 	bool partial = false;
 
-	if (sbx_git_open(source, &repo) == 0 && git_repository_config(&config, repo) == 0)
-		git_config_foreach_match(config,
-		                         "^(remote\\..*\\.promisor|extensions\\.partialclone)$",
-		                         found, &partial);
+	if (sbx_git_open(source, &repo) == 0 && git_repository_config(&config, repo) == 0 &&
+	    git_config_iterator_new(&it, config) == 0)
+		while (!partial && git_config_next(&entry, it) == 0)
+			partial = is_promisor(entry->name);
+	git_config_iterator_free(it);
 	git_config_free(config);
 	return partial;
 }

@@ -43,7 +43,8 @@ static git_filter cancel_filter;
 int sbx_git_init(void)
 {
 	/* What these extensions ask for makes no difference to what is done here. */
-	const char *extensions[] = {"worktreeconfig", "preciousobjects"};
+	const char *extensions[] = {"worktreeconfig", "preciousobjects", "partialclone",
+	                            "relativeworktrees"};
 
 	if (git_libgit2_init() < 0)
 		return -ENOMEM;
@@ -52,7 +53,8 @@ int sbx_git_init(void)
 		return 0;
 	git_filter_init(&cancel_filter, GIT_FILTER_VERSION);
 	cancel_filter.check = poll_cancelled;
-	if (git_filter_register("sandboxfs-cancel", &cancel_filter, 0) < 0) {
+	if (git_filter_register("sandboxfs-cancel", &cancel_filter, 0) < 0 ||
+	    sbx_git_encoding_init() < 0) {
 		git_libgit2_shutdown();
 		return -ENOMEM;
 	}
@@ -262,6 +264,9 @@ static bool has_own_commits(git_repository *repo, const git_reference *ref, cons
 		return true;
 	if (git_oid_fromstr(&oid, base) == 0 && git_oid_equal(&oid, tip))
 		return false;
+	/* A walk would end, and leak memory, where the history was cut off. */
+	if (git_repository_is_shallow(repo) == 1)
+		return true;
 	if (git_revwalk_new(&walk, repo) < 0 || git_revwalk_push(walk, tip) < 0 ||
 	    hide_others(repo, walk, git_reference_name(ref)) < 0)
 		return true;

@@ -82,6 +82,7 @@ inside() {
 		SBX_STEPS="${SBX_STEPS:-3000}" SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
 		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
+		LSAN_OPTIONS="suppressions=$ROOM/tests/lib/lsan.supp:print_suppressions=0" \
 		$become "$ROOM/tests/${script#"$here"/}"
 }
 

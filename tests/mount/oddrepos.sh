@@ -93,12 +93,15 @@ lfs_check() {
 
 line_ends() {
 	new_repo "$ROOM/eol"
-	printf '* text=auto\n*.bat eol=crlf\n*.id ident\n*.sh eol=lf\n' >"$ROOM/eol/.gitattributes"
+	printf '* text=auto\n*.bat eol=crlf\n*.id ident\n*.sh eol=lf\n*.u16 working-tree-encoding=UTF-16LE-BOM\n*.u16x text working-tree-encoding=UTF-16\n*.l1 working-tree-encoding=ISO-8859-1\n' >"$ROOM/eol/.gitattributes"
 	printf 'a\nb\n' >"$ROOM/eol/x.bat"
 	printf 'a\nb\n' >"$ROOM/eol/x.sh"
 	# shellcheck disable=SC2016
 	printf '$Id$\n' >"$ROOM/eol/x.id"
 	printf 'a\nb\n' >"$ROOM/eol/plain"
+	printf '\377\376\344\000\n\000' >"$ROOM/eol/x.u16"
+	printf '\377\376a\000\n\000' >"$ROOM/eol/x.u16x"
+	printf '\344\n' >"$ROOM/eol/x.l1"
 	git -C "$ROOM/eol" add .
 	git -C "$ROOM/eol" commit -qm eol
 	git -C "$ROOM/eol" config core.autocrlf true
@@ -108,9 +111,12 @@ line_ends() {
 }
 
 line_ends_check() {
-	for file in x.bat x.sh x.id plain; do
+	for file in x.bat x.sh x.id x.u16 x.u16x x.l1 plain; do
 		cmp "$ROOM/eol/$file" "$MNT/o/$file"
+		# git has to look into it.
+		touch "$MNT/o/$file"
 	done
+	clean o
 }
 
 names() {
