@@ -130,6 +130,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	node = ws_node(req, ino);
 	if (!node)
 		return;
+	/* What the kernel writes by itself is not heard of. */
+	if (sbx_node_kind(node) == SBX_NODE_FILE && (fi->flags & O_ACCMODE) != O_RDONLY)
+		ws_edited(node);
 	r = ws_open(ws, node, fi);
 	sbx_node_put(ws->inodes, node);
 	if (r < 0)

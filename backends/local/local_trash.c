@@ -389,7 +389,8 @@ int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_tr
 		r = list_in(b, NULL, &l);
 	if (r)
 		return sbx_git_fail(err, r, "the trash cannot be read");
-	qsort(l.at, l.n, sizeof(*l.at), by_time);
+	if (l.n)
+		qsort(l.at, l.n, sizeof(*l.at), by_time);
 	for (size_t i = 0; i < l.n && !r; i++)
 		r = fn(&l.at[i], data);
 	return r;

@@ -9,6 +9,7 @@
  *   home/ID/    HOME of the sandbox's commands
  *   nested/ID/  what the host made below trees/ID and commands are not to write
  *   kept/ID/    files that were removed a moment ago (kept.h)
+ *   trashed.git/ what teardowns saved where the source is no repository (trash.h)
  *   git/ID/     their git directory, and what of it the source has (git_private.h)
  */
 #ifndef SANDBOXFS_LOCAL_STATE_H

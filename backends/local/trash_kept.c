@@ -232,6 +232,8 @@ static int link_names(struct making *m)
 {
 	int r = 0;
 
+	if (!m->nfiles)
+		return 0;
 	qsort(m->files, m->nfiles, sizeof(*m->files), by_inode);
 	for (size_t i = 0; i < m->nnames && !r; i++) {
 		const struct link *file =
