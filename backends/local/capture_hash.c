@@ -303,6 +303,15 @@ static int hash_item(struct capture *c, struct capture_item *item)
 	return 0;
 }
 
+/* What was seen before may have been recorded where it is not to be now, or have been taken out since. */
+static bool is_recorded(const struct capture *c, const struct sbx_index_entry *e)
+{
+	git_oid oid;
+
+	memcpy(oid.id, e->oid, sizeof(e->oid));
+	return git_odb_exists_ext(c->odb, &oid, GIT_ODB_LOOKUP_NO_REFRESH);
+}
+
 static void look_up(struct capture *c, struct capture_item *item)
 {
 	const struct sbx_capture_wish *w = c->wish;
@@ -310,7 +319,7 @@ static void look_up(struct capture *c, struct capture_item *item)
 
 	if (!e || !is_current(e, &w->known_at, &item->st)) {
 		e = w->seen ? sbx_index_find(w->seen, item->path, strlen(item->path)) : NULL;
-		if (!e || !is_current(e, &w->seen_at, &item->st))
+		if (!e || !is_current(e, &w->seen_at, &item->st) || !is_recorded(c, e))
 			return;
 	}
 	memcpy(item->entry.oid, e->oid, sizeof(e->oid));

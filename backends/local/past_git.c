@@ -56,17 +56,47 @@ void sbx_past_index_release(struct sbx_past_index *index)
 	sbx_index_release(&index->index);
 }
 
-/* What looks at a worktree now and then (an editor, a prompt) holds the lock for a moment. */
-static int replace_index(int dir, const void *data, size_t len, const struct timespec *at)
+static int busy(struct sbx_error *err)
+{
+	return sbx_fail(err, EBUSY, "git is at work on the sandbox (there is an index.lock)");
+}
+
+/* Whether it is worth another try: what looks at a worktree now and then (an editor, a prompt) has the lock for a moment. */
+static bool again(int r, int *tries)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
-	int r = sbx_locked_replace(dir, "index", data, len, at);
 
-	for (int i = 0; i < LOCK_TRIES && r == -EBUSY; i++) {
-		nanosleep(&pause, NULL);
-		r = sbx_locked_replace(dir, "index", data, len, at);
-	}
-	return r;
+	if (r != -EBUSY || ++*tries > LOCK_TRIES)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	struct sbx_git_owner owner = {0};
+	int r, tries = 0;
+
+	if (dir < 0)
+		return dir;
+	if (place->rec->common)
+		owner = sbx_git_owner_begin(place->rec->common);
+	do
+		r = sbx_locked_begin(dir, "index");
+	while (again(r, &tries));
+	sbx_git_owner_end(&owner);
+	if (r == -EBUSY)
+		return busy(err);
+	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
+}
+
+void sbx_past_unlock_index(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, NULL);
+
+	if (dir >= 0)
+		sbx_locked_end(dir, "index");
 }
 
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
@@ -76,7 +106,7 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 	_cleanup_free_ void *data = NULL;
 	struct sbx_git_owner owner = {0};
 	size_t len;
-	int r;
+	int r, tries = 0;
 
 	if (dir < 0)
 		return dir;
@@ -84,11 +114,12 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 	if (place->rec->common)
 		owner = sbx_git_owner_begin(place->rec->common);
 	if (!r)
-		r = replace_index(dir, data, len, at);
+		do
+			r = sbx_locked_replace(dir, "index", data, len, at);
+		while (again(r, &tries));
 	sbx_git_owner_end(&owner);
 	if (r == -EBUSY)
-		return sbx_fail(err, EBUSY,
-		                "git is at work on the sandbox (there is an index.lock)");
+		return busy(err);
 	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
 }
 

@@ -40,6 +40,10 @@ int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
                          const struct timespec *at, struct sbx_error *err);
 
+/* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
+int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);
+void sbx_past_unlock_index(const struct sbx_past_place *place);
+
 /* The git state of the host's side. */
 struct sbx_past_head {
 	char *text;      /* of HEAD, without the line's end */

@@ -193,11 +193,14 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 	if (!r)
 		r = sbx_past_mark(place, "restore", &how, &now, err);
 	if (!r)
-		r = write_journal(dir, goal, err);
+		r = sbx_past_lock_index(place, err);
 	if (r)
 		return r;
-	r = reach(place, repo, goal, &now, err);
+	r = write_journal(dir, goal, err);
+	if (!r)
+		r = reach(place, repo, goal, &now, err);
 	unlinkat(dir, JOURNAL, 0);
+	sbx_past_unlock_index(place);
 	return r;
 }
 

@@ -30,7 +30,7 @@ struct sbx_sandbox;
 /* What is to be recorded. Strings are borrowed; NULL members take the default. */
 struct sbx_snapshot_wish {
 	const char *mark;       /* name of the mark, which replaces one of that name; NULL: a snapshot */
-	const char *message;    /* NULL or empty: "snapshot-" and the first digits of its id's tree */
+	const char *message;    /* NULL or empty: "snapshot-" and twelve digits of its tree and the time */
 	const char *author;     /* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>" */
 	bool ignored;           /* also the files that the ignore rules name */
 	atomic_bool *cancelled; /* polled: -EINTR and nothing is recorded; may be NULL */
@@ -71,8 +71,8 @@ struct sbx_push_wish {
 struct sbx_history_impl {
 	/*
 	 * [pool] Records the tree, also while commands run, then as it is passed over. *ID is the snapshot's, or the mark's
-	 * "mark:M". Allowed when nothing changed. Cost grows with what changed. EBUSY an unfinished merge; EEXIST git state
-	 * in conflict; ENOSPC; EINTR.
+	 * "mark:M". Allowed when nothing changed. Cost grows with what changed. A snapshot moves what HEAD names, as a commit does. EBUSY an
+	 * unfinished merge, or the host's git is at work there; EEXIST git state in conflict; ENOSPC; EINTR.
 	 */
 	int (*snapshot)(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
 	                char id[SBX_REV_MAX], struct sbx_error *err);
@@ -82,9 +82,11 @@ struct sbx_history_impl {
 	int (*list)(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
 	            void *data, struct sbx_error *err);
 	/*
-	 * [pool] Makes the tree what REV was. "base" and snapshots: git state (branch, index) too, and it is clean then; "base" also
-	 * removes what the ignore rules name. A mark: the files, and the branch to where it stood then. What the tree was before
-	 * stays in the mark "restore". No command runs. ENOENT no such REV.
+	 * [pool] Makes the tree what REV was. "base" and snapshots: git state too (HEAD is the sandbox's branch, which stands there; the
+	 * index; what git had begun is over), and it is clean then; "base" also removes what the ignore rules name, and brings what
+	 * .worktreeinclude names once more. A mark: the files, HEAD, the branch and what was staged, as they were then. What the tree was before,
+	 * ignored files aside, stays in the mark "restore". No command runs. CANCELLED counts until the first file is changed; what is
+	 * killed after that is completed by recover. ENOENT no such REV; EBUSY the host's git is at work there.
 	 */
 	int (*restore)(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
 	               struct sbx_error *err);

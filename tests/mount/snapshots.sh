@@ -86,6 +86,10 @@ at_work() {
 	was=$(on_host rev-parse HEAD)
 	refused snapshot 'git is at work'
 	same "$was" "$(on_host rev-parse HEAD)"
+	# Not half of it either.
+	echo kept >"$MNT/a/kept"
+	refused reset 'git is at work'
+	same kept "$(cat "$MNT/a/kept")"
 	rm "$(entry)/index.lock"
 	snap works >"$ROOM/id"
 }

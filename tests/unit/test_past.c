@@ -412,6 +412,32 @@ static void a_mark_keeps_what_was_staged_too(void **state)
 	fixture_expect_empty();
 }
 
+static void a_snapshot_is_whole_whatever_was_seen_before(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_past_place place = sbx_local_place(sb);
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	/* Old enough to be believed: not read again, neither by the snapshot nor by the second mark. */
+	fixture_in(sb, EDITS "; echo marked > marked; touch -d '1 hour ago' marked file binary");
+	mark(sb, "m");
+	snapshot(sb, "whole");
+	expect(sb, "g show HEAD:marked", "marked");
+	expect_sound(sb);
+	fixture_in(sb, "echo gone > gone; touch -d '1 hour ago' gone");
+	mark(sb, "m");
+	assert_int_equal(sbx_history_forget(sb, "m", &err), 0);
+	sbx_past_prune(&place, true);
+	mark(sb, "n");
+	fixture_in(sb, "rm gone");
+	restore(sb, "mark:n");
+	fixture_in(sb, "test \"$(cat gone)\" = gone");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void marks_are_seen_by_nobody_and_can_be_forgotten(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -834,6 +860,7 @@ static const struct {
         TEST(line_ends_are_as_the_restored_attributes_say),
         TEST(the_base_is_as_it_was_made),
         TEST(a_mark_keeps_what_was_staged_too),
+        TEST(a_snapshot_is_whole_whatever_was_seen_before),
         TEST(marks_are_seen_by_nobody_and_can_be_forgotten),
         TEST(a_diff_is_one_that_git_applies),
         TEST(a_snapshot_can_be_looked_into),
