@@ -217,7 +217,9 @@ static int find_mark(int dir, const char *name, git_oid *ret, struct sbx_error *
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
 	int r = marks < 0 ? marks : sbx_past_read_id(marks, name, ret);
 
-	return r ? sbx_fail(err, r == -ENOENT ? ENOENT : -r, "there is no mark %s", name) : 0;
+	if (r == -ENOENT && strcmp(name, "restore") == 0)
+		return sbx_fail(err, ENOENT, "nothing was restored here, so nothing was before it");
+	return r ? sbx_fail(err, -r, "there is no mark %s", name) : 0;
 }
 
 int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
