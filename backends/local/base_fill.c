@@ -170,19 +170,6 @@ static int dir_of(struct writer *w, const char *path, const char **name)
 	return w->dir < 0 ? -errno : w->dir;
 }
 
-static int write_all(int fd, const char *buf, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, buf, len);
-
-		if (n < 0)
-			return -errno;
-		buf += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int write_file(struct writer *w, git_index_entry *e, const char *data, size_t len)
 {
 	struct filling *f = w->f;
@@ -198,7 +185,7 @@ static int write_file(struct writer *w, git_index_entry *e, const char *data, si
 	            e->mode == GIT_FILEMODE_BLOB_EXECUTABLE ? 0755 : 0644);
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, data, len);
+	r = sbx_write_all(fd, data, len);
 	if (r)
 		return r;
 	if ((f->chown && fchown(fd, owner->uid, owner->gid) < 0) || futimens(fd, f->times) < 0 ||

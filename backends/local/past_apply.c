@@ -191,21 +191,6 @@ static int load_filters(struct applying *a, const struct past_change *c, git_fil
 	                            GIT_FILTER_DEFAULT);
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			data += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
 static int write_filtered(struct applying *a, const struct past_change *c, git_filter_list *filters,
                           int fd)
 {
@@ -219,7 +204,7 @@ static int write_filtered(struct applying *a, const struct past_change *c, git_f
 	if (r)
 		r = sbx_git_fail(a->err, r, "cannot restore %s", c->path);
 	else
-		r = write_all(fd, out.ptr, out.size);
+		r = sbx_write_all(fd, out.ptr, out.size);
 	git_buf_dispose(&out);
 	git_odb_object_free(object);
 	return r;

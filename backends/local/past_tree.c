@@ -123,28 +123,13 @@ int sbx_local_entries(struct sbx_sandbox *sb, const char *dir,
 	return r;
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			data += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
 static int copy_stream(git_odb_stream *stream, int fd)
 {
 	_cleanup_free_ char *buf = malloc(PIECE);
 	int n = buf ? 0 : -ENOMEM, r = 0;
 
 	while (buf && !r && (n = git_odb_stream_read(stream, buf, PIECE)) > 0)
-		r = write_all(fd, buf, (size_t)n);
+		r = sbx_write_all(fd, buf, (size_t)n);
 	return r ? r : n < 0 ? code_of(n) : 0;
 }
 
@@ -165,7 +150,7 @@ int sbx_past_content(git_odb *odb, const git_oid *oid, int fd)
 	r = git_odb_read(&object, odb, oid);
 	if (r)
 		return code_of(r);
-	r = write_all(fd, git_odb_object_data(object), git_odb_object_size(object));
+	r = sbx_write_all(fd, git_odb_object_data(object), git_odb_object_size(object));
 	git_odb_object_free(object);
 	return r;
 }

@@ -208,16 +208,16 @@ int sbx_file_read(int dirfd, const char *name, size_t max, char **ret)
 	return 0;
 }
 
-static int write_all(int fd, const char *buf, size_t len)
+int sbx_write_all(int fd, const void *data, size_t len)
 {
-	while (len) {
-		ssize_t n = write(fd, buf, len);
+	for (const char *at = data; len;) {
+		ssize_t n = write(fd, at, len);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
-		buf += n;
+		at += n;
 		len -= (size_t)n;
 	}
 	return 0;
@@ -230,7 +230,7 @@ int sbx_file_create(int dirfd, const char *name, const char *text)
 
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, text, strlen(text));
+	r = sbx_write_all(fd, text, strlen(text));
 	if (close(fd) < 0 && !r)
 		r = -errno;
 	if (r)

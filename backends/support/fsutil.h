@@ -48,6 +48,8 @@ int sbx_dir_own(const char *path, const char *what, struct sbx_error *err);
 /* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond.
  */
 int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);
+/* Writes all LEN bytes of DATA to FD. 0 or -errno. */
+int sbx_write_all(int fd, const void *data, size_t len);
 /* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */
 int sbx_file_create(int dirfd, const char *name, const char *text);
 /* Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new. */
