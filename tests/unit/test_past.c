@@ -767,7 +767,8 @@ static void nothing_outside_is_touched(void **state)
 	assert_int_equal(scratch_count(scratch_path("outside")), 1);
 	fixture_in(sb, "rm -rf aside");
 	restore(sb, first);
-	expect(sb, "cat swap/f swap/g; test ! -e swap/h; g status --porcelain", "1\n1");
+	/* A directory that could not be removed meanwhile may be left, empty. */
+	expect(sb, "cat swap/f swap/g; test ! -e swap/h/h; g status --porcelain", "1\n1");
 	restore(sb, "base");
 	fixture_take_down(sb);
 	fixture_expect_empty();
