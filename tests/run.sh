@@ -46,6 +46,8 @@ export SBX_ROOMS
 if [ $factor = 1 ]; then
 	export SBX_CYCLES="${SBX_CYCLES:-1000}" SBX_KILLS="${SBX_KILLS:-100}"
 fi
+export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
+export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"
 
 # shellcheck disable=SC2086
 meson test -C "$build" --no-rebuild --timeout-multiplier $factor $suites
