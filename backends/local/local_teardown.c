@@ -6,11 +6,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/local/layers.h"
 #include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+
+#define UNDO_TRIES    100
+#define UNDO_PAUSE_NS 10000000
 
 bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
                         struct sbx_git_worktree *ret)
@@ -70,8 +74,25 @@ int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 	         : 0;
 }
 
+static bool is_short(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+}
+
+/*
+ * What a create could not have may be what its end needs as well. It had as much itself, so others have it now, and give it back soon; if
+ * they do not, the record tells recovery.
+ */
 int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
-	sbx_state_trash(&b->state, rec->id, NULL);
-	return sbx_local_remove(b, rec, err);
+	const struct timespec pause = {.tv_nsec = UNDO_PAUSE_NS};
+	int r = -EMFILE;
+
+	for (int i = 0; i < UNDO_TRIES && is_short(r); i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		sbx_state_trash(&b->state, rec->id, NULL);
+		r = sbx_local_remove(b, rec, err);
+	}
+	return r;
 }
