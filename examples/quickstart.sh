@@ -113,12 +113,20 @@ show 'echo "{\"argv\":[\"sh\",\"-c\",\"echo partial; sleep 100\"],\"timeout_ms\"
 show 'cat $MNT/broken/stdout $MNT/broken/status'
 grep -q '^124 timeout' "$MNT/broken/status"
 
-step "Done with one: rmdir"
-show 'rmdir $MNT/broken'
+step "The way back: a snapshot, a mess, restore"
+show 'echo "as it should be" > $MNT/tidy/ctl/snapshot; cat $MNT/tidy/ctl/snapshot'
+show 'rm -r $MNT/tidy/fs; cat $MNT/tidy/ctl/changes | head -n 3'
+show 'cat $MNT/tidy/ctl/snapshot > $MNT/tidy/ctl/restore; git -C $MNT/tidy status --short'
+[ -d "$MNT/tidy/fs" ]
+
+step "Done with one: rmdir. What was not committed is in the trash"
+show 'echo unfinished > $MNT/broken/notes; rmdir $MNT/broken'
 show 'cat $MNT/ctl/list'
+show 'echo broken > $MNT/ctl/teardown; cat $MNT/ctl/trash'
+show 'echo "{\"name\":\"again\",\"from\":\"trash:$(cut -d" " -f1 $MNT/ctl/trash)\"}" > $MNT/ctl/create; cat $MNT/again/notes'
 
 step "Teardown, unmount"
-show 'echo tidy > $MNT/ctl/teardown'
+show 'echo tidy > $MNT/ctl/teardown; echo again > $MNT/ctl/teardown'
 show "git -C $room/repo worktree list"
 show 'fusermount3 -u $MNT'
 
