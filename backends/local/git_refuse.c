@@ -4,24 +4,27 @@
 
 #include "backends/local/git_impl.h"
 
+#define OF_SHA256                                                                                  \
+	"its objects are named by SHA-256, which is not supported; convert it to SHA-1 or give a " \
+	"clone that is"
+
+/* By what libgit2 says. */
 static const struct {
-	const char *extension;
-	const char *sentence;
+	const char *said, *sentence;
 } advice[] = {
-        {"objectformat", "its objects are named by SHA-256, which is not supported; convert it to "
-                         "SHA-1 or give a clone that is"},
-        {"refstorage", "its refs are not kept in files, which is not supported; convert them: git "
-                       "refs migrate --ref-format=files"},
+        {"extensions.objectformat", OF_SHA256},
+        {"unknown object format", OF_SHA256}, /* since 1.7 */
+        {"extensions.refstorage", "its refs are not kept in files, which is not supported; convert "
+                                  "them: git refs migrate --ref-format=files"},
 };
 
 int sbx_git_refuse(const char *source, int code, struct sbx_error *err)
 {
 	const git_error *last = git_error_last();
-	const char *mark = "extensions.",
-	           *name = last && last->message ? strstr(last->message, mark) : NULL;
+	const char *said = last && last->message ? last->message : "";
 
-	for (size_t i = 0; name && i < SBX_ARRAY_SIZE(advice); i++)
-		if (strcmp(name + strlen(mark), advice[i].extension) == 0)
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(advice); i++)
+		if (strstr(said, advice[i].said))
 			return sbx_fail(err, EOPNOTSUPP, "the repository %s: %s", source,
 			                advice[i].sentence);
 	return sbx_git_fail(err, code, "cannot open the repository %s", source);

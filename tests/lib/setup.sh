@@ -36,6 +36,7 @@ make make
 flock util-linux
 chattr e2fsprogs
 setpriv util-linux
+pgrep procps
 '
 # What tests/bench/run compares with; it says which are not there.
 setup_bench_needs='
