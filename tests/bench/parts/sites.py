@@ -74,8 +74,8 @@ class Sites:
         if not self.room.knows("io"):
             raise Missing("this sandboxfs has no io=passthrough")
         mount = self.mount("medium", "-passthrough", ("io=passthrough",))
-        mount.create("bench")
-        return Site(mount.box("bench"))
+        mount.create("bench-passthrough")  # the branch is another's as well as the name
+        return Site(mount.box("bench-passthrough"))
 
     def _served(self, way, argv):
         """A peer that serves PATH until the end: ARGV may use {lower} {upper} {work}."""
