@@ -98,13 +98,6 @@ int sbx_git_checkout(const char *source, const struct sbx_git_worktree *wt, atom
 int sbx_git_detach(const struct sbx_git_worktree *wt, struct sbx_error *err);
 
 /*
- * Removes the lock file that a daemon killed while it made or removed the branch has left. For
- * recovery only, of a sandbox that was not ready: nobody else has business with its branch. Takes
- * the lock.
- */
-void sbx_git_break_lock(const struct sbx_git_worktree *wt);
-
-/*
  * Removes the entries whose working tree lies in TREES (our state directory) and which known() does
  * not know. Takes the lock.
  */

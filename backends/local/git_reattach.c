@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,16 +77,17 @@ static char *find_head(struct sbx_sync *y, const git_oid *tip)
 	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
 }
 
-/* Where commands have an index it is brought over; else all is as committed. */
+/* Where commands have an index it is brought over; else all is as committed. A crash must not leave index.lock. */
 static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 {
-	_cleanup_free_ char *path = sbx_format("%s/index", entry);
+	_cleanup_free_ char *path = sbx_format("%s/index.new", entry);
+	_cleanup_free_ char *index_path = sbx_format("%s/index", entry);
 	_cleanup_git_(object) git_object *commit = NULL;
 	_cleanup_git_(index) git_index *index = NULL;
 	_cleanup_git_(tree) git_tree *tree = NULL;
 	int r;
 
-	if (!path)
+	if (!path || !index_path)
 		return sbx_fail(y->err, ENOMEM, "out of memory");
 	if (faccessat(y->repo, "index", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
@@ -98,6 +100,9 @@ static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 		r = git_index_read_tree(index, tree);
 	if (!r)
 		r = git_index_write(index);
+	if (!r && rename(path, index_path) < 0)
+		return sbx_fail(y->err, errno, "cannot write the index of the worktree: %s",
+		                strerror(errno));
 	return r ? sbx_git_fail(y->err, r, "cannot write the index of the worktree") : 0;
 }
 

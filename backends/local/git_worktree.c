@@ -315,15 +315,6 @@ int sbx_git_detach(const struct sbx_git_worktree *wt, struct sbx_error *err)
 	return r;
 }
 
-void sbx_git_break_lock(const struct sbx_git_worktree *wt)
-{
-	_cleanup_fd_ int lock = sbx_git_lock(wt->common);
-	_cleanup_free_ char *path = sbx_format("refs/heads/%s.lock", wt->branch);
-
-	if (lock >= 0 && path)
-		unlinkat(lock, path, 0);
-}
-
 struct sweep {
 	int worktrees;
 	const char *trees;

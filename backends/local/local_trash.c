@@ -23,7 +23,6 @@
 #include "backends/local/trash_kept.h"
 #include "backends/support/beneath.h"
 
-#define OWN    "trashed.git" /* in the state directory */
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
 
 struct saving {
@@ -43,12 +42,12 @@ struct saving {
 
 int sbx_local_trash_repo(struct sbx_local *b, const char *common, bool make, git_repository **ret)
 {
-	_cleanup_free_ char *path = common ? strdup(common) : sbx_format("%s/" OWN, b->state.path);
+	_cleanup_free_ char *path = common ? strdup(common) : sbx_format("%s/" SBX_TRASHED, b->state.path);
 	git_repository_init_options opts = GIT_REPOSITORY_INIT_OPTIONS_INIT;
 
 	if (!path)
 		return -1;
-	if (common || !make || faccessat(b->state.dir, OWN "/HEAD", F_OK, 0) == 0)
+	if (common || !make || faccessat(b->state.dir, SBX_TRASHED "/HEAD", F_OK, 0) == 0)
 		return git_repository_open_bare(ret, path);
 	opts.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_NO_DOTGIT_DIR |
 	             GIT_REPOSITORY_INIT_MKDIR;
@@ -418,5 +417,5 @@ void sbx_local_trash_expire(struct sbx_local *b)
 	if (b->common)
 		expire_in(b, b->common);
 	if (!expire_in(b, NULL))
-		sbx_tree_remove(b->state.dir, OWN, NULL);
+		sbx_tree_remove(b->state.dir, SBX_TRASHED, NULL);
 }

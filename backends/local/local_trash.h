@@ -8,6 +8,8 @@
 
 #include "backends/local/local_impl.h"
 
+#define SBX_TRASHED "trashed.git" /* in the state directory: entries of sandboxes that are not of git */
+
 /* As sbx_sandbox_impl.changing. */
 void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client);
 /* Before S is retired, while the worktree's entry is there. Quick, and nothing that fails here keeps it from being torn down. */

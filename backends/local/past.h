@@ -8,7 +8,7 @@
  *     seen                  an index of what was looked at last, so that it need not be read again
  *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
  *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
- *     moving, restoring     the ref that is being moved; the commit that the tree is being made to be: there while that goes on
+ *     restoring             the commit that the tree is being made to be: there while that goes on
  *
  * Snapshots of a sandbox of git are commits in the source, kept from `git gc` by refs/sandboxfs/snapshots/ID/COMMIT for as long as the
  * sandbox lives; one that the next was made upon needs none. What stands on a branch then stays with the branch.

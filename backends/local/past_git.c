@@ -18,7 +18,6 @@
 
 #define LOCK_PAUSE_NS 10000000
 #define LOCK_TRIES    100
-#define MOVING        "moving" /* in the history's directory: the ref that is being moved */
 
 /* ---- the index ---- */
 
@@ -263,44 +262,17 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 	git_signature_free(who);
 }
 
-/* libgit2's lock of a ref says nothing of who made it: this file says that it is ours. */
-static int move_noted(const struct sbx_past_place *place, git_repository *repo, const char *ref,
-                      const git_oid *old, const git_oid *new, const char *text,
-                      struct sbx_error *err)
-{
-	_cleanup_fd_ int dir = sbx_past_dir(place, err);
-	struct sbx_git_owner owner = {0};
-	int r = dir < 0 ? dir : sbx_file_replace(dir, MOVING, MOVING ".new", ref);
-
-	if (dir < 0)
-		return dir;
-	if (r)
-		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
-	if (place->rec->common)
-		owner = sbx_git_owner_begin(place->rec->common);
-	r = move_ref(repo, ref, old, new, text, err);
-	sbx_git_owner_end(&owner);
-	unlinkat(dir, MOVING, 0);
-	return r;
-}
-
 void sbx_past_break_locks(const struct sbx_past_place *place)
 {
-	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
 	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
-	_cleanup_fd_ int common = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
-	_cleanup_free_ char *ref = NULL, *lock = NULL;
 
-	if (entry >= 0) {
-		sbx_locked_clear(entry, "index");
-		sbx_locked_clear(entry, "HEAD");
-	}
-	if (dir < 0 || sbx_file_read(dir, MOVING, SBX_GIT_HEAD_MAX, &ref))
+	if (entry < 0)
 		return;
-	lock = sbx_format("%s.lock", ref);
-	if (lock)
-		unlinkat(place->rec->common ? common : dir, lock, 0);
-	unlinkat(dir, MOVING, 0);
+	sbx_locked_clear(entry, "index");
+	sbx_locked_clear(entry, "HEAD");
+	/* In a repository that is the sandbox's own nobody else locks anything. */
+	if (!place->rec->common)
+		unlinkat(entry, SBX_PAST_BRANCH ".lock", 0);
 }
 
 int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
@@ -312,8 +284,16 @@ int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git
 
 	if (r)
 		return r;
-	r = ref ? move_noted(place, repo, ref, old, new, text, err)
-	        : sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
+	if (ref) {
+		struct sbx_git_owner owner = {0};
+
+		if (place->rec->common)
+			owner = sbx_git_owner_begin(place->rec->common);
+		r = move_ref(repo, ref, old, new, text, err);
+		sbx_git_owner_end(&owner);
+	} else {
+		r = sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
+	}
 	if (!r)
 		log_head(place, repo, old, new, text);
 	return r;

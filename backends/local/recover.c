@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/git_locks.h"
 #include "backends/local/local_layered.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
@@ -40,6 +41,13 @@ static bool contains(const struct sbx_names *names, const char *name)
 	return false;
 }
 
+static bool has_suffix(const char *text, const char *suffix)
+{
+	size_t n = strlen(text), m = strlen(suffix);
+
+	return n > m && strcmp(text + n - m, suffix) == 0;
+}
+
 /* What commands committed before the daemon died. */
 static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 {
@@ -58,13 +66,9 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	_cleanup_free_ char *workdir = NULL;
-	struct sbx_git_worktree wt;
 
 	note(rv, rec->name, why);
 	bring_over(rv, rec);
-	if (sbx_local_worktree(rv->b, rec, &workdir, &wt))
-		sbx_git_break_lock(&wt);
 	if (rec->save && sbx_local_trash_recover(rv->b, rec, &err)) {
 		note(rv, rec->name, err.text);
 		note(rv, rec->name, "what was not committed cannot be saved now; it was left alone");
@@ -119,13 +123,6 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 	return r;
 }
 
-static bool has_suffix(const char *text, const char *suffix)
-{
-	size_t n = strlen(text), m = strlen(suffix);
-
-	return n > m && strcmp(text + n - m, suffix) == 0;
-}
-
 static int recover_file(struct recovery *rv, const char *file, struct sbx_error *err)
 {
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
@@ -160,6 +157,38 @@ static int recover_records(struct recovery *rv, struct sbx_error *err)
 		r = recover_file(rv, files.items[i], err);
 	sbx_names_release(&files);
 	return r;
+}
+
+static void break_locks_of(struct recovery *rv, const char *file)
+{
+	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
+
+	if (!has_suffix(file, ".json") || sbx_record_load(rv->b->state.meta, file, &rec) ||
+	    !sbx_local_worktree(rv->b, &rec, &workdir, &wt))
+		return;
+	sbx_git_break_own_locks(&wt, &rv->b->state.since);
+	if (!contains(&rv->commons, rec.common))
+		sbx_names_add(&rv->commons, rec.common);
+}
+
+/* Before anything else, as all that follows may need what is locked. */
+static void break_locks(struct recovery *rv)
+{
+	_cleanup_free_ char *own = sbx_format("%s/" SBX_TRASHED, rv->b->state.path);
+	struct sbx_names files = {0};
+
+	if (sbx_dir_names(rv->b->state.meta, &files) == 0)
+		for (size_t i = 0; i < files.n; i++)
+			break_locks_of(rv, files.items[i]);
+	sbx_names_release(&files);
+	if (rv->b->common && !contains(&rv->commons, rv->b->common))
+		sbx_names_add(&rv->commons, rv->b->common);
+	for (size_t i = 0; i < rv->commons.n; i++)
+		sbx_git_break_locks(rv->commons.items[i], &rv->b->state.since);
+	if (own)
+		sbx_git_break_locks(own, &rv->b->state.since);
 }
 
 static void sweep_room(struct recovery *rv, int room)
@@ -204,6 +233,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 	int result;
 
 	rv.b->clean = sbx_state_take_clean(&rv.b->state);
+	if (!rv.b->clean)
+		break_locks(&rv);
 	result = recover_records(&rv, err);
 	rv.b->recovered = !result;
 

@@ -22,12 +22,19 @@
 
 static int take_lock(struct sbx_state *st, const char *path, struct sbx_error *err)
 {
+	struct stat at;
+
 	st->lock = openat(st->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (st->lock < 0)
 		return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
 		                strerror(errno));
-	if (flock(st->lock, LOCK_EX | LOCK_NB) == 0)
+	if (flock(st->lock, LOCK_EX | LOCK_NB) == 0) {
+		if (fstat(st->lock, &at) < 0 || futimens(st->lock, NULL) < 0)
+			return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
+			                strerror(errno));
+		st->since = at.st_mtim;
 		return 0;
+	}
 	if (errno == EWOULDBLOCK)
 		return sbx_fail(err, EBUSY, "the state directory %s is in use by another mount",
 		                path);

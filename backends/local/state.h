@@ -16,12 +16,14 @@
 #define SANDBOXFS_LOCAL_STATE_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "sandboxfs/error.h"
 
 struct sbx_state {
 	char *path; /* absolute, without symlinks */
 	int dir, lock, meta, trees, trash, home, git, nested, kept;
+	struct timespec since; /* when the last one that had it locked began; now if none had */
 };
 
 /* One that is not open; sbx_state_close accepts it. */

@@ -206,4 +206,14 @@ def main():
         f.write(f"seed {SEED}: {KILLS} kills, {done} operations had returned, {len(seen)} sandboxes at the end\n")
 
 
-main()
+def end_mount():
+    """What a failure leaves mounted would keep the case from ending."""
+    if mounts():
+        subprocess.call(["fusermount3", "-u", "-z", MNT])
+
+
+try:
+    main()
+except BaseException:
+    end_mount()
+    raise

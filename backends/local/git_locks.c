@@ -1,0 +1,156 @@
+/*
+ * Lock files of libgit2 say nothing of who made them, so one that a killed daemon has left looks like any other. What tells it is that
+ * nobody holds one for long: it was made while the last daemon lived and has been there for longer than git needs it.
+ */
+#include "backends/local/git_locks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/local/git.h"
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+#define NS_PER_S  1000000000LL
+#define STALE_NS  NS_PER_S /* git waits as long for packed-refs.lock before it gives up */
+#define DEPTH_MAX 16
+#define HEAD_MAX  4096
+
+static long long ns_of(const struct timespec *t)
+{
+	return (long long)t->tv_sec * NS_PER_S + t->tv_nsec;
+}
+
+/* How long NAME has to be watched yet before it counts as left behind: 0 that is so, -1 it is not, or is somebody else's. */
+static long long watch_for(int dir, const char *name, const struct timespec *since,
+                           struct stat *first)
+{
+	struct timespec now;
+	struct stat st;
+	long long left;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    ns_of(&st.st_mtim) < ns_of(since))
+		return -1;
+	if (first->st_ino && (first->st_ino != st.st_ino || first->st_size != st.st_size ||
+	                      ns_of(&first->st_mtim) != ns_of(&st.st_mtim)))
+		return -1;
+	*first = st;
+	clock_gettime(CLOCK_REALTIME, &now);
+	left = STALE_NS - (ns_of(&now) - ns_of(&st.st_mtim));
+	return left < 0 ? 0 : left > STALE_NS ? STALE_NS : left;
+}
+
+static void break_lock(int dir, const char *name, const struct timespec *since)
+{
+	struct stat first = {0};
+	long long left = watch_for(dir, name, since, &first);
+
+	if (left > 0) {
+		const struct timespec pause = {.tv_sec = left / NS_PER_S,
+		                               .tv_nsec = left % NS_PER_S};
+
+		nanosleep(&pause, NULL);
+		if (watch_for(dir, name, since, &first) < 0)
+			return;
+	}
+	if (left >= 0)
+		unlinkat(dir, name, 0);
+}
+
+/* REF is a path below COMMON, whose parts a command could not have made. */
+static void break_ref(int common, const char *ref, const struct timespec *since)
+{
+	_cleanup_free_ char *path = sbx_format("%s.lock", ref);
+	_cleanup_fd_ int dir = -1;
+	char *name = path ? strrchr(path, '/') : NULL;
+
+	if (!name)
+		return;
+	*name++ = '\0';
+	dir = sbx_beneath_open(common, path, O_RDONLY | O_DIRECTORY);
+	if (dir >= 0)
+		break_lock(dir, name, since);
+}
+
+static bool is_lock(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 5 && strcmp(name + n - 5, ".lock") == 0;
+}
+
+/* All below DIR, which only daemons of ours write to. */
+static void break_below(int dir, const struct timespec *since, int depth)
+{
+	struct sbx_names names = {0};
+
+	if (depth < DEPTH_MAX && sbx_dir_names(dir, &names) == 0)
+		for (size_t i = 0; i < names.n; i++) {
+			_cleanup_fd_ int sub = sbx_dir_open(dir, names.items[i]);
+
+			if (sub >= 0)
+				break_below(sub, since, depth + 1);
+			else if (is_lock(names.items[i]))
+				break_lock(dir, names.items[i], since);
+		}
+	sbx_names_release(&names);
+}
+
+void sbx_git_break_locks(const char *common, const struct timespec *since)
+{
+	_cleanup_fd_ int dir = open(common, O_RDONLY | O_DIRECTORY | O_CLOEXEC), own = -1;
+
+	if (dir < 0)
+		return;
+	own = sbx_beneath_open(dir, "refs/sandboxfs", O_RDONLY | O_DIRECTORY);
+	if (own >= 0)
+		break_below(own, since, 0);
+	/* git at work on it has this one too, and may take long. */
+	if (faccessat(dir, "packed-refs.new", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		break_lock(dir, "packed-refs.lock", since);
+}
+
+/* Where a push has noted that it succeeded. */
+static void break_tracking(int common, const char *branch, const struct timespec *since)
+{
+	_cleanup_fd_ int remotes =
+	        sbx_beneath_open(common, "refs/remotes", O_RDONLY | O_DIRECTORY);
+	struct sbx_names names = {0};
+
+	if (remotes >= 0 && sbx_dir_names(remotes, &names) == 0)
+		for (size_t i = 0; i < names.n; i++) {
+			_cleanup_free_ char *ref = sbx_format("%s/%s", names.items[i], branch);
+
+			if (ref)
+				break_ref(remotes, ref, since);
+		}
+	sbx_names_release(&names);
+}
+
+void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since)
+{
+	const char *prefix = "ref: refs/heads/";
+	_cleanup_free_ char *own = sbx_format("refs/heads/%s", wt->branch);
+	_cleanup_free_ char *entry = sbx_format("worktrees/%s", wt->worktree), *head = NULL;
+	_cleanup_fd_ int common = open(wt->common, O_RDONLY | O_DIRECTORY | O_CLOEXEC), dir = -1;
+
+	if (common < 0 || !own || !entry)
+		return;
+	break_ref(common, own, since);
+	break_tracking(common, wt->branch, since);
+	dir = sbx_beneath_open(common, entry, O_RDONLY | O_DIRECTORY);
+	if (dir < 0)
+		return;
+	/* The host may have checked out another there, which commands move too. */
+	if (sbx_file_read(dir, "HEAD", HEAD_MAX, &head) == 0) {
+		head[strcspn(head, "\n")] = '\0';
+		if (strncmp(head, prefix, strlen(prefix)) == 0 &&
+		    strcmp(head + strlen(prefix), wt->branch) != 0)
+			break_ref(common, head + strlen("ref: "), since);
+	}
+}

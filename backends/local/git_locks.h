@@ -1,0 +1,18 @@
+/*
+ * What libgit2 was about to write when the daemon was killed stays locked, for us and for the host's git: a snapshot, a teardown or
+ * `git branch -d` would fail from then on. For recovery after a daemon that did not end in order. A lock that is younger than a second
+ * is waited for that long; one made before SINCE, when that daemon began, is somebody else's and stays.
+ */
+#ifndef SANDBOXFS_LOCAL_GIT_LOCKS_H
+#define SANDBOXFS_LOCAL_GIT_LOCKS_H
+
+#include <time.h>
+
+#include "backends/local/git.h"
+
+/* Of the refs of ours in the repository COMMON, and of its list of packed refs. */
+void sbx_git_break_locks(const char *common, const struct timespec *since);
+/* Of what one sandbox changes besides: its branch, what a push has noted of that. */
+void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since);
+
+#endif
