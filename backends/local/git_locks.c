@@ -118,8 +118,7 @@ void sbx_git_break_locks(const char *common, const struct timespec *since)
 /* Where a push has noted that it succeeded. */
 static void break_tracking(int common, const char *branch, const struct timespec *since)
 {
-	_cleanup_fd_ int remotes =
-	        sbx_beneath_open(common, "refs/remotes", O_RDONLY | O_DIRECTORY);
+	_cleanup_fd_ int remotes = sbx_beneath_open(common, "refs/remotes", O_RDONLY | O_DIRECTORY);
 	struct sbx_names names = {0};
 
 	if (remotes >= 0 && sbx_dir_names(remotes, &names) == 0)

@@ -1,6 +1,8 @@
 /*
  * Refs and HEAD of both sides. Objects go first, then the ref that needs them by compare-and-swap, then HEAD, and what
- * was agreed on last: after a crash in between, the next pass finds both sides alike, or the same to do.
+ * was agreed on last: after a crash in between, the next pass finds both sides alike, or the same to do. What is about to be
+ * set inside is noted before: a branch of the source that got there and went in the source before the next pass would else be taken
+ * for one that a command made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +19,18 @@
 #define KEPT_MOST  64 /* branches of its own that a sandbox can have in the source */
 #define AGREED_MAX ((size_t)64 * 1024 * 1024)
 
+#define NEXT "refs.next" /* beside "refs": what is agreed on once all is set inside */
+
 static const char heads[] = "refs/heads/";
 
 static bool same_oid(const git_oid *a, const git_oid *b)
 {
 	return !a ? !b : b && git_oid_equal(a, b);
+}
+
+static int put(struct sbx_refs *refs, const char *name, const git_oid *oid)
+{
+	return oid ? sbx_refs_add(refs, name, oid) : 0;
 }
 
 /* The branch that a HEAD names, or NULL. */
@@ -86,6 +95,41 @@ static int read_agreed(struct sbx_sync *y)
 	return r ? r : read_list(y->meta, "kept", &y->kept_base);
 }
 
+/* A pass was broken off while it set refs inside: those that it had come to are agreed on. */
+static int take_up(struct sbx_sync *y)
+{
+	struct sbx_refs next = {0}, base = {0};
+	const struct sbx_refs *from[] = {&next, &y->refs_base};
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	if (faccessat(y->meta, NEXT, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	r = read_list(y->meta, NEXT, &next);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(from); i++)
+		for (size_t k = 0; k < from[i]->n && !r; k++) {
+			const char *name = from[i]->at[k].name;
+			const git_oid *then = sbx_refs_find(&next, name);
+
+			if (!same_oid(sbx_refs_find(&y->refs_inside, name), then))
+				then = sbx_refs_find(&y->refs_base, name);
+			r = put(&base, name, then);
+		}
+	sbx_refs_sort(&base);
+	text = r ? NULL : sbx_refs_format(&base);
+	if (!r)
+		r = text ? sbx_locked_replace(y->meta, "refs", text, strlen(text), NULL) : -ENOMEM;
+	if (!r) {
+		unlinkat(y->meta, NEXT, 0);
+		sbx_refs_release(&y->refs_base);
+		y->refs_base = base;
+		base = (struct sbx_refs){0};
+	}
+	sbx_refs_release(&next);
+	sbx_refs_release(&base);
+	return r;
+}
+
 static int read_sides(struct sbx_sync *y)
 {
 	_cleanup_free_ char *own = sbx_format("refs/sandboxfs/%s/", y->name);
@@ -101,6 +145,8 @@ static int read_sides(struct sbx_sync *y)
 	r = sbx_refs_of_private(y->repo, &y->refs_inside);
 	if (!r)
 		r = read_line(y->repo, "HEAD", &y->head_inside);
+	if (!r)
+		r = take_up(y);
 	return r ? sbx_fail(y->err, -r, "cannot read the sandbox's repository: %s", strerror(-r))
 	         : 0;
 }
@@ -193,11 +239,6 @@ static int drop_kept(struct sbx_sync *y)
 }
 
 /* ---- deciding ---- */
-
-static int put(struct sbx_refs *refs, const char *name, const git_oid *oid)
-{
-	return oid ? sbx_refs_add(refs, name, oid) : 0;
-}
 
 static char *host_copy(const char *name)
 {
@@ -317,36 +358,44 @@ static int store_list(struct sbx_sync *y, const char *name, const struct sbx_ref
 	return text ? sbx_locked_replace(y->meta, name, text, strlen(text), NULL) : -ENOMEM;
 }
 
-static int store_agreed(struct sbx_sync *y)
+/* SET: the refs are inside. If not, HEAD counts as little as they do: it may name one of them. */
+static int store_agreed(struct sbx_sync *y, bool set)
 {
 	_cleanup_free_ char *head = sbx_format("%s\n", y->head_agreed ? y->head_agreed : "");
 	int r = head && y->head_agreed ? drop_kept(y) : -ENOMEM;
 
-	if (!r)
+	if (!r && set)
 		r = store_list(y, "refs", &y->agreed, &y->refs_base);
+	if (!r && set)
+		unlinkat(y->meta, NEXT, 0);
 	if (!r)
 		r = store_list(y, "kept", &y->kept_now, &y->kept_base);
-	if (!r && (!y->head_base || strcmp(y->head_base, y->head_agreed) != 0))
+	if (!r && set && (!y->head_base || strcmp(y->head_base, y->head_agreed) != 0))
 		r = sbx_locked_replace(y->meta, "head", head, strlen(head), NULL);
 	return r ? sbx_fail(y->err, -r, "cannot write to the state directory: %s", strerror(-r))
 	         : 0;
 }
 
-static void set_inside(struct sbx_sync *y)
+/* Whether all is inside now; what is not, the next pass finds as one that was broken off. */
+static bool set_inside(struct sbx_sync *y)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
 
 	if (sbx_refs_equal(&y->want, &y->refs_inside))
-		return;
-	r = sbx_refs_set_private(y->repo, &y->refs_inside, &y->want);
-	y->moved = true;
+		return true;
+	r = store_list(y, NEXT, &y->agreed, &y->refs_base);
 	if (!r)
-		return;
+		r = sbx_refs_set_private(y->repo, &y->refs_inside, &y->want);
+	if (!r) {
+		y->moved = true;
+		return true;
+	}
 	y->moved = false;
 	sbx_fail(&err, -r, "refs cannot be brought inside: %s",
 	         r == -EBUSY ? "git is at work there" : strerror(-r));
 	sbx_sync_note(y, r, &err);
+	return false;
 }
 
 int sbx_sync_refs(struct sbx_sync *y)
@@ -363,6 +412,5 @@ int sbx_sync_refs(struct sbx_sync *y)
 	if (r)
 		return r;
 	sbx_sync_head(y);
-	set_inside(y);
-	return store_agreed(y);
+	return store_agreed(y, set_inside(y));
 }

@@ -32,7 +32,8 @@ static char *host_form(struct sbx_sync *y)
 	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
 }
 
-static void replace_head(struct sbx_sync *y, int dir, const char *text)
+/* False: it stays as it was, for the next pass. */
+static bool replace_head(struct sbx_sync *y, int dir, const char *text)
 {
 	_cleanup_free_ char *line = sbx_format("%s\n", text);
 	struct sbx_git_owner owner = {0};
@@ -43,13 +44,13 @@ static void replace_head(struct sbx_sync *y, int dir, const char *text)
 		owner = sbx_git_owner_begin(y->p->wt.common);
 	r = line ? sbx_locked_replace(dir, "HEAD", line, strlen(line), NULL) : -ENOMEM;
 	sbx_git_owner_end(&owner);
-	y->moved = true;
+	y->moved = !r;
 	if (!r)
-		return;
-	y->moved = false;
+		return true;
 	sbx_fail(&err, -r, "HEAD cannot be brought over: %s",
 	         r == -EBUSY ? "git is at work there" : strerror(-r));
 	sbx_sync_note(y, r, &err);
+	return false;
 }
 
 /* Whether the host, who saw the commit BASE of a branch that only the sandbox has, went on from there. */
@@ -62,7 +63,7 @@ static bool went_on(struct sbx_sync *y, const char *base, git_oid *ret)
 }
 
 /* The host moved. What it committed on a branch that only the sandbox has belongs on that branch. */
-static void follow_host(struct sbx_sync *y, const char *base)
+static bool follow_host(struct sbx_sync *y, const char *base)
 {
 	const char *branch = sbx_sync_branch_of(y->head_inside);
 	git_oid oid;
@@ -71,18 +72,22 @@ static void follow_host(struct sbx_sync *y, const char *base)
 		for (size_t i = 0; i < y->want.n; i++)
 			if (strcmp(y->want.at[i].name, branch) == 0)
 				y->want.at[i].oid = oid;
-		return;
+		return true;
 	}
-	replace_head(y, y->repo, y->head_host);
+	if (!replace_head(y, y->repo, y->head_host))
+		return false;
 	free(y->head_inside);
 	y->head_inside = strdup(y->head_host);
+	return true;
 }
 
-static void follow_inside(struct sbx_sync *y, const char *form)
+static bool follow_inside(struct sbx_sync *y, const char *form)
 {
-	replace_head(y, y->entry, form);
+	if (!replace_head(y, y->entry, form))
+		return false;
 	free(y->head_host);
 	y->head_host = strdup(form);
+	return true;
 }
 
 void sbx_sync_head(struct sbx_sync *y)
@@ -103,10 +108,9 @@ void sbx_sync_head(struct sbx_sync *y)
 		         y->head_inside, y->head_host);
 		sbx_sync_note(y, -EEXIST, &err);
 	} else if (host_moved) {
-		follow_host(y, base);
-		base = y->head_host;
-	} else if (inside_moved) {
-		follow_inside(y, form);
+		if (follow_host(y, base))
+			base = y->head_host;
+	} else if (inside_moved && follow_inside(y, form)) {
 		base = form;
 	}
 	y->head_agreed = strdup(base);

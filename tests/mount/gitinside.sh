@@ -247,6 +247,61 @@ host_is_busy() {
 	same '' "$(on_host status --porcelain)"
 }
 
+# The refs inside cannot be set while a command there has its lock: what the host has is not taken for undone by it.
+command_is_busy() {
+	inside ': >"$(git rev-parse --git-dir)/packed-refs.lock"'
+	on_host commit -q --allow-empty -m 'while it was busy'
+	git -C "$REPO" branch fresh
+	refuse inside 'git rev-parse -q --verify fresh'
+	same 'while it was busy' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	inside 'rm "$(git rev-parse --git-dir)/packed-refs.lock"'
+	same 'while it was busy' "$(inside 'git log -1 --format=%s')"
+	inside 'git rev-parse -q --verify fresh'
+	same 'while it was busy' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	git -C "$REPO" branch -qd fresh
+	refuse inside 'git rev-parse -q --verify fresh'
+}
+
+# Nor HEAD, from either side.
+heads_are_busy() {
+	inside ': >"$(git rev-parse --git-dir)/HEAD.lock"'
+	on_host checkout -q -b elsewhere
+	inside true
+	inside 'rm "$(git rev-parse --git-dir)/HEAD.lock"'
+	same elsewhere "$(on_host symbolic-ref --short HEAD)"
+	same elsewhere "$(inside 'git symbolic-ref --short HEAD')"
+	entry=$(echo "$REPO"/.git/worktrees/a-*)
+	: >"$entry/HEAD.lock"
+	inside 'git checkout -q sandbox/a'
+	error_says a 'git is at work'
+	inside true
+	rm "$entry/HEAD.lock"
+	same sandbox/a "$(inside 'git symbolic-ref --short HEAD')"
+	same sandbox/a "$(on_host symbolic-ref --short HEAD)"
+	git -C "$REPO" branch -qD elsewhere
+	inside 'git branch -qD elsewhere 2>/dev/null || true'
+}
+
+# Killed between the two writes: the refs are inside, and what was agreed on says nothing of them.
+half_brought() {
+	kept=$(own_git)/../refs
+	run a true
+	cp "$kept" "$ROOM/agreed"
+	git -C "$REPO" branch passing
+	git -C "$REPO" branch staying
+	run a true
+	cp "$kept" "$kept.next"
+	cp "$ROOM/agreed" "$kept"
+	kill_daemon
+	git -C "$REPO" branch -qD passing
+	remount
+	refuse inside 'git rev-parse -q --verify passing'
+	inside 'git rev-parse -q --verify staying'
+	same '' "$(git -C "$REPO" for-each-ref refs/sandboxfs/a/heads/passing refs/sandboxfs/a/heads/staying)"
+	[ ! -e "$kept.next" ]
+	git -C "$REPO" branch -qD staying
+}
+
 both_committed() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >c-i; until [ -e go ]; do :; done; rm go; git add c-i; git commit -qm "from inside"')
 	echo h >"$MNT/a/c-h"
@@ -424,6 +479,9 @@ claim "add, reset and checkout inside are what the host sees" to_the_host
 claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
 claim "files staged on both sides are staged on both" both_staged
 claim "what a lock of host git keeps out comes with the next command" host_is_busy
+claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
+claim "what a lock of HEAD keeps out is not taken back either, from either side" heads_are_busy
+claim "a daemon killed while it set refs inside: none is taken for a command's own" half_brought
 claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
 claim "commands that commit at once" at_once
 claim "a daemon killed before it brought a commit over" killed
