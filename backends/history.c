@@ -19,7 +19,8 @@ static int absent(const char *what, struct sbx_error *err)
 
 static bool is_mark(const char *name)
 {
-	size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+	size_t n =
+	        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
 
 	return n > 0 && !name[n] && name[0] != '.' && name[0] != '-' && !strstr(name, "..") &&
 	       n < SBX_REV_MAX - strlen(MARK);
@@ -116,7 +117,7 @@ int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
 }
 
 int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-		       struct sbx_error *err)
+                       struct sbx_error *err)
 {
 	return HISTORY(sb, remote) ? sb->impl->history->remote(sb, name, written, ret, err)
 	                           : absent("push", err);

@@ -373,7 +373,7 @@ static int history_content(struct sbx_sandbox *sb, const char *id, int fd)
 }
 
 static int history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-			  struct sbx_error *err)
+                          struct sbx_error *err)
 {
 	return sbx_history_remote(downcast(sb)->inner, name, written, ret, err);
 }

@@ -31,7 +31,7 @@ struct sbx_channel_config {
 	const struct sbx_strings *options; /* further -o words, or NULL */
 	bool allow_other;
 	bool own_checks; /* OPS has access, and answers it, when nobody else may enter */
-	bool killpriv; /* agree on HANDLE_KILLPRIV_V2 where the kernel has it */
+	bool killpriv;   /* agree on HANDLE_KILLPRIV_V2 where the kernel has it */
 	const struct fuse_lowlevel_ops *ops;
 	size_t ops_size;
 	void *userdata;

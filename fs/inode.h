@@ -85,7 +85,8 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
  * Whether the kernel knows the file numbered INO as NAME in DIR from a lookup less than a second ago, so that it
  * has no use for another. May say no.
  */
-bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name, ino_t ino);
+bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name,
+                    ino_t ino);
 /* The kernel has been told to look everything up again. */
 void sbx_inodes_renewed(struct sbx_inodes *tab);
 /*

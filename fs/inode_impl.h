@@ -18,7 +18,7 @@ struct sbx_node {
 	uint8_t kind, which;
 	bool hashed, own_fifo;
 	bool nameless; /* its last name was taken away through the mount */
-	mode_t type; /* S_IFMT of a file */
+	mode_t type;   /* S_IFMT of a file */
 	uint32_t refs;
 	uint32_t seen_ms; /* when it was looked up last */
 	uint64_t nlookup;

@@ -54,8 +54,8 @@ struct box {
 	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
 	struct tracked tracked[TRACKED]; /* registry's lock */
 	uint64_t tracked_numbers;
-	struct sbx_push *pushes;                  /* the first is under way; registry's lock */
-	char *push_result; /* of the last, a line of JSON, or NULL; registry's lock */
+	struct sbx_push *pushes; /* the first is under way; registry's lock */
+	char *push_result;       /* of the last, a line of JSON, or NULL; registry's lock */
 	/* Loop thread: */
 	struct sbx_timer lifetime;
 	struct sbx_timer retry;

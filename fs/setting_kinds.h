@@ -27,8 +27,9 @@ struct sbx_kind {
 struct sbx_key {
 	const char *name;
 	const struct sbx_kind *kind;
-	size_t offset;     /* in struct sbx_settings */
-	const char *words; /* of a text or flag: what it may be, separated by |; of a number: that for 0 */
+	size_t offset; /* in struct sbx_settings */
+	const char *
+	        words; /* of a text or flag: what it may be, separated by |; of a number: that for 0 */
 	/* Looks at VALUE, not empty, before it is taken; NULL: anything goes. */
 	int (*check)(const struct sbx_key *key, const char *value, struct sbx_error *err);
 	const char *help;

@@ -24,11 +24,11 @@ struct sbx_workspace {
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
-	char *controls;       /* absolute path at which the control connection is mounted */
-	bool opens;           /* the kernel asks for every open */
-	bool epochs;          /* the kernel takes INC_EPOCH */
-	atomic_bool handed;   /* something was given to the kernel's caches since the last epoch */
-	int64_t mounted_ns;   /* CLOCK_REALTIME */
+	char *controls;     /* absolute path at which the control connection is mounted */
+	bool opens;         /* the kernel asks for every open */
+	bool epochs;        /* the kernel takes INC_EPOCH */
+	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
+	int64_t mounted_ns; /* CLOCK_REALTIME */
 };
 
 /* Aliases of control files in a sandbox's root; index = sbx_node_which(). */

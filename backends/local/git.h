@@ -74,7 +74,7 @@ struct sbx_git_worktree {
 	const char *branch;
 	const char *base;
 	const char *start; /* hexadecimal commit that the branch begins at; NULL: base */
-	const char *link; /* text of workdir/.git; NULL: leads to the entry */
+	const char *link;  /* text of workdir/.git; NULL: leads to the entry */
 	bool branch_created;
 };
 

@@ -493,10 +493,11 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	if (!r)
 		r = repeat(p, ref_name(p, name), &own);
 	if (!r && p->remade)
-		r = sbx_fail(&own, ENOENT,
-		             "the worktree's entry %s was removed in the source (git worktree prune or "
-		             "remove); it was made again",
-		             p->wt.worktree);
+		r = sbx_fail(
+		        &own, ENOENT,
+		        "the worktree's entry %s was removed in the source (git worktree prune or "
+		        "remove); it was made again",
+		        p->wt.worktree);
 	again = r && p->said.code == own.code && strcmp(p->said.text, own.text) == 0;
 	p->said = own;
 	if (!r || again)

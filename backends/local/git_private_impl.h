@@ -34,7 +34,7 @@ struct sbx_git_private {
 	pthread_mutex_t lock;
 	struct sbx_git_watch watch;   /* lock */
 	struct sbx_error said;        /* by the last sync */
-	bool remade; /* the last sync had to make the worktree's entry again */
+	bool remade;                  /* the last sync had to make the worktree's entry again */
 	bool apart;                   /* after it refs did not agree, for that reason */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };

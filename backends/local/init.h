@@ -44,8 +44,8 @@ struct init_seat {
 	int group;                   /* the job's, to be entered, or -1 */
 	int events;                  /* memory.events of the job's, or -1 */
 	int work;                    /* a socket: SPAWN_EXECs as the spawner got them */
-	bool reuse; /* for more than one: it sends a struct usage when it is ready */
-	char *message;               /* room for it: SPAWN_MESSAGE bytes */
+	bool reuse;    /* for more than one: it sends a struct usage when it is ready */
+	char *message; /* room for it: SPAWN_MESSAGE bytes */
 };
 
 /*

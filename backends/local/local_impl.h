@@ -50,7 +50,7 @@ struct sbx_local_sandbox {
 	pthread_mutex_t syncing; /* bringing git state over; retired */
 	bool retired;
 	git_repository *past; /* lock: for looking into snapshots; NULL until then */
-	atomic_uint edits;         /* what was written through the mount, and commands that were started */
+	atomic_uint edits; /* what was written through the mount, and commands that were started */
 	struct sbx_kept_row *kept; /* NULL: nothing was removed yet; made under lock */
 	int unsaved;               /* failed attempts at saving what was not committed */
 };
@@ -59,7 +59,7 @@ struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
 
 /* local_push.c: members of that table */
 int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-		     struct sbx_error *err);
+                     struct sbx_error *err);
 int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
 
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */

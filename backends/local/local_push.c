@@ -13,7 +13,7 @@ static int no_git(struct sbx_error *err)
 }
 
 int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-		     struct sbx_error *err)
+                     struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 

@@ -42,7 +42,8 @@ struct saving {
 
 int sbx_local_trash_repo(struct sbx_local *b, const char *common, bool make, git_repository **ret)
 {
-	_cleanup_free_ char *path = common ? strdup(common) : sbx_format("%s/" SBX_TRASHED, b->state.path);
+	_cleanup_free_ char *path =
+	        common ? strdup(common) : sbx_format("%s/" SBX_TRASHED, b->state.path);
 	git_repository_init_options opts = GIT_REPOSITORY_INIT_OPTIONS_INIT;
 
 	if (!path)

@@ -8,7 +8,8 @@
 
 #include "backends/local/local_impl.h"
 
-#define SBX_TRASHED "trashed.git" /* in the state directory: entries of sandboxes that are not of git */
+#define SBX_TRASHED                                                                                \
+	"trashed.git" /* in the state directory: entries of sandboxes that are not of git */
 
 /* As sbx_sandbox_impl.changing. */
 void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client);

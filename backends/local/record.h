@@ -19,14 +19,14 @@ struct sbx_record {
 	enum sbx_record_state state;
 	char *id;
 	char *name;
-	char *kind;          /* "git", "dir" or "none" */
-	char *source;        /* path of the source when the sandbox was made */
-	char *common;        /* git: the repository's common directory */
-	char *worktree;      /* git: name of the administrative entry below common/worktrees */
-	char *branch;        /* git: short name */
-	char *base;          /* git: hexadecimal commit the branch was at */
-	char *layer;         /* key of the base that the tree stands on; NULL: a full copy */
-	char *save;          /* of one that is being removed: what of it the trash is to have (local_trash.h) */
+	char *kind;     /* "git", "dir" or "none" */
+	char *source;   /* path of the source when the sandbox was made */
+	char *common;   /* git: the repository's common directory */
+	char *worktree; /* git: name of the administrative entry below common/worktrees */
+	char *branch;   /* git: short name */
+	char *base;     /* git: hexadecimal commit the branch was at */
+	char *layer;    /* key of the base that the tree stands on; NULL: a full copy */
+	char *save; /* of one that is being removed: what of it the trash is to have (local_trash.h) */
 	char *head;          /* git: hexadecimal commit that was checked out then; with save */
 	bool branch_created; /* git: the branch is ours to remove */
 	int64_t created_ms;

@@ -71,7 +71,8 @@ static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 	bring_over(rv, rec);
 	if (rec->save && sbx_local_trash_recover(rv->b, rec, &err)) {
 		note(rv, rec->name, err.text);
-		note(rv, rec->name, "what was not committed cannot be saved now; it was left alone");
+		note(rv, rec->name,
+		     "what was not committed cannot be saved now; it was left alone");
 		return;
 	}
 	sbx_local_retire(rv->b, rec, NULL);

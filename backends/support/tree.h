@@ -32,7 +32,7 @@ struct sbx_copy {
 	int links;                    /* an empty directory beside dst for the copy's own use */
 	const struct sbx_skip *skips; /* may be NULL */
 	size_t nskips;
-	bool ours;  /* what is copied is a sandbox's: a file that its mode closes to its owner is opened all the same */
+	bool ours; /* what is copied is a sandbox's: a file that its mode closes to its owner is opened all the same */
 	bool layer; /* an upper layer of overlayfs: whiteouts and its attributes too */
 	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
 	atomic_bool *cancelled;           /* polled; may be NULL */
@@ -42,8 +42,8 @@ struct sbx_copy {
 	 */
 	int (*copied)(const char *path, const struct stat *st, void *data);
 	void *data;
-	uint64_t skipped;                 /* result: sockets and devices left out */
-	uint64_t files, bytes;            /* result: copied, on disk */
+	uint64_t skipped;      /* result: sockets and devices left out */
+	uint64_t files, bytes; /* result: copied, on disk */
 };
 
 /*

@@ -29,9 +29,11 @@ struct sbx_sandbox;
 
 /* What is to be recorded. Strings are borrowed; NULL members take the default. */
 struct sbx_snapshot_wish {
-	const char *mark;       /* name of the mark, which replaces one of that name; NULL: a snapshot */
-	const char *message;    /* NULL or empty: "snapshot-" and twelve digits of its tree and the time */
-	const char *author;     /* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>" */
+	const char *mark; /* name of the mark, which replaces one of that name; NULL: a snapshot */
+	const char *
+	        message; /* NULL or empty: "snapshot-" and twelve digits of its tree and the time */
+	const char *
+	        author; /* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>" */
 	bool ignored;           /* also the files that the ignore rules name */
 	atomic_bool *cancelled; /* polled: -EINTR and nothing is recorded; may be NULL */
 };
@@ -102,7 +104,8 @@ struct sbx_history_impl {
 	             struct sbx_object *ret);
 	/* [disk] Calls fn for each entry of it, in git's order; ends as list does. */
 	int (*entries)(struct sbx_sandbox *sb, const char *dir,
-	               int (*fn)(const char *name, const struct sbx_object *o, void *data), void *data);
+	               int (*fn)(const char *name, const struct sbx_object *o, void *data),
+	               void *data);
 	/* [pool] Writes the content of the file, or the target of the link, whose id is ID to FD. */
 	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
 
@@ -119,7 +122,8 @@ struct sbx_history_impl {
 	 * goes wrong is a sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, EPERM
 	 * refused by the server, ECONNREFUSED, ETIMEDOUT, EINTR...
 	 */
-	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
+	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+	            struct sbx_error *err);
 };
 
 /* Wrappers that answer -EOPNOTSUPP for an absent table or member, and check REVs and names: EINVAL. */
@@ -141,7 +145,7 @@ int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
                         void *data);
 int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd);
 int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-		       struct sbx_error *err);
+                       struct sbx_error *err);
 int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
                      struct sbx_error *err);
 

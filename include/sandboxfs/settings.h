@@ -52,24 +52,25 @@ struct sbx_settings {
 	char *controls;   /* "linked", "inline" */
 	char *io;         /* "cached", "passthrough" */
 	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
-	bool nested_shared;   /* a .git that commands make is shown as it is */
-	bool ctl_listed;      /* readdir of a sandbox lists it */
-	bool track;           /* what each command changes is recorded */
-	bool ephemeral;       /* sandboxes are torn down at unmount */
-	bool user_xattr;      /* serve user.* xattrs, which costs a request for each file that is written or listed */
-	bool allow_other;     /* as mount.fuse */
-	bool exec_fail_errno; /* a non-zero exit fails the write with EREMOTEIO */
-	bool foreground;      /* -f */
-	bool debug;           /* -d: trace backend calls to stderr */
+	bool nested_shared; /* a .git that commands make is shown as it is */
+	bool ctl_listed;    /* readdir of a sandbox lists it */
+	bool track;         /* what each command changes is recorded */
+	bool ephemeral;     /* sandboxes are torn down at unmount */
+	bool user_xattr; /* serve user.* xattrs, which costs a request for each file that is written or listed */
+	bool allow_other;              /* as mount.fuse */
+	bool exec_fail_errno;          /* a non-zero exit fails the write with EREMOTEIO */
+	bool foreground;               /* -f */
+	bool debug;                    /* -d: trace backend calls to stderr */
 	uint64_t operation_timeout_ms; /* of one job; 0: none; default 600 000 */
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
 	uint64_t cache_mb;             /* MiB that unused checkouts in cache_dir may take */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
-	uint64_t trash_days;           /* how long what was not committed is kept after a teardown; 0: not at all */
-	uint64_t cpu_percent;          /* of one processor, for a sandbox; 0: no limit */
-	struct sbx_strings allow;      /* binaries that may run; empty: any */
-	struct sbx_strings env;        /* KEY=VALUE for every command */
-	struct sbx_strings ro_paths;   /* additionally visible to commands, read only */
+	uint64_t
+	        trash_days; /* how long what was not committed is kept after a teardown; 0: not at all */
+	uint64_t cpu_percent;        /* of one processor, for a sandbox; 0: no limit */
+	struct sbx_strings allow;    /* binaries that may run; empty: any */
+	struct sbx_strings env;      /* KEY=VALUE for every command */
+	struct sbx_strings ro_paths; /* additionally visible to commands, read only */
 	struct sbx_strings rw_paths;
 	struct sbx_strings hide_paths;
 };
