@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fs/control_impl.h"
+#include "fs/text.h"
 #include "sandboxfs/cleanup.h"
 
 #define LINE_MAX_BYTES 4096
@@ -149,17 +150,11 @@ static int teardown_feed(struct sbx_control_handle *h, const void *buf, size_t l
                          struct sbx_error *err)
 {
 	struct lines *s = h->state;
-	char *grown;
+	int r = sbx_text_append(&s->buf, &s->len, buf, len, SBX_REQUEST_MAX);
 
-	if (s->len + len > SBX_REQUEST_MAX)
+	if (r == -E2BIG)
 		return sbx_fail(err, E2BIG, "at most 1 MiB of names can be written");
-	grown = realloc(s->buf, s->len + len + 1);
-	if (!grown)
-		return no_memory(err);
-	memcpy(grown + s->len, buf, len);
-	s->buf = grown;
-	s->len += len;
-	return 0;
+	return r ? no_memory(err) : 0;
 }
 
 static bool teardown_unfinished(struct sbx_control_handle *h)

@@ -155,19 +155,12 @@ static int history_feed(struct sbx_control_handle *h, const void *buf, size_t le
                         struct sbx_error *err)
 {
 	struct wishes *s = h->state;
-	char *grown;
+	int r = sbx_text_append(&s->buf, &s->len, buf, len, WISH_MAX);
 
-	if (s->len + len > WISH_MAX)
+	if (r == -E2BIG)
 		return sbx_fail(err, E2BIG, "at most 64 KiB can be written to %s",
 		                h->node.row->name);
-	grown = realloc(s->buf, s->len + len + 1);
-	if (!grown)
-		return no_memory(err);
-	memcpy(grown + s->len, buf, len);
-	s->buf = grown;
-	s->len += len;
-	s->buf[s->len] = '\0';
-	return 0;
+	return r ? no_memory(err) : 0;
 }
 
 static bool history_unfinished(struct sbx_control_handle *h)

@@ -102,18 +102,9 @@ const char *sbx_github_api(const struct sbx_github *gh)
 static size_t take_body(char *data, size_t size, size_t n, void *arg)
 {
 	struct answer *a = arg;
-	char *grown;
 
 	n *= size;
-	if (n > ANSWER_MAX - a->len)
-		return 0;
-	grown = realloc(a->body, a->len + n + 1);
-	if (!grown)
-		return 0;
-	memcpy(grown + a->len, data, n);
-	a->body = grown;
-	a->len += n;
-	return n;
+	return sbx_text_append(&a->body, &a->len, data, n, ANSWER_MAX) ? 0 : n;
 }
 
 static int look_up(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)

@@ -4,6 +4,7 @@
  */
 #include "fs/text.h"
 
+#include <errno.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdint.h>
@@ -155,6 +156,22 @@ char *sbx_base64(const void *buf, size_t len)
 	}
 	*o = '\0';
 	return out;
+}
+
+int sbx_text_append(char **buf, size_t *len, const void *data, size_t n, size_t max)
+{
+	char *grown;
+
+	if (n > max - *len)
+		return -E2BIG;
+	grown = realloc(*buf, *len + n + 1);
+	if (!grown)
+		return -ENOMEM;
+	memcpy(grown + *len, data, n);
+	grown[*len + n] = '\0';
+	*buf = grown;
+	*len += n;
+	return 0;
 }
 
 char **sbx_list_copy(char *const *list)

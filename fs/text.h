@@ -22,6 +22,12 @@ struct json_object *sbx_text_json_list(char *const *list);
 /* Base64 with padding (RFC 4648), NUL-terminated, malloc'd; NULL: no memory. */
 char *sbx_base64(const void *buf, size_t len);
 
+/*
+ * Adds N bytes to the *LEN in *BUF (malloc'd, or NULL while it is empty), at most MAX of them, and a NUL after them. 0, -ENOMEM, or
+ * -E2BIG: what was there stays as it is.
+ */
+int sbx_text_append(char **buf, size_t *len, const void *data, size_t n, size_t max);
+
 /* NULL-terminated lists of strings. NULL stands for a list that is absent. */
 char **sbx_list_copy(char *const *list); /* NULL: LIST was NULL, or no memory; sbx_strv_free */
 bool sbx_list_equal(char *const *a, char *const *b);

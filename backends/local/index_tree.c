@@ -92,7 +92,7 @@ static int append(struct text *t, uint32_t mode, const char *name, size_t len,
 		t->bytes = bytes;
 		t->cap = 2 * need;
 	}
-	t->len += (size_t)sprintf(t->bytes + t->len, "%o ", mode);
+	t->len += (size_t)snprintf(t->bytes + t->len, t->cap - t->len, "%o ", mode);
 	memcpy(t->bytes + t->len, name, len);
 	t->len += len;
 	t->bytes[t->len++] = '\0';

@@ -154,10 +154,10 @@ static void titles_are_one_line_of_256_characters(void **state)
 	check_title("[harness]", "Mend it", "[harness] Mend it");
 	check_title("", "Mend it", "Mend it");
 	check_title("[harness]", "a\nb\tc", "[harness] a b c");
-	for (int i = 0; i < 400; i++)
-		strcat(text, "\xc3\xa4");
-	for (int i = 0; i < 246; i++)
-		strcat(want, "\xc3\xa4");
+	for (size_t i = 0; i < 400; i++)
+		memcpy(text + 2 * i, "\xc3\xa4", 2);
+	for (size_t i = 0; i < 246; i++)
+		memcpy(want + 10 + 2 * i, "\xc3\xa4", 2);
 	check_title("[harness]", text, want);
 }
 

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +16,12 @@ static void expect(const char *text, const char *expected)
 {
 	struct sbx_strings list = {0};
 	char have[1024] = "";
+	size_t used = 0;
 
 	assert_int_equal(sbx_names_read(text, strlen(text), &list), 0);
 	for (size_t i = 0; i < list.n; i++) {
-		strcat(have, list.items[i]);
-		strcat(have, "|");
+		used += (size_t)snprintf(have + used, sizeof(have) - used, "%s|", list.items[i]);
+		assert_true(used < sizeof(have));
 	}
 	assert_string_equal(have, expected);
 	sbx_strings_release(&list);

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,22 @@ static void lists_compare_by_content_and_absent_is_empty(void **state)
 	sbx_strv_free(copy);
 }
 
+static void what_is_appended_stands_behind_the_rest_up_to_the_limit(void **state)
+{
+	char *buf = NULL;
+	size_t len = 0;
+
+	(void)state;
+	assert_int_equal(sbx_text_append(&buf, &len, "ab", 2, 4), 0);
+	assert_int_equal(sbx_text_append(&buf, &len, "cde", 3, 4), -E2BIG);
+	assert_string_equal(buf, "ab");
+	assert_int_equal(sbx_text_append(&buf, &len, "c\0", 2, 4), 0);
+	assert_int_equal(len, 4);
+	assert_memory_equal(buf, "abc\0", 5);
+	assert_int_equal(sbx_text_append(&buf, &len, "", 0, 4), 0);
+	free(buf);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -115,6 +132,7 @@ int main(void)
 	        cmocka_unit_test(bytes_that_are_not_text_become_the_mark),
 	        cmocka_unit_test(base64_pads_as_the_standard_says),
 	        cmocka_unit_test(lists_compare_by_content_and_absent_is_empty),
+	        cmocka_unit_test(what_is_appended_stands_behind_the_rest_up_to_the_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static atomic_bool cancelled;
 static int set_up(void **state)
 {
 	(void)state;
-	strcpy(dir + strlen(dir) - 6, "XXXXXX");
+	memset(dir + strlen(dir) - 6, 'X', 6);
 	assert_non_null(mkdtemp(dir));
 	fake_backend_init(&fake, NULL, dir);
 	assert_int_equal(sbx_trace_wrap(&fake.base, &traced), 0);
