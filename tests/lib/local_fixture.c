@@ -26,7 +26,15 @@ struct fixture fixture;
 	"echo m > mode; echo a > whole/a; echo b > whole/b; echo y > again/y; ln -s file link; "   \
 	"echo '*.log' > .gitignore; touch -d '1 hour ago' file sub/* mode"
 
-int fixture_setup(void **state)
+#define TESTS_MAX 64 /* of a group */
+
+static const struct fixture_row rows[] = {
+        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
+        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
+        {"none", FIXTURE_NONE, false},
+};
+
+static int set_up_group(void **state)
 {
 	(void)state;
 	setenv("GIT_CONFIG_GLOBAL", "/dev/null", 1);
@@ -35,6 +43,41 @@ int fixture_setup(void **state)
 	setenv("TZ", "UTC", 1);
 	repo_setup();
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	fixture_begin(*state);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	fixture_end();
+	return 0;
+}
+
+int fixture_main(const char *group, const struct fixture_test *tests, size_t n)
+{
+	static struct CMUnitTest all[SBX_ARRAY_SIZE(rows) * TESTS_MAX];
+	static char names[SBX_ARRAY_SIZE(all)][96];
+	size_t k = 0;
+
+	if (n > TESTS_MAX)
+		return 1;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
+		for (size_t j = 0; j < n; j++, k++) {
+			snprintf(names[k], sizeof(names[k]), "%s: %s", rows[i].label,
+			         tests[j].name);
+			all[k] = (struct CMUnitTest){.name = names[k],
+			                             .test_func = tests[j].fn,
+			                             .setup_func = set_up,
+			                             .teardown_func = tear_down,
+			                             .initial_state = (void *)(uintptr_t)&rows[i]};
+		}
+	/* Those that are left without a name are passed over. */
+	return cmocka_run_group_tests_name(group, all, set_up_group, NULL);
 }
 
 /* What COMMAND (sh) prints; it must succeed. */

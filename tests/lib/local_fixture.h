@@ -31,8 +31,13 @@ struct fixture {
 };
 extern struct fixture fixture;
 
-/* A group setup: keeps the configuration of whoever runs the tests out of them. */
-int fixture_setup(void **state);
+struct fixture_test {
+	const char *name;
+	void (*fn)(void **state);
+};
+
+/* Runs each of the N tests over a source of each kind, without the configuration of whoever runs them; for main. */
+int fixture_main(const char *group, const struct fixture_test *tests, size_t n);
 /* Makes source and backend of ROW, and recovers. */
 void fixture_begin(const struct fixture_row *row);
 /* Closes what was found and the backend, and removes everything. */

@@ -27,25 +27,6 @@
 	"rm -r again; mkdir again; echo fresh > again/z; touch -d '2001-02-03 04:05:06.789' one; " \
 	"truncate -s 1M sparse; setfattr -n user.tag -v t file 2>/dev/null; :"
 
-static const struct fixture_row rows[] = {
-        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
-        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
-        {"none", FIXTURE_NONE, false},
-};
-
-static int setup(void **state)
-{
-	fixture_begin(*state);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	fixture_end();
-	return 0;
-}
-
 /* A program cannot work in a layered tree without the mount: it has no path here. */
 static bool has_git(void)
 {
@@ -289,10 +270,7 @@ static void what_cannot_be_forked_is_refused_and_leaves_nothing(void **state)
 	fixture_expect_empty();
 }
 
-static const struct {
-	const char *name;
-	CMUnitTestFunction fn;
-} tests[] = {
+static const struct fixture_test tests[] = {
         {"a fork has all that the tree has", a_fork_has_all_that_the_tree_has},
         {"a fork of a fork is the same after a restart",
          a_fork_of_a_fork_is_the_same_after_a_restart},
@@ -309,20 +287,5 @@ static const struct {
 
 int main(void)
 {
-	enum { ROWS = SBX_ARRAY_SIZE(rows), TESTS = SBX_ARRAY_SIZE(tests) };
-	static struct CMUnitTest all[ROWS * TESTS];
-	static char names[ROWS * TESTS][96];
-	size_t n = 0;
-
-	for (size_t i = 0; i < ROWS; i++)
-		for (size_t j = 0; j < TESTS; j++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
-			         tests[j].name);
-			all[n] = (struct CMUnitTest){.name = names[n],
-			                             .test_func = tests[j].fn,
-			                             .setup_func = setup,
-			                             .teardown_func = teardown,
-			                             .initial_state = (void *)(uintptr_t)&rows[i]};
-		}
-	return cmocka_run_group_tests_name("fork", all, fixture_setup, NULL);
+	return fixture_main("fork", tests, SBX_ARRAY_SIZE(tests));
 }

@@ -25,12 +25,6 @@
 #include "tests/lib/local_fixture.h"
 #include "tests/lib/scratch.h"
 
-static const struct fixture_row rows[] = {
-        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
-        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
-        {"none", FIXTURE_NONE, false},
-};
-
 #define EDITS                                                                                      \
 	"mkdir -p sub; echo changed > file; rm -f sub/gone; echo new > 'sub/a new one'; "          \
 	"touch mode; chmod 755 mode; ln -sfn sub to-dir; ln -sf nowhere sub/dangling; "            \
@@ -39,19 +33,6 @@ static const struct fixture_row rows[] = {
 	"rm -f link; mkdir link; echo l > link/l; echo n > \"$(printf 'new\\nline')\"; "           \
 	"echo d > ./-dash; echo u > '\303\274ber'; echo '*.log' > .gitignore; echo i > x.log; "    \
 	"mkfifo pipe"
-
-static int setup(void **state)
-{
-	fixture_begin(*state);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	fixture_end();
-	return 0;
-}
 
 static bool is_git(void)
 {
@@ -849,10 +830,7 @@ static void what_was_included_comes_back_with_the_base(void **state)
 #fn, fn                                                                            \
 	}
 
-static const struct {
-	const char *name;
-	CMUnitTestFunction fn;
-} tests[] = {
+static const struct fixture_test tests[] = {
         TEST(a_snapshot_is_what_git_would_commit),
         TEST(snapshots_are_listed_and_kept),
         TEST(an_author_can_be_given),
@@ -877,20 +855,5 @@ static const struct {
 
 int main(void)
 {
-	enum { ROWS = SBX_ARRAY_SIZE(rows), TESTS = SBX_ARRAY_SIZE(tests) };
-	static struct CMUnitTest all[ROWS * TESTS];
-	static char names[ROWS * TESTS][96];
-	size_t n = 0;
-
-	for (size_t i = 0; i < ROWS; i++)
-		for (size_t j = 0; j < TESTS; j++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
-			         tests[j].name);
-			all[n] = (struct CMUnitTest){.name = names[n],
-			                             .test_func = tests[j].fn,
-			                             .setup_func = setup,
-			                             .teardown_func = teardown,
-			                             .initial_state = (void *)(uintptr_t)&rows[i]};
-		}
-	return cmocka_run_group_tests_name("past", all, fixture_setup, NULL);
+	return fixture_main("past", tests, SBX_ARRAY_SIZE(tests));
 }

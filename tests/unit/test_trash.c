@@ -25,30 +25,11 @@
 	"echo x > deep/er/est/x; echo ignored > x.log; rm -r whole; echo instead > whole; "        \
 	"rm -r again; mkdir again; echo fresh > again/z; printf 'quoted\\nname' > 'odd\n\"name'"
 
-static const struct fixture_row rows[] = {
-        {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
-        {"dir", FIXTURE_DIR, false},   {"dir-layered", FIXTURE_DIR, true},
-        {"none", FIXTURE_NONE, false},
-};
-
 static struct {
 	int n;
 	char name[128], sandbox[64], branch[128];
 	int64_t time_ms;
 } last;
-
-static int setup(void **state)
-{
-	fixture_begin(*state);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	fixture_end();
-	return 0;
-}
 
 static bool is_git(void)
 {
@@ -390,10 +371,7 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(entries_go_when_their_time_is_over)                                                      \
 	X(without_a_trash_nothing_is_saved)
 
-static const struct {
-	const char *name;
-	CMUnitTestFunction fn;
-} tests[] = {
+static const struct fixture_test tests[] = {
 #define ROW(fn) {#fn, fn},
         TRASH_TESTS(ROW)
 #undef ROW
@@ -401,20 +379,5 @@ static const struct {
 
 int main(void)
 {
-	enum { ROWS = SBX_ARRAY_SIZE(rows), TESTS = SBX_ARRAY_SIZE(tests) };
-	static struct CMUnitTest all[ROWS * TESTS];
-	static char names[ROWS * TESTS][96];
-	size_t n = 0;
-
-	for (size_t i = 0; i < ROWS; i++)
-		for (size_t j = 0; j < TESTS; j++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
-			         tests[j].name);
-			all[n] = (struct CMUnitTest){.name = names[n],
-			                             .test_func = tests[j].fn,
-			                             .setup_func = setup,
-			                             .teardown_func = teardown,
-			                             .initial_state = (void *)(uintptr_t)&rows[i]};
-		}
-	return cmocka_run_group_tests_name("trash", all, fixture_setup, NULL);
+	return fixture_main("trash", tests, SBX_ARRAY_SIZE(tests));
 }
