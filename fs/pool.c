@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <linux/ioprio.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "sandboxfs/thread.h"
 
 struct work {
 	struct work *next;
@@ -66,7 +67,6 @@ static void *worker(void *data)
 static int create(int threads, bool low, struct sbx_pool **ret)
 {
 	struct sbx_pool *pool = calloc(1, sizeof(*pool) + (size_t)threads * sizeof(pthread_t));
-	sigset_t all, old;
 	int r = 0;
 
 	if (!pool)
@@ -75,16 +75,13 @@ static int create(int threads, bool low, struct sbx_pool **ret)
 	pthread_cond_init(&pool->more, NULL);
 	pool->tail = &pool->head;
 	pool->low = low;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (pool->threads < threads && !r) {
-		r = pthread_create(&pool->thread[pool->threads], NULL, worker, pool);
+		r = sbx_thread_start(&pool->thread[pool->threads], worker, pool);
 		pool->threads += !r;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r) {
 		sbx_pool_destroy(pool);
-		return -r;
+		return r;
 	}
 	*ret = pool;
 	return 0;

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +22,10 @@
 #include "backends/local/git_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/thread.h"
 
-#define THREADS_MAX 8
-#define CHUNK       32 /* files taken at a time */
-#define PAST_S      2
+#define CHUNK  32 /* files taken at a time */
+#define PAST_S 2
 
 struct filling {
 	struct sbx_fill *spec;
@@ -301,26 +300,9 @@ static void *writer_main(void *data)
 static size_t thread_count(const struct filling *f)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t n = cpus < 1 ? 1 : cpus > THREADS_MAX ? THREADS_MAX : (size_t)cpus;
+	size_t n = cpus < 1 ? 1 : cpus > SBX_THREADS_MAX ? SBX_THREADS_MAX : (size_t)cpus;
 
 	return f->n < n * CHUNK ? 1 : n;
-}
-
-/* This thread is one of them. */
-static void run_writers(struct filling *f)
-{
-	pthread_t threads[THREADS_MAX];
-	size_t n = thread_count(f), started = 0;
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (started + 1 < n && pthread_create(&threads[started], NULL, writer_main, f) == 0)
-		started++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	writer_main(f);
-	while (started)
-		pthread_join(threads[--started], NULL);
 }
 
 /* --- links, and all together ---------------------------------------------------------------------------------- */
@@ -373,7 +355,7 @@ static int fill_tree(struct filling *f, git_repository *repo)
 
 	if (r)
 		return r;
-	run_writers(f);
+	sbx_threads_run(thread_count(f), writer_main, f);
 	r = atomic_load(&f->failed);
 	return r ? r : make_links(f, repo);
 }

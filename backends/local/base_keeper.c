@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/thread.h"
 
 #define SYNC_AFTER_S 5 /* without news */
 
@@ -275,15 +275,10 @@ static int open_rooms(struct sbx_bases *b)
 
 static int start_keeper(struct sbx_bases *b)
 {
-	sigset_t all, old;
-	int r;
+	int r = sbx_thread_start(&b->keeper, keep, b);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&b->keeper, NULL, keep, b);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	b->keeping = r == 0;
-	return -r;
+	return r;
 }
 
 int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,

@@ -14,7 +14,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/thread.h"
 
 #define LOOK_MS    100
 #define CONNECT_MS 15000
@@ -243,18 +243,6 @@ static void register_stream(void)
 
 /* ---- the watch ---- */
 
-static int start_watcher(struct sbx_git_line *line)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&line->watcher, NULL, watch, line);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
-}
-
 int sbx_git_line_open(atomic_bool *cancelled, uint64_t timeout_ms, struct sbx_git_line **ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -275,7 +263,7 @@ int sbx_git_line_open(atomic_bool *cancelled, uint64_t timeout_ms, struct sbx_gi
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&line->end, &attr);
 	pthread_condattr_destroy(&attr);
-	r = start_watcher(line);
+	r = sbx_thread_start(&line->watcher, watch, line);
 	if (r) {
 		free(line);
 		return r;

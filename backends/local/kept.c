@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/thread.h"
 
 #define QUIET_NS UINT64_C(5000000000)
 #define LARGE    ((off_t)1 << 20) /* from here on it is looked whether there is room for it */
@@ -180,20 +180,16 @@ static void *keeper_main(void *data)
 int sbx_kept_new(struct sbx_kept **ret)
 {
 	struct sbx_kept *kept = calloc(1, sizeof(*kept));
-	sigset_t all, old;
 	int r;
 
 	if (!kept)
 		return -ENOMEM;
 	pthread_mutex_init(&kept->lock, NULL);
 	sem_init(&kept->wake, 0, 0);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&kept->thread, NULL, keeper_main, kept);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = sbx_thread_start(&kept->thread, keeper_main, kept);
 	if (r) {
 		free(kept);
-		return -r;
+		return r;
 	}
 	*ret = kept;
 	return 0;

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,9 +17,9 @@
 
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/thread.h"
 
-#define THREADS_MAX 4
-#define LINK_LOCKS  16
+#define LINK_LOCKS 16
 
 struct copying {
 	struct sbx_include *in;
@@ -254,24 +253,12 @@ static void *copier_main(void *data)
 	return NULL;
 }
 
-/* This thread is one of them. */
 static void copy_files(struct copying *c)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t n = cpus < 1 ? 1 : cpus > THREADS_MAX ? THREADS_MAX : (size_t)cpus, started = 0;
-	pthread_t threads[THREADS_MAX];
-	sigset_t all, old;
+	size_t n = cpus < 1 ? 1 : (size_t)cpus;
 
-	if (n > c->list->n)
-		n = c->list->n;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (started + 1 < n && pthread_create(&threads[started], NULL, copier_main, c) == 0)
-		started++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	copier_main(c);
-	while (started)
-		pthread_join(threads[--started], NULL);
+	sbx_threads_run(n > c->list->n ? c->list->n : n, copier_main, c);
 }
 
 int sbx_include_copy(struct sbx_include *in, int source, const struct sbx_include_list *list,
