@@ -5,27 +5,18 @@ hang (takes a request and is silent); drop (ends the connection within an answer
 line of DIR/git.log: method, path, and the Authorization that came with it.
 """
 import base64
-import http.server
 import os
 import subprocess
 import sys
-import threading
+
+import loopback
 
 home, token = sys.argv[1], sys.argv[2]
 right = "Basic " + base64.b64encode(("git:" + token).encode()).decode()
-ended = threading.Event()
 
 
-def mode():
-    try:
-        with open(home + "/git.mode") as f:
-            return f.read().split()
-    except FileNotFoundError:
-        return ["serve"]
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(loopback.Handler):
+    home, name = home, "git"
 
     def body(self):
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -36,14 +27,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.readline()
         self.rfile.readline()
         return data
-
-    def reply(self, status, headers, body=b""):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def backend(self, data):
         path, _, query = self.path.partition("?")
@@ -67,12 +50,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return status, [h for h in headers if h[0] != "Status"], body
 
     def serve(self):
-        now = mode()
-        with open(home + "/git.log", "a") as f:
-            print(self.command, self.path, self.headers.get("Authorization", "-"), file=f)
+        now = self.mode()
+        self.note()
         if now[0] == "hang":
-            ended.wait()
-            self.close_connection = True
+            self.hang()
         elif now[0] == "redirect":
             self.body()
             self.reply(302, [("Location", now[1] + self.path)])
@@ -91,19 +72,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST = serve
 
-    def log_message(self, *args):
-        pass
 
-
-class Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, request, address):
-        """Clients hang up when they have had enough."""
-
-
-server = Server(("127.0.0.1", 0), Handler)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-print(server.server_address[1], flush=True)
-while os.read(0, 4096):
-    pass
-ended.set()
-sys.exit(0)
+loopback.serve(Handler)
