@@ -118,10 +118,12 @@ await_end() {
 
 # Every process of the daemon ended by itself, with 0, and said nothing suspicious.
 ended_well() {
+	suspicious='assert|sanitizer|runtime error|segmentation|double free|corrupt'
 	if grep -v '^exit 0$' "$RECORD"; then
+		grep -iE -A 8 "$suspicious" "$LOG" || tail -n 8 "$LOG"
 		fail "a process of the daemon ended badly"
 	fi
-	if grep -iE 'assert|sanitizer|runtime error|segmentation|double free|corrupt' "$LOG"; then
+	if grep -iE -A 8 "$suspicious" "$LOG"; then
 		fail "suspicious words in the log"
 	fi
 }
