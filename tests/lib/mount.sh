@@ -119,7 +119,7 @@ await_end() {
 # Every process of the daemon ended by itself, with 0, and said nothing suspicious.
 ended_well() {
 	suspicious='assert|sanitizer|runtime error|segmentation|double free|corrupt'
-	if grep -v '^exit 0$' "$RECORD"; then
+	if grep -v '^exit 0 ' "$RECORD"; then
 		grep -iE -A 8 "$suspicious" "$LOG" || tail -n 8 "$LOG"
 		fail "a process of the daemon ended badly"
 	fi

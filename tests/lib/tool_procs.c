@@ -40,9 +40,31 @@ static pid_t start(const char *log, char **argv)
 	return pid;
 }
 
+/* The next of the children to end, and what it calls itself. */
+static pid_t await_child(int *status, char *comm, size_t size)
+{
+	siginfo_t info = {0};
+	char path[64];
+	ssize_t n = -1;
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) < 0)
+		if (errno != EINTR)
+			return -1;
+	snprintf(path, sizeof(path), "/proc/%d/comm", info.si_pid);
+	{
+		_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0)
+			n = read(fd, comm, size - 1);
+	}
+	comm[n > 0 ? n - 1 : 0] = '\0';
+	return waitpid(info.si_pid, status, 0);
+}
+
 static void watch(const char *log, const char *record, char **argv, int report)
 {
 	int fd = open(record, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644), status;
+	char comm[32];
 	pid_t first, pid;
 
 	alarm(0);
@@ -50,7 +72,7 @@ static void watch(const char *log, const char *record, char **argv, int report)
 		_exit(1);
 	setsid();
 	first = start(log, argv);
-	while ((pid = wait(&status)) > 0) {
+	while ((pid = await_child(&status, comm, sizeof(comm))) > 0) {
 		if (pid == first) {
 			int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 
@@ -61,8 +83,8 @@ static void watch(const char *log, const char *record, char **argv, int report)
 			dup2(fd, 2);
 			continue;
 		}
-		dprintf(fd, "%s %d\n", WIFEXITED(status) ? "exit" : "signal",
-		        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		dprintf(fd, "%s %d %s\n", WIFEXITED(status) ? "exit" : "signal",
+		        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), comm);
 	}
 	_exit(0);
 }
