@@ -583,6 +583,7 @@ static void recovery_breaks_the_lock_of_a_dead_daemon(void **state)
 	assert_int_equal(sbx_sandbox_retire(sb, NULL), 0);
 	sbx_sandbox_close(sb);
 	sbx_backend_destroy(backend);
+	assert_int_equal(unlink(scratch_path("state/clean")), 0);
 	scratch_mkdir(scratch_path("repo/.git/refs/heads/sandbox"));
 	scratch_write(scratch_path("repo/.git/refs/heads/sandbox/a.lock"), "");
 	open_backend();
