@@ -16,9 +16,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -112,6 +114,21 @@ static int open_cwd(const struct init *in)
 	return fd;
 }
 
+/* A child may ask to be traced by its parent, who then hears of each of its signals: it gets them. */
+static void let_go(pid_t pid, int sig)
+{
+	ptrace(PTRACE_DETACH, pid, NULL, (void *)(uintptr_t)(sig == SIGTRAP ? 0 : sig));
+}
+
+static void note_end(struct init *in, pid_t pid, int status, const struct rusage *ru)
+{
+	usage_add(&in->usage, ru);
+	if (pid != in->leader.pid || in->leader_ended)
+		return;
+	in->leader_ended = true;
+	in->status = status;
+}
+
 static void reap(struct init *in)
 {
 	struct rusage ru;
@@ -119,11 +136,10 @@ static void reap(struct init *in)
 	pid_t pid;
 
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
-		usage_add(&in->usage, &ru);
-		if (pid == in->leader.pid) {
-			in->leader_ended = true;
-			in->status = status;
-		}
+		if (WIFSTOPPED(status))
+			let_go(pid, WSTOPSIG(status));
+		else
+			note_end(in, pid, status, &ru);
 	}
 	in->alone = pid < 0;
 }

@@ -28,6 +28,16 @@ static long try_ptrace(char **args)
 	return ptrace(PTRACE_SEIZE, (pid_t)attack_number(args), NULL, NULL);
 }
 
+/* Stops at each of its signals until its parent, who may be init, lets it go on. */
+static long try_traced(char **args)
+{
+	(void)args;
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+		return -1;
+	raise(SIGURG);
+	return 0;
+}
+
 static long try_read_memory(char **args)
 {
 	char byte;
@@ -115,6 +125,7 @@ const struct attack attack_procs[] = {
         {"signal", try_signal},
         {"pidfd", try_pidfd},
         {"ptrace", try_ptrace},
+        {"traced", try_traced},
         {"read-memory", try_read_memory},
         {"setuid", try_setuid},
         {"setgroups", try_setgroups},

@@ -8,6 +8,12 @@ cannot_end_its_init() {
 	same 'still here' "$(cat "$ROOM/out")"
 }
 
+# Init would take the stop for the end.
+makes_init_its_tracer() {
+	answers 0 traced
+	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
+}
+
 kills_only_itself() {
 	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'until [ -e end ]; do sleep 0.05; done')
 	run a sh -c 'kill -9 -1' || true
@@ -99,6 +105,7 @@ for file in root cwd fd map_files ns/mnt; do
 	attack "user:landlock undumpable user_ns" "its init's /proc/1/$file" answers 'EACCES|ENOENT|EPERM' read /proc/1/$file
 done
 attack -kernel "end its own init" cannot_end_its_init
+attack -daemon "make its init its tracer" makes_init_its_tracer
 attack -danger "kill everybody" kills_only_itself
 attack "view" "the host's processes by /proc" sees_only_itself
 attack "root:run_as" "become root" answers 'EPERM|EINVAL' setuid 0
