@@ -69,7 +69,7 @@ struct sbx_spawner {
  * spawner may itself be waiting for us to read. 0 or a negative errno; -EIO: the spawner is gone.
  */
 int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const int *fds, int n_fds);
-/* Sends what is queued, as far as the socket takes it. */
+/* Loop thread. Sends what is queued, as far as the socket takes it; a job that cannot be sent has failed. */
 void spawner_flush(struct sbx_spawner *sp);
 /* Under the lock: drops what is queued. */
 void spawner_drop_queue(struct sbx_spawner *sp);
@@ -82,6 +82,8 @@ void spawner_drained(struct sbx_timer *t);
 /* sbx_watch.fn of a job's pipe. */
 void spawner_on_output(struct sbx_watch *w, uint32_t events);
 void spawner_job_free(struct job *job);
+/* Loop thread. The job NUMBER could not be handed over, for ERR (an errno). */
+void spawner_fail_job(struct sbx_spawner *sp, uint64_t number, int err);
 
 /* Loop thread. Handles one report; returns what recvmsg(2) does. */
 ssize_t spawner_receive(struct sbx_spawner *sp, int sock, int flags);

@@ -203,6 +203,16 @@ static void finish_failed(struct job *job, const struct spawn_report *r)
 	finish(job, &exit);
 }
 
+void spawner_fail_job(struct sbx_spawner *sp, uint64_t number, int err)
+{
+	const bool busy = err == ETOOMANYREFS || err == EMFILE || err == ENFILE;
+	const struct spawn_report r = {.stage = SPAWN_AT_FORK, .code = busy ? EAGAIN : err};
+	struct job *job = find_job(sp, number);
+
+	if (job)
+		finish_failed(job, &r);
+}
+
 static bool pipes_at_end(const struct job *job)
 {
 	return job->pipe[0] < 0 && job->pipe[1] < 0;

@@ -58,24 +58,41 @@ int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const in
 	return r == -EAGAIN ? enqueue(sp, bytes, len, fds, n_fds) : r;
 }
 
-void spawner_flush(struct sbx_spawner *sp)
+/* Whether the socket took the first in the queue, or never will: then it is *RET, for RET's error. */
+static bool send_first(struct sbx_spawner *sp, struct outgoing **ret, int *error)
 {
-	pthread_mutex_lock(&sp->lock);
-	while (sp->head) {
-		struct outgoing *out = sp->head;
+	struct outgoing *out;
 
-		/* A message that can never be sent has a job that never starts; the spawner
-		 * being gone is noticed by reading. */
-		if (spawn_send(sp->fd, out->bytes, out->len, out->fds, out->n_fds) == -EAGAIN)
-			break;
+	pthread_mutex_lock(&sp->lock);
+	out = sp->head;
+	*error = out ? spawn_send(sp->fd, out->bytes, out->len, out->fds, out->n_fds) : -EAGAIN;
+	if (*error == -EAGAIN)
+		out = NULL;
+	else
 		sp->head = out->next;
-		outgoing_free(out);
-	}
 	if (!sp->head) {
 		sp->tail = &sp->head;
 		sbx_loop_rewatch(sp->loop, &sp->watch, EPOLLIN);
 	}
 	pthread_mutex_unlock(&sp->lock);
+	*ret = out;
+	return out;
+}
+
+void spawner_flush(struct sbx_spawner *sp)
+{
+	struct outgoing *out;
+	int error;
+
+	while (send_first(sp, &out, &error)) {
+		struct spawn_command cmd;
+
+		memcpy(&cmd, out->bytes, sizeof(cmd));
+		outgoing_free(out);
+		/* That the spawner is gone is noticed by reading. */
+		if (error && error != -EPIPE && error != -ECONNRESET && cmd.verb == SPAWN_EXEC)
+			spawner_fail_job(sp, cmd.job, -error);
+	}
 }
 
 void spawner_drop_queue(struct sbx_spawner *sp)

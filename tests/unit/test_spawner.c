@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <json-c/json.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -777,6 +779,95 @@ static pid_t spawner_pid(void)
 	}
 	closedir(dir);
 	return found;
+}
+
+struct rights {
+	struct __user_cap_header_struct head;
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+};
+
+/* Nothing in force of what is allowed: a limit holds for root too. */
+static void lay_down_rights(void *data)
+{
+	struct rights *r = data, none;
+
+	r->head.version = _LINUX_CAPABILITY_VERSION_3;
+	MUST(syscall(SYS_capget, &r->head, r->sets) == 0);
+	none = *r;
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+		none.sets[i].effective = 0;
+	MUST(syscall(SYS_capset, &none.head, none.sets) == 0);
+}
+
+static void take_up_rights(void *data)
+{
+	struct rights *r = data;
+
+	MUST(syscall(SYS_capset, &r->head, r->sets) == 0);
+}
+
+/* So many descriptors under way that their limit for the user is reached, below what is open. */
+static void fill_with_descriptors(int sock, rlim_t limit)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(250 * sizeof(int))];
+	} control = {0};
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(250 * sizeof(int));
+	for (int i = 0; i < 250; i++)
+		memcpy(CMSG_DATA(c) + i * sizeof(int), &sock, sizeof(int));
+	for (rlim_t n = 0; n <= limit; n += 250)
+		assert_int_equal(sendmsg(sock, &msg, MSG_DONTWAIT), 1);
+}
+
+static void a_command_that_cannot_be_handed_over_fails(void **state)
+{
+	enum { N = 40 };
+	static struct run runs[N];
+	static char word[12 * 1024];
+	const pid_t spawner = spawner_pid();
+	struct fixture *f = *state;
+	struct rights rights;
+	struct rlimit was, few = {.rlim_cur = 240};
+	int pair[2], failed = 0;
+	siginfo_t info;
+
+	assert_int_equal(kill(spawner, SIGSTOP), 0);
+	assert_int_equal(waitid(P_PID, (id_t)spawner, &info, WSTOPPED), 0);
+	memset(word, 'x', sizeof(word) - 1);
+	for (int i = 0; i < N; i++)
+		assert_int_equal(start(f, &runs[i], (char *[]){"echo", word, NULL}), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few.rlim_max = was.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	fill_with_descriptors(pair[0], few.rlim_cur);
+	sbx_loop_post(f->loop, lay_down_rights, &rights);
+	assert_int_equal(kill(spawner, SIGCONT), 0);
+	await(f, 0);
+	setrlimit(RLIMIT_NOFILE, &was);
+	sbx_loop_post(f->loop, take_up_rights, &rights);
+	close(pair[0]);
+	close(pair[1]);
+	for (int i = 0; i < N; i++) {
+		failed += runs[i].exit.end == SBX_END_FAILED;
+		if (runs[i].exit.end == SBX_END_FAILED)
+			assert_failed(&runs[i], EAGAIN, "cannot start echo");
+		else
+			finish(&runs[i]);
+	}
+	assert_true(failed > 0 && failed < N);
+	settle(f);
 }
 
 static void when_the_spawner_dies_jobs_are_lost_and_exec_says_so(void **state)
@@ -1755,6 +1846,7 @@ static const struct CMUnitTest tests[] = {
         CASE(stop_and_continue_reach_the_job),
         CASE(two_hundred_at_once_are_kept_apart),
         CASE(five_hundred_commands_leave_no_descriptor),
+        CASE(a_command_that_cannot_be_handed_over_fails),
         CASE(when_the_spawner_dies_jobs_are_lost_and_exec_says_so),
         CASE(killing_the_daemon_leaves_no_process),
         CASE(stop_ends_running_jobs),
