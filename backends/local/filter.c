@@ -70,10 +70,17 @@ static const char *const machine_calls[] = {"kexec_load",      "kexec_file_load"
                                             "vhangup",         "sethostname",
                                             "setdomainname"};
 
+/* Who has the user's number may use all that the user's processes share. */
+static const char *const ipc_calls[] = {"shmget",  "shmat",      "shmctl",           "msgget",
+                                        "msgsnd",  "msgrcv",     "msgctl",           "semget",
+                                        "semop",   "semtimedop", "semctl",           "ipc",
+                                        "mq_open", "mq_unlink",  "semtimedop_time64"};
+
 /* Refused by their arguments, below. */
 static const char *const namespace_calls[] = {"unshare", "clone"};
 static const char *const terminal_calls[] = {"ioctl"};
 static const char *const socket_calls[] = {"socket"};
+static const char *const limit_calls[] = {"prlimit64"};
 
 static const struct {
 	const char *word;
@@ -87,6 +94,8 @@ static const struct {
         {"namespaces", namespace_calls, SBX_ARRAY_SIZE(namespace_calls), false},
         {"terminal", terminal_calls, SBX_ARRAY_SIZE(terminal_calls), false},
         {"sockets", socket_calls, SBX_ARRAY_SIZE(socket_calls), false},
+        {"ipc", ipc_calls, SBX_ARRAY_SIZE(ipc_calls), false},
+        {"limits", limit_calls, SBX_ARRAY_SIZE(limit_calls), false},
 };
 
 static const char *const absent[] = {"clone3", "openat2"};
@@ -104,7 +113,8 @@ static const struct {
 
 #define RULES_MAX                                                                                  \
 	(SBX_ARRAY_SIZE(view_calls) + SBX_ARRAY_SIZE(kernel_calls) +                               \
-	 SBX_ARRAY_SIZE(machine_calls) + SBX_ARRAY_SIZE(absent) + SBX_ARRAY_SIZE(judged))
+	 SBX_ARRAY_SIZE(machine_calls) + SBX_ARRAY_SIZE(ipc_calls) + SBX_ARRAY_SIZE(limit_calls) + \
+	 SBX_ARRAY_SIZE(absent) + SBX_ARRAY_SIZE(judged))
 
 struct rules {
 	struct filter_rule all[RULES_MAX];
@@ -147,6 +157,10 @@ static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(classes); i++)
 		for (size_t k = 0; classes[i].always && k < classes[i].n; k++)
 			add(&rules, classes[i].names[k], FILTER_REFUSE);
+	for (size_t i = 0; wish->no_ipc && i < SBX_ARRAY_SIZE(ipc_calls); i++)
+		add(&rules, ipc_calls[i], FILTER_REFUSE);
+	if (wish->no_pids)
+		add(&rules, limit_calls[0], FILTER_LIMIT);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(absent); i++)
 		add(&rules, absent[i], FILTER_ABSENT);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(judged); i++)

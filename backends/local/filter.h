@@ -9,6 +9,8 @@
 struct filter_wish {
 	bool no_inet; /* sockets of the Internet's families are refused: the network is the host's */
 	bool no_unix; /* so are those of the machine: the host's can be seen */
+	bool no_ipc;  /* so is what processes share by number or name: it is the host's */
+	bool no_pids; /* so are the limits of another process: those of the host have numbers here */
 };
 
 struct filter {
@@ -29,7 +31,7 @@ int filter_build(const struct filter_wish *wish, struct filter *ret);
 int filter_load(const struct filter *filter, int *listener);
 /*
  * Writes the name of the refused call NR of this architecture to BUF and returns its class: view, kernel,
- * machine, namespaces, terminal, sockets, setuid, foreign (unknown number). Allocates.
+ * machine, namespaces, terminal, sockets, ipc, limits, setuid, foreign (unknown number). Allocates.
  */
 const char *filter_describe(int nr, char *buf, size_t size);
 

@@ -158,6 +158,16 @@ static void judge_socket(struct code *c)
 	branch(c, BPF_JEQ, SOCK_RAW, FILTER_REFUSE, FILTER_ALLOW);
 }
 
+static void judge_limit(struct code *c)
+{
+	load_low(c, 0);
+	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FALL);
+	load_low(c, 2);
+	branch(c, BPF_JEQ, 0, FALL, FILTER_REFUSE);
+	load_high(c, 2);
+	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FILTER_REFUSE);
+}
+
 static void answer(struct code *c, enum filter_fate fate, uint32_t action)
 {
 	look_at(c, fate);
@@ -182,6 +192,10 @@ static void judge(struct code *c)
 	judge_open(c, 2);
 	look_at(c, FILTER_SOCKET);
 	judge_socket(c);
+	if (c->wish->no_pids) {
+		look_at(c, FILTER_LIMIT);
+		judge_limit(c);
+	}
 	answer(c, FILTER_ALLOW, SECCOMP_RET_ALLOW);
 	answer(c, FILTER_ABSENT, SECCOMP_RET_ERRNO | ENOSYS);
 	answer(c, FILTER_REFUSE, SECCOMP_RET_ERRNO | EPERM);

@@ -21,7 +21,8 @@ enum filter_fate {
 	FILTER_MODE_2,
 	FILTER_OPEN,   /* with them in the third, when it may create; */
 	FILTER_OPENAT, /* the fourth; */
-	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands */
+	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands; */
+	FILTER_LIMIT,  /* that sets one of a process named by number; only with no_pids */
 	FILTER_FATES,
 };
 

@@ -253,7 +253,9 @@ static void build_filter(struct spawner *sp, const struct sbx_settings *settings
 	struct spawn_powers *powers = &sp->powers;
 	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
 	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
-	                                 .no_unix = !powers->mount_ns};
+	                                 .no_unix = !powers->mount_ns,
+	                                 .no_ipc = !powers->mount_ns,
+	                                 .no_pids = !powers->pid_ns};
 	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
 
 	powers->seccomp = !r;

@@ -83,6 +83,17 @@ static long try_raise_limit(char **args)
 	return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* What it is already. The right to set it is the right to end the process by one of processor time. */
+static long try_limit(char **args)
+{
+	const pid_t pid = (pid_t)attack_number(args);
+	struct rlimit limit;
+
+	if (prlimit(pid, RLIMIT_CORE, NULL, &limit) < 0)
+		return -1;
+	return prlimit(pid, RLIMIT_CORE, &limit, NULL);
+}
+
 static long try_priority(char **args)
 {
 	(void)args;
@@ -172,19 +183,12 @@ static long stay_in_flight(char **args)
 }
 
 const struct attack attack_procs[] = {
-        {"signal", try_signal},
-        {"pidfd", try_pidfd},
-        {"ptrace", try_ptrace},
-        {"traced", try_traced},
-        {"read-memory", try_read_memory},
-        {"setuid", try_setuid},
-        {"setgroups", try_setgroups},
-        {"new-privileges", try_new_privileges},
-        {"raise-limit", try_raise_limit},
-        {"priority", try_priority},
-        {"processes", count_processes},
-        {"memory", try_memory},
-        {"files", count_files},
-        {"in-flight", stay_in_flight},
-        {0},
+        {"signal", try_signal},           {"pidfd", try_pidfd},
+        {"ptrace", try_ptrace},           {"traced", try_traced},
+        {"read-memory", try_read_memory}, {"setuid", try_setuid},
+        {"setgroups", try_setgroups},     {"new-privileges", try_new_privileges},
+        {"raise-limit", try_raise_limit}, {"limit", try_limit},
+        {"priority", try_priority},       {"processes", count_processes},
+        {"memory", try_memory},           {"files", count_files},
+        {"in-flight", stay_in_flight},    {0},
 };

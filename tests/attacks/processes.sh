@@ -91,6 +91,7 @@ require_holds() {
 
 claim "mounting" mount_victims
 attack "pid_ns view landlock" "signal the daemon" daemon_answers 'ESRCH|EPERM' signal
+attack "user:pid_ns view seccomp" "limit the daemon" daemon_answers 'ESRCH|EPERM' limit
 attack "pid_ns view" "a descriptor of the daemon's process" daemon_answers 'ESRCH|EINVAL' pidfd
 attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "trace the daemon" daemon_answers 'ESRCH|EPERM' ptrace
 attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "read the daemon's memory" daemon_answers 'ESRCH|EPERM' read-memory

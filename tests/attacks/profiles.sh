@@ -123,6 +123,12 @@ lone_work() {
 	same "$(id -u)" "$(run a stat -c %u README.md)"
 }
 
+lone_limits() {
+	same 77 "$(run a sh -c 'ulimit -n 77; ulimit -n')"
+	run a sh -c 'prlimit --pid $$ --nofile >/dev/null'
+	refuse run a sh -c 'prlimit --pid $$ --nofile=77'
+}
+
 lone_git() {
 	run a sh -c 'echo g >g; git add g; git commit -qm lone; ! echo x >>"$1"; ! cat "$1"' sh "$REPO/.git/config"
 	same lone "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
@@ -144,6 +150,7 @@ lone() {
 	holds "--doctor says so, and how to mend it" lone_doctor
 	holds "isolation=require refuses, and says why" lone_require
 	holds "commands work" lone_work
+	holds "a command limits itself and no other" lone_limits
 	holds "commits come over, and the source is out of reach" lone_git
 	attack "landlock" "read the user's home" answers EACCES read "$ROOM/home/secret"
 	attack "landlock" "write to the user's home" answers EACCES write "$ROOM/home/victim"
@@ -162,6 +169,8 @@ lone() {
 	attack "landlock undumpable" "the daemon's environment" daemon_answers EACCES read environ
 	attack "seccomp" "sockets of the Internet" answers EPERM socket inet
 	attack "seccomp" "sockets of the machine" answers EPERM socket unix
+	attack "seccomp" "limit the daemon" daemon_answers EPERM limit
+	attack "seccomp" "memory that a process of the host shares" answers EPERM shm 1
 	attack "seccomp" "set setuid" answers EPERM chmod-setuid attack
 	attack -kernel "make a user namespace" answers 'EPERM|ENOSPC' unshare 0x10000000
 	attack -daemon "deaf to SIGTERM and double-forked" lone_deaf

@@ -197,6 +197,22 @@ static void sockets_are_those_that_are_wished_for(void **state)
 	}
 }
 
+static void limits_of_others_are_not_set(void **state)
+{
+	const struct filter_rule rule = {.nr = 302, .fate = FILTER_LIMIT};
+	const struct filter_wish wish = {.no_pids = true};
+	const uint64_t high = UINT64_C(1) << 32, limit = UINT64_C(0x7ffc00001000);
+	struct sock_fprog p = make(&rule, 1, &wish);
+
+	(void)state;
+	assert_int_equal(ask(&p, 302, 0, 0, limit, 0), ALLOW);
+	assert_int_equal(ask(&p, 302, high, 0, limit, 0), ALLOW);
+	assert_int_equal(ask(&p, 302, 7, 0, 0, limit), ALLOW);
+	assert_int_equal(ask(&p, 302, 7, 0, limit, 0), REFUSE);
+	assert_int_equal(ask(&p, 302, 7, 0, high, 0), REFUSE);
+	free(p.filter);
+}
+
 static void more_ranges_than_a_program_holds_are_too_big(void **state)
 {
 	const struct filter_wish wish = {0};
@@ -216,6 +232,7 @@ int main(void)
 	        cmocka_unit_test(what_is_foreign_is_refused),
 	        cmocka_unit_test(arguments_are_judged),
 	        cmocka_unit_test(sockets_are_those_that_are_wished_for),
+	        cmocka_unit_test(limits_of_others_are_not_set),
 	        cmocka_unit_test(more_ranges_than_a_program_holds_are_too_big),
 	};
 
