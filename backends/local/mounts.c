@@ -330,31 +330,52 @@ static int make_proc_and_tmp(struct build *b)
 	return r ? r : step(b, "/tmp", mount_memory(b, "/tmp", 0));
 }
 
-/* Of tools below a home directory: the directory of the programs, or the whole installation where
- * that is one. Never a home directory itself, nor what keeps credentials beside its bin. */
-static void tool_root(const char *entry, char buf[PATH_MAX])
+/* Whether programs in DIR/bin have a part of theirs beside it. What else lies there may be tokens and keys. */
+static bool is_installation(const struct build *b, const char *dir)
+{
+	static const char *const parts[] = {"lib",      "lib64",   "libexec", "versions",
+	                                    "installs", "install", "tools",   "store"};
+	char path[PATH_MAX + 16];
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(parts); i++) {
+		_cleanup_fd_ int fd = -1;
+
+		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
+		fd = host_open(b, path, O_PATH | O_DIRECTORY);
+		if (fd >= 0)
+			return true;
+	}
+	return false;
+}
+
+/* A home directory, or one that has all sorts of things beside its bin. */
+static bool is_mixed(const char *dir)
 {
 	static const char *const mixed[] = {"/.local", "/.cargo", "/.config", "/root", ""};
-	char *slash, *parent_slash;
-	const char *home = getenv("HOME");
-	size_t n;
+	const char *slash = strrchr(dir, '/'), *home = getenv("HOME");
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(mixed); i++)
+		if (strcmp(slash ? slash : "", mixed[i]) == 0)
+			return true;
+	return (home && strcmp(home, dir) == 0) ||
+	       (is_below(dir, "/home") && !strchr(dir + strlen("/home/"), '/'));
+}
+
+/*
+ * Of tools below a home directory: the directory of the programs, or the whole installation where
+ * that is one.
+ */
+static void tool_root(const struct build *b, const char *entry, char buf[PATH_MAX])
+{
+	char *slash;
 
 	snprintf(buf, PATH_MAX, "%s", entry);
 	slash = strrchr(buf, '/');
 	if (!slash || (strcmp(slash, "/bin") != 0 && strcmp(slash, "/shims") != 0))
 		return;
-	n = (size_t)(slash - buf);
-	*slash = 0;
-	parent_slash = strrchr(buf, '/');
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(mixed); i++)
-		if (strcmp(parent_slash ? parent_slash : "", mixed[i]) == 0)
-			goto only_entry;
-	if ((home && strcmp(home, buf) == 0) ||
-	    (is_below(buf, "/home") && !strchr(buf + strlen("/home/"), '/')))
-		goto only_entry;
-	return;
-only_entry:
-	buf[n] = '/';
+	*slash = '\0';
+	if (is_mixed(buf) || !is_installation(b, buf))
+		*slash = '/';
 }
 
 static void show_tool(struct build *b, const char *entry)
@@ -365,7 +386,7 @@ static void show_tool(struct build *b, const char *entry)
 
 	if (*entry != '/' || len >= sizeof(root) || access(entry, F_OK) == 0)
 		return;
-	tool_root(entry, root);
+	tool_root(b, entry, root);
 	show(b, root);
 	if (len > strlen(cargo) && strcmp(entry + len - strlen(cargo), cargo) == 0) {
 		snprintf(root, sizeof(root), "%.*s/.rustup", (int)(len - strlen(cargo)), entry);

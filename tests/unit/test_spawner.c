@@ -1230,8 +1230,9 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 	struct fixture *f = *state;
 	char path[512], script[512], dir[160];
 	static const char *const dirs[] = {
-	        "user",        "user/tool",       "user/tool/bin",    "user/tool/lib",
-	        "user/.local", "user/.local/bin", "user/.local/share"};
+	        "user",           "user/tool",       "user/tool/bin",     "user/tool/lib",
+	        "user/.local",    "user/.local/bin", "user/.local/share", "user/.cloud",
+	        "user/.cloud/bin"};
 
 	if (!has_view(f))
 		return;
@@ -1243,18 +1244,22 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 	put_file(f, "../user/tool/lib/data", "data\n", 0644);
 	put_file(f, "../user/.local/bin/b-tool", "#!/bin/sh\necho b\n", 0755);
 	put_file(f, "../user/.local/share/keyring", "secret\n", 0644);
+	put_file(f, "../user/.cloud/bin/c-tool", "#!/bin/sh\necho c\n", 0755);
+	put_file(f, "../user/.cloud/token", "secret\n", 0644);
 	stop_loop(f);
-	snprintf(path, sizeof(path), "PATH=/usr/bin:/bin:%s/user/tool/bin:%s/user/.local/bin",
-	         f->dir, f->dir);
+	snprintf(path, sizeof(path),
+	         "PATH=/usr/bin:/bin:%s/user/tool/bin:%s/user/.local/bin:%s/user/.cloud/bin",
+	         f->dir, f->dir, f->dir);
 	f->settings.path = path + strlen("PATH=");
 	f->settings.state_dir = NULL;
 	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
 	start_loop(f);
 	snprintf(script, sizeof(script),
-	         "PATH=$PATH:%s/user/tool/bin:%s/user/.local/bin; a-tool; b-tool;"
-	         "ls %s/user/.local",
-	         f->dir, f->dir, f->dir);
-	assert_script(f, script, "data\nb\nbin\n");
+	         "cd %s/user; PATH=$PATH:$PWD/tool/bin:$PWD/.local/bin:$PWD/.cloud/bin; a-tool; "
+	         "b-tool; c-tool;"
+	         "ls .local .cloud",
+	         f->dir);
+	assert_script(f, script, "data\nb\nc\n.cloud:\nbin\n\n.local:\nbin\n");
 }
 
 /* --- where namespaces are forbidden ---------------------------------------------------------------------- */
