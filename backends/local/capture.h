@@ -42,6 +42,7 @@ struct sbx_capture_wish {
 	        *nested;           /* directories that the host made repositories of; may be NULL */
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
+	bool spare; /* files of many holes are left out where they are too much; else EFBIG */
 	atomic_bool *cancelled;    /* polled: -EINTR; may be NULL */
 };
 
@@ -49,13 +50,13 @@ struct sbx_captured {
 	git_oid tree;
 	struct sbx_index index; /* the whole */
 	struct sbx_index found; /* of it, what was looked at; names are those of index */
-	/* Paths that are not recorded: ignored, special, or nothing but such below. */
+	/* Paths that are not recorded: ignored, special, spared, or nothing but such below. */
 	struct sbx_names left_out;
 	struct timespec
 	        begun; /* to be the index's time: what changed later is looked at again by who reads it */
 };
 
-/* 0 or a negative errno: EINTR, ENOSPC, EMFILE... Blocks. */
+/* 0 or a negative errno: EINTR, EFBIG, ENOSPC, EMFILE... Blocks. */
 int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
                 struct sbx_error *err);
 void sbx_captured_release(struct sbx_captured *captured);

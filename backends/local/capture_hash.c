@@ -19,6 +19,8 @@
 #define FILTERED ((size_t)512 << 20) /* more is not converted */
 #define TRIES    4
 #define SNIFF    8000
+/* Made in a moment, a file of nothing but holes takes hours to read. This much is read in about a minute. */
+#define HOLES ((uint64_t)16 << 30)
 
 /* ---- stat data ---- */
 
@@ -200,12 +202,35 @@ static int hash_whole(struct capture *c, struct capture_item *item, int fd,
 	return r;
 }
 
+/* -EFBIG, with a sentence unless such files are left out: there is too much to read that takes up no room. */
+static int count_holes(struct capture *c, const struct capture_item *item)
+{
+	const uint64_t size = (uint64_t)item->st.st_size,
+	               room = (uint64_t)item->st.st_blocks * 512;
+	int r;
+
+	if (size <= room || size - room <= HOLES - c->holes) {
+		c->holes += size <= room ? 0 : size - room;
+		return 0;
+	}
+	if (!c->wish->spare)
+		return sbx_fail(c->err, EFBIG,
+		                "%s is too large to be recorded, though it is mostly empty: remove "
+		                "it, or name it in .gitignore",
+		                item->path);
+	r = sbx_names_add(&c->ret->left_out, item->path);
+	return r ? r : -EFBIG;
+}
+
 static int hash_open(struct capture *c, struct capture_item *item, int fd)
 {
 	size_t size = (size_t)item->st.st_size;
 	git_filter_list *filters;
-	int r = capture_filters_load(c, item, &filters);
+	int r = count_holes(c, item);
 
+	if (r)
+		return r;
+	r = capture_filters_load(c, item, &filters);
 	if (r)
 		return git_failed(c, r, item->path);
 	if (size > SMALL && (!filters || size > FILTERED || is_binary(fd)))

@@ -132,6 +132,7 @@ static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_erro
 	struct sbx_captured captured = {0};
 	int r;
 
+	w->spare = true;
 	w->repo = s->repo;
 	w->common = s->common;
 	w->known = s->has_known ? &s->known : &none;

@@ -100,6 +100,7 @@ static int record_base(const struct sbx_past_place *place, int tree, bool list,
 	                                .known = &none,
 	                                .owner = sbx_past_owner(place),
 	                                .ignored = true,
+	                                .spare = true,
 	                                .cancelled = cancelled};
 	git_oid commit;
 	size_t len;

@@ -194,6 +194,13 @@ void fixture_reopen(void)
 	open_backend();
 }
 
+void fixture_reopen_killed(void)
+{
+	sbx_backend_destroy(fixture.backend);
+	unlink(scratch_path("state/clean"));
+	open_backend();
+}
+
 struct sbx_sandbox *fixture_found(const char *name)
 {
 	for (int i = 0; i < fixture.nfound; i++)

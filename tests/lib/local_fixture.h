@@ -44,6 +44,8 @@ void fixture_begin(const struct fixture_row *row);
 void fixture_end(void);
 /* Another backend on the same state: what the last one had open is closed by the caller. */
 void fixture_reopen(void);
+/* The same where the last one, or a child that shared it, did not end by itself. */
+void fixture_reopen_killed(void);
 struct sbx_sandbox *fixture_found(const char *name);
 
 struct sbx_sandbox *fixture_create(const char *name);

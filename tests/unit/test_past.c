@@ -594,7 +594,7 @@ static void do_restore(struct sbx_sandbox *sb)
 static struct sbx_sandbox *taken_up_again(struct sbx_sandbox *sb)
 {
 	sbx_sandbox_close(sb);
-	fixture_reopen();
+	fixture_reopen_killed();
 	return fixture_found("a");
 }
 
@@ -699,6 +699,25 @@ static void a_large_file_comes_back(void **state)
 	restore(sb, id);
 	after = contents(sb);
 	assert_string_equal(after, before);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void a_file_of_nothing_is_refused(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	const struct sbx_snapshot_wish wish = {.message = "huge"};
+	struct sbx_error err = SBX_ERROR_INIT;
+	char ret[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(sb, "echo x > x; truncate -s 4T huge");
+	assert_int_equal(sbx_history_snapshot(sb, &wish, ret, &err), -EFBIG);
+	assert_int_equal(strncmp(err.text, "huge is too large", 17), 0);
+	assert_int_equal(sbx_history_restore(sb, "base", NULL, &err), -EFBIG);
+	fixture_in(sb, "rm huge; truncate -s 100M less");
+	snapshot(sb, "less");
 	restore(sb, "base");
 	fixture_take_down(sb);
 	fixture_expect_empty();
@@ -847,6 +866,7 @@ static const struct fixture_test tests[] = {
         TEST(killed_in_a_snapshot_nothing_is_lost),
         TEST(killed_in_a_restore_it_is_as_before_or_as_after),
         TEST(what_no_snapshot_records_was_made_with_it_stays),
+        TEST(a_file_of_nothing_is_refused),
         TEST(a_large_file_comes_back),
         TEST(nothing_outside_is_touched),
         TEST(what_no_mark_leads_to_is_taken_out),

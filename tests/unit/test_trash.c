@@ -104,6 +104,20 @@ static void what_was_not_committed_is_saved(void **state)
 	free(fixture_run("git --git-dir=%s fsck --strict --no-dangling 2>&1", repository()));
 }
 
+/* It takes no room and no time to make, and hours to read. */
+static void a_file_of_nothing_is_left_out(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = fixture_tree(sb);
+
+	(void)state;
+	fixture_in(sb, "truncate -s 4T huge; truncate -s 4T again/huge");
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	expect_saved(tree);
+	fixture_expect_empty();
+}
+
 static void nothing_is_saved_of_what_was_not_touched(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -359,6 +373,7 @@ static void without_a_trash_nothing_is_saved(void **state)
 
 #define TRASH_TESTS(X)                                                                             \
 	X(what_was_not_committed_is_saved)                                                         \
+	X(a_file_of_nothing_is_left_out)                                                           \
 	X(nothing_is_saved_of_what_was_not_touched)                                                \
 	X(a_tree_that_was_removed_file_by_file_is_saved_as_it_was)                                 \
 	X(what_was_removed_before_stays_removed)                                                   \
