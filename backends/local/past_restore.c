@@ -2,6 +2,9 @@
  * The way back. What is there is marked first; then a journal says what the tree is going to be, until it is: what is broken
  * off after that is completed when the sandbox is taken up again. Files come first, then the index, the branch, HEAD: in between git tells
  * the truth about the files.
+ *
+ * The mark becomes "restore" when all is done: till then that is what was before the last restore, which may be the very one that is
+ * wanted. What cannot be done is taken back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +24,8 @@
 
 #define JOURNAL     "restoring"
 #define JOURNAL_MAX 128
+#define MARK        "restore"
+#define NEW_MARK    "restoring"
 
 /* What is to be. */
 struct goal {
@@ -180,6 +185,74 @@ static int reach(const struct sbx_past_place *place, git_repository *repo, const
 	                  : to_commit(place, repo, &goal->commit, now, err);
 }
 
+/* ---- whole, or not at all ---- */
+
+/* The mark of what was before is that of the last restore, or (DONE false) is not needed. */
+static void settle_mark(int dir, bool done)
+{
+	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
+
+	if (marks < 0)
+		return;
+	if (done)
+		renameat(marks, NEW_MARK, marks, MARK);
+	else
+		unlinkat(marks, NEW_MARK, 0);
+}
+
+static int complete(const struct sbx_past_place *place, const struct goal *goal,
+                    struct sbx_error *err)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	int r;
+
+	if (root >= 0)
+		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	r = sbx_past_open(place, true, &repo, err);
+	if (!r)
+		r = sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, err);
+	return r ? r : reach(place, repo, goal, &now, err);
+}
+
+/* What the new mark has. */
+static bool read_before(int dir, struct goal *ret)
+{
+	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
+
+	*ret = (struct goal){.mark = true};
+	return marks >= 0 && sbx_past_read_id(marks, NEW_MARK, &ret->commit) == 0;
+}
+
+/* Where that fails too the mark is what there is. */
+static void go_back(const struct sbx_past_place *place, int dir)
+{
+	struct goal before;
+	bool back = read_before(dir, &before) && write_journal(dir, &before, NULL) == 0 &&
+	            complete(place, &before, NULL) == 0;
+
+	settle_mark(dir, !back);
+}
+
+static int restore_marked(const struct sbx_past_place *place, git_repository *repo, int dir,
+                          const struct goal *goal, struct sbx_captured *now, struct sbx_error *err)
+{
+	int r = write_journal(dir, goal, err);
+
+	if (r) {
+		settle_mark(dir, false);
+		return r;
+	}
+	r = reach(place, repo, goal, now, err);
+	if (r)
+		go_back(place, dir);
+	else
+		settle_mark(dir, true);
+	unlinkat(dir, JOURNAL, 0);
+	return r;
+}
+
 static int restore(const struct sbx_past_place *place, const struct goal *goal,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
@@ -189,17 +262,16 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	int r = dir < 0 ? dir : sbx_past_open(place, true, &repo, err);
 
-	/* The mark may be the very one that is restored: its commit is known by now. */
 	if (!r)
-		r = sbx_past_mark(place, "restore", &how, &now, err);
-	if (!r)
-		r = sbx_past_lock_index(place, err);
+		r = sbx_past_mark(place, NEW_MARK, &how, &now, err);
 	if (r)
 		return r;
-	r = write_journal(dir, goal, err);
-	if (!r)
-		r = reach(place, repo, goal, &now, err);
-	unlinkat(dir, JOURNAL, 0);
+	r = sbx_past_lock_index(place, err);
+	if (r) {
+		settle_mark(dir, false);
+		return r;
+	}
+	r = restore_marked(place, repo, dir, goal, &now, err);
 	sbx_past_unlock_index(place);
 	return r;
 }
@@ -210,17 +282,12 @@ int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *c
 	return restore(place, &(struct goal){.commit = *commit, .clean = clean}, cancelled, err);
 }
 
-static void complete(const struct sbx_past_place *place, const struct goal *goal)
+/* Whether GOAL is what was before: a restore that failed was being taken back. */
+static bool goes_back(int dir, const struct goal *goal)
 {
-	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
-	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	struct goal before;
 
-	if (root >= 0)
-		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
-	if (sbx_past_open(place, true, &repo, NULL) == 0 &&
-	    sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, NULL) == 0)
-		reach(place, repo, goal, &now, NULL);
+	return read_before(dir, &before) && git_oid_equal(&before.commit, &goal->commit);
 }
 
 /* What the tree is in the middle is neither what it was nor what it is to be, and is in no mark. */
@@ -233,10 +300,17 @@ void sbx_past_recover(const struct sbx_past_place *place)
 	if (dir < 0)
 		return;
 	sbx_past_break_locks(place);
-	if (!read_journal(dir, &goal))
+	if (!read_journal(dir, &goal)) {
+		settle_mark(dir, false);
 		return;
-	complete(place, &goal);
+	}
 	/* Tried once: what is changed from here on is not to be lost by another attempt. */
+	if (goes_back(dir, &goal))
+		settle_mark(dir, complete(place, &goal, NULL) != 0);
+	else if (complete(place, &goal, NULL) == 0)
+		settle_mark(dir, true);
+	else
+		go_back(place, dir);
 	unlinkat(dir, JOURNAL, 0);
 }
 

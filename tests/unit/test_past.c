@@ -656,6 +656,53 @@ static void killed_in_a_restore_it_is_as_before_or_as_after(void **state)
 	fixture_expect_empty();
 }
 
+/* Has the content of NAME in the snapshot REV be nowhere. */
+static void lose(const struct sbx_sandbox *sb, const char *rev, const char *name)
+{
+	_cleanup_free_ char *script =
+	        sbx_format("o=$(g rev-parse %s:%s); c=$(g rev-parse --git-common-dir); "
+	                   "rm -f \"$c/objects/$(echo $o | cut -c1-2)/$(echo $o | cut -c3-)\"",
+	                   rev, name);
+
+	free(ask(sb, script));
+}
+
+static void a_restore_that_fails_is_taken_back(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *work = NULL, *base = NULL, *failed = NULL, *back = NULL, *dir = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+	char rev[SBX_REV_MAX];
+
+	(void)state;
+	fixture_in(sb, "mkdir d; echo 1 > d/one; echo precious > zz");
+	snprintf(rev, sizeof(rev), "%s", snapshot(sb, "x"));
+	fixture_in(sb, "echo 2 > d/one; echo other > zz; echo work > work");
+	work = contents(sb);
+	restore(sb, "base");
+	fixture_in(sb, "echo later > later");
+	base = contents(sb);
+	/* Before anything was changed. */
+	dir = git_dir(sb);
+	free(fixture_run("touch %s/index.lock", dir));
+	assert_int_equal(sbx_history_restore(sb, "mark:restore", NULL, &err), -EBUSY);
+	free(fixture_run("rm %s/index.lock", dir));
+	/* And in the middle. */
+	lose(sb, rev, "zz");
+	assert_true(sbx_history_restore(sb, rev, NULL, &err) < 0);
+	assert_non_null(strstr(err.text, "zz"));
+	failed = contents(sb);
+	assert_string_equal(failed, base);
+	expect(sb, "g status --porcelain", "?? later");
+	/* What was before is still the same. */
+	restore(sb, "mark:restore");
+	back = contents(sb);
+	assert_string_equal(back, work);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void what_no_snapshot_records_was_made_with_it_stays(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -865,6 +912,7 @@ static const struct fixture_test tests[] = {
         TEST(a_restore_that_was_broken_off_is_completed),
         TEST(killed_in_a_snapshot_nothing_is_lost),
         TEST(killed_in_a_restore_it_is_as_before_or_as_after),
+        TEST(a_restore_that_fails_is_taken_back),
         TEST(what_no_snapshot_records_was_made_with_it_stays),
         TEST(a_file_of_nothing_is_refused),
         TEST(a_large_file_comes_back),
