@@ -171,9 +171,18 @@ static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
 	return r == -EINTR ? 0 : r;
 }
 
+/* It is what it was, also to a recovery, and to the next attempt. */
+static void stay(struct sbx_local_sandbox *s, enum sbx_record_state state)
+{
+	sbx_local_trash_unplan(s);
+	s->rec.state = state;
+	sbx_record_store(s->backend->state.meta, &s->rec);
+}
+
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	const enum sbx_record_state state = s->rec.state;
 	int r;
 
 	pthread_mutex_lock(&s->syncing);
@@ -184,7 +193,7 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	r = sbx_local_retire(s->backend, &s->rec, err);
 	s->retired = !r;
 	if (r)
-		sbx_local_trash_unplan(s);
+		stay(s, state);
 	pthread_mutex_unlock(&s->syncing);
 	return r;
 }

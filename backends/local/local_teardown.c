@@ -52,10 +52,12 @@ int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 	 */
 	sbx_record_store(b->state.meta, rec);
 	r = sbx_state_trash(&b->state, rec->id, err);
+	if (r)
+		return r;
 	/* What cannot be taken back now (a source that is read-only or locked) remove tries again.
 	 */
 	detach(b, rec, NULL);
-	return r;
+	return 0;
 }
 
 int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)

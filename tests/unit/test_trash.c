@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/local_fixture.h"
 #include "tests/lib/scratch.h"
@@ -361,6 +362,32 @@ static void entries_go_when_their_time_is_over(void **state)
 	}
 }
 
+static void a_teardown_that_is_refused_leaves_all_as_it_was(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *tree = fixture_tree(sb);
+	_cleanup_free_ char *in_the_way = sbx_format("%s/%s", scratch_path("state/trash"), sb->id);
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	scratch_write(in_the_way, "");
+	assert_int_equal(sbx_sandbox_retire(sb, &err), -ENOTDIR);
+	assert_int_equal(unlink(in_the_way), 0);
+	if (is_git())
+		assert_int_equal(scratch_count(scratch_path("source/.git/worktrees")), 1);
+	sbx_sandbox_close(sb);
+	fixture_reopen();
+	sb = fixture_found("a");
+	/* The next is not refused, and saves what there is. */
+	scratch_write(in_the_way, "");
+	assert_int_equal(sbx_sandbox_retire(sb, &err), -ENOTDIR);
+	assert_int_equal(unlink(in_the_way), 0);
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	expect_saved(tree);
+	fixture_expect_empty();
+}
+
 static void without_a_trash_nothing_is_saved(void **state)
 {
 	(void)state;
@@ -384,6 +411,7 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(git_says_the_same_of_what_came_back)                                                     \
 	X(what_is_not_in_the_trash_is_refused)                                                     \
 	X(entries_go_when_their_time_is_over)                                                      \
+	X(a_teardown_that_is_refused_leaves_all_as_it_was)                                         \
 	X(without_a_trash_nothing_is_saved)
 
 static const struct fixture_test tests[] = {
