@@ -62,9 +62,11 @@ int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 
 int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
+	const struct sbx_past_place place = {.b = b, .rec = rec, .root = -1, .disk = -1};
 	int r = detach(b, rec, err);
 
-	sbx_past_forget(&(struct sbx_past_place){.b = b, .rec = rec, .root = -1, .disk = -1});
+	if (!r)
+		r = sbx_past_forget(&place, err);
 	if (rec->layer && b->layers)
 		sbx_layers_forget(b->layers, rec);
 	if (!r)

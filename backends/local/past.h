@@ -65,8 +65,8 @@ int sbx_past_resolve(const struct sbx_past_place *place, git_repository *all, co
 /* For sandboxes that are full copies of a directory, once they are: records what they began as. */
 int sbx_past_begin(const struct sbx_past_place *place, atomic_bool *cancelled,
                    struct sbx_error *err);
-/* Takes the sandbox's refs out of the source; success when there are none. */
-void sbx_past_forget(const struct sbx_past_place *place);
+/* Takes the sandbox's refs out of the source; success when there are none, or no source. EBUSY: git is at work there. */
+int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err);
 /* Completes a restore that was broken off. For recovery, before the sandbox is used. */
 void sbx_past_recover(const struct sbx_past_place *place);
 

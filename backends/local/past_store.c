@@ -264,35 +264,52 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid)
 	return sbx_format("refs/sandboxfs/snapshots/%s/%s", rec->worktree, hex);
 }
 
-static void remove_refs(git_repository *repo, const char *prefix)
+static int find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret)
 {
 	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
 	git_reference_iterator *it = NULL;
-	struct sbx_names names = {0};
 	const char *name;
+	int r = glob ? git_reference_iterator_glob_new(&it, repo, glob) : GIT_ERROR;
 
-	if (glob && git_reference_iterator_glob_new(&it, repo, glob) == 0)
-		while (git_reference_next_name(&name, it) == 0)
-			sbx_names_add(&names, name);
+	while (!r && (r = git_reference_next_name(&name, it)) == 0)
+		r = sbx_names_add(ret, name) ? GIT_ERROR : 0;
 	git_reference_iterator_free(it);
-	for (size_t i = 0; i < names.n; i++)
-		git_reference_remove(repo, names.items[i]);
-	sbx_names_release(&names);
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+static int remove_refs(git_repository *repo, const char *prefix)
+{
+	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	int r = find_refs(repo, prefix, &names);
+
+	for (size_t i = 0; !r && i < names.n; i++) {
+		r = git_reference_remove(repo, names.items[i]);
+		r = r == GIT_ENOTFOUND ? 0 : r;
+	}
+	return r;
 }
 
 /* Which have been kept is written in the sandbox's own directory: without that there is nothing to look for. */
-void sbx_past_forget(const struct sbx_past_place *place)
+int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err)
 {
 	const struct sbx_record *rec = place->rec;
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_free_ char *prefix = rec->worktree ? sbx_past_ref(rec, NULL) : NULL;
 	_cleanup_free_ char *path = own_path(place, "/snapshots");
 	struct sbx_git_owner owner;
+	int r;
 
-	if (!rec->common || !prefix || !path || access(path, F_OK) < 0 ||
-	    sbx_git_open(rec->common, &repo))
-		return;
+	if (!rec->common || !rec->worktree)
+		return 0;
+	if (!prefix || !path)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	if (access(path, F_OK) < 0)
+		return 0;
+	r = sbx_git_open(rec->common, &repo);
+	if (r == GIT_ENOTFOUND)
+		return 0;
 	owner = sbx_git_owner_begin(rec->common);
-	remove_refs(repo, prefix);
+	r = r ? r : remove_refs(repo, prefix);
 	sbx_git_owner_end(&owner);
+	return r ? sbx_git_fail(err, r, "cannot let go of the snapshots of %s", rec->name) : 0;
 }

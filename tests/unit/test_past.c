@@ -248,6 +248,31 @@ static void snapshots_are_listed_and_kept(void **state)
 	fixture_expect_empty();
 }
 
+static void what_keeps_snapshots_goes_with_the_sandbox(void **state)
+{
+	struct sbx_sandbox *sb;
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *refs = NULL, *lock = NULL;
+
+	(void)state;
+	if (!is_git())
+		return;
+	sb = fixture_create("a");
+	fixture_in(sb, "echo 1 > n");
+	snapshot(sb, "one");
+	free(fixture_git_source("pack-refs --all"));
+	lock = sbx_format("%s/.git/packed-refs.lock", fixture.settings.source_abs);
+	scratch_write(lock, "");
+	assert_int_equal(sbx_sandbox_retire(sb, &err), 0);
+	assert_int_equal(sbx_sandbox_remove(sb, &err), -EBUSY);
+	assert_int_equal(unlink(lock), 0);
+	assert_int_equal(sbx_sandbox_remove(sb, &err), 0);
+	sbx_sandbox_close(sb);
+	refs = fixture_git_source("for-each-ref refs/sandboxfs/snapshots");
+	assert_string_equal(refs, "");
+	assert_int_equal(scratch_count(scratch_path("state/meta")), 0);
+}
+
 static void an_author_can_be_given(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -899,6 +924,7 @@ static void what_was_included_comes_back_with_the_base(void **state)
 static const struct fixture_test tests[] = {
         TEST(a_snapshot_is_what_git_would_commit),
         TEST(snapshots_are_listed_and_kept),
+        TEST(what_keeps_snapshots_goes_with_the_sandbox),
         TEST(an_author_can_be_given),
         TEST(ignored_files_are_recorded_when_asked),
         TEST(a_restore_makes_the_tree_what_it_was),
