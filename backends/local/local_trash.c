@@ -24,6 +24,7 @@
 #include "backends/support/beneath.h"
 
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
+#define GONE   ".gone"
 
 struct saving {
 	struct sbx_local *b;
@@ -397,27 +398,36 @@ int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_tr
 	return r;
 }
 
-static size_t expire_in(struct sbx_local *b, const char *common)
+/* Whether there is nothing left. */
+static bool expire_in(struct sbx_local *b, const char *common)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	const int64_t days = (int64_t)b->host->settings->trash_days;
 	struct timespec now;
-	size_t left = 1;
+	size_t left = 0;
 
 	if (sbx_local_trash_repo(b, common, false, &repo))
-		return left;
+		return false;
 	clock_gettime(CLOCK_REALTIME, &now);
-	sbx_trash_expire(repo, common ? common : b->state.path,
-	                 (int64_t)now.tv_sec * 1000 - days * DAY_MS, &left);
-	return left;
+	return sbx_trash_expire(repo, common ? common : b->state.path,
+	                        (int64_t)now.tv_sec * 1000 - days * DAY_MS, &left) == 0 &&
+	       !left;
+}
+
+/* Half of a repository would be in the way of the next: it goes by another name. */
+static void remove_repo(struct sbx_local *b)
+{
+	if (renameat(b->state.dir, SBX_TRASHED, b->state.dir, SBX_TRASHED GONE) == 0)
+		sbx_tree_remove(b->state.dir, SBX_TRASHED GONE, NULL);
 }
 
 void sbx_local_trash_expire(struct sbx_local *b)
 {
 	if (!b->host->settings->trash_days)
 		return;
+	sbx_tree_remove(b->state.dir, SBX_TRASHED GONE, NULL);
 	if (b->common)
 		expire_in(b, b->common);
-	if (!expire_in(b, NULL))
-		sbx_tree_remove(b->state.dir, SBX_TRASHED, NULL);
+	if (expire_in(b, NULL))
+		remove_repo(b);
 }

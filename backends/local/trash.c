@@ -235,30 +235,34 @@ struct expiry {
 	size_t left;
 };
 
-static int look(const struct sbx_trash_entry *e, void *data)
+/* All that is there, and of it what is old. What cannot be read stays. */
+static int look(git_repository *repo, struct expiry *x)
 {
-	struct expiry *x = data;
+	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
+	const char *ref;
+	int r = git_reference_iterator_glob_new(&it, repo, PREFIX "*");
 
-	if (e->time_ms >= x->before_ms) {
+	while (!r && (r = git_reference_next_name(&ref, it)) == 0) {
+		struct sbx_trash_entry e = {0};
+
 		x->left++;
-		return 0;
+		if (read_entry(repo, ref, &e) == 0 && e.time_ms < x->before_ms)
+			r = sbx_names_add(&x->names, ref);
+		sbx_trash_release(&e);
 	}
-	return sbx_names_add(&x->names, e->name);
+	return r == GIT_ITEROVER ? 0 : r;
 }
 
-void sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left)
+int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left)
 {
 	struct expiry x = {.before_ms = before_ms};
 	struct sbx_git_owner owner = sbx_git_owner_begin(common);
+	int r = look(repo, &x);
 
-	sbx_trash_each(repo, look, &x);
-	for (size_t i = 0; i < x.names.n; i++) {
-		_cleanup_free_ char *ref = sbx_format(PREFIX "%s", x.names.items[i]);
-
-		if (ref && git_reference_remove(repo, ref))
-			x.left++;
-	}
+	for (size_t i = 0; i < x.names.n; i++)
+		x.left -= git_reference_remove(repo, x.names.items[i]) == 0;
 	sbx_git_owner_end(&owner);
 	sbx_names_release(&x.names);
 	*left = x.left;
+	return r;
 }

@@ -362,6 +362,37 @@ static void entries_go_when_their_time_is_over(void **state)
 	}
 }
 
+/* The state directory's repository goes when it is empty, not when it cannot be read. */
+static void what_cannot_be_read_does_not_go(void **state)
+{
+	const char *damage = "[ -f packed-refs ] || git --git-dir=. pack-refs --all; "
+	                     "mv packed-refs aside; echo nonsense > packed-refs";
+
+	(void)state;
+	if (is_git())
+		return;
+	fixture_take_down(edited("a"));
+	free(fixture_run("cd %s && { %s; }", repository(), damage));
+	fixture_reopen();
+	free(fixture_run("cd %s && mv aside packed-refs", repository()));
+	fixture_reopen();
+	assert_int_equal(entries(), 1);
+	/* Something that is no entry. */
+	free(fixture_run("cd %s && r=$(git for-each-ref --format='%%(refname)') && "
+	                 "git update-ref refs/sandboxfs/trash/other $r^{tree} && "
+	                 "git update-ref -d $r",
+	                 repository()));
+	fixture_reopen();
+	assert_true(scratch_exists(repository()));
+	/* Taken away before, but for the last of it. */
+	free(fixture_run("mkdir -p %s.gone/objects", repository()));
+	free(fixture_run("cd %s && git update-ref -d refs/sandboxfs/trash/other", repository()));
+	fixture_reopen();
+	assert_false(scratch_exists(repository()));
+	assert_false(scratch_exists(scratch_path("state/trashed.git.gone")));
+	assert_int_equal(entries(), 0);
+}
+
 static void a_teardown_that_is_refused_leaves_all_as_it_was(void **state)
 {
 	struct sbx_sandbox *sb = edited("a");
@@ -411,6 +442,7 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(git_says_the_same_of_what_came_back)                                                     \
 	X(what_is_not_in_the_trash_is_refused)                                                     \
 	X(entries_go_when_their_time_is_over)                                                      \
+	X(what_cannot_be_read_does_not_go)                                                         \
 	X(a_teardown_that_is_refused_leaves_all_as_it_was)                                         \
 	X(without_a_trash_nothing_is_saved)
 
