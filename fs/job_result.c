@@ -17,6 +17,7 @@
 
 #define EMBED_MAX  (1024 * 1024) /* bytes of a stream in a result */
 #define EMBED_HALF (EMBED_MAX / 2)
+#define MARK_MAX   64 /* bytes of what stands for those left out */
 
 struct view {
 	enum sbx_job_state state;
@@ -265,7 +266,7 @@ static size_t read_all(struct sbx_output *o, char *buf, size_t len, uint64_t off
 /* What a result shows of the SIZE kept bytes of O; malloc'd, NULL: no memory. */
 static char *excerpt(struct sbx_output *o, uint64_t size, size_t *len)
 {
-	char *buf = malloc(EMBED_MAX + 128 < size ? EMBED_MAX + 128 : (size_t)size + 1);
+	char *buf = malloc(size > EMBED_MAX ? EMBED_MAX + MARK_MAX : (size_t)size + 1);
 	size_t head, skip, tail;
 	int mark;
 
@@ -278,11 +279,11 @@ static char *excerpt(struct sbx_output *o, uint64_t size, size_t *len)
 		return buf;
 	}
 	head = sbx_utf8_floor(buf, read_all(o, buf, EMBED_HALF, 0));
-	tail = read_all(o, buf + head + 64, EMBED_HALF, size - EMBED_HALF);
-	skip = sbx_utf8_skip(buf + head + 64, tail);
-	mark = snprintf(buf + head, 64, "\n[... %" PRIu64 " bytes left out ...]\n",
+	tail = read_all(o, buf + head + MARK_MAX, EMBED_HALF, size - EMBED_HALF);
+	skip = sbx_utf8_skip(buf + head + MARK_MAX, tail);
+	mark = snprintf(buf + head, MARK_MAX, "\n[... %" PRIu64 " bytes left out ...]\n",
 	                size - head - (tail - skip));
-	memmove(buf + head + mark, buf + head + 64 + skip, tail - skip);
+	memmove(buf + head + mark, buf + head + MARK_MAX + skip, tail - skip);
 	*len = head + (size_t)mark + tail - skip;
 	if (sbx_output_truncated(o))
 		*len = sbx_utf8_floor(buf, *len);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <json-c/json.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,31 @@ static void more_is_shown_by_head_and_tail_cut_between_characters(void **state)
 	sbx_job_unref(rec);
 }
 
+/* The memory comes from the heap, so what is written behind its end would be found there. */
+static void a_little_more_than_a_mebibyte_stays_within_its_memory(void **state)
+{
+	char *buf = malloc(1048577);
+	struct sbx_jobrec *rec;
+	struct json_object *obj;
+	const char *text;
+
+	(void)state;
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024 * 1024);
+	memset(buf, 'x', 1048577);
+	rec = fixture_start_job(&fx, "make");
+	fake_job_output(fixture_last(&fx), 1, buf, 1048577);
+	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	fixture_await_end(rec);
+	obj = sbx_job_result(rec);
+	text = json_object_get_string(member(obj, "stdout"));
+	assert_non_null(strstr(text, "\n[... 1 bytes left out ...]\n"));
+	assert_int_equal(strspn(text, "x"), 524288);
+	assert_int_equal(strlen(strrchr(text, '\n') + 1), 524288);
+	json_object_put(obj);
+	sbx_job_unref(rec);
+	free(buf);
+}
+
 static void output_past_its_limit_is_flagged_and_stays_text(void **state)
 {
 	struct sbx_limits limits = {.output_bytes = 100};
@@ -282,6 +308,7 @@ int main(void)
 	        CASE(bytes_that_are_not_text_go_as_base64),
 	        CASE(a_mebibyte_is_embedded_whole),
 	        CASE(more_is_shown_by_head_and_tail_cut_between_characters),
+	        CASE(a_little_more_than_a_mebibyte_stays_within_its_memory),
 	        CASE(output_past_its_limit_is_flagged_and_stays_text),
 	        CASE(the_log_members_tell_what_happened),
 	        CASE(a_failed_start_is_logged_with_its_error),
