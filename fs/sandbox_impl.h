@@ -48,6 +48,7 @@ struct box {
 	bool shut; /* the shutdown has seen to it */
 	/* One [pool] call of the backend at a time for one sandbox. */
 	pthread_mutex_t backend_lock;
+	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
 	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
 	struct sbx_error sync_err;                /* handed from the pool to the loop */

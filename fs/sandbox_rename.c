@@ -76,13 +76,19 @@ static void rename_done(void *data)
 static void rename_work(void *data)
 {
 	struct renaming *ren = data;
+	struct box *box = ren->box;
 
-	pthread_mutex_lock(&ren->box->backend_lock);
-	ren->code = sbx_sandbox_rename(ren->box->pub.sandbox, ren->to, &ren->err);
+	sbx_box_ref(&box->pub);
+	pthread_mutex_lock(&box->backend_lock);
+	ren->code = box->taken_down
+	                    ? sbx_fail(&ren->err, ENOENT, "the sandbox was torn down meanwhile")
+	                    : sbx_sandbox_rename(box->pub.sandbox, ren->to, &ren->err);
 	if (ren->code >= 0)
-		sbx_log_rename(ren->box->pub.log, ren->to);
-	pthread_mutex_unlock(&ren->box->backend_lock);
+		sbx_log_rename(box->pub.log, ren->to);
+	/* A teardown that comes next is told of next. */
 	sbx_loop_post(ren->reg->config.loop, rename_done, ren);
+	pthread_mutex_unlock(&box->backend_lock);
+	sbx_box_unref(&box->pub);
 }
 
 /* The lock is held. 1: go on; 0: it is called that already. */

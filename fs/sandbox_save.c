@@ -13,7 +13,7 @@ static void save(struct box *box)
 	int r = 0;
 
 	pthread_mutex_lock(&box->backend_lock);
-	if (sbx_box_alive(&box->pub))
+	if (!box->taken_down)
 		r = sbx_sandbox_barrier(box->pub.sandbox, &err);
 	pthread_mutex_unlock(&box->backend_lock);
 	if (r < 0) {

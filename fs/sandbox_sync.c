@@ -54,7 +54,8 @@ static void sync_work(void *data)
 
 	box->sync_err = SBX_ERROR_INIT;
 	pthread_mutex_lock(&box->backend_lock);
-	sbx_sandbox_sync(box->pub.sandbox, &box->sync_err);
+	if (!box->taken_down)
+		sbx_sandbox_sync(box->pub.sandbox, &box->sync_err);
 	pthread_mutex_unlock(&box->backend_lock);
 	sbx_loop_post(box->pub.registry->config.loop, sync_done, box);
 }

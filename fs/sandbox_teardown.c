@@ -217,6 +217,7 @@ static void retire_work(void *data)
 	box->step_err = SBX_ERROR_INIT;
 	pthread_mutex_lock(&box->backend_lock);
 	box->code = sbx_sandbox_retire(box->pub.sandbox, &box->step_err);
+	box->taken_down = box->code >= 0;
 	pthread_mutex_unlock(&box->backend_lock);
 	sbx_loop_post(box->pub.registry->config.loop, retire_done, box);
 }

@@ -433,6 +433,30 @@ static void rename_is_refused_with_the_right_errno(void **state)
 	assert_int_equal(rename_code("a", "c"), 0);
 }
 
+/* Whichever comes first: what has been torn down is under neither name. */
+static void rename_and_teardown_at_once_leave_nothing(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 500; i++) {
+		struct outcome renamed, gone;
+		int r;
+
+		assert_int_equal(make_named("a"), 0);
+		outcome_init(&renamed);
+		outcome_init(&gone);
+		sbx_registry_rename(house.registry, "a", "b", outcome_done, &renamed);
+		sbx_registry_teardown(house.registry, "a", true, outcome_done, &gone);
+		r = outcome_wait(&renamed);
+		assert_true(r == 0 || r == -ENOENT);
+		assert_int_equal(outcome_wait(&gone), 0);
+		assert_int_equal(house_teardown(&house, "b", true), 0);
+		assert_absent("a");
+		assert_absent("b");
+		outcome_finish(&renamed);
+		outcome_finish(&gone);
+	}
+}
+
 /* Texts */
 
 static void remember_name(struct sbx_box *box, void *data)
@@ -662,6 +686,7 @@ int main(void)
 	        CASE(events_of_a_torn_down_sandbox_end),
 	        CASE(rename_moves_the_name),
 	        CASE(rename_is_refused_with_the_right_errno),
+	        CASE(rename_and_teardown_at_once_leave_nothing),
 	        CASE(walk_is_in_order_of_names),
 	        CASE(texts_describe_the_sandboxes),
 	        STOPPED(recovery_takes_up_what_is_found),
