@@ -134,18 +134,20 @@ static void begin(struct made *m)
 
 /* Reading */
 
-/* Nobody can be told twice: a reader is in the list or is being answered on this thread. */
+/*
+ * Nobody can be told twice: a reader is in the list or is being answered on this thread. The making goes on: the file
+ * may be open elsewhere too, and if it is not, its release ends that.
+ */
 static void cancel(struct sbx_pending *p, bool fatal)
 {
 	struct reader *r = p->owner, **at;
 	struct made *m = r->made;
 
+	(void)fatal;
 	pthread_mutex_lock(&m->lock);
 	for (at = &m->readers; *at != r; at = &(*at)->next)
 		;
 	*at = r->next;
-	if (fatal && !m->readers)
-		atomic_store(&m->work.cancelled, true);
 	pthread_mutex_unlock(&m->lock);
 	free(r);
 	sbx_pending_error(p, EINTR);

@@ -112,7 +112,7 @@ bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 /*
  * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
  * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
- * command is in the way, or the box is going), -ESTALE, -EINTR (cancelled before it began); err has a sentence then.
+ * command is in the way, or the box is going, also meanwhile), -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.
  */
 enum sbx_work_kind {
 	SBX_WORK_BESIDE, /* commands may run */
@@ -131,6 +131,7 @@ struct sbx_work {
 	/* private: */
 	struct sbx_box *box;
 	uint64_t begun_ns;
+	bool box_goes; /* cancelled for that; registry's lock */
 	struct sbx_work *next;
 };
 /* Any thread. */

@@ -17,13 +17,18 @@ static struct box *box_of(struct sbx_work *w)
 	return sbx_container_of(w->box, struct box, pub);
 }
 
+static int stopping(struct sbx_error *err)
+{
+	return sbx_fail(err, EBUSY, "the sandbox is stopping");
+}
+
 /* The lock is held. */
 static int admit(struct box *box, struct sbx_error *err)
 {
 	if (box->pub.state == SBX_BOX_RETIRED)
 		return sbx_fail(err, ESTALE, "the sandbox is gone");
 	if (box->pub.state != SBX_BOX_READY || box->pub.registry->closing)
-		return sbx_fail(err, EBUSY, "the sandbox is stopping");
+		return stopping(err);
 	return 0;
 }
 
@@ -53,6 +58,13 @@ static void record(struct sbx_work *w)
 	sbx_box_event(w->box->registry, box_of(w), w->event, w->detail[0] ? w->detail : NULL);
 }
 
+/* Lock held. */
+static void give_up(struct sbx_work *w)
+{
+	w->box_goes = true;
+	atomic_store(&w->cancelled, true);
+}
+
 static void work_run(void *data);
 
 /* [loop] What it changed is told before its end is. */
@@ -61,10 +73,15 @@ static void work_done(void *data)
 	struct sbx_work *w = data, *next;
 	struct box *box = box_of(w);
 	struct sbx_registry *reg = box->pub.registry;
+	bool box_goes;
 
 	pthread_mutex_lock(&reg->lock);
 	box->works = next = w->next;
+	box_goes = w->box_goes;
 	pthread_mutex_unlock(&reg->lock);
+	/* Clients without a signal would take EINTR for a reason to try again, for ever. */
+	if (w->code == -EINTR && box_goes)
+		w->code = stopping(&w->err);
 	if (next)
 		sbx_pool_submit(reg->config.pool, work_run, box);
 	if (w->kind != SBX_WORK_BESIDE)
@@ -115,6 +132,7 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 	w->box = sbx_box_ref(pub);
 	w->begun_ns = sbx_now_ns();
 	w->next = NULL;
+	w->box_goes = false;
 	w->err = SBX_ERROR_INIT;
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_begin(reg);
@@ -128,7 +146,7 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 	}
 	pthread_mutex_lock(&reg->lock);
 	if (box->pub.state != SBX_BOX_READY)
-		atomic_store(&w->cancelled, true);
+		give_up(w);
 	first = append(box, w);
 	pthread_mutex_unlock(&reg->lock);
 	if (first)
@@ -138,5 +156,5 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 void sbx_box_cancel_works(struct box *box)
 {
 	for (struct sbx_work *w = box->works; w; w = w->next)
-		atomic_store(&w->cancelled, true);
+		give_up(w);
 }

@@ -261,7 +261,7 @@ static void teardown_asks_a_restore_to_stop(void **state)
 	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
 	atomic_store(&house.backend.hold_history, false);
 	sem_post(&house.backend.hold);
-	assert_int_equal(write_end(&w), -EINTR);
+	assert_int_equal(write_end(&w), -EBUSY);
 	assert_int_equal(outcome_wait(&o), 0);
 	outcome_finish(&o);
 	assert_int_equal(write_text(h, "1\n"), -ESTALE);
@@ -547,9 +547,37 @@ static void diff_is_made_once_for_an_open_file(void **state)
 	answer_finish(&a);
 	atomic_store(&house.backend.hold_history, false);
 	sem_post(&house.backend.hold);
-	sbx_control_release(h);
-	h = must_open("changes", O_RDONLY);
+	/* Another process has the same open file. */
 	assert_read(h, "A\tf\n");
+	sbx_control_release(h);
+}
+
+/* Nobody has a signal, and a client that is told so reads again, and again. */
+static void teardown_ends_the_making_of_a_diff(void **state)
+{
+	struct sbx_control_handle *h = must_open("diff", O_RDONLY);
+	struct answer a, b;
+	struct outcome o;
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	answer_init(&a, 100);
+	answer_init(&b, 100);
+	sbx_control_read(h, 0, &a.p);
+	wait_for(&house.backend.remembering);
+	outcome_init(&o);
+	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	answer_wait(&a);
+	assert_int_equal(a.errnum, EBUSY);
+	sbx_control_read(h, 0, &b.p);
+	answer_wait(&b);
+	assert_int_equal(b.errnum, EBUSY);
+	assert_int_equal(outcome_wait(&o), 0);
+	outcome_finish(&o);
+	answer_finish(&a);
+	answer_finish(&b);
 	sbx_control_release(h);
 }
 
@@ -856,6 +884,7 @@ int main(void)
 	        CASE(diff_and_changes_are_against_the_beginning),
 	        CASE(diffs_are_between_any_two_states),
 	        CASE(diff_is_made_once_for_an_open_file),
+	        CASE(teardown_ends_the_making_of_a_diff),
 	        CASE(fork_has_the_same_content),
 	        CASE(fork_refuses_in_words),
 	        CASE(fork_of_what_is_there_now_needs_quiet),
