@@ -1,11 +1,24 @@
 /*
  * Sandboxes whose changes are in memory: they are saved when the last job has ended, and at the end.
  */
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
+#include "fs/text.h"
+
+/* In the log too: at the end of the mount nothing else is read any more. */
+static void tell_failure(struct box *box, const struct sbx_error *err)
+{
+	struct json_object *extra = json_object_new_object();
+
+	json_object_object_add(extra, "error", sbx_text_json(err->text, strlen(err->text)));
+	sbx_log_record(box->pub.log, "save_failed", extra);
+	sbx_error_store(box->pub.registry, &box->pub, err);
+	sbx_box_event(box->pub.registry, box, "save_failed", err->text);
+}
 
 static void save(struct box *box)
 {
@@ -17,9 +30,8 @@ static void save(struct box *box)
 		r = sbx_sandbox_barrier(box->pub.sandbox, &err);
 	pthread_mutex_unlock(&box->backend_lock);
 	if (r < 0) {
-		sbx_error_complete(&err, r, "saving", box->pub.name);
-		sbx_error_store(box->pub.registry, &box->pub, &err);
-		sbx_box_event(box->pub.registry, box, "save_failed", err.text);
+		sbx_error_complete(&err, r, "saving", box->pub.sandbox->id);
+		tell_failure(box, &err);
 	}
 }
 

@@ -242,6 +242,14 @@ static int fake_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return code ? sbx_fail(err, code, "retiring was refused") : 0;
 }
 
+static int fake_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct fake_sandbox *fake = sbx_container_of(sb, struct fake_sandbox, base);
+	int code = atomic_load(&fake->backend->barrier_code);
+
+	return code ? sbx_fail(err, code, "saving was refused") : 0;
+}
+
 static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
@@ -288,6 +296,7 @@ static const struct sbx_sandbox_impl fake_sandbox_impl = {
         .remove = fake_remove,
         .close = fake_close,
         .exec = fake_exec,
+        .barrier = fake_barrier,
 };
 
 static const struct sbx_sandbox_impl remembering_impl = {
@@ -297,6 +306,7 @@ static const struct sbx_sandbox_impl remembering_impl = {
         .remove = fake_remove,
         .close = fake_close,
         .exec = fake_exec,
+        .barrier = fake_barrier,
         .history = &fake_history_impl,
 };
 
@@ -314,6 +324,7 @@ static struct sbx_sandbox *new_sandbox(struct fake_backend *b, const char *name)
 	clock_gettime(CLOCK_REALTIME, &now);
 	fake->backend = b;
 	fake->base.impl = &fake_sandbox_impl;
+	fake->base.unsaved = b->unsaved;
 	fake->base.created_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 	fake->base.name = must_print("%s", name);
 	fake->base.id = must_print("%s-%u", name, __atomic_add_fetch(&b->ids, 1, __ATOMIC_RELAXED));

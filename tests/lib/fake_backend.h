@@ -26,12 +26,13 @@ struct fake_backend {
 	const char *dir;          /* roots of sandboxes are made here */
 	const char *const *found; /* names that recover finds, NULL-terminated, or NULL */
 	/* Errno (positive) of the next calls, 0: success. */
-	atomic_int create_code, retire_code, remove_code, rename_code;
+	atomic_int create_code, retire_code, remove_code, rename_code, barrier_code;
 	atomic_int remove_failures; /* so many removals fail with remove_code */
 	atomic_bool hold_create;    /* create waits for hold or for being cancelled */
 	atomic_bool hold_remove;
 	atomic_bool hold_history;              /* as do calls of history */
 	sem_t creating, removing, remembering; /* posted when a held call has been entered */
+	bool unsaved;                  /* what sandboxes made from now on hold is, until barrier */
 	bool history;                  /* sandboxes made from now on have it (fake_history.h) */
 	atomic_int history_code;       /* errno of snapshot */
 	atomic_int overlapping;        /* calls of history going on */

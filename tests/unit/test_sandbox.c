@@ -643,6 +643,27 @@ static void sandboxes_outlive_the_mount_but_not_their_jobs(void **state)
 	sbx_box_unref(box);
 }
 
+static void what_cannot_be_saved_at_the_end_is_in_the_log(void **state)
+{
+	_cleanup_file_ FILE *log = NULL;
+	_cleanup_free_ char *path = NULL;
+	char text[4096] = "";
+	struct sbx_box *box;
+
+	(void)state;
+	house_start(&house);
+	house.backend.unsaved = true;
+	box = house_make(&house, "a");
+	assert_true(asprintf(&path, "%s/log/%s.jsonl", house.dir, box->sandbox->id) > 0);
+	atomic_store(&house.backend.barrier_code, ENOSPC);
+	sbx_registry_shutdown(house.registry);
+	log = fopen(path, "re");
+	assert_non_null(log);
+	assert_true(fread(text, 1, sizeof(text) - 1, log) > 0);
+	assert_non_null(strstr(text, "\"event\":\"save_failed\",\"error\":\"saving was refused\""));
+	sbx_box_unref(box);
+}
+
 static void shutdown_gives_up_what_is_being_made(void **state)
 {
 	struct outcome o;
@@ -695,6 +716,7 @@ int main(void)
 	        STOPPED(lifetime_ends_a_sandbox),
 	        STOPPED(ephemeral_mount_leaves_no_sandbox),
 	        STOPPED(sandboxes_outlive_the_mount_but_not_their_jobs),
+	        STOPPED(what_cannot_be_saved_at_the_end_is_in_the_log),
 	        STOPPED(shutdown_gives_up_what_is_being_made),
 	};
 
