@@ -166,15 +166,21 @@ static void forward(struct init *in, int sig)
 
 static void handle_signal(struct init *in, const struct signalfd_siginfo *info)
 {
-	const int sig = info->ssi_int & 0xff;
+	if (info->ssi_signo != SIGTERM || in->seat->powers->pid_ns)
+		return;
+	/* The spawner is dead: the daemon counts us among the lost. */
+	kill_descendants(in);
+	_exit(1);
+}
 
-	if ((int)info->ssi_signo == SIGRTMIN && info->ssi_int == init_order(in->req.cmd.job, sig)) {
-		forward(in, sig);
-	} else if (info->ssi_signo == SIGTERM && !in->seat->powers->pid_ns) {
-		/* The spawner is dead: the daemon counts us among the lost. */
-		kill_descendants(in);
-		_exit(1);
-	}
+/* One of another job came when that had ended. */
+static void take_order(struct init *in)
+{
+	struct init_order order;
+
+	if (read(INIT_ORDERS_FD, &order, sizeof(order)) == (ssize_t)sizeof(order) &&
+	    order.job == in->req.cmd.job)
+		forward(in, order.sig);
 }
 
 static void check_memory(struct init *in)
@@ -194,11 +200,12 @@ static int sooner(int a, int b)
 /* Waits for the next thing to do and does it. */
 static void attend(struct init *in)
 {
-	struct pollfd p[2] = {{.fd = INIT_SIGNAL_FD, .events = POLLIN},
-	                      {.fd = in->refusals.fd, .events = POLLIN}};
+	struct pollfd p[3] = {{.fd = INIT_SIGNAL_FD, .events = POLLIN},
+	                      {.fd = in->refusals.fd, .events = POLLIN},
+	                      {.fd = INIT_ORDERS_FD, .events = POLLIN}};
 	struct signalfd_siginfo info;
 
-	if (poll(p, 2, sooner(refusals_due_ms(&in->refusals), memory_watch_due_ms(&in->memory))) <
+	if (poll(p, 3, sooner(refusals_due_ms(&in->refusals), memory_watch_due_ms(&in->memory))) <
 	    0)
 		return;
 	check_memory(in);
@@ -206,6 +213,8 @@ static void attend(struct init *in)
 	refusals_flush(&in->refusals, false);
 	if (p[0].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		handle_signal(in, &info);
+	if (p[2].revents)
+		take_order(in);
 }
 
 static void look_after(struct init *in)
@@ -259,7 +268,7 @@ static int place_descriptors(const struct init_seat *seat)
 {
 	const struct view *view = seat->view;
 
-	if (dup2(seat->work, INIT_WORK_FD) < 0 ||
+	if (dup2(seat->work, INIT_WORK_FD) < 0 || dup2(seat->orders, INIT_ORDERS_FD) < 0 ||
 	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
 	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0) ||
 	    (seat->events >= 0 && dup2(seat->events, INIT_EVENTS_FD) < 0))
@@ -298,6 +307,19 @@ static int prepare_leader(struct init *in)
 	return 0;
 }
 
+/*
+ * What is blocked is kept for us, and charged to the user; of the rest the kernel throws away what is sent to
+ * pid 1.
+ */
+static void let_signals_go(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+}
+
 /* All that can be done without knowing the command. */
 static void prepare(struct init *in)
 {
@@ -311,6 +333,8 @@ static void prepare(struct init *in)
 	in->stage = SPAWN_AT_VIEW;
 	r = seat->view ? view_enter(seat->view) : 0;
 	bind_life(in);
+	if (seat->powers->pid_ns)
+		let_signals_go();
 	if (!r && seat->group >= 0) {
 		in->stage = SPAWN_AT_LIMITS;
 		r = cgroup_job_enter(seat->cgroup, seat->group, 0);
@@ -390,7 +414,7 @@ static void close_rest(struct init *in)
 		return;
 	close_range(0, 2, 0);
 	close_range(INIT_FREE_FD + 1, INIT_EVENTS_FD - 1, 0);
-	close_range(INIT_EVENTS_FD + 1, ~0U, 0);
+	close_range(INIT_ORDERS_FD + 1, ~0U, 0);
 }
 
 static void start_leader(struct init *in)

@@ -23,16 +23,20 @@ enum {
 	INIT_USER_FD,
 	INIT_RULES_FD,
 	INIT_EVENTS_FD,
-	INIT_WORK_FD, /* where requests come from */
-	INIT_NULL_FD, /* holds the place of what is not open */
+	INIT_ORDERS_FD, /* where signals to be sent come from */
+	INIT_WORK_FD,   /* where requests come from */
+	INIT_NULL_FD,   /* holds the place of what is not open */
 	INIT_END_FD
 };
 
-/* SIGRTMIN with such a value from the spawner asks init to send SIG to everything, while it runs JOB. */
-static inline int init_order(uint64_t job, int sig)
-{
-	return (int)((uint32_t)job << 8 | (uint32_t)sig);
-}
+/*
+ * From the spawner: send SIG to everything, while you run JOB. Not by a queued signal: of those the kernel has
+ * only so many for a user, and any command of his may take them all.
+ */
+struct init_order {
+	uint64_t job;
+	int sig;
+};
 
 /* What an init is made with. */
 struct init_seat {
@@ -44,6 +48,7 @@ struct init_seat {
 	int group;                   /* the job's, to be entered, or -1 */
 	int events;                  /* memory.events of the job's, or -1 */
 	int work;                    /* a socket: SPAWN_EXECs as the spawner got them */
+	int orders;                  /* a pipe of init_orders, which does not block */
 	bool reuse;    /* for more than one: it sends a struct usage when it is ready */
 	char *message; /* room for it: SPAWN_MESSAGE bytes */
 };

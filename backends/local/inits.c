@@ -233,8 +233,9 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
  */
 void inits_signal(struct inits *inits, uint64_t job, int sig)
 {
-	union sigval value = {.sival_int = init_order(job, sig)};
+	const struct init_order order = {.job = job, .sig = sig};
 	size_t i = 0;
+	ssize_t n;
 
 	while (i < inits->n && inits->all[i].job != job)
 		i++;
@@ -249,7 +250,8 @@ void inits_signal(struct inits *inits, uint64_t job, int sig)
 			sbx_cleanup_fd(&inits->all[i].work);
 		return;
 	}
-	sigqueue(inits->all[i].pid, SIGRTMIN, value);
+	n = write(inits->all[i].orders, &order, sizeof(order));
+	(void)n; /* it has ended, or hundreds are before it */
 	if (!inits->config.powers->pid_ns)
 		kill(inits->all[i].pid, SIGCONT);
 }

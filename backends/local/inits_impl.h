@@ -10,6 +10,7 @@ struct one {
 	uint64_t job;  /* 0: it waits */
 	uint64_t view; /* serial number of what it waits in */
 	pid_t pid;
+	int orders;        /* our end of its pipe */
 	int work;          /* our end of its socket, -1: it gets no request any more */
 	bool reuse;        /* it waits again after JOB, and says so */
 	struct usage used; /* before JOB */

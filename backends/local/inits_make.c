@@ -2,6 +2,7 @@
 #include "backends/local/inits_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -66,6 +67,7 @@ static int make_group(struct inits *inits, const char *box, struct one *one)
 void inits_release(struct inits *inits, struct one *one)
 {
 	sbx_cleanup_fd(&one->work);
+	sbx_cleanup_fd(&one->orders);
 	sbx_cleanup_fd(&one->events);
 	if (one->group >= 0)
 		cgroup_job_remove(inits->config.cgroup, one->box, one->number);
@@ -85,17 +87,25 @@ static int fork_one(struct inits *inits, const struct view *view, struct one *on
 	                         .events = one->events,
 	                         .reuse = one->reuse,
 	                         .message = c->message};
-	int pair[2], r;
+	int pair[2], ends[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	one->work = pair[0];
 	seat.work = pair[1];
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		r = -errno;
+		close(pair[1]);
+		return r;
+	}
+	seat.orders = ends[0];
+	one->orders = ends[1];
 	one->pid = fork_init(inits, &seat);
 	if (one->pid == 0)
 		init_main(&seat);
 	r = one->pid < 0 ? -errno : 0;
 	close(pair[1]);
+	close(ends[0]);
 	return r;
 }
 
@@ -109,6 +119,7 @@ int inits_make(struct inits *inits, const struct view *view, const char *box, bo
 {
 	struct one one = {.view = view ? view->serial : 0,
 	                  .reuse = reuse,
+	                  .orders = -1,
 	                  .work = -1,
 	                  .group = -1,
 	                  .events = -1};

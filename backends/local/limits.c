@@ -6,7 +6,8 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
 
-#define MIB ((uint64_t)1024 * 1024)
+#define MIB     ((uint64_t)1024 * 1024)
+#define SIGNALS 1024
 
 static int lower(__rlimit_resource_t what, uint64_t soft, uint64_t hard)
 {
@@ -32,7 +33,7 @@ static uint64_t countable(uint64_t procs, const struct spawn_powers *powers)
 
 /*
  * Descriptors in flight between sockets are counted for the user, who may be the daemon's too: who has less
- * than it cannot have so many there that it can send none.
+ * than it cannot have so many there that it can send none. So are signals that wait.
  */
 int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *powers,
                  const struct rlimit *nofile)
@@ -56,6 +57,8 @@ int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *pow
 			return -1;
 	}
 	if (lower(RLIMIT_CORE, 0, 0) < 0)
+		return -1;
+	if (lower(RLIMIT_SIGPENDING, SIGNALS, SIGNALS) < 0)
 		return -1;
 	return lower(RLIMIT_NOFILE, nofile->rlim_cur, nofile->rlim_max - nofile->rlim_max / 4);
 }

@@ -194,10 +194,9 @@ static int arrange_descriptors(int fd, struct cgroup *group)
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
 		return -EBADF;
-	/* Only inits are sent the last two. */
+	/* Only inits are sent the last. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGRTMIN);
 	sigaddset(&set, SIGTERM);
 	sigfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	r = sigfd < 0 ? -errno : place_fd(sigfd, INIT_SIGNAL_FD);

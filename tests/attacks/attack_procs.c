@@ -182,13 +182,53 @@ static long stay_in_flight(char **args)
 		pause();
 }
 
+static long queue_one(pid_t pid)
+{
+	const union sigval nothing = {.sival_int = 0};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMAX);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return sigqueue(pid, SIGRTMAX, nothing);
+}
+
+static long try_queue(char **args)
+{
+	(void)args;
+	return queue_one(getpid());
+}
+
+/* For itself and for init, until there is room for no more. */
+static long stay_with_signals(char **args)
+{
+	for (int i = 0; i < 1 << 18 && queue_one(getpid()) == 0; i++)
+		;
+	for (int i = 0; i < 1 << 18 && queue_one(1) == 0; i++)
+		;
+	if (!args[0] || creat(args[0], 0600) < 0)
+		return -1;
+	for (;;)
+		pause();
+}
+
 const struct attack attack_procs[] = {
-        {"signal", try_signal},           {"pidfd", try_pidfd},
-        {"ptrace", try_ptrace},           {"traced", try_traced},
-        {"read-memory", try_read_memory}, {"setuid", try_setuid},
-        {"setgroups", try_setgroups},     {"new-privileges", try_new_privileges},
-        {"raise-limit", try_raise_limit}, {"limit", try_limit},
-        {"priority", try_priority},       {"processes", count_processes},
-        {"memory", try_memory},           {"files", count_files},
-        {"in-flight", stay_in_flight},    {0},
+        {"signal", try_signal},
+        {"pidfd", try_pidfd},
+        {"ptrace", try_ptrace},
+        {"traced", try_traced},
+        {"read-memory", try_read_memory},
+        {"setuid", try_setuid},
+        {"setgroups", try_setgroups},
+        {"new-privileges", try_new_privileges},
+        {"raise-limit", try_raise_limit},
+        {"limit", try_limit},
+        {"queue", try_queue},
+        {"signals", stay_with_signals},
+        {"priority", try_priority},
+        {"processes", count_processes},
+        {"memory", try_memory},
+        {"files", count_files},
+        {"in-flight", stay_in_flight},
+        {0},
 };

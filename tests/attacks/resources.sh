@@ -64,6 +64,13 @@ descriptors_in_flight() {
 	[ "$have" = fine ] || unsafe "no command runs any more"
 }
 
+signals_that_wait() {
+	start_attack signals
+	have=$("$ROOM/bin/attack" queue)
+	end_attack
+	[ "$have" = 0 ] || unsafe "$have: the user's other processes can queue none"
+}
+
 output_flood() {
 	out=$(talk a/ctl/exec '{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
 	same true "$(printf '%s' "$out" | "$TOOL" json stdoutTruncated)"
@@ -91,6 +98,7 @@ attack "limits" "a file filler ends at its limit" file_filler
 attack "limits" "a busy loop ends at its limit" busy_loop
 attack -kernel "all descriptors" all_descriptors
 attack "user:limits" "so many descriptors under way that others can send none" descriptors_in_flight
+attack "user:limits" "so many signals waiting that others' have no room" signals_that_wait
 attack -daemon "a flood of output is cut and flagged" output_flood
 attack -daemon "deaf to SIGTERM and double-forked" deaf_and_forked
 attack "limits" "a core dump" no_core_dump
