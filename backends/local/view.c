@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,13 +29,15 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
 
-#define KEPT 128 /* views; six descriptors each */
-#define MADE (VIEW_NAMESPACES + 2)
+#define KEPT  128 /* views, at most */
+#define MADE  (VIEW_NAMESPACES + 2)
+#define FILES (MADE + 1) /* that one holds: what was made, and its user namespace */
 
 struct views {
 	const struct sbx_settings *settings;
 	const struct spawn_powers *powers;
 	int room; /* the mount namespace of layered trees, or -1 */
+	int most; /* of kept that are used: those of half of our descriptors */
 	uint64_t clock;
 	struct view kept[KEPT];
 };
@@ -128,6 +131,17 @@ static void send_made(int sock, const struct made *made, const int *fds)
 	sendmsg(sock, &msg, MSG_NOSIGNAL);
 }
 
+/* What came along of the descriptors when there was no room for all. */
+static void drop_some(const struct cmsghdr *c)
+{
+	for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+		int fd;
+
+		memcpy(&fd, (const char *)c + at, sizeof(fd));
+		close(fd);
+	}
+}
+
 static int receive_made(int sock, struct made *made, int *fds)
 {
 	union control control = {0};
@@ -143,8 +157,12 @@ static int receive_made(int sock, struct made *made, int *fds)
 	if (made->error)
 		return -made->error;
 	c = CMSG_FIRSTHDR(&msg);
-	if (!c || made->n > MADE || c->cmsg_len != CMSG_LEN((size_t)made->n * sizeof(int)))
+	if (!c || made->n > MADE)
 		return -EMFILE;
+	if (c->cmsg_len != CMSG_LEN((size_t)made->n * sizeof(int))) {
+		drop_some(c);
+		return -EMFILE;
+	}
 	memcpy(fds, CMSG_DATA(c), (size_t)made->n * sizeof(int));
 	return 0;
 }
@@ -368,6 +386,17 @@ void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
 
 /* --- keeping them ------------------------------------------------------------------------------- */
 
+/* Others are for inits, and for what daemon and commands send. */
+static int most_kept(void)
+{
+	struct rlimit files;
+	const bool known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+
+	if (known && files.rlim_cur < (rlim_t)2 * KEPT * FILES)
+		return files.rlim_cur < 2 * FILES ? 1 : (int)(files.rlim_cur / (2 * FILES));
+	return KEPT;
+}
+
 int views_create(const struct sbx_settings *settings, const struct spawn_powers *powers,
                  struct views **ret)
 {
@@ -378,6 +407,7 @@ int views_create(const struct sbx_settings *settings, const struct spawn_powers 
 	views->settings = settings;
 	views->powers = powers;
 	views->room = -1;
+	views->most = most_kept();
 	*ret = views;
 	return 0;
 }
@@ -439,7 +469,7 @@ static struct view *least_recently_used(struct views *views)
 {
 	struct view *oldest = &views->kept[0];
 
-	for (int i = 1; i < KEPT; i++)
+	for (int i = 1; i < views->most; i++)
 		if (views->kept[i].used < oldest->used)
 			oldest = &views->kept[i];
 	return oldest;

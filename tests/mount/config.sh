@@ -78,6 +78,25 @@ no_secrets() {
 	unmount
 }
 
+# Each keeps some for itself as long as there are enough.
+few_descriptors_many_sandboxes() {
+	(
+		ulimit -n 256
+		mount_repo
+	)
+	for i in $(seq 40); do
+		mkdir "$MNT/m$i"
+		same $i "$(run m$i echo $i)"
+	done
+	for i in 40 1 20; do
+		same $i "$(run m$i echo $i)"
+	done
+	for i in $(seq 40); do
+		teardown m$i
+	done
+	unmount
+}
+
 few_descriptors() {
 	(
 		ulimit -n 256
@@ -117,6 +136,7 @@ claim "settings from a JSON file, -o above it" configuration_file
 claim "a bad configuration file is refused by key" bad_configuration
 claim "secrets of the environment appear nowhere" no_secrets
 claim "256 descriptors are enough for 2000 files" few_descriptors
+claim "and for commands in 40 sandboxes" few_descriptors_many_sandboxes
 if [ "$(id -u)" = 0 ]; then
 	claim "a full disk is ENOSPC and loses nothing" disk_full
 fi
