@@ -80,7 +80,9 @@ static const char *const ipc_calls[] = {"shmget",  "shmat",      "shmctl",      
 static const char *const namespace_calls[] = {"unshare", "clone"};
 static const char *const terminal_calls[] = {"ioctl"};
 static const char *const socket_calls[] = {"socket"};
-static const char *const limit_calls[] = {"prlimit64"};
+static const char *const limit_calls[] = {"prlimit64",      "sched_setaffinity",
+                                          "sched_setattr",  "sched_setscheduler",
+                                          "sched_setparam", "setpriority"};
 
 static const struct {
 	const char *word;
@@ -150,6 +152,15 @@ static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 	return 0;
 }
 
+/* Init counts the job's memory, and is a process of its user's: slowed down or without descriptors it would not. */
+static void add_limits(struct rules *rules, const struct filter_wish *wish)
+{
+	add(rules, "prlimit64", wish->no_pids ? FILTER_LIMIT : FILTER_INIT);
+	for (size_t i = 1; !wish->no_pids && i < SBX_ARRAY_SIZE(limit_calls); i++)
+		add(rules, limit_calls[i],
+		    strcmp(limit_calls[i], "setpriority") == 0 ? FILTER_PRIORITY : FILTER_INIT);
+}
+
 static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
 {
 	struct rules rules = {.n = 0};
@@ -159,8 +170,7 @@ static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
 			add(&rules, classes[i].names[k], FILTER_REFUSE);
 	for (size_t i = 0; wish->no_ipc && i < SBX_ARRAY_SIZE(ipc_calls); i++)
 		add(&rules, ipc_calls[i], FILTER_REFUSE);
-	if (wish->no_pids)
-		add(&rules, limit_calls[0], FILTER_LIMIT);
+	add_limits(&rules, wish);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(absent); i++)
 		add(&rules, absent[i], FILTER_ABSENT);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(judged); i++)

@@ -10,7 +10,7 @@ struct filter_wish {
 	bool no_inet; /* sockets of the Internet's families are refused: the network is the host's */
 	bool no_unix; /* so are those of the machine: the host's can be seen */
 	bool no_ipc;  /* so is what processes share by number or name: it is the host's */
-	bool no_pids; /* so are the limits of another process: those of the host have numbers here */
+	bool no_pids; /* so are the limits of another process, not of init alone: the host's have numbers */
 };
 
 struct filter {

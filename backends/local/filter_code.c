@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -168,6 +169,30 @@ static void judge_limit(struct code *c)
 	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FILTER_REFUSE);
 }
 
+static void judge_priority(struct code *c)
+{
+	load_low(c, 0);
+	branch(c, BPF_JEQ, PRIO_USER, FILTER_REFUSE, FALL);
+	branch(c, BPF_JEQ, PRIO_PROCESS, FALL, FILTER_ALLOW);
+	load_low(c, 1);
+	branch(c, BPF_JEQ, 1, FILTER_REFUSE, FILTER_ALLOW);
+}
+
+/* How init runs, by whose number it is known. */
+static void judge_processes(struct code *c)
+{
+	if (c->wish->no_pids) {
+		look_at(c, FILTER_LIMIT);
+		judge_limit(c);
+		return;
+	}
+	look_at(c, FILTER_INIT);
+	load_low(c, 0);
+	branch(c, BPF_JEQ, 1, FILTER_REFUSE, FILTER_ALLOW);
+	look_at(c, FILTER_PRIORITY);
+	judge_priority(c);
+}
+
 static void answer(struct code *c, enum filter_fate fate, uint32_t action)
 {
 	look_at(c, fate);
@@ -192,10 +217,7 @@ static void judge(struct code *c)
 	judge_open(c, 2);
 	look_at(c, FILTER_SOCKET);
 	judge_socket(c);
-	if (c->wish->no_pids) {
-		look_at(c, FILTER_LIMIT);
-		judge_limit(c);
-	}
+	judge_processes(c);
 	answer(c, FILTER_ALLOW, SECCOMP_RET_ALLOW);
 	answer(c, FILTER_ABSENT, SECCOMP_RET_ERRNO | ENOSYS);
 	answer(c, FILTER_REFUSE, SECCOMP_RET_ERRNO | EPERM);

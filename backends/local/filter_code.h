@@ -19,10 +19,12 @@ enum filter_fate {
 	FILTER_IOCTL,                  /* that types into a terminal; */
 	FILTER_MODE_1, /* with setuid or setgid in the mode, that argument from 0; */
 	FILTER_MODE_2,
-	FILTER_OPEN,   /* with them in the third, when it may create; */
-	FILTER_OPENAT, /* the fourth; */
-	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands; */
-	FILTER_LIMIT,  /* that sets one of a process named by number; only with no_pids */
+	FILTER_OPEN,     /* with them in the third, when it may create; */
+	FILTER_OPENAT,   /* the fourth; */
+	FILTER_SOCKET,   /* of a family, a type or a protocol that is not for commands; */
+	FILTER_LIMIT,    /* that sets one of a process named by number; only with no_pids, */
+	FILTER_INIT,     /* of process 1, by the first; only without, */
+	FILTER_PRIORITY, /* or of all of a user's; likewise */
 	FILTER_FATES,
 };
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -213,6 +214,23 @@ static void limits_of_others_are_not_set(void **state)
 	free(p.filter);
 }
 
+static void how_init_runs_is_not_set(void **state)
+{
+	static const struct filter_rule rules[] = {{302, FILTER_INIT}, {141, FILTER_PRIORITY}};
+	const struct filter_wish wish = {0};
+	struct sock_fprog p = make(rules, 2, &wish);
+
+	(void)state;
+	assert_int_equal(ask(&p, 302, UINT64_C(1) << 32 | 1, 0, 0, 0), REFUSE);
+	assert_int_equal(ask(&p, 302, 0, 1, 1, 1), ALLOW);
+	assert_int_equal(ask(&p, 302, 2, 0, 0, 0), ALLOW);
+	assert_int_equal(ask(&p, 141, PRIO_PROCESS, 1, 0, 0), REFUSE);
+	assert_int_equal(ask(&p, 141, PRIO_PROCESS, 0, 1, 0), ALLOW);
+	assert_int_equal(ask(&p, 141, PRIO_PGRP, 1, 0, 0), ALLOW);
+	assert_int_equal(ask(&p, 141, PRIO_USER, 0, 0, 0), REFUSE);
+	free(p.filter);
+}
+
 static void more_ranges_than_a_program_holds_are_too_big(void **state)
 {
 	const struct filter_wish wish = {0};
@@ -233,6 +251,7 @@ int main(void)
 	        cmocka_unit_test(arguments_are_judged),
 	        cmocka_unit_test(sockets_are_those_that_are_wished_for),
 	        cmocka_unit_test(limits_of_others_are_not_set),
+	        cmocka_unit_test(how_init_runs_is_not_set),
 	        cmocka_unit_test(more_ranges_than_a_program_holds_are_too_big),
 	};
 
