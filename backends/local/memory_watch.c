@@ -8,9 +8,11 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,16 +76,61 @@ static uint64_t own(int proc, const char *pid)
 	return 0;
 }
 
-static bool exceeds(uint64_t limit, uint64_t (*measure)(int proc, const char *pid))
+static bool is_number(const char *name)
+{
+	return isdigit((unsigned char)name[0]);
+}
+
+/* A process whose first thread has ended shows what it has in any other's. */
+static uint64_t of_threads(int proc, const char *pid,
+                           uint64_t (*measure)(int proc, const char *pid))
+{
+	char path[300];
+	int fd;
+	_cleanup_dir_ DIR *dir = NULL;
+	struct dirent *e;
+	uint64_t bytes = 0;
+
+	snprintf(path, sizeof(path), "%s/task", pid);
+	fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	while (dir && !bytes && (e = readdir(dir)))
+		if (is_number(e->d_name) && strcmp(e->d_name, pid) != 0)
+			bytes = measure(proc, e->d_name);
+	return bytes;
+}
+
+/* A child of vfork has its parent's until it executes. */
+static bool is_lent(int proc, const char *pid)
+{
+	char text[1024], *end;
+	int parent;
+
+	if (!read_file(proc, pid, "stat", text, sizeof(text)))
+		return false;
+	end = strrchr(text, ')');
+	return end && sscanf(end + 1, " %*c %d", &parent) == 1 && parent != getpid() &&
+	       syscall(SYS_kcmp, atoi(pid), parent, KCMP_VM, 0, 0) == 0;
+}
+
+static bool exceeds(uint64_t limit, uint64_t (*measure)(int proc, const char *pid), bool exact)
 {
 	_cleanup_dir_ DIR *proc = opendir("/proc");
 	const pid_t self = getpid();
 	uint64_t sum = 0;
 	struct dirent *e;
 
-	while (proc && sum <= limit && (e = readdir(proc)))
-		if (isdigit((unsigned char)e->d_name[0]) && atoi(e->d_name) != self)
-			sum += measure(dirfd(proc), e->d_name);
+	while (proc && sum <= limit && (e = readdir(proc))) {
+		uint64_t bytes;
+
+		if (!is_number(e->d_name) || atoi(e->d_name) == self)
+			continue;
+		bytes = measure(dirfd(proc), e->d_name);
+		if (!bytes)
+			bytes = of_threads(dirfd(proc), e->d_name, measure);
+		if (bytes && !(exact && is_lent(dirfd(proc), e->d_name)))
+			sum += bytes;
+	}
 	return sum > limit;
 }
 
@@ -108,7 +155,7 @@ bool memory_watch_over(struct memory_watch *w)
 
 	if (!w->limit || began < w->next)
 		return false;
-	over = exceeds(w->limit, resident) && exceeds(w->limit, own);
+	over = exceeds(w->limit, resident, false) && exceeds(w->limit, own, true);
 	took = now_ns() - began;
 	w->next = began + took + (SHARE * took > LOOK_NS ? SHARE * took : LOOK_NS);
 	return over;

@@ -1413,7 +1413,8 @@ static void a_command_has_no_right(void **state)
 /* Four processes of 24 MiB each: none of them alone has too much. */
 static void memory_is_limited_for_the_job_as_a_whole(void **state)
 {
-	static const char *const kinds[] = {"own", "hidden", "shared-memory"};
+	static const char *const kinds[] = {"own", "hidden", "headless", "unwatched",
+	                                    "shared-memory"};
 
 	if (!has_room_for_limits(state))
 		return;
@@ -1434,6 +1435,18 @@ static void pages_shared_after_a_fork_count_once(void **state)
 	if (!has_room_for_limits(state))
 		return;
 	RUN(*state, &run, self, "hoard", "inherited");
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_string_equal(run.out[0], "kept\n");
+	finish(&run);
+}
+
+static void memory_lent_to_a_child_counts_once(void **state)
+{
+	struct run run = {.spec.limits.memory_mb = 64};
+
+	if (!has_room_for_limits(state))
+		return;
+	RUN(*state, &run, self, "lend");
 	assert_int_equal(run.exit.end, SBX_END_EXITED);
 	assert_string_equal(run.out[0], "kept\n");
 	finish(&run);
@@ -1717,6 +1730,52 @@ static void *take(size_t size, int flags)
 }
 
 /* A parent and its children have MIBs; says that it may keep them when nobody has minded for a while. */
+static void *hold(void *data)
+{
+	take(*(const size_t *)data, MAP_PRIVATE);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* The first of a process's threads ends, another has its memory. */
+static void hold_headless(size_t size)
+{
+	static size_t of_thread;
+	pthread_t thread;
+
+	of_thread = size;
+	MUST(pthread_create(&thread, NULL, hold, &of_thread) == 0);
+	syscall(SYS_exit, 0);
+}
+
+/* Init, without a descriptor to look by, and seldom in turn. */
+static void hinder_init(void)
+{
+	const struct rlimit none = {0};
+	const struct sched_param idle = {0};
+
+	prlimit(1, RLIMIT_NOFILE, &none, NULL);
+	sched_setscheduler(1, SCHED_IDLE, &idle);
+}
+
+/* A child runs in the memory of its parent until it executes. */
+static int play_lend(void)
+{
+	const struct timespec looks = {.tv_nsec = 450000000};
+	pid_t pid;
+
+	take((size_t)40 << 20, MAP_PRIVATE);
+	pid = vfork();
+	if (pid == 0) {
+		nanosleep(&looks, NULL);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	printf("kept\n");
+	return 0;
+}
+
 static int play_hoard(const char *kind)
 {
 	const struct timespec looks = {.tv_nsec = 450000000};
@@ -1725,12 +1784,17 @@ static int play_hoard(const char *kind)
 
 	if (!strcmp(kind, "hidden"))
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (!strcmp(kind, "unwatched"))
+		hinder_init();
 	if (inherited)
 		take(size, MAP_PRIVATE);
 	for (int i = 0; i < 4; i++) {
 		if (fork() == 0) {
+			if (!strcmp(kind, "headless"))
+				hold_headless(size);
 			if (!inherited)
-				take(size, strcmp(kind, "own") ? MAP_SHARED : MAP_PRIVATE);
+				take(size,
+				     strcmp(kind, "shared-memory") ? MAP_PRIVATE : MAP_SHARED);
 			for (;;)
 				pause();
 		}
@@ -1780,13 +1844,13 @@ static int play_fork(void)
 	return 0;
 }
 
-/* What a user may change of a process of his; the one only where that has no right more. */
+/* What a user may change of a process of his, unless it is kept from him; the one only where that has no right more. */
 static int play_meddle(void)
 {
 	const struct rlimit files = {.rlim_cur = 33, .rlim_max = 44};
 
 	setpriority(PRIO_PROCESS, 1, 9);
-	return prlimit(1, RLIMIT_NOFILE, &files, NULL) < 0;
+	return prlimit(1, RLIMIT_NOFILE, &files, NULL) < 0 && errno != EPERM;
 }
 
 static int play(char **argv)
@@ -1811,6 +1875,8 @@ static int play(char **argv)
 		return play_linger();
 	if (strcmp(argv[1], "hoard") == 0)
 		return play_hoard(argv[2]);
+	if (strcmp(argv[1], "lend") == 0)
+		return play_lend();
 	if (strcmp(argv[1], "breed") == 0)
 		return play_breed();
 	isolation = argv[2];
@@ -1881,6 +1947,7 @@ static const struct CMUnitTest view_tests[] = {
         CASE(a_killed_command_is_not_charged_for_those_before_it),
         CASE(memory_is_limited_for_the_job_as_a_whole),
         CASE(pages_shared_after_a_fork_count_once),
+        CASE(memory_lent_to_a_child_counts_once),
         CASE(there_are_never_more_than_procs),
         CASE(landlock_alone_keeps_a_command_in_its_tree),
         cmocka_unit_test(root_is_refused_as_run_as),
