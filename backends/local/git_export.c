@@ -5,6 +5,7 @@
 #include "backends/local/git_export.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,43 +69,43 @@ static bool tree_mode_ok(unsigned mode)
 	       mode == 0120000 || mode == MODE_LINK;
 }
 
-static bool same_name(const struct tree_entry *a, const struct tree_entry *b)
-{
-	return a->len == b->len && memcmp(a->name, b->name, a->len) == 0;
-}
+/*
+ * The files whose names all entries since begin with. Each is longer than the one before, so no file system has names for
+ * more of them.
+ */
+struct prefixes {
+	struct tree_entry at[NAME_MAX];
+	size_t n;
+};
 
 /* A tree and a file of the same name are apart in the order when other names lie between them. */
-static bool has_file(const char *data, size_t len, const struct tree_entry *dir)
+static bool prefixes_take(struct prefixes *p, const struct tree_entry *e)
 {
-	struct tree_entry e;
+	const struct tree_entry *last;
 
-	for (size_t at = 0; at < len;) {
-		if (!tree_next(data, len, &at, &e) || tree_order(&e, dir) >= 0)
-			return false;
-		if (same_name(&e, dir))
-			return true;
+	for (; p->n; p->n--) {
+		last = &p->at[p->n - 1];
+		if (last->len <= e->len && memcmp(last->name, e->name, last->len) == 0)
+			break;
 	}
-	return false;
-}
-
-/* Only names that the tree's name begins with, and a character below the slash, can lie between. */
-static bool may_hide_file(const struct tree_entry *before, const struct tree_entry *dir)
-{
-	return before->len >= dir->len && memcmp(before->name, dir->name, dir->len) == 0;
+	if (e->mode == MODE_TREE)
+		return !p->n || p->at[p->n - 1].len != e->len;
+	if (p->n == SBX_ARRAY_SIZE(p->at))
+		return false;
+	p->at[p->n++] = *e;
+	return true;
 }
 
 static bool tree_ok(const char *data, size_t len)
 {
 	struct tree_entry before = {0}, e;
+	struct prefixes prefixes;
 
+	prefixes.n = 0;
 	for (size_t at = 0; at < len; before = e) {
 		if (!tree_next(data, len, &at, &e) || !tree_mode_ok(e.mode) ||
-		    !sbx_git_component_ok(e.name, e.len))
-			return false;
-		if (!before.name)
-			continue;
-		if (tree_order(&before, &e) >= 0 ||
-		    (e.mode == MODE_TREE && may_hide_file(&before, &e) && has_file(data, len, &e)))
+		    !sbx_git_component_ok(e.name, e.len) ||
+		    (before.name && tree_order(&before, &e) >= 0) || !prefixes_take(&prefixes, &e))
 			return false;
 	}
 	return true;
@@ -202,6 +203,12 @@ struct frame {
 	size_t len, at;
 };
 
+/* What the source was found to have: trees that follow each other name mostly the same. */
+struct sure {
+	git_oid oid;
+	git_object_t type;
+};
+
 struct walk {
 	git_odb *odb;
 	const char *common;
@@ -209,16 +216,17 @@ struct walk {
 	struct frame *stack;
 	size_t n, cap;
 	size_t *taken;
+	struct sure sure[1024];
 	struct sbx_error *err;
 };
 
-/* git knows these two without having them. */
-static bool is_empty_one(const git_oid *oid)
+/* Those that have nothing in them git may leave out, as it knows the tree without having it; the source gets them. */
+static bool is_empty_one(const git_oid *oid, git_object_t type)
 {
-	static const char *const hex[] = {"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
-	                                  "4b825dc642cb6eb9a060e54bf8d69288fbee4904"};
+	git_oid empty;
 
-	return git_oid_streq(oid, hex[0]) == 0 || git_oid_streq(oid, hex[1]) == 0;
+	return type != GIT_OBJECT_COMMIT && git_odb_hash(&empty, "", 0, type) == 0 &&
+	       git_oid_equal(&empty, oid);
 }
 
 static int write_object(struct walk *w, const struct frame *f)
@@ -246,26 +254,50 @@ static int push(struct walk *w, const struct frame *f)
 	return 0;
 }
 
+static int not_well_formed(struct walk *w, const git_oid *oid)
+{
+	char hex[HEX + 1];
+
+	return sbx_fail(w->err, EINVAL, "object %s is not well-formed",
+	                git_oid_tostr(hex, sizeof(hex), oid));
+}
+
+/* 1: the source has it, 0: it has not. As something else it would make what names it worthless. */
+static int is_there(struct walk *w, const git_oid *oid, git_object_t type)
+{
+	struct sure *sure = &w->sure[oid->id[0] | (oid->id[1] & 3) << 8];
+	git_object_t is;
+	size_t len;
+
+	if (sure->type == type && git_oid_equal(&sure->oid, oid))
+		return 1;
+	if (!git_odb_exists_ext(w->odb, oid, GIT_ODB_LOOKUP_NO_REFRESH))
+		return 0;
+	/* One that is damaged was so before. */
+	if (git_odb_read_header(&len, &is, w->odb, oid) == 0 && is != type)
+		return not_well_formed(w, oid);
+	*sure = (struct sure){.oid = *oid, .type = type};
+	return 1;
+}
+
 /* Takes the object up unless the source has it. */
 static int meet(struct walk *w, const git_oid *oid, git_object_t type)
 {
 	struct frame f = {.oid = *oid};
-	char hex[HEX + 1];
-	int r;
+	int r = is_there(w, oid, type);
 
-	if (git_odb_exists_ext(w->odb, oid, GIT_ODB_LOOKUP_NO_REFRESH))
-		return 0;
+	if (r)
+		return r < 0 ? r : 0;
 	if (++*w->taken > sbx_git_bounds.objects)
 		return sbx_fail(w->err, E2BIG, "there are more than %zu new objects",
 		                sbx_git_bounds.objects);
 	r = sbx_git_reader_get(w->reader, oid, &f.type, &f.data, &f.len, w->err);
-	if (r == -ENOENT && is_empty_one(oid))
-		return 0;
+	if (r == -ENOENT && is_empty_one(oid, type))
+		return write_object(w, &(struct frame){.type = type, .data = (char[]){""}});
 	if (r)
 		return r;
 	if (f.type != type || !sbx_git_object_ok(f.type, f.data, f.len))
-		r = sbx_fail(w->err, EINVAL, "object %s is not well-formed",
-		             git_oid_tostr(hex, sizeof(hex), oid));
+		r = not_well_formed(w, oid);
 	else if (type == GIT_OBJECT_BLOB)
 		r = write_object(w, &f);
 	else

@@ -378,6 +378,14 @@ damaged_object() {
 		f=$(git rev-parse --git-dir)/objects/$(echo $c | cut -c1-2)/$(echo $c | cut -c3-); chmod 644 $f; echo junk >$f'
 }
 
+something_else() {
+	not_taken 'not well-formed' 'b=$(git ls-tree -r HEAD | sed -n "1s/.* blob \([0-9a-f]*\).*/\1/p")
+		c=$(git cat-file commit HEAD | sed "s/^tree .*/tree $b/" | git hash-object -t commit -w --stdin --literally)
+		git update-ref refs/heads/sandbox/a $c'
+	not_taken 'not well-formed' 'b=$(git ls-tree -r HEAD | sed -n "1s/.* blob \([0-9a-f]*\).*/\1/p")
+		cd $(git rev-parse --git-dir)/refs/heads; mkdir -p sandbox; echo $b >sandbox/a'
+}
+
 links_and_fifos() {
 	tip=$(tip "$REPO" sandbox/a)
 	before=$(cat "$REPO/.git/worktrees/a-"*/HEAD)
@@ -490,6 +498,7 @@ claim "git gc and fsck in the source lose nothing" gc_of_the_source
 claim "refused: a tree with .git in it" bad_tree
 claim "refused: a commit whose objects are missing" missing_object
 claim "refused: a damaged object" damaged_object
+claim "refused: a commit whose tree is a file, a branch that is one" something_else
 claim "links and FIFOs in place of git's files hold nobody up" links_and_fifos
 claim "what a command that is killed by the teardown had committed is on the branch" last_words
 teardown a

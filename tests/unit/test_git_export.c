@@ -397,9 +397,30 @@ static void trees_are_checked(void **state)
 	assert_false(tree_ok("100644", "a", "100644", "a", NULL));
 	assert_false(tree_ok("100644", "a", "40000", "a", NULL));
 	assert_false(tree_ok("120000", "a", "100644", "a-b", "40000", "a", NULL));
+	assert_false(
+	        tree_ok("100644", "a", "100644", "a-b", "40000", "a-b!", "40000", "a-b", NULL));
+	assert_false(tree_ok("100644", "a", "100644", "a-b", "40000", "a-c", "40000", "a", NULL));
+	assert_true(tree_ok("100644", "a-b", "40000", "a-c", "40000", "a", "100644", "a0", NULL));
 	tree_ok("100644", "a", NULL);
 	assert_false(sbx_git_object_ok(GIT_OBJECT_TREE, tree, tree_len - 1));
 	assert_false(sbx_git_object_ok(GIT_OBJECT_TREE, "100644", 6));
+}
+
+/* 600 000 directories that a file might stand before: to look from the start for each would take hours. */
+static void a_large_tree_is_checked_in_one_pass(void **state)
+{
+	enum { PAIRS = 600000, SIZE = 80 };
+	char *data = calloc(PAIRS, SIZE);
+	size_t len = 0;
+
+	(void)state;
+	assert_non_null(data);
+	for (int i = 0; i < PAIRS; i++) {
+		len += (size_t)snprintf(data + len, SIZE, "100644 %06d-", i) + 21;
+		len += (size_t)snprintf(data + len, SIZE, "40000 %06d", i) + 21;
+	}
+	assert_true(sbx_git_object_ok(GIT_OBJECT_TREE, data, len));
+	free(data);
 }
 
 #define ID     "0123456789012345678901234567890123456789"
@@ -511,13 +532,42 @@ static void what_is_not_well_formed_is_refused(void **state)
 	assert_int_equal(export(&blob, GIT_OBJECT_COMMIT), -EINVAL);
 }
 
-static void what_git_knows_by_itself_need_not_be_there(void **state)
+/* The source has all that is named, but as something else. */
+static void what_the_source_has_is_taken_for_what_it_is(void **state)
 {
-	git_oid empty;
+	git_oid blob = put_text(GIT_OBJECT_BLOB, "x"), top, good, commit;
 
 	(void)state;
-	git_oid_fromstr(&empty, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-	assert_int_equal(export(&empty, GIT_OBJECT_BLOB), 0);
+	tree_len = 0;
+	tree_add("100644", "a", &blob);
+	top = put(GIT_OBJECT_TREE, tree, tree_len);
+	good = put_commit(&top, NULL);
+	assert_int_equal(export(&good, GIT_OBJECT_COMMIT), 0);
+	commit = put_commit(&blob, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -EINVAL);
+	assert_false(in_source(&commit));
+	commit = put_commit(&top, &top);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -EINVAL);
+	assert_int_equal(export(&blob, GIT_OBJECT_COMMIT), -EINVAL);
+	tree_len = 0;
+	tree_add("100644", "a", &good);
+	top = put(GIT_OBJECT_TREE, tree, tree_len);
+	assert_int_equal(export(&top, GIT_OBJECT_TREE), -EINVAL);
+}
+
+static void what_is_empty_need_not_be_there(void **state)
+{
+	git_oid blob, top, commit;
+
+	(void)state;
+	git_oid_fromstr(&blob, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+	git_oid_fromstr(&top, "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+	commit = put_commit(&blob, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), -ENOENT);
+	assert_int_equal(export(&blob, GIT_OBJECT_BLOB), 0);
+	commit = put_commit(&top, NULL);
+	assert_int_equal(export(&commit, GIT_OBJECT_COMMIT), 0);
+	assert_true(in_source(&blob) && in_source(&top) && in_source(&commit));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -534,11 +584,13 @@ int main(void)
 	        CASE(deltas_stay_within_their_bounds),
 	        CASE(what_is_unpacked_is_bounded_altogether),
 	        CASE(trees_are_checked),
+	        CASE(a_large_tree_is_checked_in_one_pass),
 	        CASE(commits_are_checked),
 	        CASE(a_commit_comes_with_all_it_names),
 	        CASE(nothing_incomplete_is_written),
 	        CASE(what_is_not_well_formed_is_refused),
-	        CASE(what_git_knows_by_itself_need_not_be_there),
+	        CASE(what_the_source_has_is_taken_for_what_it_is),
+	        CASE(what_is_empty_need_not_be_there),
 	};
 	int r;
 
