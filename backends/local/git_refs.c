@@ -1,6 +1,6 @@
 /*
- * gitrepository-layout(5): a ref is a small file of its own, or a line of packed-refs, which the file outranks. We write
- * packed-refs only, whole, and take away the files that would outrank it.
+ * gitrepository-layout(5): a ref is a small file of its own, or a line of packed-refs, which the file outranks. Of many we write
+ * packed-refs, whole, and take away the files that would outrank it.
  */
 #include "backends/local/git_refs.h"
 
@@ -295,18 +295,24 @@ static void drop_unseen(struct sbx_refs *refs)
 	refs->n = kept;
 }
 
-int sbx_refs_of_private(int dirfd, struct sbx_refs *ret)
+/* 0 also when there is none. */
+static int read_packed(int dirfd, struct sbx_refs *ret)
 {
 	_cleanup_free_ char *packed = NULL;
 	size_t len;
+	int r = sbx_beneath_read(dirfd, "packed-refs", PACKED_MAX, &packed, &len, NULL);
+
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	return sbx_refs_parse(packed, ret);
+}
+
+int sbx_refs_of_private(int dirfd, struct sbx_refs *ret)
+{
 	int r = read_all_loose(dirfd, ret);
 
 	if (!r)
-		r = sbx_beneath_read(dirfd, "packed-refs", PACKED_MAX, &packed, &len, NULL);
-	if (r == -ENOENT)
-		r = 0;
-	else if (!r)
-		r = sbx_refs_parse(packed, ret);
+		r = read_packed(dirfd, ret);
 	drop_unseen(ret);
 	if (!r)
 		sbx_refs_sort(ret);
@@ -338,14 +344,94 @@ static bool differs(const git_oid *a, const git_oid *b)
 	return !a != !b || (a && !git_oid_equal(a, b));
 }
 
+/* Whether the ref stands at OID (NULL: is not there). */
+static bool stands_at(int dirfd, const char *ref, const git_oid *oid)
+{
+	struct sbx_refs packed = {0};
+	git_oid now;
+	bool same;
+
+	if (!read_loose(dirfd, ref, &now))
+		return !differs(&now, oid);
+	same = !read_packed(dirfd, &packed);
+	sbx_refs_sort(&packed);
+	same = same && !differs(sbx_refs_find(&packed, ref), oid);
+	sbx_refs_release(&packed);
+	return same;
+}
+
+int sbx_refs_move_private(int dirfd, const char *ref, const git_oid *old, const git_oid *new)
+{
+	_cleanup_fd_ int dir = -1, lock = -1;
+	char line[HEX + 2];
+	const char *name;
+
+	dir = sbx_beneath_parent(dirfd, ref, &name);
+	lock = dir < 0 ? dir : sbx_locked_open(dir, name);
+	if (lock < 0)
+		return lock;
+	if (!stands_at(dirfd, ref, old)) {
+		sbx_locked_end(dir, name);
+		return -EAGAIN;
+	}
+	git_oid_tostr(line, sizeof(line), new);
+	line[HEX] = '\n';
+	return sbx_locked_commit(dir, name, lock, line, HEX + 1, NULL);
+}
+
+/* WANT, but what commands have changed since HAVE was read stays as it is NOW. */
+static int settle(const struct sbx_refs *have, const struct sbx_refs *want,
+                  const struct sbx_refs *now, struct sbx_refs *ret)
+{
+	const struct sbx_refs *from[] = {want, now};
+	int r = 0;
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(from); i++)
+		for (size_t k = 0; k < from[i]->n && !r; k++) {
+			const char *name = from[i]->at[k].name;
+			const git_oid *is = sbx_refs_find(now, name);
+			const git_oid *to = differs(is, sbx_refs_find(have, name))
+			                            ? is
+			                            : sbx_refs_find(want, name);
+
+			r = to ? sbx_refs_add(ret, name, to) : 0;
+		}
+	sbx_refs_sort(ret);
+	return r;
+}
+
+/* Under the lock, without which no command's git packs or removes a ref. */
+static char *settled_text(int dirfd, const struct sbx_refs *have, const struct sbx_refs *want,
+                          int *r)
+{
+	struct sbx_refs now = {0}, to = {0};
+	char *text = NULL;
+
+	*r = sbx_refs_of_private(dirfd, &now);
+	if (!*r)
+		*r = settle(have, want, &now, &to);
+	if (!*r) {
+		text = sbx_refs_format(&to);
+		*r = text ? 0 : -ENOMEM;
+	}
+	sbx_refs_release(&now);
+	sbx_refs_release(&to);
+	return text;
+}
+
 int sbx_refs_set_private(int dirfd, const struct sbx_refs *have, const struct sbx_refs *want)
 {
-	_cleanup_free_ char *text = sbx_refs_format(want);
+	_cleanup_fd_ int lock = sbx_locked_open(dirfd, "packed-refs");
+	_cleanup_free_ char *text = NULL;
 	int r;
 
-	if (!text)
-		return -ENOMEM;
-	r = sbx_locked_replace(dirfd, "packed-refs", text, strlen(text), NULL);
+	if (lock < 0)
+		return lock;
+	text = settled_text(dirfd, have, want, &r);
+	if (r)
+		sbx_locked_end(dirfd, "packed-refs");
+	else
+		r = sbx_locked_commit(dirfd, "packed-refs", lock, text, strlen(text), NULL);
 	for (size_t i = 0; i < have->n && !r; i++)
 		if (differs(&have->at[i].oid, sbx_refs_find(want, have->at[i].name)))
 			r = remove_loose(dirfd, have->at[i].name, &have->at[i].oid);

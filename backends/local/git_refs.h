@@ -35,6 +35,8 @@ int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_re
                        struct sbx_error *err);
 /* Those of the private repository at DIRFD. E2BIG: unreasonably many. 0 or -errno. */
 int sbx_refs_of_private(int dirfd, struct sbx_refs *ret);
+/* Moves one that stands at OLD (NULL: is not there) to NEW, as git does. EBUSY: a command holds the lock; EAGAIN: it stands elsewhere. */
+int sbx_refs_move_private(int dirfd, const char *ref, const git_oid *old, const git_oid *new);
 /*
  * Makes those of the private repository WANT, where HAVE is what was read of it before; a ref that has changed
  * since stays. EBUSY: a command holds the lock. 0 or -errno.

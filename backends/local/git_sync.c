@@ -376,6 +376,21 @@ static int store_agreed(struct sbx_sync *y, bool set)
 	         : 0;
 }
 
+/* Those that both sides move: what a command does with one meanwhile must not pass for done on top of what we put there. */
+static int move_shared(struct sbx_sync *y)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < y->want.n && !r; i++) {
+		const struct sbx_ref *ref = &y->want.at[i];
+		const git_oid *old = sbx_refs_find(&y->refs_inside, ref->name);
+
+		if (!same_oid(old, &ref->oid) && sbx_sync_is_shared(y, ref->name))
+			r = sbx_refs_move_private(y->repo, ref->name, old, &ref->oid);
+	}
+	return r;
+}
+
 /* Whether all is inside now; what is not, the next pass finds as one that was broken off. */
 static bool set_inside(struct sbx_sync *y)
 {
@@ -386,12 +401,13 @@ static bool set_inside(struct sbx_sync *y)
 		return true;
 	r = store_list(y, NEXT, &y->agreed, &y->refs_base);
 	if (!r)
+		r = move_shared(y);
+	if (!r)
 		r = sbx_refs_set_private(y->repo, &y->refs_inside, &y->want);
-	if (!r) {
-		y->moved = true;
-		return true;
-	}
-	y->moved = false;
+	y->moved = !r || r == -EAGAIN;
+	/* Moved just now: the next pass sees where. */
+	if (y->moved)
+		return !r;
 	sbx_fail(&err, -r, "refs cannot be brought inside: %s",
 	         r == -EBUSY ? "git is at work there" : strerror(-r));
 	sbx_sync_note(y, r, &err);

@@ -102,28 +102,13 @@ int sbx_beneath_parent(int dirfd, const char *path, const char **name)
 	return sbx_steal_fd(&fd);
 }
 
-static int write_new(int dirfd, const char *name, const void *data, size_t len,
-                     const struct timespec *mtime)
+static int write_to(int fd, const void *data, size_t len, const struct timespec *mtime)
 {
-	_cleanup_fd_ int fd =
-	        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 	                                  mtime ? *mtime : (struct timespec){0}};
-	const char *p = data;
+	int r = sbx_write_all(fd, data, len);
 
-	if (fd < 0)
-		return -errno;
-	while (len) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			p += n;
-			len -= (size_t)n;
-		}
-	}
-	return mtime && futimens(fd, times) < 0 ? -errno : 0;
+	return !r && mtime && futimens(fd, times) < 0 ? -errno : r;
 }
 
 static bool same_file(int dirfd, const char *a, const char *b)
@@ -161,26 +146,61 @@ void sbx_locked_clear(int dirfd, const char *name)
 		clear(dirfd, &names);
 }
 
-/* The lock with DATA in it. */
+/* The lock with DATA in it; descriptor or -errno. */
 static int take(int dirfd, const struct lock_names *names, const void *data, size_t len,
                 const struct timespec *mtime)
 {
+	_cleanup_fd_ int fd = -1;
 	int r;
 
 	clear(dirfd, names);
-	r = write_new(dirfd, names->temp, data, len, mtime);
+	fd = openat(dirfd, names->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	r = write_to(fd, data, len, mtime);
 	if (!r && linkat(dirfd, names->temp, dirfd, names->lock, 0) < 0)
 		r = errno == EEXIST ? -EBUSY : -errno;
 	if (r)
 		unlinkat(dirfd, names->temp, 0);
+	return r ? r : sbx_steal_fd(&fd);
+}
+
+static int put(int dirfd, const char *name, const struct lock_names *names)
+{
+	int r = 0;
+
+	if (renameat(dirfd, names->lock, dirfd, name) < 0) {
+		r = -errno;
+		unlinkat(dirfd, names->lock, 0);
+	}
+	unlinkat(dirfd, names->temp, 0);
 	return r;
 }
 
-int sbx_locked_begin(int dirfd, const char *name)
+int sbx_locked_open(int dirfd, const char *name)
 {
 	struct lock_names names;
 
 	return make_names(name, &names) ? take(dirfd, &names, "", 0, NULL) : -ENAMETOOLONG;
+}
+
+int sbx_locked_begin(int dirfd, const char *name)
+{
+	_cleanup_fd_ int fd = sbx_locked_open(dirfd, name);
+
+	return fd < 0 ? fd : 0;
+}
+
+int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,
+                      const struct timespec *mtime)
+{
+	struct lock_names names;
+	int r = make_names(name, &names) ? write_to(fd, data, len, mtime) : -ENAMETOOLONG;
+
+	if (!r)
+		return put(dirfd, name, &names);
+	sbx_locked_end(dirfd, name);
+	return r;
 }
 
 void sbx_locked_end(int dirfd, const char *name)
@@ -191,18 +211,11 @@ void sbx_locked_end(int dirfd, const char *name)
 int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
                        const struct timespec *mtime)
 {
+	_cleanup_fd_ int fd = -1;
 	struct lock_names names;
-	int r;
 
 	if (!make_names(name, &names))
 		return -ENAMETOOLONG;
-	r = take(dirfd, &names, data, len, mtime);
-	if (r)
-		return r;
-	if (renameat(dirfd, names.lock, dirfd, name) < 0) {
-		r = -errno;
-		unlinkat(dirfd, names.lock, 0);
-	}
-	unlinkat(dirfd, names.temp, 0);
-	return r;
+	fd = take(dirfd, &names, data, len, mtime);
+	return fd < 0 ? fd : put(dirfd, name, &names);
 }

@@ -28,6 +28,13 @@ int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len
 /* Takes NAME.lock alone, and gives it back. 0, -EBUSY, -errno. */
 int sbx_locked_begin(int dirfd, const char *name);
 void sbx_locked_end(int dirfd, const char *name);
+/*
+ * sbx_locked_replace in two halves, so that NAME can be looked at under the lock: a descriptor, the caller's to close, -EBUSY or
+ * -errno; then either commit, which gives the lock back also when it fails, or sbx_locked_end.
+ */
+int sbx_locked_open(int dirfd, const char *name);
+int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,
+                      const struct timespec *mtime);
 /* What stands beside NAME while we have its lock ends so. */
 #define SBX_LOCKED_SUFFIX ".sandboxfs"
 /* Removes NAME.lock in DIRFD if a crash of ours has left it. */
