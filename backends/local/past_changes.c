@@ -2,6 +2,7 @@
 #include "backends/local/past_changes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,60 +12,125 @@
 
 #define GITLINK 0160000
 
-static int add_change(struct past_changes *a, const git_diff_file *file, bool gone)
+static int grow(struct past_changes *a)
 {
-	struct past_change c = {.path = strdup(file->path), .mode = gone ? 0 : file->mode};
+	size_t cap = a->cap ? 2 * a->cap : 64;
+	struct past_change *at;
 
-	if (c.path && a->n == a->cap) {
-		size_t cap = a->cap ? 2 * a->cap : 64;
-		struct past_change *at = realloc(a->at, cap * sizeof(*at));
-
-		if (!at) {
-			free(c.path);
-			return -ENOMEM;
-		}
-		a->at = at;
-		a->cap = cap;
-	}
-	if (!c.path)
+	if (a->n < a->cap)
+		return 0;
+	at = realloc(a->at, cap * sizeof(*at));
+	if (!at)
 		return -ENOMEM;
+	a->at = at;
+	a->cap = cap;
+	return 0;
+}
+
+/* What ENTRY is in its tree PATH is to be; GONE: no more. */
+static int add_change(struct past_changes *a, const char *path, const git_tree_entry *entry,
+                      bool gone)
+{
+	uint32_t mode = git_tree_entry_filemode(entry);
+	struct past_change c = {.path = strdup(path),
+	                        .mode = gone ? 0 : mode,
+	                        .directory = gone && mode == GITLINK,
+	                        .oid = *git_tree_entry_id(entry)};
+
+	if (!c.path || grow(a)) {
+		free(c.path);
+		return sbx_fail(a->err, ENOMEM, "out of memory");
+	}
 	if (S_ISREG(c.mode))
 		c.mode = S_IFREG | (c.mode & 0100 ? 0755 : 0644);
-	c.oid = file->id;
 	c.entry.name = c.path;
 	c.entry.len = (uint32_t)strlen(c.path);
-	memcpy(c.entry.oid, file->id.id, sizeof(c.entry.oid));
+	memcpy(c.entry.oid, c.oid.id, sizeof(c.entry.oid));
 	for (int i = 0; i < 4; i++)
 		c.entry.stat[24 + i] = (unsigned char)(c.mode >> (24 - 8 * i));
 	a->at[a->n++] = c;
 	return 0;
 }
 
-/* What a type change consists of comes as two. */
-int past_changes_list(struct past_changes *a, const git_oid *from, const git_oid *to)
+/* ---- comparing ---- */
+
+static bool is_tree(const git_tree_entry *e)
+{
+	return e && git_tree_entry_type(e) == GIT_OBJECT_TREE;
+}
+
+static bool same_entry(const git_tree_entry *x, const git_tree_entry *y)
+{
+	return x && y && git_tree_entry_filemode(x) == git_tree_entry_filemode(y) &&
+	       git_oid_equal(git_tree_entry_id(x), git_tree_entry_id(y));
+}
+
+static bool same_kind(const git_tree_entry *x, const git_tree_entry *y)
+{
+	return (git_tree_entry_filemode(x) & S_IFMT) == (git_tree_entry_filemode(y) & S_IFMT);
+}
+
+static int list_trees(struct past_changes *a, const char *dir, const git_oid *from,
+                      const git_oid *to);
+
+/* X and Y have the same name in DIR, and are trees both or neither; one may be NULL. */
+static int list_pair(struct past_changes *a, const char *dir, const git_tree_entry *x,
+                     const git_tree_entry *y)
+{
+	_cleanup_free_ char *path = NULL;
+	bool trees = is_tree(x) || is_tree(y);
+	int r = 0;
+
+	/* What is below a tree that is the same need not be read: so all this costs what differs. */
+	if (same_entry(x, y))
+		return 0;
+	path = sbx_format("%s%s%s", dir, git_tree_entry_name(x ? x : y), trees ? "/" : "");
+	if (!path)
+		return sbx_fail(a->err, ENOMEM, "out of memory");
+	if (strlen(path) >= PATH_MAX)
+		return sbx_fail(a->err, ENAMETOOLONG, "cannot compare: a path is too long");
+	if (trees)
+		return list_trees(a, path, x ? git_tree_entry_id(x) : NULL,
+		                  y ? git_tree_entry_id(y) : NULL);
+	if (x && (!y || !same_kind(x, y)))
+		r = add_change(a, path, x, true);
+	return r || !y ? r : add_change(a, path, y, false);
+}
+
+static int list_entries(struct past_changes *a, const char *dir, const git_tree *x,
+                        const git_tree *y)
+{
+	size_t i = 0, k = 0, n = x ? git_tree_entrycount(x) : 0, m = y ? git_tree_entrycount(y) : 0;
+	int r = 0;
+
+	while (!r && (i < n || k < m)) {
+		const git_tree_entry *from = i < n ? git_tree_entry_byindex(x, i) : NULL;
+		const git_tree_entry *to = k < m ? git_tree_entry_byindex(y, k) : NULL;
+		int c = !from ? 1 : !to ? -1 : git_tree_entry_cmp(from, to);
+
+		r = list_pair(a, dir, c <= 0 ? from : NULL, c >= 0 ? to : NULL);
+		i += c <= 0;
+		k += c >= 0;
+	}
+	return r;
+}
+
+/* DIR is empty or ends with a slash. A tree that is NULL has nothing in it. */
+static int list_trees(struct past_changes *a, const char *dir, const git_oid *from,
+                      const git_oid *to)
 {
 	_cleanup_git_(tree) git_tree *x = NULL;
 	_cleanup_git_(tree) git_tree *y = NULL;
-	git_diff_options opts = GIT_DIFF_OPTIONS_INIT;
-	git_diff *diff = NULL;
-	int r = git_tree_lookup(&x, a->repo, from), added = 0;
+	int r = from ? git_tree_lookup(&x, a->repo, from) : 0;
 
-	if (!r)
+	if (!r && to)
 		r = git_tree_lookup(&y, a->repo, to);
-	if (!r)
-		r = git_diff_tree_to_tree(&diff, a->repo, x, y, &opts);
-	for (size_t i = 0; !r && !added && i < git_diff_num_deltas(diff); i++) {
-		const git_diff_delta *d = git_diff_get_delta(diff, i);
-		bool gone = d->status == GIT_DELTA_DELETED;
+	return r ? sbx_git_fail(a->err, r, "cannot compare") : list_entries(a, dir, x, y);
+}
 
-		added = add_change(a, gone ? &d->old_file : &d->new_file, gone);
-		if (!added && gone)
-			a->at[a->n - 1].directory = d->old_file.mode == GITLINK;
-	}
-	git_diff_free(diff);
-	if (added)
-		return sbx_fail(a->err, -added, "out of memory");
-	return r ? sbx_git_fail(a->err, r, "cannot compare") : 0;
+int past_changes_list(struct past_changes *a, const git_oid *from, const git_oid *to)
+{
+	return git_oid_equal(from, to) ? 0 : list_trees(a, "", from, to);
 }
 
 static int compare_changes(const void *a, const void *b)
