@@ -19,7 +19,8 @@
 struct merging {
 	struct capture *c;
 	struct sbx_index *out;
-	size_t found, lower, known;
+	const struct sbx_index *lower, *known;
+	size_t at_lower, at_known;
 };
 
 static int compare_items(const void *a, const void *b)
@@ -29,42 +30,16 @@ static int compare_items(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
-/* The name that comes next in any of the three. */
-static bool next_name(const struct merging *m, const char **name, size_t *len)
-{
-	const struct sbx_index *lower = m->c->wish->lower, *known = m->c->wish->known;
-	bool any = false;
-
-	if (m->found < m->c->n) {
-		*name = m->c->items[m->found].path;
-		*len = strlen(*name);
-		any = true;
-	}
-	if (lower && m->lower < lower->n) {
-		const struct sbx_index_entry *e = &lower->at[m->lower];
-
-		if (!any || sbx_index_compare_names(e->name, e->len, *name, *len) < 0) {
-			*name = e->name;
-			*len = e->len;
-			any = true;
-		}
-	}
-	if (m->known < known->n) {
-		const struct sbx_index_entry *e = &known->at[m->known];
-
-		if (!any || sbx_index_compare_names(e->name, e->len, *name, *len) < 0) {
-			*name = e->name;
-			*len = e->len;
-			any = true;
-		}
-	}
-	return any;
-}
-
 static bool is_named(const struct sbx_index *index, size_t at, const char *name, size_t len)
 {
-	return index && at < index->n && index->at[at].len == len &&
+	return at < index->n && index->at[at].len == len &&
 	       memcmp(index->at[at].name, name, len) == 0;
+}
+
+static void skip(const struct sbx_index *index, size_t *at, const char *name, size_t len)
+{
+	while (is_named(index, *at, name, len))
+		++*at;
 }
 
 static void take(struct merging *m, const struct sbx_index_entry *e)
@@ -123,45 +98,67 @@ static int decide(struct merging *m, const struct capture_item *item,
 	return 0;
 }
 
+static const struct sbx_index_entry *before(const struct sbx_index *index, size_t at, size_t end)
+{
+	return at < end ? &index->at[at] : NULL;
+}
+
+/* What lower and index have up to there, where nothing was found. */
+static int merge_known(struct merging *m, size_t lower_end, size_t known_end)
+{
+	int r = 0;
+
+	while (!r && (m->at_lower < lower_end || m->at_known < known_end)) {
+		const struct sbx_index_entry *l = before(m->lower, m->at_lower, lower_end);
+		const struct sbx_index_entry *k = before(m->known, m->at_known, known_end);
+		int order = !l   ? 1
+		            : !k ? -1
+		                 : sbx_index_compare_names(l->name, l->len, k->name, k->len);
+
+		r = decide(m, NULL, order <= 0 && !m->c->hidden[m->at_lower] ? l : NULL,
+		           order >= 0 ? k : NULL);
+		m->at_lower += order <= 0;
+		if (order >= 0)
+			skip(m->known, &m->at_known, k->name, k->len);
+	}
+	return r;
+}
+
+static int merge_item(struct merging *m, const struct capture_item *item)
+{
+	size_t len = strlen(item->path);
+	int r = merge_known(m, sbx_index_at(m->lower, item->path, len),
+	                    sbx_index_at(m->known, item->path, len));
+
+	if (!r)
+		r = decide(m, item, NULL,
+		           is_named(m->known, m->at_known, item->path, len)
+		                   ? &m->known->at[m->at_known]
+		                   : NULL);
+	skip(m->lower, &m->at_lower, item->path, len);
+	skip(m->known, &m->at_known, item->path, len);
+	return r;
+}
+
 static int merge(struct merging *m)
 {
 	const struct capture *c = m->c;
-	const struct sbx_index *lower = c->wish->lower, *known = c->wish->known;
-	const char *name;
-	size_t len;
 	int r = 0;
 
-	while (!r && next_name(m, &name, &len)) {
-		const struct capture_item *item = NULL;
-		const struct sbx_index_entry *below = NULL, *entry = NULL;
-
-		if (m->found < c->n && strlen(c->items[m->found].path) == len &&
-		    memcmp(c->items[m->found].path, name, len) == 0)
-			item = &c->items[m->found];
-		if (is_named(lower, m->lower, name, len) && !c->hidden[m->lower])
-			below = &lower->at[m->lower];
-		if (is_named(known, m->known, name, len))
-			entry = &known->at[m->known];
-		r = decide(m, item, below, entry);
-		m->found += item != NULL;
-		m->lower += is_named(lower, m->lower, name, len);
-		while (is_named(known, m->known, name, len))
-			m->known++;
-	}
-	return r;
+	for (size_t i = 0; i < c->n && !r; i++)
+		r = merge_item(m, &c->items[i]);
+	return r ? r : merge_known(m, m->lower->n, m->known->n);
 }
 
 /* Changed about while the walk went on, something may have been met as a file and as a directory: one has to go. */
 static bool is_below_file(const struct sbx_index *index, size_t at)
 {
 	const struct sbx_index_entry *e = &index->at[at];
-	size_t from = 0;
+	const char *slash = e->name + (at ? sbx_index_shared(e - 1, e) : 0);
+	const char *end = e->name + e->len;
 
-	if (at)
-		while (from < e->len && from < e[-1].len && e->name[from] == e[-1].name[from])
-			from++;
-	for (size_t i = from; i < e->len; i++)
-		if (e->name[i] == '/' && sbx_index_find(index, e->name, i))
+	for (; (slash = memchr(slash, '/', (size_t)(end - slash))); slash++)
+		if (sbx_index_find(index, e->name, (size_t)(slash - e->name)))
 			return true;
 	return false;
 }
@@ -247,14 +244,17 @@ static int list_empty(struct capture *c)
 
 static int put_together(struct capture *c)
 {
+	static const struct sbx_index none;
 	const struct sbx_capture_wish *w = c->wish;
-	struct merging m = {.c = c, .out = &c->ret->index};
+	struct merging m = {.c = c,
+	                    .out = &c->ret->index,
+	                    .lower = w->lower ? w->lower : &none,
+	                    .known = w->known};
 	int r;
 
 	if (c->n)
 		qsort(c->items, c->n, sizeof(*c->items), compare_items);
-	m.out->at =
-	        calloc(c->n + (w->lower ? w->lower->n : 0) + w->known->n + 1, sizeof(*m.out->at));
+	m.out->at = calloc(c->n + m.lower->n + m.known->n + 1, sizeof(*m.out->at));
 	if (!m.out->at)
 		return -ENOMEM;
 	r = merge(&m);

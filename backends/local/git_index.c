@@ -101,10 +101,6 @@ static int check_entry(struct parser *p, const struct sbx_index_entry *e)
 		return damaged(p, "an entry names no object");
 	if (e->extended & ~EXTENDED_KNOWN)
 		return damaged(p, "an entry has flags that are not known");
-	if (!sbx_git_path_ok(e->name, e->len))
-		return damaged(p, "an entry has a name that is not allowed");
-	if (p->index.n && sbx_index_compare(e - 1, e) >= 0)
-		return damaged(p, "its entries are out of order");
 	return 0;
 }
 
@@ -127,8 +123,9 @@ static int take_number(struct parser *p, size_t *ret)
 
 static int keep_name(struct parser *p, const char *name, size_t len)
 {
-	if (p->names_len + len > p->names_cap) {
-		size_t cap = 2 * p->names_cap + len + 4096;
+	if (!p->index.names || p->names_len + len > p->names_cap) {
+		/* As much as can be in the file, so that they are moved only where names are cut short in it. */
+		size_t cap = (p->index.names ? 2 * p->names_cap : p->end) + len;
 		char *names;
 
 		if (cap > 2 * SBX_INDEX_MAX)
@@ -145,33 +142,39 @@ static int keep_name(struct parser *p, const char *name, size_t len)
 	return 0;
 }
 
-/* The name at p->at; moves past it and its padding. START: where the entry began. */
-static int take_name(struct parser *p, size_t start, size_t *len)
+/* As version 4 has it: what it shares with the name before is left out. Moves past it. */
+static int take_cut_name(struct parser *p, size_t *len)
 {
 	const unsigned char *end;
 	size_t cut = 0, n;
-	int r;
+	int r = take_number(p, &cut);
 
-	if (p->version == 4) {
-		r = take_number(p, &cut);
-		if (r)
-			return r;
-		if (cut > p->last_len)
-			return damaged(p, "a name is cut short of nothing");
-	} else {
-		cut = p->last_len;
-	}
+	if (r)
+		return r;
+	if (cut > p->last_len)
+		return damaged(p, "a name is cut short of nothing");
 	end = memchr(p->data + p->at, '\0', p->end - p->at);
 	n = end ? (size_t)(end - p->data) - p->at : 0;
 	if (!end || p->last_len - cut + n > NAME_LONGEST)
 		return damaged(p, "a name does not end");
 	memcpy(p->last + p->last_len - cut, p->data + p->at, n);
-	p->last_len = p->last_len - cut + n;
+	*len = p->last_len += n - cut;
 	p->at += n + 1;
-	if (p->version < 4)
-		p->at = start + ((p->at - 1 - start + 8) & ~(size_t)7);
-	*len = p->last_len;
-	return p->at > p->end ? damaged(p, "it ends early") : keep_name(p, p->last, p->last_len);
+	return keep_name(p, p->last, p->last_len);
+}
+
+/* The name at p->at; moves past it and its padding. START: where the entry began. */
+static int take_name(struct parser *p, size_t start, size_t *len)
+{
+	const char *name = (const char *)p->data + p->at;
+	const char *end = memchr(name, '\0', p->end - p->at);
+	size_t n = end ? (size_t)(end - name) : 0;
+
+	if (!end || n > NAME_LONGEST)
+		return damaged(p, "a name does not end");
+	p->at = start + ((p->at + n - start + 8) & ~(size_t)7);
+	*len = n;
+	return p->at > p->end ? damaged(p, "it ends early") : keep_name(p, name, n);
 }
 
 static int take_entry(struct parser *p, struct sbx_index_entry *e)
@@ -195,7 +198,7 @@ static int take_entry(struct parser *p, struct sbx_index_entry *e)
 		e->extended = get16(raw + FIXED);
 		p->at += 2;
 	}
-	r = take_name(p, start, &len);
+	r = p->version == 4 ? take_cut_name(p, &len) : take_name(p, start, &len);
 	e->len = (uint32_t)len;
 	return r;
 }
@@ -211,19 +214,9 @@ static void point_names(struct parser *p)
 	}
 }
 
-static int check_entries(struct parser *p)
-{
-	size_t n = p->index.n;
-	int r = 0;
+/* ---- what they are together ---- */
 
-	for (p->index.n = 0; p->index.n < n && !r; p->index.n++)
-		r = check_entry(p, &p->index.at[p->index.n]);
-	p->index.n = n;
-	return r;
-}
-
-/* ---- files where others have directories ---- */
-
+/* Of names that are in order, what comes before NAME. */
 static bool has_entry(const struct sbx_index *index, const char *name, size_t len)
 {
 	size_t lo = 0, hi = index->n;
@@ -243,33 +236,72 @@ static bool has_entry(const struct sbx_index *index, const char *name, size_t le
 	return false;
 }
 
-static size_t common_prefix(const struct sbx_index_entry *a, const struct sbx_index_entry *b)
+size_t sbx_index_shared(const struct sbx_index_entry *a, const struct sbx_index_entry *b)
 {
-	size_t n = 0;
+	size_t max = a->len < b->len ? a->len : b->len, n = 0;
+	uint64_t x, y;
 
-	while (n < a->len && n < b->len && a->name[n] == b->name[n])
+	for (; max - n >= sizeof(x); n += sizeof(x)) {
+		memcpy(&x, a->name + n, sizeof(x));
+		memcpy(&y, b->name + n, sizeof(y));
+		if (x != y)
+			break;
+	}
+	while (n < max && a->name[n] == b->name[n])
 		n++;
 	return n;
 }
 
-/* Directories that an entry shares with the one before it have been looked at. */
-static bool is_below_file(const struct sbx_index *index, size_t i)
+/* Whether E comes after the entry before it, with which it shares FROM bytes. */
+static bool in_order(const struct sbx_index_entry *e, size_t from)
 {
-	const struct sbx_index_entry *e = &index->at[i];
-	size_t from = i ? common_prefix(e - 1, e) : 0;
+	if (from < e->len && from < e[-1].len)
+		return (unsigned char)e[-1].name[from] < (unsigned char)e->name[from];
+	if (e->len != e[-1].len)
+		return e[-1].len < e->len;
+	return (e[-1].flags & FLAG_STAGE) < (e->flags & FLAG_STAGE);
+}
 
-	for (size_t at = from; at < e->len; at++)
-		if (e->name[at] == '/' && has_entry(index, e->name, at))
+/* Directories that an entry shares with the one before it have been looked at. */
+static bool is_below_file(const struct sbx_index *index, const struct sbx_index_entry *e,
+                          size_t from)
+{
+	const char *at = e->name + from, *end = e->name + e->len;
+
+	for (; (at = memchr(at, '/', (size_t)(end - at))); at++)
+		if (has_entry(index, e->name, (size_t)(at - e->name)))
 			return true;
 	return false;
 }
 
-static int check_directories(struct parser *p)
+static bool name_ok(const struct sbx_index_entry *e, size_t from)
 {
-	for (size_t i = 0; i < p->index.n; i++)
-		if (!(p->index.at[i].flags & FLAG_STAGE) && is_below_file(&p->index, i))
-			return damaged(p, "an entry is a file and a directory");
-	return 0;
+	const char *slash = from ? memrchr(e->name, '/', from) : NULL;
+	size_t begin = slash ? (size_t)(slash + 1 - e->name) : 0;
+
+	return sbx_git_path_ok(e->name + begin, e->len - begin);
+}
+
+static int check_entries(struct parser *p)
+{
+	struct sbx_index before = {.at = p->index.at};
+	int r = 0;
+
+	for (; before.n < p->index.n && !r; before.n++) {
+		const struct sbx_index_entry *e = &p->index.at[before.n];
+		size_t from = before.n ? sbx_index_shared(e - 1, e) : 0;
+
+		r = check_entry(p, e);
+		if (r)
+			return r;
+		if (!name_ok(e, from))
+			r = damaged(p, "an entry has a name that is not allowed");
+		else if (before.n && !in_order(e, from))
+			r = damaged(p, "its entries are out of order");
+		else if (!(e->flags & FLAG_STAGE) && is_below_file(&before, e, from))
+			r = damaged(p, "an entry is a file and a directory");
+	}
+	return r;
 }
 
 /* ---- the file ---- */
@@ -327,17 +359,12 @@ static int parse(struct parser *p, size_t len)
 	p->index.at = calloc(n + 1, sizeof(*p->index.at));
 	if (!p->index.at)
 		return sbx_fail(p->err, ENOMEM, "out of memory");
-	for (; p->index.n < n && !r; p->index.n++) {
-		if (p->version < 4)
-			p->last_len = 0;
+	for (; p->index.n < n && !r; p->index.n++)
 		r = take_entry(p, &p->index.at[p->index.n]);
-	}
 	if (!r) {
 		point_names(p);
 		r = check_entries(p);
 	}
-	if (!r)
-		r = check_directories(p);
 	return r ? r : check_extensions(p);
 }
 

@@ -46,6 +46,8 @@ bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);
 /* Order of names, then stages. */
 int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
 int sbx_index_compare_names(const char *a, size_t a_len, const char *b, size_t b_len);
+/* How many bytes both names begin with. */
+size_t sbx_index_shared(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
 /* Mode, as S_IFMT and permissions. */
 uint32_t sbx_index_mode(const struct sbx_index_entry *entry);
 

@@ -9,10 +9,10 @@
 
 #define TREE_MODE 040000
 
-size_t sbx_index_at(const struct sbx_index *index, const char *name, size_t len)
+/* Of those from LO to before HI the first that does not come before NAME. */
+static size_t first_at(const struct sbx_index *index, size_t lo, size_t hi, const char *name,
+                       size_t len)
 {
-	size_t lo = 0, hi = index->n;
-
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 		const struct sbx_index_entry *e = &index->at[mid];
@@ -23,6 +23,11 @@ size_t sbx_index_at(const struct sbx_index *index, const char *name, size_t len)
 			hi = mid;
 	}
 	return lo;
+}
+
+size_t sbx_index_at(const struct sbx_index *index, const char *name, size_t len)
+{
+	return first_at(index, 0, index->n, name, len);
 }
 
 const struct sbx_index_entry *sbx_index_find(const struct sbx_index *index, const char *name,
@@ -109,11 +114,27 @@ static bool same_range(const struct building *b, const struct range *r)
 		const struct sbx_index_entry *x = &b->index->at[r->lo + i],
 		                             *y = &b->base->at[r->base_lo + i];
 
-		if (x->len != y->len || memcmp(x->name, y->name, x->len) != 0 ||
-		    !sbx_index_same_content(x, y))
+		/* The directory's name is the same. */
+		if (x->len != y->len || !sbx_index_same_content(x, y) ||
+		    memcmp(x->name + r->prefix, y->name + r->prefix, x->len - r->prefix) != 0)
 			return false;
 	}
 	return true;
+}
+
+/* Where what is in DIR, from LO on, ends. */
+static size_t end_of(const struct sbx_index *index, size_t lo, size_t hi, const char *dir,
+                     size_t len)
+{
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (is_below(&index->at[mid], dir, len))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
 }
 
 /* The tree of the name in the tree whose bytes these are; NULL: none. They were written by git. */
@@ -146,16 +167,9 @@ static int build_sub(const struct building *b, const struct range *range, size_t
 	const unsigned char *found;
 	git_oid oid;
 
-	for (sub.hi = sub.lo; sub.hi < range->hi; sub.hi++)
-		if (!is_below(&b->index->at[sub.hi], dir, sub.prefix - 1))
-			break;
-	while (*base_at < range->base_hi &&
-	       sbx_index_compare_names(b->base->at[*base_at].name, b->base->at[*base_at].len, dir,
-	                               sub.prefix) < 0)
-		++*base_at;
-	for (sub.base_lo = sub.base_hi = *base_at; sub.base_hi < range->base_hi; sub.base_hi++)
-		if (!is_below(&b->base->at[sub.base_hi], dir, sub.prefix - 1))
-			break;
+	sub.hi = end_of(b->index, sub.lo, range->hi, dir, sub.prefix - 1);
+	sub.base_lo = first_at(b->base, *base_at, range->base_hi, dir, sub.prefix);
+	sub.base_hi = end_of(b->base, sub.base_lo, range->base_hi, dir, sub.prefix - 1);
 	*at = sub.hi;
 	*base_at = sub.base_hi;
 	found = base ? subtree(git_odb_object_data(base), git_odb_object_size(base),
