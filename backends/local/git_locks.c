@@ -16,7 +16,8 @@
 #include "sandboxfs/cleanup.h"
 
 #define NS_PER_S  1000000000LL
-#define STALE_NS  NS_PER_S /* git waits as long for packed-refs.lock before it gives up */
+#define LOOSE_NS  (NS_PER_S / 4)
+#define PACKED_NS NS_PER_S /* git waits as long for it before it gives up */
 #define DEPTH_MAX 16
 #define HEAD_MAX  4096
 
@@ -26,8 +27,8 @@ static long long ns_of(const struct timespec *t)
 }
 
 /* How long NAME has to be watched yet before it counts as left behind: 0 that is so, -1 it is not, or is somebody else's. */
-static long long watch_for(int dir, const char *name, const struct timespec *since,
-                           struct stat *first)
+static long long watch_for(int dir, const char *name, long long stale_ns,
+                           const struct timespec *since, struct stat *first)
 {
 	struct timespec now;
 	struct stat st;
@@ -41,21 +42,21 @@ static long long watch_for(int dir, const char *name, const struct timespec *sin
 		return -1;
 	*first = st;
 	clock_gettime(CLOCK_REALTIME, &now);
-	left = STALE_NS - (ns_of(&now) - ns_of(&st.st_mtim));
-	return left < 0 ? 0 : left > STALE_NS ? STALE_NS : left;
+	left = stale_ns - (ns_of(&now) - ns_of(&st.st_mtim));
+	return left < 0 ? 0 : left > stale_ns ? stale_ns : left;
 }
 
-static void break_lock(int dir, const char *name, const struct timespec *since)
+static void break_lock(int dir, const char *name, long long stale_ns, const struct timespec *since)
 {
 	struct stat first = {0};
-	long long left = watch_for(dir, name, since, &first);
+	long long left = watch_for(dir, name, stale_ns, since, &first);
 
 	if (left > 0) {
 		const struct timespec pause = {.tv_sec = left / NS_PER_S,
 		                               .tv_nsec = left % NS_PER_S};
 
 		nanosleep(&pause, NULL);
-		if (watch_for(dir, name, since, &first) < 0)
+		if (watch_for(dir, name, stale_ns, since, &first) < 0)
 			return;
 	}
 	if (left >= 0)
@@ -74,7 +75,7 @@ static void break_ref(int common, const char *ref, const struct timespec *since)
 	*name++ = '\0';
 	dir = sbx_beneath_open(common, path, O_RDONLY | O_DIRECTORY);
 	if (dir >= 0)
-		break_lock(dir, name, since);
+		break_lock(dir, name, LOOSE_NS, since);
 }
 
 static bool is_lock(const char *name)
@@ -96,7 +97,7 @@ static void break_below(int dir, const struct timespec *since, int depth)
 			if (sub >= 0)
 				break_below(sub, since, depth + 1);
 			else if (is_lock(names.items[i]))
-				break_lock(dir, names.items[i], since);
+				break_lock(dir, names.items[i], LOOSE_NS, since);
 		}
 	sbx_names_release(&names);
 }
@@ -112,7 +113,7 @@ void sbx_git_break_locks(const char *common, const struct timespec *since)
 		break_below(own, since, 0);
 	/* git at work on it has this one too, and may take long. */
 	if (faccessat(dir, "packed-refs.new", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		break_lock(dir, "packed-refs.lock", since);
+		break_lock(dir, "packed-refs.lock", PACKED_NS, since);
 }
 
 /* Where a push has noted that it succeeded. */

@@ -1,7 +1,7 @@
 /*
  * What libgit2 was about to write when the daemon was killed stays locked, for us and for the host's git: a snapshot, a teardown or
- * `git branch -d` would fail from then on. For recovery after a daemon that did not end in order. A lock that is younger than a second
- * is waited for that long; one made before SINCE, when that daemon began, is somebody else's and stays.
+ * `git branch -d` would fail from then on. For recovery after a daemon that did not end in order. A lock is broken
+ * once it is a quarter of a second old, that of packed-refs after a second, which is waited for; one made before SINCE, when that daemon began, is somebody else's and stays.
  */
 #ifndef SANDBOXFS_LOCAL_GIT_LOCKS_H
 #define SANDBOXFS_LOCAL_GIT_LOCKS_H
