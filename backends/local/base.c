@@ -256,6 +256,12 @@ int64_t sbx_base_born(struct sbx_bases *bases, const char *key)
 	return dir < 0 || sbx_base_marker_read(dir, &m) < 0 ? 0 : m.born_ns;
 }
 
+/* It may be as good as ever, and of a directory that has changed since it is the last copy. */
+static bool is_short(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+}
+
 static int open_or_make(struct sbx_bases *bases, const struct sbx_base_recipe *recipe,
                         atomic_bool *cancelled, struct sbx_base *ret, struct sbx_error *err)
 {
@@ -263,6 +269,8 @@ static int open_or_make(struct sbx_bases *bases, const struct sbx_base_recipe *r
 
 	if (!r)
 		return 0;
+	if (is_short(r))
+		return sbx_fail(err, -r, "the cache cannot be read: %s", strerror(-r));
 	if (!recipe->fill)
 		return sbx_fail(err, ENOENT, "the base %s is not in the cache", recipe->key);
 	r = sbx_base_discard(bases, recipe->key);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -220,6 +221,36 @@ static void a_damaged_base_is_made_again(void **state)
 	assert_int_equal(atomic_load(&fills), 4);
 	acquire("k", "a");
 	assert_int_equal(atomic_load(&fills), 4);
+}
+
+/* With as many descriptors as the lock of a base needs, and no more. */
+static int acquire_short(void)
+{
+	struct rlimit all, few;
+	int next = dup(0), r;
+
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+	few = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = all.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	r = acquire("k", "b");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+	return r;
+}
+
+static void a_base_that_cannot_be_opened_now_is_not_damaged(void **state)
+{
+	int refused = 0;
+
+	(void)state;
+	acquire("k", "a");
+	/* The keeper opens and closes meanwhile. */
+	for (int i = 0; i < 20; i++)
+		refused += acquire_short() == -EMFILE;
+	assert_true(refused > 0);
+	assert_int_equal(acquire("k", "b"), 0);
+	assert_int_equal(atomic_load(&fills), 1);
 }
 
 /* Whether the disk has it is known for this boot only. */
@@ -660,6 +691,7 @@ int main(void)
 	        TEST(what_cannot_be_made_leaves_nothing),
 	        TEST(who_waits_for_another_can_give_up),
 	        TEST(a_damaged_base_is_made_again),
+	        TEST(a_base_that_cannot_be_opened_now_is_not_damaged),
 	        TEST(a_base_that_may_not_have_reached_the_disk_is_made_again),
 	        TEST(what_is_not_in_use_is_dropped_least_recently_used_first),
 	        TEST(a_cache_of_somebody_elses_is_refused),
