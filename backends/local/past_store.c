@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <git2/sys/repository.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,18 +46,24 @@ static int fill(const struct sbx_past_place *place, int dir)
 	return r ? r : sbx_file_create(dir, "HEAD", "ref: " SBX_PAST_BRANCH "\n");
 }
 
+/* Who only looks may be here at the same time as who records: the first to be done has made it. */
 static int make(const struct sbx_past_place *place, int own)
 {
 	_cleanup_fd_ int dir = -1;
-	int r = sbx_tree_remove(own, "history.new", NULL);
+	char name[32];
+	int r;
 
+	snprintf(name, sizeof(name), "history.%d", (int)gettid());
+	r = sbx_tree_remove(own, name, NULL);
 	if (r)
 		return r;
-	dir = sbx_dir_make(own, "history.new", 0700);
+	dir = sbx_dir_make(own, name, 0700);
 	r = dir < 0 ? dir : fill(place, dir);
-	if (!r && renameat(own, "history.new", own, "history") < 0)
-		r = -errno;
-	return r;
+	if (!r && renameat(own, name, own, "history") < 0)
+		r = errno == EEXIST || errno == ENOTEMPTY ? -EEXIST : -errno;
+	if (r)
+		sbx_tree_remove(own, name, NULL);
+	return r == -EEXIST ? 0 : r;
 }
 
 int sbx_past_dir(const struct sbx_past_place *place, struct sbx_error *err)

@@ -273,6 +273,46 @@ static void what_keeps_snapshots_goes_with_the_sandbox(void **state)
 	assert_int_equal(scratch_count(scratch_path("state/meta")), 0);
 }
 
+static int count_snapshot(const struct sbx_snapshot *s, void *data)
+{
+	(void)s;
+	++*(int *)data;
+	return 0;
+}
+
+static void *list_it(void *data)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	int n = 0;
+
+	return sbx_history_list(data, count_snapshot, &n, &err) ? data : NULL;
+}
+
+/* What holds it is made by the first. */
+static void many_may_look_at_once(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		struct sbx_sandbox *sb = fixture_create("a");
+		pthread_t threads[6];
+		int failed = 0;
+
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(threads); i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, list_it, sb), 0);
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(threads); i++) {
+			void *result;
+
+			pthread_join(threads[i], &result);
+			failed += result != NULL;
+		}
+		assert_int_equal(failed, 0);
+		if (!is_git() && !sb->layered)
+			fixture_in(sb, "rm -rf ./*");
+		fixture_take_down(sb);
+		fixture_expect_empty();
+	}
+}
+
 static void an_author_can_be_given(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -925,6 +965,7 @@ static const struct fixture_test tests[] = {
         TEST(a_snapshot_is_what_git_would_commit),
         TEST(snapshots_are_listed_and_kept),
         TEST(what_keeps_snapshots_goes_with_the_sandbox),
+        TEST(many_may_look_at_once),
         TEST(an_author_can_be_given),
         TEST(ignored_files_are_recorded_when_asked),
         TEST(a_restore_makes_the_tree_what_it_was),
