@@ -111,17 +111,24 @@ static bool parse(const char *name, struct range *ret)
 	       take_rev(ret->to, dots + 2, len - (size_t)(dots + 2 - name));
 }
 
+/* Or will, once it is asked for. */
+static bool exists(struct sbx_sandbox *sandbox, const char *rev)
+{
+	struct sbx_object object;
+	int r = sbx_history_tree(sandbox, rev, &object, NULL);
+
+	return r >= 0 || r == -EBUSY;
+}
+
 int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
                      struct sbx_control_node *ret)
 {
 	struct sbx_sandbox *sandbox = dir->box->sandbox;
-	struct sbx_object object;
 	struct sbx_item *item;
 	struct range range;
 
-	if (!available(dir) || !parse(name, &range) ||
-	    sbx_history_tree(sandbox, range.from, &object, NULL) < 0 ||
-	    (range.to[0] && sbx_history_tree(sandbox, range.to, &object, NULL) < 0))
+	if (!available(dir) || !parse(name, &range) || !exists(sandbox, range.from) ||
+	    (range.to[0] && !exists(sandbox, range.to)))
 		return -ENOENT;
 	item = sbx_item_create("", name, &(struct sbx_object){.mode = S_IFREG},
 	                       sandbox->created_ms * 1000000);

@@ -56,13 +56,34 @@ static int describe(git_odb *odb, const git_oid *oid, git_filemode_t mode, struc
 	return 0;
 }
 
+/* Recording it takes as long as reading all of it, which is not for who only looks something up. */
+static int check_base(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = -1;
+	git_oid oid;
+
+	if (place->rec->common)
+		return 0;
+	dir = sbx_past_dir(place, err);
+	if (dir < 0)
+		return dir;
+	return sbx_past_read_id(dir, "base", &oid)
+	               ? sbx_fail(err, EBUSY,
+	                          "what it began as is recorded with the first snapshot or diff")
+	               : 0;
+}
+
 int sbx_local_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
                    struct sbx_error *err)
 {
 	const struct sbx_past_place place = sbx_local_place(sb);
 	git_repository *repo = reader(sb, err);
 	struct sbx_past_rev found;
-	int r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : err ? -err->code : -EIO;
+	int r = strcmp(rev, "base") == 0 ? check_base(&place, err) : 0;
+
+	if (r)
+		return r;
+	r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : err ? -err->code : -EIO;
 
 	if (r)
 		return r;

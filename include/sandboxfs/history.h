@@ -96,7 +96,7 @@ struct sbx_history_impl {
 	int (*diff)(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
 	            struct sbx_error *err);
 
-	/* [disk] The tree of REV (not NULL). */
+	/* [disk] The tree of REV (not NULL). EBUSY: "base" is not recorded yet; the first snapshot, restore or diff does that. */
 	int (*tree)(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
 	            struct sbx_error *err);
 	/* [disk] The entry NAME of the directory whose id is DIR. ENOENT. */

@@ -409,6 +409,22 @@ static void line_ends_are_as_the_restored_attributes_say(void **state)
 	fixture_expect_empty();
 }
 
+/* All of a large source would have to be read for it. */
+static void looking_for_the_base_does_not_record_it(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_object top;
+	const bool known = is_git() || (fixture.row->kind == FIXTURE_DIR && !sb->layered);
+
+	(void)state;
+	assert_int_equal(sbx_history_tree(sb, "base", &top, &err), known ? 0 : -EBUSY);
+	free(diff(sb, "base", NULL, SBX_DIFF_NAMES));
+	assert_int_equal(sbx_history_tree(sb, "base", &top, &err), 0);
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void the_base_is_as_it_was_made(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
@@ -970,6 +986,7 @@ static const struct fixture_test tests[] = {
         TEST(ignored_files_are_recorded_when_asked),
         TEST(a_restore_makes_the_tree_what_it_was),
         TEST(line_ends_are_as_the_restored_attributes_say),
+        TEST(looking_for_the_base_does_not_record_it),
         TEST(the_base_is_as_it_was_made),
         TEST(a_mark_keeps_what_was_staged_too),
         TEST(a_snapshot_is_whole_whatever_was_seen_before),
