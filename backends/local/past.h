@@ -6,6 +6,7 @@
  *     snapshots             a line each: commit, time in ms; oldest first
  *     marks/NAME            a commit: the tree; its parent is where HEAD stood, its message the rest of the git state
  *     seen                  an index of what was looked at last, so that it need not be read again
+ *     pruned                not git: how many objects were left when what nobody needs was taken out
  *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
  *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
  *     restoring             the commit that the tree is being made to be: there while that goes on

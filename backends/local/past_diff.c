@@ -165,5 +165,9 @@ int sbx_local_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int
 		r = tree_of(&place, all, wish->from, wish->cancelled, &from, err);
 	if (!r)
 		r = tree_of(&place, all, wish->to, wish->cancelled, &to, err);
-	return r ? r : print(all, &from, &to, wish, fd, err);
+	if (!r)
+		r = print(all, &from, &to, wish, fd, err);
+	if (!wish->from || !wish->to)
+		sbx_past_prune(&place, false);
+	return r;
 }

@@ -15,7 +15,9 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
-#define MANY 8 /* objects in one of 256 directories */
+#define MANY     8 /* objects in one of 256 directories */
+#define LAST     "pruned"
+#define LAST_MAX 16
 
 struct todo {
 	git_oid oid;
@@ -171,6 +173,21 @@ static int add_listed(struct prune *p, int dir)
 	return r;
 }
 
+/* What is staged is believed to be there: where the host's side is in this repository a commit may not have come of it. */
+static int add_staged(const struct sbx_past_place *place, struct prune *p, int dir)
+{
+	struct sbx_past_index staged = {0};
+	git_oid oid;
+	int r = place->rec->common ? 0 : sbx_past_read_index(dir, "index", &staged, NULL);
+
+	for (size_t i = 0; i < staged.index.n && !r; i++) {
+		memcpy(oid.id, staged.index.at[i].oid, sizeof(staged.index.at[i].oid));
+		r = add(p, &oid, GIT_OBJECT_BLOB);
+	}
+	sbx_past_index_release(&staged);
+	return r;
+}
+
 static int add_beginnings(const struct sbx_past_place *place, struct prune *p, int dir)
 {
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
@@ -184,6 +201,8 @@ static int add_beginnings(const struct sbx_past_place *place, struct prune *p, i
 		r = add_listed(p, dir);
 	if (!r && sbx_past_read_id(dir, "base", &oid) == 0)
 		r = add(p, &oid, GIT_OBJECT_COMMIT);
+	if (!r)
+		r = add_staged(place, p, dir);
 	if (!r)
 		r = branch ? sbx_past_open(place, true, &all, NULL) : -ENOMEM;
 	if (!r && git_reference_name_to_id(&oid, all, branch) == 0)
@@ -235,16 +254,37 @@ static int count(const char *name, unsigned char type, void *data)
 {
 	(void)name;
 	(void)type;
-	return ++*(int *)data > MANY;
+	++*(unsigned long *)data;
+	return 0;
 }
 
 /* As git guesses it: objects are spread evenly. */
-static bool has_many(int objects)
+static unsigned long guess(int objects)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(objects, "17");
-	int n = 0;
+	unsigned long n = 0;
 
-	return dir >= 0 && sbx_dir_scan(dir, count, &n) > 0;
+	if (dir >= 0)
+		sbx_dir_scan(dir, count, &n);
+	return n;
+}
+
+/* Twice as many and some more than what the last time left: so all that is there is looked through now and then. */
+static bool has_many(int dir, int objects)
+{
+	_cleanup_free_ char *text = NULL;
+	unsigned long last =
+	        sbx_file_read(dir, LAST, LAST_MAX, &text) ? 0 : strtoul(text, NULL, 10);
+
+	return guess(objects) > 2 * last + MANY;
+}
+
+static void note(int dir, unsigned long left)
+{
+	char text[LAST_MAX];
+
+	snprintf(text, sizeof(text), "%lu\n", left < 1000000 ? left : 1000000);
+	sbx_file_replace(dir, LAST, LAST ".new", text);
 }
 
 void sbx_past_prune(const struct sbx_past_place *place, bool now)
@@ -253,10 +293,12 @@ void sbx_past_prune(const struct sbx_past_place *place, bool now)
 	_cleanup_fd_ int objects = dir < 0 ? -1 : sbx_dir_open(dir, "objects");
 	struct prune p = {.objects = objects};
 
-	if (objects < 0 || (!now && !has_many(objects)))
+	if (objects < 0 || (!now && !has_many(dir, objects)))
 		return;
 	if (add_beginnings(place, &p, dir) == 0)
 		sbx_dir_scan(objects, remove_in, &p);
+	/* Also where it could not be done: not at each turn again. */
+	note(dir, guess(objects));
 	tdestroy(p.kept, free);
 	git_odb_free(p.odb);
 	free(p.todo);

@@ -274,6 +274,9 @@ int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *w
 		snprintf(id, SBX_REV_MAX, "mark:%s", wish->mark);
 		r = sbx_past_mark(&place, wish->mark, &how, &captured, err);
 		sbx_captured_release(&captured);
+		/* Of the mark that it replaces. */
+		if (!r)
+			sbx_past_prune(&place, false);
 		return r;
 	}
 	r = snapshot(&place, wish, &oid, err);

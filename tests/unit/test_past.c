@@ -951,6 +951,67 @@ static void what_no_mark_leads_to_is_taken_out(void **state)
 		assert_int_equal(scratch_count(scratch_path("state/git")), 0);
 }
 
+/* By a snapshot that came to nothing: the next does not read it again. */
+static void what_is_staged_is_not_taken_out(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_snapshot_wish wish = {.message = "x"};
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *dir = git_dir(sb),
+	                    *lock = sbx_format("%s/refs/heads/sandbox.lock", dir);
+	char ret[SBX_REV_MAX];
+
+	(void)state;
+	if (!is_git()) {
+		mark(sb, "m");
+		fixture_in(sb, "echo precious > p; touch -d '1 hour ago' p");
+		scratch_write(lock, "");
+		assert_true(sbx_history_snapshot(sb, &wish, ret, &err) < 0);
+		assert_int_equal(unlink(lock), 0);
+		sbx_past_prune(&place, true);
+		snapshot(sb, "again");
+		expect_sound(sb);
+		restore(sb, "base");
+		restore(sb, id);
+		expect(sb, "cat p", "precious");
+		restore(sb, "base");
+	}
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+/* Of marks that were replaced, and of diffs, nobody tells that they are not needed. */
+static void what_is_recorded_does_not_pile_up(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+
+	(void)state;
+	fixture_in(sb, "mkdir many; echo s > staged");
+	snapshot(sb, "x");
+	for (int i = 0; i < 16; i++) {
+		_cleanup_free_ char *edit = sbx_format(
+		        "i=0; while [ $i -lt 250 ]; do echo %d.$i > many/$i; i=$((i + 1)); done",
+		        i);
+
+		fixture_in(sb, edit);
+		if (i % 2)
+			mark(sb, "m");
+		else
+			free(diff(sb, "base", NULL, SBX_DIFF_NAMES));
+	}
+	/* 4000 files were recorded, of which 500 can still be asked for. */
+	assert_in_range(own_objects(sb), 250, 3000);
+	snapshot(sb, "last");
+	expect_sound(sb);
+	restore(sb, "base");
+	restore(sb, id);
+	expect(sb, "cat many/99", "15.99");
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void what_was_included_comes_back_with_the_base(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -1002,6 +1063,8 @@ static const struct fixture_test tests[] = {
         TEST(a_large_file_comes_back),
         TEST(nothing_outside_is_touched),
         TEST(what_no_mark_leads_to_is_taken_out),
+        TEST(what_is_staged_is_not_taken_out),
+        TEST(what_is_recorded_does_not_pile_up),
         TEST(what_was_included_comes_back_with_the_base),
 };
 
