@@ -166,12 +166,23 @@ static int to_mark(const struct sbx_past_place *place, git_repository *repo, con
 
 /* ---- the tree, and then git ---- */
 
+/* What a restore that was broken off has left, or a command has put there, whatever it is. */
+static int clear_temp(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+
+	return root < 0 ? sbx_fail(err, -root, "cannot open the sandbox: %s", strerror(-root))
+	                : sbx_tree_remove(root, SBX_CAPTURE_TEMP, err);
+}
+
 static int reach(const struct sbx_past_place *place, git_repository *repo, const struct goal *goal,
                  struct sbx_captured *now, struct sbx_error *err)
 {
 	git_oid tree;
 	int r = sbx_past_tree_of(repo, &goal->commit, &tree, err);
 
+	if (!r)
+		r = clear_temp(place, err);
 	if (!r && goal->clean)
 		r = sbx_past_remove(place, &now->left_out, err);
 	if (!r)
@@ -205,12 +216,8 @@ static int complete(const struct sbx_past_place *place, const struct goal *goal,
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
-	int r;
+	int r = sbx_past_open(place, true, &repo, err);
 
-	if (root >= 0)
-		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
-	r = sbx_past_open(place, true, &repo, err);
 	if (!r)
 		r = sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, err);
 	return r ? r : reach(place, repo, goal, &now, err);

@@ -737,6 +737,32 @@ static void killed_in_a_restore_it_is_as_before_or_as_after(void **state)
 	fixture_expect_empty();
 }
 
+/* The name of the file that is being restored, taken by a command. */
+static void what_is_in_the_way_of_a_restore_goes(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	static const char *const ways[] = {"mkdir -p $n/x/y", "ln -s /etc $n", "mkfifo $n",
+	                                   "echo > $n"};
+	_cleanup_free_ char *want = NULL;
+
+	(void)state;
+	fixture_in(sb, "echo x > x");
+	snapshot(sb, "x");
+	want = contents(sb);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(ways); i++) {
+		_cleanup_free_ char *have = NULL;
+
+		fixture_in(sb, "echo y > x");
+		free(fixture_run("cd %s && n=.sandboxfs-restore && %s", fixture_path(sb), ways[i]));
+		restore(sb, id);
+		have = contents(sb);
+		assert_string_equal(have, want);
+	}
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 /* Has the content of NAME in the snapshot REV be nowhere. */
 static void lose(const struct sbx_sandbox *sb, const char *rev, const char *name)
 {
@@ -1058,6 +1084,7 @@ static const struct fixture_test tests[] = {
         TEST(killed_in_a_snapshot_nothing_is_lost),
         TEST(killed_in_a_restore_it_is_as_before_or_as_after),
         TEST(a_restore_that_fails_is_taken_back),
+        TEST(what_is_in_the_way_of_a_restore_goes),
         TEST(what_no_snapshot_records_was_made_with_it_stays),
         TEST(a_file_of_nothing_is_refused),
         TEST(a_large_file_comes_back),
