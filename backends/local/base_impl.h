@@ -3,11 +3,19 @@
 #define SANDBOXFS_LOCAL_BASE_IMPL_H
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "backends/local/base.h"
 
 #define SBX_BOOT_ID   64
 #define SBX_BASE_SEEN 256
+
+/* A copy of an index that is ready, and what another is to be made of; descriptors or -1. */
+struct sbx_base_spare {
+	int fd;
+	struct stat of; /* what it is a copy of */
+	int from, at;   /* the index, and where copies are wanted */
+};
 
 struct sbx_bases {
 	char *path; /* of bases/ */
@@ -23,6 +31,7 @@ struct sbx_bases {
 	atomic_bool cancelled;
 	struct sbx_base_recipe *wanted;
 	void (*free_wanted)(struct sbx_base_recipe *recipe);
+	struct sbx_base_spare spare;
 };
 
 struct sbx_base_marker {
@@ -44,5 +53,8 @@ bool sbx_base_is_used(struct sbx_bases *bases, const char *key);
 int sbx_base_discard(struct sbx_bases *bases, const char *key);
 /* Has the keeper look after the cache. */
 void sbx_bases_wake(struct sbx_bases *bases);
+/* Under bases->lock, which it gives up while it copies. */
+void sbx_base_make_spare(struct sbx_bases *bases);
+void sbx_base_spare_release(struct sbx_bases *bases);
 
 #endif

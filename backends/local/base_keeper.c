@@ -202,6 +202,10 @@ static void keep_one(struct sbx_bases *bases)
 	void (*free_wanted)(struct sbx_base_recipe * recipe) = bases->free_wanted;
 	bool dirty = bases->dirty;
 
+	if (bases->spare.from >= 0) {
+		sbx_base_make_spare(bases);
+		return;
+	}
 	if (!wanted && !dirty && await_more(bases))
 		return;
 	bases->wanted = NULL;
@@ -293,6 +297,7 @@ int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
 	pthread_cond_init(&b->more, NULL);
 	b->limit_mb = limit_mb;
 	b->dir = b->bases = b->users = b->locks = b->tmp = -1;
+	b->spare.fd = b->spare.from = b->spare.at = -1;
 	b->dirty = true;
 	sbx_base_boot_id(b->boot);
 	b->path = sbx_format("%s/bases", path);
@@ -327,6 +332,7 @@ void sbx_bases_close(struct sbx_bases *b)
 	}
 	if (b->wanted)
 		b->free_wanted(b->wanted);
+	sbx_base_spare_release(b);
 	sbx_cleanup_fd(&b->bases);
 	sbx_cleanup_fd(&b->users);
 	sbx_cleanup_fd(&b->locks);

@@ -50,18 +50,11 @@ int sbx_local_layer_make(struct sbx_local *b, const struct sbx_record *rec, int 
 	return 0;
 }
 
-static int copy_index(int base, const struct sbx_git_worktree *wt)
+static int copy_index(struct sbx_local *b, int base, const struct sbx_git_worktree *wt)
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s/index", wt->common, wt->worktree);
-	_cleanup_fd_ int in = openat(base, "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_fd_ int out = -1;
 
-	if (!path)
-		return -ENOMEM;
-	if (in < 0)
-		return -errno;
-	out = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	return out < 0 ? -errno : sbx_file_copy(in, out);
+	return path ? sbx_base_index(sbx_layers_bases(b->layers), base, path) : -ENOMEM;
 }
 
 /* The file that makes it a worktree was made by the daemon. */
@@ -88,7 +81,7 @@ int sbx_local_layer_git(struct sbx_local *b, const struct sbx_record *rec,
 
 	if (r)
 		return r;
-	r = copy_index(base.dir, wt);
+	r = copy_index(b, base.dir, wt);
 	close(base.dir);
 	if (!r)
 		r = sbx_local_layer_own_git(b, rec);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <git2.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 
 #include "backends/local/base_dir.h"
 #include "backends/local/base_git.h"
+#include "backends/local/base_impl.h"
 #include "backends/local/git.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -681,6 +683,91 @@ static void a_directory_that_changes_while_it_is_copied_is_not_kept(void **state
 	assert_false(scratch_exists(scratch_path("cache/bases/%s/links", d.key)));
 }
 
+/* --- the copy of an index that is made before it is wanted ---------------------------------------------- */
+
+static int open_with_index(const char *key, int megabytes)
+{
+	_cleanup_free_ char *text = malloc(((size_t)megabytes << 20) + 1);
+	const char *path = scratch_path("cache/bases/%s", key);
+	int fd;
+
+	assert_non_null(text);
+	memset(text, 'x', (size_t)megabytes << 20);
+	text[(size_t)megabytes << 20] = '\0';
+	assert_int_equal(acquire(key, NULL), 0);
+	scratch_write(scratch_path("cache/bases/%s/index", key), text);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static ino_t copy_index(int base, const char *path, off_t size)
+{
+	struct stat st;
+
+	assert_int_equal(sbx_base_index(bases, base, path), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, size);
+	assert_int_equal(st.st_mode & 0777, 0644);
+	assert_int_equal(st.st_nlink, 1);
+	return st.st_ino;
+}
+
+/* The inode of the file that is to be the next copy, once the keeper has made it; 0: there will be none. */
+static ino_t spare(void)
+{
+	struct stat st = {0};
+	bool busy = true;
+
+	while (busy) {
+		pthread_mutex_lock(&bases->lock);
+		busy = bases->spare.from >= 0;
+		if (bases->spare.fd >= 0)
+			assert_int_equal(fstat(bases->spare.fd, &st), 0);
+		pthread_mutex_unlock(&bases->lock);
+		sched_yield();
+	}
+	return st.st_ino;
+}
+
+static void the_next_copy_of_a_large_index_is_ready(void **state)
+{
+	_cleanup_fd_ int base = open_with_index("k", 1);
+	ino_t first = copy_index(base, scratch_path("one"), 1 << 20), ready = 0;
+
+	(void)state;
+	while (!ready)
+		ready = spare();
+	assert_true(ready != first);
+	assert_true(copy_index(base, scratch_path("two"), 1 << 20) == ready);
+	assert_int_equal(sbx_base_index(bases, base, scratch_path("two")), -EEXIST);
+}
+
+static void a_copy_of_another_index_is_not_taken(void **state)
+{
+	_cleanup_fd_ int base = open_with_index("k", 1), other = open_with_index("o", 2);
+	ino_t ready = 0;
+
+	(void)state;
+	copy_index(base, scratch_path("one"), 1 << 20);
+	while (!ready)
+		ready = spare();
+	assert_true(copy_index(other, scratch_path("two"), 2 << 20) != ready);
+}
+
+static void a_small_index_is_just_copied(void **state)
+{
+	_cleanup_fd_ int base = -1;
+
+	(void)state;
+	assert_int_equal(acquire("k", NULL), 0);
+	base = open(scratch_path("cache/bases/k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	copy_index(base, scratch_path("one"), 5);
+	scratch_expect(scratch_path("one"), "index");
+	assert_int_equal(spare(), 0);
+	assert_int_equal(sbx_base_index(bases, base, scratch_path("none/one")), -ENOENT);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -705,6 +792,9 @@ int main(void)
 	        TEST(whatever_changes_in_a_directory_makes_another_key),
 	        TEST(hard_links_are_told),
 	        TEST(a_directory_that_changes_while_it_is_copied_is_not_kept),
+	        TEST(the_next_copy_of_a_large_index_is_ready),
+	        TEST(a_copy_of_another_index_is_not_taken),
+	        TEST(a_small_index_is_just_copied),
 	};
 	int r;
 
