@@ -15,6 +15,7 @@ struct sbx_base_spare {
 	int fd;
 	struct stat of; /* what it is a copy of */
 	int from, at;   /* the index, and where copies are wanted */
+	int64_t due_ms; /* not before, so that it does not slow down the create that asks for it */
 };
 
 struct sbx_bases {
@@ -27,7 +28,8 @@ struct sbx_bases {
 	bool keeping;
 	pthread_mutex_t lock; /* the rest */
 	pthread_cond_t more;
-	bool dirty, unsynced, ending;
+	bool dirty, ending;
+	int64_t sync_ms; /* when what is new is seen to the disk; 0: nothing is */
 	atomic_bool cancelled;
 	struct sbx_base_recipe *wanted;
 	void (*free_wanted)(struct sbx_base_recipe *recipe);
@@ -53,6 +55,8 @@ bool sbx_base_is_used(struct sbx_bases *bases, const char *key);
 int sbx_base_discard(struct sbx_bases *bases, const char *key);
 /* Has the keeper look after the cache. */
 void sbx_bases_wake(struct sbx_bases *bases);
+/* CLOCK_REALTIME, by which the keeper waits. */
+int64_t sbx_base_now_ms(void);
 /* Under bases->lock, which it gives up while it copies. */
 void sbx_base_make_spare(struct sbx_bases *bases);
 void sbx_base_spare_release(struct sbx_bases *bases);

@@ -16,7 +16,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/thread.h"
 
-#define SYNC_AFTER_S 5 /* without news */
+#define SYNC_AFTER_MS 5000 /* without news */
 
 /* --- trimming -------------------------------------------------------------------------------------- */
 
@@ -181,18 +181,27 @@ static void look_after(struct sbx_bases *bases)
 	sbx_bases_trim(bases);
 }
 
-/* Returns false when nothing has come for a while: then the disk may be kept busy. */
-static bool await_more(struct sbx_bases *bases)
+int64_t sbx_base_now_ms(void)
 {
-	struct timespec until;
+	struct timespec ts;
 
-	if (!bases->unsynced) {
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Until there is news, or it is time for what waits for none. */
+static void await_more(struct sbx_bases *bases)
+{
+	int64_t until = bases->sync_ms;
+	struct timespec ts;
+
+	if (bases->spare.from >= 0 && (!until || bases->spare.due_ms < until))
+		until = bases->spare.due_ms;
+	ts = (struct timespec){.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
+	if (until)
+		pthread_cond_timedwait(&bases->more, &bases->lock, &ts);
+	else
 		pthread_cond_wait(&bases->more, &bases->lock);
-		return true;
-	}
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += SYNC_AFTER_S;
-	return pthread_cond_timedwait(&bases->more, &bases->lock, &until) != ETIMEDOUT;
 }
 
 /* One thing that is to be done, without the lock. */
@@ -200,17 +209,20 @@ static void keep_one(struct sbx_bases *bases)
 {
 	struct sbx_base_recipe *wanted = bases->wanted;
 	void (*free_wanted)(struct sbx_base_recipe * recipe) = bases->free_wanted;
-	bool dirty = bases->dirty;
+	int64_t now = sbx_base_now_ms();
+	bool dirty = bases->dirty, sync = bases->sync_ms && bases->sync_ms <= now;
 
-	if (bases->spare.from >= 0) {
+	if (!wanted && !dirty && bases->spare.from >= 0 && bases->spare.due_ms <= now) {
 		sbx_base_make_spare(bases);
 		return;
 	}
-	if (!wanted && !dirty && await_more(bases))
+	if (!wanted && !dirty && !sync) {
+		await_more(bases);
 		return;
+	}
 	bases->wanted = NULL;
 	bases->dirty = wanted ? dirty : false;
-	bases->unsynced = wanted || dirty;
+	bases->sync_ms = wanted || dirty ? now + SYNC_AFTER_MS : 0;
 	pthread_mutex_unlock(&bases->lock);
 	if (wanted)
 		make_wanted(bases, wanted, free_wanted);

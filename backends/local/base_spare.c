@@ -14,7 +14,8 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
-#define SMALL ((off_t)256 << 10) /* is copied as quickly */
+#define SMALL    ((off_t)256 << 10) /* is copied as quickly */
+#define AFTER_MS 50                 /* the create that asks is over by then */
 
 static bool is_of(const struct stat *a, const struct stat *b)
 {
@@ -65,6 +66,7 @@ static void want(struct sbx_bases *bases, int in, const char *path)
 	sbx_cleanup_fd(&bases->spare.at);
 	bases->spare.from = sbx_steal_fd(&from);
 	bases->spare.at = sbx_steal_fd(&at);
+	bases->spare.due_ms = sbx_base_now_ms() + AFTER_MS;
 	pthread_cond_signal(&bases->more);
 	pthread_mutex_unlock(&bases->lock);
 }
