@@ -1,4 +1,5 @@
 """Rows about what a sandbox was: recording it, going back, and making another of it, after ten files have changed."""
+import json
 import os
 import time
 
@@ -52,12 +53,34 @@ def after_changes(text, file, after=lambda mount: None):
     return measure
 
 
+def as_it_was(sites, way, number):
+    """A fork of a snapshot, after which ten files have changed: each by a name of its own, as the branch stays."""
+    if way == "git worktree":
+        return measure_mkdir(sites, way, number)
+    mount, names = kept_box(sites)
+    ctl = os.path.join(mount.box(KEPT), "ctl")
+
+    def snapshot():
+        touch(mount, names, -1)
+        written(os.path.join(ctl, "snapshot"), b"to be forked\n")
+        with open(os.path.join(ctl, "snapshot"), encoding="utf-8") as f:
+            return f.read().strip()
+    rev = sites.data.once("kept snapshot", snapshot)
+    touch(mount, names, number)
+    sites.room.settle()
+    name = f"forked-{number}"
+    took = written(os.path.join(ctl, "fork"), json.dumps({"name": name, "rev": rev}).encode())
+    mount.teardown(name)
+    return took
+
+
 HISTORY_ROWS = [
     Row("snapshot", "a snapshot of 50 000 files (--quick: 5 000), 10 of them changed; git worktree add", WAYS,
         after_changes(b"round\n", "snapshot"), reference="git worktree", aims=AIMS),
     Row("fork", "a fork of it", WAYS,
         after_changes(b"forked\n", "fork", lambda mount: mount.teardown("forked")),
         reference="git worktree", aims=AIMS),
+    Row("fork@id", "a fork of a snapshot of it", WAYS, as_it_was, reference="git worktree", aims=AIMS),
     Row("reset", "back to how it was made", WAYS, after_changes(b"1\n", "reset"),
         reference="git worktree", aims=AIMS),
 ]
