@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "backends/local/base.h"
+#include "backends/local/base_index.h"
 
 #define SBX_BOOT_ID   64
 #define SBX_BASE_SEEN 256
@@ -34,6 +34,7 @@ struct sbx_bases {
 	struct sbx_base_recipe *wanted;
 	void (*free_wanted)(struct sbx_base_recipe *recipe);
 	struct sbx_base_spare spare;
+	struct sbx_base_index *index; /* that was asked for last, or NULL */
 };
 
 struct sbx_base_marker {

@@ -345,6 +345,7 @@ void sbx_bases_close(struct sbx_bases *b)
 	if (b->wanted)
 		b->free_wanted(b->wanted);
 	sbx_base_spare_release(b);
+	sbx_base_index_put(b->index);
 	sbx_cleanup_fd(&b->bases);
 	sbx_cleanup_fd(&b->users);
 	sbx_cleanup_fd(&b->locks);

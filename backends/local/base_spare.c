@@ -71,7 +71,7 @@ static void want(struct sbx_bases *bases, int in, const char *path)
 	pthread_mutex_unlock(&bases->lock);
 }
 
-int sbx_base_index(struct sbx_bases *bases, int base, const char *path)
+int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *path)
 {
 	_cleanup_fd_ int in = openat(base, "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_fd_ int spare = -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/base_index.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/layers.h"
 #include "backends/local/past_impl.h"
@@ -203,6 +204,31 @@ int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_e
 
 /* ---- the sides ---- */
 
+static int share(struct sbx_past_index *ret, const struct sbx_past_place *place, int base,
+                 struct sbx_error *err)
+{
+	int r = sbx_base_index_get(sbx_layers_bases(place->b->layers), base, &ret->shared, err);
+
+	if (!r)
+		ret->index = ret->shared->index;
+	return r;
+}
+
+/* The host's side, which says what the base does until somebody changes it. */
+static int read_known(const struct sbx_past_place *place, struct sides *s, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+
+	if (dir < 0)
+		return dir;
+	if (s->lower.shared)
+		s->known.shared = sbx_base_index_same(s->lower.shared, dir, &s->known.at);
+	if (!s->known.shared)
+		return sbx_past_read_index(dir, "index", &s->known, err);
+	s->known.index = s->known.shared->index;
+	return 0;
+}
+
 static int read_lower(const struct sbx_past_place *place, struct sides *s, struct sbx_error *err)
 {
 	_cleanup_fd_ int base = place->rec->common ? open_base(place) : -1;
@@ -215,8 +241,8 @@ static int read_lower(const struct sbx_past_place *place, struct sides *s, struc
 		                strerror(-s->upper));
 	if (place->rec->common && base < 0)
 		return sbx_fail(err, -base, "cannot open the base: %s", strerror(-base));
-	r = sbx_past_read_index(base < 0 ? s->dir : base, base < 0 ? "lower" : "index", &s->lower,
-	                        err);
+	r = base < 0 ? sbx_past_read_index(s->dir, "lower", &s->lower, err)
+	             : share(&s->lower, place, base, err);
 	if (!r)
 		r = sbx_past_base(place, &commit, err);
 	return r ? r : sbx_past_tree_of(s->repo, &commit, &s->lower_tree, err);
@@ -256,7 +282,6 @@ static int read_nested(const struct sbx_past_place *place, struct sides *s)
 static int read_sides(const struct sbx_past_place *place, const struct sbx_past_wish *wish,
                       struct sides *s, struct sbx_error *err)
 {
-	_cleanup_fd_ int index = -1;
 	int r;
 
 	s->dir = sbx_past_dir(place, err);
@@ -267,10 +292,8 @@ static int read_sides(const struct sbx_past_place *place, const struct sbx_past_
 		r = sbx_past_open(place, !wish->keep, &s->repo, err);
 	if (!r && place->rec->layer)
 		r = read_lower(place, s, err);
-	if (r)
-		return r;
-	index = sbx_past_index_dir(place, err);
-	r = index < 0 ? index : sbx_past_read_index(index, "index", &s->known, err);
+	if (!r)
+		r = read_known(place, s, err);
 	/* Only a cache. */
 	if (!r && sbx_past_read_index(s->dir, "seen", &s->seen, NULL))
 		sbx_past_index_release(&s->seen);

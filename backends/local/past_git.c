@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/base_index.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private_impl.h"
@@ -43,6 +44,7 @@ int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
 	int r = sbx_beneath_read(dir, name, SBX_INDEX_MAX, &data, &len, &ret->at);
 
 	ret->index = (struct sbx_index){0};
+	ret->shared = NULL;
 	if (r == -ENOENT)
 		return 0;
 	if (r)
@@ -52,7 +54,10 @@ int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
 
 void sbx_past_index_release(struct sbx_past_index *index)
 {
-	sbx_index_release(&index->index);
+	if (!index->shared)
+		sbx_index_release(&index->index);
+	sbx_base_index_put(index->shared);
+	*index = (struct sbx_past_index){0};
 }
 
 static int busy(struct sbx_error *err)

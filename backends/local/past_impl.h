@@ -30,6 +30,7 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
 struct sbx_past_index {
 	struct sbx_index index;
 	struct timespec at;
+	struct sbx_base_index *shared; /* whose index it is, or NULL */
 };
 int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
                         struct sbx_error *err);

@@ -705,7 +705,7 @@ static ino_t copy_index(int base, const char *path, off_t size)
 {
 	struct stat st;
 
-	assert_int_equal(sbx_base_index(bases, base, path), 0);
+	assert_int_equal(sbx_base_copy_index(bases, base, path), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_size, size);
 	assert_int_equal(st.st_mode & 0777, 0644);
@@ -740,7 +740,7 @@ static void the_next_copy_of_a_large_index_is_ready(void **state)
 		ready = spare();
 	assert_true(ready != first);
 	assert_true(copy_index(base, scratch_path("two"), 1 << 20) == ready);
-	assert_int_equal(sbx_base_index(bases, base, scratch_path("two")), -EEXIST);
+	assert_int_equal(sbx_base_copy_index(bases, base, scratch_path("two")), -EEXIST);
 }
 
 static void a_copy_of_another_index_is_not_taken(void **state)
@@ -765,7 +765,103 @@ static void a_small_index_is_just_copied(void **state)
 	copy_index(base, scratch_path("one"), 5);
 	scratch_expect(scratch_path("one"), "index");
 	assert_int_equal(spare(), 0);
-	assert_int_equal(sbx_base_index(bases, base, scratch_path("none/one")), -ENOENT);
+	assert_int_equal(sbx_base_copy_index(bases, base, scratch_path("none/one")), -ENOENT);
+}
+
+/* --- the index in memory --------------------------------------------------------------------------------- */
+
+/* An index of one file, with its checksum if SUM. */
+static void write_index(const char *path, unsigned char content, bool sum)
+{
+	struct sbx_index_entry entry = {.name = "file", .len = 4};
+	const struct sbx_index index = {.at = &entry, .n = 1};
+	_cleanup_free_ void *data = NULL;
+	_cleanup_fd_ int fd = -1;
+	size_t len;
+
+	memset(entry.oid, content, sizeof(entry.oid));
+	entry.stat[26] = 0x81;
+	entry.stat[27] = 0xa4;
+	assert_int_equal(sbx_index_format(&index, sum, &data, &len), 0);
+	unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	assert_int_equal(write(fd, data, len), len);
+}
+
+static struct sbx_base_index *get_index(int base)
+{
+	struct sbx_base_index *index;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (sbx_base_index_get(bases, base, &index, &err))
+		fail_msg("%s", err.text);
+	return index;
+}
+
+static int open_base_dir(const char *key)
+{
+	assert_int_equal(acquire(key, NULL), 0);
+	return open(scratch_path("cache/bases/%s", key), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void an_index_is_read_once_for_all(void **state)
+{
+	_cleanup_fd_ int base = open_base_dir("k"), other = open_base_dir("o");
+	struct sbx_base_index *one, *two, *three;
+
+	(void)state;
+	write_index(scratch_path("cache/bases/k/index"), 1, true);
+	write_index(scratch_path("cache/bases/o/index"), 2, true);
+	one = get_index(base);
+	two = get_index(base);
+	assert_ptr_equal(one, two);
+	assert_int_equal(one->index.n, 1);
+	three = get_index(other);
+	assert_int_equal(three->index.at[0].oid[0], 2);
+	/* Whoever has it keeps it. */
+	assert_int_equal(one->index.at[0].oid[0], 1);
+	sbx_base_index_put(one);
+	sbx_base_index_put(two);
+	sbx_base_index_put(three);
+	sbx_base_index_put(NULL);
+	write_index(scratch_path("cache/bases/o/index"), 3, true);
+	one = get_index(other);
+	assert_int_equal(one->index.at[0].oid[0], 3);
+	sbx_base_index_put(one);
+	assert_int_equal(unlink(scratch_path("cache/bases/o/index")), 0);
+	assert_int_equal(sbx_base_index_get(bases, other, &one, NULL), -ENOENT);
+}
+
+static bool is_same(struct sbx_base_index *index, int dir)
+{
+	struct timespec at = {0};
+	struct sbx_base_index *again = sbx_base_index_same(index, dir, &at);
+
+	assert_true(!again || (again == index && at.tv_sec));
+	sbx_base_index_put(again);
+	return again != NULL;
+}
+
+static void another_file_with_the_same_checksum_is_the_same(void **state)
+{
+	_cleanup_fd_ int base = open_base_dir("k"), dir = open(top, O_RDONLY | O_DIRECTORY);
+	struct sbx_base_index *index;
+
+	(void)state;
+	write_index(scratch_path("cache/bases/k/index"), 1, true);
+	index = get_index(base);
+	assert_false(is_same(index, dir));
+	write_index(scratch_path("index"), 1, true);
+	assert_true(is_same(index, dir));
+	write_index(scratch_path("index"), 2, true);
+	assert_false(is_same(index, dir));
+	sbx_base_index_put(index);
+	/* One without a checksum tells nothing. */
+	write_index(scratch_path("cache/bases/k/index"), 1, false);
+	write_index(scratch_path("index"), 2, false);
+	index = get_index(base);
+	assert_false(is_same(index, dir));
+	sbx_base_index_put(index);
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -795,6 +891,8 @@ int main(void)
 	        TEST(the_next_copy_of_a_large_index_is_ready),
 	        TEST(a_copy_of_another_index_is_not_taken),
 	        TEST(a_small_index_is_just_copied),
+	        TEST(an_index_is_read_once_for_all),
+	        TEST(another_file_with_the_same_checksum_is_the_same),
 	};
 	int r;
 
