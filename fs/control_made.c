@@ -135,15 +135,17 @@ static void begin(struct made *m)
 /* Reading */
 
 /*
- * Nobody can be told twice: a reader is in the list or is being answered on this thread. The making goes on: the file
- * may be open elsewhere too, and if it is not, its release ends that.
+ * Of a client that goes on: nobody expects EINTR of a file, and who has it mapped would get SIGBUS. Nobody can be told
+ * twice: a reader is in the list or is being answered on this thread. The making goes on: the file may be open
+ * elsewhere too, and if it is not, its release ends that.
  */
 static void cancel(struct sbx_pending *p, bool fatal)
 {
 	struct reader *r = p->owner, **at;
 	struct made *m = r->made;
 
-	(void)fatal;
+	if (!fatal)
+		return;
 	pthread_mutex_lock(&m->lock);
 	for (at = &m->readers; *at != r; at = &(*at)->next)
 		;

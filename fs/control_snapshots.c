@@ -263,11 +263,13 @@ static void link_read(struct sbx_work *w)
 	free(link);
 }
 
+/* Not for other signals: nobody expects EINTR of a path. */
 static void link_cancel(struct sbx_pending *p, bool fatal)
 {
 	struct reading_link *link = p->owner;
 
-	(void)fatal;
+	if (!fatal)
+		return;
 	link->p = NULL;
 	atomic_store(&link->work.cancelled, true);
 	sbx_pending_error(p, EINTR);

@@ -406,6 +406,28 @@ static void links_of_snapshots_stay_inside(void **state)
 	assert_int_equal(read_link("snapshots/abcd0001/f", text), -EINVAL);
 }
 
+static void signals_that_are_handled_do_not_end_the_reading_of_a_link(void **state)
+{
+	struct sbx_control_node node;
+	struct answer a;
+
+	(void)state;
+	make_tree();
+	assert_int_equal(find("snapshots/abcd0001/d/e/in", &node), 0);
+	atomic_store(&house.backend.hold_history, true);
+	answer_init(&a, 0);
+	sbx_control_readlink(house.registry, &node, &a.p);
+	wait_for(&house.backend.remembering);
+	answer_cancel(&house, &a, false);
+	assert_false(answer_come(&a));
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	answer_wait(&a);
+	assert_string_equal(a.data, "../../f");
+	answer_finish(&a);
+	sbx_control_node_release(&node);
+}
+
 static void snapshots_cannot_be_written(void **state)
 {
 	struct sbx_control_node dir, node;
@@ -436,6 +458,8 @@ static void content_is_read_once_and_by_offset(void **state)
 	sbx_control_read(h, 5, &b.p);
 	wait_for(&house.backend.remembering);
 	answer_cancel(&house, &b, false);
+	assert_false(answer_come(&b));
+	answer_cancel(&house, &b, true);
 	answer_wait(&b);
 	assert_int_equal(b.errnum, EINTR);
 	atomic_store(&house.backend.hold_history, false);
@@ -878,6 +902,7 @@ int main(void)
 	        CASE(snapshots_are_browsed),
 	        CASE(beginning_of_an_id_must_mean_one),
 	        CASE(links_of_snapshots_stay_inside),
+	        CASE(signals_that_are_handled_do_not_end_the_reading_of_a_link),
 	        CASE(snapshots_cannot_be_written),
 	        CASE(content_is_read_once_and_by_offset),
 	        CASE(closing_does_not_wait_for_content),
