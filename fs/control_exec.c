@@ -219,7 +219,7 @@ static void exec_cancel(struct sbx_control_handle *h)
 
 	pthread_mutex_lock(&h->lock);
 	s->given_up = true;
-	atomic_store(&s->track.work.cancelled, true);
+	sbx_work_cancel(&s->track.work);
 	job = s->current ? sbx_job_ref(s->current) : NULL;
 	pthread_mutex_unlock(&h->lock);
 	if (job)

@@ -290,7 +290,7 @@ static void history_cancel(struct sbx_control_handle *h)
 
 	pthread_mutex_lock(&h->lock);
 	if (s->deed)
-		atomic_store(&s->deed->work.cancelled, true);
+		sbx_work_cancel(&s->deed->work);
 	if (s->creation)
 		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);

@@ -189,7 +189,7 @@ void sbx_made_release(struct sbx_control_handle *h)
 {
 	struct made *m = h->state;
 
-	atomic_store(&m->work.cancelled, true);
+	sbx_work_cancel(&m->work);
 	made_unref(m);
 }
 

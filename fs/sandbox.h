@@ -136,6 +136,11 @@ struct sbx_work {
 };
 /* Any thread. */
 void sbx_box_work(struct sbx_box *box, struct sbx_work *w);
+/*
+ * Nobody wants it any more: done follows soon, also where it waits for others' that take long. Before it was begun (its
+ * box is NULL then) W is marked only. Any thread, while the owner refers to the box.
+ */
+void sbx_work_cancel(struct sbx_work *w);
 
 /*
  * -o track. begin: brings git's state in step, as sbx_box_sync, and marks the tree; false when there is nothing to do, else

@@ -301,5 +301,5 @@ struct sbx_creation *sbx_registry_fork(struct sbx_box *from, const struct sbx_cr
 void sbx_registry_cancel(struct sbx_creation *c)
 {
 	atomic_store(&c->cancelled, true);
-	atomic_store(&c->work.cancelled, true);
+	sbx_work_cancel(&c->work);
 }

@@ -153,6 +153,47 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 		sbx_pool_submit(reg->config.pool, work_run, box);
 }
 
+/* [loop] Given up while it waited for its turn. */
+static void dropped(void *data)
+{
+	struct sbx_work *w = data;
+
+	if (w->kind != SBX_WORK_BESIDE)
+		sbx_jobs_release(w->box->jobs, w->kind == SBX_WORK_WRITES);
+	refused(w);
+}
+
+/* Takes W out of the queue of BOX, unless it is the first, which is being done. The lock is held. */
+static bool unqueue(struct box *box, struct sbx_work *w)
+{
+	struct sbx_work **at = &box->works;
+
+	while (*at && *at != w)
+		at = &(*at)->next;
+	if (!*at || at == &box->works)
+		return false;
+	*at = w->next;
+	return true;
+}
+
+void sbx_work_cancel(struct sbx_work *w)
+{
+	struct sbx_registry *reg;
+	bool waited;
+
+	atomic_store(&w->cancelled, true);
+	if (!w->box)
+		return;
+	reg = w->box->registry;
+	pthread_mutex_lock(&reg->lock);
+	waited = unqueue(box_of(w), w);
+	pthread_mutex_unlock(&reg->lock);
+	if (!waited)
+		return;
+	w->code = sbx_fail(&w->err, EINTR, "given up before it was begun");
+	sbx_loop_post(reg->config.loop, dropped, w);
+}
+
 void sbx_box_cancel_works(struct box *box)
 {
 	for (struct sbx_work *w = box->works; w; w = w->next)

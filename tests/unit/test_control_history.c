@@ -286,6 +286,34 @@ static void several_at_once_come_one_after_another(void **state)
 	assert_int_equal(atomic_load(&house.backend.restores), 4);
 }
 
+/* A snapshot that takes long is another client's; who waits behind it is let go, and nothing is held back for him. */
+static void dying_clients_do_not_wait_for_their_turn(void **state)
+{
+	struct sbx_control_handle *first = must_open("snapshot", O_WRONLY);
+	struct sbx_control_handle *second = must_open("snapshot", O_WRONLY);
+	struct sbx_control_handle *third = must_open("reset", O_WRONLY);
+	struct writing w[3];
+
+	(void)state;
+	atomic_store(&house.backend.hold_history, true);
+	write_begin(&w[0], first, "1\n");
+	wait_for(&house.backend.remembering);
+	write_begin(&w[1], second, "2\n");
+	write_begin(&w[2], third, "1\n");
+	answer_cancel(&house, &w[1].a, true);
+	answer_cancel(&house, &w[2].a, true);
+	assert_int_equal(write_end(&w[1]), -EINTR);
+	assert_int_equal(write_end(&w[2]), -EINTR);
+	assert_int_equal(put("exec", "echo\n"), 0);
+	atomic_store(&house.backend.hold_history, false);
+	sem_post(&house.backend.hold);
+	assert_int_equal(write_end(&w[0]), 2);
+	assert_list("snapshots", "abcd0001 ");
+	sbx_control_release(first);
+	sbx_control_release(second);
+	sbx_control_release(third);
+}
+
 /* snapshots/ */
 
 static mode_t mode_of(const char *path, struct stat *st)
@@ -899,6 +927,7 @@ int main(void)
 	        CASE(waiting_command_is_given_up_with_its_client),
 	        CASE(teardown_asks_a_restore_to_stop),
 	        CASE(several_at_once_come_one_after_another),
+	        CASE(dying_clients_do_not_wait_for_their_turn),
 	        CASE(snapshots_are_browsed),
 	        CASE(beginning_of_an_id_must_mean_one),
 	        CASE(links_of_snapshots_stay_inside),
