@@ -376,6 +376,7 @@ static void stop(struct daemon *d)
 	}
 	if (d->signals.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
+	sbx_open_dirs_finish(&d->workspace.dirs);
 	sbx_inodes_destroy(d->workspace.inodes);
 	sbx_passthrough_destroy(d->workspace.passthrough);
 	sbx_kept_destroy(d->workspace.kept);
@@ -415,6 +416,7 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
+	sbx_open_dirs_init(&d.workspace.dirs);
 	/* Before the spawner is forked, which is to have none. */
 	r = sbx_secret_take("GITHUB_TOKEN", &d.github_token);
 	if (r < 0)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "fs/listing.h"
 #include "fs/ops_control_impl.h"
 #include "sandboxfs/cleanup.h"
 
@@ -158,12 +157,6 @@ static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 
 /* ---- directories ---- */
 
-/* An open directory: what stood in it when it was last read from the beginning. */
-struct open_dir {
-	pthread_mutex_t lock;
-	struct sbx_listing *listing;
-};
-
 static void add_listed(const char *name, mode_t mode, void *data)
 {
 	struct sbx_listing **l = data;
@@ -218,7 +211,7 @@ static size_t fill(fuse_req_t req, const struct sbx_listing *l, size_t from, cha
 static void list_names(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus,
                        struct fuse_file_info *fi)
 {
-	struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
+	struct sbx_open_dir *d = sbx_open_dir_of(fi);
 	_cleanup_free_ char *buf = malloc(size);
 	struct sbx_listing *l = NULL;
 	struct sbx_control_node dir;
@@ -257,32 +250,22 @@ static void ctl_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t o
 	list_names(req, ino, size, off, true, fi);
 }
 
-static void open_dir_free(struct open_dir *d)
-{
-	sbx_listing_unref(d->listing);
-	pthread_mutex_destroy(&d->lock);
-	free(d);
-}
-
 static void ctl_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct open_dir *d = calloc(1, sizeof(*d));
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_open_dir *d = sbx_open_dir_add(&c->dirs, NULL, fi);
 
 	(void)ino;
-	if (!d) {
+	if (!d)
 		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	pthread_mutex_init(&d->lock, NULL);
-	fi->fh = (uintptr_t)d;
-	if (fuse_reply_open(req, fi) != 0)
-		open_dir_free(d);
+	else if (fuse_reply_open(req, fi) != 0)
+		sbx_open_dir_close(&c->dirs, d);
 }
 
 static void ctl_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
+	sbx_open_dir_close(&controls_of(req)->dirs, sbx_open_dir_of(fi));
 	fuse_reply_err(req, 0);
 }
 

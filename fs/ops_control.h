@@ -4,6 +4,7 @@
 
 #include <fuse_lowlevel.h>
 
+#include "fs/open_dir.h"
 #include "fs/park.h"
 #include "fs/sandbox.h"
 
@@ -14,6 +15,7 @@ struct sbx_controls {
 	struct sbx_registry *registry;
 	struct sbx_park *park;
 	struct sbx_control_nodes *nodes;
+	struct sbx_open_dirs dirs;
 	uint64_t id_bit; /* set in every node id given out; 0 on a connection of its own */
 };
 

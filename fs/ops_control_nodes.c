@@ -220,6 +220,7 @@ int sbx_controls_init(struct sbx_controls *c)
 	if (!t)
 		return -ENOMEM;
 	pthread_mutex_init(&t->lock, NULL);
+	sbx_open_dirs_init(&c->dirs);
 	t->used = FUSE_ROOT_ID; /* the first node is the root */
 	if (slots_grow(t) < 0 || cnode_new(t, &root) < 0) {
 		free(t->slot);
@@ -260,6 +261,7 @@ void sbx_controls_finish(struct sbx_controls *c)
 	free(t->generation);
 	free(t->free_list);
 	pthread_mutex_destroy(&t->lock);
+	sbx_open_dirs_finish(&c->dirs);
 	free(t);
 	c->nodes = NULL;
 }

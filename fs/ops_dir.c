@@ -10,22 +10,10 @@
 
 #include "fs/listing.h"
 #include "fs/nested.h"
+#include "fs/open_dir.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
-
-/* Its listing is taken at the first read and again after rewinddir. */
-struct open_dir {
-	pthread_mutex_t lock; /* the listing */
-	struct sbx_listing *listing;
-};
-
-static void open_dir_free(struct open_dir *d)
-{
-	pthread_mutex_destroy(&d->lock);
-	sbx_listing_unref(d->listing);
-	free(d);
-}
 
 struct top_walk {
 	struct sbx_listing *l;
@@ -131,7 +119,7 @@ static int64_t keepable(struct sbx_workspace *ws, struct sbx_node *node)
 }
 
 /* A listing of now, noted when it can be told that the directory is what it was before. */
-static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, struct open_dir *d)
+static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_open_dir *d)
 {
 	struct sbx_listing *l = sbx_listing_create();
 	int64_t changed = keepable(ws, node);
@@ -151,32 +139,28 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
-	struct open_dir *d;
+	struct sbx_listing *listing;
+	struct sbx_open_dir *d;
 	int64_t changed;
 
 	if (!node)
 		return;
-	d = calloc(1, sizeof(*d));
-	if (!d) {
-		sbx_node_put(ws->inodes, node);
-		ws_reply(req, -ENOMEM);
-		return;
-	}
-	pthread_mutex_init(&d->lock, NULL);
 	changed = keepable(ws, node);
-	d->listing = sbx_kept_current(ws->kept, ino, changed, sbx_now_ns());
+	listing = sbx_kept_current(ws->kept, ino, changed, sbx_now_ns());
 	sbx_node_put(ws->inodes, node);
 	fi->cache_readdir = changed != 0;
-	fi->keep_cache = d->listing != NULL;
-	fi->fh = (uintptr_t)d;
-	if (fuse_reply_open(req, fi) != 0)
-		open_dir_free(d);
+	fi->keep_cache = listing != NULL;
+	d = sbx_open_dir_add(&ws->dirs, listing, fi);
+	if (!d)
+		ws_reply(req, -ENOMEM);
+	else if (fuse_reply_open(req, fi) != 0)
+		sbx_open_dir_close(&ws->dirs, d);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	open_dir_free((struct open_dir *)(uintptr_t)fi->fh);
+	sbx_open_dir_close(&ws_of(req)->dirs, sbx_open_dir_of(fi));
 	ws_reply(req, 0);
 }
 
@@ -232,7 +216,7 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                          struct fuse_file_info *fi, bool plus)
 {
 	struct sbx_workspace *ws = ws_of(req);
-	struct open_dir *d = (struct open_dir *)(uintptr_t)fi->fh;
+	struct sbx_open_dir *d = sbx_open_dir_of(fi);
 	struct sbx_node *node = ws_node(req, ino);
 	_cleanup_free_ char *buf = NULL;
 	size_t used = 0;

@@ -9,6 +9,7 @@
 
 #include "fs/connection.h"
 #include "fs/inode.h"
+#include "fs/open_dir.h"
 #include "fs/park.h"
 #include "fs/sandbox.h"
 
@@ -21,6 +22,7 @@ struct sbx_workspace {
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct sbx_pool *pool;
+	struct sbx_open_dirs dirs;
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
