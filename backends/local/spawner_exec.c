@@ -25,6 +25,7 @@ static struct job *job_new(struct sbx_spawner *sp, const struct sbx_exec *spec,
 	job->data = data;
 	memcpy(job->program, name, len);
 	job->drain = (struct sbx_timer){.fn = spawner_drained, .data = job};
+	job->look = (struct sbx_timer){.fn = spawner_look, .data = job};
 	for (int i = 0; i < 2; i++) {
 		job->pipe[i] = -1;
 		job->watch[i] = (struct sbx_watch){.fd = -1, .fn = spawner_on_output, .data = job};

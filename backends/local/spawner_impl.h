@@ -33,6 +33,7 @@ struct job {
 	int pipe[2]; /* stdout, stderr; -1 once at its end. Owned here while not watched. */
 	struct sbx_watch watch[2];
 	struct sbx_timer drain;
+	struct sbx_timer look; /* armed while a pipe cannot be watched */
 	bool started, leader_ended, ended;
 	struct spawn_report last; /* of the leader's end */
 	char *cwd;
@@ -79,6 +80,8 @@ struct job **spawner_slot(struct sbx_spawner *sp, uint64_t number);
 extern const struct sbx_job_impl spawner_job_impl;
 /* sbx_timer.fn: the output of a job whose leader ended was awaited for long enough. */
 void spawner_drained(struct sbx_timer *t);
+/* sbx_timer.fn: reads pipes that cannot be watched. */
+void spawner_look(struct sbx_timer *t);
 /* sbx_watch.fn of a job's pipe. */
 void spawner_on_output(struct sbx_watch *w, uint32_t events);
 void spawner_job_free(struct job *job);

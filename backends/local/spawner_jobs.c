@@ -22,6 +22,8 @@
 
 #define BATCH    64
 #define DRAIN_MS 100  /* that output is awaited past the leader's end */
+#define LOOK_MS  20   /* between looks at a pipe that cannot be watched, */
+#define TURNS    16   /* of reading at each */
 #define LOST_MS  1000 /* that the death of an init is awaited when the spawner is dead */
 
 /* --- the table of jobs ----------------------------------------------------------------------- */
@@ -144,6 +146,7 @@ static void finish(struct job *job, struct sbx_exit *exit)
 	job->ended = true;
 	forget_job(job);
 	sbx_loop_timer_cancel(job->sp->loop, &job->drain);
+	sbx_loop_timer_cancel(job->sp->loop, &job->look);
 	for (int i = 0; i < 2; i++)
 		drain_pipe(job, i);
 	job->events.ended(job->data, exit);
@@ -223,29 +226,56 @@ void spawner_drained(struct sbx_timer *t)
 	job_signal(&((struct job *)t->data)->base, SIGKILL);
 }
 
-void spawner_on_output(struct sbx_watch *w, uint32_t events)
+/* Returns whether there may be more at once. */
+static bool take_output(struct job *job, int i)
 {
-	struct job *job = w->data;
-	int i = w == &job->watch[1];
 	ssize_t n = read_some(job, i, SPAWNER_BUF_SIZE);
 
-	(void)events;
 	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
-		return;
+		return n > 0;
 	close_pipe(job, i);
 	if (job->leader_ended && pipes_at_end(job))
 		job_signal(&job->base, SIGKILL);
+	return false;
 }
 
-static void watch_pipe(struct job *job, int i)
+void spawner_on_output(struct sbx_watch *w, uint32_t events)
+{
+	struct job *job = w->data;
+
+	(void)events;
+	take_output(job, w == &job->watch[1]);
+}
+
+static bool watch_pipe(struct job *job, int i)
 {
 	if (job->pipe[i] < 0 || job->watch[i].fd >= 0)
-		return;
+		return true;
 	job->watch[i].fd = job->pipe[i];
-	if (sbx_loop_watch(job->sp->loop, &job->watch[i], EPOLLIN) < 0) {
-		job->watch[i].fd = -1;
-		job_signal(&job->base, SIGKILL);
-	}
+	if (sbx_loop_watch(job->sp->loop, &job->watch[i], EPOLLIN) == 0)
+		return true;
+	job->watch[i].fd = -1;
+	return false;
+}
+
+/* The kernel has so many watches for a user, and a command of his may have taken them. */
+static void watch_pipes(struct job *job)
+{
+	const bool out = watch_pipe(job, 0), err = watch_pipe(job, 1);
+
+	if (!out || !err)
+		sbx_loop_timer_set(job->sp->loop, &job->look, LOOK_MS);
+}
+
+void spawner_look(struct sbx_timer *t)
+{
+	struct job *job = t->data;
+
+	for (int i = 0; i < 2; i++)
+		for (int turns = 0; turns < TURNS && job->pipe[i] >= 0; turns++)
+			if (job->watch[i].fd >= 0 || !take_output(job, i))
+				break;
+	watch_pipes(job);
 }
 
 static void on_started(struct job *job, pid_t init)
@@ -336,8 +366,7 @@ static void watch_fresh(struct sbx_spawner *sp)
 
 		sp->fresh = job->fresh;
 		job->fresh = NULL;
-		watch_pipe(job, 0);
-		watch_pipe(job, 1);
+		watch_pipes(job);
 	}
 }
 

@@ -15,9 +15,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -39,6 +41,18 @@
 			abort();                                                                   \
 		}                                                                                  \
 	} while (0)
+
+/* In place of the C library's: the kernel may have no watch left for the user. */
+static atomic_bool no_watches;
+
+int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
+{
+	if (op == EPOLL_CTL_ADD && atomic_load(&no_watches)) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return (int)syscall(SYS_epoll_ctl, epfd, op, fd, event);
+}
 
 /* --- one spawner, one tree, and a way to run a command to its end ----------------------------- */
 
@@ -321,6 +335,24 @@ static void a_mebibyte_on_each_stream_is_byte_exact(void **state)
 				fail_msg("stream %d differs at %zu", s + 1, i);
 	}
 	finish(&run);
+}
+
+static void output_that_cannot_be_watched_arrives(void **state)
+{
+	struct run run = {0}, flood = {0};
+
+	atomic_store(&no_watches, true);
+	RUN(*state, &run, "sh", "-c", "echo one; sleep 0.2; echo two; exit 5");
+	RUN(*state, &flood, self, "flood");
+	atomic_store(&no_watches, false);
+	assert_int_equal(run.exit.end, SBX_END_EXITED);
+	assert_int_equal(run.exit.code, 5);
+	assert_string_equal(run.out[0], "one\ntwo\n");
+	finish(&run);
+	assert_int_equal(flood.exit.end, SBX_END_EXITED);
+	assert_int_equal(flood.len[0], 1024 * 1024);
+	assert_int_equal(flood.len[1], 1024 * 1024);
+	finish(&flood);
 }
 
 static void output_of_a_child_that_outlives_the_leader_a_moment_is_kept(void **state)
@@ -1890,6 +1922,7 @@ static const struct CMUnitTest tests[] = {
         CASE(the_exit_code_is_reported),
         CASE(a_fatal_signal_is_reported),
         CASE(a_mebibyte_on_each_stream_is_byte_exact),
+        CASE(output_that_cannot_be_watched_arrives),
         CASE(output_of_a_child_that_outlives_the_leader_a_moment_is_kept),
         CASE(a_missing_program_is_enoent),
         CASE(a_file_that_is_not_executable_is_eacces),
