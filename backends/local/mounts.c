@@ -249,8 +249,18 @@ static int show(struct build *b, const char *path)
 
 static int show_system(struct build *b)
 {
-	static const char *const dirs[] = {"/usr",   "/bin",    "/sbin", "/lib", "/lib32",
-	                                   "/lib64", "/libx32", "/etc",  "/opt", "/nix"};
+	/* Of Nix not its daemon's socket: to connect to one, what it is mounted as makes no difference. */
+	static const char *const dirs[] = {"/usr",
+	                                   "/bin",
+	                                   "/sbin",
+	                                   "/lib",
+	                                   "/lib32",
+	                                   "/lib64",
+	                                   "/libx32",
+	                                   "/etc",
+	                                   "/opt",
+	                                   "/nix/store",
+	                                   "/nix/var/nix/profiles"};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(dirs); i++) {
 		int r = show(b, dirs[i]);
