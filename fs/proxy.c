@@ -65,6 +65,7 @@ static bool has_room(const struct sbx_proxy *p)
 	return e->conns < e->most && p->conns < (e->most + SHARE - 1) / SHARE;
 }
 
+/* What cannot be watched now is tried again. */
 static void watch_all(struct sbx_proxy *p)
 {
 	for (int i = 0; i < LISTENERS; i++) {
@@ -73,8 +74,10 @@ static void watch_all(struct sbx_proxy *p)
 		if (p->listeners[i] < 0 || w->fd >= 0)
 			continue;
 		w->fd = p->listeners[i];
-		if (sbx_loop_watch(p->egress->loop, w, EPOLLIN) < 0)
-			w->fd = -1;
+		if (sbx_loop_watch(p->egress->loop, w, EPOLLIN) == 0)
+			continue;
+		w->fd = -1;
+		sbx_loop_timer_set(p->egress->loop, &p->pause, PAUSE_MS);
 	}
 }
 

@@ -25,7 +25,7 @@ struct sbx_proxy {
 	struct sbx_denials *denials;
 	int listeners[LISTENERS]; /* the youngest first; -1: none */
 	struct sbx_watch watches[LISTENERS];
-	struct sbx_timer pause; /* armed: nobody is accepted */
+	struct sbx_timer pause; /* armed: nobody is accepted, or not by all */
 	struct conn *first;
 	unsigned conns;
 };

@@ -35,7 +35,8 @@ bool conn_watch(struct conn *c, int end, uint32_t mask)
 	} else {
 		r = sbx_loop_rewatch(loop_of(c), w, mask);
 	}
-	c->masks[end] = mask;
+	if (r >= 0)
+		c->masks[end] = mask;
 	return r >= 0;
 }
 
