@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/ipcns.h"
 #include "backends/local/landlock.h"
 #include "backends/local/mounts.h"
 #include "backends/local/room.h"
@@ -197,6 +198,8 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 	const char *what = "namespaces";
 	int tree = -1, r = open_namespaces(fds);
 
+	if (!r && w->req)
+		ipcns_drop_unused(fds[VIEW_IPC], w->powers->who);
 	if (!r && w->req && w->req->cmd.flags & SPAWN_LAYERED) {
 		what = "the layered tree";
 		tree = room_take(w->room, fds[VIEW_MNT], w->req->id);

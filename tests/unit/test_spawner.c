@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -1472,6 +1473,27 @@ static void pages_shared_after_a_fork_count_once(void **state)
 	finish(&run);
 }
 
+/* A kernel before 6.9 lets only root say so. */
+static void shared_memory_that_nobody_uses_is_gone(void **state)
+{
+	struct run run = {0};
+
+	if (!has_view(*state))
+		return;
+	RUN(*state, &run, "sh", "-c",
+	    "read forced </proc/sys/kernel/shm_rmid_forced; exit $forced");
+	if (geteuid() != 0 && run.exit.code == 0) {
+		finish(&run);
+		return;
+	}
+	assert_int_equal(run.exit.code, 1);
+	finish(&run);
+	RUN(*state, &run, self, "leave");
+	assert_string_equal(run.out[0], "left\n");
+	finish(&run);
+	assert_script(*state, "wc -l </proc/sysvipc/shm", "1\n");
+}
+
 static void memory_lent_to_a_child_counts_once(void **state)
 {
 	struct run run = {.spec.limits.memory_mb = 64};
@@ -1808,6 +1830,18 @@ static int play_lend(void)
 	return 0;
 }
 
+static int play_leave(void)
+{
+	const int kept = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+	const int used = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+	void *at = used < 0 ? NULL : shmat(used, NULL, 0);
+
+	if (kept < 0 || !at || at == (void *)-1 || shmdt(at) < 0)
+		return 1;
+	printf("left\n");
+	return 0;
+}
+
 static int play_hoard(const char *kind)
 {
 	const struct timespec looks = {.tv_nsec = 450000000};
@@ -1907,6 +1941,8 @@ static int play(char **argv)
 		return play_linger();
 	if (strcmp(argv[1], "hoard") == 0)
 		return play_hoard(argv[2]);
+	if (strcmp(argv[1], "leave") == 0)
+		return play_leave();
 	if (strcmp(argv[1], "lend") == 0)
 		return play_lend();
 	if (strcmp(argv[1], "breed") == 0)
@@ -1980,6 +2016,7 @@ static const struct CMUnitTest view_tests[] = {
         CASE(a_killed_command_is_not_charged_for_those_before_it),
         CASE(memory_is_limited_for_the_job_as_a_whole),
         CASE(pages_shared_after_a_fork_count_once),
+        CASE(shared_memory_that_nobody_uses_is_gone),
         CASE(memory_lent_to_a_child_counts_once),
         CASE(there_are_never_more_than_procs),
         CASE(landlock_alone_keeps_a_command_in_its_tree),
