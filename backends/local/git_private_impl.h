@@ -11,6 +11,7 @@
 #include "backends/local/git_reader.h"
 #include "backends/local/git_refs.h"
 #include "backends/local/git_watch.h"
+#include "backends/support/beneath.h"
 
 #define SBX_GIT_HEAD_MAX   4096
 #define SBX_GIT_ALTERNATES 8 /* object directories of the source, its own first */
@@ -50,6 +51,7 @@ struct sbx_sync {
 	size_t taken;
 	/* What was agreed, and what stands on either side. */
 	char *head_base, *head_host, *head_inside;
+	struct sbx_seen seen_host, seen_inside; /* the files of these HEADs */
 	struct sbx_refs refs_base, refs_host, refs_inside;
 	/* refs/sandboxfs/NAME/ in the source; what of that this sandbox has put there; and is to have there now. */
 	struct sbx_refs kept, kept_base, kept_now;

@@ -133,8 +133,10 @@ static int take_up(struct sbx_sync *y)
 static int read_sides(struct sbx_sync *y)
 {
 	_cleanup_free_ char *own = sbx_format("refs/sandboxfs/%s/", y->name);
-	int r = own ? read_line(y->entry, "HEAD", &y->head_host) : -ENOMEM;
+	int r;
 
+	y->seen_host = sbx_seen_now(y->entry, "HEAD");
+	r = own ? read_line(y->entry, "HEAD", &y->head_host) : -ENOMEM;
 	if (r)
 		return sbx_fail(y->err, -r, "cannot read HEAD of the worktree: %s", strerror(-r));
 	r = sbx_refs_of_source(y->source, NULL, &y->refs_host, y->err);
@@ -143,6 +145,7 @@ static int read_sides(struct sbx_sync *y)
 	if (r)
 		return r;
 	r = sbx_refs_of_private(y->repo, &y->refs_inside);
+	y->seen_inside = sbx_seen_now(y->repo, "HEAD");
 	if (!r)
 		r = read_line(y->repo, "HEAD", &y->head_inside);
 	if (!r)
@@ -414,14 +417,24 @@ static bool set_inside(struct sbx_sync *y)
 	return false;
 }
 
+/* Those that a daemon that was killed had of us: git would wait for it. */
+static void clear_locks(struct sbx_sync *y)
+{
+	static const char *const names[] = {"HEAD", "index", "packed-refs"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {
+		sbx_locked_clear(y->entry, names[i]);
+		sbx_locked_clear(y->repo, names[i]);
+	}
+}
+
 int sbx_sync_refs(struct sbx_sync *y)
 {
 	int r = read_agreed(y);
 
 	if (r)
 		return sbx_fail(y->err, -r, "cannot read the state directory: %s", strerror(-r));
-	sbx_locked_clear(y->entry, "HEAD");
-	sbx_locked_clear(y->entry, "index");
+	clear_locks(y);
 	r = read_sides(y);
 	if (!r)
 		r = decide(y);

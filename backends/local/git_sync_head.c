@@ -32,21 +32,28 @@ static char *host_form(struct sbx_sync *y)
 	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
 }
 
-/* False: it stays as it was, for the next pass. */
-static bool replace_head(struct sbx_sync *y, int dir, const char *text)
+static int write_head(int dir, const struct sbx_seen *seen, const char *text)
 {
 	_cleanup_free_ char *line = sbx_format("%s\n", text);
+	_cleanup_fd_ int lock = line ? sbx_locked_open_seen(dir, "HEAD", seen) : -ENOMEM;
+
+	return lock < 0 ? lock : sbx_locked_commit(dir, "HEAD", lock, line, strlen(line), NULL);
+}
+
+/* False: it stays as it is, for the next pass. */
+static bool replace_head(struct sbx_sync *y, int dir, const char *text)
+{
 	struct sbx_git_owner owner = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
 
 	if (dir == y->entry)
 		owner = sbx_git_owner_begin(y->p->wt.common);
-	r = line ? sbx_locked_replace(dir, "HEAD", line, strlen(line), NULL) : -ENOMEM;
+	r = write_head(dir, dir == y->entry ? &y->seen_host : &y->seen_inside, text);
 	sbx_git_owner_end(&owner);
-	y->moved = !r;
-	if (!r)
-		return true;
+	y->moved = !r || r == -EAGAIN;
+	if (y->moved)
+		return !r;
 	sbx_fail(&err, -r, "HEAD cannot be brought over: %s",
 	         r == -EBUSY ? "git is at work there" : strerror(-r));
 	sbx_sync_note(y, r, &err);

@@ -19,7 +19,17 @@
 struct side {
 	struct sbx_index index;
 	struct timespec mtime;
+	struct sbx_seen seen;
 	bool there;
+};
+
+/* What one side is to have instead. DATA is NULL where it has it. */
+struct writing {
+	int dir, lock;
+	const struct side *known;
+	struct timespec mtime;
+	void *data;
+	size_t len;
 };
 
 static void side_release(struct side *s)
@@ -32,8 +42,10 @@ static int read_side(int dir, struct side *ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *data = NULL;
 	size_t len;
-	int r = sbx_beneath_read(dir, "index", SBX_INDEX_MAX, &data, &len, &ret->mtime);
+	int r;
 
+	ret->seen = sbx_seen_now(dir, "index");
+	r = sbx_beneath_read(dir, "index", SBX_INDEX_MAX, &data, &len, &ret->mtime);
 	if (r == -ENOENT)
 		return 0;
 	if (!r)
@@ -75,51 +87,80 @@ static bool is_older(struct timespec a, struct timespec b)
 }
 
 /*
- * Writes INDEX to DIR, with what KNOWN, which stands there now, says of the files. The time of the file tells git
+ * INDEX for one side, with what KNOWN, which stands there now, says of the files. The time of the file tells git
  * which entries were too fresh to be sure of: it stays that of the older one.
  */
-static int write_side(int dir, struct sbx_index *index, const struct side *known,
-                      const struct side *other)
+static int prepare(struct writing *w, struct sbx_index *index, const struct side *other)
 {
-	struct timespec mtime = other->mtime;
-	_cleanup_free_ void *data = NULL;
-	size_t len;
-	int r;
+	const struct side *known = w->known;
 
+	w->mtime = other->mtime;
 	if (known->there) {
 		sbx_index_refresh(index, &known->index);
-		if (is_older(known->mtime, mtime))
-			mtime = known->mtime;
+		if (is_older(known->mtime, w->mtime))
+			w->mtime = known->mtime;
 	}
-	r = sbx_index_format(index, true, &data, &len);
-	return r ? r : sbx_locked_replace(dir, "index", data, len, &mtime);
+	return sbx_index_format(index, true, &w->data, &w->len);
 }
 
-static int to_host(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
-                   const struct side *inside, struct sbx_error *err)
+/* EAGAIN: it is another than was read. */
+static int lock_side(struct writing *w)
 {
-	struct sbx_git_owner owner;
-	int r;
-
-	if (host->there && sbx_index_equal(index, &host->index))
+	if (!w->data)
 		return 0;
-	r = export_blobs(y, index, &host->index, err);
-	if (r)
-		return r;
-	owner = sbx_git_owner_begin(y->p->wt.common);
-	r = write_side(y->entry, index, host, inside);
-	sbx_git_owner_end(&owner);
-	y->moved = true;
+	w->lock = sbx_locked_open_seen(w->dir, "index", &w->known->seen);
+	return w->lock < 0 ? w->lock : 0;
+}
+
+static int put_side(struct writing *w)
+{
+	int r = w->data ? sbx_locked_commit(w->dir, "index", w->lock, w->data, w->len, &w->mtime)
+	                : 0;
+
+	sbx_cleanup_fd(&w->lock);
 	return r;
 }
 
-static int to_inside(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
-                     const struct side *inside)
+static void writing_release(struct writing *w)
 {
-	if (inside->there && sbx_index_equal(index, &inside->index))
-		return 0;
-	y->moved = true;
-	return write_side(y->repo, index, inside, host);
+	if (w->lock >= 0)
+		sbx_locked_end(w->dir, "index");
+	sbx_cleanup_fd(&w->lock);
+	free(w->data);
+}
+
+/* Both locks first: what only one side got would pass for staged there when the other goes on. */
+static int put_both(struct sbx_sync *y, struct writing *host, struct writing *inside)
+{
+	struct sbx_git_owner owner = sbx_git_owner_begin(y->p->wt.common);
+	int r = lock_side(host);
+
+	sbx_git_owner_end(&owner);
+	if (!r)
+		r = lock_side(inside);
+	if (!r)
+		r = put_side(inside);
+	return r ? r : put_side(host);
+}
+
+static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
+                    const struct side *inside, struct sbx_error *err)
+{
+	_cleanup_(writing_release) struct writing out = {
+	        .dir = y->entry, .lock = -1, .known = host};
+	_cleanup_(writing_release) struct writing in = {
+	        .dir = y->repo, .lock = -1, .known = inside};
+	int r = 0;
+
+	if (inside->there && !(host->there && sbx_index_equal(index, &host->index))) {
+		r = export_blobs(y, index, &host->index, err);
+		if (!r)
+			r = prepare(&out, index, inside);
+	}
+	if (!r && host->there && !(inside->there && sbx_index_equal(index, &inside->index)))
+		r = prepare(&in, index, host);
+	y->moved = out.data || in.data;
+	return r ? r : put_both(y, &out, &in);
 }
 
 static int store_agreed(struct sbx_sync *y, const struct sbx_index *index, const struct side *base)
@@ -174,10 +215,8 @@ static int carry(struct sbx_sync *y, const struct side *base, const struct side 
 	struct sbx_index merged = {0};
 	int r = merge(base, host, inside, &merged, err);
 
-	if (!r && host->there)
-		r = to_inside(y, &merged, host, inside);
-	if (!r && inside->there)
-		r = to_host(y, &merged, host, inside, err);
+	if (!r)
+		r = carry_to(y, &merged, host, inside, err);
 	if (!r)
 		r = store_agreed(y, &merged, base);
 	free(merged.at);
@@ -235,6 +274,9 @@ void sbx_sync_index(struct sbx_sync *y)
 		base.there = false;
 	if (!r && (host.there || inside.there) && (inside.there || !base.there))
 		r = carry(y, &base, &host, &inside, &err);
+	/* Moved just now: the next pass sees where. */
+	if (r == -EAGAIN && y->moved)
+		r = 0;
 	if (r == -EBUSY && !err.code)
 		sbx_fail(&err, EBUSY, "the index cannot be brought over: git is at work there");
 	if (r)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,39 @@ int sbx_locked_begin(int dirfd, const char *name)
 	_cleanup_fd_ int fd = sbx_locked_open(dirfd, name);
 
 	return fd < 0 ? fd : 0;
+}
+
+struct sbx_seen sbx_seen_now(int dirfd, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return (struct sbx_seen){0};
+	return (struct sbx_seen){.ino = st.st_ino,
+	                         .size = (unsigned long long)st.st_size,
+	                         .mtime = st.st_mtim,
+	                         .ctime = st.st_ctim};
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+int sbx_locked_open_seen(int dirfd, const char *name, const struct sbx_seen *seen)
+{
+	int fd = sbx_locked_open(dirfd, name);
+	struct sbx_seen now;
+
+	if (fd < 0)
+		return fd;
+	now = sbx_seen_now(dirfd, name);
+	if (now.ino == seen->ino && now.size == seen->size && same_time(now.mtime, seen->mtime) &&
+	    same_time(now.ctime, seen->ctime))
+		return fd;
+	sbx_locked_end(dirfd, name);
+	close(fd);
+	return -EAGAIN;
 }
 
 int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,

@@ -35,6 +35,14 @@ void sbx_locked_end(int dirfd, const char *name);
 int sbx_locked_open(int dirfd, const char *name);
 int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,
                       const struct timespec *mtime);
+/* Which file, in which state, stands at NAME, so that it can be told later whether it still does. All zero: none. */
+struct sbx_seen {
+	unsigned long long ino, size;
+	struct timespec mtime, ctime;
+};
+struct sbx_seen sbx_seen_now(int dirfd, const char *name);
+/* sbx_locked_open where NAME still is what was SEEN; else -EAGAIN. */
+int sbx_locked_open_seen(int dirfd, const char *name, const struct sbx_seen *seen);
 /* What stands beside NAME while we have its lock ends so. */
 #define SBX_LOCKED_SUFFIX ".sandboxfs"
 /* Removes NAME.lock in DIRFD if a crash of ours has left it. */

@@ -230,6 +230,34 @@ A  by-i' "$(inside 'git status --porcelain')"
 	on_host commit -qm 'both staged'
 }
 
+# What the host stages while what a command has staged is brought over, which takes a moment.
+staged_meanwhile() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'until [ -e go ]; do :; done
+		for i in 1 2 3 4 5 6 7 8; do head -c 4000000 /dev/urandom >big-$i; done; git add big-*')
+	rm -f "$ROOM/stop"
+	trap ': >"$ROOM/stop"' EXIT
+	(
+		n=0
+		while [ ! -e "$ROOM/stop" ]; do
+			n=$((n + 1))
+			echo $n >"$MNT/a/n-$n"
+			until on_host add "n-$n" 2>/dev/null; do :; done
+		done
+	) &
+	: >"$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	inside true
+	: >"$ROOM/stop"
+	wait
+	rm "$MNT/a/go"
+	inside true
+	same '' "$(on_host status --porcelain | grep -v '^A ')"
+	same '' "$(inside 'git status --porcelain | grep -v "^A " || true')"
+	on_host rm -qf --cached 'big-*' 'n-*'
+	rm "$MNT"/a/big-* "$MNT"/a/n-*
+	inside true
+}
+
 host_is_busy() {
 	entry=$(echo "$REPO"/.git/worktrees/a-*)
 	: >"$entry/index.lock"
@@ -300,6 +328,18 @@ half_brought() {
 	same '' "$(git -C "$REPO" for-each-ref refs/sandboxfs/a/heads/passing refs/sandboxfs/a/heads/staying)"
 	[ ! -e "$kept.next" ]
 	git -C "$REPO" branch -qD staying
+}
+
+# Killed while it had the locks inside.
+half_locked() {
+	kill_daemon
+	for name in HEAD index packed-refs; do
+		: >"$(own_git)/$name.sandboxfs"
+		ln "$(own_git)/$name.sandboxfs" "$(own_git)/$name.lock"
+	done
+	remount
+	inside 'echo locked >locked; git add locked; git commit -qm locked; git checkout -q -b other; git checkout -q -; git branch -D other'
+	same locked "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 }
 
 both_committed() {
@@ -486,10 +526,12 @@ claim "add, commit and checkout by the host are what the next command sees" from
 claim "add, reset and checkout inside are what the host sees" to_the_host
 claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
 claim "files staged on both sides are staged on both" both_staged
+claim "what the host stages meanwhile stays staged" staged_meanwhile
 claim "what a lock of host git keeps out comes with the next command" host_is_busy
 claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
 claim "what a lock of HEAD keeps out is not taken back either, from either side" heads_are_busy
 claim "a daemon killed while it set refs inside: none is taken for a command's own" half_brought
+claim "a daemon killed while it had the locks inside" half_locked
 claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
 claim "commands that commit at once" at_once
 claim "a daemon killed before it brought a commit over" killed
