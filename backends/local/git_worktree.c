@@ -232,6 +232,12 @@ static int remove_entry(const struct sbx_git_worktree *wt, struct sbx_error *err
 	return r;
 }
 
+/* What a sandbox has besides its branch goes with it, and a stash, with the commit it was made on, when it is popped. */
+static bool is_lasting(const char *ref)
+{
+	return strncmp(ref, "refs/sandboxfs/", 15) != 0 && strcmp(ref, "refs/stash") != 0;
+}
+
 /* What another ref also has does not count as one's own. */
 static int hide_others(git_repository *repo, git_revwalk *walk, const char *own)
 {
@@ -243,9 +249,8 @@ static int hide_others(git_repository *repo, git_revwalk *walk, const char *own)
 		_cleanup_git_(object) git_object *commit = NULL;
 
 		r = git_reference_next(&ref, it);
-		/* What a sandbox has besides its branch goes with it. */
 		if (r || strcmp(git_reference_name(ref), own) == 0 ||
-		    strncmp(git_reference_name(ref), "refs/sandboxfs/", 15) == 0)
+		    !is_lasting(git_reference_name(ref)))
 			continue;
 		if (git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
 			r = git_revwalk_hide(walk, git_object_id(commit));

@@ -470,6 +470,35 @@ static void a_branch_with_commits_of_its_own_outlives_the_sandbox(void **state)
 	assert_string_equal(repo_branch(source, "sandbox/a"), tip);
 }
 
+/* As `git stash` in the sandbox leaves it: the stash hangs on the branch's last commit. */
+static void a_stash_is_no_reason_to_drop_a_branch(void **state)
+{
+	git_reference *ref, *moved;
+	struct sbx_sandbox *sb;
+	git_repository *repo;
+	git_oid oid;
+	char tip[65];
+
+	(void)state;
+	open_backend();
+	sb = create("a", NULL, NULL);
+	scratch_write(in(sb, "file"), "mine\n");
+	snprintf(tip, sizeof(tip), "%s", repo_commit(on_host(sb), "work"));
+	scratch_write(in(sb, "file"), "stashed\n");
+	git_oid_fromstr(&oid, repo_commit(on_host(sb), "WIP"));
+	assert_int_equal(git_repository_open(&repo, source), 0);
+	assert_int_equal(git_reference_create(&ref, repo, "refs/stash", &oid, 0, NULL), 0);
+	git_reference_free(ref);
+	git_oid_fromstr(&oid, tip);
+	assert_int_equal(git_reference_lookup(&ref, repo, "refs/heads/sandbox/a"), 0);
+	assert_int_equal(git_reference_set_target(&moved, ref, &oid, NULL), 0);
+	git_reference_free(moved);
+	git_reference_free(ref);
+	git_repository_free(repo);
+	take_down(sb);
+	assert_string_equal(repo_branch(source, "sandbox/a"), tip);
+}
+
 static void a_branch_that_another_one_contains_goes(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -710,6 +739,7 @@ int main(void)
 	        CASE(a_branch_checked_out_elsewhere_is_busy),
 	        CASE(a_free_branch_is_continued_and_kept),
 	        CASE(a_branch_with_commits_of_its_own_outlives_the_sandbox),
+	        CASE(a_stash_is_no_reason_to_drop_a_branch),
 	        CASE(a_branch_that_another_one_contains_goes),
 	        CASE(teardown_accepts_a_branch_deleted_by_hand),
 	        CASE(teardown_accepts_a_half_removed_worktree),
