@@ -304,6 +304,11 @@ static bool has_moved(struct sbx_git_private *p, int where)
 	return moved;
 }
 
+bool sbx_git_private_made(struct sbx_git_private *p)
+{
+	return atomic_load(&p->ready) || access(p->repo, F_OK) == 0;
+}
+
 bool sbx_git_private_stale(struct sbx_git_private *p)
 {
 	return has_moved(p, -1);

@@ -32,6 +32,8 @@ char *sbx_git_private_link(const char *room, const char *id);
 /* The line that leads host git to the worktree's entry; malloc'd. */
 char *sbx_git_host_link(const struct sbx_git_worktree *wt);
 
+/* Whether commands have ever had a repository of their own here, under this daemon or another. Any thread. */
+bool sbx_git_private_made(struct sbx_git_private *p);
 /* Whether a sync might find something. A few stats; any thread, also while one runs. */
 bool sbx_git_private_stale(struct sbx_git_private *p);
 /* The same of what commands may have done: what the host did meanwhile does not count. */

@@ -18,21 +18,13 @@ struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
 	        .b = s->backend, .rec = &s->rec, .root = s->root, .disk = s->disk};
 }
 
-/* Whether commands ever had a repository: without one there is nothing to bring over. */
-static bool has_inside(const struct sbx_local_sandbox *s)
-{
-	_cleanup_fd_ int own = sbx_dir_open(s->backend->state.git, s->rec.id);
-
-	return own >= 0 && faccessat(own, "repo", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r;
 
-	if (!s->git || !has_inside(s) || !sbx_git_private_moved_inside(s->git))
+	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_moved_inside(s->git))
 		return 0;
 	r = sbx_sandbox_sync(sb, &own);
 	if (r != -EEXIST || !strict)

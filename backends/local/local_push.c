@@ -34,7 +34,7 @@ static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 	pthread_mutex_lock(&s->syncing);
 	if (s->retired)
 		r = sbx_fail(err, ESTALE, "the sandbox is gone");
-	else if (*sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
+	else if (sbx_git_private_made(s->git) && sbx_git_private_stale(s->git))
 		sbx_git_private_sync(s->git, name, NULL);
 	if (!r)
 		r = sbx_git_private_apart(s->git, err);

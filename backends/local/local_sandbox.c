@@ -187,7 +187,7 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 
 	pthread_mutex_lock(&s->syncing);
 	/* What a command that was killed had committed. */
-	if (s->git && *sbx_git_private_rw(s->git) && sbx_git_private_stale(s->git))
+	if (s->git && sbx_git_private_made(s->git) && sbx_git_private_stale(s->git))
 		sbx_git_private_sync(s->git, sb->name, NULL);
 	sbx_local_trash_plan(s);
 	r = sbx_local_retire(s->backend, &s->rec, err);

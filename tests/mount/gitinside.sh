@@ -330,6 +330,21 @@ half_brought() {
 	git -C "$REPO" branch -qD staying
 }
 
+# What could not be brought over before the daemon ended in order is still looked for when the sandbox goes.
+late_commit() {
+	box l
+	on=$REPO/.git/refs/heads/sandbox/l.lock
+	: >"$on"
+	run l sh -ec 'echo late >late; git add late; git commit -qm late'
+	error_says l 'cannot move'
+	unmount
+	rm "$on"
+	remount
+	teardown l
+	same late "$(git -C "$REPO" log -1 --format=%s sandbox/l)"
+	git -C "$REPO" branch -qD sandbox/l
+}
+
 # Killed while it had the locks inside.
 half_locked() {
 	kill_daemon
@@ -531,6 +546,7 @@ claim "what a lock of host git keeps out comes with the next command" host_is_bu
 claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
 claim "what a lock of HEAD keeps out is not taken back either, from either side" heads_are_busy
 claim "a daemon killed while it set refs inside: none is taken for a command's own" half_brought
+claim "what a lock kept out until the daemon ended is on the branch when the sandbox goes" late_commit
 claim "a daemon killed while it had the locks inside" half_locked
 claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
 claim "commands that commit at once" at_once
