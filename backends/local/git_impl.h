@@ -20,7 +20,7 @@ int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
 /* Has libgit2 heed working-tree-encoding. Once after its start, not concurrently. 0 or -ENOMEM. */
 int sbx_git_encoding_init(void);
 
-/* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so. 0 or -errno; EEXIST. Caller holds the lock. */
+/* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so; NULL: without one yet. 0 or -errno; EEXIST. Caller holds the lock. */
 int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head);
 
 /* Where BRANCH is checked out, in words, the caller's; NULL: nowhere. Reads only HEAD files. */

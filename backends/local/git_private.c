@@ -380,6 +380,17 @@ static void sync_finish(struct sbx_sync *y)
 	sbx_refs_release(&y->agreed);
 }
 
+/* Descriptor, or -ENOENT also for one that nobody has finished making. */
+static int open_entry(const char *path)
+{
+	int fd = path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
+
+	if (fd < 0 || faccessat(fd, "HEAD", F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+		return fd;
+	close(fd);
+	return -ENOENT;
+}
+
 static int sync_open(struct sbx_sync *y)
 {
 	struct sbx_git_private *p = y->p;
@@ -397,7 +408,7 @@ static int sync_open(struct sbx_sync *y)
 	if (p->flat)
 		sbx_sync_mend_link(y);
 	y->repo = sbx_dir_open(y->meta, "repo");
-	y->entry = entry ? sbx_dir_open(AT_FDCWD, entry) : -ENOMEM;
+	y->entry = open_entry(entry);
 	if (y->entry == -ENOENT && y->repo >= 0) {
 		r = sbx_sync_reattach(y, entry);
 		if (r)

@@ -14,6 +14,7 @@
 #include "backends/local/git_private_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
 
 #define LINK_MAX   8192
 #define AGREED_MAX ((size_t)64 * 1024 * 1024)
@@ -106,23 +107,43 @@ static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 	return r ? sbx_git_fail(y->err, r, "cannot write the index of the worktree") : 0;
 }
 
+static int write_head(const char *entry, const char *head)
+{
+	_cleanup_free_ char *line = sbx_format("%s\n", head);
+	_cleanup_fd_ int dir = sbx_dir_open(AT_FDCWD, entry);
+
+	if (dir < 0)
+		return dir;
+	return line ? sbx_file_replace(dir, "HEAD", "HEAD.new", line) : -ENOMEM;
+}
+
+/* HEAD comes last: without it there is no entry yet, and what is there is begun anew. */
 static int make_entry(struct sbx_sync *y, const char *entry, const git_oid *tip)
 {
 	struct sbx_git_worktree wt = y->p->wt;
 	_cleanup_free_ char *head = find_head(y, tip);
 	struct sbx_git_owner owner;
-	int r;
+	int r = sbx_tree_remove(AT_FDCWD, entry, y->err);
 
+	if (r)
+		return r;
 	wt.workdir = y->p->workdir;
 	if (!head)
 		return sbx_fail(y->err, ENOMEM, "out of memory");
 	owner = sbx_git_owner_begin(wt.common);
-	r = sbx_git_write_entry(&wt, head);
+	r = sbx_git_write_entry(&wt, NULL);
 	sbx_git_owner_end(&owner);
-	if (r)
-		return sbx_fail(y->err, -r, "cannot register the worktree in %s: %s", wt.common,
-		                strerror(-r));
-	return make_index(y, entry, tip);
+	if (!r) {
+		r = make_index(y, entry, tip);
+		if (r)
+			return r;
+		owner = sbx_git_owner_begin(wt.common);
+		r = write_head(entry, head);
+		sbx_git_owner_end(&owner);
+	}
+	return r ? sbx_fail(y->err, -r, "cannot register the worktree in %s: %s", wt.common,
+	                    strerror(-r))
+	         : 0;
 }
 
 int sbx_sync_reattach(struct sbx_sync *y, const char *entry)

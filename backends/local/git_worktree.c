@@ -105,7 +105,7 @@ int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head)
 		r = write_file(entry, "gitdir", sbx_format("%s/.git\n", wt->workdir));
 	if (!r)
 		r = sbx_file_create(entry, "commondir", "../..\n");
-	if (!r)
+	if (!r && head)
 		r = write_file(entry, "HEAD", sbx_format("%s\n", head));
 	return r;
 }

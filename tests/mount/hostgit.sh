@@ -230,6 +230,18 @@ unlocked() {
 	git -C "$REPO" worktree list | grep 'locked$'
 }
 
+# As a daemon that was killed while it made the entry again leaves it.
+half_made() {
+	entry=$(echo "$REPO"/.git/worktrees/a-*)
+	kill_daemon
+	rm -r "$entry"
+	mkdir "$entry"
+	echo sandboxfs >"$entry/locked"
+	remount
+	same '' "$(on_host status --porcelain)"
+	alive half-made
+}
+
 entry_removed() {
 	echo staged >"$MNT/a/staged"
 	rm -rf "$REPO/.git/worktrees"
@@ -280,6 +292,7 @@ claim "what both did is put together" put_together
 claim "the branch moved on both sides: told, kept, merged" moved_apart
 claim "worktree prune, remove, move, repair and gc in the source harm nothing" prune_and_remove
 claim "worktree unlock and what follows it" unlocked
+claim "a daemon killed while it made the entry again" half_made
 claim "the entry is removed in the source, then the branch" entry_removed
 claim "another name, another mount" renamed
 claim "the branch is removed" ends
