@@ -6,6 +6,11 @@
  * The answer is EPERM, which programs report, and ENOSYS where the C library has another way
  * (clone3, openat2: their arguments lie in memory, out of a filter's sight). Where the kernel can, the
  * EPERM is given by a listener, so that somebody hears of it.
+ *
+ * Loading it costs more than all else that is done for a command, so init loads it once, and commands
+ * inherit it. What init itself does after that and commands may not is let through with a pass: a
+ * random number in arguments that the kernel does not look at. Only the spawner and inits know it, whose memory
+ * no command can read; and who guessed it would still have no right to join a namespace.
  */
 #include "backends/local/filter.h"
 
@@ -21,6 +26,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "backends/local/filter_code.h"
 #include "sandboxfs/cleanup.h"
@@ -31,10 +37,10 @@
 
 /* By name: one that this architecture or this libseccomp does not know is left out. */
 static const char *const view_calls[] = {
-        "mount",      "umount",         "umount2",       "pivot_root", "chroot",
-        "move_mount", "fsopen",         "fsconfig",      "fsmount",    "fspick",
-        "open_tree",  "open_tree_attr", "mount_setattr", "setns",      "open_by_handle_at",
-        "quotactl",   "quotactl_fd",    "swapon",        "swapoff"};
+        "mount",       "umount",         "umount2",       "pivot_root",        "chroot",
+        "move_mount",  "fsopen",         "fsconfig",      "fsmount",           "fspick",
+        "open_tree",   "open_tree_attr", "mount_setattr", "open_by_handle_at", "quotactl",
+        "quotactl_fd", "swapon",         "swapoff"};
 
 /* Large and rarely needed. */
 static const char *const kernel_calls[] = {"bpf",
@@ -77,6 +83,7 @@ static const char *const ipc_calls[] = {"shmget",  "shmat",      "shmctl",      
                                         "mq_open", "mq_unlink",  "semtimedop_time64"};
 
 /* Refused by their arguments, below. */
+static const char *const joining_calls[] = {"setns"};
 static const char *const namespace_calls[] = {"unshare", "clone"};
 static const char *const terminal_calls[] = {"ioctl"};
 static const char *const socket_calls[] = {"socket"};
@@ -93,6 +100,7 @@ static const struct {
         {"view", view_calls, SBX_ARRAY_SIZE(view_calls), true},
         {"kernel", kernel_calls, SBX_ARRAY_SIZE(kernel_calls), true},
         {"machine", machine_calls, SBX_ARRAY_SIZE(machine_calls), true},
+        {"view", joining_calls, SBX_ARRAY_SIZE(joining_calls), false},
         {"namespaces", namespace_calls, SBX_ARRAY_SIZE(namespace_calls), false},
         {"terminal", terminal_calls, SBX_ARRAY_SIZE(terminal_calls), false},
         {"sockets", socket_calls, SBX_ARRAY_SIZE(socket_calls), false},
@@ -100,7 +108,7 @@ static const struct {
         {"limits", limit_calls, SBX_ARRAY_SIZE(limit_calls), false},
 };
 
-static const char *const absent[] = {"clone3", "openat2"};
+static const char *const absent[] = {"clone3"};
 
 /* By their arguments. */
 static const struct {
@@ -111,7 +119,7 @@ static const struct {
         {"chmod", FILTER_MODE_1},     {"fchmod", FILTER_MODE_1},   {"fchmodat", FILTER_MODE_2},
         {"fchmodat2", FILTER_MODE_2}, {"mknod", FILTER_MODE_1},    {"mknodat", FILTER_MODE_2},
         {"creat", FILTER_MODE_1},     {"open", FILTER_OPEN},       {"openat", FILTER_OPENAT},
-        {"socket", FILTER_SOCKET}};
+        {"socket", FILTER_SOCKET},    {"setns", FILTER_SETNS},     {"openat2", FILTER_OPENAT2}};
 
 #define RULES_MAX                                                                                  \
 	(SBX_ARRAY_SIZE(view_calls) + SBX_ARRAY_SIZE(kernel_calls) +                               \
@@ -178,10 +186,21 @@ static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
 	return filter_code(seccomp_arch_native(), rules.all, rules.n, wish, ret);
 }
 
+static int choose_pass(unsigned long pass[2])
+{
+	const size_t size = 2 * sizeof(*pass);
+
+	return getrandom(pass, size, 0) == (ssize_t)size ? 0 : -errno;
+}
+
 int filter_build(const struct filter_wish *wish, struct filter *ret)
 {
-	int r = kernel_has(SECCOMP_RET_ERRNO) ? build_plain(wish, &ret->plain) : -EINVAL;
+	struct filter_wish full = *wish;
+	int r = kernel_has(SECCOMP_RET_ERRNO) ? choose_pass(full.pass) : -EINVAL;
 
+	memcpy(ret->pass, full.pass, sizeof(ret->pass));
+	if (!r)
+		r = build_plain(&full, &ret->plain);
 	if (!r && kernel_has(SECCOMP_RET_USER_NOTIF))
 		r = make_telling(&ret->plain, &ret->telling);
 	return r;
@@ -253,3 +272,11 @@ const char *filter_describe(int nr, char *buf, size_t size)
 }
 
 #endif
+
+long filter_call(const struct filter *filter, long nr, long a, long b, long c, long d)
+{
+	static const unsigned long none[2];
+	const unsigned long *pass = filter ? filter->pass : none;
+
+	return syscall(nr, a, b, c, d, pass[0], pass[1]);
+}

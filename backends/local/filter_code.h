@@ -1,4 +1,4 @@
-/* From a table of system calls to the program that the kernel runs at each: as short as can be, it is loaded per command. */
+/* From a table of system calls to the program that the kernel runs at each: as short as can be, each call runs it. */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_FILTER_CODE_H
 #define SANDBOXFS_BACKENDS_LOCAL_FILTER_CODE_H
 
@@ -24,7 +24,9 @@ enum filter_fate {
 	FILTER_SOCKET,   /* of a family, a type or a protocol that is not for commands; */
 	FILTER_LIMIT,    /* that sets one of a process named by number; only with no_pids, */
 	FILTER_INIT,     /* of process 1, by the first; only without, */
-	FILTER_PRIORITY, /* or of all of a user's; likewise */
+	FILTER_PRIORITY, /* or of all of a user's; likewise; */
+	FILTER_SETNS,    /* EPERM, but with wish->pass as the last two of six arguments; */
+	FILTER_OPENAT2,  /* ENOSYS, but so */
 	FILTER_FATES,
 };
 

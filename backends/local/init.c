@@ -50,7 +50,7 @@ struct init {
 	struct usage usage; /* of those that were reaped */
 	struct refusals refusals;
 	struct reuse as_made;
-	bool reuse;
+	bool reuse, listens;
 	int pid;                /* as the daemon knows us */
 	int error;              /* an errno: the preparation failed, */
 	enum spawn_stage stage; /* there */
@@ -108,7 +108,8 @@ static int open_cwd(const struct init *in)
 	if (root < 0 || !*req->cwd)
 		return root;
 	do
-		fd = (int)syscall(SYS_openat2, root, req->cwd, &how, sizeof(how));
+		fd = (int)filter_call(in->seat->filter, SYS_openat2, root, (long)req->cwd,
+		                      (long)&how, (long)sizeof(how));
 	while (fd < 0 && errno == EAGAIN); /* a rename raced with ".." */
 	close(root);
 	return fd;
@@ -277,6 +278,27 @@ static int place_descriptors(const struct init_seat *seat)
 }
 
 /*
+ * What is ours too, and passes on to leaders. A call that the filter refuses would wait for ourselves to
+ * answer it: from here on there are none but by filter_call.
+ */
+static int confine(struct init *in)
+{
+	const struct init_seat *seat = in->seat;
+	int listener;
+
+	in->stage = SPAWN_AT_RIGHTS;
+	if (!sbx_without("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	if (!seat->filter)
+		return 0;
+	if (filter_load(seat->filter, &listener) < 0 ||
+	    (listener >= 0 && dup2(listener, INIT_LISTENER_FD) < 0))
+		return -errno;
+	in->listens = listener >= 0;
+	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
+}
+
+/*
  * With the leader made, we can do without any right but to signal what it starts; to count its memory
  * it is enough that who we become owns the user namespace of commands. Not asking who we are: in a namespace that lacks our number the answer would be nobody's.
  */
@@ -344,6 +366,8 @@ static void prepare(struct init *in)
 		r = place_descriptors(seat);
 	}
 	if (!r)
+		r = confine(in);
+	if (!r)
 		r = prepare_leader(in);
 	if (!r)
 		r = become_plain(in);
@@ -394,26 +418,18 @@ static void place_cwd(struct init *in)
 	close(fd);
 }
 
-static void keep_listener(struct init *in)
-{
-	const int listener = in->leader.listener;
-	const bool kept = dup2(listener >= 0 ? listener : INIT_NULL_FD, INIT_FREE_FD) >= 0;
-
-	in->refusals = (struct refusals){.fd = kept && listener >= 0 ? INIT_FREE_FD : -1,
-	                                 .job = in->req.cmd.job};
-	close_range(INIT_END_FD, ~0U, 0);
-}
-
 /* What is not for init closes; what there would be another leader for does only when there will be none. */
 static void close_rest(struct init *in)
 {
+	close_range(INIT_END_FD, ~0U, 0);
 	for (int i = 0; in->reuse && i < 3; i++)
 		dup2(INIT_NULL_FD, i);
-	keep_listener(in);
-	if (in->reuse)
+	if (in->reuse) {
+		dup2(INIT_NULL_FD, INIT_CWD_FD);
 		return;
+	}
 	close_range(0, 2, 0);
-	close_range(INIT_FREE_FD + 1, INIT_EVENTS_FD - 1, 0);
+	close_range(INIT_LISTENER_FD + 1, INIT_EVENTS_FD - 1, 0);
 	close_range(INIT_ORDERS_FD + 1, ~0U, 0);
 }
 
@@ -428,6 +444,8 @@ static void start_leader(struct init *in)
 	if (err)
 		fail(in, in->leader.stage, err);
 	close_rest(in);
+	in->refusals = (struct refusals){.fd = in->listens ? INIT_LISTENER_FD : -1,
+	                                 .job = in->req.cmd.job};
 }
 
 static void serve(struct init *in)
@@ -462,11 +480,12 @@ static bool offer_again(const struct init *in)
 
 static void renew(struct init *in)
 {
-	sbx_cleanup_fd(&in->refusals.fd);
-	dup2(INIT_NULL_FD, INIT_FREE_FD);
 	spawn_request_finish(&in->req);
-	*in = (struct init){
-	        .seat = in->seat, .pid = in->pid, .as_made = in->as_made, .reuse = in->reuse};
+	*in = (struct init){.seat = in->seat,
+	                    .pid = in->pid,
+	                    .as_made = in->as_made,
+	                    .reuse = in->reuse,
+	                    .listens = in->listens};
 	in->error = -prepare_leader(in);
 }
 

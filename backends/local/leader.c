@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,32 +124,29 @@ static int search_and_exec(struct leader *l)
 /* --- the leader --------------------------------------------------------------------------------- */
 
 /*
- * From the widest rights to none. In the user namespace of commands there is nothing to be privileged
- * over, and nobody but the one user.
+ * From the widest rights to none; the filter and no_new_privs are inherited from init. In the user
+ * namespace of commands there is nothing to be privileged over, and nobody but the one user.
  */
-static int give_up_rights(struct leader *l)
+static int give_up_rights(const struct init_seat *seat)
 {
-	const struct init_seat *seat = l->seat;
 	const struct view *view = seat->view;
 
-	if (!sbx_without("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -1;
 	if (!seat->powers->isolated)
 		return 0;
 	if (view && view->landlock >= 0 && landlock_enforce(INIT_RULES_FD) < 0)
 		return -1;
-	if (view && view->user >= 0 && setns(INIT_USER_FD, CLONE_NEWUSER) < 0)
+	if (view && view->user >= 0 &&
+	    filter_call(seat->filter, SYS_setns, INIT_USER_FD, CLONE_NEWUSER, 0, 0) < 0)
 		return -1;
-	if (privileges_bound() < 0 ||
-	    privileges_give_up(seat->powers->become ? &seat->powers->who : NULL) < 0)
+	if (privileges_bound() < 0)
 		return -1;
-	return seat->filter ? filter_load(seat->filter, &l->listener) : 0;
+	return privileges_give_up(seat->powers->become ? &seat->powers->who : NULL);
 }
 
 static int park(struct leader *l)
 {
 	l->stage = SPAWN_AT_RIGHTS;
-	if (setsid() < 0 || give_up_rights(l) < 0)
+	if (setsid() < 0 || give_up_rights(l->seat) < 0)
 		return -1;
 	set(&l->held, PARKED);
 	await(&l->gate, 0);
@@ -213,7 +209,7 @@ int leader_prepare(struct leader *l, const struct init_seat *seat)
 {
 	static _Alignas(16) char stack[64 * 1024];
 
-	*l = (struct leader){.seat = seat, .held = PREPARING, .listener = -1};
+	*l = (struct leader){.seat = seat, .held = PREPARING};
 	fresh(stack, sizeof(stack));
 	l->pid = clone(leader_main, stack + sizeof(stack),
 	               CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, l, NULL, NULL,

@@ -19,7 +19,6 @@ struct leader {
 	/* Written by the leader, in the memory it shares with us: */
 	int error; /* an errno: it has not become the command */
 	enum spawn_stage stage;
-	int listener; /* of its filter, among the descriptors it shares with us; -1: none */
 	/* Futexes: */
 	uint32_t held; /* what it is at; the kernel clears it when our memory is no longer its */
 	uint32_t gate; /* opened by leader_release */

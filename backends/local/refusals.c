@@ -105,11 +105,8 @@ void refusals_serve(struct refusals *r, short events)
 	struct seccomp_notif call = {0};
 	struct seccomp_notif_resp answer = {.error = -EPERM};
 
-	if (!(events & POLLIN)) {
-		if (events)
-			sbx_cleanup_fd(&r->fd);
+	if (!(events & POLLIN))
 		return;
-	}
 	/* ENOENT: the caller was killed meanwhile. */
 	if (ioctl(r->fd, SECCOMP_IOCTL_NOTIF_RECV, &call) < 0)
 		return;

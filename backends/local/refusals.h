@@ -16,7 +16,7 @@ struct refusals {
 
 /*
  * Something came up on fd (EVENTS of poll): one call is answered EPERM, and reported unless ten of this
- * second have been. Never waits for the daemon. Closes fd when nobody is left under the filter.
+ * second have been. Never waits for the daemon.
  */
 void refusals_serve(struct refusals *r, short events);
 /* For poll: when there is a number to be told; -1: none. */

@@ -202,7 +202,7 @@ static int arrange_descriptors(int fd, struct cgroup *group)
 	r = sigfd < 0 ? -errno : place_fd(sigfd, INIT_SIGNAL_FD);
 	if (!r)
 		r = hold_life_lock();
-	for (int i = INIT_FREE_FD; !r && i < INIT_END_FD; i++)
+	for (int i = INIT_LISTENER_FD; !r && i < INIT_END_FD; i++)
 		r = dup3(0, i, O_CLOEXEC) < 0 ? -errno : 0;
 	return r;
 }

@@ -28,7 +28,7 @@
 /* What the kernel would answer: it knows more instructions than these, which are all that may occur. */
 static uint32_t answer(const struct sock_fprog *p, const struct seccomp_data *call)
 {
-	uint32_t a = 0;
+	uint32_t a = 0, x = 0;
 
 	for (size_t i = 0; i < p->len; i++) {
 		const struct sock_filter *f = &p->filter[i];
@@ -40,6 +40,15 @@ static uint32_t answer(const struct sock_fprog *p, const struct seccomp_data *ca
 			break;
 		case BPF_ALU | BPF_AND | BPF_K:
 			a &= f->k;
+			break;
+		case BPF_ALU | BPF_XOR | BPF_K:
+			a ^= f->k;
+			break;
+		case BPF_ALU | BPF_OR | BPF_X:
+			a |= x;
+			break;
+		case BPF_MISC | BPF_TAX:
+			x = a;
 			break;
 		case BPF_JMP | BPF_JA:
 			i += f->k;
@@ -231,6 +240,29 @@ static void how_init_runs_is_not_set(void **state)
 	free(p.filter);
 }
 
+static void a_pass_opens_what_only_inits_may(void **state)
+{
+	enum { SETNS, OPENAT2 };
+	static const struct filter_rule rules[] = {{SETNS, FILTER_SETNS},
+	                                           {OPENAT2, FILTER_OPENAT2}};
+	const struct filter_wish wish = {.pass = {0x0123456789abcdef, 0xfedcba9876543210}};
+	struct sock_fprog p = make(rules, 2, &wish);
+	struct seccomp_data call = {.arch = ARCH, .args = {1, 2, 3, 4, wish.pass[0], wish.pass[1]}};
+
+	(void)state;
+	for (int nr = SETNS; nr <= OPENAT2; nr++) {
+		call.nr = nr;
+		assert_int_equal(answer(&p, &call), ALLOW);
+		for (int bit = 0; bit < 128; bit++) {
+			call.args[4 + bit / 64] ^= UINT64_C(1) << bit % 64;
+			assert_int_equal(answer(&p, &call), nr == SETNS ? REFUSE : ABSENT);
+			call.args[4 + bit / 64] ^= UINT64_C(1) << bit % 64;
+		}
+		assert_int_equal(ask(&p, (uint32_t)nr, 0, 0, 0, 0), nr == SETNS ? REFUSE : ABSENT);
+	}
+	free(p.filter);
+}
+
 static void more_ranges_than_a_program_holds_are_too_big(void **state)
 {
 	const struct filter_wish wish = {0};
@@ -252,6 +284,7 @@ int main(void)
 	        cmocka_unit_test(sockets_are_those_that_are_wished_for),
 	        cmocka_unit_test(limits_of_others_are_not_set),
 	        cmocka_unit_test(how_init_runs_is_not_set),
+	        cmocka_unit_test(a_pass_opens_what_only_inits_may),
 	        cmocka_unit_test(more_ranges_than_a_program_holds_are_too_big),
 	};
 
