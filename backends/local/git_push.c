@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/local/git_export.h"
 #include "backends/local/git_line.h"
 #include "backends/local/git_push_impl.h"
 #include "backends/support/fsutil.h"
@@ -180,11 +181,13 @@ static void track_all(struct push *p)
 	const char *name = p->wish->remote ? p->wish->remote : "origin";
 	_cleanup_free_ char *key = sbx_format("remote.%s.fetch", name);
 	_cleanup_fd_ int lock = sbx_git_lock(p->from->common);
+	struct sbx_git_owner owner = sbx_git_owner_begin(p->from->common);
 	git_config *config = NULL;
 
 	if (key && lock >= 0 && git_repository_config_snapshot(&config, p->repo) == 0)
 		git_config_get_multivar_foreach(config, key, NULL, track, p);
 	git_config_free(config);
+	sbx_git_owner_end(&owner);
 }
 
 static int upload(struct push *p, git_remote *remote, struct sbx_error *err)

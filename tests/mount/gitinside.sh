@@ -516,6 +516,12 @@ owned() {
 	box a
 	inside 'echo x >x; git add x; git commit -qm x; git checkout -qb side; git commit -q --allow-empty -m y'
 	same x "$(git -C "$ROOM/other" log -1 --format=%s sandbox/a)"
+	git init -q --bare "$ROOM/bare.git"
+	git -C "$ROOM/other" config remote.origin.url "$ROOM/bare.git"
+	git -C "$ROOM/other" config remote.origin.fetch '+refs/heads/*:refs/remotes/origin/*'
+	chown games "$ROOM/other/.git/config"
+	echo >"$MNT/a/ctl/push"
+	same x "$(git -C "$ROOM/other" log -1 --format=%s origin/sandbox/a)"
 	same '' "$(find "$ROOM/other/.git" ! -user games ! -path '*/worktrees/*/index')"
 	teardown a
 	unmount
