@@ -43,7 +43,7 @@ struct sbx_capture_wish {
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
 	bool spare; /* files of many holes are left out where they are too much; else EFBIG */
-	atomic_bool *cancelled;    /* polled: -EINTR; may be NULL */
+	atomic_bool *cancelled; /* polled: -EINTR; may be NULL */
 };
 
 struct sbx_captured {

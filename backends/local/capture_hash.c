@@ -205,8 +205,7 @@ static int hash_whole(struct capture *c, struct capture_item *item, int fd,
 /* -EFBIG, with a sentence unless such files are left out: there is too much to read that takes up no room. */
 static int count_holes(struct capture *c, const struct capture_item *item)
 {
-	const uint64_t size = (uint64_t)item->st.st_size,
-	               room = (uint64_t)item->st.st_blocks * 512;
+	const uint64_t size = (uint64_t)item->st.st_size, room = (uint64_t)item->st.st_blocks * 512;
 	int r;
 
 	if (size <= room || size - room <= HOLES - c->holes) {

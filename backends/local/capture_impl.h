@@ -55,7 +55,7 @@ struct capture {
 	git_odb *odb;
 	git_index *attributes; /* where libgit2 looks for .gitattributes */
 	bool filtered, filemode;
-	uint64_t holes; /* bytes that were read and take up no room */
+	uint64_t holes;              /* bytes that were read and take up no room */
 	struct capture_loose *loose; /* directories that were made readable */
 	size_t nloose;
 };

@@ -12,10 +12,14 @@
 
 struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
 {
-	const struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_past_place place = {.b = s->backend, .rec = &s->rec};
 
-	return (struct sbx_past_place){
-	        .b = s->backend, .rec = &s->rec, .root = s->root, .disk = s->disk};
+	pthread_mutex_lock(&s->lock);
+	place.root = s->root;
+	place.disk = s->disk;
+	pthread_mutex_unlock(&s->lock);
+	return place;
 }
 
 int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)

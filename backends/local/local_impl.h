@@ -45,7 +45,7 @@ struct sbx_local_sandbox {
 	int disk;                /* the disk of limited size that holds what changes, or -1 */
 	atomic_bool saving;      /* what is on it is being saved */
 	atomic_bool put_off;     /* that shall stop, for a command */
-	pthread_mutex_t lock;    /* base.name, rec.name */
+	pthread_mutex_t lock;    /* base.name, rec.name; root and disk once it is being removed */
 	pthread_mutex_t storing; /* rec, but for its name, and its file */
 	pthread_mutex_t syncing; /* bringing git state over; retired */
 	bool retired;

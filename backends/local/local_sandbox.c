@@ -255,6 +255,7 @@ static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	_cleanup_fd_ int root = -1, disk = -1;
 	int r;
 
 	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the spawner. */
@@ -265,11 +266,14 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	r = save_work(s, err);
 	if (!r)
 		r = sbx_local_remove(s->backend, &s->rec, err);
-	if (!r) {
-		sbx_cleanup_fd(&s->root);
-		sbx_cleanup_fd(&s->disk);
-	}
-	return r;
+	if (r)
+		return r;
+	/* Snapshots may still be looked into, which do not need them. */
+	pthread_mutex_lock(&s->lock);
+	root = sbx_steal_fd(&s->root);
+	disk = sbx_steal_fd(&s->disk);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
 }
 
 static void sandbox_close(struct sbx_sandbox *sb)
