@@ -98,7 +98,7 @@ static char *expand_branch(const char *pattern, const char *name)
 }
 
 /* Names of entries appear in refs ("worktrees/NAME/HEAD"), where two dots are not allowed. */
-static char *entry_name(const char *id)
+char *sbx_local_entry_name(const char *id)
 {
 	char *name = strdup(id);
 
@@ -131,7 +131,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	rec->base = plan.base;
 	rec->branch_created = !plan.exists;
 	rec->common = strdup(b->common);
-	rec->worktree = entry_name(rec->id);
+	rec->worktree = sbx_local_entry_name(rec->id);
 	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 

@@ -112,6 +112,8 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 /* A fresh id and the name of REQ for REC, whose state is then that of a create. */
 int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
                     struct sbx_error *err);
+/* What the worktree's entry of ID is called; malloc'd, NULL without memory. */
+char *sbx_local_entry_name(const char *id);
 int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
 /* Makes trees/ID; open in *ret. */
 int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);

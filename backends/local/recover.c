@@ -124,6 +124,14 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 	return r;
 }
 
+/* With all that carries its id: in the worktree's entry is what was staged, and what is checked out. */
+static int keep_entry(struct recovery *rv, const char *id)
+{
+	_cleanup_free_ char *name = sbx_local_entry_name(id);
+
+	return name ? sbx_names_add(&rv->worktrees, name) : -ENOMEM;
+}
+
 static int recover_file(struct recovery *rv, const char *file, struct sbx_error *err)
 {
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
@@ -140,7 +148,7 @@ static int recover_file(struct recovery *rv, const char *file, struct sbx_error 
 		r = sbx_record_load(rv->b->state.meta, file, &rec);
 	if (r == -EINVAL || r == -EFBIG) {
 		note(rv, id, "its record cannot be read; it was left alone");
-		return 0;
+		return keep_entry(rv, id);
 	}
 	if (r)
 		return sbx_fail(err, -r, "cannot read the record of %s: %s", file, strerror(-r));

@@ -586,7 +586,13 @@ static void recovery_removes_entries_nobody_knows(void **state)
 
 static void recovery_leaves_an_unreadable_record_alone(void **state)
 {
+	char gitdir[5000];
+
 	(void)state;
+	scratch_mkdir(scratch_path("repo/.git/worktrees"));
+	scratch_mkdir(scratch_path("repo/.git/worktrees/x-1"));
+	snprintf(gitdir, sizeof(gitdir), "%s/trees/x-1/.git\n", settings.state_dir);
+	scratch_write(scratch_path("repo/.git/worktrees/x-1/gitdir"), gitdir);
 	scratch_mkdir(settings.state_dir);
 	scratch_mkdir(scratch_path("state/meta"));
 	scratch_mkdir(scratch_path("state/trees"));
@@ -598,6 +604,7 @@ static void recovery_leaves_an_unreadable_record_alone(void **state)
 	open_backend();
 	assert_int_equal(notes, 2);
 	assert_true(scratch_exists(scratch_path("state/trees/x-1")));
+	assert_true(scratch_exists(scratch_path("repo/.git/worktrees/x-1")));
 	assert_false(scratch_exists(scratch_path("state/trees/stray")));
 	assert_int_equal(scratch_count(scratch_path("state/meta")), 1);
 }
