@@ -310,10 +310,24 @@ static int save_layered(struct sbx_local *b, struct sbx_record *rec, struct sbx_
 	return sbx_local_trash_save(b, rec, root, disk, err);
 }
 
+/* With a disk that was in memory, or as the end of a removal that could not be noted. */
+static bool has_lost_kept(const struct sbx_local *b, const struct sbx_record *rec)
+{
+	return strcmp(rec->save, "kept") == 0 &&
+	       faccessat(b->state.kept, rec->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
 int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
 	_cleanup_fd_ int root = -1;
 
+	if (has_lost_kept(b, rec) && !rec->disk_mb) {
+		done(b, rec);
+		return 0;
+	}
+	/* The tree is then what it was when it was last saved. */
+	if (has_lost_kept(b, rec))
+		memcpy(rec->save, "tree", sizeof("tree"));
 	if (rec->layer && strcmp(rec->save, "tree") == 0)
 		return save_layered(b, rec, err);
 	root = open_flat(b, rec);

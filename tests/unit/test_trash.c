@@ -240,6 +240,24 @@ static void a_crash_after_rmdir_loses_nothing(void **state)
 	assert_int_equal(entries(), 2);
 }
 
+/* Nothing is left to be saved: then it is removed without. */
+static void what_was_kept_and_is_lost_keeps_nothing(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *kept = sbx_format("%s/%s", scratch_path("state/kept"), sb->id);
+
+	(void)state;
+	remove_all(sb, getpid());
+	assert_int_equal(sbx_sandbox_retire(sb, &err), 0);
+	sbx_sandbox_close(sb);
+	free(fixture_run("test -d %s && rm -r %s", kept, kept));
+	fixture_reopen();
+	assert_int_equal(fixture.nfound, 0);
+	assert_int_equal(entries(), 0);
+	fixture_expect_empty();
+}
+
 static void what_was_staged_is_saved_beside_it(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -437,6 +455,7 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(what_was_removed_before_stays_removed)                                                   \
 	X(what_is_written_ends_a_row)                                                              \
 	X(a_crash_after_rmdir_loses_nothing)                                                       \
+	X(what_was_kept_and_is_lost_keeps_nothing)                                                 \
 	X(what_was_staged_is_saved_beside_it)                                                      \
 	X(what_was_saved_comes_back)                                                               \
 	X(git_says_the_same_of_what_came_back)                                                     \
