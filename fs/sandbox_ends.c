@@ -49,7 +49,7 @@ static void arm_all(void *data)
 	pthread_mutex_lock(&reg->lock);
 	for (size_t i = 0; i < reg->n; i++)
 		if (reg->boxes[i]->pub.state == SBX_BOX_READY)
-			sbx_box_arm_lifetime(reg->boxes[i]);
+			sbx_box_arm_lifetime(reg->boxes[i], 0);
 	sbx_registry_posted(reg);
 }
 

@@ -254,7 +254,7 @@ static void lifetime_over(struct sbx_timer *t)
 	sbx_box_stop(box);
 }
 
-void sbx_box_arm_lifetime(struct box *box)
+void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	uint64_t span = reg->config.settings->run_timeout_ms;
@@ -269,6 +269,6 @@ void sbx_box_arm_lifetime(struct box *box)
 		age = 0;
 	box->lifetime.fn = lifetime_over;
 	box->lifetime.data = box;
-	sbx_loop_timer_set(reg->config.loop, &box->lifetime,
-	                   (uint64_t)age >= span ? 0 : span - (uint64_t)age);
+	span = (uint64_t)age >= span ? 0 : span - (uint64_t)age;
+	sbx_loop_timer_set(reg->config.loop, &box->lifetime, span > least_ms ? span : least_ms);
 }

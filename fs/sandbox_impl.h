@@ -137,8 +137,8 @@ void sbx_box_strip(struct box *box);
 void sbx_registry_sweep(struct sbx_registry *reg);
 /* The spilled output of the box's jobs; the kernel may remember the box itself for long. May block. */
 void sbx_box_sweep(struct box *box);
-/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms. */
-void sbx_box_arm_lifetime(struct box *box);
+/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
+void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
 /* [loop] Saves what a box has in memory, in the pool; nothing where it has nothing. */
 void sbx_box_save(struct box *box);
 /* The same for all, here and now, when nothing else goes on any more. */

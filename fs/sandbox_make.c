@@ -51,7 +51,7 @@ static void create_done(void *data)
 	if (c->code >= 0) {
 		sbx_box_record_span(box, "create", c->begun_ns);
 		sbx_box_event(reg, box, "create", c->origin);
-		sbx_box_arm_lifetime(box);
+		sbx_box_arm_lifetime(box, 0);
 		c->done(0, &box->pub, &c->err, c->data);
 	} else {
 		create_failed(c);

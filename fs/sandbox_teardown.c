@@ -167,6 +167,8 @@ static void retire_refused(struct box *box)
 	sbx_jobs_resume(box->pub.jobs);
 	pthread_mutex_lock(&reg->lock);
 	box->pub.state = SBX_BOX_READY;
+	if (!reg->closing)
+		sbx_box_arm_lifetime(box, RETRY_LAST_MS);
 	waiters = take_waiters(box, true);
 	pthread_mutex_unlock(&reg->lock);
 	sbx_box_event(reg, box, "teardown_failed", box->step_err.text);

@@ -437,6 +437,7 @@ static int pass(struct sbx_git_private *p, const char *name, struct sbx_error *e
 	if (!r)
 		r = sbx_sync_refs(&y);
 	p->apart = r || y.code;
+	p->behind = r || y.behind;
 	if (!r)
 		sbx_sync_index(&y);
 	sync_finish(&y);
@@ -504,7 +505,7 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	int r = prepare(p, &own);
 	bool again;
 
-	p->apart = true; /* until a pass knows better */
+	p->apart = p->behind = true; /* until a pass knows better */
 	p->remade = false;
 	if (!r)
 		r = repeat(p, ref_name(p, name), &own);
@@ -526,4 +527,11 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err)
 {
 	return p->apart ? sbx_fail(err, p->said.code, "%s", p->said.text) : 0;
+}
+
+int sbx_git_private_behind(const struct sbx_git_private *p, struct sbx_error *err)
+{
+	return p->behind && may_pass(-p->said.code)
+	               ? sbx_fail(err, p->said.code, "%s", p->said.text)
+	               : 0;
 }

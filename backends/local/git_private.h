@@ -46,6 +46,8 @@ bool sbx_git_private_moved_inside(struct sbx_git_private *p);
 int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err);
 /* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */
 int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err);
+/* The same of commits that did not get to the source and may yet, when what kept them (a lock, a full disk) has passed. */
+int sbx_git_private_behind(const struct sbx_git_private *p, struct sbx_error *err);
 /* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
 const char *const *sbx_git_private_ro(struct sbx_git_private *p);
 const char *const *sbx_git_private_rw(struct sbx_git_private *p);

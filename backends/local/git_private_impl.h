@@ -37,6 +37,7 @@ struct sbx_git_private {
 	struct sbx_error said;        /* by the last sync */
 	bool remade;                  /* the last sync had to make the worktree's entry again */
 	bool apart;                   /* after it refs did not agree, for that reason */
+	bool behind;                  /* nor did the source have all that is inside */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
@@ -59,6 +60,7 @@ struct sbx_sync {
 	struct sbx_refs want, agreed;
 	char *head_agreed;
 	bool moved;            /* something was changed */
+	bool behind;           /* commits from inside did not get to the source */
 	struct sbx_error *err; /* the first that kept both from agreeing */
 	int code;
 };

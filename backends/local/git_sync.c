@@ -163,8 +163,10 @@ int sbx_sync_export(struct sbx_sync *y, const git_oid *oid)
 
 	if (!r)
 		r = sbx_git_export(y->source, y->reader, oid, GIT_OBJECT_COMMIT, &y->taken, &err);
-	if (r)
+	if (r) {
+		y->behind = true;
 		sbx_sync_note(y, r, &err);
+	}
 	return r;
 }
 
@@ -186,6 +188,7 @@ static int swap_source(struct sbx_sync *y, const char *name, const git_oid *old,
 	if (r) {
 		r = sbx_git_fail(&err, r, "cannot move %s", name);
 		y->moved = false;
+		y->behind = true;
 		sbx_sync_note(y, r, &err);
 	}
 	return r;

@@ -179,6 +179,27 @@ static void stay(struct sbx_local_sandbox *s, enum sbx_record_state state)
 	sbx_record_store(s->backend->state.meta, &s->rec);
 }
 
+/*
+ * What a command that was killed had committed. What the source cannot take now would be lost, so the first teardown is refused;
+ * who wants it all the same tears down again.
+ */
+static int bring_last(struct sbx_local_sandbox *s, struct sbx_error *err)
+{
+	struct sbx_error why = SBX_ERROR_INIT;
+
+	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_stale(s->git))
+		return 0;
+	sbx_git_private_sync(s->git, s->base.name, NULL);
+	if (!sbx_git_private_behind(s->git, &why) || s->warned)
+		return 0;
+	s->warned = true;
+	return sbx_fail(
+	        err, why.code,
+	        "what was committed inside %s is not in the source: %s; tear it down again to "
+	        "lose it",
+	        s->base.name, why.text);
+}
+
 static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -186,14 +207,14 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	int r;
 
 	pthread_mutex_lock(&s->syncing);
-	/* What a command that was killed had committed. */
-	if (s->git && sbx_git_private_made(s->git) && sbx_git_private_stale(s->git))
-		sbx_git_private_sync(s->git, sb->name, NULL);
-	sbx_local_trash_plan(s);
-	r = sbx_local_retire(s->backend, &s->rec, err);
-	s->retired = !r;
-	if (r)
-		stay(s, state);
+	r = bring_last(s, err);
+	if (!r) {
+		sbx_local_trash_plan(s);
+		r = sbx_local_retire(s->backend, &s->rec, err);
+		s->retired = !r;
+		if (r)
+			stay(s, state);
+	}
 	pthread_mutex_unlock(&s->syncing);
 	return r;
 }

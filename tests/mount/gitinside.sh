@@ -481,6 +481,27 @@ last_words() {
 	git -C "$REPO" branch -qD sandbox/b
 }
 
+# The source cannot take the commits: the teardown is refused once, with all as it was, and then it is not.
+cannot_be_taken() {
+	box c d
+	: >"$REPO/.git/refs/heads/sandbox/c.lock"
+	: >"$REPO/.git/refs/heads/sandbox/d.lock"
+	for name in c d; do
+		run $name sh -ec 'echo 1 >f; git add f; git commit -qm behind'
+		expect EBUSY rmdir "$MNT/$name"
+		like '*committed inside*lock*' "$(cat "$MNT/ctl/error")"
+		same 1 "$(run $name cat f)"
+	done
+	rm "$REPO/.git/refs/heads/sandbox/c.lock"
+	expect 0 rmdir "$MNT/c"
+	expect 0 rmdir "$MNT/d"
+	rm "$REPO/.git/refs/heads/sandbox/d.lock"
+	teardown d
+	same behind "$(git -C "$REPO" log -1 --format=%s sandbox/c)"
+	git -C "$REPO" branch -qD sandbox/c
+	git -C "$REPO" branch -qD sandbox/d 2>/dev/null || true
+}
+
 # A name that is none of a ref, and a repository that is not root's.
 odd_name() {
 	echo '{"name":"a..b.lock","branch":"odd"}' >"$MNT/ctl/create"
@@ -567,6 +588,7 @@ claim "refused: a damaged object" damaged_object
 claim "refused: a commit whose tree is a file, a branch that is one" something_else
 claim "links and FIFOs in place of git's files hold nobody up" links_and_fifos
 claim "what a command that is killed by the teardown had committed is on the branch" last_words
+claim "a teardown that would lose commits is refused once" cannot_be_taken
 teardown a
 claim "a name that git would not have" odd_name
 claim "both ways without isolation" without_walls
