@@ -69,9 +69,9 @@ int sbx_base_acquire(struct sbx_bases *bases, const struct sbx_base_recipe *reci
 int64_t sbx_base_born(struct sbx_bases *bases, const char *key);
 /*
  * Copies the index of the base whose directory is BASE to PATH, which must not be there. Of a large one a copy is kept
- * ready after the first, so that this takes no time. 0 or -errno; thread-safe.
+ * ready after the first, so that this takes no time: in NEAR, a directory of the same file system that stays. 0 or -errno; thread-safe.
  */
-int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *path);
+int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *near, const char *path);
 /* ID uses KEY no more. Success when it did not. */
 void sbx_base_release(struct sbx_bases *bases, const char *key, const char *id);
 /* As acquire for nobody, in the background: what will be wanted soon. FREE_RECIPE(recipe) is called at the end. */

@@ -4,9 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,11 +50,10 @@ static int copy(int in, const char *path)
 	return out < 0 ? -errno : sbx_file_copy(in, out);
 }
 
-/* Has another made of IN, for where PATH is. */
-static void want(struct sbx_bases *bases, int in, const char *path)
+/* Has another made of IN. */
+static void want(struct sbx_bases *bases, int in, const char *near)
 {
-	_cleanup_free_ char *name = strdup(path);
-	_cleanup_fd_ int at = name ? open(dirname(name), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	_cleanup_fd_ int at = open(near, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_fd_ int from = fcntl(in, F_DUPFD_CLOEXEC, 0);
 
 	if (at < 0 || from < 0)
@@ -71,7 +68,7 @@ static void want(struct sbx_bases *bases, int in, const char *path)
 	pthread_mutex_unlock(&bases->lock);
 }
 
-int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *path)
+int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *near, const char *path)
 {
 	_cleanup_fd_ int in = openat(base, "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_fd_ int spare = -1;
@@ -88,7 +85,7 @@ int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *path)
 	if (r)
 		r = copy(in, path);
 	if (!r)
-		want(bases, in, path);
+		want(bases, in, near);
 	return r;
 }
 

@@ -54,7 +54,8 @@ static int copy_index(struct sbx_local *b, int base, const struct sbx_git_worktr
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s/index", wt->common, wt->worktree);
 
-	return path ? sbx_base_copy_index(sbx_layers_bases(b->layers), base, path) : -ENOMEM;
+	return path ? sbx_base_copy_index(sbx_layers_bases(b->layers), base, wt->common, path)
+	            : -ENOMEM;
 }
 
 /* The file that makes it a worktree was made by the daemon. */
