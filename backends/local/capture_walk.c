@@ -17,6 +17,8 @@
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
 
+uint64_t capture_ignore_work = (uint64_t)16 << 30;
+
 /* A directory still to be visited. */
 struct todo {
 	char *path;
@@ -162,11 +164,30 @@ static bool is_nested(const struct walk *w, const char *path, const char *name)
 	return dir >= 0 && is_repository(dir);
 }
 
+/*
+ * 1, 0, or -EFBIG, with a sentence: a command has made more rules for more names than can be tried. Where such things are left out nothing
+ * is ignored from then on.
+ */
+static int is_ignored(struct walk *w, const char *path, bool directory)
+{
+	struct capture *c = w->c;
+
+	if (w->here.ignored)
+		return 1;
+	if (sbx_ignore_work(c->rules.ignore) < capture_ignore_work)
+		return sbx_ignore_match(c->rules.ignore, path, directory);
+	return c->wish->spare ? 0
+	                      : sbx_fail(c->err, EFBIG,
+	                                 "there are too many patterns in .gitignore for so many "
+	                                 "files");
+}
+
 static int meet_directory(struct walk *w, const char *path, const char *name)
 {
 	struct capture *c = w->c;
 	const struct sbx_index_entry *entry = known(c, path);
-	bool ignored = w->here.ignored;
+	const bool knows = knows_below(c, path);
+	int ignored = 0;
 
 	if (w->here.upper)
 		hide_one(c, path);
@@ -174,17 +195,16 @@ static int meet_directory(struct walk *w, const char *path, const char *name)
 		hide(w, path);
 		return 0;
 	}
-	if (!knows_below(c, path)) {
-		if (is_nested(w, path, name)) {
-			hide(w, path);
-			return leave_out(c, path);
-		}
-		if (!c->wish->ignored && (ignored || sbx_ignore_match(c->rules.ignore, path, true)))
-			return leave_out(c, path);
-	} else {
-		ignored = ignored || sbx_ignore_match(c->rules.ignore, path, true);
+	if (!knows && is_nested(w, path, name)) {
+		hide(w, path);
+		return leave_out(c, path);
 	}
-	return add_todo(w, path, w->here.upper, ignored);
+	if (knows || !c->wish->ignored)
+		ignored = is_ignored(w, path, true);
+	if (ignored < 0)
+		return ignored;
+	return ignored && !knows ? leave_out(c, path)
+	                         : add_todo(w, path, w->here.upper, ignored || w->here.ignored);
 }
 
 /* ---- entries ---- */
@@ -193,12 +213,13 @@ static int meet_file(struct walk *w, const char *path, const struct stat *st)
 {
 	struct capture *c = w->c;
 	const struct sbx_index_entry *entry = known(c, path);
+	int ignored;
 
 	hide(w, path);
-	if (!entry && !c->wish->ignored &&
-	    (w->here.ignored || sbx_ignore_match(c->rules.ignore, path, false)))
-		return leave_out(c, path);
-	return add_item(c, path, st, entry);
+	ignored = !entry && !c->wish->ignored ? is_ignored(w, path, false) : 0;
+	if (ignored < 0)
+		return ignored;
+	return ignored ? leave_out(c, path) : add_item(c, path, st, entry);
 }
 
 static bool is_whiteout(const struct walk *w, const char *name, unsigned char type)

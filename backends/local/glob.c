@@ -403,7 +403,7 @@ static bool takes(const struct sbx_glob *g, size_t i, uint8_t c, bool *stay)
 	}
 }
 
-bool sbx_glob_match(struct sbx_glob *g, const char *text, size_t len)
+bool sbx_glob_match(struct sbx_glob *g, const char *text, size_t len, uint64_t *work)
 {
 	uint8_t *now = g->states[0], *next = g->states[1];
 	size_t last;
@@ -418,6 +418,8 @@ bool sbx_glob_match(struct sbx_glob *g, const char *text, size_t len)
 		size_t furthest = 0;
 		bool any = false, stay;
 
+		if (work)
+			*work += last + 1;
 		for (size_t i = 0; i <= last && i < g->token_count; i++) {
 			if (now[i] && takes(g, i, c, &stay)) {
 				size_t to = enter(g, next, stay ? i : i + 1);

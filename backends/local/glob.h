@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct sbx_glob;
 
@@ -17,6 +18,7 @@ struct sbx_glob;
  */
 int sbx_glob_compile(const char *pattern, size_t len, bool icase, struct sbx_glob **ret);
 void sbx_glob_free(struct sbx_glob *g); /* accepts NULL */
-bool sbx_glob_match(struct sbx_glob *g, const char *text, size_t len);
+/* Adds to *WORK (may be NULL) how many states were tried, each of which takes some nanoseconds. */
+bool sbx_glob_match(struct sbx_glob *g, const char *text, size_t len, uint64_t *work);
 
 #endif

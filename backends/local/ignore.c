@@ -34,6 +34,7 @@ struct sbx_ignore {
 	size_t count, room;
 	struct file *files;
 	size_t file_count, file_room;
+	uint64_t work;
 };
 
 int sbx_ignore_new(bool icase, struct sbx_ignore **ret)
@@ -206,30 +207,30 @@ static bool same(const struct sbx_ignore *ig, const char *a, const char *b, size
 	return ig->icase ? !strncasecmp(a, b, len) : !memcmp(a, b, len);
 }
 
-static bool matches_name(const struct sbx_ignore *ig, const struct pattern *p, const char *name,
+static bool matches_name(struct sbx_ignore *ig, const struct pattern *p, const char *name,
                          size_t len)
 {
 	if (p->suffix)
 		return len >= p->len - 1 &&
 		       same(ig, name + len - (p->len - 1), p->text + 1, p->len - 1);
 	if (p->glob)
-		return sbx_glob_match(p->glob, name, len);
+		return sbx_glob_match(p->glob, name, len, &ig->work);
 	return len == p->len && same(ig, name, p->text, len);
 }
 
 /* PATH is from the directory of the pattern's file. */
-static bool matches_path(const struct sbx_ignore *ig, const struct pattern *p, const char *path,
+static bool matches_path(struct sbx_ignore *ig, const struct pattern *p, const char *path,
                          size_t len)
 {
 	if (len < p->literal || !same(ig, path, p->text, p->literal))
 		return false;
 	if (p->glob)
-		return sbx_glob_match(p->glob, path + p->literal, len - p->literal);
+		return sbx_glob_match(p->glob, path + p->literal, len - p->literal, &ig->work);
 	return len == p->literal;
 }
 
 /* The last pattern of FILE, of those before END, that fits; NULL: none does. */
-static const struct pattern *find(const struct sbx_ignore *ig, const struct file *file, size_t end,
+static const struct pattern *find(struct sbx_ignore *ig, const struct file *file, size_t end,
                                   const char *path, bool directory)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -238,6 +239,7 @@ static const struct pattern *find(const struct sbx_ignore *ig, const struct file
 	for (size_t i = end; i > file->first; i--) {
 		const struct pattern *p = &ig->patterns[i - 1];
 
+		ig->work++;
 		if (p->dir_only && !directory)
 			continue;
 		if (p->name_only ? matches_name(ig, p, name, name_len)
@@ -258,7 +260,7 @@ static const char *below(const struct sbx_ignore *ig, const struct file *file, c
 	return path + file->dir_len + 1;
 }
 
-bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool directory)
+bool sbx_ignore_match(struct sbx_ignore *ig, const char *path, bool directory)
 {
 	size_t end = ig->count;
 
@@ -274,6 +276,11 @@ bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool direct
 		end = file->first;
 	}
 	return false;
+}
+
+uint64_t sbx_ignore_work(const struct sbx_ignore *ig)
+{
+	return ig->work;
 }
 
 bool sbx_ignore_reaches(const struct sbx_ignore *ig, const char *dir)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct sbx_ignore;
 
@@ -25,7 +26,9 @@ void sbx_ignore_pop(struct sbx_ignore *ig);
  * 1: the last pattern that fits PATH ("a/b/c", from the top) ignores it, 0: there is none or it takes it back with "!". A walk does not go into a
  * directory that is ignored; parents are not looked at.
  */
-bool sbx_ignore_match(const struct sbx_ignore *ig, const char *path, bool directory);
+bool sbx_ignore_match(struct sbx_ignore *ig, const char *path, bool directory);
+/* What all tries together have taken, in steps of some nanoseconds each. */
+uint64_t sbx_ignore_work(const struct sbx_ignore *ig);
 /* Whether something below the directory DIR may be ignored by a pattern of its own; true in doubt. */
 bool sbx_ignore_reaches(const struct sbx_ignore *ig, const char *dir);
 

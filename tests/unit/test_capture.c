@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "backends/local/capture.h"
+#include "backends/local/capture_impl.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/index_tree.h"
 #include "backends/support/fsutil.h"
@@ -393,6 +393,34 @@ static void a_cancelled_one_ends(void **state)
 	close_repo();
 }
 
+/* Rules for all names that there can be cost more than a command's making them. */
+static void more_rules_than_can_be_tried_are_refused_or_left(void **state)
+{
+	const uint64_t usual = capture_ignore_work;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_captured c;
+	struct sbx_capture_wish wish;
+	_cleanup_fd_ int root = -1;
+
+	(void)state;
+	ask(SOME_FILES "echo '*k*e*p*o*' >>.gitignore");
+	open_repo();
+	root = open(scratch_path("tree"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	wish = (struct sbx_capture_wish){.repo = repo,
+	                                 .root = root,
+	                                 .upper = -1,
+	                                 .known = &known,
+	                                 .owner = {.uid = geteuid(), .gid = getegid()}};
+	capture_ignore_work = 10;
+	assert_int_equal(sbx_capture(&wish, &c, &err), -EFBIG);
+	assert_non_null(strstr(err.text, ".gitignore"));
+	wish.spare = true;
+	assert_int_equal(sbx_capture(&wish, &c, &err), 0);
+	sbx_captured_release(&c);
+	capture_ignore_work = usual;
+	close_repo();
+}
+
 static atomic_bool swapping;
 
 /* A directory that is now what it was, now a link out; a file that is now a FIFO. */
@@ -472,6 +500,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(a_file_that_did_not_change_is_not_read, setup,
 	                                        teardown),
 	        cmocka_unit_test_setup_teardown(a_cancelled_one_ends, setup, teardown),
+	        cmocka_unit_test_setup_teardown(more_rules_than_can_be_tried_are_refused_or_left,
+	                                        setup, teardown),
 	        cmocka_unit_test_setup_teardown(nothing_from_outside_is_ever_recorded, setup,
 	                                        teardown),
 	        cmocka_unit_test_setup_teardown(large_files_are_not_held_in_memory, setup,
