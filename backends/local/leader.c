@@ -19,7 +19,6 @@
 #include "backends/local/landlock.h"
 #include "backends/local/limits.h"
 #include "backends/local/privileges.h"
-#include "sandboxfs/walls.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
