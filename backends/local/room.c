@@ -16,12 +16,15 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/room_impl.h"
 #include "sandboxfs/cleanup.h"
 
 #define PATH_SIZE 320
+#define TRIES     50
+#define PAUSE_NS  20000000
 
 static int send_answer(int sock, const struct room_answer *answer, int fd)
 {
@@ -46,12 +49,21 @@ static int send_answer(int sock, const struct room_answer *answer, int fd)
 	return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* Others of the user's may have all descriptors under way that there may be. Somebody waits for an answer, be it that. */
 static void tell(int sock, int r, const char *what, int fd)
 {
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct room_answer answer = {.error = r < 0 ? -r : 0};
+	int sent;
 
 	snprintf(answer.what, sizeof(answer.what), "%s", r < 0 ? what : "");
-	send_answer(sock, &answer, fd);
+	for (int i = 0; (sent = send_answer(sock, &answer, fd)) == -ETOOMANYREFS && i < TRIES; i++)
+		nanosleep(&pause, NULL);
+	if (!sent || fd < 0)
+		return;
+	answer = (struct room_answer){.error = EAGAIN, .what = "descriptors under way"};
+	if (send_answer(sock, &answer, -1))
+		_exit(1);
 }
 
 /* --- mounting ------------------------------------------------------------------------------------ */

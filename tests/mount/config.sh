@@ -97,6 +97,38 @@ few_descriptors_many_sandboxes() {
 	unmount
 }
 
+# Descriptors under way between sockets are counted for the user, and root is not bound by that.
+others_have_all_under_way() {
+	(
+		ulimit -n 512
+		mount_repo
+	)
+	(
+		ulimit -n 1024
+		exec python3 -c '
+import signal, socket, sys
+kept = []
+try:
+    while True:
+        kept.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        socket.send_fds(kept[-1][0], [b"x"], [0] * 250)
+except OSError:
+    pass
+open(sys.argv[1], "w").close()
+signal.pause()' "$ROOM/up"
+	) &
+	until [ -e "$ROOM/up" ]; do :; done
+	have=$("$TOOL" mkdir "$MNT/late")
+	kill $!
+	wait $! || true
+	same EAGAIN "$have"
+	like '*descriptors under way*' "$(cat "$MNT/ctl/error")"
+	box late
+	same fine "$(run late echo fine)"
+	teardown late
+	unmount
+}
+
 few_descriptors() {
 	(
 		ulimit -n 256
@@ -137,6 +169,7 @@ claim "a bad configuration file is refused by key" bad_configuration
 claim "secrets of the environment appear nowhere" no_secrets
 claim "256 descriptors are enough for 2000 files" few_descriptors
 claim "and for commands in 40 sandboxes" few_descriptors_many_sandboxes
+[ "$(id -u)" = 0 ] || claim "while others have all descriptors under way a create fails in words" others_have_all_under_way
 if [ "$(id -u)" = 0 ]; then
 	claim "a full disk is ENOSPC and loses nothing" disk_full
 fi
