@@ -49,7 +49,7 @@ struct sbx_local_sandbox {
 	pthread_mutex_t storing; /* rec, but for its name, and its file */
 	pthread_mutex_t syncing; /* bringing git state over; retired */
 	bool retired;
-	bool warned; /* a teardown was refused as commits would have been lost; syncing */
+	bool warned;          /* a teardown was refused as commits would have been lost; syncing */
 	git_repository *past; /* lock: for looking into snapshots; NULL until then */
 	atomic_uint edits; /* what was written through the mount, and commands that were started */
 	struct sbx_kept_row *kept; /* NULL: nothing was removed yet; made under lock */
