@@ -300,6 +300,11 @@ void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino)
 	fuse_lowlevel_notify_inval_inode(ch->session, ino, -1, 0);
 }
 
+void sbx_channel_forget(struct sbx_channel *ch, uint64_t ino)
+{
+	fuse_lowlevel_notify_inval_inode(ch->session, ino, 0, 0);
+}
+
 /* Undoes the \ooo of mountinfo in place. */
 static void unescape(char *s)
 {

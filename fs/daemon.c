@@ -82,34 +82,20 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
-/* Has the kernel ask again for every name and attribute it keeps; nothing when it keeps none. */
-static void new_epoch(struct daemon *d)
-{
-	if (d->workspace.epochs && atomic_exchange(&d->workspace.handed, false))
-		ws_look_again(&d->workspace);
-}
-
 static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 {
 	struct daemon *d = data;
-	uint64_t root;
 
-	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
-	if (busy)
-		sbx_inodes_drop_writers(d->workspace.inodes, box);
-	new_epoch(d);
-	if (busy || ws_root_current(box))
-		return;
-	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
-	if (root)
-		sbx_channel_forget_attr(&d->workspace_channel, root);
+	ws_renew(&d->workspace, box, busy);
 }
 
-/*
- * A sandbox is gone. The kernel is not told to forget names of it: that takes the lock of their directory without a
- * way out, which a lookup or a mkdir holds until we answer; a daemon that is killed meanwhile could not
- * even die, nor its clients.
- */
+static void handle_shown(void *data)
+{
+	struct daemon *d = data;
+
+	ws_renew_top(&d->workspace);
+}
+
 static void handle_retired(struct sbx_box *box, void *data)
 {
 	struct daemon *d = data;
@@ -118,9 +104,7 @@ static void handle_retired(struct sbx_box *box, void *data)
 	if (d->workspace.passthrough)
 		sbx_passthrough_drop_box(d->workspace.passthrough, box->number);
 	sbx_controls_drop_box(&d->controls, box);
-	/* Even if only its name was handed to the kernel. */
-	atomic_store(&d->workspace.handed, true);
-	new_epoch(d);
+	ws_renew_gone(&d->workspace);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -198,6 +182,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	struct sbx_settings *s = &d->opts->settings;
 	struct sbx_registry_config config = {.settings = s,
 	                                     .invalidate = handle_invalidate,
+	                                     .shown = handle_shown,
 	                                     .retired = handle_retired,
 	                                     .data = d};
 	int r = sbx_spawner_start(s, &d->spawner, err);
@@ -213,7 +198,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
 	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
-	    sbx_kept_create(KEPT_BYTES, &d->workspace.kept) < 0 ||
+	    sbx_kept_create(KEPT_BYTES, ws_listing_dropped, &d->workspace, &d->workspace.kept) <
+	            0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
 	r = sbx_spawner_attach(d->spawner, d->loop);
@@ -320,6 +306,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	if (r < 0)
 		return r;
 	ws->epochs = sbx_channel_epoch(&d->workspace_channel) == 0;
+	ws->opendirs = ws->inlined || !ws->epochs;
 	return 0;
 }
 
@@ -376,7 +363,6 @@ static void stop(struct daemon *d)
 	}
 	if (d->signals.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
-	sbx_open_dirs_finish(&d->workspace.dirs);
 	sbx_inodes_destroy(d->workspace.inodes);
 	sbx_passthrough_destroy(d->workspace.passthrough);
 	sbx_kept_destroy(d->workspace.kept);
@@ -416,7 +402,6 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
-	sbx_open_dirs_init(&d.workspace.dirs);
 	/* Before the spawner is forked, which is to have none. */
 	r = sbx_secret_take("GITHUB_TOKEN", &d.github_token);
 	if (r < 0)

@@ -189,14 +189,14 @@ void sbx_jobs_resume(struct sbx_jobs *jobs)
 /* One command fewer can write. No lock held. */
 static void leave(struct sbx_jobs *jobs)
 {
-	bool idle;
+	bool busy;
 
 	pthread_mutex_lock(&jobs->turn);
 	pthread_mutex_lock(&jobs->lock);
-	idle = --jobs->running == 0;
+	busy = --jobs->running > 0;
 	pthread_mutex_unlock(&jobs->lock);
-	if (idle && jobs->busy)
-		jobs->busy(false, jobs->data);
+	if (jobs->busy)
+		jobs->busy(busy, jobs->data);
 	pthread_mutex_unlock(&jobs->turn);
 }
 

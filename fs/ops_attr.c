@@ -39,8 +39,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		ws_reply(req, r);
 		return;
 	}
-	ws_timeouts(ws, node, &entry, &attr);
-	ws_handed(ws, node, &st);
+	ws_hand(ws, node, &st, &entry, &attr);
 	fuse_reply_attr(req, &st, attr);
 }
 

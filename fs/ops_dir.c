@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,7 +9,6 @@
 
 #include "fs/listing.h"
 #include "fs/nested.h"
-#include "fs/open_dir.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -103,64 +101,79 @@ static int listing_fill(struct sbx_workspace *ws, struct sbx_node *node, struct 
 	return sbx_node_kind(node) == SBX_NODE_ROOT ? list_top(ws, l) : list_backing(ws, node, l);
 }
 
-/*
- * When the directory changed last, if a listing of it may be kept: 0 where that cannot be told, and
- * while a job may change it.
- */
-static int64_t keepable(struct sbx_workspace *ws, struct sbx_node *node)
+/* When the directory changed last; 0 where that cannot be told. */
+static int64_t changed_ns(struct sbx_workspace *ws, struct sbx_node *node)
 {
-	struct sbx_box *box = sbx_node_box(node);
 	struct stat st;
 
-	if (!box || __atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) ||
-	    sbx_node_stat(ws->inodes, node, &st) < 0)
+	if (!sbx_node_box(node) || sbx_node_stat(ws->inodes, node, &st) < 0)
 		return 0;
 	return ws_changed_ns(&st);
 }
 
-/* A listing of now, noted when it can be told that the directory is what it was before. */
-static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_open_dir *d)
+/* A listing of now, noted with when the directory had changed before it was taken. */
+static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, int64_t changed,
+                     struct sbx_listing **ret)
 {
+	const struct sbx_box *box = sbx_node_box(node);
 	struct sbx_listing *l = sbx_listing_create();
-	int64_t changed = keepable(ws, node);
 	int r = l ? listing_fill(ws, node, l) : -ENOMEM;
 
 	if (r < 0) {
 		sbx_listing_unref(l);
 		return r;
 	}
-	sbx_kept_note(ws->kept, sbx_node_id(node), l, changed, sbx_now_ns());
-	sbx_listing_unref(d->listing);
-	d->listing = l;
+	sbx_listing_order(l, 2);
+	sbx_kept_note(ws->kept, sbx_node_id(node), box ? box->number : 0, l, changed, sbx_now_ns());
+	*ret = l;
 	return 0;
 }
 
+/* What is to be read from OFF on: from the beginning the state of now, else what was begun with if it is still there. */
+static int listing_at(struct sbx_workspace *ws, struct sbx_node *node, off_t off,
+                      struct sbx_listing **ret)
+{
+	const uint64_t id = sbx_node_id(node), now = sbx_now_ns();
+	const int64_t changed = changed_ns(ws, node);
+
+	ws_listing_handed(ws);
+	*ret = off ? sbx_kept_latest(ws->kept, id, now)
+	           : sbx_kept_current(ws->kept, id, changed, now);
+	return *ret ? 0 : list_anew(ws, node, changed, ret);
+}
+
+/*
+ * Where it is never heard of again (ENOSYS), directories are opened, listed from the kernel's cache and closed without a
+ * request; what is in that cache ws_entry watches over. Older kernels look names up anew at every step anyhow, and
+ * controls (inline) must not be kept: these ask.
+ */
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_node *node = ws_node(req, ino);
 	struct sbx_listing *listing;
-	struct sbx_open_dir *d;
+	struct sbx_node *node;
 	int64_t changed;
 
+	if (!ws->opendirs) {
+		ws_reply(req, -ENOSYS);
+		return;
+	}
+	node = ws_node(req, ino);
 	if (!node)
 		return;
-	changed = keepable(ws, node);
+	changed = changed_ns(ws, node);
 	listing = sbx_kept_current(ws->kept, ino, changed, sbx_now_ns());
 	sbx_node_put(ws->inodes, node);
 	fi->cache_readdir = changed != 0;
 	fi->keep_cache = listing != NULL;
-	d = sbx_open_dir_add(&ws->dirs, listing, fi);
-	if (!d)
-		ws_reply(req, -ENOMEM);
-	else if (fuse_reply_open(req, fi) != 0)
-		sbx_open_dir_close(&ws->dirs, d);
+	sbx_listing_unref(listing);
+	fuse_reply_open(req, fi);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	sbx_open_dir_close(&ws_of(req)->dirs, sbx_open_dir_of(fi));
+	(void)fi;
 	ws_reply(req, 0);
 }
 
@@ -179,7 +192,7 @@ static bool is_known(struct sbx_workspace *ws, struct sbx_node *dir, const struc
 
 /* One entry with attributes into BUF; 0 when it does not fit, and then nothing was looked up. */
 static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_listed *d,
-                       const char *name, char *buf, size_t size, off_t off)
+                       const char *name, char *buf, size_t size)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct fuse_entry_param e = {
@@ -195,7 +208,7 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_li
 		ws_entry(ws, node, &st, &e);
 		sbx_node_put(ws->inodes, node);
 	}
-	len = fuse_add_direntry_plus(req, buf, size, name, &e, off);
+	len = fuse_add_direntry_plus(req, buf, size, name, &e, (off_t)d->place);
 	if (len <= size)
 		return len;
 	if (e.ino)
@@ -204,60 +217,58 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_li
 }
 
 static size_t add_plain(fuse_req_t req, const struct sbx_listed *d, const char *name, char *buf,
-                        size_t size, off_t off)
+                        size_t size)
 {
 	struct stat st = {.st_ino = d->ino, .st_mode = d->type};
-	size_t len = fuse_add_direntry(req, buf, size, name, &st, off);
+	size_t len = fuse_add_direntry(req, buf, size, name, &st, (off_t)d->place);
 
 	return len <= size ? len : 0;
 }
 
-static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                         struct fuse_file_info *fi, bool plus)
+static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_open_dir *d = sbx_open_dir_of(fi);
 	struct sbx_node *node = ws_node(req, ino);
 	_cleanup_free_ char *buf = NULL;
+	struct sbx_listing *l;
 	size_t used = 0;
-	int r = 0;
+	int r;
 
 	if (!node)
 		return;
 	buf = malloc(size);
-	pthread_mutex_lock(&d->lock);
-	if (!buf)
-		r = -ENOMEM;
-	else if (off == 0 || !d->listing)
-		r = list_anew(ws, node, d);
-	for (size_t i = (size_t)off; r == 0 && i < d->listing->n; i++) {
-		const struct sbx_listed *e = &d->listing->entries[i];
-		const char *name = d->listing->names + e->name;
-		size_t len =
-		        plus ? add_plus(req, node, e, name, buf + used, size - used, (off_t)i + 1)
-		             : add_plain(req, e, name, buf + used, size - used, (off_t)i + 1);
+	r = buf ? listing_at(ws, node, off, &l) : -ENOMEM;
+	if (r < 0) {
+		sbx_node_put(ws->inodes, node);
+		ws_reply(req, r);
+		return;
+	}
+	for (size_t i = sbx_listing_behind(l, (uint64_t)off); i < l->n; i++) {
+		const struct sbx_listed *e = &l->entries[i];
+		const char *name = l->names + e->name;
+		size_t len = plus ? add_plus(req, node, e, name, buf + used, size - used)
+		                  : add_plain(req, e, name, buf + used, size - used);
 
 		if (len == 0)
 			break;
 		used += len;
 	}
-	pthread_mutex_unlock(&d->lock);
+	sbx_listing_unref(l);
 	sbx_node_put(ws->inodes, node);
-	if (r < 0)
-		ws_reply(req, r);
-	else
-		fuse_reply_buf(req, buf, used);
+	fuse_reply_buf(req, buf, used);
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	read_listing(req, ino, size, off, fi, false);
+	(void)fi;
+	read_listing(req, ino, size, off, false);
 }
 
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
-	read_listing(req, ino, size, off, fi, true);
+	(void)fi;
+	read_listing(req, ino, size, off, true);
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

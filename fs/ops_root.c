@@ -22,8 +22,6 @@
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
-#define TICK_NS (20 * INT64_C(1000000)) /* longer than that of any file system worth keeping */
-
 const char *const sbx_aliases[3] = {"stdout", "stderr", "status"};
 
 void ws_reply(fuse_req_t req, int r)
@@ -102,73 +100,6 @@ void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)
 	sbx_node_put(ws->inodes, node);
 }
 
-/*
- * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
- * a second. Without them no name is: to have one forgotten takes the lock of its directory, which a client may hold
- * until we answer, so a daemon that is killed meanwhile could not die. Being asked for, names bring their
- * attributes up to date; those that are kept serve descriptors and, with the contents, are
- * compared then. What is kept of a sandbox's root survives the start of a job, so it is never kept for longer than
- * that second.
- */
-void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
-{
-	struct sbx_box *box = sbx_node_box(node);
-
-	if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
-		*entry = 0.5;
-		*attr = 0.5;
-	} else {
-		*entry = 3600;
-		*attr = sbx_node_kind(node) == SBX_NODE_BOX ? 1 : 4;
-	}
-	if (!ws->epochs)
-		*entry = 0;
-}
-
-int64_t ws_changed_ns(const struct stat *st)
-{
-	const int64_t at = st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec;
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - at > TICK_NS ? at : 0;
-}
-
-/*
- * What a job can change has been given to the kernel to keep. The root of a sandbox is
- * remembered apart, since every path to its controls goes through it: its attributes can be taken
- * back alone, and are when they have changed; its name and links do not depend on jobs.
- */
-void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st)
-{
-	struct sbx_box *box = sbx_node_box(node);
-
-	if (sbx_node_kind(node) == SBX_NODE_FILE) {
-		atomic_store(&ws->handed, true);
-	} else if (sbx_node_kind(node) == SBX_NODE_BOX) {
-		__atomic_store_n(&box->root_changed_ns, ws_changed_ns(st), __ATOMIC_SEQ_CST);
-		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
-	}
-}
-
-bool ws_root_current(struct sbx_box *box)
-{
-	_cleanup_fd_ int root = sbx_box_root(box);
-	const int64_t known = __atomic_load_n(&box->root_changed_ns, __ATOMIC_SEQ_CST);
-	struct stat st;
-
-	return known && root >= 0 && fstat(root, &st) == 0 && ws_changed_ns(&st) == known;
-}
-
-void ws_look_again(struct sbx_workspace *ws)
-{
-	/* Else nothing is kept. */
-	if (!ws->epochs)
-		return;
-	sbx_inodes_renewed(ws->inodes);
-	sbx_channel_epoch(ws->channel);
-}
-
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e)
 {
@@ -177,8 +108,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .generation = sbx_node_generation(node),
 	        .attr = *st,
 	};
-	ws_timeouts(ws, node, &e->entry_timeout, &e->attr_timeout);
-	ws_handed(ws, node, st);
+	ws_hand(ws, node, st, &e->entry_timeout, &e->attr_timeout);
 	/* An alias gives way as soon as the user has a file of that name. */
 	if (sbx_node_kind(node) == SBX_NODE_ALIAS)
 		e->entry_timeout = 0;
@@ -359,9 +289,7 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	r = ws_lookup(ws, dir, name, &st, &node);
 
 	if (r == -ENOENT) {
-		double attr;
-
-		ws_timeouts(ws, dir, &e.entry_timeout, &attr);
+		e.entry_timeout = ws_absent_timeout(ws, dir);
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
 			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */

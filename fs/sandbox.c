@@ -265,6 +265,12 @@ void sbx_registry_drop(struct sbx_registry *reg, struct box *box)
 	memmove(&reg->boxes[at], &reg->boxes[at + 1], (reg->n - at) * sizeof(struct box *));
 }
 
+void sbx_registry_shown(struct sbx_registry *reg)
+{
+	if (reg->config.shown)
+		reg->config.shown(reg->config.data);
+}
+
 void sbx_registry_begin(struct sbx_registry *reg)
 {
 	reg->inflight++;

@@ -159,6 +159,8 @@ struct box *sbx_registry_locate(struct sbx_registry *reg, const char *name, size
 bool sbx_registry_taken(struct sbx_registry *reg, const char *name);
 int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM */
 void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
+/* Tells that MNT shows a name it did not show before. Loop thread; no lock held. */
+void sbx_registry_shown(struct sbx_registry *reg);
 void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
 /* Gives up what is being pushed. */

@@ -49,6 +49,7 @@ static void create_done(void *data)
 	}
 	pthread_mutex_unlock(&reg->lock);
 	if (c->code >= 0) {
+		sbx_registry_shown(reg);
 		sbx_box_record_span(box, "create", c->begun_ns);
 		sbx_box_event(reg, box, "create", c->origin);
 		sbx_box_arm_lifetime(box, 0);

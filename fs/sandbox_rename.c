@@ -59,10 +59,12 @@ static void rename_done(void *data)
 		sbx_error_complete(&ren->err, ren->code, "renaming", ren->box->pub.name);
 	ren->box->new_name = NULL;
 	pthread_mutex_unlock(&reg->lock);
-	if (ren->code >= 0)
+	if (ren->code >= 0) {
+		sbx_registry_shown(reg);
 		announce(ren, old);
-	else
+	} else {
 		free(ren->to);
+	}
 	sbx_error_store(reg, NULL, &ren->err);
 	ren->done(ren->code, ren->code >= 0 ? &ren->box->pub : NULL, &ren->err, ren->data);
 	sbx_box_unref(&ren->box->pub);

@@ -9,9 +9,10 @@
 
 #include "fs/connection.h"
 #include "fs/inode.h"
-#include "fs/open_dir.h"
+#include "fs/listing.h"
 #include "fs/park.h"
 #include "fs/sandbox.h"
+#include "sandboxfs/loop.h"
 
 struct sbx_channel;
 
@@ -22,15 +23,17 @@ struct sbx_workspace {
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
 	struct sbx_pool *pool;
-	struct sbx_open_dirs dirs;
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
 	char *controls;     /* absolute path at which the control connection is mounted */
 	bool opens;         /* the kernel asks for every open */
+	bool opendirs;      /* and for every opendir */
 	bool epochs;        /* the kernel takes INC_EPOCH */
 	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
-	int64_t mounted_ns; /* CLOCK_REALTIME */
+	struct sbx_timer sweep; /* takes back listings that are old; loop thread */
+	atomic_bool sweeping;   /* it is armed, or going to be */
+	int64_t mounted_ns;     /* CLOCK_REALTIME */
 };
 
 /* Aliases of control files in a sandbox's root; index = sbx_node_which(). */
@@ -74,19 +77,36 @@ void ws_closed(struct sbx_workspace *ws, uint64_t id, uint64_t fh);
 /* Takes setuid and setgid from a file that is going to be written. */
 void ws_drop_set_id(int fd);
 
-/* How long the kernel may keep what it is told of NODE, in seconds. */
-void ws_timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr);
 /*
  * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come
  * could leave the same time, since file systems may count in ticks.
  */
 int64_t ws_changed_ns(const struct stat *st);
-/* Whether the kernel's attributes of the root of BOX, if it has any, are those of now. */
-bool ws_root_current(struct sbx_box *box);
-/* Notes that the kernel may keep attributes ST or the name of NODE. Before it is told. */
-void ws_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st);
+/* ---- cached.c: what the kernel keeps ---- */
+/*
+ * How long the kernel may keep the name of NODE and its attributes ST, in seconds; noted as told. Takes a listing
+ * back from it that is outdated. Just before it is told.
+ */
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st, double *entry,
+             double *attr);
+/* How long it may keep that a name is not in DIR. */
+double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
+/* The kernel is going to have a listing that is kept. */
+void ws_listing_handed(struct sbx_workspace *ws);
+/* For sbx_kept_create. */
+void ws_listing_dropped(uint64_t id, void *ws);
 /* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
 void ws_look_again(struct sbx_workspace *ws);
+/*
+ * What is kept is outdated: a job starts in BOX (BUSY) or has ended (BUSY: others have not); another set of sandboxes is to be
+ * seen at the top; one of them is gone. Takes locks only that nobody holds who waits for an answer.
+ */
+void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy);
+void ws_renew_top(struct sbx_workspace *ws);
+void ws_renew_gone(struct sbx_workspace *ws);
+
+/* ---- */
+
 /* Fills e for NODE with attributes ST. */
 void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
               struct fuse_entry_param *e);

@@ -86,6 +86,68 @@ kept_listings_are_current() {
 	rm -r kept
 }
 
+# No name leads there that could be looked up again.
+kept_listing_of_the_working_directory() {
+	mkdir wd
+	cd wd
+	touch 0
+	for i in 1 2 3; do
+		sleep 0.1
+		ls >/dev/null
+		ls >/dev/null
+		run a sh -c "touch wd/job$i; rm wd/$((i - 1))"
+		ls | grep -qx "job$i"
+		refuse sh -c "ls | grep -qx $((i - 1))"
+		touch "$i"
+		ls | grep -qx "$i"
+	done
+	touch -d @1000 .
+	sleep 0.1
+	ls >/dev/null
+	ls >/dev/null
+	run a sh -c "touch wd/hidden; touch -d @1000 wd"
+	ls | grep -qx hidden
+	cd ..
+	rm -r wd
+}
+
+# The sandbox is never idle in between.
+kept_listing_while_another_runs() {
+	mkdir beside
+	"$TOOL" result ctl/spawn sleep 600 >"$ROOM/beside"
+	for i in 1 2 3 4 5; do
+		sleep 0.1
+		ls beside >/dev/null
+		ls beside >/dev/null
+		run a touch "beside/$i"
+		ls beside | grep -qx "$i"
+		(
+			cd beside
+			sleep 0.1
+			ls >/dev/null
+			ls >/dev/null
+			run a touch "beside/in$i"
+			ls | grep -qx "in$i"
+		)
+	done
+	echo 1 >"ctl/jobs/$(cat "$ROOM/beside")/kill"
+	cat "ctl/jobs/$(cat "$ROOM/beside")/wait" >/dev/null
+	rm -r beside
+}
+
+# Changed by nobody whom the kernel could see.
+kept_listing_of_the_top() {
+	for i in 1 2 3; do
+		ls "$MNT" >/dev/null
+		ls "$MNT" >/dev/null
+		echo "top$i" >"$MNT/ctl/create"
+		ls "$MNT" | grep -qx "top$i"
+		echo "top$i" >"$MNT/ctl/teardown"
+		refuse sh -c "ls '$MNT' | grep -qx top$i"
+	done
+	ls "$MNT" | grep -qx a
+}
+
 # The kernel's copy goes away while somebody is in the middle of it, and what he has read is deleted.
 kept_listing_lost_halfway() {
 	mkdir halfway
@@ -123,6 +185,9 @@ claim "3000 entries are listed once each, offsets can be returned to" lists_ever
 claim ". and .. are right" lists_dots
 claim "a listing shows what just happened" sees_changes_at_once
 claim "a listing read again and again is the current one" kept_listings_are_current
+claim "so is that of a working directory" kept_listing_of_the_working_directory
+claim "and while another command runs" kept_listing_while_another_runs
+claim "and that of the top" kept_listing_of_the_top
 claim "a listing whose copy is lost halfway goes on where it was" kept_listing_lost_halfway
 mkdir busy
 claim "5000 entries deleted while being read" expect 0 readdir-delete busy 5000

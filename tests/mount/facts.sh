@@ -86,6 +86,20 @@ mkdir_does_not_wait() {
 	teardown w
 }
 
+# Again, should attributes have run out in between.
+listings_need_no_daemon() {
+	cd "$MNT/a"
+	mkdir -p still/1 still/2
+	touch still/f still/1/f still/2/f
+	sleep 0.1
+	for attempt in 1 2 3; do
+		ls -RF still >/dev/null
+		ls -RF still >/dev/null
+		! frozen sh -c '[ "$(ls -RF still | grep -c f)" = 3 ]' || return 0
+	done
+	fail "the daemon was asked, $attempt times"
+}
+
 claim "mounting" mount_repo
 claim "mkdir" box a
 claim "1: bash writes line by line, each line is a request" bash_writes_line_by_line
@@ -95,6 +109,8 @@ claim "1: a request of several writes is put together" tools_split_at_128k
 claim "1: stdio clients send a request in one write" one_write_from_stdio
 claim "5: rm -rf of a sandbox" removal_of_everything
 claim "26: rmdir of 2000 files does not make ls wait" mkdir_does_not_wait
+! "$SANDBOXFS" --doctor | grep -q 'refreshed at once' ||
+	claim "22: directories are listed without asking the daemon while nothing changes" listings_need_no_daemon
 claim "19: after a command the mount ends at once, the daemon too" ends_at_unmount
 claim "mounting again" remount
 claim "19: unmounting while a command runs ends both" unmounts_while_used_inside

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -24,20 +25,37 @@ static struct sbx_listing *listing_of(size_t n)
 	return l;
 }
 
+static size_t ndropped;
+static uint64_t last_dropped;
+
+static void dropped(uint64_t id, void *data)
+{
+	assert_ptr_equal(data, &ndropped);
+	ndropped++;
+	last_dropped = id;
+}
+
 static struct sbx_kept *kept_new(size_t max_bytes)
 {
 	struct sbx_kept *kept;
 
-	assert_int_equal(sbx_kept_create(max_bytes, &kept), 0);
+	ndropped = 0;
+	assert_int_equal(sbx_kept_create(max_bytes, dropped, &ndropped, &kept), 0);
 	return kept;
+}
+
+static void note_of(struct sbx_kept *kept, uint64_t id, uint64_t box, size_t n, int64_t changed_ns,
+                    uint64_t now_ns)
+{
+	struct sbx_listing *l = listing_of(n);
+
+	sbx_kept_note(kept, id, box, l, changed_ns, now_ns);
+	sbx_listing_unref(l);
 }
 
 static void note(struct sbx_kept *kept, uint64_t id, size_t n, int64_t changed_ns, uint64_t now_ns)
 {
-	struct sbx_listing *l = listing_of(n);
-
-	sbx_kept_note(kept, id, l, changed_ns, now_ns);
-	sbx_listing_unref(l);
+	note_of(kept, id, 1, n, changed_ns, now_ns);
 }
 
 static size_t current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns)
@@ -98,7 +116,7 @@ static void a_listing_of_unknown_state_replaces_and_is_never_current(void **stat
 	sbx_kept_destroy(kept);
 }
 
-static void bytes_are_bounded_and_the_last_one_stays(void **state)
+static void bytes_are_bounded_but_for_what_is_in_use(void **state)
 {
 	struct sbx_kept *kept = kept_new(64 << 10);
 	size_t found = 0;
@@ -106,13 +124,192 @@ static void bytes_are_bounded_and_the_last_one_stays(void **state)
 	(void)state;
 	for (uint64_t id = 1; id <= 1000; id++)
 		note(kept, id, 20, 77, 1000 * MS);
-	assert_int_equal(current(kept, 1000, 77, 1000 * MS), 20);
+	assert_int_equal(ndropped, 0);
+	for (uint64_t id = 1001; id <= 1040; id++)
+		note(kept, id, 20, 77, 3500 * MS);
 	for (uint64_t id = 1; id <= 1000; id++)
-		found += current(kept, id, 77, 1000 * MS) > 0;
-	assert_in_range(found, 2, 64);
-	note(kept, 2000, 100000, 77, 1000 * MS);
-	assert_int_equal(current(kept, 2000, 77, 1000 * MS), 0);
+		found += current(kept, id, 77, 3500 * MS) > 0;
+	assert_in_range(found, 0, 64);
+	assert_int_equal(ndropped, 1000 - found);
+	note(kept, 2000, 100000, 77, 3500 * MS);
+	assert_int_equal(current(kept, 2000, 77, 3500 * MS), 100000);
+	assert_int_equal(current(kept, 1040, 77, 3500 * MS), 20);
 	sbx_kept_destroy(kept);
+}
+
+static void one_that_gives_way_is_taken_back(void **state)
+{
+	struct sbx_kept *kept = kept_new(1 << 20);
+	uint64_t ids[1];
+
+	(void)state;
+	note(kept, 5, 3, 77, 1000 * MS);
+	note(kept, 5, 3, 78, 1000 * MS); /* the same directory's: the kernel's is replaced */
+	assert_int_equal(ndropped, 0);
+	note(kept, 5 + 8192, 3, 77, 1000 * MS);
+	assert_int_equal(ndropped, 1);
+	assert_int_equal(last_dropped, 5);
+	assert_int_equal(sbx_kept_take_box(kept, 1, 1000 * MS, ids, 1), 1);
+	note(kept, 5, 3, 77, 1000 * MS);
+	assert_int_equal(ndropped, 1); /* it had been taken back */
+	sbx_kept_destroy(kept);
+}
+
+static void the_kernel_may_use_it_until_it_is_outdated(void **state)
+{
+	struct sbx_kept *kept = kept_new(1 << 20);
+
+	(void)state;
+	assert_int_equal(sbx_kept_left(kept, 5, 77, 1000 * MS), 0);
+	note(kept, 5, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_kept_left(kept, 5, 77, 1500 * MS), 3500 * MS);
+	assert_int_equal(sbx_kept_left(kept, 5, 78, 1500 * MS), -1);
+	assert_int_equal(sbx_kept_left(kept, 5, 78, 1500 * MS), 0); /* it was taken back */
+	assert_int_equal(current(kept, 5, 77, 1500 * MS), 3);       /* and given again */
+	assert_int_equal(sbx_kept_left(kept, 5, 0, 1500 * MS), -1);
+	note(kept, 5, 3, 0, 1000 * MS);
+	assert_int_equal(sbx_kept_left(kept, 5, 0, 1500 * MS), -1);
+	note(kept, 5, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_kept_left(kept, 5, 77, 5000 * MS), -1);
+	sbx_kept_destroy(kept);
+}
+
+static void a_sandbox_s_are_taken_back_once(void **state)
+{
+	struct sbx_kept *kept = kept_new(1 << 20);
+	uint64_t ids[2];
+
+	(void)state;
+	for (uint64_t id = 1; id <= 3; id++)
+		note_of(kept, id, 7, 3, 77, 1000 * MS);
+	note_of(kept, 4, 8, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 2);
+	assert_int_equal(ids[0], 3);
+	assert_int_equal(ids[1], 2);
+	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 1);
+	assert_int_equal(ids[0], 1);
+	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 0);
+	assert_int_equal(current(kept, 2, 77, 1000 * MS), 3);
+	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 1);
+	/* What was listed long ago has no attributes that let it be used. */
+	assert_int_equal(sbx_kept_take_box(kept, 8, 6000 * MS, ids, 2), 0);
+	sbx_kept_destroy(kept);
+}
+
+static void old_ones_are_taken_back(void **state)
+{
+	struct sbx_kept *kept = kept_new(1 << 20);
+	uint64_t ids[2];
+	bool more;
+
+	(void)state;
+	for (uint64_t id = 1; id <= 4; id++)
+		note(kept, id, 3, 77, (1000 + 100 * id) * MS);
+	assert_int_equal(sbx_kept_take_old(kept, 4050 * MS, ids, 2, &more), 0);
+	assert_true(more);
+	assert_int_equal(sbx_kept_take_old(kept, 4300 * MS, ids, 2, &more), 2);
+	assert_int_equal(ids[0], 1);
+	assert_int_equal(ids[1], 2);
+	assert_true(more);
+	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 2, &more), 2);
+	assert_false(more);
+	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 2, &more), 0);
+	assert_false(more);
+	sbx_kept_destroy(kept);
+}
+
+static void the_latest_is_gone_on_with_whatever_its_state(void **state)
+{
+	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing *l;
+
+	(void)state;
+	assert_null(sbx_kept_latest(kept, 5, 1000 * MS));
+	note(kept, 5, 3, 0, 1000 * MS);
+	l = sbx_kept_latest(kept, 5, 9000 * MS);
+	assert_non_null(l);
+	assert_int_equal(l->n, 3);
+	sbx_listing_unref(l);
+	sbx_kept_destroy(kept);
+}
+
+static void places_rise_and_fixed_entries_stay_in_front(void **state)
+{
+	struct sbx_listing *l = sbx_listing_create();
+
+	(void)state;
+	assert_non_null(l);
+	assert_int_equal(sbx_listing_add(l, ".", S_IFDIR, 1), 0);
+	assert_int_equal(sbx_listing_add(l, "..", S_IFDIR, 1), 0);
+	assert_int_equal(sbx_listing_add(l, "third", S_IFREG, 30), 0);
+	assert_int_equal(sbx_listing_add(l, "second", S_IFREG, 20), 0);
+	assert_int_equal(sbx_listing_add(l, "first", S_IFREG, 0), 0);
+	sbx_listing_order(l, 2);
+	for (size_t i = 0; i < l->n; i++) {
+		static const char *const names[] = {".", "..", "first", "second", "third"};
+
+		assert_string_equal(l->names + l->entries[i].name, names[i]);
+		assert_int_equal(sbx_listing_behind(l, l->entries[i].place), i + 1);
+		assert_true(l->entries[i].place > (i ? l->entries[i - 1].place : 0));
+	}
+	assert_int_equal(sbx_listing_behind(l, 0), 0);
+	assert_int_equal(sbx_listing_behind(l, INT64_MAX), l->n);
+	sbx_listing_unref(l);
+}
+
+/* As many links of one file as want to stand in one place. */
+static void entries_of_one_number_have_places_of_their_own(void **state)
+{
+	struct sbx_listing *l = sbx_listing_create();
+	char name[32];
+
+	(void)state;
+	assert_non_null(l);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof(name), "link%d", i);
+		assert_int_equal(sbx_listing_add(l, name, S_IFREG, UINT64_MAX), 0);
+	}
+	sbx_listing_order(l, 0);
+	for (size_t i = 1; i < l->n; i++)
+		assert_true(l->entries[i].place > l->entries[i - 1].place);
+	assert_true(l->entries[l->n - 1].place < UINT64_C(1) << 63);
+	sbx_listing_unref(l);
+}
+
+/* A reader who stopped somewhere goes on in a listing that was taken after others went and came. */
+static void what_was_there_all_the_time_comes_once(void **state)
+{
+	struct sbx_listing *before = sbx_listing_create(), *after = sbx_listing_create();
+	bool seen[2000] = {false};
+	size_t stop = 700;
+	char name[32];
+
+	(void)state;
+	assert_non_null(before);
+	assert_non_null(after);
+	for (unsigned i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		if (i % 3)
+			assert_int_equal(sbx_listing_add(before, name, S_IFREG, i * 7919 % 997), 0);
+		if (i % 5)
+			assert_int_equal(sbx_listing_add(after, name, S_IFREG, i * 7919 % 997), 0);
+	}
+	sbx_listing_order(before, 0);
+	sbx_listing_order(after, 0);
+	for (size_t i = 0; i < stop; i++)
+		seen[atoi(before->names + before->entries[i].name + 1)] = true;
+	for (size_t i = sbx_listing_behind(after, before->entries[stop - 1].place); i < after->n;
+	     i++) {
+		unsigned which = (unsigned)atoi(after->names + after->entries[i].name + 1);
+
+		assert_false(seen[which]);
+		seen[which] = true;
+	}
+	for (unsigned i = 0; i < 2000; i++)
+		if (i % 3 && i % 5)
+			assert_true(seen[i]);
+	sbx_listing_unref(before);
+	sbx_listing_unref(after);
 }
 
 static void destroy_accepts_null(void **state)
@@ -129,7 +326,15 @@ int main(void)
 	        cmocka_unit_test(what_was_noted_is_current_while_unchanged),
 	        cmocka_unit_test(it_is_not_current_for_longer_than_attributes_are),
 	        cmocka_unit_test(a_listing_of_unknown_state_replaces_and_is_never_current),
-	        cmocka_unit_test(bytes_are_bounded_and_the_last_one_stays),
+	        cmocka_unit_test(bytes_are_bounded_but_for_what_is_in_use),
+	        cmocka_unit_test(one_that_gives_way_is_taken_back),
+	        cmocka_unit_test(the_kernel_may_use_it_until_it_is_outdated),
+	        cmocka_unit_test(a_sandbox_s_are_taken_back_once),
+	        cmocka_unit_test(old_ones_are_taken_back),
+	        cmocka_unit_test(the_latest_is_gone_on_with_whatever_its_state),
+	        cmocka_unit_test(places_rise_and_fixed_entries_stay_in_front),
+	        cmocka_unit_test(entries_of_one_number_have_places_of_their_own),
+	        cmocka_unit_test(what_was_there_all_the_time_comes_once),
 	        cmocka_unit_test(destroy_accepts_null),
 	};
 

@@ -1,0 +1,217 @@
+/*
+ * What the kernel keeps of the workspace without asking: names, attributes and listings, for how long, and how it is taken back
+ * when a job may have changed files. No name is ever invalidated: that takes the lock of its directory without a
+ * way out, which a lookup or a mkdir holds until we answer; a daemon that is killed meanwhile could not
+ * even die, nor its clients.
+ */
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/channel.h"
+#include "fs/workspace.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+
+#define TICK_NS  (20 * INT64_C(1000000)) /* longer than that of any file system worth keeping */
+#define SWEEP_MS 500
+
+/*
+ * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
+ * a second. Without them no name is: to have one forgotten takes the lock of its directory, which a client may hold
+ * until we answer, so a daemon that is killed meanwhile could not die. Being asked for, names bring their
+ * attributes up to date; those that are kept serve descriptors and, with the contents, are
+ * compared then. What is kept of a sandbox's root survives the start of a job, so it is never kept for longer than
+ * that second.
+ */
+static void timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
+{
+	struct sbx_box *box = sbx_node_box(node);
+
+	if (box && __atomic_load_n(&box->busy, __ATOMIC_RELAXED)) {
+		*entry = 0.5;
+		*attr = 0.5;
+	} else {
+		*entry = 3600;
+		*attr = sbx_node_kind(node) == SBX_NODE_BOX ? 1 : 4;
+	}
+	if (!ws->epochs)
+		*entry = 0;
+}
+
+int64_t ws_changed_ns(const struct stat *st)
+{
+	const int64_t at = st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - at > TICK_NS ? at : 0;
+}
+
+/*
+ * What a job can change has been given to the kernel to keep. The root of a sandbox is
+ * remembered apart, since every path to its controls goes through it: its attributes can be taken
+ * back alone, and are when they have changed; its name and links do not depend on jobs.
+ */
+static void note_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st)
+{
+	struct sbx_box *box = sbx_node_box(node);
+
+	if (sbx_node_kind(node) == SBX_NODE_FILE) {
+		atomic_store(&ws->handed, true);
+	} else if (sbx_node_kind(node) == SBX_NODE_BOX) {
+		__atomic_store_n(&box->root_changed_ns, ws_changed_ns(st), __ATOMIC_SEQ_CST);
+		__atomic_store_n(&box->root_handed, sbx_node_id(node), __ATOMIC_SEQ_CST);
+	}
+}
+
+/*
+ * The kernel goes on using a listing that it has as long as the attributes hold, and the directory has not been changed
+ * through it. So those hold no longer than the listing is worth keeping, and one that is outdated is taken back;
+ * here, since all attributes come by. Nobody waits for us with the locks that this takes: they are of the cache.
+ */
+static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
+                          double *attr)
+{
+	int64_t left;
+
+	if (ws->opendirs || !S_ISDIR(st->st_mode))
+		return;
+	left = sbx_kept_left(ws->kept, sbx_node_id(node), ws_changed_ns(st), sbx_now_ns());
+	if (left < 0)
+		sbx_channel_forget(ws->channel, sbx_node_id(node));
+	else if (left > 0 && (double)left / 1e9 < *attr)
+		*attr = (double)left / 1e9;
+}
+
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st, double *entry,
+             double *attr)
+{
+	timeouts(ws, node, entry, attr);
+	note_handed(ws, node, st);
+	renew_listing(ws, node, st, attr);
+}
+
+double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir)
+{
+	double entry, attr;
+
+	timeouts(ws, dir, &entry, &attr);
+	return entry;
+}
+
+static bool root_current(struct sbx_box *box)
+{
+	_cleanup_fd_ int root = sbx_box_root(box);
+	const int64_t known = __atomic_load_n(&box->root_changed_ns, __ATOMIC_SEQ_CST);
+	struct stat st;
+
+	return known && root >= 0 && fstat(root, &st) == 0 && ws_changed_ns(&st) == known;
+}
+
+void ws_look_again(struct sbx_workspace *ws)
+{
+	/* Else nothing is kept. */
+	if (!ws->epochs)
+		return;
+	sbx_inodes_renewed(ws->inodes);
+	sbx_channel_epoch(ws->channel);
+}
+
+/* Has the kernel ask again for every name and attribute it keeps; nothing when it keeps none. */
+static void new_epoch(struct sbx_workspace *ws)
+{
+	if (ws->epochs && atomic_exchange(&ws->handed, false))
+		ws_look_again(ws);
+}
+
+/*
+ * The kernel goes on using listings of BOX (0: of the top) by what needs no name to be looked up, the working directory of a
+ * process.
+ */
+static void renew_listings(struct sbx_workspace *ws, uint64_t box)
+{
+	uint64_t ids[64];
+	size_t n;
+
+	if (ws->opendirs)
+		return;
+	do {
+		n = sbx_kept_take_box(ws->kept, box, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids));
+		for (size_t i = 0; i < n; i++)
+			sbx_channel_forget(ws->channel, ids[i]);
+	} while (n == SBX_ARRAY_SIZE(ids));
+}
+
+void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
+{
+	uint64_t root;
+
+	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
+	if (busy)
+		sbx_inodes_drop_writers(ws->inodes, box);
+	new_epoch(ws);
+	renew_listings(ws, box->number);
+	if (busy || root_current(box))
+		return;
+	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
+	if (root)
+		sbx_channel_forget_attr(ws->channel, root);
+}
+
+void ws_renew_top(struct sbx_workspace *ws)
+{
+	renew_listings(ws, 0);
+}
+
+void ws_renew_gone(struct sbx_workspace *ws)
+{
+	/* Even if only its name was handed to the kernel. */
+	atomic_store(&ws->handed, true);
+	new_epoch(ws);
+	renew_listings(ws, 0);
+}
+
+void ws_listing_dropped(uint64_t id, void *data)
+{
+	struct sbx_workspace *ws = data;
+
+	if (!ws->opendirs)
+		sbx_channel_forget(ws->channel, id);
+}
+
+/* Whoever lists a directory that was listed long ago gets all attributes with it again. */
+static void sweep(struct sbx_timer *t)
+{
+	struct sbx_workspace *ws = t->data;
+	uint64_t ids[64];
+	bool more;
+	size_t n;
+
+	atomic_store(&ws->sweeping, false);
+	n = sbx_kept_take_old(ws->kept, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids), &more);
+	for (size_t i = 0; i < n; i++)
+		sbx_channel_forget(ws->channel, ids[i]);
+	if (!more)
+		return;
+	atomic_store(&ws->sweeping, true);
+	sbx_loop_timer_set(sbx_registry_loop(ws->registry), t,
+	                   n == SBX_ARRAY_SIZE(ids) ? 1 : SWEEP_MS);
+}
+
+/* [loop] */
+static void sweep_begin(void *data)
+{
+	struct sbx_workspace *ws = data;
+
+	ws->sweep.fn = sweep;
+	ws->sweep.data = ws;
+	sbx_loop_timer_set(sbx_registry_loop(ws->registry), &ws->sweep, SBX_KEPT_MS);
+}
+
+void ws_listing_handed(struct sbx_workspace *ws)
+{
+	if (!ws->opendirs && !atomic_load(&ws->sweeping) && !atomic_exchange(&ws->sweeping, true))
+		sbx_loop_post(sbx_registry_loop(ws->registry), sweep_begin, ws);
+}
