@@ -144,6 +144,12 @@ static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 	} while (n == SBX_ARRAY_SIZE(ids));
 }
 
+void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box)
+{
+	new_epoch(ws);
+	renew_listings(ws, box->number);
+}
+
 void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 {
 	uint64_t root;
@@ -151,8 +157,7 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
 	if (busy)
 		sbx_inodes_drop_writers(ws->inodes, box);
-	new_epoch(ws);
-	renew_listings(ws, box->number);
+	ws_renew_files(ws, box);
 	if (busy || root_current(box))
 		return;
 	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);

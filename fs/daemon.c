@@ -89,6 +89,13 @@ static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
 	ws_renew(&d->workspace, box, busy);
 }
 
+static void handle_wrote(struct sbx_box *box, void *data)
+{
+	struct daemon *d = data;
+
+	ws_renew_files(&d->workspace, box);
+}
+
 static void handle_shown(void *data)
 {
 	struct daemon *d = data;
@@ -182,6 +189,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	struct sbx_settings *s = &d->opts->settings;
 	struct sbx_registry_config config = {.settings = s,
 	                                     .invalidate = handle_invalidate,
+	                                     .wrote = handle_wrote,
 	                                     .shown = handle_shown,
 	                                     .retired = handle_retired,
 	                                     .data = d};

@@ -189,14 +189,16 @@ void sbx_jobs_resume(struct sbx_jobs *jobs)
 /* One command fewer can write. No lock held. */
 static void leave(struct sbx_jobs *jobs)
 {
-	bool busy;
+	bool idle;
 
 	pthread_mutex_lock(&jobs->turn);
 	pthread_mutex_lock(&jobs->lock);
-	busy = --jobs->running > 0;
+	idle = --jobs->running == 0;
 	pthread_mutex_unlock(&jobs->lock);
-	if (jobs->busy)
-		jobs->busy(busy, jobs->data);
+	if (idle && jobs->busy)
+		jobs->busy(false, jobs->data);
+	if (!idle && jobs->left)
+		jobs->left(jobs->data);
 	pthread_mutex_unlock(&jobs->turn);
 }
 

@@ -40,14 +40,16 @@ struct sbx_jobs_config {
 	const char *
 	        spill_dir; /* directory for output too large for memory: STATE/jobs/ID; created on demand */
 	/*
-	 * The number of running jobs went from 0 to 1 (busy), down (busy still: the files of that job are
-	 * final) or to 0 (idle: all files are). busy comes before the first command can write, on the thread that starts it: another hop would
+	 * The number of running jobs went from 0 to 1 (busy) or back (idle: all files are final).
+	 * busy comes before the first command can write, on the thread that starts it: another hop would
 	 * cost each command its time. idle comes before anyone is told of the end, on the loop thread, or
 	 * on the starting thread when the backend refused the command. Calls never overlap and come in
 	 * the order of the changes. Must not block, and must not start or shut down jobs of this
 	 * table; may read of it. May be NULL.
 	 */
 	void (*busy)(bool busy, void *data);
+	/* A job has ended and others run: its files are final. As idle. May be NULL. */
+	void (*left)(void *data);
 	/*
 	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
 	 * loop thread when what it left behind has been seen to. May be NULL.

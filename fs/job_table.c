@@ -327,6 +327,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->loop = config->loop;
 	jobs->sandbox = config->sandbox;
 	jobs->busy = config->busy;
+	jobs->left = config->left;
 	jobs->settle = config->settle;
 	jobs->changed = config->changed;
 	jobs->listening = config->listening;

@@ -161,6 +161,7 @@ struct sbx_jobs {
 	struct sbx_sandbox *sandbox;
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
+	void (*left)(void *data);
 	bool (*settle)(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
 	               void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);

@@ -67,9 +67,11 @@ struct sbx_registry_config {
 	struct sbx_pool *pool;
 	struct sbx_pool *remover;              /* takes away what nobody looks at any more */
 	const char *github_token, *github_api; /* as fs/push.h; may be NULL */
-	/* A job started in an idle sandbox, or one ended (BUSY: not the last): cached names and attributes are to be
+	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
 	 * asked for again. On the thread that starts the job, or the loop thread. */
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	/* The same: one of several ended. */
+	void (*wrote)(struct sbx_box *box, void *data);
 	/* A sandbox has come, or has another name. Loop thread, before whoever asked for it is told. */
 	void (*shown)(void *data);
 	/* The sandbox is no longer there (its node is stale). Loop thread. */

@@ -122,6 +122,15 @@ void sbx_box_jobs_busy(bool busy, void *data)
 		sbx_box_save(box);
 }
 
+void sbx_box_job_left(void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+
+	if (reg->config.wrote)
+		reg->config.wrote(&box->pub, reg->config.data);
+}
+
 static void tell_denied(struct json_object *members, const char *text, void *data)
 {
 	struct box *box = data;
@@ -177,6 +186,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .view = view,
 	                .spill_dir = spill,
 	                .busy = sbx_box_jobs_busy,
+	                .left = sbx_box_job_left,
 	                .settle = settle,
 	                .changed = sbx_box_job_changed,
 	                .listening = job_listening,

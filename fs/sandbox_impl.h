@@ -114,6 +114,7 @@ struct sbx_creation {
 /* What a job table calls when a job has changed and when jobs run; DATA is the box. */
 void sbx_box_job_changed(struct sbx_jobrec *rec, void *data);
 void sbx_box_jobs_busy(bool busy, void *data);
+void sbx_box_job_left(void *data);
 /* Writes a record of EVENT with the time since BEGUN_NS to the box's log. */
 void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
 /*

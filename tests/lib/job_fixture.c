@@ -24,6 +24,11 @@ static void on_busy(bool busy, void *data)
 	fixture_mark(data, busy ? 'B' : 'I');
 }
 
+static void on_left(void *data)
+{
+	fixture_mark(data, 'L');
+}
+
 static void on_changed(struct sbx_jobrec *rec, void *data)
 {
 	(void)rec;
@@ -76,7 +81,7 @@ void fixture_start(struct fixture *fx)
 	                                                           .sandbox = &fx->fake->base,
 	                                                           .view = "/view/box",
 	                                                           .spill_dir = spill,
-	                                                           .busy = on_busy,
+	                                                           .busy = on_busy, .left = on_left,
 	                                                           .changed = on_changed,
 	                                                           .data = fx},
 	                                 &fx->jobs),
