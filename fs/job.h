@@ -48,7 +48,7 @@ struct sbx_jobs_config {
 	 * table; may read of it. May be NULL.
 	 */
 	void (*busy)(bool busy, void *data);
-	/* A job has ended and others run: its files are final. As idle. May be NULL. */
+	/* A job, or a holder that writes, has ended and others go on: its files are final. As idle. May be NULL. */
 	void (*left)(void *data);
 	/*
 	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the

@@ -68,6 +68,8 @@ void sbx_jobs_release(struct sbx_jobs *jobs, bool writes)
 	pthread_mutex_unlock(&jobs->lock);
 	if (last && jobs->busy)
 		jobs->busy(false, jobs->data);
+	if (writes && !last && jobs->left)
+		jobs->left(jobs->data);
 	/* Not before that: a command that starts now is told of after it. */
 	pthread_mutex_lock(&jobs->lock);
 	if (--jobs->held == 0) {

@@ -122,6 +122,23 @@ static void busy_is_told_once_for_jobs_that_overlap(void **state)
 	sbx_job_unref(two);
 }
 
+static void who_holds_it_together_tells_of_each_that_wrote(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(sbx_jobs_hold(fx.jobs, true, &err), 0);
+	assert_int_equal(sbx_jobs_hold(fx.jobs, true, &err), 0);
+	assert_int_equal(sbx_jobs_hold(fx.jobs, false, &err), 0);
+	fixture_expect_trail(&fx, "B");
+	sbx_jobs_release(fx.jobs, true);
+	fixture_expect_trail(&fx, "BL");
+	sbx_jobs_release(fx.jobs, false);
+	fixture_expect_trail(&fx, "BL");
+	sbx_jobs_release(fx.jobs, true);
+	fixture_expect_trail(&fx, "BLI");
+}
+
 static void end_within_exec(struct fake_job *job, void *data)
 {
 	(void)data;
@@ -633,6 +650,7 @@ int main(void)
 	        CASE(a_status_that_does_not_fit_is_cut_not_overrun),
 	        CASE(everyone_is_told_in_the_promised_order),
 	        CASE(busy_is_told_once_for_jobs_that_overlap),
+	        CASE(who_holds_it_together_tells_of_each_that_wrote),
 	        CASE(a_job_may_end_before_exec_has_returned),
 	        CASE(started_may_be_skipped),
 	        CASE(a_waiter_that_comes_late_is_called_at_once),
