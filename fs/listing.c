@@ -1,6 +1,7 @@
 #include "fs/listing.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,15 +91,14 @@ void sbx_listing_unref(struct sbx_listing *l)
 	free(l);
 }
 
-/* From the name and the number that stays with it: 40 bits of this, 23 of a hash (FNV-1a) of that. */
-static uint64_t place_of(const char *name, ino_t ino)
+/* A hash (FNV-1a) of the name, in 62 bits: those that meet in one stand behind each other. */
+static uint64_t place_of(const char *name)
 {
 	uint64_t h = UINT64_C(14695981039346656037);
 
 	for (; *name; name++)
 		h = (h ^ (unsigned char)*name) * UINT64_C(1099511628211);
-	h ^= h >> 32;
-	return ((uint64_t)ino & ((UINT64_C(1) << 40) - 1)) << 23 | (h & ((1 << 23) - 1));
+	return (h ^ h >> 32) & (INT64_MAX >> 1);
 }
 
 static int by_place(const void *a, const void *b, void *names)
@@ -113,9 +113,7 @@ static int by_place(const void *a, const void *b, void *names)
 void sbx_listing_order(struct sbx_listing *l, size_t fixed)
 {
 	for (size_t i = 0; i < l->n; i++)
-		l->entries[i].place =
-		        i < fixed ? i + 1
-		                  : place_of(l->names + l->entries[i].name, l->entries[i].ino);
+		l->entries[i].place = i < fixed ? i + 1 : place_of(l->names + l->entries[i].name);
 	if (l->n > fixed)
 		qsort_r(l->entries + fixed, l->n - fixed, sizeof(*l->entries), by_place, l->names);
 	for (size_t i = 1; i < l->n; i++)
@@ -136,6 +134,22 @@ size_t sbx_listing_behind(const struct sbx_listing *l, uint64_t place)
 			low = middle + 1;
 	}
 	return low;
+}
+
+bool sbx_listing_fills_pages(const struct sbx_listing *l, size_t page)
+{
+	size_t end = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		size_t len =
+		        FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET + strlen(l->names + l->entries[i].name));
+
+		/* One that does not fit begins the next page. */
+		if (end % page + len > page)
+			end += page - end % page;
+		end += len;
+	}
+	return end % page == 0;
 }
 
 static size_t bytes_of(const struct sbx_listing *l)

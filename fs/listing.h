@@ -1,9 +1,9 @@
 /*
  * Listings of directories, and the memory of those that the kernel may go on using without asking.
  *
- * The place of an entry, that the kernel names to have what follows it, comes from the entry alone: where a listing was
- * dropped or taken anew meanwhile, another one is gone on with, and what was there all the time comes once. Entries
- * stand in order of inode numbers, in which they are read quickest from disk.
+ * The place of an entry, that the kernel names to have what follows it, comes from the name alone: where a listing was
+ * dropped or taken anew meanwhile, another one is gone on with, and a name that was there all the time comes once, also
+ * when it is that of another file by now (editors write a file anew and rename it).
  *
  * A listing taken with attributes gives the kernel those of every entry for some seconds. For a bit less
  * than that it is worth keeping; longer it is not, since a new one brings all attributes along at once, and
@@ -48,6 +48,12 @@ void sbx_listing_unref(struct sbx_listing *l);              /* accepts NULL */
 void sbx_listing_order(struct sbx_listing *l, size_t fixed);
 /* The index of the first entry behind PLACE; n when there is none. */
 size_t sbx_listing_behind(const struct sbx_listing *l, uint64_t place);
+
+/*
+ * Whether the kernel's copy of L, with pages of PAGE bytes, ends with a page. Where one does, the kernel takes a place that
+ * it does not find in it, since the entry there is gone, for the end, and does not ask for what follows.
+ */
+bool sbx_listing_fills_pages(const struct sbx_listing *l, size_t page);
 
 struct sbx_kept;
 

@@ -225,13 +225,27 @@ static size_t add_plain(fuse_req_t req, const struct sbx_listed *d, const char *
 	return len <= size ? len : 0;
 }
 
+/*
+ * The end of L, in BUF; how long it is. Less than an entry is the end for whoever reads, but not for the kernel's copy,
+ * which is never whole then, and not used.
+ */
+static size_t add_end(const struct sbx_listing *l, char *buf, size_t size)
+{
+	const size_t part = sizeof(uint64_t);
+
+	if (size < part || !sbx_listing_fills_pages(l, (size_t)sysconf(_SC_PAGESIZE)))
+		return 0;
+	memset(buf, 0, part);
+	return part;
+}
+
 static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
 	_cleanup_free_ char *buf = NULL;
 	struct sbx_listing *l;
-	size_t used = 0;
+	size_t used = 0, i;
 	int r;
 
 	if (!node)
@@ -243,7 +257,7 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		ws_reply(req, r);
 		return;
 	}
-	for (size_t i = sbx_listing_behind(l, (uint64_t)off); i < l->n; i++) {
+	for (i = sbx_listing_behind(l, (uint64_t)off); i < l->n; i++) {
 		const struct sbx_listed *e = &l->entries[i];
 		const char *name = l->names + e->name;
 		size_t len = plus ? add_plus(req, node, e, name, buf + used, size - used)
@@ -253,6 +267,8 @@ static void read_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			break;
 		used += len;
 	}
+	if (i == l->n && used == 0)
+		used = add_end(l, buf, size);
 	sbx_listing_unref(l);
 	sbx_node_put(ws->inodes, node);
 	fuse_reply_buf(req, buf, used);

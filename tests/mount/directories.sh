@@ -168,6 +168,66 @@ kept_listing_lost_halfway() {
 	rm -r halfway
 }
 
+# As above, where the kernel's copy ends with a page: 128 entries to each.
+kept_listing_of_whole_pages() {
+	for left in 126 1022; do
+		mkdir pages
+		(cd pages && seq 1001 $((1020 + left)) | xargs touch)
+		sleep 0.1
+		ls pages >/dev/null
+		ls pages >/dev/null
+		python3 - $left <<-'END'
+			import ctypes, os, sys
+			left = int(sys.argv[1])
+			libc = ctypes.CDLL(None)
+			seen = []
+			def read(fd, size):
+			    buf = ctypes.create_string_buffer(size)
+			    n = libc.getdents64(fd, buf, size)
+			    at = 0
+			    while at < n:
+			        end = at + int.from_bytes(buf.raw[at + 16:at + 18], sys.byteorder)
+			        name = buf.raw[at + 19:end].split(b"\0")[0].decode()
+			        at = end
+			        if name[0] != ".":
+			            seen.append(name)
+			    return n
+			fd = os.open("pages", os.O_RDONLY)
+			while len(seen) < 20:
+			    read(fd, 24)
+			for name in seen:
+			    os.unlink("pages/" + name)
+			assert len(os.listdir("pages")) == left
+			assert len(os.listdir("pages")) == left
+			while read(fd, 32768) > 0:
+			    pass
+			assert len(seen) == left + 20 and len(set(seen)) == left + 20, len(seen)
+		END
+		rm -r pages
+	done
+}
+
+# Files are written anew and renamed by one, while another reads and a third begins to.
+kept_listing_of_replaced_files() {
+	mkdir old new
+	(cd old && seq 1 5000 | xargs touch)
+	(cd new && seq 1 5000 | xargs touch)
+	sleep 0.1
+	ls old >/dev/null
+	ls old >/dev/null
+	python3 - <<-'END'
+		import os
+		first = os.scandir("old")
+		seen = [next(first).name for _ in range(10)]
+		for name in map(str, range(1, 5001, 3)):
+		    os.rename("new/" + name, "old/" + name)
+		assert len(os.listdir("old")) == 5000
+		seen += [entry.name for entry in first]
+		assert len(seen) == 5000 and len(set(seen)) == 5000, len(seen)
+	END
+	rm -r old new
+}
+
 survives_removal_of_the_cwd() {
 	mkdir gone
 	cd gone
@@ -189,6 +249,8 @@ claim "so is that of a working directory" kept_listing_of_the_working_directory
 claim "and while another command runs" kept_listing_while_another_runs
 claim "and that of the top" kept_listing_of_the_top
 claim "a listing whose copy is lost halfway goes on where it was" kept_listing_lost_halfway
+claim "also one that fills its pages" kept_listing_of_whole_pages
+claim "files that are replaced meanwhile are listed once" kept_listing_of_replaced_files
 mkdir busy
 claim "5000 entries deleted while being read" expect 0 readdir-delete busy 5000
 claim "a removed current directory is empty and refuses files" survives_removal_of_the_cwd

@@ -236,47 +236,62 @@ static void the_latest_is_gone_on_with_whatever_its_state(void **state)
 static void places_rise_and_fixed_entries_stay_in_front(void **state)
 {
 	struct sbx_listing *l = sbx_listing_create();
+	char name[32];
 
 	(void)state;
 	assert_non_null(l);
 	assert_int_equal(sbx_listing_add(l, ".", S_IFDIR, 1), 0);
 	assert_int_equal(sbx_listing_add(l, "..", S_IFDIR, 1), 0);
-	assert_int_equal(sbx_listing_add(l, "third", S_IFREG, 30), 0);
-	assert_int_equal(sbx_listing_add(l, "second", S_IFREG, 20), 0);
-	assert_int_equal(sbx_listing_add(l, "first", S_IFREG, 0), 0);
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof(name), "link%d", i);
+		assert_int_equal(sbx_listing_add(l, name, S_IFREG, UINT64_MAX), 0);
+	}
 	sbx_listing_order(l, 2);
+	assert_string_equal(l->names + l->entries[0].name, ".");
+	assert_string_equal(l->names + l->entries[1].name, "..");
 	for (size_t i = 0; i < l->n; i++) {
-		static const char *const names[] = {".", "..", "first", "second", "third"};
-
-		assert_string_equal(l->names + l->entries[i].name, names[i]);
 		assert_int_equal(sbx_listing_behind(l, l->entries[i].place), i + 1);
 		assert_true(l->entries[i].place > (i ? l->entries[i - 1].place : 0));
 	}
+	assert_true(l->entries[l->n - 1].place < UINT64_C(1) << 63);
 	assert_int_equal(sbx_listing_behind(l, 0), 0);
 	assert_int_equal(sbx_listing_behind(l, INT64_MAX), l->n);
 	sbx_listing_unref(l);
 }
 
-/* As many links of one file as want to stand in one place. */
-static void entries_of_one_number_have_places_of_their_own(void **state)
+static bool pages_filled(size_t n, size_t len)
 {
 	struct sbx_listing *l = sbx_listing_create();
-	char name[32];
+	char name[256];
+	bool filled;
 
-	(void)state;
 	assert_non_null(l);
-	for (int i = 0; i < 20000; i++) {
-		snprintf(name, sizeof(name), "link%d", i);
-		assert_int_equal(sbx_listing_add(l, name, S_IFREG, UINT64_MAX), 0);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%0*zu", (int)len, i);
+		assert_int_equal(sbx_listing_add(l, name, S_IFREG, i), 0);
 	}
 	sbx_listing_order(l, 0);
-	for (size_t i = 1; i < l->n; i++)
-		assert_true(l->entries[i].place > l->entries[i - 1].place);
-	assert_true(l->entries[l->n - 1].place < UINT64_C(1) << 63);
+	filled = sbx_listing_fills_pages(l, 4096);
 	sbx_listing_unref(l);
+	return filled;
 }
 
-/* A reader who stopped somewhere goes on in a listing that was taken after others went and came. */
+/* An entry takes 24 bytes and its name, rounded up to 8; none crosses the end of a page. */
+static void a_copy_that_ends_with_a_page_is_known(void **state)
+{
+	(void)state;
+	assert_false(pages_filled(1, 8));
+	assert_false(pages_filled(127, 8));
+	assert_true(pages_filled(128, 8));
+	assert_false(pages_filled(129, 8));
+	assert_true(pages_filled(384, 1 + 4));
+	/* 102 of 40 bytes to a page: 4096 of them end within the 41st. */
+	assert_false(pages_filled(4096, 16));
+	assert_true(pages_filled(16, 225));
+	assert_true(pages_filled(160, 232));
+}
+
+/* A reader who stopped somewhere goes on in a listing that was taken after others went and came, or became other files. */
 static void what_was_there_all_the_time_comes_once(void **state)
 {
 	struct sbx_listing *before = sbx_listing_create(), *after = sbx_listing_create();
@@ -292,7 +307,7 @@ static void what_was_there_all_the_time_comes_once(void **state)
 		if (i % 3)
 			assert_int_equal(sbx_listing_add(before, name, S_IFREG, i * 7919 % 997), 0);
 		if (i % 5)
-			assert_int_equal(sbx_listing_add(after, name, S_IFREG, i * 7919 % 997), 0);
+			assert_int_equal(sbx_listing_add(after, name, S_IFREG, i * 7907 % 997), 0);
 	}
 	sbx_listing_order(before, 0);
 	sbx_listing_order(after, 0);
@@ -333,7 +348,7 @@ int main(void)
 	        cmocka_unit_test(old_ones_are_taken_back),
 	        cmocka_unit_test(the_latest_is_gone_on_with_whatever_its_state),
 	        cmocka_unit_test(places_rise_and_fixed_entries_stay_in_front),
-	        cmocka_unit_test(entries_of_one_number_have_places_of_their_own),
+	        cmocka_unit_test(a_copy_that_ends_with_a_page_is_known),
 	        cmocka_unit_test(what_was_there_all_the_time_comes_once),
 	        cmocka_unit_test(destroy_accepts_null),
 	};
