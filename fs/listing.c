@@ -258,6 +258,12 @@ void sbx_kept_destroy(struct sbx_kept *kept)
 	free(kept);
 }
 
+static void tell_dropped(struct sbx_kept *kept, const struct drops *drops)
+{
+	for (size_t i = 0; i < drops->n; i++)
+		kept->drop(drops->ids[i], kept->data);
+}
+
 void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_listing *l,
                    int64_t changed_ns, uint64_t now_ns)
 {
@@ -280,8 +286,7 @@ void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_
 	kept->bytes += bytes_of(l);
 	shrink(kept, s, now_ns, &drops);
 	pthread_mutex_unlock(&kept->lock);
-	for (size_t i = 0; i < drops.n; i++)
-		kept->drop(drops.ids[i], kept->data);
+	tell_dropped(kept, &drops);
 }
 
 struct sbx_listing *sbx_kept_current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns,
@@ -351,6 +356,7 @@ size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, u
 size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, size_t max,
                          bool *more)
 {
+	struct drops drops = {.n = 0};
 	size_t n = 0;
 
 	*more = false;
@@ -366,6 +372,9 @@ size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, 
 		s->handed = false;
 		ids[n++] = s->id;
 	}
+	shrink(kept, NULL, now_ns, &drops);
+	*more |= kept->bytes > kept->max_bytes;
 	pthread_mutex_unlock(&kept->lock);
+	tell_dropped(kept, &drops);
 	return n;
 }

@@ -58,8 +58,8 @@ bool sbx_listing_fills_pages(const struct sbx_listing *l, size_t page);
 struct sbx_kept;
 
 /*
- * Keeps about MAX_BYTES of listings: none that was used a moment ago is dropped for more. DROP is called, no lock held, with the
- * directory of each that is dropped while the kernel may use it. -ENOMEM.
+ * Keeps about MAX_BYTES of listings: none that was used a moment ago is dropped for more, but later, by sbx_kept_take_old.
+ * DROP is called, no lock held, with the directory of each that is dropped while the kernel may use it. -ENOMEM.
  */
 int sbx_kept_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
                     struct sbx_kept **ret);
@@ -86,8 +86,8 @@ struct sbx_listing *sbx_kept_latest(struct sbx_kept *kept, uint64_t id, uint64_t
 int64_t sbx_kept_left(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns);
 /*
  * What is to be taken back from the kernel, which may be using it without asking: the listings of BOX, because files may have
- * changed; or those that at NOW_NS are no longer worth using (MORE: the kernel has others). At most MAX directories into IDS;
- * returns how many.
+ * changed; or those that at NOW_NS are no longer worth using (MORE: the kernel has others, or too much is kept). At most MAX
+ * directories into IDS; returns how many.
  */
 size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, uint64_t *ids,
                          size_t max);

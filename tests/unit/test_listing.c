@@ -218,6 +218,29 @@ static void old_ones_are_taken_back(void **state)
 	sbx_kept_destroy(kept);
 }
 
+/* Though nobody lists anything any more. */
+static void too_much_is_dropped_when_it_is_no_longer_in_use(void **state)
+{
+	struct sbx_kept *kept = kept_new(64 << 10);
+	uint64_t ids[4];
+	bool more;
+
+	(void)state;
+	note(kept, 5, 100000, 77, 1000 * MS);
+	assert_int_equal(sbx_kept_take_box(kept, 1, 1000 * MS, ids, 4), 1);
+	assert_int_equal(sbx_kept_take_old(kept, 2000 * MS, ids, 4, &more), 0);
+	assert_true(more);
+	assert_int_equal(current(kept, 5, 77, 2000 * MS), 100000);
+	assert_int_equal(sbx_kept_take_old(kept, 4050 * MS, ids, 4, &more), 1);
+	assert_false(more);
+	assert_null(sbx_kept_latest(kept, 5, 4050 * MS));
+	note(kept, 6, 3, 77, 4050 * MS);
+	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 4, &more), 1);
+	assert_false(more);
+	assert_int_equal(current(kept, 6, 77, 4051 * MS), 3);
+	sbx_kept_destroy(kept);
+}
+
 static void the_latest_is_gone_on_with_whatever_its_state(void **state)
 {
 	struct sbx_kept *kept = kept_new(1 << 20);
@@ -346,6 +369,7 @@ int main(void)
 	        cmocka_unit_test(the_kernel_may_use_it_until_it_is_outdated),
 	        cmocka_unit_test(a_sandbox_s_are_taken_back_once),
 	        cmocka_unit_test(old_ones_are_taken_back),
+	        cmocka_unit_test(too_much_is_dropped_when_it_is_no_longer_in_use),
 	        cmocka_unit_test(the_latest_is_gone_on_with_whatever_its_state),
 	        cmocka_unit_test(places_rise_and_fixed_entries_stay_in_front),
 	        cmocka_unit_test(a_copy_that_ends_with_a_page_is_known),
