@@ -36,6 +36,7 @@ struct sbx_listing {
 	size_t n, cap;
 	char *names;
 	size_t names_len, names_cap;
+	bool once; /* it may change while the directory does not */
 };
 
 /* With one reference; NULL when out of memory. */

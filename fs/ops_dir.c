@@ -38,13 +38,17 @@ static int list_top(struct sbx_workspace *ws, struct sbx_listing *l)
 	return w.r;
 }
 
-/* The .git that the host made in NODE; what a command made is not listed. */
+/*
+ * The .git that the host made in NODE; what a command made is not listed. The directory need not change when one becomes
+ * the other: such a listing is good for one pass.
+ */
 static int list_nested(struct sbx_node *node, int fd, struct sbx_listing *l)
 {
 	struct sbx_nested n;
 	struct stat st;
 	int r = sbx_nested_find(sbx_node_box(node), fd, ".git", &n);
 
+	l->once = true;
 	if (r < 0)
 		return 0;
 	if (fstatat(n.dirfd, n.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -124,7 +128,8 @@ static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, int64_t ch
 		return r;
 	}
 	sbx_listing_order(l, 2);
-	sbx_kept_note(ws->kept, sbx_node_id(node), box ? box->number : 0, l, changed, sbx_now_ns());
+	sbx_kept_note(ws->kept, sbx_node_id(node), box ? box->number : 0, l, l->once ? 0 : changed,
+	              sbx_now_ns());
 	*ret = l;
 	return 0;
 }

@@ -228,6 +228,24 @@ kept_listing_of_replaced_files() {
 	rm -r old new
 }
 
+# The directory does not change when the host takes the place of what a command made.
+kept_listing_with_a_repository() {
+	run a mkdir -p module/.git
+	for i in 1 2; do
+		sleep 0.1
+		same '' "$(ls -A module)"
+		same '' "$(ls -A module)"
+		mkdir module/.git
+		same .git "$(ls -A module)"
+		sleep 0.1
+		same .git "$(ls -A module)"
+		rmdir module/.git
+		same '' "$(ls -A module)"
+		run a mkdir module/.git
+	done
+	run a rm -r module
+}
+
 survives_removal_of_the_cwd() {
 	mkdir gone
 	cd gone
@@ -251,6 +269,7 @@ claim "and that of the top" kept_listing_of_the_top
 claim "a listing whose copy is lost halfway goes on where it was" kept_listing_lost_halfway
 claim "also one that fills its pages" kept_listing_of_whole_pages
 claim "files that are replaced meanwhile are listed once" kept_listing_of_replaced_files
+claim "a repository that the host makes is listed at once" kept_listing_with_a_repository
 mkdir busy
 claim "5000 entries deleted while being read" expect 0 readdir-delete busy 5000
 claim "a removed current directory is empty and refuses files" survives_removal_of_the_cwd
