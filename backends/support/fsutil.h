@@ -13,7 +13,7 @@
 /*
  * Calls fn with the name and d_type of each entry of DIRFD but "." and ".."; a type the file
  * system does not tell is looked up. DIRFD is open for reading; its offset is moved. A non-zero
- * return of fn ends the scan and is returned.
+ * return of fn ends the scan and is returned. A directory that was removed has none.
  */
 int sbx_dir_scan(int dirfd, int (*fn)(const char *name, unsigned char type, void *data),
                  void *data);

@@ -70,6 +70,30 @@ static struct stat stat_of(const char *path)
 	return st;
 }
 
+static int count_entry(const char *name, unsigned char type, void *data)
+{
+	(void)name;
+	(void)type;
+	++*(int *)data;
+	return 0;
+}
+
+static void a_directory_that_was_removed_is_empty(void **state)
+{
+	int n = 0, dir = sbx_dir_open(AT_FDCWD, scratch_path("src"));
+
+	(void)state;
+	assert_true(dir >= 0);
+	scratch_mkdir(scratch_path("src/in"));
+	assert_int_equal(sbx_dir_scan(dir, count_entry, &n), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(rmdir(scratch_path("src/in")), 0);
+	assert_int_equal(rmdir(scratch_path("src")), 0);
+	assert_int_equal(sbx_dir_scan(dir, count_entry, &n), 0);
+	assert_int_equal(n, 1);
+	close(dir);
+}
+
 static void copy_keeps_modes_times_and_links(void **state)
 {
 	const struct timespec times[2] = {{1000000000, 123456789}, {1100000000, 987654321}};
@@ -341,6 +365,7 @@ static void path_within_compares_whole_components(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        CASE(a_directory_that_was_removed_is_empty),
 	        CASE(copy_keeps_modes_times_and_links),
 	        CASE(copy_keeps_hard_links_among_the_copies),
 	        CASE(copy_makes_fifos_and_leaves_sockets_out),
