@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fs/channel.h"
+#include "fs/forget.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -67,20 +68,32 @@ static void note_handed(struct sbx_workspace *ws, struct sbx_node *node, const s
 }
 
 /*
+ * Takes the listings of IDS back. Without their attributes the kernel sees by itself that a directory has another time, so what
+ * is seldom left is a change that shows in no time: for that its copies are dropped.
+ */
+static void take_back(struct sbx_workspace *ws, const uint64_t *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sbx_channel_forget_attr(ws->channel, ids[i]);
+	sbx_forgetter_add(ws->forgetter, ids, n, true);
+}
+
+/*
  * The kernel goes on using a listing that it has as long as the attributes hold, and the directory has not been changed
  * through it. So those hold no longer than the listing is worth keeping, and one that is outdated is taken back;
- * here, since all attributes come by. Nobody waits for us with the locks that this takes: they are of the cache.
+ * here, since all attributes come by.
  */
 static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
                           double *attr)
 {
+	const uint64_t id = sbx_node_id(node);
 	int64_t left;
 
 	if (ws->opendirs || !S_ISDIR(st->st_mode))
 		return;
-	left = sbx_kept_left(ws->kept, sbx_node_id(node), ws_changed_ns(st), sbx_now_ns());
+	left = sbx_kept_left(ws->kept, id, ws_changed_ns(st), sbx_now_ns());
 	if (left < 0)
-		sbx_channel_forget(ws->channel, sbx_node_id(node));
+		take_back(ws, &id, 1);
 	else if (left > 0 && (double)left / 1e9 < *attr)
 		*attr = (double)left / 1e9;
 }
@@ -139,8 +152,7 @@ static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 		return;
 	do {
 		n = sbx_kept_take_box(ws->kept, box, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids));
-		for (size_t i = 0; i < n; i++)
-			sbx_channel_forget(ws->channel, ids[i]);
+		take_back(ws, ids, n);
 	} while (n == SBX_ARRAY_SIZE(ids));
 }
 
@@ -183,7 +195,14 @@ void ws_listing_dropped(uint64_t id, void *data)
 	struct sbx_workspace *ws = data;
 
 	if (!ws->opendirs)
-		sbx_channel_forget(ws->channel, id);
+		sbx_forgetter_add(ws->forgetter, &id, 1, false);
+}
+
+void ws_listing_forget(uint64_t id, void *data)
+{
+	struct sbx_workspace *ws = data;
+
+	sbx_channel_forget(ws->channel, id);
 }
 
 /* Whoever lists a directory that was listed long ago gets all attributes with it again. */
@@ -196,8 +215,7 @@ static void sweep(struct sbx_timer *t)
 
 	atomic_store(&ws->sweeping, false);
 	n = sbx_kept_take_old(ws->kept, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids), &more);
-	for (size_t i = 0; i < n; i++)
-		sbx_channel_forget(ws->channel, ids[i]);
+	sbx_forgetter_add(ws->forgetter, ids, n, false);
 	if (!more)
 		return;
 	atomic_store(&ws->sweeping, true);

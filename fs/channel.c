@@ -302,7 +302,17 @@ void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino)
 
 void sbx_channel_forget(struct sbx_channel *ch, uint64_t ino)
 {
-	fuse_lowlevel_notify_inval_inode(ch->session, ino, 0, 0);
+	struct {
+		struct fuse_out_header h;
+		struct fuse_notify_inval_inode_out inode;
+	} m = {
+	        .h = {.len = sizeof(m), .error = FUSE_NOTIFY_INVAL_INODE},
+	        .inode = {.ino = ino},
+	};
+
+	/* Refused when the kernel knows no such node (any more). */
+	if (write(fuse_session_fd(ch->session), &m, sizeof(m)) < 0)
+		return;
 }
 
 /* Undoes the \ooo of mountinfo in place. */

@@ -65,7 +65,10 @@ int sbx_channel_epoch(struct sbx_channel *ch);
 
 /* Has the attributes of node INO asked for again. Takes no lock of the kernel's. Any thread. */
 void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino);
-/* And of the directory INO the listing. Takes locks that are held for no request. Any thread, also one that serves a request. */
+/*
+ * And the listing of the directory INO dropped. Takes the locks of its pages: not by a thread that anybody waits
+ * for (fs/forget.h). CH is not used any more once the kernel has been asked.
+ */
 void sbx_channel_forget(struct sbx_channel *ch, uint64_t ino);
 /*
  * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not

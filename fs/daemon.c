@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "fs/channel.h"
+#include "fs/forget.h"
 #include "fs/listing.h"
 #include "fs/ops_control.h"
 #include "fs/ops_inline.h"
@@ -345,8 +346,10 @@ static int watch_signals(struct daemon *d, struct sbx_error *err)
 
 static int start_serving(struct daemon *d, struct sbx_error *err)
 {
-	int r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
+	int r = sbx_forgetter_create(ws_listing_forget, &d->workspace, &d->workspace.forgetter);
 
+	if (r == 0)
+		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
 	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
@@ -369,6 +372,7 @@ static void stop(struct daemon *d)
 		sbx_loop_stop(d->loop);
 		pthread_join(d->loop_thread, NULL);
 	}
+	sbx_forgetter_destroy(d->workspace.forgetter);
 	if (d->signals.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
 	sbx_inodes_destroy(d->workspace.inodes);

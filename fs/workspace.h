@@ -24,6 +24,7 @@ struct sbx_workspace {
 	struct sbx_park *park;
 	struct sbx_pool *pool;
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
+	struct sbx_forgetter *forgetter;     /* has it drop them; NULL before it has any */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
 	char *controls;     /* absolute path at which the control connection is mounted */
@@ -93,8 +94,9 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, const struct stat 
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
 /* The kernel is going to have a listing that is kept. */
 void ws_listing_handed(struct sbx_workspace *ws);
-/* For sbx_kept_create. */
+/* For sbx_kept_create, sbx_forgetter_create. */
 void ws_listing_dropped(uint64_t id, void *ws);
+void ws_listing_forget(uint64_t id, void *ws);
 /* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
 void ws_look_again(struct sbx_workspace *ws);
 /*
