@@ -177,8 +177,25 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 		sbx_channel_forget_attr(ws->channel, root);
 }
 
+/*
+ * A listing that was read before and arrives at the kernel after it was taken back is known by the time of the directory,
+ * as everywhere.
+ */
 void ws_renew_top(struct sbx_workspace *ws)
 {
+	int64_t was = atomic_load(&ws->top_ns), now;
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	do {
+		now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+		if (now <= was)
+			now = was + 1;
+	} while (!atomic_compare_exchange_weak(&ws->top_ns, &was, now));
+	/* Before there is a channel nothing is kept. */
+	if (ws->opendirs || !ws->channel)
+		return;
+	sbx_channel_forget_attr(ws->channel, SBX_NODE_ROOT_ID);
 	renew_listings(ws, 0);
 }
 
@@ -187,7 +204,7 @@ void ws_renew_gone(struct sbx_workspace *ws)
 	/* Even if only its name was handed to the kernel. */
 	atomic_store(&ws->handed, true);
 	new_epoch(ws);
-	renew_listings(ws, 0);
+	ws_renew_top(ws);
 }
 
 void ws_listing_dropped(uint64_t id, void *data)

@@ -135,8 +135,9 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node)
 
 void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st)
 {
-	struct timespec t = {.tv_sec = ws->mounted_ns / 1000000000,
-	                     .tv_nsec = ws->mounted_ns % 1000000000};
+	const int64_t top_ns = sbx_node_kind(node) == SBX_NODE_ROOT ? atomic_load(&ws->top_ns) : 0;
+	const int64_t at = top_ns ? top_ns : ws->mounted_ns;
+	struct timespec t = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 
 	*st = (struct stat){
 	        .st_ino = (1ull << 62) | sbx_node_id(node),

@@ -35,6 +35,7 @@ struct sbx_workspace {
 	struct sbx_timer sweep; /* takes back listings that are old; loop thread */
 	atomic_bool sweeping;   /* it is armed, or going to be */
 	int64_t mounted_ns;     /* CLOCK_REALTIME */
+	_Atomic int64_t top_ns; /* when the set of sandboxes changed last, 0: not since */
 };
 
 /* Aliases of control files in a sandbox's root; index = sbx_node_which(). */

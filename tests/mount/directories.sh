@@ -148,6 +148,24 @@ kept_listing_of_the_top() {
 	ls "$MNT" | grep -qx a
 }
 
+# By its time the kernel knows a listing that was on its way while sandboxes came or went.
+top_has_the_time_of_its_change() {
+	was=$(stat -c %y "$MNT")
+	same "$was" "$(stat -c %y "$MNT")"
+	for change in "create time" "teardown time"; do
+		echo "${change#* }" >"$MNT/ctl/${change% *}"
+		now=$(stat -c %y "$MNT")
+		[ "$now" != "$was" ]
+		was=$now
+	done
+	mkdir "$MNT/time"
+	now=$(stat -c %y "$MNT")
+	[ "$now" != "$was" ]
+	mv "$MNT/time" "$MNT/other"
+	[ "$now" != "$(stat -c %y "$MNT")" ]
+	rmdir "$MNT/other"
+}
+
 # The kernel's copy goes away while somebody is in the middle of it, and what he has read is deleted.
 kept_listing_lost_halfway() {
 	mkdir halfway
@@ -266,6 +284,7 @@ claim "a listing read again and again is the current one" kept_listings_are_curr
 claim "so is that of a working directory" kept_listing_of_the_working_directory
 claim "and while another command runs" kept_listing_while_another_runs
 claim "and that of the top" kept_listing_of_the_top
+claim "which has the time of its last change" top_has_the_time_of_its_change
 claim "a listing whose copy is lost halfway goes on where it was" kept_listing_lost_halfway
 claim "also one that fills its pages" kept_listing_of_whole_pages
 claim "files that are replaced meanwhile are listed once" kept_listing_of_replaced_files
