@@ -193,7 +193,7 @@ void ws_renew_top(struct sbx_workspace *ws)
 			now = was + 1;
 	} while (!atomic_compare_exchange_weak(&ws->top_ns, &was, now));
 	/* Before there is a channel nothing is kept. */
-	if (ws->opendirs || !ws->channel)
+	if (!ws->channel)
 		return;
 	sbx_channel_forget_attr(ws->channel, SBX_NODE_ROOT_ID);
 	renew_listings(ws, 0);
