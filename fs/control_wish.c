@@ -131,6 +131,7 @@ static int read_fork(const char *text, struct wish *ret, struct sbx_error *err)
 {
 	const struct member members[] = {{"name", &ret->create.name, NULL},
 	                                 {"branch", &ret->create.branch, NULL},
+	                                 {"branch_exists", &ret->create.branch_exists, NULL},
 	                                 {"rev", &ret->text, NULL},
 	                                 {NULL}};
 	int r;

@@ -35,6 +35,7 @@ void sbx_create_request_release(struct sbx_create_request *req)
 	free(req->repo);
 	free(req->base);
 	free(req->branch);
+	free(req->branch_exists);
 	free(req->from);
 	*req = (struct sbx_create_request){0};
 }

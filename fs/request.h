@@ -94,6 +94,7 @@ struct sbx_create_request {
 	char *repo;
 	char *base;
 	char *branch;
+	char *branch_exists; /* one of SBX_BRANCH_EXISTS */
 	char *from;
 };
 

@@ -220,8 +220,13 @@ static int take_create_member(struct sbx_create_request *req, const char *key,
 		const char *name;
 		char **place;
 	} keys[] = {
-	        {"name", &req->name}, {"backend", &req->backend}, {"repo", &req->repo},
-	        {"base", &req->base}, {"branch", &req->branch},   {"from", &req->from},
+	        {"name", &req->name},
+	        {"backend", &req->backend},
+	        {"repo", &req->repo},
+	        {"base", &req->base},
+	        {"branch", &req->branch},
+	        {"from", &req->from},
+	        {"branch_exists", &req->branch_exists},
 	};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)

@@ -100,7 +100,7 @@ struct sbx_registry {
 struct sbx_creation {
 	struct sbx_registry *reg;
 	struct box *box;
-	char *base, *branch;
+	char *base, *branch, *branch_exists;
 	char *origin, *rev, *trash; /* of a fork: in words, and which state or entry */
 	struct sbx_work work;       /* of a fork, on what it comes from */
 	atomic_bool cancelled;

@@ -4,18 +4,21 @@
  * its whole state is wanted.
  */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
+#include "fs/setting_kinds.h"
 #include "sandboxfs/cleanup.h"
 
 static void creation_free(struct sbx_creation *c)
 {
 	free(c->base);
 	free(c->branch);
+	free(c->branch_exists);
 	free(c->origin);
 	free(c->rev);
 	free(c->trash);
@@ -29,6 +32,32 @@ static void create_failed(struct sbx_creation *c)
 	sbx_error_complete(&c->err, c->code, "creating", c->box->pub.name);
 	sbx_error_store(reg, NULL, &c->err);
 	sbx_events_add(reg->events, "create_failed", c->box->pub.name, c->err.text);
+}
+
+/*
+ * What the event says: where it comes from (ORIGIN, may be NULL), and whether its branch was there
+ * already. The caller's; NULL: nothing, or without memory.
+ */
+static char *creation_words(const struct box *box, const char *origin)
+{
+	struct json_object *info = json_object_new_object(), *branch, *wanted;
+	char *text = NULL;
+	int n = 0;
+
+	sbx_sandbox_info(box->pub.sandbox, info);
+	if (!json_object_object_get_ex(info, "branch_wanted", &wanted) ||
+	    !json_object_object_get_ex(info, "branch", &branch))
+		text = origin ? strdup(origin) : NULL;
+	else if (json_object_equal(wanted, branch))
+		n = asprintf(&text, "%s%scontinues branch %s, which was there already",
+		             origin ? origin : "", origin ? "; " : "",
+		             json_object_get_string(branch));
+	else
+		n = asprintf(&text, "%s%son branch %s, as there is a branch %s already",
+		             origin ? origin : "", origin ? "; " : "",
+		             json_object_get_string(branch), json_object_get_string(wanted));
+	json_object_put(info);
+	return n < 0 ? NULL : text;
 }
 
 /* [loop] The name is free before the caller hears of a failure, and the sandbox there before a success. */
@@ -49,9 +78,11 @@ static void create_done(void *data)
 	}
 	pthread_mutex_unlock(&reg->lock);
 	if (c->code >= 0) {
+		_cleanup_free_ char *text = creation_words(box, c->origin);
+
 		sbx_registry_shown(reg);
 		sbx_box_record_span(box, "create", c->begun_ns);
-		sbx_box_event(reg, box, "create", c->origin);
+		sbx_box_event(reg, box, "create", text);
 		sbx_box_arm_lifetime(box, 0);
 		c->done(0, &box->pub, &c->err, c->data);
 	} else {
@@ -71,6 +102,7 @@ static int create(struct sbx_creation *c, struct sbx_sandbox *from, atomic_bool 
 	struct sbx_create req = {.name = c->box->pub.name,
 	                         .base = c->base,
 	                         .branch = c->branch,
+	                         .branch_exists = c->branch_exists,
 	                         .from = from,
 	                         .rev = c->rev,
 	                         .trash = c->trash,
@@ -151,6 +183,8 @@ static int check_make(struct sbx_registry *reg, const struct sbx_create_request 
 		return sbx_fail(err, EOPNOTSUPP,
 		                "the %s backend takes the repository of the mount, not \"repo\"",
 		                backend);
+	if (req->branch_exists && sbx_find_word(SBX_BRANCH_EXISTS, req->branch_exists) < 0)
+		return sbx_fail(err, EINVAL, "\"branch_exists\" must be one of " SBX_BRANCH_EXISTS);
 	return sbx_name_check(req->name, err);
 }
 
@@ -210,8 +244,9 @@ static int take_request(struct sbx_creation *c, const struct sbx_create_request 
 		c->origin = NULL;
 		return -ENOMEM;
 	}
-	return copy_string(req->base, &c->base) < 0 ? -ENOMEM
-	                                            : copy_string(req->branch, &c->branch);
+	if (copy_string(req->base, &c->base) < 0 || copy_string(req->branch, &c->branch) < 0)
+		return -ENOMEM;
+	return copy_string(req->branch_exists, &c->branch_exists);
 }
 
 /* Has what was reserved made, as a fork of FROM or (NULL) on its own. */

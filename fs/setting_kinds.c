@@ -22,8 +22,7 @@ static int no_memory(struct sbx_error *err)
 	return sbx_fail(err, ENOMEM, "out of memory");
 }
 
-/* Which of the words WORDS ("a|b|c") VALUE is, -1: none. */
-static int find_word(const char *words, const char *value)
+int sbx_find_word(const char *words, const char *value)
 {
 	size_t len = strlen(value);
 	int i = 0;
@@ -56,7 +55,7 @@ static int set_text(struct sbx_settings *s, const struct sbx_key *key, const cha
 
 	if (r < 0)
 		return r;
-	if (key->words && find_word(key->words, value) < 0)
+	if (key->words && sbx_find_word(key->words, value) < 0)
 		return sbx_fail(err, EINVAL, "\"%s\" must be one of %s", key->name, key->words);
 	copy = strdup(value);
 	if (!copy)
@@ -87,7 +86,7 @@ static int set_flag(struct sbx_settings *s, const struct sbx_key *key, const cha
                     struct sbx_error *err)
 {
 	const char *words = key->words ? key->words : "off|on|false|true|0|1";
-	int i = value ? find_word(words, value) : 1;
+	int i = value ? sbx_find_word(words, value) : 1;
 
 	if (i < 0)
 		return sbx_fail(err, EINVAL, "\"%s\" must be one of %s", key->name, words);
@@ -317,9 +316,9 @@ int sbx_check_ctl(const struct sbx_key *key, const char *value, struct sbx_error
 	                              "0123456789._-";
 	size_t len = strlen(value);
 
-	if (len > 63 || strspn(value, allowed) != len || find_word(".|..", value) >= 0)
+	if (len > 63 || strspn(value, allowed) != len || sbx_find_word(".|..", value) >= 0)
 		return sbx_fail(err, EINVAL, "\"%s\" must be \"listed\" or a file name", key->name);
-	if (find_word("stdout|stderr|status", value) >= 0)
+	if (sbx_find_word("stdout|stderr|status", value) >= 0)
 		return sbx_fail(err, EINVAL, "\"%s\" cannot be %s, which has a meaning already",
 		                key->name, value);
 	return 0;

@@ -48,6 +48,9 @@ int sbx_check_net(const struct sbx_key *key, const char *value, struct sbx_error
 int sbx_check_absolute(const struct sbx_key *key, const char *value, struct sbx_error *err);
 int sbx_check_search_path(const struct sbx_key *key, const char *value, struct sbx_error *err);
 
+/* Which of WORDS ("a|b|c") VALUE is, -1: none. Thread-safe. */
+int sbx_find_word(const char *words, const char *value);
+
 /* The place of KEY in S. */
 static inline void *sbx_key_place(const struct sbx_settings *s, const struct sbx_key *key)
 {

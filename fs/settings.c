@@ -27,6 +27,8 @@ static const struct sbx_key keys[] = {
 	 "where sandboxes live: local, memory, daytona, vercel, dagger"},
 	{"base", &sbx_kind_text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
 	{"branch", &sbx_kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
+	{"branch_exists", &sbx_kind_text, AT(branch_exists), SBX_BRANCH_EXISTS, NULL,
+	 "if that branch is there: new (NAME-2, NAME-3...), refuse, continue (new)"},
 	{"state_dir", &sbx_kind_text, AT(state_dir), NULL, NULL,
 	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...)"},
 	{"cow", &sbx_kind_text, AT(cow), "auto|off|require", NULL,
@@ -257,6 +259,7 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	*settings = (struct sbx_settings){
 	        .backend = strdup(vercel && strcmp(vercel, "1") == 0 ? "vercel" : "local"),
 	        .branch = strdup("sandbox/{name}"),
+	        .branch_exists = strdup("new"),
 	        .path = default_path(),
 	        .isolation = strdup("auto"),
 	        .net = strdup("none"),
@@ -270,9 +273,9 @@ int sbx_settings_defaults(struct sbx_settings *settings)
 	        .limits.procs = SBX_PROCS_DEFAULT,
 	        .limits.output_bytes = UINT64_C(64) << 20,
 	};
-	if (settings->backend && settings->branch && settings->path && settings->isolation &&
-	    settings->net && settings->controls && settings->io && settings->cow &&
-	    settings->ctl_name)
+	if (settings->backend && settings->branch && settings->branch_exists && settings->path &&
+	    settings->isolation && settings->net && settings->controls && settings->io &&
+	    settings->cow && settings->ctl_name)
 		return 0;
 	sbx_settings_release(settings);
 	return -ENOMEM;
@@ -285,7 +288,7 @@ void sbx_settings_release(struct sbx_settings *settings)
 	                 settings->base,      settings->branch,     settings->path,
 	                 settings->isolation, settings->net,        settings->controls,
 	                 settings->ctl_name,  settings->run_as,     settings->io,
-	                 settings->cow,       settings->cache_dir};
+	                 settings->cow,       settings->cache_dir,  settings->branch_exists};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(owned); i++)
 		free(owned[i]);

@@ -17,7 +17,8 @@
 #include "backends/local/git_impl.h"
 #include "backends/support/fsutil.h"
 
-#define HEAD_MAX 4096
+#define HEAD_MAX     4096
+#define BRANCHES_MAX 9999 /* of one name */
 
 /* libgit2 reports a lack of descriptors as whatever it was looking for not being there. */
 static bool descriptors_exhausted(void)
@@ -236,14 +237,11 @@ int sbx_git_checked_out(const char *common, const char *branch, char **where)
 	return r > 0 && !s.where ? -ENOMEM : 0;
 }
 
-static int check_branch(const char *common, const char *branch, struct sbx_error *err)
+static int check_free(const char *common, const char *branch, struct sbx_error *err)
 {
 	_cleanup_free_ char *where = NULL;
-	int valid = 0, r;
+	int r = sbx_git_checked_out(common, branch, &where);
 
-	if (git_branch_name_is_valid(&valid, branch) < 0 || !valid)
-		return sbx_fail(err, EINVAL, "%s is not a valid branch name", branch);
-	r = sbx_git_checked_out(common, branch, &where);
 	if (r)
 		return sbx_fail(err, -r, "cannot read the worktrees of %s: %s", common,
 		                strerror(-r));
@@ -252,72 +250,171 @@ static int check_branch(const char *common, const char *branch, struct sbx_error
 	return 0;
 }
 
-/* The branch is there: it is continued from where it stands. */
-static int plan_existing(git_repository *repo, const struct sbx_git_wish *wish,
-                         const git_reference *ref, git_oid *ret, struct sbx_error *err)
-{
-	_cleanup_git_(object) git_object *commit = NULL;
-	git_oid asked;
-	int r = git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT);
+/* One branch that a sandbox may have, while it is looked at. */
+struct candidate {
+	git_repository *repo;
+	const struct sbx_git_wish *wish;
+	const char *common;
+	const char *branch;
+	git_oid oid; /* where it stands; of a new one, where it is to begin */
+	bool exists;
+};
 
-	if (r)
-		return sbx_git_fail(err, r, "branch %s", wish->branch);
-	*ret = *git_object_id(commit);
-	if (!wish->base)
+/* The commit that a new branch begins at. */
+static int find_base(struct candidate *c, git_oid *ret, struct sbx_error *err)
+{
+	const char *base = c->wish->base ? c->wish->base : c->wish->fallback;
+
+	if (!base && git_repository_head_unborn(c->repo) == 1)
+		return sbx_fail(err, EINVAL, "the repository %s is empty", c->wish->source);
+	return resolve(c->repo, base ? base : "HEAD", ret, err);
+}
+
+static int find_branch(struct candidate *c, struct sbx_error *err)
+{
+	_cleanup_git_(reference) git_reference *ref = NULL;
+	_cleanup_git_(object) git_object *commit = NULL;
+	int r = git_branch_lookup(&ref, c->repo, c->branch, GIT_BRANCH_LOCAL);
+
+	c->exists = r == 0;
+	if (r == GIT_ENOTFOUND)
 		return 0;
-	r = resolve(repo, wish->base, &asked, err);
+	if (!r)
+		r = git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT);
 	if (r)
-		return r;
-	if (!git_oid_equal(&asked, ret))
-		return sbx_fail(
-		        err, EINVAL,
-		        "branch %s exists and stands elsewhere than base %s; omit the base to "
-		        "continue it or name another branch",
-		        wish->branch, wish->base);
+		return sbx_git_fail(err, r, "branch %s", c->branch);
+	c->oid = *git_object_id(commit);
 	return 0;
 }
 
-static int plan_commit(git_repository *repo, const struct sbx_git_wish *wish, git_oid *oid,
-                       bool *exists, struct sbx_error *err)
+/* The branch is there: it is continued from where it stands. */
+static int check_stands(struct candidate *c, struct sbx_error *err)
 {
-	_cleanup_git_(reference) git_reference *ref = NULL;
-	const char *base = wish->base ? wish->base : wish->fallback;
-	int r = git_branch_lookup(&ref, repo, wish->branch, GIT_BRANCH_LOCAL);
+	git_oid asked;
+	int r;
 
-	*exists = r == 0;
+	if (!c->wish->base)
+		return 0;
+	r = resolve(c->repo, c->wish->base, &asked, err);
+	if (r || git_oid_equal(&asked, &c->oid))
+		return r;
+	if (c->wish->fixed)
+		return sbx_fail(err, EINVAL,
+		                "branch %s exists and stands elsewhere than what this begins as; "
+		                "name another branch",
+		                c->branch);
+	return sbx_fail(err, EINVAL,
+	                "branch %s exists and stands elsewhere than base %s; omit the base to "
+	                "continue it or name another branch",
+	                c->branch, c->wish->base);
+}
+
+/* Whether a branch BRANCH/... leaves no room for BRANCH. */
+static int has_below(struct candidate *c, bool *ret)
+{
+	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
+	_cleanup_free_ char *pattern = sbx_format("refs/heads/%s/*", c->branch);
+	const char *name;
+	int r = pattern ? git_reference_iterator_glob_new(&it, c->repo, pattern) : GIT_ERROR;
+
 	if (!r)
-		return plan_existing(repo, wish, ref, oid, err);
-	if (r != GIT_ENOTFOUND)
-		return sbx_git_fail(err, r, "branch %s", wish->branch);
-	if (!base && git_repository_head_unborn(repo) == 1)
-		return sbx_fail(err, EINVAL, "the repository %s is empty", wish->source);
-	return resolve(repo, base ? base : "HEAD", oid, err);
+		r = git_reference_next_name(&name, it);
+	*ret = r == 0;
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+/* 0 it is to be had, 1 another is to be looked at. */
+static int try_new(struct candidate *c, struct sbx_error *err)
+{
+	_cleanup_free_ char *where = NULL;
+	bool below = false;
+	git_oid base;
+	int r = find_base(c, &base, err);
+
+	if (r)
+		return r;
+	if (c->exists && !git_oid_equal(&base, &c->oid))
+		return 1;
+	r = sbx_git_checked_out(c->common, c->branch, &where);
+	if (r)
+		return sbx_fail(err, -r, "cannot read the worktrees of %s: %s", c->common,
+		                strerror(-r));
+	if (where)
+		return 1;
+	r = c->exists ? 0 : has_below(c, &below);
+	if (r)
+		return sbx_git_fail(err, r, "the branches of %s cannot be read", c->common);
+	c->oid = base;
+	return below;
+}
+
+static int try_same(struct candidate *c, struct sbx_error *err)
+{
+	int r;
+
+	if (c->exists && c->wish->exists == SBX_GIT_REFUSE)
+		return sbx_fail(err, EEXIST,
+		                "branch %s is there already; branch_exists=continue goes on with "
+		                "it, branch_exists=new takes another",
+		                c->branch);
+	r = check_free(c->common, c->branch, err);
+	if (r)
+		return r;
+	return c->exists ? check_stands(c, err) : find_base(c, &c->oid, err);
+}
+
+static int try_branch(struct candidate *c, struct sbx_error *err)
+{
+	int valid = 0, r;
+
+	if (git_branch_name_is_valid(&valid, c->branch) < 0 || !valid)
+		return sbx_fail(err, EINVAL, "%s is not a valid branch name", c->branch);
+	r = find_branch(c, err);
+	if (r)
+		return r;
+	return c->wish->exists == SBX_GIT_NEW ? try_new(c, err) : try_same(c, err);
+}
+
+static int fill_plan(const struct candidate *c, bool another, struct sbx_git_plan *ret)
+{
+	char hex[GIT_OID_HEXSZ + 1];
+	struct sbx_git_plan plan = {
+	        .branch = strdup(c->branch),
+	        .base = strdup(git_oid_tostr(hex, sizeof(hex), &c->oid)),
+	        .exists = c->exists,
+	        .told = another || (c->exists && c->wish->exists == SBX_GIT_CONTINUE),
+	};
+
+	if (plan.branch && plan.base) {
+		*ret = plan;
+		return 0;
+	}
+	sbx_git_plan_release(&plan);
+	return -ENOMEM;
 }
 
 int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
                  struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_(sbx_git_plan_release) struct sbx_git_plan plan = {0};
-	char hex[65];
-	git_oid oid;
-	int r = check_branch(common, wish->branch, err);
+	int r = sbx_git_open(wish->source, &repo);
 
 	if (r)
-		return r;
-	r = sbx_git_open(wish->source, &repo);
-	if (r)
 		return open_failed(wish->source, r, err);
-	r = plan_commit(repo, wish, &oid, &plan.exists, err);
-	if (r)
-		return r;
-	plan.branch = strdup(wish->branch);
-	plan.base = strdup(git_oid_tostr(hex, sizeof(hex), &oid));
-	if (!plan.branch || !plan.base)
-		return -ENOMEM;
-	*ret = plan;
-	plan = (struct sbx_git_plan){0};
-	return 0;
+	for (unsigned n = 1; n <= BRANCHES_MAX; n++) {
+		_cleanup_free_ char *branch =
+		        n == 1 ? strdup(wish->branch) : sbx_format("%s-%u", wish->branch, n);
+		struct candidate c = {
+		        .repo = repo, .wish = wish, .common = common, .branch = branch};
+
+		r = branch ? try_branch(&c, err) : -ENOMEM;
+		if (r == 0)
+			return fill_plan(&c, n > 1, ret);
+		if (r < 0)
+			return r;
+	}
+	return sbx_fail(err, EEXIST, "branch %s and all up to %s-%d are there already",
+	                wish->branch, wish->branch, BRANCHES_MAX);
 }
 
 void sbx_git_plan_release(struct sbx_git_plan *plan)

@@ -34,16 +34,27 @@ bool sbx_git_surrounded(const char *source, char **top);
 
 /* What a new sandbox will stand on. */
 struct sbx_git_plan {
-	char *branch; /* short name */
+	char *branch; /* short name; not the one wished for where that was to be kept apart */
 	char *base;   /* hexadecimal commit */
 	bool exists;  /* the branch is there already and is continued */
+	bool told;    /* the branch wished for was there, with something on it */
+};
+
+/* What is done where the branch wished for is there already. */
+enum sbx_git_exists {
+	SBX_GIT_NEW, /* BRANCH-2, BRANCH-3...; one without commits of its own is taken as it is */
+	SBX_GIT_REFUSE,   /* EEXIST */
+	SBX_GIT_CONTINUE, /* it is checked out as it stands */
 };
 
 struct sbx_git_wish {
 	const char *source;
-	const char *base;     /* asked for this sandbox, or NULL */
-	const char *fallback; /* the mount's base, or NULL; an existing branch outranks it */
+	const char *base; /* asked for this sandbox, or NULL */
+	const char
+	        *fallback; /* the mount's base, or NULL; a branch that is continued outranks it */
 	const char *branch;
+	enum sbx_git_exists exists;
+	bool fixed; /* base is what the sandbox begins as, which its caller cannot omit */
 };
 
 /*
@@ -54,8 +65,9 @@ int sbx_git_lock(const char *common);
 
 /*
  * Decides branch and commit, changing nothing. EINVAL a bad branch name, not a commit, or wish.base
- * differs from where an existing branch stands; ENOENT no such base; EBUSY the branch is checked
- * out (err names where). Caller holds the lock.
+ * differs from where a branch that is to be continued stands; ENOENT no such base; EEXIST the branch
+ * is there and is to be refused; EBUSY it is checked out (err names where) and no other will do.
+ * Caller holds the lock.
  */
 int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
                  struct sbx_error *err);

@@ -108,6 +108,20 @@ char *sbx_local_entry_name(const char *id)
 	return name;
 }
 
+/* Who names a branch means that one; the mount's setting is for what it names itself. */
+static enum sbx_git_exists exists_wish(const struct sbx_local *b, const struct sbx_create *req)
+{
+	const char *word = req->branch_exists;
+
+	if (!word && req->branch)
+		return SBX_GIT_CONTINUE;
+	if (!word)
+		word = b->host->settings->branch_exists;
+	if (word && strcmp(word, "continue") == 0)
+		return SBX_GIT_CONTINUE;
+	return word && strcmp(word, "refuse") == 0 ? SBX_GIT_REFUSE : SBX_GIT_NEW;
+}
+
 int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
                        struct sbx_record *rec, struct sbx_error *err)
 {
@@ -118,7 +132,9 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	struct sbx_git_wish wish = {.source = s->source_abs,
 	                            .base = from ? from : req->base,
 	                            .fallback = s->base,
-	                            .branch = branch};
+	                            .branch = branch,
+	                            .exists = exists_wish(b, req),
+	                            .fixed = from != NULL};
 	struct sbx_git_plan plan = {0};
 	int r;
 
@@ -130,6 +146,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	rec->branch = plan.branch;
 	rec->base = plan.base;
 	rec->branch_created = !plan.exists;
+	rec->wanted = plan.told ? sbx_steal_ptr(&branch) : NULL;
 	rec->common = strdup(b->common);
 	rec->worktree = sbx_local_entry_name(rec->id);
 	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
@@ -305,9 +322,11 @@ static bool may_limit_disk(const struct sbx_local *b)
 
 static int check(const struct sbx_local *b, const struct sbx_create *req, struct sbx_error *err)
 {
-	if ((req->base || req->branch) && b->kind != SBX_LOCAL_GIT)
+	if ((req->base || req->branch || req->branch_exists) && b->kind != SBX_LOCAL_GIT)
 		return sbx_fail(err, EINVAL, "%s needs a git repository as the source",
-		                req->base ? "base" : "branch");
+		                req->base     ? "base"
+		                : req->branch ? "branch"
+		                              : "branch_exists");
 	if (b->host->settings->limits.disk_mb && !may_limit_disk(b))
 		return sbx_fail(err, EOPNOTSUPP,
 		                "disk_mb cannot be kept here: trees are no overlays (%s)",

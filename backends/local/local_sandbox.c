@@ -64,6 +64,12 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "kind", s->rec.kind);
 	add_text(obj, "source", s->rec.source);
 	add_text(obj, "branch", s->rec.branch);
+	if (s->rec.wanted) {
+		const bool same = strcmp(s->rec.wanted, s->rec.branch) == 0;
+
+		add_text(obj, "branch_exists", same ? "continue" : "new");
+		add_text(obj, "branch_wanted", s->rec.wanted);
+	}
 	add_text(obj, "base", s->rec.base);
 	if (!sb->layered)
 		add_text(obj, "workdir", sb->workdir);

@@ -34,6 +34,7 @@ static const struct {
         {"common", offsetof(struct sbx_record, common), false},
         {"worktree", offsetof(struct sbx_record, worktree), false},
         {"branch", offsetof(struct sbx_record, branch), false},
+        {"branch_wanted", offsetof(struct sbx_record, wanted), false},
         {"base", offsetof(struct sbx_record, base), false},
         {"layer", offsetof(struct sbx_record, layer), false},
         {"save", offsetof(struct sbx_record, save), false},

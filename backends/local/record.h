@@ -24,8 +24,9 @@ struct sbx_record {
 	char *common;   /* git: the repository's common directory */
 	char *worktree; /* git: name of the administrative entry below common/worktrees */
 	char *branch;   /* git: short name */
-	char *base;     /* git: hexadecimal commit the branch was at */
-	char *layer;    /* key of the base that the tree stands on; NULL: a full copy */
+	char *wanted; /* git: the branch that was to be had and was there already; NULL: was not */
+	char *base;   /* git: hexadecimal commit the branch was at */
+	char *layer;  /* key of the base that the tree stands on; NULL: a full copy */
 	char *save; /* of one that is being removed: what of it the trash is to have (local_trash.h) */
 	char *head;          /* git: hexadecimal commit that was checked out then; with save */
 	bool branch_created; /* git: the branch is ours to remove */

@@ -38,9 +38,11 @@ struct sbx_sandbox;
 
 /* A create request; NULL members take the mount's defaults. */
 struct sbx_create {
-	const char *name;   /* valid as by sbx_name_check() */
-	const char *base;   /* commit-ish */
-	const char *branch; /* branch name, used as it is */
+	const char *name; /* valid as by sbx_name_check() */
+	const char *base; /* commit-ish */
+	const char
+	        *branch; /* branch name, used as it is, and continued where it is there already */
+	const char *branch_exists; /* "new", "refuse" or "continue", for this one; see settings.h */
 	/*
 	 * What it starts as; base is NULL then. FROM: a sandbox of this backend, whose [pool] calls the caller keeps away meanwhile, with
 	 * all that is in its tree, ignored files too, committed or not (REV NULL), or as REV (history.h) was. TRASH: the entry of that

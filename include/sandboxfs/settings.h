@@ -23,6 +23,9 @@ struct sbx_strings {
 /* Without being told otherwise; more than builds, browsers' tests or a JVM take. */
 #define SBX_PROCS_DEFAULT UINT64_C(4096)
 
+/* The words of branch_exists, in the mount's settings and in a create request. */
+#define SBX_BRANCH_EXISTS "new|refuse|continue"
+
 /* Resource limits; 0 means none. See design: limits/ in a sandbox's controls. */
 struct sbx_limits {
 	uint64_t cpu_s;        /* seconds of processor time per process */
@@ -44,14 +47,15 @@ struct sbx_settings {
 	char *backend;    /* "local", "memory", ... */
 	char *base;       /* commit-ish new sandboxes start from; NULL: HEAD */
 	char *branch;     /* pattern of the branch, "{name}" is replaced; "sandbox/{name}" */
-	char *path;       /* PATH of commands */
-	char *isolation;  /* "auto", "require", "none" */
-	char *run_as;     /* whom commands run as under a daemon of root's; NULL: see identity.h */
-	char *net;        /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
-	char *cow;        /* "auto", "off", "require": sandboxes share what they did not change */
-	char *controls;   /* "linked", "inline" */
-	char *io;         /* "cached", "passthrough" */
-	char *ctl_name;   /* name of the control directory in a sandbox: "ctl" */
+	char *branch_exists; /* that branch is there already: "new" (another), "refuse", "continue" */
+	char *path;          /* PATH of commands */
+	char *isolation;     /* "auto", "require", "none" */
+	char *run_as;   /* whom commands run as under a daemon of root's; NULL: see identity.h */
+	char *net;      /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
+	char *cow;      /* "auto", "off", "require": sandboxes share what they did not change */
+	char *controls; /* "linked", "inline" */
+	char *io;       /* "cached", "passthrough" */
+	char *ctl_name; /* name of the control directory in a sandbox: "ctl" */
 	bool nested_shared; /* a .git that commands make is shown as it is */
 	bool ctl_listed;    /* readdir of a sandbox lists it */
 	bool track;         /* what each command changes is recorded */

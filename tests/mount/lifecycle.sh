@@ -114,7 +114,7 @@ branch_with_commits_stays() {
 	run w git -c user.name=T -c user.email=t@example.org commit -qm work
 	teardown w
 	same work "$(git -C "$REPO" show sandbox/w:work)"
-	box w
+	echo '{"name":"w","branch_exists":"continue"}' >"$MNT/ctl/create"
 	same work "$(cat "$MNT/w/work")"
 	teardown w
 	git -C "$REPO" branch -D sandbox/w
@@ -255,7 +255,7 @@ claim "mv out of the mount copies and removes" moves_out_by_copying
 claim "ctl/create takes base and branch, or a bare name" create_with_json
 claim "what ctl/create and ctl/teardown did is seen at once" controls_are_seen_at_once
 claim "what cannot be created leaves nothing, and says why" refuses_bad_create
-claim "a branch with commits of its own stays and is continued" branch_with_commits_stays
+claim "a branch with commits of its own stays and is continued where that is asked for" branch_with_commits_stays
 claim "teardown after the worktree entry was removed by hand" worktree_removed_by_hand
 claim "teardown after the branch was deleted" branch_deleted_by_hand
 claim "teardown after the directory was removed" directory_half_gone

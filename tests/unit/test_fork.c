@@ -259,8 +259,15 @@ static void what_cannot_be_forked_is_refused_and_leaves_nothing(void **state)
 		fixture_in(a, "echo 1 > committed");
 		free(fixture_git(a, "add committed"));
 		free(fixture_git(a, "commit -qm mine"));
-		assert_int_equal(try_fork(a, (struct sbx_create){.name = "b"}, &b, &err), -EINVAL);
-		assert_non_null(strstr(err.text, "sandbox/b"));
+		assert_int_equal(
+		        try_fork(a, (struct sbx_create){.name = "b", .branch_exists = "continue"},
+		                 &b, &err),
+		        -EINVAL);
+		assert_non_null(strstr(err.text, "sandbox/b exists and stands elsewhere"));
+		assert_int_equal(
+		        try_fork(a, (struct sbx_create){.name = "b", .branch_exists = "refuse"}, &b,
+		                 &err),
+		        -EEXIST);
 		free(fixture_git_source("branch -D sandbox/b"));
 	}
 	assert_null(b);

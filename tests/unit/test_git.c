@@ -464,10 +464,80 @@ static void a_branch_with_commits_of_its_own_outlives_the_sandbox(void **state)
 	snprintf(tip, sizeof(tip), "%s", repo_commit(on_host(sb), "work"));
 	take_down(sb);
 	assert_string_equal(repo_branch(source, "sandbox/a"), tip);
+	settings.branch_exists = (char *)"continue";
 	sb = create("a", NULL, NULL);
 	scratch_expect(in(sb, "file"), "mine\n");
 	take_down(sb);
+	settings.branch_exists = NULL;
 	assert_string_equal(repo_branch(source, "sandbox/a"), tip);
+}
+
+static void expect_info(struct sbx_sandbox *sb, const char *key, const char *value)
+{
+	struct json_object *info = json_object_new_object(), *have;
+
+	sbx_sandbox_info(sb, info);
+	assert_int_equal(json_object_object_get_ex(info, key, &have), value != NULL);
+	if (value)
+		assert_string_equal(json_object_get_string(have), value);
+	json_object_put(info);
+}
+
+static void expect_branch(struct sbx_sandbox *sb, const char *branch, const char *wanted)
+{
+	expect_info(sb, "branch", branch);
+	expect_info(sb, "branch_wanted", wanted);
+}
+
+static void a_branch_that_was_kept_is_not_taken_for_another_sandbox(void **state)
+{
+	struct sbx_sandbox *sb, *other;
+
+	(void)state;
+	repo_make_branch(source, "sandbox/a", "HEAD");
+	repo_make_branch(source, "sandbox/a-2", "HEAD");
+	scratch_write(scratch_path("repo/file"), "two\n");
+	repo_commit(source, "second");
+	open_backend();
+	sb = create("a", NULL, NULL);
+	expect_branch(sb, "sandbox/a-3", "sandbox/a");
+	expect_info(sb, "branch_exists", "new");
+	scratch_expect(in(sb, "file"), "two\n");
+	other = create("a-3", NULL, NULL);
+	expect_branch(other, "sandbox/a-3-2", "sandbox/a-3");
+	take_down(other);
+	take_down(sb);
+	assert_null(repo_branch(source, "sandbox/a-3"));
+	assert_string_equal(repo_branch(source, "sandbox/a"), first);
+	sb = create("a", first, NULL);
+	expect_branch(sb, "sandbox/a", NULL);
+	take_down(sb);
+	assert_string_equal(repo_branch(source, "sandbox/a"), first);
+	sb = create("a", NULL, "sandbox/a");
+	expect_branch(sb, "sandbox/a", "sandbox/a");
+	expect_info(sb, "branch_exists", "continue");
+	take_down(sb);
+	settings.branch_exists = (char *)"refuse";
+	refuse("a", NULL, NULL, -EEXIST, "sandbox/a is there already");
+	sb = create("b", NULL, NULL);
+	expect_branch(sb, "sandbox/b", NULL);
+	take_down(sb);
+	settings.branch_exists = NULL;
+}
+
+static void a_branch_below_the_name_leaves_it_to_another(void **state)
+{
+	struct sbx_sandbox *sb;
+
+	(void)state;
+	repo_make_branch(source, "sandbox/a/x", "HEAD");
+	open_backend();
+	sb = create("a", NULL, NULL);
+	expect_branch(sb, "sandbox/a-2", "sandbox/a");
+	take_down(sb);
+	repo_delete_branch(source, "sandbox/a/x");
+	repo_make_branch(source, "top", "HEAD");
+	refuse("b", NULL, "top/b", -EEXIST, "top");
 }
 
 /* As `git stash` in the sandbox leaves it: the stash hangs on the branch's last commit. */
@@ -745,6 +815,8 @@ int main(void)
 	        CASE(a_name_with_dots_makes_a_valid_entry),
 	        CASE(a_branch_checked_out_elsewhere_is_busy),
 	        CASE(a_free_branch_is_continued_and_kept),
+	        CASE(a_branch_that_was_kept_is_not_taken_for_another_sandbox),
+	        CASE(a_branch_below_the_name_leaves_it_to_another),
 	        CASE(a_branch_with_commits_of_its_own_outlives_the_sandbox),
 	        CASE(a_stash_is_no_reason_to_drop_a_branch),
 	        CASE(a_branch_that_another_one_contains_goes),
