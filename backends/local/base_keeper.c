@@ -315,7 +315,9 @@ int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
 	b->path = sbx_format("%s/bases", path);
 	r = b->dir = sbx_dir_own(path, "cache", err);
 	if (r >= 0) {
-		r = b->path ? open_rooms(b) : -ENOMEM;
+		r = sbx_dir_hold(b->dir);
+		if (!r)
+			r = b->path ? open_rooms(b) : -ENOMEM;
 		if (!r)
 			r = start_keeper(b);
 		if (r)

@@ -141,6 +141,9 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 	if (!r)
 		r = sbx_state_open(host->settings->state_dir, &b->state, err);
 	if (!r)
+		r = sbx_state_sign(&b->state, host->settings->source_abs,
+		                   host->settings->mountpoint, err);
+	if (!r)
 		r = open_layers(b, err);
 	if (!r && host->settings->trash_days)
 		r = open_kept(b, err);

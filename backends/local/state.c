@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,26 +22,103 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-static int take_lock(struct sbx_state *st, const char *path, struct sbx_error *err)
-{
-	struct stat at;
+#define HOLDER     "mount.json"
+#define HOLDER_MAX 65536
 
-	st->lock = openat(st->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (st->lock < 0)
-		return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
-		                strerror(errno));
-	if (flock(st->lock, LOCK_EX | LOCK_NB) == 0) {
-		if (fstat(st->lock, &at) < 0 || futimens(st->lock, NULL) < 0)
-			return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
-			                strerror(errno));
-		st->since = at.st_mtim;
-		return 0;
-	}
-	if (errno == EWOULDBLOCK)
+void sbx_state_holder_release(struct sbx_state_holder *h)
+{
+	free(h->source);
+	free(h->mountpoint);
+	*h = (struct sbx_state_holder){0};
+}
+
+static char *member(json_object *obj, const char *key)
+{
+	json_object *value;
+
+	return json_object_object_get_ex(obj, key, &value) &&
+	                       json_object_is_type(value, json_type_string)
+	               ? strdup(json_object_get_string(value))
+	               : NULL;
+}
+
+void sbx_state_holder_read(int dir, struct sbx_state_holder *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	json_object *obj, *pid;
+
+	*ret = (struct sbx_state_holder){0};
+	if (sbx_file_read(dir, HOLDER, HOLDER_MAX, &text))
+		return;
+	obj = json_tokener_parse(text);
+	ret->source = member(obj, "source");
+	ret->mountpoint = member(obj, "mountpoint");
+	if (json_object_object_get_ex(obj, "pid", &pid))
+		ret->pid = (pid_t)json_object_get_int(pid);
+	json_object_put(obj);
+	/* It is what the last one wrote, which may have been killed. */
+	if (ret->pid <= 0 || (kill(ret->pid, 0) < 0 && errno != EPERM))
+		ret->pid = 0;
+}
+
+int sbx_state_sign(const struct sbx_state *st, const char *source, const char *mountpoint,
+                   struct sbx_error *err)
+{
+	json_object *obj = json_object_new_object();
+	int r;
+
+	if (source)
+		json_object_object_add(obj, "source", json_object_new_string(source));
+	if (mountpoint)
+		json_object_object_add(obj, "mountpoint", json_object_new_string(mountpoint));
+	json_object_object_add(obj, "pid", json_object_new_int(getpid()));
+	r = sbx_file_replace(st->dir, HOLDER, HOLDER ".tmp", json_object_to_json_string(obj));
+	json_object_put(obj);
+	return r ? sbx_fail(err, -r, "cannot write to the state directory %s: %s", st->path,
+	                    strerror(-r))
+	         : 0;
+}
+
+static int busy(const struct sbx_state *st, const char *path, struct sbx_error *err)
+{
+	_cleanup_(sbx_state_holder_release) struct sbx_state_holder h;
+
+	sbx_state_holder_read(st->dir, &h);
+	if (!h.pid || !h.mountpoint)
 		return sbx_fail(err, EBUSY, "the state directory %s is in use by another mount",
 		                path);
-	return sbx_fail(err, errno, "cannot lock the state directory %s: %s", path,
-	                strerror(errno));
+	return sbx_fail(err, EBUSY,
+	                "the state directory %s is in use by the mount at %s (process %d)", path,
+	                h.mountpoint, (int)h.pid);
+}
+
+static int cannot_lock(const char *path, int errnum, struct sbx_error *err)
+{
+	return sbx_fail(err, errnum, "cannot lock the state directory %s: %s", path,
+	                strerror(errnum));
+}
+
+static int take_lock(struct sbx_state *st, const char *path, struct sbx_error *err)
+{
+	struct stat at, dir;
+
+	st->lock = openat(st->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* ENOENT: the directory was removed just now. */
+	if (st->lock < 0)
+		return cannot_lock(path, errno == ENOENT ? EBUSY : errno, err);
+	if (flock(st->lock, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? busy(st, path, err) : cannot_lock(path, errno, err);
+	if (sbx_dir_hold(st->dir) < 0)
+		return sbx_fail(
+		        err, EBUSY,
+		        "the state directory %s is locked: temporary files are being cleared",
+		        path);
+	if (fstat(st->lock, &at) < 0 || fstat(st->dir, &dir) < 0 || futimens(st->lock, NULL) < 0)
+		return cannot_lock(path, errno, err);
+	if (!at.st_nlink || !dir.st_nlink)
+		return cannot_lock(path, EBUSY, err);
+	st->since = at.st_mtim;
+	return 0;
 }
 
 /* The path as the kernel knows it: what git is told must compare equal to what it finds. */

@@ -3,6 +3,7 @@
  *
  *   clean       there while no daemon runs and the last one ended in order
  *   lock        held (flock) by the daemon that owns the directory
+ *   mount.json  who has it, or had it last: source, mountpoint, pid
  *   meta/       ID.json, the records
  *   trees/ID/   working trees
  *   trash/ID/   working trees being removed
@@ -16,6 +17,7 @@
 #define SANDBOXFS_LOCAL_STATE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "sandboxfs/error.h"
@@ -39,13 +41,29 @@ struct sbx_state {
 	                    .kept = -1})
 
 /*
- * Creates PATH (0700, also missing parents) and what belongs in it, and locks it. EBUSY held by
- * another daemon; EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is
+ * Creates PATH (0700, also missing parents) and what belongs in it, and locks it; while it is open
+ * nothing that clears temporary directories by age touches it. EBUSY held by another daemon, which
+ * err names, or being cleared or removed just now; EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is
  * none).
  */
 int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err);
 /* Gives the lock back. */
 void sbx_state_close(struct sbx_state *st);
+
+/* Writes down who has it; SOURCE and MOUNTPOINT may be NULL. */
+int sbx_state_sign(const struct sbx_state *st, const char *source, const char *mountpoint,
+                   struct sbx_error *err);
+
+/* What was written down last. Strings are owned, NULL where it is not known. */
+struct sbx_state_holder {
+	char *source;
+	char *mountpoint;
+	pid_t pid; /* 0: no process is that one any more */
+};
+
+/* Reads it in the state directory DIR, which need not be locked. Release it. */
+void sbx_state_holder_read(int dir, struct sbx_state_holder *ret);
+void sbx_state_holder_release(struct sbx_state_holder *h);
 
 /* A fresh id for NAME: "NAME-xxxxxxxx", not in use in this state. The caller's. 0 or -errno. */
 int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret);

@@ -9,13 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
 
-#define SCAN_BUFFER 32768
+#define SCAN_BUFFER   32768
+#define HOLD_TRIES    100
+#define HOLD_PAUSE_NS 20000000
 
 static bool is_dot(const char *name)
 {
@@ -180,6 +184,18 @@ int sbx_dir_own(const char *path, const char *what, struct sbx_error *err)
 		                strerror(-r));
 	r = check_own(fd, path, what, err);
 	return r ? r : sbx_steal_fd(&fd);
+}
+
+int sbx_dir_hold(int fd)
+{
+	const struct timespec pause = {.tv_nsec = HOLD_PAUSE_NS};
+
+	for (int i = 0; i < HOLD_TRIES; i++) {
+		if (flock(fd, LOCK_SH | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	return -EBUSY;
 }
 
 int sbx_file_read(int dirfd, const char *name, size_t max, char **ret)

@@ -45,6 +45,13 @@ int sbx_dir_make(int dirfd, const char *name, unsigned mode);
  */
 int sbx_dir_own(const char *path, const char *what, struct sbx_error *err);
 
+/*
+ * Locks the directory FD (not O_PATH) as long as it is open, shared with others who do the same, so that
+ * what clears temporary directories by age (systemd-tmpfiles) leaves it and all below it alone. Waits up to
+ * two seconds for one who is clearing it now. 0, also where the file system has no such locks; -EBUSY.
+ */
+int sbx_dir_hold(int fd);
+
 /* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond.
  */
 int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);

@@ -32,9 +32,17 @@ second_refused() {
 	if timeout 60 "$SANDBOXFS" "$REPO" "$ROOM/other" -o "state_dir=$STATE" 2>"$ROOM/refused.log"; then
 		fail "a second daemon on one state directory"
 	fi
-	grep -q . "$ROOM/refused.log"
+	grep -q "in use by the mount at $MNT (process $(daemon_pid))" "$ROOM/refused.log"
 	refuse is_mounted "$ROOM/other"
 	same kept "$(cat "$MNT/a/f")"
+}
+
+# As systemd-tmpfiles asks before it clears a directory.
+not_aged_away() {
+	for dir in "$STATE" "$ROOM/cache/sandboxfs"; do
+		[ ! -d "$dir" ] || refuse flock -n -x "$dir" true
+		[ ! -d "$dir" ] || flock -n -s "$dir" true
+	done
 }
 
 busy_mountpoint() {
@@ -83,6 +91,7 @@ claim "mounting" mount_repo
 claim "sandboxes reappear with files, modes, links, index" reappear
 claim "what was torn down does not" removed_before_unmount
 claim "a second daemon on the same state is refused" second_refused
+claim "what clears temporary files by age finds the directories locked" not_aged_away
 claim "a busy mountpoint is refused" busy_mountpoint
 claim "after kill -9 the stale mount is healed, jobs are gone, files are there" killed_daemon_is_healed
 claim "ephemeral: everything is torn down at unmount" ephemeral

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,13 +169,38 @@ static void state_is_locked_while_open(void **state)
 {
 	struct sbx_state st, second;
 	struct sbx_error err = SBX_ERROR_INIT;
+	char process[80];
 
 	(void)state;
 	assert_int_equal(sbx_state_open(scratch_path("s"), &st, &err), 0);
 	assert_int_equal(sbx_state_open(scratch_path("s"), &second, &err), -EBUSY);
+	assert_non_null(strstr(err.text, "another mount"));
+	assert_int_equal(sbx_state_sign(&st, "/src", "/the/mount", &err), 0);
+	assert_int_equal(sbx_state_open(scratch_path("s"), &second, &err), -EBUSY);
+	snprintf(process, sizeof(process), "the mount at /the/mount (process %d)", (int)getpid());
+	assert_non_null(strstr(err.text, process));
 	sbx_state_close(&st);
 	assert_int_equal(sbx_state_open(scratch_path("s"), &second, &err), 0);
 	sbx_state_close(&second);
+}
+
+/* As systemd-tmpfiles asks before it clears a directory. */
+static void state_is_not_cleared_by_age_while_open(void **state)
+{
+	int fd = -1;
+	struct sbx_state st;
+
+	(void)state;
+	assert_int_equal(sbx_state_open(scratch_path("s"), &st, NULL), 0);
+	fd = open(scratch_path("s"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), -1);
+	sbx_state_close(&st);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_int_equal(sbx_state_open(scratch_path("s"), &st, NULL), -EBUSY);
+	close(fd);
+	assert_int_equal(sbx_state_open(scratch_path("s"), &st, NULL), 0);
+	sbx_state_close(&st);
 }
 
 static void ids_carry_the_name_and_differ(void **state)
@@ -206,6 +232,7 @@ int main(void)
 	        CASE(state_directory_is_made_private_with_its_parents),
 	        CASE(state_directory_that_is_not_safe_is_refused),
 	        CASE(state_is_locked_while_open),
+	        CASE(state_is_not_cleared_by_age_while_open),
 	        CASE(ids_carry_the_name_and_differ),
 	};
 
