@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/local/git_impl.h"
+#include "backends/local/state.h"
 #include "backends/support/fsutil.h"
 
 #define HEAD_MAX     4096
@@ -194,7 +195,7 @@ static int look_at_entry(const char *name, unsigned char type, void *data)
 {
 	struct search *s = data;
 	_cleanup_fd_ int dir = sbx_dir_open(s->worktrees, name);
-	_cleanup_free_ char *gitdir = NULL;
+	_cleanup_free_ char *gitdir = NULL, *locked = NULL;
 	char *end;
 
 	(void)type;
@@ -207,7 +208,12 @@ static int look_at_entry(const char *name, unsigned char type, void *data)
 	end = strstr(gitdir, "/.git");
 	if (end)
 		*end = '\0';
-	s->where = strdup(gitdir);
+	/* Only of ours the path is known not to lead through a mount of ours. */
+	if (sbx_file_read(dir, "locked", HEAD_MAX, &locked) == 0 &&
+	    strcmp(locked, SBX_GIT_LOCKED) == 0)
+		s->where = sbx_state_whose(gitdir);
+	if (!s->where)
+		s->where = strdup(gitdir);
 	return 1;
 }
 

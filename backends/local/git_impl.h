@@ -20,6 +20,9 @@ int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
 /* Has libgit2 heed working-tree-encoding. Once after its start, not concurrently. 0 or -ENOMEM. */
 int sbx_git_encoding_init(void);
 
+/* Why our entries are locked, as the file says it. */
+#define SBX_GIT_LOCKED "sandboxfs\n"
+
 /* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so; NULL: without one yet. 0 or -errno; EEXIST. Caller holds the lock. */
 int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head);
 

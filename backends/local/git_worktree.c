@@ -100,7 +100,7 @@ int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head)
 
 	if (entry < 0)
 		return entry;
-	r = sbx_file_create(entry, "locked", "sandboxfs\n");
+	r = sbx_file_create(entry, "locked", SBX_GIT_LOCKED);
 	if (!r)
 		r = write_file(entry, "gitdir", sbx_format("%s/.git\n", wt->workdir));
 	if (!r)

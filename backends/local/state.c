@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/record.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -77,6 +78,24 @@ int sbx_state_sign(const struct sbx_state *st, const char *source, const char *m
 	return r ? sbx_fail(err, -r, "cannot write to the state directory %s: %s", st->path,
 	                    strerror(-r))
 	         : 0;
+}
+
+char *sbx_state_whose(const char *tree)
+{
+	_cleanup_(sbx_state_holder_release) struct sbx_state_holder h = {0};
+	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
+	const char *id = strrchr(tree, '/');
+	_cleanup_free_ char *file = id ? sbx_format("%s.json", id + 1) : NULL;
+	_cleanup_free_ char *top = id ? sbx_format("%.*s/..", (int)(id - tree), tree) : NULL;
+	_cleanup_fd_ int dir = top ? open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	_cleanup_fd_ int meta = dir < 0 ? -1 : sbx_dir_open(dir, "meta");
+
+	if (meta < 0 || !file || sbx_record_load(meta, file, &rec))
+		return NULL;
+	sbx_state_holder_read(dir, &h);
+	return h.mountpoint ? sbx_format("sandbox %s of the mount at %s (%s)", rec.name,
+	                                 h.mountpoint, tree)
+	                    : NULL;
 }
 
 static int busy(const struct sbx_state *st, const char *path, struct sbx_error *err)

@@ -63,6 +63,11 @@ struct sbx_state_holder {
 
 /* Reads it in the state directory DIR, which need not be locked. Release it. */
 void sbx_state_holder_read(int dir, struct sbx_state_holder *ret);
+/*
+ * Whose working tree TREE (STATE/trees/ID) is: "sandbox NAME of the mount at MOUNTPOINT (TREE)". The
+ * caller's; NULL: it cannot be told.
+ */
+char *sbx_state_whose(const char *tree);
 void sbx_state_holder_release(struct sbx_state_holder *h);
 
 /* A fresh id for NAME: "NAME-xxxxxxxx", not in use in this state. The caller's. 0 or -errno. */

@@ -96,6 +96,8 @@ elsewhere() {
 	"$TOOL" mount "$LOG.2" "$RECORD.2" "$SANDBOXFS" "$REPO" "$ROOM/other" -o "state_dir=$STATE.2"
 	mkdir "$ROOM/other/e"
 	same sandbox/e-2 "$("$TOOL" json branch <"$ROOM/other/e/ctl/info")"
+	expect EBUSY write "$ROOM/other/ctl/create" O_WRONLY '{"name":"x","branch":"sandbox/e"}\n'
+	like "*branch sandbox/e is checked out in sandbox e of the mount at $MNT (*" "$(cat "$ROOM/other/ctl/error")"
 	rmdir "$ROOM/other/e"
 	fusermount3 -u "$ROOM/other"
 	flock -w 60 "$RECORD.2" true
