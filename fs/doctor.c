@@ -23,9 +23,11 @@
 #include <unistd.h>
 
 #include "fs/passthrough.h"
+#include "fs/settings.h"
 #include "sandboxfs/cgroup.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
+#include "sandboxfs/state.h"
 
 enum verdict { OK, NO, WARN };
 
@@ -320,11 +322,47 @@ static void check_descriptors(void)
 	    lim.rlim_max < 4096 ? "ulimit -Hn 65536 (limits.conf: nofile)" : NULL);
 }
 
+/* Where a mount without options would keep its sandboxes: the caller's, NULL when it would not. */
+static char *state_place(struct sbx_error *err)
+{
+	struct sbx_settings settings;
+	char *place = NULL;
+
+	if (sbx_settings_defaults(&settings) < 0)
+		return NULL;
+	if (sbx_settings_found(&settings, err) == 0) {
+		if (!settings.state_dir)
+			sbx_places_temporary(&place, err);
+		else if (strcmp(settings.state_dir, SBX_STATE_PERSISTENT) == 0)
+			sbx_places_persistent(&place, err);
+		else
+			place = sbx_steal_ptr(&settings.state_dir);
+	}
+	sbx_settings_release(&settings);
+	return place;
+}
+
+static bool check_state(void)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *place = state_place(&err), *what = NULL;
+	const char *why = place ? sbx_state_fleeting(place) : NULL;
+
+	if (!place)
+		say(NO, "sandboxes can be kept nowhere", err.text);
+	else if (asprintf(&what, "sandboxes are kept in %s%s%s", place, why ? ": " : "",
+	                  why ? why : "") >= 0)
+		say(why ? WARN : OK, what, why ? "-o state_dir=persistent" : NULL);
+	else
+		what = NULL;
+	return place != NULL;
+}
+
 int sbx_doctor(void)
 {
 	bool device = check_fuse();
 	bool mounter = check_fusermount();
-	bool isolated;
+	bool isolated, kept;
 
 	check_namespaces();
 	check_landlock();
@@ -334,5 +372,6 @@ int sbx_doctor(void)
 	check_cgroup();
 	check_epoch();
 	check_descriptors();
-	return device && mounter && isolated ? 0 : 1;
+	kept = check_state();
+	return device && mounter && isolated && kept ? 0 : 1;
 }

@@ -29,6 +29,10 @@ int main(int argc, char *argv[])
 		case SBX_DOCTOR:
 			code = sbx_doctor();
 			break;
+		case SBX_LIST_STATE:
+		case SBX_PRUNE:
+			code = sbx_states(opts.action == SBX_PRUNE);
+			break;
 		case SBX_RUN:
 			if (sbx_daemon_run(&opts, &err) < 0)
 				code = fail(&err);

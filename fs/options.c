@@ -134,6 +134,12 @@ static int take_option(struct sbx_options *opts, struct line *line, int c, struc
 	case 'D':
 		opts->action = SBX_DOCTOR;
 		return 0;
+	case 'L':
+		opts->action = SBX_LIST_STATE;
+		return 0;
+	case 'P':
+		opts->action = SBX_PRUNE;
+		return 0;
 	case ':':
 		return sbx_fail(err, EINVAL, "-%c needs a value; see --help", optopt);
 	default:
@@ -147,10 +153,9 @@ static int read_line(struct sbx_options *opts, struct line *line, int argc, char
                      struct sbx_error *err)
 {
 	static const struct option options[] = {
-	        {"help", no_argument, NULL, 'h'},
-	        {"version", no_argument, NULL, 'V'},
-	        {"doctor", no_argument, NULL, 'D'},
-	        {0},
+	        {"help", no_argument, NULL, 'h'},   {"version", no_argument, NULL, 'V'},
+	        {"doctor", no_argument, NULL, 'D'}, {"list-state", no_argument, NULL, 'L'},
+	        {"prune", no_argument, NULL, 'P'},  {0},
 	};
 	int c, r = 0;
 
@@ -237,7 +242,7 @@ static int load_file(struct sbx_settings *settings, const char *path, struct sbx
 }
 
 /* The user's or the machine's own file, which need not be there. */
-static int load_found(struct sbx_settings *settings, struct sbx_error *err)
+int sbx_settings_found(struct sbx_settings *settings, struct sbx_error *err)
 {
 	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	_cleanup_free_ char *user = NULL;
@@ -275,7 +280,7 @@ static int load_config(struct sbx_settings *settings, const struct sbx_strings *
 		if (strncmp(words->items[i], "config=", 7) == 0)
 			path = words->items[i] + 7;
 	}
-	return path ? load_file(settings, path, err) : load_found(settings, err);
+	return path ? load_file(settings, path, err) : sbx_settings_found(settings, err);
 }
 
 static int take_positional(struct sbx_options *opts, const struct line *line, const char **ret,
@@ -333,7 +338,7 @@ int sbx_options_parse(int argc, char *const *argv, struct sbx_options *ret, stru
 void sbx_print_help(void)
 {
 	printf("usage: sandboxfs [SOURCE] MOUNTPOINT [-o key=value,...] [-f] [-d]\n"
-	       "       sandboxfs --doctor | --help | --version\n"
+	       "       sandboxfs --doctor | --list-state | --prune | --help | --version\n"
 	       "\n"
 	       "Mounts a file system whose directories are sandboxes. SOURCE is what a new one\n"
 	       "holds: a git repository, a plain directory, or none. MOUNTPOINT/README tells "
@@ -342,6 +347,9 @@ void sbx_print_help(void)
 	       "  -f          stay in the foreground\n"
 	       "  -d          trace calls of the backend to stderr (and -f)\n"
 	       "  --doctor    what this machine allows, and how to mend what is missing\n"
+	       "  --list-state  where the sandboxes of your mounts are kept, mounted or not\n"
+	       "  --prune     removes those of these directories that hold no work, says what is "
+	       "kept\n"
 	       "\n"
 	       "Keys for -o and, as JSON members, for the configuration file ($XDG_CONFIG_HOME or\n"
 	       "~/.config or /etc, sandboxfs.json). A comma in a value is written \\,\n\n");

@@ -14,7 +14,7 @@
 
 struct json_object;
 
-enum sbx_action { SBX_RUN, SBX_HELP, SBX_PRINT_VERSION, SBX_DOCTOR };
+enum sbx_action { SBX_RUN, SBX_HELP, SBX_PRINT_VERSION, SBX_DOCTOR, SBX_LIST_STATE, SBX_PRUNE };
 
 struct sbx_options {
 	enum sbx_action action;
@@ -45,5 +45,7 @@ struct json_object *sbx_settings_json(const struct sbx_settings *settings);
 /* --help on stdout; --doctor's report on stdout, returning the exit code (0: a mount would work). */
 void sbx_print_help(void);
 int sbx_doctor(void);
+/* --list-state, or with REMOVE --prune, on stdout: the exit code. */
+int sbx_states(bool remove);
 
 #endif

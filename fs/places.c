@@ -199,31 +199,73 @@ static int check_own(const char *dir, struct sbx_error *err)
 	return sbx_fail(err, EACCES, "%s is not a directory of yours; choose a \"state_dir\"", dir);
 }
 
-/* The same SOURCE and MOUNTPOINT find the same state again. Only $TMPDIR itself is resolved. */
-static int default_state_dir(struct sbx_settings *s, struct sbx_error *err)
+int sbx_places_temporary(char **ret, struct sbx_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	const char *source = s->source_abs ? s->source_abs : s->source ? s->source : "";
-	uint64_t h = hash(hash(UINT64_C(0xcbf29ce484222325), source), s->mountpoint);
 	_cleanup_free_ char *base = realpath(tmp && tmp[0] == '/' ? tmp : "/tmp", NULL);
-	_cleanup_free_ char *name = NULL, *own = NULL;
-	char *dir;
-	int r;
 
 	if (!base)
 		return sbx_fail(err, errno, "temporary directory: %s", strerror(errno));
-	if (asprintf(&name, "sandboxfs-%u", (unsigned)geteuid()) < 0) {
-		name = NULL;
+	if (asprintf(ret, "%s/sandboxfs-%u", strcmp(base, "/") ? base : "", (unsigned)geteuid()) >=
+	    0)
+		return check_own(*ret, err);
+	*ret = NULL;
+	return no_memory(err);
+}
+
+int sbx_places_persistent(char **ret, struct sbx_error *err)
+{
+	const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	_cleanup_free_ char *base = NULL;
+	int r, n;
+
+	if (xdg && xdg[0] == '/')
+		n = asprintf(&base, "%s/sandboxfs", xdg);
+	else if (geteuid() == 0)
+		n = asprintf(&base, "/var/lib/sandboxfs");
+	else if (home && home[0] == '/')
+		n = asprintf(&base, "%s/.local/state/sandboxfs", home);
+	else
+		return sbx_fail(err, EINVAL,
+		                "\"state_dir\": persistent needs HOME or XDG_STATE_HOME");
+	if (n < 0) {
+		base = NULL;
 		return no_memory(err);
 	}
-	own = join(base, name);
-	r = own ? check_own(own, err) : no_memory(err);
+	r = resolve_new("state_dir", &base, err);
+	if (!r)
+		r = check_own(base, err);
+	if (!r)
+		*ret = sbx_steal_ptr(&base);
+	return r;
+}
+
+/* The same SOURCE and MOUNTPOINT find the same state again. */
+static int own_state_dir(struct sbx_settings *s, int (*find)(char **ret, struct sbx_error *err),
+                         struct sbx_error *err)
+{
+	const char *source = s->source_abs ? s->source_abs : s->source ? s->source : "";
+	uint64_t h = hash(hash(UINT64_C(0xcbf29ce484222325), source), s->mountpoint);
+	_cleanup_free_ char *base = NULL;
+	char *dir;
+	int r = find(&base, err);
+
 	if (r < 0)
 		return r;
-	if (asprintf(&dir, "%s/%016llx", own, (unsigned long long)h) < 0)
+	if (asprintf(&dir, "%s/%016llx", base, (unsigned long long)h) < 0)
 		return no_memory(err);
+	free(s->state_dir);
 	s->state_dir = dir;
 	return 0;
+}
+
+static int resolve_state_dir(struct sbx_settings *s, struct sbx_error *err)
+{
+	if (!s->state_dir)
+		return own_state_dir(s, sbx_places_temporary, err);
+	if (strcmp(s->state_dir, SBX_STATE_PERSISTENT) == 0)
+		return own_state_dir(s, sbx_places_persistent, err);
+	return resolve_new("state_dir", &s->state_dir, err);
 }
 
 /*
@@ -284,8 +326,7 @@ int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
 	if (!r)
 		r = resolve_mountpoint(settings, mountpoint, err);
 	if (!r)
-		r = settings->state_dir ? resolve_new("state_dir", &settings->state_dir, err)
-		                        : default_state_dir(settings, err);
+		r = resolve_state_dir(settings, err);
 	if (!r && settings->logs_dir)
 		r = resolve_new("logs_dir", &settings->logs_dir, err);
 	if (!r)

@@ -30,7 +30,8 @@ static const struct sbx_key keys[] = {
 	{"branch_exists", &sbx_kind_text, AT(branch_exists), SBX_BRANCH_EXISTS, NULL,
 	 "if that branch is there: new (NAME-2, NAME-3...), refuse, continue (new)"},
 	{"state_dir", &sbx_kind_text, AT(state_dir), NULL, NULL,
-	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...)"},
+	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...), or persistent: what outlives a\n"
+	 "                            reboot ($XDG_STATE_HOME/sandboxfs, root /var/lib/sandboxfs)"},
 	{"cow", &sbx_kind_text, AT(cow), "auto|off|require", NULL,
 	 "copy on write: auto, off (each sandbox a full copy), require"},
 	{"cache_dir", &sbx_kind_text, AT(cache_dir), NULL, NULL,

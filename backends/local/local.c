@@ -15,6 +15,7 @@
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/state.h"
 
 static void destroy(struct sbx_backend *base)
 {
@@ -27,6 +28,7 @@ static void destroy(struct sbx_backend *base)
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);
 	free(b->flat);
+	free(b->fleeting);
 	free(b->common);
 	free(b->surrounding);
 	free(b);
@@ -110,6 +112,17 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 	return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
+/* Whoever looks at a sandbox is told where it is kept, and that it may be gone tomorrow. */
+static int note_fleeting(struct sbx_local *b, struct sbx_error *err)
+{
+	const char *why = sbx_state_fleeting(b->state.path);
+
+	if (!why)
+		return 0;
+	b->fleeting = sbx_format("%s; -o state_dir=persistent outlives that", why);
+	return b->fleeting ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+}
+
 static int open_kept(struct sbx_local *b, struct sbx_error *err)
 {
 	int r = sbx_kept_new(&b->kept);
@@ -143,6 +156,8 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 	if (!r)
 		r = sbx_state_sign(&b->state, host->settings->source_abs,
 		                   host->settings->mountpoint, err);
+	if (!r)
+		r = note_fleeting(b, err);
 	if (!r)
 		r = open_layers(b, err);
 	if (!r && host->settings->trash_days)

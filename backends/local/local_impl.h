@@ -27,6 +27,7 @@ struct sbx_local {
 	char *common;              /* git: the source's common directory */
 	struct sbx_layers *layers; /* NULL: none could be had, or none is needed */
 	struct sbx_kept *kept;     /* NULL: there is no trash */
+	char *fleeting;            /* why the state directory may not outlive a reboot, or NULL */
 	char *flat;                /* why new trees are full copies, or NULL */
 	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;

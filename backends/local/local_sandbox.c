@@ -78,6 +78,8 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	if (!s->rec.layer)
 		add_text(obj, "no_overlay", s->backend->flat);
 	add_text(obj, "home", s->home);
+	add_text(obj, "state_dir", s->backend->state.path);
+	add_text(obj, "state_note", s->backend->fleeting);
 	if (s->rec.included >= 0)
 		json_object_object_add(obj, "included", json_object_new_int64(s->rec.included));
 	if (s->rec.skipped)
