@@ -166,6 +166,8 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 {
 	uint64_t root;
 
+	if (busy)
+		__atomic_fetch_add(&box->begun, 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
 	if (busy)
 		sbx_inodes_drop_writers(ws->inodes, box);

@@ -300,6 +300,11 @@ struct sbx_box *sbx_node_box(const struct sbx_node *node)
 	return node->box;
 }
 
+bool sbx_node_steep(const struct sbx_node *node)
+{
+	return node->steep;
+}
+
 unsigned sbx_node_which(const struct sbx_node *node)
 {
 	return node->which;

@@ -140,6 +140,10 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 	struct sbx_node *node = find_at(tab, dir, id);
 	int r;
 
+	if (node && id->steep) {
+		sbx_inodes_unhash(tab, node);
+		node = NULL;
+	}
 	if (node) {
 		node->refs++;
 		if (node->fd && node->fd->pinned) /* it has a name again: another hard link */
@@ -152,6 +156,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		node->ino = id->ino;
 		node->born = id->born;
 		node->type = id->type;
+		node->steep = id->steep;
 		sbx_inodes_hash(tab, node);
 	}
 	r = place_at(tab, node, dir, name);
@@ -168,7 +173,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 
 static bool is_fresh(const struct sbx_inodes *tab, const struct sbx_node *node)
 {
-	return node->nlookup && now_ms() - node->seen_ms < FRESH_MS &&
+	return node->nlookup && !node->steep && now_ms() - node->seen_ms < FRESH_MS &&
 	       (int32_t)(node->seen_ms - tab->renewed_ms) > 0;
 }
 

@@ -1,9 +1,12 @@
 /* What tells a file from another: where it is kept, its number and when it was born. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "fs/confine.h"
 #include "fs/inode_impl.h"
 #include "fs/nested.h"
 #include "fs/owner.h"
@@ -54,6 +57,18 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 	return 0;
 }
 
+/* A link that nobody can read is followed by nobody. */
+static bool is_steep(int dirfd, const char *name)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(dirfd, name, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	return sbx_confine_is_steep(target);
+}
+
 int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
                     struct sbx_ident *id)
 {
@@ -63,6 +78,8 @@ int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, str
 	if (r < 0)
 		return r;
 	r = sbx_ident_at(dir->box, n.dirfd, n.name, st, id);
+	if (r == 0 && S_ISLNK(id->type))
+		id->steep = is_steep(n.dirfd, n.name);
 	sbx_nested_release(&n);
 	return r;
 }

@@ -18,6 +18,7 @@ struct sbx_node {
 	uint8_t kind, which;
 	bool hashed, own_fifo;
 	bool nameless; /* its last name was taken away through the mount */
+	bool steep;    /* a link with ".." behind a name: see sbx_node_steep */
 	mode_t type;   /* S_IFMT of a file */
 	uint32_t refs;
 	uint32_t seen_ms; /* when it was looked up last */
@@ -56,6 +57,7 @@ struct sbx_ident {
 	ino_t ino;
 	int64_t born;
 	mode_t type;
+	bool steep; /* of sbx_ident_child only: as of a node */
 };
 
 void sbx_inodes_lock(struct sbx_inodes *tab);

@@ -74,9 +74,8 @@ static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
 {
 	if (sbx_without("special"))
 		return 0;
-	if (!S_ISREG(mode) && !S_ISFIFO(mode))
-		return sbx_fail(err, EPERM, "%s: only files and FIFOs can be made in a sandbox",
-		                name);
+	if (!S_ISREG(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode))
+		return sbx_fail(err, EPERM, "%s: devices cannot be made in a sandbox", name);
 	if (mode & (S_ISUID | S_ISGID))
 		return sbx_fail(err, EPERM, "%s: setuid and setgid are not available in a sandbox",
 		                name);
@@ -149,6 +148,28 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 	                : sbx_confine_link(root, path, target, view, err);
 }
 
+/*
+ * The same before TARGET is given to a client. Where it is steep a command could put a link in the way of the client's walk, so then
+ * none may run.
+ */
+static int check_followed(struct sbx_workspace *ws, struct sbx_node *dir, const char *target,
+                          struct sbx_error *err)
+{
+	struct sbx_box *box = sbx_node_box(dir);
+	const unsigned begun = __atomic_load_n(&box->begun, __ATOMIC_SEQ_CST);
+	int r = check_link(ws, dir, target, err);
+
+	if (r || !sbx_confine_is_steep(target) || sbx_without("links"))
+		return r;
+	if (__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) ||
+	    __atomic_load_n(&box->begun, __ATOMIC_SEQ_CST) != begun)
+		return sbx_fail(
+		        err, EACCES,
+		        "a link to %s climbs behind a name: it is followed while no command runs",
+		        target);
+	return 0;
+}
+
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -189,10 +210,13 @@ static int read_link(struct sbx_workspace *ws, struct sbx_node *node, char buf[P
 	if (n < 0)
 		return r;
 	buf[n] = '\0';
+	/* The kernel would keep the text: have it look again, for a node that says so. */
+	if (sbx_confine_is_steep(buf) && !sbx_node_steep(node))
+		return -ESTALE;
 	dir = sbx_node_parent(ws->inodes, node);
 	if (!dir)
 		return -ESTALE;
-	r = check_link(ws, dir, buf, err);
+	r = check_followed(ws, dir, buf, err);
 	sbx_node_put(ws->inodes, dir);
 	return r;
 }

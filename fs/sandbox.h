@@ -51,6 +51,7 @@ struct sbx_box {
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
+	unsigned begun; /* how often that has begun; atomic */
 	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
