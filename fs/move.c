@@ -103,9 +103,9 @@ static int move_contents(struct move *m, int from, int to)
 static int copy_attributes(struct move *m, int to, const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
-	int r = sbx_owner_give(m->box, to, "");
+	int r = sbx_owner_give(m->box, -1, to, "");
 
-	if (!r && (fchmod(to, st->st_mode & 01777) < 0 || futimens(to, times) < 0))
+	if (!r && (fchmod(to, st->st_mode & 03777) < 0 || futimens(to, times) < 0))
 		r = -errno;
 	return r;
 }

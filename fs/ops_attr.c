@@ -55,6 +55,12 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	sbx_node_put(ws->inodes, node);
 }
 
+/* Of a directory setgid gives rights to nobody: what is made in it has its group. */
+static mode_t refused_bits(mode_t type)
+{
+	return S_ISDIR(type) ? S_ISUID : S_ISUID | S_ISGID;
+}
+
 static int set_mode(int path_fd, mode_t mode, struct sbx_error *err)
 {
 	struct stat st;
@@ -62,7 +68,7 @@ static int set_mode(int path_fd, mode_t mode, struct sbx_error *err)
 
 	if (fstat(path_fd, &st) < 0)
 		return -errno;
-	if (mode & (S_ISUID | S_ISGID) & ~st.st_mode && !sbx_without("special"))
+	if (mode & refused_bits(st.st_mode) & ~st.st_mode && !sbx_without("special"))
 		return sbx_fail(err, EPERM, "setuid and setgid are not available in a sandbox");
 	if (S_ISLNK(st.st_mode))
 		return -EOPNOTSUPP;

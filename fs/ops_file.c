@@ -226,7 +226,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	if (r == 0)
 		ws_note_nested(ws, dir, dfd->fd, name);
 	if (r == 0)
-		r = sbx_owner_give(sbx_node_box(dir), fd, "");
+		r = sbx_owner_give(sbx_node_box(dir), dfd->fd, fd, "");
 	if (r < 0 && fd >= 0)
 		close(fd);
 	if (r == 0)

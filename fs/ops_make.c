@@ -21,7 +21,9 @@
 /* Whose it is to be, now that it was made in DIR (R: 0 or -errno). What stands in the store is the daemon's. */
 static int give(struct sbx_node *dir, const struct sbx_nested *n, int r)
 {
-	return r < 0 || n->store >= 0 ? r : sbx_owner_give(sbx_node_box(dir), n->dirfd, n->name);
+	return r < 0 || n->store >= 0
+	               ? r
+	               : sbx_owner_give(sbx_node_box(dir), n->dirfd, n->dirfd, n->name);
 }
 
 /* Answers after NAME was made in DIR (R: 0 or -errno, with ERR where there is more to say). */

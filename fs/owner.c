@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/sandbox.h"
@@ -32,11 +33,17 @@ void sbx_owner_hide(const struct sbx_box *box, uid_t *uid, gid_t *gid)
 		*gid = box->sandbox->owner.gid;
 }
 
-int sbx_owner_give(const struct sbx_box *box, int dirfd, const char *name)
+int sbx_owner_give(const struct sbx_box *box, int dir, int dirfd, const char *name)
 {
+	gid_t gid = box && box->sandbox ? box->sandbox->owner.gid : (gid_t)-1;
+	struct stat st;
+
 	if (!is_translated(box))
 		return 0;
-	return fchownat(dirfd, name, box->sandbox->owner.uid, box->sandbox->owner.gid,
+	/* What is made in a setgid directory has its group already. */
+	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_mode & S_ISGID)
+		gid = (gid_t)-1;
+	return fchownat(dirfd, name, box->sandbox->owner.uid, gid,
 	                AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0
 	               ? -errno
 	               : 0;

@@ -51,7 +51,7 @@ int sbx_layers_make(const struct sbx_layers *layers, const struct sbx_state *sta
 	if (mkdirat(dir, "work", 0700) < 0 || mkdirat(dir, ".git", 0755) < 0)
 		return -errno;
 	r = own(layers, upper);
-	if (!r && (fchmod(upper, like->st_mode & 01777) < 0 || futimens(upper, times) < 0))
+	if (!r && (fchmod(upper, like->st_mode & 03777) < 0 || futimens(upper, times) < 0))
 		r = -errno;
 	return r ? r : sbx_steal_fd(&upper);
 }

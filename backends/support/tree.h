@@ -48,7 +48,7 @@ struct sbx_copy {
 
 /*
  * Copies the contents of src: data (shared with the source where the file system can), mode without
- * setuid and setgid, times in ns, symlinks as they are, hard links among themselves, user.*
+ * setuid and, but for directories, setgid, times in ns, symlinks as they are, hard links among themselves, user.*
  * attributes, FIFOs. Crosses into other file systems. On failure what was copied stays, for the
  * caller to remove. EINTR cancelled, ESTALE the source was moved about meanwhile, ENOSPC, EDQUOT,
  * EMFILE, EACCES. Blocks.

@@ -184,7 +184,8 @@ static int copy_attributes(struct copying *c, int in, int out, const struct stat
 	if (fstat(out, &copied) == 0)
 		c->spec->bytes += (uint64_t)copied.st_blocks * 512;
 	c->spec->files++;
-	if (fchmod(out, st->st_mode & 01777) < 0 || futimens(out, times) < 0)
+	if (fchmod(out, st->st_mode & (S_ISDIR(st->st_mode) ? 03777 : 01777)) < 0 ||
+	    futimens(out, times) < 0)
 		return -errno;
 	return 0;
 }

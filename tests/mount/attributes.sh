@@ -25,6 +25,28 @@ no_setuid() {
 	run a stat -c %a prog | grep -qx 755
 }
 
+setgid_directories() {
+	mkdir shared
+	expect 0 chmod shared 2775
+	same 2775 "$("$TOOL" stat shared mode)"
+	mkdir shared/sub
+	: >shared/file
+	same "2755 0644" "$("$TOOL" stat shared/sub mode) $("$TOOL" stat shared/file mode)"
+	same "$(stat -c %g shared)" "$(stat -c %g shared/file)"
+	same 2775 "$(run a stat -c %a shared)"
+	expect EPERM chmod shared 6775
+	if [ "$(id -u)" = 0 ]; then
+		expect 0 chown shared -1 12
+		mkdir shared/of12
+		same "12 2755" "$(stat -c '%g %a' shared/of12)"
+	fi
+	mv shared moved
+	same 2775 "$("$TOOL" stat moved mode)"
+	git init -q --shared moved/repo
+	same 2 "$("$TOOL" stat moved/repo/.git/objects mode | cut -c1)"
+	rm -r moved
+}
+
 owners() {
 	me=$(id -u) group=$(id -g)
 	echo x >o
@@ -107,6 +129,7 @@ claim "mkdir" box a
 cd "$MNT/a" || exit 1
 claim "chmod" modes
 claim "neither chmod nor open can set setuid or setgid" no_setuid
+claim "but of a directory setgid, and what is made in it is as it says" setgid_directories
 claim "chown to oneself works, to others is EPERM" owners
 claim "times are kept to the nanosecond, also of links" sets_times
 claim "writing moves mtime of the file, creating that of the directory" writing_moves_mtime
