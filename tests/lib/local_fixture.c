@@ -7,16 +7,20 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
+#include "tests/lib/tmp.h"
 
 struct fixture fixture;
 
@@ -27,6 +31,10 @@ struct fixture fixture;
 	"echo '*.log' > .gitignore; touch -d '1 hour ago' file sub/* mode"
 
 #define TESTS_MAX 64 /* of a group */
+
+/* Source of the row, made once; every test gets a copy, which takes a tenth of the processes. */
+static char template[4096];
+static const struct fixture_row *template_row;
 
 static const struct fixture_row rows[] = {
         {"git", FIXTURE_GIT, false},   {"git-layered", FIXTURE_GIT, true},
@@ -45,6 +53,20 @@ static int set_up_group(void **state)
 	return 0;
 }
 
+static void drop_template(void)
+{
+	if (template_row && sbx_tree_remove(AT_FDCWD, template, NULL))
+		print_message("# %s cannot be removed\n", template);
+	template_row = NULL;
+}
+
+static int tear_down_group(void **state)
+{
+	(void)state;
+	drop_template();
+	return 0;
+}
+
 static int set_up(void **state)
 {
 	fixture_begin(*state);
@@ -58,26 +80,69 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static int run_row(const char *group, const struct fixture_row *row,
+                   const struct fixture_test *tests, size_t n)
+{
+	static struct CMUnitTest all[TESTS_MAX];
+	static char names[TESTS_MAX][96];
+
+	for (size_t i = 0; i < n; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s: %s", row->label, tests[i].name);
+		all[i] = (struct CMUnitTest){.name = names[i],
+		                             .test_func = tests[i].fn,
+		                             .setup_func = set_up,
+		                             .teardown_func = tear_down,
+		                             .initial_state = (void *)(uintptr_t)row};
+	}
+	/* Those that are left without a name are passed over. */
+	return cmocka_run_group_tests_name(group, all, set_up_group, tear_down_group);
+}
+
+/* Passes on what a row said, with its results numbered after the *DONE of the rows before. */
+static void relay(FILE *from, size_t *done)
+{
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
+	int skip;
+
+	rewind(from);
+	while (getline(&line, &size, from) > 0) {
+		skip = strncmp(line, "not ok ", 7) == 0 ? 7 : strncmp(line, "ok ", 3) == 0 ? 3 : 0;
+		if (skip)
+			printf("%.*s%zu%s", skip, line, ++*done,
+			       line + skip + strspn(line + skip, "0123456789"));
+		else if (strncmp(line, "1..", 3) != 0)
+			fputs(line, stdout);
+	}
+}
+
+/* A process for each row, all at once: most of the time goes to processes of git and the shell, one after the other. */
 int fixture_main(const char *group, const struct fixture_test *tests, size_t n)
 {
-	static struct CMUnitTest all[SBX_ARRAY_SIZE(rows) * TESTS_MAX];
-	static char names[SBX_ARRAY_SIZE(all)][96];
-	size_t k = 0;
+	const char *mode = getenv("CMOCKA_MESSAGE_OUTPUT");
+	FILE *said[SBX_ARRAY_SIZE(rows)];
+	pid_t pids[SBX_ARRAY_SIZE(rows)];
+	int status, failed = n > TESTS_MAX;
+	size_t done = 0;
 
-	if (n > TESTS_MAX)
-		return 1;
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
-		for (size_t j = 0; j < n; j++, k++) {
-			snprintf(names[k], sizeof(names[k]), "%s: %s", rows[i].label,
-			         tests[j].name);
-			all[k] = (struct CMUnitTest){.name = names[k],
-			                             .test_func = tests[j].fn,
-			                             .setup_func = set_up,
-			                             .teardown_func = tear_down,
-			                             .initial_state = (void *)(uintptr_t)&rows[i]};
-		}
-	/* Those that are left without a name are passed over. */
-	return cmocka_run_group_tests_name(group, all, set_up_group, NULL);
+	for (size_t i = 0; !failed && i < SBX_ARRAY_SIZE(rows); i++) {
+		said[i] = tmpfile();
+		pids[i] = said[i] ? fork() : -1;
+		if (pids[i] < 0)
+			abort();
+		if (!pids[i])
+			exit(dup2(fileno(said[i]), 1) < 0 || dup2(1, 2) < 0 ||
+			     run_row(group, &rows[i], tests, n) || fflush(stdout));
+	}
+	if (mode && strcasecmp(mode, "TAP") == 0)
+		printf("1..%zu\n", n * SBX_ARRAY_SIZE(rows));
+	for (size_t i = 0; n <= TESTS_MAX && i < SBX_ARRAY_SIZE(rows); i++) {
+		if (waitpid(pids[i], &status, 0) != pids[i] || status)
+			failed = 1;
+		relay(said[i], &done);
+		fclose(said[i]);
+	}
+	return failed;
 }
 
 /* What COMMAND (sh) prints; it must succeed. */
@@ -113,20 +178,28 @@ char *fixture_run(const char *fmt, ...)
 	return run(command);
 }
 
-static void make_source(void)
+static void make_template(void)
 {
-	const char *path = scratch_path("source");
-
-	if (fixture.row->kind == FIXTURE_NONE)
-		return;
-	scratch_mkdir(path);
-	free(fixture_run("cd %s && { %s; }", path, SOURCE));
+	drop_template();
+	assert_non_null(tmp_make(template, sizeof(template), "sandboxfs-test"));
+	template_row = fixture.row;
+	free(fixture_run("cd %s && mkdir -m 755 source && cd source && { %s; }", template, SOURCE));
 	if (fixture.row->kind == FIXTURE_GIT)
 		free(fixture_run(
-		        "cd %s && git init -q -b main && git config user.name T && "
-		        "git config user.email t@example.org && git add -A && git commit -qm first",
-		        path));
-	fixture.settings.source = fixture.settings.source_abs = strdup(path);
+		        "cd %s/source && git init -q -b main && "
+		        "printf '[user]\\n\\tname = T\\n\\temail = t@example.org\\n' >> .git/config && "
+		        "git add -A && git -c maintenance.auto=false commit -qm first",
+		        template));
+}
+
+static void make_source(void)
+{
+	if (fixture.row->kind == FIXTURE_NONE)
+		return;
+	if (template_row != fixture.row)
+		make_template();
+	free(fixture_run("cp -a %s/source %s", template, scratch_path("source")));
+	fixture.settings.source = fixture.settings.source_abs = strdup(scratch_path("source"));
 }
 
 static void found(struct sbx_sandbox *sb, void *data)

@@ -36,7 +36,10 @@ struct fixture_test {
 	void (*fn)(void **state);
 };
 
-/* Runs each of the N tests over a source of each kind, without the configuration of whoever runs them; for main. */
+/*
+ * Runs each of the N tests over a source of each kind, in a process per kind, without the configuration of whoever
+ * runs them; for main.
+ */
 int fixture_main(const char *group, const struct fixture_test *tests, size_t n);
 /* Makes source and backend of ROW, and recovers. */
 void fixture_begin(const struct fixture_row *row);

@@ -16,16 +16,15 @@
 
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
+#include "tests/lib/tmp.h"
 
 static char root[4096];
 
 const char *scratch_make(void)
 {
-	const char *tmp = getenv("TMPDIR");
 	char path[2048];
 
-	snprintf(path, sizeof(path), "%s/sandboxfs-test-XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(path));
+	assert_non_null(tmp_make(path, sizeof(path), "sandboxfs-test"));
 	assert_non_null(realpath(path, root));
 	return root;
 }

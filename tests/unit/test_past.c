@@ -21,6 +21,7 @@
 #include "backends/local/local_history.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/local_fixture.h"
 #include "tests/lib/scratch.h"
@@ -52,17 +53,14 @@ static char *git_dir(const struct sbx_sandbox *sb)
 	return sbx_format("%s/git/%s/history", scratch_path("state"), sb->id);
 }
 
-/* What SCRIPT (sh) prints, in a copy of the tree, with g for git on it and on a copy of the index; malloc'd. */
-static char *ask(const struct sbx_sandbox *sb, const char *script)
+/* What SCRIPT (sh) prints where PREPARE (sh) leads; T is the scratch directory, G the git state; malloc'd. */
+static char *ask_in(const struct sbx_sandbox *sb, const char *prepare, const char *script)
 {
 	_cleanup_free_ char *dir = git_dir(sb);
 	_cleanup_free_ char *command = sbx_format(
-	        "set -e; T=%s; G=%s; rm -rf $T/copy $T/index; cp -a %s/. $T/copy; rm -rf "
-	        "$T/copy/.git; "
-	        "cp -p $G/index $T/index 2>/dev/null || :; cd $T/copy; "
-	        "export GIT_INDEX_FILE=$T/index; "
-	        "g() { git -c core.bare=false --git-dir=$G --work-tree=$T/copy \"$@\"; }\n%s",
-	        scratch_path("."), dir, fixture_path(sb), script);
+	        "set -e; T=%s; G=%s; S=%s; %s; "
+	        "g() { git -c core.bare=false --git-dir=$G --work-tree=$PWD \"$@\"; }\n%s",
+	        scratch_path("."), dir, fixture_path(sb), prepare, script);
 	FILE *p = popen(command, "re");
 	char *text = NULL, buf[4096];
 	size_t len = 0, n;
@@ -79,6 +77,18 @@ static char *ask(const struct sbx_sandbox *sb, const char *script)
 	return text;
 }
 
+/* In a copy of the tree, with g for git on it and on a copy of the index; malloc'd. */
+static char *ask(const struct sbx_sandbox *sb, const char *script)
+{
+	sbx_tree_remove(AT_FDCWD, scratch_path("copy"), NULL);
+	unlink(scratch_path("index"));
+	return ask_in(sb,
+	              "cp -a $S/. $T/copy; test ! -e $T/copy/.git || rm -rf $T/copy/.git; "
+	              "test ! -e $G/index || cp -p $G/index $T/index; cd $T/copy; "
+	              "export GIT_INDEX_FILE=$T/index",
+	              script);
+}
+
 static void expect(const struct sbx_sandbox *sb, const char *script, const char *want)
 {
 	_cleanup_free_ char *have = ask(sb, script);
@@ -89,7 +99,7 @@ static void expect(const struct sbx_sandbox *sb, const char *script, const char 
 
 static void expect_sound(const struct sbx_sandbox *sb)
 {
-	free(ask(sb, "test ! -e $G || g fsck --strict --no-dangling >&2"));
+	free(ask_in(sb, "cd $T", "test ! -e $G || g fsck --strict --no-dangling >&2"));
 }
 
 /* The tree that git would record, ours to free. */
@@ -846,7 +856,7 @@ static void a_large_file_comes_back(void **state)
 	if (!is_git() || !fixture.row->layered)
 		return;
 	sb = fixture_create("a");
-	fixture_in(sb, "head -c 100000000 /dev/urandom > big; chmod +x big");
+	fixture_in(sb, "head -c 32000000 /dev/urandom > big; chmod +x big");
 	before = contents(sb);
 	snapshot(sb, "large");
 	fixture_in(sb, "echo small > big");
