@@ -3,7 +3,7 @@
 # nothing is left: no mount, process or directory of the suite.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --suite mount       one suite (unit, backends, mount, attacks, weak, clients, fault, fuzz, bench); may be repeated
+#   tests/run.sh --suite unit,mount  some suites (unit, backends, mount, attacks, weak, clients, fault, fuzz, bench); may be repeated
 #   tests/run.sh --asan | --tsan     built with sanitizers
 #   tests/run.sh --coverage          with line coverage, which must reach 80 %
 #   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with the options above
@@ -11,6 +11,20 @@ set -u
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 . "$here/tests/lib/setup.sh"
+
+all_suites='unit backends mount attacks weak clients fault fuzz bench'
+
+# Adds the suites of the list $1 (a,b) to those that are run; refuses what is none before anything is built.
+add_suites() {
+	names=$(printf '%s' "$1" | tr ',' ' ')
+	[ -n "${names# }" ] || { echo "--suite names no suite; there are: $all_suites" >&2 && exit 2; }
+	for name in $names; do
+		case " $all_suites " in
+		*" $name "*) suites="$suites --suite $name" ;;
+		*) echo "there is no suite \"$name\"; there are: $all_suites" >&2 && exit 2 ;;
+		esac
+	done
+}
 
 build=build options= suites= coverage= factor=1 distro= others=
 while [ $# -gt 0 ]; do
@@ -23,7 +37,7 @@ while [ $# -gt 0 ]; do
 		# A command's process cannot write its counts from inside, and would say so on its stderr.
 		export GCOV_ERROR_FILE=/dev/null
 		;;
-	--suite) suites="$suites --suite $2" word="--suite $2" && shift ;;
+	--suite) add_suites "${2:-}" && word="--suite $2" && shift ;;
 	--distro) distro=$2 word= && shift ;;
 	*) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
 	esac
@@ -42,7 +56,8 @@ ninja -C "$build" || exit 1
 
 SBX_ROOMS=$(mktemp -d "${TMPDIR:-/tmp}/sandboxfs-suite.XXXXXX") || exit 1
 chmod 755 "$SBX_ROOMS"
-export SBX_ROOMS
+# Unit tests, and what they test, have their temporary files there as well.
+export SBX_ROOMS TMPDIR="$SBX_ROOMS"
 if [ $factor = 1 ]; then
 	export SBX_CYCLES="${SBX_CYCLES:-1000}" SBX_KILLS="${SBX_KILLS:-100}"
 fi

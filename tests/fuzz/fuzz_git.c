@@ -18,6 +18,7 @@
 #include "backends/local/git_index.h"
 #include "backends/local/git_pack.h"
 #include "backends/local/git_refs.h"
+#include "tests/lib/tmp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -67,11 +68,12 @@ static void put(int dir, const char *path, const uint8_t *data, size_t size)
 	close(fd);
 }
 
-static int objects_dir(char *path)
+static int objects_dir(char *path, size_t size)
 {
+	char *made = tmp_make(path, size, "sandboxfs-fuzz");
 	int dir;
 
-	assert(mkdtemp(path));
+	assert(made);
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert(dir >= 0 && mkdirat(dir, "pack", 0755) == 0 && mkdirat(dir, "00", 0755) == 0);
 	return dir;
@@ -81,8 +83,8 @@ static int objects_dir(char *path)
 static void as_objects(const uint8_t *data, size_t size)
 {
 	static const struct sbx_git_bounds small = {.object = 65536, .volume = 262144};
-	char path[] = "/tmp/sandboxfs-fuzz.XXXXXX";
-	int dir = objects_dir(path);
+	char path[256];
+	int dir = objects_dir(path, sizeof(path));
 	struct sbx_git_reader *reader;
 	git_object_t type;
 	git_oid oid = {{0}};

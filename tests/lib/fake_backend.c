@@ -13,6 +13,7 @@
 
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/fake_history.h"
+#include "tests/lib/tmp.h"
 
 /* cmocka.h needs these, and has no include guard for them. */
 #include <setjmp.h>
@@ -459,8 +460,7 @@ void house_start(struct house *h)
 void house_open(struct house *h)
 {
 	memset(h, 0, sizeof(*h));
-	snprintf(h->dir, sizeof(h->dir), "/tmp/sandboxfs-test-XXXXXX");
-	assert_non_null(mkdtemp(h->dir));
+	assert_non_null(tmp_make(h->dir, sizeof(h->dir), "sandboxfs-test"));
 	h->settings = (struct sbx_settings){
 	        .backend = "fake",
 	        .mountpoint = "/mnt/test",

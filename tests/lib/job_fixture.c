@@ -1,4 +1,5 @@
 #include "tests/lib/job_fixture.h"
+#include "tests/lib/tmp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,8 +64,7 @@ void fixture_prepare(struct fixture *fx)
 	                     .limits = {.output_bytes = 64u << 20}},
 	};
 	pthread_mutex_init(&fx->lock, NULL);
-	snprintf(fx->dir, sizeof(fx->dir), "/tmp/sbx-job-XXXXXX");
-	assert_non_null(mkdtemp(fx->dir));
+	assert_non_null(tmp_make(fx->dir, sizeof(fx->dir), "sbx-job"));
 	snprintf(fx->root, sizeof(fx->root), "%s/root", fx->dir);
 	assert_int_equal(mkdir(fx->root, 0700), 0);
 }

@@ -8,11 +8,12 @@
 
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
+#include "tests/lib/tmp.h"
 
 struct plain_box {
 	struct sbx_sandbox sandbox;
 	struct sbx_box box;
-	char dir[40];
+	char dir[256];
 	int root;
 	bool alive;
 };
@@ -52,10 +53,10 @@ struct plain_box *plain_box_create(void)
 	if (!pb)
 		return NULL;
 	*pb = (struct plain_box){
-	        .sandbox = {.impl = &impl}, .dir = "/tmp/sandboxfs-box-XXXXXX", .alive = true};
+	        .sandbox = {.impl = &impl}, .alive = true};
 	pb->box.number = 1;
 	pb->box.sandbox = &pb->sandbox;
-	pb->root = mkdtemp(pb->dir) ? open(pb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	pb->root = tmp_make(pb->dir, sizeof(pb->dir), "sandboxfs-box") ? open(pb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
 	return pb;
 }
 

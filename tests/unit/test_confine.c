@@ -13,16 +13,17 @@
 #include <cmocka.h>
 
 #include "fs/confine.h"
+#include "tests/lib/tmp.h"
 
 #define VIEW "/mnt/fix-1"
 
-static char base[] = "/tmp/sandboxfs-confine-XXXXXX";
+static char base[256];
 static int root;
 
 static int set_up(void **state)
 {
 	(void)state;
-	if (!mkdtemp(base))
+	if (!tmp_make(base, sizeof(base), "sandboxfs-confine"))
 		return -1;
 	root = open(base, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return root < 0 || mkdirat(root, "a", 0755) || mkdirat(root, "a/b", 0755) ||

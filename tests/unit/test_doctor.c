@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "fs/options.h"
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/tmp.h"
 
 static char report[16384];
 
@@ -69,15 +71,20 @@ static void exit_code_is_0_without_a_no(void **state)
 
 static void nothing_is_left_behind(void **state)
 {
-	char dir[] = "/tmp/test_doctor-XXXXXX";
+	const char *tmp = getenv("TMPDIR");
+	_cleanup_free_ char *before = tmp ? strdup(tmp) : NULL;
+	char dir[256];
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	assert_non_null(tmp_make(dir, sizeof(dir), "test_doctor"));
 	setenv("TMPDIR", dir, 1);
 	capture(run_doctor);
 	assert_int_equal(rmdir(dir), 0);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	unsetenv("TMPDIR");
+	if (before)
+		setenv("TMPDIR", before, 1);
+	else
+		unsetenv("TMPDIR");
 }
 
 static void help_names_every_key_of_the_configuration(void **state)

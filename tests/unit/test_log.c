@@ -17,6 +17,7 @@
 #include "fs/log.h"
 #include "fs/pending.h"
 #include "sandboxfs/loop.h"
+#include "tests/lib/tmp.h"
 
 /* ---- the log ---- */
 
@@ -26,8 +27,7 @@ static struct sbx_log *a_log;
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(dir, sizeof(dir), "/tmp/sbx-log-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!tmp_make(dir, sizeof(dir), "sbx-log"))
 		return -1;
 	snprintf(main_path, sizeof(main_path), "%s/log/id1.jsonl", dir);
 	snprintf(logs_dir, sizeof(logs_dir), "%s/logs", dir);

@@ -16,6 +16,7 @@
 #include <json-c/json.h>
 
 #include "fs/options.h"
+#include "tests/lib/tmp.h"
 
 static char dir[64]; /* holds mnt/, src/ and file */
 static struct sbx_options opts;
@@ -41,11 +42,15 @@ static void write_file(const char *path, const char *text)
 	fclose(f);
 }
 
+static char *outer; /* TMPDIR around the tests, NULL: none */
+
 static int set_up(void **state)
 {
+	const char *tmp = getenv("TMPDIR");
+
 	(void)state;
-	snprintf(dir, sizeof(dir), "/tmp/test_options-XXXXXX");
-	if (!mkdtemp(dir) || mkdir(at("mnt"), 0755) || mkdir(at("src"), 0755))
+	outer = tmp ? strdup(tmp) : NULL;
+	if (!tmp_make(dir, sizeof(dir), "test_options") || mkdir(at("mnt"), 0755) || mkdir(at("src"), 0755))
 		return -1;
 	write_file(at("file"), "");
 	setenv("HOME", dir, 1);
@@ -73,6 +78,11 @@ static int tear_down(void **state)
 	char own[64];
 
 	(void)state;
+	if (outer)
+		setenv("TMPDIR", outer, 1);
+	else
+		unsetenv("TMPDIR");
+	free(outer);
 	sbx_options_release(&opts);
 	sbx_settings_release(&settings);
 	for (size_t i = 0; i < sizeof(made) / sizeof(*made); i++)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/output.h"
+#include "tests/lib/tmp.h"
 
 static char dir[64];
 static char path[128];
@@ -20,8 +21,7 @@ static struct sbx_output *out;
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(dir, sizeof(dir), "/tmp/sbx-output-XXXXXX");
-	if (!mkdtemp(dir))
+	if (!tmp_make(dir, sizeof(dir), "sbx-output"))
 		return -1;
 	snprintf(path, sizeof(path), "%s/jobs/id/1.1", dir);
 	return sbx_output_create(path, 0, &out);

@@ -33,6 +33,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
+#include "tests/lib/tmp.h"
 
 /* On the loop thread an assertion of cmocka would jump into another thread's stack. */
 #define MUST(x)                                                                                    \
@@ -209,8 +210,7 @@ static void start_loop(struct fixture *f)
 
 static void make_dir(struct fixture *f)
 {
-	snprintf(f->dir, sizeof(f->dir), "/tmp/test-spawner-XXXXXX");
-	assert_non_null(mkdtemp(f->dir));
+	assert_non_null(tmp_make(f->dir, sizeof(f->dir), "test-spawner"));
 	snprintf(f->tree, sizeof(f->tree), "%s/tree", f->dir);
 	snprintf(f->rw, sizeof(f->rw), "%s/home", f->dir);
 	assert_int_equal(mkdir(f->tree, 0755), 0);

@@ -12,17 +12,17 @@
 
 #include "backends/trace.h"
 #include "tests/lib/fake_backend.h"
+#include "tests/lib/tmp.h"
 
 static struct fake_backend fake;
 static struct sbx_backend *traced;
-static char dir[] = "/tmp/sandboxfs-test-XXXXXX";
+static char dir[256];
 static atomic_bool cancelled;
 
 static int set_up(void **state)
 {
 	(void)state;
-	memset(dir + strlen(dir) - 6, 'X', 6);
-	assert_non_null(mkdtemp(dir));
+	assert_non_null(tmp_make(dir, sizeof(dir), "sandboxfs-test"));
 	fake_backend_init(&fake, NULL, dir);
 	assert_int_equal(sbx_trace_wrap(&fake.base, &traced), 0);
 	return 0;
