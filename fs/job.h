@@ -197,7 +197,10 @@ int sbx_job_kill(struct sbx_jobrec *rec, int sig);
 /* Kills every running job of the table. Any thread. */
 void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
 
-/* The status line with its newline, of rec or (NULL) of nothing run. Returns its length. */
+/*
+ * The status line with its newline, of rec or (NULL) of nothing run; where output was cut it ends with
+ * stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SIZE 256 holds every one.
+ */
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /* The result object of design 1.5; the caller puts it. */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);

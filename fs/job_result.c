@@ -25,6 +25,7 @@ struct view {
 	int code;
 	uint64_t number;
 	uint64_t wall_ns, user_us, sys_us, max_rss_kb;
+	uint64_t cut[2]; /* bytes of stdout and stderr that were discarded */
 	bool timed_out, killed;
 	struct sbx_error start_error;
 };
@@ -47,6 +48,8 @@ static void look(const struct sbx_jobrec *rec, struct view *v)
 	        .timed_out = ended && rec->timed_out,
 	        .start_error = rec->start_error,
 	};
+	for (int i = 0; i < 2; i++)
+		v->cut[i] = rec->out[i] ? sbx_output_cut(rec->out[i]) : 0;
 	v->killed = ended && v->end == SBX_END_SIGNALED && code >= 1 && code <= 64 &&
 	            rec->sent >> (code - 1) & 1;
 }
@@ -191,27 +194,40 @@ void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut)
 
 /* ---- status ---- */
 
+/* The end of the line: what was cut, for who looks at nothing else. */
+static void print_cut(const struct view *v, char *buf, size_t size)
+{
+	int n = 0;
+
+	*buf = '\0';
+	if (v->cut[0])
+		n = snprintf(buf, size, " stdout_cut=%" PRIu64, v->cut[0]);
+	if (v->cut[1])
+		snprintf(buf + n, size - (size_t)n, " stderr_cut=%" PRIu64, v->cut[1]);
+}
+
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size)
 {
 	struct view v = {.state = SBX_JOB_PREPARED};
-	char code[16] = "-";
+	char code[16] = "-", cut[80];
 	int n;
 
 	if (rec)
 		look_locked(rec, &v);
+	print_cut(&v, cut, sizeof(cut));
 	if (exit_code(&v) >= 0)
 		snprintf(code, sizeof(code), "%d", exit_code(&v));
 	if (v.state == SBX_JOB_PREPARED || v.state == SBX_JOB_FAILED)
 		n = snprintf(buf, size, "- idle\n");
 	else if (v.state != SBX_JOB_ENDED)
-		n = snprintf(buf, size, "- running job=%" PRIu64 " wall_ms=%" PRIu64 "\n", v.number,
-		             v.wall_ns / 1000000u);
+		n = snprintf(buf, size, "- running job=%" PRIu64 " wall_ms=%" PRIu64 "%s\n",
+		             v.number, v.wall_ns / 1000000u, cut);
 	else
 		n = snprintf(buf, size,
 		             "%s %s job=%" PRIu64 " wall_ms=%" PRIu64 " user_ms=%" PRIu64
-		             " sys_ms=%" PRIu64 " max_rss_kb=%" PRIu64 "\n",
+		             " sys_ms=%" PRIu64 " max_rss_kb=%" PRIu64 "%s\n",
 		             code, word(&v), v.number, v.wall_ns / 1000000u, v.user_us / 1000u,
-		             v.sys_us / 1000u, v.max_rss_kb);
+		             v.sys_us / 1000u, v.max_rss_kb, cut);
 	return (size_t)n < size ? (size_t)n : size ? size - 1 : 0;
 }
 

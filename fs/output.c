@@ -220,6 +220,16 @@ uint64_t sbx_output_total(struct sbx_output *o)
 	return n;
 }
 
+uint64_t sbx_output_cut(struct sbx_output *o)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&o->lock);
+	n = o->total - o->size;
+	pthread_mutex_unlock(&o->lock);
+	return n;
+}
+
 bool sbx_output_truncated(struct sbx_output *o)
 {
 	bool full;

@@ -33,9 +33,10 @@ void sbx_output_append(struct sbx_output *o, const void *buf, size_t len);
 /* No more comes: gives back the descriptor and spare memory. The thread that appends. */
 void sbx_output_seal(struct sbx_output *o);
 
-/* Bytes kept; bytes produced; whether some were discarded. Any thread. */
+/* Bytes kept; bytes produced; bytes discarded; whether some were. Any thread. */
 uint64_t sbx_output_size(struct sbx_output *o);
 uint64_t sbx_output_total(struct sbx_output *o);
+uint64_t sbx_output_cut(struct sbx_output *o);
 bool sbx_output_truncated(struct sbx_output *o);
 /* Up to LEN of the kept bytes at OFF: the count (0 at the end) or a negative errno. Any thread. */
 ssize_t sbx_output_read(struct sbx_output *o, void *buf, size_t len, uint64_t off);

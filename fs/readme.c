@@ -7,7 +7,7 @@ const char sbx_readme[] =
         "  mkdir fix-1                        # make a sandbox: a fresh copy of the source\n"
         "  ls fix-1; vi fix-1/main.c          # its files are ordinary files\n"
         "  echo 'make test' > fix-1/ctl/exec  # run a command in it; returns when it has ended\n"
-        "  cat fix-1/stdout fix-1/stderr      # what it printed\n"
+        "  cat fix-1/stdout fix-1/stderr      # what it printed; status says if cut\n"
         "  cat fix-1/status                   # 0 exited job=1 wall_ms=812 ...   (exit code "
         "first)\n"
         "  rmdir fix-1                        # tear it down, commands and all\n"
