@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -64,6 +65,7 @@ struct daemon {
 	struct sbx_channel workspace_channel, control_channel;
 	struct sbx_watch signals;
 	sem_t ended;
+	int logs; /* logs_dir, held; or -1 */
 };
 
 static void handle_ended(void *data)
@@ -152,6 +154,29 @@ static int heal_mountpoint(const char *path, struct sbx_error *err)
 		return sbx_fail(err, errno, "the mountpoint %s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return sbx_fail(err, ENOTDIR, "the mountpoint %s is not a directory", path);
+	return 0;
+}
+
+/* Made now, and held: nothing that clears temporary directories by age touches what is locked. */
+static int prepare_logs(struct daemon *d, struct sbx_error *err)
+{
+	const char *path = d->opts->settings.logs_dir;
+	_cleanup_free_ char *copy = path ? strdup(path) : NULL;
+
+	if (!path)
+		return 0;
+	if (!copy)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(copy, 0700);
+		*slash = '/';
+	}
+	mkdir(path, 0700);
+	d->logs = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->logs < 0)
+		return sbx_fail(err, errno, "\"logs_dir\": %s: %s", path, strerror(errno));
+	flock(d->logs, LOCK_SH | LOCK_NB);
 	return 0;
 }
 
@@ -389,6 +414,7 @@ static void stop(struct daemon *d)
 	if (d->workspace.controls)
 		rmdir(d->workspace.controls);
 	free(d->workspace.controls);
+	sbx_cleanup_fd(&d->logs);
 	sbx_secret_free(d->github_token);
 	sem_destroy(&d->ended);
 }
@@ -406,7 +432,7 @@ static void leave_terminal(void)
 
 static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 {
-	struct daemon d = {.opts = opts};
+	struct daemon d = {.opts = opts, .logs = -1};
 	int r;
 
 	/* A name server that is silent is not to hold up an unmount for long. */
@@ -420,6 +446,8 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 		sbx_fail(err, -r, "GITHUB_TOKEN cannot be kept: %s", strerror(-r));
 	else
 		r = start_parts(&d, err);
+	if (r == 0)
+		r = prepare_logs(&d, err);
 	if (r == 0)
 		r = prepare_controls(&d, err);
 	/* Before anything is mounted: a signal that ends us now is seen when the loop runs. */

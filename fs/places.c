@@ -4,6 +4,7 @@
  * a daemon that died answers ENOTCONN; it is to be healed, so it must not stop us here.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,34 @@ static int resolve_new(const char *key, char **path, struct sbx_error *err)
 	free(*path);
 	*path = full;
 	return 0;
+}
+
+/* A directory that is to be written to: what of PATH there is must be one, and ours to write to. */
+static int check_writable(const char *key, const char *path, struct sbx_error *err)
+{
+	size_t len = strlen(path);
+	_cleanup_free_ char *at = resolve_prefix(path, len);
+	struct stat st;
+
+	while (!at && errno == ENOENT && len > 0) {
+		len = parent_length(path, len);
+		at = resolve_prefix(path, len);
+	}
+	if (!at || stat(at, &st) < 0)
+		return sbx_fail(err, errno, "\"%s\": %s: %s", key, path, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return sbx_fail(err, ENOTDIR, "\"%s\": %s is not a directory", key, at);
+	if (faccessat(AT_FDCWD, at, W_OK | X_OK, AT_EACCESS) < 0)
+		return sbx_fail(err, errno, "\"%s\": nothing can be written in %s: %s", key, at,
+		                strerror(errno));
+	return 0;
+}
+
+static int resolve_writable(const char *key, char **path, struct sbx_error *err)
+{
+	int r = resolve_new(key, path, err);
+
+	return r ? r : check_writable(key, *path, err);
 }
 
 /* A dead mount can be neither entered nor asked, so only what is above it is resolved. */
@@ -265,7 +294,7 @@ static int resolve_state_dir(struct sbx_settings *s, struct sbx_error *err)
 		return own_state_dir(s, sbx_places_temporary, err);
 	if (strcmp(s->state_dir, SBX_STATE_PERSISTENT) == 0)
 		return own_state_dir(s, sbx_places_persistent, err);
-	return resolve_new("state_dir", &s->state_dir, err);
+	return resolve_writable("state_dir", &s->state_dir, err);
 }
 
 /*
@@ -318,6 +347,31 @@ static int check_apart(const struct sbx_settings *s, struct sbx_error *err)
 	return 0;
 }
 
+/* What is shown to commands, or hidden from them, is there: else it would be neither, unsaid. */
+static int check_shown(const char *key, const struct sbx_strings *paths, struct sbx_error *err)
+{
+	for (size_t i = 0; i < paths->n; i++) {
+		struct stat st;
+
+		if (has_dotdot(paths->items[i]))
+			return sbx_fail(err, EINVAL, "\"%s\" must not contain ..: %s", key,
+			                paths->items[i]);
+		if (stat(paths->items[i], &st) < 0 && !is_dead(errno))
+			return sbx_fail(err, errno, "\"%s\": %s: %s", key, paths->items[i],
+			                strerror(errno));
+	}
+	return 0;
+}
+
+static int check_all_shown(const struct sbx_settings *s, struct sbx_error *err)
+{
+	int r = check_shown("ro_paths", &s->ro_paths, err);
+
+	if (!r)
+		r = check_shown("rw_paths", &s->rw_paths, err);
+	return r ? r : check_shown("hide_paths", &s->hide_paths, err);
+}
+
 int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
                          struct sbx_error *err)
 {
@@ -328,9 +382,11 @@ int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,
 	if (!r)
 		r = resolve_state_dir(settings, err);
 	if (!r && settings->logs_dir)
-		r = resolve_new("logs_dir", &settings->logs_dir, err);
+		r = resolve_writable("logs_dir", &settings->logs_dir, err);
 	if (!r)
-		r = settings->cache_dir ? resolve_new("cache_dir", &settings->cache_dir, err)
+		r = settings->cache_dir ? resolve_writable("cache_dir", &settings->cache_dir, err)
 		                        : default_cache_dir(settings, err);
+	if (!r)
+		r = check_all_shown(settings, err);
 	return r ? r : check_apart(settings, err);
 }

@@ -369,11 +369,18 @@ static int try_same(struct candidate *c, struct sbx_error *err)
 	return c->exists ? check_stands(c, err) : find_base(c, &c->oid, err);
 }
 
+bool sbx_git_branch_ok(const char *branch)
+{
+	int valid = 0;
+
+	return git_branch_name_is_valid(&valid, branch) == 0 && valid;
+}
+
 static int try_branch(struct candidate *c, struct sbx_error *err)
 {
-	int valid = 0, r;
+	int r;
 
-	if (git_branch_name_is_valid(&valid, c->branch) < 0 || !valid)
+	if (!sbx_git_branch_ok(c->branch))
 		return sbx_fail(err, EINVAL, "%s is not a valid branch name", c->branch);
 	r = find_branch(c, err);
 	if (r)

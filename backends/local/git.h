@@ -57,6 +57,9 @@ struct sbx_git_wish {
 	bool fixed; /* base is what the sandbox begins as, which its caller cannot omit */
 };
 
+/* Whether BRANCH may be the name of one. */
+bool sbx_git_branch_ok(const char *branch);
+
 /*
  * Locks the repository against other daemons and threads that change its refs and worktree entries.
  * Returns a descriptor to close, or -errno.

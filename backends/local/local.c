@@ -87,7 +87,7 @@ static int check_base(struct sbx_local *b, struct sbx_error *err)
 {
 	if (b->host->settings->base && b->kind != SBX_LOCAL_GIT)
 		return sbx_fail(err, EINVAL, "base needs a git repository as the source");
-	return 0;
+	return b->kind == SBX_LOCAL_GIT ? sbx_local_check_pattern(b, err) : 0;
 }
 
 /*

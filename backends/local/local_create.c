@@ -97,6 +97,21 @@ static char *expand_branch(const char *pattern, const char *name)
 	return text;
 }
 
+int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err)
+{
+	const char *pattern = b->host->settings->branch;
+	_cleanup_free_ char *branch = pattern ? expand_branch(pattern, "name") : NULL;
+
+	if (!pattern)
+		return 0;
+	if (!branch)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_git_branch_ok(branch)
+	               ? 0
+	               : sbx_fail(err, EINVAL, "\"branch\": %s makes no valid branch name",
+	                          pattern);
+}
+
 /* Names of entries appear in refs ("worktrees/NAME/HEAD"), where two dots are not allowed. */
 char *sbx_local_entry_name(const char *id)
 {

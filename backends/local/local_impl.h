@@ -119,6 +119,8 @@ char *sbx_local_entry_name(const char *id);
 int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
 /* Makes trees/ID; open in *ret. */
 int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);
+/* EINVAL the mount's pattern makes no branch name. */
+int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err);
 /*
  * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
  * The caller holds the lock of the repository.

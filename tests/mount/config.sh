@@ -38,6 +38,37 @@ bad_places() {
 	refused_mount '' "$ROOM/empty" "$MNT" -o "state_dir=$STATE"
 }
 
+# What could never work is told now, not by the first sandbox.
+bad_directories() {
+	echo x >"$ROOM/file"
+	mkdir -p "$ROOM/real"
+	refused_mount "\"logs_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/file"
+	refused_mount '"logs_dir": *Not a directory' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/file/sub"
+	refused_mount '"logs_dir" must not contain ..' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/none/../x"
+	refused_mount "\"state_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$ROOM/file"
+	refused_mount "\"cache_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$STATE,cache_dir=$ROOM/file"
+	for key in ro_paths rw_paths hide_paths; do
+		refused_mount "\"$key\": $ROOM/none: No such file" "$REPO" "$MNT" -o "state_dir=$STATE,$key=$ROOM/real:$ROOM/none"
+		refused_mount "\"$key\" must not contain ..: $ROOM/real/.." "$REPO" "$MNT" -o "state_dir=$STATE,$key=$ROOM/real/.."
+		refused_mount "\"$key\" must hold absolute paths" "$REPO" "$MNT" -o "state_dir=$STATE,$key=real"
+	done
+	refused_mount '"branch": a..{name} makes no valid branch name' "$REPO" "$MNT" -o "state_dir=$STATE,branch=a..{name}"
+	refused_mount '"branch_exists" must be one of new|refuse|continue' "$REPO" "$MNT" -o "branch_exists=old"
+	[ "$(id -u)" = 0 ] ||
+		refused_mount '"logs_dir": nothing can be written in /: Permission' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=/logs"
+	[ "$(id -u)" != 0 ] ||
+		refused_mount 'no-such-user' "$REPO" "$MNT" -o "state_dir=$STATE,run_as=no-such-user"
+}
+
+logs_are_made() {
+	mount_fs "$REPO" "logs_dir=$ROOM/deep/er/logs,ro_paths=$ROOM/real"
+	box l
+	refuse flock -n -x "$ROOM/deep/er/logs" true
+	teardown l
+	[ -s "$ROOM/deep/er/logs/l.jsonl" ]
+	unmount
+}
+
 configuration_file() {
 	cat >"$ROOM/config.json" <<END
 {"operation_timeout_ms": 1234, "ctl": ".box", "env": {"FROM_FILE": "yes"}}
@@ -164,6 +195,8 @@ claim "--help and --version" help_and_version
 claim "--doctor says what the machine allows" doctor
 claim "an unknown key or a bad value is refused by name" bad_options
 claim "mountpoint or source missing, a file, bare or empty repositories are refused" bad_places
+claim "directories, paths and names that cannot be are refused" bad_directories
+claim "logs_dir is made with its parents, and locked" logs_are_made
 claim "settings from a JSON file, -o above it" configuration_file
 claim "a bad configuration file is refused by key" bad_configuration
 claim "secrets of the environment appear nowhere" no_secrets
