@@ -232,18 +232,57 @@ void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len
 	}
 }
 
-void sbx_control_flush(struct sbx_control_handle *h, struct sbx_pending *p)
+bool sbx_control_unfinished(struct sbx_control_handle *h)
+{
+	const struct control_ops *ops = h->node.row->ops;
+	bool unfinished = false;
+
+	if (!ops || !(ops->flow || ops->unfinished))
+		return false;
+	pthread_mutex_lock(&h->lock);
+	if (!h->active)
+		unfinished = ops->flow ? ops->flow->unfinished(h) : ops->unfinished(h);
+	pthread_mutex_unlock(&h->lock);
+	return unfinished;
+}
+
+void sbx_control_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p)
 {
 	const struct control_ops *ops = h->node.row->ops;
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = 0;
 
 	if (ops && ops->flow) {
-		sbx_flow_flush(h, p);
+		sbx_flow_flush(h, broken, p);
 		return;
 	}
 	if (ops && ops->flush)
-		r = ops->flush(h, &err);
+		r = ops->flush(h, broken, &err);
 	sbx_control_store(h, &err);
 	sbx_pending_error(p, -r);
+}
+
+/* Close */
+
+static void closed(struct sbx_pending *p, int errnum)
+{
+	(void)errnum;
+	sbx_control_release(sbx_container_of(p, struct sbx_control_handle, nobody));
+}
+
+void sbx_control_close(struct sbx_control_handle *h, bool broken)
+{
+	static const struct sbx_pending_impl impl = {.error = closed};
+
+	if (!sbx_control_unfinished(h)) {
+		sbx_control_release(h);
+		return;
+	}
+	h->nobody = (struct sbx_pending){.impl = &impl};
+	sbx_control_flush(h, broken, &h->nobody);
+}
+
+uint64_t sbx_control_handle_ino(const struct sbx_control_handle *h)
+{
+	return sbx_control_ino(&h->node);
 }

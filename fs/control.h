@@ -82,11 +82,21 @@ void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 /* Writes; the answer is the count LEN or the errno (and the sentence is stored). */
 void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len, uint64_t off,
                        struct sbx_pending *p);
-/* Takes what is unfinished, if there is anything; error(p, 0) when all is well. Also for fsync. */
-void sbx_control_flush(struct sbx_control_handle *h, struct sbx_pending *p);
+/* Whether a part of a request has been written, and nothing is under way. */
+bool sbx_control_unfinished(struct sbx_control_handle *h);
+/*
+ * Takes what is unfinished, if there is anything; error(p, 0) when all is well. Also for fsync. BROKEN:
+ * whoever wrote it has died meanwhile, so it is no request: it is refused with ECANCELED.
+ */
+void sbx_control_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
 /* truncate(2) of a control file: accepted and ignored (O_TRUNC of a redirection). */
 int sbx_control_truncate(struct sbx_registry *reg, const struct sbx_control_node *node);
+/* What is unfinished is dropped. Nothing may be under way. */
 void sbx_control_release(struct sbx_control_handle *h);
+/* As sbx_control_flush, with nobody to answer, and then sbx_control_release, perhaps later. */
+void sbx_control_close(struct sbx_control_handle *h, bool broken);
+/* sbx_control_ino of the file. */
+uint64_t sbx_control_handle_ino(const struct sbx_control_handle *h);
 /* Whether a read would answer at once (poll). */
 bool sbx_control_readable(struct sbx_control_handle *h);
 

@@ -108,8 +108,11 @@ static void finish(struct flow_op *op, int code, const struct sbx_error *err)
 	struct sbx_control_handle *h = op->h;
 	struct flow_op done = *op;
 
-	if (code < 0)
+	if (code < 0) {
 		store_failure(op, err);
+		if (impl_of(h)->failed)
+			impl_of(h)->failed(h, err);
+	}
 	free(op->data);
 	free(op);
 	advance(h, code < 0);
@@ -263,9 +266,17 @@ void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
 	}
 }
 
-void sbx_flow_flush(struct sbx_control_handle *h, struct sbx_pending *p)
+int sbx_flow_broken(struct sbx_error *err)
+{
+	return sbx_fail(err, ECANCELED,
+	                "the request was not complete when a signal ended the program that wrote "
+	                "it: nothing was done");
+}
+
+void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p)
 {
 	struct flow_op *op = op_new(h, OP_FLUSH, p);
+	struct sbx_error err = SBX_ERROR_INIT;
 	bool needed;
 
 	pthread_mutex_lock(&h->lock);
@@ -274,6 +285,10 @@ void sbx_flow_flush(struct sbx_control_handle *h, struct sbx_pending *p)
 	if (needed)
 		h->active = op;
 	pthread_mutex_unlock(&h->lock);
+	if (needed && broken) {
+		finish(op, sbx_flow_broken(&err), &err);
+		return;
+	}
 	if (needed) {
 		drive(op);
 		return;

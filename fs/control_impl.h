@@ -35,7 +35,7 @@ typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *
 /*
  * A file whose writes are requests: bytes are fed, each complete request starts an action, and the
  * write is answered when the last action has ended. All but cancel, serve are called with the
- * file's lock held.
+ * file's lock held, if it is not said otherwise.
  */
 struct flow_impl {
 	bool whole; /* a write is one request, however many lines it has */
@@ -50,6 +50,11 @@ struct flow_impl {
 	void (*drop)(struct sbx_control_handle *h);
 	/* [loop] The client is about to die. sbx_flow_done() must follow soon. */
 	void (*cancel)(struct sbx_control_handle *h);
+	/*
+	 * A write has failed with ERR, and this is not known to anybody yet. No lock is held. May be
+	 * NULL.
+	 */
+	void (*failed)(struct sbx_control_handle *h, const struct sbx_error *err);
 	/* Answers a read, now or later. */
 	void (*serve)(struct sbx_control_handle *h, struct sbx_pending *p);
 };
@@ -65,7 +70,10 @@ struct control_ops {
 	/* 0 or -errno; never waits. */
 	int (*set)(struct sbx_control_handle *h, const char *buf, size_t len,
 	           struct sbx_error *err);
-	int (*flush)(struct sbx_control_handle *h, struct sbx_error *err);
+	/* BROKEN: what is unfinished is to be refused. */
+	int (*flush)(struct sbx_control_handle *h, bool broken, struct sbx_error *err);
+	bool (*unfinished)(
+	        struct sbx_control_handle *h); /* whether flush has something to do; locked */
 	bool (*readable)(struct sbx_control_handle *h);
 	uint64_t (*size)(struct sbx_registry *reg, const struct sbx_control_node *node);
 	int (*truncate)(struct sbx_registry *reg, const struct sbx_control_node *node);
@@ -113,6 +121,7 @@ struct sbx_control_handle {
 	bool filled;
 	uint64_t cursor; /* of files that have no offset */
 	struct flow_op *active, *queue;
+	struct sbx_pending nobody; /* who gets the answer of sbx_control_close */
 };
 
 /* control_table.c */
@@ -136,7 +145,9 @@ void sbx_control_store(struct sbx_control_handle *h, const struct sbx_error *err
 /* control_flow.c */
 void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
                     struct sbx_pending *p);
-void sbx_flow_flush(struct sbx_control_handle *h, struct sbx_pending *p);
+void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
+/* -ECANCELED, with the sentence on a request that nobody will complete. */
+int sbx_flow_broken(struct sbx_error *err);
 void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p);
 /* [loop] The action has ended with CODE. The lock is not held. */
 void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err);

@@ -357,14 +357,21 @@ static int env_set(struct sbx_control_handle *h, const char *buf, size_t len, st
 	return r;
 }
 
-static int env_flush(struct sbx_control_handle *h, struct sbx_error *err)
+static bool env_unfinished(struct sbx_control_handle *h)
+{
+	struct env_file *f = h->state;
+
+	return f->len > 0;
+}
+
+static int env_flush(struct sbx_control_handle *h, bool broken, struct sbx_error *err)
 {
 	struct env_file *f = h->state;
 	int r = 0;
 
 	pthread_mutex_lock(&h->lock);
 	if (f->len)
-		r = env_more(h, "\n", 1, err);
+		r = broken ? sbx_flow_broken(err) : env_more(h, "\n", 1, err);
 	if (r < 0)
 		f->len = 0;
 	pthread_mutex_unlock(&h->lock);
@@ -427,5 +434,6 @@ const struct control_ops sbx_control_env_ops = {
         .release = env_close,
         .set = env_set,
         .flush = env_flush,
+        .unfinished = env_unfinished,
         .truncate = env_truncate,
 };

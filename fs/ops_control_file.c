@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/holders.h"
 #include "fs/ops_control_impl.h"
 #include "sandboxfs/cleanup.h"
 
@@ -136,6 +137,7 @@ void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, r < 0 ? -r : ENOMEM);
 		return;
 	}
+	f->opener = fuse_req_ctx(req)->pid;
 	fi->fh = (uintptr_t)f;
 	fi->direct_io = !constant;
 	fi->keep_cache = constant;
@@ -158,25 +160,79 @@ void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
                    struct fuse_file_info *fi)
 {
 	struct sbx_pending *p = owe(req, size);
+	struct sbx_open_file *f = file_of(fi);
 
 	(void)ino;
-	if (p)
-		sbx_control_write(handle_of(fi), buf, size, (uint64_t)off, p);
+	if (!p)
+		return;
+	/* Before the answer, because the file may be closed right after it. */
+	f->writer = p->pid;
+	f->owner = fi->lock_owner;
+	f->pos = (uint64_t)off + size;
+	f->closed = false;
+	f->broken = false;
+	sbx_control_write(f->handle, buf, size, (uint64_t)off, p);
 }
 
+/*
+ * Whether somebody may still complete what is unfinished in F. Where /proc does not tell, it is
+ * the table of descriptors that was written from last: who else closes, ends nothing.
+ */
+static bool is_held(fuse_req_t req, struct sbx_open_file *f, uint64_t owner)
+{
+	const struct sbx_holders_query query = {
+	        .ino = f->ino,
+	        .pos = f->pos,
+	        .others = sbx_controls_others(controls_of(req), f),
+	        .closer = fuse_req_ctx(req)->pid,
+	        .opener = f->opener,
+	        .writer = f->writer,
+	};
+
+	switch (sbx_holders_find(&query)) {
+	case SBX_HELD_NO:
+		return false;
+	case SBX_HELD_YES:
+		return true;
+	default:
+		return owner != f->owner;
+	}
+}
+
+/* One of the descriptors was closed. The request ends with the last of them. */
 void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_open_file *f = file_of(fi);
+	struct sbx_pending *p;
+	bool killed;
+
+	(void)ino;
+	f->closed = true;
+	if (!sbx_control_unfinished(f->handle)) {
+		fuse_reply_err(req, 0);
+		return;
+	}
+	killed = sbx_holders_killed(fuse_req_ctx(req)->pid);
+	if (fi->lock_owner == f->owner)
+		f->broken = killed;
+	if (is_held(req, f, fi->lock_owner)) {
+		fuse_reply_err(req, 0);
+		return;
+	}
+	p = owe(req, 0);
+	if (p)
+		sbx_control_flush(f->handle, killed || f->broken, p);
+}
+
+/* Whoever syncs says that what was written is whole. */
+void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	struct sbx_pending *p = owe(req, 0);
 
 	(void)ino;
-	if (p)
-		sbx_control_flush(handle_of(fi), p);
-}
-
-void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
-{
 	(void)datasync;
-	sbx_ctl_flush(req, ino, fi);
+	if (p)
+		sbx_control_flush(handle_of(fi), false, p);
 }
 
 void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -5,6 +5,11 @@
 #ifndef SANDBOXFS_FS_OPS_CONTROL_IMPL_H
 #define SANDBOXFS_FS_OPS_CONTROL_IMPL_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "fs/connection.h"
 #include "fs/control.h"
 #include "fs/ops_control.h"
@@ -25,12 +30,23 @@ int sbx_controls_fill(struct sbx_controls *c, struct sbx_control_node *node, boo
 struct sbx_open_file {
 	struct sbx_open_file *next, **at; /* of sbx_control_nodes */
 	struct sbx_control_handle *handle;
+	/* Of who has it open (fs/holders.h). */
+	uint64_t ino;
+	pid_t opener;
+	atomic_int writer;
+	atomic_ullong owner; /* the table of descriptors that the last write was made from */
+	atomic_ullong pos;   /* where the last write ended */
+	atomic_bool closed;  /* a descriptor was, since the last write */
+	atomic_bool broken;  /* whoever wrote last was ended by a signal */
 };
 
 /* INO is open once more, as HANDLE, which is taken over. NULL: no memory, and it is released. */
 struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_ino_t ino,
                                           struct sbx_control_handle *handle);
+/* INO has been closed. What is unfinished is carried out, or refused where F is broken, first. */
 void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f);
+/* How many open files besides F have its ino and pos, and no descriptor of theirs was closed. */
+unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f);
 
 /* Operations of sbx_control_ops. */
 void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);

@@ -332,7 +332,12 @@ struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_in
 		return NULL;
 	}
 	pthread_mutex_lock(&t->lock);
-	*f = (struct sbx_open_file){.next = t->open, .at = &t->open, .handle = handle};
+	*f = (struct sbx_open_file){
+	        .next = t->open,
+	        .at = &t->open,
+	        .handle = handle,
+	        .ino = sbx_control_handle_ino(handle),
+	};
 	if (t->open)
 		t->open->at = &f->next;
 	t->open = f;
@@ -349,5 +354,17 @@ void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct s
 		f->next->at = f->at;
 	count_open(controls, ino, -1u);
 	pthread_mutex_unlock(&controls->nodes->lock);
-	file_free(f);
+	sbx_control_close(f->handle, f->broken);
+	free(f);
+}
+
+unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&controls->nodes->lock);
+	for (struct sbx_open_file *o = controls->nodes->open; o; o = o->next)
+		n += o != f && o->ino == f->ino && !o->closed && o->pos == f->pos;
+	pthread_mutex_unlock(&controls->nodes->lock);
+	return n;
 }

@@ -110,7 +110,7 @@ int flush(struct sbx_control_handle *h)
 	int r;
 
 	answer_init(&a, 0);
-	sbx_control_flush(h, &a.p);
+	sbx_control_flush(h, false, &a.p);
 	answer_wait(&a);
 	r = -a.errnum;
 	answer_finish(&a);

@@ -65,9 +65,12 @@ static int cmd_talk(int argc, char **argv)
 		printf("open %s\n", tool_errno_name(errno));
 		return 0;
 	}
-	for (int i = 2; i < argc; i++)
+	for (int i = 2; i < argc && strcmp(argv[i], "@close") != 0; i++)
 		say(fd, argv[i]);
-	print_rest(fd);
+	if (strcmp(argv[argc - 1], "@close") != 0)
+		print_rest(fd);
+	else if (close(sbx_steal_fd(&fd)) < 0)
+		printf("close %s\n", tool_errno_name(errno));
 	return 0;
 }
 
@@ -322,7 +325,7 @@ static int cmd_json(int argc, char **argv)
 }
 
 const struct tool_command tool_controls[] = {
-        {"talk", "FILE CHUNK|@flush|@fsync|@read...", 1, cmd_talk},
+        {"talk", "FILE CHUNK|@flush|@fsync|@read... [@close]", 1, cmd_talk},
         {"result", "FILE ARGV...", 2, cmd_result},
         {"exec", "FILE ARGV...", 2, cmd_exec},
         {"run", "FILE ARGV...", 2, cmd_run},

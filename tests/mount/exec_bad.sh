@@ -22,9 +22,9 @@ empty_argv() {
 }
 
 unclosed_quotes() {
-	like '*EINVAL*' "$(talk a/ctl/exec 'touch "ran' @flush)"
-	like '*EINVAL*' "$(talk a/ctl/exec "touch 'ran" @flush)"
-	like '*EINVAL*' "$(talk a/ctl/exec 'touch ran\\' @flush)"
+	like '*EINVAL*' "$(talk a/ctl/exec 'touch "ran' @close)"
+	like '*EINVAL*' "$(talk a/ctl/exec "touch 'ran" @close)"
+	like '*EINVAL*' "$(talk a/ctl/exec 'touch ran\\' @close)"
 	expect ENOENT stat "$MNT/a/ran"
 }
 
@@ -67,7 +67,7 @@ bad_json() {
 	bad EINVAL '["touch","\xff\xfe"]'
 	bad EINVAL '["touch","a\\u0000b"]'
 	bad EINVAL '["touch","ran"] trailing\n'
-	like '*EINVAL*' "$(talk a/ctl/exec '["touch","ran"' @flush)"
+	like '*EINVAL*' "$(talk a/ctl/exec '["touch","ran"' @close)"
 	expect ENOENT stat "$MNT/a/ran"
 }
 

@@ -257,7 +257,7 @@ bad_requests() {
 "
 	done
 	error_says a 'trailing data'
-	like 'flush EINVAL*' "$(talk a/ctl/push '{"pr":' @flush)"
+	like 'close EINVAL*' "$(talk a/ctl/push '{"pr":' @close)"
 }
 
 on_one_open_file() {
