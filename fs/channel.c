@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -331,29 +332,93 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-int sbx_mounted(const char *path)
+/* One line of mountinfo, as far as it matters here. */
+struct mount_line {
+	dev_t dev;
+	const char *at; /* in the line */
+	bool ours;
+};
+
+static bool parse_mount(char *line, struct mount_line *ret)
+{
+	char *save, *at = NULL, *tok = strtok_r(line, " ", &save);
+	unsigned int numbers[2] = {0, 0};
+
+	for (int i = 0; tok && i < 4; i++) {
+		at = tok = strtok_r(NULL, " ", &save);
+		if (i == 1 && tok && sscanf(tok, "%u:%u", &numbers[0], &numbers[1]) != 2)
+			return false;
+	}
+	if (!at || !save)
+		return false;
+	unescape(at);
+	*ret = (struct mount_line){.dev = makedev(numbers[0], numbers[1]),
+	                           .at = at,
+	                           .ours = strstr(save, " - fuse.sandboxfs ") != NULL};
+	return true;
+}
+
+/* Calls FN for each mount of this namespace, those on top last. 0 or -errno. */
+static int each_mount(void (*fn)(const struct mount_line *m, void *data), void *data)
 {
 	_cleanup_file_ FILE *f = fopen("/proc/self/mountinfo", "re");
 	_cleanup_free_ char *line = NULL;
+	struct mount_line m;
 	size_t cap = 0;
-	int found = 0;
 
 	if (!f)
 		return -errno;
-	while (getline(&line, &cap, f) > 0) {
-		char *save, *at = NULL, *tok = strtok_r(line, " ", &save);
-		bool ours;
+	while (getline(&line, &cap, f) > 0)
+		if (parse_mount(line, &m))
+			fn(&m, data);
+	return ferror(f) ? -EIO : 0;
+}
 
-		for (int i = 0; tok && i < 4; i++)
-			at = tok = strtok_r(NULL, " ", &save);
-		if (!at || !save)
-			continue;
-		unescape(at);
-		ours = strstr(save, " - fuse.sandboxfs ") != NULL;
-		if (!strcmp(at, path))
-			found = ours ? 1 : 2; /* the last one is on top */
-	}
-	return found;
+struct mount_search {
+	const char *path;
+	dev_t dev;
+	int found;
+};
+
+static void find_at(const struct mount_line *m, void *data)
+{
+	struct mount_search *s = data;
+
+	if (strcmp(m->at, s->path) != 0)
+		return;
+	s->found = m->ours ? 1 : 2;
+	s->dev = m->dev;
+}
+
+static void find_device(const struct mount_line *m, void *data)
+{
+	struct mount_search *s = data;
+
+	if (m->dev == s->dev)
+		s->found = 1;
+}
+
+int sbx_mounted(const char *path)
+{
+	struct mount_search s = {.path = path};
+	int r = each_mount(find_at, &s);
+
+	return r < 0 ? r : s.found;
+}
+
+dev_t sbx_mount_device(const char *path)
+{
+	struct mount_search s = {.path = path};
+
+	return each_mount(find_at, &s) == 0 && s.found == 1 ? s.dev : 0;
+}
+
+int sbx_device_mounted(dev_t dev)
+{
+	struct mount_search s = {.dev = dev};
+	int r = each_mount(find_device, &s);
+
+	return r < 0 ? r : s.found;
 }
 
 int sbx_unmount(const char *path)

@@ -11,6 +11,7 @@
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "sandboxfs/error.h"
 #include "sandboxfs/settings.h"
@@ -75,6 +76,10 @@ void sbx_channel_forget(struct sbx_channel *ch, uint64_t ino);
  * waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
  */
 int sbx_mounted(const char *path);
+/* The device number of the sandboxfs mount on top at PATH; 0 when there is none or nobody can tell. */
+dev_t sbx_mount_device(const char *path);
+/* Whether a file system of that device is mounted anywhere in this namespace: 1, 0, or -errno. */
+int sbx_device_mounted(dev_t dev);
 /* Takes a mount at PATH away, lazily, as root or by fusermount3. 0 or -errno. */
 int sbx_unmount(const char *path);
 

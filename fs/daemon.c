@@ -55,6 +55,8 @@ struct daemon {
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;
+	struct sbx_watch mounts; /* of our namespace */
+	dev_t device;            /* of MNT */
 	struct sbx_pool *pool, *remover;
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
@@ -73,6 +75,22 @@ static void handle_ended(void *data)
 	struct daemon *d = data;
 
 	sem_post(&d->ended);
+}
+
+/*
+ * A mount was made or taken away. A copy of ours in another namespace keeps the connection alive, so the kernel would
+ * not say that MNT is gone. By device: a mount that was moved, covered or bound elsewhere is still there.
+ */
+static void handle_mounts(struct sbx_watch *w, uint32_t events)
+{
+	struct daemon *d = w->data;
+
+	(void)events;
+	if (sbx_device_mounted(d->device) != 0)
+		return;
+	/* Whatever is mounted there by now is another's. */
+	d->workspace_channel.unmounted = true;
+	handle_ended(d);
 }
 
 static void handle_signal(struct sbx_watch *w, uint32_t events)
@@ -369,6 +387,19 @@ static int watch_signals(struct daemon *d, struct sbx_error *err)
 	return r < 0 ? sbx_fail(err, -r, "signals cannot be watched: %s", strerror(-r)) : 0;
 }
 
+/* Where it cannot be done (no /proc) the end of the connection is all there is. */
+static void watch_mounts(struct daemon *d)
+{
+	int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+
+	d->device = fd < 0 ? 0 : sbx_mount_device(d->opts->settings.mountpoint);
+	d->mounts = (struct sbx_watch){.fd = fd, .fn = handle_mounts, .data = d};
+	if (fd >= 0 && (!d->device || sbx_loop_watch(d->loop, &d->mounts, EPOLLPRI) < 0)) {
+		close(fd);
+		d->mounts.fd = -1;
+	}
+}
+
 static int start_serving(struct daemon *d, struct sbx_error *err)
 {
 	int r = sbx_forgetter_create(ws_listing_forget, &d->workspace, &d->workspace.forgetter);
@@ -398,6 +429,8 @@ static void stop(struct daemon *d)
 		pthread_join(d->loop_thread, NULL);
 	}
 	sbx_forgetter_destroy(d->workspace.forgetter);
+	if (d->mounts.fd > 0)
+		close(sbx_loop_unwatch(d->loop, &d->mounts));
 	if (d->signals.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
 	sbx_inodes_destroy(d->workspace.inodes);
@@ -459,8 +492,10 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 		r = prepare_passthrough(&d, err);
 	if (r == 0)
 		r = mount_workspace(&d, err);
-	if (r == 0)
+	if (r == 0) {
+		watch_mounts(&d);
 		r = start_serving(&d, err);
+	}
 	if (r == 0) {
 		if (ready >= 0) {
 			leave_terminal();

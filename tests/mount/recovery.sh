@@ -87,7 +87,43 @@ terminated() {
 	same x "$(cat "$MNT/t/x")"
 }
 
+# As a container that was started after the mount does.
+copied_elsewhere() {
+	mkfifo "$ROOM/copied"
+	if [ "$(id -u)" = 0 ]; then own=-m; else own=-Urm; fi
+	unshare $own sh -c 'echo >"$0"; exec sleep 1000' "$ROOM/copied" &
+	holder=$!
+	read -r _ <"$ROOM/copied"
+	rm "$ROOM/copied"
+	grep -qF " $MNT " "/proc/$holder/mountinfo"
+	fusermount3 -u "$MNT"
+	await_end
+	code=$?
+	kill $holder
+	[ $code = 0 ] && ended_well && remount
+}
+
+covered_or_bound() {
+	[ "$(id -u)" = 0 ] || return 0
+	pid=$(daemon_pid)
+	mkdir "$ROOM/bound"
+	mount -t tmpfs none "$MNT"
+	umount "$MNT"
+	mount --bind "$MNT" "$ROOM/bound"
+	umount "$MNT"
+	# Mounts that come and go later are looked at after those.
+	mount -t tmpfs none "$MNT"
+	umount "$MNT"
+	[ -s "$ROOM/bound/README" ] && kill -0 "$pid"
+	umount "$ROOM/bound"
+	await_end
+	rmdir "$ROOM/bound"
+	remount
+}
+
 claim "mounting" mount_repo
+claim "unmounted while another namespace has a copy of the mount, the daemon ends" copied_elsewhere
+claim "a mount that is covered, or bound elsewhere, is not over" covered_or_bound
 claim "sandboxes reappear with files, modes, links, index" reappear
 claim "what was torn down does not" removed_before_unmount
 claim "a second daemon on the same state is refused" second_refused
