@@ -56,7 +56,7 @@ static bool is_fuse_word(const char *word)
 	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
 }
 
-/* For mount(8) alone; and dev and suid, which it passes by default and we never grant. */
+/* For mount(8) alone; and dev and suid, which it passes by default (see check_granted). */
 static bool is_fstab_word(const char *word)
 {
 	static const char *const words[] = {
@@ -184,6 +184,21 @@ static bool is_repeated(const struct sbx_strings *words, size_t i)
 	return false;
 }
 
+/*
+ * mount(8) passes dev and suid unasked, and always rw or ro with them: then they are passed over. Who writes them
+ * himself wants what is never granted.
+ */
+static int check_granted(const struct sbx_strings *words, const char *word, struct sbx_error *err)
+{
+	if (strcmp(word, "dev") != 0 && strcmp(word, "suid") != 0)
+		return 0;
+	for (size_t i = 0; i < words->n; i++)
+		if (!strcmp(words->items[i], "rw") || !strcmp(words->items[i], "ro"))
+			return 0;
+	return sbx_fail(err, EINVAL, "the option %s is never granted: %s through this mount", word,
+	                *word == 'd' ? "there are no devices" : "no program gains rights");
+}
+
 static int apply_word(struct sbx_options *opts, const struct sbx_strings *words, size_t i,
                       struct sbx_error *err)
 {
@@ -192,6 +207,8 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 
 	if (!key)
 		return no_memory(err);
+	if (check_granted(words, word, err) < 0)
+		return -EINVAL;
 	if (is_fstab_word(word) || strcmp(key, "config") == 0)
 		return 0;
 	if (is_fuse_word(word))

@@ -235,6 +235,15 @@ static void words_of_mount_are_sorted_out(void **state)
 	assert_true(opts.settings.allow_other);
 }
 
+static void what_is_never_granted_is_refused(void **state)
+{
+	(void)state;
+	expect_failure(parse(at("src"), at("mnt"), "-o", "dev", NULL), EINVAL,
+	               "the option dev is never granted: there are no devices");
+	expect_failure(parse(at("src"), at("mnt"), "-o", "nodev,suid", NULL), EINVAL,
+	               "the option suid is never granted: no program gains rights");
+}
+
 static void escaped_comma_does_not_split(void **state)
 {
 	(void)state;
@@ -709,6 +718,7 @@ int main(void)
 	        T(actions_need_no_mountpoint),
 	        T(bad_command_lines_are_refused),
 	        T(words_of_mount_are_sorted_out),
+	        T(what_is_never_granted_is_refused),
 	        T(escaped_comma_does_not_split),
 	        T(unknown_key_names_itself_and_the_nearest),
 	        T(secrets_are_refused_and_not_repeated),
