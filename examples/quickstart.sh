@@ -14,6 +14,8 @@ show() {
 
 step "Installing what is missing"
 setup_install "$setup_build_needs"
+setup_root
+setup_fuse
 echo "all there"
 
 step "Building"

@@ -92,6 +92,21 @@ static bool check_fusermount(void)
 	return true;
 }
 
+/* What a root made by hand (debootstrap, a plain chroot) is without. Returns whether a mount would work. */
+static bool check_root(void)
+{
+	bool proc = access("/proc/self/mountinfo", R_OK) == 0;
+
+	if (!proc)
+		say(NO, "/proc is not mounted", "mount -t proc proc /proc");
+	/* fusermount3 reads it to learn whose mount it is to take away. */
+	if (access("/etc/mtab", R_OK) < 0)
+		say(geteuid() == 0 ? WARN : NO,
+		    "/etc/mtab is missing, so fusermount3 -u refuses ordinary users",
+		    "as root: ln -s ../proc/self/mounts /etc/mtab");
+	return proc && (geteuid() == 0 || access("/etc/mtab", R_OK) == 0);
+}
+
 /* The probe child */
 
 enum step { STEP_UNSHARE = 1, STEP_MAP, STEP_PRIVATE, STEP_OVERLAY };
@@ -362,6 +377,7 @@ int sbx_doctor(void)
 {
 	bool device = check_fuse();
 	bool mounter = check_fusermount();
+	bool root = check_root();
 	bool isolated, kept;
 
 	check_namespaces();
@@ -373,5 +389,5 @@ int sbx_doctor(void)
 	check_epoch();
 	check_descriptors();
 	kept = check_state();
-	return device && mounter && isolated && kept ? 0 : 1;
+	return device && mounter && root && isolated && kept ? 0 : 1;
 }

@@ -36,7 +36,6 @@ make_root() {
 	# How this machine reaches the mirror: proxies and the like.
 	apt-config dump 2>/dev/null | grep -E '^Acquire::(Check|Retries|https?::)' \
 		>"$root.new/etc/apt/apt.conf.d/90host"
-	ln -s ../proc/self/mounts "$root.new/etc/mtab" # fusermount3 looks there
 	mv "$root.new" "$root"
 }
 

@@ -91,6 +91,27 @@ setup_install() {
 	}
 }
 
+# setup_root: what a root made by debootstrap is without. fusermount3 -u reads /etc/mtab. Fails, with the reason,
+# where nothing can be mounted.
+setup_root() {
+	if [ ! -e /proc/self/mountinfo ]; then
+		echo "/proc is not mounted; as root: mount -t proc proc /proc" >&2
+		return 1
+	fi
+	if [ ! -c /dev/fuse ]; then
+		echo "/dev/fuse is missing; as root: modprobe fuse; in a container: --device /dev/fuse;" \
+			"in a chroot: mount --rbind /dev DIR/dev" >&2
+		return 1
+	fi
+	[ ! -e /etc/mtab ] || return 0
+	if [ "$(id -u)" = 0 ]; then
+		ln -sf ../proc/self/mounts /etc/mtab
+	else
+		echo "/etc/mtab is missing; as root: ln -s ../proc/self/mounts /etc/mtab" >&2
+		return 1
+	fi
+}
+
 # setup_fuse: /dev/fuse is for everybody, as udev makes it; where no udev ran, root sets it so.
 setup_fuse() {
 	[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || return 0
