@@ -112,6 +112,15 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 	return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
+/* No sandbox could be made. */
+static int check_disk(const struct sbx_local *b, struct sbx_error *err)
+{
+	if (!b->host->settings->limits.disk_mb || (b->kind != SBX_LOCAL_NONE && !b->flat))
+		return 0;
+	return sbx_fail(err, EOPNOTSUPP, "disk_mb cannot be kept here: trees are no overlays (%s)",
+	                b->kind == SBX_LOCAL_NONE ? "the source is none" : b->flat);
+}
+
 /* Whoever looks at a sandbox is told where it is kept, and that it may be gone tomorrow. */
 static int note_fleeting(struct sbx_local *b, struct sbx_error *err)
 {
@@ -160,6 +169,8 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 		r = note_fleeting(b, err);
 	if (!r)
 		r = open_layers(b, err);
+	if (!r)
+		r = check_disk(b, err);
 	if (!r && host->settings->trash_days)
 		r = open_kept(b, err);
 	if (r) {

@@ -103,10 +103,8 @@ holds_late() {
 
 refused_without_layers() {
 	unmount
-	remount disk_mb=8,cow=off
-	expect EOPNOTSUPP mkdir "$MNT/b"
-	grep -q 'disk_mb' "$MNT/ctl/error"
-	unmount
+	refused_mount 'disk_mb cannot be kept here: *cow=off' "$REPO" "$MNT" -o "state_dir=$STATE,disk_mb=8,cow=off"
+	refused_mount 'disk_mb cannot be kept here: *the source is none' none "$MNT" -o "state_dir=$STATE.2,disk_mb=8"
 	remount ''
 	box c
 	like '*EOPNOTSUPP*' "$(talk c/ctl/limits/disk_mb 5)"
