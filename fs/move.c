@@ -7,16 +7,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "fs/nested.h"
 #include "fs/owner.h"
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/settings.h"
+#include "sandboxfs/tree.h"
 
 #define DEPTH_MAX 256
 #define TRIES     10
@@ -72,7 +77,10 @@ static int move_names(struct move *m, int from, int to, const struct sbx_strings
 	while (*n && !r) {
 		const char *name = names->items[*n - 1];
 
-		r = renameat(from, name, to, name) < 0 ? -errno : 0;
+		r = sbx_nested_is(m->box, name) ? sbx_nested_carry(m->box, from, name, to, name, 0)
+		                                : -ENOENT;
+		if (r == -ENOENT)
+			r = renameat(from, name, to, name) < 0 ? -errno : 0;
 		if (r == -EXDEV)
 			r = move_dir(m, from, name, to, name);
 		if (!r)
@@ -185,4 +193,146 @@ int sbx_move_dir(struct sbx_inodes *tab, struct sbx_box *box, int dirfd, const c
 		return -EXDEV;
 	r = clear_target(newdirfd, newname, flags);
 	return r ? r : move_dir(&m, dirfd, name, newdirfd, newname);
+}
+
+void sbx_move_temp(char ret[48])
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	snprintf(ret, 48, ".sandboxfs-moving-%llx%lx", (unsigned long long)now.tv_sec, now.tv_nsec);
+}
+
+static int copy_data(int in, int out)
+{
+	ssize_t n;
+
+	do
+		n = sendfile(out, in, NULL, 1 << 20);
+	while (n > 0);
+	return n < 0 ? -errno : 0;
+}
+
+static int finish(struct move *m, int fd, const struct stat *st)
+{
+	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+	const mode_t bits = S_ISDIR(st->st_mode) ? 03777 : 01777;
+	int r = sbx_owner_give(m->box, -1, fd, "");
+
+	if (!r && (fchmod(fd, st->st_mode & bits) < 0 || futimens(fd, times) < 0))
+		r = -errno;
+	return r;
+}
+
+static int copy_file(struct move *m, int from, const char *name, int to, const char *newname,
+                     const struct stat *st)
+{
+	_cleanup_fd_ int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_fd_ int out = -1;
+	int r;
+
+	if (in < 0)
+		return -errno;
+	out = openat(to, newname, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (out < 0)
+		return -errno;
+	r = copy_data(in, out);
+	return r ? r : finish(m, out, st);
+}
+
+/* Of what has no contents to be copied: a link, a FIFO or a socket. */
+static int copy_special(struct move *m, int from, const char *name, int to, const char *newname,
+                        const struct stat *st)
+{
+	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+	char target[PATH_MAX];
+	ssize_t n;
+	int r;
+
+	if (S_ISLNK(st->st_mode)) {
+		n = readlinkat(from, name, target, sizeof(target) - 1);
+		if (n < 0)
+			return -errno;
+		target[n] = '\0';
+		r = symlinkat(target, to, newname);
+	} else if (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode)) {
+		r = mknodat(to, newname, st->st_mode & (S_IFMT | 0777), 0);
+	} else {
+		return -EXDEV;
+	}
+	if (r < 0 || utimensat(to, newname, times, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return sbx_owner_give(m->box, -1, to, newname);
+}
+
+static int copy_one(struct move *m, int from, const char *name, int to, const char *newname);
+
+static int copy_dir(struct move *m, int from, const char *name, int to, const char *newname,
+                    const struct stat *st)
+{
+	_cleanup_fd_ int old = open_dir(from, name), new = -1;
+	struct sbx_strings names = {0};
+	int r;
+
+	if (old < 0 || m->depth >= DEPTH_MAX)
+		return old < 0 ? old : -EXDEV;
+	if (mkdirat(to, newname, 0700) < 0)
+		return -errno;
+	new = open_dir(to, newname);
+	r = new < 0 ? new : read_names(old, &names);
+	m->depth++;
+	for (size_t i = 0; i < names.n && !r; i++)
+		r = copy_one(m, old, names.items[i], new, names.items[i]);
+	m->depth--;
+	sbx_strings_release(&names);
+	return r ? r : finish(m, new, st);
+}
+
+static int copy_one(struct move *m, int from, const char *name, int to, const char *newname)
+{
+	struct stat st;
+
+	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode)   ? copy_dir(m, from, name, to, newname, &st)
+	       : S_ISREG(st.st_mode) ? copy_file(m, from, name, to, newname, &st)
+	                             : copy_special(m, from, name, to, newname, &st);
+}
+
+/* Who knows what stands below OLD means its copy from now on. */
+static void follow_copies(struct move *m, int from, const char *name, int to, const char *newname)
+{
+	_cleanup_fd_ int old = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int new = openat(to, newname, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int dir = old < 0 ? -1 : open_dir(from, name);
+	struct sbx_strings names = {0};
+
+	if (old < 0 || new < 0)
+		return;
+	sbx_node_replace(m->tab, m->box, old, new);
+	if (dir >= 0 && read_names(dir, &names) == 0)
+		for (size_t i = 0; i < names.n; i++)
+			follow_copies(m, dir, names.items[i], new, names.items[i]);
+	sbx_strings_release(&names);
+}
+
+int sbx_move_across(struct sbx_inodes *tab, struct sbx_box *box, int dirfd, const char *name,
+                    int newdirfd, const char *newname, unsigned flags)
+{
+	struct move m = {.tab = tab, .box = box};
+	char temp[48];
+	int r;
+
+	sbx_move_temp(temp);
+	r = copy_one(&m, dirfd, name, newdirfd, temp);
+	if (!r && renameat2(newdirfd, temp, newdirfd, newname, flags) < 0)
+		r = -errno;
+	if (r) {
+		sbx_tree_remove(newdirfd, temp, NULL);
+		return r;
+	}
+	follow_copies(&m, dirfd, name, newdirfd, newname);
+	/* What is left of it is a copy. */
+	sbx_tree_remove(dirfd, name, NULL);
+	return 0;
 }

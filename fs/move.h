@@ -15,4 +15,13 @@
 int sbx_move_dir(struct sbx_inodes *tab, struct sbx_box *box, int dirfd, const char *name,
                  int newdirfd, const char *newname, unsigned flags);
 
+/*
+ * As renameat2(2) of NAME, a file, link or tree, from one file system to another: copied beside NEWNAME, put in its place, and only
+ * then removed, so that what fails leaves all as it was. FLAGS: RENAME_NOREPLACE or none. Blocks.
+ */
+int sbx_move_across(struct sbx_inodes *tab, struct sbx_box *box, int dirfd, const char *name,
+                    int newdirfd, const char *newname, unsigned flags);
+/* A name that nobody has, for what is on its way. */
+void sbx_move_temp(char ret[48]);
+
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/sandbox.h"
+#include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 
 #define DOTGIT ".git"
@@ -173,6 +174,30 @@ void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name)
 	unlinkat(dirfd, name, n->dir ? AT_REMOVEDIR : 0);
 }
 
+int sbx_nested_carry(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                     const char *newname, unsigned flags)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_nested from, to;
+	int r = sbx_nested_find(box, dirfd, name, &from);
+
+	if (r < 0)
+		return r;
+	r = sbx_nested_find(box, newdirfd, newname, &to);
+	if (r == -ENOENT)
+		r = sbx_nested_make(box, newdirfd, newname, from.dir, &to, &err);
+	/* The new place has a placeholder of its own: one that moves may get another identity. */
+	if (r == 0)
+		r = sbx_nested_made(&to, newdirfd,
+		                    renameat2(from.store, from.key, from.store, to.key, flags) < 0
+		                            ? -errno
+		                            : 0);
+	if (r == 0 && strcmp(from.key, to.key) != 0)
+		sbx_nested_drop(&from, dirfd, name);
+	sbx_nested_release(&from);
+	return r;
+}
+
 static void put_at(int store, const char *at, const char *path)
 {
 	char was[PATH_MAX], temp[AT_SIZE + 4];
@@ -196,37 +221,65 @@ void sbx_nested_note(struct sbx_box *box, int dirfd, const char *name, const cha
 	sbx_nested_release(&n);
 }
 
-/* The place that the link NAME tells, when it is below OLD, becomes one below NEW. */
-static void move_at(int store, const char *name, const char *old, const char *new)
+/* Whether PATH is TOP or below it; then *RET is where below. */
+static bool is_below(const char *path, const char *top, const char **ret)
+{
+	size_t n = strlen(top);
+
+	*ret = path + n;
+	return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
+/* The place that the link NAME tells, when it is below OLD, becomes one below NEW, and, when SWAPPED, the other way round. */
+static void move_at(int store, const char *name, const char *old, const char *new, bool swapped)
 {
 	char was[PATH_MAX], path[PATH_MAX];
-	size_t len = strlen(name), suffix = strlen(SBX_NESTED_AT), n = strlen(old);
-	ssize_t have;
+	const char *rest, *top;
+	ssize_t have = readlinkat(store, name, was, sizeof(was) - 1);
 
-	if (len <= suffix || len >= AT_SIZE || strcmp(name + len - suffix, SBX_NESTED_AT) != 0)
-		return;
-	have = readlinkat(store, name, was, sizeof(was) - 1);
 	if (have <= 0)
 		return;
 	was[have] = '\0';
-	if (strncmp(was, old, n) == 0 && (was[n] == '/' || !was[n]) &&
-	    snprintf(path, sizeof(path), "%s%s", new, was + n) < (int)sizeof(path))
+	top = is_below(was, old, &rest) ? new : swapped &&is_below(was, new, &rest) ? old : NULL;
+	if (top && snprintf(path, sizeof(path), "%s%s", top, rest) < (int)sizeof(path))
 		put_at(store, name, path);
 }
 
-void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new)
+static bool is_at(const char *name)
 {
-	int store = box->hides_git ? sbx_sandbox_nested(box->sandbox, false) : -1;
-	DIR *dir = store < 0 ? NULL : fdopendir(store);
+	size_t len = strlen(name), suffix = strlen(SBX_NESTED_AT);
+
+	return len > suffix && len < AT_SIZE && strcmp(name + len - suffix, SBX_NESTED_AT) == 0;
+}
+
+/* All names first: what is written anew could be met again. */
+static int read_at(int store, struct sbx_strings *ret)
+{
+	DIR *dir = fdopendir(store);
 	struct dirent *d;
+	int r = 0;
 
 	if (!dir) {
-		sbx_cleanup_fd(&store);
-		return;
+		close(store);
+		return -ENOMEM;
 	}
-	while ((d = readdir(dir)))
-		move_at(dirfd(dir), d->d_name, old, new);
+	while (!r && (d = readdir(dir)))
+		if (is_at(d->d_name))
+			r = sbx_strings_add(ret, d->d_name, strlen(d->d_name));
 	closedir(dir);
+	return r;
+}
+
+void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new, bool swapped)
+{
+	_cleanup_fd_ int store = box->hides_git ? sbx_sandbox_nested(box->sandbox, false) : -1;
+	int copy = store < 0 ? -1 : openat(store, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct sbx_strings names = {0};
+
+	if (copy >= 0 && read_at(copy, &names) == 0)
+		for (size_t i = 0; i < names.n; i++)
+			move_at(store, names.items[i], old, new, swapped);
+	sbx_strings_release(&names);
 }
 
 bool sbx_nested_alone(struct sbx_box *box, int dirfd)

@@ -41,9 +41,15 @@ int sbx_nested_made(struct sbx_nested *n, int dirfd, int r);
 void sbx_nested_release(struct sbx_nested *n);
 /* What stood in the store is gone: its placeholder NAME in DIRFD goes too. */
 void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name);
-/* Notes that what stands at PATH (from the sandbox's root) has its place there; and that all below OLD is below NEW. */
+/* As renameat2(2) of NAME to NEWNAME, both of which are kept apart. 0 or -errno: ENOENT also when a command made NAME. */
+int sbx_nested_carry(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+                     const char *newname, unsigned flags);
+/*
+ * Notes that what stands at PATH (from the sandbox's root) has its place there; and that all below OLD is below NEW now, and, when
+ * SWAPPED, the other way round.
+ */
 void sbx_nested_note(struct sbx_box *box, int dirfd, const char *name, const char *path);
-void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new);
+void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new, bool swapped);
 /* Whether nothing but a .git that is not shown is in the directory DIRFD. */
 bool sbx_nested_alone(struct sbx_box *box, int dirfd);
 

@@ -105,10 +105,14 @@ struct renaming {
 
 static int rename_names(struct renaming *rn, bool by_moving)
 {
-	return by_moving ? sbx_move_dir(rn->ws->inodes, sbx_node_box(rn->dir), rn->fd->fd, rn->name,
-	                                rn->newfd->fd, rn->newname, rn->flags)
-	       : renameat2(rn->fd->fd, rn->name, rn->newfd->fd, rn->newname, rn->flags) < 0 ? -errno
-	                                                                                    : 0;
+	struct sbx_inodes *inodes = rn->ws->inodes;
+	struct sbx_box *box = sbx_node_box(rn->dir);
+	int r = ws_rename_at(inodes, box, rn->fd->fd, rn->name, rn->newfd->fd, rn->newname,
+	                     rn->flags, by_moving);
+
+	return r == -EXDEV && by_moving ? sbx_move_dir(inodes, box, rn->fd->fd, rn->name,
+	                                               rn->newfd->fd, rn->newname, rn->flags)
+	                                : r;
 }
 
 static int rename_between(struct renaming *rn, bool by_moving)
@@ -129,8 +133,11 @@ static int rename_between(struct renaming *rn, bool by_moving)
 	sbx_hold_release(inodes, &hold, r == 0);
 	if (r < 0)
 		return r;
-	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname);
+	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname,
+	                rn->flags & RENAME_EXCHANGE);
 	ws_note_nested(rn->ws, rn->newdir, rn->newfd->fd, rn->newname);
+	if (rn->flags & RENAME_EXCHANGE)
+		ws_note_nested(rn->ws, rn->dir, rn->fd->fd, rn->name);
 	links = sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
 	if (rn->flags & RENAME_EXCHANGE)
 		links |= sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);

@@ -8,54 +8,57 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/move.h"
 #include "fs/nested.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/tree.h"
 
-static int move(int dirfd, const char *name, int newdirfd, const char *newname, unsigned flags)
-{
-	return renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
-}
+/* One rename that a .git has part in. */
+struct moving {
+	struct sbx_inodes *inodes;
+	struct sbx_box *box;
+	bool by_copying; /* the store and the tree may be two file systems */
+};
 
-static bool exists(int dirfd, const char *name)
+static int move(const struct moving *m, int dirfd, const char *name, int newdirfd,
+                const char *newname, unsigned flags)
 {
-	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	int r = renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
+
+	if (r != -EXDEV || !m->by_copying)
+		return r;
+	return sbx_move_across(m->inodes, m->box, dirfd, name, newdirfd, newname, flags);
 }
 
 /* Out of the store. */
-static int move_out(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+static int move_out(const struct moving *m, int dirfd, const char *name, int newdirfd,
                     const char *newname, unsigned flags)
 {
 	struct sbx_nested n;
-	int r = sbx_nested_find(box, dirfd, name, &n);
+	int r = sbx_nested_find(m->box, dirfd, name, &n);
 
 	if (r < 0)
 		return r;
-	/* It keeps its place in the store: only the placeholder moves. */
-	if (sbx_nested_is(box, newname))
-		r = exists(newdirfd, newname)
-		            ? -EEXIST
-		            : move(dirfd, name, newdirfd, newname, RENAME_NOREPLACE);
-	else
-		r = move(n.dirfd, n.name, newdirfd, newname, flags);
-	if (r == 0 && !sbx_nested_is(box, newname))
+	r = move(m, n.dirfd, n.name, newdirfd, newname, flags);
+	if (r == 0)
 		sbx_nested_drop(&n, dirfd, name);
 	sbx_nested_release(&n);
 	return r;
 }
 
 /* Into the store, perhaps over what stands there. */
-static int move_in(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
+static int move_in(const struct moving *m, int dirfd, const char *name, int newdirfd,
                    const char *newname, unsigned flags)
 {
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_nested n;
 	struct stat st;
-	int r = sbx_nested_find(box, newdirfd, newname, &n);
+	int r = sbx_nested_find(m->box, newdirfd, newname, &n);
 
 	if (r == 0) {
-		r = move(dirfd, name, n.dirfd, n.name, flags);
+		r = move(m, dirfd, name, n.dirfd, n.name, flags);
 		sbx_nested_release(&n);
 		return r;
 	}
@@ -63,23 +66,54 @@ static int move_in(struct sbx_box *box, int dirfd, const char *name, int newdirf
 		return r;
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	r = sbx_nested_make(box, newdirfd, newname, S_ISDIR(st.st_mode), &n, NULL);
+	r = sbx_nested_make(m->box, newdirfd, newname, S_ISDIR(st.st_mode), &n, &err);
 	if (r < 0)
 		return r;
-	return sbx_nested_made(&n, newdirfd, move(dirfd, name, n.dirfd, n.name, flags));
+	return sbx_nested_made(&n, newdirfd, move(m, dirfd, name, n.dirfd, n.name, flags));
 }
 
-int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
-                 const char *newname, unsigned flags)
+static int move_one(const struct moving *m, int dirfd, const char *name, int newdirfd,
+                    const char *newname, unsigned flags)
 {
-	bool out = sbx_nested_is(box, name), in = sbx_nested_is(box, newname);
+	bool out = sbx_nested_is(m->box, name), in = sbx_nested_is(m->box, newname);
 
-	if (!out && !in)
-		return move(dirfd, name, newdirfd, newname, flags);
-	if (flags & RENAME_EXCHANGE)
-		return -EINVAL;
-	return out ? move_out(box, dirfd, name, newdirfd, newname, flags)
-	           : move_in(box, dirfd, name, newdirfd, newname, flags);
+	return out && in ? sbx_nested_carry(m->box, dirfd, name, newdirfd, newname, flags)
+	       : out     ? move_out(m, dirfd, name, newdirfd, newname, flags)
+	       : in      ? move_in(m, dirfd, name, newdirfd, newname, flags)
+	                 : move(m, dirfd, name, newdirfd, newname, flags);
+}
+
+/* In three steps, as no two of the places need be on one file system. */
+static int exchange(const struct moving *m, int dirfd, const char *name, int newdirfd,
+                    const char *newname)
+{
+	char temp[48];
+	int r;
+
+	sbx_move_temp(temp);
+	r = move_one(m, dirfd, name, newdirfd, temp, RENAME_NOREPLACE);
+	if (r < 0)
+		return r;
+	r = move_one(m, newdirfd, newname, dirfd, name, RENAME_NOREPLACE);
+	if (r < 0) {
+		move_one(m, newdirfd, temp, dirfd, name, RENAME_NOREPLACE);
+		return r;
+	}
+	return move_one(m, newdirfd, temp, newdirfd, newname, RENAME_NOREPLACE);
+}
+
+int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, const char *name,
+                 int newdirfd, const char *newname, unsigned flags, bool by_copying)
+{
+	const struct moving m = {.inodes = inodes, .box = box, .by_copying = by_copying};
+
+	if (!sbx_nested_is(box, name) && !sbx_nested_is(box, newname))
+		return renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
+	if (!(flags & RENAME_EXCHANGE))
+		return move_one(&m, dirfd, name, newdirfd, newname, flags);
+	/* No half of it is to be done here, if the other has to be done in the pool. */
+	return box->sandbox->layered && !by_copying ? -EXDEV
+	                                            : exchange(&m, dirfd, name, newdirfd, newname);
 }
 
 /* The path of NAME in DIR from the sandbox's root. */
@@ -104,13 +138,13 @@ void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, c
 }
 
 void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                     struct sbx_node *newdir, const char *newname)
+                     struct sbx_node *newdir, const char *newname, bool swapped)
 {
 	char old[PATH_MAX], new[PATH_MAX];
 
 	if (sbx_node_box(dir)->hides_git && path_in(ws, dir, name, old) &&
 	    path_in(ws, newdir, newname, new))
-		sbx_nested_moved(sbx_node_box(dir), old, new);
+		sbx_nested_moved(sbx_node_box(dir), old, new, swapped);
 }
 
 /* A parked rmdir of what holds nothing but a .git that a command made. */

@@ -130,14 +130,17 @@ bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *n
 bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
 const char *ws_gitfile(const struct sbx_node *node);
 int ws_gitfile_refused(struct sbx_error *err);
-/* ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. */
-int ws_rename_at(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
-                 const char *newname, unsigned flags);
+/*
+ * ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. -EXDEV: it takes copying, which may
+ * take long; BY_COPYING allows it.
+ */
+int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, const char *name,
+                 int newdirfd, const char *newname, unsigned flags, bool by_copying);
 /* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
 void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
-/* NAME in DIR is NEWNAME in NEWDIR now. */
+/* NAME in DIR is NEWNAME in NEWDIR now, and, when SWAPPED, the other way round. */
 void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                     struct sbx_node *newdir, const char *newname);
+                     struct sbx_node *newdir, const char *newname, bool swapped);
 /*
  * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
  * later. False: it is not so.

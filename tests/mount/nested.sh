@@ -86,6 +86,111 @@ host_moves() {
 	same '' "$(git -C "$MNT/a/y/copy" status --porcelain)"
 }
 
+# Without what the kernel has kept: names of another mount of the same state, and for root of this one.
+forget_names() {
+	unmount
+	remount
+	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+}
+
+w_is_in() {
+	forget_names
+	same w "$(git --git-dir="$1" log -1 --format=%s)"
+	git --git-dir="$1" fsck --no-progress
+}
+
+host_renames() {
+	cd "$ROOM"
+	d=$MNT/a/y/clone
+	mkdir -p "$MNT/a/y/other"
+	expect 0 rename "$d/.git" "$d/saved"
+	expect ENOENT lstat "$d/.git"
+	w_is_in "$d/saved"
+	expect 0 rename "$d/saved" "$d/.git"
+	expect ENOENT lstat "$d/saved"
+	w_is_in "$d/.git"
+	expect 0 rename "$d/.git" "$MNT/a/y/other/.git"
+	w_is_in "$MNT/a/y/other/.git"
+	expect EEXIST\|ENOTEMPTY rename "$d" "$MNT/a/y/other"
+	expect 0 rename "$MNT/a/y/other/.git" "$d/.git"
+	w_is_in "$d/.git"
+	echo "gitdir: ../clone/.git" >"$MNT/a/y/other/f"
+	expect 0 rename "$MNT/a/y/other/f" "$MNT/a/y/other/.git"
+	echo "gitdir: ../clone/./.git" >"$MNT/a/y/other/f"
+	expect EEXIST rename "$MNT/a/y/other/f" "$MNT/a/y/other/.git" NOREPLACE
+	expect 0 rename "$MNT/a/y/other/f" "$MNT/a/y/other/.git"
+	forget_names
+	same "gitdir: ../clone/./.git" "$(cat "$MNT/a/y/other/.git")"
+	same w "$(git -C "$MNT/a/y/other" log -1 --format=%s)"
+}
+
+host_exchanges() {
+	cd "$ROOM"
+	d=$MNT/a/y/clone
+	mkdir "$d/plain"
+	echo p >"$d/plain/p"
+	expect 0 rename "$d/.git" "$d/plain" EXCHANGE
+	w_is_in "$d/plain"
+	same p "$(cat "$d/.git/p")"
+	expect 0 rename "$d/plain" "$d/.git" EXCHANGE
+	w_is_in "$d/.git"
+	same p "$(cat "$d/plain/p")"
+	expect 0 rename "$d/.git" "$MNT/a/y/other/.git" EXCHANGE
+	forget_names
+	same "gitdir: ../clone/./.git" "$(cat "$d/.git")"
+	w_is_in "$MNT/a/y/other/.git"
+	expect 0 rename "$d/.git" "$MNT/a/y/other/.git" EXCHANGE
+	w_is_in "$d/.git"
+	expect ENOENT rename "$d/.git" "$d/missing" EXCHANGE
+	w_is_in "$d/.git"
+	same '' "$(find "$MNT/a" -name '.sandboxfs-*')"
+	# The directories around two of them: commands still read both, and write neither.
+	git init -q "$MNT/a/y/second"
+	expect 0 rename "$d" "$MNT/a/y/second" EXCHANGE
+	same w "$(inside 'cd y/second; git log -1 --format=%s')"
+	refuse inside 'rm y/second/.git/HEAD'
+	refuse inside 'rm y/clone/.git/HEAD'
+	expect 0 rename "$MNT/a/y/second" "$d" EXCHANGE
+	rm -r "$MNT/a/y/second"
+	rm -r "$d/plain" "$MNT/a/y/other"
+}
+
+# Who has a directory or a file of it open stays where he is.
+host_stays() {
+	(
+		cd "$MNT/a/y/clone/.git/refs" || exit 1
+		exec 3<../HEAD
+		mv "$MNT/a/y/clone/.git" "$MNT/a/y/clone/saved"
+		like 'ref: *' "$(cat <&3)"
+		ls heads >/dev/null
+		like 'ref: *' "$(cat ../HEAD)"
+		mv "$MNT/a/y/clone/saved" "$MNT/a/y/clone/.git"
+		ls heads >/dev/null
+	)
+	w_is_in "$MNT/a/y/clone/.git"
+}
+
+separate_git_dirs() {
+	cd "$ROOM"
+	git init -q --separate-git-dir "$MNT/a/y/apart" "$MNT/a/y/clone"
+	forget_names
+	same w "$(git -C "$MNT/a/y/clone" log -1 --format=%s)"
+	test -f "$MNT/a/y/apart/HEAD"
+	git init -q "$MNT/a/y/outer"
+	git init -q "$MNT/a/y/outer/inner"
+	git -C "$MNT/a/y/outer/inner" commit -q --allow-empty -m inner
+	git -C "$MNT/a/y/outer" -c protocol.file.allow=always submodule --quiet add ./inner inner
+	git -C "$MNT/a/y/outer" submodule absorbgitdirs
+	forget_names
+	same inner "$(git -C "$MNT/a/y/outer/inner" log -1 --format=%s)"
+	test -f "$MNT/a/y/outer/.git/modules/inner/HEAD"
+	rm -rf "$MNT/a/y/outer"
+	rm "$MNT/a/y/clone/.git"
+	mv "$MNT/a/y/apart" "$MNT/a/y/clone/.git"
+	git -C "$MNT/a/y/clone" config --unset core.worktree || true
+	w_is_in "$MNT/a/y/clone/.git"
+}
+
 host_files() {
 	git -C "$MNT/a/y/clone" worktree add -q "$MNT/a/y/tree" main
 	test -f "$MNT/a/y/tree/.git"
@@ -180,6 +285,10 @@ claim "a .git that a command makes is not shown" hidden
 claim "what holds one can be moved and removed" removed
 claim "git clone by the host" host_clone
 claim "moving, copying, tar" host_moves
+claim "rename(2) out of its name, into it and between two" host_renames
+claim "and of two for each other" host_exchanges
+claim "who stands in one stays there" host_stays
+claim "git init --separate-git-dir, git submodule absorbgitdirs" separate_git_dirs
 claim "git worktree and submodules by the host" host_files
 claim "what the host made commands can read and not write" out_of_reach
 claim "a command that moves what is around it" taken_away
