@@ -274,7 +274,7 @@ void sbx_control_close(struct sbx_control_handle *h, bool broken)
 {
 	static const struct sbx_pending_impl impl = {.error = closed};
 
-	if (!sbx_control_unfinished(h)) {
+	if ((h->node.box && !sbx_box_alive(h->node.box)) || !sbx_control_unfinished(h)) {
 		sbx_control_release(h);
 		return;
 	}

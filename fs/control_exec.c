@@ -22,6 +22,7 @@ struct requests {
 	struct sbx_request held;    /* until the command can be started */
 	struct sbx_track_start track;
 	bool given_up; /* the client of the present write is about to die */
+	bool told;     /* there is a job that tells how the present request failed */
 };
 
 static enum sbx_job_kind kind_of(struct sbx_control_handle *h)
@@ -92,6 +93,15 @@ static void remember(struct sbx_control_handle *h, struct sbx_jobrec *job)
 	}
 }
 
+/* What a read gives after a request that could not be started, if anything; JOB is taken over. */
+static void remember_failed(struct sbx_control_handle *h, struct sbx_jobrec *job)
+{
+	if (job && kind_of(h) != SBX_JOB_SPAWN)
+		remember(h, job);
+	else
+		sbx_job_unref(job);
+}
+
 /* [loop] The job has ended (exec) or runs (spawn, run), or could not be started. */
 static void moved(struct sbx_jobrec *job, void *data)
 {
@@ -104,6 +114,9 @@ static void moved(struct sbx_jobrec *job, void *data)
 	s->current = NULL;
 	if (r >= 0)
 		remember(h, sbx_job_ref(job));
+	else
+		remember_failed(h, sbx_job_ref(job));
+	s->told = true;
 	pthread_mutex_unlock(&h->lock);
 	if (r >= 0 && kind_of(h) == SBX_JOB_EXEC && sbx_job_code(job) != 0 &&
 	    sbx_registry_settings(h->reg)->exec_fail_errno)
@@ -118,17 +131,20 @@ static int begin(struct sbx_control_handle *h, const struct sbx_request *req, st
 {
 	struct requests *s = h->state;
 	enum sbx_job_kind kind = kind_of(h);
+	struct sbx_jobrec *job = NULL;
 	bool repeated;
 	int r;
 
 	if (kind == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
-		r = sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
-		             sbx_job_name(s->last));
-	else
-		r = sbx_job_start(h->node.box->jobs, req, kind, h->node.job, &s->current, &repeated,
-		                  err);
-	if (r < 0)
+		return sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
+		                sbx_job_name(s->last));
+	r = sbx_job_start(h->node.box->jobs, req, kind, h->node.job, &job, &repeated, err);
+	if (r < 0) {
+		s->told = job;
+		remember_failed(h, job);
 		return r;
+	}
+	s->current = job;
 	if (kind == SBX_JOB_EXEC)
 		sbx_job_on_ended(s->current, moved, h);
 	else
@@ -205,6 +221,7 @@ static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error
 	struct requests *s = h->state;
 	int r = sbx_request_parser_next(&s->parser, final, &s->held, err);
 
+	s->told = false;
 	if (r <= 0)
 		return r;
 	s->given_up = false;
@@ -225,6 +242,24 @@ static void exec_cancel(struct sbx_control_handle *h)
 	if (job)
 		sbx_job_kill(job, SIGKILL);
 	sbx_job_unref(job);
+}
+
+/* Of what was refused before it could become a job. A run that goes on is not forgotten for it. */
+static void exec_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	struct sbx_jobrec *job;
+
+	pthread_mutex_lock(&h->lock);
+	if (!s->told) {
+		job = sbx_job_refuse(h->node.box->jobs, NULL, kind_of(h), h->node.job, err);
+		if (kind_of(h) == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
+			sbx_job_unref(job);
+		else
+			remember_failed(h, job);
+	}
+	s->told = false;
+	pthread_mutex_unlock(&h->lock);
 }
 
 static char *result_line(struct sbx_jobrec *job)
@@ -279,6 +314,7 @@ static const struct flow_impl exec_flow = {
         .unfinished = exec_unfinished,
         .drop = exec_drop,
         .cancel = exec_cancel,
+        .failed = exec_failed,
         .serve = exec_serve,
 };
 

@@ -175,7 +175,7 @@ int sbx_control_text_status(struct sbx_registry *reg, const struct sbx_control_n
                             struct text *ret)
 {
 	_cleanup_job_ struct sbx_jobrec *job = sbx_control_job(node);
-	char line[256];
+	char line[SBX_STATUS_MAX];
 
 	(void)reg;
 	sbx_job_status(job, line, sizeof(line));

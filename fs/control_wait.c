@@ -115,7 +115,7 @@ void sbx_control_follow(struct sbx_control_handle *h, struct sbx_jobrec *job, st
 /* The line, once; the lock is held. */
 static void fill_status(struct sbx_control_handle *h)
 {
-	char line[256];
+	char line[SBX_STATUS_MAX];
 
 	if (h->filled)
 		return;

@@ -237,16 +237,34 @@ static struct sbx_jobrec *prune(struct sbx_jobs *jobs)
 	return rec;
 }
 
-/* Lock held. */
-static void set_failed(struct sbx_jobrec *rec, int code, const char *text)
+/* As prune, of the starts that failed: who tries for ever does not push out what has run. */
+static struct sbx_jobrec *prune_failed(struct sbx_jobs *jobs)
+{
+	struct sbx_jobrec *shown = sbx_jobs_last_exec(jobs);
+	struct sbx_jobrec *rec = jobs->first;
+
+	if (jobs->failed <= SBX_JOBS_FAILED)
+		return NULL;
+	while (rec && (rec->named || rec->state != SBX_JOB_FAILED || rec == shown))
+		rec = rec->next;
+	if (!rec)
+		return NULL;
+	sbx_job_ref(rec);
+	jobs->failed--;
+	sbx_jobs_unlink(jobs, rec);
+	return rec;
+}
+
+struct sbx_jobrec *sbx_jobrec_fail(struct sbx_jobrec *rec, int code, const char *text)
 {
 	rec->state = SBX_JOB_FAILED;
 	rec->run = NULL;
 	rec->time_ns = sbx_real_ns();
 	code = code > 0 ? code : EIO;
 	sbx_fail(&rec->start_error, code, "%s", text[0] ? text : strerror(code));
-	if (!rec->prepared && rec->listed)
-		sbx_jobs_unlink(rec->jobs, rec);
+	if (!rec->named && rec->listed)
+		rec->jobs->failed++;
+	return prune_failed(rec->jobs);
 }
 
 /* Lock held. */
@@ -264,10 +282,8 @@ static void set_ended(struct sbx_jobrec *rec, const struct sbx_exit *exit)
 /* Lock held; returns a record that is to be released. */
 static struct sbx_jobrec *set_outcome(struct sbx_jobrec *rec, const struct sbx_exit *exit)
 {
-	if (exit->end == SBX_END_FAILED) {
-		set_failed(rec, exit->code, exit->error.text);
-		return NULL;
-	}
+	if (exit->end == SBX_END_FAILED)
+		return sbx_jobrec_fail(rec, exit->code, exit->error.text);
 	set_ended(rec, exit);
 	return prune(rec->jobs);
 }
@@ -400,12 +416,16 @@ void sbx_job_run_refused(struct sbx_job_run *run, int code, const struct sbx_err
 {
 	struct sbx_jobrec *rec = run->rec;
 	struct sbx_jobs *jobs = rec->jobs;
+	struct sbx_jobrec *old;
 
 	leave(jobs);
 	pthread_mutex_lock(&jobs->lock);
-	set_failed(rec, -code, err->text);
+	old = sbx_jobrec_fail(rec, -code, err->text);
 	sbx_stdin_abort(rec);
 	pthread_mutex_unlock(&jobs->lock);
+	sbx_job_unref(old);
+	if (jobs->changed)
+		jobs->changed(rec, jobs->data);
 	sbx_job_tell_soon(rec);
 	sbx_loop_post(jobs->loop, reap, run);
 }

@@ -2,7 +2,7 @@
  * Jobs: one command each, from the request to the kept result.
  *
  *   prepared --start--> starting --started--> running --ended--> ended
- *                           \--ended(FAILED)--> failed (start error; the record is dropped)
+ *                           \--ended(FAILED)--> failed (start error; the last 64 are kept)
  *
  * A job table belongs to one sandbox. A start is entered (and, when the backend refuses it at once, taken
  * back) by the thread that asks for it; all that follows happens on the event loop thread. Readers on any
@@ -59,7 +59,7 @@ struct sbx_jobs_config {
 	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it
 	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
-	 * valid during the call. May be NULL.
+	 * valid during the call. May be NULL. Of what is refused at once it comes on the thread that asks.
 	 */
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	/* As sbx_exec_events.listening. Loop thread. May be NULL. */
@@ -128,6 +128,7 @@ void sbx_job_defaults_release(struct sbx_job_defaults *d);
  * that has ended runs again, with a new number. A request's limit counts before the default, but never
  * more than the mount's own. A request with an id becomes a job of that name.
  * On 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
+ * After a failure *ret is the job that tells of it (sbx_job_refuse), or NULL.
  * -EACCES `path confinement violation: ...`, -ENOENT, -ENOTDIR, -EPERM allowlist, -EAGAIN too many
  * jobs, -EBUSY stopping or NAMED is running, -EEXIST the id was used for a different request, -EINVAL id and
  * NAMED differ, -ENOENT NAMED was removed, and what the backend's exec answers.
@@ -136,6 +137,15 @@ void sbx_job_defaults_release(struct sbx_job_defaults *d);
 int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
                   struct sbx_jobrec *named, struct sbx_jobrec **ret, bool *repeated,
                   struct sbx_error *err);
+
+/*
+ * A request could not even become a job to be started: it becomes one that has failed with ERR, which
+ * status, jobs/ and the events show. REQ: what is known of it, or NULL; KIND and NAMED as above.
+ * Returns a reference, or NULL when there is no memory or the table is stopping. Any thread.
+ */
+struct sbx_jobrec *sbx_job_refuse(struct sbx_jobs *jobs, const struct sbx_request *req,
+                                  enum sbx_job_kind kind, struct sbx_jobrec *named,
+                                  const struct sbx_error *err);
 
 /*
  * Has fn(rec, data) called once on the loop thread: when the command has certainly been started or
@@ -197,9 +207,10 @@ int sbx_job_kill(struct sbx_jobrec *rec, int sig);
 /* Kills every running job of the table. Any thread. */
 void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
 
+#define SBX_STATUS_MAX 1536
 /*
  * The status line with its newline, of rec or (NULL) of nothing run; where output was cut it ends with
- * stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SIZE 256 holds every one.
+ * stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SBX_STATUS_MAX holds every one.
  */
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /* The result object of design 1.5; the caller puts it. */

@@ -69,8 +69,17 @@ static int end_signal(const struct view *v)
 	return v->state == SBX_JOB_ENDED && signaled ? v->code : 0;
 }
 
+/* Whether a start was tried and failed, and not merely given up before. */
+static bool is_failed(const struct view *v)
+{
+	return v->state == SBX_JOB_FAILED && v->number;
+}
+
 static int exit_code(const struct view *v)
 {
+	/* As a shell has it: not found, and found but not to be run. */
+	if (is_failed(v))
+		return v->start_error.code == ENOENT ? 127 : 126;
 	if (v->state != SBX_JOB_ENDED)
 		return -1;
 	if (v->timed_out)
@@ -206,6 +215,13 @@ static void print_cut(const struct view *v, char *buf, size_t size)
 		snprintf(buf + n, size - (size_t)n, " stderr_cut=%" PRIu64, v->cut[1]);
 }
 
+static const char *error_name(const struct view *v)
+{
+	const char *name = strerrorname_np(v->start_error.code);
+
+	return name ? name : "EIO";
+}
+
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size)
 {
 	struct view v = {.state = SBX_JOB_PREPARED};
@@ -217,7 +233,10 @@ size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size)
 	print_cut(&v, cut, sizeof(cut));
 	if (exit_code(&v) >= 0)
 		snprintf(code, sizeof(code), "%d", exit_code(&v));
-	if (v.state == SBX_JOB_PREPARED || v.state == SBX_JOB_FAILED)
+	if (is_failed(&v))
+		n = snprintf(buf, size, "%s failed job=%" PRIu64 " %s %s\n", code, v.number,
+		             error_name(&v), v.start_error.text);
+	else if (v.state == SBX_JOB_PREPARED || v.state == SBX_JOB_FAILED)
 		n = snprintf(buf, size, "- idle\n");
 	else if (v.state != SBX_JOB_ENDED)
 		n = snprintf(buf, size, "- running job=%" PRIu64 " wall_ms=%" PRIu64 "%s\n",
@@ -383,6 +402,10 @@ struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 	oom = v.state == SBX_JOB_ENDED && v.end == SBX_END_OOM;
 	ran = v.state != SBX_JOB_PREPARED && v.state != SBX_JOB_FAILED;
 	add_code(obj, "exitCode", &v);
+	if (is_failed(&v)) {
+		json_object_object_add(obj, "error", json_object_new_string(v.start_error.text));
+		json_object_object_add(obj, "errno", json_object_new_string(error_name(&v)));
+	}
 	add_signal(obj, "signal", end_signal(&v));
 	json_object_object_add(obj, "timedOut", json_object_new_boolean(v.timed_out));
 	json_object_object_add(obj, "oomKilled", json_object_new_boolean(oom));

@@ -14,4 +14,10 @@ extern const struct sbx_exec_events sbx_job_exec_events;
 void sbx_job_run_handed(struct sbx_job_run *run, struct sbx_job *job);
 void sbx_job_run_refused(struct sbx_job_run *run, int code, const struct sbx_error *err);
 
+/*
+ * REC, which is in the list, could not be started because of CODE (an errno) and TEXT. Returns a
+ * record that has become too much, to be released without the lock, or NULL. Lock held.
+ */
+struct sbx_jobrec *sbx_jobrec_fail(struct sbx_jobrec *rec, int code, const char *text);
+
 #endif

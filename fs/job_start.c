@@ -308,6 +308,77 @@ static int go(struct start *s)
 	return r;
 }
 
+/* ---- what is refused before it has a place ---- */
+
+/* Whether REC is free to tell of a start that was refused. Lock held. */
+static bool may_tell(const struct sbx_jobrec *rec, const struct sbx_jobrec *named)
+{
+	return rec->listed && !sbx_jobrec_active(rec) &&
+	       (rec == named || rec->state == SBX_JOB_PREPARED || rec->state == SBX_JOB_FAILED);
+}
+
+/* The record of the job that was meant, or a new one. A reference. Lock held. */
+static struct sbx_jobrec *place_of(struct sbx_jobs *jobs, const char *id, struct sbx_jobrec *named)
+{
+	struct sbx_jobrec *rec = named ? named : id ? sbx_jobs_by_name(jobs, id) : NULL;
+
+	if (rec && may_tell(rec, named))
+		return sbx_job_ref(rec);
+	return sbx_jobrec_new(jobs, rec ? NULL : id);
+}
+
+/* Lock held; returns a record to be released. */
+static struct sbx_jobrec *put_refused(struct sbx_jobs *jobs, struct sbx_jobrec *rec,
+                                      struct sbx_asked *asked, const struct sbx_error *err)
+{
+	rec->number = ++jobs->numbers;
+	if (!rec->named)
+		snprintf(rec->name, sizeof(rec->name), "%" PRIu64, rec->number);
+	if (rec->listed)
+		sbx_jobs_unlink(jobs, rec);
+	sbx_jobs_link(jobs, rec);
+	sbx_asked_release(&rec->asked);
+	rec->asked = *asked;
+	*asked = (struct sbx_asked){0};
+	for (int i = 0; i < 2; i++) {
+		sbx_output_unref(rec->out[i]);
+		rec->out[i] = NULL;
+	}
+	rec->exit = (struct sbx_exit){0};
+	rec->start_ns = rec->end_ns = sbx_now_ns();
+	rec->timed_out = false;
+	rec->track = 0;
+	sbx_strv_free(rec->changed);
+	rec->changed = NULL;
+	sbx_job_bind_waiters(rec);
+	return sbx_jobrec_fail(rec, err->code, err->text);
+}
+
+struct sbx_jobrec *sbx_job_refuse(struct sbx_jobs *jobs, const struct sbx_request *req,
+                                  enum sbx_job_kind kind, struct sbx_jobrec *named,
+                                  const struct sbx_error *err)
+{
+	struct sbx_asked asked = {.argv = req ? sbx_list_copy(req->argv) : NULL};
+	struct sbx_jobrec *rec = NULL, *old = NULL;
+
+	pthread_mutex_lock(&jobs->lock);
+	if (!jobs->stopping)
+		rec = place_of(jobs, req ? req->id : NULL, named);
+	if (rec) {
+		rec->kind = kind;
+		old = put_refused(jobs, rec, &asked, err);
+	}
+	pthread_mutex_unlock(&jobs->lock);
+	sbx_asked_release(&asked);
+	sbx_job_unref(old);
+	if (!rec)
+		return NULL;
+	if (jobs->changed)
+		jobs->changed(rec, jobs->data);
+	sbx_job_tell_soon(rec);
+	return rec;
+}
+
 int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
                   struct sbx_jobrec *named, struct sbx_jobrec **ret, bool *repeated,
                   struct sbx_error *err)
@@ -320,11 +391,11 @@ int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx
 	free(s.run);
 	sbx_plan_release(&s.plan);
 	sbx_asked_release(&s.asked);
-	if (r < 0) {
-		sbx_job_unref(s.rec);
-		return r;
-	}
+	if (r < 0 && !s.rec)
+		s.rec = sbx_job_refuse(jobs, req, kind, named, s.err);
 	*ret = s.rec;
+	if (r < 0)
+		return r;
 	*repeated = s.repeated;
 	return 0;
 }

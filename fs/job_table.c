@@ -104,7 +104,7 @@ void sbx_jobs_unlink(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 
 static bool was_started(const struct sbx_jobrec *rec)
 {
-	return rec->state != SBX_JOB_PREPARED && rec->state != SBX_JOB_FAILED;
+	return rec->number && rec->state != SBX_JOB_PREPARED;
 }
 
 struct sbx_jobrec *sbx_jobs_last_exec(struct sbx_jobs *jobs)
@@ -244,6 +244,8 @@ static void forget(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
 	if (rec->state == SBX_JOB_ENDED && !rec->named)
 		jobs->ended--;
+	if (rec->state == SBX_JOB_FAILED && !rec->named)
+		jobs->failed--;
 	if (rec->state == SBX_JOB_PREPARED) {
 		rec->state = SBX_JOB_FAILED;
 		sbx_fail(&rec->start_error, ENOENT, "the job was removed before it was started");

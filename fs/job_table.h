@@ -20,6 +20,7 @@
 #include "sandboxfs/loop.h"
 
 #define SBX_JOBS_KEPT       256
+#define SBX_JOBS_FAILED     64 /* records kept of starts that failed */
 #define SBX_JOB_GRACE_MS    2000
 #define SBX_STDIN_KEEP_MAX  (64u * 1024 * 1024) /* bytes written before the start */
 #define SBX_STDIN_QUEUE_MAX (1024u * 1024)      /* bytes that wait for the command to read */
@@ -180,6 +181,7 @@ struct sbx_jobs {
 	unsigned running; /* commands that may write */
 	unsigned live;    /* runs that exist: the backend may still know the job */
 	unsigned ended;   /* ended records without a name of their own */
+	unsigned failed;  /* and of starts that failed */
 	struct sbx_job_defaults defaults;
 	bool stopping;
 	unsigned entering;              /* starts between sbx_jobs_enter and sbx_jobs_entered */

@@ -132,6 +132,42 @@ bad_tty_and_limits() {
 	expect ESRCH\|ENOENT\|EINVAL write "$MNT/a/ctl/kill" O_WRONLY '9999\n'
 }
 
+# refused CODE-AND-ERRNO CHUNK: the job that failed is the last one everywhere, with one number.
+refused() {
+	echo echo good >"$MNT/a/ctl/exec"
+	same good "$(cat "$MNT/a/ctl/stdout")"
+	"$TOOL" write "$MNT/a/ctl/exec" O_WRONLY "$2"
+	code=${1% *}
+	like "$code failed job=* ${1#* } *" "$(cat "$MNT/a/ctl/status")"
+	same '' "$(cat "$MNT/a/ctl/stdout")"
+	number=$(sed 's/.*job=\([0-9]*\).*/\1/' "$MNT/a/ctl/status")
+	last=$(readlink "$MNT/a/ctl/jobs/last")
+	same "$(cat "$MNT/a/ctl/status")" "$(cat "$MNT/a/ctl/jobs/last/status")"
+	same "$(cat "$MNT/a/ctl/status")" "$(cat "$MNT/a/ctl/jobs/$last/wait")"
+	same "$code" "$("$TOOL" json exitCode <"$MNT/a/ctl/jobs/$last/result")"
+	same "${1#* }" "$("$TOOL" json errno <"$MNT/a/ctl/jobs/$last/result")"
+	"$TOOL" read-until "$MNT/a/ctl/events" "exec job=$number: "
+}
+
+no_success_before() {
+	refused '127 ENOENT' 'no-such-program\n'
+	refused '127 ENOENT' '{"argv":["true"],"cwd":"nowhere"}'
+	refused '127 ENOENT' '{"argv":["no-such-program"],"id":"again"}'
+	echo '{"argv":["echo","x"],"id":"again"}' >"$MNT/a/ctl/exec"
+	same x "$(cat "$MNT/a/ctl/jobs/again/stdout")"
+	refused '126 EEXIST' '{"argv":["echo","y"],"id":"again"}'
+	same x "$(cat "$MNT/a/ctl/jobs/again/stdout")"
+	refused '126 EACCES' '{"argv":["true"],"cwd":"/"}'
+	refused '126 EINVAL' 'touch ran | cat\n'
+	refused '126 EINVAL' '{"argv":["true"],"nonsense":1}'
+	echo echo good >"$MNT/a/ctl/exec"
+	printf '{"argv":["true"' >"$MNT/a/ctl/exec" || true
+	like '126 failed job=* EINVAL incomplete JSON' "$(cat "$MNT/a/ctl/status")"
+	echo echo good >"$MNT/a/ctl/exec"
+	printf no-such-program >"$MNT/a/ctl/exec" || true
+	like '127 failed *' "$(cat "$MNT/a/ctl/status")"
+}
+
 nothing_was_lost() {
 	expect 0 write "$MNT/a/ctl/exec" O_WRONLY 'echo still here\n'
 	same 'still here' "$(cat "$MNT/a/ctl/stdout")"
@@ -151,5 +187,6 @@ claim "cwd outside is a path confinement violation, missing ENOENT, a file ENOTD
 claim "cwd inside, relative and absolute, for one request and as default" good_cwd
 claim "programs missing, not executable, outside the view" bad_programs
 claim "tty, limits, timeout, kill" bad_tty_and_limits
+claim "what cannot be started is a job that failed, and not the success before it" no_success_before
 claim "after all that the sandbox works as before" nothing_was_lost
 finish

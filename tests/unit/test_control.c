@@ -256,11 +256,13 @@ static void exec_runs_lines_in_order_and_stops_at_the_first_failure(void **state
 	(void)state;
 	assert_int_equal(write_text(h, "echo a\nmissing\necho c\n"), -ENOENT);
 	assert_error("error", "ENOENT: line 2: missing: no such program");
-	assert_cat("stdout", "a\n");
+	assert_cat("stdout", "");
+	assert_cat("jobs/1/stdout", "a\n");
 	assert_int_equal(atomic_load(&house.backend.execs), 2);
 	assert_int_equal(write_text(h, "echo d\necho a;b\n"), -EINVAL);
 	assert_error("error", "EINVAL: line 2: ");
-	assert_cat("stdout", "d\n");
+	assert_cat("stdout", "");
+	assert_cat("jobs/3/stdout", "d\n");
 	assert_int_equal(write_text(h, "echo |\necho e\n"), -EINVAL);
 	assert_error("error", "EINVAL: line 1: ");
 	assert_int_equal(write_text(h, "echo f\necho g\n"), 14);

@@ -260,6 +260,7 @@ static void a_refusal_by_the_backend_is_the_starts_own(void **state)
 {
 	char *argv[] = {"nope", NULL};
 	struct sbx_request req = {.argv = argv};
+	struct sbx_jobrec *rec;
 
 	(void)state;
 	fx.fake->refuse = -ENOENT;
@@ -267,15 +268,19 @@ static void a_refusal_by_the_backend_is_the_starts_own(void **state)
 	fixture_expect_refused(&fx, &req, NULL, ENOENT, "nope was not found");
 	fx.fake->refuse_text = NULL;
 	fixture_expect_refused(&fx, &req, NULL, ENOENT, "No such file");
-	assert_null(sbx_job_find(fx.jobs, "1"));
-	assert_null(sbx_job_last_exec(fx.jobs));
 	assert_int_equal(sbx_jobs_running(fx.jobs), 0);
-	fixture_expect_trail(&fx, "BIBI");
+	rec = sbx_job_find(fx.jobs, "1");
+	fixture_expect_status(rec, "127 failed job=1 ENOENT nope was not found\n");
+	sbx_job_unref(rec);
+	rec = sbx_job_last_exec(fx.jobs);
+	fixture_expect_status(rec, "127 failed job=2 ENOENT No such file");
+	sbx_job_unref(rec);
+	fixture_expect_trail(&fx, "BIcBIc");
 }
 
-static void a_start_that_fails_later_is_told_and_dropped(void **state)
+static void a_start_that_fails_later_is_told_and_kept(void **state)
 {
-	struct sbx_jobrec *rec = fixture_start_job(&fx, "nope");
+	struct sbx_jobrec *rec = fixture_start_job(&fx, "nope"), *found;
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
@@ -286,13 +291,14 @@ static void a_start_that_fails_later_is_told_and_dropped(void **state)
 	assert_non_null(strstr(err.text, "the fake refuses"));
 	assert_true(sbx_job_ended(rec));
 	assert_false(sbx_job_started(rec));
-	fixture_expect_status(rec, "- idle\n");
-	assert_null(sbx_job_find(fx.jobs, "1"));
-	assert_null(sbx_job_find(fx.jobs, "last"));
+	fixture_expect_status(rec, "126 failed job=1 EACCES the fake refuses");
+	found = sbx_job_find(fx.jobs, "last");
+	assert_ptr_equal(found, rec);
+	sbx_job_unref(found);
 	sbx_job_unref(rec);
 }
 
-static void a_failed_start_leaves_the_job_before_as_the_last(void **state)
+static void a_failed_start_is_the_last(void **state)
 {
 	struct sbx_jobrec *good = fixture_run_job(&fx, "true", 0);
 	struct sbx_jobrec *bad = fixture_start_job(&fx, "nope"), *last;
@@ -301,7 +307,7 @@ static void a_failed_start_leaves_the_job_before_as_the_last(void **state)
 	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(bad);
 	last = sbx_job_last_exec(fx.jobs);
-	assert_ptr_equal(last, good);
+	assert_ptr_equal(last, bad);
 	sbx_job_unref(last);
 	sbx_job_unref(good);
 	sbx_job_unref(bad);
@@ -658,8 +664,8 @@ int main(void)
 	        CASE(a_waiter_may_forget_another_that_is_due_too),
 	        CASE(output_is_awaited_and_read_while_it_grows),
 	        CASE(a_refusal_by_the_backend_is_the_starts_own),
-	        CASE(a_start_that_fails_later_is_told_and_dropped),
-	        CASE(a_failed_start_leaves_the_job_before_as_the_last),
+	        CASE(a_start_that_fails_later_is_told_and_kept),
+	        CASE(a_failed_start_is_the_last),
 	        CASE(only_so_many_run_at_once),
 	        CASE(each_end_has_its_word_and_code),
 	        CASE(a_killed_job_says_so),
