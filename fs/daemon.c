@@ -35,6 +35,7 @@
 #include "fs/ops_inline.h"
 #include "fs/passthrough.h"
 #include "fs/secret.h"
+#include "fs/toolchains.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -237,8 +238,9 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	                                     .shown = handle_shown,
 	                                     .retired = handle_retired,
 	                                     .data = d};
-	int r = sbx_spawner_start(s, &d->spawner, err);
+	int r = sbx_toolchains_find(s);
 
+	r = r < 0 ? sbx_fail(err, -r, "out of memory") : sbx_spawner_start(s, &d->spawner, err);
 	if (r < 0)
 		return r;
 	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */

@@ -24,6 +24,7 @@
 
 #include "fs/passthrough.h"
 #include "fs/settings.h"
+#include "fs/toolchains.h"
 #include "sandboxfs/cgroup.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
@@ -373,6 +374,18 @@ static bool check_state(void)
 	return place != NULL;
 }
 
+/* With the PATH and the home that a mount from here would have. */
+static void check_toolchains(void)
+{
+	struct sbx_settings settings;
+
+	if (sbx_settings_defaults(&settings) < 0)
+		return;
+	if (sbx_toolchains_find(&settings) == 0)
+		sbx_toolchains_tell(&settings);
+	sbx_settings_release(&settings);
+}
+
 int sbx_doctor(void)
 {
 	bool device = check_fuse();
@@ -389,5 +402,6 @@ int sbx_doctor(void)
 	check_epoch();
 	check_descriptors();
 	kept = check_state();
+	check_toolchains();
 	return device && mounter && root && isolated && kept ? 0 : 1;
 }

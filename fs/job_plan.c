@@ -239,6 +239,7 @@ static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 	add_var(&vars, "TERM=dumb");
 	if (sbx_settings_hosts(s))
 		add_list(&vars, proxies);
+	add_list(&vars, s->tool_env.items);
 	add_list(&vars, s->env.items);
 	add_list(&vars, jobs->defaults.env);
 	add_list(&vars, asked);

@@ -309,9 +309,31 @@ static struct json_object *limits_json(const struct sbx_limits *limits)
 	return obj;
 }
 
+/* Of tools in a home: each place with the reason why it is there. */
+static struct json_object *tools_json(const struct sbx_settings *settings)
+{
+	struct json_object *obj = json_object_new_object();
+
+	for (size_t i = 0; i < settings->shown.n; i++)
+		add_string(obj, settings->shown.items[i], settings->shown_why.items[i]);
+	return obj;
+}
+
+static struct json_object *carried_json(const struct sbx_settings *settings)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i + 1 < settings->carried.n; i += 2)
+		json_object_array_add(list, json_object_new_string(settings->carried.items[i]));
+	return list;
+}
+
 static struct json_object *paths_json(const struct sbx_settings *settings)
 {
 	struct json_object *obj = json_object_new_object();
+
+	json_object_object_add(obj, "tools", tools_json(settings));
+	json_object_object_add(obj, "carried", carried_json(settings));
 
 	json_object_object_add(obj, "ro", strings_json(&settings->ro_paths));
 	json_object_object_add(obj, "rw", strings_json(&settings->rw_paths));

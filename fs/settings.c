@@ -298,5 +298,11 @@ void sbx_settings_release(struct sbx_settings *settings)
 	sbx_strings_release(&settings->ro_paths);
 	sbx_strings_release(&settings->rw_paths);
 	sbx_strings_release(&settings->hide_paths);
+	sbx_strings_release(&settings->shown);
+	sbx_strings_release(&settings->shown_why);
+	sbx_strings_release(&settings->covered);
+	sbx_strings_release(&settings->tool_env);
+	sbx_strings_release(&settings->carried);
+	sbx_strings_release(&settings->not_carried);
 	*settings = (struct sbx_settings){0};
 }

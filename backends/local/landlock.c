@@ -107,12 +107,14 @@ static void allow_host(struct maker *m)
 	static const char *const nodes[] = {"/dev/null",   "/dev/zero",    "/dev/full",
 	                                    "/dev/random", "/dev/urandom", "/dev/tty"};
 	const struct sbx_strings *ro = &m->wish->settings->ro_paths;
+	const struct sbx_strings *shown = &m->wish->settings->shown;
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(system); i++)
 		allow(m, system[i], FS_RO);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(nodes); i++)
 		allow(m, nodes[i], FS_DEV);
 	allow_list(m, ro->items, ro->n, FS_RO);
+	allow_list(m, shown->items, shown->n, FS_RO);
 }
 
 static int begin(const struct landlock_wish *wish)

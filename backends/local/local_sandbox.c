@@ -14,6 +14,7 @@
 #include "backends/local/layers.h"
 #include "backends/local/local_history.h"
 #include "backends/local/local_trash.h"
+#include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
@@ -405,6 +406,20 @@ static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 	                   : 0;
 }
 
+/* The user's settings of tools; what is there already is the sandbox's own. It works without them. */
+static void carry_settings(const struct sbx_settings *settings, int home)
+{
+	const struct sbx_strings *carried = &settings->carried;
+
+	for (size_t i = 0; i + 1 < carried->n; i += 2) {
+		const char *name;
+		_cleanup_fd_ int dir = sbx_beneath_parent(home, carried->items[i], &name);
+
+		if (dir >= 0)
+			sbx_file_create(dir, name, carried->items[i + 1]);
+	}
+}
+
 static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
@@ -416,6 +431,7 @@ static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 		sbx_git_identity(s->rec.common, home,
 		                 s->rec.layer &&
 		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());
+	carry_settings(s->backend->host->settings, home);
 	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 }
 

@@ -163,7 +163,7 @@ static int attach(int src, const char *target, uint64_t attrs, const struct sbx_
 	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int bind_path(struct build *b, const char *src, const char *target, uint64_t attrs)
+static int bind_path(const struct build *b, const char *src, const char *target, uint64_t attrs)
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
@@ -340,77 +340,37 @@ static int make_proc_and_tmp(struct build *b)
 	return r ? r : step(b, "/tmp", mount_memory(b, "/tmp", 0));
 }
 
-/* Whether programs in DIR/bin have a part of theirs beside it. What else lies there may be tokens and keys. */
-static bool is_installation(const struct build *b, const char *dir)
+/* An empty directory or file in place of PATH. What is not there is no error. */
+static int cover(const struct build *b, const char *path)
 {
-	static const char *const parts[] = {"lib",      "lib64",   "libexec", "versions",
-	                                    "installs", "install", "tools",   "store"};
-	char path[PATH_MAX + 16];
+	struct stat st;
 
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(parts); i++) {
-		_cleanup_fd_ int fd = -1;
+	if (stat(path, &st) < 0)
+		return 0;
+	if (!S_ISDIR(st.st_mode))
+		return bind_path(b, "/dev/null", path, DEV | MOUNT_ATTR_RDONLY);
+	return mount("hidden", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=0555") < 0
+	               ? -errno
+	               : 0;
+}
 
-		snprintf(path, sizeof(path), "%s/%s", dir, parts[i]);
-		fd = host_open(b, path, O_PATH | O_DIRECTORY);
-		if (fd >= 0)
-			return true;
+/* Of tools in a home: what is not there any more is no error. */
+static int show_tools(struct build *b)
+{
+	const struct sbx_strings *shown = &b->settings->shown, *covered = &b->settings->covered;
+
+	for (size_t i = 0; i < shown->n; i++)
+		if (!is_avoided(b, shown->items[i]) && !leads_to_avoided(b, shown->items[i]))
+			bind_path(b, shown->items[i], shown->items[i], RO);
+	for (size_t i = 0; i < covered->n; i++) {
+		int r = cover(b, covered->items[i]);
+
+		if (r < 0) {
+			*b->what = covered->items[i];
+			return r;
+		}
 	}
-	return false;
-}
-
-/* A home directory, or one that has all sorts of things beside its bin. */
-static bool is_mixed(const char *dir)
-{
-	static const char *const mixed[] = {"/.local", "/.cargo", "/.config", "/root", ""};
-	const char *slash = strrchr(dir, '/'), *home = getenv("HOME");
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(mixed); i++)
-		if (strcmp(slash ? slash : "", mixed[i]) == 0)
-			return true;
-	return (home && strcmp(home, dir) == 0) ||
-	       (is_below(dir, "/home") && !strchr(dir + strlen("/home/"), '/'));
-}
-
-/*
- * Of tools below a home directory: the directory of the programs, or the whole installation where
- * that is one.
- */
-static void tool_root(const struct build *b, const char *entry, char buf[PATH_MAX])
-{
-	char *slash;
-
-	snprintf(buf, PATH_MAX, "%s", entry);
-	slash = strrchr(buf, '/');
-	if (!slash || (strcmp(slash, "/bin") != 0 && strcmp(slash, "/shims") != 0))
-		return;
-	*slash = '\0';
-	if (is_mixed(buf) || !is_installation(b, buf))
-		*slash = '/';
-}
-
-static void show_tool(struct build *b, const char *entry)
-{
-	static const char cargo[] = "/.cargo/bin";
-	size_t len = strlen(entry);
-	char root[PATH_MAX];
-
-	if (*entry != '/' || len >= sizeof(root) || access(entry, F_OK) == 0)
-		return;
-	tool_root(b, entry, root);
-	show(b, root);
-	if (len > strlen(cargo) && strcmp(entry + len - strlen(cargo), cargo) == 0) {
-		snprintf(root, sizeof(root), "%.*s/.rustup", (int)(len - strlen(cargo)), entry);
-		show(b, root);
-	}
-}
-
-static void show_tools(struct build *b)
-{
-	_cleanup_free_ char *path = b->settings->path ? strdup(b->settings->path) : NULL;
-	char *save = NULL;
-
-	for (char *e = path ? strtok_r(path, ":", &save) : NULL; e; e = strtok_r(NULL, ":", &save))
-		show_tool(b, e);
+	return 0;
 }
 
 /* Paths of the settings. What is missing is no error. */
@@ -430,26 +390,12 @@ static int bind_list(struct build *b, char *const *list, size_t n, uint64_t attr
 static int hide(struct build *b)
 {
 	const struct sbx_strings *paths = &b->settings->hide_paths;
+	int r = 0;
 
 	*b->what = "hide_paths";
-	for (size_t i = 0; i < paths->n; i++) {
-		const char *path = paths->items[i];
-		struct stat st;
-		int r;
-
-		if (stat(path, &st) < 0)
-			continue;
-		if (S_ISDIR(st.st_mode))
-			r = mount("hidden", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV,
-			          "mode=0555") < 0
-			            ? -errno
-			            : 0;
-		else
-			r = bind_path(b, "/dev/null", path, DEV | MOUNT_ATTR_RDONLY);
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	for (size_t i = 0; i < paths->n && !r; i++)
+		r = cover(b, paths->items[i]);
+	return r;
 }
 
 static int show_places(struct build *b, char *const *list, uint64_t attrs)
@@ -581,8 +527,9 @@ int mounts_build(const struct sbx_settings *settings, const struct spawn_request
 	if (r < 0)
 		return r;
 	show_resolver(&b);
-	show_tools(&b);
-	r = bind_list(&b, settings->ro_paths.items, settings->ro_paths.n, RO);
+	r = show_tools(&b);
+	if (!r)
+		r = bind_list(&b, settings->ro_paths.items, settings->ro_paths.n, RO);
 	if (!r)
 		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW);
 	if (!r && req)
