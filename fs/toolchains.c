@@ -619,7 +619,7 @@ int sbx_toolchains_find(struct sbx_settings *settings)
 
 	for (char *e = path ? strtok_r(path, ":", &save) : NULL; e; e = strtok_r(NULL, ":", &save))
 		find_entry(&f, e);
-	return f.error;
+	return f.error ? f.error : sbx_carried_find(settings, f.home);
 }
 
 void sbx_toolchains_tell(const struct sbx_settings *settings)
