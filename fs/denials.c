@@ -37,7 +37,8 @@ struct sbx_denials {
 	bool timed, ended;
 };
 
-static const char *const words[SBX_DENIED_KINDS] = {"path", "program", "syscall", "host"};
+static const char *const words[SBX_DENIED_KINDS] = {"path", "program", "syscall", "host",
+                                                    "network"};
 
 static void unref(struct sbx_denials *d)
 {

@@ -16,13 +16,15 @@ enum sbx_denied_kind {
 	SBX_DENIED_PROGRAM, /* by the allowlist */
 	SBX_DENIED_SYSCALL, /* by the filter of a job */
 	SBX_DENIED_HOST,    /* by the proxy */
+	SBX_DENIED_NETWORK, /* where there is none: the first attempt of a job */
 	SBX_DENIED_KINDS
 };
 
 /* Members that are NULL or "" are left out. */
 struct sbx_denied {
 	enum sbx_denied_kind kind;
-	const char *what;    /* the sentence, the call, HOST:PORT; NULL: only MORE counts */
+	const char
+	        *what; /* the sentence, the call, HOST:PORT, ADDRESS:PORT; NULL: only MORE counts */
 	const char *class;   /* of the call */
 	const char *program; /* any bytes */
 	const char *reason;

@@ -371,12 +371,30 @@ static void on_listening(void *data, int fd)
 		close(fd);
 }
 
+/* Nobody waits for a time-out without a word. */
+static const char *network_reason(const struct sbx_settings *settings, bool lookup)
+{
+	const bool allow = sbx_settings_hosts(settings) != NULL;
+
+	if (allow && lookup)
+		return "names are looked up by the proxy alone (net=allow), which HTTP_PROXY names";
+	if (allow)
+		return "the only way out is the proxy that HTTP_PROXY names, to the hosts of "
+		       "net=allow";
+	if (lookup)
+		return "names cannot be looked up, as commands have no network (net=none): mount "
+		       "with "
+		       "-o net=allow:HOST,... or net=host";
+	return "commands have no network (net=none): mount with -o net=allow:HOST,... or net=host";
+}
+
 static void on_denied(void *data, const struct sbx_denial *denial)
 {
 	struct sbx_job_run *run = data;
 	struct sbx_jobs *jobs = run->rec->jobs;
 	const struct sbx_denied denied = {
-	        .kind = SBX_DENIED_SYSCALL,
+	        .kind = denial->network ? SBX_DENIED_NETWORK : SBX_DENIED_SYSCALL,
+	        .reason = denial->network ? network_reason(jobs->settings, denial->lookup) : NULL,
 	        .what = denial->call,
 	        .class = denial->class,
 	        .program = denial->program,

@@ -86,12 +86,15 @@ static bool try_address(struct conn *c, const struct addrinfo *a)
 
 static void connect_next(struct conn *c, int err)
 {
+	bool private = false;
+
 	conn_close_server(c);
 	c->state = CONNECT;
 	while (c->next_address) {
 		struct addrinfo *a = c->next_address;
 
 		c->next_address = a->ai_next;
+		private |= sbx_address_allowed(a->ai_addr, SBX_REACH_PRIVATE);
 		if (!sbx_address_allowed(a->ai_addr, c->reach))
 			continue;
 		if (try_address(c, a))
@@ -101,7 +104,11 @@ static void connect_next(struct conn *c, int err)
 	if (err)
 		fail_target(c, err == ETIMEDOUT ? 504 : 502, strerror(err));
 	else
-		conn_deny_target(c, "it leads to an address that is not public");
+		conn_deny_target(c,
+		                 private ? "it leads to an address that is not public: a rule with "
+		                           "/private behind the name allows that"
+		                         : "it leads to an address that is not public: only a "
+		                           "rule with the address itself allows that");
 }
 
 static void on_connect(struct conn *c)

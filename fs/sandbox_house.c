@@ -139,10 +139,17 @@ static void tell_denied(struct json_object *members, const char *text, void *dat
 	sbx_box_event(box->pub.registry, box, "denied", text);
 }
 
+/* What a command only sees as an error of its own is also the sandbox's last error. */
 static void job_denied(const struct sbx_denied *denied, void *data)
 {
 	struct box *box = data;
+	struct sbx_error err = SBX_ERROR_INIT;
 
+	if (denied->kind == SBX_DENIED_NETWORK) {
+		sbx_fail(&err, ENETUNREACH, "%s tried to reach %s: %s", denied->program,
+		         denied->what, denied->reason);
+		sbx_error_store(box->pub.registry, &box->pub, &err);
+	}
 	sbx_denials_add(box->pub.denials, denied);
 }
 

@@ -110,6 +110,12 @@ static const struct {
 
 static const char *const absent[] = {"clone3"};
 
+/* Those that lead out, where there is no way out. (The address of sendmsg lies in memory.) */
+static const struct {
+	const char *name;
+	enum filter_fate fate;
+} heard[] = {{"connect", FILTER_HEARD}, {"sendto", FILTER_SENDTO}};
+
 /* By their arguments. */
 static const struct {
 	const char *name;
@@ -124,7 +130,7 @@ static const struct {
 #define RULES_MAX                                                                                  \
 	(SBX_ARRAY_SIZE(view_calls) + SBX_ARRAY_SIZE(kernel_calls) +                               \
 	 SBX_ARRAY_SIZE(machine_calls) + SBX_ARRAY_SIZE(ipc_calls) + SBX_ARRAY_SIZE(limit_calls) + \
-	 SBX_ARRAY_SIZE(absent) + SBX_ARRAY_SIZE(judged))
+	 SBX_ARRAY_SIZE(absent) + SBX_ARRAY_SIZE(heard) + SBX_ARRAY_SIZE(judged))
 
 struct rules {
 	struct filter_rule all[RULES_MAX];
@@ -144,7 +150,7 @@ static bool kernel_has(uint32_t action)
 	return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-/* PLAIN, but each EPERM is the listener's to give. */
+/* PLAIN, but each EPERM is the listener's to give, and what is heard waits for it. */
 static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 {
 	size_t size = plain->len * sizeof(*plain->filter);
@@ -154,7 +160,8 @@ static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 		return -ENOMEM;
 	memcpy(code, plain->filter, size);
 	for (size_t i = 0; i < plain->len; i++)
-		if (code[i].code == (BPF_RET | BPF_K) && code[i].k == (SECCOMP_RET_ERRNO | EPERM))
+		if (code[i].code == (BPF_RET | BPF_K) &&
+		    (code[i].k == (SECCOMP_RET_ERRNO | EPERM) || code[i].k == FILTER_ALLOW_HEARD))
 			code[i].k = SECCOMP_RET_USER_NOTIF;
 	*ret = (struct sock_fprog){.len = plain->len, .filter = code};
 	return 0;
@@ -181,6 +188,8 @@ static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
 	add_limits(&rules, wish);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(absent); i++)
 		add(&rules, absent[i], FILTER_ABSENT);
+	for (size_t i = 0; wish->hear_net && i < SBX_ARRAY_SIZE(heard); i++)
+		add(&rules, heard[i].name, heard[i].fate);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(judged); i++)
 		add(&rules, judged[i].name, judged[i].fate);
 	return filter_code(seccomp_arch_native(), rules.all, rules.n, wish, ret);

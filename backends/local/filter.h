@@ -11,6 +11,7 @@ struct filter_wish {
 	bool no_unix; /* so are those of the machine: the host's can be seen */
 	bool no_ipc;  /* so is what processes share by number or name: it is the host's */
 	bool no_pids; /* so are the limits of another process, not of init alone: the host's have numbers */
+	bool hear_net; /* where an address is given to connect(2) and sendto(2) the listener hears of it */
 	unsigned long pass[2]; /* filter_build chooses it */
 };
 
@@ -27,8 +28,8 @@ struct filter {
 int filter_build(const struct filter_wish *wish, struct filter *ret);
 /*
  * Puts the calling thread, which has no_new_privs, and what it starts from now on under the filter.
- * *listener is the descriptor on which refused calls wait for their answer (refusals.h), -1: they are answered
- * by the filter. Does not allocate. 0, or -1 with errno.
+ * *listener is the descriptor on which calls that are refused or heard wait for their answer (refusals.h), -1: they are
+ * answered by the filter. Does not allocate. 0, or -1 with errno.
  */
 int filter_load(const struct filter *filter, int *listener);
 /*

@@ -212,6 +212,14 @@ static void judge_pass(struct code *c, enum filter_fate otherwise)
 	branch(c, BPF_JEQ, 0, FILTER_ALLOW, otherwise);
 }
 
+static void judge_sendto(struct code *c)
+{
+	load_low(c, 4);
+	branch(c, BPF_JEQ, 0, FALL, FILTER_HEARD);
+	load_high(c, 4);
+	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FILTER_HEARD);
+}
+
 static void answer(struct code *c, enum filter_fate fate, uint32_t action)
 {
 	look_at(c, fate);
@@ -241,7 +249,10 @@ static void judge(struct code *c)
 	judge_pass(c, FILTER_REFUSE);
 	look_at(c, FILTER_OPENAT2);
 	judge_pass(c, FILTER_ABSENT);
+	look_at(c, FILTER_SENDTO);
+	judge_sendto(c);
 	answer(c, FILTER_ALLOW, SECCOMP_RET_ALLOW);
+	answer(c, FILTER_HEARD, FILTER_ALLOW_HEARD);
 	answer(c, FILTER_ABSENT, SECCOMP_RET_ERRNO | ENOSYS);
 	answer(c, FILTER_REFUSE, SECCOMP_RET_ERRNO | EPERM);
 }

@@ -3,6 +3,7 @@
 #define SANDBOXFS_BACKENDS_LOCAL_FILTER_CODE_H
 
 #include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@ enum filter_fate {
 	FILTER_ALLOW,
 	FILTER_REFUSE, /* EPERM */
 	FILTER_ABSENT, /* ENOSYS */
+	FILTER_HEARD,  /* allowed, and the listener hears of it first */
 	FILTER_ANSWERS,
 	FILTER_CLONE = FILTER_ANSWERS, /* refused with flags of namespaces in the first, */
 	FILTER_UNSHARE,                /* which here may have one more; */
@@ -27,8 +29,12 @@ enum filter_fate {
 	FILTER_PRIORITY, /* or of all of a user's; likewise; */
 	FILTER_SETNS,    /* EPERM, but with wish->pass as the last two of six arguments; */
 	FILTER_OPENAT2,  /* ENOSYS, but so */
+	FILTER_SENDTO,   /* heard with an address, the fifth */
 	FILTER_FATES,
 };
+
+/* What FILTER_HEARD answers: the kernel allows the call and does not look at the rest. */
+#define FILTER_ALLOW_HEARD (SECCOMP_RET_ALLOW | 1U)
 
 struct filter_rule {
 	uint32_t nr;

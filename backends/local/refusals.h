@@ -1,7 +1,11 @@
-/* The system calls of a job that the filter refuses: answered by its init, and told to the daemon. */
+/*
+ * The system calls of a job that the filter refuses: answered by its init, and told to the daemon. So is the first one
+ * that would lead out of a network without a way out.
+ */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_REFUSALS_H
 #define SANDBOXFS_BACKENDS_LOCAL_REFUSALS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backends/local/spawn_proto.h"
@@ -12,11 +16,12 @@ struct refusals {
 	uint64_t begun_ms; /* of the second that counts, CLOCK_MONOTONIC */
 	unsigned told;     /* in it */
 	uint32_t more;     /* not told singly, and not yet told as a number */
+	bool tried;        /* an attempt to get out was told */
 };
 
 /*
  * Something came up on fd (EVENTS of poll): one call is answered EPERM, and reported unless ten of this
- * second have been. Never waits for the daemon.
+ * second have been; or let go on, when it was only to be heard of. Never waits for the daemon.
  */
 void refusals_serve(struct refusals *r, short events);
 /* For poll: when there is a number to be told; -1: none. */

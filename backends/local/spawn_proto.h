@@ -56,6 +56,7 @@ enum spawn_event {
 	SPAWN_GONE,      /* init was killed, and everything with it: the job is over */
 	SPAWN_LISTENING, /* with a descriptor: the job's sandbox has a new way out */
 	SPAWN_REFUSED,   /* the filter refused the system call CODE; -1: REFUSED.MORE others */
+	SPAWN_TRIED, /* the job's first attempt to get out by REFUSED.to, where there is no way */
 };
 
 enum spawn_stage {
@@ -82,6 +83,9 @@ struct spawn_report {
 		struct {
 			char program[SPAWN_NAME]; /* "": not known */
 			uint32_t more;
+			uint16_t family; /* of TO: AF_INET, AF_INET6, 0: not known */
+			uint16_t port;   /* of TO */
+			uint8_t to[16];  /* in the order of the network */
 		} refused;
 	};
 };

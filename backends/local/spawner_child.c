@@ -254,7 +254,8 @@ static void build_filter(struct spawner *sp, const struct sbx_settings *settings
 	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
 	                                 .no_unix = !powers->mount_ns,
 	                                 .no_ipc = !powers->mount_ns,
-	                                 .no_pids = !powers->pid_ns};
+	                                 .no_pids = !powers->pid_ns,
+	                                 .hear_net = powers->net_ns};
 	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
 
 	powers->seccomp = !r;

@@ -4,6 +4,7 @@
  */
 #include "backends/local/spawner_impl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,11 +21,12 @@
 #include "backends/local/filter.h"
 #include "sandboxfs/cleanup.h"
 
-#define BATCH    64
-#define DRAIN_MS 100  /* that output is awaited past the leader's end */
-#define LOOK_MS  20   /* between looks at a pipe that cannot be watched, */
-#define TURNS    16   /* of reading at each */
-#define LOST_MS  1000 /* that the death of an init is awaited when the spawner is dead */
+#define BATCH       64
+#define DRAIN_MS    100 /* that output is awaited past the leader's end */
+#define LOOK_MS     20  /* between looks at a pipe that cannot be watched, */
+#define TURNS       16  /* of reading at each */
+#define NAME_SERVER 53
+#define LOST_MS     1000 /* that the death of an init is awaited when the spawner is dead */
 
 /* --- the table of jobs ----------------------------------------------------------------------- */
 
@@ -326,6 +328,26 @@ static void on_refused(struct job *job, const struct spawn_report *r)
 	job->events.denied(job->data, &denial);
 }
 
+static void on_tried(struct job *job, const struct spawn_report *r)
+{
+	char host[INET6_ADDRSTRLEN] = "", to[INET6_ADDRSTRLEN + 16], program[SPAWN_NAME];
+	const bool v6 = r->refused.family == AF_INET6;
+	struct sbx_denial denial = {.call = to, .network = true};
+
+	if (!job->events.denied)
+		return;
+	snprintf(program, sizeof(program), "%.*s", SPAWN_NAME, r->refused.program);
+	denial.program = *program ? program : base_name(job->program);
+	denial.lookup = r->refused.port == NAME_SERVER;
+	if (r->refused.family && inet_ntop(r->refused.family, r->refused.to, host, sizeof(host)))
+		snprintf(to, sizeof(to), "%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+		         r->refused.port);
+	else
+		snprintf(to, sizeof(to), "the network");
+	tell_started(job);
+	job->events.denied(job->data, &denial);
+}
+
 static void on_listening(struct job *job, int *fd)
 {
 	if (job->events.listening && *fd >= 0)
@@ -355,6 +377,8 @@ static void on_report(struct sbx_spawner *sp, const struct spawn_report *r, int 
 		on_leader_ended(job, r);
 	else if (r->event == SPAWN_REFUSED)
 		on_refused(job, r);
+	else if (r->event == SPAWN_TRIED)
+		on_tried(job, r);
 	else if (r->event == SPAWN_GONE)
 		on_gone(job, *r);
 }

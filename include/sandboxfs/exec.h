@@ -51,6 +51,8 @@ struct sbx_denial {
 	const char *class;   /* view, kernel, machine, namespaces, terminal, sockets, setuid, ... */
 	const char *program; /* what the process calls itself, any bytes, or the job's command */
 	uint64_t more;       /* that many were refused besides, and are not told singly */
+	bool network; /* no call was refused, but the first attempt of the job to reach CALL, ADDRESS:PORT; */
+	bool lookup; /* a server of names */
 };
 
 /*

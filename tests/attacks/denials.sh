@@ -103,6 +103,90 @@ what_is_wrong_is_no_denial() {
 	same "$before" "$(denied a | wc -l)"
 }
 
+# --- the network, which there is none of --------------------------------------------------------
+
+to_an_address() {
+	answers ENETUNREACH internet 80
+	answers ENETUNREACH internet 80
+	same 2 "$(told a network 192.0.2.1:80)"
+	line=$(denied a | grep -F '"kind":"network"' | tail -n 1)
+	like '*"program":"attack"*net=none*-o net=allow:HOST*"job":*' "$line"
+	error_says a 'attack tried to reach 192.0.2.1:80: commands have no network (net=none): mount with -o net='
+}
+
+networks() {
+	denied a | grep -cF '"kind":"network"' || true
+}
+
+# python LINES: in a job of its own
+python() {
+	run a python3 -c "import socket, os
+def tcp(family, *to):
+    try: socket.socket(family, socket.SOCK_STREAM).connect(to)
+    except OSError: pass
+def udp(family, *to):
+    try: socket.socket(family, socket.SOCK_DGRAM).sendto(b'x', to)
+    except OSError: pass
+$1"
+}
+
+once_for_a_job() {
+	before=$(networks)
+	python 'for i in range(50): tcp(socket.AF_INET, "192.0.2.7", 443); udp(socket.AF_INET, "192.0.2.8", 443)'
+	same $((before + 1)) "$(networks)"
+	same 1 "$(told a network 192.0.2.7:443)"
+}
+
+in_other_ways() {
+	python 'udp(socket.AF_INET, "192.0.2.9", 123)'
+	same 1 "$(told a network 192.0.2.9:123)"
+	python 'tcp(socket.AF_INET6, "2001:db8::1", 443)'
+	same 1 "$(told a network '[2001:db8::1]:443')"
+	python 'tcp(socket.AF_INET6, "::ffff:192.0.2.1", 443)'
+	same 1 "$(told a network '[::ffff:192.0.2.1]:443')"
+}
+
+a_name() {
+	run a getent hosts name.invalid || true
+	error_says a 'getent tried to reach *:53: names cannot be looked up*net='
+}
+
+while_it_runs() {
+	printf '%s\n' 'import socket, time' 'try: socket.create_connection(("192.0.2.5", 80))' \
+		'except OSError: pass' "time.sleep($LONG)" >"$MNT/a/waits.py"
+	echo 'python3 waits.py' >"$MNT/a/ctl/spawn"
+	"$TOOL" read-until "$MNT/a/ctl/events" 'network: 192.0.2.5:80 by python3'
+	echo 1 >"$MNT/a/ctl/kill"
+	like '137 killed *' "$(cat "$MNT/a/ctl/jobs/last/wait")"
+}
+
+what_stays_inside_is_none() {
+	before=$(networks)
+	python 'import threading
+s = socket.create_server(("127.0.0.1", 0))
+for i in range(200):
+    c = socket.create_connection(s.getsockname()); s.accept()[0].close(); c.close()
+u = socket.socket(socket.AF_UNIX); u.bind("u"); u.listen()
+socket.socket(socket.AF_UNIX).connect("u")
+tcp(socket.AF_INET, "0.0.0.0", 9); tcp(socket.AF_INET, "127.1.2.3", 9); tcp(socket.AF_INET6, "::1", 9)
+tcp(socket.AF_INET6, "::ffff:127.0.0.1", 9); udp(socket.AF_INET, "127.0.0.1", 9)
+socket.getaddrinfo("localhost", 80)'
+	same "$before" "$(networks)"
+}
+
+# Addresses that are none reach the kernel as they are.
+bad_addresses_are_errors_of_their_own() {
+	same "14 22 97" "$(run a python3 -c '
+import ctypes, socket
+libc = ctypes.CDLL(None, use_errno=True)
+got = []
+for address, size in ((None, 16), (b"\2\0\0\1", 4), (b"\x09\0" + b"\1" * 14, 16)):
+    s = socket.socket()
+    libc.connect(s.fileno(), address, size)
+    got.append(ctypes.get_errno())
+print(*got)')"
+}
+
 claim "mounting" mount_victims user_xattr
 cp "$ROOM/bin/attack" "$MNT/b/attack"
 claim "a refused call is one line in the log" one_line syscall keyctl answers EPERM keyctl
@@ -122,6 +206,13 @@ claim "a socket file" one_line path 'socket: only files' a_socket
 claim "a setuid bit" one_line path 'setuid and setgid' a_setuid_bit
 # Of an ordinary user the kernel refuses it before anyone is asked.
 [ "$(id -u)" != 0 ] || claim "a security attribute" one_line path 'security.selinux' a_security_attribute
+claim "an attempt to reach the network is told, with how to have one" to_an_address
+claim "once for each job" once_for_a_job
+claim "also one without a connection, and one of the newer kind" in_other_ways
+claim "so is looking up a name" a_name
+claim "at once, while the command runs" while_it_runs
+claim "what stays inside is no such attempt" what_stays_inside_is_none
+claim "a bad address is the kernel's to refuse" bad_addresses_are_errors_of_their_own
 claim "what is merely wrong is no denial" what_is_wrong_is_no_denial
 claim "the host is as it was" still_fine
 finish

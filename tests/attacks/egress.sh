@@ -76,7 +76,8 @@ denied_in_words() {
 }
 
 a_name_of_the_host() {
-	like '*leads to an address that is not public*' "$(fetch a "http://localhost:$port/")"
+	like '*leads to an address that is not public: a rule with /private behind the name allows that*' \
+		"$(fetch a "http://localhost:$port/")"
 }
 
 others_are_served_meanwhile() {

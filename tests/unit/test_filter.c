@@ -207,6 +207,24 @@ static void sockets_are_those_that_are_wished_for(void **state)
 	}
 }
 
+static void addresses_are_heard_of(void **state)
+{
+	static const struct filter_rule rules[] = {{42, FILTER_HEARD}, {44, FILTER_SENDTO}};
+	const struct filter_wish wish = {0};
+	struct sock_fprog p = make(rules, 2, &wish);
+	struct seccomp_data call = {.arch = ARCH, .nr = 44};
+
+	(void)state;
+	assert_int_equal(ask(&p, 42, 3, 4096, 16, 0), FILTER_ALLOW_HEARD);
+	assert_int_equal(ask(&p, 43, 3, 4096, 16, 0), ALLOW);
+	assert_int_equal(answer(&p, &call), ALLOW);
+	call.args[4] = UINT64_C(1) << 32;
+	assert_int_equal(answer(&p, &call), FILTER_ALLOW_HEARD);
+	call.args[4] = 1;
+	assert_int_equal(answer(&p, &call), FILTER_ALLOW_HEARD);
+	free(p.filter);
+}
+
 static void limits_of_others_are_not_set(void **state)
 {
 	const struct filter_rule rule = {.nr = 302, .fate = FILTER_LIMIT};
@@ -282,6 +300,7 @@ int main(void)
 	        cmocka_unit_test(what_is_foreign_is_refused),
 	        cmocka_unit_test(arguments_are_judged),
 	        cmocka_unit_test(sockets_are_those_that_are_wished_for),
+	        cmocka_unit_test(addresses_are_heard_of),
 	        cmocka_unit_test(limits_of_others_are_not_set),
 	        cmocka_unit_test(how_init_runs_is_not_set),
 	        cmocka_unit_test(a_pass_opens_what_only_inits_may),
