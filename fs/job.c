@@ -327,7 +327,7 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	pthread_mutex_lock(&jobs->lock);
 	rec->end_ns = sbx_now_ns();
 	pthread_mutex_unlock(&jobs->lock);
-	if (!jobs->settle || !jobs->settle(rec, exit, settled, run, jobs->data))
+	if (!jobs->settle || !jobs->settle(rec, &run->exit, settled, run, jobs->data))
 		settled(run);
 }
 

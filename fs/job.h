@@ -54,7 +54,7 @@ struct sbx_jobs_config {
 	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
 	 * loop thread when what it left behind has been seen to. May be NULL.
 	 */
-	bool (*settle)(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
 	               void *arg, void *data);
 	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it

@@ -163,7 +163,7 @@ struct sbx_jobs {
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
 	void (*left)(void *data);
-	bool (*settle)(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
 	               void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	void (*listening)(int fd, void *data);

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
+#include "fs/toolchains.h"
 #include "sandboxfs/cleanup.h"
 
 /* An outcome that is known before anything was begun. */
@@ -166,14 +168,79 @@ static void job_listening(int fd, void *data)
 		close(fd);
 }
 
+/* A program that commands did not find, while it is looked for where they cannot see it. */
+struct search {
+	struct box *box;
+	struct sbx_jobrec *rec;
+	struct sbx_exit *exit; /* the job's, to be mended */
+	void (*then)(void *arg);
+	void *arg;
+	bool found;
+};
+
+static const char not_found[] = ": program not found";
+
+/* [loop] */
+static void searched(void *data)
+{
+	struct search *s = data;
+	const struct sbx_denied denied = {.kind = SBX_DENIED_PROGRAM,
+	                                  .what = s->exit->error.text,
+	                                  .job = sbx_job_name(s->rec)};
+
+	if (s->found)
+		job_denied(&denied, s->box);
+	if (!sbx_box_track_end(&s->box->pub, s->rec, true, s->then, s->arg))
+		s->then(s->arg);
+	sbx_job_unref(s->rec);
+	free(s);
+}
+
+/* [pool], as what PATH names may lie on a file system that is slow to answer. */
+static void search(void *data)
+{
+	struct search *s = data;
+	struct sbx_registry *reg = s->box->pub.registry;
+	struct sbx_error *err = &s->exit->error;
+	_cleanup_free_ char *word = strdup(err->text);
+	char file[PATH_MAX], dir[PATH_MAX];
+
+	if (word) {
+		word[strlen(word) - strlen(not_found)] = '\0';
+		s->found = sbx_toolchains_hidden(reg->config.settings, word, file, dir);
+	}
+	if (s->found)
+		sbx_fail(err, ENOENT,
+		         "%.200s: program not found: %.400s is there, but not shown to commands: "
+		         "mount with -o ro_paths=%.400s",
+		         word, file, dir);
+	sbx_loop_post(reg->config.loop, searched, s);
+}
+
+static bool is_not_found(const struct sbx_exit *exit)
+{
+	const size_t n = strlen(exit->error.text), m = strlen(not_found);
+
+	return exit->end == SBX_END_FAILED && exit->code == ENOENT && n > m &&
+	       strcmp(exit->error.text + n - m, not_found) == 0;
+}
+
 /* What a command has moved of git's state is where the host sees it before anyone hears of the end. */
-static bool settle(struct sbx_jobrec *rec, const struct sbx_exit *exit, void (*then)(void *arg),
+static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
                    void *arg, void *data)
 {
 	struct box *box = data;
+	struct search *s;
 
-	return box->pub.sandbox &&
-	       sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
+	if (!box->pub.sandbox)
+		return false;
+	if (!is_not_found(exit))
+		return sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
+	s = sbx_must_alloc(sizeof(*s));
+	*s = (struct search){
+	        .box = box, .rec = sbx_job_ref(rec), .exit = exit, .then = then, .arg = arg};
+	sbx_pool_submit(box->pub.registry->config.pool, search, s);
+	return true;
 }
 
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)

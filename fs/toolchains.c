@@ -622,6 +622,55 @@ int sbx_toolchains_find(struct sbx_settings *settings)
 	return f.error ? f.error : sbx_carried_find(settings, f.home);
 }
 
+/* --- what is not shown ---------------------------------------------------------------------- */
+
+static void directory_of(const char *path, char ret[PATH_MAX])
+{
+	char *slash;
+
+	snprintf(ret, PATH_MAX, "%s", path);
+	slash = strrchr(ret, '/');
+	slash[slash == ret] = '\0';
+}
+
+/* FILE is a program of the host's, which commands lack. */
+static bool is_hidden(const struct sbx_settings *s, const char *file, char dir[PATH_MAX])
+{
+	_cleanup_free_ char *real = NULL;
+	struct stat st;
+
+	if (is_avoided(s, file) || stat(file, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    access(file, X_OK) < 0)
+		return false;
+	directory_of(file, dir);
+	if (!sbx_toolchains_sees(s, dir))
+		return true;
+	real = realpath(file, NULL);
+	if (!real)
+		return false;
+	directory_of(real, dir);
+	return !sbx_toolchains_sees(s, dir);
+}
+
+bool sbx_toolchains_hidden(const struct sbx_settings *s, const char *word, char file[PATH_MAX],
+                           char dir[PATH_MAX])
+{
+	const char *path = s->path;
+
+	if (*word == '/')
+		return snprintf(file, PATH_MAX, "%s", word) < PATH_MAX && is_hidden(s, file, dir);
+	while (path && *path && *word && !strchr(word, '/')) {
+		size_t n = strcspn(path, ":");
+
+		if (*path == '/' &&
+		    snprintf(file, PATH_MAX, "%.*s/%s", (int)n, path, word) < PATH_MAX &&
+		    is_hidden(s, file, dir))
+			return true;
+		path += n + (path[n] == ':');
+	}
+	return false;
+}
+
 void sbx_toolchains_tell(const struct sbx_settings *settings)
 {
 	for (size_t i = 0; i < settings->shown.n; i++)

@@ -5,6 +5,7 @@
 #ifndef SANDBOXFS_FS_TOOLCHAINS_H
 #define SANDBOXFS_FS_TOOLCHAINS_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "sandboxfs/settings.h"
@@ -29,6 +30,13 @@ int sbx_toolchains_show(struct sbx_settings *settings, const char *path, const c
 
 /* Whether commands see PATH without anything more being shown. */
 bool sbx_toolchains_sees(const struct sbx_settings *settings, const char *path);
+
+/*
+ * Looks for the program WORD as commands would, where they cannot: FILE is what they would have found, DIR the directory
+ * that would have to be shown. False: there is none. Reads the disk. Any thread.
+ */
+bool sbx_toolchains_hidden(const struct sbx_settings *settings, const char *word,
+                           char file[PATH_MAX], char dir[PATH_MAX]);
 
 /* Whether NAME, of a file or directory, is one that secrets are kept under. */
 bool sbx_is_credential(const char *name);

@@ -200,6 +200,20 @@ doctor_tells_what_stays_out() {
 	refuse grep -F token-of-host "$ROOM/doctor"
 }
 
+# A program in the home itself, which is never shown, and one that only has a path.
+hidden_ones_are_named() {
+	script "$H/loose" 'echo loose'
+	script "$H/out/of/way" 'echo out'
+	refuse run a loose
+	error_says a "loose: program not found: $H/loose is there, but not shown to commands: mount with -o ro_paths=$H"
+	refuse run a "$H/out/of/way"
+	error_says a "$H/out/of/way is there, but not shown to commands: mount with -o ro_paths=$H/out/of"
+	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' | grep -F "ro_paths=$H/out/of"
+	refuse run a nowhere-at-all
+	error_says a 'nowhere-at-all: program not found'
+	refuse grep -F ro_paths "$MNT/a/ctl/error"
+}
+
 what_is_changed_inside_stays() {
 	run a sh -c 'echo "registry=https://else.example/" >~/.npmrc'
 	unmount
@@ -219,5 +233,6 @@ claim "no secret does" no_secret_comes_along
 claim "nothing of it can be written to" nothing_can_be_written
 claim "policy lists each place and the reason" policy_lists_them
 claim "--doctor says what stays out" doctor_tells_what_stays_out
+claim "a program that is not shown is told from one that is not there" hidden_ones_are_named
 claim "what a sandbox changed of its settings stays" what_is_changed_inside_stays
 finish
