@@ -680,5 +680,7 @@ void sbx_toolchains_tell(const struct sbx_settings *settings)
 		printf("ok    a new sandbox's home gets %s, without secrets\n",
 		       settings->carried.items[i]);
 	for (size_t i = 0; i < settings->not_carried.n; i++)
-		printf("warn  %s\n", settings->not_carried.items[i]);
+		printf("warn  %s  - what commands need of it: -o env=KEY=VALUE, or a file in the "
+		       "sandbox's home (ctl/info)\n",
+		       settings->not_carried.items[i]);
 }
