@@ -282,6 +282,37 @@ static int take_text(struct sbx_request_parser *p, bool final, struct sbx_reques
 	return 1;
 }
 
+/* Skips the byte order mark that some editors begin a file with. False: more must come to tell. */
+static bool skip_mark(struct sbx_request_parser *p, bool final)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+	size_t len = p->len - p->start, n = len < 3 ? len : 3;
+
+	if (p->begun || !len)
+		return true;
+	if (memcmp(p->buf + p->start, mark, n) == 0) {
+		if (n < 3)
+			return final;
+		consume(p, n);
+	}
+	p->begun = true;
+	return true;
+}
+
+/* Takes a line off that begins with # and is a comment. False: its end has not come. */
+static bool skip_comment(struct sbx_request_parser *p, bool final)
+{
+	const char *s = p->buf + p->start;
+	size_t len = p->len - p->start;
+	const char *newline = memchr(s + p->seen, '\n', len - p->seen);
+
+	p->seen = len;
+	if (!newline && !final)
+		return false;
+	consume(p, newline ? (size_t)(newline - s) + 1 : len);
+	return true;
+}
+
 /* A line of nothing but a continued newline has no words; it is skipped like an empty one. */
 static int take(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                 struct sbx_error *err)
@@ -289,6 +320,8 @@ static int take(struct sbx_request_parser *p, bool final, struct sbx_request *re
 	for (;;) {
 		int r;
 
+		if (!skip_mark(p, final))
+			return 0;
 		if (!p->seen)
 			consume(p, count_blanks(p));
 		if (p->start == p->len)
@@ -301,6 +334,11 @@ static int take(struct sbx_request_parser *p, bool final, struct sbx_request *re
 		case NUL:
 			return take_nul(p, final, ret, err);
 		case TEXT:
+			if (p->buf[p->start] == '#') {
+				if (!skip_comment(p, final))
+					return 0;
+				continue;
+			}
 			r = take_text(p, final, ret, err);
 			if (r <= 0 || ret->argv)
 				return r;
@@ -382,6 +420,8 @@ int sbx_create_parser_next(struct sbx_request_parser *p, bool final, struct sbx_
 	bool json;
 	int r;
 
+	if (!skip_mark(p, final))
+		return 0;
 	if (!p->seen)
 		consume(p, count_blanks(p));
 	if (p->start == p->len)
@@ -433,6 +473,8 @@ int sbx_push_parser_next(struct sbx_request_parser *p, bool final, struct sbx_pu
 	struct sbx_push_request req = {0};
 	int r;
 
+	if (!skip_mark(p, final))
+		return 0;
 	/* With something seen it is JSON that goes on. */
 	if (!p->seen && take_empty_line(p)) {
 		if (!p->tail)

@@ -60,6 +60,7 @@ struct sbx_request_parser {
 	size_t nul;                 /* one past the last NUL in buf, 0: none */
 	struct sbx_words_scan line; /* of a text line */
 	struct json_tokener *tok;   /* of a JSON request, NULL at its beginning */
+	bool begun;                 /* it is known whether a byte order mark comes first */
 	bool tail;                  /* the newline that ends a JSON request may still come */
 };
 

@@ -1,7 +1,8 @@
 /*
  * Whoever writes a line has a shell in mind, so what a shell would act upon is refused rather
  * than passed on as text: unquoted operators and substitutions, and also $ and ` between double
- * quotes, where they expand. What is only pattern or sugar there (* ? [ ~ # = !) is literal.
+ * quotes, where they expand. So are patterns (* ?), a ~ or # that begins a word, and a first word
+ * that sets a variable or is a shell's own. [ and what is within a word (HEAD~1, a=b) are text.
  */
 #include "fs/words.h"
 
@@ -129,6 +130,14 @@ static int one(struct splitter *sp)
 		return double_quoted(sp);
 	case '\\':
 		return escaped(sp);
+	case '~':
+	case '#':
+		if (!sp->open)
+			return refuse(sp, c);
+		put(sp, c);
+		return 0;
+	case '*':
+	case '?':
 	case '|':
 	case '&':
 	case ';':
@@ -145,15 +154,67 @@ static int one(struct splitter *sp)
 	}
 }
 
+/* The length of the name in NAME=VALUE, 0: it is none. */
+static size_t variable_name(const char *word)
+{
+	size_t n = 0;
+
+	while (word[n] == '_' || (word[n] >= 'a' && word[n] <= 'z') ||
+	       (word[n] >= 'A' && word[n] <= 'Z') || (n && word[n] >= '0' && word[n] <= '9'))
+		n++;
+	return word[n] == '=' ? n : 0;
+}
+
+static int check_program(const char *word, struct sbx_error *err)
+{
+	static const char *const own[] = {".",      "alias", "eval",   "export", "set",  "shift",
+	                                  "source", "trap",  "ulimit", "umask",  "unset"};
+	int name = (int)variable_name(word);
+
+	if (name > 64)
+		name = 64;
+	if (name)
+		return sbx_fail(
+		        err, EINVAL,
+		        "%.*s= is for a shell and there is none here: use {\"env\":{\"%.*s\":"
+		        "...}}, ctl/env, or [\"env\",\"%.*s=...\",...]",
+		        name, word, name, word, name, word);
+	if (strcmp(word, "cd") == 0)
+		return sbx_fail(err, EINVAL,
+		                "cd is for a shell and there is none here: use {\"cwd\":...}, or "
+		                "write the directory to ctl/cwd");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(own); i++)
+		if (strcmp(word, own[i]) == 0)
+			return sbx_fail(err, EINVAL,
+			                "%s is for a shell and there is none here: use "
+			                "[\"sh\",\"-c\",\"...\"]",
+			                word);
+	return 0;
+}
+
+/* The end of a line as some editors write it is no part of the last word. */
+static size_t without_return(const char *line, size_t len)
+{
+	const size_t newline = len && line[len - 1] == '\n';
+
+	return len > newline && line[len - newline - 1] == '\r' ? len - newline - 1 : len;
+}
+
 int sbx_words_split(const char *line, size_t len, struct sbx_strings *ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *word = malloc(len + 1);
-	struct splitter sp = {.s = line, .end = line + len, .word = word, .ret = ret, .err = err};
+	struct splitter sp = {.s = line,
+	                      .end = line + without_return(line, len),
+	                      .word = word,
+	                      .ret = ret,
+	                      .err = err};
 	int r = word ? 0 : -ENOMEM;
 
 	while (!r && sp.s < sp.end)
 		r = one(&sp);
 	if (!r)
 		r = end_word(&sp);
+	if (!r && ret->n)
+		r = check_program(ret->items[0], err);
 	return r == -ENOMEM ? sbx_fail(err, ENOMEM, "out of memory") : r;
 }

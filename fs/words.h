@@ -1,6 +1,7 @@
 /*
  * A line becomes words by the quoting rules of the POSIX shell (XCU 2.2) and nothing else of a
- * shell: no expansion, no globbing, no operators, no comments.
+ * shell: no expansion, no globbing, no operators. Whoever writes them is told. A carriage return at
+ * the end of the line is dropped.
  */
 #ifndef SANDBOXFS_FS_WORDS_H
 #define SANDBOXFS_FS_WORDS_H

@@ -7,7 +7,7 @@ text_lines() {
 	same 'one two three  four $five' "$(cat "$MNT/a/ctl/stdout")"
 	printf 'printf %%s a\\ b' >"$MNT/a/ctl/exec"
 	same 'a b' "$(cat "$MNT/a/ctl/stdout")"
-	printf '%s\n' 'echo * ~ a\b' >"$MNT/a/ctl/exec"
+	printf '%s\n' 'echo \* \~ a\b' >"$MNT/a/ctl/exec"
 	same '* ~ ab' "$(cat "$MNT/a/ctl/stdout")"
 }
 

@@ -38,6 +38,16 @@ operators() {
 	same '|&;<>()$` | ;' "$(cat "$MNT/a/ctl/stdout")"
 }
 
+# What only a shell would understand, and what others than shells put around a line.
+not_a_shell() {
+	for line in 'ls *.c' 'ls a?' 'ls ~' 'make # all' 'cd src' 'FOO=1 make' 'export A=1'; do
+		bad EINVAL "$line\\n"
+		error_says a 'for a shell'
+	done
+	printf '\357\273\277# a comment | *\r\necho a\r\n' >"$MNT/a/ctl/exec"
+	same a "$(tr '\r' '?' <"$MNT/a/ctl/stdout")"
+}
+
 too_big() {
 	expect 0 big-request "$MNT/a/ctl/exec" 1048576 131072
 	expect E2BIG big-request "$MNT/a/ctl/exec" 1048577 131072
@@ -179,6 +189,7 @@ claim "two sandboxes" box a b
 claim "empty argv is EINVAL, an empty line is nothing" empty_argv
 claim "unclosed quotes" unclosed_quotes
 claim "shell operators are EINVAL with a hint, quoted they are text" operators
+claim "patterns, ~, #, cd, variables are EINVAL with a hint; CR, BOM, comments are dropped" not_a_shell
 claim "1 MiB is taken, one byte more is E2BIG" too_big
 claim "1000 levels of JSON" deep_json
 claim "unknown, repeated and mistyped keys, bad UTF-8, NUL, trailing text" bad_json

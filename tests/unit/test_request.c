@@ -121,11 +121,49 @@ static void backslash_continues_a_line(void **state)
 	expect("[echo][a][b]");
 }
 
-static void patterns_tildes_and_hashes_are_literal(void **state)
+static void what_no_shell_would_act_upon_is_literal(void **state)
 {
 	(void)state;
-	feed("echo * a? [x] ~ ~/x #c a#b {a,b} ! X=1 %\n");
-	expect("[echo][*][a?][[x]][~][~/x][#c][a#b][{a,b}][!][X=1][%]");
+	feed("echo '*' a\\? [x] '~' \"~/x\" '#c' a#b {a,b} ! X=1 % HEAD~1 HEAD^{tree} @{u}\n");
+	expect("[echo][*][a?][[x]][~][~/x][#c][a#b][{a,b}][!][X=1][%][HEAD~1][HEAD^{tree}][@{u}]");
+	feed("make V=1\n");
+	expect("[make][V=1]");
+}
+
+static void what_is_a_shells_own_is_refused_with_a_hint(void **state)
+{
+	static const char *const bad[][2] = {
+	        {"ls *.c\n", "* is for a shell"},  {"ls --x=?\n", "? is for a shell"},
+	        {"ls ~/x\n", "~ is for a shell"},  {"make # all\n", "# is for a shell"},
+	        {"cd src\n", "ctl/cwd"},           {"FOO=1 make\n", "{\"env\":{\"FOO\""},
+	        {"export A=1\n", "\"sh\",\"-c\""}, {". ./env\n", "\"sh\",\"-c\""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		expect_refusal(bad[i][0], EINVAL, bad[i][1]);
+}
+
+static void a_return_before_the_newline_is_dropped(void **state)
+{
+	(void)state;
+	feed("echo a\r\n\r\necho 'b\r' c\rd\r\n");
+	expect("[echo][a]");
+	expect("[echo][b\r][c\rd]");
+	feed_bytes("echo\0a\r\n\0", 10);
+	expect("[echo][a\r\n]");
+}
+
+static void comments_and_a_byte_order_mark_are_skipped(void **state)
+{
+	(void)state;
+	feed("\xef");
+	assert_int_equal(next(false), 0);
+	feed("\xbb\xbf# first | * \n  # second\necho a\n# end");
+	expect("[echo][a]");
+	assert_int_equal(next(false), 0);
+	assert_int_equal(next(true), 0);
+	assert_false(sbx_request_parser_pending(&parser));
 }
 
 static void bytes_that_are_not_utf8_pass_in_a_line(void **state)
@@ -589,7 +627,10 @@ int main(void)
 	        T(quotes_are_those_of_the_shell),
 	        T(a_quote_does_not_carry_a_line_on),
 	        T(backslash_continues_a_line),
-	        T(patterns_tildes_and_hashes_are_literal),
+	        T(what_no_shell_would_act_upon_is_literal),
+	        T(what_is_a_shells_own_is_refused_with_a_hint),
+	        T(a_return_before_the_newline_is_dropped),
+	        T(comments_and_a_byte_order_mark_are_skipped),
 	        T(bytes_that_are_not_utf8_pass_in_a_line),
 	        T(shell_operators_are_refused_with_a_hint),
 	        T(unclosed_quote_is_refused_at_the_end),
