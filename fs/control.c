@@ -215,7 +215,6 @@ void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
 
-	(void)off;
 	if ((h->flags & O_ACCMODE) == O_RDONLY) {
 		sbx_pending_error(p, EBADF);
 	} else if (ops->flow) {
@@ -223,7 +222,7 @@ void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len
 	} else if (ops->write) {
 		ops->write(h, buf, len, p);
 	} else {
-		r = ops->set(h, buf, len, &err);
+		r = ops->put ? ops->put(h, buf, len, off, &err) : ops->set(h, buf, len, &err);
 		sbx_control_store(h, &err);
 		if (r < 0)
 			sbx_pending_error(p, -r);

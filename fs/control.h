@@ -19,13 +19,15 @@
 
 struct sbx_control_row; /* one line of a table */
 struct sbx_item;        /* what is named below snapshots/ and diffs/ */
+struct sbx_buffer;      /* a client's own file beside the controls, see fs/control_buffer.h */
 
 /* Value type: which node. Holds references; copy with sbx_control_node_copy. */
 struct sbx_control_node {
 	const struct sbx_control_row *row;
-	struct sbx_box *box;    /* NULL in .mount and the root */
-	struct sbx_jobrec *job; /* NULL outside jobs/ID */
-	struct sbx_item *item;  /* NULL outside snapshots/ID and diffs/ */
+	struct sbx_box *box;       /* NULL in .mount and the root */
+	struct sbx_jobrec *job;    /* NULL outside jobs/ID */
+	struct sbx_item *item;     /* NULL outside snapshots/ID and diffs/ */
+	struct sbx_buffer *buffer; /* NULL unless it is one */
 };
 
 struct sbx_control_handle; /* an open file or directory */
@@ -54,6 +56,7 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
  */
 void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
                           struct sbx_pending *p);
+bool sbx_control_is_dir(const struct sbx_control_node *node);
 /* Whether a write to the file may wait: each lookup then gets a node id of its own (fact 25). */
 bool sbx_control_waits(const struct sbx_control_node *node);
 /* Whether its attributes never change, so that a path through it need not ask for them. */
@@ -89,6 +92,13 @@ bool sbx_control_unfinished(struct sbx_control_handle *h);
  * whoever wrote it has died meanwhile, so it is no request: it is refused with ECANCELED.
  */
 void sbx_control_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
+/*
+ * Writes DATA, taken over, malloc'd, as all that the file NODE is to hold: what has no final newline is whole as well. The
+ * answer is error(p, 0) when it has been carried out, or the errno that opening, writing or closing would have got; the
+ * sentence is stored. -EOPNOTSUPP also for run, whose answer is read on the file that was written.
+ */
+void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *node, char *data,
+                      size_t len, struct sbx_pending *p);
 /* truncate(2) of a control file: accepted and ignored (O_TRUNC of a redirection). */
 int sbx_control_truncate(struct sbx_registry *reg, const struct sbx_control_node *node);
 /* What is unfinished is dropped. Nothing may be under way. */

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "fs/control.h"
+#include "fs/control_buffer.h"
 #include "fs/pending.h"
 #include "fs/request.h"
 #include "fs/sandbox.h"
@@ -69,6 +70,9 @@ struct control_ops {
 	              struct sbx_pending *p);
 	/* 0 or -errno; never waits. */
 	int (*set)(struct sbx_control_handle *h, const char *buf, size_t len,
+	           struct sbx_error *err);
+	/* As set, of a file that has offsets. */
+	int (*put)(struct sbx_control_handle *h, const char *buf, size_t len, uint64_t off,
 	           struct sbx_error *err);
 	/* BROKEN: what is unfinished is to be refused. */
 	int (*flush)(struct sbx_control_handle *h, bool broken, struct sbx_error *err);
@@ -132,6 +136,8 @@ extern const struct sbx_control_row sbx_control_tree_row, sbx_control_file_row,
         sbx_control_program_row, sbx_control_link_row;
 /* Of diffs/. */
 extern const struct sbx_control_row sbx_control_range_row, sbx_control_range_names_row;
+/* Of a private buffer. Its mode is none that a control has: see fs/control_table.c. */
+extern const struct sbx_control_row sbx_control_buffer_row;
 
 /* control.c: answers */
 /* Answers P from h->text at OFF, or from the cursor, which moves. */
@@ -242,6 +248,9 @@ int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 
 /* control_push.c */
 extern const struct control_ops sbx_control_push_ops;
+
+/* control_buffer.c */
+extern const struct control_ops sbx_control_buffer_ops;
 
 /* control_admin.c */
 extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,

@@ -139,6 +139,12 @@ const struct sbx_control_row sbx_control_file_row = {
 const struct sbx_control_row sbx_control_program_row = {
         .name = "", .mode = S_IFREG | 0555, .ops = &sbx_control_content_ops};
 const struct sbx_control_row sbx_control_link_row = {.name = "", .mode = S_IFLNK | 0777};
+/*
+ * Of a private buffer. Before they save, vim and its kin make a file beside it, and where that has another mode than the
+ * file they write in place instead of renaming the control out of the way: so no control has this mode.
+ */
+const struct sbx_control_row sbx_control_buffer_row = {
+        .name = "", .mode = S_IFREG | 0700, .ops = &sbx_control_buffer_ops};
 const struct sbx_control_row sbx_control_range_row =
         READER("", sbx_control_range_ops, SBX_DIFF_PATCH, 0);
 const struct sbx_control_row sbx_control_range_names_row =

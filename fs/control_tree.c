@@ -38,10 +38,12 @@ void sbx_control_node_copy(const struct sbx_control_node *from, struct sbx_contr
 	if (ret->job)
 		sbx_job_ref(ret->job);
 	sbx_item_ref(ret->item);
+	sbx_buffer_ref(ret->buffer);
 }
 
 void sbx_control_node_release(struct sbx_control_node *node)
 {
+	sbx_buffer_unref(node->buffer);
 	sbx_item_unref(node->item);
 	/* The job before the box: it lives in a table of it. */
 	sbx_job_unref(node->job);
@@ -58,7 +60,7 @@ static bool same_item(const struct sbx_item *a, const struct sbx_item *b)
 
 bool sbx_control_node_same(const struct sbx_control_node *a, const struct sbx_control_node *b)
 {
-	return a->row == b->row && a->box == b->box && a->job == b->job &&
+	return a->row == b->row && a->box == b->box && a->job == b->job && a->buffer == b->buffer &&
 	       same_item(a->item, b->item);
 }
 
@@ -207,6 +209,11 @@ static struct timespec time_of(struct sbx_registry *reg, const struct sbx_contro
 int sbx_control_getattr(struct sbx_registry *reg, const struct sbx_control_node *node,
                         struct stat *st)
 {
+	if (node->buffer) {
+		sbx_buffer_stat(node->buffer, st);
+		st->st_blksize = BLKSIZE;
+		return 0;
+	}
 	memset(st, 0, sizeof(*st));
 	st->st_mode = node->row->mode;
 	st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
@@ -215,6 +222,11 @@ int sbx_control_getattr(struct sbx_registry *reg, const struct sbx_control_node 
 	st->st_blksize = BLKSIZE;
 	st->st_mtim = st->st_ctim = st->st_atim = time_of(reg, node);
 	return 0;
+}
+
+bool sbx_control_is_dir(const struct sbx_control_node *node)
+{
+	return S_ISDIR(node->row->mode);
 }
 
 bool sbx_control_waits(const struct sbx_control_node *node)
@@ -238,7 +250,7 @@ bool sbx_control_kept(const struct sbx_control_node *node)
 {
 	if (node->item)
 		return node->item->kept;
-	return !node->job && !sbx_control_waits(node);
+	return !node->job && !node->buffer && !sbx_control_waits(node);
 }
 
 bool sbx_control_constant(const struct sbx_control_node *node)
@@ -267,6 +279,10 @@ uint64_t sbx_control_ino(const struct sbx_control_node *node)
 		h = hash(h, sbx_job_name(node->job), strlen(sbx_job_name(node->job)));
 	if (node->item)
 		h = hash(h, node->item->path, strlen(node->item->path));
+	if (node->buffer) {
+		number = sbx_buffer_number(node->buffer);
+		h = hash(h, &number, sizeof(number));
+	}
 	return h ? h : 1;
 }
 

@@ -251,7 +251,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	}
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
-	    sbx_park_create(d->loop, &d->park) < 0 || sbx_controls_init(&d->controls) < 0 ||
+	    sbx_park_create(d->loop, &d->park) < 0 ||
+	    sbx_controls_init(&d->controls, d->loop) < 0 ||
 	    sbx_kept_create(KEPT_BYTES, ws_listing_dropped, &d->workspace, &d->workspace.kept) <
 	            0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)

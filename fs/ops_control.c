@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "fs/ops_control_impl.h"
@@ -21,7 +23,22 @@ static void reply_node(fuse_req_t req, struct sbx_control_node *node, bool keep)
 		sbx_controls_forget(c, e.ino, 1);
 }
 
-static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* A control, or a buffer of whoever asks. */
+static int find(fuse_req_t req, const struct sbx_control_node *dir, const char *name,
+                struct sbx_control_node *ret)
+{
+	struct sbx_controls *c = controls_of(req);
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	int r = sbx_control_lookup(c->registry, dir, name, ret);
+
+	if (r == 0 && sbx_vacancy_find(c, ctx->pid, dir, name, false)) {
+		sbx_control_node_release(ret);
+		return -ENOENT;
+	}
+	return r == -ENOENT ? sbx_buffers_find(c->buffers, dir, name, ctx->uid, ret) : r;
+}
+
+static void lookup_now(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct sbx_controls *c = controls_of(req);
 	struct sbx_control_node dir, node;
@@ -30,7 +47,7 @@ static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!sbx_controls_node(req, parent, &dir))
 		return;
-	r = sbx_control_lookup(c->registry, &dir, name, &node);
+	r = find(req, &dir, name, &node);
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 	} else {
@@ -40,6 +57,12 @@ static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		reply_node(req, &node, keep);
 	}
 	sbx_control_node_release(&dir);
+}
+
+static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	if (!sbx_save_waits(req, parent, name, lookup_now))
+		lookup_now(req, parent, name);
 }
 
 static void ctl_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -74,28 +97,71 @@ static void ctl_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 		fuse_reply_attr(req, &st, steady ? 3600 : 0);
 }
 
+/* What tools copy along with a request means nothing here, so it is accepted. Nobody else comes to own a control. */
+static int set_control(struct sbx_controls *c, const struct sbx_control_node *node,
+                       const struct stat *attr, int set)
+{
+	struct stat now;
+	int r = sbx_controls_stat(c, node, &now);
+
+	if (r < 0)
+		return r;
+	if ((set & FUSE_SET_ATTR_UID && attr->st_uid != now.st_uid) ||
+	    (set & FUSE_SET_ATTR_GID && attr->st_gid != now.st_gid))
+		return -EPERM;
+	return set & FUSE_SET_ATTR_SIZE ? sbx_control_truncate(c->registry, node) : 0;
+}
+
+static int set_buffer(struct sbx_controls *c, const struct sbx_control_node *node,
+                      const struct stat *attr, int set)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (set & FUSE_SET_ATTR_SIZE &&
+	    sbx_buffer_resize(node->buffer, (uint64_t)attr->st_size, &err) < 0) {
+		sbx_error_store(c->registry, node->box, &err);
+		return -err.code;
+	}
+	if (set & FUSE_SET_ATTR_MODE)
+		sbx_buffer_chmod(node->buffer, attr->st_mode);
+	if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+		sbx_buffer_chown(node->buffer, set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1,
+		                 set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1);
+	if (set & FUSE_SET_ATTR_MTIME && !(set & FUSE_SET_ATTR_MTIME_NOW))
+		sbx_buffer_set_mtime(node->buffer, attr->st_mtim);
+	return 0;
+}
+
 static void ctl_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
                         struct fuse_file_info *fi)
 {
+	struct sbx_controls *c = controls_of(req);
 	struct sbx_control_node node;
 	struct stat st;
-	int r = 0;
+	int r;
 
-	(void)attr;
 	(void)fi;
 	if (!sbx_controls_node(req, ino, &node))
 		return;
-	if (set & FUSE_SET_ATTR_SIZE)
-		r = sbx_control_truncate(controls_of(req)->registry, &node);
-	else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-		r = -EPERM;
+	r = (node.buffer ? set_buffer : set_control)(c, &node, attr, set);
 	if (r == 0)
-		r = sbx_controls_stat(controls_of(req), &node, &st);
+		r = sbx_controls_stat(c, &node, &st);
 	sbx_control_node_release(&node);
 	if (r < 0)
 		fuse_reply_err(req, -r);
 	else
 		fuse_reply_attr(req, &st, 0);
+}
+
+/* An access list says no more than the mode, and is accepted as that is. */
+static void ctl_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                         size_t size, int flags)
+{
+	(void)ino;
+	(void)value;
+	(void)size;
+	(void)flags;
+	fuse_reply_err(req, strcmp(name, "system.posix_acl_access") ? EOPNOTSUPP : 0);
 }
 
 static void ctl_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -126,12 +192,27 @@ static void ctl_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	fuse_reply_err(req, -r);
 }
 
-/* Accepted and nothing happens, so that rm -rf of a tree with listed controls goes through. */
+/*
+ * Of a control it is accepted, so that rm -rf of a tree with listed controls goes through. The thread does not see it
+ * until it has made it again: mv between file systems and install remove the target, and make it with O_EXCL.
+ */
 static void ctl_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	(void)parent;
-	(void)name;
-	fuse_reply_err(req, 0);
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_control_node dir, node;
+	int r;
+
+	if (!sbx_controls_node(req, parent, &dir))
+		return;
+	r = find(req, &dir, name, &node);
+	if (r == 0 && node.buffer)
+		sbx_buffers_remove(c->buffers, node.buffer);
+	else if (r == 0)
+		sbx_vacancy_add(c, fuse_req_ctx(req)->pid, &dir, name);
+	if (r == 0)
+		sbx_control_node_release(&node);
+	sbx_control_node_release(&dir);
+	fuse_reply_err(req, -r);
 }
 
 /* Nothing can be made here by other means, whoever asks. */
@@ -144,15 +225,85 @@ static void ctl_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	fuse_reply_err(req, EACCES);
 }
 
+static void ctl_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	(void)target;
+	(void)parent;
+	(void)name;
+	fuse_reply_err(req, EACCES);
+}
+
+static void ctl_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
+{
+	(void)ino;
+	(void)newparent;
+	(void)newname;
+	fuse_reply_err(req, EPERM);
+}
+
+static int refuse(fuse_req_t req, const struct sbx_control_node *dir, const struct sbx_error *err)
+{
+	sbx_error_store(controls_of(req)->registry, dir->box, err);
+	return err->code;
+}
+
+/* Onto no control: another name for the buffer. */
+static int move_buffer(fuse_req_t req, const struct sbx_control_node *dir, struct sbx_buffer *b,
+                       const char *newname)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = sbx_buffers_rename(controls_of(req)->buffers, b, dir, newname, &err);
+
+	return r < 0 ? refuse(req, dir, &err) : 0;
+}
+
+/* The errno, or -1 when the request is answered otherwise. */
+static int rename_in(fuse_req_t req, fuse_ino_t parent, const struct sbx_control_node *dir,
+                     const char *name, const char *newname)
+{
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_control_node node, target;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = find(req, dir, name, &node);
+
+	if (r < 0)
+		return -r;
+	if (!node.buffer) {
+		sbx_control_node_release(&node);
+		sbx_fail(&err, EPERM, "%s is a control and keeps its name", name);
+		return refuse(req, dir, &err);
+	}
+	r = sbx_control_lookup(c->registry, dir, newname, &target);
+	if (r == -ENOENT) {
+		r = move_buffer(req, dir, node.buffer, newname);
+	} else if (r < 0) {
+		r = -r;
+	} else {
+		r = sbx_control_is_dir(&target) ? EISDIR : -1;
+		if (r < 0)
+			sbx_save_rename(req, parent, node.buffer, &target, newname);
+		sbx_control_node_release(&target);
+	}
+	sbx_control_node_release(&node);
+	return r;
+}
+
 static void ctl_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                        const char *newname, unsigned flags)
 {
-	(void)parent;
-	(void)name;
-	(void)newparent;
-	(void)newname;
-	(void)flags;
-	fuse_reply_err(req, EPERM);
+	struct sbx_control_node dir;
+	int errnum;
+
+	if (flags & ~(unsigned)RENAME_NOREPLACE || parent != newparent) {
+		fuse_reply_err(req, parent != newparent ? EXDEV : EINVAL);
+		return;
+	}
+	if (!sbx_controls_node(req, parent, &dir))
+		return;
+	errnum = rename_in(req, parent, &dir, name, newname);
+	sbx_control_node_release(&dir);
+	if (errnum >= 0)
+		fuse_reply_err(req, errnum);
 }
 
 /* ---- directories ---- */
@@ -304,7 +455,11 @@ const struct fuse_lowlevel_ops sbx_control_ops = {
         .mkdir = ctl_mkdir,
         .unlink = ctl_unlink,
         .rmdir = ctl_rmdir,
+        .symlink = ctl_symlink,
         .rename = ctl_rename,
+        .link = ctl_link,
+        .setxattr = ctl_setxattr,
+        .create = sbx_ctl_create,
         .access = ctl_access,
         .open = sbx_ctl_open,
         .read = sbx_ctl_read,

@@ -8,18 +8,23 @@
 #include "fs/park.h"
 #include "fs/sandbox.h"
 
+struct sbx_buffers;
 struct sbx_control_nodes;
+struct sbx_saves;
 
 /* What the operations share; reached through struct sbx_connection. */
 struct sbx_controls {
 	struct sbx_registry *registry;
 	struct sbx_park *park;
 	struct sbx_control_nodes *nodes;
+	struct sbx_buffers *buffers;
+	struct sbx_saves *saves;
 	struct sbx_open_dirs dirs;
 	uint64_t id_bit; /* set in every node id given out; 0 on a connection of its own */
 };
 
-int sbx_controls_init(struct sbx_controls *c);
+/* LOOP is that of the registry. 0 or -ENOMEM. */
+int sbx_controls_init(struct sbx_controls *c, struct sbx_loop *loop);
 /* BOX is retired: its nodes let go of it. Any thread. */
 void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *box);
 /* After the session has ended. */
@@ -31,6 +36,14 @@ void sbx_controls_finish(struct sbx_controls *c);
 int sbx_controls_entry(struct sbx_controls *c, struct sbx_box *box, struct fuse_entry_param *e);
 /* The kernel forgets N lookups of ID. */
 void sbx_controls_forget(struct sbx_controls *c, uint64_t id, uint64_t n);
+
+typedef void (*sbx_lookup_fn)(fuse_req_t req, fuse_ino_t parent, const char *name);
+
+/*
+ * For a LOOKUP on the way to a directory of controls: whether its thread repeats a rename onto one of them. REQ is then
+ * answered by RESUME, on the loop thread, when the request has been carried out; see fs/ops_control_save.c.
+ */
+bool sbx_save_waits(fuse_req_t req, fuse_ino_t parent, const char *name, sbx_lookup_fn resume);
 
 extern const struct fuse_lowlevel_ops sbx_control_ops;
 

@@ -117,6 +117,17 @@ static struct sbx_control_handle *handle_of(struct fuse_file_info *fi)
 	return file_of(fi)->handle;
 }
 
+static void fill_info(fuse_req_t req, struct fuse_file_info *fi, struct sbx_open_file *f,
+                      bool constant)
+{
+	f->opener = fuse_req_ctx(req)->pid;
+	fi->fh = (uintptr_t)f;
+	fi->direct_io = !constant;
+	fi->keep_cache = constant;
+	fi->noflush =
+	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
+}
+
 void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct sbx_controls *controls = controls_of(req);
@@ -137,14 +148,83 @@ void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, r < 0 ? -r : ENOMEM);
 		return;
 	}
-	f->opener = fuse_req_ctx(req)->pid;
-	fi->fh = (uintptr_t)f;
-	fi->direct_io = !constant;
-	fi->keep_cache = constant;
-	fi->noflush =
-	        (fi->flags & O_ACCMODE) == O_RDONLY; /* only what was written can be unfinished */
+	fill_info(req, fi, f, constant);
 	if (fuse_reply_open(req, fi) != 0)
 		sbx_controls_closed(controls, ino, f);
+}
+
+/* What NAME is in DIR: a buffer, old or new; or a control that the thread has removed, or that came to be meanwhile. */
+static int make(fuse_req_t req, const struct sbx_control_node *dir, const char *name, int flags,
+                struct sbx_control_node *ret)
+{
+	struct sbx_controls *c = controls_of(req);
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = sbx_control_lookup(c->registry, dir, name, ret);
+
+	if (r == 0 && sbx_vacancy_find(c, ctx->pid, dir, name, true))
+		return 0;
+	if (r == -ENOENT)
+		r = sbx_buffers_find(c->buffers, dir, name, ctx->uid, ret);
+	if (r == 0 && flags & O_EXCL) {
+		sbx_control_node_release(ret);
+		return -EEXIST;
+	}
+	if (r != -ENOENT)
+		return r;
+	r = sbx_buffers_make(c->buffers, dir, name, ctx->uid, ctx->gid, ret, &err);
+	if (r < 0)
+		sbx_error_store(c->registry, dir->box, &err);
+	return r;
+}
+
+/* Opens NODE, which is taken over, as the answer to a CREATE. */
+static void reply_created(fuse_req_t req, struct sbx_control_node *node, struct fuse_file_info *fi)
+{
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_control_handle *h = NULL;
+	struct sbx_open_file *f = NULL;
+	struct fuse_entry_param e;
+	int r = sbx_control_open(c->registry, node, fi->flags, &h);
+
+	if (r < 0) {
+		sbx_control_node_release(node);
+		fuse_reply_err(req, -r);
+		return;
+	}
+	r = sbx_controls_fill(c, node, false, &e);
+	if (r < 0)
+		sbx_control_release(h);
+	else
+		f = sbx_controls_opened(c, e.ino, h);
+	if (!f) {
+		if (r == 0)
+			sbx_controls_forget(c, e.ino, 1);
+		fuse_reply_err(req, r < 0 ? -r : ENOMEM);
+		return;
+	}
+	fill_info(req, fi, f, false);
+	if (fuse_reply_create(req, &e, fi) != 0) {
+		sbx_controls_closed(c, e.ino, f);
+		sbx_controls_forget(c, e.ino, 1);
+	}
+}
+
+void sbx_ctl_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                    struct fuse_file_info *fi)
+{
+	struct sbx_control_node dir, node;
+	int r;
+
+	(void)mode;
+	if (!sbx_controls_node(req, parent, &dir))
+		return;
+	r = make(req, &dir, name, fi->flags, &node);
+	sbx_control_node_release(&dir);
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	else
+		reply_created(req, &node, fi);
 }
 
 void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

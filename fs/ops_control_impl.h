@@ -1,6 +1,6 @@
 /*
  * What the files ops_control*.c share: ops_control.c has names and directories, _file.c open files and
- * answers that come later, _nodes.c which node id is which control node.
+ * answers that come later, _nodes.c which node id is which control node, _save.c renames onto controls.
  */
 #ifndef SANDBOXFS_FS_OPS_CONTROL_IMPL_H
 #define SANDBOXFS_FS_OPS_CONTROL_IMPL_H
@@ -12,6 +12,7 @@
 
 #include "fs/connection.h"
 #include "fs/control.h"
+#include "fs/control_buffer.h"
 #include "fs/ops_control.h"
 
 static inline struct sbx_controls *controls_of(fuse_req_t req)
@@ -21,6 +22,8 @@ static inline struct sbx_controls *controls_of(fuse_req_t req)
 
 /* A copy of the node of INO with references of its own; or answers and returns false. */
 bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret);
+/* The same without an answer. */
+bool sbx_controls_find(struct sbx_controls *c, fuse_ino_t ino, struct sbx_control_node *ret);
 /* As sbx_control_getattr, and all the rest of ST. */
 int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st);
 /* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything else. */
@@ -48,9 +51,24 @@ void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct s
 /* How many open files besides F have its ino and pos, and no descriptor of theirs was closed. */
 unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f);
 
+/* ops_control_save.c */
+int sbx_saves_create(struct sbx_saves **ret);
+void sbx_saves_destroy(struct sbx_saves *t); /* accepts NULL */
+/* Answers REQ, a rename of B, in the directory PARENT, onto TARGET, which is NEWNAME there. */
+void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
+                     const struct sbx_control_node *target, const char *newname);
+/* Thread PID has removed the control NAME of DIR: for it there is none, until it makes one. */
+void sbx_vacancy_add(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
+                     const char *name);
+/* Whether it has. TAKE: it makes one now. */
+bool sbx_vacancy_find(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
+                      const char *name, bool take);
+
 /* Operations of sbx_control_ops. */
 void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);
 void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sbx_ctl_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                    struct fuse_file_info *fi);
 void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                   struct fuse_file_info *fi);
 void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,

@@ -179,6 +179,7 @@ void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *
 {
 	struct sbx_control_nodes *t = controls->nodes;
 
+	sbx_buffers_drop_box(controls->buffers, box->number);
 	pthread_mutex_lock(&t->lock);
 	for (uint32_t i = 0; i < t->used; i++) {
 		struct cnode *c = t->slot[i];
@@ -194,9 +195,8 @@ void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *
 	pthread_mutex_unlock(&t->lock);
 }
 
-bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret)
+bool sbx_controls_find(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_control_node *ret)
 {
-	struct sbx_controls *controls = controls_of(req);
 	struct sbx_control_nodes *t = controls->nodes;
 	struct cnode *c;
 
@@ -207,12 +207,19 @@ bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *
 	if (c)
 		sbx_control_node_copy(&c->node, ret);
 	pthread_mutex_unlock(&t->lock);
-	if (!c)
-		fuse_reply_err(req, ESTALE);
 	return c;
 }
 
-int sbx_controls_init(struct sbx_controls *c)
+bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret)
+{
+	bool found = sbx_controls_find(controls_of(req), ino, ret);
+
+	if (!found)
+		fuse_reply_err(req, ESTALE);
+	return found;
+}
+
+int sbx_controls_init(struct sbx_controls *c, struct sbx_loop *loop)
 {
 	struct sbx_control_nodes *t = calloc(1, sizeof(*t));
 	struct cnode *root;
@@ -232,6 +239,8 @@ int sbx_controls_init(struct sbx_controls *c)
 	sbx_control_root(&root->node);
 	root->nlookup = 1;
 	c->nodes = t;
+	if (sbx_buffers_create(loop, &c->buffers) < 0 || sbx_saves_create(&c->saves) < 0)
+		return -ENOMEM;
 	return 0;
 }
 
@@ -264,6 +273,8 @@ void sbx_controls_finish(struct sbx_controls *c)
 	sbx_open_dirs_finish(&c->dirs);
 	free(t);
 	c->nodes = NULL;
+	sbx_saves_destroy(c->saves);
+	sbx_buffers_destroy(c->buffers);
 }
 
 int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st)
@@ -273,6 +284,8 @@ int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *nod
 	if (r < 0)
 		return r;
 	st->st_ino = sbx_control_ino(node);
+	if (node->buffer)
+		return 0;
 	st->st_uid = geteuid();
 	st->st_gid = getegid();
 	return 0;

@@ -6,6 +6,7 @@
 #include "fs/ops_inline.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "fs/ops_control.h"
 #include "fs/workspace.h"
@@ -28,7 +29,11 @@ static void in_init(void *userdata, struct fuse_conn_info *conn)
 
 static void in_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	side(parent)->lookup(req, parent, name);
+	const struct sbx_connection *c = fuse_req_userdata(req);
+	bool ctl = !strcmp(name, "ctl") || !strcmp(name, c->workspace->settings->ctl_name);
+
+	if (is_control(parent) || !ctl || !sbx_save_waits(req, parent, name, op_lookup))
+		side(parent)->lookup(req, parent, name);
 }
 
 static void in_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -91,36 +96,30 @@ static void in_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void in_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	if (is_control(parent))
-		fuse_reply_err(req, EACCES);
-	else
-		op_symlink(req, target, parent, name);
+	side(parent)->symlink(req, target, parent, name);
 }
 
 static void in_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                       const char *newname, unsigned flags)
 {
-	if (is_control(parent) || is_control(newparent))
-		fuse_reply_err(req, is_control(parent) && is_control(newparent) ? EPERM : EXDEV);
+	if (is_control(parent) != is_control(newparent))
+		fuse_reply_err(req, EXDEV);
 	else
-		op_rename(req, parent, name, newparent, newname, flags);
+		side(parent)->rename(req, parent, name, newparent, newname, flags);
 }
 
 static void in_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
 {
-	if (is_control(ino) || is_control(newparent))
+	if (is_control(ino) != is_control(newparent))
 		fuse_reply_err(req, EXDEV);
 	else
-		op_link(req, ino, newparent, newname);
+		side(ino)->link(req, ino, newparent, newname);
 }
 
 static void in_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                       struct fuse_file_info *fi)
 {
-	if (is_control(parent))
-		fuse_reply_err(req, EACCES);
-	else
-		op_create(req, parent, name, mode, fi);
+	side(parent)->create(req, parent, name, mode, fi);
 }
 
 static void in_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -201,10 +200,7 @@ static void in_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 static void in_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                         size_t size, int flags)
 {
-	if (is_control(ino))
-		fuse_reply_err(req, EOPNOTSUPP);
-	else
-		op_setxattr(req, ino, name, value, size, flags);
+	side(ino)->setxattr(req, ino, name, value, size, flags);
 }
 
 static void in_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)

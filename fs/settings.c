@@ -47,7 +47,8 @@ static const struct sbx_key keys[] = {
 	{"net", &sbx_kind_text, AT(net), NULL, sbx_check_net,
 	 "network of commands: none, host, or allow:HOST[:PORT],... through a proxy"},
 	{"controls", &sbx_kind_text, AT(controls), "linked|inline", NULL,
-	 "linked, or inline: all on one connection"},
+	 "linked (default): a second mount, reached by links; inline: below the mountpoint, so that "
+	 "realpath of a control stays there; files are opened more slowly"},
 	{"io", &sbx_kind_text, AT(io), "cached|passthrough", NULL,
 	 "cached, or passthrough: written and large files at native speed (root, libfuse 3.17)"},
 	{"ctl", &sbx_kind_ctl, AT(ctl_name), NULL, sbx_check_ctl,

@@ -32,7 +32,7 @@ sandbox_controls() {
 		expect 0 stat "$MNT/a/ctl/limits/$file"
 	done
 	expect ENOENT stat "$MNT/a/ctl/nonsense"
-	expect EPERM\|EACCES open "$MNT/a/ctl/nonsense" O_CREAT\|O_WRONLY
+	expect EPERM\|EACCES open "$MNT/a/ctl/jobs/nonsense" O_CREAT\|O_WRONLY
 }
 
 unlisted() {
