@@ -1,8 +1,8 @@
 /*
  * Order matters here. The spawner is forked first, while there is one thread and no descriptor that a
- * command could keep open. The backend then takes the lock of the state directory, so
- * that whatever is stale below it can be cleared away. The controls are mounted before the workspace,
- * which points at them.
+ * command could keep open; then the mourner, which clears up if we are killed. The backend then takes
+ * the lock of the state directory, so that whatever is stale below it can be cleared away. The controls
+ * are mounted before the workspace, which points at them.
  *
  * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that nothing
  * runs; answer what is still owed; free.
@@ -31,6 +31,7 @@
 #include "fs/channel.h"
 #include "fs/forget.h"
 #include "fs/listing.h"
+#include "fs/mourner.h"
 #include "fs/ops_control.h"
 #include "fs/ops_inline.h"
 #include "fs/passthrough.h"
@@ -53,6 +54,7 @@ struct daemon {
 	struct sbx_host host;
 	char *github_token; /* a secret (fs/secret.h), or NULL */
 	struct sbx_spawner *spawner;
+	struct sbx_mourner *mourner; /* or NULL */
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;
@@ -202,13 +204,18 @@ static int prepare_logs(struct daemon *d, struct sbx_error *err)
 static int prepare_controls(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_workspace *ws = &d->workspace;
+	_cleanup_fd_ int dir = -1;
 
 	if (sbx_mounted(ws->controls) == 1)
 		sbx_unmount(ws->controls);
 	if (mkdir(ws->controls, 0700) < 0 && errno != EEXIST)
 		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
 		                strerror(errno));
-	return 0;
+	dir = open(ws->controls, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
+		                strerror(errno));
+	return sbx_mourner_hold(d->mourner, dir, err);
 }
 
 /*
@@ -229,6 +236,20 @@ static int open_backend(struct daemon *d, struct sbx_error *err)
 	}
 }
 
+/* Not libfuse's auto_unmount, which an ordinary user has only with allow_other. */
+static int start_mourner(struct daemon *d, struct sbx_error *err)
+{
+	const struct sbx_settings *s = &d->opts->settings;
+	const struct sbx_mourned what = {
+	        .mountpoint = d->opts->auto_unmount ? s->mountpoint : NULL,
+	        .controls = strcmp(s->controls, "inline") != 0 ? d->workspace.controls : NULL,
+	};
+
+	if (!what.mountpoint && !what.controls)
+		return 0;
+	return sbx_mourner_start(&what, &d->mourner, err);
+}
+
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
@@ -240,15 +261,19 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	                                     .data = d};
 	int r = sbx_toolchains_find(s);
 
-	r = r < 0 ? sbx_fail(err, -r, "out of memory") : sbx_spawner_start(s, &d->spawner, err);
 	if (r < 0)
-		return r;
-	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */
-	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+		return sbx_fail(err, -r, "out of memory");
 	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
 		d->workspace.controls = NULL;
 		return sbx_fail(err, ENOMEM, "out of memory");
 	}
+	r = sbx_spawner_start(s, &d->spawner, err);
+	if (r == 0)
+		r = start_mourner(d, err);
+	if (r < 0)
+		return r;
+	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
 	    sbx_park_create(d->loop, &d->park) < 0 ||
@@ -441,14 +466,16 @@ static void stop(struct daemon *d)
 	sbx_kept_destroy(d->workspace.kept);
 	sbx_controls_finish(&d->controls);
 	sbx_registry_destroy(d->registry);
+	sbx_mourner_dismiss(d->mourner);
+	/* While the state directory is ours. */
+	if (d->backend && d->workspace.controls)
+		rmdir(d->workspace.controls);
 	sbx_backend_destroy(d->backend);
 	sbx_spawner_stop(d->spawner);
 	sbx_loop_destroy(d->loop);
 	sbx_park_destroy(d->park);
 	sbx_channel_close(&d->workspace_channel);
 	sbx_channel_close(&d->control_channel);
-	if (d->workspace.controls)
-		rmdir(d->workspace.controls);
 	free(d->workspace.controls);
 	sbx_cleanup_fd(&d->logs);
 	sbx_secret_free(d->github_token);

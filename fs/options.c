@@ -47,9 +47,13 @@ static bool is_one_of(const char *word, const char *const *list, size_t n)
 static bool is_fuse_word(const char *word)
 {
 	static const char *const words[] = {
-	        "ro",         "rw",         "nodev",      "nosuid",       "exec",
-	        "noexec",     "sync",       "async",      "atime",        "noatime",
-	        "dirsync",    "nodiratime", "norelatime", "auto_unmount", "default_permissions",
+	        "ro",         "rw",
+	        "nodev",      "nosuid",
+	        "exec",       "noexec",
+	        "sync",       "async",
+	        "atime",      "noatime",
+	        "dirsync",    "nodiratime",
+	        "norelatime", "default_permissions",
 	        "max_read=*",
 	};
 
@@ -211,6 +215,10 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 		return -EINVAL;
 	if (is_fstab_word(word) || strcmp(key, "config") == 0)
 		return 0;
+	if (strcmp(word, "auto_unmount") == 0) {
+		opts->auto_unmount = true;
+		return 0;
+	}
 	if (is_fuse_word(word))
 		return sbx_strings_add(&opts->fuse, word, strlen(word)) < 0 ? no_memory(err) : 0;
 	if (!is_repeated(words, i))

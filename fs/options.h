@@ -20,7 +20,8 @@ struct sbx_options {
 	enum sbx_action action;
 	struct sbx_settings settings;
 	struct sbx_strings
-	        fuse; /* -o words meant for the kernel or fusermount (ro, noatime, ...) */
+	        fuse;      /* -o words meant for the kernel or fusermount (ro, noatime, ...) */
+	bool auto_unmount; /* the mount goes with the daemon, however that ends */
 };
 
 /* Releases everything and zeroes it; a zeroed struct is fine. */

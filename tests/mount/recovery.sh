@@ -66,6 +66,40 @@ killed_daemon_is_healed() {
 	same 1 "$(awk -v p="$MNT" '$5 == p' /proc/self/mountinfo | wc -l)"
 }
 
+# killed_alone [OPTIONS]: only the daemon is killed; returns when all that it started has ended as well.
+killed_alone() {
+	unmount
+	remount "${1:-}"
+	kill -9 "$(daemon_pid)"
+	await_end
+}
+
+controls_go_with_the_daemon() {
+	killed_alone controls=linked
+	is_mounted
+	refuse is_mounted "$STATE/ctl"
+	# Who mounts at once waits for what clears up, and is not unmounted by it.
+	for _ in 1 2 3 4 5; do
+		remount controls=linked
+		same works "$(run a echo works)"
+		kill -9 "$(daemon_pid)"
+	done
+	await_end
+	remount ''
+	same works "$(run a echo works)"
+	same kept "$(cat "$MNT/a/f")"
+}
+
+auto_unmount() {
+	for controls in linked inline; do
+		killed_alone auto_unmount,controls=$controls
+		refuse is_mounted
+		refuse is_mounted "$STATE/ctl"
+		remount ''
+	done
+	same kept "$(cat "$MNT/a/f")"
+}
+
 ephemeral() {
 	unmount
 	remount ephemeral
@@ -130,6 +164,8 @@ claim "a second daemon on the same state is refused" second_refused
 claim "what clears temporary files by age finds the directories locked" not_aged_away
 claim "a busy mountpoint is refused" busy_mountpoint
 claim "after kill -9 the stale mount is healed, jobs are gone, files are there" killed_daemon_is_healed
+claim "what is mounted in the state directory goes when the daemon is killed" controls_go_with_the_daemon
+claim "-o auto_unmount: so does the mount" auto_unmount
 claim "ephemeral: everything is torn down at unmount" ephemeral
 claim "SIGTERM unmounts and keeps the sandboxes" terminated
 finish
