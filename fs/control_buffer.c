@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "fs/control_impl.h"
+#include "fs/nearest.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 
@@ -191,23 +192,6 @@ static bool takes_buffers(const struct sbx_control_row *row)
 	       !(row->flags & (ROW_JOBS | ROW_STATES | ROW_TREE | ROW_RANGES));
 }
 
-/* Whether A is B with one letter more, less, changed, or two neighbours exchanged. */
-static bool one_slip(const char *a, const char *b)
-{
-	size_t la = strlen(a), lb = strlen(b), head = 0, tail = 0;
-	size_t shorter = la < lb ? la : lb;
-
-	while (head < shorter && a[head] == b[head])
-		head++;
-	while (tail < shorter - head && a[la - 1 - tail] == b[lb - 1 - tail])
-		tail++;
-	la -= head + tail;
-	lb -= head + tail;
-	if (la == 2 && lb == 2)
-		return a[head] == b[head + 1] && a[head + 1] == b[head];
-	return la <= 1 && lb <= 1;
-}
-
 /*
  * The control that NAME is likely to be a slip of the pen for: what is written to a buffer does nothing, and that must
  * not be taken for success. Temporary files have other signs in their names than letters, or more of them.
@@ -217,7 +201,7 @@ static const struct sbx_control_row *meant(const struct sbx_control_row *rows, c
 	if (name[strspn(name, "abcdefghijklmnopqrstuvwxyz_")])
 		return NULL;
 	for (const struct sbx_control_row *row = rows; row->name; row++)
-		if (one_slip(name, row->name))
+		if (sbx_edits(name, row->name) <= 1)
 			return row;
 	return NULL;
 }

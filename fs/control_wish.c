@@ -6,6 +6,7 @@
 
 #include "fs/control_impl.h"
 #include "fs/json.h"
+#include "fs/nearest.h"
 #include "sandboxfs/cleanup.h"
 
 static int no_memory(struct sbx_error *err)
@@ -22,7 +23,7 @@ void sbx_wish_release(struct wish *wish)
 
 /* The members that a JSON object may have. */
 struct member {
-	const char *key;
+	const char *key; /* first, for sbx_unknown_key() */
 	char **text;
 	bool *flag;
 };
@@ -54,8 +55,8 @@ static int take_members(const struct member *members, struct json_object *obj,
 		while (m->key && strcmp(m->key, key) != 0)
 			m++;
 		if (!m->key)
-			return sbx_fail(err, EINVAL, "unknown key \"%.*s\"",
-			                sbx_clip(key, strlen(key)), key);
+			return sbx_unknown_key(key, members, (size_t)(m - members), sizeof(*m),
+			                       err);
 		r = take_value(m, value, err);
 		if (r < 0)
 			return r;

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/json.h"
+#include "fs/nearest.h"
 #include "fs/settings.h"
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
@@ -117,7 +119,27 @@ static int split_words(struct sbx_strings *words, const char *arg)
 	return r;
 }
 
-static int take_option(struct sbx_options *opts, struct line *line, int c, struct sbx_error *err)
+static const struct option long_options[] = {
+        {"help", no_argument, NULL, 'h'},   {"version", no_argument, NULL, 'V'},
+        {"doctor", no_argument, NULL, 'D'}, {"list-state", no_argument, NULL, 'L'},
+        {"prune", no_argument, NULL, 'P'},  {0},
+};
+
+static int unknown_option(const char *word, struct sbx_error *err)
+{
+	const char *near = sbx_nearest(word, long_options, SBX_ARRAY_SIZE(long_options) - 1,
+	                               sizeof(long_options[0]));
+	int shown = sbx_clip(word, strlen(word));
+
+	if (near)
+		return sbx_fail(err, EINVAL, "unknown option %.*s; is --%s meant?", shown, word,
+		                near);
+	return sbx_fail(err, EINVAL, "unknown option %.*s; see --help", shown, word);
+}
+
+/* WORD is the one of the command line that C was found in. */
+static int take_option(struct sbx_options *opts, struct line *line, int c, const char *word,
+                       struct sbx_error *err)
 {
 	switch (c) {
 	case 'o':
@@ -149,26 +171,21 @@ static int take_option(struct sbx_options *opts, struct line *line, int c, struc
 	default:
 		if (optopt && optopt < 0x80)
 			return sbx_fail(err, EINVAL, "unknown option -%c; see --help", optopt);
-		return sbx_fail(err, EINVAL, "unknown option; see --help");
+		return unknown_option(word, err);
 	}
 }
 
 static int read_line(struct sbx_options *opts, struct line *line, int argc, char *const *argv,
                      struct sbx_error *err)
 {
-	static const struct option options[] = {
-	        {"help", no_argument, NULL, 'h'},   {"version", no_argument, NULL, 'V'},
-	        {"doctor", no_argument, NULL, 'D'}, {"list-state", no_argument, NULL, 'L'},
-	        {"prune", no_argument, NULL, 'P'},  {0},
-	};
 	int c, r = 0;
 
 	optind = 0; /* glibc: begin anew */
 	opterr = 0;
 	/* The leading - hands positional arguments over in order, as option 1. */
-	while (!r && (c = getopt_long(argc, argv, "-:o:dfhV", options, NULL)) != -1) {
+	while (!r && (c = getopt_long(argc, argv, "-:o:dfhV", long_options, NULL)) != -1) {
 		if (c != 1)
-			r = take_option(opts, line, c, err);
+			r = take_option(opts, line, c, argv[optind - 1], err);
 		else if (line->n < 3)
 			line->positional[line->n++] = optarg;
 	}

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/json.h"
+#include "fs/nearest.h"
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 
@@ -31,11 +32,6 @@ static int take_string(struct json_object *value, const char *key, char **ret,
 		return sbx_fail(err, EINVAL, "\"%s\" must be a string", key);
 	*ret = strdup(json_object_get_string(value));
 	return *ret ? 0 : no_memory(err);
-}
-
-static int unknown_key(const char *key, struct sbx_error *err)
-{
-	return sbx_fail(err, EINVAL, "unknown key \"%.*s\"", sbx_clip(key, strlen(key)), key);
 }
 
 static int take_argv(struct sbx_request *req, struct json_object *value, struct sbx_error *err)
@@ -143,7 +139,7 @@ static int take_limit(struct sbx_request *req, const char *key, struct json_obje
 	if (strcmp(key, "jobs") == 0)
 		return sbx_fail(err, EINVAL,
 		                "\"jobs\" is a limit of the sandbox, not of one request");
-	return unknown_key(key, err);
+	return sbx_unknown_key(key, keys, SBX_ARRAY_SIZE(keys), sizeof(keys[0]), err);
 }
 
 static int take_limits(struct sbx_request *req, struct json_object *value, struct sbx_error *err)
@@ -194,7 +190,7 @@ static int take_member(struct sbx_request *req, const char *key, struct json_obj
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)
 		if (strcmp(keys[i].name, key) == 0)
 			return keys[i].take(req, value, err);
-	return unknown_key(key, err);
+	return sbx_unknown_key(key, keys, SBX_ARRAY_SIZE(keys), sizeof(keys[0]), err);
 }
 
 int sbx_request_from_json(struct json_object *obj, struct sbx_request *ret, struct sbx_error *err)
@@ -232,7 +228,7 @@ static int take_create_member(struct sbx_create_request *req, const char *key,
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)
 		if (strcmp(keys[i].name, key) == 0)
 			return take_string(value, key, keys[i].place, err);
-	return unknown_key(key, err);
+	return sbx_unknown_key(key, keys, SBX_ARRAY_SIZE(keys), sizeof(keys[0]), err);
 }
 
 int sbx_create_from_json(struct json_object *obj, struct sbx_create_request *ret,
@@ -259,11 +255,15 @@ static int take_push_member(struct sbx_push_request *req, const char *key,
 		const char *name;
 		char **place;
 	} keys[] = {
-	        {"remote", &req->remote},       {"title", &req->title}, {"intent", &req->intent},
-	        {"blueprint", &req->blueprint}, {"run", &req->run},
+	        {"pr", NULL},
+	        {"remote", &req->remote},
+	        {"title", &req->title},
+	        {"intent", &req->intent},
+	        {"blueprint", &req->blueprint},
+	        {"run", &req->run},
 	};
 
-	if (strcmp(key, "pr") == 0) {
+	if (strcmp(key, keys[0].name) == 0) {
 		if (!json_object_is_type(value, json_type_boolean))
 			return sbx_fail(err, EINVAL, "\"pr\" must be true or false");
 		req->pr = json_object_get_boolean(value);
@@ -272,7 +272,7 @@ static int take_push_member(struct sbx_push_request *req, const char *key,
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++)
 		if (strcmp(keys[i].name, key) == 0)
 			return take_string(value, key, keys[i].place, err);
-	return unknown_key(key, err);
+	return sbx_unknown_key(key, keys, SBX_ARRAY_SIZE(keys), sizeof(keys[0]), err);
 }
 
 int sbx_push_from_json(struct json_object *obj, struct sbx_push_request *ret, struct sbx_error *err)

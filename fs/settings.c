@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/json.h"
+#include "fs/nearest.h"
 #include "fs/request.h"
 #include "fs/setting_kinds.h"
 #include "fs/strv.h"
@@ -95,50 +96,9 @@ static const struct sbx_key *find_key(const char *name)
 	return NULL;
 }
 
-/* Edits that turn A into B (Levenshtein); both shorter than 64. */
-static size_t distance(const char *a, const char *b)
-{
-	size_t row[64];
-	size_t n = strlen(b);
-
-	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 0; a[i]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i + 1;
-		for (size_t j = 0; j < n; j++) {
-			size_t best = diagonal + (a[i] != b[j]);
-
-			best = row[j] + 1 < best ? row[j] + 1 : best;
-			best = row[j + 1] + 1 < best ? row[j + 1] + 1 : best;
-			diagonal = row[j + 1];
-			row[j + 1] = best;
-		}
-	}
-	return row[n];
-}
-
-/* A beginning of a key counts as one edit. */
-static const char *nearest(const char *name)
-{
-	const struct sbx_key *best = &keys[0];
-	size_t least = SIZE_MAX;
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++) {
-		bool begins = strncmp(name, keys[i].name, strlen(name)) == 0;
-		size_t d = begins ? 1 : distance(name, keys[i].name);
-
-		if (d < least) {
-			least = d;
-			best = &keys[i];
-		}
-	}
-	return best->name;
-}
-
 static int unknown_key(const char *name, struct sbx_error *err)
 {
+	const char *near = sbx_nearest(name, keys, SBX_ARRAY_SIZE(keys), sizeof(keys[0]));
 	int shown = sbx_clip(name, strlen(name));
 
 	if (sbx_looks_secret(name))
@@ -146,10 +106,10 @@ static int unknown_key(const char *name, struct sbx_error *err)
 		                "\"%.*s\" is no key: secrets come from the environment "
 		                "(GITHUB_TOKEN, DAYTONA_API_KEY, VERCEL_TOKEN)",
 		                shown, name);
-	if (strlen(name) >= 64)
-		return sbx_fail(err, EINVAL, "unknown key \"%.*s\"", shown, name);
-	return sbx_fail(err, EINVAL, "unknown key \"%s\"; the nearest is \"%s\"", name,
-	                nearest(name));
+	if (!near)
+		return sbx_fail(err, EINVAL, "unknown key \"%.*s\"; see --help", shown, name);
+	return sbx_fail(err, EINVAL, "unknown key \"%.*s\"; the nearest is \"%s\"%s", shown, name,
+	                near, sbx_unit_note(near));
 }
 
 int sbx_settings_set(struct sbx_settings *settings, const char *name, const char *value,

@@ -48,7 +48,7 @@ records() {
 	printf '{"message":"by me","author":"A B <a@b>"}' >"$CTL/snapshot"
 	same 'A B <a@b>' "$(git -C "$MNT/a" log -1 --format='%an <%ae>')"
 	refused EINVAL "$CTL/snapshot" '{"massage":"x"}'
-	error_says a 'unknown key'
+	error_says a 'unknown key "massage"; the nearest is "message"'
 }
 
 browses() {

@@ -50,7 +50,8 @@ static int set_up(void **state)
 
 	(void)state;
 	outer = tmp ? strdup(tmp) : NULL;
-	if (!tmp_make(dir, sizeof(dir), "test_options") || mkdir(at("mnt"), 0755) || mkdir(at("src"), 0755))
+	if (!tmp_make(dir, sizeof(dir), "test_options") || mkdir(at("mnt"), 0755) ||
+	    mkdir(at("src"), 0755))
 		return -1;
 	write_file(at("file"), "");
 	setenv("HOME", dir, 1);
@@ -215,7 +216,8 @@ static void bad_command_lines_are_refused(void **state)
 	expect_failure(parse(NULL, NULL), EINVAL, "mountpoint is missing");
 	expect_failure(parse("a", "b", "c", "d", NULL), EINVAL, "too many arguments from c on");
 	expect_failure(parse("-x", at("mnt"), NULL), EINVAL, "unknown option -x");
-	expect_failure(parse("--nonsense", at("mnt"), NULL), EINVAL, "unknown option");
+	expect_failure(parse("--nonsense", at("mnt"), NULL), EINVAL, "unknown option --nonsense");
+	expect_failure(parse("--docter", at("mnt"), NULL), EINVAL, "is --doctor meant?");
 	expect_failure(parse(at("mnt"), "-o", NULL), EINVAL, "-o needs a value");
 }
 
@@ -264,6 +266,11 @@ static void unknown_key_names_itself_and_the_nearest(void **state)
 	expect_failure(parse_o("isolatoin=none"), EINVAL,
 	               "unknown key \"isolatoin\"; the nearest is \"isolation\"");
 	expect_failure(set("bas", "x"), EINVAL, "\"bas\"; the nearest is \"base\"");
+	expect_failure(set("timeout", "5"), EINVAL,
+	               "the nearest is \"timeout_ms\", in milliseconds");
+	expect_failure(set("network", "none"), EINVAL, "the nearest is \"net\"");
+	expect_failure(set("RO-paths", "/"), EINVAL, "the nearest is \"ro_paths\"");
+	expect_failure(set("nonsense", "1"), EINVAL, "\"nonsense\"; see --help");
 	expect_failure(set("", NULL), EINVAL, "unknown key \"\"");
 	memset(longest, 'x', 99);
 	longest[99] = '\0';
