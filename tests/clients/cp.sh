@@ -23,6 +23,11 @@ works() {
 	same 'by cp' "$(cat "$ROOM/out")"
 }
 
+archived() {
+	printf '%s\n' "$1" >"$ROOM/request"
+	cp -a "$ROOM/request" ctl/exec
+}
+
 reports() {
 	echo no-such-program >"$ROOM/request"
 	refuse cp "$ROOM/request" ctl/exec
@@ -31,5 +36,6 @@ reports() {
 
 begin cp
 claim "cp copies files, trees, times, requests, results" works
+claim "cp -a of a request onto ctl/exec" saves archived
 claim "cp reports what failed" reports
 end

@@ -18,8 +18,23 @@ works() {
 	[ ! -e back ]
 }
 
+by_mv() {
+	printf '%s\n' "$1" >"$ROOM/request"
+	mv -f "$ROOM/request" ctl/exec
+}
+
+# The file and the control are on one filesystem: one rename.
+within() {
+	printf '%s\n' "$1" >ctl/request.tmp
+	mv -f ctl/request.tmp ctl/exec
+}
+
 reports() {
 	refuse mv missing there
+	refuse by_mv no-such-program
+	same no-such-program "$(cat "$ROOM/request")"
+	refuse within no-such-program 2>"$ROOM/said"
+	grep -F 'No such file or directory' "$ROOM/said"
 	refuse mv inside missing/there
 	refuse mv inside "$MNT/outside"
 	same 1 "$(cat inside)"
@@ -27,5 +42,7 @@ reports() {
 
 begin mv
 claim "mv renames, moves out and in" works
+claim "mv of a request onto ctl/exec" saves by_mv
+claim "mv of a file in ctl onto ctl/exec" saves within
 claim "mv reports what failed and loses nothing" reports
 end

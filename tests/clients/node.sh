@@ -33,6 +33,34 @@ w.end(() => {
 END
 }
 
+promises() {
+	node - <<'END'
+const fs = require("fs").promises, assert = require("assert");
+(async () => {
+  const refused = (doing) => doing.then(() => assert.fail("was not refused"), (e) => e.code);
+  await fs.writeFile("ctl/exec", "sh -c 'echo promised; exit 5'");
+  assert.strictEqual(await fs.readFile("ctl/stdout", "utf8"), "promised\n");
+  assert.match(await fs.readFile("ctl/status", "utf8"), /^5 exited/);
+  await fs.writeFile("ctl/exec.tmp", "echo renamed");
+  await fs.rename("ctl/exec.tmp", "ctl/exec");
+  assert.strictEqual(await fs.readFile("ctl/stdout", "utf8"), "renamed\n");
+  await fs.writeFile("request", "echo copied");
+  await fs.copyFile("request", "ctl/exec");
+  assert.strictEqual(await fs.readFile("ctl/stdout", "utf8"), "copied\n");
+  assert.strictEqual(await refused(fs.writeFile("ctl/exec", "x", { flag: "wx" })), "EEXIST");
+  assert.strictEqual(await refused(fs.writeFile("ctl/exec", "no-such-program\n")), "ENOENT");
+  assert.match(await fs.readFile("ctl/error", "utf8"), /no-such-program/);
+  await fs.writeFile("ctl/exec.tmp", "echo a | b");
+  assert.strictEqual(await refused(fs.rename("ctl/exec.tmp", "ctl/exec")), "EINVAL");
+  await fs.unlink("ctl/exec.tmp");
+  const file = await fs.open("ctl/exec", "r+");
+  await file.write("echo one file\n");
+  assert.strictEqual(JSON.parse(await file.readFile("utf8")).stdout, "one file\n");
+  await file.close();
+})().catch((e) => { console.error(e); process.exit(1); });
+END
+}
+
 reports() {
 	node -e '
 const fs = require("fs");
@@ -43,5 +71,6 @@ catch (e) { process.exit(e.code === "ENOENT" ? 0 : 2); }'
 begin node
 claim "node writes, reads, runs commands" works
 claim "node streams and promises" streams
+claim "node fs.promises writes, renames, copies requests, gets refusals and results" promises
 claim "node gets the errno as an exception" reports
 end

@@ -23,6 +23,24 @@ ran() {
 	same "$1" "$(cat "$MNT/a/ctl/stdout")"
 }
 
+# saves COMMAND...: the command, with a text as one more argument, puts it onto ctl/exec its own way. That is a request,
+# carried out once; where it is refused the command says so, and ctl/error why.
+saves() {
+	"$@" 'sh -c "echo x >>saves; echo saved"'
+	ran saved
+	like '0 exited*' "$(cat ctl/status)"
+	same x "$(cat saves)"
+	rm saves
+	"$@" 'sh -c "exit 7"'
+	like '7 exited*' "$(cat ctl/status)"
+	refuse "$@" no-such-program
+	error_says a no-such-program
+	like '127 failed*' "$(cat ctl/status)"
+	ran ''
+	refuse "$@" 'echo a | b'
+	error_says a 'sh'
+}
+
 # A shell that understands POSIX syntax: shell_client COMMAND...
 shell_client() {
 	"$@" -c 'echo one >f && echo two >>f && printf "%s\n" three >>f'

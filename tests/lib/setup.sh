@@ -30,6 +30,8 @@ perl perl
 awk mawk
 rsync rsync
 vim vim
+nano nano
+emacs emacs-nox
 sqlite3 sqlite3
 curl curl
 make make
