@@ -21,6 +21,21 @@ skip() {
 [ "${SBX_OPTIONS:-}" != io=passthrough ] || "$SANDBOXFS" --doctor | grep -q '^ok .*FUSE passthrough' ||
 	skip "this kernel has no FUSE passthrough"
 
+client=$(basename "$script" .sh)
+prepared=
+if [ -n "${SBX_PREPARED:-}" ]; then
+	prepared=$("$here/lib/prepare.sh" "$client" "$SBX_PREPARED")
+	case $? in
+	0) ;;
+	77) skip "$(echo $prepared)" ;;
+	*)
+		printf '%s\n' "$prepared" | sed 's/^/# /'
+		printf 'not ok 1 - %s is prepared\n1..1\n' "$client"
+		exit 1
+		;;
+	esac
+fi
+
 ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
@@ -32,6 +47,7 @@ if [ -n "${SBX_BENCH:-}" ]; then
 	cp "$SBX_BENCH"/bench-* "$ROOM/build/tests/bench/" 2>/dev/null
 fi
 cp -r "$here" "$ROOM/tests"
+[ -z "$prepared" ] || cp -r "$prepared" "$ROOM/prepared"
 [ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
 cat >"$ROOM/home/.gitconfig" <<'END'
 [user]

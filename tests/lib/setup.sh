@@ -26,6 +26,7 @@ zsh zsh
 busybox busybox
 python3 python3
 node nodejs
+npm npm
 perl perl
 awk mawk
 rsync rsync
