@@ -90,6 +90,23 @@ bool sbx_holders_killed(pid_t pid)
 	       (flags & both) == both;
 }
 
+bool sbx_holders_kernel(pid_t pid)
+{
+	char text[4096];
+
+	return pid > 0 && read_status(pid, text, sizeof(text)) == 0 && !strstr(text, "\nVmSize:");
+}
+
+bool sbx_holders_name(pid_t pid, char *ret, size_t size)
+{
+	_cleanup_fd_ int process = pid > 0 ? open_process(pid) : -1;
+
+	if (process < 0 || read_text(process, "comm", ret, size) < 0)
+		return false;
+	ret[strcspn(ret, "\n")] = '\0';
+	return true;
+}
+
 static bool is_gone(int code)
 {
 	return code == -ENOENT || code == -ESRCH;

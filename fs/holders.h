@@ -11,6 +11,7 @@
 #define SANDBOXFS_FS_HOLDERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,5 +33,9 @@ struct sbx_holders_query {
 enum sbx_held sbx_holders_find(const struct sbx_holders_query *q);
 /* Whether the thread PID is about to end because of a signal. */
 bool sbx_holders_killed(pid_t pid);
+/* Whether the thread PID is one of the kernel's own. Where /proc does not tell, it is not. */
+bool sbx_holders_kernel(pid_t pid);
+/* The name of the thread PID, mostly that of its program, at most 15 bytes. False: /proc does not tell. */
+bool sbx_holders_name(pid_t pid, char *ret, size_t size);
 
 #endif

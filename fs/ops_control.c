@@ -59,9 +59,28 @@ static void lookup_now(fuse_req_t req, fuse_ino_t parent, const char *name)
 	sbx_control_node_release(&dir);
 }
 
+/* Whether this is of a rename's second walk, which waits. */
+static bool repeats(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_controls *c = controls_of(req);
+	struct sbx_control_node dir, node;
+	bool waits;
+	int r;
+
+	if (!sbx_save_announced(c, fuse_req_ctx(req)->pid) || !sbx_controls_find(c, parent, &dir))
+		return false;
+	r = sbx_control_lookup(c->registry, &dir, name, &node);
+	sbx_control_node_release(&dir);
+	if (r < 0)
+		return false;
+	waits = sbx_save_waits(req, &node, parent, name, lookup_now);
+	sbx_control_node_release(&node);
+	return waits;
+}
+
 static void ctl_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	if (!sbx_save_waits(req, parent, name, lookup_now))
+	if (!repeats(req, parent, name))
 		lookup_now(req, parent, name);
 }
 
@@ -170,6 +189,7 @@ static void ctl_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	int r;
 
 	(void)mode;
+	sbx_save_withdraw(req);
 	if (!sbx_controls_node(req, parent, &dir))
 		return;
 	r = sbx_control_mkdir(controls_of(req)->registry, &dir, name, &node);
@@ -185,6 +205,7 @@ static void ctl_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct sbx_control_node dir;
 	int r;
 
+	sbx_save_withdraw(req);
 	if (!sbx_controls_node(req, parent, &dir))
 		return;
 	r = sbx_control_rmdir(controls_of(req)->registry, &dir, name);
@@ -407,6 +428,7 @@ static void ctl_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	struct sbx_open_dir *d = sbx_open_dir_add(&c->dirs, NULL, fi);
 
 	(void)ino;
+	sbx_save_withdraw(req);
 	if (!d)
 		fuse_reply_err(req, ENOMEM);
 	else if (fuse_reply_open(req, fi) != 0)

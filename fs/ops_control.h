@@ -9,6 +9,7 @@
 #include "fs/sandbox.h"
 
 struct sbx_buffers;
+struct sbx_control_node;
 struct sbx_control_nodes;
 struct sbx_saves;
 
@@ -39,11 +40,15 @@ void sbx_controls_forget(struct sbx_controls *c, uint64_t id, uint64_t n);
 
 typedef void (*sbx_lookup_fn)(fuse_req_t req, fuse_ino_t parent, const char *name);
 
+/* Whether the thread PID may be about to repeat a rename onto a control. */
+bool sbx_save_announced(struct sbx_controls *c, pid_t pid);
 /*
- * For a LOOKUP on the way to a directory of controls: whether its thread repeats a rename onto one of them. REQ is then
- * answered by RESUME, on the loop thread, when the request has been carried out; see fs/ops_control_save.c.
+ * For a LOOKUP of NAME in PARENT, which is the directory DIR of controls: whether its thread repeats a rename onto one
+ * of them. REQ is then answered by RESUME, on the loop thread, when the request has been carried out; see
+ * fs/ops_control_save.c.
  */
-bool sbx_save_waits(fuse_req_t req, fuse_ino_t parent, const char *name, sbx_lookup_fn resume);
+bool sbx_save_waits(fuse_req_t req, const struct sbx_control_node *dir, fuse_ino_t parent,
+                    const char *name, sbx_lookup_fn resume);
 
 extern const struct fuse_lowlevel_ops sbx_control_ops;
 

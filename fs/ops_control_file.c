@@ -137,6 +137,7 @@ void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	bool constant;
 	int r;
 
+	sbx_save_withdraw(req);
 	if (!sbx_controls_node(req, ino, &node))
 		return;
 	r = sbx_control_open(controls->registry, &node, fi->flags, &h);
@@ -217,6 +218,7 @@ void sbx_ctl_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t 
 	int r;
 
 	(void)mode;
+	sbx_save_withdraw(req);
 	if (!sbx_controls_node(req, parent, &dir))
 		return;
 	r = make(req, &dir, name, fi->flags, &node);

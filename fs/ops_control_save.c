@@ -6,10 +6,13 @@
  * directory that the kernel does not have would wait as well: no status, no kill, no second request while the first
  * runs. So a rename onto a control that may take its time is told ESTALE first, which makes the kernel walk both paths
  * again, asking for each name on them, before it repeats the rename (since Linux 3.8, once). The next LOOKUP of that
- * thread on the way to the directory is answered when the request has been carried out, because nothing is locked
- * there; the second RENAME gets the result. A client whose path has no name before the last (its current directory is
- * this one) makes no such LOOKUP, and its second RENAME waits with the lock. Nothing has been begun when ESTALE is told:
- * where no kernel repeats it, it is the truth.
+ * thread for the directory itself is answered when the request has been carried out, because nothing is locked there;
+ * the second RENAME gets the result. A client whose path has no name before the last (its current directory is this one)
+ * makes no such LOOKUP, and its second RENAME waits with the lock.
+ *
+ * Nothing has been begun when ESTALE is told: where nobody repeats it, it is the truth, and must stay so. System calls
+ * are always repeated; threads of the kernel (nfsd) pass ESTALE on, so they are never told it. On its way a repeated walk
+ * looks up names and reads links and attributes: a thread that asks for more has given up.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +21,7 @@
 #include <string.h>
 
 #include "fs/control_buffer.h"
+#include "fs/holders.h"
 #include "fs/ops_control_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
@@ -224,19 +228,72 @@ static void start(fuse_req_t req, struct save *s, const struct sbx_control_node 
 		sbx_pending_error(&s->pending, ENOMEM);
 }
 
-/* The record of the walk that the thread of REQ repeats, now RUNNING, or NULL. */
-static struct save *repeated(fuse_req_t req, struct sbx_saves *t, fuse_ino_t parent)
+bool sbx_save_announced(struct sbx_controls *c, pid_t pid)
 {
+	struct sbx_saves *t = c->saves;
+	struct save *s;
+
+	if (!atomic_load(&t->announced))
+		return false;
+	pthread_mutex_lock(&t->lock);
+	for (s = t->list; s; s = s->next)
+		if (s->state == ANNOUNCED && s->pid == pid)
+			break;
+	pthread_mutex_unlock(&t->lock);
+	return s;
+}
+
+/* The lock is held. */
+static void withdraw(struct sbx_saves *t, pid_t pid)
+{
+	for (struct save *s = t->list, *next; s; s = next) {
+		next = s->next;
+		if (s->state != ANNOUNCED || s->pid != pid)
+			continue;
+		take_out(t, s);
+		save_free(s);
+	}
+}
+
+void sbx_save_withdraw(fuse_req_t req)
+{
+	struct sbx_saves *t = controls_of(req)->saves;
+
+	if (!atomic_load(&t->announced))
+		return;
+	pthread_mutex_lock(&t->lock);
+	withdraw(t, fuse_req_ctx(req)->pid);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Whether DIR is where S is to be carried out. */
+static bool is_dir_of(struct sbx_controls *c, const struct save *s,
+                      const struct sbx_control_node *dir)
+{
+	struct sbx_control_node own;
+	bool same;
+
+	if (!sbx_controls_find(c, s->dir, &own))
+		return false;
+	same = sbx_control_node_same(&own, dir);
+	sbx_control_node_release(&own);
+	return same;
+}
+
+/* The record of the walk to DIR that the thread of REQ repeats, now RUNNING, or NULL. */
+static struct save *repeated(fuse_req_t req, struct sbx_controls *c,
+                             const struct sbx_control_node *dir)
+{
+	struct sbx_saves *t = c->saves;
 	pid_t pid = fuse_req_ctx(req)->pid;
-	uint64_t now = sbx_now_ns();
 	struct save *s;
 
 	pthread_mutex_lock(&t->lock);
 	for (s = t->list; s; s = s->next)
 		if (s->state == ANNOUNCED && s->pid == pid)
 			break;
-	/* In the directory itself the lock is held. */
-	if (s && (s->dir == parent || now - s->since_ns > ANNOUNCED_NS || running(t, s->buffer)))
+	if (s && (sbx_now_ns() - s->since_ns > ANNOUNCED_NS || running(t, s->buffer) ||
+	          !is_dir_of(c, s, dir)))
 		s = NULL;
 	if (s)
 		set_state(t, s, RUNNING);
@@ -244,35 +301,25 @@ static struct save *repeated(fuse_req_t req, struct sbx_saves *t, fuse_ino_t par
 	return s;
 }
 
-bool sbx_save_waits(fuse_req_t req, fuse_ino_t parent, const char *name, sbx_lookup_fn resume)
+bool sbx_save_waits(fuse_req_t req, const struct sbx_control_node *dir, fuse_ino_t parent,
+                    const char *name, sbx_lookup_fn resume)
 {
 	struct sbx_controls *c = controls_of(req);
-	struct sbx_control_node dir, target;
-	struct save *s;
-	char *copy;
-	int r;
+	struct sbx_control_node target;
+	_cleanup_free_ char *copy = strdup(name);
+	struct save *s = copy ? repeated(req, c, dir) : NULL;
 
-	if (!atomic_load(&c->saves->announced))
+	if (!s)
 		return false;
-	copy = strdup(name);
-	s = copy ? repeated(req, c->saves, parent) : NULL;
-	r = s && sbx_controls_find(c, s->dir, &dir) ? 0 : -ENOENT;
-	if (r == 0) {
-		r = sbx_control_lookup(c->registry, &dir, s->target, &target);
-		sbx_control_node_release(&dir);
-	}
-	if (r < 0) {
-		free(copy);
-		if (s) {
-			pthread_mutex_lock(&c->saves->lock);
-			set_state(c->saves, s, ANNOUNCED);
-			pthread_mutex_unlock(&c->saves->lock);
-		}
+	if (sbx_control_lookup(c->registry, dir, s->target, &target) < 0) {
+		pthread_mutex_lock(&c->saves->lock);
+		set_state(c->saves, s, ANNOUNCED);
+		pthread_mutex_unlock(&c->saves->lock);
 		return false;
 	}
 	s->resume = resume;
 	s->parent = parent;
-	s->name = copy;
+	s->name = sbx_steal_ptr(&copy);
 	start(req, s, &target);
 	sbx_control_node_release(&target);
 	return true;
@@ -323,10 +370,10 @@ static int next_step(struct sbx_saves *t, struct save *fresh, bool waits, struct
 		save_free(s);
 		*ret = fresh;
 	}
-	/* A thread that cannot be told from others cannot be waited for. */
-	put_in(t, fresh, waits && fresh->pid ? ANNOUNCED : RUNNING);
+	withdraw(t, fresh->pid);
+	put_in(t, fresh, waits ? ANNOUNCED : RUNNING);
 	*errnum = ESTALE;
-	return !(waits && fresh->pid);
+	return !waits;
 }
 
 void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
@@ -335,14 +382,16 @@ void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
 	struct sbx_controls *c = controls_of(req);
 	struct save *fresh = save_new(req, parent, b, newname), *s = NULL;
 	int errnum = 0, r;
-	bool over;
+	bool waits, over;
 
 	if (!fresh) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
+	/* A thread that cannot be told from others cannot be waited for. */
+	waits = sbx_control_waits(target) && fresh->pid && !sbx_holders_kernel(fresh->pid);
 	pthread_mutex_lock(&c->saves->lock);
-	r = next_step(c->saves, fresh, sbx_control_waits(target), &s, &errnum);
+	r = next_step(c->saves, fresh, waits, &s, &errnum);
 	over = r == 0 && s != fresh && errnum != EBUSY;
 	pthread_mutex_unlock(&c->saves->lock);
 	if (s != fresh || (r == 0 && errnum == EBUSY))

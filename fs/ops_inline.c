@@ -6,8 +6,8 @@
 #include "fs/ops_inline.h"
 
 #include <errno.h>
-#include <string.h>
 
+#include "fs/control.h"
 #include "fs/ops_control.h"
 #include "fs/workspace.h"
 
@@ -27,12 +27,36 @@ static void in_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)FUSE_CAP_CACHE_SYMLINKS; /* jobs/last */
 }
 
-static void in_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* Whether this is of the second walk of a rename onto a control, which waits. */
+static bool repeats(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	const struct sbx_connection *c = fuse_req_userdata(req);
-	bool ctl = !strcmp(name, "ctl") || !strcmp(name, c->workspace->settings->ctl_name);
+	struct sbx_workspace *ws = c->workspace;
+	struct sbx_control_node ctl;
+	struct sbx_node *dir;
+	struct sbx_box *box;
+	bool waits;
 
-	if (is_control(parent) || !ctl || !sbx_save_waits(req, parent, name, op_lookup))
+	if (!sbx_save_announced(c->controls, fuse_req_ctx(req)->pid) ||
+	    sbx_node_get(ws->inodes, parent, &dir) < 0)
+		return false;
+	waits = ws_is_ctl(ws, dir, name);
+	if (waits) {
+		box = sbx_node_box(dir);
+		if (box)
+			sbx_control_box_node(box, &ctl);
+		else
+			sbx_control_mount_node(&ctl);
+		waits = sbx_save_waits(req, &ctl, parent, name, op_lookup);
+		sbx_control_node_release(&ctl);
+	}
+	sbx_node_put(ws->inodes, dir);
+	return waits;
+}
+
+static void in_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	if (is_control(parent) || !repeats(req, parent, name))
 		side(parent)->lookup(req, parent, name);
 }
 
