@@ -68,7 +68,7 @@ bool sbx_control_constant(const struct sbx_control_node *node);
 /* 64-bit number that is the same for the same file every time (st_ino). */
 uint64_t sbx_control_ino(const struct sbx_control_node *node);
 
-/* mkdir jobs/NAME, rmdir jobs/ID; elsewhere -EPERM. unlink and rmdir of a control file: accepted, nothing happens. */
+/* mkdir jobs/NAME, rmdir jobs/ID; elsewhere -EPERM, but with ctl_listed rmdir does nothing there. */
 int sbx_control_mkdir(struct sbx_registry *reg, const struct sbx_control_node *dir,
                       const char *name, struct sbx_control_node *ret);
 int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *dir,

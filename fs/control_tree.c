@@ -424,8 +424,12 @@ int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *d
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	/* Elsewhere it is accepted and does nothing: else rm -rf would stop half-way (fact 5). */
-	if (!(dir->row->flags & ROW_JOBS))
+	/* Where controls are listed it does nothing, because rm -rf of a sandbox would stop half-way. */
+	if (!(dir->row->flags & ROW_JOBS) && sbx_registry_settings(reg)->ctl_listed)
 		return 0;
+	if (!(dir->row->flags & ROW_JOBS)) {
+		sbx_fail(&err, EPERM, "%s is one of the controls: it cannot be removed", name);
+		return refuse(reg, dir, &err);
+	}
 	return sbx_job_remove(dir->box->jobs, name, &err) < 0 ? refuse(reg, dir, &err) : 0;
 }

@@ -213,27 +213,67 @@ static void ctl_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	fuse_reply_err(req, -r);
 }
 
+static int refuse(fuse_req_t req, const struct sbx_control_node *dir, const struct sbx_error *err)
+{
+	sbx_error_store(controls_of(req)->registry, dir->box, err);
+	return err->code;
+}
+
+static int refuse_removal(fuse_req_t req, const struct sbx_control_node *node, const char *name)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (node->item)
+		sbx_fail(&err, EPERM, "%s can only be read: it cannot be removed", name);
+	else if (node->job)
+		sbx_fail(&err, EPERM,
+		         "%s is a control file: it cannot be removed; rmdir takes the whole job",
+		         name);
+	else
+		sbx_fail(&err, EPERM, "%s is a control file: it cannot be removed", name);
+	return refuse(req, node, &err);
+}
+
 /*
- * Of a control it is accepted, so that rm -rf of a tree with listed controls goes through. The thread does not see it
- * until it has made it again: mv between file systems and install remove the target, and make it with O_EXCL.
+ * Programs that remove a control in order to make it anew do not see it until they have made it. Where controls are
+ * listed, rm -rf of a sandbox removes them first and must go on.
  */
+static int remove_control(fuse_req_t req, const struct sbx_control_node *dir,
+                          const struct sbx_control_node *node, const char *name)
+{
+	struct sbx_controls *c = controls_of(req);
+	pid_t pid = fuse_req_ctx(req)->pid;
+	struct stat st;
+	int r = sbx_controls_stat(c, node, &st);
+
+	if (r < 0)
+		return -r;
+	if (S_ISREG(st.st_mode) && st.st_mode & 0222 && sbx_vacancy_needed(pid))
+		sbx_vacancy_add(c, pid, dir, name);
+	else if (!sbx_registry_settings(c->registry)->ctl_listed)
+		return refuse_removal(req, node, name);
+	return 0;
+}
+
 static void ctl_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct sbx_controls *c = controls_of(req);
 	struct sbx_control_node dir, node;
-	int r;
+	int errnum;
 
+	sbx_save_withdraw(req);
 	if (!sbx_controls_node(req, parent, &dir))
 		return;
-	r = find(req, &dir, name, &node);
-	if (r == 0 && node.buffer)
-		sbx_buffers_remove(c->buffers, node.buffer);
-	else if (r == 0)
-		sbx_vacancy_add(c, fuse_req_ctx(req)->pid, &dir, name);
-	if (r == 0)
+	errnum = -find(req, &dir, name, &node);
+	if (errnum == 0) {
+		if (node.buffer)
+			sbx_buffers_remove(c->buffers, node.buffer);
+		else
+			errnum = remove_control(req, &dir, &node, name);
 		sbx_control_node_release(&node);
+	}
 	sbx_control_node_release(&dir);
-	fuse_reply_err(req, -r);
+	fuse_reply_err(req, errnum);
 }
 
 /* Nothing can be made here by other means, whoever asks. */
@@ -260,12 +300,6 @@ static void ctl_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const
 	(void)newparent;
 	(void)newname;
 	fuse_reply_err(req, EPERM);
-}
-
-static int refuse(fuse_req_t req, const struct sbx_control_node *dir, const struct sbx_error *err)
-{
-	sbx_error_store(controls_of(req)->registry, dir->box, err);
-	return err->code;
 }
 
 /* Onto no control: another name for the buffer. */

@@ -410,6 +410,21 @@ void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
 
 /* Vacancies */
 
+/* No other program needs it, and whoever removes a control for its own sake is to be told that it stays. */
+bool sbx_vacancy_needed(pid_t pid)
+{
+	static const char *const programs[] = {"mv",  "cp",       "install", "gmv",
+	                                       "gcp", "ginstall", "busybox"};
+	char name[32];
+
+	if (!sbx_holders_name(pid, name, sizeof(name)))
+		return false;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(programs); i++)
+		if (strcmp(name, programs[i]) == 0)
+			return true;
+	return false;
+}
+
 void sbx_vacancy_add(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
                      const char *name)
 {

@@ -12,17 +12,28 @@
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
-/* unlink of a control name is accepted and does nothing; of an alias, it goes out of the way. */
-static bool unlink_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+/* An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make files. */
+static bool unlink_alias(struct sbx_node *dir, const char *name)
 {
 	struct sbx_box *box = sbx_node_box(dir);
 
-	if (ws_is_control(ws, dir, name))
-		return true;
 	if (sbx_node_kind(dir) != SBX_NODE_BOX || ws_alias(name) < 0)
 		return false;
 	__atomic_fetch_or(&box->hidden_aliases, 1u << ws_alias(name), __ATOMIC_RELAXED);
 	return true;
+}
+
+/* Where controls are listed, rm -rf of a sandbox removes them first and must go on. */
+static int remove_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_box *box = sbx_node_box(dir);
+
+	if (box && ws->settings->ctl_listed)
+		return 0;
+	sbx_fail(&err, EPERM, "%s is of the mount itself: it cannot be removed", name);
+	sbx_error_store(ws->registry, box, &err);
+	return -EPERM;
 }
 
 static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int flags)
@@ -57,7 +68,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!dir)
 		return;
 	if (ws_is_control(ws, dir, name)) {
-		ws_reply(req, 0);
+		ws_reply(req, remove_control(ws, dir, name));
 		sbx_node_put(ws->inodes, dir);
 		return;
 	}
@@ -66,7 +77,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!dir)
 		return;
 	r = remove_name(req, dir, f->fd, name, 0);
-	if (r == -ENOENT && unlink_control(ws, dir, name))
+	if (r == -ENOENT && unlink_alias(dir, name))
 		r = 0;
 	ws_reply(req, r);
 	ws_put(ws, dir, f);
@@ -86,7 +97,8 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	dir = ws_parent(req, parent, name, &f);
 	if (!dir)
 		return;
-	r = ws_is_control(ws, dir, name) ? 0 : remove_name(req, dir, f->fd, name, AT_REMOVEDIR);
+	r = ws_is_control(ws, dir, name) ? remove_control(ws, dir, name)
+	                                 : remove_name(req, dir, f->fd, name, AT_REMOVEDIR);
 	if (r == -ENOTEMPTY && ws_rmdir_hidden(req, dir, f, name))
 		return;
 	ws_reply(req, r);

@@ -309,6 +309,109 @@ tools() {
 	expect 0 stat "$ctl/exec"
 }
 
+# Whoever removes a control is told that it stays; who removes it to make it anew (tools, above) is let.
+removed() {
+	refuse rm -f "$ctl/exec"
+	error_says a 'exec is a control file: it cannot be removed'
+	expect EPERM unlink "$ctl/cwd"
+	expect 0 open "$ctl/cwd" O_RDONLY
+	expect EEXIST open "$ctl/cwd" O_CREAT\|O_EXCL\|O_WRONLY
+	printf 'x' >"$ROOM/request"
+	refuse mv "$ROOM/request" "$ctl/status"
+	refuse install "$ROOM/request" "$ctl/info"
+	same x "$(cat "$ROOM/request")"
+	rm -f "$ROOM/request" "$ctl/no-such"
+	echo x >"$MNT/a/untracked"
+	git -C "$MNT/a" clean -fdxq
+	expect ENOENT stat "$MNT/a/untracked"
+	expect 0 stat "$ctl/exec"
+	find "$MNT/a" -name 'exec' -delete
+	expect 0 stat "$ctl/exec"
+	box removed
+	echo x >"$MNT/removed/ctl/mine"
+	run removed true
+	rm -rf "$MNT/removed"
+	expect ENOENT stat "$MNT/removed"
+}
+
+# An alias goes out of the way of a file of the user's, by whatever means it is made.
+aliases() {
+	box aliased
+	mkdir "$ROOM/files"
+	for file in stdout stderr status; do
+		echo "mine $file" >"$ROOM/files/$file"
+	done
+	tar -C "$ROOM/files" -cf - . | tar -C "$MNT/aliased" -xf -
+	same 'mine status' "$(cat "$MNT/aliased/status")"
+	cp -f --remove-destination "$ROOM/files/stdout" "$MNT/aliased/stdout"
+	mv "$ROOM/files/stderr" "$MNT/aliased/stderr"
+	same 'mine stderr' "$(cat "$MNT/aliased/stderr")"
+	rm -r "$ROOM/files"
+	rm -rf "$MNT/aliased"
+	expect ENOENT stat "$MNT/aliased"
+}
+
+# From two threads of one process at once: each request runs once.
+threads() {
+	: >"$MNT/a/ran"
+	python3 - "$ctl" <<'END'
+import os, sys, threading
+failed = []
+def save(i):
+    try:
+        new = f"{sys.argv[1]}/thread.{i}"
+        with open(new, "w") as f:
+            f.write(f'sh -c "sleep 0.2; echo {i} >>ran"')
+        os.rename(new, sys.argv[1] + "/exec")
+    except OSError as e:
+        failed.append(e)
+threads = [threading.Thread(target=save, args=(i,)) for i in range(6)]
+for t in threads: t.start()
+for t in threads: t.join()
+sys.exit(str(failed) if failed else 0)
+END
+	same '0 1 2 3 4 5 ' "$(sort -n "$MNT/a/ran" | tr '\n' ' ')"
+}
+
+# Another user, if he comes here at all, does not see a private file, nor saves it.
+private_to_user() {
+	[ "$(id -u)" = 0 ] || return 0
+	printf 'echo of root' >"$ctl/roots"
+	refuse setpriv --reuid 12345 --clear-groups stat "$ctl/roots"
+	refuse setpriv --reuid 12345 --clear-groups mv "$ctl/roots" "$ctl/exec"
+	same 'echo of root' "$(cat "$ctl/roots")"
+	rm "$ctl/roots"
+}
+
+# The sandbox is taken down while a rename waits: its client is told, and nothing hangs.
+torn_down() {
+	box torn
+	printf "sleep $LONG" >"$MNT/torn/ctl/new"
+	"$TOOL" rename "$MNT/torn/ctl/new" "$MNT/torn/ctl/exec" >"$ROOM/torn" &
+	saver=$!
+	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	timeout 30 rmdir "$MNT/torn"
+	wait $saver
+	refuse "$TOOL" pids "$LONG"
+	[ -s "$ROOM/torn" ]
+	refuse grep -qx 0 "$ROOM/torn"
+	expect ENOENT stat "$MNT/torn"
+}
+
+# The mount goes while a rename waits: daemon, job and client end.
+unmounted() {
+	printf "sleep $LONG" >"$ctl/new"
+	"$TOOL" rename "$ctl/new" "$ctl/exec" >"$ROOM/unmounted" &
+	saver=$!
+	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	kill "$(daemon_pid)"
+	await_end
+	wait $saver || true
+	refuse "$TOOL" pids "$LONG"
+	refuse grep -qx 0 "$ROOM/unmounted"
+	remount
+}
+
 # A sandbox that goes takes its private files along, and who is in one is told.
 gone() {
 	box going
@@ -337,7 +440,13 @@ all() {
 	claim "$1: TERM ends client and job" fatal_signal TERM
 	claim "$1: the file can stay open" kept_open
 	claim "$1: mv, install, cp, sed" tools
+	claim "$1: a control cannot be removed" removed
+	claim "$1: an alias goes out of the way" aliases
+	claim "$1: threads of one process" threads
+	claim "$1: private files are of their user" private_to_user
+	claim "$1: a sandbox goes while a rename waits" torn_down
 	claim "$1: private files go with their sandbox" gone
+	claim "$1: unmounting while a rename waits" unmounted
 	claim "$1: teardown" teardown a
 	git -C "$REPO" branch -qD sandbox/a 2>/dev/null
 	finish

@@ -75,9 +75,22 @@ users_file_wins() {
 	same 0 "$(cut -d' ' -f1 "$MNT/a/status")"
 }
 
-controls_accept_removal() {
-	expect 0 unlink "$MNT/a/ctl/status"
-	expect 0 stat "$MNT/a/ctl/status"
+controls_stay() {
+	for file in ctl/status ctl/exec ctl/jobs/1/argv ctl/jobs/last; do
+		expect EPERM unlink "$MNT/a/$file"
+		error_says a "${file##*/} is a control file: it cannot be removed"
+		expect 0 lstat "$MNT/a/$file"
+	done
+	expect EPERM unlink "$MNT/ctl/create"
+	expect EPERM unlink "$MNT/README"
+	expect EPERM rmdir "$MNT/a/ctl/limits"
+	expect EPERM rmdir "$MNT/a/ctl/jobs"
+	error_says a 'cannot be removed'
+	refuse rm -rf "$MNT/a/ctl"
+	error_says a 'cannot be removed'
+	refuse rm -rf "$MNT/a/ctl/"
+	refuse find "$MNT/a/ctl/" -delete
+	same still "$(run a echo still)"
 	expect EPERM\|EBUSY\|EACCES\|EXDEV rename "$MNT/a/ctl/status" "$MNT/a/ctl/other"
 	expect EACCES open "$MNT/a/ctl/status" O_WRONLY
 	expect EACCES open "$MNT/a/ctl/kill" O_RDONLY
@@ -93,6 +106,8 @@ later_features() {
 
 listed() {
 	ls "$MNT/a" | grep -qx ctl
+	expect 0 unlink "$MNT/a/ctl/exec"
+	expect 0 rmdir "$MNT/a/ctl/limits"
 	same hi "$(run a echo hi)"
 }
 
@@ -119,7 +134,7 @@ claim "ctl resolves but is not listed; git, find and grep -r see only the user's
 claim "control files have true sizes and blocks of 1 MiB" true_sizes
 claim "stdout, stderr and status are aliases" aliases
 claim "a user's file of that name wins" users_file_wins
-claim "unlinking a control file does nothing; modes hold for root too" controls_accept_removal
+claim "a control cannot be removed; modes hold for root too" controls_stay
 claim "a feature that is not there yet answers EOPNOTSUPP with a sentence" later_features
 claim "unmounting" unmount
 claim "mounting with ctl=listed" remount ctl=listed

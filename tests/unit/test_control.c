@@ -507,7 +507,9 @@ static void directories_are_made_in_jobs_only(void **state)
 	assert_int_equal(find("limits", &dir), 0);
 	assert_int_equal(sbx_control_mkdir(house.registry, &dir, "x", &node), -EPERM);
 	assert_error("error", "EPERM: ");
-	/* rm -rf must get through. */
+	assert_int_equal(sbx_control_rmdir(house.registry, &dir, "cpu_s"), -EPERM);
+	assert_error("error", "EPERM: cpu_s");
+	house.settings.ctl_listed = true; /* rm -rf must get through */
 	assert_int_equal(sbx_control_rmdir(house.registry, &dir, "cpu_s"), 0);
 	sbx_control_node_release(&dir);
 }
