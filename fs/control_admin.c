@@ -104,12 +104,22 @@ static void create_cancel(struct sbx_control_handle *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
+/* What was made before is not what was asked for last. */
+static void create_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	(void)err;
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, strdup(""));
+	pthread_mutex_unlock(&h->lock);
+}
+
 static const struct flow_impl create_flow = {
         .feed = create_feed,
         .start = create_start,
         .unfinished = create_unfinished,
         .drop = create_drop,
         .cancel = create_cancel,
+        .failed = create_failed,
         .serve = sbx_control_serve_cursor,
 };
 

@@ -114,12 +114,18 @@ static int keep_id(const struct sbx_snapshot *snapshot, void *data)
 	return 0;
 }
 
-/* What a read gives before this file has made one of its own: the last that there is. */
+/*
+ * What a read gives before this file has made one of its own: the last that there is, unless a later one was asked for
+ * in vain. The id of the one before would be taken for its id.
+ */
 static int recall(struct sbx_control_handle *h, struct sbx_error *err)
 {
+	struct sbx_box *box = h->node.box;
 	char id[SBX_REV_MAX] = "";
-	int r = sbx_history_list(h->node.box->sandbox, keep_id, id, err);
+	int r = 0;
 
+	if (!__atomic_load_n(&box->snapshot_failed, __ATOMIC_SEQ_CST))
+		r = sbx_history_list(box->sandbox, keep_id, id, err);
 	if (r >= 0)
 		sbx_control_set_text(h, strdup(id));
 	return r < 0 ? r : 0;
@@ -225,6 +231,8 @@ static void deed_done(struct sbx_work *w)
 	int code = w->code;
 	char *line = NULL;
 
+	if (code >= 0 && h->node.row->arg == DEED_SNAPSHOT)
+		__atomic_store_n(&h->node.box->snapshot_failed, false, __ATOMIC_SEQ_CST);
 	if (code >= 0 && w->detail[0] && asprintf(&line, "%s\n", w->detail) < 0)
 		line = NULL;
 	pthread_mutex_lock(&h->lock);
@@ -296,6 +304,16 @@ static void history_cancel(struct sbx_control_handle *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
+static void history_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	(void)err;
+	if (h->node.row->arg == DEED_SNAPSHOT)
+		__atomic_store_n(&h->node.box->snapshot_failed, true, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, strdup(""));
+	pthread_mutex_unlock(&h->lock);
+}
+
 static const struct flow_impl history_flow = {
         .whole = true,
         .feed = history_feed,
@@ -303,6 +321,7 @@ static const struct flow_impl history_flow = {
         .unfinished = history_unfinished,
         .drop = history_drop,
         .cancel = history_cancel,
+        .failed = history_failed,
         .serve = sbx_control_serve_cursor,
 };
 

@@ -100,6 +100,15 @@ static void push_cancel(struct sbx_control_handle *h)
 	sbx_flow_done(h, -EINTR, &err);
 }
 
+/* What came of the push before is not what came of this one. */
+static void push_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	sbx_push_refused(h->node.box, err);
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, sbx_push_last(h->node.box));
+	pthread_mutex_unlock(&h->lock);
+}
+
 /* Who has pushed nothing on this open file gets the outcome of the last push there was. */
 static void push_serve(struct sbx_control_handle *h, struct sbx_pending *p)
 {
@@ -128,6 +137,7 @@ static const struct flow_impl push_flow = {
         .unfinished = push_unfinished,
         .drop = push_drop,
         .cancel = push_cancel,
+        .failed = push_failed,
         .serve = push_serve,
 };
 

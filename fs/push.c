@@ -39,6 +39,7 @@ struct sbx_push {
 	bool pushed;
 	char *pr_url;
 	char error[1280]; /* "" for none */
+	int code;         /* of it, a positive errno */
 };
 
 int sbx_pusher_create(const char *token, const char *api, struct sbx_pusher **ret)
@@ -108,6 +109,7 @@ static char *branch_of(struct box *box)
 
 static void fail(struct sbx_push *push, const char *what, const struct sbx_error *err)
 {
+	push->code = err->code;
 	snprintf(push->error, sizeof(push->error), "%s failed: %s", what, err->text);
 }
 
@@ -174,6 +176,7 @@ static void run(struct sbx_push *push)
 	if (!push->req.pr || wish.token)
 		r = sbx_history_remote(sandbox, wish.remote, false, &url, &err);
 	if (!r && !wish.token && (push->req.pr || is_web(url))) {
+		push->code = EACCES;
 		snprintf(push->error, sizeof(push->error), "GITHUB_TOKEN required for push");
 		return;
 	}
@@ -185,8 +188,11 @@ static void run(struct sbx_push *push)
 		fail(push, "git push", &err);
 		return;
 	}
-	if (push->req.pr && pull(push, url, &err) < 0)
+	r = push->req.pr ? pull(push, url, &err) : 0;
+	if (r < 0) {
+		sbx_error_complete(&err, r, "asking for the merge of", sandbox->id);
 		fail(push, "PR creation", &err);
+	}
 }
 
 static void done(void *data);
@@ -196,14 +202,29 @@ static void work(void *data)
 {
 	struct sbx_push *push = data;
 
-	if (!atomic_load(&push->cancelled))
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (!atomic_load(&push->cancelled)) {
 		run(push);
-	else
-		snprintf(push->error, sizeof(push->error), "git push failed: it was given up");
+	} else {
+		sbx_fail(&err, EINTR, "it was given up");
+		fail(push, "git push", &err);
+	}
 	sbx_loop_post(push->box->pub.registry->config.loop, done, push);
 }
 
 /* ---- the outcome ---- */
+
+/* The outcome is data to whoever wrote, so who looks at error alone is told as well. */
+static void tell_error(struct sbx_push *push)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (!*push->error)
+		return;
+	sbx_fail(&err, push->code ? push->code : EREMOTEIO, "%s", push->error);
+	sbx_error_store(push->box->pub.registry, &push->box->pub, &err);
+}
 
 static struct json_object *outcome(const struct sbx_push *push)
 {
@@ -283,6 +304,7 @@ static void done(void *data)
 	int r = line ? 0 : sbx_fail(&err, ENOMEM, "out of memory");
 
 	note(push);
+	tell_error(push);
 	next = take_off(push, line, &gone);
 	if (next)
 		sbx_pool_submit(box->pub.registry->pusher->pool, work, next);
@@ -354,6 +376,19 @@ int sbx_push_begin(struct sbx_box *pub, struct sbx_push_request *req, sbx_push_d
 	if (first)
 		sbx_pool_submit(pool, work, push);
 	return 0;
+}
+
+void sbx_push_refused(struct sbx_box *pub, const struct sbx_error *err)
+{
+	struct sbx_push push = {.box = sbx_container_of(pub, struct box, pub)};
+	char *line;
+
+	snprintf(push.error, sizeof(push.error), "%s", err->text);
+	line = result_line(&push);
+	pthread_mutex_lock(&pub->registry->lock);
+	free(push.box->push_result);
+	push.box->push_result = line;
+	pthread_mutex_unlock(&pub->registry->lock);
 }
 
 void sbx_push_abandon(struct sbx_push *push)

@@ -3,7 +3,7 @@
  * own, and nothing else waits for them: of one sandbox one goes on at a time, others follow; the end of the sandbox
  * or of the mount gives them up.
  *
- * The outcome is data and no error of the caller's: a PushResult, one JSON object
+ * The outcome is data and no error of the caller's, but its sentence stands in ctl/error too: a PushResult, one JSON object
  *   {"pushed":BOOL,"prUrl":"https://...","error":"..."}
  * in one of four forms; a member that does not apply is absent.
  *   {"pushed":false,"error":"GITHUB_TOKEN required for push"}       for HTTP(S), and for every pull request
@@ -41,6 +41,8 @@ int sbx_push_begin(struct sbx_box *box, struct sbx_push_request *req, sbx_push_d
                    void *data, struct sbx_push **ret, struct sbx_error *err);
 /* [loop] Nobody waits for it any more: done is not called, and it is given up. */
 void sbx_push_abandon(struct sbx_push *push);
+/* A request that was not understood, or not begun, is the last PushResult: ERR is why. Any thread. */
+void sbx_push_refused(struct sbx_box *box, const struct sbx_error *err);
 /* The last PushResult, malloc'd; "" when nothing was pushed yet; NULL: no memory. Any thread. */
 char *sbx_push_last(struct sbx_box *box);
 

@@ -50,6 +50,7 @@ struct sbx_box {
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
+	bool snapshot_failed; /* the last one asked for was not made; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	unsigned begun; /* how often that has begun; atomic */
 	int refs;  /* atomic */

@@ -9,7 +9,8 @@
 #include "backends/local/git.h"
 #include "sandboxfs/cleanup.h"
 
-#define ANY (-1)
+#define ANY        (-1)
+#define LAST_ERRNO EHWPOISON
 
 static const struct {
 	int code;
@@ -53,24 +54,21 @@ static const struct {
         {GIT_ERROR, GIT_ERROR_CHECKOUT, EEXIST},
         {GIT_ERROR, GIT_ERROR_SSL, ECONNREFUSED},
         {GIT_ERROR, GIT_ERROR_NET, ECONNREFUSED},
-};
-
-static const int system_errors[] = {
-        ENOSPC, EDQUOT, EMFILE, ENFILE, EACCES, EPERM,  EROFS, ENOMEM, ENAMETOOLONG, ENOTDIR,
-        EISDIR, ENOENT, EEXIST, EFBIG,  ELOOP,  ESTALE, EIO,   EBUSY,  ENOTEMPTY,    EMLINK,
+        {GIT_ERROR, GIT_ERROR_HTTP, EREMOTEIO},
+        {GIT_ERROR, GIT_ERROR_SSH, EREMOTEIO},
 };
 
 static int from_message(const char *message)
 {
 	size_t len = strlen(message);
 
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(system_errors); i++) {
+	for (int e = 1; e <= LAST_ERRNO; e++) {
 		char buf[128];
-		const char *text = strerror_r(system_errors[i], buf, sizeof(buf));
+		const char *text = strerror_r(e, buf, sizeof(buf));
 		size_t n = strlen(text);
 
 		if (n <= len && strcmp(message + len - n, text) == 0)
-			return system_errors[i];
+			return e;
 	}
 	return 0;
 }
@@ -84,5 +82,6 @@ int sbx_git_errno(int code, int klass, const char *message)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
 		if (rows[i].code == code && (rows[i].klass == ANY || rows[i].klass == klass))
 			return rows[i].err;
-	return EIO;
+	/* EIO is for what a disk or a system call could not do, not for what libgit2 refuses. */
+	return klass == GIT_ERROR_OS || klass == GIT_ERROR_FILESYSTEM ? EIO : EINVAL;
 }

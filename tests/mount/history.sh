@@ -48,6 +48,7 @@ records() {
 	printf '{"message":"by me","author":"A B <a@b>"}' >"$CTL/snapshot"
 	same 'A B <a@b>' "$(git -C "$MNT/a" log -1 --format='%an <%ae>')"
 	refused EINVAL "$CTL/snapshot" '{"massage":"x"}'
+	same '' "$(cat "$CTL/snapshot")"
 	error_says a 'unknown key "massage"; the nearest is "message"'
 }
 

@@ -91,6 +91,7 @@ without_a_token() {
 	same "$NO_TOKEN" "$(push a)"
 	same "$NO_TOKEN" "$(push a '{"pr":true,"intent":"x"}')"
 	same "$NO_TOKEN" "$(push a '{"pr":true,"remote":"path"}')"
+	same 'EACCES: GITHUB_TOKEN required for push' "$(cat "$MNT/a/ctl/error")"
 	refuse tip "$BARE" a
 	same '' "$(cat "$ROOM/git.log" "$ROOM/api.log" 2>/dev/null)"
 }
@@ -162,6 +163,7 @@ a_pull_request_that_fails() {
 	api_is exists
 	same '{"pushed":true,"error":"PR creation failed: Validation Failed: A pull request already exists for acme:sandbox/a. (HTTP 422)"}' \
 		"$(push a '{"pr":true,"intent":"x"}')"
+	error_says a 'PR creation failed: Validation Failed'
 	api_is fail
 	like '{"pushed":true,"error":"PR creation failed: *(HTTP 500)"}' "$(push a '{"pr":true}')"
 	api_is junk
@@ -174,6 +176,8 @@ a_pull_request_that_fails() {
 	api_is echo
 	result=$(push a '{"pr":true}')
 	like '{"pushed":true,"error":"PR creation failed: no, Bearer \*\*\*?forged*(HTTP 422)"}' "$result"
+	error_says a 'PR creation failed: no, Bearer \*\*\*?forged'
+	refuse grep -qF "$TOKEN" "$MNT/a/ctl/error"
 	api_is serve
 }
 
@@ -204,6 +208,7 @@ not_a_fast_forward() {
 	theirs=$(tip "$BARE" a)
 	like '{"pushed":false,"error":"git push failed: *not a fast-forward)"}' "$(push a)"
 	same "$theirs" "$(tip "$BARE" a)"
+	like 'EEXIST: git push failed: *not a fast-forward)' "$(cat "$MNT/a/ctl/error")"
 	git -C "$REPO" push -qf "$BARE" sandbox/a
 }
 
@@ -257,6 +262,7 @@ bad_requests() {
 "
 	done
 	error_says a 'trailing data'
+	like '{"pushed":false,"error":"trailing data*' "$(cat "$MNT/a/ctl/push")"
 	like 'close EINVAL*' "$(talk a/ctl/push '{"pr":' @close)"
 }
 
@@ -293,6 +299,7 @@ a_wrong_token() {
 	git_is serve
 	GITHUB_TOKEN=wrong mount_repo
 	same '{"pushed":false,"error":"git push failed: the server refused GITHUB_TOKEN"}' "$(push a)"
+	error_says a 'the server refused GITHUB_TOKEN'
 	# Once without, as every client asks, and once with it.
 	same '- Basic' "$(cut -d' ' -f3 "$ROOM/git.log" | xargs)"
 	unmount
@@ -314,6 +321,7 @@ no_api() {
 redirected() {
 	git_is redirect "http://localhost:$other_port"
 	like '{"pushed":false,"error":"git push failed: *redirect*' "$(push a)"
+	error_says a redirect
 	refuse grep -q . "$ELSEWHERE/git.log"
 	git_is serve
 }
@@ -321,6 +329,8 @@ redirected() {
 dropped() {
 	git_is drop
 	like '{"pushed":false,"error":"git push failed: *' "$(push a)"
+	error_says a 'git push failed'
+	refuse grep -q '^EIO' "$MNT/a/ctl/error"
 	git_is serve
 	same '{"pushed":true}' "$(push a)"
 }
@@ -330,8 +340,9 @@ nobody_there() {
 	like '{"pushed":false,"error":"git push failed: *Connection refused"}' "$(push a '{"remote":"dead"}')"
 	git -C "$REPO" remote set-url dead http://user:hunter2@127.0.0.1:1/acme/widgets.git
 	refuse grep -q hunter2 <<END
-$(push a '{"remote":"dead"}')
+$(push a '{"remote":"dead"}'; cat "$MNT/a/ctl/error")
 END
+	error_says a 'git push failed'
 	git -C "$REPO" remote remove dead
 }
 

@@ -156,6 +156,34 @@ killed() {
 	expect ENOENT stat "$MNT/a/ran"
 }
 
+# A read after a request that was refused gives nothing of the one before it.
+refused_after_success() {
+	python3 - "$MNT" <<'END'
+import errno, os, sys
+def after(path, good, bad):
+    fd = os.open(sys.argv[1] + path, os.O_RDWR)
+    os.write(fd, good)
+    try:
+        os.write(fd, bad)
+        sys.exit(path + " took what is bad")
+    except OSError as e:
+        assert e.errno == errno.EINVAL, e
+    told = os.read(fd, 4096)
+    os.close(fd)
+    return told
+assert after("/ctl/create", b"n1\n", b"{}\n") == b""
+assert after("/a/ctl/snapshot", b"good\n", b"{}x\n") == b""
+told = after("/a/ctl/exec", b"echo good\n", b"{}\n")
+assert b'"errno":"EINVAL"' in told and b"good" not in told, told
+assert b"good" not in after("/a/ctl/run", b"echo good\n", b"{}\n")
+with open(sys.argv[1] + "/a/ctl/snapshot") as f:
+    assert f.read() == ""
+END
+	echo n1 >"$MNT/ctl/teardown"
+	echo again >"$(ctl snapshot)"
+	[ -n "$(cat "$(ctl snapshot)")" ]
+}
+
 # What a snapshot was made of is kept.
 drops_branch() {
 	echo a >"$MNT/ctl/teardown"
@@ -174,6 +202,7 @@ claim "threads with files of their own wait for their own commands" threads
 claim "JSON and NUL-separated requests in parts" json
 claim "env in parts" environment
 claim "snapshot, create, teardown in parts" other_files
+claim "a refusal is not told by the success before it" refused_after_success
 claim "a beginning whose writer was killed is refused" killed
 claim "and nothing is left of it" drops_branch
 finish
