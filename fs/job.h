@@ -223,6 +223,8 @@ struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);
 /* argv as JSON array text, NULL when it never ran; cwd relative to the root, "." for that; malloc'd. */
 char *sbx_job_argv_json(struct sbx_jobrec *rec);
 char *sbx_job_cwd(struct sbx_jobrec *rec);
+/* The last part of argv[0]; malloc'd, NULL: no memory. */
+char *sbx_job_program(struct sbx_jobrec *rec);
 
 /* Kept output of STREAM 1 or 2: its size now; and some of it (count, or -errno). Never waits for the job. */
 uint64_t sbx_job_output_size(struct sbx_jobrec *rec, int stream);

@@ -479,3 +479,15 @@ char *sbx_job_cwd(struct sbx_jobrec *rec)
 	pthread_mutex_unlock(&rec->jobs->lock);
 	return dir;
 }
+
+char *sbx_job_program(struct sbx_jobrec *rec)
+{
+	const char *slash;
+	char *program;
+
+	pthread_mutex_lock(&rec->jobs->lock);
+	slash = strrchr(rec->asked.argv[0], '/');
+	program = strdup(slash ? slash + 1 : rec->asked.argv[0]);
+	pthread_mutex_unlock(&rec->jobs->lock);
+	return program;
+}

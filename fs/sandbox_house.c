@@ -142,7 +142,7 @@ static void tell_denied(struct json_object *members, const char *text, void *dat
 }
 
 /* What a command only sees as an error of its own is also the sandbox's last error. */
-static void job_denied(const struct sbx_denied *denied, void *data)
+void sbx_box_denied(const struct sbx_denied *denied, void *data)
 {
 	struct box *box = data;
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -189,7 +189,7 @@ static void searched(void *data)
 	                                  .job = sbx_job_name(s->rec)};
 
 	if (s->found)
-		job_denied(&denied, s->box);
+		sbx_box_denied(&denied, s->box);
 	if (!sbx_box_track_end(&s->box->pub, s->rec, true, s->then, s->arg))
 		s->then(s->arg);
 	sbx_job_unref(s->rec);
@@ -235,7 +235,8 @@ static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(v
 	if (!box->pub.sandbox)
 		return false;
 	if (!is_not_found(exit))
-		return sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
+		return sbx_box_hear(box, rec, exit, then, arg) ||
+		       sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
 	s = sbx_must_alloc(sizeof(*s));
 	*s = (struct search){
 	        .box = box, .rec = sbx_job_ref(rec), .exit = exit, .then = then, .arg = arg};
@@ -264,7 +265,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .settle = settle,
 	                .changed = sbx_box_job_changed,
 	                .listening = job_listening,
-	                .denied = job_denied,
+	                .denied = sbx_box_denied,
 	                .data = box,
 	        },
 	        &box->pub.jobs);

@@ -115,6 +115,14 @@ struct sbx_creation {
 void sbx_box_job_changed(struct sbx_jobrec *rec, void *data);
 void sbx_box_jobs_busy(bool busy, void *data);
 void sbx_box_job_left(void *data);
+/* As sbx_jobs_config.denied; DATA is the box. */
+void sbx_box_denied(const struct sbx_denied *denied, void *data);
+/*
+ * [loop] REC has ended with EXIT. When it failed and said why, the pool looks for what it was refused and tells it,
+ * then comes sbx_box_track_end with then(arg), which is called in any case. False: there is nothing to be heard.
+ */
+bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit *exit,
+                  void (*then)(void *arg), void *arg);
 /* Writes a record of EVENT with the time since BEGUN_NS to the box's log. */
 void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
 /*

@@ -152,8 +152,7 @@ static const char *home_of(void)
 	return pw && pw->pw_dir ? pw->pw_dir : "";
 }
 
-/* A home directory, or one that homes lie in. */
-static bool holds_a_home(const char *path)
+bool sbx_holds_home(const char *path)
 {
 	static const char *const homes[] = {"/home", "/root", "/Users", "/var/home"};
 	const char *home = home_of();
@@ -225,7 +224,7 @@ int sbx_toolchains_show(struct sbx_settings *s, const char *path, const char *wh
 	if (!shown)
 		shown = &dummy;
 	*shown = sbx_toolchains_sees(s, path);
-	if (*shown || *path != '/' || strstr(path, "/../") || holds_a_home(path) ||
+	if (*shown || *path != '/' || strstr(path, "/../") || sbx_holds_home(path) ||
 	    is_avoided(s, path) || stat(path, &st) < 0 ||
 	    (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) ||
 	    passes_credentials(path + 1, S_ISDIR(st.st_mode)))
@@ -272,7 +271,7 @@ static bool is_mixed(const char *dir)
 	for (size_t i = 0; name && i < SBX_ARRAY_SIZE(mixed); i++)
 		if (strcmp(name + 1, mixed[i]) == 0 && !exists(dir, "pkg/tool"))
 			return true;
-	return holds_a_home(dir);
+	return sbx_holds_home(dir);
 }
 
 /* Whether programs in DIR/bin have a part of theirs beside it. */
@@ -600,7 +599,7 @@ static void find_entry(struct finder *f, const char *entry)
 	if (*entry != '/' || n >= PATH_MAX - 300)
 		return;
 	snprintf(path, sizeof(path), "%.*s", (int)n, entry);
-	if (is_system(path) || is_avoided(f->settings, path) || holds_a_home(path) ||
+	if (is_system(path) || is_avoided(f->settings, path) || sbx_holds_home(path) ||
 	    stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return;
 	show_directory(f, path, "PATH");

@@ -41,6 +41,9 @@ bool sbx_toolchains_hidden(const struct sbx_settings *settings, const char *word
 /* Whether NAME, of a file or directory, is one that secrets are kept under. */
 bool sbx_is_credential(const char *name);
 
+/* Whether PATH is a home directory, or one that homes lie in. */
+bool sbx_holds_home(const char *path);
+
 /* One line for each place that is shown and each thing that is left out, to standard output. */
 void sbx_toolchains_tell(const struct sbx_settings *settings);
 

@@ -214,6 +214,17 @@ hidden_ones_are_named() {
 	refuse grep -F ro_paths "$MNT/a/ctl/error"
 }
 
+# As a shell finds it missing, which only its stderr says.
+hidden_ones_are_named_by_shells() {
+	refuse run a sh -c 'true && loose'
+	error_says a "sh: $H/loose: it is there, but not shown to commands: mount with -o ro_paths=$H/loose"
+	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' | grep -F "\"what\":\"$H/loose\""
+	before=$(grep -cF '"event":"denied"' "$MNT/a/ctl/log")
+	refuse run a sh -c 'nowhere-at-all'
+	run a sh -c 'loose; true'
+	same "$before" "$(grep -cF '"event":"denied"' "$MNT/a/ctl/log")"
+}
+
 what_is_changed_inside_stays() {
 	run a sh -c 'echo "registry=https://else.example/" >~/.npmrc'
 	unmount
@@ -234,5 +245,6 @@ claim "nothing of it can be written to" nothing_can_be_written
 claim "policy lists each place and the reason" policy_lists_them
 claim "--doctor says what stays out" doctor_tells_what_stays_out
 claim "a program that is not shown is told from one that is not there" hidden_ones_are_named
+claim "also when a shell misses it" hidden_ones_are_named_by_shells
 claim "what a sandbox changed of its settings stays" what_is_changed_inside_stays
 finish
