@@ -27,7 +27,7 @@ if [ -n "${SBX_PREPARED:-}" ]; then
 	prepared=$("$here/lib/prepare.sh" "$client" "$SBX_PREPARED")
 	case $? in
 	0) ;;
-	77) skip "$(echo $prepared)" ;;
+	77) skip "$prepared" ;;
 	*)
 		printf '%s\n' "$prepared" | sed 's/^/# /'
 		printf 'not ok 1 - %s is prepared\n1..1\n' "$client"

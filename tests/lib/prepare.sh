@@ -9,16 +9,32 @@ client=$1
 here=$(cd "$(dirname "$0")/../clients" && pwd)
 dir=$2/$client
 
-mcp() {
+prepare_mcp() {
 	cp "$here/mcp/package.json" "$here/mcp/package-lock.json" "$dir/new/" || return 1
-	(cd "$dir/new" && npm ci --ignore-scripts --no-audit --no-fund) && return 0
+	(cd "$dir/new" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 \
+		--fetch-retry-mintimeout=1000 --fetch-timeout=30000) && return 0
 	! grep -qE 'E(NOTFOUND|CONNREFUSED|CONNRESET|TIMEDOUT|AI_AGAIN|NETUNREACH|HOSTUNREACH)|_CERT_|SIGNATURE' \
 		"$dir/log" || return 77
 	return 1
 }
 
+prepare_go() {
+	CGO_ENABLED=0 GO111MODULE=off GOCACHE=$dir/tmp GOPATH=$dir/tmp GOFLAGS='' \
+		go build -o "$dir/new/client" "$here/go/client.go"
+}
+
+prepare_rust() {
+	rustc -o "$dir/new/client" "$here/rust/client.rs"
+}
+
+# The program finds what belongs to it where it really is.
+prepare_java() {
+	javac -d "$dir/new" "$here/java/Client.java" &&
+		ln -s "$(readlink -f "$(command -v java)")" "$dir/new/java"
+}
+
 case $client in
-mcp) source=$here/mcp ;;
+mcp | go | rust | java) source=$here/$client ;;
 *) exit 0 ;;
 esac
 
@@ -29,13 +45,15 @@ sum=$(cat "$source"/* | cksum)
 if [ "$(cat "$dir/sum" 2>/dev/null)" != "$sum" ]; then
 	rm -rf "$dir/new" "$dir/out" "$dir/tmp"
 	mkdir "$dir/new" "$dir/tmp"
-	TMPDIR=$dir/tmp "$client" >"$dir/log" 2>&1
+	TMPDIR=$dir/tmp "prepare_$client" >"$dir/log" 2>&1
 	code=$?
 	if [ $code != 0 ]; then
-		grep -v '^npm warn' "$dir/log" | head -n 12
+		[ $code != 77 ] || echo "the npm registry cannot be reached"
+		[ $code = 77 ] || grep -vi '^npm warn' "$dir/log" | head -n 12
 		exit $code
 	fi
 	mv "$dir/new" "$dir/out"
+	rm -rf "$dir/tmp"
 	echo "$sum" >"$dir/sum"
 fi
 echo "$dir/out"

@@ -33,6 +33,9 @@ rsync rsync
 vim vim
 nano nano
 emacs emacs-nox
+go golang-go
+rustc rustc
+javac default-jdk-headless
 sqlite3 sqlite3
 curl curl
 make make
