@@ -170,16 +170,18 @@ static void without_a_walk_the_second_rename_does(void **state)
 
 static void lookups_of_others_and_elsewhere_do_nothing(void **state)
 {
-	struct sbx_control_node mount;
+	struct sbx_box *other = house_make(&house, "other");
+	struct sbx_control_node node;
 
 	(void)state;
-	sbx_control_mount_node(&mount);
+	sbx_control_box_node(other, &node);
 	assert_int_equal(save(getpid()), ESTALE);
 	assert_false(look_up(getppid(), &ctl));
 	assert_false(look_up(getpid(), &limits));
-	assert_false(look_up(getpid(), &mount));
+	assert_false(look_up(getpid(), &node));
 	assert_int_equal(ran(), 0);
-	sbx_control_node_release(&mount);
+	sbx_control_node_release(&node);
+	sbx_box_unref(other);
 }
 
 static void who_has_given_up_runs_nothing(void **state)
