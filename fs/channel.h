@@ -10,6 +10,7 @@
 
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -20,7 +21,8 @@ struct sbx_channel {
 	struct fuse_session *session;
 	char *mountpoint;
 	pthread_t thread;
-	bool started, unmounted;
+	bool started;
+	atomic_bool unmounted; /* set on the loop thread as well */
 	/* Called on the session's thread when the kernel has closed the connection. */
 	void (*ended)(void *data);
 	void *data;
