@@ -221,14 +221,33 @@ static int next_json(struct sbx_request_parser *p, bool final, struct json_objec
 	return 1;
 }
 
+/* A line that begins with the program [ as people write it: [ -f x ], or [[ of bash. */
+static bool like_test(const struct sbx_request_parser *p)
+{
+	const char *s = p->buf + p->start;
+	size_t len = p->len - p->start, n = len > 1 && s[1] == '[' ? 2 : 1;
+
+	return s[0] == '[' && len > n && (s[n] == ' ' || s[n] == '\t');
+}
+
 static int take_json(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                      struct sbx_error *err)
 {
+	struct sbx_error why = SBX_ERROR_INIT;
 	struct json_object *obj;
-	int r = next_json(p, final, &obj, err);
+	bool test = like_test(p);
+	int r = next_json(p, final, &obj, &why);
 
-	if (r <= 0)
-		return r;
+	if (r == -EINVAL && test)
+		return sbx_fail(
+		        err, EINVAL,
+		        "a line that begins with [ is read as JSON (%.300s): use test -f x, or "
+		        "[\"[\",\"-f\",\"x\",\"]\"], or [\"sh\",\"-c\",\"...\"]",
+		        why.text);
+	if (r < 0)
+		return sbx_fail(err, -r, "%s", why.text);
+	if (r == 0)
+		return 0;
 	r = sbx_request_from_json(obj, ret, err);
 	json_object_put(obj);
 	return r < 0 ? r : 1;

@@ -14,6 +14,7 @@
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
 #include "fs/toolchains.h"
+#include "fs/words.h"
 #include "sandboxfs/cleanup.h"
 
 /* An outcome that is known before anything was begun. */
@@ -214,6 +215,10 @@ static void search(void *data)
 		         "%.200s: program not found: %.400s is there, but not shown to commands: "
 		         "mount with -o ro_paths=%.400s",
 		         word, file, dir);
+	else if (word && sbx_words_of_shell(word))
+		sbx_fail(err, ENOENT,
+		         "%s: program not found: it is a shell's own, use [\"sh\",\"-c\",\"...\"]",
+		         word);
 	sbx_loop_post(reg->config.loop, searched, s);
 }
 

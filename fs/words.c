@@ -218,3 +218,19 @@ int sbx_words_split(const char *line, size_t len, struct sbx_strings *ret, struc
 		r = check_program(ret->items[0], err);
 	return r == -ENOMEM ? sbx_fail(err, ENOMEM, "out of memory") : r;
 }
+
+bool sbx_words_of_shell(const char *name)
+{
+	static const char *const own[] = {
+	        "[[",     "bg",       "break",  "builtin", "case", "command", "continue", "declare",
+	        "disown", "exec",     "exit",   "fc",      "fg",   "for",     "function", "getopts",
+	        "hash",   "history",  "if",     "jobs",    "let",  "local",   "popd",     "pushd",
+	        "read",   "readonly", "return", "shopt",   "time", "times",   "type",     "typeset",
+	        "until",  "wait",     "while",  "{",       "!",    ":",
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(own); i++)
+		if (strcmp(own[i], name) == 0)
+			return true;
+	return false;
+}

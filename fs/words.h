@@ -29,4 +29,7 @@ size_t sbx_words_line(struct sbx_words_scan *scan, const char *text, size_t from
  */
 int sbx_words_split(const char *line, size_t len, struct sbx_strings *ret, struct sbx_error *err);
 
+/* Whether NAME is a command of shells that need not exist as a program. Thread-safe. */
+bool sbx_words_of_shell(const char *name);
+
 #endif

@@ -44,6 +44,14 @@ not_a_shell() {
 		bad EINVAL "$line\\n"
 		error_says a 'for a shell'
 	done
+	for line in '[ -f x ]' '[ "$a" = b ]'; do
+		bad EINVAL "$line\\n"
+		error_says a 'use test -f x'
+	done
+	for line in exit 'wait 1' ': ran'; do
+		bad ENOENT "$line\\n"
+		error_says a "a shell's own"
+	done
 	printf '\357\273\277# a comment | *\r\necho a\r\n' >"$MNT/a/ctl/exec"
 	same a "$(tr '\r' '?' <"$MNT/a/ctl/stdout")"
 }

@@ -283,6 +283,10 @@ static void program_named_bracket_is_not_json(void **state)
 	feed_bytes("\0-f\0x\0]\0\0", 9);
 	expect("[[][-f][x][]]");
 	expect_refusal("[", EINVAL, "incomplete JSON");
+	expect_refusal("[ -f x ]", EINVAL, "use test -f x, or [\"[\",\"-f\"");
+	expect_refusal("[ \"$a\" = b ]\n", EINVAL, "use test -f x");
+	expect_refusal("[[ -f x ]]\n", EINVAL, "use test -f x");
+	expect_refusal("[ \"a\", ]", EINVAL, "invalid JSON");
 }
 
 static void newlines_are_data_in_a_nul_request(void **state)
