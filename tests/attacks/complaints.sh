@@ -83,6 +83,29 @@ our_own_places_are_not_looked_at() {
 	as_many says "cat: $ROOM/home/lead: No such file or directory"
 }
 
+# asks MOUNT: of the file system next to it.
+asks() {
+	MNT=$1
+	says "cat: $ROOM/other/x: No such file or directory
+cat: $ROOM/home/far: No such file or directory"
+}
+
+# The names would be looked up by a daemon that is stopped.
+a_silent_file_system_is_not_waited_for() {
+	ours=$MNT
+	mkdir "$ROOM/other"
+	ln -s "$ROOM/other/x" "$ROOM/home/far"
+	(
+		MNT=$ROOM/other STATE=$ROOM/other.state LOG=$ROOM/other.log RECORD=$ROOM/other.record
+		mount_none
+		as_quick=yes
+		frozen asks "$ours" || as_quick=no
+		fusermount3 -u "$MNT"
+		await_end
+		same yes "$as_quick"
+	)
+}
+
 # A command that asks for them may be after just that.
 no_advice_to_show_secrets() {
 	mkdir -p "$ROOM/home/.ssh"
@@ -119,6 +142,7 @@ claim "with the option that would make it writable" with_how_to_write_it
 claim "a command that has not failed tells nothing" what_did_not_fail_tells_nothing
 claim "what a command says that is not true is not told" what_is_not_true_tells_nothing
 claim "nor what lies in the mount, or behind a link into it" our_own_places_are_not_looked_at
+claim "nor on a file system that does not answer" a_silent_file_system_is_not_waited_for
 claim "nobody is advised to show secrets, or a home" no_advice_to_show_secrets
 claim "each path once for a command" each_once
 claim "at most eight for a command" no_more_than_eight
