@@ -210,11 +210,12 @@ static void search(void *data)
 		word[strlen(word) - strlen(not_found)] = '\0';
 		s->found = sbx_toolchains_hidden(reg->config.settings, word, file, dir);
 	}
+	/* Nobody is advised to show a home. */
 	if (s->found)
 		sbx_fail(err, ENOENT,
 		         "%.200s: program not found: %.400s is there, but not shown to commands: "
 		         "mount with -o ro_paths=%.400s",
-		         word, file, dir);
+		         word, file, sbx_holds_home(dir) ? file : dir);
 	else if (word && sbx_words_of_shell(word))
 		sbx_fail(err, ENOENT,
 		         "%s: program not found: it is a shell's own, use [\"sh\",\"-c\",\"...\"]",

@@ -205,7 +205,7 @@ hidden_ones_are_named() {
 	script "$H/loose" 'echo loose'
 	script "$H/out/of/way" 'echo out'
 	refuse run a loose
-	error_says a "loose: program not found: $H/loose is there, but not shown to commands: mount with -o ro_paths=$H"
+	error_says a "loose: program not found: $H/loose is there, but not shown to commands: mount with -o ro_paths=$H/loose"
 	refuse run a "$H/out/of/way"
 	error_says a "$H/out/of/way is there, but not shown to commands: mount with -o ro_paths=$H/out/of"
 	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' | grep -F "ro_paths=$H/out/of"
