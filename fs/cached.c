@@ -17,6 +17,7 @@
 
 #define TICK_NS  (20 * INT64_C(1000000)) /* longer than that of any file system worth keeping */
 #define SWEEP_MS 500
+#define SHED_MS  12000 /* longer than what is removed is kept for who does not use it */
 
 /*
  * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
@@ -162,15 +163,51 @@ void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box)
 	renew_listings(ws, box->number);
 }
 
+/* Again and again while jobs run, and once more after. */
+static void shed(struct sbx_timer *t)
+{
+	struct sbx_workspace *ws = t->data;
+	bool again;
+
+	ws->shed_goes_on = sbx_inodes_shed(ws->inodes, !ws->shed_goes_on);
+	if (ws->shed_goes_on) {
+		sbx_loop_timer_set(sbx_registry_loop(ws->registry), t, 1);
+		return;
+	}
+	again = atomic_exchange(&ws->shed_again, false) || atomic_load(&ws->busy) > 0;
+	atomic_store(&ws->shedding, again);
+	if (again || atomic_load(&ws->shed_again))
+		sbx_loop_timer_set(sbx_registry_loop(ws->registry), t, SHED_MS);
+}
+
+/* [loop] */
+static void shed_begin(void *data)
+{
+	struct sbx_workspace *ws = data;
+
+	ws->shed.fn = shed;
+	ws->shed.data = ws;
+	sbx_loop_timer_set(sbx_registry_loop(ws->registry), &ws->shed, SHED_MS);
+}
+
+static void shed_later(struct sbx_workspace *ws)
+{
+	atomic_store(&ws->shed_again, true);
+	if (!atomic_exchange(&ws->shedding, true))
+		sbx_loop_post(sbx_registry_loop(ws->registry), shed_begin, ws);
+}
+
 void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 {
 	uint64_t root;
 
 	if (busy)
 		__atomic_fetch_add(&box->begun, 1, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&box->busy, busy, __ATOMIC_SEQ_CST);
+	if (__atomic_exchange_n(&box->busy, busy, __ATOMIC_SEQ_CST) != busy)
+		atomic_fetch_add(&ws->busy, busy ? 1 : -1);
+	shed_later(ws);
 	if (busy)
-		sbx_inodes_drop_writers(ws->inodes, box);
+		sbx_inodes_job_starts(ws->inodes, box);
 	ws_renew_files(ws, box);
 	if (busy || root_current(box))
 		return;

@@ -230,7 +230,7 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 	free(tab);
 }
 
-static struct sbx_node *node_at(struct sbx_inodes *tab, uint64_t id)
+struct sbx_node *sbx_node_at(struct sbx_inodes *tab, uint64_t id)
 {
 	uint32_t index = (uint32_t)id;
 	struct sbx_node *node = index < tab->used ? tab->slot[index] : NULL;
@@ -243,7 +243,7 @@ int sbx_node_get(struct sbx_inodes *tab, uint64_t id, struct sbx_node **ret)
 	struct sbx_node *node;
 
 	sbx_inodes_lock(tab);
-	node = node_at(tab, id);
+	node = sbx_node_at(tab, id);
 	if (node)
 		node->refs++;
 	sbx_inodes_unlock(tab);
@@ -272,7 +272,7 @@ void sbx_node_forget(struct sbx_inodes *tab, uint64_t id, uint64_t n)
 	struct sbx_node *node;
 
 	sbx_inodes_lock(tab);
-	node = node_at(tab, id);
+	node = sbx_node_at(tab, id);
 	if (node && node->kind != SBX_NODE_ROOT) {
 		node->nlookup -= n < node->nlookup ? n : node->nlookup;
 		sbx_node_release(tab, node);
@@ -365,6 +365,16 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 	return r;
 }
 
+bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	bool nameless;
+
+	sbx_inodes_lock(tab);
+	nameless = node->nameless;
+	sbx_inodes_unlock(tab);
+	return nameless;
+}
+
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *dir;
@@ -407,7 +417,9 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 void sbx_inodes_stats(struct sbx_inodes *tab, struct sbx_inode_stats *ret)
 {
 	sbx_inodes_lock(tab);
-	*ret = (struct sbx_inode_stats){
-	        .nodes = tab->nodes, .fds = tab->nfds, .pinned = tab->npinned};
+	*ret = (struct sbx_inode_stats){.nodes = tab->nodes,
+	                                .fds = tab->nfds,
+	                                .pinned = tab->npinned,
+	                                .max_fds = tab->max_fds};
 	sbx_inodes_unlock(tab);
 }

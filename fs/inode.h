@@ -6,7 +6,8 @@
  * name, opened without following links and compared with that identity; no descriptor is
  * kept per inode, only a bounded least-recently-used set of them. What is
  * unlinked or replaced through the mount is held open until the kernel forgets it,
- * since no name leads to it any more.
+ * since no name leads to it any more. What a command does that to is reached as long as it is in that set
+ * (sbx_inodes_job_starts); then it is stale, and never another file.
  *
  * All functions are thread-safe. A struct sbx_node is used between sbx_node_get (or lookup) and
  * sbx_node_put; a struct sbx_fd until sbx_fd_put.
@@ -41,6 +42,8 @@ struct sbx_fd {
 	int mode; /* O_PATH, O_RDONLY, O_WRONLY or O_RDWR */
 	int refs;
 	bool pinned;           /* not to be dropped: no name leads to the file */
+	uint32_t used_ms;      /* when it was asked for last; of sbx_inodes_now_ms */
+	uint32_t round;        /* of sbx_inodes_shed, that has seen it last */
 	struct sbx_node *node; /* NULL once it is no longer the node's descriptor */
 	struct sbx_fd *lru_prev, *lru_next;
 };
@@ -106,6 +109,8 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
  * is marked by this stays what it is, as long as the kernel remembers it.
  */
 void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
+/* Whether the file's last name was taken away through the mount. */
+bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node);
 /* Attributes of the backing file of a box or file node. */
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 
@@ -148,11 +153,18 @@ void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int 
  */
 bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box);
 /*
- * A job starts in BOX (box->busy is set): closes what is open for writing, since the kernel executes no
- * file that is (ETXTBSY), and no client's close is heard of. While the box is busy such descriptors
- * are closed after each use.
+ * A job starts in BOX (box->busy is set). Closes what is open for writing, since the kernel executes no
+ * file that is (ETXTBSY), and no client's close is heard of; while the box is busy such descriptors
+ * are closed after each use. What the host may have open, as far as it was used or looked up lately, is held by
+ * descriptors that only name the file: then it stays what it was when a command moves, replaces or removes it.
  */
-void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box);
+void sbx_inodes_job_starts(struct sbx_inodes *tab, struct sbx_box *box);
+/*
+ * Closes descriptors of large files that have been removed by commands and not been used through the mount for some seconds:
+ * they take their place. Looks at some of them, in BEGIN a new round; returns whether it is to be called again.
+ * Less than a millisecond.
+ */
+bool sbx_inodes_shed(struct sbx_inodes *tab, bool begin);
 /* Closes every descriptor into BOX that is not in use: it is being torn down. */
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
 
@@ -165,6 +177,7 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 /* For ctl/stats and tests. */
 struct sbx_inode_stats {
 	uint64_t nodes, fds, pinned;
+	unsigned max_fds;
 };
 void sbx_inodes_stats(struct sbx_inodes *tab, struct sbx_inode_stats *ret);
 

@@ -7,14 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/inode_impl.h"
 #include "fs/nested.h"
+#include "fs/owner.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
+
+#define COPIED_AT_ONCE (1 << 30)
 
 static void ring_init(struct sbx_fd *ring)
 {
@@ -41,18 +45,13 @@ void sbx_fds_init(struct sbx_inodes *tab)
 	ring_init(&tab->pins);
 }
 
-static bool writes(const struct sbx_fd *f)
-{
-	return f->mode == O_WRONLY || f->mode == O_RDWR;
-}
-
 /*
  * Nobody uses F, nor finds it, any more. What could keep a file from being executed is closed at once: whoever has made sure
  * that no such descriptor is left need not wait for another thread. Lock held.
  */
 static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
 {
-	if (writes(f) && !f->pinned) {
+	if (sbx_fd_writes(f) && !f->pinned) {
 		close(f->fd);
 		free(f);
 		return;
@@ -99,7 +98,12 @@ struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int
 	}
 	if (node->fd)
 		sbx_fd_drop(tab, node->fd);
-	*f = (struct sbx_fd){.fd = fd, .mode = mode, .refs = 1, .pinned = pinned, .node = node};
+	*f = (struct sbx_fd){.fd = fd,
+	                     .mode = mode,
+	                     .refs = 1,
+	                     .pinned = pinned,
+	                     .used_ms = sbx_inodes_now_ms(),
+	                     .node = node};
 	node->fd = f;
 	ring_push(pinned ? &tab->pins : &tab->lru, f);
 	if (pinned)
@@ -179,6 +183,49 @@ static int open_child(struct sbx_inodes *tab, const struct sbx_node *dir, int di
 	return fd;
 }
 
+/* Has TO, which is empty, hold what FROM holds. */
+static int copy_data(int from, int to)
+{
+	ssize_t n;
+
+	while ((n = copy_file_range(from, NULL, to, NULL, COPIED_AT_ONCE, 0)) > 0)
+		;
+	if (n == 0)
+		return 0;
+	if (lseek(from, 0, SEEK_SET) < 0 || ftruncate(to, 0) < 0 || lseek(to, 0, SEEK_SET) < 0)
+		return -errno;
+	while ((n = sendfile(to, from, NULL, COPIED_AT_ONCE)) > 0)
+		;
+	return n < 0 ? -errno : 0;
+}
+
+/*
+ * Overlayfs makes a file of the base writable under its name, and fails where another has that by now. Who has the file open
+ * gets a copy without a name, as if it had been copied when it was opened.
+ */
+static int open_copy(struct sbx_inodes *tab, const struct sbx_node *node, int path_fd)
+{
+	_cleanup_fd_ int root = sbx_box_root(node->box), from = -1, to = -1;
+	struct stat st;
+	char proc[32];
+	int r;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
+	from = open_again(tab, AT_FDCWD, proc, O_RDONLY);
+	if (from < 0 || fstat(from, &st) < 0)
+		return -ESTALE;
+	to = openat(root, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (to < 0)
+		return errno == ENOSPC || errno == EDQUOT ? -errno : -ESTALE;
+	r = sbx_owner_give(node->box, root, to, "");
+	if (r == 0)
+		r = copy_data(from, to);
+	if (r == 0 && (fchmod(to, st.st_mode & 07777) < 0 ||
+	               futimens(to, (struct timespec[]){st.st_atim, st.st_mtim}) < 0))
+		r = -errno;
+	return r < 0 ? r : sbx_steal_fd(&to);
+}
+
 /* Opens the node's file by parent and name as O_PATH and compares the identity. */
 static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 {
@@ -219,12 +266,13 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 }
 
 static int open_wanted(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *have,
-                       enum sbx_fd_want want, int *mode)
+                       enum sbx_fd_want want, int *mode, bool *copied)
 {
 	_cleanup_fd_ int own = -1;
-	int path_fd = have ? have->fd : (own = open_path(tab, node));
+	int fd, path_fd = have ? have->fd : (own = open_path(tab, node));
 
 	*mode = O_PATH;
+	*copied = false;
 	if (path_fd < 0)
 		return path_fd;
 	if (want == SBX_FD_PATH)
@@ -236,7 +284,31 @@ static int open_wanted(struct sbx_inodes *tab, struct sbx_node *node, struct sbx
 		return -ENXIO; /* never open a FIFO, socket or device on a client's behalf */
 	}
 	*mode = want == SBX_FD_READ ? O_RDONLY : O_RDWR;
-	return open_lifted(tab, path_fd, *mode);
+	fd = open_lifted(tab, path_fd, *mode);
+	if (fd != -EEXIST)
+		return fd;
+	*copied = true;
+	return open_copy(tab, node, path_fd);
+}
+
+/* The node's file is open as F, and nowhere else any more. Lock held. */
+static void set_apart(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
+{
+	node->apart = true;
+	sbx_inodes_unhash(tab, node);
+	sbx_fd_pin(tab, node, f);
+}
+
+/* A descriptor that is nobody's: for one write, while a job runs. Takes FD over. */
+static struct sbx_fd *fd_for_now(int fd, int mode)
+{
+	struct sbx_fd *f = malloc(sizeof(*f));
+
+	if (f)
+		*f = (struct sbx_fd){.fd = fd, .mode = mode, .refs = 1};
+	else
+		close(fd);
+	return f;
 }
 
 int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
@@ -244,11 +316,13 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 {
 	struct sbx_fd *f;
 	int fd, mode;
+	bool copied;
 
 	sbx_inodes_lock(tab);
 	f = node->fd;
 	if (f) {
 		f->refs++;
+		f->used_ms = sbx_inodes_now_ms();
 		if (!f->pinned && tab->lru.lru_next != f) {
 			ring_remove(f);
 			ring_push(&tab->lru, f);
@@ -259,7 +333,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 		*ret = f;
 		return 0;
 	}
-	fd = open_wanted(tab, node, f, want, &mode);
+	fd = open_wanted(tab, node, f, want, &mode, &copied);
 	sbx_fd_put(tab, f);
 	if (fd < 0)
 		return fd;
@@ -269,8 +343,12 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 		close(fd);
 		f = node->fd;
 		f->refs++;
+	} else if (node->fd && !node->fd->pinned && want == SBX_FD_WRITE && sbx_node_busy(node)) {
+		f = fd_for_now(fd, mode);
 	} else {
 		f = sbx_fd_install(tab, node, fd, mode);
+		if (f && copied)
+			set_apart(tab, node, f);
 	}
 	sbx_inodes_unlock(tab);
 	if (!f)
@@ -279,18 +357,41 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	return 0;
 }
 
+void sbx_fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	struct sbx_fd *named;
+	char proc[32];
+	int fd;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
+	fd = open_again(tab, AT_FDCWD, proc, O_PATH);
+	sbx_inodes_lock(tab);
+	named = f->node && fd >= 0 ? sbx_fd_install(tab, f->node, fd, O_PATH) : NULL;
+	if (named)
+		named->refs--;
+	else if (f->node)
+		sbx_fd_drop(tab, f);
+	else if (fd >= 0)
+		close(fd);
+	if (--f->refs == 0 && !f->node)
+		fd_close(tab, f);
+	sbx_inodes_unlock(tab);
+}
+
 void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
 {
+	bool narrow;
+
 	if (!f)
 		return;
 	sbx_inodes_lock(tab);
-	if (--f->refs == 0 && !f->node) {
+	narrow =
+	        f->refs == 1 && f->node && !f->pinned && sbx_fd_writes(f) && sbx_node_busy(f->node);
+	if (!narrow && --f->refs == 0 && !f->node)
 		fd_close(tab, f);
-	} else if (f->refs == 0 && !f->pinned && f->mode != O_PATH && f->mode != O_RDONLY &&
-	           __atomic_load_n(&f->node->box->busy, __ATOMIC_SEQ_CST)) {
-		sbx_fd_drop(tab, f);
-	}
 	sbx_inodes_unlock(tab);
+	if (narrow)
+		sbx_fd_narrow(tab, f);
 }
 
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
@@ -320,29 +421,21 @@ void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f)
 	ring_push(&tab->lru, f);
 }
 
-static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box,
-                          bool only_writers)
+static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box)
 {
 	struct sbx_fd *f, *next;
 
 	for (f = ring->lru_next; f != ring; f = next) {
 		next = f->lru_next;
-		if (f->node->box == box && (!only_writers || writes(f)))
+		if (f->node->box == box)
 			sbx_fd_drop(tab, f);
 	}
-}
-
-void sbx_inodes_drop_writers(struct sbx_inodes *tab, struct sbx_box *box)
-{
-	sbx_inodes_lock(tab);
-	ring_drop_box(tab, &tab->lru, box, true);
-	sbx_inodes_unlock(tab);
 }
 
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box)
 {
 	sbx_inodes_lock(tab);
-	ring_drop_box(tab, &tab->lru, box, false);
-	ring_drop_box(tab, &tab->pins, box, false);
+	ring_drop_box(tab, &tab->lru, box);
+	ring_drop_box(tab, &tab->pins, box);
 	sbx_inodes_unlock(tab);
 }

@@ -7,16 +7,10 @@
 #include "fs/inode_impl.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
 #include "sandboxfs/walls.h"
 
 #define FRESH_MS 1000 /* attributes are kept for longer */
-
-/* Of a clock that wraps around: good for differences. */
-static uint32_t now_ms(void)
-{
-	return (uint32_t)(sbx_now_ns() / 1000000);
-}
+#define LOOKUPS  10   /* again, of a name that commands give to one file after the other */
 
 static void present(const struct sbx_node *node, struct stat *st)
 {
@@ -146,6 +140,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 	}
 	if (node) {
 		node->refs++;
+		sbx_node_seen(node, id);
 		if (node->fd && node->fd->pinned) /* it has a name again: another hard link */
 			sbx_fd_unpin(tab, node->fd);
 	} else {
@@ -166,14 +161,14 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		return r;
 	}
 	node->nlookup++;
-	node->seen_ms = now_ms();
+	node->seen_ms = sbx_inodes_now_ms();
 	*ret = node;
 	return 0;
 }
 
 static bool is_fresh(const struct sbx_inodes *tab, const struct sbx_node *node)
 {
-	return node->nlookup && !node->steep && now_ms() - node->seen_ms < FRESH_MS &&
+	return node->nlookup && !node->steep && sbx_inodes_now_ms() - node->seen_ms < FRESH_MS &&
 	       (int32_t)(node->seen_ms - tab->renewed_ms) > 0;
 }
 
@@ -195,12 +190,13 @@ bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const ch
 void sbx_inodes_renewed(struct sbx_inodes *tab)
 {
 	sbx_inodes_lock(tab);
-	tab->renewed_ms = now_ms();
+	tab->renewed_ms = sbx_inodes_now_ms();
 	sbx_inodes_unlock(tab);
 }
 
-int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
-                    struct sbx_node **ret)
+/* WANTED: it is to have a descriptor. */
+static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                   struct sbx_node **ret, bool *wanted)
 {
 	struct sbx_fd *dfd;
 	struct sbx_ident id;
@@ -214,17 +210,40 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 		return r;
 	sbx_inodes_lock(tab);
 	r = file_node(tab, dir, name, &id, ret);
-	if (r == 0)
+	if (r == 0) {
 		present(*ret, st);
+		*wanted = sbx_fd_wanted(tab, *ret);
+	}
 	sbx_inodes_unlock(tab);
 	return r;
+}
+
+int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                    struct sbx_node **ret)
+{
+	for (int tries = 0;; tries++) {
+		bool wanted = false;
+		struct sbx_fd *f;
+		int r = look_up(tab, dir, name, st, ret, &wanted);
+
+		if (r < 0 || !wanted)
+			return r;
+		r = sbx_node_fd(tab, *ret, SBX_FD_PATH, &f);
+		if (r == 0)
+			sbx_fd_put(tab, f);
+		if (r != -ESTALE || tries == LOOKUPS)
+			return 0;
+		/* A command was quicker: another file has the name by now. */
+		sbx_node_forget(tab, sbx_node_id(*ret), 1);
+		sbx_node_put(tab, *ret);
+	}
 }
 
 int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
                    struct stat *st, struct sbx_node **ret)
 {
 	struct sbx_ident id;
-	struct sbx_fd *f;
+	struct sbx_fd *f = NULL;
 	int r = sbx_ident_at(dir->box, fd, "", st, &id);
 
 	if (r == 0 && !S_ISREG(id.type))
@@ -237,12 +256,11 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	r = file_node(tab, dir, name, &id, ret);
 	if (r == 0) {
 		f = sbx_fd_install(tab, *ret, fd, mode);
-		if (f && --f->refs == 0 && __atomic_load_n(&dir->box->busy, __ATOMIC_SEQ_CST))
-			sbx_fd_drop(tab, f);
 	} else {
 		close(fd);
 	}
 	sbx_inodes_unlock(tab);
+	sbx_fd_put(tab, f);
 	return r;
 }
 
@@ -275,11 +293,17 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	sbx_node_put(tab, dir);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return -ESTALE;
-	if (r == 0 && node->kind == SBX_NODE_FILE && !sbx_node_is_still(node, &id))
+	/* A descriptor is the file, whatever overlayfs says its number is. */
+	if (r == 0 && by_name && !sbx_node_is_still(node, &id))
 		return -ESTALE;
 	if (r == 0) {
 		sbx_inodes_lock(tab);
+		sbx_node_seen(node, &id);
 		present(node, st);
+		if (node->apart) {
+			st->st_dev = node->dev;
+			st->st_ino = node->ino;
+		}
 		/* The backend may have one more link to it for a while. */
 		if (node->nameless && st->st_nlink == 1)
 			st->st_nlink = 0;

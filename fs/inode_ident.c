@@ -102,12 +102,14 @@ bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id)
 	       (node->born == id->born || is_copied_up(node, id));
 }
 
+void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id)
+{
+	if (node->born != id->born && sbx_node_is(node, id))
+		node->copied = id->born;
+}
+
 bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)
 {
-	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
-
-	if (sbx_node_is(node, id))
-		return true;
-	return sandbox && sandbox->layered && node->dev == id->dev && node->type == id->type &&
-	       node->born <= sandbox->base_ns && id->born > sandbox->base_ns;
+	return sbx_node_is(node, id) || (node->copied && node->copied == id->born &&
+	                                 node->dev == id->dev && node->type == id->type);
 }

@@ -1,6 +1,7 @@
 /*
- * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors, inode_ident.c what tells one file from
- * another, inode_find.c how nodes and names come together.
+ * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors, inode_hold.c which of those are kept for
+ * files that commands take away, inode_ident.c what tells one file from another, inode_find.c how nodes and names come
+ * together.
  *
  * One mutex guards the table, the names and the descriptor lists; it is never held over a system call that can wait, so
  * opening happens outside, and whoever finds that another thread was quicker drops his own descriptor.
@@ -8,10 +9,15 @@
 #ifndef SANDBOXFS_FS_INODE_IMPL_H
 #define SANDBOXFS_FS_INODE_IMPL_H
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/types.h>
 
 #include "fs/inode.h"
+#include "fs/sandbox.h"
+#include "sandboxfs/loop.h"
+
+#define RECENT 4096
 
 struct sbx_node {
 	uint32_t index, generation;
@@ -19,6 +25,8 @@ struct sbx_node {
 	bool hashed, own_fifo;
 	bool nameless; /* its last name was taken away through the mount */
 	bool steep;    /* a link with ".." behind a name: see sbx_node_steep */
+	bool apart;    /* its descriptor is a copy, which is no other's */
+	bool recent;   /* it is among the recent ones of the table */
 	mode_t type;   /* S_IFMT of a file */
 	uint32_t refs;
 	uint32_t seen_ms; /* when it was looked up last */
@@ -28,7 +36,8 @@ struct sbx_node {
 	char *name;
 	dev_t dev;
 	ino_t ino;
-	int64_t born; /* birth time, ns */
+	int64_t born;   /* birth time, ns */
+	int64_t copied; /* that of its copy, once it was seen copied up; else 0 */
 	struct sbx_node *hash_next;
 	struct sbx_fd *fd;
 };
@@ -43,9 +52,13 @@ struct sbx_inodes {
 	uint32_t buckets; /* a power of two */
 	uint64_t nodes;
 	uint32_t renewed_ms; /* what was looked up before is looked up again */
+	uint32_t round;      /* of sbx_inodes_shed */
 	struct sbx_fd lru;   /* ring of unpinned descriptors, most recent first */
 	struct sbx_fd pins;  /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
+	uint64_t recent
+	        [RECENT]; /* ids looked up while no job ran, of files without a descriptor; a ring */
+	uint32_t recent_at;                    /* where the next one goes */
 	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */
 	void *gone_data;
@@ -59,6 +72,23 @@ struct sbx_ident {
 	mode_t type;
 	bool steep; /* of sbx_ident_child only: as of a node */
 };
+
+static inline bool sbx_fd_writes(const struct sbx_fd *f)
+{
+	return f->mode == O_WRONLY || f->mode == O_RDWR;
+}
+
+/* Whether a job runs. */
+static inline bool sbx_node_busy(const struct sbx_node *node)
+{
+	return __atomic_load_n(&node->box->busy, __ATOMIC_SEQ_CST);
+}
+
+/* Of a clock that wraps around: good for differences. */
+static inline uint32_t sbx_inodes_now_ms(void)
+{
+	return (uint32_t)(sbx_now_ns() / 1000000);
+}
 
 void sbx_inodes_lock(struct sbx_inodes *tab);
 /* Closes what was given up while the lock was held. */
@@ -74,6 +104,8 @@ void sbx_inodes_unhash(struct sbx_inodes *tab, struct sbx_node *node);
 /* A zeroed node in a slot of its own, with one reference: 0 or -ENOMEM. */
 int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
                  struct sbx_node **ret);
+/* The node with that id, or NULL. */
+struct sbx_node *sbx_node_at(struct sbx_inodes *tab, uint64_t id);
 /* Frees nodes that nobody needs, from NODE up through its parents. */
 void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node);
 
@@ -90,6 +122,16 @@ struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int
 /* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer than others. */
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f);
 void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
+/* Has the node of F, which has a reference that is given up, keep one that only names the file. Without the lock. */
+void sbx_fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f);
+
+/* ---- inode_hold.c; with the lock held ---- */
+
+/*
+ * A new node without a descriptor was looked up. Returns whether it is to have one at once (sbx_node_fd), because a job
+ * runs; else it is remembered as recent.
+ */
+bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node);
 
 /* ---- inode_ident.c; any thread ---- */
 
@@ -100,9 +142,11 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
                     struct sbx_ident *id);
 bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
+/* Notes that the node's file is ID now. Lock held. */
+void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id);
 /*
  * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is
- * short of memory, which number a copied-up file had in the base: it then has that of the copy.
+ * short of memory, which number a copied-up file had in the base: it then has that of the copy, which is known by its birth.
  */
 bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id);
 

@@ -34,6 +34,11 @@ struct sbx_workspace {
 	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
 	struct sbx_timer sweep; /* takes back listings that are old; loop thread */
 	atomic_bool sweeping;   /* it is armed, or going to be */
+	struct sbx_timer shed;  /* gives the place of removed files back; loop thread */
+	atomic_bool shedding;   /* it is armed, or going to be */
+	atomic_bool shed_again; /* a job has started or ended since */
+	bool shed_goes_on;      /* a round has begun; loop thread */
+	atomic_int busy;        /* sandboxes in which jobs run */
 	int64_t mounted_ns;     /* CLOCK_REALTIME */
 	_Atomic int64_t top_ns; /* when the set of sandboxes changed last, 0: not since */
 };

@@ -1,0 +1,183 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# An open descriptor is the file that it was opened on, whatever a command does to its name meanwhile.
+
+LINES=60000
+
+prepare() {
+	new_repo
+	seq $LINES >"$REPO/big"
+	seq $LINES >"$REPO/other"
+	for i in 1 2 3 4 5 6 7 8 9; do
+		echo "base $i" >"$REPO/f$i"
+	done
+	git -C "$REPO" add .
+	git -C "$REPO" commit -qm 'more'
+}
+
+# Each begins without anything in the caches of the kernel.
+fresh() {
+	cd "$ROOM"
+	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+}
+
+replaced_unread() {
+	fresh
+	exec 8<"$MNT/a/f1"
+	run a sed -i s/base/new/ f1
+	same 'new 1' "$(cat "$MNT/a/f1")"
+	same 'base 1' "$(cat <&8)"
+	exec 8<&-
+}
+
+# The kernel then knows the names without having asked for one.
+replaced_after_a_listing() {
+	fresh
+	ls -l "$MNT/a" >/dev/null
+	exec 8<"$MNT/a/f2"
+	run a sed -i s/base/new/ f2
+	same 'base 2' "$(cat <&8)"
+	same 'new 2' "$(cat "$MNT/a/f2")"
+	exec 8<&-
+}
+
+# A base file that a command has written to stands in the overlay under its former number.
+replaced_after_copying() {
+	fresh
+	exec 8<>"$MNT/a/f3"
+	run a sh -c 'echo more >>f3'
+	run a sed -i s/base/new/ f3
+	printf BASE >&8
+	same 'new 3
+more' "$(cat "$MNT/a/f3")"
+	same 'new 3
+more' "$(run a cat f3)"
+	same 'BASE 3
+more' "$(cat "/proc/self/fd/8")"
+	exec 8>&-
+}
+
+# One whose copy would be made by the first write only.
+replaced_then_written() {
+	fresh
+	exec 8<>"$MNT/a/f4"
+	run a sed -i s/base/new/ f4
+	printf BASE >&8
+	same 'BASE 4' "$(cat "/proc/self/fd/8")"
+	same 'new 4' "$(run a cat f4)"
+	run a sh -c 'echo again >f4'
+	printf xx >&8
+	same 'BASExx' "$(cat "/proc/self/fd/8")"
+	same 'again' "$(cat "$MNT/a/f4")"
+	exec 8>&-
+}
+
+unlinked_then_written() {
+	fresh
+	exec 8<>"$MNT/a/f5" 9<>"$MNT/a/f6"
+	rm "$MNT/a/f5"
+	run a rm f6
+	printf BASE >&8
+	printf BASE >&9
+	same 'BASE 5' "$(cat "/proc/self/fd/8")"
+	same 'BASE 6' "$(cat "/proc/self/fd/9")"
+	expect ENOENT stat "$MNT/a/f5"
+	run a test ! -e f5 -a ! -e f6
+	exec 8>&- 9>&-
+}
+
+one_read_loop() {
+	fresh
+	exec 8<>"$MNT/a/big"
+	printf 1 >&8
+	printf 1 >"$ROOM/read"
+	dd bs=4096 count=3 <&8 >>"$ROOM/read" 2>/dev/null
+	run a sed -i s/1/x/ big
+	cat <&8 >>"$ROOM/read"
+	cmp "$REPO/big" "$ROOM/read"
+	exec 8<&-
+}
+
+replaced_while_running() {
+	fresh
+	rm -f "$MNT/a/go"
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo up >up; until [ -e go ]; do sleep 0.02; done; sed -i s/1/x/ other')
+	"$TOOL" await "$MNT/a/up"
+	exec 8<"$MNT/a/other" 9<>"$MNT/a/f7"
+	touch "$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	cmp "$REPO/other" - <&8
+	run a sed -i s/base/new/ f7
+	printf BASE >&9
+	same 'new 7' "$(cat "$MNT/a/f7")"
+	exec 8<&- 9>&-
+	rm "$MNT/a/up" "$MNT/a/go"
+}
+
+moved_log() {
+	fresh
+	exec 8>>"$MNT/a/log"
+	echo one >&8
+	run a mv log log.1
+	echo two >&8
+	run a sh -c 'echo new >log; mkdir old; mv log.1 old'
+	echo three >&8
+	same 'one two three' "$(run a cat old/log.1 | tr '\n' ' ' | sed 's/ $//')"
+	same new "$(cat "$MNT/a/log")"
+	exec 8>&-
+	exec 8>>"$MNT/a/log" # not made by this one, nor written to
+	run a mv log log.2
+	echo four >&8
+	same 'new four' "$(run a cat log.2 | tr '\n' ' ' | sed 's/ $//')"
+	exec 8>&-
+}
+
+made_by_a_command() {
+	fresh
+	run a sh -c 'echo first >made'
+	exec 8<>"$MNT/a/made"
+	run a sh -c 'echo second >made.tmp; mv made.tmp made'
+	same first "$(cat <&8)"
+	echo third >&8
+	same second "$(cat "$MNT/a/made")"
+	exec 8>&-
+}
+
+# What may still be executed although it was written through the mount a moment ago.
+written_and_executed() {
+	fresh
+	exec 8<>"$MNT/a/program"
+	cat "$TOOL" >&8
+	chmod 755 "$MNT/a/program"
+	run a ./program stat program type
+	exec 8>&-
+}
+
+space_is_given_back() {
+	fresh
+	run a sh -c 'head -c 100000000 /dev/zero >large'
+	stat "$MNT/a/large" >/dev/null
+	run a rm large
+	tries=0
+	while ls -l "/proc/$(daemon_pid)/fd" | grep -q large; do
+		tries=$((tries + 1))
+		[ $tries -lt 500 ] || fail "what a command removed still takes its place"
+		sleep 0.1
+	done
+}
+
+claim "a repository" prepare
+claim "mounting" mount_repo
+claim "mkdir" box a
+claim "a file that a command replaces is still what was opened" replaced_unread
+claim "also when only a listing was asked for" replaced_after_a_listing
+claim "one of the base that was copied up first is not the new one" replaced_after_copying
+claim "nor is one that is written to only after" replaced_then_written
+claim "files of the base that were removed are written to" unlinked_then_written
+claim "one read loop gives one file" one_read_loop
+claim "files opened while the command runs" replaced_while_running
+claim "a log that a command moves away is written on" moved_log
+claim "a file that a command had made" made_by_a_command
+claim "what is held is executed" written_and_executed
+claim "what was merely looked at does not take space when it is removed" space_is_given_back
+finish
