@@ -36,7 +36,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 	int r = node_attr(ws, node, &st);
 
 	if (r < 0) {
-		ws_reply(req, r);
+		ws_unreached(req, node, r, true);
 		return;
 	}
 	ws_hand(ws, node, &st, &entry, &attr);

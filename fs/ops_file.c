@@ -34,8 +34,8 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 		ws_edited(node);
 	if (r == 0)
 		return node;
+	ws_unreached(req, node, r, false);
 	sbx_node_put(ws->inodes, node);
-	ws_reply(req, r);
 	return NULL;
 }
 

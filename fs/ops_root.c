@@ -39,6 +39,32 @@ void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 	fuse_reply_err(req, err->code);
 }
 
+void ws_unreached(fuse_req_t req, struct sbx_node *node, int r, bool by_name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	const bool nameless = sbx_node_nameless(ws->inodes, node);
+	struct sbx_inode_stats stats;
+	struct sbx_error err;
+
+	if (r != -ESTALE || !sbx_node_box(node) || (by_name && !nameless)) {
+		ws_reply(req, r);
+		return;
+	}
+	sbx_inodes_stats(ws->inodes, &stats);
+	if (nameless)
+		sbx_fail(&err, ESTALE,
+		         "more files that have been removed are open than descriptors are kept for "
+		         "them: %u, a third of what ulimit -Hn allows the daemon; this one is lost",
+		         stats.max_fds);
+	else
+		sbx_fail(&err, ESTALE,
+		         "a command has moved, replaced or removed this file, and it was none of "
+		         "the "
+		         "last %u that were used (a third of what ulimit -Hn allows the daemon)",
+		         stats.max_fds);
+	ws_refuse(req, sbx_node_box(node), &err);
+}
+
 struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino)
 {
 	struct sbx_workspace *ws = ws_of(req);

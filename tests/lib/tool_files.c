@@ -156,6 +156,27 @@ static int cmd_replaced(int argc, char **argv)
 	return good();
 }
 
+/* COUNT files are open without a name: the errno of a read of the first. */
+static int cmd_unlinked_many(int argc, char **argv)
+{
+	int count = (int)tool_number(argv[2]), first = -1;
+	char path[4096], byte;
+
+	(void)argc;
+	for (int i = 0; i < count; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/unlinked-%d", argv[1], i);
+		fd = open_or_die(path, O_CREAT | O_EXCL | O_RDWR);
+		write_or_die(fd, "x", 1);
+		if (unlink(path))
+			tool_die("unlink %s", path);
+		first = first < 0 ? fd : first;
+	}
+	puts(pread(first, &byte, 1, 0) == 1 ? "0" : tool_errno_name(errno));
+	return 0;
+}
+
 static int count_entries(DIR *d)
 {
 	int n = 0;
@@ -404,5 +425,6 @@ const struct tool_command tool_files[] = {
         {"bind", "PATH", 1, cmd_bind},
         {"deep", "DIR LEVELS", 2, cmd_deep},
         {"many", "DIR COUNT", 2, cmd_many},
+        {"unlinked-many", "DIR COUNT", 2, cmd_unlinked_many},
         {0},
 };

@@ -166,6 +166,16 @@ space_is_given_back() {
 	done
 }
 
+few_descriptors() {
+	(
+		ulimit -n 300
+		remount
+	)
+	expect ESTALE unlinked-many "$MNT/a" 150
+	error_says a 'files that have been removed'
+	error_says a '100'
+}
+
 claim "a repository" prepare
 claim "mounting" mount_repo
 claim "mkdir" box a
@@ -180,4 +190,6 @@ claim "a log that a command moves away is written on" moved_log
 claim "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
 claim "what was merely looked at does not take space when it is removed" space_is_given_back
+claim "unmounting" unmount
+claim "more removed files are open than there are descriptors: it is said" few_descriptors
 finish
