@@ -99,12 +99,29 @@ static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const
 		*attr = (double)left / 1e9;
 }
 
-void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st, double *entry,
-             double *attr)
+/*
+ * The kernel drops what it has of the contents when the size or the time of modification has changed, which a command can
+ * undo (touch -r, cp -p, rsync -t); not so the time of the change of status. Such a file is shown with a time of
+ * modification that is a nanosecond off, not to be kept: so the kernel itself drops its copy, and asks again at once. To drop it
+ * by a notification would mean to wait for its pages, which clients lock until we answer, without a way out: see above.
+ */
+static void renew_contents(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
+                           bool by_name, double *attr)
+{
+	if (sbx_node_kind(node) != SBX_NODE_FILE || !S_ISREG(st->st_mode) ||
+	    !sbx_node_told(ws->inodes, node, st, ws_changed_ns(st), by_name))
+		return;
+	st->st_mtim.tv_nsec ^= 1;
+	*attr = 0;
+}
+
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st, bool by_name,
+             double *entry, double *attr)
 {
 	timeouts(ws, node, entry, attr);
 	note_handed(ws, node, st);
 	renew_listing(ws, node, st, attr);
+	renew_contents(ws, node, st, by_name, attr);
 }
 
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir)
@@ -159,6 +176,7 @@ static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 
 void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box)
 {
+	__atomic_add_fetch(&box->changes, 1, __ATOMIC_SEQ_CST);
 	new_epoch(ws);
 	renew_listings(ws, box->number);
 }
@@ -203,6 +221,8 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 
 	if (busy)
 		__atomic_fetch_add(&box->begun, 1, __ATOMIC_SEQ_CST);
+	/* Before it is seen to have begun or ended: see sbx_ident. */
+	__atomic_add_fetch(&box->changes, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_exchange_n(&box->busy, busy, __ATOMIC_SEQ_CST) != busy)
 		atomic_fetch_add(&ws->busy, busy ? 1 : -1);
 	shed_later(ws);

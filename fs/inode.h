@@ -115,6 +115,15 @@ bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node);
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 
 /*
+ * The kernel is going to be told ST, which was just found, of the regular file NODE, changed last at CHANGED_NS (0: a change yet
+ * to come may leave the same). Returns whether its contents may have been changed by others in a way that does not show in size or time of
+ * modification: what the kernel has of them is outdated. Requests that overtake each other may keep it from
+ * noticing: so it is said once more a while later, when what is told is of a name that was looked up (BY_NAME).
+ */
+bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, const struct stat *st,
+                   int64_t changed_ns, bool by_name);
+
+/*
  * A descriptor of the node's backing file, good for WANT. PATH: any kind, also usable with
  * AT_EMPTY_PATH. READ and WRITE: a regular file or directory, opened with the daemon's rights (permission was
  * checked by the kernel when the client opened): a mode that keeps its own owner out is lifted

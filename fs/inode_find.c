@@ -10,6 +10,7 @@
 #include "sandboxfs/walls.h"
 
 #define FRESH_MS 1000 /* attributes are kept for longer */
+#define AGAIN_MS 1000 /* longer than requests on the way take */
 #define LOOKUPS  10   /* again, of a name that commands give to one file after the other */
 
 static void present(const struct sbx_node *node, struct stat *st)
@@ -140,7 +141,6 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 	}
 	if (node) {
 		node->refs++;
-		sbx_node_seen(node, id);
 		if (node->fd && node->fd->pinned) /* it has a name again: another hard link */
 			sbx_fd_unpin(tab, node->fd);
 	} else {
@@ -160,6 +160,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		sbx_node_release(tab, node);
 		return r;
 	}
+	sbx_node_seen(node, id);
 	node->nlookup++;
 	node->seen_ms = sbx_inodes_now_ms();
 	*ret = node;
@@ -310,6 +311,40 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		sbx_inodes_unlock(tab);
 	}
 	return r;
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
+}
+
+bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, const struct stat *st,
+                   int64_t changed_ns, bool by_name)
+{
+	struct sbx_told now = {.any = true,
+	                       .ctime = changed_ns,
+	                       .mtime = ns_of(&st->st_mtim),
+	                       .size = st->st_size};
+	struct sbx_told *was = &node->told;
+	bool hidden;
+
+	sbx_inodes_lock(tab);
+	now.changes = node->seen_changes;
+	hidden = was->any && was->mtime == now.mtime && was->size == now.size &&
+	         was->ctime != ns_of(&st->st_ctim) &&
+	         (!now.changes || now.changes != was->changes);
+	if (hidden || (was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS)) {
+		now.again = true;
+		now.again_ms = hidden ? sbx_inodes_now_ms() : was->again_ms;
+	} else if (was->again && by_name) {
+		hidden = true;
+	} else {
+		now.again = was->again;
+		now.again_ms = was->again_ms;
+	}
+	*was = now;
+	sbx_inodes_unlock(tab);
+	return hidden;
 }
 
 void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,

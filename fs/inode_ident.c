@@ -23,10 +23,22 @@ static struct timespec stamp(const struct statx_timestamp *t)
 	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
 }
 
+/* Never 0 for a sandbox. */
+static uint32_t changes_of(const struct sbx_box *box)
+{
+	return box ? __atomic_load_n(&box->changes, __ATOMIC_SEQ_CST) * 2 + 1 : 0;
+}
+
+static bool quiet_since(const struct sbx_box *box, uint32_t changes)
+{
+	return box && !__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) && changes_of(box) == changes;
+}
+
 int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
                  struct sbx_ident *id)
 {
 	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
+	const uint32_t changes = changes_of(box);
 	struct statx x;
 
 	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
@@ -53,6 +65,7 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 	        .ino = st->st_ino,
 	        .born = x.stx_mask & STATX_BTIME ? stamp_ns(&x.stx_btime) : 0,
 	        .type = st->st_mode & S_IFMT,
+	        .changes = quiet_since(box, changes) ? changes : 0,
 	};
 	return 0;
 }
@@ -104,6 +117,7 @@ bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id)
 
 void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id)
 {
+	node->seen_changes = id->changes;
 	if (node->born != id->born && sbx_node_is(node, id))
 		node->copied = id->born;
 }

@@ -19,6 +19,15 @@
 
 #define RECENT 4096
 
+/* What the kernel was told of a regular file last, which it compares with what it has of the contents. */
+struct sbx_told {
+	int64_t ctime, mtime; /* ns; ctime 0: what changes yet may leave the same */
+	off_t size;
+	uint32_t changes;  /* sbx_ident.changes then */
+	uint32_t again_ms; /* since when it is to be told again, if AGAIN */
+	bool any, again;
+};
+
 struct sbx_node {
 	uint32_t index, generation;
 	uint8_t kind, which;
@@ -38,6 +47,8 @@ struct sbx_node {
 	ino_t ino;
 	int64_t born;   /* birth time, ns */
 	int64_t copied; /* that of its copy, once it was seen copied up; else 0 */
+	uint32_t seen_changes;  /* sbx_ident.changes of what was seen last */
+	struct sbx_told told;
 	struct sbx_node *hash_next;
 	struct sbx_fd *fd;
 };
@@ -71,6 +82,8 @@ struct sbx_ident {
 	int64_t born;
 	mode_t type;
 	bool steep; /* of sbx_ident_child only: as of a node */
+	/* sbx_box.changes, the same before and after, while no job ran; else 0: others may have been changing it. */
+	uint32_t changes;
 };
 
 static inline bool sbx_fd_writes(const struct sbx_fd *f)
@@ -142,7 +155,7 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
                     struct sbx_ident *id);
 bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
-/* Notes that the node's file is ID now. Lock held. */
+/* Notes that the node's file was seen as ID. Lock held. */
 void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id);
 /*
  * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is

@@ -39,7 +39,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		ws_unreached(req, node, r, true);
 		return;
 	}
-	ws_hand(ws, node, &st, &entry, &attr);
+	ws_hand(ws, node, &st, false, &entry, &attr);
 	fuse_reply_attr(req, &st, attr);
 }
 

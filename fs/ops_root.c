@@ -134,7 +134,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .generation = sbx_node_generation(node),
 	        .attr = *st,
 	};
-	ws_hand(ws, node, st, &e->entry_timeout, &e->attr_timeout);
+	ws_hand(ws, node, &e->attr, true, &e->entry_timeout, &e->attr_timeout);
 	/* An alias gives way as soon as the user has a file of that name. */
 	if (sbx_node_kind(node) == SBX_NODE_ALIAS || sbx_node_steep(node))
 		e->entry_timeout = 0;

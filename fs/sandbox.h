@@ -53,6 +53,7 @@ struct sbx_box {
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
 	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
 	unsigned begun; /* how often that has begun; atomic */
+	uint32_t changes; /* times that others than the host may begin or have ended to change files; atomic */
 	int refs;  /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */

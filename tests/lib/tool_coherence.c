@@ -102,7 +102,7 @@ static bool may_move(int from, int to)
 
 static char step_for_file(int i, int who, unsigned *a, unsigned *b)
 {
-	static const char ops[] = "wssapptcuxxr";
+	static const char ops[] = "wssappeetcuxxr";
 	struct item *it = &model[i];
 	char op = ops[pick(sizeof(ops) - 1)];
 
@@ -129,6 +129,10 @@ static char step_for_file(int i, int who, unsigned *a, unsigned *b)
 	case 'p':
 		*a = pick((unsigned)it->size - 100);
 		model_write(it, *a, 100, *b);
+		break;
+	case 'e':
+		*a = (unsigned)it->size;
+		model_write(it, 0, it->size, *b);
 		break;
 	case 't':
 		*a = pick(CONTENT_MAX / 2);

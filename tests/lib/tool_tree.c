@@ -97,6 +97,16 @@ static int set_mtime(const char *path, long seconds)
 	return utimensat(AT_FDCWD, path, t, AT_SYMLINK_NOFOLLOW);
 }
 
+/* Another content, of the size and time of the former. */
+static int write_unseen(const char *path, size_t size, unsigned seed)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0 || write_file(path, 0, 0, size, seed) < 0)
+		return -1;
+	return utimensat(AT_FDCWD, path, (struct timespec[]){st.st_atim, st.st_mtim}, 0);
+}
+
 void tree_take(const char *line)
 {
 	char op, name[NAME_SIZE], path[2048], to[2048], other[NAME_SIZE];
@@ -118,6 +128,9 @@ void tree_take(const char *line)
 		break;
 	case 'p':
 		r = write_file(path, 0, (off_t)a, 100, b);
+		break;
+	case 'e':
+		r = write_unseen(path, a, b);
 		break;
 	case 't':
 		r = truncate(path, (off_t)a);

@@ -76,6 +76,74 @@ replaced_by_command() {
 	same in "$(cat "$MNT/a/r/in")"
 }
 
+# As touch -r, cp -p, rsync -t and builds that are to give the same each time do it.
+rewritten_with_its_time() {
+	for i in $(seq 20); do
+		text=$(printf '%05d' "$i")
+		run a sh -c "echo $text >t; touch -d @1000 t"
+		same "$text" "$(cat "$MNT/a/t")"
+		same '6 1000.000000000' "$("$TOOL" stat "$MNT/a/t" size mtime)"
+		[ "$i" != 1 ] || exec 8<"$MNT/a/t"
+		[ "$i" != 9 ] || exec 8<&-
+	done
+	echo host1 >"$MNT/a/t"
+	touch -d @1000 "$MNT/a/t"
+	same host1 "$(cat "$MNT/a/t")"
+	run a sh -c 'echo inner >u; touch -r t u; cp -p u t'
+	same inner "$(cat "$MNT/a/t")"
+	same inner "$(run a cat t)"
+}
+
+rewritten_under_a_descriptor() {
+	echo first >"$MNT/a/v"
+	touch -d @1000 "$MNT/a/v"
+	exec 8<"$MNT/a/v"
+	same first "$(cat /proc/self/fd/8)"
+	run a sh -c 'echo later >v; touch -d @1000 v'
+	tries=0
+	until [ "$(cat /proc/self/fd/8)" = later ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 60 ]
+		sleep 0.1
+	done
+	same 1000.000000000 "$("$TOOL" stat "$MNT/a/v" mtime)"
+	exec 8<&-
+}
+
+rewritten_while_running() {
+	rm -f "$MNT/a/go"
+	echo first >"$MNT/a/w"
+	touch -d @1000 "$MNT/a/w"
+	exec 8<"$MNT/a/w"
+	same first "$(cat "$MNT/a/w")"
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo later >w; touch -d @1000 w; echo >done; until [ -e go ]; do sleep 0.02; done')
+	"$TOOL" await "$MNT/a/done"
+	tries=0
+	until [ "$(cat "$MNT/a/w")" = later ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 20 ]
+		sleep 0.1
+	done
+	touch "$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	exec 8<&-
+}
+
+# What only the host does shows in nothing that would have it read again.
+own_changes_keep_contents() {
+	echo mine >"$MNT/a/own"
+	cat "$MNT/a/own" >/dev/null
+	chmod 640 "$MNT/a/own"
+	stat "$MNT/a/own" >/dev/null
+	for attempt in 1 2 3; do
+		exec 8<"$MNT/a/own"
+		chmod 600 "$MNT/a/own"
+		stat "$MNT/a/own" >/dev/null
+		! frozen sh -c '[ "$(cat <&8)" = mine ]' || return 0
+	done
+	fail "the daemon was asked, $attempt times"
+}
+
 mapped_writes() {
 	expect 0 mmap "$MNT/a/m"
 	same 12388 "$(run a wc -c m | cut -d' ' -f1)"
@@ -102,6 +170,10 @@ claim "sizes, modes and times follow" sizes_and_times
 claim "an open descriptor follows within 5 s" open_descriptor_follows
 claim "both see each other while the job runs" while_running
 claim "files and directories replaced by a command" replaced_by_command
+claim "another content of the same size and time is seen" rewritten_with_its_time
+claim "also by a descriptor opened before" rewritten_under_a_descriptor
+claim "also while the job runs" rewritten_while_running
+claim "what the host itself changes of a file does not have it read again" own_changes_keep_contents
 claim "writes through a shared map are seen inside" mapped_writes
 claim "contents and attributes are kept while no job runs" kept_while_idle
 finish
