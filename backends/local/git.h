@@ -99,6 +99,8 @@ struct sbx_git_worktree {
  * calls sbx_git_detach. Caller holds the lock.
  */
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err);
+/* Writes again what a power cut has left empty in the worktree's entry. Best effort. */
+void sbx_git_mend_entry(const struct sbx_git_worktree *wt);
 /*
  * Fills the working tree from base and writes its index. CANCELLED (may be NULL) is polled: EINTR.
  * Long; without the lock.

@@ -110,6 +110,30 @@ int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head)
 	return r;
 }
 
+static void mend_file(int entry, const char *name, char *text)
+{
+	_cleanup_free_ char *owned = text;
+
+	if (owned && sbx_file_is_blank(entry, name))
+		sbx_file_replace(entry, name, "sandboxfs.mend", owned);
+}
+
+void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
+{
+	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s", wt->common, wt->worktree);
+	_cleanup_fd_ int entry =
+	        path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	struct sbx_git_owner owner;
+
+	if (entry < 0)
+		return;
+	owner = sbx_git_owner_begin(wt->common);
+	mend_file(entry, "gitdir", sbx_format("%s/.git\n", wt->workdir));
+	mend_file(entry, "commondir", strdup("../..\n"));
+	mend_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
+	sbx_git_owner_end(&owner);
+}
+
 static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;

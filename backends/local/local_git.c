@@ -1,10 +1,12 @@
 /* Where the local backend keeps what git_private.c works on. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/layers.h"
 #include "backends/local/local_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -16,6 +18,30 @@ char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec
 	_cleanup_free_ char *room = sbx_format("%s/git", b->state.path);
 
 	return room ? sbx_git_private_link(room, rec->id) : NULL;
+}
+
+void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec)
+{
+	_cleanup_free_ char *workdir = NULL;
+	struct sbx_git_worktree wt;
+
+	if (sbx_local_worktree(b, rec, &workdir, &wt))
+		sbx_git_mend_entry(&wt);
+}
+
+void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root)
+{
+	_cleanup_free_ char *link = rec->common ? sbx_local_git_link(b, rec) : NULL;
+	const struct sbx_identity *owner;
+
+	if (!link || !sbx_file_is_blank(root, ".git") ||
+	    sbx_file_replace(root, ".git", ".git.sandboxfs", link) || !rec->layer)
+		return;
+	owner = sbx_layers_owner(b->layers);
+	/* Where it fails the file can be read all the same. */
+	if (owner->uid != geteuid() &&
+	    fchownat(root, ".git", owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
 }
 
 int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,

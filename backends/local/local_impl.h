@@ -80,6 +80,12 @@ bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec,
 
 /* What the tree's .git says to commands, malloc'd; NULL without memory. */
 char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
+/*
+ * Write again what a power cut has left empty of the files that lead to the repository of REC: in the source's worktree
+ * entry, before anything uses it; and the tree's .git, which commands go by, in ROOT.
+ */
+void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec);
+void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root);
 /* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
 int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
                        struct sbx_git_private **ret);

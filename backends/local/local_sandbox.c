@@ -484,6 +484,8 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 	}
 	*rec = (struct sbx_record){0};
 	*ret = &s->base;
+	if (!b->clean && !b->recovered)
+		sbx_local_git_mend_link(b, &s->rec, s->root);
 	recover_past(s);
 	return 0;
 }

@@ -109,8 +109,10 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 		reap(rv, rec, "the working tree was gone; the sandbox was removed");
 		return 0;
 	}
-	if (!rv->b->clean)
+	if (!rv->b->clean) {
+		sbx_local_git_mend_entry(rv->b, rec);
 		bring_over(rv, rec);
+	}
 	if (rec->layer && sbx_local_layer_adopt(rv->b, rec, &why) < 0) {
 		note(rv, rec->name, why.text);
 		note(rv, rec->name, "its tree cannot be shown now; it was left alone");

@@ -255,6 +255,19 @@ int sbx_file_create(int dirfd, const char *name, const char *text)
 	return r;
 }
 
+bool sbx_file_is_blank(int dirfd, const char *name)
+{
+	_cleanup_fd_ int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	char text[4096];
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	n = read(fd, text, sizeof(text));
+	return n == 0 || (n > 0 && memchr(text, '\0', (size_t)n));
+}
+
 int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text)
 {
 	int r;

@@ -59,6 +59,8 @@ int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);
 int sbx_write_all(int fd, const void *data, size_t len);
 /* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */
 int sbx_file_create(int dirfd, const char *name, const char *text);
+/* Whether NAME is a regular file that is empty or has a NUL in it, as a text may be after a power cut. */
+bool sbx_file_is_blank(int dirfd, const char *name);
 /* Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new. */
 int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text);
 

@@ -52,6 +52,22 @@ busy_mountpoint() {
 	same kept "$(cat "$MNT/a/f")"
 }
 
+# Small files that were made a moment before are empty then.
+power_cut() {
+	kill_daemon
+	links=$(find "$STATE/trees" -maxdepth 3 -name .git -type f)
+	[ -n "$links" ]
+	for file in $links "$REPO"/.git/worktrees/*/gitdir "$REPO"/.git/worktrees/*/commondir "$REPO"/.git/worktrees/*/HEAD; do
+		: >"$file"
+	done
+	remount
+	same sandbox/a "$(run a git rev-parse --abbrev-ref HEAD)"
+	same sandbox/a "$(git -C "$MNT/a" rev-parse --abbrev-ref HEAD)"
+	git -C "$REPO" worktree list | grep -q 'sandbox/a' || fail "the source does not list it"
+	same '?? g' "$(run a git status --porcelain g)"
+	same '?? g' "$(git -C "$MNT/a" status --porcelain g)"
+}
+
 killed_daemon_is_healed() {
 	echo closed >"$MNT/a/closed"
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
@@ -166,6 +182,7 @@ claim "a busy mountpoint is refused" busy_mountpoint
 claim "after kill -9 the stale mount is healed, jobs are gone, files are there" killed_daemon_is_healed
 claim "what is mounted in the state directory goes when the daemon is killed" controls_go_with_the_daemon
 claim "-o auto_unmount: so does the mount" auto_unmount
+claim "what leads to its repository is written again when a power cut left it empty" power_cut
 claim "ephemeral: everything is torn down at unmount" ephemeral
 claim "SIGTERM unmounts and keeps the sandboxes" terminated
 finish
