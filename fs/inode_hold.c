@@ -20,7 +20,7 @@ bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *old;
 
-	if (!S_ISREG(node->type) || node->fd)
+	if ((!S_ISREG(node->type) && !S_ISDIR(node->type)) || node->fd)
 		return false;
 	if (sbx_node_busy(node))
 		return true;

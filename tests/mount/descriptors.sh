@@ -153,6 +153,23 @@ written_and_executed() {
 	exec 8>&-
 }
 
+working_directory() {
+	fresh
+	mkdir "$MNT/a/d" "$MNT/a/e"
+	run a sh -c 'echo 1 >d/f'
+	cd "$MNT/a/d"
+	run a mv d d2
+	same f "$(ls)"
+	same 1 "$(cat f)"
+	echo x >new
+	run a test -e d2/new
+	cd "$MNT/a/e"
+	run a sh -c 'rmdir e; mkdir e; touch e/other'
+	same '' "$(ls)"
+	cd "$ROOM"
+	same other "$(ls "$MNT/a/e")"
+}
+
 space_is_given_back() {
 	fresh
 	run a sh -c 'head -c 100000000 /dev/zero >large'
@@ -189,6 +206,7 @@ claim "files opened while the command runs" replaced_while_running
 claim "a log that a command moves away is written on" moved_log
 claim "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
+claim "a working directory that a command moves or replaces" working_directory
 claim "what was merely looked at does not take space when it is removed" space_is_given_back
 claim "unmounting" unmount
 claim "more removed files are open than there are descriptors: it is said" few_descriptors
