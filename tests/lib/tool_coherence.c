@@ -22,7 +22,8 @@
 #include "tool_tree.h"
 
 struct item {
-	char kind; /* '-' none, 'f', 'd' */
+	char kind;   /* '-' none, 'f', 'd' */
+	unsigned id; /* of a file, whatever its name */
 	unsigned mode;
 	size_t size;
 	unsigned char data[CONTENT_MAX];
@@ -48,7 +49,10 @@ static void model_write(struct item *it, size_t at, size_t size, unsigned seed)
 
 static void model_new(struct item *it, char kind)
 {
-	*it = (struct item){.kind = kind, .mode = kind == 'd' ? 0755 : 0644};
+	static unsigned ids;
+
+	*it = (struct item){
+	        .kind = kind, .mode = kind == 'd' ? 0755 : 0644, .id = kind == 'f' ? ++ids : 0};
 }
 
 static bool is_empty(int top)
@@ -105,6 +109,7 @@ static char step_for_file(int i, int who, unsigned *a, unsigned *b)
 	static const char ops[] = "wssappeetcuxxr";
 	struct item *it = &model[i];
 	char op = ops[pick(sizeof(ops) - 1)];
+	const unsigned id = it->id;
 
 	if (op == 'p' && it->size < 200)
 		op = 'a';
@@ -120,6 +125,8 @@ static char step_for_file(int i, int who, unsigned *a, unsigned *b)
 	case 's':
 		*a = pick(CONTENT_MAX / 2);
 		model_new(it, 'f');
+		if (op == 'w')
+			it->id = id;
 		model_write(it, 0, *a, *b);
 		break;
 	case 'a':
@@ -201,6 +208,10 @@ static void make_up(int who, char line[64])
 	tree_name(i, name);
 	snprintf(line, 64, "%c %s %u %u", op, name, a, b);
 	tree_steps++;
+	held_renew();
+	for (int j = 0; j < ITEMS; j++)
+		if (model[j].kind == 'f')
+			held_follow(model[j].id, model[j].data, model[j].size);
 }
 
 /* ---- looking ---- */
@@ -248,6 +259,7 @@ static void check_listing(void)
 
 static void check_all(void)
 {
+	held_check(false);
 	check_listing();
 	for (int i = 0; i < ITEMS; i++)
 		check(i);
@@ -369,6 +381,17 @@ static void job_alone(void)
 	check_report(report);
 }
 
+static void keep_open(int i)
+{
+	char name[NAME_SIZE], path[2048];
+
+	if (model[i].kind != 'f' || pick(40))
+		return;
+	tree_name(i, name);
+	snprintf(path, sizeof(path), "%s/%s", tree_root, name);
+	held_open(path, model[i].id, model[i].data, model[i].size);
+}
+
 static void host_steps(int who, unsigned n)
 {
 	char line[64];
@@ -377,6 +400,10 @@ static void host_steps(int who, unsigned n)
 		make_up(who, line);
 		tree_take(line);
 		check(pick_place(who));
+		keep_open(pick_place(who));
+		/* A job may not have removed it yet. */
+		if (who == 2)
+			held_write(pick(100), pick(1000000));
 	}
 }
 
@@ -444,6 +471,7 @@ static int cmd_coherence(int argc, char **argv)
 		else
 			both_at_once();
 	}
+	held_check(true);
 	printf("0\n");
 	free(controls);
 	return 0;

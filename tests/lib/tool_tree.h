@@ -5,6 +5,7 @@
 #ifndef SANDBOXFS_TESTS_TOOL_TREE_H
 #define SANDBOXFS_TESTS_TOOL_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ uint64_t tree_hash(const unsigned char *data, size_t size);
 
 /*
  * Takes a step, "OP NAME A B": w write anew (size, seed), s the same to another file that is renamed, a append
- * (size, seed), p write 100 bytes into (at, seed), t truncate, c mode, u mtime, x unlink, m mkdir, d rmdir, r rename to
+ * (size, seed), p write 100 bytes into (at, seed), e another content of the same size (seed) and time, t truncate, c mode, u mtime, x unlink, m mkdir, d rmdir, r rename to
  * the item A.
  */
 void tree_take(const char *line);
@@ -48,5 +49,19 @@ int tree_scan(const char *line, struct sight *ret);
 
 /* Says what is wrong at which step, on stderr, and ends the program. */
 void tree_differs(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* ---- tool_held.c: what the host keeps open ---- */
+
+#define HELD_TEXT 50
+
+/* Opens the file ID at PATH, which holds SIZE bytes of DATA, and keeps it open for some time. */
+void held_open(const char *path, unsigned id, const unsigned char *data, size_t size);
+/* The names are gone through anew: held_follow for each file that has one, with what it holds. */
+void held_renew(void);
+void held_follow(unsigned id, const unsigned char *data, size_t size);
+/* Writes to the I-th file if it has no name any more; whether it did. */
+bool held_write(unsigned i, unsigned seed);
+/* Each is what was opened, as it was written to since some seconds ago (AWAIT: by now); or says what differs and exits. */
+void held_check(bool await);
 
 #endif
