@@ -45,9 +45,9 @@ struct sbx_node {
 	char *name;
 	dev_t dev;
 	ino_t ino;
-	int64_t born;   /* birth time, ns */
-	int64_t copied; /* that of its copy, once it was seen copied up; else 0 */
-	uint32_t seen_changes;  /* sbx_ident.changes of what was seen last */
+	int64_t born;          /* birth time, ns */
+	int64_t copied;        /* that of its copy, once it was seen copied up; else 0 */
+	uint32_t seen_changes; /* sbx_ident.changes of what was seen last */
 	struct sbx_told told;
 	struct sbx_node *hash_next;
 	struct sbx_fd *fd;
@@ -67,8 +67,8 @@ struct sbx_inodes {
 	struct sbx_fd lru;   /* ring of unpinned descriptors, most recent first */
 	struct sbx_fd pins;  /* ring of pinned ones */
 	unsigned nfds, npinned, max_fds;
-	uint64_t recent
-	        [RECENT]; /* ids looked up while no job ran, of files without a descriptor; a ring */
+	/* Ids of files without a descriptor that were looked up while no job ran; a ring. */
+	uint64_t recent[RECENT];
 	uint32_t recent_at;                    /* where the next one goes */
 	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */

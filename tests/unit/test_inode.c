@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fs/inode.h"
+#include "fs/sandbox.h"
 #include "tests/lib/plain_box.h"
 
 static struct sbx_inodes *tab;
@@ -482,6 +483,118 @@ static void directories_swapped_into_each_other_make_no_ring(void **state)
 	drop(a);
 }
 
+static void assert_reads(struct sbx_node *node, char want)
+{
+	struct sbx_fd *f;
+	char c;
+
+	assert_int_equal(sbx_node_fd(tab, node, SBX_FD_READ, &f), 0);
+	assert_int_equal(pread(f->fd, &c, 1, 0), 1);
+	assert_int_equal(c, want);
+	sbx_fd_put(tab, f);
+}
+
+static void a_job_starts(void)
+{
+	plain_box_get(pb)->busy = true;
+	sbx_inodes_job_starts(tab, plain_box_get(pb));
+}
+
+static void replace(const char *name)
+{
+	put_file("new", "n");
+	assert_int_equal(renameat(root_fd(), "new", root_fd(), name), 0);
+}
+
+static void what_a_job_replaces_is_what_it_was(void **state)
+{
+	struct sbx_node *before, *during, *now;
+
+	(void)state;
+	put_file("f", "f");
+	put_file("g", "g");
+	before = look_up(top, "f");
+	a_job_starts();
+	during = look_up(top, "g");
+	replace("f");
+	replace("g");
+	assert_reads(before, 'f');
+	assert_reads(during, 'g');
+	now = look_up(top, "f");
+	assert_ptr_not_equal(now, before);
+	assert_reads(now, 'n');
+	drop(now);
+	drop(during);
+	drop(before);
+}
+
+static void nothing_stays_open_for_writing_while_a_job_runs(void **state)
+{
+	struct sbx_node *a, *b;
+	struct sbx_fd *f;
+
+	(void)state;
+	put_file("f", "f");
+	put_file("g", "g");
+	a = look_up(top, "f");
+	b = look_up(top, "g");
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_WRITE, &f), 0);
+	sbx_fd_put(tab, f);
+	a_job_starts();
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_PATH, &f), 0);
+	assert_int_equal(f->mode, O_PATH);
+	sbx_fd_put(tab, f);
+	assert_int_equal(sbx_node_fd(tab, b, SBX_FD_WRITE, &f), 0);
+	sbx_fd_put(tab, f);
+	assert_int_equal(sbx_node_fd(tab, b, SBX_FD_PATH, &f), 0);
+	assert_int_equal(f->mode, O_PATH);
+	sbx_fd_put(tab, f);
+	replace("f");
+	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_WRITE, &f), 0);
+	assert_int_equal(pwrite(f->fd, "o", 1, 0), 1);
+	sbx_fd_put(tab, f);
+	assert_reads(a, 'o');
+	drop(b);
+	drop(a);
+}
+
+/* What the kernel is told of NODE, as if it had changed at CHANGED. */
+static bool told(struct sbx_node *node, int64_t changed, bool by_name)
+{
+	struct stat st;
+
+	assert_int_equal(sbx_node_stat(tab, node, &st), 0);
+	st.st_mtim.tv_sec = 1000;
+	st.st_ctim.tv_sec = changed;
+	st.st_ctim.tv_nsec = 0;
+	return sbx_node_told(tab, node, &st, changed * 1000000000, by_name);
+}
+
+static void a_change_that_shows_in_no_time_is_told(void **state)
+{
+	struct sbx_box *box = plain_box_get(pb);
+	struct sbx_node *a;
+
+	(void)state;
+	put_file("f", "f");
+	a = look_up(top, "f");
+	assert_false(told(a, 1, true));
+	assert_false(told(a, 2, true)); /* the host's own */
+	box->changes++;
+	assert_false(told(a, 2, true));
+	box->changes++;
+	assert_true(told(a, 3, false));
+	assert_false(told(a, 3, false));
+	box->busy = true;
+	assert_true(told(a, 4, true));
+	assert_false(told(a, 4, true));
+	usleep(1100000);
+	assert_false(told(a, 4, false));
+	assert_true(told(a, 4, true)); /* once more, should it have been overtaken */
+	assert_false(told(a, 4, true));
+	drop(a);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -506,6 +619,9 @@ int main(void)
 	        CASE(only_a_regular_file_is_adopted),
 	        CASE(a_directory_cannot_be_written),
 	        CASE(directories_swapped_into_each_other_make_no_ring),
+	        CASE(what_a_job_replaces_is_what_it_was),
+	        CASE(nothing_stays_open_for_writing_while_a_job_runs),
+	        CASE(a_change_that_shows_in_no_time_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
