@@ -11,7 +11,7 @@
 #include "fs/inode_impl.h"
 #include "fs/sandbox.h"
 
-#define HELD_AT_START 512 /* of each kind: a job waits for it, some microseconds each */
+#define HELD_AT_START 256 /* of each kind: a job waits for it, some microseconds each */
 #define SHED_AT_ONCE  512
 #define IDLE_MS       10000
 #define LARGE         (32 * 1024 * 1024)
@@ -29,26 +29,30 @@ bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node)
 	old = sbx_node_at(tab, tab->recent[tab->recent_at]);
 	if (old)
 		old->recent = false;
+	tab->nrecent += !tab->recent[tab->recent_at];
 	tab->recent[tab->recent_at] = sbx_node_id(node);
 	tab->recent_at = (tab->recent_at + 1) % RECENT;
 	node->recent = true;
 	return false;
 }
 
-/* Those of BOX among the recent, the last one first, with a reference each. Lock held. */
+/* Takes those of BOX, and what is forgotten, from the recent. Returns the last ones, with a reference each. Lock held. */
 static size_t take_recent(struct sbx_inodes *tab, struct sbx_box *box, struct sbx_node **ret)
 {
 	size_t n = 0;
 
-	for (uint32_t i = 1; i <= RECENT && n < HELD_AT_START; i++) {
+	for (uint32_t i = 1; i <= RECENT && tab->nrecent > 0; i++) {
 		uint64_t *id = &tab->recent[(tab->recent_at + RECENT - i) % RECENT];
 		struct sbx_node *node = *id ? sbx_node_at(tab, *id) : NULL;
 
-		if (!node || node->box != box)
+		if (!*id || (node && node->box != box))
 			continue;
 		*id = 0;
+		tab->nrecent--;
+		if (!node)
+			continue;
 		node->recent = false;
-		if (node->fd)
+		if (node->fd || n == HELD_AT_START)
 			continue;
 		node->refs++;
 		ret[n++] = node;

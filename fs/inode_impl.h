@@ -69,7 +69,7 @@ struct sbx_inodes {
 	unsigned nfds, npinned, max_fds;
 	/* Ids of files without a descriptor that were looked up while no job ran; a ring. */
 	uint64_t recent[RECENT];
-	uint32_t recent_at;                    /* where the next one goes */
+	uint32_t recent_at, nrecent;           /* where the next one goes; how many there are */
 	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */
 	void *gone_data;
