@@ -343,7 +343,8 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 		close(fd);
 		f = node->fd;
 		f->refs++;
-	} else if (node->fd && !node->fd->pinned && want == SBX_FD_WRITE && sbx_node_busy(node)) {
+	} else if (!copied && node->fd && !node->fd->pinned && want == SBX_FD_WRITE &&
+	           sbx_node_busy(node)) {
 		f = fd_for_now(fd, mode);
 	} else {
 		f = sbx_fd_install(tab, node, fd, mode);

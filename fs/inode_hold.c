@@ -114,9 +114,9 @@ static void hold_written(struct sbx_inodes *tab, struct sbx_box *box, struct sbx
 {
 	struct stat st;
 
-	if (is_idle(f) && fstat(f->fd, &st) == 0 && is_large(box, &st)) {
+	if (fstat(f->fd, &st) == 0 && is_large(box, &st)) {
 		sbx_inodes_lock(tab);
-		if (f->node)
+		if (f->node && is_idle(f))
 			sbx_fd_drop(tab, f);
 		sbx_inodes_unlock(tab);
 	}

@@ -115,17 +115,12 @@ static int set_size(struct sbx_workspace *ws, struct sbx_node *node, off_t size)
 	return r;
 }
 
-/* In the order that lets each succeed: size before the mode may forbid it, times last. */
-static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *attr,
-                    int set, struct sbx_error *err)
+static int set_status(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *attr,
+                      int set, struct sbx_error *err)
 {
 	struct sbx_fd *f;
-	int r = 0;
+	int r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
 
-	if (set & FUSE_SET_ATTR_SIZE)
-		r = set_size(ws, node, attr->st_size);
-	if (r == 0)
-		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
 	if (r < 0)
 		return r;
 	if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
@@ -137,6 +132,27 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
 		r = set_times(f->fd, attr, set);
 	sbx_fd_put(ws->inodes, f);
 	return r;
+}
+
+/* In the order that lets each succeed: size before the mode may forbid it, times last. */
+static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *attr,
+                    int set, struct sbx_error *err)
+{
+	struct sbx_fd *f;
+	int r = 0;
+
+	if (set & FUSE_SET_ATTR_SIZE)
+		r = set_size(ws, node, attr->st_size);
+	if (r == 0)
+		r = set_status(ws, node, attr, set, err);
+	if (r != -EEXIST)
+		return r;
+	/* A file of the base whose name another has by now: what is written to has a copy of its own. */
+	r = sbx_node_fd(ws->inodes, node, SBX_FD_WRITE, &f);
+	if (r < 0)
+		return r;
+	sbx_fd_put(ws->inodes, f);
+	return set_status(ws, node, attr, set, err);
 }
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,

@@ -72,6 +72,19 @@ replaced_then_written() {
 	exec 8>&-
 }
 
+replaced_then_changed() {
+	fresh
+	exec 8<"$MNT/a/f8"
+	mode=$("$TOOL" stat "$MNT/a/f8" mode)
+	run a sed -i s/base/new/ f8
+	chmod 600 /proc/self/fd/8
+	touch -d @1000 /proc/self/fd/8
+	same '600 1000 7' "$(stat -L -c '%a %Y %s' /proc/self/fd/8)"
+	same 'base 8' "$(cat <&8)"
+	same "$mode" "$("$TOOL" stat "$MNT/a/f8" mode)"
+	exec 8<&-
+}
+
 unlinked_then_written() {
 	fresh
 	exec 8<>"$MNT/a/f5" 9<>"$MNT/a/f6"
@@ -112,6 +125,23 @@ replaced_while_running() {
 	same 'new 7' "$(cat "$MNT/a/f7")"
 	exec 8<&- 9>&-
 	rm "$MNT/a/up" "$MNT/a/go"
+}
+
+written_while_running() {
+	fresh
+	rm -f "$MNT/a/go"
+	exec 8<>"$MNT/a/f9"
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'sed -i s/base/new/ f9; echo >done; until [ -e go ]; do sleep 0.02; done')
+	"$TOOL" await "$MNT/a/done"
+	printf BA >&8
+	printf SE >&8
+	same 'BASE 9' "$(cat /proc/self/fd/8)"
+	touch "$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	same 'BASE 9' "$(cat /proc/self/fd/8)"
+	same 'new 9' "$(cat "$MNT/a/f9")"
+	exec 8>&-
+	rm "$MNT/a/done" "$MNT/a/go"
 }
 
 moved_log() {
@@ -200,9 +230,11 @@ claim "a file that a command replaces is still what was opened" replaced_unread
 claim "also when only a listing was asked for" replaced_after_a_listing
 claim "one of the base that was copied up first is not the new one" replaced_after_copying
 claim "nor is one that is written to only after" replaced_then_written
+claim "nor is one whose mode and times are set" replaced_then_changed
 claim "files of the base that were removed are written to" unlinked_then_written
 claim "one read loop gives one file" one_read_loop
 claim "files opened while the command runs" replaced_while_running
+claim "files written to while it runs" written_while_running
 claim "a log that a command moves away is written on" moved_log
 claim "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
