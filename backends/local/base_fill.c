@@ -224,11 +224,11 @@ static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list 
 
 static int git_failure(struct writer *w, const git_index_entry *e, int r)
 {
-	const git_error *last = git_error_last();
+	const git_error *last = sbx_git_said();
 	struct sbx_error err;
 
 	return fail(w->f, sbx_git_fail(&err, r, "%s", "object"), e->path,
-	            last && last->message ? last->message : NULL);
+	            last ? last->message : NULL);
 }
 
 static int write_entry(struct writer *w, git_index_entry *e)

@@ -38,10 +38,11 @@ static bool descriptors_exhausted(void)
 
 int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
 {
-	const git_error *last = git_error_last();
-	const char *message = last && last->message ? last->message : "unknown error";
-	int e = sbx_git_errno(code, last ? last->klass : GIT_ERROR_NONE, message);
-	char text[512];
+	const git_error *last = sbx_git_said();
+	int e = last                ? sbx_git_errno(code, last->klass, last->message)
+	        : code == GIT_ERROR ? ENOMEM
+	                            : sbx_git_errno(code, GIT_ERROR_NONE, NULL);
+	char text[512], buf[128];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -49,7 +50,8 @@ int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
 	va_end(ap);
 	if (e != EMFILE && e != ENOSPC && descriptors_exhausted())
 		return sbx_fail(err, EMFILE, "%s: too many open files", text);
-	return sbx_fail(err, e, "%s: %s", text, message);
+	return sbx_fail(err, e, "%s: %s", text,
+	                last ? last->message : strerror_r(e, buf, sizeof(buf)));
 }
 
 int sbx_git_open(const char *path, git_repository **ret)
@@ -60,7 +62,7 @@ int sbx_git_open(const char *path, git_repository **ret)
 /* libgit2 1.5 answers "config value 'safe.directory' was not found" where it means GIT_EOWNER. */
 static bool is_owner_error(int code)
 {
-	const git_error *last = git_error_last();
+	const git_error *last = sbx_git_said();
 
 	return code == GIT_EOWNER ||
 	       (code == GIT_ENOTFOUND && last && last->klass == GIT_ERROR_CONFIG);

@@ -5,9 +5,13 @@
 #include <git2.h>
 
 #include "backends/local/git.h"
+#include "backends/local/git_calls.h"
 #include "sandboxfs/cleanup.h"
 
-/* "TEXT: what libgit2 said", with the errno of CODE. */
+/*
+ * "TEXT: what libgit2 said", with the errno of CODE, which the last call answered. A code of ours behind which there is no call
+ * (-1) is a lack of memory.
+ */
 int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -25,19 +25,19 @@ struct push {
 	const struct sbx_push_wish *wish;
 	git_repository *repo;
 	struct sbx_git_line *line;
-	char *ref;        /* refs/heads/BRANCH */
-	bool http;        /* the remote is asked by HTTP(S) */
-	bool tried;       /* credentials were given */
-	bool refused;     /* and not taken, or there are none */
-	bool rejected;    /* the server did not move the ref */
-	char status[256]; /* why */
+	char *ref;           /* refs/heads/BRANCH */
+	bool http;           /* the remote is asked by HTTP(S) */
+	bool tried;          /* credentials were given */
+	const char *refused; /* why they were not taken, or there are none; else NULL */
+	bool rejected;       /* the server did not move the ref */
+	char status[256];    /* why */
 	char said[SAID_MAX + 1];
 	git_oid oid; /* what the ref is to be; zero: not known yet */
 };
 
 static int refuse(struct push *p, const char *text)
 {
-	p->refused = true;
+	p->refused = text;
 	git_error_set_str(GIT_ERROR_NET, text);
 	return GIT_EAUTH;
 }
@@ -150,7 +150,7 @@ static int tell_failure(struct push *p, int code, struct sbx_error *err)
 	if (cut)
 		return cut;
 	if (p->refused)
-		return sbx_fail(err, EACCES, "%s", git_error_last()->message);
+		return sbx_fail(err, EACCES, "%s", p->refused);
 	if (code == GIT_ENONFASTFORWARD)
 		return sbx_fail(err, EEXIST,
 		                "%s of the remote has commits that %s here does not contain "

@@ -20,8 +20,8 @@ static const struct {
 
 int sbx_git_refuse(const char *source, int code, struct sbx_error *err)
 {
-	const git_error *last = git_error_last();
-	const char *said = last && last->message ? last->message : "";
+	const git_error *last = sbx_git_said();
+	const char *said = last ? last->message : "";
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(advice); i++)
 		if (strstr(said, advice[i].said))

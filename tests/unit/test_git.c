@@ -9,13 +9,15 @@
 #include <fcntl.h>
 #include <git2.h>
 #include <json-c/json.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git.h"
+#include "backends/local/git_impl.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
@@ -196,6 +198,48 @@ static void each_code_has_its_errno(void **state)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
 		assert_int_equal(sbx_git_errno(rows[i].code, rows[i].klass, rows[i].message),
 		                 rows[i].err);
+}
+
+/* As a full disk does it: the write fails, and libgit2 says nothing. */
+static int write_too_much(git_odb *odb)
+{
+	static char data[1 << 20];
+	git_odb_stream *stream;
+	struct rlimit before, small;
+	int r = git_odb_open_wstream(&stream, odb, sizeof(data), GIT_OBJECT_BLOB);
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (char)(i * i * 2654435761U >> 13);
+	getrlimit(RLIMIT_FSIZE, &before);
+	small = before;
+	small.rlim_cur = 4096;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &small);
+	if (!r)
+		r = git_odb_stream_write(stream, data, sizeof(data));
+	setrlimit(RLIMIT_FSIZE, &before);
+	git_odb_stream_free(stream);
+	return r;
+}
+
+static void what_an_earlier_call_said_is_not_told(void **state)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+	git_oid oid;
+
+	(void)state;
+	sbx_git_init();
+	assert_int_equal(sbx_git_open(source, &repo), 0);
+	assert_int_equal(git_repository_odb(&odb, repo), 0);
+	git_error_set_str(GIT_ERROR_CONFIG, "config value 'core.attributesfile' was not found");
+	assert_int_equal(sbx_git_fail(&err, write_too_much(odb), "a file"), -EFBIG);
+	assert_string_equal(err.text, "a file: File too large");
+	assert_int_equal(git_reference_name_to_id(&oid, repo, "HEAD"), 0);
+	assert_null(sbx_git_said());
+	assert_int_equal(sbx_git_fail(&err, -1, "ours"), -ENOMEM);
+	sbx_git_shutdown();
 }
 
 static void unusable_sources_are_refused_at_open(void **state)
@@ -804,6 +848,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(each_code_has_its_errno),
+	        CASE(what_an_earlier_call_said_is_not_told),
 	        CASE(unusable_sources_are_refused_at_open),
 	        CASE(a_base_is_checked_at_open),
 	        CASE(paths_through_the_own_mount_are_refused),
