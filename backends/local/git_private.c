@@ -334,6 +334,7 @@ static void keep_watch(struct sbx_git_private *p, struct sbx_git_watch *w)
 
 void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err)
 {
+	y->apart = true;
 	if (y->code)
 		return;
 	y->code = code;
@@ -341,6 +342,15 @@ void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err)
 		*y->err = *err;
 	else
 		sbx_fail(y->err, -code, "git state could not be brought over: %s", strerror(-code));
+}
+
+void sbx_sync_leave(struct sbx_sync *y, const struct sbx_error *err)
+{
+	const bool apart = y->apart;
+
+	sbx_sync_note(y, -err->code, err);
+	y->apart = apart;
+	y->left = true;
 }
 
 int sbx_sync_reader(struct sbx_sync *y)
@@ -375,6 +385,7 @@ static void sync_finish(struct sbx_sync *y)
 	sbx_refs_release(&y->refs_inside);
 	sbx_refs_release(&y->kept);
 	sbx_refs_release(&y->kept_base);
+	sbx_refs_release(&y->kept_want);
 	sbx_refs_release(&y->kept_now);
 	sbx_refs_release(&y->want);
 	sbx_refs_release(&y->agreed);
@@ -423,21 +434,17 @@ static int sync_open(struct sbx_sync *y)
 }
 
 /* Whether something was moved, so that another look is due; negative: it cannot be done. */
-static int pass(struct sbx_git_private *p, const char *name, struct sbx_error *err)
+static int pass(struct sbx_git_private *p, struct sbx_error *err)
 {
-	struct sbx_sync y = {.p = p,
-	                     .name = name,
-	                     .err = err,
-	                     .meta = -1,
-	                     .repo = -1,
-	                     .entry = -1,
-	                     .objects = -1};
+	struct sbx_sync y = {
+	        .p = p, .err = err, .meta = -1, .repo = -1, .entry = -1, .objects = -1};
 	int r = sync_open(&y);
 
 	if (!r)
 		r = sbx_sync_refs(&y);
-	p->apart = r || y.code;
+	p->apart = r || y.apart;
 	p->behind = r || y.behind;
+	p->left = y.left;
 	if (!r)
 		sbx_sync_index(&y);
 	sync_finish(&y);
@@ -452,7 +459,7 @@ static bool may_pass(int r)
 	return r < 0 && r != -EEXIST && r != -EINVAL && r != -ENOENT && r != -EFBIG && r != -E2BIG;
 }
 
-static int repeat(struct sbx_git_private *p, const char *name, struct sbx_error *err)
+static int repeat(struct sbx_git_private *p, struct sbx_error *err)
 {
 	int r = 1;
 
@@ -462,7 +469,7 @@ static int repeat(struct sbx_git_private *p, const char *name, struct sbx_error 
 		/* Before reading: what moves meanwhile will show. */
 		r = watch_all(p, &w);
 		if (!r)
-			r = pass(p, name, err);
+			r = pass(p, err);
 		w.vague |= may_pass(r);
 		keep_watch(p, &w);
 		sbx_git_watch_release(&w);
@@ -489,17 +496,7 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 	return 0;
 }
 
-/* Some names of sandboxes are none of a ref: then it is that of the worktree's entry. */
-static const char *ref_name(const struct sbx_git_private *p, const char *name)
-{
-	_cleanup_free_ char *ref = sbx_format("refs/sandboxfs/%s/x", name);
-	int valid = 0;
-
-	return ref && git_reference_name_is_valid(&valid, ref) == 0 && valid ? name
-	                                                                     : p->wt.worktree;
-}
-
-int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err)
+int sbx_git_private_sync(struct sbx_git_private *p, struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r = prepare(p, &own);
@@ -508,7 +505,7 @@ int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx
 	p->apart = p->behind = true; /* until a pass knows better */
 	p->remade = false;
 	if (!r)
-		r = repeat(p, ref_name(p, name), &own);
+		r = repeat(p, &own);
 	if (!r && p->remade)
 		r = sbx_fail(
 		        &own, ENOENT,
@@ -529,9 +526,11 @@ int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err
 	return p->apart ? sbx_fail(err, p->said.code, "%s", p->said.text) : 0;
 }
 
-int sbx_git_private_behind(const struct sbx_git_private *p, struct sbx_error *err)
+int sbx_git_private_behind(const struct sbx_git_private *p, bool all, struct sbx_error *err)
 {
-	return p->behind && may_pass(-p->said.code)
-	               ? sbx_fail(err, p->said.code, "%s", p->said.text)
-	               : 0;
+	bool is = p->behind && may_pass(-p->said.code);
+
+	if (all)
+		is = p->behind || p->left;
+	return is && p->said.code ? sbx_fail(err, p->said.code, "%s", p->said.text) : 0;
 }

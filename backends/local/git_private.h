@@ -8,8 +8,9 @@
  *
  * Two sides move independently, so each part is compared with what was agreed: what only one side moved
  * the other gets; where both moved, neither is lost. The branch goes forward where one contains the
- * other; else both stay, the sandbox's under refs/sandboxfs/NAME/diverged in the source and the source's as
- * refs/remotes/host/BRANCH inside, until either side has merged the other.
+ * other; else both stay, the sandbox's under refs/sandboxfs/diverged/ID in the source and the source's as
+ * refs/remotes/host/BRANCH inside, until either side has merged the other. ID is the name of the worktree's
+ * entry.
  */
 #ifndef SANDBOXFS_LOCAL_GIT_PRIVATE_H
 #define SANDBOXFS_LOCAL_GIT_PRIVATE_H
@@ -39,15 +40,18 @@ bool sbx_git_private_stale(struct sbx_git_private *p);
 /* The same of what commands may have done: what the host did meanwhile does not count. */
 bool sbx_git_private_moved_inside(struct sbx_git_private *p);
 /*
- * Makes both sides agree, as far as they can; NAME is the sandbox's present one. 0, or a negative errno with a sentence:
+ * Makes both sides agree, as far as they can. 0, or a negative errno with a sentence:
  * EEXIST both sides moved apart, else what kept it from agreeing (damaged objects, a lock that is held,
  * a full disk). The same sentence is not given twice in a row: 0. Blocks; not for one sandbox at once.
  */
-int sbx_git_private_sync(struct sbx_git_private *p, const char *name, struct sbx_error *err);
+int sbx_git_private_sync(struct sbx_git_private *p, struct sbx_error *err);
 /* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */
 int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err);
-/* The same of commits that did not get to the source and may yet, when what kept them (a lock, a full disk) has passed. */
-int sbx_git_private_behind(const struct sbx_git_private *p, struct sbx_error *err);
+/*
+ * The same of commits that did not get to the source and may yet, when what kept them (a lock, a full disk)
+ * has passed; with ALL also of those that it does not take.
+ */
+int sbx_git_private_behind(const struct sbx_git_private *p, bool all, struct sbx_error *err);
 /* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
 const char *const *sbx_git_private_ro(struct sbx_git_private *p);
 const char *const *sbx_git_private_rw(struct sbx_git_private *p);

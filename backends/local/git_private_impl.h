@@ -38,13 +38,13 @@ struct sbx_git_private {
 	bool remade;                  /* the last sync had to make the worktree's entry again */
 	bool apart;                   /* after it refs did not agree, for that reason */
 	bool behind;                  /* nor did the source have all that is inside */
+	bool left;                    /* nor is it to: there is too much of it */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
 /* One pass of a sync. All zero, and descriptors -1, where not known. */
 struct sbx_sync {
 	struct sbx_git_private *p;
-	const char *name;
 	git_repository *source;
 	int meta, repo, entry,
 	        objects; /* STATE/git/ID, its repo, the worktree's entry, repo/objects */
@@ -54,19 +54,26 @@ struct sbx_sync {
 	char *head_base, *head_host, *head_inside;
 	struct sbx_seen seen_host, seen_inside; /* the files of these HEADs */
 	struct sbx_refs refs_base, refs_host, refs_inside;
-	/* refs/sandboxfs/NAME/ in the source; what of that this sandbox has put there; and is to have there now. */
-	struct sbx_refs kept, kept_base, kept_now;
+	/*
+	 * refs/sandboxfs/ in the source; what of that this sandbox has put there; what it is to have there
+	 * now; and has.
+	 */
+	struct sbx_refs kept, kept_base, kept_want, kept_now;
 	/* What the sandbox is to have now, and what is agreed now. */
 	struct sbx_refs want, agreed;
 	char *head_agreed;
 	bool moved;            /* something was changed */
+	bool apart;            /* refs do not agree */
 	bool behind;           /* commits from inside did not get to the source */
+	bool left;             /* nor will they, as there are too many */
 	struct sbx_error *err; /* the first that kept both from agreeing */
 	int code;
 };
 
 /* Notes what keeps the sides from agreeing (the first counts) and goes on. */
 void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err);
+/* Notes what stays inside as there is too much of it; what is brought over agrees all the same. */
+void sbx_sync_leave(struct sbx_sync *y, const struct sbx_error *err);
 /* Reads both sides' refs and HEADs, decides, carries over. 0, or what makes going on useless. */
 int sbx_sync_refs(struct sbx_sync *y);
 /* The branch (as a ref) that a HEAD names, or NULL; whether it names a commit itself. */
@@ -74,8 +81,32 @@ const char *sbx_sync_branch_of(const char *head);
 bool sbx_sync_commit_of(const char *head, git_oid *ret);
 /* Whether both sides may move REF: the sandbox's branch, and what the host has checked out in it. */
 bool sbx_sync_is_shared(const struct sbx_sync *y, const char *ref);
+static inline bool sbx_sync_same(const git_oid *a, const git_oid *b)
+{
+	return !a ? !b : b && git_oid_equal(a, b);
+}
 /* Brings a commit over to the source; what kept it from that is noted. 0 or -errno. */
 int sbx_sync_export(struct sbx_sync *y, const git_oid *oid);
+/*
+ * The ref NAME of the source becomes NEW where it still is OLD (NULL: not there); what kept it from that is
+ * noted. 0 or negative.
+ */
+int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new);
+/*
+ * What only the sandbox has is to stand in the source as refs/sandboxfs/KIND/ID/REST (REST NULL: without).
+ * 0 or -errno.
+ */
+int sbx_sync_keep(struct sbx_sync *y, const char *kind, const char *rest, const git_oid *oid);
+/*
+ * Part of sbx_sync_refs, once both sides were read and before anything is brought over: keeps stashes, and
+ * commits that no branch names. 0 or -errno.
+ */
+int sbx_sync_want_kept(struct sbx_sync *y);
+/*
+ * The same, when all was decided: brings to the source what is to be kept, and takes back what the sandbox
+ * has no more. 0 or -errno.
+ */
+int sbx_sync_bring_kept(struct sbx_sync *y);
 /* Part of sbx_sync_refs: brings HEAD over, and decides what is agreed on. */
 void sbx_sync_head(struct sbx_sync *y);
 /* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */

@@ -16,17 +16,11 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
-#define KEPT_MOST  64 /* branches of its own that a sandbox can have in the source */
 #define AGREED_MAX ((size_t)64 * 1024 * 1024)
 
 #define NEXT "refs.next" /* beside "refs": what is agreed on once all is set inside */
 
 static const char heads[] = "refs/heads/";
-
-static bool same_oid(const git_oid *a, const git_oid *b)
-{
-	return !a ? !b : b && git_oid_equal(a, b);
-}
 
 static int put(struct sbx_refs *refs, const char *name, const git_oid *oid)
 {
@@ -111,7 +105,7 @@ static int take_up(struct sbx_sync *y)
 			const char *name = from[i]->at[k].name;
 			const git_oid *then = sbx_refs_find(&next, name);
 
-			if (!same_oid(sbx_refs_find(&y->refs_inside, name), then))
+			if (!sbx_sync_same(sbx_refs_find(&y->refs_inside, name), then))
 				then = sbx_refs_find(&y->refs_base, name);
 			r = put(&base, name, then);
 		}
@@ -132,16 +126,15 @@ static int take_up(struct sbx_sync *y)
 
 static int read_sides(struct sbx_sync *y)
 {
-	_cleanup_free_ char *own = sbx_format("refs/sandboxfs/%s/", y->name);
 	int r;
 
 	y->seen_host = sbx_seen_now(y->entry, "HEAD");
-	r = own ? read_line(y->entry, "HEAD", &y->head_host) : -ENOMEM;
+	r = read_line(y->entry, "HEAD", &y->head_host);
 	if (r)
 		return sbx_fail(y->err, -r, "cannot read HEAD of the worktree: %s", strerror(-r));
 	r = sbx_refs_of_source(y->source, NULL, &y->refs_host, y->err);
 	if (!r)
-		r = sbx_refs_of_source(y->source, own, &y->kept, y->err);
+		r = sbx_refs_of_source(y->source, "refs/sandboxfs/", &y->kept, y->err);
 	if (r)
 		return r;
 	r = sbx_refs_of_private(y->repo, &y->refs_inside);
@@ -170,8 +163,7 @@ int sbx_sync_export(struct sbx_sync *y, const git_oid *oid)
 	return r;
 }
 
-/* The ref NAME of the source becomes NEW, where it still is OLD (NULL: not there). */
-static int swap_source(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new)
+int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new)
 {
 	_cleanup_git_(reference) git_reference *ref = NULL;
 	struct sbx_git_owner owner = sbx_git_owner_begin(y->p->wt.common);
@@ -194,56 +186,6 @@ static int swap_source(struct sbx_sync *y, const char *name, const git_oid *old,
 	return r;
 }
 
-/* Has what only the sandbox knows as its ref NAME stand in the source, in the sandbox's own room there. */
-static void keep_in_source(struct sbx_sync *y, const char *name, const git_oid *oid)
-{
-	_cleanup_free_ char *kept = sbx_format("refs/sandboxfs/%s/%s", y->name, name);
-	const git_oid *old = kept ? sbx_refs_find(&y->kept, kept) : NULL;
-
-	if (!kept || y->kept_now.n >= KEPT_MOST || sbx_refs_add(&y->kept_now, kept, oid) ||
-	    same_oid(old, oid))
-		return;
-	if (!sbx_sync_export(y, oid))
-		swap_source(y, kept, old, oid);
-}
-
-/* Whether all of the commit OID is on the sandbox's branch, as the source has it. */
-static bool is_on_branch(struct sbx_sync *y, const git_oid *oid)
-{
-	_cleanup_free_ char *branch = sbx_format("%s%s", heads, y->p->wt.branch);
-	const git_oid *tip = branch ? sbx_refs_find(&y->agreed, branch) : NULL;
-
-	return tip &&
-	       (git_oid_equal(tip, oid) || git_graph_descendant_of(y->source, tip, oid) == 1);
-}
-
-/* Takes back what the sandbox has no more: a branch it removed, a stash it popped, commits that were merged. */
-static int drop_kept(struct sbx_sync *y)
-{
-	size_t n = strlen("/diverged");
-	int r = 0;
-
-	sbx_refs_sort(&y->kept_now);
-	for (size_t i = 0; i < y->kept_base.n && !r; i++) {
-		const struct sbx_ref *was = &y->kept_base.at[i];
-		struct sbx_git_owner owner;
-		size_t len = strlen(was->name);
-
-		if (sbx_refs_find(&y->kept_now, was->name))
-			continue;
-		if (len > n && strcmp(was->name + len - n, "/diverged") == 0 &&
-		    !is_on_branch(y, &was->oid)) {
-			r = sbx_refs_add(&y->kept_now, was->name, &was->oid);
-			continue;
-		}
-		owner = sbx_git_owner_begin(y->p->wt.common);
-		git_reference_remove(y->source, was->name);
-		sbx_git_owner_end(&owner);
-	}
-	sbx_refs_sort(&y->kept_now);
-	return r;
-}
-
 /* ---- deciding ---- */
 
 static char *host_copy(const char *name)
@@ -261,13 +203,13 @@ static int diverged(struct sbx_sync *y, const char *name, const git_oid *host,
 
 	if (!r && host)
 		r = sbx_refs_add(&y->want, copy, host);
-	if (inside)
-		keep_in_source(y, "diverged", inside);
+	if (!r && inside)
+		r = sbx_sync_keep(y, "diverged", NULL, inside);
 	sbx_fail(&err, EEXIST,
 	         "branch %s was moved on both sides: what was committed inside is "
-	         "refs/sandboxfs/%s/diverged in the source, and what was committed outside is "
+	         "refs/sandboxfs/diverged/%s in the source, and what was committed outside is "
 	         "host/%s inside; commit what is there and merge one into the other",
-	         name + strlen(heads), y->name, name + strlen(heads));
+	         name + strlen(heads), y->p->wt.worktree, name + strlen(heads));
 	sbx_sync_note(y, -EEXIST, &err);
 	return r;
 }
@@ -281,15 +223,15 @@ static int decide_shared(struct sbx_sync *y, const char *name)
 	const git_oid *want = inside, *agreed = base;
 	int r = 0;
 
-	if (same_oid(host, inside)) {
+	if (sbx_sync_same(host, inside)) {
 		agreed = host;
-	} else if (!inside || same_oid(inside, base)) {
+	} else if (!inside || sbx_sync_same(inside, base)) {
 		want = agreed = host;
 	} else if (sbx_sync_export(y, inside)) {
 		/* Noted; both stay where they are. */
-	} else if (same_oid(host, base) ||
+	} else if (sbx_sync_same(host, base) ||
 	           (host && git_graph_descendant_of(y->source, inside, host) == 1)) {
-		if (!swap_source(y, name, host, inside))
+		if (!sbx_sync_swap(y, name, host, inside))
 			agreed = inside;
 	} else if (host && git_graph_descendant_of(y->source, host, inside) == 1) {
 		want = agreed = host;
@@ -307,14 +249,14 @@ static int decide_seen(struct sbx_sync *y, const char *name)
 	const git_oid *base = sbx_refs_find(&y->refs_base, name);
 	const git_oid *host = sbx_refs_find(&y->refs_host, name);
 	const git_oid *inside = sbx_refs_find(&y->refs_inside, name);
-	bool untouched = same_oid(inside, base);
+	bool untouched = sbx_sync_same(inside, base);
 	int r = put(&y->want, name, untouched ? host : inside);
 
-	if (inside && !untouched && !same_oid(inside, host) &&
-	    (strncmp(name, heads, strlen(heads)) == 0 || strcmp(name, "refs/stash") == 0))
-		keep_in_source(y, name + strlen("refs/"), inside);
+	if (!r && inside && !untouched && !sbx_sync_same(inside, host) &&
+	    strncmp(name, heads, strlen(heads)) == 0)
+		r = sbx_sync_keep(y, "heads", name + strlen(heads), inside);
 	if (!r)
-		r = put(&y->agreed, name, untouched || same_oid(inside, host) ? host : base);
+		r = put(&y->agreed, name, untouched || sbx_sync_same(inside, host) ? host : base);
 	return r;
 }
 
@@ -322,6 +264,11 @@ static int decide_seen(struct sbx_sync *y, const char *name)
 static bool is_copy(const char *name)
 {
 	return strncmp(name, "refs/remotes/host/", strlen("refs/remotes/host/")) == 0;
+}
+
+static int no_refs(struct sbx_sync *y, int r)
+{
+	return sbx_fail(y->err, -r, "the refs cannot be brought over: %s", strerror(-r));
 }
 
 static int decide(struct sbx_sync *y)
@@ -348,7 +295,7 @@ static int decide(struct sbx_sync *y)
 	}
 	sbx_refs_sort(&y->want);
 	sbx_refs_sort(&y->agreed);
-	return r ? sbx_fail(y->err, -r, "the refs cannot be brought over: %s", strerror(-r)) : 0;
+	return r ? no_refs(y, r) : 0;
 }
 
 /* ---- all of it ---- */
@@ -368,7 +315,7 @@ static int store_list(struct sbx_sync *y, const char *name, const struct sbx_ref
 static int store_agreed(struct sbx_sync *y, bool set)
 {
 	_cleanup_free_ char *head = sbx_format("%s\n", y->head_agreed ? y->head_agreed : "");
-	int r = head && y->head_agreed ? drop_kept(y) : -ENOMEM;
+	int r = head && y->head_agreed ? 0 : -ENOMEM;
 
 	if (!r && set)
 		r = store_list(y, "refs", &y->agreed, &y->refs_base);
@@ -391,7 +338,7 @@ static int move_shared(struct sbx_sync *y)
 		const struct sbx_ref *ref = &y->want.at[i];
 		const git_oid *old = sbx_refs_find(&y->refs_inside, ref->name);
 
-		if (!same_oid(old, &ref->oid) && sbx_sync_is_shared(y, ref->name))
+		if (!sbx_sync_same(old, &ref->oid) && sbx_sync_is_shared(y, ref->name))
 			r = sbx_refs_move_private(y->repo, ref->name, old, &ref->oid);
 	}
 	return r;
@@ -439,10 +386,13 @@ int sbx_sync_refs(struct sbx_sync *y)
 		return sbx_fail(y->err, -r, "cannot read the state directory: %s", strerror(-r));
 	clear_locks(y);
 	r = read_sides(y);
-	if (!r)
-		r = decide(y);
+	if (r)
+		return r;
+	r = sbx_sync_want_kept(y);
+	r = r ? no_refs(y, r) : decide(y);
 	if (r)
 		return r;
 	sbx_sync_head(y);
-	return store_agreed(y, set_inside(y));
+	r = sbx_sync_bring_kept(y);
+	return r ? no_refs(y, r) : store_agreed(y, set_inside(y));
 }

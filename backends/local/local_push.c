@@ -23,19 +23,13 @@ int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, cha
 /* What commands have committed is on the branch then; else the push would deliver less than is there. */
 static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	_cleanup_free_ char *name = NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&s->lock);
-	name = strdup(s->base.name);
-	pthread_mutex_unlock(&s->lock);
-	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
 	pthread_mutex_lock(&s->syncing);
 	if (s->retired)
 		r = sbx_fail(err, ESTALE, "the sandbox is gone");
 	else if (sbx_git_private_made(s->git) && sbx_git_private_stale(s->git))
-		sbx_git_private_sync(s->git, name, NULL);
+		sbx_git_private_sync(s->git, NULL);
 	if (!r)
 		r = sbx_git_private_apart(s->git, err);
 	pthread_mutex_unlock(&s->syncing);

@@ -72,6 +72,11 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 		add_text(obj, "branch_wanted", s->rec.wanted);
 	}
 	add_text(obj, "base", s->rec.base);
+	if (s->rec.worktree) {
+		_cleanup_free_ char *refs = sbx_format("refs/sandboxfs/*/%s", s->rec.worktree);
+
+		add_text(obj, "refs", refs);
+	}
 	if (!sb->layered)
 		add_text(obj, "workdir", sb->workdir);
 	add_text(obj, "tree", s->rec.layer ? "overlay" : "checkout");
@@ -198,8 +203,8 @@ static int bring_last(struct sbx_local_sandbox *s, struct sbx_error *err)
 
 	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_stale(s->git))
 		return 0;
-	sbx_git_private_sync(s->git, s->base.name, NULL);
-	if (!sbx_git_private_behind(s->git, &why) || s->warned)
+	sbx_git_private_sync(s->git, NULL);
+	if (!sbx_git_private_behind(s->git, !s->backend->kept, &why) || s->warned)
 		return 0;
 	s->warned = true;
 	return sbx_fail(
@@ -245,7 +250,7 @@ static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
 	int r;
 
 	pthread_mutex_lock(&s->syncing);
-	r = s->git && !s->retired ? sbx_git_private_sync(s->git, sb->name, err) : 0;
+	r = s->git && !s->retired ? sbx_git_private_sync(s->git, err) : 0;
 	pthread_mutex_unlock(&s->syncing);
 	return r;
 }

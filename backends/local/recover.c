@@ -58,7 +58,7 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 	    sbx_local_git_open(rv->b, rec, &git) || !git)
 		return;
 	/* Of one being torn down the source may have nothing left. */
-	if (sbx_git_private_sync(git, rec->name, &err) && rec->state == SBX_RECORD_READY)
+	if (sbx_git_private_sync(git, &err) && rec->state == SBX_RECORD_READY)
 		note(rv, rec->name, err.text);
 	sbx_git_private_close(git);
 }

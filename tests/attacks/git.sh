@@ -6,7 +6,7 @@
 # On the host, so that nothing inside can make it.
 CANARY=$ROOM/tmp/canary
 
-# But for what is a's to move: its branch, refs/sandboxfs/a/ and objects that are new. Those there were, fsck knows.
+# But for what is a's to move: its branch, its own below refs/sandboxfs/ and objects that are new. Those there were, fsck knows.
 git_dir_is_as_it_was() {
 	(cd "$REPO/.git" && find . -type f ! -path './refs/sandboxfs/*' ! -path './refs/heads/sandbox/*' ! -path './worktrees/*' \
 		! -path './objects/*' ! -path './logs/*' ! -name index -exec sha256sum {} + | sort -k 2) >"$ROOM/git.$1"
@@ -147,10 +147,10 @@ commits_arrive() {
 }
 
 other_branches_stay() {
-	git -C "$REPO" for-each-ref | grep -v refs/sandboxfs/b/ >"$ROOM/refs.was"
+	git -C "$REPO" for-each-ref | grep -v "refs/sandboxfs/heads/b-" >"$ROOM/refs.was"
 	run b sh -c 'git update-ref refs/heads/main HEAD; git update-ref refs/heads/sandbox/a HEAD; git update-ref refs/heads/../../config HEAD
 		git update-ref refs/remotes/origin/main HEAD; git tag planted' >"$ROOM/said" 2>&1 || true
-	git -C "$REPO" for-each-ref | grep -v refs/sandboxfs/b/ >"$ROOM/refs.are"
+	git -C "$REPO" for-each-ref | grep -v "refs/sandboxfs/heads/b-" >"$ROOM/refs.are"
 	diff "$ROOM/refs.was" "$ROOM/refs.are" >&2 || unsafe "other refs were moved"
 }
 

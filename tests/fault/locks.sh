@@ -16,6 +16,7 @@ prepare() {
 	echo "first" >"$MNT/a/ctl/snapshot"
 	echo work >"$MNT/b/work"
 	git -C "$REPO" pack-refs --all
+	id_of_a=$(ls "$DOT/worktrees" | grep '^a-')
 	id_of_b=$(ls "$DOT/worktrees" | grep '^b-')
 }
 
@@ -26,7 +27,7 @@ leave() {
 	lock refs/heads/sandbox/a
 	lock refs/heads/sandbox/b
 	lock packed-refs
-	lock "refs/sandboxfs/a/heads/topic"
+	lock "refs/sandboxfs/heads/$id_of_a/topic"
 	lock "refs/sandboxfs/snapshots/$id_of_b/0123"
 	lock "refs/sandboxfs/trash/b-20260101T000000Z"
 	lock refs/remotes/origin/sandbox/a
@@ -48,7 +49,7 @@ usable() {
 	same two "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 	echo again >"$MNT/a/ctl/snapshot"
 	run a git branch topic
-	same "$(git -C "$REPO" rev-parse sandbox/a)" "$(git -C "$REPO" rev-parse refs/sandboxfs/a/heads/topic)"
+	same "$(git -C "$REPO" rev-parse sandbox/a)" "$(git -C "$REPO" rev-parse "$(ref_of a heads/topic)")"
 	rmdir "$MNT/b"
 	teardown b
 	same 1 "$(grep -c '^b-' "$MNT/ctl/trash")"

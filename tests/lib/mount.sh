@@ -208,6 +208,13 @@ talk() {
 	"$TOOL" talk "$talk_file" "$@"
 }
 
+# ref_of NAME KIND[/REST]: where the source has what is only the sandbox's.
+ref_of() {
+	ref_own=$("$TOOL" json refs <"$MNT/$1/ctl/info")
+	ref_rest=${2#"${2%%/*}"}
+	echo "refs/sandboxfs/${2%%/*}/${ref_own##*/}$ref_rest"
+}
+
 error_says() {
 	like "*$2*" "$(cat "$MNT/$1/ctl/error")"
 }

@@ -45,9 +45,82 @@ rebases() {
 
 stashes() {
 	inside 'echo changed >one; git stash -q; grep -qx 1 one'
-	same changed "$(git -C "$REPO" show refs/sandboxfs/a/stash:one)"
+	same changed "$(git -C "$REPO" show "$(ref_of a stash/0):one")"
 	inside 'git stash pop -q; grep -qx changed one; git checkout -q one'
-	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/stash
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a stash/0)"
+}
+
+# Entries below the top, too.
+stash_list() {
+	inside 'echo s1 >one; git stash -q; echo s2 >one; git stash -q; echo s3 >one; git stash -q'
+	for n in 0 1 2; do
+		same "s$((3 - n))" "$(git -C "$REPO" show "$(ref_of a stash/$n):one")"
+	done
+	inside 'git stash drop -q; git stash pop -q; git checkout -q one'
+	same s1 "$(git -C "$REPO" show "$(ref_of a stash/0):one")"
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a stash/1)"
+	inside 'git stash drop -q'
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a stash/0)"
+}
+
+# Commits that no branch names, also those of a HEAD that has gone on.
+detached() {
+	inside 'git checkout -q --detach; git commit -q --allow-empty -m d1; git commit -q --allow-empty -m d2; git checkout -q sandbox/a
+		git checkout -q --detach; git commit -q --allow-empty -m d3'
+	same 'd2
+d3' "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)" | sort)"
+	inside 'git commit -q --allow-empty -m d4; git checkout -q sandbox/a'
+	same 'd2
+d4' "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)" | sort)"
+	d2=$(git -C "$REPO" for-each-ref --format='%(objectname) %(subject)' "$(ref_of a detached)" | sed -n 's/ d2$//p')
+	inside "git branch kept $d2"
+	same d4 "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)")"
+	inside 'git branch -qD kept'
+}
+
+# Those that are in the source stay there, however many there are.
+many_branches() {
+	inside 'git branch zz; c=$(git commit-tree -m many HEAD^{tree}); git update-ref refs/heads/zz $c'
+	git -C "$REPO" rev-parse -q --verify "$(ref_of a heads/zz)"
+	inside 'c=$(git rev-parse zz); for i in $(seq 1100); do echo "create refs/heads/aa$i $c"; done | git update-ref --stdin'
+	git -C "$REPO" rev-parse -q --verify "$(ref_of a heads/zz)"
+	error_says a 'are not in the source'
+	grep -q '"git".*are not in the source' "$MNT/a/ctl/events"
+	inside 'for i in $(seq 1100); do echo "delete refs/heads/aa$i"; done | git update-ref --stdin; git branch -qD zz'
+	same '' "$(git -C "$REPO" for-each-ref "$(ref_of a heads)")"
+}
+
+# Another sandbox of the same name, also one whose name is what ours are kept under.
+same_name() {
+	for name in again trash; do
+		box $name
+		run $name sh -c 'git checkout -qb mine; git commit -q --allow-empty -m first'
+		ref=$(ref_of $name heads/mine)
+		rmdir "$MNT/$name"
+		box $name
+		run $name sh -c 'git checkout -qb mine; git commit -q --allow-empty -m second'
+		same first "$(git -C "$REPO" log -1 --format=%s "$ref")"
+		same second "$(git -C "$REPO" log -1 --format=%s "$(ref_of $name heads/mine)")"
+		teardown $name
+	done
+	run a git branch trash
+	same '' "$(git -C "$REPO" for-each-ref refs/sandboxfs/trash)"
+	run a git branch -D trash
+}
+
+# Of the time before they were kept by id.
+former_refs() {
+	kept=$(own_git)/../kept
+	inside 'git checkout -qb old; git commit -q --allow-empty -m old; git checkout -q -'
+	new=$(ref_of a heads/old)
+	oid=$(git -C "$REPO" rev-parse "$new")
+	git -C "$REPO" update-ref refs/sandboxfs/a/heads/old "$oid"
+	git -C "$REPO" update-ref -d "$new"
+	echo "$oid refs/sandboxfs/a/heads/old" >"$kept"
+	inside 'git commit -q --allow-empty -m more'
+	same "$oid" "$(git -C "$REPO" rev-parse "$new")"
+	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/heads/old
+	inside 'git branch -qD old'
 }
 
 borrows() {
@@ -88,7 +161,7 @@ other_branches() {
 	main=$(tip "$REPO" main)
 	inside 'git checkout -q main; echo x >x; git add x; git commit -qm "on main"'
 	same "$main" "$(tip "$REPO" main)"
-	same 'on main' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/heads/main)"
+	same 'on main' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a heads/main)")"
 	same 'on main' "$(on_host log -1 --format=%s)"
 	same '' "$(on_host status --porcelain)"
 	inside "git update-ref refs/heads/sandbox/b HEAD; git tag stolen; git checkout -q sandbox/a"
@@ -211,9 +284,9 @@ own_branches() {
 	same mine "$(inside 'git branch --show-current')"
 	same 'more of mine' "$(inside 'git log -1 --format=%s mine')"
 	same '' "$(inside 'git status --porcelain')"
-	same 'more of mine' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/heads/mine)"
+	same 'more of mine' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a heads/mine)")"
 	inside 'git checkout -q sandbox/a; git branch -qD mine'
-	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/heads/mine
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a heads/mine)"
 }
 
 both_staged() {
@@ -325,7 +398,7 @@ half_brought() {
 	remount
 	refuse inside 'git rev-parse -q --verify passing'
 	inside 'git rev-parse -q --verify staying'
-	same '' "$(git -C "$REPO" for-each-ref refs/sandboxfs/a/heads/passing refs/sandboxfs/a/heads/staying)"
+	same '' "$(git -C "$REPO" for-each-ref "$(ref_of a heads/passing)" "$(ref_of a heads/staying)")"
 	[ ! -e "$kept.next" ]
 	git -C "$REPO" branch -qD staying
 }
@@ -367,16 +440,16 @@ both_committed() {
 	error_says a 'moved on both sides'
 	grep -q '"git".*moved on both sides' "$MNT/a/ctl/events"
 	same 'from the host' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
-	same 'from inside' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/diverged)"
+	same 'from inside' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
 	same 'from inside' "$(inside 'git log -1 --format=%s')"
 	same 'from the host' "$(inside 'git log -1 --format=%s host/sandbox/a')"
 	on_host add -A
 	on_host commit -qm 'what is there'
-	on_host merge -q -m together refs/sandboxfs/a/diverged
+	on_host merge -q -m together "$(ref_of a diverged)"
 	same together "$(inside 'git log -1 --format=%s')"
 	same '' "$(inside 'git status --porcelain')"
 	refuse inside 'git rev-parse -q --verify host/sandbox/a'
-	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/diverged
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a diverged)"
 }
 
 at_once() {
@@ -555,6 +628,11 @@ claim "add, commit, log, status, diff" commits
 claim "branch, checkout, merge" branches_and_merges
 claim "rebase" rebases
 claim "stash" stashes
+claim "stash: each entry" stash_list
+claim "commits on a detached HEAD" detached
+claim "more branches than the source takes: those that are there stay, and it is told" many_branches
+claim "a name that is used again leaves what it led to before" same_name
+claim "what was kept by name comes to be kept by id" former_refs
 claim "the source's objects are borrowed, its refs are seen" borrows
 claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
 claim "policy says so" policy

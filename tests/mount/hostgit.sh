@@ -135,7 +135,7 @@ both_at_once() {
 	inside true
 	run a git status --porcelain >/dev/null
 	git -C "$REPO" fsck --no-progress --no-dangling
-	git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/diverged >"$ROOM/diverged" || true
+	git -C "$REPO" rev-parse -q --verify "$(ref_of a diverged)" >"$ROOM/diverged" || true
 	tips=$(git -C "$REPO" rev-parse sandbox/a; cat "$ROOM/diverged")
 	# shellcheck disable=SC2086
 	git -C "$REPO" log --format=%s $tips >"$ROOM/subjects"
@@ -177,11 +177,11 @@ moved_apart() {
 	timeout 20 grep -m 1 -q '"git".*moved on both sides' "$MNT/a/ctl/events"
 	same 'by the host' "$(on_host log -1 --format=%s)"
 	same 'by the command' "$(inside 'git log -1 --format=%s')"
-	same 'by the command' "$(git -C "$REPO" log -1 --format=%s refs/sandboxfs/a/diverged)"
+	same 'by the command' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
 	inside 'rm -f go done; git add -A; git commit -qm "what is there"; git merge -q -m "put together" host/sandbox/a'
 	on_host reset -q --hard
 	subject_is 'put together'
-	refuse git -C "$REPO" rev-parse -q --verify refs/sandboxfs/a/diverged
+	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a diverged)"
 }
 
 entry() {
