@@ -21,6 +21,8 @@
 #define DEPTH_MAX 16
 #define HEAD_MAX  4096
 
+#define INSIDE_MAX 20000 /* names in a sandbox's repository that are looked at */
+
 static long long ns_of(const struct timespec *t)
 {
 	return (long long)t->tv_sec * NS_PER_S + t->tv_nsec;
@@ -153,4 +155,55 @@ void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct tim
 		    strcmp(head + strlen(prefix), wt->branch) != 0)
 			break_ref(common, head + strlen("ref: "), since);
 	}
+}
+
+/* ---- in a sandbox's own repository ---- */
+
+struct clearing {
+	const struct timespec *before;
+	size_t seen;
+	bool left;
+};
+
+/* Objects by the first byte of their names: what is there is never locked. */
+static bool is_fan(const char *name)
+{
+	return strlen(name) == 2 && strspn(name, "0123456789abcdef") == 2;
+}
+
+static void clear_lock(struct clearing *c, int dir, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return;
+	if (!c->before || ns_of(&st.st_ctim) >= ns_of(c->before) || unlinkat(dir, name, 0) < 0)
+		c->left = true;
+}
+
+static void clear_below(struct clearing *c, int dir, int depth)
+{
+	struct sbx_names names = {0};
+
+	if (depth < DEPTH_MAX && sbx_dir_names(dir, &names) == 0)
+		for (size_t i = 0; i < names.n && ++c->seen <= INSIDE_MAX; i++) {
+			const char *name = names.items[i];
+			_cleanup_fd_ int sub = -1;
+
+			if (is_lock(name))
+				clear_lock(c, dir, name);
+			if (!is_lock(name) && !is_fan(name))
+				sub = sbx_beneath_open(dir, name, O_RDONLY | O_DIRECTORY);
+			if (sub >= 0)
+				clear_below(c, sub, depth + 1);
+		}
+	sbx_names_release(&names);
+}
+
+bool sbx_git_clear_inside(int repo, const struct timespec *before)
+{
+	struct clearing c = {.before = before};
+
+	clear_below(&c, repo, 0);
+	return c.left;
 }

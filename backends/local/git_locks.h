@@ -6,6 +6,7 @@
 #ifndef SANDBOXFS_LOCAL_GIT_LOCKS_H
 #define SANDBOXFS_LOCAL_GIT_LOCKS_H
 
+#include <stdbool.h>
 #include <time.h>
 
 #include "backends/local/git.h"
@@ -14,5 +15,11 @@
 void sbx_git_break_locks(const char *common, const struct timespec *since);
 /* Of what one sandbox changes besides: its branch, what a push has noted of that. */
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since);
+/*
+ * What commands have left locked in their own repository, whose git is gone: removes each lock that was made before
+ * BEFORE, a reading of CLOCK_REALTIME_COARSE; nothing that was alive then is now. NULL: something may be. Whether
+ * locks are left.
+ */
+bool sbx_git_clear_inside(int repo, const struct timespec *before);
 
 #endif

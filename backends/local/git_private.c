@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/local/git_impl.h"
+#include "backends/local/git_locks.h"
 #include "backends/local/git_private_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
@@ -271,11 +272,17 @@ static int watch_all(const struct sbx_git_private *p, struct sbx_git_watch *w)
 		const char *path;
 		bool deep;
 	} list[] = {
-	        {IN_ENTRY, "HEAD", false},         {IN_ENTRY, "index", false},
-	        {IN_REPO, "HEAD", false},          {IN_REPO, "index", false},
-	        {IN_REPO, "packed-refs", false},   {IN_REPO, "refs", true},
-	        {IN_SOURCE, "packed-refs", false}, {IN_SOURCE, "refs/heads", true},
-	        {IN_SOURCE, "refs/tags", true},    {IN_SOURCE, "refs/remotes", true},
+	        {IN_ENTRY, "HEAD", false},
+	        {IN_ENTRY, "index", false},
+	        {IN_REPO, ".", false}, /* locks */
+	        {IN_REPO, "HEAD", false},
+	        {IN_REPO, "index", false},
+	        {IN_REPO, "packed-refs", false},
+	        {IN_REPO, "refs", true},
+	        {IN_SOURCE, "packed-refs", false},
+	        {IN_SOURCE, "refs/heads", true},
+	        {IN_SOURCE, "refs/tags", true},
+	        {IN_SOURCE, "refs/remotes", true},
 	};
 	int dirs[PLACES], r = 0;
 
@@ -307,6 +314,13 @@ static bool has_moved(struct sbx_git_private *p, int where)
 bool sbx_git_private_made(struct sbx_git_private *p)
 {
 	return atomic_load(&p->ready) || access(p->repo, F_OK) == 0;
+}
+
+bool sbx_git_private_locked(struct sbx_git_private *p)
+{
+	_cleanup_free_ char *path = sbx_format("%s/index.lock", p->repo);
+
+	return path && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 bool sbx_git_private_stale(struct sbx_git_private *p)
@@ -370,6 +384,9 @@ int sbx_sync_reader(struct sbx_sync *y)
 
 static void sync_finish(struct sbx_sync *y)
 {
+	if (y->index_lock >= 0)
+		sbx_locked_end(y->repo, "index");
+	sbx_cleanup_fd(&y->index_lock);
 	sbx_git_reader_close(y->reader);
 	git_repository_free(y->source);
 	sbx_cleanup_fd(&y->objects);
@@ -434,14 +451,21 @@ static int sync_open(struct sbx_sync *y)
 }
 
 /* Whether something was moved, so that another look is due; negative: it cannot be done. */
-static int pass(struct sbx_git_private *p, struct sbx_error *err)
+static int pass(struct sbx_git_private *p, const struct timespec *idle, struct sbx_error *err)
 {
-	struct sbx_sync y = {
-	        .p = p, .err = err, .meta = -1, .repo = -1, .entry = -1, .objects = -1};
+	struct sbx_sync y = {.p = p,
+	                     .err = err,
+	                     .meta = -1,
+	                     .repo = -1,
+	                     .entry = -1,
+	                     .objects = -1,
+	                     .index_lock = -1};
 	int r = sync_open(&y);
 
-	if (!r)
+	if (!r) {
+		p->locked = sbx_git_clear_inside(y.repo, idle);
 		r = sbx_sync_refs(&y);
+	}
 	p->apart = r || y.apart;
 	p->behind = r || y.behind;
 	p->left = y.left;
@@ -459,7 +483,7 @@ static bool may_pass(int r)
 	return r < 0 && r != -EEXIST && r != -EINVAL && r != -ENOENT && r != -EFBIG && r != -E2BIG;
 }
 
-static int repeat(struct sbx_git_private *p, struct sbx_error *err)
+static int repeat(struct sbx_git_private *p, const struct timespec *idle, struct sbx_error *err)
 {
 	int r = 1;
 
@@ -469,8 +493,8 @@ static int repeat(struct sbx_git_private *p, struct sbx_error *err)
 		/* Before reading: what moves meanwhile will show. */
 		r = watch_all(p, &w);
 		if (!r)
-			r = pass(p, err);
-		w.vague |= may_pass(r);
+			r = pass(p, idle, err);
+		w.vague |= may_pass(r) || p->locked;
 		keep_watch(p, &w);
 		sbx_git_watch_release(&w);
 	}
@@ -496,7 +520,8 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 	return 0;
 }
 
-int sbx_git_private_sync(struct sbx_git_private *p, struct sbx_error *err)
+int sbx_git_private_sync(struct sbx_git_private *p, const struct timespec *idle,
+                         struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r = prepare(p, &own);
@@ -505,7 +530,7 @@ int sbx_git_private_sync(struct sbx_git_private *p, struct sbx_error *err)
 	p->apart = p->behind = true; /* until a pass knows better */
 	p->remade = false;
 	if (!r)
-		r = repeat(p, &own);
+		r = repeat(p, idle, &own);
 	if (!r && p->remade)
 		r = sbx_fail(
 		        &own, ENOENT,

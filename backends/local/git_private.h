@@ -16,6 +16,7 @@
 #define SANDBOXFS_LOCAL_GIT_PRIVATE_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "backends/local/git.h"
 
@@ -43,8 +44,12 @@ bool sbx_git_private_moved_inside(struct sbx_git_private *p);
  * Makes both sides agree, as far as they can. 0, or a negative errno with a sentence:
  * EEXIST both sides moved apart, else what kept it from agreeing (damaged objects, a lock that is held,
  * a full disk). The same sentence is not given twice in a row: 0. Blocks; not for one sandbox at once.
+ * IDLE: no command that ran before that time (CLOCK_REALTIME_COARSE) is alive; NULL: one may be.
  */
-int sbx_git_private_sync(struct sbx_git_private *p, struct sbx_error *err);
+int sbx_git_private_sync(struct sbx_git_private *p, const struct timespec *idle,
+                         struct sbx_error *err);
+/* Whether a command's git has the index inside locked, now. Any thread. */
+bool sbx_git_private_locked(struct sbx_git_private *p);
 /* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */
 int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err);
 /*

@@ -35,6 +35,7 @@ struct sbx_git_private {
 	pthread_mutex_t lock;
 	struct sbx_git_watch watch;   /* lock */
 	struct sbx_error said;        /* by the last sync */
+	bool locked;                  /* a command's git had, or had left, something locked */
 	bool remade;                  /* the last sync had to make the worktree's entry again */
 	bool apart;                   /* after it refs did not agree, for that reason */
 	bool behind;                  /* nor did the source have all that is inside */
@@ -48,6 +49,7 @@ struct sbx_sync {
 	git_repository *source;
 	int meta, repo, entry,
 	        objects; /* STATE/git/ID, its repo, the worktree's entry, repo/objects */
+	int index_lock; /* of the index inside, held from moving what is checked out there to moving that */
 	struct sbx_git_reader *reader;
 	size_t taken;
 	/* What was agreed, and what stands on either side. */
@@ -107,6 +109,11 @@ int sbx_sync_want_kept(struct sbx_sync *y);
  * has no more. 0 or -errno.
  */
 int sbx_sync_bring_kept(struct sbx_sync *y);
+/*
+ * Before what is checked out inside becomes another commit: keeps commands' git from the index, which has to
+ * follow, until the pass has ended. 0, -EBUSY, -errno.
+ */
+int sbx_sync_hold_index(struct sbx_sync *y);
 /* Part of sbx_sync_refs: brings HEAD over, and decides what is agreed on. */
 void sbx_sync_head(struct sbx_sync *y);
 /* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */

@@ -344,6 +344,15 @@ static int move_shared(struct sbx_sync *y)
 	return r;
 }
 
+/* Whether what is checked out inside is going to be another commit. */
+static bool moves_checkout(const struct sbx_sync *y)
+{
+	const char *branch = sbx_sync_branch_of(y->head_inside);
+
+	return branch && !sbx_sync_same(sbx_refs_find(&y->refs_inside, branch),
+	                                sbx_refs_find(&y->want, branch));
+}
+
 /* Whether all is inside now; what is not, the next pass finds as one that was broken off. */
 static bool set_inside(struct sbx_sync *y)
 {
@@ -352,7 +361,9 @@ static bool set_inside(struct sbx_sync *y)
 
 	if (sbx_refs_equal(&y->want, &y->refs_inside))
 		return true;
-	r = store_list(y, NEXT, &y->agreed, &y->refs_base);
+	r = moves_checkout(y) ? sbx_sync_hold_index(y) : 0;
+	if (!r)
+		r = store_list(y, NEXT, &y->agreed, &y->refs_base);
 	if (!r)
 		r = move_shared(y);
 	if (!r)

@@ -45,11 +45,12 @@ static bool replace_head(struct sbx_sync *y, int dir, const char *text)
 {
 	struct sbx_git_owner owner = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
+	int r = dir == y->repo ? sbx_sync_hold_index(y) : 0;
 
 	if (dir == y->entry)
 		owner = sbx_git_owner_begin(y->p->wt.common);
-	r = write_head(dir, dir == y->entry ? &y->seen_host : &y->seen_inside, text);
+	if (!r)
+		r = write_head(dir, dir == y->entry ? &y->seen_host : &y->seen_inside, text);
 	sbx_git_owner_end(&owner);
 	y->moved = !r || r == -EAGAIN;
 	if (y->moved)

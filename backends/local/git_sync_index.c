@@ -103,11 +103,22 @@ static int prepare(struct writing *w, struct sbx_index *index, const struct side
 	return sbx_index_format(index, true, &w->data, &w->len);
 }
 
-/* EAGAIN: it is another than was read. */
-static int lock_side(struct writing *w)
+int sbx_sync_hold_index(struct sbx_sync *y)
+{
+	if (y->index_lock < 0)
+		y->index_lock = sbx_locked_open(y->repo, "index");
+	return y->index_lock < 0 ? y->index_lock : 0;
+}
+
+/* EAGAIN: it is another than was read. HELD is its lock where we have that already, else -1. */
+static int lock_side(struct writing *w, int *held)
 {
 	if (!w->data)
 		return 0;
+	if (*held >= 0) {
+		w->lock = sbx_steal_fd(held);
+		return sbx_seen_same(w->dir, "index", &w->known->seen) ? 0 : -EAGAIN;
+	}
 	w->lock = sbx_locked_open_seen(w->dir, "index", &w->known->seen);
 	return w->lock < 0 ? w->lock : 0;
 }
@@ -133,11 +144,11 @@ static void writing_release(struct writing *w)
 static int put_both(struct sbx_sync *y, struct writing *host, struct writing *inside)
 {
 	struct sbx_git_owner owner = sbx_git_owner_begin(y->p->wt.common);
-	int r = lock_side(host);
+	int none = -1, r = lock_side(host, &none);
 
 	sbx_git_owner_end(&owner);
 	if (!r)
-		r = lock_side(inside);
+		r = lock_side(inside, &y->index_lock);
 	if (!r)
 		r = put_side(inside);
 	return r ? r : put_side(host);

@@ -4,12 +4,14 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/layers.h"
 #include "backends/local/local_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
 
 #define COVERS 256 /* two for each */
 
@@ -64,6 +66,18 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
 	if (!wt.common || !wt.worktree || !wt.branch)
 		return 0;
 	return room && workdir ? sbx_git_private_open(&wt, room, rec->id, ret) : -ENOMEM;
+}
+
+int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err)
+{
+	struct sbx_spawner *sp = s->backend->host->spawner;
+	struct timespec now;
+	bool idle;
+
+	/* Before it is asked: who starts after that has locks that are younger. */
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	idle = !sp || !sbx_spawner_runs(sp, s->base.id);
+	return sbx_git_private_sync(s->git, idle ? &now : NULL, err);
 }
 
 struct covering {

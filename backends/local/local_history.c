@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/local_impl.h"
 #include "backends/local/past_impl.h"
 #include "sandboxfs/cleanup.h"
+
+#define LOCK_PAUSE_NS 10000000
+#define LOCK_TRIES    100
 
 struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
 {
@@ -22,17 +26,37 @@ struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
 	return place;
 }
 
+/*
+ * While a command's git has the index inside, what a snapshot stages could not get there, and the next commit
+ * inside would take it back.
+ */
+static int check_index(struct sbx_local_sandbox *s, struct sbx_error *err)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+
+	for (int i = 0; sbx_git_private_locked(s->git); i++) {
+		if (i == LOCK_TRIES)
+			return sbx_fail(
+			        err, EBUSY,
+			        "git is at work inside the sandbox (there is an index.lock)");
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r;
 
-	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_moved_inside(s->git))
+	if (!s->git || !sbx_git_private_made(s->git))
 		return 0;
-	r = sbx_sandbox_sync(sb, &own);
-	if (r != -EEXIST || !strict)
+	r = sbx_git_private_moved_inside(s->git) ? sbx_sandbox_sync(sb, &own) : 0;
+	if (!strict)
 		return 0;
+	if (r != -EEXIST)
+		return check_index(s, err);
 	if (err)
 		*err = own;
 	return r;

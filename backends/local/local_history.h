@@ -10,7 +10,8 @@ extern const struct sbx_history_impl sbx_local_history;
 /* What the past of SB goes by; borrowed from it. */
 struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb);
 /*
- * Brings what commands committed and staged over to the host's side. STRICT: EEXIST when both sides moved apart; else that does not matter.
+ * Brings what commands committed and staged over to the host's side. STRICT: EEXIST when both sides moved apart,
+ * EBUSY when a command's git has had the index for a second; else neither matters.
  */
 int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err);
 

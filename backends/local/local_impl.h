@@ -91,6 +91,12 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
                        struct sbx_git_private **ret);
 
 /*
+ * Brings git's state in step (sbx_git_private_sync), once no command of S that left something locked is alive. The
+ * caller has S->syncing.
+ */
+int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err);
+
+/*
  * What commands of ID are to see over names in the tree, for sbx_place.over: RET's items with a NULL after them, or
  * none and no items. Released by sbx_names_release. 0 or -errno.
  */

@@ -29,7 +29,7 @@ static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 	if (s->retired)
 		r = sbx_fail(err, ESTALE, "the sandbox is gone");
 	else if (sbx_git_private_made(s->git) && sbx_git_private_stale(s->git))
-		sbx_git_private_sync(s->git, NULL);
+		sbx_local_git_sync(s, NULL);
 	if (!r)
 		r = sbx_git_private_apart(s->git, err);
 	pthread_mutex_unlock(&s->syncing);

@@ -203,7 +203,7 @@ static int bring_last(struct sbx_local_sandbox *s, struct sbx_error *err)
 
 	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_stale(s->git))
 		return 0;
-	sbx_git_private_sync(s->git, NULL);
+	sbx_local_git_sync(s, NULL);
 	if (!sbx_git_private_behind(s->git, !s->backend->kept, &why) || s->warned)
 		return 0;
 	s->warned = true;
@@ -250,7 +250,7 @@ static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
 	int r;
 
 	pthread_mutex_lock(&s->syncing);
-	r = s->git && !s->retired ? sbx_git_private_sync(s->git, err) : 0;
+	r = s->git && !s->retired ? sbx_local_git_sync(s, err) : 0;
 	pthread_mutex_unlock(&s->syncing);
 	return r;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/git_locks.h"
@@ -53,12 +54,14 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_git_private *git;
+	struct timespec now;
 
 	if (faccessat(rv->b->state.git, rec->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    sbx_local_git_open(rv->b, rec, &git) || !git)
 		return;
 	/* Of one being torn down the source may have nothing left. */
-	if (sbx_git_private_sync(git, &err) && rec->state == SBX_RECORD_READY)
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	if (sbx_git_private_sync(git, &now, &err) && rec->state == SBX_RECORD_READY)
 		note(rv, rec->name, err.text);
 	sbx_git_private_close(git);
 }

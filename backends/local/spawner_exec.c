@@ -10,8 +10,9 @@
 
 #include "sandboxfs/cleanup.h"
 
-static struct job *job_new(struct sbx_spawner *sp, const struct sbx_exec *spec,
-                           const struct sbx_exec_events *events, void *data)
+static struct job *job_new(struct sbx_spawner *sp, const struct sbx_place *place,
+                           const struct sbx_exec *spec, const struct sbx_exec_events *events,
+                           void *data)
 {
 	const char *name = spec->program ? spec->program : spec->argv[0];
 	size_t len = strlen(name) + 1;
@@ -31,7 +32,8 @@ static struct job *job_new(struct sbx_spawner *sp, const struct sbx_exec *spec,
 		job->watch[i] = (struct sbx_watch){.fd = -1, .fn = spawner_on_output, .data = job};
 	}
 	job->cwd = strdup(spec->cwd ? spec->cwd : "");
-	if (!job->cwd) {
+	job->sandbox = strdup(place->id);
+	if (!job->cwd || !job->sandbox) {
 		spawner_job_free(job);
 		return NULL;
 	}
@@ -154,7 +156,7 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
 
 	if (!sp->loop)
 		return sbx_fail(err, EIO, "the process that runs commands is not attached");
-	job = job_new(sp, spec, events, data);
+	job = job_new(sp, place, spec, events, data);
 	if (!job)
 		return exec_failed(-ENOMEM, err);
 	/* Before the first event can come. */

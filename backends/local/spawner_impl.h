@@ -36,8 +36,8 @@ struct job {
 	struct sbx_timer look; /* armed while a pipe cannot be watched */
 	bool started, leader_ended, ended;
 	struct spawn_report last; /* of the leader's end */
-	char *cwd;
-	char program[]; /* for the sentence when it cannot be started */
+	char *cwd, *sandbox;      /* sandbox: its id */
+	char program[];           /* for the sentence when it cannot be started */
 };
 
 struct outgoing {

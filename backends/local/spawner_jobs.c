@@ -67,6 +67,18 @@ static void forget_job(struct job *job)
 	}
 }
 
+bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id)
+{
+	bool runs = false;
+
+	pthread_mutex_lock(&sp->lock);
+	for (int i = 0; i < SPAWNER_BUCKETS && !runs; i++)
+		for (struct job *job = sp->table[i]; job && !runs; job = job->next)
+			runs = strcmp(job->sandbox, id) == 0;
+	pthread_mutex_unlock(&sp->lock);
+	return runs;
+}
+
 /* --- the life of a job, on the loop thread ---------------------------------------------------- */
 
 static void job_signal(struct sbx_job *base, int sig)
@@ -86,6 +98,7 @@ void spawner_job_free(struct job *job)
 	for (int i = 0; i < 2; i++)
 		sbx_cleanup_fd(&job->pipe[i]);
 	free(job->cwd);
+	free(job->sandbox);
 	free(job);
 }
 

@@ -209,16 +209,19 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
+bool sbx_seen_same(int dirfd, const char *name, const struct sbx_seen *seen)
+{
+	const struct sbx_seen now = sbx_seen_now(dirfd, name);
+
+	return now.ino == seen->ino && now.size == seen->size &&
+	       same_time(now.mtime, seen->mtime) && same_time(now.ctime, seen->ctime);
+}
+
 int sbx_locked_open_seen(int dirfd, const char *name, const struct sbx_seen *seen)
 {
 	int fd = sbx_locked_open(dirfd, name);
-	struct sbx_seen now;
 
-	if (fd < 0)
-		return fd;
-	now = sbx_seen_now(dirfd, name);
-	if (now.ino == seen->ino && now.size == seen->size && same_time(now.mtime, seen->mtime) &&
-	    same_time(now.ctime, seen->ctime))
+	if (fd < 0 || sbx_seen_same(dirfd, name, seen))
 		return fd;
 	sbx_locked_end(dirfd, name);
 	close(fd);

@@ -5,6 +5,7 @@
 #ifndef SANDBOXFS_SUPPORT_BENEATH_H
 #define SANDBOXFS_SUPPORT_BENEATH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -41,6 +42,8 @@ struct sbx_seen {
 	struct timespec mtime, ctime;
 };
 struct sbx_seen sbx_seen_now(int dirfd, const char *name);
+/* Whether NAME still is what was SEEN. */
+bool sbx_seen_same(int dirfd, const char *name, const struct sbx_seen *seen);
 /* sbx_locked_open where NAME still is what was SEEN; else -EAGAIN. */
 int sbx_locked_open_seen(int dirfd, const char *name, const struct sbx_seen *seen);
 /* What stands beside NAME while we have its lock ends so. */

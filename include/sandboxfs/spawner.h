@@ -55,6 +55,8 @@ struct sbx_place {
 int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                      const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,
                      struct sbx_job **ret, struct sbx_error *err);
+/* [any] Whether a command of the sandbox ID, or a process that it started, may be alive. */
+bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id);
 /* [any] Forgets what is kept warm for the sandbox ID (namespaces, mounts); its jobs have ended. */
 void sbx_spawner_forget(struct sbx_spawner *sp, const char *id);
 /* [pool] As forget, and waits until it is done. */

@@ -73,6 +73,13 @@ __attribute__((weak)) int sbx_spawner_exec(struct sbx_spawner *sp, const struct 
 	return 0;
 }
 
+__attribute__((weak)) bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id)
+{
+	(void)sp;
+	(void)id;
+	return false;
+}
+
 __attribute__((weak)) void sbx_spawner_forget(struct sbx_spawner *sp, const char *id)
 {
 	(void)id;

@@ -348,14 +348,68 @@ host_is_busy() {
 	same '' "$(on_host status --porcelain)"
 }
 
+# lock_inside FILE [SCRIPT]: a command has FILE of its repository locked, until let_go; then it runs SCRIPT.
+lock_inside() {
+	rm -f "$MNT/a/locked" "$MNT/a/go"
+	job=$("$TOOL" result "$MNT/a/ctl/spawn" sh -ec "cd $(own_git); : >$1.lock; cd -; : >locked
+		until [ -e go ]; do sleep 0.02; done; rm go locked $(own_git)/$1.lock; ${2:-}")
+	until [ -e "$MNT/a/locked" ]; do sleep 0.02; done
+}
+
+let_go() {
+	: >"$MNT/a/go"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$job/wait")"
+}
+
+# A git that was killed leaves them.
+left_locked() {
+	inside 'cd "$(git rev-parse --git-dir)"; for f in index HEAD config packed-refs shallow refs/heads/sandbox/a refs/heads/new; do : >$f.lock; done'
+	inside 'echo l >left; git add left; git commit -qm "after one that was killed"; git config x.y z; git branch new
+		git pack-refs --all; git checkout -qb other; git checkout -q sandbox/a; git branch -qD other new'
+	same '' "$(on_host status --porcelain)"
+	same 'after one that was killed' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+}
+
+# While its command runs it may be somebody's.
+held_locked() {
+	lock_inside index
+	inside true
+	inside "[ -e $(own_git)/index.lock ]"
+	refuse sh -c "echo m >'$MNT/a/ctl/snapshot'"
+	error_says a 'git is at work'
+	let_go
+	echo 'after it' >"$MNT/a/ctl/snapshot"
+	same '' "$(inside 'git status --porcelain')"
+}
+
+# What the host committed meanwhile comes with its index or not at all: the next commit inside would delete it.
+index_comes_along() {
+	lock_inside index 'echo i >by-command; git add by-command; git commit -qm "by the command"'
+	echo h >"$MNT/a/of-host"
+	on_host add of-host
+	on_host commit -qm 'of the host'
+	same 'after it' "$(inside 'git log -1 --format=%s')"
+	error_says a 'git is at work'
+	grep -q '"git".*git is at work' "$MNT/a/ctl/events"
+	let_go
+	same 'of the host' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	same 'by the command' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
+	same '' "$(git -C "$REPO" log -2 --diff-filter=D --name-only --format= sandbox/a "$(ref_of a diverged)")"
+	on_host add -A
+	on_host commit -qm 'what is there'
+	on_host merge -q -m together "$(ref_of a diverged)"
+	same together "$(inside 'git log -1 --format=%s')"
+	same '' "$(inside 'git status --porcelain')"
+}
+
 # The refs inside cannot be set while a command there has its lock: what the host has is not taken for undone by it.
 command_is_busy() {
-	inside ': >"$(git rev-parse --git-dir)/packed-refs.lock"'
+	lock_inside packed-refs
 	on_host commit -q --allow-empty -m 'while it was busy'
 	git -C "$REPO" branch fresh
 	refuse inside 'git rev-parse -q --verify fresh'
 	same 'while it was busy' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
-	inside 'rm "$(git rev-parse --git-dir)/packed-refs.lock"'
+	let_go
 	same 'while it was busy' "$(inside 'git log -1 --format=%s')"
 	inside 'git rev-parse -q --verify fresh'
 	same 'while it was busy' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
@@ -365,10 +419,10 @@ command_is_busy() {
 
 # Nor HEAD, from either side.
 heads_are_busy() {
-	inside ': >"$(git rev-parse --git-dir)/HEAD.lock"'
+	lock_inside HEAD
 	on_host checkout -q -b elsewhere
 	inside true
-	inside 'rm "$(git rev-parse --git-dir)/HEAD.lock"'
+	let_go
 	same elsewhere "$(on_host symbolic-ref --short HEAD)"
 	same elsewhere "$(inside 'git symbolic-ref --short HEAD')"
 	entry=$(echo "$REPO"/.git/worktrees/a-*)
@@ -650,6 +704,9 @@ claim "a branch of the sandbox's own: the host stands on its commit, and may go 
 claim "files staged on both sides are staged on both" both_staged
 claim "what the host stages meanwhile stays staged" staged_meanwhile
 claim "what a lock of host git keeps out comes with the next command" host_is_busy
+claim "locks of a git that was killed inside are gone" left_locked
+claim "a lock of a command that runs stays, and a snapshot does not pass by it" held_locked
+claim "a commit of the host comes inside with its index, or not yet" index_comes_along
 claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
 claim "what a lock of HEAD keeps out is not taken back either, from either side" heads_are_busy
 claim "a daemon killed while it set refs inside: none is taken for a command's own" half_brought
