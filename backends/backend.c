@@ -131,6 +131,12 @@ int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	return sb->impl->remove(sb, err);
 }
 
+void sbx_sandbox_discard(struct sbx_sandbox *sb)
+{
+	if (sb->impl->discard)
+		sb->impl->discard(sb);
+}
+
 void sbx_sandbox_close(struct sbx_sandbox *sb)
 {
 	if (sb)

@@ -187,6 +187,12 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return result("sandbox.retire", sb->id, start, r, err);
 }
 
+static void sandbox_discard(struct sbx_sandbox *sb)
+{
+	say("sandbox.discard(%s)", sb->id);
+	sbx_sandbox_discard(downcast(sb)->inner);
+}
+
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
@@ -412,6 +418,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .rename = sandbox_rename,
         .retire = sandbox_retire,
         .remove = sandbox_remove,
+        .discard = sandbox_discard,
         .close = sandbox_close,
         .exec = sandbox_exec,
         .stale = sandbox_stale,
@@ -464,6 +471,16 @@ static void recover_found(struct sbx_sandbox *inner, void *data)
 	outer_of(data)->found(sb, outer_of(data)->data);
 }
 
+static void recover_leaving(struct sbx_sandbox *inner, void *data)
+{
+	struct sbx_sandbox *sb = inner;
+
+	say("backend.recover: %s is leaving", inner->id);
+	if (wrap_sandbox(inner, &sb))
+		sb = inner;
+	outer_of(data)->leaving(sb, outer_of(data)->data);
+}
+
 static void recover_note(const char *text, void *data)
 {
 	say("backend.recover: %s", text);
@@ -475,8 +492,10 @@ static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r
                            struct sbx_error *err)
 {
 	struct trace_backend *b = (struct trace_backend *)base;
-	struct sbx_recover mine = {
-	        .found = recover_found, .note = recover_note, .data = (void *)(uintptr_t)r};
+	struct sbx_recover mine = {.found = recover_found,
+	                           .note = recover_note,
+	                           .leaving = r->leaving ? recover_leaving : NULL,
+	                           .data = (void *)(uintptr_t)r};
 	uint64_t start = sbx_now_ns();
 
 	return result("backend.recover", base->impl->name, start,

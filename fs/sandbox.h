@@ -203,7 +203,8 @@ void sbx_registry_cancel(struct sbx_creation *c);
 /*
  * rmdir and ctl/teardown. done comes when the sandbox is out of sight and its name is free, or with
  * COMPLETE when it is really gone. A name that is not there: -ENOENT, but with COMPLETE
- * success. Any thread.
+ * success. With COMPLETE NAME may also be the id of one whose removal goes on: that is tried again, and once the
+ * failure of an attempt was told here, what it cannot save is dropped. Any thread.
  */
 void sbx_registry_teardown(struct sbx_registry *reg, const char *name, bool complete,
                            sbx_box_done done, void *data);
@@ -222,7 +223,10 @@ struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
 /* When the registry was made: CLOCK_REALTIME, ms. */
 int64_t sbx_registry_time_ms(struct sbx_registry *reg);
 
-/* Text of ctl/list (table), list.json, pending (one name per line), info, stats; malloc'd. */
+/*
+ * Text of ctl/list (table), list.json, pending (a name per line; where an attempt has failed also the id and the reason, after tabs), info,
+ * stats; malloc'd.
+ */
 char *sbx_registry_list_text(struct sbx_registry *reg);
 char *sbx_registry_list_json(struct sbx_registry *reg);
 char *sbx_registry_pending_text(struct sbx_registry *reg);

@@ -53,6 +53,53 @@ static void arm_all(void *data)
 	sbx_registry_posted(reg);
 }
 
+/* [loop] */
+static void remove_all(void *data)
+{
+	struct sbx_registry *reg = data;
+	struct box *box;
+
+	pthread_mutex_lock(&reg->lock);
+	box = reg->retired;
+	pthread_mutex_unlock(&reg->lock);
+	/* Who is in the list stays there until this thread has taken it out. */
+	for (; box; box = box->next)
+		sbx_box_remove(box);
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_posted(reg);
+}
+
+static int take_leaving(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
+{
+	struct box *box = sbx_box_new(reg, sandbox->name);
+	int r = box ? sbx_box_equip(box, sandbox) : -ENOMEM;
+
+	if (r < 0) {
+		if (box)
+			sbx_box_unref(&box->pub);
+		return r;
+	}
+	pthread_mutex_lock(&reg->lock);
+	box->pub.number = reg->next_number++;
+	box->pub.state = SBX_BOX_RETIRED;
+	box->pub.retired = box->taken_down = box->idle_removal = true;
+	box->stop_ns = sbx_now_ns();
+	box->next = reg->retired;
+	reg->retired = box;
+	pthread_mutex_unlock(&reg->lock);
+	sbx_events_close(box->pub.events);
+	return 0;
+}
+
+static void leaving(struct sbx_sandbox *sandbox, void *data)
+{
+	struct finding *f = data;
+
+	/* Its record stays, for the next mount. */
+	if (take_leaving(f->reg, sandbox) < 0)
+		sbx_sandbox_close(sandbox);
+}
+
 static void found(struct sbx_sandbox *sandbox, void *data)
 {
 	struct finding *f = data;
@@ -78,7 +125,7 @@ static void note(const char *text, void *data)
 int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 {
 	struct finding f = {.reg = reg};
-	struct sbx_recover rec = {.found = found, .note = note, .data = &f};
+	struct sbx_recover rec = {.found = found, .note = note, .leaving = leaving, .data = &f};
 	int r = sbx_backend_recover(reg->config.backend, &rec, err);
 
 	if (r >= 0 && reg->config.settings->state_dir)
@@ -86,6 +133,11 @@ int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 	if (reg->config.settings->run_timeout_ms) {
 		pthread_mutex_lock(&reg->lock);
 		sbx_registry_post(reg, arm_all);
+		pthread_mutex_unlock(&reg->lock);
+	}
+	if (reg->retired) {
+		pthread_mutex_lock(&reg->lock);
+		sbx_registry_post(reg, remove_all);
 		pthread_mutex_unlock(&reg->lock);
 	}
 	if (r >= 0 && f.code < 0)

@@ -48,6 +48,9 @@ struct box {
 	bool shut; /* the shutdown has seen to it */
 	/* One [pool] call of the backend at a time for one sandbox. */
 	pthread_mutex_t backend_lock;
+	bool idle_removal; /* it is retired, and waits for another attempt; registry's lock */
+	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's lock */
+	struct sbx_error why; /* it is not gone yet; registry's lock */
 	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
 	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
@@ -174,6 +177,8 @@ void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
 /* Gives up what is being pushed. */
 void sbx_box_cancel_pushes(struct box *box);
+/* [loop] A retired box, which the registry has, is removed. Nobody is at it. */
+void sbx_box_remove(struct box *box);
 /* A ready box becomes a stopping one. */
 void sbx_box_stop_begin(struct box *box);
 /* Whoever does something with the box is asked to give up. */

@@ -63,19 +63,35 @@ static void tell_waiters(struct waiter *w, int code, const struct sbx_error *err
 
 static void remove_work(void *data);
 
-static void retry(struct sbx_timer *t)
+void sbx_box_remove(struct box *box)
 {
-	struct box *box = t->data;
 	struct sbx_registry *reg = box->pub.registry;
 	bool go;
 
+	sbx_loop_timer_cancel(reg->config.loop, &box->retry);
 	pthread_mutex_lock(&reg->lock);
-	go = !reg->closing;
-	if (go)
+	go = box->idle_removal && !reg->closing;
+	if (go) {
+		box->idle_removal = false;
 		sbx_registry_begin(reg);
+	}
 	pthread_mutex_unlock(&reg->lock);
 	if (go)
 		sbx_pool_submit(reg->config.remover, remove_work, box);
+}
+
+static void retry(struct sbx_timer *t)
+{
+	sbx_box_remove(t->data);
+}
+
+/* [loop] Somebody does not want to wait for the timer. */
+static void retry_now(void *data)
+{
+	struct box *box = data;
+
+	sbx_box_remove(box);
+	sbx_box_unref(&box->pub);
 }
 
 /* [loop] The next mount's recovery finishes what does not succeed before the end of this one. */
@@ -96,13 +112,21 @@ static void remove_failed(struct box *box)
 	struct sbx_registry *reg = box->pub.registry;
 
 	sbx_error_complete(&box->step_err, box->code, "removing", box->pub.name);
-	sbx_error_store(reg, NULL, &box->step_err);
-	sbx_events_add(reg->events, "remove_failed", box->pub.name, box->step_err.text);
+	/* The same for days is told once. */
+	if (strcmp(box->why.text, box->step_err.text) != 0) {
+		sbx_error_store(reg, NULL, &box->step_err);
+		sbx_events_add(reg->events, "remove_failed", box->pub.name, box->step_err.text);
+	}
 	remove_later(box);
 }
 
 static void removed(struct box *box)
 {
+	if (box->code > 0) {
+		sbx_error_store(box->pub.registry, NULL, &box->step_err);
+		sbx_events_add(box->pub.registry->events, "dropped", box->pub.name,
+		               box->step_err.text);
+	}
 	sbx_box_record_span(box, "cleanup", box->stop_ns);
 	sbx_log_remove(box->pub.log);
 	sbx_log_finish(box->pub.log);
@@ -131,10 +155,13 @@ static void remove_done(void *data)
 		reg->counters.removals++;
 	} else {
 		reg->counters.remove_failures++;
+		box->why = box->step_err;
+		box->idle_removal = true;
 	}
 	waiters = take_waiters(box, true);
+	box->warned |= waiters != NULL;
 	pthread_mutex_unlock(&reg->lock);
-	tell_waiters(waiters, box->code, &box->step_err);
+	tell_waiters(waiters, gone ? 0 : box->code, &box->step_err);
 	if (gone)
 		sbx_box_unref(&box->pub);
 	pthread_mutex_lock(&reg->lock);
@@ -245,12 +272,27 @@ void sbx_box_stop(struct box *box)
 	sbx_jobs_shutdown(box->pub.jobs, jobs_ended, box);
 }
 
-static struct box *retired_by_name(struct sbx_registry *reg, const char *name)
+/* By its name or, as another may have had that after it, by its id. */
+static struct box *find_retired(struct sbx_registry *reg, const char *word)
 {
 	for (struct box *box = reg->retired; box; box = box->next)
-		if (strcmp(box->pub.name, name) == 0)
+		if (strcmp(box->pub.name, word) == 0 || strcmp(box->pub.sandbox->id, word) == 0)
 			return box;
 	return NULL;
+}
+
+/*
+ * Whoever tears down what could not be removed does not wait for the next attempt; and who was told that it
+ * cannot be saved wants it gone. The lock is held.
+ */
+static void press(struct sbx_registry *reg, struct box *box)
+{
+	if (box->warned)
+		sbx_sandbox_discard(box->pub.sandbox);
+	if (!box->idle_removal)
+		return;
+	sbx_box_ref(&box->pub);
+	sbx_loop_post(reg->config.loop, retry_now, box);
 }
 
 /*
@@ -263,7 +305,7 @@ static int join_teardown(struct sbx_registry *reg, const char *name, bool comple
 	struct box *box = sbx_registry_locate(reg, name, NULL);
 
 	if (!box)
-		box = complete ? retired_by_name(reg, name) : NULL;
+		box = complete ? find_retired(reg, name) : NULL;
 	if (!box)
 		return complete ? 0 : sbx_fail(err, ENOENT, "there is no sandbox %s", name);
 	if (box->pub.state == SBX_BOX_CREATING)
@@ -275,6 +317,8 @@ static int join_teardown(struct sbx_registry *reg, const char *name, bool comple
 		*stop = box;
 	}
 	add_waiter(box, complete, done, data);
+	if (box->pub.state == SBX_BOX_RETIRED)
+		press(reg, box);
 	return 1;
 }
 
@@ -283,13 +327,14 @@ void sbx_registry_teardown(struct sbx_registry *reg, const char *name, bool comp
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct box *stop = NULL;
-	int r = sbx_name_check(name, &err);
+	int r;
 
-	if (r >= 0) {
-		pthread_mutex_lock(&reg->lock);
+	pthread_mutex_lock(&reg->lock);
+	/* An id may be longer than a name. */
+	r = complete && find_retired(reg, name) ? 0 : sbx_name_check(name, &err);
+	if (r >= 0)
 		r = join_teardown(reg, name, complete, done, data, &stop, &err);
-		pthread_mutex_unlock(&reg->lock);
-	}
+	pthread_mutex_unlock(&reg->lock);
 	if (r <= 0)
 		sbx_tell_later(reg, r, &err, done, data);
 	else if (stop)

@@ -373,7 +373,11 @@ char *sbx_registry_pending_text(struct sbx_registry *reg)
 		return NULL;
 	pthread_mutex_lock(&reg->lock);
 	for (struct box *box = reg->retired; box; box = box->next)
-		fprintf(out, "%s\n", box->pub.name);
+		if (box->why.code)
+			fprintf(out, "%s\t%s\t%s\n", box->pub.name, box->pub.sandbox->id,
+			        box->why.text);
+		else
+			fprintf(out, "%s\n", box->pub.name);
 	pthread_mutex_unlock(&reg->lock);
 	fclose(out);
 	return text;

@@ -58,6 +58,8 @@ struct sbx_create {
 struct sbx_recover {
 	void (*found)(struct sbx_sandbox *sb, void *data); /* hands the sandbox over */
 	void (*note)(const char *text, void *data);        /* one line for `events` */
+	/* One whose teardown could not be finished yet: retire is done, remove is to be called. NULL: none is handed over. */
+	void (*leaving)(struct sbx_sandbox *sb, void *data);
 	void *data;
 };
 
@@ -120,9 +122,12 @@ struct sbx_sandbox_impl {
 	int (*retire)(struct sbx_sandbox *sb, struct sbx_error *err);
 	/*
 	 * [pool] Second half: removes everything. May be repeated after a failure, and
-	 * is finished by recover after a crash. All jobs have ended. Mandatory.
+	 * is finished by recover after a crash. All jobs have ended. What is to be saved and cannot be is such a
+	 * failure. 1: all is gone, and *err says what was not saved. Mandatory.
 	 */
 	int (*remove)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/* [any] The next remove goes on without what it cannot save. Optional: nothing is ever saved. */
+	void (*discard)(struct sbx_sandbox *sb);
 	/* [any] Frees the object (not the sandbox). All its jobs are destroyed. Mandatory. */
 	void (*close)(struct sbx_sandbox *sb);
 
@@ -244,6 +249,7 @@ void sbx_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj);
 int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
 int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err);
 int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err);
+void sbx_sandbox_discard(struct sbx_sandbox *sb);
 void sbx_sandbox_close(struct sbx_sandbox *sb); /* accepts NULL */
 int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                      const struct sbx_exec_events *events, void *data, struct sbx_job **ret,

@@ -277,6 +277,14 @@ static int fake_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	return 0;
 }
 
+static void fake_discard(struct sbx_sandbox *sb)
+{
+	struct fake_backend *b = sbx_container_of(sb, struct fake_sandbox, base)->backend;
+
+	atomic_fetch_add(&b->discards, 1);
+	atomic_store(&b->remove_failures, 0);
+}
+
 static void fake_close(struct sbx_sandbox *sb)
 {
 	struct fake_sandbox *fake = sbx_container_of(sb, struct fake_sandbox, base);
@@ -295,6 +303,7 @@ static const struct sbx_sandbox_impl fake_sandbox_impl = {
         .rename = fake_rename,
         .retire = fake_retire,
         .remove = fake_remove,
+        .discard = fake_discard,
         .close = fake_close,
         .exec = fake_exec,
         .barrier = fake_barrier,

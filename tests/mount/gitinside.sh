@@ -384,11 +384,12 @@ held_locked() {
 
 # What the host committed meanwhile comes with its index or not at all: the next commit inside would delete it.
 index_comes_along() {
+	before=$(inside 'git log -1 --format=%s')
 	lock_inside index 'echo i >by-command; git add by-command; git commit -qm "by the command"'
 	echo h >"$MNT/a/of-host"
 	on_host add of-host
 	on_host commit -qm 'of the host'
-	same 'after it' "$(inside 'git log -1 --format=%s')"
+	same "$before" "$(inside 'git log -1 --format=%s')"
 	error_says a 'git is at work'
 	grep -q '"git".*git is at work' "$MNT/a/ctl/events"
 	let_go

@@ -328,6 +328,29 @@ static void failed_removal_is_told_and_tried_again(void **state)
 	assert_non_null(strstr(stats, "sandboxfs_remove_failures_total 1\n"));
 }
 
+static void who_was_told_of_a_failed_removal_can_discard(void **state)
+{
+	_cleanup_free_ char *pending = NULL, *id = NULL;
+	struct sbx_box *box = house_make(&house, "a");
+
+	(void)state;
+	id = strdup(box->sandbox->id);
+	sbx_box_unref(box);
+	atomic_store(&house.backend.remove_code, EROFS);
+	atomic_store(&house.backend.remove_failures, 1000);
+	assert_int_equal(house_teardown(&house, "a", false), 0);
+	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
+	assert_int_equal(atomic_load(&house.backend.discards), 0);
+	pending = sbx_registry_pending_text(house.registry);
+	assert_non_null(strstr(pending, id));
+	assert_non_null(strstr(pending, "\tremoving was refused\n"));
+	sbx_box_unref(house_make(&house, "a"));
+	/* Another has the name by now. */
+	assert_int_equal(house_teardown(&house, id, true), 0);
+	assert_true(atomic_load(&house.backend.discards) > 0);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+}
+
 static void refused_retirement_leaves_the_sandbox_ready(void **state)
 {
 	struct sbx_box *box = house_make(&house, "a");
@@ -702,6 +725,7 @@ int main(void)
 	        CASE(teardown_of_what_is_not_there),
 	        CASE(two_teardowns_at_once_both_succeed),
 	        CASE(failed_removal_is_told_and_tried_again),
+	        CASE(who_was_told_of_a_failed_removal_can_discard),
 	        CASE(refused_retirement_leaves_the_sandbox_ready),
 	        CASE(teardown_kills_jobs_and_leaves_the_durable_log),
 	        CASE(events_of_a_torn_down_sandbox_end),
