@@ -54,7 +54,8 @@ struct sbx_local_sandbox {
 	git_repository *past; /* lock: for looking into snapshots; NULL until then */
 	atomic_uint edits; /* what was written through the mount, and commands that were started */
 	struct sbx_kept_row *kept; /* NULL: nothing was removed yet; made under lock */
-	int unsaved;               /* failed attempts at saving what was not committed */
+	atomic_bool discard;       /* what cannot be saved may go */
+	struct sbx_error lost;     /* it went, for that reason */
 };
 
 struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
@@ -67,6 +68,13 @@ int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, str
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
                            struct sbx_error *err);
+
+/*
+ * One whose teardown REC says is not finished, its tree wherever it is: only for remove and close. On success REC is
+ * taken over. 0 or -ENOMEM.
+ */
+int sbx_local_sandbox_leaving(struct sbx_local *b, struct sbx_record *rec,
+                              struct sbx_sandbox **ret);
 
 /* Notes that the create of SB, opened before it was complete, is. */
 int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err);

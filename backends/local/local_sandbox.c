@@ -8,6 +8,7 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/kept.h"
@@ -19,7 +20,7 @@
 #include "backends/support/launch.h"
 #include "sandboxfs/cleanup.h"
 
-#define SAVE_TRIES 4
+#define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
 
 static const struct sbx_sandbox_impl impl;
 
@@ -222,8 +223,9 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 
 	pthread_mutex_lock(&s->syncing);
 	r = bring_last(s, err);
+	if (!r)
+		r = sbx_local_trash_plan(s, err);
 	if (!r) {
-		sbx_local_trash_plan(s);
 		r = sbx_local_retire(s->backend, &s->rec, err);
 		s->retired = !r;
 		if (r)
@@ -267,38 +269,68 @@ static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 	return sbx_local_downcast(sb)->gitfile;
 }
 
+/* Whether what could not be saved until now has been kept for as long as what is. */
+static bool is_over(const struct sbx_local_sandbox *s)
+{
+	const int64_t days = (int64_t)s->backend->host->settings->trash_days;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return days && (int64_t)now.tv_sec * 1000 - s->rec.removed_ms > days * DAY_MS;
+}
+
 /*
- * What cannot be saved keeps the sandbox from going for some attempts, each of which is heard of; then it goes without, as what was not
- * committed always did. On a full disk at the second, since what is removed is what makes room.
+ * What cannot be saved keeps the sandbox from going, for days, unless somebody wants it gone all the same. 1: it was dropped,
+ * and ERR says why.
  */
 static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	int r;
+	struct sbx_error why = SBX_ERROR_INIT;
+	int r = 0;
 
 	if (!s->rec.save)
 		return 0;
-	r = sbx_local_trash_save(s->backend, &s->rec, s->root, s->disk, err);
+	if (s->root >= 0)
+		r = sbx_local_trash_save(s->backend, &s->rec, s->root, s->disk, &why);
+	else
+		r = sbx_local_trash_recover(s->backend, &s->rec, &why);
 	if (!r)
 		return 0;
-	s->unsaved += r == -ENOSPC || r == -EDQUOT ? SAVE_TRIES : 1;
-	if (s->unsaved <= SAVE_TRIES)
+	if (!atomic_load(&s->discard) && !is_over(s)) {
+		if (err)
+			*err = why;
 		return r;
+	}
 	sbx_local_trash_unplan(s);
-	return 0;
+	sbx_record_store(s->backend->state.meta, &s->rec);
+	sbx_fail(err, -r, "what was not committed in %s is lost: %s", s->rec.name, why.text);
+	return 1;
+}
+
+static void sandbox_discard(struct sbx_sandbox *sb)
+{
+	atomic_store(&sbx_local_downcast(sb)->discard, true);
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_fd_ int root = -1, disk = -1;
-	int r;
+	struct sbx_error lost = SBX_ERROR_INIT;
+	int r, dropped;
 
 	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the spawner. */
 	if (s->backend->host->spawner && s->rec.layer)
 		sbx_spawner_forget_now(s->backend->host->spawner, sb->id);
 	else if (s->backend->host->spawner)
 		sbx_spawner_forget(s->backend->host->spawner, sb->id);
-	r = save_work(s, err);
+	dropped = save_work(s, &lost);
+	if (dropped > 0)
+		s->lost = lost;
+	r = dropped < 0 ? sbx_fail(err, lost.code, "%s", lost.text) : 0;
+	/* To be shown it was put back. */
+	if (!r && s->root < 0)
+		r = sbx_local_retire(s->backend, &s->rec, err);
 	if (!r)
 		r = sbx_local_remove(s->backend, &s->rec, err);
 	if (r)
@@ -308,7 +340,9 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	root = sbx_steal_fd(&s->root);
 	disk = sbx_steal_fd(&s->disk);
 	pthread_mutex_unlock(&s->lock);
-	return 0;
+	if (s->lost.code && err)
+		*err = s->lost;
+	return s->lost.code ? 1 : 0;
 }
 
 static void sandbox_close(struct sbx_sandbox *sb)
@@ -370,6 +404,7 @@ static const struct sbx_sandbox_impl impl = {
         .rename = sandbox_rename,
         .retire = sandbox_retire,
         .remove = sandbox_remove,
+        .discard = sandbox_discard,
         .close = sandbox_close,
         .exec = sandbox_exec,
         .resize = sandbox_resize,
@@ -467,19 +502,46 @@ static void recover_past(struct sbx_local_sandbox *s)
 	sbx_past_recover(&place);
 }
 
-int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
-                           struct sbx_error *err)
+static struct sbx_local_sandbox *sandbox_new(struct sbx_local *b, const struct sbx_record *rec)
 {
 	struct sbx_local_sandbox *s = calloc(1, sizeof(*s));
-	int r;
 
 	if (!s)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return NULL;
 	*s = (struct sbx_local_sandbox){
 	        .base.impl = &impl, .backend = b, .rec = *rec, .root = -1, .disk = -1};
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->storing, NULL);
 	pthread_mutex_init(&s->syncing, NULL);
+	return s;
+}
+
+int sbx_local_sandbox_leaving(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret)
+{
+	struct sbx_local_sandbox *s = sandbox_new(b, rec);
+	int r = s ? fill_in(s) : -ENOMEM;
+
+	if (r) {
+		if (s) {
+			s->rec = (struct sbx_record){0};
+			sandbox_close(&s->base);
+		}
+		return r;
+	}
+	s->retired = true;
+	*rec = (struct sbx_record){0};
+	*ret = &s->base;
+	return 0;
+}
+
+int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,
+                           struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sandbox_new(b, rec);
+	int r;
+
+	if (!s)
+		return sbx_fail(err, ENOMEM, "out of memory");
 	r = fill_in(s);
 	r = r ? sbx_fail(err, -r, "out of memory") : open_places(s, err);
 	if (r) {

@@ -35,8 +35,9 @@ static bool has_commit(git_repository *repo, const char *hex)
 	       git_object_lookup(&c, repo, &oid, GIT_OBJECT_COMMIT) == 0;
 }
 
+/* OWN: it is in the state directory. */
 static int find_entry(struct sbx_local *b, const char *name, git_repository **repo,
-                      struct sbx_trash_entry *e)
+                      struct sbx_trash_entry *e, bool *own)
 {
 	int r = b->common ? sbx_local_trash_repo(b, b->common, false, repo) : GIT_ENOTFOUND;
 
@@ -44,6 +45,7 @@ static int find_entry(struct sbx_local *b, const char *name, git_repository **re
 		r = sbx_trash_find(*repo, name, e);
 	if (r != GIT_ENOTFOUND)
 		return r;
+	*own = true;
 	git_repository_free(*repo);
 	*repo = NULL;
 	r = sbx_local_trash_repo(b, NULL, false, repo);
@@ -80,7 +82,8 @@ static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_se
 {
 	_cleanup_(sbx_trash_release) struct sbx_trash_entry e = {0};
 	git_repository *repo = NULL;
-	int r = find_entry(b, name, &repo, &e);
+	bool own = false;
+	int r = find_entry(b, name, &repo, &e, &own);
 
 	if (r == GIT_ENOTFOUND)
 		r = sbx_fail(err, ENOENT, "there is no %s in the trash", name);
@@ -95,7 +98,7 @@ static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_se
 	seed->objects = repo;
 	r = b->common ? seed_git(b, &e, seed, err) : 0;
 	/* The source's own objects need not be brought. */
-	if (b->common && e.has_head) {
+	if (b->common && e.has_head && !own) {
 		git_repository_free(seed->objects);
 		seed->objects = NULL;
 	}
@@ -171,6 +174,8 @@ static int bring(const struct sbx_past_place *place, const struct sbx_local_seed
 		r = git_packbuilder_new(&pack, seed->objects);
 	if (!r)
 		r = git_packbuilder_insert_tree(pack, &seed->tree);
+	if (!r && seed->has_staged)
+		r = git_packbuilder_insert_tree(pack, &seed->staged);
 	if (!r)
 		r = git_packbuilder_write(pack, path, 0, NULL, NULL);
 	return r ? sbx_git_fail(err, r, "what it is to be cannot be read") : 0;

@@ -26,6 +26,8 @@
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
 #define GONE   ".gone"
 
+#define BORROWED_MAX ((size_t)1 << 20)
+
 struct saving {
 	struct sbx_local *b;
 	struct sbx_record *rec;
@@ -55,6 +57,34 @@ int sbx_local_trash_repo(struct sbx_local *b, const char *common, bool make, git
 	             GIT_REPOSITORY_INIT_MKDIR;
 	opts.mode = 0700;
 	return git_repository_init_ext(ret, path, &opts);
+}
+
+/* The state directory's sees the objects of the repository COMMON, as long as that is there. 0 or libgit2's code. */
+static int borrow(struct sbx_local *b, const char *common)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(b->state.dir, SBX_TRASHED);
+	_cleanup_fd_ int info = dir < 0 ? dir : sbx_dir_make(dir, "objects/info", 0700);
+	_cleanup_free_ char *line = sbx_format("%s/objects\n", common);
+	_cleanup_free_ char *known = NULL, *text = NULL;
+	int r = info < 0 ? info : sbx_file_read(info, "alternates", BORROWED_MAX, &known);
+
+	if (r && r != -ENOENT)
+		return GIT_ERROR;
+	if (!line || (known && strstr(known, line)))
+		return line ? 0 : GIT_ERROR;
+	text = sbx_format("%s%s", known ? known : "", line);
+	return text && sbx_file_replace(info, "alternates", "alternates.new", text) == 0
+	               ? 0
+	               : GIT_ERROR;
+}
+
+static bool has_commit(git_repository *repo, const char *hex)
+{
+	_cleanup_git_(object) git_object *c = NULL;
+	git_oid oid;
+
+	return git_oid_fromstr(&oid, hex) == 0 &&
+	       git_object_lookup(&c, repo, &oid, GIT_OBJECT_COMMIT) == 0;
 }
 
 /* --- what is known ---------------------------------------------------------------------------------- */
@@ -247,31 +277,52 @@ static void done(struct sbx_local *b, struct sbx_record *rec)
 	sbx_record_store(b->state.meta, rec);
 }
 
-int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, int disk,
-                         struct sbx_error *err)
+/* HOME: in the source, else in the state directory, which then borrows what it has of it. */
+static int save_in(struct sbx_local *b, struct sbx_record *rec, int root, int disk, bool home,
+                   struct sbx_error *err)
 {
 	struct saving s = {.b = b,
 	                   .rec = rec,
 	                   .root = root,
 	                   .disk = disk,
+	                   .common = home ? rec->common : b->state.path,
 	                   .entry = {.sandbox = rec->name,
 	                             .id = rec->id,
 	                             .branch = rec->branch,
 	                             .base = rec->base,
 	                             .time_ms = rec->removed_ms}};
-	int r = sbx_local_trash_repo(b, rec->common, true, &s.repo);
+	int r = sbx_local_trash_repo(b, home ? rec->common : NULL, true, &s.repo);
 
-	s.git = rec->common && !r;
-	s.common = s.git ? rec->common : b->state.path;
-	/* The source is gone. */
-	if (r && rec->common)
-		r = sbx_local_trash_repo(b, NULL, true, &s.repo);
+	if (!r && !home && rec->common) {
+		r = borrow(b, rec->common);
+		git_repository_free(s.repo);
+		s.repo = NULL;
+		r = r ? r : sbx_local_trash_repo(b, NULL, false, &s.repo);
+	}
 	if (r)
 		return sbx_git_fail(err, r, "the trash cannot be opened");
+	s.git = rec->common && (home || has_commit(s.repo, rec->head));
 	r = save(&s, err);
 	git_repository_free(s.repo);
 	sbx_index_release(&s.known);
 	sbx_index_release(&s.lower);
+	return r;
+}
+
+int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, int disk,
+                         struct sbx_error *err)
+{
+	struct sbx_error here = SBX_ERROR_INIT;
+	int r = rec->common ? save_in(b, rec, root, disk, true, err) : -ENOENT;
+
+	if (r) {
+		const int again = save_in(b, rec, root, disk, false, &here);
+
+		/* Of both reasons the source's tells more. */
+		if (again && !rec->common)
+			sbx_fail(err, here.code, "%s", here.text);
+		r = again && rec->common ? r : again;
+	}
 	if (!r)
 		done(b, rec);
 	return r;
@@ -323,6 +374,7 @@ int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct 
 
 	if (has_lost_kept(b, rec) && !rec->disk_mb) {
 		done(b, rec);
+		sbx_fail(err, ENOENT, "what was removed of it file by file was not kept");
 		return 0;
 	}
 	/* The tree is then what it was when it was last saved. */

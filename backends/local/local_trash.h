@@ -13,17 +13,22 @@
 
 /* As sbx_sandbox_impl.changing. */
 void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client);
-/* Before S is retired, while the worktree's entry is there. Quick, and nothing that fails here keeps it from being torn down. */
-void sbx_local_trash_plan(struct sbx_local_sandbox *s);
+/*
+ * Before S is retired, while the worktree's entry is there. Quick. What cannot be put aside (a full disk) is told once: then 0.
+ */
+int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err);
 /* It was not retired: nothing is to be saved. */
 void sbx_local_trash_unplan(struct sbx_local_sandbox *s);
 /*
- * Does what REC's save asks for, and notes in REC that it is done. ROOT is the tree, mounted; DISK as in the sandbox. Also when there was
- * nothing to save: 0.
+ * Does what REC's save asks for, and notes in REC that it is done. ROOT is the tree, mounted; DISK as in the sandbox. Where the source does
+ * not take it, it goes to the state directory. Also when there was nothing to save: 0.
  */
 int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, int disk,
                          struct sbx_error *err);
-/* The same after a crash, with the tree wherever it is. -EAGAIN: it cannot be shown now, and stays for later. */
+/*
+ * The same after a crash, with the tree wherever it is. -EAGAIN: it cannot be shown now, and stays for later. 0 with ERR filled: some
+ * of it is lost.
+ */
 int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 /* Drops entries that are older than the settings say. [pool] */
 void sbx_local_trash_expire(struct sbx_local *b);

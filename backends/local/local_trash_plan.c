@@ -103,15 +103,27 @@ static int64_t now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-void sbx_local_trash_plan(struct sbx_local_sandbox *s)
+/* Once: who tears down again wants it gone. */
+static int refuse(struct sbx_local_sandbox *s, int r, struct sbx_error *err)
+{
+	sbx_local_trash_unplan(s);
+	s->warned = true;
+	return sbx_fail(err, -r,
+	                "what was staged in %s cannot be put aside: %s; tear it down again to "
+	                "lose it",
+	                s->rec.name, strerror(-r));
+}
+
+int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const bool tree = !is_bare(s->root);
 	char head[GIT_OID_HEXSZ + 1] = "";
 	_cleanup_fd_ int entry = -1;
 	bool kept;
+	int r = 0;
 
 	if (!s->backend->kept || s->rec.state != SBX_RECORD_READY)
-		return;
+		return 0;
 	if (s->rec.common) {
 		entry = sbx_local_entry_open(&s->rec, NULL);
 		/* Somebody has taken the entry away: then of the commit nothing is known but where all began. */
@@ -120,15 +132,18 @@ void sbx_local_trash_plan(struct sbx_local_sandbox *s)
 	}
 	kept = !tree && s->kept && sbx_kept_hold(s->kept, atomic_load(&s->edits));
 	if (!kept && is_untouched(s, entry, head))
-		return;
-	/* Of an index that cannot be put aside what was staged is lost, not what is in the files. */
+		return 0;
 	if (entry >= 0)
-		put_aside(s, entry);
+		r = put_aside(s, entry);
+	if (r && !s->warned)
+		return refuse(s, r, err);
 	s->rec.head = *head ? strdup(head) : NULL;
 	s->rec.save = strdup(kept ? "kept" : "tree");
 	s->rec.removed_ms = now_ms();
-	if (!s->rec.save || (s->rec.common && !s->rec.head))
-		sbx_local_trash_unplan(s);
+	if (s->rec.save && (!s->rec.common || s->rec.head))
+		return 0;
+	sbx_local_trash_unplan(s);
+	return sbx_fail(err, ENOMEM, "out of memory");
 }
 
 void sbx_local_trash_unplan(struct sbx_local_sandbox *s)

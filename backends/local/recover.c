@@ -53,10 +53,11 @@ static bool has_suffix(const char *text, const char *suffix)
 static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *repo = sbx_format("%s/repo", rec->id);
 	struct sbx_git_private *git;
 	struct timespec now;
 
-	if (faccessat(rv->b->state.git, rec->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	if (!repo || faccessat(rv->b->state.git, repo, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    sbx_local_git_open(rv->b, rec, &git) || !git)
 		return;
 	/* Of one being torn down the source may have nothing left. */
@@ -66,21 +67,36 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 	sbx_git_private_close(git);
 }
 
+/* What cannot be done now is tried again later. */
+static void leave(struct recovery *rv, struct sbx_record *rec)
+{
+	struct sbx_sandbox *sb;
+
+	if (rv->r->leaving && sbx_local_sandbox_leaving(rv->b, rec, &sb) == 0)
+		rv->r->leaving(sb, rv->r->data);
+}
+
 static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
 
 	note(rv, rec->name, why);
 	bring_over(rv, rec);
-	if (rec->save && sbx_local_trash_recover(rv->b, rec, &err)) {
+	r = rec->save ? sbx_local_trash_recover(rv->b, rec, &err) : 0;
+	if (err.code)
 		note(rv, rec->name, err.text);
+	if (r) {
 		note(rv, rec->name,
 		     "what was not committed cannot be saved now; it was left alone");
+		leave(rv, rec);
 		return;
 	}
 	sbx_local_retire(rv->b, rec, NULL);
-	if (sbx_local_remove(rv->b, rec, &err))
+	if (sbx_local_remove(rv->b, rec, &err)) {
 		note(rv, rec->name, err.text);
+		leave(rv, rec);
+	}
 }
 
 static int keep(struct recovery *rv, const struct sbx_record *rec)

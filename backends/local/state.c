@@ -271,9 +271,23 @@ int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error
 	return 0;
 }
 
+/*
+ * Without half of what it goes with a repository tells another story: what it has from the source would pass for
+ * made inside.
+ */
+static void spoil_repository(const struct sbx_state *st, const char *id)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(st->git, id);
+
+	if (dir >= 0)
+		renameat(dir, "repo", dir, "erased");
+}
+
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err)
 {
 	const int rooms[] = {st->trash, st->trees, st->home, st->git, st->nested, st->kept};
+
+	spoil_repository(st, id);
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
 		int r = sbx_tree_remove(rooms[i], id, err);

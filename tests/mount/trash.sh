@@ -107,6 +107,121 @@ links_are_counted() {
 	teardown l
 }
 
+# The source takes no entry, and with BOTH the state directory neither.
+block() {
+	mkdir -p "$REPO/.git/refs/sandboxfs/trash"
+	mv "$REPO/.git/refs/sandboxfs/trash" "$REPO/.git/trash.aside"
+	: >"$REPO/.git/refs/sandboxfs/trash"
+	[ "${1:-}" != both ] || {
+		[ ! -d "$STATE/trashed.git" ] || mv "$STATE/trashed.git" "$ROOM/trashed.aside"
+		: >"$STATE/trashed.git"
+	}
+}
+
+unblock() {
+	rm "$REPO/.git/refs/sandboxfs/trash"
+	mv "$REPO/.git/trash.aside" "$REPO/.git/refs/sandboxfs/trash"
+	[ -d "$STATE/trashed.git" ] || rm -f "$STATE/trashed.git"
+	[ ! -d "$ROOM/trashed.aside" ] || mv "$ROOM/trashed.aside" "$STATE/trashed.git"
+}
+
+elsewhere() {
+	edit e
+	git -C "$MNT/e" add new
+	look e >"$ROOM/before"
+	block
+	teardown e
+	bring_back e "$(newest e)"
+	look e >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+	echo m >"$MNT/e/ctl/snapshot"
+	unblock
+	git -C "$REPO" fsck --no-progress --no-dangling
+	unmount
+	remount
+	[ -n "$(newest e)" ]
+}
+
+read_only() {
+	edit r
+	look r >"$ROOM/before"
+	chmod -R a-w "$REPO/.git/objects" "$REPO/.git/refs"
+	rmdir "$MNT/r" || true
+	chmod -R u+w "$REPO/.git/objects" "$REPO/.git/refs"
+	teardown r
+	bring_back r "$(newest r)"
+	look r >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+}
+
+pending() {
+	edit f
+	look f >"$ROOM/before"
+	block both
+	expect 0 rmdir "$MNT/f"
+	expect ENOENT stat "$MNT/f"
+	refuse teardown f
+	like "f	f-*	*" "$(cat "$MNT/ctl/pending")"
+	like '*cannot be saved*' "$(cat "$MNT/ctl/error")"
+	box f
+	kill_daemon
+	remount
+	like 'f*' "$(cat "$MNT/ctl/pending")"
+	unblock
+	teardown "$(sed 's/^f	\(f-[^	]*\).*/\1/; s/^f$//' "$MNT/ctl/pending" | grep . || basename "$(grep -l '"deleting"' "$STATE"/meta/f-*)" .json)"
+	same '' "$(cat "$MNT/ctl/pending")"
+	teardown f
+	bring_back f "$(newest f)"
+	look f >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+}
+
+discarded() {
+	edit g
+	block both
+	expect 0 rmdir "$MNT/g"
+	refuse teardown g
+	teardown g
+	same '' "$(cat "$MNT/ctl/pending")"
+	grep -q '"dropped".*not committed in g is lost' "$MNT/ctl/events"
+	unblock
+	same '' "$(newest g)"
+}
+
+too_long() {
+	edit h
+	block both
+	expect 0 rmdir "$MNT/h"
+	refuse teardown h
+	kill_daemon
+	sed -i 's/"removed_ms": *[0-9]*/"removed_ms":1000/' "$STATE"/meta/h-*.json
+	remount
+	teardown h
+	grep -q '"dropped".*not committed in h is lost' "$MNT/ctl/events"
+	unblock
+}
+
+# Of root's: the source is on a disk of its own.
+full_disk() {
+	teardown_all
+	unmount
+	mkdir "$ROOM/small"
+	mount -t tmpfs -o size=4m none "$ROOM/small"
+	new_repo "$ROOM/small/repo"
+	mount_fs "$ROOM/small/repo"
+	box s
+	seq 20000 >"$MNT/s/README.md"
+	dd if=/dev/zero of="$ROOM/small/fill" bs=4k 2>/dev/null || true
+	teardown s
+	rm "$ROOM/small/fill"
+	bring_back t "$(newest s)"
+	same 20000 "$(tail -n 1 "$MNT/t/README.md")"
+	teardown_all
+	unmount
+	umount "$ROOM/small"
+	mount_repo
+}
+
 over_time() {
 	old=$(newest a)
 	commit=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$old" | sed 's/^Time-Ms: .*/Time-Ms: 1000/')
@@ -148,6 +263,12 @@ claim "rm -rf of a sandbox is taken back as it was before the first unlink" by_r
 claim "a daemon that is killed after rmdir loses nothing" killed_after
 claim "of what was committed or not touched there is no entry" untouched
 claim "links are counted as they are" links_are_counted
+claim "what the source does not take is in the state directory, and comes back" elsewhere
+[ "$(id -u)" = 0 ] || claim "a source that cannot be written loses nothing" read_only
+[ "$(id -u)" != 0 ] || claim "nor does one on a full disk" full_disk
+claim "what can be saved nowhere is pending, also in the next mount, until it can" pending
+claim "who was told, and tears it down again, drops it, and that is told" discarded
+claim "it is kept for as long as what was saved" too_long
 claim "entries go when their time is over" over_time
 claim "trash=off saves nothing" off
 claim "a copy of a directory comes back" directory
