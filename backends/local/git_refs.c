@@ -182,6 +182,22 @@ int sbx_refs_parse(const char *text, struct sbx_refs *ret)
 	return r;
 }
 
+bool sbx_reflog_next(const char **at, struct sbx_reflog *ret)
+{
+	while (**at) {
+		const char *line = *at, *end = line + strcspn(line, "\n");
+		const char *tab = memchr(line, '\t', (size_t)(end - line));
+
+		*at = end + (*end == '\n');
+		if (end - line < 2 * HEX + 2 || git_oid_fromstrn(&ret->old, line, HEX) ||
+		    git_oid_fromstrn(&ret->new, line + HEX + 1, HEX))
+			continue;
+		ret->text = tab ? tab + 1 : end;
+		return true;
+	}
+	return false;
+}
+
 /* ---- of the source ---- */
 
 int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_refs *ret,

@@ -30,6 +30,13 @@ bool sbx_refs_equal(const struct sbx_refs *a, const struct sbx_refs *b);
 char *sbx_refs_format(const struct sbx_refs *refs);
 int sbx_refs_parse(const char *text, struct sbx_refs *ret);
 
+struct sbx_reflog {
+	git_oid old, new;
+	const char *text; /* why, up to the line's end */
+};
+/* Takes the next line of a reflog that is well-formed from *at, a text; false at its end. */
+bool sbx_reflog_next(const char **at, struct sbx_reflog *ret);
+
 /* All direct refs of SOURCE that a sandbox sees, or with PREFIX only those it begins. 0 or -errno. */
 int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_refs *ret,
                        struct sbx_error *err);

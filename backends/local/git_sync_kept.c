@@ -46,28 +46,6 @@ static bool is_of(const char *name, const char *kind)
 
 /* ---- reflogs ---- */
 
-struct log_line {
-	git_oid old, new;
-	const char *text; /* up to the line's end */
-};
-
-/* Takes the next line that is well-formed. */
-static bool take_line(const char **at, struct log_line *ret)
-{
-	while (**at) {
-		const char *line = *at, *end = line + strcspn(line, "\n");
-		const char *tab = memchr(line, '\t', (size_t)(end - line));
-
-		*at = end + (*end == '\n');
-		if (end - line < 2 * HEX + 2 || git_oid_fromstrn(&ret->old, line, HEX) ||
-		    git_oid_fromstrn(&ret->new, line + HEX + 1, HEX))
-			continue;
-		ret->text = tab ? tab + 1 : end;
-		return true;
-	}
-	return false;
-}
-
 /* malloc'd; empty when there is none, or it cannot be read. */
 static char *read_log(struct sbx_sync *y, const char *path)
 {
@@ -91,15 +69,15 @@ static int want_stashes(struct sbx_sync *y)
 	const git_oid *top = sbx_refs_find(&y->refs_inside, "refs/stash");
 	_cleanup_free_ char *text = top ? read_log(y, "logs/refs/stash") : NULL;
 	const char *at = text;
-	struct log_line line;
+	struct sbx_reflog line;
 	char number[32];
 	size_t n = 0;
 	int r = !top ? 0 : text ? sbx_sync_keep(y, "stash", "0", top) : -ENOMEM;
 
-	while (text && take_line(&at, &line))
+	while (text && sbx_reflog_next(&at, &line))
 		n++;
 	at = text;
-	while (!r && text && n > 1 && take_line(&at, &line)) {
+	while (!r && text && n > 1 && sbx_reflog_next(&at, &line)) {
 		snprintf(number, sizeof(number), "%zu", --n);
 		r = sbx_sync_keep(y, "stash", number, &line.new);
 	}
@@ -121,7 +99,7 @@ static int want_detached(struct sbx_sync *y, git_odb *odb, const git_oid *oid)
 }
 
 /* Where HEAD was left that named a commit, as git notes it. */
-static bool is_left(const struct log_line *line)
+static bool is_left(const struct sbx_reflog *line)
 {
 	static const char said[] = "checkout: moving from ";
 	git_oid oid;
@@ -136,7 +114,7 @@ int sbx_sync_want_kept(struct sbx_sync *y)
 	_cleanup_free_ char *text = read_log(y, "logs/HEAD");
 	_cleanup_git_(odb) git_odb *odb = NULL;
 	const char *at = text;
-	struct log_line line;
+	struct sbx_reflog line;
 	git_oid head;
 	int r = text ? 0 : -ENOMEM;
 
@@ -144,7 +122,7 @@ int sbx_sync_want_kept(struct sbx_sync *y)
 		r = -EIO;
 	if (!r && sbx_sync_commit_of(y->head_inside, &head))
 		r = want_detached(y, odb, &head);
-	while (!r && take_line(&at, &line))
+	while (!r && sbx_reflog_next(&at, &line))
 		if (is_left(&line))
 			r = want_detached(y, odb, &line.old);
 	return r ? r : want_stashes(y);

@@ -294,8 +294,10 @@ static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
 		r = sbx_local_trash_save(s->backend, &s->rec, s->root, s->disk, &why);
 	else
 		r = sbx_local_trash_recover(s->backend, &s->rec, &why);
+	if (!r && why.code && err)
+		*err = why;
 	if (!r)
-		return 0;
+		return why.code != 0;
 	if (!atomic_load(&s->discard) && !is_over(s)) {
 		if (err)
 			*err = why;

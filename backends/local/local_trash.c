@@ -15,6 +15,7 @@
 #include "backends/local/capture.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_left.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
@@ -40,6 +41,7 @@ struct saving {
 	struct timespec known_at;
 	git_oid lower_tree, head_tree;
 	bool has_known, has_lower;
+	bool lost; /* some of it cannot be saved at all */
 	struct sbx_trash_entry entry;
 };
 
@@ -247,7 +249,30 @@ static bool is_worth_it(const struct saving *s)
 {
 	if (!s->git)
 		return !is_empty(s->repo, &s->entry.tree);
-	return s->entry.has_staged || !git_oid_equal(&s->entry.tree, &s->head_tree);
+	return s->entry.has_left || s->entry.has_staged ||
+	       !git_oid_equal(&s->entry.tree, &s->head_tree);
+}
+
+/* What commands committed and the source has not, or no ref of it leads to. */
+static int bring_left(struct saving *s, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *source = NULL;
+	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec->id);
+	_cleanup_fd_ int repo =
+	        path ? sbx_beneath_open(s->b->state.git, path, O_RDONLY | O_DIRECTORY) : -1;
+	struct sbx_git_owner owner;
+	int r;
+
+	if (repo < 0)
+		return 0;
+	r = git_repository_open_bare(&source, s->rec->common);
+	if (r)
+		return sbx_git_fail(err, r, "cannot open the repository %s", s->rec->common);
+	owner = sbx_git_owner_begin(s->common);
+	r = sbx_git_left_bring(s->repo, source, repo, s->rec->name, &s->entry.left, &s->lost, err);
+	sbx_git_owner_end(&owner);
+	s->entry.has_left = r > 0;
+	return r < 0 ? r : 0;
 }
 
 static int save(struct saving *s, struct sbx_error *err)
@@ -265,7 +290,14 @@ static int save(struct saving *s, struct sbx_error *err)
 	sbx_git_owner_end(&owner);
 	if (r)
 		return sbx_git_fail(err, r, "what was staged in %s cannot be saved", s->rec->name);
-	return is_worth_it(s) ? sbx_trash_write(s->repo, s->common, &s->entry, err) : 0;
+	r = s->git ? bring_left(s, err) : 0;
+	if (!r && is_worth_it(s))
+		r = sbx_trash_write(s->repo, s->common, &s->entry, err);
+	if (!r && s->lost)
+		sbx_fail(err, EINVAL,
+		         "of what was committed in %s some is damaged or too large to be saved",
+		         s->rec->name);
+	return r;
 }
 
 static void done(struct sbx_local *b, struct sbx_record *rec)

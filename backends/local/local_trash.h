@@ -21,7 +21,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err);
 void sbx_local_trash_unplan(struct sbx_local_sandbox *s);
 /*
  * Does what REC's save asks for, and notes in REC that it is done. ROOT is the tree, mounted; DISK as in the sandbox. Where the source does
- * not take it, it goes to the state directory. Also when there was nothing to save: 0.
+ * not take it, it goes to the state directory. Also when there was nothing to save: 0; with ERR filled: some of it is lost.
  */
 int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, int disk,
                          struct sbx_error *err);

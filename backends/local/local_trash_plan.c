@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backends/local/git_impl.h"
+#include "backends/local/git_left.h"
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
@@ -53,6 +54,16 @@ static bool has_base_index(const struct sbx_local_sandbox *s, int entry)
 
 	return base >= 0 && read_end(entry, "index", &n, a) && read_end(base, "index", &m, b) &&
 	       n == m && memcmp(a, b, SUM) == 0 && memcmp(a, none, SUM) != 0;
+}
+
+/* Whether commands have made objects of their own, which may be commits that no ref of the source has. */
+static bool has_objects(const struct sbx_local_sandbox *s)
+{
+	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec.id);
+	_cleanup_fd_ int repo =
+	        path ? sbx_beneath_open(s->backend->state.git, path, O_RDONLY | O_DIRECTORY) : -1;
+
+	return repo >= 0 && sbx_git_left_any(repo);
 }
 
 /* What can be told at once; in doubt it was touched. */
@@ -131,7 +142,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 			snprintf(head, sizeof(head), "%s", s->rec.base);
 	}
 	kept = !tree && s->kept && sbx_kept_hold(s->kept, atomic_load(&s->edits));
-	if (!kept && is_untouched(s, entry, head))
+	if (!kept && is_untouched(s, entry, head) && !(s->rec.common && has_objects(s)))
 		return 0;
 	if (entry >= 0)
 		r = put_aside(s, entry);

@@ -15,6 +15,8 @@
 #define PREFIX "refs/sandboxfs/trash/"
 #define TRIES  100
 
+#define PARENTS 3
+
 SBX_GIT_CLEANUP(signature, git_signature, git_signature_free)
 
 void sbx_trash_release(struct sbx_trash_entry *e)
@@ -31,9 +33,15 @@ void sbx_trash_release(struct sbx_trash_entry *e)
 
 static char *message_of(const struct sbx_trash_entry *e, const char *what)
 {
+	char hex[GIT_OID_HEXSZ + 1] = "";
+	const bool left = e->has_head && e->has_left;
 	_cleanup_free_ char *git =
-	        e->branch && e->base ? sbx_format("Branch: %s\nBase: %s\n", e->branch, e->base)
-	                             : strdup("");
+	        e->branch && e->base
+	                ? sbx_format("Branch: %s\nBase: %s\n%s%s%s", e->branch, e->base,
+	                             left ? "Left: " : "",
+	                             left ? git_oid_tostr(hex, sizeof(hex), &e->left) : "",
+	                             left ? "\n" : "")
+	                : strdup("");
 
 	return git ? sbx_format("%s %s\n\nSandbox: %s\nId: %s\nTime-Ms: %" PRId64 "\n%s", what,
 	                        e->sandbox, e->sandbox, e->id, e->time_ms, git)
@@ -45,7 +53,7 @@ static int make_commit(git_repository *repo, const char *message, const git_oid 
 {
 	_cleanup_git_(signature) git_signature *who = NULL;
 	_cleanup_git_(tree) git_tree *files = NULL;
-	git_commit *commits[2] = {NULL};
+	git_commit *commits[PARENTS] = {NULL};
 	int r = git_signature_default(&who, repo);
 
 	if (r)
@@ -66,14 +74,15 @@ static int make_commits(git_repository *repo, const struct sbx_trash_entry *e, g
 {
 	_cleanup_free_ char *text = message_of(e, "Uncommitted work in");
 	_cleanup_free_ char *staged = message_of(e, "Staged in");
-	git_oid parents[2] = {e->head};
+	git_oid parents[PARENTS] = {e->head};
+	size_t n = e->has_head ? 1U + e->has_staged : 0;
 	int r = text && staged ? 0 : -1;
 
 	if (!r && e->has_head && e->has_staged)
 		r = make_commit(repo, staged, &e->staged, parents, 1, &parents[1]);
-	return r ? r
-	         : make_commit(repo, text, &e->tree, parents, e->has_head ? 1U + e->has_staged : 0,
-	                       ret);
+	if (n && e->has_left)
+		parents[n++] = e->left;
+	return r ? r : make_commit(repo, text, &e->tree, parents, n, ret);
 }
 
 /* Two dots are not allowed in refs. */
@@ -156,7 +165,7 @@ static int read_parents(const git_commit *c, struct sbx_trash_entry *e)
 		return 0;
 	e->has_head = true;
 	e->head = *git_commit_parent_id(c, 0);
-	if (git_commit_parentcount(c) < 2)
+	if (git_commit_parentcount(c) < 2U + e->has_left)
 		return 0;
 	r = git_commit_parent((git_commit **)&staged, c, 1);
 	if (r)
@@ -169,7 +178,7 @@ static int read_parents(const git_commit *c, struct sbx_trash_entry *e)
 static int read_entry(git_repository *repo, const char *ref, struct sbx_trash_entry *e)
 {
 	_cleanup_git_(object) git_object *c = NULL;
-	_cleanup_free_ char *time = NULL;
+	_cleanup_free_ char *time = NULL, *left = NULL;
 	const char *message;
 	git_oid oid;
 	int r = git_reference_name_to_id(&oid, repo, ref);
@@ -180,6 +189,8 @@ static int read_entry(git_repository *repo, const char *ref, struct sbx_trash_en
 		return r;
 	message = git_commit_message((git_commit *)c);
 	time = line_of(message, "Time-Ms: ");
+	left = line_of(message, "Left: ");
+	e->has_left = left && git_oid_fromstr(&e->left, left) == 0;
 	e->name = strdup(ref + strlen(PREFIX));
 	e->sandbox = line_of(message, "Sandbox: ");
 	e->id = line_of(message, "Id: ");

@@ -2,7 +2,8 @@
  * The trash: what teardowns have saved, as commits that nothing but a ref of ours names. In the source for sandboxes of a repository,
  * so that git's own tools find it there; else in a bare repository of the state directory.
  *
- *   refs/sandboxfs/trash/NAME-TIME   tree: the files; parents: HEAD, and what was staged where that was something else
+ *   refs/sandboxfs/trash/NAME-TIME   tree: the files; parents: HEAD, what was staged where that was something
+ *                                    else, and what was committed and no ref has
  *
  * The message says the rest in lines, after git's custom for such. Thread-safe for distinct handles.
  */
@@ -25,8 +26,10 @@ struct sbx_trash_entry {
 	git_oid commit, tree; /* commit: unused when written */
 	bool has_head,
 	        has_staged; /* has_staged: what was staged is neither HEAD's tree nor unknown */
-	git_oid head;       /* the commit */
-	git_oid staged;     /* the tree */
+	bool has_left;
+	git_oid head;   /* the commit */
+	git_oid staged; /* the tree */
+	git_oid left;   /* the commit that leads to what no ref of the source has (git_left.h) */
 };
 
 /* Writes E, whose objects are in REPO; success when this sandbox is there already. Files are made as the owner of COMMON. */

@@ -107,6 +107,24 @@ links_are_counted() {
 	teardown l
 }
 
+# Also where nothing is but commits that no ref of the source has: a reflog's, or of more branches than it takes.
+left_inside() {
+	box k
+	run k sh -c 'git commit -q --allow-empty -m first; git commit -q --amend --allow-empty -m second
+		for i in $(seq 1010); do printf "commit refs/heads/aa$i\ncommitter x <x@y> 1 +0000\ndata <<E\nmany $i\nE\n\n"; done |
+			git fast-import --quiet'
+	teardown k
+	git -C "$REPO" log --format=%s "refs/sandboxfs/trash/$(newest k)" >"$ROOM/left"
+	grep -qx first "$ROOM/left"
+	same 1010 "$(git -C "$REPO" log --format=%s --glob='refs/sandboxfs/heads/k-*' "refs/sandboxfs/trash/$(newest k)" | grep -c '^many ')"
+	bring_back k "$(newest k)"
+	same second "$(git -C "$MNT/k" log -1 --format=%s)"
+	same '' "$(git -C "$MNT/k" status --porcelain)"
+	teardown k
+	git -C "$REPO" branch -qD sandbox/k
+	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/heads | git -C "$REPO" update-ref --stdin
+}
+
 # The source takes no entry, and with BOTH the state directory neither.
 block() {
 	mkdir -p "$REPO/.git/refs/sandboxfs/trash"
@@ -263,6 +281,7 @@ claim "rm -rf of a sandbox is taken back as it was before the first unlink" by_r
 claim "a daemon that is killed after rmdir loses nothing" killed_after
 claim "of what was committed or not touched there is no entry" untouched
 claim "links are counted as they are" links_are_counted
+claim "commits that no ref of the source has are with the entry" left_inside
 claim "what the source does not take is in the state directory, and comes back" elsewhere
 [ "$(id -u)" = 0 ] || claim "a source that cannot be written loses nothing" read_only
 [ "$(id -u)" != 0 ] || claim "nor does one on a full disk" full_disk

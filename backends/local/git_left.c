@@ -1,0 +1,367 @@
+/*
+ * A commit without files whose parents are what is left, and whose message says where each stood. Of many there is a
+ * chain of such commits.
+ */
+#include "backends/local/git_left.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/local/git_export.h"
+#include "backends/local/git_impl.h"
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+
+#define LOG_MAX   ((size_t)64 * 1024 * 1024)
+#define LOGS_MOST 4096
+#define PARENTS   100 /* of one commit */
+
+SBX_GIT_CLEANUP(signature, git_signature, git_signature_free)
+
+static int is_object(const char *name, unsigned char type, void *data)
+{
+	(void)type;
+	(void)data;
+	return strcmp(name, "info") != 0 && strcmp(name, "pack") != 0;
+}
+
+static int is_file(const char *name, unsigned char type, void *data)
+{
+	(void)name;
+	(void)data;
+	return type == DT_REG;
+}
+
+bool sbx_git_left_any(int repo)
+{
+	_cleanup_fd_ int objects = sbx_beneath_open(repo, "objects", O_RDONLY | O_DIRECTORY);
+	_cleanup_fd_ int packs = sbx_beneath_open(repo, "objects/pack", O_RDONLY | O_DIRECTORY);
+
+	return (objects >= 0 && sbx_dir_scan(objects, is_object, NULL) > 0) ||
+	       (packs >= 0 && sbx_dir_scan(packs, is_file, NULL) > 0);
+}
+
+/* ---- what is named ---- */
+
+struct naming {
+	int repo;
+	const char *path;
+	struct sbx_names dirs;
+	size_t seen;
+	struct sbx_refs *refs;
+};
+
+static int add(struct sbx_refs *refs, const char *where, const git_oid *oid)
+{
+	return git_oid_is_zero(oid) ? 0 : sbx_refs_add(refs, where, oid);
+}
+
+/* Lines follow each other: what one begins with the one before it ended with. */
+static int add_log(struct naming *n, const char *path)
+{
+	_cleanup_free_ char *text = NULL;
+	struct sbx_reflog line;
+	git_oid last = {0};
+	const char *at;
+	size_t len;
+	int r = sbx_beneath_read(n->repo, path, LOG_MAX, &text, &len, NULL);
+
+	if (r)
+		return r == -EFBIG ? r : 0;
+	at = text;
+	while (!r && sbx_reflog_next(&at, &line)) {
+		if (!git_oid_equal(&line.old, &last))
+			r = add(n->refs, path, &line.old);
+		if (!r)
+			r = add(n->refs, path, &line.new);
+		last = line.new;
+	}
+	return r;
+}
+
+static int find_log(const char *name, unsigned char type, void *data)
+{
+	struct naming *n = data;
+	_cleanup_free_ char *path = sbx_format("%s/%s", n->path, name);
+
+	if (!path)
+		return -ENOMEM;
+	if (++n->seen > LOGS_MOST)
+		return -E2BIG;
+	if (type == DT_DIR)
+		return sbx_names_add(&n->dirs, path);
+	return type == DT_REG ? add_log(n, path) : 0;
+}
+
+static int add_logs(int repo, struct sbx_refs *refs)
+{
+	struct naming n = {.repo = repo, .refs = refs};
+	int r = sbx_names_add(&n.dirs, "logs");
+	char *path;
+
+	while (!r && (path = sbx_names_take(&n.dirs))) {
+		_cleanup_fd_ int fd = sbx_beneath_open(repo, path, O_RDONLY | O_DIRECTORY);
+
+		n.path = path;
+		r = fd < 0 ? 0 : sbx_dir_scan(fd, find_log, &n);
+		free(path);
+	}
+	sbx_names_release(&n.dirs);
+	return r;
+}
+
+static int by_oid(const void *a, const void *b)
+{
+	return git_oid_cmp(&((const struct sbx_ref *)a)->oid, &((const struct sbx_ref *)b)->oid);
+}
+
+/* Each commit once. */
+static void settle(struct sbx_refs *refs)
+{
+	size_t kept = 0;
+
+	if (refs->n)
+		qsort(refs->at, refs->n, sizeof(*refs->at), by_oid);
+	for (size_t i = 0; i < refs->n; i++)
+		if (kept && git_oid_equal(&refs->at[kept - 1].oid, &refs->at[i].oid))
+			free(refs->at[i].name);
+		else
+			refs->at[kept++] = refs->at[i];
+	refs->n = kept;
+}
+
+static int name_all(int repo, struct sbx_refs *refs)
+{
+	_cleanup_free_ char *head = NULL;
+	git_oid oid;
+	size_t len;
+	int r = sbx_refs_of_private(repo, refs);
+
+	if (!r && sbx_beneath_read(repo, "HEAD", GIT_OID_HEXSZ + 2, &head, &len, NULL) == 0 &&
+	    len >= GIT_OID_HEXSZ && git_oid_fromstrn(&oid, head, GIT_OID_HEXSZ) == 0)
+		r = add(refs, "HEAD", &oid);
+	if (!r)
+		r = add_logs(repo, refs);
+	settle(refs);
+	return r;
+}
+
+/* ---- bringing ---- */
+
+static void drop(struct sbx_refs *refs, size_t i)
+{
+	free(refs->at[i].name);
+	refs->at[i].name = NULL;
+}
+
+static void squeeze(struct sbx_refs *refs)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < refs->n; i++)
+		if (refs->at[i].name)
+			refs->at[kept++] = refs->at[i];
+	refs->n = kept;
+}
+
+/* A reflog may name what is not there any more. */
+static int bring_one(git_repository *target, struct sbx_git_reader *reader, const git_oid *oid,
+                     bool *lost, struct sbx_error *err)
+{
+	struct sbx_error why = SBX_ERROR_INIT;
+	size_t taken = 0;
+	int r = sbx_git_export(target, reader, oid, GIT_OBJECT_COMMIT, &taken, &why);
+
+	if (r == -EINVAL || r == -E2BIG || r == -EFBIG)
+		*lost = true;
+	if (r == -ENOENT || r == -EINVAL || r == -E2BIG || r == -EFBIG)
+		return 0;
+	return r ? sbx_fail(err, why.code, "%s", why.text) : 1;
+}
+
+static int bring(git_repository *target, int repo, struct sbx_refs *refs, bool *lost,
+                 struct sbx_error *err)
+{
+	_cleanup_fd_ int objects = sbx_beneath_open(repo, "objects", O_RDONLY | O_DIRECTORY);
+	struct sbx_git_reader *reader = NULL;
+	int r = objects < 0 ? objects : sbx_git_reader_open(objects, &sbx_git_bounds, &reader);
+
+	if (r)
+		return sbx_fail(err, -r, "the sandbox's repository cannot be read: %s",
+		                strerror(-r));
+	for (size_t i = 0; i < refs->n && r >= 0; i++) {
+		r = bring_one(target, reader, &refs->at[i].oid, lost, err);
+		if (!r)
+			drop(refs, i);
+	}
+	squeeze(refs);
+	sbx_git_reader_close(reader);
+	return r < 0 ? r : 0;
+}
+
+/* ---- what nothing else leads to ---- */
+
+static bool is_lasting(const char *ref)
+{
+	return strncmp(ref, "refs/sandboxfs/trash/", 21) != 0 &&
+	       strncmp(ref, "refs/sandboxfs/snapshots/", 25) != 0 && strcmp(ref, "refs/stash") != 0;
+}
+
+/* The commits of lasting refs. */
+static int name_lasting(git_repository *source, struct sbx_refs *ret)
+{
+	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
+	int r = git_reference_iterator_new(&it, source);
+
+	while (!r) {
+		_cleanup_git_(reference) git_reference *ref = NULL;
+		_cleanup_git_(object) git_object *commit = NULL;
+
+		r = git_reference_next(&ref, it);
+		if (!r && is_lasting(git_reference_name(ref)) &&
+		    git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
+			r = sbx_refs_add(ret, "", git_object_id(commit)) ? GIT_ERROR : 0;
+	}
+	settle(ret);
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+static const struct sbx_ref *find(const struct sbx_refs *refs, const git_oid *oid)
+{
+	const struct sbx_ref key = {.oid = *oid};
+
+	return refs->n ? bsearch(&key, refs->at, refs->n, sizeof(*refs->at), by_oid) : NULL;
+}
+
+/* Sets LEFT, one for each of REFS, where no commit of LASTING leads to it. */
+static int walk(git_repository *repo, const struct sbx_refs *refs, const struct sbx_refs *lasting,
+                bool *left)
+{
+	_cleanup_git_(revwalk) git_revwalk *walk = NULL;
+	git_oid oid;
+	int r = git_revwalk_new(&walk, repo);
+
+	for (size_t i = 0; i < refs->n && !r; i++)
+		r = git_revwalk_push(walk, &refs->at[i].oid);
+	for (size_t i = 0; i < lasting->n && !r; i++)
+		r = git_revwalk_hide(walk, &lasting->at[i].oid);
+	while (!r && (r = git_revwalk_next(&oid, walk)) == 0) {
+		const struct sbx_ref *at = find(refs, &oid);
+
+		if (at)
+			left[at - refs->at] = true;
+	}
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+/* Where history was cut off there is no walking: what no ref names itself may be left. */
+static void guess(const struct sbx_refs *refs, const struct sbx_refs *lasting, bool *left)
+{
+	for (size_t i = 0; i < refs->n; i++)
+		left[i] = !find(lasting, &refs->at[i].oid);
+}
+
+/* Only what no lasting ref leads to stays in REFS. */
+static int choose(git_repository *target, git_repository *source, struct sbx_refs *refs)
+{
+	_cleanup_free_ bool *left = calloc(refs->n + 1, sizeof(*left));
+	struct sbx_refs lasting = {0};
+	int r = left ? name_lasting(source, &lasting) : GIT_ERROR;
+	bool cut = !r && git_repository_is_shallow(source) == 1;
+
+	if (!r && !cut) {
+		r = walk(target, refs, &lasting, left);
+		cut = r == GIT_ENOTFOUND;
+	}
+	if (cut) {
+		guess(refs, &lasting, left);
+		r = 0;
+	}
+	for (size_t i = 0; i < refs->n && !r; i++)
+		if (!left[i])
+			drop(refs, i);
+	squeeze(refs);
+	sbx_refs_release(&lasting);
+	return r;
+}
+
+/* ---- the commits ---- */
+
+static char *message_of(const char *whose, const struct sbx_ref *at, size_t n)
+{
+	char *text = NULL, hex[GIT_OID_HEXSZ + 1];
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	fprintf(f, "Left in %s\n\n", whose);
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "%s %s\n", git_oid_tostr(hex, sizeof(hex), &at[i].oid), at[i].name);
+	if (fclose(f) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* Upon the N commits of AT and, where LINK is not zero, that. */
+static int join(git_repository *repo, const char *whose, const struct sbx_ref *at, size_t n,
+                git_oid *link)
+{
+	_cleanup_git_(signature) git_signature *who = NULL;
+	_cleanup_git_(tree) git_tree *none = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	_cleanup_free_ char *text = message_of(whose, at, n);
+	git_commit *parents[PARENTS + 1] = {NULL};
+	const bool linked = !git_oid_is_zero(link);
+	git_oid empty;
+	int r = text ? git_repository_odb(&odb, repo) : GIT_ERROR;
+
+	if (!r)
+		r = git_odb_write(&empty, odb, "", 0, GIT_OBJECT_TREE);
+	if (!r)
+		r = git_tree_lookup(&none, repo, &empty);
+	if (!r)
+		r = git_signature_now(&who, "sandboxfs", "sandboxfs@localhost");
+	for (size_t i = 0; i < n && !r; i++)
+		r = git_commit_lookup(&parents[i], repo, &at[i].oid);
+	if (!r && linked)
+		r = git_commit_lookup(&parents[n], repo, link);
+	if (!r)
+		r = git_commit_create(link, repo, NULL, who, who, NULL, text, none, n + linked,
+		                      (const git_commit **)parents);
+	for (size_t i = 0; i <= n; i++)
+		git_commit_free(parents[i]);
+	return r;
+}
+
+int sbx_git_left_bring(git_repository *target, git_repository *source, int repo, const char *whose,
+                       git_oid *ret, bool *lost, struct sbx_error *err)
+{
+	struct sbx_refs refs = {0};
+	git_oid link = {0};
+	int r = name_all(repo, &refs);
+	size_t n = 0;
+
+	if (r)
+		r = sbx_fail(err, -r, "the sandbox's repository cannot be read: %s", strerror(-r));
+	else
+		r = bring(target, repo, &refs, lost, err);
+	if (!r && refs.n) {
+		r = choose(target, source, &refs);
+		for (size_t i = 0; i < refs.n && !r; i += n) {
+			n = refs.n - i < PARENTS ? refs.n - i : PARENTS;
+			r = join(target, whose, &refs.at[i], n, &link);
+		}
+		if (r)
+			r = sbx_git_fail(err, r, "what was committed in %s cannot be saved", whose);
+	}
+	*ret = link;
+	r = r ? r : refs.n > 0;
+	sbx_refs_release(&refs);
+	return r;
+}
