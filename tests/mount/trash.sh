@@ -138,7 +138,10 @@ block() {
 
 unblock() {
 	rm "$REPO/.git/refs/sandboxfs/trash"
-	mv "$REPO/.git/trash.aside" "$REPO/.git/refs/sandboxfs/trash"
+	# The daemon, which tries again, may have made it.
+	mkdir -p "$REPO/.git/refs/sandboxfs/trash"
+	find "$REPO/.git/trash.aside" -name '*-*' -exec mv {} "$REPO/.git/refs/sandboxfs/trash" \;
+	rm -r "$REPO/.git/trash.aside"
 	[ -d "$STATE/trashed.git" ] || rm -f "$STATE/trashed.git"
 	[ ! -d "$ROOM/trashed.aside" ] || mv "$ROOM/trashed.aside" "$STATE/trashed.git"
 }
@@ -164,7 +167,8 @@ read_only() {
 	edit r
 	look r >"$ROOM/before"
 	chmod -R a-w "$REPO/.git/objects" "$REPO/.git/refs"
-	rmdir "$MNT/r" || true
+	expect 0 rmdir "$MNT/r"
+	while grep -q '^r' "$MNT/ctl/pending"; do sleep 0.1; done
 	chmod -R u+w "$REPO/.git/objects" "$REPO/.git/refs"
 	teardown r
 	bring_back r "$(newest r)"
