@@ -497,7 +497,8 @@ int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_tr
 }
 
 /* Whether there is nothing left. */
-static bool expire_in(struct sbx_local *b, const char *common)
+static bool expire_in(struct sbx_local *b, const char *common,
+                      void (*told)(const char *name, void *data), void *data)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	const int64_t days = (int64_t)b->host->settings->trash_days;
@@ -508,7 +509,8 @@ static bool expire_in(struct sbx_local *b, const char *common)
 		return false;
 	clock_gettime(CLOCK_REALTIME, &now);
 	return sbx_trash_expire(repo, common ? common : b->state.path,
-	                        (int64_t)now.tv_sec * 1000 - days * DAY_MS, &left) == 0 &&
+	                        (int64_t)now.tv_sec * 1000 - days * DAY_MS, &left, told,
+	                        data) == 0 &&
 	       !left;
 }
 
@@ -519,13 +521,14 @@ static void remove_repo(struct sbx_local *b)
 		sbx_tree_remove(b->state.dir, SBX_TRASHED GONE, NULL);
 }
 
-void sbx_local_trash_expire(struct sbx_local *b)
+void sbx_local_trash_expire(struct sbx_local *b, void (*told)(const char *name, void *data),
+                            void *data)
 {
 	if (!b->host->settings->trash_days)
 		return;
 	sbx_tree_remove(b->state.dir, SBX_TRASHED GONE, NULL);
 	if (b->common)
-		expire_in(b, b->common);
-	if (expire_in(b, NULL))
+		expire_in(b, b->common, told, data);
+	if (expire_in(b, NULL, told, data))
 		remove_repo(b);
 }

@@ -30,8 +30,9 @@ int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, 
  * of it is lost.
  */
 int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
-/* Drops entries that are older than the settings say. [pool] */
-void sbx_local_trash_expire(struct sbx_local *b);
+/* Drops entries that are older than the settings say, and tells of each by its name. [pool] */
+void sbx_local_trash_expire(struct sbx_local *b, void (*told)(const char *name, void *data),
+                            void *data);
 
 /* As sbx_backend_impl.trash. */
 int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_trash *t, void *data),

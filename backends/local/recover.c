@@ -257,6 +257,11 @@ static void sweep_repositories(struct recovery *rv)
 			note(rv, rv->commons.items[i], err.text);
 }
 
+static void tell_expired(const char *name, void *data)
+{
+	note(data, name, "it was in the trash for as long as trash= says, and was dropped");
+}
+
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err)
 {
 	struct recovery rv = {.b = (struct sbx_local *)base, .r = r};
@@ -276,7 +281,7 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sweep_room(&rv, rv.b->state.nested);
 		sweep_room(&rv, rv.b->state.kept);
 		sweep_repositories(&rv);
-		sbx_local_trash_expire(rv.b);
+		sbx_local_trash_expire(rv.b, tell_expired, &rv);
 		sbx_local_layer_prepare(rv.b);
 	}
 	sbx_names_release(&rv.ids);

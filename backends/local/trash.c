@@ -264,14 +264,20 @@ static int look(git_repository *repo, struct expiry *x)
 	return r == GIT_ITEROVER ? 0 : r;
 }
 
-int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left)
+int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left,
+                     void (*told)(const char *name, void *data), void *data)
 {
 	struct expiry x = {.before_ms = before_ms};
 	struct sbx_git_owner owner = sbx_git_owner_begin(common);
 	int r = look(repo, &x);
 
-	for (size_t i = 0; i < x.names.n; i++)
-		x.left -= git_reference_remove(repo, x.names.items[i]) == 0;
+	for (size_t i = 0; i < x.names.n; i++) {
+		if (git_reference_remove(repo, x.names.items[i]))
+			continue;
+		x.left--;
+		if (told)
+			told(x.names.items[i] + strlen(PREFIX), data);
+	}
 	sbx_git_owner_end(&owner);
 	sbx_names_release(&x.names);
 	*left = x.left;

@@ -40,8 +40,12 @@ int sbx_trash_each(git_repository *repo, int (*fn)(const struct sbx_trash_entry 
                    void *data);
 /* The entry NAME; GIT_ENOTFOUND: there is none. Release it. */
 int sbx_trash_find(git_repository *repo, const char *name, struct sbx_trash_entry *ret);
-/* Drops entries of teardowns before BEFORE_MS; *left is how many refs stay. 0 or libgit2's code: it is not known whether that is all. */
-int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left);
+/*
+ * Drops entries of teardowns before BEFORE_MS, and calls TOLD (may be NULL) with the name of each; *left is how many refs
+ * stay. 0 or libgit2's code: it is not known whether that is all.
+ */
+int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left,
+                     void (*told)(const char *name, void *data), void *data);
 void sbx_trash_release(struct sbx_trash_entry *e);
 
 #endif

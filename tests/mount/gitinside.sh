@@ -395,7 +395,9 @@ index_comes_along() {
 	let_go
 	same 'of the host' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 	same 'by the command' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
-	same '' "$(git -C "$REPO" log -2 --diff-filter=D --name-only --format= sandbox/a "$(ref_of a diverged)")"
+	for tip in sandbox/a "$(ref_of a diverged)"; do
+		same '' "$(git -C "$REPO" diff-tree -r --diff-filter=D --name-only "$tip^" "$tip")"
+	done
 	on_host add -A
 	on_host commit -qm 'what is there'
 	on_host merge -q -m together "$(ref_of a diverged)"

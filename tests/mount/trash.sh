@@ -251,6 +251,7 @@ over_time() {
 	unmount
 	remount
 	refuse grep -q "$old" "$MNT/ctl/trash"
+	grep -q "$old.*was dropped" "$MNT/ctl/events"
 	refuse git -C "$REPO" show-ref -q "refs/sandboxfs/trash/$old"
 	[ "$(wc -l <"$MNT/ctl/trash")" -gt 1 ]
 }
