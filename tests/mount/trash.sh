@@ -168,7 +168,12 @@ read_only() {
 	look r >"$ROOM/before"
 	chmod -R a-w "$REPO/.git/objects" "$REPO/.git/refs"
 	expect 0 rmdir "$MNT/r"
-	while grep -q '^r' "$MNT/ctl/pending"; do sleep 0.1; done
+	# Saved it is at once; the branch may have to wait until it can be taken back.
+	tries=0
+	until [ -n "$(newest r)" ] || [ $tries = 300 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
 	chmod -R u+w "$REPO/.git/objects" "$REPO/.git/refs"
 	teardown r
 	bring_back r "$(newest r)"
