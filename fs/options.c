@@ -66,12 +66,58 @@ static bool is_fuse_word(const char *word)
 static bool is_fstab_word(const char *word)
 {
 	static const char *const words[] = {
-	        "defaults", "auto",     "noauto", "user",    "user=*",    "nouser",
-	        "users",    "owner",    "group",  "_netdev", "nofail",    "dev",
-	        "suid",     "relatime", "x-*",    "X-*",     "comment=*",
+	        "defaults",  "auto",     "noauto", "user", "user=*", "nouser",   "users", "owner",
+	        "group",     "_netdev",  "nofail", "dev",  "suid",   "relatime", "x-*",   "X-*",
+	        "comment=*", "diratime", "silent", "loud", "mand",   "nomand",
 	};
 
 	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* Options of other FUSE file systems that ask for nothing but what is so here anyway. */
+static bool is_habit_word(const char *word)
+{
+	static const char *const words[] = {
+	        "nonempty",    "big_writes",  "large_read", "use_ino",
+	        "readdir_ino", "hard_remove", "intr",       "nointr",
+	};
+
+	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
+}
+
+/* Options of other FUSE file systems and of mount(8) that cannot hold here; NULL: KEY is none of them. */
+static const char *why_not(const char *key)
+{
+	static const char own_cache[] =
+	        "what the kernel may keep is decided for each file, so that what commands and the "
+	        "host write is seen at once";
+	static const char own_modes[] = "files show the owner and mode that they have";
+	static const struct {
+		const char *key, *why;
+	} refused[] = {
+	        {"allow_root", "root enters with allow_other, as every other user"},
+	        {"attr_timeout", own_cache},
+	        {"entry_timeout", own_cache},
+	        {"negative_timeout", own_cache},
+	        {"ac_attr_timeout", own_cache},
+	        {"noforget", own_cache},
+	        {"kernel_cache", own_cache},
+	        {"auto_cache", own_cache},
+	        {"direct_io", own_cache},
+	        {"writeback_cache", own_cache},
+	        {"uid", own_modes},
+	        {"gid", own_modes},
+	        {"umask", own_modes},
+	        {"fsname", "it is SOURCE"},
+	        {"subtype", "it is sandboxfs"},
+	        {"blkdev", "SOURCE is no block device"},
+	        {"remount", "unmount and mount anew; sandboxes with work are there again"},
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(refused); i++)
+		if (strcmp(refused[i].key, key) == 0)
+			return refused[i].why;
+	return NULL;
 }
 
 /* net=allow:a.org,b.org is one word: what follows and looks like a host belongs to it. */
@@ -223,14 +269,17 @@ static int check_granted(const struct sbx_strings *words, const char *word, stru
 static int apply_word(struct sbx_options *opts, const struct sbx_strings *words, size_t i,
                       struct sbx_error *err)
 {
-	const char *word = words->items[i], *value = strchr(word, '=');
+	const char *word = words->items[i], *value = strchr(word, '='), *why;
 	_cleanup_free_ char *key = strndup(word, strcspn(word, "="));
 
 	if (!key)
 		return no_memory(err);
 	if (check_granted(words, word, err) < 0)
 		return -EINVAL;
-	if (is_fstab_word(word) || strcmp(key, "config") == 0)
+	why = why_not(key);
+	if (why)
+		return sbx_fail(err, EINVAL, "the option %s is not served: %s", key, why);
+	if (is_fstab_word(word) || is_habit_word(word) || strcmp(key, "config") == 0)
 		return 0;
 	if (strcmp(word, "auto_unmount") == 0) {
 		opts->auto_unmount = true;

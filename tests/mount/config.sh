@@ -38,6 +38,29 @@ bad_places() {
 	refused_mount '' "$ROOM/empty" "$MNT" -o "state_dir=$STATE"
 }
 
+habits() {
+	refused_mount 'allow_root is not served: root enters with allow_other' "$REPO" "$MNT" -o "state_dir=$STATE,allow_root"
+	refused_mount 'attr_timeout is not served: what the kernel may keep' "$REPO" "$MNT" -o "state_dir=$STATE,attr_timeout=1"
+	refused_mount 'suid is never granted' "$REPO" "$MNT" -o "state_dir=$STATE,suid"
+	mount_fs "$REPO" nonempty,big_writes,noatime,max_read=65536
+	unmount
+}
+
+# What mount(8) makes of a line of fstab: it hands dev, suid and its own words on.
+from_fstab() {
+	words=rw,defaults,noauto,user,users,nofail,_netdev,x-systemd.automount,x-gvfs-show,relatime,nonempty
+	helper=$(PATH=$PATH:/usr/sbin:/sbin command -v mount.fuse3) || return 0
+	"$TOOL" mount "$LOG" "$RECORD" "$helper" "$SANDBOXFS#$REPO" "$MNT" -o "state_dir=$STATE,$words,dev,suid"
+	box h
+	same hello "$(cat "$MNT/h/README.md")"
+	teardown h
+	unmount
+	[ "$(id -u)" = 0 ] || return 0
+	"$TOOL" mount "$LOG" "$RECORD" mount -t fuse "$SANDBOXFS#$REPO" "$MNT" -o "state_dir=$STATE,$words,allow_other"
+	like '*nosuid,nodev*allow_other*' "$(grep " $MNT " /proc/mounts)"
+	unmount
+}
+
 # What could never work is told now, not by the first sandbox.
 bad_directories() {
 	echo x >"$ROOM/file"
@@ -194,6 +217,8 @@ claim "a repository" new_repo
 claim "--help and --version" help_and_version
 claim "--doctor says what the machine allows" doctor
 claim "an unknown key or a bad value is refused by name" bad_options
+claim "options that people pass from habit hold, or are refused in words" habits
+claim "mount(8) and its helper mount it with the words of fstab" from_fstab
 claim "mountpoint or source missing, a file, bare or empty repositories are refused" bad_places
 claim "directories, paths and names that cannot be are refused" bad_directories
 claim "logs_dir is made with its parents, and locked" logs_are_made

@@ -237,6 +237,45 @@ static void words_of_mount_are_sorted_out(void **state)
 	assert_true(opts.settings.allow_other);
 }
 
+static void habits_of_other_mounts_are_passed_over(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(at("src"), at("mnt"), "-o",
+	                       "defaults,rw,exec,async,relatime,diratime,auto,nouser,users,nofail,"
+	                       "x-gvfs-show,x-gvfs-name=a b,X-mount.mkdir,comment=c,nonempty,"
+	                       "big_writes,large_read,use_ino,readdir_ino,hard_remove,intr,nodev,"
+	                       "nosuid,sync,default_permissions",
+	                       NULL),
+	                 0);
+	assert_int_equal(opts.fuse.n, 7);
+	for (size_t i = 0; i < opts.fuse.n; i++)
+		assert_null(strstr("nonempty big_writes use_ino", opts.fuse.items[i]));
+}
+
+static void habits_that_cannot_hold_are_refused_in_words(void **state)
+{
+	static const char *const words[][2] = {
+	        {"allow_root", "allow_root is not served: root enters with allow_other"},
+	        {"attr_timeout=1", "attr_timeout is not served: what the kernel may keep"},
+	        {"entry_timeout=1.5", "entry_timeout is not served: "},
+	        {"negative_timeout=0", "negative_timeout is not served: "},
+	        {"kernel_cache", "kernel_cache is not served: "},
+	        {"auto_cache", "auto_cache is not served: "},
+	        {"direct_io", "direct_io is not served: "},
+	        {"uid=1000", "uid is not served: files show the owner"},
+	        {"gid=1000", "gid is not served: "},
+	        {"umask=022", "umask is not served: "},
+	        {"fsname=x", "fsname is not served: it is SOURCE"},
+	        {"subtype=x", "subtype is not served: it is sandboxfs"},
+	        {"remount", "remount is not served: unmount and mount anew"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		expect_failure(parse(at("src"), at("mnt"), "-o", words[i][0], NULL), EINVAL,
+		               words[i][1]);
+}
+
 static void what_is_never_granted_is_refused(void **state)
 {
 	(void)state;
@@ -725,6 +764,8 @@ int main(void)
 	        T(actions_need_no_mountpoint),
 	        T(bad_command_lines_are_refused),
 	        T(words_of_mount_are_sorted_out),
+	        T(habits_of_other_mounts_are_passed_over),
+	        T(habits_that_cannot_hold_are_refused_in_words),
 	        T(what_is_never_granted_is_refused),
 	        T(escaped_comma_does_not_split),
 	        T(unknown_key_names_itself_and_the_nearest),
