@@ -128,6 +128,10 @@ static int set_control(struct sbx_controls *c, const struct sbx_control_node *no
 	if ((set & FUSE_SET_ATTR_UID && attr->st_uid != now.st_uid) ||
 	    (set & FUSE_SET_ATTR_GID && attr->st_gid != now.st_gid))
 		return -EPERM;
+	/* A snapshot's mode is part of it; a control's is not for anybody to set, but tools do. */
+	if (set & FUSE_SET_ATTR_MODE && node->item &&
+	    (attr->st_mode & 07777) != (now.st_mode & 07777))
+		return -EPERM;
 	return set & FUSE_SET_ATTR_SIZE ? sbx_control_truncate(c->registry, node) : 0;
 }
 

@@ -91,7 +91,7 @@ is_read_only() {
 	refuse mv "$at/d/one" "$at/d/two"
 	refuse ln -s x "$at/link"
 	refuse chmod 777 "$at/d/one"
-	rm -f "$at/d/one"
+	refuse rm -f "$at/d/one"
 	grep -q one "$at/d/one"
 }
 
