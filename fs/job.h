@@ -88,9 +88,10 @@ void sbx_jobs_resume(struct sbx_jobs *jobs);
 /*
  * Who does something to the tree that no command may meet half done holds the table meanwhile: commands that are
  * to be started wait. -EBUSY while one runs or is about to start. WRITES: the tree changes, and busy() is told
- * as for a command. Held by several, until each has released it. Any thread.
+ * as for a command. INSTEAD, or NULL: what can be done while one runs; it ends the sentence of -EBUSY. Held by several,
+ * until each has released it. Any thread.
  */
-int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, struct sbx_error *err);
+int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, const char *instead, struct sbx_error *err);
 void sbx_jobs_release(struct sbx_jobs *jobs, bool writes);
 /*
  * A command is about to be started: from here to sbx_jobs_entered, which comes after sbx_job_start, nobody holds the

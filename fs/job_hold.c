@@ -14,27 +14,39 @@ struct sbx_jobs_queued {
 	void *data;
 };
 
-/* Lock held. */
-static int may_hold(const struct sbx_jobs *jobs, struct sbx_error *err)
+/* INSTEAD: see sbx_jobs_hold. Lock held. */
+static int may_hold(const struct sbx_jobs *jobs, const char *instead, struct sbx_error *err)
 {
+	const char *also = instead ? "; or " : "";
+
 	if (jobs->stopping)
 		return sbx_fail(err, EBUSY, "the sandbox is stopping");
+	if (!instead)
+		instead = "";
+	if (jobs->running > 1)
+		return sbx_fail(err, EBUSY,
+		                "%u commands are running and may change files meanwhile: wait for "
+		                "them or kill them%s%s",
+		                jobs->running, also, instead);
 	if (jobs->running)
-		return sbx_fail(err, EBUSY, "%u commands are running: wait for them or kill them",
-		                jobs->running);
+		return sbx_fail(err, EBUSY,
+		                "a command is running and may change files meanwhile: wait for it "
+		                "or kill it%s%s",
+		                also, instead);
 	if (jobs->entering)
-		return sbx_fail(err, EBUSY, "a command is about to start");
+		return sbx_fail(err, EBUSY, "a command is about to start: wait for it%s%s", also,
+		                instead);
 	return 0;
 }
 
-int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, struct sbx_error *err)
+int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, const char *instead, struct sbx_error *err)
 {
 	bool first = false;
 	int r;
 
 	pthread_mutex_lock(&jobs->turn);
 	pthread_mutex_lock(&jobs->lock);
-	r = may_hold(jobs, err);
+	r = may_hold(jobs, instead, err);
 	if (r == 0) {
 		jobs->held++;
 		first = writes && jobs->writers++ == 0;

@@ -129,6 +129,7 @@ enum sbx_work_kind {
 struct sbx_work {
 	enum sbx_work_kind kind;
 	const char *event;        /* told and recorded when it went well; NULL: nothing is */
+	const char *instead;      /* what its owner can ask for while commands run, in words; or NULL */
 	char detail[SBX_REV_MAX]; /* what of it is told; for run to fill in */
 	int (*run)(struct sbx_work *w, struct sbx_error *err); /* [pool] */
 	void (*done)(struct sbx_work *w);

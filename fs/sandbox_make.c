@@ -257,6 +257,8 @@ static void begin(struct sbx_creation *c, struct sbx_box *from)
 		return;
 	}
 	c->work.kind = c->rev ? SBX_WORK_BESIDE : SBX_WORK_ALONE;
+	c->work.instead = "fork a snapshot: \"rev\":\"ID\" in fork, \"from\":\"NAME@ID\" in "
+	                  "create";
 	c->work.run = fork_run;
 	c->work.done = fork_done;
 	sbx_box_work(from, &c->work);

@@ -87,6 +87,32 @@ as_it_was() {
 	teardown e
 }
 
+# What runs could change files while they are copied; a snapshot stands still.
+while_a_command_runs() {
+	talk c/ctl/snapshot still
+	id=$(cat "$MNT/c/ctl/snapshot")
+	talk c/ctl/spawn "sh -c 'echo late >late; exec sleep $LONG'" >"$ROOM/job"
+	until [ -e "$MNT/c/late" ]; do sleep 0.05; done
+	expect EBUSY write "$MNT/c/ctl/fork" O_WRONLY 'g\n'
+	error_says c 'EBUSY: a command is running and may change files meanwhile: wait for it or kill it; or fork a snapshot: "rev":"ID"'
+	expect EBUSY write "$MNT/ctl/create" O_WRONLY '{"name":"g","from":"c"}\n'
+	like '*fork a snapshot: *"from":"NAME@ID"*' "$(cat "$MNT/ctl/error")"
+	expect ENOENT stat "$MNT/g"
+	echo "{\"name\":\"g\",\"rev\":\"$id\"}" >"$MNT/c/ctl/fork"
+	echo "{\"name\":\"h\",\"from\":\"c@$id\"}" >"$MNT/ctl/create"
+	expect ENOENT stat "$MNT/g/late"
+	expect ENOENT stat "$MNT/h/late"
+	same only-b "$(cat "$MNT/g/README.md")"
+	echo 1 >"$MNT/c/ctl/kill"
+	teardown g
+	teardown h
+	cat "$MNT/c/ctl/jobs/last/wait"
+	echo g >"$MNT/c/ctl/fork"
+	same late "$(cat "$MNT/g/late")"
+	teardown g
+	rm "$MNT/c/late"
+}
+
 nested() {
 	git clone -q "$REPO" "$MNT/c/clone"
 	echo f >"$MNT/c/ctl/fork"
@@ -121,6 +147,7 @@ claim "neither sees what the other does" apart
 claim "a fork of a fork outlives both" of_a_fork
 claim "it is the same after a crash" after_a_crash
 claim "a fork of a snapshot, or of the beginning, is as that was" as_it_was
+claim "while a command runs a snapshot is forked, and what is there now is EBUSY in words" while_a_command_runs
 claim "repositories of the host's come along" nested
 claim "a copy of a directory is forked" plain
 finish

@@ -193,7 +193,8 @@ static void restore_is_refused_while_commands_run(void **state)
 	(void)state;
 	assert_int_equal(put("spawn", "hang\n"), 0);
 	assert_int_equal(put("reset", "1"), -EBUSY);
-	assert_error("error", "EBUSY: 1 commands are running");
+	assert_error("error", "EBUSY: a command is running and may change files meanwhile: wait "
+	                      "for it or kill it\n");
 	assert_int_equal(put("snapshot", "\n"), 0);
 	assert_int_equal(put("kill", "1"), 0);
 	assert_cat_begins("jobs/1/wait", "137 ");
@@ -697,7 +698,11 @@ static void fork_of_what_is_there_now_needs_quiet(void **state)
 	assert_int_equal(put("snapshot", "\n"), 0);
 	assert_int_equal(put("spawn", "hang\n"), 0);
 	assert_int_equal(put("fork", "b\n"), -EBUSY);
-	assert_error("error", "EBUSY: 1 commands are running");
+	assert_error("error", "EBUSY: a command is running and may change files meanwhile: wait "
+	                      "for it or kill it; or fork a snapshot: \"rev\":\"ID\" in fork");
+	assert_int_equal(put("spawn", "hang\n"), 0);
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a\"}"), -EBUSY);
+	assert_error("/error", "EBUSY: 2 commands are running");
 	assert_null(sbx_registry_find(house.registry, "b"));
 	assert_int_equal(put("fork", "{\"name\":\"b\",\"rev\":\"abcd0001\"}"), 0);
 	assert_int_equal(put("kill", "1"), 0);

@@ -127,9 +127,9 @@ static void who_holds_it_together_tells_of_each_that_wrote(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(sbx_jobs_hold(fx.jobs, true, &err), 0);
-	assert_int_equal(sbx_jobs_hold(fx.jobs, true, &err), 0);
-	assert_int_equal(sbx_jobs_hold(fx.jobs, false, &err), 0);
+	assert_int_equal(sbx_jobs_hold(fx.jobs, true, NULL, &err), 0);
+	assert_int_equal(sbx_jobs_hold(fx.jobs, true, NULL, &err), 0);
+	assert_int_equal(sbx_jobs_hold(fx.jobs, false, NULL, &err), 0);
 	fixture_expect_trail(&fx, "B");
 	sbx_jobs_release(fx.jobs, true);
 	fixture_expect_trail(&fx, "BL");
