@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,8 +32,50 @@ static long read_number(const char *path)
 	return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ? -1 : strtol(text, NULL, 10);
 }
 
+static bool same_namespace(void)
+{
+	char ours[64] = "", theirs[64] = "";
+
+	return readlink("/proc/self/ns/mnt", ours, sizeof(ours) - 1) > 0 &&
+	       readlink("/proc/1/ns/mnt", theirs, sizeof(theirs) - 1) > 0 &&
+	       strcmp(ours, theirs) == 0;
+}
+
+/* Whether PATH, a list as in /proc/PID/mountinfo, has a mount whose place is /. */
+static bool has_root_mount(const char *path)
+{
+	_cleanup_file_ FILE *f = fopen(path, "re");
+	_cleanup_free_ char *line = NULL;
+	bool found = !f;
+	size_t cap = 0;
+
+	while (!found && getline(&line, &cap, f) > 0) {
+		char place[3] = "";
+
+		found = sscanf(line, "%*s %*s %*s %*s %2s", place) == 1 && strcmp(place, "/") == 0;
+	}
+	return found;
+}
+
+/*
+ * The kernel makes no user namespace for who has changed its root by chroot(2) (user_namespaces(7)). A directory
+ * that is no mount point is then the root, or another one than that of the namespace's first process.
+ */
+bool sbx_in_chroot(void)
+{
+	struct stat ours, theirs;
+
+	if (!has_root_mount("/proc/self/mountinfo"))
+		return true;
+	return same_namespace() && stat("/", &ours) == 0 && stat("/proc/1/root/", &theirs) == 0 &&
+	       (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino);
+}
+
 const char *sbx_userns_mend(void)
 {
+	if (sbx_in_chroot())
+		return "this is a chroot, in which the kernel makes no user namespace: enter it "
+		       "by pivot_root, as systemd-nspawn, bwrap and containers do";
 	if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
 		return "AppArmor forbids them: sysctl "
 		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs";

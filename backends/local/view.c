@@ -358,7 +358,7 @@ static void probe_users(struct spawn_powers *ret)
 
 	ret->user_ns = fd >= 0;
 	if (fd < 0 && !*ret->reason)
-		explain(ret, "user namespaces cannot be made", "", fd);
+		explain(ret, "user namespaces cannot be made", sbx_userns_mend(), fd);
 	sbx_cleanup_fd(&fd);
 }
 
@@ -369,7 +369,8 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 	                : mounts_try_owner(settings->state_dir, &ret->who);
 
 	ret->owners = !r;
-	if (r < 0)
+	/* It takes a user namespace; why there is none is told already. */
+	if (r < 0 && (ret->user_ns || !*ret->reason))
 		snprintf(ret->reason, sizeof(ret->reason),
 		         "files of root's cannot appear as those of run_as (%s): choose a "
 		         "state_dir on ext4, xfs, btrfs or tmpfs (in a container a volume, or one "
@@ -383,6 +384,9 @@ void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
 	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
 		probe_users(ret);
 	probe_owners(settings, ret);
+	/* What failed first is only what this leads to. */
+	if (*ret->reason && sbx_in_chroot())
+		snprintf(ret->reason, sizeof(ret->reason), "%s", sbx_userns_mend());
 	if (!ret->landlock && !*ret->reason)
 		snprintf(ret->reason, sizeof(ret->reason), "the kernel has no Landlock");
 }

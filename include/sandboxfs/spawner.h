@@ -15,6 +15,8 @@ struct sbx_loop;
 
 /* What may forbid user namespaces on this machine, and how to allow them. Thread-safe. */
 const char *sbx_userns_mend(void);
+/* Whether this process has changed its root by chroot(2), as far as /proc tells. Thread-safe. */
+bool sbx_in_chroot(void);
 
 /*
  * Forks the spawner. Must be called while the process has one thread and, as the

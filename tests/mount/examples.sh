@@ -36,7 +36,29 @@ END
 	ROOM=$ROOM SANDBOXFS=$SANDBOXFS TESTS=$TESTS unshare -m sh "$ROOM/bare.sh"
 }
 
+# A directory that is no mount point, as the root.
+plain_chroot() {
+	[ "$(id -u)" = 0 ] || return 0
+	mkdir "$ROOM/chroot"
+	cat >"$ROOM/chroot.sh" <<'END'
+set -e
+cd "$ROOM/chroot"
+mkdir -p mnt tmp srv
+cp "$SANDBOXFS" srv/sandboxfs
+for dir in /usr /etc /bin /sbin /lib* /proc /sys /dev; do
+	[ -d "$dir" ] || continue
+	if [ -L "$dir" ]; then cp -P "$dir" .; else mkdir ".$dir" && mount --rbind "$dir" ".$dir"; fi
+done
+export TMPDIR=/tmp
+chroot . /srv/sandboxfs --doctor | grep '^no .*this is a chroot.*pivot_root'
+! chroot . /srv/sandboxfs none /mnt 2>err
+grep 'this is a chroot.*pivot_root' err
+END
+	ROOM=$ROOM SANDBOXFS=$SANDBOXFS unshare -m --propagation private sh "$ROOM/chroot.sh"
+}
+
 claim "a root without /etc/mtab, /dev or /proc is mended, or refused with the reason" bare_root
+claim "in a plain chroot the reason is the chroot" plain_chroot
 claim "mounting" mount_none
 claim "hello.sh" hello sh "$ROOM/examples/hello.sh"
 claim "hello.py" hello python3 "$ROOM/examples/hello.py"
