@@ -56,7 +56,6 @@ static bool is_fuse_word(const char *word)
 	        "atime",      "noatime",
 	        "dirsync",    "nodiratime",
 	        "norelatime", "default_permissions",
-	        "max_read=*",
 	};
 
 	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
@@ -74,11 +73,14 @@ static bool is_fstab_word(const char *word)
 	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
 }
 
-/* Options of other FUSE file systems that ask for nothing but what is so here anyway. */
+/*
+ * Options of other FUSE file systems that ask for nothing but what is so here anyway. max_read is agreed on with
+ * the kernel by a session that asks for it, else it refuses every request.
+ */
 static bool is_habit_word(const char *word)
 {
 	static const char *const words[] = {
-	        "nonempty",    "big_writes",  "large_read", "use_ino",
+	        "max_read=*",  "nonempty",    "big_writes", "large_read", "use_ino",
 	        "readdir_ino", "hard_remove", "intr",       "nointr",
 	};
 

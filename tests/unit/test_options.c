@@ -229,10 +229,9 @@ static void words_of_mount_are_sorted_out(void **state)
 	                       "noauto,max_read=4096,allow_other",
 	                       NULL),
 	                 0);
-	assert_int_equal(opts.fuse.n, 3);
+	assert_int_equal(opts.fuse.n, 2);
 	assert_string_equal(opts.fuse.items[0], "rw");
 	assert_string_equal(opts.fuse.items[1], "noatime");
-	assert_string_equal(opts.fuse.items[2], "max_read=4096");
 	assert_true(opts.settings.ephemeral);
 	assert_true(opts.settings.allow_other);
 }

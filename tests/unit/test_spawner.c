@@ -30,6 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
@@ -1258,10 +1259,12 @@ static void ro_paths_are_read_only_and_hidden_paths_empty(void **state)
 	assert_script(f, script, "given-ro\n");
 }
 
-static void tools_of_path_below_home_are_visible_without_their_neighbours(void **state)
+static void what_is_shown_is_visible_without_its_neighbours(void **state)
 {
 	struct fixture *f = *state;
-	char path[512], script[512], dir[160];
+	char script[512], dir[160];
+	static const char *const tools[] = {"user/tool/bin", "user/tool/lib", "user/.local/bin",
+	                                    "user/.cloud/bin"};
 	static const char *const dirs[] = {
 	        "user",           "user/tool",       "user/tool/bin",     "user/tool/lib",
 	        "user/.local",    "user/.local/bin", "user/.local/share", "user/.cloud",
@@ -1280,10 +1283,10 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 	put_file(f, "../user/.cloud/bin/c-tool", "#!/bin/sh\necho c\n", 0755);
 	put_file(f, "../user/.cloud/token", "secret\n", 0644);
 	stop_loop(f);
-	snprintf(path, sizeof(path),
-	         "PATH=/usr/bin:/bin:%s/user/tool/bin:%s/user/.local/bin:%s/user/.cloud/bin",
-	         f->dir, f->dir, f->dir);
-	f->settings.path = path + strlen("PATH=");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(tools); i++) {
+		snprintf(dir, sizeof(dir), "%s/%s", f->dir, tools[i]);
+		assert_int_equal(sbx_strings_add(&f->settings.shown, dir, strlen(dir)), 0);
+	}
 	f->settings.state_dir = NULL;
 	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
 	start_loop(f);
@@ -1293,6 +1296,7 @@ static void tools_of_path_below_home_are_visible_without_their_neighbours(void *
 	         "ls .local .cloud",
 	         f->dir);
 	assert_script(f, script, "data\nb\nc\n.cloud:\nbin\n\n.local:\nbin\n");
+	sbx_strings_release(&f->settings.shown);
 }
 
 /* --- where namespaces are forbidden ---------------------------------------------------------------------- */
@@ -2006,7 +2010,7 @@ static const struct CMUnitTest view_tests[] = {
         CASE(devices_work),
         CASE(there_is_no_network_but_loopback),
         CASE(ro_paths_are_read_only_and_hidden_paths_empty),
-        CASE(tools_of_path_below_home_are_visible_without_their_neighbours),
+        CASE(what_is_shown_is_visible_without_its_neighbours),
         CASE(a_place_that_cannot_be_shown_fails_the_command),
         CASE(a_command_has_no_right),
         CASE(an_init_serves_again_and_nothing_shows_it_but_the_namespace),
