@@ -153,7 +153,8 @@ static int rename_between(struct renaming *rn, bool by_moving)
 	links = sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
 	if (rn->flags & RENAME_EXCHANGE)
 		links |= sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
-	if (links)
+	/* What was copied has other inode numbers, and its former ones are given to others. */
+	if (links || by_moving)
 		ws_look_again(rn->ws);
 	return 0;
 }
