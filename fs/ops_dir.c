@@ -205,20 +205,17 @@ static size_t add_plus(fuse_req_t req, struct sbx_node *dir, const struct sbx_li
 	};
 	struct sbx_node *node;
 	struct stat st;
-	size_t len;
 
+	/* First, because what is handed out counts as told (sbx_node_told). */
+	if (fuse_add_direntry_plus(req, NULL, 0, name, NULL, 0) > size)
+		return 0;
 	if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
 	    !(ws->inlined && ws_is_ctl(ws, dir, name)) && !is_known(ws, dir, d, name) &&
 	    ws_lookup(ws, dir, name, &st, &node) == 0) {
 		ws_entry(ws, node, &st, &e);
 		sbx_node_put(ws->inodes, node);
 	}
-	len = fuse_add_direntry_plus(req, buf, size, name, &e, (off_t)d->place);
-	if (len <= size)
-		return len;
-	if (e.ino)
-		sbx_node_forget(ws->inodes, e.ino, 1);
-	return 0;
+	return fuse_add_direntry_plus(req, buf, size, name, &e, (off_t)d->place);
 }
 
 static size_t add_plain(fuse_req_t req, const struct sbx_listed *d, const char *name, char *buf,
