@@ -34,6 +34,7 @@ struct sbx_buffer {
 	uint64_t unused_ns; /* since when, while nobody has it open */
 	uid_t uid;
 	gid_t gid;
+	pid_t maker; /* a thread; 0: not known */
 	mode_t mode;
 	struct timespec mtime;
 	char *data;
@@ -315,6 +316,26 @@ int sbx_buffers_make(struct sbx_buffers *t, const struct sbx_control_node *dir, 
 	if (wake)
 		sbx_loop_post(t->loop, arm, t);
 	return r;
+}
+
+void sbx_buffer_set_maker(struct sbx_buffer *b, pid_t maker)
+{
+	pthread_mutex_lock(&b->table->lock);
+	b->maker = maker;
+	pthread_mutex_unlock(&b->table->lock);
+}
+
+bool sbx_buffers_made_by(struct sbx_buffers *t, const struct sbx_control_node *dir, pid_t maker)
+{
+	const uint64_t ino = sbx_control_ino(dir);
+	struct sbx_buffer *b;
+
+	pthread_mutex_lock(&t->lock);
+	for (b = t->list; b; b = b->next)
+		if (b->name && b->dir == ino && maker && b->maker == maker)
+			break;
+	pthread_mutex_unlock(&t->lock);
+	return b;
 }
 
 int sbx_buffers_find(struct sbx_buffers *t, const struct sbx_control_node *dir, const char *name,

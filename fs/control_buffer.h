@@ -41,6 +41,10 @@ void sbx_buffers_destroy(struct sbx_buffers *t);
  */
 int sbx_buffers_make(struct sbx_buffers *t, const struct sbx_control_node *dir, const char *name,
                      uid_t uid, gid_t gid, struct sbx_control_node *ret, struct sbx_error *err);
+/* The thread that made B. */
+void sbx_buffer_set_maker(struct sbx_buffer *b, pid_t maker);
+/* Whether the thread MAKER has made a buffer that has a name in DIR still. */
+bool sbx_buffers_made_by(struct sbx_buffers *t, const struct sbx_control_node *dir, pid_t maker);
 /* The buffer NAME in DIR, if UID made it or is 0. -ENOENT. */
 int sbx_buffers_find(struct sbx_buffers *t, const struct sbx_control_node *dir, const char *name,
                      uid_t uid, struct sbx_control_node *ret);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/control_buffer.h"
 #include "fs/ops_control_impl.h"
 #include "sandboxfs/cleanup.h"
 
@@ -239,7 +240,8 @@ static int refuse_removal(fuse_req_t req, const struct sbx_control_node *node, c
 }
 
 /*
- * Programs that remove a control in order to make it anew do not see it until they have made it. Where controls are
+ * Programs that remove a control in order to make it anew, or to rename what they have written beside it (Java), do not
+ * see it until they have. Where controls are
  * listed, rm -rf of a sandbox removes them first and must go on.
  */
 static int remove_control(fuse_req_t req, const struct sbx_control_node *dir,
@@ -252,7 +254,8 @@ static int remove_control(fuse_req_t req, const struct sbx_control_node *dir,
 
 	if (r < 0)
 		return -r;
-	if (S_ISREG(st.st_mode) && st.st_mode & 0222 && sbx_vacancy_needed(pid))
+	if (S_ISREG(st.st_mode) && st.st_mode & 0222 &&
+	    (sbx_vacancy_needed(pid) || sbx_buffers_made_by(c->buffers, dir, pid)))
 		sbx_vacancy_add(c, pid, dir, name);
 	else if (!sbx_registry_settings(c->registry)->ctl_listed)
 		return refuse_removal(req, node, name);
@@ -339,8 +342,10 @@ static int rename_in(fuse_req_t req, fuse_ino_t parent, const struct sbx_control
 		r = -r;
 	} else {
 		r = sbx_control_is_dir(&target) ? EISDIR : -1;
-		if (r < 0)
+		if (r < 0) {
+			sbx_vacancy_find(c, fuse_req_ctx(req)->pid, dir, newname, true);
 			sbx_save_rename(req, parent, node.buffer, &target, newname);
+		}
 		sbx_control_node_release(&target);
 	}
 	sbx_control_node_release(&node);

@@ -176,6 +176,8 @@ static int make(fuse_req_t req, const struct sbx_control_node *dir, const char *
 	r = sbx_buffers_make(c->buffers, dir, name, ctx->uid, ctx->gid, ret, &err);
 	if (r < 0)
 		sbx_error_store(c->registry, dir->box, &err);
+	else
+		sbx_buffer_set_maker(ret->buffer, ctx->pid);
 	return r;
 }
 
