@@ -57,7 +57,8 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
 void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
                           struct sbx_pending *p);
 bool sbx_control_is_dir(const struct sbx_control_node *node);
-/* Whether a write to the file may wait: each lookup then gets a node id of its own (fact 25). */
+/* Whether a write to the file may wait: each lookup then gets a node id of its own,
+ * because the kernel holds the lock of an inode while it is written to. */
 bool sbx_control_waits(const struct sbx_control_node *node);
 /* Whether its attributes never change, so that a path through it need not ask for them. */
 bool sbx_control_steady(const struct sbx_control_node *node);
