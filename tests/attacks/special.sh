@@ -146,7 +146,7 @@ attack "fifos" "cp, rsync or tar wait" copies
 attack "fifos" "other programs wait" others
 attack "fifos" "a FIFO in place of a file just seen" a_fifo_behind_the_cache
 attack -kernel "a client of the host is served by its socket" a_client_of_its_socket
-attack "special" "devices through the mount" no_devices
+attack "root:special" "devices through the mount" no_devices
 attack "special" "setuid through the mount" no_setuid
 attack "root:special" "security attributes through the mount" no_security_attributes
 holds "a FIFO shows as a socket on the host, and as itself inside" shows_as_a_socket
