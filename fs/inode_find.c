@@ -331,8 +331,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, const struct s
 	sbx_inodes_lock(tab);
 	now.changes = node->seen_changes;
 	hidden = was->any && was->mtime == now.mtime && was->size == now.size &&
-	         was->ctime != ns_of(&st->st_ctim) &&
-	         (!now.changes || now.changes != was->changes);
+	         was->ctime != ns_of(&st->st_ctim) && (!now.changes || now.changes != was->changes);
 	if (hidden || (was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS)) {
 		now.again = true;
 		now.again_ms = hidden ? sbx_inodes_now_ms() : was->again_ms;

@@ -51,10 +51,11 @@ struct sbx_box {
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
-	bool busy; /* a job runs: what is kept of its files must be short-lived; atomic */
+	bool busy;      /* a job runs: what is kept of its files must be short-lived; atomic */
 	unsigned begun; /* how often that has begun; atomic */
-	uint32_t changes; /* times that others than the host may begin or have ended to change files; atomic */
-	int refs;  /* atomic */
+	uint32_t
+	        changes; /* times that others than the host may begin or have ended to change files; atomic */
+	int refs; /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
 	pthread_mutex_t defaults_lock;
@@ -128,8 +129,8 @@ enum sbx_work_kind {
 };
 struct sbx_work {
 	enum sbx_work_kind kind;
-	const char *event;        /* told and recorded when it went well; NULL: nothing is */
-	const char *instead;      /* what its owner can ask for while commands run, in words; or NULL */
+	const char *event;   /* told and recorded when it went well; NULL: nothing is */
+	const char *instead; /* what its owner can ask for while commands run, in words; or NULL */
 	char detail[SBX_REV_MAX]; /* what of it is told; for run to fill in */
 	int (*run)(struct sbx_work *w, struct sbx_error *err); /* [pool] */
 	void (*done)(struct sbx_work *w);

@@ -139,8 +139,7 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 	w->code = admit(box, &w->err);
 	pthread_mutex_unlock(&reg->lock);
 	if (w->code == 0 && w->kind != SBX_WORK_BESIDE)
-		w->code = sbx_jobs_hold(pub->jobs, w->kind == SBX_WORK_WRITES, w->instead,
-		                        &w->err);
+		w->code = sbx_jobs_hold(pub->jobs, w->kind == SBX_WORK_WRITES, w->instead, &w->err);
 	if (w->code < 0) {
 		sbx_loop_post(reg->config.loop, refused, w);
 		return;

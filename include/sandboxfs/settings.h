@@ -78,11 +78,12 @@ struct sbx_settings {
 	struct sbx_strings rw_paths;
 	struct sbx_strings hide_paths;
 	/* Found at the mount (fs/toolchains.h), not set: */
-	struct sbx_strings shown, shown_why; /* of tools in a home: absolute, read only; the reason of each */
-	struct sbx_strings covered;          /* what lies in one of these and is not shown */
-	struct sbx_strings tool_env;         /* KEY=VALUE for every command, before those of env */
-	struct sbx_strings carried;          /* of each file: its path below a sandbox's home, its text */
-	struct sbx_strings not_carried;      /* sentences: what else was found, and stays out */
+	struct sbx_strings shown,
+	        shown_why; /* of tools in a home: absolute, read only; the reason of each */
+	struct sbx_strings covered;  /* what lies in one of these and is not shown */
+	struct sbx_strings tool_env; /* KEY=VALUE for every command, before those of env */
+	struct sbx_strings carried;  /* of each file: its path below a sandbox's home, its text */
+	struct sbx_strings not_carried; /* sentences: what else was found, and stays out */
 };
 
 /* The list of net=allow:LIST, NULL: the network is another. */

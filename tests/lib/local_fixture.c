@@ -185,11 +185,11 @@ static void make_template(void)
 	template_row = fixture.row;
 	free(fixture_run("cd %s && mkdir -m 755 source && cd source && { %s; }", template, SOURCE));
 	if (fixture.row->kind == FIXTURE_GIT)
-		free(fixture_run(
-		        "cd %s/source && git init -q -b main && "
-		        "printf '[user]\\n\\tname = T\\n\\temail = t@example.org\\n' >> .git/config && "
-		        "git add -A && git -c maintenance.auto=false commit -qm first",
-		        template));
+		free(fixture_run("cd %s/source && git init -q -b main && "
+		                 "printf '[user]\\n\\tname = T\\n\\temail = t@example.org\\n' >> "
+		                 ".git/config && "
+		                 "git add -A && git -c maintenance.auto=false commit -qm first",
+		                 template));
 }
 
 static void make_source(void)

@@ -52,11 +52,12 @@ struct plain_box *plain_box_create(void)
 
 	if (!pb)
 		return NULL;
-	*pb = (struct plain_box){
-	        .sandbox = {.impl = &impl}, .alive = true};
+	*pb = (struct plain_box){.sandbox = {.impl = &impl}, .alive = true};
 	pb->box.number = 1;
 	pb->box.sandbox = &pb->sandbox;
-	pb->root = tmp_make(pb->dir, sizeof(pb->dir), "sandboxfs-box") ? open(pb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	pb->root = tmp_make(pb->dir, sizeof(pb->dir), "sandboxfs-box")
+	                   ? open(pb->dir, O_PATH | O_DIRECTORY | O_CLOEXEC)
+	                   : -1;
 	return pb;
 }
 
