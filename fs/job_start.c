@@ -170,6 +170,17 @@ static void set_up(struct start *s, struct sbx_jobrec *rec, struct sbx_output *o
 	sbx_stdin_choose(rec, s->req, &s->source);
 }
 
+/* Gives REC the next number and puts it at the end of the table. Lock held. */
+static void enter_number(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
+{
+	rec->number = ++jobs->numbers;
+	if (!rec->named)
+		snprintf(rec->name, sizeof(rec->name), "%" PRIu64, rec->number);
+	if (rec->listed)
+		sbx_jobs_unlink(jobs, rec);
+	sbx_jobs_link(jobs, rec);
+}
+
 /* Makes REC the youngest of the list; NULL: a new record. Lock held. */
 static int enlist(struct start *s, struct sbx_jobrec *rec)
 {
@@ -185,12 +196,7 @@ static int enlist(struct start *s, struct sbx_jobrec *rec)
 		sbx_job_unref(rec);
 		return r;
 	}
-	rec->number = ++jobs->numbers;
-	if (!rec->named)
-		snprintf(rec->name, sizeof(rec->name), "%" PRIu64, rec->number);
-	if (rec->listed)
-		sbx_jobs_unlink(jobs, rec);
-	sbx_jobs_link(jobs, rec);
+	enter_number(jobs, rec);
 	set_up(s, rec, out);
 	s->rec = rec;
 	return 0;
@@ -331,12 +337,7 @@ static struct sbx_jobrec *place_of(struct sbx_jobs *jobs, const char *id, struct
 static struct sbx_jobrec *put_refused(struct sbx_jobs *jobs, struct sbx_jobrec *rec,
                                       struct sbx_asked *asked, const struct sbx_error *err)
 {
-	rec->number = ++jobs->numbers;
-	if (!rec->named)
-		snprintf(rec->name, sizeof(rec->name), "%" PRIu64, rec->number);
-	if (rec->listed)
-		sbx_jobs_unlink(jobs, rec);
-	sbx_jobs_link(jobs, rec);
+	enter_number(jobs, rec);
 	sbx_asked_release(&rec->asked);
 	rec->asked = *asked;
 	*asked = (struct sbx_asked){0};
