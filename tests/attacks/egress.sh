@@ -91,7 +91,7 @@ for i in range(300):
 open("held", "w").close()
 import time
 time.sleep(600)' &
-	until [ -e "$MNT/a/held" ]; do sleep 0.05; done
+	until [ -e "$MNT/a/held" ]; do tick; done
 	same "hello from the host" "$(fetch b "http://127.0.0.1:$port/")"
 	echo 1 >"$MNT/a/ctl/kill"
 	wait $! || true
@@ -122,6 +122,7 @@ while True:
 	# Until the buffers on the way are full.
 	until [ "$(sent_bytes)" -gt 1000000 ] && [ "$(sent_bytes)" = "$sent" ]; do
 		sent=$(sent_bytes)
+		tick
 		sleep 0.3
 	done
 	after=$(daemon_kib)

@@ -155,11 +155,11 @@ s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 print("given", flush=True)
 END
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" python3 take.py)
-	until [ -e "$MNT/a/listening" ]; do :; done
+	until [ -e "$MNT/a/listening" ]; do tick; done
 	same given "$(run a python3 give.py)"
 	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
 	last=$(readlink "$MNT/a/ctl/jobs/last")
-	until [ -e "$MNT/a/alone" ]; do :; done
+	until [ -e "$MNT/a/alone" ]; do tick; done
 	: >"$MNT/a/go"
 	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	same given "$(cat "$MNT/a/ctl/jobs/$last/stdout")"

@@ -28,7 +28,7 @@ the_other_sandboxes_servers() {
 	cp "$ROOM/bin/attack" "$MNT/b/attack"
 	rm -f "$MNT/b/in" "$MNT/b/out" "$MNT/b/path"
 	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'mkfifo in; exec 3<>in; ./attack serve path <in >out')
-	until [ -s "$MNT/b/out" ]; do :; done
+	until [ -s "$MNT/b/out" ]; do tick; done
 	other=$(cat "$MNT/b/out")
 	for way in loopback abstract shm; do
 		echo "$(run a ./attack $way "$other") $way"

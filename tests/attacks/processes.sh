@@ -33,7 +33,7 @@ sees_only_itself() {
 is_not_root_on_the_host() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	# It has been started, and may not have become the program yet.
-	until pid=$("$TOOL" pids "$LONG" | tail -n 1) && [ -n "$pid" ]; do :; done
+	until pid=$("$TOOL" pids "$LONG" | tail -n 1) && [ -n "$pid" ]; do tick; done
 	uid=$(awk '$1 == "Uid:" { print $2 $3 $4 $5 }' "/proc/$pid/status")
 	caps=$(awk '/^Cap(Inh|Prm|Eff|Bnd|Amb)/ { sum = sum $2 } END { gsub(/0/, "", sum); print sum }' "/proc/$pid/status")
 	echo "$id" >"$MNT/a/ctl/kill"

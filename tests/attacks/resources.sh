@@ -11,7 +11,7 @@ fork_bomb() {
 
 fork_bombs_do_not_share_a_limit() {
 	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'i=0; while [ $i -lt 15 ]; do sleep 1000 & i=$((i + 1)); done; : >up; wait')
-	until [ -e "$MNT/b/up" ]; do :; done
+	until [ -e "$MNT/b/up" ]; do tick; done
 	out=$(talk a/ctl/exec '{"argv":["./attack","processes"],"limits":{"procs":10}}')
 	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
 	echo "$id" >"$MNT/b/ctl/kill"
@@ -48,7 +48,7 @@ all_descriptors() {
 # start_attack NAME ARGUMENT...: as a job of a's, which has made the file up when it is at it.
 start_attack() {
 	attack_job=$("$TOOL" result "$MNT/a/ctl/spawn" ./attack "$@" up)
-	until [ -e "$MNT/a/up" ]; do :; done
+	until [ -e "$MNT/a/up" ]; do tick; done
 }
 
 end_attack() {

@@ -94,7 +94,7 @@ made_through_the_mount() {
 
 a_client_of_its_socket() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'rm -f in out path; mkfifo in; exec 3<>in; ./attack serve path <in >out')
-	until [ -s "$MNT/a/out" ]; do :; done
+	until [ -s "$MNT/a/out" ]; do tick; done
 	have=$("$ROOM/bin/attack" connect "$MNT/a/path")
 	echo "$id" >"$MNT/a/ctl/kill"
 	cat "$MNT/a/ctl/jobs/$id/wait" >/dev/null

@@ -17,6 +17,7 @@ write_request() {
 starts() {
 	until [ -S "$ROOM/mcp" ]; do
 		kill -0 $! || fail "$(cat "$ROOM/mcp.log")" || return 1
+		tick
 	done
 }
 

@@ -61,6 +61,16 @@ refuse() {
 	! "$@" || fail "was not refused: $*"
 }
 
+# tick: the body of a loop that waits for something; ends the claim when it has waited two minutes.
+tick() {
+	ticks=$((${ticks:-0} + 1))
+	if [ $ticks -gt 2400 ]; then
+		echo "waited in vain" >&2
+		exit 1
+	fi
+	sleep 0.05
+}
+
 # --- sources -----------------------------------------------------------------------------
 
 new_repo() {

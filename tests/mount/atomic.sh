@@ -180,7 +180,7 @@ others_go_on() {
 	printf "sleep $LONG" >"$MNT/fresh/ctl/new"
 	mv "$MNT/fresh/ctl/new" "$MNT/fresh/ctl/exec" &
 	saver=$!
-	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
 	like '- running*' "$(timeout 20 cat "$MNT/fresh/ctl/status")"
 	timeout 20 sh -c "echo echo beside >'$MNT/fresh/ctl/exec'"
@@ -254,10 +254,10 @@ fatal_signal() {
 	printf "sleep $LONG" >"$ctl/new"
 	mv "$ctl/new" "$ctl/exec" &
 	saver=$!
-	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	kill -"$1" $saver
 	wait $saver || true
-	while "$TOOL" pids "$LONG" >/dev/null; do :; done
+	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	read -r code how rest <"$ctl/status"
 	same killed "$how"
 }
@@ -389,7 +389,7 @@ torn_down() {
 	printf "sleep $LONG" >"$MNT/torn/ctl/new"
 	"$TOOL" rename "$MNT/torn/ctl/new" "$MNT/torn/ctl/exec" >"$ROOM/torn" &
 	saver=$!
-	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	timeout 30 rmdir "$MNT/torn"
 	wait $saver
 	refuse "$TOOL" pids "$LONG"
@@ -403,7 +403,7 @@ unmounted() {
 	printf "sleep $LONG" >"$ctl/new"
 	"$TOOL" rename "$ctl/new" "$ctl/exec" >"$ROOM/unmounted" &
 	saver=$!
-	until "$TOOL" pids "$LONG" >/dev/null; do :; done
+	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	kill "$(daemon_pid)"
 	await_end
 	wait $saver || true

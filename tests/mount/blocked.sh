@@ -22,7 +22,7 @@ slow_writers() {
 
 twelve_execs() {
 	"$TOOL" parallel "$MNT/a/ctl/exec" 24 sh -c 'until [ -e go ]; do sleep 0.05; done' >"$ROOM/twelve" &
-	until [ "$(grep -l running "$MNT/a"/ctl/jobs/*/status 2>/dev/null | wc -l)" -ge 12 ]; do :; done
+	until [ "$(grep -l running "$MNT/a"/ctl/jobs/*/status 2>/dev/null | wc -l)" -ge 12 ]; do tick; done
 	same hello "$(cat "$MNT/b/README.md")"
 	same quick "$(run b echo quick)"
 	touch "$MNT/a/go"
@@ -66,7 +66,7 @@ reader_without_memory() {
 		print("reads", flush=True)
 		print(ctypes.CDLL(None).getdents64(8, ctypes.c_void_p(at), 65536))
 	END
-	until [ -s "$ROOM/reader" ]; do sleep 0.1; done
+	until [ -s "$ROOM/reader" ]; do tick; done
 	sleep 0.1
 	(run a touch held/x && run b true && stat "$MNT/b" && echo quick >"$ROOM/held") &
 	tries=0

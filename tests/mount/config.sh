@@ -171,7 +171,7 @@ except OSError:
 open(sys.argv[1], "w").close()
 signal.pause()' "$ROOM/up"
 	) &
-	until [ -e "$ROOM/up" ]; do :; done
+	until [ -e "$ROOM/up" ]; do tick; done
 	have=$("$TOOL" mkdir "$MNT/late")
 	kill $!
 	wait $! || true

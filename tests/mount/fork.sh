@@ -92,7 +92,7 @@ while_a_command_runs() {
 	talk c/ctl/snapshot still
 	id=$(cat "$MNT/c/ctl/snapshot")
 	talk c/ctl/spawn "sh -c 'echo late >late; exec sleep $LONG'" >"$ROOM/job"
-	until [ -e "$MNT/c/late" ]; do sleep 0.05; done
+	until [ -e "$MNT/c/late" ]; do tick; done
 	expect EBUSY write "$MNT/c/ctl/fork" O_WRONLY 'g\n'
 	error_says c 'EBUSY: a command is running and may change files meanwhile: wait for it or kill it; or fork a snapshot: "rev":"ID"'
 	expect EBUSY write "$MNT/ctl/create" O_WRONLY '{"name":"g","from":"c"}\n'

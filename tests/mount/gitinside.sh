@@ -314,7 +314,7 @@ staged_meanwhile() {
 		while [ ! -e "$ROOM/stop" ]; do
 			n=$((n + 1))
 			echo $n >"$MNT/a/n-$n"
-			until on_host add "n-$n" 2>/dev/null; do :; done
+			until on_host add "n-$n" 2>/dev/null; do tick; done
 		done
 	) &
 	: >"$MNT/a/go"
@@ -353,7 +353,7 @@ lock_inside() {
 	rm -f "$MNT/a/locked" "$MNT/a/go"
 	job=$("$TOOL" result "$MNT/a/ctl/spawn" sh -ec "cd $(own_git); : >$1.lock; cd -; : >locked
 		until [ -e go ]; do sleep 0.02; done; rm go locked $(own_git)/$1.lock; ${2:-}")
-	until [ -e "$MNT/a/locked" ]; do sleep 0.02; done
+	until [ -e "$MNT/a/locked" ]; do tick; done
 }
 
 let_go() {
@@ -524,7 +524,7 @@ at_once() {
 
 killed() {
 	"$TOOL" result "$MNT/a/ctl/spawn" sh -c "echo k >k; git add k; git commit -qm killed; touch done; exec sleep $LONG"
-	until [ -e "$MNT/a/done" ]; do :; done
+	until [ -e "$MNT/a/done" ]; do tick; done
 	kill_daemon
 	same '' "$(git -C "$REPO" log --format=%s --grep '^killed$' sandbox/a)"
 	fusermount3 -u "$MNT" 2>/dev/null || true
@@ -605,7 +605,7 @@ packed_inside() {
 
 last_words() {
 	"$TOOL" result "$MNT/b/ctl/spawn" sh -c "echo l >l; git add l; git commit -qm 'last words'; touch done; exec sleep $LONG"
-	until [ -e "$MNT/b/done" ]; do :; done
+	until [ -e "$MNT/b/done" ]; do tick; done
 	teardown b
 	same 'last words' "$(git -C "$REPO" log -1 --format=%s sandbox/b)"
 	git -C "$REPO" branch -qD sandbox/b

@@ -170,7 +170,7 @@ moved_apart() {
 	on_host add h
 	on_host commit -qm 'by the host'
 	touch "$MNT/a/go"
-	until [ -e "$MNT/a/done" ]; do :; done
+	until [ -e "$MNT/a/done" ]; do tick; done
 	echo 1 >"$MNT/a/ctl/kill"
 	inside true
 	error_says a 'was moved on both sides'

@@ -39,7 +39,7 @@ last_is_a_link() {
 grows_while_running() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo 1; cat >/dev/null; while [ ! -e stop ]; do :; done; echo 2')
 	file=$MNT/a/ctl/jobs/$id/stdout
-	until [ "$("$TOOL" stat "$file" size)" = 2 ]; do :; done
+	until [ "$("$TOOL" stat "$file" size)" = 2 ]; do tick; done
 	same 1 "$(cat "$file")"
 	touch "$MNT/a/stop"
 	cat "$MNT/a/ctl/jobs/$id/wait"
@@ -90,7 +90,7 @@ stdin_while_running() {
 			exec 7>&-
 			echo cat >"$MNT/a/ctl/jobs/pipe/exec"
 		) &
-		until [ "$("$TOOL" stat "$MNT/a/ctl/jobs/pipe/stdout" size)" = 6 ]; do :; done
+		until [ "$("$TOOL" stat "$MNT/a/ctl/jobs/pipe/stdout" size)" = 6 ]; do tick; done
 		echo 'second' >&7
 		exec 7>&-
 		wait

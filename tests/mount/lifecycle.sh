@@ -204,7 +204,7 @@ all_of_it_with_a_command_at_work() {
 	id=$("$TOOL" result "$MNT/w/ctl/spawn" sh -c "trap '' TERM; : >up; while :; do
 		mkdir -p x/y/z; echo x >x/y/z/f; chmod 000 x/y; chmod 700 x/y; rm -rf x; done; : $LONG")
 	[ -n "$id" ]
-	until [ -e "$MNT/w/up" ]; do :; done
+	until [ -e "$MNT/w/up" ]; do tick; done
 	"$TOOL" deep "$MNT/w" 100
 	expect 0 rmdir "$MNT/w"
 	teardown w

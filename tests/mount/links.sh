@@ -167,7 +167,7 @@ while True: s.accept()[0].send(b"hello")
 END
 	python3 "$ROOM/server.py" >"$ROOM/server" &
 	server=$!
-	until [ -s "$ROOM/server" ]; do kill -0 $server || return 1; done
+	until [ -s "$ROOM/server" ]; do kill -0 $server || return 1; tick; done
 	same hello "$(python3 client.py here.sock)"
 	same socket "$("$TOOL" lstat here.sock type)"
 	like '*refused*' "$(run a python3 client.py here.sock)"
@@ -176,7 +176,7 @@ END
 	id=$("$TOOL" result ctl/spawn python3 -c 'import socket
 s = socket.socket(socket.AF_UNIX); s.bind("inner.sock"); s.listen(); open("bound", "w").close()
 while True: s.accept()')
-	until [ -e bound ]; do :; done
+	until [ -e bound ]; do tick; done
 	like '*refused*' "$(python3 client.py inner.sock)"
 	echo "$id" >ctl/kill
 	cat "ctl/jobs/$id/wait" >/dev/null

@@ -152,7 +152,7 @@ killed() {
 	refuse sh -c 'printf "touch ran" >&3; kill -9 $$' 3>"$(ctl exec)"
 	like '*signal*' "$(cat "$(ctl error)")"
 	refuse sh -c 'exec 3>"$1"; printf "touch ran" >&3; sleep 0.1 & kill -9 $$' sh "$(ctl exec)"
-	while ps -o args= | grep -q '[s]leep 0.1'; do :; done
+	while ps -o args= | grep -q '[s]leep 0.1'; do tick; done
 	expect ENOENT stat "$MNT/a/ran"
 }
 

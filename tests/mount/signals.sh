@@ -13,7 +13,7 @@ fatal() {
 	rm -f "$MNT/a/started"
 	like "signal $1 quickly" "$("$TOOL" kill-client "$MNT/a/ctl/exec" "$1" "$MNT/a/started" \
 		sh -c "touch started; sleep $LONG")"
-	while "$TOOL" pids "$LONG" >/dev/null; do :; done
+	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	read -r code how rest <"$MNT/a/ctl/status"
 	same killed "$how"
 }
