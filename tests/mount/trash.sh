@@ -13,7 +13,8 @@ edit() {
 	box "$1"
 	echo '*.log' >"$MNT/$1/.gitignore"
 	git -C "$MNT/$1" add .gitignore
-	git -C "$MNT/$1" commit -qm 'ignore logs'
+	# Of two sandboxes in one second the same commit would be both's.
+	git -C "$MNT/$1" commit -qm "ignore logs of $1"
 	echo changed >"$MNT/$1/README.md"
 	git -C "$MNT/$1" add README.md
 	echo 'changed again' >>"$MNT/$1/README.md"
