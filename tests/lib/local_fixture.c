@@ -98,8 +98,11 @@ static int run_row(const char *group, const struct fixture_row *row,
 	return cmocka_run_group_tests_name(group, all, set_up_group, tear_down_group);
 }
 
-/* Passes on what a row said, with its results numbered after the *DONE of the rows before. */
-static void relay(FILE *from, size_t *done)
+/*
+ * Passes on what a row said, with its results numbered after the *DONE of the rows before. In a TAP
+ * stream all else, a program's words on stderr among it, is a comment.
+ */
+static void relay(FILE *from, bool tap, size_t *done)
 {
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0;
@@ -112,7 +115,7 @@ static void relay(FILE *from, size_t *done)
 			printf("%.*s%zu%s", skip, line, ++*done,
 			       line + skip + strspn(line + skip, "0123456789"));
 		else if (strncmp(line, "1..", 3) != 0)
-			fputs(line, stdout);
+			printf("%s%s", tap && *line != '#' ? "# " : "", line);
 	}
 }
 
@@ -120,6 +123,7 @@ static void relay(FILE *from, size_t *done)
 int fixture_main(const char *group, const struct fixture_test *tests, size_t n)
 {
 	const char *mode = getenv("CMOCKA_MESSAGE_OUTPUT");
+	const bool tap = mode && strcasecmp(mode, "TAP") == 0;
 	FILE *said[SBX_ARRAY_SIZE(rows)];
 	pid_t pids[SBX_ARRAY_SIZE(rows)];
 	int status, failed = n > TESTS_MAX;
@@ -134,12 +138,12 @@ int fixture_main(const char *group, const struct fixture_test *tests, size_t n)
 			exit(dup2(fileno(said[i]), 1) < 0 || dup2(1, 2) < 0 ||
 			     run_row(group, &rows[i], tests, n) || fflush(stdout));
 	}
-	if (mode && strcasecmp(mode, "TAP") == 0)
+	if (tap)
 		printf("1..%zu\n", n * SBX_ARRAY_SIZE(rows));
 	for (size_t i = 0; n <= TESTS_MAX && i < SBX_ARRAY_SIZE(rows); i++) {
 		if (waitpid(pids[i], &status, 0) != pids[i] || status)
 			failed = 1;
-		relay(said[i], &done);
+		relay(said[i], tap, &done);
 		fclose(said[i]);
 	}
 	return failed;

@@ -393,8 +393,14 @@ static void spawn_returns_at_the_start_and_tells_the_id(void **state)
 	assert_cat_begins("jobs/1/status", "- running job=1 ");
 	assert_cat("status", "- idle\n");
 	assert_int_equal(write_text(h, "missing\n"), -ENOENT);
+	assert_read(h, "");
 	assert_int_equal(write_text(h, "slow\n"), 5);
 	assert_read(h, "3\n");
+	assert_int_equal(write_text(h, "{\"argv\":[]}"), -EINVAL);
+	assert_read(h, "");
+	assert_int_equal(write_text(h, "slow\nmissing\nslow\n"), -ENOENT);
+	assert_read(h, "5\n");
+	assert_read(h, "");
 	sbx_control_release(h);
 	assert_cat_begins("jobs/1/status", "- running job=1 ");
 	assert_int_equal(put("kill", "1\n"), 0);
