@@ -40,6 +40,7 @@
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/own_dir.h"
 #include "sandboxfs/spawner.h"
 #include "sandboxfs/walls.h"
 
@@ -182,21 +183,12 @@ static int heal_mountpoint(const char *path, struct sbx_error *err)
 static int prepare_logs(struct daemon *d, struct sbx_error *err)
 {
 	const char *path = d->opts->settings.logs_dir;
-	_cleanup_free_ char *copy = path ? strdup(path) : NULL;
 
 	if (!path)
 		return 0;
-	if (!copy)
-		return sbx_fail(err, ENOMEM, "out of memory");
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(copy, 0700);
-		*slash = '/';
-	}
-	mkdir(path, 0700);
-	d->logs = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d->logs = sbx_dir_own(path, "log", err);
 	if (d->logs < 0)
-		return sbx_fail(err, errno, "\"logs_dir\": %s: %s", path, strerror(errno));
+		return d->logs;
 	flock(d->logs, LOCK_SH | LOCK_NB);
 	return 0;
 }
@@ -208,13 +200,9 @@ static int prepare_controls(struct daemon *d, struct sbx_error *err)
 
 	if (sbx_mounted(ws->controls) == 1)
 		sbx_unmount(ws->controls);
-	if (mkdir(ws->controls, 0700) < 0 && errno != EEXIST)
-		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
-		                strerror(errno));
-	dir = open(ws->controls, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	dir = sbx_dir_own(ws->controls, "control", err);
 	if (dir < 0)
-		return sbx_fail(err, errno, "the control directory %s: %s", ws->controls,
-		                strerror(errno));
+		return dir;
 	return sbx_mourner_hold(d->mourner, dir, err);
 }
 

@@ -216,7 +216,7 @@ static uint64_t hash(uint64_t h, const char *s)
 	return h;
 }
 
-/* /tmp is everybody's: who comes first may have put a link or a directory of his own there. */
+/* A look, for the sentence: sbx_dir_own decides when the directory is made and opened. */
 static int check_own(const char *dir, struct sbx_error *err)
 {
 	struct stat st;

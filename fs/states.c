@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,9 +92,24 @@ static bool is_state(const char *name)
 	return strlen(name) == 16 && strspn(name, "0123456789abcdef") == 16;
 }
 
+/* BASE was looked at by its path: what is opened now is looked at again. */
+static DIR *open_base(const char *base)
+{
+	_cleanup_fd_ int fd = open(base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	DIR *dir;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
+		return NULL;
+	dir = fdopendir(fd);
+	if (dir)
+		sbx_steal_fd(&fd);
+	return dir;
+}
+
 static int each(const char *base, state_fn fn)
 {
-	DIR *dir = opendir(base);
+	DIR *dir = open_base(base);
 	int code = 0;
 
 	for (struct dirent *e; dir && (e = readdir(dir));)

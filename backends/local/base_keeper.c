@@ -14,6 +14,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/own_dir.h"
 #include "sandboxfs/thread.h"
 
 #define SYNC_AFTER_MS 5000 /* without news */

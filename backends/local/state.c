@@ -22,6 +22,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/own_dir.h"
 
 #define HOLDER     "mount.json"
 #define HOLDER_MAX 65536

@@ -141,51 +141,6 @@ static int read_all(int fd, char *buf, size_t size, size_t *ret)
 	return 0;
 }
 
-static int make_parents(const char *path)
-{
-	_cleanup_free_ char *copy = strdup(path);
-
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-			return -errno;
-		*slash = '/';
-	}
-	return 0;
-}
-
-static int check_own(int fd, const char *path, const char *what, struct sbx_error *err)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return sbx_fail(err, errno, "%s directory %s: %s", what, path, strerror(errno));
-	if (st.st_uid != geteuid())
-		return sbx_fail(err, EACCES, "the %s directory %s belongs to another user", what,
-		                path);
-	if (st.st_mode & 022)
-		return sbx_fail(err, EACCES,
-		                "the %s directory %s is writable by others (chmod 700 mends it)",
-		                what, path);
-	return 0;
-}
-
-int sbx_dir_own(const char *path, const char *what, struct sbx_error *err)
-{
-	_cleanup_fd_ int fd = -1;
-	int r = make_parents(path);
-
-	if (!r)
-		r = fd = sbx_dir_make(AT_FDCWD, path, 0700);
-	if (r < 0)
-		return sbx_fail(err, -r, "cannot use the %s directory %s: %s", what, path,
-		                strerror(-r));
-	r = check_own(fd, path, what, err);
-	return r ? r : sbx_steal_fd(&fd);
-}
-
 int sbx_dir_hold(int fd)
 {
 	const struct timespec pause = {.tv_nsec = HOLD_PAUSE_NS};

@@ -38,14 +38,6 @@ int sbx_dir_open(int dirfd, const char *name);
 int sbx_dir_make(int dirfd, const char *name, unsigned mode);
 
 /*
- * Opens PATH, our own directory for the purpose that WHAT names ("state", "cache"), for reading; it and its
- * parents are made with mode 0700 where they are missing. Who can write there decides what we do, so: EACCES
- * when it belongs to another user or others may write to it. Returns the descriptor or -errno with a
- * sentence.
- */
-int sbx_dir_own(const char *path, const char *what, struct sbx_error *err);
-
-/*
  * Locks the directory FD (not O_PATH) as long as it is open, shared with others who do the same, so that
  * what clears temporary directories by age (systemd-tmpfiles) leaves it and all below it alone. Waits up to
  * two seconds for one who is clearing it now. 0, also where the file system has no such locks; -EBUSY.
