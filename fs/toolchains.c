@@ -21,6 +21,7 @@
 
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/system_dirs.h"
 
 #define HOPS_MAX     8    /* of links that lead to links, and of interpreters of interpreters */
 #define PROGRAMS_MAX 1024 /* of a directory that are looked at */
@@ -42,23 +43,14 @@ static bool is_within(const char *path, const char *top)
 
 static bool is_system(const char *path)
 {
-	static const char *const dirs[] = {"/usr",
-	                                   "/bin",
-	                                   "/sbin",
-	                                   "/lib",
-	                                   "/lib32",
-	                                   "/lib64",
-	                                   "/libx32",
-	                                   "/etc",
-	                                   "/opt",
-	                                   "/nix/store",
-	                                   "/nix/var/nix/profiles",
-	                                   "/proc",
-	                                   "/dev",
-	                                   "/sys"};
+	/* Commands have these too, though not as the host has them. */
+	static const char *const own[] = {"/proc", "/dev", "/sys"};
 
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(dirs); i++)
-		if (is_within(path, dirs[i]))
+	for (const char *const *dir = sbx_system_dirs; *dir; dir++)
+		if (is_within(path, *dir))
+			return true;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(own); i++)
+		if (is_within(path, own[i]))
 			return true;
 	return false;
 }
@@ -296,8 +288,9 @@ static const struct {
         {"pkg/tool", {"pkg", "src", "go.env", "VERSION"}},
         {"lib/modules", {"conf", "jmods", "legal", "release"}},
         {"conda-meta", {"conda-meta", "condabin", "ssl", "etc/conda", "compiler_compat"}},
-        {"shims", {"version", "completions", "pyenv.d", "rbenv.d"}},
-        {"volta-shim", {"volta-shim", "layout.v4", "layout.v3"}},
+        {"shims", {"version", "completions", "pyenv.d", "rbenv.d", "defaults"}},
+        {"bin/volta-shim", {"layout.v4", "layout.v3"}},
+        {"conf/groovy-starter.conf", {"conf"}},
         {"boot", {"boot", "conf/logging"}},
 };
 

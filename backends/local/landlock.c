@@ -14,6 +14,7 @@
 
 #include "backends/local/spawn_proto.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/system_dirs.h"
 
 #define FS_EXECUTE    (UINT64_C(1) << 0)
 #define FS_WRITE_FILE (UINT64_C(1) << 1)
@@ -102,15 +103,14 @@ static void allow_view(struct maker *m)
 /* On the host's what a view would show; what is private to others there is no business of ours. */
 static void allow_host(struct maker *m)
 {
-	static const char *const system[] = {"/usr",   "/bin", "/sbin", "/lib", "/lib32",
-	                                     "/lib64", "/etc", "/opt",  "/nix", "/proc"};
 	static const char *const nodes[] = {"/dev/null",   "/dev/zero",    "/dev/full",
 	                                    "/dev/random", "/dev/urandom", "/dev/tty"};
 	const struct sbx_strings *ro = &m->wish->settings->ro_paths;
 	const struct sbx_strings *shown = &m->wish->settings->shown;
 
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(system); i++)
-		allow(m, system[i], FS_RO);
+	for (const char *const *dir = sbx_system_dirs; *dir; dir++)
+		allow(m, *dir, FS_RO);
+	allow(m, "/proc", FS_RO);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(nodes); i++)
 		allow(m, nodes[i], FS_DEV);
 	allow_list(m, ro->items, ro->n, FS_RO);

@@ -25,6 +25,7 @@
 
 #include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/system_dirs.h"
 
 #define RO  (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 #define RW  (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -249,24 +250,11 @@ static int show(struct build *b, const char *path)
 
 static int show_system(struct build *b)
 {
-	/* Of Nix not its daemon's socket: to connect to one, what it is mounted as makes no difference. */
-	static const char *const dirs[] = {"/usr",
-	                                   "/bin",
-	                                   "/sbin",
-	                                   "/lib",
-	                                   "/lib32",
-	                                   "/lib64",
-	                                   "/libx32",
-	                                   "/etc",
-	                                   "/opt",
-	                                   "/nix/store",
-	                                   "/nix/var/nix/profiles"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(dirs); i++) {
-		int r = show(b, dirs[i]);
+	for (const char *const *dir = sbx_system_dirs; *dir; dir++) {
+		int r = show(b, *dir);
 
 		if (r < 0) {
-			*b->what = dirs[i];
+			*b->what = *dir;
 			return r;
 		}
 	}
