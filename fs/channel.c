@@ -371,7 +371,7 @@ static int each_mount(void (*fn)(const struct mount_line *m, void *data), void *
 	while (getline(&line, &cap, f) > 0)
 		if (parse_mount(line, &m))
 			fn(&m, data);
-	return ferror(f) ? -EIO : 0;
+	return ferror(f) ? -errno : 0;
 }
 
 struct mount_search {

@@ -278,7 +278,7 @@ static int write_all(int fd, const char *buf, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
+			return n < 0 ? -errno : -ENOSPC;
 		buf += n;
 		len -= (size_t)n;
 	}

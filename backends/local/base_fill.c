@@ -63,6 +63,15 @@ static int fail(struct filling *f, int r, const char *path, const char *why)
 	return r;
 }
 
+/* The libgit2 call for PATH has answered R: its errno and its words. */
+static int git_failure(struct filling *f, const char *path, int r)
+{
+	const git_error *last = sbx_git_said();
+	struct sbx_error err;
+
+	return fail(f, sbx_git_fail(&err, r, "%s", "object"), path, last ? last->message : NULL);
+}
+
 /* As the mount shows it: what belongs to the commands' user is the daemon's own there. */
 static void record(struct filling *f, git_index_entry *e, const struct stat *st)
 {
@@ -216,19 +225,10 @@ static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list 
 
 	if (!r)
 		r = git_filter_list_apply_to_blob(&out, filters, blob);
-	r = r ? -EIO : write_file(w, e, out.ptr, out.size);
+	r = r ? git_failure(w->f, e->path, r) : write_file(w, e, out.ptr, out.size);
 	git_buf_dispose(&out);
 	git_blob_free(blob);
 	return r;
-}
-
-static int git_failure(struct writer *w, const git_index_entry *e, int r)
-{
-	const git_error *last = sbx_git_said();
-	struct sbx_error err;
-
-	return fail(w->f, sbx_git_fail(&err, r, "%s", "object"), e->path,
-	            last ? last->message : NULL);
 }
 
 static int write_entry(struct writer *w, git_index_entry *e)
@@ -238,11 +238,11 @@ static int write_entry(struct writer *w, git_index_entry *e)
 	int r = git_odb_read(&object, w->odb, &e->id);
 
 	if (r)
-		return git_failure(w, e, r);
+		return git_failure(w->f, e->path, r);
 	r = load_filters(w, e, &filters);
 	if (r) {
 		git_odb_object_free(object);
-		return git_failure(w, e, r);
+		return git_failure(w->f, e->path, r);
 	}
 	if (filters)
 		r = write_filtered(w, e, filters);
@@ -288,7 +288,7 @@ static void *writer_main(void *data)
 	if (!r)
 		r = git_repository_odb(&w.odb, w.repo);
 	if (r)
-		fail(w.f, -EIO, w.f->spec->commit->source, "the repository cannot be opened");
+		git_failure(w.f, w.f->spec->commit->source, r);
 	else
 		write_files(&w);
 	sbx_cleanup_fd(&w.dir);
@@ -314,8 +314,9 @@ static int make_link(struct filling *f, git_odb *odb, git_index_entry *e)
 	struct stat st;
 	int r;
 
-	if (git_odb_read(&object, odb, &e->id))
-		return -EIO;
+	r = git_odb_read(&object, odb, &e->id);
+	if (r)
+		return git_failure(f, e->path, r);
 	target = strndup(git_odb_object_data(object), git_odb_object_size(object));
 	git_odb_object_free(object);
 	if (!target)
@@ -335,8 +336,10 @@ static int make_link(struct filling *f, git_odb *odb, git_index_entry *e)
 static int make_links(struct filling *f, git_repository *repo)
 {
 	_cleanup_git_(odb) git_odb *odb = NULL;
-	int r = git_repository_odb(&odb, repo) ? -EIO : 0;
+	int r = git_repository_odb(&odb, repo);
 
+	if (r)
+		return git_failure(f, f->spec->commit->source, r);
 	for (size_t i = 0; i < f->n && !r; i++) {
 		git_index_entry *e = entry_at(f, i);
 

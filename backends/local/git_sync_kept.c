@@ -109,6 +109,13 @@ static bool is_left(const struct sbx_reflog *line)
 	       git_oid_fromstrn(&oid, line->text + strlen(said), HEX) == 0;
 }
 
+static int open_objects(const struct sbx_sync *y, git_odb **ret)
+{
+	const int r = git_repository_odb(ret, y->source);
+
+	return r ? sbx_git_fail(NULL, r, "the objects of the source") : 0;
+}
+
 int sbx_sync_want_kept(struct sbx_sync *y)
 {
 	_cleanup_free_ char *text = read_log(y, "logs/HEAD");
@@ -118,8 +125,8 @@ int sbx_sync_want_kept(struct sbx_sync *y)
 	git_oid head;
 	int r = text ? 0 : -ENOMEM;
 
-	if (!r && git_repository_odb(&odb, y->source))
-		r = -EIO;
+	if (!r)
+		r = open_objects(y, &odb);
 	if (!r && sbx_sync_commit_of(y->head_inside, &head))
 		r = want_detached(y, odb, &head);
 	while (!r && sbx_reflog_next(&at, &line))

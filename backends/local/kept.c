@@ -454,5 +454,5 @@ int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data)
 	fd = -1;
 	while (!r && getdelim(&text, &size, '\0', f) > 0)
 		r = tell(text, fn, data);
-	return r ? r : ferror(f) ? -EIO : 0;
+	return r ? r : ferror(f) ? -errno : 0;
 }

@@ -126,7 +126,7 @@ static int make_dir_layers(struct sbx_local *b, struct sbx_record *rec, int base
                            struct sbx_error *err)
 {
 	struct stat like;
-	int fd = -EIO;
+	int fd;
 
 	if (fstatat(base, "tree", &like, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    mkdirat(b->state.trees, rec->id, 0755) == 0)

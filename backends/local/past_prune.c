@@ -115,7 +115,7 @@ static int add_tree(struct prune *p, const char *data, size_t len)
 		git_oid oid;
 
 		if (!nul || end - nul <= GIT_OID_RAWSZ)
-			return -EIO;
+			return -EBADMSG;
 		git_oid_fromraw(&oid, (const unsigned char *)nul + 1);
 		r = add(p, &oid, *data == '4' ? GIT_OBJECT_TREE : GIT_OBJECT_BLOB);
 		data = nul + 1 + GIT_OID_RAWSZ;
@@ -135,8 +135,9 @@ static int follow(struct prune *p)
 	if (r || next.type == GIT_OBJECT_BLOB)
 		return r;
 	/* What cannot be read now may be readable later: nothing is removed then. */
-	if (git_odb_read(&object, p->odb, &next.oid))
-		return -EIO;
+	r = git_odb_read(&object, p->odb, &next.oid);
+	if (r)
+		return sbx_git_fail(NULL, r, "an object that is needed");
 	r = next.type == GIT_OBJECT_TREE
 	            ? add_tree(p, git_odb_object_data(object), git_odb_object_size(object))
 	            : add_commit(p, git_odb_object_data(object), git_odb_object_size(object));
@@ -188,6 +189,13 @@ static int add_staged(const struct sbx_past_place *place, struct prune *p, int d
 	return r;
 }
 
+static int open_objects(struct prune *p, git_repository *all)
+{
+	const int r = git_repository_odb(&p->odb, all);
+
+	return r ? sbx_git_fail(NULL, r, "the objects of snapshots") : 0;
+}
+
 static int add_beginnings(const struct sbx_past_place *place, struct prune *p, int dir)
 {
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
@@ -207,8 +215,8 @@ static int add_beginnings(const struct sbx_past_place *place, struct prune *p, i
 		r = branch ? sbx_past_open(place, true, &all, NULL) : -ENOMEM;
 	if (!r && git_reference_name_to_id(&oid, all, branch) == 0)
 		r = add(p, &oid, GIT_OBJECT_COMMIT);
-	if (!r && git_repository_odb(&p->odb, all))
-		r = -EIO;
+	if (!r)
+		r = open_objects(p, all);
 	while (!r && p->n)
 		r = follow(p);
 	return r;

@@ -170,10 +170,11 @@ static int index_tree(git_repository *all, const struct sbx_index *index,
 		/* A merge that is not done, or a file that is only announced. */
 		if (index->at[i].flags & 0x3000 || index->at[i].extended & 0x2000)
 			return -EBUSY;
-	if (git_repository_odb(&odb, all) ||
-	    sbx_index_write_tree(index, odb, &captured->index, &captured->tree, ret))
-		return -EIO;
-	return 0;
+	int r = git_repository_odb(&odb, all);
+
+	if (!r)
+		r = sbx_index_write_tree(index, odb, &captured->index, &captured->tree, ret);
+	return r;
 }
 
 /* What goes into a mark beside the tree, in lines. */

@@ -77,14 +77,18 @@ int sbx_local_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *r
                    struct sbx_error *err)
 {
 	const struct sbx_past_place place = sbx_local_place(sb);
-	git_repository *repo = reader(sb, err);
+	struct sbx_error unasked = SBX_ERROR_INIT;
+	git_repository *repo;
 	struct sbx_past_rev found;
-	int r = strcmp(rev, "base") == 0 ? check_base(&place, err) : 0;
+	int r;
 
+	if (!err)
+		err = &unasked;
+	repo = reader(sb, err);
+	r = strcmp(rev, "base") == 0 ? check_base(&place, err) : 0;
 	if (r)
 		return r;
-	r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : err ? -err->code : -EIO;
-
+	r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : -err->code;
 	if (r)
 		return r;
 	*ret = (struct sbx_object){.mode = S_IFDIR | 0755};
@@ -182,10 +186,12 @@ int sbx_local_content(struct sbx_sandbox *sb, const char *id, int fd)
 	git_repository *repo = reader(sb, &err);
 	_cleanup_git_(odb) git_odb *odb = NULL;
 	git_oid oid;
+	int r;
 
 	if (!repo)
 		return -err.code;
 	if (git_oid_fromstr(&oid, id))
 		return -ENOENT;
-	return git_repository_odb(&odb, repo) ? -EIO : sbx_past_content(odb, &oid, fd);
+	r = git_repository_odb(&odb, repo);
+	return r ? code_of(r) : sbx_past_content(odb, &oid, fd);
 }

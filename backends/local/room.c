@@ -320,10 +320,12 @@ static int receive_namespace(int sock)
 	                     .msg_control = control.bytes,
 	                     .msg_controllen = sizeof(control.bytes)};
 	struct cmsghdr *c;
+	ssize_t n;
 	int fd;
 
-	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(answer))
-		return -EIO;
+	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	if (n != (ssize_t)sizeof(answer))
+		return n < 0 ? -errno : -ESRCH;
 	c = CMSG_FIRSTHDR(&msg);
 	if (answer.error || !c)
 		return answer.error ? -answer.error : -EMFILE;

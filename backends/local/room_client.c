@@ -36,7 +36,7 @@ static int receive(int sock, struct room_answer *answer)
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)sizeof(*answer)) {
-		*answer = (struct room_answer){.error = EIO, .what = "the process that mounts"};
+		*answer = (struct room_answer){.error = ESRCH, .what = "the process that mounts"};
 		return -1;
 	}
 	c = CMSG_FIRSTHDR(&msg);
@@ -51,7 +51,7 @@ static int ask(struct sbx_room *room, const struct room_request *req, struct roo
 
 	pthread_mutex_lock(&room->lock);
 	if (send(room->sock, req, sizeof(*req), MSG_NOSIGNAL) < 0)
-		*answer = (struct room_answer){.error = EIO, .what = "the process that mounts"};
+		*answer = (struct room_answer){.error = ESRCH, .what = "the process that mounts"};
 	else
 		fd = receive(room->sock, answer);
 	pthread_mutex_unlock(&room->lock);

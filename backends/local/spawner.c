@@ -24,7 +24,7 @@ static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
 		n = recv(sp->fd, &hello, sizeof(hello), 0);
 	while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)sizeof(hello))
-		return sbx_fail(err, EIO, "the process that runs commands died at its start");
+		return sbx_fail(err, ESRCH, "the process that runs commands died at its start");
 	if (hello.report.code)
 		return sbx_fail(err, hello.report.code, "commands cannot be isolated: %s",
 		                *hello.powers.reason ? hello.powers.reason

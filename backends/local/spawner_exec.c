@@ -131,10 +131,9 @@ static int exec_failed(int r, struct sbx_error *err)
 	switch (r) {
 	case -E2BIG:
 		return sbx_fail(err, E2BIG, "arguments and environment are too long");
-	case -EIO:
 	case -EPIPE:
 	case -ECONNRESET:
-		return sbx_fail(err, EIO, "the process that runs commands has died");
+		return sbx_fail(err, ESRCH, "the process that runs commands has died");
 	case -ENOMEM:
 		return sbx_fail(err, ENOMEM, "out of memory");
 	case -ETOOMANYREFS:
@@ -155,7 +154,7 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
 	int r;
 
 	if (!sp->loop)
-		return sbx_fail(err, EIO, "the process that runs commands is not attached");
+		return sbx_fail(err, ESRCH, "the process that runs commands is not attached");
 	job = job_new(sp, place, spec, events, data);
 	if (!job)
 		return exec_failed(-ENOMEM, err);

@@ -449,7 +449,7 @@ void spawner_lose_everything(struct sbx_spawner *sp)
 		struct sbx_exit exit = {.end = SBX_END_LOST};
 
 		await_init(job->init);
-		sbx_fail(&exit.error, EIO, "the process that runs commands has died");
+		sbx_fail(&exit.error, ESRCH, "the process that runs commands has died");
 		finish(job, &exit);
 	}
 }

@@ -51,7 +51,7 @@ int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const in
 	int r;
 
 	if (sp->fd < 0)
-		return -EIO;
+		return -EPIPE;
 	if (sp->head)
 		return enqueue(sp, bytes, len, fds, n_fds);
 	r = spawn_send(sp->fd, bytes, len, fds, n_fds);

@@ -152,9 +152,11 @@ static int receive_made(int sock, struct made *made, int *fds)
 	                     .msg_control = control.bytes,
 	                     .msg_controllen = sizeof(control.bytes)};
 	struct cmsghdr *c;
+	ssize_t n;
 
-	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*made))
-		return -EIO;
+	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	if (n != (ssize_t)sizeof(*made))
+		return n < 0 ? -errno : -ESRCH;
 	if (made->error)
 		return -made->error;
 	c = CMSG_FIRSTHDR(&msg);

@@ -52,7 +52,7 @@ struct sbx_place {
 /*
  * [any] As sbx_sandbox_impl.exec, in PLACE; the environment is passed on as it is. *ret is set before
  * the first event. What the spawner or the kernel refuses (cwd, program) comes by ended. E2BIG, ENOMEM, EAGAIN
- * (descriptors), EIO (the spawner has died).
+ * (descriptors), ESRCH (the spawner has died).
  */
 int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
                      const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,

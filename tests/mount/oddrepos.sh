@@ -335,6 +335,35 @@ unborn() {
 	git -C "$REPO" checkout -q -f main
 }
 
+# object DIR PATH: the file of the loose object that is at PATH in the last commit.
+object() {
+	git -C "$1" rev-parse "HEAD:$2" | sed "s|..|$1/.git/objects/&/|"
+}
+
+# A file, a link or a directory that cannot be read: mkdir says which object, and it is not the disk's fault.
+damaged() {
+	for path in README.md link src; do
+		for how in missing damaged empty; do
+			rm -rf "$ROOM/d" "$STATE" "$ROOM/cache"
+			new_repo "$ROOM/d"
+			file=$(object "$ROOM/d" "$path")
+			chmod 600 "$file"
+			case $how in
+			missing) rm "$file" ;;
+			damaged) echo rubbish >"$file" ;;
+			empty) : >"$file" ;;
+			esac
+			mount_fs "$ROOM/d"
+			"$TOOL" mkdir "$MNT/o" >"$ROOM/answer"
+			echo "$path $how: $(cat "$ROOM/answer")" >>"$ROOM/answers"
+			grep -qx 'ENOENT\|EBADMSG\|EINVAL' "$ROOM/answer"
+			grep -q "^$(cat "$ROOM/answer"): ." "$MNT/ctl/error"
+			expect ENOENT stat "$MNT/o"
+			unmount
+		done
+	done
+}
+
 # odd TEXT COMMAND...: as claim, and what a failed one has mounted is in nobody's way.
 odd() {
 	claim "$@"
@@ -361,6 +390,7 @@ odd "a line break in it is refused" newline_in_path
 odd "a shallow clone" shallow
 odd "objects borrowed from elsewhere" alternates
 odd "a partial clone: works as far as it has the objects" partial
+odd "a damaged repository: a sandbox is refused in words, never with EIO" damaged
 odd "100000 refs" many_refs
 odd "SHA-256 is refused" sha256
 odd "reftable is refused" reftable

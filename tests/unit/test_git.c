@@ -188,6 +188,7 @@ static void each_code_has_its_errno(void **state)
 	        {GIT_ERROR, GIT_ERROR_ODB, "cannot write: No space left on device", ENOSPC},
 	        {GIT_ERROR, GIT_ERROR_OS, "something else", EIO},
 	        {GIT_ERROR, GIT_ERROR_OS, NULL, EIO},
+	        {GIT_ERROR, GIT_ERROR_FILESYSTEM, "path too long: x", EINVAL},
 	        {GIT_ERROR, GIT_ERROR_OS, "failed: Invalid cross-device link", EXDEV},
 	        {GIT_ERROR, GIT_ERROR_HTTP, "unexpected http status code: 500", EREMOTEIO},
 	        {GIT_ERROR, GIT_ERROR_MERGE, "", EINVAL},

@@ -927,7 +927,7 @@ static void when_the_spawner_dies_jobs_are_lost_and_exec_says_so(void **state)
 	more.spec.argv = default_env;
 	assert_int_equal(
 	        sbx_spawner_exec(f->sp, &f->place, &more.spec, &events, &more, &more.job, &err),
-	        -EIO);
+	        -ESRCH);
 	assert_string_equal(err.text, "the process that runs commands has died");
 	assert_null(more.job);
 }
