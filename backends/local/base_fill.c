@@ -387,7 +387,7 @@ int sbx_base_fill(struct sbx_fill *spec, git_repository *repo, git_tree *root,
 		return sbx_fail(err, ENOMEM, "out of memory");
 	r = git_index_open(&index, path);
 	if (!r)
-		r = git_index_read_tree(index, root);
+		r = sbx_git_read_tree(index, root);
 	if (r)
 		return sbx_git_fail(err, r, "cannot check out %s", spec->commit->commit);
 	f.index = index;

@@ -59,6 +59,21 @@ int sbx_git_open(const char *path, git_repository **ret)
 	return git_repository_open_ext(ret, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 }
 
+static int pass_by(const char *root, const git_tree_entry *entry, void *data)
+{
+	(void)root;
+	(void)entry;
+	(void)data;
+	return 0;
+}
+
+int sbx_git_read_tree(git_index *index, const git_tree *tree)
+{
+	int r = git_tree_walk(tree, GIT_TREEWALK_PRE, pass_by, NULL);
+
+	return r ? r : git_index_read_tree(index, tree);
+}
+
 /* libgit2 1.5 answers "config value 'safe.directory' was not found" where it means GIT_EOWNER. */
 static bool is_owner_error(int code)
 {

@@ -10,6 +10,10 @@
 #define SANDBOXFS_LOCAL_GIT_CALLS_H
 
 #include <git2.h>
+/* From libgit2 1.9 on what sets and clears an error is not in git2.h. */
+#if __has_include(<git2/sys/errors.h>)
+#include <git2/sys/errors.h>
+#endif
 
 void sbx_git_call_begin(void);
 /* Returns R, what the call answered; errno stays. */

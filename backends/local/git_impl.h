@@ -18,6 +18,12 @@ int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
 /* Opens PATH itself, never a repository above it. libgit2's code. */
 int sbx_git_open(const char *path, git_repository **ret);
 
+/*
+ * git_index_read_tree for a repository that may be damaged: libgit2 1.5 loses the entries that it
+ * has read when a tree further on is missing, so all trees are looked at first. libgit2's code.
+ */
+int sbx_git_read_tree(git_index *index, const git_tree *tree);
+
 /* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
 int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
 

@@ -57,14 +57,21 @@ int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, co
 	return 0;
 }
 
+static void forget_objects(struct sbx_git_private *p)
+{
+	for (size_t i = 0; i < SBX_GIT_ALTERNATES; i++) {
+		free(p->objects[i]);
+		p->objects[i] = NULL;
+	}
+}
+
 void sbx_git_private_close(struct sbx_git_private *p)
 {
 	if (!p)
 		return;
 	sbx_git_watch_release(&p->watch);
 	pthread_mutex_destroy(&p->lock);
-	for (size_t i = 0; i < SBX_GIT_ALTERNATES; i++)
-		free(p->objects[i]);
+	forget_objects(p);
 	free(p->repo);
 	free(p->workdir);
 	free(p->room);
@@ -513,8 +520,11 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 		r = meta = open_meta(p, err);
 	if (r >= 0)
 		r = make_repo(p, meta, err);
-	if (r < 0)
+	/* The next sync tries again. */
+	if (r < 0) {
+		forget_objects(p);
 		return r;
+	}
 	p->shown[0] = p->repo;
 	atomic_store(&p->ready, true);
 	return 0;

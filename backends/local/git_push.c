@@ -6,9 +6,6 @@
 
 #include <errno.h>
 #include <git2.h>
-#if __has_include(<git2/sys/errors.h>)
-#include <git2/sys/errors.h>
-#endif
 #include <stdio.h>
 #include <string.h>
 

@@ -98,7 +98,7 @@ static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 	if (!r)
 		r = git_index_open(&index, path);
 	if (!r)
-		r = git_index_read_tree(index, tree);
+		r = sbx_git_read_tree(index, tree);
 	if (!r)
 		r = git_index_write(index);
 	if (!r && rename(path, index_path) < 0)

@@ -208,6 +208,27 @@ static bool is_branch(const char *name)
 	return strncmp(name, "refs/heads/", strlen("refs/heads/")) == 0 || is_of(name, "heads");
 }
 
+/*
+ * Whether one of the N commits AT has OID in its history. git_graph_reachable_from_any says it in
+ * one call, but libgit2 1.5 loses memory there when a parent is missing, and a command can see to
+ * that at every sync.
+ */
+static bool is_reachable(git_repository *repo, const git_oid *oid, const git_oid *at, size_t n)
+{
+	git_revwalk *walk = NULL;
+	git_oid next;
+	int r = git_revwalk_new(&walk, repo);
+
+	if (!r)
+		r = git_revwalk_push(walk, oid);
+	for (size_t i = 0; i < n && !r; i++)
+		r = git_revwalk_hide(walk, &at[i]);
+	if (!r)
+		r = git_revwalk_next(&next, walk);
+	git_revwalk_free(walk);
+	return r == GIT_ITEROVER;
+}
+
 /* Whether a branch, or a later commit that no branch names, has OID as well. */
 static bool is_contained(struct sbx_sync *y, const git_oid *oid)
 {
@@ -227,7 +248,7 @@ static bool is_contained(struct sbx_sync *y, const git_oid *oid)
 			if (!same && (branch || is_of(ref->name, "detached")))
 				at[n++] = ref->oid;
 		}
-	return n && git_graph_reachable_from_any(y->source, oid, at, n) == 1;
+	return n && is_reachable(y->source, oid, at, n);
 }
 
 static void forget_contained(struct sbx_sync *y)
