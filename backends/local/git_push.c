@@ -1,6 +1,7 @@
 /*
  * What libgit2 asks and tells while it pushes. Credentials are given once: libgit2 asks again when they are refused, for
- * as long as it gets some. Redirects are not followed, so they go to no other host than the remote's.
+ * as long as it gets some. They are for the remote's own scheme, host and port. That redirects are not to be followed
+ * is not heard by libgit2 1.5, so each asking is looked at.
  */
 #include "backends/local/git_push.h"
 
@@ -8,6 +9,7 @@
 #include <git2.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_line.h"
@@ -23,7 +25,8 @@ struct push {
 	git_repository *repo;
 	struct sbx_git_line *line;
 	char *ref;           /* refs/heads/BRANCH */
-	bool http;           /* the remote is asked by HTTP(S) */
+	const char *url;     /* of the remote */
+	bool http;           /* it is asked by HTTP(S) */
 	bool tried;          /* credentials were given */
 	const char *refused; /* why they were not taken, or there are none; else NULL */
 	bool rejected;       /* the server did not move the ref */
@@ -39,12 +42,61 @@ static int refuse(struct push *p, const char *text)
 	return GIT_EAUTH;
 }
 
+/* Whom a URL asks; parts of its text. */
+struct origin {
+	size_t scheme; /* length */
+	const char *host, *port;
+	size_t host_len, port_len;
+};
+
+/* PORT is empty where the scheme decides. False when it is no URL with a host. */
+static bool origin_of(const char *url, struct origin *ret)
+{
+	const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url, *end, *at;
+
+	if (!scheme)
+		return false;
+	end = host + strcspn(host, "/?#");
+	at = memrchr(host, '@', (size_t)(end - host));
+	host = at ? at + 1 : host;
+	at = *host == '[' ? memchr(host, ']', (size_t)(end - host)) : host;
+	at = at ? memchr(at, ':', (size_t)(end - at)) : NULL;
+	*ret = (struct origin){.scheme = (size_t)(scheme - url),
+	                       .host = host,
+	                       .host_len = (size_t)((at ? at : end) - host),
+	                       .port = at ? at + 1 : "",
+	                       .port_len = at ? (size_t)(end - at - 1) : 0};
+	return true;
+}
+
+static bool is_default_port(const struct origin *o)
+{
+	const char *port = o->scheme == strlen("https") ? "443" : "80";
+
+	return !o->port_len ||
+	       (o->port_len == strlen(port) && strncmp(o->port, port, o->port_len) == 0);
+}
+
+/* libgit2 follows a redirect to another port or scheme of the host, and then asks for credentials for that. */
+static bool is_own(const char *own, const char *url)
+{
+	struct origin a, b;
+
+	if (!url || !origin_of(own, &a) || !origin_of(url, &b))
+		return false;
+	return a.scheme == b.scheme && strncasecmp(own, url, a.scheme) == 0 &&
+	       a.host_len == b.host_len && strncasecmp(a.host, b.host, a.host_len) == 0 &&
+	       ((is_default_port(&a) && is_default_port(&b)) ||
+	        (a.port_len == b.port_len && strncmp(a.port, b.port, a.port_len) == 0));
+}
+
 static int give_credentials(git_credential **ret, const char *url, const char *user, unsigned types,
                             void *data)
 {
 	struct push *p = data;
 
-	(void)url;
+	if (p->http && !is_own(p->url, url))
+		return refuse(p, "the server leads to another one, which gets no GITHUB_TOKEN");
 	user = user && *user ? user : "git";
 	if (types & GIT_CREDENTIAL_USERNAME)
 		return git_credential_username_new(ret, user);
@@ -226,6 +278,7 @@ static int push_to(struct push *p, struct sbx_error *err)
 		r = sbx_git_push_path(p->from, url, err);
 	if (r)
 		return r;
+	p->url = url;
 	p->http = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
 	opts.repository = p->repo;
 	opts.flags = GIT_REMOTE_CREATE_SKIP_INSTEADOF | GIT_REMOTE_CREATE_SKIP_DEFAULT_FETCHSPEC;

@@ -1,8 +1,9 @@
 """A git server by smart HTTP on the loopback, for who knows the token: prints its port and serves until its stdin ends.
 
 git_http.py DIR TOKEN: repositories are below DIR/git. DIR/git.mode, read at each request, says how it behaves: serve;
-hang (takes a request and is silent); drop (ends the connection within an answer); redirect URL. Each request is a
-line of DIR/git.log: method, path, and the Authorization that came with it.
+hang (takes a request and is silent); drop (ends the connection within an answer); redirect URL [known|post]: of all
+requests, of those that have the token, or of POST alone. Each request is a line of DIR/git.log: method, path, and the
+Authorization that came with it.
 """
 import base64
 import os
@@ -49,12 +50,19 @@ class Handler(loopback.Handler):
         status = next((int(v.split()[0]) for n, v in headers if n == "Status"), 200)
         return status, [h for h in headers if h[0] != "Status"], body
 
+    def is_redirected(self, now):
+        if now[0] != "redirect":
+            return False
+        if now[2:] == ["known"]:
+            return self.headers.get("Authorization") == right
+        return now[2:] != ["post"] or self.command == "POST"
+
     def serve(self):
         now = self.mode()
         self.note()
         if now[0] == "hang":
             self.hang()
-        elif now[0] == "redirect":
+        elif self.is_redirected(now):
             self.body()
             self.reply(302, [("Location", now[1] + self.path)])
         elif self.headers.get("Authorization") != right:
