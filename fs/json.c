@@ -1,7 +1,8 @@
 /*
  * json-c finds where a value ends and builds the tree, but it lets through what two readers
  * may understand differently: of duplicate keys it keeps the last, it takes any
- * bytes for UTF-8, \u0000 inside strings, control characters, NaN, Infinity and "1.". So the
+ * bytes for UTF-8, \u0000 inside strings, half of a pair of \u escapes (of which it makes
+ * another character), control characters, NaN, Infinity and "1.". So the
  * accepted text is walked once more, which is simple because its syntax is known to be sound.
  */
 #include "fs/json.h"
@@ -63,6 +64,27 @@ static size_t utf8_length(const unsigned char *s, size_t len)
 	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
+/* Whether S is \uXXXX with a code of FROM to 0x3ff more. */
+static bool is_escape_from(const char *s, size_t left, unsigned from)
+{
+	char digits[5] = "";
+	unsigned code;
+
+	if (left < 6 || s[0] != '\\' || s[1] != 'u')
+		return false;
+	memcpy(digits, s + 2, 4);
+	code = (unsigned)strtoul(digits, NULL, 16);
+	return code >= from && code < from + 0x400;
+}
+
+/* Length of the escape at S, 0 for one of a surrogate pair without the other. */
+static size_t escape_length(const char *s, size_t left)
+{
+	if (is_escape_from(s, left, 0xd800))
+		return is_escape_from(s + 6, left - 6, 0xdc00) ? 12 : 0;
+	return is_escape_from(s, left, 0xdc00) ? 0 : 2;
+}
+
 static int audit_string(struct audit *a)
 {
 	a->last = a->at++;
@@ -76,7 +98,12 @@ static int audit_string(struct audit *a)
 			                a->at);
 		if (*s == '\\' && left >= 6 && memcmp(s + 1, "u0000", 5) == 0)
 			return sbx_fail(a->err, EINVAL, "invalid JSON: \\u0000 at byte %zu", a->at);
-		n = *s == '\\' ? 2 : utf8_length((const unsigned char *)s, left);
+		n = *s == '\\' ? escape_length(s, left)
+		               : utf8_length((const unsigned char *)s, left);
+		if (!n && *s == '\\')
+			return sbx_fail(a->err, EINVAL,
+			                "invalid JSON: half of a surrogate pair at byte %zu",
+			                a->at);
 		if (!n)
 			return sbx_fail(a->err, EINVAL, "invalid JSON: not UTF-8 at byte %zu",
 			                a->at);

@@ -301,6 +301,15 @@ static int take_text(struct sbx_request_parser *p, bool final, struct sbx_reques
 	return 1;
 }
 
+/* As PowerShell writes a file: each second byte would be taken for the end of a word. */
+static bool is_utf16(const struct sbx_request_parser *p)
+{
+	const char *s = p->buf + p->start;
+
+	return !p->begun && p->len - p->start >= 2 &&
+	       (memcmp(s, "\xff\xfe", 2) == 0 || memcmp(s, "\xfe\xff", 2) == 0);
+}
+
 /* Skips the byte order mark that some editors begin a file with. False: more must come to tell. */
 static bool skip_mark(struct sbx_request_parser *p, bool final)
 {
@@ -314,6 +323,9 @@ static bool skip_mark(struct sbx_request_parser *p, bool final)
 			return final;
 		consume(p, n);
 	}
+	/* Half of a mark of UTF-16. */
+	if (len == 1 && (unsigned char)p->buf[p->start] >= 0xfe && !final)
+		return false;
 	p->begun = true;
 	return true;
 }
@@ -339,6 +351,8 @@ static int take(struct sbx_request_parser *p, bool final, struct sbx_request *re
 	for (;;) {
 		int r;
 
+		if (is_utf16(p))
+			return sbx_fail(err, EINVAL, "the request is in UTF-16: write it in UTF-8");
 		if (!skip_mark(p, final))
 			return 0;
 		if (!p->seen)

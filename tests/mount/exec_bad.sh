@@ -84,6 +84,7 @@ bad_json() {
 	bad EINVAL '["touch" "ran"]'
 	bad EINVAL '["touch","\xff\xfe"]'
 	bad EINVAL '["touch","a\\u0000b"]'
+	bad EINVAL '["touch","a\\ud800b"]'
 	bad EINVAL '["touch","ran"] trailing\n'
 	like '*EINVAL*' "$(talk a/ctl/exec '["touch","ran"' @close)"
 	expect ENOENT stat "$MNT/a/ran"

@@ -104,6 +104,24 @@ static void refuses_nul_however_written(void **state)
 	assert_int_equal(parse_bytes("\0", 1, false, NULL), -EINVAL);
 }
 
+/* json-c would make U+FFFD of it, so that two texts say the same file. */
+static void refuses_half_of_a_surrogate_pair(void **state)
+{
+	static const char *const bad[] = {
+	        "[\"\\ud800\"]",          "[\"\\udfff\"]",
+	        "[\"\\uD83D\\n\"]",       "[\"\\ud83d\\ud83d\\ude00\"]",
+	        "[\"\\ude00\\ud83d\"]",   "[\"\\ud83dx\\ude00\"]",
+	        "[\"\\ud83d\\\\ude00\"]", "{\"\\udc00\":1}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		assert_int_equal(parse(bad[i]), -EINVAL);
+		assert_non_null(strstr(err.text, "surrogate"));
+	}
+	assert_int_equal(parse("[\"\\uD83D\\uDE00 \\ud7ff \\ue000 \\\\ud800\"]"), 1);
+}
+
 static void refuses_duplicate_keys_at_any_level_by_name(void **state)
 {
 	(void)state;
@@ -212,6 +230,7 @@ int main(void)
 	        cmocka_unit_test(refuses_what_is_not_json),
 	        cmocka_unit_test(refuses_invalid_utf8),
 	        cmocka_unit_test(refuses_nul_however_written),
+	        cmocka_unit_test(refuses_half_of_a_surrogate_pair),
 	        cmocka_unit_test(refuses_duplicate_keys_at_any_level_by_name),
 	        cmocka_unit_test(sees_through_escapes_in_duplicate_keys),
 	        cmocka_unit_test(refuses_more_than_32_levels),

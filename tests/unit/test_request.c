@@ -166,6 +166,27 @@ static void comments_and_a_byte_order_mark_are_skipped(void **state)
 	assert_false(sbx_request_parser_pending(&parser));
 }
 
+static void utf16_is_refused(void **state)
+{
+	static const char sentence[] = "the request is in UTF-16: write it in UTF-8";
+
+	(void)state;
+	feed_bytes("\xff\xfe\145\0c\0h\0o\0", 10);
+	expect_refusal("x", EINVAL, sentence);
+	feed("\xfe");
+	assert_int_equal(next(false), 0);
+	expect_refusal("\xff", EINVAL, sentence);
+}
+
+static void half_a_mark_is_a_word(void **state)
+{
+	(void)state;
+	feed("\xff");
+	assert_int_equal(next(false), 0);
+	feed("x a\n");
+	expect("[\xffx][a]");
+}
+
 static void bytes_that_are_not_utf8_pass_in_a_line(void **state)
 {
 	(void)state;
@@ -648,6 +669,8 @@ int main(void)
 	        T(what_is_a_shells_own_is_refused_with_a_hint),
 	        T(a_return_before_the_newline_is_dropped),
 	        T(comments_and_a_byte_order_mark_are_skipped),
+	        T(utf16_is_refused),
+	        T(half_a_mark_is_a_word),
 	        T(bytes_that_are_not_utf8_pass_in_a_line),
 	        T(shell_operators_are_refused_with_a_hint),
 	        T(unclosed_quote_is_refused_at_the_end),
