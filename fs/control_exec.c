@@ -102,6 +102,15 @@ static void remember_failed(struct sbx_control_handle *h, struct sbx_jobrec *job
 		sbx_job_unref(job);
 }
 
+/* exec_fail=errno. What the command was refused is the last error already, and stays in it. */
+static int fail_with_code(struct sbx_jobrec *job, struct sbx_error *err)
+{
+	_cleanup_free_ char *hint = sbx_job_hint(job);
+
+	return sbx_fail(err, EREMOTEIO, "job %s ended with code %d%s%s", sbx_job_name(job),
+	                sbx_job_code(job), hint ? "; " : "", hint ? hint : "");
+}
+
 /* [loop] The job has ended (exec) or runs (spawn, run), or could not be started. */
 static void moved(struct sbx_jobrec *job, void *data)
 {
@@ -120,8 +129,7 @@ static void moved(struct sbx_jobrec *job, void *data)
 	pthread_mutex_unlock(&h->lock);
 	if (r >= 0 && kind_of(h) == SBX_JOB_EXEC && sbx_job_code(job) != 0 &&
 	    sbx_registry_settings(h->reg)->exec_fail_errno)
-		r = sbx_fail(&err, EREMOTEIO, "job %s ended with code %d", sbx_job_name(job),
-		             sbx_job_code(job));
+		r = fail_with_code(job, &err);
 	sbx_job_unref(job);
 	sbx_flow_done(h, r, &err);
 }

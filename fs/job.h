@@ -200,6 +200,10 @@ int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
 uint64_t sbx_job_track(struct sbx_jobrec *rec);
 /* The paths that it changed, a list that is taken over; CUT: and more. Before the end is told. */
 void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut);
+/* What REC was refused last while it ran, in words with the option that would change it. Before the end is told. */
+void sbx_job_set_hint(struct sbx_jobrec *rec, const char *text);
+/* malloc'd; NULL: nothing is known to have been refused. */
+char *sbx_job_hint(struct sbx_jobrec *rec);
 /* Exit code as the first field of status: 0-255, 128+n, 124; -1 while there is none. */
 int sbx_job_code(struct sbx_jobrec *rec);
 

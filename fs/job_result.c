@@ -201,6 +201,28 @@ void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut)
 	pthread_mutex_unlock(&rec->jobs->lock);
 }
 
+void sbx_job_set_hint(struct sbx_jobrec *rec, const char *text)
+{
+	char *hint = strdup(text);
+
+	if (!hint)
+		return;
+	pthread_mutex_lock(&rec->jobs->lock);
+	free(rec->hint);
+	rec->hint = hint;
+	pthread_mutex_unlock(&rec->jobs->lock);
+}
+
+char *sbx_job_hint(struct sbx_jobrec *rec)
+{
+	char *hint;
+
+	pthread_mutex_lock(&rec->jobs->lock);
+	hint = rec->hint ? strdup(rec->hint) : NULL;
+	pthread_mutex_unlock(&rec->jobs->lock);
+	return hint;
+}
+
 /* ---- status ---- */
 
 /* The end of the line: what was cut, for who looks at nothing else. */

@@ -164,6 +164,8 @@ static void set_up(struct start *s, struct sbx_jobrec *rec, struct sbx_output *o
 	rec->track = s->req->track;
 	sbx_strv_free(rec->changed);
 	rec->changed = NULL;
+	free(rec->hint);
+	rec->hint = NULL;
 	rec->run = s->run;
 	s->run->rec = sbx_job_ref(rec);
 	sbx_job_bind_waiters(rec);
@@ -351,6 +353,8 @@ static struct sbx_jobrec *put_refused(struct sbx_jobs *jobs, struct sbx_jobrec *
 	rec->track = 0;
 	sbx_strv_free(rec->changed);
 	rec->changed = NULL;
+	free(rec->hint);
+	rec->hint = NULL;
 	sbx_job_bind_waiters(rec);
 	return sbx_jobrec_fail(rec, err->code, err->text);
 }

@@ -68,6 +68,7 @@ void sbx_job_unref(struct sbx_jobrec *rec)
 	if (!rec || atomic_fetch_sub(&rec->refs, 1) > 1)
 		return;
 	sbx_strv_free(rec->changed);
+	free(rec->hint);
 	sbx_asked_release(&rec->asked);
 	sbx_stdin_finish(rec);
 	sbx_output_unref(rec->out[0]);

@@ -150,6 +150,7 @@ struct sbx_jobrec {
 	uint64_t track;   /* of the request; 0: what it changes is not recorded */
 	char **changed;   /* paths; NULL: not known */
 	bool changed_cut; /* and there were more */
+	char *hint;       /* what it was refused, in words; NULL: nothing that is known */
 	struct sbx_job_waiter *waiters, **waiters_tail;
 	struct sbx_stdin in;
 	struct sbx_timer timer; /* loop thread only */

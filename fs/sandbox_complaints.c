@@ -79,6 +79,7 @@ static void tell(struct hearing *h, enum sbx_complaint_kind kind, const struct s
 	sbx_fail(&err, refusal->code, "%.100s: %.400s: %s", program ? program : "", refusal->what,
 	         refusal->reason);
 	sbx_error_store(h->box->pub.registry, &h->box->pub, &err);
+	sbx_job_set_hint(h->rec, err.text);
 }
 
 static void tell_all(struct hearing *h, const struct sbx_complaints *complaints)

@@ -122,6 +122,21 @@ exec_fail_errno() {
 	same 3 "$code"
 }
 
+# The code alone would not say what to do about it.
+exec_fail_keeps_the_hint() {
+	echo hidden >"$ROOM/home/hidden"
+	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY "cat $ROOM/home/hidden\n"
+	error_says a 'EREMOTEIO: job '
+	error_says a " ended with code 1; cat: $ROOM/home/hidden: it is there, but not shown to commands: mount with -o ro_paths="
+	same 1 "$(wc -l <"$MNT/a/ctl/error")"
+	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY '["bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"]'
+	error_says a ' ended with code 1; '
+	error_says a ' net='
+	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY 'false\n'
+	like 'EREMOTEIO: job * ended with code 1' "$(cat "$MNT/a/ctl/error")"
+	rm "$ROOM/home/hidden"
+}
+
 claim "mounting" mount_repo
 claim "mkdir" box a
 claim "nothing has run: status is '- idle'" like '- idle*' "$(cat "$MNT/a/ctl/status")"
@@ -141,4 +156,5 @@ claim "one open file carries several requests" several_on_one_open_file
 claim "unmounting" unmount
 claim "mounting with exec_fail=errno" remount exec_fail=errno
 claim "a non-zero exit is EREMOTEIO with exec_fail=errno" exec_fail_errno
+claim "and what the command was refused stands behind it" exec_fail_keeps_the_hint
 finish
