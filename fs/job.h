@@ -66,6 +66,11 @@ struct sbx_jobs_config {
 	void (*listening)(int fd, void *data);
 	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be NULL. */
 	void (*denied)(const struct sbx_denied *denied, void *data);
+	/*
+	 * The root of the tree, as sbx_box_root: requests are taken until the end, which may come meanwhile. Any
+	 * thread. NULL: the sandbox is there for as long as the table is.
+	 */
+	int (*root)(void *data);
 	void *data;
 };
 

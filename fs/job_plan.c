@@ -76,6 +76,16 @@ static int check_beneath(int root, const char *path)
 	return 0;
 }
 
+/* A descriptor of its own: the sandbox may be removed meanwhile, and its number be given to another. */
+static int check_cwd(struct sbx_jobs *jobs, const char *path)
+{
+	_cleanup_fd_ int root =
+	        jobs->root ? jobs->root(jobs->data)
+	                   : fcntl(sbx_sandbox_root(jobs->sandbox), F_DUPFD_CLOEXEC, 3);
+
+	return root < 0 ? (jobs->root ? root : -errno) : check_beneath(root, path);
+}
+
 static int cwd_error(int code, const char *cwd, struct sbx_error *err)
 {
 	switch (code) {
@@ -111,7 +121,7 @@ int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct s
 		if (!rest)
 			return cwd_error(-EXDEV, cwd, err);
 	}
-	r = *rest && !sbx_without("cwd") ? check_beneath(sbx_sandbox_root(jobs->sandbox), rest) : 0;
+	r = *rest && !sbx_without("cwd") ? check_cwd(jobs, rest) : 0;
 	if (r < 0)
 		return cwd_error(r, cwd, err);
 	copy = strdup(rest);

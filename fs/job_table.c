@@ -335,6 +335,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->changed = config->changed;
 	jobs->listening = config->listening;
 	jobs->denied = config->denied;
+	jobs->root = config->root;
 	jobs->data = config->data;
 	jobs->grace_ms = SBX_JOB_GRACE_MS;
 	jobs->view = strdup(config->view);

@@ -169,6 +169,7 @@ struct sbx_jobs {
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	void (*listening)(int fd, void *data);
 	void (*denied)(const struct sbx_denied *denied, void *data);
+	int (*root)(void *data);
 	void *data;
 	char *user; /* name of the user commands run as */
 	struct sbx_allow *allow;

@@ -260,6 +260,13 @@ static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(v
 	return true;
 }
 
+static int job_root(void *data)
+{
+	struct box *box = data;
+
+	return sbx_box_root(&box->pub);
+}
+
 static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 {
 	const struct sbx_settings *settings = box->pub.registry->config.settings;
@@ -282,6 +289,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .changed = sbx_box_job_changed,
 	                .listening = job_listening,
 	                .denied = sbx_box_denied,
+	                .root = job_root,
 	                .data = box,
 	        },
 	        &box->pub.jobs);
