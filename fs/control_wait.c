@@ -175,16 +175,35 @@ static struct sbx_events *events_of(struct sbx_control_handle *h)
 	return h->node.box ? h->node.box->events : sbx_registry_events(h->reg);
 }
 
+static int events_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct sbx_events_reader *reader = malloc(sizeof(*reader));
+
+	if (!reader)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	sbx_events_reader_init(events_of(h), reader);
+	h->state = reader;
+	return 0;
+}
+
+static void events_release(struct sbx_control_handle *h)
+{
+	sbx_events_reader_release(h->state);
+	free(h->state);
+}
+
 static void events_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	(void)off;
-	sbx_events_read(events_of(h), &h->cursor, p, h->flags & O_NONBLOCK);
+	sbx_events_read(events_of(h), h->state, p, h->flags & O_NONBLOCK);
 }
 
 static bool events_readable(struct sbx_control_handle *h)
 {
-	return sbx_events_ready(events_of(h), h->cursor);
+	return sbx_events_ready(events_of(h), h->state);
 }
 
-const struct control_ops sbx_control_events_ops = {.read = events_read,
+const struct control_ops sbx_control_events_ops = {.open = events_open,
+                                                   .release = events_release,
+                                                   .read = events_read,
                                                    .readable = events_readable};

@@ -1,7 +1,7 @@
 /*
- * A ring of lines seen as one endless stream of bytes: a cursor is a position in it, so a reader may
- * take a line in pieces of any size. A cursor that fell behind the oldest kept line goes on
- * there. Parked reads are answered from one posted call on the loop thread, which
+ * A ring of lines seen as one endless stream of bytes: a reader is a position in it, so it may
+ * take a line in pieces of any size. One that fell behind the oldest kept line goes on
+ * there. Its mark stands between two lines, and is in no ring. Parked reads are answered from one posted call on the loop thread, which
  * holds a reference, so it may come after destroy.
  */
 #include <errno.h>
@@ -32,7 +32,7 @@ struct parked {
 	struct parked *next;
 	struct sbx_events *ev;
 	struct sbx_pending *p;
-	uint64_t *cursor;
+	struct sbx_events_reader *reader;
 };
 
 struct sbx_events {
@@ -121,34 +121,56 @@ static unsigned find_line(struct sbx_events *ev, uint64_t at)
 	return low;
 }
 
-/* Copies what follows *CURSOR, at most SIZE bytes, and moves the cursor. Lock held. */
-static size_t take(struct sbx_events *ev, uint64_t *cursor, char *buf, size_t size)
+/* Copies the lines from R on, up to the position TO, at most SIZE bytes, and moves R. Lock held. */
+static size_t take_lines(struct sbx_events *ev, struct sbx_events_reader *r, uint64_t to, char *buf,
+                         size_t size)
 {
 	size_t done = 0;
 
-	if (*cursor >= ev->end)
+	if (r->at >= to)
 		return 0;
-	if (*cursor < line_at(ev, 0)->at)
-		*cursor = line_at(ev, 0)->at;
-	for (unsigned i = find_line(ev, *cursor); i < ev->count && done < size; i++) {
+	for (unsigned i = find_line(ev, r->at); i < ev->count && done < size && r->at < to; i++) {
 		struct line *l = line_at(ev, i);
-		size_t skip = (size_t)(*cursor - l->at);
+		size_t skip = (size_t)(r->at - l->at);
 		size_t n = l->len - skip < size - done ? l->len - skip : size - done;
 
 		memcpy(buf + done, l->text + skip, n);
 		done += n;
-		*cursor += n;
+		r->at += n;
 	}
 	return done;
 }
 
-/* Answers P with what there is; the lock is held and released. */
-static void answer_unlock(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending *p)
+static size_t left_of_mark(const struct sbx_events_reader *r)
 {
-	uint64_t left = ev->end - *cursor;
+	return r->mark ? r->mark_len - r->mark_told : 0;
+}
+
+/* Copies what follows R, its mark in its place, at most SIZE bytes, and moves R. Lock held. */
+static size_t take(struct sbx_events *ev, struct sbx_events_reader *r, char *buf, size_t size)
+{
+	size_t done, n;
+
+	if (ev->count && r->at < line_at(ev, 0)->at)
+		r->at = line_at(ev, 0)->at;
+	done = left_of_mark(r) ? take_lines(ev, r, r->live, buf, size) : 0;
+	n = r->at < r->live ? 0 : left_of_mark(r);
+	if (n > size - done)
+		n = size - done;
+	if (n)
+		memcpy(buf + done, r->mark + r->mark_told, n);
+	r->mark_told += n;
+	done += n;
+	return left_of_mark(r) ? done : done + take_lines(ev, r, ev->end, buf + done, size - done);
+}
+
+/* Answers P with what there is; the lock is held and released. */
+static void answer_unlock(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p)
+{
+	uint64_t left = ev->end - r->at + left_of_mark(r);
 	size_t size = p->size < left ? p->size : (size_t)left;
 	_cleanup_free_ char *buf = malloc(size ? size : 1);
-	size_t n = buf ? take(ev, cursor, buf, size) : 0;
+	size_t n = buf ? take(ev, r, buf, size) : 0;
 
 	pthread_mutex_unlock(&ev->lock);
 	if (buf)
@@ -169,7 +191,7 @@ static void serve(void *data)
 	for (struct parked *w = list; w; w = next) {
 		next = w->next;
 		pthread_mutex_lock(&ev->lock);
-		answer_unlock(ev, w->cursor, w->p);
+		answer_unlock(ev, w->reader, w->p);
 		free(w);
 	}
 	unref(ev);
@@ -265,18 +287,40 @@ static void cancel(struct sbx_pending *p, bool fatal)
 	sbx_pending_error(p, EINTR);
 }
 
-void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending *p, int nonblock)
+void sbx_events_reader_init(struct sbx_events *ev, struct sbx_events_reader *r)
+{
+	*r = (struct sbx_events_reader){0};
+	r->mark = make_line("live", NULL, NULL, &r->mark_len);
+	pthread_mutex_lock(&ev->lock);
+	r->live = ev->end;
+	pthread_mutex_unlock(&ev->lock);
+}
+
+void sbx_events_reader_release(struct sbx_events_reader *r)
+{
+	free(r->mark);
+	*r = (struct sbx_events_reader){0};
+}
+
+/* Lock held. */
+static bool is_ready(const struct sbx_events *ev, const struct sbx_events_reader *r)
+{
+	return r->at < ev->end || left_of_mark(r) || ev->closed;
+}
+
+void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p,
+                     int nonblock)
 {
 	struct parked *w;
 
 	pthread_mutex_lock(&ev->lock);
-	if (*cursor < ev->end || ev->closed) {
-		answer_unlock(ev, cursor, p);
+	if (is_ready(ev, r)) {
+		answer_unlock(ev, r, p);
 		return;
 	}
 	w = nonblock ? NULL : malloc(sizeof(*w));
 	if (w) {
-		*w = (struct parked){.next = ev->parked, .ev = ev, .p = p, .cursor = cursor};
+		*w = (struct parked){.next = ev->parked, .ev = ev, .p = p, .reader = r};
 		sbx_pending_park(p, cancel, w);
 		ev->parked = w;
 	}
@@ -285,12 +329,12 @@ void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending
 		sbx_pending_error(p, nonblock ? EAGAIN : ENOMEM);
 }
 
-int sbx_events_ready(struct sbx_events *ev, uint64_t cursor)
+int sbx_events_ready(struct sbx_events *ev, const struct sbx_events_reader *r)
 {
 	int ready;
 
 	pthread_mutex_lock(&ev->lock);
-	ready = cursor < ev->end || ev->closed;
+	ready = is_ready(ev, r);
 	pthread_mutex_unlock(&ev->lock);
 	return ready;
 }

@@ -60,12 +60,26 @@ void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, 
 void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,
                          const char *name, const char *text);
 /*
- * Answers p with what follows *CURSOR (0 at first; advanced when the answer is given), now or
- * when something is added; NONBLOCK: EAGAIN instead of waiting. *cursor must outlive the answer.
- * Any thread.
+ * How far one reader has come; {0} is the oldest line that is kept. With a mark it also gets a line "live" between what
+ * had happened when it began and what happened since.
  */
-void sbx_events_read(struct sbx_events *ev, uint64_t *cursor, struct sbx_pending *p, int nonblock);
-/* Poll support: whether a read at CURSOR would answer at once. */
-int sbx_events_ready(struct sbx_events *ev, uint64_t cursor);
+struct sbx_events_reader {
+	uint64_t at;   /* position of the next byte */
+	uint64_t live; /* and of the mark */
+	char *mark;    /* NULL: none */
+	size_t mark_len, mark_told;
+};
+
+/* With a mark, unless memory is exhausted. */
+void sbx_events_reader_init(struct sbx_events *ev, struct sbx_events_reader *r);
+void sbx_events_reader_release(struct sbx_events_reader *r);
+/*
+ * Answers p with what follows R (moved when the answer is given), now or when something is added;
+ * NONBLOCK: EAGAIN instead of waiting. R must outlive the answer. Any thread.
+ */
+void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p,
+                     int nonblock);
+/* Poll support: whether a read by R would answer at once. */
+int sbx_events_ready(struct sbx_events *ev, const struct sbx_events_reader *r);
 
 #endif

@@ -39,7 +39,7 @@ const char sbx_readme[] =
         "  diff changes    since the beginning; diffs/ID, diffs/ID..ID2; of names: "
         "diffs/ID.changes\n"
         "  info policy log events workdir      what it is, may, did; events: what "
-        "was, then what comes\n"
+        "was, \"live\", what comes\n"
         "  error           why the last thing failed, in one sentence\n"
         "\n"
         "In ctl here:\n"

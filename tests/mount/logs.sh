@@ -38,6 +38,26 @@ events() {
 	wait $reader
 }
 
+# A reader can tell what was before it came from what came since.
+live_mark() {
+	for file in "$MNT/ctl/events" "$MNT/b/ctl/events"; do
+		timeout 60 python3 - "$file" "$MNT/b/ctl/exec" <<'END'
+import json, sys
+with open(sys.argv[1]) as f:
+    seen = []
+    while not seen or seen[-1] != "live":
+        seen.append(json.loads(f.readline())["event"])
+    assert "create" in seen, seen
+    with open(sys.argv[2], "w") as e:
+        e.write("true\n")
+    since = []
+    while not since or since[-1] != "job_end":
+        since.append(json.loads(f.readline())["event"])
+    assert "live" not in since, since
+END
+	done
+}
+
 info() {
 	same b "$("$TOOL" json name <"$MNT/b/ctl/info")"
 	same sandbox/b "$("$TOOL" json branch <"$MNT/b/ctl/info")"
@@ -66,6 +86,7 @@ claim "every line of the log is JSON with timestamp, task_id and event" log_line
 claim "no output of commands in the log" no_output_in_logs
 claim "the copy in logs_dir outlives the sandbox" durable_copies
 claim "events come as they happen" events
+claim "a line says where what was ends and what comes begins" live_mark
 claim "info and policy" info
 claim "error holds one sentence on one line" errors
 claim "stats" statistics

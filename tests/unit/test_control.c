@@ -830,6 +830,7 @@ static void events_come_as_they_happen(void **state)
 	(void)state;
 	data = read_once(h, 65536, 0, NULL);
 	assert_non_null(strstr(data, "\"event\":\"create\""));
+	assert_non_null(strstr(strstr(data, "\"event\":\"create\""), "\"event\":\"live\"}\n"));
 	free(data);
 	answer_init(&a, 65536);
 	sbx_control_read(h, 0, &a.p);
@@ -839,7 +840,8 @@ static void events_come_as_they_happen(void **state)
 	assert_non_null(strstr(a.data, "\"event\":\"job_"));
 	answer_finish(&a);
 	data = read_once(mine, 65536, 0, NULL);
-	assert_non_null(strstr(data, "\"event\":\"job_end\""));
+	assert_non_null(strstr(data, "\"event\":\"live\""));
+	assert_non_null(strstr(strstr(data, "\"event\":\"live\""), "\"event\":\"job_end\""));
 	free(data);
 	assert_null(read_once(mine, 65536, 0, &errnum));
 	assert_int_equal(errnum, EAGAIN);

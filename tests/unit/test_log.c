@@ -16,6 +16,7 @@
 
 #include "fs/log.h"
 #include "fs/pending.h"
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "tests/lib/tmp.h"
 
@@ -307,13 +308,13 @@ static void turn_loop(void)
 static void a_reader_gets_what_was_before_it(void **state)
 {
 	struct answer a = new_answer(4096);
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 	char *second;
 
 	(void)state;
 	sbx_events_add(events, "create", "box", NULL);
 	sbx_events_add(events, "recovery", NULL, "two \"things\"");
-	assert_true(sbx_events_ready(events, cursor));
+	assert_true(sbx_events_ready(events, &cursor));
 	sbx_events_read(events, &cursor, &a.base, 0);
 	assert_true(a.given);
 	assert_non_null(strstr(a.buf, "\"sandbox\":\"box\",\"event\":\"create\"}\n"));
@@ -321,15 +322,101 @@ static void a_reader_gets_what_was_before_it(void **state)
 	assert_non_null(
 	        strstr(second, "\"event\":\"recovery\",\"text\":\"two \\\"things\\\"\"}\n"));
 	assert_null(strstr(second, "sandbox"));
-	assert_int_equal(cursor, a.len);
-	assert_false(sbx_events_ready(events, cursor));
+	assert_int_equal(cursor.at, a.len);
+	assert_false(sbx_events_ready(events, &cursor));
+}
+
+/* Reads PIECE bytes at a time all that there is for R, into BUF. */
+static void read_all(struct sbx_events_reader *r, size_t piece, char buf[4096])
+{
+	size_t n = 0;
+
+	while (sbx_events_ready(events, r)) {
+		struct answer a = new_answer(piece);
+
+		sbx_events_read(events, r, &a.base, 0);
+		assert_true(a.given);
+		assert_in_range(a.len, 1, 4095 - n);
+		memcpy(buf + n, a.buf, a.len + 1);
+		n += a.len;
+	}
+}
+
+/* Where the word is in TEXT; fails without it. */
+static const char *find(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+
+	assert_non_null(at);
+	return at;
+}
+
+static void a_mark_is_between_what_was_and_what_comes(void **state)
+{
+	static const size_t pieces[] = {1, 7, 100, 4096};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(pieces); i++) {
+		struct sbx_events_reader r;
+		char buf[4096] = "";
+		const char *was, *live, *comes;
+
+		sbx_events_add(events, "create", "was", NULL);
+		sbx_events_reader_init(events, &r);
+		sbx_events_add(events, "create", "comes", NULL);
+		read_all(&r, pieces[i], buf);
+		was = find(buf, "\"was\"");
+		live = find(buf, "\"event\":\"live\"}\n");
+		comes = find(live, "\"comes\"");
+		assert_true(was < live && live < comes);
+		assert_null(strstr(comes, "live"));
+		sbx_events_reader_release(&r);
+		sbx_events_destroy(events);
+		assert_int_equal(sbx_events_create(loop, &events), 0);
+	}
+}
+
+static void where_nothing_was_the_mark_comes_at_once(void **state)
+{
+	struct sbx_events_reader r;
+	struct answer first = new_answer(4096), waiting = new_answer(4096);
+
+	(void)state;
+	sbx_events_reader_init(events, &r);
+	assert_true(sbx_events_ready(events, &r));
+	sbx_events_read(events, &r, &first.base, 1);
+	assert_non_null(strstr(first.buf, "\"event\":\"live\""));
+	assert_false(sbx_events_ready(events, &r));
+	sbx_events_read(events, &r, &waiting.base, 0);
+	assert_false(waiting.given);
+	sbx_events_add(events, "create", "box", NULL);
+	turn_loop();
+	assert_non_null(strstr(waiting.buf, "create"));
+	assert_null(strstr(waiting.buf, "live"));
+	sbx_events_reader_release(&r);
+}
+
+static void who_fell_behind_still_gets_the_mark(void **state)
+{
+	struct sbx_events_reader r;
+	struct answer a = new_answer(4096);
+
+	(void)state;
+	sbx_events_add(events, "create", "lost", NULL);
+	sbx_events_reader_init(events, &r);
+	for (int i = 0; i < 1001; i++)
+		sbx_events_add(events, "create", "box", NULL);
+	sbx_events_read(events, &r, &a.base, 0);
+	assert_null(strstr(a.buf, "lost"));
+	assert_true(find(a.buf, "\"live\"") < find(a.buf, "\"box\""));
+	sbx_events_reader_release(&r);
 }
 
 static void both_get_the_same_line(void **state)
 {
 	struct answer a = new_answer(4096), b = new_answer(4096);
 	struct sbx_events *other;
-	uint64_t from = 0, there = 0;
+	struct sbx_events_reader from = {0}, there = {0};
 
 	(void)state;
 	assert_int_equal(sbx_events_create(loop, &other), 0);
@@ -344,7 +431,7 @@ static void both_get_the_same_line(void **state)
 static void a_line_may_be_read_in_pieces(void **state)
 {
 	struct answer whole = new_answer(4096);
-	uint64_t cursor = 0, other = 0;
+	struct sbx_events_reader cursor = {0}, other = {0};
 	char joined[4096] = "";
 	size_t n = 0;
 
@@ -352,7 +439,7 @@ static void a_line_may_be_read_in_pieces(void **state)
 	sbx_events_add(events, "create", "one", NULL);
 	sbx_events_add(events, "create", "two", NULL);
 	sbx_events_read(events, &other, &whole.base, 0);
-	while (sbx_events_ready(events, cursor)) {
+	while (sbx_events_ready(events, &cursor)) {
 		struct answer a = new_answer(7);
 
 		sbx_events_read(events, &cursor, &a.base, 0);
@@ -365,7 +452,7 @@ static void a_line_may_be_read_in_pieces(void **state)
 static void a_waiting_read_is_answered_by_the_loop(void **state)
 {
 	struct answer a = new_answer(4096), b = new_answer(4096);
-	uint64_t ca = 0, cb = 0;
+	struct sbx_events_reader ca = {0}, cb = {0};
 
 	(void)state;
 	sbx_events_read(events, &ca, &a.base, 0);
@@ -375,13 +462,13 @@ static void a_waiting_read_is_answered_by_the_loop(void **state)
 	turn_loop();
 	assert_non_null(strstr(a.buf, "create"));
 	assert_string_equal(a.buf, b.buf);
-	assert_int_equal(ca, a.len);
+	assert_int_equal(ca.at, a.len);
 }
 
 static void nonblocking_read_answers_eagain(void **state)
 {
 	struct answer a = new_answer(4096);
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 
 	(void)state;
 	sbx_events_read(events, &cursor, &a.base, 1);
@@ -391,7 +478,7 @@ static void nonblocking_read_answers_eagain(void **state)
 static void a_signal_ends_the_wait_with_eintr(void **state)
 {
 	struct answer a = new_answer(4096), b = new_answer(4096);
-	uint64_t ca = 0, cb = 0;
+	struct sbx_events_reader ca = {0}, cb = {0};
 
 	(void)state;
 	sbx_events_read(events, &ca, &a.base, 0);
@@ -406,7 +493,7 @@ static void a_signal_ends_the_wait_with_eintr(void **state)
 static void only_the_last_thousand_are_kept(void **state)
 {
 	struct answer a = new_answer(200);
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 	char name[16];
 
 	(void)state;
@@ -422,7 +509,7 @@ static void only_the_last_thousand_are_kept(void **state)
 static void after_close_the_end_is_reached(void **state)
 {
 	struct answer waiting = new_answer(4096), late = new_answer(4096), end = new_answer(4096);
-	uint64_t cursor = 0, other = 0;
+	struct sbx_events_reader cursor = {0}, other = {0};
 
 	(void)state;
 	sbx_events_read(events, &cursor, &waiting.base, 0);
@@ -434,13 +521,13 @@ static void after_close_the_end_is_reached(void **state)
 	sbx_events_read(events, &other, &end.base, 0);
 	assert_true(end.given);
 	assert_int_equal(end.len, 0);
-	assert_true(sbx_events_ready(events, other));
+	assert_true(sbx_events_ready(events, &other));
 }
 
 static void destroy_answers_who_waits_with_eof(void **state)
 {
 	struct answer a = new_answer(4096);
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 
 	(void)state;
 	sbx_events_read(events, &cursor, &a.base, 0);
@@ -467,6 +554,9 @@ int main(void)
 	        LOG(a_state_directory_that_is_not_there_is_an_error),
 	        LOG(records_of_several_threads_do_not_mix),
 	        EVENTS(a_reader_gets_what_was_before_it),
+	        EVENTS(a_mark_is_between_what_was_and_what_comes),
+	        EVENTS(where_nothing_was_the_mark_comes_at_once),
+	        EVENTS(who_fell_behind_still_gets_the_mark),
 	        EVENTS(both_get_the_same_line),
 	        EVENTS(a_line_may_be_read_in_pieces),
 	        EVENTS(a_waiting_read_is_answered_by_the_loop),

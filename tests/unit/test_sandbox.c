@@ -91,7 +91,7 @@ static void wait_sem(sem_t *sem)
 static void await_event(const char *event)
 {
 	_cleanup_free_ char *word = NULL;
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 	bool seen = false;
 
 	assert_true(asprintf(&word, "\"event\":\"%s\"", event) > 0);
@@ -395,7 +395,7 @@ static void teardown_kills_jobs_and_leaves_the_durable_log(void **state)
 static void events_of_a_torn_down_sandbox_end(void **state)
 {
 	struct sbx_box *box = house_make(&house, "a");
-	uint64_t cursor = 0;
+	struct sbx_events_reader cursor = {0};
 	struct answer a, b;
 
 	(void)state;
