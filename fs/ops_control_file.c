@@ -8,6 +8,8 @@
 #include "fs/ops_control_impl.h"
 #include "sandboxfs/cleanup.h"
 
+#define SEARCHES_MAX 16 /* for who holds a file, while others write to theirs and close them */
+
 struct answer {
 	struct sbx_pending pending;
 	struct sbx_parked parked;
@@ -255,6 +257,7 @@ void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	f->pos = (uint64_t)off + size;
 	f->closed = false;
 	f->broken = false;
+	sbx_controls_changed(controls_of(req));
 	sbx_control_write(f->handle, buf, size, (uint64_t)off, p);
 }
 
@@ -264,16 +267,27 @@ void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
  */
 static bool is_held(fuse_req_t req, struct sbx_open_file *f, uint64_t owner)
 {
-	const struct sbx_holders_query query = {
+	struct sbx_controls *controls = controls_of(req);
+	struct sbx_holders_query query = {
 	        .ino = f->ino,
 	        .pos = f->pos,
-	        .others = sbx_controls_others(controls_of(req), f),
 	        .closer = fuse_req_ctx(req)->pid,
 	        .opener = f->opener,
 	        .writer = f->writer,
 	};
+	enum sbx_held held = SBX_HELD_UNKNOWN;
+	uint64_t before;
 
-	switch (sbx_holders_find(&query)) {
+	for (int tries = 0; tries < SEARCHES_MAX; tries++) {
+		before = sbx_controls_changes(controls);
+		query.others = sbx_controls_others(controls, f);
+		held = sbx_holders_find(&query);
+		/* What was written or closed since they were counted may have been taken for a holder of F. */
+		if (held != SBX_HELD_YES || sbx_controls_changes(controls) == before)
+			break;
+		held = SBX_HELD_UNKNOWN;
+	}
+	switch (held) {
 	case SBX_HELD_NO:
 		return false;
 	case SBX_HELD_YES:
@@ -292,6 +306,7 @@ void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	(void)ino;
 	f->closed = true;
+	sbx_controls_changed(controls_of(req));
 	if (!sbx_control_unfinished(f->handle)) {
 		fuse_reply_err(req, 0);
 		return;

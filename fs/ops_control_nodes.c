@@ -34,6 +34,7 @@ struct sbx_control_nodes {
 	uint32_t slots, used;
 	uint32_t *free_list, free_n;
 	struct cnode *hash[BUCKETS];
+	atomic_ullong changes; /* without the lock: writes and closes so far */
 };
 
 static int slots_grow(struct sbx_control_nodes *t)
@@ -380,4 +381,14 @@ unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_ope
 		n += o != f && o->ino == f->ino && !o->closed && o->pos == f->pos;
 	pthread_mutex_unlock(&controls->nodes->lock);
 	return n;
+}
+
+void sbx_controls_changed(struct sbx_controls *controls)
+{
+	atomic_fetch_add(&controls->nodes->changes, 1);
+}
+
+uint64_t sbx_controls_changes(struct sbx_controls *controls)
+{
+	return atomic_load(&controls->nodes->changes);
 }
