@@ -20,7 +20,6 @@ struct cnode {
 	uint64_t nlookup;
 	uint32_t index, generation;
 	bool shared; /* in the hash: found again by the next lookup */
-	bool gone;   /* its sandbox is: the node holds nothing, until the kernel forgets it */
 	bool taken;  /* of a file whose write may wait: looked up, and not closed again since */
 	unsigned opens;
 	struct cnode *hash_next;
@@ -146,8 +145,7 @@ static void cnode_free(struct sbx_control_nodes *t, struct cnode *c)
 	t->slot[c->index] = NULL;
 	t->generation[c->index]++;
 	t->free_list[t->free_n++] = c->index;
-	if (!c->gone)
-		sbx_control_node_release(&c->node);
+	sbx_control_node_release(&c->node);
 	free(c);
 }
 
@@ -175,7 +173,10 @@ void sbx_controls_forget(struct sbx_controls *controls, uint64_t id, uint64_t n)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Also while the kernel keeps names of it: what can be forgotten only with a lock of the kernel's is not. */
+/*
+ * Also while the kernel keeps names of it, perhaps for long: an id has its generation, so what the kernel
+ * still asks of the old one, or forgets, is of nothing.
+ */
 void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *box)
 {
 	struct sbx_control_nodes *t = controls->nodes;
@@ -185,13 +186,8 @@ void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *
 	for (uint32_t i = 0; i < t->used; i++) {
 		struct cnode *c = t->slot[i];
 
-		if (!c || c->gone || c->node.box != box)
-			continue;
-		if (c->shared)
-			hash_out(t, c);
-		sbx_control_node_release(&c->node);
-		c->node = (struct sbx_control_node){0};
-		c->gone = true;
+		if (c && c->node.box == box)
+			cnode_free(t, c);
 	}
 	pthread_mutex_unlock(&t->lock);
 }
@@ -203,8 +199,6 @@ bool sbx_controls_find(struct sbx_controls *controls, fuse_ino_t ino, struct sbx
 
 	pthread_mutex_lock(&t->lock);
 	c = cnode_at(t, ino & ~controls->id_bit);
-	if (c && c->gone)
-		c = NULL;
 	if (c)
 		sbx_control_node_copy(&c->node, ret);
 	pthread_mutex_unlock(&t->lock);
@@ -263,8 +257,7 @@ void sbx_controls_finish(struct sbx_controls *c)
 	}
 	for (uint32_t i = 0; i < t->used; i++)
 		if (t->slot[i]) {
-			if (!t->slot[i]->gone)
-				sbx_control_node_release(&t->slot[i]->node);
+			sbx_control_node_release(&t->slot[i]->node);
 			free(t->slot[i]);
 		}
 	free(t->slot);
