@@ -49,8 +49,8 @@ int main(int argc, char **argv)
 		die(box);
 	spew("greeting", "Hello from C\n");
 	spew("ctl/exec", "[\"sh\", \"-c\", \"cat greeting; exit 3\"]");
-	show("stdout");
-	show("status");
+	show("ctl/stdout");
+	show("ctl/status");
 	if (rmdir(box) < 0)
 		die(box);
 	return 0;

@@ -7,8 +7,8 @@ fs.mkdirSync(box);
 try {
   fs.writeFileSync(box + "/greeting", "Hello from Node\n");
   fs.writeFileSync(box + "/ctl/exec", JSON.stringify(["sh", "-c", "cat greeting; exit 3"]));
-  process.stdout.write(fs.readFileSync(box + "/stdout"));
-  const [code, how] = fs.readFileSync(box + "/status", "utf8").split(" ");
+  process.stdout.write(fs.readFileSync(box + "/ctl/stdout"));
+  const [code, how] = fs.readFileSync(box + "/ctl/status", "utf8").split(" ");
   console.log(how, "with", code);
 } finally {
   fs.rmdirSync(box);

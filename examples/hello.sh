@@ -8,6 +8,6 @@ trap 'rmdir "$box"' EXIT
 
 echo 'Hello from sh' >"$box/greeting"
 echo '["sh", "-c", "cat greeting; exit 3"]' >"$box/ctl/exec"
-cat "$box/stdout"
-read -r code how _ <"$box/status"
+cat "$box/ctl/stdout"
+read -r code how _ <"$box/ctl/status"
 echo "$how with $code"

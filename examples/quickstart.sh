@@ -12,6 +12,14 @@ show() {
 	sh -c "$*"
 }
 
+# quiet COMMAND...: shows what it prints only when it fails.
+quiet() {
+	if ! said=$("$@" 2>&1); then
+		printf '%s\n' "$said" | grep -A 12 -m 1 -i 'error\|failed' || printf '%s\n' "$said" | tail -n 20
+		exit 1
+	fi
+}
+
 step "Installing what is missing"
 setup_install "$setup_build_needs"
 setup_root
@@ -24,8 +32,8 @@ if [ ! -w "$here" ]; then
 	build=$(mktemp -d "${TMPDIR:-/tmp}/sandboxfs-build.XXXXXX")
 	built=$build
 fi
-[ -f "$build/build.ninja" ] || meson setup "$build" "$here" >/dev/null
-ninja -C "$build" >/dev/null
+[ -f "$build/build.ninja" ] || quiet meson setup "$build" "$here"
+quiet ninja -C "$build"
 "$build/sandboxfs" --version
 
 room=$(mktemp -d "${TMPDIR:-/tmp}/sandboxfs-quickstart.XXXXXX")
@@ -73,8 +81,8 @@ show 'git -C $MNT/broken status --short --branch'
 
 step "A command inside: write its argv, read the result"
 show 'echo "uname -s" > $MNT/tidy/ctl/exec'
-show 'cat $MNT/tidy/stdout'
-show 'cat $MNT/tidy/status'
+show 'cat $MNT/tidy/ctl/stdout'
+show 'cat $MNT/tidy/ctl/status'
 
 step "Compiling the project's event loop inside and running its unit tests"
 cat >"$MNT/tidy/try.sh" <<'END'
@@ -84,15 +92,15 @@ cc $cflags -o try tests/unit/test_loop.c fs/loop.c -pthread $(pkg-config --libs 
 ./try
 END
 show 'echo "sh try.sh" > $MNT/tidy/ctl/exec'
-show 'tail -n 3 $MNT/tidy/stdout $MNT/tidy/stderr'
-show 'cat $MNT/tidy/status'
-grep -q '^0 exited' "$MNT/tidy/status"
+show 'tail -n 3 $MNT/tidy/ctl/stdout $MNT/tidy/ctl/stderr'
+show 'cat $MNT/tidy/ctl/status'
+grep -q '^0 exited' "$MNT/tidy/ctl/status"
 
 step "The other sandbox knows nothing of it; a failure is a status, not an accident"
 show 'echo "this is not C" >> $MNT/broken/fs/loop.c'
 show 'echo "cc -fsyntax-only -D_GNU_SOURCE -Iinclude -I. fs/loop.c" > $MNT/broken/ctl/exec'
-show 'head -n 2 $MNT/broken/stderr'
-show 'cat $MNT/broken/status'
+show 'head -n 2 $MNT/broken/ctl/stderr'
+show 'cat $MNT/broken/ctl/status'
 # dash has one word for every errno of a write; the sentence in ctl/error is shown instead.
 refute() {
 	printf '$ %s\n' "$*"
@@ -113,8 +121,8 @@ show 'cat $MNT/broken/ctl/error'
 
 step "A timeout ends everything that the command started and keeps its output"
 show 'echo "{\"argv\":[\"sh\",\"-c\",\"echo partial; sleep 100\"],\"timeout_ms\":300}" > $MNT/broken/ctl/exec'
-show 'cat $MNT/broken/stdout $MNT/broken/status'
-grep -q '^124 timeout' "$MNT/broken/status"
+show 'cat $MNT/broken/ctl/stdout $MNT/broken/ctl/status'
+grep -q '^124 timeout' "$MNT/broken/ctl/status"
 
 step "The way back: a snapshot, a mess, restore"
 show 'echo "as it should be" > $MNT/tidy/ctl/snapshot; cat $MNT/tidy/ctl/snapshot'

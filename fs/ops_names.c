@@ -12,7 +12,10 @@
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
-/* An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make files. */
+/*
+ * An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make files. It is
+ * back when the next command has ended.
+ */
 static bool unlink_alias(struct sbx_node *dir, const char *name)
 {
 	struct sbx_box *box = sbx_node_box(dir);
@@ -23,17 +26,24 @@ static bool unlink_alias(struct sbx_node *dir, const char *name)
 	return true;
 }
 
+/* WHAT: "removed", "renamed" or "replaced". */
+static int refuse_change(struct sbx_workspace *ws, struct sbx_box *box, const char *name,
+                         const char *what)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	const int r =
+	        sbx_fail(&err, EPERM, "%s is of the mount itself: it cannot be %s", name, what);
+
+	sbx_error_store(ws->registry, box, &err);
+	return r;
+}
+
 /* Where controls are listed, rm -rf of a sandbox removes them first and must go on. */
 static int remove_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
-	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_box *box = sbx_node_box(dir);
 
-	if (box && ws->settings->ctl_listed)
-		return 0;
-	sbx_fail(&err, EPERM, "%s is of the mount itself: it cannot be removed", name);
-	sbx_error_store(ws->registry, box, &err);
-	return -EPERM;
+	return box && ws->settings->ctl_listed ? 0 : refuse_change(ws, box, name, "removed");
 }
 
 static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int flags)
@@ -130,19 +140,23 @@ static int rename_names(struct renaming *rn, bool by_moving)
 static int rename_between(struct renaming *rn, bool by_moving)
 {
 	struct sbx_inodes *inodes = rn->ws->inodes;
+	struct sbx_box *box = sbx_node_box(rn->dir);
 	struct sbx_hold hold = {0};
 	bool links;
 	int r;
 
-	if (sbx_node_box(rn->dir) != sbx_node_box(rn->newdir))
+	if (box != sbx_node_box(rn->newdir))
 		return -EXDEV;
-	if (ws_is_control(rn->ws, rn->dir, rn->name) ||
-	    ws_is_control(rn->ws, rn->newdir, rn->newname))
-		return -EPERM;
+	if (ws_is_control(rn->ws, rn->dir, rn->name))
+		return refuse_change(rn->ws, box, rn->name, "renamed");
+	if (ws_is_control(rn->ws, rn->newdir, rn->newname))
+		return refuse_change(rn->ws, box, rn->newname, "replaced");
 	if (!(rn->flags & RENAME_EXCHANGE))
 		sbx_hold_name(inodes, rn->newdir, rn->newname, &hold);
 	r = rename_names(rn, by_moving);
 	sbx_hold_release(inodes, &hold, r == 0);
+	if (r == -ENOENT && ws_has_alias(rn->dir, rn->name))
+		return refuse_change(rn->ws, box, rn->name, "renamed");
 	if (r < 0)
 		return r;
 	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname,
@@ -207,6 +221,22 @@ static void rename_in_box(struct renaming *rn)
 	rename_end(rn, r);
 }
 
+/* Whether NAME in the directory PARENT is not a sandbox's to give up; then it has been told. */
+static bool is_of_the_mount(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *dir;
+	bool is;
+
+	if (sbx_node_get(ws->inodes, parent, &dir) < 0)
+		return false;
+	is = ws_is_control(ws, dir, name);
+	if (is)
+		ws_reply(req, refuse_change(ws, sbx_node_box(dir), name, "renamed"));
+	sbx_node_put(ws->inodes, dir);
+	return is;
+}
+
 /* Renames at the top, or between the top and a sandbox. Returns whether it answered. */
 static bool rename_top(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                        const char *newname, unsigned flags)
@@ -216,6 +246,8 @@ static bool rename_top(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 
 	if (parent != SBX_NODE_ROOT_ID && newparent != SBX_NODE_ROOT_ID)
 		return false;
+	if (is_of_the_mount(req, parent, name))
+		return true;
 	if (parent != newparent) {
 		ws_reply(req, -EXDEV); /* mv then copies, which makes or empties a sandbox */
 		return true;

@@ -206,6 +206,15 @@ int ws_alias(const char *name)
 	return -1;
 }
 
+bool ws_has_alias(struct sbx_node *dir, const char *name)
+{
+	const int alias = sbx_node_kind(dir) == SBX_NODE_BOX ? ws_alias(name) : -1;
+
+	return alias >= 0 &&
+	       !(__atomic_load_n(&sbx_node_box(dir)->hidden_aliases, __ATOMIC_RELAXED) &
+	         1u << alias);
+}
+
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
 	switch (sbx_node_kind(dir)) {
@@ -267,7 +276,7 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
               struct sbx_node **ret)
 {
 	struct sbx_box *box = sbx_node_box(dir);
-	int alias, r;
+	int r;
 
 	if (strlen(name) > NAME_MAX)
 		return -ENAMETOOLONG;
@@ -282,10 +291,9 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 	r = sbx_node_lookup(ws->inodes, dir, name, st, ret);
 	if (r != -ENOENT || sbx_node_kind(dir) != SBX_NODE_BOX)
 		return r;
-	alias = ws_alias(name);
-	if (alias < 0 || (__atomic_load_n(&box->hidden_aliases, __ATOMIC_RELAXED) & 1u << alias))
-		return r;
-	return lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)alias, st, ret);
+	return ws_has_alias(dir, name)
+	               ? lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)ws_alias(name), st, ret)
+	               : r;
 }
 
 /* Controls on this connection: their directory itself, where the other mode has a link to it. */
@@ -316,7 +324,8 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	r = ws_lookup(ws, dir, name, &st, &node);
 
 	if (r == -ENOENT) {
-		e.entry_timeout = ws_absent_timeout(ws, dir);
+		/* An alias that is not there comes back when a command has ended. */
+		e.entry_timeout = ws_alias(name) < 0 ? ws_absent_timeout(ws, dir) : 0;
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
 			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */

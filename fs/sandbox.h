@@ -44,7 +44,7 @@ struct sbx_box {
 	struct sbx_denials *denials;
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	bool hides_git;          /* what commands make as .git is not shown (fs/nested.h) */
-	/* Bits SBX_ALIAS_*: aliases that a user unlinked, or that a file of the user's hides. Atomic. */
+	/* By index of sbx_aliases, a bit for each that a user unlinked since the last command ended. Atomic. */
 	unsigned hidden_aliases;
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */

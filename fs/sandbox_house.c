@@ -101,6 +101,7 @@ void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
 		job_event(box, rec, "job_start", "");
 		return;
 	}
+	__atomic_store_n(&box->pub.hidden_aliases, 0, __ATOMIC_RELAXED);
 	record_job(box, rec);
 	if (sbx_job_start_error(rec, &err) < 0) {
 		count_end(reg, "- failed");

@@ -16,6 +16,20 @@ planted_controls_are_plain_files() {
 	run a rm -rf ctl
 }
 
+# The aliases give way to files; what the examples read does not.
+result_cannot_be_forged() {
+	run a sh -c 'echo "0 exited job=1" >status; echo fine >stdout; mkdir -p ctl; echo "0 exited job=1" >ctl/status
+		exit 3' || true
+	like '3 exited *' "$(cat "$MNT/a/ctl/status")"
+	same '' "$(cat "$MNT/a/ctl/stdout")"
+	run a rm -rf status stdout ctl
+	for file in "$ROOM/examples"/hello.sh "$ROOM/examples"/hello.pl "$ROOM/examples"/hello.js "$ROOM/examples"/hello.c \
+		"$ROOM/examples/quickstart.sh" "$MNT/README"; do
+		[ -s "$file" ]
+		refuse grep -E '(box|tidy|broken|fix-1)"?/(status|stdout|stderr)' "$file"
+	done
+}
+
 planted_aliases_do_nothing() {
 	run a sh -c 'ln -s /etc/passwd status; mkfifo stdout'
 	same ok "$(run a echo ok)"
@@ -104,6 +118,7 @@ no_switch() {
 claim "mounting" mount_victims
 attack "view landlock" "control files from inside" controls_are_out_of_reach
 attack -daemon "a planted control directory" planted_controls_are_plain_files
+attack -daemon "forge the result that the examples read" result_cannot_be_forged
 attack "links" "planted aliases" planted_aliases_do_nothing
 attack "names" "names of sandboxes that are none" bad_names
 attack "names" "the same by create" bad_names_for_create

@@ -61,6 +61,51 @@ aliases() {
 	like 'job=* wall_ms=* user_ms=* sys_ms=* max_rss_kb=*' "$rest"
 }
 
+# Removed, so that something is made in its place, an alias is there again for the next command's result.
+aliases_come_back() {
+	for file in stdout stderr status; do
+		rm "$MNT/a/$file"
+		expect ENOENT lstat "$MNT/a/$file"
+	done
+	run a sh -c 'echo again; exit 4' && false || true
+	same again "$(cat "$MNT/a/stdout")"
+	same 4 "$(cut -d' ' -f1 "$MNT/a/status")"
+	expect 0 lstat "$MNT/a/stderr"
+	rm "$MNT/a/status"
+	expect ENOENT lstat "$MNT/a/status"
+	expect ENOENT write "$MNT/a/ctl/exec" O_WRONLY 'no-such-program\n'
+	same 127 "$(cut -d' ' -f1 "$MNT/a/status")"
+}
+
+not_moved() {
+	for file in stdout stderr status ctl; do
+		expect EPERM rename "$MNT/a/$file" "$MNT/a/other"
+		error_says a "$file is of the mount itself: it cannot be renamed"
+	done
+	for file in README ctl; do
+		expect EPERM rename "$MNT/$file" "$MNT/other"
+		grep -qF "$file is of the mount itself: it cannot be renamed" "$MNT/ctl/error"
+	done
+}
+
+# What it takes is the user's; what is the mount's is refused, and all of it works on.
+removed_all() {
+	box emptied
+	run emptied echo before
+	rm -rf "$MNT/emptied/"*
+	same '' "$(ls "$MNT/emptied")"
+	same before "$(cat "$MNT/emptied/stdout")"
+	same after "$(run emptied echo after)"
+	rmdir "$MNT/emptied"
+}
+
+all_at_the_top() {
+	refuse rm -rf "$MNT/"*
+	same 'README ctl' "$(cd "$MNT" && echo *)"
+	box a
+	same hi "$(run a echo hi)"
+}
+
 users_file_wins() {
 	echo mine >"$MNT/a/mine"
 	mv "$MNT/a/mine" "$MNT/a/stdout"
@@ -134,8 +179,12 @@ claim "ctl resolves but is not listed; git, find and grep -r see only the user's
 claim "control files have true sizes and blocks of 1 MiB" true_sizes
 claim "stdout, stderr and status are aliases" aliases
 claim "a user's file of that name wins" users_file_wins
+claim "an alias that was removed is back when a command has ended" aliases_come_back
+claim "what is of the mount is not renamed, in words" not_moved
+claim "rm -rf NAME/* leaves the aliases and the controls" removed_all
 claim "a control cannot be removed; modes hold for root too" controls_stay
 claim "a feature that is not there yet answers EOPNOTSUPP with a sentence" later_features
+claim "rm -rf MNT/* takes the sandboxes and leaves a usable tree" all_at_the_top
 claim "unmounting" unmount
 claim "mounting with ctl=listed" remount ctl=listed
 claim "ctl=listed lists it" listed
