@@ -174,10 +174,15 @@ const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb)
 	return sb->impl->gitfile ? sb->impl->gitfile(sb) : NULL;
 }
 
-void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	if (sb->impl->changing)
-		sb->impl->changing(sb, dirfd, name, client);
+		sb->impl->changing(sb, dirfd, name);
+}
+
+bool sbx_sandbox_make_room(struct sbx_sandbox *sb)
+{
+	return sb->impl->make_room && sb->impl->make_room(sb);
 }
 
 int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make)

@@ -283,9 +283,17 @@ static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 }
 
 /* Too many to be told of. */
-static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
-	sbx_sandbox_changing(downcast(sb)->inner, dirfd, name, client);
+	sbx_sandbox_changing(downcast(sb)->inner, dirfd, name);
+}
+
+static bool sandbox_make_room(struct sbx_sandbox *sb)
+{
+	bool any = sbx_sandbox_make_room(downcast(sb)->inner);
+
+	say("%s.make_room() = %d", sb->name, any);
+	return any;
 }
 
 static int sandbox_nested(struct sbx_sandbox *sb, bool make)
@@ -426,6 +434,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .gitfile = sandbox_gitfile,
         .nested = sandbox_nested,
         .changing = sandbox_changing,
+        .make_room = sandbox_make_room,
         .fetch = sandbox_fetch,
         .dirty = sandbox_dirty,
         .resize = sandbox_resize,

@@ -27,9 +27,11 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 
 	if (!node)
 		return NULL;
-	r = sbx_node_kind(node) == SBX_NODE_FILE ? sbx_node_fd(ws->inodes, node, want, ret)
-	    : want == SBX_FD_WRITE               ? -EACCES
-	                                         : -EINVAL;
+	do {
+		r = sbx_node_kind(node) == SBX_NODE_FILE ? sbx_node_fd(ws->inodes, node, want, ret)
+		    : want == SBX_FD_WRITE               ? -EACCES
+		                                         : -EINVAL;
+	} while (want == SBX_FD_WRITE && ws_make_room(sbx_node_box(node), r));
 	if (r == 0 && want == SBX_FD_WRITE)
 		ws_edited(node);
 	if (r == 0)
@@ -107,8 +109,10 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		return;
 	ws_drop_set_id(f->fd);
 	/* Appending is the file's business: a command may append to it at the same time. */
-	n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
-	r = -errno;
+	do {
+		n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
+		r = n < 0 ? -errno : 0;
+	} while (ws_make_room(sbx_node_box(node), r));
 	ws_put(ws, node, f);
 	if (n < 0)
 		ws_reply(req, r);
@@ -142,7 +146,9 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	(void)fi;
 	if (!node)
 		return;
-	r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
+	do {
+		r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
+	} while (ws_make_room(sbx_node_box(node), r));
 	ws_put(ws, node, f);
 	ws_reply(req, r);
 }
@@ -167,8 +173,10 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 		ws_put(ws, src, from);
 		return;
 	}
-	n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
-	r = -errno;
+	do {
+		n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
+		r = n < 0 ? -errno : 0;
+	} while (ws_make_room(sbx_node_box(dst), r));
 	ws_put(ws, dst, to);
 	ws_put(ws, src, from);
 	if (n < 0)
@@ -216,12 +224,15 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	r = sbx_nested_make(sbx_node_box(dir), dfd->fd, name, false, &n, &err);
 	/* Always for both: what is written may be read back by mmap or another client. */
 	if (r == 0) {
-		fd = openat(n.dirfd, n.name,
-		            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
-		                    (fi->flags & (O_EXCL | O_TRUNC)),
-		            mode & 01777);
+		do {
+			fd = openat(n.dirfd, n.name,
+			            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY |
+			                    O_NONBLOCK | (fi->flags & (O_EXCL | O_TRUNC)),
+			            mode & 01777);
+			r = fd < 0 ? -errno : 0;
+		} while (ws_make_room(sbx_node_box(dir), r));
 		/* A link was planted where there was nothing: have the client look again. */
-		r = sbx_nested_made(&n, dfd->fd, fd >= 0 ? 0 : errno == ELOOP ? -ESTALE : -errno);
+		r = sbx_nested_made(&n, dfd->fd, r == -ELOOP ? -ESTALE : r);
 	}
 	if (r == 0)
 		ws_note_nested(ws, dir, dfd->fd, name);

@@ -64,10 +64,12 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (!dir)
 		return;
 	r = sbx_nested_make(sbx_node_box(dir), f->fd, name, true, &n, &err);
-	if (r == 0)
-		r = sbx_nested_made(
-		        &n, f->fd,
-		        give(dir, &n, mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0));
+	if (r == 0) {
+		do {
+			r = mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0;
+		} while (ws_make_room(sbx_node_box(dir), r));
+		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
+	}
 	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }

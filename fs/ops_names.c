@@ -59,7 +59,7 @@ static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const ch
 	sbx_hold_name(ws->inodes, dir, name, &hold);
 	/* After that: it may make one link more. */
 	if (!flags && n.store < 0)
-		sbx_sandbox_changing(box->sandbox, dirfd, name, fuse_req_ctx(req)->pid);
+		sbx_sandbox_changing(box->sandbox, dirfd, name);
 	r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
 	sbx_hold_release(ws->inodes, &hold, r == 0);
 	if (r == 0)

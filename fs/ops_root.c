@@ -117,7 +117,14 @@ struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct
 
 void ws_edited(const struct sbx_node *node)
 {
-	sbx_sandbox_changing(sbx_node_box(node)->sandbox, -1, NULL, 0);
+	struct sbx_box *box = sbx_node_box(node);
+
+	sbx_sandbox_changing(box->sandbox, -1, NULL);
+}
+
+bool ws_make_room(struct sbx_box *box, int r)
+{
+	return (r == -ENOSPC || r == -EDQUOT) && sbx_sandbox_make_room(box->sandbox);
 }
 
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)

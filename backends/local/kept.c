@@ -1,7 +1,9 @@
 /*
- * An unlink must stay about as quick as it is: the directory that the last one was in is remembered, with its path and its counterpart
- * in the sandbox's own layer, so that another in the same costs a link and a record. Rows have numbers, so that a new one need
- * not wait for the links of the last to go.
+ * An unlink must stay about as quick as it is: the directory that the last one was in is remembered,
+ * with its path and its counterpart in the sandbox's own layer, so that another in the same costs a
+ * link. What is noted is in memory until there is much of it, or a teardown wants it: nobody reads
+ * it before, and a daemon that dies has no row to go on with. Rows have numbers, so that a new one
+ * need not wait for the links of the last to go.
  */
 #include "backends/local/kept.h"
 
@@ -16,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,8 +27,11 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/thread.h"
 
-#define QUIET_NS UINT64_C(5000000000)
-#define LARGE    ((off_t)1 << 20) /* from here on it is looked whether there is room for it */
+#define QUIET_NS  UINT64_C(60000000000)
+#define EDITED_NS UINT64_C(5000000000)
+#define NOTED     ((size_t)64 << 10) /* bytes of notes that are written at once */
+#define NOTED_MAX ((size_t)16 << 20) /* that are kept in memory where they cannot be written */
+#define AT_ONCE   512 /* links that go to make room for a write, before it is tried again */
 
 struct sbx_kept {
 	pthread_mutex_t lock; /* rows; held while links are dropped, so no removal takes it */
@@ -49,9 +52,13 @@ struct sbx_kept_row {
 	pthread_mutex_t lock; /* what follows; taken after the other */
 	int dir, log;         /* -1: nothing is there */
 	unsigned row, n;      /* this row's number, the removals in it */
+	unsigned links;       /* made in it */
 	unsigned old;         /* rows whose links may be there still */
+	char *notes;          /* not written to the log yet */
+	size_t noted, notes_cap;
+	int failed; /* why some of the row is lost, or 0 */
 	bool held;
-	pid_t client;
+	bool urgent; /* what is kept goes as soon as may be */
 	unsigned edits;
 	uint64_t last_ns;
 	/* The directory of the last removal. */
@@ -74,6 +81,7 @@ static uint64_t now_ns(void)
 struct dropping {
 	int dir;
 	unsigned row; /* from this one on links stay */
+	unsigned n;   /* that were dropped */
 };
 
 static int drop_link(const char *name, unsigned char type, void *data)
@@ -84,7 +92,7 @@ static int drop_link(const char *name, unsigned char type, void *data)
 
 	(void)type;
 	if (*end == '-' && row < d->row)
-		unlinkat(d->dir, name, 0);
+		d->n += unlinkat(d->dir, name, 0) == 0;
 	return 0;
 }
 
@@ -119,10 +127,21 @@ static void close_dir(struct sbx_kept_row *row)
 static void begin_row(struct sbx_kept_row *row)
 {
 	row->row++;
-	row->n = 0;
+	row->n = row->links = 0;
+	row->noted = 0;
+	row->failed = 0;
+	row->urgent = false;
 	forget_place(row);
 	if (row->log >= 0 && ftruncate(row->log, 0) < 0)
 		row->held = true;
+}
+
+/* What a write has ended waits a little, so as not to be in its way. */
+static bool is_over(const struct sbx_kept_row *row)
+{
+	const bool edited = atomic_load(row->place.edits) != row->edits;
+
+	return row->urgent || now_ns() - row->last_ns > (edited ? EDITED_NS : QUIET_NS);
 }
 
 /* Whether there is nothing more to do for ROW. Its lock is held. */
@@ -130,7 +149,7 @@ static bool tend(struct sbx_kept_row *row)
 {
 	if (row->dir < 0 || row->held)
 		return true;
-	if (row->n && now_ns() - row->last_ns > QUIET_NS)
+	if (row->n && is_over(row))
 		begin_row(row);
 	if (row->old < row->row)
 		drop_old(row);
@@ -264,19 +283,9 @@ void sbx_kept_close(struct sbx_kept_row *row)
 	close(row->place.room);
 	close(row->place.own);
 	pthread_mutex_destroy(&row->lock);
+	free(row->notes);
 	free(row->id);
 	free(row);
-}
-
-/* Whether TASK is a thread of the process that began the row. */
-static bool is_client(const struct sbx_kept_row *row, pid_t task)
-{
-	char path[64];
-
-	if (task == row->client)
-		return true;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)row->client, (int)task);
-	return faccessat(AT_FDCWD, path, F_OK, 0) == 0;
 }
 
 static int open_dir(struct sbx_kept_row *row)
@@ -324,15 +333,6 @@ static int enter(struct sbx_kept_row *row, int dirfd)
 	return 0;
 }
 
-static bool has_room(const struct sbx_kept_row *row, const struct stat *st)
-{
-	struct statvfs vfs;
-
-	return st->st_size < LARGE ||
-	       (fstatvfs(row->dir, &vfs) == 0 &&
-	        (uint64_t)st->st_blocks * 512 < (uint64_t)vfs.f_bavail * vfs.f_frsize / 2);
-}
-
 /*
  * What of NAME is to be noted: the base's, kept, or kept when the last of its names goes, since one link more would be seen
  * in the others.
@@ -356,49 +356,90 @@ static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sb
 		return 0;
 	if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return -EINVAL;
-	if (!has_room(row, &st))
-		return -ENOSPC;
-	snprintf(link, 32, "%u-%u", row->row, row->n);
+	snprintf(link, 32, "%u-%u", row->row, row->links++);
 	e->link = link;
 	return linkat(row->own, name, row->dir, link, 0) < 0 ? -errno : 0;
 }
 
-static void note(struct sbx_kept_row *row, const char *name, const struct sbx_kept_entry *e)
+/* Appended whole, or what is there of it taken back. */
+static int write_notes(struct sbx_kept_row *row)
 {
-	char head[64];
-	struct iovec iov[3];
+	struct stat st;
+	int r = fstat(row->log, &st) < 0 ? -errno : 0;
 
-	snprintf(head, sizeof(head), "%c %" PRIu64 " %s ", "BFN"[e->kind], e -> ino,
-	         e -> link ? e -> link : "-");
-	iov[0] = (struct iovec){.iov_base = head, .iov_len = strlen(head)};
-	iov[1] = (struct iovec){.iov_base = row->path, .iov_len = strlen(row->path)};
-	iov[2] = (struct iovec){.iov_base = (char *)(uintptr_t)name, .iov_len = strlen(name) + 1};
-	if (writev(row->log, iov, 3) > 0)
-		row->n++;
+	if (!r)
+		r = sbx_write_all(row->log, row->notes, row->noted);
+	if (!r)
+		row->noted = 0;
+	else if (ftruncate(row->log, st.st_size) < 0)
+		row->failed = r;
+	return r;
 }
 
+static int make_space(struct sbx_kept_row *row, size_t len)
+{
+	size_t cap = row->notes_cap ? row->notes_cap : 4096;
+	char *notes;
+
+	while (cap < row->noted + len)
+		cap *= 2;
+	if (cap == row->notes_cap)
+		return 0;
+	notes = cap <= NOTED_MAX ? realloc(row->notes, cap) : NULL;
+	if (!notes)
+		return -ENOMEM;
+	row->notes = notes;
+	row->notes_cap = cap;
+	return 0;
+}
+
+static int note(struct sbx_kept_row *row, const char *name, const struct sbx_kept_entry *e)
+{
+	char head[64];
+	int n = snprintf(head, sizeof(head), "%c %" PRIu64 " %s ", "BFN"[e->kind], e -> ino,
+	                 e -> link ? e -> link : "-");
+	const size_t path = strlen(row->path), last = strlen(name) + 1;
+	char *at;
+
+	if (row->noted > NOTED)
+		write_notes(row);
+	if (make_space(row, (size_t)n + path + last))
+		return -ENOMEM;
+	at = row->notes + row->noted;
+	memcpy(at, head, (size_t)n);
+	memcpy(at + n, row->path, path);
+	memcpy(at + n + path, name, last);
+	row->noted += (size_t)n + path + last;
+	row->n++;
+	return 0;
+}
+
+/* What is no file or link, or is gone already, is not for the row. */
 static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
 {
 	struct sbx_kept_entry e = {0};
 	char link[32];
+	int r = enter(row, dirfd);
 
-	if (enter(row, dirfd) == 0 && keep(row, dirfd, name, &e, link) == 0)
-		note(row, name, &e);
+	if (!r)
+		r = keep(row, dirfd, name, &e, link);
+	if (!r)
+		r = note(row, name, &e);
+	if (r && r != -ENOENT && r != -EINVAL)
+		row->failed = r;
 }
 
-void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name, pid_t client,
-                       unsigned edits)
+void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name)
 {
-	uint64_t now = now_ns();
+	const uint64_t now = now_ns();
+	const unsigned edits = atomic_load(row->place.edits);
 	bool first;
 
 	pthread_mutex_lock(&row->lock);
 	first = row->dir < 0;
 	if (!row->held && (!first || open_dir(row) == 0)) {
-		if (first || row->edits != edits || now - row->last_ns > QUIET_NS ||
-		    !is_client(row, client)) {
+		if (first || row->edits != edits || now - row->last_ns > QUIET_NS) {
 			begin_row(row);
-			row->client = client;
 			row->edits = edits;
 		}
 		row->last_ns = now;
@@ -409,15 +450,62 @@ void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name, pi
 		sem_post(&row->kept->wake);
 }
 
-bool sbx_kept_hold(struct sbx_kept_row *row, unsigned edits)
+int sbx_kept_hold(struct sbx_kept_row *row, int *lost)
 {
-	bool held;
+	int r = 0;
 
 	pthread_mutex_lock(&row->lock);
-	held = row->dir >= 0 && row->n && row->edits == edits;
-	row->held = row->held || held;
+	if (row->dir >= 0 && row->n && row->edits == atomic_load(row->place.edits)) {
+		r = row->noted ? write_notes(row) : 0;
+		row->held = row->held || !r;
+		*lost = row->failed;
+		r = r ? r : 1;
+	}
 	pthread_mutex_unlock(&row->lock);
-	return held;
+	return r;
+}
+
+/* --- making room ------------------------------------------------------------------------------------ */
+
+void sbx_kept_over(struct sbx_kept_row *row)
+{
+	bool any;
+
+	pthread_mutex_lock(&row->lock);
+	any = row->links > 0 && !row->held;
+	row->urgent = any;
+	pthread_mutex_unlock(&row->lock);
+	if (any)
+		sem_post(&row->kept->wake);
+}
+
+static int drop_few(const char *name, unsigned char type, void *data)
+{
+	struct dropping *d = data;
+	const unsigned before = d->n;
+
+	drop_link(name, type, data);
+	return d->n > before && d->n == AT_ONCE;
+}
+
+bool sbx_kept_make_room(struct sbx_kept_row *row)
+{
+	struct dropping d = {.dir = -1};
+
+	pthread_mutex_lock(&row->lock);
+	if (row->dir >= 0 && !row->held) {
+		if (row->n)
+			begin_row(row);
+		d.row = row->row;
+		d.dir = row->old < row->row ? sbx_dir_open(row->dir, ".") : -1;
+	}
+	pthread_mutex_unlock(&row->lock);
+	if (d.dir < 0)
+		return false;
+	sbx_dir_scan(d.dir, drop_few, &d);
+	close(d.dir);
+	sem_post(&row->kept->wake);
+	return d.n > 0;
 }
 
 /* --- reading --------------------------------------------------------------------------------------- */

@@ -2,9 +2,10 @@
  * What a removal of many files takes with it, kept for a while: `rm -rf` of a sandbox unlinks file by file before it comes to
  * the directory itself, and what the trash is to have is the tree as it was before the first of them.
  *
- * A row of removals goes on while one process removes, and nothing else is written. Of each file that is the sandbox's own
- * one more link is made before it goes, on the file system that it lies on; of one of the base only the name is noted.
- * When the row is over, or nothing was removed for some seconds, that is dropped in the background.
+ * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is the
+ * sandbox's own one more link is made before it goes, on the file system that it lies on; of one of
+ * the base only the name is noted. When the row is over, or nothing was removed for a minute, that is
+ * dropped in the background; and at once when a write finds no room.
  *
  *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
  *   kept/ID/ROW-N    the links
@@ -12,6 +13,7 @@
 #ifndef SANDBOXFS_LOCAL_KEPT_H
 #define SANDBOXFS_LOCAL_KEPT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -29,6 +31,7 @@ struct sbx_kept_place {
 	int room;       /* directory for directories of sandboxes, on the file system of OWN */
 	const char *id; /* name in it */
 	int root;       /* the tree */
+	const atomic_uint *edits; /* differs when something else was written than removals */
 	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for reading */
 };
 
@@ -39,16 +42,23 @@ int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
 void sbx_kept_close(struct sbx_kept_row *row);
 
 /*
- * [any] NAME in DIRFD, a directory of the tree, is about to be removed by the process CLIENT. EDITS differs from the last one's when something
- * else was written meanwhile. What cannot be kept is lost.
+ * [any] NAME in DIRFD, a directory of the tree, is about to be removed. What cannot be kept is lost:
+ * hold says so.
  */
-void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name, pid_t client,
-                       unsigned edits);
+void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name);
 /*
- * Ends the row and holds it as it is, for a teardown: whether there is one, with nothing written since. What there is then is not dropped
- * any more.
+ * Ends the row and holds it as it is, for a teardown: 1, and what there is then is not dropped any
+ * more; 0 there is none, or something was written since; or a negative errno: it cannot be written
+ * now. *LOST is not 0 where some of it could not be kept, and says why.
  */
-bool sbx_kept_hold(struct sbx_kept_row *row, unsigned edits);
+int sbx_kept_hold(struct sbx_kept_row *row, int *lost);
+/* [any] Something else was written, or is going to be: what was kept need not wait for its time. */
+void sbx_kept_over(struct sbx_kept_row *row);
+/*
+ * [any] Drops some of what is kept, as there is no room for a write. Whether there was something, so
+ * that the write may be tried again.
+ */
+bool sbx_kept_make_room(struct sbx_kept_row *row);
 
 enum sbx_kept_kind {
 	SBX_KEPT_BASE, /* it was the base's */

@@ -13,7 +13,7 @@
 static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 {
 	const bool limited = s->disk >= 0;
-	struct sbx_kept_place place = {.id = s->base.id, .root = s->root};
+	struct sbx_kept_place place = {.id = s->base.id, .root = s->root, .edits = &s->edits};
 	struct sbx_kept_row *row;
 
 	pthread_mutex_lock(&s->lock);
@@ -35,7 +35,15 @@ static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 	return row;
 }
 
-void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client)
+bool sbx_local_make_room(struct sbx_sandbox *sb)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_kept_row *row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+
+	return row && sbx_kept_make_room(row);
+}
+
+void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_kept_row *row;
@@ -50,5 +58,5 @@ void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid
 	if (!row)
 		row = kept_row(s);
 	if (row)
-		sbx_kept_removing(row, dirfd, name, client, atomic_load(&s->edits));
+		sbx_kept_removing(row, dirfd, name);
 }

@@ -375,10 +375,14 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_free_ char *name = NULL;
 	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	struct sbx_kept_row *row;
 	int r;
 
 	s->put_off = true;
 	atomic_fetch_add(&s->edits, 1);
+	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+	if (row)
+		sbx_kept_over(row);
 	pthread_mutex_lock(&s->lock);
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);
@@ -417,6 +421,7 @@ static const struct sbx_sandbox_impl impl = {
         .nested = sandbox_nested,
         .history = &sbx_local_history,
         .changing = sbx_local_changing,
+        .make_room = sbx_local_make_room,
 };
 
 /* Whose the files are, and which of them may still be copied up, is the file system's to know. */

@@ -115,14 +115,28 @@ static int64_t now_ms(void)
 }
 
 /* Once: who tears down again wants it gone. */
-static int refuse(struct sbx_local_sandbox *s, int r, struct sbx_error *err)
+static int refuse(struct sbx_local_sandbox *s, int r, const char *what, struct sbx_error *err)
 {
 	sbx_local_trash_unplan(s);
 	s->warned = true;
 	return sbx_fail(err, -r,
-	                "what was staged in %s cannot be put aside: %s; tear it down again to "
-	                "lose it",
-	                s->rec.name, strerror(-r));
+	                "what was %s %s cannot be put aside: %s; tear it down again to lose it",
+	                what, s->rec.name, strerror(-r));
+}
+
+/* As sbx_kept_hold, where nothing else is left: TREE, there is. */
+static int hold_removed(struct sbx_local_sandbox *s, bool tree)
+{
+	int lost = 0;
+	int r = !tree && s->kept ? sbx_kept_hold(s->kept, &lost) : 0;
+
+	if (r < 0 && s->warned)
+		lost = r;
+	if (lost)
+		sbx_fail(&s->lost, -lost,
+		         "some of what was removed from %s file by file could not be kept: %s",
+		         s->rec.name, strerror(-lost));
+	return r;
 }
 
 int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
@@ -130,8 +144,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 	const bool tree = !is_bare(s->root);
 	char head[GIT_OID_HEXSZ + 1] = "";
 	_cleanup_fd_ int entry = -1;
-	bool kept;
-	int r = 0;
+	int kept, r = 0;
 
 	if (!s->backend->kept || s->rec.state != SBX_RECORD_READY)
 		return 0;
@@ -141,15 +154,18 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 		if (entry < 0 || sbx_local_head(&s->rec, entry, head, NULL) < 0)
 			snprintf(head, sizeof(head), "%s", s->rec.base);
 	}
-	kept = !tree && s->kept && sbx_kept_hold(s->kept, atomic_load(&s->edits));
-	if (!kept && is_untouched(s, entry, head) && !(s->rec.common && has_objects(s)))
+	kept = hold_removed(s, tree);
+	if (kept < 0 && !s->warned)
+		return refuse(s, kept, "removed from", err);
+	if (kept <= 0 && is_untouched(s, entry, head) &&
+	    !(s->rec.common && has_objects(s)))
 		return 0;
 	if (entry >= 0)
 		r = put_aside(s, entry);
 	if (r && !s->warned)
-		return refuse(s, r, err);
+		return refuse(s, r, "staged in", err);
 	s->rec.head = *head ? strdup(head) : NULL;
-	s->rec.save = strdup(kept ? "kept" : "tree");
+	s->rec.save = strdup(kept > 0 ? "kept" : "tree");
 	s->rec.removed_ms = now_ms();
 	if (s->rec.save && (!s->rec.common || s->rec.head))
 		return 0;

@@ -176,11 +176,16 @@ struct sbx_sandbox_impl {
 	/* [any] Tells that PATH was changed through the mount. Optional. */
 	void (*dirty)(struct sbx_sandbox *sb, const char *path);
 	/*
-	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the tree is about to be removed by the process
-	 * (or thread) CLIENT, or with NAME NULL anything else. Microseconds. So that what a removal of all takes with it can be
-	 * saved as it was. Optional.
+	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the tree is
+	 * about to be removed, or with NAME NULL anything else. Microseconds. So that what a removal of
+	 * all takes with it can be saved as it was. Optional.
 	 */
-	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client);
+	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
+	/*
+	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what was
+	 * removed. Whether it did, so that the write is to be tried again. Milliseconds. Optional.
+	 */
+	bool (*make_room)(struct sbx_sandbox *sb);
 	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */
 	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
 	/* [pool] Returns when all that was dirty is at the provider, or on disk. Optional. */
@@ -259,7 +264,8 @@ bool sbx_sandbox_stale(struct sbx_sandbox *sb);
 int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err);
 const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb);
 int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make);
-void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name, pid_t client);
+void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name);
+bool sbx_sandbox_make_room(struct sbx_sandbox *sb);
 int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err);
 
 void sbx_job_signal(struct sbx_job *job, int sig);

@@ -67,6 +67,42 @@ by_removing_all() {
 	same_files "$ROOM/before" "$ROOM/after"
 }
 
+# By several processes, one after the other and at once, as long as nothing else is written.
+by_many() {
+	edit z
+	look z >"$ROOM/before"
+	rm "$MNT/z/README.md"
+	find "$MNT/z/new" -type f -exec rm {} \;
+	rm -rf "$MNT/z/src" &
+	rm -rf "$MNT/z/new"
+	wait $!
+	cat "$MNT/z/script"
+	rm -rf "$MNT/z"
+	expect ENOENT stat "$MNT/z"
+	teardown z
+	bring_back z "$(newest z)"
+	look z >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+}
+
+# What was removed is kept for a while, but never in the way of a write.
+room_after_rm() {
+	teardown_all
+	unmount
+	mount_repo disk_mb=24 || return 0
+	box v
+	mkdir "$MNT/v/many"
+	for i in $(seq 20); do head -c 1048576 /dev/urandom | split -a 3 -b 4096 - "$MNT/v/many/$i-"; done
+	refuse dd if=/dev/zero of="$MNT/v/big" bs=1M count=20 status=none
+	rm -r "$MNT/v/big" "$MNT/v/many"
+	dd if=/dev/zero of="$MNT/v/big" bs=1M count=20 status=none
+	rm "$MNT/v/big"
+	run v sh -c 'sleep 0.2; dd if=/dev/zero of=big bs=1M count=20 status=none'
+	teardown_all
+	unmount
+	mount_repo
+}
+
 killed_after() {
 	edit c
 	edit d
@@ -289,6 +325,8 @@ directory() {
 mount_repo || exit 1
 claim "what was not committed comes back after rmdir" by_rmdir
 claim "rm -rf of a sandbox is taken back as it was before the first unlink" by_removing_all
+claim "so is one by several processes, in several steps" by_many
+claim "a write right after a removal finds the room that it made" room_after_rm
 claim "a daemon that is killed after rmdir loses nothing" killed_after
 claim "of what was committed or not touched there is no entry" untouched
 claim "links are counted as they are" links_are_counted

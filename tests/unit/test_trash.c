@@ -140,7 +140,7 @@ static void nothing_is_saved_of_what_was_not_touched(void **state)
 }
 
 /* As a removal of everything through the mount: each name is told of before it goes. */
-static void remove_below(struct sbx_sandbox *sb, int fd, pid_t client)
+static void remove_below(struct sbx_sandbox *sb, int fd)
 {
 	DIR *dir = fdopendir(fd);
 	struct dirent *d;
@@ -154,19 +154,19 @@ static void remove_below(struct sbx_sandbox *sb, int fd, pid_t client)
 			continue;
 		assert_int_equal(fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
 		if (S_ISDIR(st.st_mode)) {
-			remove_below(sb, openat(fd, d->d_name, O_RDONLY | O_DIRECTORY), client);
+			remove_below(sb, openat(fd, d->d_name, O_RDONLY | O_DIRECTORY));
 			assert_int_equal(unlinkat(fd, d->d_name, AT_REMOVEDIR), 0);
 			continue;
 		}
-		sbx_sandbox_changing(sb, fd, d->d_name, client);
+		sbx_sandbox_changing(sb, fd, d->d_name);
 		assert_int_equal(unlinkat(fd, d->d_name, 0), 0);
 	}
 	closedir(dir);
 }
 
-static void remove_all(struct sbx_sandbox *sb, pid_t client)
+static void remove_all(struct sbx_sandbox *sb)
 {
-	remove_below(sb, openat(sbx_sandbox_root(sb), ".", O_RDONLY | O_DIRECTORY), client);
+	remove_below(sb, openat(sbx_sandbox_root(sb), ".", O_RDONLY | O_DIRECTORY));
 }
 
 static void a_tree_that_was_removed_file_by_file_is_saved_as_it_was(void **state)
@@ -175,30 +175,52 @@ static void a_tree_that_was_removed_file_by_file_is_saved_as_it_was(void **state
 	_cleanup_free_ char *tree = fixture_tree(sb);
 
 	(void)state;
-	remove_all(sb, getpid());
+	remove_all(sb);
 	fixture_take_down(sb);
 	assert_int_equal(entries(), 1);
 	expect_saved(tree);
 	fixture_expect_empty();
 }
 
-/* What another process removed before was the user's wish. */
-static void what_was_removed_before_stays_removed(void **state)
+/* Whoever removes, in as many steps as there are, while nothing else is written. */
+static void several_removals_are_one(void **state)
 {
 	struct sbx_sandbox *sb = edited("a");
 	int fd = openat(sbx_sandbox_root(sb), ".", O_RDONLY | O_DIRECTORY);
-	_cleanup_free_ char *tree = NULL;
+	_cleanup_free_ char *tree = fixture_tree(sb);
 
 	(void)state;
-	sbx_sandbox_changing(sb, fd, "one", 1);
-	sbx_sandbox_changing(sb, fd, "file", 1);
+	sbx_sandbox_changing(sb, fd, "one");
+	sbx_sandbox_changing(sb, fd, "file");
 	fixture_in(sb, "rm one file");
 	close(fd);
-	tree = fixture_tree(sb);
-	remove_all(sb, getpid());
+	remove_all(sb);
 	fixture_take_down(sb);
 	assert_int_equal(entries(), 1);
 	expect_saved(tree);
+	fixture_expect_empty();
+}
+
+/* A write that finds no room takes it from what was removed. */
+static void there_is_room_for_a_write(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	char kept[600];
+
+	(void)state;
+	assert_false(sbx_sandbox_make_room(sb));
+	fixture_in(sb, "for i in $(seq 700); do echo $i > again/$i; done");
+	remove_all(sb);
+	snprintf(kept, sizeof(kept), "%s", scratch_path("state/kept/%s", sb->id));
+	assert_true(scratch_count(kept) > 700);
+	sbx_sandbox_changing(sb, -1, NULL);
+	assert_true(sbx_sandbox_make_room(sb));
+	while (sbx_sandbox_make_room(sb))
+		;
+	assert_true(scratch_count(kept) <= 1);
+	fixture_in(sb, "echo begun anew > file");
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
 	fixture_expect_empty();
 }
 
@@ -208,8 +230,8 @@ static void what_is_written_ends_a_row(void **state)
 	_cleanup_free_ char *tree = NULL;
 
 	(void)state;
-	remove_all(sb, getpid());
-	sbx_sandbox_changing(sb, -1, NULL, 0);
+	remove_all(sb);
+	sbx_sandbox_changing(sb, -1, NULL);
 	fixture_in(sb, "echo begun anew > file");
 	tree = fixture_tree(sb);
 	fixture_take_down(sb);
@@ -226,7 +248,7 @@ static void a_crash_after_rmdir_loses_nothing(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	remove_all(b, getpid());
+	remove_all(b);
 	assert_int_equal(sbx_sandbox_retire(a, &err), 0);
 	assert_int_equal(sbx_sandbox_retire(b, &err), 0);
 	sbx_sandbox_close(a);
@@ -248,7 +270,7 @@ static void what_was_kept_and_is_lost_keeps_nothing(void **state)
 	_cleanup_free_ char *kept = sbx_format("%s/%s", scratch_path("state/kept"), sb->id);
 
 	(void)state;
-	remove_all(sb, getpid());
+	remove_all(sb);
 	assert_int_equal(sbx_sandbox_retire(sb, &err), 0);
 	sbx_sandbox_close(sb);
 	free(fixture_run("test -d %s && rm -r %s", kept, kept));
@@ -294,7 +316,7 @@ static void what_was_saved_comes_back(void **state)
 	_cleanup_free_ char *tree = fixture_tree(sb), *again = NULL;
 
 	(void)state;
-	remove_all(sb, getpid());
+	remove_all(sb);
 	fixture_take_down(sb);
 	assert_int_equal(entries(), 1);
 	sb = from_trash(last.name, "b", NULL);
@@ -452,7 +474,8 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(a_file_of_nothing_is_left_out)                                                           \
 	X(nothing_is_saved_of_what_was_not_touched)                                                \
 	X(a_tree_that_was_removed_file_by_file_is_saved_as_it_was)                                 \
-	X(what_was_removed_before_stays_removed)                                                   \
+	X(several_removals_are_one)                                                                \
+	X(there_is_room_for_a_write)                                                               \
 	X(what_is_written_ends_a_row)                                                              \
 	X(a_crash_after_rmdir_loses_nothing)                                                       \
 	X(what_was_kept_and_is_lost_keeps_nothing)                                                 \
