@@ -190,9 +190,14 @@ int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make)
 	return sb->impl->nested ? sb->impl->nested(sb, make) : -EOPNOTSUPP;
 }
 
-int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+bool sbx_sandbox_needs_barrier(const struct sbx_sandbox *sb)
 {
-	return sb->impl->barrier ? sb->impl->barrier(sb, err) : 0;
+	return sb->impl->barrier && (sb->unsaved || !atomic_load(&sb->anchored));
+}
+
+int sbx_sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
+{
+	return sb->impl->barrier ? sb->impl->barrier(sb, now, err) : 0;
 }
 
 void sbx_job_signal(struct sbx_job *job, int sig)

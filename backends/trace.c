@@ -256,11 +256,13 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
 	return result("sandbox.resize", sb->id, start, r, err);
 }
 
-static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+static int sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
 {
+	struct sbx_sandbox *inner = downcast(sb)->inner;
 	uint64_t start = sbx_now_ns();
-	int r = sbx_sandbox_barrier(downcast(sb)->inner, err);
+	int r = sbx_sandbox_barrier(inner, now, err);
 
+	atomic_store(&sb->anchored, atomic_load(&inner->anchored));
 	return result("sandbox.barrier", sb->id, start, r, err);
 }
 
@@ -460,6 +462,8 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 		sb->impl.nested = NULL;
 	if (!inner->impl->dirty)
 		sb->impl.dirty = NULL;
+	if (!inner->impl->barrier)
+		sb->impl.barrier = NULL;
 	*ret = &sb->base;
 	return 0;
 }

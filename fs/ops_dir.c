@@ -306,6 +306,9 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 			sbx_fd_put(ws->inodes, f);
 		}
 	}
+	if (r == 0 && sbx_node_box(node))
+		ws_reply_synced(req, sbx_node_box(node));
+	else
+		ws_reply(req, r);
 	sbx_node_put(ws->inodes, node);
-	ws_reply(req, r);
 }

@@ -120,6 +120,50 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		fuse_reply_write(req, (size_t)n);
 }
 
+/* A parked fsync, whose file is synced, but not what holds it. */
+struct syncing {
+	struct sbx_parked parked;
+	struct sbx_workspace *ws;
+};
+
+/* As with a native one the client waits, whatever signal comes. */
+static void go_on(struct sbx_parked *p, bool fatal)
+{
+	(void)p;
+	(void)fatal;
+}
+
+/* [loop] */
+static void synced(int code, void *data)
+{
+	struct syncing *s = data;
+
+	sbx_park_remove(s->ws->park, &s->parked);
+	ws_reply(s->parked.req, code);
+	free(s);
+}
+
+void ws_reply_synced(fuse_req_t req, struct sbx_box *box)
+{
+	struct syncing *s;
+
+	if (!sbx_sandbox_needs_barrier(box->sandbox)) {
+		ws_reply(req, 0);
+		return;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		ws_reply(req, -ENOMEM);
+		return;
+	}
+	s->ws = ws_of(req);
+	s->parked.req = req;
+	s->parked.cancel = go_on;
+	sbx_park_add(s->ws->park, &s->parked);
+	if (!sbx_box_flush(box, synced, s))
+		synced(0, s);
+}
+
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -131,8 +175,12 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	if (!node)
 		return;
 	r = (datasync ? fdatasync(f->fd) : fsync(f->fd)) < 0 ? -errno : 0;
-	ws_put(ws, node, f);
-	ws_reply(req, r);
+	sbx_fd_put(ws->inodes, f);
+	if (r == 0)
+		ws_reply_synced(req, sbx_node_box(node));
+	else
+		ws_reply(req, r);
+	sbx_node_put(ws->inodes, node);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,

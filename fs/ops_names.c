@@ -56,6 +56,7 @@ static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const ch
 
 	if (r < 0)
 		return r;
+	sbx_box_edited(box);
 	sbx_hold_name(ws->inodes, dir, name, &hold);
 	/* After that: it may make one link more. */
 	if (!flags && n.store < 0)

@@ -120,6 +120,7 @@ void ws_edited(const struct sbx_node *node)
 	struct sbx_box *box = sbx_node_box(node);
 
 	sbx_sandbox_changing(box->sandbox, -1, NULL);
+	sbx_box_edited(box);
 }
 
 bool ws_make_room(struct sbx_box *box, int r)

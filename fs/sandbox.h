@@ -118,6 +118,15 @@ int sbx_box_root(struct sbx_box *box);
 bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 
 /*
+ * fsync's: when what was written is where neither the daemon's death nor a power cut loses it, then(code, data) is called on
+ * the event loop thread; a failure's sentence is stored. False: there is nothing to be saved beside the files themselves,
+ * which are the caller's to sync. Any thread.
+ */
+bool sbx_box_flush(struct sbx_box *box, void (*then)(int code, void *data), void *data);
+/* Something is about to be written through the mount: where changes are in memory it will be saved. Any thread. */
+void sbx_box_edited(struct sbx_box *box);
+
+/*
  * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
  * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
  * command is in the way, or the box is going, also meanwhile), -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.

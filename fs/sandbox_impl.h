@@ -55,6 +55,16 @@ struct box {
 	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
 	struct sbx_error sync_err;                /* handed from the pool to the loop */
+	/* Who waits for what is written to be saved: now (not NULL while that goes on), and next time. */
+	struct save_waiter *save_now, *save_next; /* registry's lock */
+	struct sbx_error save_err; /* of the last saving; handed from the pool to the loop */
+	int save_code;
+	uint64_t save_begun_ns; /* the same */
+	_Atomic uint64_t
+	        edited_ns;    /* when something was last about to be written through the mount */
+	atomic_bool save_due; /* that was noticed, and will be saved */
+	bool save_failing;    /* loop thread: the last saving failed, and that was told */
+	struct sbx_timer save_timer; /* loop thread */
 	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
 	struct tracked tracked[TRACKED]; /* registry's lock */
 	uint64_t tracked_numbers;
@@ -85,9 +95,10 @@ struct sbx_registry {
 	struct sbx_egress *egress; /* with net=allow; else NULL */
 	struct sbx_pusher *pusher;
 	int64_t time_ms;
-	pthread_mutex_t lock; /* all below */
-	pthread_cond_t idle;  /* inflight became 0 */
-	struct box **boxes;   /* sorted by name */
+	struct sbx_pool *saver; /* lock; for what is saved to disk; NULL: not needed yet */
+	pthread_mutex_t lock;   /* all below */
+	pthread_cond_t idle;    /* inflight became 0 */
+	struct box **boxes;     /* sorted by name */
 	size_t n, cap;
 	struct box *retired; /* being removed, oldest last */
 	struct box *doomed;  /* without references, for the loop thread to free */
@@ -151,8 +162,10 @@ void sbx_registry_sweep(struct sbx_registry *reg);
 void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
 void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
-/* [loop] Saves what a box has in memory, in the pool; nothing where it has nothing. */
+/* [loop] Saves what a box has in memory, in the background, unless a command starts; nothing where it has nothing. */
 void sbx_box_save(struct box *box);
+/* [loop] The box goes: what is written is not going to be saved by itself any more. */
+void sbx_box_save_no_more(struct box *box);
 /* The same for all, here and now, when nothing else goes on any more. */
 void sbx_registry_save_all(struct sbx_registry *reg);
 /* [loop] DATA, a box: one operation of it that the shutdown waits for has ended, and with it a reference. */

@@ -217,6 +217,7 @@ static void retire_done(void *data)
 		return;
 	}
 	sbx_loop_timer_cancel(reg->config.loop, &box->lifetime);
+	sbx_box_save_no_more(box);
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_drop(reg, box);
 	box->pub.state = SBX_BOX_RETIRED;

@@ -68,10 +68,14 @@ int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
 	return r ? r : sbx_steal_fd(&disk);
 }
 
-/* The copy takes the place of the last one at once; that is removed then. */
+/*
+ * The copy takes the place of the last one at once; that is removed then. Each step is on disk before the next: a power cut
+ * leaves the one or the other, whole.
+ */
 static int keep(int dir, struct sbx_error *err)
 {
-	if (renameat2(dir, "saving", dir, "upper", RENAME_EXCHANGE) < 0)
+	if (syncfs(dir) < 0 || renameat2(dir, "saving", dir, "upper", RENAME_EXCHANGE) < 0 ||
+	    fsync(dir) < 0)
 		return sbx_fail(err, errno, "cannot keep what was saved: %s", strerror(errno));
 	return sbx_tree_remove(dir, "saving", err);
 }
@@ -83,6 +87,8 @@ int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *sta
 	_cleanup_fd_ int upper = sbx_dir_open(disk, "upper"), saving = -1;
 	int r;
 
+	if (dir == -ENOENT)
+		dir = sbx_dir_open(state->trash, id);
 	if (dir < 0 || upper < 0)
 		return sbx_fail(err, dir < 0 ? -dir : -upper, "cannot save the disk: %s",
 		                strerror(dir < 0 ? -dir : -upper));
@@ -95,5 +101,10 @@ int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *sta
 	if (saving < 0)
 		return sbx_fail(err, -saving, "cannot save the disk: %s", strerror(-saving));
 	r = copy_layer(layers, upper, saving, dir, cancelled, err);
-	return r ? r : keep(dir, err);
+	if (!r)
+		return keep(dir, err);
+	/* Half of it would only take up the room that was too little. */
+	sbx_tree_remove(dir, "saving", NULL);
+	sbx_tree_remove(dir, "links", NULL);
+	return r;
 }

@@ -108,9 +108,9 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 
 	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
 	if (sb->unsaved)
-		add_text(
-		        obj, "disk",
-		        "limited, in memory; saved when the last command has ended and at unmount");
+		add_text(obj, "disk",
+		         "limited, in memory; saved at an fsync, within seconds of a write through "
+		         "the mount, when the last command has ended and at unmount");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
 	if (s->git)
@@ -170,20 +170,29 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
  * A job that starts meanwhile puts it off and waits for its end: a file that is being saved takes up room even after it was removed. It
  * will be asked for again when that job has ended.
  */
-static int sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+static int save_at_leisure(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	int r;
 
-	if (s->disk < 0)
-		return 0;
 	s->put_off = false;
 	s->saving = true;
-	r = sb->busy ? -EINTR
-	             : sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk,
-	                               &s->put_off, err);
+	r = s->base.busy ? -EINTR
+	                 : sbx_layers_save(s->backend->layers, &s->backend->state, s->base.id,
+	                                   s->disk, &s->put_off, err);
 	s->saving = false;
 	return r == -EINTR ? 0 : r;
+}
+
+static int sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	int r = now && !atomic_load(&sb->anchored) ? sbx_local_anchor(s, err) : 0;
+
+	if (r || s->disk < 0)
+		return r;
+	return now ? sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk, NULL,
+	                             err)
+	           : save_at_leisure(s, err);
 }
 
 /* It is what it was, also to a recovery, and to the next attempt. */

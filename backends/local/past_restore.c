@@ -340,5 +340,5 @@ int sbx_local_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *canc
 	goal.mark = found.mark;
 	r = restore(&place, &goal, cancelled, err);
 	/* What is in memory until it is saved would be lost in a crash with what it replaced. */
-	return r ? r : sbx_sandbox_barrier(sb, err);
+	return r ? r : sbx_sandbox_barrier(sb, true, err);
 }

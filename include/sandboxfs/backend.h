@@ -188,8 +188,12 @@ struct sbx_sandbox_impl {
 	bool (*make_room)(struct sbx_sandbox *sb);
 	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */
 	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
-	/* [pool] Returns when all that was dirty is at the provider, or on disk. Optional. */
-	int (*barrier)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/*
+	 * [pool] Returns when all that was dirty is at the provider, or on disk together with what leads to it, so that neither
+	 * the daemon's death nor a power cut loses it. Without NOW it gives up (0) while the sandbox is busy, and as soon as
+	 * a command starts. The content of regular files that are on disk anyhow is the caller's to sync. Optional.
+	 */
+	int (*barrier)(struct sbx_sandbox *sb, bool now, struct sbx_error *err);
 };
 
 /*
@@ -206,9 +210,11 @@ struct sbx_sandbox {
 	bool layered;
 	uint64_t disk_mb; /* limit of what it may hold when it was opened; 0: none */
 	atomic_bool
-	        busy; /* set by the caller while jobs run: then a barrier of what is unsaved gives up */
-	bool unsaved;    /* what changes is in memory until barrier is called */
-	int64_t base_ns; /* layered: a file born up to then may be copied up, and so born again */
+	        busy; /* set by the caller while jobs run: then a barrier that is not NOW gives up */
+	bool unsaved; /* what changes is in memory until barrier is called */
+	atomic_bool
+	        anchored; /* set by barrier: what leads to the tree is on disk, and stays there */
+	int64_t base_ns;  /* layered: a file born up to then may be copied up, and so born again */
 	struct sbx_identity owner; /* of the files; the mount shows them as the daemon's own */
 };
 
@@ -266,7 +272,9 @@ const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb);
 int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make);
 void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name);
 bool sbx_sandbox_make_room(struct sbx_sandbox *sb);
-int sbx_sandbox_barrier(struct sbx_sandbox *sb, struct sbx_error *err);
+/* Whether a synced file of the tree needs a barrier to be safe. [any] */
+bool sbx_sandbox_needs_barrier(const struct sbx_sandbox *sb);
+int sbx_sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err);
 
 void sbx_job_signal(struct sbx_job *job, int sig);
 void sbx_job_destroy(struct sbx_job *job); /* accepts NULL */

@@ -243,11 +243,16 @@ static int fake_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return code ? sbx_fail(err, code, "retiring was refused") : 0;
 }
 
-static int fake_barrier(struct sbx_sandbox *sb, struct sbx_error *err)
+static int fake_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
 {
 	struct fake_sandbox *fake = sbx_container_of(sb, struct fake_sandbox, base);
 	int code = atomic_load(&fake->backend->barrier_code);
 
+	if (atomic_exchange(&fake->backend->hold_barrier, false)) {
+		sem_post(&fake->backend->saving);
+		sem_wait(&fake->backend->hold);
+	}
+	atomic_fetch_add(now ? &fake->backend->barriers_now : &fake->backend->barriers, 1);
 	return code ? sbx_fail(err, code, "saving was refused") : 0;
 }
 
@@ -434,6 +439,7 @@ void fake_backend_init(struct fake_backend *b, struct sbx_loop *loop, const char
 	sem_init(&b->creating, 0, 0);
 	sem_init(&b->removing, 0, 0);
 	sem_init(&b->remembering, 0, 0);
+	sem_init(&b->saving, 0, 0);
 	sem_init(&b->hold, 0, 0);
 }
 
@@ -442,6 +448,7 @@ void fake_backend_finish(struct fake_backend *b)
 	sem_destroy(&b->creating);
 	sem_destroy(&b->removing);
 	sem_destroy(&b->remembering);
+	sem_destroy(&b->saving);
 	sem_destroy(&b->hold);
 }
 

@@ -31,8 +31,11 @@ struct fake_backend {
 	atomic_int discards;        /* calls of discard, after which none fails */
 	atomic_bool hold_create;    /* create waits for hold or for being cancelled */
 	atomic_bool hold_remove;
-	atomic_bool hold_history;              /* as do calls of history */
-	sem_t creating, removing, remembering; /* posted when a held call has been entered */
+	atomic_bool hold_history; /* as do calls of history */
+	sem_t creating, removing, remembering,
+	        saving;                    /* posted when a held call has been entered */
+	atomic_int barriers, barriers_now; /* calls of barrier */
+	atomic_bool hold_barrier;          /* the next one */
 	bool unsaved;                  /* what sandboxes made from now on hold is, until barrier */
 	bool history;                  /* sandboxes made from now on have it (fake_history.h) */
 	atomic_int history_code;       /* errno of snapshot */

@@ -101,7 +101,7 @@ static void absent_members_have_an_answer(void **state)
 	assert_int_equal(sbx_sandbox_rename(&sb, "x", &err), -EOPNOTSUPP);
 	assert_int_equal(sbx_sandbox_rename(&sb, "ctl", &err), -EINVAL);
 	assert_int_equal(sbx_sandbox_exec(&sb, NULL, NULL, NULL, NULL, &err), -EOPNOTSUPP);
-	assert_int_equal(sbx_sandbox_barrier(&sb, &err), 0);
+	assert_int_equal(sbx_sandbox_barrier(&sb, true, &err), 0);
 	sbx_sandbox_info(&sb, NULL);
 	sbx_sandbox_policy(&sb, NULL);
 	sbx_sandbox_close(NULL);

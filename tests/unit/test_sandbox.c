@@ -687,6 +687,123 @@ static void what_cannot_be_saved_at_the_end_is_in_the_log(void **state)
 	sbx_box_unref(box);
 }
 
+struct flush {
+	sem_t done;
+	int code;
+};
+
+static void flushed(int code, void *data)
+{
+	struct flush *f = data;
+
+	f->code = code;
+	sem_post(&f->done);
+}
+
+static void flush_begin(struct sbx_box *box, struct flush *f)
+{
+	sem_init(&f->done, 0, 0);
+	f->code = 1;
+	assert_true(sbx_box_flush(box, flushed, f));
+}
+
+static int flush_end(struct flush *f)
+{
+	wait_sem(&f->done);
+	sem_destroy(&f->done);
+	return f->code;
+}
+
+static void who_flushes_while_a_box_is_saved_shares_the_next_saving(void **state)
+{
+	struct flush first, second, third;
+	struct sbx_box *box;
+
+	(void)state;
+	box = house_make(&house, "a");
+	atomic_store(&house.backend.hold_barrier, true);
+	flush_begin(box, &first);
+	wait_sem(&house.backend.saving);
+	flush_begin(box, &second);
+	flush_begin(box, &third);
+	sem_post(&house.backend.hold);
+	assert_int_equal(flush_end(&first), 0);
+	assert_int_equal(flush_end(&second), 0);
+	assert_int_equal(flush_end(&third), 0);
+	assert_int_equal(atomic_load(&house.backend.barriers_now), 2);
+	sbx_box_unref(box);
+}
+
+static void a_flush_waits_for_that_of_no_other_box(void **state)
+{
+	struct flush held, other;
+	struct sbx_box *a, *b;
+
+	(void)state;
+	a = house_make(&house, "a");
+	b = house_make(&house, "b");
+	atomic_store(&house.backend.hold_barrier, true);
+	flush_begin(a, &held);
+	wait_sem(&house.backend.saving);
+	flush_begin(b, &other);
+	assert_int_equal(flush_end(&other), 0);
+	assert_int_equal(held.code, 1);
+	sem_post(&house.backend.hold);
+	assert_int_equal(flush_end(&held), 0);
+	sbx_box_unref(a);
+	sbx_box_unref(b);
+}
+
+static void a_flush_that_fails_says_why(void **state)
+{
+	struct sbx_error err;
+	struct flush f;
+	struct sbx_box *box;
+
+	(void)state;
+	box = house_make(&house, "a");
+	atomic_store(&house.backend.barrier_code, ENOSPC);
+	flush_begin(box, &f);
+	assert_int_equal(flush_end(&f), -ENOSPC);
+	sbx_error_fetch(house.registry, box, &err);
+	assert_int_equal(err.code, ENOSPC);
+	assert_string_equal(err.text, "saving was refused");
+	await_event("save_failed");
+	atomic_store(&house.backend.barrier_code, 0);
+	sbx_box_unref(box);
+}
+
+/* Again and again while it is written to, and while a job runs. */
+static void what_is_written_is_saved_by_itself(void **state)
+{
+	const struct timespec pause = {.tv_nsec = 10000000};
+	struct sbx_box *box;
+
+	(void)state;
+	house.backend.unsaved = true;
+	box = house_make(&house, "a");
+	atomic_store(&box->sandbox->busy, true);
+	sbx_box_edited(box);
+	for (int i = 0; i < 2000 && atomic_load(&house.backend.barriers_now) < 1; i++)
+		nanosleep(&pause, NULL);
+	assert_true(atomic_load(&house.backend.barriers_now) >= 1);
+	sbx_box_unref(box);
+}
+
+static void nothing_is_flushed_of_what_is_anchored(void **state)
+{
+	struct flush f = {0};
+	struct sbx_box *box;
+
+	(void)state;
+	box = house_make(&house, "a");
+	atomic_store(&box->sandbox->anchored, true);
+	assert_false(sbx_box_flush(box, flushed, &f));
+	sbx_box_edited(box);
+	assert_int_equal(atomic_load(&house.backend.barriers_now), 0);
+	sbx_box_unref(box);
+}
+
 static void shutdown_gives_up_what_is_being_made(void **state)
 {
 	struct outcome o;
@@ -714,6 +831,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(made_sandbox_is_there_and_ready),
 	        CASE(bad_names_are_einval),
+	        CASE(who_flushes_while_a_box_is_saved_shares_the_next_saving),
+	        CASE(a_flush_waits_for_that_of_no_other_box),
+	        CASE(a_flush_that_fails_says_why),
+	        CASE(what_is_written_is_saved_by_itself),
+	        CASE(nothing_is_flushed_of_what_is_anchored),
 	        CASE(what_the_backend_lacks_is_eopnotsupp),
 	        CASE(existing_name_is_eexist),
 	        CASE(name_being_made_is_hidden_and_taken),
