@@ -1,4 +1,4 @@
-/* Entries are read from the commits alone, so an entry that somebody has fetched or renamed is one like any other. */
+/* An entry is a commit that we have signed, by whatever name: what somebody has put among them is left alone. */
 #include "backends/local/trash.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/trash_sign.h"
 #include "backends/support/fsutil.h"
 
 #define PREFIX "refs/sandboxfs/trash/"
@@ -70,6 +71,20 @@ static int make_commit(git_repository *repo, const char *message, const git_oid 
 	return r;
 }
 
+static int make_signed(git_repository *repo, const char *text, const git_oid *tree,
+                       const git_oid *parents, size_t n, git_oid *ret)
+{
+	const struct sbx_trash_signed what = {.message = text,
+	                                      .len = strlen(text),
+	                                      .tree = tree,
+	                                      .parents = parents,
+	                                      .n_parents = n};
+	_cleanup_free_ char *message = NULL;
+	int r = sbx_trash_sign(repo, &what, &message);
+
+	return r ? r : make_commit(repo, message, tree, parents, n, ret);
+}
+
 static int make_commits(git_repository *repo, const struct sbx_trash_entry *e, git_oid *ret)
 {
 	_cleanup_free_ char *text = message_of(e, "Uncommitted work in");
@@ -82,7 +97,7 @@ static int make_commits(git_repository *repo, const struct sbx_trash_entry *e, g
 		r = make_commit(repo, staged, &e->staged, parents, 1, &parents[1]);
 	if (n && e->has_left)
 		parents[n++] = e->left;
-	return r ? r : make_commit(repo, text, &e->tree, parents, n, ret);
+	return r ? r : make_signed(repo, text, &e->tree, parents, n, ret);
 }
 
 /* Two dots are not allowed in refs. */
@@ -187,6 +202,8 @@ static int read_entry(git_repository *repo, const char *ref, struct sbx_trash_en
 		r = git_commit_lookup((git_commit **)&c, repo, &oid);
 	if (r)
 		return r;
+	if (!sbx_trash_is_signed(repo, (git_commit *)c))
+		return GIT_ENOTFOUND;
 	message = git_commit_message((git_commit *)c);
 	time = line_of(message, "Time-Ms: ");
 	left = line_of(message, "Left: ");

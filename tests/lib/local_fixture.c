@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/local/trash_sign.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -385,15 +386,69 @@ char *fixture_tree(struct sbx_sandbox *sb)
 	return tree;
 }
 
-void fixture_age_trash(const char *repo, int days)
+/* The message, without its signature, of an entry that is DAYS older; the caller's. */
+static char *aged(const char *message, int days)
 {
-	free(fixture_run(
-	        "export GIT_DIR=%s; git for-each-ref --format='%%(refname)' refs/sandboxfs/trash |"
-	        "while read ref; do"
-	        "  old=$(git cat-file commit $ref | sed -n 's/^Time-Ms: //p');"
-	        "  new=$((old - %d * 86400000));"
-	        "  git update-ref $ref $(git cat-file commit $ref |"
-	        "    sed \"s/^Time-Ms: .*/Time-Ms: $new/\" | git hash-object -t commit -w --stdin);"
-	        "done",
-	        repo, days));
+	const char *time = strstr(message, "Time-Ms: "),
+	           *end = strstr(message, SBX_TRASH_SIGNATURE);
+	char *rest;
+	long long ms;
+
+	assert_non_null(time);
+	assert_non_null(end);
+	ms = strtoll(time + strlen("Time-Ms: "), &rest, 10);
+	return sbx_format("%.*sTime-Ms: %lld%.*s", (int)(time - message), message,
+	                  ms - days * 86400000LL, (int)(end - rest), rest);
+}
+
+static int age(git_repository *repo, const char *ref, int days)
+{
+	git_commit *c = NULL, *parents[4];
+	git_reference *moved = NULL;
+	git_tree *tree = NULL;
+	git_oid ids[4], oid;
+	struct sbx_trash_signed what = {.parents = ids};
+	char *text, *message = NULL;
+	int r;
+
+	assert_int_equal(git_reference_name_to_id(&oid, repo, ref), 0);
+	assert_int_equal(git_commit_lookup(&c, repo, &oid), 0);
+	assert_int_equal(git_commit_tree(&tree, c), 0);
+	text = aged(git_commit_message(c), days);
+	what.n_parents = git_commit_parentcount(c);
+	what.tree = git_tree_id(tree);
+	what.message = text;
+	what.len = strlen(text);
+	for (unsigned i = 0; i < what.n_parents; i++) {
+		ids[i] = *git_commit_parent_id(c, i);
+		assert_int_equal(git_commit_parent(&parents[i], c, i), 0);
+	}
+	assert_int_equal(sbx_trash_sign(repo, &what, &message), 0);
+	assert_int_equal(git_commit_create(&oid, repo, NULL, git_commit_author(c),
+	                                   git_commit_committer(c), NULL, message, tree,
+	                                   what.n_parents, (const git_commit **)parents),
+	                 0);
+	for (unsigned i = 0; i < what.n_parents; i++)
+		git_commit_free(parents[i]);
+	free(text);
+	free(message);
+	git_tree_free(tree);
+	git_commit_free(c);
+	r = git_reference_create(&moved, repo, ref, &oid, 1, NULL);
+	git_reference_free(moved);
+	return r;
+}
+
+void fixture_age_trash(const char *path, int days)
+{
+	git_strarray refs;
+	git_repository *repo;
+
+	assert_int_equal(git_repository_open_bare(&repo, path), 0);
+	assert_int_equal(git_reference_list(&refs, repo), 0);
+	for (size_t i = 0; i < refs.count; i++)
+		if (strncmp(refs.strings[i], "refs/sandboxfs/trash/", 21) == 0)
+			assert_int_equal(age(repo, refs.strings[i], days), 0);
+	git_strarray_dispose(&refs);
+	git_repository_free(repo);
 }

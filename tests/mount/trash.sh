@@ -288,14 +288,45 @@ full_disk() {
 
 over_time() {
 	old=$(newest a)
-	commit=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$old" | sed 's/^Time-Ms: .*/Time-Ms: 1000/')
-	git -C "$REPO" update-ref "refs/sandboxfs/trash/$old" "$(echo "$commit" | git -C "$REPO" hash-object -t commit -w --stdin)"
+	python3 "$TESTS/lib/trash_age.py" "$REPO/.git" "refs/sandboxfs/trash/$old" 1000
 	unmount
 	remount
 	refuse grep -q "$old" "$MNT/ctl/trash"
 	grep -q "$old.*was dropped" "$MNT/ctl/events"
 	refuse git -C "$REPO" show-ref -q "refs/sandboxfs/trash/$old"
 	[ "$(wc -l <"$MNT/ctl/trash")" -gt 1 ]
+}
+
+# A commit that says all that an entry says, as a fetch of all refs may bring it.
+forged() {
+	true_one=$(newest a)
+	commit=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" | sed 's/^Time-Ms: .*/Time-Ms: 1000/')
+	commit=$(echo "$commit" | git -C "$REPO" hash-object -t commit -w --stdin)
+	git -C "$REPO" update-ref refs/sandboxfs/trash/forged "$commit"
+	git -C "$REPO" update-ref refs/sandboxfs/trash/unsigned HEAD
+	unsigned=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" | grep -v '^Signature: ')
+	unsigned=$(echo "$unsigned" | git -C "$REPO" hash-object -t commit -w --stdin)
+	git -C "$REPO" update-ref refs/sandboxfs/trash/plain "$unsigned"
+	for name in forged unsigned plain; do
+		refuse grep -q "^$name " "$MNT/ctl/trash"
+		expect ENOENT write "$MNT/ctl/create" O_WRONLY "{\"name\":\"of-another\",\"from\":\"trash:$name\"}"
+	done
+	grep -q "^$true_one " "$MNT/ctl/trash"
+	unmount
+	remount
+	same "$commit" "$(git -C "$REPO" rev-parse refs/sandboxfs/trash/forged)"
+	for name in forged unsigned plain; do
+		git -C "$REPO" update-ref -d "refs/sandboxfs/trash/$name"
+	done
+}
+
+# Whoever has read it can sign.
+key_is_private() {
+	same 600 "$(stat -c %a "$REPO/.git/sandboxfs.key")"
+	box v
+	refuse run v cat "$REPO/.git/sandboxfs.key"
+	same '' "$(run v sh -c 'find / -name sandboxfs.key 2>/dev/null' || true)"
+	teardown v
 }
 
 off() {
@@ -337,6 +368,8 @@ claim "what the source does not take is in the state directory, and comes back" 
 claim "what can be saved nowhere is pending, also in the next mount, until it can" pending
 claim "who was told, and tears it down again, drops it, and that is told" discarded
 claim "it is kept for as long as what was saved" too_long
+claim "what was not signed is no entry: it is not listed, brought back or dropped" forged
+claim "no command sees the key" key_is_private
 claim "entries go when their time is over" over_time
 claim "trash=off saves nothing" off
 claim "a copy of a directory comes back" directory
