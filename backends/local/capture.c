@@ -236,8 +236,10 @@ static int list_empty(struct capture *c)
 		size_t lo, hi;
 
 		sbx_index_below(&c->ret->index, dir, strlen(dir), &lo, &hi);
-		if (lo == hi)
+		if (lo == hi) {
+			c->ret->inexact = true;
 			r = sbx_names_add(&c->ret->left_out, dir);
+		}
 	}
 	return r;
 }
@@ -265,6 +267,33 @@ static int put_together(struct capture *c)
 	if (!r)
 		r = list_found(c);
 	return r ? r : list_empty(c);
+}
+
+/* By the whole of their permissions, which a tree of git can hold though git does not write them. */
+static int write_exact(struct capture *c)
+{
+	struct sbx_index index = {.at = calloc(c->n + 1, sizeof(*index.at))};
+	int r;
+
+	if (!index.at)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct capture_item *item = &c->items[i];
+		const uint32_t mode = S_IFREG | (item->st.st_mode & 01777);
+
+		if (!item->exact || item->gone ||
+		    !sbx_index_find(&c->ret->index, item->path, item->entry.len))
+			continue;
+		index.at[index.n] = item->entry;
+		memcpy(index.at[index.n].oid, item->bytes, sizeof(item->bytes));
+		for (int k = 0; k < 4; k++)
+			index.at[index.n].stat[24 + k] = (unsigned char)(mode >> (24 - 8 * k));
+		index.n++;
+	}
+	r = index.n ? sbx_index_write_tree(&index, c->odb, NULL, NULL, &c->ret->exact) : 0;
+	c->ret->has_exact = index.n > 0;
+	free(index.at);
+	return r ? sbx_git_fail(c->err, r, "cannot record the tree") : 0;
 }
 
 static int write_trees(struct capture *c)
@@ -295,7 +324,9 @@ static int capture(struct capture *c)
 		r = capture_hash(c);
 	if (!r)
 		r = put_together(c);
-	return r ? r : write_trees(c);
+	if (!r)
+		r = write_trees(c);
+	return r || !w->exact ? r : write_exact(c);
 }
 
 int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
@@ -331,5 +362,6 @@ void sbx_captured_release(struct sbx_captured *captured)
 	sbx_index_release(&captured->index);
 	free(captured->found.at);
 	sbx_names_release(&captured->left_out);
+	sbx_names_release(&captured->nested);
 	*captured = (struct sbx_captured){0};
 }

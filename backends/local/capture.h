@@ -42,16 +42,30 @@ struct sbx_capture_wish {
 	        *nested;           /* directories that the host made repositories of; may be NULL */
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
+	bool exact;                /* struct sbx_captured.exact is wanted */
 	bool spare; /* files of many holes are left out where they are too much; else EFBIG */
 	atomic_bool *cancelled; /* polled: -EINTR; may be NULL */
 };
 
 struct sbx_captured {
 	git_oid tree;
+	/*
+	 * A tree of the files whose permissions are neither 0644 nor 0755, with those, or whose bytes are not what tree has of
+	 * them (line ends, filters), with these. Not of a lower layer: that stays as it is.
+	 */
+	git_oid exact;
+	bool has_exact;
 	struct sbx_index index; /* the whole */
 	struct sbx_index found; /* of it, what was looked at; names are those of index */
 	/* Paths that are not recorded: ignored, special, spared, or nothing but such below. */
 	struct sbx_names left_out;
+	/*
+	 * A tree of git does not say all that is there: something is left out, or has a name that
+	 * git refuses, a mode that git does not know, or another content than what was recorded.
+	 */
+	bool inexact;
+	/* Repositories in the tree whose contents are not recorded: submodules too. */
+	struct sbx_names nested;
 	struct timespec
 	        begun; /* to be the index's time: what changed later is looked at again by who reads it */
 };
@@ -60,6 +74,9 @@ struct sbx_captured {
 int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
                 struct sbx_error *err);
 void sbx_captured_release(struct sbx_captured *captured);
+
+/* Whether the directory FD of an upper layer shows nothing of what the lower one has there. */
+bool sbx_capture_replaces(int fd);
 
 /* What an index keeps of a file, as the mount shows it. MODE as git has it. */
 struct stat;

@@ -62,6 +62,19 @@ int capture_filters_load(struct capture *c, const struct capture_item *item, git
 	return 0;
 }
 
+static bool has_attribute(const struct capture *c, const char *path, const char *name)
+{
+	const char *value = NULL;
+
+	return git_attr_get(&value, c->wish->repo, GIT_ATTR_CHECK_INDEX_ONLY, path, name) == 0 &&
+	       git_attr_value(value) == GIT_ATTR_VALUE_STRING;
+}
+
+bool capture_filters_foreign(const struct capture *c, const char *path)
+{
+	return has_attribute(c, path, "filter") || has_attribute(c, path, "working-tree-encoding");
+}
+
 void capture_filters_unload(struct capture *c, const struct capture_item *item,
                             git_filter_list *filters)
 {

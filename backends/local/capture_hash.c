@@ -197,6 +197,8 @@ static int hash_whole(struct capture *c, struct capture_item *item, int fd,
 		return write_blob(c, item, data, size);
 	r = git_filter_list_apply_to_buffer(&out, filters, data, size);
 	/* core.safecrlf and the like: as it is, rather than not at all. */
+	if (!r && (out.size != size || memcmp(out.ptr, data, size) != 0))
+		c->ret->inexact = true;
 	r = r ? write_blob(c, item, data, size) : write_blob(c, item, out.ptr, out.size);
 	git_buf_dispose(&out);
 	return r;
@@ -217,8 +219,25 @@ static int count_holes(struct capture *c, const struct capture_item *item)
 		                "%s is too large to be recorded, though it is mostly empty: remove "
 		                "it, or name it in .gitignore",
 		                item->path);
+	c->ret->inexact = true;
 	r = sbx_names_add(&c->ret->left_out, item->path);
 	return r ? r : -EFBIG;
+}
+
+/* Whether git, whatever the umask, makes files of this mode. */
+static bool is_plain_mode(mode_t mode)
+{
+	switch (mode & 07777) {
+	case 0644:
+	case 0664:
+	case 0666:
+	case 0755:
+	case 0775:
+	case 0777:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static int hash_open(struct capture *c, struct capture_item *item, int fd)
@@ -282,6 +301,7 @@ static int hash_file_once(struct capture *c, struct capture_item *item, bool *re
 		return -errno;
 	if (!S_ISREG(item->st.st_mode))
 		return -ENOENT;
+	c->ret->inexact |= !is_plain_mode(item->st.st_mode);
 	r = hash_open(c, item, fd);
 	if (r)
 		return r;
@@ -322,6 +342,7 @@ static int hash_item(struct capture *c, struct capture_item *item)
 		return 0;
 	}
 	item->gone = true;
+	c->ret->inexact = true;
 	if (c->err->code || r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
 		return r;
 	return 0;
@@ -347,7 +368,61 @@ static void look_up(struct capture *c, struct capture_item *item)
 			return;
 	}
 	memcpy(item->entry.oid, e->oid, sizeof(e->oid));
-	item->hashed = true;
+	item->hashed = item->believed = true;
+}
+
+/* ---- what git does not record ---- */
+
+/*
+ * What libgit2 converts becomes shorter by that, or stays the same: it takes out CRs and what $Id$ was expanded to. An index may
+ * have been written by a git with programs that convert.
+ */
+static bool is_as_recorded(struct capture *c, const struct capture_item *item)
+{
+	git_object_t type;
+	git_oid oid;
+	size_t size;
+
+	if (!c->filtered)
+		return true;
+	memcpy(oid.id, item->entry.oid, sizeof(item->entry.oid));
+	return git_odb_read_header(&size, &type, c->odb, &oid) == 0 &&
+	       size == (size_t)item->st.st_size &&
+	       !(item->believed && capture_filters_foreign(c, item->path));
+}
+
+static int hash_bytes(struct capture *c, struct capture_item *item)
+{
+	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	struct capture_item plain = {.path = item->path};
+	int r = fd < 0 ? fd : fstat(fd, &plain.st) < 0 ? -errno : 0;
+
+	if (!r && !S_ISREG(plain.st.st_mode))
+		r = -ENOENT;
+	if (!r)
+		r = plain.st.st_size > (off_t)SMALL ? stream_blob(c, &plain, fd)
+		                                    : hash_whole(c, &plain, fd, NULL);
+	memcpy(item->bytes, plain.entry.oid, sizeof(item->bytes));
+	return r;
+}
+
+/* Where its bytes cannot be read now, they are those that were recorded. */
+static int note_exact(struct capture *c, struct capture_item *item)
+{
+	const mode_t mode = item->st.st_mode & 07777;
+	int r = 0;
+
+	if (!c->wish->exact || !S_ISREG(item->st.st_mode))
+		return 0;
+	memcpy(item->bytes, item->entry.oid, sizeof(item->bytes));
+	item->exact = mode != 0644 && mode != 0755;
+	if (!is_as_recorded(c, item)) {
+		item->exact = true;
+		r = hash_bytes(c, item);
+		if (r == -ESTALE || r == -ENOENT || r == -EACCES)
+			memcpy(item->bytes, item->entry.oid, sizeof(item->bytes));
+	}
+	return c->err->code || r == -ENOMEM || r == -EIO || r == -ENOSPC ? r : 0;
 }
 
 static int do_item(struct capture *c, struct capture_item *item)
@@ -356,6 +431,8 @@ static int do_item(struct capture *c, struct capture_item *item)
 
 	if (!r && !item->hashed && !item->gone)
 		r = hash_item(c, item);
+	if (!r && !item->gone)
+		r = note_exact(c, item);
 	if (r || item->gone)
 		return r;
 	sbx_capture_stat(&item->entry, &item->st, git_mode(c, item), &c->wish->owner);

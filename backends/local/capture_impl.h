@@ -39,6 +39,9 @@ struct capture_item {
 	const struct sbx_index_entry *known; /* what the index says of it; or NULL */
 	struct sbx_index_entry entry;        /* its name is path */
 	bool hashed, gone;
+	bool believed; /* hashed: by what the index says */
+	bool exact;    /* belongs into struct sbx_captured.exact, with this content */
+	unsigned char bytes[20];
 };
 
 struct capture_loose {
@@ -78,6 +81,8 @@ bool capture_is_attributes(const char *path, size_t len);
 /* Has the .gitattributes E of the LEN bytes at PATH count. */
 int capture_filters_show(struct capture *c, const struct sbx_index_entry *e, const char *path,
                          size_t len);
+/* Whether a program may convert PATH, and not libgit2. */
+bool capture_filters_foreign(const struct capture *c, const char *path);
 /* What is to be done to ITEM's content: *ret may be NULL. */
 int capture_filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret);
 void capture_filters_unload(struct capture *c, const struct capture_item *item,

@@ -131,6 +131,7 @@ static int add_item(struct capture *c, const char *path, const struct stat *st,
 
 static int leave_out(struct capture *c, const char *path)
 {
+	c->ret->inexact = true;
 	return sbx_names_add(&c->ret->left_out, path);
 }
 
@@ -193,11 +194,16 @@ static int meet_directory(struct walk *w, const char *path, const char *name)
 		hide_one(c, path);
 	if (entry && sbx_index_mode(entry) == CAPTURE_GITLINK) {
 		hide(w, path);
-		return 0;
+		if (!is_nested(w, path, name))
+			return 0;
+		c->ret->inexact = true;
+		return sbx_names_add(&c->ret->nested, path);
 	}
 	if (!knows && is_nested(w, path, name)) {
+		int r = sbx_names_add(&c->ret->nested, path);
+
 		hide(w, path);
-		return leave_out(c, path);
+		return r ? r : leave_out(c, path);
 	}
 	if (knows || !c->wish->ignored)
 		ignored = is_ignored(w, path, true);
@@ -236,6 +242,15 @@ static bool is_ours(const struct walk *w, const char *name)
 	return !*w->here.path && strcmp(name, SBX_CAPTURE_TEMP) == 0;
 }
 
+/* What makes the tree a worktree, which each tree has of its own. */
+static bool is_gitfile(const struct walk *w, const char *name)
+{
+	struct stat st;
+
+	return !*w->here.path && strcmp(name, ".git") == 0 &&
+	       fstatat(w->merged, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
 static int meet(const char *name, unsigned char type, void *data)
 {
 	struct walk *w = data;
@@ -245,10 +260,15 @@ static int meet(const char *name, unsigned char type, void *data)
 
 	if (!path)
 		return -ENOMEM;
-	/* What git has no name for is passed over. */
-	if (!sbx_git_component_ok(name, strlen(name)) || strlen(path) >= CAPTURE_PATH_MAX - 1 ||
-	    is_ours(w, name))
+	if (is_ours(w, name))
 		return 0;
+	if (!*w->here.path && strcmp(name, ".git") == 0) {
+		w->c->ret->inexact |= !is_gitfile(w, name);
+		return 0;
+	}
+	/* What git has no name for. */
+	if (!sbx_git_component_ok(name, strlen(name)) || strlen(path) >= CAPTURE_PATH_MAX - 1)
+		return is_whiteout(w, name, type) ? 0 : leave_out(w->c, path);
 	if (is_whiteout(w, name, type) || fstatat(w->merged, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		hide(w, path);
 		return 0;
@@ -268,8 +288,7 @@ static bool has_attribute(int fd, const char *name)
 	return fgetxattr(fd, name, NULL, 0) > 0;
 }
 
-/* Whether what is below in this directory is not what is below at the same place. */
-static bool replaces_lower(int fd)
+bool sbx_capture_replaces(int fd)
 {
 	return has_attribute(fd, "user.overlay.opaque") ||
 	       has_attribute(fd, "trusted.overlay.opaque") ||
@@ -343,7 +362,7 @@ static int visit(struct walk *w)
 	}
 	if (w->here.upper) {
 		upper = open_directory(c, c->wish->upper, w->here.path);
-		if (upper < 0 || replaces_lower(upper)) {
+		if (upper < 0 || sbx_capture_replaces(upper)) {
 			hide_below(c, w->here.path);
 			w->here.upper = false;
 		}

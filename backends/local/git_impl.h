@@ -30,6 +30,13 @@ int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
 /* Has libgit2 heed working-tree-encoding. Once after its start, not concurrently. 0 or -ENOMEM. */
 int sbx_git_encoding_init(void);
 
+/*
+ * Where refs in the source begin that keep what a sandbox may go back to; then the worktree's name.
+ * They are removed with the sandbox.
+ */
+#define SBX_GIT_SNAPSHOTS "refs/sandboxfs/snapshots/"
+#define SBX_GIT_MARKS     "refs/sandboxfs/marks/"
+
 /* Why our entries are locked, as the file says it. */
 #define SBX_GIT_LOCKED "sandboxfs\n"
 

@@ -5,6 +5,7 @@
 #include "backends/local/local_seed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,8 +13,11 @@
 #include "backends/local/git_impl.h"
 #include "backends/local/local_history.h"
 #include "backends/local/local_trash.h"
+#include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
 #include "backends/local/trash.h"
+#include "backends/support/beneath.h"
+#include "sandboxfs/tree.h"
 
 SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
 
@@ -21,6 +25,9 @@ void sbx_local_seed_release(struct sbx_local_seed *seed)
 {
 	free(seed->branch);
 	git_repository_free(seed->objects);
+	if (seed->repos)
+		sbx_aside_close(seed->repos);
+	free(seed->repos);
 	*seed = (struct sbx_local_seed){0};
 }
 
@@ -134,6 +141,11 @@ static int seed_rev(struct sbx_sandbox *from, const char *rev, struct sbx_local_
 		return sbx_fail(err, EINVAL, "a mark is nothing that another sandbox can begin as");
 	seed->commit = found.commit;
 	seed->tree = found.tree;
+	seed->repos = malloc(sizeof(*seed->repos));
+	if (!seed->repos)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	sbx_repos_find(&place, &found.commit, seed->repos);
+	seed->repos->place = NULL;
 	if (!place.rec->common)
 		return 0;
 	git_oid_tostr(seed->head, sizeof(seed->head), &found.commit);
@@ -197,6 +209,24 @@ static int stage(const struct sbx_past_place *place, git_repository *repo,
 	return r ? r : sbx_past_write_index(place, &now->index, &now->begun, err);
 }
 
+static int give_repos(const struct sbx_past_place *place, const struct sbx_aside *repos,
+                      struct sbx_error *err)
+{
+	_cleanup_(sbx_aside_close) struct sbx_aside aside = sbx_no_aside;
+	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	struct sbx_error own = SBX_ERROR_INIT;
+	int r = root < 0 ? root : sbx_aside_open(place, "fork", &aside, &own);
+
+	if (!r)
+		r = sbx_repos_give_back(repos, &aside);
+	if (root >= 0)
+		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	sbx_aside_drop_others(place, NULL);
+	if (r && err)
+		*err = own;
+	return r;
+}
+
 int sbx_local_grow(struct sbx_sandbox *sb, const struct sbx_local_seed *seed,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
@@ -211,7 +241,9 @@ int sbx_local_grow(struct sbx_sandbox *sb, const struct sbx_local_seed *seed,
 	if (!r)
 		r = sbx_past_capture(&place, &wish, &now, err);
 	if (!r)
-		r = sbx_past_apply(&place, repo, &now, &seed->tree, err);
+		r = sbx_past_apply(&place, repo, &now, &seed->tree, NULL, err);
+	if (!r && seed->repos && seed->repos->files >= 0)
+		r = give_repos(&place, seed->repos, err);
 	if (!r && *seed->head)
 		r = stage(&place, repo, seed, &now, err);
 	return r;

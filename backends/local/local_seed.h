@@ -6,6 +6,8 @@
 
 #include "backends/local/local_impl.h"
 
+struct sbx_aside;
+
 struct sbx_local_seed {
 	git_oid commit, tree; /* what the files are to be */
 	git_oid staged;       /* git: the tree of the index; else that of HEAD */
@@ -13,6 +15,7 @@ struct sbx_local_seed {
 	char head[GIT_OID_HEXSZ + 1]; /* git: where the branch begins */
 	char base[GIT_OID_HEXSZ + 1]; /* git: what it is made from, and `base` then */
 	char *branch; /* git: the branch to have, where nothing else is asked for and it can be had; or NULL */
+	struct sbx_aside *repos; /* repositories in the tree, or NULL */
 	git_repository *objects; /* where commit is, unless the source has it */
 };
 void sbx_local_seed_release(struct sbx_local_seed *seed);

@@ -13,6 +13,7 @@
 
 #include "backends/local/git_impl.h"
 #include "backends/local/index_tree.h"
+#include "backends/local/past_aside.h"
 #include "backends/local/past_changes.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/beneath.h"
@@ -28,8 +29,8 @@ struct applying {
 	git_index *attributes;
 	int root;
 	struct sbx_identity owner;
-	struct past_change *changes;
-	size_t n, cap;
+	const struct sbx_past_apply *how;
+	int temp; /* SBX_CAPTURE_TEMP in the root: a directory */
 	struct sbx_error *err;
 };
 
@@ -133,17 +134,29 @@ static void prune(const struct applying *a, const char *path)
 	}
 }
 
+static bool is_directory(int dir, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
 static int take_away(struct applying *a, const struct past_change *c)
 {
 	const char *name;
-	_cleanup_fd_ int dir = open_parent(a, c->path, false, &name);
+	int r = a->how->aside ? sbx_aside_note(a->how->aside, c->path) : 0;
+	_cleanup_fd_ int dir = r ? r : open_parent(a, c->path, false, &name);
 
 	/* Not there any more, or something else by now. */
 	if (dir < 0)
 		return dir == -EMFILE || dir == -ENOMEM ? failed(a, dir, c->path) : 0;
-	if (unlinkat(dir, name, c->directory ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT &&
-	    errno != ENOTDIR && errno != EISDIR && errno != ENOTEMPTY)
-		return failed(a, -errno, c->path);
+	if (c->directory || !a->how->aside) {
+		if (unlinkat(dir, name, c->directory ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT &&
+		    errno != ENOTDIR && errno != EISDIR && errno != ENOTEMPTY)
+			return failed(a, -errno, c->path);
+	} else if (!is_directory(dir, name) && (r = sbx_aside_take(a->how->aside, c->path))) {
+		return failed(a, r, c->path);
+	}
 	prune(a, c->path);
 	return 0;
 }
@@ -160,10 +173,25 @@ static bool was_there(const char *text, size_t len, const char *path)
 	return false;
 }
 
-int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
-                    struct sbx_error *err)
+void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *paths)
 {
-	const struct applying a = {.root = place->root, .owner = {.uid = geteuid()}};
+	_cleanup_fd_ int own = sbx_past_dir(place, NULL);
+	_cleanup_free_ char *left = NULL;
+	size_t len, n = 0;
+
+	if (own < 0 || sbx_beneath_read(own, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL))
+		return;
+	for (size_t i = 0; i < paths->n; i++)
+		if (was_there(left, len, paths->items[i]))
+			free(paths->items[i]);
+		else
+			paths->items[n++] = paths->items[i];
+	paths->n = n;
+}
+
+int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
+                    struct sbx_aside *aside, struct sbx_error *err)
+{
 	_cleanup_fd_ int own = sbx_past_dir(place, err);
 	_cleanup_free_ char *left = NULL;
 	size_t len = 0;
@@ -172,14 +200,9 @@ int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *
 	if (r && r != -ENOENT)
 		return own < 0 ? own : sbx_fail(err, -r, "cannot read the state directory");
 	r = 0;
-	for (size_t i = 0; i < paths->n && !r; i++) {
-		const char *name;
-		_cleanup_fd_ int dir = open_parent(&a, paths->items[i], false, &name);
-		_cleanup_fd_ int list = dir < 0 ? -1 : sbx_beneath_open(dir, ".", O_RDONLY);
-
-		if (list >= 0 && !was_there(left, len, paths->items[i]))
-			r = sbx_tree_remove(list, name, err);
-	}
+	for (size_t i = 0; i < paths->n && !r; i++)
+		if (!was_there(left, len, paths->items[i]))
+			r = sbx_aside_take(aside, paths->items[i]);
 	return r;
 }
 
@@ -224,16 +247,31 @@ static int write_content(struct applying *a, const struct past_change *c, int fd
 	return r;
 }
 
+/* The permissions of the file that PATH is now, if it is one; only who may execute it changes with MODE. */
+static mode_t permissions(const struct applying *a, const char *path, uint32_t mode)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(a->root, path, O_PATH);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return mode & 0100 ? 0755 : 0644;
+	if (!(mode & 0100))
+		return st.st_mode & 0666;
+	return st.st_mode & 0100 ? st.st_mode & 0777
+	                         : (st.st_mode & 0777) | ((st.st_mode & 0444) >> 2);
+}
+
 static int make_file(struct applying *a, const struct past_change *c)
 {
-	_cleanup_fd_ int fd = openat(a->root, SBX_CAPTURE_TEMP,
-	                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const struct sbx_past_exact *exact = past_exact_find(a->how->exact, c->path);
+	_cleanup_fd_ int fd =
+	        openat(a->temp, "new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r;
 
 	if (fd < 0)
 		return -errno;
-	r = write_content(a, c, fd);
-	if (!r && fchmod(fd, c->mode & 0100 ? 0755 : 0644) < 0)
+	r = exact ? sbx_past_content(a->odb, &exact->oid, fd) : write_content(a, c, fd);
+	if (!r && fchmod(fd, exact ? exact->mode & 01777 : permissions(a, c->path, c->mode)) < 0)
 		r = -errno;
 	return r;
 }
@@ -250,52 +288,64 @@ static int make_link(struct applying *a, const struct past_change *c)
 	git_odb_object_free(object);
 	if (!target)
 		return -ENOMEM;
-	return symlinkat(target, a->root, SBX_CAPTURE_TEMP) < 0 ? -errno : 0;
+	return symlinkat(target, a->temp, "new") < 0 ? -errno : 0;
 }
 
 /* Into its place, from which a directory that nobody records has to go. */
-static int put_in_place(struct applying *a, int dir, const char *name)
+static int put_in_place(struct applying *a, int dir, const char *name, const char *path)
 {
 	_cleanup_fd_ int list = -1;
 	int r;
 
-	if (renameat(a->root, SBX_CAPTURE_TEMP, dir, name) == 0)
+	if (a->how->aside)
+		return sbx_aside_replace(a->how->aside, path);
+	if (renameat(a->temp, "new", dir, name) == 0)
 		return 0;
 	if (errno != EISDIR && errno != EEXIST && errno != ENOTEMPTY)
 		return -errno;
 	list = sbx_beneath_open(dir, ".", O_RDONLY | O_DIRECTORY);
 	r = list < 0 ? list : sbx_tree_remove(list, name, a->err);
-	if (!r && renameat(a->root, SBX_CAPTURE_TEMP, dir, name) < 0)
+	if (!r && renameat(a->temp, "new", dir, name) < 0)
 		r = -errno;
 	return r;
+}
+
+static int make_new(struct applying *a, const struct past_change *c)
+{
+	int r = c->mode == S_IFLNK ? make_link(a, c) : make_file(a, c);
+
+	if (r != -ENOSPC || !a->how->aside || !sbx_aside_make_room(a->how->aside))
+		return r;
+	unlinkat(a->temp, "new", 0);
+	return c->mode == S_IFLNK ? make_link(a, c) : make_file(a, c);
 }
 
 static int make_entry(struct applying *a, struct past_change *c)
 {
 	const char *name;
-	_cleanup_fd_ int dir = open_parent(a, c->path, true, &name);
+	int r = a->how->aside ? sbx_aside_note(a->how->aside, c->path) : 0;
+	_cleanup_fd_ int dir = r ? r : open_parent(a, c->path, true, &name);
 	struct stat st;
-	int r;
 
 	if (dir < 0)
 		return failed(a, dir, c->path);
-	unlinkat(a->root, SBX_CAPTURE_TEMP, 0);
+	unlinkat(a->temp, "new", 0);
 	if (c->mode == GITLINK) {
 		int fd = make_dir(a, dir, name);
 
 		r = fd < 0 ? fd : 0;
 		sbx_cleanup_fd(&fd);
 	} else {
-		r = c->mode == S_IFLNK ? make_link(a, c) : make_file(a, c);
+		r = make_new(a, c);
 		if (!r)
-			r = own_at(a, a->root, SBX_CAPTURE_TEMP);
+			r = own_at(a, a->temp, "new");
 		if (!r)
-			r = put_in_place(a, dir, name);
+			r = put_in_place(a, dir, name, c->path);
 	}
 	if (!r && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		r = -errno;
 	if (r) {
-		unlinkat(a->root, SBX_CAPTURE_TEMP, 0);
+		unlinkat(a->temp, "new", 0);
 		return failed(a, r, c->path);
 	}
 	sbx_capture_stat(&c->entry, &st, c->mode, &a->owner);
@@ -344,6 +394,12 @@ static int show_attributes(struct applying *a, const struct sbx_index *index,
 	return r ? sbx_git_fail(a->err, r, "cannot read the attributes") : 0;
 }
 
+/* The very file comes back later. */
+static bool is_given_back(const struct applying *a, const struct past_change *c)
+{
+	return a->how->from && c->mode != GITLINK && sbx_aside_has(a->how->from, c->path);
+}
+
 static int change_files(struct applying *a, struct past_changes *list)
 {
 	int r = 0;
@@ -352,28 +408,97 @@ static int change_files(struct applying *a, struct past_changes *list)
 		if (!list->at[i].mode)
 			r = take_away(a, &list->at[i]);
 	for (size_t i = 0; i < list->n && !r; i++)
-		if (list->at[i].mode)
+		if (list->at[i].mode && !is_given_back(a, &list->at[i]))
 			r = make_entry(a, &list->at[i]);
 	return r;
 }
 
+/* ---- what a tree of git does not tell ---- */
+
+static bool has_content(const struct sbx_past_exact *e, int fd)
+{
+	_cleanup_free_ char *path = sbx_format("/proc/self/fd/%d", fd);
+	git_oid oid;
+
+	return path && git_odb_hashfile(&oid, path, GIT_OBJECT_BLOB) == 0 &&
+	       git_oid_equal(&oid, &e->oid);
+}
+
+/* The file is there, and git calls it the same: its permissions and line ends may be others. */
+static int make_one_exact(struct applying *a, const struct sbx_past_exact *e)
+{
+	struct past_change c = {.path = e->path, .mode = e->mode, .oid = e->oid};
+	_cleanup_fd_ int fd = sbx_beneath_open(a->root, e->path, O_RDONLY);
+	_cleanup_free_ char *proc = NULL;
+	struct stat st;
+
+	if (a->how->from && sbx_aside_has(a->how->from, e->path))
+		return 0;
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !has_content(e, fd))
+		return make_entry(a, &c);
+	if ((st.st_mode & 07777) == (e->mode & 01777))
+		return 0;
+	proc = sbx_format("/proc/self/fd/%d", fd);
+	return !proc || chmod(proc, e->mode & 01777) < 0 ? failed(a, -errno, e->path) : 0;
+}
+
+static int make_exact(struct applying *a)
+{
+	const struct sbx_past_exacts *list = a->how->exact;
+	int r = 0;
+
+	for (size_t i = 0; list && i < list->n && !r; i++)
+		r = make_one_exact(a, &list->at[i]);
+	return r;
+}
+
+static int open_temp(struct applying *a)
+{
+	_cleanup_fd_ int root = sbx_beneath_open(a->root, ".", O_RDONLY | O_DIRECTORY);
+
+	a->temp = root < 0 ? root : sbx_dir_make(root, SBX_CAPTURE_TEMP, 0700);
+	return a->temp < 0 ? sbx_fail(a->err, -a->temp, "cannot write to the sandbox: %s",
+	                              strerror(-a->temp))
+	                   : 0;
+}
+
+static void remove_temp(struct applying *a)
+{
+	_cleanup_fd_ int root = sbx_beneath_open(a->root, ".", O_RDONLY | O_DIRECTORY);
+
+	sbx_cleanup_fd(&a->temp);
+	if (root >= 0 && !a->how->aside)
+		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+}
+
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
-                   struct sbx_captured *captured, const git_oid *to, struct sbx_error *err)
+                   struct sbx_captured *captured, const git_oid *to,
+                   const struct sbx_past_apply *how, struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
-	struct applying a = {
-	        .repo = repo, .root = place->root, .owner = sbx_past_owner(place), .err = &own};
+	static const struct sbx_past_apply plainly;
+	struct applying a = {.repo = repo,
+	                     .root = place->root,
+	                     .owner = sbx_past_owner(place),
+	                     .how = how ? how : &plainly,
+	                     .temp = -1,
+	                     .err = &own};
 	struct past_changes list = {.repo = repo, .err = &own};
 	int r = past_changes_list(&list, &captured->tree, to);
 
+	if (!r)
+		r = open_temp(&a);
 	if (!r && git_repository_odb(&a.odb, repo))
 		r = sbx_git_fail(&own, GIT_ERROR, "cannot open the objects");
 	if (!r)
 		r = show_attributes(&a, &captured->index, &list);
 	if (!r)
 		r = change_files(&a, &list);
+	if (!r)
+		r = make_exact(&a);
 	if (!r && (r = past_changes_stage(&list, &captured->index)))
 		sbx_fail(&own, -r, "out of memory");
+	remove_temp(&a);
 	git_repository_set_index(repo, NULL);
 	git_index_free(a.attributes);
 	git_odb_free(a.odb);

@@ -9,6 +9,7 @@
 #include "backends/local/base_index.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/layers.h"
+#include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
@@ -67,6 +68,13 @@ static int open_base(const struct sbx_past_place *place)
 	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
 }
 
+int sbx_past_lower_tree(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int base = open_base(place);
+
+	return base < 0 ? base : sbx_dir_open(base, "tree");
+}
+
 /* ---- what a sandbox began as ---- */
 
 /* A directory of repositories has much that no snapshot records. */
@@ -85,6 +93,16 @@ static int list_left(int dir, const struct sbx_names *paths)
 		at += strlen(paths->items[i]) + 1;
 	}
 	return sbx_locked_replace(dir, SBX_PAST_LEFT, text, len, NULL);
+}
+
+static int keep_repos(const struct sbx_past_place *place, const struct sbx_names *paths,
+                      const git_oid *commit, atomic_bool *cancelled, struct sbx_error *err)
+{
+	int r = paths->n ? sbx_repos_copy(place, paths, cancelled, err) : 0;
+
+	if (!r && paths->n && (r = sbx_repos_name(place, commit)))
+		sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	return r;
 }
 
 /* Everything in TREE, as the commit that a sandbox which is not of git began as. LIST: its index is kept as that of what lies below. */
@@ -125,6 +143,9 @@ static int record_base(const struct sbx_past_place *place, int tree, bool list,
 		if (r)
 			sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
 	}
+	/* A lower layer has them. */
+	if (!r && !list)
+		r = keep_repos(place, &captured.nested, &commit, cancelled, err);
 	if (!r)
 		r = sbx_past_move(place, SBX_PAST_BRANCH, NULL, &commit, "sandboxfs: created", err);
 	if (!r && (r = sbx_past_write_id(dir, "base", &commit)))
@@ -157,14 +178,13 @@ static int record_nothing(const struct sbx_past_place *place, struct sbx_error *
 static int make_base(const struct sbx_past_place *place, atomic_bool *cancelled,
                      struct sbx_error *err)
 {
-	_cleanup_fd_ int base = -1, tree = -1;
+	_cleanup_fd_ int tree = -1;
 
 	if (strcmp(place->rec->kind, "none") == 0)
 		return record_nothing(place, err);
 	if (!place->rec->layer)
 		return sbx_fail(err, ENOENT, "it is not known what the sandbox began as");
-	base = open_base(place);
-	tree = base < 0 ? base : sbx_dir_open(base, "tree");
+	tree = sbx_past_lower_tree(place);
 	if (tree < 0)
 		return sbx_fail(err, -tree, "cannot open the base: %s", strerror(-tree));
 	return record_base(place, tree, true, cancelled, err);
@@ -335,6 +355,7 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	        .nested = &s.nested,
 	        .owner = sbx_past_owner(place),
 	        .ignored = wish->ignored,
+	        .exact = wish->exact,
 	        .cancelled = wish->cancelled,
 	};
 	r = sbx_capture(&how, ret, err);

@@ -84,6 +84,20 @@ static int print_name(const git_diff_delta *delta, float progress, void *data)
 	return is_over(o);
 }
 
+/* Repositories in the tree, which git does not record, with a slash behind as in `git status`. */
+static void print_repos(FILE *f, const struct sbx_names *repos)
+{
+	for (size_t i = 0; i < repos->n; i++) {
+		_cleanup_free_ char *path = sbx_format("%s/", repos->items[i]);
+
+		if (path) {
+			fputs("A\t", f);
+			put_name(f, path);
+			putc('\n', f);
+		}
+	}
+}
+
 static int compare(git_repository *repo, const git_oid *from, const git_oid *to, git_diff **ret)
 {
 	_cleanup_git_(tree) git_tree *a = NULL;
@@ -105,7 +119,8 @@ static int compare(git_repository *repo, const git_oid *from, const git_oid *to,
 }
 
 static int print(git_repository *repo, const git_oid *from, const git_oid *to,
-                 const struct sbx_diff_wish *wish, int fd, struct sbx_error *err)
+                 const struct sbx_names *repos, const struct sbx_diff_wish *wish, int fd,
+                 struct sbx_error *err)
 {
 	_cleanup_fd_ int own = dup(fd);
 	_cleanup_file_ FILE *f = own < 0 ? NULL : fdopen(own, "w");
@@ -122,6 +137,8 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
 	else if (!r)
 		r = git_diff_print(diff, GIT_DIFF_FORMAT_PATCH, print_line, &o);
 	git_diff_free(diff);
+	if (!r && wish->format == SBX_DIFF_NAMES)
+		print_repos(f, repos);
 	if (!o.code && fflush(f) != 0)
 		o.code = -errno;
 	if (o.code)
@@ -130,9 +147,10 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
 	return r ? sbx_git_fail(err, r, "cannot compare") : 0;
 }
 
-/* The tree of REV; as it is now: recorded where nobody sees it. */
+/* The tree of REV; as it is now: recorded where nobody sees it, and REPOS are the repositories in it. */
 static int tree_of(const struct sbx_past_place *place, git_repository *all, const char *rev,
-                   atomic_bool *cancelled, git_oid *ret, struct sbx_error *err)
+                   atomic_bool *cancelled, git_oid *ret, struct sbx_names *repos,
+                   struct sbx_error *err)
 {
 	struct sbx_past_rev found;
 	struct sbx_captured now;
@@ -147,6 +165,9 @@ static int tree_of(const struct sbx_past_place *place, git_repository *all, cons
 	if (r)
 		return r;
 	*ret = now.tree;
+	*repos = now.nested;
+	now.nested = (struct sbx_names){0};
+	sbx_past_drop_left(place, repos);
 	sbx_captured_release(&now);
 	return 0;
 }
@@ -156,17 +177,18 @@ int sbx_local_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int
 {
 	const struct sbx_past_place place = sbx_local_place(sb);
 	_cleanup_git_(repository) git_repository *all = NULL;
+	_cleanup_(sbx_names_release) struct sbx_names before = {0}, repos = {0};
 	git_oid from = {0}, to = {0};
 	int r = sbx_local_settle(sb, false, err);
 
 	if (!r)
 		r = sbx_past_open(&place, true, &all, err);
 	if (!r)
-		r = tree_of(&place, all, wish->from, wish->cancelled, &from, err);
+		r = tree_of(&place, all, wish->from, wish->cancelled, &from, &before, err);
 	if (!r)
-		r = tree_of(&place, all, wish->to, wish->cancelled, &to, err);
+		r = tree_of(&place, all, wish->to, wish->cancelled, &to, &repos, err);
 	if (!r)
-		r = print(all, &from, &to, wish, fd, err);
+		r = print(all, &from, &to, &repos, wish, fd, err);
 	if (!wish->from || !wish->to)
 		sbx_past_prune(&place, false);
 	return r;

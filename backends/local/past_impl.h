@@ -26,6 +26,21 @@ int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_e
 /* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */
 char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
 
+/* The names of refs that begin with PREFIX. libgit2's codes. */
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
+/* Keeps from `git gc` in the source what MARK needs of it. ALL as opened with that. */
+int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const git_oid *mark,
+                  struct sbx_error *err);
+/*
+ * Sees to it that the source has the tree STAGED with all below, but for what the commit HEAD (may be NULL) has: the host's git finds what
+ * is staged there alone.
+ */
+int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all,
+                         const git_oid *staged, const git_oid *head, struct sbx_error *err);
+/* Lets go of what only other marks than MARK (NULL: all) needed. */
+void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
+                        const git_oid *mark);
+
 /* An index and when it was written; none there is an empty one. */
 struct sbx_past_index {
 	struct sbx_index index;
@@ -85,24 +100,65 @@ void sbx_past_prune(const struct sbx_past_place *place, bool now);
 struct sbx_past_marked {
 	char *head;            /* text of HEAD */
 	git_oid branch, index; /* where the sandbox's branch stood; the tree of the index */
-	bool has_branch, has_index;
+	git_oid exact;         /* a tree of what is in struct sbx_past_exacts */
+	bool has_branch, has_index, has_exact;
+	bool clean;  /* what was not recorded went as well */
+	char *aside; /* name of the directory of what went; or NULL */
 };
 int sbx_past_read_mark(git_repository *all, const git_oid *commit, struct sbx_past_marked *ret,
                        struct sbx_error *err);
+void sbx_past_marked_release(struct sbx_past_marked *marked);
 
 /* Brings what .worktreeinclude of the source names along once more, where the sandbox was made with such files. */
 int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err);
 /* Whose the files are. */
 struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
+/* A file whose permissions are neither 0644 nor 0755, or whose bytes are not what git records of it. */
+struct sbx_past_exact {
+	char *path;
+	uint32_t mode;
+	git_oid oid;
+};
+/* Sorted by path. */
+struct sbx_past_exacts {
+	struct sbx_past_exact *at;
+	size_t n, cap;
+};
+/* Those that the tree TREE lists, of a mark. */
+int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
+                    struct sbx_error *err);
+/* That of PATH, or NULL. LIST may be NULL. */
+const struct sbx_past_exact *past_exact_find(const struct sbx_past_exacts *list, const char *path);
+void past_exact_release(struct sbx_past_exacts *list);
+
+/* The lower layer of a layered tree, a descriptor to close, or -errno. */
+int sbx_past_lower_tree(const struct sbx_past_place *place);
+
+struct sbx_aside;
+/* How files are changed. All may be NULL. */
+struct sbx_past_apply {
+	struct sbx_aside *aside;      /* receives what goes or is replaced; else that is lost */
+	const struct sbx_aside *from; /* what is in it is not made: it is given back later */
+	const struct sbx_past_exacts *exact;
+};
 /*
  * Makes the files of the tree, which are as CAPTURED, those of the tree TO, and captured->index that of TO. REPO as opened with ALL.
- * What has to go is gone before anything is made. Files that are not recorded stay unless they are in the way.
+ * What has to go is gone before anything is made. Files that are not recorded stay unless they are in the way. HOW may be NULL.
  */
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
-                   struct sbx_captured *captured, const git_oid *to, struct sbx_error *err);
-/* Removes what lies at these paths, with all below, unless it was there when the sandbox was made. */
+                   struct sbx_captured *captured, const git_oid *to,
+                   const struct sbx_past_apply *how, struct sbx_error *err);
+/* Takes what lies at these paths, with all below, unless it was there when the sandbox was made. */
 int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
-                    struct sbx_error *err);
+                    struct sbx_aside *aside, struct sbx_error *err);
+/* Takes out of PATHS what was there when the sandbox was made. */
+void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *paths);
+/*
+ * Makes the repositories that a layered copy of a directory was made with what they were then, but
+ * for those of which the tree TREE or REPOS (may be closed) has something. A receives what goes.
+ */
+int sbx_past_give_lower(const struct sbx_past_place *place, git_repository *repo,
+                        const git_oid *tree, const struct sbx_aside *repos, struct sbx_aside *a);
 /* What a sandbox that is not of git was made with and no snapshot records; a list that ends with an empty one. */
 #define SBX_PAST_LEFT "left"
 /* Has INDEX, which is that of the tree FROM, be that of the tree TO, without touching files. */

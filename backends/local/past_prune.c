@@ -80,7 +80,7 @@ static int keep(struct prune *p, const git_oid *oid)
 
 /* ---- what leads where ---- */
 
-/* Lines "WORD HEX": the tree and the parents, and in a mark's message the tree of its index. */
+/* Lines "WORD HEX": the tree and the parents, and in a mark's message those of its index and of what git does not record. */
 static int add_commit(struct prune *p, const char *data, size_t len)
 {
 	const char *end = data + len;
@@ -94,7 +94,8 @@ static int add_commit(struct prune *p, const char *data, size_t len)
 		if (n == 5 + GIT_OID_HEXSZ && memcmp(data, "tree ", 5) == 0 &&
 		    git_oid_fromstrn(&oid, data + 5, GIT_OID_HEXSZ) == 0)
 			r = add(p, &oid, GIT_OBJECT_TREE);
-		else if (n == 6 + GIT_OID_HEXSZ && memcmp(data, "index ", 6) == 0 &&
+		else if (n == 6 + GIT_OID_HEXSZ &&
+		         (memcmp(data, "index ", 6) == 0 || memcmp(data, "exact ", 6) == 0) &&
 		         git_oid_fromstrn(&oid, data + 6, GIT_OID_HEXSZ) == 0)
 			r = add(p, &oid, GIT_OBJECT_TREE);
 		else if (n == 7 + GIT_OID_HEXSZ && memcmp(data, "parent ", 7) == 0 &&

@@ -16,6 +16,7 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/local_history.h"
+#include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
@@ -26,6 +27,7 @@
 #define JOURNAL_MAX 128
 #define MARK        "restore"
 #define NEW_MARK    "restoring"
+#define NAMES       100
 
 /* What is to be. */
 struct goal {
@@ -144,29 +146,85 @@ static int staged_then(git_repository *repo, const git_oid *mark,
 }
 
 static int to_mark(const struct sbx_past_place *place, git_repository *repo, const git_oid *mark,
-                   const git_oid *tree, struct sbx_captured *now, struct sbx_error *err)
+                   const struct sbx_past_marked *marked, const git_oid *tree,
+                   struct sbx_captured *now, struct sbx_error *err)
 {
-	struct sbx_past_marked marked = {0};
 	git_oid staged;
-	int r = sbx_past_read_mark(repo, mark, &marked, err);
+	int r = staged_then(repo, mark, marked, &staged, err);
 
 	if (!r)
-		r = staged_then(repo, mark, &marked, &staged, err);
+		r = sbx_past_give_staged(place, repo, &staged,
+		                         marked->has_branch ? &marked->branch : NULL, err);
 	if (!r)
 		r = sbx_past_stage(repo, &now->index, tree, &staged, err);
 	if (!r)
 		r = sbx_past_write_index(place, &now->index, &now->begun, err);
-	if (!r && marked.has_branch)
-		r = set_branch(place, &marked.branch, err);
-	if (!r)
-		r = set_head(place, repo, marked.head, err);
-	free(marked.head);
-	return r;
+	if (!r && marked->has_branch)
+		r = set_branch(place, &marked->branch, err);
+	return r ? r : set_head(place, repo, marked->head, err);
 }
 
 /* ---- the tree, and then git ---- */
 
-/* What a restore that was broken off has left, or a command has put there, whatever it is. */
+/* What the files are to be, besides what git records of them. */
+struct means {
+	struct sbx_past_marked marked; /* of a goal that is a mark */
+	struct sbx_past_exacts exact;
+	struct sbx_aside from, aside;
+	struct sbx_aside repos; /* of a goal that is a snapshot */
+	struct sbx_past_apply how;
+};
+
+static void means_release(struct means *m)
+{
+	sbx_past_marked_release(&m->marked);
+	past_exact_release(&m->exact);
+	sbx_aside_close(&m->from);
+	sbx_aside_close(&m->aside);
+	sbx_aside_close(&m->repos);
+}
+
+/*
+ * Where what goes is kept: the mark that was put before says it. When that mark is the goal itself, what goes is what a restore that
+ * failed has made.
+ */
+static int open_aside(const struct sbx_past_place *place, git_repository *repo, int dir,
+                      const struct goal *goal, struct means *m, struct sbx_error *err)
+{
+	_cleanup_(sbx_past_marked_release) struct sbx_past_marked before = {0};
+	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
+	char fresh[SBX_ASIDE_NAME_MAX];
+	git_oid oid;
+	int r = 0;
+
+	if (marks >= 0 && sbx_past_read_id(marks, NEW_MARK, &oid) == 0 &&
+	    !git_oid_equal(&oid, &goal->commit))
+		r = sbx_past_read_mark(repo, &oid, &before, err);
+	sbx_aside_name(fresh);
+	m->how.aside = &m->aside;
+	return r ? r : sbx_aside_open(place, before.aside ? before.aside : fresh, &m->aside, err);
+}
+
+static int open_means(const struct sbx_past_place *place, git_repository *repo, int dir,
+                      const struct goal *goal, struct means *m, struct sbx_error *err)
+{
+	int r = open_aside(place, repo, dir, goal, m, err);
+
+	if (!r && !goal->mark)
+		sbx_repos_find(place, &goal->commit, &m->repos);
+	if (r || !goal->mark)
+		return r;
+	r = sbx_past_read_mark(repo, &goal->commit, &m->marked, err);
+	if (!r && m->marked.has_exact) {
+		r = past_exact_read(repo, &m->marked.exact, &m->exact, err);
+		m->how.exact = &m->exact;
+	}
+	if (!r && m->marked.aside && sbx_aside_find(place, m->marked.aside, &m->from) == 0)
+		m->how.from = &m->from;
+	return r;
+}
+
+/* What a restore that was broken off has left: each file in it was linked before it came there. */
 static int clear_temp(const struct sbx_past_place *place, struct sbx_error *err)
 {
 	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
@@ -175,31 +233,73 @@ static int clear_temp(const struct sbx_past_place *place, struct sbx_error *err)
 	                : sbx_tree_remove(root, SBX_CAPTURE_TEMP, err);
 }
 
-static int reach(const struct sbx_past_place *place, git_repository *repo, const struct goal *goal,
-                 struct sbx_captured *now, struct sbx_error *err)
+static int change_files(const struct sbx_past_place *place, git_repository *repo, int dir,
+                        const struct goal *goal, const git_oid *tree, struct means *m,
+                        struct sbx_captured *now, struct sbx_error *err)
 {
+	int r = clear_temp(place, err);
+
+	if (!r)
+		r = open_means(place, repo, dir, goal, m, err);
+	if (!r && (goal->clean || m->marked.clean))
+		r = sbx_past_remove(place, &now->left_out, &m->aside, err);
+	if (!r && m->how.from)
+		r = sbx_aside_take_made(&m->from, &m->aside, &now->index);
+	if (!r)
+		r = sbx_past_apply(place, repo, now, tree, &m->how, err);
+	if (!r && m->how.from)
+		r = sbx_aside_give_back(&m->from, &m->aside);
+	if (!r && m->repos.files >= 0)
+		r = sbx_repos_give_back(&m->repos, &m->aside);
+	if (!r && !goal->mark)
+		r = sbx_past_give_lower(place, repo, tree, &m->repos, &m->aside);
+	clear_temp(place, NULL);
+	return r;
+}
+
+static int reach(const struct sbx_past_place *place, git_repository *repo, int dir,
+                 const struct goal *goal, struct sbx_captured *now, struct sbx_error *err)
+{
+	_cleanup_(means_release) struct means m = {
+	        .from = sbx_no_aside, .aside = sbx_no_aside, .repos = sbx_no_aside};
+	struct sbx_error own = SBX_ERROR_INIT;
 	git_oid tree;
 	int r = sbx_past_tree_of(repo, &goal->commit, &tree, err);
 
-	if (!r)
-		r = clear_temp(place, err);
-	if (!r && goal->clean)
-		r = sbx_past_remove(place, &now->left_out, err);
-	if (!r)
-		r = sbx_past_apply(place, repo, now, &tree, err);
-	if (!r && goal->clean)
-		r = sbx_local_include_again(place, err);
 	if (r)
 		return r;
+	r = change_files(place, repo, dir, goal, &tree, &m, now, &own);
+	if (!r && goal->clean && !goal->mark)
+		r = sbx_local_include_again(place, &own);
+	if (r) {
+		if (err)
+			*err = own;
+		return r;
+	}
 	end_all_begun(place);
-	return goal->mark ? to_mark(place, repo, &goal->commit, &tree, now, err)
+	return goal->mark ? to_mark(place, repo, &goal->commit, &m.marked, &tree, now, err)
 	                  : to_commit(place, repo, &goal->commit, now, err);
 }
 
 /* ---- whole, or not at all ---- */
 
+/* Removes what was kept for marks that are no more. */
+static void drop_kept(const struct sbx_past_place *place, int marks)
+{
+	_cleanup_(sbx_past_marked_release) struct sbx_past_marked marked = {0};
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	git_oid oid;
+	int found = sbx_past_read_id(marks, MARK, &oid);
+
+	if ((found && found != -ENOENT) || sbx_past_open(place, true, &repo, NULL) ||
+	    (!found && sbx_past_read_mark(repo, &oid, &marked, NULL)))
+		return;
+	sbx_past_keep_only(place, repo, found ? NULL : &oid);
+	sbx_aside_drop_others(place, marked.aside);
+}
+
 /* The mark of what was before is that of the last restore, or (DONE false) is not needed. */
-static void settle_mark(int dir, bool done)
+static void settle_mark(const struct sbx_past_place *place, int dir, bool done)
 {
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
 
@@ -209,9 +309,11 @@ static void settle_mark(int dir, bool done)
 		renameat(marks, NEW_MARK, marks, MARK);
 	else
 		unlinkat(marks, NEW_MARK, 0);
+	unlinkat(dir, JOURNAL, 0);
+	drop_kept(place, marks);
 }
 
-static int complete(const struct sbx_past_place *place, const struct goal *goal,
+static int complete(const struct sbx_past_place *place, int dir, const struct goal *goal,
                     struct sbx_error *err)
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
@@ -220,7 +322,7 @@ static int complete(const struct sbx_past_place *place, const struct goal *goal,
 
 	if (!r)
 		r = sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, err);
-	return r ? r : reach(place, repo, goal, &now, err);
+	return r ? r : reach(place, repo, dir, goal, &now, err);
 }
 
 /* What the new mark has. */
@@ -237,9 +339,9 @@ static void go_back(const struct sbx_past_place *place, int dir)
 {
 	struct goal before;
 	bool back = read_before(dir, &before) && write_journal(dir, &before, NULL) == 0 &&
-	            complete(place, &before, NULL) == 0;
+	            complete(place, dir, &before, NULL) == 0;
 
-	settle_mark(dir, !back);
+	settle_mark(place, dir, !back);
 }
 
 static int restore_marked(const struct sbx_past_place *place, git_repository *repo, int dir,
@@ -248,16 +350,52 @@ static int restore_marked(const struct sbx_past_place *place, git_repository *re
 	int r = write_journal(dir, goal, err);
 
 	if (r) {
-		settle_mark(dir, false);
+		settle_mark(place, dir, false);
 		return r;
 	}
-	r = reach(place, repo, goal, now, err);
+	r = reach(place, repo, dir, goal, now, err);
 	if (r)
 		go_back(place, dir);
 	else
-		settle_mark(dir, true);
-	unlinkat(dir, JOURNAL, 0);
+		settle_mark(place, dir, true);
 	return r;
+}
+
+/* A file that the user called as we call ours is called otherwise from now on. */
+static int spare_name(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	char name[sizeof(SBX_CAPTURE_TEMP) + 8];
+
+	if (root < 0)
+		return sbx_fail(err, -root, "cannot open the sandbox: %s", strerror(-root));
+	for (int i = 1; i < NAMES; i++) {
+		snprintf(name, sizeof(name), SBX_CAPTURE_TEMP ".%d", i);
+		if (renameat2(root, SBX_CAPTURE_TEMP, root, name, RENAME_NOREPLACE) == 0 ||
+		    errno == ENOENT)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return sbx_fail(err, EEXIST, "remove %s: the restore needs that name", SBX_CAPTURE_TEMP);
+}
+
+static int was_clean(git_repository *repo, const git_oid *mark, bool *ret, struct sbx_error *err)
+{
+	_cleanup_(sbx_past_marked_release) struct sbx_past_marked marked = {0};
+	int r = sbx_past_read_mark(repo, mark, &marked, err);
+
+	*ret = marked.clean;
+	return r;
+}
+
+static int keep_mark(const struct sbx_past_place *place, git_repository *repo, int dir,
+                     struct sbx_error *err)
+{
+	struct goal before;
+
+	return read_before(dir, &before) ? sbx_past_keep(place, repo, &before.commit, err)
+	                                 : sbx_fail(err, EIO, "a mark that was put cannot be read");
 }
 
 static int restore(const struct sbx_past_place *place, const struct goal *goal,
@@ -265,17 +403,25 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	const struct sbx_past_wish how = {.cancelled = cancelled};
+	char aside[SBX_ASIDE_NAME_MAX];
+	struct sbx_past_wish how = {.cancelled = cancelled, .aside = aside, .clean = goal->clean};
 	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	int r = dir < 0 ? dir : sbx_past_open(place, true, &repo, err);
 
+	sbx_aside_name(aside);
+	if (!r)
+		r = spare_name(place, err);
+	if (!r && goal->mark)
+		r = was_clean(repo, &goal->commit, &how.clean, err);
 	if (!r)
 		r = sbx_past_mark(place, NEW_MARK, &how, &now, err);
 	if (r)
 		return r;
-	r = sbx_past_lock_index(place, err);
+	r = keep_mark(place, repo, dir, err);
+	if (!r)
+		r = sbx_past_lock_index(place, err);
 	if (r) {
-		settle_mark(dir, false);
+		settle_mark(place, dir, false);
 		return r;
 	}
 	r = restore_marked(place, repo, dir, goal, &now, err);
@@ -308,17 +454,16 @@ void sbx_past_recover(const struct sbx_past_place *place)
 		return;
 	sbx_past_break_locks(place);
 	if (!read_journal(dir, &goal)) {
-		settle_mark(dir, false);
+		settle_mark(place, dir, false);
 		return;
 	}
 	/* Tried once: what is changed from here on is not to be lost by another attempt. */
 	if (goes_back(dir, &goal))
-		settle_mark(dir, complete(place, &goal, NULL) != 0);
-	else if (complete(place, &goal, NULL) == 0)
-		settle_mark(dir, true);
+		settle_mark(place, dir, complete(place, dir, &goal, NULL) != 0);
+	else if (complete(place, dir, &goal, NULL) == 0)
+		settle_mark(place, dir, true);
 	else
 		go_back(place, dir);
-	unlinkat(dir, JOURNAL, 0);
 }
 
 int sbx_local_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,

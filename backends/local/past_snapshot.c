@@ -14,6 +14,7 @@
 #include "backends/local/git_impl.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/local_history.h"
+#include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -124,7 +125,7 @@ static int commit_once(const struct sbx_past_place *place, git_repository *repo,
 }
 
 static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
-                  const git_oid *tree, git_oid *ret, struct sbx_error *err)
+                  const struct sbx_captured *captured, git_oid *ret, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
@@ -136,10 +137,13 @@ static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_
 	if (r)
 		return r;
 	for (int i = 0; i < TRIES; i++) {
-		r = commit_once(place, repo, dir, wish, tree, ret, err);
+		r = commit_once(place, repo, dir, wish, &captured->tree, ret, err);
 		if (r != -EAGAIN)
 			break;
 	}
+	if (!r && captured->nested.n && (r = sbx_repos_name(place, ret)))
+		r = sbx_fail(err, -r, "the repositories in the tree cannot be kept: %s",
+		             strerror(-r));
 	return r;
 }
 
@@ -153,9 +157,11 @@ static int snapshot(const struct sbx_past_place *place, const struct sbx_snapsho
 
 	if (!r)
 		r = sbx_past_capture(place, &how, &captured, err);
+	if (!r && captured.nested.n)
+		r = sbx_repos_copy(place, &captured.nested, wish->cancelled, err);
 	if (!r)
 		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
-	return r ? r : commit(place, wish, &captured.tree, ret, err);
+	return r ? r : commit(place, wish, &captured, ret, err);
 }
 
 /* ---- marks ---- */
@@ -180,44 +186,83 @@ static int index_tree(git_repository *all, const struct sbx_index *index,
 /* What goes into a mark beside the tree, in lines. */
 static char *describe(const struct sbx_past_place *place, git_repository *all,
                       const struct sbx_captured *captured, const struct sbx_index *staged,
-                      const struct sbx_past_head *head)
+                      const struct sbx_past_head *head, const struct sbx_past_wish *wish)
 {
 	_cleanup_free_ char *branch = sbx_past_branch(place);
-	char tip[GIT_OID_HEXSZ + 1] = "-", index[GIT_OID_HEXSZ + 1] = "-";
+	char tip[GIT_OID_HEXSZ + 1] = "-", index[GIT_OID_HEXSZ + 1] = "-",
+	                         exact[GIT_OID_HEXSZ + 1] = "-";
 	git_oid oid;
 
 	if (branch && git_reference_name_to_id(&oid, all, branch) == 0)
 		git_oid_tostr(tip, sizeof(tip), &oid);
 	if (index_tree(all, staged, captured, &oid) == 0)
 		git_oid_tostr(index, sizeof(index), &oid);
-	return sbx_format("branch %s\nindex %s\nhead %s\n", tip, index, head->text);
+	if (captured->has_exact)
+		git_oid_tostr(exact, sizeof(exact), &captured->exact);
+	return sbx_format("branch %s\nindex %s\nexact %s\naside %s\nclean %d\nhead %s\n", tip,
+	                  index, exact, wish->aside ? wish->aside : "-", wish->clean, head->text);
+}
+
+void sbx_past_marked_release(struct sbx_past_marked *marked)
+{
+	free(marked->head);
+	free(marked->aside);
+	*marked = (struct sbx_past_marked){0};
+}
+
+static int read_line(const char *line, size_t len, struct sbx_past_marked *ret)
+{
+	const char *value = memchr(line, ' ', len);
+	size_t key = value ? (size_t)(value - line) : 0, n = value ? len - key - 1 : 0;
+	const struct {
+		const char *key;
+		git_oid *oid;
+		bool *has;
+	} ids[] = {{"branch", &ret->branch, &ret->has_branch},
+	           {"index", &ret->index, &ret->has_index},
+	           {"exact", &ret->exact, &ret->has_exact}};
+
+	for (size_t i = 0; value && i < SBX_ARRAY_SIZE(ids); i++)
+		if (key == strlen(ids[i].key) && memcmp(line, ids[i].key, key) == 0)
+			*ids[i].has = n == GIT_OID_HEXSZ &&
+			              git_oid_fromstrn(ids[i].oid, value + 1, n) == 0;
+	if (key == 5 && memcmp(line, "clean", key) == 0)
+		ret->clean = n == 1 && value[1] == '1';
+	if (key == 5 && memcmp(line, "aside", key) == 0 && !(n == 1 && value[1] == '-') &&
+	    !(ret->aside = strndup(value + 1, n)))
+		return -ENOMEM;
+	if (key == 4 && memcmp(line, "head", key) == 0 && !(ret->head = strndup(value + 1, n)))
+		return -ENOMEM;
+	return 0;
 }
 
 int sbx_past_read_mark(git_repository *all, const git_oid *oid, struct sbx_past_marked *ret,
                        struct sbx_error *err)
 {
 	git_commit *object = NULL;
-	char tip[GIT_OID_HEXSZ + 1], index[GIT_OID_HEXSZ + 1];
-	int at = 0, r = git_commit_lookup(&object, all, oid);
-	const char *text = r ? NULL : git_commit_message(object);
+	int r = git_commit_lookup(&object, all, oid);
+	const char *at;
 
 	*ret = (struct sbx_past_marked){0};
 	if (r)
 		return sbx_git_fail(err, r, "a mark cannot be read");
-	if (sscanf(text, "branch %40s\nindex %40s\nhead %n", tip, index, &at) < 2 || !at) {
-		git_commit_free(object);
-		return sbx_fail(err, EINVAL, "a mark cannot be read");
+	for (at = git_commit_message(object); !r && *at && !ret->head;) {
+		size_t len = strcspn(at, "\n");
+
+		r = read_line(at, len, ret);
+		at += len + (at[len] == '\n');
 	}
-	ret->has_branch = git_oid_fromstr(&ret->branch, tip) == 0;
-	ret->has_index = git_oid_fromstr(&ret->index, index) == 0;
-	ret->head = strndup(text + at, strcspn(text + at, "\n"));
 	git_commit_free(object);
-	return ret->head ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	if (!r && ret->head)
+		return 0;
+	sbx_past_marked_release(ret);
+	return r ? sbx_fail(err, ENOMEM, "out of memory")
+	         : sbx_fail(err, EINVAL, "a mark cannot be read");
 }
 
 static int put_mark(const struct sbx_past_place *place, const char *name,
                     const struct sbx_captured *captured, const struct sbx_index *staged,
-                    struct sbx_error *err)
+                    const struct sbx_past_wish *wish, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *all = NULL;
 	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
@@ -231,7 +276,7 @@ static int put_mark(const struct sbx_past_place *place, const char *name,
 		r = sbx_past_read_head(place, all, &head, err);
 	if (r)
 		return r;
-	text = describe(place, all, captured, staged, &head);
+	text = describe(place, all, captured, staged, &head, wish);
 	if (!text || marks < 0)
 		return sbx_fail(err, text ? -marks : ENOMEM, "cannot keep a mark");
 	r = sbx_past_commit(all, &captured->tree, head.born ? &head.oid : NULL, text, NULL, &oid,
@@ -249,10 +294,11 @@ int sbx_past_mark(const struct sbx_past_place *place, const char *name,
 	int r;
 
 	how.known = &known;
+	how.exact = true;
 	r = sbx_past_capture(place, &how, ret, err);
 	if (r)
 		return r;
-	r = put_mark(place, name, ret, &known.index, err);
+	r = put_mark(place, name, ret, &known.index, wish, err);
 	if (r)
 		sbx_captured_release(ret);
 	return r;

@@ -268,10 +268,10 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid)
 
 	if (oid)
 		git_oid_tostr(hex, sizeof(hex), oid);
-	return sbx_format("refs/sandboxfs/snapshots/%s/%s", rec->worktree, hex);
+	return sbx_format(SBX_GIT_SNAPSHOTS "%s/%s", rec->worktree, hex);
 }
 
-static int find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret)
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret)
 {
 	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
 	git_reference_iterator *it = NULL;
@@ -287,7 +287,7 @@ static int find_refs(git_repository *repo, const char *prefix, struct sbx_names 
 static int remove_refs(git_repository *repo, const char *prefix)
 {
 	_cleanup_(sbx_names_release) struct sbx_names names = {0};
-	int r = find_refs(repo, prefix, &names);
+	int r = sbx_past_find_refs(repo, prefix, &names);
 
 	for (size_t i = 0; !r && i < names.n; i++) {
 		r = git_reference_remove(repo, names.items[i]);
@@ -302,21 +302,26 @@ int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err)
 	const struct sbx_record *rec = place->rec;
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_free_ char *prefix = rec->worktree ? sbx_past_ref(rec, NULL) : NULL;
+	_cleanup_free_ char *marks =
+	        rec->worktree ? sbx_format(SBX_GIT_MARKS "%s/", rec->worktree) : NULL;
 	_cleanup_free_ char *path = own_path(place, "/snapshots");
+	_cleanup_free_ char *marked = own_path(place, "/marks/restore");
+	_cleanup_free_ char *marking = own_path(place, "/marks/restoring");
 	struct sbx_git_owner owner;
 	int r;
 
 	if (!rec->common || !rec->worktree)
 		return 0;
-	if (!prefix || !path)
+	if (!prefix || !path || !marks || !marked || !marking)
 		return sbx_fail(err, ENOMEM, "out of memory");
-	if (access(path, F_OK) < 0)
+	if (access(path, F_OK) < 0 && access(marked, F_OK) < 0 && access(marking, F_OK) < 0)
 		return 0;
 	r = sbx_git_open(rec->common, &repo);
 	if (r == GIT_ENOTFOUND)
 		return 0;
 	owner = sbx_git_owner_begin(rec->common);
 	r = r ? r : remove_refs(repo, prefix);
+	r = r ? r : remove_refs(repo, marks);
 	sbx_git_owner_end(&owner);
 	return r ? sbx_git_fail(err, r, "cannot let go of the snapshots of %s", rec->name) : 0;
 }

@@ -48,6 +48,25 @@ resized() {
 	done
 }
 
+# What it takes away makes room, and still comes back.
+reset_when_full() {
+	box r
+	echo '*.o' >"$MNT/r/.gitignore"
+	run r sh -c 'echo 1 >a; chmod 600 a; ln a b.o; head -c 60000000 /dev/zero >big.o' 2>"$ROOM/full.log" || :
+	size=$(stat -c %s "$MNT/r/big.o")
+	[ "$size" -gt 30000000 ] || fail "$size"
+	echo 1 >"$MNT/r/ctl/reset" || fail "$(cat "$MNT/r/ctl/error")"
+	refuse test -e "$MNT/r/big.o"
+	refuse test -e "$MNT/r/a"
+	run r sh -c 'head -c 30000000 /dev/zero >room'
+	echo previous >"$MNT/r/ctl/restore" || fail "$(cat "$MNT/r/ctl/error")"
+	same "$size" "$(stat -c %s "$MNT/r/big.o")"
+	same '600 2' "$(stat -c '%a %h' "$MNT/r/a")"
+	same 1 "$(cat "$MNT/r/b.o")"
+	refuse test -e "$MNT/r/room"
+	teardown r
+}
+
 holds() {
 	same 2000000 "$(stat -c %s "$MNT/a/two")"
 	same 2 "$(stat -c %h "$MNT/a/three")"
@@ -116,6 +135,7 @@ claim "a sandbox works within the limit" within_the_limit
 claim "a command that fills it gets ENOSPC" full_inside
 claim "a client of the mount gets ENOSPC" full_through_the_mount
 claim "names are limited as well" names_are_limited_too
+claim "a reset of a full one makes room, and previous brings it back" reset_when_full
 claim "limits/disk_mb gives another size, not less than is in use" resized
 claim "unmounting keeps it all" kept_over_unmount
 claim "kill -9 keeps what the last job left" kept_over_a_kill
