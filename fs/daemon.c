@@ -71,7 +71,8 @@ struct daemon {
 	struct sbx_channel workspace_channel, control_channel;
 	struct sbx_watch signals;
 	sem_t ended;
-	int logs; /* logs_dir, held; or -1 */
+	int logs;                /* logs_dir, held; or -1 */
+	pthread_mutex_t telling; /* held to tell of something by registry, and for its end */
 };
 
 static void handle_ended(void *data)
@@ -119,6 +120,17 @@ static void handle_wrote(struct sbx_box *box, void *data)
 	struct daemon *d = data;
 
 	ws_renew_files(&d->workspace, box);
+}
+
+/* The backend outlives the registry. */
+static void handle_dropped(const char *name, const char *text, void *data)
+{
+	struct daemon *d = data;
+
+	pthread_mutex_lock(&d->telling);
+	if (d->registry)
+		sbx_events_add(sbx_registry_events(d->registry), "dropped", name, text);
+	pthread_mutex_unlock(&d->telling);
 }
 
 static void handle_shown(void *data)
@@ -273,7 +285,11 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	r = sbx_spawner_attach(d->spawner, d->loop);
 	if (r < 0)
 		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
-	d->host = (struct sbx_host){.settings = s, .loop = d->loop, .spawner = d->spawner};
+	d->host = (struct sbx_host){.settings = s,
+	                            .loop = d->loop,
+	                            .spawner = d->spawner,
+	                            .dropped = handle_dropped,
+	                            .data = d};
 	r = open_backend(d, err);
 	if (r < 0)
 		return r;
@@ -453,7 +469,10 @@ static void stop(struct daemon *d)
 	sbx_passthrough_destroy(d->workspace.passthrough);
 	sbx_kept_destroy(d->workspace.kept);
 	sbx_controls_finish(&d->controls);
+	pthread_mutex_lock(&d->telling);
 	sbx_registry_destroy(d->registry);
+	d->registry = NULL;
+	pthread_mutex_unlock(&d->telling);
 	sbx_mourner_dismiss(d->mourner);
 	/* While the state directory is ours. */
 	if (d->backend && d->workspace.controls)
@@ -483,7 +502,7 @@ static void leave_terminal(void)
 
 static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 {
-	struct daemon d = {.opts = opts, .logs = -1};
+	struct daemon d = {.opts = opts, .logs = -1, .telling = PTHREAD_MUTEX_INITIALIZER};
 	int r;
 
 	/* A name server that is silent is not to hold up an unmount for long. */

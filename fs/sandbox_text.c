@@ -263,6 +263,7 @@ static int add_trash(const struct sbx_trash *t, void *data)
 	add_string(obj, "sandbox", t->sandbox);
 	add_string(obj, "time", time);
 	add_string(obj, "branch", t->branch);
+	json_object_object_add(obj, "whole", json_object_new_boolean(t->whole));
 	json_object_array_add(data, obj);
 	return 0;
 }

@@ -63,8 +63,11 @@ static int list(int parent, const char *dir, const char *name)
 		printf("; mounted (process %d)", (int)info.pid);
 	else
 		fputs(info.busy ? "; mounted" : "; not mounted", stdout);
-	printf("; %zu sandbox%s%s%s%s; used %s\n", info.sandboxes, info.sandboxes == 1 ? "" : "es",
-	       info.names ? " (" : "", info.names ? info.names : "", info.names ? ")" : "", used);
+	printf("; %zu sandbox%s%s%s%s", info.sandboxes, info.sandboxes == 1 ? "" : "es",
+	       info.names ? " (" : "", info.names ? info.names : "", info.names ? ")" : "");
+	if (info.removed)
+		printf("; files of %zu removed", info.removed);
+	printf("; used %s\n", used);
 	return 0;
 }
 

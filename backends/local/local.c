@@ -12,6 +12,7 @@
 
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
+#include "backends/local/local_removed.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -23,10 +24,12 @@ static void destroy(struct sbx_backend *base)
 
 	if (b->recovered)
 		sbx_state_set_clean(&b->state);
+	sbx_local_removed_unwatch(b->removed);
 	sbx_kept_free(b->kept);
 	sbx_layers_close(b->layers);
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);
+	pthread_rwlock_destroy(&b->removing);
 	free(b->flat);
 	free(b->fleeting);
 	free(b->common);
@@ -152,8 +155,10 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 	b->base.impl = &impl;
 	b->host = host;
 	b->state = SBX_STATE_CLOSED;
+	pthread_rwlock_init(&b->removing, NULL);
 	r = sbx_git_init();
 	if (r) {
+		pthread_rwlock_destroy(&b->removing);
 		free(b);
 		return sbx_fail(err, -r, "cannot start libgit2");
 	}

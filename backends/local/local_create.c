@@ -167,9 +167,9 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
-/* The branch that the seed would have, unless another is asked for or it cannot be had. */
-static int plan_as(struct sbx_local *b, const struct sbx_create *req,
-                   const struct sbx_local_seed *seed, struct sbx_record *rec, struct sbx_error *err)
+int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
+                      const struct sbx_local_seed *seed, struct sbx_record *rec,
+                      struct sbx_error *err)
 {
 	struct sbx_create as = *req;
 	int r = -EINVAL;
@@ -202,7 +202,7 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req,
 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
-	r = seed && *seed->head ? plan_as(b, req, seed, rec, err)
+	r = seed && *seed->head ? sbx_local_plan_as(b, req, seed, rec, err)
 	                        : sbx_local_plan_git(b, req, NULL, rec, err);
 	if (!r && makes_layers(b))
 		r = sbx_local_layer_plan(b, rec, layer, err);

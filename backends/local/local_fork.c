@@ -1,7 +1,10 @@
 /*
- * A fork has its origin's base, and what the origin has changed is copied: of a layered tree the upper layer, of a full copy all of it.
- * So `base` is the same commit to both. Its branch begins where the origin's HEAD stands; the index comes along, so
- * what was staged is staged. The record says ready when all that is done: till then recovery takes everything back.
+ * A fork has its origin's base, and what the origin has changed is copied: of a layered tree the
+ * upper layer, of a full copy all of it. So `base` is the same commit to both. Its branch begins
+ * where the origin's HEAD stands; the index comes along, so what was staged is staged. The record
+ * says ready when all that is done: till then recovery takes everything back.
+ *
+ * A sandbox that was removed is an origin as well, as long as its files are kept.
  */
 #include "backends/local/local_fork.h"
 
@@ -24,8 +27,11 @@
 struct fork {
 	struct sbx_local *b;
 	const struct sbx_create *req;
-	const struct sbx_local_sandbox *origin;
-	struct sbx_record rec; /* until the sandbox is opened */
+	const struct sbx_record *of;       /* the origin's */
+	const struct sbx_local_seed *seed; /* of one from the trash; else NULL */
+	int from;                          /* what is to be copied: its upper layer, or all of it */
+	int nested;                        /* what stands apart from its tree, or -1 */
+	struct sbx_record rec;             /* until the sandbox is opened */
 	struct sbx_index_carry index;
 	char head[GIT_OID_HEXSZ + 1]; /* git: the origin's */
 };
@@ -52,7 +58,7 @@ static int dup_all(struct sbx_record *rec, const struct sbx_record *of)
 static int check(const struct fork *f, struct sbx_error *err)
 {
 	const struct sbx_create *req = f->req;
-	const struct sbx_record *of = &f->origin->rec;
+	const struct sbx_record *of = f->of;
 
 	if (req->base)
 		return sbx_fail(err, EINVAL,
@@ -70,7 +76,7 @@ static int check(const struct fork *f, struct sbx_error *err)
 /* What commands have committed comes over first; where that cannot be, the origin has been told why. */
 static int read_origin(struct fork *f, struct sbx_error *err)
 {
-	const struct sbx_record *of = &f->origin->rec;
+	const struct sbx_record *of = f->of;
 	_cleanup_fd_ int entry = -1;
 	int r;
 
@@ -82,23 +88,26 @@ static int read_origin(struct fork *f, struct sbx_error *err)
 	if (entry < 0)
 		return entry;
 	r = sbx_local_head(of, entry, f->head, err);
-	if (!r && sbx_index_carry_read(&f->index, entry) < 0)
-		r = sbx_fail(err, EIO, "cannot read the index of %s", of->name);
-	return r;
+	if (r)
+		return r;
+	r = sbx_index_carry_read(&f->index, entry);
+	return r ? sbx_fail(err, -r, "cannot read the index of %s: %s", of->name, strerror(-r)) : 0;
 }
 
 static int plan(struct fork *f, struct sbx_error *err)
 {
 	int r;
 
-	if (!f->origin->rec.common)
+	if (!f->of->common)
 		return 0;
+	if (f->seed)
+		return sbx_local_plan_as(f->b, f->req, f->seed, &f->rec, err);
 	r = sbx_local_plan_git(f->b, f->req, f->head, &f->rec, err);
 	if (r)
 		return r;
 	/* The base of both; the branch begins at head. */
 	free(f->rec.base);
-	f->rec.base = strdup(f->origin->rec.base);
+	f->rec.base = strdup(f->of->base);
 	return f->rec.base ? 0 : sbx_fail(err, ENOMEM, "out of memory");
 }
 
@@ -143,15 +152,16 @@ static int write_index(struct fork *f, int root, const struct sbx_record *rec,
 /* --- the tree --------------------------------------------------------------------------------------- */
 
 /* What is to be copied: the directory with the changes of a layered tree, or all. */
-static int open_origin(const struct fork *f, struct sbx_error *err)
+static int open_origin(struct fork *f, int disk, struct sbx_error *err)
 {
-	const struct sbx_record *of = &f->origin->rec;
-	int fd = of->layer ? sbx_local_upper(f->b, of, f->origin->disk)
-	                   : sbx_dir_open(f->b->state.trees, of->id);
+	const struct sbx_record *of = f->of;
 
-	return fd < 0 ? sbx_fail(err, -fd, "cannot open the tree of %s: %s", of->name,
-	                         strerror(-fd))
-	              : fd;
+	f->nested = sbx_dir_open(f->b->state.nested, of->id);
+	f->from = of->layer ? sbx_local_upper(f->b, of, disk)
+	                    : sbx_dir_open(f->b->state.trees, of->id);
+	return f->from < 0 ? sbx_fail(err, -f->from, "cannot open the tree of %s: %s", of->name,
+	                              strerror(-f->from))
+	                   : 0;
 }
 
 /* Makes trees/ID, and for a layered one what is in it; *TOP is what is to be filled. */
@@ -165,12 +175,12 @@ static int make_top(struct fork *f, int *top, struct sbx_error *err)
 	return sbx_local_layer_make(f->b, &f->rec, top, err);
 }
 
-static int copy(struct fork *f, int from, int top, struct sbx_error *err)
+static int copy(struct fork *f, int top, struct sbx_error *err)
 {
 	const struct sbx_identity *owner = f->rec.layer ? sbx_layers_owner(f->b->layers) : NULL;
 	_cleanup_fd_ int links = sbx_dir_make(f->b->state.trash, f->rec.id, 0700);
 	struct sbx_skip dotgit = {.name = ".git"};
-	struct sbx_copy c = {.src = from,
+	struct sbx_copy c = {.src = f->from,
 	                     .dst = top,
 	                     .links = links,
 	                     .skips = &dotgit,
@@ -187,7 +197,7 @@ static int copy(struct fork *f, int from, int top, struct sbx_error *err)
 	if (links < 0)
 		return sbx_fail(err, -links, "cannot write to the state directory: %s",
 		                strerror(-links));
-	if (fstat(from, &st) < 0)
+	if (fstat(f->from, &st) < 0)
 		return sbx_fail(err, errno, "cannot open the tree: %s", strerror(errno));
 	dotgit.dev = st.st_dev;
 	dotgit.ino = st.st_ino;
@@ -197,8 +207,7 @@ static int copy(struct fork *f, int from, int top, struct sbx_error *err)
 
 static int fill(struct fork *f, int top, struct sbx_error *err)
 {
-	_cleanup_fd_ int from = open_origin(f, err);
-	int r = from < 0 ? from : copy(f, from, top, err);
+	int r = copy(f, top, err);
 
 	if (!r && f->rec.layer)
 		r = sbx_local_layer_adopt(f->b, &f->rec, err);
@@ -218,10 +227,10 @@ static int begin(struct fork *f, int *top, struct sbx_error *err)
 	_cleanup_fd_ int lock = -1;
 	int r;
 
-	if (f->origin->rec.common) {
-		lock = sbx_git_lock(f->origin->rec.common);
+	if (f->of->common) {
+		lock = sbx_git_lock(f->of->common);
 		if (lock < 0)
-			return sbx_fail(err, -lock, "cannot open %s: %s", f->origin->rec.common,
+			return sbx_fail(err, -lock, "cannot open %s: %s", f->of->common,
 			                strerror(-lock));
 	}
 	r = plan(f, err);
@@ -236,9 +245,10 @@ static int begin(struct fork *f, int *top, struct sbx_error *err)
 static int complete(struct fork *f, struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	const struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	int r;
+	int r = f->nested < 0 ? 0
+	                      : sbx_local_fork_nested(f->b, f->nested, sb->id, s->root,
+	                                              f->req->cancelled, err);
 
-	r = sbx_local_fork_nested(f->b, f->origin->rec.id, sb->id, s->root, f->req->cancelled, err);
 	if (r)
 		return r;
 	/* A status that takes longer is no reason to fail. */
@@ -271,23 +281,90 @@ static int make(struct fork *f, struct sbx_sandbox **ret, struct sbx_error *err)
 	return 0;
 }
 
+static void release(struct fork *f)
+{
+	sbx_cleanup_fd(&f->from);
+	sbx_cleanup_fd(&f->nested);
+	sbx_index_carry_release(&f->index);
+	sbx_record_release(&f->rec);
+}
+
 int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
                    struct sbx_error *err)
 {
-	struct fork f = {.b = b, .req = req};
-	int r;
+	const struct sbx_local_sandbox *origin = sbx_local_downcast(req->from);
+	_cleanup_(release) struct fork f = {
+	        .b = b, .req = req, .of = &origin->rec, .from = -1, .nested = -1};
+	int r = check(&f, err);
 
-	f.origin = sbx_local_downcast(req->from);
-	r = check(&f, err);
 	if (!r)
 		r = sbx_local_begin(b, req, &f.rec, err);
-	if (!r && dup_all(&f.rec, &f.origin->rec))
+	if (!r && dup_all(&f.rec, f.of))
 		r = sbx_fail(err, ENOMEM, "out of memory");
 	if (!r)
 		r = read_origin(&f, err);
 	if (!r)
-		r = make(&f, ret, err);
-	sbx_index_carry_release(&f.index);
-	sbx_record_release(&f.rec);
-	return r;
+		r = open_origin(&f, origin->disk, err);
+	return r ? r : make(&f, ret, err);
+}
+
+/* --- from what was removed -------------------------------------------------------------------------- */
+
+static int open_removed(struct fork *f, const struct sbx_removed *of, struct sbx_error *err)
+{
+	_cleanup_fd_ int tree = sbx_dir_open(of->dir, "tree");
+
+	f->nested = sbx_dir_open(of->dir, "nested");
+	f->from = tree < 0        ? tree
+	          : of->rec.layer ? sbx_dir_open(tree, "upper")
+	                          : sbx_steal_fd(&tree);
+	return f->from < 0 ? sbx_fail(err, -f->from, "cannot open what is kept of %s: %s",
+	                              of->rec.name, strerror(-f->from))
+	                   : 0;
+}
+
+static int read_removed(struct fork *f, const struct sbx_removed *of, struct sbx_error *err)
+{
+	if (!of->rec.common)
+		return 0;
+	memcpy(f->head, f->seed->head, sizeof(f->head));
+	if (sbx_index_carry_read(&f->index, of->dir) < 0 || !f->index.data)
+		return sbx_fail(err, ENOENT, "the index of %s was not kept", of->rec.name);
+	return 0;
+}
+
+/* Whether in this mount its tree can stand on what it stood on. */
+static int check_removed(const struct fork *f, struct sbx_error *err)
+{
+	const struct sbx_record *of = f->of;
+
+	if (strcmp(of->kind, f->rec.kind) != 0 ||
+	    (of->common && (!f->b->common || strcmp(of->common, f->b->common) != 0)))
+		return sbx_fail(err, EOPNOTSUPP, "it was of another source");
+	if (of->common && !*f->seed->head)
+		return sbx_fail(err, EOPNOTSUPP, "the commits that it stood on are gone");
+	return of->layer && (!f->b->layers || f->b->flat)
+	               ? sbx_fail(err, EOPNOTSUPP, "trees are no overlays here")
+	               : 0;
+}
+
+int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
+                           const struct sbx_local_seed *seed, const struct sbx_removed *of,
+                           struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	_cleanup_(release) struct fork f = {
+	        .b = b, .req = req, .of = &of->rec, .seed = seed, .from = -1, .nested = -1};
+	int r = check(&f, err);
+
+	if (!r)
+		r = sbx_local_begin(b, req, &f.rec, err);
+	if (!r)
+		r = check_removed(&f, err);
+	if (!r && dup_all(&f.rec, f.of))
+		r = sbx_fail(err, ENOMEM, "out of memory");
+	if (!r)
+		r = open_removed(&f, of, err);
+	if (!r)
+		r = read_removed(&f, of, err);
+	return r ? r : make(&f, ret, err);
 }

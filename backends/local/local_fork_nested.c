@@ -99,17 +99,18 @@ static int move_all(struct moving *m, struct sbx_local *b, const char *to)
 	return r ? r : sbx_tree_remove(b->state.trash, to, m->err);
 }
 
-int sbx_local_fork_nested(struct sbx_local *b, const char *from, const char *to, int root,
+int sbx_local_fork_nested(struct sbx_local *b, int from, const char *to, int root,
                           atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct moving m = {.to = -1, .links = -1, .root = root, .cancelled = cancelled};
 	struct sbx_error own = SBX_ERROR_INIT;
-	int r;
+	struct moving m = {.from = from,
+	                   .to = -1,
+	                   .links = -1,
+	                   .root = root,
+	                   .cancelled = cancelled,
+	                   .err = &own};
+	int r = move_all(&m, b, to);
 
-	m.err = &own;
-	m.from = sbx_dir_open(b->state.nested, from);
-	r = m.from == -ENOENT ? 0 : m.from < 0 ? m.from : move_all(&m, b, to);
-	sbx_cleanup_fd(&m.from);
 	sbx_cleanup_fd(&m.to);
 	sbx_cleanup_fd(&m.links);
 	if (!r)

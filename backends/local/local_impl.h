@@ -15,6 +15,7 @@
 struct sbx_kept;
 struct sbx_kept_row;
 struct sbx_layers;
+struct sbx_removed_watch;
 
 enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
 
@@ -24,11 +25,13 @@ struct sbx_local {
 	const struct sbx_host *host;
 	struct sbx_state state;
 	enum sbx_local_kind kind;
-	char *common;              /* git: the source's common directory */
-	struct sbx_layers *layers; /* NULL: none could be had, or none is needed */
-	struct sbx_kept *kept;     /* NULL: there is no trash */
-	char *fleeting;            /* why the state directory may not outlive a reboot, or NULL */
-	char *flat;                /* why new trees are full copies, or NULL */
+	char *common;                      /* git: the source's common directory */
+	struct sbx_layers *layers;         /* NULL: none could be had, or none is needed */
+	struct sbx_kept *kept;             /* NULL: there is no trash */
+	struct sbx_removed_watch *removed; /* NULL: there is no trash, or recovery is not over */
+	pthread_rwlock_t removing;         /* held for reading while files of removed/ are copied */
+	char *fleeting; /* why the state directory may not outlive a reboot, or NULL */
+	char *flat;     /* why new trees are full copies, or NULL */
 	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;
 	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */

@@ -18,6 +18,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
+#include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
@@ -323,6 +324,28 @@ static void sandbox_discard(struct sbx_sandbox *sb)
 	atomic_store(&sbx_local_downcast(sb)->discard, true);
 }
 
+/*
+ * With its files, which have an entry in the trash; where they cannot be kept, that keeps the sandbox
+ * from going as well, unless somebody wants it gone. ERR then says what was dropped.
+ */
+static int remove_all(struct sbx_local_sandbox *s, struct sbx_error *err)
+{
+	struct sbx_error why = SBX_ERROR_INIT;
+	int r = sbx_local_remove(s->backend, &s->rec, &why);
+
+	if (r && s->rec.keep && (atomic_load(&s->discard) || is_over(s))) {
+		s->rec.keep = false;
+		sbx_tree_remove(s->backend->state.removed, s->rec.id, NULL);
+		r = sbx_local_remove(s->backend, &s->rec, err);
+		if (!r)
+			s->lost = why;
+		return r;
+	}
+	if (r && err)
+		*err = why;
+	return r;
+}
+
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -343,7 +366,7 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	if (!r && s->root < 0)
 		r = sbx_local_retire(s->backend, &s->rec, err);
 	if (!r)
-		r = sbx_local_remove(s->backend, &s->rec, err);
+		r = remove_all(s, err);
 	if (r)
 		return r;
 	/* Snapshots may still be looked into, which do not need them. */

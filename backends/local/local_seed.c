@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/local/git_impl.h"
+#include "backends/local/local_fork.h"
 #include "backends/local/local_history.h"
 #include "backends/local/local_trash.h"
 #include "backends/local/past_aside.h"
@@ -84,7 +85,8 @@ static int seed_git(struct sbx_local *b, const struct sbx_trash_entry *e,
 	return e->branch && !seed->branch ? sbx_fail(err, ENOMEM, "out of memory") : 0;
 }
 
-static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_seed *seed,
+/* *ID is the sandbox's that the entry is of, the caller's. */
+static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_seed *seed, char **id,
                       struct sbx_error *err)
 {
 	_cleanup_(sbx_trash_release) struct sbx_trash_entry e = {0};
@@ -100,6 +102,7 @@ static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_se
 		git_repository_free(repo);
 		return r;
 	}
+	*id = sbx_steal_ptr(&e.id);
 	seed->commit = e.commit;
 	seed->tree = e.tree;
 	seed->objects = repo;
@@ -112,16 +115,50 @@ static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_se
 	return r;
 }
 
+static bool is_final(int r)
+{
+	return r == -EINTR || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -EMFILE ||
+	       r == -ENFILE;
+}
+
+/* From the very files. 1: there are none, or they do not do here, and what git has of them is to. */
+static int create_whole(struct sbx_local *b, const struct sbx_create *req,
+                        const struct sbx_local_seed *seed, const char *id, struct sbx_sandbox **ret,
+                        struct sbx_error *err)
+{
+	struct sbx_error why = SBX_ERROR_INIT;
+	struct sbx_removed of;
+	_cleanup_free_ char *text = NULL;
+	int r = sbx_local_removed_open(b, id, &of);
+
+	if (r)
+		return 1;
+	r = sbx_local_fork_removed(b, req, seed, &of, ret, &why);
+	sbx_local_removed_close(b, &of);
+	if (!r)
+		return 0;
+	if (is_final(r))
+		return sbx_fail(err, why.code, "%s", why.text);
+	text = sbx_format("%s was made from what git has of %s alone: %s", req->name, req->trash,
+	                  why.text);
+	if (text && b->host->dropped)
+		b->host->dropped(req->name, text, b->host->data);
+	return 1;
+}
+
 int sbx_local_create_trash(struct sbx_local *b, const struct sbx_create *req,
                            struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	_cleanup_(sbx_local_seed_release) struct sbx_local_seed seed = {0};
+	_cleanup_free_ char *id = NULL;
 	int r;
 
 	if (req->base || req->from || req->rev)
 		return sbx_fail(err, EINVAL, "what comes from the trash begins as nothing else");
-	r = seed_trash(b, req->trash, &seed, err);
-	return r ? r : sbx_local_create_as(b, req, &seed, ret, err);
+	r = seed_trash(b, req->trash, &seed, &id, err);
+	if (!r)
+		r = create_whole(b, req, &seed, id, ret, err);
+	return r <= 0 ? r : sbx_local_create_as(b, req, &seed, ret, err);
 }
 
 /* --- as another was ---------------------------------------------------------------------------------- */

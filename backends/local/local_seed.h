@@ -26,6 +26,13 @@ int sbx_local_create_trash(struct sbx_local *b, const struct sbx_create *req,
 int sbx_local_create_rev(struct sbx_local *b, const struct sbx_create *req,
                          struct sbx_sandbox **ret, struct sbx_error *err);
 
+/*
+ * As sbx_local_plan_git (local_create.c), from where SEED begins: on the branch that it would have,
+ * unless REQ asks for another or it cannot be had.
+ */
+int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
+                      const struct sbx_local_seed *seed, struct sbx_record *rec,
+                      struct sbx_error *err);
 /* A create that begins as SEED (NULL: as the source) says (local_create.c). */
 int sbx_local_create_as(struct sbx_local *b, const struct sbx_create *req,
                         const struct sbx_local_seed *seed, struct sbx_sandbox **ret,

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "backends/local/layers.h"
+#include "backends/local/local_removed.h"
 #include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -67,8 +68,12 @@ int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 
 	if (!r)
 		r = sbx_past_forget(&place, err);
+	if (!r && rec->keep)
+		r = sbx_local_removed_prepare(b, rec, err);
 	if (rec->layer && b->layers)
 		sbx_layers_forget(b->layers, rec);
+	if (!r && rec->keep)
+		r = sbx_local_removed_take(b, rec, err);
 	if (!r)
 		r = sbx_state_erase(&b->state, rec->id, err);
 	if (r)

@@ -20,6 +20,7 @@
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/local_removed.h"
 #include "backends/local/trash.h"
 #include "backends/local/trash_kept.h"
 #include "backends/support/beneath.h"
@@ -41,7 +42,8 @@ struct saving {
 	struct timespec known_at;
 	git_oid lower_tree, head_tree;
 	bool has_known, has_lower;
-	bool lost; /* some of it cannot be saved at all */
+	bool lost;    /* some of it cannot be saved at all */
+	bool inexact; /* the tree that git has does not say all (sbx_captured) */
 	struct sbx_trash_entry entry;
 };
 
@@ -175,6 +177,7 @@ static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_erro
 	                   : (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	r = sbx_capture(w, &captured, err);
 	s->entry.tree = captured.tree;
+	s->inexact = captured.inexact;
 	sbx_captured_release(&captured);
 	return r;
 }
@@ -247,6 +250,8 @@ static bool is_empty(git_repository *repo, const git_oid *id)
 
 static bool is_worth_it(const struct saving *s)
 {
+	if (s->inexact)
+		return true;
 	if (!s->git)
 		return !is_empty(s->repo, &s->entry.tree);
 	return s->entry.has_left || s->entry.has_staged ||
@@ -291,8 +296,12 @@ static int save(struct saving *s, struct sbx_error *err)
 	if (r)
 		return sbx_git_fail(err, r, "what was staged in %s cannot be saved", s->rec->name);
 	r = s->git ? bring_left(s, err) : 0;
-	if (!r && is_worth_it(s))
+	s->rec->keep = !r && is_worth_it(s);
+	if (s->rec->keep)
 		r = sbx_trash_write(s->repo, s->common, &s->entry, err);
+	/* Of what was removed file by file git has all there is. */
+	if (r || strcmp(s->rec->save, "kept") == 0)
+		s->rec->keep = false;
 	if (!r && s->lost)
 		sbx_fail(err, EINVAL,
 		         "of what was committed in %s some is damaged or too large to be saved",
@@ -355,6 +364,9 @@ int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, 
 			sbx_fail(err, here.code, "%s", here.text);
 		r = again && rec->common ? r : again;
 	}
+	/* The disk is in memory, and what is kept of it is of the last time that it was saved. */
+	if (!r && rec->keep && disk >= 0)
+		r = sbx_layers_save(b->layers, &b->state, rec->id, disk, NULL, err);
 	if (!r)
 		done(b, rec);
 	return r;
@@ -421,6 +433,7 @@ int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct 
 /* --- listing and dropping ---------------------------------------------------------------------------- */
 
 struct listing {
+	const struct sbx_local *b;
 	struct sbx_trash *at;
 	size_t n, cap;
 };
@@ -453,7 +466,8 @@ static int add(const struct sbx_trash_entry *e, void *data)
 	*t = (struct sbx_trash){.name = strdup(e->name),
 	                        .sandbox = strdup(e->sandbox),
 	                        .branch = e->branch ? strdup(e->branch) : NULL,
-	                        .time_ms = e->time_ms};
+	                        .time_ms = e->time_ms,
+	                        .whole = sbx_local_removed_has(l->b, e->id)};
 	l->n++;
 	return t->name && t->sandbox && (!e->branch || t->branch) ? 0 : -ENOMEM;
 }
@@ -482,7 +496,7 @@ int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_tr
                          void *data, struct sbx_error *err)
 {
 	struct sbx_local *b = (struct sbx_local *)base;
-	_cleanup_(listing_release) struct listing l = {0};
+	_cleanup_(listing_release) struct listing l = {.b = b};
 	int r = b->common ? list_in(b, b->common, &l) : 0;
 
 	if (!r)

@@ -68,6 +68,7 @@ static json_object *to_json(const struct sbx_record *rec)
 			json_object_object_add(obj, texts[i].key,
 			                       json_object_new_string(*text_of(rec, i)));
 	json_object_object_add(obj, "branch_created", json_object_new_boolean(rec->branch_created));
+	json_object_object_add(obj, "keep", json_object_new_boolean(rec->keep));
 	json_object_object_add(obj, "created_ms", json_object_new_int64(rec->created_ms));
 	json_object_object_add(obj, "removed_ms", json_object_new_int64(rec->removed_ms));
 	json_object_object_add(obj, "disk_mb", json_object_new_int64(rec->disk_mb));
@@ -144,6 +145,8 @@ static int from_json(json_object *obj, struct sbx_record *rec)
 		return r;
 	if (json_object_object_get_ex(obj, "branch_created", &value))
 		rec->branch_created = json_object_get_boolean(value);
+	if (json_object_object_get_ex(obj, "keep", &value))
+		rec->keep = json_object_get_boolean(value);
 	rec->created_ms = read_number(obj, "created_ms");
 	rec->removed_ms = read_number(obj, "removed_ms");
 	rec->skipped = read_number(obj, "skipped");

@@ -13,6 +13,7 @@
 
 #include "backends/local/git_locks.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/local_removed.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -282,6 +283,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sweep_room(&rv, rv.b->state.kept);
 		sweep_repositories(&rv);
 		sbx_local_trash_expire(rv.b, tell_expired, &rv);
+		if (rv.b->host->settings->trash_days)
+			result = sbx_local_removed_watch(rv.b, err);
 		sbx_local_layer_prepare(rv.b);
 	}
 	sbx_names_release(&rv.ids);

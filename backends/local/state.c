@@ -162,9 +162,9 @@ static int open_rooms(struct sbx_state *st)
 		const char *name;
 		int *fd;
 	} rooms[] = {
-	        {"meta", &st->meta}, {"trees", &st->trees}, {"trash", &st->trash},
-	        {"home", &st->home}, {"git", &st->git},     {"nested", &st->nested},
-	        {"kept", &st->kept},
+	        {"meta", &st->meta}, {"trees", &st->trees},     {"trash", &st->trash},
+	        {"home", &st->home}, {"git", &st->git},         {"nested", &st->nested},
+	        {"kept", &st->kept}, {"removed", &st->removed},
 	};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++) {
@@ -205,6 +205,7 @@ void sbx_state_close(struct sbx_state *st)
 	sbx_cleanup_fd(&st->git);
 	sbx_cleanup_fd(&st->nested);
 	sbx_cleanup_fd(&st->kept);
+	sbx_cleanup_fd(&st->removed);
 	sbx_cleanup_fd(&st->lock);
 	sbx_cleanup_fd(&st->dir);
 	free(st->path);
@@ -213,7 +214,8 @@ void sbx_state_close(struct sbx_state *st)
 
 static bool in_use(const struct sbx_state *st, const char *id)
 {
-	const int rooms[] = {st->trees, st->trash, st->home, st->git, st->nested, st->kept};
+	const int rooms[] = {st->trees,  st->trash, st->home,   st->git,
+	                     st->nested, st->kept,  st->removed};
 	_cleanup_free_ char *record = sbx_format("%s.json", id);
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)

@@ -10,6 +10,7 @@
  *   home/ID/    HOME of the sandbox's commands
  *   nested/ID/  what the host made below trees/ID and commands are not to write
  *   kept/ID/    files that were removed a moment ago (kept.h)
+ *   removed/ID/ files of a sandbox that is gone and has an entry in the trash (local_removed.h)
  *   trashed.git/ what teardowns saved where the source is no repository (trash.h)
  *   git/ID/     their git directory, and what of it the source has (git_private.h)
  */
@@ -24,7 +25,7 @@
 
 struct sbx_state {
 	char *path; /* absolute, without symlinks */
-	int dir, lock, meta, trees, trash, home, git, nested, kept;
+	int dir, lock, meta, trees, trash, home, git, nested, kept, removed;
 	struct timespec since; /* when the last one that had it locked began; now if none had */
 };
 
@@ -38,7 +39,8 @@ struct sbx_state {
 	                    .home = -1,                                                            \
 	                    .git = -1,                                                             \
 	                    .nested = -1,                                                          \
-	                    .kept = -1})
+	                    .kept = -1,                                                            \
+	                    .removed = -1})
 
 /*
  * Creates PATH (0700, also missing parents) and what belongs in it, and locks it; while it is open

@@ -133,9 +133,19 @@ static int64_t changed_ms(int dir, const char *name)
 	return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
 }
 
+static int count_removed(const char *id, unsigned char type, void *data)
+{
+	struct sbx_state_info *info = data;
+
+	(void)type;
+	info->removed += id[0] != '.';
+	return 0;
+}
+
 static int look(int dir, struct sbx_state_info *ret)
 {
 	_cleanup_fd_ int meta = sbx_dir_open(dir, "meta");
+	_cleanup_fd_ int removed = sbx_dir_open(dir, "removed");
 	struct sbx_state_holder holder;
 	struct count c = {.meta = meta, .info = ret};
 	int64_t meta_ms = changed_ms(dir, "meta");
@@ -147,6 +157,8 @@ static int look(int dir, struct sbx_state_info *ret)
 	ret->used_ms = changed_ms(dir, "lock");
 	if (meta_ms > ret->used_ms)
 		ret->used_ms = meta_ms;
+	if (removed >= 0)
+		sbx_dir_scan(removed, count_removed, ret);
 	return meta == -ENOENT ? 0 : meta < 0 ? meta : sbx_dir_scan(meta, count_record, &c);
 }
 
@@ -261,6 +273,12 @@ static int check_work(int dir, struct sbx_error *err)
 	r = check_rooms(dir, err);
 	if (!r)
 		r = check_trash(dir, err);
+	if (!r && info.removed)
+		r = sbx_fail(
+		        err, ENOTEMPTY,
+		        "it holds the files of %zu removed sandbox%s, as long as the trash has an "
+		        "entry for them; the next mount looks after it",
+		        info.removed, info.removed == 1 ? "" : "es");
 	return r ? r : check_mounts(dir, err);
 }
 

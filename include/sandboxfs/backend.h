@@ -69,6 +69,7 @@ struct sbx_trash {
 	const char *sandbox; /* its name then */
 	const char *branch;  /* NULL: none */
 	int64_t time_ms;     /* of the teardown, CLOCK_REALTIME */
+	bool whole;          /* the very files are kept, also those that git does not record */
 };
 
 struct sbx_backend_impl {
@@ -237,6 +238,12 @@ struct sbx_host {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
 	struct sbx_spawner *spawner; /* NULL where no command is ever run (tests) */
+	/*
+	 * [any] Tells that something kept of the removed sandbox NAME is kept no longer, in a sentence.
+	 * NULL: nobody wants to know.
+	 */
+	void (*dropped)(const char *name, const char *text, void *data);
+	void *data;
 };
 
 /*

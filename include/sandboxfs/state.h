@@ -25,6 +25,7 @@ struct sbx_state_info {
 	bool busy;        /* a daemon has it */
 	pid_t pid;        /* which; 0: not known */
 	size_t sandboxes;
+	size_t removed;  /* sandboxes that are gone and whose files are kept for the trash */
 	char *names;     /* theirs, separated by spaces; of some only when there are many */
 	int64_t used_ms; /* when it was last mounted or changed, CLOCK_REALTIME */
 };

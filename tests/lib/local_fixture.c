@@ -266,15 +266,21 @@ void fixture_end(void)
 	scratch_remove();
 }
 
-void fixture_reopen(void)
+void fixture_close(void)
 {
 	sbx_backend_destroy(fixture.backend);
+	fixture.backend = NULL;
+}
+
+void fixture_reopen(void)
+{
+	fixture_close();
 	open_backend();
 }
 
 void fixture_reopen_killed(void)
 {
-	sbx_backend_destroy(fixture.backend);
+	fixture_close();
 	unlink(scratch_path("state/clean"));
 	open_backend();
 }

@@ -47,6 +47,8 @@ void fixture_begin(const struct fixture_row *row);
 void fixture_end(void);
 /* Another backend on the same state: what the last one had open is closed by the caller. */
 void fixture_reopen(void);
+/* Closes the backend, so that what it is told by can be changed before fixture_reopen. */
+void fixture_close(void);
 /* The same where the last one, or a child that shared it, did not end by itself. */
 void fixture_reopen_killed(void);
 struct sbx_sandbox *fixture_found(const char *name);

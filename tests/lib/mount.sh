@@ -256,7 +256,8 @@ tear_and_unmount() {
 	teardown_all
 	unmount
 	source_is_clean
-	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -name README.md)"
+	# But for what the trash has.
+	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
 
 # The last claim of a case that mounts.

@@ -79,6 +79,25 @@ trash_is_kept() {
 	unmount
 }
 
+# Of a repository it is the files alone: git's part is in the source.
+files_are_kept() {
+	mount_own "$REPO"
+	box t
+	echo unsaved >"$MNT/t/unsaved"
+	teardown t
+	unmount
+	states
+	like '*; 0 sandboxes; files of 1 removed; used *' "$(cat "$ROOM/states")"
+	"$SANDBOXFS" --prune >"$ROOM/pruned"
+	like '*kept *it holds the files of 1 removed sandbox, *' "$(cat "$ROOM/pruned")"
+	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/trash | git -C "$REPO" update-ref --stdin
+	mount_own "$REPO"
+	timeout 60 grep -q '"dropped".*files of t' "$MNT/ctl/events"
+	unmount
+	"$SANDBOXFS" --prune >"$ROOM/pruned"
+	like "*removed $TMPDIR/*: $REPO at $MNT*" "$(cat "$ROOM/pruned")"
+}
+
 # What is no state directory, or nobody understands, is not touched.
 foreign_is_kept() {
 	base=$TMPDIR/sandboxfs-$(id -u)
@@ -157,6 +176,7 @@ killed() {
 claim "kept in the temporary directory, which info and --doctor say; --list-state, --prune" temporary
 claim "--prune removes no sandbox, whatever is gone, and all that holds none" work_is_kept
 claim "--prune removes no trash" trash_is_kept
+claim "--prune removes no files that the trash has an entry for" files_are_kept
 claim "--prune touches nothing that it does not understand" foreign_is_kept
 claim "state_dir=persistent is where things last" lasting
 [ "$(id -u)" != 0 ] || claim "a state directory in memory is told" in_memory

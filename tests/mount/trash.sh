@@ -56,6 +56,81 @@ by_rmdir() {
 	teardown a2
 }
 
+# What git cannot say: ignored files, modes, line ends, times, names that it refuses, repositories of
+# the host and of commands.
+odd() {
+	box "$1"
+	echo '*.log' >"$MNT/$1/.gitignore"
+	echo '* text=auto' >"$MNT/$1/.gitattributes"
+	printf 'a\r\nb\r\n' >"$MNT/$1/crlf"
+	echo secret >"$MNT/$1/secret"
+	chmod 600 "$MNT/$1/secret"
+	mkdir -p "$MNT/$1/empty/er"
+	echo noise >"$MNT/$1/noise.log"
+	git -c protocol.file.allow=always clone -q "$REPO" "$MNT/$1/host" 2>"$ROOM/clone" || cat "$ROOM/clone"
+	echo mine >"$MNT/$1/host/mine"
+	run "$1" sh -c 'echo x >.GIT; mkdir "git~1"; echo y >"git~1/y"; git init -q inner; echo i >inner/i
+		mkfifo pipe; ln src/main.c hard; ln -s nowhere dead; touch -d "2001-02-03 04:05:06.7" README.md; chmod 750 src
+		git -C inner add i && git -C inner -c user.name=T -c user.email=t@e commit -qm inner'
+}
+
+# By a command, which is not shown what stands in place of the host's .git.
+all_of() {
+	run "$1" sh -c 'find . -path ./.git -prune -o -path ./host/.git -prune -o -printf "%P %y %m %n %l " \
+		\( -type d -printf "\n" -o -printf " %s %T@\n" \) | sort
+		find . -path ./.git -prune -o -path ./host/.git -prune -o -type f -exec sha1sum {} + | sort -k 2
+		git -C inner log --format=%H%s; git --no-optional-locks -C inner status --porcelain'
+	git -C "$MNT/$1/host" log --format=%H%s
+	git -C "$MNT/$1/host" status --porcelain
+}
+
+git_cannot_say() {
+	odd w
+	all_of w >"$ROOM/before"
+	expect 0 rmdir "$MNT/w"
+	teardown w
+	entry=$(newest w)
+	git -C "$REPO" cat-file -e "refs/sandboxfs/trash/$entry:crlf"
+	grep -q "\"$entry\".*\"whole\": *true" "$MNT/ctl/trash.json"
+	kill_daemon
+	remount
+	bring_back w "$entry"
+	all_of w >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+	# And once more, as it stays in the trash.
+	bring_back w2 "$entry"
+	same noise "$(cat "$MNT/w2/noise.log")"
+	same mine "$(cat "$MNT/w2/host/mine")"
+	teardown w
+	teardown w2
+}
+
+ignored_alone() {
+	box i
+	echo '*.log' >"$MNT/i/.gitignore"
+	git -C "$MNT/i" add .gitignore
+	git -C "$MNT/i" commit -qm 'ignore logs'
+	echo noise >"$MNT/i/noise.log"
+	teardown i
+	bring_back i "$(newest i)"
+	same noise "$(cat "$MNT/i/noise.log")"
+	teardown i
+}
+
+# Without what is kept in the state directory git still has the rest.
+git_alone() {
+	edit j
+	look j >"$ROOM/before"
+	teardown j
+	unmount
+	rm -rf "$STATE/removed"
+	remount
+	bring_back j "$(newest j)"
+	look j >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+	teardown j
+}
+
 by_removing_all() {
 	edit b
 	look b >"$ROOM/before"
@@ -340,12 +415,59 @@ off() {
 	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/heads/sandbox | git -C "$REPO" update-ref --stdin
 }
 
+# What changes is in memory then.
+limited() {
+	teardown_all
+	unmount
+	mount_repo disk_mb=16 || return 0
+	odd m
+	all_of m >"$ROOM/before"
+	expect 0 rmdir "$MNT/m"
+	teardown m
+	bring_back m "$(newest m)"
+	all_of m >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+	teardown_all
+	unmount
+	mount_repo
+}
+
+# Of root's: the state directory is on a disk of its own. The oldest goes, and that is told.
+no_room() {
+	teardown_all
+	unmount
+	rm -rf "$STATE"
+	mkdir "$STATE"
+	mount -t tmpfs -o size=64m,mode=700 none "$STATE"
+	mount_repo
+	for name in old new; do
+		box $name
+		echo '*.log' >"$MNT/$name/.gitignore"
+		dd if=/dev/zero of="$MNT/$name/big.log" bs=1M count=20 status=none
+		teardown $name
+	done
+	[ "$(find "$STATE/removed" -mindepth 1 -maxdepth 1 -name 'old-*')" ]
+	box full
+	dd if=/dev/zero of="$MNT/full/big" bs=1M count=21 status=none || true
+	box third
+	echo x >"$MNT/third/x"
+	teardown third
+	timeout 60 grep -q '"dropped".*files of old.*nearly full' "$MNT/ctl/events"
+	same '' "$(find "$STATE/removed" -mindepth 1 -maxdepth 1 -name 'old-*')"
+	bring_back new "$(newest new)"
+	same 20971520 "$(stat -c %s "$MNT/new/big.log")"
+	teardown_all
+	unmount
+	umount "$STATE"
+	mount_repo
+}
+
 directory() {
 	unmount
 	mount_dir
 	box p
-	echo mine >"$MNT/p/sub/mine"
 	rm "$MNT/p/file"
+	echo mine >"$MNT/p/sub/mine"
 	rm -rf "$MNT/p"
 	teardown p
 	bring_back q "$(newest p)"
@@ -355,6 +477,9 @@ directory() {
 
 mount_repo || exit 1
 claim "what was not committed comes back after rmdir" by_rmdir
+claim "what git cannot say comes back as well: ignored files, modes, repositories, odd names" git_cannot_say
+claim "so do ignored files beside what is committed" ignored_alone
+claim "without what is kept in the state directory git has the rest" git_alone
 claim "rm -rf of a sandbox is taken back as it was before the first unlink" by_removing_all
 claim "so is one by several processes, in several steps" by_many
 claim "a write right after a removal finds the room that it made" room_after_rm
@@ -371,6 +496,8 @@ claim "it is kept for as long as what was saved" too_long
 claim "what was not signed is no entry: it is not listed, brought back or dropped" forged
 claim "no command sees the key" key_is_private
 claim "entries go when their time is over" over_time
+claim "so does what was on a limited disk" limited
+[ "$(id -u)" != 0 ] || claim "where there is no room the oldest files go first, and that is told" no_room
 claim "trash=off saves nothing" off
 claim "a copy of a directory comes back" directory
 finish

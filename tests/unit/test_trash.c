@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static struct {
 	int n;
 	char name[128], sandbox[64], branch[128];
 	int64_t time_ms;
+	bool whole;
 } last;
 
 static bool is_git(void)
@@ -46,6 +48,7 @@ static int note_entry(const struct sbx_trash *t, void *data)
 	snprintf(last.sandbox, sizeof(last.sandbox), "%s", t->sandbox);
 	snprintf(last.branch, sizeof(last.branch), "%s", t->branch ? t->branch : "");
 	last.time_ms = t->time_ms;
+	last.whole = t->whole;
 	return 0;
 }
 
@@ -132,11 +135,161 @@ static void nothing_is_saved_of_what_was_not_touched(void **state)
 	fixture_take_down(sb);
 	assert_int_equal(entries(), 0);
 	sb = fixture_create("a");
-	fixture_in(sb, "echo ignored > x.log; mkdir -p empty/er");
+	/* All of it is in a commit. */
+	if (is_git() && !sb->layered) {
+		fixture_in(sb, "echo more > file");
+		free(fixture_git(sb, "commit -qam all"));
+	}
 	fixture_take_down(sb);
+	assert_int_equal(entries(), 0);
 	if (is_git())
-		assert_int_equal(entries(), 0);
+		free(fixture_git_source("branch -D sandbox/a 2>&1 || :"));
 	fixture_expect_empty();
+	assert_int_equal(scratch_count(scratch_path("state/removed")), 0);
+}
+
+static struct sbx_sandbox *from_trash(const char *entry, const char *name, const char *branch)
+{
+	struct sbx_create req = {.name = name, .trash = entry, .branch = branch};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *sb = NULL;
+
+	if (sbx_backend_create(fixture.backend, &req, &sb, &err))
+		fail_msg("create from %s: %s", entry, err.text);
+	return sb;
+}
+
+/* What git has no word for, or says otherwise. */
+#define ODD                                                                                        \
+	"echo ignored > x.log; mkdir -p empty/er; chmod 700 empty; echo s > secret; "              \
+	"chmod 600 secret; printf 'a\\r\\nb\\r\\n' > crlf; echo '* text=auto' > .gitattributes; "  \
+	"echo x > .GIT; mkdir 'git~1'; echo y > 'git~1/y'; git init -q inner; echo i > inner/i; "  \
+	"git -C inner add i; git -C inner -c user.name=T -c user.email=t@e commit -qm inner; "     \
+	"echo h > hard; ln hard link2; ln -s nowhere dead; touch -d '2001-02-03 04:05:06.7' "      \
+	"file; "                                                                                   \
+	"mkdir closed; echo c > closed/c; chmod 0 closed/c; chmod 500 closed"
+
+/* All that there is in a tree, but for its .git. */
+static char *listing(struct sbx_sandbox *sb)
+{
+	return fixture_run(
+	        "cd %s && find . -path ./.git -prune -o -printf '%%P %%y %%m %%n %%l' "
+	        "\\( -type d -printf '\\n' -o -printf ' %%s %%T@\\n' \\) | sort; "
+	        "find . -path ./.git -prune -o -type f -readable -exec sha1sum {} + | sort -k 2",
+	        fixture_path(sb));
+}
+
+static void put_odd(struct sbx_sandbox *sb)
+{
+	fixture_in(sb, ODD);
+}
+
+static void what_git_cannot_say_comes_back(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	_cleanup_free_ char *before = NULL, *after = NULL;
+
+	(void)state;
+	put_odd(sb);
+	before = listing(sb);
+	fixture_take_down(sb);
+	assert_int_equal(entries(), 1);
+	assert_true(last.whole);
+	fixture_expect_empty();
+	assert_int_equal(scratch_count(scratch_path("state/removed")), 1);
+	fixture_reopen();
+	sb = from_trash(last.name, "b", NULL);
+	after = listing(sb);
+	assert_string_equal(after, before);
+	/* No process has a working directory in a tree that is mounted nowhere. */
+	if (!sb->layered)
+		fixture_in(sb, "git -C inner fsck >&2 && test -z \"$(git -C inner status "
+		               "--porcelain)\"");
+	fixture_take_down(sb);
+}
+
+/* Once it is where removed ones are, or half of the way there, the next mount finishes. */
+static void a_crash_while_it_is_kept_loses_nothing(void **state)
+{
+	struct sbx_sandbox *sb = edited("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *before = NULL, *after = NULL, *id = strdup(sb->id), *meta = NULL;
+
+	(void)state;
+	put_odd(sb);
+	before = listing(sb);
+	meta = fixture_run("cat %s/%s.json", scratch_path("state/meta"), id);
+	assert_int_equal(sbx_sandbox_retire(sb, &err), 0);
+	if (sbx_sandbox_remove(sb, &err))
+		fail_msg("%s", err.text);
+	sbx_sandbox_close(sb);
+	/* As if it had been killed before the record went, with the tree not moved yet. */
+	free(fixture_run(
+	        "cd %s && sed 's/\"state\": *\"[a-z]*\"/\"state\":\"deleting\"/' "
+	        "removed/%s/%s.json > meta/%s.json && grep -q '\"keep\": *true' meta/%s.json "
+	        "&& mv removed/%s/tree trash/%s && { [ ! -e removed/%s/index ] || "
+	        "{ mkdir -p git/%s && mv removed/%s/index git/%s/trashed; }; }; rm -f clean",
+	        scratch_path("state"), id, id, id, id, id, id, id, id, id, id));
+	fixture_reopen();
+	assert_int_equal(fixture.nfound, 0);
+	assert_int_equal(entries(), 1);
+	fixture_expect_empty();
+	sb = from_trash(last.name, "b", NULL);
+	after = listing(sb);
+	assert_string_equal(after, before);
+	fixture_take_down(sb);
+}
+
+static void await_removed(int n)
+{
+	for (int i = 0; i < 600 && scratch_count(scratch_path("state/removed")) != n; i++)
+		usleep(50000);
+	assert_int_equal(scratch_count(scratch_path("state/removed")), n);
+}
+
+static pthread_mutex_t dropped_lock = PTHREAD_MUTEX_INITIALIZER;
+static char dropped[512]; /* what was told last */
+
+/* On a thread of the backend's. */
+static void note_dropped(const char *name, const char *text, void *data)
+{
+	(void)name;
+	(void)data;
+	pthread_mutex_lock(&dropped_lock);
+	snprintf(dropped, sizeof(dropped), "%s", text);
+	pthread_mutex_unlock(&dropped_lock);
+}
+
+static void expect_dropped(const char *text)
+{
+	pthread_mutex_lock(&dropped_lock);
+	assert_non_null(strstr(dropped, text));
+	dropped[0] = '\0';
+	pthread_mutex_unlock(&dropped_lock);
+}
+
+static void files_go_with_their_entry(void **state)
+{
+	(void)state;
+	fixture_take_down(edited("a"));
+	assert_int_equal(entries(), 1);
+	assert_int_equal(scratch_count(scratch_path("state/removed")), 1);
+	free(fixture_run("git --git-dir=%s update-ref -d refs/sandboxfs/trash/%s", repository(),
+	                 last.name));
+	fixture_close();
+	fixture.host.dropped = note_dropped;
+	fixture_reopen();
+	await_removed(0);
+	expect_dropped("the entry is gone");
+	fixture_take_down(edited("a"));
+	fixture_take_down(edited("a"));
+	assert_int_equal(scratch_count(scratch_path("state/removed")), 2);
+	fixture_close();
+	fixture.settings.trash_days = 1;
+	fixture_age_trash(repository(), 2);
+	fixture_reopen();
+	await_removed(0);
+	expect_dropped("the files of a, removed as a-");
 }
 
 /* As a removal of everything through the mount: each name is told of before it goes. */
@@ -299,17 +452,6 @@ static void what_was_staged_is_saved_beside_it(void **state)
 	fixture_expect_empty();
 }
 
-static struct sbx_sandbox *from_trash(const char *entry, const char *name, const char *branch)
-{
-	struct sbx_create req = {.name = name, .trash = entry, .branch = branch};
-	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_sandbox *sb = NULL;
-
-	if (sbx_backend_create(fixture.backend, &req, &sb, &err))
-		fail_msg("create from %s: %s", entry, err.text);
-	return sb;
-}
-
 static void what_was_saved_comes_back(void **state)
 {
 	struct sbx_sandbox *sb = edited("a");
@@ -390,6 +532,7 @@ static void entries_go_when_their_time_is_over(void **state)
 	fixture_reopen();
 	assert_int_equal(entries(), 2);
 	/* As if they were from the day before yesterday. */
+	fixture_close();
 	fixture.settings.trash_days = 1;
 	fixture_age_trash(repository(), 2);
 	fixture_reopen();
@@ -462,6 +605,7 @@ static void a_teardown_that_is_refused_leaves_all_as_it_was(void **state)
 static void without_a_trash_nothing_is_saved(void **state)
 {
 	(void)state;
+	fixture_close();
 	fixture.settings.trash_days = 0;
 	fixture_reopen();
 	fixture_take_down(edited("a"));
@@ -473,6 +617,9 @@ static void without_a_trash_nothing_is_saved(void **state)
 	X(what_was_not_committed_is_saved)                                                         \
 	X(a_file_of_nothing_is_left_out)                                                           \
 	X(nothing_is_saved_of_what_was_not_touched)                                                \
+	X(what_git_cannot_say_comes_back)                                                          \
+	X(a_crash_while_it_is_kept_loses_nothing)                                                  \
+	X(files_go_with_their_entry)                                                               \
 	X(a_tree_that_was_removed_file_by_file_is_saved_as_it_was)                                 \
 	X(several_removals_are_one)                                                                \
 	X(there_is_room_for_a_write)                                                               \
