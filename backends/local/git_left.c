@@ -16,6 +16,8 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
+SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
+
 #define LOG_MAX   ((size_t)64 * 1024 * 1024)
 #define LOGS_MOST 4096
 #define PARENTS   100 /* of one commit */
@@ -150,6 +152,37 @@ static int name_all(int repo, struct sbx_refs *refs)
 	return r;
 }
 
+static int name_matching(git_repository *source, const char *glob, struct sbx_refs *refs)
+{
+	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
+	int r = git_reference_iterator_glob_new(&it, source, glob);
+
+	while (!r) {
+		_cleanup_git_(reference) git_reference *ref = NULL;
+
+		r = git_reference_next(&ref, it);
+		if (!r && git_reference_target(ref))
+			r = add(refs, "snapshot", git_reference_target(ref)) ? GIT_ERROR : 0;
+	}
+	return r == GIT_ITEROVER ? 0 : r;
+}
+
+/*
+ * What a restore or a reset has taken off the branch is in no reflog where no command has run. The
+ * refs that keep it, as a snapshot or for a mark, go with the sandbox.
+ */
+static int name_snapshots(git_repository *source, const char *worktree, struct sbx_refs *refs)
+{
+	_cleanup_free_ char *snapshots = sbx_format(SBX_GIT_SNAPSHOTS "%s/*", worktree);
+	_cleanup_free_ char *marks = sbx_format(SBX_GIT_MARKS "%s/*", worktree);
+	int r = snapshots && marks ? name_matching(source, snapshots, refs) : GIT_ERROR;
+
+	if (!r)
+		r = name_matching(source, marks, refs);
+	settle(refs);
+	return r;
+}
+
 /* ---- bringing ---- */
 
 static void drop(struct sbx_refs *refs, size_t i)
@@ -205,14 +238,17 @@ static int bring(git_repository *target, int repo, struct sbx_refs *refs, bool *
 
 /* ---- what nothing else leads to ---- */
 
+/* Snapshots and marks go with their sandbox. */
 static bool is_lasting(const char *ref)
 {
 	return strncmp(ref, "refs/sandboxfs/trash/", 21) != 0 &&
-	       strncmp(ref, "refs/sandboxfs/snapshots/", 25) != 0 && strcmp(ref, "refs/stash") != 0;
+	       strncmp(ref, SBX_GIT_SNAPSHOTS, strlen(SBX_GIT_SNAPSHOTS)) != 0 &&
+	       strncmp(ref, SBX_GIT_MARKS, strlen(SBX_GIT_MARKS)) != 0 &&
+	       strcmp(ref, "refs/stash") != 0;
 }
 
-/* The commits of lasting refs. */
-static int name_lasting(git_repository *source, struct sbx_refs *ret)
+/* The commits of lasting refs, but for EXCEPT, which may be NULL. */
+static int name_lasting(git_repository *source, const char *except, struct sbx_refs *ret)
 {
 	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
 	int r = git_reference_iterator_new(&it, source);
@@ -223,6 +259,7 @@ static int name_lasting(git_repository *source, struct sbx_refs *ret)
 
 		r = git_reference_next(&ref, it);
 		if (!r && is_lasting(git_reference_name(ref)) &&
+		    (!except || strcmp(git_reference_name(ref), except) != 0) &&
 		    git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
 			r = sbx_refs_add(ret, "", git_object_id(commit)) ? GIT_ERROR : 0;
 	}
@@ -270,7 +307,7 @@ static int choose(git_repository *target, git_repository *source, struct sbx_ref
 {
 	_cleanup_free_ bool *left = calloc(refs->n + 1, sizeof(*left));
 	struct sbx_refs lasting = {0};
-	int r = left ? name_lasting(source, &lasting) : GIT_ERROR;
+	int r = left ? name_lasting(source, NULL, &lasting) : GIT_ERROR;
 	bool cut = !r && git_repository_is_shallow(source) == 1;
 
 	if (!r && !cut) {
@@ -339,29 +376,66 @@ static int join(git_repository *repo, const char *whose, const struct sbx_ref *a
 	return r;
 }
 
-int sbx_git_left_bring(git_repository *target, git_repository *source, int repo, const char *whose,
-                       git_oid *ret, bool *lost, struct sbx_error *err)
+int sbx_git_left_bring(git_repository *target, git_repository *source,
+                       const struct sbx_git_left *of, git_oid *ret, bool *lost,
+                       struct sbx_error *err)
 {
 	struct sbx_refs refs = {0};
 	git_oid link = {0};
-	int r = name_all(repo, &refs);
+	int r = of->repo < 0 ? 0 : name_all(of->repo, &refs);
 	size_t n = 0;
 
 	if (r)
 		r = sbx_fail(err, -r, "the sandbox's repository cannot be read: %s", strerror(-r));
-	else
-		r = bring(target, repo, &refs, lost, err);
+	else if (of->repo >= 0)
+		r = bring(target, of->repo, &refs, lost, err);
+	if (!r && of->worktree && name_snapshots(source, of->worktree, &refs))
+		r = sbx_git_fail(err, GIT_ERROR, "the snapshots of %s cannot be read", of->whose);
 	if (!r && refs.n) {
 		r = choose(target, source, &refs);
 		for (size_t i = 0; i < refs.n && !r; i += n) {
 			n = refs.n - i < PARENTS ? refs.n - i : PARENTS;
-			r = join(target, whose, &refs.at[i], n, &link);
+			r = join(target, of->whose, &refs.at[i], n, &link);
 		}
 		if (r)
-			r = sbx_git_fail(err, r, "what was committed in %s cannot be saved", whose);
+			r = sbx_git_fail(err, r, "what was committed in %s cannot be saved",
+			                 of->whose);
 	}
 	*ret = link;
 	r = r ? r : refs.n > 0;
 	sbx_refs_release(&refs);
+	return r;
+}
+
+static int write_pack(git_repository *target, git_revwalk *walk)
+{
+	_cleanup_git_(packbuilder) git_packbuilder *pack = NULL;
+	_cleanup_free_ char *path = sbx_format("%sobjects/pack", git_repository_path(target));
+	int r = path ? git_packbuilder_new(&pack, target) : GIT_ERROR;
+
+	if (!r)
+		r = git_packbuilder_insert_walk(pack, walk);
+	if (!r && git_packbuilder_object_count(pack))
+		r = git_packbuilder_write(pack, path, 0, NULL, NULL);
+	return r;
+}
+
+int sbx_git_left_own(git_repository *target, git_repository *source, const char *branch,
+                     const git_oid *commit)
+{
+	_cleanup_git_(revwalk) git_revwalk *walk = NULL;
+	_cleanup_free_ char *own = branch ? sbx_format("refs/heads/%s", branch) : NULL;
+	struct sbx_refs lasting = {0};
+	int r = name_lasting(source, own, &lasting);
+
+	if (!r)
+		r = git_revwalk_new(&walk, target);
+	if (!r)
+		r = git_revwalk_push(walk, commit);
+	for (size_t i = 0; i < lasting.n && !r; i++)
+		r = git_revwalk_hide(walk, &lasting.at[i].oid);
+	if (!r)
+		r = write_pack(target, walk);
+	sbx_refs_release(&lasting);
 	return r;
 }

@@ -258,26 +258,48 @@ static bool is_worth_it(const struct saving *s)
 	       !git_oid_equal(&s->entry.tree, &s->head_tree);
 }
 
-/* What commands committed and the source has not, or no ref of it leads to. */
+/* What was committed and the source has not, or no ref of it leads to once the snapshots' are gone. */
 static int bring_left(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *source = NULL;
 	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec->id);
 	_cleanup_fd_ int repo =
 	        path ? sbx_beneath_open(s->b->state.git, path, O_RDONLY | O_DIRECTORY) : -1;
+	const struct sbx_git_left of = {
+	        .repo = repo, .worktree = s->rec->worktree, .whose = s->rec->name};
 	struct sbx_git_owner owner;
-	int r;
+	int r = git_repository_open_bare(&source, s->rec->common);
 
-	if (repo < 0)
-		return 0;
-	r = git_repository_open_bare(&source, s->rec->common);
 	if (r)
 		return sbx_git_fail(err, r, "cannot open the repository %s", s->rec->common);
 	owner = sbx_git_owner_begin(s->common);
-	r = sbx_git_left_bring(s->repo, source, repo, s->rec->name, &s->entry.left, &s->lost, err);
+	r = sbx_git_left_bring(s->repo, source, &of, &s->entry.left, &s->lost, err);
 	sbx_git_owner_end(&owner);
 	s->entry.has_left = r > 0;
 	return r < 0 ? r : 0;
+}
+
+static int find_own(const struct sbx_trash_entry *e, void *data)
+{
+	struct saving *s = data;
+
+	if (strcmp(e->id, s->rec->id) != 0)
+		return 0;
+	s->entry.commit = e->commit;
+	return 1;
+}
+
+/* An entry in the state directory's repository must outlive a gc of the source that it borrows from. */
+static int own_entry(struct saving *s, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *source = NULL;
+	int r = sbx_trash_each(s->repo, find_own, s);
+
+	/* Where there is no source any more there is nothing that could be taken away. */
+	if (r <= 0 || git_repository_open_bare(&source, s->rec->common))
+		return r < 0 ? sbx_git_fail(err, r, "the trash cannot be read") : 0;
+	r = sbx_git_left_own(s->repo, source, s->rec->branch, &s->entry.commit);
+	return r ? sbx_git_fail(err, r, "the entry of %s cannot be made to last", s->rec->name) : 0;
 }
 
 static int save(struct saving *s, struct sbx_error *err)
@@ -299,6 +321,8 @@ static int save(struct saving *s, struct sbx_error *err)
 	s->rec->keep = !r && is_worth_it(s);
 	if (s->rec->keep)
 		r = sbx_trash_write(s->repo, s->common, &s->entry, err);
+	if (!r && s->rec->keep && s->rec->common && s->common != s->rec->common)
+		r = own_entry(s, err);
 	/* Of what was removed file by file git has all there is. */
 	if (r || strcmp(s->rec->save, "kept") == 0)
 		s->rec->keep = false;

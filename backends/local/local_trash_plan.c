@@ -57,6 +57,14 @@ static bool has_base_index(const struct sbx_local_sandbox *s, int entry)
 }
 
 /* Whether commands have made objects of their own, which may be commits that no ref of the source has. */
+/* Snapshots, that is, or a mark of what was before a reset. */
+static bool has_history(const struct sbx_local_sandbox *s)
+{
+	_cleanup_free_ char *path = sbx_format("%s/history", s->rec.id);
+
+	return !path || faccessat(s->backend->state.git, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static bool has_objects(const struct sbx_local_sandbox *s)
 {
 	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec.id);
@@ -158,7 +166,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 	if (kept < 0 && !s->warned)
 		return refuse(s, kept, "removed from", err);
 	if (kept <= 0 && is_untouched(s, entry, head) &&
-	    !(s->rec.common && has_objects(s)))
+	    !(s->rec.common && (has_objects(s) || has_history(s))))
 		return 0;
 	if (entry >= 0)
 		r = put_aside(s, entry);

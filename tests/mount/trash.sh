@@ -237,6 +237,34 @@ left_inside() {
 	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/heads | git -C "$REPO" update-ref --stdin
 }
 
+# Without a command there is no reflog inside. Of the last the tree is as it began.
+off_the_branch() {
+	box off1 off2
+	for name in off1 off2; do
+		echo one >"$MNT/$name/f"
+		echo one >"$MNT/$name/ctl/snapshot"
+		one=$(cat "$MNT/$name/ctl/snapshot")
+		echo "two of $name" >"$MNT/$name/f"
+		echo two >"$MNT/$name/ctl/snapshot"
+		two=$(cat "$MNT/$name/ctl/snapshot")
+		git -C "$MNT/$name" commit -q --allow-empty -m 'of the host'
+		host=$(git -C "$MNT/$name" rev-parse HEAD)
+		[ $name = off2 ] && echo 1 >"$MNT/off2/ctl/reset" || echo "$one" >"$MNT/off1/ctl/restore"
+		teardown $name
+		for commit in "$two" "$host"; do
+			git -C "$REPO" merge-base --is-ancestor "$commit" "refs/sandboxfs/trash/$(newest $name)"
+		done
+	done
+	git -C "$REPO" branch -qD sandbox/off1
+	box off3
+	echo off3 >>"$MNT/off3/README.md"
+	echo off3 >"$MNT/off3/ctl/snapshot"
+	two=$(cat "$MNT/off3/ctl/snapshot")
+	echo 1 >"$MNT/off3/ctl/reset"
+	teardown off3
+	git -C "$REPO" merge-base --is-ancestor "$two" "refs/sandboxfs/trash/$(newest off3)"
+}
+
 # The source takes no entry, and with BOTH the state directory neither.
 block() {
 	mkdir -p "$REPO/.git/refs/sandboxfs/trash"
@@ -273,6 +301,28 @@ elsewhere() {
 	unmount
 	remount
 	[ -n "$(newest e)" ]
+}
+
+# What the entry borrows of the source goes with no gc there.
+outlives_gc() {
+	edit y
+	# The source has them, and no ref of it keeps them.
+	git -C "$REPO" hash-object -w "$MNT/y/README.md" "$MNT/y/script"
+	head=$(git -C "$MNT/y" rev-parse HEAD)
+	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + | sort) >"$ROOM/before"
+	block
+	teardown y
+	git -C "$REPO" branch -qD sandbox/y
+	unblock
+	git -C "$REPO" reflog expire --expire=now --all
+	git -C "$REPO" gc -q --prune=now
+	refuse git -C "$REPO" cat-file -e "$head"
+	git --git-dir="$STATE/trashed.git" fsck --no-progress --no-dangling
+	rm -rf "$STATE/removed"/y-*
+	bring_back y "$(newest y)"
+	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + | sort) >"$ROOM/after"
+	same_files "$ROOM/before" "$ROOM/after"
+	teardown y
 }
 
 read_only() {
@@ -487,7 +537,9 @@ claim "a daemon that is killed after rmdir loses nothing" killed_after
 claim "of what was committed or not touched there is no entry" untouched
 claim "links are counted as they are" links_are_counted
 claim "commits that no ref of the source has are with the entry" left_inside
+claim "snapshots that a restore or a reset has taken off the branch are with the entry" off_the_branch
 claim "what the source does not take is in the state directory, and comes back" elsewhere
+claim "and no gc in the source takes anything of it" outlives_gc
 [ "$(id -u)" = 0 ] || claim "a source that cannot be written loses nothing" read_only
 [ "$(id -u)" != 0 ] || claim "nor does one on a full disk" full_disk
 claim "what can be saved nowhere is pending, also in the next mount, until it can" pending
