@@ -82,6 +82,20 @@ static bool is_skipped(const struct look *l, const char *name)
 	return false;
 }
 
+/*
+ * Whether ST, in the directory that is visited, is an object of git's, which nobody ever writes to:
+ * that `git clone` links those of a local repository is not seen by anybody.
+ */
+static bool is_object(const struct look *l, const struct stat *st)
+{
+	const struct sbx_level *here = l->levels.items + l->levels.n - 1;
+	const size_t len = l->levels.n > 2 ? strlen(here->name) : 0;
+
+	return len && strcmp(here[-1].name, "objects") == 0 &&
+	       (len == 2 || !strcmp(here->name, "pack")) && S_ISREG(st->st_mode) &&
+	       !(st->st_mode & 0222);
+}
+
 static int visit(const char *name, unsigned char type, void *data)
 {
 	struct look *l = data;
@@ -94,7 +108,7 @@ static int visit(const char *name, unsigned char type, void *data)
 	if (fstatat(l->fd, name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	add_entry(l, name, &st);
-	if (!S_ISDIR(st.st_mode) && st.st_nlink > 1)
+	if (!S_ISDIR(st.st_mode) && st.st_nlink > 1 && !is_object(l, &st))
 		l->linked = true;
 	if (type != DT_DIR && type != DT_REG && type != DT_LNK && type != DT_FIFO)
 		l->left_out++;

@@ -51,6 +51,16 @@ static int write_config(int home, const char *name, const char *email, bool othe
 	return fclose(f) == 0 ? 0 : -errno;
 }
 
+static int open_config(const char *source, git_repository **repo, git_config **ret)
+{
+	int r;
+
+	if (!source)
+		return git_config_open_default(ret);
+	r = sbx_git_open(source, repo);
+	return r ? r : git_repository_config(ret, *repo);
+}
+
 int sbx_git_identity(const char *source, int home, bool others)
 {
 	git_repository *repo = NULL;
@@ -59,7 +69,7 @@ int sbx_git_identity(const char *source, int home, bool others)
 	int r = 0;
 
 	/* Without an identity git inside says what to do; so it is no failure here. */
-	if (sbx_git_open(source, &repo) == 0 && git_repository_config(&config, repo) == 0 &&
+	if (open_config(source, &repo, &config) == 0 &&
 	    git_config_snapshot(&snapshot, config) == 0) {
 		git_config_get_string(&name, snapshot, "user.name");
 		git_config_get_string(&email, snapshot, "user.email");

@@ -428,6 +428,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
 	                                       .layered = s->rec.layer != NULL,
+	                                       .as_source = s->rec.source && !s->rec.common,
 	                                       .home = s->home,
 	                                       .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
 	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
@@ -506,7 +507,7 @@ static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 
 	if (home < 0)
 		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
-	if (s->rec.common)
+	if (s->rec.source)
 		sbx_git_identity(s->rec.common, home,
 		                 s->rec.layer &&
 		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());

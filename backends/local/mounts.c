@@ -454,6 +454,28 @@ static int show_place(struct build *b, const struct spawn_request *req)
 	return r ? r : show_places(b, req->rw, RW);
 }
 
+/*
+ * Paths that name the source mean the tree, because worktrees, alternates and remotes of
+ * repositories in it have such. Where something else has to be seen below the source's path, its
+ * entries lead to those of the tree. What cannot be made is no error.
+ */
+static void link_source(const char *source, const char *view)
+{
+	char from[PATH_MAX], to[PATH_MAX];
+	_cleanup_dir_ DIR *dir = NULL;
+	struct dirent *e;
+
+	if (make_dirs(source, false) < 0 || symlink(view, source) == 0 || errno != EEXIST)
+		return;
+	dir = opendir(view);
+	while (dir && (e = readdir(dir)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		    snprintf(from, sizeof(from), "%s/%s", source, e->d_name) < (int)sizeof(from) &&
+		    snprintf(to, sizeof(to), "%s/%s", view, e->d_name) < (int)sizeof(to) &&
+		    symlink(to, from) < 0 && errno != EEXIST)
+			break;
+}
+
 /* The new root is "/" from here on, the old one at /.old. */
 static int change_root(struct build *b)
 {
@@ -524,5 +546,7 @@ int mounts_build(const struct sbx_settings *settings, const struct spawn_request
 		r = show_place(&b, req);
 	if (!r)
 		r = hide(&b);
+	if (!r && req && req->cmd.flags & SPAWN_AS_SOURCE && settings->source_abs)
+		link_source(settings->source_abs, req->view);
 	return r ? r : seal_root(&b);
 }

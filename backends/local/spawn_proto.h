@@ -29,6 +29,7 @@ enum {
 	SPAWN_HAS_STDIN = 1 << 0,
 	SPAWN_IN_MEMFD = 1 << 1,
 	SPAWN_LAYERED = 1 << 2, /* the tree is the room's, not what lies at workdir */
+	SPAWN_AS_SOURCE = 1 << 3,
 };
 
 /*

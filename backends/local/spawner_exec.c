@@ -113,6 +113,8 @@ static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_pl
 		return r;
 	if (place->layered)
 		cmd.flags |= SPAWN_LAYERED;
+	if (place->as_source)
+		cmd.flags |= SPAWN_AS_SOURCE;
 	if (spec->stdin_fd >= 0) {
 		cmd.flags |= SPAWN_HAS_STDIN;
 		fds[n++] = spec->stdin_fd;

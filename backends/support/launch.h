@@ -9,7 +9,7 @@ struct sbx_launch {
 	const char *id;
 	const char *name;
 	const char *workdir;
-	bool layered;            /* as in struct sbx_place */
+	bool layered, as_source; /* as in struct sbx_place */
 	const char *home;        /* becomes HOME, and is writable */
 	const char *const *ro;   /* further paths to read, NULL-terminated, or NULL */
 	const char *const *rw;   /* to write as well */

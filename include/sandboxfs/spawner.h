@@ -40,6 +40,7 @@ struct sbx_place {
 	const char *id;      /* of the sandbox */
 	const char *workdir; /* absolute path of the tree */
 	bool layered;     /* the tree is what the room has for ID; workdir is but a name for it */
+	bool as_source;   /* it is a copy of the source, whose path leads to it too */
 	const char *view; /* absolute path at which commands see the tree (MNT/NAME) */
 	const char *const
 	        *ro; /* further paths visible read only (source's .git), NULL-terminated or NULL */

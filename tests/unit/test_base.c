@@ -661,6 +661,28 @@ static void hard_links_are_told(void **state)
 	close(d.source);
 }
 
+/* As `git clone` makes them of a repository beside. */
+static void hard_links_among_objects_of_git_are_none(void **state)
+{
+	struct sbx_base_dir d;
+	_cleanup_free_ char *to = NULL;
+
+	(void)state;
+	scratch_mkdir(scratch_path("src"));
+	scratch_mkdir(scratch_path("src/g"));
+	scratch_mkdir(scratch_path("src/g/objects"));
+	scratch_mkdir(scratch_path("src/g/objects/ab"));
+	scratch_write(scratch_path("src/g/objects/ab/f"), "one");
+	assert_int_equal(chmod(scratch_path("src/g/objects/ab/f"), 0444), 0);
+	to = strdup(scratch_path("elsewhere"));
+	assert_int_equal(link(scratch_path("src/g/objects/ab/f"), to), 0);
+	look_at(&d, 0);
+	close(d.source);
+	assert_int_equal(chmod(to, 0644), 0);
+	look_at(&d, -EMLINK);
+	close(d.source);
+}
+
 static void a_directory_that_changes_while_it_is_copied_is_not_kept(void **state)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -892,6 +914,7 @@ int main(void)
 	        TEST(a_commit_that_leads_out_is_refused),
 	        TEST(whatever_changes_in_a_directory_makes_another_key),
 	        TEST(hard_links_are_told),
+	        TEST(hard_links_among_objects_of_git_are_none),
 	        TEST(a_directory_that_changes_while_it_is_copied_is_not_kept),
 	        TEST(the_next_copy_of_a_large_index_is_ready),
 	        TEST(a_copy_of_another_index_is_not_taken),

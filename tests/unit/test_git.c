@@ -384,6 +384,15 @@ static void who_commits_on_the_host_commits_inside(void **state)
 	scratch_expect(scratch_path("home/.gitconfig"),
 	               "[core]\n\tcheckStat = minimal\n"
 	               "[user]\n\tname = \"A \\\"B\\\" \\\\C\"\n\temail = \"a@example.org\"\n");
+	/* Outside of repositories. */
+	assert_int_equal(unlink(scratch_path("home/.gitconfig")), 0);
+	scratch_write(scratch_path(".gitconfig"), "[user]\n\tname = User\n");
+	assert_int_equal(git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, GIT_CONFIG_LEVEL_GLOBAL,
+	                                  scratch_path(".")),
+	                 0);
+	assert_int_equal(sbx_git_identity(NULL, home, false), 0);
+	scratch_expect(scratch_path("home/.gitconfig"), "[user]\n\tname = \"User\"\n");
+	git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, GIT_CONFIG_LEVEL_GLOBAL, "/nonexistent");
 }
 
 static void base_may_be_any_name_of_a_commit(void **state)
