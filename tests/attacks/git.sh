@@ -154,6 +154,37 @@ other_branches_stay() {
 	diff "$ROOM/refs.was" "$ROOM/refs.are" >&2 || unsafe "other refs were moved"
 }
 
+# Sandboxes that are called as the kinds of refs are, and branches inside that are entries but for the place.
+reserved_names() {
+	kinds="trash snapshots heads stash detached diverged"
+	box v
+	echo unsaved >"$MNT/v/unsaved"
+	teardown v
+	entry=$(git -C "$REPO" for-each-ref --format='%(refname)' 'refs/sandboxfs/trash' | grep /v-)
+	git -C "$REPO" cat-file commit "$entry" | sed 's/^Time-Ms: .*/Time-Ms: 1000/' >"$ROOM/entry"
+	cp "$MNT/ctl/trash" "$ROOM/trash.was"
+	git -C "$REPO" for-each-ref refs/sandboxfs/trash refs/sandboxfs/snapshots >"$ROOM/refs.was"
+	for name in $kinds; do
+		box "$name"
+		sed "s/^tree .*/tree $(git -C "$REPO" rev-parse 'HEAD^{tree}')/; /^parent /d" "$ROOM/entry" >"$MNT/$name/entry"
+		run "$name" sh -c 'c=$(git hash-object -t commit -w entry); rm entry
+			for ref in forged trash/forged ../trash/forged snapshots/forged; do
+				git update-ref "refs/heads/$ref" "$c"; git update-ref "refs/sandboxfs/$ref" "$c"
+				git update-ref "refs/sandboxfs/trash/$ref" "$c"; done
+			git stash store -m forged "$c"; git checkout -q "$c"; git checkout -q -' >"$ROOM/said" 2>&1 || true
+		run "$name" true
+	done
+	git -C "$REPO" for-each-ref refs/sandboxfs/trash refs/sandboxfs/snapshots >"$ROOM/refs.are"
+	diff "$ROOM/refs.was" "$ROOM/refs.are" >&2 || unsafe "refs of the daemon's were made"
+	diff "$ROOM/trash.was" "$MNT/ctl/trash" >&2 || unsafe "entries of the trash were forged"
+	[ -n "$(git -C "$REPO" for-each-ref --count=1 "refs/sandboxfs/heads/trash-*/**")" ] || fail "nothing was brought over"
+	for name in $kinds; do
+		teardown "$name"
+	done
+	refuse grep -q forged "$MNT/ctl/trash"
+	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs | git -C "$REPO" update-ref --stdin
+}
+
 end_branches() {
 	unmount
 	git -C "$REPO" worktree prune
@@ -179,6 +210,7 @@ holds "commits arrive in the source" commits_arrive
 attack -daemon "move other branches" other_branches_stay
 attack -daemon "write to the source's repository by git" write_by_git
 attack -daemon "write to the source's repository" write_to_the_source
+attack -daemon "forge entries of the trash and snapshots from sandboxes of such names" reserved_names
 holds "the host is as it was" still_fine
 claim "branches with commits are removed" end_branches
 finish
