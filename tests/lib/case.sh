@@ -96,7 +96,9 @@ inside() {
 		USER="$who" LANG=C.UTF-8 ROOM="$ROOM" SANDBOXFS="$ROOM/bin/sandboxfs" TOOL="$ROOM/bin/tool" \
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
 		SBX_STEPS="${SBX_STEPS:-3000}" SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
-		SBX_UNSEEN="${SBX_UNSEEN:-1}" \
+		SBX_UNSEEN="${SBX_UNSEEN:-1}" SBX_MODEL_STEPS="${SBX_MODEL_STEPS:-}" SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
+		SBX_MODEL_SECONDS="${SBX_MODEL_SECONDS:-}" SBX_MODEL_EXACT="${SBX_MODEL_EXACT:-}" SBX_MODEL_LAST="${SBX_MODEL_LAST:-}" \
+		SBX_STRESS="${SBX_STRESS:-${CI:+120}}" \
 		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan:suppressions=$ROOM/tests/lib/tsan.supp" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
 		LSAN_OPTIONS="suppressions=$ROOM/tests/lib/lsan.supp:print_suppressions=0" \

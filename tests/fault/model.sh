@@ -1,0 +1,33 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Random steps against a model that remembers every acknowledged byte (model.py). SBX_MODEL_STEPS=10000 takes more of them,
+# SBX_MODEL_SEED=N the same again.
+
+prepare() {
+	new_repo
+	printf '*.log\ncache/\n' >"$REPO/.gitignore"
+	printf '*.txt text=auto\n' >"$REPO/.gitattributes"
+	mkdir "$REPO/d1"
+	for i in 1 2 3 4; do seq "$((i * 200))" >"$REPO/d1/base$i"; done
+	printf 'one\ntwo\n' >"$REPO/t1.txt"
+	git -C "$REPO" add .
+	git -C "$REPO" commit -qm second
+}
+
+leave_nothing() {
+	teardown_all
+	unmount
+	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/heads/sandbox refs/sandboxfs |
+		git -C "$REPO" update-ref --stdin
+	source_is_clean
+	same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
+}
+
+claim "a repository" prepare
+claim "random steps of host, commands and controls: what was acknowledged is there, or where it comes back from" \
+	python3 "$TESTS/fault/model.py" "$ROOM/model.summary"
+[ ! -f "$ROOM/model.summary" ] || sed 's/^/# /' "$ROOM/model.summary"
+[ -f "$ROOM/model.summary" ] || cat "$ROOM/claim.log" | sed 's/^/# /'
+claim "the source is whole" git -C "$REPO" fsck --no-progress --no-dangling
+claim "mounting" mount_repo
+claim "teardown and unmounting leave nothing behind" leave_nothing
