@@ -3,7 +3,7 @@
 # nothing is left: no mount, process or directory of the suite.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --suite unit,mount  some suites (unit, backends, mount, attacks, weak, clients, fault, fuzz, bench); may be repeated
+#   tests/run.sh --suite unit,mount  some suites (unit, backends, mount, attacks, weak, clients, fault, stress, fuzz, bench); may be repeated
 #   tests/run.sh --asan | --tsan     built with sanitizers
 #   tests/run.sh --coverage          with line coverage, which must reach 80 %
 #   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with the options above
@@ -12,7 +12,7 @@ set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 . "$here/tests/lib/setup.sh"
 
-all_suites='unit backends mount attacks weak clients fault fuzz bench'
+all_suites='unit backends mount attacks weak clients fault stress fuzz bench'
 
 # Adds the suites of the list $1 (a,b) to those that are run; refuses what is none before anything is built.
 add_suites() {
