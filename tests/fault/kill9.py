@@ -1,10 +1,13 @@
 """Kills the daemon at random moments and compares what the next mount shows with what had returned.
 
-Three clients create sandboxes, write files, run commands and tear down, and note each operation before and
-after. After a kill an operation that had returned must hold; one that was under way may have happened or not; and
-nothing else may be there: no process, no second mount, no worktree, no branch.
+Three clients create sandboxes, write files, run commands, commit, record states and go back to them, fork, rename, push and
+tear down, and note each operation before and after. After a kill an operation that had returned must hold; one that
+was under way may have happened or not; and nothing else may be there: no process, no second mount, no worktree, no branch. What
+git made inside is in the source, which is whole, and git works in every sandbox.
 """
 import contextlib
+import copy
+import json
 import os
 import random
 import signal
@@ -28,15 +31,18 @@ class Client(threading.Thread):
         super().__init__()
         self.number, self.rng, self.stop = number, rng, stop
         self.boxes, self.count, self.done = {}, 0, 0
-        self.error = None
+        self.snapshots, self.commits = {}, {}
+        self.error = self.failed = None
 
     def run(self):
         try:
             while not self.stop.is_set():
                 self.step()
                 self.done += 1
-        except OSError as e:
+        except (OSError, ValueError) as e:
             self.error = e
+        except SystemExit as e:
+            self.failed = str(e)
 
     def step(self):
         sure = [n for n, files in self.boxes.items() if files is not MAYBE]
@@ -45,10 +51,13 @@ class Client(threading.Thread):
             self.create()
         elif kind < 0.3 and len(sure) > 2:
             self.remove(self.rng.choice(sure))
-        elif kind < 0.7:
+        elif kind < 0.5:
             self.write(self.rng.choice(sure))
-        else:
+        elif kind < 0.65:
             self.execute(self.rng.choice(sure))
+        else:
+            self.rng.choice((self.snapshot, self.restore, self.reset, self.fork, self.rename, self.push, self.side,
+                             self.stash))(self.rng.choice(sure))
 
     def create(self):
         name = f"c{self.number}-{self.count}"
@@ -59,8 +68,90 @@ class Client(threading.Thread):
 
     def remove(self, name):
         self.boxes[name] = MAYBE
-        os.rmdir(f"{MNT}/{name}")
+        self.snapshots.pop(name, None)
+        if self.rng.random() < 0.5:
+            os.rmdir(f"{MNT}/{name}")
+        elif subprocess.call(["rm", "-rf", f"{MNT}/{name}"], stderr=subprocess.DEVNULL):
+            raise OSError("rm -rf")
         del self.boxes[name]
+
+    def control(self, name, file, text):
+        """Half of them as an editor saves: the rename is the write."""
+        at = f"{MNT}/{name}/ctl/{file}"
+        if self.rng.random() < 0.5:
+            with open(at, "w") as f:
+                f.write(text)
+        else:
+            with open(f"{at}.tmp{self.number}", "w") as f:
+                f.write(text)
+            os.rename(f"{at}.tmp{self.number}", at)
+
+    def told(self, name, script):
+        """What a command prints."""
+        with open(f"{MNT}/{name}/ctl/exec", "r+b", buffering=0) as f:
+            f.write(json.dumps(["sh", "-ec", script]).encode())
+            result = json.loads(f.read())
+        if result["exitCode"] == 0:
+            return result["stdout"].strip()
+        if result["signal"]:
+            raise OSError("the daemon was killed")
+        check(False, f"{script} in {name}: {result['stderr']}")
+
+    def snapshot(self, name):
+        self.control(name, "snapshot", "s\n")
+        with open(f"{MNT}/{name}/ctl/snapshot") as f:
+            which = f.read().strip()
+        if which:
+            self.snapshots.setdefault(name, {})[which] = copy.copy(self.boxes[name])
+            self.commits[which] = f"a snapshot of {name}"
+
+    def go_back(self, name, file, text, files):
+        """Where it is broken off it is one of the two; which, the tree tells."""
+        was = self.boxes[name]
+        self.boxes[name] = {f: was[f] if f in was and f in files and was[f] == files[f] else MAYBE
+                            for f in {**was, **files}}
+        self.control(name, file, text)
+        self.boxes[name] = copy.copy(files)
+
+    def restore(self, name):
+        states = self.snapshots.get(name)
+        if states:
+            which = self.rng.choice(sorted(states))
+            self.go_back(name, "restore", which, states[which])
+
+    def reset(self, name):
+        self.go_back(name, "reset", "1", {"README.md": b"hello\n"})
+
+    def fork(self, name):
+        new = f"c{self.number}-{self.count}"
+        self.count += 1
+        self.boxes[new] = MAYBE
+        self.control(name, "fork", new)
+        self.boxes[new] = copy.copy(self.boxes[name])
+
+    def rename(self, name):
+        new = f"c{self.number}-{self.count}"
+        self.count += 1
+        files, states = self.boxes[name], self.snapshots.pop(name, {})
+        self.boxes[name] = self.boxes[new] = MAYBE
+        os.rename(f"{MNT}/{name}", f"{MNT}/{new}")
+        del self.boxes[name]
+        self.boxes[new], self.snapshots[new] = files, states
+
+    def push(self, name):
+        self.control(name, "push", "\n")
+
+    def side(self, name):
+        """A branch of a command's own is in the source when the command has ended."""
+        which = self.told(name, f"git checkout -q -b s{self.rng.randrange(1 << 30)}; "
+                          "git commit -q --allow-empty -m side; git rev-parse HEAD; git checkout -q -")
+        self.commits[which] = f"a branch in {name}"
+
+    def stash(self, name):
+        """So is an entry of the stash; the tree stays what it is."""
+        which = self.told(name, f"echo {self.rng.randrange(1 << 30)} >stashed; git add stashed; git stash push -q -- stashed; "
+                          "git rev-parse stash@{0}")
+        self.commits[which] = f"a stash in {name}"
 
     def write(self, name):
         files = self.boxes[name]
@@ -119,6 +210,7 @@ def verify_box(name, files):
     for file, content in files.items():
         if content is MAYBE:
             continue
+        check(os.path.lexists(f"{MNT}/{name}/{file}"), f"{name}/{file} is gone")
         with open(f"{MNT}/{name}/{file}", "rb") as f:
             check(f.read() == content, f"{name}/{file} differs")
 
@@ -156,16 +248,45 @@ def verify_nothing_leaked(seen, first_mounts):
     settle()
     worktrees = len(lines("git", "-C", REPO, "worktree", "list"))
     check(worktrees == len(seen) + 1, f"{worktrees} worktrees for {len(seen)} sandboxes")
-    branches = lines("git", "-C", REPO, "for-each-ref", "--format=%(refname)", "refs/heads/sandbox")
-    check(len(branches) == len(seen), f"{len(branches)} branches for {len(seen)} sandboxes")
     check(mounts() == first_mounts, f"{mounts()} mounts, {first_mounts} at first")
 
 
-def try_one(seen, rng):
+def verify_commits(clients):
+    """They are reached from a ref, and whole."""
+    known = {}
+    for c in clients:
+        known.update(c.commits)
+    said = subprocess.run(["git", "-C", REPO, "rev-list", "--all"], check=True, text=True, stdout=subprocess.PIPE)
+    there = set(said.stdout.split())
+    lost = {which: what for which, what in known.items() if which not in there}
+    check(not lost, f"no ref of the source leads to {lost}")
+    said = subprocess.run(["git", "-C", REPO, "fsck", "--no-progress", "--no-dangling"], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    check(said.returncode == 0, f"git fsck: {said.stdout}")
+
+
+def try_git(name, number):
+    """On both sides, and both see both."""
+    git = ["git", "-C", f"{MNT}/{name}"]
+    for step in (["status", "--porcelain"], ["commit", "-q", "--allow-empty", "-m", f"host {number}"]):
+        said = subprocess.run(git + step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        check(said.returncode == 0, f"git {step} in {name}: {said.stdout}")
+    script = (f"test \"$(git log -1 --format=%s)\" = 'host {number}'; git status --porcelain >/dev/null; "
+              "git commit -q --allow-empty -m inside")
+    said = subprocess.run([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "sh", "-ec", script], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    check(said.returncode == 0, f"git by a command in {name}: {said.returncode} {said.stdout}")
+    check(lines(*git, "log", "-1", "--format=%s") == ["inside"], f"the host does not see the commit in {name}")
+
+
+def try_one(seen, clients, rng, number):
+    """An rm -rf that was broken off may have taken any of its files."""
     if seen:
         name = rng.choice(sorted(seen))
-        out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat", "README.md"])
-        check(out == b"hello\n", f"a command in {name} says {out}")
+        if any(c.boxes.get(name, {}).get("README.md") for c in clients):
+            out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat", "README.md"])
+            check(out == b"hello\n", f"a command in {name} says {out}")
+        try_git(name, number)
 
 
 def round_of(clients, rng):
@@ -174,6 +295,7 @@ def round_of(clients, rng):
     for c in clients:
         n = Client(c.number, c.rng, stop)
         n.boxes, n.count = c.boxes, c.count
+        n.snapshots, n.commits = c.snapshots, c.commits
         fresh.append(n)
     for c in fresh:
         c.start()
@@ -183,6 +305,7 @@ def round_of(clients, rng):
     for c in fresh:
         c.join(60)
         check(not c.is_alive(), "a client hangs after the kill")
+        check(not c.failed, c.failed)
     subprocess.check_call(["flock", "-w", "30", RECORD, "true"])
     return fresh
 
@@ -193,13 +316,14 @@ def main():
     done = 0
     mount()
     first_mounts = mounts()
-    for _ in range(KILLS):
+    for number in range(KILLS):
         clients = round_of(clients, rng)
         done += sum(c.done for c in clients)
         mount()
         seen = verify(clients)
         verify_nothing_leaked(seen, first_mounts)
-        try_one(seen, rng)
+        verify_commits(clients)
+        try_one(seen, clients, rng, number)
     subprocess.check_call(["fusermount3", "-u", MNT])
     subprocess.check_call(["flock", "-w", "60", RECORD, "true"])
     with open(sys.argv[2], "w") as f:
