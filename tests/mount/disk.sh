@@ -58,6 +58,7 @@ reset_when_full() {
 	echo 1 >"$MNT/r/ctl/reset" || fail "$(cat "$MNT/r/ctl/error")"
 	refuse test -e "$MNT/r/big.o"
 	refuse test -e "$MNT/r/a"
+	wait_for_room r 30000000
 	run r sh -c 'head -c 30000000 /dev/zero >room'
 	echo previous >"$MNT/r/ctl/restore" || fail "$(cat "$MNT/r/ctl/error")"
 	same "$size" "$(stat -c %s "$MNT/r/big.o")"
@@ -83,13 +84,13 @@ kept_over_unmount() {
 	holds
 	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >big' 2>&1)"
 	rm "$MNT/a/big"
-	wait_for_room
+	wait_for_room a 1000000
 }
 
 # The kernel tells a little later that it has forgotten a file; until then it has its room.
-wait_for_room() {
+wait_for_room() { # SANDBOX BYTES
 	tries=0
-	until run a sh -c 'head -c 1000000 /dev/zero >probe && rm probe' 2>/dev/null; do
+	until run "$1" sh -c 'head -c "$1" /dev/zero >probe; code=$?; rm probe; exit $code' sh "$2" 2>/dev/null; do
 		tries=$((tries + 1))
 		[ $tries -lt 100 ] || fail "no room"
 	done
