@@ -103,21 +103,23 @@ static int hash(const char *key, unsigned char pad, const void *data, size_t len
 	return 0;
 }
 
+/* The caller's; NULL: there is no memory. */
 static char *text_of(const struct sbx_trash_signed *what, size_t *len)
 {
-	const size_t line = sizeof("parent \n") + GIT_OID_HEXSZ;
-	char *text = malloc((1 + what->n_parents) * line + 1 + what->len + 1), *at = text;
-	char hex[GIT_OID_HEXSZ + 1];
+	char *text = NULL, hex[GIT_OID_HEXSZ + 1];
+	FILE *f = open_memstream(&text, len);
 
-	if (!text)
+	if (!f)
 		return NULL;
-	at += sprintf(at, "tree %s\n", git_oid_tostr(hex, sizeof(hex), what->tree));
+	fprintf(f, "tree %s\n", git_oid_tostr(hex, sizeof(hex), what->tree));
 	for (size_t i = 0; i < what->n_parents; i++)
-		at += sprintf(at, "parent %s\n",
-		              git_oid_tostr(hex, sizeof(hex), &what->parents[i]));
-	*at++ = '\n';
-	memcpy(at, what->message, what->len);
-	*len = (size_t)(at - text) + what->len;
+		fprintf(f, "parent %s\n", git_oid_tostr(hex, sizeof(hex), &what->parents[i]));
+	putc('\n', f);
+	fwrite(what->message, 1, what->len, f);
+	if (ferror(f) | fclose(f)) {
+		free(text);
+		return NULL;
+	}
 	return text;
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -151,8 +152,8 @@ static void a_link_put_there_meanwhile_is_not_followed(void **state)
 
 	(void)state;
 	scratch_mkdir(scratch_path("victim"));
-	strcpy(s.link, scratch_path("victim"));
-	strcpy(s.place, scratch_path("place"));
+	snprintf(s.link, sizeof(s.link), "%s", scratch_path("victim"));
+	snprintf(s.place, sizeof(s.place), "%s", scratch_path("place"));
 	assert_int_equal(pthread_create(&thread, NULL, swap, &s), 0);
 	for (int i = 0; i < 2000; i++) {
 		struct sbx_error err = SBX_ERROR_INIT;

@@ -194,10 +194,10 @@ static void a_snapshot_is_what_git_would_commit(void **state)
 	expect(sb, "g cat-file -t HEAD:file", "blob");
 	expect_sound(sb);
 	fixture_take_down(sb);
-	if (is_git())
 	/* On its branch; what was ignored is in the trash. */
-	{
-		free(fixture_git_source("for-each-ref refs/heads refs/tags | grep -c . | grep -qx 2"));
+	if (is_git()) {
+		free(fixture_git_source(
+		        "for-each-ref refs/heads refs/tags | grep -c . | grep -qx 2"));
 		free(fixture_git_source("branch -D -q sandbox/a"));
 	}
 	fixture_expect_empty();
