@@ -182,7 +182,7 @@ reserved_names() {
 		teardown "$name"
 	done
 	refuse grep -q forged "$MNT/ctl/trash"
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs | git -C "$REPO" update-ref --stdin
+	drop_refs refs/sandboxfs
 }
 
 end_branches() {

@@ -14,15 +14,6 @@ prepare() {
 	git -C "$REPO" commit -qm second
 }
 
-leave_nothing() {
-	teardown_all
-	unmount
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/heads/sandbox refs/sandboxfs |
-		git -C "$REPO" update-ref --stdin
-	source_is_clean
-	same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
-}
-
 claim "a repository" prepare
 claim "random steps of host, commands and controls: what was acknowledged is there, or where it comes back from" \
 	python3 "$TESTS/fault/model.py" "$ROOM/model.summary"
@@ -30,4 +21,4 @@ claim "random steps of host, commands and controls: what was acknowledged is the
 [ -f "$ROOM/model.summary" ] || cat "$ROOM/claim.log" | sed 's/^/# /'
 claim "the source is whole" git -C "$REPO" fsck --no-progress --no-dangling
 claim "mounting" mount_repo
-claim "teardown and unmounting leave nothing behind" leave_nothing
+finish_committed

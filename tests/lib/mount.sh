@@ -252,15 +252,37 @@ source_is_clean() {
 	}
 }
 
+# But for what the trash has.
+nothing_is_left() {
+	source_is_clean
+	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
+}
+
+# drop_refs PREFIX...: removes the refs of the source below it.
+drop_refs() {
+	git -C "$REPO" for-each-ref --format='delete %(refname)' "$@" | git -C "$REPO" update-ref --stdin
+}
+
 tear_and_unmount() {
 	teardown_all
 	unmount
-	source_is_clean
-	# But for what the trash has.
-	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
+	nothing_is_left
+}
+
+# What was committed outlives its sandbox.
+tear_and_drop() {
+	teardown_all
+	unmount
+	drop_refs refs/heads/sandbox refs/sandboxfs
+	nothing_is_left
 }
 
 # The last claim of a case that mounts.
 finish() {
 	claim "teardown and unmounting leave nothing behind" tear_and_unmount
+}
+
+# And of one that commits.
+finish_committed() {
+	claim "teardown and unmounting leave nothing behind" tear_and_drop
 }

@@ -127,7 +127,7 @@ nested() {
 plain() {
 	teardown_all
 	unmount
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/heads/sandbox refs/sandboxfs | git -C "$REPO" update-ref --stdin
+	drop_refs refs/heads/sandbox refs/sandboxfs
 	source_is_clean
 	mv "$REPO" "$REPO.away"
 	mount_dir

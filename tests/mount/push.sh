@@ -244,7 +244,7 @@ what_is_apart_is_not_pushed() {
 	like '{"pushed":false,"error":"git push failed: branch sandbox/apart was moved on both sides*' "$(push apart)"
 	teardown apart
 	git -C "$REPO" branch -D -q sandbox/apart
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs | git -C "$REPO" update-ref --stdin
+	drop_refs refs/sandboxfs
 }
 
 a_remote_in_a_sandbox() {

@@ -90,7 +90,7 @@ files_are_kept() {
 	like '*; 0 sandboxes; files of 1 removed; used *' "$(cat "$ROOM/states")"
 	"$SANDBOXFS" --prune >"$ROOM/pruned"
 	like '*kept *it holds the files of 1 removed sandbox, *' "$(cat "$ROOM/pruned")"
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/trash | git -C "$REPO" update-ref --stdin
+	drop_refs refs/sandboxfs/trash
 	mount_own "$REPO"
 	timeout 60 grep -q '"dropped".*files of t' "$MNT/ctl/events"
 	unmount

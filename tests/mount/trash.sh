@@ -234,7 +234,7 @@ left_inside() {
 	same '' "$(git -C "$MNT/k" status --porcelain)"
 	teardown k
 	git -C "$REPO" branch -qD sandbox/k
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/heads | git -C "$REPO" update-ref --stdin
+	drop_refs refs/sandboxfs/heads
 }
 
 # Without a command there is no reflog inside. Of the last the tree is as it began.
@@ -457,12 +457,12 @@ key_is_private() {
 off() {
 	teardown_all
 	unmount
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/sandboxfs/trash | git -C "$REPO" update-ref --stdin
+	drop_refs refs/sandboxfs/trash
 	mount_repo trash=off
 	edit o
 	teardown o
 	same '' "$(git -C "$REPO" for-each-ref refs/sandboxfs)"
-	git -C "$REPO" for-each-ref --format='delete %(refname)' refs/heads/sandbox | git -C "$REPO" update-ref --stdin
+	drop_refs refs/heads/sandbox
 }
 
 # What changes is in memory then.
