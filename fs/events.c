@@ -1,8 +1,8 @@
 /*
- * A ring of lines seen as one endless stream of bytes: a reader is a position in it, so it may
- * take a line in pieces of any size. One that fell behind the oldest kept line goes on
- * there. Its mark stands between two lines, and is in no ring. Parked reads are answered from one posted call on the loop thread, which
- * holds a reference, so it may come after destroy.
+ * A ring of lines seen as one endless stream of bytes: a reader is a position in it, so it may take
+ * a line in pieces of any size. One that fell behind the oldest kept line goes on there. Its mark
+ * stands between two lines, and is in no ring. Parked reads are answered from one posted call on
+ * the loop thread, which holds a reference, so it may come after destroy.
  */
 #include <errno.h>
 #include <json-c/json.h>

@@ -67,8 +67,8 @@ struct sbx_jobs_config {
 	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be NULL. */
 	void (*denied)(const struct sbx_denied *denied, void *data);
 	/*
-	 * The root of the tree, as sbx_box_root: requests are taken until the end, which may come meanwhile. Any
-	 * thread. NULL: the sandbox is there for as long as the table is.
+	 * The root of the tree, as sbx_box_root: requests are taken until the end, which may come
+	 * meanwhile. Any thread. NULL: the sandbox is there for as long as the table is.
 	 */
 	int (*root)(void *data);
 	void *data;
@@ -205,7 +205,10 @@ int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
 uint64_t sbx_job_track(struct sbx_jobrec *rec);
 /* The paths that it changed, a list that is taken over; CUT: and more. Before the end is told. */
 void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut);
-/* What REC was refused last while it ran, in words with the option that would change it. Before the end is told. */
+/*
+ * What REC was refused last while it ran, in words with the option that would change it. Before the
+ * end is told.
+ */
 void sbx_job_set_hint(struct sbx_jobrec *rec, const char *text);
 /* malloc'd; NULL: nothing is known to have been refused. */
 char *sbx_job_hint(struct sbx_jobrec *rec);

@@ -76,7 +76,10 @@ static int check_beneath(int root, const char *path)
 	return 0;
 }
 
-/* A descriptor of its own: the sandbox may be removed meanwhile, and its number be given to another. */
+/*
+ * A descriptor of its own: the sandbox may be removed meanwhile, and its number be given to
+ * another.
+ */
 static int check_cwd(struct sbx_jobs *jobs, const char *path)
 {
 	_cleanup_fd_ int root =

@@ -60,8 +60,8 @@ void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, 
 void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,
                          const char *name, const char *text);
 /*
- * How far one reader has come; {0} is the oldest line that is kept. With a mark it also gets a line "live" between what
- * had happened when it began and what happened since.
+ * How far one reader has come; {0} is the oldest line that is kept. With a mark it also gets a line
+ * "live" between what had happened when it began and what happened since.
  */
 struct sbx_events_reader {
 	uint64_t at;   /* position of the next byte */

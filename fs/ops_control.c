@@ -240,9 +240,9 @@ static int refuse_removal(fuse_req_t req, const struct sbx_control_node *node, c
 }
 
 /*
- * Programs that remove a control in order to make it anew, or to rename what they have written beside it (Java), do not
- * see it until they have. Where controls are
- * listed, rm -rf of a sandbox removes them first and must go on.
+ * Programs that remove a control in order to make it anew, or to rename what they have written
+ * beside it (Java), do not see it until they have. Where controls are listed, rm -rf of a sandbox
+ * removes them first and must go on.
  */
 static int remove_control(fuse_req_t req, const struct sbx_control_node *dir,
                           const struct sbx_control_node *node, const char *name)

@@ -282,7 +282,10 @@ static bool is_held(fuse_req_t req, struct sbx_open_file *f, uint64_t owner)
 		before = sbx_controls_changes(controls);
 		query.others = sbx_controls_others(controls, f);
 		held = sbx_holders_find(&query);
-		/* What was written or closed since they were counted may have been taken for a holder of F. */
+		/*
+		 * What was written or closed since they were counted may have been taken for a
+		 * holder of F.
+		 */
 		if (held != SBX_HELD_YES || sbx_controls_changes(controls) == before)
 			break;
 		held = SBX_HELD_UNKNOWN;

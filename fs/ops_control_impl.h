@@ -50,7 +50,10 @@ struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_in
 void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f);
 /* How many open files besides F have its ino and pos, and no descriptor of theirs was closed. */
 unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f);
-/* A write or a close, which sbx_controls_others may count otherwise, has been noted; and how many of them were. */
+/*
+ * A write or a close, which sbx_controls_others may count otherwise, has been noted; and how many
+ * of them were.
+ */
 void sbx_controls_changed(struct sbx_controls *controls);
 uint64_t sbx_controls_changes(struct sbx_controls *controls);
 

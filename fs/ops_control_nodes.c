@@ -174,8 +174,8 @@ void sbx_controls_forget(struct sbx_controls *controls, uint64_t id, uint64_t n)
 }
 
 /*
- * Also while the kernel keeps names of it, perhaps for long: an id has its generation, so what the kernel
- * still asks of the old one, or forgets, is of nothing.
+ * Also while the kernel keeps names of it, perhaps for long: an id has its generation, so what the
+ * kernel still asks of the old one, or forgets, is of nothing.
  */
 void sbx_controls_drop_box(struct sbx_controls *controls, const struct sbx_box *box)
 {

@@ -13,8 +13,8 @@
 #include "sandboxfs/cleanup.h"
 
 /*
- * An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make files. It is
- * back when the next command has ended.
+ * An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make
+ * files. It is back when the next command has ended.
  */
 static bool unlink_alias(struct sbx_node *dir, const char *name)
 {

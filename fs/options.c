@@ -74,8 +74,8 @@ static bool is_fstab_word(const char *word)
 }
 
 /*
- * Options of other FUSE file systems that ask for nothing but what is so here anyway. max_read is agreed on with
- * the kernel by a session that asks for it, else it refuses every request.
+ * Options of other FUSE file systems that ask for nothing but what is so here anyway. max_read is
+ * agreed on with the kernel by a session that asks for it, else it refuses every request.
  */
 static bool is_habit_word(const char *word)
 {

@@ -44,7 +44,10 @@ struct sbx_box {
 	struct sbx_denials *denials;
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	bool hides_git;          /* what commands make as .git is not shown (fs/nested.h) */
-	/* By index of sbx_aliases, a bit for each that a user unlinked since the last command ended. Atomic. */
+	/*
+	 * By index of sbx_aliases, a bit for each that a user unlinked since the last command
+	 * ended. Atomic.
+	 */
 	unsigned hidden_aliases;
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
@@ -53,8 +56,8 @@ struct sbx_box {
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
 	bool busy;      /* a job runs: what is kept of its files must be short-lived; atomic */
 	unsigned begun; /* how often that has begun; atomic */
-	uint32_t
-	        changes; /* times that others than the host may begin or have ended to change files; atomic */
+	/* Times that others than the host may begin or have ended to change files. Atomic. */
+	uint32_t changes;
 	int refs; /* atomic */
 	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
@@ -118,12 +121,15 @@ int sbx_box_root(struct sbx_box *box);
 bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 
 /*
- * fsync's: when what was written is where neither the daemon's death nor a power cut loses it, then(code, data) is called on
- * the event loop thread; a failure's sentence is stored. False: there is nothing to be saved beside the files themselves,
- * which are the caller's to sync. Any thread.
+ * fsync's: when what was written is where neither the daemon's death nor a power cut loses it,
+ * then(code, data) is called on the event loop thread; a failure's sentence is stored. False: there
+ * is nothing to be saved beside the files themselves, which are the caller's to sync. Any thread.
  */
 bool sbx_box_flush(struct sbx_box *box, void (*then)(int code, void *data), void *data);
-/* Something is about to be written through the mount: where changes are in memory it will be saved. Any thread. */
+/*
+ * Something is about to be written through the mount: where changes are in memory it will be saved.
+ * Any thread.
+ */
 void sbx_box_edited(struct sbx_box *box);
 
 /*

@@ -55,7 +55,10 @@ struct box {
 	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
 	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
 	struct sbx_error sync_err;                /* handed from the pool to the loop */
-	/* Who waits for what is written to be saved: now (not NULL while that goes on), and next time. */
+	/*
+	 * Who waits for what is written to be saved: now (not NULL while that goes on), and next
+	 * time.
+	 */
 	struct save_waiter *save_now, *save_next; /* registry's lock */
 	struct sbx_error save_err; /* of the last saving; handed from the pool to the loop */
 	int save_code;
@@ -162,7 +165,10 @@ void sbx_registry_sweep(struct sbx_registry *reg);
 void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
 void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
-/* [loop] Saves what a box has in memory, in the background, unless a command starts; nothing where it has nothing. */
+/*
+ * [loop] Saves what a box has in memory, in the background, unless a command starts; nothing where
+ * it has nothing.
+ */
 void sbx_box_save(struct box *box);
 /* [loop] The box goes: what is written is not going to be saved by itself any more. */
 void sbx_box_save_no_more(struct box *box);

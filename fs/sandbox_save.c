@@ -1,8 +1,9 @@
 /*
- * Saving what a box holds, to where neither the daemon's death nor a power cut loses it. An fsync waits for that, and shares
- * it with others that come meanwhile. Boxes whose changes are in memory are saved unasked as well: soon after something was
- * written through the mount, when the last job has ended, and at the end. Threads of its own do it, since copying and
- * waiting for the disk would keep the pool from other boxes.
+ * Saving what a box holds, to where neither the daemon's death nor a power cut loses it. An fsync
+ * waits for that, and shares it with others that come meanwhile. Boxes whose changes are in memory
+ * are saved unasked as well: soon after something was written through the mount, when the last job
+ * has ended, and at the end. Threads of its own do it, since copying and waiting for the disk would
+ * keep the pool from other boxes.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -68,7 +69,7 @@ static void submit(struct box *box, void (*work)(void *data))
 	sbx_pool_submit(pool, work, box);
 }
 
-/* --- with somebody who waits ----------------------------------------------------------------------- */
+/* --- with somebody who waits ------------------------------------------------------------------ */
 
 /* [pool] */
 static void flush_work(void *data);
@@ -142,7 +143,7 @@ bool sbx_box_flush(struct sbx_box *pub, void (*then)(int code, void *data), void
 	return true;
 }
 
-/* --- by itself ------------------------------------------------------------------------------------- */
+/* --- by itself -------------------------------------------------------------------------------- */
 
 static void save_in_time(struct sbx_timer *t);
 
@@ -230,7 +231,7 @@ void sbx_box_save_no_more(struct box *box)
 	sbx_loop_timer_cancel(box->pub.registry->config.loop, &box->save_timer);
 }
 
-/* --- at the end of jobs, and of all ---------------------------------------------------------------- */
+/* --- at the end of jobs, and of all ----------------------------------------------------------- */
 
 static void save_and_tell(struct box *box)
 {

@@ -79,8 +79,8 @@ struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, str
 /* Notes that something else than a removal is going to be written in the sandbox of NODE. */
 void ws_edited(const struct sbx_node *node);
 /*
- * Whether what a call on BOX came to, R, is to be tried again: there was no room, and some of what is
- * kept of removed files has been given up for it.
+ * Whether what a call on BOX came to, R, is to be tried again: there was no room, and some of what
+ * is kept of removed files has been given up for it.
  */
 bool ws_make_room(struct sbx_box *box, int r);
 /* Answers an fsync of something of BOX that is synced itself, once all that leads to it is. */
@@ -168,7 +168,10 @@ bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, con
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 /* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
-/* Whether NAME in DIR is an alias, unless a file of the user's hides it, which the caller has looked for. */
+/*
+ * Whether NAME in DIR is an alias, unless a file of the user's hides it, which the caller has
+ * looked for.
+ */
 bool ws_has_alias(struct sbx_node *dir, const char *name);
 
 /* Operations defined beside the table (ops_root.c). */

@@ -269,7 +269,9 @@ static int put_together(struct capture *c)
 	return r ? r : list_empty(c);
 }
 
-/* By the whole of their permissions, which a tree of git can hold though git does not write them. */
+/*
+ * By the whole of their permissions, which a tree of git can hold though git does not write them.
+ */
 static int write_exact(struct capture *c)
 {
 	struct sbx_index index = {.at = calloc(c->n + 1, sizeof(*index.at))};

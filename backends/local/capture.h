@@ -50,8 +50,9 @@ struct sbx_capture_wish {
 struct sbx_captured {
 	git_oid tree;
 	/*
-	 * A tree of the files whose permissions are neither 0644 nor 0755, with those, or whose bytes are not what tree has of
-	 * them (line ends, filters), with these. Not of a lower layer: that stays as it is.
+	 * A tree of the files whose permissions are neither 0644 nor 0755, with those, or whose
+	 * bytes are not what tree has of them (line ends, filters), with these. Not of a lower
+	 * layer: that stays as it is.
 	 */
 	git_oid exact;
 	bool has_exact;

@@ -374,8 +374,8 @@ static void look_up(struct capture *c, struct capture_item *item)
 /* ---- what git does not record ---- */
 
 /*
- * What libgit2 converts becomes shorter by that, or stays the same: it takes out CRs and what $Id$ was expanded to. An index may
- * have been written by a git with programs that convert.
+ * What libgit2 converts becomes shorter by that, or stays the same: it takes out CRs and what $Id$
+ * was expanded to. An index may have been written by a git with programs that convert.
  */
 static bool is_as_recorded(struct capture *c, const struct capture_item *item)
 {

@@ -123,9 +123,10 @@ int sbx_git_sweep(const char *common, const char *trees,
                   struct sbx_error *err);
 
 /*
- * Writes user.name and user.email, as they hold in SOURCE on the host (NULL: outside of repositories),
- * to .gitconfig in the directory HOME; a file that is there is left alone. OTHERS: commands see another
- * owner than the index tells, which git is not to take for a change. 0 or -errno.
+ * Writes user.name and user.email, as they hold in SOURCE on the host (NULL: outside of
+ * repositories), to .gitconfig in the directory HOME; a file that is there is left alone. OTHERS:
+ * commands see another owner than the index tells, which git is not to take for a change. 0 or
+ * -errno.
  */
 int sbx_git_identity(const char *source, int home, bool others);
 

@@ -82,6 +82,8 @@ int sbx_git_errno(int code, int klass, const char *message)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
 		if (rows[i].code == code && (rows[i].klass == ANY || rows[i].klass == klass))
 			return rows[i].err;
-	/* EIO is for a system call that failed and does not say how, not for what libgit2 refuses. */
+	/*
+	 * EIO is for a system call that failed and does not say how, not for what libgit2 refuses.
+	 */
 	return klass == GIT_ERROR_OS ? EIO : EINVAL;
 }

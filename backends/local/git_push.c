@@ -1,7 +1,8 @@
 /*
- * What libgit2 asks and tells while it pushes. Credentials are given once: libgit2 asks again when they are refused, for
- * as long as it gets some. They are for the remote's own scheme, host and port. That redirects are not to be followed
- * is not heard by libgit2 1.5, so each asking is looked at.
+ * What libgit2 asks and tells while it pushes. Credentials are given once: libgit2 asks again when
+ * they are refused, for as long as it gets some. They are for the remote's own scheme, host and
+ * port. That redirects are not to be followed is not heard by libgit2 1.5, so each asking is looked
+ * at.
  */
 #include "backends/local/git_push.h"
 
@@ -77,7 +78,10 @@ static bool is_default_port(const struct origin *o)
 	       (o->port_len == strlen(port) && strncmp(o->port, port, o->port_len) == 0);
 }
 
-/* libgit2 follows a redirect to another port or scheme of the host, and then asks for credentials for that. */
+/*
+ * libgit2 follows a redirect to another port or scheme of the host, and then asks for credentials
+ * for that.
+ */
 static bool is_own(const char *own, const char *url)
 {
 	struct origin a, b;

@@ -1,9 +1,9 @@
 /*
- * An unlink must stay about as quick as it is: the directory that the last one was in is remembered,
- * with its path and its counterpart in the sandbox's own layer, so that another in the same costs a
- * link. What is noted is in memory until there is much of it, or a teardown wants it: nobody reads
- * it before, and a daemon that dies has no row to go on with. Rows have numbers, so that a new one
- * need not wait for the links of the last to go.
+ * An unlink must stay about as quick as it is: the directory that the last one was in is
+ * remembered, with its path and its counterpart in the sandbox's own layer, so that another in the
+ * same costs a link. What is noted is in memory until there is much of it, or a teardown wants it:
+ * nobody reads it before, and a daemon that dies has no row to go on with. Rows have numbers, so
+ * that a new one need not wait for the links of the last to go.
  */
 #include "backends/local/kept.h"
 
@@ -465,7 +465,7 @@ int sbx_kept_hold(struct sbx_kept_row *row, int *lost)
 	return r;
 }
 
-/* --- making room ------------------------------------------------------------------------------------ */
+/* --- making room ------------------------------------------------------------------------------ */
 
 void sbx_kept_over(struct sbx_kept_row *row)
 {

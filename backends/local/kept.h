@@ -2,10 +2,10 @@
  * What a removal of many files takes with it, kept for a while: `rm -rf` of a sandbox unlinks file by file before it comes to
  * the directory itself, and what the trash is to have is the tree as it was before the first of them.
  *
- * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is the
- * sandbox's own one more link is made before it goes, on the file system that it lies on; of one of
- * the base only the name is noted. When the row is over, or nothing was removed for a minute, that is
- * dropped in the background; and at once when a write finds no room.
+ * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is
+ * the sandbox's own one more link is made before it goes, on the file system that it lies on; of
+ * one of the base only the name is noted. When the row is over, or nothing was removed for a
+ * minute, that is dropped in the background; and at once when a write finds no room.
  *
  *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
  *   kept/ID/ROW-N    the links
@@ -42,8 +42,8 @@ int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
 void sbx_kept_close(struct sbx_kept_row *row);
 
 /*
- * [any] NAME in DIRFD, a directory of the tree, is about to be removed. What cannot be kept is lost:
- * hold says so.
+ * [any] NAME in DIRFD, a directory of the tree, is about to be removed. What cannot be kept is
+ * lost: hold says so.
  */
 void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name);
 /*
@@ -55,8 +55,8 @@ int sbx_kept_hold(struct sbx_kept_row *row, int *lost);
 /* [any] Something else was written, or is going to be: what was kept need not wait for its time. */
 void sbx_kept_over(struct sbx_kept_row *row);
 /*
- * [any] Drops some of what is kept, as there is no room for a write. Whether there was something, so
- * that the write may be tried again.
+ * [any] Drops some of what is kept, as there is no room for a write. Whether there was something,
+ * so that the write may be tried again.
  */
 bool sbx_kept_make_room(struct sbx_kept_row *row);
 

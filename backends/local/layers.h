@@ -48,8 +48,8 @@ int sbx_layers_mount(struct sbx_layers *layers, const struct sbx_record *rec,
 int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
                     const struct sbx_record *rec, struct sbx_error *err);
 /*
- * Saves what is on DISK, to where a power cut does not lose it; what was saved before is there until then. EINTR: CANCELLED, which
- * may be NULL. Blocks.
+ * Saves what is on DISK, to where a power cut does not lose it; what was saved before is there
+ * until then. EINTR: CANCELLED, which may be NULL. Blocks.
  */
 int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
                     int disk, atomic_bool *cancelled, struct sbx_error *err);

@@ -69,8 +69,8 @@ int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
 }
 
 /*
- * The copy takes the place of the last one at once; that is removed then. Each step is on disk before the next: a power cut
- * leaves the one or the other, whole.
+ * The copy takes the place of the last one at once; that is removed then. Each step is on disk
+ * before the next: a power cut leaves the one or the other, whole.
  */
 static int keep(int dir, struct sbx_error *err)
 {

@@ -1,6 +1,7 @@
 /*
- * What a create writes is not waited for, as a mkdir has to be quick: the first barrier of a sandbox syncs it. Only names and small
- * files: contents are synced by whoever asks for that, and what the cache holds is made again.
+ * What a create writes is not waited for, as a mkdir has to be quick: the first barrier of a
+ * sandbox syncs it. Only names and small files: contents are synced by whoever asks for that, and
+ * what the cache holds is made again.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -308,7 +308,7 @@ int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx
 	return r ? r : make(&f, ret, err);
 }
 
-/* --- from what was removed -------------------------------------------------------------------------- */
+/* --- from what was removed -------------------------------------------------------------------- */
 
 static int open_removed(struct fork *f, const struct sbx_removed *of, struct sbx_error *err)
 {

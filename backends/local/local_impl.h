@@ -80,8 +80,9 @@ int sbx_local_sandbox_leaving(struct sbx_local *b, struct sbx_record *rec,
                               struct sbx_sandbox **ret);
 
 /*
- * Has what leads to the tree of S reach the disk: the record, the names of its directories, what makes it a worktree. Without
- * that a power cut would leave of a synced file a number without a name. Blocks. 0 or a negative errno.
+ * Has what leads to the tree of S reach the disk: the record, the names of its directories, what
+ * makes it a worktree. Without that a power cut would leave of a synced file a number without a
+ * name. Blocks. 0 or a negative errno.
  */
 int sbx_local_anchor(struct sbx_local_sandbox *s, struct sbx_error *err);
 

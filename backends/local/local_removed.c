@@ -32,7 +32,7 @@
 #define GONE        ".gone-"   /* before the id of what is being dropped */
 #define USER        ".removed" /* behind the id of one that a base is kept for */
 
-/* --- taking ---------------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
 static int failed(const struct sbx_record *rec, int r, struct sbx_error *err)
 {
@@ -109,7 +109,7 @@ int sbx_local_removed_take(struct sbx_local *b, const struct sbx_record *rec, st
 	return 0;
 }
 
-/* --- opening --------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static int load(int room, const char *id, int *dir, struct sbx_record *rec)
 {
@@ -153,7 +153,7 @@ bool sbx_local_removed_has(const struct sbx_local *b, const char *id)
 	       faccessat(b->state.removed, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* --- dropping -------------------------------------------------------------------------------------- */
+/* --- dropping --------------------------------------------------------------------------------- */
 
 struct sbx_removed_watch {
 	struct sbx_local *b;
@@ -353,7 +353,7 @@ static bool make_room(struct sbx_local *b)
 	return !l.n;
 }
 
-/* --- watching --------------------------------------------------------------------------------------- */
+/* --- watching --------------------------------------------------------------------------------- */
 
 static void pause_for(struct sbx_removed_watch *w, bool idle)
 {

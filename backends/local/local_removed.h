@@ -1,7 +1,8 @@
 /*
  * The files of sandboxes that are gone. git cannot say all that is in a tree: ignored files, modes,
- * repositories in it, names that it refuses. So a tree that has an entry in the trash is not removed
- * with its sandbox but moved, and a sandbox that is made from the entry has all of it again.
+ * repositories in it, names that it refuses. So a tree that has an entry in the trash is not
+ * removed with its sandbox but moved, and a sandbox that is made from the entry has all of it
+ * again.
  *
  *   removed/ID/ID.json   the record of the sandbox
  *   removed/ID/tree/     what was in trees/ID: the upper layer, or the whole tree

@@ -325,8 +325,8 @@ static void sandbox_discard(struct sbx_sandbox *sb)
 }
 
 /*
- * With its files, which have an entry in the trash; where they cannot be kept, that keeps the sandbox
- * from going as well, unless somebody wants it gone. ERR then says what was dropped.
+ * With its files, which have an entry in the trash; where they cannot be kept, that keeps the
+ * sandbox from going as well, unless somebody wants it gone. ERR then says what was dropped.
  */
 static int remove_all(struct sbx_local_sandbox *s, struct sbx_error *err)
 {

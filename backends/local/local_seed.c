@@ -121,7 +121,9 @@ static bool is_final(int r)
 	       r == -ENFILE;
 }
 
-/* From the very files. 1: there are none, or they do not do here, and what git has of them is to. */
+/*
+ * From the very files. 1: there are none, or they do not do here, and what git has of them is to.
+ */
 static int create_whole(struct sbx_local *b, const struct sbx_create *req,
                         const struct sbx_local_seed *seed, const char *id, struct sbx_sandbox **ret,
                         struct sbx_error *err)

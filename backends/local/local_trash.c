@@ -258,7 +258,9 @@ static bool is_worth_it(const struct saving *s)
 	       !git_oid_equal(&s->entry.tree, &s->head_tree);
 }
 
-/* What was committed and the source has not, or no ref of it leads to once the snapshots' are gone. */
+/*
+ * What was committed and the source has not, or no ref of it leads to once the snapshots' are gone.
+ */
 static int bring_left(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *source = NULL;
@@ -289,7 +291,10 @@ static int find_own(const struct sbx_trash_entry *e, void *data)
 	return 1;
 }
 
-/* An entry in the state directory's repository must outlive a gc of the source that it borrows from. */
+/*
+ * An entry in the state directory's repository must outlive a gc of the source that it borrows
+ * from.
+ */
 static int own_entry(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *source = NULL;

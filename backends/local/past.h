@@ -9,7 +9,8 @@
  *     pruned                not git: how many objects were left when what nobody needs was taken out
  *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
  *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
- *     aside, repos          what a restore took away; repositories in the trees of snapshots (past_aside.h)
+ *     aside, repos          what a restore took away; repositories in the trees of snapshots
+ *                           (past_aside.h)
  *     restoring             the commit that the tree is being made to be: there while that goes on
  *
  * Snapshots of a sandbox of git are commits in the source, kept from `git gc` by refs/sandboxfs/snapshots/ID/COMMIT for as long as the
@@ -36,7 +37,9 @@ struct sbx_past_wish {
 	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
 	bool ignored;
 	bool exact; /* also what git does not record of files: struct sbx_captured.exact */
-	/* Of a mark that is put before a restore: where what goes is kept, and whether that is all. */
+	/*
+	 * Of a mark that is put before a restore: where what goes is kept, and whether that is all.
+	 */
 	const char *aside;
 	bool clean;
 	atomic_bool *cancelled;

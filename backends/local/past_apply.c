@@ -247,7 +247,10 @@ static int write_content(struct applying *a, const struct past_change *c, int fd
 	return r;
 }
 
-/* The permissions of the file that PATH is now, if it is one; only who may execute it changes with MODE. */
+/*
+ * The permissions of the file that PATH is now, if it is one; only who may execute it changes with
+ * MODE.
+ */
 static mode_t permissions(const struct applying *a, const char *path, uint32_t mode)
 {
 	_cleanup_fd_ int fd = sbx_beneath_open(a->root, path, O_PATH);

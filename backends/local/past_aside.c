@@ -1,7 +1,8 @@
 /*
- * Taking files out of a tree that the host may be changing. A file is linked first and then renamed to a name of ours: what was renamed
- * is compared with what was linked, and linked too when it is another file that came in between. So a crash at any
- * moment leaves the file in the tree or here, and no writer loses to a race.
+ * Taking files out of a tree that the host may be changing. A file is linked first and then renamed
+ * to a name of ours: what was renamed is compared with what was linked, and linked too when it is
+ * another file that came in between. So a crash at any moment leaves the file in the tree or here,
+ * and no writer loses to a race.
  */
 #include "backends/local/past_aside.h"
 
@@ -385,7 +386,10 @@ static int copy_kept(const struct sbx_aside *a, const struct spot *at, const cha
 	return sbx_copy_entry(&copy, name, type_of(st));
 }
 
-/* NAME is at "new" or "away" in the directory of ours now: it is what was linked, or it is linked too. */
+/*
+ * NAME is at "new" or "away" in the directory of ours now: it is what was linked, or it is linked
+ * too.
+ */
 static int check_taken(struct sbx_aside *a, const struct spot *at, const char *name,
                        const char *now, const struct stat *linked)
 {
@@ -414,7 +418,9 @@ static int move_off(struct sbx_aside *a, const struct spot *at, const char *name
 	               : -errno;
 }
 
-/* Waits for what is still written to the file FD, of which KEPT has a copy NAME. FD is taken over. */
+/*
+ * Waits for what is still written to the file FD, of which KEPT has a copy NAME. FD is taken over.
+ */
 static void heed(struct sbx_aside *a, int fd, int kept, const char *name)
 {
 	struct sbx_aside_copy *copies;
@@ -457,7 +463,10 @@ static void bring_up(const struct sbx_aside_copy *c)
 	chmod(proc, st.st_mode & 01777);
 }
 
-/* A file that was another name of one that was copied before, and is still the same, is a link to that copy. */
+/*
+ * A file that was another name of one that was copied before, and is still the same, is a link to
+ * that copy.
+ */
 static int link_copy(const struct sbx_aside *a, int kept, const struct stat *st, const char *as)
 {
 	char key[48];
@@ -497,7 +506,10 @@ static int copy_moved(struct sbx_aside *a, int kept, const char *now, const char
 	               : r;
 }
 
-/* The same where it cannot be linked: it lies on a disk of its own, or has as many links as there can be. */
+/*
+ * The same where it cannot be linked: it lies on a disk of its own, or has as many links as there
+ * can be.
+ */
 static int take_copied(struct sbx_aside *a, const struct spot *at, const char *name, bool replaced)
 {
 	const char *now = replaced ? "new" : "away";
@@ -1016,7 +1028,10 @@ static void set_dir(struct giving *g, const char *line)
 	utimensat(AT_FDCWD, proc, times, 0);
 }
 
-/* From the last to the first: so the first of a path counts, and the mode of a directory comes after what is in it. */
+/*
+ * From the last to the first: so the first of a path counts, and the mode of a directory comes
+ * after what is in it.
+ */
 static int set_dirs(struct giving *g)
 {
 	_cleanup_free_ char *text = NULL;
@@ -1196,7 +1211,10 @@ struct storing {
 	int store;
 };
 
-/* Where KEY.at says that the .git in the store belongs below the top, it takes the place of its placeholder. */
+/*
+ * Where KEY.at says that the .git in the store belongs below the top, it takes the place of its
+ * placeholder.
+ */
 static int copy_stored(const char *name, unsigned char type, void *data)
 {
 	const struct storing *s = data;

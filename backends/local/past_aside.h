@@ -1,23 +1,28 @@
 /*
- * What a restore takes out of the tree, kept as the very files until the next restore replaces its mark.
+ * What a restore takes out of the tree, kept as the very files until the next restore replaces its
+ * mark.
  *
  *   history/aside/NAME/
- *     files/     the files, each at the path that it had; one more link to the file of the sandbox's own layer,
- *                so that what a program still writes through an open descriptor arrives here too
+ *     files/     the files, each at the path that it had; one more link to the file of the
+ *                sandbox's own layer, so that what a program still writes through an open
+ *                descriptor arrives here too
  *     dirs       a record for each directory: MODE SECONDS NANOSECONDS PATH, ended by a NUL; the
  *                first of a path counts
- *     nested     paths of .git that stood in the store of the host's repositories, each ended by a NUL
+ *     nested     paths of .git that stood in the store of the host's repositories, each ended by
+ *                a NUL
  *     made       paths at which a restore put something where nothing was, or after it took all
  *                that was there, each ended by a NUL: they are taken before anything is given back
  *     lowered    paths of repositories below which single files were taken or made, each ended by
  *                a NUL
  *     links      where hard links among copies are found again
  *
- *   history/repos/COMMIT/      the same of the repositories that lay in the tree of a snapshot, copied
+ *   history/repos/COMMIT/      the same of the repositories that lay in the tree of a snapshot,
+ *                              copied
  *     tops       their paths, each ended by a NUL
  *
- * A file of the base alone is copied, since the base's own files are shared. So is a file on a disk of limited size,
- * since keeping it there would leave no room; a descriptor that writes to it is heeded until the restore is done.
+ * A file of the base alone is copied, since the base's own files are shared. So is a file on a disk
+ * of limited size, since keeping it there would leave no room; a descriptor that writes to it is
+ * heeded until the restore is done.
  */
 #ifndef SANDBOXFS_LOCAL_PAST_ASIDE_H
 #define SANDBOXFS_LOCAL_PAST_ASIDE_H
@@ -40,21 +45,35 @@ struct sbx_aside {
 /* A name that no other aside directory has. */
 void sbx_aside_name(char ret[SBX_ASIDE_NAME_MAX]);
 extern const struct sbx_aside sbx_no_aside; /* closed */
-/* Opens the aside directory NAME of PLACE, made when it is not there. Zero RET before; close it also after a failure. */
+/*
+ * Opens the aside directory NAME of PLACE, made when it is not there. Zero RET before; close it
+ * also after a failure.
+ */
 int sbx_aside_open(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret,
                    struct sbx_error *err);
 /* The same for reading alone. -ENOENT: there is none. */
 int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret);
-/* Heeds no more what is written to files that were copied, so that their room is free: whether there were any. */
+/*
+ * Heeds no more what is written to files that were copied, so that their room is free: whether
+ * there were any.
+ */
 bool sbx_aside_make_room(struct sbx_aside *a);
 /* Brings copies up to date that were written to meanwhile, and ends. */
 void sbx_aside_close(struct sbx_aside *a);
 
-/* Takes PATH, whatever it is, with all below it. 0 also when nothing is there, or something new came meanwhile and stays. */
+/*
+ * Takes PATH, whatever it is, with all below it. 0 also when nothing is there, or something new
+ * came meanwhile and stays.
+ */
 int sbx_aside_take(struct sbx_aside *a, const char *path);
-/* Notes what the directories that PATH lies in are like, before something is made or removed there. */
+/*
+ * Notes what the directories that PATH lies in are like, before something is made or removed there.
+ */
 int sbx_aside_note(struct sbx_aside *a, const char *path);
-/* Puts what stands at "new" in a->temp at PATH, whose directory is there, and takes what was at PATH. */
+/*
+ * Puts what stands at "new" in a->temp at PATH, whose directory is there, and takes what was at
+ * PATH.
+ */
 int sbx_aside_replace(struct sbx_aside *a, const char *path);
 /* Whether A has a file or link of PATH. */
 bool sbx_aside_has(const struct sbx_aside *a, const char *path);
@@ -72,8 +91,8 @@ int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size
 bool sbx_aside_lists(const char *text, size_t len, const char *path);
 
 /*
- * Copies the repositories that lie at PATHS to a directory for a snapshot, which has no name until sbx_repos_name gives it that of its COMMIT.
- * A sentence tells which cannot be copied.
+ * Copies the repositories that lie at PATHS to a directory for a snapshot, which has no name until
+ * sbx_repos_name gives it that of its COMMIT. A sentence tells which cannot be copied.
  */
 int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_names *paths,
                    atomic_bool *cancelled, struct sbx_error *err);

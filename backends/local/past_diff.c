@@ -147,7 +147,10 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
 	return r ? sbx_git_fail(err, r, "cannot compare") : 0;
 }
 
-/* The tree of REV; as it is now: recorded where nobody sees it, and REPOS are the repositories in it. */
+/*
+ * The tree of REV; as it is now: recorded where nobody sees it, and REPOS are the repositories in
+ * it.
+ */
 static int tree_of(const struct sbx_past_place *place, git_repository *all, const char *rev,
                    atomic_bool *cancelled, git_oid *ret, struct sbx_names *repos,
                    struct sbx_error *err)

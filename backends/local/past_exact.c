@@ -1,4 +1,7 @@
-/* What a tree of git does not tell of files, in a tree of its own: their bytes and all of their permissions. */
+/*
+ * What a tree of git does not tell of files, in a tree of its own: their bytes and all of their
+ * permissions.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

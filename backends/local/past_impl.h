@@ -32,8 +32,8 @@ int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_name
 int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const git_oid *mark,
                   struct sbx_error *err);
 /*
- * Sees to it that the source has the tree STAGED with all below, but for what the commit HEAD (may be NULL) has: the host's git finds what
- * is staged there alone.
+ * Sees to it that the source has the tree STAGED with all below, but for what the commit HEAD (may
+ * be NULL) has: the host's git finds what is staged there alone.
  */
 int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all,
                          const git_oid *staged, const git_oid *head, struct sbx_error *err);
@@ -113,7 +113,10 @@ void sbx_past_marked_release(struct sbx_past_marked *marked);
 int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err);
 /* Whose the files are. */
 struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
-/* A file whose permissions are neither 0644 nor 0755, or whose bytes are not what git records of it. */
+/*
+ * A file whose permissions are neither 0644 nor 0755, or whose bytes are not what git records of
+ * it.
+ */
 struct sbx_past_exact {
 	char *path;
 	uint32_t mode;
@@ -142,8 +145,9 @@ struct sbx_past_apply {
 	const struct sbx_past_exacts *exact;
 };
 /*
- * Makes the files of the tree, which are as CAPTURED, those of the tree TO, and captured->index that of TO. REPO as opened with ALL.
- * What has to go is gone before anything is made. Files that are not recorded stay unless they are in the way. HOW may be NULL.
+ * Makes the files of the tree, which are as CAPTURED, those of the tree TO, and captured->index
+ * that of TO. REPO as opened with ALL. What has to go is gone before anything is made. Files that
+ * are not recorded stay unless they are in the way. HOW may be NULL.
  */
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
                    struct sbx_captured *captured, const git_oid *to,

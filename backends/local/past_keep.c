@@ -1,6 +1,7 @@
 /*
- * What a mark needs of the source is kept from `git gc` there: the commits where HEAD and the branch stood by
- * refs/sandboxfs/marks/ID/COMMIT; files that are in none of these commits by a copy in the sandbox's own repository.
+ * What a mark needs of the source is kept from `git gc` there: the commits where HEAD and the
+ * branch stood by refs/sandboxfs/marks/ID/COMMIT; files that are in none of these commits by a copy
+ * in the sandbox's own repository.
  */
 #include <errno.h>
 #include <stdlib.h>

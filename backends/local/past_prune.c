@@ -80,7 +80,10 @@ static int keep(struct prune *p, const git_oid *oid)
 
 /* ---- what leads where ---- */
 
-/* Lines "WORD HEX": the tree and the parents, and in a mark's message those of its index and of what git does not record. */
+/*
+ * Lines "WORD HEX": the tree and the parents, and in a mark's message those of its index and of
+ * what git does not record.
+ */
 static int add_commit(struct prune *p, const char *data, size_t len)
 {
 	const char *end = data + len;

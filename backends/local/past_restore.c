@@ -185,8 +185,8 @@ static void means_release(struct means *m)
 }
 
 /*
- * Where what goes is kept: the mark that was put before says it. When that mark is the goal itself, what goes is what a restore that
- * failed has made.
+ * Where what goes is kept: the mark that was put before says it. When that mark is the goal itself,
+ * what goes is what a restore that failed has made.
  */
 static int open_aside(const struct sbx_past_place *place, git_repository *repo, int dir,
                       const struct goal *goal, struct means *m, struct sbx_error *err)

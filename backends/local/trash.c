@@ -1,4 +1,7 @@
-/* An entry is a commit that we have signed, by whatever name: what somebody has put among them is left alone. */
+/*
+ * An entry is a commit that we have signed, by whatever name: what somebody has put among them is
+ * left alone.
+ */
 #include "backends/local/trash.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  *   refs/sandboxfs/trash/NAME-TIME   tree: the files; parents: HEAD, what was staged where that was something
  *                                    else, and what was committed and no ref has
  *
- * The message says the rest in lines, after git's custom for such, and is signed (trash_sign.h): what is not, is no entry.
- * Thread-safe for distinct handles.
+ * The message says the rest in lines, after git's custom for such, and is signed (trash_sign.h):
+ * what is not, is no entry. Thread-safe for distinct handles.
  */
 #ifndef SANDBOXFS_LOCAL_TRASH_H
 #define SANDBOXFS_LOCAL_TRASH_H

@@ -25,7 +25,7 @@ static void to_hex(const unsigned char *bytes, size_t n, char *ret)
 		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* --- the key ----------------------------------------------------------------------------------------- */
+/* --- the key ---------------------------------------------------------------------------------- */
 
 static int write_key(int dir, const char *temp)
 {
@@ -86,7 +86,7 @@ static int find_key(git_repository *repo, bool make, char **ret)
 	return r ? r : read_key(dir, ret);
 }
 
-/* --- the signature ----------------------------------------------------------------------------------- */
+/* --- the signature ---------------------------------------------------------------------------- */
 
 /* SHA-1 of the key with each byte changed by PAD, and of what follows. */
 static int hash(const char *key, unsigned char pad, const void *data, size_t len,

@@ -58,8 +58,9 @@ static bool has_root_mount(const char *path)
 }
 
 /*
- * The kernel makes no user namespace for who has changed its root by chroot(2) (user_namespaces(7)). A directory
- * that is no mount point is then the root, or another one than that of the namespace's first process.
+ * The kernel makes no user namespace for who has changed its root by chroot(2)
+ * (user_namespaces(7)). A directory that is no mount point is then the root, or another one than
+ * that of the namespace's first process.
  */
 bool sbx_in_chroot(void)
 {

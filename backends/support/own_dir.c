@@ -27,7 +27,8 @@ static int refuse_part(const struct walk *w, int len, const char *why, struct sb
 
 /*
  * The owner of a directory may put something else in the place of each entry. In a user namespace
- * root's directories belong to nobody: who owns the top is trusted, except where any user makes entries.
+ * root's directories belong to nobody: who owns the top is trusted, except where any user makes
+ * entries.
  */
 static bool is_trusted(const struct walk *w, uid_t owner)
 {
@@ -61,7 +62,9 @@ static int check_part(struct walk *w, int fd, int len, struct sbx_error *err)
 	return 0;
 }
 
-/* Of the descriptor that a walk is at, the one of its entry NAME, which is made if it is missing. */
+/*
+ * Of the descriptor that a walk is at, the one of its entry NAME, which is made if it is missing.
+ */
 static int enter(int fd, const char *name)
 {
 	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;

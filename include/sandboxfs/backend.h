@@ -177,22 +177,24 @@ struct sbx_sandbox_impl {
 	/* [any] Tells that PATH was changed through the mount. Optional. */
 	void (*dirty)(struct sbx_sandbox *sb, const char *path);
 	/*
-	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the tree is
-	 * about to be removed, or with NAME NULL anything else. Microseconds. So that what a removal of
-	 * all takes with it can be saved as it was. Optional.
+	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the
+	 * tree is about to be removed, or with NAME NULL anything else. Microseconds. So that what
+	 * a removal of all takes with it can be saved as it was. Optional.
 	 */
 	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
 	/*
-	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what was
-	 * removed. Whether it did, so that the write is to be tried again. Milliseconds. Optional.
+	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what
+	 * was removed. Whether it did, so that the write is to be tried again. Milliseconds.
+	 * Optional.
 	 */
 	bool (*make_room)(struct sbx_sandbox *sb);
 	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */
 	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
 	/*
-	 * [pool] Returns when all that was dirty is at the provider, or on disk together with what leads to it, so that neither
-	 * the daemon's death nor a power cut loses it. Without NOW it gives up (0) while the sandbox is busy, and as soon as
-	 * a command starts. The content of regular files that are on disk anyhow is the caller's to sync. Optional.
+	 * [pool] Returns when all that was dirty is at the provider, or on disk together with what
+	 * leads to it, so that neither the daemon's death nor a power cut loses it. Without NOW it
+	 * gives up (0) while the sandbox is busy, and as soon as a command starts. The content of
+	 * regular files that are on disk anyhow is the caller's to sync. Optional.
 	 */
 	int (*barrier)(struct sbx_sandbox *sb, bool now, struct sbx_error *err);
 };
@@ -210,8 +212,8 @@ struct sbx_sandbox {
 	/* The tree is put together by an overlay: the host has it at MNT/NAME only, commands at workdir as well. */
 	bool layered;
 	uint64_t disk_mb; /* limit of what it may hold when it was opened; 0: none */
-	atomic_bool
-	        busy; /* set by the caller while jobs run: then a barrier that is not NOW gives up */
+	/* Set by the caller while jobs run: then a barrier that is not NOW gives up. */
+	atomic_bool busy;
 	bool unsaved; /* what changes is in memory until barrier is called */
 	atomic_bool
 	        anchored; /* set by barrier: what leads to the tree is on disk, and stays there */
@@ -239,8 +241,8 @@ struct sbx_host {
 	struct sbx_loop *loop;
 	struct sbx_spawner *spawner; /* NULL where no command is ever run (tests) */
 	/*
-	 * [any] Tells that something kept of the removed sandbox NAME is kept no longer, in a sentence.
-	 * NULL: nobody wants to know.
+	 * [any] Tells that something kept of the removed sandbox NAME is kept no longer, in a
+	 * sentence. NULL: nobody wants to know.
 	 */
 	void (*dropped)(const char *name, const char *text, void *data);
 	void *data;

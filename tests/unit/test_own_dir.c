@@ -87,7 +87,9 @@ static void a_parent_of_another_user_is_refused(void **state)
 	expect_made(scratch_path("tmp/mine/state"));
 }
 
-/* Its owner is this user, and yet another may move the state away and put a directory in its place. */
+/*
+ * Its owner is this user, and yet another may move the state away and put a directory in its place.
+ */
 static void a_parent_that_others_write_to_is_refused(void **state)
 {
 	(void)state;
@@ -143,7 +145,10 @@ static void *swap(void *data)
 	return NULL;
 }
 
-/* Whatever is put in the place of a directory while it is made: what was answered is no link's target. */
+/*
+ * Whatever is put in the place of a directory while it is made: what was answered is no link's
+ * target.
+ */
 static void a_link_put_there_meanwhile_is_not_followed(void **state)
 {
 	struct swapper s = {0};
