@@ -168,7 +168,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 		return;
 	if (is_backed(node) && set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE))
 		ws_edited(node);
-	r = is_backed(node) ? set_attr(ws, node, attr, set, &err) : -EPERM;
+	/* A file of the base is copied before it can have other attributes. */
+	do {
+		r = is_backed(node) ? set_attr(ws, node, attr, set, &err) : -EPERM;
+	} while (ws_make_room(sbx_node_box(node), r));
 	if (err.code)
 		ws_refuse(req, sbx_node_box(node), &err);
 	else if (r < 0)
@@ -297,6 +300,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	struct sbx_fd *f;
 	struct sbx_error err;
 	char proc[32];
+	int r;
 
 	if (!xattr_open(req, ino, &node, &f, proc))
 		return;
@@ -306,7 +310,10 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		sbx_fail(&err, EPERM, "%s: only user.* attributes can be set in a sandbox", name);
 		ws_refuse(req, sbx_node_box(node), &err);
 	} else {
-		ws_reply(req, setxattr(proc, name, value, size, flags) < 0 ? -errno : 0);
+		do {
+			r = setxattr(proc, name, value, size, flags) < 0 ? -errno : 0;
+		} while (ws_make_room(sbx_node_box(node), r));
+		ws_reply(req, r);
 	}
 	ws_put(ws, node, f);
 }

@@ -121,10 +121,12 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	r = mknod_refused(mode, name, &err);
 	if (r == 0)
 		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
-	if (r == 0)
-		r = sbx_nested_made(
-		        &n, f->fd,
-		        give(dir, &n, mknodat(n.dirfd, n.name, mode, 0) < 0 ? -errno : 0));
+	if (r == 0) {
+		do {
+			r = mknodat(n.dirfd, n.name, mode, 0) < 0 ? -errno : 0;
+		} while (ws_make_room(sbx_node_box(dir), r));
+		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
+	}
 	if (r == 0 && S_ISFIFO(mode))
 		made_fifo(req, dir, name);
 	else
@@ -189,10 +191,12 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	r = check_link(ws, dir, target, &err);
 	if (r == 0)
 		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
-	if (r == 0)
-		r = sbx_nested_made(
-		        &n, f->fd,
-		        give(dir, &n, symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0));
+	if (r == 0) {
+		do {
+			r = symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0;
+		} while (ws_make_room(sbx_node_box(dir), r));
+		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
+	}
 	made_nested_in(req, dir, f->fd, name, r, &err);
 	ws_put(ws, dir, f);
 }
@@ -283,7 +287,10 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	if (r == 0) {
 		/* By descriptor, so it is this file and no other that gets the name. */
 		snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
-		r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+		do {
+			r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno
+			                                                                   : 0;
+		} while (ws_make_room(sbx_node_box(dir), r));
 		r = sbx_nested_made(&n, dfd->fd, r);
 	}
 	made_nested_in(req, dir, dfd->fd, newname, r, &err);

@@ -130,9 +130,13 @@ static int rename_names(struct renaming *rn, bool by_moving)
 {
 	struct sbx_inodes *inodes = rn->ws->inodes;
 	struct sbx_box *box = sbx_node_box(rn->dir);
-	int r = ws_rename_at(inodes, box, rn->fd->fd, rn->name, rn->newfd->fd, rn->newname,
-	                     rn->flags, by_moving);
+	int r;
 
+	/* A file of the base is copied before it can have another name. */
+	do {
+		r = ws_rename_at(inodes, box, rn->fd->fd, rn->name, rn->newfd->fd, rn->newname,
+		                 rn->flags, by_moving);
+	} while (ws_make_room(box, r));
 	return r == -EXDEV && by_moving ? sbx_move_dir(inodes, box, rn->fd->fd, rn->name,
 	                                               rn->newfd->fd, rn->newname, rn->flags)
 	                                : r;

@@ -160,6 +160,27 @@ by_many() {
 	same_files "$ROOM/before" "$ROOM/after"
 }
 
+# There is no inode left but those of removed files. What has another name or mode is copied from the base before.
+room_for_each() {
+	for i in 1 2 3 4; do cp "$REPO/README.md" "$REPO/base$i"; done
+	git -C "$REPO" add .
+	git -C "$REPO" commit -qm 'base files'
+	box v
+	echo 4 >"$MNT/v/ctl/limits/disk_mb"
+	run v sh -c 'mkdir many; i=0; while : >many/$i; do i=$((i + 1)); done' 2>/dev/null || :
+	refuse touch "$MNT/v/more"
+	n=0
+	for does in 'ln -s target symbolic' 'mkfifo pipe' 'mkdir dir' 'mv base1 moved' 'chmod 600 base2' 'truncate -s 3 base3' \
+		'touch -d 2001-02-03 base4' 'touch file' 'ln README.md second'; do
+		refuse touch "$MNT/v/more"
+		# A name of the base that goes takes one as well.
+		rm "$MNT/v/many/$n" "$MNT/v/many/$((n + 1))" "$MNT/v/many/$((n + 2))" "$MNT/v/many/$((n + 3))"
+		n=$((n + 4))
+		(cd "$MNT/v" && $does) || fail "$does"
+		while touch "$MNT/v/filler$n" 2>/dev/null; do n=$((n + 1)); done
+	done
+}
+
 # What was removed is kept for a while, but never in the way of a write.
 room_after_rm() {
 	teardown_all
@@ -173,6 +194,8 @@ room_after_rm() {
 	dd if=/dev/zero of="$MNT/v/big" bs=1M count=20 status=none
 	rm "$MNT/v/big"
 	run v sh -c 'sleep 0.2; dd if=/dev/zero of=big bs=1M count=20 status=none'
+	teardown v
+	room_for_each
 	teardown_all
 	unmount
 	mount_repo
