@@ -157,6 +157,37 @@ void sbx_box_left(void *data)
 	sbx_box_unref(&box->pub);
 }
 
+/* Undone by sbx_box_left, once for each that is answered. */
+bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	bool first;
+
+	sbx_box_ref(&box->pub);
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_begin(reg);
+	first = sbx_rounds_join(rounds, w);
+	pthread_mutex_unlock(&reg->lock);
+	return first;
+}
+
+struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	struct sbx_waiting *over;
+
+	pthread_mutex_lock(&reg->lock);
+	over = sbx_rounds_end(rounds);
+	*more = rounds->now;
+	pthread_mutex_unlock(&reg->lock);
+	return over;
+}
+
+void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code)
+{
+	sbx_rounds_answer(list, code, sbx_box_left, box);
+}
+
 /* The next box that still has to be seen to, which is marked as seen; the lock is held. */
 static struct box *next_open(struct sbx_registry *reg)
 {

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "fs/rounds.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/loop.h"
 
@@ -52,14 +53,9 @@ struct box {
 	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's lock */
 	struct sbx_error why; /* it is not gone yet; registry's lock */
 	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
-	/* Who waits for git state to be brought over: now (not NULL while that goes on), and next time. */
-	struct sync_waiter *sync_now, *sync_next; /* registry's lock */
-	struct sbx_error sync_err;                /* handed from the pool to the loop */
-	/*
-	 * Who waits for what is written to be saved: now (not NULL while that goes on), and next
-	 * time.
-	 */
-	struct save_waiter *save_now, *save_next; /* registry's lock */
+	struct sbx_rounds syncs;   /* of bringing git state over; registry's lock */
+	struct sbx_error sync_err; /* handed from the pool to the loop */
+	struct sbx_rounds saves;   /* of saving what is written; registry's lock */
 	struct sbx_error save_err; /* of the last saving; handed from the pool to the loop */
 	int save_code;
 	uint64_t save_begun_ns; /* the same */
@@ -194,6 +190,18 @@ void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
 void sbx_registry_shown(struct sbx_registry *reg);
 void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
+/*
+ * Any thread. W waits for the next of ROUNDS, which are BOX's, and the box is there until W is
+ * answered. True: the caller begins that round, which ends with sbx_box_round_over.
+ */
+bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w);
+/*
+ * [loop] A round is over: returns who waited for it, for sbx_box_answer. *MORE: the caller begins
+ * the next, before it answers or after.
+ */
+struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more);
+/* [loop] Answers all of LIST with CODE. BOX may be gone then, unless another round has begun. */
+void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code);
 /* Gives up what is being pushed. */
 void sbx_box_cancel_pushes(struct box *box);
 /* [loop] A retired box, which the registry has, is removed. Nobody is at it. */

@@ -24,7 +24,7 @@
 #define WRITTEN_NS UINT64_C(1000000000)
 
 struct save_waiter {
-	struct save_waiter *next;
+	struct sbx_waiting in;
 	void (*then)(int code, void *data);
 	void *data;
 };
@@ -83,28 +83,25 @@ static void note_outcome(struct box *box)
 }
 
 /* [loop] */
+static void answer(struct sbx_waiting *in, int code)
+{
+	struct save_waiter *w = sbx_container_of(in, struct save_waiter, in);
+
+	w->then(code, w->data);
+	free(w);
+}
+
+/* [loop] Who is answered reads what is known of this saving, so the next begins after that. */
 static void flush_done(void *data)
 {
 	struct box *box = data;
-	struct sbx_registry *reg = box->pub.registry;
-	struct save_waiter *w, *next;
-	const int code = box->save_code;
+	struct sbx_waiting *over;
+	bool more;
 
 	note_outcome(box);
-	pthread_mutex_lock(&reg->lock);
-	w = box->save_now;
-	box->save_now = box->save_next;
-	box->save_next = NULL;
-	next = box->save_now;
-	pthread_mutex_unlock(&reg->lock);
-	for (struct save_waiter *after; w; w = after) {
-		after = w->next;
-		w->then(code, w->data);
-		free(w);
-		/* The one that goes on has a reference of its own. */
-		sbx_box_left(box);
-	}
-	if (next)
+	over = sbx_box_round_over(box, &box->saves, &more);
+	sbx_box_answer(box, over, box->save_code);
+	if (more)
 		submit(box, flush_work);
 }
 
@@ -121,24 +118,13 @@ static void flush_work(void *data)
 bool sbx_box_flush(struct sbx_box *pub, void (*then)(int code, void *data), void *data)
 {
 	struct box *box = sbx_container_of(pub, struct box, pub);
-	struct sbx_registry *reg = pub->registry;
-	struct save_waiter *w, **end;
-	bool first;
+	struct save_waiter *w;
 
 	if (!sbx_sandbox_needs_barrier(pub->sandbox))
 		return false;
 	w = sbx_must_alloc(sizeof(*w));
-	*w = (struct save_waiter){.then = then, .data = data};
-	sbx_box_ref(pub);
-	pthread_mutex_lock(&reg->lock);
-	sbx_registry_begin(reg);
-	first = !box->save_now;
-	end = first ? &box->save_now : &box->save_next;
-	while (*end)
-		end = &(*end)->next;
-	*end = w;
-	pthread_mutex_unlock(&reg->lock);
-	if (first)
+	*w = (struct save_waiter){.in.answer = answer, .then = then, .data = data};
+	if (sbx_box_join(box, &box->saves, &w->in))
 		submit(box, flush_work);
 	return true;
 }

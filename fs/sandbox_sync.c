@@ -10,7 +10,7 @@
 #include "sandboxfs/cleanup.h"
 
 struct sync_waiter {
-	struct sync_waiter *next;
+	struct sbx_waiting in;
 	void (*then)(void *data);
 	void *data;
 };
@@ -18,33 +18,31 @@ struct sync_waiter {
 static void sync_work(void *data);
 
 /* [loop] */
+static void answer(struct sbx_waiting *in, int code)
+{
+	struct sync_waiter *w = sbx_container_of(in, struct sync_waiter, in);
+
+	(void)code;
+	w->then(w->data);
+	free(w);
+}
+
+/* [loop] */
 static void sync_done(void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
-	struct sync_waiter *w, *next;
+	struct sbx_waiting *over;
+	bool more;
 
 	if (box->sync_err.code) {
 		sbx_error_store(reg, &box->pub, &box->sync_err);
 		sbx_box_event(reg, box, "git", box->sync_err.text);
 	}
-	pthread_mutex_lock(&reg->lock);
-	w = box->sync_now;
-	box->sync_now = box->sync_next;
-	box->sync_next = NULL;
-	next = box->sync_now;
-	pthread_mutex_unlock(&reg->lock);
-	if (next)
+	over = sbx_box_round_over(box, &box->syncs, &more);
+	if (more)
 		sbx_pool_submit(reg->config.pool, sync_work, box);
-	for (; w; w = next) {
-		next = w->next;
-		w->then(w->data);
-		free(w);
-		pthread_mutex_lock(&reg->lock);
-		sbx_registry_end(reg);
-		pthread_mutex_unlock(&reg->lock);
-		sbx_box_unref(&box->pub);
-	}
+	sbx_box_answer(box, over, 0);
 }
 
 /* [pool] */
@@ -63,24 +61,13 @@ static void sync_work(void *data)
 bool sbx_box_sync(struct sbx_box *pub, void (*then)(void *data), void *data)
 {
 	struct box *box = sbx_container_of(pub, struct box, pub);
-	struct sbx_registry *reg = pub->registry;
-	struct sync_waiter *w, **end;
-	bool first;
+	struct sync_waiter *w;
 
 	if (!sbx_sandbox_stale(pub->sandbox))
 		return false;
 	w = sbx_must_alloc(sizeof(*w));
-	*w = (struct sync_waiter){.then = then, .data = data};
-	sbx_box_ref(pub);
-	pthread_mutex_lock(&reg->lock);
-	sbx_registry_begin(reg);
-	first = !box->sync_now;
-	end = first ? &box->sync_now : &box->sync_next;
-	while (*end)
-		end = &(*end)->next;
-	*end = w;
-	pthread_mutex_unlock(&reg->lock);
-	if (first)
-		sbx_pool_submit(reg->config.pool, sync_work, box);
+	*w = (struct sync_waiter){.in.answer = answer, .then = then, .data = data};
+	if (sbx_box_join(box, &box->syncs, &w->in))
+		sbx_pool_submit(pub->registry->config.pool, sync_work, box);
 	return true;
 }
