@@ -62,6 +62,9 @@ chmod 755 "$SBX_ROOMS"
 export SBX_ROOMS TMPDIR="$SBX_ROOMS"
 if [ $factor = 1 ]; then
 	export SBX_CYCLES="${SBX_CYCLES:-1000}" SBX_KILLS="${SBX_KILLS:-100}"
+else
+	# What a sanitizer has to look at a hundred thousand times it does not see better.
+	export SBX_REFS="${SBX_REFS:-10000}"
 fi
 export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
 export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"

@@ -289,8 +289,8 @@ many_refs() {
 	new_repo "$ROOM/refs"
 	head=$(git -C "$ROOM/refs" rev-parse HEAD)
 	git -C "$ROOM/refs" pack-refs --all
-	seq -f "$head refs/tags/t%.0f" 100000 | LC_ALL=C sort -k 2 >>"$ROOM/refs/.git/packed-refs"
-	same 100000 "$(git -C "$ROOM/refs" tag | wc -l)"
+	seq -f "$head refs/tags/t%.0f" "$SBX_REFS" | LC_ALL=C sort -k 2 >>"$ROOM/refs/.git/packed-refs"
+	same "$SBX_REFS" "$(git -C "$ROOM/refs" tag | wc -l)"
 	works "$ROOM/refs" counts 1
 }
 
@@ -391,7 +391,7 @@ odd "a shallow clone" shallow
 odd "objects borrowed from elsewhere" alternates
 odd "a partial clone: works as far as it has the objects" partial
 odd "a damaged repository: a sandbox is refused in words, never with EIO" damaged
-odd "100000 refs" many_refs
+odd "$SBX_REFS refs" many_refs
 odd "SHA-256 is refused" sha256
 odd "reftable is refused" reftable
 odd "what nobody knows yet is refused" unknown_extension
