@@ -45,7 +45,8 @@
 #include "sandboxfs/walls.h"
 
 #define POOL_THREADS  4
-#define REMOVERS      2
+#define LANE_MOST     128 /* works of so many sandboxes at once, however long they take */
+#define REMOVERS_MOST 64
 #define ENDING_MS     5000 /* how long a daemon may take to end its jobs */
 #define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open */
 #define KEPT_BYTES    (4u << 20) /* of listings of directories */
@@ -61,7 +62,7 @@ struct daemon {
 	bool loop_started;
 	struct sbx_watch mounts; /* of our namespace */
 	dev_t device;            /* of MNT */
-	struct sbx_pool *pool, *remover;
+	struct sbx_pool *pool, *lane, *remover;
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
 	struct sbx_park *park;
@@ -275,7 +276,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */
 	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
-	    sbx_pool_create_low(REMOVERS, &d->remover) < 0 ||
+	    sbx_pool_create_wide(LANE_MOST, false, &d->lane) < 0 ||
+	    sbx_pool_create_wide(REMOVERS_MOST, true, &d->remover) < 0 ||
 	    sbx_park_create(d->loop, &d->park) < 0 ||
 	    sbx_controls_init(&d->controls, d->loop) < 0 ||
 	    sbx_kept_create(KEPT_BYTES, ws_listing_dropped, &d->workspace, &d->workspace.kept) <
@@ -296,6 +298,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.backend = d->backend;
 	config.loop = d->loop;
 	config.pool = d->pool;
+	config.lane = d->lane;
 	config.remover = d->remover;
 	config.github_token = d->github_token;
 	config.github_api = getenv("GITHUB_API_URL");
@@ -381,7 +384,6 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->settings = s;
 	ws->registry = d->registry;
 	ws->park = d->park;
-	ws->pool = d->pool;
 	ws->channel = &d->workspace_channel;
 	ws->opens = ws->inlined || ws->passthrough;
 	d->workspace_channel.ended = handle_ended;
@@ -455,6 +457,7 @@ static void stop(struct daemon *d)
 	sbx_channel_stop(&d->workspace_channel);
 	sbx_channel_stop(&d->control_channel);
 	sbx_pool_destroy(d->remover);
+	sbx_pool_destroy(d->lane);
 	sbx_pool_destroy(d->pool);
 	if (d->loop_started) {
 		sbx_loop_stop(d->loop);

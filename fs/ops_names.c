@@ -211,7 +211,7 @@ static bool move_later(const struct renaming *rn)
 	*copy = *rn;
 	copy->name = name;
 	copy->newname = newname;
-	sbx_pool_submit(rn->ws->pool, move_work, copy);
+	sbx_pool_submit(sbx_registry_lane(rn->ws->registry), move_work, copy);
 	return true;
 }
 

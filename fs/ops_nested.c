@@ -212,6 +212,6 @@ bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, con
 	c->parked.req = req;
 	c->parked.cancel = keep_going;
 	sbx_park_add(ws->park, &c->parked);
-	sbx_pool_submit(sbx_registry_pool(ws->registry), clear, c);
+	sbx_pool_submit(sbx_registry_lane(ws->registry), clear, c);
 	return true;
 }

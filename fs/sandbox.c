@@ -57,7 +57,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 	reg->time_ms = realtime_ms();
 	r = sbx_events_create(config->loop, &reg->events);
 	if (r >= 0 && hosts)
-		r = sbx_egress_create(hosts, config->loop, config->pool, &reg->egress, NULL);
+		r = sbx_egress_create(hosts, config->loop, config->lane, &reg->egress, NULL);
 	if (r >= 0)
 		r = sbx_pusher_create(config->github_token, config->github_api, &reg->pusher);
 	if (r < 0) {
@@ -362,9 +362,9 @@ struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg)
 	return reg->config.loop;
 }
 
-struct sbx_pool *sbx_registry_pool(struct sbx_registry *reg)
+struct sbx_pool *sbx_registry_lane(struct sbx_registry *reg)
 {
-	return reg->config.pool;
+	return reg->config.lane;
 }
 
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg)

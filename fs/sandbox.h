@@ -71,8 +71,10 @@ struct sbx_registry_config {
 	const struct sbx_settings *settings;
 	struct sbx_backend *backend;
 	struct sbx_loop *loop;
-	struct sbx_pool *pool;
-	struct sbx_pool *remover;              /* takes away what nobody looks at any more */
+	struct sbx_pool *pool; /* for what no command can make long */
+	/* Wide, for what one can: none of it is waited for by other sandboxes. */
+	struct sbx_pool *lane;
+	struct sbx_pool *remover;              /* wide; takes away what nobody looks at any more */
 	const char *github_token, *github_api; /* as fs/push.h; may be NULL */
 	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
 	 * asked for again. On the thread that starts the job, or the loop thread. */
@@ -235,7 +237,7 @@ void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_e
 
 const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
 struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
-struct sbx_pool *sbx_registry_pool(struct sbx_registry *reg);
+struct sbx_pool *sbx_registry_lane(struct sbx_registry *reg);
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
 /* When the registry was made: CLOCK_REALTIME, ms. */
 int64_t sbx_registry_time_ms(struct sbx_registry *reg);

@@ -133,6 +133,6 @@ bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit
 		return false;
 	h = sbx_must_alloc(sizeof(*h));
 	*h = (struct hearing){.box = box, .rec = sbx_job_ref(rec), .then = then, .arg = arg};
-	sbx_pool_submit(box->pub.registry->config.pool, hear, h);
+	sbx_pool_submit(box->pub.registry->config.lane, hear, h);
 	return true;
 }

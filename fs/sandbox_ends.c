@@ -242,8 +242,6 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 	}
 	pthread_mutex_unlock(&reg->lock);
 	sbx_registry_save_all(reg);
-	sbx_pool_destroy(reg->saver);
-	reg->saver = NULL;
 	sbx_egress_close(reg->egress);
 	sbx_pusher_destroy(reg->pusher);
 	reg->pusher = NULL;

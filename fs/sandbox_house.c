@@ -257,7 +257,7 @@ static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(v
 	s = sbx_must_alloc(sizeof(*s));
 	*s = (struct search){
 	        .box = box, .rec = sbx_job_ref(rec), .exit = exit, .then = then, .arg = arg};
-	sbx_pool_submit(box->pub.registry->config.pool, search, s);
+	sbx_pool_submit(box->pub.registry->config.lane, search, s);
 	return true;
 }
 

@@ -94,10 +94,9 @@ struct sbx_registry {
 	struct sbx_egress *egress; /* with net=allow; else NULL */
 	struct sbx_pusher *pusher;
 	int64_t time_ms;
-	struct sbx_pool *saver; /* lock; for what is saved to disk; NULL: not needed yet */
-	pthread_mutex_t lock;   /* all below */
-	pthread_cond_t idle;    /* inflight became 0 */
-	struct box **boxes;     /* sorted by name */
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t idle;  /* inflight became 0 */
+	struct box **boxes;   /* sorted by name */
 	size_t n, cap;
 	struct box *retired; /* being removed, oldest last */
 	struct box *doomed;  /* without references, for the loop thread to free */

@@ -252,8 +252,11 @@ static int take_request(struct sbx_creation *c, const struct sbx_create_request 
 /* Has what was reserved made, as a fork of FROM or (NULL) on its own. */
 static void begin(struct sbx_creation *c, struct sbx_box *from)
 {
+	const struct sbx_registry_config *config = &c->reg->config;
+
+	/* How long an entry of the trash takes, commands have decided. */
 	if (!from) {
-		sbx_pool_submit(c->reg->config.pool, create_work, c);
+		sbx_pool_submit(c->trash ? config->lane : config->pool, create_work, c);
 		return;
 	}
 	c->work.kind = c->rev ? SBX_WORK_BESIDE : SBX_WORK_ALONE;

@@ -133,7 +133,7 @@ void sbx_registry_rename(struct sbx_registry *reg, const char *from, const char 
 		pthread_mutex_unlock(&reg->lock);
 	}
 	if (r > 0) {
-		sbx_pool_submit(reg->config.pool, rename_work, ren);
+		sbx_pool_submit(reg->config.lane, rename_work, ren);
 		return;
 	}
 	free(ren);

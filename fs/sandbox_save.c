@@ -16,7 +16,6 @@
 #include "fs/text.h"
 #include "sandboxfs/cleanup.h"
 
-#define SAVERS       8
 #define SAVE_MS      2000 /* from the first write that is not saved */
 #define SAVE_SHARE   10   /* a saving is followed by a pause of so many times its length */
 #define SAVE_LAST_MS 60000
@@ -55,18 +54,9 @@ static int save(struct box *box, bool now, struct sbx_error *err)
 	return r;
 }
 
-/* Where there are no threads to be had for it, the pool does it. */
 static void submit(struct box *box, void (*work)(void *data))
 {
-	struct sbx_registry *reg = box->pub.registry;
-	struct sbx_pool *pool;
-
-	pthread_mutex_lock(&reg->lock);
-	if (!reg->saver && sbx_pool_create(SAVERS, &reg->saver) < 0)
-		reg->saver = NULL;
-	pool = reg->saver ? reg->saver : reg->config.pool;
-	pthread_mutex_unlock(&reg->lock);
-	sbx_pool_submit(pool, work, box);
+	sbx_pool_submit(box->pub.registry->config.lane, work, box);
 }
 
 /* --- with somebody who waits ------------------------------------------------------------------ */

@@ -41,7 +41,7 @@ static void sync_done(void *data)
 	}
 	over = sbx_box_round_over(box, &box->syncs, &more);
 	if (more)
-		sbx_pool_submit(reg->config.pool, sync_work, box);
+		sbx_pool_submit(reg->config.lane, sync_work, box);
 	sbx_box_answer(box, over, 0);
 }
 
@@ -68,6 +68,6 @@ bool sbx_box_sync(struct sbx_box *pub, void (*then)(void *data), void *data)
 	w = sbx_must_alloc(sizeof(*w));
 	*w = (struct sync_waiter){.in.answer = answer, .then = then, .data = data};
 	if (sbx_box_join(box, &box->syncs, &w->in))
-		sbx_pool_submit(pub->registry->config.pool, sync_work, box);
+		sbx_pool_submit(pub->registry->config.lane, sync_work, box);
 	return true;
 }

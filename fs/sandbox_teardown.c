@@ -256,7 +256,7 @@ static void jobs_ended(void *data)
 {
 	struct box *box = data;
 
-	sbx_pool_submit(box->pub.registry->config.pool, retire_work, box);
+	sbx_pool_submit(box->pub.registry->config.lane, retire_work, box);
 }
 
 void sbx_box_stop_begin(struct box *box)

@@ -83,7 +83,7 @@ static void work_done(void *data)
 	if (w->code == -EINTR && box_goes)
 		w->code = stopping(&w->err);
 	if (next)
-		sbx_pool_submit(reg->config.pool, work_run, box);
+		sbx_pool_submit(reg->config.lane, work_run, box);
 	if (w->kind != SBX_WORK_BESIDE)
 		sbx_jobs_release(box->pub.jobs, w->kind == SBX_WORK_WRITES);
 	if (w->code < 0)
@@ -150,7 +150,7 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 	first = append(box, w);
 	pthread_mutex_unlock(&reg->lock);
 	if (first)
-		sbx_pool_submit(reg->config.pool, work_run, box);
+		sbx_pool_submit(reg->config.lane, work_run, box);
 }
 
 /* [loop] Given up while it waited for its turn. */

@@ -22,7 +22,6 @@ struct sbx_workspace {
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
 	struct sbx_park *park;
-	struct sbx_pool *pool;
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_forgetter *forgetter;     /* has it drop them; NULL before it has any */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */

@@ -499,6 +499,7 @@ void house_open(struct house *h)
 	                                 .backend = &h->backend.base,
 	                                 .loop = h->loop,
 	                                 .pool = h->pool,
+	                                 .lane = h->pool,
 	                                 .remover = h->pool,
 	                                 .invalidate = invalidate,
 	                                 .data = h,
