@@ -10,6 +10,7 @@
 #include "fs/control.h"
 #include "fs/control_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define BLKSIZE (1024 * 1024)
 
@@ -303,16 +304,9 @@ static void names_release(struct names *names)
 
 static void names_add(struct names *names, const char *name)
 {
-	if (names->n == names->cap) {
-		size_t cap = names->cap ? 2 * names->cap : 64;
-		char **items = realloc(names->items, cap * sizeof(*items));
-
-		if (!items) {
-			names->code = -ENOMEM;
-			return;
-		}
-		names->items = items;
-		names->cap = cap;
+	if (SBX_GROW(names->items, names->n, names->cap, 64)) {
+		names->code = -ENOMEM;
+		return;
 	}
 	names->items[names->n] = strdup(name);
 	if (names->items[names->n])

@@ -17,6 +17,7 @@
 #include "fs/job_table.h"
 #include "fs/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 #include "sandboxfs/walls.h"
 
 #define OPEN_TRIES 100 /* against renames that never stop */
@@ -160,16 +161,9 @@ static bool is_proxy(const char *text, size_t key)
 
 static void add_var(struct vars *vars, const char *text)
 {
-	if (vars->n == vars->cap) {
-		size_t cap = vars->cap ? 2 * vars->cap : 32;
-		struct var *v = realloc(vars->v, cap * sizeof(*v));
-
-		if (!v) {
-			vars->failed = true;
-			return;
-		}
-		vars->v = v;
-		vars->cap = cap;
+	if (SBX_GROW(vars->v, vars->n, vars->cap, 32)) {
+		vars->failed = true;
+		return;
 	}
 	vars->v[vars->n] = (struct var){.text = text, .key = strcspn(text, "="), .rank = vars->n};
 	vars->n++;

@@ -1,4 +1,5 @@
 #include "fs/listing.h"
+#include "sandboxfs/grow.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -50,15 +51,8 @@ int sbx_listing_add(struct sbx_listing *l, const char *name, mode_t type, ino_t 
 {
 	size_t len = strlen(name) + 1;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 32;
-		struct sbx_listed *entries = realloc(l->entries, cap * sizeof(*entries));
-
-		if (!entries)
-			return -ENOMEM;
-		l->entries = entries;
-		l->cap = cap;
-	}
+	if (SBX_GROW(l->entries, l->n, l->cap, 32))
+		return -ENOMEM;
 	if (l->names_len + len > l->names_cap) {
 		size_t cap = (l->names_cap ? 2 * l->names_cap : 512) + len;
 		char *names = realloc(l->names, cap);

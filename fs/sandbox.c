@@ -15,6 +15,7 @@
 #include "fs/push.h"
 #include "fs/sandbox_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 static struct box *box_of(struct sbx_box *box)
 {
@@ -239,15 +240,8 @@ int sbx_registry_insert(struct sbx_registry *reg, struct box *box)
 {
 	size_t at;
 
-	if (reg->n == reg->cap) {
-		size_t cap = reg->cap ? 2 * reg->cap : 16;
-		struct box **boxes = realloc(reg->boxes, cap * sizeof(struct box *));
-
-		if (!boxes)
-			return -ENOMEM;
-		reg->boxes = boxes;
-		reg->cap = cap;
-	}
+	if (SBX_GROW(reg->boxes, reg->n, reg->cap, 16))
+		return -ENOMEM;
 	sbx_registry_locate(reg, box->pub.name, &at);
 	memmove(&reg->boxes[at + 1], &reg->boxes[at], (reg->n - at) * sizeof(struct box *));
 	reg->boxes[at] = box;

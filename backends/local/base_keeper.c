@@ -14,6 +14,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 #include "sandboxfs/own_dir.h"
 #include "sandboxfs/thread.h"
 
@@ -48,15 +49,8 @@ static int survey_base(const char *name, unsigned char type, void *data)
 	/* One that is damaged counts as never used. */
 	if (sbx_base_marker_read(dir, &m) || fstatat(dir, "marker", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		st = (struct stat){0};
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? 2 * s->cap : 16;
-
-		c = realloc(s->items, cap * sizeof(*c));
-		if (!c)
-			return -ENOMEM;
-		s->items = c;
-		s->cap = cap;
-	}
+	if (SBX_GROW(s->items, s->n, s->cap, 16))
+		return -ENOMEM;
 	c = &s->items[s->n++];
 	*c = (struct candidate){.bytes = m.facts.bytes, .used = st.st_mtim};
 	memcpy(c->key, name, strlen(name) + 1);

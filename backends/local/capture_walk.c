@@ -16,6 +16,7 @@
 #include "backends/local/index_tree.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 uint64_t capture_ignore_work = (uint64_t)16 << 30;
 
@@ -90,19 +91,10 @@ static int add_todo(struct walk *w, const char *path, bool upper, bool ignored)
 {
 	char *copy = strdup(path);
 
-	if (copy && w->n == w->cap) {
-		size_t cap = w->cap ? 2 * w->cap : 64;
-		struct todo *todo = realloc(w->todo, cap * sizeof(*todo));
-
-		if (!todo) {
-			free(copy);
-			return -ENOMEM;
-		}
-		w->todo = todo;
-		w->cap = cap;
-	}
-	if (!copy)
+	if (!copy || SBX_GROW(w->todo, w->n, w->cap, 64)) {
+		free(copy);
 		return -ENOMEM;
+	}
 	w->todo[w->n++] = (struct todo){.path = copy, .upper = upper, .ignored = ignored};
 	return 0;
 }
@@ -112,19 +104,10 @@ static int add_item(struct capture *c, const char *path, const struct stat *st,
 {
 	char *copy = strdup(path);
 
-	if (copy && c->n == c->cap) {
-		size_t cap = c->cap ? 2 * c->cap : 256;
-		struct capture_item *items = realloc(c->items, cap * sizeof(*items));
-
-		if (!items) {
-			free(copy);
-			return -ENOMEM;
-		}
-		c->items = items;
-		c->cap = cap;
-	}
-	if (!copy)
+	if (!copy || SBX_GROW(c->items, c->n, c->cap, 256)) {
+		free(copy);
 		return -ENOMEM;
+	}
 	c->items[c->n++] = (struct capture_item){.path = copy, .st = *st, .known = entry};
 	return 0;
 }

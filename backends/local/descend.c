@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 struct process {
 	pid_t pid, parent;
@@ -65,15 +66,8 @@ static bool take_snapshot(int proc, struct snapshot *snap)
 	while ((e = readdir(dir))) {
 		if (!isdigit((unsigned char)e->d_name[0]))
 			continue;
-		if (snap->n == snap->cap) {
-			size_t cap = snap->cap ? 2 * snap->cap : 256;
-			struct process *at = realloc(snap->at, cap * sizeof(*at));
-
-			if (!at)
-				return false;
-			snap->at = at;
-			snap->cap = cap;
-		}
+		if (SBX_GROW(snap->at, snap->n, snap->cap, 256))
+			return false;
 		if (read_stat(proc, atoi(e->d_name), &snap->at[snap->n]))
 			snap->n++;
 	}

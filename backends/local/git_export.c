@@ -14,6 +14,7 @@
 
 #include "backends/local/git_impl.h"
 #include "backends/local/git_names.h"
+#include "sandboxfs/grow.h"
 
 #define HEX GIT_OID_HEXSZ
 
@@ -241,15 +242,8 @@ static int write_object(struct walk *w, const struct frame *f)
 
 static int push(struct walk *w, const struct frame *f)
 {
-	if (w->n == w->cap) {
-		size_t cap = w->cap ? 2 * w->cap : 64;
-		struct frame *stack = realloc(w->stack, cap * sizeof(*stack));
-
-		if (!stack)
-			return sbx_fail(w->err, ENOMEM, "out of memory");
-		w->stack = stack;
-		w->cap = cap;
-	}
+	if (SBX_GROW(w->stack, w->n, w->cap, 64))
+		return sbx_fail(w->err, ENOMEM, "out of memory");
 	w->stack[w->n++] = *f;
 	return 0;
 }

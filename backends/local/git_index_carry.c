@@ -13,6 +13,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define STAGE 0x3000
 
@@ -80,15 +81,8 @@ int sbx_index_carry_copied(const char *path, const struct stat *st, void *data)
 
 	if (!e || !is_content(e, st) || !is_time(e->stat + CTIME, &st->st_ctim))
 		return 0;
-	if (c->n == c->cap) {
-		size_t cap = c->cap ? 2 * c->cap : 256;
-		size_t *fresh = realloc(c->fresh, cap * sizeof(*fresh));
-
-		if (!fresh)
-			return -ENOMEM;
-		c->fresh = fresh;
-		c->cap = cap;
-	}
+	if (SBX_GROW(c->fresh, c->n, c->cap, 256))
+		return -ENOMEM;
 	c->fresh[c->n++] = (size_t)(e - c->index.at);
 	return 0;
 }

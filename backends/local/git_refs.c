@@ -16,6 +16,7 @@
 #include "backends/local/git_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
+#include "sandboxfs/grow.h"
 
 #define REFS_MAX   500000
 #define DIRS_MAX   4096
@@ -31,15 +32,8 @@ int sbx_refs_add(struct sbx_refs *refs, const char *name, const git_oid *oid)
 
 	if (refs->n == REFS_MAX)
 		return -E2BIG;
-	if (refs->n == refs->cap) {
-		size_t cap = refs->cap ? 2 * refs->cap : 16;
-		struct sbx_ref *at = realloc(refs->at, cap * sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		refs->at = at;
-		refs->cap = cap;
-	}
+	if (SBX_GROW(refs->at, refs->n, refs->cap, 16))
+		return -ENOMEM;
 	copy = strdup(name);
 	if (!copy)
 		return -ENOMEM;

@@ -15,6 +15,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define MOST     256
 #define GRAIN_NS INT64_C(12000000) /* of file times: a tick of the slowest clock */
@@ -54,15 +55,8 @@ static void look(struct sbx_watched *e, int dirfd)
 
 static int append(struct sbx_git_watch *w, const struct sbx_watched *e)
 {
-	if (w->n == w->cap) {
-		size_t cap = w->cap ? 2 * w->cap : 16;
-		struct sbx_watched *at = realloc(w->at, cap * sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		w->at = at;
-		w->cap = cap;
-	}
+	if (SBX_GROW(w->at, w->n, w->cap, 16))
+		return -ENOMEM;
 	w->at[w->n++] = *e;
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "glob.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 struct pattern {
 	const char *
@@ -67,22 +68,6 @@ void sbx_ignore_pop(struct sbx_ignore *ig)
 		sbx_glob_free(ig->patterns[--ig->count].glob);
 	free(file->dir);
 	free(file->text);
-}
-
-/* Makes room for one more in an array; 0 or -ENOMEM. */
-static int grow(void **array, size_t count, size_t *room, size_t size)
-{
-	size_t more = *room ? 2 * *room : 16;
-	void *p;
-
-	if (count < *room)
-		return 0;
-	p = reallocarray(*array, more, size);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*room = more;
-	return 0;
 }
 
 /* Length of a line without the spaces at its end; one behind a backslash stays. */
@@ -144,7 +129,7 @@ static int add_line(struct sbx_ignore *ig, const char *line, size_t len)
 	if (r == -EINVAL)
 		return 0;
 	if (r == 0)
-		r = grow((void **)&ig->patterns, ig->count, &ig->room, sizeof(*ig->patterns));
+		r = SBX_GROW(ig->patterns, ig->count, ig->room, 16);
 	if (r < 0) {
 		sbx_glob_free(p.glob);
 		return r;
@@ -182,7 +167,7 @@ static int add_lines(struct sbx_ignore *ig, const char *text, size_t len)
 int sbx_ignore_push(struct sbx_ignore *ig, const char *dir, const char *text, size_t len)
 {
 	struct file *file;
-	int r = grow((void **)&ig->files, ig->file_count, &ig->file_room, sizeof(*ig->files));
+	int r = SBX_GROW(ig->files, ig->file_count, ig->file_room, 16);
 
 	if (r < 0)
 		return r;

@@ -14,21 +14,7 @@
 
 #include "backends/local/cgroup.h"
 #include "sandboxfs/cleanup.h"
-
-static int make_room(struct inits *inits)
-{
-	size_t cap = inits->cap ? 2 * inits->cap : 64;
-	struct one *all;
-
-	if (inits->n < inits->cap)
-		return 0;
-	all = realloc(inits->all, cap * sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	inits->all = all;
-	inits->cap = cap;
-	return 0;
-}
+#include "sandboxfs/grow.h"
 
 /* Straight into its cgroup, unless a filter around us has no clone3: then init enters it. */
 static pid_t fork_init(const struct inits *inits, struct init_seat *seat)
@@ -123,7 +109,7 @@ int inits_make(struct inits *inits, const struct view *view, const char *box, bo
 	                  .work = -1,
 	                  .group = -1,
 	                  .events = -1};
-	int r = make_room(inits);
+	int r = SBX_GROW(inits->all, inits->n, inits->cap, 64);
 
 	if (!r)
 		r = make_group(inits, box, &one);

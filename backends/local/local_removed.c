@@ -23,6 +23,7 @@
 #include "backends/local/trash.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 #include "sandboxfs/thread.h"
 
 #define DAY_MS      ((int64_t)24 * 60 * 60 * 1000)
@@ -190,15 +191,8 @@ static int add(struct look *l, const char *id, const struct sbx_record *rec)
 {
 	struct kept *k;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 16;
-		struct kept *at = realloc(l->at, cap * sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		l->at = at;
-		l->cap = cap;
-	}
+	if (SBX_GROW(l->at, l->n, l->cap, 16))
+		return -ENOMEM;
 	k = &l->at[l->n++];
 	*k = (struct kept){.id = strdup(id),
 	                   .name = strdup(rec->name),

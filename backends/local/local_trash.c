@@ -24,6 +24,7 @@
 #include "backends/local/trash.h"
 #include "backends/local/trash_kept.h"
 #include "backends/support/beneath.h"
+#include "sandboxfs/grow.h"
 
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
 #define GONE   ".gone"
@@ -482,15 +483,8 @@ static int add(const struct sbx_trash_entry *e, void *data)
 	struct listing *l = data;
 	struct sbx_trash *t;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 16;
-		struct sbx_trash *at = realloc(l->at, cap * sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		l->at = at;
-		l->cap = cap;
-	}
+	if (SBX_GROW(l->at, l->n, l->cap, 16))
+		return -ENOMEM;
 	t = &l->at[l->n];
 	*t = (struct sbx_trash){.name = strdup(e->name),
 	                        .sandbox = strdup(e->sandbox),

@@ -9,23 +9,9 @@
 
 #include "backends/local/git_impl.h"
 #include "backends/local/past_impl.h"
+#include "sandboxfs/grow.h"
 
 #define GITLINK 0160000
-
-static int grow(struct past_changes *a)
-{
-	size_t cap = a->cap ? 2 * a->cap : 64;
-	struct past_change *at;
-
-	if (a->n < a->cap)
-		return 0;
-	at = realloc(a->at, cap * sizeof(*at));
-	if (!at)
-		return -ENOMEM;
-	a->at = at;
-	a->cap = cap;
-	return 0;
-}
 
 /* What ENTRY is in its tree PATH is to be; GONE: no more. */
 static int add_change(struct past_changes *a, const char *path, const git_tree_entry *entry,
@@ -37,7 +23,7 @@ static int add_change(struct past_changes *a, const char *path, const git_tree_e
 	                        .directory = gone && mode == GITLINK,
 	                        .oid = *git_tree_entry_id(entry)};
 
-	if (!c.path || grow(a)) {
+	if (!c.path || SBX_GROW(a->at, a->n, a->cap, 64)) {
 		free(c.path);
 		return sbx_fail(a->err, ENOMEM, "out of memory");
 	}

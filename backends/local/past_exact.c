@@ -8,6 +8,7 @@
 
 #include "backends/local/git_impl.h"
 #include "backends/local/past_impl.h"
+#include "sandboxfs/grow.h"
 
 struct reading {
 	struct sbx_past_exacts *list;
@@ -21,15 +22,8 @@ static int add(const char *dir, const git_tree_entry *entry, void *data)
 
 	if (git_tree_entry_type(entry) != GIT_OBJECT_BLOB)
 		return 0;
-	if (list->n == list->cap) {
-		size_t cap = list->cap ? 2 * list->cap : 64;
-		struct sbx_past_exact *at = realloc(list->at, cap * sizeof(*at));
-
-		if (!at)
-			return reading->r = -ENOMEM;
-		list->at = at;
-		list->cap = cap;
-	}
+	if (SBX_GROW(list->at, list->n, list->cap, 64))
+		return reading->r = -ENOMEM;
 	list->at[list->n] =
 	        (struct sbx_past_exact){.path = sbx_format("%s%s", dir, git_tree_entry_name(entry)),
 	                                .mode = (uint32_t)git_tree_entry_filemode_raw(entry),

@@ -14,6 +14,7 @@
 #include "backends/local/past_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define MANY     8 /* objects in one of 256 directories */
 #define LAST     "pruned"
@@ -52,15 +53,8 @@ static int add(struct prune *p, const git_oid *oid, git_object_t type)
 	if (faccessat(p->objects, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    tfind(oid, &p->kept, compare))
 		return 0;
-	if (p->n == p->cap) {
-		size_t cap = p->cap ? 2 * p->cap : 64;
-		struct todo *todo = realloc(p->todo, cap * sizeof(*todo));
-
-		if (!todo)
-			return -ENOMEM;
-		p->todo = todo;
-		p->cap = cap;
-	}
+	if (SBX_GROW(p->todo, p->n, p->cap, 64))
+		return -ENOMEM;
 	p->todo[p->n++] = (struct todo){.oid = *oid, .type = type};
 	return 0;
 }

@@ -17,6 +17,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define INODE 20 /* in an entry's stat data */
 
@@ -36,15 +37,8 @@ struct making {
 
 static int add_link(struct link **list, size_t *n, size_t *cap, const struct sbx_kept_entry *e)
 {
-	if (*n == *cap) {
-		size_t more = *cap ? 2 * *cap : 256;
-		struct link *grown = realloc(*list, more * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		*list = grown;
-		*cap = more;
-	}
+	if (SBX_GROW(*list, *n, *cap, 256))
+		return -ENOMEM;
 	(*list)[*n] = (struct link){.ino = e->ino, .path = strdup(e->path)};
 	return (*list)[*n].path ? (void)(*n)++, 0 : -ENOMEM;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define SCAN_BUFFER   32768
 #define HOLD_TRIES    100
@@ -67,18 +68,9 @@ int sbx_names_add(struct sbx_names *names, const char *name)
 {
 	char *copy = strdup(name);
 
-	if (!copy)
+	if (!copy || SBX_GROW(names->items, names->n, names->cap, 8)) {
+		free(copy);
 		return -ENOMEM;
-	if (names->n == names->cap) {
-		size_t cap = names->cap ? 2 * names->cap : 8;
-		char **items = realloc(names->items, cap * sizeof(*items));
-
-		if (!items) {
-			free(copy);
-			return -ENOMEM;
-		}
-		names->items = items;
-		names->cap = cap;
 	}
 	names->items[names->n++] = copy;
 	return 0;

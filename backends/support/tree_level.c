@@ -10,6 +10,7 @@
 
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 struct sbx_level *sbx_levels_top(struct sbx_levels *levels)
 {
@@ -23,15 +24,8 @@ int sbx_levels_push(struct sbx_levels *levels, char *name, int fd)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (levels->n == levels->cap) {
-		size_t cap = levels->cap ? 2 * levels->cap : 32;
-		struct sbx_level *items = realloc(levels->items, cap * sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		levels->items = items;
-		levels->cap = cap;
-	}
+	if (SBX_GROW(levels->items, levels->n, levels->cap, 32))
+		return -ENOMEM;
 	levels->items[levels->n++] = (struct sbx_level){
 	        .name = sbx_steal_ptr(&owned), .dev = st.st_dev, .ino = st.st_ino};
 	return 0;
