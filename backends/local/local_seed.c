@@ -5,7 +5,6 @@
 #include "backends/local/local_seed.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,8 +16,6 @@
 #include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
 #include "backends/local/trash.h"
-#include "backends/support/beneath.h"
-#include "sandboxfs/tree.h"
 
 SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
 
@@ -252,14 +249,12 @@ static int give_repos(const struct sbx_past_place *place, const struct sbx_aside
                       struct sbx_error *err)
 {
 	_cleanup_(sbx_aside_close) struct sbx_aside aside = sbx_no_aside;
-	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
 	struct sbx_error own = SBX_ERROR_INIT;
-	int r = root < 0 ? root : sbx_aside_open(place, "fork", &aside, &own);
+	int r = sbx_aside_open(place, "fork", &aside, &own);
 
 	if (!r)
 		r = sbx_repos_give_back(repos, &aside);
-	if (root >= 0)
-		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	sbx_past_temp_remove(place->root, NULL);
 	sbx_aside_drop_others(place, NULL);
 	if (r && err)
 		*err = own;

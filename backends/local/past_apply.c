@@ -41,18 +41,6 @@ static int failed(struct applying *a, int r, const char *path)
 
 /* ---- directories ---- */
 
-static void make_writable(int dir)
-{
-	_cleanup_free_ char *proc = NULL;
-	struct stat st;
-
-	if (faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0 || fstat(dir, &st) < 0)
-		return;
-	proc = sbx_format("/proc/self/fd/%d", dir);
-	if (proc)
-		chmod(proc, (st.st_mode & 07777) | 0700);
-}
-
 static int own_at(const struct applying *a, int dir, const char *name)
 {
 	if (a->owner.uid == geteuid())
@@ -91,7 +79,7 @@ static int make_path(const struct applying *a, const char *path)
 
 		if (slash)
 			*slash = '\0';
-		make_writable(fd);
+		sbx_past_make_accessible(fd, W_OK | X_OK);
 		next = make_dir(a, fd, at);
 		close(fd);
 		fd = next;
@@ -111,7 +99,7 @@ static int open_parent(const struct applying *a, const char *path, bool make, co
 	if (fd < 0 && make && slash)
 		fd = make_path(a, dir);
 	if (fd >= 0)
-		make_writable(fd);
+		sbx_past_make_accessible(fd, W_OK | X_OK);
 	return fd;
 }
 
@@ -457,9 +445,7 @@ static int make_exact(struct applying *a)
 
 static int open_temp(struct applying *a)
 {
-	_cleanup_fd_ int root = sbx_beneath_open(a->root, ".", O_RDONLY | O_DIRECTORY);
-
-	a->temp = root < 0 ? root : sbx_dir_make(root, SBX_CAPTURE_TEMP, 0700);
+	a->temp = sbx_past_temp_open(a->root);
 	return a->temp < 0 ? sbx_fail(a->err, -a->temp, "cannot write to the sandbox: %s",
 	                              strerror(-a->temp))
 	                   : 0;
@@ -467,11 +453,9 @@ static int open_temp(struct applying *a)
 
 static void remove_temp(struct applying *a)
 {
-	_cleanup_fd_ int root = sbx_beneath_open(a->root, ".", O_RDONLY | O_DIRECTORY);
-
 	sbx_cleanup_fd(&a->temp);
-	if (root >= 0 && !a->how->aside)
-		sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
+	if (!a->how->aside)
+		sbx_past_temp_remove(a->root, NULL);
 }
 
 int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,

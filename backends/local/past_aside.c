@@ -90,9 +90,7 @@ static int open_own(const struct sbx_past_place *place)
 
 static int open_temp(struct sbx_aside *a)
 {
-	_cleanup_fd_ int root = sbx_beneath_open(a->place->root, ".", O_RDONLY | O_DIRECTORY);
-
-	a->temp = root < 0 ? root : sbx_dir_make(root, SBX_CAPTURE_TEMP, 0700);
+	a->temp = sbx_past_temp_open(a->place->root);
 	if (a->temp < 0)
 		return a->temp;
 	a->own_temp = sbx_dir_open(a->own, SBX_CAPTURE_TEMP);
@@ -184,18 +182,6 @@ bool sbx_aside_lists(const char *text, size_t len, const char *path)
 
 /* ---- directories ---- */
 
-static void make_writable(int dir)
-{
-	_cleanup_free_ char *proc = NULL;
-	struct stat st;
-
-	if (faccessat(dir, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0 || fstat(dir, &st) < 0)
-		return;
-	proc = sbx_format("/proc/self/fd/%d", dir);
-	if (proc)
-		chmod(proc, (st.st_mode & 07777) | 0700);
-}
-
 static int compare(const void *a, const void *b)
 {
 	return strcmp(a, b);
@@ -234,7 +220,7 @@ static int keep_dir(struct sbx_aside *a, const char *path)
 	if (!r && mkdirat(a->files, path, 0700) < 0 && errno != EEXIST)
 		r = -errno;
 	if (!r)
-		make_writable(fd);
+		sbx_past_make_accessible(fd, R_OK | W_OK | X_OK);
 	return r;
 }
 
@@ -318,7 +304,7 @@ static int enter(struct sbx_aside *a, const char *path, struct spot *ret)
 	ret->kept = open_kept(a, path);
 	if (ret->kept < 0)
 		return ret->kept;
-	make_writable(ret->merged);
+	sbx_past_make_accessible(ret->merged, R_OK | W_OK | X_OK);
 	ret->own = sbx_beneath_open(a->own, at, O_PATH | O_DIRECTORY);
 	return ret->own == -EMFILE || ret->own == -ENFILE || ret->own == -ENOMEM ? ret->own : 0;
 }
@@ -901,7 +887,7 @@ static int put_dir(struct giving *g, const char *path)
 	r = sbx_aside_note(g->a, path);
 	if (r)
 		return r;
-	make_writable(fd);
+	sbx_past_make_accessible(fd, R_OK | W_OK | X_OK);
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (S_ISDIR(st.st_mode))
 			return 0;

@@ -25,6 +25,12 @@ int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
 int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_error *err);
 /* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */
 char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
+/*
+ * Makes the ref NAME (NULL: ENOMEM) of REPO, the source or what borrows from it, lead to OID,
+ * whatever it led to. LOG is for its reflog, or NULL; WHAT for the sentence: "cannot keep WHAT".
+ */
+int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
+                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err);
 
 /* The names of refs that begin with PREFIX. libgit2's codes. */
 int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
@@ -133,6 +139,13 @@ int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_ex
 /* That of PATH, or NULL. LIST may be NULL. */
 const struct sbx_past_exact *past_exact_find(const struct sbx_past_exacts *list, const char *path);
 void past_exact_release(struct sbx_past_exacts *list);
+
+/* Opens SBX_CAPTURE_TEMP in the tree ROOT, made where it is missing. A descriptor or -errno. */
+int sbx_past_temp_open(int root);
+/* Removes it with all in it. 0, also when there is none, or a negative errno with a sentence. */
+int sbx_past_temp_remove(int root, struct sbx_error *err);
+/* Gives the owner of DIR, a directory, all permissions, unless we may HOW (access(2)) already. */
+void sbx_past_make_accessible(int dir, int how);
 
 /* The lower layer of a layered tree, a descriptor to close, or -errno. */
 int sbx_past_lower_tree(const struct sbx_past_place *place);

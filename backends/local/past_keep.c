@@ -175,17 +175,9 @@ static char *ref_of(const struct sbx_past_place *place, const git_oid *oid)
 static int keep_commit(const struct sbx_past_place *place, git_repository *source,
                        const git_oid *oid, struct sbx_error *err)
 {
-	_cleanup_git_(reference) git_reference *ref = NULL;
 	_cleanup_free_ char *name = ref_of(place, oid);
-	struct sbx_git_owner owner;
-	int r;
 
-	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
-	owner = sbx_git_owner_begin(place->rec->common);
-	r = git_reference_create(&ref, source, name, oid, 1, NULL);
-	sbx_git_owner_end(&owner);
-	return r ? sbx_git_fail(err, r, "cannot keep what was before") : 0;
+	return sbx_past_make_ref(place, source, name, oid, NULL, "what was before", err);
 }
 
 /* A mark: what it says, its tree, and where HEAD stood. */

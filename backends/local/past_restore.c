@@ -224,20 +224,12 @@ static int open_means(const struct sbx_past_place *place, git_repository *repo, 
 	return r;
 }
 
-/* What a restore that was broken off has left: each file in it was linked before it came there. */
-static int clear_temp(const struct sbx_past_place *place, struct sbx_error *err)
-{
-	_cleanup_fd_ int root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
-
-	return root < 0 ? sbx_fail(err, -root, "cannot open the sandbox: %s", strerror(-root))
-	                : sbx_tree_remove(root, SBX_CAPTURE_TEMP, err);
-}
-
 static int change_files(const struct sbx_past_place *place, git_repository *repo, int dir,
                         const struct goal *goal, const git_oid *tree, struct means *m,
                         struct sbx_captured *now, struct sbx_error *err)
 {
-	int r = clear_temp(place, err);
+	/* What one that was broken off has left: each file was linked before it came there. */
+	int r = sbx_past_temp_remove(place->root, err);
 
 	if (!r)
 		r = open_means(place, repo, dir, goal, m, err);
@@ -253,7 +245,7 @@ static int change_files(const struct sbx_past_place *place, git_repository *repo
 		r = sbx_repos_give_back(&m->repos, &m->aside);
 	if (!r && !goal->mark)
 		r = sbx_past_give_lower(place, repo, tree, &m->repos, &m->aside);
-	clear_temp(place, NULL);
+	sbx_past_temp_remove(place->root, NULL);
 	return r;
 }
 

@@ -51,17 +51,10 @@ static int check_idle(const struct sbx_past_place *place, struct sbx_error *err)
 static int keep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid,
                 struct sbx_error *err)
 {
-	_cleanup_git_(reference) git_reference *ref = NULL;
 	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
-	struct sbx_git_owner owner;
-	int r;
 
-	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
-	owner = sbx_git_owner_begin(place->rec->common);
-	r = git_reference_create(&ref, repo, name, oid, 1, "sandboxfs: snapshot");
-	sbx_git_owner_end(&owner);
-	return r ? sbx_git_fail(err, r, "cannot keep the snapshot") : 0;
+	return sbx_past_make_ref(place, repo, name, oid, "sandboxfs: snapshot", "the snapshot",
+	                         err);
 }
 
 static void unkeep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid)

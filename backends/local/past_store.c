@@ -271,6 +271,21 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid)
 	return sbx_format(SBX_GIT_SNAPSHOTS "%s/%s", rec->worktree, hex);
 }
 
+int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
+                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err)
+{
+	_cleanup_git_(reference) git_reference *ref = NULL;
+	struct sbx_git_owner owner;
+	int r;
+
+	if (!name)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	owner = sbx_git_owner_begin(place->rec->common);
+	r = git_reference_create(&ref, repo, name, oid, 1, log);
+	sbx_git_owner_end(&owner);
+	return r ? sbx_git_fail(err, r, "cannot keep %s", what) : 0;
+}
+
 int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret)
 {
 	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
