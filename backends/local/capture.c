@@ -83,15 +83,15 @@ static int decide(struct merging *m, const struct capture_item *item,
 			take(m, known);
 		return 0;
 	}
-	if (known && (known->extended & CAPTURE_SKIP_FLAG)) {
-		take(m, known);
-	} else if (lower) {
+	if (lower) {
 		if (!known)
 			return take_untracked(m, lower);
 		take(m, sbx_index_same_content(known, lower) && !(known->flags & CAPTURE_STAGES) &&
 		                        !(known->extended & CAPTURE_INTENT_FLAG)
 		                ? known
 		                : lower);
+	} else if (known && (known->extended & CAPTURE_SKIP_FLAG)) {
+		take(m, known);
 	} else if (known && sbx_index_mode(known) == CAPTURE_GITLINK && is_directory(m->c, known)) {
 		take(m, known);
 	}
@@ -191,6 +191,27 @@ static int drop_below_files(struct sbx_index *index)
 	return 0;
 }
 
+/* A directory with files in it is no submodule that is not checked out, whatever an index calls it: nobody looks into such. */
+static void drop_full_submodules(struct sbx_index *index)
+{
+	size_t kept = 0, lo, hi;
+
+	for (size_t i = 0; i < index->n; i++) {
+		const struct sbx_index_entry e = index->at[i];
+
+		lo = hi = 0;
+		/* What is below comes later. */
+		if (sbx_index_mode(&e) == CAPTURE_GITLINK) {
+			const struct sbx_index rest = {.at = index->at + i, .n = index->n - i};
+
+			sbx_index_below(&rest, e.name, e.len, &lo, &hi);
+		}
+		if (lo == hi)
+			index->at[kept++] = e;
+	}
+	index->n = kept;
+}
+
 /* Has the index own the names of its entries. */
 static int own_names(struct sbx_index *index)
 {
@@ -221,7 +242,8 @@ static int list_found(const struct capture *c)
 		const struct sbx_index_entry *e =
 		        sbx_index_find(&ret->index, c->items[i].path, strlen(c->items[i].path));
 
-		if (e && !c->items[i].gone)
+		/* What was seen before is not mapped for writing: its time would be another. */
+		if (e && !c->items[i].gone && (c->items[i].believed || !c->wish->busy))
 			ret->found.at[ret->found.n++] = *e;
 	}
 	return 0;
@@ -236,7 +258,8 @@ static int list_empty(struct capture *c)
 		size_t lo, hi;
 
 		sbx_index_below(&c->ret->index, dir, strlen(dir), &lo, &hi);
-		if (lo == hi) {
+		/* It may be a submodule. */
+		if (lo == hi && !sbx_index_find(&c->ret->index, dir, strlen(dir))) {
 			c->ret->inexact = true;
 			r = sbx_names_add(&c->ret->left_out, dir);
 		}
@@ -260,6 +283,7 @@ static int put_together(struct capture *c)
 	if (!m.out->at)
 		return -ENOMEM;
 	r = merge(&m);
+	drop_full_submodules(m.out);
 	if (!r)
 		r = drop_below_files(m.out);
 	if (!r)

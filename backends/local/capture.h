@@ -4,8 +4,8 @@
  * was there when it was passed over.
  *
  * What belongs in it is decided as by `git add -A`: files and links that the index knows, and others unless the ignore rules
- * name them. A .git at any level is left out, as are special files; a submodule of the index stays as it is there, and
- * a repository that it does not know is passed over.
+ * name them. A .git at any level is left out, as are special files; a submodule of the index stays as it is there, unless
+ * its directory has files and is no repository; a repository that the index does not know is passed over.
  */
 #ifndef SANDBOXFS_LOCAL_CAPTURE_H
 #define SANDBOXFS_LOCAL_CAPTURE_H
@@ -32,9 +32,13 @@ struct sbx_capture_wish {
 	int upper;
 	const struct sbx_index *lower;
 	const git_oid *lower_tree;
-	/* The index as it is, and when it was written: what it says of a file that has not changed since is believed. */
+	/*
+	 * The index as it is, and when it was written. BELIEVE: what it says of a file that has not changed since is believed. Of
+	 * layers nothing but what was seen before is.
+	 */
 	const struct sbx_index *known;
 	struct timespec known_at;
+	bool believe;
 	/* The same of what was found before, which tells nothing of what belongs in the tree. May be NULL. */
 	const struct sbx_index *seen;
 	struct timespec seen_at;
@@ -42,7 +46,8 @@ struct sbx_capture_wish {
 	        *nested;           /* directories that the host made repositories of; may be NULL */
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
-	bool exact;                /* struct sbx_captured.exact is wanted */
+	bool busy; /* commands may be alive: what they have mapped they change without a change of time */
+	bool exact; /* struct sbx_captured.exact is wanted */
 	bool spare; /* files of many holes are left out where they are too much; else EFBIG */
 	atomic_bool *cancelled; /* polled: -EINTR; may be NULL */
 };
@@ -57,7 +62,8 @@ struct sbx_captured {
 	git_oid exact;
 	bool has_exact;
 	struct sbx_index index; /* the whole */
-	struct sbx_index found; /* of it, what was looked at; names are those of index */
+	struct sbx_index
+	        found; /* of it, what was looked at and may be believed later; names are those of index */
 	/* Paths that are not recorded: ignored, special, spared, or nothing but such below. */
 	struct sbx_names left_out;
 	/*

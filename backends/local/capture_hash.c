@@ -63,7 +63,15 @@ static uint32_t git_mode(const struct capture *c, const struct capture_item *ite
 	return S_IFREG | (item->st.st_mode & S_IXUSR ? 0755 : 0644);
 }
 
-/* Whether ENTRY, of an index written AT, tells this file's content. */
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/*
+ * Whether ENTRY, of an index written AT, tells this file's content. A command sets the time of modification as it likes: a file that
+ * was changed AT may be changed once more in the same tick of the clock, and no other time tells.
+ */
 static bool is_current(const struct sbx_index_entry *entry, const struct timespec *at,
                        const struct stat *st)
 {
@@ -78,8 +86,7 @@ static bool is_current(const struct sbx_index_entry *entry, const struct timespe
 	    get32(s + 12) != (uint32_t)st->st_mtim.tv_nsec ||
 	    get32(s + 20) != (uint32_t)st->st_ino || get32(s + 36) != (uint32_t)st->st_size)
 		return false;
-	return st->st_mtim.tv_sec < at->tv_sec ||
-	       (st->st_mtim.tv_sec == at->tv_sec && st->st_mtim.tv_nsec < at->tv_nsec);
+	return is_before(&st->st_mtim, at) && is_before(&st->st_ctim, at);
 }
 
 /* ---- objects ---- */
@@ -362,7 +369,7 @@ static void look_up(struct capture *c, struct capture_item *item)
 	const struct sbx_capture_wish *w = c->wish;
 	const struct sbx_index_entry *e = item->known;
 
-	if (!e || !is_current(e, &w->known_at, &item->st)) {
+	if (!w->believe || !e || !is_current(e, &w->known_at, &item->st)) {
 		e = w->seen ? sbx_index_find(w->seen, item->path, strlen(item->path)) : NULL;
 		if (!e || !is_current(e, &w->seen_at, &item->st) || !is_recorded(c, e))
 			return;

@@ -175,10 +175,8 @@ static int meet_directory(struct walk *w, const char *path, const char *name)
 
 	if (w->here.upper)
 		hide_one(c, path);
-	if (entry && sbx_index_mode(entry) == CAPTURE_GITLINK) {
+	if (entry && sbx_index_mode(entry) == CAPTURE_GITLINK && is_nested(w, path, name)) {
 		hide(w, path);
-		if (!is_nested(w, path, name))
-			return 0;
 		c->ret->inexact = true;
 		return sbx_names_add(&c->ret->nested, path);
 	}

@@ -17,11 +17,9 @@
 #define STAT_SIZE      40
 #define FIXED          62 /* of an entry, up to its name */
 #define NAME_LONGEST   4095
-#define FLAG_VALID     0x8000
 #define FLAG_EXTENDED  0x4000
-#define FLAG_STAGE     0x3000
 #define FLAG_LENGTH    0x0fff
-#define EXTENDED_KNOWN 0x6000
+#define EXTENDED_KNOWN (SBX_INDEX_SKIP | SBX_INDEX_INTENT)
 #define GITLINK        0160000
 
 struct parser {
@@ -29,7 +27,7 @@ struct parser {
 	size_t at, end; /* END: where the trailer begins */
 	uint32_t version;
 	struct sbx_index index;
-	size_t names_len, names_cap;
+	size_t names_len, names_cap, names_most;
 	char last[NAME_LONGEST + 1]; /* version 4: the name before */
 	size_t last_len;
 	struct sbx_error *err;
@@ -56,6 +54,17 @@ uint32_t sbx_index_mode(const struct sbx_index_entry *entry)
 	return get32(entry->stat + 24);
 }
 
+bool sbx_index_doubt(struct sbx_index_entry *e, time_t since)
+{
+	const bool sure = get32(e->stat + 36) && sbx_index_mode(e) != GITLINK;
+
+	/* Times are cut to 32 bits. */
+	if (!sure || (int32_t)(get32(e->stat) - (uint32_t)since) < 0)
+		return false;
+	put32(e->stat + 36, 0);
+	return true;
+}
+
 void sbx_index_release(struct sbx_index *index)
 {
 	free(index->at);
@@ -75,7 +84,7 @@ int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_en
 {
 	int r = sbx_index_compare_names(a->name, a->len, b->name, b->len);
 
-	return r ? r : (a->flags & FLAG_STAGE) - (b->flags & FLAG_STAGE);
+	return r ? r : (a->flags & SBX_INDEX_STAGE) - (b->flags & SBX_INDEX_STAGE);
 }
 
 static int damaged(struct parser *p, const char *what)
@@ -123,13 +132,15 @@ static int take_number(struct parser *p, size_t *ret)
 
 static int keep_name(struct parser *p, const char *name, size_t len)
 {
+	if (p->names_len + len > p->names_most)
+		return sbx_fail(p->err, EFBIG, "the index is too large");
 	if (!p->index.names || p->names_len + len > p->names_cap) {
 		/* As much as can be in the file, so that they are moved only where names are cut short in it. */
-		size_t cap = (p->index.names ? 2 * p->names_cap : p->end) + len;
+		size_t cap = p->index.names ? 2 * p->names_cap + len : p->end;
 		char *names;
 
-		if (cap > 2 * SBX_INDEX_MAX)
-			return sbx_fail(p->err, EFBIG, "the index is too large");
+		if (cap > p->names_most)
+			cap = p->names_most;
 		names = realloc(p->index.names, cap);
 		if (!names)
 			return sbx_fail(p->err, ENOMEM, "out of memory");
@@ -190,7 +201,7 @@ static int take_entry(struct parser *p, struct sbx_index_entry *e)
 	memcpy(e->stat, raw, STAT_SIZE);
 	memcpy(e->oid, raw + STAT_SIZE, sizeof(e->oid));
 	flags = get16(raw + STAT_SIZE + 20);
-	e->flags = flags & (FLAG_VALID | FLAG_STAGE);
+	e->flags = flags & (SBX_INDEX_VALID | SBX_INDEX_STAGE);
 	p->at += FIXED;
 	if (flags & FLAG_EXTENDED) {
 		if (p->version < 3)
@@ -227,7 +238,7 @@ static bool has_entry(const struct sbx_index *index, const char *name, size_t le
 		int c = sbx_index_compare_names(name, len, e->name, e->len);
 
 		if (!c)
-			return !(e->flags & FLAG_STAGE);
+			return !(e->flags & SBX_INDEX_STAGE);
 		if (c > 0)
 			lo = mid + 1;
 		else
@@ -259,7 +270,7 @@ static bool in_order(const struct sbx_index_entry *e, size_t from)
 		return (unsigned char)e[-1].name[from] < (unsigned char)e->name[from];
 	if (e->len != e[-1].len)
 		return e[-1].len < e->len;
-	return (e[-1].flags & FLAG_STAGE) < (e->flags & FLAG_STAGE);
+	return (e[-1].flags & SBX_INDEX_STAGE) < (e->flags & SBX_INDEX_STAGE);
 }
 
 /* Directories that an entry shares with the one before it have been looked at. */
@@ -298,7 +309,7 @@ static int check_entries(struct parser *p)
 			r = damaged(p, "an entry has a name that is not allowed");
 		else if (before.n && !in_order(e, from))
 			r = damaged(p, "its entries are out of order");
-		else if (!(e->flags & FLAG_STAGE) && is_below_file(&before, e, from))
+		else if (!(e->flags & SBX_INDEX_STAGE) && is_below_file(&before, e, from))
 			r = damaged(p, "an entry is a file and a directory");
 	}
 	return r;
@@ -328,8 +339,6 @@ static int check_frame(struct parser *p, size_t len)
 	static const unsigned char none[SBX_SHA1_SIZE]; /* index.skipHash */
 	unsigned char sum[SBX_SHA1_SIZE];
 
-	if (len > SBX_INDEX_MAX)
-		return sbx_fail(p->err, EFBIG, "the index is too large");
 	if (len < HEADER + SBX_SHA1_SIZE || memcmp(p->data, "DIRC", 4) != 0)
 		return damaged(p, "it is none");
 	p->version = get32(p->data + 4);
@@ -368,7 +377,8 @@ static int parse(struct parser *p, size_t len)
 	return r ? r : check_extensions(p);
 }
 
-int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err)
+static int parse_new(const void *data, size_t len, size_t names_most, struct sbx_index *ret,
+                     struct sbx_error *err)
 {
 	struct parser *p = calloc(1, sizeof(*p));
 	int r;
@@ -376,6 +386,7 @@ int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct 
 	if (!p)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	p->data = data;
+	p->names_most = names_most;
 	p->err = err;
 	r = parse(p, len);
 	if (r)
@@ -384,6 +395,19 @@ int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct 
 		*ret = p->index;
 	free(p);
 	return r;
+}
+
+int sbx_index_parse_most(const void *data, size_t len, size_t most, struct sbx_index *ret,
+                         struct sbx_error *err)
+{
+	return len > most ? sbx_fail(err, EFBIG, "the index is too large")
+	                  : parse_new(data, len, most, ret, err);
+}
+
+int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err)
+{
+	return len > SBX_INDEX_MAX ? sbx_fail(err, EFBIG, "the index is too large")
+	                           : parse_new(data, len, 2 * SBX_INDEX_MAX, ret, err);
 }
 
 /* ---- writing ---- */

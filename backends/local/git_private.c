@@ -469,6 +469,9 @@ static int pass(struct sbx_git_private *p, const struct timespec *idle, struct s
 	                     .index_lock = -1};
 	int r = sync_open(&y);
 
+	/* What there is of a sandbox before its first command, no command has changed. */
+	if (!p->quiet.tv_sec)
+		clock_gettime(CLOCK_REALTIME_COARSE, &p->quiet);
 	if (!r) {
 		p->locked = sbx_git_clear_inside(y.repo, idle);
 		r = sbx_sync_refs(&y);
@@ -478,6 +481,8 @@ static int pass(struct sbx_git_private *p, const struct timespec *idle, struct s
 	p->left = y.left;
 	if (!r)
 		sbx_sync_index(&y);
+	if (!r && idle && y.sure)
+		p->quiet = *idle;
 	sync_finish(&y);
 	if (r)
 		return r;

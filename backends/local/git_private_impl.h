@@ -33,13 +33,15 @@ struct sbx_git_private {
 	const char *shown[2];
 	atomic_bool ready; /* repo is there, objects and shown are set */
 	pthread_mutex_t lock;
-	struct sbx_git_watch watch;   /* lock */
-	struct sbx_error said;        /* by the last sync */
-	bool locked;                  /* a command's git had, or had left, something locked */
-	bool remade;                  /* the last sync had to make the worktree's entry again */
-	bool apart;                   /* after it refs did not agree, for that reason */
-	bool behind;                  /* nor did the source have all that is inside */
-	bool left;                    /* nor is it to: there is too much of it */
+	struct sbx_git_watch watch; /* lock */
+	struct sbx_error said;      /* by the last sync */
+	bool locked;                /* a command's git had, or had left, something locked */
+	bool remade;                /* the last sync had to make the worktree's entry again */
+	bool apart;                 /* after it refs did not agree, for that reason */
+	bool behind;                /* nor did the source have all that is inside */
+	bool left;                  /* nor is it to: there is too much of it */
+	struct timespec
+	        quiet; /* since when commands may have changed files unseen: when none was alive in a sync */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
@@ -65,6 +67,8 @@ struct sbx_sync {
 	struct sbx_refs want, agreed;
 	char *head_agreed;
 	bool moved;            /* something was changed */
+	bool doubted;          /* the host's index is to say less of files than it does */
+	bool sure;             /* it says nothing that is doubted */
 	bool apart;            /* refs do not agree */
 	bool behind;           /* commits from inside did not get to the source */
 	bool left;             /* nor will they, as there are too many */

@@ -1,6 +1,9 @@
 /*
  * The index of both sides, compared with the one they last agreed on. Host git gets what was taken apart and put
- * together here, never the bytes that a command wrote, and the objects that it names.
+ * together here, never the bytes that a command wrote, and the objects that it names. By stat data and flags an index says that a file
+ * need not be looked at: of those of a command's nothing counts outside (sbx_index_bare), so host git reads once what a command
+ * has staged, and keeps what it knows of all else. What the host's index says of that goes inside, where nobody is misled by it but
+ * commands.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,12 +16,19 @@
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private_impl.h"
 #include "backends/support/beneath.h"
+#include "sandboxfs/walls.h"
 
 #define GITLINK 0160000
 
+/* A command's index may be this large, or as many times as large as the host's. */
+#define INSIDE_MOST  ((size_t)16 << 20)
+#define INSIDE_TIMES 4
+
 struct side {
 	struct sbx_index index;
+	struct sbx_index raw; /* inside: as it is there; the names of index are its */
 	struct timespec mtime;
+	size_t len;
 	struct sbx_seen seen;
 	bool there;
 };
@@ -35,25 +45,66 @@ struct writing {
 static void side_release(struct side *s)
 {
 	sbx_index_release(&s->index);
+	sbx_index_release(&s->raw);
 }
 
 /* 0 also when there is none. */
 static int read_side(int dir, struct side *ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *data = NULL;
-	size_t len;
 	int r;
 
 	ret->seen = sbx_seen_now(dir, "index");
-	r = sbx_beneath_read(dir, "index", SBX_INDEX_MAX, &data, &len, &ret->mtime);
+	r = sbx_beneath_read(dir, "index", SBX_INDEX_MAX, &data, &ret->len, &ret->mtime);
 	if (r == -ENOENT)
 		return 0;
 	if (!r)
-		r = sbx_index_parse(data, len, &ret->index, err);
+		r = sbx_index_parse(data, ret->len, &ret->index, err);
 	else
 		sbx_fail(err, -r, "the index cannot be read: %s", strerror(-r));
 	ret->there = !r;
 	return r;
+}
+
+static size_t inside_most(const struct side *host)
+{
+	const size_t most =
+	        host->len > INSIDE_MOST / INSIDE_TIMES ? INSIDE_TIMES * host->len : INSIDE_MOST;
+
+	return most < SBX_INDEX_MAX ? most : SBX_INDEX_MAX;
+}
+
+/* As much of what commands wrote as may count beside the host's. */
+static int read_inside(int dir, const struct side *host, struct side *ret, struct sbx_error *err)
+{
+	const size_t most = inside_most(host);
+	_cleanup_free_ char *data = NULL;
+	int r;
+
+	if (sbx_without("bare_index"))
+		return read_side(dir, ret, err);
+	ret->seen = sbx_seen_now(dir, "index");
+	r = sbx_beneath_read(dir, "index", most, &data, &ret->len, &ret->mtime);
+	if (r == -ENOENT)
+		return 0;
+	if (r)
+		return sbx_fail(err, -r, "the index inside cannot be brought over: %s",
+		                strerror(-r));
+	r = sbx_index_parse_most(data, ret->len, most, &ret->raw, err);
+	if (!r && (r = sbx_index_bare(&ret->raw, &host->index, &ret->index)))
+		sbx_fail(err, ENOMEM, "out of memory");
+	ret->there = !r;
+	return r;
+}
+
+/*
+ * git compares times in seconds, and what a command has mapped it changes without a change of time: what the host's git found out about
+ * a file that was changed since no command ran, or in the second when that was, may be true no more. It looks again.
+ */
+static void doubt(struct sbx_sync *y, struct side *host)
+{
+	for (size_t i = 0; i < host->index.n && !sbx_without("bare_index"); i++)
+		y->doubted |= sbx_index_doubt(&host->index.at[i], y->p->quiet.tv_sec);
 }
 
 /* What the new entries name must be in the source before host git sees them. */
@@ -87,20 +138,54 @@ static bool is_older(struct timespec a, struct timespec b)
 }
 
 /*
- * INDEX for one side, with what KNOWN, which stands there now, says of the files. The time of the file tells git
- * which entries were too fresh to be sure of: it stays that of the older one.
+ * INDEX for the host, with what its own says of the files. The time of the file tells git which entries were too fresh to be sure of:
+ * it stays.
  */
-static int prepare(struct writing *w, struct sbx_index *index, const struct side *other)
+static int prepare_host(struct writing *w, struct sbx_index *index, const struct timespec *theirs)
 {
-	const struct side *known = w->known;
-
-	w->mtime = other->mtime;
-	if (known->there) {
-		sbx_index_refresh(index, &known->index);
-		if (is_older(known->mtime, w->mtime))
-			w->mtime = known->mtime;
+	if (w->known->there) {
+		w->mtime = sbx_without("bare_index") ? *theirs : w->known->mtime;
+		sbx_index_refresh(index, &w->known->index);
+	} else {
+		clock_gettime(CLOCK_REALTIME_COARSE, &w->mtime);
 	}
 	return sbx_index_format(index, true, &w->data, &w->len);
+}
+
+/* Merged entries may be a file and a directory of the same name. */
+static int check_merged(const struct sbx_index *index, struct sbx_error *err)
+{
+	struct sbx_index again = {0};
+	_cleanup_free_ void *data = NULL;
+	size_t len;
+	int r = sbx_index_format(index, false, &data, &len);
+
+	if (!r)
+		r = sbx_index_parse(data, len, &again, err);
+	sbx_index_release(&again);
+	return r;
+}
+
+/* INDEX for inside, with what commands' own says besides; its time is that of the older one. */
+static int prepare_inside(struct writing *w, const struct sbx_index *index, const struct side *host,
+                          const struct side *base)
+{
+	static const struct sbx_index none;
+	const struct side *own = w->known;
+	struct sbx_index dressed;
+	int r = sbx_index_dress(index, &own->raw, base->there ? &base->index : &none, &host->index,
+	                        &dressed);
+
+	if (r)
+		return r;
+	w->mtime = own->there && is_older(own->mtime, host->mtime) ? own->mtime : host->mtime;
+	/* What is only announced may be in the way of a file by now. */
+	if (dressed.n > index->n && check_merged(&dressed, NULL))
+		r = sbx_index_format(index, true, &w->data, &w->len);
+	else
+		r = sbx_index_format(&dressed, true, &w->data, &w->len);
+	free(dressed.at);
+	return r;
 }
 
 int sbx_sync_hold_index(struct sbx_sync *y)
@@ -154,8 +239,17 @@ static int put_both(struct sbx_sync *y, struct writing *host, struct writing *in
 	return r ? r : put_side(host);
 }
 
-static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct side *host,
-                    const struct side *inside, struct sbx_error *err)
+/* Whether inside has to be written: the host's flags go there too, when they change. */
+static bool is_behind(const struct sbx_index *index, const struct side *base,
+                      const struct side *host, const struct side *inside)
+{
+	return host->there &&
+	       !(inside->there && sbx_index_equal(index, &inside->index) &&
+	         !(base->there && sbx_index_flags_differ(&base->index, &host->index)));
+}
+
+static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct side *base,
+                    const struct side *host, const struct side *inside, struct sbx_error *err)
 {
 	_cleanup_(writing_release) struct writing out = {
 	        .dir = y->entry, .lock = -1, .known = host};
@@ -166,12 +260,30 @@ static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct si
 	if (inside->there && !(host->there && sbx_index_equal(index, &host->index))) {
 		r = export_blobs(y, index, &host->index, err);
 		if (!r)
-			r = prepare(&out, index, inside);
+			r = prepare_host(&out, index, &inside->mtime);
+	} else if (host->there && y->doubted) {
+		r = prepare_host(&out, index, &inside->mtime);
 	}
-	if (!r && host->there && !(inside->there && sbx_index_equal(index, &inside->index)))
-		r = prepare(&in, index, host);
+	if (!r && is_behind(index, base, host, inside))
+		r = prepare_inside(&in, index, host, base);
 	y->moved = out.data || in.data;
 	return r ? r : put_both(y, &out, &in);
+}
+
+/* The host's side by itself, whatever is inside. */
+static int put_doubts(struct sbx_sync *y, struct side *host)
+{
+	_cleanup_(writing_release) struct writing out = {
+	        .dir = y->entry, .lock = -1, .known = host};
+	int none = -1, r = prepare_host(&out, &host->index, &host->mtime);
+	struct sbx_git_owner owner;
+
+	if (r)
+		return r;
+	owner = sbx_git_owner_begin(y->p->wt.common);
+	r = lock_side(&out, &none);
+	sbx_git_owner_end(&owner);
+	return r ? r : put_side(&out);
 }
 
 static int store_agreed(struct sbx_sync *y, const struct sbx_index *index, const struct side *base)
@@ -184,20 +296,6 @@ static int store_agreed(struct sbx_sync *y, const struct sbx_index *index, const
 		return 0;
 	r = sbx_index_format(index, false, &data, &len);
 	return r ? r : sbx_locked_replace(y->meta, "index", data, len, NULL);
-}
-
-/* Merged entries may be a file and a directory of the same name. */
-static int check_merged(const struct sbx_index *index, struct sbx_error *err)
-{
-	struct sbx_index again = {0};
-	_cleanup_free_ void *data = NULL;
-	size_t len;
-	int r = sbx_index_format(index, false, &data, &len);
-
-	if (!r)
-		r = sbx_index_parse(data, len, &again, err);
-	sbx_index_release(&again);
-	return r;
 }
 
 static int merge(const struct side *base, const struct side *host, const struct side *inside,
@@ -227,7 +325,7 @@ static int carry(struct sbx_sync *y, const struct side *base, const struct side 
 	int r = merge(base, host, inside, &merged, err);
 
 	if (!r)
-		r = carry_to(y, &merged, host, inside, err);
+		r = carry_to(y, &merged, base, host, inside, err);
 	if (!r)
 		r = store_agreed(y, &merged, base);
 	free(merged.at);
@@ -270,16 +368,24 @@ void sbx_sync_index(struct sbx_sync *y)
 	bool before = y->moved;
 	int r;
 
-	if (!sbx_sync_tips(y, &host_tip, &inside_tip) || !git_oid_equal(&host_tip, &inside_tip) ||
-	    is_as_agreed(y))
+	if (!sbx_sync_tips(y, &host_tip, &inside_tip) || !git_oid_equal(&host_tip, &inside_tip))
+		return;
+	y->sure = is_as_agreed(y);
+	if (y->sure)
 		return;
 	/* As it is read now; what is written below is looked at by the next pass. */
 	if (!read_end(y->entry, &ends[0]) || !read_end(y->repo, &ends[1]))
 		memset(ends, 0, sizeof(ends));
 	y->moved = false;
+	y->doubted = false;
 	r = read_side(y->entry, &host, &err);
-	if (!r)
-		r = read_side(y->repo, &inside, &err);
+	if (!r) {
+		doubt(y, &host);
+		r = read_inside(y->repo, &host, &inside, &err);
+		/* What kept it from being brought over is told all the same. */
+		before |= r && y->doubted && put_doubts(y, &host) == 0;
+		y->sure = !y->doubted;
+	}
 	/* Damaged: as if nothing had been agreed. */
 	if (!r && read_side(y->meta, &base, NULL))
 		base.there = false;

@@ -173,6 +173,7 @@ static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_erro
 	w->common = s->common;
 	w->known = s->has_known ? &s->known : &none;
 	w->known_at = s->known_at;
+	w->believe = w->upper < 0;
 	w->owner = s->rec->layer && s->b->layers
 	                   ? *sbx_layers_owner(s->b->layers)
 	                   : (struct sbx_identity){.uid = geteuid(), .gid = getegid()};

@@ -14,6 +14,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
 
 /* What a sandbox is recorded by. */
 struct sides {
@@ -336,6 +337,7 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
                      struct sbx_captured *ret, struct sbx_error *err)
 {
 	_cleanup_(sides_release) struct sides s = {.dir = -1, .upper = -1};
+	struct sbx_spawner *spawner = place->b->host->spawner;
 	struct sbx_capture_wish how;
 	int r = read_sides(place, wish, &s, err);
 
@@ -350,11 +352,13 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	        .lower_tree = s.upper < 0 ? NULL : &s.lower_tree,
 	        .known = &s.known.index,
 	        .known_at = s.known.at,
+	        .believe = s.upper < 0,
 	        .seen = &s.seen.index,
 	        .seen_at = s.seen.at,
 	        .nested = &s.nested,
 	        .owner = sbx_past_owner(place),
 	        .ignored = wish->ignored,
+	        .busy = spawner && sbx_spawner_runs(spawner, place->rec->id),
 	        .exact = wish->exact,
 	        .cancelled = wish->cancelled,
 	};

@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void as_index(const void *data, size_t size)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_index first = {0}, second = {0}, merged = {0};
+	struct sbx_index first = {0}, second = {0}, merged = {0}, bare, dressed;
+	static const struct sbx_index none;
 	void *text;
 	size_t len;
 	int r = sbx_index_parse(data, size, &first, &err);
@@ -38,6 +39,14 @@ static void as_index(const void *data, size_t size)
 	assert(sbx_index_equal(&first, &second));
 	assert(sbx_index_merge(&first, &second, &first, &merged) == 0);
 	sbx_index_refresh(&merged, &second);
+	assert(sbx_index_bare(&first, &none, &bare) == 0 && bare.n <= first.n);
+	for (size_t i = 0; i < bare.n; i++)
+		assert(!bare.at[i].extended && !(bare.at[i].flags & SBX_INDEX_VALID));
+	assert(sbx_index_dress(&bare, &first, &first, &second, &dressed) == 0);
+	assert(dressed.n >= bare.n && dressed.n <= first.n);
+	assert(dressed.n < first.n || sbx_index_equal(&dressed, &first));
+	free(dressed.at);
+	free(bare.at);
 	free(merged.at);
 	free(text);
 	sbx_index_release(&first);

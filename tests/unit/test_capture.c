@@ -142,6 +142,7 @@ static struct sbx_captured capture(bool ignored)
 	        .lower_tree = upper >= 0 ? &lower_tree : NULL,
 	        .known = &known,
 	        .known_at = read_known(),
+	        .believe = true,
 	        .owner = {.uid = geteuid(), .gid = getegid()},
 	        .ignored = ignored,
 	        .cancelled = &cancelled,
@@ -250,6 +251,18 @@ static void a_submodule_stays_as_the_index_has_it(void **state)
 	        "g update-index --add --cacheinfo "
 	        "160000,1111111111111111111111111111111111111111,sub; mkdir sub; " AS_GIT_ADDS));
 	expect_tree(ask("rmdir sub; " AS_GIT_ADDS));
+}
+
+/* git does not look into it. */
+static void a_directory_with_files_is_no_submodule(void **state)
+{
+	const char *want;
+
+	(void)state;
+	want = ask(SOME_FILES AS_GIT_ADDS);
+	ask("g add -A; g rm -rq --cached d; g update-index --add --cacheinfo "
+	    "160000,1111111111111111111111111111111111111111,d");
+	expect_tree(want);
 }
 
 static void unreadable_files_are_read_all_the_same(void **state)
@@ -490,6 +503,8 @@ int main(void)
 	                                        teardown),
 	        cmocka_unit_test_setup_teardown(special_files_and_repositories_are_passed_over,
 	                                        setup, teardown),
+	        cmocka_unit_test_setup_teardown(a_directory_with_files_is_no_submodule, setup,
+	                                        teardown),
 	        cmocka_unit_test_setup_teardown(a_submodule_stays_as_the_index_has_it, setup,
 	                                        teardown),
 	        cmocka_unit_test_setup_teardown(unreadable_files_are_read_all_the_same, setup,

@@ -408,6 +408,100 @@ static void a_side_keeps_what_it_knows_of_files(void **state)
 	sbx_index_release(&theirs);
 }
 
+static void of_a_commands_index_no_flag_and_no_stat_data_counts(void **state)
+{
+	struct sbx_index own = of("a1b2c3d4", 7), host = of("a1b1c3", 9), bare, dressed;
+
+	(void)state;
+	own.at[0].flags |= SBX_INDEX_VALID;
+	own.at[2].extended = SBX_INDEX_SKIP;
+	own.at[3].extended = SBX_INDEX_INTENT;
+	host.at[1].flags |= SBX_INDEX_VALID;
+	host.at[2].extended = SBX_INDEX_SKIP;
+	assert_int_equal(sbx_index_bare(&own, &host, &bare), 0);
+	assert_int_equal(bare.n, 3);
+	for (size_t i = 0; i < bare.n; i++) {
+		assert_int_equal(bare.at[i].stat[3], 0);
+		assert_int_equal(sbx_index_mode(&bare.at[i]), FILE_MODE);
+		assert_int_equal(bare.at[i].flags, 0);
+	}
+	assert_int_equal(bare.at[0].extended, 0);
+	assert_int_equal(bare.at[2].extended, SBX_INDEX_SKIP);
+	/* Inside they are as they were, but for those that the host has changed. */
+	assert_int_equal(sbx_index_dress(&bare, &own, &host, &host, &dressed), 0);
+	assert_true(sbx_index_equal(&dressed, &own));
+	assert_int_equal(dressed.at[0].stat[3], 7);
+	free(dressed.at);
+	assert_false(sbx_index_flags_differ(&host, &host));
+	assert_int_equal(sbx_index_dress(&bare, &own, &bare, &host, &dressed), 0);
+	assert_true(sbx_index_flags_differ(&own, &host));
+	assert_int_equal(dressed.at[2].extended, SBX_INDEX_SKIP);
+	free(dressed.at);
+	free(bare.at);
+	sbx_index_release(&own);
+	sbx_index_release(&host);
+}
+
+static void what_the_host_announces_may_be_added_inside(void **state)
+{
+	struct sbx_index own = of("a2b1", 7), host = of("a1b1", 9), bare;
+
+	(void)state;
+	host.at[0].extended = host.at[1].extended = SBX_INDEX_INTENT;
+	own.at[1].extended = SBX_INDEX_INTENT;
+	assert_int_equal(sbx_index_bare(&own, &host, &bare), 0);
+	assert_int_equal(bare.n, 2);
+	assert_int_equal(bare.at[0].extended, 0);
+	assert_int_equal(bare.at[1].extended, SBX_INDEX_INTENT);
+	free(bare.at);
+	sbx_index_release(&own);
+	sbx_index_release(&host);
+}
+
+static void a_file_that_was_changed_since_is_doubted(void **state)
+{
+	struct sbx_index index = of("a1", 100);
+
+	(void)state;
+	assert_false(sbx_index_doubt(&index.at[0], 101));
+	assert_true(sbx_index_doubt(&index.at[0], 100));
+	assert_int_equal(index.at[0].stat[39], 0);
+	assert_int_equal(index.at[0].stat[3], 100);
+	assert_false(sbx_index_doubt(&index.at[0], 100));
+	sbx_index_release(&index);
+}
+
+static void long_names_are_refused_before_they_are_kept(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_index index = {0};
+	unsigned char oid[20];
+	char name[1001];
+
+	(void)state;
+	memset(oid, 5, sizeof(oid));
+	memset(name, 'n', sizeof(name));
+	begin(4, 100);
+	for (int k = 0; k < 100; k++) {
+		for (int i = 0; i < 10; i++)
+			add32(i == 6 ? FILE_MODE : 0);
+		add(oid, 20);
+		add("\17\377", 2);
+		name[0] = (char)(k ? 1 : 0);
+		add(name, 1);
+		if (!k)
+			add(name + 1, 1000);
+		name[0] = (char)('A' + k / 10);
+		name[1] = 0;
+		add(name, 2);
+		memset(name, 'n', sizeof(name));
+	}
+	finish();
+	assert_int_equal(sbx_index_parse_most(raw, raw_len, 2 * raw_len, &index, &err), -EFBIG);
+	assert_null(index.names);
+	assert_int_equal(sbx_index_parse_most(raw, raw_len, raw_len - 1, &index, &err), -EFBIG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,6 +516,10 @@ int main(void)
 	        cmocka_unit_test(damage_is_refused),
 	        cmocka_unit_test(each_sides_changes_are_merged),
 	        cmocka_unit_test(a_side_keeps_what_it_knows_of_files),
+	        cmocka_unit_test(of_a_commands_index_no_flag_and_no_stat_data_counts),
+	        cmocka_unit_test(what_the_host_announces_may_be_added_inside),
+	        cmocka_unit_test(a_file_that_was_changed_since_is_doubted),
+	        cmocka_unit_test(long_names_are_refused_before_they_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
