@@ -5,23 +5,22 @@ tear down, and note each operation before and after. After a kill an operation t
 was under way may have happened or not; and nothing else may be there: no process, no second mount, no worktree, no branch. What
 git made inside is in the source, which is whole, and git works in every sandbox.
 """
-import contextlib
 import copy
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 
-ROOM = os.environ["ROOM"]
-TOOL = os.environ["TOOL"]
-MNT, REPO, STATE = ROOM + "/mnt", ROOM + "/repo", ROOM + "/state"
-RECORD = ROOM + "/daemon.record"
+from mounted import MNT, ROOM, TOOL, Mounted, end_mount, lines, mounts
+
+REPO, STATE = ROOM + "/repo", ROOM + "/state"
 KILLS = int(sys.argv[1])
 SEED = int(os.environ.get("SBX_SEED", random.randrange(1 << 30)))
 MAYBE = object()
+MOUNT = Mounted(f"seed {SEED}", REPO, "state_dir=" + STATE)
+check = MOUNT.check
 
 
 class Client(threading.Thread):
@@ -177,35 +176,6 @@ class Client(threading.Thread):
         files["made"] = word.encode() + b"\n"
 
 
-def check(holds, text):
-    if not holds:
-        raise SystemExit(f"seed {SEED}: {text}")
-
-
-def mount():
-    code = subprocess.call([TOOL, "mount", ROOM + "/daemon.log", RECORD, os.environ["SANDBOXFS"], REPO, MNT,
-                            "-o", "state_dir=" + STATE])
-    check(code == 0, "the mount after a kill failed: " + open(ROOM + "/daemon.log").read()[-500:])
-
-
-def pids():
-    out = subprocess.run([TOOL, "pids", MNT], stdout=subprocess.PIPE).stdout
-    return sorted(int(p) for p in out.split())
-
-
-def daemon():
-    """Not the least number: numbers begin anew, and the spawner and jobs' inits look alike."""
-    for pid in pids():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as f:
-            if f.read() == "sandboxfs\n":
-                return pid
-    raise SystemExit("the daemon is not there")
-
-
-def mounts():
-    return sum(ROOM + "/" in line for line in open("/proc/self/mountinfo"))
-
-
 def verify_box(name, files):
     for file, content in files.items():
         if content is MAYBE:
@@ -232,20 +202,8 @@ def verify(clients):
     return seen
 
 
-def settle():
-    """Waits until background removal is done; pending is read, not slept on."""
-    for _ in range(100000):
-        if not open(MNT + "/ctl/pending").read():
-            return
-    check(False, "removal does not end")
-
-
-def lines(*command):
-    return subprocess.check_output(command, text=True).splitlines()
-
-
 def verify_nothing_leaked(seen, first_mounts):
-    settle()
+    MOUNT.settle()
     worktrees = len(lines("git", "-C", REPO, "worktree", "list"))
     check(worktrees == len(seen) + 1, f"{worktrees} worktrees for {len(seen)} sandboxes")
     check(mounts() == first_mounts, f"{mounts()} mounts, {first_mounts} at first")
@@ -265,20 +223,6 @@ def verify_commits(clients):
     check(said.returncode == 0, f"git fsck: {said.stdout}")
 
 
-def try_git(name, number):
-    """On both sides, and both see both."""
-    git = ["git", "-C", f"{MNT}/{name}"]
-    for step in (["status", "--porcelain"], ["commit", "-q", "--allow-empty", "-m", f"host {number}"]):
-        said = subprocess.run(git + step, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        check(said.returncode == 0, f"git {step} in {name}: {said.stdout}")
-    script = (f"test \"$(git log -1 --format=%s)\" = 'host {number}'; git status --porcelain >/dev/null; "
-              "git commit -q --allow-empty -m inside")
-    said = subprocess.run([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "sh", "-ec", script], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    check(said.returncode == 0, f"git by a command in {name}: {said.returncode} {said.stdout}")
-    check(lines(*git, "log", "-1", "--format=%s") == ["inside"], f"the host does not see the commit in {name}")
-
-
 def try_one(seen, clients, rng, number):
     """An rm -rf that was broken off may have taken any of its files."""
     if seen:
@@ -286,7 +230,7 @@ def try_one(seen, clients, rng, number):
         if any(c.boxes.get(name, {}).get("README.md") for c in clients):
             out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat", "README.md"])
             check(out == b"hello\n", f"a command in {name} says {out}")
-        try_git(name, number)
+        MOUNT.try_git(name, number)
 
 
 def round_of(clients, rng):
@@ -300,13 +244,13 @@ def round_of(clients, rng):
     for c in fresh:
         c.start()
     stop.wait(rng.random() ** 2 * 0.6)
-    os.kill(daemon(), signal.SIGKILL)
+    MOUNT.kill()
     stop.set()
     for c in fresh:
         c.join(60)
         check(not c.is_alive(), "a client hangs after the kill")
         check(not c.failed, c.failed)
-    subprocess.check_call(["flock", "-w", "30", RECORD, "true"])
+    MOUNT.await_end()
     return fresh
 
 
@@ -314,26 +258,20 @@ def main():
     rng = random.Random(SEED)
     clients = [Client(i, random.Random(rng.random()), None) for i in range(3)]
     done = 0
-    mount()
+    MOUNT.mount()
     first_mounts = mounts()
     for number in range(KILLS):
         clients = round_of(clients, rng)
         done += sum(c.done for c in clients)
-        mount()
+        MOUNT.mount()
         seen = verify(clients)
         verify_nothing_leaked(seen, first_mounts)
         verify_commits(clients)
         try_one(seen, clients, rng, number)
     subprocess.check_call(["fusermount3", "-u", MNT])
-    subprocess.check_call(["flock", "-w", "60", RECORD, "true"])
+    MOUNT.await_end()
     with open(sys.argv[2], "w") as f:
         f.write(f"seed {SEED}: {KILLS} kills, {done} operations had returned, {len(seen)} sandboxes at the end\n")
-
-
-def end_mount():
-    """What a failure leaves mounted would keep the case from ending."""
-    if mounts():
-        subprocess.call(["fusermount3", "-u", "-z", MNT])
 
 
 try:
