@@ -134,6 +134,32 @@ static void break_tracking(int common, const char *branch, const struct timespec
 	sbx_names_release(&names);
 }
 
+static long long boot_ns(void)
+{
+	struct timespec now, up;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_BOOTTIME, &up);
+	return ns_of(&now) - ns_of(&up);
+}
+
+/* What was locked in DIR before the machine was started nobody holds: git of the host was killed with it. */
+static void break_older(int dir)
+{
+	_cleanup_fd_ int fd = sbx_dir_open(dir, ".");
+	struct sbx_names names = {0};
+	const long long boot = boot_ns();
+	struct stat st;
+
+	if (fd >= 0 && sbx_dir_names(fd, &names) == 0)
+		for (size_t i = 0; i < names.n; i++)
+			if (is_lock(names.items[i]) &&
+			    fstatat(fd, names.items[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			    S_ISREG(st.st_mode) && ns_of(&st.st_mtim) < boot)
+				unlinkat(fd, names.items[i], 0);
+	sbx_names_release(&names);
+}
+
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since)
 {
 	const char *prefix = "ref: refs/heads/";
@@ -148,6 +174,7 @@ void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct tim
 	dir = sbx_beneath_open(common, entry, O_RDONLY | O_DIRECTORY);
 	if (dir < 0)
 		return;
+	break_older(dir);
 	/* The host may have checked out another there, which commands move too. */
 	if (sbx_file_read(dir, "HEAD", HEAD_MAX, &head) == 0) {
 		head[strcspn(head, "\n")] = '\0';

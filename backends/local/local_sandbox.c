@@ -486,8 +486,17 @@ static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 	                   : 0;
 }
 
-/* The user's settings of tools; what is there already is the sandbox's own. It works without them. */
-static void carry_settings(const struct sbx_settings *settings, int home)
+static void unlink_blank(int dir, const char *name)
+{
+	if (sbx_file_is_blank(dir, name))
+		unlinkat(dir, name, 0);
+}
+
+/*
+ * The user's settings of tools; what is there already is the sandbox's own, unless it is what a power cut (CUT) leaves. It works without
+ * them.
+ */
+static void carry_settings(const struct sbx_settings *settings, int home, bool cut)
 {
 	const struct sbx_strings *carried = &settings->carried;
 
@@ -495,6 +504,8 @@ static void carry_settings(const struct sbx_settings *settings, int home)
 		const char *name;
 		_cleanup_fd_ int dir = sbx_beneath_parent(home, carried->items[i], &name);
 
+		if (dir >= 0 && cut)
+			unlink_blank(dir, name);
 		if (dir >= 0)
 			sbx_file_create(dir, name, carried->items[i + 1]);
 	}
@@ -504,14 +515,17 @@ static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
 	_cleanup_fd_ int home = sbx_dir_make(st->home, s->rec.id, 0700);
+	const bool cut = !s->backend->clean;
 
 	if (home < 0)
 		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
+	if (cut)
+		unlink_blank(home, ".gitconfig");
 	if (s->rec.source)
 		sbx_git_identity(s->rec.common, home,
 		                 s->rec.layer &&
 		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());
-	carry_settings(s->backend->host->settings, home);
+	carry_settings(s->backend->host->settings, home, cut);
 	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 }
 

@@ -68,6 +68,26 @@ power_cut() {
 	same '?? g' "$(git -C "$MNT/a" status --porcelain g)"
 }
 
+# What git of the host had locked was locked before the machine was started again.
+power_cut_beside() {
+	kill_daemon
+	for file in "$STATE"/home/*/.gitconfig; do
+		: >"$file"
+	done
+	for entry in "$REPO"/.git/worktrees/*; do
+		touch -d @1 "$entry/index.lock" "$entry/HEAD.lock"
+		: >"$entry/logs.lock"
+	done
+	remount
+	same test@example.org "$(run a git config user.email)"
+	git -C "$MNT/a" add g
+	git -C "$MNT/a" reset -q
+	for entry in "$REPO"/.git/worktrees/*; do
+		same '' "$(find "$entry" -name HEAD.lock)"
+		rm "$entry/logs.lock"
+	done
+}
+
 killed_daemon_is_healed() {
 	echo closed >"$MNT/a/closed"
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
@@ -183,6 +203,7 @@ claim "after kill -9 the stale mount is healed, jobs are gone, files are there" 
 claim "what is mounted in the state directory goes when the daemon is killed" controls_go_with_the_daemon
 claim "-o auto_unmount: so does the mount" auto_unmount
 claim "what leads to its repository is written again when a power cut left it empty" power_cut
+claim "who commits inside is known, and git of the host not locked out, after a power cut" power_cut_beside
 claim "ephemeral: everything is torn down at unmount" ephemeral
 claim "SIGTERM unmounts and keeps the sandboxes" terminated
 finish
