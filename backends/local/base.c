@@ -131,7 +131,7 @@ static int add_user(struct sbx_bases *bases, const char *key, const char *id, co
 
 	if (dir < 0)
 		return dir;
-	return temp ? sbx_file_replace(dir, id, temp, record) : -ENOMEM;
+	return temp ? sbx_file_replace_soon(dir, id, temp, record) : -ENOMEM;
 }
 
 void sbx_base_release(struct sbx_bases *bases, const char *key, const char *id)

@@ -74,6 +74,13 @@ int64_t sbx_base_born(struct sbx_bases *bases, const char *key);
 int sbx_base_copy_index(struct sbx_bases *bases, int base, const char *near, const char *path);
 /* ID uses KEY no more. Success when it did not. */
 void sbx_base_release(struct sbx_bases *bases, const char *key, const char *id);
+/*
+ * Has the base KEY on the disk, so that no power cut has it made again. Waits for that, unless it
+ * is so already. 0 or a negative errno: -ENOENT there is none. Threads may call at once.
+ */
+int sbx_base_sync(struct sbx_bases *bases, const char *key);
+/* Has the word that ID uses KEY, which a power cut would leave blank else, written out. */
+void sbx_base_settle_user(struct sbx_bases *bases, const char *key, const char *id);
 /* As acquire for nobody, in the background: what will be wanted soon. FREE_RECIPE(recipe) is called at the end. */
 void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
                        void (*free_recipe)(struct sbx_base_recipe *recipe));

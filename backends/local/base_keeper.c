@@ -106,6 +106,31 @@ static void mark_synced(struct sbx_bases *bases, const char *key)
 	sbx_base_marker_write(dir, &m);
 }
 
+int sbx_base_sync(struct sbx_bases *bases, const char *key)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(bases->bases, key);
+	struct sbx_base_marker m;
+
+	if (dir < 0)
+		return dir;
+	if (sbx_base_marker_read(dir, &m) == 0 && !m.synced) {
+		if (syncfs(dir) < 0)
+			return -errno;
+		mark_synced(bases, key);
+	}
+	return fsync(dir) < 0 || fsync(bases->bases) < 0 ? -errno : 0;
+}
+
+void sbx_base_settle_user(struct sbx_bases *bases, const char *key, const char *id)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(bases->users, key);
+	_cleanup_fd_ int fd =
+	        dir < 0 ? -1 : openat(dir, id, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		sbx_write_out(fd);
+}
+
 static int find_unsynced(const char *name, unsigned char type, void *data)
 {
 	struct survey *s = data;

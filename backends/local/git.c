@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/state.h"
 #include "backends/support/fsutil.h"
@@ -149,6 +150,7 @@ int sbx_git_probe(const char *source, const char *base, char **common, struct sb
 	r = check_source(repo, source, base, err);
 	if (r)
 		return r;
+	sbx_git_durable_as(repo);
 	*common = strdup(git_repository_commondir(repo));
 	if (!*common)
 		return -ENOMEM;

@@ -4,8 +4,17 @@
 #include <errno.h>
 #include <string.h>
 
+/* Calls of libgit2 that this thread is in: one may call back who calls another. */
+static _Thread_local unsigned inside;
+
+bool sbx_git_call_runs(void)
+{
+	return inside > 0;
+}
+
 void sbx_git_call_begin(void)
 {
+	inside++;
 	git_error_clear();
 	errno = 0;
 }
@@ -22,6 +31,7 @@ int sbx_git_call_end(int r)
 	const int e = errno;
 	char buf[128];
 
+	inside--;
 	if (r >= 0)
 		git_error_clear();
 	else if (!sbx_git_said())

@@ -10,6 +10,7 @@
 #define SANDBOXFS_LOCAL_GIT_CALLS_H
 
 #include <git2.h>
+#include <stdbool.h>
 /* From libgit2 1.9 on what sets and clears an error is not in git2.h. */
 #if __has_include(<git2/sys/errors.h>)
 #include <git2/sys/errors.h>
@@ -18,6 +19,8 @@
 void sbx_git_call_begin(void);
 /* Returns R, what the call answered; errno stays. */
 int sbx_git_call_end(int r);
+/* Whether this thread is in one of the calls below. */
+bool sbx_git_call_runs(void);
 /* What the last call that failed said on this thread; NULL: nothing. Valid until the next one. */
 const git_error *sbx_git_said(void);
 

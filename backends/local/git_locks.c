@@ -143,7 +143,10 @@ static long long boot_ns(void)
 	return ns_of(&now) - ns_of(&up);
 }
 
-/* What was locked in DIR before the machine was started nobody holds: git of the host was killed with it. */
+/*
+ * What was locked in DIR before the machine was started nobody holds: git of the host was killed
+ * with it.
+ */
 static void break_older(int dir)
 {
 	_cleanup_fd_ int fd = sbx_dir_open(dir, ".");

@@ -14,8 +14,9 @@
 /* Of the refs of ours in the repository COMMON, and of its list of packed refs. */
 void sbx_git_break_locks(const char *common, const struct timespec *since);
 /*
- * Of what one sandbox changes besides: its branch, what a push has noted of that. In its worktree's entry, where git of the host is at
- * work too, those that are older than the machine's start.
+ * Of what one sandbox changes besides: its branch, what a push has noted of that. In its
+ * worktree's entry, where git of the host is at work too, those that are older than the machine's
+ * start.
  */
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since);
 /*

@@ -140,8 +140,10 @@ static int find_objects(struct sbx_git_private *p, struct sbx_error *err)
 static char *config_text(const char *common)
 {
 	static const char *const keys[] = {
-	        "core.filemode", "core.autocrlf",   "core.eol",       "core.symlinks",
-	        "core.safecrlf", "core.ignorecase", "core.quotepath", "core.precomposeunicode",
+	        "core.filemode",    "core.autocrlf",          "core.eol",
+	        "core.symlinks",    "core.safecrlf",          "core.ignorecase",
+	        "core.quotepath",   "core.precomposeunicode", "core.fsync",
+	        "core.fsyncmethod", "core.fsyncobjectfiles",
 	};
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	git_config *config = NULL, *snapshot = NULL;
@@ -240,6 +242,8 @@ static int make_repo(const struct sbx_git_private *p, int meta, struct sbx_error
 	r = dir = sbx_dir_make(meta, "new", 0755);
 	if (dir >= 0)
 		r = fill(p, dir);
+	if (r >= 0)
+		r = sbx_dir_write_out(dir);
 	if (r >= 0 && renameat(meta, "new", meta, "repo") < 0)
 		r = -errno;
 	return r < 0 ? sbx_fail(err, -r, "cannot make the sandbox's repository: %s", strerror(-r))

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private.h"
@@ -48,6 +49,7 @@ int sbx_git_init(void)
 
 	if (git_libgit2_init() < 0)
 		return -ENOMEM;
+	sbx_git_durable_init();
 	git_libgit2_opts(GIT_OPT_SET_EXTENSIONS, extensions, SBX_ARRAY_SIZE(extensions));
 	if (git_filter_lookup("sandboxfs-cancel"))
 		return 0;

@@ -13,6 +13,7 @@
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_removed.h"
+#include "backends/local/local_settle.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -25,6 +26,7 @@ static void destroy(struct sbx_backend *base)
 	if (b->recovered)
 		sbx_state_set_clean(&b->state);
 	sbx_local_removed_unwatch(b->removed);
+	sbx_local_settle_end(b->settler);
 	sbx_kept_free(b->kept);
 	sbx_layers_close(b->layers);
 	sbx_git_shutdown();

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/layers.h"
 #include "backends/local/local_head.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
@@ -74,6 +75,18 @@ static int sync_tree(const struct sbx_local_sandbox *s)
 	return r ? r : sync_dir(st->trees);
 }
 
+/* Of a commit it is made again where a power cut takes it; what a directory was cannot be. */
+static int sync_base(const struct sbx_local_sandbox *s)
+{
+	struct sbx_layers *layers = s->backend->layers;
+	int r;
+
+	if (!s->rec.layer || s->rec.common || !layers)
+		return 0;
+	r = sbx_base_sync(sbx_layers_bases(layers), s->rec.layer);
+	return r == -ENOENT ? 0 : r;
+}
+
 int sbx_local_anchor(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
@@ -90,10 +103,15 @@ int sbx_local_anchor(struct sbx_local_sandbox *s, struct sbx_error *err)
 	if (!r && s->rec.common && s->rec.worktree && s->rec.branch)
 		r = sync_worktree(&s->rec);
 	if (!r)
+		r = sync_base(s);
+	if (!r)
 		r = sync_dir(st->dir);
 	if (r)
 		return sbx_fail(err, -r, "what leads to %s cannot be synced: %s", s->rec.name,
 		                strerror(-r));
+	pthread_mutex_lock(&s->storing);
+	s->rec.lasting = true;
+	pthread_mutex_unlock(&s->storing);
 	atomic_store(&s->base.anchored, true);
 	return 0;
 }

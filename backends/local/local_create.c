@@ -13,6 +13,7 @@
 #include "backends/local/local_fork.h"
 #include "backends/local/local_layered.h"
 #include "backends/local/local_seed.h"
+#include "backends/local/local_settle.h"
 #include "backends/local/past.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -381,11 +382,13 @@ int sbx_local_create_as(struct sbx_local *b, const struct sbx_create *req,
 		return r;
 	}
 	r = seed ? grow(req, seed, sb, err) : 0;
-	if (r)
+	if (r) {
 		sbx_local_sandbox_undo(sb);
-	else
-		*ret = sb;
-	return r;
+		return r;
+	}
+	sbx_local_settle_soon(b, &sbx_local_downcast(sb)->rec);
+	*ret = sb;
+	return 0;
 }
 
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,

@@ -20,6 +20,7 @@
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
+#include "backends/local/local_settle.h"
 #include "backends/local/past.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -277,6 +278,7 @@ static int make(struct fork *f, struct sbx_sandbox **ret, struct sbx_error *err)
 		sbx_local_sandbox_undo(sb);
 		return r;
 	}
+	sbx_local_settle_soon(f->b, &sbx_local_downcast(sb)->rec);
 	*ret = sb;
 	return 0;
 }

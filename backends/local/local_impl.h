@@ -29,6 +29,7 @@ struct sbx_local {
 	struct sbx_layers *layers;         /* NULL: none could be had, or none is needed */
 	struct sbx_kept *kept;             /* NULL: there is no trash */
 	struct sbx_removed_watch *removed; /* NULL: there is no trash, or recovery is not over */
+	struct sbx_settler *settler;       /* NULL: recovery is not over */
 	pthread_rwlock_t removing;         /* held for reading while files of removed/ are copied */
 	char *fleeting; /* why the state directory may not outlive a reboot, or NULL */
 	char *flat;     /* why new trees are full copies, or NULL */

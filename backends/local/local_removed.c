@@ -58,6 +58,7 @@ static int hold_base(struct sbx_local *b, const struct sbx_record *rec, struct s
 	r = sbx_base_acquire(sbx_layers_bases(b->layers), &there, user, path, NULL, &base, err);
 	if (!r)
 		close(base.dir);
+	sbx_base_settle_user(sbx_layers_bases(b->layers), rec->layer, user);
 	/* It stands on nothing any more, so its files alone tell what it was. */
 	return r == -ENOENT ? 0 : r;
 }
@@ -66,7 +67,12 @@ int sbx_local_removed_prepare(struct sbx_local *b, const struct sbx_record *rec,
                               struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = sbx_dir_make(b->state.removed, rec->id, 0700);
-	int r = dir < 0 ? dir : sbx_record_store(dir, rec);
+	struct sbx_record lasting = *rec;
+	int r = dir;
+
+	lasting.lasting = true;
+	if (dir >= 0)
+		r = sbx_record_store(dir, &lasting);
 
 	return r ? failed(rec, r, err) : hold_base(b, rec, err);
 }

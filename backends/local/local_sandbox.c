@@ -133,6 +133,8 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 	pthread_mutex_lock(&s->storing);
 	renamed = s->rec;
 	renamed.name = recorded;
+	/* The new name is on disk with the next barrier. */
+	atomic_store(&sb->anchored, false);
 	r = sbx_record_store(s->backend->state.meta, &renamed);
 	pthread_mutex_unlock(&s->storing);
 	if (r)
@@ -493,8 +495,8 @@ static void unlink_blank(int dir, const char *name)
 }
 
 /*
- * The user's settings of tools; what is there already is the sandbox's own, unless it is what a power cut (CUT) leaves. It works without
- * them.
+ * The user's settings of tools; what is there already is the sandbox's own, unless it is what a
+ * power cut (CUT) leaves. It works without them.
  */
 static void carry_settings(const struct sbx_settings *settings, int home, bool cut)
 {

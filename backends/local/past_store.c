@@ -59,6 +59,8 @@ static int make(const struct sbx_past_place *place, int own)
 		return r;
 	dir = sbx_dir_make(own, name, 0700);
 	r = dir < 0 ? dir : fill(place, dir);
+	if (!r)
+		r = sbx_dir_write_out(dir);
 	if (!r && renameat(own, name, own, "history") < 0)
 		r = errno == EEXIST || errno == ENOTEMPTY ? -EEXIST : -errno;
 	if (r)

@@ -83,11 +83,13 @@ int sbx_record_store(int metafd, const struct sbx_record *rec)
 	_cleanup_(put_json) json_object *obj = to_json(rec);
 	_cleanup_free_ char *name = sbx_format("%s.json", rec->id);
 	_cleanup_free_ char *temp = sbx_format("%s.tmp", rec->id);
+	int (*replace)(int dirfd, const char *name, const char *to, const char *text);
 
 	if (!obj || !name || !temp)
 		return -ENOMEM;
-	return sbx_file_replace(metafd, name, temp,
-	                        json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PRETTY));
+	replace = rec->lasting ? sbx_file_replace : sbx_file_replace_soon;
+	return replace(metafd, name, temp,
+	               json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PRETTY));
 }
 
 static int read_state(json_object *obj, enum sbx_record_state *ret)
@@ -181,6 +183,7 @@ int sbx_record_load(int metafd, const char *file, struct sbx_record *ret)
 	if (!names_file(&rec, file) || (rec.worktree && strchr(rec.worktree, '/')) ||
 	    (rec.layer && strchr(rec.layer, '/')))
 		return -EINVAL;
+	rec.lasting = true;
 	*ret = rec;
 	rec = (struct sbx_record){0};
 	return 0;

@@ -14,6 +14,7 @@
 #include "backends/local/git_locks.h"
 #include "backends/local/local_layered.h"
 #include "backends/local/local_removed.h"
+#include "backends/local/local_settle.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -285,6 +286,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		sbx_local_trash_expire(rv.b, tell_expired, &rv);
 		if (rv.b->host->settings->trash_days)
 			result = sbx_local_removed_watch(rv.b, err);
+		if (!result)
+			result = sbx_local_settle_begin(rv.b, err);
 		sbx_local_layer_prepare(rv.b);
 	}
 	sbx_names_release(&rv.ids);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/trash_sign.h"
@@ -131,6 +132,16 @@ static bool is_of(git_repository *repo, const char *ref, const char *id)
 	return same;
 }
 
+/* What it is of goes next, maybe from another disk. */
+static int make_last(git_repository *repo, const char *name)
+{
+	const int r = sbx_git_durable_ref(git_repository_commondir(repo), name);
+
+	if (r)
+		git_error_set_str(GIT_ERROR_OS, strerror(-r));
+	return r ? GIT_ERROR : 0;
+}
+
 static int write_entry(git_repository *repo, const struct sbx_trash_entry *e)
 {
 	git_oid commit;
@@ -143,8 +154,10 @@ static int write_entry(git_repository *repo, const struct sbx_trash_entry *e)
 		r = name ? git_reference_create(&ref, repo, name, &commit, 0,
 		                                "sandboxfs: torn down")
 		         : -1;
-		if (r != GIT_EEXISTS || is_of(repo, name, e->id))
-			return r == GIT_EEXISTS ? 0 : r;
+		if (r == GIT_EEXISTS && is_of(repo, name, e->id))
+			r = 0;
+		if (r != GIT_EEXISTS)
+			return r ? r : make_last(repo, name);
 		r = 0;
 	}
 	return r ? r : GIT_EEXISTS;

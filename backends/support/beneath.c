@@ -103,12 +103,20 @@ int sbx_beneath_parent(int dirfd, const char *path, const char **name)
 	return sbx_steal_fd(&fd);
 }
 
+/*
+ * Up to this many bytes are waited for; beyond, a rename over what was there has them on their
+ * way at least.
+ */
+#define WRITTEN_OUT ((size_t)64 << 10)
+
 static int write_to(int fd, const void *data, size_t len, const struct timespec *mtime)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 	                                  mtime ? *mtime : (struct timespec){0}};
 	int r = sbx_write_all(fd, data, len);
 
+	if (!r && len <= WRITTEN_OUT)
+		r = sbx_write_out(fd);
 	return !r && mtime && futimens(fd, times) < 0 ? -errno : r;
 }
 

@@ -187,21 +187,6 @@ int sbx_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
-int sbx_file_create(int dirfd, const char *name, const char *text)
-{
-	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = sbx_write_all(fd, text, strlen(text));
-	if (close(fd) < 0 && !r)
-		r = -errno;
-	if (r)
-		unlinkat(dirfd, name, 0);
-	return r;
-}
-
 bool sbx_file_is_blank(int dirfd, const char *name)
 {
 	_cleanup_fd_ int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -215,13 +200,85 @@ bool sbx_file_is_blank(int dirfd, const char *name)
 	return n == 0 || (n > 0 && memchr(text, '\0', (size_t)n));
 }
 
-int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text)
+int sbx_write_out(int fd)
+{
+	const unsigned all =
+	        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+
+	if (sync_file_range(fd, 0, 0, all) == 0)
+		return 0;
+	return errno == EIO || errno == ENOSPC || fdatasync(fd) < 0 ? -errno : 0;
+}
+
+struct writing {
+	int dir;
+	bool wait;
+};
+
+static int write_out_all(int dirfd, bool wait);
+
+static int write_out_one(const char *name, unsigned char type, void *data)
+{
+	const struct writing *w = data;
+	_cleanup_fd_ int fd = -1;
+
+	if (type != DT_REG && type != DT_DIR)
+		return 0;
+	fd = openat(w->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (type == DT_DIR)
+		return write_out_all(fd, w->wait);
+	if (w->wait)
+		return sbx_write_out(fd);
+	sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	return 0;
+}
+
+static int write_out_all(int dirfd, bool wait)
+{
+	struct writing w = {.dir = dirfd, .wait = wait};
+
+	return sbx_dir_scan(dirfd, write_out_one, &w);
+}
+
+/* All are on their way before one is waited for. */
+int sbx_dir_write_out(int dirfd)
+{
+	int r = write_out_all(dirfd, false);
+
+	return r ? r : write_out_all(dirfd, true);
+}
+
+static int create(int dirfd, const char *name, const char *text, bool out)
+{
+	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = sbx_write_all(fd, text, strlen(text));
+	if (!r && out)
+		r = sbx_write_out(fd);
+	if (close(fd) < 0 && !r)
+		r = -errno;
+	if (r)
+		unlinkat(dirfd, name, 0);
+	return r;
+}
+
+int sbx_file_create(int dirfd, const char *name, const char *text)
+{
+	return create(dirfd, name, text, false);
+}
+
+static int replace(int dirfd, const char *name, const char *temp, const char *text, bool out)
 {
 	int r;
 
 	if (unlinkat(dirfd, temp, 0) < 0 && errno != ENOENT)
 		return -errno;
-	r = sbx_file_create(dirfd, temp, text);
+	r = create(dirfd, temp, text, out);
 	if (r)
 		return r;
 	if (renameat(dirfd, temp, dirfd, name) < 0) {
@@ -229,6 +286,16 @@ int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *
 		unlinkat(dirfd, temp, 0);
 	}
 	return r;
+}
+
+int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text)
+{
+	return replace(dirfd, name, temp, text, true);
+}
+
+int sbx_file_replace_soon(int dirfd, const char *name, const char *temp, const char *text)
+{
+	return replace(dirfd, name, temp, text, false);
 }
 
 int sbx_file_copy(int in, int out)

@@ -53,8 +53,24 @@ int sbx_write_all(int fd, const void *data, size_t len);
 int sbx_file_create(int dirfd, const char *name, const char *text);
 /* Whether NAME is a regular file that is empty or has a NUL in it, as a text may be after a power cut. */
 bool sbx_file_is_blank(int dirfd, const char *name);
-/* Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new. */
+/*
+ * Waits until what was written to the file FD is on its way past the page cache, so that after a
+ * power cut a name that it is given next is never found without it. The name itself, and the
+ * file's being there, need a sync. 0 or -errno.
+ */
+int sbx_write_out(int fd);
+/*
+ * The same of all files in the directory DIRFD and below, of which there are few; what cannot be
+ * opened is left out. 0 or -errno.
+ */
+int sbx_dir_write_out(int dirfd);
+/*
+ * Puts TEXT at NAME by way of TEMP and rename, so that a reader sees the old or the new, also
+ * after a power cut.
+ */
 int sbx_file_replace(int dirfd, const char *name, const char *temp, const char *text);
+/* The same without waiting for the disk: after a power cut NAME may be blank. */
+int sbx_file_replace_soon(int dirfd, const char *name, const char *temp, const char *text);
 
 /* Writes what IN holds from its offset on to OUT, shared where the file system can. */
 int sbx_file_copy(int in, int out);

@@ -75,7 +75,7 @@ enter() {
 		cd /srv/sandboxfs || die "the root of $suite cannot be entered"
 	exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
 		TERM="${TERM:-dumb}" ${SBX_CYCLES:+SBX_CYCLES="$SBX_CYCLES"} ${SBX_KILLS:+SBX_KILLS="$SBX_KILLS"} \
-		${SBX_STEPS:+SBX_STEPS="$SBX_STEPS"} \
+		${SBX_STEPS:+SBX_STEPS="$SBX_STEPS"} ${SBX_CUTS:+SBX_CUTS="$SBX_CUTS"} \
 		tests/run.sh "$@"
 }
 

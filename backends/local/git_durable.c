@@ -1,0 +1,125 @@
+/*
+ * libgit2 has no hook for this but the C library's fsync, which it calls for each file before its
+ * rename and for the directory after it. A program's own definition of a function comes before
+ * the library's.
+ */
+#include "backends/local/git_durable.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+static atomic_bool hardens;
+static _Thread_local unsigned count;
+
+/* A directory's entries are in the journal, which keeps its order. */
+static int write_out(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -1;
+	return S_ISDIR(st.st_mode) ? 0 : sbx_write_out(fd) < 0 ? -1 : 0;
+}
+
+int fsync(int fd)
+{
+	if (!sbx_git_call_runs())
+		return (int)syscall(SYS_fsync, fd);
+	count++;
+	return atomic_load(&hardens) ? (int)syscall(SYS_fsync, fd) : write_out(fd);
+}
+
+unsigned sbx_git_durable_count(void)
+{
+	return count;
+}
+
+void sbx_git_durable_init(void)
+{
+	git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
+}
+
+/* git's components that loose objects or refs are part of. */
+static bool is_hard(const char *word, size_t n)
+{
+	static const char *const words[] = {"loose-object", "reference", "objects",
+	                                    "committed",    "added",     "all"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(words); i++)
+		if (strlen(words[i]) == n && memcmp(words[i], word, n) == 0)
+			return true;
+	return false;
+}
+
+bool sbx_git_durable_hardens(const char *value, const char *method, bool objects)
+{
+	bool hard = objects;
+
+	if (method && strcmp(method, "writeout-only") == 0)
+		return false;
+	/*
+	 * Each word adds components or takes some away; without loose objects git's default is
+	 * not hard.
+	 */
+	for (const char *at = value ? value : ""; *at;) {
+		const size_t n = strcspn(at, ", ");
+		const bool not = *at == '-';
+
+		if (n == 4 && memcmp(at, "none", n) == 0)
+			hard = false;
+		else if (is_hard(at + not, n - not ))
+			hard = !not ;
+		at += n + strspn(at + n, ", ");
+	}
+	return hard;
+}
+
+void sbx_git_durable_as(git_repository *repo)
+{
+	git_config *config = NULL, *snapshot = NULL;
+	const char *value = NULL, *method = NULL;
+	int objects = 0;
+
+	if (git_repository_config(&config, repo) == 0 &&
+	    git_config_snapshot(&snapshot, config) == 0) {
+		if (git_config_get_string(&value, snapshot, "core.fsync"))
+			value = NULL;
+		if (git_config_get_string(&method, snapshot, "core.fsyncmethod"))
+			method = NULL;
+		if (git_config_get_bool(&objects, snapshot, "core.fsyncobjectfiles"))
+			objects = 0;
+	}
+	atomic_store(&hardens, sbx_git_durable_hardens(value, method, objects != 0));
+	git_config_free(snapshot);
+	git_config_free(config);
+}
+
+int sbx_git_durable_ref(const char *common, const char *name)
+{
+	_cleanup_fd_ int dir = open(common, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fd_ int ref = dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_CLOEXEC);
+	_cleanup_free_ char *path = strdup(name);
+	_cleanup_fd_ int above = -1;
+
+	if (dir < 0 || !path)
+		return path ? -errno : -ENOMEM;
+	if (ref < 0 && errno == ENOENT)
+		ref = openat(dir, "packed-refs", O_RDONLY | O_CLOEXEC);
+	if (ref < 0)
+		return -errno;
+	if (strrchr(path, '/'))
+		*strrchr(path, '/') = '\0';
+	above = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fsync(ref) < 0 || (above >= 0 && fsync(above) < 0))
+		return -errno;
+	return 0;
+}

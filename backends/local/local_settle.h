@@ -1,0 +1,20 @@
+/*
+ * What a create writes it does not wait for. Until the disk has it a power cut leaves files that
+ * are there and empty: a record, what leads git to the sandbox. A thread sees to it that this is
+ * a moment and not the half minute that the kernel takes.
+ */
+#ifndef SANDBOXFS_LOCAL_SETTLE_H
+#define SANDBOXFS_LOCAL_SETTLE_H
+
+#include "backends/local/local_impl.h"
+
+struct sbx_settler;
+
+/* Starts the thread; recovery is over. 0 or a negative errno with a sentence. */
+int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err);
+/* Has what leads to the sandbox REC written out soon, if the thread was started. Any thread. */
+void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec);
+/* Ends the thread when all is done that was asked for. Accepts NULL. */
+void sbx_local_settle_end(struct sbx_settler *settler);
+
+#endif
