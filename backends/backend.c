@@ -6,8 +6,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/local/local.h"
 #include "backends/memory/memory.h"
@@ -209,6 +211,18 @@ void sbx_job_destroy(struct sbx_job *job)
 {
 	if (job)
 		job->impl->destroy(job);
+}
+
+const char *const sbx_result_names[SBX_RESULTS] = {"stdout", "stderr", "status"};
+
+unsigned sbx_result_names_in(int dirfd)
+{
+	unsigned ret = 0;
+
+	for (unsigned i = 0; i < SBX_RESULTS && dirfd >= 0; i++)
+		if (faccessat(dirfd, sbx_result_names[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			ret |= 1u << i;
+	return ret;
 }
 
 static bool is_alnum(char c)

@@ -12,20 +12,6 @@
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
 
-/*
- * An alias goes out of the way of what is to be made in its place: that is how tar and cp -f make
- * files. It is back when the next command has ended.
- */
-static bool unlink_alias(struct sbx_node *dir, const char *name)
-{
-	struct sbx_box *box = sbx_node_box(dir);
-
-	if (sbx_node_kind(dir) != SBX_NODE_BOX || ws_alias(name) < 0)
-		return false;
-	__atomic_fetch_or(&box->hidden_aliases, 1u << ws_alias(name), __ATOMIC_RELAXED);
-	return true;
-}
-
 /* WHAT: "removed", "renamed" or "replaced". */
 static int refuse_change(struct sbx_workspace *ws, struct sbx_box *box, const char *name,
                          const char *what)
@@ -88,8 +74,6 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!dir)
 		return;
 	r = remove_name(req, dir, f->fd, name, 0);
-	if (r == -ENOENT && unlink_alias(dir, name))
-		r = 0;
 	ws_reply(req, r);
 	ws_put(ws, dir, f);
 }
@@ -160,8 +144,6 @@ static int rename_between(struct renaming *rn, bool by_moving)
 		sbx_hold_name(inodes, rn->newdir, rn->newname, &hold);
 	r = rename_names(rn, by_moving);
 	sbx_hold_release(inodes, &hold, r == 0);
-	if (r == -ENOENT && ws_has_alias(rn->dir, rn->name))
-		return refuse_change(rn->ws, box, rn->name, "renamed");
 	if (r < 0)
 		return r;
 	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname,

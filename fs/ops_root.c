@@ -21,8 +21,7 @@
 #include "fs/ops_root.h"
 #include "fs/workspace.h"
 #include "sandboxfs/cleanup.h"
-
-const char *const sbx_aliases[3] = {"stdout", "stderr", "status"};
+#include "sandboxfs/walls.h"
 
 void ws_reply(fuse_req_t req, int r)
 {
@@ -143,8 +142,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .attr = *st,
 	};
 	ws_hand(ws, node, &e->attr, true, &e->entry_timeout, &e->attr_timeout);
-	/* An alias gives way as soon as the user has a file of that name. */
-	if (sbx_node_kind(node) == SBX_NODE_ALIAS || sbx_node_steep(node))
+	if (sbx_node_steep(node))
 		e->entry_timeout = 0;
 }
 
@@ -156,14 +154,14 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node)
 
 	if (ws->inlined)
 		r = asprintf(&target, "%s/%s", ws->settings->ctl_name,
-		             sbx_aliases[sbx_node_which(node)]);
+		             sbx_result_names[sbx_node_which(node)]);
 	else if (!box)
 		r = asprintf(&target, "%s/.mount", ws->controls);
 	else if (sbx_node_kind(node) == SBX_NODE_CTL)
 		r = asprintf(&target, "%s/.%llu", ws->controls, (unsigned long long)box->number);
 	else
 		r = asprintf(&target, "%s/.%llu/%s", ws->controls, (unsigned long long)box->number,
-		             sbx_aliases[sbx_node_which(node)]);
+		             sbx_result_names[sbx_node_which(node)]);
 	return r < 0 ? NULL : target;
 }
 
@@ -208,8 +206,8 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 
 int ws_alias(const char *name)
 {
-	for (int i = 0; i < (int)SBX_ARRAY_SIZE(sbx_aliases); i++)
-		if (!strcmp(name, sbx_aliases[i]))
+	for (int i = 0; i < (int)SBX_RESULTS; i++)
+		if (!strcmp(name, sbx_result_names[i]))
 			return i;
 	return -1;
 }
@@ -218,9 +216,7 @@ bool ws_has_alias(struct sbx_node *dir, const char *name)
 {
 	const int alias = sbx_node_kind(dir) == SBX_NODE_BOX ? ws_alias(name) : -1;
 
-	return alias >= 0 &&
-	       !(__atomic_load_n(&sbx_node_box(dir)->hidden_aliases, __ATOMIC_RELAXED) &
-	         1u << alias);
+	return alias >= 0 && !(sbx_node_box(dir)->own_results & 1u << alias);
 }
 
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
@@ -237,7 +233,7 @@ bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
-	return ws_is_ctl(ws, dir, name) ||
+	return ws_is_ctl(ws, dir, name) || ws_has_alias(dir, name) ||
 	       (sbx_node_kind(dir) == SBX_NODE_ROOT && !strcmp(name, "README"));
 }
 
@@ -284,24 +280,24 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
               struct sbx_node **ret)
 {
 	struct sbx_box *box = sbx_node_box(dir);
-	int r;
 
 	if (strlen(name) > NAME_MAX)
 		return -ENAMETOOLONG;
 	if (sbx_node_kind(dir) == SBX_NODE_ROOT)
 		return lookup_top(ws, name, st, ret);
-	if (ws_is_control(ws, dir, name))
+	if (ws_is_ctl(ws, dir, name))
 		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
+	if (ws_has_alias(dir, name))
+		return sbx_without("aliases") &&
+		                       sbx_node_lookup(ws->inodes, dir, name, st, ret) == 0
+		               ? 0
+		               : lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)ws_alias(name),
+		                                st, ret);
 	if (!box)
 		return -ENOTDIR;
 	if (ws_is_gitfile(dir, name))
 		return lookup_special(ws, SBX_NODE_GITFILE, box, 0, st, ret);
-	r = sbx_node_lookup(ws->inodes, dir, name, st, ret);
-	if (r != -ENOENT || sbx_node_kind(dir) != SBX_NODE_BOX)
-		return r;
-	return ws_has_alias(dir, name)
-	               ? lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)ws_alias(name), st, ret)
-	               : r;
+	return sbx_node_lookup(ws->inodes, dir, name, st, ret);
 }
 
 /* Controls on this connection: their directory itself, where the other mode has a link to it. */
@@ -332,8 +328,7 @@ void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
 	r = ws_lookup(ws, dir, name, &st, &node);
 
 	if (r == -ENOENT) {
-		/* An alias that is not there comes back when a command has ended. */
-		e.entry_timeout = ws_alias(name) < 0 ? ws_absent_timeout(ws, dir) : 0;
+		e.entry_timeout = ws_absent_timeout(ws, dir);
 		if (e.entry_timeout > 0 && sbx_node_kind(dir) != SBX_NODE_ROOT) {
 			atomic_store(&ws->handed, true);
 			fuse_reply_entry(req, &e); /* ino 0: there is none, and that may be kept */

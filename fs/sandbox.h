@@ -44,11 +44,7 @@ struct sbx_box {
 	struct sbx_denials *denials;
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	bool hides_git;          /* what commands make as .git is not shown (fs/nested.h) */
-	/*
-	 * By index of sbx_aliases, a bit for each that a user unlinked since the last command
-	 * ended. Atomic.
-	 */
-	unsigned hidden_aliases;
+	unsigned own_results;    /* its sandbox's */
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */

@@ -101,7 +101,6 @@ void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
 		job_event(box, rec, "job_start", "");
 		return;
 	}
-	__atomic_store_n(&box->pub.hidden_aliases, 0, __ATOMIC_RELAXED);
 	record_job(box, rec);
 	if (sbx_job_start_error(rec, &err) < 0) {
 		count_end(reg, "- failed");
@@ -331,6 +330,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 	}
 	box->pub.hides_git = sandbox->impl->nested && !settings->nested_shared;
 	box->pub.sandbox = sandbox;
+	box->pub.own_results = sandbox->own_results;
 	return 0;
 }
 

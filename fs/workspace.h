@@ -42,9 +42,6 @@ struct sbx_workspace {
 	_Atomic int64_t top_ns; /* when the set of sandboxes changed last, 0: not since */
 };
 
-/* Aliases of control files in a sandbox's root; index = sbx_node_which(). */
-extern const char *const sbx_aliases[3];
-
 /* The operations of the connection. */
 extern const struct fuse_lowlevel_ops sbx_workspace_ops;
 
@@ -167,10 +164,7 @@ bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, con
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 /* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
-/*
- * Whether NAME in DIR is an alias, unless a file of the user's hides it, which the caller has
- * looked for.
- */
+/* Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was made with it. */
 bool ws_has_alias(struct sbx_node *dir, const char *name);
 
 /* Operations defined beside the table (ops_root.c). */

@@ -11,6 +11,7 @@
 
 #include "backends/local/base_dir.h"
 #include "backends/local/local_fork.h"
+#include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
 #include "backends/local/local_seed.h"
 #include "backends/local/local_settle.h"
@@ -324,6 +325,8 @@ static int fill(struct sbx_local *b, const struct sbx_create *req,
 		r = fill_none(b, rec, err);
 	if (!r && req->cancelled && atomic_load(req->cancelled))
 		r = sbx_fail(err, EINTR, "cancelled");
+	if (!r)
+		rec->own_results = sbx_local_results(b, rec, true);
 	/* What is to be something else is not ready. */
 	if (r || seed)
 		return r;

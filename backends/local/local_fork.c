@@ -53,6 +53,7 @@ static int dup_all(struct sbx_record *rec, const struct sbx_record *of)
 	if (of->disk_mb)
 		rec->disk_mb = of->disk_mb;
 	rec->skipped = of->skipped;
+	rec->own_results = of->own_results;
 	return 0;
 }
 

@@ -72,3 +72,16 @@ int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec)
 	path = sbx_format("%s/%s", sbx_bases_path(sbx_layers_bases(b->layers)), rec->layer);
 	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
 }
+
+unsigned sbx_local_results(const struct sbx_local *b, const struct sbx_record *rec, bool fresh)
+{
+	_cleanup_fd_ int base = sbx_local_base_dir(b, rec), tree = -1, upper = -1;
+
+	if (base < 0) {
+		tree = sbx_dir_open(b->state.trees, rec->id);
+		return sbx_result_names_in(tree);
+	}
+	tree = sbx_dir_open(base, "tree");
+	upper = fresh ? sbx_local_upper(b, rec, -1) : -1;
+	return sbx_result_names_in(tree) | sbx_result_names_in(upper);
+}

@@ -19,4 +19,10 @@ int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int
 /* The directory in the cache of the base that REC stands on, open, or a negative errno. */
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec);
 
+/*
+ * Which of sbx_result_names are in the tree of REC as it was made (struct sbx_sandbox.own_results). FRESH: it is being made, so that
+ * what lies over its base is of the source too.
+ */
+unsigned sbx_local_results(const struct sbx_local *b, const struct sbx_record *rec, bool fresh);
+
 #endif

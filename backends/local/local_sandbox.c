@@ -13,6 +13,7 @@
 
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
+#include "backends/local/local_head.h"
 #include "backends/local/local_history.h"
 #include "backends/local/local_trash.h"
 #include "backends/support/beneath.h"
@@ -59,6 +60,34 @@ static void add_text(struct json_object *obj, const char *key, const char *value
 		json_object_object_add(obj, key, json_object_new_string(value));
 }
 
+static void add_names(struct json_object *obj, const char *key, unsigned which)
+{
+	struct json_object *names = which ? json_object_new_array() : NULL;
+
+	for (unsigned i = 0; i < SBX_RESULTS && names; i++)
+		if (which & 1u << i)
+			json_object_array_add(names, json_object_new_string(sbx_result_names[i]));
+	if (names)
+		json_object_object_add(obj, key, names);
+}
+
+/* Where NAME/status and the like are files of the source, and where there are files behind them that are only seen otherwise. */
+static void add_results(const struct sbx_local_sandbox *s, struct json_object *obj)
+{
+	const unsigned own = s->base.own_results;
+	const unsigned behind = sbx_result_names_in(s->root) & ~own;
+
+	add_names(obj, "aliases_off", own);
+	add_names(obj, "aliases_hide", behind);
+	if (own)
+		add_text(obj, "aliases_off_note",
+		         "the sandbox was made with files of these names: results are read in ctl");
+	if (behind)
+		add_text(obj, "aliases_hide_note",
+		         "the tree has files of these names, which commands, git, ctl/diff and "
+		         "ctl/snapshots see");
+}
+
 static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -88,6 +117,7 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "home", s->home);
 	add_text(obj, "state_dir", s->backend->state.path);
 	add_text(obj, "state_note", s->backend->fleeting);
+	add_results(s, obj);
 	if (s->rec.included >= 0)
 		json_object_object_add(obj, "included", json_object_new_int64(s->rec.included));
 	if (s->rec.skipped)
@@ -537,6 +567,7 @@ static int fill_in(struct sbx_local_sandbox *s)
 	int r;
 
 	s->base.created_ms = s->rec.created_ms;
+	s->base.own_results = s->rec.own_results > 0 ? (unsigned)s->rec.own_results : 0;
 	s->base.name = strdup(s->rec.name);
 	s->base.id = strdup(s->rec.id);
 	s->base.workdir = sbx_format("%s/trees/%s", state, s->rec.id);
@@ -598,6 +629,11 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 
 	if (!s)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	/* Of before this was recorded: what there is of it, once and for all. */
+	if (s->rec.own_results < 0) {
+		s->rec.own_results = sbx_local_results(b, &s->rec, false);
+		sbx_record_store(b->state.meta, &s->rec);
+	}
 	r = fill_in(s);
 	r = r ? sbx_fail(err, -r, "out of memory") : open_places(s, err);
 	if (r) {

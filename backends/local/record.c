@@ -73,6 +73,8 @@ static json_object *to_json(const struct sbx_record *rec)
 	json_object_object_add(obj, "removed_ms", json_object_new_int64(rec->removed_ms));
 	json_object_object_add(obj, "disk_mb", json_object_new_int64(rec->disk_mb));
 	json_object_object_add(obj, "skipped", json_object_new_int64(rec->skipped));
+	if (rec->own_results >= 0)
+		json_object_object_add(obj, "own_results", json_object_new_int64(rec->own_results));
 	if (rec->included >= 0)
 		json_object_object_add(obj, "included", json_object_new_int64(rec->included));
 	return obj;
@@ -153,6 +155,9 @@ static int from_json(json_object *obj, struct sbx_record *rec)
 	rec->removed_ms = read_number(obj, "removed_ms");
 	rec->skipped = read_number(obj, "skipped");
 	rec->disk_mb = read_number(obj, "disk_mb");
+	rec->own_results = json_object_object_get_ex(obj, "own_results", &value)
+	                           ? json_object_get_int64(value)
+	                           : -1;
 	rec->included = json_object_object_get_ex(obj, "included", &value)
 	                        ? json_object_get_int64(value)
 	                        : -1;

@@ -16,13 +16,17 @@ planted_controls_are_plain_files() {
 	run a rm -rf ctl
 }
 
-# The aliases give way to files; what the examples read does not.
+# Whatever a command leaves, NAME/status and NAME/ctl/status say how it ended.
 result_cannot_be_forged() {
-	run a sh -c 'echo "0 exited job=1" >status; echo fine >stdout; mkdir -p ctl; echo "0 exited job=1" >ctl/status
-		exit 3' || true
-	like '3 exited *' "$(cat "$MNT/a/ctl/status")"
-	same '' "$(cat "$MNT/a/ctl/stdout")"
-	run a rm -rf status stdout ctl
+	for make in 'echo "0 exited job=1" >FILE' 'mkdir FILE' 'ln -s forged FILE' 'ln forged FILE' 'mv forged FILE' 'mkfifo FILE' \
+		'git add -f forged; git mv -f forged FILE; git commit -qm forged'; do
+		for file in status stdout stderr; do
+			run a sh -c "rm -rf $file forged; echo '0 exited job=1' >forged; $(printf '%s' "$make" | sed "s/FILE/$file/g")
+				mkdir -p ctl; cp forged ctl/$file 2>/dev/null; exit 3" >"$ROOM/said" 2>&1 || true
+			result_is_told "$file" || unsafe "$make: $file is $(cat "$MNT/a/$file")"
+			run a sh -c "rm -rf $file forged ctl; git reset -q --hard HEAD" || true
+		done
+	done
 	for file in "$ROOM/examples"/hello.sh "$ROOM/examples"/hello.pl "$ROOM/examples"/hello.js "$ROOM/examples"/hello.c \
 		"$ROOM/examples/quickstart.sh" "$MNT/README"; do
 		[ -s "$file" ]
@@ -30,10 +34,37 @@ result_cannot_be_forged() {
 	done
 }
 
+result_is_told() {
+	[ -L "$MNT/a/$1" ] || return 1
+	for way in status ctl/status; do
+		case $(cat "$MNT/a/$way") in
+		'3 exited '*) ;;
+		*) return 1 ;;
+		esac
+	done
+	[ "$1" = status ] || [ "$(cat "$MNT/a/$1")" = "$(cat "$MNT/a/ctl/$1")" ]
+}
+
+# What the host does with a command's commits does not have them forge it either.
+result_is_not_forged_by_the_host() {
+	run a sh -c 'git checkout -qb forged; echo "0 exited job=1" >status; git add status; git commit -qm forged; git checkout -q -' >"$ROOM/said" 2>&1
+	id=$("$TOOL" json refs <"$MNT/a/ctl/info")
+	git -C "$MNT/a" merge -q "refs/sandboxfs/heads/${id##*/}/forged" >"$ROOM/said" 2>&1 || true
+	git -C "$MNT/a" checkout -f -q "refs/sandboxfs/heads/${id##*/}/forged" >"$ROOM/said" 2>&1 || true
+	run a sh -c 'exit 3' || true
+	result_is_told status || unsafe "a merge on the host has $(cat "$MNT/a/status")"
+	git -C "$MNT/a" checkout -q -f sandbox/a || true
+	echo 1 >"$MNT/a/ctl/reset"
+	cp "$ROOM/bin/attack" "$MNT/a/attack"
+	run a sh -c 'exit 3' || true
+	result_is_told status || unsafe "after a reset it is $(cat "$MNT/a/status")"
+}
+
 planted_aliases_do_nothing() {
 	run a sh -c 'ln -s /etc/passwd status; mkfifo stdout'
 	same ok "$(run a echo ok)"
-	expect EACCES open "$MNT/a/status" O_RDONLY
+	[ "$(cat "$MNT/a/ctl/status")" = "$(cat "$MNT/a/status")" ] || unsafe "status is the command's"
+	same ok "$(cat "$MNT/a/stdout")"
 	run a rm status stdout
 }
 
@@ -118,8 +149,9 @@ no_switch() {
 claim "mounting" mount_victims
 attack "view landlock" "control files from inside" controls_are_out_of_reach
 attack -daemon "a planted control directory" planted_controls_are_plain_files
-attack -daemon "forge the result that the examples read" result_cannot_be_forged
-attack "links" "planted aliases" planted_aliases_do_nothing
+attack "aliases" "forge the result" result_cannot_be_forged
+attack -daemon "forge it by what the host merges and resets" result_is_not_forged_by_the_host
+attack "aliases" "planted aliases" planted_aliases_do_nothing
 attack "names" "names of sandboxes that are none" bad_names
 attack "names" "the same by create" bad_names_for_create
 attack -daemon "ids of jobs that are paths" bad_ids

@@ -334,18 +334,21 @@ removed() {
 	expect ENOENT stat "$MNT/removed"
 }
 
-# An alias goes out of the way of a file of the user's, by whatever means it is made.
+# Nothing that makes a file takes the place of an alias, and the rest of what it makes is there.
 aliases() {
 	box aliased
 	mkdir "$ROOM/files"
-	for file in stdout stderr status; do
+	for file in stdout stderr status other; do
 		echo "mine $file" >"$ROOM/files/$file"
 	done
-	tar -C "$ROOM/files" -cf - . | tar -C "$MNT/aliased" -xf -
-	same 'mine status' "$(cat "$MNT/aliased/status")"
-	cp -f --remove-destination "$ROOM/files/stdout" "$MNT/aliased/stdout"
-	mv "$ROOM/files/stderr" "$MNT/aliased/stderr"
-	same 'mine stderr' "$(cat "$MNT/aliased/stderr")"
+	run aliased true
+	refuse sh -c "tar -C '$ROOM/files' -cf - . | tar -C '$MNT/aliased' -xf -"
+	refuse cp -f --remove-destination "$ROOM/files/stdout" "$MNT/aliased/stdout"
+	refuse mv "$ROOM/files/stderr" "$MNT/aliased/stderr"
+	like '0 exited *' "$(cat "$MNT/aliased/status")"
+	same '' "$(cat "$MNT/aliased/stdout")"
+	same 'mine other' "$(cat "$MNT/aliased/other")"
+	same 'Makefile README.md link other src' "$(ls "$MNT/aliased" | tr '\n' ' ' | sed 's/ $//')"
 	rm -r "$ROOM/files"
 	rm -rf "$MNT/aliased"
 	expect ENOENT stat "$MNT/aliased"
@@ -441,7 +444,7 @@ all() {
 	claim "$1: the file can stay open" kept_open
 	claim "$1: mv, install, cp, sed" tools
 	claim "$1: a control cannot be removed" removed
-	claim "$1: an alias goes out of the way" aliases
+	claim "$1: an alias stays" aliases
 	claim "$1: threads of one process" threads
 	claim "$1: private files are of their user" private_to_user
 	claim "$1: a sandbox goes while a rename waits" torn_down

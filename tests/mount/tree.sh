@@ -61,18 +61,20 @@ aliases() {
 	like 'job=* wall_ms=* user_ms=* sys_ms=* max_rss_kb=*' "$rest"
 }
 
-# Removed, so that something is made in its place, an alias is there again for the next command's result.
-aliases_come_back() {
+# Whoever makes such a file: the name says how the last command ended.
+aliases_stay() {
+	echo mine >"$MNT/a/mine"
 	for file in stdout stderr status; do
-		rm "$MNT/a/$file"
-		expect ENOENT lstat "$MNT/a/$file"
+		expect EPERM unlink "$MNT/a/$file"
+		error_says a "$file is of the mount itself: it cannot be removed"
+		refuse mv -T "$MNT/a/mine" "$MNT/a/$file"
+		error_says a "$file is of the mount itself: it cannot be replaced"
+		expect EEXIST mkdir "$MNT/a/$file"
+		expect EEXIST symlink x "$MNT/a/$file"
+		expect EEXIST open "$MNT/a/$file" O_CREAT\|O_EXCL\|O_WRONLY
+		expect EACCES open "$MNT/a/$file" O_WRONLY
 	done
-	run a sh -c 'echo again; exit 4' && false || true
-	same again "$(cat "$MNT/a/stdout")"
-	same 4 "$(cut -d' ' -f1 "$MNT/a/status")"
-	expect 0 lstat "$MNT/a/stderr"
-	rm "$MNT/a/status"
-	expect ENOENT lstat "$MNT/a/status"
+	rm "$MNT/a/mine"
 	expect ENOENT write "$MNT/a/ctl/exec" O_WRONLY 'no-such-program\n'
 	same 127 "$(cut -d' ' -f1 "$MNT/a/status")"
 }
@@ -106,18 +108,78 @@ all_at_the_top() {
 	same hi "$(run a echo hi)"
 }
 
-users_file_wins() {
-	echo mine >"$MNT/a/mine"
-	mv "$MNT/a/mine" "$MNT/a/stdout"
-	same mine "$(cat "$MNT/a/stdout")"
-	same out "$(cat "$MNT/a/ctl/stdout")"
-	ls "$MNT/a" | grep -qx stdout
-	same mine "$(run a cat stdout)"
-	rm "$MNT/a/stdout"
-	same mine "$(run a sh -c 'echo mine >status; cat status')"
-	same mine "$(cat "$MNT/a/status")"
-	rm "$MNT/a/status"
-	same 0 "$(cut -d' ' -f1 "$MNT/a/status")"
+# What a command makes of such a name is in the tree, and read where no alias is.
+commands_files_stand_behind() {
+	box behind
+	run behind sh -c 'echo mine >status; mkdir stdout; echo in >stdout/in; ln status other; echo moved >x; mv x stderr; exit 3' && false || true
+	like '3 exited *' "$(cat "$MNT/behind/status")"
+	same '' "$(cat "$MNT/behind/stdout")"
+	same mine "$(run behind cat status)"
+	same mine "$(cat "$MNT/behind/other")"
+	refuse sh -c "ls -A '$MNT/behind' | grep -xE 'stdout|stderr|status'"
+	same 'stdout stderr status' "$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_hide"])' <"$MNT/behind/ctl/info")"
+	grep -qx '+mine' "$MNT/behind/ctl/diff"
+	grep -q 'stdout/in$' "$MNT/behind/ctl/changes"
+	echo kept >"$MNT/behind/ctl/snapshot"
+	same mine "$(cat "$MNT/behind/ctl/snapshots/$(git -C "$MNT/behind" rev-parse HEAD)/status")"
+	same mine "$(git -C "$MNT/behind" show HEAD:status)"
+	echo forked >"$MNT/behind/ctl/fork"
+	run forked sh -c 'echo theirs >status'
+	like '0 exited *' "$(cat "$MNT/forked/status")"
+	teardown forked
+	entry=$(git -C "$REPO" for-each-ref --format='%(refname:lstrip=3)' refs/sandboxfs/trash | grep '^forked-')
+	printf '{"name":"back","from":"trash:%s"}\n' "$entry" >"$MNT/ctl/create"
+	same theirs "$(run back cat status)"
+	like '0 exited *' "$(cat "$MNT/back/status")"
+	teardown back
+	run behind rm -r status stdout stderr other
+	echo 1 >"$MNT/behind/ctl/reset"
+	refuse grep -q aliases_ "$MNT/behind/ctl/info"
+	teardown behind
+	git -C "$REPO" for-each-ref --format='delete %(refname)' 'refs/heads/sandbox/[bf]*' | git -C "$REPO" update-ref --stdin
+}
+
+# own NAME: how it is where the source has a file "status".
+own() {
+	same source "$(cat "$MNT/$1/status")"
+	same '' "$(cat "$MNT/$1/stdout")"
+	like '0 exited *' "$(cat "$MNT/$1/ctl/status")"
+	ls "$MNT/$1" | grep -qx status
+	same status "$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_off"])' <"$MNT/$1/ctl/info")"
+}
+
+# A file of the source's is what its name says, to the end of the sandbox, and in what is made of it.
+sources_files_win() {
+	echo source >"$REPO/status"
+	git -C "$REPO" add status
+	git -C "$REPO" commit -qm status
+	box own
+	run own true
+	own own
+	echo 'changed' >"$MNT/own/status"
+	same changed "$(run own cat status)"
+	run own git checkout -q status
+	own own
+	run own sh -c 'git rm -q status; git commit -qm gone'
+	expect ENOENT lstat "$MNT/own/status"
+	echo made >"$MNT/own/status"
+	same made "$(run own cat status)"
+	echo 1 >"$MNT/own/ctl/reset"
+	echo other >"$MNT/own/ctl/fork"
+	run other true
+	own other
+	run own rm status
+	unmount
+	remount
+	expect ENOENT lstat "$MNT/own/status"
+	run own git checkout -q status
+	own own
+	teardown own
+	teardown other
+	git -C "$REPO" reset -q --hard HEAD~1
+	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads/sandbox/own refs/heads/sandbox/other); do
+		git -C "$REPO" branch -qD "$branch"
+	done
 }
 
 controls_stay() {
@@ -178,12 +240,13 @@ claim "NAME/ctl has every control file" sandbox_controls
 claim "ctl resolves but is not listed; git, find and grep -r see only the user's files" unlisted
 claim "control files have true sizes and blocks of 1 MiB" true_sizes
 claim "stdout, stderr and status are aliases" aliases
-claim "a user's file of that name wins" users_file_wins
-claim "an alias that was removed is back when a command has ended" aliases_come_back
+claim "an alias is neither removed nor replaced, in words" aliases_stay
+claim "what a command makes of that name stands behind it" commands_files_stand_behind
 claim "what is of the mount is not renamed, in words" not_moved
 claim "rm -rf NAME/* leaves the aliases and the controls" removed_all
 claim "a control cannot be removed; modes hold for root too" controls_stay
 claim "a feature that is not there yet answers EOPNOTSUPP with a sentence" later_features
+claim "a file of the source's of that name wins" sources_files_win
 claim "rm -rf MNT/* takes the sandboxes and leaves a usable tree" all_at_the_top
 claim "unmounting" unmount
 claim "mounting with ctl=listed" remount ctl=listed
