@@ -277,12 +277,13 @@ static bool is_on_branch(struct sbx_sync *y, const git_oid *oid)
 	       (git_oid_equal(tip, oid) || git_graph_descendant_of(y->source, tip, oid) == 1);
 }
 
-/* Before there were ids it was refs/sandboxfs/NAME/diverged. */
+/* Before there were ids it was refs/sandboxfs/NAME/diverged; a branch of that name stands deeper. */
 static bool is_diverged(const char *name)
 {
-	const char *slash = strrchr(name, '/');
+	const bool ours = strncmp(name, ROOM, strlen(ROOM)) == 0;
+	const char *slash = ours ? strchr(name + strlen(ROOM), '/') : NULL;
 
-	return is_of(name, "diverged") || strcmp(slash, "/diverged") == 0;
+	return is_of(name, "diverged") || (slash && strcmp(slash, "/diverged") == 0);
 }
 
 static int drop(struct sbx_sync *y, const struct sbx_ref *was)

@@ -185,6 +185,27 @@ reserved_names() {
 	drop_refs refs/sandboxfs
 }
 
+# Names that no git makes, in files that it reads, and two of which one is in the way of the other.
+odd_names_of_refs() {
+	git -C "$REPO" for-each-ref | grep -v "refs/sandboxfs/heads/b-" >"$ROOM/refs.was"
+	run b sh -c 'd=$(git rev-parse --git-dir); cp "$d/packed-refs" "$d/packed.was" 2>/dev/null || : >"$d/packed.was"
+		c=$(git commit-tree -m forged HEAD^{tree})
+		for ref in heads/../../trash/forged heads/../sandboxfs/trash/forged sandboxfs/trash/forged sandboxfs/snapshots/forged/x \
+			heads/./forged heads//forged heads/forged.lock "heads/for ged" heads/forged/ heads/@{forged heads/a/../../../forged \
+			heads/df heads/df/forged; do printf "%s refs/%s\n" "$c" "$ref" >>"$d/packed-refs"; done
+		mkdir -p "$d/refs/sandboxfs/trash" "$d/refs/heads/forged.."
+		for ref in sandboxfs/trash/forged heads/forged../forged "heads/fo:rged"; do echo "$c" >"$d/refs/$ref"; done
+		printf "ref: refs/heads/../sandboxfs/trash/forged\n" >"$d/refs/heads/forged-link"' >"$ROOM/said" 2>&1
+	run b true
+	git -C "$REPO" for-each-ref | grep -v "refs/sandboxfs/heads/b-" >"$ROOM/refs.are"
+	diff "$ROOM/refs.was" "$ROOM/refs.are" >&2 || unsafe "refs beside its own were made"
+	same '' "$(find "$REPO/.git" -name '*forged*' ! -path '*/refs/sandboxfs/heads/b-*' ! -path '*/logs/refs/sandboxfs/heads/b-*')"
+	git -C "$REPO" for-each-ref --format='%(refname:lstrip=4)' 'refs/sandboxfs/heads/b-*/**' | grep -q '^df' || fail "nothing was brought over"
+	run b sh -c 'd=$(git rev-parse --git-dir); mv "$d/packed.was" "$d/packed-refs"; rm -rf "$d/refs/sandboxfs" "$d"/refs/heads/fo*' >"$ROOM/said" 2>&1
+	run b true
+	same '' "$(git -C "$REPO" for-each-ref 'refs/sandboxfs/heads/b-*/**' | grep df)"
+}
+
 end_branches() {
 	unmount
 	git -C "$REPO" worktree prune
@@ -208,6 +229,7 @@ attack -daemon "plant a link to another repository" other_link_to_a_repository
 attack -daemon "plant a submodule" nested_repository
 holds "commits arrive in the source" commits_arrive
 attack -daemon "move other branches" other_branches_stay
+attack -daemon "names of refs that lead elsewhere" odd_names_of_refs
 attack -daemon "write to the source's repository by git" write_by_git
 attack -daemon "write to the source's repository" write_to_the_source
 attack -daemon "forge entries of the trash and snapshots from sandboxes of such names" reserved_names

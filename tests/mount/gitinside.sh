@@ -123,6 +123,18 @@ former_refs() {
 	inside 'git branch -qD old'
 }
 
+# Its name is what refs ended in before they were kept by kind first.
+called_diverged() {
+	inside 'git checkout -qb diverged; git commit -q --allow-empty -m d; git branch -q x/diverged; git checkout -q -'
+	for ref in heads/diverged heads/x/diverged; do
+		git -C "$REPO" rev-parse -q --verify "$(ref_of a $ref)"
+	done
+	inside 'git branch -qD diverged x/diverged'
+	for ref in heads/diverged heads/x/diverged; do
+		refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a $ref)"
+	done
+}
+
 borrows() {
 	same "$(git -C "$REPO" rev-parse main)" "$(inside 'git rev-parse main')"
 	same 0 "$(inside 'find $(git rev-parse --git-dir)/objects/pack -type f | wc -l')"
@@ -690,6 +702,7 @@ claim "commits on a detached HEAD" detached
 claim "more branches than the source takes: those that are there stay, and it is told" many_branches
 claim "a name that is used again leaves what it led to before" same_name
 claim "what was kept by name comes to be kept by id" former_refs
+claim "branches that are called diverged go when they are removed" called_diverged
 claim "the source's objects are borrowed, its refs are seen" borrows
 claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
 claim "policy says so" policy
