@@ -104,16 +104,56 @@ static int become_owner(uid_t owner)
 	return (int)syscall(SYS_setresuid, owner, owner, owner);
 }
 
+/*
+ * What those in a namespace take is counted for its owner as well, in each namespace around it: a part of what he
+ * may have is the most that one gets. A new namespace has no limits of its own: ours may be such a one.
+ */
+static const struct share {
+	const char *path, *host;
+	long part;
+} shares[] = {
+        {"/proc/sys/user/max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances", 8},
+        {"/proc/sys/user/max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches", 4},
+};
+
+static long read_most(const struct share *s)
+{
+	const long ours = read_number(s->path), host = read_number(s->host);
+
+	return host >= 0 && host < ours ? host : ours;
+}
+
+/* Where the kernel knows no such limit there is nothing to share. */
+static int limit_shares(const long had[])
+{
+	int r = 0;
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(shares) && !r; i++) {
+		const long most = had[i] / shares[i].part;
+		char text[32];
+
+		if (had[i] < 0)
+			continue;
+		snprintf(text, sizeof(text), "%ld", most ? most : 1);
+		r = write_file(shares[i].path, text);
+	}
+	return r;
+}
+
 static _Noreturn void child_main(int sock, uid_t owner, bool closed)
 {
 	char number[16] = "";
+	long had[SBX_ARRAY_SIZE(shares)];
 
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(shares); i++)
+		had[i] = read_most(&shares[i]);
 	if (become_owner(owner) < 0 || unshare(CLONE_NEWUSER) < 0)
 		_exit(1);
 
 	/* Else the maps belong to the host's root, whom an ordinary user is not. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	if ((closed && write_file("/proc/sys/user/max_user_namespaces", "0") < 0) ||
+	if ((closed && (write_file("/proc/sys/user/max_user_namespaces", "0") < 0 ||
+	                limit_shares(had) < 0)) ||
 	    readlink("/proc/self", number, sizeof(number) - 1) <= 0)
 		_exit(1);
 	if (write(sock, number, sizeof(number)) == sizeof(number) && read(sock, number, 1) < 0)

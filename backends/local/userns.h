@@ -9,7 +9,8 @@
 
 /*
  * Makes a user namespace in which OUTSIDE, of the caller's, is called INSIDE. CLOSED: none can be made
- * below it, and OUTSIDE owns it: a process that has become OUTSIDE may look into and signal those in it.
+ * below it, those in it have an eighth of the caller's inotify instances and a fourth of its watches, and OUTSIDE owns
+ * it: a process that has become OUTSIDE may look into and signal those in it.
  * The caller needs to be privileged in its own, single-threaded, and to see a /proc. Returns
  * a descriptor or a negative errno.
  */

@@ -37,6 +37,7 @@ CALL(quotactl)
 CALL(bpf)
 CALL(perf_event_open)
 CALL(userfaultfd)
+CALL(io_setup)
 CALL(io_uring_setup)
 CALL(keyctl)
 CALL(add_key)
@@ -170,6 +171,7 @@ const struct attack attack_calls[] = {
         ROW(bpf),
         ROW(perf_event_open),
         ROW(userfaultfd),
+        ROW(io_setup),
         ROW(io_uring_setup),
         ROW(keyctl),
         ROW(add_key),

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -182,6 +183,23 @@ static long stay_in_flight(char **args)
 		pause();
 }
 
+static long try_inotify(char **args)
+{
+	(void)args;
+	return inotify_init1(0);
+}
+
+/* All that may be had, and stays. */
+static long stay_with_inotify(char **args)
+{
+	for (int i = 0; i < 1 << 16 && inotify_init1(0) >= 0; i++)
+		;
+	if (!args[0] || creat(args[0], 0600) < 0)
+		return -1;
+	for (;;)
+		pause();
+}
+
 static long queue_one(pid_t pid)
 {
 	const union sigval nothing = {.sival_int = 0};
@@ -223,6 +241,8 @@ const struct attack attack_procs[] = {
         {"new-privileges", try_new_privileges},
         {"raise-limit", try_raise_limit},
         {"limit", try_limit},
+        {"inotify", try_inotify},
+        {"inotifies", stay_with_inotify},
         {"queue", try_queue},
         {"signals", stay_with_signals},
         {"priority", try_priority},

@@ -71,6 +71,15 @@ signals_that_wait() {
 	[ "$have" = 0 ] || unsafe "$have: the user's other processes can queue none"
 }
 
+inotify_instances() {
+	cp "$ROOM/bin/attack" "$MNT/b/attack"
+	start_attack inotifies
+	have=$(run b ./attack inotify)
+	end_attack
+	rm "$MNT/b/attack"
+	same 0 "$have" || unsafe "$have: the user's other processes can have none"
+}
+
 output_flood() {
 	out=$(talk a/ctl/exec '{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
 	same true "$(printf '%s' "$out" | "$TOOL" json stdoutTruncated)"
@@ -99,6 +108,8 @@ attack "limits" "a busy loop ends at its limit" busy_loop
 attack -kernel "all descriptors" all_descriptors
 attack "user:limits" "so many descriptors under way that others can send none" descriptors_in_flight
 attack "user:limits" "so many signals waiting that others' have no room" signals_that_wait
+attack "user_ns" "so many inotify instances that others have none" inotify_instances
+attack "seccomp" "so many asynchronous contexts that the machine has none" answers ENOSYS io_setup
 attack -daemon "a flood of output is cut and flagged" output_flood
 attack -daemon "deaf to SIGTERM and double-forked" deaf_and_forked
 attack "limits" "a core dump" no_core_dump
