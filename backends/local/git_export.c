@@ -215,8 +215,8 @@ struct walk {
 	const char *common;
 	struct sbx_git_reader *reader;
 	struct frame *stack;
-	size_t n, cap;
-	size_t *taken;
+	size_t n, cap, held;
+	struct sbx_git_taken *taken;
 	struct sure sure[1024];
 	struct sbx_error *err;
 };
@@ -230,21 +230,39 @@ static bool is_empty_one(const git_oid *oid, git_object_t type)
 	       git_oid_equal(&empty, oid);
 }
 
+static int too_much(const struct walk *w)
+{
+	return sbx_fail(w->err, E2BIG,
+	                "the source takes over %llu MiB of objects of a sandbox and has them: what "
+	                "was committed since stays inside",
+	                (unsigned long long)(w->taken->most >> 20));
+}
+
 static int write_object(struct walk *w, const struct frame *f)
 {
-	struct sbx_git_owner owner = sbx_git_owner_begin(w->common);
+	struct sbx_git_owner owner;
 	git_oid written;
-	int r = git_odb_write(&written, w->odb, f->data, f->len, f->type);
+	int r;
 
+	if (f->len > w->taken->most - w->taken->bytes)
+		return too_much(w);
+	w->taken->bytes += f->len;
+	owner = sbx_git_owner_begin(w->common);
+	r = git_odb_write(&written, w->odb, f->data, f->len, f->type);
 	sbx_git_owner_end(&owner);
 	return r ? sbx_git_fail(w->err, r, "cannot write an object to the source") : 0;
 }
 
 static int push(struct walk *w, const struct frame *f)
 {
+	if (f->len > sbx_git_bounds.held - w->held)
+		return sbx_fail(w->err, E2BIG,
+		                "trees and commits that lead to each other have more than %zu MiB",
+		                sbx_git_bounds.held >> 20);
 	if (SBX_GROW(w->stack, w->n, w->cap, 64))
 		return sbx_fail(w->err, ENOMEM, "out of memory");
 	w->stack[w->n++] = *f;
+	w->held += f->len;
 	return 0;
 }
 
@@ -282,7 +300,10 @@ static int meet(struct walk *w, const git_oid *oid, git_object_t type)
 
 	if (r)
 		return r < 0 ? r : 0;
-	if (++*w->taken > sbx_git_bounds.objects)
+	/* Before it is unpacked only to find that there is no room. */
+	if (w->taken->bytes >= w->taken->most)
+		return too_much(w);
+	if (++w->taken->objects > sbx_git_bounds.objects)
 		return sbx_fail(w->err, E2BIG, "there are more than %zu new objects",
 		                sbx_git_bounds.objects);
 	r = sbx_git_reader_get(w->reader, oid, &f.type, &f.data, &f.len, w->err);
@@ -334,13 +355,14 @@ static int step(struct walk *w)
 	if (next_child(f, &oid, &type))
 		return meet(w, &oid, type);
 	r = write_object(w, f);
+	w->held -= f->len;
 	free(f->data);
 	w->n--;
 	return r;
 }
 
 int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
-                   git_object_t type, size_t *taken, struct sbx_error *err)
+                   git_object_t type, struct sbx_git_taken *taken, struct sbx_error *err)
 {
 	struct walk w = {.common = git_repository_commondir(source),
 	                 .reader = reader,

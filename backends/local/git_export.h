@@ -10,13 +10,21 @@
 /* Whether the LEN bytes at DATA are a well-formed object of TYPE with names that may be checked out. */
 bool sbx_git_object_ok(git_object_t type, const char *data, size_t len);
 
+/* What was taken over: written to the source, or tried. */
+struct sbx_git_taken {
+	size_t objects;
+	uint64_t bytes; /* unpacked */
+	uint64_t most;  /* of bytes */
+};
+
 /*
  * Writes OID and all that it leads to, as far as SOURCE lacks it, reading from READER; OID must be of TYPE. What an
  * object names is written before it, so that whatever happens the source holds nothing incomplete. *TAKEN
- * counts the objects and must stay below the bounds. ENOENT, EINVAL, EFBIG, E2BIG, and what writing answers.
+ * is counted on and stays within the bounds; what was written before they were reached stays. ENOENT, EINVAL, EFBIG,
+ * E2BIG, and what writing answers.
  */
 int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
-                   git_object_t type, size_t *taken, struct sbx_error *err);
+                   git_object_t type, struct sbx_git_taken *taken, struct sbx_error *err);
 
 /*
  * The calling thread makes files as the owner of PATH from here to sbx_git_owner_end, when the daemon is root:

@@ -203,11 +203,10 @@ static void squeeze(struct sbx_refs *refs)
 
 /* A reflog may name what is not there any more. */
 static int bring_one(git_repository *target, struct sbx_git_reader *reader, const git_oid *oid,
-                     bool *lost, struct sbx_error *err)
+                     struct sbx_git_taken *taken, bool *lost, struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
-	size_t taken = 0;
-	int r = sbx_git_export(target, reader, oid, GIT_OBJECT_COMMIT, &taken, &why);
+	int r = sbx_git_export(target, reader, oid, GIT_OBJECT_COMMIT, taken, &why);
 
 	if (r == -EINVAL || r == -E2BIG || r == -EFBIG)
 		*lost = true;
@@ -221,13 +220,14 @@ static int bring(git_repository *target, int repo, struct sbx_refs *refs, bool *
 {
 	_cleanup_fd_ int objects = sbx_beneath_open(repo, "objects", O_RDONLY | O_DIRECTORY);
 	struct sbx_git_reader *reader = NULL;
+	struct sbx_git_taken taken = {.most = sbx_git_bounds.taken};
 	int r = objects < 0 ? objects : sbx_git_reader_open(objects, &sbx_git_bounds, &reader);
 
 	if (r)
 		return sbx_fail(err, -r, "the sandbox's repository cannot be read: %s",
 		                strerror(-r));
 	for (size_t i = 0; i < refs->n && r >= 0; i++) {
-		r = bring_one(target, reader, &refs->at[i].oid, lost, err);
+		r = bring_one(target, reader, &refs->at[i].oid, &taken, lost, err);
 		if (!r)
 			drop(refs, i);
 	}

@@ -1,7 +1,8 @@
 /*
  * gitformat-pack(5), as far as reading single objects goes. The index (.idx) only tells where to look:
  * a wrong one makes objects missing or of the wrong name, which the caller finds out by their hash. Files are
- * read with pread: one that is cut short meanwhile gives an error and no signal.
+ * read with pread: one that is cut short meanwhile gives an error and no signal, and an index of hundreds of MiB,
+ * which may be nothing but a hole, takes no memory.
  */
 #include "backends/local/git_pack.h"
 
@@ -19,7 +20,9 @@
 #include "sandboxfs/cleanup.h"
 
 #define PACKS       64
-#define INDEX_MAX   ((size_t)256 * 1024 * 1024)
+#define INDEX_MAX   ((off_t)256 * 1024 * 1024)
+#define NAME        GIT_OID_RAWSZ
+#define AT_ONCE     200 /* names that are read at once */
 #define CHAIN       128 /* deltas upon deltas; git makes 50 */
 #define FANOUT      ((size_t)8)
 #define NAMES       (FANOUT + (size_t)256 * 4)
@@ -30,9 +33,9 @@
 #define PACK_HEADER 12
 
 struct pack {
-	int fd;
-	unsigned char *index;
+	int fd, index;
 	size_t index_len, n;
+	unsigned char fanout[256 * 4];
 };
 
 struct sbx_git_packs {
@@ -47,15 +50,24 @@ static uint32_t get32(const unsigned char *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+/* Whether all LEN bytes are there. */
+static bool read_index(const struct pack *p, size_t at, void *buf, size_t len)
+{
+	return pread(p->index, buf, len, (off_t)at) == (ssize_t)len;
+}
+
 static bool index_ok(struct pack *p)
 {
-	static const unsigned char magic[8] = {0xff, 't', 'O', 'c', 0, 0, 0, 2};
+	static const unsigned char magic[FANOUT] = {0xff, 't', 'O', 'c', 0, 0, 0, 2};
+	unsigned char head[FANOUT];
 	uint32_t last = 0;
 
-	if (p->index_len < NAMES + 40 || memcmp(p->index, magic, sizeof(magic)) != 0)
+	if (p->index_len < NAMES + 40 || !read_index(p, 0, head, sizeof(head)) ||
+	    memcmp(head, magic, sizeof(magic)) != 0 ||
+	    !read_index(p, FANOUT, p->fanout, sizeof(p->fanout)))
 		return false;
 	for (size_t i = 0; i < 256; i++) {
-		uint32_t count = get32(p->index + FANOUT + 4 * i);
+		uint32_t count = get32(p->fanout + 4 * i);
 
 		if (count < last)
 			return false;
@@ -65,28 +77,37 @@ static bool index_ok(struct pack *p)
 	return p->n <= (p->index_len - NAMES - 40) / 28;
 }
 
-static void open_pack(struct sbx_git_packs *packs, int dir, const char *name)
+/* A descriptor of a regular file with its size, or negative. */
+static int open_file(int dir, const char *name, off_t *size)
 {
-	size_t len = strlen(name);
-	_cleanup_free_ char *data = sbx_format("%.*s.pack", (int)(len - 4), name);
-	_cleanup_free_ char *index = NULL;
-	struct pack p = {.fd = -1};
+	_cleanup_fd_ int fd = sbx_beneath_open(dir, name, O_RDONLY);
 	struct stat st;
 
-	if (!data || sbx_beneath_read(dir, name, INDEX_MAX, &index, &p.index_len, NULL))
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -ENOENT;
+	*size = st.st_size;
+	return sbx_steal_fd(&fd);
+}
+
+static void open_pack(struct sbx_git_packs *packs, int dir, const char *name)
+{
+	_cleanup_free_ char *data = sbx_format("%.*s.pack", (int)(strlen(name) - 4), name);
+	struct pack *p = &packs->at[packs->n];
+	_cleanup_fd_ int index = -1;
+	off_t size;
+
+	index = data ? open_file(dir, name, &size) : -ENOMEM;
+	if (index < 0 || size > INDEX_MAX)
 		return;
-	p.index = (unsigned char *)index;
-	if (!index_ok(&p))
+	p->index = index;
+	p->index_len = (size_t)size;
+	if (!index_ok(p))
 		return;
-	p.fd = sbx_beneath_open(dir, data, O_RDONLY);
-	if (p.fd < 0)
+	p->fd = open_file(dir, data, &size);
+	if (p->fd < 0)
 		return;
-	if (fstat(p.fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-		close(p.fd);
-		return;
-	}
-	packs->at[packs->n++] = p;
-	index = NULL;
+	index = -1;
+	packs->n++;
 }
 
 struct finding {
@@ -124,7 +145,7 @@ void sbx_git_packs_close(struct sbx_git_packs *packs)
 {
 	for (size_t i = 0; packs && i < packs->n; i++) {
 		close(packs->at[i].fd);
-		free(packs->at[i].index);
+		close(packs->at[i].index);
 	}
 	free(packs);
 }
@@ -133,34 +154,42 @@ void sbx_git_packs_close(struct sbx_git_packs *packs)
 
 static uint64_t offset_of(const struct pack *p, size_t i)
 {
-	const unsigned char *table = p->index + NAMES + p->n * 24;
-	uint32_t v = get32(table + 4 * i);
-	size_t large = NAMES + p->n * 28 + 8 * (size_t)(v & 0x7fffffff);
+	unsigned char entry[8];
+	uint32_t v;
 
+	if (!read_index(p, NAMES + p->n * 24 + 4 * i, entry, 4))
+		return 0;
+	v = get32(entry);
 	if (!(v & 0x80000000))
 		return v;
-	if (large + 8 + 40 > p->index_len)
+	i = NAMES + p->n * 28 + 8 * (size_t)(v & 0x7fffffff);
+	if (i + 8 + 40 > p->index_len || !read_index(p, i, entry, 8))
 		return 0;
-	return (uint64_t)get32(p->index + large) << 32 | get32(p->index + large + 4);
+	return (uint64_t)get32(entry) << 32 | get32(entry + 4);
 }
 
 /* Where OID lies in the pack, 0: nowhere. */
 static uint64_t find(const struct pack *p, const git_oid *oid)
 {
-	size_t lo = oid->id[0] ? get32(p->index + FANOUT + 4 * ((size_t)oid->id[0] - 1)) : 0;
-	size_t hi = get32(p->index + FANOUT + 4 * (size_t)oid->id[0]);
+	size_t lo = oid->id[0] ? get32(p->fanout + 4 * ((size_t)oid->id[0] - 1)) : 0;
+	size_t hi = get32(p->fanout + 4 * (size_t)oid->id[0]);
+	unsigned char names[AT_ONCE * NAME];
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int c = memcmp(oid->id, p->index + NAMES + 20 * mid, 20);
+	while (hi - lo > AT_ONCE) {
+		const size_t mid = lo + (hi - lo) / 2;
 
-		if (!c)
-			return offset_of(p, mid);
-		if (c > 0)
-			lo = mid + 1;
-		else
+		if (!read_index(p, NAMES + NAME * mid, names, NAME))
+			return 0;
+		if (memcmp(oid->id, names, NAME) < 0)
 			hi = mid;
+		else
+			lo = mid;
 	}
+	if (lo == hi || !read_index(p, NAMES + NAME * lo, names, NAME * (hi - lo)))
+		return 0;
+	for (size_t i = 0; i < hi - lo; i++)
+		if (memcmp(oid->id, names + NAME * i, NAME) == 0)
+			return offset_of(p, lo + i);
 	return 0;
 }
 

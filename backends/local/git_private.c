@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -393,8 +394,34 @@ int sbx_sync_reader(struct sbx_sync *y)
 	return r;
 }
 
+/* Anything but a number is nothing. */
+static void read_taken(struct sbx_sync *y)
+{
+	_cleanup_free_ char *text = NULL;
+
+	y->taken.most = sbx_git_bounds.taken;
+	if (sbx_file_read(y->meta, "taken", SMALL_MAX, &text) == 0)
+		y->taken.bytes = strtoull(text, NULL, 10);
+	if (y->taken.bytes > y->taken.most)
+		y->taken.bytes = y->taken.most;
+	y->taken_before = y->taken.bytes;
+}
+
+/* Where it cannot be written the disk is full, and nothing is taken over either. */
+static void keep_taken(const struct sbx_sync *y)
+{
+	char text[32];
+	int len;
+
+	if (y->meta < 0 || y->taken.bytes == y->taken_before)
+		return;
+	len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)y->taken.bytes);
+	sbx_locked_replace(y->meta, "taken", text, (size_t)len, NULL);
+}
+
 static void sync_finish(struct sbx_sync *y)
 {
+	keep_taken(y);
 	if (y->index_lock >= 0)
 		sbx_locked_end(y->repo, "index");
 	sbx_cleanup_fd(&y->index_lock);
@@ -438,6 +465,7 @@ static int sync_open(struct sbx_sync *y)
 
 	if (r < 0)
 		return r;
+	read_taken(y);
 	r = make_repo(p, y->meta, y->err);
 	if (r)
 		return r;

@@ -5,6 +5,7 @@
  *
  *   STATE/git/ID/repo/   what commands see: nothing in it is believed
  *   STATE/git/ID/        head refs kept index: what both sides last agreed on, out of their reach
+ *   STATE/git/ID/taken   how many bytes of objects the source has taken over
  *
  * Two sides move independently, so each part is compared with what was agreed: what only one side moved
  * the other gets; where both moved, neither is lost. The branch goes forward where one contains the

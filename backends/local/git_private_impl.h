@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "backends/local/git_export.h"
 #include "backends/local/git_index.h"
 #include "backends/local/git_private.h"
 #include "backends/local/git_reader.h"
@@ -53,7 +54,8 @@ struct sbx_sync {
 	        objects; /* STATE/git/ID, its repo, the worktree's entry, repo/objects */
 	int index_lock; /* of the index inside, held from moving what is checked out there to moving that */
 	struct sbx_git_reader *reader;
-	size_t taken;
+	struct sbx_git_taken taken; /* in the sandbox's life, but for the number of objects */
+	uint64_t taken_before;      /* as STATE/git/ID/taken says it */
 	/* What was agreed, and what stands on either side. */
 	char *head_base, *head_host, *head_inside;
 	struct sbx_seen seen_host, seen_inside; /* the files of these HEADs */

@@ -18,6 +18,8 @@ const struct sbx_git_bounds sbx_git_bounds = {
         .object = (size_t)128 * 1024 * 1024,
         .volume = (uint64_t)2 * 1024 * 1024 * 1024,
         .objects = 500000,
+        .taken = (uint64_t)1024 * 1024 * 1024,
+        .held = (size_t)32 * 1024 * 1024,
 };
 
 struct sbx_git_reader {

@@ -14,7 +14,9 @@
 struct sbx_git_bounds {
 	size_t object;   /* bytes of one object */
 	uint64_t volume; /* bytes unpacked altogether, deltas and all */
-	size_t objects;  /* how many are taken over (sbx_git_export) */
+	size_t objects;  /* how many are taken over at once (sbx_git_export) */
+	uint64_t taken;  /* bytes of what is taken over of one sandbox, as long as it lives */
+	size_t held;     /* bytes of trees and commits that wait for what they name */
 };
 
 extern const struct sbx_git_bounds sbx_git_bounds;

@@ -61,6 +61,31 @@ holes_hold_nobody_up() {
 	end_hogs
 }
 
+commit_inside() {
+	run p sh -c 'head -c 3000 /dev/urandom >random; git add random; git -c user.name=p -c user.email=p@localhost commit -qm '"$1"
+}
+
+# A pack of some KB may unpack to GiB: what the source takes over of a sandbox has an end.
+packs_have_an_end() {
+	box p
+	commit_inside before
+	same before "$(git -C "$REPO" log -1 --format=%s sandbox/p)"
+	[ "$(cat "$STATE"/git/p-*/taken)" -ge 3000 ] || unsafe "what came over is not counted"
+	echo 1073741000 >"$(echo "$STATE"/git/p-*/taken)"
+	commit_inside beyond
+	error_says p "stays inside"
+	same before "$(git -C "$REPO" log -1 --format=%s sandbox/p)" || unsafe "it came over all the same"
+	# Nothing of it is lost, and its neighbours notice nothing.
+	same beyond "$(run p git log -1 --format=%s)"
+	run b true
+	echo 0 >"$(echo "$STATE"/git/p-*/taken)"
+	commit_inside after
+	same after "$(git -C "$REPO" log -1 --format=%s sandbox/p)"
+	rmdir "$MNT/p"
+	git -C "$REPO" branch -qD sandbox/p
+}
+
 claim "mounting" mount_victims
 attack -daemon "holes in six sandboxes that are recorded at once" holes_hold_nobody_up
+attack -daemon "packs of little that unpack to much" packs_have_an_end
 withstood

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -299,6 +300,40 @@ static void a_spoilt_pack_is_not_believed(void **state)
 	spoil(path, oids, 1);
 }
 
+#define HOLLOW 64
+
+static long peak_kb(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	return usage.ru_maxrss;
+}
+
+/* Made in no time, each of them is of 256 MiB. */
+static void indexes_of_packs_take_no_memory(void **state)
+{
+	const off_t size = (off_t)256 << 20;
+	git_oid nothing = {{9}};
+	long before;
+
+	(void)state;
+	for (int i = 0; i < HOLLOW; i++) {
+		int fd;
+
+		scratch_write(scratch_path("hostile/.git/objects/pack/pack-%02d.pack", i), "PACK");
+		fd = open(scratch_path("hostile/.git/objects/pack/pack-%02d.idx", i),
+		          O_WRONLY | O_CREAT, 0600);
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, "\377tOc\0\0\0\2", 8), 8);
+		assert_int_equal(ftruncate(fd, size), 0);
+		close(fd);
+	}
+	before = peak_kb();
+	expect_unreadable(&nothing, ENOENT, "missing");
+	assert_true(peak_kb() - before < 16 * 1024);
+}
+
 static void deltas_stay_within_their_bounds(void **state)
 {
 	static const struct {
@@ -475,9 +510,51 @@ static git_oid put_commit(const git_oid *of_tree, const git_oid *parent)
 
 static int export(const git_oid *oid, git_object_t type)
 {
-	size_t taken = 0;
+	struct sbx_git_taken taken = {.most = sbx_git_bounds.taken};
 
 	return sbx_git_export(source, reader, oid, type, &taken, &err);
+}
+
+static void what_is_taken_over_is_bounded_for_ever(void **state)
+{
+	struct sbx_git_taken taken = {.most = 16};
+	git_oid first = put_text(GIT_OBJECT_BLOB, "ten bytes."),
+	        second = put_text(GIT_OBJECT_BLOB, "ten more ."),
+	        small = put_text(GIT_OBJECT_BLOB, "six by");
+
+	(void)state;
+	assert_int_equal(sbx_git_export(source, reader, &first, GIT_OBJECT_BLOB, &taken, &err), 0);
+	assert_int_equal(sbx_git_export(source, reader, &second, GIT_OBJECT_BLOB, &taken, &err),
+	                 -E2BIG);
+	assert_non_null(strstr(err.text, "stays inside"));
+	assert_false(in_source(&second));
+	assert_int_equal(sbx_git_export(source, reader, &small, GIT_OBJECT_BLOB, &taken, &err), 0);
+	assert_int_equal(taken.bytes, 16);
+	assert_int_equal(sbx_git_export(source, reader, &second, GIT_OBJECT_BLOB, &taken, &err),
+	                 -E2BIG);
+	/* What is there already costs nothing. */
+	assert_int_equal(sbx_git_export(source, reader, &first, GIT_OBJECT_BLOB, &taken, &err), 0);
+}
+
+/* Trees wait in memory for what they name. */
+static void what_waits_for_others_is_bounded(void **state)
+{
+	const size_t entry = strlen("100644 f0000000") + 1 + GIT_OID_RAWSZ,
+	             n = sbx_git_bounds.held / entry + 1;
+	_cleanup_free_ char *large = malloc(n * entry);
+	git_oid blob = put_text(GIT_OBJECT_BLOB, "content"), top;
+
+	(void)state;
+	assert_non_null(large);
+	for (size_t i = 0; i < n; i++) {
+		char *at = large + i * entry;
+
+		snprintf(at, entry, "100644 f%07zu", i);
+		memcpy(at + entry - GIT_OID_RAWSZ, blob.id, GIT_OID_RAWSZ);
+	}
+	top = put(GIT_OBJECT_TREE, large, n * entry);
+	assert_int_equal(export(&top, GIT_OBJECT_TREE), -E2BIG);
+	assert_false(in_source(&top));
 }
 
 static void a_commit_comes_with_all_it_names(void **state)
@@ -581,11 +658,14 @@ int main(void)
 	        CASE(what_is_no_file_is_refused_at_once),
 	        CASE(packed_objects_are_read_deltas_and_all),
 	        CASE(a_spoilt_pack_is_not_believed),
+	        CASE(indexes_of_packs_take_no_memory),
 	        CASE(deltas_stay_within_their_bounds),
 	        CASE(what_is_unpacked_is_bounded_altogether),
 	        CASE(trees_are_checked),
 	        CASE(a_large_tree_is_checked_in_one_pass),
 	        CASE(commits_are_checked),
+	        CASE(what_is_taken_over_is_bounded_for_ever),
+	        CASE(what_waits_for_others_is_bounded),
 	        CASE(a_commit_comes_with_all_it_names),
 	        CASE(nothing_incomplete_is_written),
 	        CASE(what_is_not_well_formed_is_refused),
