@@ -1,4 +1,9 @@
-/* What differs, file by file: each is written out before the next is looked at. */
+/*
+ * What differs, file by file: each is written out before the next is looked at.
+ *
+ * libgit2 holds both files whole, and some hundred bytes for each of their lines. So a file of very many lines is shown as
+ * binaries are, which takes no more than its size; and of one that is very large it is only said that it differs.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +13,14 @@
 #include "backends/local/local_history.h"
 #include "backends/local/past_impl.h"
 #include "sandboxfs/cleanup.h"
+
+#define LARGE ((git_object_size_t)16 << 20)
+#define LINES 200000
+
+enum shown { AS_TEXT, AS_BINARY, NOT_AT_ALL, WAYS };
+
+SBX_GIT_CLEANUP(odb_object, git_odb_object, git_odb_object_free)
+SBX_GIT_CLEANUP(patch, git_patch, git_patch_free)
 
 struct output {
 	FILE *f;
@@ -98,15 +111,81 @@ static void print_repos(FILE *f, const struct sbx_names *repos)
 	}
 }
 
-static int compare(git_repository *repo, const git_oid *from, const git_oid *to, git_diff **ret)
+/* Of LEN bytes at P, at most LINES + 1. */
+static size_t count_lines(const char *p, size_t len)
+{
+	const char *end = p + len;
+	size_t n = 0;
+
+	while (n <= LINES && (p = memchr(p, '\n', (size_t)(end - p)))) {
+		p++;
+		n++;
+	}
+	return n;
+}
+
+/* How one side of a file may be shown. What is not there, or is no blob, is nothing. */
+static enum shown way_of_side(git_odb *odb, const git_diff_file *file)
+{
+	_cleanup_git_(odb_object) git_odb_object *object = NULL;
+	git_object_t type;
+	size_t len;
+
+	if (git_oid_is_zero(&file->id) || file->mode == GIT_FILEMODE_COMMIT ||
+	    git_odb_read_header(&len, &type, odb, &file->id))
+		return AS_TEXT;
+	if (len > LARGE)
+		return NOT_AT_ALL;
+	/* Fewer bytes than that are fewer lines. */
+	if (len <= LINES || git_odb_read(&object, odb, &file->id))
+		return AS_TEXT;
+	return count_lines(git_odb_object_data(object), len) > LINES ? AS_BINARY : AS_TEXT;
+}
+
+static enum shown way_of(git_odb *odb, const git_diff_delta *delta)
+{
+	const enum shown old = way_of_side(odb, &delta->old_file),
+	                 new = way_of_side(odb, &delta->new_file);
+
+	return old > new ? old : new;
+}
+
+/* Whether one of the files is too large to be read only to see what it resembles. */
+static bool has_large(git_odb *odb, git_diff *diff)
+{
+	for (size_t i = 0; i < git_diff_num_deltas(diff); i++) {
+		const git_diff_delta *delta = git_diff_get_delta(diff, i);
+		const git_diff_file *const sides[] = {&delta->old_file, &delta->new_file};
+
+		for (size_t k = 0; k < SBX_ARRAY_SIZE(sides); k++) {
+			git_object_t type;
+			size_t len;
+
+			if (!git_oid_is_zero(&sides[k]->id) &&
+			    git_odb_read_header(&len, &type, odb, &sides[k]->id) == 0 &&
+			    len > LARGE)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The trees FROM and TO, to be shown in a way; they are in the same order in each. libgit2's code. */
+static int compare(git_repository *repo, const git_oid *from, const git_oid *to, enum shown way,
+                   git_diff **ret)
 {
 	_cleanup_git_(tree) git_tree *a = NULL;
 	_cleanup_git_(tree) git_tree *b = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
 	git_diff_options opts = GIT_DIFF_OPTIONS_INIT;
 	git_diff_find_options find = GIT_DIFF_FIND_OPTIONS_INIT;
 	int r = git_tree_lookup(&a, repo, from);
 
-	opts.flags = GIT_DIFF_SHOW_BINARY | GIT_DIFF_INCLUDE_TYPECHANGE;
+	opts.flags = GIT_DIFF_INCLUDE_TYPECHANGE;
+	if (way != NOT_AT_ALL)
+		opts.flags |= GIT_DIFF_SHOW_BINARY;
+	if (way != AS_TEXT)
+		opts.flags |= GIT_DIFF_FORCE_BINARY;
 	opts.id_abbrev = GIT_OID_HEXSZ;
 	opts.old_prefix = "a";
 	opts.new_prefix = "b";
@@ -114,8 +193,33 @@ static int compare(git_repository *repo, const git_oid *from, const git_oid *to,
 	if (!r)
 		r = git_tree_lookup(&b, repo, to);
 	if (!r)
+		r = git_repository_odb(&odb, repo);
+	if (!r)
 		r = git_diff_tree_to_tree(ret, repo, a, b, &opts);
+	if (!r && has_large(odb, *ret))
+		find.flags |= GIT_DIFF_FIND_EXACT_MATCH_ONLY;
 	return r ? r : git_diff_find_similar(*ret, &find);
+}
+
+/* DIFFS[AS_TEXT] is there, the others are made when they are needed, and are the caller's. libgit2's code. */
+static int print_files(git_repository *repo, const git_oid *from, const git_oid *to,
+                       git_diff *diffs[WAYS], struct output *o)
+{
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	int r = git_repository_odb(&odb, repo);
+
+	for (size_t i = 0; !r && i < git_diff_num_deltas(diffs[AS_TEXT]); i++) {
+		_cleanup_git_(patch) git_patch *patch = NULL;
+		const enum shown way = way_of(odb, git_diff_get_delta(diffs[AS_TEXT], i));
+
+		if (!diffs[way])
+			r = compare(repo, from, to, way, &diffs[way]);
+		if (!r)
+			r = git_patch_from_diff(&patch, diffs[way], i);
+		if (!r && patch)
+			r = git_patch_print(patch, print_line, o);
+	}
+	return r;
 }
 
 static int print(git_repository *repo, const git_oid *from, const git_oid *to,
@@ -125,18 +229,19 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
 	_cleanup_fd_ int own = dup(fd);
 	_cleanup_file_ FILE *f = own < 0 ? NULL : fdopen(own, "w");
 	struct output o = {.f = f, .cancelled = wish->cancelled};
-	git_diff *diff = NULL;
+	git_diff *diffs[WAYS] = {NULL};
 	int r;
 
 	if (!f)
 		return sbx_fail(err, errno, "cannot write a diff: %s", strerror(errno));
 	own = -1;
-	r = compare(repo, from, to, &diff);
+	r = compare(repo, from, to, AS_TEXT, &diffs[AS_TEXT]);
 	if (!r && wish->format == SBX_DIFF_NAMES)
-		r = git_diff_foreach(diff, print_name, NULL, NULL, NULL, &o);
+		r = git_diff_foreach(diffs[AS_TEXT], print_name, NULL, NULL, NULL, &o);
 	else if (!r)
-		r = git_diff_print(diff, GIT_DIFF_FORMAT_PATCH, print_line, &o);
-	git_diff_free(diff);
+		r = print_files(repo, from, to, diffs, &o);
+	for (int i = 0; i < WAYS; i++)
+		git_diff_free(diffs[i]);
 	if (!r && wish->format == SBX_DIFF_NAMES)
 		print_repos(f, repos);
 	if (!o.code && fflush(f) != 0)

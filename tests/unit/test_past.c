@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -578,6 +579,61 @@ static void a_diff_is_one_that_git_applies(void **state)
 	fixture_expect_empty();
 }
 
+static long peak_kb(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	return usage.ru_maxrss;
+}
+
+/* libgit2 takes some hundred bytes for each line. */
+static void a_diff_of_very_many_lines_takes_little_memory(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *applied = NULL, *patch = NULL, *script = NULL, *tree = NULL;
+	char first[SBX_REV_MAX];
+	long before;
+
+	(void)state;
+	fixture_in(sb, "yes '' | head -c 12000000 > lines");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "first"));
+	fixture_in(sb, "yes x | head -c 12000000 > lines; echo more >> file");
+	tree = as_git_adds(sb);
+	before = peak_kb();
+	patch = diff(sb, first, NULL, SBX_DIFF_PATCH);
+	assert_true(peak_kb() - before < 128 * 1024);
+	assert_non_null(strstr(patch, "+more\n"));
+	script = sbx_format("g read-tree %s; g apply --cached $T/diff; g write-tree", first);
+	applied = ask(sb, script);
+	assert_string_equal(applied, tree);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
+static void a_diff_of_a_very_large_file_says_that_it_differs(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	_cleanup_free_ char *patch = NULL;
+	char first[SBX_REV_MAX];
+	long before;
+
+	(void)state;
+	fixture_in(sb, "echo small > large; echo small > small");
+	snprintf(first, sizeof(first), "%s", snapshot(sb, "first"));
+	fixture_in(sb, "truncate -s 400M large; mv small renamed; echo more >> file");
+	before = peak_kb();
+	patch = diff(sb, first, NULL, SBX_DIFF_PATCH);
+	assert_true(peak_kb() - before < 64 * 1024);
+	assert_non_null(strstr(patch, "Binary files a/large and b/large differ\n"));
+	assert_non_null(strstr(patch, "rename from small\n"));
+	assert_non_null(strstr(patch, "+more\n"));
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 /* ---- looking in ---- */
 
 static int count_entry(const char *name, const struct sbx_object *o, void *data)
@@ -1089,6 +1145,8 @@ static const struct fixture_test tests[] = {
         TEST(a_snapshot_is_whole_whatever_was_seen_before),
         TEST(marks_are_seen_by_nobody_and_can_be_forgotten),
         TEST(a_diff_is_one_that_git_applies),
+        TEST(a_diff_of_very_many_lines_takes_little_memory),
+        TEST(a_diff_of_a_very_large_file_says_that_it_differs),
         TEST(a_snapshot_can_be_looked_into),
         TEST(a_restore_that_was_broken_off_is_completed),
         TEST(killed_in_a_snapshot_nothing_is_lost),
