@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backends/local/capture_impl.h"
+#include "backends/local/git_durable.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/index_tree.h"
@@ -360,11 +361,14 @@ int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
 {
 	struct sbx_error own = SBX_ERROR_INIT;
 	struct capture c = {.wish = wish, .ret = ret, .err = &own};
-	int r;
+	int r, written;
 
 	*ret = (struct sbx_captured){0};
 	clock_gettime(CLOCK_REALTIME_COARSE, &ret->begun);
+	sbx_git_durable_begin();
 	r = capture(&c);
+	written = sbx_git_durable_end();
+	r = r ? r : written;
 	capture_tighten(&c);
 	if (r && !own.code)
 		sbx_fail(&own, -r, "cannot record the tree: %s", strerror(-r));

@@ -17,8 +17,48 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
+#define TOGETHER 64
+
 static atomic_bool hardens;
+/* Of the files that are waited for later. */
+static _Thread_local unsigned depth, n_later;
+static _Thread_local int later[TOGETHER];
 static _Thread_local unsigned count;
+
+static int wait_for_all(void)
+{
+	int r = 0;
+
+	while (n_later) {
+		const int fd = later[--n_later];
+		const int one = sbx_write_out(fd);
+
+		close(fd);
+		r = r ? r : one;
+	}
+	return r;
+}
+
+static int put_off(int fd)
+{
+	const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (own < 0)
+		return sbx_write_out(fd) < 0 ? -1 : 0;
+	sync_file_range(own, 0, 0, SYNC_FILE_RANGE_WRITE);
+	later[n_later++] = own;
+	return n_later == TOGETHER && wait_for_all() < 0 ? -1 : 0;
+}
+
+void sbx_git_durable_begin(void)
+{
+	depth++;
+}
+
+int sbx_git_durable_end(void)
+{
+	return --depth ? 0 : wait_for_all();
+}
 
 /* A directory's entries are in the journal, which keeps its order. */
 static int write_out(int fd)
@@ -27,7 +67,14 @@ static int write_out(int fd)
 
 	if (fstat(fd, &st) < 0)
 		return -1;
-	return S_ISDIR(st.st_mode) ? 0 : sbx_write_out(fd) < 0 ? -1 : 0;
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	/* A reflog, which nothing needs to be whole, is on its way. */
+	if (fcntl(fd, F_GETFL) & O_APPEND)
+		return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE) < 0 ? -1 : 0;
+	if (depth)
+		return put_off(fd);
+	return sbx_write_out(fd) < 0 ? -1 : 0;
 }
 
 int fsync(int fd)

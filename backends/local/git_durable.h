@@ -25,6 +25,14 @@ void sbx_git_durable_as(git_repository *repo);
  */
 bool sbx_git_durable_hardens(const char *value, const char *method, bool objects);
 
+/*
+ * Between the two this thread's files are begun to be written out when they are written, and waited
+ * for at the end, all together: for objects that nothing leads to before. May be nested. End: 0 or
+ * a negative errno.
+ */
+void sbx_git_durable_begin(void);
+int sbx_git_durable_end(void);
+
 /* Files that libgit2 has had written out or synced on this thread. For tests. */
 unsigned sbx_git_durable_count(void);
 

@@ -12,6 +12,7 @@
 #include <sys/fsuid.h>
 #include <sys/stat.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_names.h"
 #include "sandboxfs/grow.h"
@@ -368,13 +369,17 @@ int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const 
 	                 .reader = reader,
 	                 .taken = taken,
 	                 .err = err};
-	int r = git_repository_odb(&w.odb, source);
+	int r = git_repository_odb(&w.odb, source), written;
 
 	if (r)
 		return sbx_git_fail(err, r, "cannot open the objects of the source");
+	sbx_git_durable_begin();
 	r = meet(&w, oid, type);
 	while (!r && w.n)
 		r = step(&w);
+	written = sbx_git_durable_end();
+	if (!r && written)
+		r = sbx_fail(err, -written, "cannot write to the source: %s", strerror(-written));
 	while (w.n)
 		free(w.stack[--w.n].data);
 	free(w.stack);

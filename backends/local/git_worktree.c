@@ -120,6 +120,53 @@ static void mend_file(int entry, const char *name, char *text)
 		sbx_file_replace(entry, name, "sandboxfs.mend", owned);
 }
 
+static bool is_index(int entry)
+{
+	_cleanup_fd_ int fd = openat(entry, "index", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	char magic[4];
+
+	/* Without one git takes nothing to be staged, which is no damage of ours. */
+	return fd < 0 || (read(fd, magic, sizeof(magic)) == sizeof(magic) &&
+	                  memcmp(magic, "DIRC", sizeof(magic)) == 0);
+}
+
+/* As all is where the branch stands: what was staged was not synced. */
+static int make_index(const struct sbx_git_worktree *wt, const char *path)
+{
+	_cleanup_free_ char *branch = sbx_format("refs/heads/%s", wt->branch);
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_git_(object) git_object *commit = NULL;
+	_cleanup_git_(index) git_index *index = NULL;
+	_cleanup_git_(tree) git_tree *tree = NULL;
+	git_oid tip;
+	int r = branch ? sbx_git_open(wt->common, &repo) : GIT_ERROR;
+
+	if (!r && git_reference_name_to_id(&tip, repo, branch))
+		r = git_oid_fromstr(&tip, wt->base);
+	if (!r)
+		r = git_object_lookup(&commit, repo, &tip, GIT_OBJECT_COMMIT);
+	if (!r)
+		r = git_commit_tree(&tree, (git_commit *)commit);
+	if (!r)
+		r = git_index_open(&index, path);
+	if (!r)
+		r = sbx_git_read_tree(index, tree);
+	return r ? r : git_index_write(index);
+}
+
+static void mend_index(const struct sbx_git_worktree *wt, int entry)
+{
+	_cleanup_free_ char *path =
+	        sbx_format("%s/worktrees/%s/sandboxfs.mend", wt->common, wt->worktree);
+
+	if (!path || is_index(entry))
+		return;
+	unlinkat(entry, "sandboxfs.mend", 0);
+	if (make_index(wt, path) == 0)
+		renameat(entry, "sandboxfs.mend", entry, "index");
+	unlinkat(entry, "sandboxfs.mend", 0);
+}
+
 void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s", wt->common, wt->worktree);
@@ -133,6 +180,7 @@ void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
 	mend_file(entry, "gitdir", sbx_format("%s/.git\n", wt->workdir));
 	mend_file(entry, "commondir", strdup("../..\n"));
 	mend_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
+	mend_index(wt, entry);
 	sbx_git_owner_end(&owner);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_impl.h"
 
 #define TREE_MODE 040000
@@ -236,5 +237,9 @@ int sbx_index_write_tree(const struct sbx_index *index, git_odb *odb, const stru
 	        .index = index, .base = base && base_tree ? base : &none, .odb = odb};
 	const struct range all = {.hi = index->n, .base_hi = b.base->n};
 
-	return build(&b, &all, b.base == &none ? NULL : base_tree, ret);
+	int r;
+
+	sbx_git_durable_begin();
+	r = build(&b, &all, b.base == &none ? NULL : base_tree, ret);
+	return sbx_git_durable_end() < 0 && !r ? GIT_ERROR : r;
 }

@@ -8,11 +8,15 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/thread.h"
+
+#define NS_PER_S 1000000000L
+#define PAUSE_NS 300000000L
 
 struct asked {
 	struct asked *next;
@@ -71,6 +75,29 @@ static void settle_all(struct sbx_local *b, struct asked *list)
 	}
 }
 
+static bool is_stopped(struct sbx_settler *s)
+{
+	bool stop;
+
+	pthread_mutex_lock(&s->lock);
+	stop = s->stop;
+	pthread_mutex_unlock(&s->lock);
+	return stop;
+}
+
+/* What is removed at once need not be written at all, and would wait for it. */
+static void pause_for(struct sbx_settler *s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += PAUSE_NS;
+	until.tv_sec += until.tv_nsec / NS_PER_S;
+	until.tv_nsec %= NS_PER_S;
+	while (!is_stopped(s) && (sem_timedwait(&s->wake, &until) == 0 || errno == EINTR))
+		;
+}
+
 static void *settler_main(void *data)
 {
 	struct sbx_settler *s = data;
@@ -80,6 +107,7 @@ static void *settler_main(void *data)
 		struct asked *list;
 
 		sem_wait(&s->wake);
+		pause_for(s);
 		pthread_mutex_lock(&s->lock);
 		list = s->asked;
 		s->asked = NULL;

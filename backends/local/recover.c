@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+
+#define HEAD_MAX 4096
 
 struct recovery {
 	struct sbx_local *b;
@@ -155,6 +158,53 @@ static int keep_entry(struct recovery *rv, const char *id)
 	return name ? sbx_names_add(&rv->worktrees, name) : -ENOMEM;
 }
 
+static int find_work(const char *name, unsigned char type, void *data)
+{
+	(void)type;
+	(void)data;
+	return strcmp(name, ".git") != 0;
+}
+
+/*
+ * Whether a power cut has left the record empty, and nothing in the tree but what a create makes.
+ */
+static bool was_never_there(struct recovery *rv, const char *file, const char *id)
+{
+	_cleanup_fd_ int tree = sbx_dir_open(rv->b->state.trees, id);
+	_cleanup_fd_ int upper = tree < 0 ? tree : sbx_dir_open(tree, "upper");
+	struct stat st;
+
+	if (fstatat(rv->b->state.meta, file, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size)
+		return false;
+	return tree == -ENOENT || (upper >= 0 && sbx_dir_scan(upper, find_work, NULL) == 0);
+}
+
+/* Its branch, which begins where another ends, goes with it if that is known. */
+static void drop_half(struct recovery *rv, const char *file, const char *id)
+{
+	const char *const prefix = "ref: refs/heads/";
+	_cleanup_free_ char *entry = sbx_local_entry_name(id), *head = NULL, *path = NULL;
+	struct sbx_git_worktree wt = {.common = rv->b->common, .worktree = entry, .base = ""};
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_fd_ int dir = -1;
+
+	note(rv, id, "a power cut left its record empty; nothing in it had been synced");
+	if (wt.common && entry) {
+		path = sbx_format("%s/worktrees/%s", wt.common, entry);
+		dir = path ? sbx_dir_open(AT_FDCWD, path) : -1;
+		if (dir >= 0 && sbx_file_read(dir, "HEAD", HEAD_MAX, &head) == 0)
+			head[strcspn(head, "\n")] = '\0';
+		wt.branch_created = head && strncmp(head, prefix, strlen(prefix)) == 0;
+		wt.branch = wt.branch_created ? head + strlen(prefix) : "";
+		if (sbx_git_detach(&wt, &err))
+			note(rv, id, err.text);
+	}
+	if (sbx_state_erase(&rv->b->state, id, &err))
+		note(rv, id, err.text);
+	else
+		unlinkat(rv->b->state.meta, file, 0);
+}
+
 static int recover_file(struct recovery *rv, const char *file, struct sbx_error *err)
 {
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
@@ -169,6 +219,10 @@ static int recover_file(struct recovery *rv, const char *file, struct sbx_error 
 	r = id ? sbx_names_add(&rv->ids, id) : -ENOMEM;
 	if (!r)
 		r = sbx_record_load(rv->b->state.meta, file, &rec);
+	if (r == -EINVAL && was_never_there(rv, file, id)) {
+		drop_half(rv, file, id);
+		return 0;
+	}
 	if (r == -EINVAL || r == -EFBIG) {
 		note(rv, id, "its record cannot be read; it was left alone");
 		return keep_entry(rv, id);

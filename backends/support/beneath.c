@@ -103,10 +103,7 @@ int sbx_beneath_parent(int dirfd, const char *path, const char **name)
 	return sbx_steal_fd(&fd);
 }
 
-/*
- * Up to this many bytes are waited for; beyond, a rename over what was there has them on their
- * way at least.
- */
+/* Up to this many bytes are waited for; more are on their way. */
 #define WRITTEN_OUT ((size_t)64 << 10)
 
 static int write_to(int fd, const void *data, size_t len, const struct timespec *mtime)
@@ -117,6 +114,8 @@ static int write_to(int fd, const void *data, size_t len, const struct timespec 
 
 	if (!r && len <= WRITTEN_OUT)
 		r = sbx_write_out(fd);
+	else if (!r)
+		sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 	return !r && mtime && futimens(fd, times) < 0 ? -errno : r;
 }
 

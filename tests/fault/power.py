@@ -37,7 +37,8 @@ EXT4_IOC_SHUTDOWN = 0x8004587D
 NOLOGFLUSH = 2
 HANG_S = 120
 FIRST = {"README.md": b"hello\n"}
-MOUNT = Mounted(f"SBX_POWER_SEED={SEED}", REPO, f"state_dir={STATE},cache_dir={DISK}/cache,track")
+OPTIONS = f"state_dir={STATE},cache_dir={DISK}/cache,track"
+MOUNT = Mounted(f"SBX_POWER_SEED={SEED}", REPO, OPTIONS)
 check = MOUNT.check
 
 
@@ -547,6 +548,8 @@ def main():
         unplug()
         plug()
         start_again()
+        # What new sandboxes change is in memory then, until it is synced.
+        MOUNT.options = OPTIONS + (",disk_mb=48" if rng.random() < 0.3 else "")
         MOUNT.mount()
         verify(world, number)
         print(f"{MOUNT.word}: {sum(world.done.values())} operations", flush=True)

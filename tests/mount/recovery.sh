@@ -57,7 +57,7 @@ power_cut() {
 	kill_daemon
 	links=$(find "$STATE/trees" -maxdepth 3 -name .git -type f)
 	[ -n "$links" ]
-	for file in $links "$REPO"/.git/worktrees/*/gitdir "$REPO"/.git/worktrees/*/commondir "$REPO"/.git/worktrees/*/HEAD; do
+	for file in $links "$REPO"/.git/worktrees/*/index "$REPO"/.git/worktrees/*/gitdir "$REPO"/.git/worktrees/*/commondir "$REPO"/.git/worktrees/*/HEAD; do
 		: >"$file"
 	done
 	remount
@@ -86,6 +86,27 @@ power_cut_beside() {
 		same '' "$(find "$entry" -name HEAD.lock)"
 		rm "$entry/logs.lock"
 	done
+}
+
+# Its create had returned, and nothing in it was synced.
+power_cut_half() {
+	box half
+	box work
+	echo work >"$MNT/work/file"
+	kill_daemon
+	for file in "$STATE"/meta/half-*.json "$STATE"/meta/work-*.json; do
+		: >"$file"
+	done
+	remount
+	expect ENOENT stat "$MNT/half"
+	refuse git -C "$REPO" rev-parse -q --verify sandbox/half
+	same '' "$(find "$REPO/.git/worktrees" "$STATE" -name 'half-*' ! -path "$STATE/log*")"
+	# What may be somebody's work is left alone.
+	same work "$(cat "$STATE"/trees/work-*/upper/file 2>/dev/null || cat "$STATE"/trees/work-*/file)"
+	kill_daemon
+	rm -r "$STATE"/meta/work-*.json
+	remount
+	git -C "$REPO" update-ref -d refs/heads/sandbox/work
 }
 
 killed_daemon_is_healed() {
@@ -203,6 +224,7 @@ claim "after kill -9 the stale mount is healed, jobs are gone, files are there" 
 claim "what is mounted in the state directory goes when the daemon is killed" controls_go_with_the_daemon
 claim "-o auto_unmount: so does the mount" auto_unmount
 claim "what leads to its repository is written again when a power cut left it empty" power_cut
+claim "a sandbox whose record a power cut left empty is not there" power_cut_half
 claim "who commits inside is known, and git of the host not locked out, after a power cut" power_cut_beside
 claim "ephemeral: everything is torn down at unmount" ephemeral
 claim "SIGTERM unmounts and keeps the sandboxes" terminated
