@@ -110,12 +110,21 @@ static int open_dirs(const struct sbx_past_place *place, const char *home, const
 	return ret->links < 0 ? ret->links : 0;
 }
 
+static bool has_entries(int dir)
+{
+	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+
+	return sbx_dir_names(dir, &names) || names.n > 0;
+}
+
 int sbx_aside_open(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret,
                    struct sbx_error *err)
 {
 	int r = open_dirs(place, ASIDE, name, ret);
 
 	ret->err = err;
+	/* What one that was broken off has taken. */
+	ret->several = !r && has_entries(ret->files);
 	ret->own = r ? -1 : open_own(place);
 	if (!r)
 		r = ret->own < 0 ? ret->own : open_temp(ret);
@@ -525,6 +534,7 @@ static int take_own(struct sbx_aside *a, const struct spot *at, const char *name
 {
 	int r = link_beside(at->own, name, at, name);
 
+	a->several |= st->st_nlink > 1;
 	if (r == -EXDEV || r == -EMLINK)
 		return take_copied(a, at, name, replaced);
 	if (!r)

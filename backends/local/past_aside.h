@@ -40,6 +40,7 @@ struct sbx_aside {
 	void *noted;        /* tsearch(3): paths of the directories that have a record by this */
 	struct sbx_aside_copy *copies; /* of files that may still be written to */
 	size_t ncopies;
+	bool several; /* something may have been taken that has other names */
 };
 
 /* A name that no other aside directory has. */
@@ -58,6 +59,11 @@ int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct 
  * there were any.
  */
 bool sbx_aside_make_room(struct sbx_aside *a);
+/*
+ * Has what was taken and still has a name in the tree be files of their own, once everything is in its place, so that who
+ * writes by that name changes the tree alone. What is linked among what was taken stays so.
+ */
+int sbx_aside_part(struct sbx_aside *a);
 /* Brings copies up to date that were written to meanwhile, and ends. */
 void sbx_aside_close(struct sbx_aside *a);
 

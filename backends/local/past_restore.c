@@ -245,6 +245,8 @@ static int change_files(const struct sbx_past_place *place, git_repository *repo
 		r = sbx_repos_give_back(&m->repos, &m->aside);
 	if (!r && !goal->mark)
 		r = sbx_past_give_lower(place, repo, tree, &m->repos, &m->aside);
+	if (!r)
+		r = sbx_aside_part(&m->aside);
 	sbx_past_temp_remove(place->root, NULL);
 	return r;
 }

@@ -5,7 +5,8 @@ the trash. After each step the paths that it touched are compared; now and then 
 command sees them, with and without the kernel's caches, and across mounts. What has gone from a tree must be
 where the model says it comes back from.
 
-SBX_MODEL_SEED takes the same steps again; SBX_MODEL_STEPS steps are taken, else as many as SBX_MODEL_SECONDS allow.
+SBX_MODEL_SEED takes other steps, `random` such as nobody has seen. SBX_MODEL_STEPS are that many of
+them, SBX_MODEL_SECONDS as many as that time allows. What fails prints the seed, the steps and the cause.
 """
 import collections
 import copy
@@ -16,22 +17,17 @@ import random
 import subprocess
 import sys
 import time
+import traceback
 
 import model_steps
 
 ROOM, TOOL, SANDBOXFS = os.environ["ROOM"], os.environ["TOOL"], os.environ["SANDBOXFS"]
 MNT, REPO, STATE = ROOM + "/mnt", ROOM + "/repo", ROOM + "/state"
 RECORD = ROOM + "/daemon.record"
-SEED = int(os.environ.get("SBX_MODEL_SEED") or random.randrange(1 << 30))
-STEPS = int(os.environ.get("SBX_MODEL_STEPS") or 0)
-SECONDS = int(os.environ.get("SBX_MODEL_SECONDS") or 60)
-# What is asked beyond what is promised: "restore" (previous is byte-exact and has all that was taken
-# away), "stat" (git inside sees a change that shows in no time, under root's mount too), "links" (hard
-# links: the names of one file of the base are one file under an ordinary user's mount, and each name
-# has what it had after `restore previous`), "moved" (a fork has the host's repositories that a
-# command has moved). "trash" is kept: an entry after a rmdir is byte-exact.
-EXACT = ["trash"] + os.environ.get("SBX_MODEL_EXACT", "").split(",")
-
+SEED = os.environ.get("SBX_MODEL_SEED") or "1" + str(min(os.geteuid(), 1))
+SEED = random.randrange(1 << 30) if SEED == "random" else int(SEED)
+SECONDS = int(os.environ.get("SBX_MODEL_SECONDS") or 0)
+STEPS = int(os.environ.get("SBX_MODEL_STEPS") or (0 if SECONDS else 1500))
 NAMES = ["a", "b", "c", "d", "e", "f"]
 DIRS = ["", "", "d1", "d2", "d1/sub", "src", "cache"]
 FILES = ["f1", "f2", "f3", "x1", "x2", "t1.txt", "t2.txt", "i1.log", "i2.log", "spa ce", "README.md", "main.c"]
@@ -50,7 +46,7 @@ class Node:
 
     def __init__(self, kind, mode, data=b"", repo=None):
         self.kind, self.mode, self.data, self.repo = kind, mode, data, repo
-        self.base = False
+        self.unseen = False  # changed so that git does not see it
 
 
 class Sandbox:
@@ -59,6 +55,7 @@ class Sandbox:
         self.tree, self.head = {}, {}
         self.snapshots, self.stash, self.marks = {}, [], []
         self.previous = None
+        self.taken = {}  # by the last restore
         self.removed = {}  # by the host, one by one: rm -rf is taken back to before the first
         self.held = []     # [descriptor, node, appends, name]
         self.origin = None
@@ -86,6 +83,10 @@ def recorded(tree):
 
 def plain(path, data):
     return data.replace(b"\r\n", b"\n") if path.endswith(".txt") else data
+
+
+def is_like(node, other):
+    return other and (node.kind, node.mode, node.data) == (other.kind, other.mode, other.data)
 
 
 def digest(data):
@@ -183,8 +184,7 @@ class Model:
         links = sum(n is node for n in sb.tree.values()) if node.kind == "f" else 1
         if [node.kind, want] != [seen[0], seen[2]] or (node.kind != "l" and node.mode != seen[1]):
             raise Differs(f"{sb.name}/{path}: {who} sees {seen}, there is {node.kind} {node.mode:o} {want}")
-        # What a restore took away may be one of its names, and what a program still writes arrives there.
-        if node.kind == "f" and (links > seen[3] if sb.previous else links != seen[3]):
+        if node.kind == "f" and links != seen[3]:
             raise Differs(f"{sb.name}/{path}: {who} sees {seen[3]} names, there are {links}")
 
     def same_path(self, sb, path):
@@ -252,6 +252,7 @@ class Model:
                 adopted = self.adopt(sb, path, there)
                 if node and node.repo:
                     adopted.repo = node.repo
+                adopted.unseen = bool(node and node.unseen)
                 new[path] = inodes.setdefault(there[4], adopted) if there[0] == "f" else adopted
         sb.tree = new
         self.forget_lost_nested(sb)
@@ -291,7 +292,7 @@ class Model:
 
     def free_path(self, sb, kind):
         for _ in range(50):
-            folder = self.rng.choice(DIRS + [p for p, n in sb.tree.items() if n.kind == "d"])
+            folder = self.rng.choice(DIRS + [p for p, n in sorted(sb.tree.items()) if n.kind == "d"])
             name = self.rng.choice(FILES) if kind != "d" else self.rng.choice(["d1", "d2", "sub", "cache", "x1", "deep"])
             if kind != "d" and self.rng.random() < 0.03:
                 name = "git~1"
@@ -317,10 +318,6 @@ class Model:
             word = self.rng.choice(("write", "write", "write", "replace", "replace", "append", "append", "pwrite",
                                     "same", "truncate", "unlink", "unlink", "rename", "rename", "rename_dir",
                                     "exchange", "link", "symlink", "chmod", "chmod_dir", "mkdir", "rmdir", "rmtree"))
-            # A repository that the host made is out of a command's reach; moved by one it is in no fork.
-            if word in ("rmtree", "rename_dir") and who == "command" and "moved" not in EXACT and \
-                    any(n.repo and n.repo[0] == "host" for n in sb.tree.values()):
-                continue
             step = getattr(self, "up_" + word)(sb)
             if step:
                 return step
@@ -421,10 +418,7 @@ class Model:
 
     def up_link(self, sb):
         old, new = self.pick(sb, "f"), self.free_path(sb, "f")
-        if not old or not new or "links" not in EXACT:
-            return None
-        # What a restore takes away goes on being the file that it leaves.
-        if (ignored(old), refused(old)) != (ignored(new), refused(new)):
+        if not old or not new:
             return None
         sb.tree[new] = sb.tree[old]
         return ["link", old, new], [old, new]
@@ -479,6 +473,10 @@ class Model:
     def any_sandbox(self):
         return self.sandboxes[self.rng.choice(sorted(self.sandboxes))]
 
+    def came_of(self, step, node, said):
+        if step[0] == "same" and said:
+            node.unseen = True
+
     def turn_host(self):
         sb = self.any_sandbox()
         for _ in range(self.rng.randrange(1, 8)):
@@ -486,23 +484,26 @@ class Model:
             self.note("host", sb.name, step)
             full = [f"{MNT}/{sb.name}/{a}" if type(a) is str and n >= (2 if step[0] == "symlink" else 1) else a
                     for n, a in enumerate(step)]
-            model_steps.take(full)
+            node = sb.tree.get(paths[0])
+            self.came_of(step, node, model_steps.take(full))
             for path in paths:
                 self.same_path(sb, path)
 
     def turn_command(self):
         sb = self.any_sandbox()
-        steps, touched = [], []
+        steps, touched, nodes = [], [], []
         before = self.copy_state(sb)
         for _ in range(self.rng.randrange(1, 8)):
             step, paths = self.make_up(sb, "command")
             self.note("command", sb.name, step)
             steps.append(step)
             touched.append(paths)
+            nodes.append(sb.tree.get(paths[0]))
         tree, sb.tree, head, sb.head = sb.tree, before[0], sb.head, before[1]
         mark = self.copy_state(sb)
         sb.tree, sb.head = tree, head
-        self.command(sb, steps)
+        for step, node, said in zip(steps, nodes, self.command(sb, steps)):
+            self.came_of(step, node, said)
         if self.track:
             sb.marks[-1] = mark
         for paths in touched:
@@ -566,8 +567,12 @@ class Model:
 
     def in_git(self, sb, who, script):
         self.note(who, sb.name, ["shell", script])
-        if "stat" not in EXACT:
-            script = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.checkStat GIT_CONFIG_VALUE_0=default; " + script
+        # README: "git compares whole seconds, as everywhere: it does not see what was changed, in
+        # neither size nor time of modification, in the second of the change before".
+        for path, node in sorted(sb.tree.items()):
+            if node.unseen:
+                script = f"touch -- '{path}'; {script}"
+                node.unseen = False
         if who == "command":
             return self.command(sb, [["shell", script]])[0]
         return model_steps.shell(f"cd {MNT}/{sb.name}; {script}")
@@ -656,13 +661,20 @@ class Model:
             want.update({p: n for p, n in sb.tree.items() if ignored(p)})
         self.set_control(f"{MNT}/{sb.name}/ctl/{control}", text)
         if exact:
-            self.reconcile(sb, want, lambda path, node, there: (node.kind if node else there[0]) != "d", True, True)
+            self.reconcile(sb, want, self.was_taken(sb, tree), True, True)
+            self.same_ignored(sb, was[0], {**recorded(tree), **sb.taken})
         else:
             self.reconcile(sb, want, self.is_recorded(sb, tree))
             self.same_ignored(sb, was[0], tree if keeps_ignored else None)
         sb.previous = was
+        sb.taken = {p: n for p, n in was[0].items() if n.kind != "d" and not is_like(n, sb.tree.get(p))}
         sb.head = copy.deepcopy(head)
         sb.removed = {}
+
+    def was_taken(self, sb, tree):
+        """README: "Of what git does not record it gives back what was taken away; what else became of it stays"."""
+        is_recorded = self.is_recorded(sb, tree)
+        return lambda path, node, there: is_recorded(path, node, there) or path in sb.taken
 
     def same_ignored(self, sb, was, tree):
         """What git does not record stays where a state is gone back to, unless something is in its way."""
@@ -680,7 +692,8 @@ class Model:
         sb = self.any_sandbox()
         if not sb.snapshots:
             return
-        which = self.rng.choice(sorted(sb.snapshots))
+        # Not by name: a name tells the time, and the same seed is to take the same steps.
+        which = self.rng.choice(list(sb.snapshots))
         tree = sb.snapshots[which]
         self.go_back(sb, "restore", which, tree, recorded(tree), True)
 
@@ -689,8 +702,7 @@ class Model:
         if not sb.previous:
             return
         tree, head = sb.previous
-        # Of what git does not record it gives back what was taken away; what came since is kept.
-        self.go_back(sb, "restore", "previous", tree, head, False, "restore" in EXACT)
+        self.go_back(sb, "restore", "previous", tree, head, False, True)
 
     def turn_reset(self):
         sb = self.any_sandbox()
@@ -812,14 +824,14 @@ class Model:
         name = self.free_name()
         if not name or not self.trash:
             return
-        entry = self.rng.choice(sorted(self.trash))
+        entry = self.rng.choice(list(self.trash))
         was = self.trash[entry]
         self.note("ctl", name, ["create from", entry])
         self.set_control(MNT + "/ctl/create", json.dumps({"name": name, "from": "trash:" + entry}))
         sb = self.sandboxes[name] = Sandbox(name)
         want = copy.deepcopy(was.tree)
         # Of what was removed file by file git has all there is.
-        exact = "trash" in EXACT and was.how != "rm -rf"
+        exact = was.how != "rm -rf"
 
         def sure(path, node, there):
             if (node.kind if node else there[0]) == "d" or (not node and path in was.removed):
@@ -895,18 +907,30 @@ def patch(data, at, new):
     return data[:at] + new + data[at + len(new):]
 
 
+def tail_of(path):
+    try:
+        with open(path, errors="replace") as f:
+            return f.read()[-4000:]
+    except OSError as e:
+        return e
+
+
 def main():
+    print(f"SBX_MODEL_SEED={SEED}", flush=True)
     model = Model()
     os.umask(0o022)
     try:
         text = model.run()
     except BaseException as e:
+        print("\n".join(model.last))
+        if not isinstance(e, Differs):
+            traceback.print_exc(file=sys.stdout)
+        for path in (ROOM + "/daemon.log", MNT + "/ctl/error"):
+            print(f"{path}: {tail_of(path)}")
+        print(f"SBX_MODEL_SEED={SEED} SBX_MODEL_STEPS={STEPS} SBX_MODEL_SECONDS={SECONDS}, uid {os.geteuid()}, "
+              f"step {model.steps}: {type(e).__name__}: {e} {getattr(e, 'output', None) or ''}")
         model.release_all()
         subprocess.call(["fusermount3", "-u", "-z", MNT], stderr=subprocess.DEVNULL)
-        print("\n".join(model.last))
-        print(f"SBX_MODEL_SEED={SEED}, step {model.steps}: {type(e).__name__}: {e}")
-        if not isinstance(e, (Differs, OSError)):
-            raise
         sys.exit(1)
     subprocess.check_call(["fusermount3", "-u", MNT])
     subprocess.check_call(["flock", "-w", "60", RECORD, "true"])

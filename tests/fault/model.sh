@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Random steps against a model that remembers every acknowledged byte (model.py). SBX_MODEL_STEPS=10000 takes more of them,
-# SBX_MODEL_SEED=N the same again.
+# Steps at random, the same in each run, against a model that remembers every acknowledged byte (model.py).
+# SBX_MODEL_STEPS=10000 takes more of them, SBX_MODEL_SEED=N others, SBX_MODEL_SEED=random such as nobody has seen.
 
 prepare() {
 	new_repo

@@ -199,6 +199,23 @@ appending() {
 }
 
 # Repositories in the tree, one by a command and one by the host, go with a snapshot.
+# "left" is the snapshot's and ignored "i.o" is nobody's: only "gone" of the three names of one file is taken away.
+other_names() {
+	inside 'echo same >left; echo first >gone'
+	echo names >"$CTL/snapshot"
+	names_id=$(cat "$CTL/snapshot")
+	inside 'echo same >gone; ln -f gone left; ln gone i.o; echo two >also; ln also also2; echo two >also2'
+	echo "$names_id" >"$CTL/restore"
+	same "first same same" "$(inside 'echo $(cat gone left i.o)')"
+	inside 'echo later >left'
+	echo more >>"$MNT/a/i.o"
+	previous
+	same "same same" "$(inside 'echo $(cat gone left)')"
+	same "two two" "$(inside 'echo $(cat also also2)')"
+	same "later more" "$(inside 'echo $(cat i.o)')"
+	inside 'rm -f left gone i.o also also2'
+}
+
 with_repositories() {
 	box c
 	id0=$(echo empty >"$MNT/c/ctl/snapshot" && cat "$MNT/c/ctl/snapshot")
@@ -279,6 +296,7 @@ claim "restore to a snapshot keeps permissions, and previous all" to_a_snapshot
 claim "killed in the midst, all is there" outlives_kills
 claim "no line of a log is lost while it runs" appending
 claim "a snapshot has the repositories in the tree, its forks as well" with_repositories
+claim "what has a name that stays is another file from then on" other_names
 claim "git gc in the source takes nothing that previous needs" collected
 teardown_all
 git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads | grep '^sandbox/' |
