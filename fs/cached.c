@@ -122,6 +122,10 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st, b
 	note_handed(ws, node, st);
 	renew_listing(ws, node, st, attr);
 	renew_contents(ws, node, st, by_name, attr);
+	if (sbx_node_split(node, st)) {
+		*entry = 0;
+		*attr = 0;
+	}
 }
 
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir)

@@ -115,6 +115,12 @@ bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node);
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 
 /*
+ * Whether NODE, which is as ST says, has or had another name that may show as a file of its own, with a node of its own: what
+ * changes by the one is to be asked for by the other, also when a descriptor is all that is left of that. Any thread.
+ */
+bool sbx_node_split(struct sbx_node *node, const struct stat *st);
+
+/*
  * The kernel is going to be told ST, which was just found, of the regular file NODE, changed last at CHANGED_NS (0: a change yet
  * to come may leave the same). Returns whether its contents may have been changed by others in a way that does not show in size or time of
  * modification: what the kernel has of them is outdated. Requests that overtake each other may keep it from

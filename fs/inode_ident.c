@@ -29,6 +29,12 @@ static uint32_t changes_of(const struct sbx_box *box)
 	return box ? __atomic_load_n(&box->changes, __ATOMIC_SEQ_CST) * 2 + 1 : 0;
 }
 
+static bool is_split(const struct sbx_box *box, const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_nlink > 1 && box && box->sandbox &&
+	       box->sandbox->splits;
+}
+
 static bool quiet_since(const struct sbx_box *box, uint32_t changes)
 {
 	return box && !__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) && changes_of(box) == changes;
@@ -65,7 +71,7 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 	        .ino = st->st_ino,
 	        .born = x.stx_mask & STATX_BTIME ? stamp_ns(&x.stx_btime) : 0,
 	        .type = st->st_mode & S_IFMT,
-	        .changes = quiet_since(box, changes) ? changes : 0,
+	        .changes = quiet_since(box, changes) && !is_split(box, st) ? changes : 0,
 	};
 	return 0;
 }
@@ -113,6 +119,13 @@ bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id)
 {
 	return node->ino == id->ino && node->dev == id->dev && node->type == id->type &&
 	       (node->born == id->born || is_copied_up(node, id));
+}
+
+bool sbx_node_split(struct sbx_node *node, const struct stat *st)
+{
+	if (is_split(node->box, st))
+		__atomic_store_n(&node->split, true, __ATOMIC_RELAXED);
+	return __atomic_load_n(&node->split, __ATOMIC_RELAXED);
 }
 
 void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/channel.h"
 #include "fs/confine.h"
 #include "fs/nested.h"
 #include "fs/ops_root.h"
@@ -293,6 +294,9 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		} while (ws_make_room(sbx_node_box(dir), r));
 		r = sbx_nested_made(&n, dfd->fd, r);
 	}
+	/* The kernel brings it up to date only where both names have one node. */
+	if (r == 0 && sbx_node_box(node)->sandbox->splits)
+		sbx_channel_forget_attr(ws->channel, sbx_node_id(node));
 	made_nested_in(req, dir, dfd->fd, newname, r, &err);
 	ws_put(ws, dir, dfd);
 	ws_put(ws, node, f);

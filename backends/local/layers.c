@@ -23,6 +23,7 @@ struct sbx_layers {
 	struct sbx_bases *bases;
 	struct sbx_room *room;
 	struct sbx_identity owner;
+	bool splits; /* as in struct sbx_sandbox */
 };
 
 static char *record_path(const struct sbx_state *state, const char *id)
@@ -97,8 +98,11 @@ static int fill_trial(const struct sbx_base_recipe *recipe, int dir, int tree,
 	return r ? sbx_fail(err, -r, "cannot make a base: %s", strerror(-r)) : 0;
 }
 
-/* What everything else relies on: a file that is changed is copied up and stays the same file. */
-static int try_tree(const struct sbx_layers *layers, int root)
+/*
+ * What everything else relies on: a file that is changed is copied up and stays the same file. Without trusted attributes an overlay
+ * does not know later from where: another name then leads to another file than one that is known.
+ */
+static int try_tree(struct sbx_layers *layers, int root)
 {
 	_cleanup_fd_ int before = openat(root, "f", O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_fd_ int fd = openat(root, "f", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -109,6 +113,10 @@ static int try_tree(const struct sbx_layers *layers, int root)
 		return -errno;
 	if (was.st_ino != is.st_ino || was.st_dev != is.st_dev || is.st_uid != layers->owner.uid)
 		return -EOPNOTSUPP;
+	if (linkat(root, "f", root, "g", 0) < 0 ||
+	    fstatat(root, "g", &is, AT_SYMLINK_NOFOLLOW) < 0 || unlinkat(root, "g", 0) < 0)
+		return -errno;
+	layers->splits = was.st_ino != is.st_ino;
 	return mkdirat(root, "d", 0755) < 0 || renameat(root, "d", root, "e") < 0 ||
 	                       unlinkat(root, "f", 0) < 0
 	               ? -errno
@@ -211,6 +219,11 @@ void sbx_layers_close(struct sbx_layers *layers)
 const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers)
 {
 	return &layers->owner;
+}
+
+bool sbx_layers_splits(const struct sbx_layers *layers)
+{
+	return layers->splits;
 }
 
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers)

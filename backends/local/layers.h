@@ -23,6 +23,8 @@ int sbx_layers_open(const struct sbx_host *host, const struct sbx_state *state,
 void sbx_layers_close(struct sbx_layers *layers);
 /* Whom the files belong to. */
 const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers);
+/* Whether names of one file may show as several: see struct sbx_sandbox. */
+bool sbx_layers_splits(const struct sbx_layers *layers);
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers);
 struct sbx_room *sbx_layers_room(const struct sbx_layers *layers);
 

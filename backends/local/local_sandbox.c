@@ -489,7 +489,6 @@ static const struct sbx_sandbox_impl impl = {
         .make_room = sbx_local_make_room,
 };
 
-/* Whose the files are, and which of them may still be copied up, is the file system's to know. */
 static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	struct sbx_layers *layers = s->backend->layers;
@@ -504,6 +503,7 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
 		s->base.unsaved = true;
 	}
+	s->base.splits = sbx_layers_splits(layers);
 	s->base.base_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
 	s->root = sbx_layers_mount(layers, &s->rec, err);
 	return s->root < 0 ? s->root : 0;

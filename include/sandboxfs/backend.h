@@ -217,6 +217,7 @@ struct sbx_sandbox {
 	bool unsaved; /* what changes is in memory until barrier is called */
 	atomic_bool
 	        anchored; /* set by barrier: what leads to the tree is on disk, and stays there */
+	bool splits; /* layered: names of one file may have numbers of their own, and show as several files */
 	int64_t base_ns;  /* layered: a file born up to then may be copied up, and so born again */
 	struct sbx_identity owner; /* of the files; the mount shows them as the daemon's own */
 	/*

@@ -102,6 +102,25 @@ hard_links() {
 	same 2 "$(stat -c %h "$MNT/c/d7/one")"
 	run c sh -c 'echo y >d7/one'
 	same y "$(cat "$MNT/c/d7/two")"
+	# The host has asked for all of them before, so that it could go on as it knows them.
+	same 1 "$(stat -c %h "$MNT/c/d12/one")"
+	cat "$MNT/c/d12/one" >/dev/null
+	ln "$MNT/c/d12/one" "$MNT/c/d12/two"
+	same '2 2' "$(echo $(stat -c %h "$MNT/c/d12/one" "$MNT/c/d12/two"))"
+	cat "$MNT/c/d12/two" >/dev/null
+	echo longer than it was >>"$MNT/c/d12/one"
+	same "$(cat "$MNT/c/d12/one")" "$(cat "$MNT/c/d12/two")"
+	touch -r "$MNT/c/d12/one" "$ROOM/when"
+	printf L 1<>"$MNT/c/d12/two"
+	touch -r "$ROOM/when" "$MNT/c/d12/two"
+	like 'L*' "$(cat "$MNT/c/d12/one")"
+	exec 3<>"$MNT/c/d12/two"
+	rm "$MNT/c/d12/two"
+	same 1 "$(stat -c %h "$MNT/c/d12/one")"
+	cat "$MNT/c/d12/one" >/dev/null
+	echo by a descriptor >&3
+	exec 3>&-
+	like 'by a descriptor*' "$(cat "$MNT/c/d12/one")"
 }
 
 removed_and_made_again() {
