@@ -237,14 +237,14 @@ static int write_content(struct applying *a, const struct past_change *c, int fd
 
 /*
  * The permissions of the file that PATH is now, if it is one; only who may execute it changes with
- * MODE.
+ * MODE. A mark tells of all that are not git's.
  */
 static mode_t permissions(const struct applying *a, const char *path, uint32_t mode)
 {
 	_cleanup_fd_ int fd = sbx_beneath_open(a->root, path, O_PATH);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (a->how->was || fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return mode & 0100 ? 0755 : 0644;
 	if (!(mode & 0100))
 		return st.st_mode & 0666;
@@ -433,13 +433,39 @@ static int make_one_exact(struct applying *a, const struct sbx_past_exact *e)
 	return !proc || chmod(proc, e->mode & 01777) < 0 ? failed(a, -errno, e->path) : 0;
 }
 
-static int make_exact(struct applying *a)
+/* The file at PATH is not what git records of it, and is to be that again. */
+static int make_plain(struct applying *a, const git_tree *to, const char *path)
 {
-	const struct sbx_past_exacts *list = a->how->exact;
-	int r = 0;
+	struct sbx_past_exact plain = {.path = (char *)(uintptr_t)path};
+	git_tree_entry *entry = NULL;
+	int r = git_tree_entry_bypath(&entry, to, path);
 
+	if (r == GIT_ENOTFOUND)
+		return 0;
+	if (r)
+		return sbx_git_fail(a->err, r, "cannot restore %s", path);
+	plain.mode = S_IFREG | (git_tree_entry_filemode(entry) & 0100 ? 0755 : 0644);
+	plain.oid = *git_tree_entry_id(entry);
+	if (git_tree_entry_type(entry) == GIT_OBJECT_BLOB &&
+	    git_tree_entry_filemode(entry) != GIT_FILEMODE_LINK)
+		r = make_one_exact(a, &plain);
+	git_tree_entry_free(entry);
+	return r;
+}
+
+static int make_exact(struct applying *a, const git_oid *to)
+{
+	const struct sbx_past_exacts *list = a->how->exact, *was = a->how->was;
+	_cleanup_git_(tree) git_tree *tree = NULL;
+	int r = was && was->n ? git_tree_lookup(&tree, a->repo, to) : 0;
+
+	if (r)
+		return sbx_git_fail(a->err, r, "a mark cannot be read");
 	for (size_t i = 0; list && i < list->n && !r; i++)
 		r = make_one_exact(a, &list->at[i]);
+	for (size_t i = 0; was && i < was->n && !r; i++)
+		if (!past_exact_find(list, was->at[i].path))
+			r = make_plain(a, tree, was->at[i].path);
 	return r;
 }
 
@@ -482,7 +508,7 @@ int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
 	if (!r)
 		r = change_files(&a, &list);
 	if (!r)
-		r = make_exact(&a);
+		r = make_exact(&a, to);
 	if (!r && (r = past_changes_stage(&list, &captured->index)))
 		sbx_fail(&own, -r, "out of memory");
 	remove_temp(&a);

@@ -169,7 +169,7 @@ static int to_mark(const struct sbx_past_place *place, git_repository *repo, con
 /* What the files are to be, besides what git records of them. */
 struct means {
 	struct sbx_past_marked marked; /* of a goal that is a mark */
-	struct sbx_past_exacts exact;
+	struct sbx_past_exacts exact, was;
 	struct sbx_aside from, aside;
 	struct sbx_aside repos; /* of a goal that is a snapshot */
 	struct sbx_past_apply how;
@@ -179,6 +179,7 @@ static void means_release(struct means *m)
 {
 	sbx_past_marked_release(&m->marked);
 	past_exact_release(&m->exact);
+	past_exact_release(&m->was);
 	sbx_aside_close(&m->from);
 	sbx_aside_close(&m->aside);
 	sbx_aside_close(&m->repos);
@@ -206,7 +207,8 @@ static int open_aside(const struct sbx_past_place *place, git_repository *repo, 
 }
 
 static int open_means(const struct sbx_past_place *place, git_repository *repo, int dir,
-                      const struct goal *goal, struct means *m, struct sbx_error *err)
+                      const struct goal *goal, const struct sbx_captured *now, struct means *m,
+                      struct sbx_error *err)
 {
 	int r = open_aside(place, repo, dir, goal, m, err);
 
@@ -219,6 +221,9 @@ static int open_means(const struct sbx_past_place *place, git_repository *repo, 
 		r = past_exact_read(repo, &m->marked.exact, &m->exact, err);
 		m->how.exact = &m->exact;
 	}
+	if (!r && now->has_exact)
+		r = past_exact_read(repo, &now->exact, &m->was, err);
+	m->how.was = &m->was;
 	if (!r && m->marked.aside && sbx_aside_find(place, m->marked.aside, &m->from) == 0)
 		m->how.from = &m->from;
 	return r;
@@ -232,7 +237,7 @@ static int change_files(const struct sbx_past_place *place, git_repository *repo
 	int r = sbx_past_temp_remove(place->root, err);
 
 	if (!r)
-		r = open_means(place, repo, dir, goal, m, err);
+		r = open_means(place, repo, dir, goal, now, m, err);
 	if (!r && (goal->clean || m->marked.clean))
 		r = sbx_past_remove(place, &now->left_out, &m->aside, err);
 	if (!r && m->how.from)
@@ -315,7 +320,7 @@ static int complete(const struct sbx_past_place *place, int dir, const struct go
 	int r = sbx_past_open(place, true, &repo, err);
 
 	if (!r)
-		r = sbx_past_capture(place, &(struct sbx_past_wish){0}, &now, err);
+		r = sbx_past_capture(place, &(struct sbx_past_wish){.exact = true}, &now, err);
 	return r ? r : reach(place, repo, dir, goal, &now, err);
 }
 

@@ -122,10 +122,16 @@ to_a_snapshot() {
 	inside 'test -e node_modules/p/n'
 	previous
 	listed "$ROOM/later"
+	inside 'printf "same\n" >src/lines; printf "new\n" >src/new'
+	echo plain >"$CTL/snapshot"
+	id=$(cat "$CTL/snapshot")
+	plain=$(inside 'stat -c "%a %n" README.md .gitignore src/new src/lines; sha1sum src/new src/lines')
 	# What the restore did not touch, and somebody else did.
 	echo "$id" >"$CTL/restore"
-	inside 'chmod 644 locked; echo gone >locked; printf "new\n" >d/crlf'
+	inside 'chmod 644 locked; echo gone >locked; printf "new\n" >d/crlf; chmod 640 README.md; chmod 700 .gitignore
+		chmod 600 src/new; printf "more\r\n" >src/new; printf "same\r\n" >src/lines'
 	previous
+	same "$plain" "$(inside 'stat -c "%a %n" README.md .gitignore src/new src/lines; sha1sum src/new src/lines')"
 	same locked "$(cat "$MNT/a/locked")"
 	same 444 "$(stat -c %a "$MNT/a/locked")"
 	same 'new\r' "$(inside 'cat d/crlf | sed "s/\r/\\\\r/"')"
