@@ -1,6 +1,6 @@
 /*
- * A file that was taken out of a tree may have another name there, which stays: an ignored one, one below which nothing
- * changed. What is written to it from then on is no part of what was taken.
+ * A file that was taken out of a tree may have another name there, which stays: an ignored one, or one
+ * that a restore has no need to change. What is written to it from then on is no part of what was taken.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define COPY "apart" /* in a->dir */
 
@@ -42,15 +43,8 @@ static int add(struct kept_names *l, const struct stat *st, char *path)
 {
 	_cleanup_free_ char *owned = path;
 
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? 2 * l->cap : 64;
-		struct kept_name *items = realloc(l->items, cap * sizeof(*items));
-
-		if (!items)
-			return -ENOMEM;
-		l->items = items;
-		l->cap = cap;
-	}
+	if (SBX_GROW(l->items, l->n, l->cap, 64))
+		return -ENOMEM;
 	l->items[l->n++] = (struct kept_name){.st = *st, .path = sbx_steal_ptr(&owned)};
 	return 0;
 }

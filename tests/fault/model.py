@@ -54,7 +54,7 @@ class Sandbox:
         self.name = name
         self.tree, self.head = {}, {}
         self.snapshots, self.stash, self.marks = {}, [], []
-        self.previous = None
+        self.previous, self.clean = None, False
         self.taken = {}  # by the last restore
         self.removed = {}  # by the host, one by one: rm -rf is taken back to before the first
         self.held = []     # [descriptor, node, appends, name]
@@ -233,7 +233,7 @@ class Model:
 
     def adopt(self, sb, path, seen):
         """What is not promised becomes what is there."""
-        kind, mode, _, _, _ = seen
+        kind, mode, *_ = seen
         node = Node(kind, mode, b"" if kind == "d" else self.read(sb, path))
         was = sb.tree.get(path)
         if kind == "d" and was and was.repo:
@@ -243,7 +243,7 @@ class Model:
     def reconcile(self, sb, want, sure, bytes_sure=False, modes_sure=False):
         """After something that makes another tree: what is SURE must be as in WANT, the rest is taken from there."""
         seen = model_steps.look(f"{MNT}/{sb.name}")
-        new, inodes = {}, {}
+        new, inodes, files = {}, {}, self.files_of(seen)
         for path in sorted(set(seen) | set(want)):
             node, there = want.get(path), seen.get(path)
             if sure(path, node, there):
@@ -253,9 +253,23 @@ class Model:
                 if node and node.repo:
                     adopted.repo = node.repo
                 adopted.unseen = bool(node and node.unseen)
-                new[path] = inodes.setdefault(there[4], adopted) if there[0] == "f" else adopted
+                new[path] = inodes.setdefault(files[there[4]], adopted) if there[0] == "f" else adopted
         sb.tree = new
         self.forget_lost_nested(sb)
+
+    def files_of(self, seen):
+        """
+        README: "the names of one file may have inode numbers of their own", under an ordinary user's mount: then all
+        else tells that they are one. Inode -> that of the file.
+        """
+        ret, alike = {there[4]: there[4] for there in seen.values()}, {}
+        for there in seen.values():
+            if there[0] == "f" and there[3] > 1 and os.geteuid():
+                alike.setdefault((*there[:4], *there[5:]), []).append(there[4])
+        for one, inodes in alike.items():
+            if len(inodes) <= one[3]:
+                ret.update({inode: inodes[0] for inode in inodes})
+        return ret
 
     def same_after(self, sb, path, node, there, bytes_sure, modes_sure):
         if not node or not there:
@@ -318,7 +332,9 @@ class Model:
             word = self.rng.choice(("write", "write", "write", "replace", "replace", "append", "append", "pwrite",
                                     "same", "truncate", "unlink", "unlink", "rename", "rename", "rename_dir",
                                     "exchange", "link", "symlink", "chmod", "chmod_dir", "mkdir", "rmdir", "rmtree"))
-            step = getattr(self, "up_" + word)(sb)
+            # README: "one that you make works, out of the commands' reach".
+            mine = {p for p, n in sb.tree.items() if n.repo and n.repo[0] == "host"} if who == "command" else set()
+            step = getattr(self, "up_" + word)(sb, mine) if word == "rmtree" else getattr(self, "up_" + word)(sb)
             if step:
                 return step
         raise Differs("no step can be made up")
@@ -459,11 +475,13 @@ class Model:
         del sb.tree[path]
         return ["rmdir", path], [path]
 
-    def up_rmtree(self, sb):
+    def up_rmtree(self, sb, but):
         path = self.pick(sb, "d")
         if not path or self.rng.random() < 0.6:
             return None
         paths = self.below(sb.tree, path)
+        if but.intersection(paths):
+            return None
         for p in paths:
             sb.removed[p] = sb.tree.pop(p)
         return ["rmtree", path], paths
@@ -651,7 +669,7 @@ class Model:
             if node.kind == "f" and plain(path, open(f"{at}/{path}", "rb").read()) != plain(path, node.data):
                 raise Differs(f"{at}/{path} differs")
 
-    def go_back(self, sb, control, text, tree, head, keeps_ignored, exact=False):
+    def go_back(self, sb, control, text, tree, head, keeps_ignored, exact=False, clean=False):
         """To another state, and what was there is `previous`."""
         self.note("ctl", sb.name, [control, text])
         self.release(sb)
@@ -660,19 +678,21 @@ class Model:
         if keeps_ignored:
             want.update({p: n for p, n in sb.tree.items() if ignored(p)})
         self.set_control(f"{MNT}/{sb.name}/ctl/{control}", text)
-        if exact:
+        if exact and clean:
+            self.reconcile(sb, want, lambda path, node, there: (node.kind if node else there[0]) != "d", True, True)
+        elif exact:
             self.reconcile(sb, want, self.was_taken(sb, tree), True, True)
             self.same_ignored(sb, was[0], {**recorded(tree), **sb.taken})
         else:
             self.reconcile(sb, want, self.is_recorded(sb, tree))
             self.same_ignored(sb, was[0], tree if keeps_ignored else None)
-        sb.previous = was
+        sb.previous, sb.clean = was, clean
         sb.taken = {p: n for p, n in was[0].items() if n.kind != "d" and not is_like(n, sb.tree.get(p))}
         sb.head = copy.deepcopy(head)
         sb.removed = {}
 
     def was_taken(self, sb, tree):
-        """README: "Of what git does not record it gives back what was taken away; what else became of it stays"."""
+        """README: "Of what git does not record it gives back what was taken away, and leaves the rest as it is"."""
         is_recorded = self.is_recorded(sb, tree)
         return lambda path, node, there: is_recorded(path, node, there) or path in sb.taken
 
@@ -702,12 +722,12 @@ class Model:
         if not sb.previous:
             return
         tree, head = sb.previous
-        self.go_back(sb, "restore", "previous", tree, head, False, True)
+        self.go_back(sb, "restore", "previous", tree, head, False, True, sb.clean)
 
     def turn_reset(self):
         sb = self.any_sandbox()
         base = sb.origin
-        self.go_back(sb, "reset", "1", base, base, False)
+        self.go_back(sb, "reset", "1", base, base, False, False, True)
 
     def turn_undo(self):
         sb = self.any_sandbox()

@@ -105,7 +105,7 @@ def shell(script):
 
 
 def look(root):
-    """What there is: path -> [kind, mode, digest or target, number of names, inode]. No .git is part of it."""
+    """What there is: path -> [kind, mode, digest or target, number of names, inode, times]. No .git is part of it."""
     seen = {}
     for at, dirs, files in os.walk(root):
         dirs[:] = [d for d in dirs if d != ".git"]
@@ -119,14 +119,14 @@ def look_at(path):
     st = os.lstat(path)
     mode = stat.S_IMODE(st.st_mode)
     if stat.S_ISLNK(st.st_mode):
-        return ["l", 0o777, os.readlink(path), st.st_nlink, st.st_ino]
+        return ["l", 0o777, os.readlink(path), st.st_nlink, st.st_ino, st.st_mtime_ns | 1, st.st_ctime_ns]
     if stat.S_ISDIR(st.st_mode):
-        return ["d", mode, "", 1, st.st_ino]
+        return ["d", mode, "", 1, st.st_ino, 0, 0]
     with open(path, "rb") as f:
         data = f.read()
     if len(data) != st.st_size:
         raise OSError(errno.EIO, f"{len(data)} bytes read of {st.st_size}", path)
-    return ["f", mode, hashlib.sha1(data).hexdigest(), st.st_nlink, st.st_ino]
+    return ["f", mode, hashlib.sha1(data).hexdigest(), st.st_nlink, st.st_ino, st.st_mtime_ns | 1, st.st_ctime_ns]
 
 
 WORDS = {
