@@ -591,6 +591,10 @@ class Model:
             if node.unseen:
                 script = f"touch -- '{path}'; {script}"
                 node.unseen = False
+        # README: "inside, where commands run as another user than the daemon, it goes by size and
+        # second of modification alone (`core.checkStat`, set in the home inside, says so and can be changed)".
+        if who == "command" and os.geteuid() == 0:
+            script = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.checkStat GIT_CONFIG_VALUE_0=default; " + script
         if who == "command":
             return self.command(sb, [["shell", script]])[0]
         return model_steps.shell(f"cd {MNT}/{sb.name}; {script}")
