@@ -176,6 +176,11 @@ const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb)
 	return sb->impl->gitfile ? sb->impl->gitfile(sb) : NULL;
 }
 
+int sbx_sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->guard ? sb->impl->guard(sb, err) : 0;
+}
+
 void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	if (sb->impl->changing)

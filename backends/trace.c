@@ -284,6 +284,12 @@ static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 	return sbx_sandbox_gitfile(downcast(sb)->inner);
 }
 
+/* Once for each command of host git. */
+static int sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sbx_sandbox_guard(downcast(sb)->inner, err);
+}
+
 /* Too many to be told of. */
 static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
@@ -434,6 +440,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .gitfile = sandbox_gitfile,
+        .guard = sandbox_guard,
         .nested = sandbox_nested,
         .changing = sandbox_changing,
         .make_room = sandbox_make_room,

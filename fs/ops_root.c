@@ -142,7 +142,8 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .attr = *st,
 	};
 	ws_hand(ws, node, &e->attr, true, &e->entry_timeout, &e->attr_timeout);
-	if (sbx_node_steep(node))
+	/* Each use of .git has to be heard of, and opens are not. */
+	if (sbx_node_kind(node) == SBX_NODE_GITFILE || sbx_node_steep(node))
 		e->entry_timeout = 0;
 }
 
@@ -353,6 +354,10 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!dir)
 		return;
+	if (ws_is_gitfile(dir, name)) {
+		ws_guard_gitfile(req, dir);
+		return;
+	}
 	ws_reply_lookup(req, dir, name);
 	sbx_node_put(ws->inodes, dir);
 }

@@ -61,6 +61,9 @@ static const struct sbx_key keys[] = {
 	{"trash", &sbx_kind_number, AT(trash_days), "off", NULL,
 	 "days that uncommitted work is kept after rmdir, or off (7)"},
 	{"nested_git", &sbx_kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
+	{"git_programs", &sbx_kind_flag, AT(tree_programs), "none|tree", NULL,
+	 "tree: git on the host also runs what its settings name in a sandbox's tree, where "
+	 "commands write (core.hooksPath=.husky)"},
 	{"user_xattr", &sbx_kind_flag, AT(user_xattr), NULL, NULL, "serve user.* attributes; writing and ls -l then cost a request more per file"},
 	{"allow_other", &sbx_kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
 	{"exec_fail", &sbx_kind_flag, AT(exec_fail_errno), "status|errno", NULL,

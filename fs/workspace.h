@@ -145,6 +145,11 @@ bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
 const char *ws_gitfile(const struct sbx_node *node);
 int ws_gitfile_refused(struct sbx_error *err);
 /*
+ * Answers a lookup of .git in DIR, which it puts, once what host git would run is seen to; refuses
+ * it where that cannot be.
+ */
+void ws_guard_gitfile(fuse_req_t req, struct sbx_node *dir);
+/*
  * ops_nested.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. -EXDEV: it takes copying, which may
  * take long; BY_COPYING allows it.
  */

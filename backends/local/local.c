@@ -12,6 +12,7 @@
 
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
+#include "backends/local/local_programs.h"
 #include "backends/local/local_removed.h"
 #include "backends/local/local_settle.h"
 #include "backends/local/local_trash.h"
@@ -27,6 +28,7 @@ static void destroy(struct sbx_backend *base)
 		sbx_state_set_clean(&b->state);
 	sbx_local_removed_unwatch(b->removed);
 	sbx_local_settle_end(b->settler);
+	sbx_programs_free(b->programs);
 	sbx_kept_free(b->kept);
 	sbx_layers_close(b->layers);
 	sbx_git_shutdown();
@@ -180,6 +182,8 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 		r = check_disk(b, err);
 	if (!r && host->settings->trash_days)
 		r = open_kept(b, err);
+	if (!r)
+		r = sbx_programs_new(b, &b->programs);
 	if (r) {
 		destroy(&b->base);
 		return r;

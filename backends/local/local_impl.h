@@ -15,6 +15,7 @@
 struct sbx_kept;
 struct sbx_kept_row;
 struct sbx_layers;
+struct sbx_programs;
 struct sbx_removed_watch;
 
 enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
@@ -35,6 +36,7 @@ struct sbx_local {
 	char *flat;     /* why new trees are full copies, or NULL */
 	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;
+	struct sbx_programs *programs; /* NULL: nothing to guard */
 	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
 };
 

@@ -16,6 +16,7 @@
 #include "backends/local/local_head.h"
 #include "backends/local/local_history.h"
 #include "backends/local/local_trash.h"
+#include "backends/local/local_programs.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
@@ -118,6 +119,7 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "state_dir", s->backend->state.path);
 	add_text(obj, "state_note", s->backend->fleeting);
 	add_results(s, obj);
+	sbx_programs_info(s->backend->programs, obj);
 	if (s->rec.included >= 0)
 		json_object_object_add(obj, "included", json_object_new_int64(s->rec.included));
 	if (s->rec.skipped)
@@ -148,6 +150,8 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 		add_text(obj, "git", "a repository of its own; the source's objects read only");
 	add_text(obj, "nested_git",
 	         s->backend->host->settings->nested_shared ? "shared" : "private");
+	if (s->git)
+		add_text(obj, "git_programs", s->backend->programs ? "none" : "tree");
 }
 
 static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
@@ -309,6 +313,13 @@ static int sandbox_nested(struct sbx_sandbox *sb, bool make)
 static const char *sandbox_gitfile(struct sbx_sandbox *sb)
 {
 	return sbx_local_downcast(sb)->gitfile;
+}
+
+static int sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+
+	return s->gitfile ? sbx_programs_guard(s->backend->programs, s->rec.worktree, err) : 0;
 }
 
 /* Whether what could not be saved until now has been kept for as long as what is. */
@@ -483,6 +494,7 @@ static const struct sbx_sandbox_impl impl = {
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .gitfile = sandbox_gitfile,
+        .guard = sandbox_guard,
         .nested = sandbox_nested,
         .history = &sbx_local_history,
         .changing = sbx_local_changing,

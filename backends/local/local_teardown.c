@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "backends/local/layers.h"
+#include "backends/local/local_programs.h"
 #include "backends/local/local_removed.h"
 #include "backends/local/past.h"
 #include "backends/support/fsutil.h"
@@ -38,8 +39,14 @@ static int detach(struct sbx_local *b, const struct sbx_record *rec, struct sbx_
 {
 	_cleanup_free_ char *workdir = NULL;
 	struct sbx_git_worktree wt;
+	int r;
 
-	return sbx_local_worktree(b, rec, &workdir, &wt) ? sbx_git_detach(&wt, err) : 0;
+	if (!sbx_local_worktree(b, rec, &workdir, &wt))
+		return 0;
+	r = sbx_git_detach(&wt, err);
+	if (!r)
+		sbx_programs_gone(b->programs);
+	return r;
 }
 
 int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)

@@ -160,6 +160,12 @@ struct sbx_sandbox_impl {
 	 * NULL (also when absent): the tree's own.
 	 */
 	const char *(*gitfile)(struct sbx_sandbox *sb);
+	/*
+	 * [pool] Before the host goes by gitfile: sees to it that nothing in the tree is run for
+	 * that. EPERM: it cannot be done, and the file is not to be had; another errno likewise.
+	 * Optional: there is nothing to see to.
+	 */
+	int (*guard)(struct sbx_sandbox *sb, struct sbx_error *err);
 
 	/*
 	 * [any] A descriptor, the caller's, of a directory on the tree's file system that no command reaches and that goes
@@ -290,6 +296,7 @@ int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *er
 bool sbx_sandbox_stale(struct sbx_sandbox *sb);
 int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err);
 const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb);
+int sbx_sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err);
 int sbx_sandbox_nested(struct sbx_sandbox *sb, bool make);
 void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name);
 bool sbx_sandbox_make_room(struct sbx_sandbox *sb);

@@ -57,6 +57,7 @@ struct sbx_settings {
 	char *io;       /* "cached", "passthrough" */
 	char *ctl_name; /* name of the control directory in a sandbox: "ctl" */
 	bool nested_shared; /* a .git that commands make is shown as it is */
+	bool tree_programs; /* host git goes by settings that name programs in a tree */
 	bool ctl_listed;    /* readdir of a sandbox lists it */
 	bool track;         /* what each command changes is recorded */
 	bool ephemeral;     /* sandboxes are torn down at unmount */
