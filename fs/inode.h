@@ -91,8 +91,9 @@ int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name,
                     ino_t ino);
 /*
- * Whether NODE is a link with ".." behind a name (fs/confine.h). It is another node at each lookup, because the kernel
- * keeps the text of a node, and this text is to be judged each time that it is followed.
+ * Whether NODE is a link with ".." behind a name (fs/confine.h), or one that begins above the
+ * sandbox's root. It is another node at each lookup, because the kernel keeps the text of a node,
+ * and this text is to be judged each time that it is followed.
  */
 bool sbx_node_steep(const struct sbx_node *node);
 /* The kernel has been told to look everything up again. */

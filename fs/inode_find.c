@@ -128,14 +128,23 @@ static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *d
 	return NULL;
 }
 
+/* Whether a link that climbs N directories from DIR leads above the sandbox's root. Lock held. */
+static bool leads_above(const struct sbx_node *dir, unsigned n)
+{
+	for (; n && dir && dir->kind == SBX_NODE_FILE; dir = dir->parent)
+		n--;
+	return n > 0;
+}
+
 /* The node for the file ID seen as NAME in DIR, with a reference. Lock held. */
 static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                      const struct sbx_ident *id, struct sbx_node **ret)
 {
 	struct sbx_node *node = find_at(tab, dir, id);
+	const bool steep = id->steep || leads_above(dir, id->climbs);
 	int r;
 
-	if (node && id->steep) {
+	if (node && steep) {
 		sbx_inodes_unhash(tab, node);
 		node = NULL;
 	}
@@ -151,7 +160,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		node->ino = id->ino;
 		node->born = id->born;
 		node->type = id->type;
-		node->steep = id->steep;
+		node->steep = steep;
 		sbx_inodes_hash(tab, node);
 	}
 	r = place_at(tab, node, dir, name);

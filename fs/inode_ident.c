@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -76,16 +77,32 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 	return 0;
 }
 
+/* How often ".." stands in front of TARGET. */
+static unsigned count_climbs(const char *target)
+{
+	unsigned n = 0;
+
+	while (!strncmp(target, "..", 2) && (target[2] == '/' || !target[2])) {
+		n++;
+		target += 2;
+		target += strspn(target, "/");
+		while (target[0] == '.' && target[1] == '/')
+			target += 1 + strspn(target + 1, "/");
+	}
+	return n;
+}
+
 /* A link that nobody can read is followed by nobody. */
-static bool is_steep(int dirfd, const char *name)
+static void judge_link(int dirfd, const char *name, struct sbx_ident *id)
 {
 	char target[PATH_MAX];
 	ssize_t n = readlinkat(dirfd, name, target, sizeof(target) - 1);
 
 	if (n < 0)
-		return false;
+		return;
 	target[n] = '\0';
-	return sbx_confine_is_steep(target);
+	id->steep = sbx_confine_is_steep(target);
+	id->climbs = *target == '/' ? UINT_MAX : count_climbs(target);
 }
 
 int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
@@ -98,7 +115,7 @@ int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, str
 		return r;
 	r = sbx_ident_at(dir->box, n.dirfd, n.name, st, id);
 	if (r == 0 && S_ISLNK(id->type))
-		id->steep = is_steep(n.dirfd, n.name);
+		judge_link(n.dirfd, n.name, id);
 	sbx_nested_release(&n);
 	return r;
 }

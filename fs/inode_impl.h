@@ -82,7 +82,9 @@ struct sbx_ident {
 	ino_t ino;
 	int64_t born;
 	mode_t type;
-	bool steep; /* of sbx_ident_child only: as of a node */
+	/* Of sbx_ident_child only: as of a node; directories that a link climbs, UINT_MAX: all. */
+	bool steep;
+	unsigned climbs;
 	/* sbx_box.changes, the same before and after, while no job ran; else 0: others may have been changing it. */
 	uint32_t changes;
 };

@@ -130,6 +130,66 @@ recursive_reading() {
 	run a rm -rf tree
 }
 
+# Whether the daemon may ask what a process is about to do (ptrace(2), Yama).
+may_look() {
+	[ "$(id -u)" = 0 ] || [ "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null || echo 0)" = 0 ]
+}
+
+# What takes a tree as it is takes links that lead out as links, with their own text.
+tools_that_do_not_follow() {
+	may_look || return 0
+	put_outside
+	run a sh -c "mkdir tree; cd tree; echo x >file; ln -s '$OUT/keep' out; ln -s ../../../tmp/outside up; ln -s ../tree/../../b steep
+		ln -s out gentle; ln -s /nowhere/at/all nowhere"
+	for name in out up steep gentle nowhere; do
+		want=$(run a readlink "tree/$name")
+		same "$want" "$(readlink "$MNT/a/tree/$name")"
+		expect EACCES\|ENOENT open "$MNT/a/tree/$name" O_RDONLY
+		same "$want" "$(readlink "$MNT/a/tree/$name")"
+	done
+	git -C "$MNT/a" add -A
+	same '' "$(git -C "$MNT/a" status --porcelain | grep -v '^A ' || true)"
+	same "$OUT/keep" "$(git -C "$MNT/a" cat-file blob :tree/out)"
+	same '' "$(run a git status --porcelain | grep -v '^A ' || true)"
+	tar -C "$MNT/a" -cf "$ROOM/tree.tar" tree
+	cp -r "$MNT/a/tree" "$ROOM/copied"
+	same "$OUT/keep" "$(readlink "$ROOM/copied/out")"
+	same x "$(cat "$ROOM/copied/file")"
+	rm -rf "$ROOM/copied" "$ROOM/tree.tar"
+	outside_is_untouched
+	git -C "$MNT/a" reset -q
+	run a rm -rf tree
+}
+
+# The text that one thread is told is kept for no other.
+reading_while_others_follow() {
+	put_outside
+	run a sh -c "mkdir tree; ln -s '$OUT/keep' tree/out; ln -s '$OUT' tree/dir"
+	timeout 60 python3 - "$MNT/a/tree" >"$ROOM/found" <<-'END'
+		import os, sys, threading
+		top, led, left = sys.argv[1], 0, [True]
+		def read():
+		    fd = os.open(top + "/out", os.O_PATH | os.O_NOFOLLOW)
+		    while left[0]:
+		        for at in (top + "/out", top + "/dir"):
+		            try: os.readlink(at)
+		            except OSError: pass
+		        try: os.readlink("", dir_fd=fd)
+		        except OSError: pass
+		threads = [threading.Thread(target=read) for _ in range(3)]
+		for t in threads: t.start()
+		for _ in range(3000):
+		    for at in (top + "/out", top + "/dir/keep"):
+		        try: os.close(os.open(at, os.O_RDONLY)); led += 1
+		        except OSError: pass
+		left[0] = False
+		for t in threads: t.join()
+		print(led)
+	END
+	[ "$(cat "$ROOM/found")" = 0 ] || unsafe "led out $(cat "$ROOM/found") times"
+	run a rm -rf tree
+}
+
 # A command hands its output and its directory to another one and ends.
 descriptors_handed_on() {
 	cat >"$MNT/a/take.py" <<'END'
@@ -209,6 +269,8 @@ attack "view landlock" "its own descriptors as ways up" own_descriptors
 attack -kernel "hard links across" hard_link_across
 attack -kernel "removing a tree with links out" recursive_removal
 attack "links" "reading a tree with links out" recursive_reading
+attack "links" "following a link out while others read it" reading_while_others_follow
+holds "git add, tar and cp go on at links that lead out" tools_that_do_not_follow
 attack -daemon "descriptors handed on outlive their command" descriptors_handed_on
 attack -daemon "standing in a directory of what is torn down" standing_in_what_is_removed
 holds "hard links show one count and one mode at once" one_count_for_all_names
