@@ -119,12 +119,12 @@ bool sbx_git_durable_hardens(const char *value, const char *method, bool objects
 	 */
 	for (const char *at = value ? value : ""; *at;) {
 		const size_t n = strcspn(at, ", ");
-		const bool not = *at == '-';
+		const bool minus = *at == '-';
 
 		if (n == 4 && memcmp(at, "none", n) == 0)
 			hard = false;
-		else if (is_hard(at + not, n - not ))
-			hard = !not ;
+		else if (is_hard(at + minus, n - minus))
+			hard = !minus;
 		at += n + strspn(at + n, ", ");
 	}
 	return hard;
