@@ -380,7 +380,12 @@ pending() {
 	remount
 	like 'f*' "$(cat "$MNT/ctl/pending")"
 	unblock
-	teardown "$(sed 's/^f	\(f-[^	]*\).*/\1/; s/^f$//' "$MNT/ctl/pending" | grep . || basename "$(grep -l '"deleting"' "$STATE"/meta/f-*)" .json)"
+	# It is tried again by itself: a teardown could join an attempt that began before.
+	tries=0
+	until [ -z "$(cat "$MNT/ctl/pending")" ] || [ $tries = 600 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
 	same '' "$(cat "$MNT/ctl/pending")"
 	teardown f
 	bring_back f "$(newest f)"
