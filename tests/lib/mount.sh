@@ -253,7 +253,7 @@ source_is_clean() {
 }
 
 # But for what the trash has.
-nothing_is_left() {
+source_and_state_are_clean() {
 	source_is_clean
 	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
@@ -266,7 +266,7 @@ drop_refs() {
 tear_and_unmount() {
 	teardown_all
 	unmount
-	nothing_is_left
+	source_and_state_are_clean
 }
 
 # What was committed outlives its sandbox.
@@ -274,7 +274,7 @@ tear_and_drop() {
 	teardown_all
 	unmount
 	drop_refs refs/heads/sandbox refs/sandboxfs
-	nothing_is_left
+	source_and_state_are_clean
 }
 
 # The last claim of a case that mounts.
