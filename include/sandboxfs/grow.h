@@ -3,6 +3,7 @@
 #define SANDBOXFS_GROW_H
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,8 @@ static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t
 	if (n < *cap)
 		return 0;
 	memcpy(&items, at, sizeof(items));
-	items = more > *cap ? reallocarray(items, more, size) : NULL;
+	/* Not reallocarray, because the address sanitizer ends a program that has it refuse. */
+	items = more > *cap && more <= SIZE_MAX / size ? realloc(items, more * size) : NULL;
 	if (!items)
 		return -ENOMEM;
 	memcpy(at, &items, sizeof(items));
