@@ -7,7 +7,7 @@ take back from the trash. After a cut:
 - a file that was synced is there, with its content;
 - one that was synced before its tree became another (restore, reset, undo, rmdir) is in the tree or where it comes back from: `previous`,
   an entry of the trash, a commit that a ref leads to;
-- a commit that git has synced is there; the source and the repository that was pushed to are whole;
+- a commit that git has synced, and whose ref was synced, is there; the source and the repository that was pushed to are whole;
 - each sandbox that is there works, git in it too, on both sides; nothing hangs.
 
 SBX_POWER_SEED takes the same steps again, as far as threads and the disk do.
@@ -213,6 +213,12 @@ class Client(threading.Thread):
     def do_commit(self, name):
         self.git(name, "add", "-A")
         self.git(name, "commit", "-q", "--allow-empty", "-m", "host")
+        # git syncs the file of a ref and not the directory in which that gets its name.
+        refs = os.open(REPO + "/.git/refs/heads/sandbox", os.O_RDONLY)
+        try:
+            os.fsync(refs)
+        finally:
+            os.close(refs)
         self.mine[name].commits[self.git(name, "rev-parse", "HEAD")] = name
 
     def do_inside(self, name):
@@ -235,6 +241,12 @@ class Client(threading.Thread):
         box.before, box.sure = box.sure, {}
         box.commits_before, box.commits = box.commits, {}
         self.control(name, file, text)
+        # README: "Of what git does not record it gives back what was taken away, and leaves the rest as it is".
+        for path in [p for p in box.before if p.endswith(".log")]:
+            with contextlib.suppress(FileNotFoundError):
+                with open(f"{MNT}/{name}/{path}", "rb") as f:
+                    if f.read() in box.before[path]:
+                        box.sure[path] = box.before.pop(path)
 
     def do_restore(self, name):
         box = self.mine[name]
@@ -432,7 +444,8 @@ def verify_before(world, search, names):
                   open(f"{MNT}/{name}/ctl/error").read())
         search.add(name)
         lost = search.lost(box.before)
-        check(not lost, f"{name}: {sorted(lost)} were synced before it went back, and are in neither tree nor previous")
+        check(not lost, f"{name}: {sorted(lost)} were synced before it went back, and are in neither tree nor previous"
+              + world.story([name]))
 
 
 def verify_removed(world, search):
