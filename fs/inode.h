@@ -116,9 +116,9 @@ bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node);
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 
 /*
- * Whether NODE, which is as ST says, has or had another name that may show as a file of its own, with
- * a node of its own: what changes by the one is to be asked for by the other, also when a descriptor
- * is all that is left of that. Any thread.
+ * Whether NODE, which is as ST says, has or had another name that may show as a file of its own,
+ * with a node of its own: what changes by the one is to be asked for by the other, also when a
+ * descriptor is all that is left of that. Any thread.
  */
 bool sbx_node_split(struct sbx_node *node, const struct stat *st);
 

@@ -1,7 +1,8 @@
 /*
- * A mutex, a condition and a list. A wide pool has a thread for each work that is under way: some of them take minutes, as
- * a command decides, and whoever is next shall not wait for those. Its threads end when there is nothing to do for more
- * than a few, and are not joined: the last to leave says so.
+ * A mutex, a condition and a list. A wide pool has a thread for each work that is under way: some
+ * of them take minutes, as a command decides, and whoever is next shall not wait for those. Its
+ * threads end when there is nothing to do for more than a few, and are not joined: the last to
+ * leave says so.
  */
 #include "sandboxfs/pool.h"
 
@@ -123,7 +124,10 @@ static int widen(struct sbx_pool *pool)
 	return 0;
 }
 
-/* The first thread is there from the start: what is submitted is done even where no other is to be had. */
+/*
+ * The first thread is there from the start: what is submitted is done even where no other is to be
+ * had.
+ */
 int sbx_pool_create_wide(int most, bool low, struct sbx_pool **ret)
 {
 	struct sbx_pool *pool = pool_new(0, most, low);

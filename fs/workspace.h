@@ -169,7 +169,10 @@ bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, con
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 /* The index of the alias NAME, or -1. */
 int ws_alias(const char *name);
-/* Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was made with it. */
+/*
+ * Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was
+ * made with it.
+ */
 bool ws_has_alias(struct sbx_node *dir, const char *name);
 
 /* Operations defined beside the table (ops_root.c). */

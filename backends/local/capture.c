@@ -192,7 +192,10 @@ static int drop_below_files(struct sbx_index *index)
 	return 0;
 }
 
-/* A directory with files in it is no submodule that is not checked out, whatever an index calls it: nobody looks into such. */
+/*
+ * A directory with files in it is no submodule that is not checked out, whatever an index calls it:
+ * nobody looks into such.
+ */
 static void drop_full_submodules(struct sbx_index *index)
 {
 	size_t kept = 0, lo, hi;

@@ -1,11 +1,12 @@
 /*
- * Recording what lies in a tree: as a git tree, and as the index that says the same. The tree is read through
- * descriptors only, one component at a time and never through a link, while commands may change it: what is found is what
- * was there when it was passed over.
+ * Recording what lies in a tree: as a git tree, and as the index that says the same. The tree is
+ * read through descriptors only, one component at a time and never through a link, while commands
+ * may change it: what is found is what was there when it was passed over.
  *
- * What belongs in it is decided as by `git add -A`: files and links that the index knows, and others unless the ignore rules
- * name them. A .git at any level is left out, as are special files; a submodule of the index stays as it is there, unless
- * its directory has files and is no repository; a repository that the index does not know is passed over.
+ * What belongs in it is decided as by `git add -A`: files and links that the index knows, and
+ * others unless the ignore rules name them. A .git at any level is left out, as are special files;
+ * a submodule of the index stays as it is there, unless its directory has files and is no
+ * repository; a repository that the index does not know is passed over.
  */
 #ifndef SANDBOXFS_LOCAL_CAPTURE_H
 #define SANDBOXFS_LOCAL_CAPTURE_H
@@ -33,8 +34,8 @@ struct sbx_capture_wish {
 	const struct sbx_index *lower;
 	const git_oid *lower_tree;
 	/*
-	 * The index as it is, and when it was written. BELIEVE: what it says of a file that has not changed since is believed. Of
-	 * layers nothing but what was seen before is.
+	 * The index as it is, and when it was written. BELIEVE: what it says of a file that has not
+	 * changed since is believed. Of layers nothing but what was seen before is.
 	 */
 	const struct sbx_index *known;
 	struct timespec known_at;

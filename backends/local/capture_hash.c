@@ -69,8 +69,9 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 }
 
 /*
- * Whether ENTRY, of an index written AT, tells this file's content. A command sets the time of modification as it likes: a file that
- * was changed AT may be changed once more in the same tick of the clock, and no other time tells.
+ * Whether ENTRY, of an index written AT, tells this file's content. A command sets the time of
+ * modification as it likes: a file that was changed AT may be changed once more in the same tick of
+ * the clock, and no other time tells.
  */
 static bool is_current(const struct sbx_index_entry *entry, const struct timespec *at,
                        const struct stat *st)

@@ -109,8 +109,8 @@ static const struct {
 };
 
 /*
- * The events that all asynchronous contexts together may have are counted for the machine: who takes them all has
- * taken them from the host.
+ * The events that all asynchronous contexts together may have are counted for the machine: who
+ * takes them all has taken them from the host.
  */
 static const char *const absent[] = {"clone3", "io_setup"};
 

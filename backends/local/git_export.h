@@ -18,10 +18,10 @@ struct sbx_git_taken {
 };
 
 /*
- * Writes OID and all that it leads to, as far as SOURCE lacks it, reading from READER; OID must be of TYPE. What an
- * object names is written before it, so that whatever happens the source holds nothing incomplete. *TAKEN
- * is counted on and stays within the bounds; what was written before they were reached stays. ENOENT, EINVAL, EFBIG,
- * E2BIG, and what writing answers.
+ * Writes OID and all that it leads to, as far as SOURCE lacks it, reading from READER; OID must be
+ * of TYPE. What an object names is written before it, so that whatever happens the source holds
+ * nothing incomplete. *TAKEN is counted on and stays within the bounds; what was written before
+ * they were reached stays. ENOENT, EINVAL, EFBIG, E2BIG, and what writing answers.
  */
 int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
                    git_object_t type, struct sbx_git_taken *taken, struct sbx_error *err);

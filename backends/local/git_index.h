@@ -43,9 +43,9 @@ struct sbx_index {
  */
 int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err);
 /*
- * The same of one that a command may have written: also EFBIG, before it is allocated, where DATA or its names together have more than
- * MOST bytes. Names that share their beginnings (version 4) take up far less in DATA. In all it takes memory for
- * four times MOST bytes.
+ * The same of one that a command may have written: also EFBIG, before it is allocated, where DATA
+ * or its names together have more than MOST bytes. Names that share their beginnings (version 4)
+ * take up far less in DATA. In all it takes memory for four times MOST bytes.
  */
 int sbx_index_parse_most(const void *data, size_t len, size_t most, struct sbx_index *ret,
                          struct sbx_error *err);
@@ -62,8 +62,9 @@ int sbx_index_compare_names(const char *a, size_t a_len, const char *b, size_t b
 /* How many bytes both names begin with. */
 size_t sbx_index_shared(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
 /*
- * Has who reads E look at its file where that was changed at or after SINCE (seconds), as E says: the size is 0, as git has it for
- * files that it cannot be sure of. Whether E says something else now.
+ * Has who reads E look at its file where that was changed at or after SINCE (seconds), as E says:
+ * the size is 0, as git has it for files that it cannot be sure of. Whether E says something else
+ * now.
  */
 bool sbx_index_doubt(struct sbx_index_entry *e, time_t since);
 /* Mode, as S_IFMT and permissions. */
@@ -76,18 +77,21 @@ uint32_t sbx_index_mode(const struct sbx_index_entry *entry);
 int sbx_index_merge(const struct sbx_index *base, const struct sbx_index *a,
                     const struct sbx_index *b, struct sbx_index *ret);
 /*
- * INDEX, which a command may have written, as far as TRUSTED, which it cannot have, lets it count: paths, modes, objects and stages.
- * There is no stat data, so that who reads it looks at the files. Flags are those that TRUSTED has for the path; a file that is only
- * announced (intent-to-add) counts where TRUSTED announces it too. *ret has room of its own, its names belong to INDEX. 0 or -ENOMEM.
+ * INDEX, which a command may have written, as far as TRUSTED, which it cannot have, lets it count:
+ * paths, modes, objects and stages. There is no stat data, so that who reads it looks at the files.
+ * Flags are those that TRUSTED has for the path; a file that is only announced (intent-to-add)
+ * counts where TRUSTED announces it too. *ret has room of its own, its names belong to INDEX. 0 or
+ * -ENOMEM.
  */
 int sbx_index_bare(const struct sbx_index *index, const struct sbx_index *trusted,
                    struct sbx_index *ret);
 /* Whether A and B have other flags for a path that both have with the same content. */
 bool sbx_index_flags_differ(const struct sbx_index *a, const struct sbx_index *b);
 /*
- * INDEX as those are to have it whose own is OWN: with its stat data and flags where it has the same content, but with the flags of
- * NOW where these are others than those of THEN; and with the files that OWN only announces. *ret has room of its own, its names
- * belong to INDEX and OWN. 0 or -ENOMEM.
+ * INDEX as those are to have it whose own is OWN: with its stat data and flags where it has the
+ * same content, but with the flags of NOW where these are others than those of THEN; and with the
+ * files that OWN only announces. *ret has room of its own, its names belong to INDEX and OWN. 0 or
+ * -ENOMEM.
  */
 int sbx_index_dress(const struct sbx_index *index, const struct sbx_index *own,
                     const struct sbx_index *then, const struct sbx_index *now,

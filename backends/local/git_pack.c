@@ -1,8 +1,8 @@
 /*
- * gitformat-pack(5), as far as reading single objects goes. The index (.idx) only tells where to look:
- * a wrong one makes objects missing or of the wrong name, which the caller finds out by their hash. Files are
- * read with pread: one that is cut short meanwhile gives an error and no signal, and an index of hundreds of MiB,
- * which may be nothing but a hole, takes no memory.
+ * gitformat-pack(5), as far as reading single objects goes. The index (.idx) only tells where to
+ * look: a wrong one makes objects missing or of the wrong name, which the caller finds out by their
+ * hash. Files are read with pread: one that is cut short meanwhile gives an error and no signal,
+ * and an index of hundreds of MiB, which may be nothing but a hole, takes no memory.
  */
 #include "backends/local/git_pack.h"
 

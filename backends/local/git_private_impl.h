@@ -42,7 +42,7 @@ struct sbx_git_private {
 	bool behind;                /* nor did the source have all that is inside */
 	bool left;                  /* nor is it to: there is too much of it */
 	struct timespec
-	        quiet; /* since when commands may have changed files unseen: when none was alive in a sync */
+	        quiet; /* the last sync with no command alive: files may have changed unseen since */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 

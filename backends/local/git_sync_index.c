@@ -1,9 +1,10 @@
 /*
- * The index of both sides, compared with the one they last agreed on. Host git gets what was taken apart and put
- * together here, never the bytes that a command wrote, and the objects that it names. By stat data and flags an index says that a file
- * need not be looked at: of those of a command's nothing counts outside (sbx_index_bare), so host git reads once what a command
- * has staged, and keeps what it knows of all else. What the host's index says of that goes inside, where nobody is misled by it but
- * commands.
+ * The index of both sides, compared with the one they last agreed on. Host git gets what was taken
+ * apart and put together here, never the bytes that a command wrote, and the objects that it names.
+ * By stat data and flags an index says that a file need not be looked at: of those of a command's
+ * nothing counts outside (sbx_index_bare), so host git reads once what a command has staged, and
+ * keeps what it knows of all else. What the host's index says of that goes inside, where nobody is
+ * misled by it but commands.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,8 +99,9 @@ static int read_inside(int dir, const struct side *host, struct side *ret, struc
 }
 
 /*
- * git compares times in seconds, and what a command has mapped it changes without a change of time: what the host's git found out about
- * a file that was changed since no command ran, or in the second when that was, may be true no more. It looks again.
+ * git compares times in seconds, and what a command has mapped it changes without a change of time:
+ * what the host's git found out about a file that was changed since no command ran, or in the
+ * second when that was, may be true no more. It looks again.
  */
 static void doubt(struct sbx_sync *y, struct side *host)
 {
@@ -138,8 +140,8 @@ static bool is_older(struct timespec a, struct timespec b)
 }
 
 /*
- * INDEX for the host, with what its own says of the files. The time of the file tells git which entries were too fresh to be sure of:
- * it stays.
+ * INDEX for the host, with what its own says of the files. The time of the file tells git which
+ * entries were too fresh to be sure of: it stays.
  */
 static int prepare_host(struct writing *w, struct sbx_index *index, const struct timespec *theirs)
 {

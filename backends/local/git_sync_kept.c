@@ -277,7 +277,9 @@ static bool is_on_branch(struct sbx_sync *y, const git_oid *oid)
 	       (git_oid_equal(tip, oid) || git_graph_descendant_of(y->source, tip, oid) == 1);
 }
 
-/* Before there were ids it was refs/sandboxfs/NAME/diverged; a branch of that name stands deeper. */
+/*
+ * Before there were ids it was refs/sandboxfs/NAME/diverged; a branch of that name stands deeper.
+ */
 static bool is_diverged(const char *name)
 {
 	const bool ours = strncmp(name, ROOM, strlen(ROOM)) == 0;

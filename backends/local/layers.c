@@ -99,9 +99,9 @@ static int fill_trial(const struct sbx_base_recipe *recipe, int dir, int tree,
 }
 
 /*
- * What everything else relies on: a file that is changed is copied up and stays the same file. Without
- * trusted attributes an overlay does not know later from where: another name then leads to another
- * file than the one that is known.
+ * What everything else relies on: a file that is changed is copied up and stays the same file.
+ * Without trusted attributes an overlay does not know later from where: another name then leads to
+ * another file than the one that is known.
  */
 static int try_tree(struct sbx_layers *layers, int root)
 {

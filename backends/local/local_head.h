@@ -20,8 +20,8 @@ int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec);
 
 /*
- * Which of sbx_result_names are in the tree of REC as it was made (struct sbx_sandbox.own_results). FRESH: it is being made, so that
- * what lies over its base is of the source too.
+ * Which of sbx_result_names are in the tree of REC as it was made (struct sbx_sandbox.own_results).
+ * FRESH: it is being made, so that what lies over its base is of the source too.
  */
 unsigned sbx_local_results(const struct sbx_local *b, const struct sbx_record *rec, bool fresh);
 

@@ -37,7 +37,7 @@ struct sbx_local {
 	bool clean; /* the last daemon ended in order: nothing of its commands is left to see to */
 	bool recovered;
 	struct sbx_programs *programs; /* NULL: nothing to guard */
-	char *surrounding; /* dir: .git of a repository the source lies in, or NULL */
+	char *surrounding;             /* dir: .git of a repository the source lies in, or NULL */
 };
 
 /* One opened sandbox. */

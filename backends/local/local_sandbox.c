@@ -15,8 +15,8 @@
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_history.h"
-#include "backends/local/local_trash.h"
 #include "backends/local/local_programs.h"
+#include "backends/local/local_trash.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/launch.h"
@@ -72,7 +72,10 @@ static void add_names(struct json_object *obj, const char *key, unsigned which)
 		json_object_object_add(obj, key, names);
 }
 
-/* Where NAME/status and the like are files of the source, and where there are files behind them that are only seen otherwise. */
+/*
+ * Where NAME/status and the like are files of the source, and where there are files behind them
+ * that are only seen otherwise.
+ */
 static void add_results(const struct sbx_local_sandbox *s, struct json_object *obj)
 {
 	const unsigned own = s->base.own_results;

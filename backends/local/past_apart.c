@@ -1,6 +1,7 @@
 /*
- * A file that was taken out of a tree may have another name there, which stays: an ignored one, or one
- * that a restore has no need to change. What is written to it from then on is no part of what was taken.
+ * A file that was taken out of a tree may have another name there, which stays: an ignored one, or
+ * one that a restore has no need to change. What is written to it from then on is no part of what
+ * was taken.
  */
 #include <dirent.h>
 #include <errno.h>

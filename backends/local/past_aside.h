@@ -60,8 +60,9 @@ int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct 
  */
 bool sbx_aside_make_room(struct sbx_aside *a);
 /*
- * Has what was taken and still has a name in the tree be files of their own, once everything is in its place, so that who
- * writes by that name changes the tree alone. What is linked among what was taken stays so.
+ * Has what was taken and still has a name in the tree be files of their own, once everything is in
+ * its place, so that who writes by that name changes the tree alone. What is linked among what was
+ * taken stays so.
  */
 int sbx_aside_part(struct sbx_aside *a);
 /* Brings copies up to date that were written to meanwhile, and ends. */

@@ -1,8 +1,9 @@
 /*
  * What differs, file by file: each is written out before the next is looked at.
  *
- * libgit2 holds both files whole, and some hundred bytes for each of their lines. So a file of very many lines is shown as
- * binaries are, which takes no more than its size; and of one that is very large it is only said that it differs.
+ * libgit2 holds both files whole, and some hundred bytes for each of their lines. So a file of very
+ * many lines is shown as binaries are, which takes no more than its size; and of one that is very
+ * large it is only said that it differs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -170,7 +171,9 @@ static bool has_large(git_odb *odb, git_diff *diff)
 	return false;
 }
 
-/* The trees FROM and TO, to be shown in a way; they are in the same order in each. libgit2's code. */
+/*
+ * The trees FROM and TO, to be shown in a way; they are in the same order in each. libgit2's code.
+ */
 static int compare(git_repository *repo, const git_oid *from, const git_oid *to, enum shown way,
                    git_diff **ret)
 {
@@ -201,7 +204,10 @@ static int compare(git_repository *repo, const git_oid *from, const git_oid *to,
 	return r ? r : git_diff_find_similar(*ret, &find);
 }
 
-/* DIFFS[AS_TEXT] is there, the others are made when they are needed, and are the caller's. libgit2's code. */
+/*
+ * DIFFS[AS_TEXT] is there, the others are made when they are needed, and are the caller's.
+ * libgit2's code.
+ */
 static int print_files(git_repository *repo, const git_oid *from, const git_oid *to,
                        git_diff *diffs[WAYS], struct output *o)
 {

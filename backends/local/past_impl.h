@@ -156,7 +156,8 @@ struct sbx_past_apply {
 	struct sbx_aside *aside;      /* receives what goes or is replaced; else that is lost */
 	const struct sbx_aside *from; /* what is in it is not made: it is given back later */
 	const struct sbx_past_exacts *exact;
-	const struct sbx_past_exacts *was; /* of the files as they are, when they are to be those of a mark */
+	const struct sbx_past_exacts
+	        *was; /* of the files as they are, when they are to be those of a mark */
 };
 /*
  * Makes the files of the tree, which are as CAPTURED, those of the tree TO, and captured->index

@@ -31,7 +31,7 @@ struct sbx_record {
 	char *head;          /* git: hexadecimal commit that was checked out then; with save */
 	bool branch_created; /* git: the branch is ours to remove */
 	bool lasting; /* not in the file, which is on disk: what replaces it is written out first */
-	bool keep; /* of one that is being removed: its files go where removed ones are kept */
+	bool keep;    /* of one that is being removed: its files go where removed ones are kept */
 	int64_t created_ms;
 	int64_t removed_ms; /* with save: when */
 	int64_t disk_mb; /* size of the disk that the upper layer is on; 0: the state directory's */

@@ -8,11 +8,11 @@
 #include "sandboxfs/identity.h"
 
 /*
- * Makes a user namespace in which OUTSIDE, of the caller's, is called INSIDE. CLOSED: none can be made
- * below it, those in it have an eighth of the caller's inotify instances and a fourth of its watches, and OUTSIDE owns
- * it: a process that has become OUTSIDE may look into and signal those in it.
- * The caller needs to be privileged in its own, single-threaded, and to see a /proc. Returns
- * a descriptor or a negative errno.
+ * Makes a user namespace in which OUTSIDE, of the caller's, is called INSIDE. CLOSED: none can be
+ * made below it, those in it have an eighth of the caller's inotify instances and a fourth of its
+ * watches, and OUTSIDE owns it: a process that has become OUTSIDE may look into and signal those in
+ * it. The caller needs to be privileged in its own, single-threaded, and to see a /proc. Returns a
+ * descriptor or a negative errno.
  */
 int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed);
 

@@ -223,17 +223,21 @@ struct sbx_sandbox {
 	bool unsaved; /* what changes is in memory until barrier is called */
 	atomic_bool
 	        anchored; /* set by barrier: what leads to the tree is on disk, and stays there */
-	bool splits; /* layered: names of one file may have numbers of their own, and show as several files */
+	bool splits;      /* layered: each name of a file may have an inode number of its own */
 	int64_t base_ns;  /* layered: a file born up to then may be copied up, and so born again */
 	struct sbx_identity owner; /* of the files; the mount shows them as the daemon's own */
 	/*
-	 * By index of sbx_result_names, a bit for each of them that the tree had before anybody could have made it: there the
-	 * file is what the name means, else the result. Never changes, whatever becomes of the file.
+	 * By index of sbx_result_names, a bit for each of them that the tree had before anybody
+	 * could have made it: there the file is what the name means, else the result. Never
+	 * changes, whatever becomes of the file.
 	 */
 	unsigned own_results;
 };
 
-/* Names in a sandbox's root by which the results of its last command are read as well: stdout, stderr, status. */
+/*
+ * Names in a sandbox's root by which the results of its last command are read as well: stdout,
+ * stderr, status.
+ */
 #define SBX_RESULTS 3
 extern const char *const sbx_result_names[SBX_RESULTS];
 /* Those of them that are in the directory DIRFD (-1: none), as bits. Thread-safe. */

@@ -12,9 +12,9 @@ struct sbx_pool;
 /* Starts THREADS threads (1..64). Returns 0 or a negative errno. */
 int sbx_pool_create(int threads, struct sbx_pool **ret);
 /*
- * A pool for works that may take long: no work waits for another's end, as each that finds no idle thread
- * has one started, up to MOST (1 or more) at once. LOW: the threads give way to whatever else wants processor or disk.
- * Returns 0 or a negative errno.
+ * A pool for works that may take long: no work waits for another's end, as each that finds no idle
+ * thread has one started, up to MOST (1 or more) at once. LOW: the threads give way to whatever
+ * else wants processor or disk. Returns 0 or a negative errno.
  */
 int sbx_pool_create_wide(int most, bool low, struct sbx_pool **ret);
 /* Runs what is queued to its end, then joins the threads. Accepts NULL. */
