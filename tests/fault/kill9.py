@@ -142,7 +142,8 @@ class Client(threading.Thread):
 
     def side(self, name):
         """A branch of a command's own is in the source when the command has ended."""
-        which = self.told(name, f"git checkout -q -b s{self.rng.randrange(1 << 30)}; "
+        # What a git that was killed has staged would be in its commit, and in the way of the checkout back.
+        which = self.told(name, f"git reset -q; git checkout -q -b s{self.rng.randrange(1 << 30)}; "
                           "git commit -q --allow-empty -m side; git rev-parse HEAD; git checkout -q -")
         self.commits[which] = f"a branch in {name}"
 
