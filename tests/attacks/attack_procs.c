@@ -84,6 +84,16 @@ static long try_raise_limit(char **args)
 	return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static long try_core_limit(char **args)
+{
+	const rlim_t bytes = (rlim_t)attack_number(args);
+	const struct rlimit limit = {bytes, bytes};
+
+	if (prlimit(0, RLIMIT_CORE, &limit, NULL) < 0)
+		return -1;
+	return syscall(SYS_setrlimit, RLIMIT_CORE, &limit);
+}
+
 /* What it is already. The right to set it is the right to end the process by one of processor time. */
 static long try_limit(char **args)
 {
@@ -240,6 +250,7 @@ const struct attack attack_procs[] = {
         {"setgroups", try_setgroups},
         {"new-privileges", try_new_privileges},
         {"raise-limit", try_raise_limit},
+        {"core-limit", try_core_limit},
         {"limit", try_limit},
         {"inotify", try_inotify},
         {"inotifies", stay_with_inotify},

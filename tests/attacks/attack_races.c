@@ -91,14 +91,16 @@ static bool one_sided(const struct storm *s)
 	return !s->leaked && (!s->done || !s->denied);
 }
 
-/* storm ROUNDS file|directory PATH...: whatever the outcomes. Prints how many were of each kind. */
+/* storm ROUNDS file|directory PATH...: whatever the outcomes, up to the
+ * first leak. Prints how many were of each kind. */
 static long storm(char **args)
 {
 	const long rounds = attack_number(args);
 	const bool directory = args[1] && strcmp(args[1], "directory") == 0;
 	struct storm s = {0};
 
-	for (long round = 0; round < rounds || (one_sided(&s) && round < 20 * rounds); round++)
+	for (long round = 0;
+	     !s.leaked && (round < rounds || (one_sided(&s) && round < 20 * rounds)); round++)
 		for (char **path = args + 2; *path; path++) {
 			s.path = *path;
 			if (directory)

@@ -9,7 +9,7 @@ CANARY=$ROOM/tmp/canary
 # But for what is a's to move: its branch, its own below refs/sandboxfs/ and objects that are new. Those there were, fsck knows.
 git_dir_is_as_it_was() {
 	(cd "$REPO/.git" && find . -type f ! -path './refs/sandboxfs/*' ! -path './refs/heads/sandbox/*' ! -path './worktrees/*' \
-		! -path './objects/*' ! -path './logs/*' ! -name index -exec sha256sum {} + | sort -k 2) >"$ROOM/git.$1"
+		! -path './objects/*' ! -path './sandboxfs/*' ! -path './logs/*' ! -name index -exec sha256sum {} + | sort -k 2) >"$ROOM/git.$1"
 }
 
 # untouched COMMAND...: by a command of the sandbox's
@@ -203,7 +203,7 @@ odd_names_of_refs() {
 	git -C "$REPO" for-each-ref --format='%(refname:lstrip=4)' 'refs/sandboxfs/heads/b-*/**' | grep -q '^df' || fail "nothing was brought over"
 	run b sh -c 'd=$(git rev-parse --git-dir); mv "$d/packed.was" "$d/packed-refs"; rm -rf "$d/refs/sandboxfs" "$d"/refs/heads/fo*' >"$ROOM/said" 2>&1
 	run b true
-	same '' "$(git -C "$REPO" for-each-ref 'refs/sandboxfs/heads/b-*/**' | grep df)"
+	same '' "$(git -C "$REPO" for-each-ref --format='%(refname:lstrip=4)' 'refs/sandboxfs/heads/b-*/**' | grep '^df')"
 }
 
 end_branches() {

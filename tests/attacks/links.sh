@@ -5,7 +5,7 @@
 
 OUT=$ROOM/tmp/outside
 # Rounds of a dozen operations each.
-ROUNDS=1500
+ROUNDS=500
 
 put_outside() {
 	mkdir -p "$OUT"

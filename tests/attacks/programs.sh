@@ -19,11 +19,13 @@ ran() {
 }
 
 # A program under many names that leaves a canary and passes its input on; what a hook, driver or editor would be.
+# tools/ssh ends at once, because git waits for its greeting.
 plant_programs() {
 	mount_victims "$@"
 	run a sh -c "mkdir -p tools .husky node_modules/.bin; printf '#!/bin/sh\ntouch $CANARY\nexec cat\n' >tools/run; chmod +x tools/run
 		for name in pre-commit post-index-change commit-msg prepare-commit-msg reference-transaction post-checkout; do
 			printf '#!/bin/sh\ntouch $CANARY\n' >.husky/\$name; chmod +x .husky/\$name; done
+		printf '#!/bin/sh\ntouch $CANARY\n' >tools/ssh; chmod +x tools/ssh
 		cp tools/run node_modules/.bin/fmt; cp tools/run Makefile; cp tools/run git-credential-x
 		echo '*.x filter=evil diff=evil merge=evil' >.gitattributes; echo x >f.x"
 	git -C "$MNT/a" add .gitattributes
@@ -154,7 +156,7 @@ editors() {
 
 remotes() {
 	source_git remote add evil ssh://127.0.0.1:1/x
-	set_and_look core.sshCommand ./tools/run fetch evil
+	set_and_look core.sshCommand ./tools/ssh fetch evil
 	source_git remote set-url evil "$REPO"
 	set_and_look remote.evil.uploadpack ./tools/run fetch evil
 	set_and_look remote.evil.receivepack ./tools/run push evil HEAD:refs/heads/pushed

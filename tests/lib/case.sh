@@ -68,19 +68,23 @@ if [ "$who" = user ] && [ "$(id -u)" = 0 ]; then
 	become="setpriv --reuid=$uid --regid=$gid --clear-groups"
 fi
 
+# processes TEXT: the ids of those whose command line has TEXT. One grep looks at them all, and reads TEXT as input,
+# so that its own command line has none.
+processes() {
+	printf '%s\n' "$1" | grep -alF -f - /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3
+}
+
 leftovers() {
 	grep -F " $ROOM/" /proc/self/mountinfo | sed 's/^/# mount: /'
-	for dir in /proc/[0-9]*; do
-		cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -F "$ROOM/" | sed "s|^|# process ${dir#/proc/}: |"
+	for pid in $(processes "$ROOM/"); do
+		tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | sed "s|^|# process $pid: |"
 	done
 }
 
 # Ends what a failed case left, so that the next one starts clean.
 sweep() {
-	for dir in /proc/[0-9]*; do
-		if cat "$dir/cmdline" 2>/dev/null | tr '\0' ' ' | grep -qF "$ROOM/bin/sandboxfs"; then
-			kill -9 "${dir#/proc/}"
-		fi
+	for pid in $(processes "$ROOM/bin/sandboxfs"); do
+		kill -9 "$pid"
 	done
 	while target=$(awk -v p="$ROOM/" 'index($5, p) == 1 { print $5; exit }' /proc/self/mountinfo) &&
 		[ -n "$target" ]; do

@@ -48,7 +48,19 @@ static void remember(struct sbx_spawner *sp, const struct sbx_place *place,
 		snprintf(sp->env[n++], sizeof(sp->env[0]), "%s", *e);
 }
 
+__attribute__((weak)) bool sbx_spawner_views(const struct sbx_spawner *sp)
+{
+	(void)sp;
+	return true;
+}
+
 __attribute__((weak)) bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
+{
+	(void)sp;
+	return true;
+}
+
+__attribute__((weak)) bool sbx_spawner_maps_memory(const struct sbx_spawner *sp)
 {
 	(void)sp;
 	return true;
