@@ -133,6 +133,12 @@ int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	return sb->impl->remove(sb, err);
 }
 
+void sbx_sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
+{
+	if (sb->impl->hurry)
+		sb->impl->hurry(sb, ms);
+}
+
 void sbx_sandbox_discard(struct sbx_sandbox *sb)
 {
 	if (sb->impl->discard)

@@ -187,6 +187,12 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return result("sandbox.retire", sb->id, start, r, err);
 }
 
+static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
+{
+	say("sandbox.hurry(%s, %u)", sb->id, ms);
+	sbx_sandbox_hurry(downcast(sb)->inner, ms);
+}
+
 static void sandbox_discard(struct sbx_sandbox *sb)
 {
 	say("sandbox.discard(%s)", sb->id);
@@ -435,6 +441,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .retire = sandbox_retire,
         .remove = sandbox_remove,
         .discard = sandbox_discard,
+        .hurry = sandbox_hurry,
         .close = sandbox_close,
         .exec = sandbox_exec,
         .stale = sandbox_stale,

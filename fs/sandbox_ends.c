@@ -225,8 +225,10 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 	for (size_t i = 0; i < reg->n; i++)
 		if (reg->boxes[i]->creation)
 			atomic_store(&reg->boxes[i]->creation->cancelled, true);
-	for (size_t i = 0; i < reg->n; i++)
+	for (size_t i = 0; i < reg->n; i++) {
 		sbx_box_cancel_pushes(reg->boxes[i]);
+		sbx_box_hurry(reg->boxes[i]);
+	}
 	for (;;) {
 		struct box *box = next_open(reg);
 

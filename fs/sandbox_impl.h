@@ -141,6 +141,9 @@ void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
  * Has done called on the loop thread, as the contract has it, for what is known before anything was
  * begun. A failure's sentence is stored.
  */
+/* Somebody waits for the end of what BOX is at: it has some seconds. The lock is held. */
+void sbx_box_hurry(struct box *box);
+
 void sbx_tell_later(struct sbx_registry *reg, int code, const struct sbx_error *err,
                     sbx_box_done done, void *data);
 /* Memory or no daemon: these outcomes could not be told to anyone. */

@@ -14,6 +14,7 @@
 
 #define RETRY_FIRST_MS 1000
 #define RETRY_LAST_MS  60000
+#define HURRY_MS       5000
 
 static struct waiter **waiters_end(struct box *box)
 {
@@ -193,6 +194,8 @@ static void retire_refused(struct box *box)
 	sbx_error_store(reg, NULL, &box->step_err);
 	sbx_jobs_resume(box->pub.jobs);
 	pthread_mutex_lock(&reg->lock);
+	if (!reg->closing)
+		sbx_sandbox_hurry(box->pub.sandbox, 0);
 	box->pub.state = SBX_BOX_READY;
 	if (!reg->closing)
 		sbx_box_arm_lifetime(box, RETRY_LAST_MS);
@@ -273,6 +276,12 @@ void sbx_box_stop(struct box *box)
 	sbx_jobs_shutdown(box->pub.jobs, jobs_ended, box);
 }
 
+void sbx_box_hurry(struct box *box)
+{
+	if (box->pub.sandbox)
+		sbx_sandbox_hurry(box->pub.sandbox, HURRY_MS);
+}
+
 /* By its name or, as another may have had that after it, by its id. */
 static struct box *find_retired(struct sbx_registry *reg, const char *word)
 {
@@ -317,6 +326,9 @@ static int join_teardown(struct sbx_registry *reg, const char *name, bool comple
 		sbx_box_stop_begin(box);
 		*stop = box;
 	}
+	/* Who waits in rmdir(2) keeps everybody from the directory. */
+	if (!complete)
+		sbx_box_hurry(box);
 	add_waiter(box, complete, done, data);
 	if (box->pub.state == SBX_BOX_RETIRED)
 		press(reg, box);

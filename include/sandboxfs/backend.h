@@ -156,6 +156,12 @@ struct sbx_sandbox_impl {
 	 */
 	int (*sync)(struct sbx_sandbox *sb, struct sbx_error *err);
 	/*
+	 * [any] Somebody waits for the end of the sandbox, or of the mount: a sync, and one that
+	 * retire makes, gives up MS milliseconds from now; what it has not brought over stays, and
+	 * retire answers EBUSY. 0: it need not any more. Optional.
+	 */
+	void (*hurry)(struct sbx_sandbox *sb, unsigned ms);
+	/*
 	 * [any] What the file .git in the root says to the host, whatever the tree holds there; constant.
 	 * NULL (also when absent): the tree's own.
 	 */
@@ -292,6 +298,7 @@ int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_erro
 int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err);
 int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err);
 void sbx_sandbox_discard(struct sbx_sandbox *sb);
+void sbx_sandbox_hurry(struct sbx_sandbox *sb, unsigned ms);
 void sbx_sandbox_close(struct sbx_sandbox *sb); /* accepts NULL */
 int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
                      const struct sbx_exec_events *events, void *data, struct sbx_job **ret,

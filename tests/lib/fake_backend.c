@@ -282,6 +282,13 @@ static int fake_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	return 0;
 }
 
+static void fake_hurry(struct sbx_sandbox *sb, unsigned ms)
+{
+	struct fake_backend *b = sbx_container_of(sb, struct fake_sandbox, base)->backend;
+
+	atomic_fetch_add(&b->hurries, ms > 0);
+}
+
 static void fake_discard(struct sbx_sandbox *sb)
 {
 	struct fake_backend *b = sbx_container_of(sb, struct fake_sandbox, base)->backend;
@@ -309,6 +316,7 @@ static const struct sbx_sandbox_impl fake_sandbox_impl = {
         .retire = fake_retire,
         .remove = fake_remove,
         .discard = fake_discard,
+        .hurry = fake_hurry,
         .close = fake_close,
         .exec = fake_exec,
         .barrier = fake_barrier,

@@ -28,6 +28,7 @@ struct fake_backend {
 	/* Errno (positive) of the next calls, 0: success. */
 	atomic_int create_code, retire_code, remove_code, rename_code, barrier_code;
 	atomic_int remove_failures; /* so many removals fail with remove_code */
+	atomic_int hurries;         /* calls of hurry that ask for it */
 	atomic_int discards;        /* calls of discard, after which none fails */
 	atomic_bool hold_create;    /* create waits for hold or for being cancelled */
 	atomic_bool hold_remove;

@@ -36,6 +36,44 @@ END
 	same x "$(cat "$MNT/a/ran")"
 }
 
+# held COMMAND...: what holds the source up while it runs holds up what makes and removes sandboxes.
+held() {
+	exec 8<"$REPO/.git"
+	flock 8
+	"$@"
+	exec 8<&-
+}
+
+# killed_while_held SIGNAL COMMAND...: the command waits for an answer, and ends by the signal without one.
+killed_while_held() {
+	signal=$1
+	shift
+	"$@" 8<&- 2>/dev/null &
+	client=$!
+	for sure in 1 2 3; do
+		tick
+		until grep -q '^State:.*[SD] ' "/proc/$client/status"; do tick; done
+	done
+	kill -"$signal" $client
+	wait $client && fail "$* succeeded" || true
+}
+
+killed_rmdir() {
+	box gone
+	held killed_while_held KILL rmdir "$MNT/gone"
+	while [ -d "$MNT/gone" ]; do tick; done
+	expect ENOENT rmdir "$MNT/gone"
+	box gone
+	held killed_while_held TERM python3 -c 'import os, sys; os.rmdir(sys.argv[1])' "$MNT/gone"
+	while [ -d "$MNT/gone" ]; do tick; done
+}
+
+killed_mkdir() {
+	held killed_while_held KILL mkdir "$MNT/made"
+	until mkdir "$MNT/made" 2>/dev/null; do tick; done
+	teardown made
+}
+
 killed_reader() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
 	cat "$MNT/a/ctl/jobs/$id/wait" &
@@ -81,6 +119,8 @@ claim "a Python handler during exec: one run" python_handler
 claim "SIGKILL of the client ends it quickly and kills the job" fatal 9
 claim "SIGTERM of the client too" fatal 15
 claim "SIGINT too" fatal 2
+claim "a killed rmdir ends at once, and the sandbox goes all the same" killed_rmdir
+claim "a killed mkdir ends, and leaves nothing" killed_mkdir
 claim "a killed reader of wait leaves the job alone" killed_reader
 claim "a killed reader of events is forgotten" killed_event_reader
 finish

@@ -328,6 +328,21 @@ static void failed_removal_is_told_and_tried_again(void **state)
 	assert_non_null(strstr(stats, "sandboxfs_remove_failures_total 1\n"));
 }
 
+/* In rmdir(2) everybody waits who comes to the directory. */
+static void who_waits_in_rmdir_and_the_end_are_in_a_hurry(void **state)
+{
+	(void)state;
+	sbx_box_unref(house_make(&house, "a"));
+	sbx_box_unref(house_make(&house, "b"));
+	sbx_box_unref(house_make(&house, "c"));
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(atomic_load(&house.backend.hurries), 0);
+	assert_int_equal(house_teardown(&house, "b", false), 0);
+	assert_int_equal(atomic_load(&house.backend.hurries), 1);
+	sbx_registry_shutdown(house.registry);
+	assert_int_equal(atomic_load(&house.backend.hurries), 2);
+}
+
 static void who_was_told_of_a_failed_removal_can_discard(void **state)
 {
 	_cleanup_free_ char *pending = NULL, *id = NULL;
@@ -847,6 +862,7 @@ int main(void)
 	        CASE(teardown_of_what_is_not_there),
 	        CASE(two_teardowns_at_once_both_succeed),
 	        CASE(failed_removal_is_told_and_tried_again),
+	        CASE(who_waits_in_rmdir_and_the_end_are_in_a_hurry),
 	        CASE(who_was_told_of_a_failed_removal_can_discard),
 	        CASE(refused_retirement_leaves_the_sandbox_ready),
 	        CASE(teardown_kills_jobs_and_leaves_the_durable_log),
