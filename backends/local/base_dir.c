@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/git_bare_config.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -200,7 +201,8 @@ static int look(const struct sbx_base_dir *d, atomic_bool *cancelled, struct loo
 
 static void make_key(const struct sbx_base_dir *d, const struct look *l, char key[SBX_BASE_KEY_MAX])
 {
-	const uint32_t owner[] = {d->owner.uid, d->owner.gid};
+	/* The last: how it is copied. */
+	const uint32_t owner[] = {d->owner.uid, d->owner.gid, 1};
 
 	snprintf(key, SBX_BASE_KEY_MAX, "dir-%016" PRIx64 "%016" PRIx64,
 	         fnv(l->sum[0], owner, sizeof(owner)), fnv(l->sum[1], owner, sizeof(owner)));
@@ -230,6 +232,7 @@ static int fill(const struct sbx_base_recipe *recipe, int dir, int tree,
 	                        .links = links,
 	                        .skips = d->skips,
 	                        .nskips = d->nskips,
+	                        .rewrite = sbx_git_bare_copy,
 	                        .owner = d->owner.uid != geteuid() ? &d->owner : NULL,
 	                        .cancelled = cancelled};
 	int r;

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/git_blob.h"
 #include "backends/local/git_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -178,29 +179,50 @@ static int dir_of(struct writer *w, const char *path, const char **name)
 	return w->dir < 0 ? -errno : w->dir;
 }
 
-static int write_file(struct writer *w, git_index_entry *e, const char *data, size_t len)
+static int make_file(struct writer *w, git_index_entry *e)
 {
-	struct filling *f = w->f;
-	const struct sbx_identity *owner = &f->spec->commit->owner;
 	const char *name;
-	int dir = dir_of(w, e->path, &name), r;
-	_cleanup_fd_ int fd = -1;
-	struct stat st;
+	int dir = dir_of(w, e->path, &name), fd;
 
 	if (dir < 0)
 		return dir;
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 	            e->mode == GIT_FILEMODE_BLOB_EXECUTABLE ? 0755 : 0644);
-	if (fd < 0)
-		return -errno;
-	r = sbx_write_all(fd, data, len);
-	if (r)
-		return r;
+	return fd < 0 ? -errno : fd;
+}
+
+/* The file open at FD has its content. */
+static int finish_file(struct writer *w, git_index_entry *e, int fd)
+{
+	struct filling *f = w->f;
+	const struct sbx_identity *owner = &f->spec->commit->owner;
+	struct stat st;
+
 	if ((f->chown && fchown(fd, owner->uid, owner->gid) < 0) || futimens(fd, f->times) < 0 ||
 	    fstat(fd, &st) < 0)
 		return -errno;
 	record(f, e, &st);
 	return 0;
+}
+
+static int write_file(struct writer *w, git_index_entry *e, const char *data, size_t len)
+{
+	_cleanup_fd_ int fd = make_file(w, e);
+	const int r = fd < 0 ? fd : sbx_write_all(fd, data, len);
+
+	return r ? r : finish_file(w, e, fd);
+}
+
+/* The blob, by and by, as HOW converts it; NULL: as it is. */
+static int write_large(struct writer *w, git_index_entry *e, struct sbx_convert *how)
+{
+	_cleanup_fd_ int fd = make_file(w, e);
+	int r = fd < 0 ? fd : 0;
+
+	if (!r)
+		r = how ? sbx_git_blob_convert(w->odb, &e->id, how, fd)
+		        : sbx_git_blob_write(w->odb, &e->id, fd);
+	return r ? r : finish_file(w, e, fd);
 }
 
 static int load_filters(struct writer *w, const git_index_entry *e, git_filter_list **ret)
@@ -219,10 +241,14 @@ static int load_filters(struct writer *w, const git_index_entry *e, git_filter_l
 /* Not the bytes alone: an identifier ($Id$) is the name of the blob. */
 static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list *filters)
 {
+	struct sbx_convert how;
 	git_blob *blob = NULL;
 	git_buf out = {0};
-	int r = git_blob_lookup(&blob, w->repo, &e->id);
+	int r;
 
+	if (sbx_git_blob_is_large(w->odb, &e->id) && sbx_convert_probe(&how, filters, true, &e->id))
+		return write_large(w, e, &how);
+	r = git_blob_lookup(&blob, w->repo, &e->id);
 	if (!r)
 		r = git_filter_list_apply_to_blob(&out, filters, blob);
 	r = r ? git_failure(w->f, e->path, r) : write_file(w, e, out.ptr, out.size);
@@ -231,25 +257,29 @@ static int write_filtered(struct writer *w, git_index_entry *e, git_filter_list 
 	return r;
 }
 
+static int write_plain(struct writer *w, git_index_entry *e)
+{
+	git_odb_object *object = NULL;
+	int r;
+
+	if (sbx_git_blob_is_large(w->odb, &e->id))
+		return write_large(w, e, NULL);
+	r = git_odb_read(&object, w->odb, &e->id);
+	r = r ? git_failure(w->f, e->path, r)
+	      : write_file(w, e, git_odb_object_data(object), git_odb_object_size(object));
+	git_odb_object_free(object);
+	return r;
+}
+
 static int write_entry(struct writer *w, git_index_entry *e)
 {
 	git_filter_list *filters;
-	git_odb_object *object = NULL;
-	int r = git_odb_read(&object, w->odb, &e->id);
+	int r = load_filters(w, e, &filters);
 
 	if (r)
 		return git_failure(w->f, e->path, r);
-	r = load_filters(w, e, &filters);
-	if (r) {
-		git_odb_object_free(object);
-		return git_failure(w->f, e->path, r);
-	}
-	if (filters)
-		r = write_filtered(w, e, filters);
-	else
-		r = write_file(w, e, git_odb_object_data(object), git_odb_object_size(object));
+	r = filters ? write_filtered(w, e, filters) : write_plain(w, e);
 	git_filter_list_free(filters);
-	git_odb_object_free(object);
 	return r ? fail(w->f, r, e->path, NULL) : 0;
 }
 

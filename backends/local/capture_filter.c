@@ -46,7 +46,7 @@ int capture_filters_show(struct capture *c, const struct sbx_index_entry *e, con
 int capture_filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret)
 {
 	git_index_entry entry;
-	bool shown = item->known && !(item->known->flags & CAPTURE_STAGES) &&
+	bool shown = item->known && !item->large && !(item->known->flags & CAPTURE_STAGES) &&
 	             S_ISREG(sbx_index_mode(item->known));
 	int r;
 

@@ -14,11 +14,7 @@
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
 
-#define SMALL    ((size_t)1 << 20) /* read as a whole */
-#define PIECE    ((size_t)256 << 10)
-#define FILTERED ((size_t)512 << 20) /* more is not converted */
-#define TRIES    4
-#define SNIFF    8000
+#define TRIES 4
 /* Made in a moment, a file of nothing but holes takes hours to read. This much is read in about a minute. */
 #define HOLES ((uint64_t)16 << 30)
 
@@ -92,7 +88,7 @@ static bool is_current(const struct sbx_index_entry *entry, const struct timespe
 
 /* ---- objects ---- */
 
-static int git_failed(struct capture *c, int r, const char *path)
+int capture_failed(struct capture *c, int r, const char *path)
 {
 	return sbx_git_fail(c->err, r, "cannot record %s", path);
 }
@@ -108,92 +104,19 @@ static int write_blob(struct capture *c, struct capture_item *item, const char *
 	r = git_odb_write(&oid, c->odb, data, len, GIT_OBJECT_BLOB);
 	sbx_git_owner_end(&owner);
 	if (r)
-		return git_failed(c, r, item->path);
+		return capture_failed(c, r, item->path);
 	memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
 	return 0;
 }
 
-/* Up to LEN bytes from OFFSET; fewer: the file ends there. */
-static ssize_t read_at(int fd, char *buf, size_t len, off_t offset)
-{
-	size_t have = 0;
-
-	while (have < len) {
-		ssize_t n = pread(fd, buf + have, len - have, offset + (off_t)have);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			break;
-		have += n > 0 ? (size_t)n : 0;
-	}
-	return (ssize_t)have;
-}
-
-/* The first SIZE bytes, by and by. -ESTALE: there are fewer. */
-static int copy_pieces(struct capture *c, git_odb_stream *stream, int fd, size_t size)
-{
-	_cleanup_free_ char *buf = malloc(PIECE);
-	size_t done = 0;
-	int r = buf ? 0 : -ENOMEM;
-
-	while (!r && done < size) {
-		size_t want = size - done < PIECE ? size - done : PIECE;
-		ssize_t n = read_at(fd, buf, want, (off_t)done);
-
-		if (n < 0)
-			return (int)n;
-		if ((size_t)n < want)
-			return -ESTALE;
-		done += want;
-		r = capture_is_over(c);
-		if (!r && git_odb_stream_write(stream, buf, want))
-			r = git_failed(c, GIT_ERROR, "a file");
-	}
-	return r;
-}
-
-static int stream_blob(struct capture *c, struct capture_item *item, int fd)
-{
-	struct sbx_git_owner owner = {0};
-	git_odb_stream *stream = NULL;
-	git_oid oid;
-	int r, gr;
-
-	if (c->wish->common)
-		owner = sbx_git_owner_begin(c->wish->common);
-	gr = git_odb_open_wstream(&stream, c->odb, (git_object_size_t)item->st.st_size,
-	                          GIT_OBJECT_BLOB);
-	r = gr ? git_failed(c, gr, item->path)
-	       : copy_pieces(c, stream, fd, (size_t)item->st.st_size);
-	if (!r) {
-		gr = git_odb_stream_finalize_write(&oid, stream);
-		r = gr ? git_failed(c, gr, item->path) : 0;
-	}
-	git_odb_stream_free(stream);
-	sbx_git_owner_end(&owner);
-	if (!r)
-		memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
-	return r;
-}
-
 /* ---- files ---- */
-
-/* Large files that are plainly no text are not read as a whole only to learn that nothing is to be converted. */
-static bool is_binary(int fd)
-{
-	char head[SNIFF];
-	ssize_t n = read_at(fd, head, sizeof(head), 0);
-
-	return n > 0 && memchr(head, '\0', (size_t)n);
-}
 
 static int hash_whole(struct capture *c, struct capture_item *item, int fd,
                       git_filter_list *filters)
 {
 	size_t size = (size_t)item->st.st_size;
 	_cleanup_free_ char *data = malloc(size + 1);
-	ssize_t n = data ? read_at(fd, data, size, 0) : -ENOMEM;
+	ssize_t n = data ? capture_read_at(fd, data, size, 0) : -ENOMEM;
 	git_buf out = {0};
 	int r;
 
@@ -248,21 +171,36 @@ static bool is_plain_mode(mode_t mode)
 	}
 }
 
+/* Whether the file, or what the index has of it, is not to be held in memory. */
+static bool is_large(const struct capture *c, const struct capture_item *item)
+{
+	git_object_t type;
+	git_oid oid;
+	size_t size;
+
+	if (item->st.st_size > (off_t)CAPTURE_SMALL)
+		return true;
+	if (!c->filtered || !item->known)
+		return false;
+	memcpy(oid.id, item->known->oid, sizeof(item->known->oid));
+	return git_odb_read_header(&size, &type, c->odb, &oid) == 0 && size > CAPTURE_SMALL;
+}
+
 static int hash_open(struct capture *c, struct capture_item *item, int fd)
 {
-	size_t size = (size_t)item->st.st_size;
 	git_filter_list *filters;
 	int r = count_holes(c, item);
 
 	if (r)
 		return r;
+	item->large = is_large(c, item);
 	r = capture_filters_load(c, item, &filters);
 	if (r)
-		return git_failed(c, r, item->path);
-	if (size > SMALL && (!filters || size > FILTERED || is_binary(fd)))
-		r = stream_blob(c, item, fd);
-	else
+		return capture_failed(c, r, item->path);
+	if (!item->large)
 		r = hash_whole(c, item, fd, filters);
+	else
+		r = filters ? capture_large(c, item, fd, filters) : capture_stream(c, item, fd);
 	capture_filters_unload(c, item, filters);
 	return r;
 }
@@ -408,8 +346,8 @@ static int hash_bytes(struct capture *c, struct capture_item *item)
 	if (!r && !S_ISREG(plain.st.st_mode))
 		r = -ENOENT;
 	if (!r)
-		r = plain.st.st_size > (off_t)SMALL ? stream_blob(c, &plain, fd)
-		                                    : hash_whole(c, &plain, fd, NULL);
+		r = plain.st.st_size > (off_t)CAPTURE_SMALL ? capture_stream(c, &plain, fd)
+		                                            : hash_whole(c, &plain, fd, NULL);
 	memcpy(item->bytes, plain.entry.oid, sizeof(item->bytes));
 	return r;
 }
@@ -480,7 +418,7 @@ int capture_hash(struct capture *c)
 	int r;
 
 	if (capture_filters_open(c))
-		return git_failed(c, GIT_ERROR, "the tree");
+		return capture_failed(c, GIT_ERROR, "the tree");
 	for (size_t i = 0; i < c->n; i++)
 		look_up(c, &c->items[i]);
 	r = show_all_attributes(c);

@@ -129,7 +129,8 @@ static const struct {
         {"chmod", FILTER_MODE_1},     {"fchmod", FILTER_MODE_1},   {"fchmodat", FILTER_MODE_2},
         {"fchmodat2", FILTER_MODE_2}, {"mknod", FILTER_MODE_1},    {"mknodat", FILTER_MODE_2},
         {"creat", FILTER_MODE_1},     {"open", FILTER_OPEN},       {"openat", FILTER_OPENAT},
-        {"socket", FILTER_SOCKET},    {"setns", FILTER_SETNS},     {"openat2", FILTER_OPENAT2}};
+        {"socket", FILTER_SOCKET},    {"setns", FILTER_SETNS},     {"openat2", FILTER_OPENAT2},
+        {"setrlimit", FILTER_RLIMIT}};
 
 #define RULES_MAX                                                                                  \
 	(SBX_ARRAY_SIZE(view_calls) + SBX_ARRAY_SIZE(kernel_calls) +                               \
@@ -174,7 +175,7 @@ static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 /* Init counts the job's memory, and is a process of its user's: slowed down or without descriptors it would not. */
 static void add_limits(struct rules *rules, const struct filter_wish *wish)
 {
-	add(rules, "prlimit64", wish->no_pids ? FILTER_LIMIT : FILTER_INIT);
+	add(rules, "prlimit64", wish->no_pids ? FILTER_LIMIT : FILTER_INIT_LIMIT);
 	for (size_t i = 1; !wish->no_pids && i < SBX_ARRAY_SIZE(limit_calls); i++)
 		add(rules, limit_calls[i],
 		    strcmp(limit_calls[i], "setpriority") == 0 ? FILTER_PRIORITY : FILTER_INIT);

@@ -159,14 +159,48 @@ static void judge_socket(struct code *c)
 	branch(c, BPF_JEQ, SOCK_RAW, FILTER_REFUSE, FILTER_ALLOW);
 }
 
-static void judge_limit(struct code *c)
+/* Argument 2 is a pointer to what is to be set, or none. */
+static void judge_setting(struct code *c, enum filter_fate otherwise)
+{
+	load_low(c, 2);
+	branch(c, BPF_JEQ, 0, FALL, otherwise);
+	load_high(c, 2);
+	branch(c, BPF_JEQ, 0, FILTER_ALLOW, otherwise);
+}
+
+/*
+ * With any limit but 1 the kernel gives a core to the program of the host's that core_pattern may
+ * name.
+ */
+static void judge_core(struct code *c)
+{
+	load_low(c, 1);
+	branch(c, BPF_JEQ, RLIMIT_CORE, FALL, FILTER_ALLOW);
+	judge_setting(c, FILTER_NOTHING);
+}
+
+static void judge_rlimit(struct code *c)
 {
 	load_low(c, 0);
-	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FALL);
-	load_low(c, 2);
-	branch(c, BPF_JEQ, 0, FALL, FILTER_REFUSE);
-	load_high(c, 2);
-	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FILTER_REFUSE);
+	branch(c, BPF_JEQ, RLIMIT_CORE, FILTER_NOTHING, FILTER_ALLOW);
+}
+
+static void judge_limit(struct code *c)
+{
+	size_t own;
+
+	load_low(c, 0);
+	own = branch(c, BPF_JEQ, 0, FALL, FALL);
+	judge_setting(c, FILTER_REFUSE);
+	c->ins[own].jt = (uint8_t)(c->n - own - 1);
+	judge_core(c);
+}
+
+static void judge_init_limit(struct code *c)
+{
+	load_low(c, 0);
+	branch(c, BPF_JEQ, 1, FILTER_REFUSE, FALL);
+	judge_core(c);
 }
 
 static void judge_priority(struct code *c)
@@ -181,11 +215,15 @@ static void judge_priority(struct code *c)
 /* How init runs, by whose number it is known. */
 static void judge_processes(struct code *c)
 {
+	look_at(c, FILTER_RLIMIT);
+	judge_rlimit(c);
 	if (c->wish->no_pids) {
 		look_at(c, FILTER_LIMIT);
 		judge_limit(c);
 		return;
 	}
+	look_at(c, FILTER_INIT_LIMIT);
+	judge_init_limit(c);
 	look_at(c, FILTER_INIT);
 	load_low(c, 0);
 	branch(c, BPF_JEQ, 1, FILTER_REFUSE, FILTER_ALLOW);
@@ -253,6 +291,7 @@ static void judge(struct code *c)
 	judge_sendto(c);
 	answer(c, FILTER_ALLOW, SECCOMP_RET_ALLOW);
 	answer(c, FILTER_HEARD, FILTER_ALLOW_HEARD);
+	answer(c, FILTER_NOTHING, SECCOMP_RET_ERRNO);
 	answer(c, FILTER_ABSENT, SECCOMP_RET_ERRNO | ENOSYS);
 	answer(c, FILTER_REFUSE, SECCOMP_RET_ERRNO | EPERM);
 }

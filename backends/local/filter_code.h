@@ -12,24 +12,27 @@
 /* What becomes of a system call: an answer, or a look at its arguments. */
 enum filter_fate {
 	FILTER_ALLOW,
-	FILTER_REFUSE, /* EPERM */
-	FILTER_ABSENT, /* ENOSYS */
-	FILTER_HEARD,  /* allowed, and the listener hears of it first */
+	FILTER_REFUSE,  /* EPERM */
+	FILTER_ABSENT,  /* ENOSYS */
+	FILTER_HEARD,   /* allowed, and the listener hears of it first */
+	FILTER_NOTHING, /* success, and nothing is done */
 	FILTER_ANSWERS,
 	FILTER_CLONE = FILTER_ANSWERS, /* refused with flags of namespaces in the first, */
 	FILTER_UNSHARE,                /* which here may have one more; */
 	FILTER_IOCTL,                  /* that types into a terminal; */
 	FILTER_MODE_1, /* with setuid or setgid in the mode, that argument from 0; */
 	FILTER_MODE_2,
-	FILTER_OPEN,     /* with them in the third, when it may create; */
-	FILTER_OPENAT,   /* the fourth; */
-	FILTER_SOCKET,   /* of a family, a type or a protocol that is not for commands; */
-	FILTER_LIMIT,    /* that sets one of a process named by number; only with no_pids, */
-	FILTER_INIT,     /* of process 1, by the first; only without, */
-	FILTER_PRIORITY, /* or of all of a user's; likewise; */
-	FILTER_SETNS,    /* EPERM, but with wish->pass as the last two of six arguments; */
-	FILTER_OPENAT2,  /* ENOSYS, but so */
-	FILTER_SENDTO,   /* heard with an address, the fifth */
+	FILTER_OPEN,   /* with them in the third, when it may create; */
+	FILTER_OPENAT, /* the fourth; */
+	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands; */
+	FILTER_RLIMIT, /* done, without being done, for core dumps, the first; */
+	FILTER_LIMIT, /* likewise, the second; that sets one of a process named by number; only with no_pids, */
+	FILTER_INIT_LIMIT, /* likewise, the second; or of process 1; only without, */
+	FILTER_INIT,       /* of process 1, by the first; only without, */
+	FILTER_PRIORITY,   /* or of all of a user's; likewise; */
+	FILTER_SETNS,      /* EPERM, but with wish->pass as the last two of six arguments; */
+	FILTER_OPENAT2,    /* ENOSYS, but so */
+	FILTER_SENDTO,     /* heard with an address, the fifth */
 	FILTER_FATES,
 };
 

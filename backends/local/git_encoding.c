@@ -4,14 +4,15 @@
  */
 #include <errno.h>
 #include <git2/sys/filter.h>
-#include <iconv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "backends/local/git_encoding.h"
 #include "backends/local/git_impl.h"
 
-#define NAME     "sandboxfs-encoding"
+#define NAME     SBX_ENCODING_FILTER
 #define PRIORITY (GIT_FILTER_DRIVER_PRIORITY + 100)
 
 /* Encodings that are another with a byte order mark before it. */
@@ -43,6 +44,98 @@ static void forget(git_filter *self, void *payload)
 	(void)self;
 	free(payload);
 }
+
+/* ---- piece by piece ---- */
+
+static _Thread_local char *asked;
+
+void sbx_git_encoding_ask(char ret[SBX_ENCODING_MAX])
+{
+	asked = ret;
+}
+
+int sbx_encoder_open(struct sbx_encoder *e, const char *name, bool out)
+{
+	*e = (struct sbx_encoder){.out = out, .mark = ""};
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(marked); i++) {
+		if (strcasecmp(name, marked[i].name) != 0)
+			continue;
+		e->mark = marked[i].mark;
+		name = marked[i].plain;
+	}
+	e->cd = out ? iconv_open(name, "UTF-8") : iconv_open("UTF-8", name);
+	return e->cd == (iconv_t)-1 ? -EILSEQ : 0;
+}
+
+void sbx_encoder_close(struct sbx_encoder *e)
+{
+	if (e->cd != (iconv_t)-1)
+		iconv_close(e->cd);
+}
+
+/* Of the *LEN bytes at *IN all that can be converted; what is cut off at the end stays. */
+static int encode(struct sbx_encoder *e, char **in, size_t *len, sbx_convert_fn fn, void *to)
+{
+	size_t n = 0;
+	int r = 0, code;
+
+	do {
+		char buf[8192], *out = buf;
+		size_t left = sizeof(buf);
+
+		n = iconv(e->cd, in, len, &out, &left);
+		code = n == (size_t)-1 ? errno : 0;
+		if (code == EILSEQ)
+			return -EILSEQ;
+		if (out > buf)
+			r = fn(buf, (size_t)(out - buf), to);
+	} while (!r && code == E2BIG);
+	return r;
+}
+
+static int begin(struct sbx_encoder *e, const char **data, size_t *len, sbx_convert_fn fn, void *to)
+{
+	const size_t n = strlen(e->mark);
+
+	e->begun = true;
+	if (e->out)
+		return n ? fn(e->mark, n, to) : 0;
+	if (n && *len >= n && memcmp(*data, e->mark, n) == 0) {
+		*data += n;
+		*len -= n;
+	}
+	return 0;
+}
+
+int sbx_encoder_take(struct sbx_encoder *e, const char *data, size_t len, sbx_convert_fn fn,
+                     void *to)
+{
+	char *joined, *in;
+	int r = !e->begun && len ? begin(e, &data, &len, fn, to) : 0;
+
+	if (r || !len)
+		return r;
+	in = joined = malloc(e->n + len);
+	if (!joined)
+		return -ENOMEM;
+	memcpy(joined, e->cut, e->n);
+	memcpy(joined + e->n, data, len);
+	len += e->n;
+	r = encode(e, &in, &len, fn, to);
+	if (!r && len > sizeof(e->cut))
+		r = -EILSEQ;
+	if (!r)
+		memcpy(e->cut, in, e->n = len);
+	free(joined);
+	return r;
+}
+
+int sbx_encoder_finish(struct sbx_encoder *e, sbx_convert_fn fn, void *to)
+{
+	return e->n ? -EILSEQ : encode(e, NULL, NULL, fn, to);
+}
+
+/* ---- at once ---- */
 
 /* Converts LEN bytes at DATA behind MARK; *ret is malloc'd. 0 or -errno. */
 static int convert(const char *to, const char *from, const char *mark, const char *data, size_t len,
@@ -86,7 +179,9 @@ static int apply(git_filter *self, void **payload, git_buf *to, const git_buf *f
 	int r;
 
 	(void)self;
-	if (!len)
+	if (asked)
+		snprintf(asked, SBX_ENCODING_MAX, "%s", name);
+	if (!len || asked)
 		return GIT_PASSTHROUGH;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(marked); i++) {
 		if (strcasecmp(name, marked[i].name) != 0)

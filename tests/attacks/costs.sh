@@ -61,8 +61,112 @@ holes_hold_nobody_up() {
 	end_hogs
 }
 
+# --- without timing ---------------------------------------------------------------------
+
+# The number behind $1 in file $2 of the daemon's /proc.
+of_daemon() {
+	awk -v what="$1" '$1 == what { print $2 }' "/proc/$(daemon_pid)/$2"
+}
+
+# What a hostile command can have the daemon hold: KiB.
+MEMORY=65536
+
+remember_idle() {
+	box m
+	run m true
+	echo idle >"$MNT/m/ctl/snapshot"
+	rmdir "$MNT/m"
+	git -C "$REPO" branch -qD sandbox/m
+	of_daemon VmRSS: status >"$ROOM/idle"
+}
+
+# Since its start the daemon has never been much larger than it was when it had nothing to do.
+memory_is_bounded() {
+	peak=$(of_daemon VmHWM: status)
+	[ $((peak - $(cat "$ROOM/idle"))) -le $MEMORY ] || unsafe "$peak KiB, of $(cat "$ROOM/idle") when idle"
+}
+
+holes_are_not_read() {
+	box r
+	run r truncate -s 1G hole
+	# Nobody but root is told what the daemon reads.
+	before=$(of_daemon rchar: io) || [ "$(id -u)" != 0 ]
+	echo holes >"$MNT/r/ctl/snapshot"
+	read=0
+	[ -z "$before" ] || read=$(($(of_daemon rchar: io) - before))
+	[ $read -le 50000000 ] || unsafe "$read bytes were read"
+	run r rm hole
+	echo none >"$MNT/r/ctl/snapshot"
+	rmdir "$MNT/r"
+	git -C "$REPO" branch -qD sandbox/r
+	memory_is_bounded
+}
+
+holes_have_an_end() {
+	box r
+	run r truncate -s 1T hole
+	like '*EFBIG*' "$(talk r/ctl/snapshot x 2>&1)"
+	error_says r "hole is too large"
+	run r rm hole
+	rmdir "$MNT/r"
+}
+
+recorded() {
+	echo "$2" >"$MNT/$1/ctl/snapshot" || fail "$(cat "$MNT/$1/ctl/error")"
+	git -C "$REPO" rev-parse "sandbox/$1:large"
+}
+
+large_text_takes_no_memory() {
+	box t
+	run t sh -c 'echo "* text=auto eol=crlf" >.gitattributes
+		yes "$(printf "a line\r")" | head -c 200000000 >large'
+	large=$(recorded t crlf)
+	memory_is_bounded
+	run t sh -c 'tr -d "\r" <large >.lf; mv .lf large'
+	same "$large" "$(recorded t lf)"
+	run t sh -c 'echo x >x; rm large'
+	echo "$(git -C "$REPO" rev-parse sandbox/t)" >"$MNT/t/ctl/restore" || fail "$(cat "$MNT/t/ctl/error")"
+	same 200000000 "$(stat -c %s "$MNT/t/large")"
+	memory_is_bounded
+	grep -q 'large differ' "$MNT/t/ctl/diff"
+	rm "$MNT/t/large"
+	rmdir "$MNT/t"
+	git -C "$REPO" branch -qD sandbox/t
+	memory_is_bounded
+}
+
 commit_inside() {
 	run p sh -c 'head -c 3000 /dev/urandom >random; git add random; git -c user.name=p -c user.email=p@localhost commit -qm '"$1"
+}
+
+# git adds it to a pack at once.
+large_commits_take_no_memory() {
+	box c
+	run c sh -c 'head -c 80000000 /dev/urandom >large
+		git -c core.bigFileThreshold=1m add large
+		git -c user.name=c -c user.email=c@localhost commit -qm large'
+	same 80000000 "$(git -C "$REPO" cat-file -s sandbox/c:large)"
+	memory_is_bounded
+	run c sh -c 'git rm -qf large; git -c user.name=c -c user.email=c@localhost commit -qm gone'
+	rmdir "$MNT/c"
+	git -C "$REPO" branch -qD sandbox/c
+	memory_is_bounded
+}
+
+many_branches_take_no_memory() {
+	box c
+	run c sh -c 'i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo "create refs/heads/b$i HEAD"; done |
+		git update-ref --stdin'
+	memory_is_bounded
+	rmdir "$MNT/c"
+}
+
+# What a command says is kept up to a limit, wherever the rest goes.
+output_has_an_end() {
+	box c
+	run c sh -c 'head -c 200000000 /dev/zero' | head -c 1 >/dev/null || :
+	memory_is_bounded
+	rmdir "$MNT/c"
 }
 
 # A pack of some KB may unpack to GiB: what the source takes over of a sandbox has an end.
@@ -86,6 +190,13 @@ packs_have_an_end() {
 }
 
 claim "mounting" mount_victims
+claim "a daemon that is idle" remember_idle
+attack -daemon "a file of holes that is recorded" holes_are_not_read
+attack -daemon "a file of more holes than can be recorded" holes_have_an_end
+attack -daemon "a large file of text whose line ends are converted" large_text_takes_no_memory
+attack -daemon "a large file that is committed inside" large_commits_take_no_memory
+attack -daemon "very many branches" many_branches_take_no_memory
+attack -daemon "output without an end" output_has_an_end
 attack -daemon "holes in six sandboxes that are recorded at once" holes_hold_nobody_up
 attack -daemon "packs of little that unpack to much" packs_have_an_end
 withstood

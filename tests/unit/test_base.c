@@ -405,6 +405,48 @@ static void files_modes_and_links_are_those_of_the_commit(void **state)
 	sbx_base_commit_free(&c->recipe);
 }
 
+static long high_water_kib(void)
+{
+	_cleanup_file_ FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	long kib = -1;
+
+	while (f && kib < 0 && fgets(line, sizeof(line), f))
+		sscanf(line, "VmHWM: %ld", &kib);
+	return kib;
+}
+
+static void forget_high_water(void)
+{
+	_cleanup_fd_ int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		assert_int_equal(write(fd, "5", 1), 1);
+}
+
+/* A snapshot of holes is of no size on disk: what is made of it takes no memory either. */
+static void a_large_file_is_written_by_and_by(void **state)
+{
+	const off_t size = (off_t)96 << 20;
+	struct sbx_base_commit *c;
+	struct stat st;
+	long before;
+
+	(void)state;
+	repo_init(scratch_path("repo"), false);
+	scratch_write(scratch_path("repo/large"), "");
+	assert_int_equal(truncate(scratch_path("repo/large"), size), 0);
+	commit_source();
+	c = plan();
+	forget_high_water();
+	before = high_water_kib();
+	check_out(c);
+	assert_int_equal(stat(scratch_path("cache/bases/%s/tree/large", c->key), &st), 0);
+	assert_int_equal(st.st_size, size);
+	assert_in_range(high_water_kib() - before, 0, 48 << 10);
+	sbx_base_commit_free(&c->recipe);
+}
+
 /* Of each file the index says what stat says, and none is as young as the index. */
 static void the_index_needs_no_look_into_files(void **state)
 {
@@ -515,6 +557,46 @@ static void attributes_of_the_commit_are_applied(void **state)
 	c = plan();
 	check_out(c);
 	scratch_expect(scratch_path("cache/bases/%s/tree/a.txt", c->key), "one\r\n");
+	sbx_base_commit_free(&c->recipe);
+}
+
+/* As libgit2 does it with small ones. */
+static void large_text_is_converted_by_and_by(void **state)
+{
+	static const char line[] = "sixteen letters\n";
+	const size_t lines = (size_t)1 << 20;
+	struct sbx_base_commit *c;
+	char want[128], begin[128] = "", end[8] = "";
+	git_oid id;
+	long before;
+	FILE *f;
+
+	(void)state;
+	repo_init(scratch_path("repo"), false);
+	scratch_write(scratch_path("repo/.gitattributes"), "*.txt text eol=crlf ident\n");
+	f = fopen(scratch_path("repo/a.txt"), "we");
+	assert_non_null(f);
+	fputs("$Id$ $Id: not one\n", f);
+	for (size_t i = 0; i < lines; i++)
+		fputs(line, f);
+	fclose(f);
+	assert_int_equal(git_odb_hashfile(&id, scratch_path("repo/a.txt"), GIT_OBJECT_BLOB), 0);
+	commit_source();
+	c = plan();
+	forget_high_water();
+	before = high_water_kib();
+	check_out(c);
+	assert_in_range(high_water_kib() - before, 0, 24 << 10);
+	f = fopen(scratch_path("cache/bases/%s/tree/a.txt", c->key), "re");
+	assert_non_null(f);
+	assert_int_equal(fread(begin, 1, 62, f), 62);
+	snprintf(want, sizeof(want), "$Id: %s $ $Id: not one\r\n", git_oid_tostr_s(&id));
+	assert_string_equal(begin, want);
+	assert_int_equal(fseek(f, -6, SEEK_END), 0);
+	assert_int_equal(ftell(f), 62 + 17 * (long)lines - 6);
+	assert_int_equal(fread(end, 1, 6, f), 6);
+	assert_string_equal(end, "ters\r\n");
+	fclose(f);
 	sbx_base_commit_free(&c->recipe);
 }
 
@@ -754,13 +836,15 @@ static ino_t spare(void)
 
 static void the_next_copy_of_a_large_index_is_ready(void **state)
 {
-	_cleanup_fd_ int base = open_with_index("k", 1);
+	_cleanup_fd_ int base = open_with_index("k", 1), open_one = -1;
 	ino_t first, ready = 0;
 
 	(void)state;
-	/* Where it was wanted may be gone by then. */
+	/* Where it was wanted may be gone by then; the number of an open file is no other's. */
 	scratch_mkdir(scratch_path("gone"));
 	first = copy_index(base, scratch_path("gone/one"), 1 << 20);
+	open_one = open(scratch_path("gone/one"), O_RDONLY | O_CLOEXEC);
+	assert_true(open_one >= 0);
 	assert_int_equal(unlink(scratch_path("gone/one")), 0);
 	assert_int_equal(rmdir(scratch_path("gone")), 0);
 	while (!ready)
@@ -906,11 +990,13 @@ int main(void)
 	        TEST(what_is_not_in_use_is_dropped_least_recently_used_first),
 	        TEST(a_cache_of_somebody_elses_is_refused),
 	        TEST(files_modes_and_links_are_those_of_the_commit),
+	        TEST(a_large_file_is_written_by_and_by),
 	        TEST(the_index_needs_no_look_into_files),
 	        TEST(each_file_is_compared_with_the_index),
 	        TEST(a_damaged_base_in_use_is_replaced_and_kept),
 	        TEST(what_decides_on_line_ends_is_in_the_key),
 	        TEST(attributes_of_the_commit_are_applied),
+	        TEST(large_text_is_converted_by_and_by),
 	        TEST(a_commit_that_leads_out_is_refused),
 	        TEST(whatever_changes_in_a_directory_makes_another_key),
 	        TEST(hard_links_are_told),

@@ -208,6 +208,83 @@ static void line_ends_are_converted_as_git_does(void **state)
 	                "printf 'c\\r\\n' >>t; " AS_GIT_ADDS));
 }
 
+/* What is large is converted by and by, with the same ids. In L a line of CR LF, very often. */
+#define LARGE_FILES                                                                                \
+	"git init -q --bare $TOP/repo; g config core.bare false; "                                 \
+	"yes \"$(printf 'a line\\r')\" | head -c 1500000 >L; "                                     \
+	"printf '*.t text\\n*.a text=auto\\n*.i ident\\n*.b text=auto ident\\n"                    \
+	"*.e eol=crlf\\n*.n -text\\n' >.gitattributes; "                                           \
+	"cp L plain; cp L x.t; cp L x.a; cp L x.e; cp L x.n; "                                     \
+	"(cat L; printf 'a\\rb\\r') >cr.t; cp cr.t cr.a; (cat L; printf '\\0') >nul.t; "           \
+	"cp nul.t nul.a; (printf '\\0'; cat L) >head.t; cp head.t head.a; "                        \
+	"(cat L; head -c 20000 /dev/zero | tr '\\0' '\\1') >odd.a; "                               \
+	"(cat L; printf 'end\\032') >dos.a; tr -d '\\r' <L >lf.a; cp lf.a lf.t; "                  \
+	"(head -c 262143 L | tr '\\r' x; printf '\\r\\n'; cat L; printf '\\r') >edge.t; "          \
+	"(printf '$Id: old$ $Id$ $Id: no\\r\\n$ $I $Id:$Id: x$$Id: y$'; cat L; "                   \
+	"head -c 262140 L | tr '\\r\\n' xx; printf '$Id: 1234$ $Id: '; cat L; printf '$Id: z') "   \
+	">k.i; cp k.i k.b; "
+
+static void large_files_are_converted_as_git_does(void **state)
+{
+	(void)state;
+	expect_tree(ask(LARGE_FILES AS_GIT_ADDS));
+	expect_tree(ask("g config core.autocrlf input; " AS_GIT_ADDS));
+	/* What was recorded with CR LF keeps them; small ones that were large, and the other way. */
+	ask("g -c core.autocrlf=false -c core.attributesFile= add L plain; "
+	    "(cat .gitattributes; echo x.a -text; echo cr.a -text) >$TOP/a; mv .gitattributes "
+	    "$TOP/was; cp $TOP/a .gitattributes; g add x.a cr.a x.t nul.a; mv $TOP/was "
+	    ".gitattributes");
+	expect_tree(
+	        ask("for f in L plain x.a cr.a x.t nul.a; do echo more >>$f; done; " AS_GIT_ADDS));
+	expect_tree(ask("for f in L x.a cr.a; do printf 'a\\r\\nb\\r\\n' >$f; done; " AS_GIT_ADDS));
+}
+
+/* What is of another encoding than it is said to be git does not take; here it stays as it is. */
+static void large_files_of_other_encodings_are_converted_as_git_does(void **state)
+{
+	(void)state;
+	expect_tree(ask("git init -q --bare $TOP/repo; g config core.bare false; "
+	                "printf '*.l working-tree-encoding=ISO-8859-1\\n*.w text "
+	                "working-tree-encoding=UTF-16\\n*.b text=auto "
+	                "working-tree-encoding=UTF-16LE-BOM\\n*.j "
+	                "working-tree-encoding=SHIFT-JIS\\n' >.gitattributes; "
+	                "yes \"$(printf 'a\\303\\274b\\r')\" | head -c 2999997 >utf8; "
+	                "for e in ISO-8859-1=x.l UTF-16=x.w; do "
+	                "iconv -f UTF-8 -t ${e%=*} utf8 >${e#*=}; done; "
+	                "(printf '\\377\\376'; iconv -f UTF-8 -t UTF-16LE utf8) >x.b; "
+	                "yes \"$(printf '\\343\\201\\202a')\" | head -c 1999999 | "
+	                "iconv -f UTF-8 -t SHIFT-JIS >x.j || :; " AS_GIT_ADDS));
+}
+
+static long peak_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	long kb = -1;
+
+	assert_non_null(f);
+	while (kb < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmHWM: %ld", &kb) != 1)
+			kb = -1;
+	fclose(f);
+	return kb;
+}
+
+static void large_text_is_not_held_in_memory(void **state)
+{
+	const char *want;
+	long before;
+
+	(void)state;
+	want = ask("git init -q --bare $TOP/repo; g config core.bare false; "
+	           "yes \"$(printf 'a line\\r')\" | head -c 80000000 >large; "
+	           "echo '* text=auto' >.gitattributes; " AS_GIT_ADDS);
+	scratch_write("/proc/self/clear_refs", "5");
+	before = peak_kb();
+	expect_tree(want);
+	assert_in_range(peak_kb() - before, 0, 16 << 10);
+}
+
 static void what_is_ignored_is_recorded_when_asked(void **state)
 {
 	struct sbx_captured c;
@@ -492,6 +569,34 @@ static void large_files_are_not_held_in_memory(void **state)
 	                ">zeros; " AS_GIT_ADDS));
 }
 
+/* What this process has asked for by read() and its kin. */
+static unsigned long long bytes_read(void)
+{
+	FILE *f = fopen("/proc/self/io", "re");
+	unsigned long long n = 0;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "rchar: %llu", &n), 1);
+	fclose(f);
+	return n;
+}
+
+static void what_is_a_hole_is_not_read(void **state)
+{
+	unsigned long long before;
+	const char *want;
+
+	(void)state;
+	ask("git init -q --bare $TOP/repo; g config core.bare false; truncate -s 40M nothing; "
+	    "echo begin >some; truncate -s 20M some; echo middle >>some; truncate -s 30000000 "
+	    "some; cp --sparse=always some ended; echo end >>ended; "
+	    "truncate -s 2000000 text; yes line | head -n 9999 >>text");
+	want = ask(AS_GIT_ADDS);
+	before = bytes_read();
+	expect_tree(want);
+	assert_in_range(bytes_read() - before, 0, (unsigned long long)8 << 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,12 +624,19 @@ int main(void)
 	                                        setup, teardown),
 	        cmocka_unit_test_setup_teardown(nothing_from_outside_is_ever_recorded, setup,
 	                                        teardown),
+	        cmocka_unit_test_setup_teardown(large_files_are_converted_as_git_does, setup,
+	                                        teardown),
+	        cmocka_unit_test_setup_teardown(
+	                large_files_of_other_encodings_are_converted_as_git_does, setup, teardown),
+	        cmocka_unit_test_setup_teardown(large_text_is_not_held_in_memory, setup, teardown),
+	        cmocka_unit_test_setup_teardown(what_is_a_hole_is_not_read, setup, teardown),
 	        cmocka_unit_test_setup_teardown(large_files_are_not_held_in_memory, setup,
 	                                        teardown),
 	};
 	int r;
 
 	repo_setup();
+	assert_int_equal(sbx_git_encoding_init(), 0);
 	r = cmocka_run_group_tests_name("capture", tests, NULL, NULL);
 	repo_teardown();
 	return r;

@@ -258,6 +258,39 @@ static void how_init_runs_is_not_set(void **state)
 	free(p.filter);
 }
 
+/*
+ * Success without doing anything: with any other limit than theirs a dump may go to a program of
+ * the host's.
+ */
+static void the_limit_of_core_dumps_stays(void **state)
+{
+	enum { NOTHING = SECCOMP_RET_ERRNO };
+	static const struct filter_rule rules[] = {{160, FILTER_RLIMIT}, {302, FILTER_INIT_LIMIT}};
+	static const struct filter_rule no_pids[] = {{302, FILTER_LIMIT}};
+	const uint64_t high = UINT64_C(1) << 32, limit = UINT64_C(0x7ffc00001000);
+	struct filter_wish wish = {0};
+	struct sock_fprog p = make(rules, 2, &wish);
+
+	(void)state;
+	assert_int_equal(ask(&p, 160, RLIMIT_CORE, limit, 0, 0), NOTHING);
+	assert_int_equal(ask(&p, 160, high | RLIMIT_CORE, limit, 0, 0), NOTHING);
+	assert_int_equal(ask(&p, 160, RLIMIT_NOFILE, limit, 0, 0), ALLOW);
+	assert_int_equal(ask(&p, 302, 0, RLIMIT_CORE, limit, 0), NOTHING);
+	assert_int_equal(ask(&p, 302, 0, high | RLIMIT_CORE, high, limit), NOTHING);
+	assert_int_equal(ask(&p, 302, 7, RLIMIT_CORE, limit, 0), NOTHING);
+	assert_int_equal(ask(&p, 302, 0, RLIMIT_CORE, 0, limit), ALLOW);
+	assert_int_equal(ask(&p, 302, 0, RLIMIT_NOFILE, limit, 0), ALLOW);
+	assert_int_equal(ask(&p, 302, 1, RLIMIT_NOFILE, limit, 0), REFUSE);
+	assert_int_equal(ask(&p, 302, 1, RLIMIT_CORE, limit, 0), REFUSE);
+	free(p.filter);
+	wish.no_pids = true;
+	p = make(no_pids, 1, &wish);
+	assert_int_equal(ask(&p, 302, 0, RLIMIT_CORE, limit, 0), NOTHING);
+	assert_int_equal(ask(&p, 302, 7, RLIMIT_CORE, limit, 0), REFUSE);
+	assert_int_equal(ask(&p, 302, 0, RLIMIT_CPU, limit, 0), ALLOW);
+	free(p.filter);
+}
+
 static void a_pass_opens_what_only_inits_may(void **state)
 {
 	enum { SETNS, OPENAT2 };
@@ -303,6 +336,7 @@ int main(void)
 	        cmocka_unit_test(addresses_are_heard_of),
 	        cmocka_unit_test(limits_of_others_are_not_set),
 	        cmocka_unit_test(how_init_runs_is_not_set),
+	        cmocka_unit_test(the_limit_of_core_dumps_stays),
 	        cmocka_unit_test(a_pass_opens_what_only_inits_may),
 	        cmocka_unit_test(more_ranges_than_a_program_holds_are_too_big),
 	};
