@@ -150,6 +150,20 @@ int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
 	return r;
 }
 
+static bool has(const struct sbx_control_node *dir, const char *name)
+{
+	struct sbx_object object;
+
+	return sbx_history_entry(dir->box->sandbox, dir->item->object.id, name, &object) >= 0;
+}
+
+bool sbx_control_planted(const struct sbx_control_node *dir)
+{
+	return dir->item && dir->box && dir->item->object.id[0] && sbx_box_alive(dir->box) &&
+	       has(dir, "HEAD") &&
+	       (has(dir, "commondir") || (has(dir, "objects") && has(dir, "refs")));
+}
+
 static int list_entry(const char *name, const struct sbx_object *object, void *data)
 {
 	struct lister *l = data;

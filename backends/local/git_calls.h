@@ -70,6 +70,7 @@ const git_error *sbx_git_said(void);
 #define git_reference_delete(...)            SBX_GIT(git_reference_delete(__VA_ARGS__))
 #define git_reference_iterator_glob_new(...) SBX_GIT(git_reference_iterator_glob_new(__VA_ARGS__))
 #define git_reference_iterator_new(...)      SBX_GIT(git_reference_iterator_new(__VA_ARGS__))
+#define git_reference_iterator_glob_new(...) SBX_GIT(git_reference_iterator_glob_new(__VA_ARGS__))
 #define git_reference_name_to_id(...)        SBX_GIT(git_reference_name_to_id(__VA_ARGS__))
 #define git_reference_next(...)              SBX_GIT(git_reference_next(__VA_ARGS__))
 #define git_reference_next_name(...)         SBX_GIT(git_reference_next_name(__VA_ARGS__))

@@ -6,15 +6,20 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <search.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "backends/local/git_durable.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_names.h"
+#include "backends/local/git_store.h"
+#include "backends/support/fsutil.h"
 #include "sandboxfs/grow.h"
 
 #define HEX GIT_OID_HEXSZ
@@ -212,7 +217,10 @@ struct sure {
 };
 
 struct walk {
+	git_repository *source;
 	git_odb *odb;
+	git_odb *own; /* the source's objects without the store; NULL until they are asked for */
+	int store;    /* or negative */
 	const char *common;
 	struct sbx_git_reader *reader;
 	struct frame *stack;
@@ -239,19 +247,135 @@ static int too_much(const struct walk *w)
 	                (unsigned long long)(w->taken->most >> 20));
 }
 
+static int check_time(const struct walk *w)
+{
+	const uint64_t until = w->taken->until ? atomic_load(w->taken->until) : 0;
+	struct timespec now;
+
+	if (!until)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 < until)
+		return 0;
+	return sbx_fail(w->err, ETIMEDOUT,
+	                "there is much that was committed inside, and not all of it is in the "
+	                "source yet");
+}
+
+static int compare(const void *a, const void *b)
+{
+	return git_oid_cmp(a, b);
+}
+
+void sbx_git_taken_release(struct sbx_git_taken *taken)
+{
+	tdestroy(taken->had, free);
+	taken->had = NULL;
+}
+
+void sbx_git_taken_trust(struct sbx_git_taken *taken, const git_oid *oid)
+{
+	git_oid *copy = malloc(sizeof(*copy));
+	const git_oid *const *at;
+
+	if (!copy)
+		return;
+	*copy = *oid;
+	at = tsearch(copy, &taken->had, compare);
+	if (!at || *at != copy)
+		free(copy);
+}
+
+static int use_store(struct walk *w)
+{
+	const int r = sbx_git_store_use(w->source);
+
+	if (r)
+		return sbx_git_fail(w->err, r, "the store of the source cannot be used");
+	w->taken->uses = true;
+	if (w->store < 0)
+		w->store = sbx_git_store_open(w->common);
+	return 0;
+}
+
 static int write_object(struct walk *w, const struct frame *f)
 {
 	struct sbx_git_owner owner;
 	git_oid written;
 	int r;
 
+	/* It has been read as the sandbox has it, that was all. */
+	if (sbx_git_store_has(w->store, &f->oid)) {
+		sbx_git_store_touch(w->store, &f->oid);
+		sbx_git_taken_trust(w->taken, &f->oid);
+		return 0;
+	}
 	if (f->len > w->taken->most - w->taken->bytes)
 		return too_much(w);
+	if (w->taken->apart && !w->taken->uses && (r = use_store(w)))
+		return r;
 	w->taken->bytes += f->len;
 	owner = sbx_git_owner_begin(w->common);
 	r = git_odb_write(&written, w->odb, f->data, f->len, f->type);
 	sbx_git_owner_end(&owner);
+	if (!r && w->store >= 0)
+		sbx_git_taken_trust(w->taken, &written);
 	return r ? sbx_git_fail(w->err, r, "cannot write an object to the source") : 0;
+}
+
+static int not_well_formed(struct walk *w, const git_oid *oid)
+{
+	char hex[HEX + 1];
+
+	return sbx_fail(w->err, EINVAL, "object %s is not well-formed",
+	                git_oid_tostr(hex, sizeof(hex), oid));
+}
+
+static int write_piece(const char *data, size_t len, void *to)
+{
+	return git_odb_stream_write(to, data, len) ? -EIO : 0;
+}
+
+static int stream_blob(struct walk *w, const git_oid *oid, size_t len, git_oid *written)
+{
+	git_odb_stream *stream = NULL;
+	int r = git_odb_open_wstream(&stream, w->odb, (git_object_size_t)len, GIT_OBJECT_BLOB);
+
+	if (r)
+		return sbx_git_fail(w->err, r, "cannot write an object to the source");
+	r = sbx_git_reader_pieces(w->reader, oid, write_piece, stream, w->err);
+	if (!r && (r = git_odb_stream_finalize_write(written, stream)))
+		r = sbx_git_fail(w->err, r, "cannot write an object to the source");
+	git_odb_stream_free(stream);
+	return r;
+}
+
+/*
+ * A large blob is not held in memory: its hash is known once it is written. Under another name than
+ * its own it is one more object that nothing names.
+ */
+static int take_large(struct walk *w, const git_oid *oid, size_t len)
+{
+	const bool stored = sbx_git_store_has(w->store, oid);
+	struct sbx_git_owner owner;
+	git_oid written;
+	int r = w->taken->apart && !w->taken->uses ? use_store(w) : 0;
+
+	if (r)
+		return r;
+	if (!stored && len > w->taken->most - w->taken->bytes)
+		return too_much(w);
+	w->taken->bytes += stored ? 0 : len;
+	owner = sbx_git_owner_begin(w->common);
+	r = stream_blob(w, oid, len, &written);
+	sbx_git_owner_end(&owner);
+	if (r)
+		return r;
+	if (!git_oid_equal(&written, oid))
+		return not_well_formed(w, oid);
+	if (w->store >= 0)
+		sbx_git_taken_trust(w->taken, oid);
+	return 0;
 }
 
 static int push(struct walk *w, const struct frame *f)
@@ -267,12 +391,25 @@ static int push(struct walk *w, const struct frame *f)
 	return 0;
 }
 
-static int not_well_formed(struct walk *w, const git_oid *oid)
+/*
+ * What the store has a sandbox must have as well: else a command that names an object of another
+ * sandbox, whose id it knows, would be given it.
+ */
+static bool is_of_others(struct walk *w, const git_oid *oid)
 {
-	char hex[HEX + 1];
+	struct sbx_git_taken *taken = w->taken;
 
-	return sbx_fail(w->err, EINVAL, "object %s is not well-formed",
-	                git_oid_tostr(hex, sizeof(hex), oid));
+	if (!sbx_git_store_has(w->store, oid))
+		return false;
+	/* Most that is met is in the files of the last commit. */
+	while (!tfind(oid, &taken->had, compare) && taken->n)
+		sbx_git_store_trust_files(w->source, &taken->tips[--taken->n],
+		                          taken->has_base ? &taken->base : NULL, taken);
+	if (tfind(oid, &taken->had, compare))
+		return false;
+	if (!w->own && sbx_git_store_without(w->common, &w->own))
+		return true;
+	return !git_odb_exists_ext(w->own, oid, GIT_ODB_LOOKUP_NO_REFRESH);
 }
 
 /* 1: the source has it, 0: it has not. As something else it would make what names it worthless. */
@@ -284,7 +421,7 @@ static int is_there(struct walk *w, const git_oid *oid, git_object_t type)
 
 	if (sure->type == type && git_oid_equal(&sure->oid, oid))
 		return 1;
-	if (!git_odb_exists_ext(w->odb, oid, GIT_ODB_LOOKUP_NO_REFRESH))
+	if (!git_odb_exists_ext(w->odb, oid, GIT_ODB_LOOKUP_NO_REFRESH) || is_of_others(w, oid))
 		return 0;
 	/* One that is damaged was so before. */
 	if (git_odb_read_header(&len, &is, w->odb, oid) == 0 && is != type)
@@ -297,6 +434,7 @@ static int is_there(struct walk *w, const git_oid *oid, git_object_t type)
 static int meet(struct walk *w, const git_oid *oid, git_object_t type)
 {
 	struct frame f = {.oid = *oid};
+	size_t len;
 	int r = is_there(w, oid, type);
 
 	if (r)
@@ -307,9 +445,12 @@ static int meet(struct walk *w, const git_oid *oid, git_object_t type)
 	if (++w->taken->objects > sbx_git_bounds.objects)
 		return sbx_fail(w->err, E2BIG, "there are more than %zu new objects",
 		                sbx_git_bounds.objects);
+	if (type == GIT_OBJECT_BLOB && sbx_git_reader_is_large(w->reader, oid, &len))
+		return take_large(w, oid, len);
 	r = sbx_git_reader_get(w->reader, oid, &f.type, &f.data, &f.len, w->err);
 	if (r == -ENOENT && is_empty_one(oid, type))
-		return write_object(w, &(struct frame){.type = type, .data = (char[]){""}});
+		return write_object(
+		        w, &(struct frame){.oid = *oid, .type = type, .data = (char[]){""}});
 	if (r)
 		return r;
 	if (f.type != type || !sbx_git_object_ok(f.type, f.data, f.len))
@@ -365,7 +506,9 @@ static int step(struct walk *w)
 int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const git_oid *oid,
                    git_object_t type, struct sbx_git_taken *taken, struct sbx_error *err)
 {
-	struct walk w = {.common = git_repository_commondir(source),
+	struct walk w = {.source = source,
+	                 .common = git_repository_commondir(source),
+	                 .store = -1,
 	                 .reader = reader,
 	                 .taken = taken,
 	                 .err = err};
@@ -373,16 +516,23 @@ int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const 
 
 	if (r)
 		return sbx_git_fail(err, r, "cannot open the objects of the source");
+	/* After the objects: of a store that they know it is looked up whose it is. */
+	w.store = sbx_git_store_open(w.common);
 	sbx_git_durable_begin();
 	r = meet(&w, oid, type);
-	while (!r && w.n)
-		r = step(&w);
+	while (!r && w.n) {
+		r = check_time(&w);
+		if (!r)
+			r = step(&w);
+	}
 	written = sbx_git_durable_end();
 	if (!r && written)
 		r = sbx_fail(err, -written, "cannot write to the source: %s", strerror(-written));
 	while (w.n)
 		free(w.stack[--w.n].data);
 	free(w.stack);
+	sbx_cleanup_fd(&w.store);
+	git_odb_free(w.own);
 	git_odb_free(w.odb);
 	return r;
 }

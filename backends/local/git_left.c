@@ -13,6 +13,8 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_store.h"
+#include "backends/local/git_store_walk.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
@@ -185,6 +187,30 @@ static int name_snapshots(git_repository *source, const char *worktree, struct s
 
 /* ---- bringing ---- */
 
+/* What the daemon has brought over of the sandbox's need not be read again. */
+static int trust(git_repository *source, const struct sbx_git_left *of, struct sbx_git_taken *taken)
+{
+	static const char *const kinds[] = {"heads", "stash", "detached"};
+	_cleanup_(sbx_git_tips_release) struct sbx_git_tips tips = {0};
+	_cleanup_free_ char *branch = of->branch ? sbx_format("refs/heads/%s", of->branch) : NULL;
+	struct sbx_refs refs = {0};
+	git_oid oid;
+	int r = 0;
+
+	if (branch && git_reference_name_to_id(&oid, source, branch) == 0)
+		r = sbx_git_tips_add(&tips, &oid);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(kinds) && of->worktree && !r; i++) {
+		_cleanup_free_ char *glob =
+		        sbx_format("refs/sandboxfs/%s/%s/*", kinds[i], of->worktree);
+
+		r = glob ? name_matching(source, glob, &refs) : -ENOMEM;
+	}
+	for (size_t i = 0; i < refs.n && !r; i++)
+		r = sbx_git_tips_add(&tips, &refs.at[i].oid);
+	sbx_refs_release(&refs);
+	return r || !tips.n ? r : sbx_git_store_trust(source, &tips, taken);
+}
+
 static void drop(struct sbx_refs *refs, size_t i)
 {
 	free(refs->at[i].name);
@@ -215,10 +241,10 @@ static int bring_one(git_repository *target, struct sbx_git_reader *reader, cons
 	return r ? sbx_fail(err, why.code, "%s", why.text) : 1;
 }
 
-static int bring(git_repository *target, int repo, struct sbx_refs *refs, bool *lost,
-                 struct sbx_error *err)
+static int bring(git_repository *target, git_repository *source, const struct sbx_git_left *of,
+                 struct sbx_refs *refs, bool *lost, struct sbx_error *err)
 {
-	_cleanup_fd_ int objects = sbx_beneath_open(repo, "objects", O_RDONLY | O_DIRECTORY);
+	_cleanup_fd_ int objects = sbx_beneath_open(of->repo, "objects", O_RDONLY | O_DIRECTORY);
 	struct sbx_git_reader *reader = NULL;
 	struct sbx_git_taken taken = {.most = sbx_git_bounds.taken};
 	int r = objects < 0 ? objects : sbx_git_reader_open(objects, &sbx_git_bounds, &reader);
@@ -226,12 +252,16 @@ static int bring(git_repository *target, int repo, struct sbx_refs *refs, bool *
 	if (r)
 		return sbx_fail(err, -r, "the sandbox's repository cannot be read: %s",
 		                strerror(-r));
+	/* Where that fails all of it is read. */
+	if (refs->n)
+		trust(source, of, &taken);
 	for (size_t i = 0; i < refs->n && r >= 0; i++) {
 		r = bring_one(target, reader, &refs->at[i].oid, &taken, lost, err);
 		if (!r)
 			drop(refs, i);
 	}
 	squeeze(refs);
+	sbx_git_taken_release(&taken);
 	sbx_git_reader_close(reader);
 	return r < 0 ? r : 0;
 }
@@ -388,7 +418,7 @@ int sbx_git_left_bring(git_repository *target, git_repository *source,
 	if (r)
 		r = sbx_fail(err, -r, "the sandbox's repository cannot be read: %s", strerror(-r));
 	else if (of->repo >= 0)
-		r = bring(target, of->repo, &refs, lost, err);
+		r = bring(target, source, of, &refs, lost, err);
 	if (!r && of->worktree && name_snapshots(source, of->worktree, &refs))
 		r = sbx_git_fail(err, GIT_ERROR, "the snapshots of %s cannot be read", of->whose);
 	if (!r && refs.n) {

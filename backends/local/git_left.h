@@ -9,6 +9,7 @@ bool sbx_git_left_any(int repo);
 struct sbx_git_left {
 	int repo;             /* the private repository, -1: there is none */
 	const char *worktree; /* whose snapshots the source has, or NULL */
+	const char *branch;   /* the sandbox's (short), or NULL */
 	const char *whose;    /* for the message of the commit */
 };
 

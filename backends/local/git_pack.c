@@ -30,6 +30,7 @@
 #define REF_DELTA   7
 #define HEADER_MAX  64 /* of an object in a pack */
 #define CHUNK       16384
+#define PIECE       65536
 #define PACK_HEADER 12
 
 struct pack {
@@ -258,6 +259,56 @@ int sbx_git_inflate(int fd, uint64_t offset, size_t len, struct sbx_git_budget *
 	return 0;
 }
 
+/* One piece of what ZS inflates. *n: how long it is. Z_OK, Z_STREAM_END or an error. */
+static int inflate_piece(z_stream *zs, int fd, uint64_t *offset, unsigned char *in,
+                         unsigned char *out, size_t *n)
+{
+	ssize_t got;
+	int z = Z_OK;
+
+	zs->next_out = out;
+	zs->avail_out = PIECE;
+	while (z == Z_OK && zs->avail_out) {
+		if (!zs->avail_in) {
+			got = pread(fd, in, CHUNK, (off_t)*offset);
+			if (got <= 0)
+				return Z_DATA_ERROR;
+			*offset += (uint64_t)got;
+			zs->next_in = in;
+			zs->avail_in = (unsigned)got;
+		}
+		z = inflate(zs, Z_NO_FLUSH);
+	}
+	*n = PIECE - zs->avail_out;
+	return z;
+}
+
+int sbx_git_inflate_pieces(int fd, uint64_t offset, size_t skip, size_t len, sbx_convert_fn fn,
+                           void *to)
+{
+	_cleanup_free_ unsigned char *in = malloc(CHUNK), *out = malloc(PIECE);
+	z_stream zs = {0};
+	int r = 0, z = Z_OK;
+
+	if (!in || !out || inflateInit(&zs) != Z_OK)
+		return -ENOMEM;
+	while (!r && z == Z_OK) {
+		size_t n = 0, before;
+
+		z = inflate_piece(&zs, fd, &offset, in, out, &n);
+		before = skip < n ? skip : n;
+		skip -= before;
+		n -= before;
+		if ((z != Z_OK && z != Z_STREAM_END) || n > len)
+			r = -EINVAL;
+		else if (n)
+			r = fn((const char *)out + before, n, to);
+		len -= r ? 0 : n;
+	}
+	inflateEnd(&zs);
+	return r ? r : len || skip ? -EINVAL : 0;
+}
+
 /* ---- deltas ---- */
 
 struct delta {
@@ -463,4 +514,24 @@ int sbx_git_packs_get(struct sbx_git_packs *packs, const git_oid *oid,
 			return get(&packs->at[i], offset, budget, type, data, len);
 	}
 	return -ENOENT;
+}
+
+bool sbx_git_packs_whole(struct sbx_git_packs *packs, const git_oid *oid, git_object_t *type,
+                         size_t *len, int *fd, uint64_t *offset)
+{
+	for (size_t i = 0; i < packs->n; i++) {
+		const uint64_t at = find(&packs->at[i], oid);
+		struct packed packed;
+
+		if (!at)
+			continue;
+		if (read_header(&packs->at[i], at, &packed) || packed.type >= OFS_DELTA)
+			return false;
+		*type = (git_object_t)packed.type;
+		*len = packed.len;
+		*fd = packs->at[i].fd;
+		*offset = packed.data;
+		return true;
+	}
+	return false;
 }

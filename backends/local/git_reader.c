@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "backends/local/git_pack.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
 
+#define LARGE  (4 << 20)
 #define HEADER 32 /* "commit 134217728" and its NUL fit */
 
 const struct sbx_git_bounds sbx_git_bounds = {
@@ -149,6 +152,101 @@ static int get_packed(struct sbx_git_reader *r, const git_oid *oid, git_object_t
 
 	return result ? result : sbx_git_packs_get(r->packs, oid, &r->budget, type, data, len);
 }
+
+/* ---- what is large ---- */
+
+/*
+ * Where the compressed bytes of an object are: behind a header of SKIP bytes, which is compressed
+ * too.
+ */
+struct place {
+	int fd, own; /* OWN is to be closed; or negative */
+	uint64_t offset;
+	size_t skip, len;
+	git_object_t type;
+};
+
+/* The first bytes of what is compressed at the begin of FD: how many. */
+static size_t inflate_head(int fd, char head[HEADER])
+{
+	unsigned char raw[128];
+	const ssize_t n = pread(fd, raw, sizeof(raw), 0);
+	z_stream zs = {.next_in = raw,
+	               .avail_in = n > 0 ? (unsigned)n : 0,
+	               .next_out = (unsigned char *)head,
+	               .avail_out = HEADER};
+	int z;
+
+	if (inflateInit(&zs) != Z_OK)
+		return 0;
+	z = inflate(&zs, Z_SYNC_FLUSH);
+	inflateEnd(&zs);
+	return z == Z_OK || z == Z_STREAM_END ? HEADER - zs.avail_out : 0;
+}
+
+/* 0, or -ENOENT: it is not loose; else it is not to be read so. */
+static int find_loose(struct sbx_git_reader *r, const git_oid *oid, struct place *ret)
+{
+	char path[GIT_OID_HEXSZ + 2], head[HEADER];
+	struct stat st;
+
+	git_oid_pathfmt(path, oid);
+	path[GIT_OID_HEXSZ + 1] = '\0';
+	ret->fd = ret->own = sbx_beneath_open(r->objects, path, O_RDONLY);
+	if (ret->fd < 0)
+		return ret->fd;
+	/* No more than a thousandfold comes out of it. */
+	if (fstat(ret->fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < LARGE / 1100)
+		return -EINVAL;
+	return parse_header(head, inflate_head(ret->fd, head), &ret->type, &ret->len, &ret->skip);
+}
+
+static bool find_large(struct sbx_git_reader *r, const git_oid *oid, struct place *ret)
+{
+	int result;
+
+	*ret = (struct place){.own = -1};
+	result = find_loose(r, oid, ret);
+	if (result == -ENOENT) {
+		result = r->packs ? 0 : sbx_git_packs_open(r->objects, &r->packs);
+		if (!result && !sbx_git_packs_whole(r->packs, oid, &ret->type, &ret->len, &ret->fd,
+		                                    &ret->offset))
+			result = -ENOENT;
+	}
+	return !result && ret->type == GIT_OBJECT_BLOB && ret->len > LARGE &&
+	       ret->len <= r->budget.object && ret->len <= r->budget.volume;
+}
+
+bool sbx_git_reader_is_large(struct sbx_git_reader *r, const git_oid *oid, size_t *len)
+{
+	struct place place;
+	const bool large = find_large(r, oid, &place);
+
+	sbx_cleanup_fd(&place.own);
+	*len = place.len;
+	return large;
+}
+
+int sbx_git_reader_pieces(struct sbx_git_reader *r, const git_oid *oid, sbx_convert_fn fn, void *to,
+                          struct sbx_error *err)
+{
+	char hex[GIT_OID_HEXSZ + 1];
+	struct place place;
+	int result = find_large(r, oid, &place) ? 0 : -EINVAL;
+
+	if (!result) {
+		r->budget.volume -= place.len;
+		result = sbx_git_inflate_pieces(place.fd, place.offset, place.skip, place.len, fn,
+		                                to);
+	}
+	sbx_cleanup_fd(&place.own);
+	git_oid_tostr(hex, sizeof(hex), oid);
+	if (result == -EINVAL)
+		return sbx_fail(err, EINVAL, "object %s is damaged", hex);
+	return result ? sbx_fail(err, -result, "object %s: %s", hex, strerror(-result)) : 0;
+}
+
+/* ---- all ---- */
 
 int sbx_git_reader_get(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type,
                        char **data, size_t *len, struct sbx_error *err)

@@ -8,6 +8,7 @@
 
 #include <git2.h>
 
+#include "backends/local/convert.h"
 #include "sandboxfs/error.h"
 
 /* Bounds; 0 where nothing is to be read at all. */
@@ -33,5 +34,13 @@ void sbx_git_reader_close(struct sbx_git_reader *r); /* accepts NULL */
  */
 int sbx_git_reader_get(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type,
                        char **data, size_t *len, struct sbx_error *err);
+/*
+ * Whether OID is a blob that is large and is stored as it is, no delta, and how long: such a one
+ * need not be held in memory.
+ */
+bool sbx_git_reader_is_large(struct sbx_git_reader *r, const git_oid *oid, size_t *len);
+/* Gives its bytes to FN piece by piece. That their hash is OID the caller has to see itself. */
+int sbx_git_reader_pieces(struct sbx_git_reader *r, const git_oid *oid, sbx_convert_fn fn, void *to,
+                          struct sbx_error *err);
 
 #endif

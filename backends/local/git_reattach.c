@@ -12,6 +12,7 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -42,10 +43,14 @@ static int find_tip(struct sbx_sync *y, const char *branch, git_oid *ret)
 
 static int make_branch(struct sbx_sync *y, const char *branch, const git_oid *tip)
 {
-	struct sbx_git_owner owner = sbx_git_owner_begin(y->p->wt.common);
+	struct sbx_git_owner owner;
 	git_reference *ref = NULL;
-	int r = git_reference_create(&ref, y->source, branch, tip, 0, "sandboxfs: made again");
+	int r = sbx_git_store_mark_led(y->source, branch + strlen("refs/heads/"), tip);
 
+	if (r)
+		return sbx_fail(y->err, -r, "cannot note whose %s is: %s", branch, strerror(-r));
+	owner = sbx_git_owner_begin(y->p->wt.common);
+	r = git_reference_create(&ref, y->source, branch, tip, 0, "sandboxfs: made again");
 	sbx_git_owner_end(&owner);
 	git_reference_free(ref);
 	return r ? sbx_git_fail(y->err, r, "cannot make %s again", branch) : 0;

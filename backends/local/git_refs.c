@@ -135,14 +135,15 @@ char *sbx_refs_format(const struct sbx_refs *refs)
 	return text;
 }
 
+static const char *const seen[] = {"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/",
+                                   "refs/replace/"};
+
 static bool is_seen(const char *name)
 {
-	static const char *const rooms[] = {"refs/heads/", "refs/tags/", "refs/remotes/",
-	                                    "refs/notes/", "refs/replace/"};
 	int valid = 0;
 
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms); i++)
-		if (strncmp(name, rooms[i], strlen(rooms[i])) == 0)
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(seen); i++)
+		if (strncmp(name, seen[i], strlen(seen[i])) == 0)
 			return git_reference_name_is_valid(&valid, name) == 0 && valid;
 	return strcmp(name, "refs/stash") == 0;
 }
@@ -176,6 +177,17 @@ int sbx_refs_parse(const char *text, struct sbx_refs *ret)
 	return r;
 }
 
+int sbx_refs_read(int dir, const char *name, size_t most, struct sbx_refs *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	int r = sbx_file_read(dir, name, most, &text);
+
+	if (!r)
+		r = sbx_refs_parse(text, ret);
+	sbx_refs_sort(ret);
+	return r == -ENOENT ? 0 : r;
+}
+
 bool sbx_reflog_next(const char **at, struct sbx_reflog *ret)
 {
 	while (**at) {
@@ -194,11 +206,16 @@ bool sbx_reflog_next(const char **at, struct sbx_reflog *ret)
 
 /* ---- of the source ---- */
 
-int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_refs *ret,
-                       struct sbx_error *err)
+/*
+ * By a pattern: of what it does not begin with libgit2 then opens no file, and others may have
+ * thousands.
+ */
+static int add_below(git_repository *source, const char *prefix, bool all, struct sbx_refs *ret,
+                     struct sbx_error *err)
 {
+	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
 	_cleanup_git_(iterator) git_reference_iterator *it = NULL;
-	int r = git_reference_iterator_new(&it, source), added = 0;
+	int r = glob ? git_reference_iterator_glob_new(&it, source, glob) : GIT_ERROR, added = 0;
 
 	while (!r && !added) {
 		_cleanup_git_(reference) git_reference *ref = NULL;
@@ -208,17 +225,24 @@ int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_re
 		if (r || git_reference_type(ref) != GIT_REFERENCE_DIRECT)
 			continue;
 		name = git_reference_name(ref);
-		/* The source's stash is not the sandbox's. */
-		if (prefix ? strncmp(name, prefix, strlen(prefix)) == 0
-		           : is_seen(name) && strcmp(name, "refs/stash") != 0)
+		if (strncmp(name, prefix, strlen(prefix)) == 0 && (all || is_seen(name)))
 			added = sbx_refs_add(ret, name, git_reference_target(ref));
 	}
 	if (added)
 		return sbx_fail(err, -added, "the source has too many refs");
-	if (r != GIT_ITEROVER)
-		return sbx_git_fail(err, r, "cannot read the refs of the source");
+	return r == GIT_ITEROVER ? 0 : sbx_git_fail(err, r, "cannot read the refs of the source");
+}
+
+int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_refs *ret,
+                       struct sbx_error *err)
+{
+	int r = prefix ? add_below(source, prefix, true, ret, err) : 0;
+
+	/* The source's stash is not the sandbox's. */
+	for (size_t i = 0; !prefix && !r && i < SBX_ARRAY_SIZE(seen); i++)
+		r = add_below(source, seen[i], false, ret, err);
 	sbx_refs_sort(ret);
-	return 0;
+	return r;
 }
 
 /* ---- of a private repository ---- */

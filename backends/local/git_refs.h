@@ -29,6 +29,11 @@ bool sbx_refs_equal(const struct sbx_refs *a, const struct sbx_refs *b);
 /* The text of a packed-refs file, malloc'd; and back: lines and names that are not well-formed are left out. */
 char *sbx_refs_format(const struct sbx_refs *refs);
 int sbx_refs_parse(const char *text, struct sbx_refs *ret);
+/*
+ * The same of the file NAME of at most MOST bytes in DIR, sorted; none where there is no such file.
+ * 0 or -errno.
+ */
+int sbx_refs_read(int dir, const char *name, size_t most, struct sbx_refs *ret);
 
 struct sbx_reflog {
 	git_oid old, new;

@@ -13,6 +13,8 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private_impl.h"
+#include "backends/local/git_store.h"
+#include "backends/local/git_store_walk.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
@@ -69,24 +71,13 @@ static int read_line(int dir, const char *name, char **ret)
 	return r;
 }
 
-static int read_list(int dir, const char *name, struct sbx_refs *ret)
-{
-	_cleanup_free_ char *text = NULL;
-	int r = sbx_file_read(dir, name, AGREED_MAX, &text);
-
-	if (!r)
-		r = sbx_refs_parse(text, ret);
-	sbx_refs_sort(ret);
-	return r == -ENOENT ? 0 : r;
-}
-
 static int read_agreed(struct sbx_sync *y)
 {
 	int r = read_line(y->meta, "head", &y->head_base);
 
 	if (!r || r == -ENOENT)
-		r = read_list(y->meta, "refs", &y->refs_base);
-	return r ? r : read_list(y->meta, "kept", &y->kept_base);
+		r = sbx_refs_read(y->meta, "refs", AGREED_MAX, &y->refs_base);
+	return r ? r : sbx_refs_read(y->meta, "kept", AGREED_MAX, &y->kept_base);
 }
 
 /* A pass was broken off while it set refs inside: those that it had come to are agreed on. */
@@ -99,7 +90,7 @@ static int take_up(struct sbx_sync *y)
 
 	if (faccessat(y->meta, NEXT, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	r = read_list(y->meta, NEXT, &next);
+	r = sbx_refs_read(y->meta, NEXT, AGREED_MAX, &next);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(from); i++)
 		for (size_t k = 0; k < from[i]->n && !r; k++) {
 			const char *name = from[i]->at[k].name;
@@ -134,7 +125,7 @@ static int read_sides(struct sbx_sync *y)
 		return sbx_fail(y->err, -r, "cannot read HEAD of the worktree: %s", strerror(-r));
 	r = sbx_refs_of_source(y->source, NULL, &y->refs_host, y->err);
 	if (!r)
-		r = sbx_refs_of_source(y->source, "refs/sandboxfs/", &y->kept, y->err);
+		r = sbx_sync_read_kept(y);
 	if (r)
 		return r;
 	r = sbx_refs_of_private(y->repo, &y->refs_inside);
@@ -147,15 +138,150 @@ static int read_sides(struct sbx_sync *y)
 	         : 0;
 }
 
+static bool is_apart(const struct sbx_sync *y, const char *ref)
+{
+	return sbx_git_store_mark_of(&y->apart_from, ref) != NULL;
+}
+
+static bool is_others(const struct sbx_sync *y, const char *ref)
+{
+	const char *branch = sbx_git_store_mark_of(&y->apart_from, ref);
+
+	return branch && strcmp(branch, y->p->wt.branch) != 0 && !sbx_sync_is_shared(y, ref);
+}
+
+/* Of other sandboxes' branches those that are theirs alone are not seen. */
+static int drop_others(struct sbx_sync *y)
+{
+	size_t kept = 0;
+	int r = sbx_git_store_marked(y->p->wt.common, &y->apart_from);
+
+	if (r)
+		return sbx_fail(y->err, -r, "cannot read whose the branches are: %s", strerror(-r));
+	for (size_t i = 0; i < y->refs_host.n; i++)
+		if (is_others(y, y->refs_host.at[i].name))
+			free(y->refs_host.at[i].name);
+		else
+			y->refs_host.at[kept++] = y->refs_host.at[i];
+	y->refs_host.n = kept;
+	return 0;
+}
+
+/* Inside has all that its refs lead to, and the source what others see. */
+static int add_known(const struct sbx_sync *y, struct sbx_git_tips *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < y->refs_inside.n && !r; i++)
+		r = sbx_git_tips_add(ret, &y->refs_inside.at[i].oid);
+	for (size_t i = 0; i < y->refs_host.n && !r; i++)
+		if (!is_apart(y, y->refs_host.at[i].name))
+			r = sbx_git_tips_add(ret, &y->refs_host.at[i].oid);
+	return r;
+}
+
+/* BEFORE: where the same stands inside, which is mostly next to it, or NULL. */
+static int give(struct sbx_sync *y, const git_oid *oid, const git_oid *before)
+{
+	_cleanup_(sbx_git_tips_release) struct sbx_git_tips known = {0};
+	int r = sbx_sync_reader(y);
+
+	if (!r && before)
+		r = sbx_git_tips_add(&known, before);
+	else if (!r)
+		r = add_known(y, &known);
+	return r ? r : sbx_git_store_give_all(y->source, y->objects, oid, &known);
+}
+
+/* What is the sandbox's alone it gets from the store, which commands are not shown. */
+static int give_own(struct sbx_sync *y)
+{
+	git_oid head, at;
+	int r = 0;
+
+	for (size_t i = 0; i < y->refs_host.n && !r; i++) {
+		const struct sbx_ref *ref = &y->refs_host.at[i];
+
+		const git_oid *inside = sbx_refs_find(&y->refs_inside, ref->name);
+
+		if (is_apart(y, ref->name) && !sbx_sync_same(&ref->oid, inside))
+			r = give(y, &ref->oid,
+			         sbx_sync_same(inside, sbx_refs_find(&y->refs_base, ref->name))
+			                 ? inside
+			                 : NULL);
+	}
+	if (!r && sbx_sync_commit_of(y->head_host, &head) &&
+	    !(sbx_sync_commit_of(y->head_inside, &at) && git_oid_equal(&head, &at)))
+		r = give(y, &head, NULL);
+	return r;
+}
+
+/* Whatever else sandboxes are to see goes out of the store. */
+static void take_from_store(struct sbx_sync *y)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_refs refs = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < y->refs_host.n && !r; i++)
+		if (!is_apart(y, y->refs_host.at[i].name))
+			r = put(&refs, y->refs_host.at[i].name, &y->refs_host.at[i].oid);
+	sbx_refs_sort(&refs);
+	if (!r)
+		r = sbx_git_store_yield(y->source, &refs, &err);
+	sbx_refs_release(&refs);
+	if (!r && (r = give_own(y)))
+		sbx_fail(&err, -r, "what is the sandbox's cannot be brought inside: %s",
+		         strerror(-r));
+	if (r)
+		sbx_sync_note(y, r, &err);
+}
+
+/*
+ * What it commits, stages and keeps goes to the store. Both sides had what was agreed on.
+ */
+static void begin_taking(struct sbx_sync *y)
+{
+	const char *current = sbx_sync_branch_of(y->head_host);
+	_cleanup_free_ char *own = sbx_format("refs/heads/%s", y->p->wt.branch);
+	const git_oid *tips[] = {own ? sbx_refs_find(&y->refs_base, own) : NULL,
+	                         current ? sbx_refs_find(&y->refs_base, current) : NULL};
+	struct sbx_git_taken *taken = &y->taken;
+
+	if (taken->apart)
+		return;
+	taken->apart = true;
+	taken->has_base = git_oid_fromstr(&taken->base, y->p->wt.base) == 0;
+	for (size_t i = 0; i < y->kept_base.n; i++) {
+		sbx_git_taken_trust(taken, &y->kept_base.at[i].oid);
+		if (taken->n < SBX_GIT_TIPS - SBX_ARRAY_SIZE(tips))
+			taken->tips[taken->n++] = y->kept_base.at[i].oid;
+	}
+	/* The last is the first that is looked at. */
+	for (size_t i = SBX_ARRAY_SIZE(tips); i-- > 0;)
+		if (tips[i]) {
+			sbx_git_taken_trust(taken, tips[i]);
+			taken->tips[taken->n++] = *tips[i];
+		}
+}
+
 /* ---- to the source ---- */
+
+int sbx_sync_take(struct sbx_sync *y, const git_oid *oid, git_object_t type, struct sbx_error *err)
+{
+	int r = sbx_sync_reader(y);
+
+	if (r)
+		return r;
+	begin_taking(y);
+	return sbx_git_export(y->source, y->reader, oid, type, &y->taken, err);
+}
 
 int sbx_sync_export(struct sbx_sync *y, const git_oid *oid)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r = sbx_sync_reader(y);
+	int r = sbx_sync_take(y, oid, GIT_OBJECT_COMMIT, &err);
 
-	if (!r)
-		r = sbx_git_export(y->source, y->reader, oid, GIT_OBJECT_COMMIT, &y->taken, &err);
 	if (r) {
 		y->behind = true;
 		sbx_sync_note(y, r, &err);
@@ -163,14 +289,38 @@ int sbx_sync_export(struct sbx_sync *y, const git_oid *oid)
 	return r;
 }
 
+/* From its first commit on the branch that was made for the sandbox is the sandbox's alone. */
+static int note_own(struct sbx_sync *y, const char *name)
+{
+	const struct sbx_git_worktree *wt = &y->p->wt;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	if (!wt->branch_created || strncmp(name, heads, strlen(heads)) != 0 ||
+	    strcmp(name + strlen(heads), wt->branch) != 0 || is_apart(y, name))
+		return 0;
+	r = sbx_git_store_mark(y->source, wt->branch, false);
+	if (!r)
+		return 0;
+	sbx_fail(&err, -r, "cannot note whose %s is: %s", name, strerror(-r));
+	y->behind = true;
+	sbx_sync_note(y, r, &err);
+	return r;
+}
+
 int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new)
 {
 	_cleanup_git_(reference) git_reference *ref = NULL;
-	struct sbx_git_owner owner = sbx_git_owner_begin(y->p->wt.common);
+	struct sbx_git_owner owner = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r = old ? git_reference_create_matching(&ref, y->source, name, new, 1, old,
-	                                            "sandboxfs: from inside")
-	            : git_reference_create(&ref, y->source, name, new, 0, "sandboxfs: from inside");
+	int r = note_own(y, name);
+
+	if (r)
+		return r;
+	owner = sbx_git_owner_begin(y->p->wt.common);
+	r = old ? git_reference_create_matching(&ref, y->source, name, new, 1, old,
+	                                        "sandboxfs: from inside")
+	        : git_reference_create(&ref, y->source, name, new, 0, "sandboxfs: from inside");
 
 	sbx_git_owner_end(&owner);
 	y->moved = true;
@@ -397,8 +547,11 @@ int sbx_sync_refs(struct sbx_sync *y)
 		return sbx_fail(y->err, -r, "cannot read the state directory: %s", strerror(-r));
 	clear_locks(y);
 	r = read_sides(y);
+	if (!r)
+		r = drop_others(y);
 	if (r)
 		return r;
+	take_from_store(y);
 	r = sbx_sync_want_kept(y);
 	r = r ? no_refs(y, r) : decide(y);
 	if (r)

@@ -16,13 +16,16 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private_impl.h"
+#include "backends/local/git_store.h"
+#include "backends/local/git_store_walk.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/walls.h"
 
 #define GITLINK 0160000
+#define FEW     32 /* entries that are looked up one by one */
 
 /* A command's index may be this large, or as many times as large as the host's. */
-#define INSIDE_MOST  ((size_t)16 << 20)
+#define INSIDE_MOST  ((size_t)6 << 20)
 #define INSIDE_TIMES 4
 
 struct side {
@@ -67,18 +70,35 @@ static int read_side(int dir, struct side *ret, struct sbx_error *err)
 	return r;
 }
 
-static size_t inside_most(const struct side *host)
+/*
+ * How much of the host's index is its own: what it had before any command ran, and what it has come
+ * to have beyond what was agreed on. By all of it a command's could grow with each time that it is
+ * brought over.
+ */
+static void note_own(struct sbx_sync *y, const struct side *base, const struct side *host)
 {
-	const size_t most =
-	        host->len > INSIDE_MOST / INSIDE_TIMES ? INSIDE_TIMES * host->len : INSIDE_MOST;
+	const size_t n = host->index.n, before = base->index.n;
+
+	if (!y->p->own_index)
+		y->p->own_index = host->len;
+	else if (base->there && n > before)
+		y->p->own_index += host->len / n * (n - before);
+}
+
+static size_t inside_most(const struct sbx_sync *y)
+{
+	const size_t own = y->p->own_index;
+	const size_t most = own > INSIDE_MOST / INSIDE_TIMES ? INSIDE_TIMES * own : INSIDE_MOST;
 
 	return most < SBX_INDEX_MAX ? most : SBX_INDEX_MAX;
 }
 
 /* As much of what commands wrote as may count beside the host's. */
-static int read_inside(int dir, const struct side *host, struct side *ret, struct sbx_error *err)
+static int read_inside(const struct sbx_sync *y, const struct side *host, struct side *ret,
+                       struct sbx_error *err)
 {
-	const size_t most = inside_most(host);
+	const size_t most = inside_most(y);
+	const int dir = y->repo;
 	_cleanup_free_ char *data = NULL;
 	int r;
 
@@ -126,10 +146,42 @@ static int export_blobs(struct sbx_sync *y, const struct sbx_index *index,
 		    (k < known->n && memcmp(known->at[k].oid, e->oid, sizeof(e->oid)) == 0))
 			continue;
 		memcpy(oid.id, e->oid, sizeof(e->oid));
+		r = sbx_sync_take(y, &oid, GIT_OBJECT_BLOB, err);
+	}
+	return r;
+}
+
+/*
+ * What was staged where it was not committed: before the sandbox was in the trash, or by a
+ * snapshot.
+ */
+static int give_blobs(struct sbx_sync *y, const struct sbx_index *index,
+                      const struct sbx_index *known, struct sbx_error *err)
+{
+	_cleanup_fd_ int store = sbx_git_store_open(y->p->wt.common);
+	_cleanup_(sbx_git_tips_release) struct sbx_git_tips listed = {0};
+	/* The first time nothing is known. */
+	const bool lists = index->n > known->n + FEW;
+	size_t k = 0;
+	int r = store >= 0 && lists ? sbx_git_store_list(store, &listed) : 0;
+
+	if (r)
+		return sbx_fail(err, -r, "the store of the source cannot be read: %s",
+		                strerror(-r));
+	for (size_t i = 0; i < index->n && !r && store >= 0; i++) {
+		const struct sbx_index_entry *e = &index->at[i];
+		git_oid oid;
+
+		while (k < known->n && sbx_index_compare(&known->at[k], e) < 0)
+			k++;
+		memcpy(oid.id, e->oid, sizeof(e->oid));
+		if ((k < known->n && memcmp(known->at[k].oid, e->oid, sizeof(e->oid)) == 0) ||
+		    !(lists ? sbx_git_store_lists(&listed, &oid) : sbx_git_store_has(store, &oid)))
+			continue;
 		r = sbx_sync_reader(y);
-		if (!r)
-			r = sbx_git_export(y->source, y->reader, &oid, GIT_OBJECT_BLOB, &y->taken,
-			                   err);
+		if (!r && (r = sbx_git_store_give(store, y->objects, &oid)))
+			sbx_fail(err, -r, "what is staged cannot be brought inside: %s",
+			         strerror(-r));
 	}
 	return r;
 }
@@ -257,6 +309,7 @@ static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct si
 	        .dir = y->entry, .lock = -1, .known = host};
 	_cleanup_(writing_release) struct writing in = {
 	        .dir = y->repo, .lock = -1, .known = inside};
+	static const struct sbx_index none;
 	int r = 0;
 
 	if (inside->there && !(host->there && sbx_index_equal(index, &host->index))) {
@@ -266,8 +319,11 @@ static int carry_to(struct sbx_sync *y, struct sbx_index *index, const struct si
 	} else if (host->there && y->doubted) {
 		r = prepare_host(&out, index, &inside->mtime);
 	}
-	if (!r && is_behind(index, base, host, inside))
-		r = prepare_inside(&in, index, host, base);
+	if (!r && is_behind(index, base, host, inside)) {
+		r = give_blobs(y, index, base->there ? &base->index : &none, err);
+		if (!r)
+			r = prepare_inside(&in, index, host, base);
+	}
 	y->moved = out.data || in.data;
 	return r ? r : put_both(y, &out, &in);
 }
@@ -381,16 +437,17 @@ void sbx_sync_index(struct sbx_sync *y)
 	y->moved = false;
 	y->doubted = false;
 	r = read_side(y->entry, &host, &err);
+	/* Damaged: as if nothing had been agreed. */
+	if (!r && read_side(y->meta, &base, NULL))
+		base.there = false;
 	if (!r) {
+		note_own(y, &base, &host);
 		doubt(y, &host);
-		r = read_inside(y->repo, &host, &inside, &err);
+		r = read_inside(y, &host, &inside, &err);
 		/* What kept it from being brought over is told all the same. */
 		before |= r && y->doubted && put_doubts(y, &host) == 0;
 		y->sure = !y->doubted;
 	}
-	/* Damaged: as if nothing had been agreed. */
-	if (!r && read_side(y->meta, &base, NULL))
-		base.there = false;
 	if (!r && (host.there || inside.there) && (inside.there || !base.there))
 		r = carry(y, &base, &host, &inside, &err);
 	/* Moved just now: the next pass sees where. */

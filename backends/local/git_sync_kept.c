@@ -152,10 +152,7 @@ static int export(struct sbx_sync *y, const struct sbx_ref *ref)
 
 	if (!is_hint(ref->name))
 		return sbx_sync_export(y, &ref->oid);
-	r = sbx_sync_reader(y);
-	if (!r)
-		r = sbx_git_export(y->source, y->reader, &ref->oid, GIT_OBJECT_COMMIT, &y->taken,
-		                   NULL);
+	r = sbx_sync_take(y, &ref->oid, GIT_OBJECT_COMMIT, NULL);
 	if (r == -ENOENT || r == -EINVAL)
 		return 1;
 	return r ? sbx_sync_export(y, &ref->oid) : 0;
@@ -315,6 +312,25 @@ static bool is_own(const struct sbx_sync *y, const char *name)
 			return true;
 	}
 	return false;
+}
+
+int sbx_sync_read_kept(struct sbx_sync *y)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(kinds) && !r; i++) {
+		/* Of these there is one, of the others any number below. */
+		const bool single = strcmp(kinds[i], "diverged") == 0;
+		_cleanup_free_ char *prefix = name_of(y, kinds[i], single ? NULL : "");
+
+		r = prefix ? sbx_refs_of_source(y->source, prefix, &y->kept, y->err) : -ENOMEM;
+	}
+	/* Of before there were kinds: by the name of the sandbox. */
+	for (size_t i = 0; i < y->kept_base.n && !r; i++)
+		if (!is_own(y, y->kept_base.at[i].name))
+			r = sbx_refs_of_source(y->source, y->kept_base.at[i].name, &y->kept,
+			                       y->err);
+	return r;
 }
 
 /* A branch that was removed inside, a stash that was popped, commits that were merged. */

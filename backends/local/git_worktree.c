@@ -18,6 +18,7 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private.h"
+#include "backends/local/git_store.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 
@@ -190,13 +191,17 @@ static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 	_cleanup_git_(reference) git_reference *ref = NULL;
 	_cleanup_free_ char *name = sbx_format("refs/heads/%s", wt->branch);
 	git_oid oid;
-	int r;
+	int r, noted = 0;
 
 	if (!name)
 		return -ENOMEM;
 	r = sbx_git_open(wt->common, &repo);
 	if (!r)
 		r = git_oid_fromstr(&oid, wt->start ? wt->start : wt->base);
+	/* What it begins as may be another sandbox's alone, and is this one's then. */
+	if (!r && (noted = sbx_git_store_mark_led(repo, wt->branch, &oid)))
+		return sbx_fail(err, -noted, "cannot create branch %s: %s", wt->branch,
+		                strerror(-noted));
 	if (!r) {
 		struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "backends/local/base_dir.h"
+#include "backends/local/git_bare_config.h"
 #include "backends/local/local_fork.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
@@ -263,6 +264,7 @@ static int copy_source(struct sbx_local *b, const struct sbx_create *req, struct
 	                        .dst = tree,
 	                        .links = links,
 	                        .skips = skips,
+	                        .rewrite = sbx_git_bare_copy,
 	                        .cancelled = req->cancelled};
 	int r;
 

@@ -1,7 +1,6 @@
 /* Where the local backend keeps what git_private.c works on. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,8 +11,6 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
-
-#define COVERS 256 /* two for each */
 
 char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec)
 {
@@ -78,52 +75,4 @@ int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err)
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	idle = !sp || !sbx_spawner_runs(sp, s->base.id);
 	return sbx_git_private_sync(s->git, idle ? &now : NULL, err);
-}
-
-struct covering {
-	const struct sbx_local *b;
-	const char *id;
-	int dir;
-	struct sbx_names pairs;
-};
-
-static int add_cover(const char *name, unsigned char type, void *data)
-{
-	struct covering *c = data;
-	size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
-	_cleanup_free_ char *path = NULL;
-	char at[PATH_MAX];
-	ssize_t len;
-	int r;
-
-	(void)type;
-	if (n <= suffix || strcmp(name + n - suffix, SBX_NESTED_AT) != 0 || c->pairs.n >= COVERS)
-		return 0;
-	len = readlinkat(c->dir, name, at, sizeof(at) - 1);
-	if (len <= 0)
-		return 0;
-	at[len] = '\0';
-	path = sbx_format("%s/nested/%s/%.*s", c->b->state.path, c->id, (int)(n - suffix), name);
-	r = path ? sbx_names_add(&c->pairs, path) : -ENOMEM;
-	return r ? r : sbx_names_add(&c->pairs, at);
-}
-
-int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret)
-{
-	_cleanup_fd_ int dir = sbx_dir_open(b->state.nested, id);
-	struct covering c = {.b = b, .id = id, .dir = dir};
-	int r = dir == -ENOENT ? 0 : dir < 0 ? dir : sbx_dir_scan(dir, add_cover, &c);
-
-	/* The list ends with a NULL. */
-	if (!r && c.pairs.n)
-		r = sbx_names_add(&c.pairs, "");
-	if (r) {
-		sbx_names_release(&c.pairs);
-		return r;
-	}
-	free(sbx_names_take(&c.pairs));
-	if (c.pairs.items)
-		c.pairs.items[c.pairs.n] = NULL;
-	*ret = c.pairs;
-	return 0;
 }

@@ -6,6 +6,8 @@
 
 #include "backends/local/git_impl.h"
 #include "backends/local/layers.h"
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
 
 #define HEAD_MAX 4096
 
@@ -61,6 +63,19 @@ int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int
 	if (dir == -ENOENT)
 		dir = sbx_dir_open(b->state.trash, rec->id);
 	return dir < 0 ? dir : sbx_dir_open(dir, "upper");
+}
+
+int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int disk)
+{
+	static const char *const names[] = {"repo", "saved/repo"};
+	_cleanup_fd_ int dir = -1;
+	int fd = disk < 0 ? -ENOENT : sbx_beneath_open(disk, "git/repo", O_RDONLY | O_DIRECTORY);
+
+	if (fd == -ENOENT)
+		dir = sbx_dir_open(b->state.git, rec->id);
+	for (size_t i = 0; fd == -ENOENT && dir >= 0 && i < SBX_ARRAY_SIZE(names); i++)
+		fd = sbx_beneath_open(dir, names[i], O_RDONLY | O_DIRECTORY);
+	return fd;
 }
 
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec)

@@ -16,6 +16,8 @@ int sbx_local_head(const struct sbx_record *rec, int entry, char ret[GIT_OID_HEX
                    struct sbx_error *err);
 /* The upper layer of REC, open for reading, wherever it is, or a negative errno; DISK as in the sandbox. */
 int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int disk);
+/* The same of the repository that commands have. */
+int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int disk);
 /* The directory in the cache of the base that REC stands on, open, or a negative errno. */
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec);
 

@@ -137,6 +137,52 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	}
 }
 
+/* Whether home and repository are on the disk. */
+static bool is_housed(const struct sbx_local_sandbox *s)
+{
+	return s->disk >= 0 && sbx_layers_houses(s->backend->layers);
+}
+
+static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char *name,
+                                   const struct sbx_names *over)
+{
+	return (struct sbx_launch){.host = s->backend->host,
+	                           .id = s->base.id,
+	                           .name = name,
+	                           .workdir = s->base.workdir,
+	                           .layered = s->rec.layer != NULL,
+	                           .as_source = s->rec.source && !s->rec.common,
+	                           .on_disk = s->disk >= 0,
+	                           .home = s->home,
+	                           .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
+	                           .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
+	                           .over = (const char *const *)over->items};
+}
+
+static char *copy_name(struct sbx_local_sandbox *s)
+{
+	char *name;
+
+	pthread_mutex_lock(&s->lock);
+	name = strdup(s->base.name);
+	pthread_mutex_unlock(&s->lock);
+	return name;
+}
+
+static void add_shown(struct sbx_local_sandbox *s, struct json_object *obj)
+{
+	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	_cleanup_free_ char *name = copy_name(s);
+	struct json_object *paths;
+	struct sbx_launch launch;
+
+	if (!name || sbx_local_covers(s->backend, s->base.id, &over) != 0 ||
+	    !json_object_object_get_ex(obj, "paths", &paths))
+		return;
+	launch = launch_of(s, name, &over);
+	json_object_object_add(paths, "shown", sbx_launch_shown(&launch));
+}
+
 static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -145,10 +191,18 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
 	if (sb->unsaved)
 		add_text(obj, "disk",
-		         "limited, in memory; saved at an fsync, within seconds of a write through "
-		         "the mount, when the last command has ended and at unmount");
+		         is_housed(s) ? "limited, in memory, with HOME, /tmp and the repository "
+		                        "inside; saved at an fsync, within seconds of a write "
+		                        "through the mount, when the last command has ended and at "
+		                        "unmount"
+		                      : "limited, in memory, with /tmp, but not HOME and the "
+		                        "repository inside (Linux 6.3); saved at an fsync, within "
+		                        "seconds of a write through the mount, when the last "
+		                        "command has ended and at unmount");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
+	if (sp && sbx_spawner_views(sp))
+		add_shown(s, obj);
 	if (s->git)
 		add_text(obj, "git", "a repository of its own; the source's objects read only");
 	add_text(obj, "nested_git",
@@ -254,7 +308,12 @@ static int bring_last(struct sbx_local_sandbox *s, struct sbx_error *err)
 	if (!s->git || !sbx_git_private_made(s->git) || !sbx_git_private_stale(s->git))
 		return 0;
 	sbx_local_git_sync(s, NULL);
-	if (!sbx_git_private_behind(s->git, !s->backend->kept, &why) || s->warned)
+	if (!sbx_git_private_behind(s->git, !s->backend->kept, &why))
+		return 0;
+	if (why.code == ETIMEDOUT)
+		return sbx_fail(err, EBUSY, "%s stays for now: %s; tear it down again to go on",
+		                s->base.name, why.text);
+	if (s->warned)
 		return 0;
 	s->warned = true;
 	return sbx_fail(
@@ -365,6 +424,14 @@ static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
 	return 1;
 }
 
+static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+
+	if (s->git)
+		sbx_git_private_hurry(s->git, ms);
+}
+
 static void sandbox_discard(struct sbx_sandbox *sb)
 {
 	atomic_store(&sbx_local_downcast(sb)->discard, true);
@@ -420,6 +487,8 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	root = sbx_steal_fd(&s->root);
 	disk = sbx_steal_fd(&s->disk);
 	pthread_mutex_unlock(&s->lock);
+	if (s->git)
+		sbx_git_private_leave_disk(s->git);
 	if (s->lost.code && err)
 		*err = s->lost;
 	return s->lost.code ? 1 : 0;
@@ -453,6 +522,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_free_ char *name = NULL;
 	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	struct sbx_launch launch;
 	struct sbx_kept_row *row;
 	int r;
 
@@ -461,25 +531,14 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
 	if (row)
 		sbx_kept_over(row);
-	pthread_mutex_lock(&s->lock);
-	name = strdup(sb->name);
-	pthread_mutex_unlock(&s->lock);
+	name = copy_name(s);
 	if (!name)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	r = sbx_local_covers(s->backend, sb->id, &over);
 	if (r)
 		return sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
-	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
-	                                       .id = sb->id,
-	                                       .name = name,
-	                                       .workdir = sb->workdir,
-	                                       .layered = s->rec.layer != NULL,
-	                                       .as_source = s->rec.source && !s->rec.common,
-	                                       .home = s->home,
-	                                       .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
-	                                       .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
-	                                       .over = (const char *const *)over.items},
-	                  spec, events, data, ret, err);
+	launch = launch_of(s, name, &over);
+	return sbx_launch(&launch, spec, events, data, ret, err);
 }
 
 static const struct sbx_sandbox_impl impl = {
@@ -490,6 +549,7 @@ static const struct sbx_sandbox_impl impl = {
         .retire = sandbox_retire,
         .remove = sandbox_remove,
         .discard = sandbox_discard,
+        .hurry = sandbox_hurry,
         .close = sandbox_close,
         .exec = sandbox_exec,
         .resize = sandbox_resize,
@@ -508,6 +568,7 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	struct sbx_layers *layers = s->backend->layers;
 	const struct sbx_identity *owner = sbx_layers_owner(layers);
+	int r;
 
 	s->base.layered = true;
 	s->base.owner = *owner;
@@ -515,6 +576,9 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 		s->disk = sbx_layers_load(layers, &s->backend->state, &s->rec, err);
 		if (s->disk < 0)
 			return s->disk;
+		r = s->git && is_housed(s) ? sbx_git_private_use_disk(s->git, s->disk) : 0;
+		if (r)
+			return sbx_fail(err, -r, "cannot open the sandbox: %s", strerror(-r));
 		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
 		s->base.unsaved = true;
 	}
@@ -561,9 +625,14 @@ static void carry_settings(const struct sbx_settings *settings, int home, bool c
 static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
-	_cleanup_fd_ int home = sbx_dir_make(st->home, s->rec.id, 0700);
 	const bool cut = !s->backend->clean;
+	int r = s->rec.layer ? open_layered(s, err) : open_flat(s, err);
+	_cleanup_fd_ int home = r || !is_housed(s) ? -1 : sbx_dir_open(s->disk, "home");
 
+	if (r)
+		return r;
+	if (home < 0)
+		home = sbx_dir_make(st->home, s->rec.id, 0700);
 	if (home < 0)
 		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
 	if (cut)
@@ -573,7 +642,7 @@ static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 		                 s->rec.layer &&
 		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());
 	carry_settings(s->backend->host->settings, home, cut);
-	return s->rec.layer ? open_layered(s, err) : open_flat(s, err);
+	return 0;
 }
 
 static int fill_in(struct sbx_local_sandbox *s)

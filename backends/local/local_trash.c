@@ -16,6 +16,7 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_left.h"
+#include "backends/local/git_store.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_head.h"
@@ -266,11 +267,11 @@ static bool is_worth_it(const struct saving *s)
 static int bring_left(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *source = NULL;
-	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec->id);
-	_cleanup_fd_ int repo =
-	        path ? sbx_beneath_open(s->b->state.git, path, O_RDONLY | O_DIRECTORY) : -1;
-	const struct sbx_git_left of = {
-	        .repo = repo, .worktree = s->rec->worktree, .whose = s->rec->name};
+	_cleanup_fd_ int repo = sbx_local_repo(s->b, s->rec, s->disk);
+	const struct sbx_git_left of = {.branch = s->rec->branch,
+	                                .repo = repo,
+	                                .worktree = s->rec->worktree,
+	                                .whose = s->rec->name};
 	struct sbx_git_owner owner;
 	int r = git_repository_open_bare(&source, s->rec->common);
 
@@ -365,14 +366,19 @@ static int save_in(struct sbx_local *b, struct sbx_record *rec, int root, int di
 	                             .time_ms = rec->removed_ms}};
 	int r = sbx_local_trash_repo(b, home ? rec->common : NULL, true, &s.repo);
 
+	if (!r && home)
+		r = sbx_git_store_use(s.repo);
 	if (!r && !home && rec->common) {
 		r = borrow(b, rec->common);
 		git_repository_free(s.repo);
 		s.repo = NULL;
 		r = r ? r : sbx_local_trash_repo(b, NULL, false, &s.repo);
 	}
-	if (r)
-		return sbx_git_fail(err, r, "the trash cannot be opened");
+	if (r) {
+		r = sbx_git_fail(err, r, "the trash cannot be opened");
+		git_repository_free(s.repo);
+		return r;
+	}
 	s.git = rec->common && (home || has_commit(s.repo, rec->head));
 	r = save(&s, err);
 	git_repository_free(s.repo);
@@ -565,8 +571,10 @@ void sbx_local_trash_expire(struct sbx_local *b, void (*told)(const char *name, 
 	if (!b->host->settings->trash_days)
 		return;
 	sbx_tree_remove(b->state.dir, SBX_TRASHED GONE, NULL);
-	if (b->common)
+	if (b->common) {
 		expire_in(b, b->common, told, data);
+		sbx_git_store_prune(b->common, false);
+	}
 	if (expire_in(b, NULL, told, data))
 		remove_repo(b);
 }

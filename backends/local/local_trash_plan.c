@@ -67,9 +67,7 @@ static bool has_history(const struct sbx_local_sandbox *s)
 
 static bool has_objects(const struct sbx_local_sandbox *s)
 {
-	_cleanup_free_ char *path = sbx_format("%s/repo", s->rec.id);
-	_cleanup_fd_ int repo =
-	        path ? sbx_beneath_open(s->backend->state.git, path, O_RDONLY | O_DIRECTORY) : -1;
+	_cleanup_fd_ int repo = sbx_local_repo(s->backend, &s->rec, s->disk);
 
 	return repo >= 0 && sbx_git_left_any(repo);
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_blob.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/past_aside.h"
@@ -206,9 +207,13 @@ static int write_filtered(struct applying *a, const struct past_change *c, git_f
                           int fd)
 {
 	git_odb_object *object = NULL;
+	struct sbx_convert how;
 	git_buf out = {0};
-	int r = git_odb_read(&object, a->odb, &c->oid);
+	int r;
 
+	if (sbx_git_blob_is_large(a->odb, &c->oid) && sbx_convert_probe(&how, filters, true, NULL))
+		return sbx_git_blob_convert(a->odb, &c->oid, &how, fd);
+	r = git_odb_read(&object, a->odb, &c->oid);
 	if (!r)
 		r = git_filter_list_apply_to_buffer(&out, filters, git_odb_object_data(object),
 		                                    git_odb_object_size(object));
@@ -230,7 +235,7 @@ static int write_content(struct applying *a, const struct past_change *c, int fd
 		r = sbx_git_fail(a->err, r, "cannot restore %s", c->path);
 	else
 		r = filters ? write_filtered(a, c, filters, fd)
-		            : sbx_past_content(a->odb, &c->oid, fd);
+		            : sbx_git_blob_write(a->odb, &c->oid, fd);
 	git_filter_list_free(filters);
 	return r;
 }
@@ -261,7 +266,7 @@ static int make_file(struct applying *a, const struct past_change *c)
 
 	if (fd < 0)
 		return -errno;
-	r = exact ? sbx_past_content(a->odb, &exact->oid, fd) : write_content(a, c, fd);
+	r = exact ? sbx_git_blob_write(a->odb, &exact->oid, fd) : write_content(a, c, fd);
 	if (!r && fchmod(fd, exact ? exact->mode & 01777 : permissions(a, c->path, c->mode)) < 0)
 		r = -errno;
 	return r;
@@ -406,12 +411,17 @@ static int change_files(struct applying *a, struct past_changes *list)
 
 /* ---- what a tree of git does not tell ---- */
 
-static bool has_content(const struct sbx_past_exact *e, int fd)
+/* What is of another size is not read, as it may be of any. */
+static bool has_content(struct applying *a, const struct sbx_past_exact *e, int fd,
+                        const struct stat *st)
 {
 	_cleanup_free_ char *path = sbx_format("/proc/self/fd/%d", fd);
+	git_object_t type;
 	git_oid oid;
+	size_t size;
 
-	return path && git_odb_hashfile(&oid, path, GIT_OBJECT_BLOB) == 0 &&
+	return path && git_odb_read_header(&size, &type, a->odb, &e->oid) == 0 &&
+	       size == (size_t)st->st_size && git_odb_hashfile(&oid, path, GIT_OBJECT_BLOB) == 0 &&
 	       git_oid_equal(&oid, &e->oid);
 }
 
@@ -425,7 +435,7 @@ static int make_one_exact(struct applying *a, const struct sbx_past_exact *e)
 
 	if (a->how->from && sbx_aside_has(a->how->from, e->path))
 		return 0;
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !has_content(e, fd))
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !has_content(a, e, fd, &st))
 		return make_entry(a, &c);
 	if ((st.st_mode & 07777) == (e->mode & 01777))
 		return 0;

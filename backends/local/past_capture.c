@@ -8,6 +8,7 @@
 
 #include "backends/local/base_index.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/local/layers.h"
 #include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
@@ -311,6 +312,9 @@ static int read_sides(const struct sbx_past_place *place, const struct sbx_past_
 	r = need_base(place, s->dir, wish->cancelled, err);
 	if (!r)
 		r = sbx_past_open(place, !wish->keep, &s->repo, err);
+	if (!r && wish->keep && sbx_past_is_apart(place, wish->ignored) &&
+	    (r = sbx_git_store_use(s->repo)))
+		r = sbx_git_fail(err, r, "the store of the source cannot be used");
 	if (!r && place->rec->layer)
 		r = read_lower(place, s, err);
 	if (!r)

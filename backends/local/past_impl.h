@@ -32,6 +32,11 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
 int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
                       const git_oid *oid, const char *log, const char *what, struct sbx_error *err);
 
+/*
+ * Whether a snapshot of the sandbox goes to the store, as no other sandbox is to read it: with
+ * what git ignores (IGNORED), or upon one that went there.
+ */
+bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
 /* The names of refs that begin with PREFIX. libgit2's codes. */
 int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
 /* Keeps from `git gc` in the source what MARK needs of it. ALL as opened with that. */
@@ -183,7 +188,5 @@ int sbx_past_give_lower(const struct sbx_past_place *place, git_repository *repo
 /* Has INDEX, which is that of the tree FROM, be that of the tree TO, without touching files. */
 int sbx_past_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,
                    const git_oid *to, struct sbx_error *err);
-/* Writes the content of the blob OID to FD. */
-int sbx_past_content(git_odb *odb, const git_oid *oid, int fd);
 
 #endif

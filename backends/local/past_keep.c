@@ -9,6 +9,7 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/local/past_impl.h"
 #include "sandboxfs/cleanup.h"
 
@@ -149,7 +150,9 @@ int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all
 	if (!source)
 		return r ? sbx_git_fail(err, r, "cannot open the repository %s", place->rec->common)
 		         : 0;
-	r = git_repository_odb(&o.own, source);
+	r = sbx_git_store_use(source);
+	if (!r)
+		r = git_repository_odb(&o.own, source);
 	if (!r)
 		r = git_repository_odb(&o.from, all);
 	owner = sbx_git_owner_begin(place->rec->common);

@@ -15,6 +15,7 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/local_head.h"
 #include "backends/local/local_history.h"
 #include "backends/local/past_aside.h"
 #include "backends/local/past_impl.h"
@@ -79,8 +80,7 @@ static void end_begun(int dir)
 static void end_all_begun(const struct sbx_past_place *place)
 {
 	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
-	_cleanup_fd_ int own = sbx_dir_open(place->b->state.git, place->rec->id);
-	_cleanup_fd_ int repo = own < 0 ? -1 : sbx_dir_open(own, "repo");
+	_cleanup_fd_ int repo = sbx_local_repo(place->b, place->rec, place->disk);
 
 	end_begun(entry);
 	end_begun(repo);

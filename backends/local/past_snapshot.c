@@ -12,6 +12,7 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/local_history.h"
 #include "backends/local/past_aside.h"
@@ -117,6 +118,27 @@ static int commit_once(const struct sbx_past_place *place, git_repository *repo,
 	return r ? r : publish(place, repo, dir, &head, ret, err);
 }
 
+/*
+ * Of a branch that the host has checked out, and not the sandbox's, what is committed on it is the
+ * host's; but for ignored files, of which nobody may have thought.
+ */
+static int set_apart(const struct sbx_past_place *place, git_repository *repo, bool ignored,
+                     struct sbx_error *err)
+{
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	int r = sbx_past_read_head(place, repo, &head, err), g;
+
+	if (r)
+		return r;
+	g = sbx_git_store_use(repo);
+	if (g)
+		return sbx_git_fail(err, g, "the store of the source cannot be used");
+	r = sbx_git_store_mark(repo, place->rec->branch, true);
+	if (!r && head.ref && ignored)
+		r = sbx_git_store_mark(repo, head.ref + strlen("refs/heads/"), true);
+	return r ? sbx_fail(err, -r, "cannot note whose the snapshot is: %s", strerror(-r)) : 0;
+}
+
 static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
                   const struct sbx_captured *captured, git_oid *ret, struct sbx_error *err)
 {
@@ -127,6 +149,8 @@ static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_
 
 	if (!r && place->rec->common && lock < 0)
 		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
+	if (!r && sbx_past_is_apart(place, wish->ignored))
+		r = set_apart(place, repo, wish->ignored, err);
 	if (r)
 		return r;
 	for (int i = 0; i < TRIES; i++) {

@@ -10,6 +10,7 @@
 
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/local/past_impl.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -96,6 +97,8 @@ static int see_all(const struct sbx_past_place *place, git_repository *repo)
 	_cleanup_git_(odb) git_odb *odb = NULL;
 	int r = path ? git_odb_open(&odb, path) : GIT_ERROR;
 
+	if (!r)
+		r = sbx_git_store_see(odb, place->rec->common);
 	return r ? r : git_repository_set_odb(repo, odb);
 }
 
@@ -120,6 +123,18 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 		                    common ? common : path);
 	*ret = sbx_steal_ptr(&repo);
 	return 0;
+}
+
+bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored)
+{
+	_cleanup_(sbx_names_release) struct sbx_names marked = {0};
+	_cleanup_free_ char *branch = sbx_past_branch(place);
+
+	if (!place->rec->common || ignored || place->rec->branch_created)
+		return place->rec->common != NULL;
+	/* What is not known is not shown. */
+	return sbx_git_store_marked(place->rec->common, &marked) || !branch ||
+	       sbx_git_store_mark_of(&marked, branch);
 }
 
 /* ---- small files of ids ---- */

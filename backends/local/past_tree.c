@@ -5,12 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_blob.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/local_history.h"
 #include "backends/local/past_impl.h"
 #include "sandboxfs/cleanup.h"
-
-#define PIECE ((size_t)256 << 10)
 
 /* The sandbox's; not to be freed. NULL: it cannot be opened. */
 static git_repository *reader(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -27,13 +26,6 @@ static git_repository *reader(struct sbx_sandbox *sb, struct sbx_error *err)
 	return repo;
 }
 
-static int code_of(int r)
-{
-	struct sbx_error err = SBX_ERROR_INIT;
-
-	return r == GIT_ENOTFOUND ? -ENOENT : sbx_git_fail(&err, r, "object");
-}
-
 static int describe(git_odb *odb, const git_oid *oid, git_filemode_t mode, struct sbx_object *ret)
 {
 	git_object_t type;
@@ -48,7 +40,7 @@ static int describe(git_odb *odb, const git_oid *oid, git_filemode_t mode, struc
 		return 0;
 	r = git_odb_read_header(&size, &type, odb, oid);
 	if (r)
-		return code_of(r);
+		return sbx_git_object_code(r);
 	ret->size = size;
 	ret->mode = mode == GIT_FILEMODE_LINK              ? S_IFLNK | 0777
 	            : mode == GIT_FILEMODE_BLOB_EXECUTABLE ? S_IFREG | 0755
@@ -110,7 +102,7 @@ static int open_tree(struct sbx_sandbox *sb, const char *id, git_tree **tree, gi
 	r = git_tree_lookup(tree, repo, &oid);
 	if (!r)
 		r = git_repository_odb(odb, repo);
-	return r ? code_of(r) : 0;
+	return r ? sbx_git_object_code(r) : 0;
 }
 
 int sbx_local_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
@@ -148,38 +140,6 @@ int sbx_local_entries(struct sbx_sandbox *sb, const char *dir,
 	return r;
 }
 
-static int copy_stream(git_odb_stream *stream, int fd)
-{
-	_cleanup_free_ char *buf = malloc(PIECE);
-	int n = buf ? 0 : -ENOMEM, r = 0;
-
-	while (buf && !r && (n = git_odb_stream_read(stream, buf, PIECE)) > 0)
-		r = sbx_write_all(fd, buf, (size_t)n);
-	return r ? r : n < 0 ? code_of(n) : 0;
-}
-
-int sbx_past_content(git_odb *odb, const git_oid *oid, int fd)
-{
-	git_odb_stream *stream = NULL;
-	git_odb_object *object = NULL;
-	git_object_t type;
-	size_t size;
-	int r;
-
-	/* Only loose objects can be read by and by; what is in a pack is taken whole. */
-	if (git_odb_open_rstream(&stream, &size, &type, odb, oid) == 0) {
-		r = copy_stream(stream, fd);
-		git_odb_stream_free(stream);
-		return r;
-	}
-	r = git_odb_read(&object, odb, oid);
-	if (r)
-		return code_of(r);
-	r = sbx_write_all(fd, git_odb_object_data(object), git_odb_object_size(object));
-	git_odb_object_free(object);
-	return r;
-}
-
 int sbx_local_content(struct sbx_sandbox *sb, const char *id, int fd)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -193,5 +153,5 @@ int sbx_local_content(struct sbx_sandbox *sb, const char *id, int fd)
 	if (git_oid_fromstr(&oid, id))
 		return -ENOENT;
 	r = git_repository_odb(&odb, repo);
-	return r ? code_of(r) : sbx_past_content(odb, &oid, fd);
+	return r ? sbx_git_object_code(r) : sbx_git_blob_write(odb, &oid, fd);
 }

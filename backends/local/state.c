@@ -282,8 +282,10 @@ static void spoil_repository(const struct sbx_state *st, const char *id)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(st->git, id);
 
-	if (dir >= 0)
+	if (dir >= 0) {
 		renameat(dir, "repo", dir, "erased");
+		renameat(dir, "saved", dir, "erased.saved");
+	}
 }
 
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err)

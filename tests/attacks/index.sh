@@ -161,10 +161,31 @@ long_names() {
 	before=$(high_water)
 	inside './forge long 16000000; ./forge long 80000000'
 	run a true
-	inside './forge long 15000000'
+	inside './forge long 5000000'
 	run a true
 	have=$(($(high_water) - before))
 	[ $have -lt 65536 ] || unsafe "an index takes $have KiB"
+}
+
+# As large as the host's times four, by steps that each are no larger than that.
+stage_many() {
+	inside "awk 'BEGIN { for (i = 0; i < 60000; i++) printf \"100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\\t$1/%d\\n\", i }' |
+		git update-index --index-info"
+}
+
+growing() {
+	fresh
+	inside 'git hash-object -w --stdin </dev/null'
+	before=$(high_water)
+	stage_many one
+	[ "$(on_host ls-files one | wc -l)" = 60000 ] || fail "$(cat "$MNT/a/ctl/error")"
+	stage_many two
+	same 0 "$(on_host ls-files two | wc -l)" || unsafe "what came before makes room for more"
+	error_says t "too large"
+	have=$(($(high_water) - before))
+	[ $have -lt 65536 ] || unsafe "an index takes $have KiB"
+	same 60000 "$(run t sh -c "git ls-files two | wc -l")"
+	inside 'git reset -q'
 }
 
 # What a command stages is staged outside, with nothing else; what it did not touch the host's git need not read.
@@ -230,6 +251,7 @@ tried -daemon "a directory that is called a submodule" submodule
 tried -daemon "a file that is mapped" mapped
 attack "bare_index" "an index that is older than all time" try aged
 attack -daemon "an index whose names take gigabytes" try long_names
+attack -daemon "an index that grows step by step" try growing
 holds "what commands stage is staged, and nothing else is believed" carried
 holds "what the host told its git of files stays" flags_of_the_host
 claim "branches with commits are removed" end_branches

@@ -14,6 +14,7 @@ SBX_POWER_SEED takes the same steps again, as far as threads and the disk do.
 """
 import collections
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -307,8 +308,10 @@ class Client(threading.Thread):
         try:
             with open(MNT + "/ctl/create", "w") as f:
                 f.write(json.dumps({"name": name, "from": "trash:" + entry}))
-        except FileNotFoundError:
-            # Another client has taken it.
+        except OSError as e:
+            # Another client has taken it, or is just doing so and has its branch.
+            if e.errno not in (errno.ENOENT, errno.EBUSY):
+                raise
             return
         self.mine[name] = Sandbox()
 

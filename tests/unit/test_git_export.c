@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -515,6 +517,25 @@ static int export(const git_oid *oid, git_object_t type)
 	return sbx_git_export(source, reader, oid, type, &taken, &err);
 }
 
+/* What a commit leads to comes first: what was written before the time was up stays. */
+static void what_takes_too_long_goes_on_with_the_next_try(void **state)
+{
+	_Atomic uint64_t until = 1;
+	struct sbx_git_taken taken = {.most = sbx_git_bounds.taken, .until = &until};
+	const git_oid of_tree = put_text(GIT_OBJECT_TREE, "");
+	const git_oid commit = put_commit(&of_tree, NULL);
+
+	(void)state;
+	assert_int_equal(sbx_git_export(source, reader, &commit, GIT_OBJECT_COMMIT, &taken, &err),
+	                 -ETIMEDOUT);
+	assert_false(in_source(&commit));
+	atomic_store(&until, UINT64_MAX);
+	assert_int_equal(sbx_git_export(source, reader, &commit, GIT_OBJECT_COMMIT, &taken, &err),
+	                 0);
+	assert_true(in_source(&commit));
+	sbx_git_taken_release(&taken);
+}
+
 static void what_is_taken_over_is_bounded_for_ever(void **state)
 {
 	struct sbx_git_taken taken = {.most = 16};
@@ -534,6 +555,83 @@ static void what_is_taken_over_is_bounded_for_ever(void **state)
 	                 -E2BIG);
 	/* What is there already costs nothing. */
 	assert_int_equal(sbx_git_export(source, reader, &first, GIT_OBJECT_BLOB, &taken, &err), 0);
+}
+
+#define LARGE ((size_t)24 << 20)
+
+/* A blob that no other resembles. */
+static git_oid put_large(unsigned seed)
+{
+	char *data = malloc(LARGE);
+	git_oid oid;
+
+	assert_non_null(data);
+	for (size_t i = 0; i < LARGE; i++) {
+		seed = seed * 1103515245 + 12345;
+		data[i] = (char)(seed >> 24 & 0x3f);
+	}
+	oid = put(GIT_OBJECT_BLOB, data, LARGE);
+	free(data);
+	return oid;
+}
+
+static void pack_alone(const git_oid *oid)
+{
+	git_packbuilder *pb;
+
+	assert_int_equal(git_packbuilder_new(&pb, hostile), 0);
+	assert_int_equal(git_packbuilder_insert(pb, oid, "file"), 0);
+	assert_int_equal(git_packbuilder_write(pb, NULL, 0, NULL, NULL), 0);
+	git_packbuilder_free(pb);
+	assert_int_equal(unlink(loose_path(oid)), 0);
+}
+
+static long high_water_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	long kb = -1;
+
+	assert_non_null(f);
+	while (kb < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmHWM: %ld", &kb) != 1)
+			kb = -1;
+	fclose(f);
+	return kb;
+}
+
+static void large_blobs_are_not_held_in_memory(void **state)
+{
+	const git_oid loose = put_large(1), packed = put_large(2), other = oid_of(7);
+	struct sbx_git_taken taken = {.most = 2 * LARGE};
+	char path[5000];
+	long before;
+
+	(void)state;
+	pack_alone(&packed);
+	plant(&other, "blob 1", 7);
+	snprintf(path, sizeof(path), "%s", loose_path(&other));
+	malloc_trim(0);
+	scratch_write("/proc/self/clear_refs", "5");
+	before = high_water_kb();
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(sbx_git_export(source, reader, i ? &packed : &loose,
+		                                GIT_OBJECT_BLOB, &taken, &err),
+		                 0);
+	assert_true(in_source(&loose) && in_source(&packed));
+	assert_in_range(high_water_kb() - before, 0, 8 << 10);
+	assert_int_equal(taken.bytes, 2 * LARGE);
+	/* By another's name, with no room left, and cut short. */
+	assert_int_equal(rename(loose_path(&loose), path), 0);
+	assert_int_equal(sbx_git_export(source, reader, &other, GIT_OBJECT_BLOB, &taken, &err),
+	                 -E2BIG);
+	assert_int_equal(export(&other, GIT_OBJECT_BLOB), -EINVAL);
+	assert_false(in_source(&other));
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(truncate(path, 1 << 20), 0);
+	assert_int_equal(export(&other, GIT_OBJECT_BLOB), -EINVAL);
+	assert_non_null(strstr(err.text, "damaged"));
+	sbx_git_taken_release(&taken);
 }
 
 /* Trees wait in memory for what they name. */
@@ -664,7 +762,9 @@ int main(void)
 	        CASE(trees_are_checked),
 	        CASE(a_large_tree_is_checked_in_one_pass),
 	        CASE(commits_are_checked),
+	        CASE(what_takes_too_long_goes_on_with_the_next_try),
 	        CASE(what_is_taken_over_is_bounded_for_ever),
+	        CASE(large_blobs_are_not_held_in_memory),
 	        CASE(what_waits_for_others_is_bounded),
 	        CASE(a_commit_comes_with_all_it_names),
 	        CASE(nothing_incomplete_is_written),
