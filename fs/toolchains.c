@@ -23,8 +23,10 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/system_dirs.h"
 
-#define HOPS_MAX     8    /* of links that lead to links, and of interpreters of interpreters */
-#define PROGRAMS_MAX 1024 /* of a directory that are looked at */
+#define HOPS_MAX     8     /* of links that lead to links, and of interpreters of interpreters */
+#define PROGRAMS_MAX 1024  /* of a directory that are looked at */
+#define DEPTH_MAX    8     /* of directories in which secrets are looked for */
+#define COVERED_MAX  20000 /* files of a shown directory that are looked at for that */
 
 struct finder {
 	struct sbx_settings *settings;
@@ -106,6 +108,14 @@ bool sbx_is_credential(const char *name)
 	                                    ".s3cfg",
 	                                    "*_history",
 	                                    "service-account*.json",
+	                                    "application_default_credentials.json",
+	                                    "kubeconfig*",
+	                                    "*.tfstate*",
+	                                    "*.tfvars",
+	                                    "*.ppk",
+	                                    "*.ovpn",
+	                                    ".mylogin.cnf",
+	                                    ".dockerconfigjson",
 	                                    ".condarc",
 	                                    ".m2",
 	                                    ".gem",
@@ -191,24 +201,99 @@ bool sbx_toolchains_sees(const struct sbx_settings *s, const char *path)
 	return is_system(path) || is_shown(s, path);
 }
 
-/* What lies in the shown directory PATH under the name of a credential is covered. */
-static int cover(struct sbx_settings *s, const char *path)
+/*
+ * Of tools' own files none is called so, however deep it lies; others (secrets.py, cacert.pem) may
+ * be.
+ */
+static bool is_store(const char *name)
+{
+	static const char *const names[] = {".env",
+	                                    ".env.*",
+	                                    ".npmrc",
+	                                    "npmrc",
+	                                    ".yarnrc*",
+	                                    ".netrc",
+	                                    "_netrc",
+	                                    ".pypirc",
+	                                    ".git",
+	                                    ".git-credentials",
+	                                    ".ssh",
+	                                    ".aws",
+	                                    ".azure",
+	                                    ".docker",
+	                                    ".dockercfg",
+	                                    ".kube",
+	                                    ".gnupg",
+	                                    ".password-store",
+	                                    ".vault-token",
+	                                    ".pgpass",
+	                                    ".my.cnf",
+	                                    ".mylogin.cnf",
+	                                    ".htpasswd",
+	                                    "id_rsa",
+	                                    "id_ed25519",
+	                                    "id_ecdsa",
+	                                    "id_dsa",
+	                                    "credentials",
+	                                    "credentials.json",
+	                                    "credentials.toml",
+	                                    "secrets.y*ml",
+	                                    "secrets.json",
+	                                    "secrets.toml",
+	                                    "auth.json",
+	                                    "application_default_credentials.json",
+	                                    "service-account*.json",
+	                                    "*.tfstate*",
+	                                    "*.tfvars",
+	                                    "*.kdbx"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++)
+		if (fnmatch(names[i], name, 0) == 0)
+			return true;
+	return false;
+}
+
+/* These are stores of such tools' when they are directories, and the tools when they are not. */
+static bool is_tool(const char *name, unsigned char type)
+{
+	static const char *const names[] = {"gh", "hub", "gcloud"};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++)
+		if (type != DT_DIR && strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * What lies in the shown directory PATH under the name of a credential is covered: directly in it
+ * any, DEPTH further down only what nothing else is called. *LEFT is how many files are still
+ * looked at.
+ */
+static int cover(struct sbx_settings *s, const char *path, int depth, unsigned *left)
 {
 	_cleanup_dir_ DIR *dir = opendir(path);
 	struct dirent *e;
 	char full[PATH_MAX];
 	int r = 0;
 
-	while (dir && !r && (e = readdir(dir)))
-		if (sbx_is_credential(e->d_name) &&
-		    snprintf(full, sizeof(full), "%s/%s", path, e->d_name) < (int)sizeof(full))
+	while (dir && !r && *left && (e = readdir(dir))) {
+		--*left;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+		    snprintf(full, sizeof(full), "%s/%s", path, e->d_name) >= (int)sizeof(full))
+			continue;
+		if (depth ? is_store(e->d_name)
+		          : sbx_is_credential(e->d_name) && !is_tool(e->d_name, e->d_type))
 			r = add(&s->covered, full);
+		else if (e->d_type == DT_DIR && depth < DEPTH_MAX)
+			r = cover(s, full, depth + 1, left);
+	}
 	return r;
 }
 
 int sbx_toolchains_show(struct sbx_settings *s, const char *path, const char *why, bool *shown)
 {
 	const size_t n = s->shown.n;
+	unsigned left = COVERED_MAX;
 	bool dummy;
 	struct stat st;
 	int r;
@@ -225,7 +310,7 @@ int sbx_toolchains_show(struct sbx_settings *s, const char *path, const char *wh
 	if (!r)
 		r = add(&s->shown_why, why);
 	if (!r && S_ISDIR(st.st_mode))
-		r = cover(s, path);
+		r = cover(s, path, 0, &left);
 	*shown = !r && s->shown.n > n;
 	return r;
 }
@@ -437,7 +522,7 @@ static void show_chain(struct finder *f, const char *path, const char *why, int 
 	show_interpreter(f, real, depth);
 }
 
-static void show_programs(struct finder *f, const char *dir)
+static void show_programs(struct finder *f, const char *dir, bool project)
 {
 	_cleanup_dir_ DIR *d = opendir(dir);
 	char path[PATH_MAX], target[PATH_MAX];
@@ -452,8 +537,10 @@ static void show_programs(struct finder *f, const char *dir)
 			continue;
 		if (S_ISLNK(st.st_mode) && next_hop(path, target))
 			show_chain(f, target, "a link in a directory of PATH leads there", 0);
-		else if (S_ISREG(st.st_mode))
+		if (S_ISREG(st.st_mode))
 			show_interpreter(f, path, 0);
+		if (S_ISREG(st.st_mode) && project)
+			show(f, path, "a program in a project that PATH leads to");
 	}
 }
 
@@ -580,11 +667,38 @@ static void find_specials(struct finder *f, const char *entry)
 	}
 }
 
+/* Somebody's sources, with what belongs to them, instead of programs alone. */
+static bool is_project(const char *dir)
+{
+	static const char *const marks[] = {".git",
+	                                    ".env",
+	                                    "package.json",
+	                                    "Cargo.toml",
+	                                    "go.mod",
+	                                    "pyproject.toml",
+	                                    "setup.py",
+	                                    "Gemfile",
+	                                    "pom.xml",
+	                                    "build.gradle",
+	                                    "CMakeLists.txt",
+	                                    "Makefile",
+	                                    "docker-compose.yml",
+	                                    "compose.yaml"};
+
+	if (is_bin(strrchr(dir, '/') + 1))
+		return false;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(marks); i++)
+		if (exists(dir, marks[i]))
+			return true;
+	return false;
+}
+
 static void find_entry(struct finder *f, const char *entry)
 {
 	_cleanup_free_ char *real = NULL;
 	char path[PATH_MAX];
 	size_t n = strlen(entry);
+	bool project;
 	struct stat st;
 
 	while (n > 1 && entry[n - 1] == '/')
@@ -595,11 +709,13 @@ static void find_entry(struct finder *f, const char *entry)
 	if (is_system(path) || is_avoided(f->settings, path) || sbx_holds_home(path) ||
 	    stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return;
-	show_directory(f, path, "PATH");
 	real = realpath(path, NULL);
-	if (real && strcmp(real, path) != 0)
+	project = is_project(path);
+	if (!project)
+		show_directory(f, path, "PATH");
+	if (!project && real && strcmp(real, path) != 0)
 		show_directory(f, real, "a directory of PATH is a link to it");
-	show_programs(f, path);
+	show_programs(f, path, project);
 	find_specials(f, path);
 }
 

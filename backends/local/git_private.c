@@ -14,9 +14,11 @@
 #include "backends/local/git_impl.h"
 #include "backends/local/git_locks.h"
 #include "backends/local/git_private_impl.h"
+#include "backends/local/git_store.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
+#include "sandboxfs/walls.h"
 
 #define SMALL_MAX 65536 /* files of info/ */
 #define PASSES    4
@@ -47,15 +49,43 @@ int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, co
 	p->room = strdup(room);
 	p->id = strdup(id);
 	p->repo = sbx_format("%s/%s/repo", room, id);
+	p->seen = sbx_format("%s/%s/repo", room, id);
+	p->disk = -1;
 	p->workdir = strdup(wt->workdir);
 	p->flat = wt->link != NULL;
 	p->wt.link = NULL;
-	if (!p->room || !p->id || !p->repo || !p->workdir) {
+	if (!p->room || !p->id || !p->repo || !p->seen || !p->workdir) {
 		sbx_git_private_close(p);
 		return -ENOMEM;
 	}
 	*ret = p;
 	return 0;
+}
+
+int sbx_git_private_use_disk(struct sbx_git_private *p, int disk)
+{
+	int fd = fcntl(disk, F_DUPFD_CLOEXEC, 3);
+	char *repo = fd < 0 ? NULL : sbx_format("/proc/self/fd/%d/git/repo", fd);
+
+	if (!repo) {
+		int r = fd < 0 ? -errno : -ENOMEM;
+
+		sbx_cleanup_fd(&fd);
+		return r;
+	}
+	free(p->repo);
+	p->repo = repo;
+	p->disk = fd;
+	return 0;
+}
+
+/* Its number stays taken: who has just read the path must not come to something else by it. */
+void sbx_git_private_leave_disk(struct sbx_git_private *p)
+{
+	_cleanup_fd_ int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	if (p->disk >= 0 && nothing >= 0)
+		dup3(nothing, p->disk, O_CLOEXEC);
 }
 
 static void forget_objects(struct sbx_git_private *p)
@@ -73,7 +103,9 @@ void sbx_git_private_close(struct sbx_git_private *p)
 	sbx_git_watch_release(&p->watch);
 	pthread_mutex_destroy(&p->lock);
 	forget_objects(p);
+	sbx_cleanup_fd(&p->disk);
 	free(p->repo);
+	free(p->seen);
 	free(p->workdir);
 	free(p->room);
 	free(p->id);
@@ -104,6 +136,10 @@ static int add_objects(struct sbx_git_private *p, size_t *n, const char *base, c
 	/* git goes on without an alternate that is not there. */
 	if (!real)
 		return full ? 0 : -ENOMEM;
+	if (sbx_git_store_is(real) && !sbx_without("store")) {
+		free(real);
+		return 0;
+	}
 	if (*n == SBX_GIT_ALTERNATES || strchr(real, '\n')) {
 		free(real);
 		return -E2BIG;
@@ -112,7 +148,10 @@ static int add_objects(struct sbx_git_private *p, size_t *n, const char *base, c
 	return 0;
 }
 
-/* Those of the source, and those that it borrows in turn: commands must see them all. */
+/*
+ * Those of the source, and those that it borrows in turn: commands must see them all, but nothing
+ * of the work of others.
+ */
 static int find_objects(struct sbx_git_private *p, struct sbx_error *err)
 {
 	size_t n = 0;
@@ -230,22 +269,28 @@ static int fill(const struct sbx_git_private *p, int dir)
 	return r ? r : put(dir, "HEAD", head);
 }
 
-static int make_repo(const struct sbx_git_private *p, int meta, struct sbx_error *err)
+/* The directory that repo is in, which is META unless there is a disk. */
+static int open_holder(const struct sbx_git_private *p, int meta)
+{
+	return p->disk < 0 ? sbx_dir_open(meta, ".") : sbx_dir_open(p->disk, "git");
+}
+
+static int make_repo(const struct sbx_git_private *p, int holder, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = -1;
 	int r;
 
-	if (faccessat(meta, "repo", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	if (faccessat(holder, "repo", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
-	r = sbx_tree_remove(meta, "new", err);
+	r = sbx_tree_remove(holder, "new", err);
 	if (r)
 		return r;
-	r = dir = sbx_dir_make(meta, "new", 0755);
+	r = dir = sbx_dir_make(holder, "new", 0755);
 	if (dir >= 0)
 		r = fill(p, dir);
 	if (r >= 0)
 		r = sbx_dir_write_out(dir);
-	if (r >= 0 && renameat(meta, "new", meta, "repo") < 0)
+	if (r >= 0 && renameat(holder, "new", holder, "repo") < 0)
 		r = -errno;
 	return r < 0 ? sbx_fail(err, -r, "cannot make the sandbox's repository: %s", strerror(-r))
 	             : 0;
@@ -328,6 +373,15 @@ bool sbx_git_private_made(struct sbx_git_private *p)
 	return atomic_load(&p->ready) || access(p->repo, F_OK) == 0;
 }
 
+void sbx_git_private_hurry(struct sbx_git_private *p, unsigned ms)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	atomic_store(&p->until,
+	             ms ? (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + ms : 0);
+}
+
 bool sbx_git_private_locked(struct sbx_git_private *p)
 {
 	_cleanup_free_ char *path = sbx_format("%s/index.lock", p->repo);
@@ -400,6 +454,7 @@ static void read_taken(struct sbx_sync *y)
 	_cleanup_free_ char *text = NULL;
 
 	y->taken.most = sbx_git_bounds.taken;
+	y->taken.until = &y->p->until;
 	if (sbx_file_read(y->meta, "taken", SMALL_MAX, &text) == 0)
 		y->taken.bytes = strtoull(text, NULL, 10);
 	if (y->taken.bytes > y->taken.most)
@@ -426,6 +481,7 @@ static void sync_finish(struct sbx_sync *y)
 		sbx_locked_end(y->repo, "index");
 	sbx_cleanup_fd(&y->index_lock);
 	sbx_git_reader_close(y->reader);
+	sbx_git_taken_release(&y->taken);
 	git_repository_free(y->source);
 	sbx_cleanup_fd(&y->objects);
 	sbx_cleanup_fd(&y->entry);
@@ -442,6 +498,7 @@ static void sync_finish(struct sbx_sync *y)
 	sbx_refs_release(&y->kept_base);
 	sbx_refs_release(&y->kept_want);
 	sbx_refs_release(&y->kept_now);
+	sbx_names_release(&y->apart_from);
 	sbx_refs_release(&y->want);
 	sbx_refs_release(&y->agreed);
 }
@@ -461,12 +518,17 @@ static int sync_open(struct sbx_sync *y)
 {
 	struct sbx_git_private *p = y->p;
 	_cleanup_free_ char *entry = sbx_format("%s/worktrees/%s", p->wt.common, p->wt.worktree);
+	_cleanup_fd_ int holder = -1;
 	int r = y->meta = open_meta(p, y->err);
 
 	if (r < 0)
 		return r;
 	read_taken(y);
-	r = make_repo(p, y->meta, y->err);
+	holder = open_holder(p, y->meta);
+	if (holder < 0)
+		return sbx_fail(y->err, -holder, "cannot open the sandbox's repository: %s",
+		                strerror(-holder));
+	r = make_repo(p, holder, y->err);
 	if (r)
 		return r;
 	r = sbx_git_open(p->wt.common, &y->source);
@@ -474,7 +536,7 @@ static int sync_open(struct sbx_sync *y)
 		return sbx_git_fail(y->err, r, "cannot open the repository %s", p->wt.common);
 	if (p->flat)
 		sbx_sync_mend_link(y);
-	y->repo = sbx_dir_open(y->meta, "repo");
+	y->repo = sbx_dir_open(holder, "repo");
 	y->entry = open_entry(entry);
 	if (y->entry == -ENOENT && y->repo >= 0) {
 		r = sbx_sync_reattach(y, entry);
@@ -547,7 +609,7 @@ static int repeat(struct sbx_git_private *p, const struct timespec *idle, struct
 
 static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 {
-	_cleanup_fd_ int meta = -1;
+	_cleanup_fd_ int meta = -1, holder = -1;
 	int r;
 
 	if (atomic_load(&p->ready))
@@ -556,13 +618,15 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 	if (!r)
 		r = meta = open_meta(p, err);
 	if (r >= 0)
-		r = make_repo(p, meta, err);
+		r = holder = open_holder(p, meta);
+	if (r >= 0)
+		r = make_repo(p, holder, err);
 	/* The next sync tries again. */
 	if (r < 0) {
 		forget_objects(p);
 		return r;
 	}
-	p->shown[0] = p->repo;
+	p->shown[0] = p->seen;
 	atomic_store(&p->ready, true);
 	return 0;
 }

@@ -29,6 +29,13 @@ struct sbx_git_private;
  */
 int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, const char *id,
                          struct sbx_git_private **ret);
+/*
+ * Before the first sync: what commands see as STATE/git/ID/repo is git/repo on DISK, a directory
+ * that is borrowed. 0 or -errno.
+ */
+int sbx_git_private_use_disk(struct sbx_git_private *p, int disk);
+/* What is there is not needed any more: it keeps nothing of the disk from going. Any thread. */
+void sbx_git_private_leave_disk(struct sbx_git_private *p);
 void sbx_git_private_close(struct sbx_git_private *p); /* accepts NULL */
 /* The line that the tree's .git consists of, so that commands find their repository; malloc'd. */
 char *sbx_git_private_link(const char *room, const char *id);
@@ -49,6 +56,11 @@ bool sbx_git_private_moved_inside(struct sbx_git_private *p);
  */
 int sbx_git_private_sync(struct sbx_git_private *p, const struct timespec *idle,
                          struct sbx_error *err);
+/*
+ * A sync that goes on gives up MS milliseconds from now (EBUSY), as do others; 0: none does any
+ * more. Any thread.
+ */
+void sbx_git_private_hurry(struct sbx_git_private *p, unsigned ms);
 /* Whether a command's git has the index inside locked, now. Any thread. */
 bool sbx_git_private_locked(struct sbx_git_private *p);
 /* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */

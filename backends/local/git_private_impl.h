@@ -13,6 +13,7 @@
 #include "backends/local/git_refs.h"
 #include "backends/local/git_watch.h"
 #include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
 
 #define SBX_GIT_HEAD_MAX   4096
 #define SBX_GIT_ALTERNATES 8 /* object directories of the source, its own first */
@@ -27,7 +28,9 @@ struct sbx_index_end {
 struct sbx_git_private {
 	struct sbx_git_worktree wt;
 	char *room, *id;
-	char *repo; /* ROOM/ID/repo */
+	char *repo; /* as the daemon reaches it: ROOM/ID/repo, or on the disk */
+	char *seen; /* as commands do: ROOM/ID/repo */
+	int disk;   /* its root, or -1 */
 	char *workdir;
 	bool flat; /* workdir/.git is a file that host git reaches */
 	char *objects[SBX_GIT_ALTERNATES + 1];
@@ -41,6 +44,8 @@ struct sbx_git_private {
 	bool apart;                 /* after it refs did not agree, for that reason */
 	bool behind;                /* nor did the source have all that is inside */
 	bool left;                  /* nor is it to: there is too much of it */
+	size_t own_index;       /* bytes that are the host's own, of its index; 0: not read yet */
+	_Atomic uint64_t until; /* a sync gives up then, as struct sbx_git_taken has it; 0: never */
 	struct timespec
 	        quiet; /* the last sync with no command alive: files may have changed unseen since */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
@@ -61,12 +66,13 @@ struct sbx_sync {
 	struct sbx_seen seen_host, seen_inside; /* the files of these HEADs */
 	struct sbx_refs refs_base, refs_host, refs_inside;
 	/*
-	 * refs/sandboxfs/ in the source; what of that this sandbox has put there; what it is to have there
-	 * now; and has.
+	 * This sandbox's refs/sandboxfs/ in the source; what of that this sandbox has put there;
+	 * what it is to have there now; and has.
 	 */
 	struct sbx_refs kept, kept_base, kept_want, kept_now;
 	/* What the sandbox is to have now, and what is agreed now. */
 	struct sbx_refs want, agreed;
+	struct sbx_names apart_from; /* branches of sandboxes whose work is theirs alone */
 	char *head_agreed;
 	bool moved;            /* something was changed */
 	bool doubted;          /* the host's index is to say less of files than it does */
@@ -93,6 +99,8 @@ static inline bool sbx_sync_same(const git_oid *a, const git_oid *b)
 {
 	return !a ? !b : b && git_oid_equal(a, b);
 }
+/* Brings an object of TYPE over to the source's store. As sbx_git_export. */
+int sbx_sync_take(struct sbx_sync *y, const git_oid *oid, git_object_t type, struct sbx_error *err);
 /* Brings a commit over to the source; what kept it from that is noted. 0 or -errno. */
 int sbx_sync_export(struct sbx_sync *y, const git_oid *oid);
 /*
@@ -105,6 +113,10 @@ int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, cons
  * 0 or -errno.
  */
 int sbx_sync_keep(struct sbx_sync *y, const char *kind, const char *rest, const git_oid *oid);
+/*
+ * Part of sbx_sync_refs: reads what this sandbox has in refs/sandboxfs/ of the source. 0 or -errno.
+ */
+int sbx_sync_read_kept(struct sbx_sync *y);
 /*
  * Part of sbx_sync_refs, once both sides were read and before anything is brought over: keeps stashes, and
  * commits that no branch names. 0 or -errno.

@@ -22,17 +22,20 @@
 #define FS_READ_DIR   (UINT64_C(1) << 3)
 #define FS_TRUNCATE   (UINT64_C(1) << 14)
 #define FS_IOCTL_DEV  (UINT64_C(1) << 15)
-#define FS_OF_FILES   (FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
-#define FS_ALL        UINT64_MAX
-#define FS_RO         (FS_EXECUTE | FS_READ_FILE | FS_READ_DIR)
-#define FS_DEV        (FS_OF_FILES & ~FS_EXECUTE)
-#define NET_TCP       (UINT64_C(3))
-#define SCOPE_SOCKET  (UINT64_C(1) << 0)
-#define SCOPE_SIGNAL  (UINT64_C(1) << 1)
-#define ABI_NET       4
-#define ABI_SCOPE     6
-#define RULE_PATH     1
-#define VERSION       1U
+#define FS_CONNECT    (UINT64_C(1) << 16) /* to a socket that was made outside */
+#define FS_OF_FILES                                                                                \
+	(FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV | FS_CONNECT)
+#define FS_ALL       UINT64_MAX
+#define FS_RO        (FS_EXECUTE | FS_READ_FILE | FS_READ_DIR)
+#define FS_DEV       (FS_OF_FILES & ~FS_EXECUTE)
+#define NET_TCP      (UINT64_C(3))
+#define SCOPE_SOCKET (UINT64_C(1) << 0)
+#define SCOPE_SIGNAL (UINT64_C(1) << 1)
+#define ABI_NET      4
+#define ABI_SCOPE    6
+#define ABI_CONNECT  9
+#define RULE_PATH    1
+#define VERSION      1U
 
 struct ruleset {
 	uint64_t fs, net, scoped;
@@ -50,10 +53,15 @@ int landlock_abi(void)
 	return abi < 0 ? 0 : (int)abi;
 }
 
+bool landlock_closes_sockets(int abi)
+{
+	return abi >= ABI_CONNECT;
+}
+
 /* All rights that files have in ABI. */
 static uint64_t rights(int abi)
 {
-	static const int last_bit[] = {0, 12, 13, 14, 14, 15};
+	static const int last_bit[] = {0, 12, 13, 14, 14, 15, 15, 15, 15, 16};
 	int i = abi < (int)SBX_ARRAY_SIZE(last_bit) ? abi : (int)SBX_ARRAY_SIZE(last_bit) - 1;
 
 	return (UINT64_C(2) << last_bit[i]) - 1;

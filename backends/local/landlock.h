@@ -10,6 +10,9 @@ struct spawn_request;
 /* The kernel's ABI, 0 when there is none. */
 int landlock_abi(void);
 
+/* Whether a ruleset of ABI keeps commands from sockets of others below what they may only read. */
+bool landlock_closes_sockets(int abi);
+
 struct landlock_wish {
 	const struct sbx_settings *settings;
 	const struct spawn_request *req; /* the places that may be written */

@@ -33,18 +33,19 @@
 
 struct build {
 	const struct sbx_settings *settings;
-	int host;             /* the old root */
-	int tree;             /* detached, or -1 */
+	int host; /* the old root */
+	const struct mounts_given *given;
 	const char *avoid[5]; /* never to be bound, NULL-terminated */
 	const struct sbx_identity *who;
-	const char **what;
+	int groupless; /* a user namespace, or -1 */
+	struct mounts_made *made;
 };
 
 static int step(struct build *b, const char *what, int r)
 {
 	if (r >= 0)
 		return 0;
-	*b->what = what;
+	b->made->what = what;
 	return -errno;
 }
 
@@ -133,6 +134,36 @@ int mounts_try_owner(const char *path, const struct sbx_identity *who)
 	return tree < 0 ? tree : map_owner(tree, &ours, who);
 }
 
+/*
+ * A socket in a mount that is read only can be connected to all the same. Where the number of its
+ * group means nothing nobody has the right to, as the kernel could not write such a number back;
+ * reading goes by the owner and by what others may. Of mounts within TREE each has to be of a kind
+ * that can do so.
+ */
+static void close_sockets(struct build *b, int tree)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP,
+	                          .userns_fd = (uint64_t)b->groupless};
+
+	if (b->groupless >= 0 &&
+	    mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) == 0)
+		return;
+	b->made->closed = false;
+	if (b->groupless >= 0)
+		mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+}
+
+int mounts_try_memory(const struct sbx_identity *who)
+{
+	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), tree = -1;
+	const struct stat ours = {.st_uid = geteuid(), .st_gid = getegid()};
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	tree = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	return tree < 0 ? -errno : map_owner(tree, &ours, who);
+}
+
 /* A mount of what is at SRC, not attached yet. WHO may be NULL: owners appear as they are. Descriptor or -errno. */
 static int clone_tree(int src, const struct stat *st, uint64_t attrs,
                       const struct sbx_identity *who)
@@ -149,7 +180,8 @@ static int clone_tree(int src, const struct stat *st, uint64_t attrs,
 	return r < 0 ? r : sbx_steal_fd(&tree);
 }
 
-static int attach(int src, const char *target, uint64_t attrs, const struct sbx_identity *who)
+static int attach(struct build *b, int src, const char *target, uint64_t attrs,
+                  const struct sbx_identity *who)
 {
 	_cleanup_fd_ int tree = -1;
 	struct stat st;
@@ -158,24 +190,26 @@ static int attach(int src, const char *target, uint64_t attrs, const struct sbx_
 	if (fstat(src, &st) < 0)
 		return -errno;
 	tree = clone_tree(src, &st, attrs, who);
+	if (tree >= 0 && attrs == RO && !who && !S_ISREG(st.st_mode))
+		close_sockets(b, tree);
 	r = tree < 0 ? tree : make_target(target, S_ISDIR(st.st_mode));
 	if (r < 0)
 		return r;
 	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int bind_path(const struct build *b, const char *src, const char *target, uint64_t attrs)
+static int bind_path(struct build *b, const char *src, const char *target, uint64_t attrs)
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
-	return fd < 0 ? -errno : attach(fd, target, attrs, NULL);
+	return fd < 0 ? -errno : attach(b, fd, target, attrs, NULL);
 }
 
 static int bind_place(struct build *b, const char *src, const char *target, uint64_t attrs)
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
-	return fd < 0 ? -errno : attach(fd, target, attrs, b->who);
+	return fd < 0 ? -errno : attach(b, fd, target, attrs, b->who);
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -254,7 +288,7 @@ static int show_system(struct build *b)
 		int r = show(b, *dir);
 
 		if (r < 0) {
-			*b->what = *dir;
+			b->made->what = *dir;
 			return r;
 		}
 	}
@@ -274,12 +308,36 @@ static void show_resolver(struct build *b)
 	bind_path(b, path, path, RO);
 }
 
-/* What lies in it is memory, which no limit of a process counts. */
-static int mount_memory(const struct build *b, const char *path, unsigned long flags)
+/* The detached mount TREE, whose owner appears as WHO, unless that is NULL. */
+static int place(int tree, const char *target, uint64_t attrs, const struct sbx_identity *who)
+{
+	struct mount_attr attr = {.attr_set = attrs};
+	struct stat st;
+	int r = make_target(target, true);
+
+	if (!r && (fstat(tree, &st) < 0 ||
+	           mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0))
+		r = -errno;
+	if (!r && who)
+		r = map_owner(tree, &st, who);
+	if (r < 0)
+		return r;
+	return move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/*
+ * What lies in it is memory, which no limit of a process counts; the disk of the sandbox has its
+ * own.
+ */
+static int mount_memory(const struct build *b, enum disk_place which, const char *path,
+                        unsigned long flags)
 {
 	const uint64_t mb = b->settings->limits.memory_mb;
+	const int disk = b->given->disk[which];
 	char options[64] = "mode=1777";
 
+	if (disk >= 0)
+		return place(disk, path, RW | (flags & MS_NOEXEC ? MOUNT_ATTR_NOEXEC : 0), NULL);
 	if (mb)
 		snprintf(options, sizeof(options), "mode=1777,size=%" PRIu64 "m", mb);
 	return mount("memory", path, "tmpfs", MS_NOSUID | MS_NODEV | flags, options);
@@ -296,7 +354,7 @@ static int make_dev(struct build *b)
 	char path[32];
 	int r = 0;
 
-	*b->what = "/dev";
+	b->made->what = "/dev";
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(nodes) && r >= 0; i++) {
 		snprintf(path, sizeof(path), "/dev/%s", nodes[i]);
 		r = bind_path(b, path, path, DEV);
@@ -310,7 +368,7 @@ static int make_dev(struct build *b)
 	r = step(b, "devpts",
 	         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
 	               "newinstance,ptmxmode=0666,mode=0620"));
-	return r ? r : step(b, "/dev/shm", mount_memory(b, "/dev/shm", MS_NOEXEC));
+	return r ? r : step(b, "/dev/shm", mount_memory(b, DISK_SHM, "/dev/shm", MS_NOEXEC));
 }
 
 /* The old root's /proc is still in sight: without it the kernel refuses a new one to a user
@@ -325,11 +383,11 @@ static int make_proc_and_tmp(struct build *b)
 		return step(b, "directories", -1);
 	r = step(b, "/proc",
 	         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
-	return r ? r : step(b, "/tmp", mount_memory(b, "/tmp", 0));
+	return r ? r : step(b, "/tmp", mount_memory(b, DISK_TMP, "/tmp", 0));
 }
 
 /* An empty directory or file in place of PATH. What is not there is no error. */
-static int cover(const struct build *b, const char *path)
+static int cover(struct build *b, const char *path)
 {
 	struct stat st;
 
@@ -340,6 +398,26 @@ static int cover(const struct build *b, const char *path)
 	return mount("hidden", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=0555") < 0
 	               ? -errno
 	               : 0;
+}
+
+int mounts_cover_sockets(char *const *sockets)
+{
+	struct mount_attr attr = {.attr_set = DEV | MOUNT_ATTR_RDONLY};
+
+	for (; *sockets; sockets++) {
+		_cleanup_fd_ int tree = -1;
+		struct stat st;
+
+		if (stat(*sockets, &st) < 0 || !S_ISSOCK(st.st_mode))
+			continue;
+		tree = open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+			return -errno;
+		if (move_mount(tree, "", AT_FDCWD, *sockets, MOVE_MOUNT_F_EMPTY_PATH) < 0 &&
+		    errno != ENOENT)
+			return -errno;
+	}
+	return 0;
 }
 
 /* Of tools in a home: what is not there any more is no error. */
@@ -354,7 +432,7 @@ static int show_tools(struct build *b)
 		int r = cover(b, covered->items[i]);
 
 		if (r < 0) {
-			*b->what = covered->items[i];
+			b->made->what = covered->items[i];
 			return r;
 		}
 	}
@@ -368,7 +446,7 @@ static int bind_list(struct build *b, char *const *list, size_t n, uint64_t attr
 		int r = bind_path(b, list[i], list[i], attrs);
 
 		if (r < 0 && r != -ENOENT) {
-			*b->what = list[i];
+			b->made->what = list[i];
 			return r;
 		}
 	}
@@ -380,7 +458,7 @@ static int hide(struct build *b)
 	const struct sbx_strings *paths = &b->settings->hide_paths;
 	int r = 0;
 
-	*b->what = "hide_paths";
+	b->made->what = "hide_paths";
 	for (size_t i = 0; i < paths->n && !r; i++)
 		r = cover(b, paths->items[i]);
 	return r;
@@ -392,66 +470,125 @@ static int show_places(struct build *b, char *const *list, uint64_t attrs)
 		int r = bind_place(b, *list, *list, attrs);
 
 		if (r < 0) {
-			*b->what = *list;
+			b->made->what = *list;
 			return r;
 		}
 	}
 	return 0;
 }
 
-static int place_tree(struct build *b, const char *target)
+/* Those to write to: home and repository, which may be on the disk, and others. */
+static int show_own(struct build *b, char *const *list)
 {
-	struct mount_attr attr = {.attr_set = RW};
-	int r = make_target(target, true);
+	for (int i = DISK_HOME; i <= DISK_REPO && *list; i++, list++) {
+		const int disk = b->given->disk[i];
+		int r = disk < 0 ? bind_place(b, *list, *list, RW) : place(disk, *list, RW, b->who);
 
-	if (r < 0)
-		return r;
-	return mount_setattr(b->tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
-	                       move_mount(b->tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) <
-	                               0
-	               ? -errno
-	               : 0;
+		if (r < 0) {
+			b->made->what = *list;
+			return r;
+		}
+	}
+	return show_places(b, list, RW);
 }
 
-/* Commands may be changing the tree: what is not there any more, or is of another kind, stays as it is. */
-static void show_over(const struct build *b, const char *top, char *const *pairs)
+/* Mounts SRC at PATH beneath DIR, read only; *RET is the mount. -ENOENT: there is no such PATH. */
+static int place_over(const struct build *b, int dir, const char *src_path, const char *path,
+                      int *ret)
 {
 	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-	_cleanup_fd_ int dir = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_fd_ int src = host_open(b, src_path, O_PATH | O_NOFOLLOW);
+	_cleanup_fd_ int target = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	_cleanup_fd_ int tree = -1;
+	struct stat st;
+
+	if (target < 0)
+		return -errno;
+	if (src < 0 || fstat(src, &st) < 0 || S_ISLNK(st.st_mode))
+		return -EIO;
+	tree = clone_tree(src, &st, RO, b->who);
+	if (tree < 0)
+		return tree;
+	if (move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return -errno;
+	*ret = sbx_steal_fd(&tree);
+	return 0;
+}
+
+/*
+ * Commands may be changing the tree: what is not there any more, or is of another kind, stays as it
+ * is. What lies within the one before is placed in that mount, wherever a command has moved it;
+ * where it cannot be, what it is to cover would be seen.
+ */
+static int show_over(const struct build *b, const char *top, char *const *pairs)
+{
+	_cleanup_fd_ int dir = open(top, O_PATH | O_DIRECTORY | O_CLOEXEC), over = -1;
+	const char *at = NULL;
 
 	for (; pairs[0]; pairs += 2) {
-		_cleanup_fd_ int src = host_open(b, pairs[0], O_PATH | O_NOFOLLOW);
-		_cleanup_fd_ int target =
-		        (int)syscall(SYS_openat2, dir, pairs[1], &how, sizeof(how));
+		const size_t n = at ? strlen(at) : 0;
+		const bool within = at && strncmp(pairs[1], at, n) == 0 && pairs[1][n] == '/';
 		_cleanup_fd_ int tree = -1;
-		struct stat st;
+		int r;
 
-		if (src < 0 || target < 0 || fstat(src, &st) < 0 || S_ISLNK(st.st_mode))
+		if (within && over < 0)
 			continue;
-		tree = clone_tree(src, &st, RO, b->who);
-		if (tree >= 0)
-			move_mount(tree, "", target, "",
-			           MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+		r = place_over(b, within ? over : dir, pairs[0],
+		               within ? pairs[1] + n + 1 : pairs[1], &tree);
+		if (within && r && r != -ENOENT)
+			return r;
+		if (within)
+			continue;
+		sbx_cleanup_fd(&over);
+		over = sbx_steal_fd(&tree);
+		at = pairs[1];
+	}
+	return 0;
+}
+
+/*
+ * Where the source's objects name the store as an alternate, git finds an empty one, and does not
+ * complain at each command. Not in a directory of the host's that is shown: what is there when
+ * nothing of the source has been placed yet is one.
+ */
+static void place_stores(char *const *objects)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (; *objects; objects++) {
+		const char *slash = strrchr(*objects, '/');
+		const int n = slash ? (int)(slash - *objects) : 0;
+
+		if (snprintf(path, sizeof(path), "%.*s", n, *objects) < (int)sizeof(path) &&
+		    stat(path, &st) < 0 &&
+		    snprintf(path, sizeof(path), "%.*s/sandboxfs/objects", n, *objects) <
+		            (int)sizeof(path))
+			make_dirs(path, true);
 	}
 }
 
 static int show_place(struct build *b, const struct spawn_request *req)
 {
+	const int tree = b->given->tree;
 	int r;
 
-	*b->what = "the tree";
-	r = b->tree >= 0 ? place_tree(b, req->view) : bind_place(b, req->workdir, req->view, RW);
+	b->made->what = "the tree";
+	r = tree >= 0 ? place(tree, req->view, RW, NULL)
+	              : bind_place(b, req->workdir, req->view, RW);
 	if (!r && strcmp(req->workdir, req->view) != 0)
-		r = b->tree >= 0 ? attach(b->tree, req->workdir, RW, NULL)
-		                 : bind_place(b, req->workdir, req->workdir, RW);
+		r = tree >= 0 ? attach(b, tree, req->workdir, RW, NULL)
+		              : bind_place(b, req->workdir, req->workdir, RW);
 	if (!r)
-		show_over(b, req->view, req->over);
+		r = show_over(b, req->view, req->over);
 	if (!r && strcmp(req->workdir, req->view) != 0)
-		show_over(b, req->workdir, req->over);
+		r = show_over(b, req->workdir, req->over);
+	if (!r)
+		place_stores(req->ro);
 	if (!r)
 		r = show_places(b, req->ro, RO);
-	return r ? r : show_places(b, req->rw, RW);
+	return r ? r : show_own(b, req->rw);
 }
 
 /*
@@ -519,12 +656,19 @@ static void choose_avoided(struct build *b)
 			b->avoid[n++] = all[i];
 }
 
-int mounts_build(const struct sbx_settings *settings, const struct spawn_request *req, int tree,
-                 const struct sbx_identity *who, const char **what)
+int mounts_build(const struct mounts_wish *wish, struct mounts_made *ret)
 {
-	struct build b = {.settings = settings, .host = -1, .tree = tree, .what = what, .who = who};
+	const struct sbx_settings *settings = wish->settings;
+	const struct spawn_request *req = wish->req;
+	struct build b = {.settings = settings,
+	                  .host = -1,
+	                  .given = &wish->given,
+	                  .who = wish->who,
+	                  .groupless = wish->groupless,
+	                  .made = ret};
 	int r;
 
+	*ret = (struct mounts_made){.what = "", .closed = true};
 	umask(0);
 	choose_avoided(&b);
 	r = change_root(&b);
@@ -544,6 +688,10 @@ int mounts_build(const struct sbx_settings *settings, const struct spawn_request
 		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW);
 	if (!r && req)
 		r = show_place(&b, req);
+	if (!r && wish->sockets) {
+		ret->what = "sockets";
+		r = mounts_cover_sockets(wish->sockets);
+	}
 	if (!r)
 		r = hide(&b);
 	if (!r && req && req->cmd.flags & SPAWN_AS_SOURCE && settings->source_abs)

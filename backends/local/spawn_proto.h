@@ -30,6 +30,9 @@ enum {
 	SPAWN_IN_MEMFD = 1 << 1,
 	SPAWN_LAYERED = 1 << 2, /* the tree is the room's, not what lies at workdir */
 	SPAWN_AS_SOURCE = 1 << 3,
+	SPAWN_ON_DISK =
+	        1
+	        << 4, /* home, repository, /tmp and /dev/shm are on the room's disk, where they are there */
 };
 
 /*
@@ -91,17 +94,26 @@ struct spawn_report {
 	};
 };
 
+enum spawn_sockets {
+	SPAWN_SOCKETS_OPEN,
+	SPAWN_SOCKETS_COVERED, /* those that the kernel names when a command starts */
+	SPAWN_SOCKETS_CLOSED,  /* by the kernel, all of them */
+};
+
 /* What is in force, as found by trying. */
 struct spawn_powers {
 	struct sbx_identity who; /* as whom commands run */
 	bool become;             /* and that is not who we are: we are root */
 	bool owners;             /* the tree's owner can appear as WHO */
+	bool memory_owners;      /* so can that of a file system in memory */
 	bool isolated;           /* false: isolation=none, and none of what follows */
 	bool user_ns, pid_ns, mount_ns, net_ns;
 	bool seccomp;
 	struct sbx_cgroup_powers cgroup;
-	int landlock;     /* its ABI, 0: none */
-	char reason[256]; /* why it is not more; "" when nothing is missing */
+	int landlock;               /* its ABI, 0: none */
+	enum spawn_sockets sockets; /* of others, below what is shown read only */
+	int groupless;              /* the spawner's: for mounts that close sockets, or -1 */
+	char reason[256];           /* why it is not more; "" when nothing is missing */
 };
 
 /* Whether memory_mb of a job as a whole is for its init to see to. */

@@ -25,6 +25,7 @@
 #include "backends/local/filter.h"
 #include "backends/local/inits.h"
 #include "backends/local/lean.h"
+#include "backends/local/limits.h"
 #include "backends/local/privileges.h"
 #include "backends/local/room.h"
 #include "backends/local/spawn_proto.h"
@@ -337,6 +338,8 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 		return r;
 	give_name();
 	r = raise_files(&sp->nofile);
+	if (!r && limits_no_core() < 0)
+		r = -errno;
 	if (r < 0)
 		return r;
 	sp->message.bytes = malloc(SPAWN_MESSAGE);

@@ -115,6 +115,8 @@ static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_pl
 		cmd.flags |= SPAWN_LAYERED;
 	if (place->as_source)
 		cmd.flags |= SPAWN_AS_SOURCE;
+	if (place->on_disk)
+		cmd.flags |= SPAWN_ON_DISK;
 	if (spec->stdin_fd >= 0) {
 		cmd.flags |= SPAWN_HAS_STDIN;
 		fds[n++] = spec->stdin_fd;

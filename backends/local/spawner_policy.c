@@ -20,6 +20,16 @@ bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
 	return sp->powers.mount_ns || !sp->powers.landlock;
 }
 
+bool sbx_spawner_maps_memory(const struct sbx_spawner *sp)
+{
+	return sp->powers.memory_owners;
+}
+
+bool sbx_spawner_views(const struct sbx_spawner *sp)
+{
+	return sp->powers.mount_ns;
+}
+
 /* Without a namespace the filter refuses sockets. */
 static const char *network(const struct sbx_spawner *sp)
 {
@@ -41,6 +51,19 @@ static struct json_object *cgroup_json(const struct sbx_cgroup_powers *powers)
 	if (*powers->reason)
 		json_object_object_add(obj, "reason", json_object_new_string(powers->reason));
 	return obj;
+}
+
+/*
+ * Those of others that stand below what is shown read only; where there are none at all nobody
+ * reaches them.
+ */
+static const char *sockets(const struct sbx_spawner *sp)
+{
+	static const char *const words[] = {[SPAWN_SOCKETS_OPEN] = "open",
+	                                    [SPAWN_SOCKETS_COVERED] = "covered",
+	                                    [SPAWN_SOCKETS_CLOSED] = "closed"};
+
+	return words[sp->powers.sockets];
 }
 
 /* What memory_mb means here. */
@@ -65,6 +88,7 @@ void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
 	json_object_object_add(iso, "no_capabilities",
 	                       json_object_new_boolean(sp->powers.isolated));
 	json_object_object_add(iso, "no_new_privs", json_object_new_boolean(true));
+	json_object_object_add(iso, "sockets", json_object_new_string(sockets(sp)));
 	json_object_object_add(iso, "run_as", json_object_new_int64(sp->powers.who.uid));
 	if (*sp->powers.reason)
 		json_object_object_add(iso, "reason", json_object_new_string(sp->powers.reason));

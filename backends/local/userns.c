@@ -10,6 +10,7 @@
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,25 +163,28 @@ static _Noreturn void child_main(int sock, uid_t owner, bool closed)
 	_exit(0);
 }
 
-static int write_map(const char *number, const char *file, unsigned inside, unsigned outside)
+struct maps {
+	char users[64], groups[64]; /* as user_namespaces(7) has them */
+};
+
+static int write_map(const char *number, const char *file, const char *map)
 {
-	char path[64], map[64];
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%s/%s", number, file);
-	snprintf(map, sizeof(map), "%u %u 1", inside, outside);
 	return write_file(path, map);
 }
 
-static int finish_child(int sock, struct sbx_identity inside, struct sbx_identity outside)
+static int finish_child(int sock, const struct maps *maps)
 {
 	char number[16], path[64];
 	int fd, r;
 
 	if (read(sock, number, sizeof(number)) != sizeof(number))
 		return -EPERM;
-	r = write_map(number, "uid_map", inside.uid, outside.uid);
+	r = write_map(number, "uid_map", maps->users);
 	if (!r)
-		r = write_map(number, "gid_map", inside.gid, outside.gid);
+		r = write_map(number, "gid_map", maps->groups);
 	if (r)
 		return r;
 	snprintf(path, sizeof(path), "/proc/%s/ns/user", number);
@@ -188,7 +192,7 @@ static int finish_child(int sock, struct sbx_identity inside, struct sbx_identit
 	return fd < 0 ? -errno : fd;
 }
 
-int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed)
+static int make(const struct maps *maps, uid_t owner, bool closed)
 {
 	int pair[2], r;
 	pid_t pid;
@@ -199,13 +203,32 @@ int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool cl
 	r = pid < 0 ? -errno : 0;
 	if (pid == 0) {
 		close(pair[0]);
-		child_main(pair[1], closed ? outside.uid : geteuid(), closed);
+		child_main(pair[1], owner, closed);
 	}
 	close(pair[1]);
 	if (pid > 0)
-		r = finish_child(pair[0], inside, outside);
+		r = finish_child(pair[0], maps);
 	close(pair[0]);
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
 	return r;
+}
+
+int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed)
+{
+	struct maps maps;
+
+	snprintf(maps.users, sizeof(maps.users), "%u %u 1", inside.uid, outside.uid);
+	snprintf(maps.groups, sizeof(maps.groups), "%u %u 1", inside.gid, outside.gid);
+	return make(&maps, closed ? outside.uid : geteuid(), closed);
+}
+
+int userns_make_without_groups(void)
+{
+	struct maps maps;
+
+	snprintf(maps.users, sizeof(maps.users), "0 0 %u", UINT32_MAX);
+	/* A map has at least one line. This is the last number that there is, which no file has. */
+	snprintf(maps.groups, sizeof(maps.groups), "%u %u 1", UINT32_MAX - 1, UINT32_MAX - 1);
+	return make(&maps, geteuid(), false);
 }

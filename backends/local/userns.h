@@ -16,4 +16,10 @@
  */
 int userns_make(struct sbx_identity inside, struct sbx_identity outside, bool closed);
 
+/*
+ * Makes one, for mounts, in which every user has the number that it has here and no group has any.
+ * For root; otherwise as above.
+ */
+int userns_make_without_groups(void);
+
 #endif

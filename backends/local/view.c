@@ -26,6 +26,7 @@
 #include "backends/local/landlock.h"
 #include "backends/local/mounts.h"
 #include "backends/local/room.h"
+#include "backends/local/sockets.h"
 #include "backends/local/userns.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -37,8 +38,9 @@
 struct views {
 	const struct sbx_settings *settings;
 	const struct spawn_powers *powers;
-	int room; /* the mount namespace of layered trees, or -1 */
-	int most; /* of kept that are used: those of half of our descriptors */
+	int room;                /* the mount namespace of layered trees, or -1 */
+	struct sockets *sockets; /* NULL: nobody has to cover them */
+	int most;                /* of kept that are used: those of half of our descriptors */
 	uint64_t clock;
 	struct view kept[KEPT];
 };
@@ -46,7 +48,7 @@ struct views {
 /* What the making process says. On 0 N descriptors come along: the namespaces, [the listener], [the ruleset]. */
 struct made {
 	int error, n;
-	bool listens;
+	bool listens, closed;
 	char what[96];
 };
 
@@ -177,6 +179,7 @@ struct wish {
 	const struct spawn_request *req; /* NULL: a trial */
 	bool net;                        /* a network of its own */
 	int room;
+	char *const *sockets; /* to cover, or NULL */
 };
 
 static int make_ruleset(const struct wish *w, bool own_view)
@@ -197,17 +200,19 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 {
 	int fds[MADE];
 	struct made made = {.n = VIEW_NAMESPACES};
+	struct mounts_given given = MOUNTS_GIVEN_NONE;
 	const char *what = "namespaces";
-	int tree = -1, r = open_namespaces(fds);
+	int r = open_namespaces(fds);
 
 	if (!r && w->req)
 		ipcns_drop_unused(fds[VIEW_IPC], w->powers->who);
 	if (!r && w->req && w->req->cmd.flags & SPAWN_LAYERED) {
 		what = "the layered tree";
-		tree = room_take(w->room, fds[VIEW_MNT], w->req->id);
-		r = tree < 0 ? tree : 0;
+		given.tree = room_take(w->room, fds[VIEW_MNT], w->req->id);
+		r = given.tree < 0 ? given.tree : 0;
+		if (!r && w->req->cmd.flags & SPAWN_ON_DISK)
+			r = room_take_disk(w->room, fds[VIEW_MNT], w->req->id, given.disk);
 	}
-
 	if (!r && w->net) {
 		what = "loopback";
 		r = raise_loopback();
@@ -218,8 +223,19 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		made.n += r >= 0;
 		made.listens = r >= 0;
 	}
-	if (r >= 0 && !sbx_without("view"))
-		r = mounts_build(w->settings, w->req, tree, &w->powers->who, &what);
+	if (r >= 0 && !sbx_without("view")) {
+		const struct mounts_wish wish = {.settings = w->settings,
+		                                 .req = w->req,
+		                                 .given = given,
+		                                 .who = &w->powers->who,
+		                                 .groupless = w->powers->groupless,
+		                                 .sockets = w->sockets};
+		struct mounts_made mounts;
+
+		r = mounts_build(&wish, &mounts);
+		what = mounts.what;
+		made.closed = mounts.closed;
+	}
 	if (!r && w->req && w->powers->landlock) {
 		what = "landlock";
 		r = fds[made.n] = make_ruleset(w, true);
@@ -336,19 +352,33 @@ static int probe_namespaces(struct spawn_powers *ret)
 	return 0;
 }
 
+static void note_sockets(const struct sbx_settings *settings, bool closed, struct spawn_powers *ret)
+{
+	struct sockets *table = closed || sbx_without("sockets") ? NULL : sockets_open(settings);
+
+	ret->sockets = closed  ? SPAWN_SOCKETS_CLOSED
+	               : table ? SPAWN_SOCKETS_COVERED
+	                       : SPAWN_SOCKETS_OPEN;
+	sockets_close(table);
+}
+
 static int probe_view(const struct sbx_settings *settings, struct spawn_powers *ret)
 {
 	struct made made;
 	int r;
 
+	if (ret->become && !sbx_without("sockets"))
+		ret->groupless = userns_make_without_groups();
 	if (wants_net(settings) && try_view(settings, ret, true, &made) == 0) {
 		ret->mount_ns = ret->net_ns = true;
+		note_sockets(settings, made.closed, ret);
 		return 0;
 	}
 	r = try_view(settings, ret, false, &made);
 	if (explain(ret, "the view cannot be made", made.what, r) < 0)
 		return r;
 	ret->mount_ns = true;
+	note_sockets(settings, made.closed, ret);
 	if (wants_net(settings))
 		snprintf(ret->reason, sizeof(ret->reason), "network namespaces cannot be made");
 	return 0;
@@ -371,6 +401,7 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 	                : mounts_try_owner(settings->state_dir, &ret->who);
 
 	ret->owners = !r;
+	ret->memory_owners = !ret->become || mounts_try_memory(&ret->who) == 0;
 	/* It takes a user namespace; why there is none is told already. */
 	if (r < 0 && (ret->user_ns || !*ret->reason))
 		snprintf(ret->reason, sizeof(ret->reason),
@@ -383,8 +414,11 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
 {
 	ret->landlock = sbx_without("landlock") ? 0 : landlock_abi();
+	ret->groupless = -1;
 	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
 		probe_users(ret);
+	if (landlock_closes_sockets(ret->landlock))
+		ret->sockets = SPAWN_SOCKETS_CLOSED;
 	probe_owners(settings, ret);
 	/* What failed first is only what this leads to. */
 	if (*ret->reason && sbx_in_chroot())
@@ -417,6 +451,11 @@ int views_create(const struct sbx_settings *settings, const struct spawn_powers 
 	views->powers = powers;
 	views->room = -1;
 	views->most = most_kept();
+	if (powers->sockets == SPAWN_SOCKETS_COVERED &&
+	    !(views->sockets = sockets_open(settings))) {
+		free(views);
+		return -ENOMEM;
+	}
 	*ret = views;
 	return 0;
 }
@@ -485,14 +524,16 @@ static struct view *least_recently_used(struct views *views)
 }
 
 /* With mounts of its own, made by another process; else only the ruleset, for what we see. */
-static int fill(struct views *views, const struct spawn_request *req, struct view *view)
+static int fill(struct views *views, const struct spawn_request *req, char *const *sockets,
+                struct view *view)
 {
 	const struct spawn_powers *powers = views->powers;
 	const struct wish w = {.settings = views->settings,
 	                       .powers = powers,
 	                       .req = req,
 	                       .net = powers->net_ns,
-	                       .room = views->room};
+	                       .room = views->room,
+	                       .sockets = sockets};
 	int fds[MADE] = {-1, -1, -1, -1, -1, -1}, *rest = fds + VIEW_NAMESPACES;
 	struct made made = {0};
 	int r = 0;
@@ -512,7 +553,8 @@ static int fill(struct views *views, const struct spawn_request *req, struct vie
 	return r < 0 ? r : 0;
 }
 
-static int make_kept(struct views *views, const struct spawn_request *req, struct view **ret)
+static int make_kept(struct views *views, const struct spawn_request *req, char *const *sockets,
+                     struct view **ret)
 {
 	struct view *view;
 	int r;
@@ -528,7 +570,7 @@ static int make_kept(struct views *views, const struct spawn_request *req, struc
 	memcpy(view->key, req->buf, req->place_len);
 	view->key_len = req->place_len;
 	view->serial = view->used = ++views->clock;
-	r = fill(views, req, view);
+	r = fill(views, req, sockets, view);
 	if (r < 0)
 		drop(view);
 	else
@@ -536,13 +578,45 @@ static int make_kept(struct views *views, const struct spawn_request *req, struc
 	return r;
 }
 
+static _Noreturn void cover_main(const struct view *view, char *const *sockets)
+{
+	int r = setns(view->fds[VIEW_MNT], CLONE_NEWNS) < 0 ? -errno
+	                                                    : mounts_cover_sockets(sockets);
+
+	_exit(r < 0);
+}
+
+/*
+ * What has come since VIEW was made. Who waits in it for a command has mounts of its own: it is of
+ * no more use.
+ */
+static int cover_more(struct views *views, struct view *view, char *const *sockets)
+{
+	int status = 1;
+	pid_t pid = fork_with(0);
+
+	if (pid == 0)
+		cover_main(view, sockets);
+	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
+		return pid < 0 ? -errno : -EACCES;
+	view->serial = ++views->clock;
+	return 0;
+}
+
 int views_get(struct views *views, const struct spawn_request *req, const struct view **ret)
 {
 	struct view *view = find_kept(views, req);
-	int r = view ? 0 : make_kept(views, req, &view);
+	char *const *sockets = NULL;
+	uint64_t mark = 0;
+	int r = views->sockets ? sockets_look(views->sockets, &sockets, &mark) : 0;
 
+	if (!r && !view)
+		r = make_kept(views, req, sockets, &view);
+	else if (!r && view->sockets != mark)
+		r = cover_more(views, view, sockets);
 	if (r < 0)
 		return r;
+	view->sockets = mark;
 	view->used = ++views->clock;
 	*ret = view;
 	return 0;

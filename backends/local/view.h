@@ -17,6 +17,7 @@ struct view {
 	int landlock;             /* the ruleset, or -1 */
 	int listener;             /* of net=allow, until it is taken; or -1 */
 	uint64_t serial;          /* never another's */
+	uint64_t sockets;         /* the mark of those that are covered in it */
 	uint64_t used;            /* for the LRU; 0: this place of the cache is free */
 	char *key;                /* what it was made for: id first */
 	size_t key_len;

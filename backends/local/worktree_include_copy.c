@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_bare_config.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/thread.h"
@@ -222,6 +223,7 @@ static void copy_batch(struct copying *c, const struct sbx_include_batch *b)
 	                        .dst = dst,
 	                        .links = c->in->links,
 	                        .owner = c->in->owner,
+	                        .rewrite = sbx_git_bare_copy,
 	                        .cancelled = c->in->cancelled};
 
 	if (src < 0 || dst < 0) {

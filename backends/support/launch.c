@@ -55,7 +55,7 @@ static int collect_paths(const struct sbx_launch *l, const char *paths[PATHS])
 	return 0;
 }
 
-static char *make_view(const struct sbx_launch *l)
+char *sbx_launch_view(const struct sbx_launch *l)
 {
 	const char *mountpoint = l->host->settings->mountpoint;
 
@@ -67,7 +67,7 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
                struct sbx_error *err)
 {
 	struct sbx_exec full = *spec;
-	_cleanup_free_ char *view = make_view(l);
+	_cleanup_free_ char *view = sbx_launch_view(l);
 	_cleanup_free_ char *home = sbx_format("HOME=%s", l->home);
 	_cleanup_free_ char *pwd = NULL, *tmp = NULL;
 	_cleanup_free_ char **env = NULL;
@@ -91,6 +91,7 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	                                            .workdir = l->workdir,
 	                                            .layered = l->layered,
 	                                            .as_source = l->as_source,
+	                                            .on_disk = l->on_disk,
 	                                            .view = view,
 	                                            .ro = l->ro,
 	                                            .rw = paths,

@@ -42,6 +42,11 @@ struct sbx_copy {
 	 */
 	int (*copied)(const char *path, const struct stat *st, void *data);
 	void *data;
+	/*
+	 * Called for each file NAME in the directory DIR, open as IN: 1, and *RET, malloc'd, is what its
+	 * copy has instead, 0 or -errno. May be NULL.
+	 */
+	int (*rewrite)(int dir, const char *name, int in, char **ret);
 	uint64_t skipped;      /* result: sockets and devices left out */
 	uint64_t files, bytes; /* result: copied, on disk */
 };

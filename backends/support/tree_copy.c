@@ -246,6 +246,17 @@ static int copy_still(int in, int out, struct stat *st, const struct sbx_copy *s
 	return 1;
 }
 
+/* What its copy has instead is of one moment, as it is small. */
+static int fill_file(struct copying *c, const char *name, int in, int out, struct stat *st)
+{
+	_cleanup_free_ char *text = NULL;
+	int r = c->spec->rewrite ? c->spec->rewrite(c->src, name, in, &text) : 0;
+
+	if (r <= 0)
+		return r ? r : copy_still(in, out, st, c->spec);
+	return sbx_write_all(out, text, strlen(text));
+}
+
 static int tell_copied(struct copying *c, const char *name, const struct stat *st)
 {
 	_cleanup_free_ char *path = NULL;
@@ -304,7 +315,7 @@ static int copy_file(struct copying *c, const char *name)
 	out = openat(c->dst, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (out < 0)
 		return -errno;
-	still = copy_still(in, out, &st, c->spec);
+	still = fill_file(c, name, in, out, &st);
 	r = still < 0 ? still : copy_attributes(c, in, out, &st);
 	if (!r)
 		r = remember_link(c, name, &st);

@@ -39,8 +39,9 @@ void sbx_spawner_stop(struct sbx_spawner *sp);
 struct sbx_place {
 	const char *id;      /* of the sandbox */
 	const char *workdir; /* absolute path of the tree */
-	bool layered;     /* the tree is what the room has for ID; workdir is but a name for it */
-	bool as_source;   /* it is a copy of the source, whose path leads to it too */
+	bool layered;   /* the tree is what the room has for ID; workdir is but a name for it */
+	bool as_source; /* it is a copy of the source, whose path leads to it too */
+	bool on_disk; /* the first two of rw, home and repository, are what the room has on a disk for ID, where it does */
 	const char *view; /* absolute path at which commands see the tree (MNT/NAME) */
 	const char *const
 	        *ro; /* further paths visible read only (source's .git), NULL-terminated or NULL */
@@ -72,6 +73,10 @@ int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char 
                           struct sbx_error *err);
 /* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused. */
 bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp);
+/* [any] Whether commands see a view of their own instead of the host. */
+bool sbx_spawner_views(const struct sbx_spawner *sp);
+/* [any] Whether files in memory can appear as those of whom commands run as, whoever owns them. */
+bool sbx_spawner_maps_memory(const struct sbx_spawner *sp);
 /* [any] Adds "isolation" as it is in force to OBJ. */
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj);
 

@@ -105,7 +105,32 @@ make_certificates() {
 	{ cat "$H/certs/ca.pem"; printf '%s\n' '-----BEGIN PRIVATE KEY-----' token-of-host; } >"$H/certs/own.pem"
 }
 
+# Secrets further down, a project that is itself in PATH, and what only looks like a secret.
+make_projects() {
+	mkdir -p "$H/work/lib/deep/.aws" "$H/work/lib/python/google" "$H/proj/src" "$H/proj/node_modules/.bin" \
+		"$H/proj/node_modules/tool" "$H/proj/.venv/bin" "$H/proj/.venv/lib" "$H/.npm-global/bin" \
+		"$H/.npm-global/lib" "$H/.npm-global/etc" "$H/.cabal/bin" "$H/.cabal/lib" "$H/gobin"
+	for file in work/lib/deep/.aws/credentials work/lib/deep/.env work/lib/secrets.yml work/lib/deep/.netrc \
+		work/lib/deep/id_rsa work/lib/deep/application_default_credentials.json proj/.env proj/src/code \
+		proj/node_modules/tool/.npmrc proj/.venv/.env .npm-global/etc/npmrc .cabal/config gobin/credentials.toml \
+		gobin/id_ed25519 gobin/server.pem; do
+		echo token-of-host >"$H/$file"
+	done
+	echo 'secrets of python' >"$H/work/lib/python/secrets.py"
+	echo 'credentials of google' >"$H/work/lib/python/google/credentials.py"
+	echo 'certificates' >"$H/work/lib/python/cacert.pem"
+	script "$H/proj/run-it" 'echo run-it'
+	script "$H/proj/node_modules/tool/cli" 'echo tool'
+	ln -s ../tool/cli "$H/proj/node_modules/.bin/tool"
+	script "$H/proj/.venv/bin/in-venv" 'echo in-venv'
+	script "$H/.npm-global/bin/global" 'echo global'
+	script "$H/.cabal/bin/cabal-tool" 'echo cabal-tool'
+	script "$H/gobin/gh" 'echo gh'
+	script "$H/gobin/gcloud" 'echo gcloud'
+}
+
 make_home() {
+	make_projects
 	make_rustup
 	make_venv
 	make_user_packages
@@ -114,7 +139,7 @@ make_home() {
 }
 
 in_path() {
-	PATH=$H/.cargo/bin:$H/.local/bin:$H/.nvm/versions/node/current/bin:$H/work/bin:$H/.pyenv/shims:$H:$PATH
+	PATH=$H/.cargo/bin:$H/.local/bin:$H/.nvm/versions/node/current/bin:$H/work/bin:$H/.pyenv/shims:$H:$H/proj:$H/proj/node_modules/.bin:$H/proj/.venv/bin:$H/.npm-global/bin:$H/.cabal/bin:$H/gobin:/:$PATH
 	NODE_EXTRA_CA_CERTS=$H/certs/ca.pem SSL_CERT_FILE=$H/certs/own.pem
 	GOPROXY=https://me:token-of-host@goproxy.example,direct PIP_EXTRA_INDEX_URL=https://x.example/token-of-host
 	export NODE_EXTRA_CA_CERTS SSL_CERT_FILE GOPROXY PIP_EXTRA_INDEX_URL
@@ -150,6 +175,15 @@ node_and_others() {
 	same 3.99 "$(run a py)"
 }
 
+projects_and_names() {
+	for tool in run-it tool in-venv global cabal-tool gh gcloud; do
+		same "$tool" "$(run a "$tool")"
+	done
+	same 'secrets of python' "$(run a cat "$H/work/lib/python/secrets.py")"
+	same 'credentials of google' "$(run a cat "$H/work/lib/python/google/credentials.py")"
+	same certificates "$(run a cat "$H/work/lib/python/cacert.pem")"
+}
+
 registries_come_along() {
 	run a sh -c 'cat ~/.npmrc ~/.config/pip/pip.conf ~/.cargo/config.toml; env' >"$ROOM/told"
 	for line in 'registry = https://npm.example/path/' '@mine:registry = https://npm.mine.example/' \
@@ -172,6 +206,14 @@ no_secret_comes_along() {
 		refuse run a test -e "$H/$file"
 	done
 	same '' "$(run a cat "$H/work/bin/.env")"
+	for file in proj/.env proj/src proj/.venv/.env .npm-global/etc .cabal/config; do
+		refuse run a test -e "$H/$file"
+	done
+	for file in work/lib/deep/.env work/lib/secrets.yml work/lib/deep/id_rsa gobin/server.pem gobin/id_ed25519 \
+		gobin/credentials.toml work/lib/deep/application_default_credentials.json; do
+		same '' "$(run a cat "$H/$file")"
+	done
+	same '' "$(run a ls "$H/work/lib/deep/.aws")"
 }
 
 nothing_can_be_written() {
@@ -181,12 +223,11 @@ nothing_can_be_written() {
 
 # policy names each place with its reason, and each mount below the home is one of them.
 policy_lists_them() {
-	"$TOOL" json paths.tools <"$MNT/a/ctl/policy" | tr -d '\\' >"$ROOM/tools"
+	"$TOOL" json paths.shown <"$MNT/a/ctl/policy" | tr -d '\\' >"$ROOM/tools"
 	like '*"'"$H/.cargo/bin"'":"PATH"*' "$(cat "$ROOM/tools")"
 	run a cat /proc/self/mountinfo | awk -v h="$H/" 'index($5, h) == 1 { print $5 }' >"$ROOM/mounts"
 	[ -s "$ROOM/mounts" ]
 	while read -r place; do
-		case $place in */work/bin/.env) continue ;; esac
 		grep -qF "\"$place\":" "$ROOM/tools" || fail "not in policy: $place"
 	done <"$ROOM/mounts"
 	refuse grep -F "\"$H\":" "$ROOM/tools"
@@ -239,6 +280,7 @@ claim "cargo has a home of its own to write to" cargo_has_a_home_to_write_to
 claim "links of PATH lead to their virtual environments and pythons" a_link_to_a_virtual_environment
 claim "packages of pip install --user" packages_of_the_user
 claim "a node behind a link, a project's programs, pyenv's" node_and_others
+claim "programs of projects, and files that are but called like secrets" projects_and_names
 claim "settings of registries and certificates come along" registries_come_along
 claim "no secret does" no_secret_comes_along
 claim "nothing of it can be written to" nothing_can_be_written
