@@ -24,6 +24,7 @@ struct sbx_layers {
 	struct sbx_room *room;
 	struct sbx_identity owner;
 	bool splits; /* as in struct sbx_sandbox */
+	bool houses;
 };
 
 static char *record_path(const struct sbx_state *state, const char *id)
@@ -182,6 +183,7 @@ static int open_parts(struct sbx_layers *layers, const struct sbx_host *host,
 		return sbx_fail(err, EOPNOTSUPP, "commands cannot be run here");
 	if (!trees)
 		return sbx_fail(err, ENOMEM, "out of memory");
+	layers->houses = sbx_spawner_maps_memory(host->spawner);
 	r = sbx_identity_find(s, &layers->owner, err);
 	if (!r)
 		r = sbx_bases_open(s->cache_dir, s->cache_mb, &layers->bases, err);
@@ -225,6 +227,11 @@ const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers)
 bool sbx_layers_splits(const struct sbx_layers *layers)
 {
 	return layers->splits;
+}
+
+bool sbx_layers_houses(const struct sbx_layers *layers)
+{
+	return layers->houses;
 }
 
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers)

@@ -55,6 +55,12 @@ int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
  */
 int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
                     int disk, atomic_bool *cancelled, struct sbx_error *err);
+/*
+ * Whether homes and repositories are on the disk of a sandbox of limited size: where commands are
+ * to be somebody else than their owner the kernel must be able to show files in memory as those of
+ * somebody else (Linux 6.3).
+ */
+bool sbx_layers_houses(const struct sbx_layers *layers);
 /* ENOSPC: more is in use. */
 int sbx_layers_resize(struct sbx_layers *layers, const char *id, uint64_t mb,
                       struct sbx_error *err);

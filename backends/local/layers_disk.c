@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/local/layers.h"
+#include "backends/local/layers_places.h"
 #include "backends/local/room.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -65,6 +66,8 @@ int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
 	if (disk < 0)
 		return sbx_fail(err, -disk, "cannot open the disk: %s", strerror(-disk));
 	r = fill_disk(layers, state, rec->id, disk, err);
+	if (!r)
+		r = sbx_layers_load_places(layers, state, rec->id, disk, err);
 	return r ? r : sbx_steal_fd(&disk);
 }
 
@@ -101,8 +104,10 @@ int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *sta
 	if (saving < 0)
 		return sbx_fail(err, -saving, "cannot save the disk: %s", strerror(-saving));
 	r = copy_layer(layers, upper, saving, dir, cancelled, err);
-	if (!r)
-		return keep(dir, err);
+	if (!r) {
+		r = keep(dir, err);
+		return r ? r : sbx_layers_save_places(state, id, disk, cancelled, err);
+	}
 	/* Half of it would only take up the room that was too little. */
 	sbx_tree_remove(dir, "saving", NULL);
 	sbx_tree_remove(dir, "links", NULL);

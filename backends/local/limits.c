@@ -21,6 +21,11 @@ static int lower(__rlimit_resource_t what, uint64_t soft, uint64_t hard)
 	return setrlimit(what, &now);
 }
 
+int limits_no_core(void)
+{
+	return sbx_without("limits") ? 0 : lower(RLIMIT_CORE, 1, 1);
+}
+
 static uint64_t scaled(uint64_t value, uint64_t unit)
 {
 	return value > RLIM_INFINITY / unit ? RLIM_INFINITY : value * unit;
@@ -56,8 +61,6 @@ int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *pow
 		if (rows[i].value && lower(rows[i].what, soft, soft + rows[i].slack) < 0)
 			return -1;
 	}
-	if (lower(RLIMIT_CORE, 0, 0) < 0)
-		return -1;
 	if (lower(RLIMIT_SIGPENDING, SIGNALS, SIGNALS) < 0)
 		return -1;
 	return lower(RLIMIT_NOFILE, nofile->rlim_cur, nofile->rlim_max - nofile->rlim_max / 4);

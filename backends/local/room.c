@@ -358,19 +358,46 @@ int room_start(int sock, const char *bases, const char *trees)
 	return r;
 }
 
+static int take(const char *place)
+{
+	int tree = open_tree(AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	return tree < 0 ? -errno : tree;
+}
+
 int room_take(int room, int own, const char *id)
 {
 	char place[PATH_SIZE];
-	int tree, r;
+	int tree;
 
 	place_of("mnt", id, place);
 	if (setns(room, CLONE_NEWNS) < 0)
 		return -errno;
-	tree = open_tree(AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	r = -errno;
+	tree = take(place);
 	if (setns(own, CLONE_NEWNS) < 0) {
-		r = -errno;
+		int r = -errno;
+
 		sbx_cleanup_fd(&tree);
+		return r;
 	}
-	return tree < 0 ? r : tree;
+	return tree;
+}
+
+const char *const disk_places[DISK_PLACES] = {
+        [DISK_HOME] = "home", [DISK_REPO] = "git/repo", [DISK_TMP] = "tmp", [DISK_SHM] = "shm"};
+
+int room_take_disk(int room, int own, const char *id, int ret[DISK_PLACES])
+{
+	int r = 0;
+
+	if (setns(room, CLONE_NEWNS) < 0)
+		return -errno;
+	for (int i = 0; i < DISK_PLACES && !r; i++) {
+		char place[PATH_SIZE];
+
+		snprintf(place, sizeof(place), "/disks/%s/%s", id, disk_places[i]);
+		ret[i] = take(place);
+		r = ret[i] < 0 && ret[i] != -ENOENT ? ret[i] : 0;
+	}
+	return setns(own, CLONE_NEWNS) < 0 ? -errno : r;
 }

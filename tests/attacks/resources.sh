@@ -93,9 +93,24 @@ deaf_and_forked() {
 }
 
 no_core_dump() {
-	refuse run a sh -c 'ulimit -c 100'
-	run a sh -c 'kill -SEGV $$' || true
+	run a sh -c 'ulimit -c 100; kill -SEGV $$' || true
 	same '' "$(find "$MNT/a" -name 'core*')"
+	stays_at_one ':'
+}
+
+# stays_at_one SCRIPT: after it the limit is one byte, with which the kernel starts no program of core_pattern's.
+stays_at_one() {
+	set -- $(run a sh -c "$1"' && grep -i "core file size" /proc/self/limits' | sed 's/.*size *//')
+	case $(ulimit -Hc) in
+	0) same '0 0 bytes' "$*" ;;
+	*) same '1 1 bytes' "$*" ;;
+	esac
+}
+
+core_for_the_host() {
+	stays_at_one 'ulimit -c 0'
+	stays_at_one 'ulimit -c unlimited'
+	stays_at_one './attack core-limit 0 >/dev/null'
 }
 
 claim "mounting" mount_victims
@@ -113,4 +128,5 @@ attack "seccomp" "so many asynchronous contexts that the machine has none" answe
 attack -daemon "a flood of output is cut and flagged" output_flood
 attack -daemon "deaf to SIGTERM and double-forked" deaf_and_forked
 attack "limits" "a core dump" no_core_dump
+attack "limits seccomp" "a core dump for a program of the host's" core_for_the_host
 withstood

@@ -26,6 +26,25 @@ full_through_the_mount() {
 	same works "$(run a echo works)"
 }
 
+# full_at PLACE, as a command sees it: there is room for what the tree leaves, and the tree has as much less.
+full_at() {
+	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >"'"$1"'/big"' 2>&1)"
+	run a sh -c '[ "$(stat -c %s "'"$1"'/big")" -gt 1000000 ] && [ "$(stat -c %s "'"$1"'/big")" -lt 8400000 ]'
+	like '*No space left on device*' "$(run a sh -c 'head -c 3000000 /dev/zero >rest' 2>&1)"
+	run a sh -c 'rm "'"$1"'/big" rest; head -c 3000000 /dev/zero >rest; rm rest'
+}
+
+full_elsewhere() {
+	run a git status --porcelain
+	full_at '$HOME'
+	full_at /tmp
+	full_at /dev/shm
+	full_at '$(git rev-parse --absolute-git-dir)'
+	full_at '$(git rev-parse --absolute-git-dir)/objects'
+	same works "$(run a sh -c 'git status --porcelain >/dev/null; echo works')"
+	same '' "$(ls "$STATE"/home/a-*/big "$STATE"/git/a-*/repo 2>/dev/null)"
+}
+
 names_are_limited_too() {
 	run a sh -c 'i=0; mkdir many; while [ $i -lt 4000 ] && : >many/$i; do i=$((i + 1)); done' 2>/dev/null || true
 	[ "$(find "$MNT/a/many" -type f | wc -l)" -lt 3000 ]
@@ -78,9 +97,14 @@ holds() {
 }
 
 kept_over_unmount() {
+	run a sh -c 'echo mine >"$HOME/of-mine"; git config a.b c; git add one; git stash list >/dev/null'
 	unmount
 	remount ''
 	same 8 "$(cat "$MNT/a/ctl/limits/disk_mb")"
+	same mine "$(run a sh -c 'cat "$HOME/of-mine"')"
+	same c "$(run a git config a.b)"
+	like '*A  one*' "$(run a git status --porcelain)"
+	run a git reset -q
 	holds
 	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >big' 2>&1)"
 	rm "$MNT/a/big"
@@ -114,6 +138,26 @@ wait_for_saved() {
 	done
 }
 
+commit_inside() {
+	run k sh -c 'echo "$1" >c; git add c; git -c user.name=k -c user.email=k@localhost commit -qm "$1"' sh "$1"
+}
+
+# What a command committed is in the source; the repository inside, which is older, does not take it back.
+committed_over_a_kill() {
+	box k
+	commit_inside first
+	sync "$MNT/k/c"
+	commit_inside second
+	kill_daemon
+	remount
+	same second "$(git -C "$REPO" log -1 --format=%s sandbox/k)"
+	same second "$(run k git log -1 --format=%s)"
+	same second "$(git -C "$REPO" log -1 --format=%s sandbox/k)"
+	run k git fsck --connectivity-only
+	teardown k
+	git -C "$REPO" branch -qD sandbox/k
+}
+
 holds_late() {
 	same saved "$(cat "$MNT/a/late")"
 	same new "$(ls "$MNT/a/src")"
@@ -135,10 +179,12 @@ claim "mounting" mount_repo disk_mb=40
 claim "a sandbox works within the limit" within_the_limit
 claim "a command that fills it gets ENOSPC" full_inside
 claim "a client of the mount gets ENOSPC" full_through_the_mount
+claim "so do HOME, /tmp, /dev/shm and the repository inside, all together" full_elsewhere
 claim "names are limited as well" names_are_limited_too
 claim "a reset of a full one makes room, and previous brings it back" reset_when_full
 claim "limits/disk_mb gives another size, not less than is in use" resized
 claim "unmounting keeps it all" kept_over_unmount
 claim "kill -9 keeps what the last job left" kept_over_a_kill
+claim "after a kill -9 the repository inside goes by the source, not back" committed_over_a_kill
 claim "where it cannot be kept it is refused" refused_without_layers
 finish
