@@ -106,22 +106,20 @@ static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const
  * by a notification would mean to wait for its pages, which clients lock until we answer, without a way out: see above.
  */
 static void renew_contents(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
-                           bool by_name, double *attr)
+                           enum sbx_answer answer, double *attr)
 {
-	if (sbx_node_kind(node) != SBX_NODE_FILE || !S_ISREG(st->st_mode) ||
-	    !sbx_node_told(ws->inodes, node, st, ws_changed_ns(st), by_name))
-		return;
-	st->st_mtim.tv_nsec ^= 1;
-	*attr = 0;
+	if (sbx_node_kind(node) == SBX_NODE_FILE && S_ISREG(st->st_mode) &&
+	    sbx_node_told(ws->inodes, node, st, ws_changed_ns(st), answer))
+		*attr = 0;
 }
 
-void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st, bool by_name,
-             double *entry, double *attr)
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
+             enum sbx_answer answer, double *entry, double *attr)
 {
 	timeouts(ws, node, entry, attr);
 	note_handed(ws, node, st);
 	renew_listing(ws, node, st, attr);
-	renew_contents(ws, node, st, by_name, attr);
+	renew_contents(ws, node, st, answer, attr);
 	if (sbx_node_split(node, st)) {
 		*entry = 0;
 		*attr = 0;

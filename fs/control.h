@@ -47,6 +47,8 @@ int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *
 /* Mode, size (true), nlink, times, blksize 1 MiB. Not st_ino, st_uid, st_gid. */
 int sbx_control_getattr(struct sbx_registry *reg, const struct sbx_control_node *node,
                         struct stat *st);
+/* Whether NODE is a directory of a snapshot that git takes for a repository. */
+bool sbx_control_planted(const struct sbx_control_node *node);
 /* Calls fn(name, mode, data) for each listed entry. */
 int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *dir,
                      void (*fn)(const char *name, mode_t mode, void *data), void *data);

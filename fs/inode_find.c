@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/gitdir.h"
 #include "fs/inode_impl.h"
+#include "fs/nested.h"
 #include "fs/sandbox.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
@@ -13,10 +15,22 @@
 #define AGAIN_MS 1000 /* longer than requests on the way take */
 #define LOOKUPS  10   /* again, of a name that commands give to one file after the other */
 
-static void present(const struct sbx_node *node, struct stat *st)
+/* In a .git that the host made, which is out of the commands' reach. Lock held. */
+static bool is_apart(const struct sbx_node *node)
+{
+	for (; node && node->kind == SBX_NODE_FILE; node = node->parent)
+		if (node->name && sbx_nested_is(node->box, node->name))
+			return true;
+	return false;
+}
+
+/* Lock held. */
+static void present(const struct sbx_node *node, const struct sbx_ident *id, struct stat *st)
 {
 	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
 		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
+	if (id->planted && !is_apart(node) && !sbx_without("planted"))
+		sbx_gitdir_disown(st);
 }
 
 void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
@@ -215,13 +229,15 @@ static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	if (r < 0)
 		return r;
 	r = sbx_ident_child(dir, dfd->fd, name, st, &id);
+	if (r == 0 && !sbx_nested_is(dir->box, name))
+		id.planted = sbx_gitdir_planted(dir->box, dfd->fd, name, st);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return r;
 	sbx_inodes_lock(tab);
 	r = file_node(tab, dir, name, &id, ret);
 	if (r == 0) {
-		present(*ret, st);
+		present(*ret, &id, st);
 		*wanted = sbx_fd_wanted(tab, *ret);
 	}
 	sbx_inodes_unlock(tab);
@@ -274,6 +290,11 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	return r;
 }
 
+static bool has_gitfile(const struct sbx_node *node)
+{
+	return node->kind == SBX_NODE_BOX && node->box && sbx_sandbox_gitfile(node->box->sandbox);
+}
+
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
 {
 	struct sbx_node *dir = NULL;
@@ -298,6 +319,9 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		r = !by_name ? sbx_ident_at(node->box, f->fd, "", st, &id)
 		    : name   ? sbx_ident_child(dir, f->fd, name, st, &id)
 		             : -ENOMEM;
+		/* At the root of a repository git finds the .git there first. */
+		if (r == 0 && !by_name && !has_gitfile(node))
+			id.planted = sbx_gitdir_planted(node->box, f->fd, "", st);
 		sbx_fd_put(tab, f);
 	}
 	sbx_node_put(tab, dir);
@@ -309,7 +333,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	if (r == 0) {
 		sbx_inodes_lock(tab);
 		sbx_node_seen(node, &id);
-		present(node, st);
+		present(node, &id, st);
 		if (node->apart) {
 			st->st_dev = node->dev;
 			st->st_ino = node->ino;
@@ -327,32 +351,40 @@ static int64_t ns_of(const struct timespec *t)
 	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
 }
 
-bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, const struct stat *st,
-                   int64_t changed_ns, bool by_name)
+bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st,
+                   int64_t changed_ns, enum sbx_answer answer)
 {
 	struct sbx_told now = {.any = true,
 	                       .ctime = changed_ns,
 	                       .mtime = ns_of(&st->st_mtim),
 	                       .size = st->st_size};
 	struct sbx_told *was = &node->told;
-	bool hidden;
+	bool changed, due, recent, other = false;
 
 	sbx_inodes_lock(tab);
 	now.changes = node->seen_changes;
-	hidden = was->any && was->mtime == now.mtime && was->size == now.size &&
-	         was->ctime != ns_of(&st->st_ctim) && (!now.changes || now.changes != was->changes);
-	if (hidden || (was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS)) {
+	changed = was->any && was->size == now.size && was->ctime != ns_of(&st->st_ctim) &&
+	          (!now.changes || now.changes != was->changes);
+	recent = was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS;
+	due = was->again && !recent && answer == SBX_ANSWER_LOOKUP;
+	now.again = was->again && !due;
+	now.again_ms = was->again_ms;
+	if (answer == SBX_ANSWER_SETATTR) {
+		/* The kernel drops nothing at it: the next answer has to show the change. */
+		if (changed)
+			now.ctime = was->ctime;
+	} else if ((changed || due) && now.mtime == was->mtime) {
+		other = true;
+		st->st_mtim.tv_nsec ^= 1;
+		now.mtime = ns_of(&st->st_mtim);
+	}
+	if (other && changed) {
 		now.again = true;
-		now.again_ms = hidden ? sbx_inodes_now_ms() : was->again_ms;
-	} else if (was->again && by_name) {
-		hidden = true;
-	} else {
-		now.again = was->again;
-		now.again_ms = was->again_ms;
+		now.again_ms = sbx_inodes_now_ms();
 	}
 	*was = now;
 	sbx_inodes_unlock(tab);
-	return hidden;
+	return other || (changed && answer == SBX_ANSWER_SETATTR);
 }
 
 void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,

@@ -21,7 +21,8 @@
 
 /* What the kernel was told of a regular file last, which it compares with what it has of the contents. */
 struct sbx_told {
-	int64_t ctime, mtime; /* ns; ctime 0: what changes yet may leave the same */
+	int64_t ctime; /* ns; 0: what changes yet may leave the same */
+	int64_t mtime; /* ns, as it was told, which may be one off */
 	off_t size;
 	uint32_t changes;  /* sbx_ident.changes then */
 	uint32_t again_ms; /* since when it is to be told again, if AGAIN */
@@ -87,6 +88,7 @@ struct sbx_ident {
 	unsigned climbs;
 	/* sbx_box.changes, the same before and after, while no job ran; else 0: others may have been changing it. */
 	uint32_t changes;
+	bool planted; /* set by who looks at directories: fs/gitdir.h */
 };
 
 static inline bool sbx_fd_writes(const struct sbx_fd *f)

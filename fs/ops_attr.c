@@ -28,7 +28,7 @@ static int node_attr(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 	return 0;
 }
 
-static void reply_attr(fuse_req_t req, struct sbx_node *node)
+static void reply_attr(fuse_req_t req, struct sbx_node *node, enum sbx_answer answer)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	double entry, attr;
@@ -39,7 +39,7 @@ static void reply_attr(fuse_req_t req, struct sbx_node *node)
 		ws_unreached(req, node, r, true);
 		return;
 	}
-	ws_hand(ws, node, &st, false, &entry, &attr);
+	ws_hand(ws, node, &st, answer, &entry, &attr);
 	fuse_reply_attr(req, &st, attr);
 }
 
@@ -51,7 +51,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)fi;
 	if (!node)
 		return;
-	reply_attr(req, node);
+	reply_attr(req, node, SBX_ANSWER_GETATTR);
 	sbx_node_put(ws->inodes, node);
 }
 
@@ -177,7 +177,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 	else if (r < 0)
 		ws_reply(req, r);
 	else
-		reply_attr(req, node);
+		reply_attr(req, node, SBX_ANSWER_SETATTR);
 	sbx_node_put(ws->inodes, node);
 }
 

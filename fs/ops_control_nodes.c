@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/gitdir.h"
 #include "fs/ops_control_impl.h"
+#include "sandboxfs/walls.h"
 
 #define BUCKETS 16384
 
@@ -282,6 +284,8 @@ int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *nod
 		return 0;
 	st->st_uid = geteuid();
 	st->st_gid = getegid();
+	if (S_ISDIR(st->st_mode) && sbx_control_planted(node) && !sbx_without("planted"))
+		sbx_gitdir_disown(st);
 	return 0;
 }
 

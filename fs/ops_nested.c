@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/gitdir.h"
 #include "fs/move.h"
 #include "fs/nested.h"
 #include "fs/workspace.h"
@@ -42,8 +43,15 @@ static int move_out(const struct moving *m, int dirfd, const char *name, int new
 	if (r < 0)
 		return r;
 	r = move(m, n.dirfd, n.name, newdirfd, newname, flags);
-	if (r == 0)
+	if (r == 0) {
+		_cleanup_fd_ int fd =
+		        openat(newdirfd, newname, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
 		sbx_nested_drop(&n, dirfd, name);
+		/* There no command has been at it. */
+		if (fd >= 0)
+			sbx_gitdir_sign(m->box, fd);
+	}
 	sbx_nested_release(&n);
 	return r;
 }
@@ -107,8 +115,15 @@ int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, cons
 {
 	const struct moving m = {.inodes = inodes, .box = box, .by_copying = by_copying};
 
-	if (!sbx_nested_is(box, name) && !sbx_nested_is(box, newname))
-		return renameat2(dirfd, name, newdirfd, newname, flags) < 0 ? -errno : 0;
+	if (!sbx_nested_is(box, name) && !sbx_nested_is(box, newname)) {
+		const bool signs = sbx_gitdir_may_sign(box, newdirfd, name, newname);
+
+		if (renameat2(dirfd, name, newdirfd, newname, flags) < 0)
+			return -errno;
+		if (signs)
+			sbx_gitdir_sign(box, newdirfd);
+		return 0;
+	}
 	if (!(flags & RENAME_EXCHANGE))
 		return move_one(&m, dirfd, name, newdirfd, newname, flags);
 	/* No half of it is to be done here, if the other has to be done in the pool. */

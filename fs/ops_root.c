@@ -141,7 +141,7 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
 	        .generation = sbx_node_generation(node),
 	        .attr = *st,
 	};
-	ws_hand(ws, node, &e->attr, true, &e->entry_timeout, &e->attr_timeout);
+	ws_hand(ws, node, &e->attr, SBX_ANSWER_LOOKUP, &e->entry_timeout, &e->attr_timeout);
 	/* Each use of .git has to be heard of, and opens are not. */
 	if (sbx_node_kind(node) == SBX_NODE_GITFILE || sbx_node_steep(node))
 		e->entry_timeout = 0;
@@ -379,6 +379,8 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 	fuse_reply_none(req);
 }
 
+#define LOOKS 20 /* park.h: two seconds */
+
 /* A parked mkdir, rmdir or rename at the top. */
 struct change {
 	struct sbx_parked parked;
@@ -386,6 +388,10 @@ struct change {
 	/* mkdir: what cancels it; stored by the FUSE worker, perhaps after the answer. */
 	_Atomic(struct sbx_creation *) creation;
 	atomic_int refs;
+	bool makes; /* mkdir */
+	/* On the loop thread: */
+	unsigned looks; /* how often its client was found to be about to end */
+	bool answered;
 };
 
 static void change_unref(struct change *c)
@@ -394,16 +400,35 @@ static void change_unref(struct change *c)
 		free(c);
 }
 
+static bool change_answered(struct change *c)
+{
+	if (c->answered)
+		return true;
+	c->answered = true;
+	sbx_park_remove(c->ws->park, &c->parked);
+	return false;
+}
+
+/*
+ * Who is to end does so, whatever keeps the sandbox busy: a removal or a new name goes on to its
+ * end without him. A creation is taken back, and waited for unless that takes long.
+ */
 static void cancel_change(struct sbx_parked *p, bool fatal)
 {
 	struct change *c = sbx_container_of(p, struct change, parked);
 	struct sbx_creation *creation = atomic_load(&c->creation);
 
-	if (fatal && creation)
+	if (!fatal)
+		return;
+	if (creation)
 		sbx_registry_cancel(creation);
+	if (c->makes && ++c->looks < LOOKS)
+		return;
+	if (!change_answered(c))
+		ws_reply(c->parked.req, -EINTR);
 }
 
-static struct change *change_park(fuse_req_t req)
+static struct change *change_park(fuse_req_t req, bool makes)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct change *c = calloc(1, sizeof(*c));
@@ -413,6 +438,7 @@ static struct change *change_park(fuse_req_t req)
 		return NULL;
 	}
 	c->ws = ws;
+	c->makes = makes;
 	c->parked.req = req;
 	c->parked.cancel = cancel_change;
 	atomic_store(&c->refs, 2);
@@ -430,7 +456,10 @@ static void made(int code, struct sbx_box *box, const struct sbx_error *err, voi
 	int r = code;
 
 	(void)err;
-	sbx_park_remove(c->ws->park, &c->parked);
+	if (change_answered(c)) {
+		change_unref(c);
+		return;
+	}
 	if (r == 0)
 		r = lookup_special(c->ws, SBX_NODE_BOX, box, 0, &st, &node);
 	if (r < 0) {
@@ -447,7 +476,7 @@ static void made(int code, struct sbx_box *box, const struct sbx_error *err, voi
 void root_mkdir(fuse_req_t req, const char *name)
 {
 	struct sbx_create_request create = {.name = strdup(name)};
-	struct change *c = change_park(req);
+	struct change *c = change_park(req, true);
 
 	if (c) {
 		atomic_store(&c->creation, sbx_registry_make(c->ws->registry, &create, made, c));
@@ -464,14 +493,14 @@ static void changed(int code, struct sbx_box *box, const struct sbx_error *err, 
 	/* The name of a sandbox is in the absolute links in it, and may soon be another's. */
 	if (code == 0 && box && sbx_inodes_renew_links(c->ws->inodes, box))
 		ws_look_again(c->ws);
-	sbx_park_remove(c->ws->park, &c->parked);
-	ws_reply(c->parked.req, code);
+	if (!change_answered(c))
+		ws_reply(c->parked.req, code);
 	change_unref(c);
 }
 
 void root_rmdir(fuse_req_t req, const char *name)
 {
-	struct change *c = change_park(req);
+	struct change *c = change_park(req, false);
 
 	if (!c)
 		return;
@@ -481,7 +510,7 @@ void root_rmdir(fuse_req_t req, const char *name)
 
 void root_rename(fuse_req_t req, const char *name, const char *newname)
 {
-	struct change *c = change_park(req);
+	struct change *c = change_park(req, false);
 
 	if (!c)
 		return;

@@ -101,10 +101,10 @@ int64_t ws_changed_ns(const struct stat *st);
 /*
  * How long the kernel may keep the name of NODE and its attributes ST, in seconds; noted as told. Takes a listing
  * back from it that is outdated; for contents that are, ST is changed so that the kernel sees it. Just before it is told.
- * BY_NAME: the answer is to a lookup, and no client sees ST itself.
+ * ANSWER: to what; no client sees ST itself that answers a lookup.
  */
-void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st, bool by_name,
-             double *entry, double *attr);
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
+             enum sbx_answer answer, double *entry, double *attr);
 /* How long it may keep that a name is not in DIR. */
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
 /* The kernel is going to have a listing that is kept. */

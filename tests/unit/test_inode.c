@@ -558,41 +558,94 @@ static void nothing_stays_open_for_writing_while_a_job_runs(void **state)
 	drop(a);
 }
 
-/* What the kernel is told of NODE, as if it had changed at CHANGED. */
-static bool told(struct sbx_node *node, int64_t changed, bool by_name)
+/*
+ * What the kernel has of the contents of a node: those of the time of modification that it was
+ * told.
+ */
+struct kernel {
+	struct sbx_node *node;
+	struct timespec mtime;
+};
+
+/*
+ * Whether the kernel drops what it has when ANSWER tells it the file, as if it had changed at
+ * CHANGED, with MTIME.
+ */
+static bool drops_at(struct kernel *k, int64_t changed, long mtime, enum sbx_answer answer)
 {
+	const struct timespec was = k->mtime;
 	struct stat st;
 
-	assert_int_equal(sbx_node_stat(tab, node, &st), 0);
-	st.st_mtim.tv_sec = 1000;
-	st.st_ctim.tv_sec = changed;
-	st.st_ctim.tv_nsec = 0;
-	return sbx_node_told(tab, node, &st, changed * 1000000000, by_name);
+	assert_int_equal(sbx_node_stat(tab, k->node, &st), 0);
+	st.st_mtim = (struct timespec){1000, mtime};
+	st.st_ctim = (struct timespec){changed, 0};
+	sbx_node_told(tab, k->node, &st, changed * 1000000000, answer);
+	k->mtime = st.st_mtim;
+	return answer != SBX_ANSWER_SETATTR &&
+	       (was.tv_sec != k->mtime.tv_sec || was.tv_nsec != k->mtime.tv_nsec);
+}
+
+static bool drops(struct kernel *k, int64_t changed, enum sbx_answer answer)
+{
+	return drops_at(k, changed, 0, answer);
 }
 
 static void a_change_that_shows_in_no_time_is_told(void **state)
 {
 	struct sbx_box *box = plain_box_get(pb);
-	struct sbx_node *a;
+	struct kernel k = {.mtime = {1000, 0}};
 
 	(void)state;
 	put_file("f", "f");
-	a = look_up(top, "f");
-	assert_false(told(a, 1, true));
-	assert_false(told(a, 2, true)); /* the host's own */
+	k.node = look_up(top, "f");
+	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
+	assert_false(drops(&k, 2, SBX_ANSWER_LOOKUP)); /* the host's own */
 	box->changes++;
-	assert_false(told(a, 2, true));
+	assert_false(drops(&k, 2, SBX_ANSWER_LOOKUP));
 	box->changes++;
-	assert_true(told(a, 3, false));
-	assert_false(told(a, 3, false));
+	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR)); /* as it is again */
+	assert_false(drops(&k, 3, SBX_ANSWER_GETATTR));
 	box->busy = true;
-	assert_true(told(a, 4, true));
-	assert_false(told(a, 4, true));
+	assert_true(drops(&k, 4, SBX_ANSWER_LOOKUP));
+	assert_true(drops(&k, 5, SBX_ANSWER_LOOKUP)); /* before anybody asked for the first */
+	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
+	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
 	usleep(1100000);
-	assert_false(told(a, 4, false));
-	assert_true(told(a, 4, true)); /* once more, should it have been overtaken */
-	assert_false(told(a, 4, true));
-	drop(a);
+	assert_false(drops(&k, 6, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP)); /* once more, should it have been overtaken */
+	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
+	assert_false(drops(&k, 6, SBX_ANSWER_LOOKUP));
+	drop(k.node);
+}
+
+/* Who copies a time that is one off gives it to the file by another name of it. */
+static void a_change_with_the_time_that_was_told_is_told(void **state)
+{
+	struct kernel k = {.mtime = {1000, 0}};
+
+	(void)state;
+	put_file("f", "f");
+	k.node = look_up(top, "f");
+	plain_box_get(pb)->busy = true;
+	drops(&k, 1, SBX_ANSWER_LOOKUP);
+	assert_true(drops_at(&k, 2, 0, SBX_ANSWER_LOOKUP));
+	assert_true(drops_at(&k, 3, 1, SBX_ANSWER_LOOKUP));
+	drop(k.node);
+}
+
+static void a_change_before_attributes_are_set_is_told_after_it(void **state)
+{
+	struct kernel k = {.mtime = {1000, 0}};
+
+	(void)state;
+	put_file("f", "f");
+	k.node = look_up(top, "f");
+	plain_box_get(pb)->busy = true;
+	drops(&k, 1, SBX_ANSWER_LOOKUP);
+	assert_false(drops_at(&k, 3, 5, SBX_ANSWER_SETATTR)); /* changed at 2, set at 3 */
+	assert_true(drops_at(&k, 3, 5, SBX_ANSWER_GETATTR));
+	drop(k.node);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
@@ -622,6 +675,8 @@ int main(void)
 	        CASE(what_a_job_replaces_is_what_it_was),
 	        CASE(nothing_stays_open_for_writing_while_a_job_runs),
 	        CASE(a_change_that_shows_in_no_time_is_told),
+	        CASE(a_change_with_the_time_that_was_told_is_told),
+	        CASE(a_change_before_attributes_are_set_is_told_after_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
