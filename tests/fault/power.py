@@ -37,6 +37,7 @@ SEED = int(os.environ.get("SBX_POWER_SEED") or random.randrange(1 << 30))
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NOLOGFLUSH = 2
 HANG_S = 120
+STORY = 24  # lines; a claim that fails prints 30
 FIRST = {"README.md": b"hello\n"}
 OPTIONS = f"state_dir={STATE},cache_dir={DISK}/cache,track"
 MOUNT = Mounted(f"SBX_POWER_SEED={SEED}", REPO, OPTIONS)
@@ -75,8 +76,9 @@ class World:
         self.lock = threading.Lock()
 
     def story(self, names):
-        """What was done with them."""
-        return "\n" + "\n".join(line for line in self.log if set(line.split()) & (set(names) | {"cut"}))
+        """What was done with them, at last."""
+        lines = [line for line in self.log if set(line.split()) & (set(names) | {"cut"})]
+        return "\n" + "\n".join(lines[-STORY:])
 
     def new_name(self):
         with self.lock:
@@ -397,12 +399,12 @@ def verify_trees(world, names):
     for name, box in world.boxes.items():
         if not box.is_sure():
             continue
-        check(name in names, f"{name} had a file that was synced, and is gone")
+        check(name in names, f"{name} had a file that was synced, and is gone" + world.story([name] + box.former))
         for path, contents in sorted(box.sure.items()):
             have = trees[name].get(path)
-            check(have is not None, f"{name}/{path} was synced and is gone")
+            check(have is not None, f"{name}/{path} was synced and is gone" + world.story([name]))
             check(have in contents, f"{name}/{path} was synced and differs: {len(have)} bytes, "
-                  f"there were {[len(c) for c in contents]}")
+                  f"there were {[len(c) for c in contents]}" + world.story([name]))
     return trees
 
 
@@ -437,7 +439,8 @@ def verify_before(world, search, names):
     for name, box in world.boxes.items():
         lost = search.lost(box.before)
         if not lost or name not in names:
-            check(not lost, f"{name} is gone with what was synced in it before it went back: {sorted(lost)}")
+            check(not lost, f"{name} is gone with what was synced in it before it went back: {sorted(lost)}"
+                  + world.story([name]))
             continue
         try:
             with open(f"{MNT}/{name}/ctl/restore", "w") as f:

@@ -36,5 +36,7 @@ make_disk 2>"$ROOM/disk.log" || skip "no ext4 in an image can be mounted: $(tail
 claim "a repository on a disk of its own" prepare
 claim "$SBX_CUTS power cuts at random moments: what was synced is there, or where it comes back from" \
 	python3 "$TESTS/fault/power.py" "$SBX_CUTS" "$ROOM/power.summary"
+# shellcheck disable=SC2154
+[ "$claim_code" = 0 ] || tail -n 5 "$LOG" | sed 's/^/# daemon: /'
 [ ! -f "$ROOM/power.summary" ] || sed 's/^/# /' "$ROOM/power.summary"
 umount "$DISK" 2>/dev/null || umount -l "$DISK"

@@ -22,7 +22,7 @@ claim() {
 	if [ $claim_code = 0 ]; then
 		echo "ok - $claim_text"
 	else
-		tail -n 12 "$ROOM/claim.log" | sed 's/^/# /'
+		tail -n 30 "$ROOM/claim.log" | sed 's/^/# /'
 		echo "not ok - $claim_text"
 	fi
 }
