@@ -1,6 +1,8 @@
 /*
  * Trees are taken from a list, not by recursion, and each once: a command decides how deep they
- * are and how often they name each other.
+ * are and how often they name each other. What a tree has in common with those it is compared with
+ * is left to them, so these come first: else two that each leave a directory to the other, as where
+ * files are as they once were, would both pass over it.
  */
 #include "backends/local/git_store_walk.h"
 
@@ -144,11 +146,23 @@ static int take_trees(struct walk *w, const struct step *first)
 
 /* ---- commits ---- */
 
-static int take_commit(struct walk *w, const git_commit *c)
+/* The files of C, but for those that the commits whose trees are in STEP have. */
+static int take_commit(struct walk *w, const git_commit *c, struct step *step)
 {
-	struct step step = {.tree = *git_commit_tree_id(c)};
-	int r = w->met(git_commit_id(c), w->data);
+	const int r = w->met(git_commit_id(c), w->data);
 
+	step->tree = *git_commit_tree_id(c);
+	return r ? r : take_trees(w, step);
+}
+
+static int take_after_parents(struct walk *w, const git_oid *oid)
+{
+	git_commit *c = NULL;
+	struct step step = {0};
+	int r = 0;
+
+	if (git_commit_lookup(&c, w->repo, oid))
+		return 0;
 	for (unsigned i = 0; i < git_commit_parentcount(c) && step.n < PARENTS; i++) {
 		git_commit *parent = NULL;
 
@@ -156,14 +170,7 @@ static int take_commit(struct walk *w, const git_commit *c)
 			step.known[step.n++] = *git_commit_tree_id(parent);
 		git_commit_free(parent);
 	}
-	return r ? r : take_trees(w, &step);
-}
-
-static int take_commit_of(struct walk *w, const git_oid *oid)
-{
-	git_commit *c = NULL;
-	int r = git_commit_lookup(&c, w->repo, oid) ? 0 : take_commit(w, c);
-
+	r = take_commit(w, c, &step);
 	git_commit_free(c);
 	return r;
 }
@@ -179,13 +186,14 @@ static int walk_history(struct walk *w, const struct sbx_git_tips *from,
 	/* It would also leak memory. */
 	if (git_repository_is_shallow(w->repo) == 1 || git_revwalk_new(&walk, w->repo))
 		return 1;
+	git_revwalk_sorting(walk, GIT_SORT_TOPOLOGICAL | GIT_SORT_REVERSE);
 	for (size_t i = 0; i < from->n; i++)
 		if (git_revwalk_push(walk, &from->at[i]))
 			return 1;
 	for (size_t i = 0; i < known->n; i++)
 		git_revwalk_hide(walk, &known->at[i]);
 	while (!r && (next = git_revwalk_next(&oid, walk)) == 0)
-		r = take_commit_of(w, &oid);
+		r = take_after_parents(w, &oid);
 	return r ? r : next != GIT_ITEROVER;
 }
 
@@ -198,10 +206,26 @@ static int add_parents(const git_commit *c, struct sbx_git_tips *todo)
 	return r;
 }
 
+/* Without an order nothing but what KNOWN has is left out. */
+static struct step trees_of(const struct walk *w, const struct sbx_git_tips *known)
+{
+	struct step ret = {0};
+
+	for (size_t i = 0; i < known->n && ret.n < PARENTS; i++) {
+		git_commit *c = NULL;
+
+		if (git_commit_lookup(&c, w->repo, &known->at[i]) == 0)
+			ret.known[ret.n++] = *git_commit_tree_id(c);
+		git_commit_free(c);
+	}
+	return ret;
+}
+
 static int walk_some(struct walk *w, const struct sbx_git_tips *from,
                      const struct sbx_git_tips *known)
 {
 	_cleanup_(sbx_git_tips_release) struct sbx_git_tips todo = {0};
+	struct step step = trees_of(w, known);
 	int r = 0;
 
 	for (size_t i = 0; i < known->n && r >= 0; i++)
@@ -215,7 +239,7 @@ static int walk_some(struct walk *w, const struct sbx_git_tips *from,
 
 		r = see(w, &oid);
 		if (r > 0)
-			r = git_commit_lookup(&c, w->repo, &oid) ? 0 : take_commit(w, c);
+			r = git_commit_lookup(&c, w->repo, &oid) ? 0 : take_commit(w, c, &step);
 		if (!r && c)
 			r = add_parents(c, &todo);
 		git_commit_free(c);

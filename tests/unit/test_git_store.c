@@ -60,16 +60,26 @@ static git_oid put_blob(const char *text)
 	return oid;
 }
 
-static git_oid put_tree(const char *name, const git_oid *oid, git_filemode_t mode)
+/* With a FILE next to it, or NULL. */
+static git_oid put_tree_with(const char *name, const git_oid *oid, git_filemode_t mode,
+                             const git_oid *file)
 {
 	git_treebuilder *b;
 	git_oid tree;
 
 	assert_int_equal(git_treebuilder_new(&b, repo, NULL), 0);
 	assert_int_equal(git_treebuilder_insert(NULL, b, name, oid, mode), 0);
+	if (file)
+		assert_int_equal(git_treebuilder_insert(NULL, b, "beside", file, GIT_FILEMODE_BLOB),
+		                 0);
 	assert_int_equal(git_treebuilder_write(&tree, b), 0);
 	git_treebuilder_free(b);
 	return tree;
+}
+
+static git_oid put_tree(const char *name, const git_oid *oid, git_filemode_t mode)
+{
+	return put_tree_with(name, oid, mode, NULL);
 }
 
 /* Upon where REF's branch main stands, or PARENT. */
@@ -184,6 +194,39 @@ static void what_a_branch_leads_to_goes_to_the_source(void **state)
 	assert_true(in_objects(&blob) && in_objects(&sub) && in_objects(&tree) &&
 	            in_objects(&first));
 	assert_true(sbx_git_store_has(store, &other) && in_source(&other) && in_source(&trash));
+}
+
+static void check_files_that_are_as_they_once_were(bool shallow)
+{
+	git_oid blob = put_blob("ours"), more = put_blob("more"),
+	        sub = put_tree("file", &blob, GIT_FILEMODE_BLOB),
+	        tree = put_tree("sub", &sub, GIT_FILEMODE_TREE),
+	        other = put_tree_with("sub", &sub, GIT_FILEMODE_TREE, &more),
+	        first = put_commit(&tree, NULL, NULL), second = put_commit(&other, &first, NULL);
+
+	put_commit(&tree, &second, "refs/heads/merged");
+	if (shallow) {
+		char hex[GIT_OID_HEXSZ + 1];
+
+		git_oid_tostr(hex, sizeof(hex), &more);
+		scratch_write(scratch_path("src/.git/shallow"), hex);
+	}
+	yield();
+	assert_false(sbx_git_store_has(store, &sub) || sbx_git_store_has(store, &blob));
+	assert_true(in_objects(&tree) && in_objects(&other) && in_objects(&sub) &&
+	            in_objects(&blob) && in_objects(&more));
+}
+
+static void files_that_are_as_they_once_were(void **state)
+{
+	(void)state;
+	check_files_that_are_as_they_once_were(false);
+}
+
+static void files_as_they_once_were_where_history_is_cut_off(void **state)
+{
+	(void)state;
+	check_files_that_are_as_they_once_were(true);
 }
 
 static void a_branch_that_is_a_sandboxs_alone(void **state)
@@ -313,6 +356,8 @@ int main(void)
 	        CASE(what_is_written_is_in_the_store_and_found_in_the_source),
 	        CASE(other_alternates_stay),
 	        CASE(what_a_branch_leads_to_goes_to_the_source),
+	        CASE(files_that_are_as_they_once_were),
+	        CASE(files_as_they_once_were_where_history_is_cut_off),
 	        CASE(a_branch_that_is_a_sandboxs_alone),
 	        CASE(the_source_without_it),
 	        CASE(a_sandbox_is_given_a_copy),
