@@ -6,6 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
 
 #define NS_PER_S  1000000000LL
 #define LOOSE_NS  (NS_PER_S / 4)
@@ -189,9 +193,18 @@ void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct tim
 
 /* ---- in a sandbox's own repository ---- */
 
+/* One that was made in the tick of the clock in which commands were last alive. */
+struct young {
+	uint64_t ino;
+	long long ctime;
+};
+
 struct clearing {
-	const struct timespec *before;
+	long long before;
 	size_t seen;
+	struct young *young;
+	size_t n, cap;
+	bool again; /* the young ones go as well */
 	bool left;
 };
 
@@ -201,14 +214,27 @@ static bool is_fan(const char *name)
 	return strlen(name) == 2 && strspn(name, "0123456789abcdef") == 2;
 }
 
+static bool is_young(const struct clearing *c, const struct stat *st)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->young[i].ino == st->st_ino && c->young[i].ctime == ns_of(&st->st_ctim))
+			return true;
+	return false;
+}
+
 static void clear_lock(struct clearing *c, int dir, const char *name)
 {
 	struct stat st;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return;
-	if (!c->before || ns_of(&st.st_ctim) >= ns_of(c->before) || unlinkat(dir, name, 0) < 0)
-		c->left = true;
+	if (ns_of(&st.st_ctim) < c->before || (c->again && is_young(c, &st))) {
+		c->left |= unlinkat(dir, name, 0) < 0;
+		return;
+	}
+	c->left = true;
+	if (!c->again && SBX_GROW(c->young, c->n, c->cap, 8) == 0)
+		c->young[c->n++] = (struct young){st.st_ino, ns_of(&st.st_ctim)};
 }
 
 static void clear_below(struct clearing *c, int dir, int depth)
@@ -230,10 +256,21 @@ static void clear_below(struct clearing *c, int dir, int depth)
 	sbx_names_release(&names);
 }
 
-bool sbx_git_clear_inside(int repo, const struct timespec *before)
+/*
+ * Two commands may follow each other within one tick, so the time of a lock does not always tell
+ * whose it is. What was there before the sandbox was seen idle is of a command that is gone.
+ */
+bool sbx_git_clear_inside(int repo, const struct sbx_git_idle *idle)
 {
-	struct clearing c = {.before = before};
+	struct clearing c = {.before = idle ? ns_of(&idle->since) : LLONG_MIN};
 
 	clear_below(&c, repo, 0);
+	if (c.n && idle && (!idle->still || idle->still(idle->data))) {
+		c.again = true;
+		c.left = false;
+		c.seen = 0;
+		clear_below(&c, repo, 0);
+	}
+	free(c.young);
 	return c.left;
 }

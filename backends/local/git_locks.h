@@ -20,10 +20,19 @@ void sbx_git_break_locks(const char *common, const struct timespec *since);
  */
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since);
 /*
- * What commands have left locked in their own repository, whose git is gone: removes each lock that was made before
- * BEFORE, a reading of CLOCK_REALTIME_COARSE; nothing that was alive then is now. NULL: something may be. Whether
- * locks are left.
+ * What is known of the commands of a sandbox. None that was alive at SINCE, a reading of
+ * CLOCK_REALTIME_COARSE, is alive; STILL says whether none is now, NULL: it is so.
  */
-bool sbx_git_clear_inside(int repo, const struct timespec *before);
+struct sbx_git_idle {
+	struct timespec since;
+	bool (*still)(void *data);
+	void *data;
+};
+
+/*
+ * Removes the locks in REPO, the repository of a sandbox's commands, whose git is gone. IDLE NULL:
+ * a command may be alive. Returns whether locks are left.
+ */
+bool sbx_git_clear_inside(int repo, const struct sbx_git_idle *idle);
 
 #endif

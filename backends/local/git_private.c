@@ -552,7 +552,7 @@ static int sync_open(struct sbx_sync *y)
 }
 
 /* Whether something was moved, so that another look is due; negative: it cannot be done. */
-static int pass(struct sbx_git_private *p, const struct timespec *idle, struct sbx_error *err)
+static int pass(struct sbx_git_private *p, const struct sbx_git_idle *idle, struct sbx_error *err)
 {
 	struct sbx_sync y = {.p = p,
 	                     .err = err,
@@ -576,7 +576,7 @@ static int pass(struct sbx_git_private *p, const struct timespec *idle, struct s
 	if (!r)
 		sbx_sync_index(&y);
 	if (!r && idle && y.sure)
-		p->quiet = *idle;
+		p->quiet = idle->since;
 	sync_finish(&y);
 	if (r)
 		return r;
@@ -589,7 +589,7 @@ static bool may_pass(int r)
 	return r < 0 && r != -EEXIST && r != -EINVAL && r != -ENOENT && r != -EFBIG && r != -E2BIG;
 }
 
-static int repeat(struct sbx_git_private *p, const struct timespec *idle, struct sbx_error *err)
+static int repeat(struct sbx_git_private *p, const struct sbx_git_idle *idle, struct sbx_error *err)
 {
 	int r = 1;
 
@@ -631,7 +631,7 @@ static int prepare(struct sbx_git_private *p, struct sbx_error *err)
 	return 0;
 }
 
-int sbx_git_private_sync(struct sbx_git_private *p, const struct timespec *idle,
+int sbx_git_private_sync(struct sbx_git_private *p, const struct sbx_git_idle *idle,
                          struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;

@@ -17,9 +17,9 @@
 #define SANDBOXFS_LOCAL_GIT_PRIVATE_H
 
 #include <stdbool.h>
-#include <time.h>
 
 #include "backends/local/git.h"
+#include "backends/local/git_locks.h"
 
 struct sbx_git_private;
 
@@ -52,9 +52,9 @@ bool sbx_git_private_moved_inside(struct sbx_git_private *p);
  * Makes both sides agree, as far as they can. 0, or a negative errno with a sentence:
  * EEXIST both sides moved apart, else what kept it from agreeing (damaged objects, a lock that is held,
  * a full disk). The same sentence is not given twice in a row: 0. Blocks; not for one sandbox at once.
- * IDLE: no command that ran before that time (CLOCK_REALTIME_COARSE) is alive; NULL: one may be.
+ * IDLE NULL: a command may be alive.
  */
-int sbx_git_private_sync(struct sbx_git_private *p, const struct timespec *idle,
+int sbx_git_private_sync(struct sbx_git_private *p, const struct sbx_git_idle *idle,
                          struct sbx_error *err);
 /*
  * A sync that goes on gives up MS milliseconds from now (EBUSY), as do others; 0: none does any

@@ -65,14 +65,19 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
 	return room && workdir ? sbx_git_private_open(&wt, room, rec->id, ret) : -ENOMEM;
 }
 
+static bool is_idle(void *data)
+{
+	const struct sbx_local_sandbox *s = data;
+	struct sbx_spawner *sp = s->backend->host->spawner;
+
+	return !sp || !sbx_spawner_runs(sp, s->base.id);
+}
+
 int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	struct sbx_spawner *sp = s->backend->host->spawner;
-	struct timespec now;
-	bool idle;
+	struct sbx_git_idle idle = {.still = is_idle, .data = s};
 
 	/* Before it is asked: who starts after that has locks that are younger. */
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	idle = !sp || !sbx_spawner_runs(sp, s->base.id);
-	return sbx_git_private_sync(s->git, idle ? &now : NULL, err);
+	clock_gettime(CLOCK_REALTIME_COARSE, &idle.since);
+	return sbx_git_private_sync(s->git, is_idle(s) ? &idle : NULL, err);
 }

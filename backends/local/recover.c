@@ -60,14 +60,14 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 	struct sbx_error err = SBX_ERROR_INIT;
 	_cleanup_free_ char *repo = sbx_format("%s/repo", rec->id);
 	struct sbx_git_private *git;
-	struct timespec now;
+	struct sbx_git_idle idle = {0};
 
 	if (!repo || faccessat(rv->b->state.git, repo, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    sbx_local_git_open(rv->b, rec, &git) || !git)
 		return;
 	/* Of one being torn down the source may have nothing left. */
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	if (sbx_git_private_sync(git, &now, &err) && rec->state == SBX_RECORD_READY)
+	clock_gettime(CLOCK_REALTIME_COARSE, &idle.since);
+	if (sbx_git_private_sync(git, &idle, &err) && rec->state == SBX_RECORD_READY)
 		note(rv, rec->name, err.text);
 	sbx_git_private_close(git);
 }

@@ -382,6 +382,24 @@ left_locked() {
 	same 'after one that was killed' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 }
 
+# The command after it begins within a tick of the clock of file times.
+just_left_locked() {
+	python3 - "$MNT/a/ctl/exec" "$(own_git)/index.lock" <<'END'
+import json, sys
+
+def run(script):
+    with open(sys.argv[1], "r+b", buffering=0) as f:
+        f.write(json.dumps(["sh", "-c", script]).encode())
+        return json.loads(f.read())["exitCode"]
+
+print(sum(run(": >" + sys.argv[2]) + run("[ ! -e " + sys.argv[2] + " ]") for _ in range(50)), "were left")
+END
+}
+
+no_lock_is_left() {
+	same '0 were left' "$(just_left_locked)"
+}
+
 # While its command runs it may be somebody's.
 held_locked() {
 	lock_inside index
@@ -721,6 +739,7 @@ claim "files staged on both sides are staged on both" both_staged
 claim "what the host stages meanwhile stays staged" staged_meanwhile
 claim "what a lock of host git keeps out comes with the next command" host_is_busy
 claim "locks of a git that was killed inside are gone" left_locked
+claim "so are those that it has left just before the next command" no_lock_is_left
 claim "a lock of a command that runs stays, and a snapshot does not pass by it" held_locked
 claim "a commit of the host comes inside with its index, or not yet" index_comes_along
 claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
