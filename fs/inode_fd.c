@@ -319,6 +319,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	bool copied;
 
 	sbx_inodes_lock(tab);
+	node->paged |= want != SBX_FD_PATH;
 	f = node->fd;
 	if (f) {
 		f->refs++;

@@ -363,7 +363,8 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 
 	sbx_inodes_lock(tab);
 	now.changes = node->seen_changes;
-	changed = was->any && was->size == now.size && was->ctime != ns_of(&st->st_ctim) &&
+	changed = was->any && node->paged && was->size == now.size &&
+	          was->ctime != ns_of(&st->st_ctim) &&
 	          (!now.changes || now.changes != was->changes);
 	recent = was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS;
 	due = was->again && !recent && answer == SBX_ANSWER_LOOKUP;

@@ -36,6 +36,7 @@ struct sbx_node {
 	bool nameless; /* its last name was taken away through the mount */
 	bool steep;    /* a link with ".." behind a name: see sbx_node_steep */
 	bool apart;    /* its descriptor is a copy, which is no other's */
+	bool paged;    /* the kernel may have contents of it: they were asked for */
 	bool split;    /* others may be the same file: see sbx_node_split; atomic */
 	bool recent;   /* it is among the recent ones of the table */
 	mode_t type;   /* S_IFMT of a file */

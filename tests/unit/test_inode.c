@@ -590,6 +590,32 @@ static bool drops(struct kernel *k, int64_t changed, enum sbx_answer answer)
 	return drops_at(k, changed, 0, answer);
 }
 
+/* The kernel reads it. */
+static void page(struct sbx_node *node)
+{
+	struct sbx_fd *f;
+
+	assert_int_equal(sbx_node_fd(tab, node, SBX_FD_READ, &f), 0);
+	sbx_fd_put(tab, f);
+}
+
+/* Clients see the time as it is. */
+static void a_file_that_nobody_has_read_has_its_time(void **state)
+{
+	struct kernel k = {.mtime = {1000, 0}};
+
+	(void)state;
+	put_file("f", "f");
+	k.node = look_up(top, "f");
+	plain_box_get(pb)->busy = true;
+	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
+	assert_false(drops(&k, 2, SBX_ANSWER_GETATTR));
+	page(k.node);
+	assert_false(drops(&k, 2, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR));
+	drop(k.node);
+}
+
 static void a_change_that_shows_in_no_time_is_told(void **state)
 {
 	struct sbx_box *box = plain_box_get(pb);
@@ -598,6 +624,7 @@ static void a_change_that_shows_in_no_time_is_told(void **state)
 	(void)state;
 	put_file("f", "f");
 	k.node = look_up(top, "f");
+	page(k.node);
 	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
 	assert_false(drops(&k, 2, SBX_ANSWER_LOOKUP)); /* the host's own */
 	box->changes++;
@@ -627,6 +654,7 @@ static void a_change_with_the_time_that_was_told_is_told(void **state)
 	(void)state;
 	put_file("f", "f");
 	k.node = look_up(top, "f");
+	page(k.node);
 	plain_box_get(pb)->busy = true;
 	drops(&k, 1, SBX_ANSWER_LOOKUP);
 	assert_true(drops_at(&k, 2, 0, SBX_ANSWER_LOOKUP));
@@ -641,6 +669,7 @@ static void a_change_before_attributes_are_set_is_told_after_it(void **state)
 	(void)state;
 	put_file("f", "f");
 	k.node = look_up(top, "f");
+	page(k.node);
 	plain_box_get(pb)->busy = true;
 	drops(&k, 1, SBX_ANSWER_LOOKUP);
 	assert_false(drops_at(&k, 3, 5, SBX_ANSWER_SETATTR)); /* changed at 2, set at 3 */
@@ -674,6 +703,7 @@ int main(void)
 	        CASE(directories_swapped_into_each_other_make_no_ring),
 	        CASE(what_a_job_replaces_is_what_it_was),
 	        CASE(nothing_stays_open_for_writing_while_a_job_runs),
+	        CASE(a_file_that_nobody_has_read_has_its_time),
 	        CASE(a_change_that_shows_in_no_time_is_told),
 	        CASE(a_change_with_the_time_that_was_told_is_told),
 	        CASE(a_change_before_attributes_are_set_is_told_after_it),
