@@ -10,6 +10,9 @@ take back from the trash. After a cut:
 - a commit that git has synced, and whose ref was synced, is there; the source and the repository that was pushed to are whole;
 - each sandbox that is there works, git in it too, on both sides; nothing hangs.
 
+A sync counts when it has returned before the cut: one that the cut came into may succeed on ext4, as its transaction is no
+longer to be waited for, and has nothing on the disk.
+
 SBX_POWER_SEED takes the same steps again, as far as threads and the disk do.
 """
 import collections
@@ -152,6 +155,10 @@ class Client(threading.Thread):
         finally:
             self.world.log.append(f"{begun:.4f} to {time.monotonic():.4f} {self.doing}")
 
+    def before_cut(self):
+        if self.world.cut.is_set():
+            raise OSError(errno.EIO, "it returned after the cut")
+
     def control(self, name, file, text):
         with open(f"{MNT}/{name}/ctl/{file}", "w") as f:
             f.write(text)
@@ -200,6 +207,7 @@ class Client(threading.Thread):
                 box.sure[path] = was | {data}
             os.rename(full + "~", full)
             sync_dir(os.path.dirname(full))
+        self.before_cut()
         box.sure[path] = {data}
         box.former = []
 
@@ -222,7 +230,9 @@ class Client(threading.Thread):
             os.fsync(refs)
         finally:
             os.close(refs)
-        self.mine[name].commits[self.git(name, "rev-parse", "HEAD")] = name
+        commit = self.git(name, "rev-parse", "HEAD")
+        self.before_cut()
+        self.mine[name].commits[commit] = name
 
     def do_inside(self, name):
         self.exec(name, "git add -A; git commit -q --allow-empty -m inside; git rev-parse HEAD")
@@ -244,6 +254,7 @@ class Client(threading.Thread):
         box.before, box.sure = box.sure, {}
         box.commits_before, box.commits = box.commits, {}
         self.control(name, file, text)
+        self.before_cut()
         # README: "Of what git does not record it gives back what was taken away, and leaves the rest as it is".
         for path in [p for p in box.before if p.endswith(".log")]:
             with contextlib.suppress(FileNotFoundError):
