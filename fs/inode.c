@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/sandbox.h"
@@ -23,15 +24,21 @@ void sbx_inodes_lock(struct sbx_inodes *tab)
 /* The last descriptor of what was unlinked takes the file's blocks along, which may take long. */
 void sbx_inodes_unlock(struct sbx_inodes *tab)
 {
-	struct sbx_fd *f = tab->dead, *next;
+	struct sbx_fd *dead = tab->dead, *next;
 
 	tab->dead = NULL;
 	pthread_mutex_unlock(&tab->lock);
-	for (; f; f = next) {
-		next = f->lru_next;
+	if (!dead)
+		return;
+	for (struct sbx_fd *f = dead; f; f = f->dead_next)
 		close(f->fd);
-		free(f);
+	pthread_mutex_lock(&tab->lock);
+	for (struct sbx_fd *f = dead; f; f = next) {
+		next = f->dead_next;
+		sbx_fd_free(f);
 	}
+	pthread_cond_broadcast(&tab->closed);
+	pthread_mutex_unlock(&tab->lock);
 }
 
 static uint64_t mix(uint64_t x)
@@ -58,6 +65,7 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 	struct sbx_inodes *tab = calloc(1, sizeof(*tab));
 	struct sbx_node *root = calloc(1, sizeof(*root));
 	pthread_mutexattr_t attr;
+	pthread_condattr_t monotonic;
 
 	if (tab) {
 		tab->slots = 1024;
@@ -83,6 +91,10 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
 	pthread_mutex_init(&tab->lock, &attr);
 	pthread_mutexattr_destroy(&attr);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&tab->closed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	sbx_fds_init(tab);
 	tab->max_fds = max_fds;
 	root->index = SBX_NODE_ROOT_ID;
@@ -226,6 +238,7 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 	free(tab->next_free);
 	free(tab->generation);
 	free(tab->hash);
+	pthread_cond_destroy(&tab->closed);
 	pthread_mutex_destroy(&tab->lock);
 	free(tab);
 }

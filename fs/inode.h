@@ -41,11 +41,15 @@ struct sbx_fd {
 	int fd;
 	int mode; /* O_PATH, O_RDONLY, O_WRONLY or O_RDWR */
 	int refs;
-	bool pinned;           /* not to be dropped: no name leads to the file */
-	uint32_t used_ms;      /* when it was asked for last; of sbx_inodes_now_ms */
-	uint32_t round;        /* of sbx_inodes_shed, that has seen it last */
-	struct sbx_node *node; /* NULL once it is no longer the node's descriptor */
+	bool pinned;               /* not to be dropped: no name leads to the file */
+	bool awaited;              /* somebody has waited in vain for it to be closed */
+	uint32_t pinned_ms;        /* since when; of sbx_inodes_now_ms */
+	uint32_t used_ms;          /* when it was asked for last; of sbx_inodes_now_ms */
+	uint32_t round;            /* of sbx_inodes_shed, that has seen it last */
+	struct sbx_node *node;     /* NULL once it is no longer the node's descriptor */
+	const struct sbx_box *box; /* whose it was then; only to be compared */
 	struct sbx_fd *lru_prev, *lru_next;
+	struct sbx_fd *dead_next;
 };
 
 enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
@@ -188,6 +192,13 @@ void sbx_inodes_job_starts(struct sbx_inodes *tab, struct sbx_box *box);
  * Less than a millisecond.
  */
 bool sbx_inodes_shed(struct sbx_inodes *tab, bool begin);
+/*
+ * A write into BOX found no room. What was removed a moment ago takes its place until the kernel
+ * has said that nobody has it open, and a thread has read that: waits until no such file is left,
+ * half a second at most, and once for each. Half of the threads that serve the kernel never wait,
+ * so that one is there to read it. Any thread.
+ */
+void sbx_inodes_await_room(struct sbx_inodes *tab, const struct sbx_box *box);
 /* Closes every descriptor into BOX that is not in use: it is being torn down. */
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
 

@@ -43,6 +43,13 @@ void sbx_fds_init(struct sbx_inodes *tab)
 {
 	ring_init(&tab->lru);
 	ring_init(&tab->pins);
+	ring_init(&tab->leaving);
+}
+
+void sbx_fd_free(struct sbx_fd *f)
+{
+	ring_remove(f);
+	free(f);
 }
 
 /*
@@ -53,10 +60,11 @@ static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
 {
 	if (sbx_fd_writes(f) && !f->pinned) {
 		close(f->fd);
-		free(f);
+		sbx_fd_free(f);
+		pthread_cond_broadcast(&tab->closed);
 		return;
 	}
-	f->lru_next = tab->dead;
+	f->dead_next = tab->dead;
 	tab->dead = f;
 }
 
@@ -67,9 +75,12 @@ void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 		tab->npinned--;
 	else
 		tab->nfds--;
-	if (f->node)
+	if (f->node) {
+		f->box = f->node->box;
 		f->node->fd = NULL;
+	}
 	f->node = NULL;
+	ring_push(&tab->leaving, f);
 	if (f->refs == 0)
 		fd_close(tab, f);
 }
@@ -104,6 +115,7 @@ struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int
 	                     .pinned = pinned,
 	                     .used_ms = sbx_inodes_now_ms(),
 	                     .node = node};
+	f->pinned_ms = f->used_ms;
 	node->fd = f;
 	ring_push(pinned ? &tab->pins : &tab->lru, f);
 	if (pinned)
@@ -304,10 +316,12 @@ static struct sbx_fd *fd_for_now(int fd, int mode)
 {
 	struct sbx_fd *f = malloc(sizeof(*f));
 
-	if (f)
-		*f = (struct sbx_fd){.fd = fd, .mode = mode, .refs = 1};
-	else
+	if (!f) {
 		close(fd);
+		return NULL;
+	}
+	*f = (struct sbx_fd){.fd = fd, .mode = mode, .refs = 1};
+	ring_init(f);
 	return f;
 }
 
@@ -402,13 +416,13 @@ void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
 		f = node->fd;
 	if (f->pinned)
 		return;
-	if (f->node) {
-		ring_remove(f);
+	ring_remove(f);
+	if (f->node)
 		tab->nfds--;
-	}
 	f->node = node;
 	node->fd = f;
 	f->pinned = true;
+	f->pinned_ms = sbx_inodes_now_ms();
 	tab->npinned++;
 	ring_push(&tab->pins, f);
 	fds_trim(tab, tab->max_fds);

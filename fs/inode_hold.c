@@ -5,8 +5,10 @@
  * is opened. What is large and was removed takes its place until its descriptor is closed, so that is kept no longer than
  * it is used.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "fs/inode_impl.h"
 #include "fs/sandbox.h"
@@ -15,6 +17,8 @@
 #define SHED_AT_ONCE  512
 #define IDLE_MS       10000
 #define LARGE         (32 * 1024 * 1024)
+#define AWAITED_MS    500
+#define WAIT_AT_ONCE  5 /* threads; the kernel is served by ten */
 
 bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node)
 {
@@ -173,4 +177,73 @@ bool sbx_inodes_shed(struct sbx_inodes *tab, bool begin)
 		sbx_fd_put(tab, f);
 	}
 	return n == SHED_AT_ONCE;
+}
+
+/* --- awaiting room --------------------------------------------------------------------------- */
+
+/*
+ * The kernel may have forgotten the file of F, which is pinned, without our having read that. It
+ * has not forgotten what an operation is at.
+ */
+static bool may_go(const struct sbx_fd *f, const struct sbx_box *box)
+{
+	return f->node->box == box && f->node->refs == 0 && !f->awaited;
+}
+
+/* The ring of pinned ones begins with the last. Lock held. */
+static bool any_goes(const struct sbx_inodes *tab, const struct sbx_box *box)
+{
+	const uint32_t now = sbx_inodes_now_ms();
+	const struct sbx_fd *f;
+
+	for (f = tab->leaving.lru_next; f != &tab->leaving; f = f->lru_next)
+		if (f->box == box)
+			return true;
+	for (f = tab->pins.lru_next; f != &tab->pins; f = f->lru_next) {
+		if (now - f->pinned_ms > AWAITED_MS)
+			return false;
+		if (may_go(f, box))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody waits again for what is there. Lock held. */
+static void give_up(struct sbx_inodes *tab, const struct sbx_box *box)
+{
+	struct sbx_fd *f;
+
+	for (f = tab->leaving.lru_next; f != &tab->leaving; f = f->lru_next)
+		if (f->box == box)
+			f->box = NULL;
+	for (f = tab->pins.lru_next; f != &tab->pins; f = f->lru_next)
+		f->awaited |= f->node->box == box;
+}
+
+static struct timespec from_now(unsigned ms)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_nsec += ms * 1000000L;
+	ts.tv_sec += ts.tv_nsec / 1000000000;
+	ts.tv_nsec %= 1000000000;
+	return ts;
+}
+
+void sbx_inodes_await_room(struct sbx_inodes *tab, const struct sbx_box *box)
+{
+	const struct timespec until = from_now(AWAITED_MS);
+	int r = 0;
+
+	sbx_inodes_lock(tab);
+	if (tab->waiting < WAIT_AT_ONCE) {
+		tab->waiting++;
+		while (r != ETIMEDOUT && any_goes(tab, box))
+			r = pthread_cond_timedwait(&tab->closed, &tab->lock, &until);
+		if (r == ETIMEDOUT)
+			give_up(tab, box);
+		tab->waiting--;
+	}
+	sbx_inodes_unlock(tab);
 }

@@ -65,15 +65,18 @@ struct sbx_inodes {
 	struct sbx_node **hash;
 	uint32_t buckets; /* a power of two */
 	uint64_t nodes;
-	uint32_t renewed_ms; /* what was looked up before is looked up again */
-	uint32_t round;      /* of sbx_inodes_shed */
-	struct sbx_fd lru;   /* ring of unpinned descriptors, most recent first */
-	struct sbx_fd pins;  /* ring of pinned ones */
+	uint32_t renewed_ms;   /* what was looked up before is looked up again */
+	uint32_t round;        /* of sbx_inodes_shed */
+	struct sbx_fd lru;     /* ring of unpinned descriptors, most recent first */
+	struct sbx_fd pins;    /* ring of pinned ones, the last one pinned first */
+	struct sbx_fd leaving; /* ring of those that are no node's any more and not closed yet */
+	pthread_cond_t closed; /* one of them is */
+	unsigned waiting;      /* for that */
 	unsigned nfds, npinned, max_fds;
 	/* Ids of files without a descriptor that were looked up while no job ran; a ring. */
 	uint64_t recent[RECENT];
 	uint32_t recent_at, nrecent;           /* where the next one goes; how many there are */
-	struct sbx_fd *dead;                   /* by lru_next; closed when the lock is given up */
+	struct sbx_fd *dead;                   /* by dead_next; closed when the lock is given up */
 	void (*gone)(uint64_t id, void *data); /* or NULL */
 	void *gone_data;
 };
@@ -131,6 +134,8 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node);
 /* ---- inode_fd.c; with the lock held ---- */
 
 void sbx_fds_init(struct sbx_inodes *tab);
+/* Frees F, which is closed. */
+void sbx_fd_free(struct sbx_fd *f);
 /* Takes the descriptor out of its ring; it is closed by sbx_inodes_unlock, or by the last put. */
 void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f);
 /*

@@ -162,6 +162,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 	struct sbx_node *node = ws_node(req, ino);
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r;
+	bool last = false;
 
 	(void)fi;
 	if (!node)
@@ -171,7 +172,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 	/* A file of the base is copied before it can have other attributes. */
 	do {
 		r = is_backed(node) ? set_attr(ws, node, attr, set, &err) : -EPERM;
-	} while (ws_make_room(sbx_node_box(node), r));
+	} while (ws_make_room(ws, sbx_node_box(node), r, &last));
 	if (err.code)
 		ws_refuse(req, sbx_node_box(node), &err);
 	else if (r < 0)
@@ -301,6 +302,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	struct sbx_error err;
 	char proc[32];
 	int r;
+	bool last = false;
 
 	if (!xattr_open(req, ino, &node, &f, proc))
 		return;
@@ -312,7 +314,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	} else {
 		do {
 			r = setxattr(proc, name, value, size, flags) < 0 ? -errno : 0;
-		} while (ws_make_room(sbx_node_box(node), r));
+		} while (ws_make_room(ws, sbx_node_box(node), r, &last));
 		ws_reply(req, r);
 	}
 	ws_put(ws, node, f);

@@ -24,6 +24,7 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
 	int r;
+	bool last = false;
 
 	if (!node)
 		return NULL;
@@ -31,7 +32,7 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 		r = sbx_node_kind(node) == SBX_NODE_FILE ? sbx_node_fd(ws->inodes, node, want, ret)
 		    : want == SBX_FD_WRITE               ? -EACCES
 		                                         : -EINVAL;
-	} while (want == SBX_FD_WRITE && ws_make_room(sbx_node_box(node), r));
+	} while (want == SBX_FD_WRITE && ws_make_room(ws, sbx_node_box(node), r, &last));
 	if (r == 0 && want == SBX_FD_WRITE)
 		ws_edited(node);
 	if (r == 0)
@@ -104,6 +105,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
 	ssize_t n;
 	int r;
+	bool last = false;
 
 	if (!node)
 		return;
@@ -112,7 +114,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	do {
 		n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
 		r = n < 0 ? -errno : 0;
-	} while (ws_make_room(sbx_node_box(node), r));
+	} while (ws_make_room(ws, sbx_node_box(node), r, &last));
 	ws_put(ws, node, f);
 	if (n < 0)
 		ws_reply(req, r);
@@ -190,13 +192,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
 	int r;
+	bool last = false;
 
 	(void)fi;
 	if (!node)
 		return;
 	do {
 		r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
-	} while (ws_make_room(sbx_node_box(node), r));
+	} while (ws_make_room(ws, sbx_node_box(node), r, &last));
 	ws_put(ws, node, f);
 	ws_reply(req, r);
 }
@@ -210,6 +213,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 	struct sbx_node *src, *dst;
 	ssize_t n;
 	int r;
+	bool last = false;
 
 	(void)in_fi;
 	(void)out_fi;
@@ -224,7 +228,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 	do {
 		n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
 		r = n < 0 ? -errno : 0;
-	} while (ws_make_room(sbx_node_box(dst), r));
+	} while (ws_make_room(ws, sbx_node_box(dst), r, &last));
 	ws_put(ws, dst, to);
 	ws_put(ws, src, from);
 	if (n < 0)
@@ -265,6 +269,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct sbx_fd *dfd;
 	struct stat st;
 	int fd = -1, r;
+	bool last = false;
 
 	dir = ws_dir(req, parent, name, &dfd);
 	if (!dir)
@@ -278,7 +283,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 			                    O_NONBLOCK | (fi->flags & (O_EXCL | O_TRUNC)),
 			            mode & 01777);
 			r = fd < 0 ? -errno : 0;
-		} while (ws_make_room(sbx_node_box(dir), r));
+		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
 		/* A link was planted where there was nothing: have the client look again. */
 		r = sbx_nested_made(&n, dfd->fd, r == -ELOOP ? -ESTALE : r);
 	}

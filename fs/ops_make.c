@@ -58,6 +58,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
+	bool last = false;
 
 	if (parent == SBX_NODE_ROOT_ID) {
 		root_mkdir(req, name);
@@ -70,7 +71,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (r == 0) {
 		do {
 			r = mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0;
-		} while (ws_make_room(sbx_node_box(dir), r));
+		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
 		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
 	}
 	made_nested_in(req, dir, f->fd, name, r, &err);
@@ -116,6 +117,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
+	bool last = false;
 
 	(void)rdev;
 	dir = ws_dir(req, parent, name, &f);
@@ -127,7 +129,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	if (r == 0) {
 		do {
 			r = mknodat(n.dirfd, n.name, mode, 0) < 0 ? -errno : 0;
-		} while (ws_make_room(sbx_node_box(dir), r));
+		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
 		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
 	}
 	if (r == 0 && S_ISFIFO(mode))
@@ -187,6 +189,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
+	bool last = false;
 
 	dir = ws_dir(req, parent, name, &f);
 	if (!dir)
@@ -197,7 +200,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 	if (r == 0) {
 		do {
 			r = symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0;
-		} while (ws_make_room(sbx_node_box(dir), r));
+		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
 		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
 	}
 	made_nested_in(req, dir, f->fd, name, r, &err);
@@ -317,6 +320,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	struct sbx_fd *f = NULL, *dfd;
 	char proc[32];
 	int r;
+	bool last = false;
 
 	if (!node)
 		return;
@@ -339,7 +343,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		do {
 			r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno
 			                                                                   : 0;
-		} while (ws_make_room(sbx_node_box(dir), r));
+		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
 		r = sbx_nested_made(&n, dfd->fd, r);
 	}
 	/* The kernel brings it up to date only where both names have one node. */

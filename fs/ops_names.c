@@ -38,6 +38,7 @@ static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const ch
 	struct sbx_box *box = sbx_node_box(dir);
 	struct sbx_nested n;
 	struct sbx_hold hold;
+	bool last = false;
 	int r = sbx_nested_find(box, dirfd, name, &n);
 
 	if (r < 0)
@@ -47,7 +48,10 @@ static int remove_name(fuse_req_t req, struct sbx_node *dir, int dirfd, const ch
 	/* After that: it may make one link more. */
 	if (!flags && n.store < 0)
 		sbx_sandbox_changing(box->sandbox, dirfd, name);
-	r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
+	/* Of a name of the base it takes a file that says so. */
+	do {
+		r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;
+	} while (ws_make_room(ws, box, r, &last));
 	sbx_hold_release(ws->inodes, &hold, r == 0);
 	if (r == 0)
 		sbx_nested_drop(&n, dirfd, name);
@@ -115,12 +119,13 @@ static int rename_names(struct renaming *rn, bool by_moving)
 	struct sbx_inodes *inodes = rn->ws->inodes;
 	struct sbx_box *box = sbx_node_box(rn->dir);
 	int r;
+	bool last = false;
 
 	/* A file of the base is copied before it can have another name. */
 	do {
 		r = ws_rename_at(inodes, box, rn->fd->fd, rn->name, rn->newfd->fd, rn->newname,
 		                 rn->flags, by_moving);
-	} while (ws_make_room(box, r));
+	} while (ws_make_room(rn->ws, box, r, &last));
 	return r == -EXDEV && by_moving ? sbx_move_dir(inodes, box, rn->fd->fd, rn->name,
 	                                               rn->newfd->fd, rn->newname, rn->flags)
 	                                : r;

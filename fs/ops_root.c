@@ -122,9 +122,15 @@ void ws_edited(const struct sbx_node *node)
 	sbx_box_edited(box);
 }
 
-bool ws_make_room(struct sbx_box *box, int r)
+bool ws_make_room(struct sbx_workspace *ws, struct sbx_box *box, int r, bool *last)
 {
-	return (r == -ENOSPC || r == -EDQUOT) && sbx_sandbox_make_room(box->sandbox);
+	if ((r != -ENOSPC && r != -EDQUOT) || *last)
+		return false;
+	if (sbx_sandbox_make_room(box->sandbox))
+		return true;
+	sbx_inodes_await_room(ws->inodes, box);
+	*last = true;
+	return true;
 }
 
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd)

@@ -76,9 +76,10 @@ struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, str
 void ws_edited(const struct sbx_node *node);
 /*
  * Whether what a call on BOX came to, R, is to be tried again: there was no room, and some of what
- * is kept of removed files has been given up for it.
+ * is kept of removed files has been given up for it. *LAST is false at first: when there is nothing
+ * more to give up, the call is tried once more, as other threads may have made room since it began.
  */
-bool ws_make_room(struct sbx_box *box, int r);
+bool ws_make_room(struct sbx_workspace *ws, struct sbx_box *box, int r, bool *last);
 /* Answers an fsync of something of BOX that is synced itself, once all that leads to it is. */
 void ws_reply_synced(fuse_req_t req, struct sbx_box *box);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);

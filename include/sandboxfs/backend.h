@@ -196,8 +196,8 @@ struct sbx_sandbox_impl {
 	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
 	/*
 	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what
-	 * was removed. Whether it did, so that the write is to be tried again. Milliseconds.
-	 * Optional.
+	 * was removed. Whether it did, so that the write is to be tried again; and once more
+	 * when not, as another thread may have done so just before. Milliseconds. Optional.
 	 */
 	bool (*make_room)(struct sbx_sandbox *sb);
 	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */

@@ -1,8 +1,12 @@
 /* The inode table over a directory of its own, with a sandbox that is nothing but a root. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -248,6 +252,106 @@ static void a_held_file_survives_its_unlink(void **state)
 	assert_int_equal(sbx_node_fd(tab, a, SBX_FD_WRITE, &f), 0);
 	sbx_fd_put(tab, f);
 	drop(a);
+}
+
+/* NAME is removed, and the kernel has not told that it has forgotten the file. */
+static struct sbx_node *removed(const char *name)
+{
+	struct sbx_node *node;
+	struct sbx_hold hold;
+
+	put_file(name, "x");
+	node = look_up(top, name);
+	sbx_hold_name(tab, top, name, &hold);
+	assert_int_equal(unlinkat(root_fd(), name, 0), 0);
+	sbx_hold_release(tab, &hold, true);
+	return node;
+}
+
+struct waiter {
+	pthread_t thread;
+	sem_t begun;
+	atomic_bool closed; /* what it waits for */
+	bool found;         /* that it was, when it had waited */
+};
+
+static void *await_room(void *data)
+{
+	struct waiter *w = data;
+
+	sem_post(&w->begun);
+	sbx_inodes_await_room(tab, plain_box_get(pb));
+	w->found = atomic_load(&w->closed);
+	return NULL;
+}
+
+static void wait_begins(struct waiter *w)
+{
+	*w = (struct waiter){0};
+	sem_init(&w->begun, 0, 0);
+	assert_int_equal(pthread_create(&w->thread, NULL, await_room, w), 0);
+	sem_wait(&w->begun);
+	/* It may wait by then or not; without a wait it is through. */
+	sched_yield();
+}
+
+static bool wait_ends(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	sem_destroy(&w->begun);
+	return w->found;
+}
+
+static void a_write_without_room_awaits_what_was_just_removed(void **state)
+{
+	struct sbx_node *node = removed("f");
+	struct sbx_inode_stats s;
+	uint64_t id = sbx_node_id(node);
+	struct waiter w;
+
+	(void)state;
+	sbx_node_put(tab, node);
+	wait_begins(&w);
+	atomic_store(&w.closed, true);
+	sbx_node_forget(tab, id, 1);
+	assert_true(wait_ends(&w));
+	sbx_inodes_stats(tab, &s);
+	assert_int_equal(s.pinned, 0);
+}
+
+/* Forgotten it is, but another thread has not done with it. */
+static void and_a_descriptor_that_is_in_use(void **state)
+{
+	struct sbx_node *node = removed("f");
+	struct waiter w;
+	struct sbx_fd *f;
+
+	(void)state;
+	assert_int_equal(sbx_node_fd(tab, node, SBX_FD_READ, &f), 0);
+	drop(node);
+	wait_begins(&w);
+	atomic_store(&w.closed, true);
+	sbx_fd_put(tab, f);
+	assert_true(wait_ends(&w));
+}
+
+/* The host has the one open, and an operation is at the other. */
+static void nothing_is_awaited_twice(void **state)
+{
+	struct sbx_node *open = removed("f"), *used = removed("g");
+	uint64_t id = sbx_node_id(open);
+	struct sbx_inode_stats s;
+
+	(void)state;
+	sbx_node_put(tab, open);
+	sbx_inodes_await_room(tab, plain_box_get(pb));
+	/* This would take minutes. */
+	for (int i = 0; i < 1000; i++)
+		sbx_inodes_await_room(tab, plain_box_get(pb));
+	sbx_inodes_stats(tab, &s);
+	assert_int_equal(s.pinned, 2);
+	sbx_node_forget(tab, id, 1);
+	drop(used);
 }
 
 static void a_moved_directory_takes_its_children_along(void **state)
@@ -690,6 +794,9 @@ int main(void)
 	        CASE(what_was_replaced_behind_our_back_is_stale),
 	        CASE(a_link_swapped_in_is_not_followed),
 	        CASE(a_held_file_survives_its_unlink),
+	        CASE(a_write_without_room_awaits_what_was_just_removed),
+	        CASE(and_a_descriptor_that_is_in_use),
+	        CASE(nothing_is_awaited_twice),
 	        CASE(a_moved_directory_takes_its_children_along),
 	        CASE(what_a_command_moved_is_another_node),
 	        CASE(links_that_are_moved_along_are_other_nodes),
