@@ -49,6 +49,8 @@ struct sbx_kept_row {
 	char prefix[PATH_MAX]; /* of paths in the tree */
 	size_t prefix_len;
 
+	pthread_mutex_t dropping; /* held while one link is dropped; taken last */
+
 	pthread_mutex_t lock; /* what follows; taken after the other */
 	int dir, log;         /* -1: nothing is there */
 	unsigned row, n;      /* this row's number, the removals in it */
@@ -82,6 +84,7 @@ struct dropping {
 	int dir;
 	unsigned row; /* from this one on links stay */
 	unsigned n;   /* that were dropped */
+	pthread_mutex_t *one;
 };
 
 static int drop_link(const char *name, unsigned char type, void *data)
@@ -91,15 +94,18 @@ static int drop_link(const char *name, unsigned char type, void *data)
 	unsigned long row = strtoul(name, &end, 10);
 
 	(void)type;
-	if (*end == '-' && row < d->row)
-		d->n += unlinkat(d->dir, name, 0) == 0;
+	if (*end != '-' || row >= d->row)
+		return 0;
+	pthread_mutex_lock(d->one);
+	d->n += unlinkat(d->dir, name, 0) == 0;
+	pthread_mutex_unlock(d->one);
 	return 0;
 }
 
 /* The lock of ROW is held; it is let go while links are unlinked. */
 static void drop_old(struct sbx_kept_row *row)
 {
-	struct dropping d = {.row = row->row};
+	struct dropping d = {.row = row->row, .one = &row->dropping};
 	_cleanup_fd_ int dir = sbx_dir_open(row->dir, ".");
 
 	if (dir < 0)
@@ -256,6 +262,7 @@ int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
 		return -ENOMEM;
 	}
 	row->place.id = row->id;
+	pthread_mutex_init(&row->dropping, NULL);
 	pthread_mutex_init(&row->lock, NULL);
 	pthread_mutex_lock(&kept->lock);
 	row->next = kept->rows;
@@ -283,6 +290,7 @@ void sbx_kept_close(struct sbx_kept_row *row)
 	close(row->place.room);
 	close(row->place.own);
 	pthread_mutex_destroy(&row->lock);
+	pthread_mutex_destroy(&row->dropping);
 	free(row->notes);
 	free(row->id);
 	free(row);
@@ -488,9 +496,16 @@ static int drop_few(const char *name, unsigned char type, void *data)
 	return d->n > before && d->n == AT_ONCE;
 }
 
+/* A link that is not found any more has made its room once that call returns. */
+static void await_drop(struct sbx_kept_row *row)
+{
+	pthread_mutex_lock(&row->dropping);
+	pthread_mutex_unlock(&row->dropping);
+}
+
 bool sbx_kept_make_room(struct sbx_kept_row *row)
 {
-	struct dropping d = {.dir = -1};
+	struct dropping d = {.dir = -1, .one = &row->dropping};
 
 	pthread_mutex_lock(&row->lock);
 	if (row->dir >= 0 && !row->held) {
@@ -504,6 +519,8 @@ bool sbx_kept_make_room(struct sbx_kept_row *row)
 		return false;
 	sbx_dir_scan(d.dir, drop_few, &d);
 	close(d.dir);
+	if (d.n == 0)
+		await_drop(row);
 	sem_post(&row->kept->wake);
 	return d.n > 0;
 }

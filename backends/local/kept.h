@@ -56,7 +56,8 @@ int sbx_kept_hold(struct sbx_kept_row *row, int *lost);
 void sbx_kept_over(struct sbx_kept_row *row);
 /*
  * [any] Drops some of what is kept, as there is no room for a write. Whether there was something,
- * so that the write may be tried again.
+ * so that the write may be tried again; what another thread has dropped meanwhile has made its
+ * room by then.
  */
 bool sbx_kept_make_room(struct sbx_kept_row *row);
 
