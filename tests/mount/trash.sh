@@ -40,6 +40,18 @@ same_files() {
 	diff "$1" "$2" || fail "it came back as something else"
 }
 
+# The next claim finds the mount as the last one did, also when this one fails, and nothing at PLACE.
+then_as_before() { # [PLACE]
+	away=${1:-}
+	trap as_before EXIT
+}
+
+as_before() {
+	! is_mounted || { teardown_all && unmount; }
+	[ ! "$away" ] || ! is_mounted "$away" || umount "$away"
+	mount_repo
+}
+
 by_rmdir() {
 	edit a
 	look a >"$ROOM/before"
@@ -162,7 +174,7 @@ by_many() {
 
 # There is no inode left but those of removed files. What has another name or mode is copied from the base before.
 room_for_each() {
-	for i in 1 2 3 4; do cp "$REPO/README.md" "$REPO/base$i"; done
+	for i in 1 2 3 4 5; do cp "$REPO/README.md" "$REPO/base$i"; done
 	git -C "$REPO" add .
 	git -C "$REPO" commit -qm 'base files'
 	box v
@@ -171,7 +183,7 @@ room_for_each() {
 	refuse touch "$MNT/v/more"
 	n=0
 	for does in 'ln -s target symbolic' 'mkfifo pipe' 'mkdir dir' 'mv base1 moved' 'chmod 600 base2' 'truncate -s 3 base3' \
-		'touch -d 2001-02-03 base4' 'touch file' 'ln README.md second'; do
+		'touch -d 2001-02-03 base4' 'touch file' 'ln README.md second' 'rm base5'; do
 		# A name of the base that goes takes one as well.
 		rm "$MNT/v/many/$n" "$MNT/v/many/$((n + 1))" "$MNT/v/many/$((n + 2))" "$MNT/v/many/$((n + 3))"
 		n=$((n + 4))
@@ -183,6 +195,7 @@ room_for_each() {
 
 # What was removed is kept for a while, but never in the way of a write.
 room_after_rm() {
+	then_as_before
 	teardown_all
 	unmount
 	mount_repo disk_mb=24 || return 0
@@ -193,12 +206,11 @@ room_after_rm() {
 	rm -r "$MNT/v/big" "$MNT/v/many"
 	dd if=/dev/zero of="$MNT/v/big" bs=1M count=20 status=none
 	rm "$MNT/v/big"
-	run v sh -c 'sleep 0.2; dd if=/dev/zero of=big bs=1M count=20 status=none'
+	# A command is not made to wait for what goes in the background.
+	run v sh -c 'until [ "$(df -k --output=avail . | tail -n 1)" -ge 20480 ] || [ ${i:=0} = 1200 ]; do
+		i=$((i + 1)); sleep 0.05; done; dd if=/dev/zero of=big bs=1M count=20 status=none'
 	teardown v
 	room_for_each
-	teardown_all
-	unmount
-	mount_repo
 }
 
 killed_after() {
@@ -420,6 +432,7 @@ too_long() {
 
 # Of root's: the source is on a disk of its own.
 full_disk() {
+	then_as_before "$ROOM/small"
 	teardown_all
 	unmount
 	mkdir "$ROOM/small"
@@ -433,10 +446,6 @@ full_disk() {
 	rm "$ROOM/small/fill"
 	bring_back t "$(newest s)"
 	same 20000 "$(tail -n 1 "$MNT/t/README.md")"
-	teardown_all
-	unmount
-	umount "$ROOM/small"
-	mount_repo
 }
 
 over_time() {
@@ -495,6 +504,7 @@ off() {
 
 # What changes is in memory then.
 limited() {
+	then_as_before
 	teardown_all
 	unmount
 	mount_repo disk_mb=16 || return 0
@@ -505,13 +515,11 @@ limited() {
 	bring_back m "$(newest m)"
 	all_of m >"$ROOM/after"
 	same_files "$ROOM/before" "$ROOM/after"
-	teardown_all
-	unmount
-	mount_repo
 }
 
 # Of root's: the state directory is on a disk of its own. The oldest goes, and that is told.
 no_room() {
+	then_as_before "$STATE"
 	teardown_all
 	unmount
 	rm -rf "$STATE"
@@ -534,10 +542,6 @@ no_room() {
 	same '' "$(find "$STATE/removed" -mindepth 1 -maxdepth 1 -name 'old-*')"
 	bring_back new "$(newest new)"
 	same 20971520 "$(stat -c %s "$MNT/new/big.log")"
-	teardown_all
-	unmount
-	umount "$STATE"
-	mount_repo
 }
 
 directory() {
