@@ -29,6 +29,7 @@
 
 #define QUIET_NS  UINT64_C(60000000000)
 #define EDITED_NS UINT64_C(5000000000)
+#define SHARED_NS UINT64_C(1000000000)
 #define NOTED     ((size_t)64 << 10) /* bytes of notes that are written at once */
 #define NOTED_MAX ((size_t)16 << 20) /* that are kept in memory where they cannot be written */
 #define AT_ONCE   512 /* links that go to make room for a write, before it is tried again */
@@ -142,12 +143,20 @@ static void begin_row(struct sbx_kept_row *row)
 		row->held = true;
 }
 
-/* What a write has ended waits a little, so as not to be in its way. */
+/*
+ * What a write has ended waits a little, so as not to be in its way. Nobody hears of a command that
+ * finds no room.
+ */
 static bool is_over(const struct sbx_kept_row *row)
 {
-	const bool edited = atomic_load(row->place.edits) != row->edits;
+	const struct sbx_kept_place *place = &row->place;
+	uint64_t quiet = QUIET_NS;
 
-	return row->urgent || now_ns() - row->last_ns > (edited ? EDITED_NS : QUIET_NS);
+	if (place->shared && atomic_load(place->shared))
+		quiet = SHARED_NS;
+	else if (atomic_load(place->edits) != row->edits)
+		quiet = EDITED_NS;
+	return row->urgent || now_ns() - row->last_ns > quiet;
 }
 
 /* Whether there is nothing more to do for ROW. Its lock is held. */

@@ -5,7 +5,8 @@
  * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is
  * the sandbox's own one more link is made before it goes, on the file system that it lies on; of
  * one of the base only the name is noted. When the row is over, or nothing was removed for a
- * minute, that is dropped in the background; and at once when a write finds no room.
+ * minute, that is dropped in the background; and at once when a write finds no room. On a disk of
+ * limited size it is dropped after a second while a command runs.
  *
  *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
  *   kept/ID/ROW-N    the links
@@ -32,6 +33,8 @@ struct sbx_kept_place {
 	const char *id; /* name in it */
 	int root;       /* the tree */
 	const atomic_uint *edits; /* differs when something else was written than removals */
+	/* Or NULL: commands take room from the same little as the row. */
+	const atomic_bool *shared;
 	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for reading */
 };
 

@@ -13,7 +13,10 @@
 static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 {
 	const bool limited = s->disk >= 0;
-	struct sbx_kept_place place = {.id = s->base.id, .root = s->root, .edits = &s->edits};
+	struct sbx_kept_place place = {.id = s->base.id,
+	                               .root = s->root,
+	                               .edits = &s->edits,
+	                               .shared = limited ? &s->base.busy : NULL};
 	struct sbx_kept_row *row;
 
 	pthread_mutex_lock(&s->lock);

@@ -193,6 +193,18 @@ room_for_each() {
 	done
 }
 
+# Nobody hears that a command finds no room: what was removed is not kept long while one runs.
+room_for_who_runs() {
+	box v
+	dd if=/dev/zero of="$MNT/v/big" bs=1M count=20 status=none
+	run v sh -c ': >ready; i=0; until dd if=/dev/zero of=other bs=1M count=20 status=none; do
+		i=$((i + 1)); [ $i -lt 200 ] || exit 1; sleep 0.1; done' 2>/dev/null &
+	until [ -e "$MNT/v/ready" ]; do tick; done
+	rm "$MNT/v/big"
+	wait $! || fail "a command that runs finds no room"
+	teardown v
+}
+
 # What was removed is kept for a while, but never in the way of a write.
 room_after_rm() {
 	then_as_before
@@ -210,6 +222,7 @@ room_after_rm() {
 	run v sh -c 'until [ "$(df -k --output=avail . | tail -n 1)" -ge 20480 ] || [ ${i:=0} = 1200 ]; do
 		i=$((i + 1)); sleep 0.05; done; dd if=/dev/zero of=big bs=1M count=20 status=none'
 	teardown v
+	room_for_who_runs
 	room_for_each
 }
 
