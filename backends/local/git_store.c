@@ -185,7 +185,8 @@ static int add_line(const char *common)
 }
 
 /*
- * Two sandboxes that are removed at once both begin with it, and each would find the other's locks.
+ * Two sandboxes that are removed at once both begin with it, and each would take the other's lock
+ * for one that a dead daemon left. Held wherever a file of the room is locked.
  */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -449,11 +450,14 @@ int sbx_git_store_yield(git_repository *source, const struct sbx_refs *refs, str
 		return r;
 	owner = sbx_git_owner_begin(common);
 	r = yield(source, &fresh, &known);
-	if (!r)
+	if (!r) {
+		pthread_mutex_lock(&making);
 		r = put_refs(room, WHOLE, refs);
+		pthread_mutex_unlock(&making);
+	}
 	sbx_git_owner_end(&owner);
-	/* Another has just done the same. */
-	if (r == -EBUSY)
+	/* Another daemon has just done the same, or took the lock for one that a dead one left. */
+	if (r == -EBUSY || r == -ENOENT)
 		r = 0;
 	return r ? sbx_fail(err, -r, "cannot move objects of %s out of " ROOM ": %s", common,
 	                    strerror(-r))
@@ -631,7 +635,6 @@ int sbx_git_store_mark(git_repository *source, const char *branch, bool locked)
 	if (r || find_mark(&marked, branch))
 		return r;
 	owner = sbx_git_owner_begin(common);
-	/* One after the other: they would find each other's lock. */
 	pthread_mutex_lock(&making);
 	r = make(source, common);
 	if (!r)

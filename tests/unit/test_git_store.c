@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -196,6 +197,68 @@ static void what_a_branch_leads_to_goes_to_the_source(void **state)
 	assert_true(sbx_git_store_has(store, &other) && in_source(&other) && in_source(&trash));
 }
 
+struct party {
+	pthread_barrier_t start;
+	struct sbx_refs refs;
+	int r[2];
+};
+
+struct guest {
+	struct party *party;
+	int *r;
+};
+
+static void *yield_at_once(void *data)
+{
+	const struct guest *g = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	git_repository *own = NULL;
+
+	*g->r = git_repository_open_bare(&own, common());
+	pthread_barrier_wait(&g->party->start);
+	if (!*g->r)
+		*g->r = sbx_git_store_yield(own, &g->party->refs, &err);
+	git_repository_free(own);
+	return NULL;
+}
+
+static void yield_from_two_threads(void)
+{
+	struct party p = {.r = {-1, -1}};
+	struct guest guests[2];
+	pthread_t threads[2];
+
+	assert_int_equal(sbx_refs_of_source(repo, NULL, &p.refs, NULL), 0);
+	pthread_barrier_init(&p.start, NULL, 2);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(threads); i++) {
+		guests[i] = (struct guest){&p, &p.r[i]};
+		assert_int_equal(pthread_create(&threads[i], NULL, yield_at_once, &guests[i]), 0);
+	}
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&p.start);
+	sbx_refs_release(&p.refs);
+	assert_int_equal(p.r[0], 0);
+	assert_int_equal(p.r[1], 0);
+}
+
+static void two_sandboxes_that_see_the_same_branch_at_once(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		char text[16], ref[32];
+		git_oid blob, tree;
+
+		snprintf(text, sizeof(text), "%d", i);
+		snprintf(ref, sizeof(ref), "refs/heads/b%d", i);
+		blob = put_blob(text);
+		tree = put_tree("file", &blob, GIT_FILEMODE_BLOB);
+		put_commit(&tree, NULL, ref);
+		yield_from_two_threads();
+		assert_true(in_objects(&blob) && !sbx_git_store_has(store, &blob));
+	}
+}
+
 static void check_files_that_are_as_they_once_were(bool shallow)
 {
 	git_oid blob = put_blob("ours"), more = put_blob("more"),
@@ -356,6 +419,7 @@ int main(void)
 	        CASE(what_is_written_is_in_the_store_and_found_in_the_source),
 	        CASE(other_alternates_stay),
 	        CASE(what_a_branch_leads_to_goes_to_the_source),
+	        CASE(two_sandboxes_that_see_the_same_branch_at_once),
 	        CASE(files_that_are_as_they_once_were),
 	        CASE(files_as_they_once_were_where_history_is_cut_off),
 	        CASE(a_branch_that_is_a_sandboxs_alone),
