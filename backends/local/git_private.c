@@ -573,6 +573,7 @@ static int pass(struct sbx_git_private *p, const struct sbx_git_idle *idle, stru
 	p->apart = r || y.apart;
 	p->behind = r || y.behind;
 	p->left = y.left;
+	p->lacks = y.lacks;
 	if (!r)
 		sbx_sync_index(&y);
 	if (!r && idle && y.sure)
@@ -600,7 +601,7 @@ static int repeat(struct sbx_git_private *p, const struct sbx_git_idle *idle, st
 		r = watch_all(p, &w);
 		if (!r)
 			r = pass(p, idle, err);
-		w.vague |= may_pass(r) || p->locked;
+		w.vague |= may_pass(r) || p->locked || p->lacks;
 		keep_watch(p, &w);
 		sbx_git_watch_release(&w);
 	}

@@ -44,6 +44,7 @@ struct sbx_git_private {
 	bool apart;                 /* after it refs did not agree, for that reason */
 	bool behind;                /* nor did the source have all that is inside */
 	bool left;                  /* nor is it to: there is too much of it */
+	bool lacks;                 /* nor had inside all that the source shows it */
 	size_t own_index;       /* bytes that are the host's own, of its index; 0: not read yet */
 	_Atomic uint64_t until; /* a sync gives up then, as struct sbx_git_taken has it; 0: never */
 	struct timespec
@@ -77,6 +78,7 @@ struct sbx_sync {
 	bool moved;            /* something was changed */
 	bool doubted;          /* the host's index is to say less of files than it does */
 	bool sure;             /* it says nothing that is doubted */
+	bool lacks;            /* inside has not all that refs of the source lead to: they wait */
 	bool apart;            /* refs do not agree */
 	bool behind;           /* commits from inside did not get to the source */
 	bool left;             /* nor will they, as there are too many */

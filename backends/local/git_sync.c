@@ -233,6 +233,7 @@ static void take_from_store(struct sbx_sync *y)
 	if (!r && (r = give_own(y)))
 		sbx_fail(&err, -r, "what is the sandbox's cannot be brought inside: %s",
 		         strerror(-r));
+	y->lacks = r;
 	if (r)
 		sbx_sync_note(y, r, &err);
 }
@@ -351,7 +352,7 @@ static int diverged(struct sbx_sync *y, const char *name, const git_oid *host,
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = copy ? 0 : -ENOMEM;
 
-	if (!r && host)
+	if (!r && host && !y->lacks)
 		r = sbx_refs_add(&y->want, copy, host);
 	if (!r && inside)
 		r = sbx_sync_keep(y, "diverged", NULL, inside);
@@ -376,7 +377,8 @@ static int decide_shared(struct sbx_sync *y, const char *name)
 	if (sbx_sync_same(host, inside)) {
 		agreed = host;
 	} else if (!inside || sbx_sync_same(inside, base)) {
-		want = agreed = host;
+		if (!y->lacks)
+			want = agreed = host;
 	} else if (sbx_sync_export(y, inside)) {
 		/* Noted; both stay where they are. */
 	} else if (sbx_sync_same(host, base) ||
@@ -384,7 +386,8 @@ static int decide_shared(struct sbx_sync *y, const char *name)
 		if (!sbx_sync_swap(y, name, host, inside))
 			agreed = inside;
 	} else if (host && git_graph_descendant_of(y->source, host, inside) == 1) {
-		want = agreed = host;
+		if (!y->lacks)
+			want = agreed = host;
 	} else {
 		r = diverged(y, name, host, inside);
 	}
@@ -399,14 +402,14 @@ static int decide_seen(struct sbx_sync *y, const char *name)
 	const git_oid *base = sbx_refs_find(&y->refs_base, name);
 	const git_oid *host = sbx_refs_find(&y->refs_host, name);
 	const git_oid *inside = sbx_refs_find(&y->refs_inside, name);
-	bool untouched = sbx_sync_same(inside, base);
-	int r = put(&y->want, name, untouched ? host : inside);
+	bool untouched = sbx_sync_same(inside, base), follows = untouched && !y->lacks;
+	int r = put(&y->want, name, follows ? host : inside);
 
 	if (!r && inside && !untouched && !sbx_sync_same(inside, host) &&
 	    strncmp(name, heads, strlen(heads)) == 0)
 		r = sbx_sync_keep(y, "heads", name + strlen(heads), inside);
 	if (!r)
-		r = put(&y->agreed, name, untouched || sbx_sync_same(inside, host) ? host : base);
+		r = put(&y->agreed, name, follows || sbx_sync_same(inside, host) ? host : base);
 	return r;
 }
 

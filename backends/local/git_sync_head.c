@@ -76,6 +76,8 @@ static bool follow_host(struct sbx_sync *y, const char *base)
 	const char *branch = sbx_sync_branch_of(y->head_inside);
 	git_oid oid;
 
+	if (y->lacks)
+		return false;
 	if (branch && !sbx_sync_is_shared(y, branch) && went_on(y, base, &oid)) {
 		for (size_t i = 0; i < y->want.n; i++)
 			if (strcmp(y->want.at[i].name, branch) == 0)

@@ -165,6 +165,23 @@ on_a_branch_of_the_host() {
 	git -C "$REPO" branch -qD hosts
 }
 
+# The branch came inside without its commits, which did not follow.
+brought_back_while_the_store_cannot_be_noted() {
+	box l
+	run l sh -ec 'echo w >w; git add w; git commit -qm "of l"; echo unsaved >u'
+	teardown l
+	git -C "$REPO" branch moved "$(git -C "$REPO" commit-tree -m moved -p main 'main^{tree}')"
+	bring_back again
+	mkdir "$REPO/.git/sandboxfs/whole.sandboxfs"
+	run again true
+	rmdir "$REPO/.git/sandboxfs/whole.sandboxfs"
+	same 'of l' "$(run again git log -1 --format=%s)"
+	same 'of l' "$(git -C "$MNT/again" log -1 --format=%s)"
+	same '?? u' "$(run again git status --porcelain)"
+	teardown again
+	git -C "$REPO" branch -q -D moved sandbox/l
+}
+
 # A repository that was moved, and a clone.
 elsewhere() {
 	git clone -q "file://$REPO" "$ROOM/clone"
@@ -189,5 +206,6 @@ claim "what the host commits is the source's" host_commits
 claim "what the host merges is everybody's" merged
 claim "what is committed inside is its sandbox's until it is merged" committed
 claim "what is committed on a branch of the host is everybody's" on_a_branch_of_the_host
+claim "a branch is not shown inside before its commits are there" brought_back_while_the_store_cannot_be_noted
 claim "clones, and a repository that was moved" elsewhere
 finish
