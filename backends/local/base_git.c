@@ -119,17 +119,14 @@ static int describe(struct sbx_base_commit *c, git_repository *repo)
 	return make_key(c, what);
 }
 
-static int open_commit(const char *source, const char *commit, git_repository **repo,
-                       git_tree **tree)
+static int find_tree(git_repository *repo, const char *commit, git_tree **tree)
 {
 	_cleanup_git_(object) git_object *object = NULL;
 	git_oid oid;
-	int r = sbx_git_open(source, repo);
+	int r = git_oid_fromstr(&oid, commit);
 
 	if (!r)
-		r = git_oid_fromstr(&oid, commit);
-	if (!r)
-		r = git_object_lookup(&object, *repo, &oid, GIT_OBJECT_COMMIT);
+		r = git_object_lookup(&object, repo, &oid, GIT_OBJECT_COMMIT);
 	return r ? r : git_commit_tree(tree, (git_commit *)object);
 }
 
@@ -144,8 +141,10 @@ static int fill(const struct sbx_base_recipe *recipe, int dir, int tree,
 	                     .tree = tree,
 	                     .filtered = c->filtered,
 	                     .cancelled = cancelled};
-	int r = open_commit(c->source, c->commit, &repo, &root);
+	int r = sbx_git_open(c->source, &repo);
 
+	if (!r)
+		r = find_tree(repo, c->commit, &root);
 	if (r)
 		return sbx_git_fail(err, r, "cannot read commit %s", c->commit);
 	return sbx_base_fill(&f, repo, root, facts, err);
@@ -157,10 +156,11 @@ static int check(const struct sbx_base_recipe *recipe, int dir, atomic_bool *can
 	return sbx_base_verify(dir, cancelled);
 }
 
-int sbx_base_commit_new(const char *source, const char *commit, const struct sbx_identity *owner,
-                        struct sbx_base_commit **ret, struct sbx_error *err)
+int sbx_base_commit_new(const char *source, git_repository *repo, const char *commit,
+                        const struct sbx_identity *owner, struct sbx_base_commit **ret,
+                        struct sbx_error *err)
 {
-	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_git_(repository) git_repository *own = NULL;
 	_cleanup_git_(tree) git_tree *tree = NULL;
 	struct sbx_base_commit *c = calloc(1, sizeof(*c));
 	int r;
@@ -171,12 +171,14 @@ int sbx_base_commit_new(const char *source, const char *commit, const struct sbx
 	}
 	snprintf(c->commit, sizeof(c->commit), "%s", commit);
 	c->owner = *owner;
-	r = open_commit(source, commit, &repo, &tree);
+	r = repo ? 0 : sbx_git_open(source, &own);
+	if (!r)
+		r = find_tree(repo ? repo : own, commit, &tree);
 	if (r) {
 		r = sbx_git_fail(err, r, "cannot read commit %s", commit);
 	} else {
 		git_oid_tostr(c->tree, sizeof(c->tree), git_tree_id(tree));
-		r = describe(c, repo);
+		r = describe(c, repo ? repo : own);
 		if (r)
 			sbx_fail(err, -r, "cannot read the settings of %s: %s", source,
 			         strerror(-r));

@@ -5,6 +5,8 @@
 #include "backends/local/base.h"
 #include "sandboxfs/identity.h"
 
+struct git_repository;
+
 struct sbx_base_commit {
 	struct sbx_base_recipe recipe; /* first; data points to this */
 	char key[SBX_BASE_KEY_MAX];
@@ -17,10 +19,12 @@ struct sbx_base_commit {
 
 /*
  * The recipe for what COMMIT (hexadecimal) of the repository SOURCE checks out to, owned by OWNER. Only root makes files for
- * another. The index tells OWNER's files as the daemon's own, as the mount does. *ret is freed by sbx_base_commit_free.
+ * another. The index tells OWNER's files as the daemon's own, as the mount does. REPO is SOURCE, open; NULL: it is opened.
+ * *ret is freed by sbx_base_commit_free.
  */
-int sbx_base_commit_new(const char *source, const char *commit, const struct sbx_identity *owner,
-                        struct sbx_base_commit **ret, struct sbx_error *err);
+int sbx_base_commit_new(const char *source, struct git_repository *repo, const char *commit,
+                        const struct sbx_identity *owner, struct sbx_base_commit **ret,
+                        struct sbx_error *err);
 /* Takes the recipe of one; accepts NULL. */
 void sbx_base_commit_free(struct sbx_base_recipe *recipe);
 /* What HEAD, or BASE when it is not NULL, is now: 40 or 64 hexadecimal digits. */

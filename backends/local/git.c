@@ -441,7 +441,11 @@ int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx
 
 		r = branch ? try_branch(&c, err) : -ENOMEM;
 		if (r == 0)
-			return fill_plan(&c, n > 1, ret);
+			r = fill_plan(&c, n > 1, ret);
+		if (r == 0 && wish->opened && !git_repository_is_worktree(repo))
+			*wish->opened = sbx_steal_ptr(&repo);
+		if (r == 0)
+			return 0;
 		if (r < 0)
 			return r;
 	}

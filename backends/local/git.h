@@ -55,6 +55,8 @@ struct sbx_git_wish {
 	const char *branch;
 	enum sbx_git_exists exists;
 	bool fixed; /* base is what the sandbox begins as, which its caller cannot omit */
+	/* NULL, or gets the source as it was opened, unless that is a worktree: the caller frees it. */
+	struct git_repository **opened;
 };
 
 /* Whether BRANCH may be the name of one. */
@@ -88,8 +90,10 @@ struct sbx_git_worktree {
 	const char *workdir;  /* absolute */
 	const char *branch;
 	const char *base;
-	const char *start; /* hexadecimal commit that the branch begins at; NULL: base */
-	const char *link;  /* text of workdir/.git; NULL: leads to the entry */
+	const char *start;           /* hexadecimal commit that the branch begins at; NULL: base */
+	const char *link;            /* text of workdir/.git; NULL: leads to the entry */
+	struct git_repository *repo; /* common, open; NULL: it is opened where it is needed */
+	struct sbx_git_spares *spares; /* or NULL */
 	bool branch_created;
 };
 

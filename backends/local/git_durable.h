@@ -33,6 +33,13 @@ bool sbx_git_durable_hardens(const char *value, const char *method, bool objects
 void sbx_git_durable_begin(void);
 int sbx_git_durable_end(void);
 
+/*
+ * FD, a file without a name that is written out (-1: none): where this thread's libgit2 is about to
+ * write out a file of the same content, mode and owner before it gets its name, that is FD itself,
+ * and nothing is waited for. Borrowed, until it is set to -1.
+ */
+void sbx_git_durable_spare(int fd);
+
 /* Files that libgit2 has had written out or synced on this thread. For tests. */
 unsigned sbx_git_durable_count(void);
 

@@ -18,6 +18,7 @@
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
 #include "backends/local/git_private.h"
+#include "backends/local/git_spare.h"
 #include "backends/local/git_store.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -187,25 +188,31 @@ void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
 
 static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)
 {
-	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_git_(repository) git_repository *own = NULL;
 	_cleanup_git_(reference) git_reference *ref = NULL;
 	_cleanup_free_ char *name = sbx_format("refs/heads/%s", wt->branch);
+	const char *start = wt->start ? wt->start : wt->base;
+	git_repository *repo;
 	git_oid oid;
 	int r, noted = 0;
 
 	if (!name)
 		return -ENOMEM;
-	r = sbx_git_open(wt->common, &repo);
+	r = wt->repo ? 0 : sbx_git_open(wt->common, &own);
+	repo = wt->repo ? wt->repo : own;
 	if (!r)
-		r = git_oid_fromstr(&oid, wt->start ? wt->start : wt->base);
+		r = git_oid_fromstr(&oid, start);
 	/* What it begins as may be another sandbox's alone, and is this one's then. */
 	if (!r && (noted = sbx_git_store_mark_led(repo, wt->branch, &oid)))
 		return sbx_fail(err, -noted, "cannot create branch %s: %s", wt->branch,
 		                strerror(-noted));
 	if (!r) {
 		struct sbx_git_owner owner = sbx_git_owner_begin(wt->common);
+		_cleanup_fd_ int spare = wt->spares ? sbx_git_spares_take(wt->spares, start) : -1;
 
+		sbx_git_durable_spare(spare);
 		r = git_reference_create(&ref, repo, name, &oid, 0, "sandboxfs: created");
+		sbx_git_durable_spare(-1);
 		sbx_git_owner_end(&owner);
 	}
 	if (r)

@@ -12,6 +12,7 @@
 
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
+#include "backends/local/git_spare.h"
 #include "backends/local/local_programs.h"
 #include "backends/local/local_removed.h"
 #include "backends/local/local_settle.h"
@@ -28,6 +29,7 @@ static void destroy(struct sbx_backend *base)
 		sbx_state_set_clean(&b->state);
 	sbx_local_removed_unwatch(b->removed);
 	sbx_local_settle_end(b->settler);
+	sbx_git_spares_free(b->spares);
 	sbx_programs_free(b->programs);
 	sbx_kept_free(b->kept);
 	sbx_layers_close(b->layers);

@@ -11,6 +11,7 @@
 
 #include "backends/local/base_dir.h"
 #include "backends/local/git_bare_config.h"
+#include "backends/local/git_impl.h"
 #include "backends/local/local_fork.h"
 #include "backends/local/local_head.h"
 #include "backends/local/local_layered.h"
@@ -141,7 +142,7 @@ static enum sbx_git_exists exists_wish(const struct sbx_local *b, const struct s
 }
 
 int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
-                       struct sbx_record *rec, struct sbx_error *err)
+                       struct sbx_record *rec, git_repository **opened, struct sbx_error *err)
 {
 	const struct sbx_settings *s = b->host->settings;
 	const char *pattern = s->branch ? s->branch : "sandbox/{name}";
@@ -152,7 +153,8 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	                            .fallback = s->base,
 	                            .branch = branch,
 	                            .exists = exists_wish(b, req),
-	                            .fixed = from != NULL};
+	                            .fixed = from != NULL,
+	                            .opened = opened};
 	struct sbx_git_plan plan = {0};
 	int r;
 
@@ -172,7 +174,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 
 int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
                       const struct sbx_local_seed *seed, struct sbx_record *rec,
-                      struct sbx_error *err)
+                      git_repository **opened, struct sbx_error *err)
 {
 	struct sbx_create as = *req;
 	int r = -EINVAL;
@@ -180,11 +182,11 @@ int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
 	as.base = NULL;
 	if (!as.branch && seed->branch) {
 		as.branch = seed->branch;
-		r = sbx_local_plan_git(b, &as, seed->head, rec, NULL);
+		r = sbx_local_plan_git(b, &as, seed->head, rec, opened, NULL);
 		as.branch = NULL;
 	}
 	if (r)
-		r = sbx_local_plan_git(b, &as, seed->head, rec, err);
+		r = sbx_local_plan_git(b, &as, seed->head, rec, opened, err);
 	if (r)
 		return r;
 	free(rec->base);
@@ -200,15 +202,16 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req,
 	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
 	_cleanup_free_ char *workdir = NULL;
 	_cleanup_free_ char *link = sbx_local_git_link(b, rec);
+	_cleanup_git_(repository) git_repository *repo = NULL;
 	struct sbx_git_worktree wt;
 	int r;
 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
-	r = seed && *seed->head ? sbx_local_plan_as(b, req, seed, rec, err)
-	                        : sbx_local_plan_git(b, req, NULL, rec, err);
+	r = seed && *seed->head ? sbx_local_plan_as(b, req, seed, rec, &repo, err)
+	                        : sbx_local_plan_git(b, req, NULL, rec, &repo, err);
 	if (!r && makes_layers(b))
-		r = sbx_local_layer_plan(b, rec, layer, err);
+		r = sbx_local_layer_plan(b, rec, repo, layer, err);
 	if (!r)
 		r = sbx_local_store(b, rec, err);
 	if (!r)
@@ -223,6 +226,8 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req,
 		return sbx_fail(err, ENOMEM, "out of memory");
 	wt.link = link;
 	wt.start = seed && *seed->head ? seed->head : NULL;
+	wt.repo = repo;
+	wt.spares = b->spares;
 	return sbx_git_attach(&wt, tree, err);
 }
 

@@ -103,8 +103,8 @@ static int plan(struct fork *f, struct sbx_error *err)
 	if (!f->of->common)
 		return 0;
 	if (f->seed)
-		return sbx_local_plan_as(f->b, f->req, f->seed, &f->rec, err);
-	r = sbx_local_plan_git(f->b, f->req, f->head, &f->rec, err);
+		return sbx_local_plan_as(f->b, f->req, f->seed, &f->rec, NULL, err);
+	r = sbx_local_plan_git(f->b, f->req, f->head, &f->rec, NULL, err);
 	if (r)
 		return r;
 	/* The base of both; the branch begins at head. */

@@ -31,6 +31,7 @@ struct sbx_local {
 	struct sbx_kept *kept;             /* NULL: there is no trash */
 	struct sbx_removed_watch *removed; /* NULL: there is no trash, or recovery is not over */
 	struct sbx_settler *settler;       /* NULL: recovery is not over */
+	struct sbx_git_spares *spares;     /* for branches of new sandboxes, or NULL */
 	pthread_rwlock_t removing;         /* held for reading while files of removed/ are copied */
 	char *fleeting; /* why the state directory may not outlive a reboot, or NULL */
 	char *flat;     /* why new trees are full copies, or NULL */
@@ -52,6 +53,7 @@ struct sbx_local_sandbox {
 	int disk;                /* the disk of limited size that holds what changes, or -1 */
 	atomic_bool saving;      /* what is on it is being saved */
 	atomic_bool put_off;     /* that shall stop, for a command */
+	atomic_bool furnished;   /* the home has what commands look for there */
 	pthread_mutex_t lock;    /* base.name, rec.name; root and disk once it is being removed */
 	pthread_mutex_t storing; /* rec, but for its name, and its file */
 	pthread_mutex_t syncing; /* bringing git state over; retired */
@@ -156,9 +158,9 @@ int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sb
 int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err);
 /*
  * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
- * The caller holds the lock of the repository.
+ * OPENED: as in sbx_git_wish. The caller holds the lock of the repository.
  */
 int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
-                       struct sbx_record *rec, struct sbx_error *err);
+                       struct sbx_record *rec, git_repository **opened, struct sbx_error *err);
 
 #endif

@@ -19,11 +19,11 @@
 
 #define DIR_TRIES 3
 
-int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, struct sbx_base_commit **ret,
-                         struct sbx_error *err)
+int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_repository *repo,
+                         struct sbx_base_commit **ret, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, rec->base, sbx_layers_owner(b->layers), &c, err);
+	int r = sbx_base_commit_new(rec->common, repo, rec->base, sbx_layers_owner(b->layers), &c, err);
 
 	if (r)
 		return r;
@@ -194,7 +194,7 @@ static int stand_again(struct sbx_local *b, const struct sbx_record *rec,
 static int remake_commit(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, rec->base, sbx_layers_owner(b->layers), &c, err);
+	int r = sbx_base_commit_new(rec->common, NULL, rec->base, sbx_layers_owner(b->layers), &c, err);
 
 	if (r)
 		return r;
@@ -258,7 +258,7 @@ void sbx_local_layer_prepare(struct sbx_local *b)
 
 	if (!b->layers || b->kind != SBX_LOCAL_GIT ||
 	    sbx_base_commit_resolve(b->common, b->host->settings->base, commit) < 0 ||
-	    sbx_base_commit_new(b->common, commit, sbx_layers_owner(b->layers), &c, NULL) < 0)
+	    sbx_base_commit_new(b->common, NULL, commit, sbx_layers_owner(b->layers), &c, NULL) < 0)
 		return;
 	sbx_bases_prepare(sbx_layers_bases(b->layers), &c->recipe, sbx_base_commit_free);
 }

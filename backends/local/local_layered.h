@@ -6,9 +6,12 @@
 #include "backends/local/local_impl.h"
 #include "backends/support/tree.h"
 
-/* The recipe for REC's commit, of which REC keeps the key. *ret is freed by sbx_base_commit_free. */
-int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, struct sbx_base_commit **ret,
-                         struct sbx_error *err);
+/*
+ * The recipe for REC's commit, of which REC keeps the key. REPO is the source's, open; NULL: it is opened. *ret is freed by
+ * sbx_base_commit_free.
+ */
+int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_repository *repo,
+                         struct sbx_base_commit **ret, struct sbx_error *err);
 /* Makes the layers of REC, whose directory in trees/ is there, and its `.git`; the upper one is open in *ret. */
 int sbx_local_layer_make(struct sbx_local *b, const struct sbx_record *rec, int *ret,
                          struct sbx_error *err);

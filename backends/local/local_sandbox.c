@@ -343,6 +343,55 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	return r;
 }
 
+static void unlink_blank(int dir, const char *name)
+{
+	if (sbx_file_is_blank(dir, name))
+		unlinkat(dir, name, 0);
+}
+
+/*
+ * The user's settings of tools; what is there already is the sandbox's own, unless it is what a
+ * power cut (CUT) leaves. It works without them.
+ */
+static void carry_settings(const struct sbx_settings *settings, int home, bool cut)
+{
+	const struct sbx_strings *carried = &settings->carried;
+
+	for (size_t i = 0; i + 1 < carried->n; i += 2) {
+		const char *name;
+		_cleanup_fd_ int dir = sbx_beneath_parent(home, carried->items[i], &name);
+
+		if (dir >= 0 && cut)
+			unlink_blank(dir, name);
+		if (dir >= 0)
+			sbx_file_create(dir, name, carried->items[i + 1]);
+	}
+}
+
+/* The home, which is made with the sandbox. */
+static int open_home(const struct sbx_local_sandbox *s)
+{
+	return is_housed(s) ? sbx_dir_open(s->disk, "home")
+	                    : sbx_dir_open(s->backend->state.home, s->rec.id);
+}
+
+/* Puts into its home what only commands look for, so not before the first. S->syncing is held. */
+static void furnish(struct sbx_local_sandbox *s)
+{
+	const struct sbx_local *b = s->backend;
+	_cleanup_fd_ int home = open_home(s);
+
+	if (home < 0)
+		return;
+	if (!b->clean)
+		unlink_blank(home, ".gitconfig");
+	if (s->rec.source)
+		sbx_git_identity(s->rec.common, home,
+		                 s->rec.layer && sbx_layers_owner(b->layers)->uid != geteuid());
+	carry_settings(b->host->settings, home, !b->clean);
+	atomic_store(&s->furnished, true);
+}
+
 static bool sandbox_stale(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -351,7 +400,7 @@ static bool sandbox_stale(struct sbx_sandbox *sb)
 		s->put_off = true;
 		return true;
 	}
-	return s->git && sbx_git_private_stale(s->git);
+	return !atomic_load(&s->furnished) || (s->git && sbx_git_private_stale(s->git));
 }
 
 static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -360,6 +409,8 @@ static int sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
 	int r;
 
 	pthread_mutex_lock(&s->syncing);
+	if (!atomic_load(&s->furnished) && !s->retired)
+		furnish(s);
 	r = s->git && !s->retired ? sbx_local_git_sync(s, err) : 0;
 	pthread_mutex_unlock(&s->syncing);
 	return r;
@@ -597,35 +648,9 @@ static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 	                   : 0;
 }
 
-static void unlink_blank(int dir, const char *name)
-{
-	if (sbx_file_is_blank(dir, name))
-		unlinkat(dir, name, 0);
-}
-
-/*
- * The user's settings of tools; what is there already is the sandbox's own, unless it is what a
- * power cut (CUT) leaves. It works without them.
- */
-static void carry_settings(const struct sbx_settings *settings, int home, bool cut)
-{
-	const struct sbx_strings *carried = &settings->carried;
-
-	for (size_t i = 0; i + 1 < carried->n; i += 2) {
-		const char *name;
-		_cleanup_fd_ int dir = sbx_beneath_parent(home, carried->items[i], &name);
-
-		if (dir >= 0 && cut)
-			unlink_blank(dir, name);
-		if (dir >= 0)
-			sbx_file_create(dir, name, carried->items[i + 1]);
-	}
-}
-
 static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
-	const bool cut = !s->backend->clean;
 	int r = s->rec.layer ? open_layered(s, err) : open_flat(s, err);
 	_cleanup_fd_ int home = r || !is_housed(s) ? -1 : sbx_dir_open(s->disk, "home");
 
@@ -635,13 +660,6 @@ static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 		home = sbx_dir_make(st->home, s->rec.id, 0700);
 	if (home < 0)
 		return sbx_fail(err, -home, "cannot open the sandbox: %s", strerror(-home));
-	if (cut)
-		unlink_blank(home, ".gitconfig");
-	if (s->rec.source)
-		sbx_git_identity(s->rec.common, home,
-		                 s->rec.layer &&
-		                         sbx_layers_owner(s->backend->layers)->uid != geteuid());
-	carry_settings(s->backend->host->settings, home, cut);
 	return 0;
 }
 

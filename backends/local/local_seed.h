@@ -32,7 +32,7 @@ int sbx_local_create_rev(struct sbx_local *b, const struct sbx_create *req,
  */
 int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
                       const struct sbx_local_seed *seed, struct sbx_record *rec,
-                      struct sbx_error *err);
+                      git_repository **opened, struct sbx_error *err);
 /* A create that begins as SEED (NULL: as the source) says (local_create.c). */
 int sbx_local_create_as(struct sbx_local *b, const struct sbx_create *req,
                         const struct sbx_local_seed *seed, struct sbx_sandbox **ret,

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/base_git.h"
+#include "backends/local/git_spare.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/thread.h"
@@ -22,6 +24,7 @@ struct asked {
 	struct asked *next;
 	char *id;
 	char *entry; /* directory of the worktree's entry, or NULL */
+	char *base;  /* commit that the branch begins at, or NULL */
 };
 
 struct sbx_settler {
@@ -47,27 +50,43 @@ static void settle(struct sbx_local *b, const struct asked *a)
 	_cleanup_free_ char *record = sbx_format("%s.json", a->id);
 	_cleanup_fd_ int tree = sbx_dir_open(b->state.trees, a->id);
 	_cleanup_fd_ int upper = tree < 0 ? -1 : sbx_dir_open(tree, "upper");
-	_cleanup_fd_ int home = sbx_dir_open(b->state.home, a->id);
 	_cleanup_fd_ int entry = a->entry ? sbx_dir_open(AT_FDCWD, a->entry) : -1;
 
 	if (entry >= 0)
 		sbx_dir_write_out(entry);
-	write_out(home, ".gitconfig");
 	write_out(upper >= 0 ? upper : tree, ".git");
 	/* The last: it says that all the rest is there. */
 	if (record)
 		write_out(b->state.meta, record);
 }
 
+/* The next sandbox most likely begins where the last has. */
+static void fill_spares(struct sbx_local *b, const char *base)
+{
+	if (b->spares && base)
+		sbx_git_spares_fill(b->spares, base);
+}
+
+static void prepare(struct sbx_local *b)
+{
+	char commit[65];
+
+	if (b->spares && sbx_base_commit_resolve(b->common, b->host->settings->base, commit) == 0)
+		sbx_git_spares_fill(b->spares, commit);
+}
+
 static void release(struct asked *a)
 {
 	free(a->id);
 	free(a->entry);
+	free(a->base);
 	free(a);
 }
 
 static void settle_all(struct sbx_local *b, struct asked *list)
 {
+	if (list)
+		fill_spares(b, list->base);
 	for (struct asked *next; list; list = next) {
 		next = list->next;
 		settle(b, list);
@@ -103,6 +122,7 @@ static void *settler_main(void *data)
 	struct sbx_settler *s = data;
 	bool stop = false;
 
+	prepare(s->b);
 	while (!stop) {
 		struct asked *list;
 
@@ -123,6 +143,8 @@ int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err)
 	struct sbx_settler *s = calloc(1, sizeof(*s));
 	int r = s ? 0 : -ENOMEM;
 
+	if (!r && b->kind == SBX_LOCAL_GIT)
+		b->spares = sbx_git_spares_new(b->common);
 	if (!r) {
 		s->b = b;
 		pthread_mutex_init(&s->lock, NULL);
@@ -150,6 +172,8 @@ void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec)
 	a->id = strdup(rec->id);
 	if (rec->common && rec->worktree)
 		a->entry = sbx_format("%s/worktrees/%s", rec->common, rec->worktree);
+	if (rec->base && rec->branch_created)
+		a->base = strdup(rec->base);
 	if (!a->id) {
 		release(a);
 		return;

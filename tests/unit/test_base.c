@@ -364,7 +364,7 @@ static struct sbx_base_commit *plan(void)
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_base_commit *c;
 
-	if (sbx_base_commit_new(scratch_path("repo"), commit, &me, &c, &err))
+	if (sbx_base_commit_new(scratch_path("repo"), NULL, commit, &me, &c, &err))
 		fail_msg("%s", err.text);
 	return c;
 }

@@ -14,9 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/local/git.h"
+#include "backends/local/git_spare.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"
@@ -76,6 +78,77 @@ static void test_objects_and_refs(void **state)
 	git_odb_free(odb);
 }
 
+static git_oid a_commit(void)
+{
+	git_signature *who = NULL;
+	git_tree *tree = NULL;
+	git_odb *odb = NULL;
+	git_oid oid;
+
+	assert_int_equal(git_repository_odb(&odb, repo), 0);
+	assert_int_equal(git_odb_write(&oid, odb, "", 0, GIT_OBJECT_TREE), 0);
+	assert_int_equal(git_tree_lookup(&tree, repo, &oid), 0);
+	assert_int_equal(git_signature_new(&who, "a", "a@b", 1, 0), 0);
+	assert_int_equal(git_commit_create(&oid, repo, NULL, who, who, NULL, "m", tree, 0, NULL),
+	                 0);
+	git_signature_free(who);
+	git_tree_free(tree);
+	git_odb_free(odb);
+	return oid;
+}
+
+/* Makes the branch NAME at OID with SPARE; whether its file is that one. */
+static bool is_made_of(int spare, const char *name, const git_oid *oid)
+{
+	_cleanup_free_ char *ref = sbx_format("refs/heads/%s", name),
+	                    *path = sbx_format("%s/%s", scratch_path("r"), ref),
+	                    *lock = sbx_format("%s.lock", path);
+	git_reference *made = NULL;
+	struct stat st, own;
+	git_oid have;
+
+	sbx_git_durable_spare(spare);
+	assert_int_equal(git_reference_create(&made, repo, ref, oid, 0, "m"), 0);
+	sbx_git_durable_spare(-1);
+	git_reference_free(made);
+	assert_int_equal(git_reference_name_to_id(&have, repo, ref), 0);
+	assert_true(git_oid_equal(&have, oid));
+	assert_int_equal(access(lock, F_OK), -1);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(fstat(spare, &own), 0);
+	return st.st_ino == own.st_ino;
+}
+
+static void test_spares(void **state)
+{
+	struct sbx_git_spares *spares = sbx_git_spares_new(scratch_path("r"));
+	const git_oid oid = a_commit();
+	char hex[GIT_OID_HEXSZ + 1];
+	int fds[SBX_GIT_SPARES], other;
+
+	(void)state;
+	git_oid_tostr(hex, sizeof(hex), &oid);
+	assert_int_equal(sbx_git_spares_take(spares, hex), -1);
+	sbx_git_spares_fill(spares, "0123");
+	sbx_git_spares_fill(spares, hex);
+	assert_int_equal(sbx_git_spares_take(spares, "0123"), -1);
+	for (int i = 0; i < SBX_GIT_SPARES; i++)
+		assert_true((fds[i] = sbx_git_spares_take(spares, hex)) >= 0);
+	assert_int_equal(sbx_git_spares_take(spares, hex), -1);
+	sbx_git_spares_fill(spares, "0123");
+	assert_true((other = sbx_git_spares_take(spares, "0123")) >= 0);
+
+	assert_true(is_made_of(fds[0], "made", &oid));
+	assert_false(is_made_of(fds[0], "made-again", &oid));
+	assert_false(is_made_of(other, "of-another", &oid));
+	assert_int_equal(fchmod(fds[1], 0600), 0);
+	assert_false(is_made_of(fds[1], "secret", &oid));
+	for (int i = 0; i < SBX_GIT_SPARES; i++)
+		close(fds[i]);
+	close(other);
+	sbx_git_spares_free(spares);
+}
+
 static void test_own_sync(void **state)
 {
 	_cleanup_fd_ int fd = open(scratch_path("r/HEAD"), O_RDONLY | O_CLOEXEC);
@@ -119,6 +192,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_setup_teardown(test_objects_and_refs, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_spares, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_own_sync, setup, teardown),
 	        cmocka_unit_test(test_settings),
 	};

@@ -1,0 +1,25 @@
+/*
+ * Files with the content of a ref that is not there yet. A new sandbox's branch begins at a commit
+ * that is known before, so its content is on the disk before it is asked for, and mkdir(2) does not
+ * wait for the disk. A spare has no name: it is gone with the daemon.
+ */
+#ifndef SANDBOXFS_LOCAL_GIT_SPARE_H
+#define SANDBOXFS_LOCAL_GIT_SPARE_H
+
+#define SBX_GIT_SPARES 8
+
+struct sbx_git_spares;
+
+/* Of the repository in COMMON, an absolute path. NULL without memory. */
+struct sbx_git_spares *sbx_git_spares_new(const char *common);
+void sbx_git_spares_free(struct sbx_git_spares *s); /* accepts NULL */
+/*
+ * Has SBX_GIT_SPARES that name COMMIT (hexadecimal), instead of those of another commit. Blocks
+ * until they are written out. Any thread, one at a time. Best effort: not every file system has
+ * files without a name.
+ */
+void sbx_git_spares_fill(struct sbx_git_spares *s, const char *commit);
+/* One that names COMMIT, a descriptor of the caller's, or -1. Any thread. */
+int sbx_git_spares_take(struct sbx_git_spares *s, const char *commit);
+
+#endif
