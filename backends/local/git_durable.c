@@ -96,7 +96,7 @@ static bool use_spare(int fd)
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	snprintf(own, sizeof(own), "/proc/self/fd/%d", spare);
 	n = readlink(self, path, sizeof(path) - 1);
-	if (n <= 0 || !is_alike(fd, self))
+	if (n <= 0 || !is_alike(fd, self) || sbx_write_out(spare))
 		return false;
 	path[n] = '\0';
 	/* git takes no name that ends so for a ref's. */

@@ -34,9 +34,9 @@ void sbx_git_durable_begin(void);
 int sbx_git_durable_end(void);
 
 /*
- * FD, a file without a name that is written out (-1: none): where this thread's libgit2 is about to
- * write out a file of the same content, mode and owner before it gets its name, that is FD itself,
- * and nothing is waited for. Borrowed, until it is set to -1.
+ * FD, a file without a name that is on its way to the disk (-1: none): where this thread's libgit2
+ * is about to write out a file of the same content, mode and owner before it gets its name, that is
+ * FD itself, and it is FD that is waited for. Borrowed, until it is set to -1.
  */
 void sbx_git_durable_spare(int fd);
 

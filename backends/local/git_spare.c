@@ -47,16 +47,19 @@ void sbx_git_spares_free(struct sbx_git_spares *s)
 }
 
 /* As libgit2 makes the file of a ref. */
-static int make_one(const char *common, const char *text)
+int sbx_git_spare_make(const char *common, const char *commit)
 {
+	_cleanup_free_ char *text = sbx_format("%s\n", commit);
 	struct sbx_git_owner owner = sbx_git_owner_begin(common);
 	int fd = open(common, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 
 	sbx_git_owner_end(&owner);
 	if (fd < 0)
 		return -1;
-	if (write(fd, text, strlen(text)) == (ssize_t)strlen(text) && sbx_write_out(fd) == 0)
+	if (text && write(fd, text, strlen(text)) == (ssize_t)strlen(text)) {
+		sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 		return fd;
+	}
 	close(fd);
 	return -1;
 }
@@ -78,10 +81,8 @@ static bool wants_more(struct sbx_git_spares *s, const char *commit)
 
 void sbx_git_spares_fill(struct sbx_git_spares *s, const char *commit)
 {
-	_cleanup_free_ char *text = sbx_format("%s\n", commit);
-
-	while (text && wants_more(s, commit)) {
-		const int fd = make_one(s->common, text);
+	while (wants_more(s, commit)) {
+		const int fd = sbx_git_spare_make(s->common, commit);
 
 		if (fd < 0)
 			return;

@@ -10,13 +10,18 @@
 
 struct sbx_git_spares;
 
+/*
+ * One that names COMMIT (hexadecimal), on its way to the disk, in the repository in COMMON: a
+ * descriptor of the caller's, or -1. Best effort: not every file system has files without a name.
+ */
+int sbx_git_spare_make(const char *common, const char *commit);
+
 /* Of the repository in COMMON, an absolute path. NULL without memory. */
 struct sbx_git_spares *sbx_git_spares_new(const char *common);
 void sbx_git_spares_free(struct sbx_git_spares *s); /* accepts NULL */
 /*
- * Has SBX_GIT_SPARES that name COMMIT (hexadecimal), instead of those of another commit. Blocks
- * until they are written out. Any thread, one at a time. Best effort: not every file system has
- * files without a name.
+ * Has SBX_GIT_SPARES that name COMMIT, instead of those of another commit. Blocks. Any thread, one
+ * at a time. Best effort.
  */
 void sbx_git_spares_fill(struct sbx_git_spares *s, const char *commit);
 /* One that names COMMIT, a descriptor of the caller's, or -1. Any thread. */

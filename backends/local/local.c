@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/local/git_spare.h"
 #include "backends/local/kept.h"
 #include "backends/local/layers.h"
-#include "backends/local/git_spare.h"
 #include "backends/local/local_programs.h"
 #include "backends/local/local_removed.h"
 #include "backends/local/local_settle.h"

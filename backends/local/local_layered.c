@@ -23,7 +23,8 @@ int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_reposi
                          struct sbx_base_commit **ret, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, repo, rec->base, sbx_layers_owner(b->layers), &c, err);
+	int r = sbx_base_commit_new(rec->common, repo, rec->base, sbx_layers_owner(b->layers), &c,
+	                            err);
 
 	if (r)
 		return r;
@@ -194,7 +195,8 @@ static int stand_again(struct sbx_local *b, const struct sbx_record *rec,
 static int remake_commit(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, NULL, rec->base, sbx_layers_owner(b->layers), &c, err);
+	int r = sbx_base_commit_new(rec->common, NULL, rec->base, sbx_layers_owner(b->layers), &c,
+	                            err);
 
 	if (r)
 		return r;

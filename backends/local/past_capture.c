@@ -334,7 +334,7 @@ static void keep_seen(struct sides *s, const struct sbx_captured *captured)
 
 	if ((captured->found.n || s->seen.index.n) &&
 	    sbx_index_format(&captured->found, false, &data, &len) == 0)
-		sbx_locked_replace(s->dir, "seen", data, len, &captured->begun);
+		sbx_locked_replace_soon(s->dir, "seen", data, len, &captured->begun);
 }
 
 int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_wish *wish,

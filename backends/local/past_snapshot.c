@@ -10,8 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/git_durable.h"
 #include "backends/local/git_export.h"
 #include "backends/local/git_impl.h"
+#include "backends/local/git_spare.h"
 #include "backends/local/git_store.h"
 #include "backends/local/index_tree.h"
 #include "backends/local/local_history.h"
@@ -50,12 +52,27 @@ static int check_idle(const struct sbx_past_place *place, struct sbx_error *err)
 }
 
 static int keep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid,
-                struct sbx_error *err)
+                int spare, struct sbx_error *err)
 {
 	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
+	int r;
 
-	return sbx_past_make_ref(place, repo, name, oid, "sandboxfs: snapshot", "the snapshot",
-	                         err);
+	sbx_git_durable_spare(spare);
+	r = sbx_past_make_ref(place, repo, name, oid, "sandboxfs: snapshot", "the snapshot", err);
+	sbx_git_durable_spare(-1);
+	return r;
+}
+
+static int move(const struct sbx_past_place *place, const struct sbx_past_head *head,
+                const git_oid *oid, int spare, struct sbx_error *err)
+{
+	int r;
+
+	sbx_git_durable_spare(spare);
+	r = sbx_past_move(place, head->ref, head->born ? &head->oid : NULL, oid,
+	                  "sandboxfs: snapshot", err);
+	sbx_git_durable_spare(-1);
+	return r;
 }
 
 static void unkeep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid)
@@ -83,22 +100,58 @@ static int make_commit(const struct sbx_past_place *place, git_repository *repo,
 	return r;
 }
 
+/* The files of the refs that a snapshot gets: -1 where there is none before. */
+struct refs {
+	int kept, branch;
+};
+
+static void close_refs(struct refs *refs)
+{
+	sbx_cleanup_fd(&refs->kept);
+	sbx_cleanup_fd(&refs->branch);
+}
+
+/*
+ * The commit, and what the refs to it are made of. All of it is waited for together, since each
+ * alone would cost a turn of the disk.
+ */
+static int make_commit_and_refs(const struct sbx_past_place *place, git_repository *repo,
+                                const struct sbx_snapshot_wish *wish, const git_oid *tree,
+                                const struct sbx_past_head *head, git_oid *ret, struct refs *refs,
+                                struct sbx_error *err)
+{
+	char hex[GIT_OID_HEXSZ + 1];
+	int r, written;
+
+	sbx_git_durable_begin();
+	r = make_commit(place, repo, wish, tree, head, ret, err);
+	if (!r && place->rec->common) {
+		git_oid_tostr(hex, sizeof(hex), ret);
+		refs->kept = sbx_git_spare_make(place->rec->common, hex);
+		refs->branch = sbx_git_spare_make(place->rec->common, hex);
+	}
+	written = sbx_git_durable_end();
+	if (!r && written)
+		r = sbx_fail(err, -written, "cannot write the commit: %s", strerror(-written));
+	return r;
+}
+
 /*
  * On the list, kept, and on the branch, in this order: what a crash leaves of it can be found and taken back with the sandbox. -EAGAIN: the
  * branch has moved meanwhile.
  */
 static int publish(const struct sbx_past_place *place, git_repository *repo, int dir,
-                   const struct sbx_past_head *head, const git_oid *oid, struct sbx_error *err)
+                   const struct sbx_past_head *head, const git_oid *oid, const struct refs *refs,
+                   struct sbx_error *err)
 {
 	int r = sbx_past_add_line(dir, oid, now_ms());
 
 	if (r)
 		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
 	if (place->rec->common)
-		r = keep(place, repo, oid, err);
+		r = keep(place, repo, oid, refs->kept, err);
 	if (!r)
-		r = sbx_past_move(place, head->ref, head->born ? &head->oid : NULL, oid,
-		                  "sandboxfs: snapshot", err);
+		r = move(place, head, oid, refs->branch, err);
 	if (r)
 		sbx_past_drop_line(dir, oid);
 	if (place->rec->common && (r || head->born))
@@ -111,11 +164,12 @@ static int commit_once(const struct sbx_past_place *place, git_repository *repo,
                        struct sbx_error *err)
 {
 	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	_cleanup_(close_refs) struct refs refs = {-1, -1};
 	int r = sbx_past_read_head(place, repo, &head, err);
 
 	if (!r)
-		r = make_commit(place, repo, wish, tree, &head, ret, err);
-	return r ? r : publish(place, repo, dir, &head, ret, err);
+		r = make_commit_and_refs(place, repo, wish, tree, &head, ret, &refs, err);
+	return r ? r : publish(place, repo, dir, &head, ret, &refs, err);
 }
 
 /*

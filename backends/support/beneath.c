@@ -106,13 +106,13 @@ int sbx_beneath_parent(int dirfd, const char *path, const char **name)
 /* Up to this many bytes are waited for; more are on their way. */
 #define WRITTEN_OUT ((size_t)64 << 10)
 
-static int write_to(int fd, const void *data, size_t len, const struct timespec *mtime)
+static int write_to(int fd, const void *data, size_t len, const struct timespec *mtime, bool wait)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 	                                  mtime ? *mtime : (struct timespec){0}};
 	int r = sbx_write_all(fd, data, len);
 
-	if (!r && len <= WRITTEN_OUT)
+	if (!r && wait && len <= WRITTEN_OUT)
 		r = sbx_write_out(fd);
 	else if (!r)
 		sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -156,7 +156,7 @@ void sbx_locked_clear(int dirfd, const char *name)
 
 /* The lock with DATA in it; descriptor or -errno. */
 static int take(int dirfd, const struct lock_names *names, const void *data, size_t len,
-                const struct timespec *mtime)
+                const struct timespec *mtime, bool wait)
 {
 	_cleanup_fd_ int fd = -1;
 	int r;
@@ -165,7 +165,7 @@ static int take(int dirfd, const struct lock_names *names, const void *data, siz
 	fd = openat(dirfd, names->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	r = write_to(fd, data, len, mtime);
+	r = write_to(fd, data, len, mtime, wait);
 	if (!r && linkat(dirfd, names->temp, dirfd, names->lock, 0) < 0)
 		r = errno == EEXIST ? -EBUSY : -errno;
 	if (r)
@@ -189,7 +189,7 @@ int sbx_locked_open(int dirfd, const char *name)
 {
 	struct lock_names names;
 
-	return make_names(name, &names) ? take(dirfd, &names, "", 0, NULL) : -ENAMETOOLONG;
+	return make_names(name, &names) ? take(dirfd, &names, "", 0, NULL, false) : -ENAMETOOLONG;
 }
 
 int sbx_locked_begin(int dirfd, const char *name)
@@ -239,7 +239,7 @@ int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, siz
                       const struct timespec *mtime)
 {
 	struct lock_names names;
-	int r = make_names(name, &names) ? write_to(fd, data, len, mtime) : -ENAMETOOLONG;
+	int r = make_names(name, &names) ? write_to(fd, data, len, mtime, true) : -ENAMETOOLONG;
 
 	if (!r)
 		return put(dirfd, name, &names);
@@ -252,14 +252,26 @@ void sbx_locked_end(int dirfd, const char *name)
 	sbx_locked_clear(dirfd, name);
 }
 
-int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
-                       const struct timespec *mtime)
+static int replace(int dirfd, const char *name, const void *data, size_t len,
+                   const struct timespec *mtime, bool wait)
 {
 	_cleanup_fd_ int fd = -1;
 	struct lock_names names;
 
 	if (!make_names(name, &names))
 		return -ENAMETOOLONG;
-	fd = take(dirfd, &names, data, len, mtime);
+	fd = take(dirfd, &names, data, len, mtime, wait);
 	return fd < 0 ? fd : put(dirfd, name, &names);
+}
+
+int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
+                       const struct timespec *mtime)
+{
+	return replace(dirfd, name, data, len, mtime, true);
+}
+
+int sbx_locked_replace_soon(int dirfd, const char *name, const void *data, size_t len,
+                            const struct timespec *mtime)
+{
+	return replace(dirfd, name, data, len, mtime, false);
 }

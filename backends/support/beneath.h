@@ -26,6 +26,9 @@ int sbx_beneath_parent(int dirfd, const char *path, const char **name);
  */
 int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
                        const struct timespec *mtime);
+/* The same of DATA that shows whether it is whole: a power cut may leave it damaged, but no wait. */
+int sbx_locked_replace_soon(int dirfd, const char *name, const void *data, size_t len,
+                            const struct timespec *mtime);
 /* Takes NAME.lock alone, and gives it back. 0, -EBUSY, -errno. */
 int sbx_locked_begin(int dirfd, const char *name);
 void sbx_locked_end(int dirfd, const char *name);
