@@ -36,6 +36,15 @@ static void drop_all(struct sbx_git_spares *s)
 		close(s->fds[--s->n]);
 }
 
+void sbx_git_spares_drop(struct sbx_git_spares *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	drop_all(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
 void sbx_git_spares_free(struct sbx_git_spares *s)
 {
 	if (!s)

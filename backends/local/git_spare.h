@@ -24,6 +24,8 @@ void sbx_git_spares_free(struct sbx_git_spares *s); /* accepts NULL */
  * at a time. Best effort.
  */
 void sbx_git_spares_fill(struct sbx_git_spares *s, const char *commit);
+/* Closes them all, for who lacks descriptors. Any thread; accepts NULL. */
+void sbx_git_spares_drop(struct sbx_git_spares *s);
 /* One that names COMMIT, a descriptor of the caller's, or -1. Any thread. */
 int sbx_git_spares_take(struct sbx_git_spares *s, const char *commit);
 

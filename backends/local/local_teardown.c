@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backends/local/git_spare.h"
 #include "backends/local/layers.h"
 #include "backends/local/local_programs.h"
 #include "backends/local/local_removed.h"
@@ -105,8 +106,10 @@ int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error
 	int r = -EMFILE;
 
 	for (int i = 0; i < UNDO_TRIES && is_short(r); i++) {
-		if (i)
+		if (i) {
+			sbx_git_spares_drop(b->spares);
 			nanosleep(&pause, NULL);
+		}
 		sbx_state_trash(&b->state, rec->id, NULL);
 		r = sbx_local_remove(b, rec, err);
 	}
