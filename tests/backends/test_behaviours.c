@@ -144,7 +144,8 @@ static int setup(void **state)
 	open_backend();
 	recover();
 	assert_int_equal(t.nfound, 0);
-	assert_int_equal(t.notes, 0);
+	/* Memory is one place for all daemons of a user: one that was killed may have left something. */
+	assert_true(t.notes == 0 || !t.row->persistent);
 	return 0;
 }
 
