@@ -169,11 +169,24 @@ static void mend_index(const struct sbx_git_worktree *wt, int entry)
 	unlinkat(entry, "sandboxfs.mend", 0);
 }
 
-void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
+static int open_entry(const struct sbx_git_worktree *wt)
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s", wt->common, wt->worktree);
-	_cleanup_fd_ int entry =
-	        path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+
+	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
+}
+
+bool sbx_git_entry_is_blank(const struct sbx_git_worktree *wt)
+{
+	_cleanup_fd_ int entry = open_entry(wt);
+
+	return entry >= 0 && sbx_file_is_blank(entry, "HEAD") &&
+	       (!is_index(entry) || faccessat(entry, "index", F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+}
+
+void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
+{
+	_cleanup_fd_ int entry = open_entry(wt);
 	struct sbx_git_owner owner;
 
 	if (entry < 0)

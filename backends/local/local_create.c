@@ -101,6 +101,13 @@ static char *expand_branch(const char *pattern, const char *name)
 	return text;
 }
 
+char *sbx_local_branch_for(const struct sbx_local *b, const char *name)
+{
+	const char *pattern = b->host->settings->branch;
+
+	return expand_branch(pattern ? pattern : "sandbox/{name}", name);
+}
+
 int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err)
 {
 	const char *pattern = b->host->settings->branch;
@@ -145,9 +152,8 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
                        struct sbx_record *rec, git_repository **opened, struct sbx_error *err)
 {
 	const struct sbx_settings *s = b->host->settings;
-	const char *pattern = s->branch ? s->branch : "sandbox/{name}";
 	_cleanup_free_ char *branch =
-	        req->branch ? strdup(req->branch) : expand_branch(pattern, req->name);
+	        req->branch ? strdup(req->branch) : sbx_local_branch_for(b, req->name);
 	struct sbx_git_wish wish = {.source = s->source_abs,
 	                            .base = from ? from : req->base,
 	                            .fallback = s->base,

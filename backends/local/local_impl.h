@@ -151,6 +151,8 @@ int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sb
                     struct sbx_error *err);
 /* What the worktree's entry of ID is called; malloc'd, NULL without memory. */
 char *sbx_local_entry_name(const char *id);
+/* The branch that a sandbox NAME gets when none is asked for; the same. */
+char *sbx_local_branch_for(const struct sbx_local *b, const char *name);
 int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
 /* Makes trees/ID; open in *ret. */
 int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);

@@ -165,44 +165,88 @@ static int find_work(const char *name, unsigned char type, void *data)
 	return strcmp(name, ".git") != 0;
 }
 
-/*
- * Whether a power cut has left the record empty, and nothing in the tree but what a create makes.
- */
-static bool was_never_there(struct recovery *rv, const char *file, const char *id)
+/* Whether there is more in the tree than what a create makes. */
+static bool has_work(const struct recovery *rv, const char *id)
 {
 	_cleanup_fd_ int tree = sbx_dir_open(rv->b->state.trees, id);
 	_cleanup_fd_ int upper = tree < 0 ? tree : sbx_dir_open(tree, "upper");
-	struct stat st;
 
-	if (fstatat(rv->b->state.meta, file, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size)
+	return tree != -ENOENT && (upper < 0 || sbx_dir_scan(upper, find_work, NULL) != 0);
+}
+
+/* In the source, of one whose record a power cut has left empty. */
+struct half {
+	char *entry, *workdir, *head;
+	struct sbx_git_worktree wt; /* the branch is "" unless HEAD says it */
+};
+
+static void release_half(struct half *h)
+{
+	free(h->entry);
+	free(h->workdir);
+	free(h->head);
+}
+
+/* False: it has nothing there. */
+static bool find_half(const struct recovery *rv, const char *id, struct half *ret)
+{
+	const char *const prefix = "ref: refs/heads/", *const common = rv->b->common;
+	_cleanup_free_ char *path = NULL;
+	_cleanup_fd_ int dir = -1;
+
+	ret->entry = sbx_local_entry_name(id);
+	ret->workdir = sbx_format("%s/trees/%s", rv->b->state.path, id);
+	if (!common || !ret->entry || !ret->workdir)
 		return false;
-	return tree == -ENOENT || (upper >= 0 && sbx_dir_scan(upper, find_work, NULL) == 0);
+	path = sbx_format("%s/worktrees/%s", common, ret->entry);
+	dir = path ? sbx_dir_open(AT_FDCWD, path) : -1;
+	if (dir >= 0 && sbx_file_read(dir, "HEAD", HEAD_MAX, &ret->head) == 0)
+		ret->head[strcspn(ret->head, "\n")] = '\0';
+	ret->wt = (struct sbx_git_worktree){.common = common,
+	                                    .worktree = ret->entry,
+	                                    .workdir = ret->workdir,
+	                                    .base = "",
+	                                    .branch = ""};
+	if (ret->head && strncmp(ret->head, prefix, strlen(prefix)) == 0)
+		ret->wt.branch = ret->head + strlen(prefix);
+	return true;
 }
 
 /* Its branch, which begins where another ends, goes with it if that is known. */
 static void drop_half(struct recovery *rv, const char *file, const char *id)
 {
-	const char *const prefix = "ref: refs/heads/";
-	_cleanup_free_ char *entry = sbx_local_entry_name(id), *head = NULL, *path = NULL;
-	struct sbx_git_worktree wt = {.common = rv->b->common, .worktree = entry, .base = ""};
+	_cleanup_(release_half) struct half h = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
-	_cleanup_fd_ int dir = -1;
 
 	note(rv, id, "a power cut left its record empty; nothing in it had been synced");
-	if (wt.common && entry) {
-		path = sbx_format("%s/worktrees/%s", wt.common, entry);
-		dir = path ? sbx_dir_open(AT_FDCWD, path) : -1;
-		if (dir >= 0 && sbx_file_read(dir, "HEAD", HEAD_MAX, &head) == 0)
-			head[strcspn(head, "\n")] = '\0';
-		wt.branch_created = head && strncmp(head, prefix, strlen(prefix)) == 0;
-		wt.branch = wt.branch_created ? head + strlen(prefix) : "";
-		if (sbx_git_detach(&wt, &err))
+	if (find_half(rv, id, &h)) {
+		h.wt.branch_created = *h.wt.branch;
+		if (sbx_git_detach(&h.wt, &err))
 			note(rv, id, err.text);
 	}
 	if (sbx_state_erase(&rv->b->state, id, &err))
 		note(rv, id, err.text);
 	else
 		unlinkat(rv->b->state.meta, file, 0);
+}
+
+/* The source is to be whole. Where nothing is said of the branch it is the one that a create takes. */
+static void mend_half(struct recovery *rv, const char *id)
+{
+	const char *const suffix = strrchr(id, '-');
+	_cleanup_free_ char *name = suffix ? strndup(id, (size_t)(suffix - id)) : NULL;
+	_cleanup_free_ char *branch = name ? sbx_local_branch_for(rv->b, name) : NULL;
+	_cleanup_(release_half) struct half h = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (!find_half(rv, id, &h) || !branch)
+		return;
+	if (!*h.wt.branch)
+		h.wt.branch = branch;
+	if (!sbx_git_entry_is_blank(&h.wt))
+		sbx_git_mend_entry(&h.wt);
+	else if (sbx_git_detach(&h.wt, &err))
+		note(rv, id, err.text);
 }
 
 static int recover_file(struct recovery *rv, const char *file, struct sbx_error *err)
@@ -219,9 +263,12 @@ static int recover_file(struct recovery *rv, const char *file, struct sbx_error 
 	r = id ? sbx_names_add(&rv->ids, id) : -ENOMEM;
 	if (!r)
 		r = sbx_record_load(rv->b->state.meta, file, &rec);
-	if (r == -EINVAL && was_never_there(rv, file, id)) {
-		drop_half(rv, file, id);
-		return 0;
+	if (r == -EINVAL && sbx_file_is_blank(rv->b->state.meta, file)) {
+		if (!has_work(rv, id)) {
+			drop_half(rv, file, id);
+			return 0;
+		}
+		mend_half(rv, id);
 	}
 	if (r == -EINVAL || r == -EFBIG) {
 		note(rv, id, "its record cannot be read; it was left alone");

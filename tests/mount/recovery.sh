@@ -88,14 +88,28 @@ power_cut_beside() {
 	done
 }
 
-# Its create had returned, and nothing in it was synced.
-power_cut_half() {
+# blank empty|zeros FILE...: without what was written; ext4 keeps the size where it has found a place for it already.
+blank() {
+	how=$1
+	shift
+	for file; do
+		size=$(stat -c %s "$file")
+		: >"$file"
+		[ "$how" = empty ] || truncate -s "$size" "$file"
+	done
+}
+
+# half empty|zeros FILE...: so are the records, and FILES in the entry of one that has work in it.
+half() {
+	how=$1
+	shift
 	box half
 	box work
 	echo work >"$MNT/work/file"
 	kill_daemon
-	for file in "$STATE"/meta/half-*.json "$STATE"/meta/work-*.json; do
-		: >"$file"
+	blank "$how" "$STATE"/meta/half-*.json "$STATE"/meta/work-*.json
+	for file; do
+		blank "$how" "$REPO"/.git/worktrees/work-*/"$file"
 	done
 	remount
 	expect ENOENT stat "$MNT/half"
@@ -103,10 +117,25 @@ power_cut_half() {
 	same '' "$(find "$REPO/.git/worktrees" "$STATE" -name 'half-*' ! -path "$STATE/log*")"
 	# What may be somebody's work is left alone.
 	same work "$(cat "$STATE"/trees/work-*/upper/file 2>/dev/null || cat "$STATE"/trees/work-*/file)"
+	git -C "$REPO" fsck --no-progress --no-dangling
+	case "$*" in
+	*index) same '' "$(find "$REPO/.git/worktrees" -name 'work-*')" ;;
+	*) git -C "$REPO" worktree list | grep -q 'sandbox/work' || fail "the source does not list it" ;;
+	esac
 	kill_daemon
 	rm -r "$STATE"/meta/work-*.json
 	remount
+	same '' "$(find "$REPO/.git/worktrees" "$STATE" -name 'work-*' ! -path "$STATE/log*")"
 	git -C "$REPO" update-ref -d refs/heads/sandbox/work
+}
+
+# Its create had returned, and nothing in it was synced.
+power_cut_half() {
+	for how in empty zeros; do
+		half $how
+		half $how locked gitdir commondir HEAD
+		half $how locked gitdir commondir HEAD index
+	done
 }
 
 killed_daemon_is_healed() {
