@@ -72,7 +72,7 @@ static void break_lock(int dir, const char *name, long long stale_ns, const stru
 /* REF is a path below COMMON, whose parts a command could not have made. */
 static void break_ref(int common, const char *ref, const struct timespec *since)
 {
-	_cleanup_free_ char *path = sbx_format("%s.lock", ref);
+	_cleanup_free_ char *path = sbx_format("%s.lock", ref), *between = NULL;
 	_cleanup_fd_ int dir = -1;
 	char *name = path ? strrchr(path, '/') : NULL;
 
@@ -80,8 +80,13 @@ static void break_ref(int common, const char *ref, const struct timespec *since)
 		return;
 	*name++ = '\0';
 	dir = sbx_beneath_open(common, path, O_RDONLY | O_DIRECTORY);
-	if (dir >= 0)
-		break_lock(dir, name, LOOSE_NS, since);
+	if (dir < 0)
+		return;
+	break_lock(dir, name, LOOSE_NS, since);
+	/* What was to become the lock: sbx_git_durable_spare(). */
+	between = sbx_format("%s.lock", name);
+	if (between)
+		break_lock(dir, between, LOOSE_NS, since);
 }
 
 static bool is_lock(const char *name)

@@ -26,6 +26,7 @@ leave() {
 	touch -d '1 hour ago' "$STATE/lock"
 	lock refs/heads/sandbox/a
 	lock refs/heads/sandbox/b
+	lock refs/heads/sandbox/b.lock
 	lock packed-refs
 	lock "refs/sandboxfs/heads/$id_of_a/topic"
 	lock "refs/sandboxfs/snapshots/$id_of_b/0123"
