@@ -16,6 +16,7 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/settings.h"
+#include "sandboxfs/walls.h"
 
 #define TRIAL_ID ".trial"
 
@@ -231,7 +232,7 @@ bool sbx_layers_splits(const struct sbx_layers *layers)
 
 bool sbx_layers_houses(const struct sbx_layers *layers)
 {
-	return layers->houses;
+	return layers->houses && !sbx_without("places");
 }
 
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers)
