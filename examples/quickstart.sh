@@ -88,7 +88,7 @@ step "Compiling the project's event loop inside and running its unit tests"
 cat >"$MNT/tidy/try.sh" <<'END'
 set -e
 cflags="-std=gnu11 -D_GNU_SOURCE -Iinclude -I. $(pkg-config --cflags cmocka)"
-cc $cflags -o try tests/unit/test_loop.c fs/loop.c -pthread $(pkg-config --libs cmocka)
+cc $cflags -o try tests/unit/test_loop.c backends/support/loop.c -pthread $(pkg-config --libs cmocka)
 ./try
 END
 show 'echo "sh try.sh" > $MNT/tidy/ctl/exec'
@@ -97,8 +97,8 @@ show 'cat $MNT/tidy/ctl/status'
 grep -q '^0 exited' "$MNT/tidy/ctl/status"
 
 step "The other sandbox knows nothing of it; a failure is a status, not an accident"
-show 'echo "this is not C" >> $MNT/broken/fs/loop.c'
-show 'echo "cc -fsyntax-only -D_GNU_SOURCE -Iinclude -I. fs/loop.c" > $MNT/broken/ctl/exec'
+show 'echo "this is not C" >> $MNT/broken/backends/support/loop.c'
+show 'echo "cc -fsyntax-only -D_GNU_SOURCE -Iinclude -I. backends/support/loop.c" > $MNT/broken/ctl/exec'
 show 'head -n 2 $MNT/broken/ctl/stderr'
 show 'cat $MNT/broken/ctl/status'
 # dash has one word for every errno of a write; the sentence in ctl/error is shown instead.

@@ -28,16 +28,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fs/channel.h"
-#include "fs/forget.h"
-#include "fs/listing.h"
-#include "fs/mourner.h"
-#include "fs/ops_control.h"
-#include "fs/ops_inline.h"
-#include "fs/passthrough.h"
-#include "fs/secret.h"
-#include "fs/toolchains.h"
-#include "fs/workspace.h"
+#include "fs/config/secret.h"
+#include "fs/config/toolchains.h"
+#include "fs/control/ops.h"
+#include "fs/fuse/invalidator.h"
+#include "fs/fuse/listing.h"
+#include "fs/fuse/mourner.h"
+#include "fs/fuse/passthrough.h"
+#include "fs/fuse/session.h"
+#include "fs/inline.h"
+#include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/own_dir.h"
@@ -54,7 +54,7 @@
 struct daemon {
 	struct sbx_options *opts;
 	struct sbx_host host;
-	char *github_token; /* a secret (fs/secret.h), or NULL */
+	char *github_token; /* a secret (fs/config/secret.h), or NULL */
 	struct sbx_spawner *spawner;
 	struct sbx_mourner *mourner; /* or NULL */
 	struct sbx_loop *loop;

@@ -2,7 +2,7 @@
 #ifndef SANDBOXFS_FS_DAEMON_H
 #define SANDBOXFS_FS_DAEMON_H
 
-#include "fs/options.h"
+#include "fs/config/options.h"
 #include "sandboxfs/error.h"
 
 /*

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fs/config/options.h"
 #include "fs/daemon.h"
-#include "fs/options.h"
 
 static int fail(const struct sbx_error *err)
 {

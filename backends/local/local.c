@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git_spare.h"
-#include "backends/local/kept.h"
-#include "backends/local/layers.h"
-#include "backends/local/local_programs.h"
-#include "backends/local/local_removed.h"
-#include "backends/local/local_settle.h"
-#include "backends/local/local_trash.h"
+#include "backends/git/spare.h"
+#include "backends/local/overlay/overlay.h"
+#include "backends/local/programs.h"
+#include "backends/local/settle.h"
+#include "backends/local/trash/removal_log.h"
+#include "backends/local/trash/removed.h"
+#include "backends/local/trash/save.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/state.h"

@@ -5,10 +5,10 @@
 #include <git2.h>
 #include <pthread.h>
 
-#include "backends/local/git.h"
-#include "backends/local/git_private.h"
-#include "backends/local/record.h"
-#include "backends/local/state.h"
+#include "backends/git/repository.h"
+#include "backends/local/gitsync/private_repo.h"
+#include "backends/local/state/record.h"
+#include "backends/local/state/state.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/backend.h"
 
@@ -68,7 +68,7 @@ struct sbx_local_sandbox {
 
 struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
 
-/* local_push.c: members of that table */
+/* push.c: members of that table */
 int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
                      struct sbx_error *err);
 int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
@@ -144,7 +144,7 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
                      struct sbx_sandbox **ret, struct sbx_error *err);
 
-/* ---- steps of a create (local_create.c) ---- */
+/* ---- steps of a create (create.c) ---- */
 
 /* A fresh id and the name of REQ for REC, whose state is then that of a create. */
 int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/local/git_locks.h"
-#include "backends/local/local_layered.h"
-#include "backends/local/local_removed.h"
-#include "backends/local/local_settle.h"
-#include "backends/local/local_trash.h"
+#include "backends/git/stale_locks.h"
+#include "backends/local/overlay/create_overlay.h"
+#include "backends/local/settle.h"
+#include "backends/local/trash/removed.h"
+#include "backends/local/trash/save.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"

@@ -15,11 +15,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "backends/local/git_impl.h"
-#include "backends/local/local_trash.h"
-#include "backends/local/record.h"
-#include "backends/local/state.h"
-#include "backends/local/trash.h"
+#include "backends/git/git_impl.h"
+#include "backends/local/state/record.h"
+#include "backends/local/state/state.h"
+#include "backends/local/trash/save.h"
+#include "backends/local/trash/trash.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"

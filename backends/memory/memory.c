@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/runner/launch.h"
 #include "backends/support/fsutil.h"
-#include "backends/support/launch.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 

@@ -51,7 +51,7 @@ struct sbx_settings {
 	char *path;          /* PATH of commands */
 	char *isolation;     /* "auto", "require", "none" */
 	char *run_as;   /* whom commands run as under a daemon of root's; NULL: see identity.h */
-	char *net;      /* "none", "host", "allow:HOST,..." as fs/hosts.h has it */
+	char *net;      /* "none", "host", "allow:HOST,..." as fs/net/host_rules.h has it */
 	char *cow;      /* "auto", "off", "require": sandboxes share what they did not change */
 	char *controls; /* "linked", "inline" */
 	char *io;       /* "cached", "passthrough" */
@@ -78,7 +78,7 @@ struct sbx_settings {
 	struct sbx_strings ro_paths; /* additionally visible to commands, read only */
 	struct sbx_strings rw_paths;
 	struct sbx_strings hide_paths;
-	/* Found at the mount (fs/toolchains.h), not set: */
+	/* Found at the mount (fs/config/toolchains.h), not set: */
 	struct sbx_strings shown,
 	        shown_why; /* of tools in a home: absolute, read only; the reason of each */
 	struct sbx_strings covered;  /* what lies in one of these and is not shown */

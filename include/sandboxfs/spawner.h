@@ -67,7 +67,7 @@ void sbx_spawner_forget(struct sbx_spawner *sp, const char *id);
 void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id);
 /*
  * [pool] Has the spawner start the process that mounts trees of TREES over bases of BASES; *ret is the socket to it,
- * on which it tells whether it could (backends/local/room.h). EOPNOTSUPP: commands have no mounts of their own.
+ * on which it tells whether it could (backends/runner/isolation/mounter.h). EOPNOTSUPP: commands have no mounts of their own.
  */
 int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
                           struct sbx_error *err);

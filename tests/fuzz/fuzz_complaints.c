@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/complaints.h"
+#include "fs/log/complaints.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

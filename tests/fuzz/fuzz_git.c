@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git_export.h"
-#include "backends/local/git_index.h"
-#include "backends/local/git_pack.h"
-#include "backends/local/git_refs.h"
+#include "backends/git/import_objects.h"
+#include "backends/git/index.h"
+#include "backends/git/pack.h"
+#include "backends/git/refs.h"
 #include "tests/lib/tmp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/github.h"
-#include "fs/request.h"
-#include "fs/text.h"
+#include "fs/github/text.h"
+#include "fs/job/request.h"
+#include "fs/util/utf8.h"
 #include "sandboxfs/scrub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

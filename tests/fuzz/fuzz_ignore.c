@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/local/ignore.h"
+#include "backends/git/gitignore.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "fs/proxy_head.h"
+#include "fs/net/http_head.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/request.h"
+#include "fs/job/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/control_impl.h"
-#include "fs/names.h"
-#include "fs/strv.h"
+#include "backends/support/strv.h"
+#include "fs/control/control_impl.h"
+#include "fs/util/name_status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

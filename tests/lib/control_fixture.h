@@ -6,7 +6,7 @@
 #ifndef SANDBOXFS_TESTS_CONTROL_FIXTURE_H
 #define SANDBOXFS_TESTS_CONTROL_FIXTURE_H
 
-#include "fs/control.h"
+#include "fs/control/control.h"
 #include "tests/lib/fake_backend.h"
 
 extern struct house house;

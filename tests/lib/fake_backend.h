@@ -12,8 +12,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "fs/pending.h"
-#include "fs/sandbox.h"
+#include "fs/sandbox/registry.h"
+#include "fs/util/reply.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"

@@ -5,7 +5,7 @@
 #ifndef SANDBOXFS_TESTS_FAKE_CGROUP_H
 #define SANDBOXFS_TESTS_FAKE_CGROUP_H
 
-#include "backends/local/cgroup.h"
+#include "backends/runner/isolation/cgroup.h"
 
 extern const struct cgroup_kernel fake_cgroup_kernel;
 

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/strv.h"
-#include "fs/text.h"
+#include "backends/support/strv.h"
+#include "fs/util/utf8.h"
 #include "sandboxfs/loop.h"
 
 enum kind { STARTED, OUTPUT, ENDED };

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "fs/job.h"
-#include "fs/job_table.h"
-#include "fs/pending.h"
+#include "fs/job/job.h"
+#include "fs/job/job_table.h"
+#include "fs/util/reply.h"
 #include "sandboxfs/loop.h"
 #include "tests/lib/fake_sandbox.h"
 

@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "backends/local/trash_sign.h"
+#include "backends/local/trash/sign.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"

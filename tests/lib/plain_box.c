@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/sandbox.h"
+#include "fs/sandbox/registry.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/tmp.h"
 
@@ -25,7 +25,7 @@ static int root_of(struct sbx_sandbox *sb)
 
 static const struct sbx_sandbox_impl impl = {.root = root_of};
 
-/* What the inode table needs of fs/sandbox.c. */
+/* What the inode table needs of fs/sandbox/registry.c. */
 bool sbx_box_alive(struct sbx_box *box)
 {
 	return sbx_container_of(box, struct plain_box, box)->alive;

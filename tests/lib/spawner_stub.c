@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/local/room.h"
+#include "backends/runner/isolation/mounter.h"
 
 static void job_signal(struct sbx_job *job, int sig)
 {

@@ -18,10 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/local/base_dir.h"
-#include "backends/local/base_git.h"
-#include "backends/local/base_impl.h"
-#include "backends/local/git.h"
+#include "backends/git/repository.h"
+#include "backends/local/overlay/base_dir.h"
+#include "backends/local/overlay/base_git.h"
+#include "backends/local/overlay/base_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"

@@ -18,9 +18,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "backends/local/capture_impl.h"
-#include "backends/local/git_impl.h"
-#include "backends/local/index_tree.h"
+#include "backends/git/capture_impl.h"
+#include "backends/git/git_impl.h"
+#include "backends/git/index_tree.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"

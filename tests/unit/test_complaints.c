@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "fs/complaints.h"
+#include "fs/log/complaints.h"
 
 /* EXPECTED: of each, the last first, m(issing), r(ead-only), d(enied) or p(rogram), the name, a bar. */
 static void expect(const char *text, const char *expected)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "fs/confine.h"
+#include "fs/util/symlink.h"
 #include "tests/lib/tmp.h"
 
 #define VIEW "/mnt/fix-1"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "fs/control.h"
+#include "fs/control/control.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/control_fixture.h"
 

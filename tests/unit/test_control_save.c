@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "fs/connection.h"
-#include "fs/control_buffer.h"
-#include "fs/holders.h"
-#include "fs/ops_control_impl.h"
+#include "fs/control/ops_impl.h"
+#include "fs/control/save_buffer.h"
+#include "fs/fuse/connection.h"
+#include "fs/workspace/holders.h"
 #include "tests/lib/control_fixture.h"
 
 struct fuse_req {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/denials.h"
+#include "fs/log/denials.h"
 #include "sandboxfs/loop.h"
 
 static struct sbx_loop *loop;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "fs/options.h"
+#include "fs/config/options.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/tmp.h"
 

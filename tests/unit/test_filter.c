@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "backends/local/filter_code.h"
+#include "backends/runner/isolation/seccomp_bpf.h"
 
 #define ARCH   AUDIT_ARCH_X86_64
 #define ALLOW  SECCOMP_RET_ALLOW

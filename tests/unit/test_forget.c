@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "fs/forget.h"
+#include "fs/fuse/invalidator.h"
 
 #define HELD UINT64_MAX /* the directory that cannot be forgotten yet */
 

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git_impl.h"
+#include "backends/git/git_impl.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"

@@ -1,5 +1,5 @@
 /* What of a configuration is shown to commands. */
-#include "backends/local/git_bare_config.h"
+#include "backends/git/bare_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

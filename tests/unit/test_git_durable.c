@@ -2,7 +2,7 @@
  * What libgit2 writes is written out, or synced, before it has its name; what is synced by
  * ourselves always is.
  */
-#include "backends/local/git_durable.h"
+#include "backends/git/durable.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git.h"
-#include "backends/local/git_spare.h"
+#include "backends/git/repository.h"
+#include "backends/git/spare.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"

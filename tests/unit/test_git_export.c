@@ -1,5 +1,5 @@
 /* Objects out of hostile hands: what is read of them, and what the source gets. */
-#include "backends/local/git_export.h"
+#include "backends/git/import_objects.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "backends/local/git_pack.h"
+#include "backends/git/pack.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"

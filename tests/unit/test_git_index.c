@@ -1,5 +1,5 @@
 /* git's index: what is taken, what is refused, and merging. */
-#include "backends/local/git_index.h"
+#include "backends/git/index.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/local/git_names.h"
+#include "backends/git/path_rules.h"
 #include "backends/support/sha1.h"
 
 #define FILE_MODE 0100644

@@ -1,5 +1,5 @@
 /* What git's settings say, and which of them lead into a tree. */
-#include "backends/local/git_programs.h"
+#include "backends/git/programs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "backends/local/git_config.h"
+#include "backends/git/config.h"
 #include "sandboxfs/cleanup.h"
 
 static const char *const paths[] = {"/mnt/m", "/state", NULL};

@@ -1,5 +1,5 @@
 /* Refs of a private repository, in which a command may be at work while they are set. */
-#include "backends/local/git_refs.h"
+#include "backends/git/refs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The store beside a source's objects: what is written to it, moves out of it, and is taken out. */
-#include "backends/local/git_store.h"
+#include "backends/git/store.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/git_impl.h"
-#include "backends/local/git_store_walk.h"
+#include "backends/git/git_impl.h"
+#include "backends/git/store_walk.h"
 #include "backends/support/fsutil.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "fs/github.h"
-#include "fs/request.h"
-#include "fs/secret.h"
+#include "fs/config/secret.h"
+#include "fs/github/text.h"
+#include "fs/job/request.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/scrub.h"
 

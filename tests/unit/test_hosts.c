@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/hosts.h"
+#include "fs/net/host_rules.h"
 
 static struct sbx_hosts *hosts;
 

@@ -1,5 +1,5 @@
 /* Patterns of .gitignore: what git says of generated ones is what we say. */
-#include "backends/local/ignore.h"
+#include "backends/git/gitignore.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/local/glob.h"
+#include "backends/git/wildmatch.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/scratch.h"
 

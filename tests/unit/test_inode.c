@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "fs/inode.h"
-#include "fs/sandbox.h"
+#include "fs/sandbox/registry.h"
+#include "fs/workspace/inode.h"
 #include "tests/lib/plain_box.h"
 
 static struct sbx_inodes *tab;

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
-#include "fs/json.h"
-#include "fs/request.h"
+#include "fs/job/request.h"
+#include "fs/util/json.h"
 
 static struct sbx_error err;
 

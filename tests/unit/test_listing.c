@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "fs/listing.h"
+#include "fs/fuse/listing.h"
 
 #define MS UINT64_C(1000000)
 

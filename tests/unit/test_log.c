@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/log.h"
-#include "fs/pending.h"
+#include "fs/log/log.h"
+#include "fs/util/reply.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "tests/lib/tmp.h"

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "fs/names.h"
-#include "fs/strv.h"
+#include "backends/support/strv.h"
+#include "fs/util/name_status.h"
 
 /* EXPECTED: the paths, each ended by a bar. */
 static void expect(const char *text, const char *expected)

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
-#include "fs/options.h"
+#include "fs/config/options.h"
 #include "tests/lib/tmp.h"
 
 static char dir[64]; /* holds mnt/, src/ and file */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/output.h"
+#include "fs/job/output.h"
 #include "tests/lib/tmp.h"
 
 static char dir[64];

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "fs/passthrough.h"
+#include "fs/fuse/passthrough.h"
 
 #define BOX 7
 

@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/local/local_history.h"
-#include "backends/local/past_impl.h"
+#include "backends/local/history/history_impl.h"
+#include "backends/local/history_ops.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"

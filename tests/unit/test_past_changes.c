@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/local/git_impl.h"
-#include "backends/local/index_tree.h"
-#include "backends/local/past_changes.h"
+#include "backends/git/git_impl.h"
+#include "backends/git/index_tree.h"
+#include "backends/local/history/tree_changes.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
 

@@ -16,8 +16,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "fs/denials.h"
-#include "fs/proxy.h"
+#include "fs/log/denials.h"
+#include "fs/net/proxy.h"
 #include "sandboxfs/error.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"

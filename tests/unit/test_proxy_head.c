@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/proxy_head.h"
+#include "fs/net/http_head.h"
 
 static struct sbx_head head;
 static char rewritten[1024];

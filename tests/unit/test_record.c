@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/local/record.h"
-#include "backends/local/state.h"
+#include "backends/local/state/record.h"
+#include "backends/local/state/state.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/scratch.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "fs/request.h"
+#include "fs/job/request.h"
 #include "sandboxfs/loop.h"
 
 #define HINT "use [\"sh\",\"-c\",\"...\"]"

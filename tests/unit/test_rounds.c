@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "fs/rounds.h"
+#include "fs/util/rounds.h"
 #include "sandboxfs/cleanup.h"
 
 struct client {

@@ -30,7 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fs/strv.h"
+#include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"

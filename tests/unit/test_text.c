@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/strv.h"
-#include "fs/text.h"
+#include "backends/support/strv.h"
+#include "fs/util/utf8.h"
 
 static void valid_text_is_valid_to_its_end(void **state)
 {

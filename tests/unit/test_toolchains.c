@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "fs/options.h"
-#include "fs/toolchains.h"
+#include "fs/config/options.h"
+#include "fs/config/toolchains.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/system_dirs.h"
 #include "tests/lib/scratch.h"

@@ -1,0 +1,429 @@
+/*
+ * From files to objects. A file that has not changed since its content was last looked at is not opened.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/git/capture_impl.h"
+#include "backends/git/git_impl.h"
+#include "backends/git/import_objects.h"
+#include "backends/git/index_tree.h"
+#include "backends/support/beneath.h"
+#include "sandboxfs/cleanup.h"
+
+#define TRIES 4
+/* Made in a moment, a file of nothing but holes takes hours to read. This much is read in about a minute. */
+#define HOLES ((uint64_t)16 << 30)
+
+/* ---- stat data ---- */
+
+static uint32_t get32(const unsigned char *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void put32(unsigned char *p, uint64_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (unsigned char)(v >> (24 - 8 * i));
+}
+
+void sbx_capture_stat(struct sbx_index_entry *e, const struct stat *st, uint32_t mode,
+                      const struct sbx_identity *owner)
+{
+	bool own = st->st_uid == owner->uid;
+
+	put32(e->stat, (uint64_t)st->st_ctim.tv_sec);
+	put32(e->stat + 4, (uint64_t)st->st_ctim.tv_nsec);
+	put32(e->stat + 8, (uint64_t)st->st_mtim.tv_sec);
+	put32(e->stat + 12, (uint64_t)st->st_mtim.tv_nsec);
+	put32(e->stat + 16, st->st_dev);
+	put32(e->stat + 20, st->st_ino);
+	put32(e->stat + 24, mode);
+	put32(e->stat + 28, own ? geteuid() : st->st_uid);
+	put32(e->stat + 32, own ? getegid() : st->st_gid);
+	put32(e->stat + 36, (uint64_t)st->st_size);
+}
+
+static uint32_t git_mode(const struct capture *c, const struct capture_item *item)
+{
+	uint32_t known = item->known ? sbx_index_mode(item->known) : 0;
+
+	if (S_ISLNK(item->st.st_mode))
+		return S_IFLNK;
+	if (!c->filemode)
+		return S_ISREG(known) ? known : S_IFREG | 0644;
+	return S_IFREG | (item->st.st_mode & S_IXUSR ? 0755 : 0644);
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/*
+ * Whether ENTRY, of an index written AT, tells this file's content. A command sets the time of
+ * modification as it likes: a file that was changed AT may be changed once more in the same tick of
+ * the clock, and no other time tells.
+ */
+static bool is_current(const struct sbx_index_entry *entry, const struct timespec *at,
+                       const struct stat *st)
+{
+	const unsigned char *s = entry->stat;
+
+	if (entry->flags & CAPTURE_STAGES || entry->extended & CAPTURE_INTENT_FLAG ||
+	    (sbx_index_mode(entry) & S_IFMT) != (st->st_mode & S_IFMT))
+		return false;
+	if (get32(s) != (uint32_t)st->st_ctim.tv_sec ||
+	    get32(s + 4) != (uint32_t)st->st_ctim.tv_nsec ||
+	    get32(s + 8) != (uint32_t)st->st_mtim.tv_sec ||
+	    get32(s + 12) != (uint32_t)st->st_mtim.tv_nsec ||
+	    get32(s + 20) != (uint32_t)st->st_ino || get32(s + 36) != (uint32_t)st->st_size)
+		return false;
+	return is_before(&st->st_mtim, at) && is_before(&st->st_ctim, at);
+}
+
+/* ---- objects ---- */
+
+int capture_failed(struct capture *c, int r, const char *path)
+{
+	return sbx_git_fail(c->err, r, "cannot record %s", path);
+}
+
+static int write_blob(struct capture *c, struct capture_item *item, const char *data, size_t len)
+{
+	struct sbx_git_owner owner = {0};
+	git_oid oid;
+	int r;
+
+	if (c->wish->common)
+		owner = sbx_git_owner_begin(c->wish->common);
+	r = git_odb_write(&oid, c->odb, data, len, GIT_OBJECT_BLOB);
+	sbx_git_owner_end(&owner);
+	if (r)
+		return capture_failed(c, r, item->path);
+	memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
+	return 0;
+}
+
+/* ---- files ---- */
+
+static int hash_whole(struct capture *c, struct capture_item *item, int fd,
+                      git_filter_list *filters)
+{
+	size_t size = (size_t)item->st.st_size;
+	_cleanup_free_ char *data = malloc(size + 1);
+	ssize_t n = data ? capture_read_at(fd, data, size, 0) : -ENOMEM;
+	git_buf out = {0};
+	int r;
+
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n < size)
+		return -ESTALE;
+	if (!filters)
+		return write_blob(c, item, data, size);
+	r = git_filter_list_apply_to_buffer(&out, filters, data, size);
+	/* core.safecrlf and the like: as it is, rather than not at all. */
+	if (!r && (out.size != size || memcmp(out.ptr, data, size) != 0))
+		c->ret->inexact = true;
+	r = r ? write_blob(c, item, data, size) : write_blob(c, item, out.ptr, out.size);
+	git_buf_dispose(&out);
+	return r;
+}
+
+/* -EFBIG, with a sentence unless such files are left out: there is too much to read that takes up no room. */
+static int count_holes(struct capture *c, const struct capture_item *item)
+{
+	const uint64_t size = (uint64_t)item->st.st_size, room = (uint64_t)item->st.st_blocks * 512;
+	int r;
+
+	if (size <= room || size - room <= HOLES - c->holes) {
+		c->holes += size <= room ? 0 : size - room;
+		return 0;
+	}
+	if (!c->wish->spare)
+		return sbx_fail(c->err, EFBIG,
+		                "%s is too large to be recorded, though it is mostly empty: remove "
+		                "it, or name it in .gitignore",
+		                item->path);
+	c->ret->inexact = true;
+	r = sbx_names_add(&c->ret->left_out, item->path);
+	return r ? r : -EFBIG;
+}
+
+/* Whether git, whatever the umask, makes files of this mode. */
+static bool is_plain_mode(mode_t mode)
+{
+	switch (mode & 07777) {
+	case 0644:
+	case 0664:
+	case 0666:
+	case 0755:
+	case 0775:
+	case 0777:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether the file, or what the index has of it, is not to be held in memory. */
+static bool is_large(const struct capture *c, const struct capture_item *item)
+{
+	git_object_t type;
+	git_oid oid;
+	size_t size;
+
+	if (item->st.st_size > (off_t)CAPTURE_SMALL)
+		return true;
+	if (!c->filtered || !item->known)
+		return false;
+	memcpy(oid.id, item->known->oid, sizeof(item->known->oid));
+	return git_odb_read_header(&size, &type, c->odb, &oid) == 0 && size > CAPTURE_SMALL;
+}
+
+static int hash_open(struct capture *c, struct capture_item *item, int fd)
+{
+	git_filter_list *filters;
+	int r = count_holes(c, item);
+
+	if (r)
+		return r;
+	item->large = is_large(c, item);
+	r = capture_filters_load(c, item, &filters);
+	if (r)
+		return capture_failed(c, r, item->path);
+	if (!item->large)
+		r = hash_whole(c, item, fd, filters);
+	else
+		r = filters ? capture_large(c, item, fd, filters) : capture_stream(c, item, fd);
+	capture_filters_unload(c, item, filters);
+	return r;
+}
+
+/* ---- files and links ---- */
+
+/* A file that its owner may not read is made readable for the moment. */
+static int open_file(int root, const char *path)
+{
+	int fd = sbx_beneath_open(root, path, O_RDONLY);
+	_cleanup_fd_ int opath = -1;
+	_cleanup_free_ char *proc = NULL;
+	struct stat st;
+
+	if (fd != -EACCES)
+		return fd;
+	opath = sbx_beneath_open(root, path, O_PATH);
+	proc = sbx_format("/proc/self/fd/%d", opath);
+	if (opath < 0 || !proc || fstat(opath, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    chmod(proc, (st.st_mode & 07777) | 0400) < 0)
+		return fd;
+	fd = sbx_beneath_open(root, path, O_RDONLY);
+	chmod(proc, st.st_mode & 07777);
+	return fd;
+}
+
+static bool same_time(const struct stat *a, const struct stat *b)
+{
+	return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* -ESTALE: it changed while it was read; what was read is recorded all the same if there is something. */
+static int hash_file_once(struct capture *c, struct capture_item *item, bool *read)
+{
+	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	struct stat after;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &item->st) < 0)
+		return -errno;
+	if (!S_ISREG(item->st.st_mode))
+		return -ENOENT;
+	c->ret->inexact |= !is_plain_mode(item->st.st_mode);
+	r = hash_open(c, item, fd);
+	if (r)
+		return r;
+	*read = true;
+	return fstat(fd, &after) < 0 || !same_time(&item->st, &after) ? -ESTALE : 0;
+}
+
+static int hash_link(struct capture *c, struct capture_item *item)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(c->wish->root, item->path, O_PATH);
+	char target[PATH_MAX];
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = readlinkat(fd, "", target, sizeof(target));
+	if (n < 0 || fstat(fd, &item->st) < 0)
+		return -ENOENT;
+	return write_blob(c, item, target, (size_t)n);
+}
+
+/* 0 also when it is gone or cannot be read; then the index's word is what there is. */
+static int hash_item(struct capture *c, struct capture_item *item)
+{
+	bool read = false;
+	int r = -ESTALE;
+
+	if (S_ISLNK(item->st.st_mode))
+		r = hash_link(c, item);
+	for (int i = 0; i < TRIES && r == -ESTALE; i++)
+		r = hash_file_once(c, item, &read);
+	if (r == -ESTALE && read) {
+		r = 0;
+		item->st.st_mtim = (struct timespec){0};
+	}
+	if (!r) {
+		item->hashed = true;
+		return 0;
+	}
+	item->gone = true;
+	c->ret->inexact = true;
+	if (c->err->code || r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
+		return r;
+	return 0;
+}
+
+/* What was seen before may have been recorded where it is not to be now, or have been taken out since. */
+static bool is_recorded(const struct capture *c, const struct sbx_index_entry *e)
+{
+	git_oid oid;
+
+	memcpy(oid.id, e->oid, sizeof(e->oid));
+	return git_odb_exists_ext(c->odb, &oid, GIT_ODB_LOOKUP_NO_REFRESH);
+}
+
+static void look_up(struct capture *c, struct capture_item *item)
+{
+	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_index_entry *e = item->known;
+
+	if (!w->believe || !e || !is_current(e, &w->known_at, &item->st)) {
+		e = w->seen ? sbx_index_find(w->seen, item->path, strlen(item->path)) : NULL;
+		if (!e || !is_current(e, &w->seen_at, &item->st) || !is_recorded(c, e))
+			return;
+	}
+	memcpy(item->entry.oid, e->oid, sizeof(e->oid));
+	item->hashed = item->believed = true;
+}
+
+/* ---- what git does not record ---- */
+
+/*
+ * What libgit2 converts becomes shorter by that, or stays the same: it takes out CRs and what $Id$
+ * was expanded to. An index may have been written by a git with programs that convert.
+ */
+static bool is_as_recorded(struct capture *c, const struct capture_item *item)
+{
+	git_object_t type;
+	git_oid oid;
+	size_t size;
+
+	if (!c->filtered)
+		return true;
+	memcpy(oid.id, item->entry.oid, sizeof(item->entry.oid));
+	return git_odb_read_header(&size, &type, c->odb, &oid) == 0 &&
+	       size == (size_t)item->st.st_size &&
+	       !(item->believed && capture_filters_foreign(c, item->path));
+}
+
+static int hash_bytes(struct capture *c, struct capture_item *item)
+{
+	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	struct capture_item plain = {.path = item->path};
+	int r = fd < 0 ? fd : fstat(fd, &plain.st) < 0 ? -errno : 0;
+
+	if (!r && !S_ISREG(plain.st.st_mode))
+		r = -ENOENT;
+	if (!r)
+		r = plain.st.st_size > (off_t)CAPTURE_SMALL ? capture_stream(c, &plain, fd)
+		                                            : hash_whole(c, &plain, fd, NULL);
+	memcpy(item->bytes, plain.entry.oid, sizeof(item->bytes));
+	return r;
+}
+
+/* Where its bytes cannot be read now, they are those that were recorded. */
+static int note_exact(struct capture *c, struct capture_item *item)
+{
+	const mode_t mode = item->st.st_mode & 07777;
+	int r = 0;
+
+	if (!c->wish->exact || !S_ISREG(item->st.st_mode))
+		return 0;
+	memcpy(item->bytes, item->entry.oid, sizeof(item->bytes));
+	item->exact = mode != 0644 && mode != 0755;
+	if (!is_as_recorded(c, item)) {
+		item->exact = true;
+		r = hash_bytes(c, item);
+		if (r == -ESTALE || r == -ENOENT || r == -EACCES)
+			memcpy(item->bytes, item->entry.oid, sizeof(item->bytes));
+	}
+	return c->err->code || r == -ENOMEM || r == -EIO || r == -ENOSPC ? r : 0;
+}
+
+static int do_item(struct capture *c, struct capture_item *item)
+{
+	int r = item->hashed || item->gone ? 0 : capture_is_over(c);
+
+	if (!r && !item->hashed && !item->gone)
+		r = hash_item(c, item);
+	if (!r && !item->gone)
+		r = note_exact(c, item);
+	if (r || item->gone)
+		return r;
+	sbx_capture_stat(&item->entry, &item->st, git_mode(c, item), &c->wish->owner);
+	item->entry.name = item->path;
+	item->entry.len = (uint32_t)strlen(item->path);
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+/* Those of the index that are not to be hashed anew, and then those that are. */
+static int show_all_attributes(struct capture *c)
+{
+	const struct sbx_index *known = c->wish->known;
+	int r = 0;
+
+	for (size_t i = 0; i < known->n && !r; i++) {
+		const struct sbx_index_entry *e = &known->at[i];
+
+		if (capture_is_attributes(e->name, e->len) && !(e->flags & CAPTURE_STAGES))
+			r = capture_filters_show(c, e, e->name, e->len);
+	}
+	for (size_t i = 0; i < c->n && !r; i++) {
+		struct capture_item *item = &c->items[i];
+
+		if (!capture_is_attributes(item->path, strlen(item->path)))
+			continue;
+		r = do_item(c, item);
+		if (!r && !item->gone)
+			r = capture_filters_show(c, &item->entry, item->path, strlen(item->path));
+	}
+	return r;
+}
+
+int capture_hash(struct capture *c)
+{
+	int r;
+
+	if (capture_filters_open(c))
+		return capture_failed(c, GIT_ERROR, "the tree");
+	for (size_t i = 0; i < c->n; i++)
+		look_up(c, &c->items[i]);
+	r = show_all_attributes(c);
+	for (size_t i = 0; i < c->n && !r; i++)
+		r = do_item(c, &c->items[i]);
+	capture_filters_close(c);
+	return r;
+}

@@ -1,0 +1,119 @@
+/* What the files of a capture share. */
+#ifndef SANDBOXFS_GIT_CAPTURE_IMPL_H
+#define SANDBOXFS_GIT_CAPTURE_IMPL_H
+
+#include <sys/stat.h>
+
+#include "backends/git/capture.h"
+#include "backends/git/gitignore.h"
+
+#define CAPTURE_GITLINK     0160000
+#define CAPTURE_PATH_MAX    4096
+#define CAPTURE_SKIP_FLAG   0x4000 /* extended: skip-worktree */
+#define CAPTURE_INTENT_FLAG 0x2000 /* extended: intent-to-add */
+#define CAPTURE_STAGES      0x3000
+
+/* The ignore rules that hold in one directory, and the way to another. */
+struct capture_rules {
+	struct sbx_ignore *ignore;
+	int root;
+	char **dirs; /* whose .gitignore was looked at, from the top */
+	bool *pushed;
+	size_t n, cap;
+};
+
+int capture_rules_open(struct capture_rules *rules, git_repository *repo, int root);
+void capture_rules_close(struct capture_rules *rules);
+/* Has the rules be those of DIR ("" the top). */
+int capture_rules_enter(struct capture_rules *rules, const char *dir);
+/* Whether PATH is ignored by itself or by a directory above it. */
+int capture_rules_ignore(struct capture_rules *rules, const char *path, bool *ret);
+
+/* How much may be tried for the ignore rules of one tree (sbx_ignore_work): about a minute. Lowered by tests. */
+extern uint64_t capture_ignore_work;
+
+/* A file or link that belongs into the tree. */
+struct capture_item {
+	char *path;
+	struct stat st;
+	const struct sbx_index_entry *known; /* what the index says of it; or NULL */
+	struct sbx_index_entry entry;        /* its name is path */
+	bool hashed, gone;
+	bool believed; /* hashed: by what the index says */
+	bool large;    /* it, or what the index has of it, is not to be held in memory */
+	bool exact;    /* belongs into struct sbx_captured.exact, with this content */
+	unsigned char bytes[20];
+};
+
+struct capture_loose {
+	char *path;
+	mode_t mode;
+};
+
+struct capture {
+	const struct sbx_capture_wish *wish;
+	struct sbx_captured *ret;
+	struct sbx_error *err;
+	struct capture_rules rules;
+	struct capture_item *items;
+	size_t n, cap;
+	bool *hidden;          /* of the entries of wish->lower: covered by what is above */
+	struct sbx_names dirs; /* that were looked into */
+	git_odb *odb;
+	git_index *attributes; /* where libgit2 looks for .gitattributes */
+	bool filtered, filemode;
+	uint64_t holes;              /* bytes that were read and take up no room */
+	struct capture_loose *loose; /* directories that were made readable */
+	size_t nloose;
+};
+
+/* The first SIZE bytes of a file, piece by piece. What is a hole is not read. */
+struct capture_pieces {
+	int fd;
+	size_t size, at, until; /* from AT to UNTIL it is all data, or all a hole */
+	bool hole;
+	char *buf;
+};
+
+/* 0 or -ENOMEM. FD is borrowed. */
+int capture_pieces_open(struct capture_pieces *p, int fd, size_t size);
+void capture_pieces_close(struct capture_pieces *p);
+/* The next one; its length, 0 at the end. -ESTALE: the file is shorter by now. */
+ssize_t capture_pieces_next(struct capture_pieces *p, const char **ret);
+/* Up to LEN bytes from OFFSET; fewer: the file ends there. */
+ssize_t capture_read_at(int fd, char *buf, size_t len, off_t offset);
+
+#define CAPTURE_SMALL ((size_t)1 << 20) /* read as a whole */
+
+/* Records the file ITEM, open at FD, as it is; as FILTERS convert it. -ESTALE: it changed. */
+int capture_stream(struct capture *c, struct capture_item *item, int fd);
+int capture_large(struct capture *c, struct capture_item *item, int fd, git_filter_list *filters);
+/* Says that libgit2 failed with R at PATH. */
+int capture_failed(struct capture *c, int r, const char *path);
+
+/* Finds what belongs in the tree. */
+int capture_walk(struct capture *c);
+/* Hashes what was found and is not known. */
+int capture_hash(struct capture *c);
+int capture_is_over(const struct capture *c);
+/* Gives the directories that nobody may read the modes back that they had. */
+void capture_tighten(struct capture *c);
+
+/* Has libgit2 see attributes and settings as they are to hold. Its codes. */
+int capture_filters_open(struct capture *c);
+void capture_filters_close(struct capture *c);
+bool capture_is_attributes(const char *path, size_t len);
+/* Has the .gitattributes E of the LEN bytes at PATH count. */
+int capture_filters_show(struct capture *c, const struct sbx_index_entry *e, const char *path,
+                         size_t len);
+/* Whether a program may convert PATH, and not libgit2. */
+bool capture_filters_foreign(const struct capture *c, const char *path);
+/*
+ * What is to be done to ITEM's content: *ret may be NULL. Of one that is large libgit2 does not see
+ * what the index has of it.
+ */
+int capture_filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret);
+void capture_filters_unload(struct capture *c, const struct capture_item *item,
+                            git_filter_list *filters);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * What of a repository is on the disk when. libgit2 syncs each file that it writes, or none.
+ * None: after a power cut a ref may be there and what it leads to not, or be empty itself. Each:
+ * a snapshot costs a flush of the disk for each file. So, as git does with
+ * core.fsyncMethod=writeout-only, the content of each file is written out before the file gets
+ * its name, which on a file system with a journal has the same order on the disk; the journal is
+ * left to its own time, some seconds. Where the source's core.fsync hardens loose objects or
+ * refs, or core.fsyncObjectFiles is true, each file is synced before the call returns.
+ */
+#ifndef SANDBOXFS_GIT_DURABLE_H
+#define SANDBOXFS_GIT_DURABLE_H
+
+#include <stdbool.h>
+
+#include "backends/git/git_impl.h"
+
+/* Once, after libgit2 has begun: it syncs what it writes from then on, as fsync below does. */
+void sbx_git_durable_init(void);
+
+/* From then on what is written is as REPO's settings have it; for all threads. */
+void sbx_git_durable_as(git_repository *repo);
+/*
+ * As VALUE, core.fsync, METHOD, core.fsyncMethod, and OBJECTS, core.fsyncObjectFiles have it;
+ * NULL: not set.
+ */
+bool sbx_git_durable_hardens(const char *value, const char *method, bool objects);
+
+/*
+ * Between the two this thread's files are begun to be written out when they are written, and waited
+ * for at the end, all together: for objects that nothing leads to before. May be nested. End: 0 or
+ * a negative errno.
+ */
+void sbx_git_durable_begin(void);
+int sbx_git_durable_end(void);
+
+/*
+ * FD, a file without a name that is on its way to the disk (-1: none): where this thread's libgit2
+ * is about to write out a file of the same content, mode and owner before it gets its name, that is
+ * FD itself, and it is FD that is waited for. Borrowed, until it is set to -1.
+ */
+void sbx_git_durable_spare(int fd);
+
+/* Files that libgit2 has had written out or synced on this thread. For tests. */
+unsigned sbx_git_durable_count(void);
+
+/*
+ * Has the ref NAME of the repository in COMMON, with all that was written for it before, on the
+ * disk. What is not a loose ref is as old as the file of packed ones. 0 or a negative errno.
+ */
+int sbx_git_durable_ref(const char *common, const char *name);
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * The git half of the local backend: a linked worktree per sandbox, made and unmade by
+ * libgit2 and by writing the few administrative files directly. No program is ever run: no hook, no
+ * filter driver, no fsmonitor. Working trees are only reached through the path in the state
+ * directory.
+ *
+ * Functions open a repository handle of their own, so they may be used from several threads. What
+ * changes refs or worktree entries holds the lock of the repository.
+ */
+#ifndef SANDBOXFS_GIT_REPOSITORY_H
+#define SANDBOXFS_GIT_REPOSITORY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "sandboxfs/error.h"
+
+/* Counted; call once per backend, not concurrently. 0 or a negative errno. */
+int sbx_git_init(void);
+void sbx_git_shutdown(void);
+
+/* The errno (positive) for what libgit2 answered: return code, error class, message. */
+int sbx_git_errno(int code, int klass, const char *message);
+
+/*
+ * What the directory SOURCE is: 1 the top of a git repository (*common: its common directory, the
+ * caller's), 0 a plain directory, also one that merely lies inside some repository. With a
+ * repository, BASE (may be NULL) must name a commit. EINVAL bare, damaged, or without a commit;
+ * ENOENT no such base; EACCES owned by another user.
+ */
+int sbx_git_probe(const char *source, const char *base, char **common, struct sbx_error *err);
+/* Whether SOURCE lies inside a repository; *top is its .git directory, the caller's. */
+bool sbx_git_surrounded(const char *source, char **top);
+
+/* What a new sandbox will stand on. */
+struct sbx_git_plan {
+	char *branch; /* short name; not the one wished for where that was to be kept apart */
+	char *base;   /* hexadecimal commit */
+	bool exists;  /* the branch is there already and is continued */
+	bool told;    /* the branch wished for was there, with something on it */
+};
+
+/* What is done where the branch wished for is there already. */
+enum sbx_git_exists {
+	SBX_GIT_NEW, /* BRANCH-2, BRANCH-3...; one without commits of its own is taken as it is */
+	SBX_GIT_REFUSE,   /* EEXIST */
+	SBX_GIT_CONTINUE, /* it is checked out as it stands */
+};
+
+struct sbx_git_wish {
+	const char *source;
+	const char *base; /* asked for this sandbox, or NULL */
+	const char
+	        *fallback; /* the mount's base, or NULL; a branch that is continued outranks it */
+	const char *branch;
+	enum sbx_git_exists exists;
+	bool fixed; /* base is what the sandbox begins as, which its caller cannot omit */
+	/* NULL, or gets the source as it was opened, unless that is a worktree: the caller frees it. */
+	struct git_repository **opened;
+};
+
+/* Whether BRANCH may be the name of one. */
+bool sbx_git_branch_ok(const char *branch);
+
+/*
+ * Locks the repository against other daemons and threads that change its refs and worktree entries.
+ * Returns a descriptor to close, or -errno.
+ */
+int sbx_git_lock(const char *common);
+
+/*
+ * Decides branch and commit, changing nothing. EINVAL a bad branch name, not a commit, or wish.base
+ * differs from where a branch that is to be continued stands; ENOENT no such base; EEXIST the branch
+ * is there and is to be refused; EBUSY it is checked out (err names where) and no other will do.
+ * Caller holds the lock.
+ */
+int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
+                 struct sbx_error *err);
+void sbx_git_plan_release(struct sbx_git_plan *plan);
+
+/*
+ * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is that SOURCE is a partial clone.
+ */
+int sbx_git_explain_missing(const char *source, const char *commit, int r, struct sbx_error *err);
+
+/* A worktree of ours, as the record describes it. Strings are borrowed. */
+struct sbx_git_worktree {
+	const char *common;
+	const char *worktree; /* name of the entry */
+	const char *workdir;  /* absolute */
+	const char *branch;
+	const char *base;
+	const char *start;           /* hexadecimal commit that the branch begins at; NULL: base */
+	const char *link;            /* text of workdir/.git; NULL: leads to the entry */
+	struct git_repository *repo; /* common, open; NULL: it is opened where it is needed */
+	struct sbx_git_spares *spares; /* or NULL */
+	bool branch_created;
+};
+
+/*
+ * Registers the worktree, locked with the reason "sandboxfs", makes the branch unless it is there,
+ * and writes workdir/.git. TREE is workdir, open. EEXIST the entry is there. On failure the caller
+ * calls sbx_git_detach. Caller holds the lock.
+ */
+int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err);
+/* Whether a power cut has left in the worktree's entry neither what is checked out nor what is staged. */
+bool sbx_git_entry_is_blank(const struct sbx_git_worktree *wt);
+/* Writes again what a power cut has left empty in the worktree's entry. Best effort. */
+void sbx_git_mend_entry(const struct sbx_git_worktree *wt);
+/*
+ * Fills the working tree from base and writes its index. CANCELLED (may be NULL) is polled: EINTR.
+ * Long; without the lock.
+ */
+int sbx_git_checkout(const char *source, const struct sbx_git_worktree *wt, atomic_bool *cancelled,
+                     struct sbx_error *err);
+/*
+ * Takes back what attach did: the entry, and the branch if it was created by us, is checked out
+ * nowhere, and has no commits of its own. Success when any of it, or the repository, is gone. Takes
+ * the lock.
+ */
+int sbx_git_detach(const struct sbx_git_worktree *wt, struct sbx_error *err);
+
+/*
+ * Removes the entries whose working tree lies in TREES (our state directory) and which known() does
+ * not know. Takes the lock.
+ */
+int sbx_git_sweep(const char *common, const char *trees,
+                  bool (*known)(const char *worktree, void *data), void *data,
+                  struct sbx_error *err);
+
+/*
+ * Writes user.name and user.email, as they hold in SOURCE on the host (NULL: outside of
+ * repositories), to .gitconfig in the directory HOME; a file that is there is left alone. OTHERS:
+ * commands see another owner than the index tells, which git is not to take for a change. 0 or
+ * -errno.
+ */
+int sbx_git_identity(const char *source, int home, bool others);
+
+#endif

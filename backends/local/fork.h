@@ -1,0 +1,27 @@
+/* Sandboxes that begin as copies of others. */
+#ifndef SANDBOXFS_LOCAL_FORK_H
+#define SANDBOXFS_LOCAL_FORK_H
+
+#include "backends/local/create_from.h"
+#include "backends/local/trash/removed.h"
+
+/* As sbx_backend_impl.create for a REQ with from; its name has been checked. */
+int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
+                   struct sbx_error *err);
+
+/*
+ * The same from OF, which has been removed and whose entry in the trash is SEED. On failure nothing
+ * is left, and the seed alone may do.
+ */
+int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
+                           const struct sbx_local_seed *seed, const struct sbx_removed *of,
+                           struct sbx_sandbox **ret, struct sbx_error *err);
+
+/*
+ * Copies what stands apart from a tree (sbx_sandbox_impl.nested), in the directory FROM, for TO,
+ * whose tree, a copy, is open in ROOT.
+ */
+int sbx_local_fork_nested(struct sbx_local *b, int from, const char *to, int root,
+                          atomic_bool *cancelled, struct sbx_error *err);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * What the local backend keeps of a sandbox's past, and what it takes to record its present.
+ *
+ *   STATE/git/ID/history/   a bare repository: for sandboxes of git one that borrows the source's objects and holds only what
+ *                           is not to be seen there (marks, what a diff compares), for the others all there is
+ *     snapshots             a line each: commit, time in ms; oldest first
+ *     marks/NAME            a commit: the tree; its parent is where HEAD stood, its message the rest of the git state
+ *     seen                  an index of what was looked at last, so that it need not be read again
+ *     pruned                not git: how many objects were left when what nobody needs was taken out
+ *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
+ *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
+ *     aside, repos          what a restore took away; repositories in the trees of snapshots
+ *                           (aside.h)
+ *     restoring             the commit that the tree is being made to be: there while that goes on
+ *
+ * Snapshots of a sandbox of git are commits in the source, kept from `git gc` by refs/sandboxfs/snapshots/ID/COMMIT for as long as the
+ * sandbox lives; one that the next was made upon needs none. What stands on a branch then stays with the branch.
+ */
+#ifndef SANDBOXFS_LOCAL_HISTORY_HISTORY_H
+#define SANDBOXFS_LOCAL_HISTORY_HISTORY_H
+
+#include <git2.h>
+
+#include "backends/git/capture.h"
+#include "backends/local/local_impl.h"
+
+/* A sandbox, by its record. All borrowed. */
+struct sbx_past_place {
+	const struct sbx_local *b;
+	const struct sbx_record *rec;
+	int root; /* the tree, as the host sees it */
+	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory (trees/ or trash/) */
+};
+
+struct sbx_past_index;
+struct sbx_past_wish {
+	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
+	bool ignored;
+	bool exact; /* also what git does not record of files: struct sbx_captured.exact */
+	/*
+	 * Of a mark that is put before a restore: where what goes is kept, and whether that is all.
+	 */
+	const char *aside;
+	bool clean;
+	atomic_bool *cancelled;
+	struct sbx_past_index
+	        *known; /* receives the index of the host's side, the caller's then; may be NULL */
+};
+
+/*
+ * Records the tree. For a sandbox of git its worktree's entry must still be there (before detach). ret->index is what `git add -A` would
+ * have staged; nothing of the git state is changed. Cost grows with what changed.
+ */
+int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_wish *wish,
+                     struct sbx_captured *ret, struct sbx_error *err);
+
+/*
+ * The repository in which snapshots are: the source, or the sandbox's own. With ALL the objects of marks are seen too and what is
+ * written stays with the sandbox. Opened as bare, so that libgit2 never looks into a tree. *ret is freed by the caller.
+ */
+int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository **ret,
+                  struct sbx_error *err);
+/* STATE/git/ID/history, made when it is not there; a descriptor to close, or -errno. */
+int sbx_past_dir(const struct sbx_past_place *place, struct sbx_error *err);
+
+/* What REV is, in a repository that was opened with ALL. */
+struct sbx_past_rev {
+	git_oid commit, tree;
+	bool mark;
+};
+int sbx_past_resolve(const struct sbx_past_place *place, git_repository *all, const char *rev,
+                     struct sbx_past_rev *ret, struct sbx_error *err);
+
+/* For sandboxes that are full copies of a directory, once they are: records what they began as. */
+int sbx_past_begin(const struct sbx_past_place *place, atomic_bool *cancelled,
+                   struct sbx_error *err);
+/* Takes the sandbox's refs out of the source; success when there are none, or no source. EBUSY: git is at work there. */
+int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err);
+/* Completes a restore that was broken off. For recovery, before the sandbox is used. */
+void sbx_past_recover(const struct sbx_past_place *place);
+
+/*
+ * Makes the tree what COMMIT is, and the git state too: HEAD is the sandbox's branch then, and that stands there. CLEAN: what the
+ * ignore rules name goes. What was before is the mark "restore".
+ */
+int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *commit, bool clean,
+                            atomic_bool *cancelled, struct sbx_error *err);
+
+#endif

@@ -1,0 +1,192 @@
+/* What the files of a sandbox's history share. */
+#ifndef SANDBOXFS_LOCAL_HISTORY_HISTORY_IMPL_H
+#define SANDBOXFS_LOCAL_HISTORY_HISTORY_IMPL_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "backends/local/history/history.h"
+
+#define SBX_PAST_BRANCH "refs/heads/sandbox" /* of sandboxes that are not of git */
+
+/* A file in DIR that holds one id. */
+int sbx_past_read_id(int dir, const char *name, git_oid *ret);
+int sbx_past_write_id(int dir, const char *name, const git_oid *oid);
+
+/* The list of snapshots in the history's directory DIR: its text, which is taken line by line, and one more. */
+int sbx_past_lines(int dir, char **ret);
+bool sbx_past_line(char **at, git_oid *oid, int64_t *ms);
+int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms);
+void sbx_past_drop_line(int dir, const git_oid *oid);
+
+int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
+                     struct sbx_error *err);
+/* The commit that the sandbox began as; for a copy of a directory it is made when it is asked for first. */
+int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_error *err);
+/* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */
+char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
+/*
+ * Makes the ref NAME (NULL: ENOMEM) of REPO, the source or what borrows from it, lead to OID,
+ * whatever it led to. LOG is for its reflog, or NULL; WHAT for the sentence: "cannot keep WHAT".
+ */
+int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
+                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err);
+
+/*
+ * Whether a snapshot of the sandbox goes to the store, as no other sandbox is to read it: with
+ * what git ignores (IGNORED), or upon one that went there.
+ */
+bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
+/* The names of refs that begin with PREFIX. libgit2's codes. */
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
+/* Keeps from `git gc` in the source what MARK needs of it. ALL as opened with that. */
+int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const git_oid *mark,
+                  struct sbx_error *err);
+/*
+ * Sees to it that the source has the tree STAGED with all below, but for what the commit HEAD (may
+ * be NULL) has: the host's git finds what is staged there alone.
+ */
+int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all,
+                         const git_oid *staged, const git_oid *head, struct sbx_error *err);
+/* Lets go of what only other marks than MARK (NULL: all) needed. */
+void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
+                        const git_oid *mark);
+
+/* An index and when it was written; none there is an empty one. */
+struct sbx_past_index {
+	struct sbx_index index;
+	struct timespec at;
+	struct sbx_base_index *shared; /* whose index it is, or NULL */
+};
+int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
+                        struct sbx_error *err);
+void sbx_past_index_release(struct sbx_past_index *index);
+/* Where the index of the host's side is: the worktree's entry, or the history's directory. A descriptor to close. */
+int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err);
+/* Writes it there as git does. EBUSY with a sentence: git is at work there, and has been for a second. */
+int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
+                         const struct timespec *at, struct sbx_error *err);
+
+/* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
+int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);
+void sbx_past_unlock_index(const struct sbx_past_place *place);
+
+/* The git state of the host's side. */
+struct sbx_past_head {
+	char *text;      /* of HEAD, without the line's end */
+	const char *ref; /* the branch that it names, in text; NULL: detached */
+	git_oid oid;     /* where it stands */
+	bool born;
+};
+int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
+                       struct sbx_past_head *ret, struct sbx_error *err);
+void sbx_past_head_release(struct sbx_past_head *head);
+/* The sandbox's own branch, as a ref; malloc'd. */
+char *sbx_past_branch(const struct sbx_past_place *place);
+/*
+ * Has REF (NULL: HEAD itself, detached) stand at NEW where it stands at OLD (NULL: wherever, or nowhere). EAGAIN: it has moved
+ * meanwhile. TEXT is for the reflog.
+ */
+int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
+                  const git_oid *new, const char *text, struct sbx_error *err);
+/* Takes away the locks that a daemon has left which was killed while it moved something. */
+void sbx_past_break_locks(const struct sbx_past_place *place);
+/* Has HEAD say TEXT. */
+int sbx_past_set_head(const struct sbx_past_place *place, const char *text, struct sbx_error *err);
+
+/* A commit of TREE in REPO upon HEAD (NULL: none). Author and message as in struct sbx_snapshot_wish. */
+int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
+                    const char *message, const char *author, git_oid *ret, struct sbx_error *err);
+
+/* Records the tree and puts a mark of it; *RET is what was recorded. */
+int sbx_past_mark(const struct sbx_past_place *place, const char *name,
+                  const struct sbx_past_wish *wish, struct sbx_captured *ret,
+                  struct sbx_error *err);
+/*
+ * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in it, or NOW. Nothing else may be
+ * recorded meanwhile.
+ */
+void sbx_past_prune(const struct sbx_past_place *place, bool now);
+/* What a mark says beside its tree. */
+struct sbx_past_marked {
+	char *head;            /* text of HEAD */
+	git_oid branch, index; /* where the sandbox's branch stood; the tree of the index */
+	git_oid exact;         /* a tree of what is in struct sbx_past_exacts */
+	bool has_branch, has_index, has_exact;
+	bool clean;  /* what was not recorded went as well */
+	char *aside; /* name of the directory of what went; or NULL */
+};
+int sbx_past_read_mark(git_repository *all, const git_oid *commit, struct sbx_past_marked *ret,
+                       struct sbx_error *err);
+void sbx_past_marked_release(struct sbx_past_marked *marked);
+
+/* Brings what .worktreeinclude of the source names along once more, where the sandbox was made with such files. */
+int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err);
+/* Whose the files are. */
+struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
+/*
+ * A file whose permissions are neither 0644 nor 0755, or whose bytes are not what git records of
+ * it.
+ */
+struct sbx_past_exact {
+	char *path;
+	uint32_t mode;
+	git_oid oid;
+};
+/* Sorted by path. */
+struct sbx_past_exacts {
+	struct sbx_past_exact *at;
+	size_t n, cap;
+};
+/* Those that the tree TREE lists, of a mark. */
+int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
+                    struct sbx_error *err);
+/* That of PATH, or NULL. LIST may be NULL. */
+const struct sbx_past_exact *past_exact_find(const struct sbx_past_exacts *list, const char *path);
+void past_exact_release(struct sbx_past_exacts *list);
+
+/* Opens SBX_CAPTURE_TEMP in the tree ROOT, made where it is missing. A descriptor or -errno. */
+int sbx_past_temp_open(int root);
+/* Removes it with all in it. 0, also when there is none, or a negative errno with a sentence. */
+int sbx_past_temp_remove(int root, struct sbx_error *err);
+/* Gives the owner of DIR, a directory, all permissions, unless we may HOW (access(2)) already. */
+void sbx_past_make_accessible(int dir, int how);
+
+/* The lower layer of a layered tree, a descriptor to close, or -errno. */
+int sbx_past_lower_tree(const struct sbx_past_place *place);
+
+struct sbx_aside;
+/* How files are changed. All may be NULL. */
+struct sbx_past_apply {
+	struct sbx_aside *aside;      /* receives what goes or is replaced; else that is lost */
+	const struct sbx_aside *from; /* what is in it is not made: it is given back later */
+	const struct sbx_past_exacts *exact;
+	const struct sbx_past_exacts
+	        *was; /* of the files as they are, when they are to be those of a mark */
+};
+/*
+ * Makes the files of the tree, which are as CAPTURED, those of the tree TO, and captured->index
+ * that of TO. REPO as opened with ALL. What has to go is gone before anything is made. Files that
+ * are not recorded stay unless they are in the way. HOW may be NULL.
+ */
+int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
+                   struct sbx_captured *captured, const git_oid *to,
+                   const struct sbx_past_apply *how, struct sbx_error *err);
+/* Takes what lies at these paths, with all below, unless it was there when the sandbox was made. */
+int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
+                    struct sbx_aside *aside, struct sbx_error *err);
+/* Takes out of PATHS what was there when the sandbox was made. */
+void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *paths);
+/*
+ * Makes the repositories that a layered copy of a directory was made with what they were then, but
+ * for those of which the tree TREE or REPOS (may be closed) has something. A receives what goes.
+ */
+int sbx_past_give_lower(const struct sbx_past_place *place, git_repository *repo,
+                        const git_oid *tree, const struct sbx_aside *repos, struct sbx_aside *a);
+/* What a sandbox that is not of git was made with and no snapshot records; a list that ends with an empty one. */
+#define SBX_PAST_LEFT "left"
+/* Has INDEX, which is that of the tree FROM, be that of the tree TO, without touching files. */
+int sbx_past_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,
+                   const git_oid *to, struct sbx_error *err);
+
+#endif

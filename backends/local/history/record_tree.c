@@ -1,0 +1,378 @@
+/* What a capture of a sandbox goes by: its layers, its index, what was seen of it before. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/git/git_impl.h"
+#include "backends/git/store.h"
+#include "backends/local/history/aside.h"
+#include "backends/local/history/history_impl.h"
+#include "backends/local/overlay/base_index.h"
+#include "backends/local/overlay/overlay.h"
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
+
+/* What a sandbox is recorded by. */
+struct sides {
+	git_repository *repo;
+	int dir;   /* the history's */
+	int upper; /* or -1 */
+	struct sbx_past_index lower, known, seen;
+	git_oid lower_tree;
+	struct sbx_names nested;
+};
+
+static void sides_release(struct sides *s)
+{
+	git_repository_free(s->repo);
+	sbx_cleanup_fd(&s->dir);
+	sbx_cleanup_fd(&s->upper);
+	sbx_past_index_release(&s->lower);
+	sbx_past_index_release(&s->known);
+	sbx_past_index_release(&s->seen);
+	sbx_names_release(&s->nested);
+}
+
+struct sbx_identity sbx_past_owner(const struct sbx_past_place *place)
+{
+	if (place->rec->layer && place->b->layers)
+		return *sbx_layers_owner(place->b->layers);
+	return (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
+}
+
+/* ---- layers ---- */
+
+static int open_upper(const struct sbx_past_place *place)
+{
+	const int rooms[] = {place->b->state.trees, place->b->state.trash};
+	int r = -ENOENT;
+
+	if (place->disk >= 0)
+		return sbx_beneath_open(place->disk, "upper", O_RDONLY | O_DIRECTORY);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rooms) && r == -ENOENT; i++) {
+		_cleanup_fd_ int dir = sbx_dir_open(rooms[i], place->rec->id);
+
+		r = dir < 0 ? dir : sbx_dir_open(dir, "upper");
+	}
+	return r;
+}
+
+static int open_base(const struct sbx_past_place *place)
+{
+	_cleanup_free_ char *path = sbx_format(
+	        "%s/%s", sbx_bases_path(sbx_layers_bases(place->b->layers)), place->rec->layer);
+
+	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
+}
+
+int sbx_past_lower_tree(const struct sbx_past_place *place)
+{
+	_cleanup_fd_ int base = open_base(place);
+
+	return base < 0 ? base : sbx_dir_open(base, "tree");
+}
+
+/* ---- what a sandbox began as ---- */
+
+/* A directory of repositories has much that no snapshot records. */
+static int list_left(int dir, const struct sbx_names *paths)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len = 0, at = 0;
+
+	for (size_t i = 0; i < paths->n; i++)
+		len += strlen(paths->items[i]) + 1;
+	text = calloc(1, len + 1);
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < paths->n; i++) {
+		memcpy(text + at, paths->items[i], strlen(paths->items[i]));
+		at += strlen(paths->items[i]) + 1;
+	}
+	return sbx_locked_replace(dir, SBX_PAST_LEFT, text, len, NULL);
+}
+
+static int keep_repos(const struct sbx_past_place *place, const struct sbx_names *paths,
+                      const git_oid *commit, atomic_bool *cancelled, struct sbx_error *err)
+{
+	int r = paths->n ? sbx_repos_copy(place, paths, cancelled, err) : 0;
+
+	if (!r && paths->n && (r = sbx_repos_name(place, commit)))
+		sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	return r;
+}
+
+/* Everything in TREE, as the commit that a sandbox which is not of git began as. LIST: its index is kept as that of what lies below. */
+static int record_base(const struct sbx_past_place *place, int tree, bool list,
+                       atomic_bool *cancelled, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	static const struct sbx_index none;
+	struct sbx_captured captured;
+	_cleanup_free_ void *data = NULL;
+	struct sbx_capture_wish wish = {.root = tree,
+	                                .upper = -1,
+	                                .known = &none,
+	                                .owner = sbx_past_owner(place),
+	                                .ignored = true,
+	                                .spare = true,
+	                                .cancelled = cancelled};
+	git_oid commit;
+	size_t len;
+	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
+
+	if (r)
+		return r;
+	wish.repo = repo;
+	r = sbx_capture(&wish, &captured, err);
+	if (r)
+		return r;
+	r = sbx_past_commit(repo, &captured.tree, NULL, "as it was made", NULL, &commit, err);
+	if (!r) {
+		r = sbx_index_format(&captured.index, true, &data, &len);
+		if (!r && list)
+			r = sbx_locked_replace(dir, "lower", data, len, &captured.begun);
+		if (!r)
+			r = sbx_locked_replace(dir, "index", data, len, &captured.begun);
+		if (!r)
+			r = list_left(dir, &captured.left_out);
+		if (r)
+			sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	}
+	/* A lower layer has them. */
+	if (!r && !list)
+		r = keep_repos(place, &captured.nested, &commit, cancelled, err);
+	if (!r)
+		r = sbx_past_move(place, SBX_PAST_BRANCH, NULL, &commit, "sandboxfs: created", err);
+	if (!r && (r = sbx_past_write_id(dir, "base", &commit)))
+		sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	sbx_captured_release(&captured);
+	return r;
+}
+
+/* The tree of nothing: what a sandbox of the source `none` began as. */
+static int record_nothing(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_git_(odb) git_odb *odb = NULL;
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	git_oid tree, commit;
+	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
+
+	if (r)
+		return r;
+	if (git_repository_odb(&odb, repo) || git_odb_write(&tree, odb, "", 0, GIT_OBJECT_TREE))
+		return sbx_git_fail(err, GIT_ERROR, "cannot write to the state directory");
+	r = sbx_past_commit(repo, &tree, NULL, "as it was made", NULL, &commit, err);
+	if (!r)
+		r = sbx_past_move(place, SBX_PAST_BRANCH, NULL, &commit, "sandboxfs: created", err);
+	if (!r && (r = sbx_past_write_id(dir, "base", &commit)))
+		sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	return r;
+}
+
+static int make_base(const struct sbx_past_place *place, atomic_bool *cancelled,
+                     struct sbx_error *err)
+{
+	_cleanup_fd_ int tree = -1;
+
+	if (strcmp(place->rec->kind, "none") == 0)
+		return record_nothing(place, err);
+	if (!place->rec->layer)
+		return sbx_fail(err, ENOENT, "it is not known what the sandbox began as");
+	tree = sbx_past_lower_tree(place);
+	if (tree < 0)
+		return sbx_fail(err, -tree, "cannot open the base: %s", strerror(-tree));
+	return record_base(place, tree, true, cancelled, err);
+}
+
+int sbx_past_begin(const struct sbx_past_place *place, atomic_bool *cancelled,
+                   struct sbx_error *err)
+{
+	return record_base(place, place->root, false, cancelled, err);
+}
+
+/* Of a sandbox that is not of git: sees to it that there is what it began as. */
+static int need_base(const struct sbx_past_place *place, int dir, atomic_bool *cancelled,
+                     struct sbx_error *err)
+{
+	git_oid oid;
+
+	if (place->rec->common || sbx_past_read_id(dir, "base", &oid) == 0)
+		return 0;
+	return make_base(place, cancelled, err);
+}
+
+int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = -1;
+	int r;
+
+	if (place->rec->common)
+		return git_oid_fromstr(ret, place->rec->base) ? sbx_fail(err, EINVAL, "no base")
+		                                              : 0;
+	dir = sbx_past_dir(place, err);
+	r = dir < 0 ? dir : need_base(place, dir, NULL, err);
+	if (!r && (r = sbx_past_read_id(dir, "base", ret)))
+		sbx_fail(err, -r, "it is not known what the sandbox began as");
+	return r;
+}
+
+/* ---- the sides ---- */
+
+static int share(struct sbx_past_index *ret, const struct sbx_past_place *place, int base,
+                 struct sbx_error *err)
+{
+	int r = sbx_base_index_get(sbx_layers_bases(place->b->layers), base, &ret->shared, err);
+
+	if (!r)
+		ret->index = ret->shared->index;
+	return r;
+}
+
+/* The host's side, which says what the base does until somebody changes it. */
+static int read_known(const struct sbx_past_place *place, struct sides *s, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+
+	if (dir < 0)
+		return dir;
+	if (s->lower.shared)
+		s->known.shared = sbx_base_index_same(s->lower.shared, dir, &s->known.at);
+	if (!s->known.shared)
+		return sbx_past_read_index(dir, "index", &s->known, err);
+	s->known.index = s->known.shared->index;
+	return 0;
+}
+
+static int read_lower(const struct sbx_past_place *place, struct sides *s, struct sbx_error *err)
+{
+	_cleanup_fd_ int base = place->rec->common ? open_base(place) : -1;
+	git_oid commit;
+	int r;
+
+	s->upper = open_upper(place);
+	if (s->upper < 0)
+		return sbx_fail(err, -s->upper, "cannot open the upper layer: %s",
+		                strerror(-s->upper));
+	if (place->rec->common && base < 0)
+		return sbx_fail(err, -base, "cannot open the base: %s", strerror(-base));
+	r = base < 0 ? sbx_past_read_index(s->dir, "lower", &s->lower, err)
+	             : share(&s->lower, place, base, err);
+	if (!r)
+		r = sbx_past_base(place, &commit, err);
+	return r ? r : sbx_past_tree_of(s->repo, &commit, &s->lower_tree, err);
+}
+
+/* Where the host made a repository of a directory: X.at leads to its place. */
+static int add_nested(const char *name, unsigned char type, void *data)
+{
+	const int *dir = ((void **)data)[0];
+	struct sbx_names *names = ((void **)data)[1];
+	size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
+	char at[PATH_MAX], *slash;
+	ssize_t len;
+
+	(void)type;
+	if (n <= suffix || strcmp(name + n - suffix, SBX_NESTED_AT) != 0)
+		return 0;
+	len = readlinkat(*dir, name, at, sizeof(at) - 1);
+	if (len <= 0)
+		return 0;
+	at[len] = '\0';
+	slash = strrchr(at, '/');
+	if (!slash || strcmp(slash, "/.git") != 0)
+		return 0;
+	*slash = '\0';
+	return sbx_names_add(names, at);
+}
+
+static int read_nested(const struct sbx_past_place *place, struct sides *s)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(place->b->state.nested, place->rec->id);
+	void *data[2] = {&dir, &s->nested};
+
+	return dir < 0 ? 0 : sbx_dir_scan(dir, add_nested, data);
+}
+
+static int read_sides(const struct sbx_past_place *place, const struct sbx_past_wish *wish,
+                      struct sides *s, struct sbx_error *err)
+{
+	int r;
+
+	s->dir = sbx_past_dir(place, err);
+	if (s->dir < 0)
+		return s->dir;
+	r = need_base(place, s->dir, wish->cancelled, err);
+	if (!r)
+		r = sbx_past_open(place, !wish->keep, &s->repo, err);
+	if (!r && wish->keep && sbx_past_is_apart(place, wish->ignored) &&
+	    (r = sbx_git_store_use(s->repo)))
+		r = sbx_git_fail(err, r, "the store of the source cannot be used");
+	if (!r && place->rec->layer)
+		r = read_lower(place, s, err);
+	if (!r)
+		r = read_known(place, s, err);
+	/* Only a cache. */
+	if (!r && sbx_past_read_index(s->dir, "seen", &s->seen, NULL))
+		sbx_past_index_release(&s->seen);
+	if (!r && (r = read_nested(place, s)))
+		sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
+	return r;
+}
+
+static void keep_seen(struct sides *s, const struct sbx_captured *captured)
+{
+	_cleanup_free_ void *data = NULL;
+	size_t len;
+
+	if ((captured->found.n || s->seen.index.n) &&
+	    sbx_index_format(&captured->found, false, &data, &len) == 0)
+		sbx_locked_replace_soon(s->dir, "seen", data, len, &captured->begun);
+}
+
+int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_wish *wish,
+                     struct sbx_captured *ret, struct sbx_error *err)
+{
+	_cleanup_(sides_release) struct sides s = {.dir = -1, .upper = -1};
+	struct sbx_spawner *spawner = place->b->host->spawner;
+	struct sbx_capture_wish how;
+	int r = read_sides(place, wish, &s, err);
+
+	if (r)
+		return r;
+	how = (struct sbx_capture_wish){
+	        .repo = s.repo,
+	        .common = wish->keep ? place->rec->common : NULL,
+	        .root = place->root,
+	        .upper = s.upper,
+	        .lower = s.upper < 0 ? NULL : &s.lower.index,
+	        .lower_tree = s.upper < 0 ? NULL : &s.lower_tree,
+	        .known = &s.known.index,
+	        .known_at = s.known.at,
+	        .believe = s.upper < 0,
+	        .seen = &s.seen.index,
+	        .seen_at = s.seen.at,
+	        .nested = &s.nested,
+	        .owner = sbx_past_owner(place),
+	        .ignored = wish->ignored,
+	        .busy = spawner && sbx_spawner_runs(spawner, place->rec->id),
+	        .exact = wish->exact,
+	        .cancelled = wish->cancelled,
+	};
+	r = sbx_capture(&how, ret, err);
+	if (r)
+		return r;
+	keep_seen(&s, ret);
+	if (wish->known) {
+		*wish->known = s.known;
+		s.known = (struct sbx_past_index){0};
+	}
+	return 0;
+}

@@ -1,0 +1,433 @@
+/*
+ * Snapshots and marks. A snapshot writes objects first, then the ref that keeps them, then the index, then moves the branch: broken off
+ * anywhere, everything is as it was or staged, as after `git add -A`.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/git/durable.h"
+#include "backends/git/git_impl.h"
+#include "backends/git/import_objects.h"
+#include "backends/git/index_tree.h"
+#include "backends/git/spare.h"
+#include "backends/git/store.h"
+#include "backends/local/history/aside.h"
+#include "backends/local/history/history_impl.h"
+#include "backends/local/history_ops.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+#define TRIES 5
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- a commit on the branch ---- */
+
+/* Nothing that git has begun in the worktree is cut short by a commit of ours. */
+static int check_idle(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	static const char *const begun[][2] = {{"MERGE_HEAD", "merge"},
+	                                       {"CHERRY_PICK_HEAD", "cherry-pick"},
+	                                       {"REVERT_HEAD", "revert"}};
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+
+	if (dir < 0)
+		return dir;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(begun); i++)
+		if (faccessat(dir, begun[i][0], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return sbx_fail(err, EBUSY, "a %s is unfinished: finish or abort it first",
+			                begun[i][1]);
+	return 0;
+}
+
+static int keep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid,
+                int spare, struct sbx_error *err)
+{
+	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
+	int r;
+
+	sbx_git_durable_spare(spare);
+	r = sbx_past_make_ref(place, repo, name, oid, "sandboxfs: snapshot", "the snapshot", err);
+	sbx_git_durable_spare(-1);
+	return r;
+}
+
+static int move(const struct sbx_past_place *place, const struct sbx_past_head *head,
+                const git_oid *oid, int spare, struct sbx_error *err)
+{
+	int r;
+
+	sbx_git_durable_spare(spare);
+	r = sbx_past_move(place, head->ref, head->born ? &head->oid : NULL, oid,
+	                  "sandboxfs: snapshot", err);
+	sbx_git_durable_spare(-1);
+	return r;
+}
+
+static void unkeep(const struct sbx_past_place *place, git_repository *repo, const git_oid *oid)
+{
+	_cleanup_free_ char *name = sbx_past_ref(place->rec, oid);
+	struct sbx_git_owner owner = sbx_git_owner_begin(place->rec->common);
+
+	if (name)
+		git_reference_remove(repo, name);
+	sbx_git_owner_end(&owner);
+}
+
+static int make_commit(const struct sbx_past_place *place, git_repository *repo,
+                       const struct sbx_snapshot_wish *wish, const git_oid *tree,
+                       const struct sbx_past_head *head, git_oid *ret, struct sbx_error *err)
+{
+	struct sbx_git_owner owner = {0};
+	int r;
+
+	if (place->rec->common)
+		owner = sbx_git_owner_begin(place->rec->common);
+	r = sbx_past_commit(repo, tree, head->born ? &head->oid : NULL, wish->message, wish->author,
+	                    ret, err);
+	sbx_git_owner_end(&owner);
+	return r;
+}
+
+/* The files of the refs that a snapshot gets: -1 where there is none before. */
+struct refs {
+	int kept, branch;
+};
+
+static void close_refs(struct refs *refs)
+{
+	sbx_cleanup_fd(&refs->kept);
+	sbx_cleanup_fd(&refs->branch);
+}
+
+/*
+ * The commit, and what the refs to it are made of. All of it is waited for together, since each
+ * alone would cost a turn of the disk.
+ */
+static int make_commit_and_refs(const struct sbx_past_place *place, git_repository *repo,
+                                const struct sbx_snapshot_wish *wish, const git_oid *tree,
+                                const struct sbx_past_head *head, git_oid *ret, struct refs *refs,
+                                struct sbx_error *err)
+{
+	char hex[GIT_OID_HEXSZ + 1];
+	int r, written;
+
+	sbx_git_durable_begin();
+	r = make_commit(place, repo, wish, tree, head, ret, err);
+	if (!r && place->rec->common) {
+		git_oid_tostr(hex, sizeof(hex), ret);
+		refs->kept = sbx_git_spare_make(place->rec->common, hex);
+		refs->branch = sbx_git_spare_make(place->rec->common, hex);
+	}
+	written = sbx_git_durable_end();
+	if (!r && written)
+		r = sbx_fail(err, -written, "cannot write the commit: %s", strerror(-written));
+	return r;
+}
+
+/*
+ * On the list, kept, and on the branch, in this order: what a crash leaves of it can be found and taken back with the sandbox. -EAGAIN: the
+ * branch has moved meanwhile.
+ */
+static int publish(const struct sbx_past_place *place, git_repository *repo, int dir,
+                   const struct sbx_past_head *head, const git_oid *oid, const struct refs *refs,
+                   struct sbx_error *err)
+{
+	int r = sbx_past_add_line(dir, oid, now_ms());
+
+	if (r)
+		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common)
+		r = keep(place, repo, oid, refs->kept, err);
+	if (!r)
+		r = move(place, head, oid, refs->branch, err);
+	if (r)
+		sbx_past_drop_line(dir, oid);
+	if (place->rec->common && (r || head->born))
+		unkeep(place, repo, r ? oid : &head->oid);
+	return r;
+}
+
+static int commit_once(const struct sbx_past_place *place, git_repository *repo, int dir,
+                       const struct sbx_snapshot_wish *wish, const git_oid *tree, git_oid *ret,
+                       struct sbx_error *err)
+{
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	_cleanup_(close_refs) struct refs refs = {-1, -1};
+	int r = sbx_past_read_head(place, repo, &head, err);
+
+	if (!r)
+		r = make_commit_and_refs(place, repo, wish, tree, &head, ret, &refs, err);
+	return r ? r : publish(place, repo, dir, &head, ret, &refs, err);
+}
+
+/*
+ * Of a branch that the host has checked out, and not the sandbox's, what is committed on it is the
+ * host's; but for ignored files, of which nobody may have thought.
+ */
+static int set_apart(const struct sbx_past_place *place, git_repository *repo, bool ignored,
+                     struct sbx_error *err)
+{
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	int r = sbx_past_read_head(place, repo, &head, err), g;
+
+	if (r)
+		return r;
+	g = sbx_git_store_use(repo);
+	if (g)
+		return sbx_git_fail(err, g, "the store of the source cannot be used");
+	r = sbx_git_store_mark(repo, place->rec->branch, true);
+	if (!r && head.ref && ignored)
+		r = sbx_git_store_mark(repo, head.ref + strlen("refs/heads/"), true);
+	return r ? sbx_fail(err, -r, "cannot note whose the snapshot is: %s", strerror(-r)) : 0;
+}
+
+static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                  const struct sbx_captured *captured, git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
+
+	if (!r && place->rec->common && lock < 0)
+		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
+	if (!r && sbx_past_is_apart(place, wish->ignored))
+		r = set_apart(place, repo, wish->ignored, err);
+	if (r)
+		return r;
+	for (int i = 0; i < TRIES; i++) {
+		r = commit_once(place, repo, dir, wish, &captured->tree, ret, err);
+		if (r != -EAGAIN)
+			break;
+	}
+	if (!r && captured->nested.n && (r = sbx_repos_name(place, ret)))
+		r = sbx_fail(err, -r, "the repositories in the tree cannot be kept: %s",
+		             strerror(-r));
+	return r;
+}
+
+static int snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                    git_oid *ret, struct sbx_error *err)
+{
+	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
+	const struct sbx_past_wish how = {
+	        .keep = true, .ignored = wish->ignored, .cancelled = wish->cancelled};
+	int r = check_idle(place, err);
+
+	if (!r)
+		r = sbx_past_capture(place, &how, &captured, err);
+	if (!r && captured.nested.n)
+		r = sbx_repos_copy(place, &captured.nested, wish->cancelled, err);
+	if (!r)
+		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
+	return r ? r : commit(place, wish, &captured, ret, err);
+}
+
+/* ---- marks ---- */
+
+/* The tree of what is staged, as far as INDEX has one. CAPTURED is near to it. */
+static int index_tree(git_repository *all, const struct sbx_index *index,
+                      const struct sbx_captured *captured, git_oid *ret)
+{
+	_cleanup_git_(odb) git_odb *odb = NULL;
+
+	for (size_t i = 0; i < index->n; i++)
+		/* A merge that is not done, or a file that is only announced. */
+		if (index->at[i].flags & 0x3000 || index->at[i].extended & 0x2000)
+			return -EBUSY;
+	int r = git_repository_odb(&odb, all);
+
+	if (!r)
+		r = sbx_index_write_tree(index, odb, &captured->index, &captured->tree, ret);
+	return r;
+}
+
+/* What goes into a mark beside the tree, in lines. */
+static char *describe(const struct sbx_past_place *place, git_repository *all,
+                      const struct sbx_captured *captured, const struct sbx_index *staged,
+                      const struct sbx_past_head *head, const struct sbx_past_wish *wish)
+{
+	_cleanup_free_ char *branch = sbx_past_branch(place);
+	char tip[GIT_OID_HEXSZ + 1] = "-", index[GIT_OID_HEXSZ + 1] = "-",
+	                         exact[GIT_OID_HEXSZ + 1] = "-";
+	git_oid oid;
+
+	if (branch && git_reference_name_to_id(&oid, all, branch) == 0)
+		git_oid_tostr(tip, sizeof(tip), &oid);
+	if (index_tree(all, staged, captured, &oid) == 0)
+		git_oid_tostr(index, sizeof(index), &oid);
+	if (captured->has_exact)
+		git_oid_tostr(exact, sizeof(exact), &captured->exact);
+	return sbx_format("branch %s\nindex %s\nexact %s\naside %s\nclean %d\nhead %s\n", tip,
+	                  index, exact, wish->aside ? wish->aside : "-", wish->clean, head->text);
+}
+
+void sbx_past_marked_release(struct sbx_past_marked *marked)
+{
+	free(marked->head);
+	free(marked->aside);
+	*marked = (struct sbx_past_marked){0};
+}
+
+static int read_line(const char *line, size_t len, struct sbx_past_marked *ret)
+{
+	const char *value = memchr(line, ' ', len);
+	size_t key = value ? (size_t)(value - line) : 0, n = value ? len - key - 1 : 0;
+	const struct {
+		const char *key;
+		git_oid *oid;
+		bool *has;
+	} ids[] = {{"branch", &ret->branch, &ret->has_branch},
+	           {"index", &ret->index, &ret->has_index},
+	           {"exact", &ret->exact, &ret->has_exact}};
+
+	for (size_t i = 0; value && i < SBX_ARRAY_SIZE(ids); i++)
+		if (key == strlen(ids[i].key) && memcmp(line, ids[i].key, key) == 0)
+			*ids[i].has = n == GIT_OID_HEXSZ &&
+			              git_oid_fromstrn(ids[i].oid, value + 1, n) == 0;
+	if (key == 5 && memcmp(line, "clean", key) == 0)
+		ret->clean = n == 1 && value[1] == '1';
+	if (key == 5 && memcmp(line, "aside", key) == 0 && !(n == 1 && value[1] == '-') &&
+	    !(ret->aside = strndup(value + 1, n)))
+		return -ENOMEM;
+	if (key == 4 && memcmp(line, "head", key) == 0 && !(ret->head = strndup(value + 1, n)))
+		return -ENOMEM;
+	return 0;
+}
+
+int sbx_past_read_mark(git_repository *all, const git_oid *oid, struct sbx_past_marked *ret,
+                       struct sbx_error *err)
+{
+	git_commit *object = NULL;
+	int r = git_commit_lookup(&object, all, oid);
+	const char *at;
+
+	*ret = (struct sbx_past_marked){0};
+	if (r)
+		return sbx_git_fail(err, r, "a mark cannot be read");
+	for (at = git_commit_message(object); !r && *at && !ret->head;) {
+		size_t len = strcspn(at, "\n");
+
+		r = read_line(at, len, ret);
+		at += len + (at[len] == '\n');
+	}
+	git_commit_free(object);
+	if (!r && ret->head)
+		return 0;
+	sbx_past_marked_release(ret);
+	return r ? sbx_fail(err, ENOMEM, "out of memory")
+	         : sbx_fail(err, EINVAL, "a mark cannot be read");
+}
+
+static int put_mark(const struct sbx_past_place *place, const char *name,
+                    const struct sbx_captured *captured, const struct sbx_index *staged,
+                    const struct sbx_past_wish *wish, struct sbx_error *err)
+{
+	_cleanup_git_(repository) git_repository *all = NULL;
+	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	_cleanup_fd_ int marks = dir < 0 ? -1 : sbx_dir_make(dir, "marks", 0700);
+	_cleanup_free_ char *text = NULL;
+	git_oid oid;
+	int r = dir < 0 ? dir : sbx_past_open(place, true, &all, err);
+
+	if (!r)
+		r = sbx_past_read_head(place, all, &head, err);
+	if (r)
+		return r;
+	text = describe(place, all, captured, staged, &head, wish);
+	if (!text || marks < 0)
+		return sbx_fail(err, text ? -marks : ENOMEM, "cannot keep a mark");
+	r = sbx_past_commit(all, &captured->tree, head.born ? &head.oid : NULL, text, NULL, &oid,
+	                    err);
+	if (!r && (r = sbx_past_write_id(marks, name, &oid)))
+		sbx_fail(err, -r, "cannot keep a mark: %s", strerror(-r));
+	return r;
+}
+
+int sbx_past_mark(const struct sbx_past_place *place, const char *name,
+                  const struct sbx_past_wish *wish, struct sbx_captured *ret, struct sbx_error *err)
+{
+	_cleanup_(sbx_past_index_release) struct sbx_past_index known = {0};
+	struct sbx_past_wish how = *wish;
+	int r;
+
+	how.known = &known;
+	how.exact = true;
+	r = sbx_past_capture(place, &how, ret, err);
+	if (r)
+		return r;
+	r = put_mark(place, name, ret, &known.index, wish, err);
+	if (r)
+		sbx_captured_release(ret);
+	return r;
+}
+
+/* ---- the calls ---- */
+
+int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                       char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_past_wish how = {.ignored = wish->ignored, .cancelled = wish->cancelled};
+	struct sbx_captured captured = {0};
+	git_oid oid;
+	int r = sbx_local_settle(sb, wish->mark == NULL, err);
+
+	if (r)
+		return r;
+	if (wish->mark) {
+		snprintf(id, SBX_REV_MAX, "mark:%s", wish->mark);
+		r = sbx_past_mark(&place, wish->mark, &how, &captured, err);
+		sbx_captured_release(&captured);
+		/* Of the mark that it replaces. */
+		if (!r)
+			sbx_past_prune(&place, false);
+		return r;
+	}
+	r = snapshot(&place, wish, &oid, err);
+	if (!r)
+		git_oid_tostr(id, SBX_REV_MAX, &oid);
+	return r;
+}
+
+int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                   void *data, struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
+	_cleanup_free_ char *text = NULL;
+	char hex[GIT_OID_HEXSZ + 1], *at;
+	struct sbx_snapshot s = {.id = hex};
+	git_oid oid;
+	int r = dir < 0 ? dir : sbx_past_lines(dir, &text);
+
+	if (r)
+		return sbx_fail(err, -r, "cannot read the list of snapshots: %s", strerror(-r));
+	if (*text)
+		r = sbx_past_open(&place, false, &repo, err);
+	for (at = text; !r && sbx_past_line(&at, &oid, &s.time_ms);) {
+		git_commit *object = NULL;
+
+		git_oid_tostr(hex, sizeof(hex), &oid);
+		if (git_commit_lookup(&object, repo, &oid))
+			continue;
+		s.message = git_commit_summary(object);
+		r = fn(&s, data);
+		git_commit_free(object);
+	}
+	return r;
+}

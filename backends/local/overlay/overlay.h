@@ -1,0 +1,70 @@
+/*
+ * Trees in layers: a base of the cache below, what the sandbox changed above, put together by overlayfs. On disk a layered tree is
+ * trees/ID/upper and trees/ID/work (and an empty trees/ID/.git), so that it is moved away, swept and removed like any other. Only the sandbox's root
+ * descriptor, and the views of its commands, show the whole.
+ */
+#ifndef SANDBOXFS_LOCAL_OVERLAY_OVERLAY_H
+#define SANDBOXFS_LOCAL_OVERLAY_OVERLAY_H
+
+#include "backends/local/local_impl.h"
+#include "backends/local/overlay/base.h"
+#include "sandboxfs/identity.h"
+
+struct sbx_layers;
+struct sbx_room;
+struct stat;
+
+/*
+ * Opens cache and room and makes a trial tree. EOPNOTSUPP, EPERM, EINVAL... : this machine has no overlay for us. [pool]
+ */
+int sbx_layers_open(const struct sbx_host *host, const struct sbx_state *state,
+                    struct sbx_layers **ret, struct sbx_error *err);
+/* Accepts NULL. */
+void sbx_layers_close(struct sbx_layers *layers);
+/* Whom the files belong to. */
+const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers);
+/* Whether names of one file may show as several: see struct sbx_sandbox. */
+bool sbx_layers_splits(const struct sbx_layers *layers);
+struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers);
+struct sbx_room *sbx_layers_room(const struct sbx_layers *layers);
+
+/*
+ * Makes the upper layer of REC, whose directory in trees/ is there and empty, like a directory with attributes LIKE. Returns
+ * it, open, or a negative errno.
+ */
+int sbx_layers_make(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
+                    const struct stat *like);
+/*
+ * Has REC stand on the base of RECIPE, whose key is REC's, as sbx_base_acquire. The base's directory stays open in *ret.
+ */
+int sbx_layers_stand(struct sbx_layers *layers, const struct sbx_state *state,
+                     const struct sbx_record *rec, const struct sbx_base_recipe *recipe,
+                     atomic_bool *cancelled, struct sbx_base *ret, struct sbx_error *err);
+/* Mounts the tree of REC. Returns the root, O_PATH, or a negative errno. */
+int sbx_layers_mount(struct sbx_layers *layers, const struct sbx_record *rec,
+                     struct sbx_error *err);
+/*
+ * For a REC of limited size, before it is mounted: makes its disk and puts what is saved of it there. Returns its root, open, or a
+ * negative errno.
+ */
+int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
+                    const struct sbx_record *rec, struct sbx_error *err);
+/*
+ * Saves what is on DISK, to where a power cut does not lose it; what was saved before is there
+ * until then. EINTR: CANCELLED, which may be NULL. Blocks.
+ */
+int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
+                    int disk, atomic_bool *cancelled, struct sbx_error *err);
+/*
+ * Whether homes and repositories are on the disk of a sandbox of limited size: where commands are
+ * to be somebody else than their owner the kernel must be able to show files in memory as those of
+ * somebody else (Linux 6.3).
+ */
+bool sbx_layers_houses(const struct sbx_layers *layers);
+/* ENOSPC: more is in use. */
+int sbx_layers_resize(struct sbx_layers *layers, const char *id, uint64_t mb,
+                      struct sbx_error *err);
+/* Takes the mount away and counts REC among the base's users no more. Its files are not touched. May be repeated. */
+void sbx_layers_forget(struct sbx_layers *layers, const struct sbx_record *rec);
+
+#endif

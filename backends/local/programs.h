@@ -1,0 +1,28 @@
+/*
+ * That host git runs nothing which lies in a tree (backends/git/programs.h), for the sandboxes of one
+ * backend.
+ */
+#ifndef SANDBOXFS_LOCAL_PROGRAMS_H
+#define SANDBOXFS_LOCAL_PROGRAMS_H
+
+#include "backends/local/local_impl.h"
+
+/*
+ * Not NULL where there is something to guard: SOURCE is a git repository, and -o
+ * git_programs=tree was not given. -ENOMEM.
+ */
+struct sbx_programs;
+int sbx_programs_new(const struct sbx_local *b, struct sbx_programs **ret);
+void sbx_programs_free(struct sbx_programs *programs); /* accepts NULL */
+
+/*
+ * Before host git may work in the worktree WORKTREE (NULL: any): as sbx_git_programs_guard.
+ * Accepts NULL; any thread, waits for others who do the same.
+ */
+int sbx_programs_guard(struct sbx_programs *programs, const char *worktree, struct sbx_error *err);
+/* A sandbox is gone: without any nothing of ours stays in the source's config. Accepts NULL. */
+void sbx_programs_gone(struct sbx_programs *programs);
+/* Adds to OBJ, a sandbox's info, what was set to nothing. Accepts NULL. */
+void sbx_programs_info(struct sbx_programs *programs, struct json_object *obj);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * What a removal of many files takes with it, kept for a while: `rm -rf` of a sandbox unlinks file by file before it comes to
+ * the directory itself, and what the trash is to have is the tree as it was before the first of them.
+ *
+ * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is
+ * the sandbox's own one more link is made before it goes, on the file system that it lies on; of
+ * one of the base only the name is noted. When the row is over, or nothing was removed for a
+ * minute, that is dropped in the background; and at once when a write finds no room. On a disk of
+ * limited size it is dropped after a second while a command runs.
+ *
+ *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
+ *   kept/ID/ROW-N    the links
+ */
+#ifndef SANDBOXFS_LOCAL_TRASH_REMOVAL_LOG_H
+#define SANDBOXFS_LOCAL_TRASH_REMOVAL_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sbx_kept;     /* of a backend: drops what is over */
+struct sbx_kept_row; /* of a sandbox */
+
+/* 0 or a negative errno. */
+int sbx_kept_new(struct sbx_kept **ret);
+/* All rows have been closed. Accepts NULL. */
+void sbx_kept_free(struct sbx_kept *kept);
+
+/* Where a row's files are. ROOM and OWN are taken over. */
+struct sbx_kept_place {
+	int room;       /* directory for directories of sandboxes, on the file system of OWN */
+	const char *id; /* name in it */
+	int root;       /* the tree */
+	const atomic_uint *edits; /* differs when something else was written than removals */
+	/* Or NULL: commands take room from the same little as the row. */
+	const atomic_bool *shared;
+	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for reading */
+};
+
+/* 0 or -ENOMEM: then nothing was taken over. Makes nothing on disk. */
+int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
+                  struct sbx_kept_row **ret);
+/* Removes what there is, unless it is held. Accepts NULL. */
+void sbx_kept_close(struct sbx_kept_row *row);
+
+/*
+ * [any] NAME in DIRFD, a directory of the tree, is about to be removed. What cannot be kept is
+ * lost: hold says so.
+ */
+void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name);
+/*
+ * Ends the row and holds it as it is, for a teardown: 1, and what there is then is not dropped any
+ * more; 0 there is none, or something was written since; or a negative errno: it cannot be written
+ * now. *LOST is not 0 where some of it could not be kept, and says why.
+ */
+int sbx_kept_hold(struct sbx_kept_row *row, int *lost);
+/* [any] Something else was written, or is going to be: what was kept need not wait for its time. */
+void sbx_kept_over(struct sbx_kept_row *row);
+/*
+ * [any] Drops some of what is kept, as there is no room for a write. Whether there was something,
+ * so that the write may be tried again; what another thread has dropped meanwhile has made its
+ * room by then.
+ */
+bool sbx_kept_make_room(struct sbx_kept_row *row);
+
+enum sbx_kept_kind {
+	SBX_KEPT_BASE, /* it was the base's */
+	SBX_KEPT_FILE, /* it is kept as LINK */
+	SBX_KEPT_NAME, /* it had other names: the file of the same inode is the one that went last */
+};
+
+/* One removed name. */
+struct sbx_kept_entry {
+	enum sbx_kept_kind kind;
+	uint64_t ino; /* of the base's as the tree showed it */
+	const char *link;
+	const char *path;
+};
+
+/*
+ * Calls fn for each name that the directory DIR (kept/ID, open) holds, the last removal of a path last; a non-zero return ends it and is
+ * returned. 0 or -errno.
+ */
+int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data);
+
+#endif

@@ -1,0 +1,350 @@
+/* Finding a place and making ours there. What is done for each job is in cgroup_job.c. */
+#include "backends/runner/isolation/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/runner/isolation/cgroup_impl.h"
+#include "sandboxfs/cleanup.h"
+
+#define PREFIX "sandboxfs."
+#define SELF   "self"
+#define MOST   4 /* processes of ours that there can be */
+
+static int make(int dirfd, const char *path)
+{
+	return mkdirat(dirfd, path, 0755) < 0 ? -errno : 0;
+}
+
+static int take_away(int dirfd, const char *path)
+{
+	return unlinkat(dirfd, path, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+static int put(int dirfd, const char *file, const char *text)
+{
+	_cleanup_fd_ int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+const struct cgroup_kernel cgroup_kernel = {.make = make, .remove = take_away, .write = put};
+
+/* --- where we are -------------------------------------------------------------------------------- */
+
+/* Line for line: ID PARENT DEV ROOT TARGET OPTIONS... - TYPE SOURCE SUPER */
+static bool is_hierarchy(const char *line, char *target)
+{
+	const char *type = strstr(line, " - ");
+	char root[PATH_MAX];
+
+	return type && strncmp(type + 3, "cgroup2 ", 8) == 0 &&
+	       sscanf(line, "%*s %*s %*s %4095s %4095s", root, target) == 2 &&
+	       strcmp(root, "/") == 0;
+}
+
+int cgroup_find(const char *mountinfo, const char *self, struct cgroup_where *ret)
+{
+	_cleanup_file_ FILE *mounts = fopen(mountinfo, "re"), *own = fopen(self, "re");
+	_cleanup_free_ char *line = NULL;
+	bool found = false;
+	size_t size = 0;
+
+	while (mounts && !found && getline(&line, &size, mounts) > 0)
+		found = is_hierarchy(line, ret->root);
+	if (!found)
+		return -ENOENT;
+	while (own && getline(&line, &size, own) > 0) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "0::/", 4) != 0)
+			continue;
+		if (strncmp(line, "0::/..", 6) == 0 || strlen(line + 3) >= sizeof(ret->own))
+			return -EXDEV;
+		memcpy(ret->own, line + 3, strlen(line + 3) + 1);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* --- what a cgroup has ---------------------------------------------------------------------------- */
+
+enum { MEMORY = 1, PIDS = 2, CPU = 4 };
+
+static const struct {
+	unsigned bit;
+	const char *name;
+} controllers[] = {{MEMORY, "memory"}, {PIDS, "pids"}, {CPU, "cpu"}};
+
+static unsigned read_controllers(int dir, const char *file)
+{
+	char text[512], *rest = text, *word;
+	unsigned ret = 0;
+
+	if (cgroup_read(dir, file, text, sizeof(text)) < 0)
+		return 0;
+	while ((word = strsep(&rest, " \n")))
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(controllers); i++)
+			if (strcmp(word, controllers[i].name) == 0)
+				ret |= controllers[i].bit;
+	return ret & (MEMORY | PIDS) ? ret : 0;
+}
+
+/* One by one: what cannot be switched must not keep the others. */
+static void turn(const struct cgroup *g, int dir, char sign, unsigned which)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(controllers); i++) {
+		char word[16];
+
+		snprintf(word, sizeof(word), "%c%s", sign, controllers[i].name);
+		if (which & controllers[i].bit)
+			g->kernel->write(dir, "cgroup.subtree_control", word);
+	}
+}
+
+/* Of the hierarchy: cannot be limited, and may hold processes beside children that are. */
+static bool is_root(int dir)
+{
+	return faccessat(dir, "cgroup.type", F_OK, 0) < 0;
+}
+
+struct processes {
+	const pid_t *ids;
+	size_t n;
+};
+
+static bool is_one_of(pid_t pid, const struct processes *ours)
+{
+	for (size_t i = 0; i < ours->n; i++)
+		if (ours->ids[i] == pid)
+			return true;
+	return false;
+}
+
+/* The processes in DIR, at most as many as we can be; -1: more. */
+static int list_processes(int dir, pid_t ret[MOST])
+{
+	char text[256], *rest = text, *line;
+	int n = 0;
+
+	if (cgroup_read(dir, "cgroup.procs", text, sizeof(text)) < 0)
+		return -1;
+	while ((line = strsep(&rest, "\n")) && *line) {
+		if (n == MOST)
+			return -1;
+		ret[n++] = atoi(line);
+	}
+	return n;
+}
+
+static bool all_ours(int dir, const struct processes *ours)
+{
+	pid_t found[MOST];
+	int n = list_processes(dir, found);
+
+	for (int i = 0; i < n; i++)
+		if (!is_one_of(found[i], ours))
+			return false;
+	return n >= 0;
+}
+
+static void move_all(const struct cgroup *g, int from, int to)
+{
+	pid_t found[MOST];
+	int n = list_processes(from, found);
+
+	for (int i = 0; i < n; i++)
+		cgroup_job_enter(g, to, found[i]);
+}
+
+/* Our own cgroup: the controllers are ours to switch on once no process is in it. */
+static unsigned offered_at_home(int host, const struct processes *ours)
+{
+	if (faccessat(host, "cgroup.subtree_control", W_OK, 0) < 0 ||
+	    !(is_root(host) || all_ours(host, ours)))
+		return 0;
+	return read_controllers(host, "cgroup.controllers");
+}
+
+/* Somebody else's, who lets us make a group beside his. */
+static unsigned offered_abroad(int host)
+{
+	if (faccessat(host, ".", W_OK, 0) < 0 || faccessat(host, "cgroup.procs", W_OK, 0) < 0)
+		return 0;
+	return read_controllers(host, "cgroup.subtree_control");
+}
+
+/* --- removing --------------------------------------------------------------------------------------- */
+
+static bool populated(int dir, const char *name)
+{
+	_cleanup_fd_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char text[256];
+
+	return fd < 0 || cgroup_read(fd, "cgroup.events", text, sizeof(text)) < 0 ||
+	       !strstr(text, "populated 0");
+}
+
+static void remove_stale(int dir, const char *name, void *data)
+{
+	struct cgroup *g = data;
+
+	if (strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strcmp(name, g->name) != 0 &&
+	    !populated(dir, name))
+		cgroup_remove_tree(g, dir, name);
+}
+
+/* --- making ------------------------------------------------------------------------------------------- */
+
+/* HOST/name and HOST/name/self; g->dir is open. */
+static int make_ours(struct cgroup *g)
+{
+	int r = g->kernel->make(g->host, g->name);
+
+	if (r < 0)
+		return r;
+	g->dir = openat(g->host, g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = g->dir < 0 ? -errno : g->kernel->make(g->dir, SELF);
+	if (r < 0)
+		g->kernel->remove(g->host, g->name);
+	return r;
+}
+
+static void undo(struct cgroup *g)
+{
+	turn(g, g->dir, '-', MEMORY | PIDS | CPU);
+	if (g->moved) {
+		_cleanup_fd_ int self = openat(g->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		turn(g, g->host, '-', MEMORY | PIDS | CPU);
+		move_all(g, self, g->host);
+	}
+	cgroup_remove_tree(g, g->host, g->name);
+	sbx_cleanup_fd(&g->dir);
+	g->moved = false;
+}
+
+static bool settle_at_home(struct cgroup *g, const struct processes *ours)
+{
+	const unsigned offered = offered_at_home(g->host, ours);
+	_cleanup_fd_ int self = -1;
+
+	if (!offered || make_ours(g) < 0)
+		return false;
+	self = openat(g->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	g->moved = !is_root(g->host);
+	if (g->moved)
+		move_all(g, g->host, self);
+	turn(g, g->host, '+', offered);
+	if (read_controllers(g->host, "cgroup.subtree_control"))
+		return true;
+	undo(g);
+	return false;
+}
+
+static bool settle_abroad(struct cgroup *g)
+{
+	return offered_abroad(g->host) && make_ours(g) == 0;
+}
+
+static void set_powers(struct sbx_cgroup_powers *ret, unsigned which, const char *own)
+{
+	*ret = (struct sbx_cgroup_powers){
+	        .memory = which & MEMORY, .pids = which & PIDS, .cpu = which & CPU};
+	if (!which)
+		snprintf(ret->reason, sizeof(ret->reason),
+		         "no cgroup that is ours to divide has memory or pids (ours is %.100s)",
+		         own);
+}
+
+/* PATH becomes that of the cgroup around it; false at the root. */
+static bool go_up(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash || !path[1])
+		return false;
+	slash[slash == path] = '\0';
+	return true;
+}
+
+static int open_below(int root, const char *own)
+{
+	return openat(root, own[1] ? own + 1 : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+void cgroup_open(struct cgroup *g, const struct cgroup_where *where, const pid_t *ours, size_t n)
+{
+	_cleanup_fd_ int root = open(where->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct processes processes = {ours, n};
+	char path[PATH_MAX];
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%s", where->own);
+	snprintf(g->name, sizeof(g->name), PREFIX "%d", (int)getpid());
+	g->moved = false;
+	do {
+		const bool home = strcmp(path, where->own) == 0;
+
+		g->host = open_below(root, path);
+		if (g->host < 0)
+			continue;
+		cgroup_each(g->host, remove_stale, g);
+		found = (home && settle_at_home(g, &processes)) || settle_abroad(g);
+		if (!found)
+			sbx_cleanup_fd(&g->host);
+	} while (!found && go_up(path));
+	set_powers(&g->powers, found ? read_controllers(g->host, "cgroup.subtree_control") : 0,
+	           where->own);
+	if (found)
+		turn(g, g->dir, '+', read_controllers(g->host, "cgroup.subtree_control"));
+}
+
+void cgroup_probe(const struct cgroup_where *where, const pid_t *ours, size_t n,
+                  struct sbx_cgroup_powers *ret)
+{
+	_cleanup_fd_ int root = open(where->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct processes processes = {ours, n};
+	unsigned offered = 0;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", where->own);
+	do {
+		_cleanup_fd_ int host = open_below(root, path);
+
+		if (host >= 0 && strcmp(path, where->own) == 0)
+			offered = offered_at_home(host, &processes);
+		if (host >= 0 && !offered)
+			offered = offered_abroad(host);
+	} while (!offered && go_up(path));
+	set_powers(ret, offered, where->own);
+}
+
+void sbx_cgroup_probe(struct sbx_cgroup_powers *ret)
+{
+	struct cgroup_where where;
+
+	if (cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where) < 0) {
+		*ret = (struct sbx_cgroup_powers){.reason = "cgroup v2 is not mounted"};
+		return;
+	}
+	cgroup_probe(&where, (pid_t[]){getpid()}, 1, ret);
+}
+
+int cgroup_join(const struct cgroup *g)
+{
+	_cleanup_fd_ int self = openat(g->dir, SELF, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return self < 0 ? -errno : cgroup_job_enter(g, self, 0);
+}
+
+void cgroup_close(struct cgroup *g)
+{
+	if (g->dir >= 0)
+		undo(g);
+	sbx_cleanup_fd(&g->host);
+}

@@ -1,0 +1,38 @@
+/* Handing a command to the spawner, for backends whose commands run on this machine. */
+#ifndef SANDBOXFS_RUNNER_LAUNCH_H
+#define SANDBOXFS_RUNNER_LAUNCH_H
+
+#include "sandboxfs/spawner.h"
+
+struct json_object;
+
+struct sbx_launch {
+	const struct sbx_host *host;
+	const char *id;
+	const char *name;
+	const char *workdir;
+	bool layered, as_source; /* as in struct sbx_place */
+	bool on_disk;            /* likewise */
+	const char *home;        /* becomes HOME, and is writable */
+	const char *const *ro;   /* further paths to read, NULL-terminated, or NULL */
+	const char *const *rw;   /* to write as well */
+	const char *const *over; /* as in struct sbx_place */
+};
+
+/*
+ * As sbx_sandbox_impl.exec: sees to HOME, TMPDIR and PWD, and asks the spawner. EOPNOTSUPP without
+ * a spawner, E2BIG more than 14 further paths. Any thread.
+ */
+int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
+               const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+               struct sbx_error *err);
+
+/* Where commands see the tree; NULL: no memory. Any thread. */
+char *sbx_launch_view(const struct sbx_launch *l);
+/*
+ * Where a view of its own is in force: each path that commands see, with the reason; all below it
+ * is seen as well. A caller's object, or NULL. Asks the disk. Any thread.
+ */
+struct json_object *sbx_launch_shown(const struct sbx_launch *l);
+
+#endif

@@ -1,0 +1,240 @@
+/* Strings one after the other: nothing to escape, nothing to parse but NULs. */
+#include "backends/runner/protocol.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+struct writer {
+	char *at; /* NULL: only count */
+	size_t len;
+};
+
+static void put(struct writer *w, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	if (w->at) {
+		memcpy(w->at, s, n);
+		w->at += n;
+	}
+	w->len += n;
+}
+
+static uint32_t put_list(struct writer *w, const char *const *list)
+{
+	uint32_t n = 0;
+
+	for (; list && list[n]; n++)
+		put(w, list[n]);
+	return n;
+}
+
+static void put_all(struct writer *w, const struct sbx_place *place, const struct sbx_exec *spec,
+                    struct spawn_command *cmd)
+{
+	put(w, place->id);
+	put(w, place->workdir);
+	put(w, place->view ? place->view : place->workdir);
+	cmd->n_ro = put_list(w, place->ro);
+	cmd->n_rw = put_list(w, place->rw);
+	cmd->n_over = put_list(w, place->over);
+	put(w, spec->cwd ? spec->cwd : "");
+	put(w, spec->program ? spec->program : "");
+	cmd->n_argv = put_list(w, (const char *const *)spec->argv);
+	cmd->n_env = put_list(w, (const char *const *)spec->env);
+}
+
+int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
+                 struct spawn_command *cmd, char **ret)
+{
+	struct writer w = {0};
+	char *buf;
+
+	put_all(&w, place, spec, cmd);
+	if (w.len > SPAWN_MAX)
+		return -E2BIG;
+	buf = malloc(w.len);
+	if (!buf)
+		return -ENOMEM;
+	cmd->payload = w.len;
+	w = (struct writer){.at = buf};
+	put_all(&w, place, spec, cmd);
+	*ret = buf;
+	return 0;
+}
+
+struct reader {
+	char *at, *end;
+	char **words;
+	bool bad;
+};
+
+static char *take(struct reader *r)
+{
+	char *s = r->at;
+	char *nul = r->at < r->end ? memchr(r->at, 0, (size_t)(r->end - r->at)) : NULL;
+
+	if (!nul) {
+		r->bad = true;
+		return (char *)"";
+	}
+	r->at = nul + 1;
+	return s;
+}
+
+static char **take_list(struct reader *r, uint32_t n)
+{
+	char **list = r->words;
+
+	for (uint32_t i = 0; i < n && !r->bad; i++)
+		*r->words++ = take(r);
+	*r->words++ = NULL;
+	return list;
+}
+
+static int read_memfd(int fd, char *buf, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = pread(fd, buf + at, len - at, (off_t)at);
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EPROTO;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+int spawn_stream(const struct spawn_message *msg, int stream)
+{
+	const struct spawn_command *c = (const struct spawn_command *)msg->bytes;
+
+	return c->flags & SPAWN_HAS_STDIN ? stream : stream - 1;
+}
+
+static int load_payload(const struct spawn_message *msg, struct spawn_request *req)
+{
+	const size_t need = req->cmd.payload, inlined = msg->len - sizeof(req->cmd);
+	const bool in_memfd = req->cmd.flags & SPAWN_IN_MEMFD;
+	const int last = spawn_stream(msg, 2) + in_memfd;
+
+	if (msg->fds[last] < 0)
+		return -EMFILE;
+	if (need > SPAWN_MAX || (!in_memfd && need != inlined))
+		return -EPROTO;
+	req->buf = malloc(need + 1);
+	if (!req->buf)
+		return -ENOMEM;
+	if (in_memfd)
+		return read_memfd(msg->fds[last], req->buf, need);
+	memcpy(req->buf, msg->bytes + sizeof(req->cmd), need);
+	return 0;
+}
+
+static int take_apart(struct spawn_request *req)
+{
+	const struct spawn_command *c = &req->cmd;
+	size_t n = (size_t)c->n_ro + c->n_rw + c->n_over + c->n_argv + c->n_env;
+	struct reader r = {.at = req->buf, .end = req->buf + c->payload};
+
+	/* Each word has at least its NUL. */
+	if (n > c->payload || c->n_argv == 0 || c->n_over % 2)
+		return -EPROTO;
+	req->words = calloc(n + 5, sizeof(*req->words));
+	if (!req->words)
+		return -ENOMEM;
+	r.words = req->words;
+	req->id = take(&r);
+	req->workdir = take(&r);
+	req->view = take(&r);
+	req->ro = take_list(&r, c->n_ro);
+	req->rw = take_list(&r, c->n_rw);
+	req->over = take_list(&r, c->n_over);
+	req->place_len = (size_t)(r.at - req->buf);
+	req->cwd = take(&r);
+	req->program = take(&r);
+	req->argv = take_list(&r, c->n_argv);
+	req->env = take_list(&r, c->n_env);
+	return r.bad || r.at != r.end ? -EPROTO : 0;
+}
+
+int spawn_decode(const struct spawn_message *msg, struct spawn_request *ret)
+{
+	int r;
+
+	memcpy(&ret->cmd, msg->bytes, sizeof(ret->cmd));
+	r = load_payload(msg, ret);
+	return r < 0 ? r : take_apart(ret);
+}
+
+void spawn_request_finish(struct spawn_request *req)
+{
+	free(req->words);
+	free(req->buf);
+	req->words = NULL;
+	req->buf = NULL;
+}
+
+/* --- the sockets ------------------------------------------------------------------------------- */
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
+};
+
+int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds)
+{
+	union control control;
+	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
+	}
+	return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void take_fds(struct msghdr *msg, int *fds)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && n <= SPAWN_FDS)
+			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+	}
+}
+
+int spawn_receive(int sock, int flags, struct spawn_message *ret)
+{
+	union control control;
+	struct iovec iov = {.iov_base = ret->bytes, .iov_len = SPAWN_MESSAGE};
+	struct msghdr msg = {.msg_iov = &iov,
+	                     .msg_iovlen = 1,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof(control.bytes)};
+	ssize_t n;
+
+	for (int i = 0; i < SPAWN_FDS; i++)
+		ret->fds[i] = -1;
+	do
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : -EPIPE;
+	take_fds(&msg, ret->fds);
+	ret->len = (size_t)n;
+	return ret->len < sizeof(struct spawn_command) ? -EPROTO : 0;
+}

@@ -1,0 +1,128 @@
+/* The daemon's handle on the spawner process: its start and its end. */
+#include "backends/runner/runner_impl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+
+static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
+{
+	struct spawn_hello hello;
+	ssize_t n;
+
+	do
+		n = recv(sp->fd, &hello, sizeof(hello), 0);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(hello))
+		return sbx_fail(err, ESRCH, "the process that runs commands died at its start");
+	if (hello.report.code)
+		return sbx_fail(err, hello.report.code, "commands cannot be isolated: %s",
+		                *hello.powers.reason ? hello.powers.reason
+		                                     : strerror(hello.report.code));
+	sp->powers = hello.powers;
+	return 0;
+}
+
+/* A daemon that goes to the background is waited for by the program it was forked from. */
+static bool is_same_program(pid_t pid)
+{
+	struct stat ours, its;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return stat("/proc/self/exe", &ours) == 0 && stat(path, &its) == 0 &&
+	       ours.st_dev == its.st_dev && ours.st_ino == its.st_ino;
+}
+
+static void make_group(struct sbx_spawner *sp)
+{
+	const pid_t ours[] = {getpid(), getppid()};
+	struct sbx_cgroup_powers *powers = &sp->group.powers;
+	struct cgroup_where where;
+	int r = cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where);
+
+	if (r < 0)
+		snprintf(powers->reason, sizeof(powers->reason), "cgroup v2 is not mounted");
+	else
+		cgroup_open(&sp->group, &where, ours, is_same_program(ours[1]) ? 2 : 1);
+}
+
+int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
+                      struct sbx_error *err)
+{
+	struct sbx_spawner *sp = calloc(1, sizeof(*sp));
+	pid_t daemon = getpid();
+	int pair[2], r;
+
+	if (!sp || !(sp->buf = malloc(SPAWNER_BUF_SIZE))) {
+		free(sp);
+		return sbx_fail(err, ENOMEM, "out of memory");
+	}
+	sp->settings = settings;
+	sp->tail = &sp->head;
+	sp->group = CGROUP_NONE;
+	sp->watch = (struct sbx_watch){.fd = -1, .fn = spawner_on_socket, .data = sp};
+	pthread_mutex_init(&sp->lock, NULL);
+	sp->fd = -1;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+		r = sbx_fail(err, errno, "socketpair: %s", strerror(errno));
+		sbx_spawner_stop(sp);
+		return r;
+	}
+	make_group(sp); /* before the fork: both may have to be in it */
+	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
+	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
+	if (sp->pid == 0)
+		spawner_main(pair[1], settings, daemon, &sp->group);
+	sp->fd = pair[0];
+	close(pair[1]);
+	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : await_hello(sp, err);
+	if (r < 0) {
+		sbx_spawner_stop(sp);
+		return r;
+	}
+	*ret = sp;
+	return 0;
+}
+
+int sbx_spawner_attach(struct sbx_spawner *sp, struct sbx_loop *loop)
+{
+	int r;
+
+	sp->watch.fd = sp->fd;
+	r = sbx_loop_watch(loop, &sp->watch, EPOLLIN);
+	if (r < 0)
+		sp->watch.fd = -1;
+	else
+		sp->loop = loop;
+	return r;
+}
+
+void sbx_spawner_stop(struct sbx_spawner *sp)
+{
+	if (!sp)
+		return;
+	if (sp->fd >= 0 && sp->loop) {
+		shutdown(sp->fd, SHUT_WR);
+		while (spawner_receive(sp, sp->fd, 0) == (ssize_t)sizeof(struct spawn_report))
+			;
+		spawner_lose_everything(sp);
+	}
+	sbx_cleanup_fd(&sp->fd);
+	if (sp->pid > 0)
+		waitpid(sp->pid, NULL, 0);
+	cgroup_close(&sp->group);
+	pthread_mutex_destroy(&sp->lock);
+	free(sp->buf);
+	free(sp);
+}

@@ -1,0 +1,383 @@
+/*
+ * The spawner process. It does nothing but fork inits, pass signals to them and reap them;
+ * what takes time happens in init. It never waits for the daemon in a way that could make
+ * the daemon wait for it: reports are small and the daemon always reads.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/runner/isolation/cgroup.h"
+#include "backends/runner/isolation/mounter.h"
+#include "backends/runner/isolation/namespaces.h"
+#include "backends/runner/isolation/privileges.h"
+#include "backends/runner/isolation/seccomp.h"
+#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/init_pool.h"
+#include "backends/runner/spawner/lean.h"
+#include "backends/runner/spawner/rlimits.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
+
+#define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
+#define GROUP_FD    INIT_END_FD
+
+struct spawner {
+	struct spawn_powers powers;
+	struct cgroup *group;
+	struct views *views;
+	struct inits *inits;
+	struct rlimit nofile; /* as it was at the start */
+	struct filter filter;
+	struct spawn_message message;
+};
+
+static void tell(const void *report, size_t len)
+{
+	/* The daemon is gone: we learn it from the next receive. */
+	ssize_t n = send(INIT_REPORT_FD, report, len, MSG_NOSIGNAL);
+
+	(void)n;
+}
+
+static void tell_failed(uint64_t job, enum spawn_stage stage, int err)
+{
+	struct spawn_report r = {.event = SPAWN_FAILED, .stage = stage, .job = job, .code = err};
+
+	tell(&r, sizeof(r));
+}
+
+static void tell_gone(uint64_t job, bool oom, const struct usage *usage)
+{
+	struct spawn_report r = {.event = SPAWN_GONE, .job = job, .oom = oom};
+
+	r.user_us = usage->user_us;
+	r.sys_us = usage->sys_us;
+	r.max_rss_kb = usage->max_rss_kb;
+	tell(&r, sizeof(r));
+}
+
+static void serve_exec(struct spawner *sp, uint64_t job)
+{
+	struct spawn_request req = {0};
+	enum spawn_stage stage = SPAWN_AT_FORK;
+	int r = spawn_decode(&sp->message, &req);
+
+	if (!r)
+		r = inits_start(sp->inits, &sp->message, &req, &stage);
+	if (r < 0)
+		tell_failed(job, stage, -r);
+	spawn_request_finish(&req);
+}
+
+static void forget(struct spawner *sp, const char *id)
+{
+	views_forget(sp->views, id);
+	inits_drop_stale(sp->inits);
+}
+
+static void open_room(struct spawner *sp, const char *payload, size_t len)
+{
+	const char *nul = memchr(payload, 0, len);
+	const int sock = sp->message.fds[0];
+	int room;
+
+	if (sock < 0 || !nul || nul + 1 >= payload + len || payload[len - 1])
+		return;
+	room = room_start(sock, payload, nul + 1);
+	if (room >= 0)
+		views_use_room(sp->views, room);
+}
+
+static void serve(struct spawner *sp)
+{
+	const char *payload = sp->message.bytes + sizeof(struct spawn_command);
+	const size_t len = sp->message.len - sizeof(struct spawn_command);
+	struct spawn_command cmd;
+
+	memcpy(&cmd, sp->message.bytes, sizeof(cmd));
+	if (cmd.verb == SPAWN_EXEC)
+		serve_exec(sp, cmd.job);
+	else if (cmd.verb == SPAWN_SIGNAL)
+		inits_signal(sp->inits, cmd.job, cmd.sig);
+	else if (cmd.verb == SPAWN_ROOM)
+		open_room(sp, payload, len);
+	else if (cmd.verb == SPAWN_FORGET && len > 0 && payload[len - 1] == 0)
+		forget(sp, payload);
+}
+
+/* Returns false when the daemon has closed its end. */
+static bool receive(struct spawner *sp)
+{
+	int r = spawn_receive(INIT_REPORT_FD, MSG_DONTWAIT, &sp->message);
+
+	if (!r)
+		serve(sp);
+	for (int i = 0; i < SPAWN_FDS; i++)
+		sbx_cleanup_fd(&sp->message.fds[i]);
+	return !r || r == -EAGAIN || r == -EPROTO;
+}
+
+/* Making an init for a request to come is done when no request is there. */
+static _Noreturn void loop(struct spawner *sp)
+{
+	struct pollfd p[2 + WATCHED_MAX] = {{.fd = INIT_REPORT_FD, .events = POLLIN},
+	                                    {.fd = INIT_SIGNAL_FD, .events = POLLIN}};
+	struct signalfd_siginfo info;
+
+	for (;;) {
+		size_t n = 2 + inits_watch(sp->inits, p + 2, WATCHED_MAX), i = 2;
+
+		if (poll(p, n, -1) < 0)
+			continue;
+		if (p[1].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) > 0)
+			inits_reap(sp->inits, tell_gone);
+		if (p[0].revents && !receive(sp))
+			break;
+		while (i < n && !p[i].revents)
+			i++;
+		if (!p[0].revents && i < n)
+			inits_begun(sp->inits, p[i].fd);
+	}
+	inits_end(sp->inits, tell_gone);
+	_exit(0);
+}
+
+static int place_fd(int fd, int at)
+{
+	int r = fd == at ? 0 : dup3(fd, at, O_CLOEXEC);
+
+	return r < 0 ? -errno : 0;
+}
+
+/* Record locks are not inherited, so this one says exactly as long as we live that we do. */
+static int hold_life_lock(void)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = memfd_create("life", MFD_CLOEXEC);
+	int r = fd < 0 ? -errno : place_fd(fd, INIT_LIFE_FD);
+
+	if (r < 0)
+		return r;
+	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init; the cgroup. */
+static int arrange_descriptors(int fd, struct cgroup *group)
+{
+	int dir = group->dir < 0 ? -1 : fcntl(group->dir, F_DUPFD_CLOEXEC, GROUP_FD + 1);
+	sigset_t set;
+	int null, sigfd, r;
+
+	r = place_fd(fd, INIT_REPORT_FD);
+	if (!r && dir >= 0)
+		r = place_fd(dir, GROUP_FD);
+	if (r < 0)
+		return r;
+	group->dir = dir < 0 ? -1 : GROUP_FD;
+	close_range(INIT_REPORT_FD + 1, GROUP_FD - 1, 0);
+	close_range(GROUP_FD + (dir >= 0), ~0U, 0);
+	close_range(0, INIT_REPORT_FD - 1, 0);
+	null = open("/dev/null", O_RDWR);
+	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
+		return -EBADF;
+	/* Only inits are sent the last. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	r = sigfd < 0 ? -errno : place_fd(sigfd, INIT_SIGNAL_FD);
+	if (!r)
+		r = hold_life_lock();
+	for (int i = INIT_LISTENER_FD; !r && i < INIT_END_FD; i++)
+		r = dup3(0, i, O_CLOEXEC) < 0 ? -errno : 0;
+	return r;
+}
+
+static void reset_signals(void)
+{
+	sigset_t all;
+
+	for (int sig = 1; sig <= SIGRTMAX; sig++)
+		signal(sig, SIG_DFL);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+static void give_name(void)
+{
+	setsid();
+	umask(022);
+	prctl(PR_SET_NAME, "sandboxfs-spawn", 0, 0, 0);
+}
+
+static int raise_files(struct rlimit *was)
+{
+	struct rlimit raised;
+
+	if (getrlimit(RLIMIT_NOFILE, was) < 0)
+		return -errno;
+	raised = *was;
+	raised.rlim_cur = raised.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &raised);
+	return 0;
+}
+
+/* After all changes of credentials, which undo both. */
+static void bind_life(pid_t daemon)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != daemon)
+		_exit(1);
+}
+
+/* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall. */
+static void build_filter(struct spawner *sp, const struct sbx_settings *settings)
+{
+	struct spawn_powers *powers = &sp->powers;
+	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
+	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
+	                                 .no_unix = !powers->mount_ns,
+	                                 .no_ipc = !powers->mount_ns,
+	                                 .no_pids = !powers->pid_ns,
+	                                 .hear_net = powers->net_ns};
+	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
+
+	powers->seccomp = !r;
+	if (r && !*powers->reason)
+		snprintf(powers->reason, sizeof(powers->reason), "no system call filter: %s",
+		         r == -EOPNOTSUPP ? "built without libseccomp" : strerror(-r));
+}
+
+/* Without a namespace there is no way to hold a command to the proxy. */
+static int lacks_network(struct spawn_powers *powers)
+{
+	char why[sizeof(powers->reason)];
+
+	memcpy(why, powers->reason, sizeof(why));
+	snprintf(powers->reason, sizeof(powers->reason),
+	         "net=allow needs a network namespace, which cannot be made here%s%.150s",
+	         *why ? ": " : "", why);
+	return -EPERM;
+}
+
+/* Nobody gets a stronger word than what is there; and nothing is a reason to run as root. */
+static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
+{
+	const char *isolation = settings->isolation ? settings->isolation : "auto";
+	struct spawn_powers *powers = &sp->powers;
+	const bool root = geteuid() == 0;
+	struct sbx_error err;
+	int r = sbx_identity_find(settings, &powers->who, &err);
+
+	if (r < 0) {
+		snprintf(powers->reason, sizeof(powers->reason), "%.*s",
+		         (int)sizeof(powers->reason) - 1, err.text);
+		return r;
+	}
+	if (strcmp(isolation, "none") == 0 && sbx_settings_hosts(settings)) {
+		snprintf(powers->reason, sizeof(powers->reason),
+		         "net=allow needs a network namespace, which isolation=none does not make");
+		return -EINVAL;
+	}
+	if (strcmp(isolation, "none") == 0) {
+		snprintf(powers->reason, sizeof(powers->reason), "isolation=none");
+		return 0;
+	}
+	powers->isolated = true;
+	powers->become = root && !sbx_without("run_as");
+	if (root && !powers->become)
+		powers->who = (struct sbx_identity){0};
+	views_probe(settings, powers);
+	if (sbx_settings_hosts(settings) && !powers->net_ns)
+		return lacks_network(powers);
+	build_filter(sp, settings);
+	if (strcmp(isolation, "require") == 0 && *powers->reason)
+		return -EPERM;
+	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
+}
+
+/* Who cannot join has been taken for dead; or may not leave where we are. */
+static void join_group(struct spawner *sp)
+{
+	struct sbx_cgroup_powers *powers = &sp->powers.cgroup;
+	int r = sp->group->dir < 0 ? 0 : cgroup_join(sp->group);
+
+	*powers = sp->group->powers;
+	if (r == 0)
+		return;
+	sbx_cleanup_fd(&sp->group->dir);
+	*powers = (struct sbx_cgroup_powers){0};
+	snprintf(powers->reason, sizeof(powers->reason), "the cgroup cannot be entered: %s",
+	         strerror(-r));
+}
+
+static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)
+{
+	int r;
+
+	reset_signals();
+	r = arrange_descriptors(fd, sp->group);
+	if (r < 0)
+		return r;
+	give_name();
+	r = raise_files(&sp->nofile);
+	if (!r && limits_no_core() < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	sp->message.bytes = malloc(SPAWN_MESSAGE);
+	if (!sp->message.bytes || chdir("/") < 0)
+		return sp->message.bytes ? -errno : -ENOMEM;
+	join_group(sp);
+	r = find_powers(sp, settings);
+	if (r < 0)
+		return r;
+	bind_life(daemon);
+	if (sp->powers.isolated && privileges_bound() < 0)
+		return -errno;
+	lean_become();
+	r = views_create(settings, &sp->powers, &sp->views);
+	return r < 0 ? r
+	             : inits_create(
+	                       &(struct inits_config){
+	                               .powers = &sp->powers,
+	                               .settings = settings,
+	                               .views = sp->views,
+	                               .cgroup = sp->group,
+	                               .filter = sp->powers.seccomp ? &sp->filter : NULL,
+	                               .nofile = sp->nofile,
+	                               .message = sp->message.bytes,
+	                       },
+	                       &sp->inits);
+}
+
+void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon, struct cgroup *group)
+{
+	struct spawner sp = {.group = group};
+	struct spawn_hello hello = {.report.event = SPAWN_HELLO};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	hello.report.code = -set_up(&sp, fd, settings, daemon);
+	hello.powers = sp.powers;
+	tell(&hello, sizeof(hello));
+	if (hello.report.code)
+		_exit(1);
+	loop(&sp);
+}

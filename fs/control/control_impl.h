@@ -1,0 +1,259 @@
+/*
+ * What the control files share among themselves: the row of a table, the open file, and the engine
+ * for files whose writes are requests.
+ *
+ * An open file has one lock. It may be held while a job or the registry is told something,
+ * never while an answer is given.
+ */
+#ifndef SANDBOXFS_FS_CONTROL_CONTROL_IMPL_H
+#define SANDBOXFS_FS_CONTROL_CONTROL_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/control/control.h"
+#include "fs/control/save_buffer.h"
+#include "fs/job/request.h"
+#include "fs/sandbox/registry.h"
+#include "fs/util/reply.h"
+
+struct text {
+	char *data;
+	size_t len;
+};
+
+/* Takes over STRING (malloc'd); NULL is -ENOMEM. */
+int sbx_control_text_take(char *string, struct text *ret);
+void sbx_control_text_release(struct text *text);
+
+/* Generates what a read sees. */
+typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *node,
+                       struct text *ret);
+
+/*
+ * A file whose writes are requests: bytes are fed, each complete request starts an action, and the
+ * write is answered when the last action has ended. All but cancel, serve are called with the
+ * file's lock held, if it is not said otherwise.
+ */
+struct flow_impl {
+	bool whole; /* a write is one request, however many lines it has */
+	int (*feed)(struct sbx_control_handle *h, const void *buf, size_t len,
+	            struct sbx_error *err);
+	/*
+	 * Takes the next request. 1: an action was begun, sbx_flow_done() follows on the loop thread;
+	 * 0: no request is complete; or -errno.
+	 */
+	int (*start)(struct sbx_control_handle *h, bool final, struct sbx_error *err);
+	bool (*unfinished)(struct sbx_control_handle *h);
+	void (*drop)(struct sbx_control_handle *h);
+	/* [loop] The client is about to die. sbx_flow_done() must follow soon. */
+	void (*cancel)(struct sbx_control_handle *h);
+	/*
+	 * A write has failed with ERR, and this is not known to anybody yet. No lock is held. May be
+	 * NULL.
+	 */
+	void (*failed)(struct sbx_control_handle *h, const struct sbx_error *err);
+	/* Answers a read, now or later. */
+	void (*serve)(struct sbx_control_handle *h, struct sbx_pending *p);
+};
+
+struct control_ops {
+	/* All may be absent. ERR is stored by the caller. */
+	int (*open)(struct sbx_control_handle *h, struct sbx_error *err);
+	void (*release)(struct sbx_control_handle *h);
+	const struct flow_impl *flow; /* then read, write, flush are its */
+	void (*read)(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+	void (*write)(struct sbx_control_handle *h, const void *buf, size_t len,
+	              struct sbx_pending *p);
+	/* 0 or -errno; never waits. */
+	int (*set)(struct sbx_control_handle *h, const char *buf, size_t len,
+	           struct sbx_error *err);
+	/* As set, of a file that has offsets. */
+	int (*put)(struct sbx_control_handle *h, const char *buf, size_t len, uint64_t off,
+	           struct sbx_error *err);
+	/* BROKEN: what is unfinished is to be refused. */
+	int (*flush)(struct sbx_control_handle *h, bool broken, struct sbx_error *err);
+	bool (*unfinished)(
+	        struct sbx_control_handle *h); /* whether flush has something to do; locked */
+	bool (*readable)(struct sbx_control_handle *h);
+	uint64_t (*size)(struct sbx_registry *reg, const struct sbx_control_node *node);
+	int (*truncate)(struct sbx_registry *reg, const struct sbx_control_node *node);
+};
+
+enum {
+	ROW_UNLISTED = 1 << 0,
+	ROW_WAITS = 1 << 1,   /* a write may wait */
+	ROW_NAMED = 1 << 2,   /* only in jobs that have a name */
+	ROW_JOBS = 1 << 3,    /* the directory jobs/ */
+	ROW_STATES = 1 << 4,  /* the directory snapshots/ */
+	ROW_TREE = 1 << 5,    /* a directory below it */
+	ROW_RANGES = 1 << 6,  /* the directory diffs/ */
+	ROW_TRACKED = 1 << 7, /* listed with -o track only */
+};
+
+/* What is named by more than a row: a file of a snapshot. Constant. */
+struct sbx_item {
+	atomic_uint refs;
+	bool kept;                /* the name will not come to mean anything else */
+	int64_t time_ns;          /* CLOCK_REALTIME */
+	struct sbx_object object; /* of a snapshot's file */
+	char path[];              /* from the directory of the table on */
+};
+
+struct sbx_control_row {
+	const char *name;
+	mode_t mode;
+	unsigned flags;
+	int arg; /* for ops and text */
+	text_fn text;
+	const struct control_ops *ops;
+	const struct sbx_control_row *rows; /* of a directory: ended by a row without name */
+};
+
+struct flow_op;
+
+struct sbx_control_handle {
+	struct sbx_registry *reg;
+	struct sbx_control_node node;
+	int flags;            /* of open(2) */
+	void *state;          /* of ops */
+	pthread_mutex_t lock; /* all below, and state */
+	struct text text;     /* what reads see of a generated file, or the answer to a request */
+	bool filled;
+	uint64_t cursor; /* of files that have no offset */
+	struct flow_op *active, *queue;
+	struct sbx_pending nobody; /* who gets the answer of sbx_control_close */
+};
+
+/* table.c */
+extern const struct sbx_control_row sbx_control_root_row, sbx_control_mount_row,
+        sbx_control_box_row, sbx_control_job_row, sbx_control_last_row;
+/* Of snapshots. */
+extern const struct sbx_control_row sbx_control_tree_row, sbx_control_file_row,
+        sbx_control_program_row, sbx_control_link_row;
+/* Of diffs/. */
+extern const struct sbx_control_row sbx_control_range_row, sbx_control_range_names_row;
+/* Of a private buffer. Its mode is none that a control has: see fs/control/table.c. */
+extern const struct sbx_control_row sbx_control_buffer_row;
+
+/* control.c: answers */
+/* Answers P from h->text at OFF, or from the cursor, which moves. */
+void sbx_control_serve_at(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+void sbx_control_serve_cursor(struct sbx_control_handle *h, struct sbx_pending *p);
+/* Replaces h->text and goes back to its beginning; the lock is held. TEXT is taken over. */
+void sbx_control_set_text(struct sbx_control_handle *h, char *string);
+/* Stores the sentence where the user of the file looks for it. */
+void sbx_control_store(struct sbx_control_handle *h, const struct sbx_error *err);
+
+/* request_file.c */
+void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
+                    struct sbx_pending *p);
+void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
+/* -ECANCELED, with the sentence on a request that nobody will complete. */
+int sbx_flow_broken(struct sbx_error *err);
+void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p);
+/* [loop] The action has ended with CODE. The lock is not held. */
+void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err);
+
+/* wait.c: reads that wait */
+/* Answers P with output of REC's stdout from the cursor on, or EOF after the job's end. */
+void sbx_control_follow(struct sbx_control_handle *h, struct sbx_jobrec *rec,
+                        struct sbx_pending *p);
+extern const struct control_ops sbx_control_wait_ops, sbx_control_events_ops;
+
+/* text_files.c */
+extern const struct control_ops sbx_control_stream_ops, sbx_control_log_ops;
+/* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL. */
+struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
+int sbx_control_text_readme(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_pending(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_list(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_list_json(struct sbx_registry *, const struct sbx_control_node *,
+                               struct text *);
+int sbx_control_text_trash(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_trash_json(struct sbx_registry *, const struct sbx_control_node *,
+                                struct text *);
+int sbx_control_text_stats(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_version(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_config(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_error(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_info(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_policy(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_workdir(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_result(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_argv(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_job_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+
+/* setting_files.c */
+enum { LIMIT_CPU, LIMIT_MEMORY, LIMIT_PROCS, LIMIT_FILE, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_JOBS };
+extern const struct control_ops sbx_control_cwd_ops, sbx_control_timeout_ops, sbx_control_limit_ops,
+        sbx_control_env_ops;
+int sbx_control_text_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_timeout(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_limit(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *, struct text *);
+
+/* exec.c; the row's arg is an enum sbx_job_kind */
+extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
+
+/* history.c; the row's arg is one of these */
+enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_UNDO, DEED_FORK };
+extern const struct control_ops sbx_control_history_ops;
+
+/* history_args.c: what is written there */
+struct wish {
+	char *text; /* message, or the state that is meant; NULL: none is given */
+	char *author;
+	bool ignored;
+	struct sbx_create_request create; /* of fork: name, branch */
+};
+/* Reads TEXT as DEED's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
+int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err);
+void sbx_wish_release(struct wish *wish);
+
+/* snapshots.c */
+extern const struct control_ops sbx_control_content_ops;
+/* PATH is DIR/NAME, or NAME where DIR is "". NULL: no memory. */
+struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
+                                 int64_t time_ns);
+struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
+void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
+/* As sbx_control_lookup and so on, below snapshots/. */
+int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
+                         struct sbx_control_node *ret);
+int sbx_snapshots_list(const struct sbx_control_node *dir,
+                       void (*fn)(const char *name, mode_t mode, void *data), void *data);
+void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
+
+/* diff.c; the row's arg is an enum sbx_diff_format */
+extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops,
+        sbx_control_job_diff_ops;
+/* NAME in diffs/: ID, ID1..ID2, and those with .changes. -ENOENT. */
+int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
+                     struct sbx_control_node *ret);
+
+/* generated_file.c: files that the backend makes when they are first read */
+/* [pool] Writes what NODE holds to FD. */
+typedef int (*made_fn)(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
+                       struct sbx_error *err);
+int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err);
+void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+void sbx_made_release(struct sbx_control_handle *h);
+/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
+int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
+
+/* push.c */
+extern const struct control_ops sbx_control_push_ops;
+
+/* save_buffer.c */
+extern const struct control_ops sbx_control_buffer_ops;
+
+/* create.c */
+extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,
+        sbx_control_kill_ops, sbx_control_job_kill_ops, sbx_control_absent_ops;
+
+#endif

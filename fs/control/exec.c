@@ -1,0 +1,360 @@
+/*
+ * exec, spawn, run and jobs/ID/stdin: a write that holds a complete request starts a job inside that
+ * write. exec answers when the job has ended, spawn and run when it has certainly
+ * been started.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/control/control_impl.h"
+#include "sandboxfs/cleanup.h"
+
+/* Under the file's lock. */
+struct requests {
+	struct sbx_request_parser parser;
+	struct sbx_jobrec *current; /* started by the present write */
+	struct sbx_jobrec *last;    /* whose result a read gives */
+	bool stale;                 /* the file's text is not yet that of last */
+	struct sbx_request held;    /* until the command can be started */
+	struct sbx_track_start track;
+	bool given_up; /* the client of the present write is about to die */
+	bool told;     /* there is a job that tells how the present request failed */
+};
+
+static enum sbx_job_kind kind_of(struct sbx_control_handle *h)
+{
+	return (enum sbx_job_kind)h->node.row->arg;
+}
+
+static int exec_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct requests *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return sbx_fail(err, ENOMEM, "memory is exhausted");
+	sbx_request_parser_init(&s->parser);
+	h->state = s;
+	return 0;
+}
+
+static void exec_release(struct sbx_control_handle *h)
+{
+	struct requests *s = h->state;
+
+	/* A run is a transaction on its open file: nobody can read it any more. */
+	if (kind_of(h) == SBX_JOB_RUN && s->last)
+		sbx_job_kill(s->last, SIGKILL);
+	sbx_job_unref(s->last);
+	sbx_request_parser_finish(&s->parser);
+	free(s);
+}
+
+static int exec_feed(struct sbx_control_handle *h, const void *buf, size_t len,
+                     struct sbx_error *err)
+{
+	struct requests *s = h->state;
+
+	return sbx_request_parser_feed(&s->parser, buf, len, err);
+}
+
+static bool exec_unfinished(struct sbx_control_handle *h)
+{
+	struct requests *s = h->state;
+
+	return sbx_request_parser_pending(&s->parser);
+}
+
+static void exec_drop(struct sbx_control_handle *h)
+{
+	struct requests *s = h->state;
+
+	sbx_request_parser_reset(&s->parser);
+}
+
+/* What a read will give; the lock is held. */
+static void remember(struct sbx_control_handle *h, struct sbx_jobrec *job)
+{
+	struct requests *s = h->state;
+	char *line = NULL;
+
+	sbx_job_unref(s->last);
+	s->last = job;
+	s->stale = kind_of(h) == SBX_JOB_EXEC;
+	if (kind_of(h) == SBX_JOB_RUN)
+		h->cursor = 0;
+	if (kind_of(h) == SBX_JOB_SPAWN &&
+	    asprintf(&line, "%s%s\n", h->text.data ? h->text.data : "", sbx_job_name(job)) >= 0) {
+		sbx_control_text_release(&h->text);
+		sbx_control_text_take(line, &h->text);
+	}
+}
+
+/* What a read gives after a request that could not be started, if anything; JOB is taken over. */
+static void remember_failed(struct sbx_control_handle *h, struct sbx_jobrec *job)
+{
+	if (job && kind_of(h) != SBX_JOB_SPAWN)
+		remember(h, job);
+	else
+		sbx_job_unref(job);
+}
+
+/* exec_fail=errno. What the command was refused is the last error already, and stays in it. */
+static int fail_with_code(struct sbx_jobrec *job, struct sbx_error *err)
+{
+	_cleanup_free_ char *hint = sbx_job_hint(job);
+
+	return sbx_fail(err, EREMOTEIO, "job %s ended with code %d%s%s", sbx_job_name(job),
+	                sbx_job_code(job), hint ? "; " : "", hint ? hint : "");
+}
+
+/* [loop] The job has ended (exec) or runs (spawn, run), or could not be started. */
+static void moved(struct sbx_jobrec *job, void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct requests *s = h->state;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = sbx_job_start_error(job, &err);
+
+	pthread_mutex_lock(&h->lock);
+	s->current = NULL;
+	if (r >= 0)
+		remember(h, sbx_job_ref(job));
+	else
+		remember_failed(h, sbx_job_ref(job));
+	s->told = true;
+	pthread_mutex_unlock(&h->lock);
+	if (r >= 0 && kind_of(h) == SBX_JOB_EXEC && sbx_job_code(job) != 0 &&
+	    sbx_registry_settings(h->reg)->exec_fail_errno)
+		r = fail_with_code(job, &err);
+	sbx_job_unref(job);
+	sbx_flow_done(h, r, &err);
+}
+
+/* The lock is held. */
+static int begin(struct sbx_control_handle *h, const struct sbx_request *req, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	enum sbx_job_kind kind = kind_of(h);
+	struct sbx_jobrec *job = NULL;
+	bool repeated;
+	int r;
+
+	if (kind == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
+		return sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
+		                sbx_job_name(s->last));
+	r = sbx_job_start(h->node.box->jobs, req, kind, h->node.job, &job, &repeated, err);
+	if (r < 0) {
+		s->told = job;
+		remember_failed(h, job);
+		return r;
+	}
+	s->current = job;
+	if (kind == SBX_JOB_EXEC)
+		sbx_job_on_ended(s->current, moved, h);
+	else
+		sbx_job_on_started(s->current, moved, h);
+	return 1;
+}
+
+/* Starts what was held back, or does not; the table has been entered. The lock is held. */
+static int begin_held(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	int r;
+
+	s->held.track = s->track.number;
+	r = s->given_up ? sbx_fail(err, EINTR, "given up before the command was started")
+	                : begin(h, &s->held, err);
+	if (s->held.track && (r < 0 || sbx_job_track(s->current) != s->held.track))
+		sbx_box_track_drop(h->node.box, s->held.track);
+	sbx_jobs_entered(h->node.box->jobs);
+	sbx_request_release(&s->held);
+	return r;
+}
+
+/* [loop] What the host did to git's state is inside, and the tree is marked. */
+static void begin_prepared(void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	pthread_mutex_lock(&h->lock);
+	r = begin_held(h, &err);
+	pthread_mutex_unlock(&h->lock);
+	if (r < 0)
+		sbx_flow_done(h, r, &err);
+}
+
+static void begin_again(void *data);
+
+/* 1: the command has been started, or waits for its turn. The lock is held. */
+static int enter(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	struct sbx_box *box = h->node.box;
+
+	if (!sbx_jobs_enter(box->jobs, begin_again, h) ||
+	    sbx_box_track_begin(box, &s->track, begin_prepared, h))
+		return 1;
+	return begin_held(h, err);
+}
+
+/* [loop] The tree is whole again. */
+static void begin_again(void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct requests *s = h->state;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	pthread_mutex_lock(&h->lock);
+	if (s->given_up) {
+		r = sbx_fail(&err, EINTR, "given up before the command was started");
+		sbx_request_release(&s->held);
+	} else {
+		r = enter(h, &err);
+	}
+	pthread_mutex_unlock(&h->lock);
+	if (r < 0)
+		sbx_flow_done(h, r, &err);
+}
+
+static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	int r = sbx_request_parser_next(&s->parser, final, &s->held, err);
+
+	s->told = false;
+	if (r <= 0)
+		return r;
+	s->given_up = false;
+	return enter(h, err);
+}
+
+/* The write is answered when the end of the job has come, as always. */
+static void exec_cancel(struct sbx_control_handle *h)
+{
+	struct requests *s = h->state;
+	struct sbx_jobrec *job;
+
+	pthread_mutex_lock(&h->lock);
+	s->given_up = true;
+	sbx_work_cancel(&s->track.work);
+	job = s->current ? sbx_job_ref(s->current) : NULL;
+	pthread_mutex_unlock(&h->lock);
+	if (job)
+		sbx_job_kill(job, SIGKILL);
+	sbx_job_unref(job);
+}
+
+/* Of what was refused before it could become a job. A run that goes on is not forgotten for it. */
+static void exec_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	struct requests *s = h->state;
+	struct sbx_jobrec *job;
+
+	pthread_mutex_lock(&h->lock);
+	if (!s->told) {
+		job = sbx_job_refuse(h->node.box->jobs, NULL, kind_of(h), h->node.job, err);
+		if (kind_of(h) == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
+			sbx_job_unref(job);
+		else
+			remember_failed(h, job);
+	}
+	s->told = false;
+	pthread_mutex_unlock(&h->lock);
+}
+
+static char *result_line(struct sbx_jobrec *job)
+{
+	struct json_object *obj = sbx_job_result(job);
+	char *line = NULL;
+
+	if (asprintf(&line, "%s\n",
+	             json_object_to_json_string_ext(
+	                     obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)) < 0)
+		line = NULL;
+	json_object_put(obj);
+	return line;
+}
+
+static void exec_serve(struct sbx_control_handle *h, struct sbx_pending *p)
+{
+	struct requests *s = h->state;
+	struct sbx_jobrec *job;
+
+	pthread_mutex_lock(&h->lock);
+	job = s->last ? sbx_job_ref(s->last) : NULL;
+	if (job && s->stale) {
+		sbx_control_set_text(h, result_line(job));
+		s->stale = false;
+	}
+	pthread_mutex_unlock(&h->lock);
+	if (job && kind_of(h) == SBX_JOB_RUN)
+		sbx_control_follow(h, job, p);
+	else
+		sbx_control_serve_cursor(h, p);
+	sbx_job_unref(job);
+}
+
+static bool exec_readable(struct sbx_control_handle *h)
+{
+	struct requests *s = h->state;
+	struct sbx_jobrec *job;
+	bool ready;
+
+	pthread_mutex_lock(&h->lock);
+	job = kind_of(h) == SBX_JOB_RUN ? s->last : NULL;
+	ready = !h->active &&
+	        (!job || sbx_job_ended(job) || sbx_job_output_size(job, 1) > h->cursor);
+	pthread_mutex_unlock(&h->lock);
+	return ready;
+}
+
+static const struct flow_impl exec_flow = {
+        .feed = exec_feed,
+        .start = exec_start,
+        .unfinished = exec_unfinished,
+        .drop = exec_drop,
+        .cancel = exec_cancel,
+        .failed = exec_failed,
+        .serve = exec_serve,
+};
+
+const struct control_ops sbx_control_exec_ops = {
+        .open = exec_open,
+        .release = exec_release,
+        .flow = &exec_flow,
+        .readable = exec_readable,
+};
+
+/* stdin */
+
+static int stdin_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	(void)err;
+	sbx_job_stdin_open(h->node.job);
+	return 0;
+}
+
+static void stdin_release(struct sbx_control_handle *h)
+{
+	sbx_job_stdin_close(h->node.job);
+}
+
+static void stdin_write(struct sbx_control_handle *h, const void *buf, size_t len,
+                        struct sbx_pending *p)
+{
+	sbx_job_stdin_write(h->node.job, buf, len, p);
+}
+
+const struct control_ops sbx_control_stdin_ops = {
+        .open = stdin_open,
+        .release = stdin_release,
+        .write = stdin_write,
+};

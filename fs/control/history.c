@@ -1,0 +1,332 @@
+/*
+ * snapshot, restore, reset, fork: a write is one wish, carried out in the pool and answered when it is done. What a
+ * client that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at
+ * all.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/control/control_impl.h"
+#include "fs/util/json.h"
+#include "fs/util/utf8.h"
+#include "sandboxfs/cleanup.h"
+
+#define WISH_MAX (64 * 1024) /* bytes of a message */
+
+/* One wish that is being carried out. */
+struct deed {
+	struct sbx_work work; /* but of fork */
+	struct sbx_control_handle *h;
+	struct wish wish;
+};
+
+/* Under the file's lock. */
+struct wishes {
+	char *buf; /* not taken yet */
+	size_t len;
+	struct deed *deed; /* of the present write */
+	struct sbx_creation *creation;
+};
+
+static int no_memory(struct sbx_error *err)
+{
+	return sbx_fail(err, ENOMEM, "memory is exhausted");
+}
+
+static void deed_free(struct deed *deed)
+{
+	sbx_wish_release(&deed->wish);
+	free(deed);
+}
+
+static void cleanup_deed(struct deed **deed)
+{
+	if (*deed)
+		deed_free(*deed);
+}
+
+/* What is done */
+
+static int run_snapshot(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+	const struct sbx_snapshot_wish wish = {
+	        .message = deed->wish.text,
+	        .author = deed->wish.author,
+	        .ignored = deed->wish.ignored,
+	        .cancelled = &w->cancelled,
+	};
+
+	return sbx_history_snapshot(w->box->sandbox, &wish, w->detail, err);
+}
+
+static int run_restore(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+
+	return sbx_history_restore(w->box->sandbox, deed->wish.text, &w->cancelled, err);
+}
+
+static int run_undo(struct sbx_work *w, struct sbx_error *err)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+
+	return sbx_box_track_undo(w->box, deed->wish.text, &w->cancelled, err);
+}
+
+/* By the row's arg */
+static const struct {
+	const char *event;
+	enum sbx_work_kind kind;
+	int (*run)(struct sbx_work *w, struct sbx_error *err);
+} deeds[] = {
+        [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, run_snapshot},
+        [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, run_restore},
+        [DEED_RESET] = {"reset", SBX_WORK_WRITES, run_restore},
+        [DEED_UNDO] = {"undo", SBX_WORK_WRITES, run_undo},
+};
+
+/* The file */
+
+static bool available(const struct sbx_control_handle *h)
+{
+	const struct sbx_history_impl *history = h->node.box->sandbox->impl->history;
+
+	switch (history ? h->node.row->arg : -1) {
+	case DEED_SNAPSHOT:
+		return history->snapshot && history->list;
+	case DEED_FORK:
+		return true;
+	case -1:
+		return false;
+	default:
+		return history->restore;
+	}
+}
+
+static int keep_id(const struct sbx_snapshot *snapshot, void *data)
+{
+	snprintf(data, SBX_REV_MAX, "%s\n", snapshot->id);
+	return 0;
+}
+
+/*
+ * What a read gives before this file has made one of its own: the last that there is, unless a later one was asked for
+ * in vain. The id of the one before would be taken for its id.
+ */
+static int recall(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	struct sbx_box *box = h->node.box;
+	char id[SBX_REV_MAX] = "";
+	int r = 0;
+
+	if (!__atomic_load_n(&box->snapshot_failed, __ATOMIC_SEQ_CST))
+		r = sbx_history_list(box->sandbox, keep_id, id, err);
+	if (r >= 0)
+		sbx_control_set_text(h, strdup(id));
+	return r < 0 ? r : 0;
+}
+
+static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
+{
+	if (!available(h))
+		return sbx_control_absent_ops.open(h, err);
+	if (h->node.row->arg == DEED_UNDO && !sbx_registry_settings(h->reg)->track)
+		return sbx_fail(
+		        err, EOPNOTSUPP,
+		        "what a command changes is recorded, and undone, with -o track only");
+	if ((h->flags & O_ACCMODE) != O_WRONLY) {
+		int r = recall(h, err);
+
+		if (r < 0)
+			return r;
+	}
+	h->state = calloc(1, sizeof(struct wishes));
+	return h->state ? 0 : no_memory(err);
+}
+
+static void history_release(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	free(s->buf);
+	free(s);
+}
+
+static int history_feed(struct sbx_control_handle *h, const void *buf, size_t len,
+                        struct sbx_error *err)
+{
+	struct wishes *s = h->state;
+	int r = sbx_text_append(&s->buf, &s->len, buf, len, WISH_MAX);
+
+	if (r == -E2BIG)
+		return sbx_fail(err, E2BIG, "at most 64 KiB can be written to %s",
+		                h->node.row->name);
+	return r ? no_memory(err) : 0;
+}
+
+static bool history_unfinished(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	return s->len > 0;
+}
+
+static void history_drop(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	s->len = 0;
+}
+
+/*
+ * Whether what was written is a whole wish: a document in JSON, a message that ends a line, or a word, however it
+ * ends: a failure that comes with close is lost on most clients.
+ */
+static bool is_whole(const struct wishes *s, bool final, bool word)
+{
+	const size_t blanks = strspn(s->buf, " \t\r\n");
+	struct json_object *obj = NULL;
+	size_t used;
+	int r;
+
+	if (final || s->buf[blanks] != '{')
+		return final || word || s->buf[s->len - 1] == '\n';
+	r = sbx_json_parse(s->buf + blanks, s->len - blanks, false, &obj, &used, NULL);
+	json_object_put(obj);
+	return r != 0;
+}
+
+/* All that was written, without the blanks around it; malloc'd. 1, 0: not whole yet, -errno. */
+static int take_text(struct sbx_control_handle *h, bool final, char **ret, struct sbx_error *err)
+{
+	struct wishes *s = h->state;
+	size_t from = 0, to = s->len;
+
+	if (s->len == 0 || !is_whole(s, final, h->node.row->arg != DEED_SNAPSHOT))
+		return 0;
+	s->len = 0;
+	while (from < to && strchr(" \t\r\n", s->buf[from]) && s->buf[from])
+		from++;
+	while (to > from && strchr(" \t\r\n", s->buf[to - 1]) && s->buf[to - 1])
+		to--;
+	if (memchr(s->buf + from, '\0', to - from) ||
+	    sbx_utf8_span(s->buf + from, to - from) != to - from)
+		return sbx_fail(err, EINVAL, "what is written here is text in UTF-8");
+	*ret = strndup(s->buf + from, to - from);
+	return *ret ? 1 : no_memory(err);
+}
+
+/* [loop] */
+static void deed_done(struct sbx_work *w)
+{
+	struct deed *deed = sbx_container_of(w, struct deed, work);
+	struct sbx_control_handle *h = deed->h;
+	struct wishes *s = h->state;
+	struct sbx_error err = w->err;
+	int code = w->code;
+	char *line = NULL;
+
+	if (code >= 0 && h->node.row->arg == DEED_SNAPSHOT)
+		__atomic_store_n(&h->node.box->snapshot_failed, false, __ATOMIC_SEQ_CST);
+	if (code >= 0 && w->detail[0] && asprintf(&line, "%s\n", w->detail) < 0)
+		line = NULL;
+	pthread_mutex_lock(&h->lock);
+	s->deed = NULL;
+	if (line)
+		sbx_control_set_text(h, line);
+	pthread_mutex_unlock(&h->lock);
+	deed_free(deed);
+	sbx_flow_done(h, code, &err);
+}
+
+/* [loop] */
+static void forked(int code, struct sbx_box *made, const struct sbx_error *err, void *data)
+{
+	struct sbx_control_handle *h = data;
+	struct wishes *s = h->state;
+
+	(void)made;
+	pthread_mutex_lock(&h->lock);
+	s->creation = NULL;
+	pthread_mutex_unlock(&h->lock);
+	sbx_flow_done(h, code, err);
+}
+
+/* The lock is held. */
+static void begin(struct sbx_control_handle *h, struct deed *deed)
+{
+	struct wishes *s = h->state;
+	const int arg = h->node.row->arg;
+
+	deed->h = h;
+	deed->work.kind = deeds[arg].kind;
+	deed->work.event = deeds[arg].event;
+	deed->work.run = deeds[arg].run;
+	deed->work.done = deed_done;
+	s->deed = deed;
+	sbx_box_work(h->node.box, &deed->work);
+}
+
+static int history_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
+{
+	struct wishes *s = h->state;
+	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
+	_cleanup_free_ char *text = NULL;
+	int r = deed ? take_text(h, final, &text, err) : no_memory(err);
+
+	if (r <= 0)
+		return r;
+	r = sbx_wish_read(h->node.row->arg, text, &deed->wish, err);
+	if (r < 0)
+		return r;
+	if (h->node.row->arg == DEED_FORK)
+		s->creation = sbx_registry_fork(h->node.box, &deed->wish.create, deed->wish.text,
+		                                forked, h);
+	else
+		begin(h, sbx_steal_ptr(&deed));
+	return 1;
+}
+
+static void history_cancel(struct sbx_control_handle *h)
+{
+	struct wishes *s = h->state;
+
+	pthread_mutex_lock(&h->lock);
+	if (s->deed)
+		sbx_work_cancel(&s->deed->work);
+	if (s->creation)
+		sbx_registry_cancel(s->creation);
+	pthread_mutex_unlock(&h->lock);
+}
+
+static void history_failed(struct sbx_control_handle *h, const struct sbx_error *err)
+{
+	(void)err;
+	if (h->node.row->arg == DEED_SNAPSHOT)
+		__atomic_store_n(&h->node.box->snapshot_failed, true, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, strdup(""));
+	pthread_mutex_unlock(&h->lock);
+}
+
+static const struct flow_impl history_flow = {
+        .whole = true,
+        .feed = history_feed,
+        .start = history_start,
+        .unfinished = history_unfinished,
+        .drop = history_drop,
+        .cancel = history_cancel,
+        .failed = history_failed,
+        .serve = sbx_control_serve_cursor,
+};
+
+const struct control_ops sbx_control_history_ops = {
+        .open = history_open,
+        .release = history_release,
+        .flow = &history_flow,
+};

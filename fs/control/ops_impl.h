@@ -1,0 +1,93 @@
+/*
+ * What the files ops_control*.c share: ops.c has names and directories, _file.c open files and
+ * answers that come later, _nodes.c which node id is which control node, _save.c renames onto controls.
+ */
+#ifndef SANDBOXFS_FS_CONTROL_OPS_IMPL_H
+#define SANDBOXFS_FS_CONTROL_OPS_IMPL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/control/control.h"
+#include "fs/control/ops.h"
+#include "fs/control/save_buffer.h"
+#include "fs/fuse/connection.h"
+
+static inline struct sbx_controls *controls_of(fuse_req_t req)
+{
+	return ((struct sbx_connection *)fuse_req_userdata(req))->controls;
+}
+
+/* A copy of the node of INO with references of its own; or answers and returns false. */
+bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *ret);
+/* The same without an answer. */
+bool sbx_controls_find(struct sbx_controls *c, fuse_ino_t ino, struct sbx_control_node *ret);
+/* As sbx_control_getattr, and all the rest of ST. */
+int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st);
+/* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything else. */
+int sbx_controls_fill(struct sbx_controls *c, struct sbx_control_node *node, bool keep,
+                      struct fuse_entry_param *e);
+/* An open file. One that is open when the connection ends is never released by the kernel. */
+struct sbx_open_file {
+	struct sbx_open_file *next, **at; /* of sbx_control_nodes */
+	struct sbx_control_handle *handle;
+	/* Of who has it open (fs/workspace/holders.h). */
+	uint64_t ino;
+	pid_t opener;
+	atomic_int writer;
+	atomic_ullong owner; /* the table of descriptors that the last write was made from */
+	atomic_ullong pos;   /* where the last write ended */
+	atomic_bool closed;  /* a descriptor was, since the last write */
+	atomic_bool broken;  /* whoever wrote last was ended by a signal */
+};
+
+/* INO is open once more, as HANDLE, which is taken over. NULL: no memory, and it is released. */
+struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_ino_t ino,
+                                          struct sbx_control_handle *handle);
+/* INO has been closed. What is unfinished is carried out, or refused where F is broken, first. */
+void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f);
+/* How many open files besides F have its ino and pos, and no descriptor of theirs was closed. */
+unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f);
+/*
+ * A write or a close, which sbx_controls_others may count otherwise, has been noted; and how many
+ * of them were.
+ */
+void sbx_controls_changed(struct sbx_controls *controls);
+uint64_t sbx_controls_changes(struct sbx_controls *controls);
+
+/* ops_save.c */
+int sbx_saves_create(struct sbx_saves **ret);
+void sbx_saves_destroy(struct sbx_saves *t); /* accepts NULL */
+/* Answers REQ, a rename of B, in the directory PARENT, onto TARGET, which is NEWNAME there. */
+void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
+                     const struct sbx_control_node *target, const char *newname);
+/* The thread of REQ does not repeat its rename: nothing is carried out for it. */
+void sbx_save_withdraw(fuse_req_t req);
+/*
+ * Whether the thread PID runs a program that removes the target before it makes it anew, where both are on different
+ * file systems. Nothing in the request tells that, so programs are known by their names.
+ */
+bool sbx_vacancy_needed(pid_t pid);
+/* Thread PID has removed the control NAME of DIR: for it there is none, until it makes one. */
+void sbx_vacancy_add(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
+                     const char *name);
+/* Whether it has. TAKE: it makes one now. */
+bool sbx_vacancy_find(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
+                      const char *name, bool take);
+
+/* Operations of sbx_control_ops. */
+void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);
+void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sbx_ctl_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                    struct fuse_file_info *fi);
+void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                  struct fuse_file_info *fi);
+void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+                   struct fuse_file_info *fi);
+void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+
+#endif

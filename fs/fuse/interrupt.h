@@ -1,0 +1,46 @@
+/*
+ * Parked requests: FUSE requests whose answer comes later, and what happens when their client is
+ * interrupted meanwhile.
+ *
+ * Any handled signal of the client makes the kernel send one FUSE_INTERRUPT for the request, and no
+ * second one; only the process's pending signals tell what it was. So a parked request
+ * that was interrupted once is looked at every 100 ms until it is answered
+ * (proc(5): SigPnd, ShdPnd, SigBlk, SigIgn of /proc/PID/status).
+ */
+#ifndef SANDBOXFS_FS_FUSE_INTERRUPT_H
+#define SANDBOXFS_FS_FUSE_INTERRUPT_H
+
+#include <fuse_lowlevel.h>
+#include <stdbool.h>
+
+struct sbx_loop;
+struct sbx_park;
+
+/* Embedded by the owner, zeroed. */
+struct sbx_parked {
+	uint64_t key;
+	fuse_req_t req;
+	pid_t pid;
+	bool interrupted;
+	/* Loop thread, before sbx_park_remove returns; see fs/util/reply.h. */
+	void (*cancel)(struct sbx_parked *p, bool fatal);
+	struct sbx_parked *prev, *next;
+};
+
+int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret);
+void sbx_park_destroy(struct sbx_park *park); /* accepts NULL; nothing is parked any more */
+/* Any thread; before the request can be answered by anyone. p->req and p->cancel are set. */
+void sbx_park_add(struct sbx_park *park, struct sbx_parked *p);
+/*
+ * Then answer. On the loop thread; elsewhere only when cancel does nothing, since it may be
+ * running meanwhile (this waits until it has returned).
+ */
+void sbx_park_remove(struct sbx_park *park, struct sbx_parked *p);
+
+/*
+ * What the pending signals of thread PID mean: 1 one that ends it or asks it to stop (KILL, or
+ * INT, TERM, QUIT neither blocked nor ignored; also when the process is gone), 0 others or none. Any thread.
+ */
+int sbx_signals_fatal(pid_t pid);
+
+#endif

@@ -1,0 +1,374 @@
+#include "fs/fuse/listing.h"
+#include "sandboxfs/grow.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS     8192       /* a power of two */
+#define END       UINT16_MAX /* of the list of slots */
+#define KEPT_NS   (SBX_KEPT_MS * UINT64_C(1000000))
+#define IN_USE_NS (UINT64_C(2) * 1000000000) /* used since: somebody may be reading it */
+#define ATTRS_NS  (UINT64_C(4) * 1000000000) /* as long as the kernel keeps attributes */
+#define DROPS     32
+
+struct slot {
+	uint64_t id, box;
+	int64_t changed_ns;
+	uint64_t listed_ns, used_ns;
+	struct sbx_listing *listing; /* NULL: free */
+	bool handed;                 /* the kernel may have it */
+	uint16_t prev, next;         /* in the order they were taken in */
+};
+
+struct sbx_kept {
+	pthread_mutex_t lock; /* all below */
+	size_t bytes, max_bytes;
+	uint16_t first, last; /* the youngest, and the oldest */
+	void (*drop)(uint64_t id, void *data);
+	void *data;
+	struct slot slot[SLOTS];
+};
+
+/* What was dropped under the lock. */
+struct drops {
+	uint64_t ids[DROPS];
+	size_t n;
+};
+
+struct sbx_listing *sbx_listing_create(void)
+{
+	struct sbx_listing *l = calloc(1, sizeof(*l));
+
+	if (l)
+		l->refs = 1;
+	return l;
+}
+
+int sbx_listing_add(struct sbx_listing *l, const char *name, mode_t type, ino_t ino)
+{
+	size_t len = strlen(name) + 1;
+
+	if (SBX_GROW(l->entries, l->n, l->cap, 32))
+		return -ENOMEM;
+	if (l->names_len + len > l->names_cap) {
+		size_t cap = (l->names_cap ? 2 * l->names_cap : 512) + len;
+		char *names = realloc(l->names, cap);
+
+		if (!names)
+			return -ENOMEM;
+		l->names = names;
+		l->names_cap = cap;
+	}
+	memcpy(l->names + l->names_len, name, len);
+	l->entries[l->n++] =
+	        (struct sbx_listed){.name = (uint32_t)l->names_len, .type = type, .ino = ino};
+	l->names_len += len;
+	return 0;
+}
+
+struct sbx_listing *sbx_listing_ref(struct sbx_listing *l)
+{
+	if (l)
+		__atomic_add_fetch(&l->refs, 1, __ATOMIC_RELAXED);
+	return l;
+}
+
+void sbx_listing_unref(struct sbx_listing *l)
+{
+	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return;
+	free(l->entries);
+	free(l->names);
+	free(l);
+}
+
+/* A hash (FNV-1a) of the name, in 62 bits: those that meet in one stand behind each other. */
+static uint64_t place_of(const char *name)
+{
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * UINT64_C(1099511628211);
+	return (h ^ h >> 32) & (INT64_MAX >> 1);
+}
+
+static int by_place(const void *a, const void *b, void *names)
+{
+	const struct sbx_listed *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	return strcmp((char *)names + x->name, (char *)names + y->name);
+}
+
+void sbx_listing_order(struct sbx_listing *l, size_t fixed)
+{
+	for (size_t i = 0; i < l->n; i++)
+		l->entries[i].place = i < fixed ? i + 1 : place_of(l->names + l->entries[i].name);
+	if (l->n > fixed)
+		qsort_r(l->entries + fixed, l->n - fixed, sizeof(*l->entries), by_place, l->names);
+	for (size_t i = 1; i < l->n; i++)
+		if (l->entries[i].place <= l->entries[i - 1].place)
+			l->entries[i].place = l->entries[i - 1].place + 1;
+}
+
+size_t sbx_listing_behind(const struct sbx_listing *l, uint64_t place)
+{
+	size_t low = 0, high = l->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (l->entries[middle].place > place)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+bool sbx_listing_fills_pages(const struct sbx_listing *l, size_t page)
+{
+	size_t end = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		size_t len =
+		        FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET + strlen(l->names + l->entries[i].name));
+
+		/* One that does not fit begins the next page. */
+		if (end % page + len > page)
+			end += page - end % page;
+		end += len;
+	}
+	return end % page == 0;
+}
+
+static size_t bytes_of(const struct sbx_listing *l)
+{
+	return sizeof(*l) + l->cap * sizeof(*l->entries) + l->names_cap;
+}
+
+int sbx_kept_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
+                    struct sbx_kept **ret)
+{
+	struct sbx_kept *kept = calloc(1, sizeof(*kept));
+
+	if (!kept)
+		return -ENOMEM;
+	pthread_mutex_init(&kept->lock, NULL);
+	kept->max_bytes = max_bytes;
+	kept->drop = drop;
+	kept->data = data;
+	kept->first = kept->last = END;
+	*ret = kept;
+	return 0;
+}
+
+/* Lock held, below. */
+
+static void unlink_slot(struct sbx_kept *kept, struct slot *s)
+{
+	*(s->prev == END ? &kept->first : &kept->slot[s->prev].next) = s->next;
+	*(s->next == END ? &kept->last : &kept->slot[s->next].prev) = s->prev;
+}
+
+static void put_first(struct sbx_kept *kept, struct slot *s)
+{
+	const uint16_t at = (uint16_t)(s - kept->slot);
+
+	s->prev = END;
+	s->next = kept->first;
+	*(kept->first == END ? &kept->last : &kept->slot[kept->first].prev) = at;
+	kept->first = at;
+}
+
+static void slot_clear(struct sbx_kept *kept, struct slot *s)
+{
+	if (!s->listing)
+		return;
+	unlink_slot(kept, s);
+	kept->bytes -= bytes_of(s->listing);
+	sbx_listing_unref(s->listing);
+	s->listing = NULL;
+}
+
+static void slot_drop(struct sbx_kept *kept, struct slot *s, struct drops *drops)
+{
+	if (s->listing && s->handed)
+		drops->ids[drops->n++] = s->id;
+	slot_clear(kept, s);
+}
+
+/* The low half of an id is an index: directories met one after the other do not meet in a slot. */
+static struct slot *slot_of(struct sbx_kept *kept, uint64_t id)
+{
+	return &kept->slot[id & (SLOTS - 1)];
+}
+
+static struct slot *slot_find(struct sbx_kept *kept, uint64_t id)
+{
+	struct slot *s = slot_of(kept, id);
+
+	return s->listing && s->id == id ? s : NULL;
+}
+
+static bool slot_current(const struct slot *s, int64_t changed_ns, uint64_t now_ns)
+{
+	return changed_ns && s->changed_ns == changed_ns && now_ns - s->listed_ns < KEPT_NS;
+}
+
+/* To the kernel. */
+static struct sbx_listing *slot_hand(struct slot *s, uint64_t now_ns)
+{
+	s->used_ns = now_ns;
+	s->handed = true;
+	return sbx_listing_ref(s->listing);
+}
+
+static void shrink(struct sbx_kept *kept, const struct slot *except, uint64_t now_ns,
+                   struct drops *drops)
+{
+	while (kept->bytes > kept->max_bytes && kept->last != END && drops->n < DROPS) {
+		struct slot *s = &kept->slot[kept->last];
+
+		if (s == except || now_ns - s->used_ns < IN_USE_NS)
+			return;
+		slot_drop(kept, s, drops);
+	}
+}
+
+/* Lock not held, from here on. */
+
+void sbx_kept_destroy(struct sbx_kept *kept)
+{
+	if (!kept)
+		return;
+	for (size_t i = 0; i < SLOTS; i++)
+		slot_clear(kept, &kept->slot[i]);
+	pthread_mutex_destroy(&kept->lock);
+	free(kept);
+}
+
+static void tell_dropped(struct sbx_kept *kept, const struct drops *drops)
+{
+	for (size_t i = 0; i < drops->n; i++)
+		kept->drop(drops->ids[i], kept->data);
+}
+
+void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_listing *l,
+                   int64_t changed_ns, uint64_t now_ns)
+{
+	struct slot *s = slot_of(kept, id);
+	struct drops drops = {.n = 0};
+
+	pthread_mutex_lock(&kept->lock);
+	if (s->listing && s->id == id)
+		slot_clear(kept, s);
+	else
+		slot_drop(kept, s, &drops);
+	*s = (struct slot){.id = id,
+	                   .box = box,
+	                   .changed_ns = changed_ns,
+	                   .listed_ns = now_ns,
+	                   .used_ns = now_ns,
+	                   .listing = sbx_listing_ref(l),
+	                   .handed = true};
+	put_first(kept, s);
+	kept->bytes += bytes_of(l);
+	shrink(kept, s, now_ns, &drops);
+	pthread_mutex_unlock(&kept->lock);
+	tell_dropped(kept, &drops);
+}
+
+struct sbx_listing *sbx_kept_current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns,
+                                     uint64_t now_ns)
+{
+	struct sbx_listing *l = NULL;
+	struct slot *s;
+
+	pthread_mutex_lock(&kept->lock);
+	s = slot_find(kept, id);
+	if (s && slot_current(s, changed_ns, now_ns))
+		l = slot_hand(s, now_ns);
+	pthread_mutex_unlock(&kept->lock);
+	return l;
+}
+
+struct sbx_listing *sbx_kept_latest(struct sbx_kept *kept, uint64_t id, uint64_t now_ns)
+{
+	struct sbx_listing *l = NULL;
+	struct slot *s;
+
+	pthread_mutex_lock(&kept->lock);
+	s = slot_find(kept, id);
+	if (s)
+		l = slot_hand(s, now_ns);
+	pthread_mutex_unlock(&kept->lock);
+	return l;
+}
+
+int64_t sbx_kept_left(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns)
+{
+	int64_t left = 0;
+	struct slot *s;
+
+	pthread_mutex_lock(&kept->lock);
+	s = slot_find(kept, id);
+	if (s && s->handed) {
+		s->handed = changed_ns && s->changed_ns == changed_ns &&
+		            now_ns - s->listed_ns < ATTRS_NS;
+		left = s->handed ? (int64_t)(s->listed_ns + ATTRS_NS - now_ns) : -1;
+	}
+	pthread_mutex_unlock(&kept->lock);
+	return left;
+}
+
+/* An older one has no attributes any more that let it be used. */
+size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, uint64_t *ids,
+                         size_t max)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&kept->lock);
+	for (uint16_t i = kept->first; i != END && n < max; i = kept->slot[i].next) {
+		struct slot *s = &kept->slot[i];
+
+		if (now_ns - s->listed_ns > ATTRS_NS)
+			break;
+		if (!s->handed || s->box != box)
+			continue;
+		s->handed = false;
+		ids[n++] = s->id;
+	}
+	pthread_mutex_unlock(&kept->lock);
+	return n;
+}
+
+size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, size_t max,
+                         bool *more)
+{
+	struct drops drops = {.n = 0};
+	size_t n = 0;
+
+	*more = false;
+	pthread_mutex_lock(&kept->lock);
+	for (uint16_t i = kept->last; i != END && !*more; i = kept->slot[i].prev) {
+		struct slot *s = &kept->slot[i];
+
+		if (!s->handed)
+			continue;
+		*more = n == max || now_ns - s->listed_ns < KEPT_NS;
+		if (*more)
+			break;
+		s->handed = false;
+		ids[n++] = s->id;
+	}
+	shrink(kept, NULL, now_ns, &drops);
+	*more |= kept->bytes > kept->max_bytes;
+	pthread_mutex_unlock(&kept->lock);
+	tell_dropped(kept, &drops);
+	return n;
+}

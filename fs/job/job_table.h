@@ -1,0 +1,218 @@
+/*
+ * What the files job_*.c share. Locks, in the order in which they are taken:
+ *
+ *   turn   held while the number of running jobs changes and busy() is told, so that the calls come in the
+ *          order of the changes and no second command is handed over before busy(true) has returned
+ *   lock   every changing field of the table and its records; nothing that may block or
+ *          call back happens under it
+ *   (an output's own lock)
+ *
+ * A table outlives sbx_jobs_destroy until the last reference to one of its records is gone.
+ */
+#ifndef SANDBOXFS_FS_JOB_JOB_TABLE_H
+#define SANDBOXFS_FS_JOB_JOB_TABLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/job/job.h"
+#include "fs/job/output.h"
+#include "sandboxfs/loop.h"
+
+#define SBX_JOBS_KEPT       256
+#define SBX_JOBS_FAILED     64 /* records kept of starts that failed */
+#define SBX_JOB_GRACE_MS    2000
+#define SBX_STDIN_KEEP_MAX  (64u * 1024 * 1024) /* bytes written before the start */
+#define SBX_STDIN_QUEUE_MAX (1024u * 1024)      /* bytes that wait for the command to read */
+
+/* ---- what a command may be (plan.c, allowlist.c) ---- */
+
+struct sbx_allow; /* the allowlist with its files, constant */
+
+/* ret NULL: everything is allowed. 0 or -ENOMEM. */
+int sbx_allow_create(const struct sbx_settings *settings, struct sbx_allow **ret);
+void sbx_allow_destroy(struct sbx_allow *allow); /* accepts NULL */
+/*
+ * The file to execute for WORD, searched along PATH; it belongs to ALLOW. -EPERM. Thread-safe.
+ */
+int sbx_allow_check(const struct sbx_allow *allow, const char *word, const char *path,
+                    const char **ret, struct sbx_error *err);
+
+/* A request with the defaults filled in. */
+struct sbx_plan {
+	char *cwd; /* relative to the root */
+	char **env;
+	const char *program; /* of the allowlist, or NULL */
+	uint64_t timeout_ms;
+	struct sbx_limits limits;
+};
+
+/* -EACCES, -ENOENT, -ENOTDIR, -EPERM, -ENOMEM. Takes the table's lock. */
+int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct sbx_plan *ret,
+                  struct sbx_error *err);
+void sbx_plan_release(struct sbx_plan *plan);
+/* CWD as a user may write it, checked and made relative to the root; malloc'd. */
+int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct sbx_error *err);
+/* LIMITS, held to those of the mount. */
+struct sbx_limits sbx_limits_clamp(const struct sbx_limits *limits, const struct sbx_limits *mount);
+
+/* ---- standard input (stdin.c) ---- */
+
+struct sbx_stdin {
+	unsigned openers;
+	char *buf; /* [off, len) is kept for the start, or waits to be written */
+	size_t off, len, cap;
+	bool live;              /* the running command reads from a pipe of ours */
+	bool broken;            /* ... and has stopped to */
+	bool armed;             /* EPOLLOUT is watched for */
+	struct sbx_watch watch; /* the pipe's write end, -1: none (yet) */
+	struct sbx_stdin_parked *parked, **parked_tail;
+};
+
+/* Where a command reads from. */
+struct sbx_stdin_source {
+	bool pipe;
+	const char *data; /* otherwise these bytes, or NULL: nothing */
+	size_t len;
+};
+
+void sbx_stdin_init(struct sbx_jobrec *rec);
+void sbx_stdin_finish(struct sbx_jobrec *rec);
+/* Decides by REQ and by what was written. What was kept is lent until sbx_stdin_consumed. Lock held. */
+void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
+                      struct sbx_stdin_source *ret);
+/*
+ * Opens it: *fd for the command, -1 for /dev/null; *feed for sbx_stdin_attach, -1 without a pipe. -errno.
+ */
+int sbx_stdin_source_open(const struct sbx_stdin_source *src, int *fd, int *feed);
+/* The command has been handed over: begins to feed it. Takes FEED. Any thread, lock not held. */
+void sbx_stdin_attach(struct sbx_jobrec *rec, int feed);
+/* The command has been started: what was kept for it is dropped. Lock held. */
+void sbx_stdin_consumed(struct sbx_jobrec *rec);
+/* The command could not be handed over; nothing is attached. Any thread, lock held. */
+void sbx_stdin_abort(struct sbx_jobrec *rec);
+/* Nothing reads any more: closes the pipe, answers those who wait. Loop thread, lock not held. */
+void sbx_stdin_end(struct sbx_jobrec *rec);
+
+/* ---- records ---- */
+
+enum sbx_job_state {
+	SBX_JOB_PREPARED,
+	SBX_JOB_STARTING,
+	SBX_JOB_RUNNING,
+	SBX_JOB_ENDED,
+	SBX_JOB_FAILED
+};
+
+/* What was asked for, as it was asked. */
+struct sbx_asked {
+	char **argv;
+	char **env; /* NULL: none */
+	char *cwd;  /* NULL: not given */
+	char *dir;  /* what that means: relative to the root */
+	bool has_stdin;
+	char *stdin_data; /* kept only where an id may ask again */
+	size_t stdin_len;
+};
+
+/* One execution: ties a record to the backend's job until that is destroyed. */
+struct sbx_job_run {
+	struct sbx_jobrec *rec; /* a reference */
+	struct sbx_job *job;    /* set when sbx_sandbox_exec has returned */
+	bool handed;            /* it has */
+	bool ended;
+	uint64_t signals;     /* to be sent, bit n for signal n + 1 */
+	struct sbx_exit exit; /* while it is seen to what the command left behind */
+};
+
+struct sbx_jobrec {
+	atomic_int refs;
+	struct sbx_jobs *jobs; /* a reference */
+	char name[64];
+	bool named;    /* by the user: not forgotten by itself, may run again */
+	bool prepared; /* by mkdir: survives a start that failed */
+	/* Under the table's lock: */
+	struct sbx_jobrec *prev, *next; /* the table's list, by age of the start */
+	bool listed;
+	enum sbx_job_state state;
+	enum sbx_job_kind kind;
+	uint64_t number; /* 0: not started yet */
+	struct sbx_asked asked;
+	struct sbx_job_run *run; /* while starting or running */
+	struct sbx_output *out[2];
+	struct sbx_exit exit;
+	struct sbx_error start_error;
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+	int64_t time_ns;           /* CLOCK_REALTIME of the last change */
+	uint64_t timeout_ms;
+	uint64_t sent; /* signals that users sent, as in run */
+	bool timed_out;
+	uint64_t track;   /* of the request; 0: what it changes is not recorded */
+	char **changed;   /* paths; NULL: not known */
+	bool changed_cut; /* and there were more */
+	char *hint;       /* what it was refused, in words; NULL: nothing that is known */
+	struct sbx_job_waiter *waiters, **waiters_tail;
+	struct sbx_stdin in;
+	struct sbx_timer timer; /* loop thread only */
+};
+
+struct sbx_jobs {
+	atomic_int refs;
+	const struct sbx_settings *settings;
+	struct sbx_loop *loop;
+	struct sbx_sandbox *sandbox;
+	char *spill_dir;
+	void (*busy)(bool busy, void *data);
+	void (*left)(void *data);
+	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
+	               void *arg, void *data);
+	void (*changed)(struct sbx_jobrec *rec, void *data);
+	void (*listening)(int fd, void *data);
+	void (*denied)(const struct sbx_denied *denied, void *data);
+	int (*root)(void *data);
+	void *data;
+	char *user; /* name of the user commands run as */
+	struct sbx_allow *allow;
+	uint64_t grace_ms; /* between SIGTERM and SIGKILL */
+	pthread_mutex_t turn;
+	pthread_mutex_t lock; /* all below */
+	char *view;
+	struct sbx_jobrec *first, *last;
+	uint64_t numbers; /* given out */
+	uint64_t waiters; /* created, numbers them */
+	unsigned running; /* commands that may write */
+	unsigned live;    /* runs that exist: the backend may still know the job */
+	unsigned ended;   /* ended records without a name of their own */
+	unsigned failed;  /* and of starts that failed */
+	struct sbx_job_defaults defaults;
+	bool stopping;
+	unsigned entering;              /* starts between sbx_jobs_enter and sbx_jobs_entered */
+	unsigned held, writers;         /* of sbx_jobs_hold; those who write among them */
+	struct sbx_jobs_queued *queued; /* those who want to enter meanwhile */
+	struct sbx_jobs_done *done;     /* of sbx_jobs_shutdown */
+};
+
+struct sbx_jobs *sbx_jobs_ref(struct sbx_jobs *jobs);
+void sbx_jobs_unref(struct sbx_jobs *jobs);
+
+/* A record outside the list, with one reference. NAME NULL: its number will be its name. */
+struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name);
+/* CLOCK_REALTIME. */
+int64_t sbx_real_ns(void);
+void sbx_asked_release(struct sbx_asked *asked);
+
+/* With the lock held. The list holds a reference of its own. */
+void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec);
+void sbx_jobs_unlink(struct sbx_jobs *jobs, struct sbx_jobrec *rec);
+struct sbx_jobrec *sbx_jobs_by_name(struct sbx_jobs *jobs, const char *name);
+struct sbx_jobrec *sbx_jobs_last_exec(struct sbx_jobs *jobs);
+bool sbx_jobrec_active(const struct sbx_jobrec *rec);
+
+/* Calls the waiters whose time has come. Loop thread, lock not held. */
+void sbx_job_tell(struct sbx_jobrec *rec);
+/* The run that those wait for who came before it has begun. Lock held. */
+void sbx_job_bind_waiters(struct sbx_jobrec *rec);
+/* Has sbx_job_tell called on the loop thread. Any thread. */
+void sbx_job_tell_soon(struct sbx_jobrec *rec);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * The two ends of a mount: recovery takes up the sandboxes that the backend finds, shutdown brings
+ * everything to rest before loop and pool are stopped.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/sandbox/push.h"
+#include "fs/sandbox/registry.h"
+#include "fs/sandbox/registry_impl.h"
+
+struct finding {
+	struct sbx_registry *reg;
+	int code;
+};
+
+static int adopt(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
+{
+	struct box *box = sbx_box_new(reg, sandbox->name);
+	int r = -ENOMEM;
+
+	if (!box)
+		return r;
+	r = sbx_box_equip(box, sandbox);
+	if (r < 0) {
+		sbx_box_unref(&box->pub);
+		return r;
+	}
+	pthread_mutex_lock(&reg->lock);
+	box->pub.number = reg->next_number++;
+	box->pub.state = SBX_BOX_READY;
+	r = sbx_registry_taken(reg, sandbox->name) ? -EEXIST : sbx_registry_insert(reg, box);
+	pthread_mutex_unlock(&reg->lock);
+	if (r < 0) {
+		sbx_box_strip(box);
+		sbx_box_unref(&box->pub);
+		return r;
+	}
+	return 0;
+}
+
+/* Timers belong to the loop thread, which may not run yet while recovering. */
+static void arm_all(void *data)
+{
+	struct sbx_registry *reg = data;
+
+	pthread_mutex_lock(&reg->lock);
+	for (size_t i = 0; i < reg->n; i++)
+		if (reg->boxes[i]->pub.state == SBX_BOX_READY)
+			sbx_box_arm_lifetime(reg->boxes[i], 0);
+	sbx_registry_posted(reg);
+}
+
+/* [loop] */
+static void remove_all(void *data)
+{
+	struct sbx_registry *reg = data;
+	struct box *box;
+
+	pthread_mutex_lock(&reg->lock);
+	box = reg->retired;
+	pthread_mutex_unlock(&reg->lock);
+	/* Who is in the list stays there until this thread has taken it out. */
+	for (; box; box = box->next)
+		sbx_box_remove(box);
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_posted(reg);
+}
+
+static int take_leaving(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
+{
+	struct box *box = sbx_box_new(reg, sandbox->name);
+	int r = box ? sbx_box_equip(box, sandbox) : -ENOMEM;
+
+	if (r < 0) {
+		if (box)
+			sbx_box_unref(&box->pub);
+		return r;
+	}
+	pthread_mutex_lock(&reg->lock);
+	box->pub.number = reg->next_number++;
+	box->pub.state = SBX_BOX_RETIRED;
+	box->pub.retired = box->taken_down = box->idle_removal = true;
+	box->stop_ns = sbx_now_ns();
+	box->next = reg->retired;
+	reg->retired = box;
+	pthread_mutex_unlock(&reg->lock);
+	sbx_events_close(box->pub.events);
+	return 0;
+}
+
+static void leaving(struct sbx_sandbox *sandbox, void *data)
+{
+	struct finding *f = data;
+
+	/* Its record stays, for the next mount. */
+	if (take_leaving(f->reg, sandbox) < 0)
+		sbx_sandbox_close(sandbox);
+}
+
+static void found(struct sbx_sandbox *sandbox, void *data)
+{
+	struct finding *f = data;
+	char text[256];
+	int r = adopt(f->reg, sandbox);
+
+	if (r < 0) {
+		snprintf(text, sizeof(text), "%s could not be taken up: %s", sandbox->name,
+		         strerror(-r));
+		sbx_events_add(f->reg->events, "recovery", sandbox->name, text);
+		sbx_sandbox_close(sandbox);
+		f->code = r;
+	}
+}
+
+static void note(const char *text, void *data)
+{
+	struct finding *f = data;
+
+	sbx_events_add(f->reg->events, "recovery", NULL, text);
+}
+
+int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
+{
+	struct finding f = {.reg = reg};
+	struct sbx_recover rec = {.found = found, .note = note, .leaving = leaving, .data = &f};
+	int r = sbx_backend_recover(reg->config.backend, &rec, err);
+
+	if (r >= 0 && reg->config.settings->state_dir)
+		sbx_registry_sweep(reg);
+	if (reg->config.settings->run_timeout_ms) {
+		pthread_mutex_lock(&reg->lock);
+		sbx_registry_post(reg, arm_all);
+		pthread_mutex_unlock(&reg->lock);
+	}
+	if (reg->retired) {
+		pthread_mutex_lock(&reg->lock);
+		sbx_registry_post(reg, remove_all);
+		pthread_mutex_unlock(&reg->lock);
+	}
+	if (r >= 0 && f.code < 0)
+		r = sbx_fail(err, -f.code, "a sandbox of the last mount could not be taken up: %s",
+		             strerror(-f.code));
+	return r;
+}
+
+void sbx_box_left(void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_end(reg);
+	pthread_mutex_unlock(&reg->lock);
+	sbx_box_unref(&box->pub);
+}
+
+/* Undone by sbx_box_left, once for each that is answered. */
+bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	bool first;
+
+	sbx_box_ref(&box->pub);
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_begin(reg);
+	first = sbx_rounds_join(rounds, w);
+	pthread_mutex_unlock(&reg->lock);
+	return first;
+}
+
+struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	struct sbx_waiting *over;
+
+	pthread_mutex_lock(&reg->lock);
+	over = sbx_rounds_end(rounds);
+	*more = rounds->now;
+	pthread_mutex_unlock(&reg->lock);
+	return over;
+}
+
+void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code)
+{
+	sbx_rounds_answer(list, code, sbx_box_left, box);
+}
+
+/* The next box that still has to be seen to, which is marked as seen; the lock is held. */
+static struct box *next_open(struct sbx_registry *reg)
+{
+	for (size_t i = 0; i < reg->n; i++) {
+		struct box *box = reg->boxes[i];
+
+		if (box->pub.state != SBX_BOX_READY || box->shut)
+			continue;
+		box->shut = true;
+		sbx_box_ref(&box->pub);
+		sbx_box_cancel_works(box);
+		if (reg->config.settings->ephemeral)
+			sbx_box_stop_begin(box);
+		else
+			sbx_registry_begin(reg);
+		return box;
+	}
+	return NULL;
+}
+
+static void shut(struct sbx_registry *reg, struct box *box)
+{
+	if (reg->config.settings->ephemeral) {
+		sbx_box_stop(box);
+		sbx_box_unref(&box->pub);
+	} else {
+		sbx_jobs_shutdown(box->pub.jobs, sbx_box_left, box);
+	}
+}
+
+void sbx_registry_shutdown(struct sbx_registry *reg)
+{
+	pthread_mutex_lock(&reg->lock);
+	reg->closing = true;
+	for (size_t i = 0; i < reg->n; i++)
+		if (reg->boxes[i]->creation)
+			atomic_store(&reg->boxes[i]->creation->cancelled, true);
+	for (size_t i = 0; i < reg->n; i++) {
+		sbx_box_cancel_pushes(reg->boxes[i]);
+		sbx_box_hurry(reg->boxes[i]);
+	}
+	for (;;) {
+		struct box *box = next_open(reg);
+
+		if (box) {
+			pthread_mutex_unlock(&reg->lock);
+			shut(reg, box);
+			pthread_mutex_lock(&reg->lock);
+		} else if (reg->inflight) {
+			pthread_cond_wait(&reg->idle, &reg->lock);
+		} else {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&reg->lock);
+	sbx_registry_save_all(reg);
+	sbx_egress_close(reg->egress);
+	sbx_pusher_destroy(reg->pusher);
+	reg->pusher = NULL;
+}

@@ -1,0 +1,255 @@
+/*
+ * The mount's sandboxes: a registry by name, and the life of each from mkdir to the last byte
+ * removed. FUSE operations and control files come here; from here the backend is called.
+ *
+ * creating -> ready -> stopping -> (retired: out of the registry, removal goes on in the pool)
+ *
+ * struct sbx_box is reference counted: the registry holds one until it is retired, each node and each open
+ * control file its own. A retired box answers -ESTALE.
+ */
+#ifndef SANDBOXFS_FS_SANDBOX_REGISTRY_H
+#define SANDBOXFS_FS_SANDBOX_REGISTRY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/job/job.h"
+#include "fs/job/request.h"
+#include "fs/log/denials.h"
+#include "fs/log/log.h"
+#include "fs/net/proxy.h"
+#include "sandboxfs/backend.h"
+#include "sandboxfs/pool.h"
+
+enum sbx_box_state {
+	SBX_BOX_CREATING,
+	SBX_BOX_READY,
+	SBX_BOX_STOPPING,
+	SBX_BOX_FAILED,
+	SBX_BOX_RETIRED
+};
+
+struct sbx_box {
+	uint64_t number; /* unique in this daemon, never reused; 1.. */
+	struct sbx_registry *registry;
+	/* Under the registry's lock; use sbx_box_name() for a copy. */
+	char *name;
+	enum sbx_box_state state;
+	/* Set once before the box is ready, constant then: */
+	struct sbx_sandbox *sandbox;
+	struct sbx_jobs *jobs;
+	struct sbx_log *log;
+	struct sbx_events *events;
+	struct sbx_denials *denials;
+	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
+	bool hides_git; /* what commands make as .git is not shown (fs/workspace/nested_git.h) */
+	unsigned own_results; /* its sandbox's */
+	/* The root's attributes that the kernel may keep. Atomic: */
+	uint64_t root_handed;    /* its node id, else 0 */
+	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
+	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
+	bool snapshot_failed; /* the last one asked for was not made; atomic */
+	bool busy;      /* a job runs: what is kept of its files must be short-lived; atomic */
+	unsigned begun; /* how often that has begun; atomic */
+	/* Times that others than the host may begin or have ended to change files. Atomic. */
+	uint32_t changes;
+	int refs; /* atomic */
+	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
+	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
+	pthread_mutex_t defaults_lock;
+	/* private members follow in fs/sandbox/registry_impl.h by embedding */
+};
+
+struct sbx_registry;
+
+struct sbx_registry_config {
+	const struct sbx_settings *settings;
+	struct sbx_backend *backend;
+	struct sbx_loop *loop;
+	struct sbx_pool *pool; /* for what no command can make long */
+	/* Wide, for what one can: none of it is waited for by other sandboxes. */
+	struct sbx_pool *lane;
+	struct sbx_pool *remover;              /* wide; takes away what nobody looks at any more */
+	const char *github_token, *github_api; /* as fs/sandbox/push.h; may be NULL */
+	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
+	 * asked for again. On the thread that starts the job, or the loop thread. */
+	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	/* The same: one of several ended. */
+	void (*wrote)(struct sbx_box *box, void *data);
+	/* A sandbox has come, or has another name. Loop thread, before whoever asked for it is told. */
+	void (*shown)(void *data);
+	/* The sandbox is no longer there (its node is stale). Loop thread. */
+	void (*retired)(struct sbx_box *box, void *data);
+	void *data;
+};
+
+int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret);
+/* [start] Calls the backend's recover and fills the registry. Blocks. */
+int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
+/*
+ * Ends everything: refuses new work, kills jobs, with settings->ephemeral tears all sandboxes down,
+ * waits for removals that are going on. Called by the main thread while loop and pool still run. Blocks.
+ */
+void sbx_registry_shutdown(struct sbx_registry *reg);
+/* After loop and pool have stopped. Accepts NULL. */
+void sbx_registry_destroy(struct sbx_registry *reg);
+
+/* A reference to the ready (or failed, stopping) box NAME, or NULL. Any thread. */
+struct sbx_box *sbx_registry_find(struct sbx_registry *reg, const char *name);
+struct sbx_box *sbx_registry_find_number(struct sbx_registry *reg, uint64_t number);
+/* Calls fn for each box that MNT shows, in order of name; the registry is locked meanwhile. */
+void sbx_registry_walk(struct sbx_registry *reg, void (*fn)(struct sbx_box *box, void *data),
+                       void *data);
+struct sbx_box *sbx_box_ref(struct sbx_box *box);
+void sbx_box_unref(struct sbx_box *box); /* accepts NULL */
+/* Copies the present name into buf. */
+void sbx_box_name(struct sbx_box *box, char buf[64]);
+bool sbx_box_alive(struct sbx_box *box);
+/*
+ * A descriptor of the root of the tree, the caller's. -ESTALE once retired: what is removed keeps nothing open,
+ * however long somebody refers to the box. Any thread.
+ */
+int sbx_box_root(struct sbx_box *box);
+
+/*
+ * Brings what is kept twice (git state) in step: false when there is nothing to do; else then(data) is called on the
+ * event loop thread when it is done, whatever came of it. What kept it from agreeing is stored and told. Any thread.
+ */
+bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
+
+/*
+ * fsync's: when what was written is where neither the daemon's death nor a power cut loses it,
+ * then(code, data) is called on the event loop thread; a failure's sentence is stored. False: there
+ * is nothing to be saved beside the files themselves, which are the caller's to sync. Any thread.
+ */
+bool sbx_box_flush(struct sbx_box *box, void (*then)(int code, void *data), void *data);
+/*
+ * Something is about to be written through the mount: where changes are in memory it will be saved.
+ * Any thread.
+ */
+void sbx_box_edited(struct sbx_box *box);
+
+/*
+ * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
+ * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
+ * command is in the way, or the box is going, also meanwhile), -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.
+ */
+enum sbx_work_kind {
+	SBX_WORK_BESIDE, /* commands may run */
+	SBX_WORK_ALONE,  /* none runs meanwhile */
+	SBX_WORK_WRITES, /* nor that, and the tree is another afterwards */
+};
+struct sbx_work {
+	enum sbx_work_kind kind;
+	const char *event;   /* told and recorded when it went well; NULL: nothing is */
+	const char *instead; /* what its owner can ask for while commands run, in words; or NULL */
+	char detail[SBX_REV_MAX]; /* what of it is told; for run to fill in */
+	int (*run)(struct sbx_work *w, struct sbx_error *err); /* [pool] */
+	void (*done)(struct sbx_work *w);
+	atomic_bool cancelled; /* any thread; also set when the box goes */
+	int code;
+	struct sbx_error err;
+	/* private: */
+	struct sbx_box *box;
+	uint64_t begun_ns;
+	bool box_goes; /* cancelled for that; registry's lock */
+	struct sbx_work *next;
+};
+/* Any thread. */
+void sbx_box_work(struct sbx_box *box, struct sbx_work *w);
+/*
+ * Nobody wants it any more: done follows soon, also where it waits for others' that take long. Before it was begun (its
+ * box is NULL then) W is marked only. Any thread, while the owner refers to the box.
+ */
+void sbx_work_cancel(struct sbx_work *w);
+
+/*
+ * -o track. begin: brings git's state in step, as sbx_box_sync, and marks the tree; false when there is nothing to do, else
+ * then(data) follows; *start is the caller's, and its number, 0 where nothing is tracked, goes into the request. end: REC's command
+ * has ended, or (FAILED) could not be started; as sbx_box_sync. drop: no command came of it.
+ */
+struct sbx_track_start {
+	struct sbx_work work; /* cancelled may be set */
+	uint64_t number;
+	/* private: */
+	struct sbx_box *box;
+	unsigned place;
+	void (*then)(void *data);
+	void *data;
+};
+bool sbx_box_track_begin(struct sbx_box *box, struct sbx_track_start *start,
+                         void (*then)(void *data), void *data);
+bool sbx_box_track_end(struct sbx_box *box, struct sbx_jobrec *rec, bool failed,
+                       void (*then)(void *arg), void *arg);
+void sbx_box_track_drop(struct sbx_box *box, uint64_t number);
+/* Between which states lies what REC changed; to "": now. -ENOENT. Any thread. */
+int sbx_box_track_marks(struct sbx_box *box, struct sbx_jobrec *rec, char from[SBX_REV_MAX],
+                        char to[SBX_REV_MAX], struct sbx_error *err);
+/* [pool] Takes the tree back to before JOB (NULL: the last that was not undone). -ENOENT. */
+int sbx_box_track_undo(struct sbx_box *box, const char *job, atomic_bool *cancelled,
+                       struct sbx_error *err);
+
+/*
+ * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
+ * has the sentence; it also stands in the mount's error file). box: of a create or
+ * rename that went well; borrowed.
+ */
+typedef void (*sbx_box_done)(int code, struct sbx_box *box, const struct sbx_error *err,
+                             void *data);
+
+/*
+ * mkdir and ctl/create. Returns a token for sbx_registry_cancel, or NULL when done was or will be
+ * called with an early failure. -EEXIST, -EINVAL name, -EBUSY being created or shutting down,
+ * and what the backend's create answers. Any thread.
+ */
+struct sbx_creation;
+struct sbx_creation *sbx_registry_make(struct sbx_registry *reg,
+                                       const struct sbx_create_request *req, sbx_box_done done,
+                                       void *data);
+/*
+ * The same, as a fork of FROM: as it is now (REV NULL; -EBUSY while commands run there), or as it was; REQ has name
+ * and branch only. ctl/create with "from" comes to the same.
+ */
+struct sbx_creation *sbx_registry_fork(struct sbx_box *from, const struct sbx_create_request *req,
+                                       const char *rev, sbx_box_done done, void *data);
+/* Asks a creation to stop; done follows with -EINTR or success. Loop thread, before done. */
+void sbx_registry_cancel(struct sbx_creation *c);
+/*
+ * rmdir and ctl/teardown. done comes when the sandbox is out of sight and its name is free, or with
+ * COMPLETE when it is really gone. A name that is not there: -ENOENT, but with COMPLETE
+ * success. With COMPLETE NAME may also be the id of one whose removal goes on: that is tried again, and once the
+ * failure of an attempt was told here, what it cannot save is dropped. Any thread.
+ */
+void sbx_registry_teardown(struct sbx_registry *reg, const char *name, bool complete,
+                           sbx_box_done done, void *data);
+/* mv MNT/A MNT/B. -ENOENT, -EEXIST target there, -EINVAL name. Any thread. */
+void sbx_registry_rename(struct sbx_registry *reg, const char *from, const char *to,
+                         sbx_box_done done, void *data);
+
+/* The sentence of ctl/error. Any thread. BOX NULL: the mount's. code 0 is ignored. */
+void sbx_error_store(struct sbx_registry *reg, struct sbx_box *box, const struct sbx_error *err);
+void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_error *ret);
+
+const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
+struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
+struct sbx_pool *sbx_registry_lane(struct sbx_registry *reg);
+struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
+/* When the registry was made: CLOCK_REALTIME, ms. */
+int64_t sbx_registry_time_ms(struct sbx_registry *reg);
+
+/*
+ * Text of ctl/list (table), list.json, pending (a name per line; where an attempt has failed also the id and the reason, after tabs), info,
+ * stats; malloc'd.
+ */
+char *sbx_registry_list_text(struct sbx_registry *reg);
+char *sbx_registry_list_json(struct sbx_registry *reg);
+char *sbx_registry_pending_text(struct sbx_registry *reg);
+char *sbx_registry_stats_text(struct sbx_registry *reg);
+char *sbx_box_info_json(struct sbx_box *box);
+/* The same of ctl/trash, trash.json, where the backend may have to say that it cannot: 0 or -errno. */
+int sbx_registry_trash_text(struct sbx_registry *reg, char **ret);
+int sbx_registry_trash_json(struct sbx_registry *reg, char **ret);
+char *sbx_box_policy_json(struct sbx_box *box);
+
+#endif

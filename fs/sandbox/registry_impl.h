@@ -1,0 +1,219 @@
+/*
+ * What the files sandbox_*.c share: registry.c is the registry, create.c, _teardown.c and
+ * _rename.c are the lives of its boxes, _work.c what is done to one, _house.c is what each box is given, _text.c what
+ * lists and describes, _save.c what is kept of boxes in memory, _track.c what commands change, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
+ *
+ * Make, teardown and rename are chains that alternate between the pool, where the backend may
+ * block, and the loop thread, where states change and callers are told. A chain counts as in
+ * flight until its last step on the loop, so that a shutdown can wait for it.
+ *
+ * There is one lock, the registry's. It is never held while the backend, a job table, an event
+ * stream or a caller's done function is called, so it nests in nothing.
+ */
+#ifndef SANDBOXFS_FS_SANDBOX_REGISTRY_IMPL_H
+#define SANDBOXFS_FS_SANDBOX_REGISTRY_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/sandbox/registry.h"
+#include "fs/util/rounds.h"
+#include "sandboxfs/loop.h"
+
+/* Somebody who wants to hear of a teardown. */
+struct waiter {
+	struct waiter *next;
+	sbx_box_done done;
+	void *data;
+	bool complete; /* not before everything is removed */
+};
+
+#define TRACKED 32u /* commands whose changes are kept */
+
+/* What is kept of a command: marks of the tree, named by the place in the array (track.c). */
+struct tracked {
+	uint64_t number; /* 0: free */
+	bool running;    /* from before its start to behind its end */
+	bool ended;      /* the mark after it is there */
+	bool undone;
+};
+
+struct box {
+	struct sbx_box pub;
+	struct box *next; /* in retired or in doomed; registry's lock */
+	/* Registry's lock: */
+	struct sbx_creation *creation; /* while creating */
+	char *new_name;                /* while a rename to it goes on: reserved */
+	struct waiter *waiters;
+	struct sbx_error error;
+	bool shut; /* the shutdown has seen to it */
+	/* One [pool] call of the backend at a time for one sandbox. */
+	pthread_mutex_t backend_lock;
+	bool idle_removal; /* it is retired, and waits for another attempt; registry's lock */
+	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's lock */
+	struct sbx_error why; /* it is not gone yet; registry's lock */
+	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
+	struct sbx_rounds syncs;   /* of bringing git state over; registry's lock */
+	struct sbx_error sync_err; /* handed from the pool to the loop */
+	struct sbx_rounds saves;   /* of saving what is written; registry's lock */
+	struct sbx_error save_err; /* of the last saving; handed from the pool to the loop */
+	int save_code;
+	uint64_t save_begun_ns; /* the same */
+	_Atomic uint64_t
+	        edited_ns;    /* when something was last about to be written through the mount */
+	atomic_bool save_due; /* that was noticed, and will be saved */
+	bool save_failing;    /* loop thread: the last saving failed, and that was told */
+	struct sbx_timer save_timer; /* loop thread */
+	struct sbx_work *works; /* that are to be done, the first of them now; registry's lock */
+	struct tracked tracked[TRACKED]; /* registry's lock */
+	uint64_t tracked_numbers;
+	struct sbx_push *pushes; /* the first is under way; registry's lock */
+	char *push_result;       /* of the last, a line of JSON, or NULL; registry's lock */
+	/* Loop thread: */
+	struct sbx_timer lifetime;
+	struct sbx_timer retry;
+	uint64_t retry_ms;
+	uint64_t stop_ns; /* when the teardown began */
+	/* Outcome of the pool's last step, handed to the loop: */
+	int code;
+	struct sbx_error step_err;
+};
+
+/* Words with which a job can end, in the order of counters.jobs_ended. */
+extern const char *const sbx_end_words[];
+enum { END_WORDS = 7 };
+
+struct counters {
+	uint64_t creates, create_failures, teardowns, removals, remove_failures;
+	uint64_t jobs_ended[END_WORDS];
+};
+
+struct sbx_registry {
+	struct sbx_registry_config config;
+	struct sbx_events *events;
+	struct sbx_egress *egress; /* with net=allow; else NULL */
+	struct sbx_pusher *pusher;
+	int64_t time_ms;
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t idle;  /* inflight became 0 */
+	struct box **boxes;   /* sorted by name */
+	size_t n, cap;
+	struct box *retired; /* being removed, oldest last */
+	struct box *doomed;  /* without references, for the loop thread to free */
+	unsigned posts;      /* calls with the registry that wait in the loop */
+	bool stopped;        /* destroyed, but for those */
+	bool closing;
+	unsigned inflight; /* operations that the shutdown waits for */
+	uint64_t next_number;
+	struct sbx_error error;
+	struct counters counters;
+};
+
+struct sbx_creation {
+	struct sbx_registry *reg;
+	struct box *box;
+	char *base, *branch, *branch_exists;
+	char *origin, *rev, *trash; /* of a fork: in words, and which state or entry */
+	struct sbx_work work;       /* of a fork, on what it comes from */
+	atomic_bool cancelled;
+	sbx_box_done done;
+	void *data;
+	int code;
+	struct sbx_error err;
+	uint64_t begun_ns;
+};
+
+/* What a job table calls when a job has changed and when jobs run; DATA is the box. */
+void sbx_box_job_changed(struct sbx_jobrec *rec, void *data);
+void sbx_box_jobs_busy(bool busy, void *data);
+void sbx_box_job_left(void *data);
+/* As sbx_jobs_config.denied; DATA is the box. */
+void sbx_box_denied(const struct sbx_denied *denied, void *data);
+/*
+ * [loop] REC has ended with EXIT. When it failed and said why, the pool looks for what it was refused and tells it,
+ * then comes sbx_box_track_end with then(arg), which is called in any case. False: there is nothing to be heard.
+ */
+bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit *exit,
+                  void (*then)(void *arg), void *arg);
+/* Writes a record of EVENT with the time since BEGUN_NS to the box's log. */
+void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
+/*
+ * Has done called on the loop thread, as the contract has it, for what is known before anything was
+ * begun. A failure's sentence is stored.
+ */
+/* Somebody waits for the end of what BOX is at: it has some seconds. The lock is held. */
+void sbx_box_hurry(struct box *box);
+
+void sbx_tell_later(struct sbx_registry *reg, int code, const struct sbx_error *err,
+                    sbx_box_done done, void *data);
+/* Memory or no daemon: these outcomes could not be told to anyone. */
+void *sbx_must_alloc(size_t size);
+/* Fills *err from code where the backend left it empty. */
+void sbx_error_complete(struct sbx_error *err, int code, const char *what, const char *name);
+
+/* A box named NAME with one reference, CREATING, in no list. NULL when memory is short. */
+struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
+/* [pool, start] Gives the box its sandbox and opens log, events and jobs. */
+int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
+/* Undoes it; the sandbox stays the caller's. No job has run. */
+void sbx_box_strip(struct box *box);
+/* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
+void sbx_registry_sweep(struct sbx_registry *reg);
+/* The spilled output of the box's jobs; the kernel may remember the box itself for long. May block. */
+void sbx_box_sweep(struct box *box);
+/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
+void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
+/*
+ * [loop] Saves what a box has in memory, in the background, unless a command starts; nothing where
+ * it has nothing.
+ */
+void sbx_box_save(struct box *box);
+/* [loop] The box goes: what is written is not going to be saved by itself any more. */
+void sbx_box_save_no_more(struct box *box);
+/* The same for all, here and now, when nothing else goes on any more. */
+void sbx_registry_save_all(struct sbx_registry *reg);
+/* [loop] DATA, a box: one operation of it that the shutdown waits for has ended, and with it a reference. */
+void sbx_box_left(void *data);
+/* One event, in the stream of the box (may be NULL) and in the mount's. */
+void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);
+
+/* With the registry's lock held: */
+/*
+ * Has fn(reg) called on the loop thread, perhaps as late as in sbx_loop_destroy: then the last of
+ * these frees the registry. fn ends with sbx_registry_posted, lock held, which takes the lock away.
+ */
+void sbx_registry_post(struct sbx_registry *reg, void (*fn)(void *data));
+void sbx_registry_posted(struct sbx_registry *reg);
+struct box *sbx_registry_locate(struct sbx_registry *reg, const char *name, size_t *at);
+bool sbx_registry_taken(struct sbx_registry *reg, const char *name);
+int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM */
+void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
+/* Tells that MNT shows a name it did not show before. Loop thread; no lock held. */
+void sbx_registry_shown(struct sbx_registry *reg);
+void sbx_registry_begin(struct sbx_registry *reg);
+void sbx_registry_end(struct sbx_registry *reg);
+/*
+ * Any thread. W waits for the next of ROUNDS, which are BOX's, and the box is there until W is
+ * answered. True: the caller begins that round, which ends with sbx_box_round_over.
+ */
+bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w);
+/*
+ * [loop] A round is over: returns who waited for it, for sbx_box_answer. *MORE: the caller begins
+ * the next, before it answers or after.
+ */
+struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more);
+/* [loop] Answers all of LIST with CODE. BOX may be gone then, unless another round has begun. */
+void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code);
+/* Gives up what is being pushed. */
+void sbx_box_cancel_pushes(struct box *box);
+/* [loop] A retired box, which the registry has, is removed. Nobody is at it. */
+void sbx_box_remove(struct box *box);
+/* A ready box becomes a stopping one. */
+void sbx_box_stop_begin(struct box *box);
+/* Whoever does something with the box is asked to give up. */
+void sbx_box_cancel_works(struct box *box);
+
+/* Without it: the teardown of the stopping box goes its way. */
+void sbx_box_stop(struct box *box);
+
+#endif

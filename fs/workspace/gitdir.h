@@ -1,0 +1,33 @@
+/*
+ * Directories that are repositories themselves, without being called .git. Host git goes by the
+ * configuration of one wherever it is used in or below it. So only those that came with the source,
+ * and those that the host's git has made and no command has changed since, are what they are;
+ * others appear as another user's: git refuses them, and says how to allow one that its user
+ * trusts.
+ */
+#ifndef SANDBOXFS_FS_WORKSPACE_GITDIR_H
+#define SANDBOXFS_FS_WORKSPACE_GITDIR_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+struct sbx_box;
+
+/*
+ * Whether the directory NAME in DIRFD of BOX ("": DIRFD itself), of which stat(2) said ST, is such
+ * a one. Any thread.
+ */
+bool sbx_gitdir_planted(struct sbx_box *box, int dirfd, const char *name, const struct stat *st);
+
+/* What stat(2) is to say of such a one. Who may use it, and as what, stays. */
+void sbx_gitdir_disown(struct stat *st);
+
+/*
+ * Whether what git would run for the directory DIRFD is all the host's, now that the host gives one
+ * of its files the name NEWNAME instead of NAME, as only git does that has written HEAD or config.
+ * When that has been done, sign says that it still is.
+ */
+bool sbx_gitdir_may_sign(struct sbx_box *box, int dirfd, const char *name, const char *newname);
+void sbx_gitdir_sign(struct sbx_box *box, int dirfd);
+
+#endif

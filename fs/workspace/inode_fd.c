@@ -1,0 +1,457 @@
+/*
+ * Each node has at most one descriptor, of the least mode that has served so far; a wider one replaces it. Files that were
+ * created keep the descriptor they were created with, which can write even where the mode says otherwise.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/sandbox/registry.h"
+#include "fs/workspace/inode_impl.h"
+#include "fs/workspace/nested_git.h"
+#include "fs/workspace/owner.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
+
+#define COPIED_AT_ONCE (1 << 30)
+
+static void ring_init(struct sbx_fd *ring)
+{
+	ring->lru_prev = ring->lru_next = ring;
+}
+
+static void ring_remove(struct sbx_fd *f)
+{
+	f->lru_prev->lru_next = f->lru_next;
+	f->lru_next->lru_prev = f->lru_prev;
+}
+
+static void ring_push(struct sbx_fd *ring, struct sbx_fd *f)
+{
+	f->lru_prev = ring;
+	f->lru_next = ring->lru_next;
+	ring->lru_next->lru_prev = f;
+	ring->lru_next = f;
+}
+
+void sbx_fds_init(struct sbx_inodes *tab)
+{
+	ring_init(&tab->lru);
+	ring_init(&tab->pins);
+	ring_init(&tab->leaving);
+}
+
+void sbx_fd_free(struct sbx_fd *f)
+{
+	ring_remove(f);
+	free(f);
+}
+
+/*
+ * Nobody uses F, nor finds it, any more. What could keep a file from being executed is closed at once: whoever has made sure
+ * that no such descriptor is left need not wait for another thread. Lock held.
+ */
+static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	if (sbx_fd_writes(f) && !f->pinned) {
+		close(f->fd);
+		sbx_fd_free(f);
+		pthread_cond_broadcast(&tab->closed);
+		return;
+	}
+	f->dead_next = tab->dead;
+	tab->dead = f;
+}
+
+void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	ring_remove(f);
+	if (f->pinned)
+		tab->npinned--;
+	else
+		tab->nfds--;
+	if (f->node) {
+		f->box = f->node->box;
+		f->node->fd = NULL;
+	}
+	f->node = NULL;
+	ring_push(&tab->leaving, f);
+	if (f->refs == 0)
+		fd_close(tab, f);
+}
+
+static void fds_trim(struct sbx_inodes *tab, unsigned max)
+{
+	struct sbx_fd *f = tab->lru.lru_prev, *prev;
+
+	for (; tab->nfds > max && f != &tab->lru; f = prev) {
+		prev = f->lru_prev;
+		if (f->refs == 0)
+			sbx_fd_drop(tab, f);
+	}
+	if (tab->npinned > tab->max_fds)
+		sbx_fd_drop(tab, tab->pins.lru_prev);
+}
+
+struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int fd, int mode)
+{
+	struct sbx_fd *f = malloc(sizeof(*f));
+	bool pinned = node->fd && node->fd->pinned;
+
+	if (!f) {
+		close(fd);
+		return NULL;
+	}
+	if (node->fd)
+		sbx_fd_drop(tab, node->fd);
+	*f = (struct sbx_fd){.fd = fd,
+	                     .mode = mode,
+	                     .refs = 1,
+	                     .pinned = pinned,
+	                     .used_ms = sbx_inodes_now_ms(),
+	                     .node = node};
+	f->pinned_ms = f->used_ms;
+	node->fd = f;
+	ring_push(pinned ? &tab->pins : &tab->lru, f);
+	if (pinned)
+		tab->npinned++;
+	else
+		tab->nfds++;
+	fds_trim(tab, tab->max_fds);
+	return f;
+}
+
+static bool fd_serves(const struct sbx_fd *f, enum sbx_fd_want want)
+{
+	switch (want) {
+	case SBX_FD_PATH:
+		return true;
+	case SBX_FD_READ:
+		return f->mode == O_RDONLY || f->mode == O_RDWR;
+	case SBX_FD_WRITE:
+		return f->mode == O_WRONLY || f->mode == O_RDWR;
+	}
+	return false;
+}
+
+/* Drops what can be dropped after EMFILE. */
+static void make_room(struct sbx_inodes *tab)
+{
+	sbx_inodes_lock(tab);
+	fds_trim(tab, 0);
+	sbx_inodes_unlock(tab);
+}
+
+static int open_again(struct sbx_inodes *tab, int dirfd, const char *name, int flags)
+{
+	int fd;
+
+	if (sbx_without("identity"))
+		flags &= ~O_NOFOLLOW;
+	fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		make_room(tab);
+		fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/*
+ * A file whose mode keeps its owner out was open when the client got its descriptor; we open only
+ * now. The owner may change the mode, so it is lifted for the moment of opening.
+ */
+static int open_lifted(struct sbx_inodes *tab, int path_fd, int flags)
+{
+	char proc[32];
+	struct stat st;
+	int fd;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
+	fd = open_again(tab, AT_FDCWD, proc, flags);
+	if (fd != -EACCES || fstat(path_fd, &st) < 0 || st.st_uid != geteuid())
+		return fd;
+	if (chmod(proc, (st.st_mode & 07777) | S_IRUSR | S_IWUSR) < 0)
+		return -EACCES;
+	fd = open_again(tab, AT_FDCWD, proc, flags);
+	chmod(proc, st.st_mode & 07777);
+	return fd;
+}
+
+static int open_child(struct sbx_inodes *tab, const struct sbx_node *dir, int dirfd,
+                      const char *name)
+{
+	struct sbx_nested n;
+	int fd = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (fd < 0)
+		return fd;
+	fd = open_again(tab, n.dirfd, n.name, O_PATH | O_NOFOLLOW);
+	sbx_nested_release(&n);
+	return fd;
+}
+
+/* Has TO, which is empty, hold what FROM holds. */
+static int copy_data(int from, int to)
+{
+	ssize_t n;
+
+	while ((n = copy_file_range(from, NULL, to, NULL, COPIED_AT_ONCE, 0)) > 0)
+		;
+	if (n == 0)
+		return 0;
+	if (lseek(from, 0, SEEK_SET) < 0 || ftruncate(to, 0) < 0 || lseek(to, 0, SEEK_SET) < 0)
+		return -errno;
+	while ((n = sendfile(to, from, NULL, COPIED_AT_ONCE)) > 0)
+		;
+	return n < 0 ? -errno : 0;
+}
+
+/*
+ * Overlayfs makes a file of the base writable under its name, and fails where another has that by now. Who has the file open
+ * gets a copy without a name, as if it had been copied when it was opened.
+ */
+static int open_copy(struct sbx_inodes *tab, const struct sbx_node *node, int path_fd)
+{
+	_cleanup_fd_ int root = sbx_box_root(node->box), from = -1, to = -1;
+	struct stat st;
+	char proc[32];
+	int r;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
+	from = open_again(tab, AT_FDCWD, proc, O_RDONLY);
+	if (from < 0 || fstat(from, &st) < 0)
+		return -ESTALE;
+	to = openat(root, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (to < 0)
+		return errno == ENOSPC || errno == EDQUOT ? -errno : -ESTALE;
+	r = sbx_owner_give(node->box, root, to, "");
+	if (r == 0)
+		r = copy_data(from, to);
+	if (r == 0 && (fchmod(to, st.st_mode & 07777) < 0 ||
+	               futimens(to, (struct timespec[]){st.st_atim, st.st_mtim}) < 0))
+		r = -errno;
+	return r < 0 ? r : sbx_steal_fd(&to);
+}
+
+/* Opens the node's file by parent and name as O_PATH and compares the identity. */
+static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	struct sbx_node *dir;
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	struct stat st;
+	char *name;
+	int fd, r;
+
+	if (node->kind == SBX_NODE_BOX)
+		return sbx_box_root(node->box);
+	sbx_inodes_lock(tab);
+	dir = node->parent;
+	if (dir)
+		dir->refs++;
+	name = node->name ? strdup(node->name) : NULL;
+	sbx_inodes_unlock(tab);
+	if (!dir || !name) {
+		free(name);
+		sbx_node_put(tab, dir);
+		return -ESTALE;
+	}
+	r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
+	fd = r < 0 ? r : open_child(tab, dir, dfd->fd, name);
+	if (r == 0)
+		sbx_fd_put(tab, dfd);
+	sbx_node_put(tab, dir);
+	free(name);
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return -ESTALE;
+	if (fd >= 0 && !sbx_without("identity") &&
+	    (sbx_ident_at(node->box, fd, "", &st, &id) < 0 || !sbx_node_is_still(node, &id))) {
+		close(fd);
+		return -ESTALE;
+	}
+	return fd;
+}
+
+static int open_wanted(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *have,
+                       enum sbx_fd_want want, int *mode, bool *copied)
+{
+	_cleanup_fd_ int own = -1;
+	int fd, path_fd = have ? have->fd : (own = open_path(tab, node));
+
+	*mode = O_PATH;
+	*copied = false;
+	if (path_fd < 0)
+		return path_fd;
+	if (want == SBX_FD_PATH)
+		return sbx_steal_fd(&own);
+	if (node->kind == SBX_NODE_BOX || S_ISDIR(node->type)) {
+		if (want == SBX_FD_WRITE)
+			return -EISDIR;
+	} else if (!S_ISREG(node->type)) {
+		return -ENXIO; /* never open a FIFO, socket or device on a client's behalf */
+	}
+	*mode = want == SBX_FD_READ ? O_RDONLY : O_RDWR;
+	fd = open_lifted(tab, path_fd, *mode);
+	if (fd != -EEXIST)
+		return fd;
+	*copied = true;
+	return open_copy(tab, node, path_fd);
+}
+
+/* The node's file is open as F, and nowhere else any more. Lock held. */
+static void set_apart(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
+{
+	node->apart = true;
+	sbx_inodes_unhash(tab, node);
+	sbx_fd_pin(tab, node, f);
+}
+
+/* A descriptor that is nobody's: for one write, while a job runs. Takes FD over. */
+static struct sbx_fd *fd_for_now(int fd, int mode)
+{
+	struct sbx_fd *f = malloc(sizeof(*f));
+
+	if (!f) {
+		close(fd);
+		return NULL;
+	}
+	*f = (struct sbx_fd){.fd = fd, .mode = mode, .refs = 1};
+	ring_init(f);
+	return f;
+}
+
+int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
+                struct sbx_fd **ret)
+{
+	struct sbx_fd *f;
+	int fd, mode;
+	bool copied;
+
+	sbx_inodes_lock(tab);
+	node->paged |= want != SBX_FD_PATH;
+	f = node->fd;
+	if (f) {
+		f->refs++;
+		f->used_ms = sbx_inodes_now_ms();
+		if (!f->pinned && tab->lru.lru_next != f) {
+			ring_remove(f);
+			ring_push(&tab->lru, f);
+		}
+	}
+	sbx_inodes_unlock(tab);
+	if (f && fd_serves(f, want)) {
+		*ret = f;
+		return 0;
+	}
+	fd = open_wanted(tab, node, f, want, &mode, &copied);
+	sbx_fd_put(tab, f);
+	if (fd < 0)
+		return fd;
+
+	sbx_inodes_lock(tab);
+	if (node->fd && fd_serves(node->fd, want)) { /* another thread was quicker */
+		close(fd);
+		f = node->fd;
+		f->refs++;
+	} else if (!copied && node->fd && !node->fd->pinned && want == SBX_FD_WRITE &&
+	           sbx_node_busy(node)) {
+		f = fd_for_now(fd, mode);
+	} else {
+		f = sbx_fd_install(tab, node, fd, mode);
+		if (f && copied)
+			set_apart(tab, node, f);
+	}
+	sbx_inodes_unlock(tab);
+	if (!f)
+		return -ENOMEM;
+	*ret = f;
+	return 0;
+}
+
+void sbx_fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	struct sbx_fd *named;
+	char proc[32];
+	int fd;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
+	fd = open_again(tab, AT_FDCWD, proc, O_PATH);
+	sbx_inodes_lock(tab);
+	named = f->node && fd >= 0 ? sbx_fd_install(tab, f->node, fd, O_PATH) : NULL;
+	if (named)
+		named->refs--;
+	else if (f->node)
+		sbx_fd_drop(tab, f);
+	else if (fd >= 0)
+		close(fd);
+	if (--f->refs == 0 && !f->node)
+		fd_close(tab, f);
+	sbx_inodes_unlock(tab);
+}
+
+void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	bool narrow;
+
+	if (!f)
+		return;
+	sbx_inodes_lock(tab);
+	narrow =
+	        f->refs == 1 && f->node && !f->pinned && sbx_fd_writes(f) && sbx_node_busy(f->node);
+	if (!narrow && --f->refs == 0 && !f->node)
+		fd_close(tab, f);
+	sbx_inodes_unlock(tab);
+	if (narrow)
+		sbx_fd_narrow(tab, f);
+}
+
+void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
+{
+	if (node->fd && node->fd != f)
+		f = node->fd;
+	if (f->pinned)
+		return;
+	ring_remove(f);
+	if (f->node)
+		tab->nfds--;
+	f->node = node;
+	node->fd = f;
+	f->pinned = true;
+	f->pinned_ms = sbx_inodes_now_ms();
+	tab->npinned++;
+	ring_push(&tab->pins, f);
+	fds_trim(tab, tab->max_fds);
+}
+
+void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f)
+{
+	ring_remove(f);
+	tab->npinned--;
+	f->pinned = false;
+	tab->nfds++;
+	ring_push(&tab->lru, f);
+}
+
+static void ring_drop_box(struct sbx_inodes *tab, struct sbx_fd *ring, struct sbx_box *box)
+{
+	struct sbx_fd *f, *next;
+
+	for (f = ring->lru_next; f != ring; f = next) {
+		next = f->lru_next;
+		if (f->node->box == box)
+			sbx_fd_drop(tab, f);
+	}
+}
+
+void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	sbx_inodes_lock(tab);
+	ring_drop_box(tab, &tab->lru, box);
+	ring_drop_box(tab, &tab->pins, box);
+	sbx_inodes_unlock(tab);
+}

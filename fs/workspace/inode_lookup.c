@@ -1,0 +1,522 @@
+/* How nodes and names come together: looked up, created, moved and taken away. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/sandbox/registry.h"
+#include "fs/workspace/gitdir.h"
+#include "fs/workspace/inode_impl.h"
+#include "fs/workspace/nested_git.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/walls.h"
+
+#define FRESH_MS 1000 /* attributes are kept for longer */
+#define AGAIN_MS 1000 /* longer than requests on the way take */
+#define LOOKUPS  10   /* again, of a name that commands give to one file after the other */
+
+/* In a .git that the host made, which is out of the commands' reach. Lock held. */
+static bool is_apart(const struct sbx_node *node)
+{
+	for (; node && node->kind == SBX_NODE_FILE; node = node->parent)
+		if (node->name && sbx_nested_is(node->box, node->name))
+			return true;
+	return false;
+}
+
+/* Lock held. */
+static void present(const struct sbx_node *node, const struct sbx_ident *id, struct stat *st)
+{
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
+		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
+	if (id->planted && !is_apart(node) && !sbx_without("planted"))
+		sbx_gitdir_disown(st);
+}
+
+void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	if (!S_ISFIFO(node->type))
+		return;
+	sbx_inodes_lock(tab);
+	node->own_fifo = true;
+	sbx_inodes_unlock(tab);
+	st->st_mode = S_IFIFO | (st->st_mode & 07777);
+}
+
+/* The known file node with that identity; one that merely had the number before is unhashed. */
+static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
+                                  const struct sbx_ident *id)
+{
+	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, box, id->dev, id->ino);
+	struct sbx_node *node;
+
+	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
+		if (node->kind == SBX_NODE_FILE && node->box == box && node->ino == id->ino &&
+		    node->dev == id->dev)
+			break;
+	if (node && !sbx_node_is(node, id)) {
+		sbx_inodes_unhash(tab, node);
+		node = NULL;
+	}
+	return node;
+}
+
+/* Whether NODE is DIR or one of the directories it was seen in. Lock held. */
+static bool is_above(const struct sbx_node *node, const struct sbx_node *dir)
+{
+	for (; dir; dir = dir->parent)
+		if (dir == node)
+			return true;
+	return false;
+}
+
+/*
+ * Remembers where the node was seen last. A place below itself, which commands that move things can
+ * make it seem, is not taken: the parents would form a ring. Lock held.
+ */
+static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                    const char *name)
+{
+	struct sbx_node *old = node->parent;
+	char *copy;
+
+	if (old == dir && node->name && !strcmp(node->name, name))
+		return 0;
+	if (S_ISDIR(node->type) && is_above(node, dir))
+		return -ESTALE;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	free(node->name);
+	node->name = copy;
+	dir->refs++;
+	node->parent = dir;
+	if (old) {
+		old->refs--;
+		sbx_node_release(tab, old);
+	}
+	return 0;
+}
+
+/*
+ * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
+ * the directories around them change places under one id unless the kernel moves them itself.
+ */
+static bool place_matters(mode_t type)
+{
+	return S_ISDIR(type) || S_ISLNK(type);
+}
+
+static bool was_at(const struct sbx_node *node, const struct sbx_node *dir, const char *name)
+{
+	return node->parent == dir && node->name && strcmp(node->name, name) == 0;
+}
+
+/* Stale from now on: nobody knows where the kernel has it. Lock held. */
+static void displace(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	struct sbx_node *old = node->parent;
+
+	sbx_inodes_unhash(tab, node);
+	free(node->name);
+	node->name = NULL;
+	node->parent = NULL;
+	if (old) {
+		old->refs--;
+		sbx_node_release(tab, old);
+	}
+}
+
+/*
+ * As find_file for what was found in DIR. What a command moved there is another node, and whoever is still
+ * at the old place is answered for that. Lock held.
+ */
+static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *dir,
+                                const struct sbx_ident *id)
+{
+	struct sbx_node *node = find_file(tab, dir->box, id);
+
+	if (!node || node->parent == dir || !place_matters(id->type))
+		return node;
+	sbx_inodes_unhash(tab, node);
+	return NULL;
+}
+
+/* Whether a link that climbs N directories from DIR leads above the sandbox's root. Lock held. */
+static bool leads_above(const struct sbx_node *dir, unsigned n)
+{
+	for (; n && dir && dir->kind == SBX_NODE_FILE; dir = dir->parent)
+		n--;
+	return n > 0;
+}
+
+/* The node for the file ID seen as NAME in DIR, with a reference. Lock held. */
+static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                     const struct sbx_ident *id, struct sbx_node **ret)
+{
+	struct sbx_node *node = find_at(tab, dir, id);
+	const bool steep = id->steep || leads_above(dir, id->climbs);
+	int r;
+
+	if (node && steep) {
+		sbx_inodes_unhash(tab, node);
+		node = NULL;
+	}
+	if (node) {
+		node->refs++;
+		if (node->fd && node->fd->pinned) /* it has a name again: another hard link */
+			sbx_fd_unpin(tab, node->fd);
+	} else {
+		r = sbx_node_new(tab, SBX_NODE_FILE, dir->box, &node);
+		if (r < 0)
+			return r;
+		node->dev = id->dev;
+		node->ino = id->ino;
+		node->born = id->born;
+		node->type = id->type;
+		node->steep = steep;
+		sbx_inodes_hash(tab, node);
+	}
+	r = place_at(tab, node, dir, name);
+	if (r < 0) {
+		node->refs--;
+		sbx_node_release(tab, node);
+		return r;
+	}
+	sbx_node_seen(node, id);
+	node->nlookup++;
+	node->seen_ms = sbx_inodes_now_ms();
+	*ret = node;
+	return 0;
+}
+
+static bool is_fresh(const struct sbx_inodes *tab, const struct sbx_node *node)
+{
+	return node->nlookup && !node->steep && sbx_inodes_now_ms() - node->seen_ms < FRESH_MS &&
+	       (int32_t)(node->seen_ms - tab->renewed_ms) > 0;
+}
+
+bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name, ino_t ino)
+{
+	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, dir->box, dir->dev, ino);
+	struct sbx_node *node;
+	bool fresh;
+
+	sbx_inodes_lock(tab);
+	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
+		if (node->ino == ino && was_at(node, dir, name))
+			break;
+	fresh = node && is_fresh(tab, node);
+	sbx_inodes_unlock(tab);
+	return fresh;
+}
+
+void sbx_inodes_renewed(struct sbx_inodes *tab)
+{
+	sbx_inodes_lock(tab);
+	tab->renewed_ms = sbx_inodes_now_ms();
+	sbx_inodes_unlock(tab);
+}
+
+/* WANTED: it is to have a descriptor. */
+static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                   struct sbx_node **ret, bool *wanted)
+{
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	int r = sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd);
+
+	if (r < 0)
+		return r;
+	r = sbx_ident_child(dir, dfd->fd, name, st, &id);
+	if (r == 0 && !sbx_nested_is(dir->box, name))
+		id.planted = sbx_gitdir_planted(dir->box, dfd->fd, name, st);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return r;
+	sbx_inodes_lock(tab);
+	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0) {
+		present(*ret, &id, st);
+		*wanted = sbx_fd_wanted(tab, *ret);
+	}
+	sbx_inodes_unlock(tab);
+	return r;
+}
+
+int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
+                    struct sbx_node **ret)
+{
+	for (int tries = 0;; tries++) {
+		bool wanted = false;
+		struct sbx_fd *f;
+		int r = look_up(tab, dir, name, st, ret, &wanted);
+
+		if (r < 0 || !wanted)
+			return r;
+		r = sbx_node_fd(tab, *ret, SBX_FD_PATH, &f);
+		if (r == 0)
+			sbx_fd_put(tab, f);
+		if (r != -ESTALE || tries == LOOKUPS)
+			return 0;
+		/* A command was quicker: another file has the name by now. */
+		sbx_node_forget(tab, sbx_node_id(*ret), 1);
+		sbx_node_put(tab, *ret);
+	}
+}
+
+int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
+                   struct stat *st, struct sbx_node **ret)
+{
+	struct sbx_ident id;
+	struct sbx_fd *f = NULL;
+	int r = sbx_ident_at(dir->box, fd, "", st, &id);
+
+	if (r == 0 && !S_ISREG(id.type))
+		r = -ESTALE;
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	sbx_inodes_lock(tab);
+	r = file_node(tab, dir, name, &id, ret);
+	if (r == 0) {
+		f = sbx_fd_install(tab, *ret, fd, mode);
+	} else {
+		close(fd);
+	}
+	sbx_inodes_unlock(tab);
+	sbx_fd_put(tab, f);
+	return r;
+}
+
+static bool has_gitfile(const struct sbx_node *node)
+{
+	return node->kind == SBX_NODE_BOX && node->box && sbx_sandbox_gitfile(node->box->sandbox);
+}
+
+int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	struct sbx_node *dir = NULL;
+	_cleanup_free_ char *name = NULL;
+	struct sbx_fd *f;
+	struct sbx_ident id;
+	bool by_name;
+	int r;
+
+	sbx_inodes_lock(tab);
+	by_name = !node->fd && node->kind == SBX_NODE_FILE && node->parent && !S_ISDIR(node->type);
+	if (by_name) {
+		dir = node->parent;
+		dir->refs++;
+		name = strdup(node->name);
+	}
+	sbx_inodes_unlock(tab);
+
+	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
+	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
+	if (r == 0) {
+		r = !by_name ? sbx_ident_at(node->box, f->fd, "", st, &id)
+		    : name   ? sbx_ident_child(dir, f->fd, name, st, &id)
+		             : -ENOMEM;
+		/* At the root of a repository git finds the .git there first. */
+		if (r == 0 && !by_name && !has_gitfile(node))
+			id.planted = sbx_gitdir_planted(node->box, f->fd, "", st);
+		sbx_fd_put(tab, f);
+	}
+	sbx_node_put(tab, dir);
+	if (r == -ENOENT || r == -ENOTDIR)
+		return -ESTALE;
+	/* A descriptor is the file, whatever overlayfs says its number is. */
+	if (r == 0 && by_name && !sbx_node_is_still(node, &id))
+		return -ESTALE;
+	if (r == 0) {
+		sbx_inodes_lock(tab);
+		sbx_node_seen(node, &id);
+		present(node, &id, st);
+		if (node->apart) {
+			st->st_dev = node->dev;
+			st->st_ino = node->ino;
+		}
+		/* The backend may have one more link to it for a while. */
+		if (node->nameless && st->st_nlink == 1)
+			st->st_nlink = 0;
+		sbx_inodes_unlock(tab);
+	}
+	return r;
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
+}
+
+bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st,
+                   int64_t changed_ns, enum sbx_answer answer)
+{
+	struct sbx_told now = {.any = true,
+	                       .ctime = changed_ns,
+	                       .mtime = ns_of(&st->st_mtim),
+	                       .size = st->st_size};
+	struct sbx_told *was = &node->told;
+	bool changed, due, recent, other = false;
+
+	sbx_inodes_lock(tab);
+	now.changes = node->seen_changes;
+	changed = was->any && node->paged && was->size == now.size &&
+	          was->ctime != ns_of(&st->st_ctim) &&
+	          (!now.changes || now.changes != was->changes);
+	recent = was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS;
+	due = was->again && !recent && answer == SBX_ANSWER_LOOKUP;
+	now.again = was->again && !due;
+	now.again_ms = was->again_ms;
+	if (answer == SBX_ANSWER_SETATTR) {
+		/* The kernel drops nothing at it: the next answer has to show the change. */
+		if (changed)
+			now.ctime = was->ctime;
+	} else if ((changed || due) && now.mtime == was->mtime) {
+		other = true;
+		st->st_mtim.tv_nsec ^= 1;
+		now.mtime = ns_of(&st->st_mtim);
+	}
+	if (other && changed) {
+		now.again = true;
+		now.again_ms = sbx_inodes_now_ms();
+	}
+	*was = now;
+	sbx_inodes_unlock(tab);
+	return other || (changed && answer == SBX_ANSWER_SETATTR);
+}
+
+void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                   struct sbx_hold *ret)
+{
+	struct sbx_node *node;
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	struct stat st;
+	int r;
+
+	*ret = (struct sbx_hold){0};
+	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
+		return;
+	r = sbx_ident_child(dir, dfd->fd, name, &st, &id);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = find_at(tab, dir, &id);
+	if (node) {
+		node->refs++;
+		place_at(tab, node, dir, name);
+	}
+	sbx_inodes_unlock(tab);
+	if (node && sbx_node_fd(tab, node, SBX_FD_PATH, &ret->fd) < 0) {
+		sbx_node_put(tab, node);
+		return;
+	}
+	ret->node = node;
+	ret->last = st.st_nlink == 1;
+}
+
+void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
+{
+	if (!hold->node)
+		return;
+	if (done) {
+		sbx_inodes_lock(tab);
+		sbx_fd_pin(tab, hold->node, hold->fd);
+		hold->node->nameless |= hold->last;
+		sbx_inodes_unlock(tab);
+	}
+	sbx_fd_put(tab, hold->fd);
+	sbx_node_put(tab, hold->node);
+}
+
+/* Those below TOP, or all of BOX when it is NULL. Lock held. */
+static bool renew_links(struct sbx_inodes *tab, struct sbx_box *box, const struct sbx_node *top)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < tab->used; i++) {
+		struct sbx_node *node = tab->slot[i];
+
+		if (!node || !node->hashed || node->box != box || !S_ISLNK(node->type) ||
+		    (top && !is_above(top, node)))
+			continue;
+		sbx_inodes_unhash(tab, node);
+		any = true;
+	}
+	return any;
+}
+
+bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	bool any;
+
+	sbx_inodes_lock(tab);
+	any = renew_links(tab, box, NULL);
+	sbx_inodes_unlock(tab);
+	return any;
+}
+
+/* Lock held. */
+static bool node_moved(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_node *dir,
+                       const char *name, struct sbx_node *newdir, const char *newname)
+{
+	if (!place_matters(node->type)) {
+		place_at(tab, node, newdir, newname);
+		return false;
+	}
+	if (!was_at(node, dir, name)) {
+		displace(tab, node); /* a command was quicker: what the kernel has moved? */
+		return true;
+	}
+	place_at(tab, node, newdir, newname);
+	return dir != newdir && renew_links(tab, node->box, node);
+}
+
+bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
+                    struct sbx_node *newdir, const char *newname)
+{
+	struct sbx_node *node;
+	struct sbx_fd *dfd;
+	struct sbx_ident id;
+	struct stat st;
+	bool renewed;
+	int r;
+
+	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
+		return true;
+	r = sbx_ident_child(newdir, dfd->fd, newname, &st, &id);
+	sbx_fd_put(tab, dfd);
+	if (r < 0)
+		return true;
+	sbx_inodes_lock(tab);
+	node = find_file(tab, newdir->box, &id);
+	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
+	sbx_inodes_unlock(tab);
+	return renewed;
+}
+
+void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
+{
+	struct sbx_ident was, is;
+	struct sbx_node *node;
+	struct stat st;
+
+	if (sbx_ident_at(box, old, "", &st, &was) < 0 || sbx_ident_at(box, new, "", &st, &is) < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = find_file(tab, box, &was);
+	if (node) {
+		sbx_inodes_unhash(tab, node);
+		if (node->fd)
+			sbx_fd_drop(tab, node->fd);
+		node->dev = is.dev;
+		node->ino = is.ino;
+		node->born = is.born;
+		sbx_inodes_hash(tab, node);
+	}
+	sbx_inodes_unlock(tab);
+}

@@ -1,0 +1,224 @@
+/*
+ * The workspace connection: MNT with the sandboxes' files. What its FUSE operations share.
+ */
+#ifndef SANDBOXFS_FS_WORKSPACE_WORKSPACE_H
+#define SANDBOXFS_FS_WORKSPACE_WORKSPACE_H
+
+#include <fuse_lowlevel.h>
+#include <stdatomic.h>
+
+#include "fs/fuse/connection.h"
+#include "fs/fuse/interrupt.h"
+#include "fs/fuse/listing.h"
+#include "fs/sandbox/registry.h"
+#include "fs/workspace/inode.h"
+#include "sandboxfs/loop.h"
+
+struct sbx_channel;
+
+struct sbx_workspace {
+	struct sbx_channel *channel;
+	const struct sbx_settings *settings;
+	struct sbx_registry *registry;
+	struct sbx_inodes *inodes;
+	struct sbx_park *park;
+	struct sbx_kept *kept;               /* which listings the kernel may go on using */
+	struct sbx_forgetter *forgetter;     /* has it drop them; NULL before it has any */
+	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
+	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
+	char *controls;     /* absolute path at which the control connection is mounted */
+	bool opens;         /* the kernel asks for every open */
+	bool opendirs;      /* and for every opendir */
+	bool epochs;        /* the kernel takes INC_EPOCH */
+	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
+	struct sbx_timer sweep; /* takes back listings that are old; loop thread */
+	atomic_bool sweeping;   /* it is armed, or going to be */
+	struct sbx_timer shed;  /* gives the place of removed files back; loop thread */
+	atomic_bool shedding;   /* it is armed, or going to be */
+	atomic_bool shed_again; /* a job has started or ended since */
+	bool shed_goes_on;      /* a round has begun; loop thread */
+	atomic_int busy;        /* sandboxes in which jobs run */
+	int64_t mounted_ns;     /* CLOCK_REALTIME */
+	_Atomic int64_t top_ns; /* when the set of sandboxes changed last, 0: not since */
+};
+
+/* The operations of the connection. */
+extern const struct fuse_lowlevel_ops sbx_workspace_ops;
+
+/*
+ * ---- shared by the ops_*.c files ----
+ * A request is gone once it is answered: take ws from it first.
+ */
+
+static inline struct sbx_workspace *ws_of(fuse_req_t req)
+{
+	return ((struct sbx_connection *)fuse_req_userdata(req))->workspace;
+}
+
+/* Answers with a negative errno (or 0). */
+void ws_reply(fuse_req_t req, int r);
+/* As ws_reply, and stores the sentence for BOX (NULL: the mount); EACCES and EPERM are noted as denials. */
+void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err);
+/*
+ * Answers R, a failure to reach the file of NODE. That it is gone is explained, unless clients need not hear of it, since the
+ * kernel looks for the name again (BY_NAME).
+ */
+void ws_unreached(fuse_req_t req, struct sbx_node *node, int r, bool by_name);
+/* The node of INO, or answers ESTALE and returns NULL. Put it. */
+struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
+/*
+ * The directory INO of a sandbox (its root included) and its descriptor, for making or renaming NAME in it; or answers
+ * and returns NULL. At the top: EPERM with a sentence. ws_parent: for removing it.
+ */
+struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+/* Notes that something else than a removal is going to be written in the sandbox of NODE. */
+void ws_edited(const struct sbx_node *node);
+/*
+ * Whether what a call on BOX came to, R, is to be tried again: there was no room, and some of what
+ * is kept of removed files has been given up for it. *LAST is false at first: when there is nothing
+ * more to give up, the call is tried once more, as other threads may have made room since it began.
+ */
+bool ws_make_room(struct sbx_workspace *ws, struct sbx_box *box, int r, bool *last);
+/* Answers an fsync of something of BOX that is synced itself, once all that leads to it is. */
+void ws_reply_synced(fuse_req_t req, struct sbx_box *box);
+void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
+
+/*
+ * Opens NODE as FI has it, where opens are asked for: fills FI for the answer. 0, or why it cannot be written
+ * (-ETXTBSY...). ws_closed undoes it, with the handle.
+ */
+int ws_open(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi);
+void ws_closed(struct sbx_workspace *ws, uint64_t id, uint64_t fh);
+/* Takes setuid and setgid from a file that is going to be written. */
+void ws_drop_set_id(int fd);
+
+/*
+ * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come
+ * could leave the same time, since file systems may count in ticks.
+ */
+int64_t ws_changed_ns(const struct stat *st);
+/* ---- kernel_cache.c: what the kernel keeps ---- */
+/*
+ * How long the kernel may keep the name of NODE and its attributes ST, in seconds; noted as told. Takes a listing
+ * back from it that is outdated; for contents that are, ST is changed so that the kernel sees it. Just before it is told.
+ * ANSWER: to what; no client sees ST itself that answers a lookup.
+ */
+void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
+             enum sbx_answer answer, double *entry, double *attr);
+/* How long it may keep that a name is not in DIR. */
+double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
+/* The kernel is going to have a listing that is kept. */
+void ws_listing_handed(struct sbx_workspace *ws);
+/* For sbx_kept_create, sbx_forgetter_create. */
+void ws_listing_dropped(uint64_t id, void *ws);
+void ws_listing_forget(uint64_t id, void *ws);
+/* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
+void ws_look_again(struct sbx_workspace *ws);
+/*
+ * What is kept is outdated: a job starts in BOX (BUSY) or the last one has ended; one has ended while others run; another set
+ * of sandboxes is to be seen at the top; one of them is gone. Takes locks only that nobody holds who waits for an answer.
+ */
+void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy);
+void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box);
+void ws_renew_top(struct sbx_workspace *ws);
+void ws_renew_gone(struct sbx_workspace *ws);
+
+/* ---- */
+
+/* Fills e for NODE with attributes ST. */
+void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
+              struct fuse_entry_param *e);
+/* Answers with the entry NAME in DIR, looking it up. */
+void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name);
+/* Attributes of what is no backing file: top, README, links. */
+void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st);
+/* Target of a control link, malloc'd; NULL when out of memory. */
+char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node);
+/* Looks NAME up at the top or in a box: 0 with the node and st, -ENOENT, ... */
+int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
+              struct sbx_node **ret);
+/* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
+bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+/* gitfile.c: whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
+bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
+const char *ws_gitfile(const struct sbx_node *node);
+int ws_gitfile_refused(struct sbx_error *err);
+/*
+ * Answers a lookup of .git in DIR, which it puts, once what host git would run is seen to; refuses
+ * it where that cannot be.
+ */
+void ws_guard_gitfile(fuse_req_t req, struct sbx_node *dir);
+/*
+ * nested_git_rename.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. -EXDEV: it takes copying, which may
+ * take long; BY_COPYING allows it.
+ */
+int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, const char *name,
+                 int newdirfd, const char *newname, unsigned flags, bool by_copying);
+/* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
+void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
+/* NAME in DIR is NEWNAME in NEWDIR now, and, when SWAPPED, the other way round. */
+void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                     struct sbx_node *newdir, const char *newname, bool swapped);
+/*
+ * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
+ * later. False: it is not so.
+ */
+bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name);
+/* Answers a read of TEXT. */
+void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
+/* The index of the alias NAME, or -1. */
+int ws_alias(const char *name);
+/*
+ * Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was
+ * made with it.
+ */
+bool ws_has_alias(struct sbx_node *dir, const char *name);
+
+/* Operations defined beside the table (ops_root.c). */
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                    struct fuse_file_info *fi);
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+               const char *newname, unsigned flags);
+void op_readlink(fuse_req_t req, fuse_ino_t ino);
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *fi);
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+              struct fuse_file_info *fi);
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+                  struct fuse_file_info *fi);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
+                        fuse_ino_t out, off_t out_off, struct fuse_file_info *out_fi, size_t len,
+                        int flags);
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
+                struct fuse_file_info *fi);
+void op_access(fuse_req_t req, fuse_ino_t ino, int mask);
+void op_statfs(fuse_req_t req, fuse_ino_t ino);
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+                 int flags);
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+#endif
