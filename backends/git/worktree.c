@@ -19,7 +19,6 @@
 #include "backends/git/import_objects.h"
 #include "backends/git/spare.h"
 #include "backends/git/store.h"
-#include "backends/local/gitsync/private_repo.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 
@@ -197,6 +196,11 @@ void sbx_git_mend_entry(const struct sbx_git_worktree *wt)
 	mend_file(entry, "HEAD", sbx_format("ref: refs/heads/%s\n", wt->branch));
 	mend_index(wt, entry);
 	sbx_git_owner_end(&owner);
+}
+
+char *sbx_git_host_link(const struct sbx_git_worktree *wt)
+{
+	return sbx_format("gitdir: %s/worktrees/%s\n", wt->common, wt->worktree);
 }
 
 static int make_branch(const struct sbx_git_worktree *wt, struct sbx_error *err)

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/local/local_impl.h"
 #include "backends/local/overlay/overlay.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"

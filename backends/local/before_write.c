@@ -5,9 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/trash/removal_log.h"
 #include "backends/local/trash/save.h"
+#include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
 static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)

@@ -20,8 +20,8 @@
 #include "backends/local/history/history.h"
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/overlay/overlay.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/settle.h"
-#include "backends/local/state/paths.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 

@@ -62,7 +62,45 @@ int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 	return r;
 }
 
-int sbx_local_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+static int take_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+                         char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	int r = sbx_local_settle(sb, wish->mark == NULL, err);
+
+	return r ? r : sbx_past_snapshot(&place, wish, id, err);
+}
+
+static int list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                void *data, struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+
+	return sbx_past_list(&place, fn, data, err);
+}
+
+static int restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                   struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	int r = sbx_local_settle(sb, false, err);
+
+	if (!r)
+		r = sbx_past_restore(&place, rev, cancelled, err);
+	/* What is in memory until it is saved would be lost in a crash with what it replaced. */
+	return r ? r : sbx_sandbox_barrier(sb, true, err);
+}
+
+static int diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+                struct sbx_error *err)
+{
+	const struct sbx_past_place place = sbx_local_place(sb);
+	int r = sbx_local_settle(sb, false, err);
+
+	return r ? r : sbx_past_diff(&place, wish, fd, err);
+}
+
+static int forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
 	const struct sbx_past_place place = sbx_local_place(sb);
 	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
@@ -77,11 +115,11 @@ int sbx_local_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error 
 }
 
 const struct sbx_history_impl sbx_local_history = {
-        .snapshot = sbx_local_snapshot,
-        .forget = sbx_local_forget,
-        .list = sbx_local_list,
-        .restore = sbx_local_restore,
-        .diff = sbx_local_diff,
+        .snapshot = take_snapshot,
+        .forget = forget,
+        .list = list,
+        .restore = restore,
+        .diff = diff,
         .tree = sbx_local_tree,
         .entry = sbx_local_entry,
         .entries = sbx_local_entries,

@@ -1,4 +1,4 @@
-/* The members of the local backend's table of history, by file. What they promise is in sandboxfs/history.h. */
+/* The local backend's table of history. What its members promise is in sandboxfs/history.h. */
 #ifndef SANDBOXFS_LOCAL_HISTORY_OPS_H
 #define SANDBOXFS_LOCAL_HISTORY_OPS_H
 
@@ -15,15 +15,6 @@ struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb);
  */
 int sbx_local_settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err);
 
-int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
-                       char id[SBX_REV_MAX], struct sbx_error *err);
-int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
-                   void *data, struct sbx_error *err);
-int sbx_local_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
-int sbx_local_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
-                      struct sbx_error *err);
-int sbx_local_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
-                   struct sbx_error *err);
 int sbx_local_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
                    struct sbx_error *err);
 int sbx_local_entry(struct sbx_sandbox *sb, const char *dir, const char *name,

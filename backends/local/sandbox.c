@@ -13,8 +13,8 @@
 
 #include "backends/local/history_ops.h"
 #include "backends/local/overlay/overlay.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/programs.h"
-#include "backends/local/state/paths.h"
 #include "backends/local/trash/removal_log.h"
 #include "backends/local/trash/save.h"
 #include "backends/runner/launch.h"

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "backends/runner/isolation/cgroup.h"
-#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/protocol.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 

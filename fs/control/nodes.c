@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "fs/control/ops_impl.h"
-#include "fs/workspace/gitdir.h"
+#include "fs/sandbox/gitdir.h"
 #include "sandboxfs/walls.h"
 
 #define BUCKETS 16384

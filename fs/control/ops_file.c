@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fs/control/ops_impl.h"
-#include "fs/workspace/holders.h"
+#include "fs/util/holders.h"
 #include "sandboxfs/cleanup.h"
 
 #define SEARCHES_MAX 16 /* for who holds a file, while others write to theirs and close them */

@@ -22,7 +22,7 @@
 
 #include "fs/control/ops_impl.h"
 #include "fs/control/save_buffer.h"
-#include "fs/workspace/holders.h"
+#include "fs/util/holders.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 

@@ -123,13 +123,4 @@ int sbx_env_key_check(const char *key, size_t len, struct sbx_error *err);
 /* 0 when ID names a job: [A-Za-z_][A-Za-z0-9._-]{0,62}, not "last"; else -EINVAL. */
 int sbx_job_id_check(const char *id, struct sbx_error *err);
 
-/*
- * A whole JSON text held to one reading: strict syntax, valid UTF-8, at most 32 levels, no
- * duplicate key at any level, no \u0000. Returns 1 with *ret (json_object_put it; NULL for null) and *used
- * bytes, 0 when TEXT is a proper beginning (and !final), -EINVAL with a sentence.
- */
-struct json_object;
-int sbx_json_parse(const char *text, size_t len, bool final, struct json_object **ret, size_t *used,
-                   struct sbx_error *err);
-
 #endif

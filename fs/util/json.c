@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/job/request.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/settings.h"
 

@@ -1,10 +1,8 @@
-/*
- * JSON that can be read in one way only, as it arrives. The whole-text form,
- * sbx_json_parse(), is in fs/job/request.h. Not thread-safe for one tokener.
- */
+/* JSON that can be read in one way only, whole or as it arrives. Not thread-safe for one tokener. */
 #ifndef SANDBOXFS_FS_UTIL_JSON_H
 #define SANDBOXFS_FS_UTIL_JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +10,14 @@
 
 struct json_object;
 struct json_tokener;
+
+/*
+ * A whole JSON text held to one reading: strict syntax, valid UTF-8, at most 32 levels, no
+ * duplicate key at any level, no \u0000. Returns 1 with *ret (json_object_put it; NULL for null) and *used
+ * bytes, 0 when TEXT is a proper beginning (and !final), -EINVAL with a sentence.
+ */
+int sbx_json_parse(const char *text, size_t len, bool final, struct json_object **ret, size_t *used,
+                   struct sbx_error *err);
 
 /*
  * Reads on in TEXT, of which FROM bytes were given to *TOK before and LEN are there now; *tok is

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/sandbox/gitdir.h"
 #include "fs/sandbox/registry.h"
-#include "fs/workspace/gitdir.h"
 #include "fs/workspace/inode_impl.h"
 #include "fs/workspace/nested_git.h"
 #include "sandboxfs/cleanup.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/workspace/gitdir.h"
+#include "fs/sandbox/gitdir.h"
 #include "fs/workspace/move_dir.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/workspace.h"

@@ -15,7 +15,7 @@
 #include "fs/control/ops_impl.h"
 #include "fs/control/save_buffer.h"
 #include "fs/fuse/connection.h"
-#include "fs/workspace/holders.h"
+#include "fs/util/holders.h"
 #include "tests/lib/control_fixture.h"
 
 struct fuse_req {

@@ -10,7 +10,6 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
-#include "fs/job/request.h"
 #include "fs/util/json.h"
 
 static struct sbx_error err;

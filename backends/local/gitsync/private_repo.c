@@ -32,11 +32,6 @@ char *sbx_git_private_link(const char *room, const char *id)
 	return sbx_format("gitdir: %s/%s/repo\n", room, id);
 }
 
-char *sbx_git_host_link(const struct sbx_git_worktree *wt)
-{
-	return sbx_format("gitdir: %s/worktrees/%s\n", wt->common, wt->worktree);
-}
-
 int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, const char *id,
                          struct sbx_git_private **ret)
 {

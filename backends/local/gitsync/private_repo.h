@@ -39,8 +39,6 @@ void sbx_git_private_leave_disk(struct sbx_git_private *p);
 void sbx_git_private_close(struct sbx_git_private *p); /* accepts NULL */
 /* The line that the tree's .git consists of, so that commands find their repository; malloc'd. */
 char *sbx_git_private_link(const char *room, const char *id);
-/* The line that leads host git to the worktree's entry; malloc'd. */
-char *sbx_git_host_link(const struct sbx_git_worktree *wt);
 
 /* Whether commands have ever had a repository of their own here, under this daemon or another. Any thread. */
 bool sbx_git_private_made(struct sbx_git_private *p);

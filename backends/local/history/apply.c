@@ -17,6 +17,7 @@
 #include "backends/local/history/aside.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/local/history/tree_changes.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/support/beneath.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -502,7 +503,7 @@ int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
 	static const struct sbx_past_apply plainly;
 	struct applying a = {.repo = repo,
 	                     .root = place->root,
-	                     .owner = sbx_past_owner(place),
+	                     .owner = sbx_local_owner(place->b, place->rec),
 	                     .how = how ? how : &plainly,
 	                     .temp = -1,
 	                     .err = &own};

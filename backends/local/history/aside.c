@@ -22,7 +22,7 @@
 
 #include "backends/git/index_tree.h"
 #include "backends/local/history/history_impl.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/support/beneath.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -696,7 +696,7 @@ static int put_nested(const struct sbx_aside *from, struct sbx_aside *a, const c
                       int merged)
 {
 	_cleanup_fd_ int store = open_store(a->place, true);
-	struct sbx_identity owner = sbx_past_owner(a->place);
+	struct sbx_identity owner = sbx_local_owner(a->place->b, a->place->rec);
 	char key[64], link[80];
 	struct stat st;
 	int r;
@@ -1047,7 +1047,8 @@ static int set_dirs(struct giving *g)
 
 static int giving_open(struct giving *g, const struct sbx_aside *from, struct sbx_aside *a)
 {
-	*g = (struct giving){.from = from, .a = a, .owner = sbx_past_owner(a->place)};
+	*g = (struct giving){
+	        .from = from, .a = a, .owner = sbx_local_owner(a->place->b, a->place->rec)};
 	g->fresh = sbx_dir_make(a->temp, "fresh", 0700);
 	g->links = g->fresh < 0 ? g->fresh : sbx_dir_make(a->temp, "links", 0700);
 	return g->links < 0 ? g->links : 0;

@@ -12,7 +12,6 @@
 
 #include "backends/git/git_impl.h"
 #include "backends/local/history/history_impl.h"
-#include "backends/local/history_ops.h"
 #include "sandboxfs/cleanup.h"
 
 #define LARGE ((git_object_size_t)16 << 20)
@@ -286,24 +285,21 @@ static int tree_of(const struct sbx_past_place *place, git_repository *all, cons
 	return 0;
 }
 
-int sbx_local_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
-                   struct sbx_error *err)
+int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish *wish, int fd,
+                  struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
 	_cleanup_git_(repository) git_repository *all = NULL;
 	_cleanup_(sbx_names_release) struct sbx_names before = {0}, repos = {0};
 	git_oid from = {0}, to = {0};
-	int r = sbx_local_settle(sb, false, err);
+	int r = sbx_past_open(place, true, &all, err);
 
 	if (!r)
-		r = sbx_past_open(&place, true, &all, err);
+		r = tree_of(place, all, wish->from, wish->cancelled, &from, &before, err);
 	if (!r)
-		r = tree_of(&place, all, wish->from, wish->cancelled, &from, &before, err);
-	if (!r)
-		r = tree_of(&place, all, wish->to, wish->cancelled, &to, &repos, err);
+		r = tree_of(place, all, wish->to, wish->cancelled, &to, &repos, err);
 	if (!r)
 		r = print(all, &from, &to, &repos, wish, fd, err);
 	if (!wish->from || !wish->to)
-		sbx_past_prune(&place, false);
+		sbx_past_prune(place, false);
 	return r;
 }

@@ -22,7 +22,8 @@
 #include <git2.h>
 
 #include "backends/git/capture.h"
-#include "backends/local/local_impl.h"
+#include "backends/local/state/objects.h"
+#include "sandboxfs/history.h"
 
 /* A sandbox, by its record. All borrowed. */
 struct sbx_past_place {
@@ -31,6 +32,20 @@ struct sbx_past_place {
 	int root; /* the tree, as the host sees it */
 	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory (trees/ or trash/) */
 };
+
+/*
+ * Members of the table of sandboxfs/history.h, which promises the rest. What commands committed and
+ * staged was brought over to the host's side before.
+ */
+int sbx_past_snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                      char id[SBX_REV_MAX], struct sbx_error *err);
+int sbx_past_list(const struct sbx_past_place *place,
+                  int (*fn)(const struct sbx_snapshot *s, void *data), void *data,
+                  struct sbx_error *err);
+int sbx_past_restore(const struct sbx_past_place *place, const char *rev, atomic_bool *cancelled,
+                     struct sbx_error *err);
+int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish *wish, int fd,
+                  struct sbx_error *err);
 
 struct sbx_past_index;
 struct sbx_past_wish {

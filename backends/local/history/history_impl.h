@@ -120,10 +120,6 @@ int sbx_past_read_mark(git_repository *all, const git_oid *commit, struct sbx_pa
                        struct sbx_error *err);
 void sbx_past_marked_release(struct sbx_past_marked *marked);
 
-/* Brings what .worktreeinclude of the source names along once more, where the sandbox was made with such files. */
-int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err);
-/* Whose the files are. */
-struct sbx_identity sbx_past_owner(const struct sbx_past_place *place);
 /*
  * A file whose permissions are neither 0644 nor 0755, or whose bytes are not what git records of
  * it.

@@ -12,6 +12,7 @@
 #include "backends/local/history/history_impl.h"
 #include "backends/local/overlay/base_index.h"
 #include "backends/local/overlay/overlay.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -36,13 +37,6 @@ static void sides_release(struct sides *s)
 	sbx_past_index_release(&s->known);
 	sbx_past_index_release(&s->seen);
 	sbx_names_release(&s->nested);
-}
-
-struct sbx_identity sbx_past_owner(const struct sbx_past_place *place)
-{
-	if (place->rec->layer && place->b->layers)
-		return *sbx_layers_owner(place->b->layers);
-	return (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 }
 
 /* ---- layers ---- */
@@ -119,7 +113,7 @@ static int record_base(const struct sbx_past_place *place, int tree, bool list,
 	struct sbx_capture_wish wish = {.root = tree,
 	                                .upper = -1,
 	                                .known = &none,
-	                                .owner = sbx_past_owner(place),
+	                                .owner = sbx_local_owner(place->b, place->rec),
 	                                .ignored = true,
 	                                .spare = true,
 	                                .cancelled = cancelled};
@@ -360,7 +354,7 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	        .seen = &s.seen.index,
 	        .seen_at = s.seen.at,
 	        .nested = &s.nested,
-	        .owner = sbx_past_owner(place),
+	        .owner = sbx_local_owner(place->b, place->rec),
 	        .ignored = wish->ignored,
 	        .busy = spawner && sbx_spawner_runs(spawner, place->rec->id),
 	        .exact = wish->exact,

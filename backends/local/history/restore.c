@@ -17,8 +17,8 @@
 #include "backends/git/import_objects.h"
 #include "backends/local/history/aside.h"
 #include "backends/local/history/history_impl.h"
-#include "backends/local/history_ops.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
+#include "backends/local/worktreeinclude/include.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
@@ -269,7 +269,7 @@ static int reach(const struct sbx_past_place *place, git_repository *repo, int d
 		return r;
 	r = change_files(place, repo, dir, goal, &tree, &m, now, &own);
 	if (!r && goal->clean && !goal->mark)
-		r = sbx_local_include_again(place, &own);
+		r = sbx_local_include_again(place->b, place->rec, place->root, &own);
 	if (r) {
 		if (err)
 			*err = own;
@@ -465,24 +465,19 @@ void sbx_past_recover(const struct sbx_past_place *place)
 		go_back(place, dir);
 }
 
-int sbx_local_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
-                      struct sbx_error *err)
+int sbx_past_restore(const struct sbx_past_place *place, const char *rev, atomic_bool *cancelled,
+                     struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	struct goal goal = {.clean = strcmp(rev, "base") == 0};
 	struct sbx_past_rev found;
-	int r = sbx_local_settle(sb, false, err);
+	int r = sbx_past_open(place, true, &repo, err);
 
 	if (!r)
-		r = sbx_past_open(&place, true, &repo, err);
-	if (!r)
-		r = sbx_past_resolve(&place, repo, rev, &found, err);
+		r = sbx_past_resolve(place, repo, rev, &found, err);
 	if (r)
 		return r;
 	goal.commit = found.commit;
 	goal.mark = found.mark;
-	r = restore(&place, &goal, cancelled, err);
-	/* What is in memory until it is saved would be lost in a crash with what it replaced. */
-	return r ? r : sbx_sandbox_barrier(sb, true, err);
+	return restore(place, &goal, cancelled, err);
 }

@@ -18,7 +18,6 @@
 #include "backends/git/store.h"
 #include "backends/local/history/aside.h"
 #include "backends/local/history/history_impl.h"
-#include "backends/local/history_ops.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
@@ -377,38 +376,35 @@ int sbx_past_mark(const struct sbx_past_place *place, const char *name,
 
 /* ---- the calls ---- */
 
-int sbx_local_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
-                       char id[SBX_REV_MAX], struct sbx_error *err)
+int sbx_past_snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                      char id[SBX_REV_MAX], struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
 	const struct sbx_past_wish how = {.ignored = wish->ignored, .cancelled = wish->cancelled};
 	struct sbx_captured captured = {0};
 	git_oid oid;
-	int r = sbx_local_settle(sb, wish->mark == NULL, err);
+	int r;
 
-	if (r)
-		return r;
 	if (wish->mark) {
 		snprintf(id, SBX_REV_MAX, "mark:%s", wish->mark);
-		r = sbx_past_mark(&place, wish->mark, &how, &captured, err);
+		r = sbx_past_mark(place, wish->mark, &how, &captured, err);
 		sbx_captured_release(&captured);
 		/* Of the mark that it replaces. */
 		if (!r)
-			sbx_past_prune(&place, false);
+			sbx_past_prune(place, false);
 		return r;
 	}
-	r = snapshot(&place, wish, &oid, err);
+	r = snapshot(place, wish, &oid, err);
 	if (!r)
 		git_oid_tostr(id, SBX_REV_MAX, &oid);
 	return r;
 }
 
-int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
-                   void *data, struct sbx_error *err)
+int sbx_past_list(const struct sbx_past_place *place,
+                  int (*fn)(const struct sbx_snapshot *s, void *data), void *data,
+                  struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	_cleanup_free_ char *text = NULL;
 	char hex[GIT_OID_HEXSZ + 1], *at;
 	struct sbx_snapshot s = {.id = hex};
@@ -418,7 +414,7 @@ int sbx_local_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *
 	if (r)
 		return sbx_fail(err, -r, "cannot read the list of snapshots: %s", strerror(-r));
 	if (*text)
-		r = sbx_past_open(&place, false, &repo, err);
+		r = sbx_past_open(place, false, &repo, err);
 	for (at = text; !r && sbx_past_line(&at, &oid, &s.time_ms);) {
 		git_commit *object = NULL;
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/git/repository.h"
 #include "backends/local/overlay/base_dir.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/support/fsutil.h"

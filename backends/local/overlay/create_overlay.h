@@ -2,8 +2,9 @@
 #ifndef SANDBOXFS_LOCAL_OVERLAY_CREATE_OVERLAY_H
 #define SANDBOXFS_LOCAL_OVERLAY_CREATE_OVERLAY_H
 
-#include "backends/local/local_impl.h"
+#include "backends/git/repository.h"
 #include "backends/local/overlay/base_git.h"
+#include "backends/local/state/objects.h"
 #include "backends/support/tree.h"
 
 /*

@@ -6,8 +6,8 @@
 #ifndef SANDBOXFS_LOCAL_OVERLAY_OVERLAY_H
 #define SANDBOXFS_LOCAL_OVERLAY_OVERLAY_H
 
-#include "backends/local/local_impl.h"
 #include "backends/local/overlay/base.h"
+#include "backends/local/state/objects.h"
 #include "sandboxfs/identity.h"
 
 struct sbx_layers;

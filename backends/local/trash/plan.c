@@ -11,10 +11,11 @@
 #include "backends/git/git_impl.h"
 #include "backends/git/left.h"
 #include "backends/local/overlay/overlay.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/trash/removal_log.h"
 #include "backends/local/trash/save.h"
 #include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
 
 #define SUM 20 /* bytes at the end of an index */
 

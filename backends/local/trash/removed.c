@@ -18,7 +18,7 @@
 
 #include "backends/git/git_impl.h"
 #include "backends/local/overlay/overlay.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/trash/save.h"
 #include "backends/local/trash/trash.h"
 #include "backends/support/tree.h"

@@ -14,7 +14,7 @@
 #ifndef SANDBOXFS_LOCAL_TRASH_REMOVED_H
 #define SANDBOXFS_LOCAL_TRASH_REMOVED_H
 
-#include "backends/local/local_impl.h"
+#include "backends/local/state/objects.h"
 
 struct sbx_removed_watch;
 

@@ -20,7 +20,7 @@
 #include "backends/git/store.h"
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/overlay/overlay.h"
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/trash/removal_restore.h"
 #include "backends/local/trash/removed.h"
 #include "backends/local/trash/trash.h"

@@ -6,7 +6,7 @@
 #ifndef SANDBOXFS_LOCAL_TRASH_SAVE_H
 #define SANDBOXFS_LOCAL_TRASH_SAVE_H
 
-#include "backends/local/local_impl.h"
+#include "backends/local/state/objects.h"
 
 #define SBX_TRASHED                                                                                \
 	"trashed.git" /* in the state directory: entries of sandboxes that are not of git */

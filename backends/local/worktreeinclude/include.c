@@ -1,13 +1,16 @@
 /* Where .worktreeinclude finds what it works on: the upper layer and the base below it, or the tree itself. */
+#include "backends/local/worktreeinclude/include.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/local/history/history_impl.h"
+#include "backends/git/capture.h"
 #include "backends/local/overlay/base_dir.h"
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/overlay/overlay.h"
+#include "backends/local/overlay/paths.h"
 #include "backends/local/worktreeinclude/find.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
@@ -70,11 +73,10 @@ int sbx_local_include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *
 }
 
 /* By way of the mounted tree, in which a directory of ours is where links are kept meanwhile. */
-static int include_again(const struct sbx_past_place *place, int root, int links,
-                         struct sbx_error *err)
+static int include_again(const struct sbx_local *b, const struct sbx_record *rec, int root,
+                         int links, struct sbx_error *err)
 {
-	const struct sbx_local *b = place->b;
-	const struct sbx_identity owner = sbx_past_owner(place);
+	const struct sbx_identity owner = sbx_local_owner(b, rec);
 	struct sbx_skip skips[SBX_BASE_SKIPS];
 	struct sbx_include in = {.source = b->host->settings->source_abs,
 	                         .tree = root,
@@ -88,18 +90,19 @@ static int include_again(const struct sbx_past_place *place, int root, int links
 	return r == -ENOENT ? 0 : r;
 }
 
-int sbx_local_include_again(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_include_again(const struct sbx_local *b, const struct sbx_record *rec, int tree,
+                            struct sbx_error *err)
 {
 	_cleanup_fd_ int root = -1, links = -1;
 	int r;
 
-	if (place->rec->included < 0 || !place->b->host->settings->source_abs)
+	if (rec->included < 0 || !b->host->settings->source_abs)
 		return 0;
-	root = sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	root = sbx_beneath_open(tree, ".", O_RDONLY | O_DIRECTORY);
 	links = root < 0 ? root : sbx_dir_make(root, SBX_CAPTURE_TEMP, 0700);
 	if (links < 0)
 		return sbx_fail(err, -links, "cannot open the sandbox: %s", strerror(-links));
-	r = include_again(place, root, links, err);
+	r = include_again(b, rec, root, links, err);
 	sbx_tree_remove(root, SBX_CAPTURE_TEMP, NULL);
 	return r;
 }

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backends/runner/protocol.h"
+#include "backends/runner/isolation/request.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/system_dirs.h"
 

@@ -25,9 +25,9 @@
 #include "backends/runner/isolation/landlock.h"
 #include "backends/runner/isolation/mounter.h"
 #include "backends/runner/isolation/rootfs.h"
+#include "backends/runner/isolation/sockets.h"
 #include "backends/runner/isolation/sysv_ipc.h"
 #include "backends/runner/isolation/userns.h"
-#include "backends/runner/spawner/sockets.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
 

@@ -6,7 +6,7 @@
 #ifndef SANDBOXFS_RUNNER_ISOLATION_NAMESPACES_H
 #define SANDBOXFS_RUNNER_ISOLATION_NAMESPACES_H
 
-#include "backends/runner/protocol.h"
+#include "backends/runner/isolation/request.h"
 
 /* In the order in which they are joined: after the last, /proc of the host is out of sight. */
 enum { VIEW_IPC, VIEW_UTS, VIEW_NET, VIEW_MNT, VIEW_NAMESPACES };

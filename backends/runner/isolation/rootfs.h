@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "backends/runner/isolation/mounter.h"
-#include "backends/runner/protocol.h"
+#include "backends/runner/isolation/request.h"
 #include "sandboxfs/identity.h"
 
 /* Detached mounts, -1: none. */

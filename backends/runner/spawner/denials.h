@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/protocol.h"
 
 struct refusals {
 	int fd; /* the listener of filter_load, or -1 */

@@ -11,7 +11,7 @@
 
 #include "backends/runner/isolation/namespaces.h"
 #include "backends/runner/isolation/seccomp.h"
-#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/protocol.h"
 
 /* Numbers of descriptors that the spawner keeps for itself, and those that init puts its own at. */
 enum {

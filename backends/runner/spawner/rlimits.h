@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/protocol.h"
 
 /*
  * Applies cpu_s, memory_mb, procs and file_mb to the calling process; the open file limit

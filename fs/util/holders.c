@@ -2,7 +2,7 @@
  * A descriptor is inherited or handed on, so whoever has one mostly descends from a process that is
  * known here.
  */
-#include "fs/workspace/holders.h"
+#include "fs/util/holders.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
-#include "backends/local/state/paths.h"
+#include "backends/local/overlay/paths.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/git/git_impl.h"
 #include "backends/local/overlay/overlay.h"
@@ -76,6 +77,13 @@ int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int 
 	for (size_t i = 0; fd == -ENOENT && dir >= 0 && i < SBX_ARRAY_SIZE(names); i++)
 		fd = sbx_beneath_open(dir, names[i], O_RDONLY | O_DIRECTORY);
 	return fd;
+}
+
+struct sbx_identity sbx_local_owner(const struct sbx_local *b, const struct sbx_record *rec)
+{
+	if (rec->layer && b->layers)
+		return *sbx_layers_owner(b->layers);
+	return (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 }
 
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec)

@@ -3,7 +3,7 @@
  * the same again has changed nothing; one with hooks has none. It stands in the store of what is
  * kept apart (fs/workspace/nested_git.h), by the directory's own inode and time of birth.
  */
-#include "fs/workspace/gitdir.h"
+#include "fs/sandbox/gitdir.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,8 +7,8 @@
  * Links and texts of /proc are read, and nothing is opened through them, because that would ask
  * this file system. All functions are thread-safe and wait for nobody.
  */
-#ifndef SANDBOXFS_FS_WORKSPACE_HOLDERS_H
-#define SANDBOXFS_FS_WORKSPACE_HOLDERS_H
+#ifndef SANDBOXFS_FS_UTIL_HOLDERS_H
+#define SANDBOXFS_FS_UTIL_HOLDERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * others appear as another user's: git refuses them, and says how to allow one that its user
  * trusts.
  */
-#ifndef SANDBOXFS_FS_WORKSPACE_GITDIR_H
-#define SANDBOXFS_FS_WORKSPACE_GITDIR_H
+#ifndef SANDBOXFS_FS_SANDBOX_GITDIR_H
+#define SANDBOXFS_FS_SANDBOX_GITDIR_H
 
 #include <stdbool.h>
 #include <sys/stat.h>

@@ -2,8 +2,8 @@
  * Which sockets of the host stand below what commands may read, for kernels that cannot keep them
  * from connecting to such. Used by the spawner process.
  */
-#ifndef SANDBOXFS_RUNNER_SPAWNER_SOCKETS_H
-#define SANDBOXFS_RUNNER_SPAWNER_SOCKETS_H
+#ifndef SANDBOXFS_RUNNER_ISOLATION_SOCKETS_H
+#define SANDBOXFS_RUNNER_ISOLATION_SOCKETS_H
 
 #include <stdint.h>
 

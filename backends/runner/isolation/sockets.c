@@ -3,7 +3,7 @@
  * bound alone. That is done at each command, and so has to cost microseconds: of thousands that are
  * connected none is told.
  */
-#include "backends/runner/spawner/sockets.h"
+#include "backends/runner/isolation/sockets.h"
 
 #include <errno.h>
 #include <linux/netlink.h>

@@ -1,10 +1,10 @@
 /* Where a sandbox's git state and its layers are, told from its record. Any thread. */
-#ifndef SANDBOXFS_LOCAL_STATE_PATHS_H
-#define SANDBOXFS_LOCAL_STATE_PATHS_H
+#ifndef SANDBOXFS_LOCAL_OVERLAY_PATHS_H
+#define SANDBOXFS_LOCAL_OVERLAY_PATHS_H
 
 #include <git2.h>
 
-#include "backends/local/local_impl.h"
+#include "backends/local/state/objects.h"
 
 #define SBX_LOCAL_TRASH_INDEX                                                                      \
 	"trashed" /* in git/ID: the index, once the worktree's entry is gone */
@@ -18,6 +18,8 @@ int sbx_local_head(const struct sbx_record *rec, int entry, char ret[GIT_OID_HEX
 int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int disk);
 /* The same of the repository that commands have. */
 int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int disk);
+/* Whose the files of its tree are. */
+struct sbx_identity sbx_local_owner(const struct sbx_local *b, const struct sbx_record *rec);
 /* The directory in the cache of the base that REC stands on, open, or a negative errno. */
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec);
 

@@ -1,5 +1,5 @@
 /* Strings one after the other: nothing to escape, nothing to parse but NULs. */
-#include "backends/runner/protocol.h"
+#include "backends/runner/spawner/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>
