@@ -88,7 +88,7 @@ step "Compiling the project's event loop inside and running its unit tests"
 cat >"$MNT/tidy/try.sh" <<'END'
 set -e
 cflags="-std=gnu11 -D_GNU_SOURCE -Iinclude -I. $(pkg-config --cflags cmocka)"
-cc $cflags -o try tests/unit/test_loop.c backends/support/loop.c -pthread $(pkg-config --libs cmocka)
+cc $cflags -o try tests/unit/backends/support/test_loop.c backends/support/loop.c -pthread $(pkg-config --libs cmocka)
 ./try
 END
 show 'echo "sh try.sh" > $MNT/tidy/ctl/exec'
