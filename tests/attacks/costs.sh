@@ -91,7 +91,8 @@ drop_hogs() {
 	[ -z "${SBX_WEAK:-}" ] || weaken ''
 	rm -f "$MNT"/*/hole
 	for hog in other given-up removed; do
-		[ ! -d "$MNT/$hog" ] || rmdir "$MNT/$hog"
+		# When that is written all of it is gone, so that nothing is at work on its refs.
+		[ ! -d "$MNT/$hog" ] || echo "$hog" >"$MNT/ctl/teardown"
 		drop_refs "refs/heads/sandbox/$hog"
 	done
 }
