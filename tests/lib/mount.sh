@@ -258,6 +258,11 @@ source_and_state_are_clean() {
 	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
 
+# Whether the daemon's memory is not its own: a sanitizer keeps what was freed, and a copy of the environment.
+is_sanitized() {
+	ldd "$SANDBOXFS" | grep -q 'lib[at]san'
+}
+
 # drop_refs PREFIX...: removes the refs of the source below it.
 drop_refs() {
 	git -C "$REPO" for-each-ref --format='delete %(refname)' "$@" | git -C "$REPO" update-ref --stdin

@@ -36,8 +36,7 @@ cycles() {
 	E*) ;;
 	*) [ "$fds_after" -le $((fds + 3)) ] || fail "descriptors $fds -> $fds_after" ;;
 	esac
-	# A sanitizer's quarantine keeps freed memory.
-	ldd "$SANDBOXFS" | grep -q libasan ||
+	is_sanitized ||
 		[ "$rss_after" -le $((rss + 16384)) ] || fail "RSS $rss -> $rss_after"
 }
 

@@ -536,8 +536,7 @@ claim "a server that redirects is not followed, and the other host gets no token
 claim "a server that hangs up" dropped
 claim "a server that is not there, and no password in what is said of it" nobody_there
 claim "the token is in no control file, log, object, command line or environment" nowhere
-# A sanitizer keeps a copy of the environment.
-[ "$(id -u)" != 0 ] || ldd "$SANDBOXFS" | grep -q 'lib[at]san' || claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
+[ "$(id -u)" != 0 ] || is_sanitized || claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
 claim "a sandbox of a directory has nothing to push" of_a_directory
 claim "silent servers hold nothing else up" silent_ones
 claim "a writer that is interrupted is let go" interrupted_writer
