@@ -37,8 +37,8 @@ void scratch_remove(void)
 
 const char *scratch_path(const char *fmt, ...)
 {
-	static char buffers[8][8192];
-	static unsigned turn;
+	static _Thread_local char buffers[8][8192];
+	static _Thread_local unsigned turn;
 	char *buf = buffers[turn++ % 8];
 	int n = snprintf(buf, sizeof(buffers[0]), "%s/", root);
 	va_list ap;
