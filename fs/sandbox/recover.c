@@ -218,6 +218,15 @@ static void shut(struct sbx_registry *reg, struct box *box)
 	}
 }
 
+/* One whose removal has failed and is to be tried once more; the lock is held. */
+static struct box *next_unremoved(struct sbx_registry *reg)
+{
+	for (struct box *box = reg->retired; box; box = box->next)
+		if (sbx_box_begin_last_removal(box))
+			return box;
+	return NULL;
+}
+
 void sbx_registry_shutdown(struct sbx_registry *reg)
 {
 	pthread_mutex_lock(&reg->lock);
@@ -238,6 +247,11 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 			pthread_mutex_lock(&reg->lock);
 		} else if (reg->inflight) {
 			pthread_cond_wait(&reg->idle, &reg->lock);
+		} else if ((box = next_unremoved(reg))) {
+			/* Nothing runs any more that may have been in its way. */
+			pthread_mutex_unlock(&reg->lock);
+			sbx_box_last_removal(box);
+			pthread_mutex_lock(&reg->lock);
 		} else {
 			break;
 		}

@@ -50,6 +50,7 @@ struct box {
 	/* One [pool] call of the backend at a time for one sandbox. */
 	pthread_mutex_t backend_lock;
 	bool idle_removal; /* it is retired, and waits for another attempt; registry's lock */
+	bool last_removal; /* the shutdown has tried it; registry's lock */
 	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's lock */
 	struct sbx_error why; /* it is not gone yet; registry's lock */
 	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
@@ -208,6 +209,12 @@ void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code);
 void sbx_box_cancel_pushes(struct box *box);
 /* [loop] A retired box, which the registry has, is removed. Nobody is at it. */
 void sbx_box_remove(struct box *box);
+/*
+ * At the end of the mount: whether BOX waits for another attempt of its removal, which is begun
+ * then, once; the lock is held. The caller goes on with sbx_box_last_removal, without it.
+ */
+bool sbx_box_begin_last_removal(struct box *box);
+void sbx_box_last_removal(struct box *box);
 /* A ready box becomes a stopping one. */
 void sbx_box_stop_begin(struct box *box);
 /* Whoever does something with the box is asked to give up. */

@@ -81,6 +81,21 @@ void sbx_box_remove(struct box *box)
 		sbx_pool_submit(reg->config.remover, remove_work, box);
 }
 
+bool sbx_box_begin_last_removal(struct box *box)
+{
+	if (!box->idle_removal || box->last_removal)
+		return false;
+	box->idle_removal = false;
+	box->last_removal = true;
+	sbx_registry_begin(box->pub.registry);
+	return true;
+}
+
+void sbx_box_last_removal(struct box *box)
+{
+	sbx_pool_submit(box->pub.registry->config.remover, remove_work, box);
+}
+
 static void retry(struct sbx_timer *t)
 {
 	sbx_box_remove(t->data);
@@ -100,6 +115,8 @@ static void remove_later(struct box *box)
 {
 	struct sbx_registry *reg = box->pub.registry;
 
+	if (box->last_removal)
+		return;
 	box->retry_ms = box->retry_ms ? 2 * box->retry_ms : RETRY_FIRST_MS;
 	if (box->retry_ms > RETRY_LAST_MS)
 		box->retry_ms = RETRY_LAST_MS;
@@ -142,6 +159,7 @@ static void remove_done(void *data)
 	struct waiter *waiters;
 	bool gone = box->code >= 0;
 
+	sbx_loop_timer_cancel(reg->config.loop, &box->retry);
 	if (gone)
 		removed(box);
 	else

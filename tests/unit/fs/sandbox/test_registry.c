@@ -328,6 +328,28 @@ static void failed_removal_is_told_and_tried_again(void **state)
 	assert_non_null(strstr(stats, "sandboxfs_remove_failures_total 1\n"));
 }
 
+static void failed_removal_is_tried_again_at_the_end(void **state)
+{
+	(void)state;
+	atomic_store(&house.backend.remove_code, EBUSY);
+	atomic_store(&house.backend.remove_failures, 1);
+	sbx_box_unref(house_make(&house, "a"));
+	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	sbx_registry_shutdown(house.registry);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+}
+
+static void what_cannot_be_removed_holds_no_end_up(void **state)
+{
+	(void)state;
+	atomic_store(&house.backend.remove_code, EBUSY);
+	atomic_store(&house.backend.remove_failures, 1000);
+	sbx_box_unref(house_make(&house, "a"));
+	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	sbx_registry_shutdown(house.registry);
+	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+}
+
 /* In rmdir(2) everybody waits who comes to the directory. */
 static void who_waits_in_rmdir_and_the_end_are_in_a_hurry(void **state)
 {
@@ -862,6 +884,8 @@ int main(void)
 	        CASE(teardown_of_what_is_not_there),
 	        CASE(two_teardowns_at_once_both_succeed),
 	        CASE(failed_removal_is_told_and_tried_again),
+	        CASE(failed_removal_is_tried_again_at_the_end),
+	        CASE(what_cannot_be_removed_holds_no_end_up),
 	        CASE(who_waits_in_rmdir_and_the_end_are_in_a_hurry),
 	        CASE(who_was_told_of_a_failed_removal_can_discard),
 	        CASE(refused_retirement_leaves_the_sandbox_ready),
