@@ -263,6 +263,17 @@ is_sanitized() {
 	ldd "$SANDBOXFS" | grep -q 'lib[at]san'
 }
 
+# Until the daemon has the 8 files that it keeps ready for branches, so that its descriptors can be counted, by who may.
+until_it_is_ready() {
+	ls "/proc/$(daemon_pid)/fd" >/dev/null 2>&1 || return 0
+	tries=0
+	until [ "$(ls -l "/proc/$(daemon_pid)/fd" 2>/dev/null | grep -c '/\.git/#')" -ge 8 ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || return 0
+		tick
+	done
+}
+
 # drop_refs PREFIX...: removes the refs of the source below it.
 drop_refs() {
 	git -C "$REPO" for-each-ref --format='delete %(refname)' "$@" | git -C "$REPO" update-ref --stdin

@@ -24,6 +24,7 @@ cycles() {
 	shift
 	"$TOOL" cycles "$MNT" 20 "$@"
 	pid=$(daemon_pid)
+	until_it_is_ready
 	fds=$("$TOOL" fds "$pid")
 	rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status")
 	procs=$(own_processes)

@@ -22,6 +22,7 @@ hog() {
 
 prepare() {
 	mount_repo
+	until_it_is_ready
 	held >"$ROOM/start"
 	box a b
 	cp "$ROOM/bin/tool" "$MNT/a/tool"
