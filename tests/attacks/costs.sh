@@ -22,6 +22,16 @@ start_hog() {
 	until waits "$hog_pid"; do tick; done
 }
 
+# is_hashed NAME: until then the request is cheap, because a hole that is gone is not hashed.
+is_hashed() {
+	for fd in /proc/"$(daemon_pid)"/fd/*; do
+		case $(readlink "$fd") in
+		*/"$1"-*/hole) return 0 ;;
+		esac
+	done
+	return 1
+}
+
 start_hogs() {
 	hog_pids=
 	for hog in $HOGS; do
@@ -64,6 +74,7 @@ killed_writers_end() {
 	start_hog other 2
 	hog_pids=$hog_pid
 	start_hog given-up 15
+	until is_hashed given-up; do tick; done
 	kill "$hog_pid"
 	ended "$hog_pid" "a writer that was killed"
 	# And it is not in the way of what its sandbox does next.
@@ -79,6 +90,7 @@ removals_give_up() {
 	start_hog other 2
 	hog_pids=$hog_pid
 	start_hog removed 15
+	until is_hashed removed; do tick; done
 	rm "$MNT/removed/hole"
 	rmdir "$MNT/removed" &
 	ended $! "rmdir of what has a snapshot made"
@@ -252,6 +264,7 @@ attack -daemon "very many branches" many_branches_take_no_memory
 attack -daemon "output without an end" output_has_an_end
 attack -daemon "holes in six sandboxes that are recorded at once" holes_hold_nobody_up
 attack cancel "the writer of an expensive request is killed" killed_writers_end
+claim "what it holds is gone" drop_hogs
 attack cancel "a sandbox with an expensive request is removed" removals_give_up
 claim "what they hold is gone" drop_hogs
 attack -daemon "packs of little that unpack to much" packs_have_an_end
