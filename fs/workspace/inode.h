@@ -172,6 +172,11 @@ struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
  */
 bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);
+/*
+ * The file open at FD may have been copied up by what was done to it. Called before FD is closed: after that an ordinary
+ * user's overlay may forget that the copy is the file of the base.
+ */
+void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd);
 /* The directory open at NEW takes the place of the one open at OLD: who knows that one means this one from now on. */
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
 /*

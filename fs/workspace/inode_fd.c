@@ -352,6 +352,8 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	sbx_fd_put(tab, f);
 	if (fd < 0)
 		return fd;
+	if (want == SBX_FD_WRITE && sbx_node_may_be_copied(node))
+		sbx_node_copied_up(tab, node->box, fd);
 
 	sbx_inodes_lock(tab);
 	if (node->fd && fd_serves(node->fd, want)) { /* another thread was quicker */

@@ -145,11 +145,24 @@ bool sbx_node_split(struct sbx_node *node, const struct stat *st)
 	return __atomic_load_n(&node->split, __ATOMIC_RELAXED);
 }
 
+void sbx_node_copied(struct sbx_node *node, const struct sbx_ident *id)
+{
+	if (node->born != id->born && sbx_node_is(node, id))
+		node->copied = id->born;
+}
+
 void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id)
 {
 	node->seen_changes = id->changes;
-	if (node->born != id->born && sbx_node_is(node, id))
-		node->copied = id->born;
+	sbx_node_copied(node, id);
+}
+
+bool sbx_node_may_be_copied(const struct sbx_node *node)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	return sandbox && sandbox->layered && S_ISREG(node->type) && !node->copied &&
+	       node->born <= sandbox->base_ns;
 }
 
 bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)

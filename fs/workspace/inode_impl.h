@@ -168,6 +168,10 @@ int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, str
 bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
 /* Notes that the node's file was seen as ID. Lock held. */
 void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id);
+/* Notes the birth of the copy if ID is one of the node's file, which was in the base. Lock held. */
+void sbx_node_copied(struct sbx_node *node, const struct sbx_ident *id);
+/* Whether the node's file is in the base, as far as is known. */
+bool sbx_node_may_be_copied(const struct sbx_node *node);
 /*
  * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is
  * short of memory, which number a copied-up file had in the base: it then has that of the copy, which is known by its birth.

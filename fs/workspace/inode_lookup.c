@@ -494,9 +494,26 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 		return true;
 	sbx_inodes_lock(tab);
 	node = find_file(tab, newdir->box, &id);
+	if (node)
+		sbx_node_copied(node, &id);
 	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
 	sbx_inodes_unlock(tab);
 	return renewed;
+}
+
+void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd)
+{
+	struct sbx_ident id;
+	struct sbx_node *node;
+	struct stat st;
+
+	if (sbx_ident_at(box, fd, "", &st, &id) < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = find_file(tab, box, &id);
+	if (node)
+		sbx_node_copied(node, &id);
+	sbx_inodes_unlock(tab);
 }
 
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)

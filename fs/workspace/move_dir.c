@@ -69,6 +69,17 @@ static void unlock(int dirfd, const char *name)
 
 static int move_dir(struct move *m, int from, const char *name, int to, const char *newname);
 
+static int move_name(struct move *m, int from, int to, const char *name)
+{
+	_cleanup_fd_ int fd = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (renameat(from, name, to, name) < 0)
+		return -errno;
+	if (fd >= 0)
+		sbx_node_copied_up(m->tab, m->box, fd);
+	return 0;
+}
+
 /* Moves the first *N of NAMES and counts them down to where it stops. */
 static int move_names(struct move *m, int from, int to, const struct sbx_strings *names, size_t *n)
 {
@@ -80,7 +91,7 @@ static int move_names(struct move *m, int from, int to, const struct sbx_strings
 		r = sbx_nested_is(m->box, name) ? sbx_nested_carry(m->box, from, name, to, name, 0)
 		                                : -ENOENT;
 		if (r == -ENOENT)
-			r = renameat(from, name, to, name) < 0 ? -errno : 0;
+			r = move_name(m, from, to, name);
 		if (r == -EXDEV)
 			r = move_dir(m, from, name, to, name);
 		if (!r)

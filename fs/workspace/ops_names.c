@@ -131,26 +131,12 @@ static int rename_names(struct renaming *rn, bool by_moving)
 	                                : r;
 }
 
-static int rename_between(struct renaming *rn, bool by_moving)
+/* The nodes go where the names have gone. Returns whether links moved along. */
+static bool move_nodes(struct renaming *rn)
 {
 	struct sbx_inodes *inodes = rn->ws->inodes;
-	struct sbx_box *box = sbx_node_box(rn->dir);
-	struct sbx_hold hold = {0};
 	bool links;
-	int r;
 
-	if (box != sbx_node_box(rn->newdir))
-		return -EXDEV;
-	if (ws_is_control(rn->ws, rn->dir, rn->name))
-		return refuse_change(rn->ws, box, rn->name, "renamed");
-	if (ws_is_control(rn->ws, rn->newdir, rn->newname))
-		return refuse_change(rn->ws, box, rn->newname, "replaced");
-	if (!(rn->flags & RENAME_EXCHANGE))
-		sbx_hold_name(inodes, rn->newdir, rn->newname, &hold);
-	r = rename_names(rn, by_moving);
-	sbx_hold_release(inodes, &hold, r == 0);
-	if (r < 0)
-		return r;
 	ws_moved_nested(rn->ws, rn->dir, rn->name, rn->newdir, rn->newname,
 	                rn->flags & RENAME_EXCHANGE);
 	ws_note_nested(rn->ws, rn->newdir, rn->newfd->fd, rn->newname);
@@ -159,10 +145,40 @@ static int rename_between(struct renaming *rn, bool by_moving)
 	links = sbx_node_moved(inodes, rn->dir, rn->name, rn->newdir, rn->newname);
 	if (rn->flags & RENAME_EXCHANGE)
 		links |= sbx_node_moved(inodes, rn->newdir, rn->newname, rn->dir, rn->name);
+	return links;
+}
+
+/*
+ * A file of the base is copied up before it has another name. It is held meanwhile, because an ordinary user's overlay may
+ * forget that the copy is that file.
+ */
+static int rename_between(struct renaming *rn, bool by_moving)
+{
+	struct sbx_inodes *inodes = rn->ws->inodes;
+	struct sbx_box *box = sbx_node_box(rn->dir);
+	const bool exchange = rn->flags & RENAME_EXCHANGE;
+	struct sbx_hold source = {0}, target = {0};
+	int r;
+
+	if (box != sbx_node_box(rn->newdir))
+		return -EXDEV;
+	if (ws_is_control(rn->ws, rn->dir, rn->name))
+		return refuse_change(rn->ws, box, rn->name, "renamed");
+	if (ws_is_control(rn->ws, rn->newdir, rn->newname))
+		return refuse_change(rn->ws, box, rn->newname, "replaced");
+	if (box->sandbox->layered)
+		sbx_hold_name(inodes, rn->dir, rn->name, &source);
+	sbx_hold_name(inodes, rn->newdir, rn->newname, &target);
+	r = rename_names(rn, by_moving);
+	if (!exchange)
+		sbx_hold_release(inodes, &target, r == 0);
 	/* What was copied has other inode numbers, and its former ones are given to others. */
-	if (links || by_moving)
+	if (r == 0 && (move_nodes(rn) || by_moving))
 		ws_look_again(rn->ws);
-	return 0;
+	if (exchange)
+		sbx_hold_release(inodes, &target, false);
+	sbx_hold_release(inodes, &source, false);
+	return r;
 }
 
 static void rename_end(struct renaming *rn, int r)

@@ -60,12 +60,20 @@ cat >"$ROOM/home/.gitconfig" <<'END'
 END
 chmod 755 "$ROOM"
 
-become=
+become= dropper=
 if [ "$who" = user ] && [ "$(id -u)" = 0 ]; then
 	# An account that every Debian and Ubuntu has, and that is not the overflow uid as nobody is.
 	uid=$(id -u games) gid=$(id -g games)
 	chown -R "$uid:$gid" "$ROOM"
 	become="setpriv --reuid=$uid --regid=$gid --clear-groups"
+	# For drop_caches, which only root may.
+	mkfifo "$ROOM/drop" "$ROOM/dropped"
+	chown "$uid:$gid" "$ROOM/drop" "$ROOM/dropped"
+	while read -r _ <"$ROOM/drop"; do
+		echo 2 >/proc/sys/vm/drop_caches
+		echo >"$ROOM/dropped"
+	done &
+	dropper=$!
 fi
 
 # processes TEXT: the ids of those whose command line has TEXT. One grep looks at them all, and reads TEXT as input,
@@ -124,6 +132,7 @@ number() {
 }
 
 clean() {
+	[ -z "$dropper" ] || kill "$dropper"
 	sweep
 	cd /
 	chattr -R -f -ia "$ROOM/state" 2>/dev/null

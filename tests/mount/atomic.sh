@@ -80,10 +80,8 @@ as_before() {
 		*) same 0 "$(save $file 100)" ;;
 		esac
 		stat -c '%A %U %i %h' "$ctl/$file" | diff "$ROOM/before" -
-		if [ "$(id -u)" = 0 ]; then
-			echo 2 >/proc/sys/vm/drop_caches
-			stat -c '%A %U %i %h' "$ctl/$file" | diff "$ROOM/before" -
-		fi
+		drop_caches
+		stat -c '%A %U %i %h' "$ctl/$file" | diff "$ROOM/before" -
 	done
 	same src "$(cat "$ctl/cwd")"
 	same 100 "$(cat "$ctl/limits/procs")"
@@ -181,7 +179,7 @@ others_go_on() {
 	mv "$MNT/fresh/ctl/new" "$MNT/fresh/ctl/exec" &
 	saver=$!
 	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
-	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+	drop_caches
 	like '- running*' "$(timeout 20 cat "$MNT/fresh/ctl/status")"
 	timeout 20 sh -c "echo echo beside >'$MNT/fresh/ctl/exec'"
 	same beside "$(timeout 20 cat "$MNT/fresh/ctl/stdout")"

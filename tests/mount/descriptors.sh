@@ -9,7 +9,8 @@ prepare() {
 	seq $LINES >"$REPO/big"
 	seq $LINES >"$REPO/other"
 	for i in 1 2 3 4 5 6 7 8 9; do
-		echo "base $i" >"$REPO/f$i"
+		mkdir "$REPO/d$i"
+		echo "base $i" | tee "$REPO/f$i" >"$REPO/d$i/f"
 	done
 	git -C "$REPO" add .
 	git -C "$REPO" commit -qm 'more'
@@ -18,7 +19,7 @@ prepare() {
 # Each begins without anything in the caches of the kernel.
 fresh() {
 	cd "$ROOM"
-	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+	drop_caches
 }
 
 replaced_unread() {
@@ -173,6 +174,36 @@ made_by_a_command() {
 	exec 8>&-
 }
 
+swap() {
+	python3 -c 'import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.renameat2(-100, os.fsencode(sys.argv[1]), -100, os.fsencode(sys.argv[2]), 2):
+    sys.exit(os.strerror(ctypes.get_errno()))' "$@"
+}
+
+# copied_up N COMMAND...: the command has dN/f copied up, and nobody looks at it before the kernel forgets it.
+copied_up() {
+	exec 8<"$MNT/a/d$1/f"
+	copied=$1
+	shift
+	"$@"
+	drop_caches
+	same "base $copied" "$(cat <&8)"
+	exec 8<&-
+}
+
+copied_unseen() {
+	fresh
+	copied_up 1 mv "$MNT/a/d1/f" "$MNT/a/d1/g"
+	copied_up 2 mv "$MNT/a/d2" "$MNT/a/moved"
+	copied_up 3 swap "$MNT/a/d3/f" "$MNT/a/d4/f"
+	copied_up 5 truncate -s +0 "$MNT/a/d5/f"
+	copied_up 6 chmod 600 "$MNT/a/d6/f"
+	copied_up 7 touch "$MNT/a/d7/f"
+	copied_up 8 ln "$MNT/a/d8/f" "$MNT/a/d8/g"
+	copied_up 9 run a mv d9/f d9/g
+}
+
 # What may still be executed although it was written through the mount a moment ago.
 written_and_executed() {
 	fresh
@@ -231,6 +262,7 @@ claim "also when only a listing was asked for" replaced_after_a_listing
 claim "one of the base that was copied up first is not the new one" replaced_after_copying
 claim "nor is one that is written to only after" replaced_then_written
 claim "nor is one whose mode and times are set" replaced_then_changed
+claim "files of the base that were copied up unseen are still known" copied_unseen
 claim "files of the base that were removed are written to" unlinked_then_written
 claim "one read loop gives one file" one_read_loop
 claim "files opened while the command runs" replaced_while_running

@@ -72,14 +72,14 @@ was_taken() {
 
 comes_back() {
 	make_work
-	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+	drop_caches
 	listing >"$ROOM/was"
 	reset
 	was_taken
 	listing >"$ROOM/base"
 	previous
 	listed "$ROOM/was"
-	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+	drop_caches
 	same "$(cat "$ROOM/vendor")" "$(git -C "$MNT/a/vendor" status --porcelain)"
 	same "$(git -C "$REPO" rev-parse HEAD)" "$(git -C "$MNT/a/vendor" rev-parse HEAD)"
 	same ' M s' "$(inside 'git --no-optional-locks -C sub status --porcelain')"
@@ -255,7 +255,7 @@ A	vendor/' "$(LC_ALL=C sort "$MNT/c/ctl/changes")"
 }
 
 has_repositories() {
-	[ "$(id -u)" != 0 ] || echo 2 >/proc/sys/vm/drop_caches
+	drop_caches
 	same ' M README.md' "$(git -C "$MNT/$1/vendor" status --porcelain)"
 	same "$(git -C "$REPO" rev-parse HEAD)" "$(git -C "$MNT/$1/vendor" rev-parse HEAD)"
 	git -C "$MNT/$1/vendor" fsck
