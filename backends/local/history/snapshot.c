@@ -399,6 +399,12 @@ int sbx_past_snapshot(const struct sbx_past_place *place, const struct sbx_snaps
 	return r;
 }
 
+/* A snapshot is of one second: the line is written after the commit, which may be in the next one. */
+static int64_t in_second(int64_t ms, git_time_t second)
+{
+	return ms / 1000 == second ? ms : second * 1000 + 999;
+}
+
 int sbx_past_list(const struct sbx_past_place *place,
                   int (*fn)(const struct sbx_snapshot *s, void *data), void *data,
                   struct sbx_error *err)
@@ -422,6 +428,7 @@ int sbx_past_list(const struct sbx_past_place *place,
 		if (git_commit_lookup(&object, repo, &oid))
 			continue;
 		s.message = git_commit_summary(object);
+		s.time_ms = in_second(s.time_ms, git_commit_time(object));
 		r = fn(&s, data);
 		git_commit_free(object);
 	}

@@ -259,6 +259,38 @@ static void snapshots_are_listed_and_kept(void **state)
 	fixture_expect_empty();
 }
 
+static int keep_time(const struct sbx_snapshot *s, void *data)
+{
+	*(int64_t *)data = s->time_ms;
+	return 0;
+}
+
+/* Its line may be written when the next second has begun. */
+static void the_time_of_a_snapshot_is_its_commits(void **state)
+{
+	struct sbx_sandbox *sb = fixture_create("a");
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *dir = sbx_format("%s/git/%s/history", scratch_path("state"), sb->id);
+	int64_t written, late, shown;
+	git_oid oid;
+	int fd;
+
+	(void)state;
+	fixture_in(sb, "echo 1 > n");
+	assert_int_equal(git_oid_fromstr(&oid, snapshot(sb, "one")), 0);
+	assert_int_equal(sbx_history_list(sb, keep_time, &written, &err), 0);
+	late = (written / 1000 + 1) * 1000;
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	sbx_past_drop_line(fd, &oid);
+	assert_int_equal(sbx_past_add_line(fd, &oid, late), 0);
+	assert_int_equal(sbx_history_list(sb, keep_time, &shown, &err), 0);
+	assert_int_equal(shown / 1000, written / 1000);
+	close(fd);
+	restore(sb, "base");
+	fixture_take_down(sb);
+	fixture_expect_empty();
+}
+
 static void what_keeps_snapshots_goes_with_the_sandbox(void **state)
 {
 	struct sbx_sandbox *sb;
@@ -1181,6 +1213,7 @@ static void what_was_included_comes_back_with_the_base(void **state)
 static const struct fixture_test tests[] = {
         TEST(a_snapshot_is_what_git_would_commit),
         TEST(snapshots_are_listed_and_kept),
+        TEST(the_time_of_a_snapshot_is_its_commits),
         TEST(what_keeps_snapshots_goes_with_the_sandbox),
         TEST(many_may_look_at_once),
         TEST(an_author_can_be_given),
