@@ -238,22 +238,6 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	return result("sandbox.exec", sb->id, start, 0, NULL);
 }
 
-static int sandbox_fetch(struct sbx_sandbox *sb, const char *path, struct sbx_error *err)
-{
-	uint64_t start = sbx_now_ns();
-	struct sbx_sandbox *inner = downcast(sb)->inner;
-
-	return result("sandbox.fetch", path, start, inner->impl->fetch(inner, path, err), err);
-}
-
-static void sandbox_dirty(struct sbx_sandbox *sb, const char *path)
-{
-	struct sbx_sandbox *inner = downcast(sb)->inner;
-
-	say("sandbox.dirty(%s, %s)", sb->id, path);
-	inner->impl->dirty(inner, path);
-}
-
 static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
@@ -451,8 +435,6 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .nested = sandbox_nested,
         .changing = sandbox_changing,
         .make_room = sandbox_make_room,
-        .fetch = sandbox_fetch,
-        .dirty = sandbox_dirty,
         .resize = sandbox_resize,
         .barrier = sandbox_barrier,
 };
@@ -470,12 +452,8 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 		sb->history = history_like(inner->impl->history);
 		sb->impl.history = &sb->history;
 	}
-	if (!inner->impl->fetch)
-		sb->impl.fetch = NULL;
 	if (!inner->impl->nested)
 		sb->impl.nested = NULL;
-	if (!inner->impl->dirty)
-		sb->impl.dirty = NULL;
 	if (!inner->impl->barrier)
 		sb->impl.barrier = NULL;
 	*ret = &sb->base;

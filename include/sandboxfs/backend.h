@@ -4,9 +4,8 @@
  * A backend supplies sandboxes; a sandbox supplies a directory tree and runs
  * commands in it. The tree is handed over as a directory descriptor: file
  * operations of the mount work on it directly, with the kernel's own semantics.
- * A backend whose files live elsewhere keeps a local copy there, and implements
- * fetch, dirty and barrier to keep the two in step. A backend knows names and
- * paths, never inode numbers or requests.
+ * A backend whose files live elsewhere keeps a local copy there. A backend knows
+ * names and paths, never inode numbers or requests.
  *
  * Calls are marked:
  *   [pool]  may block; called on a worker of the pool, never on a FUSE worker or
@@ -183,11 +182,6 @@ struct sbx_sandbox_impl {
 
 	const struct sbx_history_impl *history; /* snapshots, diff, push. Optional */
 
-	/* Later features; NULL answers EOPNOTSUPP.
-	 * [pool] Called before PATH (relative) is read, listed or looked up. Optional: all local. */
-	int (*fetch)(struct sbx_sandbox *sb, const char *path, struct sbx_error *err);
-	/* [any] Tells that PATH was changed through the mount. Optional. */
-	void (*dirty)(struct sbx_sandbox *sb, const char *path);
 	/*
 	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the
 	 * tree is about to be removed, or with NAME NULL anything else. Microseconds. So that what
@@ -203,7 +197,7 @@ struct sbx_sandbox_impl {
 	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. Optional: -EOPNOTSUPP. */
 	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
 	/*
-	 * [pool] Returns when all that was dirty is at the provider, or on disk together with what
+	 * [pool] Returns when all that was written is on disk together with what
 	 * leads to it, so that neither the daemon's death nor a power cut loses it. Without NOW it
 	 * gives up (0) while the sandbox is busy, and as soon as a command starts. The content of
 	 * regular files that are on disk anyhow is the caller's to sync. Optional.
