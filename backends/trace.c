@@ -22,9 +22,8 @@ struct trace_backend {
 };
 
 struct trace_sandbox {
-	struct sbx_sandbox base; /* its strings belong to inner */
-	struct sbx_sandbox_impl impl;
-	struct sbx_history_impl history; /* without what inner does not have */
+	struct sbx_sandbox base;      /* its strings belong to inner */
+	struct sbx_sandbox_impl impl; /* without the tables that inner does not have */
 	struct sbx_sandbox *inner;
 };
 
@@ -384,38 +383,57 @@ static int history_content(struct sbx_sandbox *sb, const char *id, int fd)
 	              sbx_history_content(downcast(sb)->inner, id, fd), NULL);
 }
 
-static int history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-                          struct sbx_error *err)
+/* ---- remote ---- */
+
+static int remote_url(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+                      struct sbx_error *err)
 {
-	return sbx_history_remote(downcast(sb)->inner, name, written, ret, err);
+	return sbx_remote_url(downcast(sb)->inner, name, written, ret, err);
 }
 
-static int history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
-                        struct sbx_error *err)
+static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+                       struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
-	int r = sbx_history_push(downcast(sb)->inner, wish, err);
+	int r = sbx_remote_push(downcast(sb)->inner, wish, err);
 
-	return result("history.push", sb->id, start, r, err);
+	return result("remote.push", sb->id, start, r, err);
 }
 
-/* Each is there when INNER has it. */
-static struct sbx_history_impl history_like(const struct sbx_history_impl *inner)
-{
-	return (struct sbx_history_impl){
-	        .snapshot = inner->snapshot ? history_snapshot : NULL,
-	        .forget = inner->forget ? history_forget : NULL,
-	        .list = inner->list ? history_list : NULL,
-	        .restore = inner->restore ? history_restore : NULL,
-	        .diff = inner->diff ? history_diff : NULL,
-	        .tree = inner->tree ? history_tree : NULL,
-	        .entry = inner->entry ? history_entry : NULL,
-	        .entries = inner->entries ? history_entries : NULL,
-	        .content = inner->content ? history_content : NULL,
-	        .remote = inner->remote ? history_remote : NULL,
-	        .push = inner->push ? history_push : NULL,
-	};
-}
+static const struct sbx_command_impl commands_impl = {
+        .exec = sandbox_exec,
+        .stale = sandbox_stale,
+        .sync = sandbox_sync,
+        .hurry = sandbox_hurry,
+};
+
+static const struct sbx_storage_impl storage_impl = {
+        .barrier = sandbox_barrier,
+        .resize = sandbox_resize,
+        .changing = sandbox_changing,
+        .make_room = sandbox_make_room,
+        .discard = sandbox_discard,
+};
+
+static const struct sbx_git_impl git_impl = {
+        .gitfile = sandbox_gitfile,
+        .guard = sandbox_guard,
+        .nested = sandbox_nested,
+};
+
+static const struct sbx_history_impl history_impl = {
+        .snapshot = history_snapshot,
+        .forget = history_forget,
+        .list = history_list,
+        .restore = history_restore,
+        .diff = history_diff,
+        .tree = history_tree,
+        .entry = history_entry,
+        .entries = history_entries,
+        .content = history_content,
+};
+
+static const struct sbx_remote_impl remote_impl = {.url = remote_url, .push = remote_push};
 
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,
@@ -424,22 +442,15 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .rename = sandbox_rename,
         .retire = sandbox_retire,
         .remove = sandbox_remove,
-        .discard = sandbox_discard,
-        .hurry = sandbox_hurry,
         .close = sandbox_close,
-        .exec = sandbox_exec,
-        .stale = sandbox_stale,
-        .sync = sandbox_sync,
-        .gitfile = sandbox_gitfile,
-        .guard = sandbox_guard,
-        .nested = sandbox_nested,
-        .changing = sandbox_changing,
-        .make_room = sandbox_make_room,
-        .resize = sandbox_resize,
-        .barrier = sandbox_barrier,
+        .commands = &commands_impl,
+        .storage = &storage_impl,
+        .git = &git_impl,
+        .history = &history_impl,
+        .remote = &remote_impl,
 };
 
-/* A caller may ask whether these are there before it calls, so absence shows through. */
+/* A caller may ask whether a table is there before it calls, so absence shows through. */
 static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 {
 	struct trace_sandbox *sb = malloc(sizeof(*sb));
@@ -448,14 +459,16 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 		return -ENOMEM;
 	*sb = (struct trace_sandbox){.base = *inner, .impl = sandbox_impl, .inner = inner};
 	sb->base.impl = &sb->impl;
-	if (inner->impl->history) {
-		sb->history = history_like(inner->impl->history);
-		sb->impl.history = &sb->history;
-	}
-	if (!inner->impl->nested)
-		sb->impl.nested = NULL;
-	if (!inner->impl->barrier)
-		sb->impl.barrier = NULL;
+	if (!inner->impl->commands)
+		sb->impl.commands = NULL;
+	if (!inner->impl->storage)
+		sb->impl.storage = NULL;
+	if (!inner->impl->git)
+		sb->impl.git = NULL;
+	if (!inner->impl->history)
+		sb->impl.history = NULL;
+	if (!inner->impl->remote)
+		sb->impl.remote = NULL;
 	*ret = &sb->base;
 	return 0;
 }

@@ -5,7 +5,7 @@
 #ifndef SANDBOXFS_GIT_PUSH_H
 #define SANDBOXFS_GIT_PUSH_H
 
-#include "sandboxfs/history.h"
+#include "sandboxfs/remote.h"
 
 /* Where from, and what a path must not lead into. Strings are borrowed. */
 struct sbx_git_push {

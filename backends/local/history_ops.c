@@ -124,6 +124,4 @@ const struct sbx_history_impl sbx_local_history = {
         .entry = sbx_local_entry,
         .entries = sbx_local_entries,
         .content = sbx_local_content,
-        .remote = sbx_local_remote,
-        .push = sbx_local_push,
 };

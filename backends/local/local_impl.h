@@ -10,10 +10,8 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/backend.h"
 
-/* push.c: members of that table */
-int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-                     struct sbx_error *err);
-int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err);
+/* push.c */
+extern const struct sbx_remote_impl sbx_local_remote;
 
 /* Opens what REC describes, mounting its tree. On success REC is taken over and left zeroed. */
 int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct sbx_sandbox **ret,

@@ -12,8 +12,8 @@ static int no_git(struct sbx_error *err)
 	return sbx_fail(err, EOPNOTSUPP, "this sandbox is not one of a git repository");
 }
 
-int sbx_local_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-                     struct sbx_error *err)
+static int remote_url(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+                      struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 
@@ -36,7 +36,7 @@ static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 	return r;
 }
 
-int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err)
+static int push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	const struct sbx_git_push from = {
@@ -49,3 +49,5 @@ int sbx_local_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, str
 
 	return r ? r : sbx_git_push(&from, wish, err);
 }
+
+const struct sbx_remote_impl sbx_local_remote = {.url = remote_url, .push = push};

@@ -78,7 +78,7 @@ static void add_names(struct json_object *obj, const char *key, unsigned which)
  */
 static void add_results(const struct sbx_local_sandbox *s, struct json_object *obj)
 {
-	const unsigned own = s->base.own_results;
+	const unsigned own = s->base.tree.own_results;
 	const unsigned behind = sbx_result_names_in(s->root) & ~own;
 
 	add_names(obj, "aliases_off", own);
@@ -112,7 +112,7 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 
 		add_text(obj, "refs", refs);
 	}
-	if (!sb->layered)
+	if (!sb->tree.mounted)
 		add_text(obj, "workdir", sb->workdir);
 	add_text(obj, "tree", s->rec.layer ? "overlay" : "checkout");
 	add_text(obj, "layer", s->rec.layer);
@@ -188,7 +188,7 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_spawner *sp = s->backend->host->spawner;
 
-	add_text(obj, "tree", sb->layered ? "overlay" : "checkout");
+	add_text(obj, "tree", sb->tree.mounted ? "overlay" : "checkout");
 	if (sb->unsaved)
 		add_text(obj, "disk",
 		         is_housed(s) ? "limited, in memory, with HOME, /tmp and the repository "
@@ -592,6 +592,27 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	return sbx_launch(&launch, spec, events, data, ret, err);
 }
 
+static const struct sbx_command_impl commands = {
+        .exec = sandbox_exec,
+        .stale = sandbox_stale,
+        .sync = sandbox_sync,
+        .hurry = sandbox_hurry,
+};
+
+static const struct sbx_storage_impl storage = {
+        .barrier = sandbox_barrier,
+        .resize = sandbox_resize,
+        .changing = sbx_local_changing,
+        .make_room = sbx_local_make_room,
+        .discard = sandbox_discard,
+};
+
+static const struct sbx_git_impl git = {
+        .gitfile = sandbox_gitfile,
+        .guard = sandbox_guard,
+        .nested = sandbox_nested,
+};
+
 static const struct sbx_sandbox_impl impl = {
         .root = sandbox_root,
         .info = sandbox_info,
@@ -599,20 +620,12 @@ static const struct sbx_sandbox_impl impl = {
         .rename = sandbox_rename,
         .retire = sandbox_retire,
         .remove = sandbox_remove,
-        .discard = sandbox_discard,
-        .hurry = sandbox_hurry,
         .close = sandbox_close,
-        .exec = sandbox_exec,
-        .resize = sandbox_resize,
-        .barrier = sandbox_barrier,
-        .stale = sandbox_stale,
-        .sync = sandbox_sync,
-        .gitfile = sandbox_gitfile,
-        .guard = sandbox_guard,
-        .nested = sandbox_nested,
+        .commands = &commands,
+        .storage = &storage,
+        .git = &git,
         .history = &sbx_local_history,
-        .changing = sbx_local_changing,
-        .make_room = sbx_local_make_room,
+        .remote = &sbx_local_remote,
 };
 
 static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
@@ -621,8 +634,8 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 	const struct sbx_identity *owner = sbx_layers_owner(layers);
 	int r;
 
-	s->base.layered = true;
-	s->base.owner = *owner;
+	s->base.tree.mounted = s->base.tree.emulate_dir_rename = true;
+	s->base.tree.owner = *owner;
 	if (s->rec.disk_mb) {
 		s->disk = sbx_layers_load(layers, &s->backend->state, &s->rec, err);
 		if (s->disk < 0)
@@ -633,15 +646,15 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
 		s->base.unsaved = true;
 	}
-	s->base.splits = sbx_layers_splits(layers);
-	s->base.base_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
+	s->base.tree.splits_links = sbx_layers_splits(layers);
+	s->base.tree.unstable_before_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
 	s->root = sbx_layers_mount(layers, &s->rec, err);
 	return s->root < 0 ? s->root : 0;
 }
 
 static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	s->base.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
+	s->base.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	s->root = openat(s->backend->state.trees, s->rec.id,
 	                 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return s->root < 0 ? sbx_fail(err, errno, "cannot open the sandbox: %s", strerror(errno))
@@ -669,7 +682,7 @@ static int fill_in(struct sbx_local_sandbox *s)
 	int r;
 
 	s->base.created_ms = s->rec.created_ms;
-	s->base.own_results = s->rec.own_results > 0 ? (unsigned)s->rec.own_results : 0;
+	s->base.tree.own_results = s->rec.own_results > 0 ? (unsigned)s->rec.own_results : 0;
 	s->base.name = strdup(s->rec.name);
 	s->base.id = strdup(s->rec.id);
 	s->base.workdir = sbx_format("%s/trees/%s", state, s->rec.id);

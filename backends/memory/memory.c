@@ -141,6 +141,8 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	                  spec, events, data, ret, err);
 }
 
+static const struct sbx_command_impl commands = {.exec = sandbox_exec};
+
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,
         .info = sandbox_info,
@@ -149,7 +151,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .retire = sandbox_retire,
         .remove = sandbox_remove,
         .close = sandbox_close,
-        .exec = sandbox_exec,
+        .commands = &commands,
 };
 
 static int make_dirs(struct memory_sandbox *s)
@@ -173,6 +175,7 @@ static int fill_in(struct memory_sandbox *s, const char *name)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	s->base.created_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	s->base.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	s->base.name = strdup(name);
 	s->base.id = sbx_format("%s-%d-%u", name, (int)getpid(), atomic_fetch_add(&b->made, 1));
 	if (!s->base.id)

@@ -5,12 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "sandboxfs/backend.h"
-
 #define MARK "mark:"
-
-/* The member FN of the sandbox's table, or NULL. */
-#define HISTORY(sb, fn) ((sb)->impl->history ? (sb)->impl->history->fn : NULL)
 
 static int absent(const char *what, struct sbx_error *err)
 {
@@ -40,7 +35,7 @@ int sbx_rev_check(const char *rev, struct sbx_error *err)
 int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
                          char id[SBX_REV_MAX], struct sbx_error *err)
 {
-	if (!HISTORY(sb, snapshot))
+	if (!sbx_has_history(sb))
 		return absent("snapshot", err);
 	if (wish->mark && !is_mark(wish->mark))
 		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", wish->mark);
@@ -49,7 +44,7 @@ int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish 
 
 int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
-	if (!HISTORY(sb, forget))
+	if (!sbx_has_history(sb))
 		return absent("snapshot", err);
 	if (!is_mark(name))
 		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", name);
@@ -59,8 +54,8 @@ int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_erro
 int sbx_history_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
                      void *data, struct sbx_error *err)
 {
-	return HISTORY(sb, list) ? sb->impl->history->list(sb, fn, data, err)
-	                         : absent("snapshot", err);
+	return sbx_has_history(sb) ? sb->impl->history->list(sb, fn, data, err)
+	                           : absent("snapshot", err);
 }
 
 int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
@@ -68,7 +63,7 @@ int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *ca
 {
 	int r;
 
-	if (!HISTORY(sb, restore))
+	if (!sbx_has_history(sb))
 		return absent("restore", err);
 	r = sbx_rev_check(rev, err);
 	return r ? r : sb->impl->history->restore(sb, rev, cancelled, err);
@@ -79,7 +74,7 @@ int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, i
 {
 	int r;
 
-	if (!HISTORY(sb, diff))
+	if (!sbx_has_history(sb))
 		return absent("diff", err);
 	r = wish->from ? sbx_rev_check(wish->from, err) : 0;
 	if (!r && wish->to)
@@ -92,44 +87,8 @@ int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object 
 {
 	int r;
 
-	if (!HISTORY(sb, tree))
+	if (!sbx_has_history(sb))
 		return absent("snapshot", err);
 	r = sbx_rev_check(rev, err);
 	return r ? r : sb->impl->history->tree(sb, rev, ret, err);
-}
-
-int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
-                      struct sbx_object *ret)
-{
-	return HISTORY(sb, entry) ? sb->impl->history->entry(sb, dir, name, ret) : -EOPNOTSUPP;
-}
-
-int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
-                        int (*fn)(const char *name, const struct sbx_object *o, void *data),
-                        void *data)
-{
-	return HISTORY(sb, entries) ? sb->impl->history->entries(sb, dir, fn, data) : -EOPNOTSUPP;
-}
-
-int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
-{
-	return HISTORY(sb, content) ? sb->impl->history->content(sb, id, fd) : -EOPNOTSUPP;
-}
-
-int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-                       struct sbx_error *err)
-{
-	return HISTORY(sb, remote) ? sb->impl->history->remote(sb, name, written, ret, err)
-	                           : absent("push", err);
-}
-
-int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
-                     struct sbx_error *err)
-{
-	return HISTORY(sb, push) ? sb->impl->history->push(sb, wish, err) : absent("push", err);
-}
-
-bool sbx_history_pushes(const struct sbx_sandbox *sb)
-{
-	return HISTORY(sb, push) != NULL;
 }

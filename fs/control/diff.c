@@ -27,9 +27,7 @@ static int diff(const struct sbx_control_node *node, const char *from, const cha
 
 static bool available(const struct sbx_control_node *node)
 {
-	const struct sbx_history_impl *history = node->box->sandbox->impl->history;
-
-	return history && history->diff;
+	return sbx_has_history(node->box->sandbox);
 }
 
 /* diff, changes */

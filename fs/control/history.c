@@ -94,18 +94,7 @@ static const struct {
 
 static bool available(const struct sbx_control_handle *h)
 {
-	const struct sbx_history_impl *history = h->node.box->sandbox->impl->history;
-
-	switch (history ? h->node.row->arg : -1) {
-	case DEED_SNAPSHOT:
-		return history->snapshot && history->list;
-	case DEED_FORK:
-		return true;
-	case -1:
-		return false;
-	default:
-		return history->restore;
-	}
+	return sbx_has_history(h->node.box->sandbox);
 }
 
 static int keep_id(const struct sbx_snapshot *snapshot, void *data)

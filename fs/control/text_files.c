@@ -159,7 +159,7 @@ int sbx_control_text_workdir(struct sbx_registry *reg, const struct sbx_control_
 	_cleanup_free_ char *path = NULL;
 	char name[64];
 
-	if (!node->box->sandbox->layered)
+	if (!node->box->sandbox->tree.mounted)
 		return text_line(node->box->sandbox->workdir, ret);
 	sbx_box_name(node->box, name);
 	if (asprintf(&path, "%s/%s", sbx_registry_settings(reg)->mountpoint, name) < 0) {

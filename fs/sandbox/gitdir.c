@@ -28,14 +28,13 @@ static bool is_quiet(const struct sbx_box *box)
 }
 
 /*
- * Of a layered tree what stands below it, and was never copied up, has changed before the base was
+ * Of a tree over a base what stands below it, and was never copied up, has changed before the base was
  * whole.
  */
 static bool is_of_base(const struct sbx_box *box, const struct stat *st)
 {
-	return box->sandbox->layered &&
-	       st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec <=
-	               box->sandbox->base_ns;
+	return st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec <=
+	       box->sandbox->tree.unstable_before_ns;
 }
 
 static bool has(int dirfd, const char *entry)

@@ -121,7 +121,7 @@ static int find_repo(struct sbx_push *push, const char *url, const char *api,
 	int r = sbx_github_parse(url, api, ret, err);
 
 	if (!r ||
-	    sbx_history_remote(push->box->pub.sandbox, push->req.remote, true, &written, NULL) < 0)
+	    sbx_remote_url(push->box->pub.sandbox, push->req.remote, true, &written, NULL) < 0)
 		return r;
 	return sbx_github_parse(written, api, ret, NULL) ? r : 0;
 }
@@ -174,14 +174,14 @@ static void run(struct sbx_push *push)
 	int r = 0;
 
 	if (!push->req.pr || wish.token)
-		r = sbx_history_remote(sandbox, wish.remote, false, &url, &err);
+		r = sbx_remote_url(sandbox, wish.remote, false, &url, &err);
 	if (!r && !wish.token && (push->req.pr || is_web(url))) {
 		push->code = EACCES;
 		snprintf(push->error, sizeof(push->error), "GITHUB_TOKEN required for push");
 		return;
 	}
 	if (!r)
-		r = sbx_history_push(sandbox, &wish, &err);
+		r = sbx_remote_push(sandbox, &wish, &err);
 	push->pushed = !r;
 	if (r) {
 		sbx_error_complete(&err, r, "pushing", sandbox->id);
@@ -320,7 +320,7 @@ static void done(void *data)
 
 int sbx_push_check(struct sbx_box *box, struct sbx_error *err)
 {
-	if (sbx_history_pushes(box->sandbox))
+	if (sbx_has_remote(box->sandbox))
 		return 0;
 	return sbx_fail(err, EOPNOTSUPP, "push is not available with the %s backend",
 	                box->registry->config.settings->backend);

@@ -328,9 +328,9 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 		sbx_box_strip(box);
 		return r;
 	}
-	box->pub.hides_git = sandbox->impl->nested && !settings->nested_shared;
+	box->pub.hides_git = sandbox->impl->git && !settings->nested_shared;
 	box->pub.sandbox = sandbox;
-	box->pub.own_results = sandbox->own_results;
+	box->pub.own_results = sandbox->tree.own_results;
 	return 0;
 }
 

@@ -29,9 +29,7 @@ static struct box *box_of(struct sbx_box *pub)
 
 static bool tracks(struct sbx_box *pub)
 {
-	const struct sbx_history_impl *history = pub->sandbox->impl->history;
-
-	return pub->registry->config.settings->track && history && history->snapshot;
+	return pub->registry->config.settings->track && sbx_has_history(pub->sandbox);
 }
 
 static void place_name(char name[SBX_REV_MAX], unsigned place, const char *when)

@@ -33,7 +33,7 @@ static uint32_t changes_of(const struct sbx_box *box)
 static bool is_split(const struct sbx_box *box, const struct stat *st)
 {
 	return S_ISREG(st->st_mode) && st->st_nlink > 1 && box && box->sandbox &&
-	       box->sandbox->splits;
+	       box->sandbox->tree.splits_links;
 }
 
 static bool quiet_since(const struct sbx_box *box, uint32_t changes)
@@ -128,8 +128,7 @@ static bool is_copied_up(const struct sbx_node *node, const struct sbx_ident *id
 {
 	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
 
-	return sandbox && sandbox->layered && node->born <= sandbox->base_ns &&
-	       id->born > node->born;
+	return sandbox && node->born <= sandbox->tree.unstable_before_ns && id->born > node->born;
 }
 
 bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id)
@@ -161,8 +160,8 @@ bool sbx_node_may_be_copied(const struct sbx_node *node)
 {
 	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
 
-	return sandbox && sandbox->layered && S_ISREG(node->type) && !node->copied &&
-	       node->born <= sandbox->base_ns;
+	return sandbox && S_ISREG(node->type) && !node->copied &&
+	       node->born <= sandbox->tree.unstable_before_ns;
 }
 
 bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)

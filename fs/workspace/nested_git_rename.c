@@ -127,8 +127,9 @@ int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, cons
 	if (!(flags & RENAME_EXCHANGE))
 		return move_one(&m, dirfd, name, newdirfd, newname, flags);
 	/* No half of it is to be done here, if the other has to be done in the pool. */
-	return box->sandbox->layered && !by_copying ? -EXDEV
-	                                            : exchange(&m, dirfd, name, newdirfd, newname);
+	return box->sandbox->tree.emulate_dir_rename && !by_copying
+	               ? -EXDEV
+	               : exchange(&m, dirfd, name, newdirfd, newname);
 }
 
 /* The path of NAME in DIR from the sandbox's root. */

@@ -347,7 +347,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 		r = sbx_nested_made(&n, dfd->fd, r);
 	}
 	/* The kernel brings it up to date only where both names have one node. */
-	if (r == 0 && sbx_node_box(node)->sandbox->splits)
+	if (r == 0 && sbx_node_box(node)->sandbox->tree.splits_links)
 		sbx_channel_forget_attr(ws->channel, sbx_node_id(node));
 	made_nested_in(req, dir, dfd->fd, newname, r, &err);
 	ws_put(ws, dir, dfd);

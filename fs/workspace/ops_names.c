@@ -166,7 +166,7 @@ static int rename_between(struct renaming *rn, bool by_moving)
 		return refuse_change(rn->ws, box, rn->name, "renamed");
 	if (ws_is_control(rn->ws, rn->newdir, rn->newname))
 		return refuse_change(rn->ws, box, rn->newname, "replaced");
-	if (box->sandbox->layered)
+	if (box->sandbox->tree.unstable_before_ns)
 		sbx_hold_name(inodes, rn->dir, rn->name, &source);
 	sbx_hold_name(inodes, rn->newdir, rn->newname, &target);
 	r = rename_names(rn, by_moving);
@@ -223,8 +223,8 @@ static void rename_in_box(struct renaming *rn)
 	const struct sbx_box *box = sbx_node_box(rn->dir);
 	int r = rename_between(rn, false);
 
-	if (r == -EXDEV && box == sbx_node_box(rn->newdir) && box->sandbox->layered &&
-	    move_later(rn))
+	if (r == -EXDEV && box == sbx_node_box(rn->newdir) &&
+	    box->sandbox->tree.emulate_dir_rename && move_later(rn))
 		return;
 	rename_end(rn, r);
 }

@@ -10,16 +10,16 @@
 
 static bool is_translated(const struct sbx_box *box)
 {
-	return box && box->sandbox->layered && box->sandbox->owner.uid != geteuid();
+	return box && box->sandbox->tree.owner.uid != geteuid();
 }
 
 void sbx_owner_show(const struct sbx_box *box, struct stat *st)
 {
 	if (!is_translated(box))
 		return;
-	if (st->st_uid == box->sandbox->owner.uid)
+	if (st->st_uid == box->sandbox->tree.owner.uid)
 		st->st_uid = geteuid();
-	if (st->st_gid == box->sandbox->owner.gid)
+	if (st->st_gid == box->sandbox->tree.owner.gid)
 		st->st_gid = getegid();
 }
 
@@ -28,14 +28,14 @@ void sbx_owner_hide(const struct sbx_box *box, uid_t *uid, gid_t *gid)
 	if (!is_translated(box))
 		return;
 	if (*uid == geteuid())
-		*uid = box->sandbox->owner.uid;
+		*uid = box->sandbox->tree.owner.uid;
 	if (*gid == getegid())
-		*gid = box->sandbox->owner.gid;
+		*gid = box->sandbox->tree.owner.gid;
 }
 
 int sbx_owner_give(const struct sbx_box *box, int dir, int dirfd, const char *name)
 {
-	gid_t gid = box && box->sandbox ? box->sandbox->owner.gid : (gid_t)-1;
+	gid_t gid = box && box->sandbox ? box->sandbox->tree.owner.gid : (gid_t)-1;
 	struct stat st;
 
 	if (!is_translated(box))
@@ -43,7 +43,7 @@ int sbx_owner_give(const struct sbx_box *box, int dir, int dirfd, const char *na
 	/* What is made in a setgid directory has its group already. */
 	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_mode & S_ISGID)
 		gid = (gid_t)-1;
-	return fchownat(dirfd, name, box->sandbox->owner.uid, gid,
+	return fchownat(dirfd, name, box->sandbox->tree.owner.uid, gid,
 	                AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0
 	               ? -errno
 	               : 0;

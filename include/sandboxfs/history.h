@@ -1,6 +1,5 @@
 /*
- * What a sandbox was: snapshots of its tree, what differs between two of them, the way back. One table beside that of
- * the sandbox (backend.h), so that a backend has all of it or, with NULL members, only some.
+ * What a sandbox was: snapshots of its tree, what differs between two of them, the way back.
  *
  * A state of the tree is named by a REV, a string:
  *   NULL        as it is now
@@ -11,19 +10,18 @@
  * A snapshot is a commit on the sandbox's branch, which its user sees. A mark is kept for the daemon's own use
  * (before and after a job, before a restore), seen by nobody, and goes with the sandbox.
  *
- * Calls are marked as in backend.h; those marked [pool] are never overlapped for one sandbox. [disk]: on any thread that may wait
- * for the local disk, as a FUSE worker may; never for a network or another client. push has rules of its own.
+ * Calls are marked as in sandbox.h.
  */
 #ifndef SANDBOXFS_HISTORY_H
 #define SANDBOXFS_HISTORY_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "sandboxfs/error.h"
-
-struct sbx_sandbox;
+#include "sandboxfs/sandbox.h"
 
 #define SBX_REV_MAX 80 /* bytes of a REV, with its NUL */
 
@@ -63,13 +61,7 @@ struct sbx_diff_wish {
 	atomic_bool *cancelled; /* as above */
 };
 
-struct sbx_push_wish {
-	const char *remote;     /* NULL: "origin" */
-	const char *token;      /* for HTTP(S); a secret: never in an error text. NULL: none */
-	uint64_t timeout_ms;    /* for all of it: -ETIMEDOUT; 0: none */
-	atomic_bool *cancelled; /* as above; also ends waiting for a server */
-};
-
+/* All are mandatory. */
 struct sbx_history_impl {
 	/*
 	 * [pool] Records the tree, also while commands run, then as it is passed over. *ID is the snapshot's, or the mark's
@@ -108,25 +100,18 @@ struct sbx_history_impl {
 	               void *data);
 	/* [pool] Writes the content of the file, or the target of the link, whose id is ID to FD. */
 	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
-
-	/*
-	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, or, when WRITTEN, which one the settings
-	 * give the remote before any is rewritten; without name and password in it: the caller's, in *ret. ENOENT
-	 * no such remote.
-	 */
-	int (*remote)(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-	              struct sbx_error *err);
-	/*
-	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what commands have committed.
-	 * May wait for the network, so it is called on a thread that may, and beside all other calls but close. What
-	 * goes wrong is a sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, EPERM
-	 * refused by the server, ECONNREFUSED, ETIMEDOUT, EINTR...
-	 */
-	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
-	            struct sbx_error *err);
 };
 
-/* Wrappers that answer -EOPNOTSUPP for an absent table or member, and check REVs and names: EINVAL. */
+/* 0 when REV can name a state (not that it does): "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64 hexadecimal digits; else -EINVAL. */
+int sbx_rev_check(const char *rev, struct sbx_error *err);
+
+/* Whether there is a table. [any] */
+static inline bool sbx_has_history(const struct sbx_sandbox *sb)
+{
+	return sb->impl->history != NULL;
+}
+
+/* As the members; -EOPNOTSUPP without a table, -EINVAL for a REV or a mark's name that is none. */
 int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
                          char id[SBX_REV_MAX], struct sbx_error *err);
 int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
@@ -138,21 +123,23 @@ int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, i
                      struct sbx_error *err);
 int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
                      struct sbx_error *err);
-int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
-                      struct sbx_object *ret);
-int sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
-                        int (*fn)(const char *name, const struct sbx_object *o, void *data),
-                        void *data);
-int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd);
-int sbx_history_remote(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
-                       struct sbx_error *err);
-int sbx_history_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
-                     struct sbx_error *err);
 
-/* Whether there is a push. Any thread. */
-bool sbx_history_pushes(const struct sbx_sandbox *sb);
+static inline int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
+                                    struct sbx_object *ret)
+{
+	return sbx_has_history(sb) ? sb->impl->history->entry(sb, dir, name, ret) : -EOPNOTSUPP;
+}
 
-/* 0 when REV can name a state (not that it does): "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64 hexadecimal digits; else -EINVAL. */
-int sbx_rev_check(const char *rev, struct sbx_error *err);
+static inline int
+sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
+                    int (*fn)(const char *name, const struct sbx_object *o, void *data), void *data)
+{
+	return sbx_has_history(sb) ? sb->impl->history->entries(sb, dir, fn, data) : -EOPNOTSUPP;
+}
+
+static inline int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
+{
+	return sbx_has_history(sb) ? sb->impl->history->content(sb, id, fd) : -EOPNOTSUPP;
+}
 
 #endif

@@ -210,7 +210,7 @@ static const char *seen_at(struct sbx_sandbox *sb)
 	static int turn;
 	char *p = buf[turn++ % 4];
 
-	if (!sb->layered)
+	if (!sb->tree.mounted)
 		return sb->workdir;
 	snprintf(p, sizeof(buf[0]), "/proc/self/fd/%d", sbx_sandbox_root(sb));
 	return p;
@@ -219,7 +219,7 @@ static const char *seen_at(struct sbx_sandbox *sb)
 /* libgit2 looks for the files of a worktree where its entry says, which is nowhere on the host. */
 static void expect_clean(struct sbx_sandbox *sb)
 {
-	if (is_git() && !sb->layered)
+	if (is_git() && !sb->tree.mounted)
 		assert_int_equal(repo_changes(repo_link(sb->workdir, sbx_sandbox_gitfile(sb))), 0);
 }
 
@@ -458,13 +458,13 @@ static void info_describes_the_sandbox(void **state)
 	sbx_sandbox_info(sb, obj);
 	assert_string_equal(json_object_get_string(json_object_object_get(obj, "kind")),
 	                    t.row->kind);
-	if (!sb->layered)
+	if (!sb->tree.mounted)
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "workdir")),
 		                    sb->workdir);
 	if (strcmp(t.row->backend, "local") == 0)
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "tree")),
-		                    sb->layered ? "overlay" : "checkout");
-	if (t.row->layered && !sb->layered)
+		                    sb->tree.mounted ? "overlay" : "checkout");
+	if (t.row->layered && !sb->tree.mounted)
 		print_message("# skipped: no layers here\n");
 	if (is_git())
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "branch")),

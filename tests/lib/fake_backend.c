@@ -310,16 +310,44 @@ static void fake_close(struct sbx_sandbox *sb)
 	free(fake);
 }
 
+static int fake_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
+{
+	(void)sb;
+	(void)mb;
+	return sbx_fail(err, EOPNOTSUPP, "no limit of disk_mb");
+}
+
+static void fake_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+{
+	(void)sb;
+	(void)dirfd;
+	(void)name;
+}
+
+static bool fake_make_room(struct sbx_sandbox *sb)
+{
+	(void)sb;
+	return false;
+}
+
+static const struct sbx_command_impl fake_commands = {.exec = fake_exec, .hurry = fake_hurry};
+
+static const struct sbx_storage_impl fake_storage = {
+        .barrier = fake_barrier,
+        .resize = fake_resize,
+        .changing = fake_changing,
+        .make_room = fake_make_room,
+        .discard = fake_discard,
+};
+
 static const struct sbx_sandbox_impl fake_sandbox_impl = {
         .root = fake_root,
         .rename = fake_rename,
         .retire = fake_retire,
         .remove = fake_remove,
-        .discard = fake_discard,
-        .hurry = fake_hurry,
         .close = fake_close,
-        .exec = fake_exec,
-        .barrier = fake_barrier,
+        .commands = &fake_commands,
+        .storage = &fake_storage,
 };
 
 static const struct sbx_sandbox_impl remembering_impl = {
@@ -328,8 +356,8 @@ static const struct sbx_sandbox_impl remembering_impl = {
         .retire = fake_retire,
         .remove = fake_remove,
         .close = fake_close,
-        .exec = fake_exec,
-        .barrier = fake_barrier,
+        .commands = &fake_commands,
+        .storage = &fake_storage,
         .history = &fake_history_impl,
 };
 
@@ -347,6 +375,7 @@ static struct sbx_sandbox *new_sandbox(struct fake_backend *b, const char *name)
 	clock_gettime(CLOCK_REALTIME, &now);
 	fake->backend = b;
 	fake->base.impl = &fake_sandbox_impl;
+	fake->base.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	fake->base.unsaved = b->unsaved;
 	fake->base.created_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 	fake->base.name = must_print("%s", name);

@@ -192,12 +192,14 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(fake);
 }
 
+static const struct sbx_command_impl commands = {.exec = sandbox_exec};
+
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,
         .retire = sandbox_nothing,
         .remove = sandbox_nothing,
         .close = sandbox_close,
-        .exec = sandbox_exec,
+        .commands = &commands,
 };
 
 struct fake_sandbox *fake_sandbox_create(struct sbx_loop *loop, const char *root)
@@ -205,6 +207,7 @@ struct fake_sandbox *fake_sandbox_create(struct sbx_loop *loop, const char *root
 	struct fake_sandbox *fake = must(calloc(1, sizeof(*fake)));
 
 	fake->base.impl = &sandbox_impl;
+	fake->base.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	fake->base.name = must(strdup("fake"));
 	fake->base.id = must(strdup("fake-1"));
 	fake->base.workdir = must(strdup(root));

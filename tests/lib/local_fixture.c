@@ -384,7 +384,7 @@ const char *fixture_path(const struct sbx_sandbox *sb)
 	static int turn;
 	char *p = buf[turn++ % 4];
 
-	if (sb->layered)
+	if (sb->tree.mounted)
 		snprintf(p, sizeof(buf[0]), "/proc/%d/fd/%d", (int)getpid(),
 		         sbx_sandbox_root((struct sbx_sandbox *)(uintptr_t)sb));
 	else

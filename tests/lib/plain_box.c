@@ -53,6 +53,7 @@ struct plain_box *plain_box_create(void)
 	if (!pb)
 		return NULL;
 	*pb = (struct plain_box){.sandbox = {.impl = &impl}, .alive = true};
+	pb->sandbox.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	pb->box.number = 1;
 	pb->box.sandbox = &pb->sandbox;
 	pb->root = tmp_make(pb->dir, sizeof(pb->dir), "sandboxfs-box")

@@ -403,7 +403,7 @@ not_in_a_trace() {
 	like '{"pushed":false*' "$(push a)"
 	git_is serve
 	unmount
-	grep -qF 'history.push(' "$LOG"
+	grep -qF 'remote.push(' "$LOG"
 	is_not_in "$LOG"
 }
 

@@ -24,7 +24,7 @@ struct sbx_layers {
 	struct sbx_bases *bases;
 	struct sbx_room *room;
 	struct sbx_identity owner;
-	bool splits; /* as in struct sbx_sandbox */
+	bool splits; /* as in struct sbx_tree */
 	bool houses;
 };
 

@@ -24,7 +24,7 @@ struct sbx_identity sbx_local_owner(const struct sbx_local *b, const struct sbx_
 int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec);
 
 /*
- * Which of sbx_result_names are in the tree of REC as it was made (struct sbx_sandbox.own_results).
+ * Which of sbx_result_names are in the tree of REC as it was made (struct sbx_tree.own_results).
  * FRESH: it is being made, so that what lies over its base is of the source too.
  */
 unsigned sbx_local_results(const struct sbx_local *b, const struct sbx_record *rec, bool fresh);

@@ -36,7 +36,7 @@ struct sbx_record {
 	int64_t removed_ms; /* with save: when */
 	int64_t disk_mb; /* size of the disk that the upper layer is on; 0: the state directory's */
 	int64_t skipped; /* what of the source was left out: sockets and devices, links out of it */
-	/* struct sbx_sandbox.own_results; -1: a record of before there was this */
+	/* struct sbx_tree.own_results; -1: a record of before there was this */
 	int64_t own_results;
 	int64_t included; /* git: files brought by .worktreeinclude; -1: there was none */
 };

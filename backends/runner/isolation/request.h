@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "sandboxfs/cgroup.h"
-#include "sandboxfs/exec.h"
+#include "sandboxfs/commands.h"
 #include "sandboxfs/identity.h"
 
 enum {

@@ -81,9 +81,9 @@ static void what_is_absent_stays_absent(void **state)
 	drop(sb);
 	fake.history = true;
 	sb = make("a", NULL);
-	assert_non_null(sb->impl->history->snapshot);
-	assert_null(sb->impl->history->push);
-	assert_int_equal(sbx_history_push(sb, &(struct sbx_push_wish){0}, NULL), -EOPNOTSUPP);
+	assert_non_null(sb->impl->history);
+	assert_null(sb->impl->remote);
+	assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL), -EOPNOTSUPP);
 	drop(sb);
 }
 

@@ -77,7 +77,7 @@ static void a_fork_has_all_that_the_tree_has(void **state)
 	struct sbx_sandbox *a = edited("a"), *b = fork_of(a, "b");
 
 	(void)state;
-	assert_int_equal(a->layered, b->layered);
+	assert_int_equal(a->tree.mounted, b->tree.mounted);
 	expect_same_tree(a, b);
 	fixture_in(b, "echo mine > file; rm one; echo b > only-b");
 	fixture_in(a, "test \"$(cat file)\" = changed && test -e one && test ! -e only-b");

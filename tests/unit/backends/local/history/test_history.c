@@ -349,7 +349,7 @@ static void many_may_look_at_once(void **state)
 			failed += result != NULL;
 		}
 		assert_int_equal(failed, 0);
-		if (!is_git() && !sb->layered)
+		if (!is_git() && !sb->tree.mounted)
 			fixture_in(sb, "rm -rf ./*");
 		fixture_take_down(sb);
 		fixture_expect_empty();
@@ -504,7 +504,7 @@ static void looking_for_the_base_does_not_record_it(void **state)
 	struct sbx_sandbox *sb = fixture_create("a");
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_object top;
-	const bool known = is_git() || (fixture.row->kind == FIXTURE_DIR && !sb->layered);
+	const bool known = is_git() || (fixture.row->kind == FIXTURE_DIR && !sb->tree.mounted);
 
 	(void)state;
 	assert_int_equal(sbx_history_tree(sb, "base", &top, &err), known ? 0 : -EBUSY);

@@ -128,7 +128,7 @@ static void nothing_is_saved_of_what_was_not_touched(void **state)
 
 	(void)state;
 	/* Of a full copy of a directory nobody knows what it was. */
-	if (fixture.row->kind == FIXTURE_DIR && !sb->layered) {
+	if (fixture.row->kind == FIXTURE_DIR && !sb->tree.mounted) {
 		fixture_take_down(sb);
 		return;
 	}
@@ -136,7 +136,7 @@ static void nothing_is_saved_of_what_was_not_touched(void **state)
 	assert_int_equal(entries(), 0);
 	sb = fixture_create("a");
 	/* All of it is in a commit. */
-	if (is_git() && !sb->layered) {
+	if (is_git() && !sb->tree.mounted) {
 		fixture_in(sb, "echo more > file");
 		free(fixture_git(sb, "commit -qam all"));
 	}
@@ -202,7 +202,7 @@ static void what_git_cannot_say_comes_back(void **state)
 	after = listing(sb);
 	assert_string_equal(after, before);
 	/* No process has a working directory in a tree that is mounted nowhere. */
-	if (!sb->layered)
+	if (!sb->tree.mounted)
 		fixture_in(sb, "git -C inner fsck >&2 && test -z \"$(git -C inner status "
 		               "--porcelain)\"");
 	fixture_take_down(sb);

@@ -1,0 +1,174 @@
+/*
+ * Running commands in a sandbox: what to run, what is heard of it, and the table of a backend that
+ * can. Calls are marked as in sandbox.h.
+ */
+#ifndef SANDBOXFS_COMMANDS_H
+#define SANDBOXFS_COMMANDS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/sandbox.h"
+#include "sandboxfs/settings.h"
+
+/* Below 1024: no command can take it. */
+#define SBX_PROXY_PORT 808
+#define SBX_PROXY_URL  "http://127.0.0.1:808"
+
+/* What is to be run. All pointers belong to the caller and are used during the call only. */
+struct sbx_exec {
+	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
+	char *const *env;    /* the whole environment, KEY=VALUE, NULL-terminated; the backend
+	                       * adds HOME, TMPDIR and PWD where they are absent */
+	const char *program; /* absolute path to execute instead of searching argv[0] along
+	                       * PATH of env (allowlist), or NULL */
+	const char *cwd;     /* relative to the sandbox's root, "" for the root itself; resolved
+	                       * beneath it by the kernel */
+	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
+	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
+};
+
+enum sbx_end {
+	SBX_END_FAILED,   /* could not be started: code is an errno, error has the text */
+	SBX_END_EXITED,   /* code is the exit status */
+	SBX_END_SIGNALED, /* code is the signal */
+	SBX_END_OOM,      /* killed for memory; code is the signal */
+	SBX_END_LOST,     /* the backend does not know (spawner or connection gone) */
+};
+
+struct sbx_exit {
+	enum sbx_end end;
+	int code;
+	uint64_t user_us;
+	uint64_t sys_us;
+	uint64_t max_rss_kb; /* 0: not known */
+	struct sbx_error error;
+};
+
+/* A system call of a job's that was refused, or a number of them. */
+struct sbx_denial {
+	const char *call;    /* its name; NULL: only MORE is told */
+	const char *class;   /* view, kernel, machine, namespaces, terminal, sockets, setuid, ... */
+	const char *program; /* what the process calls itself, any bytes, or the job's command */
+	uint64_t more;       /* that many were refused besides, and are not told singly */
+	bool network; /* no call was refused, but the first attempt of the job to reach CALL, ADDRESS:PORT; */
+	bool lookup; /* a server of names */
+};
+
+/*
+ * What the backend tells about a job. All are called on the event loop thread,
+ * holding no lock of the backend; they may call sbx_job_signal() but not
+ * sbx_job_destroy(). started comes before output; ended comes exactly once and last.
+ */
+struct sbx_exec_events {
+	/* The command has been executed (execve succeeded). May be skipped by a job that has
+	 * already ended; ended tells then. */
+	void (*started)(void *data);
+	/* LEN bytes (> 0) of STREAM 1 or 2. */
+	void (*output)(void *data, int stream, const void *buf, size_t len);
+	/* Everything the job ever started is dead, all output was delivered. */
+	void (*ended)(void *data, const struct sbx_exit *exit);
+	/*
+	 * With net=allow, before started: FD, the callee's, is a non-blocking TCP socket that listens at
+	 * SBX_PROXY_PORT of the sandbox's own loopback, the only way out that its commands have. Comes once
+	 * for each namespace that the sandbox is given. May be NULL: then nobody serves it.
+	 */
+	void (*listening)(void *data, int fd);
+	/* Between started and ended, not too often. May be NULL: nobody wants to know. */
+	void (*denied)(void *data, const struct sbx_denial *denial);
+};
+
+struct sbx_job_impl {
+	/*
+	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. A job that
+	 * has ended ignores it. Mandatory.
+	 */
+	void (*signal)(struct sbx_job *job, int sig);
+	/* [loop] Frees the job, after ended. Mandatory. */
+	void (*destroy)(struct sbx_job *job);
+};
+
+struct sbx_job {
+	const struct sbx_job_impl *impl; /* first member of every implementation */
+};
+
+static inline void sbx_job_signal(struct sbx_job *job, int sig)
+{
+	job->impl->signal(job, sig);
+}
+
+/* Accepts NULL. */
+static inline void sbx_job_destroy(struct sbx_job *job)
+{
+	if (job)
+		job->impl->destroy(job);
+}
+
+/* Of a backend whose sandboxes run commands. stale and sync: both or none. */
+struct sbx_command_impl {
+	/*
+	 * [any] Starts a command. On 0, *ret is the job and EVENTS will be called with DATA
+	 * (possibly before this returns, on the loop thread). A command that cannot be started is
+	 * reported by ended with SBX_END_FAILED, or by a negative errno here.
+	 * ENOENT program or cwd missing, EACCES not executable or cwd escapes, EAGAIN,
+	 * E2BIG. Mandatory.
+	 */
+	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+	            const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+	            struct sbx_error *err);
+	/*
+	 * [any] Whether sync may have something to do, or a barrier under way has to end first.
+	 * Microseconds. Asked before each command. Absent: no.
+	 */
+	bool (*stale)(struct sbx_sandbox *sb);
+	/*
+	 * [pool] Brings what commands see of state that is kept twice (git's) in step with what the
+	 * host sees. Called before a command starts and after one has ended, when stale; others may
+	 * be running. EEXIST: both sides moved apart, and both stay; else what kept them from
+	 * agreeing. Commands go on in any case.
+	 */
+	int (*sync)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/*
+	 * [any] Somebody waits for the end of the sandbox, or of the mount: a sync, and one that
+	 * retire makes, gives up MS milliseconds from now; what it has not brought over stays, and
+	 * retire answers EBUSY. 0: it need not any more. Absent where nothing of that takes long.
+	 */
+	void (*hurry)(struct sbx_sandbox *sb, unsigned ms);
+};
+
+/* EOPNOTSUPP: the backend runs no commands. */
+static inline int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
+                                   const struct sbx_exec_events *events, void *data,
+                                   struct sbx_job **ret, struct sbx_error *err)
+{
+	if (!sb->impl->commands)
+		return sbx_fail(err, EOPNOTSUPP, "this backend cannot run commands");
+	return sb->impl->commands->exec(sb, spec, events, data, ret, err);
+}
+
+static inline bool sbx_sandbox_stale(struct sbx_sandbox *sb)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	return commands && commands->stale && commands->stale(sb);
+}
+
+static inline int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	return commands && commands->sync ? commands->sync(sb, err) : 0;
+}
+
+static inline void sbx_sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	if (commands && commands->hurry)
+		commands->hurry(sb, ms);
+}
+
+#endif

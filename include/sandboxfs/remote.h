@@ -1,0 +1,61 @@
+/* Delivering what a sandbox has committed to a remote. Calls are marked as in sandbox.h. */
+#ifndef SANDBOXFS_REMOTE_H
+#define SANDBOXFS_REMOTE_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/sandbox.h"
+
+struct sbx_push_wish {
+	const char *remote;  /* NULL: "origin" */
+	const char *token;   /* for HTTP(S); a secret: never in an error text. NULL: none */
+	uint64_t timeout_ms; /* for all of it: -ETIMEDOUT; 0: none */
+	/* Polled: -EINTR; also ends waiting for a server. May be NULL. */
+	atomic_bool *cancelled;
+};
+
+/* All are mandatory. */
+struct sbx_remote_impl {
+	/*
+	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, or, when WRITTEN, which one the settings
+	 * give the remote before any is rewritten; without name and password in it: the caller's, in *ret. ENOENT
+	 * no such remote.
+	 */
+	int (*url)(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+	           struct sbx_error *err);
+	/*
+	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what commands have committed.
+	 * May wait for the network, so it is called on a thread that may, and beside all other calls but close. What
+	 * goes wrong is a sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, EPERM
+	 * refused by the server, ECONNREFUSED, ETIMEDOUT, EINTR...
+	 */
+	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+	            struct sbx_error *err);
+};
+
+static inline bool sbx_has_remote(const struct sbx_sandbox *sb)
+{
+	return sb->impl->remote != NULL;
+}
+
+static inline int sbx_remote_url(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
+                                 struct sbx_error *err)
+{
+	if (!sbx_has_remote(sb))
+		return sbx_fail(err, EOPNOTSUPP, "push is not available with this backend");
+	return sb->impl->remote->url(sb, name, written, ret, err);
+}
+
+static inline int sbx_remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+                                  struct sbx_error *err)
+{
+	if (!sbx_has_remote(sb))
+		return sbx_fail(err, EOPNOTSUPP, "push is not available with this backend");
+	return sb->impl->remote->push(sb, wish, err);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * A sandbox, as a backend hands it over: a directory tree, and tables of what can be done with it.
+ *
+ * The tree is handed over as a directory descriptor: file operations of the mount work on it
+ * directly, with the kernel's own semantics. A backend whose files live elsewhere keeps a local
+ * copy there.
+ *
+ * Calls are marked:
+ *   [pool]  may block; called on a worker of the pool, never on a FUSE worker or the event loop
+ *   [disk]  may wait for the local disk, as a FUSE worker may; never for a network or a client
+ *   [any]   must not block; called on any thread
+ *   [loop]  must not block; called on the event loop thread
+ * Different sandboxes may be used at once from several threads. For one sandbox the caller never
+ * overlaps [pool] calls. All that return int answer 0 or a negative errno, and then fill *err
+ * (which may be NULL) with a sentence.
+ */
+#ifndef SANDBOXFS_SANDBOX_H
+#define SANDBOXFS_SANDBOX_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/identity.h"
+
+struct json_object;
+struct sbx_command_impl;
+struct sbx_git_impl;
+struct sbx_history_impl;
+struct sbx_job;
+struct sbx_remote_impl;
+struct sbx_sandbox;
+struct sbx_storage_impl;
+
+struct sbx_sandbox_impl {
+	/*
+	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
+	 * sandbox and stays valid until remove has succeeded, or close. Mandatory.
+	 */
+	int (*root)(struct sbx_sandbox *sb);
+	/* [any] Adds what describes the sandbox ("source", "branch", "base", ...) to OBJ. Optional. */
+	void (*info)(struct sbx_sandbox *sb, struct json_object *obj);
+	/* [any] Adds what is in force ("isolation": {...}, ...) to OBJ. Optional. */
+	void (*policy)(struct sbx_sandbox *sb, struct json_object *obj);
+	/* [pool] Gives the sandbox another name, durably. Optional: -EOPNOTSUPP. */
+	int (*rename)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+	/*
+	 * [pool] First half of teardown, quick: journals the intent, takes the tree out of the
+	 * way so that the name is free. Never fails because something is gone. Mandatory.
+	 */
+	int (*retire)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/*
+	 * [pool] Second half: removes everything. May be repeated after a failure, and
+	 * is finished by recover after a crash. All jobs have ended. What is to be saved and cannot be is such a
+	 * failure. 1: all is gone, and *err says what was not saved. Mandatory.
+	 */
+	int (*remove)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/* [any] Frees the object (not the sandbox). All its jobs are destroyed. Mandatory. */
+	void (*close)(struct sbx_sandbox *sb);
+
+	/* Each NULL where the backend has none of it. */
+	const struct sbx_command_impl *commands; /* commands.h: it runs commands */
+	const struct sbx_storage_impl *storage; /* storage.h: the tree is on this machine's disks */
+	const struct sbx_git_impl *git;         /* git.h: .git is not the tree's own */
+	const struct sbx_history_impl *history; /* history.h: snapshots, diff, restore */
+	const struct sbx_remote_impl *remote;   /* remote.h: push */
+};
+
+/* What is true of a sandbox's tree for as long as there is one. Filled by the backend. */
+struct sbx_tree {
+	struct sbx_identity owner; /* of its files; the mount shows them as the daemon's own */
+	bool mounted; /* the host has it at MNT/NAME only, commands at workdir as well */
+	/* rename(2) of a directory may answer EXDEV, and the mount moves it entry by entry. */
+	bool emulate_dir_rename;
+	bool splits_links; /* each name of a file may have an inode number of its own */
+	/*
+	 * A file that was born up to then may be copied when it is first written, and so born
+	 * again. Ns of CLOCK_REALTIME; 0: none is.
+	 */
+	int64_t unstable_before_ns;
+	/*
+	 * By index of sbx_result_names, a bit for each of them that the tree had before anybody
+	 * could have made it: there the file is what the name means, else the result. Never
+	 * changes, whatever becomes of the file.
+	 */
+	unsigned own_results;
+};
+
+/*
+ * First member of every implementation. name, id, workdir and tree are filled by
+ * the backend, and the strings freed by its close. name changes only in rename, under the caller's lock.
+ */
+struct sbx_sandbox {
+	const struct sbx_sandbox_impl *impl;
+	char *name;         /* as in MNT/NAME */
+	char *id;           /* unique for ever, [A-Za-z0-9._-]+; never changes */
+	char *workdir;      /* absolute path of the tree on the host */
+	int64_t created_ms; /* CLOCK_REALTIME, ms */
+	struct sbx_tree tree;
+	uint64_t disk_mb; /* limit of what it may hold when it was opened; 0: none */
+	/* Set by the caller while jobs run: then a barrier that is not NOW gives up. */
+	atomic_bool busy;
+	bool unsaved; /* what changes is in memory until barrier is called */
+	/* Set by barrier: what leads to the tree is on disk, and stays there. */
+	atomic_bool anchored;
+};
+
+static inline int sbx_sandbox_root(struct sbx_sandbox *sb)
+{
+	return sb->impl->root(sb);
+}
+
+static inline void sbx_sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	if (sb->impl->info)
+		sb->impl->info(sb, obj);
+}
+
+static inline void sbx_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
+{
+	if (sb->impl->policy)
+		sb->impl->policy(sb, obj);
+}
+
+static inline int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->retire(sb, err);
+}
+
+static inline int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	return sb->impl->remove(sb, err);
+}
+
+/* Accepts NULL. */
+static inline void sbx_sandbox_close(struct sbx_sandbox *sb)
+{
+	if (sb)
+		sb->impl->close(sb);
+}
+
+/* As the member; -EINVAL where NAME is no name of a sandbox. */
+int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+
+/*
+ * 0 when NAME is a sandbox name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}, not "ctl", not "README"; else
+ * -EINVAL with the reason. Thread-safe.
+ */
+int sbx_name_check(const char *name, struct sbx_error *err);
+
+/*
+ * Names in a sandbox's root by which the results of its last command are read as well: stdout,
+ * stderr, status.
+ */
+#define SBX_RESULTS 3
+extern const char *const sbx_result_names[SBX_RESULTS];
+/* Those of them that are in the directory DIRFD (-1: none), as bits. Thread-safe. */
+unsigned sbx_result_names_in(int dirfd);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * A tree on the disks of this machine: when it is safe there, what it may hold, and what the
+ * backend saves of what is removed. Calls are marked as in sandbox.h.
+ */
+#ifndef SANDBOXFS_STORAGE_H
+#define SANDBOXFS_STORAGE_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/sandbox.h"
+
+/* All are mandatory. */
+struct sbx_storage_impl {
+	/*
+	 * [pool] Returns when all that was written is on disk together with what
+	 * leads to it, so that neither the daemon's death nor a power cut loses it. Without NOW it
+	 * gives up (0) while the sandbox is busy, and as soon as a command starts. The content of
+	 * regular files that are on disk anyhow is the caller's to sync.
+	 */
+	int (*barrier)(struct sbx_sandbox *sb, bool now, struct sbx_error *err);
+	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. EOPNOTSUPP: it has none. */
+	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
+	/*
+	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the
+	 * tree is about to be removed, or with NAME NULL anything else. Microseconds. So that what
+	 * a removal of all takes with it can be saved as it was.
+	 */
+	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
+	/*
+	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what
+	 * was removed. Whether it did, so that the write is to be tried again; and once more
+	 * when not, as another thread may have done so just before. Milliseconds.
+	 */
+	bool (*make_room)(struct sbx_sandbox *sb);
+	/* [any] The next remove goes on without what it cannot save. */
+	void (*discard)(struct sbx_sandbox *sb);
+};
+
+/* Whether a synced file of the tree needs a barrier to be safe. [any] */
+static inline bool sbx_sandbox_needs_barrier(const struct sbx_sandbox *sb)
+{
+	return sb->impl->storage && (sb->unsaved || !atomic_load(&sb->anchored));
+}
+
+static inline int sbx_sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
+{
+	return sb->impl->storage ? sb->impl->storage->barrier(sb, now, err) : 0;
+}
+
+static inline int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
+{
+	if (!sb->impl->storage)
+		return sbx_fail(err, EOPNOTSUPP, "this backend has no limit of disk_mb");
+	return sb->impl->storage->resize(sb, mb, err);
+}
+
+static inline void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+{
+	if (sb->impl->storage)
+		sb->impl->storage->changing(sb, dirfd, name);
+}
+
+static inline bool sbx_sandbox_make_room(struct sbx_sandbox *sb)
+{
+	return sb->impl->storage && sb->impl->storage->make_room(sb);
+}
+
+static inline void sbx_sandbox_discard(struct sbx_sandbox *sb)
+{
+	if (sb->impl->storage)
+		sb->impl->storage->discard(sb);
+}
+
+#endif
