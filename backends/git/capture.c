@@ -320,7 +320,8 @@ static int write_exact(struct capture *c)
 			index.at[index.n].stat[24 + k] = (unsigned char)(mode >> (24 - 8 * k));
 		index.n++;
 	}
-	r = index.n ? sbx_index_write_tree(&index, c->odb, NULL, NULL, &c->ret->exact) : 0;
+	r = index.n ? sbx_index_write_tree(&index, c->odb, c->writer, NULL, NULL, &c->ret->exact)
+	            : 0;
 	c->ret->has_exact = index.n > 0;
 	free(index.at);
 	return r ? sbx_git_fail(c->err, r, "cannot record the tree") : 0;
@@ -329,13 +330,9 @@ static int write_exact(struct capture *c)
 static int write_trees(struct capture *c)
 {
 	const struct sbx_capture_wish *w = c->wish;
-	struct sbx_git_owner owner = {0};
-	int r;
+	int r = sbx_index_write_tree(&c->ret->index, c->odb, c->writer, w->lower, w->lower_tree,
+	                             &c->ret->tree);
 
-	if (w->common)
-		owner = sbx_git_owner_begin(w->common);
-	r = sbx_index_write_tree(&c->ret->index, c->odb, w->lower, w->lower_tree, &c->ret->tree);
-	sbx_git_owner_end(&owner);
 	return r ? sbx_git_fail(c->err, r, "cannot record the tree") : 0;
 }
 
@@ -349,6 +346,8 @@ static int capture(struct capture *c)
 	if (!r && git_repository_odb(&c->odb, w->repo))
 		r = sbx_git_fail(c->err, GIT_ERROR, "cannot open the objects");
 	if (!r)
+		r = sbx_object_writer_open(c->odb, w->common, &c->writer);
+	if (!r)
 		r = capture_walk(c);
 	if (!r)
 		r = capture_hash(c);
@@ -356,7 +355,9 @@ static int capture(struct capture *c)
 		r = put_together(c);
 	if (!r)
 		r = write_trees(c);
-	return r || !w->exact ? r : write_exact(c);
+	if (!r && w->exact)
+		r = write_exact(c);
+	return r ? r : sbx_object_writer_wait(c->writer, c->err);
 }
 
 int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
@@ -384,6 +385,7 @@ int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
 	sbx_names_release(&c.dirs);
 	capture_rules_close(&c.rules);
 	git_index_free(c.attributes);
+	sbx_object_writer_close(c.writer);
 	git_odb_free(c.odb);
 	if (r)
 		sbx_captured_release(ret);

@@ -95,16 +95,11 @@ int capture_failed(struct capture *c, int r, const char *path)
 
 static int write_blob(struct capture *c, struct capture_item *item, const char *data, size_t len)
 {
-	struct sbx_git_owner owner = {0};
 	git_oid oid;
-	int r;
+	int r = sbx_object_writer_put(c->writer, GIT_OBJECT_BLOB, data, len, item->path, &oid);
 
-	if (c->wish->common)
-		owner = sbx_git_owner_begin(c->wish->common);
-	r = git_odb_write(&oid, c->odb, data, len, GIT_OBJECT_BLOB);
-	sbx_git_owner_end(&owner);
 	if (r)
-		return capture_failed(c, r, item->path);
+		return r;
 	memcpy(item->entry.oid, oid.id, sizeof(item->entry.oid));
 	return 0;
 }
@@ -407,6 +402,9 @@ static int show_all_attributes(struct capture *c)
 		if (!capture_is_attributes(item->path, strlen(item->path)))
 			continue;
 		r = do_item(c, item);
+		/* It is read next. */
+		if (!r && !item->gone)
+			r = sbx_object_writer_wait(c->writer, c->err);
 		if (!r && !item->gone)
 			r = capture_filters_show(c, &item->entry, item->path, strlen(item->path));
 	}

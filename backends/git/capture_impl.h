@@ -60,6 +60,7 @@ struct capture {
 	bool *hidden;          /* of the entries of wish->lower: covered by what is above */
 	struct sbx_names dirs; /* that were looked into */
 	git_odb *odb;
+	struct sbx_object_writer *writer;
 	git_index *attributes; /* where libgit2 looks for .gitattributes */
 	bool filtered, filemode;
 	uint64_t holes;              /* bytes that were read and take up no room */

@@ -72,6 +72,7 @@ bool sbx_index_same_content(const struct sbx_index_entry *a, const struct sbx_in
 struct building {
 	const struct sbx_index *index, *base;
 	git_odb *odb;
+	struct sbx_object_writer *beside; /* or NULL */
 };
 
 /* A part of both, of one directory, whose name is the first PREFIX bytes of each entry. */
@@ -207,6 +208,16 @@ static int build_entries(const struct building *b, const struct range *range, gi
 	return r;
 }
 
+static int write_bytes(const struct building *b, const struct text *t, git_oid *ret)
+{
+	const char *bytes = t->bytes ? t->bytes : "";
+
+	if (b->beside)
+		return sbx_object_writer_put(b->beside, GIT_OBJECT_TREE, bytes, t->len, "the tree",
+		                             ret);
+	return git_odb_write(ret, b->odb, bytes, t->len, GIT_OBJECT_TREE);
+}
+
 static int build(const struct building *b, const struct range *range, const git_oid *base_tree,
                  git_oid *ret)
 {
@@ -224,17 +235,20 @@ static int build(const struct building *b, const struct range *range, const git_
 		r = build_entries(b, range, base, &t);
 	git_odb_object_free(base);
 	if (!r)
-		r = git_odb_write(ret, b->odb, t.bytes ? t.bytes : "", t.len, GIT_OBJECT_TREE);
+		r = write_bytes(b, &t, ret);
 	free(t.bytes);
 	return r;
 }
 
-int sbx_index_write_tree(const struct sbx_index *index, git_odb *odb, const struct sbx_index *base,
+int sbx_index_write_tree(const struct sbx_index *index, git_odb *odb,
+                         struct sbx_object_writer *beside, const struct sbx_index *base,
                          const git_oid *base_tree, git_oid *ret)
 {
 	static const struct sbx_index none;
-	const struct building b = {
-	        .index = index, .base = base && base_tree ? base : &none, .odb = odb};
+	const struct building b = {.index = index,
+	                           .base = base && base_tree ? base : &none,
+	                           .odb = odb,
+	                           .beside = beside};
 	const struct range all = {.hi = index->n, .base_hi = b.base->n};
 
 	int r;

@@ -249,7 +249,7 @@ static int index_tree(git_repository *all, const struct sbx_index *index,
 	int r = git_repository_odb(&odb, all);
 
 	if (!r)
-		r = sbx_index_write_tree(index, odb, &captured->index, &captured->tree, ret);
+		r = sbx_index_write_tree(index, odb, NULL, &captured->index, &captured->tree, ret);
 	return r;
 }
 

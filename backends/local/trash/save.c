@@ -154,7 +154,7 @@ static int write_staged(struct saving *s)
 		return 0;
 	r = git_repository_odb(&odb, s->repo);
 	if (!r)
-		r = sbx_index_write_tree(&s->known, odb, s->has_lower ? &s->lower : NULL,
+		r = sbx_index_write_tree(&s->known, odb, NULL, s->has_lower ? &s->lower : NULL,
 		                         s->has_lower ? &s->lower_tree : NULL, &e->staged);
 	git_odb_free(odb);
 	e->has_staged = !r && !git_oid_equal(&e->staged, &s->head_tree);
@@ -216,7 +216,8 @@ static int capture_view(struct saving *s, const struct sbx_kept_view *view, stru
 		return capture(s, &w, err);
 	r = git_repository_odb(&odb, s->repo);
 	if (!r)
-		r = sbx_index_write_tree(&view->lower, odb, &s->lower, &s->lower_tree, &lower);
+		r = sbx_index_write_tree(&view->lower, odb, NULL, &s->lower, &s->lower_tree,
+		                         &lower);
 	git_odb_free(odb);
 	if (r)
 		return sbx_git_fail(err, r, "a tree cannot be written");

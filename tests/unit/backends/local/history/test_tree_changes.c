@@ -92,7 +92,7 @@ static git_oid tree_of(const struct sbx_index *index, const struct sbx_index *ba
 {
 	git_oid oid;
 
-	assert_int_equal(sbx_index_write_tree(index, odb, base, base_tree, &oid), 0);
+	assert_int_equal(sbx_index_write_tree(index, odb, NULL, base, base_tree, &oid), 0);
 	return oid;
 }
 
