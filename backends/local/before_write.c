@@ -13,16 +13,15 @@
 
 static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 {
-	const bool limited = s->disk >= 0;
-	struct sbx_kept_place place = {.id = s->base.id,
-	                               .root = s->root,
-	                               .edits = &s->edits,
-	                               .shared = limited ? &s->base.busy : NULL};
+	const bool limited = s->base.unsaved;
+	struct sbx_kept_place place = {
+	        .id = s->base.id, .edits = &s->edits, .shared = limited ? &s->base.busy : NULL};
 	struct sbx_kept_row *row;
 
 	pthread_mutex_lock(&s->lock);
 	row = s->kept;
 	if (!row) {
+		place.root = s->root;
 		place.room = limited ? sbx_dir_make(s->disk, "kept", 0700)
 		                     : sbx_dir_open(s->backend->state.kept, ".");
 		place.own = s->rec.layer ? sbx_local_upper(s->backend, &s->rec, s->disk)

@@ -72,14 +72,26 @@ static void add_names(struct json_object *obj, const char *key, unsigned which)
 		json_object_object_add(obj, key, names);
 }
 
+/* The caller's; -1 when the tree is gone. */
+static int copy_root(struct sbx_local_sandbox *s)
+{
+	int fd;
+
+	pthread_mutex_lock(&s->lock);
+	fd = s->root < 0 ? -1 : fcntl(s->root, F_DUPFD_CLOEXEC, 3);
+	pthread_mutex_unlock(&s->lock);
+	return fd;
+}
+
 /*
  * Where NAME/status and the like are files of the source, and where there are files behind them
  * that are only seen otherwise.
  */
-static void add_results(const struct sbx_local_sandbox *s, struct json_object *obj)
+static void add_results(struct sbx_local_sandbox *s, struct json_object *obj)
 {
+	_cleanup_fd_ int root = copy_root(s);
 	const unsigned own = s->base.tree.own_results;
-	const unsigned behind = sbx_result_names_in(s->root) & ~own;
+	const unsigned behind = sbx_result_names_in(root) & ~own;
 
 	add_names(obj, "aliases_off", own);
 	add_names(obj, "aliases_hide", behind);
@@ -140,7 +152,7 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 /* Whether home and repository are on the disk. */
 static bool is_housed(const struct sbx_local_sandbox *s)
 {
-	return s->disk >= 0 && sbx_layers_houses(s->backend->layers);
+	return s->base.unsaved && sbx_layers_houses(s->backend->layers);
 }
 
 static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char *name,
@@ -152,7 +164,7 @@ static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char
 	                           .workdir = s->base.workdir,
 	                           .layered = s->rec.layer != NULL,
 	                           .as_source = s->rec.source && !s->rec.common,
-	                           .on_disk = s->disk >= 0,
+	                           .on_disk = s->base.unsaved,
 	                           .home = s->home,
 	                           .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
 	                           .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
@@ -246,9 +258,9 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
 	struct sbx_record resized;
 	int r;
 
-	if (s->disk < 0 || !mb)
+	if (!sb->unsaved || !mb)
 		return sbx_fail(err, EOPNOTSUPP, "disk_mb is decided when a sandbox is made: %s",
-		                s->disk < 0 ? "this one has no limit" : "this one has a limit");
+		                sb->unsaved ? "this one has a limit" : "this one has no limit");
 	r = sbx_layers_resize(s->backend->layers, sb->id, mb, err);
 	if (r)
 		return r;
@@ -640,11 +652,11 @@ static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
 		s->disk = sbx_layers_load(layers, &s->backend->state, &s->rec, err);
 		if (s->disk < 0)
 			return s->disk;
+		s->base.unsaved = true;
 		r = s->git && is_housed(s) ? sbx_git_private_use_disk(s->git, s->disk) : 0;
 		if (r)
 			return sbx_fail(err, -r, "cannot open the sandbox: %s", strerror(-r));
 		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
-		s->base.unsaved = true;
 	}
 	s->base.tree.splits_links = sbx_layers_splits(layers);
 	s->base.tree.unstable_before_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
