@@ -524,13 +524,14 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
                           struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct trace_backend *b = (struct trace_backend *)base;
+	struct sbx_sandbox *from = req->origin.sandbox;
 	struct sbx_create plain = *req;
 	struct sbx_sandbox *inner;
 	uint64_t start = sbx_now_ns();
 	int r;
 
-	if (req->from && req->from->impl->close == sandbox_close)
-		plain.from = downcast(req->from)->inner;
+	if (from && from->impl->close == sandbox_close)
+		plain.origin.sandbox = downcast(from)->inner;
 	r = sbx_backend_create(b->inner, &plain, &inner, err);
 	if (!r && wrap_sandbox(inner, ret))
 		*ret = inner;

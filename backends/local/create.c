@@ -156,7 +156,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	_cleanup_free_ char *branch =
 	        req->branch ? strdup(req->branch) : sbx_local_branch_for(b, req->name);
 	struct sbx_git_wish wish = {.source = s->source_abs,
-	                            .base = from ? from : req->base,
+	                            .base = from ? from : req->origin.base,
 	                            .fallback = s->base,
 	                            .branch = branch,
 	                            .exists = exists_wish(b, req),
@@ -186,7 +186,6 @@ int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
 	struct sbx_create as = *req;
 	int r = -EINVAL;
 
-	as.base = NULL;
 	if (!as.branch && seed->branch) {
 		as.branch = seed->branch;
 		r = sbx_local_plan_git(b, &as, seed->head, rec, opened, NULL);
@@ -355,11 +354,11 @@ static bool may_limit_disk(const struct sbx_local *b)
 
 static int check(const struct sbx_local *b, const struct sbx_create *req, struct sbx_error *err)
 {
-	if ((req->base || req->branch || req->branch_exists) && b->kind != SBX_LOCAL_GIT)
+	if ((req->origin.base || req->branch || req->branch_exists) && b->kind != SBX_LOCAL_GIT)
 		return sbx_fail(err, EINVAL, "%s needs a git repository as the source",
-		                req->base     ? "base"
-		                : req->branch ? "branch"
-		                              : "branch_exists");
+		                req->origin.base ? "base"
+		                : req->branch    ? "branch"
+		                                 : "branch_exists");
 	if (b->host->settings->limits.disk_mb && !may_limit_disk(b))
 		return sbx_fail(err, EOPNOTSUPP,
 		                "disk_mb cannot be kept here: trees are no overlays (%s)",
@@ -416,10 +415,15 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 
 	if (r)
 		return r;
-	if (req->trash)
+	switch (req->origin.kind) {
+	case SBX_ORIGIN_SOURCE:
+		break;
+	case SBX_ORIGIN_SANDBOX:
+		return sbx_local_fork(b, req, ret, err);
+	case SBX_ORIGIN_SNAPSHOT:
+		return sbx_local_create_rev(b, req, ret, err);
+	case SBX_ORIGIN_TRASH:
 		return sbx_local_create_trash(b, req, ret, err);
-	if (req->from)
-		return req->rev ? sbx_local_create_rev(b, req, ret, err)
-		                : sbx_local_fork(b, req, ret, err);
+	}
 	return sbx_local_create_as(b, req, NULL, ret, err);
 }

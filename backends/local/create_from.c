@@ -138,8 +138,8 @@ static int create_whole(struct sbx_local *b, const struct sbx_create *req,
 		return 0;
 	if (is_final(r))
 		return sbx_fail(err, why.code, "%s", why.text);
-	text = sbx_format("%s was made from what git has of %s alone: %s", req->name, req->trash,
-	                  why.text);
+	text = sbx_format("%s was made from what git has of %s alone: %s", req->name,
+	                  req->origin.entry, why.text);
 	if (text && b->host->dropped)
 		b->host->dropped(req->name, text, b->host->data);
 	return 1;
@@ -150,11 +150,8 @@ int sbx_local_create_trash(struct sbx_local *b, const struct sbx_create *req,
 {
 	_cleanup_(sbx_local_seed_release) struct sbx_local_seed seed = {0};
 	_cleanup_free_ char *id = NULL;
-	int r;
+	int r = seed_trash(b, req->origin.entry, &seed, &id, err);
 
-	if (req->base || req->from || req->rev)
-		return sbx_fail(err, EINVAL, "what comes from the trash begins as nothing else");
-	r = seed_trash(b, req->trash, &seed, &id, err);
 	if (!r)
 		r = create_whole(b, req, &seed, id, ret, err);
 	return r <= 0 ? r : sbx_local_create_as(b, req, &seed, ret, err);
@@ -195,12 +192,8 @@ int sbx_local_create_rev(struct sbx_local *b, const struct sbx_create *req,
                          struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	_cleanup_(sbx_local_seed_release) struct sbx_local_seed seed = {0};
-	int r;
+	int r = seed_rev(req->origin.sandbox, req->origin.rev, &seed, err);
 
-	if (req->base || req->trash)
-		return sbx_fail(err, EINVAL, "a fork begins as another sandbox: %s is not for it",
-		                req->base ? "base" : "trash");
-	r = seed_rev(req->from, req->rev, &seed, err);
 	return r ? r : sbx_local_create_as(b, req, &seed, ret, err);
 }
 

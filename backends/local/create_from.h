@@ -20,7 +20,7 @@ struct sbx_local_seed {
 };
 void sbx_local_seed_release(struct sbx_local_seed *seed);
 
-/* As sbx_backend_impl.create, for a REQ with trash, or with from and rev. */
+/* As sbx_backend_impl.create, for an origin of the kind TRASH, or SNAPSHOT. */
 int sbx_local_create_trash(struct sbx_local *b, const struct sbx_create *req,
                            struct sbx_sandbox **ret, struct sbx_error *err);
 int sbx_local_create_rev(struct sbx_local *b, const struct sbx_create *req,

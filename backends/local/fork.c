@@ -62,9 +62,6 @@ static int check(const struct fork *f, struct sbx_error *err)
 	const struct sbx_create *req = f->req;
 	const struct sbx_record *of = f->of;
 
-	if (req->base)
-		return sbx_fail(err, EINVAL,
-		                "a fork begins as another sandbox: base is not for it");
 	if (req->branch && !of->common)
 		return sbx_fail(err, EINVAL, "branch needs a git repository as the source");
 	if (!of->layer && f->b->host->settings->limits.disk_mb)
@@ -84,8 +81,8 @@ static int read_origin(struct fork *f, struct sbx_error *err)
 
 	if (!of->common)
 		return 0;
-	if (sbx_sandbox_stale(f->req->from))
-		sbx_sandbox_sync(f->req->from, NULL);
+	if (sbx_sandbox_stale(f->req->origin.sandbox))
+		sbx_sandbox_sync(f->req->origin.sandbox, NULL);
 	entry = sbx_local_entry_open(of, err);
 	if (entry < 0)
 		return entry;
@@ -295,7 +292,7 @@ static void release(struct fork *f)
 int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
                    struct sbx_error *err)
 {
-	const struct sbx_local_sandbox *origin = sbx_local_downcast(req->from);
+	const struct sbx_local_sandbox *origin = sbx_local_downcast(req->origin.sandbox);
 	_cleanup_(release) struct fork f = {
 	        .b = b, .req = req, .of = &origin->rec, .from = -1, .nested = -1};
 	int r = check(&f, err);

@@ -5,7 +5,7 @@
 #include "backends/local/create_from.h"
 #include "backends/local/trash/removed.h"
 
-/* As sbx_backend_impl.create for a REQ with from; its name has been checked. */
+/* As sbx_backend_impl.create for an origin of the kind SANDBOX; the name has been checked. */
 int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
                    struct sbx_error *err);
 

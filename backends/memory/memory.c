@@ -191,9 +191,9 @@ static int check_request(const struct sbx_create *req, struct sbx_error *err)
 
 	if (r)
 		return r;
-	if (req->from || req->trash)
+	if (req->origin.kind != SBX_ORIGIN_SOURCE)
 		return sbx_fail(err, EOPNOTSUPP, "fork is not available with the memory backend");
-	if (req->base || req->branch)
+	if (req->origin.base || req->branch)
 		return sbx_fail(err, EINVAL, "sandboxes in memory start empty: no base, no branch");
 	if (req->cancelled && atomic_load(req->cancelled))
 		return sbx_fail(err, EINTR, "cancelled");

@@ -96,16 +96,25 @@ static void create_done(void *data)
 	creation_free(c);
 }
 
+static struct sbx_origin origin_of(const struct sbx_creation *c, struct sbx_sandbox *from)
+{
+	if (c->trash)
+		return (struct sbx_origin){.kind = SBX_ORIGIN_TRASH, .entry = c->trash};
+	if (from && c->rev)
+		return (struct sbx_origin){
+		        .kind = SBX_ORIGIN_SNAPSHOT, .sandbox = from, .rev = c->rev};
+	if (from)
+		return (struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = from};
+	return (struct sbx_origin){.kind = SBX_ORIGIN_SOURCE, .base = c->base};
+}
+
 /* [pool] FROM: NULL, or what it is a fork of. */
 static int create(struct sbx_creation *c, struct sbx_sandbox *from, atomic_bool *cancelled)
 {
 	struct sbx_create req = {.name = c->box->pub.name,
-	                         .base = c->base,
+	                         .origin = origin_of(c, from),
 	                         .branch = c->branch,
 	                         .branch_exists = c->branch_exists,
-	                         .from = from,
-	                         .rev = c->rev,
-	                         .trash = c->trash,
 	                         .cancelled = cancelled};
 	struct sbx_sandbox *sandbox = NULL;
 	int r = atomic_load(cancelled)

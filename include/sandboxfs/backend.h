@@ -23,21 +23,28 @@
 struct sbx_backend;
 struct sbx_loop;
 
+/* What a sandbox starts as. The members that a kind does not name are NULL. */
+struct sbx_origin {
+	enum sbx_origin_kind {
+		SBX_ORIGIN_SOURCE,   /* the mount's source at the commit BASE; empty without one */
+		SBX_ORIGIN_SANDBOX,  /* SANDBOX with all that its tree holds, ignored files too */
+		SBX_ORIGIN_SNAPSHOT, /* SANDBOX as it was at REV */
+		SBX_ORIGIN_TRASH,    /* ENTRY of the trash */
+	} kind;
+	const char *base; /* commit-ish; NULL: the mount's default */
+	/* Of the same backend. The caller makes no [pool] call of it meanwhile. */
+	struct sbx_sandbox *sandbox;
+	const char *rev;   /* see history.h */
+	const char *entry; /* sbx_trash.name */
+};
+
 /* A create request; NULL members take the mount's defaults. */
 struct sbx_create {
 	const char *name; /* valid as by sbx_name_check() */
-	const char *base; /* commit-ish */
-	const char
-	        *branch; /* branch name, used as it is, and continued where it is there already */
+	struct sbx_origin origin;
+	/* Used as it is, and continued where it is there already. */
+	const char *branch;
 	const char *branch_exists; /* "new", "refuse" or "continue", for this one; see settings.h */
-	/*
-	 * What it starts as; base is NULL then. FROM: a sandbox of this backend, whose [pool] calls the caller keeps away meanwhile, with
-	 * all that is in its tree, ignored files too, committed or not (REV NULL), or as REV (history.h) was. TRASH: the entry of that
-	 * name that a teardown has left. ENOENT no such REV or entry.
-	 */
-	struct sbx_sandbox *from;
-	const char *rev;
-	const char *trash;
 	atomic_bool *cancelled; /* polled during long work: -EINTR and nothing left; may be NULL */
 };
 
@@ -70,8 +77,9 @@ struct sbx_backend_impl {
 	int (*recover)(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
 	/*
 	 * [pool] Makes a sandbox. Atomic: on failure nothing is left. The name is not in use.
-	 * EINVAL (bad base or branch), ENOENT (base does not exist), EEXIST/EBUSY (branch
-	 * checked out elsewhere), ENOSPC, EINTR (cancelled). Mandatory.
+	 * EINVAL (bad base or branch), ENOENT (no such base, rev or entry), EOPNOTSUPP (it starts
+	 * none as that kind of origin), EEXIST/EBUSY (branch checked out elsewhere), ENOSPC, EINTR
+	 * (cancelled). Mandatory.
 	 */
 	int (*create)(struct sbx_backend *b, const struct sbx_create *req, struct sbx_sandbox **ret,
 	              struct sbx_error *err);

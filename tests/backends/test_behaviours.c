@@ -35,19 +35,20 @@ struct row {
 	const char *label;
 	const char *backend;
 	const char *kind; /* as info says; also what the source is */
+	bool forks;       /* sandboxes start as others, too */
 	bool persistent;  /* sandboxes outlive the daemon */
 	bool traced;
 	bool layered; /* where this machine can */
 };
 
 static const struct row rows[] = {
-        {"memory", "memory", "none", false, false},
-        {"local-none", "local", "none", true, false},
-        {"local-dir", "local", "dir", true, false},
-        {"local-git", "local", "git", true, false},
-        {"local-git-traced", "local", "git", true, true},
-        {"local-dir-layered", "local", "dir", true, false, true},
-        {"local-git-layered", "local", "git", true, false, true},
+        {"memory", "memory", "none", false, false, false},
+        {"local-none", "local", "none", true, true, false},
+        {"local-dir", "local", "dir", true, true, false},
+        {"local-git", "local", "git", true, true, false},
+        {"local-git-traced", "local", "git", true, true, true},
+        {"local-dir-layered", "local", "dir", true, true, false, true},
+        {"local-git-layered", "local", "git", true, true, false, true},
 };
 
 /* What one test works with. */
@@ -314,7 +315,7 @@ static void base_and_branch_need_a_repository(void **state)
 {
 	struct sbx_sandbox *sb = NULL;
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_create base = {.name = "x", .base = "no-such-commit"};
+	struct sbx_create base = {.name = "x", .origin.base = "no-such-commit"};
 	struct sbx_create branch = {.name = "x", .branch = "bad..branch"};
 
 	(void)state;
@@ -323,6 +324,61 @@ static void base_and_branch_need_a_repository(void **state)
 	assert_true(err.text[0] != '\0');
 	assert_int_equal(sbx_backend_create(t.backend, &branch, &sb, &err), -EINVAL);
 	assert_null(sb);
+	expect_empty_state();
+}
+
+/* -ENOENT: the kind of origin is known, this one is not there. */
+static void expect_refused(struct sbx_origin origin)
+{
+	struct sbx_create req = {.name = "x", .origin = origin};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *sb = NULL;
+
+	assert_int_equal(sbx_backend_create(t.backend, &req, &sb, &err),
+	                 t.row->forks ? -ENOENT : -EOPNOTSUPP);
+	assert_true(err.text[0] != '\0');
+	assert_null(sb);
+}
+
+static void an_origin_that_is_not_there_is_refused(void **state)
+{
+	struct sbx_sandbox *sb = create("a");
+
+	(void)state;
+	expect_refused((struct sbx_origin){
+	        .kind = SBX_ORIGIN_SNAPSHOT, .sandbox = sb, .rev = "0123456789"});
+	expect_refused(
+	        (struct sbx_origin){.kind = SBX_ORIGIN_TRASH, .entry = "a-20260101T000000Z"});
+	if (!t.row->forks)
+		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = sb});
+	take_down(sb);
+	expect_empty_state();
+}
+
+static void a_fork_starts_as_its_origin_is_or_was(void **state)
+{
+	struct sbx_sandbox *a, *now = NULL, *then = NULL;
+	struct sbx_create req = {.name = "now", .origin.kind = SBX_ORIGIN_SANDBOX};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	if (!t.row->forks)
+		return;
+	a = create("a");
+	scratch_write(inside(a, "new"), "mine");
+	req.origin.sandbox = a;
+	if (sbx_backend_create(t.backend, &req, &now, &err))
+		fail_msg("fork: %s", err.text);
+	req = (struct sbx_create){
+	        .name = "then",
+	        .origin = {.kind = SBX_ORIGIN_SNAPSHOT, .sandbox = a, .rev = "base"}};
+	if (sbx_backend_create(t.backend, &req, &then, &err))
+		fail_msg("fork of the base: %s", err.text);
+	scratch_expect(inside(now, "new"), "mine");
+	assert_false(scratch_exists(inside(then, "new")));
+	take_down(then);
+	take_down(now);
+	take_down(a);
 	expect_empty_state();
 }
 
@@ -872,6 +928,8 @@ static const struct {
         BEHAVIOUR(sandboxes_do_not_see_each_other),
         BEHAVIOUR(a_bad_name_is_refused),
         BEHAVIOUR(base_and_branch_need_a_repository),
+        BEHAVIOUR(an_origin_that_is_not_there_is_refused),
+        BEHAVIOUR(a_fork_starts_as_its_origin_is_or_was),
         BEHAVIOUR(a_cancelled_create_leaves_nothing),
         BEHAVIOUR(a_create_without_descriptors_says_so_and_leaves_nothing),
         BEHAVIOUR(rename_changes_nothing_but_the_name),

@@ -401,7 +401,8 @@ static int fake_create(struct sbx_backend *base, const struct sbx_create *req,
                        struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct fake_backend *b = sbx_container_of(base, struct fake_backend, base);
-	struct sbx_sandbox *sb;
+	struct sbx_sandbox *from = req->origin.sandbox, *sb;
+	const char *rev = req->origin.rev;
 	int code;
 
 	if (atomic_load(&b->hold_create)) {
@@ -414,14 +415,14 @@ static int fake_create(struct sbx_backend *base, const struct sbx_create *req,
 	code = atomic_load(&b->create_code);
 	if (code)
 		return sbx_fail(err, code, "creating was refused");
-	snprintf(b->made_from, sizeof(b->made_from), "%s|%s|%s|%s",
-	         req->from ? req->from->name : "-", req->rev ? req->rev : "-",
-	         req->trash ? req->trash : "-", req->branch ? req->branch : "-");
+	snprintf(b->made_from, sizeof(b->made_from), "%s|%s|%s|%s", from ? from->name : "-",
+	         rev ? rev : "-", req->origin.entry ? req->origin.entry : "-",
+	         req->branch ? req->branch : "-");
 	sb = new_sandbox(b, req->name);
-	if (req->from && fake_history_copy(fake_history_of(req->from), req->rev, sb->workdir) < 0) {
+	if (from && fake_history_copy(fake_history_of(from), rev, sb->workdir) < 0) {
 		fake_remove(sb, NULL);
 		fake_close(sb);
-		return sbx_fail(err, ENOENT, "there is no snapshot %s", req->rev);
+		return sbx_fail(err, ENOENT, "there is no snapshot %s", rev);
 	}
 	*ret = sb;
 	if (b->history)

@@ -39,7 +39,10 @@ static int tear_down(void **state)
 
 static struct sbx_sandbox *make(const char *name, struct sbx_sandbox *from)
 {
-	const struct sbx_create req = {.name = name, .from = from, .cancelled = &cancelled};
+	const struct sbx_create req = {
+	        .name = name,
+	        .origin = {.kind = from ? SBX_ORIGIN_SANDBOX : SBX_ORIGIN_SOURCE, .sandbox = from},
+	        .cancelled = &cancelled};
 	struct sbx_sandbox *sb = NULL;
 
 	assert_int_equal(sbx_backend_create(traced, &req, &sb, NULL), 0);

@@ -88,7 +88,7 @@ static void refuse_open(int r, const char *words)
 
 static struct sbx_sandbox *create(const char *name, const char *base, const char *branch)
 {
-	struct sbx_create req = {.name = name, .base = base, .branch = branch};
+	struct sbx_create req = {.name = name, .origin.base = base, .branch = branch};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb = NULL;
 
@@ -100,7 +100,7 @@ static struct sbx_sandbox *create(const char *name, const char *base, const char
 /* The refusal names WORDS and leaves nothing. */
 static void refuse(const char *name, const char *base, const char *branch, int r, const char *words)
 {
-	struct sbx_create req = {.name = name, .base = base, .branch = branch};
+	struct sbx_create req = {.name = name, .origin.base = base, .branch = branch};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb = NULL;
 	int branches = repo_branches(source);

@@ -37,7 +37,8 @@ static bool has_git(void)
 static int try_fork(struct sbx_sandbox *from, struct sbx_create req, struct sbx_sandbox **ret,
                     struct sbx_error *err)
 {
-	req.from = from;
+	req.origin.kind = req.origin.rev ? SBX_ORIGIN_SNAPSHOT : SBX_ORIGIN_SANDBOX;
+	req.origin.sandbox = from;
 	*err = SBX_ERROR_INIT;
 	return sbx_backend_create(fixture.backend, &req, ret, err);
 }
@@ -223,7 +224,7 @@ static void a_fork_of_a_snapshot_is_as_that_was(void **state)
 	(void)state;
 	snapshot(a, id);
 	fixture_in(a, "echo later > file; rm one; echo ignored > y.log");
-	if (try_fork(a, (struct sbx_create){.name = "b", .rev = id}, &b, &err))
+	if (try_fork(a, (struct sbx_create){.name = "b", .origin.rev = id}, &b, &err))
 		fail_msg("fork: %s", err.text);
 	forked = fixture_tree(b);
 	assert_string_equal(forked, tree);
@@ -232,7 +233,8 @@ static void a_fork_of_a_snapshot_is_as_that_was(void **state)
 		status = fixture_git(b, "status --porcelain");
 		assert_string_equal(status, "");
 	}
-	assert_int_equal(try_fork(a, (struct sbx_create){.name = "c", .rev = "base"}, &c, &err), 0);
+	assert_int_equal(
+	        try_fork(a, (struct sbx_create){.name = "c", .origin.rev = "base"}, &c, &err), 0);
 	free(forked);
 	forked = fixture_tree(c);
 	fixture_take_down(c);
@@ -240,7 +242,7 @@ static void a_fork_of_a_snapshot_is_as_that_was(void **state)
 	began = fixture_tree(c);
 	assert_string_equal(forked, began);
 	assert_int_equal(
-	        try_fork(a, (struct sbx_create){.name = "d", .rev = "0123456789"}, &c, &err),
+	        try_fork(a, (struct sbx_create){.name = "d", .origin.rev = "0123456789"}, &c, &err),
 	        -ENOENT);
 	fixture_take_down(c);
 	fixture_take_down(a);
@@ -257,8 +259,6 @@ static void what_cannot_be_forked_is_refused_and_leaves_nothing(void **state)
 	struct sbx_error err;
 
 	(void)state;
-	assert_int_equal(try_fork(a, (struct sbx_create){.name = "b", .base = "HEAD"}, &b, &err),
-	                 -EINVAL);
 	assert_int_equal(
 	        try_fork(a, (struct sbx_create){.name = "b", .cancelled = &cancelled}, &b, &err),
 	        -EINTR);

@@ -150,7 +150,9 @@ static void nothing_is_saved_of_what_was_not_touched(void **state)
 
 static struct sbx_sandbox *from_trash(const char *entry, const char *name, const char *branch)
 {
-	struct sbx_create req = {.name = name, .trash = entry, .branch = branch};
+	struct sbx_create req = {.name = name,
+	                         .origin = {.kind = SBX_ORIGIN_TRASH, .entry = entry},
+	                         .branch = branch};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb = NULL;
 
@@ -511,7 +513,8 @@ static void what_is_not_in_the_trash_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {
-		struct sbx_create req = {.name = "a", .trash = names[i]};
+		struct sbx_create req = {.name = "a",
+		                         .origin = {.kind = SBX_ORIGIN_TRASH, .entry = names[i]}};
 		struct sbx_error err = SBX_ERROR_INIT;
 		struct sbx_sandbox *sb = NULL;
 
