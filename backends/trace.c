@@ -27,11 +27,10 @@ struct trace_sandbox {
 	struct sbx_sandbox *inner;
 };
 
+/* The part behind a caller's job: a job of the inner backend's. */
 struct trace_job {
-	struct sbx_job base;
-	struct sbx_job *inner;
-	const struct sbx_exec_events *events;
-	void *data;
+	struct sbx_job inner;
+	struct sbx_job *caller;
 	uint64_t stdout_bytes, stderr_bytes;
 	char id[96];
 };
@@ -73,79 +72,71 @@ static int result(const char *call, const char *subject, uint64_t start, int r,
 	return r;
 }
 
-static const struct sbx_job_impl job_impl;
-
-static void job_signal(struct sbx_job *base, int sig)
+static struct trace_job *trace_of(struct sbx_job *inner)
 {
-	struct trace_job *job = (struct trace_job *)base;
+	return sbx_container_of(inner, struct trace_job, inner);
+}
 
+static void job_signal(struct sbx_job *caller, int sig)
+{
+	struct trace_job *job = caller->part;
+
+	if (!job)
+		return;
 	say("job.signal(%s, %s)", job->id, sigabbrev_np(sig) ? sigabbrev_np(sig) : "?");
-	sbx_job_signal(job->inner, sig);
+	sbx_job_signal(&job->inner, sig);
 }
 
-static void job_destroy(struct sbx_job *base)
+static void job_started(struct sbx_job *inner)
 {
-	struct trace_job *job = (struct trace_job *)base;
-
-	say("job.destroy(%s)", job->id);
-	sbx_job_destroy(job->inner);
-	free(job);
-}
-
-static const struct sbx_job_impl job_impl = {.signal = job_signal, .destroy = job_destroy};
-
-static void job_started(void *data)
-{
-	struct trace_job *job = data;
+	struct trace_job *job = trace_of(inner);
 
 	say("job.started(%s)", job->id);
-	job->events->started(job->data);
+	if (job->caller->events->started)
+		job->caller->events->started(job->caller);
 }
 
-static void job_output(void *data, int stream, const void *buf, size_t len)
+static void job_output(struct sbx_job *inner, int stream, const void *buf, size_t len)
 {
-	struct trace_job *job = data;
+	struct trace_job *job = trace_of(inner);
 
 	*(stream == 1 ? &job->stdout_bytes : &job->stderr_bytes) += len;
-	job->events->output(job->data, stream, buf, len);
+	job->caller->events->output(job->caller, stream, buf, len);
 }
 
-static void job_ended(void *data, const struct sbx_exit *exit)
+static void job_ended(struct sbx_job *inner, const struct sbx_exit *exit)
 {
 	static const char *const words[] = {"failed", "exited", "signaled", "oom", "lost"};
-	struct trace_job *job = data;
+	struct trace_job *job = trace_of(inner);
+	struct sbx_job *caller = job->caller;
 
 	say("job.ended(%s) %s code=%d stdout=%llu stderr=%llu %s", job->id, words[exit->end],
 	    exit->code, (unsigned long long)job->stdout_bytes,
 	    (unsigned long long)job->stderr_bytes, exit->error.text);
-	job->events->ended(job->data, exit);
+	free(job);
+	caller->part = NULL;
+	caller->events->ended(caller, exit);
 }
 
-static void job_denied(void *data, const struct sbx_denial *denial)
+static void job_denied(struct sbx_job *inner, const struct sbx_denial *denial)
 {
-	struct trace_job *job = data;
+	struct trace_job *job = trace_of(inner);
 
 	say("job.denied(%s) %s", job->id, denial->call ? denial->call : "more");
-	if (job->events->denied)
-		job->events->denied(job->data, denial);
+	if (job->caller->events->denied)
+		job->caller->events->denied(job->caller, denial);
 }
 
-static void job_listening(void *data, int fd)
+static const struct sbx_job_events job_events = {
+        .started = job_started, .output = job_output, .ended = job_ended, .denied = job_denied};
+
+static void sandbox_listening(struct sbx_sandbox *inner, int fd, void *data)
 {
-	struct trace_job *job = data;
-
-	say("job.listening(%s)", job->id);
-	if (job->events->listening)
-		job->events->listening(job->data, fd);
-	else
-		close(fd);
+	say("sandbox.listening(%s)", inner->id);
+	sbx_sandbox_listening(data, fd);
 }
 
-static const struct sbx_exec_events job_events = {.started = job_started,
-                                                  .output = job_output,
-                                                  .ended = job_ended,
-                                                  .listening = job_listening,
-                                                  .denied = job_denied};
+static const struct sbx_sandbox_events sandbox_events = {.listening = sandbox_listening};
 
 static struct trace_sandbox *downcast(struct sbx_sandbox *sb)
 {
@@ -213,8 +204,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(sb);
 }
 
-static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *caller,
                         struct sbx_error *err)
 {
 	struct trace_job *job = calloc(1, sizeof(*job));
@@ -223,18 +213,17 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 
 	if (!job)
 		return sbx_fail(err, ENOMEM, "out of memory");
-	job->base.impl = &job_impl;
-	job->events = events;
-	job->data = data;
+	job->inner.events = &job_events;
+	job->caller = caller;
+	caller->part = job;
 	snprintf(job->id, sizeof(job->id), "%s: %.20s", sb->id, spec->argv[0]);
-	/* The id is not touched afterwards: events may come before exec has returned. */
-	r = sbx_sandbox_exec(downcast(sb)->inner, spec, &job_events, job, &job->inner, err);
+	r = sbx_sandbox_exec(downcast(sb)->inner, spec, &job->inner, err);
+	/* Of one that was started the end may have been told by now. */
 	if (r) {
+		caller->part = NULL;
 		free(job);
-		return result("sandbox.exec", sb->id, start, r, err);
 	}
-	*ret = &job->base;
-	return result("sandbox.exec", sb->id, start, 0, NULL);
+	return result("sandbox.exec", sb->id, start, r, err);
 }
 
 static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
@@ -402,6 +391,7 @@ static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
 
 static const struct sbx_command_impl commands_impl = {
         .exec = sandbox_exec,
+        .signal = job_signal,
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .hurry = sandbox_hurry,
@@ -458,6 +448,8 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 	if (!sb)
 		return -ENOMEM;
 	*sb = (struct trace_sandbox){.base = *inner, .impl = sandbox_impl, .inner = inner};
+	inner->events = &sandbox_events;
+	inner->events_data = &sb->base;
 	sb->base.impl = &sb->impl;
 	if (!inner->impl->commands)
 		sb->impl.commands = NULL;

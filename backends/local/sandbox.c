@@ -578,8 +578,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(s);
 }
 
-static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
                         struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
@@ -601,11 +600,12 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	if (r)
 		return sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
 	launch = launch_of(s, name, &over);
-	return sbx_launch(&launch, spec, events, data, ret, err);
+	return sbx_launch(&launch, spec, job, err);
 }
 
 static const struct sbx_command_impl commands = {
         .exec = sandbox_exec,
+        .signal = sbx_spawner_signal,
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .hurry = sandbox_hurry,

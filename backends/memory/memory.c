@@ -121,8 +121,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(s);
 }
 
-static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
                         struct sbx_error *err)
 {
 	struct memory_sandbox *s = downcast(sb);
@@ -138,10 +137,11 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	                                       .name = name,
 	                                       .workdir = sb->workdir,
 	                                       .home = s->home},
-	                  spec, events, data, ret, err);
+	                  spec, job, err);
 }
 
-static const struct sbx_command_impl commands = {.exec = sandbox_exec};
+static const struct sbx_command_impl commands = {.exec = sandbox_exec,
+                                                 .signal = sbx_spawner_signal};
 
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,

@@ -11,8 +11,7 @@
 #include "sandboxfs/cleanup.h"
 
 static struct job *job_new(struct sbx_spawner *sp, const struct sbx_place *place,
-                           const struct sbx_exec *spec, const struct sbx_exec_events *events,
-                           void *data)
+                           const struct sbx_exec *spec, struct sbx_job *caller)
 {
 	const char *name = spec->program ? spec->program : spec->argv[0];
 	size_t len = strlen(name) + 1;
@@ -20,10 +19,8 @@ static struct job *job_new(struct sbx_spawner *sp, const struct sbx_place *place
 
 	if (!job)
 		return NULL;
-	job->base.impl = &spawner_job_impl;
+	job->caller = caller;
 	job->sp = sp;
-	job->events = *events;
-	job->data = data;
 	memcpy(job->program, name, len);
 	job->drain = (struct sbx_timer){.fn = spawner_drained, .data = job};
 	job->look = (struct sbx_timer){.fn = spawner_look, .data = job};
@@ -150,23 +147,21 @@ static int exec_failed(int r, struct sbx_error *err)
 }
 
 int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
-                     const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,
-                     struct sbx_job **ret, struct sbx_error *err)
+                     const struct sbx_exec *spec, struct sbx_job *caller, struct sbx_error *err)
 {
-	struct sbx_job *before = *ret;
 	struct job *job;
 	int r;
 
 	if (!sp->loop)
 		return sbx_fail(err, ESRCH, "the process that runs commands is not attached");
-	job = job_new(sp, place, spec, events, data);
+	job = job_new(sp, place, spec, caller);
 	if (!job)
 		return exec_failed(-ENOMEM, err);
 	/* Before the first event can come. */
-	*ret = &job->base;
+	caller->part = job;
 	r = send_job(sp, job, place, spec);
 	if (r < 0) {
-		*ret = before;
+		caller->part = NULL;
 		spawner_job_free(job);
 		return exec_failed(r, err);
 	}

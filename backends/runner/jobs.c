@@ -81,9 +81,8 @@ bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id)
 
 /* --- the life of a job, on the loop thread ---------------------------------------------------- */
 
-static void job_signal(struct sbx_job *base, int sig)
+static void job_signal(struct job *job, int sig)
 {
-	struct job *job = sbx_container_of(base, struct job, base);
 	struct spawn_command cmd = {.verb = SPAWN_SIGNAL, .job = job->number, .sig = sig};
 
 	if (job->ended)
@@ -91,6 +90,12 @@ static void job_signal(struct sbx_job *base, int sig)
 	pthread_mutex_lock(&job->sp->lock);
 	spawner_post(job->sp, &cmd, sizeof(cmd), NULL, 0);
 	pthread_mutex_unlock(&job->sp->lock);
+}
+
+void sbx_spawner_signal(struct sbx_job *caller, int sig)
+{
+	if (caller->part)
+		job_signal(caller->part, sig);
 }
 
 void spawner_job_free(struct job *job)
@@ -102,20 +107,13 @@ void spawner_job_free(struct job *job)
 	free(job);
 }
 
-static void job_destroy(struct sbx_job *base)
-{
-	spawner_job_free(sbx_container_of(base, struct job, base));
-}
-
-const struct sbx_job_impl spawner_job_impl = {.signal = job_signal, .destroy = job_destroy};
-
 static void tell_started(struct job *job)
 {
 	if (job->started)
 		return;
 	job->started = true;
-	if (job->events.started)
-		job->events.started(job->data);
+	if (job->caller->events->started)
+		job->caller->events->started(job->caller);
 }
 
 static void close_pipe(struct job *job, int i)
@@ -134,7 +132,7 @@ static ssize_t read_some(struct job *job, int i, size_t limit)
 
 	if (n > 0) {
 		tell_started(job);
-		job->events.output(job->data, i + 1, sp->buf, (size_t)n);
+		job->caller->events->output(job->caller, i + 1, sp->buf, (size_t)n);
 	}
 	return n;
 }
@@ -156,15 +154,20 @@ static void drain_pipe(struct job *job, int i)
 	close_pipe(job, i);
 }
 
+/* Frees JOB. */
 static void finish(struct job *job, struct sbx_exit *exit)
 {
+	struct sbx_job *caller = job->caller;
+
 	job->ended = true;
 	forget_job(job);
 	sbx_loop_timer_cancel(job->sp->loop, &job->drain);
 	sbx_loop_timer_cancel(job->sp->loop, &job->look);
 	for (int i = 0; i < 2; i++)
 		drain_pipe(job, i);
-	job->events.ended(job->data, exit);
+	spawner_job_free(job);
+	caller->part = NULL;
+	caller->events->ended(caller, exit);
 }
 
 static void finish_from_status(struct job *job, int status, const struct spawn_report *usage)
@@ -238,7 +241,7 @@ static bool pipes_at_end(const struct job *job)
 
 void spawner_drained(struct sbx_timer *t)
 {
-	job_signal(&((struct job *)t->data)->base, SIGKILL);
+	job_signal(t->data, SIGKILL);
 }
 
 /* Returns whether there may be more at once. */
@@ -250,7 +253,7 @@ static bool take_output(struct job *job, int i)
 		return n > 0;
 	close_pipe(job, i);
 	if (job->leader_ended && pipes_at_end(job))
-		job_signal(&job->base, SIGKILL);
+		job_signal(job, SIGKILL);
 	return false;
 }
 
@@ -311,7 +314,7 @@ static void on_leader_ended(struct job *job, const struct spawn_report *r)
 	job->leader_ended = true;
 	job->last = *r;
 	if (pipes_at_end(job))
-		job_signal(&job->base, SIGKILL);
+		job_signal(job, SIGKILL);
 	else
 		sbx_loop_timer_set(job->sp->loop, &job->drain, DRAIN_MS);
 }
@@ -329,7 +332,7 @@ static void on_refused(struct job *job, const struct spawn_report *r)
 	char call[64], program[SPAWN_NAME];
 	struct sbx_denial denial = {.more = r->refused.more};
 
-	if (!job->events.denied)
+	if (!job->caller->events->denied)
 		return;
 	snprintf(program, sizeof(program), "%.*s", SPAWN_NAME, r->refused.program);
 	denial.program = *program ? program : base_name(job->program);
@@ -338,7 +341,7 @@ static void on_refused(struct job *job, const struct spawn_report *r)
 		denial.call = call;
 	}
 	tell_started(job);
-	job->events.denied(job->data, &denial);
+	job->caller->events->denied(job->caller, &denial);
 }
 
 static void on_tried(struct job *job, const struct spawn_report *r)
@@ -347,7 +350,7 @@ static void on_tried(struct job *job, const struct spawn_report *r)
 	const bool v6 = r->refused.family == AF_INET6;
 	struct sbx_denial denial = {.call = to, .network = true};
 
-	if (!job->events.denied)
+	if (!job->caller->events->denied)
 		return;
 	snprintf(program, sizeof(program), "%.*s", SPAWN_NAME, r->refused.program);
 	denial.program = *program ? program : base_name(job->program);
@@ -358,13 +361,13 @@ static void on_tried(struct job *job, const struct spawn_report *r)
 	else
 		snprintf(to, sizeof(to), "the network");
 	tell_started(job);
-	job->events.denied(job->data, &denial);
+	job->caller->events->denied(job->caller, &denial);
 }
 
 static void on_listening(struct job *job, int *fd)
 {
-	if (job->events.listening && *fd >= 0)
-		job->events.listening(job->data, sbx_steal_fd(fd));
+	if (*fd >= 0)
+		sbx_sandbox_listening(job->caller->sandbox, sbx_steal_fd(fd));
 }
 
 static void on_gone(struct job *job, struct spawn_report r)

@@ -62,8 +62,7 @@ char *sbx_launch_view(const struct sbx_launch *l)
 	return mountpoint ? sbx_format("%s/%s", mountpoint, l->name) : strdup(l->workdir);
 }
 
-int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
-               const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct sbx_job *job,
                struct sbx_error *err)
 {
 	struct sbx_exec full = *spec;
@@ -96,5 +95,5 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
 	                                            .ro = l->ro,
 	                                            .rw = paths,
 	                                            .over = l->over},
-	                        &full, events, data, ret, err);
+	                        &full, job, err);
 }

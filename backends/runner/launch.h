@@ -20,11 +20,10 @@ struct sbx_launch {
 };
 
 /*
- * As sbx_sandbox_impl.exec: sees to HOME, TMPDIR and PWD, and asks the spawner. EOPNOTSUPP without
+ * As sbx_command_impl.exec: sees to HOME, TMPDIR and PWD, and asks the spawner. EOPNOTSUPP without
  * a spawner, E2BIG more than 14 further paths. Any thread.
  */
-int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec,
-               const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct sbx_job *job,
                struct sbx_error *err);
 
 /* Where commands see the tree; NULL: no memory. Any thread. */

@@ -22,14 +22,12 @@
 #define SPAWNER_BUF_SIZE ((size_t)256 * 1024)
 
 struct job {
-	struct sbx_job base;
+	struct sbx_job *caller; /* whose part this is */
 	struct sbx_spawner *sp;
 	struct job *next;  /* in its bucket; under sp->lock */
 	struct job *fresh; /* in sp->fresh */
 	uint64_t number;
-	pid_t init; /* 0 until STARTED */
-	struct sbx_exec_events events;
-	void *data;
+	pid_t init;  /* 0 until STARTED */
 	int pipe[2]; /* stdout, stderr; -1 once at its end. Owned here while not watched. */
 	struct sbx_watch watch[2];
 	struct sbx_timer drain;
@@ -77,7 +75,6 @@ void spawner_drop_queue(struct sbx_spawner *sp);
 
 /* Where the job NUMBER hangs in the table. Under the lock. */
 struct job **spawner_slot(struct sbx_spawner *sp, uint64_t number);
-extern const struct sbx_job_impl spawner_job_impl;
 /* sbx_timer.fn: the output of a job whose leader ended was awaited for long enough. */
 void spawner_drained(struct sbx_timer *t);
 /* sbx_timer.fn: reads pipes that cannot be watched. */

@@ -22,6 +22,14 @@ int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_erro
 	return sb->impl->rename(sb, name, err);
 }
 
+void sbx_sandbox_listening(struct sbx_sandbox *sb, int fd)
+{
+	if (sb && sb->events && sb->events->listening)
+		sb->events->listening(sb, fd, sb->events_data);
+	else
+		close(fd);
+}
+
 const char *const sbx_result_names[SBX_RESULTS] = {"stdout", "stderr", "status"};
 
 unsigned sbx_result_names_in(int dirfd)

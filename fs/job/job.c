@@ -14,6 +14,7 @@
 
 #include "fs/job/job_run.h"
 #include "fs/job/job_table.h"
+#include "sandboxfs/cleanup.h"
 
 static uint64_t bit(int sig)
 {
@@ -22,7 +23,7 @@ static uint64_t bit(int sig)
 
 /* ---- signals ---- */
 
-/* Sends what is to be sent, once the backend's job is known. Loop thread. */
+/* Sends what is to be sent, once the backend has the job. Loop thread. */
 static void deliver(struct sbx_jobrec *rec)
 {
 	struct sbx_job *job = NULL;
@@ -30,7 +31,7 @@ static void deliver(struct sbx_jobrec *rec)
 
 	pthread_mutex_lock(&rec->jobs->lock);
 	if (rec->run && rec->run->handed) {
-		job = rec->run->job;
+		job = &rec->run->job;
 		signals = rec->run->signals;
 		rec->run->signals = 0;
 	}
@@ -209,7 +210,6 @@ static void reap(void *data)
 	struct sbx_jobrec *rec = run->rec;
 	struct sbx_jobs *jobs = sbx_jobs_ref(rec->jobs);
 
-	sbx_job_destroy(run->job);
 	free(run);
 	sbx_job_unref(rec);
 	pthread_mutex_lock(&jobs->lock);
@@ -288,6 +288,11 @@ static struct sbx_jobrec *set_outcome(struct sbx_jobrec *rec, const struct sbx_e
 	return prune(rec->jobs);
 }
 
+static struct sbx_job_run *run_of(struct sbx_job *job)
+{
+	return sbx_container_of(job, struct sbx_job_run, job);
+}
+
 /* The end is told. */
 static void settled(void *data)
 {
@@ -313,9 +318,9 @@ static void settled(void *data)
 	sbx_job_unref(rec);
 }
 
-static void on_ended(void *data, const struct sbx_exit *exit)
+static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 {
-	struct sbx_job_run *run = data;
+	struct sbx_job_run *run = run_of(job);
 	struct sbx_jobrec *rec = run->rec;
 	struct sbx_jobs *jobs = rec->jobs;
 
@@ -333,10 +338,9 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 
 /* ---- what else the backend reports ---- */
 
-static void on_started(void *data)
+static void on_started(struct sbx_job *job)
 {
-	struct sbx_job_run *run = data;
-	struct sbx_jobrec *rec = run->rec;
+	struct sbx_jobrec *rec = run_of(job)->rec;
 	struct sbx_jobs *jobs = rec->jobs;
 	uint64_t timeout_ms, start_ns;
 
@@ -352,23 +356,12 @@ static void on_started(void *data)
 	sbx_job_tell(rec);
 }
 
-static void on_output(void *data, int stream, const void *buf, size_t len)
+static void on_output(struct sbx_job *job, int stream, const void *buf, size_t len)
 {
-	struct sbx_job_run *run = data;
+	struct sbx_jobrec *rec = run_of(job)->rec;
 
-	sbx_output_append(run->rec->out[stream - 1], buf, len);
-	sbx_job_tell(run->rec);
-}
-
-static void on_listening(void *data, int fd)
-{
-	struct sbx_job_run *run = data;
-	struct sbx_jobs *jobs = run->rec->jobs;
-
-	if (jobs->listening)
-		jobs->listening(fd, jobs->data);
-	else
-		close(fd);
+	sbx_output_append(rec->out[stream - 1], buf, len);
+	sbx_job_tell(rec);
 }
 
 /* Nobody waits for a time-out without a word. */
@@ -388,9 +381,9 @@ static const char *network_reason(const struct sbx_settings *settings, bool look
 	return "commands have no network (net=none): mount with -o net=allow:HOST,... or net=host";
 }
 
-static void on_denied(void *data, const struct sbx_denial *denial)
+static void on_denied(struct sbx_job *job, const struct sbx_denial *denial)
 {
-	struct sbx_job_run *run = data;
+	struct sbx_job_run *run = run_of(job);
 	struct sbx_jobs *jobs = run->rec->jobs;
 	const struct sbx_denied denied = {
 	        .kind = denial->network ? SBX_DENIED_NETWORK : SBX_DENIED_SYSCALL,
@@ -406,22 +399,20 @@ static void on_denied(void *data, const struct sbx_denial *denial)
 		jobs->denied(&denied, jobs->data);
 }
 
-const struct sbx_exec_events sbx_job_exec_events = {
+const struct sbx_job_events sbx_job_run_events = {
         .started = on_started,
         .output = on_output,
         .ended = on_ended,
-        .listening = on_listening,
         .denied = on_denied,
 };
 
 /* ---- what comes of the call to the backend ---- */
 
-void sbx_job_run_handed(struct sbx_job_run *run, struct sbx_job *job)
+void sbx_job_run_handed(struct sbx_job_run *run)
 {
 	struct sbx_jobs *jobs = run->rec->jobs;
 
 	pthread_mutex_lock(&jobs->lock);
-	run->job = job;
 	run->handed = true;
 	if (run->ended)
 		sbx_loop_post(jobs->loop, reap, run);

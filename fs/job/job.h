@@ -62,8 +62,6 @@ struct sbx_jobs_config {
 	 * valid during the call. May be NULL. Of what is refused at once it comes on the thread that asks.
 	 */
 	void (*changed)(struct sbx_jobrec *rec, void *data);
-	/* As sbx_exec_events.listening. Loop thread. May be NULL. */
-	void (*listening)(int fd, void *data);
 	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be NULL. */
 	void (*denied)(const struct sbx_denied *denied, void *data);
 	/*

@@ -4,14 +4,14 @@
 
 #include "fs/job/job_table.h"
 
-/* For sbx_sandbox_exec, with the struct sbx_job_run as data. */
-extern const struct sbx_exec_events sbx_job_exec_events;
+/* For the job of a struct sbx_job_run. */
+extern const struct sbx_job_events sbx_job_run_events;
 
 /*
- * The outcome of sbx_sandbox_exec: JOB runs, or CODE (negative errno) with ERR. RUN is given away. Any
- * thread, no lock held.
+ * The outcome of sbx_sandbox_exec: the job runs, or CODE (negative errno) with ERR. RUN is given
+ * away. Any thread, no lock held.
  */
-void sbx_job_run_handed(struct sbx_job_run *run, struct sbx_job *job);
+void sbx_job_run_handed(struct sbx_job_run *run);
 void sbx_job_run_refused(struct sbx_job_run *run, int code, const struct sbx_error *err);
 
 /*

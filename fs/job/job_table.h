@@ -115,11 +115,14 @@ struct sbx_asked {
 	size_t stdin_len;
 };
 
-/* One execution: ties a record to the backend's job until that is destroyed. */
+/*
+ * One execution of a record. It goes when sbx_sandbox_exec has returned and the job has ended,
+ * whichever comes last.
+ */
 struct sbx_job_run {
+	struct sbx_job job;     /* the backend's to use */
 	struct sbx_jobrec *rec; /* a reference */
-	struct sbx_job *job;    /* set when sbx_sandbox_exec has returned */
-	bool handed;            /* it has */
+	bool handed;            /* sbx_sandbox_exec has returned */
 	bool ended;
 	uint64_t signals;     /* to be sent, bit n for signal n + 1 */
 	struct sbx_exit exit; /* while it is seen to what the command left behind */
@@ -167,7 +170,6 @@ struct sbx_jobs {
 	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
 	               void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
-	void (*listening)(int fd, void *data);
 	void (*denied)(const struct sbx_denied *denied, void *data);
 	int (*root)(void *data);
 	void *data;

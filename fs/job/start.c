@@ -244,7 +244,7 @@ static int enter(struct start *s)
 
 /* ---- handing over ---- */
 
-static int hand_over(struct start *s, struct sbx_job **job)
+static int hand_over(struct start *s)
 {
 	_cleanup_fd_ int fd = -1, feed = -1;
 	struct sbx_exec spec = {
@@ -259,7 +259,7 @@ static int hand_over(struct start *s, struct sbx_job **job)
 	if (r < 0)
 		return sbx_fail(s->err, -r, "standard input cannot be provided: %s", strerror(-r));
 	spec.stdin_fd = fd;
-	r = sbx_sandbox_exec(s->jobs->sandbox, &spec, &sbx_job_exec_events, s->run, job, s->err);
+	r = sbx_sandbox_exec(s->jobs->sandbox, &spec, &s->run->job, s->err);
 	if (r < 0 && !s->err->code)
 		sbx_fail(s->err, -r, "%s", strerror(-r));
 	if (r == 0 && feed >= 0)
@@ -294,24 +294,25 @@ static int prepare(struct start *s)
 		return r;
 	}
 	s->run = calloc(1, sizeof(*s->run));
+	if (s->run)
+		s->run->job.events = &sbx_job_run_events;
 	r = s->run ? copy_asked(s, &s->asked) : -ENOMEM;
 	return r < 0 ? sbx_fail(s->err, -r, "out of memory") : 0;
 }
 
 static int go(struct start *s)
 {
-	struct sbx_job *job = NULL;
 	int r = prepare(s);
 
 	if (!r)
 		r = enter(s);
 	if (r)
 		return r < 0 ? r : 0;
-	r = hand_over(s, &job);
+	r = hand_over(s);
 	if (r < 0)
 		sbx_job_run_refused(s->run, r, s->err);
 	else
-		sbx_job_run_handed(s->run, job);
+		sbx_job_run_handed(s->run);
 	s->run = NULL; /* belongs to the loop now */
 	return r;
 }

@@ -333,7 +333,6 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->left = config->left;
 	jobs->settle = config->settle;
 	jobs->changed = config->changed;
-	jobs->listening = config->listening;
 	jobs->denied = config->denied;
 	jobs->root = config->root;
 	jobs->data = config->data;

@@ -166,11 +166,12 @@ void sbx_box_denied(const struct sbx_denied *denied, void *data)
 	sbx_denials_add(box->pub.denials, denied);
 }
 
-static void job_listening(int fd, void *data)
+static void serve(struct sbx_sandbox *sandbox, int fd, void *data)
 {
 	struct box *box = data;
 	struct sbx_egress *egress = box->pub.registry->egress;
 
+	(void)sandbox;
 	if (!box->pub.proxy && egress)
 		box->pub.proxy = sbx_proxy_create(egress, box->pub.denials);
 	if (box->pub.proxy)
@@ -178,6 +179,8 @@ static void job_listening(int fd, void *data)
 	else
 		close(fd);
 }
+
+static const struct sbx_sandbox_events sandbox_events = {.listening = serve};
 
 /* A program that commands did not find, while it is looked for where they cannot see it. */
 struct search {
@@ -287,7 +290,6 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .left = sbx_box_job_left,
 	                .settle = settle,
 	                .changed = sbx_box_job_changed,
-	                .listening = job_listening,
 	                .denied = sbx_box_denied,
 	                .root = job_root,
 	                .data = box,
@@ -329,6 +331,8 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 		return r;
 	}
 	box->pub.hides_git = sandbox->impl->git && !settings->nested_shared;
+	sandbox->events = &sandbox_events;
+	sandbox->events_data = box;
 	box->pub.sandbox = sandbox;
 	box->pub.own_results = sandbox->tree.own_results;
 	return 0;

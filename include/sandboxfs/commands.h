@@ -14,10 +14,6 @@
 #include "sandboxfs/sandbox.h"
 #include "sandboxfs/settings.h"
 
-/* Below 1024: no command can take it. */
-#define SBX_PROXY_PORT 808
-#define SBX_PROXY_URL  "http://127.0.0.1:808"
-
 /* What is to be run. All pointers belong to the caller and are used during the call only. */
 struct sbx_exec {
 	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
@@ -59,66 +55,50 @@ struct sbx_denial {
 };
 
 /*
- * What the backend tells about a job. All are called on the event loop thread,
- * holding no lock of the backend; they may call sbx_job_signal() but not
- * sbx_job_destroy(). started comes before output; ended comes exactly once and last.
+ * What the backend tells about a job. All are called on the event loop thread, holding no lock of
+ * the backend; they may call sbx_job_signal(). started comes before output; ended comes exactly
+ * once and last.
  */
-struct sbx_exec_events {
+struct sbx_job_events {
 	/* The command has been executed (execve succeeded). May be skipped by a job that has
-	 * already ended; ended tells then. */
-	void (*started)(void *data);
+	 * already ended; ended tells then. May be NULL: nobody wants to know. */
+	void (*started)(struct sbx_job *job);
 	/* LEN bytes (> 0) of STREAM 1 or 2. */
-	void (*output)(void *data, int stream, const void *buf, size_t len);
+	void (*output)(struct sbx_job *job, int stream, const void *buf, size_t len);
 	/* Everything the job ever started is dead, all output was delivered. */
-	void (*ended)(void *data, const struct sbx_exit *exit);
-	/*
-	 * With net=allow, before started: FD, the callee's, is a non-blocking TCP socket that listens at
-	 * SBX_PROXY_PORT of the sandbox's own loopback, the only way out that its commands have. Comes once
-	 * for each namespace that the sandbox is given. May be NULL: then nobody serves it.
-	 */
-	void (*listening)(void *data, int fd);
+	void (*ended)(struct sbx_job *job, const struct sbx_exit *exit);
 	/* Between started and ended, not too often. May be NULL: nobody wants to know. */
-	void (*denied)(void *data, const struct sbx_denial *denial);
+	void (*denied)(struct sbx_job *job, const struct sbx_denial *denial);
 };
 
-struct sbx_job_impl {
-	/*
-	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. A job that
-	 * has ended ignores it. Mandatory.
-	 */
-	void (*signal)(struct sbx_job *job, int sig);
-	/* [loop] Frees the job, after ended. Mandatory. */
-	void (*destroy)(struct sbx_job *job);
-};
-
+/*
+ * A command that runs: a member of the caller's object, which finds that again with
+ * sbx_container_of(). The caller fills events and leaves the rest zero. The object stays until exec
+ * has failed, or until exec has returned and ended has been called.
+ */
 struct sbx_job {
-	const struct sbx_job_impl *impl; /* first member of every implementation */
+	const struct sbx_job_events *events;
+	struct sbx_sandbox *sandbox; /* filled by sbx_sandbox_exec() */
+	void *part;                  /* the backend's own; NULL once the job has ended */
 };
-
-static inline void sbx_job_signal(struct sbx_job *job, int sig)
-{
-	job->impl->signal(job, sig);
-}
-
-/* Accepts NULL. */
-static inline void sbx_job_destroy(struct sbx_job *job)
-{
-	if (job)
-		job->impl->destroy(job);
-}
 
 /* Of a backend whose sandboxes run commands. stale and sync: both or none. */
 struct sbx_command_impl {
 	/*
-	 * [any] Starts a command. On 0, *ret is the job and EVENTS will be called with DATA
-	 * (possibly before this returns, on the loop thread). A command that cannot be started is
-	 * reported by ended with SBX_END_FAILED, or by a negative errno here.
+	 * [any] Starts a command. On 0 the events of JOB will be called, possibly before this
+	 * returns, on the loop thread. A command that cannot be started is reported by ended with
+	 * SBX_END_FAILED, or by a negative errno here. Once either is told, the backend has freed
+	 * its part, and it touches JOB no more.
 	 * ENOENT program or cwd missing, EACCES not executable or cwd escapes, EAGAIN,
 	 * E2BIG. Mandatory.
 	 */
-	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-	            const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
 	            struct sbx_error *err);
+	/*
+	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. Called once
+	 * exec has returned 0. A job that has ended ignores it. Mandatory.
+	 */
+	void (*signal)(struct sbx_job *job, int sig);
 	/*
 	 * [any] Whether sync may have something to do, or a barrier under way has to end first.
 	 * Microseconds. Asked before each command. Absent: no.
@@ -141,12 +121,17 @@ struct sbx_command_impl {
 
 /* EOPNOTSUPP: the backend runs no commands. */
 static inline int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                                   const struct sbx_exec_events *events, void *data,
-                                   struct sbx_job **ret, struct sbx_error *err)
+                                   struct sbx_job *job, struct sbx_error *err)
 {
 	if (!sb->impl->commands)
 		return sbx_fail(err, EOPNOTSUPP, "this backend cannot run commands");
-	return sb->impl->commands->exec(sb, spec, events, data, ret, err);
+	job->sandbox = sb;
+	return sb->impl->commands->exec(sb, spec, job, err);
+}
+
+static inline void sbx_job_signal(struct sbx_job *job, int sig)
+{
+	job->sandbox->impl->commands->signal(job, sig);
 }
 
 static inline bool sbx_sandbox_stale(struct sbx_sandbox *sb)

@@ -88,6 +88,21 @@ struct sbx_tree {
 	unsigned own_results;
 };
 
+/* Below 1024: no command can take it. */
+#define SBX_PROXY_PORT 808
+#define SBX_PROXY_URL  "http://127.0.0.1:808"
+
+/* What the backend tells about a sandbox, on the event loop thread, holding no lock of its own. */
+struct sbx_sandbox_events {
+	/*
+	 * With net=allow: FD, the callee's, is a non-blocking TCP socket that listens at
+	 * SBX_PROXY_PORT of the sandbox's own loopback. It is the only way out that its commands
+	 * have. Comes once for each namespace that the sandbox is given, before the first command
+	 * in it has started.
+	 */
+	void (*listening)(struct sbx_sandbox *sb, int fd, void *data);
+};
+
 /*
  * First member of every implementation. name, id, workdir and tree are filled by
  * the backend, and the strings freed by its close. name changes only in rename, under the caller's lock.
@@ -105,7 +120,13 @@ struct sbx_sandbox {
 	bool unsaved; /* what changes is in memory until barrier is called */
 	/* Set by barrier: what leads to the tree is on disk, and stays there. */
 	atomic_bool anchored;
+	/* Set by the caller before the first command. NULL: nobody wants to know. */
+	const struct sbx_sandbox_events *events;
+	void *events_data;
 };
+
+/* For backends: calls the event. Where nobody wants to know, FD is closed. [loop] */
+void sbx_sandbox_listening(struct sbx_sandbox *sb, int fd);
 
 static inline int sbx_sandbox_root(struct sbx_sandbox *sb)
 {

@@ -52,13 +52,14 @@ struct sbx_place {
 };
 
 /*
- * [any] As sbx_sandbox_impl.exec, in PLACE; the environment is passed on as it is. *ret is set before
- * the first event. What the spawner or the kernel refuses (cwd, program) comes by ended. E2BIG, ENOMEM, EAGAIN
- * (descriptors), ESRCH (the spawner has died).
+ * [any] As sbx_command_impl.exec, in PLACE; the environment is passed on as it is. What the spawner
+ * or the kernel refuses (cwd, program) comes by ended. E2BIG, ENOMEM, EAGAIN (descriptors), ESRCH
+ * (the spawner has died).
  */
 int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
-                     const struct sbx_exec *spec, const struct sbx_exec_events *events, void *data,
-                     struct sbx_job **ret, struct sbx_error *err);
+                     const struct sbx_exec *spec, struct sbx_job *job, struct sbx_error *err);
+/* As sbx_command_impl.signal. */
+void sbx_spawner_signal(struct sbx_job *job, int sig);
 /* [any] Whether a command of the sandbox ID, or a process that it started, may be alive. */
 bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id);
 /* [any] Forgets what is kept warm for the sandbox ID (namespaces, mounts); its jobs have ended. */

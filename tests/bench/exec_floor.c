@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 
@@ -30,7 +31,7 @@ struct bench {
 	int rounds, at;
 	uint64_t *plain, *sandboxed;
 	uint64_t began;
-	struct sbx_job *job;
+	struct sbx_job job;
 };
 
 static void check(int ok, const char *what)
@@ -67,9 +68,9 @@ static uint64_t run_plain(void)
 	return sbx_now_ns() - began;
 }
 
-static void on_output(void *data, int stream, const void *buf, size_t len)
+static void on_output(struct sbx_job *job, int stream, const void *buf, size_t len)
 {
-	(void)data;
+	(void)job;
 	(void)stream;
 	(void)buf;
 	(void)len;
@@ -77,9 +78,9 @@ static void on_output(void *data, int stream, const void *buf, size_t len)
 
 static void next(void *data);
 
-static void on_ended(void *data, const struct sbx_exit *exit)
+static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 {
-	struct bench *b = data;
+	struct bench *b = sbx_container_of(job, struct bench, job);
 
 	b->sandboxed[b->at++] = sbx_now_ns() - b->began;
 	if (exit->end != SBX_END_EXITED) {
@@ -89,7 +90,7 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	sbx_loop_post(b->loop, next, b);
 }
 
-static const struct sbx_exec_events events = {.output = on_output, .ended = on_ended};
+static const struct sbx_job_events events = {.output = on_output, .ended = on_ended};
 
 static void next(void *data)
 {
@@ -97,16 +98,14 @@ static void next(void *data)
 	struct sbx_exec spec = {.argv = argv_true, .env = env_true, .cwd = "", .stdin_fd = -1};
 	struct sbx_error err;
 
-	if (b->job)
-		b->job->impl->destroy(b->job);
-	b->job = NULL;
 	if (b->at == b->rounds) {
 		sbx_loop_stop(b->loop);
 		return;
 	}
 	b->plain[b->at] = run_plain();
 	b->began = sbx_now_ns();
-	check(sbx_spawner_exec(b->sp, &b->place, &spec, &events, b, &b->job, &err) == 0, "exec");
+	b->job = (struct sbx_job){.events = &events};
+	check(sbx_spawner_exec(b->sp, &b->place, &spec, &b->job, &err) == 0, "exec");
 }
 
 static int by_value(const void *a, const void *b)

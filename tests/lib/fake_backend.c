@@ -31,11 +31,9 @@ struct fake_sandbox {
 };
 
 struct fake_job {
-	struct sbx_job base;
+	struct sbx_job *caller;
 	struct fake_backend *backend;
 	int root;
-	const struct sbx_exec_events *events;
-	void *data;
 	char word[32];
 	char text[4096];
 	int sig;
@@ -57,6 +55,14 @@ static char *must_print(const char *fmt, ...)
 
 /* Commands; all on the loop thread but fake_exec */
 
+static void job_free(void *data)
+{
+	struct fake_job *job = data;
+
+	atomic_fetch_sub(&job->backend->jobs, 1);
+	free(job);
+}
+
 static void finish_job(struct fake_job *job, enum sbx_end end, int code)
 {
 	struct sbx_exit exit = {.end = end, .code = code};
@@ -66,7 +72,10 @@ static void finish_job(struct fake_job *job, enum sbx_end end, int code)
 	job->running = false;
 	if (job->backend->last == job)
 		job->backend->last = NULL;
-	job->events->ended(job->data, &exit);
+	job->caller->part = NULL;
+	job->caller->events->ended(job->caller, &exit);
+	/* A signal may be on its way. */
+	sbx_loop_post(job->backend->loop, job_free, job);
 }
 
 /* "PATH TEXT": TEXT becomes all that the file holds. */
@@ -95,13 +104,13 @@ static void run_job(void *data)
 	}
 	job->running = true;
 	job->backend->last = job;
-	job->events->started(job->data);
+	job->caller->events->started(job->caller);
 	if (strcmp(job->word, "echo") == 0 && len)
-		job->events->output(job->data, 1, job->text, len);
+		job->caller->events->output(job->caller, 1, job->text, len);
 	if (strcmp(job->word, "write") == 0)
 		write_file(job);
 	if (strcmp(job->word, "err") == 0 && len)
-		job->events->output(job->data, 2, job->text, len);
+		job->caller->events->output(job->caller, 2, job->text, len);
 	if (job->sig)
 		finish_job(job, SBX_END_SIGNALED, job->sig);
 	else if (!job->hang)
@@ -117,40 +126,18 @@ static void end_by_signal(void *data)
 		finish_job(job, SBX_END_SIGNALED, job->sig);
 }
 
-static void job_signal(struct sbx_job *base, int sig)
+static void job_signal(struct sbx_job *caller, int sig)
 {
-	struct fake_job *job = sbx_container_of(base, struct fake_job, base);
+	struct fake_job *job = caller->part;
 
-	if (job->sig)
+	if (!job || job->sig)
 		return;
 	job->sig = sig;
 	if (job->running)
 		sbx_loop_post(job->backend->loop, end_by_signal, job);
 }
 
-static void job_free(void *data)
-{
-	struct fake_job *job = data;
-
-	atomic_fetch_sub(&job->backend->jobs, 1);
-	free(job);
-}
-
-static void job_destroy(struct sbx_job *base)
-{
-	struct fake_job *job = sbx_container_of(base, struct fake_job, base);
-
-	/* A signal may be on its way. */
-	sbx_loop_post(job->backend->loop, job_free, job);
-}
-
-static const struct sbx_job_impl fake_job_impl = {
-        .signal = job_signal,
-        .destroy = job_destroy,
-};
-
-static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                     const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *caller,
                      struct sbx_error *err)
 {
 	struct fake_sandbox *fake = sbx_container_of(sb, struct fake_sandbox, base);
@@ -159,11 +146,8 @@ static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 
 	(void)err;
 	assert_non_null(job);
-	*job = (struct fake_job){.base = {&fake_job_impl},
-	                         .backend = fake->backend,
-	                         .root = fake->fd,
-	                         .events = events,
-	                         .data = data};
+	*job = (struct fake_job){.caller = caller, .backend = fake->backend, .root = fake->fd};
+	caller->part = job;
 	snprintf(job->word, sizeof(job->word), "%s", spec->argv[0]);
 	for (int i = 1; spec->argv[i]; i++)
 		used += (size_t)snprintf(job->text + used, sizeof(job->text) - used, "%s%s",
@@ -171,7 +155,6 @@ static int fake_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	job->hang = strcmp(job->word, "hang") == 0 || strcmp(job->word, "slow") == 0;
 	atomic_fetch_add(&fake->backend->jobs, 1);
 	atomic_fetch_add(&fake->backend->execs, 1);
-	*ret = &job->base;
 	sbx_loop_post(fake->backend->loop, run_job, job);
 	return 0;
 }
@@ -188,7 +171,7 @@ static void emit(void *data)
 	struct fake_job *job = e->b->last;
 
 	if (job && e->text)
-		job->events->output(job->data, 1, e->text, strlen(e->text));
+		job->caller->events->output(job->caller, 1, e->text, strlen(e->text));
 	else if (job)
 		finish_job(job, SBX_END_EXITED, e->code);
 	free(e->text);
@@ -330,7 +313,8 @@ static bool fake_make_room(struct sbx_sandbox *sb)
 	return false;
 }
 
-static const struct sbx_command_impl fake_commands = {.exec = fake_exec, .hurry = fake_hurry};
+static const struct sbx_command_impl fake_commands = {
+        .exec = fake_exec, .signal = job_signal, .hurry = fake_hurry};
 
 static const struct sbx_storage_impl fake_storage = {
         .barrier = fake_barrier,

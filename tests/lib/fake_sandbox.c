@@ -50,14 +50,16 @@ static void play(void *data)
 	}
 	switch (r->kind) {
 	case STARTED:
-		job->events->started(job->data);
+		job->caller->events->started(job->caller);
 		break;
 	case OUTPUT:
-		job->events->output(job->data, r->stream, r->data, r->len);
+		job->caller->events->output(job->caller, r->stream, r->data, r->len);
 		break;
 	case ENDED:
 		job->ending = true;
-		job->events->ended(job->data, &r->exit);
+		job->caller->part = NULL;
+		atomic_fetch_sub(&job->sandbox->live, 1);
+		job->caller->events->ended(job->caller, &r->exit);
 		break;
 	}
 	free(r);
@@ -111,22 +113,20 @@ const char *fake_job_env(const struct fake_job *job, const char *key)
 
 /* ---- the backend's side ---- */
 
-static void job_signal(struct sbx_job *base, int sig)
+static void job_signal(struct sbx_job *caller, int sig)
 {
-	struct fake_job *job = (struct fake_job *)base;
+	struct fake_job *job = caller->part;
 	uint64_t bit = (uint64_t)1 << (sig - 1);
 
+	if (!job)
+		return;
 	atomic_fetch_or(&job->signals, bit);
 	if (sig == SIGKILL || !(job->sandbox->survives & bit))
 		fake_job_ended(job, SBX_END_SIGNALED, sig);
 }
 
-static void job_destroy(struct sbx_job *base)
+static void job_free(struct fake_job *job)
 {
-	struct fake_job *job = (struct fake_job *)base;
-
-	assert(job->ending);
-	atomic_fetch_sub(&job->sandbox->live, 1);
 	sbx_strv_free(job->argv);
 	sbx_strv_free(job->env);
 	free(job->program);
@@ -136,15 +136,12 @@ static void job_destroy(struct sbx_job *base)
 	free(job);
 }
 
-static const struct sbx_job_impl job_impl = {.signal = job_signal, .destroy = job_destroy};
-
 static int sandbox_root(struct sbx_sandbox *sb)
 {
 	return fake_of(sb)->root;
 }
 
-static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
-                        const struct sbx_exec_events *events, void *data, struct sbx_job **ret,
+static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *caller,
                         struct sbx_error *err)
 {
 	struct fake_sandbox *fake = fake_of(sb);
@@ -154,10 +151,9 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 		return fake->refuse_text ? sbx_fail(err, -fake->refuse, "%s", fake->refuse_text)
 		                         : fake->refuse;
 	job = must(calloc(1, sizeof(*job)));
-	job->base.impl = &job_impl;
+	job->caller = caller;
+	caller->part = job;
 	job->sandbox = fake;
-	job->events = events;
-	job->data = data;
 	job->argv = must(sbx_list_copy(spec->argv));
 	job->env = must(sbx_list_copy(spec->env));
 	job->program = spec->program ? must(strdup(spec->program)) : NULL;
@@ -166,10 +162,9 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec,
 	job->limits = spec->limits;
 	atomic_fetch_add(&fake->live, 1);
 	atomic_fetch_add(&fake->execs, 1);
-	atomic_store(&fake->last, job);
+	job->older = atomic_exchange(&fake->last, job);
 	if (fake->on_exec)
 		fake->on_exec(job, fake->on_exec_data);
-	*ret = &job->base;
 	return 0;
 }
 
@@ -183,8 +178,15 @@ static int sandbox_nothing(struct sbx_sandbox *sb, struct sbx_error *err)
 static void sandbox_close(struct sbx_sandbox *sb)
 {
 	struct fake_sandbox *fake = fake_of(sb);
+	struct fake_job *job = atomic_load(&fake->last);
 
 	assert(!atomic_load(&fake->live));
+	while (job) {
+		struct fake_job *older = job->older;
+
+		job_free(job);
+		job = older;
+	}
 	close(fake->root);
 	free(sb->name);
 	free(sb->id);
@@ -192,7 +194,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 	free(fake);
 }
 
-static const struct sbx_command_impl commands = {.exec = sandbox_exec};
+static const struct sbx_command_impl commands = {.exec = sandbox_exec, .signal = job_signal};
 
 static const struct sbx_sandbox_impl sandbox_impl = {
         .root = sandbox_root,

@@ -16,10 +16,9 @@
 struct sbx_loop;
 
 struct fake_job {
-	struct sbx_job base;
+	struct sbx_job *caller;
 	struct fake_sandbox *sandbox;
-	const struct sbx_exec_events *events;
-	void *data;
+	struct fake_job *older;
 	/* What was asked, in copies. */
 	char **argv;
 	char **env;
@@ -42,14 +41,14 @@ struct fake_sandbox {
 	void (*on_exec)(struct fake_job *job, void *data); /* within exec; may be NULL */
 	void *on_exec_data;
 	/* Seen by the test: */
-	struct fake_job *_Atomic last; /* the last one started; freed when destroyed */
-	atomic_uint live;              /* jobs that exist */
+	struct fake_job *_Atomic last; /* the last one started; all are freed with the sandbox */
+	atomic_uint live;              /* jobs that have not ended */
 	atomic_uint execs;             /* calls of exec that were not refused */
 };
 
 /* ROOT is a directory that exists. The working directory of the sandbox is called ROOT too. Aborts on failure. */
 struct fake_sandbox *fake_sandbox_create(struct sbx_loop *loop, const char *root);
-/* As sbx_sandbox_close; all jobs are destroyed. */
+/* As sbx_sandbox_close; all jobs have ended. */
 void fake_sandbox_destroy(struct fake_sandbox *fake);
 
 void fake_job_started(struct fake_job *job);

@@ -13,19 +13,6 @@
 
 #include "backends/runner/isolation/mounter.h"
 
-static void job_signal(struct sbx_job *job, int sig)
-{
-	(void)job;
-	(void)sig;
-}
-
-static void job_destroy(struct sbx_job *job)
-{
-	free(job);
-}
-
-static const struct sbx_job_impl job_impl = {.signal = job_signal, .destroy = job_destroy};
-
 static void remember(struct sbx_spawner *sp, const struct sbx_place *place,
                      const struct sbx_exec *spec)
 {
@@ -67,22 +54,22 @@ __attribute__((weak)) bool sbx_spawner_maps_memory(const struct sbx_spawner *sp)
 }
 
 __attribute__((weak)) int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
-                                           const struct sbx_exec *spec,
-                                           const struct sbx_exec_events *events, void *data,
-                                           struct sbx_job **ret, struct sbx_error *err)
+                                           const struct sbx_exec *spec, struct sbx_job *job,
+                                           struct sbx_error *err)
 {
-	struct sbx_job *job;
-
 	remember(sp, place, spec);
 	if (sp->answer)
 		return sbx_fail(err, -sp->answer, "the stub was told to fail");
-	job = malloc(sizeof(*job));
-	job->impl = &job_impl;
-	*ret = job;
-	events->started(data);
-	events->output(data, 1, "out", 3);
-	events->ended(data, &(struct sbx_exit){.end = SBX_END_EXITED});
+	job->events->started(job);
+	job->events->output(job, 1, "out", 3);
+	job->events->ended(job, &(struct sbx_exit){.end = SBX_END_EXITED});
 	return 0;
+}
+
+__attribute__((weak)) void sbx_spawner_signal(struct sbx_job *job, int sig)
+{
+	(void)job;
+	(void)sig;
 }
 
 __attribute__((weak)) bool sbx_spawner_runs(struct sbx_spawner *sp, const char *id)

@@ -6,7 +6,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
@@ -100,13 +102,27 @@ static void absent_members_have_an_answer(void **state)
 	assert_int_equal(sbx_sandbox_root(&sb), 7);
 	assert_int_equal(sbx_sandbox_rename(&sb, "x", &err), -EOPNOTSUPP);
 	assert_int_equal(sbx_sandbox_rename(&sb, "ctl", &err), -EINVAL);
-	assert_int_equal(sbx_sandbox_exec(&sb, NULL, NULL, NULL, NULL, &err), -EOPNOTSUPP);
+	assert_int_equal(sbx_sandbox_exec(&sb, NULL, NULL, &err), -EOPNOTSUPP);
 	assert_int_equal(sbx_sandbox_barrier(&sb, true, &err), 0);
 	sbx_sandbox_info(&sb, NULL);
 	sbx_sandbox_policy(&sb, NULL);
 	sbx_sandbox_close(NULL);
 	sbx_backend_destroy(NULL);
-	sbx_job_destroy(NULL);
+}
+
+static void who_wants_no_socket_leaves_none_open(void **state)
+{
+	struct sbx_sandbox sb = {0};
+	const struct sbx_sandbox_events silent = {0};
+	int fd = dup(STDERR_FILENO);
+
+	(void)state;
+	sbx_sandbox_listening(&sb, fd);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	sb.events = &silent;
+	assert_int_equal(dup2(STDERR_FILENO, fd), fd);
+	sbx_sandbox_listening(&sb, fd);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
 int main(void)
@@ -118,6 +134,7 @@ int main(void)
 	        cmocka_unit_test(known_but_absent_backends_say_so),
 	        cmocka_unit_test(local_needs_a_state_directory),
 	        cmocka_unit_test(absent_members_have_an_answer),
+	        cmocka_unit_test(who_wants_no_socket_leaves_none_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

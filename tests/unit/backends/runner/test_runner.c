@@ -75,7 +75,7 @@ struct fixture {
 struct run {
 	struct fixture *f;
 	struct sbx_exec spec;
-	struct sbx_job *job;
+	struct sbx_job job;
 	int signal_at_start, signal_at_output;
 	bool started, ended;
 	struct sbx_exit exit;
@@ -89,19 +89,24 @@ static char *self; /* this program, which plays the command where no ordinary on
 static char *isolation;
 static char *default_env[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
 
-static void on_started(void *data)
+static struct run *run_of(struct sbx_job *job)
 {
-	struct run *run = data;
+	return sbx_container_of(job, struct run, job);
+}
+
+static void on_started(struct sbx_job *job)
+{
+	struct run *run = run_of(job);
 
 	MUST(!run->started && !run->ended);
 	run->started = true;
 	if (run->signal_at_start)
-		run->job->impl->signal(run->job, run->signal_at_start);
+		sbx_spawner_signal(job, run->signal_at_start);
 }
 
-static void on_output(void *data, int stream, const void *buf, size_t len)
+static void on_output(struct sbx_job *job, int stream, const void *buf, size_t len)
 {
-	struct run *run = data;
+	struct run *run = run_of(job);
 	int i = stream - 1;
 
 	MUST(run->started && !run->ended && len > 0 && (i == 0 || i == 1));
@@ -110,16 +115,19 @@ static void on_output(void *data, int stream, const void *buf, size_t len)
 	run->len[i] += len;
 	run->out[i][run->len[i]] = 0;
 	if (run->signal_at_output)
-		run->job->impl->signal(run->job, run->signal_at_output);
+		sbx_spawner_signal(job, run->signal_at_output);
 	if (run->signal_at_output == SIGSTOP)
-		run->job->impl->signal(run->job, SIGCONT);
+		sbx_spawner_signal(job, SIGCONT);
 	run->signal_at_output = 0;
 }
 
-static void on_ended(void *data, const struct sbx_exit *exit)
+/* The job is the caller's again: nobody else may use it from here on. */
+static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 {
-	struct run *run = data;
+	struct run *run = run_of(job);
 
+	sbx_spawner_signal(job, SIGKILL);
+	memset(job, 0xa5, sizeof(*job));
 	pthread_mutex_lock(&run->f->lock);
 	MUST(!run->ended);
 	run->ended = true;
@@ -129,9 +137,9 @@ static void on_ended(void *data, const struct sbx_exit *exit)
 	pthread_mutex_unlock(&run->f->lock);
 }
 
-static void on_denied(void *data, const struct sbx_denial *denial)
+static void on_denied(struct sbx_job *job, const struct sbx_denial *denial)
 {
-	struct run *run = data;
+	struct run *run = run_of(job);
 	size_t len = strlen(run->denied);
 
 	MUST(run->started && !run->ended);
@@ -142,7 +150,7 @@ static void on_denied(void *data, const struct sbx_denial *denial)
 		         denial->call, denial->program);
 }
 
-static const struct sbx_exec_events events = {
+static const struct sbx_job_events events = {
         .started = on_started, .output = on_output, .ended = on_ended, .denied = on_denied};
 
 static int start(struct fixture *f, struct run *run, char **argv)
@@ -160,7 +168,8 @@ static int start(struct fixture *f, struct run *run, char **argv)
 	pthread_mutex_lock(&f->lock);
 	f->running++;
 	pthread_mutex_unlock(&f->lock);
-	r = sbx_spawner_exec(f->sp, &f->place, &run->spec, &events, run, &run->job, NULL);
+	run->job = (struct sbx_job){.events = &events};
+	r = sbx_spawner_exec(f->sp, &f->place, &run->spec, &run->job, NULL);
 	if (r < 0) {
 		pthread_mutex_lock(&f->lock);
 		f->running--;
@@ -179,10 +188,6 @@ static void await(struct fixture *f, int left)
 
 static void finish(struct run *run)
 {
-	struct fixture *f = run->f;
-
-	/* on_ended has returned, the loop thread may still be in the spawner: free it there. */
-	sbx_loop_post(f->loop, (void (*)(void *))run->job->impl->destroy, run->job);
 	free(run->out[0]);
 	free(run->out[1]);
 	*run = (struct run){0};
@@ -753,16 +758,13 @@ static int count_descriptors(void)
 	return n;
 }
 
-/* The destroys that finish() has posted have run when this has. */
+/* What the first command opens for all that come after it is open. */
 static void settle(struct fixture *f)
 {
 	struct run run = {0};
 
 	RUN(f, &run, "true");
 	finish(&run);
-	RUN(f, &run, "true");
-	free(run.out[0]);
-	sbx_loop_post(f->loop, (void (*)(void *))run.job->impl->destroy, run.job);
 }
 
 static void five_hundred_commands_leave_no_descriptor(void **state)
@@ -925,18 +927,18 @@ static void when_the_spawner_dies_jobs_are_lost_and_exec_says_so(void **state)
 	close(p[0]);
 	more.spec.env = default_env;
 	more.spec.argv = default_env;
-	assert_int_equal(
-	        sbx_spawner_exec(f->sp, &f->place, &more.spec, &events, &more, &more.job, &err),
-	        -ESRCH);
+	assert_int_equal(sbx_spawner_exec(f->sp, &f->place, &more.spec, &more.job, &err), -ESRCH);
 	assert_string_equal(err.text, "the process that runs commands has died");
-	assert_null(more.job);
+	assert_null(more.job.part);
 }
 
 /* Plays a daemon that will be killed: a spawner with a job that holds fd 0 open. */
 static int play_daemon(void)
 {
 	struct fixture f = {0};
-	struct run run = {.f = &f, .spec = {.stdin_fd = 0, .cwd = "", .env = default_env}};
+	struct run run = {.f = &f,
+	                  .job.events = &events,
+	                  .spec = {.stdin_fd = 0, .cwd = "", .env = default_env}};
 	char *argv[] = {self, "daemonise-and-stay", NULL};
 	char *ro[] = {self, NULL};
 
@@ -950,7 +952,7 @@ static int play_daemon(void)
 	run.spec.argv = argv;
 	pthread_mutex_init(&f.lock, NULL);
 	MUST(dprintf(1, "%s\n", f.dir) > 0);
-	MUST(sbx_spawner_exec(f.sp, &f.place, &run.spec, &events, &run, &run.job, NULL) == 0);
+	MUST(sbx_spawner_exec(f.sp, &f.place, &run.spec, &run.job, NULL) == 0);
 	sbx_loop_run(f.loop);
 	return 0;
 }
@@ -998,7 +1000,6 @@ static void stop_ends_running_jobs(void **state)
 	stop_loop(f);
 	assert_true(run.ended);
 	assert_nobody_holds(p[0]);
-	run.job->impl->destroy(run.job);
 	close(p[0]);
 	assert_int_equal(sbx_spawner_start(&f->settings, &f->sp, NULL), 0);
 	start_loop(f);
