@@ -117,17 +117,10 @@ struct sbx_host {
  */
 int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 
-static inline int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r,
-                                      struct sbx_error *err)
-{
-	return b->impl->recover(b, r, err);
-}
-
-static inline int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
-                                     struct sbx_sandbox **ret, struct sbx_error *err)
-{
-	return b->impl->create(b, req, ret, err);
-}
+/* As the members. Of a sandbox that is handed over it is asserted that each table is whole. */
+int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
+int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
+                       struct sbx_sandbox **ret, struct sbx_error *err);
 
 static inline int sbx_backend_trash(struct sbx_backend *b,
                                     int (*fn)(const struct sbx_trash *t, void *data), void *data,

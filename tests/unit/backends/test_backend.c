@@ -7,7 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sandboxfs/backend.h"
@@ -110,6 +113,160 @@ static void absent_members_have_an_answer(void **state)
 	sbx_backend_destroy(NULL);
 }
 
+/* --- handing over: each table whole or absent ----------------------------------------------- */
+
+/* A backend that hands over the one sandbox it is given. */
+struct giver {
+	struct sbx_backend base;
+	struct sbx_sandbox *sb;
+};
+
+static int give(struct sbx_backend *b, const struct sbx_create *req, struct sbx_sandbox **ret,
+                struct sbx_error *err)
+{
+	(void)req;
+	(void)err;
+	*ret = ((struct giver *)b)->sb;
+	return 0;
+}
+
+static int give_back(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err)
+{
+	(void)err;
+	r->found(((struct giver *)b)->sb, r->data);
+	return 0;
+}
+
+static void take(struct sbx_sandbox *sb, void *data)
+{
+	*(struct sbx_sandbox **)data = sb;
+}
+
+/* All that a sandbox can have. */
+struct tables {
+	struct sbx_sandbox_impl impl;
+	struct sbx_command_impl commands;
+	struct sbx_storage_impl storage;
+	struct sbx_git_impl git;
+	struct sbx_history_impl history;
+	struct sbx_remote_impl remote;
+};
+
+static void nothing(void)
+{
+}
+
+/* Puts a function into each of the LEN / sizeof(a pointer) members of TABLE. */
+static void fill(void *table, size_t len)
+{
+	void (*const fn)(void) = nothing;
+
+	for (size_t at = 0; at < len; at += sizeof(fn))
+		memcpy((char *)table + at, &fn, sizeof(fn));
+}
+
+static void fill_all(struct tables *t)
+{
+	fill(t, sizeof(*t));
+	t->impl.commands = &t->commands;
+	t->impl.storage = &t->storage;
+	t->impl.git = &t->git;
+	t->impl.history = &t->history;
+	t->impl.remote = &t->remote;
+}
+
+static void hand_over(const struct tables *t, bool recovered)
+{
+	struct sbx_sandbox sb = {
+	        .impl = &t->impl, .name = (char *)"a", .id = (char *)"a-1", .workdir = (char *)"/"};
+	const struct sbx_backend_impl impl = {.recover = give_back, .create = give};
+	struct giver b = {.base.impl = &impl, .sb = &sb};
+	struct sbx_sandbox *ret = NULL;
+
+	if (recovered)
+		sbx_backend_recover(&b.base, &(struct sbx_recover){.found = take, .data = &ret},
+		                    NULL);
+	else
+		sbx_backend_create(&b.base, &(struct sbx_create){.name = "a"}, &ret, NULL);
+	assert_ptr_equal(ret, &sb);
+}
+
+static void expect_abort(const struct tables *t, bool recovered)
+{
+	int status, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		dup2(null, STDERR_FILENO);
+		setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+		signal(SIGABRT, SIG_DFL);
+		hand_over(t, recovered);
+		_exit(0);
+	}
+	close(null);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void whole_tables_and_absent_ones_are_taken(void **state)
+{
+	struct tables t;
+
+	(void)state;
+	fill_all(&t);
+	hand_over(&t, false);
+	hand_over(&t, true);
+	t.commands.stale = NULL;
+	t.commands.sync = NULL;
+	t.commands.hurry = NULL;
+	t.impl.info = t.impl.policy = NULL;
+	t.impl.rename = NULL;
+	hand_over(&t, false);
+	t.impl.commands = NULL;
+	t.impl.storage = NULL;
+	t.impl.git = NULL;
+	t.impl.history = NULL;
+	t.impl.remote = NULL;
+	hand_over(&t, false);
+}
+
+static void a_table_with_a_gap_is_refused(void **state)
+{
+#ifdef NDEBUG
+	(void)state;
+	skip();
+#else
+#define ALL(table)                                                                                 \
+	{                                                                                          \
+		offsetof(struct tables, table), sizeof(((struct tables *)NULL)->table)             \
+	}
+#define ONE(member)                                                                                \
+	{                                                                                          \
+		offsetof(struct tables, member), sizeof(void (*)(void))                            \
+	}
+	static const struct {
+		size_t at, len;
+	} mandatory[] = {
+	        ONE(impl.root),     ONE(impl.retire),     ONE(impl.remove),
+	        ONE(impl.close),    ONE(commands.exec),   ONE(commands.stale),
+	        ONE(commands.sync), ONE(commands.signal), ALL(storage),
+	        ALL(git),           ALL(history),         ALL(remote),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(mandatory); i++)
+		for (size_t at = 0; at < mandatory[i].len; at += sizeof(void (*)(void))) {
+			struct tables t;
+
+			fill_all(&t);
+			memset((char *)&t + mandatory[i].at + at, 0, sizeof(void (*)(void)));
+			expect_abort(&t, false);
+			expect_abort(&t, true);
+		}
+#endif
+}
+
 static void who_wants_no_socket_leaves_none_open(void **state)
 {
 	struct sbx_sandbox sb = {0};
@@ -134,6 +291,8 @@ int main(void)
 	        cmocka_unit_test(known_but_absent_backends_say_so),
 	        cmocka_unit_test(local_needs_a_state_directory),
 	        cmocka_unit_test(absent_members_have_an_answer),
+	        cmocka_unit_test(whole_tables_and_absent_ones_are_taken),
+	        cmocka_unit_test(a_table_with_a_gap_is_refused),
 	        cmocka_unit_test(who_wants_no_socket_leaves_none_open),
 	};
 
