@@ -31,9 +31,23 @@
 #include "tests/lib/scratch.h"
 #include "tests/lib/spawner_stub.h"
 
+/* examples/backend.c */
+int sbx_example_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+
+enum table {
+	COMMANDS = 1,
+	STORAGE = 2,
+	GIT = 4,
+	HISTORY = 8,
+	REMOTE = 16,
+	EVERY_TABLE = 31,
+};
+
 struct row {
 	const char *label;
-	const char *backend;
+	const char *backend; /* NULL: OPEN has no name that a mount may give */
+	int (*open)(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+	unsigned tables;
 	const char *kind; /* as info says; also what the source is */
 	bool forks;       /* sandboxes start as others, too */
 	bool persistent;  /* sandboxes outlive the daemon */
@@ -42,13 +56,14 @@ struct row {
 };
 
 static const struct row rows[] = {
-        {"memory", "memory", "none", false, false, false},
-        {"local-none", "local", "none", true, true, false},
-        {"local-dir", "local", "dir", true, true, false},
-        {"local-git", "local", "git", true, true, false},
-        {"local-git-traced", "local", "git", true, true, true},
-        {"local-dir-layered", "local", "dir", true, true, false, true},
-        {"local-git-layered", "local", "git", true, true, false, true},
+        {"example", NULL, sbx_example_open, 0, "none", false, true, false},
+        {"memory", "memory", NULL, COMMANDS, "none", false, false, false},
+        {"local-none", "local", NULL, EVERY_TABLE, "none", true, true, false},
+        {"local-dir", "local", NULL, EVERY_TABLE, "dir", true, true, false},
+        {"local-git", "local", NULL, EVERY_TABLE, "git", true, true, false},
+        {"local-git-traced", "local", NULL, EVERY_TABLE, "git", true, true, true},
+        {"local-dir-layered", "local", NULL, EVERY_TABLE, "dir", true, true, false, true},
+        {"local-git-layered", "local", NULL, EVERY_TABLE, "git", true, true, false, true},
 };
 
 /* What one test works with. */
@@ -61,6 +76,11 @@ static struct {
 	struct sbx_sandbox *found[8];
 	int nfound, notes, fds;
 } t;
+
+static bool is_local(void)
+{
+	return t.row->backend && strcmp(t.row->backend, "local") == 0;
+}
 
 static bool is_git(void)
 {
@@ -87,11 +107,16 @@ static void make_source(void)
 	t.settings.source = t.settings.source_abs = strdup(path);
 }
 
+static int try_open(struct sbx_backend **ret, struct sbx_error *err)
+{
+	return t.row->open ? t.row->open(&t.host, ret, err) : sbx_backend_open(&t.host, ret, err);
+}
+
 static void open_backend(void)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (sbx_backend_open(&t.host, &t.backend, &err))
+	if (try_open(&t.backend, &err))
 		fail_msg("open: %s", err.text);
 }
 
@@ -132,7 +157,7 @@ static int setup(void **state)
 	t.row = *state;
 	t.fds = scratch_descriptors();
 	scratch_make();
-	t.settings.backend = strdup(t.row->backend);
+	t.settings.backend = t.row->backend ? strdup(t.row->backend) : NULL;
 	t.settings.state_dir = strdup(scratch_path("state"));
 	t.settings.mountpoint = strdup(scratch_path("mnt"));
 	t.settings.debug = t.row->traced;
@@ -140,6 +165,8 @@ static int setup(void **state)
 	t.settings.cache_mb = 100;
 	t.spawner.has_room = t.row->layered;
 	scratch_mkdir(t.settings.mountpoint);
+	if (t.row->open)
+		scratch_mkdir(t.settings.state_dir);
 	make_source();
 	t.host = (struct sbx_host){.settings = &t.settings, .spawner = &t.spawner};
 	open_backend();
@@ -170,6 +197,10 @@ static void expect_empty_state(void)
 {
 	if (!t.row->persistent)
 		return;
+	if (!is_local()) {
+		assert_int_equal(scratch_count(scratch_path("state/sandboxes")), 0);
+		return;
+	}
 	assert_int_equal(scratch_count(scratch_path("state/meta")), 0);
 	assert_int_equal(scratch_count(scratch_path("state/trees")), 0);
 	assert_int_equal(scratch_count(scratch_path("state/trash")), 0);
@@ -517,7 +548,7 @@ static void info_describes_the_sandbox(void **state)
 	if (!sb->tree.mounted)
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "workdir")),
 		                    sb->workdir);
-	if (strcmp(t.row->backend, "local") == 0)
+	if (is_local())
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "tree")),
 		                    sb->tree.mounted ? "overlay" : "checkout");
 	if (t.row->layered && !sb->tree.mounted)
@@ -526,8 +557,9 @@ static void info_describes_the_sandbox(void **state)
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "branch")),
 		                    "sandbox/x");
 	sbx_sandbox_policy(sb, obj);
-	assert_string_equal(json_object_get_string(json_object_object_get(obj, "isolation")),
-	                    "stub");
+	if (t.row->tables & COMMANDS)
+		assert_string_equal(
+		        json_object_get_string(json_object_object_get(obj, "isolation")), "stub");
 	json_object_put(obj);
 	take_down(sb);
 }
@@ -585,6 +617,10 @@ static void exec_tells_the_spawner_where(void **state)
 	char view[8192], pwd[8300];
 
 	(void)state;
+	if (!(t.row->tables & COMMANDS)) {
+		take_down(sb);
+		return;
+	}
 	seen_started = seen_output = seen_ended = 0;
 	assert_int_equal(sbx_sandbox_sync(sb, &err), 0);
 	snprintf(view, sizeof(view), "%s/y", t.settings.mountpoint);
@@ -619,12 +655,113 @@ static void exec_passes_the_spawners_refusal_on(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
+	if (!(t.row->tables & COMMANDS)) {
+		take_down(sb);
+		return;
+	}
 	t.spawner.answer = -EAGAIN;
 	assert_int_equal(run_true(sb, NULL, &err), -EAGAIN);
 	assert_int_equal(err.code, EAGAIN);
 	t.host.spawner = NULL;
 	assert_int_equal(run_true(sb, NULL, &err), -EOPNOTSUPP);
 	take_down(sb);
+}
+
+/* --- tables: what a sandbox has, and what of the others a caller gets --------------------------- */
+
+static void commands_are_refused(struct sbx_sandbox *sb)
+{
+	assert_int_equal(run_true(sb, NULL, NULL), -EOPNOTSUPP);
+	assert_false(sbx_sandbox_stale(sb));
+	assert_int_equal(sbx_sandbox_sync(sb, NULL), 0);
+	sbx_sandbox_hurry(sb, 1);
+}
+
+static void storage_is_refused(struct sbx_sandbox *sb)
+{
+	assert_int_equal(sbx_sandbox_resize(sb, 1, NULL), -EOPNOTSUPP);
+	assert_false(sbx_sandbox_needs_barrier(sb));
+	assert_int_equal(sbx_sandbox_barrier(sb, true, NULL), 0);
+	assert_false(sbx_sandbox_make_room(sb));
+	sbx_sandbox_changing(sb, sbx_sandbox_root(sb), NULL);
+	sbx_sandbox_discard(sb);
+}
+
+static void git_is_refused(struct sbx_sandbox *sb)
+{
+	assert_int_equal(sbx_sandbox_nested(sb, true), -EOPNOTSUPP);
+	assert_null(sbx_sandbox_gitfile(sb));
+	assert_int_equal(sbx_sandbox_guard(sb, NULL), 0);
+}
+
+static int no_snapshot(const struct sbx_snapshot *s, void *data)
+{
+	(void)s;
+	(void)data;
+	return 1;
+}
+
+static int no_object(const char *name, const struct sbx_object *o, void *data)
+{
+	(void)name;
+	(void)o;
+	(void)data;
+	return 1;
+}
+
+static void history_is_refused(struct sbx_sandbox *sb)
+{
+	const struct sbx_snapshot_wish snapshot = {0};
+	const struct sbx_diff_wish diff = {.from = "base"};
+	struct sbx_object object;
+	char id[SBX_REV_MAX];
+
+	assert_false(sbx_has_history(sb));
+	assert_int_equal(sbx_history_snapshot(sb, &snapshot, id, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_forget(sb, "mark", NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_list(sb, no_snapshot, NULL, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_restore(sb, "base", NULL, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_diff(sb, &diff, -1, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_tree(sb, "base", &object, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_entry(sb, "0123", "file", &object), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_entries(sb, "0123", no_object, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_history_content(sb, "0123", -1), -EOPNOTSUPP);
+}
+
+static void remote_is_refused(struct sbx_sandbox *sb)
+{
+	char *url = NULL;
+
+	assert_false(sbx_has_remote(sb));
+	assert_int_equal(sbx_remote_url(sb, NULL, false, &url, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL), -EOPNOTSUPP);
+	assert_null(url);
+}
+
+static void a_table_is_there_as_the_row_says_or_refused(void **state)
+{
+	struct sbx_sandbox *sb = create("x");
+	const struct sbx_sandbox_impl *impl = sb->impl;
+	const struct {
+		enum table table;
+		const void *there;
+		void (*refused)(struct sbx_sandbox *sb);
+	} tables[] = {
+	        {COMMANDS, impl->commands, commands_are_refused},
+	        {STORAGE, impl->storage, storage_is_refused},
+	        {GIT, impl->git, git_is_refused},
+	        {HISTORY, impl->history, history_is_refused},
+	        {REMOTE, impl->remote, remote_is_refused},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(tables); i++) {
+		assert_int_equal(tables[i].there != NULL, (t.row->tables & tables[i].table) != 0);
+		if (!tables[i].there)
+			tables[i].refused(sb);
+	}
+	take_down(sb);
+	expect_empty_state();
 }
 
 static void sandboxes_reappear_exactly_where_they_persist(void **state)
@@ -656,7 +793,7 @@ static void one_state_serves_one_daemon(void **state)
 {
 	struct sbx_backend *second = NULL;
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r = sbx_backend_open(&t.host, &second, &err);
+	int r = try_open(&second, &err);
 
 	(void)state;
 	if (t.row->persistent) {
@@ -940,6 +1077,7 @@ static const struct {
         BEHAVIOUR(info_describes_the_sandbox),
         BEHAVIOUR(exec_tells_the_spawner_where),
         BEHAVIOUR(exec_passes_the_spawners_refusal_on),
+        BEHAVIOUR(a_table_is_there_as_the_row_says_or_refused),
         BEHAVIOUR(sandboxes_reappear_exactly_where_they_persist),
         BEHAVIOUR(one_state_serves_one_daemon),
         BEHAVIOUR(a_killed_daemon_leaves_what_was_ready),
