@@ -52,7 +52,10 @@ struct sbx_create {
 struct sbx_recover {
 	void (*found)(struct sbx_sandbox *sb, void *data); /* hands the sandbox over */
 	void (*note)(const char *text, void *data);        /* one line for `events` */
-	/* One whose teardown could not be finished yet: retire is done, remove is to be called. NULL: none is handed over. */
+	/*
+	 * Hands over a sandbox that is half torn down: retire is done, remove is to be called.
+	 * NULL: the caller wants none of them.
+	 */
 	void (*leaving)(struct sbx_sandbox *sb, void *data);
 	void *data;
 };
@@ -70,22 +73,23 @@ struct sbx_backend_impl {
 	const char *name; /* the word used when mounting */
 
 	/*
-	 * [pool] Brings the state directory into order after whatever happened:
-	 * finishes teardowns, rolls back creates, adopts the rest. Called once,
-	 * before any other call, single-threaded. Mandatory.
+	 * [pool] Brings the state directory into order after whatever happened: finishes teardowns,
+	 * rolls back creates, adopts the rest. It is called once, before any other call, by one
+	 * thread. Mandatory.
 	 */
 	int (*recover)(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
 	/*
-	 * [pool] Makes a sandbox. Atomic: on failure nothing is left. The name is not in use.
-	 * EINVAL (bad base or branch), ENOENT (no such base, rev or entry), EOPNOTSUPP (it starts
-	 * none as that kind of origin), EEXIST/EBUSY (branch checked out elsewhere), ENOSPC, EINTR
-	 * (cancelled). Mandatory.
+	 * [pool] Makes a sandbox, whose name is not in use. On failure nothing is left. EINVAL: bad
+	 * base or branch. ENOENT: no such base, rev or entry. EOPNOTSUPP: none can start as that
+	 * kind of origin. EEXIST, EBUSY: the branch is checked out elsewhere. ENOSPC. EINTR:
+	 * cancelled. Mandatory.
 	 */
 	int (*create)(struct sbx_backend *b, const struct sbx_create *req, struct sbx_sandbox **ret,
 	              struct sbx_error *err);
 	/*
-	 * [disk] Calls fn for each entry of the trash, oldest first: what teardowns saved of work that was not committed. A non-zero return
-	 * ends it and is returned. Optional: there is none.
+	 * [disk] Calls fn for each entry of the trash, oldest first: what teardowns saved of work
+	 * that was not committed. A non-zero return of fn ends the walk and is returned. Optional:
+	 * the trash is empty.
 	 */
 	int (*trash)(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
 	             void *data, struct sbx_error *err);
@@ -103,17 +107,17 @@ struct sbx_host {
 	struct sbx_loop *loop;
 	struct sbx_spawner *spawner; /* NULL where no command is ever run (tests) */
 	/*
-	 * [any] Tells that something kept of the removed sandbox NAME is kept no longer, in a
-	 * sentence. NULL: nobody wants to know.
+	 * [any] Tells in a sentence that something that was kept of the removed sandbox NAME is
+	 * kept no longer. NULL: nobody wants to know.
 	 */
 	void (*dropped)(const char *name, const char *text, void *data);
 	void *data;
 };
 
 /*
- * Opens the backend that settings->backend names. EINVAL unknown name or unusable source
- * (not a repository, bare, empty), EOPNOTSUPP not available in this build. With
- * settings->debug the result is wrapped in the tracer. Not thread-safe.
+ * Opens the backend that settings->backend names. With settings->debug the result is wrapped in
+ * the tracer. EINVAL: unknown name, or a source that cannot be used (no repository, bare, empty).
+ * EOPNOTSUPP: not available in this build. Not thread-safe.
  */
 int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 

@@ -44,14 +44,14 @@ struct sbx_exit {
 	struct sbx_error error;
 };
 
-/* A system call of a job's that was refused, or a number of them. */
+/* What a job was refused: a system call, a number of them, or the network. */
 struct sbx_denial {
 	const char *call;    /* its name; NULL: only MORE is told */
 	const char *class;   /* view, kernel, machine, namespaces, terminal, sockets, setuid, ... */
 	const char *program; /* what the process calls itself, any bytes, or the job's command */
 	uint64_t more;       /* that many were refused besides, and are not told singly */
-	bool network; /* no call was refused, but the first attempt of the job to reach CALL, ADDRESS:PORT; */
-	bool lookup; /* a server of names */
+	bool network;        /* CALL is the ADDRESS:PORT that the job first tried to reach */
+	bool lookup;         /* and a server of names */
 };
 
 /*
@@ -85,36 +85,35 @@ struct sbx_job {
 /* Of a backend whose sandboxes run commands. stale and sync: both or none. */
 struct sbx_command_impl {
 	/*
-	 * [any] Starts a command. On 0 the events of JOB will be called, possibly before this
-	 * returns, on the loop thread. A command that cannot be started is reported by ended with
-	 * SBX_END_FAILED, or by a negative errno here. Once either is told, the backend has freed
-	 * its part, and it touches JOB no more.
-	 * ENOENT program or cwd missing, EACCES not executable or cwd escapes, EAGAIN,
-	 * E2BIG. Mandatory.
+	 * [any] Starts a command. On 0 the events of JOB are called on the loop thread, possibly
+	 * before this returns. A command that cannot be started is reported by ended with
+	 * SBX_END_FAILED, or by a negative errno here. By then the backend has freed its part, and
+	 * it touches JOB no more. ENOENT: no such program or cwd. EACCES: not executable, or
+	 * the cwd leads out. EAGAIN, E2BIG. Mandatory.
 	 */
 	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
 	            struct sbx_error *err);
 	/*
-	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. Called once
-	 * exec has returned 0. A job that has ended ignores it. Mandatory.
+	 * [loop] Sends SIG to everything the job started; SIGKILL leaves nothing alive. A job that
+	 * has ended ignores it. It is called from an event, or once exec has returned 0. Mandatory.
 	 */
 	void (*signal)(struct sbx_job *job, int sig);
 	/*
-	 * [any] Whether sync may have something to do, or a barrier under way has to end first.
-	 * Microseconds. Asked before each command. Absent: no.
+	 * [any] Whether sync may have something to do, or a barrier under way has to end first. It
+	 * is asked before each command and takes microseconds. Optional: no.
 	 */
 	bool (*stale)(struct sbx_sandbox *sb);
 	/*
 	 * [pool] Brings what commands see of state that is kept twice (git's) in step with what the
-	 * host sees. Called before a command starts and after one has ended, when stale; others may
-	 * be running. EEXIST: both sides moved apart, and both stay; else what kept them from
-	 * agreeing. Commands go on in any case.
+	 * host sees. It is called when stale, before a command starts and after one has ended, and
+	 * others may be running. EEXIST: the two sides have moved apart, and both stay. Commands go
+	 * on whatever it answers. Optional.
 	 */
 	int (*sync)(struct sbx_sandbox *sb, struct sbx_error *err);
 	/*
-	 * [any] Somebody waits for the end of the sandbox, or of the mount: a sync, and one that
-	 * retire makes, gives up MS milliseconds from now; what it has not brought over stays, and
-	 * retire answers EBUSY. 0: it need not any more. Absent where nothing of that takes long.
+	 * [any] Somebody waits for the end of the sandbox, or of the mount. A sync, also one that
+	 * retire makes, gives up MS milliseconds from now: what it has not brought over stays, and
+	 * retire answers EBUSY. With MS 0 it takes its time again. Optional.
 	 */
 	void (*hurry)(struct sbx_sandbox *sb, unsigned ms);
 };

@@ -16,21 +16,22 @@
 /* All are mandatory. */
 struct sbx_git_impl {
 	/*
-	 * [any] What the file .git in the root says to the host, whatever the tree holds there; constant.
-	 * NULL: the tree's own.
+	 * [any] What the file .git in the root says to the host, whatever the tree holds there. It
+	 * never changes. NULL: the tree's own.
 	 */
 	const char *(*gitfile)(struct sbx_sandbox *sb);
 	/*
-	 * [pool] Before the host goes by gitfile: sees to it that nothing in the tree is run for
-	 * that. EPERM: it cannot be done, and the file is not to be had; another errno likewise.
+	 * [pool] Sees to it that nothing in the tree is run when the host goes by gitfile. It is
+	 * called before the host does. On failure (EPERM, or another) the host does not get the
+	 * file.
 	 */
 	int (*guard)(struct sbx_sandbox *sb, struct sbx_error *err);
 
 	/*
-	 * [any] A descriptor, the caller's, of a directory on the tree's file system that no command reaches and that goes
-	 * with the sandbox, for what the host keeps of names that it shares with commands; made when MAKE.
-	 * A symbolic link X.at in it tells where in the tree X has its place, so that commands see it there, read only.
-	 * -ENOENT not made yet.
+	 * [any] Opens the directory, on the tree's file system, for what the host keeps of names
+	 * that it shares with commands. No command reaches it, and it goes with the sandbox. A
+	 * symbolic link X.at in it tells where in the tree X has its place: commands see X there,
+	 * read only. The descriptor is the caller's. Without MAKE it is not made: -ENOENT.
 	 */
 	int (*nested)(struct sbx_sandbox *sb, bool make);
 };

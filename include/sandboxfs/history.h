@@ -4,11 +4,12 @@
  * A state of the tree is named by a REV, a string:
  *   NULL        as it is now
  *   "base"      as it was at creation
- *   ID          as the snapshot ID recorded it: what snapshot answered, or at least four of its first digits
+ *   ID          as the snapshot ID recorded it: what snapshot answered, or four or more of its
+ *               first digits
  *   "mark:M"    as the mark M recorded it
  *
- * A snapshot is a commit on the sandbox's branch, which its user sees. A mark is kept for the daemon's own use
- * (before and after a job, before a restore), seen by nobody, and goes with the sandbox.
+ * A snapshot is a commit on the sandbox's branch, which its user sees. A mark is for the daemon's
+ * own use (before and after a job, before a restore): nobody sees it, and it goes with the sandbox.
  *
  * Calls are marked as in sandbox.h.
  */
@@ -28,10 +29,10 @@
 /* What is to be recorded. Strings are borrowed; NULL members take the default. */
 struct sbx_snapshot_wish {
 	const char *mark; /* name of the mark, which replaces one of that name; NULL: a snapshot */
-	const char *
-	        message; /* NULL or empty: "snapshot-" and twelve digits of its tree and the time */
-	const char *
-	        author; /* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>" */
+	/* NULL or empty: "snapshot-", and twelve digits of its tree and the time. */
+	const char *message;
+	/* "Name <mail>"; NULL: who commits on the host, else "sandboxfs <sandboxfs@localhost>". */
+	const char *author;
 	bool ignored;           /* also the files that the ignore rules name */
 	atomic_bool *cancelled; /* polled: -EINTR and nothing is recorded; may be NULL */
 };
@@ -45,14 +46,16 @@ struct sbx_snapshot {
 
 /* A file, link or directory of a snapshot. */
 struct sbx_object {
-	char id[SBX_REV_MAX]; /* of its content: the same id is the same content; "" of a submodule */
+	char id[SBX_REV_MAX]; /* the same id is the same content; "" of a submodule */
 	uint32_t mode;        /* S_IFREG | 0644 or 0755, S_IFLNK | 0777, S_IFDIR | 0755 */
 	uint64_t size;        /* bytes; 0 for directories */
 };
 
 enum sbx_diff_format {
 	SBX_DIFF_PATCH, /* unified, a/ and b/, binary content included, as `git apply` takes it */
-	SBX_DIFF_NAMES, /* a line each: A, M, D, T, or Rnnn, a tab, the path, and for R a tab and the new path; odd ones in quotes as git has it */
+	/* A line each: A, M, D, T or Rnnn, a tab, the path, and for R a tab and the new path. Odd
+	 * paths are quoted as git does it. */
+	SBX_DIFF_NAMES,
 };
 
 struct sbx_diff_wish {
@@ -64,23 +67,29 @@ struct sbx_diff_wish {
 /* All are mandatory. */
 struct sbx_history_impl {
 	/*
-	 * [pool] Records the tree, also while commands run, then as it is passed over. *ID is the snapshot's, or the mark's
-	 * "mark:M". Allowed when nothing changed. Cost grows with what changed. A snapshot moves what HEAD names, as a commit does. EBUSY an
-	 * unfinished merge, or the host's git is at work there; EEXIST git state in conflict; ENOSPC; EINTR.
+	 * [pool] Records the tree; while commands run, each file as it is when it is passed. ID is
+	 * the snapshot's, or the mark's "mark:M". It is allowed when nothing has changed, and its
+	 * cost grows with what has. A snapshot moves what HEAD names, as a commit does. EBUSY: a
+	 * merge is unfinished, or the host's git is at work there. EEXIST: git state in conflict.
+	 * ENOSPC, EINTR.
 	 */
 	int (*snapshot)(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
 	                char id[SBX_REV_MAX], struct sbx_error *err);
 	/* [pool] Forgets the mark NAME; success when there is none. */
 	int (*forget)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
-	/* [disk] Calls fn for each snapshot, oldest first; a non-zero return ends it and is returned. */
+	/* [disk] Calls fn for each snapshot, oldest first; ends as sbx_backend_impl.trash does. */
 	int (*list)(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
 	            void *data, struct sbx_error *err);
 	/*
-	 * [pool] Makes the tree what REV was. "base" and snapshots: git state too (HEAD is the sandbox's branch, which stands there; the
-	 * index; what git had begun is over), and it is clean then; "base" also removes what the ignore rules name, and brings what
-	 * .worktreeinclude names once more. A mark: the files, HEAD, the branch and what was staged, as they were then. What the tree was before,
-	 * ignored files aside, stays in the mark "restore". No command runs. CANCELLED counts until the first file is changed; what is
-	 * killed after that is completed by recover. ENOENT no such REV; EBUSY the host's git is at work there.
+	 * [pool] Makes the tree what REV was; no command runs meanwhile.
+	 *   "base", ID  git state as well: HEAD is the sandbox's branch, which stands there, the
+	 *               index agrees, what git had begun is over, and the tree is clean
+	 *   "base"      also removes what the ignore rules name, and brings what .worktreeinclude
+	 *               names once more
+	 *   "mark:M"    the files, HEAD, the branch and what was staged, as they were then
+	 * What the tree was before, but for ignored files, stays in the mark "restore". CANCELLED
+	 * counts until the first file is changed. A restore that is killed after that is completed
+	 * by recover. ENOENT: no such REV. EBUSY: the host's git is at work there.
 	 */
 	int (*restore)(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
 	               struct sbx_error *err);
@@ -88,7 +97,10 @@ struct sbx_history_impl {
 	int (*diff)(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
 	            struct sbx_error *err);
 
-	/* [disk] The tree of REV (not NULL). EBUSY: "base" is not recorded yet; the first snapshot, restore or diff does that. */
+	/*
+	 * [disk] The tree of REV, which is not NULL. EBUSY: "base" is not recorded yet, which the
+	 * first snapshot, restore or diff does.
+	 */
 	int (*tree)(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
 	            struct sbx_error *err);
 	/* [disk] The entry NAME of the directory whose id is DIR. ENOENT. */
@@ -98,11 +110,14 @@ struct sbx_history_impl {
 	int (*entries)(struct sbx_sandbox *sb, const char *dir,
 	               int (*fn)(const char *name, const struct sbx_object *o, void *data),
 	               void *data);
-	/* [pool] Writes the content of the file, or the target of the link, whose id is ID to FD. */
+	/* [pool] Writes to FD the content of the file, or the target of the link, named ID. */
 	int (*content)(struct sbx_sandbox *sb, const char *id, int fd);
 };
 
-/* 0 when REV can name a state (not that it does): "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64 hexadecimal digits; else -EINVAL. */
+/*
+ * 0 when REV can name a state, not that it does: "base", "mark:" and [A-Za-z0-9._-]+, or 4 to 64
+ * hexadecimal digits; else -EINVAL.
+ */
 int sbx_rev_check(const char *rev, struct sbx_error *err);
 
 /* Whether there is a table. [any] */

@@ -21,17 +21,18 @@ struct sbx_push_wish {
 /* All are mandatory. */
 struct sbx_remote_impl {
 	/*
-	 * [disk] What URL a push to the remote NAME (NULL: "origin") goes to, or, when WRITTEN, which one the settings
-	 * give the remote before any is rewritten; without name and password in it: the caller's, in *ret. ENOENT
-	 * no such remote.
+	 * [disk] The URL that a push to the remote NAME (NULL: "origin") goes to, or, when WRITTEN,
+	 * the one that the settings give the remote before it is rewritten. Name and password are
+	 * taken out of it. *RET is the caller's. ENOENT: no such remote.
 	 */
 	int (*url)(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
 	           struct sbx_error *err);
 	/*
-	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what commands have committed.
-	 * May wait for the network, so it is called on a thread that may, and beside all other calls but close. What
-	 * goes wrong is a sentence without secrets: EACCES refused credentials, EEXIST not a fast-forward, EPERM
-	 * refused by the server, ECONNREFUSED, ETIMEDOUT, EINTR...
+	 * Pushes the sandbox's branch to a branch of the same name, after bringing over what
+	 * commands have committed. It may wait for the network: it is called on a thread that may,
+	 * and beside all other calls but close. No error text has a secret in it. EACCES: refused
+	 * credentials. EEXIST: not a fast-forward. EPERM: refused by the server. ECONNREFUSED,
+	 * ETIMEDOUT, EINTR...
 	 */
 	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
 	            struct sbx_error *err);

@@ -36,28 +36,28 @@ struct sbx_storage_impl;
 
 struct sbx_sandbox_impl {
 	/*
-	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor that belongs to the
-	 * sandbox and stays valid until remove has succeeded, or close. Mandatory.
+	 * [any] The root of the tree: an O_PATH or O_RDONLY directory descriptor. It belongs to the
+	 * sandbox, and stays valid until remove has succeeded, or close. Mandatory.
 	 */
 	int (*root)(struct sbx_sandbox *sb);
-	/* [any] Adds what describes the sandbox ("source", "branch", "base", ...) to OBJ. Optional. */
+	/* [any] Adds what describes the sandbox ("source", "branch", ...) to OBJ. Optional. */
 	void (*info)(struct sbx_sandbox *sb, struct json_object *obj);
 	/* [any] Adds what is in force ("isolation": {...}, ...) to OBJ. Optional. */
 	void (*policy)(struct sbx_sandbox *sb, struct json_object *obj);
 	/* [pool] Gives the sandbox another name, durably. Optional: -EOPNOTSUPP. */
 	int (*rename)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
 	/*
-	 * [pool] First half of teardown, quick: journals the intent, takes the tree out of the
-	 * way so that the name is free. Never fails because something is gone. Mandatory.
+	 * [pool] The first half of a teardown, quick: journals the intent and takes the tree out of
+	 * the way, so that the name is free. It never fails because something is gone. Mandatory.
 	 */
 	int (*retire)(struct sbx_sandbox *sb, struct sbx_error *err);
 	/*
-	 * [pool] Second half: removes everything. May be repeated after a failure, and
-	 * is finished by recover after a crash. All jobs have ended. What is to be saved and cannot be is such a
-	 * failure. 1: all is gone, and *err says what was not saved. Mandatory.
+	 * [pool] The second half: removes everything, when all jobs have ended. It may be repeated
+	 * after a failure, and is finished by recover after a crash. What is to be saved and cannot
+	 * be is such a failure. 1: all is gone, and *err says what was not saved. Mandatory.
 	 */
 	int (*remove)(struct sbx_sandbox *sb, struct sbx_error *err);
-	/* [any] Frees the object (not the sandbox). All its jobs are destroyed. Mandatory. */
+	/* [any] Frees the object, not the sandbox. All its jobs have ended. Mandatory. */
 	void (*close)(struct sbx_sandbox *sb);
 
 	/* Each NULL where the backend has none of it. */
@@ -104,8 +104,8 @@ struct sbx_sandbox_events {
 };
 
 /*
- * First member of every implementation. name, id, workdir and tree are filled by
- * the backend, and the strings freed by its close. name changes only in rename, under the caller's lock.
+ * First member of every implementation. The backend fills all but what is set by the caller, and
+ * its close frees the strings. name changes in rename only, under the caller's lock.
  */
 struct sbx_sandbox {
 	const struct sbx_sandbox_impl *impl;

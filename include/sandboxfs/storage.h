@@ -16,24 +16,24 @@
 /* All are mandatory. */
 struct sbx_storage_impl {
 	/*
-	 * [pool] Returns when all that was written is on disk together with what
-	 * leads to it, so that neither the daemon's death nor a power cut loses it. Without NOW it
-	 * gives up (0) while the sandbox is busy, and as soon as a command starts. The content of
-	 * regular files that are on disk anyhow is the caller's to sync.
+	 * [pool] Returns when all that was written is on disk, together with what leads to it:
+	 * neither the daemon's death nor a power cut loses it. Without NOW it gives up (0) while
+	 * the sandbox is busy, and as soon as a command starts. The content of regular files that
+	 * are on disk anyhow is the caller's to sync.
 	 */
 	int (*barrier)(struct sbx_sandbox *sb, bool now, struct sbx_error *err);
-	/* [any] Gives the sandbox another limit of MB MiB on what it may hold. EOPNOTSUPP: it has none. */
+	/* [any] Sets the limit on what the sandbox may hold to MB MiB. EOPNOTSUPP: it has none. */
 	int (*resize)(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err);
 	/*
-	 * [any] What is going to be written through the mount: NAME in the directory DIRFD of the
-	 * tree is about to be removed, or with NAME NULL anything else. Microseconds. So that what
-	 * a removal of all takes with it can be saved as it was.
+	 * [any] Tells that NAME in the directory DIRFD of the tree is about to be removed through
+	 * the mount, or, with NAME NULL, that something else is about to be written: what a
+	 * removal of all takes with it can be saved as it was. Takes microseconds.
 	 */
 	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
 	/*
-	 * [any] A write found no room (ENOSPC, EDQUOT): gives some of it back that is taken by what
-	 * was removed. Whether it did, so that the write is to be tried again; and once more
-	 * when not, as another thread may have done so just before. Milliseconds.
+	 * [any] Gives back some of the room that what was removed takes, as a write found none
+	 * (ENOSPC, EDQUOT). Whether it did: the write is to be tried again. It is to be tried once
+	 * more when not, as another thread may have done so just before. Takes milliseconds.
 	 */
 	bool (*make_room)(struct sbx_sandbox *sb);
 	/* [any] The next remove goes on without what it cannot save. */
