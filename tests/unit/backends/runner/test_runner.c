@@ -873,7 +873,7 @@ static void a_command_that_cannot_be_handed_over_fails(void **state)
 	static char word[12 * 1024];
 	const pid_t spawner = spawner_pid();
 	struct fixture *f = *state;
-	struct rights rights;
+	struct rights rights = {0};
 	struct rlimit was, few = {.rlim_cur = 240};
 	int pair[2], failed = 0;
 	siginfo_t info;
