@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
@@ -49,23 +48,6 @@ static int make_pipe(int *ret_read, int *ret_write)
 	return 0;
 }
 
-static int payload_to_memfd(const char *payload, size_t len, int *ret)
-{
-	_cleanup_fd_ int fd = memfd_create("exec", MFD_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	for (size_t at = 0; at < len;) {
-		ssize_t n = write(fd, payload + at, len - at);
-
-		if (n < 0)
-			return -errno;
-		at += (size_t)n;
-	}
-	*ret = sbx_steal_fd(&fd);
-	return 0;
-}
-
 /* Registers the job and sends it, or does neither. */
 static int launch(struct sbx_spawner *sp, struct job *job, struct spawn_command *cmd,
                   const char *payload, int *fds, int n_fds)
@@ -105,7 +87,7 @@ static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_pl
 	if (!r)
 		r = make_pipe(&job->pipe[1], &err);
 	if (!r && cmd.payload > SPAWN_INLINE)
-		r = payload_to_memfd(payload, cmd.payload, &memfd);
+		r = spawn_memfd(payload, cmd.payload, &memfd);
 	if (r < 0)
 		return r;
 	if (place->layered)

@@ -57,12 +57,48 @@ static void make_group(struct sbx_spawner *sp)
 		cgroup_open(&sp->group, &where, ours, is_same_program(ours[1]) ? 2 : 1);
 }
 
+static int send_start(const struct sbx_spawner *sp, int sock, const struct sbx_identity *who)
+{
+	struct spawn_start start = {.daemon = getpid(), .who = *who, .cgroup = sp->group.powers};
+	_cleanup_fd_ int payload = -1;
+	int r = spawn_encode_settings(sp->settings, &start, &payload);
+
+	return r < 0 ? r
+	             : spawn_send(sock, &start, sizeof(start), (int[]){payload, sp->group.dir},
+	                          sp->group.dir < 0 ? 1 : 2);
+}
+
+/* The socket is sp->fd from now on. */
+static int start_process(struct sbx_spawner *sp, const struct sbx_identity *who,
+                         struct sbx_error *err)
+{
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));
+	sp->fd = pair[0];
+	r = send_start(sp, pair[0], who);
+	if (r < 0) {
+		close(pair[1]);
+		return sbx_fail(err, -r, "the process that runs commands cannot be told: %s",
+		                strerror(-r));
+	}
+	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
+	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
+	if (sp->pid == 0)
+		spawner_main(pair[1]);
+	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : 0;
+	close(pair[1]);
+	return r;
+}
+
 int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
                       struct sbx_error *err)
 {
 	struct sbx_spawner *sp = calloc(1, sizeof(*sp));
-	pid_t daemon = getpid();
-	int pair[2], r;
+	struct sbx_error why = SBX_ERROR_INIT;
+	struct sbx_identity who;
+	int r;
 
 	if (!sp || !(sp->buf = malloc(SPAWNER_BUF_SIZE))) {
 		free(sp);
@@ -74,19 +110,15 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 	sp->watch = (struct sbx_watch){.fd = -1, .fn = spawner_on_socket, .data = sp};
 	pthread_mutex_init(&sp->lock, NULL);
 	sp->fd = -1;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-		r = sbx_fail(err, errno, "socketpair: %s", strerror(errno));
-		sbx_spawner_stop(sp);
-		return r;
+	r = sbx_identity_find(settings, &who, &why);
+	if (r < 0) {
+		sbx_fail(err, -r, "commands cannot be isolated: %s", why.text);
+	} else {
+		make_group(sp); /* before the fork: both may have to be in it */
+		r = start_process(sp, &who, err);
 	}
-	make_group(sp); /* before the fork: both may have to be in it */
-	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
-	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
-	if (sp->pid == 0)
-		spawner_main(pair[1], settings, daemon, &sp->group);
-	sp->fd = pair[0];
-	close(pair[1]);
-	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : await_hello(sp, err);
+	if (r == 0)
+		r = await_hello(sp, err);
 	if (r < 0) {
 		sbx_spawner_stop(sp);
 		return r;

@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backends/runner/isolation/settings.h"
 #include "sandboxfs/cgroup.h"
-#include "sandboxfs/settings.h"
 
 /* What the kernel makes of changes; tests imitate it. All return 0 or a negative errno. */
 struct cgroup_kernel {
@@ -64,7 +64,7 @@ void cgroup_close(struct cgroup *g);
  * O_DIRECTORY descriptor for clone3(2), or a negative errno: then nothing is left.
  */
 int cgroup_job_make(const struct cgroup *g, const char *box, uint64_t number,
-                    const struct sbx_settings *mount);
+                    const struct isolation_settings *mount);
 /* Limits a leaf for the job that it is for. Returns 0 or a negative errno. */
 int cgroup_job_limit(const struct cgroup *g, int leaf, const struct sbx_limits *limits);
 /* Moves PID (0: the caller) into a leaf. Returns 0 or a negative errno. */

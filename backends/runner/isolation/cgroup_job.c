@@ -115,7 +115,8 @@ static void switch_on(const struct cgroup *g, int dir)
 		g->kernel->write(dir, "cgroup.subtree_control", "+pids");
 }
 
-static int make_box(const struct cgroup *g, const char *name, const struct sbx_settings *mount)
+static int make_box(const struct cgroup *g, const char *name,
+                    const struct isolation_settings *mount)
 {
 	_cleanup_fd_ int dir = -1;
 	int r = g->kernel->make(g->dir, name);
@@ -126,7 +127,7 @@ static int make_box(const struct cgroup *g, const char *name, const struct sbx_s
 	if (dir < 0)
 		return -errno;
 	switch_on(g, dir);
-	r = limit_memory(g, dir, mount->limits.memory_mb);
+	r = limit_memory(g, dir, mount->memory_mb);
 	if (!r)
 		r = limit_cpu(g, dir, mount->cpu_percent);
 	if (r < 0)
@@ -161,7 +162,7 @@ static int name_groups(const char *box, uint64_t number, char **name, char **pat
 }
 
 int cgroup_job_make(const struct cgroup *g, const char *box, uint64_t number,
-                    const struct sbx_settings *mount)
+                    const struct isolation_settings *mount)
 {
 	_cleanup_free_ char *name = NULL, *path = NULL;
 	int r = name_groups(box, number, &name, &path);

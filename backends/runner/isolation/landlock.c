@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backends/runner/isolation/request.h"
+#include "backends/runner/isolation/settings.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/system_dirs.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-struct sbx_settings;
+struct isolation_settings;
 struct spawn_request;
 
 /* The kernel's ABI, 0 when there is none. */
@@ -14,7 +14,7 @@ int landlock_abi(void);
 bool landlock_closes_sockets(int abi);
 
 struct landlock_wish {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	const struct spawn_request *req; /* the places that may be written */
 	int abi;
 	bool own_view;    /* we see what commands see; else the host: only its system may be read */

@@ -36,7 +36,7 @@
 #define FILES (MADE + 1) /* that one holds: what was made, and its user namespace */
 
 struct views {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	const struct spawn_powers *powers;
 	int room;                /* the mount namespace of layered trees, or -1 */
 	struct sockets *sockets; /* NULL: nobody has to cover them */
@@ -67,11 +67,9 @@ static pid_t fork_with(int flags)
 	return (pid_t)syscall(SYS_clone, (unsigned long)(flags | SIGCHLD), NULL, NULL, NULL, 0UL);
 }
 
-static bool wants_net(const struct sbx_settings *settings)
+static bool wants_net(const struct isolation_settings *settings)
 {
-	if (sbx_without("net"))
-		return false;
-	return !settings->net || strcmp(settings->net, "host") != 0;
+	return !sbx_without("net") && !isolation_net_is_host(settings);
 }
 
 /* --- making one -------------------------------------------------------------------------------- */
@@ -174,7 +172,7 @@ static int receive_made(int sock, struct made *made, int *fds)
 
 /* What a view is made for and with. */
 struct wish {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	const struct spawn_powers *powers;
 	const struct spawn_request *req; /* NULL: a trial */
 	bool net;                        /* a network of its own */
@@ -217,7 +215,7 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		what = "loopback";
 		r = raise_loopback();
 	}
-	if (!r && w->net && sbx_settings_hosts(w->settings)) {
+	if (!r && w->net && isolation_net_is_allow(w->settings)) {
 		what = "listener";
 		r = fds[made.n] = listen_inside();
 		made.n += r >= 0;
@@ -322,7 +320,7 @@ static int explain(struct spawn_powers *powers, const char *what, const char *de
 	return r;
 }
 
-static int try_view(const struct sbx_settings *settings, const struct spawn_powers *powers,
+static int try_view(const struct isolation_settings *settings, const struct spawn_powers *powers,
                     bool net, struct made *made)
 {
 	const struct wish w = {.settings = settings, .powers = powers, .net = net, .room = -1};
@@ -352,7 +350,8 @@ static int probe_namespaces(struct spawn_powers *ret)
 	return 0;
 }
 
-static void note_sockets(const struct sbx_settings *settings, bool closed, struct spawn_powers *ret)
+static void note_sockets(const struct isolation_settings *settings, bool closed,
+                         struct spawn_powers *ret)
 {
 	struct sockets *table = closed || sbx_without("sockets") ? NULL : sockets_open(settings);
 
@@ -362,7 +361,7 @@ static void note_sockets(const struct sbx_settings *settings, bool closed, struc
 	sockets_close(table);
 }
 
-static int probe_view(const struct sbx_settings *settings, struct spawn_powers *ret)
+static int probe_view(const struct isolation_settings *settings, struct spawn_powers *ret)
 {
 	struct made made;
 	int r;
@@ -394,7 +393,7 @@ static void probe_users(struct spawn_powers *ret)
 	sbx_cleanup_fd(&fd);
 }
 
-static void probe_owners(const struct sbx_settings *settings, struct spawn_powers *ret)
+static void probe_owners(const struct isolation_settings *settings, struct spawn_powers *ret)
 {
 	int r = !ret->become || !settings->state_dir
 	                ? 0
@@ -411,7 +410,7 @@ static void probe_owners(const struct sbx_settings *settings, struct spawn_power
 		         strerror(-r));
 }
 
-void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret)
+void views_probe(const struct isolation_settings *settings, struct spawn_powers *ret)
 {
 	ret->landlock = sbx_without("landlock") ? 0 : landlock_abi();
 	ret->groupless = -1;
@@ -440,7 +439,7 @@ static int most_kept(void)
 	return KEPT;
 }
 
-int views_create(const struct sbx_settings *settings, const struct spawn_powers *powers,
+int views_create(const struct isolation_settings *settings, const struct spawn_powers *powers,
                  struct views **ret)
 {
 	struct views *views = calloc(1, sizeof(*views));

@@ -7,6 +7,7 @@
 #define SANDBOXFS_RUNNER_ISOLATION_NAMESPACES_H
 
 #include "backends/runner/isolation/request.h"
+#include "backends/runner/isolation/settings.h"
 
 /* In the order in which they are joined: after the last, /proc of the host is out of sight. */
 enum { VIEW_IPC, VIEW_UTS, VIEW_NET, VIEW_MNT, VIEW_NAMESPACES };
@@ -30,10 +31,10 @@ struct views;
  * out by trying what can be made; ret->who is given. Nothing is left behind but the user namespace.
  * ret->reason is empty when everything that SETTINGS asks for can be had.
  */
-void views_probe(const struct sbx_settings *settings, struct spawn_powers *ret);
+void views_probe(const struct isolation_settings *settings, struct spawn_powers *ret);
 
 /* SETTINGS and POWERS must live as long. Returns 0 or -ENOMEM. */
-int views_create(const struct sbx_settings *settings, const struct spawn_powers *powers,
+int views_create(const struct isolation_settings *settings, const struct spawn_powers *powers,
                  struct views **ret);
 /* Layered trees are taken from the mount namespace ROOM, which is taken over. */
 void views_use_room(struct views *views, int room);

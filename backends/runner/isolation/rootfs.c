@@ -32,7 +32,7 @@
 #define DEV (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
 
 struct build {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	int host; /* the old root */
 	const struct mounts_given *given;
 	const char *avoid[5]; /* never to be bound, NULL-terminated */
@@ -301,7 +301,7 @@ static void show_resolver(struct build *b)
 	char target[PATH_MAX], path[PATH_MAX + 8];
 	ssize_t n = readlinkat(b->host, "etc/resolv.conf", target, sizeof(target) - 1);
 
-	if (n <= 0 || strcmp(b->settings->net ? b->settings->net : "none", "host") != 0)
+	if (n <= 0 || !isolation_net_is_host(b->settings))
 		return;
 	target[n] = 0;
 	snprintf(path, sizeof(path), "%s%s", target[0] == '/' ? "" : "/etc/", target);
@@ -332,7 +332,7 @@ static int place(int tree, const char *target, uint64_t attrs, const struct sbx_
 static int mount_memory(const struct build *b, enum disk_place which, const char *path,
                         unsigned long flags)
 {
-	const uint64_t mb = b->settings->limits.memory_mb;
+	const uint64_t mb = b->settings->memory_mb;
 	const int disk = b->given->disk[which];
 	char options[64] = "mode=1777";
 
@@ -647,7 +647,7 @@ static int seal_root(struct build *b)
 
 static void choose_avoided(struct build *b)
 {
-	const struct sbx_settings *s = b->settings;
+	const struct isolation_settings *s = b->settings;
 	const char *all[] = {s->mountpoint, s->state_dir, s->source_abs, s->cache_dir};
 	size_t n = 0;
 
@@ -658,7 +658,7 @@ static void choose_avoided(struct build *b)
 
 int mounts_build(const struct mounts_wish *wish, struct mounts_made *ret)
 {
-	const struct sbx_settings *settings = wish->settings;
+	const struct isolation_settings *settings = wish->settings;
 	const struct spawn_request *req = wish->req;
 	struct build b = {.settings = settings,
 	                  .host = -1,

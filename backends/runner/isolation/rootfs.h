@@ -9,6 +9,7 @@
 
 #include "backends/runner/isolation/mounter.h"
 #include "backends/runner/isolation/request.h"
+#include "backends/runner/isolation/settings.h"
 #include "sandboxfs/identity.h"
 
 /* Detached mounts, -1: none. */
@@ -20,7 +21,7 @@ struct mounts_given {
 #define MOUNTS_GIVEN_NONE ((struct mounts_given){.tree = -1, .disk = {-1, -1, -1, -1}})
 
 struct mounts_wish {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	const struct spawn_request *req; /* NULL: a trial, without a tree */
 	struct mounts_given given;
 	const struct sbx_identity *who;

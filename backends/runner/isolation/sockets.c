@@ -18,15 +18,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "backends/runner/isolation/settings.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
-#include "sandboxfs/settings.h"
 #include "sandboxfs/system_dirs.h"
 
 #define ANSWER ((size_t)32 * 1024)
 
 struct sockets {
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	int fd;
 	char **names; /* the last is NULL, once there are any */
 	size_t n, cap;
@@ -49,7 +49,7 @@ static bool is_in(const struct sbx_strings *list, const char *path)
 	return false;
 }
 
-static bool is_shown(const struct sbx_settings *settings, const char *path)
+static bool is_shown(const struct isolation_settings *settings, const char *path)
 {
 	for (const char *const *dir = sbx_system_dirs; *dir; dir++)
 		if (is_below(path, *dir))
@@ -177,7 +177,7 @@ void sockets_close(struct sockets *s)
 	free(s);
 }
 
-struct sockets *sockets_open(const struct sbx_settings *settings)
+struct sockets *sockets_open(const struct isolation_settings *settings)
 {
 	struct sockets *s = calloc(1, sizeof(*s));
 	char *const *names;

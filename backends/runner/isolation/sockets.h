@@ -7,11 +7,11 @@
 
 #include <stdint.h>
 
-struct sbx_settings;
+struct isolation_settings;
 struct sockets;
 
 /* SETTINGS must live as long. NULL: the kernel does not tell, or no memory. */
-struct sockets *sockets_open(const struct sbx_settings *settings);
+struct sockets *sockets_open(const struct isolation_settings *settings);
 
 void sockets_close(struct sockets *sockets); /* may be NULL */
 

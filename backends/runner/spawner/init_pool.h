@@ -16,7 +16,7 @@ struct inits;
 /* What is pointed to must live as long. */
 struct inits_config {
 	const struct spawn_powers *powers;
-	const struct sbx_settings *settings;
+	const struct isolation_settings *settings;
 	struct views *views;
 	const struct cgroup *cgroup;
 	const struct filter *filter; /* NULL: none */

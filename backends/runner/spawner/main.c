@@ -34,11 +34,12 @@
 #include "sandboxfs/walls.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
-#define GROUP_FD    INIT_END_FD
 
 struct spawner {
+	struct isolation_settings settings;
 	struct spawn_powers powers;
-	struct cgroup *group;
+	struct cgroup group;
+	pid_t daemon;
 	struct views *views;
 	struct inits *inits;
 	struct rlimit nofile; /* as it was at the start */
@@ -120,6 +121,12 @@ static void serve(struct spawner *sp)
 		forget(sp, payload);
 }
 
+static void drop_descriptors(struct spawn_message *msg)
+{
+	for (int i = 0; i < SPAWN_FDS; i++)
+		sbx_cleanup_fd(&msg->fds[i]);
+}
+
 /* Returns false when the daemon has closed its end. */
 static bool receive(struct spawner *sp)
 {
@@ -127,8 +134,7 @@ static bool receive(struct spawner *sp)
 
 	if (!r)
 		serve(sp);
-	for (int i = 0; i < SPAWN_FDS; i++)
-		sbx_cleanup_fd(&sp->message.fds[i]);
+	drop_descriptors(&sp->message);
 	return !r || r == -EAGAIN || r == -EPROTO;
 }
 
@@ -176,21 +182,16 @@ static int hold_life_lock(void)
 	return fcntl(INIT_LIFE_FD, F_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init; the cgroup. */
-static int arrange_descriptors(int fd, struct cgroup *group)
+/* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init. */
+static int arrange_descriptors(int fd)
 {
-	int dir = group->dir < 0 ? -1 : fcntl(group->dir, F_DUPFD_CLOEXEC, GROUP_FD + 1);
 	sigset_t set;
 	int null, sigfd, r;
 
 	r = place_fd(fd, INIT_REPORT_FD);
-	if (!r && dir >= 0)
-		r = place_fd(dir, GROUP_FD);
 	if (r < 0)
 		return r;
-	group->dir = dir < 0 ? -1 : GROUP_FD;
-	close_range(INIT_REPORT_FD + 1, GROUP_FD - 1, 0);
-	close_range(GROUP_FD + (dir >= 0), ~0U, 0);
+	close_range(INIT_REPORT_FD + 1, ~0U, 0);
 	close_range(0, INIT_REPORT_FD - 1, 0);
 	null = open("/dev/null", O_RDWR);
 	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
@@ -248,10 +249,10 @@ static void bind_life(pid_t daemon)
 }
 
 /* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall. */
-static void build_filter(struct spawner *sp, const struct sbx_settings *settings)
+static void build_filter(struct spawner *sp)
 {
 	struct spawn_powers *powers = &sp->powers;
-	const bool host_net = settings->net && strcmp(settings->net, "host") == 0;
+	const bool host_net = isolation_net_is_host(&sp->settings);
 	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
 	                                 .no_unix = !powers->mount_ns,
 	                                 .no_ipc = !powers->mount_ns,
@@ -278,25 +279,18 @@ static int lacks_network(struct spawn_powers *powers)
 }
 
 /* Nobody gets a stronger word than what is there; and nothing is a reason to run as root. */
-static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
+static int find_powers(struct spawner *sp)
 {
-	const char *isolation = settings->isolation ? settings->isolation : "auto";
+	const struct isolation_settings *settings = &sp->settings;
 	struct spawn_powers *powers = &sp->powers;
 	const bool root = geteuid() == 0;
-	struct sbx_error err;
-	int r = sbx_identity_find(settings, &powers->who, &err);
 
-	if (r < 0) {
-		snprintf(powers->reason, sizeof(powers->reason), "%.*s",
-		         (int)sizeof(powers->reason) - 1, err.text);
-		return r;
-	}
-	if (strcmp(isolation, "none") == 0 && sbx_settings_hosts(settings)) {
+	if (isolation_is(settings, "none") && isolation_net_is_allow(settings)) {
 		snprintf(powers->reason, sizeof(powers->reason),
 		         "net=allow needs a network namespace, which isolation=none does not make");
 		return -EINVAL;
 	}
-	if (strcmp(isolation, "none") == 0) {
+	if (isolation_is(settings, "none")) {
 		snprintf(powers->reason, sizeof(powers->reason), "isolation=none");
 		return 0;
 	}
@@ -305,10 +299,10 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 	if (root && !powers->become)
 		powers->who = (struct sbx_identity){0};
 	views_probe(settings, powers);
-	if (sbx_settings_hosts(settings) && !powers->net_ns)
+	if (isolation_net_is_allow(settings) && !powers->net_ns)
 		return lacks_network(powers);
-	build_filter(sp, settings);
-	if (strcmp(isolation, "require") == 0 && *powers->reason)
+	build_filter(sp);
+	if (isolation_is(settings, "require") && *powers->reason)
 		return -EPERM;
 	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
 }
@@ -317,23 +311,44 @@ static int find_powers(struct spawner *sp, const struct sbx_settings *settings)
 static void join_group(struct spawner *sp)
 {
 	struct sbx_cgroup_powers *powers = &sp->powers.cgroup;
-	int r = sp->group->dir < 0 ? 0 : cgroup_join(sp->group);
+	int r = sp->group.dir < 0 ? 0 : cgroup_join(&sp->group);
 
-	*powers = sp->group->powers;
+	*powers = sp->group.powers;
 	if (r == 0)
 		return;
-	sbx_cleanup_fd(&sp->group->dir);
+	sbx_cleanup_fd(&sp->group.dir);
 	*powers = (struct sbx_cgroup_powers){0};
 	snprintf(powers->reason, sizeof(powers->reason), "the cgroup cannot be entered: %s",
 	         strerror(-r));
 }
 
-static int set_up(struct spawner *sp, int fd, const struct sbx_settings *settings, pid_t daemon)
+/* The first message. */
+static int receive_start(struct spawner *sp)
+{
+	struct spawn_message *msg = &sp->message;
+	struct spawn_start start;
+	int r = spawn_receive(INIT_REPORT_FD, 0, msg);
+
+	if (!r && msg->len != sizeof(start))
+		r = -EPROTO;
+	if (!r) {
+		memcpy(&start, msg->bytes, sizeof(start));
+		sp->daemon = start.daemon;
+		sp->powers.who = start.who;
+		sp->group.powers = start.cgroup;
+		sp->group.dir = sbx_steal_fd(&msg->fds[1]);
+		r = spawn_decode_settings(&start, msg->fds[0], &sp->settings);
+	}
+	drop_descriptors(msg);
+	return r;
+}
+
+static int set_up(struct spawner *sp, int fd)
 {
 	int r;
 
 	reset_signals();
-	r = arrange_descriptors(fd, sp->group);
+	r = arrange_descriptors(fd);
 	if (r < 0)
 		return r;
 	give_name();
@@ -345,22 +360,25 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	sp->message.bytes = malloc(SPAWN_MESSAGE);
 	if (!sp->message.bytes || chdir("/") < 0)
 		return sp->message.bytes ? -errno : -ENOMEM;
-	join_group(sp);
-	r = find_powers(sp, settings);
+	r = receive_start(sp);
 	if (r < 0)
 		return r;
-	bind_life(daemon);
+	join_group(sp);
+	r = find_powers(sp);
+	if (r < 0)
+		return r;
+	bind_life(sp->daemon);
 	if (sp->powers.isolated && privileges_bound() < 0)
 		return -errno;
 	lean_become();
-	r = views_create(settings, &sp->powers, &sp->views);
+	r = views_create(&sp->settings, &sp->powers, &sp->views);
 	return r < 0 ? r
 	             : inits_create(
 	                       &(struct inits_config){
 	                               .powers = &sp->powers,
-	                               .settings = settings,
+	                               .settings = &sp->settings,
 	                               .views = sp->views,
-	                               .cgroup = sp->group,
+	                               .cgroup = &sp->group,
 	                               .filter = sp->powers.seccomp ? &sp->filter : NULL,
 	                               .nofile = sp->nofile,
 	                               .message = sp->message.bytes,
@@ -368,13 +386,13 @@ static int set_up(struct spawner *sp, int fd, const struct sbx_settings *setting
 	                       &sp->inits);
 }
 
-void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon, struct cgroup *group)
+void spawner_main(int fd)
 {
-	struct spawner sp = {.group = group};
+	struct spawner sp = {.group = CGROUP_NONE};
 	struct spawn_hello hello = {.report.event = SPAWN_HELLO};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	hello.report.code = -set_up(&sp, fd, settings, daemon);
+	hello.report.code = -set_up(&sp, fd);
 	hello.powers = sp.powers;
 	tell(&hello, sizeof(hello));
 	if (hello.report.code)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,6 +69,63 @@ int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
 	return 0;
 }
 
+static uint32_t put_strings(struct writer *w, const struct sbx_strings *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		put(w, list->items[i]);
+	return (uint32_t)list->n;
+}
+
+static void put_settings(struct writer *w, const struct sbx_settings *s, struct spawn_start *start)
+{
+	const char *const words[] = {s->isolation, s->net,        s->mountpoint,
+	                             s->state_dir, s->source_abs, s->cache_dir};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(words); i++)
+		put(w, words[i] ? words[i] : "");
+	start->n_shown = put_strings(w, &s->shown);
+	start->n_covered = put_strings(w, &s->covered);
+	start->n_ro = put_strings(w, &s->ro_paths);
+	start->n_rw = put_strings(w, &s->rw_paths);
+	start->n_hide = put_strings(w, &s->hide_paths);
+}
+
+int spawn_memfd(const char *payload, size_t len, int *ret)
+{
+	_cleanup_fd_ int fd = memfd_create("payload", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(fd, payload + at, len - at);
+
+		if (n < 0)
+			return -errno;
+		at += (size_t)n;
+	}
+	*ret = sbx_steal_fd(&fd);
+	return 0;
+}
+
+int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_start *start, int *ret)
+{
+	_cleanup_free_ char *buf = NULL;
+	struct writer w = {0};
+
+	put_settings(&w, settings, start);
+	if (w.len > SPAWN_MAX)
+		return -E2BIG;
+	buf = malloc(w.len);
+	if (!buf)
+		return -ENOMEM;
+	start->memory_mb = settings->limits.memory_mb;
+	start->cpu_percent = settings->cpu_percent;
+	start->payload = w.len;
+	w = (struct writer){.at = buf};
+	put_settings(&w, settings, start);
+	return spawn_memfd(buf, start->payload, ret);
+}
+
 struct reader {
 	char *at, *end;
 	char **words;
@@ -97,6 +155,18 @@ static char **take_list(struct reader *r, uint32_t n)
 	return list;
 }
 
+static const char *take_word(struct reader *r)
+{
+	const char *s = take(r);
+
+	return *s ? s : NULL;
+}
+
+static struct sbx_strings take_strings(struct reader *r, uint32_t n)
+{
+	return (struct sbx_strings){.items = take_list(r, n), .n = n};
+}
+
 static int read_memfd(int fd, char *buf, size_t len)
 {
 	for (size_t at = 0; at < len;) {
@@ -107,6 +177,65 @@ static int read_memfd(int fd, char *buf, size_t len)
 		at += (size_t)n;
 	}
 	return 0;
+}
+
+/* The reader's words are room for N words and the ends of LISTS lists. */
+static int make_reader(char *buf, size_t len, size_t n, size_t lists, struct reader *ret)
+{
+	/* Each word has at least its NUL. */
+	if (n > len)
+		return -EPROTO;
+	*ret = (struct reader){.at = buf, .end = buf + len};
+	ret->words = calloc(n + lists, sizeof(*ret->words));
+	return ret->words ? 0 : -ENOMEM;
+}
+
+static void take_settings(struct reader *r, const struct spawn_start *s,
+                          struct isolation_settings *ret)
+{
+	ret->isolation = take_word(r);
+	ret->net = take_word(r);
+	ret->mountpoint = take_word(r);
+	ret->state_dir = take_word(r);
+	ret->source_abs = take_word(r);
+	ret->cache_dir = take_word(r);
+	ret->shown = take_strings(r, s->n_shown);
+	ret->covered = take_strings(r, s->n_covered);
+	ret->ro_paths = take_strings(r, s->n_ro);
+	ret->rw_paths = take_strings(r, s->n_rw);
+	ret->hide_paths = take_strings(r, s->n_hide);
+	ret->memory_mb = s->memory_mb;
+	ret->cpu_percent = s->cpu_percent;
+}
+
+int spawn_decode_settings(const struct spawn_start *s, int fd, struct isolation_settings *ret)
+{
+	const size_t n = (size_t)s->n_shown + s->n_covered + s->n_ro + s->n_rw + s->n_hide;
+	_cleanup_free_ char *buf = s->payload > SPAWN_MAX ? NULL : malloc(s->payload + 1);
+	struct reader r = {0};
+	int err;
+
+	if (!buf)
+		return s->payload > SPAWN_MAX ? -EPROTO : -ENOMEM;
+	err = read_memfd(fd, buf, s->payload);
+	if (!err)
+		err = make_reader(buf, s->payload, n, 5, &r);
+	if (err < 0)
+		return err;
+	*ret = (struct isolation_settings){.words = r.words};
+	take_settings(&r, s, ret);
+	if (r.bad || r.at != r.end) {
+		free(ret->words);
+		return -EPROTO;
+	}
+	ret->buf = sbx_steal_ptr(&buf);
+	return 0;
+}
+
+void spawn_settings_release(struct isolation_settings *settings)
+{
+	free(settings->words);
+	free(settings->buf);
 }
 
 int spawn_stream(const struct spawn_message *msg, int stream)
@@ -139,15 +268,15 @@ static int take_apart(struct spawn_request *req)
 {
 	const struct spawn_command *c = &req->cmd;
 	size_t n = (size_t)c->n_ro + c->n_rw + c->n_over + c->n_argv + c->n_env;
-	struct reader r = {.at = req->buf, .end = req->buf + c->payload};
+	struct reader r = {0};
+	int err;
 
-	/* Each word has at least its NUL. */
-	if (n > c->payload || c->n_argv == 0 || c->n_over % 2)
+	if (c->n_argv == 0 || c->n_over % 2)
 		return -EPROTO;
-	req->words = calloc(n + 5, sizeof(*req->words));
-	if (!req->words)
-		return -ENOMEM;
-	r.words = req->words;
+	err = make_reader(req->buf, c->payload, n, 5, &r);
+	if (err < 0)
+		return err;
+	req->words = r.words;
 	req->id = take(&r);
 	req->workdir = take(&r);
 	req->view = take(&r);

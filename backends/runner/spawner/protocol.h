@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "backends/runner/isolation/request.h"
+#include "backends/runner/isolation/settings.h"
 #include "sandboxfs/spawner.h"
 
 #define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
@@ -20,7 +21,7 @@
 #define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
 #define SPAWN_NAME   16                        /* of a process, with its NUL: TASK_COMM_LEN */
 
-/* daemon -> spawner */
+/* daemon -> spawner, after the first message */
 enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET, SPAWN_ROOM };
 
 /* spawner or init -> daemon */
@@ -66,6 +67,21 @@ struct spawn_report {
 	};
 };
 
+/*
+ * The first message there. Descriptors: a memfd with the payload, NUL-terminated strings in the order
+ * isolation, net, mountpoint, state_dir, source_abs, cache_dir ("" for none), shown, covered,
+ * ro_paths, rw_paths, hide_paths; then the cgroup of the mount, where there is one.
+ */
+struct spawn_start {
+	int32_t daemon;          /* its pid */
+	struct sbx_identity who; /* as whom commands run */
+	struct sbx_cgroup_powers cgroup;
+	uint64_t payload; /* bytes */
+	uint64_t memory_mb, cpu_percent;
+	uint32_t n_shown, n_covered, n_ro, n_rw, n_hide;
+};
+
+/* The answer to it. */
 struct spawn_hello {
 	struct spawn_report report;
 	struct spawn_powers powers;
@@ -85,6 +101,17 @@ struct spawn_message {
  */
 int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
                  struct spawn_command *cmd, char **ret);
+/* Fills START's counts and limits and writes its payload to a memfd, *ret. 0 or a negative errno. */
+int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_start *start, int *ret);
+/*
+ * What FD has as the payload of START. -EPROTO when counts and strings disagree, or another negative
+ * errno: then there is nothing to release.
+ */
+int spawn_decode_settings(const struct spawn_start *start, int fd, struct isolation_settings *ret);
+/* Frees the strings. */
+void spawn_settings_release(struct isolation_settings *settings);
+/* A memfd with LEN bytes of PAYLOAD, in *ret. 0 or a negative errno. */
+int spawn_memfd(const char *payload, size_t len, int *ret);
 /* One message with descriptors, without waiting. 0 or a negative errno; -EAGAIN: not now. */
 int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds);
 /*
@@ -102,13 +129,7 @@ int spawn_stream(const struct spawn_message *msg, int stream);
 /* Frees memory. */
 void spawn_request_finish(struct spawn_request *req);
 
-struct cgroup;
-
-/*
- * The spawner process: serves FD, the child of DAEMON, until it is closed, then ends everything. Jobs
- * are put into GROUP.
- */
-_Noreturn void spawner_main(int fd, const struct sbx_settings *settings, pid_t daemon,
-                            struct cgroup *group);
+/* The spawner process: serves FD until it is closed, then ends everything. */
+_Noreturn void spawner_main(int fd);
 
 #endif

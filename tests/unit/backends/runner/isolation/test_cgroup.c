@@ -30,7 +30,7 @@
 
 static struct cgroup group;
 static struct cgroup_where where;
-static const struct sbx_settings mount_settings;
+static const struct isolation_settings mount_settings;
 
 static void start(const char *controllers, const char *own)
 {
@@ -233,7 +233,7 @@ static void what_killed_mounts_left_is_removed_and_the_living_stay(void **state)
 static void a_job_gets_a_leaf_with_its_limits(void **state)
 {
 	const struct sbx_limits limits = {.memory_mb = 64, .procs = 20};
-	const struct sbx_settings settings = {.limits.memory_mb = 256, .cpu_percent = 150};
+	const struct isolation_settings settings = {.memory_mb = 256, .cpu_percent = 150};
 	int leaf;
 
 	(void)state;
@@ -274,7 +274,7 @@ static void no_limit_writes_nothing(void **state)
 
 static void a_limit_that_cannot_be_set_is_an_error(void **state)
 {
-	const struct sbx_settings settings = {.limits.memory_mb = 256};
+	const struct isolation_settings settings = {.memory_mb = 256};
 	int leaf;
 
 	(void)state;
