@@ -2,14 +2,12 @@
 #include "backends/runner/runner_impl.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,11 +81,7 @@ static int start_process(struct sbx_spawner *sp, const struct sbx_identity *who,
 		return sbx_fail(err, -r, "the process that runs commands cannot be told: %s",
 		                strerror(-r));
 	}
-	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread, and the spawner must have one. */
-	sp->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
-	if (sp->pid == 0)
-		spawner_main(pair[1]);
-	r = sp->pid < 0 ? sbx_fail(err, errno, "fork: %s", strerror(errno)) : 0;
+	r = program_start(pair[1], sp->settings->mountpoint, &sp->pid, err);
 	close(pair[1]);
 	return r;
 }
@@ -114,7 +108,7 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 	if (r < 0) {
 		sbx_fail(err, -r, "commands cannot be isolated: %s", why.text);
 	} else {
-		make_group(sp); /* before the fork: both may have to be in it */
+		make_group(sp); /* before the start: both may have to be in it */
 		r = start_process(sp, &who, err);
 	}
 	if (r == 0)

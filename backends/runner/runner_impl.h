@@ -1,6 +1,6 @@
 /*
- * What the files spawner*.c share, the daemon's side of the spawner: runner.c starts and stops it,
- * send.c tells it, exec.c starts jobs, jobs.c is their life,
+ * What these files share, the daemon's side of the spawner: runner.c starts and stops it, program.c
+ * finds its program, send.c tells it, exec.c starts jobs, jobs.c is their life,
  * policy.c says what is in force.
  *
  * Commands go out under a lock from any thread, reports come in on the loop thread, which owns everything
@@ -62,6 +62,12 @@ struct sbx_spawner {
 	struct job *fresh; /* started in this batch, perhaps to be watched; loop thread */
 	char *buf;         /* loop thread */
 };
+
+/*
+ * Starts the program with SOCK, a process *ret that names MOUNTPOINT (NULL: none) among its arguments.
+ * 0 or a negative errno.
+ */
+int program_start(int sock, const char *mountpoint, pid_t *ret, struct sbx_error *err);
 
 /*
  * Under the lock. Sends a message, or queues it when the socket takes no more: it never waits, since the

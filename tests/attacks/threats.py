@@ -3,7 +3,7 @@
 
 The names stand in a comment after the sentence: <!-- CASE: CLAIM; CASE: CLAIM -->, a CASE being one of
 tests/attacks, or of tests/mount as mount/CASE. What is said not to be
-protected, and what the tests are, stands for itself. And the daemon without walls has each file that knows of one.
+protected, and what the tests are, stands for itself. And the programs without walls have each file that knows of one.
 """
 import pathlib
 import re
@@ -29,12 +29,18 @@ for sentence in re.findall(r"[^.|]*[a-z)]\.(?=\s)(?!\s*<!--)[^\n]*", re.sub(r"\*
     checks.append((False, f"a sentence names what shows it: {' '.join(sentence.split())}"))
 checks.append((len(checks) > 20, "the threat model was found"))
 
-weak = re.search(r"^weak = executable\(.*?c_args", (here / "../meson.build").read_text(), re.S | re.M).group(0)
+meson = (here / "../meson.build").read_text()
+weak = re.search(r"^weak = executable\(.*?c_args", meson, re.S | re.M).group(0)
+# All of the runner is compiled anew.
+runner = re.search(r"^weak_runner = executable\([^)]*runner_main, runner_sources,\s*c_args: '-DSBX_WEAK'", meson, re.M)
 for top in ("fs", "backends"):
     for source in sorted((here / "../.." / top).rglob("*.c")):
         name = f"{top}/{source.relative_to(here / '../..' / top)}"
-        knows = "sbx_without(" in source.read_text()
-        if knows or (name in weak and source.name != "main.c"):
+        knows = "sbx_without(" in source.read_text() or "#ifdef SBX_WEAK" in source.read_text()
+        if knows and source.parent.name in ("isolation", "spawner"):
+            checks.append((runner and f"'{source.name}'" in (source.parent / "meson.build").read_text(),
+                           f"{name} is compiled anew for the runner without walls, as it knows of one"))
+        elif knows or (name in weak and source.name != "main.c"):
             checks.append((knows and f"'../{name}'" in weak,
                            f"{name} is compiled anew for the daemon without walls, as it knows of one"))
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # case.sh root|user SCRIPT: runs one case in a room of its own and then looks whether anything is left.
 #
-# The room is a directory below SBX_ROOMS or /tmp with a copy of the program, the tool and the tests in it, so that an
+# The room is a directory below SBX_ROOMS or /tmp with a copy of the programs, the tool and the tests in it, so that an
 # ordinary user needs no access to the source tree. SBX_OPTIONS is added to the -o of each mount. Cases print
 # `ok - claim` and `not ok - claim`; numbers and the plan are added here. Skips, with the reason, only where FUSE, or what
 # SBX_OPTIONS asks for, is absent.
@@ -38,12 +38,14 @@ fi
 
 ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
-cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" || echo "not ok - the daemon is built"
+runner=${SBX_RUNNER:-$(dirname "$SANDBOXFS")/sandboxfs-runner}
+cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" && cp "$runner" "$ROOM/bin" || echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
 if [ -n "${SBX_BENCH:-}" ]; then
 	mkdir -p "$ROOM/build/tests/bench"
 	cp "$SANDBOXFS" "$ROOM/build/sandboxfs"
+	cp "$runner" "$ROOM/build"
 	cp "$SBX_BENCH"/bench-* "$ROOM/build/tests/bench/" 2>/dev/null
 fi
 cp -r "$here" "$ROOM/tests"

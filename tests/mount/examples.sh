@@ -44,7 +44,7 @@ plain_chroot() {
 set -e
 cd "$ROOM/chroot"
 mkdir -p mnt tmp srv
-cp "$SANDBOXFS" srv/sandboxfs
+cp "$SANDBOXFS" "$(dirname "$SANDBOXFS")/sandboxfs-runner" srv
 for dir in /usr /etc /bin /sbin /lib* /proc /sys /dev; do
 	[ -d "$dir" ] || continue
 	if [ -L "$dir" ]; then cp -P "$dir" .; else mkdir ".$dir" && mount --rbind "$dir" ".$dir"; fi

@@ -39,7 +39,14 @@ fs/control
 fs/workspace
 fs
 """.split()
-LIBRARIES = {"backends": "backends/libbackends.a.p", "fs": "fs/libfs.a.p"}
+# Folders of sources, and the objects that they become.
+LIBRARIES = {
+    "backends/runner/isolation": ("backends/runner", "librunner.a.p"),
+    "backends/runner/spawner": ("backends/runner", "librunner.a.p"),
+    "backends": ("backends", "libbackends.a.p"),
+    "fs": ("fs", "libfs.a.p"),
+}
+PROGRAMS = ("fs/main.c", "backends/runner/spawner/main.c")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 DEFINED = "TDBRCVW"
 
@@ -66,15 +73,20 @@ def symbols(obj):
     return [line.split()[-2:] for line in lines if line.strip()]
 
 
-def linked(build, files):
+def object_of(build, path):
     """Meson calls the object of fs/job/start.c job_start.c.o."""
+    for folder, (base, library) in LIBRARIES.items():
+        if path.startswith(folder + "/"):
+            return os.path.join(build, base, library, os.path.relpath(path, base).replace("/", "_") + ".o")
+    return None
+
+
+def linked(build, files):
     defined, needed = {}, []
     for path in files:
-        library, _, rest = path.partition("/")
-        obj = os.path.join(build, LIBRARIES.get(library, ""), rest.replace("/", "_") + ".o")
-        if path.endswith(".h") or path == "fs/main.c":
+        if path.endswith(".h") or path in PROGRAMS:
             continue
-        for kind, symbol in symbols(obj):
+        for kind, symbol in symbols(object_of(build, path)):
             if kind in DEFINED:
                 defined[symbol] = path
             elif kind == "U":

@@ -15,7 +15,7 @@
 
 /* Numbers of descriptors that the spawner keeps for itself, and those that init puts its own at. */
 enum {
-	INIT_REPORT_FD = 3, /* the spawner's socket, and init's too */
+	INIT_REPORT_FD = SPAWN_SOCKET, /* the spawner's socket, and init's too */
 	INIT_SIGNAL_FD,   /* a signalfd of what the spawner and inits wait for: each gets his own */
 	INIT_LIFE_FD,     /* a file that the spawner has a record lock on while it lives */
 	INIT_LISTENER_FD, /* of the filter */

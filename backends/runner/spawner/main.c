@@ -1,5 +1,5 @@
 /*
- * The spawner process. It does nothing but fork inits, pass signals to them and reap them;
+ * sandboxfs-runner, the spawner process. It does nothing but fork inits, pass signals to them and reap them;
  * what takes time happens in init. It never waits for the daemon in a way that could make
  * the daemon wait for it: reports are small and the daemon always reads.
  */
@@ -183,18 +183,16 @@ static int hold_life_lock(void)
 }
 
 /* Descriptors 0, 1, 2: /dev/null; 3: the socket; 4: signals; 5: the lock; those kept for init. */
-static int arrange_descriptors(int fd)
+static int arrange_descriptors(void)
 {
 	sigset_t set;
 	int null, sigfd, r;
 
-	r = place_fd(fd, INIT_REPORT_FD);
-	if (r < 0)
-		return r;
 	close_range(INIT_REPORT_FD + 1, ~0U, 0);
 	close_range(0, INIT_REPORT_FD - 1, 0);
 	null = open("/dev/null", O_RDWR);
-	if (null != 0 || dup2(0, 1) < 0 || dup2(0, 2) < 0)
+	if (fcntl(INIT_REPORT_FD, F_SETFD, FD_CLOEXEC) < 0 || null != 0 || dup2(0, 1) < 0 ||
+	    dup2(0, 2) < 0)
 		return -EBADF;
 	/* Only inits are sent the last. */
 	sigemptyset(&set);
@@ -217,13 +215,6 @@ static void reset_signals(void)
 		signal(sig, SIG_DFL);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-}
-
-static void give_name(void)
-{
-	setsid();
-	umask(022);
-	prctl(PR_SET_NAME, "sandboxfs-spawn", 0, 0, 0);
 }
 
 static int raise_files(struct rlimit *was)
@@ -343,15 +334,16 @@ static int receive_start(struct spawner *sp)
 	return r;
 }
 
-static int set_up(struct spawner *sp, int fd)
+static int set_up(struct spawner *sp)
 {
 	int r;
 
 	reset_signals();
-	r = arrange_descriptors(fd);
+	r = arrange_descriptors();
 	if (r < 0)
 		return r;
-	give_name();
+	setsid();
+	umask(022);
 	r = raise_files(&sp->nofile);
 	if (!r && limits_no_core() < 0)
 		r = -errno;
@@ -386,13 +378,27 @@ static int set_up(struct spawner *sp, int fd)
 	                       &sp->inits);
 }
 
-void spawner_main(int fd)
+/* By hand there is nothing that it could be used for. */
+static bool is_started_by_daemon(void)
+{
+	socklen_t len = sizeof(int);
+	int type;
+
+	return getsockopt(INIT_REPORT_FD, SOL_SOCKET, SO_TYPE, &type, &len) == 0 &&
+	       type == SOCK_SEQPACKET;
+}
+
+int main(void)
 {
 	struct spawner sp = {.group = CGROUP_NONE};
 	struct spawn_hello hello = {.report.event = SPAWN_HELLO};
 
+	if (!is_started_by_daemon()) {
+		fputs("sandboxfs-runner is started by sandboxfs\n", stderr);
+		return 2;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	hello.report.code = -set_up(&sp, fd);
+	hello.report.code = -set_up(&sp);
 	hello.powers = sp.powers;
 	tell(&hello, sizeof(hello));
 	if (hello.report.code)

@@ -1,8 +1,8 @@
 /*
  * What daemon, spawner and init say to each other. One SOCK_SEQPACKET pair: the daemon
  * holds one end; the spawner and the init of every job share the other, so the daemon
- * reads end-of-file exactly when none of them is left. All three are one program, forked:
- * the structs travel as they are.
+ * reads end-of-file exactly when none of them is left. All three are of one build: the structs travel
+ * as they are.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
 #define SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
@@ -16,6 +16,7 @@
 #include "backends/runner/isolation/settings.h"
 #include "sandboxfs/spawner.h"
 
+#define SPAWN_SOCKET 3                         /* the descriptor of the spawner's end */
 #define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
 #define SPAWN_MAX    ((size_t)8 * 1024 * 1024) /* of one payload; the kernel's argv limit is 6 MiB */
 #define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
@@ -128,8 +129,5 @@ int spawn_decode(const struct spawn_message *msg, struct spawn_request *ret);
 int spawn_stream(const struct spawn_message *msg, int stream);
 /* Frees memory. */
 void spawn_request_finish(struct spawn_request *req);
-
-/* The spawner process: serves FD until it is closed, then ends everything. */
-_Noreturn void spawner_main(int fd);
 
 #endif

@@ -80,7 +80,7 @@ class Room:
                     "[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
         os.environ.update(GIT_CONFIG_GLOBAL=self.at("home", "gitconfig"), GIT_CONFIG_NOSYSTEM="1",
                           HOME=self.at("home"), LC_ALL="C.UTF-8")
-        for tool in ("sandboxfs", "tests/bench/bench-micro", "tests/bench/bench-exec",
+        for tool in ("sandboxfs", "sandboxfs-runner", "tests/bench/bench-micro", "tests/bench/bench-exec",
                      "tests/bench/bench-exec-many"):
             shutil.copy(os.path.join(build, tool), self.at("share"))
         self.micro = self.at("share", "bench-micro")
