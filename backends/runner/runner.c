@@ -15,14 +15,19 @@
 
 static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
 {
-	struct spawn_hello hello;
+	struct spawn_hello hello = {0};
 	ssize_t n;
 
 	do
 		n = recv(sp->fd, &hello, sizeof(hello), 0);
 	while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(hello))
+	if (n <= 0)
 		return sbx_fail(err, ESRCH, "the process that runs commands died at its start");
+	if (!spawn_is_our_build(&hello, (size_t)n) || n != (ssize_t)sizeof(hello))
+		return sbx_fail(err, EPROTO,
+		                "sandboxfs-runner is of another build: it is %.*s, sandboxfs is %s",
+		                (int)sizeof(hello.build.version), hello.build.version,
+		                spawn_build.version);
 	if (hello.report.code)
 		return sbx_fail(err, hello.report.code, "commands cannot be isolated: %s",
 		                *hello.powers.reason ? hello.powers.reason
@@ -57,7 +62,8 @@ static void make_group(struct sbx_spawner *sp)
 
 static int send_start(const struct sbx_spawner *sp, int sock, const struct sbx_identity *who)
 {
-	struct spawn_start start = {.daemon = getpid(), .who = *who, .cgroup = sp->group.powers};
+	struct spawn_start start = {
+	        .build = spawn_build, .daemon = getpid(), .who = *who, .cgroup = sp->group.powers};
 	_cleanup_fd_ int payload = -1;
 	int r = spawn_encode_settings(sp->settings, &start, &payload);
 

@@ -320,7 +320,7 @@ static int receive_start(struct spawner *sp)
 	struct spawn_start start;
 	int r = spawn_receive(INIT_REPORT_FD, 0, msg);
 
-	if (!r && msg->len != sizeof(start))
+	if (!r && !spawn_is_our_build(msg->bytes, msg->len))
 		r = -EPROTO;
 	if (!r) {
 		memcpy(&start, msg->bytes, sizeof(start));
@@ -391,7 +391,7 @@ static bool is_started_by_daemon(void)
 int main(void)
 {
 	struct spawner sp = {.group = CGROUP_NONE};
-	struct spawn_hello hello = {.report.event = SPAWN_HELLO};
+	struct spawn_hello hello = {.build = spawn_build, .report.event = SPAWN_HELLO};
 
 	if (!is_started_by_daemon()) {
 		fputs("sandboxfs-runner is started by sandboxfs\n", stderr);

@@ -10,6 +10,18 @@
 
 #include "sandboxfs/cleanup.h"
 
+const struct spawn_build spawn_build = {
+        .version = SBX_VERSION ", protocol 1",
+        .sizes = {sizeof(struct spawn_start), sizeof(struct spawn_hello),
+                  sizeof(struct spawn_command), sizeof(struct spawn_report)},
+};
+
+bool spawn_is_our_build(const void *message, size_t len)
+{
+	return len >= sizeof(spawn_build) &&
+	       memcmp(message, &spawn_build, sizeof(spawn_build)) == 0;
+}
+
 struct writer {
 	char *at; /* NULL: only count */
 	size_t len;

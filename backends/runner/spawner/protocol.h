@@ -1,8 +1,8 @@
 /*
  * What daemon, spawner and init say to each other. One SOCK_SEQPACKET pair: the daemon
  * holds one end; the spawner and the init of every job share the other, so the daemon
- * reads end-of-file exactly when none of them is left. All three are of one build: the structs travel
- * as they are.
+ * reads end-of-file exactly when none of them is left. All three are of one build, which is looked at
+ * first: the structs travel as they are.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
 #define SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
@@ -68,12 +68,22 @@ struct spawn_report {
 	};
 };
 
+/* With which the first message of each side begins. The version counts the protocol's changes too. */
+struct spawn_build {
+	char version[48];
+	uint32_t sizes[4]; /* of what travels: a change that was not counted */
+};
+
+/* Ours. */
+extern const struct spawn_build spawn_build;
+
 /*
  * The first message there. Descriptors: a memfd with the payload, NUL-terminated strings in the order
  * isolation, net, mountpoint, state_dir, source_abs, cache_dir ("" for none), shown, covered,
  * ro_paths, rw_paths, hide_paths; then the cgroup of the mount, where there is one.
  */
 struct spawn_start {
+	struct spawn_build build;
 	int32_t daemon;          /* its pid */
 	struct sbx_identity who; /* as whom commands run */
 	struct sbx_cgroup_powers cgroup;
@@ -84,6 +94,7 @@ struct spawn_start {
 
 /* The answer to it. */
 struct spawn_hello {
+	struct spawn_build build;
 	struct spawn_report report;
 	struct spawn_powers powers;
 };
@@ -102,6 +113,8 @@ struct spawn_message {
  */
 int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
                  struct spawn_command *cmd, char **ret);
+/* Whether MESSAGE, of LEN bytes, begins with our build. */
+bool spawn_is_our_build(const void *message, size_t len);
 /* Fills START's counts and limits and writes its payload to a memfd, *ret. 0 or a negative errno. */
 int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_start *start, int *ret);
 /*
