@@ -1,8 +1,8 @@
 /*
- * Order matters here. The spawner is forked first, while there is one thread and no descriptor that a
- * command could keep open; then the mourner, which clears up if we are killed. The backend then takes
- * the lock of the state directory, so that whatever is stale below it can be cleared away. The controls
- * are mounted before the workspace, which points at them.
+ * Order matters here. What runs commands is started first, while nobody else is in our cgroup and our
+ * limits are those that we were given; then the mourner is forked, which clears up if we are killed.
+ * The backend then takes the lock of the state directory, so that whatever is stale below it can be
+ * cleared away. The controls are mounted before the workspace, which points at them.
  *
  * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that nothing
  * runs; answer what is still owed; free.
@@ -273,7 +273,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 		r = start_mourner(d, err);
 	if (r < 0)
 		return r;
-	/* Nobody traces us or reads our environment and memory. (The spawner has maps to write first.) */
+	/* Nobody traces us or reads our environment and memory. */
 	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_wide(LANE_MOST, false, &d->lane) < 0 ||
@@ -513,7 +513,7 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
-	/* Before the spawner is forked, which is to have none. */
+	/* Before there is another process, which is to have none. */
 	r = sbx_secret_take("GITHUB_TOKEN", &d.github_token);
 	if (r < 0)
 		sbx_fail(err, -r, "GITHUB_TOKEN cannot be kept: %s", strerror(-r));

@@ -167,7 +167,7 @@ int sbx_mourner_start(const struct sbx_mourned *what, struct sbx_mourner **ret,
 		free(m);
 		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));
 	}
-	/* Not fork(3): see sbx_spawner_start. */
+	/* Not fork(3): what hooks it (ThreadSanitizer) may start a thread. */
 	m->pid = (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, 0UL);
 	if (m->pid == 0)
 		mourn(pair[1], what);

@@ -1,9 +1,9 @@
 /*
- * The spawner: a small single-threaded process, forked before the daemon has
- * any thread, that makes namespaces and starts jobs. It dies with the daemon
- * (PR_SET_PDEATHSIG) and every job dies with it, so kill -9 of the daemon
- * leaves no process. A small process also forks faster than a big one, and
- * joining a user namespace needs a single thread (setns(2)).
+ * The spawner: a small single-threaded program, sandboxfs-runner, that makes
+ * namespaces and starts jobs. It dies with the daemon (PR_SET_PDEATHSIG) and
+ * every job dies with it, so kill -9 of the daemon leaves no process. A small
+ * process also forks faster than a big one, and joining a user namespace
+ * needs a single thread (setns(2)).
  */
 #ifndef SANDBOXFS_SPAWNER_H
 #define SANDBOXFS_SPAWNER_H
@@ -19,11 +19,10 @@ const char *sbx_userns_mend(void);
 bool sbx_in_chroot(void);
 
 /*
- * Forks the spawner. Must be called while the process has one thread and, as the
- * child keeps them, before descriptors are opened that a job must not hold alive.
- * The calling thread must live as long as the daemon (PR_SET_PDEATHSIG is bound to it), and
- * SETTINGS as long as the spawner. Waits until the spawner has found out what it can make.
- * Returns 0 or a negative errno: EPERM when isolation=require cannot be met.
+ * Starts the spawner. The calling thread must live as long as the daemon (PR_SET_PDEATHSIG is bound to
+ * it), and SETTINGS as long as the spawner. Commands get the limits of descriptors that are in force
+ * now. Waits until the spawner has found out what it can make. Returns 0 or a negative errno: EPERM when
+ * isolation=require cannot be met, ENOENT the program is not there, EPROTO it is of another build.
  */
 int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
                       struct sbx_error *err);

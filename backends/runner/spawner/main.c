@@ -27,7 +27,6 @@
 #include "backends/runner/isolation/privileges.h"
 #include "backends/runner/isolation/seccomp.h"
 #include "backends/runner/spawner/init_pool.h"
-#include "backends/runner/spawner/lean.h"
 #include "backends/runner/spawner/protocol.h"
 #include "backends/runner/spawner/rlimits.h"
 #include "sandboxfs/cleanup.h"
@@ -362,7 +361,6 @@ static int set_up(struct spawner *sp)
 	bind_life(sp->daemon);
 	if (sp->powers.isolated && privileges_bound() < 0)
 		return -errno;
-	lean_become();
 	r = views_create(&sp->settings, &sp->powers, &sp->views);
 	return r < 0 ? r
 	             : inits_create(
