@@ -10,17 +10,21 @@
 #include "backends/memory/memory.h"
 #include "backends/trace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
 
-static const struct {
+static const struct known {
 	const char *name;
 	int (*open)(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+	/* NULL: it runs no commands on this host */
+	int (*start_early)(const struct sbx_settings *settings, struct sbx_spawner **ret,
+	                   struct sbx_error *err);
 	const char *absent; /* why it cannot be opened, when open is NULL */
 } backends[] = {
-        {"local", sbx_local_open, NULL},
-        {"memory", sbx_memory_open, NULL},
-        {"daytona", NULL, "Daytona sandbox not yet implemented"},
-        {"vercel", NULL, "Vercel sandbox not yet implemented"},
-        {"dagger", NULL, "Dagger backend not yet implemented"},
+        {"local", sbx_local_open, sbx_spawner_start, NULL},
+        {"memory", sbx_memory_open, sbx_spawner_start, NULL},
+        {"daytona", NULL, NULL, "Daytona sandbox not yet implemented"},
+        {"vercel", NULL, NULL, "Vercel sandbox not yet implemented"},
+        {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
 };
 
 static void check_members(const struct sbx_backend_impl *impl)
@@ -29,15 +33,41 @@ static void check_members(const struct sbx_backend_impl *impl)
 	(void)impl;
 }
 
-static int open_known(const struct sbx_host *host, size_t i, struct sbx_backend **ret,
-                      struct sbx_error *err)
+/* Returns 0 or a negative errno. */
+static int find(const struct sbx_settings *settings, const struct known **ret,
+                struct sbx_error *err)
 {
-	struct sbx_backend *b;
-	int r;
+	const char *name = settings->backend ? settings->backend : "local";
 
-	if (!backends[i].open)
-		return sbx_fail(err, EOPNOTSUPP, "%s", backends[i].absent);
-	r = backends[i].open(host, &b, err);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++) {
+		if (strcmp(backends[i].name, name) != 0)
+			continue;
+		*ret = &backends[i];
+		return backends[i].open ? 0 : sbx_fail(err, EOPNOTSUPP, "%s", backends[i].absent);
+	}
+	return sbx_fail(err, EINVAL,
+	                "unknown backend %s; there are local, memory, daytona, vercel, dagger",
+	                name);
+}
+
+int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spawner **ret,
+                            struct sbx_error *err)
+{
+	const struct known *known;
+	int r = find(settings, &known, err);
+
+	*ret = NULL;
+	return r < 0 || !known->start_early ? r : known->start_early(settings, ret, err);
+}
+
+int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
+{
+	const struct known *known;
+	struct sbx_backend *b;
+	int r = find(host->settings, &known, err);
+
+	if (!r)
+		r = known->open(host, &b, err);
 	if (r)
 		return r;
 	check_members(b->impl);
@@ -50,16 +80,4 @@ static int open_known(const struct sbx_host *host, size_t i, struct sbx_backend 
 	}
 	*ret = b;
 	return 0;
-}
-
-int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
-{
-	const char *name = host->settings->backend ? host->settings->backend : "local";
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++)
-		if (strcmp(backends[i].name, name) == 0)
-			return open_known(host, i, ret, err);
-	return sbx_fail(err, EINVAL,
-	                "unknown backend %s; there are local, memory, daytona, vercel, dagger",
-	                name);
 }

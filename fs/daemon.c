@@ -54,8 +54,8 @@
 struct daemon {
 	struct sbx_options *opts;
 	struct sbx_host host;
-	char *github_token; /* a secret (fs/config/secret.h), or NULL */
-	struct sbx_spawner *spawner;
+	char *github_token;          /* a secret (fs/config/secret.h), or NULL */
+	struct sbx_spawner *spawner; /* NULL: no command is run here */
 	struct sbx_mourner *mourner; /* or NULL */
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
@@ -268,7 +268,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 		d->workspace.controls = NULL;
 		return sbx_fail(err, ENOMEM, "out of memory");
 	}
-	r = sbx_spawner_start(s, &d->spawner, err);
+	r = sbx_backend_start_early(s, &d->spawner, err);
 	if (r == 0)
 		r = start_mourner(d, err);
 	if (r < 0)
@@ -284,7 +284,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	            0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
-	r = sbx_spawner_attach(d->spawner, d->loop);
+	r = d->spawner ? sbx_spawner_attach(d->spawner, d->loop) : 0;
 	if (r < 0)
 		return sbx_fail(err, -r, "the spawner cannot be attached: %s", strerror(-r));
 	d->host = (struct sbx_host){.settings = s,

@@ -22,6 +22,7 @@
 
 struct sbx_backend;
 struct sbx_loop;
+struct sbx_spawner;
 
 /* What a sandbox starts as. The members that a kind does not name are NULL. */
 struct sbx_origin {
@@ -105,7 +106,7 @@ struct sbx_backend {
 struct sbx_host {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
-	struct sbx_spawner *spawner; /* NULL where no command is ever run (tests) */
+	struct sbx_spawner *spawner; /* of sbx_backend_start_early; NULL: no command is run here */
 	/*
 	 * [any] Tells in a sentence that something that was kept of the removed sandbox NAME is
 	 * kept no longer. NULL: nobody wants to know.
@@ -114,6 +115,14 @@ struct sbx_host {
 	void *data;
 };
 
+/*
+ * Starts what the backend that settings->backend names has to have running before it is opened: *ret
+ * runs commands on this host (sandboxfs/spawner.h says how, and for how long), NULL where none are
+ * run here. EINVAL: unknown name. EOPNOTSUPP: not available in this build; or as
+ * sbx_spawner_start(). Not thread-safe.
+ */
+int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spawner **ret,
+                            struct sbx_error *err);
 /*
  * Opens the backend that settings->backend names. With settings->debug the result is wrapped in
  * the tracer. EINVAL: unknown name, or a source that cannot be used (no repository, bare, empty).

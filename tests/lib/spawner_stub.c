@@ -35,6 +35,15 @@ static void remember(struct sbx_spawner *sp, const struct sbx_place *place,
 		snprintf(sp->env[n++], sizeof(sp->env[0]), "%s", *e);
 }
 
+/* Tests have theirs made; the backends only name it. */
+__attribute__((weak)) int sbx_spawner_start(const struct sbx_settings *settings,
+                                            struct sbx_spawner **ret, struct sbx_error *err)
+{
+	(void)settings;
+	(void)ret;
+	return sbx_fail(err, EOPNOTSUPP, "the stub is not started");
+}
+
 __attribute__((weak)) bool sbx_spawner_views(const struct sbx_spawner *sp)
 {
 	(void)sp;

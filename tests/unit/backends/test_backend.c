@@ -15,6 +15,7 @@
 
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/spawner.h"
 
 static void expect_name(const char *name, int r)
 {
@@ -80,6 +81,35 @@ static void known_but_absent_backends_say_so(void **state)
 	expect_open("daytona", -EOPNOTSUPP, "Daytona sandbox not yet implemented");
 	expect_open("vercel", -EOPNOTSUPP, "not yet implemented");
 	expect_open("dagger", -EOPNOTSUPP, "not yet implemented");
+}
+
+/* Commands of one that is elsewhere need nothing of this host, which may not even be able to isolate. */
+static void only_who_runs_commands_here_starts_a_process(void **state)
+{
+	static const struct {
+		const char *name;
+		int r;
+	} rows[] = {{"local", 0},
+	            {"memory", 0},
+	            {"daytona", -EOPNOTSUPP},
+	            {"vercel", -EOPNOTSUPP},
+	            {"nonsense", -EINVAL}};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		struct sbx_settings settings = {.backend = (char *)(uintptr_t)rows[i].name,
+		                                .isolation = "none"};
+		struct sbx_error err = SBX_ERROR_INIT;
+		struct sbx_spawner *sp = NULL;
+
+		assert_int_equal(sbx_backend_start_early(&settings, &sp, &err), rows[i].r);
+		assert_int_equal(sp != NULL, rows[i].r == 0);
+		if (sp)
+			assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+		sbx_spawner_stop(sp);
+		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+		assert_int_equal(errno, ECHILD);
+	}
 }
 
 static void local_needs_a_state_directory(void **state)
@@ -289,6 +319,7 @@ int main(void)
 	        cmocka_unit_test(bad_names_are_refused),
 	        cmocka_unit_test(unknown_backends_are_refused),
 	        cmocka_unit_test(known_but_absent_backends_say_so),
+	        cmocka_unit_test(only_who_runs_commands_here_starts_a_process),
 	        cmocka_unit_test(local_needs_a_state_directory),
 	        cmocka_unit_test(absent_members_have_an_answer),
 	        cmocka_unit_test(whole_tables_and_absent_ones_are_taken),
