@@ -80,7 +80,8 @@ const char *sbx_userns_mend(void)
 		       "by pivot_root, as systemd-nspawn, bwrap and containers do";
 	if (read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") > 0)
 		return "AppArmor forbids them: sysctl "
-		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs";
+		       "kernel.apparmor_restrict_unprivileged_userns=0, or a profile for sandboxfs "
+		       "and sandboxfs-runner";
 	if (read_number("/proc/sys/user/max_user_namespaces") == 0)
 		return "sysctl user.max_user_namespaces=10000";
 	if (read_number("/proc/sys/kernel/unprivileged_userns_clone") == 0)
