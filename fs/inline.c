@@ -1,7 +1,7 @@
 /*
  * A node id tells by one bit which tree it belongs to; each operation goes to the table of that
  * tree. What differs from the two connections: files of the workspace are really opened
- * (fs/workspace/ops_open.c), and nothing moves between the trees.
+ * (fs/workspace/ops_file.c), and nothing moves between the trees.
  */
 #include "fs/inline.h"
 

@@ -8,6 +8,7 @@
  */
 #include "fs/workspace/inode_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,7 @@ void sbx_inodes_hash(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node **b;
 
+	assert(!node->hashed);
 	hash_grow(tab);
 	b = &tab->hash[hash_of(node) & (tab->buckets - 1)];
 	node->hash_next = *b;
@@ -202,6 +204,7 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node)
 			tab->gone(sbx_node_id(node), tab->gone_data);
 		if (node->fd)
 			sbx_fd_drop(tab, node->fd);
+		assert(!node->fd);
 		sbx_inodes_unhash(tab, node);
 		tab->slot[node->index] = NULL;
 		tab->generation[node->index] = node->generation + 1;
@@ -211,8 +214,10 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node)
 		sbx_box_unref(node->box);
 		free(node->name);
 		free(node);
-		if (parent)
+		if (parent) {
+			assert(parent->refs > 0);
 			parent->refs--;
+		}
 		node = parent;
 	}
 }
@@ -233,6 +238,7 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 		free(node->name);
 		free(node);
 	}
+	assert(tab->nfds == 0 && tab->npinned == 0);
 	sbx_inodes_unlock(tab);
 	free(tab->slot);
 	free(tab->next_free);
@@ -275,6 +281,7 @@ void sbx_node_put(struct sbx_inodes *tab, struct sbx_node *node)
 	if (!node)
 		return;
 	sbx_inodes_lock(tab);
+	assert(node->refs > 0);
 	node->refs--;
 	sbx_node_release(tab, node);
 	sbx_inodes_unlock(tab);
@@ -341,6 +348,7 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	} else {
 		node->index = tab->used++;
 	}
+	assert(!tab->slot[node->index]);
 	tab->slot[node->index] = node;
 	tab->nodes++;
 	node->kind = (uint8_t)kind;

@@ -1,7 +1,6 @@
 /*
- * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors, inode_hold.c which of those are kept for
- * files that commands take away, inode_identity.c what tells one file from another, inode_lookup.c how nodes and names come
- * together.
+ * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors,
+ * inode_lookup.c how nodes and names come together, and what tells one file from another.
  *
  * One mutex guards the table, the names and the descriptor lists; it is never held over a system call that can wait, so
  * opening happens outside, and whoever finds that another thread was quicker drops his own descriptor.
@@ -146,30 +145,17 @@ struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int
 /* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer than others. */
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f);
 void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
-/* Has the node of F, which has a reference that is given up, keep one that only names the file. Without the lock. */
-void sbx_fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f);
-
-/* ---- inode_hold.c; with the lock held ---- */
-
 /*
  * A new node without a descriptor was looked up. Returns whether it is to have one at once (sbx_node_fd), because a job
  * runs; else it is remembered as recent.
  */
 bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node);
 
-/* ---- inode_identity.c; any thread ---- */
+/* ---- inode_lookup.c; any thread ---- */
 
 /* The status and identity of NAME in DIRFD ("": of DIRFD itself), a file of BOX: 0 or -errno. */
 int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
                  struct sbx_ident *id);
-/* The same for NAME in the directory DIR, whose descriptor DIRFD is, where it may be kept apart from the tree. */
-int sbx_ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
-                    struct sbx_ident *id);
-bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
-/* Notes that the node's file was seen as ID. Lock held. */
-void sbx_node_seen(struct sbx_node *node, const struct sbx_ident *id);
-/* Notes the birth of the copy if ID is one of the node's file, which was in the base. Lock held. */
-void sbx_node_copied(struct sbx_node *node, const struct sbx_ident *id);
 /* Whether the node's file is in the base, as far as is known. */
 bool sbx_node_may_be_copied(const struct sbx_node *node);
 /*

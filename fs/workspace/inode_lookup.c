@@ -1,15 +1,184 @@
-/* How nodes and names come together: looked up, created, moved and taken away. */
+/*
+ * How nodes and names come together: looked up, created, moved and taken away. One file is told
+ * from another by where it is kept, its number and when it was born.
+ */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "fs/sandbox/gitdir.h"
 #include "fs/sandbox/registry.h"
+#include "fs/util/symlink.h"
 #include "fs/workspace/inode_impl.h"
 #include "fs/workspace/nested_git.h"
+#include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
+
+static int64_t stamp_ns(const struct statx_timestamp *t)
+{
+	return t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static struct timespec stamp(const struct statx_timestamp *t)
+{
+	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
+}
+
+/* Never 0 for a sandbox. */
+static uint32_t changes_of(const struct sbx_box *box)
+{
+	return box ? __atomic_load_n(&box->changes, __ATOMIC_SEQ_CST) * 2 + 1 : 0;
+}
+
+static bool is_split(const struct sbx_box *box, const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_nlink > 1 && box && box->sandbox &&
+	       box->sandbox->tree.splits_links;
+}
+
+static bool quiet_since(const struct sbx_box *box, uint32_t changes)
+{
+	return box && !__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) && changes_of(box) == changes;
+}
+
+int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
+                 struct sbx_ident *id)
+{
+	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
+	const uint32_t changes = changes_of(box);
+	struct statx x;
+
+	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
+	          STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
+		return -errno;
+	*st = (struct stat){
+	        .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+	        .st_ino = x.stx_ino,
+	        .st_mode = x.stx_mode,
+	        .st_nlink = x.stx_nlink,
+	        .st_uid = x.stx_uid,
+	        .st_gid = x.stx_gid,
+	        .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor),
+	        .st_size = (off_t)x.stx_size,
+	        .st_blksize = (blksize_t)x.stx_blksize,
+	        .st_blocks = (blkcnt_t)x.stx_blocks,
+	        .st_atim = stamp(&x.stx_atime),
+	        .st_mtim = stamp(&x.stx_mtime),
+	        .st_ctim = stamp(&x.stx_ctime),
+	};
+	sbx_owner_show(box, st);
+	*id = (struct sbx_ident){
+	        .dev = st->st_dev,
+	        .ino = st->st_ino,
+	        .born = x.stx_mask & STATX_BTIME ? stamp_ns(&x.stx_btime) : 0,
+	        .type = st->st_mode & S_IFMT,
+	        .changes = quiet_since(box, changes) && !is_split(box, st) ? changes : 0,
+	};
+	return 0;
+}
+
+/* How often ".." stands in front of TARGET. */
+static unsigned count_climbs(const char *target)
+{
+	unsigned n = 0;
+
+	while (!strncmp(target, "..", 2) && (target[2] == '/' || !target[2])) {
+		n++;
+		target += 2;
+		target += strspn(target, "/");
+		while (target[0] == '.' && target[1] == '/')
+			target += 1 + strspn(target + 1, "/");
+	}
+	return n;
+}
+
+/* A link that nobody can read is followed by nobody. */
+static void judge_link(int dirfd, const char *name, struct sbx_ident *id)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(dirfd, name, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return;
+	target[n] = '\0';
+	id->steep = sbx_confine_is_steep(target);
+	id->climbs = *target == '/' ? UINT_MAX : count_climbs(target);
+}
+
+/* As sbx_ident_at for NAME in the directory DIR, where it may be kept apart from the tree. */
+static int ident_child(const struct sbx_node *dir, int dirfd, const char *name, struct stat *st,
+                       struct sbx_ident *id)
+{
+	struct sbx_nested n;
+	int r = sbx_nested_find(dir->box, dirfd, name, &n);
+
+	if (r < 0)
+		return r;
+	r = sbx_ident_at(dir->box, n.dirfd, n.name, st, id);
+	if (r == 0 && S_ISLNK(id->type))
+		judge_link(n.dirfd, n.name, id);
+	sbx_nested_release(&n);
+	return r;
+}
+
+/*
+ * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
+ * the base is there.
+ */
+static bool is_copied_up(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	return sandbox && node->born <= sandbox->tree.unstable_before_ns && id->born > node->born;
+}
+
+/* The same for NAME in the directory DIR, whose descriptor DIRFD is, where it may be kept apart from the tree. */
+static bool node_is(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	return node->ino == id->ino && node->dev == id->dev && node->type == id->type &&
+	       (node->born == id->born || is_copied_up(node, id));
+}
+
+bool sbx_node_split(struct sbx_node *node, const struct stat *st)
+{
+	if (is_split(node->box, st))
+		__atomic_store_n(&node->split, true, __ATOMIC_RELAXED);
+	return __atomic_load_n(&node->split, __ATOMIC_RELAXED);
+}
+
+/* Notes the birth of the copy if ID is one of the node's file, which was in the base. Lock held. */
+static void node_copied(struct sbx_node *node, const struct sbx_ident *id)
+{
+	if (node->born != id->born && node_is(node, id))
+		node->copied = id->born;
+}
+
+/* Notes that the node's file was seen as ID. Lock held. */
+static void node_seen(struct sbx_node *node, const struct sbx_ident *id)
+{
+	node->seen_changes = id->changes;
+	node_copied(node, id);
+}
+
+bool sbx_node_may_be_copied(const struct sbx_node *node)
+{
+	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
+
+	return sandbox && S_ISREG(node->type) && !node->copied &&
+	       node->born <= sandbox->tree.unstable_before_ns;
+}
+
+bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)
+{
+	return node_is(node, id) || (node->copied && node->copied == id->born &&
+	                             node->dev == id->dev && node->type == id->type);
+}
 
 #define FRESH_MS 1000 /* attributes are kept for longer */
 #define AGAIN_MS 1000 /* longer than requests on the way take */
@@ -54,7 +223,7 @@ static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
 		if (node->kind == SBX_NODE_FILE && node->box == box && node->ino == id->ino &&
 		    node->dev == id->dev)
 			break;
-	if (node && !sbx_node_is(node, id)) {
+	if (node && !node_is(node, id)) {
 		sbx_inodes_unhash(tab, node);
 		node = NULL;
 	}
@@ -183,7 +352,7 @@ static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *n
 		sbx_node_release(tab, node);
 		return r;
 	}
-	sbx_node_seen(node, id);
+	node_seen(node, id);
 	node->nlookup++;
 	node->seen_ms = sbx_inodes_now_ms();
 	*ret = node;
@@ -228,7 +397,7 @@ static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 
 	if (r < 0)
 		return r;
-	r = sbx_ident_child(dir, dfd->fd, name, st, &id);
+	r = ident_child(dir, dfd->fd, name, st, &id);
 	if (r == 0 && !sbx_nested_is(dir->box, name))
 		id.planted = sbx_gitdir_planted(dir->box, dfd->fd, name, st);
 	sbx_fd_put(tab, dfd);
@@ -317,7 +486,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
 	if (r == 0) {
 		r = !by_name ? sbx_ident_at(node->box, f->fd, "", st, &id)
-		    : name   ? sbx_ident_child(dir, f->fd, name, st, &id)
+		    : name   ? ident_child(dir, f->fd, name, st, &id)
 		             : -ENOMEM;
 		/* At the root of a repository git finds the .git there first. */
 		if (r == 0 && !by_name && !has_gitfile(node))
@@ -332,7 +501,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		return -ESTALE;
 	if (r == 0) {
 		sbx_inodes_lock(tab);
-		sbx_node_seen(node, &id);
+		node_seen(node, &id);
 		present(node, &id, st);
 		if (node->apart) {
 			st->st_dev = node->dev;
@@ -400,7 +569,7 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	*ret = (struct sbx_hold){0};
 	if (sbx_node_fd(tab, dir, SBX_FD_PATH, &dfd) < 0)
 		return;
-	r = sbx_ident_child(dir, dfd->fd, name, &st, &id);
+	r = ident_child(dir, dfd->fd, name, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return;
@@ -488,14 +657,14 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 
 	if (sbx_node_fd(tab, newdir, SBX_FD_PATH, &dfd) < 0)
 		return true;
-	r = sbx_ident_child(newdir, dfd->fd, newname, &st, &id);
+	r = ident_child(newdir, dfd->fd, newname, &st, &id);
 	sbx_fd_put(tab, dfd);
 	if (r < 0)
 		return true;
 	sbx_inodes_lock(tab);
 	node = find_file(tab, newdir->box, &id);
 	if (node)
-		sbx_node_copied(node, &id);
+		node_copied(node, &id);
 	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
 	sbx_inodes_unlock(tab);
 	return renewed;
@@ -512,7 +681,7 @@ void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd)
 	sbx_inodes_lock(tab);
 	node = find_file(tab, box, &id);
 	if (node)
-		sbx_node_copied(node, &id);
+		node_copied(node, &id);
 	sbx_inodes_unlock(tab);
 }
 

@@ -1,10 +1,24 @@
 /*
- * Contents of files. Mostly nothing is known here of opens (fs/workspace/ops_open.c), so no request goes by a handle:
- * the descriptor belongs to the node, and O_APPEND is seen at each write. One that can write is put before the answer: who
- * has that may have the file executed, which the kernel refuses while it is open for writing.
+ * Opening, closing and contents of files.
+ *
+ * Where OPEN can be answered with ENOSYS it is, and the kernel remembers: from then on it opens,
+ * reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So no request
+ * goes by a handle: the descriptor belongs to the node, and O_APPEND is seen at each write.
+ *
+ * Opens are ordinary with controls=inline, since control files need them and ENOSYS is for a whole
+ * connection, and with io=passthrough, where the answer names the backing file that the kernel
+ * reads and writes by itself: for what is opened for writing and for what is large. The handle only
+ * says that the open is counted (fs/fuse/passthrough.h); reads and writes that still come here go
+ * by the node.
+ *
+ * A file that is open for writing cannot be executed. So the kernel is given a descriptor that is
+ * read only: it opens the backing file anew with each open, as the client did. A descriptor that can
+ * write is put before the answer, because the client may have the file executed as soon as it has
+ * that.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,10 +26,149 @@
 #include <unistd.h>
 
 #include "fs/control/control.h"
+#include "fs/fuse/passthrough.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
+
+/* From here on a file is worth an id; below, one read of the whole costs as much. */
+#define LARGE (64 * 1024)
+
+#define COUNTED 1 /* fi->fh */
+
+static bool writes(const struct fuse_file_info *fi)
+{
+	return (fi->flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* Writing takes setuid and setgid away; the daemon's own rights could keep them (root). */
+static void drop_set_id(int fd)
+{
+	struct stat st;
+
+	if (geteuid() == 0 && fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
+		fchmod(fd, st.st_mode & 01777);
+}
+
+/* A read-only descriptor of what F is; F's own where it is one. */
+static int read_only(const struct sbx_fd *f, int *own)
+{
+	char proc[32];
+
+	if (f->mode == O_RDONLY)
+		return f->fd;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
+	*own = open(proc, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return *own;
+}
+
+/* Makes the choice for NODE, which is not open yet: the id or 0. */
+static int choose(struct sbx_workspace *ws, struct sbx_node *node, bool writing)
+{
+	_cleanup_fd_ int own = -1;
+	struct sbx_fd *f;
+	struct stat st;
+	int fd = -1, r = sbx_node_fd(ws->inodes, node, SBX_FD_READ, &f);
+
+	if (r < 0)
+		return r;
+	if (writing || (fstat(f->fd, &st) == 0 && st.st_size >= LARGE))
+		fd = read_only(f, &own);
+	r = sbx_passthrough_choose(ws->passthrough, sbx_node_id(node), sbx_node_box(node)->number,
+	                           fd);
+	sbx_fd_put(ws->inodes, f);
+	return r;
+}
+
+/* The kernel opens for writing by itself, and any failure of its own is EIO: so it is tried here. */
+static int may_write(struct sbx_workspace *ws, struct sbx_node *node)
+{
+	struct sbx_fd *f;
+	int r = sbx_node_fd(ws->inodes, node, SBX_FD_WRITE, &f);
+
+	if (r < 0)
+		return r;
+	drop_set_id(f->fd);
+	sbx_fd_put(ws->inodes, f);
+	return 0;
+}
+
+static int open_counted(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	int id, r = writes(fi) ? may_write(ws, node) : 0;
+
+	if (r < 0)
+		return r;
+	id = sbx_passthrough_join(ws->passthrough, sbx_node_id(node));
+	if (id == -ENOENT)
+		id = choose(ws, node, writes(fi));
+	if (id < 0)
+		return id;
+	fi->fh = COUNTED;
+#ifdef HAVE_PASSTHROUGH
+	fi->backing_id = id;
+#endif
+	/* The kernel takes no other answer, and drops what it has in its cache. */
+	fi->keep_cache = id == 0;
+	return 0;
+}
+
+/*
+ * Opens NODE as FI has it, where opens are asked for: fills FI for the answer. 0, or why it cannot
+ * be written (-ETXTBSY...). uncount undoes it, with the handle.
+ */
+static int open_node(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi)
+{
+	fi->fh = 0;
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+	return ws->passthrough && sbx_node_kind(node) == SBX_NODE_FILE ? open_counted(ws, node, fi)
+	                                                               : 0;
+}
+
+static void uncount(struct sbx_workspace *ws, uint64_t id, uint64_t fh)
+{
+	if (fh == COUNTED)
+		sbx_passthrough_release(ws->passthrough, id);
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_node *node;
+	int r;
+
+	if (!ws->opens) {
+		ws_reply(req, -ENOSYS);
+		return;
+	}
+	node = ws_node(req, ino);
+	if (!node)
+		return;
+	/* What the kernel writes by itself is not heard of. */
+	if (sbx_node_kind(node) == SBX_NODE_FILE && (fi->flags & O_ACCMODE) != O_RDONLY)
+		ws_edited(node);
+	r = open_node(ws, node, fi);
+	sbx_node_put(ws->inodes, node);
+	if (r < 0)
+		ws_reply(req, r);
+	else if (fuse_reply_open(req, fi) != 0)
+		uncount(ws, ino, fi->fh);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	ws_reply(req, ws_of(req)->opens ? 0 : -ENOSYS);
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	uncount(ws_of(req), ino, fi->fh);
+	ws_reply(req, 0);
+}
 
 /* The node of a regular file's contents with a descriptor for WANT, or answers. */
 static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want want,
@@ -109,7 +262,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 	if (!node)
 		return;
-	ws_drop_set_id(f->fd);
+	drop_set_id(f->fd);
 	/* Appending is the file's business: a command may append to it at the same time. */
 	do {
 		n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
@@ -304,14 +457,14 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		return;
 	}
 	ws_put(ws, dir, dfd);
-	r = ws_open(ws, node, fi);
+	r = open_node(ws, node, fi);
 	ws_entry(ws, node, &st, &e);
 	sbx_node_put(ws->inodes, node);
 	if (r < 0) {
 		sbx_node_forget(ws->inodes, e.ino, 1);
 		ws_reply(req, r);
 	} else if (fuse_reply_create(req, &e, fi) != 0) {
-		ws_closed(ws, e.ino, fi->fh);
+		uncount(ws, e.ino, fi->fh);
 		sbx_node_forget(ws->inodes, e.ino, 1);
 	}
 }

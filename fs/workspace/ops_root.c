@@ -1,11 +1,17 @@
 /*
- * What stands at the top of the mount, and lookup everywhere: the README, the link
- * to the mount's controls, the sandboxes, and in each sandbox the link to its controls and the aliases,
- * in front of the user's files.
+ * What stands at the top of the mount, and lookup everywhere: the README, the link to the mount's
+ * controls, the sandboxes, and in each sandbox the link to its controls, the aliases and the .git of
+ * its root, in front of the user's files.
+ *
+ * Host git goes by what the file .git of the root says, so it is the daemon's: commands can do what
+ * they like to the tree's own without being heard of here. Like the control directory it resolves
+ * always and is not listed: rm -rf, which removes all that it finds listed, must not fail at it.
  *
  * mkdir, rmdir and rename at the top make, tear down and rename sandboxes. They are parked: the
  * registry answers on the event loop thread.
  */
+#include "fs/workspace/ops_root.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,10 +24,95 @@
 #include "fs/control/control.h"
 #include "fs/control/ops.h"
 #include "fs/fuse/session.h"
-#include "fs/workspace/ops_root.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+#include "sandboxfs/pool.h"
 #include "sandboxfs/walls.h"
+
+const char *ws_gitfile(const struct sbx_node *node)
+{
+	return sbx_sandbox_gitfile(sbx_node_box(node)->sandbox);
+}
+
+bool ws_is_gitfile(const struct sbx_node *dir, const char *name)
+{
+	return sbx_node_kind(dir) == SBX_NODE_BOX && strcmp(name, ".git") == 0 && ws_gitfile(dir);
+}
+
+void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off)
+{
+	size_t len = strlen(text);
+	size_t at = (size_t)off < len ? (size_t)off : len;
+
+	fuse_reply_buf(req, text + at, len - at < size ? len - at : size);
+}
+
+static int gitfile_refused(struct sbx_error *err)
+{
+	return sbx_fail(err, EPERM,
+	                ".git leads host git to the sandbox's branch; it cannot be changed");
+}
+
+/* A parked lookup of .git. */
+struct guarding {
+	struct sbx_parked parked;
+	struct sbx_workspace *ws;
+	struct sbx_node *dir;
+	struct sbx_error err;
+	int result;
+};
+
+static void keep_going(struct sbx_parked *p, bool fatal)
+{
+	(void)p;
+	(void)fatal;
+}
+
+/* [loop] */
+static void guarded(void *data)
+{
+	struct guarding *g = data;
+
+	sbx_park_remove(g->ws->park, &g->parked);
+	if (g->result)
+		ws_refuse(g->parked.req, sbx_node_box(g->dir), &g->err);
+	else
+		ws_reply_lookup(g->parked.req, g->dir, ".git");
+	sbx_node_put(g->ws->inodes, g->dir);
+	free(g);
+}
+
+/* [lane] */
+static void guard(void *data)
+{
+	struct guarding *g = data;
+
+	g->result = sbx_sandbox_guard(sbx_node_box(g->dir)->sandbox, &g->err);
+	sbx_loop_post(sbx_registry_loop(g->ws->registry), guarded, g);
+}
+
+/*
+ * Answers a lookup of .git in DIR, which it puts, once what host git would run is seen to; refuses
+ * it where that cannot be.
+ */
+static void guard_gitfile(fuse_req_t req, struct sbx_node *dir)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct guarding *g = calloc(1, sizeof(*g));
+
+	if (!g) {
+		sbx_node_put(ws->inodes, dir);
+		ws_reply(req, -ENOMEM);
+		return;
+	}
+	g->ws = ws;
+	g->dir = dir;
+	g->parked.req = req;
+	g->parked.cancel = keep_going;
+	sbx_park_add(ws->park, &g->parked);
+	sbx_pool_submit(sbx_registry_lane(ws->registry), guard, g);
+}
 
 void ws_reply(fuse_req_t req, int r)
 {
@@ -92,7 +183,7 @@ struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, str
 		return NULL;
 	}
 	if (ws_is_gitfile(node, name)) {
-		ws_gitfile_refused(&err);
+		gitfile_refused(&err);
 		ws_refuse(req, sbx_node_box(node), &err);
 		sbx_node_put(ws->inodes, node);
 		return NULL;
@@ -211,7 +302,8 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 	}
 }
 
-int ws_alias(const char *name)
+/* The index of the alias NAME, or -1. */
+static int alias_index(const char *name)
 {
 	for (int i = 0; i < (int)SBX_RESULTS; i++)
 		if (!strcmp(name, sbx_result_names[i]))
@@ -219,9 +311,13 @@ int ws_alias(const char *name)
 	return -1;
 }
 
-bool ws_has_alias(struct sbx_node *dir, const char *name)
+/*
+ * Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was
+ * made with it.
+ */
+static bool has_alias(struct sbx_node *dir, const char *name)
 {
-	const int alias = sbx_node_kind(dir) == SBX_NODE_BOX ? ws_alias(name) : -1;
+	const int alias = sbx_node_kind(dir) == SBX_NODE_BOX ? alias_index(name) : -1;
 
 	return alias >= 0 && !(sbx_node_box(dir)->own_results & 1u << alias);
 }
@@ -240,7 +336,7 @@ bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
-	return ws_is_ctl(ws, dir, name) || ws_has_alias(dir, name) ||
+	return ws_is_ctl(ws, dir, name) || has_alias(dir, name) ||
 	       (sbx_node_kind(dir) == SBX_NODE_ROOT && !strcmp(name, "README"));
 }
 
@@ -294,12 +390,12 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 		return lookup_top(ws, name, st, ret);
 	if (ws_is_ctl(ws, dir, name))
 		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
-	if (ws_has_alias(dir, name))
+	if (has_alias(dir, name))
 		return sbx_without("aliases") &&
 		                       sbx_node_lookup(ws->inodes, dir, name, st, ret) == 0
 		               ? 0
-		               : lookup_special(ws, SBX_NODE_ALIAS, box, (unsigned)ws_alias(name),
-		                                st, ret);
+		               : lookup_special(ws, SBX_NODE_ALIAS, box,
+		                                (unsigned)alias_index(name), st, ret);
 	if (!box)
 		return -ENOTDIR;
 	if (ws_is_gitfile(dir, name))
@@ -361,7 +457,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!dir)
 		return;
 	if (ws_is_gitfile(dir, name)) {
-		ws_guard_gitfile(req, dir);
+		guard_gitfile(req, dir);
 		return;
 	}
 	ws_reply_lookup(req, dir, name);

@@ -85,15 +85,6 @@ void ws_reply_synced(fuse_req_t req, struct sbx_box *box);
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /*
- * Opens NODE as FI has it, where opens are asked for: fills FI for the answer. 0, or why it cannot be written
- * (-ETXTBSY...). ws_closed undoes it, with the handle.
- */
-int ws_open(struct sbx_workspace *ws, struct sbx_node *node, struct fuse_file_info *fi);
-void ws_closed(struct sbx_workspace *ws, uint64_t id, uint64_t fh);
-/* Takes setuid and setgid from a file that is going to be written. */
-void ws_drop_set_id(int fd);
-
-/*
  * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come
  * could leave the same time, since file systems may count in ticks.
  */
@@ -141,40 +132,13 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 /* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
-/* gitfile.c: whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
+/* Whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
 bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
 const char *ws_gitfile(const struct sbx_node *node);
-int ws_gitfile_refused(struct sbx_error *err);
-/*
- * Answers a lookup of .git in DIR, which it puts, once what host git would run is seen to; refuses
- * it where that cannot be.
- */
-void ws_guard_gitfile(fuse_req_t req, struct sbx_node *dir);
-/*
- * nested_git_rename.c: as renameat2(2), where either may be a .git that is kept apart. 0 or -errno. -EXDEV: it takes copying, which may
- * take long; BY_COPYING allows it.
- */
-int ws_rename_at(struct sbx_inodes *inodes, struct sbx_box *box, int dirfd, const char *name,
-                 int newdirfd, const char *newname, unsigned flags, bool by_copying);
 /* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
 void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
-/* NAME in DIR is NEWNAME in NEWDIR now, and, when SWAPPED, the other way round. */
-void ws_moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                     struct sbx_node *newdir, const char *newname, bool swapped);
-/*
- * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
- * later. False: it is not so.
- */
-bool ws_rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name);
 /* Answers a read of TEXT. */
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
-/* The index of the alias NAME, or -1. */
-int ws_alias(const char *name);
-/*
- * Whether NAME in DIR is one: it is, whatever the tree has of that name, unless the sandbox was
- * made with it.
- */
-bool ws_has_alias(struct sbx_node *dir, const char *name);
 
 /* Operations defined beside the table (ops_root.c). */
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
