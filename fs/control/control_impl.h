@@ -164,29 +164,11 @@ void sbx_control_follow(struct sbx_control_handle *h, struct sbx_jobrec *rec,
                         struct sbx_pending *p);
 extern const struct control_ops sbx_control_wait_ops, sbx_control_events_ops;
 
-/* text_files.c */
-extern const struct control_ops sbx_control_stream_ops, sbx_control_log_ops;
+/* table.c */
+extern const struct control_ops sbx_control_stream_ops;
 /* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL. */
 struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
-int sbx_control_text_readme(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_pending(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_list(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_list_json(struct sbx_registry *, const struct sbx_control_node *,
-                               struct text *);
-int sbx_control_text_trash(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_trash_json(struct sbx_registry *, const struct sbx_control_node *,
-                                struct text *);
-int sbx_control_text_stats(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_version(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_config(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_error(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_info(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_policy(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_workdir(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_result(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_argv(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_job_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 
 /* setting_files.c */
 enum { LIMIT_CPU, LIMIT_MEMORY, LIMIT_PROCS, LIMIT_FILE, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_JOBS };
@@ -200,34 +182,8 @@ int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *,
 /* exec.c; the row's arg is an enum sbx_job_kind */
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 
-/* history.c; the row's arg is one of these */
-enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_UNDO, DEED_FORK };
+/* history.c; the row's arg is DEED_... of history_args.h */
 extern const struct control_ops sbx_control_history_ops;
-
-/* history_args.c: what is written there */
-struct wish {
-	char *text; /* message, or the state that is meant; NULL: none is given */
-	char *author;
-	bool ignored;
-	struct sbx_create_request create; /* of fork: name, branch */
-};
-/* Reads TEXT as DEED's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
-int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err);
-void sbx_wish_release(struct wish *wish);
-
-/* snapshots.c */
-extern const struct control_ops sbx_control_content_ops;
-/* PATH is DIR/NAME, or NAME where DIR is "". NULL: no memory. */
-struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
-                                 int64_t time_ns);
-struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
-void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
-/* As sbx_control_lookup and so on, below snapshots/. */
-int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
-                         struct sbx_control_node *ret);
-int sbx_snapshots_list(const struct sbx_control_node *dir,
-                       void (*fn)(const char *name, mode_t mode, void *data), void *data);
-void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
 
 /* diff.c; the row's arg is an enum sbx_diff_format */
 extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops,
@@ -235,16 +191,6 @@ extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops,
 /* NAME in diffs/: ID, ID1..ID2, and those with .changes. -ENOENT. */
 int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
                      struct sbx_control_node *ret);
-
-/* generated_file.c: files that the backend makes when they are first read */
-/* [pool] Writes what NODE holds to FD. */
-typedef int (*made_fn)(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
-                       struct sbx_error *err);
-int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err);
-void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
-void sbx_made_release(struct sbx_control_handle *h);
-/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
-int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 
 /* push.c */
 extern const struct control_ops sbx_control_push_ops;

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/generated_file.h"
+#include "fs/control/snapshots.h"
 
 #define NAMES ".changes"
 

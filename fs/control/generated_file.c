@@ -4,6 +4,8 @@
  * open file has its own. What is being made is shared by the open file and the pool, either of which may be
  * done with it first.
  */
+#include "fs/control/generated_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fs/control/control_impl.h"
 #include "sandboxfs/cleanup.h"
 
 #define PART_MAX   (1024 * 1024) /* of one read */

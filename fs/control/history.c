@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/history_args.h"
 #include "fs/util/json.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"

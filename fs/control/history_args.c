@@ -1,13 +1,15 @@
 /* What is written to snapshot, restore, reset and fork, as a client means it. */
+#include "fs/control/history_args.h"
+
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/control/control_impl.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/history.h"
 
 static int no_memory(struct sbx_error *err)
 {

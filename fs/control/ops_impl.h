@@ -1,6 +1,6 @@
 /*
- * What the files ops_control*.c share: ops.c has names and directories, _file.c open files and
- * answers that come later, _nodes.c which node id is which control node, _save.c renames onto controls.
+ * What the FUSE side of the controls shares: ops.c translates, nodes.c knows which node id is which
+ * control node, ops_save.c renames onto controls.
  */
 #ifndef SANDBOXFS_FS_CONTROL_OPS_IMPL_H
 #define SANDBOXFS_FS_CONTROL_OPS_IMPL_H
@@ -76,18 +76,5 @@ void sbx_vacancy_add(struct sbx_controls *c, pid_t pid, const struct sbx_control
 /* Whether it has. TAKE: it makes one now. */
 bool sbx_vacancy_find(struct sbx_controls *c, pid_t pid, const struct sbx_control_node *dir,
                       const char *name, bool take);
-
-/* Operations of sbx_control_ops. */
-void sbx_ctl_readlink(fuse_req_t req, fuse_ino_t ino);
-void sbx_ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void sbx_ctl_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-                    struct fuse_file_info *fi);
-void sbx_ctl_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-                  struct fuse_file_info *fi);
-void sbx_ctl_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
-                   struct fuse_file_info *fi);
-void sbx_ctl_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void sbx_ctl_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
-void sbx_ctl_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 
 #endif

@@ -8,6 +8,7 @@
  * An operation that has waited is answered on the loop thread only, as fs/util/reply.h demands. So
  * is one from the queue, because its cancel has been set.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,6 +198,7 @@ void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_erro
 
 	pthread_mutex_lock(&h->lock);
 	op = h->active;
+	assert(op && op->running);
 	op->running = false;
 	pthread_mutex_unlock(&h->lock);
 	if (code < 0)

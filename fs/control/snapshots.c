@@ -6,13 +6,15 @@
  *
  * Links are held to the same rule as those of the sandbox: none leads out of its snapshot.
  */
+#include "fs/control/snapshots.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/control/control_impl.h"
+#include "fs/control/generated_file.h"
 #include "fs/util/symlink.h"
 #include "sandboxfs/cleanup.h"
 

@@ -9,6 +9,7 @@
 
 #include "fs/control/control.h"
 #include "fs/control/control_impl.h"
+#include "fs/control/snapshots.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 

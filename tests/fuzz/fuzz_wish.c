@@ -7,6 +7,7 @@
 
 #include "backends/support/strv.h"
 #include "fs/control/control_impl.h"
+#include "fs/control/history_args.h"
 #include "fs/util/name_status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,0 +1,19 @@
+/*
+ * Files that the backend makes when they are first read: content of snapshots, diffs. These are the
+ * parts of a struct control_ops.
+ */
+#ifndef SANDBOXFS_FS_CONTROL_GENERATED_FILE_H
+#define SANDBOXFS_FS_CONTROL_GENERATED_FILE_H
+
+#include "fs/control/control_impl.h"
+
+/* [pool] Writes what NODE holds to FD. */
+typedef int (*made_fn)(const struct sbx_control_node *node, atomic_bool *cancelled, int fd,
+                       struct sbx_error *err);
+int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err);
+void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+void sbx_made_release(struct sbx_control_handle *h);
+/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
+int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
+
+#endif

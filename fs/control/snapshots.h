@@ -1,0 +1,20 @@
+/* snapshots/: each snapshot as a directory. */
+#ifndef SANDBOXFS_FS_CONTROL_SNAPSHOTS_H
+#define SANDBOXFS_FS_CONTROL_SNAPSHOTS_H
+
+#include "fs/control/control_impl.h"
+
+extern const struct control_ops sbx_control_content_ops;
+/* PATH is DIR/NAME, or NAME where DIR is "". NULL: no memory. */
+struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
+                                 int64_t time_ns);
+struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
+void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
+/* As sbx_control_lookup and so on, below snapshots/. */
+int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
+                         struct sbx_control_node *ret);
+int sbx_snapshots_list(const struct sbx_control_node *dir,
+                       void (*fn)(const char *name, mode_t mode, void *data), void *data);
+void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
+
+#endif
