@@ -1,15 +1,101 @@
 /*
  * The two ends of a mount: recovery takes up the sandboxes that the backend finds, shutdown brings
  * everything to rest before loop and pool are stopped.
+ *
+ * The daemon itself keeps logs (log/ID.jsonl) and the spilled output of jobs (jobs/ID/) per sandbox
+ * below the state directory. A daemon that was killed leaves both behind; recovery takes away what
+ * belongs to nobody.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
+#include "sandboxfs/cleanup.h"
+
+/* Called with the descriptor of the directory and a name in it. */
+typedef void (*entry_fn)(struct sbx_registry *reg, int fd, const char *name);
+
+static int open_dir(int at, const char *name)
+{
+	return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static void each_entry(struct sbx_registry *reg, int at, const char *name, entry_fn fn)
+{
+	int fd = open_dir(at, name);
+	_cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!dir) {
+		sbx_cleanup_fd(&fd);
+		return;
+	}
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			fn(reg, fd, e->d_name);
+}
+
+/* Recovery is single-threaded, so the array needs no lock. */
+static bool is_known(struct sbx_registry *reg, const char *id, size_t len)
+{
+	for (size_t i = 0; i < reg->n; i++) {
+		const char *known = reg->boxes[i]->pub.sandbox->id;
+
+		if (strlen(known) == len && strncmp(known, id, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void sweep_log(struct sbx_registry *reg, int fd, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	if (dot && strcmp(dot, ".jsonl") == 0 && !is_known(reg, name, (size_t)(dot - name)))
+		unlinkat(fd, name, 0);
+}
+
+static void sweep_file(struct sbx_registry *reg, int fd, const char *name)
+{
+	(void)reg;
+	unlinkat(fd, name, 0);
+}
+
+/* The jobs whose output this was are gone with their daemon, or with their sandbox. */
+static void sweep_jobs(struct sbx_registry *reg, int fd, const char *name)
+{
+	each_entry(reg, fd, name, sweep_file);
+	unlinkat(fd, name, AT_REMOVEDIR);
+}
+
+/* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
+static void registry_sweep(struct sbx_registry *reg)
+{
+	_cleanup_fd_ int fd = open_dir(AT_FDCWD, reg->config.settings->state_dir);
+
+	if (fd < 0)
+		return;
+	each_entry(reg, fd, "log", sweep_log);
+	each_entry(reg, fd, "jobs", sweep_jobs);
+}
+
+void sbx_box_sweep(struct box *box)
+{
+	struct sbx_registry *reg = box->pub.registry;
+	_cleanup_fd_ int state = open_dir(AT_FDCWD, reg->config.settings->state_dir);
+	_cleanup_fd_ int fd = state < 0 ? -1 : open_dir(state, "jobs");
+
+	if (fd >= 0)
+		sweep_jobs(reg, fd, box->pub.sandbox->id);
+}
 
 struct finding {
 	struct sbx_registry *reg;
@@ -129,7 +215,7 @@ int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 	int r = sbx_backend_recover(reg->config.backend, &rec, err);
 
 	if (r >= 0 && reg->config.settings->state_dir)
-		sbx_registry_sweep(reg);
+		registry_sweep(reg);
 	if (reg->config.settings->run_timeout_ms) {
 		pthread_mutex_lock(&reg->lock);
 		sbx_registry_post(reg, arm_all);
@@ -155,37 +241,6 @@ void sbx_box_left(void *data)
 	sbx_registry_end(reg);
 	pthread_mutex_unlock(&reg->lock);
 	sbx_box_unref(&box->pub);
-}
-
-/* Undone by sbx_box_left, once for each that is answered. */
-bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w)
-{
-	struct sbx_registry *reg = box->pub.registry;
-	bool first;
-
-	sbx_box_ref(&box->pub);
-	pthread_mutex_lock(&reg->lock);
-	sbx_registry_begin(reg);
-	first = sbx_rounds_join(rounds, w);
-	pthread_mutex_unlock(&reg->lock);
-	return first;
-}
-
-struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more)
-{
-	struct sbx_registry *reg = box->pub.registry;
-	struct sbx_waiting *over;
-
-	pthread_mutex_lock(&reg->lock);
-	over = sbx_rounds_end(rounds);
-	*more = rounds->now;
-	pthread_mutex_unlock(&reg->lock);
-	return over;
-}
-
-void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code)
-{
-	sbx_rounds_answer(list, code, sbx_box_left, box);
 }
 
 /* The next box that still has to be seen to, which is marked as seen; the lock is held. */

@@ -5,6 +5,7 @@
  */
 #include "fs/sandbox/registry.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,6 +76,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 
 static void registry_free(struct sbx_registry *reg)
 {
+	assert(reg->stopped && !reg->posts);
 	sbx_egress_destroy(reg->egress);
 	sbx_pusher_destroy(reg->pusher);
 	pthread_cond_destroy(&reg->idle);
@@ -86,6 +88,7 @@ static void registry_free(struct sbx_registry *reg)
 
 static void box_free(struct box *box)
 {
+	assert(!box->pub.refs && !box->works);
 	sbx_jobs_destroy(box->pub.jobs);
 	sbx_proxy_destroy(box->pub.proxy);
 	sbx_denials_destroy(box->pub.denials);
@@ -108,8 +111,10 @@ void sbx_registry_post(struct sbx_registry *reg, void (*fn)(void *data))
 
 void sbx_registry_posted(struct sbx_registry *reg)
 {
-	bool last = !--reg->posts && reg->stopped;
+	bool last;
 
+	assert(reg->posts > 0);
+	last = !--reg->posts && reg->stopped;
 	pthread_mutex_unlock(&reg->lock);
 	if (last)
 		registry_free(reg);
@@ -272,6 +277,7 @@ void sbx_registry_begin(struct sbx_registry *reg)
 
 void sbx_registry_end(struct sbx_registry *reg)
 {
+	assert(reg->inflight > 0);
 	if (!--reg->inflight)
 		pthread_cond_broadcast(&reg->idle);
 }

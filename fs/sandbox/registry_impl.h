@@ -1,7 +1,8 @@
 /*
- * What the files sandbox_*.c share: registry.c is the registry, create.c, _teardown.c and
- * _rename.c are the lives of its boxes, _work.c what is done to one, _house.c is what each box is given, _text.c what
- * lists and describes, _save.c what is kept of boxes in memory, _track.c what commands change, _ends.c recovery and shutdown, _sweep.c what a killed daemon left.
+ * What the files of this folder share: registry.c is the registry, setup.c what each box is given,
+ * create.c, teardown.c and rename.c are the lives of its boxes, backend_work.c what the backend
+ * does to one, track.c what commands change, report.c what lists and describes, recover.c
+ * recovery and shutdown.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
  * block, and the loop thread, where states change and callers are told. A chain counts as in
@@ -138,13 +139,12 @@ bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit
                   void (*then)(void *arg), void *arg);
 /* Writes a record of EVENT with the time since BEGUN_NS to the box's log. */
 void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns);
+/* Somebody waits for the end of what BOX is at: it has some seconds. The lock is held. */
+void sbx_box_hurry(struct box *box);
 /*
  * Has done called on the loop thread, as the contract has it, for what is known before anything was
  * begun. A failure's sentence is stored.
  */
-/* Somebody waits for the end of what BOX is at: it has some seconds. The lock is held. */
-void sbx_box_hurry(struct box *box);
-
 void sbx_tell_later(struct sbx_registry *reg, int code, const struct sbx_error *err,
                     sbx_box_done done, void *data);
 /* Memory or no daemon: these outcomes could not be told to anyone. */
@@ -158,8 +158,6 @@ struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
 int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
 /* Undoes it; the sandbox stays the caller's. No job has run. */
 void sbx_box_strip(struct box *box);
-/* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
-void sbx_registry_sweep(struct sbx_registry *reg);
 /* The spilled output of the box's jobs; the kernel may remember the box itself for long. May block. */
 void sbx_box_sweep(struct box *box);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
@@ -193,18 +191,6 @@ void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
 void sbx_registry_shown(struct sbx_registry *reg);
 void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
-/*
- * Any thread. W waits for the next of ROUNDS, which are BOX's, and the box is there until W is
- * answered. True: the caller begins that round, which ends with sbx_box_round_over.
- */
-bool sbx_box_join(struct box *box, struct sbx_rounds *rounds, struct sbx_waiting *w);
-/*
- * [loop] A round is over: returns who waited for it, for sbx_box_answer. *MORE: the caller begins
- * the next, before it answers or after.
- */
-struct sbx_waiting *sbx_box_round_over(struct box *box, struct sbx_rounds *rounds, bool *more);
-/* [loop] Answers all of LIST with CODE. BOX may be gone then, unless another round has begun. */
-void sbx_box_answer(struct box *box, struct sbx_waiting *list, int code);
 /* Gives up what is being pushed. */
 void sbx_box_cancel_pushes(struct box *box);
 /* [loop] A retired box, which the registry has, is removed. Nobody is at it. */

@@ -3,6 +3,7 @@
  * free; [pool] remove; [loop] told. A removal that fails is told as well, and tried again: 1 s
  * later, 2 s, ... 60 s.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -282,6 +283,7 @@ static void jobs_ended(void *data)
 
 void sbx_box_stop_begin(struct box *box)
 {
+	assert(box->pub.state == SBX_BOX_READY);
 	box->pub.state = SBX_BOX_STOPPING;
 	sbx_box_cancel_pushes(box);
 	box->stop_ns = sbx_now_ns();
