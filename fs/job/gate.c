@@ -3,6 +3,7 @@
  * to a table with commands is refused, and commands that come to a held table are put off, not refused, since
  * it is held for moments.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -76,6 +77,7 @@ void sbx_jobs_release(struct sbx_jobs *jobs, bool writes)
 
 	pthread_mutex_lock(&jobs->turn);
 	pthread_mutex_lock(&jobs->lock);
+	assert(jobs->held > 0 && jobs->writers >= writes);
 	last = writes && --jobs->writers == 0;
 	pthread_mutex_unlock(&jobs->lock);
 	if (last && jobs->busy)
@@ -123,6 +125,7 @@ bool sbx_jobs_enter(struct sbx_jobs *jobs, void (*then)(void *data), void *data)
 void sbx_jobs_entered(struct sbx_jobs *jobs)
 {
 	pthread_mutex_lock(&jobs->lock);
+	assert(jobs->entering > 0);
 	jobs->entering--;
 	pthread_mutex_unlock(&jobs->lock);
 }

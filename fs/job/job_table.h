@@ -25,18 +25,13 @@
 #define SBX_STDIN_KEEP_MAX  (64u * 1024 * 1024) /* bytes written before the start */
 #define SBX_STDIN_QUEUE_MAX (1024u * 1024)      /* bytes that wait for the command to read */
 
-/* ---- what a command may be (plan.c, allowlist.c) ---- */
+/* ---- what a command may be (plan.c) ---- */
 
 struct sbx_allow; /* the allowlist with its files, constant */
 
 /* ret NULL: everything is allowed. 0 or -ENOMEM. */
 int sbx_allow_create(const struct sbx_settings *settings, struct sbx_allow **ret);
 void sbx_allow_destroy(struct sbx_allow *allow); /* accepts NULL */
-/*
- * The file to execute for WORD, searched along PATH; it belongs to ALLOW. -EPERM. Thread-safe.
- */
-int sbx_allow_check(const struct sbx_allow *allow, const char *word, const char *path,
-                    const char **ret, struct sbx_error *err);
 
 /* A request with the defaults filled in. */
 struct sbx_plan {

@@ -67,6 +67,7 @@ void sbx_job_unref(struct sbx_jobrec *rec)
 {
 	if (!rec || atomic_fetch_sub(&rec->refs, 1) > 1)
 		return;
+	assert(!rec->listed && !rec->run);
 	sbx_strv_free(rec->changed);
 	free(rec->hint);
 	sbx_asked_release(&rec->asked);
@@ -86,6 +87,7 @@ bool sbx_jobrec_active(const struct sbx_jobrec *rec)
 
 void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
+	assert(!rec->listed);
 	sbx_job_ref(rec);
 	rec->listed = true;
 	rec->next = NULL;
@@ -96,6 +98,7 @@ void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 
 void sbx_jobs_unlink(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
+	assert(rec->listed);
 	*(rec->prev ? &rec->prev->next : &jobs->first) = rec->next;
 	*(rec->next ? &rec->next->prev : &jobs->last) = rec->prev;
 	rec->prev = rec->next = NULL;
@@ -288,6 +291,7 @@ void sbx_jobs_unref(struct sbx_jobs *jobs)
 {
 	if (atomic_fetch_sub(&jobs->refs, 1) > 1)
 		return;
+	assert(!jobs->first && !jobs->live);
 	if (jobs->spill_dir)
 		rmdir(jobs->spill_dir);
 	sbx_job_defaults_release(&jobs->defaults);
