@@ -1,4 +1,4 @@
-/* What private_repo.c (the directory and when to look) and git_sync*.c (what to do) share. */
+/* What private_repo.c (the directory and when to look) and sync_*.c, reattach.c (what to do) share. */
 #ifndef SANDBOXFS_LOCAL_GITSYNC_SYNC_IMPL_H
 #define SANDBOXFS_LOCAL_GITSYNC_SYNC_IMPL_H
 
@@ -95,8 +95,6 @@ int sbx_sync_refs(struct sbx_sync *y);
 /* The branch (as a ref) that a HEAD names, or NULL; whether it names a commit itself. */
 const char *sbx_sync_branch_of(const char *head);
 bool sbx_sync_commit_of(const char *head, git_oid *ret);
-/* Whether both sides may move REF: the sandbox's branch, and what the host has checked out in it. */
-bool sbx_sync_is_shared(const struct sbx_sync *y, const char *ref);
 static inline bool sbx_sync_same(const git_oid *a, const git_oid *b)
 {
 	return !a ? !b : b && git_oid_equal(a, b);
@@ -134,8 +132,6 @@ int sbx_sync_bring_kept(struct sbx_sync *y);
  * follow, until the pass has ended. 0, -EBUSY, -errno.
  */
 int sbx_sync_hold_index(struct sbx_sync *y);
-/* Part of sbx_sync_refs: brings HEAD over, and decides what is agreed on. */
-void sbx_sync_head(struct sbx_sync *y);
 /* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */
 bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside);
 /* Brings the index over, where both stand on the same commit. */

@@ -1,8 +1,12 @@
 /*
- * Refs and HEAD of both sides. Objects go first, then the ref that needs them by compare-and-swap, then HEAD, and what
- * was agreed on last: after a crash in between, the next pass finds both sides alike, or the same to do. What is about to be
- * set inside is noted before: a branch of the source that got there and went in the source before the next pass would else be taken
- * for one that a command made.
+ * Refs and HEAD of both sides. Objects go first, then the ref that needs them by compare-and-swap,
+ * then HEAD, and what was agreed on last: after a crash in between, the next pass finds both sides
+ * alike, or the same to do. What is about to be set inside is noted before: a branch of the source
+ * that got there and went in the source before the next pass would else be taken for one that a
+ * command made.
+ *
+ * The host's HEAD names a branch only where that is the sandbox's to move: any other may be checked
+ * out elsewhere, so there it is the commit alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +22,160 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 
+static const char heads[] = "refs/heads/";
+
+/* Branches whose tips both sides may move: the sandbox's, and what the host has checked out in it. */
+static bool is_shared(const struct sbx_sync *y, const char *ref)
+{
+	const char *current = sbx_sync_branch_of(y->head_host);
+
+	if (current && strcmp(current, ref) == 0)
+		return true;
+	return strncmp(ref, heads, strlen(heads)) == 0 &&
+	       strcmp(ref + strlen(heads), y->p->wt.branch) == 0;
+}
+
+/*
+ * HEAD of inside as the worktree's entry can have it; malloc'd, NULL: it cannot. A branch that is not shared
+ * may be checked out elsewhere on the host: there it is the commit alone.
+ */
+static char *host_form(struct sbx_sync *y)
+{
+	const char *branch = sbx_sync_branch_of(y->head_inside);
+	const git_oid *tip = branch ? sbx_refs_find(&y->want, branch) : NULL;
+	char hex[GIT_OID_HEXSZ + 1];
+	git_oid oid;
+
+	if (branch && is_shared(y, branch))
+		return strdup(y->head_inside);
+	if (!tip && sbx_sync_commit_of(y->head_inside, &oid))
+		tip = &oid;
+	if (!tip || sbx_sync_export(y, tip))
+		return NULL;
+	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
+}
+
+static int write_head(int dir, const struct sbx_seen *seen, const char *text)
+{
+	_cleanup_free_ char *line = sbx_format("%s\n", text);
+	_cleanup_fd_ int lock = line ? sbx_locked_open_seen(dir, "HEAD", seen) : -ENOMEM;
+
+	return lock < 0 ? lock : sbx_locked_commit(dir, "HEAD", lock, line, strlen(line), NULL);
+}
+
+/* False: it stays as it is, for the next pass. */
+static bool replace_head(struct sbx_sync *y, int dir, const char *text)
+{
+	struct sbx_git_owner owner = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = dir == y->repo ? sbx_sync_hold_index(y) : 0;
+
+	if (dir == y->entry)
+		owner = sbx_git_owner_begin(y->p->wt.common);
+	if (!r)
+		r = write_head(dir, dir == y->entry ? &y->seen_host : &y->seen_inside, text);
+	sbx_git_owner_end(&owner);
+	y->moved = !r || r == -EAGAIN;
+	if (y->moved)
+		return !r;
+	sbx_fail(&err, -r, "HEAD cannot be brought over: %s",
+	         r == -EBUSY ? "git is at work there" : strerror(-r));
+	sbx_sync_note(y, r, &err);
+	return false;
+}
+
+/* Whether the host, who saw the commit BASE of a branch that only the sandbox has, went on from there. */
+static bool went_on(struct sbx_sync *y, const char *base, git_oid *ret)
+{
+	git_oid old;
+
+	return sbx_sync_commit_of(base, &old) && sbx_sync_commit_of(y->head_host, ret) &&
+	       git_graph_descendant_of(y->source, ret, &old) == 1;
+}
+
+/* The host moved. What it committed on a branch that only the sandbox has belongs on that branch. */
+static bool follow_host(struct sbx_sync *y, const char *base)
+{
+	const char *branch = sbx_sync_branch_of(y->head_inside);
+	git_oid oid;
+
+	if (y->lacks)
+		return false;
+	if (branch && !is_shared(y, branch) && went_on(y, base, &oid)) {
+		for (size_t i = 0; i < y->want.n; i++)
+			if (strcmp(y->want.at[i].name, branch) == 0)
+				y->want.at[i].oid = oid;
+		return true;
+	}
+	if (!replace_head(y, y->repo, y->head_host))
+		return false;
+	free(y->head_inside);
+	y->head_inside = strdup(y->head_host);
+	return true;
+}
+
+static bool follow_inside(struct sbx_sync *y, const char *form)
+{
+	if (!replace_head(y, y->entry, form))
+		return false;
+	free(y->head_host);
+	y->head_host = strdup(form);
+	return true;
+}
+
+/* Brings HEAD over, and decides what is agreed on. */
+static void bring_head(struct sbx_sync *y)
+{
+	_cleanup_free_ char *form = host_form(y);
+	/* Nothing agreed yet: both began on the sandbox's branch. */
+	_cleanup_free_ char *first = sbx_format("ref: refs/heads/%s", y->p->wt.branch);
+	const char *base = y->head_base ? y->head_base : first ? first : y->head_host;
+	struct sbx_error err = SBX_ERROR_INIT;
+	bool host_moved = strcmp(y->head_host, base) != 0;
+	bool inside_moved = form && strcmp(form, base) != 0 && strcmp(y->head_inside, base) != 0;
+
+	if (form && strcmp(form, y->head_host) == 0) {
+		base = form;
+	} else if (inside_moved && host_moved) {
+		sbx_fail(&err, EEXIST,
+		         "something else was checked out on both sides: %s inside, %s outside",
+		         y->head_inside, y->head_host);
+		sbx_sync_note(y, -EEXIST, &err);
+	} else if (host_moved) {
+		if (follow_host(y, base))
+			base = y->head_host;
+	} else if (inside_moved && follow_inside(y, form)) {
+		base = form;
+	}
+	y->head_agreed = strdup(base);
+}
+
+bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside)
+{
+	const char *branch = sbx_sync_branch_of(y->head_host);
+	git_oid tip;
+
+	if (branch && git_reference_name_to_id(host, y->source, branch))
+		return false;
+	if (!branch && !sbx_sync_commit_of(y->head_host, host))
+		return false;
+	branch = sbx_sync_branch_of(y->head_inside);
+	if (branch) {
+		const git_oid *found = sbx_refs_find(&y->want, branch);
+
+		if (!found)
+			return false;
+		tip = *found;
+	} else if (!sbx_sync_commit_of(y->head_inside, &tip)) {
+		return false;
+	}
+	*inside = tip;
+	return true;
+}
+
 #define AGREED_MAX ((size_t)64 * 1024 * 1024)
 
 #define NEXT "refs.next" /* beside "refs": what is agreed on once all is set inside */
-
-static const char heads[] = "refs/heads/";
 
 static int put(struct sbx_refs *refs, const char *name, const git_oid *oid)
 {
@@ -46,17 +199,6 @@ const char *sbx_sync_branch_of(const char *head)
 bool sbx_sync_commit_of(const char *head, git_oid *ret)
 {
 	return head && strlen(head) == GIT_OID_HEXSZ && git_oid_fromstr(ret, head) == 0;
-}
-
-/* Branches whose tips both sides may move: the sandbox's, and what the host has checked out in it. */
-bool sbx_sync_is_shared(const struct sbx_sync *y, const char *ref)
-{
-	const char *current = sbx_sync_branch_of(y->head_host);
-
-	if (current && strcmp(current, ref) == 0)
-		return true;
-	return strncmp(ref, heads, strlen(heads)) == 0 &&
-	       strcmp(ref + strlen(heads), y->p->wt.branch) == 0;
 }
 
 /* ---- reading ---- */
@@ -147,7 +289,7 @@ static bool is_others(const struct sbx_sync *y, const char *ref)
 {
 	const char *branch = sbx_git_store_mark_of(&y->apart_from, ref);
 
-	return branch && strcmp(branch, y->p->wt.branch) != 0 && !sbx_sync_is_shared(y, ref);
+	return branch && strcmp(branch, y->p->wt.branch) != 0 && !is_shared(y, ref);
 }
 
 /* Of other sandboxes' branches those that are theirs alone are not seen. */
@@ -440,8 +582,7 @@ static int decide(struct sbx_sync *y)
 		if (!name || r)
 			break;
 		if (!is_copy(name))
-			r = sbx_sync_is_shared(y, name) ? decide_shared(y, name)
-			                                : decide_seen(y, name);
+			r = is_shared(y, name) ? decide_shared(y, name) : decide_seen(y, name);
 		for (size_t i = 0; i < SBX_ARRAY_SIZE(from); i++)
 			if (at[i] < from[i]->n && strcmp(from[i]->at[at[i]].name, name) == 0)
 				at[i]++;
@@ -491,7 +632,7 @@ static int move_shared(struct sbx_sync *y)
 		const struct sbx_ref *ref = &y->want.at[i];
 		const git_oid *old = sbx_refs_find(&y->refs_inside, ref->name);
 
-		if (!sbx_sync_same(old, &ref->oid) && sbx_sync_is_shared(y, ref->name))
+		if (!sbx_sync_same(old, &ref->oid) && is_shared(y, ref->name))
 			r = sbx_refs_move_private(y->repo, ref->name, old, &ref->oid);
 	}
 	return r;
@@ -559,7 +700,7 @@ int sbx_sync_refs(struct sbx_sync *y)
 	r = r ? no_refs(y, r) : decide(y);
 	if (r)
 		return r;
-	sbx_sync_head(y);
+	bring_head(y);
 	r = sbx_sync_bring_kept(y);
 	return r ? no_refs(y, r) : store_agreed(y, set_inside(y));
 }
