@@ -1,7 +1,11 @@
 /*
- * From one tree to another, file by file, in a tree that somebody may still be changing: each directory is opened beneath the root, each
- * file written aside and put in its place by rename, so nothing is ever written through a link and a reader sees the old or the
- * new. What had to go goes first, so that a directory can become a file and back.
+ * From one tree to another, file by file, in a tree that the host may still be changing: each
+ * directory is opened beneath the root, each file written aside, in a directory of ours in the root,
+ * and put in its place by rename, so nothing is ever written through a link and a reader sees the
+ * old or the new. What had to go goes first, so that a directory can become a file and back.
+ *
+ * What a tree of git does not tell of files stands in a tree of its own: their exact bytes and all
+ * of their permissions.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +23,100 @@
 #include "backends/local/history/tree_changes.h"
 #include "backends/local/overlay/paths.h"
 #include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
+
+int sbx_past_temp_open(int root)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(root, ".", O_RDONLY | O_DIRECTORY);
+
+	return fd < 0 ? fd : sbx_dir_make(fd, SBX_CAPTURE_TEMP, 0700);
+}
+
+int sbx_past_temp_remove(int root, struct sbx_error *err)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(root, ".", O_RDONLY | O_DIRECTORY);
+
+	return fd < 0 ? sbx_fail(err, -fd, "cannot open the sandbox: %s", strerror(-fd))
+	              : sbx_tree_remove(fd, SBX_CAPTURE_TEMP, err);
+}
+
+void sbx_past_make_accessible(int dir, int how)
+{
+	_cleanup_free_ char *proc = NULL;
+	struct stat st;
+
+	if (faccessat(dir, ".", how, AT_EACCESS) == 0 || fstat(dir, &st) < 0)
+		return;
+	proc = sbx_format("/proc/self/fd/%d", dir);
+	if (proc)
+		chmod(proc, (st.st_mode & 07777) | 0700);
+}
+
+struct reading {
+	struct sbx_past_exacts *list;
+	int r;
+};
+
+static int add(const char *dir, const git_tree_entry *entry, void *data)
+{
+	struct reading *reading = data;
+	struct sbx_past_exacts *list = reading->list;
+
+	if (git_tree_entry_type(entry) != GIT_OBJECT_BLOB)
+		return 0;
+	if (SBX_GROW(list->at, list->n, list->cap, 64))
+		return reading->r = -ENOMEM;
+	list->at[list->n] =
+	        (struct sbx_past_exact){.path = sbx_format("%s%s", dir, git_tree_entry_name(entry)),
+	                                .mode = (uint32_t)git_tree_entry_filemode_raw(entry),
+	                                .oid = *git_tree_entry_id(entry)};
+	return list->at[list->n++].path ? 0 : (reading->r = -ENOMEM);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct sbx_past_exact *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
+                    struct sbx_error *err)
+{
+	_cleanup_git_(tree) git_tree *top = NULL;
+	struct reading reading = {.list = ret};
+	int r = git_tree_lookup(&top, all, tree);
+
+	if (!r)
+		r = git_tree_walk(top, GIT_TREEWALK_PRE, add, &reading);
+	if (reading.r)
+		return sbx_fail(err, ENOMEM, "out of memory");
+	if (r)
+		return sbx_git_fail(err, r, "a mark cannot be read");
+	if (ret->n)
+		qsort(ret->at, ret->n, sizeof(*ret->at), compare);
+	return 0;
+}
+
+/* That of PATH, or NULL. LIST may be NULL. */
+static const struct sbx_past_exact *exact_find(const struct sbx_past_exacts *list, const char *path)
+{
+	const struct sbx_past_exact key = {.path = (char *)(uintptr_t)path};
+
+	return list && list->n ? bsearch(&key, list->at, list->n, sizeof(*list->at), compare)
+	                       : NULL;
+}
+
+void past_exact_release(struct sbx_past_exacts *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->at[i].path);
+	free(list->at);
+	*list = (struct sbx_past_exacts){0};
+}
 
 #define GITLINK  0160000
 #define LEFT_MAX ((size_t)64 << 20)
@@ -260,7 +356,7 @@ static mode_t permissions(const struct applying *a, const char *path, uint32_t m
 
 static int make_file(struct applying *a, const struct past_change *c)
 {
-	const struct sbx_past_exact *exact = past_exact_find(a->how->exact, c->path);
+	const struct sbx_past_exact *exact = exact_find(a->how->exact, c->path);
 	_cleanup_fd_ int fd =
 	        openat(a->temp, "new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r;
@@ -475,7 +571,7 @@ static int make_exact(struct applying *a, const git_oid *to)
 	for (size_t i = 0; list && i < list->n && !r; i++)
 		r = make_one_exact(a, &list->at[i]);
 	for (size_t i = 0; was && i < was->n && !r; i++)
-		if (!past_exact_find(list, was->at[i].path))
+		if (!exact_find(list, was->at[i].path))
 			r = make_plain(a, tree, was->at[i].path);
 	return r;
 }

@@ -138,7 +138,6 @@ struct sbx_past_exacts {
 int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
                     struct sbx_error *err);
 /* That of PATH, or NULL. LIST may be NULL. */
-const struct sbx_past_exact *past_exact_find(const struct sbx_past_exacts *list, const char *path);
 void past_exact_release(struct sbx_past_exacts *list);
 
 /* Opens SBX_CAPTURE_TEMP in the tree ROOT, made where it is missing. A descriptor or -errno. */
