@@ -2,7 +2,7 @@
 #ifndef SANDBOXFS_LOCAL_FORK_H
 #define SANDBOXFS_LOCAL_FORK_H
 
-#include "backends/local/create_from.h"
+#include "backends/local/create.h"
 #include "backends/local/trash/removed.h"
 
 /* As sbx_backend_impl.create for an origin of the kind SANDBOX; the name has been checked. */
@@ -16,12 +16,5 @@ int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx
 int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
                            const struct sbx_local_seed *seed, const struct sbx_removed *of,
                            struct sbx_sandbox **ret, struct sbx_error *err);
-
-/*
- * Copies what stands apart from a tree (sbx_sandbox_impl.nested), in the directory FROM, for TO,
- * whose tree, a copy, is open in ROOT.
- */
-int sbx_local_fork_nested(struct sbx_local *b, int from, const char *to, int root,
-                          atomic_bool *cancelled, struct sbx_error *err);
 
 #endif

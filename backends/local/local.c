@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/git/spare.h"
+#include "backends/local/create.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/local/programs.h"
 #include "backends/local/settle.h"

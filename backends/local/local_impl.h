@@ -74,28 +74,5 @@ int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
-int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
-                     struct sbx_sandbox **ret, struct sbx_error *err);
-
-/* ---- steps of a create (create.c) ---- */
-
-/* A fresh id and the name of REQ for REC, whose state is then that of a create. */
-int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
-                    struct sbx_error *err);
-/* What the worktree's entry of ID is called; malloc'd, NULL without memory. */
-char *sbx_local_entry_name(const char *id);
-/* The branch that a sandbox NAME gets when none is asked for; the same. */
-char *sbx_local_branch_for(const struct sbx_local *b, const char *name);
-int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
-/* Makes trees/ID; open in *ret. */
-int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);
-/* EINVAL the mount's pattern makes no branch name. */
-int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err);
-/*
- * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
- * OPENED: as in sbx_git_wish. The caller holds the lock of the repository.
- */
-int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
-                       struct sbx_record *rec, git_repository **opened, struct sbx_error *err);
 
 #endif

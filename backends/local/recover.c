@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backends/git/stale_locks.h"
+#include "backends/local/create.h"
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/settle.h"
 #include "backends/local/trash/removed.h"

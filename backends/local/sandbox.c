@@ -1,6 +1,9 @@
 /*
  * One opened sandbox: a record, a descriptor of its tree, and a home directory. Only the name ever
  * changes, and it does so under a lock of its own, as commands may be started meanwhile.
+ *
+ * What is written through the mount matters to what a teardown saves. The row of removals is made by
+ * the first: a sandbox in which nothing is removed has none.
  */
 #include <assert.h>
 #include <errno.h>
@@ -23,6 +26,59 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
+static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
+{
+	const bool limited = s->base.unsaved;
+	struct sbx_kept_place place = {
+	        .id = s->base.id, .edits = &s->edits, .shared = limited ? &s->base.busy : NULL};
+	struct sbx_kept_row *row;
+
+	pthread_mutex_lock(&s->lock);
+	row = s->kept;
+	if (!row) {
+		place.root = s->root;
+		place.room = limited ? sbx_dir_make(s->disk, "kept", 0700)
+		                     : sbx_dir_open(s->backend->state.kept, ".");
+		place.own = s->rec.layer ? sbx_local_upper(s->backend, &s->rec, s->disk)
+		                         : sbx_dir_open(s->root, ".");
+		if (place.room < 0 || place.own < 0 ||
+		    sbx_kept_open(s->backend->kept, &place, &row)) {
+			sbx_cleanup_fd(&place.room);
+			sbx_cleanup_fd(&place.own);
+			row = NULL;
+		}
+		__atomic_store_n(&s->kept, row, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return row;
+}
+
+static bool sandbox_make_room(struct sbx_sandbox *sb)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_kept_row *row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+
+	return row && sbx_kept_make_room(row);
+}
+
+static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+{
+	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
+	struct sbx_kept_row *row;
+
+	if (!name) {
+		atomic_fetch_add_explicit(&s->edits, 1, memory_order_relaxed);
+		return;
+	}
+	if (!s->backend->kept)
+		return;
+	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+	if (!row)
+		row = kept_row(s);
+	if (row)
+		sbx_kept_removing(row, dirfd, name);
+}
+
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
 
 static const struct sbx_sandbox_impl impl;
@@ -38,6 +94,7 @@ int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err)
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	int r;
 
+	assert(s->rec.state == SBX_RECORD_CREATING);
 	s->rec.state = SBX_RECORD_READY;
 	r = sbx_record_store(s->backend->state.meta, &s->rec);
 	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
@@ -614,8 +671,8 @@ static const struct sbx_command_impl commands = {
 static const struct sbx_storage_impl storage = {
         .barrier = sandbox_barrier,
         .resize = sandbox_resize,
-        .changing = sbx_local_changing,
-        .make_room = sbx_local_make_room,
+        .changing = sandbox_changing,
+        .make_room = sandbox_make_room,
         .discard = sandbox_discard,
 };
 

@@ -7,6 +7,7 @@
  */
 #include "backends/local/trash/removal_log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -233,6 +234,7 @@ void sbx_kept_free(struct sbx_kept *kept)
 {
 	if (!kept)
 		return;
+	assert(!kept->rows);
 	atomic_store(&kept->stop, true);
 	sem_post(&kept->wake);
 	pthread_join(kept->thread, NULL);

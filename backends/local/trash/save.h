@@ -11,10 +11,6 @@
 #define SBX_TRASHED                                                                                \
 	"trashed.git" /* in the state directory: entries of sandboxes that are not of git */
 
-/* As sbx_sandbox_impl.changing. */
-void sbx_local_changing(struct sbx_sandbox *sb, int dirfd, const char *name);
-/* As sbx_sandbox_impl.make_room. */
-bool sbx_local_make_room(struct sbx_sandbox *sb);
 /*
  * Before S is retired, while the worktree's entry is there. Quick. What cannot be put aside (a full disk) is told once: then 0.
  */
