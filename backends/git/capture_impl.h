@@ -68,29 +68,7 @@ struct capture {
 	size_t nloose;
 };
 
-/* The first SIZE bytes of a file, piece by piece. What is a hole is not read. */
-struct capture_pieces {
-	int fd;
-	size_t size, at, until; /* from AT to UNTIL it is all data, or all a hole */
-	bool hole;
-	char *buf;
-};
-
-/* 0 or -ENOMEM. FD is borrowed. */
-int capture_pieces_open(struct capture_pieces *p, int fd, size_t size);
-void capture_pieces_close(struct capture_pieces *p);
-/* The next one; its length, 0 at the end. -ESTALE: the file is shorter by now. */
-ssize_t capture_pieces_next(struct capture_pieces *p, const char **ret);
-/* Up to LEN bytes from OFFSET; fewer: the file ends there. */
-ssize_t capture_read_at(int fd, char *buf, size_t len, off_t offset);
-
 #define CAPTURE_SMALL ((size_t)1 << 20) /* read as a whole */
-
-/* Records the file ITEM, open at FD, as it is; as FILTERS convert it. -ESTALE: it changed. */
-int capture_stream(struct capture *c, struct capture_item *item, int fd);
-int capture_large(struct capture *c, struct capture_item *item, int fd, git_filter_list *filters);
-/* Says that libgit2 failed with R at PATH. */
-int capture_failed(struct capture *c, int r, const char *path);
 
 /* Finds what belongs in the tree. */
 int capture_walk(struct capture *c);
@@ -99,22 +77,5 @@ int capture_hash(struct capture *c);
 int capture_is_over(const struct capture *c);
 /* Gives the directories that nobody may read the modes back that they had. */
 void capture_tighten(struct capture *c);
-
-/* Has libgit2 see attributes and settings as they are to hold. Its codes. */
-int capture_filters_open(struct capture *c);
-void capture_filters_close(struct capture *c);
-bool capture_is_attributes(const char *path, size_t len);
-/* Has the .gitattributes E of the LEN bytes at PATH count. */
-int capture_filters_show(struct capture *c, const struct sbx_index_entry *e, const char *path,
-                         size_t len);
-/* Whether a program may convert PATH, and not libgit2. */
-bool capture_filters_foreign(const struct capture *c, const char *path);
-/*
- * What is to be done to ITEM's content: *ret may be NULL. Of one that is large libgit2 does not see
- * what the index has of it.
- */
-int capture_filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret);
-void capture_filters_unload(struct capture *c, const struct capture_item *item,
-                            git_filter_list *filters);
 
 #endif

@@ -24,9 +24,6 @@ int sbx_git_open(const char *path, git_repository **ret);
  */
 int sbx_git_read_tree(git_index *index, const git_tree *tree);
 
-/* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
-int sbx_git_refuse(const char *source, int code, struct sbx_error *err);
-
 /* Has libgit2 heed working-tree-encoding. Once after its start, not concurrently. 0 or -ENOMEM. */
 int sbx_git_encoding_init(void);
 

@@ -38,9 +38,6 @@ struct sbx_git_program {
 	const char *then; /* what that means to git, for people */
 };
 
-/* All that git's documentation has, and git-lfs and git-svn; ends with a NULL key. */
-extern const struct sbx_git_program sbx_git_programs[];
-
 /* The kind that KEY is of, or NULL. */
 const struct sbx_git_program *sbx_git_program_find(const char *key);
 

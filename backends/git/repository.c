@@ -1,8 +1,4 @@
-/*
- * Questions to a source repository: what it is, which commit a sandbox starts from, whether a
- * branch is free. HEAD files of the worktrees are read directly: libgit2 would open each worktree
- * by its path, which may lie in our own mount.
- */
+/* Repositories that libgit2 has no use for, or that lack what is wanted of them: what their owner can do about it. */
 #include "backends/git/repository.h"
 
 #include <errno.h>
@@ -18,6 +14,72 @@
 #include "backends/git/git_impl.h"
 #include "backends/local/state/state.h"
 #include "backends/support/fsutil.h"
+
+#define OF_SHA256                                                                                  \
+	"its objects are named by SHA-256, which is not supported; convert it to SHA-1 or give a " \
+	"clone that is"
+
+/* By what libgit2 says. */
+static const struct {
+	const char *said, *sentence;
+} advice[] = {
+        {"extensions.objectformat", OF_SHA256},
+        {"unknown object format", OF_SHA256}, /* since 1.7 */
+        {"extensions.refstorage", "its refs are not kept in files, which is not supported; convert "
+                                  "them: git refs migrate --ref-format=files"},
+};
+
+/* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
+static int refuse(const char *source, int code, struct sbx_error *err)
+{
+	const git_error *last = sbx_git_said();
+	const char *said = last ? last->message : "";
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(advice); i++)
+		if (strstr(said, advice[i].said))
+			return sbx_fail(err, EOPNOTSUPP, "the repository %s: %s", source,
+			                advice[i].sentence);
+	return sbx_git_fail(err, code, "cannot open the repository %s", source);
+}
+
+static bool is_promisor(const char *name)
+{
+	size_t len = strlen(name), n = strlen(".promisor");
+
+	if (strcmp(name, "extensions.partialclone") == 0)
+		return true;
+	return strncmp(name, "remote.", 7) == 0 && len > n &&
+	       strcmp(name + len - n, ".promisor") == 0;
+}
+
+/* Some remote has what is not here, and git fetches it at need. libgit2's own search by a pattern leaks memory. */
+static bool is_partial(const char *source)
+{
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	git_config *config = NULL;
+	git_config_iterator *it = NULL;
+	git_config_entry *entry;
+	bool partial = false;
+
+	if (sbx_git_open(source, &repo) == 0 && git_repository_config(&config, repo) == 0 &&
+	    git_config_iterator_new(&it, config) == 0)
+		while (!partial && git_config_next(&entry, it) == 0)
+			partial = is_promisor(entry->name);
+	git_config_iterator_free(it);
+	git_config_free(config);
+	return partial;
+}
+
+int sbx_git_explain_missing(const char *source, const char *commit, int r, struct sbx_error *err)
+{
+	if ((r != -ENOENT && r != -EBADMSG && r != -EIO) || !is_partial(source))
+		return r;
+	return sbx_fail(
+	        err, ENOENT,
+	        "the source is a partial clone and lacks objects of %.12s; fetch them by "
+	        "checking it out there once (git checkout %.12s), or clone without --filter",
+	        commit, commit);
+}
 
 #define HEAD_MAX     4096
 #define BRANCHES_MAX 9999 /* of one name */
@@ -92,7 +154,7 @@ static int open_failed(const char *source, int code, struct sbx_error *err)
 		        "the repository %s belongs to another user (to trust it: git config "
 		        "--global --add safe.directory %s)",
 		        source, source);
-	return sbx_git_refuse(source, code, err);
+	return refuse(source, code, err);
 }
 
 static bool has_dot_git(const char *source)
@@ -421,7 +483,8 @@ static int fill_plan(const struct candidate *c, bool another, struct sbx_git_pla
 		*ret = plan;
 		return 0;
 	}
-	sbx_git_plan_release(&plan);
+	free(plan.branch);
+	free(plan.base);
 	return -ENOMEM;
 }
 
@@ -451,11 +514,4 @@ int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx
 	}
 	return sbx_fail(err, EEXIST, "branch %s and all up to %s-%d are there already",
 	                wish->branch, wish->branch, BRANCHES_MAX);
-}
-
-void sbx_git_plan_release(struct sbx_git_plan *plan)
-{
-	free(plan->branch);
-	free(plan->base);
-	*plan = (struct sbx_git_plan){0};
 }

@@ -76,7 +76,6 @@ int sbx_git_lock(const char *common);
  */
 int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
                  struct sbx_error *err);
-void sbx_git_plan_release(struct sbx_git_plan *plan);
 
 /*
  * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is that SOURCE is a partial clone.
