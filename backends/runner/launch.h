@@ -26,8 +26,6 @@ struct sbx_launch {
 int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct sbx_job *job,
                struct sbx_error *err);
 
-/* Where commands see the tree; NULL: no memory. Any thread. */
-char *sbx_launch_view(const struct sbx_launch *l);
 /*
  * Where a view of its own is in force: each path that commands see, with the reason; all below it
  * is seen as well. A caller's object, or NULL. Asks the disk. Any thread.

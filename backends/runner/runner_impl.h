@@ -1,7 +1,6 @@
 /*
- * What these files share, the daemon's side of the spawner: runner.c starts and stops it, program.c
- * finds its program, send.c tells it, exec.c starts jobs, jobs.c is their life,
- * policy.c says what is in force.
+ * What these files share, the daemon's side of the spawner: runner.c finds its program, starts and
+ * stops it, send.c tells it, jobs.c is what it runs, policy.c says what is in force.
  *
  * Commands go out under a lock from any thread, reports come in on the loop thread, which owns everything
  * else of a job.
@@ -64,12 +63,6 @@ struct sbx_spawner {
 };
 
 /*
- * Starts the program with SOCK, a process *ret that names MOUNTPOINT (NULL: none) among its arguments.
- * 0 or a negative errno.
- */
-int program_start(int sock, const char *mountpoint, pid_t *ret, struct sbx_error *err);
-
-/*
  * Under the lock. Sends a message, or queues it when the socket takes no more: it never waits, since the
  * spawner may itself be waiting for us to read. 0 or a negative errno; -EPIPE: the spawner is gone.
  */
@@ -79,15 +72,6 @@ void spawner_flush(struct sbx_spawner *sp);
 /* Under the lock: drops what is queued. */
 void spawner_drop_queue(struct sbx_spawner *sp);
 
-/* Where the job NUMBER hangs in the table. Under the lock. */
-struct job **spawner_slot(struct sbx_spawner *sp, uint64_t number);
-/* sbx_timer.fn: the output of a job whose leader ended was awaited for long enough. */
-void spawner_drained(struct sbx_timer *t);
-/* sbx_timer.fn: reads pipes that cannot be watched. */
-void spawner_look(struct sbx_timer *t);
-/* sbx_watch.fn of a job's pipe. */
-void spawner_on_output(struct sbx_watch *w, uint32_t events);
-void spawner_job_free(struct job *job);
 /* Loop thread. The job NUMBER could not be handed over, for ERR (an errno). */
 void spawner_fail_job(struct sbx_spawner *sp, uint64_t number, int err);
 

@@ -1,16 +1,22 @@
 /*
- * What a command costs is mostly the making of its pid namespace, the joining of the others, and the giving
- * up of rights; none of it depends on the command. So an init that finds itself as it was made when its
- * command has ended waits for the next; one that did not come back, or cannot, has a successor
- * made ahead.
+ * What a command costs is mostly the making of its pid namespace, the joining of the others, and the
+ * giving up of rights; none of it depends on the command. So an init that finds itself as it was
+ * made when its command has ended waits for the next; one that did not come back, or cannot, has a
+ * successor made ahead.
  */
-#include "backends/runner/spawner/init_pool_impl.h"
+#include "backends/runner/spawner/init_pool.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +24,143 @@
 #include "backends/runner/spawner/init_reuse.h"
 #include "backends/runner/spawner/proc_tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/grow.h"
+
+struct one {
+	uint64_t job;  /* 0: it waits */
+	uint64_t view; /* serial number of what it waits in */
+	pid_t pid;
+	int orders;        /* our end of its pipe */
+	int work;          /* our end of its socket, -1: it gets no request any more */
+	bool reuse;        /* it waits again after JOB, and says so */
+	struct usage used; /* before JOB */
+	int group, events; /* its cgroup and what that tells, or -1 */
+	uint64_t number;   /* of its cgroup */
+	char *box;         /* the sandbox of its cgroup */
+};
+
+struct inits {
+	struct inits_config config;
+	pid_t spawner;
+	uint64_t made; /* numbers cgroups */
+	bool reuse, ending;
+	struct one *all;
+	size_t n, cap;
+};
+
+/* Straight into its cgroup, unless a filter around us has no clone3: then init enters it. */
+static pid_t fork_init(const struct inits *inits, struct init_seat *seat)
+{
+	const unsigned long flags = inits->config.powers->pid_ns ? CLONE_NEWPID : 0;
+	struct clone_args args = {.flags = flags | CLONE_INTO_CGROUP,
+	                          .exit_signal = SIGCHLD,
+	                          .cgroup = (uint64_t)seat->group};
+	const int group = seat->group;
+	pid_t pid = -1;
+
+	seat->group = -1;
+	if (group >= 0)
+		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	if (pid >= 0)
+		return pid;
+	seat->group = group;
+	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0UL);
+}
+
+static int make_group(struct inits *inits, const char *box, struct one *one)
+{
+	const struct inits_config *c = &inits->config;
+
+	if (c->cgroup->dir < 0)
+		return 0;
+	one->box = strdup(box);
+	if (!one->box)
+		return -ENOMEM;
+	one->number = ++inits->made;
+	one->group = cgroup_job_make(c->cgroup, box, one->number, c->settings);
+	one->events = one->group < 0 ? -1 : cgroup_job_events(one->group);
+	return one->group < 0 ? one->group : 0;
+}
+
+/* ONE has ended, or was never begun. */
+static void release(struct inits *inits, struct one *one)
+{
+	sbx_cleanup_fd(&one->work);
+	sbx_cleanup_fd(&one->orders);
+	sbx_cleanup_fd(&one->events);
+	if (one->group >= 0)
+		cgroup_job_remove(inits->config.cgroup, one->box, one->number);
+	sbx_cleanup_fd(&one->group);
+	free(one->box);
+}
+
+static int fork_one(struct inits *inits, const struct view *view, struct one *one)
+{
+	const struct inits_config *c = &inits->config;
+	struct init_seat seat = {.powers = c->powers,
+	                         .view = view,
+	                         .filter = c->filter,
+	                         .nofile = c->nofile,
+	                         .cgroup = c->cgroup,
+	                         .group = one->group,
+	                         .events = one->events,
+	                         .reuse = one->reuse,
+	                         .message = c->message};
+	int pair[2], ends[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	one->work = pair[0];
+	seat.work = pair[1];
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		r = -errno;
+		close(pair[1]);
+		return r;
+	}
+	seat.orders = ends[0];
+	one->orders = ends[1];
+	one->pid = fork_init(inits, &seat);
+	if (one->pid == 0)
+		init_main(&seat);
+	r = one->pid < 0 ? -errno : 0;
+	close(pair[1]);
+	close(ends[0]);
+	return r;
+}
+
+/* A place that the host could have changed since is no place to wait in; nor can what has no end. */
+static bool may_wait(const struct inits *inits, const struct view *view)
+{
+	return inits->config.powers->pid_ns && view_is_own(view);
+}
+
+/*
+ * Forks an init for VIEW (NULL: the host) and the sandbox BOX; REUSE: for more than one command. *RET is valid
+ * until the next call. Returns 0 or a negative errno.
+ */
+static int make(struct inits *inits, const struct view *view, const char *box, bool reuse,
+                struct one **ret)
+{
+	struct one one = {.view = view ? view->serial : 0,
+	                  .reuse = reuse,
+	                  .orders = -1,
+	                  .work = -1,
+	                  .group = -1,
+	                  .events = -1};
+	int r = SBX_GROW(inits->all, inits->n, inits->cap, 64);
+
+	if (!r)
+		r = make_group(inits, box, &one);
+	if (!r)
+		r = fork_one(inits, view, &one);
+	if (r < 0) {
+		release(inits, &one);
+		return r;
+	}
+	*ret = &inits->all[inits->n++];
+	**ret = one;
+	return 0;
+}
 
 #define KEPT_MAX 32 /* inits that wait, or will again; two processes and some 200 KiB each */
 
@@ -123,9 +266,8 @@ static void make_successor(struct inits *inits, uint64_t serial)
 	const struct view *view = views_find(inits->config.views, serial);
 	struct one *one;
 
-	if (view && inits_may_wait(inits, view) && !find_waiting(inits, view->serial) &&
-	    find_room(inits))
-		inits_make(inits, view, view->key, inits->reuse, &one);
+	if (view && may_wait(inits, view) && !find_waiting(inits, view->serial) && find_room(inits))
+		make(inits, view, view->key, inits->reuse, &one);
 }
 
 void inits_begun(struct inits *inits, int fd)
@@ -193,6 +335,7 @@ static int hand_over(const struct inits *inits, struct one *one, const struct sp
 		dismiss(one);
 		return r;
 	}
+	assert(!one->job);
 	one->job = req->cmd.job;
 	return 0;
 }
@@ -216,9 +359,9 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
 		return r;
 	one = find_waiting(inits, view ? view->serial : 0);
 	if (!one || hand_over(inits, one, msg, req) < 0) {
-		const bool kept = inits_may_wait(inits, view) && find_room(inits);
+		const bool kept = may_wait(inits, view) && find_room(inits);
 
-		r = inits_make(inits, view, req->id, kept && inits->reuse, &one);
+		r = make(inits, view, req->id, kept && inits->reuse, &one);
 		if (!r)
 			r = hand_over(inits, one, msg, req);
 	}
@@ -311,7 +454,7 @@ void inits_reap(struct inits *inits, inits_gone_fn gone)
 			if (one.job)
 				tell_gone(&one, &ru, gone);
 		}
-		inits_release(inits, &one);
+		release(inits, &one);
 		if (one.reuse && one.job && !inits->ending)
 			make_successor(inits, one.view);
 	}
