@@ -1,5 +1,6 @@
 #include "fs/net/proxy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -51,6 +52,7 @@ void sbx_egress_destroy(struct sbx_egress *egress)
 {
 	if (!egress)
 		return;
+	assert(!egress->conns);
 	sbx_resolver_destroy(egress->resolver);
 	sbx_hosts_free(egress->hosts);
 	free(egress);
@@ -106,6 +108,7 @@ static void resume(struct sbx_timer *t)
 
 void proxy_conn_gone(struct sbx_proxy *p)
 {
+	assert(p->conns > 0 && p->egress->conns > 0);
 	p->conns--;
 	p->egress->conns--;
 	if (p->pause.due_ns) {
@@ -174,6 +177,7 @@ void sbx_proxy_destroy(struct sbx_proxy *p)
 		return;
 	while (p->first)
 		conn_close(p->first);
+	assert(!p->conns);
 	sbx_loop_timer_cancel(p->egress->loop, &p->pause);
 	unwatch_all(p);
 	for (int i = 0; i < LISTENERS; i++)

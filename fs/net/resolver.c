@@ -1,5 +1,6 @@
 #include "fs/net/resolver.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -83,6 +84,7 @@ static void done(void *data)
 	struct sbx_lookup *l = data;
 	struct sbx_resolver *r = l->resolver;
 
+	assert(r->running > 0);
 	r->running--;
 	if (l->fn)
 		l->fn(l->error, l->list, l->data);
