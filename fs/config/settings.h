@@ -6,6 +6,8 @@
 
 /* Empties KEY when it is a list that does not merge, so that what is set next replaces it. */
 void sbx_settings_clear(struct sbx_settings *settings, const char *key);
+/* Which of WORDS ("a|b|c") VALUE is, -1: none. Thread-safe. */
+int sbx_find_word(const char *words, const char *value);
 /* One line per key on stdout. */
 void sbx_settings_help(void);
 
