@@ -6,6 +6,7 @@
  */
 #include "sandboxfs/loop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -93,6 +94,7 @@ void sbx_loop_destroy(struct sbx_loop *loop)
 {
 	if (!loop)
 		return;
+	assert(running != loop);
 	while (loop->head)
 		run_posted(loop);
 	close(loop->epfd);
@@ -197,6 +199,7 @@ void sbx_loop_timer_cancel(struct sbx_loop *loop, struct sbx_timer *t)
 
 	if (!t->due_ns)
 		return;
+	assert(loop->heap[t->slot] == t);
 	t->due_ns = 0;
 	last = loop->heap[--loop->heap_n];
 	if (last != t) {

@@ -6,6 +6,7 @@
  */
 #include "sandboxfs/pool.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/ioprio.h>
 #include <pthread.h>
@@ -158,6 +159,7 @@ void sbx_pool_destroy(struct sbx_pool *pool)
 	pthread_mutex_unlock(&pool->lock);
 	for (int i = 0; i < pool->threads; i++)
 		pthread_join(pool->thread[i], NULL);
+	assert(!pool->head && !pool->queued);
 	pthread_cond_destroy(&pool->left);
 	pthread_cond_destroy(&pool->more);
 	pthread_mutex_destroy(&pool->lock);

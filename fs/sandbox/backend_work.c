@@ -249,6 +249,7 @@ static struct sbx_waiting *round_over(struct box *box, struct sbx_rounds *rounds
 	struct sbx_waiting *over;
 
 	pthread_mutex_lock(&reg->lock);
+	assert(rounds->now);
 	over = sbx_rounds_end(rounds);
 	*more = rounds->now;
 	pthread_mutex_unlock(&reg->lock);
