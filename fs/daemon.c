@@ -37,6 +37,8 @@
 #include "fs/fuse/passthrough.h"
 #include "fs/fuse/session.h"
 #include "fs/inline.h"
+#include "fs/log/events.h"
+#include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"

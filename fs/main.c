@@ -1,7 +1,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fs/config/doctor.h"
 #include "fs/config/options.h"
+#include "fs/config/state_dirs.h"
 #include "fs/daemon.h"
 
 static int fail(const struct sbx_error *err)

@@ -3,7 +3,7 @@
  * process for good (namespaces, mounts) is tried in a child, which reports the first step
  * that failed and its errno through its exit status.
  */
-#include "fs/config/options.h"
+#include "fs/config/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/config/options.h"
+#include "fs/config/paths.h"
 #include "fs/config/settings.h"
 #include "fs/config/toolchains.h"
 #include "fs/fuse/passthrough.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/support/strv.h"
+#include "fs/config/paths.h"
 #include "fs/config/settings.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"

@@ -43,10 +43,7 @@ int sbx_settings_load(struct sbx_settings *settings, const char *json, size_t le
                       struct sbx_error *err);
 /* What ctl/config shows: every key with the value in force. The caller puts it. */
 struct json_object *sbx_settings_json(const struct sbx_settings *settings);
-/* --help on stdout; --doctor's report on stdout, returning the exit code (0: a mount would work). */
+/* --help on stdout. */
 void sbx_print_help(void);
-int sbx_doctor(void);
-/* --list-state, or with REMOVE --prune, on stdout: the exit code. */
-int sbx_states(bool remove);
 
 #endif

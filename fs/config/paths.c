@@ -3,6 +3,8 @@
  * leads through our own mount would have the daemon wait for itself. A mount left behind by
  * a daemon that died answers ENOTCONN; it is to be healed, so it must not stop us here.
  */
+#include "fs/config/paths.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,6 @@
 /* --list-state and --prune: the state directories of this user, where mounts put them by themselves. */
+#include "fs/config/state_dirs.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/config/paths.h"
 #include "fs/config/settings.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/state.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/request_file.h"
 #include "sandboxfs/cleanup.h"
 
 int sbx_control_text_take(char *string, struct text *ret)

@@ -33,32 +33,7 @@ void sbx_control_text_release(struct text *text);
 typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *node,
                        struct text *ret);
 
-/*
- * A file whose writes are requests: bytes are fed, each complete request starts an action, and the
- * write is answered when the last action has ended. All but cancel, serve are called with the
- * file's lock held, if it is not said otherwise.
- */
-struct flow_impl {
-	bool whole; /* a write is one request, however many lines it has */
-	int (*feed)(struct sbx_control_handle *h, const void *buf, size_t len,
-	            struct sbx_error *err);
-	/*
-	 * Takes the next request. 1: an action was begun, sbx_flow_done() follows on the loop thread;
-	 * 0: no request is complete; or -errno.
-	 */
-	int (*start)(struct sbx_control_handle *h, bool final, struct sbx_error *err);
-	bool (*unfinished)(struct sbx_control_handle *h);
-	void (*drop)(struct sbx_control_handle *h);
-	/* [loop] The client is about to die. sbx_flow_done() must follow soon. */
-	void (*cancel)(struct sbx_control_handle *h);
-	/*
-	 * A write has failed with ERR, and this is not known to anybody yet. No lock is held. May be
-	 * NULL.
-	 */
-	void (*failed)(struct sbx_control_handle *h, const struct sbx_error *err);
-	/* Answers a read, now or later. */
-	void (*serve)(struct sbx_control_handle *h, struct sbx_pending *p);
-};
+struct flow_impl;
 
 struct control_ops {
 	/* All may be absent. ERR is stored by the caller. */
@@ -147,16 +122,6 @@ void sbx_control_serve_cursor(struct sbx_control_handle *h, struct sbx_pending *
 void sbx_control_set_text(struct sbx_control_handle *h, char *string);
 /* Stores the sentence where the user of the file looks for it. */
 void sbx_control_store(struct sbx_control_handle *h, const struct sbx_error *err);
-
-/* request_file.c */
-void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
-                    struct sbx_pending *p);
-void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
-/* -ECANCELED, with the sentence on a request that nobody will complete. */
-int sbx_flow_broken(struct sbx_error *err);
-void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p);
-/* [loop] The action has ended with CODE. The lock is not held. */
-void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err);
 
 /* wait.c: reads that wait */
 /* Answers P with output of REC's stdout from the cursor on, or EOF after the job's end. */

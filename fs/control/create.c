@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/request_file.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/request_file.h"
 #include "sandboxfs/cleanup.h"
 
 /* Under the file's lock. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/request_file.h"
 #include "fs/sandbox/push.h"
 #include "sandboxfs/cleanup.h"
 

@@ -8,6 +8,8 @@
  * An operation that has waited is answered on the loop thread only, as fs/util/reply.h demands. So
  * is one from the queue, because its cancel has been set.
  */
+#include "fs/control/request_file.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/request_file.h"
 #include "fs/job/job_table.h"
+#include "fs/job/plan.h"
 #include "sandboxfs/cleanup.h"
 
 #define ENV_MAX (1024 * 1024) /* bytes of the whole list */

@@ -22,6 +22,8 @@
 
 #include "backends/support/strv.h"
 #include "fs/job/job_table.h"
+#include "fs/job/plan.h"
+#include "fs/job/stdin.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 

@@ -25,34 +25,9 @@
 #define SBX_STDIN_KEEP_MAX  (64u * 1024 * 1024) /* bytes written before the start */
 #define SBX_STDIN_QUEUE_MAX (1024u * 1024)      /* bytes that wait for the command to read */
 
-/* ---- what a command may be (plan.c) ---- */
+/* ---- records ---- */
 
-struct sbx_allow; /* the allowlist with its files, constant */
-
-/* ret NULL: everything is allowed. 0 or -ENOMEM. */
-int sbx_allow_create(const struct sbx_settings *settings, struct sbx_allow **ret);
-void sbx_allow_destroy(struct sbx_allow *allow); /* accepts NULL */
-
-/* A request with the defaults filled in. */
-struct sbx_plan {
-	char *cwd; /* relative to the root */
-	char **env;
-	const char *program; /* of the allowlist, or NULL */
-	uint64_t timeout_ms;
-	struct sbx_limits limits;
-};
-
-/* -EACCES, -ENOENT, -ENOTDIR, -EPERM, -ENOMEM. Takes the table's lock. */
-int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct sbx_plan *ret,
-                  struct sbx_error *err);
-void sbx_plan_release(struct sbx_plan *plan);
-/* CWD as a user may write it, checked and made relative to the root; malloc'd. */
-int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct sbx_error *err);
-/* LIMITS, held to those of the mount. */
-struct sbx_limits sbx_limits_clamp(const struct sbx_limits *limits, const struct sbx_limits *mount);
-
-/* ---- standard input (stdin.c) ---- */
-
+/* Standard input (stdin.h). */
 struct sbx_stdin {
 	unsigned openers;
 	char *buf; /* [off, len) is kept for the start, or waits to be written */
@@ -63,33 +38,6 @@ struct sbx_stdin {
 	struct sbx_watch watch; /* the pipe's write end, -1: none (yet) */
 	struct sbx_stdin_parked *parked, **parked_tail;
 };
-
-/* Where a command reads from. */
-struct sbx_stdin_source {
-	bool pipe;
-	const char *data; /* otherwise these bytes, or NULL: nothing */
-	size_t len;
-};
-
-void sbx_stdin_init(struct sbx_jobrec *rec);
-void sbx_stdin_finish(struct sbx_jobrec *rec);
-/* Decides by REQ and by what was written. What was kept is lent until sbx_stdin_consumed. Lock held. */
-void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
-                      struct sbx_stdin_source *ret);
-/*
- * Opens it: *fd for the command, -1 for /dev/null; *feed for sbx_stdin_attach, -1 without a pipe. -errno.
- */
-int sbx_stdin_source_open(const struct sbx_stdin_source *src, int *fd, int *feed);
-/* The command has been handed over: begins to feed it. Takes FEED. Any thread, lock not held. */
-void sbx_stdin_attach(struct sbx_jobrec *rec, int feed);
-/* The command has been started: what was kept for it is dropped. Lock held. */
-void sbx_stdin_consumed(struct sbx_jobrec *rec);
-/* The command could not be handed over; nothing is attached. Any thread, lock held. */
-void sbx_stdin_abort(struct sbx_jobrec *rec);
-/* Nothing reads any more: closes the pipe, answers those who wait. Loop thread, lock not held. */
-void sbx_stdin_end(struct sbx_jobrec *rec);
-
-/* ---- records ---- */
 
 enum sbx_job_state {
 	SBX_JOB_PREPARED,

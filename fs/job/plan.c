@@ -9,6 +9,8 @@
  * then, so neither PATH nor a link decides what runs. The name must match as well: one binary often
  * serves many commands (busybox) and chooses by the name it is called by.
  */
+#include "fs/job/plan.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -7,6 +7,8 @@
  *
  * The daemon ignores SIGPIPE: a command that closes its input must not end it.
  */
+#include "fs/job/stdin.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "backends/support/strv.h"
+#include "fs/job/plan.h"
+#include "fs/job/stdin.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/identity.h"

@@ -4,6 +4,8 @@
  * stands between two lines, and is in no ring. Parked reads are answered from one posted call on
  * the loop thread, which holds a reference, so it may come after destroy.
  */
+#include "fs/log/events.h"
+
 #include <errno.h>
 #include <json-c/json.h>
 #include <pthread.h>
@@ -13,7 +15,6 @@
 #include <string.h>
 
 #include "fs/log/log.h"
-#include "fs/log/log_line.h"
 #include "fs/util/reply.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"

@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fs/log/log_line.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 

@@ -1,6 +1,5 @@
 /*
- * What happened, for programs: the JSONL log of a sandbox (ctl/log, a durable copy in
- * logs_dir) and the live events of a sandbox and of the mount.
+ * What happened, for programs: the JSONL log of a sandbox (ctl/log, a durable copy in logs_dir).
  *
  * A log record is one JSON object on one line: "timestamp" (RFC 3339, UTC, ms), "task_id" (the
  * sandbox's name), "event" ("create", "exec", "spawn", "run", "cleanup", ...), and where they apply "job",
@@ -14,10 +13,7 @@
 #include <sys/types.h>
 
 struct json_object;
-struct sbx_events;
 struct sbx_log;
-struct sbx_loop;
-struct sbx_pending;
 
 /*
  * Opens the log of sandbox NAME with the identity ID: STATE_DIR/log/ID.jsonl, and LOGS_DIR/NAME.jsonl unless
@@ -45,41 +41,14 @@ void sbx_log_record(struct sbx_log *log, const char *event, struct json_object *
 uint64_t sbx_log_size(struct sbx_log *log);
 ssize_t sbx_log_read(struct sbx_log *log, void *buf, size_t len, uint64_t off);
 
-/*
- * Events: the last 1 000 lines are kept; a reader starts with those and then waits
- * for more; it may take a line in pieces. One that falls behind misses whole lines. Thread-safe, except that parked reads are answered on the loop thread.
- */
-int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret);
-/* Answers every waiting read with EOF. Loop thread, or after the loop stopped. Accepts NULL. */
-void sbx_events_destroy(struct sbx_events *ev);
-/* No more will come: waiting reads, and those to come at the end, answer EOF. Loop thread. */
-void sbx_events_close(struct sbx_events *ev);
-/* Appends one JSON line: "timestamp", "sandbox": NAME (may be NULL), "event", "text": TEXT (may be NULL). Any thread. */
-void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text);
-/* Appends the same line to both. Any thread. */
-void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,
-                         const char *name, const char *text);
-/*
- * How far one reader has come; {0} is the oldest line that is kept. With a mark it also gets a line
- * "live" between what had happened when it began and what happened since.
- */
-struct sbx_events_reader {
-	uint64_t at;   /* position of the next byte */
-	uint64_t live; /* and of the mark */
-	char *mark;    /* NULL: none */
-	size_t mark_len, mark_told;
-};
+/* --- the form that log records and events share --- */
 
-/* With a mark, unless memory is exhausted. */
-void sbx_events_reader_init(struct sbx_events *ev, struct sbx_events_reader *r);
-void sbx_events_reader_release(struct sbx_events_reader *r);
 /*
- * Answers p with what follows R (moved when the answer is given), now or when something is added;
- * NONBLOCK: EAGAIN instead of waiting. R must outlive the answer. Any thread.
+ * One line with its newline: "timestamp", NAME_KEY: NAME (unless NAME is NULL), "event", and the
+ * members of EXTRA (may be NULL; not consumed). malloc'd, *len without the NUL;
+ * NULL: no memory. Thread-safe.
  */
-void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p,
-                     int nonblock);
-/* Poll support: whether a read by R would answer at once. */
-int sbx_events_ready(struct sbx_events *ev, const struct sbx_events_reader *r);
+char *sbx_log_line(const char *event, const char *name_key, const char *name,
+                   struct json_object *extra, size_t *len);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fs/config/settings.h"
+#include "fs/log/events.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"

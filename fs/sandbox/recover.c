@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/log/events.h"
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "fs/log/events.h"
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/config/toolchains.h"
+#include "fs/log/events.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "fs/util/shell_words.h"

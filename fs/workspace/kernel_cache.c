@@ -4,6 +4,8 @@
  * way out, which a lookup or a mkdir holds until we answer; a daemon that is killed meanwhile could not
  * even die, nor its clients.
  */
+#include "fs/workspace/kernel_cache.h"
+
 #include <errno.h>
 #include <sys/stat.h>
 #include <time.h>

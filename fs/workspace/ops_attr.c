@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/owner.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"

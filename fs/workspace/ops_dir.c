@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fs/fuse/listing.h"
+#include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"

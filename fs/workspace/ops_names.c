@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/sandbox/gitdir.h"
+#include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/move_dir.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/ops_root.h"

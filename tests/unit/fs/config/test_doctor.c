@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "fs/config/doctor.h"
 #include "fs/config/options.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/tmp.h"

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/job/plan.h"
 #include "tests/lib/job_fixture.h"
 
 static struct fixture fx;

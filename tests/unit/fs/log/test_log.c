@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/log/events.h"
 #include "fs/log/log.h"
 #include "fs/util/reply.h"
 #include "sandboxfs/cleanup.h"

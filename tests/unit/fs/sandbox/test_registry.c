@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "fs/log/events.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/fake_backend.h"
 
