@@ -1,4 +1,6 @@
 /* Comparing and merging parsed indexes, path by path, and what of one may count for another. */
+#include "backends/git/index_merge.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

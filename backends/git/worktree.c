@@ -4,6 +4,8 @@
  * are those of gitrepository-layout(5). The entry is locked before anything else is in it, so no
  * concurrent `git worktree prune` takes it for an abandoned one.
  */
+#include "backends/git/worktree.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <git2/sys/filter.h>

@@ -41,37 +41,11 @@ void sbx_local_sandbox_undo(struct sbx_sandbox *sb);
 bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec, char **workdir,
                         struct sbx_git_worktree *ret);
 
-/* What the tree's .git says to commands, malloc'd; NULL without memory. */
-char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
-/*
- * Write again what a power cut has left empty of the files that lead to the repository of REC: in the source's worktree
- * entry, before anything uses it; and the tree's .git, which commands go by, in ROOT.
- */
-void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec);
-void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root);
-/* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
-int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
-                       struct sbx_git_private **ret);
-
-/*
- * Brings git's state in step (sbx_git_private_sync), once no command of S that left something locked is alive. The
- * caller has S->syncing.
- */
-int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err);
-
 /*
  * What commands of ID are to see over names in the tree, for sbx_place.over: RET's items with a NULL after them, or
  * none and no items. Released by sbx_names_release. 0 or -errno.
  */
 int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret);
-
-/*
- * The two halves of taking a sandbox down, from whatever state it is in. Both may be repeated; undo
- * is both, for a create that failed. REC's state is changed and, as far as the disk allows, stored.
- */
-int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
-int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
-int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err);
 
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
 

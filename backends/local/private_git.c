@@ -1,4 +1,6 @@
 /* Where the local backend keeps what backends/local/gitsync/private_repo.c works on. */
+#include "backends/local/private_git.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -6,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/git/worktree.h"
 #include "backends/local/local_impl.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/support/fsutil.h"

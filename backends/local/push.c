@@ -5,6 +5,7 @@
 
 #include "backends/git/push.h"
 #include "backends/local/local_impl.h"
+#include "backends/local/private_git.h"
 #include "sandboxfs/cleanup.h"
 
 static int no_git(struct sbx_error *err)

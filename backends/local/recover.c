@@ -13,9 +13,12 @@
 #include <unistd.h>
 
 #include "backends/git/stale_locks.h"
+#include "backends/git/worktree.h"
 #include "backends/local/create.h"
 #include "backends/local/overlay/create_overlay.h"
+#include "backends/local/private_git.h"
 #include "backends/local/settle.h"
+#include "backends/local/teardown.h"
 #include "backends/local/trash/removed.h"
 #include "backends/local/trash/save.h"
 #include "backends/support/fsutil.h"

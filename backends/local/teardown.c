@@ -3,12 +3,15 @@
  * teardown, roll back and recovery are the same code started from different places. The record goes
  * last.
  */
+#include "backends/local/teardown.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "backends/git/spare.h"
+#include "backends/git/worktree.h"
 #include "backends/local/history/history.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/local/programs.h"

@@ -10,6 +10,7 @@
 
 #include "fs/control/control_impl.h"
 #include "fs/control/request_file.h"
+#include "fs/sandbox/report.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 

@@ -11,6 +11,7 @@
 #include "fs/control/control_impl.h"
 #include "fs/control/generated_file.h"
 #include "fs/control/snapshots.h"
+#include "fs/sandbox/track.h"
 
 #define NAMES ".changes"
 

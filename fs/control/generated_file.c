@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fs/sandbox/backend_work.h"
 #include "sandboxfs/cleanup.h"
 
 #define PART_MAX   (1024 * 1024) /* of one read */

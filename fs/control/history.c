@@ -13,6 +13,8 @@
 #include "fs/control/control_impl.h"
 #include "fs/control/history_args.h"
 #include "fs/control/request_file.h"
+#include "fs/sandbox/backend_work.h"
+#include "fs/sandbox/track.h"
 #include "fs/util/json.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fs/control/generated_file.h"
+#include "fs/sandbox/backend_work.h"
 #include "fs/util/symlink.h"
 #include "sandboxfs/cleanup.h"
 

@@ -17,6 +17,7 @@
 #include "fs/control/history_args.h"
 #include "fs/control/snapshots.h"
 #include "fs/sandbox/registry.h"
+#include "fs/sandbox/report.h"
 #include "sandboxfs/cleanup.h"
 
 #define PART_MAX (1024 * 1024) /* of one read of a stream */

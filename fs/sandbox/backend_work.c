@@ -13,6 +13,8 @@
  * last job has ended, and at the end. Threads of its own do it, since copying and waiting for the
  * disk would keep the pool from other boxes.
  */
+#include "fs/sandbox/backend_work.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>

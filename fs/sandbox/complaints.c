@@ -10,6 +10,7 @@
 #include "fs/log/complaints.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
+#include "fs/sandbox/track.h"
 #include "fs/sandbox/unshown.h"
 #include "sandboxfs/cleanup.h"
 

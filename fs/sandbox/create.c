@@ -11,6 +11,7 @@
 
 #include "fs/config/settings.h"
 #include "fs/log/events.h"
+#include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"

@@ -112,83 +112,7 @@ bool sbx_box_alive(struct sbx_box *box);
  */
 int sbx_box_root(struct sbx_box *box);
 
-/*
- * Brings what is kept twice (git state) in step: false when there is nothing to do; else then(data) is called on the
- * event loop thread when it is done, whatever came of it. What kept it from agreeing is stored and told. Any thread.
- */
-bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
-
-/*
- * fsync's: when what was written is where neither the daemon's death nor a power cut loses it,
- * then(code, data) is called on the event loop thread; a failure's sentence is stored. False: there
- * is nothing to be saved beside the files themselves, which are the caller's to sync. Any thread.
- */
-bool sbx_box_flush(struct sbx_box *box, void (*then)(int code, void *data), void *data);
-/*
- * Something is about to be written through the mount: where changes are in memory it will be saved.
- * Any thread.
- */
-void sbx_box_edited(struct sbx_box *box);
-
-/*
- * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
- * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
- * command is in the way, or the box is going, also meanwhile), -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.
- */
-enum sbx_work_kind {
-	SBX_WORK_BESIDE, /* commands may run */
-	SBX_WORK_ALONE,  /* none runs meanwhile */
-	SBX_WORK_WRITES, /* nor that, and the tree is another afterwards */
-};
-struct sbx_work {
-	enum sbx_work_kind kind;
-	const char *event;   /* told and recorded when it went well; NULL: nothing is */
-	const char *instead; /* what its owner can ask for while commands run, in words; or NULL */
-	char detail[SBX_REV_MAX]; /* what of it is told; for run to fill in */
-	int (*run)(struct sbx_work *w, struct sbx_error *err); /* [pool] */
-	void (*done)(struct sbx_work *w);
-	atomic_bool cancelled; /* any thread; also set when the box goes */
-	int code;
-	struct sbx_error err;
-	/* private: */
-	struct sbx_box *box;
-	uint64_t begun_ns;
-	bool box_goes; /* cancelled for that; registry's lock */
-	struct sbx_work *next;
-};
-/* Any thread. */
-void sbx_box_work(struct sbx_box *box, struct sbx_work *w);
-/*
- * Nobody wants it any more: done follows soon, also where it waits for others' that take long. Before it was begun (its
- * box is NULL then) W is marked only. Any thread, while the owner refers to the box.
- */
-void sbx_work_cancel(struct sbx_work *w);
-
-/*
- * -o track. begin: brings git's state in step, as sbx_box_sync, and marks the tree; false when there is nothing to do, else
- * then(data) follows; *start is the caller's, and its number, 0 where nothing is tracked, goes into the request. end: REC's command
- * has ended, or (FAILED) could not be started; as sbx_box_sync. drop: no command came of it.
- */
-struct sbx_track_start {
-	struct sbx_work work; /* cancelled may be set */
-	uint64_t number;
-	/* private: */
-	struct sbx_box *box;
-	unsigned place;
-	void (*then)(void *data);
-	void *data;
-};
-bool sbx_box_track_begin(struct sbx_box *box, struct sbx_track_start *start,
-                         void (*then)(void *data), void *data);
-bool sbx_box_track_end(struct sbx_box *box, struct sbx_jobrec *rec, bool failed,
-                       void (*then)(void *arg), void *arg);
-void sbx_box_track_drop(struct sbx_box *box, uint64_t number);
-/* Between which states lies what REC changed; to "": now. -ENOENT. Any thread. */
-int sbx_box_track_marks(struct sbx_box *box, struct sbx_jobrec *rec, char from[SBX_REV_MAX],
-                        char to[SBX_REV_MAX], struct sbx_error *err);
-/* [pool] Takes the tree back to before JOB (NULL: the last that was not undone). -ENOENT. */
-int sbx_box_track_undo(struct sbx_box *box, const char *job, atomic_bool *cancelled,
-                       struct sbx_error *err);
+struct sbx_work;
 
 /*
  * The outcome of a long operation, on the event loop thread. code: 0 or a negative errno (then err
@@ -237,19 +161,5 @@ struct sbx_pool *sbx_registry_lane(struct sbx_registry *reg);
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
 /* When the registry was made: CLOCK_REALTIME, ms. */
 int64_t sbx_registry_time_ms(struct sbx_registry *reg);
-
-/*
- * Text of ctl/list (table), list.json, pending (a name per line; where an attempt has failed also the id and the reason, after tabs), info,
- * stats; malloc'd.
- */
-char *sbx_registry_list_text(struct sbx_registry *reg);
-char *sbx_registry_list_json(struct sbx_registry *reg);
-char *sbx_registry_pending_text(struct sbx_registry *reg);
-char *sbx_registry_stats_text(struct sbx_registry *reg);
-char *sbx_box_info_json(struct sbx_box *box);
-/* The same of ctl/trash, trash.json, where the backend may have to say that it cannot: 0 or -errno. */
-int sbx_registry_trash_text(struct sbx_registry *reg, char **ret);
-int sbx_registry_trash_json(struct sbx_registry *reg, char **ret);
-char *sbx_box_policy_json(struct sbx_box *box);
 
 #endif

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/registry.h"
 #include "fs/util/rounds.h"
 #include "sandboxfs/loop.h"

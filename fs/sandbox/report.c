@@ -3,6 +3,9 @@
  * Boxes are referenced under the lock and asked after it, because job tables and
  * backends have locks of their own.
  */
+#include "fs/sandbox/report.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>

@@ -15,6 +15,7 @@
 #include "fs/log/events.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
+#include "fs/sandbox/track.h"
 #include "fs/util/shell_words.h"
 #include "sandboxfs/cleanup.h"
 

@@ -7,6 +7,8 @@
  * those of a daemon that was killed. A place is given up to the next command when it is the oldest whose command
  * has ended.
  */
+#include "fs/sandbox/track.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "backends/support/strv.h"
+#include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "fs/util/name_status.h"

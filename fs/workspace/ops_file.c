@@ -27,6 +27,7 @@
 
 #include "fs/control/control.h"
 #include "fs/fuse/passthrough.h"
+#include "fs/sandbox/backend_work.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "fs/workspace/workspace.h"

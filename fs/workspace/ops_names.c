@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/gitdir.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/move_dir.h"

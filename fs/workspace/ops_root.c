@@ -24,6 +24,7 @@
 #include "fs/control/control.h"
 #include "fs/control/ops.h"
 #include "fs/fuse/session.h"
+#include "fs/sandbox/backend_work.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"

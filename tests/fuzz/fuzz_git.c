@@ -16,6 +16,7 @@
 
 #include "backends/git/import_objects.h"
 #include "backends/git/index.h"
+#include "backends/git/index_merge.h"
 #include "backends/git/pack.h"
 #include "backends/git/refs.h"
 #include "tests/lib/tmp.h"

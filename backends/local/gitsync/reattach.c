@@ -12,6 +12,7 @@
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
 #include "backends/git/store.h"
+#include "backends/git/worktree.h"
 #include "backends/local/gitsync/sync_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"

@@ -15,6 +15,7 @@
 
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
+#include "backends/git/index_merge.h"
 #include "backends/git/store.h"
 #include "backends/git/store_walk.h"
 #include "backends/local/gitsync/sync_impl.h"

@@ -1,4 +1,6 @@
 /* The host's side of the git state: HEAD, the branch, the index. For sandboxes that are not of git the same in their own repository. */
+#include "backends/local/history/git_state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

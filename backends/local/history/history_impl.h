@@ -52,48 +52,6 @@ int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all
 void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
                         const git_oid *mark);
 
-/* An index and when it was written; none there is an empty one. */
-struct sbx_past_index {
-	struct sbx_index index;
-	struct timespec at;
-	struct sbx_base_index *shared; /* whose index it is, or NULL */
-};
-int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
-                        struct sbx_error *err);
-void sbx_past_index_release(struct sbx_past_index *index);
-/* Where the index of the host's side is: the worktree's entry, or the history's directory. A descriptor to close. */
-int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err);
-/* Writes it there as git does. EBUSY with a sentence: git is at work there, and has been for a second. */
-int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
-                         const struct timespec *at, struct sbx_error *err);
-
-/* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
-int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);
-void sbx_past_unlock_index(const struct sbx_past_place *place);
-
-/* The git state of the host's side. */
-struct sbx_past_head {
-	char *text;      /* of HEAD, without the line's end */
-	const char *ref; /* the branch that it names, in text; NULL: detached */
-	git_oid oid;     /* where it stands */
-	bool born;
-};
-int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
-                       struct sbx_past_head *ret, struct sbx_error *err);
-void sbx_past_head_release(struct sbx_past_head *head);
-/* The sandbox's own branch, as a ref; malloc'd. */
-char *sbx_past_branch(const struct sbx_past_place *place);
-/*
- * Has REF (NULL: HEAD itself, detached) stand at NEW where it stands at OLD (NULL: wherever, or nowhere). EAGAIN: it has moved
- * meanwhile. TEXT is for the reflog.
- */
-int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
-                  const git_oid *new, const char *text, struct sbx_error *err);
-/* Takes away the locks that a daemon has left which was killed while it moved something. */
-void sbx_past_break_locks(const struct sbx_past_place *place);
-/* Has HEAD say TEXT. */
-int sbx_past_set_head(const struct sbx_past_place *place, const char *text, struct sbx_error *err);
-
 /* A commit of TREE in REPO upon HEAD (NULL: none). Author and message as in struct sbx_snapshot_wish. */
 int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
                     const char *message, const char *author, git_oid *ret, struct sbx_error *err);
@@ -137,7 +95,6 @@ struct sbx_past_exacts {
 /* Those that the tree TREE lists, of a mark. */
 int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
                     struct sbx_error *err);
-/* That of PATH, or NULL. LIST may be NULL. */
 void past_exact_release(struct sbx_past_exacts *list);
 
 /* Opens SBX_CAPTURE_TEMP in the tree ROOT, made where it is missing. A descriptor or -errno. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/git/git_impl.h"
+#include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"

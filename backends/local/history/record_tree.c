@@ -9,6 +9,7 @@
 #include "backends/git/git_impl.h"
 #include "backends/git/store.h"
 #include "backends/local/history/aside.h"
+#include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/local/overlay/base_index.h"
 #include "backends/local/overlay/overlay.h"

@@ -16,6 +16,7 @@
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
 #include "backends/local/history/aside.h"
+#include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/local/overlay/paths.h"
 #include "backends/local/worktreeinclude/include.h"

@@ -17,6 +17,7 @@
 #include "backends/git/spare.h"
 #include "backends/git/store.h"
 #include "backends/local/history/aside.h"
+#include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"

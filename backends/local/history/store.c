@@ -11,6 +11,7 @@
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
 #include "backends/git/store.h"
+#include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/git/index_merge.h"
 #include "backends/git/path_rules.h"
 #include "backends/support/sha1.h"
 

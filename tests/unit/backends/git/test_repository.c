@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "backends/git/git_impl.h"
+#include "backends/git/worktree.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "fs/log/events.h"
+#include "fs/sandbox/backend_work.h"
+#include "fs/sandbox/report.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/fake_backend.h"
 

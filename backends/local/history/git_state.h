@@ -1,0 +1,49 @@
+/* The host's side of the git state: HEAD, the branch, the index. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_HISTORY_GIT_STATE_H
+#define SANDBOXFS_BACKENDS_LOCAL_HISTORY_GIT_STATE_H
+
+#include "backends/local/history/history_impl.h"
+
+/* An index and when it was written; none there is an empty one. */
+struct sbx_past_index {
+	struct sbx_index index;
+	struct timespec at;
+	struct sbx_base_index *shared; /* whose index it is, or NULL */
+};
+int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
+                        struct sbx_error *err);
+void sbx_past_index_release(struct sbx_past_index *index);
+/* Where the index of the host's side is: the worktree's entry, or the history's directory. A descriptor to close. */
+int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err);
+/* Writes it there as git does. EBUSY with a sentence: git is at work there, and has been for a second. */
+int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
+                         const struct timespec *at, struct sbx_error *err);
+
+/* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
+int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);
+void sbx_past_unlock_index(const struct sbx_past_place *place);
+
+/* The git state of the host's side. */
+struct sbx_past_head {
+	char *text;      /* of HEAD, without the line's end */
+	const char *ref; /* the branch that it names, in text; NULL: detached */
+	git_oid oid;     /* where it stands */
+	bool born;
+};
+int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
+                       struct sbx_past_head *ret, struct sbx_error *err);
+void sbx_past_head_release(struct sbx_past_head *head);
+/* The sandbox's own branch, as a ref; malloc'd. */
+char *sbx_past_branch(const struct sbx_past_place *place);
+/*
+ * Has REF (NULL: HEAD itself, detached) stand at NEW where it stands at OLD (NULL: wherever, or nowhere). EAGAIN: it has moved
+ * meanwhile. TEXT is for the reflog.
+ */
+int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
+                  const git_oid *new, const char *text, struct sbx_error *err);
+/* Takes away the locks that a daemon has left which was killed while it moved something. */
+void sbx_past_break_locks(const struct sbx_past_place *place);
+/* Has HEAD say TEXT. */
+int sbx_past_set_head(const struct sbx_past_place *place, const char *text, struct sbx_error *err);
+
+#endif

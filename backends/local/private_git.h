@@ -1,0 +1,25 @@
+/* What commands have of git, of one sandbox. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_PRIVATE_GIT_H
+#define SANDBOXFS_BACKENDS_LOCAL_PRIVATE_GIT_H
+
+#include "backends/local/local_impl.h"
+
+/* What the tree's .git says to commands, malloc'd; NULL without memory. */
+char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
+/*
+ * Write again what a power cut has left empty of the files that lead to the repository of REC: in the source's worktree
+ * entry, before anything uses it; and the tree's .git, which commands go by, in ROOT.
+ */
+void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec);
+void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root);
+/* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
+int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
+                       struct sbx_git_private **ret);
+
+/*
+ * Brings git's state in step (sbx_git_private_sync), once no command of S that left something locked is alive. The
+ * caller has S->syncing.
+ */
+int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err);
+
+#endif
