@@ -235,7 +235,9 @@ static int inflate_all(z_stream *zs, int fd, uint64_t offset)
 	return z == Z_STREAM_END ? 0 : -EINVAL;
 }
 
-int sbx_git_inflate(int fd, uint64_t offset, size_t len, struct sbx_git_budget *budget, char **ret)
+/* Inflates from FD at OFFSET exactly LEN bytes; *ret is malloc'd, with a NUL after it. -EINVAL, -EFBIG, -ENOMEM. */
+static int inflate_at(int fd, uint64_t offset, size_t len, struct sbx_git_budget *budget,
+                      char **ret)
 {
 	_cleanup_free_ char *buf = NULL;
 	z_stream zs = {0};
@@ -466,14 +468,14 @@ static int unpack(const struct pack *p, const struct packed *chain, size_t n,
 {
 	_cleanup_free_ char *whole = NULL;
 	size_t have = chain[n - 1].len;
-	int r = sbx_git_inflate(p->fd, chain[n - 1].data, have, budget, &whole);
+	int r = inflate_at(p->fd, chain[n - 1].data, have, budget, &whole);
 
 	for (size_t i = n - 1; i-- > 0 && !r;) {
 		_cleanup_free_ char *delta = NULL, *base = whole;
 		size_t base_len = have;
 
 		whole = NULL;
-		r = sbx_git_inflate(p->fd, chain[i].data, chain[i].len, budget, &delta);
+		r = inflate_at(p->fd, chain[i].data, chain[i].len, budget, &delta);
 		if (!r)
 			r = sbx_git_delta(base, base_len, delta, chain[i].len, budget, &whole,
 			                  &have);

@@ -32,8 +32,6 @@ bool sbx_git_packs_whole(struct sbx_git_packs *packs, const git_oid *oid, git_ob
  */
 int sbx_git_inflate_pieces(int fd, uint64_t offset, size_t skip, size_t len, sbx_convert_fn fn,
                            void *to);
-/* Inflates from FD at OFFSET exactly LEN bytes; *ret is malloc'd, with a NUL after it. -EINVAL, -EFBIG, -ENOMEM. */
-int sbx_git_inflate(int fd, uint64_t offset, size_t len, struct sbx_git_budget *budget, char **ret);
 /* Applies DELTA to BASE; the result's length must stay within the budget. */
 int sbx_git_delta(const char *base, size_t base_len, const char *delta, size_t delta_len,
                   struct sbx_git_budget *budget, char **ret, size_t *len);

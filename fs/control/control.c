@@ -66,7 +66,7 @@ static void serve(struct sbx_control_handle *h, uint64_t off, bool cursor, struc
 		sbx_pending_error(p, ENOMEM);
 }
 
-void sbx_control_serve_at(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
+static void serve_at(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	serve(h, off, false, p);
 }
@@ -181,7 +181,7 @@ static void read_text(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 	if (r < 0)
 		sbx_pending_error(p, -r);
 	else
-		sbx_control_serve_at(h, off, p);
+		serve_at(h, off, p);
 }
 
 void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)

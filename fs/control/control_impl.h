@@ -115,8 +115,7 @@ extern const struct sbx_control_row sbx_control_range_row, sbx_control_range_nam
 extern const struct sbx_control_row sbx_control_buffer_row;
 
 /* control.c: answers */
-/* Answers P from h->text at OFF, or from the cursor, which moves. */
-void sbx_control_serve_at(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
+/* Answers P from h->text at the cursor, which moves. */
 void sbx_control_serve_cursor(struct sbx_control_handle *h, struct sbx_pending *p);
 /* Replaces h->text and goes back to its beginning; the lock is held. TEXT is taken over. */
 void sbx_control_set_text(struct sbx_control_handle *h, char *string);

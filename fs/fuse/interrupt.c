@@ -43,7 +43,11 @@ static int signal_bits(const char *status, const char *key, uint64_t *ret)
 	return 0;
 }
 
-int sbx_signals_fatal(pid_t pid)
+/*
+ * What the pending signals of thread PID mean: 1 one that ends it or asks it to stop (KILL, or
+ * INT, TERM, QUIT neither blocked nor ignored; also when the process is gone), 0 others or none. Any thread.
+ */
+static int signals_fatal(pid_t pid)
 {
 	const uint64_t kill = 1ull << (SIGKILL - 1);
 	const uint64_t stop = 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1) | 1ull << (SIGQUIT - 1);
@@ -94,7 +98,7 @@ static void look(struct sbx_park *park)
 		if (!p)
 			break;
 		key = p->key;
-		p->cancel(p, p->pid && sbx_signals_fatal(p->pid));
+		p->cancel(p, p->pid && signals_fatal(p->pid));
 		pthread_mutex_lock(&park->lock);
 		park->current = NULL;
 		pthread_cond_broadcast(&park->looked);

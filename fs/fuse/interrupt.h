@@ -37,10 +37,4 @@ void sbx_park_add(struct sbx_park *park, struct sbx_parked *p);
  */
 void sbx_park_remove(struct sbx_park *park, struct sbx_parked *p);
 
-/*
- * What the pending signals of thread PID mean: 1 one that ends it or asks it to stop (KILL, or
- * INT, TERM, QUIT neither blocked nor ignored; also when the process is gone), 0 others or none. Any thread.
- */
-int sbx_signals_fatal(pid_t pid);
-
 #endif

@@ -126,10 +126,6 @@ struct sbx_creation {
 	uint64_t begun_ns;
 };
 
-/* What a job table calls when a job has changed and when jobs run; DATA is the box. */
-void sbx_box_job_changed(struct sbx_jobrec *rec, void *data);
-void sbx_box_jobs_busy(bool busy, void *data);
-void sbx_box_job_left(void *data);
 /* As sbx_jobs_config.denied; DATA is the box. */
 void sbx_box_denied(const struct sbx_denied *denied, void *data);
 /*

@@ -92,7 +92,8 @@ static void job_event(struct box *box, struct sbx_jobrec *rec, const char *event
 	sbx_box_event(box->pub.registry, box, event, text);
 }
 
-void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
+/* What a job table calls when a job has changed and when jobs run; DATA is the box. */
+static void job_changed(struct sbx_jobrec *rec, void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
@@ -115,7 +116,7 @@ void sbx_box_job_changed(struct sbx_jobrec *rec, void *data)
 	job_event(box, rec, "job_end", status);
 }
 
-void sbx_box_jobs_busy(bool busy, void *data)
+static void jobs_busy(bool busy, void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
@@ -127,7 +128,7 @@ void sbx_box_jobs_busy(bool busy, void *data)
 		sbx_box_save(box);
 }
 
-void sbx_box_job_left(void *data)
+static void job_left(void *data)
 {
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
@@ -288,10 +289,10 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .sandbox = sandbox,
 	                .view = view,
 	                .spill_dir = spill,
-	                .busy = sbx_box_jobs_busy,
-	                .left = sbx_box_job_left,
+	                .busy = jobs_busy,
+	                .left = job_left,
 	                .settle = settle,
-	                .changed = sbx_box_job_changed,
+	                .changed = job_changed,
 	                .denied = sbx_box_denied,
 	                .root = job_root,
 	                .data = box,

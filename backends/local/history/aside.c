@@ -181,7 +181,7 @@ int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size
 	return *ret ? 0 : -ENOMEM;
 }
 
-bool sbx_aside_lists(const char *text, size_t len, const char *path)
+static bool aside_lists(const char *text, size_t len, const char *path)
 {
 	for (const char *at = text; at && at < text + len; at += strlen(at) + 1)
 		if (strcmp(at, path) == 0)
@@ -985,7 +985,7 @@ static int put_listed(struct giving *g, const char *dir)
 			return -ENOMEM;
 		if (fstatat(kept, names.items[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
 			r = -errno;
-		else if (sbx_aside_lists(g->nested, g->nested_len, path)) {
+		else if (aside_lists(g->nested, g->nested_len, path)) {
 			_cleanup_fd_ int merged =
 			        sbx_beneath_open(g->a->place->root, at, O_PATH | O_DIRECTORY);
 

@@ -95,7 +95,6 @@ int sbx_aside_give_back(const struct sbx_aside *from, struct sbx_aside *a);
 int sbx_aside_put(const struct sbx_aside *from, struct sbx_aside *a, const char *path);
 /* The list LIST of A, *LEN bytes with a NUL after each item; the caller's. */
 int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size_t *len);
-bool sbx_aside_lists(const char *text, size_t len, const char *path);
 
 /*
  * Copies the repositories that lie at PATHS to a directory for a snapshot, which has no name until

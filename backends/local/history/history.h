@@ -94,11 +94,4 @@ int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err);
 /* Completes a restore that was broken off. For recovery, before the sandbox is used. */
 void sbx_past_recover(const struct sbx_past_place *place);
 
-/*
- * Makes the tree what COMMIT is, and the git state too: HEAD is the sandbox's branch then, and that stands there. CLEAN: what the
- * ignore rules name goes. What was before is the mark "restore".
- */
-int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *commit, bool clean,
-                            atomic_bool *cancelled, struct sbx_error *err);
-
 #endif

@@ -429,12 +429,6 @@ static int restore(const struct sbx_past_place *place, const struct goal *goal,
 	return r;
 }
 
-int sbx_past_restore_commit(const struct sbx_past_place *place, const git_oid *commit, bool clean,
-                            atomic_bool *cancelled, struct sbx_error *err)
-{
-	return restore(place, &(struct goal){.commit = *commit, .clean = clean}, cancelled, err);
-}
-
 /* Whether GOAL is what was before: a restore that failed was being taken back. */
 static bool goes_back(int dir, const struct goal *goal)
 {
