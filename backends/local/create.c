@@ -24,6 +24,7 @@
 #include "backends/local/history/git_state.h"
 #include "backends/local/history/history.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/local/history_ops.h"
 #include "backends/local/overlay/base_dir.h"
 #include "backends/local/overlay/create_overlay.h"

@@ -16,6 +16,7 @@
 #include "backends/git/blob.h"
 #include "backends/git/git_impl.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/local/local_impl.h"
 #include "sandboxfs/cleanup.h"
 

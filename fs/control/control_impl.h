@@ -134,15 +134,6 @@ extern const struct control_ops sbx_control_stream_ops;
 struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
 int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 
-/* setting_files.c */
-enum { LIMIT_CPU, LIMIT_MEMORY, LIMIT_PROCS, LIMIT_FILE, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_JOBS };
-extern const struct control_ops sbx_control_cwd_ops, sbx_control_timeout_ops, sbx_control_limit_ops,
-        sbx_control_env_ops;
-int sbx_control_text_cwd(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_timeout(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_limit(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-int sbx_control_text_env(struct sbx_registry *, const struct sbx_control_node *, struct text *);
-
 /* exec.c; the row's arg is an enum sbx_job_kind */
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 

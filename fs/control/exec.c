@@ -12,6 +12,7 @@
 
 #include "fs/control/control_impl.h"
 #include "fs/control/request_file.h"
+#include "fs/job/wait.h"
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/track.h"
 #include "sandboxfs/cleanup.h"

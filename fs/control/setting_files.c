@@ -2,6 +2,8 @@
  * The defaults of the next requests as files, in the way of sysfs: one value and a
  * newline, each write sets it. env is a list and may come in pieces; see below.
  */
+#include "fs/control/setting_files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -15,6 +15,7 @@
 #include "fs/config/options.h"
 #include "fs/control/control_impl.h"
 #include "fs/control/history_args.h"
+#include "fs/control/setting_files.h"
 #include "fs/control/snapshots.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/report.h"

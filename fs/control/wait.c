@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/job/wait.h"
 #include "fs/log/events.h"
 #include "sandboxfs/cleanup.h"
 

@@ -24,6 +24,7 @@
 #include "fs/job/job_table.h"
 #include "fs/job/plan.h"
 #include "fs/job/stdin.h"
+#include "fs/job/wait.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 

@@ -151,26 +151,6 @@ struct sbx_jobrec *sbx_job_refuse(struct sbx_jobs *jobs, const struct sbx_reques
                                   enum sbx_job_kind kind, struct sbx_jobrec *named,
                                   const struct sbx_error *err);
 
-/*
- * Has fn(rec, data) called once on the loop thread: when the command has certainly been started or
- * could not be (sbx_job_on_started), or when the job has ended (sbx_job_on_ended); at the next
- * turn of the loop when that is already so. Returns a handle for sbx_job_forget_waiter.
- * Any thread.
- */
-struct sbx_job_waiter;
-typedef void (*sbx_job_fn)(struct sbx_jobrec *rec, void *data);
-struct sbx_job_waiter *sbx_job_on_started(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
-struct sbx_job_waiter *sbx_job_on_ended(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
-/* fn will not be called any more. Loop thread, before fn was called. */
-void sbx_job_forget_waiter(struct sbx_jobrec *rec, struct sbx_job_waiter *w);
-
-/*
- * For `run`: calls fn once when there are more than HAVE bytes of STREAM (1, 2) or the job has ended.
- * Any thread; fn on the loop thread.
- */
-struct sbx_job_waiter *sbx_job_on_output(struct sbx_jobrec *rec, int stream, uint64_t have,
-                                         sbx_job_fn fn, void *data);
-
 /* Prepares the job NAME (mkdir jobs/NAME). -EEXIST, -EINVAL name. */
 int sbx_job_prepare(struct sbx_jobs *jobs, const char *name, struct sbx_jobrec **ret,
                     struct sbx_error *err);

@@ -153,11 +153,4 @@ struct sbx_jobrec *sbx_jobs_by_name(struct sbx_jobs *jobs, const char *name);
 struct sbx_jobrec *sbx_jobs_last_exec(struct sbx_jobs *jobs);
 bool sbx_jobrec_active(const struct sbx_jobrec *rec);
 
-/* Calls the waiters whose time has come. Loop thread, lock not held. */
-void sbx_job_tell(struct sbx_jobrec *rec);
-/* The run that those wait for who came before it has begun. Lock held. */
-void sbx_job_bind_waiters(struct sbx_jobrec *rec);
-/* Has sbx_job_tell called on the loop thread. Any thread. */
-void sbx_job_tell_soon(struct sbx_jobrec *rec);
-
 #endif

@@ -18,6 +18,7 @@
 #include "backends/support/strv.h"
 #include "fs/job/plan.h"
 #include "fs/job/stdin.h"
+#include "fs/job/wait.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/identity.h"

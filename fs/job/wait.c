@@ -3,6 +3,8 @@
  * loop thread only, so one that was forgotten there is never called afterwards. A waiter belongs to
  * the run it was made for: when a named job runs again, those of the run before are due.
  */
+#include "fs/job/wait.h"
+
 #include <stdlib.h>
 
 #include "fs/job/job_table.h"

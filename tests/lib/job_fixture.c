@@ -1,4 +1,5 @@
 #include "tests/lib/job_fixture.h"
+#include "fs/job/wait.h"
 #include "tests/lib/tmp.h"
 
 #include <setjmp.h>

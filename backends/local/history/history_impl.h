@@ -9,48 +9,8 @@
 
 #define SBX_PAST_BRANCH "refs/heads/sandbox" /* of sandboxes that are not of git */
 
-/* A file in DIR that holds one id. */
-int sbx_past_read_id(int dir, const char *name, git_oid *ret);
-int sbx_past_write_id(int dir, const char *name, const git_oid *oid);
-
-/* The list of snapshots in the history's directory DIR: its text, which is taken line by line, and one more. */
-int sbx_past_lines(int dir, char **ret);
-bool sbx_past_line(char **at, git_oid *oid, int64_t *ms);
-int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms);
-void sbx_past_drop_line(int dir, const git_oid *oid);
-
-int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
-                     struct sbx_error *err);
 /* The commit that the sandbox began as; for a copy of a directory it is made when it is asked for first. */
 int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_error *err);
-/* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */
-char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
-/*
- * Makes the ref NAME (NULL: ENOMEM) of REPO, the source or what borrows from it, lead to OID,
- * whatever it led to. LOG is for its reflog, or NULL; WHAT for the sentence: "cannot keep WHAT".
- */
-int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
-                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err);
-
-/*
- * Whether a snapshot of the sandbox goes to the store, as no other sandbox is to read it: with
- * what git ignores (IGNORED), or upon one that went there.
- */
-bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
-/* The names of refs that begin with PREFIX. libgit2's codes. */
-int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
-/* Keeps from `git gc` in the source what MARK needs of it. ALL as opened with that. */
-int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const git_oid *mark,
-                  struct sbx_error *err);
-/*
- * Sees to it that the source has the tree STAGED with all below, but for what the commit HEAD (may
- * be NULL) has: the host's git finds what is staged there alone.
- */
-int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all,
-                         const git_oid *staged, const git_oid *head, struct sbx_error *err);
-/* Lets go of what only other marks than MARK (NULL: all) needed. */
-void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
-                        const git_oid *mark);
 
 /* A commit of TREE in REPO upon HEAD (NULL: none). Author and message as in struct sbx_snapshot_wish. */
 int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,

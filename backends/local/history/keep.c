@@ -3,6 +3,8 @@
  * branch stood by refs/sandboxfs/marks/ID/COMMIT; files that are in none of these commits by a copy
  * in the sandbox's own repository.
  */
+#include "backends/local/history/keep.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include "backends/git/import_objects.h"
 #include "backends/git/store.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "sandboxfs/cleanup.h"
 
 #define KNOWN 3

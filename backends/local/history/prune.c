@@ -13,6 +13,7 @@
 #include "backends/git/git_impl.h"
 #include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"

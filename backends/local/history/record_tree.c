@@ -11,6 +11,7 @@
 #include "backends/local/history/aside.h"
 #include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/local/overlay/base_index.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/local/overlay/paths.h"

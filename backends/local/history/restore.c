@@ -18,6 +18,8 @@
 #include "backends/local/history/aside.h"
 #include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/keep.h"
+#include "backends/local/history/store.h"
 #include "backends/local/overlay/paths.h"
 #include "backends/local/worktreeinclude/include.h"
 #include "backends/support/beneath.h"

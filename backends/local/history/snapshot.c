@@ -19,6 +19,7 @@
 #include "backends/local/history/aside.h"
 #include "backends/local/history/git_state.h"
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 

@@ -1,4 +1,6 @@
 /* The repository beside a sandbox, and how revisions are found in it. */
+#include "backends/local/history/store.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

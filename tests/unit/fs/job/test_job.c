@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/job/wait.h"
 #include "tests/lib/job_fixture.h"
 
 static struct fixture fx;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/job/wait.h"
 #include "tests/lib/job_fixture.h"
 
 static struct fixture fx;

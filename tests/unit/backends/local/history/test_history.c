@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "backends/local/history/history_impl.h"
+#include "backends/local/history/store.h"
 #include "backends/local/history_ops.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"

@@ -1,0 +1,36 @@
+/* The repository beside a sandbox, and what stands there. */
+#ifndef SANDBOXFS_BACKENDS_LOCAL_HISTORY_STORE_H
+#define SANDBOXFS_BACKENDS_LOCAL_HISTORY_STORE_H
+
+#include "backends/local/history/history_impl.h"
+
+/* A file in DIR that holds one id. */
+int sbx_past_read_id(int dir, const char *name, git_oid *ret);
+int sbx_past_write_id(int dir, const char *name, const git_oid *oid);
+
+/* The list of snapshots in the history's directory DIR: its text, which is taken line by line, and one more. */
+int sbx_past_lines(int dir, char **ret);
+bool sbx_past_line(char **at, git_oid *oid, int64_t *ms);
+int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms);
+void sbx_past_drop_line(int dir, const git_oid *oid);
+
+int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
+                     struct sbx_error *err);
+/* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */
+char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid);
+/*
+ * Makes the ref NAME (NULL: ENOMEM) of REPO, the source or what borrows from it, lead to OID,
+ * whatever it led to. LOG is for its reflog, or NULL; WHAT for the sentence: "cannot keep WHAT".
+ */
+int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
+                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err);
+
+/*
+ * Whether a snapshot of the sandbox goes to the store, as no other sandbox is to read it: with
+ * what git ignores (IGNORED), or upon one that went there.
+ */
+bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
+/* The names of refs that begin with PREFIX. libgit2's codes. */
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
+
+#endif
