@@ -65,6 +65,13 @@ int sbx_git_durable_end(void)
 	return --depth ? 0 : wait_for_all();
 }
 
+int sbx_git_durable_add(int fd)
+{
+	if (!depth)
+		return sbx_write_out(fd);
+	return put_off(fd) < 0 ? -errno : 0;
+}
+
 void sbx_git_durable_spare(int fd)
 {
 	spare = fd;

@@ -32,6 +32,11 @@ bool sbx_git_durable_hardens(const char *value, const char *method, bool objects
  */
 void sbx_git_durable_begin(void);
 int sbx_git_durable_end(void);
+/*
+ * FD, which was written by this thread, gets to the disk: between begin and end it is waited for
+ * with the rest. 0 or -errno. FD stays the caller's.
+ */
+int sbx_git_durable_add(int fd);
 
 /*
  * FD, a file without a name that is on its way to the disk (-1: none): where this thread's libgit2

@@ -279,6 +279,22 @@ int sbx_git_store_use(git_repository *repo)
 	return r ? fail(r) : use(repo, path);
 }
 
+void sbx_git_store_spread(const char *common)
+{
+	_cleanup_fd_ int objects = sbx_git_store_open(common);
+	struct sbx_git_owner owner;
+	char name[3];
+
+	if (objects < 0)
+		return;
+	owner = sbx_git_owner_begin(common);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "%02x", i);
+		mkdirat(objects, name, 0777);
+	}
+	sbx_git_owner_end(&owner);
+}
+
 int sbx_git_store_see(git_odb *odb, const char *common)
 {
 	_cleanup_free_ char *path = sbx_format("%s/" OBJECTS, common);

@@ -43,6 +43,11 @@ bool sbx_git_store_lists(const struct sbx_git_tips *sorted, const git_oid *oid);
  * missing, and is found there. 0 or libgit2's code.
  */
 int sbx_git_store_use(git_repository *repo);
+/*
+ * Makes the directories that its objects go to where there is a store, so that nobody who writes one
+ * has to. Best effort.
+ */
+void sbx_git_store_spread(const char *common);
 /* The objects of the source itself, without the store. The same. */
 int sbx_git_store_without(const char *common, git_odb **ret);
 /*

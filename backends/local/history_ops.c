@@ -18,6 +18,7 @@
 #include "backends/local/history/history_impl.h"
 #include "backends/local/history/store.h"
 #include "backends/local/local_impl.h"
+#include "backends/local/settle.h"
 #include "sandboxfs/cleanup.h"
 
 /* The sandbox's; not to be freed. NULL: it cannot be opened. */
@@ -226,7 +227,11 @@ static int take_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish 
 	const struct sbx_past_place place = sbx_local_place(sb);
 	int r = settle(sb, wish->mark == NULL, err);
 
-	return r ? r : sbx_past_snapshot(&place, wish, id, err);
+	if (!r)
+		r = sbx_past_snapshot(&place, wish, id, err);
+	if (!r && !wish->mark)
+		sbx_local_settle_store(sbx_local_downcast(sb)->backend);
+	return r;
 }
 
 static int list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "backends/git/spare.h"
+#include "backends/git/store.h"
 #include "backends/local/overlay/base_git.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -32,8 +33,10 @@ struct sbx_settler {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	sem_t wake;
-	bool stop;           /* lock, as the next */
+	bool stop;           /* lock, as the next three */
 	struct asked *asked; /* the newest first */
+	bool spread;         /* the store has its directories, or that is asked for */
+	bool spreading;      /* that is asked for */
 };
 
 static void write_out(int dir, const char *name)
@@ -120,7 +123,7 @@ static void pause_for(struct sbx_settler *s)
 static void *settler_main(void *data)
 {
 	struct sbx_settler *s = data;
-	bool stop = false;
+	bool stop = false, spreads;
 
 	prepare(s->b);
 	while (!stop) {
@@ -132,8 +135,12 @@ static void *settler_main(void *data)
 		list = s->asked;
 		s->asked = NULL;
 		stop = s->stop;
+		spreads = s->spreading && !stop;
+		s->spreading = false;
 		pthread_mutex_unlock(&s->lock);
 		settle_all(s->b, list);
+		if (spreads)
+			sbx_git_store_spread(s->b->common);
 	}
 	return NULL;
 }
@@ -183,6 +190,22 @@ void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec)
 	s->asked = a;
 	pthread_mutex_unlock(&s->lock);
 	sem_post(&s->wake);
+}
+
+void sbx_local_settle_store(struct sbx_local *b)
+{
+	struct sbx_settler *s = b->settler;
+	bool asks;
+
+	if (!s || b->kind != SBX_LOCAL_GIT)
+		return;
+	pthread_mutex_lock(&s->lock);
+	asks = !s->spread;
+	if (asks)
+		s->spread = s->spreading = true;
+	pthread_mutex_unlock(&s->lock);
+	if (asks)
+		sem_post(&s->wake);
 }
 
 void sbx_local_settle_end(struct sbx_settler *s)

@@ -14,6 +14,11 @@ struct sbx_settler;
 int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err);
 /* Has what leads to the sandbox REC written out soon, if the thread was started. Any thread. */
 void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec);
+/*
+ * Has the store of the source get its directories soon, once, because what was written to it is
+ * not the last. Any thread.
+ */
+void sbx_local_settle_store(struct sbx_local *b);
 /* Ends the thread when all is done that was asked for. Accepts NULL. */
 void sbx_local_settle_end(struct sbx_settler *settler);
 

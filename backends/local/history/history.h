@@ -57,6 +57,8 @@ struct sbx_past_wish {
 	 */
 	const char *aside;
 	bool clean;
+	/* The caller awaits what is written (git/durable.h), and says then what was seen. */
+	bool awaited;
 	atomic_bool *cancelled;
 	struct sbx_past_index
 	        *known; /* receives the index of the host's side, the caller's then; may be NULL */

@@ -16,6 +16,11 @@ int sbx_past_base(const struct sbx_past_place *place, git_oid *ret, struct sbx_e
 int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
                     const char *message, const char *author, git_oid *ret, struct sbx_error *err);
 
+/*
+ * Remembers what CAPTURED has read of the tree, so that it need not be read again. All of it has
+ * reached the disk: else a power cut would leave what is believed to be there and is not.
+ */
+void sbx_past_keep_seen(const struct sbx_past_place *place, const struct sbx_captured *captured);
 /* Records the tree and puts a mark of it; *RET is what was recorded. */
 int sbx_past_mark(const struct sbx_past_place *place, const char *name,
                   const struct sbx_past_wish *wish, struct sbx_captured *ret,

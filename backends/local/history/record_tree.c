@@ -323,14 +323,17 @@ static int read_sides(const struct sbx_past_place *place, const struct sbx_past_
 	return r;
 }
 
-static void keep_seen(struct sides *s, const struct sbx_captured *captured)
+void sbx_past_keep_seen(const struct sbx_past_place *place, const struct sbx_captured *captured)
 {
+	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
 	_cleanup_free_ void *data = NULL;
 	size_t len;
 
-	if ((captured->found.n || s->seen.index.n) &&
-	    sbx_index_format(&captured->found, false, &data, &len) == 0)
-		sbx_locked_replace_soon(s->dir, "seen", data, len, &captured->begun);
+	if (dir < 0 ||
+	    (!captured->found.n && faccessat(dir, "seen", F_OK, AT_SYMLINK_NOFOLLOW) < 0))
+		return;
+	if (sbx_index_format(&captured->found, false, &data, &len) == 0)
+		sbx_locked_replace_soon(dir, "seen", data, len, &captured->begun);
 }
 
 int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_wish *wish,
@@ -365,7 +368,8 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 	r = sbx_capture(&how, ret, err);
 	if (r)
 		return r;
-	keep_seen(&s, ret);
+	if (!wish->awaited)
+		sbx_past_keep_seen(place, ret);
 	if (wish->known) {
 		*wish->known = s.known;
 		s.known = (struct sbx_past_index){0};

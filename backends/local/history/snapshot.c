@@ -101,76 +101,79 @@ static int make_commit(const struct sbx_past_place *place, git_repository *repo,
 	return r;
 }
 
-/* The files of the refs that a snapshot gets: -1 where there is none before. */
-struct refs {
-	int kept, branch;
+/* A commit that no ref leads to yet. */
+struct made {
+	struct sbx_past_head head; /* what it was made upon */
+	git_oid oid;
+	bool listed;
+	int kept, branch; /* the files of its refs; -1: none was made before */
 };
 
-static void close_refs(struct refs *refs)
+static void made_release(struct made *m)
 {
-	sbx_cleanup_fd(&refs->kept);
-	sbx_cleanup_fd(&refs->branch);
+	sbx_past_head_release(&m->head);
+	sbx_cleanup_fd(&m->kept);
+	sbx_cleanup_fd(&m->branch);
 }
 
-/*
- * The commit, and what the refs to it are made of. All of it is waited for together, since each
- * alone would cost a turn of the disk.
- */
-static int make_commit_and_refs(const struct sbx_past_place *place, git_repository *repo,
-                                const struct sbx_snapshot_wish *wish, const git_oid *tree,
-                                const struct sbx_past_head *head, git_oid *ret, struct refs *refs,
-                                struct sbx_error *err)
+/* Only what is on no branch stays on the list without a ref. */
+static void unlist(const struct made *m, int dir)
+{
+	if (m->listed)
+		sbx_past_drop_line(dir, &m->oid);
+}
+
+/* The caller awaits what is written. */
+static int make(const struct sbx_past_place *place, git_repository *repo, int dir,
+                const struct sbx_snapshot_wish *wish, const git_oid *tree, struct made *ret,
+                struct sbx_error *err)
 {
 	char hex[GIT_OID_HEXSZ + 1];
-	int r, written;
+	int r = sbx_past_read_head(place, repo, &ret->head, err);
 
-	sbx_git_durable_begin();
-	r = make_commit(place, repo, wish, tree, head, ret, err);
-	if (!r && place->rec->common) {
-		git_oid_tostr(hex, sizeof(hex), ret);
-		refs->kept = sbx_git_spare_make(place->rec->common, hex);
-		refs->branch = sbx_git_spare_make(place->rec->common, hex);
+	if (!r)
+		r = make_commit(place, repo, wish, tree, &ret->head, &ret->oid, err);
+	if (r)
+		return r;
+	if (place->rec->common) {
+		git_oid_tostr(hex, sizeof(hex), &ret->oid);
+		ret->kept = sbx_git_spare_make(place->rec->common, hex);
+		ret->branch = sbx_git_spare_make(place->rec->common, hex);
 	}
-	written = sbx_git_durable_end();
-	if (!r && written)
-		r = sbx_fail(err, -written, "cannot write the commit: %s", strerror(-written));
-	return r;
+	ret->listed = true;
+	r = sbx_past_add_line(dir, &ret->oid, now_ms());
+	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
+}
+
+/* R, or what has become of all that was written since sbx_git_durable_begin(). */
+static int await(int r, struct sbx_error *err)
+{
+	const int written = sbx_git_durable_end();
+
+	return r || !written ? r
+	                     : sbx_fail(err, -written, "cannot write the snapshot: %s",
+	                                strerror(-written));
 }
 
 /*
- * On the list, kept, and on the branch, in this order: what a crash leaves of it can be found and taken back with the sandbox. -EAGAIN: the
- * branch has moved meanwhile.
+ * It is on the list; then it is kept, and on the branch: what a crash leaves of it can be found and
+ * taken back with the sandbox. -EAGAIN: the branch has moved meanwhile.
  */
-static int publish(const struct sbx_past_place *place, git_repository *repo, int dir,
-                   const struct sbx_past_head *head, const git_oid *oid, const struct refs *refs,
+static int publish(const struct sbx_past_place *place, git_repository *repo, const struct made *m,
                    struct sbx_error *err)
 {
-	int r = sbx_past_add_line(dir, oid, now_ms());
+	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
+	int r = 0;
 
-	if (r)
-		return sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r));
+	if (place->rec->common && lock < 0)
+		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	if (place->rec->common)
-		r = keep(place, repo, oid, refs->kept, err);
+		r = keep(place, repo, &m->oid, m->kept, err);
 	if (!r)
-		r = move(place, head, oid, refs->branch, err);
-	if (r)
-		sbx_past_drop_line(dir, oid);
-	if (place->rec->common && (r || head->born))
-		unkeep(place, repo, r ? oid : &head->oid);
+		r = move(place, &m->head, &m->oid, m->branch, err);
+	if (place->rec->common && (r || m->head.born))
+		unkeep(place, repo, r ? &m->oid : &m->head.oid);
 	return r;
-}
-
-static int commit_once(const struct sbx_past_place *place, git_repository *repo, int dir,
-                       const struct sbx_snapshot_wish *wish, const git_oid *tree, git_oid *ret,
-                       struct sbx_error *err)
-{
-	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
-	_cleanup_(close_refs) struct refs refs = {-1, -1};
-	int r = sbx_past_read_head(place, repo, &head, err);
-
-	if (!r)
-		r = make_commit_and_refs(place, repo, wish, tree, &head, ret, &refs, err);
-	return r ? r : publish(place, repo, dir, &head, ret, &refs, err);
 }
 
 /*
@@ -194,46 +197,87 @@ static int set_apart(const struct sbx_past_place *place, git_repository *repo, b
 	return r ? sbx_fail(err, -r, "cannot note whose the snapshot is: %s", strerror(-r)) : 0;
 }
 
-static int commit(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
-                  const struct sbx_captured *captured, git_oid *ret, struct sbx_error *err)
+/* Opens what the commit is written to. */
+static int open_repo(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                     git_repository **ret, struct sbx_error *err)
 {
-	_cleanup_git_(repository) git_repository *repo = NULL;
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
-	_cleanup_fd_ int dir = sbx_past_dir(place, err);
-	int r = dir < 0 ? dir : sbx_past_open(place, false, &repo, err);
+	int r;
 
-	if (!r && place->rec->common && lock < 0)
-		r = sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
-	if (!r && sbx_past_is_apart(place, wish->ignored))
-		r = set_apart(place, repo, wish->ignored, err);
+	if (place->rec->common && lock < 0)
+		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
+	r = sbx_past_open(place, false, ret, err);
+	return r || !sbx_past_is_apart(place, wish->ignored)
+	               ? r
+	               : set_apart(place, *ret, wish->ignored, err);
+}
+
+/*
+ * The tree, and the first commit of it. All of it is awaited together, because each alone would
+ * cost a turn of the disk.
+ */
+static int record(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish, int dir,
+                  git_repository **repo, struct sbx_captured *captured, struct made *made,
+                  struct sbx_error *err)
+{
+	const struct sbx_past_wish how = {.keep = true,
+	                                  .ignored = wish->ignored,
+	                                  .awaited = true,
+	                                  .cancelled = wish->cancelled};
+	int r;
+
+	sbx_git_durable_begin();
+	r = sbx_past_capture(place, &how, captured, err);
+	if (!r && captured->nested.n)
+		r = sbx_repos_copy(place, &captured->nested, wish->cancelled, err);
+	if (!r)
+		r = open_repo(place, wish, repo, err);
+	if (!r)
+		r = make(place, *repo, dir, wish, &captured->tree, made, err);
+	r = await(r, err);
 	if (r)
 		return r;
-	for (int i = 0; i < TRIES; i++) {
-		r = commit_once(place, repo, dir, wish, &captured->tree, ret, err);
-		if (r != -EAGAIN)
-			break;
-	}
-	if (!r && captured->nested.n && (r = sbx_repos_name(place, ret)))
-		r = sbx_fail(err, -r, "the repositories in the tree cannot be kept: %s",
-		             strerror(-r));
-	return r;
+	sbx_past_keep_seen(place, captured);
+	return sbx_past_write_index(place, &captured->index, &captured->begun, err);
+}
+
+/* Upon what the branch has moved to. */
+static int make_again(const struct sbx_past_place *place, git_repository *repo, int dir,
+                      const struct sbx_snapshot_wish *wish, const git_oid *tree, struct made *made,
+                      struct sbx_error *err)
+{
+	unlist(made, dir);
+	made_release(made);
+	*made = (struct made){.kept = -1, .branch = -1};
+	sbx_git_durable_begin();
+	return await(make(place, repo, dir, wish, tree, made, err), err);
 }
 
 static int snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
                     git_oid *ret, struct sbx_error *err)
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
-	const struct sbx_past_wish how = {
-	        .keep = true, .ignored = wish->ignored, .cancelled = wish->cancelled};
-	int r = check_idle(place, err);
+	_cleanup_(made_release) struct made made = {.kept = -1, .branch = -1};
+	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	int r = dir < 0 ? dir : check_idle(place, err);
 
 	if (!r)
-		r = sbx_past_capture(place, &how, &captured, err);
-	if (!r && captured.nested.n)
-		r = sbx_repos_copy(place, &captured.nested, wish->cancelled, err);
+		r = record(place, wish, dir, &repo, &captured, &made, err);
 	if (!r)
-		r = sbx_past_write_index(place, &captured.index, &captured.begun, err);
-	return r ? r : commit(place, wish, &captured, ret, err);
+		r = publish(place, repo, &made, err);
+	for (int i = 1; i < TRIES && r == -EAGAIN; i++) {
+		r = make_again(place, repo, dir, wish, &captured.tree, &made, err);
+		if (!r)
+			r = publish(place, repo, &made, err);
+	}
+	if (r)
+		unlist(&made, dir);
+	*ret = made.oid;
+	if (!r && captured.nested.n && (r = sbx_repos_name(place, ret)))
+		r = sbx_fail(err, -r, "the repositories in the tree cannot be kept: %s",
+		             strerror(-r));
+	return r;
 }
 
 /* ---- marks ---- */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/git/durable.h"
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
 #include "backends/git/store.h"
@@ -189,17 +190,30 @@ bool sbx_past_line(char **at, git_oid *oid, int64_t *ms)
 	return true;
 }
 
+/* Whether what is written to FD next begins a line. */
+static bool is_at_line(int fd)
+{
+	const off_t end = lseek(fd, 0, SEEK_END);
+	char last;
+
+	return end <= 0 || (pread(fd, &last, 1, end - 1) == 1 && last == '\n');
+}
+
+/* A line that a crash has cut off is none, and harms no other. */
 int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms)
 {
-	_cleanup_free_ char *old = NULL;
+	_cleanup_fd_ int fd = openat(dir, "snapshots",
+	                             O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 	_cleanup_free_ char *text = NULL;
 	char hex[GIT_OID_HEXSZ + 1];
-	int r = sbx_past_lines(dir, &old);
+	int r;
 
-	if (r)
-		return r;
-	text = sbx_format("%s%s %lld\n", old, git_oid_tostr(hex, sizeof(hex), oid), (long long)ms);
-	return text ? sbx_file_replace(dir, "snapshots", "snapshots.new", text) : -ENOMEM;
+	if (fd < 0)
+		return -errno;
+	text = sbx_format("%s%s %lld\n", is_at_line(fd) ? "" : "\n",
+	                  git_oid_tostr(hex, sizeof(hex), oid), (long long)ms);
+	r = text ? sbx_write_all(fd, text, strlen(text)) : -ENOMEM;
+	return r ? r : sbx_git_durable_add(fd);
 }
 
 void sbx_past_drop_line(int dir, const git_oid *oid)
