@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -5,6 +6,13 @@
 #include "fs/config/options.h"
 #include "fs/config/state_dirs.h"
 #include "fs/daemon.h"
+
+/*
+ * libz takes 268 KiB for each object that is compressed, and gives it back. By its own threshold of
+ * 128 KiB the allocator has the kernel take and clear these pages each time.
+ */
+#define KEPT_BYTES   (2 << 20)
+#define MAPPED_BYTES (512 << 10)
 
 static int fail(const struct sbx_error *err)
 {
@@ -18,6 +26,8 @@ int main(int argc, char *argv[])
 	struct sbx_error err = SBX_ERROR_INIT;
 	int code = 0;
 
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	if (sbx_options_parse(argc, argv, &opts, &err) < 0) {
 		code = fail(&err);
 	} else {
