@@ -185,6 +185,25 @@ static int put(int dirfd, const char *name, const struct lock_names *names)
 	return r;
 }
 
+int sbx_locked_take(int dirfd, const char *name, const void *data, size_t len,
+                    const struct timespec *mtime)
+{
+	_cleanup_fd_ int fd = -1;
+	struct lock_names names;
+
+	if (!make_names(name, &names))
+		return -ENAMETOOLONG;
+	fd = take(dirfd, &names, data, len, mtime, false);
+	return fd < 0 ? fd : 0;
+}
+
+int sbx_locked_put(int dirfd, const char *name)
+{
+	struct lock_names names;
+
+	return make_names(name, &names) ? put(dirfd, name, &names) : -ENAMETOOLONG;
+}
+
 int sbx_locked_open(int dirfd, const char *name)
 {
 	struct lock_names names;

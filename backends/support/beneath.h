@@ -29,6 +29,13 @@ int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len
 /* The same of DATA that shows whether it is whole: a power cut may leave it damaged, but no wait. */
 int sbx_locked_replace_soon(int dirfd, const char *name, const void *data, size_t len,
                             const struct timespec *mtime);
+/*
+ * The same in two steps: take writes DATA into the lock, put, or sbx_locked_end, gives the lock back.
+ * 0, -EBUSY, -errno.
+ */
+int sbx_locked_take(int dirfd, const char *name, const void *data, size_t len,
+                    const struct timespec *mtime);
+int sbx_locked_put(int dirfd, const char *name);
 /* Takes NAME.lock alone, and gives it back. 0, -EBUSY, -errno. */
 int sbx_locked_begin(int dirfd, const char *name);
 void sbx_locked_end(int dirfd, const char *name);
