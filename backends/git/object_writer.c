@@ -19,6 +19,7 @@
 #include "backends/git/import_objects.h"
 
 #define ROOM ((size_t)8 << 20) /* bytes that wait to be written */
+#define FEW  32               /* objects that are not worth a thread */
 
 struct object {
 	struct object *next;
@@ -35,6 +36,7 @@ struct sbx_object_writer {
 	const char *common;
 	pthread_t thread;
 	bool started;
+	unsigned count; /* of what was put before the thread was started */
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t more, done;
 	struct object *head, **tail;
@@ -198,7 +200,7 @@ int sbx_object_writer_put(struct sbx_object_writer *w, git_object_t type, const 
 	}
 	*ret = o->oid;
 	/* Without a thread it is written by wait, or here where there is no room. */
-	if (!w->started)
+	if (!w->started && ++w->count > FEW)
 		w->started = pthread_create(&w->thread, NULL, writer_main, w) == 0;
 	pthread_mutex_lock(&w->lock);
 	*w->tail = o;

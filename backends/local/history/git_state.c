@@ -105,8 +105,15 @@ void sbx_past_unlock_index(const struct sbx_past_place *place)
 		sbx_locked_end(dir, "index");
 }
 
-int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
-                         const struct timespec *at, struct sbx_error *err)
+static int fail_index(int r, struct sbx_error *err)
+{
+	if (r == -EBUSY)
+		return busy(err);
+	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
+}
+
+int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_index *index,
+                        const struct timespec *at, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
 	_cleanup_free_ void *data = NULL;
@@ -121,12 +128,25 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 		owner = sbx_git_owner_begin(place->rec->common);
 	if (!r)
 		do
-			r = sbx_locked_replace(dir, "index", data, len, at);
+			r = sbx_locked_take(dir, "index", data, len, at);
 		while (again(r, &tries));
 	sbx_git_owner_end(&owner);
-	if (r == -EBUSY)
-		return busy(err);
-	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
+	return fail_index(r, err);
+}
+
+int sbx_past_put_index(const struct sbx_past_place *place, struct sbx_error *err)
+{
+	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+
+	return dir < 0 ? dir : fail_index(sbx_locked_put(dir, "index"), err);
+}
+
+int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
+                         const struct timespec *at, struct sbx_error *err)
+{
+	const int r = sbx_past_take_index(place, index, at, err);
+
+	return r ? r : sbx_past_put_index(place, err);
 }
 
 /* ---- HEAD ---- */

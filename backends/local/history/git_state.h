@@ -18,6 +18,10 @@ int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err
 /* Writes it there as git does. EBUSY with a sentence: git is at work there, and has been for a second. */
 int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
                          const struct timespec *at, struct sbx_error *err);
+/* The same in two steps: put, or sbx_past_unlock_index(), follows on take. */
+int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_index *index,
+                        const struct timespec *at, struct sbx_error *err);
+int sbx_past_put_index(const struct sbx_past_place *place, struct sbx_error *err);
 
 /* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
 int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);

@@ -48,6 +48,11 @@ int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish
                   struct sbx_error *err);
 
 struct sbx_past_index;
+/* A repository that is open. */
+struct sbx_past_repo {
+	git_repository *git;
+	bool stored; /* what is written goes to the store of the source (git/store.h) */
+};
 struct sbx_past_wish {
 	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
 	bool ignored;
@@ -62,6 +67,7 @@ struct sbx_past_wish {
 	atomic_bool *cancelled;
 	struct sbx_past_index
 	        *known; /* receives the index of the host's side, the caller's then; may be NULL */
+	struct sbx_past_repo *repo; /* receives what was written to, likewise */
 };
 
 /*

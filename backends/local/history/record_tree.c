@@ -23,6 +23,7 @@
 /* What a sandbox is recorded by. */
 struct sides {
 	git_repository *repo;
+	bool stored;
 	int dir;   /* the history's */
 	int upper; /* or -1 */
 	struct sbx_past_index lower, known, seen;
@@ -308,9 +309,12 @@ static int read_sides(const struct sbx_past_place *place, const struct sbx_past_
 	r = need_base(place, s->dir, wish->cancelled, err);
 	if (!r)
 		r = sbx_past_open(place, !wish->keep, &s->repo, err);
-	if (!r && wish->keep && sbx_past_is_apart(place, wish->ignored) &&
-	    (r = sbx_git_store_use(s->repo)))
-		r = sbx_git_fail(err, r, "the store of the source cannot be used");
+	if (!r && wish->keep && sbx_past_is_apart(place, wish->ignored)) {
+		r = sbx_git_store_use(s->repo);
+		s->stored = !r;
+		if (r)
+			r = sbx_git_fail(err, r, "the store of the source cannot be used");
+	}
 	if (!r && place->rec->layer)
 		r = read_lower(place, s, err);
 	if (!r)
@@ -374,5 +378,7 @@ int sbx_past_capture(const struct sbx_past_place *place, const struct sbx_past_w
 		*wish->known = s.known;
 		s.known = (struct sbx_past_index){0};
 	}
+	if (wish->repo)
+		*wish->repo = (struct sbx_past_repo){sbx_steal_ptr(&s.repo), s.stored};
 	return 0;
 }

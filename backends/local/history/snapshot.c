@@ -180,36 +180,34 @@ static int publish(const struct sbx_past_place *place, git_repository *repo, con
  * Of a branch that the host has checked out, and not the sandbox's, what is committed on it is the
  * host's; but for ignored files, of which nobody may have thought.
  */
-static int set_apart(const struct sbx_past_place *place, git_repository *repo, bool ignored,
+static int set_apart(const struct sbx_past_place *place, struct sbx_past_repo *repo, bool ignored,
                      struct sbx_error *err)
 {
 	_cleanup_(sbx_past_head_release) struct sbx_past_head head = {0};
-	int r = sbx_past_read_head(place, repo, &head, err), g;
+	int r = sbx_past_read_head(place, repo->git, &head, err), g;
 
 	if (r)
 		return r;
-	g = sbx_git_store_use(repo);
+	g = repo->stored ? 0 : sbx_git_store_use(repo->git);
 	if (g)
 		return sbx_git_fail(err, g, "the store of the source cannot be used");
-	r = sbx_git_store_mark(repo, place->rec->branch, true);
+	repo->stored = true;
+	r = sbx_git_store_mark(repo->git, place->rec->branch, true);
 	if (!r && head.ref && ignored)
-		r = sbx_git_store_mark(repo, head.ref + strlen("refs/heads/"), true);
+		r = sbx_git_store_mark(repo->git, head.ref + strlen("refs/heads/"), true);
 	return r ? sbx_fail(err, -r, "cannot note whose the snapshot is: %s", strerror(-r)) : 0;
 }
 
-/* Opens what the commit is written to. */
-static int open_repo(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
-                     git_repository **ret, struct sbx_error *err)
+/* Has the branch of the commit marked where what is on it is not to be seen by others. */
+static int prepare(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
+                   struct sbx_past_repo *repo, struct sbx_error *err)
 {
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
-	int r;
 
 	if (place->rec->common && lock < 0)
 		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
-	r = sbx_past_open(place, false, ret, err);
-	return r || !sbx_past_is_apart(place, wish->ignored)
-	               ? r
-	               : set_apart(place, *ret, wish->ignored, err);
+	return sbx_past_is_apart(place, wish->ignored) ? set_apart(place, repo, wish->ignored, err)
+	                                               : 0;
 }
 
 /*
@@ -217,13 +215,15 @@ static int open_repo(const struct sbx_past_place *place, const struct sbx_snapsh
  * cost a turn of the disk.
  */
 static int record(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish, int dir,
-                  git_repository **repo, struct sbx_captured *captured, struct made *made,
+                  struct sbx_past_repo *repo, struct sbx_captured *captured, struct made *made,
                   struct sbx_error *err)
 {
 	const struct sbx_past_wish how = {.keep = true,
 	                                  .ignored = wish->ignored,
 	                                  .awaited = true,
-	                                  .cancelled = wish->cancelled};
+	                                  .cancelled = wish->cancelled,
+	                                  .repo = repo};
+	bool locked = false;
 	int r;
 
 	sbx_git_durable_begin();
@@ -231,14 +231,22 @@ static int record(const struct sbx_past_place *place, const struct sbx_snapshot_
 	if (!r && captured->nested.n)
 		r = sbx_repos_copy(place, &captured->nested, wish->cancelled, err);
 	if (!r)
-		r = open_repo(place, wish, repo, err);
+		r = prepare(place, wish, repo, err);
 	if (!r)
-		r = make(place, *repo, dir, wish, &captured->tree, made, err);
+		r = make(place, repo->git, dir, wish, &captured->tree, made, err);
+	/* What takes time is done while the disk works. */
+	if (!r) {
+		r = sbx_past_take_index(place, &captured->index, &captured->begun, err);
+		locked = !r;
+	}
 	r = await(r, err);
-	if (r)
-		return r;
-	sbx_past_keep_seen(place, captured);
-	return sbx_past_write_index(place, &captured->index, &captured->begun, err);
+	if (!r) {
+		sbx_past_keep_seen(place, captured);
+		return sbx_past_put_index(place, err);
+	}
+	if (locked)
+		sbx_past_unlock_index(place);
+	return r;
 }
 
 /* Upon what the branch has moved to. */
@@ -253,23 +261,28 @@ static int make_again(const struct sbx_past_place *place, git_repository *repo, 
 	return await(make(place, repo, dir, wish, tree, made, err), err);
 }
 
+static void repo_release(struct sbx_past_repo *repo)
+{
+	git_repository_free(repo->git);
+}
+
 static int snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
                     git_oid *ret, struct sbx_error *err)
 {
 	_cleanup_(sbx_captured_release) struct sbx_captured captured = {0};
 	_cleanup_(made_release) struct made made = {.kept = -1, .branch = -1};
-	_cleanup_git_(repository) git_repository *repo = NULL;
+	_cleanup_(repo_release) struct sbx_past_repo repo = {0};
 	_cleanup_fd_ int dir = sbx_past_dir(place, err);
 	int r = dir < 0 ? dir : check_idle(place, err);
 
 	if (!r)
 		r = record(place, wish, dir, &repo, &captured, &made, err);
 	if (!r)
-		r = publish(place, repo, &made, err);
+		r = publish(place, repo.git, &made, err);
 	for (int i = 1; i < TRIES && r == -EAGAIN; i++) {
-		r = make_again(place, repo, dir, wish, &captured.tree, &made, err);
+		r = make_again(place, repo.git, dir, wish, &captured.tree, &made, err);
 		if (!r)
-			r = publish(place, repo, &made, err);
+			r = publish(place, repo.git, &made, err);
 	}
 	if (r)
 		unlist(&made, dir);

@@ -106,6 +106,24 @@ static int see_all(const struct sbx_past_place *place, git_repository *repo)
 	return r ? r : git_repository_set_odb(repo, odb);
 }
 
+/*
+ * The settings stay what they are while REPO is open. libgit2 looks at the files of its settings
+ * again for each value that it reads, and reads several for each file of a tree.
+ */
+static int freeze_config(git_repository *repo)
+{
+	git_config *config = NULL, *snapshot = NULL;
+	int r = git_repository_config(&config, repo);
+
+	if (!r)
+		r = git_config_snapshot(&snapshot, config);
+	if (!r)
+		r = git_repository_set_config(repo, snapshot);
+	git_config_free(snapshot);
+	git_config_free(config);
+	return r;
+}
+
 int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository **ret,
                   struct sbx_error *err)
 {
@@ -120,6 +138,8 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 	if (!path)
 		return sbx_fail(err, ENOMEM, "out of memory");
 	r = git_repository_open_bare(&repo, common ? common : path);
+	if (!r)
+		r = freeze_config(repo);
 	if (!r && common && all)
 		r = see_all(place, repo);
 	if (r)
