@@ -19,14 +19,13 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
-#define TOGETHER    64
 #define REF_MAX     128
 #define PROC_FD_MAX 32
 
 static atomic_bool hardens;
 /* Of the files that are waited for later. */
 static _Thread_local unsigned depth, n_later;
-static _Thread_local int later[TOGETHER];
+static _Thread_local int later[SBX_GIT_TOGETHER];
 static _Thread_local unsigned count;
 static _Thread_local int spare = -1;
 
@@ -44,6 +43,13 @@ static int wait_for_all(void)
 	return r;
 }
 
+/* FD, which is ours from here on, is on its way. 0 or -errno. */
+static int wait_later(int fd)
+{
+	later[n_later++] = fd;
+	return n_later == SBX_GIT_TOGETHER ? wait_for_all() : 0;
+}
+
 static int put_off(int fd)
 {
 	const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -51,8 +57,7 @@ static int put_off(int fd)
 	if (own < 0)
 		return sbx_write_out(fd) < 0 ? -1 : 0;
 	sync_file_range(own, 0, 0, SYNC_FILE_RANGE_WRITE);
-	later[n_later++] = own;
-	return n_later == TOGETHER && wait_for_all() < 0 ? -1 : 0;
+	return wait_later(own) < 0 ? -1 : 0;
 }
 
 void sbx_git_durable_begin(void)
@@ -70,6 +75,30 @@ int sbx_git_durable_add(int fd)
 	if (!depth)
 		return sbx_write_out(fd);
 	return put_off(fd) < 0 ? -errno : 0;
+}
+
+unsigned sbx_git_durable_take(int fds[SBX_GIT_TOGETHER])
+{
+	const unsigned n = n_later;
+
+	memcpy(fds, later, n * sizeof(*fds));
+	n_later = 0;
+	return n;
+}
+
+int sbx_git_durable_give(const int *fds, unsigned n)
+{
+	int r = 0, rest;
+
+	for (unsigned i = 0; i < n; i++) {
+		const int one = wait_later(fds[i]);
+
+		r = r ? r : one;
+	}
+	if (depth)
+		return r;
+	rest = wait_for_all();
+	return r ? r : rest;
 }
 
 void sbx_git_durable_spare(int fd)

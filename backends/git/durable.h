@@ -37,6 +37,14 @@ int sbx_git_durable_end(void);
  * with the rest. 0 or -errno. FD stays the caller's.
  */
 int sbx_git_durable_add(int fd);
+#define SBX_GIT_TOGETHER 64 /* files that are waited for at once */
+/*
+ * What this thread would wait for becomes another's to wait for. Take moves it to FDS and returns
+ * how many there are. Give takes N of FDS over and closes them when they have been waited for: at
+ * once without a begin. 0 or -errno.
+ */
+unsigned sbx_git_durable_take(int fds[SBX_GIT_TOGETHER]);
+int sbx_git_durable_give(const int *fds, unsigned n);
 
 /*
  * FD, a file without a name that is on its way to the disk (-1: none): where this thread's libgit2

@@ -19,7 +19,6 @@
 #include "backends/git/import_objects.h"
 
 #define ROOM ((size_t)8 << 20) /* bytes that wait to be written */
-#define FEW  32               /* objects that are not worth a thread */
 
 struct object {
 	struct object *next;
@@ -36,13 +35,14 @@ struct sbx_object_writer {
 	const char *common;
 	pthread_t thread;
 	bool started;
-	unsigned count; /* of what was put before the thread was started */
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t more, done;
 	struct object *head, **tail;
-	size_t queued; /* bytes */
-	unsigned busy; /* objects that are being written */
-	bool unsynced; /* the thread has written some that may not be on the disk */
+	size_t queued;             /* bytes */
+	unsigned busy;             /* objects that are being written */
+	bool unsynced;             /* the thread has written some that nobody has waited for */
+	int fds[SBX_GIT_TOGETHER]; /* those, when the thread has handed them over */
+	unsigned n;
 	bool waited, ending;
 	int r;
 	struct sbx_error err;
@@ -97,19 +97,10 @@ static void write_next(struct sbx_object_writer *w)
 	pthread_cond_broadcast(&w->done);
 }
 
-/* Lock held, and again afterwards. */
-static void sync_written(struct sbx_object_writer *w)
+/* Lock held. */
+static void hand_over(struct sbx_object_writer *w)
 {
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
-
-	pthread_mutex_unlock(&w->lock);
-	r = sbx_git_durable_end();
-	if (r)
-		sbx_fail(&err, -r, "cannot write the objects: %s", strerror(-r));
-	sbx_git_durable_begin();
-	pthread_mutex_lock(&w->lock);
-	fail(w, r, &err);
+	w->n = sbx_git_durable_take(w->fds);
 	w->unsynced = false;
 	pthread_cond_broadcast(&w->done);
 }
@@ -125,7 +116,7 @@ static void *writer_main(void *data)
 			w->unsynced = true;
 			write_next(w);
 		} else if (w->unsynced && w->waited) {
-			sync_written(w);
+			hand_over(w);
 		} else {
 			pthread_cond_wait(&w->more, &w->lock);
 		}
@@ -200,7 +191,7 @@ int sbx_object_writer_put(struct sbx_object_writer *w, git_object_t type, const 
 	}
 	*ret = o->oid;
 	/* Without a thread it is written by wait, or here where there is no room. */
-	if (!w->started && ++w->count > FEW)
+	if (!w->started)
 		w->started = pthread_create(&w->thread, NULL, writer_main, w) == 0;
 	pthread_mutex_lock(&w->lock);
 	*w->tail = o;
@@ -215,7 +206,9 @@ int sbx_object_writer_put(struct sbx_object_writer *w, git_object_t type, const 
 
 int sbx_object_writer_wait(struct sbx_object_writer *w, struct sbx_error *err)
 {
-	int r;
+	struct sbx_error unwritten = SBX_ERROR_INIT;
+	int fds[SBX_GIT_TOGETHER], r, written;
+	unsigned n;
 
 	pthread_mutex_lock(&w->lock);
 	w->waited = true;
@@ -225,6 +218,15 @@ int sbx_object_writer_wait(struct sbx_object_writer *w, struct sbx_error *err)
 	while (w->busy || w->unsynced)
 		pthread_cond_wait(&w->done, &w->lock);
 	w->waited = false;
+	n = w->n;
+	memcpy(fds, w->fds, n * sizeof(*fds));
+	w->n = 0;
+	pthread_mutex_unlock(&w->lock);
+	written = sbx_git_durable_give(fds, n);
+	if (written)
+		sbx_fail(&unwritten, -written, "cannot write the objects: %s", strerror(-written));
+	pthread_mutex_lock(&w->lock);
+	fail(w, written, &unwritten);
 	r = w->r;
 	if (r && err)
 		*err = w->err;

@@ -27,9 +27,9 @@ void sbx_object_writer_close(struct sbx_object_writer *w);
 int sbx_object_writer_put(struct sbx_object_writer *w, git_object_t type, const void *data,
                           size_t len, const char *name, git_oid *ret);
 /*
- * All that was put is in the objects, and what the other thread wrote of it is on the disk, as
- * sbx_git_durable_end() has it; this thread's part is when that answers. 0 or a negative errno: an
- * object could not be written, and those after it were not tried. That stays so.
+ * All that was put is in the objects, and on the disk when sbx_git_durable_end() of this thread
+ * returns, or at once without its begin. 0 or a negative errno: an object could not be written, and
+ * those after it were not tried. That stays so.
  */
 int sbx_object_writer_wait(struct sbx_object_writer *w, struct sbx_error *err);
 
