@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define QUEUED  8192
-#define WAIT_MS 250
+#define QUEUED 8192
 
 struct sbx_forgetter {
 	pthread_t thread;
@@ -85,13 +85,14 @@ int sbx_forgetter_create(void (*forget)(uint64_t id, void *data), void *data,
 	return 0;
 }
 
-/* Until all up to END is done. Lock held. */
-static void await(struct sbx_forgetter *f, uint64_t end)
+/* Until all up to END is done, WAIT_MS at most. Lock held. */
+static void await(struct sbx_forgetter *f, uint64_t end, unsigned wait_ms)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += WAIT_MS * 1000000L;
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += wait_ms % 1000 * 1000000L;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	while (f->head < end && !f->late)
@@ -110,7 +111,7 @@ void sbx_forgetter_destroy(struct sbx_forgetter *f)
 	pthread_mutex_lock(&f->lock);
 	f->stopping = true;
 	pthread_cond_signal(&f->added);
-	await(f, f->tail);
+	await(f, f->tail, SBX_FORGET_WAIT_MS);
 	left = f->left = f->late;
 	pthread_mutex_unlock(&f->lock);
 	if (left) {
@@ -121,7 +122,7 @@ void sbx_forgetter_destroy(struct sbx_forgetter *f)
 	release(f);
 }
 
-void sbx_forgetter_add(struct sbx_forgetter *f, const uint64_t *ids, size_t n, bool wait)
+void sbx_forgetter_add(struct sbx_forgetter *f, const uint64_t *ids, size_t n, unsigned wait_ms)
 {
 	if (n == 0)
 		return;
@@ -129,7 +130,7 @@ void sbx_forgetter_add(struct sbx_forgetter *f, const uint64_t *ids, size_t n, b
 	for (size_t i = 0; i < n && f->tail - f->head < QUEUED; i++)
 		f->queue[f->tail++ % QUEUED] = ids[i];
 	pthread_cond_signal(&f->added);
-	if (wait)
-		await(f, f->tail);
+	if (wait_ms > 0)
+		await(f, f->tail, wait_ms);
 	pthread_mutex_unlock(&f->lock);
 }

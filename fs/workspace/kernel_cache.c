@@ -78,7 +78,7 @@ static void take_back(struct sbx_workspace *ws, const uint64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		sbx_channel_forget_attr(ws->channel, ids[i]);
-	sbx_forgetter_add(ws->forgetter, ids, n, true);
+	sbx_forgetter_add(ws->forgetter, ids, n, SBX_FORGET_WAIT_MS);
 }
 
 /*
@@ -275,7 +275,7 @@ void ws_listing_dropped(uint64_t id, void *data)
 	struct sbx_workspace *ws = data;
 
 	if (!ws->opendirs)
-		sbx_forgetter_add(ws->forgetter, &id, 1, false);
+		sbx_forgetter_add(ws->forgetter, &id, 1, 0);
 }
 
 void ws_listing_forget(uint64_t id, void *data)
@@ -295,7 +295,7 @@ static void sweep(struct sbx_timer *t)
 
 	atomic_store(&ws->sweeping, false);
 	n = sbx_kept_take_old(ws->kept, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids), &more);
-	sbx_forgetter_add(ws->forgetter, ids, n, false);
+	sbx_forgetter_add(ws->forgetter, ids, n, 0);
 	if (!more)
 		return;
 	atomic_store(&ws->sweeping, true);

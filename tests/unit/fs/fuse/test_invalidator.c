@@ -9,7 +9,9 @@
 
 #include "fs/fuse/invalidator.h"
 
-#define HELD UINT64_MAX /* the directory that cannot be forgotten yet */
+#define HELD     UINT64_MAX /* the directory that cannot be forgotten yet */
+#define LONG_MS  60000      /* longer than a loaded machine keeps a thread from running */
+#define SHORT_MS 1
 
 static struct seen {
 	pthread_mutex_t lock;
@@ -62,11 +64,11 @@ static void who_waits_finds_it_done(void **state)
 	const uint64_t ids[] = {5, 6, 7};
 
 	(void)state;
-	sbx_forgetter_add(f, ids, 3, true);
+	sbx_forgetter_add(f, ids, 3, LONG_MS);
 	assert_int_equal(count(), 3);
-	sbx_forgetter_add(f, ids, 2, false);
-	sbx_forgetter_add(f, ids, 0, true);
-	sbx_forgetter_add(f, ids + 2, 1, true);
+	sbx_forgetter_add(f, ids, 2, 0);
+	sbx_forgetter_add(f, ids, 0, LONG_MS);
+	sbx_forgetter_add(f, ids + 2, 1, LONG_MS);
 	assert_int_equal(count(), 6);
 	for (size_t i = 0; i < 6; i++)
 		assert_int_equal(seen.ids[i], 5 + i % 3);
@@ -79,19 +81,19 @@ static void who_waits_is_not_held_up(void **state)
 	const uint64_t held = HELD, other = 5;
 
 	(void)state;
-	sbx_forgetter_add(f, &held, 1, false);
+	sbx_forgetter_add(f, &held, 1, 0);
 	sem_wait(&seen.begun);
-	sbx_forgetter_add(f, &other, 1, true);
+	sbx_forgetter_add(f, &other, 1, SHORT_MS);
 	/* More than can be remembered. */
 	for (int i = 0; i < 10000; i++)
-		sbx_forgetter_add(f, &other, 1, true);
+		sbx_forgetter_add(f, &other, 1, LONG_MS);
 	assert_int_equal(count(), 0);
 	sem_post(&seen.go);
 	sem_wait(&seen.passed);
 	/* As soon as it goes on, it is waited for again. */
 	while (count() < 8192)
 		;
-	sbx_forgetter_add(f, &other, 1, true);
+	sbx_forgetter_add(f, &other, 1, LONG_MS);
 	assert_int_equal(count(), 8193);
 	sbx_forgetter_destroy(f);
 }
@@ -102,7 +104,7 @@ static void one_that_is_held_up_is_left_to_itself(void **state)
 	const uint64_t ids[] = {HELD, 5};
 
 	(void)state;
-	sbx_forgetter_add(f, ids, 2, false);
+	sbx_forgetter_add(f, ids, 2, 0);
 	sem_wait(&seen.begun);
 	sbx_forgetter_destroy(f);
 	assert_int_equal(count(), 0);
