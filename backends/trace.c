@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 
 struct trace_backend {
 	struct sbx_backend base;

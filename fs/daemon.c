@@ -41,6 +41,7 @@
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/own_dir.h"
 #include "sandboxfs/spawner.h"
@@ -378,11 +379,9 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	        .userdata = &d->connection,
 	};
 	struct sbx_workspace *ws = &d->workspace;
-	struct timespec now;
 	int r;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	ws->mounted_ns = now.tv_sec * 1000000000 + now.tv_nsec;
+	ws->mounted_ns = sbx_real_ns();
 	ws->settings = s;
 	ws->registry = d->registry;
 	ws->park = d->park;

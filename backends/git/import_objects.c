@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "backends/git/durable.h"
 #include "backends/git/git_impl.h"
 #include "backends/git/path_rules.h"
 #include "backends/git/store.h"
 #include "backends/support/fsutil.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
 #define HEX GIT_OID_HEXSZ
@@ -250,12 +250,8 @@ static int too_much(const struct walk *w)
 static int check_time(const struct walk *w)
 {
 	const uint64_t until = w->taken->until ? atomic_load(w->taken->until) : 0;
-	struct timespec now;
 
-	if (!until)
-		return 0;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 < until)
+	if (!until || sbx_now_ms() < until)
 		return 0;
 	return sbx_fail(w->err, ETIMEDOUT,
 	                "there is much that was committed inside, and not all of it is in the "

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/thread.h"
 
 #define LOOK_MS    100
@@ -103,14 +103,11 @@ static void judge(struct sbx_git_line *line)
 static void *watch(void *data)
 {
 	struct sbx_git_line *line = data;
-	struct timespec until;
 
 	pthread_mutex_lock(&line->lock);
 	while (!line->ended) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += LOOK_MS * 1000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
+		const struct timespec until = sbx_clock_after(CLOCK_MONOTONIC, LOOK_MS * 1000000);
+
 		pthread_cond_timedwait(&line->end, &line->lock, &until);
 		judge(line);
 		if (line->cut && line->fd >= 0)

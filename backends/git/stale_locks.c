@@ -17,6 +17,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
 #define NS_PER_S  1000000000LL
@@ -27,28 +28,21 @@
 
 #define INSIDE_MAX 20000 /* names in a sandbox's repository that are looked at */
 
-static long long ns_of(const struct timespec *t)
-{
-	return (long long)t->tv_sec * NS_PER_S + t->tv_nsec;
-}
-
 /* How long NAME has to be watched yet before it counts as left behind: 0 that is so, -1 it is not, or is somebody else's. */
 static long long watch_for(int dir, const char *name, long long stale_ns,
                            const struct timespec *since, struct stat *first)
 {
-	struct timespec now;
 	struct stat st;
 	long long left;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-	    ns_of(&st.st_mtim) < ns_of(since))
+	    sbx_timespec_ns(&st.st_mtim) < sbx_timespec_ns(since))
 		return -1;
 	if (first->st_ino && (first->st_ino != st.st_ino || first->st_size != st.st_size ||
-	                      ns_of(&first->st_mtim) != ns_of(&st.st_mtim)))
+	                      sbx_timespec_ns(&first->st_mtim) != sbx_timespec_ns(&st.st_mtim)))
 		return -1;
 	*first = st;
-	clock_gettime(CLOCK_REALTIME, &now);
-	left = stale_ns - (ns_of(&now) - ns_of(&st.st_mtim));
+	left = stale_ns - (sbx_real_ns() - sbx_timespec_ns(&st.st_mtim));
 	return left < 0 ? 0 : left > stale_ns ? stale_ns : left;
 }
 
@@ -145,11 +139,7 @@ static void break_tracking(int common, const char *branch, const struct timespec
 
 static long long boot_ns(void)
 {
-	struct timespec now, up;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	clock_gettime(CLOCK_BOOTTIME, &up);
-	return ns_of(&now) - ns_of(&up);
+	return sbx_real_ns() - sbx_clock_ns(CLOCK_BOOTTIME);
 }
 
 /*
@@ -167,7 +157,7 @@ static void break_older(int dir)
 		for (size_t i = 0; i < names.n; i++)
 			if (is_lock(names.items[i]) &&
 			    fstatat(fd, names.items[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			    S_ISREG(st.st_mode) && ns_of(&st.st_mtim) < boot)
+			    S_ISREG(st.st_mode) && sbx_timespec_ns(&st.st_mtim) < boot)
 				unlinkat(fd, names.items[i], 0);
 	sbx_names_release(&names);
 }
@@ -222,7 +212,8 @@ static bool is_fan(const char *name)
 static bool is_young(const struct clearing *c, const struct stat *st)
 {
 	for (size_t i = 0; i < c->n; i++)
-		if (c->young[i].ino == st->st_ino && c->young[i].ctime == ns_of(&st->st_ctim))
+		if (c->young[i].ino == st->st_ino &&
+		    c->young[i].ctime == sbx_timespec_ns(&st->st_ctim))
 			return true;
 	return false;
 }
@@ -233,13 +224,13 @@ static void clear_lock(struct clearing *c, int dir, const char *name)
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return;
-	if (ns_of(&st.st_ctim) < c->before || (c->again && is_young(c, &st))) {
+	if (sbx_timespec_ns(&st.st_ctim) < c->before || (c->again && is_young(c, &st))) {
 		c->left |= unlinkat(dir, name, 0) < 0;
 		return;
 	}
 	c->left = true;
 	if (!c->again && SBX_GROW(c->young, c->n, c->cap, 8) == 0)
-		c->young[c->n++] = (struct young){st.st_ino, ns_of(&st.st_ctim)};
+		c->young[c->n++] = (struct young){st.st_ino, sbx_timespec_ns(&st.st_ctim)};
 }
 
 static void clear_below(struct clearing *c, int dir, int depth)
@@ -267,7 +258,7 @@ static void clear_below(struct clearing *c, int dir, int depth)
  */
 bool sbx_git_clear_inside(int repo, const struct sbx_git_idle *idle)
 {
-	struct clearing c = {.before = idle ? ns_of(&idle->since) : LLONG_MIN};
+	struct clearing c = {.before = idle ? sbx_timespec_ns(&idle->since) : LLONG_MIN};
 
 	clear_below(&c, repo, 0);
 	if (c.n && idle && (!idle->still || idle->still(idle->data))) {

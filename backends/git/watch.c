@@ -15,6 +15,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
 #define MOST     256
@@ -27,11 +28,6 @@ struct sbx_watched {
 	int64_t mtime, ctime;
 	bool fresh; /* another change may leave no trace */
 };
-
-static int64_t in_ns(struct timespec t)
-{
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void look(struct sbx_watched *e, int dirfd)
 {
@@ -49,8 +45,8 @@ static void look(struct sbx_watched *e, int dirfd)
 		st = (struct stat){0};
 	e->ino = st.st_ino;
 	e->size = (uint64_t)st.st_size;
-	e->mtime = in_ns(st.st_mtim);
-	e->ctime = in_ns(st.st_ctim);
+	e->mtime = sbx_timespec_ns(&st.st_mtim);
+	e->ctime = sbx_timespec_ns(&st.st_ctim);
 }
 
 static int append(struct sbx_git_watch *w, const struct sbx_watched *e)
@@ -64,13 +60,11 @@ static int append(struct sbx_git_watch *w, const struct sbx_watched *e)
 static int add_one(struct sbx_git_watch *w, int where, int dirfd, const char *path)
 {
 	struct sbx_watched e = {.where = where, .path = strdup(path)};
-	struct timespec now;
 
 	if (!e.path)
 		return -ENOMEM;
 	look(&e, dirfd);
-	clock_gettime(CLOCK_REALTIME, &now);
-	e.fresh = e.ctime > in_ns(now) - GRAIN_NS;
+	e.fresh = e.ctime > sbx_real_ns() - GRAIN_NS;
 	if (append(w, &e)) {
 		free(e.path);
 		return -ENOMEM;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/git/bare_config.h"
@@ -38,6 +37,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
 
@@ -129,14 +129,6 @@ static bool makes_layers(const struct sbx_local *b)
 	return b->layers && !b->flat;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static char *dup_or_null(const char *s)
 {
 	return s ? strdup(s) : NULL;
@@ -150,7 +142,7 @@ int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sb
 	if (r)
 		return sbx_fail(err, -r, "cannot make an identity: %s", strerror(-r));
 	rec->state = SBX_RECORD_CREATING;
-	rec->created_ms = now_ms();
+	rec->created_ms = sbx_real_ms();
 	rec->included = -1;
 	rec->disk_mb = (int64_t)b->host->settings->limits.disk_mb;
 	rec->name = strdup(req->name);

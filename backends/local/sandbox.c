@@ -11,7 +11,6 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/history_ops.h"
@@ -27,6 +26,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 {
@@ -510,10 +510,8 @@ static int sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
 static bool is_over(const struct sbx_local_sandbox *s)
 {
 	const int64_t days = (int64_t)s->backend->host->settings->trash_days;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	return days && (int64_t)now.tv_sec * 1000 - s->rec.removed_ms > days * DAY_MS;
+	return days && sbx_real_ms() - s->rec.removed_ms > days * DAY_MS;
 }
 
 /*

@@ -16,9 +16,9 @@
 #include "backends/local/overlay/base_git.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/thread.h"
 
-#define NS_PER_S 1000000000L
 #define PAUSE_NS 300000000L
 
 struct asked {
@@ -110,12 +110,8 @@ static bool is_stopped(struct sbx_settler *s)
 /* What is removed at once need not be written at all, and would wait for it. */
 static void pause_for(struct sbx_settler *s)
 {
-	struct timespec until;
+	const struct timespec until = sbx_clock_after(CLOCK_REALTIME, PAUSE_NS);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += PAUSE_NS;
-	until.tv_sec += until.tv_nsec / NS_PER_S;
-	until.tv_nsec %= NS_PER_S;
 	while (!is_stopped(s) && (sem_timedwait(&s->wake, &until) == 0 || errno == EINTR))
 		;
 }

@@ -19,13 +19,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/runner/launch.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 struct memory {
 	struct sbx_backend base;
@@ -171,10 +171,8 @@ static int make_dirs(struct memory_sandbox *s)
 static int fill_in(struct memory_sandbox *s, const char *name)
 {
 	struct memory *b = s->backend;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	s->base.created_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	s->base.created_ms = sbx_real_ms();
 	s->base.tree.owner = (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	s->base.name = strdup(name);
 	s->base.id = sbx_format("%s-%d-%u", name, (int)getpid(), atomic_fetch_add(&b->made, 1));

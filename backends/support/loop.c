@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define BATCH 64
 
@@ -37,14 +37,6 @@ struct sbx_loop {
 	struct epoll_event batch[BATCH];
 	int batch_at, batch_n;
 };
-
-uint64_t sbx_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 int sbx_loop_create(struct sbx_loop **ret)
 {

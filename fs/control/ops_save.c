@@ -24,7 +24,7 @@
 #include "fs/control/save_buffer.h"
 #include "fs/util/holders.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 
 #define SECOND_NS    UINT64_C(1000000000)
 #define ANNOUNCED_NS SECOND_NS /* a LOOKUP that comes later is not of the repeated walk */

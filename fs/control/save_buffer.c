@@ -17,6 +17,7 @@
 #include "fs/control/control_impl.h"
 #include "fs/util/nearest.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
 #define SWEEP_MS (60 * 1000)

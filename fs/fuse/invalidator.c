@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "sandboxfs/clock.h"
+
 #define QUEUED 8192
 
 struct sbx_forgetter {
@@ -88,13 +90,8 @@ int sbx_forgetter_create(void (*forget)(uint64_t id, void *data), void *data,
 /* Until all up to END is done, WAIT_MS at most. Lock held. */
 static void await(struct sbx_forgetter *f, uint64_t end, unsigned wait_ms)
 {
-	struct timespec until;
+	const struct timespec until = sbx_clock_after(CLOCK_MONOTONIC, wait_ms * INT64_C(1000000));
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += wait_ms % 1000 * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	while (f->head < end && !f->late)
 		f->late = pthread_cond_timedwait(&f->done, &f->lock, &until) == ETIMEDOUT &&
 		          f->head < end;

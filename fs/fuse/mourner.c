@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
 
 #define OTHER_MS 5000 /* how long the mourner of another daemon may take */

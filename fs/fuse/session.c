@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define NOTIFY_INC_EPOCH 8 /* FUSE_NOTIFY_INC_EPOCH, protocol 7.44 */
 
@@ -192,12 +193,7 @@ static void join_nudging(pthread_t thread)
 		_cleanup_dir_ DIR *dir = NULL;
 		struct dirent *d;
 
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 20000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_sec++;
-			until.tv_nsec -= 1000000000;
-		}
+		until = sbx_clock_after(CLOCK_REALTIME, 20000000);
 		if (pthread_timedjoin_np(thread, NULL, &until) == 0)
 			return;
 		dir = opendir("/proc/self/task");

@@ -27,6 +27,7 @@
 #include "fs/job/wait.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 static uint64_t bit(int sig)
 {

@@ -142,8 +142,6 @@ void sbx_jobs_unref(struct sbx_jobs *jobs);
 
 /* A record outside the list, with one reference. NAME NULL: its number will be its name. */
 struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name);
-/* CLOCK_REALTIME. */
-int64_t sbx_real_ns(void);
 void sbx_asked_release(struct sbx_asked *asked);
 
 /* With the lock held. The list holds a reference of its own. */

@@ -14,6 +14,7 @@
 #include "fs/job/job_table.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define EMBED_MAX  (1024 * 1024) /* bytes of a stream in a result */
 #define EMBED_HALF (EMBED_MAX / 2)

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/support/strv.h"
@@ -21,6 +20,7 @@
 #include "fs/job/wait.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/identity.h"
 
 /* ---- records ---- */
@@ -33,14 +33,6 @@ void sbx_asked_release(struct sbx_asked *asked)
 	free(asked->dir);
 	free(asked->stdin_data);
 	*asked = (struct sbx_asked){0};
-}
-
-int64_t sbx_real_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
 struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "fs/util/utf8.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
 #define TOLD_MAX  10

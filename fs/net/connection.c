@@ -17,6 +17,7 @@
 #include "fs/net/http_head.h"
 #include "fs/net/proxy_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define BUFFER ((size_t)64 * 1024)
 

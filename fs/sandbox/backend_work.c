@@ -26,6 +26,7 @@
 #include "fs/sandbox/registry_impl.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
 
 static struct box *box_of(struct sbx_work *w)

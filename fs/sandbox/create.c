@@ -15,6 +15,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 static void creation_free(struct sbx_creation *c)
 {

@@ -17,6 +17,7 @@
 
 #include "fs/sandbox/registry.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define STRANGER  65534 /* nobody */
 #define OWN       ".own"
@@ -33,8 +34,7 @@ static bool is_quiet(const struct sbx_box *box)
  */
 static bool is_of_base(const struct sbx_box *box, const struct stat *st)
 {
-	return st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec <=
-	       box->sandbox->tree.unstable_before_ns;
+	return sbx_timespec_ns(&st->st_ctim) <= box->sandbox->tree.unstable_before_ns;
 }
 
 static bool has(int dirfd, const char *entry)

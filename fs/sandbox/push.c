@@ -15,6 +15,7 @@
 #include "fs/sandbox/registry_impl.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/scrub.h"
 
 #define THREADS 3

@@ -20,6 +20,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 /* Called with the descriptor of the directory and a name in it. */
 typedef void (*entry_fn)(struct sbx_registry *reg, int fd, const char *name);

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "fs/log/events.h"
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
 static struct box *box_of(struct sbx_box *box)
@@ -39,14 +39,6 @@ void sbx_error_complete(struct sbx_error *err, int code, const char *what, const
 		sbx_fail(err, -code, "%s %s failed: %s", what, name, strerror(-code));
 }
 
-static int64_t realtime_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret)
 {
 	const char *hosts = sbx_settings_hosts(config->settings);
@@ -57,7 +49,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 		return -ENOMEM;
 	reg->config = *config;
 	reg->next_number = 1;
-	reg->time_ms = realtime_ms();
+	reg->time_ms = sbx_real_ms();
 	r = sbx_events_create(config->loop, &reg->events);
 	if (r >= 0 && hosts)
 		r = sbx_egress_create(hosts, config->loop, config->lane, &reg->egress, NULL);

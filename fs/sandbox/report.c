@@ -16,6 +16,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 const char *const sbx_end_words[] = {"exited", "signaled", "timeout", "oom",
                                      "killed", "lost",     "failed"};
@@ -86,11 +87,8 @@ static char *json_text(struct json_object *obj)
 
 static void format_age(int64_t created_ms, char buf[24])
 {
-	struct timespec now;
-	long long s;
+	long long s = sbx_real_ms() / 1000 - created_ms / 1000;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	s = (long long)now.tv_sec - created_ms / 1000;
 	if (s < 0)
 		s = 0;
 	if (s < 60)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/config/toolchains.h"
@@ -18,6 +17,7 @@
 #include "fs/sandbox/track.h"
 #include "fs/util/shell_words.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 /* An outcome that is known before anything was begun. */
 struct outcome {
@@ -375,13 +375,11 @@ void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	uint64_t span = reg->config.settings->run_timeout_ms;
-	struct timespec ts;
 	int64_t age;
 
 	if (!span || box->lifetime.due_ns)
 		return;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	age = (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - box->pub.sandbox->created_ms;
+	age = sbx_real_ms() - box->pub.sandbox->created_ms;
 	if (age < 0)
 		age = 0;
 	box->lifetime.fn = lifetime_over;

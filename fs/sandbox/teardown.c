@@ -13,6 +13,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define RETRY_FIRST_MS 1000
 #define RETRY_LAST_MS  60000

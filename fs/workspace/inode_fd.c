@@ -25,6 +25,7 @@
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
 
 #define COPIED_AT_ONCE (1 << 30)
@@ -678,20 +679,9 @@ static void give_up(struct sbx_inodes *tab, const struct sbx_box *box)
 		f->awaited |= f->node->box == box;
 }
 
-static struct timespec from_now(unsigned ms)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_nsec += ms * 1000000L;
-	ts.tv_sec += ts.tv_nsec / 1000000000;
-	ts.tv_nsec %= 1000000000;
-	return ts;
-}
-
 void sbx_inodes_await_room(struct sbx_inodes *tab, const struct sbx_box *box)
 {
-	const struct timespec until = from_now(AWAITED_MS);
+	const struct timespec until = sbx_clock_after(CLOCK_MONOTONIC, AWAITED_MS * 1000000L);
 	int r = 0;
 
 	sbx_inodes_lock(tab);

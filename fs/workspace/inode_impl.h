@@ -14,6 +14,7 @@
 
 #include "fs/sandbox/registry.h"
 #include "fs/workspace/inode.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
 #define RECENT 4096
@@ -108,7 +109,7 @@ static inline bool sbx_node_busy(const struct sbx_node *node)
 /* Of a clock that wraps around: good for differences. */
 static inline uint32_t sbx_inodes_now_ms(void)
 {
-	return (uint32_t)(sbx_now_ns() / 1000000);
+	return (uint32_t)sbx_now_ms();
 }
 
 void sbx_inodes_lock(struct sbx_inodes *tab);

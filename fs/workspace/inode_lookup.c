@@ -18,6 +18,7 @@
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
 
 static int64_t stamp_ns(const struct statx_timestamp *t)
@@ -515,17 +516,12 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	return r;
 }
 
-static int64_t ns_of(const struct timespec *t)
-{
-	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
-}
-
 bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st,
                    int64_t changed_ns, enum sbx_answer answer)
 {
 	struct sbx_told now = {.any = true,
 	                       .ctime = changed_ns,
-	                       .mtime = ns_of(&st->st_mtim),
+	                       .mtime = sbx_timespec_ns(&st->st_mtim),
 	                       .size = st->st_size};
 	struct sbx_told *was = &node->told;
 	bool changed, due, recent, other = false;
@@ -533,7 +529,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	sbx_inodes_lock(tab);
 	now.changes = node->seen_changes;
 	changed = was->any && node->paged && was->size == now.size &&
-	          was->ctime != ns_of(&st->st_ctim) &&
+	          was->ctime != sbx_timespec_ns(&st->st_ctim) &&
 	          (!now.changes || now.changes != was->changes);
 	recent = was->again && sbx_inodes_now_ms() - was->again_ms < AGAIN_MS;
 	due = was->again && !recent && answer == SBX_ANSWER_LOOKUP;
@@ -546,7 +542,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	} else if ((changed || due) && now.mtime == was->mtime) {
 		other = true;
 		st->st_mtim.tv_nsec ^= 1;
-		now.mtime = ns_of(&st->st_mtim);
+		now.mtime = sbx_timespec_ns(&st->st_mtim);
 	}
 	if (other && changed) {
 		now.again = true;

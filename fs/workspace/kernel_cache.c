@@ -8,13 +8,13 @@
 
 #include <errno.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fs/fuse/invalidator.h"
 #include "fs/fuse/session.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
 #define TICK_NS  (20 * INT64_C(1000000)) /* longer than that of any file system worth keeping */
@@ -46,11 +46,9 @@ static void timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *en
 
 int64_t ws_changed_ns(const struct stat *st)
 {
-	const int64_t at = st->st_ctim.tv_sec * INT64_C(1000000000) + st->st_ctim.tv_nsec;
-	struct timespec now;
+	const int64_t at = sbx_timespec_ns(&st->st_ctim);
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - at > TICK_NS ? at : 0;
+	return sbx_real_ns() - at > TICK_NS ? at : 0;
 }
 
 /*
@@ -246,15 +244,12 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
  */
 void ws_renew_top(struct sbx_workspace *ws)
 {
+	const int64_t at = sbx_real_ns();
 	int64_t was = atomic_load(&ws->top_ns), now;
-	struct timespec t;
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	do {
-		now = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-		if (now <= was)
-			now = was + 1;
-	} while (!atomic_compare_exchange_weak(&ws->top_ns, &was, now));
+	do
+		now = at > was ? at : was + 1;
+	while (!atomic_compare_exchange_weak(&ws->top_ns, &was, now));
 	/* Before there is a channel nothing is kept. */
 	if (!ws->channel)
 		return;

@@ -12,7 +12,7 @@
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 
 struct top_walk {
 	struct sbx_listing *l;

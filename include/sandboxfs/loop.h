@@ -55,7 +55,4 @@ void sbx_loop_timer_cancel(struct sbx_loop *loop, struct sbx_timer *t);
  */
 void sbx_loop_post(struct sbx_loop *loop, void (*fn)(void *data), void *data);
 
-/* CLOCK_MONOTONIC in nanoseconds. Any thread. */
-uint64_t sbx_now_ns(void);
-
 #endif

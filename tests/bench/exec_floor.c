@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 

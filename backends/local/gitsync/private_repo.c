@@ -18,6 +18,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
 
 #define SMALL_MAX 65536 /* files of info/ */
@@ -370,11 +371,7 @@ bool sbx_git_private_made(struct sbx_git_private *p)
 
 void sbx_git_private_hurry(struct sbx_git_private *p, unsigned ms)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	atomic_store(&p->until,
-	             ms ? (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + ms : 0);
+	atomic_store(&p->until, ms ? sbx_now_ms() + ms : 0);
 }
 
 bool sbx_git_private_locked(struct sbx_git_private *p)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/git/durable.h"
@@ -22,16 +21,9 @@
 #include "backends/local/history/store.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define TRIES 5
-
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 /* ---- a commit on the branch ---- */
 
@@ -141,7 +133,7 @@ static int make(const struct sbx_past_place *place, git_repository *repo, int di
 		ret->branch = sbx_git_spare_make(place->rec->common, hex);
 	}
 	ret->listed = true;
-	r = sbx_past_add_line(dir, &ret->oid, now_ms());
+	r = sbx_past_add_line(dir, &ret->oid, sbx_real_ms());
 	return r ? sbx_fail(err, -r, "cannot write to the state directory: %s", strerror(-r)) : 0;
 }
 

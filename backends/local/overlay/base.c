@@ -26,6 +26,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 #include "sandboxfs/own_dir.h"
 #include "sandboxfs/thread.h"
@@ -43,15 +44,6 @@ struct sbx_base_marker {
 	char boot[SBX_BOOT_ID]; /* in which it was made */
 	bool synced;            /* it has reached the disk */
 };
-
-/* CLOCK_REALTIME, by which the keeper waits. */
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 /* Has the keeper look after the cache. */
 static void bases_wake(struct sbx_bases *bases)
@@ -71,11 +63,6 @@ static void read_boot_id(char ret[SBX_BOOT_ID])
 	ret[strcspn(ret, "\n")] = '\0';
 }
 
-static int64_t ns_of(const struct timespec *ts)
-{
-	return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
-}
-
 /* What is looked at, in words: the same words, the same base. */
 static int look(int dir, char *ret, size_t size)
 {
@@ -87,8 +74,8 @@ static int look(int dir, char *ret, size_t size)
 		index = (struct stat){0};
 	snprintf(ret, size,
 	         "tree %" PRIu64 " %u %u %" PRId64 " index %" PRIu64 " %" PRIu64 " %" PRId64,
-	         (uint64_t)tree.st_ino, tree.st_uid, tree.st_gid, ns_of(&tree.st_ctim),
-	         (uint64_t)index.st_ino, (uint64_t)index.st_size, ns_of(&index.st_ctim));
+	         (uint64_t)tree.st_ino, tree.st_uid, tree.st_gid, sbx_timespec_ns(&tree.st_ctim),
+	         (uint64_t)index.st_ino, (uint64_t)index.st_size, sbx_timespec_ns(&index.st_ctim));
 	return 0;
 }
 
@@ -234,7 +221,6 @@ static int make_in(struct sbx_bases *bases, const struct sbx_base_recipe *recipe
 {
 	struct sbx_base_marker m = {0};
 	_cleanup_fd_ int tree = sbx_dir_make(dir, "tree", 0755);
-	struct timespec now;
 	int r;
 
 	if (tree < 0 || fchmod(tree, 0755) < 0)
@@ -244,8 +230,7 @@ static int make_in(struct sbx_bases *bases, const struct sbx_base_recipe *recipe
 	r = recipe->fill(recipe, dir, tree, &m.facts, cancelled, err);
 	if (r)
 		return r;
-	clock_gettime(CLOCK_REALTIME, &now);
-	m.born_ns = ns_of(&now);
+	m.born_ns = sbx_real_ns();
 	snprintf(m.boot, sizeof(m.boot), "%s", bases->boot);
 	r = marker_write(dir, &m);
 	return r ? sbx_fail(err, -r, "cannot make a base: %s", strerror(-r)) : 0;
@@ -399,7 +384,7 @@ static void want(struct sbx_bases *bases, int in, const char *near)
 	sbx_cleanup_fd(&bases->spare.at);
 	bases->spare.from = sbx_steal_fd(&from);
 	bases->spare.at = sbx_steal_fd(&at);
-	bases->spare.due_ms = now_ms() + AFTER_MS;
+	bases->spare.due_ms = sbx_real_ms() + AFTER_MS;
 	pthread_cond_signal(&bases->more);
 	pthread_mutex_unlock(&bases->lock);
 }
@@ -655,7 +640,7 @@ static void keep_one(struct sbx_bases *bases)
 {
 	struct sbx_base_recipe *wanted = bases->wanted;
 	void (*free_wanted)(struct sbx_base_recipe * recipe) = bases->free_wanted;
-	int64_t now = now_ms();
+	int64_t now = sbx_real_ms();
 	bool dirty = bases->dirty, sync = bases->sync_ms && bases->sync_ms <= now;
 
 	if (!wanted && !dirty && bases->spare.from >= 0 && bases->spare.due_ms <= now) {

@@ -18,6 +18,7 @@
 #include "backends/git/bare_config.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define TICK_NS 20000000
 #define LOOKS   5
@@ -42,11 +43,6 @@ static uint64_t fnv(uint64_t h, const void *data, size_t len)
 	return h;
 }
 
-static int64_t ns_of(const struct timespec *ts)
-{
-	return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
-}
-
 static void add_entry(struct look *l, const char *name, const struct stat *st)
 {
 	const struct sbx_level *here = sbx_levels_top(&l->levels);
@@ -56,8 +52,8 @@ static void add_entry(struct look *l, const char *name, const struct stat *st)
 	                         st->st_ino,
 	                         st->st_mode,
 	                         (uint64_t)st->st_size,
-	                         (uint64_t)ns_of(&st->st_mtim),
-	                         (uint64_t)ns_of(&st->st_ctim)};
+	                         (uint64_t)sbx_timespec_ns(&st->st_mtim),
+	                         (uint64_t)sbx_timespec_ns(&st->st_ctim)};
 
 	for (int i = 0; i < 2; i++) {
 		const uint64_t start =
@@ -66,8 +62,8 @@ static void add_entry(struct look *l, const char *name, const struct stat *st)
 
 		l->sum[i] += h ^ (h >> 29);
 	}
-	if (ns_of(&st->st_ctim) > l->newest_ns)
-		l->newest_ns = ns_of(&st->st_ctim);
+	if (sbx_timespec_ns(&st->st_ctim) > l->newest_ns)
+		l->newest_ns = sbx_timespec_ns(&st->st_ctim);
 }
 
 static bool is_skipped(const struct look *l, const char *name)
@@ -186,13 +182,13 @@ static int look_once(const struct sbx_base_dir *d, atomic_bool *cancelled, struc
 static int look(const struct sbx_base_dir *d, atomic_bool *cancelled, struct look *ret)
 {
 	const struct timespec tick = {.tv_nsec = TICK_NS};
-	struct timespec begun;
 	int r = 0;
 
 	for (int i = 0; i < LOOKS && !r; i++) {
-		clock_gettime(CLOCK_REALTIME, &begun);
+		const int64_t begun_ns = sbx_real_ns();
+
 		r = look_once(d, cancelled, ret);
-		if (r || ret->newest_ns < ns_of(&begun) - TICK_NS)
+		if (r || ret->newest_ns < begun_ns - TICK_NS)
 			return r;
 		nanosleep(&tick, NULL);
 	}

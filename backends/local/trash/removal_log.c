@@ -26,6 +26,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/thread.h"
 
 #define QUIET_NS  UINT64_C(60000000000)
@@ -71,14 +72,6 @@ struct sbx_kept_row {
 	int own; /* -1: it is the base's alone */
 	char path[PATH_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 /* --- dropping -------------------------------------------------------------------------------------- */
 
@@ -157,7 +150,7 @@ static bool is_over(const struct sbx_kept_row *row)
 		quiet = SHARED_NS;
 	else if (atomic_load(place->edits) != row->edits)
 		quiet = EDITED_NS;
-	return row->urgent || now_ns() - row->last_ns > quiet;
+	return row->urgent || sbx_now_ns() - row->last_ns > quiet;
 }
 
 /* Whether there is nothing more to do for ROW. Its lock is held. */
@@ -197,10 +190,8 @@ static void *keeper_main(void *data)
 	bool idle = true;
 
 	while (!atomic_load(&kept->stop)) {
-		struct timespec ts;
+		const struct timespec ts = sbx_clock_after(CLOCK_REALTIME, 1000000000);
 
-		clock_gettime(CLOCK_REALTIME, &ts);
-		ts.tv_sec++;
 		if (idle)
 			sem_wait(&kept->wake);
 		else
@@ -450,7 +441,7 @@ static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
 
 void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name)
 {
-	const uint64_t now = now_ns();
+	const uint64_t now = sbx_now_ns();
 	const unsigned edits = atomic_load(row->place.edits);
 	bool first;
 

@@ -23,6 +23,7 @@
 #include "backends/local/trash/trash.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 #include "sandboxfs/thread.h"
 
@@ -311,16 +312,16 @@ static void drop_old(struct sbx_local *b)
 {
 	const int64_t days = (int64_t)b->host->settings->trash_days;
 	_cleanup_(look_release) struct look l = {.b = b};
-	struct timespec now;
+	int64_t now_ms;
 	bool known;
 
 	/* First what is kept: what comes later has an entry that was read. */
 	if (look(&l) || !l.n)
 		return;
 	known = read_entries(&l);
-	clock_gettime(CLOCK_REALTIME, &now);
+	now_ms = sbx_real_ms();
 	for (size_t i = 0; i < l.n; i++) {
-		const int64_t age = (int64_t)now.tv_sec * 1000 - l.at[i].time_ms;
+		const int64_t age = now_ms - l.at[i].time_ms;
 
 		if (age > days * DAY_MS)
 			drop(b, &l.at[i], "they were there for as long as trash= says");
@@ -357,10 +358,9 @@ static bool make_room(struct sbx_local *b)
 
 static void pause_for(struct sbx_removed_watch *w, bool idle)
 {
-	struct timespec until;
+	const struct timespec until =
+	        sbx_clock_after(CLOCK_REALTIME, PAUSE_S * INT64_C(1000000000));
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PAUSE_S;
 	if (idle)
 		sem_wait(&w->wake);
 	else

@@ -29,6 +29,7 @@
 #include "backends/local/trash/trash.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
 #define SUM 20 /* bytes at the end of an index */
@@ -127,14 +128,6 @@ static int put_aside(const struct sbx_local_sandbox *s, int entry)
 	return r;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Once: who tears down again wants it gone. */
 static int refuse(struct sbx_local_sandbox *s, int r, const char *what, struct sbx_error *err)
 {
@@ -187,7 +180,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 		return refuse(s, r, "staged in", err);
 	s->rec.head = *head ? strdup(head) : NULL;
 	s->rec.save = strdup(kept > 0 ? "kept" : "tree");
-	s->rec.removed_ms = now_ms();
+	s->rec.removed_ms = sbx_real_ms();
 	if (s->rec.save && (!s->rec.common || s->rec.head))
 		return 0;
 	sbx_local_trash_unplan(s);
@@ -721,15 +714,12 @@ static bool expire_in(struct sbx_local *b, const char *common,
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	const int64_t days = (int64_t)b->host->settings->trash_days;
-	struct timespec now;
 	size_t left = 0;
 
 	if (sbx_local_trash_repo(b, common, false, &repo))
 		return false;
-	clock_gettime(CLOCK_REALTIME, &now);
 	return sbx_trash_expire(repo, common ? common : b->state.path,
-	                        (int64_t)now.tv_sec * 1000 - days * DAY_MS, &left, told,
-	                        data) == 0 &&
+	                        sbx_real_ms() - days * DAY_MS, &left, told, data) == 0 &&
 	       !left;
 }
 

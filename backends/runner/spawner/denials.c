@@ -15,25 +15,17 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/runner/spawner/init.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define TOLD_MAX  10
 #define PERIOD_MS 1000
 
 #define NAME_SERVER 53
 #define SOCKET_TYPE 0xf /* without its flags */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* What does not fit into the socket now is one of those that are only counted. */
 static bool tell(const struct refusals *r, struct spawn_report *report)
@@ -61,13 +53,13 @@ void refusals_flush(struct refusals *r, bool force)
 {
 	struct spawn_report report = {.code = -1};
 
-	if (!r->more || (!force && now_ms() - r->begun_ms < PERIOD_MS))
+	if (!r->more || (!force && sbx_now_ms() - r->begun_ms < PERIOD_MS))
 		return;
 	report.refused.more = r->more;
 	if (tell(r, &report))
 		r->more = 0;
 	else
-		r->begun_ms = now_ms();
+		r->begun_ms = sbx_now_ms();
 }
 
 int refusals_due_ms(const struct refusals *r)
@@ -76,13 +68,13 @@ int refusals_due_ms(const struct refusals *r)
 
 	if (!r->more)
 		return -1;
-	spent = now_ms() - r->begun_ms;
+	spent = sbx_now_ms() - r->begun_ms;
 	return spent < PERIOD_MS ? (int)(PERIOD_MS - spent) : 0;
 }
 
 static bool is_to_be_told(struct refusals *r)
 {
-	uint64_t now = now_ms();
+	uint64_t now = sbx_now_ms();
 
 	if (now - r->begun_ms >= PERIOD_MS) {
 		refusals_flush(r, true);

@@ -13,21 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 #define LOOK_NS UINT64_C(100000000)
 #define SHARE   10
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 /* The text of /proc/PID/FILE. */
 static bool read_file(int proc, const char *pid, const char *file, char *ret, size_t size)
@@ -137,26 +129,26 @@ static bool exceeds(uint64_t limit, uint64_t (*measure)(int proc, const char *pi
 void memory_watch_start(struct memory_watch *w, uint64_t mb)
 {
 	*w = (struct memory_watch){.limit = mb > UINT64_MAX >> 20 ? 0 : mb << 20};
-	w->next = now_ns() + LOOK_NS;
+	w->next = sbx_now_ns() + LOOK_NS;
 }
 
 int memory_watch_due_ms(const struct memory_watch *w)
 {
-	const uint64_t now = now_ns(), left = w->next > now ? w->next - now : 0;
+	const uint64_t now = sbx_now_ns(), left = w->next > now ? w->next - now : 0;
 
 	return w->limit ? (int)(left / UINT64_C(1000000)) + 1 : -1;
 }
 
 bool memory_watch_over(struct memory_watch *w)
 {
-	const uint64_t began = now_ns();
+	const uint64_t began = sbx_now_ns();
 	uint64_t took;
 	bool over;
 
 	if (!w->limit || began < w->next)
 		return false;
 	over = exceeds(w->limit, resident, false) && exceeds(w->limit, own, true);
-	took = now_ns() - began;
+	took = sbx_now_ns() - began;
 	w->next = began + took + (SHARE * took > LOOK_NS ? SHARE * took : LOOK_NS);
 	return over;
 }

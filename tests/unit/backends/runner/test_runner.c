@@ -32,6 +32,7 @@
 
 #include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/spawner.h"
 #include "tests/lib/tmp.h"

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fs/control/save_buffer.h"
+#include "sandboxfs/clock.h"
 #include "tests/lib/control_fixture.h"
 
 #define KEPT_NS (SBX_BUFFER_KEPT_S * UINT64_C(1000000000))

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/job/plan.h"
+#include "sandboxfs/clock.h"
 #include "tests/lib/job_fixture.h"
 
 static struct fixture fx;

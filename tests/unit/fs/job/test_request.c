@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fs/job/request.h"
-#include "sandboxfs/loop.h"
+#include "sandboxfs/clock.h"
 
 #define HINT "use [\"sh\",\"-c\",\"...\"]"
 
