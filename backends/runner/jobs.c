@@ -24,6 +24,7 @@
 #include "backends/runner/isolation/seccomp.h"
 #include "backends/runner/runner_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 #define BATCH       64
 #define DRAIN_MS    100 /* that output is awaited past the leader's end */
@@ -466,29 +467,14 @@ void spawner_lose_everything(struct sbx_spawner *sp)
 	}
 }
 
-/* Handles one report. Returns what recvmsg(2) does. */
 ssize_t spawner_receive(struct sbx_spawner *sp, int sock, int flags)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	struct spawn_report r;
-	struct iovec iov = {.iov_base = &r, .iov_len = sizeof(r)};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	ssize_t n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
 	_cleanup_fd_ int fd = -1;
-	struct cmsghdr *c;
+	const ssize_t n = sbx_receive_fds(sock, &r, sizeof(r), &fd, 1, flags);
 
-	if (n != (ssize_t)sizeof(r))
-		return n;
-	c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	on_report(sp, &r, &fd);
+	if (n == (ssize_t)sizeof(r))
+		on_report(sp, &r, &fd);
 	return n;
 }
 
@@ -502,7 +488,7 @@ void spawner_on_socket(struct sbx_watch *w, uint32_t events)
 		if (n != (ssize_t)sizeof(struct spawn_report))
 			break;
 	}
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (n == 0 || (n < 0 && n != -EAGAIN)) {
 		spawner_lose_everything(sp);
 		return;
 	}

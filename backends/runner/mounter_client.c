@@ -10,6 +10,7 @@
 #include "backends/runner/isolation/mounter.h"
 #include "backends/runner/isolation/mounter_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 struct sbx_room {
 	pthread_mutex_t lock; /* a request and its answer */
@@ -19,29 +20,12 @@ struct sbx_room {
 /* Returns the descriptor that came along, or -1; in ANSWER what the room said. */
 static int receive(int sock, struct room_answer *answer)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *c;
-	ssize_t n;
-	int fd = -1;
+	int fd;
 
-	do
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(*answer)) {
+	if (sbx_receive_fds(sock, answer, sizeof(*answer), &fd, 1, 0) != (ssize_t)sizeof(*answer)) {
+		sbx_cleanup_fd(&fd);
 		*answer = (struct room_answer){.error = ESRCH, .what = "the process that mounts"};
-		return -1;
 	}
-	c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	return fd;
 }
 

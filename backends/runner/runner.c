@@ -17,6 +17,7 @@
 
 #include "backends/runner/runner_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 #define PROGRAM   "sandboxfs-runner"
 #define INSTALLED SBX_LIBEXECDIR "/" PROGRAM
@@ -156,8 +157,8 @@ static int send_start(const struct sbx_spawner *sp, int sock, const struct sbx_i
 	int r = spawn_encode_settings(sp->settings, &start, &payload);
 
 	return r < 0 ? r
-	             : spawn_send(sock, &start, sizeof(start), (int[]){payload, sp->group.dir},
-	                          sp->group.dir < 0 ? 1 : 2);
+	             : sbx_send_fds(sock, &start, sizeof(start), (int[]){payload, sp->group.dir},
+	                            sp->group.dir < 0 ? 1 : 2, MSG_DONTWAIT);
 }
 
 /* The socket is sp->fd from now on. */

@@ -75,7 +75,7 @@ void spawner_drop_queue(struct sbx_spawner *sp);
 /* Loop thread. The job NUMBER could not be handed over, for ERR (an errno). */
 void spawner_fail_job(struct sbx_spawner *sp, uint64_t number, int err);
 
-/* Loop thread. Handles one report; returns what recvmsg(2) does. */
+/* Loop thread. Handles one report; returns what sbx_receive_fds does. */
 ssize_t spawner_receive(struct sbx_spawner *sp, int sock, int flags);
 /* sbx_watch.fn of the spawner's socket. */
 void spawner_on_socket(struct sbx_watch *w, uint32_t events);

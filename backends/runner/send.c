@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 static void outgoing_free(struct outgoing *out)
 {
@@ -54,7 +55,7 @@ int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const in
 		return -EPIPE;
 	if (sp->head)
 		return enqueue(sp, bytes, len, fds, n_fds);
-	r = spawn_send(sp->fd, bytes, len, fds, n_fds);
+	r = sbx_send_fds(sp->fd, bytes, len, fds, (size_t)n_fds, MSG_DONTWAIT);
 	return r == -EAGAIN ? enqueue(sp, bytes, len, fds, n_fds) : r;
 }
 
@@ -65,7 +66,9 @@ static bool send_first(struct sbx_spawner *sp, struct outgoing **ret, int *error
 
 	pthread_mutex_lock(&sp->lock);
 	out = sp->head;
-	*error = out ? spawn_send(sp->fd, out->bytes, out->len, out->fds, out->n_fds) : -EAGAIN;
+	*error = out ? sbx_send_fds(sp->fd, out->bytes, out->len, out->fds, (size_t)out->n_fds,
+	                            MSG_DONTWAIT)
+	             : -EAGAIN;
 	if (*error == -EAGAIN)
 		out = NULL;
 	else

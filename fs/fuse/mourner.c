@@ -19,6 +19,7 @@
 
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/descriptors.h"
 #include "sandboxfs/walls.h"
 
 #define OTHER_MS 5000 /* how long the mourner of another daemon may take */
@@ -30,27 +31,6 @@ struct sbx_mourner {
 	pid_t pid;
 	int fd; /* what is said to it; its end is the daemon's */
 };
-
-static int send_lock(int fd, int lock)
-{
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	char word = 'h';
-	struct iovec iov = {&word, 1};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.room,
-	                     .msg_controllen = sizeof(control.room)};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &lock, sizeof(int));
-	return sendmsg(fd, &msg, MSG_NOSIGNAL) == 1 ? 0 : -errno;
-}
 
 /* The next word; 0 when nobody is left to say one. A descriptor with it stays open, as the lock. */
 static char next_word(int fd)
@@ -196,7 +176,7 @@ int sbx_mourner_hold(struct sbx_mourner *m, int dir, struct sbx_error *err)
 			                "not end (sandboxfs-after)");
 		nanosleep(&pause, NULL);
 	}
-	r = m ? send_lock(m->fd, dir) : 0;
+	r = m ? sbx_send_fds(m->fd, "h", 1, &dir, 1, 0) : 0;
 	return r < 0 ? sbx_fail(err, -r, "the process that clears up after the daemon: %s",
 	                        strerror(-r))
 	             : 0;

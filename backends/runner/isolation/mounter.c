@@ -21,33 +21,11 @@
 
 #include "backends/runner/isolation/mounter_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 #define PATH_SIZE 320
 #define TRIES     50
 #define PAUSE_NS  20000000
-
-static int send_answer(int sock, const struct room_answer *answer, int fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
 
 /* Others of the user's may have all descriptors under way that there may be. Somebody waits for an answer, be it that. */
 static void tell(int sock, int r, const char *what, int fd)
@@ -57,12 +35,15 @@ static void tell(int sock, int r, const char *what, int fd)
 	int sent;
 
 	snprintf(answer.what, sizeof(answer.what), "%s", r < 0 ? what : "");
-	for (int i = 0; (sent = send_answer(sock, &answer, fd)) == -ETOOMANYREFS && i < TRIES; i++)
+	for (int i = 0; (sent = sbx_send_fds(sock, &answer, sizeof(answer), &fd, fd >= 0, 0)) ==
+	                        -ETOOMANYREFS &&
+	                i < TRIES;
+	     i++)
 		nanosleep(&pause, NULL);
 	if (!sent || fd < 0)
 		return;
 	answer = (struct room_answer){.error = EAGAIN, .what = "descriptors under way"};
-	if (send_answer(sock, &answer, -1))
+	if (sbx_send_fds(sock, &answer, sizeof(answer), NULL, 0, 0))
 		_exit(1);
 }
 
@@ -309,27 +290,14 @@ static _Noreturn void room_main(int sock, int parent, pid_t spawner, const char 
 
 static int receive_namespace(int sock)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	struct room_answer answer;
-	struct iovec iov = {.iov_base = &answer, .iov_len = sizeof(answer)};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *c;
-	ssize_t n;
 	int fd;
+	const ssize_t n = sbx_receive_fds(sock, &answer, sizeof(answer), &fd, 1, 0);
 
-	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	if (n != (ssize_t)sizeof(answer))
-		return n < 0 ? -errno : -ESRCH;
-	c = CMSG_FIRSTHDR(&msg);
-	if (answer.error || !c)
+		return n < 0 ? (int)n : -ESRCH;
+	if (answer.error || fd < 0)
 		return answer.error ? -answer.error : -EMFILE;
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	return fd;
 }
 

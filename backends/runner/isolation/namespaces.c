@@ -29,6 +29,7 @@
 #include "backends/runner/isolation/sysv_ipc.h"
 #include "backends/runner/isolation/userns.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 #include "sandboxfs/walls.h"
 
 #define KEPT  128 /* views, at most */
@@ -106,68 +107,19 @@ static int open_namespaces(int fds[VIEW_NAMESPACES])
 	return 0;
 }
 
-union control {
-	struct cmsghdr align;
-	char bytes[CMSG_SPACE(MADE * sizeof(int))];
-};
-
-static void send_made(int sock, const struct made *made, const int *fds)
-{
-	union control control = {0};
-	struct iovec iov = {.iov_base = (void *)made, .iov_len = sizeof(*made)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (!made->error) {
-		const size_t len = (size_t)made->n * sizeof(int);
-		struct cmsghdr *c;
-
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(len);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(len);
-		memcpy(CMSG_DATA(c), fds, len);
-	}
-	sendmsg(sock, &msg, MSG_NOSIGNAL);
-}
-
-/* What came along of the descriptors when there was no room for all. */
-static void drop_some(const struct cmsghdr *c)
-{
-	for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-		int fd;
-
-		memcpy(&fd, (const char *)c + at, sizeof(fd));
-		close(fd);
-	}
-}
-
 static int receive_made(int sock, struct made *made, int *fds)
 {
-	union control control = {0};
-	struct iovec iov = {.iov_base = made, .iov_len = sizeof(*made)};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *c;
-	ssize_t n;
+	const ssize_t n = sbx_receive_fds(sock, made, sizeof(*made), fds, MADE, 0);
 
-	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	if (n != (ssize_t)sizeof(*made))
-		return n < 0 ? -errno : -ESRCH;
+		return n < 0 ? (int)n : -ESRCH;
 	if (made->error)
 		return -made->error;
-	c = CMSG_FIRSTHDR(&msg);
-	if (!c || made->n > MADE)
-		return -EMFILE;
-	if (c->cmsg_len != CMSG_LEN((size_t)made->n * sizeof(int))) {
-		drop_some(c);
-		return -EMFILE;
-	}
-	memcpy(fds, CMSG_DATA(c), (size_t)made->n * sizeof(int));
-	return 0;
+	if (made->n > 0 && made->n <= MADE && fds[made->n - 1] >= 0)
+		return 0;
+	for (int i = 0; i < MADE; i++)
+		sbx_cleanup_fd(&fds[i]);
+	return -EMFILE;
 }
 
 /* What a view is made for and with. */
@@ -242,7 +194,7 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 	made.error = r < 0 ? -r : 0;
 	if (r < 0)
 		snprintf(made.what, sizeof(made.what), "%s", what);
-	send_made(sock, &made, fds);
+	sbx_send_fds(sock, &made, sizeof(made), fds, r < 0 ? 0 : made.n, 0);
 	_exit(0);
 }
 

@@ -24,6 +24,7 @@
 #include "backends/runner/spawner/init_reuse.h"
 #include "backends/runner/spawner/proc_tree.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 #include "sandboxfs/grow.h"
 
 struct one {
@@ -304,7 +305,8 @@ static void give_listener(uint64_t job, int fd)
 	const struct spawn_report report = {.event = SPAWN_LISTENING, .job = job};
 	struct pollfd p = {.fd = INIT_REPORT_FD, .events = POLLOUT};
 
-	while (spawn_send(INIT_REPORT_FD, &report, sizeof(report), &fd, 1) == -EAGAIN)
+	while (sbx_send_fds(INIT_REPORT_FD, &report, sizeof(report), &fd, 1, MSG_DONTWAIT) ==
+	       -EAGAIN)
 		poll(&p, 1, -1);
 	close(fd);
 }
@@ -330,7 +332,8 @@ static int hand_over(const struct inits *inits, struct one *one, const struct sp
 	if (one->group >= 0)
 		r = cgroup_job_limit(inits->config.cgroup, one->group, &req->cmd.limits);
 	if (!r)
-		r = spawn_send(one->work, msg->bytes, msg->len, msg->fds, n);
+		r = sbx_send_fds(one->work, msg->bytes, msg->len, msg->fds, (size_t)n,
+		                 MSG_DONTWAIT);
 	if (r < 0) {
 		dismiss(one);
 		return r;

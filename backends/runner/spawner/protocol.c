@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/descriptors.h"
 
 const struct spawn_build spawn_build = {
         .version = SBX_VERSION ", protocol 1",
@@ -322,60 +323,13 @@ void spawn_request_finish(struct spawn_request *req)
 
 /* --- the sockets ------------------------------------------------------------------------------- */
 
-union control {
-	struct cmsghdr align;
-	char bytes[CMSG_SPACE(SPAWN_FDS * sizeof(int))];
-};
-
-int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds)
-{
-	union control control;
-	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (n_fds) {
-		struct cmsghdr *c;
-
-		memset(&control, 0, sizeof(control));
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, (size_t)n_fds * sizeof(int));
-	}
-	return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-static void take_fds(struct msghdr *msg, int *fds)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && n <= SPAWN_FDS)
-			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
-	}
-}
-
 int spawn_receive(int sock, int flags, struct spawn_message *ret)
 {
-	union control control;
-	struct iovec iov = {.iov_base = ret->bytes, .iov_len = SPAWN_MESSAGE};
-	struct msghdr msg = {.msg_iov = &iov,
-	                     .msg_iovlen = 1,
-	                     .msg_control = control.bytes,
-	                     .msg_controllen = sizeof(control.bytes)};
-	ssize_t n;
+	const ssize_t n =
+	        sbx_receive_fds(sock, ret->bytes, SPAWN_MESSAGE, ret->fds, SPAWN_FDS, flags);
 
-	for (int i = 0; i < SPAWN_FDS; i++)
-		ret->fds[i] = -1;
-	do
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | flags);
-	while (n < 0 && errno == EINTR);
 	if (n <= 0)
-		return n < 0 ? -errno : -EPIPE;
-	take_fds(&msg, ret->fds);
+		return n < 0 ? (int)n : -EPIPE;
 	ret->len = (size_t)n;
 	return ret->len < sizeof(struct spawn_command) ? -EPROTO : 0;
 }

@@ -126,8 +126,6 @@ int spawn_decode_settings(const struct spawn_start *start, int fd, struct isolat
 void spawn_settings_release(struct isolation_settings *settings);
 /* A memfd with LEN bytes of PAYLOAD, in *ret. 0 or a negative errno. */
 int spawn_memfd(const char *payload, size_t len, int *ret);
-/* One message with descriptors, without waiting. 0 or a negative errno; -EAGAIN: not now. */
-int spawn_send(int sock, const void *bytes, size_t len, const int *fds, int n_fds);
 /*
  * One message; FLAGS as of recvmsg(2). 0 or a negative errno; -EPIPE when the other end is closed, -EPROTO
  * what is no command. Descriptors are the caller's, whatever the answer.
