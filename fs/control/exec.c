@@ -13,36 +13,20 @@
 #include "fs/control/control_impl.h"
 #include "fs/control/request_file.h"
 #include "fs/job/wait.h"
-#include "fs/sandbox/backend_work.h"
-#include "fs/sandbox/track.h"
+#include "fs/sandbox/submit.h"
 #include "sandboxfs/cleanup.h"
 
-/* Under the file's lock. */
 struct requests {
+	struct sbx_submission submission; /* has a lock of its own; all else is under the file's */
 	struct sbx_request_parser parser;
-	struct sbx_jobrec *current; /* started by the present write */
-	struct sbx_jobrec *last;    /* whose result a read gives */
-	bool stale;                 /* the file's text is not yet that of last */
-	struct sbx_request held;    /* until the command can be started */
-	struct sbx_track_start track;
-	bool given_up; /* the client of the present write is about to die */
-	bool told;     /* there is a job that tells how the present request failed */
+	struct sbx_jobrec *last; /* whose result a read gives */
+	bool stale;              /* the file's text is not yet that of last */
+	bool told;               /* there is a job that tells how the present request failed */
 };
 
 static enum sbx_job_kind kind_of(struct sbx_control_handle *h)
 {
 	return (enum sbx_job_kind)h->node.row->arg;
-}
-
-static int exec_open(struct sbx_control_handle *h, struct sbx_error *err)
-{
-	struct requests *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
-	sbx_request_parser_init(&s->parser);
-	h->state = s;
-	return 0;
 }
 
 static void exec_release(struct sbx_control_handle *h)
@@ -54,6 +38,7 @@ static void exec_release(struct sbx_control_handle *h)
 		sbx_job_kill(s->last, SIGKILL);
 	sbx_job_unref(s->last);
 	sbx_request_parser_finish(&s->parser);
+	sbx_submission_finish(&s->submission);
 	free(s);
 }
 
@@ -115,145 +100,77 @@ static int fail_with_code(struct sbx_jobrec *job, struct sbx_error *err)
 	                sbx_job_code(job), hint ? "; " : "", hint ? hint : "");
 }
 
-/* [loop] The job has ended (exec) or runs (spawn, run), or could not be started. */
-static void moved(struct sbx_jobrec *job, void *data)
+/* JOB, a reference, has ended or runs, or (CODE is negative) tells why not; the lock is held. */
+static void take_job(struct sbx_control_handle *h, struct sbx_jobrec *job, int code)
 {
-	struct sbx_control_handle *h = data;
 	struct requests *s = h->state;
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r = sbx_job_start_error(job, &err);
 
-	pthread_mutex_lock(&h->lock);
-	s->current = NULL;
-	if (r >= 0)
-		remember(h, sbx_job_ref(job));
+	s->told = job;
+	if (code >= 0)
+		remember(h, job);
 	else
-		remember_failed(h, sbx_job_ref(job));
-	s->told = true;
-	pthread_mutex_unlock(&h->lock);
-	if (r >= 0 && kind_of(h) == SBX_JOB_EXEC && sbx_job_code(job) != 0 &&
-	    sbx_registry_settings(h->reg)->exec_fail_errno)
-		r = fail_with_code(job, &err);
-	sbx_job_unref(job);
-	sbx_flow_done(h, r, &err);
-}
-
-/* The lock is held. */
-static int begin(struct sbx_control_handle *h, const struct sbx_request *req, struct sbx_error *err)
-{
-	struct requests *s = h->state;
-	enum sbx_job_kind kind = kind_of(h);
-	struct sbx_jobrec *job = NULL;
-	bool repeated;
-	int r;
-
-	if (kind == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last))
-		return sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
-		                sbx_job_name(s->last));
-	r = sbx_job_start(h->node.box->jobs, req, kind, h->node.job, &job, &repeated, err);
-	if (r < 0) {
-		s->told = job;
 		remember_failed(h, job);
-		return r;
-	}
-	s->current = job;
-	if (kind == SBX_JOB_EXEC)
-		sbx_job_on_ended(s->current, moved, h);
-	else
-		sbx_job_on_started(s->current, moved, h);
-	return 1;
 }
 
-/* Starts what was held back, or does not; the table has been entered. The lock is held. */
-static int begin_held(struct sbx_control_handle *h, struct sbx_error *err)
-{
-	struct requests *s = h->state;
-	int r;
-
-	s->held.track = s->track.number;
-	r = s->given_up ? sbx_fail(err, EINTR, "given up before the command was started")
-	                : begin(h, &s->held, err);
-	if (s->held.track && (r < 0 || sbx_job_track(s->current) != s->held.track))
-		sbx_box_track_drop(h->node.box, s->held.track);
-	sbx_jobs_entered(h->node.box->jobs);
-	sbx_request_release(&s->held);
-	return r;
-}
-
-/* [loop] What the host did to git's state is inside, and the tree is marked. */
-static void begin_prepared(void *data)
+/* [loop] */
+static void on_done(struct sbx_jobrec *job, int code, struct sbx_error *err, void *data)
 {
 	struct sbx_control_handle *h = data;
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
 
 	pthread_mutex_lock(&h->lock);
-	r = begin_held(h, &err);
+	take_job(h, job ? sbx_job_ref(job) : NULL, code);
 	pthread_mutex_unlock(&h->lock);
-	if (r < 0)
-		sbx_flow_done(h, r, &err);
+	if (code >= 0 && kind_of(h) == SBX_JOB_EXEC && sbx_job_code(job) != 0 &&
+	    sbx_registry_settings(h->reg)->exec_fail_errno)
+		code = fail_with_code(job, err);
+	sbx_job_unref(job);
+	sbx_flow_done(h, code, err);
 }
 
-static void begin_again(void *data);
-
-/* 1: the command has been started, or waits for its turn. The lock is held. */
-static int enter(struct sbx_control_handle *h, struct sbx_error *err)
+static int exec_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
-	struct requests *s = h->state;
-	struct sbx_box *box = h->node.box;
+	struct requests *s = calloc(1, sizeof(*s));
 
-	if (!sbx_jobs_enter(box->jobs, begin_again, h) ||
-	    sbx_box_track_begin(box, &s->track, begin_prepared, h))
-		return 1;
-	return begin_held(h, err);
-}
-
-/* [loop] The tree is whole again. */
-static void begin_again(void *data)
-{
-	struct sbx_control_handle *h = data;
-	struct requests *s = h->state;
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
-
-	pthread_mutex_lock(&h->lock);
-	if (s->given_up) {
-		r = sbx_fail(&err, EINTR, "given up before the command was started");
-		sbx_request_release(&s->held);
-	} else {
-		r = enter(h, &err);
-	}
-	pthread_mutex_unlock(&h->lock);
-	if (r < 0)
-		sbx_flow_done(h, r, &err);
+	if (!s)
+		return sbx_fail(err, ENOMEM, "memory is exhausted");
+	s->submission = (struct sbx_submission){.box = h->node.box,
+	                                        .kind = kind_of(h),
+	                                        .into = h->node.job,
+	                                        .done = on_done,
+	                                        .data = h};
+	sbx_submission_init(&s->submission);
+	sbx_request_parser_init(&s->parser);
+	h->state = s;
+	return 0;
 }
 
 static int exec_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
 {
 	struct requests *s = h->state;
-	int r = sbx_request_parser_next(&s->parser, final, &s->held, err);
+	struct sbx_jobrec *failed;
+	struct sbx_request req;
+	int r = sbx_request_parser_next(&s->parser, final, &req, err);
 
 	s->told = false;
 	if (r <= 0)
 		return r;
-	s->given_up = false;
-	return enter(h, err);
+	if (kind_of(h) == SBX_JOB_RUN && s->last && !sbx_job_ended(s->last)) {
+		sbx_request_release(&req);
+		return sbx_fail(err, EBUSY, "run takes one request at a time; job %s has not ended",
+		                sbx_job_name(s->last));
+	}
+	r = sbx_submit(&s->submission, &req, &failed, err);
+	if (r < 0)
+		take_job(h, failed, r);
+	return r;
 }
 
 /* The write is answered when the end of the job has come, as always. */
 static void exec_cancel(struct sbx_control_handle *h)
 {
 	struct requests *s = h->state;
-	struct sbx_jobrec *job;
 
-	pthread_mutex_lock(&h->lock);
-	s->given_up = true;
-	sbx_work_cancel(&s->track.work);
-	job = s->current ? sbx_job_ref(s->current) : NULL;
-	pthread_mutex_unlock(&h->lock);
-	if (job)
-		sbx_job_kill(job, SIGKILL);
-	sbx_job_unref(job);
+	sbx_submission_cancel(&s->submission);
 }
 
 /* Of what was refused before it could become a job. A run that goes on is not forgotten for it. */

@@ -1,0 +1,42 @@
+/*
+ * A request on its way to a job: it waits while the sandbox is held, git's two sides are brought
+ * together, the tree is marked where it is tracked, and the job starts.
+ */
+#ifndef SANDBOXFS_FS_SANDBOX_SUBMIT_H
+#define SANDBOXFS_FS_SANDBOX_SUBMIT_H
+
+#include <pthread.h>
+
+#include "fs/sandbox/track.h"
+
+/* Embedded by the submitter. It carries one request at a time. */
+struct sbx_submission {
+	struct sbx_box *box;     /* borrowed */
+	enum sbx_job_kind kind;  /* an exec is done when its job has ended, others when it runs */
+	struct sbx_jobrec *into; /* the record that is to run; NULL: a new one. Borrowed */
+	/*
+	 * [loop] The request is done, or (CODE is negative, ERR says why) has become no running
+	 * job. JOB is a reference, the callee's; NULL where no record tells what failed.
+	 */
+	void (*done)(struct sbx_jobrec *job, int code, struct sbx_error *err, void *data);
+	void *data;
+	/* private: */
+	pthread_mutex_t lock; /* all below */
+	struct sbx_request request;
+	struct sbx_track_start track;
+	struct sbx_jobrec *job; /* between its start and done */
+	bool cancelled;
+};
+
+void sbx_submission_init(struct sbx_submission *s);
+void sbx_submission_finish(struct sbx_submission *s);
+/*
+ * Submits REQ, which is taken over. 1: done follows. Else it has failed at once: -errno as of
+ * sbx_job_start, and *FAILED is a reference to the record that tells of it, or NULL. Any thread.
+ */
+int sbx_submit(struct sbx_submission *s, struct sbx_request *req, struct sbx_jobrec **failed,
+               struct sbx_error *err);
+/* Kills the job, or lets none start; done follows all the same. Any thread. */
+void sbx_submission_cancel(struct sbx_submission *s);
+
+#endif
