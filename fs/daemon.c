@@ -112,20 +112,6 @@ static void handle_signal(struct sbx_watch *w, uint32_t events)
 		handle_ended(w->data);
 }
 
-static void handle_invalidate(struct sbx_box *box, bool busy, void *data)
-{
-	struct daemon *d = data;
-
-	ws_renew(&d->workspace, box, busy);
-}
-
-static void handle_wrote(struct sbx_box *box, void *data)
-{
-	struct daemon *d = data;
-
-	ws_renew_files(&d->workspace, box);
-}
-
 /* The backend outlives the registry. */
 static void handle_dropped(const char *name, const char *text, void *data)
 {
@@ -135,24 +121,6 @@ static void handle_dropped(const char *name, const char *text, void *data)
 	if (d->registry)
 		sbx_events_add(sbx_registry_events(d->registry), "dropped", name, text);
 	pthread_mutex_unlock(&d->telling);
-}
-
-static void handle_shown(void *data)
-{
-	struct daemon *d = data;
-
-	ws_renew_top(&d->workspace);
-}
-
-static void handle_retired(struct sbx_box *box, void *data)
-{
-	struct daemon *d = data;
-
-	sbx_inodes_drop_box(d->workspace.inodes, box);
-	if (d->workspace.passthrough)
-		sbx_passthrough_drop_box(d->workspace.passthrough, box->number);
-	sbx_controls_drop_box(&d->controls, box);
-	ws_renew_gone(&d->workspace);
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -257,16 +225,13 @@ static int start_mourner(struct daemon *d, struct sbx_error *err)
 static int start_parts(struct daemon *d, struct sbx_error *err)
 {
 	struct sbx_settings *s = &d->opts->settings;
-	struct sbx_registry_config config = {.settings = s,
-	                                     .invalidate = handle_invalidate,
-	                                     .wrote = handle_wrote,
-	                                     .shown = handle_shown,
-	                                     .retired = handle_retired,
-	                                     .data = d};
+	struct sbx_registry_config config = {
+	        .settings = s, .observer = &ws_observer, .observer_data = &d->workspace};
 	int r = sbx_toolchains_find(s);
 
 	if (r < 0)
 		return sbx_fail(err, -r, "out of memory");
+	d->workspace.nodes = &d->controls;
 	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
 		d->workspace.controls = NULL;
 		return sbx_fail(err, ENOMEM, "out of memory");
@@ -328,7 +293,7 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 	d->controls.park = d->park;
 	if (!strcmp(d->opts->settings.controls, "inline")) {
 		d->controls.id_bit = SBX_INLINE_CONTROL;
-		d->workspace.inlined = &d->controls;
+		d->workspace.inlined = true;
 		return 0;
 	}
 	return sbx_channel_open(&d->control_channel, &config, err);

@@ -259,8 +259,8 @@ void sbx_registry_drop(struct sbx_registry *reg, struct box *box)
 
 void sbx_registry_shown(struct sbx_registry *reg)
 {
-	if (reg->config.shown)
-		reg->config.shown(reg->config.data);
+	if (reg->config.observer)
+		reg->config.observer->shown(reg->config.observer_data);
 }
 
 void sbx_registry_begin(struct sbx_registry *reg)

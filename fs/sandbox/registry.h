@@ -63,6 +63,21 @@ struct sbx_box {
 
 struct sbx_registry;
 
+/* Whoever shows the sandboxes. It is told when what it has shown is outdated. */
+struct sbx_observer {
+	/*
+	 * A job starts in BOX, which was idle (BUSY), or the last one has ended: names and
+	 * attributes are to be asked for again. On the thread that starts the job, or the loop.
+	 */
+	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
+	/* The same: one of several has ended. */
+	void (*wrote)(struct sbx_box *box, void *data);
+	/* A sandbox has come, or has another name. [loop] Before whoever asked for it is told. */
+	void (*shown)(void *data);
+	/* The sandbox is no longer there: its nodes are stale. [loop] */
+	void (*retired)(struct sbx_box *box, void *data);
+};
+
 struct sbx_registry_config {
 	const struct sbx_settings *settings;
 	struct sbx_backend *backend;
@@ -72,16 +87,8 @@ struct sbx_registry_config {
 	struct sbx_pool *lane;
 	struct sbx_pool *remover;              /* wide; takes away what nobody looks at any more */
 	const char *github_token, *github_api; /* as fs/sandbox/push.h; may be NULL */
-	/* A job started in an idle sandbox, or the last one ended: cached names and attributes are to be
-	 * asked for again. On the thread that starts the job, or the loop thread. */
-	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
-	/* The same: one of several ended. */
-	void (*wrote)(struct sbx_box *box, void *data);
-	/* A sandbox has come, or has another name. Loop thread, before whoever asked for it is told. */
-	void (*shown)(void *data);
-	/* The sandbox is no longer there (its node is stale). Loop thread. */
-	void (*retired)(struct sbx_box *box, void *data);
-	void *data;
+	const struct sbx_observer *observer;   /* or NULL */
+	void *observer_data;
 };
 
 int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret);

@@ -122,8 +122,8 @@ static void jobs_busy(bool busy, void *data)
 	struct sbx_registry *reg = box->pub.registry;
 
 	atomic_store(&box->pub.sandbox->busy, busy);
-	if (reg->config.invalidate)
-		reg->config.invalidate(&box->pub, busy, reg->config.data);
+	if (reg->config.observer)
+		reg->config.observer->invalidate(&box->pub, busy, reg->config.observer_data);
 	if (!busy)
 		sbx_box_save(box);
 }
@@ -133,8 +133,8 @@ static void job_left(void *data)
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
 
-	if (reg->config.wrote)
-		reg->config.wrote(&box->pub, reg->config.data);
+	if (reg->config.observer)
+		reg->config.observer->wrote(&box->pub, reg->config.observer_data);
 }
 
 static void tell_denied(struct json_object *members, const char *text, void *data)

@@ -255,8 +255,8 @@ static void retire_done(void *data)
 	pthread_mutex_unlock(&reg->lock);
 	sbx_proxy_destroy(box->pub.proxy);
 	box->pub.proxy = NULL;
-	if (reg->config.retired)
-		reg->config.retired(&box->pub, reg->config.data);
+	if (reg->config.observer)
+		reg->config.observer->retired(&box->pub, reg->config.observer_data);
 	sbx_box_event(reg, box, "teardown", NULL);
 	sbx_events_close(box->pub.events);
 	tell_waiters(waiters, 0, &box->step_err);

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/control/ops.h"
 #include "fs/fuse/invalidator.h"
+#include "fs/fuse/passthrough.h"
 #include "fs/fuse/session.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
@@ -176,8 +178,10 @@ static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 	} while (n == SBX_ARRAY_SIZE(ids));
 }
 
-void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box)
+static void renew_files(struct sbx_box *box, void *data)
 {
+	struct sbx_workspace *ws = data;
+
 	__atomic_add_fetch(&box->changes, 1, __ATOMIC_SEQ_CST);
 	new_epoch(ws);
 	renew_listings(ws, box->number);
@@ -217,8 +221,9 @@ static void shed_later(struct sbx_workspace *ws)
 		sbx_loop_post(sbx_registry_loop(ws->registry), shed_begin, ws);
 }
 
-void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
+static void renew(struct sbx_box *box, bool busy, void *data)
 {
+	struct sbx_workspace *ws = data;
 	uint64_t root;
 
 	if (busy)
@@ -230,7 +235,7 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
 	shed_later(ws);
 	if (busy)
 		sbx_inodes_job_starts(ws->inodes, box);
-	ws_renew_files(ws, box);
+	renew_files(box, ws);
 	if (busy || root_current(box))
 		return;
 	root = __atomic_exchange_n(&box->root_handed, 0, __ATOMIC_SEQ_CST);
@@ -242,8 +247,9 @@ void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy)
  * A listing that was read before and arrives at the kernel after it was taken back is known by the time of the directory,
  * as everywhere.
  */
-void ws_renew_top(struct sbx_workspace *ws)
+static void renew_top(void *data)
 {
+	struct sbx_workspace *ws = data;
 	const int64_t at = sbx_real_ns();
 	int64_t was = atomic_load(&ws->top_ns), now;
 
@@ -257,13 +263,22 @@ void ws_renew_top(struct sbx_workspace *ws)
 	renew_listings(ws, 0);
 }
 
-void ws_renew_gone(struct sbx_workspace *ws)
+static void retire(struct sbx_box *box, void *data)
 {
+	struct sbx_workspace *ws = data;
+
+	sbx_inodes_drop_box(ws->inodes, box);
+	if (ws->passthrough)
+		sbx_passthrough_drop_box(ws->passthrough, box->number);
+	sbx_controls_drop_box(ws->nodes, box);
 	/* Even if only its name was handed to the kernel. */
 	atomic_store(&ws->handed, true);
 	new_epoch(ws);
-	ws_renew_top(ws);
+	renew_top(ws);
 }
+
+const struct sbx_observer ws_observer = {
+        .invalidate = renew, .wrote = renew_files, .shown = renew_top, .retired = retire};
 
 void ws_listing_dropped(uint64_t id, void *data)
 {

@@ -21,13 +21,10 @@ void ws_listing_forget(uint64_t id, void *ws);
 /* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
 void ws_look_again(struct sbx_workspace *ws);
 /*
- * What is kept is outdated: a job starts in BOX (BUSY) or the last one has ended; one has ended while others run; another set
- * of sandboxes is to be seen at the top; one of them is gone. Takes locks only that nobody holds who waits for an answer.
+ * Has the kernel ask again when what it keeps is outdated; its data is the workspace. Takes locks
+ * only that nobody holds who waits for an answer.
  */
-void ws_renew(struct sbx_workspace *ws, struct sbx_box *box, bool busy);
-void ws_renew_files(struct sbx_workspace *ws, struct sbx_box *box);
-void ws_renew_top(struct sbx_workspace *ws);
-void ws_renew_gone(struct sbx_workspace *ws);
+extern const struct sbx_observer ws_observer;
 
 /*
  * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come

@@ -25,8 +25,9 @@ struct sbx_workspace {
 	struct sbx_kept *kept;               /* which listings the kernel may go on using */
 	struct sbx_forgetter *forgetter;     /* has it drop them; NULL before it has any */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
-	struct sbx_controls *inlined;        /* the controls are on this connection; else NULL */
+	struct sbx_controls *nodes;          /* of the controls, on whatever connection */
 	char *controls;     /* absolute path at which the control connection is mounted */
+	bool inlined;       /* the controls are on this connection */
 	bool opens;         /* the kernel asks for every open */
 	bool opendirs;      /* and for every opendir */
 	bool epochs;        /* the kernel takes INC_EPOCH */
@@ -102,8 +103,6 @@ bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *n
 /* Whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
 bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
 const char *ws_gitfile(const struct sbx_node *node);
-/* Notes where NAME in DIR, whose descriptor DIRFD is, has its place, if it is a .git that is kept apart. */
-void ws_note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name);
 /* Answers a read of TEXT. */
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 

@@ -484,6 +484,20 @@ static void invalidate(struct sbx_box *box, bool busy, void *data)
 	atomic_fetch_add(&h->busy, busy ? 1 : -1);
 }
 
+static void ignore_box(struct sbx_box *box, void *data)
+{
+	(void)box;
+	(void)data;
+}
+
+static void ignore(void *data)
+{
+	(void)data;
+}
+
+static const struct sbx_observer observer = {
+        .invalidate = invalidate, .wrote = ignore_box, .shown = ignore, .retired = ignore_box};
+
 static void *loop_thread(void *data)
 {
 	sbx_loop_run(data);
@@ -523,8 +537,8 @@ void house_open(struct house *h)
 	                                 .pool = h->pool,
 	                                 .lane = h->pool,
 	                                 .remover = h->pool,
-	                                 .invalidate = invalidate,
-	                                 .data = h,
+	                                 .observer = &observer,
+	                                 .observer_data = h,
 	                         },
 	                         &h->registry),
 	                 0);
