@@ -20,24 +20,12 @@
 
 #define SEARCHES_MAX 16 /* for who holds a file, while others write to theirs and close them */
 
-struct answer {
-	struct sbx_pending pending;
-	struct sbx_parked parked;
-	struct sbx_park *park;
-};
-
-static struct answer *answer_of(struct sbx_pending *p)
-{
-	return sbx_container_of(p, struct answer, pending);
-}
-
 static fuse_req_t answer_done(struct sbx_pending *p)
 {
-	struct answer *a = answer_of(p);
-	fuse_req_t req = a->parked.req;
+	fuse_req_t req = p->req;
 
-	sbx_park_remove(a->park, &a->parked);
-	free(a);
+	sbx_park_remove(controls_of(req)->park, p);
+	free(p);
 	return req;
 }
 
@@ -79,29 +67,18 @@ static const struct sbx_pending_impl link_impl = {
         .error = answer_error,
 };
 
-static void cancel_answer(struct sbx_parked *parked, bool fatal)
-{
-	struct answer *a = sbx_container_of(parked, struct answer, parked);
-
-	sbx_pending_cancel(&a->pending, fatal);
-}
-
 static struct sbx_pending *owe(fuse_req_t req, size_t size)
 {
-	struct answer *a = calloc(1, sizeof(*a));
+	struct sbx_pending *p = calloc(1, sizeof(*p));
 
-	if (!a) {
+	if (!p) {
 		fuse_reply_err(req, ENOMEM);
 		return NULL;
 	}
-	a->pending.impl = &answer_impl;
-	a->pending.size = size;
-	a->pending.pid = fuse_req_ctx(req)->pid;
-	a->park = controls_of(req)->park;
-	a->parked.req = req;
-	a->parked.cancel = cancel_answer;
-	sbx_park_add(a->park, &a->parked);
-	return &a->pending;
+	p->impl = &answer_impl;
+	p->size = size;
+	sbx_park_add(controls_of(req)->park, req, p);
+	return p;
 }
 
 static void ctl_readlink(fuse_req_t req, fuse_ino_t ino)

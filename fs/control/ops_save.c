@@ -48,7 +48,6 @@ struct save {
 	/* While it runs: */
 	struct sbx_controls *controls;
 	struct sbx_pending pending;
-	struct sbx_parked parked;
 	sbx_lookup_fn resume; /* of a LOOKUP that waits; NULL: a RENAME does */
 	fuse_ino_t parent;
 	char *name;
@@ -180,10 +179,10 @@ static void done(struct sbx_pending *p, int errnum)
 	struct sbx_saves *t = c->saves;
 	sbx_lookup_fn resume = s->resume;
 	fuse_ino_t parent = s->parent;
-	fuse_req_t req = s->parked.req;
+	fuse_req_t req = s->pending.req;
 	_cleanup_free_ char *name = s->name;
 
-	sbx_park_remove(c->park, &s->parked);
+	sbx_park_remove(c->park, &s->pending);
 	s->name = NULL;
 	pthread_mutex_lock(&t->lock);
 	s->errnum = errnum;
@@ -204,13 +203,6 @@ static void done(struct sbx_pending *p, int errnum)
 
 static const struct sbx_pending_impl done_impl = {.error = done};
 
-static void cancel_save(struct sbx_parked *parked, bool fatal)
-{
-	struct save *s = sbx_container_of(parked, struct save, parked);
-
-	sbx_pending_cancel(&s->pending, fatal);
-}
-
 /* REQ is answered when S, which is RUNNING, has been carried out. */
 static void start(fuse_req_t req, struct save *s, const struct sbx_control_node *target)
 {
@@ -219,9 +211,8 @@ static void start(fuse_req_t req, struct save *s, const struct sbx_control_node 
 	char *data = sbx_buffer_content(s->buffer, &len);
 
 	s->controls = c;
-	s->pending = (struct sbx_pending){.impl = &done_impl, .size = len, .pid = s->pid};
-	s->parked = (struct sbx_parked){.req = req, .cancel = cancel_save};
-	sbx_park_add(c->park, &s->parked);
+	s->pending = (struct sbx_pending){.impl = &done_impl, .size = len};
+	sbx_park_add(c->park, req, &s->pending);
 	if (data)
 		sbx_control_save(c->registry, target, data, len, &s->pending);
 	else

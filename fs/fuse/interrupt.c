@@ -20,13 +20,13 @@
 
 struct sbx_park {
 	struct sbx_loop *loop;
-	struct sbx_timer timer; /* loop thread */
-	pthread_mutex_t lock;   /* what follows, and the links and marks of what is parked */
-	struct sbx_parked list; /* ring */
+	struct sbx_timer timer;  /* loop thread */
+	pthread_mutex_t lock;    /* what follows, and the links and marks of what is parked */
+	struct sbx_pending list; /* ring */
 	pthread_cond_t looked;
 	uint64_t last_key;
-	bool looking;               /* a look is posted or the timer is armed */
-	struct sbx_parked *current; /* its cancel is being called */
+	bool looking;                /* a look is posted or the timer is armed */
+	struct sbx_pending *current; /* its cancel is being called */
 	pthread_t looker;
 };
 
@@ -69,11 +69,11 @@ static int signals_fatal(pid_t pid)
 	return ((own | shared) & (kill | (stop & ~blocked & ~ignored))) != 0;
 }
 
-static struct sbx_parked *next_interrupted(struct sbx_park *park, uint64_t after)
+static struct sbx_pending *next_interrupted(struct sbx_park *park, uint64_t after)
 {
-	struct sbx_parked *p;
+	struct sbx_pending *p;
 
-	for (p = park->list.next; p != &park->list; p = p->next)
+	for (p = park->list.behind; p != &park->list; p = p->behind)
 		if (p->interrupted && p->key > after)
 			return p;
 	return NULL;
@@ -85,7 +85,7 @@ static struct sbx_parked *next_interrupted(struct sbx_park *park, uint64_t after
  */
 static void look(struct sbx_park *park)
 {
-	struct sbx_parked *p;
+	struct sbx_pending *p;
 	uint64_t key = 0;
 	bool more;
 
@@ -98,7 +98,7 @@ static void look(struct sbx_park *park)
 		if (!p)
 			break;
 		key = p->key;
-		p->cancel(p, p->pid && signals_fatal(p->pid));
+		sbx_pending_cancel(p, p->pid && signals_fatal(p->pid));
 		pthread_mutex_lock(&park->lock);
 		park->current = NULL;
 		pthread_cond_broadcast(&park->looked);
@@ -132,7 +132,7 @@ int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret)
 	pthread_cond_init(&park->looked, NULL);
 	park->loop = loop;
 	park->timer = (struct sbx_timer){.fn = look_again, .data = park};
-	park->list.next = park->list.prev = &park->list;
+	park->list.behind = park->list.before = &park->list;
 	the_park = park;
 	*ret = park;
 	return 0;
@@ -152,14 +152,14 @@ static void handle_interrupt(fuse_req_t req, void *data)
 {
 	struct sbx_park *park = the_park;
 	uint64_t key = (uintptr_t)data;
-	struct sbx_parked *p;
+	struct sbx_pending *p;
 	bool post = false;
 
 	(void)req;
 	if (!park)
 		return;
 	pthread_mutex_lock(&park->lock);
-	for (p = park->list.next; p != &park->list; p = p->next)
+	for (p = park->list.behind; p != &park->list; p = p->behind)
 		if (p->key == key) {
 			p->interrupted = true;
 			post = !park->looking;
@@ -171,25 +171,26 @@ static void handle_interrupt(fuse_req_t req, void *data)
 		sbx_loop_post(park->loop, look_posted, park);
 }
 
-void sbx_park_add(struct sbx_park *park, struct sbx_parked *p)
+void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p)
 {
-	p->pid = fuse_req_ctx(p->req)->pid;
+	p->req = req;
+	p->pid = fuse_req_ctx(req)->pid;
 	pthread_mutex_lock(&park->lock);
 	p->key = ++park->last_key;
-	p->prev = park->list.prev;
-	p->next = &park->list;
-	p->prev->next = p;
-	park->list.prev = p;
+	p->before = park->list.before;
+	p->behind = &park->list;
+	p->before->behind = p;
+	park->list.before = p;
 	pthread_mutex_unlock(&park->lock);
-	fuse_req_interrupt_func(p->req, handle_interrupt, (void *)(uintptr_t)p->key);
+	fuse_req_interrupt_func(req, handle_interrupt, (void *)(uintptr_t)p->key);
 }
 
-void sbx_park_remove(struct sbx_park *park, struct sbx_parked *p)
+void sbx_park_remove(struct sbx_park *park, struct sbx_pending *p)
 {
 	pthread_mutex_lock(&park->lock);
 	while (park->current == p && !pthread_equal(park->looker, pthread_self()))
 		pthread_cond_wait(&park->looked, &park->lock);
-	p->prev->next = p->next;
-	p->next->prev = p->prev;
+	p->before->behind = p->behind;
+	p->behind->before = p->before;
 	pthread_mutex_unlock(&park->lock);
 }

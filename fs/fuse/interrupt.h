@@ -11,30 +11,20 @@
 #define SANDBOXFS_FS_FUSE_INTERRUPT_H
 
 #include <fuse_lowlevel.h>
-#include <stdbool.h>
+
+#include "fs/util/reply.h"
 
 struct sbx_loop;
 struct sbx_park;
 
-/* Embedded by the owner, zeroed. */
-struct sbx_parked {
-	uint64_t key;
-	fuse_req_t req;
-	pid_t pid;
-	bool interrupted;
-	/* Loop thread, before sbx_park_remove returns; see fs/util/reply.h. */
-	void (*cancel)(struct sbx_parked *p, bool fatal);
-	struct sbx_parked *prev, *next;
-};
-
 int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret);
 void sbx_park_destroy(struct sbx_park *park); /* accepts NULL; nothing is parked any more */
-/* Any thread; before the request can be answered by anyone. p->req and p->cancel are set. */
-void sbx_park_add(struct sbx_park *park, struct sbx_parked *p);
+/* REQ is answered later. Any thread; before the request can be answered by anyone. */
+void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p);
 /*
  * Then answer. On the loop thread; elsewhere only when cancel does nothing, since it may be
  * running meanwhile (this waits until it has returned).
  */
-void sbx_park_remove(struct sbx_park *park, struct sbx_parked *p);
+void sbx_park_remove(struct sbx_park *park, struct sbx_pending *p);
 
 #endif

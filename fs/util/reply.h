@@ -8,8 +8,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+struct fuse_req;
 struct sbx_pending;
 
 struct sbx_pending_impl {
@@ -19,20 +21,25 @@ struct sbx_pending_impl {
 };
 
 /*
- * First member of every implementation. Whoever keeps an answer that a client may give up
- * waiting for calls sbx_pending_park before the call that received p returns; from then on the
- * answer is given on the event loop thread only, which is also where cancel is called, so the two
- * never meet. cancel comes when the client has signals pending: FATAL when one of them
- * ends it or asks it to stop (KILL, INT, TERM, QUIT), else any other; perhaps several
- * times. It answers or does not; after FATAL an answer must follow soon.
+ * Embedded by whoever owes the answer. Whoever keeps an answer that a client may give up waiting
+ * for calls sbx_pending_park before the call that received p returns; from then on the answer is
+ * given on the event loop thread only, which is also where cancel is called, so the two never meet.
+ * cancel comes when the client has signals pending: FATAL when one of them ends it or asks it to
+ * stop (KILL, INT, TERM, QUIT), else any other; perhaps several times. It answers or does not;
+ * after FATAL an answer must follow soon.
  */
 struct sbx_pending {
-	const struct sbx_pending_impl *impl;
-	void (*cancel)(struct sbx_pending *p, bool fatal);
-	void *owner;              /* for cancel */
-	struct sbx_pending *next; /* for the owner's list */
-	size_t size;              /* of the read or write */
-	pid_t pid;                /* of the client, 0 when unknown */
+	const struct sbx_pending_impl *impl; /* of an answer that a control file gives */
+	void (*cancel)(struct sbx_pending *p, bool fatal); /* NULL: the client waits */
+	void *owner;                                       /* for cancel */
+	struct sbx_pending *next;                          /* for the owner's list */
+	size_t size;                                       /* of the read or write */
+	pid_t pid;                                         /* of the client, 0 when unknown */
+	/* Of fs/fuse/interrupt.h: */
+	struct fuse_req *req;
+	uint64_t key;
+	bool interrupted;
+	struct sbx_pending *before, *behind;
 };
 
 /* From now on the client may give up; see above. Whoever answers later must be on the loop thread. */

@@ -1,7 +1,4 @@
-/*
- * What makes names, and what links say. Translation only: the node of the directory, its
- * descriptor, one system call beneath it, the answer.
- */
+/* Requests that make names, and the texts of links. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,69 +11,11 @@
 
 #include "fs/fuse/session.h"
 #include "fs/util/symlink.h"
-#include "fs/workspace/nested_git.h"
 #include "fs/workspace/ops_root.h"
-#include "fs/workspace/owner.h"
+#include "fs/workspace/tree.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
-
-/* Whose it is to be, now that it was made in DIR (R: 0 or -errno). What stands in the store is the daemon's. */
-static int give(struct sbx_node *dir, const struct sbx_nested *n, int r)
-{
-	return r < 0 || n->store >= 0
-	               ? r
-	               : sbx_owner_give(sbx_node_box(dir), n->dirfd, n->dirfd, n->name);
-}
-
-/* Answers after NAME was made in DIR (R: 0 or -errno, with ERR where there is more to say). */
-static void made_in(fuse_req_t req, struct sbx_node *dir, const char *name, int r,
-                    const struct sbx_error *err)
-{
-	if (r < 0 && err->code)
-		ws_refuse(req, sbx_node_box(dir), err);
-	else if (r < 0)
-		ws_reply(req, r);
-	else
-		ws_reply_lookup(req, dir, name);
-}
-
-/* The same, where NAME may be a .git that is kept apart. DIRFD is DIR's. */
-static void made_nested_in(fuse_req_t req, struct sbx_node *dir, int dirfd, const char *name, int r,
-                           const struct sbx_error *err)
-{
-	if (r == 0)
-		ws_note_nested(ws_of(req), dir, dirfd, name);
-	made_in(req, dir, name, r, err);
-}
-
-void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
-{
-	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_nested n;
-	struct sbx_node *dir;
-	struct sbx_fd *f;
-	int r;
-	bool last = false;
-
-	if (parent == SBX_NODE_ROOT_ID) {
-		root_mkdir(req, name);
-		return;
-	}
-	dir = ws_dir(req, parent, name, &f);
-	if (!dir)
-		return;
-	r = sbx_nested_make(sbx_node_box(dir), f->fd, name, true, &n, &err);
-	if (r == 0) {
-		do {
-			r = mkdirat(n.dirfd, n.name, mode & 01777) < 0 ? -errno : 0;
-		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
-		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
-	}
-	made_nested_in(req, dir, f->fd, name, r, &err);
-	ws_put(ws, dir, f);
-}
 
 static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
 {
@@ -109,36 +48,6 @@ static void made_fifo(fuse_req_t req, struct sbx_node *dir, const char *name)
 		sbx_node_forget(ws->inodes, e.ino, 1);
 }
 
-void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
-{
-	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_nested n;
-	struct sbx_node *dir;
-	struct sbx_fd *f;
-	int r;
-	bool last = false;
-
-	(void)rdev;
-	dir = ws_dir(req, parent, name, &f);
-	if (!dir)
-		return;
-	r = mknod_refused(mode, name, &err);
-	if (r == 0)
-		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
-	if (r == 0) {
-		do {
-			r = mknodat(n.dirfd, n.name, mode, 0) < 0 ? -errno : 0;
-		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
-		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
-	}
-	if (r == 0 && S_ISFIFO(mode))
-		made_fifo(req, dir, name);
-	else
-		made_nested_in(req, dir, f->fd, name, r, &err);
-	ws_put(ws, dir, f);
-}
-
 /* Whether a link with TARGET in DIR is fit to be made or followed. */
 static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char *target,
                       struct sbx_error *err)
@@ -159,8 +68,54 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 	                : sbx_confine_link(root, path, target, view, err);
 }
 
+/* Makes NAME in the directory PARENT as WHAT says, and answers. */
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct ws_new *what)
+{
+	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_fd *f;
+	struct sbx_node *dir = ws_dir(req, parent, name, &f);
+	int r;
+
+	if (!dir)
+		return;
+	r = what->target ? check_link(ws, dir, what->target, &err) : 0;
+	if (r == 0 && !what->target && !S_ISDIR(what->mode))
+		r = mknod_refused(what->mode, name, &err);
+	if (r == 0)
+		r = ws_tree_make(ws, dir, f->fd, name, what, &err);
+	if (r < 0 && err.code)
+		ws_refuse(req, sbx_node_box(dir), &err);
+	else if (r < 0)
+		ws_reply(req, r);
+	else if (S_ISFIFO(what->mode))
+		made_fifo(req, dir, name);
+	else
+		ws_reply_lookup(req, dir, name);
+	ws_put(ws, dir, f);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	if (parent == SBX_NODE_ROOT_ID)
+		root_mkdir(req, name);
+	else
+		make(req, parent, name, &(struct ws_new){.mode = S_IFDIR | mode, .file = -1});
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	(void)rdev;
+	make(req, parent, name, &(struct ws_new){.mode = mode, .file = -1});
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	make(req, parent, name, &(struct ws_new){.mode = S_IFLNK, .target = target, .file = -1});
+}
+
 /*
- * The same before TARGET is given to a client. Where it is steep a command could put a link in the way of the client's walk, so then
+ * As check_link, before TARGET is given to a client. Where it is steep a command could put a link in the way of the client's walk, so then
  * none may run.
  */
 static int check_followed(struct sbx_workspace *ws, struct sbx_node *dir, const char *target,
@@ -179,32 +134,6 @@ static int check_followed(struct sbx_workspace *ws, struct sbx_node *dir, const 
 		        "a link to %s climbs behind a name: it is followed while no command runs",
 		        target);
 	return 0;
-}
-
-void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
-{
-	struct sbx_workspace *ws = ws_of(req);
-	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_nested n;
-	struct sbx_node *dir;
-	struct sbx_fd *f;
-	int r;
-	bool last = false;
-
-	dir = ws_dir(req, parent, name, &f);
-	if (!dir)
-		return;
-	r = check_link(ws, dir, target, &err);
-	if (r == 0)
-		r = sbx_nested_make(sbx_node_box(dir), f->fd, name, false, &n, &err);
-	if (r == 0) {
-		do {
-			r = symlinkat(target, n.dirfd, n.name) < 0 ? -errno : 0;
-		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
-		r = sbx_nested_made(&n, f->fd, give(dir, &n, r));
-	}
-	made_nested_in(req, dir, f->fd, name, r, &err);
-	ws_put(ws, dir, f);
 }
 
 /*
@@ -316,11 +245,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino), *dir;
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_nested n;
 	struct sbx_fd *f = NULL, *dfd;
-	char proc[32];
 	int r;
-	bool last = false;
 
 	if (!node)
 		return;
@@ -336,20 +262,16 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	else
 		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
 	if (r == 0)
-		r = sbx_nested_make(sbx_node_box(dir), dfd->fd, newname, false, &n, &err);
-	if (r == 0) {
-		/* By descriptor, so it is this file and no other that gets the name. */
-		snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
-		do {
-			r = linkat(AT_FDCWD, proc, n.dirfd, n.name, AT_SYMLINK_FOLLOW) < 0 ? -errno
-			                                                                   : 0;
-		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
-		r = sbx_nested_made(&n, dfd->fd, r);
-	}
+		r = ws_tree_make(ws, dir, dfd->fd, newname, &(struct ws_new){.file = f->fd}, &err);
 	/* The kernel brings it up to date only where both names have one node. */
 	if (r == 0 && sbx_node_box(node)->sandbox->tree.splits_links)
 		sbx_channel_forget_attr(ws->channel, sbx_node_id(node));
-	made_nested_in(req, dir, dfd->fd, newname, r, &err);
+	if (r < 0 && err.code)
+		ws_refuse(req, sbx_node_box(dir), &err);
+	else if (r < 0)
+		ws_reply(req, r);
+	else
+		ws_reply_lookup(req, dir, newname);
 	ws_put(ws, dir, dfd);
 	ws_put(ws, node, f);
 }

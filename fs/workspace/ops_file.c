@@ -28,8 +28,7 @@
 #include "fs/control/control.h"
 #include "fs/fuse/passthrough.h"
 #include "fs/sandbox/backend_work.h"
-#include "fs/workspace/nested_git.h"
-#include "fs/workspace/owner.h"
+#include "fs/workspace/tree.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 
@@ -276,26 +275,22 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		fuse_reply_write(req, (size_t)n);
 }
 
-/* A parked fsync, whose file is synced, but not what holds it. */
+/*
+ * A parked fsync, whose file is synced, but not what holds it. As with a native one the client
+ * waits, whatever signal comes.
+ */
 struct syncing {
-	struct sbx_parked parked;
+	struct sbx_pending pending;
 	struct sbx_workspace *ws;
 };
-
-/* As with a native one the client waits, whatever signal comes. */
-static void go_on(struct sbx_parked *p, bool fatal)
-{
-	(void)p;
-	(void)fatal;
-}
 
 /* [loop] */
 static void synced(int code, void *data)
 {
 	struct syncing *s = data;
 
-	sbx_park_remove(s->ws->park, &s->parked);
-	ws_reply(s->parked.req, code);
+	sbx_park_remove(s->ws->park, &s->pending);
+	ws_reply(s->pending.req, code);
 	free(s);
 }
 
@@ -313,9 +308,7 @@ void ws_reply_synced(fuse_req_t req, struct sbx_box *box)
 		return;
 	}
 	s->ws = ws_of(req);
-	s->parked.req = req;
-	s->parked.cancel = go_on;
-	sbx_park_add(s->ws->park, &s->parked);
+	sbx_park_add(s->ws->park, req, &s->pending);
 	if (!sbx_box_flush(box, synced, s))
 		synced(0, s);
 }
@@ -418,35 +411,22 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct fuse_entry_param e;
-	struct sbx_nested n;
 	struct sbx_node *dir, *node;
 	struct sbx_fd *dfd;
 	struct stat st;
-	int fd = -1, r;
-	bool last = false;
+	int fd, r;
 
 	dir = ws_dir(req, parent, name, &dfd);
 	if (!dir)
 		return;
-	r = sbx_nested_make(sbx_node_box(dir), dfd->fd, name, false, &n, &err);
 	/* Always for both: what is written may be read back by mmap or another client. */
-	if (r == 0) {
-		do {
-			fd = openat(n.dirfd, n.name,
-			            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY |
-			                    O_NONBLOCK | (fi->flags & (O_EXCL | O_TRUNC)),
-			            mode & 01777);
-			r = fd < 0 ? -errno : 0;
-		} while (ws_make_room(ws, sbx_node_box(dir), r, &last));
-		/* A link was planted where there was nothing: have the client look again. */
-		r = sbx_nested_made(&n, dfd->fd, r == -ELOOP ? -ESTALE : r);
-	}
-	if (r == 0)
-		ws_note_nested(ws, dir, dfd->fd, name);
-	if (r == 0)
-		r = sbx_owner_give(sbx_node_box(dir), dfd->fd, fd, "");
-	if (r < 0 && fd >= 0)
-		close(fd);
+	fd = ws_tree_make(ws, dir, dfd->fd, name,
+	                  &(struct ws_new){.mode = S_IFREG | mode,
+	                                   .file = -1,
+	                                   .open = true,
+	                                   .flags = fi->flags & (O_EXCL | O_TRUNC)},
+	                  &err);
+	r = fd < 0 ? fd : 0;
 	if (r == 0)
 		r = sbx_node_adopt(ws->inodes, dir, name, fd, O_RDWR, &st, &node);
 	if (r < 0) {

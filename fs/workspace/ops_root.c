@@ -58,29 +58,23 @@ static int gitfile_refused(struct sbx_error *err)
 
 /* A parked lookup of .git. */
 struct guarding {
-	struct sbx_parked parked;
+	struct sbx_pending pending;
 	struct sbx_workspace *ws;
 	struct sbx_node *dir;
 	struct sbx_error err;
 	int result;
 };
 
-static void keep_going(struct sbx_parked *p, bool fatal)
-{
-	(void)p;
-	(void)fatal;
-}
-
 /* [loop] */
 static void guarded(void *data)
 {
 	struct guarding *g = data;
 
-	sbx_park_remove(g->ws->park, &g->parked);
+	sbx_park_remove(g->ws->park, &g->pending);
 	if (g->result)
-		ws_refuse(g->parked.req, sbx_node_box(g->dir), &g->err);
+		ws_refuse(g->pending.req, sbx_node_box(g->dir), &g->err);
 	else
-		ws_reply_lookup(g->parked.req, g->dir, ".git");
+		ws_reply_lookup(g->pending.req, g->dir, ".git");
 	sbx_node_put(g->ws->inodes, g->dir);
 	free(g);
 }
@@ -110,9 +104,7 @@ static void guard_gitfile(fuse_req_t req, struct sbx_node *dir)
 	}
 	g->ws = ws;
 	g->dir = dir;
-	g->parked.req = req;
-	g->parked.cancel = keep_going;
-	sbx_park_add(ws->park, &g->parked);
+	sbx_park_add(ws->park, req, &g->pending);
 	sbx_pool_submit(sbx_registry_lane(ws->registry), guard, g);
 }
 
@@ -409,12 +401,12 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 static void reply_inlined(fuse_req_t req, struct sbx_workspace *ws, struct sbx_node *dir)
 {
 	struct fuse_entry_param e;
-	int r = sbx_controls_entry(ws->inlined, sbx_node_box(dir), &e);
+	int r = sbx_controls_entry(ws->nodes, sbx_node_box(dir), &e);
 
 	if (r < 0)
 		ws_reply(req, r);
 	else if (fuse_reply_entry(req, &e) != 0)
-		sbx_controls_forget(ws->inlined, e.ino, 1);
+		sbx_controls_forget(ws->nodes, e.ino, 1);
 }
 
 void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name)
@@ -487,7 +479,7 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 
 /* A parked mkdir, rmdir or rename at the top. */
 struct change {
-	struct sbx_parked parked;
+	struct sbx_pending pending;
 	struct sbx_workspace *ws;
 	/* mkdir: what cancels it; stored by the FUSE worker, perhaps after the answer. */
 	_Atomic(struct sbx_creation *) creation;
@@ -509,7 +501,7 @@ static bool change_answered(struct change *c)
 	if (c->answered)
 		return true;
 	c->answered = true;
-	sbx_park_remove(c->ws->park, &c->parked);
+	sbx_park_remove(c->ws->park, &c->pending);
 	return false;
 }
 
@@ -517,9 +509,9 @@ static bool change_answered(struct change *c)
  * Who is to end does so, whatever keeps the sandbox busy: a removal or a new name goes on to its
  * end without him. A creation is taken back, and waited for unless that takes long.
  */
-static void cancel_change(struct sbx_parked *p, bool fatal)
+static void cancel_change(struct sbx_pending *p, bool fatal)
 {
-	struct change *c = sbx_container_of(p, struct change, parked);
+	struct change *c = sbx_container_of(p, struct change, pending);
 	struct sbx_creation *creation = atomic_load(&c->creation);
 
 	if (!fatal)
@@ -529,7 +521,7 @@ static void cancel_change(struct sbx_parked *p, bool fatal)
 	if (c->makes && ++c->looks < LOOKS)
 		return;
 	if (!change_answered(c))
-		ws_reply(c->parked.req, -EINTR);
+		ws_reply(c->pending.req, -EINTR);
 }
 
 static struct change *change_park(fuse_req_t req, bool makes)
@@ -543,17 +535,16 @@ static struct change *change_park(fuse_req_t req, bool makes)
 	}
 	c->ws = ws;
 	c->makes = makes;
-	c->parked.req = req;
-	c->parked.cancel = cancel_change;
+	c->pending.cancel = cancel_change;
 	atomic_store(&c->refs, 2);
-	sbx_park_add(c->ws->park, &c->parked);
+	sbx_park_add(c->ws->park, req, &c->pending);
 	return c;
 }
 
 static void made(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
 {
 	struct change *c = data;
-	fuse_req_t req = c->parked.req;
+	fuse_req_t req = c->pending.req;
 	struct fuse_entry_param e;
 	struct sbx_node *node = NULL;
 	struct stat st;
@@ -598,7 +589,7 @@ static void changed(int code, struct sbx_box *box, const struct sbx_error *err, 
 	if (code == 0 && box && sbx_inodes_renew_links(c->ws->inodes, box))
 		ws_look_again(c->ws);
 	if (!change_answered(c))
-		ws_reply(c->parked.req, code);
+		ws_reply(c->pending.req, code);
 	change_unref(c);
 }
 
