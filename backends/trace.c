@@ -212,7 +212,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	int r;
 
 	if (!job)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	job->inner.events = &job_events;
 	job->caller = caller;
 	caller->part = job;

@@ -234,7 +234,7 @@ int sbx_example_open(const struct sbx_host *host, struct sbx_backend **ret, stru
 	int r = 0;
 
 	if (!b)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	b->base.impl = &impl;
 	b->path = sbx_format("%s/sandboxes", host->settings->state_dir);
 	b->dir = b->path ? sbx_dir_make(AT_FDCWD, b->path, 0700) : -ENOMEM;

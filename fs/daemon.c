@@ -234,7 +234,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	d->workspace.nodes = &d->controls;
 	if (asprintf(&d->workspace.controls, "%s/ctl", s->state_dir) < 0) {
 		d->workspace.controls = NULL;
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	r = sbx_backend_start_early(s, &d->spawner, err);
 	if (r == 0)

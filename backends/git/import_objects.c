@@ -381,7 +381,7 @@ static int push(struct walk *w, const struct frame *f)
 		                "trees and commits that lead to each other have more than %zu MiB",
 		                sbx_git_bounds.held >> 20);
 	if (SBX_GROW(w->stack, w->n, w->cap, 64))
-		return sbx_fail(w->err, ENOMEM, "out of memory");
+		return sbx_no_memory(w->err);
 	w->stack[w->n++] = *f;
 	w->held += f->len;
 	return 0;

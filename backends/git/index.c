@@ -143,7 +143,7 @@ static int keep_name(struct parser *p, const char *name, size_t len)
 			cap = p->names_most;
 		names = realloc(p->index.names, cap);
 		if (!names)
-			return sbx_fail(p->err, ENOMEM, "out of memory");
+			return sbx_no_memory(p->err);
 		p->index.names = names;
 		p->names_cap = cap;
 	}
@@ -367,7 +367,7 @@ static int parse(struct parser *p, size_t len)
 		return damaged(p, "it ends early");
 	p->index.at = calloc(n + 1, sizeof(*p->index.at));
 	if (!p->index.at)
-		return sbx_fail(p->err, ENOMEM, "out of memory");
+		return sbx_no_memory(p->err);
 	for (; p->index.n < n && !r; p->index.n++)
 		r = take_entry(p, &p->index.at[p->index.n]);
 	if (!r) {
@@ -384,7 +384,7 @@ static int parse_new(const void *data, size_t len, size_t names_most, struct sbx
 	int r;
 
 	if (!p)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	p->data = data;
 	p->names_most = names_most;
 	p->err = err;

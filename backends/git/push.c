@@ -251,7 +251,7 @@ static int upload(struct push *p, git_remote *remote, struct sbx_error *err)
 	int r;
 
 	if (!spec)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	git_push_options_init(&opts, GIT_PUSH_OPTIONS_VERSION);
 	opts.follow_redirects = GIT_REMOTE_REDIRECT_NONE;
 	opts.proxy_opts.type = GIT_PROXY_AUTO;

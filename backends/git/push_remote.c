@@ -133,7 +133,7 @@ int sbx_git_push_url(git_repository *repo, const char *common, const char *name,
 	r = find_url(config, name, &url);
 	git_config_free(config);
 	if (r || (url && make_absolute(&url, common) < 0))
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (!url)
 		return no_remote(name, err);
 	*ret = sbx_steal_ptr(&url);

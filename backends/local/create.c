@@ -149,7 +149,7 @@ int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sb
 	rec->kind = strdup(kind_words[b->kind]);
 	rec->source = dup_or_null(b->host->settings->source_abs);
 	if (!rec->name || !rec->kind || (b->host->settings->source_abs && !rec->source))
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	return 0;
 }
 
@@ -206,7 +206,7 @@ int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err)
 	if (!pattern)
 		return 0;
 	if (!branch)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	return sbx_git_branch_ok(branch)
 	               ? 0
 	               : sbx_fail(err, EINVAL, "\"branch\": %s makes no valid branch name",
@@ -255,7 +255,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	int r;
 
 	if (!branch)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = sbx_git_plan(&wish, b->common, &plan, err);
 	if (r)
 		return r;
@@ -265,7 +265,7 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	rec->wanted = plan.told ? sbx_steal_ptr(&branch) : NULL;
 	rec->common = strdup(b->common);
 	rec->worktree = sbx_local_entry_name(rec->id);
-	return rec->common && rec->worktree ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	return rec->common && rec->worktree ? 0 : sbx_no_memory(err);
 }
 
 int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
@@ -286,7 +286,7 @@ int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
 		return r;
 	free(rec->base);
 	rec->base = strdup(seed->base);
-	return rec->base ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	return rec->base ? 0 : sbx_no_memory(err);
 }
 
 /* Under the lock of the repository, so that two creates cannot both find a branch free. */
@@ -318,7 +318,7 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req,
 	if (r)
 		return r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	wt.link = link;
 	wt.start = seed && *seed->head ? seed->head : NULL;
 	wt.repo = repo;
@@ -344,7 +344,7 @@ static int fill_git(struct sbx_local *b, const struct sbx_create *req,
 	if (r)
 		return rec->base ? sbx_git_explain_missing(b->common, rec->base, r, err) : r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (layer)
 		r = sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
 	else
@@ -557,7 +557,7 @@ static int seed_git(struct sbx_local *b, const struct sbx_trash_entry *e,
 	seed->has_staged = e->has_staged;
 	seed->staged = e->staged;
 	seed->branch = e->branch ? strdup(e->branch) : NULL;
-	return e->branch && !seed->branch ? sbx_fail(err, ENOMEM, "out of memory") : 0;
+	return e->branch && !seed->branch ? sbx_no_memory(err) : 0;
 }
 
 /* *ID is the sandbox's that the entry is of, the caller's. */
@@ -654,7 +654,7 @@ static int seed_rev(struct sbx_sandbox *from, const char *rev, struct sbx_local_
 	seed->tree = found.tree;
 	seed->repos = malloc(sizeof(*seed->repos));
 	if (!seed->repos)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	sbx_repos_find(&place, &found.commit, seed->repos);
 	seed->repos->place = NULL;
 	if (!place.rec->common)

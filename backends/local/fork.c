@@ -226,7 +226,7 @@ static int plan(struct fork *f, struct sbx_error *err)
 	/* The base of both; the branch begins at head. */
 	free(f->rec.base);
 	f->rec.base = strdup(f->of->base);
-	return f->rec.base ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	return f->rec.base ? 0 : sbx_no_memory(err);
 }
 
 static int attach(struct fork *f, int top, struct sbx_error *err)
@@ -238,7 +238,7 @@ static int attach(struct fork *f, int top, struct sbx_error *err)
 	if (!f->rec.common)
 		return 0;
 	if (!link || !sbx_local_worktree(f->b, &f->rec, &workdir, &wt))
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	wt.link = link;
 	wt.start = f->head;
 	r = sbx_git_attach(&wt, top, err);
@@ -419,7 +419,7 @@ int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx
 	if (!r)
 		r = sbx_local_begin(b, req, &f.rec, err);
 	if (!r && dup_all(&f.rec, f.of))
-		r = sbx_fail(err, ENOMEM, "out of memory");
+		r = sbx_no_memory(err);
 	if (!r)
 		r = read_origin(&f, err);
 	if (!r)
@@ -480,7 +480,7 @@ int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
 	if (!r)
 		r = check_removed(&f, err);
 	if (!r && dup_all(&f.rec, f.of))
-		r = sbx_fail(err, ENOMEM, "out of memory");
+		r = sbx_no_memory(err);
 	if (!r)
 		r = open_removed(&f, of, err);
 	if (!r)

@@ -111,7 +111,7 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 
 	if (s->cow && strcmp(s->cow, "off") == 0) {
 		b->flat = strdup("cow=off");
-		return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+		return b->flat ? 0 : sbx_no_memory(err);
 	}
 	r = sbx_layers_open(b->host, &b->state, &b->layers, &why);
 	if (!r)
@@ -119,7 +119,7 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 	if (s->cow && strcmp(s->cow, "require") == 0)
 		return sbx_fail(err, -r, "cow=require cannot be met: %s", why.text);
 	b->flat = strdup(why.text);
-	return b->flat ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	return b->flat ? 0 : sbx_no_memory(err);
 }
 
 /* No sandbox could be made. */
@@ -139,7 +139,7 @@ static int note_fleeting(struct sbx_local *b, struct sbx_error *err)
 	if (!why)
 		return 0;
 	b->fleeting = sbx_format("%s; -o state_dir=persistent outlives that", why);
-	return b->fleeting ? 0 : sbx_fail(err, ENOMEM, "out of memory");
+	return b->fleeting ? 0 : sbx_no_memory(err);
 }
 
 static int open_kept(struct sbx_local *b, struct sbx_error *err)
@@ -158,7 +158,7 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 		return r;
 	b = calloc(1, sizeof(*b));
 	if (!b)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	b->base.impl = &impl;
 	b->host = host;
 	b->state = SBX_STATE_CLOSED;

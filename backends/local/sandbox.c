@@ -291,7 +291,7 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 	int r;
 
 	if (!shown || !recorded)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	pthread_mutex_lock(&s->storing);
 	renamed = s->rec;
 	renamed.name = recorded;
@@ -652,7 +652,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 		sbx_kept_over(row);
 	name = copy_name(s);
 	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = sbx_local_covers(s->backend, sb->id, &over);
 	if (r)
 		return sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
@@ -812,7 +812,7 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 	int r;
 
 	if (!s)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	/* Of before this was recorded: what there is of it, once and for all. */
 	if (s->rec.own_results < 0) {
 		s->rec.own_results = sbx_local_results(b, &s->rec, false);

@@ -80,7 +80,7 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 	char *copy = strdup(name), *old;
 
 	if (!copy)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	pthread_mutex_lock(&s->lock);
 	old = sb->name;
 	sb->name = copy;
@@ -131,7 +131,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	name = strdup(sb->name);
 	pthread_mutex_unlock(&s->lock);
 	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
 	                                       .id = sb->id,
 	                                       .name = name,
@@ -209,7 +209,7 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 		return r;
 	s = malloc(sizeof(*s));
 	if (!s)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	*s = (struct memory_sandbox){
 	        .base.impl = &sandbox_impl, .backend = b, .dir = -1, .root = -1};
 	pthread_mutex_init(&s->lock, NULL);
@@ -342,7 +342,7 @@ int sbx_memory_open(const struct sbx_host *host, struct sbx_backend **ret, struc
 		                s->source);
 	b = calloc(1, sizeof(*b));
 	if (!b)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	b->base.impl = &impl;
 	b->host = host;
 	b->parent = b->dir = -1;

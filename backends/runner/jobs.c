@@ -606,7 +606,7 @@ static int exec_failed(int r, struct sbx_error *err)
 	case -ECONNRESET:
 		return sbx_fail(err, ESRCH, "the process that runs commands has died");
 	case -ENOMEM:
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	case -ETOOMANYREFS:
 	case -EMFILE:
 	case -ENFILE:

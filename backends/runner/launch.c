@@ -94,7 +94,7 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct s
 	if (view && home && pwd && tmp)
 		env = merge_env(spec->env, (char *[]){home, tmp, pwd}, 3);
 	if (!env)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = collect_paths(l, paths);
 	if (r)
 		return sbx_fail(err, -r, "too many paths to show to a command");

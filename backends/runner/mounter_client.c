@@ -58,7 +58,7 @@ int sbx_room_open(struct sbx_spawner *sp, const char *bases, const char *trees,
 		close(sock);
 		return answer.error ? sbx_fail(err, answer.error, "%s: %s", answer.what,
 		                               strerror(answer.error))
-		                    : sbx_fail(err, ENOMEM, "out of memory");
+		                    : sbx_no_memory(err);
 	}
 	pthread_mutex_init(&room->lock, NULL);
 	room->sock = sock;

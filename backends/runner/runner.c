@@ -191,7 +191,7 @@ int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **
 
 	if (!sp || !(sp->buf = malloc(SPAWNER_BUF_SIZE))) {
 		free(sp);
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	sp->settings = settings;
 	sp->tail = &sp->head;

@@ -160,7 +160,7 @@ int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char 
 		return sbx_fail(err, EOPNOTSUPP, "commands have no mounts of their own here%s%s",
 		                *sp->powers.reason ? ": " : "", sp->powers.reason);
 	if (!payload)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	memcpy(payload, bases, n);
 	memcpy(payload + n, trees, m);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

@@ -1,5 +1,6 @@
 #include "sandboxfs/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -17,4 +18,9 @@ int sbx_fail(struct sbx_error *err, int code, const char *fmt, ...)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = '?';
 	return -code;
+}
+
+int sbx_no_memory(struct sbx_error *err)
+{
+	return sbx_fail(err, ENOMEM, "out of memory");
 }

@@ -29,11 +29,6 @@ struct line {
 	int n;
 };
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "out of memory");
-}
-
 static bool is_one_of(const char *word, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -192,7 +187,7 @@ static int take_option(struct sbx_options *opts, struct line *line, int c, const
 {
 	switch (c) {
 	case 'o':
-		return split_words(&line->words, optarg) < 0 ? no_memory(err) : 0;
+		return split_words(&line->words, optarg) < 0 ? sbx_no_memory(err) : 0;
 	case 'd':
 		opts->settings.debug = true;
 		opts->settings.foreground = true;
@@ -276,7 +271,7 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 	_cleanup_free_ char *key = strndup(word, strcspn(word, "="));
 
 	if (!key)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	if (check_granted(words, word, err) < 0)
 		return -EINVAL;
 	why = why_not(key);
@@ -289,7 +284,8 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 		return 0;
 	}
 	if (is_fuse_word(word))
-		return sbx_strings_add(&opts->fuse, word, strlen(word)) < 0 ? no_memory(err) : 0;
+		return sbx_strings_add(&opts->fuse, word, strlen(word)) < 0 ? sbx_no_memory(err)
+		                                                            : 0;
 	if (!is_repeated(words, i))
 		sbx_settings_clear(&opts->settings, key);
 	return sbx_settings_set(&opts->settings, key, value ? value + 1 : NULL, err);
@@ -327,7 +323,7 @@ static int load_file(struct sbx_settings *settings, const char *path, struct sbx
 		return sbx_fail(err, errno, "configuration %s: %s", path, strerror(errno));
 	buf = malloc(CONFIG_MAX);
 	if (!buf)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	len = read_file(fd, buf, CONFIG_MAX);
 	if (len < 0)
 		return sbx_fail(err, (int)-len, "configuration %s: %s", path, strerror((int)-len));
@@ -354,7 +350,7 @@ int sbx_settings_found(struct sbx_settings *settings, struct sbx_error *err)
 	}
 	if (n < 0) {
 		user = NULL;
-		return no_memory(err);
+		return sbx_no_memory(err);
 	}
 	paths[0] = user;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(paths); i++)
@@ -389,7 +385,7 @@ static int take_positional(struct sbx_options *opts, const struct line *line, co
 	if (line->n == 1 || strcmp(line->positional[0], "none") == 0)
 		return 0;
 	opts->settings.source = strdup(line->positional[0]);
-	return opts->settings.source ? 0 : no_memory(err);
+	return opts->settings.source ? 0 : sbx_no_memory(err);
 }
 
 static int interpret(struct sbx_options *opts, const struct line *line, struct sbx_error *err)
@@ -415,7 +411,7 @@ int sbx_options_parse(int argc, char *const *argv, struct sbx_options *ret, stru
 {
 	struct sbx_options opts = {.action = SBX_RUN};
 	struct line line = {0};
-	int r = sbx_settings_defaults(&opts.settings) < 0 ? no_memory(err) : 0;
+	int r = sbx_settings_defaults(&opts.settings) < 0 ? sbx_no_memory(err) : 0;
 
 	if (!r)
 		r = read_line(&opts, &line, argc, argv, err);

@@ -17,11 +17,6 @@
 #include "fs/config/settings.h"
 #include "sandboxfs/cleanup.h"
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "out of memory");
-}
-
 static bool is_dead(int errnum)
 {
 	return errnum == ENOTCONN || errnum == ECONNABORTED;
@@ -83,7 +78,7 @@ static int resolve_new(const char *key, char **path, struct sbx_error *err)
 		return sbx_fail(err, EINVAL, "\"%s\" must not contain ..", key);
 	full = (*path)[len] ? join(head, *path + len) : strdup(head);
 	if (!full)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	free(*path);
 	*path = full;
 	return 0;
@@ -241,7 +236,7 @@ int sbx_places_temporary(char **ret, struct sbx_error *err)
 	    0)
 		return check_own(*ret, err);
 	*ret = NULL;
-	return no_memory(err);
+	return sbx_no_memory(err);
 }
 
 int sbx_places_persistent(char **ret, struct sbx_error *err)
@@ -261,7 +256,7 @@ int sbx_places_persistent(char **ret, struct sbx_error *err)
 		                "\"state_dir\": persistent needs HOME or XDG_STATE_HOME");
 	if (n < 0) {
 		base = NULL;
-		return no_memory(err);
+		return sbx_no_memory(err);
 	}
 	r = resolve_new("state_dir", &base, err);
 	if (!r)
@@ -284,7 +279,7 @@ static int own_state_dir(struct sbx_settings *s, int (*find)(char **ret, struct 
 	if (r < 0)
 		return r;
 	if (asprintf(&dir, "%s/%016llx", base, (unsigned long long)h) < 0)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	free(s->state_dir);
 	s->state_dir = dir;
 	return 0;
@@ -333,7 +328,7 @@ static int default_cache_dir(struct sbx_settings *s, struct sbx_error *err)
 	if (asprintf(&s->cache_dir, "%s/cache", s->state_dir) >= 0)
 		return 0;
 	s->cache_dir = NULL;
-	return no_memory(err);
+	return sbx_no_memory(err);
 }
 
 static int check_apart(const struct sbx_settings *s, struct sbx_error *err)

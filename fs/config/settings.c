@@ -52,11 +52,6 @@ static inline void *sbx_key_place(const struct sbx_settings *s, const struct sbx
 	return (char *)(uintptr_t)s + key->offset;
 }
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "out of memory");
-}
-
 int sbx_find_word(const char *words, const char *value)
 {
 	size_t len = strlen(value);
@@ -94,7 +89,7 @@ static int set_text(struct sbx_settings *s, const struct sbx_key *key, const cha
 		return sbx_fail(err, EINVAL, "\"%s\" must be one of %s", key->name, key->words);
 	copy = strdup(value);
 	if (!copy)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	free(*p);
 	*p = copy;
 	return 0;
@@ -197,7 +192,8 @@ static int add_item(struct sbx_settings *s, const struct sbx_key *key, const cha
 
 	if (r < 0)
 		return r;
-	return sbx_strings_add(sbx_key_place(s, key), item, strlen(item)) < 0 ? no_memory(err) : 0;
+	return sbx_strings_add(sbx_key_place(s, key), item, strlen(item)) < 0 ? sbx_no_memory(err)
+	                                                                      : 0;
 }
 
 static int set_list(struct sbx_settings *s, const struct sbx_key *key, const char *value,
@@ -209,7 +205,7 @@ static int set_list(struct sbx_settings *s, const struct sbx_key *key, const cha
 		size_t n = value ? strcspn(value, ":") : 0;
 		_cleanup_free_ char *item = strndup(value ? value : "", n);
 
-		r = item ? add_item(s, key, item, err) : no_memory(err);
+		r = item ? add_item(s, key, item, err) : sbx_no_memory(err);
 		value = value && value[n] ? value + n + 1 : NULL;
 	} while (!r && value);
 	return r;
@@ -264,12 +260,12 @@ static int set_env(struct sbx_settings *s, const struct sbx_key *key, const char
 			continue;
 		copy = strdup(value);
 		if (!copy)
-			return no_memory(err);
+			return sbx_no_memory(err);
 		free(env->items[i]);
 		env->items[i] = copy;
 		return 0;
 	}
-	return sbx_strings_add(env, value, strlen(value)) < 0 ? no_memory(err) : 0;
+	return sbx_strings_add(env, value, strlen(value)) < 0 ? sbx_no_memory(err) : 0;
 }
 
 static int load_env(struct sbx_settings *s, const struct sbx_key *key, struct json_object *value,
@@ -289,7 +285,7 @@ static int load_env(struct sbx_settings *s, const struct sbx_key *key, struct js
 			                key->name);
 		if (asprintf(&pair, "%s=%s", name, json_object_get_string(text)) < 0) {
 			pair = NULL;
-			return no_memory(err);
+			return sbx_no_memory(err);
 		}
 		r = set_env(s, key, pair, err);
 		if (r < 0)

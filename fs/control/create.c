@@ -16,11 +16,6 @@
 
 #define LINE_MAX_BYTES 4096
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "memory is exhausted");
-}
-
 /* create: a write is answered when the sandbox works, a read tells of it */
 
 struct creating {
@@ -33,7 +28,7 @@ static int create_open(struct sbx_control_handle *h, struct sbx_error *err)
 	struct creating *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	sbx_request_parser_init(&s->parser);
 	h->state = s;
 	return 0;
@@ -147,7 +142,7 @@ struct tearing {
 static int teardown_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
 	h->state = calloc(1, sizeof(struct lines));
-	return h->state ? 0 : no_memory(err);
+	return h->state ? 0 : sbx_no_memory(err);
 }
 
 static void teardown_release(struct sbx_control_handle *h)
@@ -166,7 +161,7 @@ static int teardown_feed(struct sbx_control_handle *h, const void *buf, size_t l
 
 	if (r == -E2BIG)
 		return sbx_fail(err, E2BIG, "at most 1 MiB of names can be written");
-	return r ? no_memory(err) : 0;
+	return r ? sbx_no_memory(err) : 0;
 }
 
 static bool teardown_unfinished(struct sbx_control_handle *h)
@@ -205,7 +200,7 @@ static int take_line(struct lines *s, bool final, char **ret, struct sbx_error *
 		memmove(s->buf, s->buf + used, s->len - used);
 		s->len -= used;
 		if (to > from)
-			return *ret ? 1 : no_memory(err);
+			return *ret ? 1 : sbx_no_memory(err);
 	}
 	return 0;
 }
@@ -236,7 +231,7 @@ static int teardown_start(struct sbx_control_handle *h, bool final, struct sbx_e
 		return r;
 	t = malloc(sizeof(*t));
 	if (!t)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	t->h = h;
 	s->tearing = t;
 	sbx_registry_teardown(h->reg, name, true, torn_down, t);
@@ -314,7 +309,7 @@ static int kill_words(const char *buf, size_t len, char **copy, char *words[2],
 	if (len > LINE_MAX_BYTES || memchr(buf, '\0', len))
 		return sbx_fail(err, EINVAL, "kill takes words on one line");
 	*copy = strndup(buf, len);
-	return *copy ? split(*copy, words) : no_memory(err);
+	return *copy ? split(*copy, words) : sbx_no_memory(err);
 }
 
 static int kill_job(struct sbx_jobrec *job, const char *word, struct sbx_error *err)

@@ -132,7 +132,7 @@ static int exec_open(struct sbx_control_handle *h, struct sbx_error *err)
 	struct requests *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	s->submission = (struct sbx_submission){.box = h->node.box,
 	                                        .kind = kind_of(h),
 	                                        .into = h->node.job,

@@ -200,7 +200,7 @@ int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *er
 	struct made *m = calloc(1, sizeof(*m));
 
 	if (!m)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	atomic_init(&m->refs, 1);
 	pthread_mutex_init(&m->lock, NULL);
 	m->make = fn;

@@ -36,11 +36,6 @@ struct wishes {
 	struct sbx_creation *creation;
 };
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "memory is exhausted");
-}
-
 static void deed_free(struct deed *deed)
 {
 	sbx_wish_release(&deed->wish);
@@ -139,7 +134,7 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 			return r;
 	}
 	h->state = calloc(1, sizeof(struct wishes));
-	return h->state ? 0 : no_memory(err);
+	return h->state ? 0 : sbx_no_memory(err);
 }
 
 static void history_release(struct sbx_control_handle *h)
@@ -159,7 +154,7 @@ static int history_feed(struct sbx_control_handle *h, const void *buf, size_t le
 	if (r == -E2BIG)
 		return sbx_fail(err, E2BIG, "at most 64 KiB can be written to %s",
 		                h->node.row->name);
-	return r ? no_memory(err) : 0;
+	return r ? sbx_no_memory(err) : 0;
 }
 
 static bool history_unfinished(struct sbx_control_handle *h)
@@ -211,7 +206,7 @@ static int take_text(struct sbx_control_handle *h, bool final, char **ret, struc
 	    sbx_utf8_span(s->buf + from, to - from) != to - from)
 		return sbx_fail(err, EINVAL, "what is written here is text in UTF-8");
 	*ret = strndup(s->buf + from, to - from);
-	return *ret ? 1 : no_memory(err);
+	return *ret ? 1 : sbx_no_memory(err);
 }
 
 /* [loop] */
@@ -270,7 +265,7 @@ static int history_start(struct sbx_control_handle *h, bool final, struct sbx_er
 	struct wishes *s = h->state;
 	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
 	_cleanup_free_ char *text = NULL;
-	int r = deed ? take_text(h, final, &text, err) : no_memory(err);
+	int r = deed ? take_text(h, final, &text, err) : sbx_no_memory(err);
 
 	if (r <= 0)
 		return r;

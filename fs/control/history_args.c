@@ -11,11 +11,6 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/history.h"
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "memory is exhausted");
-}
-
 void sbx_wish_release(struct wish *wish)
 {
 	free(wish->text);
@@ -43,7 +38,7 @@ static int take_value(const struct member *m, struct json_object *value, struct 
 	if (!text)
 		return sbx_fail(err, EINVAL, "\"%s\" must be a string", m->key);
 	*m->text = strdup(json_object_get_string(value));
-	return *m->text ? 0 : no_memory(err);
+	return *m->text ? 0 : sbx_no_memory(err);
 }
 
 static int take_members(const struct member *members, struct json_object *obj,
@@ -83,7 +78,7 @@ static int read_json(const char *text, const struct member *members, struct sbx_
 static int set_text(char **text, const char *value, struct sbx_error *err)
 {
 	*text = strdup(value);
-	return *text ? 0 : no_memory(err);
+	return *text ? 0 : sbx_no_memory(err);
 }
 
 /* "Name <mail>" */

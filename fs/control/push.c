@@ -22,7 +22,7 @@ static int push_open(struct sbx_control_handle *h, struct sbx_error *err)
 		return r;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	sbx_request_parser_init(&s->parser);
 	h->state = s;
 	return 0;

@@ -291,7 +291,7 @@ int sbx_buffers_make(struct sbx_buffers *t, const struct sbx_control_node *dir, 
 		return r;
 	b = buffer_new(dir, name, uid, gid);
 	if (!b)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	pthread_mutex_lock(&t->lock);
 	if (!room_for(t, b->box, uid))
 		sweep(t, sbx_now_ns(), SBX_BUFFER_SPARED_S);
@@ -373,7 +373,7 @@ int sbx_buffers_rename(struct sbx_buffers *t, struct sbx_buffer *b,
 		return r;
 	name = strdup(newname);
 	if (!name)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	pthread_mutex_lock(&t->lock);
 	old = find(t, b->dir, newname);
 	if (old && old != b)
@@ -456,7 +456,7 @@ static int grow(struct sbx_buffer *b, uint64_t len, struct sbx_error *err)
 		                "the files beside the controls hold too much together");
 	data = realloc(b->data, cap);
 	if (!data)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	t->bytes += cap - b->cap;
 	b->data = data;
 	b->cap = cap;

@@ -20,11 +20,6 @@
 
 #define _cleanup_defaults_ _cleanup_(sbx_job_defaults_release)
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "memory is exhausted");
-}
-
 /* BUF as a string without its final newline. */
 static int value_of(struct sbx_control_handle *h, const char *buf, size_t len, char **ret,
                     struct sbx_error *err)
@@ -37,7 +32,7 @@ static int value_of(struct sbx_control_handle *h, const char *buf, size_t len, c
 	if (memchr(buf, '\0', len) || memchr(buf, '\n', len))
 		return sbx_fail(err, EINVAL, "%s holds one value on one line", h->node.row->name);
 	*ret = strndup(buf, len);
-	return *ret ? 0 : no_memory(err);
+	return *ret ? 0 : sbx_no_memory(err);
 }
 
 /* A number; nothing at all is 0, which means none. */
@@ -170,7 +165,7 @@ static int limit_set(struct sbx_control_handle *h, const char *buf, size_t len,
 	pthread_mutex_lock(&box->defaults_lock);
 	r = sbx_jobs_get_defaults(box->jobs, &d);
 	if (r < 0)
-		no_memory(err);
+		sbx_no_memory(err);
 	disk_mb = d.limits.disk_mb;
 	if (r >= 0) {
 		*limit_of(&d.limits, h->node.row->arg) = value;
@@ -256,7 +251,7 @@ static int env_add_line(struct env *env, const char *line, size_t len, struct sb
 		                (int)(equals - line), line);
 	item = strndup(line, len);
 	if (!item || env_add(env, item) < 0)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	if (env->bytes > ENV_MAX)
 		return sbx_fail(err, E2BIG, "the environment is larger than 1 MiB");
 	return 0;
@@ -285,12 +280,12 @@ static int env_present(struct sbx_box *box, struct env *env, struct sbx_error *e
 	_cleanup_defaults_ struct sbx_job_defaults d = {0};
 
 	if (sbx_jobs_get_defaults(box->jobs, &d) < 0)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	for (char **item = d.env; item && *item; item++) {
 		char *copy = strdup(*item);
 
 		if (!copy || env_add(env, copy) < 0)
-			return no_memory(err);
+			return sbx_no_memory(err);
 	}
 	return 0;
 }
@@ -333,7 +328,7 @@ static int env_more(struct sbx_control_handle *h, const char *buf, size_t len,
 	if (f->len + len > ENV_MAX)
 		return sbx_fail(err, E2BIG, "the environment is larger than 1 MiB");
 	if (!text)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	if (f->len)
 		memcpy(text, f->rest, f->len);
 	memcpy(text + f->len, buf, len);
@@ -343,7 +338,7 @@ static int env_more(struct sbx_control_handle *h, const char *buf, size_t len,
 		return r;
 	kept = malloc(rest + 1);
 	if (!kept)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	memcpy(kept, text + len - rest, rest);
 	free(f->rest);
 	f->rest = kept;
@@ -387,7 +382,7 @@ static int env_open(struct sbx_control_handle *h, struct sbx_error *err)
 	struct env_file *f = calloc(1, sizeof(*f));
 
 	if (!f)
-		return no_memory(err);
+		return sbx_no_memory(err);
 	f->adding = h->flags & O_APPEND;
 	h->state = f;
 	return 0;

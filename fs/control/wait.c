@@ -182,7 +182,7 @@ static int events_open(struct sbx_control_handle *h, struct sbx_error *err)
 	struct sbx_events_reader *reader = malloc(sizeof(*reader));
 
 	if (!reader)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	sbx_events_reader_init(events_of(h), reader);
 	h->state = reader;
 	return 0;

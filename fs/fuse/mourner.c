@@ -142,7 +142,7 @@ int sbx_mourner_start(const struct sbx_mourned *what, struct sbx_mourner **ret,
 	int pair[2], r = 0;
 
 	if (!m)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
 		free(m);
 		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));

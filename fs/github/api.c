@@ -66,7 +66,7 @@ int sbx_github_create(const char *api, const char *token, struct sbx_github **re
 		gh->api = strdup(api);
 	if (!gh || !gh->api) {
 		free(gh);
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	while (*gh->api && gh->api[strlen(gh->api) - 1] == '/')
 		gh->api[strlen(gh->api) - 1] = '\0';
@@ -128,7 +128,7 @@ static int tell_failure(CURLcode code, struct sbx_error *err)
 	case CURLE_WRITE_ERROR:
 		return sbx_fail(err, EMSGSIZE, "the answer of GitHub's API is too long");
 	case CURLE_OUT_OF_MEMORY:
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
 		return sbx_fail(err, EKEYREJECTED, "GitHub's API cannot prove who it is: %s",
@@ -311,8 +311,7 @@ int sbx_github_pull(struct sbx_github *gh, const struct sbx_github_repo *repo,
 
 	if (!r) {
 		body = pull_json(pull, base);
-		r = body ? ask(gh, repo, "/pulls", body, cancelled, &a, &own)
-		         : sbx_fail(&own, ENOMEM, "out of memory");
+		r = body ? ask(gh, repo, "/pulls", body, cancelled, &a, &own) : sbx_no_memory(&own);
 		if (r == -EINVAL && strstr(own.text, "base"))
 			forget(gh, repo);
 	}

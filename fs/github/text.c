@@ -222,7 +222,7 @@ int sbx_github_member(const char *body, size_t len, const char *key, char **ret,
 	} else {
 		*ret = strdup(text);
 		if (!*ret)
-			r = sbx_fail(err, ENOMEM, "out of memory");
+			r = sbx_no_memory(err);
 	}
 	json_object_put(obj);
 	return r;

@@ -257,7 +257,7 @@ int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct s
 		view = strdup(jobs->view);
 		pthread_mutex_unlock(&jobs->lock);
 		if (!view)
-			return sbx_fail(err, ENOMEM, "out of memory");
+			return sbx_no_memory(err);
 		rest = below(cwd, view);
 		if (!rest)
 			rest = below(cwd, jobs->sandbox->workdir);
@@ -269,7 +269,7 @@ int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct s
 		return cwd_error(r, cwd, err);
 	copy = strdup(rest);
 	if (!copy)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	*ret = copy;
 	return 0;
 }

@@ -25,18 +25,13 @@ struct request_key {
 	int (*take)(struct sbx_request *req, struct json_object *value, struct sbx_error *err);
 };
 
-static int no_memory(struct sbx_error *err)
-{
-	return sbx_fail(err, ENOMEM, "out of memory");
-}
-
 static int take_string(struct json_object *value, const char *key, char **ret,
                        struct sbx_error *err)
 {
 	if (!json_object_is_type(value, json_type_string))
 		return sbx_fail(err, EINVAL, "\"%s\" must be a string", key);
 	*ret = strdup(json_object_get_string(value));
-	return *ret ? 0 : no_memory(err);
+	return *ret ? 0 : sbx_no_memory(err);
 }
 
 static int take_argv(struct sbx_request *req, struct json_object *value, struct sbx_error *err)
@@ -53,7 +48,7 @@ static int take_argv(struct sbx_request *req, struct json_object *value, struct 
 			r = sbx_fail(err, EINVAL, "\"argv\" must be an array of strings");
 		else if (sbx_strings_add(&argv, json_object_get_string(arg),
 		                         (size_t)json_object_get_string_len(arg)) < 0)
-			r = no_memory(err);
+			r = sbx_no_memory(err);
 	}
 	req->argv = argv.items;
 	return r;
@@ -78,9 +73,9 @@ static int add_env(struct sbx_strings *env, const char *key, struct json_object 
 		                sbx_clip(key, strlen(key)), key);
 	if (asprintf(&pair, "%s=%s", key, json_object_get_string(value)) < 0) {
 		pair = NULL;
-		return no_memory(err);
+		return sbx_no_memory(err);
 	}
-	return sbx_strings_add(env, pair, strlen(pair)) < 0 ? no_memory(err) : 0;
+	return sbx_strings_add(env, pair, strlen(pair)) < 0 ? sbx_no_memory(err) : 0;
 }
 
 static int take_env(struct sbx_request *req, struct json_object *value, struct sbx_error *err)
@@ -456,7 +451,7 @@ int sbx_request_parser_feed(struct sbx_request_parser *p, const void *data, size
 	if (!len)
 		return 0;
 	if (make_room(p, len) < 0)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	memcpy(p->buf + p->len, data, len);
 	nul = memrchr(p->buf + p->len, '\0', len);
 	if (nul)
@@ -559,7 +554,7 @@ static int take_nul(struct sbx_request_parser *p, bool final, struct sbx_request
 	}
 	ret->argv = argv.items;
 	if (r < 0)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	consume(p, len);
 	return 1;
 }
@@ -725,7 +720,7 @@ static int take_create_name(struct sbx_request_parser *p, bool final,
 			                "a create request is a JSON object or a bare name");
 	ret->name = strndup(s, n);
 	if (!ret->name)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	consume(p, newline ? len + 1 : len);
 	return 1;
 }

@@ -223,7 +223,7 @@ int sbx_job_prepare(struct sbx_jobs *jobs, const char *name, struct sbx_jobrec *
 		return r;
 	rec = sbx_jobrec_new(jobs, name);
 	if (!rec)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	rec->prepared = true;
 	pthread_mutex_lock(&jobs->lock);
 	known = sbx_jobs_by_name(jobs, name);
@@ -467,7 +467,7 @@ int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *
 		return r;
 	fresh = sbx_list_copy(env);
 	if (env && !fresh)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	pthread_mutex_lock(&jobs->lock);
 	old = jobs->defaults.env;
 	jobs->defaults.env = fresh;

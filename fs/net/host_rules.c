@@ -216,7 +216,7 @@ int sbx_hosts_parse(const char *list, struct sbx_hosts **ret, struct sbx_error *
 		rules += *p == ',';
 	hosts = calloc(1, sizeof(*hosts) + rules * sizeof(hosts->rules[0]));
 	if (!hosts)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	for (;; list++) {
 		size_t len = strcspn(list, ",");
 

@@ -28,10 +28,10 @@ int sbx_egress_create(const char *hosts, struct sbx_loop *loop, struct sbx_pool 
                       struct sbx_egress **ret, struct sbx_error *err)
 {
 	struct sbx_egress *e = calloc(1, sizeof(*e));
-	int r = e ? sbx_hosts_parse(hosts, &e->hosts, err) : sbx_fail(err, ENOMEM, "out of memory");
+	int r = e ? sbx_hosts_parse(hosts, &e->hosts, err) : sbx_no_memory(err);
 
 	if (!r && sbx_resolver_create(loop, pool, &e->resolver) < 0)
-		r = sbx_fail(err, ENOMEM, "out of memory");
+		r = sbx_no_memory(err);
 	if (r < 0) {
 		sbx_egress_destroy(e);
 		return r;

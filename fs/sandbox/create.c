@@ -174,7 +174,7 @@ static int reserve(struct sbx_registry *reg, struct sbx_creation *c, const char 
 		return sbx_fail(err, EEXIST, "there is a sandbox %s already", name);
 	c->box = sbx_box_new(reg, name);
 	if (!c->box || sbx_registry_insert(reg, c->box) < 0)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	c->box->pub.number = reg->next_number++;
 	c->box->creation = c;
 	sbx_registry_begin(reg);
@@ -218,7 +218,7 @@ static int find_origin(struct sbx_registry *reg, const char *text, struct sbx_bo
 	_cleanup_free_ char *name = strndup(text, at ? (size_t)(at - text) : strlen(text));
 
 	if (!name || (at && !(*rev = strdup(at + 1))))
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	if (at && (strchr(*rev, ':') || sbx_rev_check(*rev, NULL) < 0))
 		return sbx_fail(err, EINVAL, "\"from\" is NAME, NAME@ID or trash:ENTRY, not %.120s",
 		                text);
@@ -295,7 +295,7 @@ static struct sbx_creation *settle(struct sbx_creation *c, int code, struct sbx_
 	struct sbx_registry *reg = c->reg;
 
 	if (code == -ENOMEM && !err->code)
-		sbx_fail(err, ENOMEM, "memory is exhausted");
+		sbx_no_memory(err);
 	if (code >= 0) {
 		pthread_mutex_lock(&reg->lock);
 		code = reserve(reg, c, name, err);

@@ -149,7 +149,7 @@ static int pull(struct sbx_push *push, const char *url, struct sbx_error *err)
 	                       req->blueprint ? req->blueprint : "sandboxfs", branch,
 	                       req->run ? req->run : push->box->pub.sandbox->id) < 0) {
 		body = NULL;
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	return sbx_github_pull(github, &repo, &(struct sbx_github_pull){title, body, branch},
 	                       &push->cancelled, &push->pr_url, err);
@@ -302,7 +302,7 @@ static void done(void *data)
 	_cleanup_free_ char *line = result_line(push);
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool gone;
-	int r = line ? 0 : sbx_fail(&err, ENOMEM, "out of memory");
+	int r = line ? 0 : sbx_no_memory(&err);
 
 	note(push);
 	tell_error(push);

@@ -111,7 +111,7 @@ static int begin_rename(struct sbx_registry *reg, const char *from, const char *
 		return sbx_fail(err, EEXIST, "there is a sandbox %s already", to);
 	ren->to = strdup(to);
 	if (!ren->to)
-		return sbx_fail(err, ENOMEM, "memory is exhausted");
+		return sbx_no_memory(err);
 	ren->box = box;
 	sbx_box_ref(&box->pub);
 	box->new_name = ren->to;

@@ -137,12 +137,12 @@ static int audit_key(struct audit *a)
 	_cleanup_free_ char *key = decode_string(a->s + a->last, a->last_len);
 
 	if (!key || !keys)
-		return sbx_fail(a->err, ENOMEM, "out of memory");
+		return sbx_no_memory(a->err);
 	if (json_object_object_get_ex(keys, key, NULL))
 		return sbx_fail(a->err, EINVAL, "duplicate key \"%.*s\"",
 		                sbx_clip(key, strlen(key)), key);
 	if (json_object_object_add(keys, key, NULL))
-		return sbx_fail(a->err, ENOMEM, "out of memory");
+		return sbx_no_memory(a->err);
 	return 0;
 }
 
@@ -292,7 +292,7 @@ int sbx_json_feed(struct json_tokener **tok, const char *text, size_t from, size
 	if (n > INT_MAX)
 		return sbx_fail(err, E2BIG, "JSON text too long");
 	if (make_tokener(tok) < 0)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	obj = parse_runs(*tok, text + from, n, &at);
 	at += from;
 	e = json_tokener_get_error(*tok);

@@ -216,7 +216,7 @@ int sbx_words_split(const char *line, size_t len, struct sbx_strings *ret, struc
 		r = end_word(&sp);
 	if (!r && ret->n)
 		r = check_program(ret->items[0], err);
-	return r == -ENOMEM ? sbx_fail(err, ENOMEM, "out of memory") : r;
+	return r == -ENOMEM ? sbx_no_memory(err) : r;
 }
 
 bool sbx_words_of_shell(const char *name)

@@ -22,4 +22,7 @@ struct sbx_error {
 int sbx_fail(struct sbx_error *err, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* sbx_fail for what only memory is missing to. Returns -ENOMEM. */
+int sbx_no_memory(struct sbx_error *err);
+
 #endif

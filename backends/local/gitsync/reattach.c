@@ -95,7 +95,7 @@ static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 	int r;
 
 	if (!path || !index_path)
-		return sbx_fail(y->err, ENOMEM, "out of memory");
+		return sbx_no_memory(y->err);
 	if (faccessat(y->repo, "index", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return 0;
 	r = git_object_lookup(&commit, y->source, tip, GIT_OBJECT_COMMIT);
@@ -135,7 +135,7 @@ static int make_entry(struct sbx_sync *y, const char *entry, const git_oid *tip)
 		return r;
 	wt.workdir = y->p->workdir;
 	if (!head)
-		return sbx_fail(y->err, ENOMEM, "out of memory");
+		return sbx_no_memory(y->err);
 	owner = sbx_git_owner_begin(wt.common);
 	r = sbx_git_write_entry(&wt, NULL);
 	sbx_git_owner_end(&owner);

@@ -114,7 +114,7 @@ static int read_inside(const struct sbx_sync *y, const struct side *host, struct
 		                strerror(-r));
 	r = sbx_index_parse_most(data, ret->len, most, &ret->raw, err);
 	if (!r && (r = sbx_index_bare(&ret->raw, &host->index, &ret->index)))
-		sbx_fail(err, ENOMEM, "out of memory");
+		sbx_no_memory(err);
 	ret->there = !r;
 	return r;
 }

@@ -93,7 +93,7 @@ int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_ex
 	if (!r)
 		r = git_tree_walk(top, GIT_TREEWALK_PRE, add, &reading);
 	if (reading.r)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (r)
 		return sbx_git_fail(err, r, "a mark cannot be read");
 	if (ret->n)

@@ -336,7 +336,7 @@ static int author_of(git_repository *repo, const char *author, git_signature **r
 	_cleanup_free_ char *name = NULL, *mail = NULL;
 
 	if (!author)
-		return host_signature(repo, ret) ? sbx_fail(err, ENOMEM, "out of memory") : 0;
+		return host_signature(repo, ret) ? sbx_no_memory(err) : 0;
 	if (close && !close[1]) {
 		name = strndup(author, (size_t)(open - author));
 		mail = strndup(open + 1, (size_t)(close - open - 1));
@@ -384,7 +384,7 @@ int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *pa
 		return r;
 	r = author_of(repo, NULL, &us, err);
 	if (!r && !text)
-		r = sbx_fail(err, ENOMEM, "out of memory");
+		r = sbx_no_memory(err);
 	if (!r) {
 		r = git_tree_lookup(&root, repo, tree);
 		if (!r && parent)

@@ -95,7 +95,7 @@ static int set_branch(const struct sbx_past_place *place, const git_oid *oid, st
 	_cleanup_fd_ int lock = place->rec->common ? sbx_git_lock(place->rec->common) : -1;
 
 	if (!branch)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (place->rec->common && lock < 0)
 		return sbx_fail(err, -lock, "cannot lock the repository: %s", strerror(-lock));
 	return sbx_past_move(place, branch, NULL, oid, "sandboxfs: restored", err);
@@ -121,8 +121,7 @@ static int to_commit(const struct sbx_past_place *place, git_repository *repo,
 	if (!r)
 		r = set_branch(place, commit, err);
 	if (!r)
-		r = head ? set_head(place, repo, head, err)
-		         : sbx_fail(err, ENOMEM, "out of memory");
+		r = head ? set_head(place, repo, head, err) : sbx_no_memory(err);
 	return r;
 }
 

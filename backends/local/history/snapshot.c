@@ -377,8 +377,7 @@ int sbx_past_read_mark(git_repository *all, const git_oid *oid, struct sbx_past_
 	if (!r && ret->head)
 		return 0;
 	sbx_past_marked_release(ret);
-	return r ? sbx_fail(err, ENOMEM, "out of memory")
-	         : sbx_fail(err, EINVAL, "a mark cannot be read");
+	return r ? sbx_no_memory(err) : sbx_fail(err, EINVAL, "a mark cannot be read");
 }
 
 static int put_mark(const struct sbx_past_place *place, const char *name,

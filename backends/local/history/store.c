@@ -136,7 +136,7 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 	if (dir < 0)
 		return dir;
 	if (!path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = git_repository_open_bare(&repo, common ? common : path);
 	if (!r)
 		r = freeze_config(repo);
@@ -333,7 +333,7 @@ int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, 
 	int r;
 
 	if (!name)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	owner = sbx_git_owner_begin(place->rec->common);
 	r = git_reference_create(&ref, repo, name, oid, 1, log);
 	sbx_git_owner_end(&owner);
@@ -382,7 +382,7 @@ int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err)
 	if (!rec->common || !rec->worktree)
 		return 0;
 	if (!prefix || !path || !marks || !marked || !marking)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (access(path, F_OK) < 0 && access(marked, F_OK) < 0 && access(marking, F_OK) < 0)
 		return 0;
 	r = sbx_git_open(rec->common, &repo);

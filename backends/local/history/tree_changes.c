@@ -25,7 +25,7 @@ static int add_change(struct past_changes *a, const char *path, const git_tree_e
 
 	if (!c.path || SBX_GROW(a->at, a->n, a->cap, 64)) {
 		free(c.path);
-		return sbx_fail(a->err, ENOMEM, "out of memory");
+		return sbx_no_memory(a->err);
 	}
 	if (S_ISREG(c.mode))
 		c.mode = S_IFREG | (c.mode & 0100 ? 0755 : 0644);
@@ -72,7 +72,7 @@ static int list_pair(struct past_changes *a, const char *dir, const git_tree_ent
 		return 0;
 	path = sbx_format("%s%s%s", dir, git_tree_entry_name(x ? x : y), trees ? "/" : "");
 	if (!path)
-		return sbx_fail(a->err, ENOMEM, "out of memory");
+		return sbx_no_memory(a->err);
 	if (strlen(path) >= PATH_MAX)
 		return sbx_fail(a->err, ENAMETOOLONG, "cannot compare: a path is too long");
 	if (trees)

@@ -727,7 +727,7 @@ int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
 	int r;
 
 	if (!b)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->more, NULL);
 	b->limit_mb = limit_mb;

@@ -167,7 +167,7 @@ int sbx_base_commit_new(const char *source, git_repository *repo, const char *co
 
 	if (!c || !(c->source = strdup(source))) {
 		free(c);
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	snprintf(c->commit, sizeof(c->commit), "%s", commit);
 	c->owner = *owner;

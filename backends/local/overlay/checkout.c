@@ -414,7 +414,7 @@ int sbx_base_fill(struct sbx_fill *spec, git_repository *repo, git_tree *root,
 	int r;
 
 	if (!path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = git_index_open(&index, path);
 	if (!r)
 		r = sbx_git_read_tree(index, root);

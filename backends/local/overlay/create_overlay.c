@@ -32,7 +32,7 @@ int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_reposi
 	rec->layer = strdup(c->key);
 	if (!rec->layer) {
 		sbx_base_commit_free(&c->recipe);
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	}
 	*ret = c;
 	return 0;
@@ -153,7 +153,7 @@ static int try_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bool *can
 		free(rec->layer);
 		rec->layer = strdup(d.key);
 		rec->skipped = (int64_t)d.left_out;
-		r = rec->layer ? store(b, rec, err) : sbx_fail(err, ENOMEM, "out of memory");
+		r = rec->layer ? store(b, rec, err) : sbx_no_memory(err);
 	}
 	if (!r)
 		r = sbx_layers_stand(b->layers, &b->state, rec, &d.recipe, cancelled, &base, err);
@@ -230,7 +230,7 @@ static int check_owner(struct sbx_local *b, const struct sbx_record *rec, struct
 	struct stat st;
 
 	if (!path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (fstatat(b->state.trees, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return sbx_fail(err, errno, "its layers cannot be read: %s", strerror(errno));
 	return st.st_uid == sbx_layers_owner(b->layers)->uid

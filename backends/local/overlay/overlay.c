@@ -66,7 +66,7 @@ int sbx_layers_stand(struct sbx_layers *layers, const struct sbx_state *state,
 	_cleanup_free_ char *path = record_path(state, rec->id);
 
 	if (!path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	return sbx_base_acquire(layers->bases, recipe, rec->id, path, cancelled, ret, err);
 }
 
@@ -158,7 +158,7 @@ static int make_trial(struct sbx_layers *layers, const struct sbx_state *state,
 	int r;
 
 	if (!key || !lock)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = sbx_tree_remove(state->trees, TRIAL_ID, err);
 	if (!r)
 		r = sbx_base_acquire(layers->bases, &recipe, TRIAL_ID, lock, NULL, &base, err);
@@ -183,7 +183,7 @@ static int open_parts(struct sbx_layers *layers, const struct sbx_host *host,
 	if (!host->spawner || !s->cache_dir)
 		return sbx_fail(err, EOPNOTSUPP, "commands cannot be run here");
 	if (!trees)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	layers->houses = sbx_spawner_maps_memory(host->spawner);
 	r = sbx_identity_find(s, &layers->owner, err);
 	if (!r)
@@ -201,7 +201,7 @@ int sbx_layers_open(const struct sbx_host *host, const struct sbx_state *state,
 	int r;
 
 	if (!layers)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = open_parts(layers, host, state, err);
 	if (r) {
 		sbx_layers_close(layers);

@@ -55,7 +55,7 @@ static int hold_base(struct sbx_local *b, const struct sbx_record *rec, struct s
 	if (!rec->layer || rec->common || !b->layers)
 		return 0;
 	if (!user || !path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	r = sbx_base_acquire(sbx_layers_bases(b->layers), &there, user, path, NULL, &base, err);
 	if (!r)
 		close(base.dir);
@@ -388,7 +388,7 @@ int sbx_local_removed_watch(struct sbx_local *b, struct sbx_error *err)
 	int r;
 
 	if (!w)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	w->b = b;
 	sem_init(&w->wake, 0, 0);
 	r = sbx_thread_start(&w->thread, watch_main, w);

@@ -184,7 +184,7 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 	if (s->rec.save && (!s->rec.common || s->rec.head))
 		return 0;
 	sbx_local_trash_unplan(s);
-	return sbx_fail(err, ENOMEM, "out of memory");
+	return sbx_no_memory(err);
 }
 
 void sbx_local_trash_unplan(struct sbx_local_sandbox *s)

@@ -585,7 +585,7 @@ static int visit(const char *name, unsigned char type, void *data)
 	if (s->in->cancelled && atomic_load(s->in->cancelled))
 		return sbx_fail(s->err, EINTR, "cancelled");
 	if (!path)
-		return sbx_fail(s->err, ENOMEM, "out of memory");
+		return sbx_no_memory(s->err);
 	if (strcmp(name, ".git") == 0)
 		return 0;
 	if (strlen(path) >= PATH_MAX) {
@@ -597,7 +597,7 @@ static int visit(const char *name, unsigned char type, void *data)
 	p.ignored_there = s->now.ignored_there || sbx_ignore_match(s->there, path, dir);
 	r = dir ? visit_dir(s, &p) : visit_other(s, &p, name, type);
 	path = p.path;
-	return r == -ENOMEM ? sbx_fail(s->err, ENOMEM, "out of memory") : r;
+	return r == -ENOMEM ? sbx_no_memory(s->err) : r;
 }
 
 /* --- the walk ------------------------------------------------------------------------------------------------ */
@@ -796,7 +796,7 @@ int sbx_local_include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *
 	int r;
 
 	if (!path)
-		return sbx_fail(err, ENOMEM, "out of memory");
+		return sbx_no_memory(err);
 	if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	r = include(b, rec, cancelled, err);
