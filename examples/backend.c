@@ -203,7 +203,7 @@ static int example_recover(struct sbx_backend *base, const struct sbx_recover *r
                            struct sbx_error *err)
 {
 	struct example *b = (struct example *)base;
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	int code = sbx_dir_names(b->dir, &names);
 
 	for (size_t i = 0; i < names.n && !code; i++)

@@ -265,7 +265,7 @@ static int list_empty(struct capture *c)
 		/* It may be a submodule. */
 		if (lo == hi && !sbx_index_find(&c->ret->index, dir, strlen(dir))) {
 			c->ret->inexact = true;
-			r = sbx_names_add(&c->ret->left_out, dir);
+			r = sbx_strings_add(&c->ret->left_out, dir);
 		}
 	}
 	return r;
@@ -382,7 +382,7 @@ int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
 		free(c.items[i].path);
 	free(c.items);
 	free(c.hidden);
-	sbx_names_release(&c.dirs);
+	sbx_strings_release(&c.dirs);
 	capture_rules_close(&c.rules);
 	git_index_free(c.attributes);
 	sbx_object_writer_close(c.writer);
@@ -396,7 +396,7 @@ void sbx_captured_release(struct sbx_captured *captured)
 {
 	sbx_index_release(&captured->index);
 	free(captured->found.at);
-	sbx_names_release(&captured->left_out);
-	sbx_names_release(&captured->nested);
+	sbx_strings_release(&captured->left_out);
+	sbx_strings_release(&captured->nested);
 	*captured = (struct sbx_captured){0};
 }

@@ -43,7 +43,7 @@ struct sbx_capture_wish {
 	/* The same of what was found before, which tells nothing of what belongs in the tree. May be NULL. */
 	const struct sbx_index *seen;
 	struct timespec seen_at;
-	const struct sbx_names
+	const struct sbx_strings
 	        *nested;           /* directories that the host made repositories of; may be NULL */
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
@@ -66,14 +66,14 @@ struct sbx_captured {
 	struct sbx_index
 	        found; /* of it, what was looked at and may be believed later; names are those of index */
 	/* Paths that are not recorded: ignored, special, spared, or nothing but such below. */
-	struct sbx_names left_out;
+	struct sbx_strings left_out;
 	/*
 	 * A tree of git does not say all that is there: something is left out, or has a name that
 	 * git refuses, a mode that git does not know, or another content than what was recorded.
 	 */
 	bool inexact;
 	/* Repositories in the tree whose contents are not recorded: submodules too. */
-	struct sbx_names nested;
+	struct sbx_strings nested;
 	struct timespec
 	        begun; /* to be the index's time: what changed later is looked at again by who reads it */
 };

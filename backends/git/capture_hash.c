@@ -521,7 +521,7 @@ static int count_holes(struct capture *c, const struct capture_item *item)
 		                "it, or name it in .gitignore",
 		                item->path);
 	c->ret->inexact = true;
-	r = sbx_names_add(&c->ret->left_out, item->path);
+	r = sbx_strings_add(&c->ret->left_out, item->path);
 	return r ? r : -EFBIG;
 }
 

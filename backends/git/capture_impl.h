@@ -57,8 +57,8 @@ struct capture {
 	struct capture_rules rules;
 	struct capture_item *items;
 	size_t n, cap;
-	bool *hidden;          /* of the entries of wish->lower: covered by what is above */
-	struct sbx_names dirs; /* that were looked into */
+	bool *hidden;            /* of the entries of wish->lower: covered by what is above */
+	struct sbx_strings dirs; /* that were looked into */
 	git_odb *odb;
 	struct sbx_object_writer *writer;
 	git_index *attributes; /* where libgit2 looks for .gitattributes */

@@ -115,7 +115,7 @@ static int add_item(struct capture *c, const char *path, const struct stat *st,
 static int leave_out(struct capture *c, const char *path)
 {
 	c->ret->inexact = true;
-	return sbx_names_add(&c->ret->left_out, path);
+	return sbx_strings_add(&c->ret->left_out, path);
 }
 
 /* ---- directories ---- */
@@ -138,7 +138,7 @@ static bool is_repository(int dir)
 
 static bool is_nested(const struct walk *w, const char *path, const char *name)
 {
-	const struct sbx_names *nested = w->c->wish->nested;
+	const struct sbx_strings *nested = w->c->wish->nested;
 	_cleanup_fd_ int dir = -1;
 
 	for (size_t i = 0; nested && i < nested->n; i++)
@@ -178,10 +178,10 @@ static int meet_directory(struct walk *w, const char *path, const char *name)
 	if (entry && sbx_index_mode(entry) == CAPTURE_GITLINK && is_nested(w, path, name)) {
 		hide(w, path);
 		c->ret->inexact = true;
-		return sbx_names_add(&c->ret->nested, path);
+		return sbx_strings_add(&c->ret->nested, path);
 	}
 	if (!knows && is_nested(w, path, name)) {
-		int r = sbx_names_add(&c->ret->nested, path);
+		int r = sbx_strings_add(&c->ret->nested, path);
 
 		hide(w, path);
 		return r ? r : leave_out(c, path);
@@ -352,7 +352,7 @@ static int visit(struct walk *w)
 	w->list = w->here.upper ? upper : merged;
 	r = capture_rules_enter(&c->rules, w->here.path);
 	if (!r && *w->here.path)
-		r = sbx_names_add(&c->dirs, w->here.path);
+		r = sbx_strings_add(&c->dirs, w->here.path);
 	return r ? r : sbx_dir_scan(w->list, meet, w);
 }
 

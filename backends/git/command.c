@@ -15,7 +15,7 @@ struct line {
 	const struct sbx_git_trees *trees;
 	const char *at;
 	char *word; /* as long as the text */
-	struct sbx_names words;
+	struct sbx_strings words;
 	unsigned depth;
 	bool leads_in;
 };
@@ -252,17 +252,9 @@ static bool words_lead_in(const struct line *l, char *const *words)
 /* The command that was read ends here. */
 static void end_command(struct line *l)
 {
-	if (!l->leads_in && l->words.n) {
-		if (sbx_names_add(&l->words, "")) {
-			l->leads_in = true;
-		} else {
-			free(l->words.items[--l->words.n]);
-			l->words.items[l->words.n] = NULL;
-			l->leads_in = words_lead_in(l, l->words.items);
-		}
-	}
-	sbx_names_release(&l->words);
-	l->words = (struct sbx_names){0};
+	if (!l->leads_in && l->words.n)
+		l->leads_in = words_lead_in(l, l->words.items);
+	sbx_strings_release(&l->words);
 }
 
 /* What stands from FROM to TO is run on its own. */
@@ -391,7 +383,7 @@ static void read_line(struct line *l)
 			read_word(l);
 			if (!target && !strcmp(l->word, "}"))
 				end_command(l);
-			else if (!target && sbx_names_add(&l->words, l->word))
+			else if (!target && sbx_strings_add(&l->words, l->word))
 				l->leads_in = true;
 			target = false;
 		}

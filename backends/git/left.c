@@ -54,7 +54,7 @@ bool sbx_git_left_any(int repo)
 struct naming {
 	int repo;
 	const char *path;
-	struct sbx_names dirs;
+	struct sbx_strings dirs;
 	size_t seen;
 	struct sbx_refs *refs;
 };
@@ -97,24 +97,24 @@ static int find_log(const char *name, unsigned char type, void *data)
 	if (++n->seen > LOGS_MOST)
 		return -E2BIG;
 	if (type == DT_DIR)
-		return sbx_names_add(&n->dirs, path);
+		return sbx_strings_add(&n->dirs, path);
 	return type == DT_REG ? add_log(n, path) : 0;
 }
 
 static int add_logs(int repo, struct sbx_refs *refs)
 {
 	struct naming n = {.repo = repo, .refs = refs};
-	int r = sbx_names_add(&n.dirs, "logs");
+	int r = sbx_strings_add(&n.dirs, "logs");
 	char *path;
 
-	while (!r && (path = sbx_names_take(&n.dirs))) {
+	while (!r && (path = sbx_strings_take(&n.dirs))) {
 		_cleanup_fd_ int fd = sbx_beneath_open(repo, path, O_RDONLY | O_DIRECTORY);
 
 		n.path = path;
 		r = fd < 0 ? 0 : sbx_dir_scan(fd, find_log, &n);
 		free(path);
 	}
-	sbx_names_release(&n.dirs);
+	sbx_strings_release(&n.dirs);
 	return r;
 }
 

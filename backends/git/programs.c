@@ -483,7 +483,7 @@ static void put_helpers(FILE *out, const struct reading *r)
 }
 
 /* The text of our file, with the keys in it; *RET is NULL when nothing leads in. */
-static int make_text(const struct reading *r, char **ret, struct sbx_names *keys)
+static int make_text(const struct reading *r, char **ret, struct sbx_strings *keys)
 {
 	size_t size, had = keys->n;
 	FILE *out = open_memstream(ret, &size);
@@ -508,7 +508,7 @@ static int make_text(const struct reading *r, char **ret, struct sbx_names *keys
 		}
 		if (s->program->value != SBX_GIT_HELPER)
 			put_setting(out, s->key, s->program->nothing);
-		x = sbx_names_add(keys, s->key);
+		x = sbx_strings_add(keys, s->key);
 	}
 	put_helpers(out, r);
 	if (fclose(out) != 0 && !x)
@@ -639,7 +639,7 @@ static int put_worktree(const struct reading *r, const char *text)
 	return put_in(r->guard->common, dir, "config.worktree", block, OURS, text);
 }
 
-static int guard_common(struct reading *r, struct sbx_names *keys)
+static int guard_common(struct reading *r, struct sbx_strings *keys)
 {
 	_cleanup_free_ char *text = NULL;
 	int x = read_all(r);
@@ -653,13 +653,13 @@ static int guard_common(struct reading *r, struct sbx_names *keys)
 }
 
 /* Behind guard_common. */
-static int guard_worktree(struct reading *r, struct sbx_names *keys)
+static int guard_worktree(struct reading *r, struct sbx_strings *keys)
 {
 	_cleanup_free_ char *text = NULL;
 	int x = read_worktree(r);
 
-	sbx_names_release(keys);
-	*keys = (struct sbx_names){0};
+	sbx_strings_release(keys);
+	*keys = (struct sbx_strings){0};
 	if (!x)
 		x = make_text(r, &text, keys);
 	if (!x)
@@ -667,7 +667,7 @@ static int guard_worktree(struct reading *r, struct sbx_names *keys)
 	return x && !r->err->code && !text ? 0 : x;
 }
 
-int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_names *keys,
+int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_strings *keys,
                            struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
@@ -690,7 +690,7 @@ int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_names *
 	return why.code ? -why.code : 0;
 }
 
-int sbx_git_programs_look(const struct sbx_git_guard *guard, struct sbx_names *keys)
+int sbx_git_programs_look(const struct sbx_git_guard *guard, struct sbx_strings *keys)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
 	struct reading r = {.guard = guard, .trees = guard->trees, .err = &why};

@@ -65,11 +65,11 @@ struct sbx_git_guard {
  * it cannot be done, with a sentence; EBUSY: somebody has locked the source's config; or why it
  * cannot be written. Not concurrently for one COMMON; waits for nobody.
  */
-int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_names *keys,
+int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_strings *keys,
                            struct sbx_error *err);
 
 /* Likewise, but changes nothing. */
-int sbx_git_programs_look(const struct sbx_git_guard *guard, struct sbx_names *keys);
+int sbx_git_programs_look(const struct sbx_git_guard *guard, struct sbx_strings *keys);
 
 /* Takes the block and the file away. 0 or -errno. */
 int sbx_git_programs_forget(const char *common, const char *mark);

@@ -250,7 +250,7 @@ int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_re
 struct loose {
 	int dirfd;
 	const char *path; /* of the directory that is being read */
-	struct sbx_names dirs;
+	struct sbx_strings dirs;
 	size_t seen;
 	struct sbx_refs *refs;
 };
@@ -294,7 +294,7 @@ static int find_loose(const char *name, unsigned char type, void *data)
 		return 0;
 	}
 	if (type == DT_DIR)
-		return ++l->seen > DIRS_MAX ? -E2BIG : sbx_names_add(&l->dirs, path);
+		return ++l->seen > DIRS_MAX ? -E2BIG : sbx_strings_add(&l->dirs, path);
 	if (type != DT_REG || !is_seen(path) || read_loose(l->dirfd, path, &oid))
 		return 0;
 	return sbx_refs_add(l->refs, path, &oid);
@@ -303,17 +303,17 @@ static int find_loose(const char *name, unsigned char type, void *data)
 static int read_all_loose(int dirfd, struct sbx_refs *ret)
 {
 	struct loose l = {.dirfd = dirfd, .refs = ret};
-	int r = sbx_names_add(&l.dirs, "refs");
+	int r = sbx_strings_add(&l.dirs, "refs");
 	char *path;
 
-	while (!r && (path = sbx_names_take(&l.dirs))) {
+	while (!r && (path = sbx_strings_take(&l.dirs))) {
 		_cleanup_fd_ int fd = sbx_beneath_open(dirfd, path, O_RDONLY | O_DIRECTORY);
 
 		l.path = path;
 		r = fd < 0 ? 0 : sbx_dir_scan(fd, find_loose, &l);
 		free(path);
 	}
-	sbx_names_release(&l.dirs);
+	sbx_strings_release(&l.dirs);
 	return r;
 }
 

@@ -93,7 +93,7 @@ static bool is_lock(const char *name)
 /* All below DIR, which only daemons of ours write to. */
 static void break_below(int dir, const struct timespec *since, int depth)
 {
-	struct sbx_names names = {0};
+	struct sbx_strings names = {0};
 
 	if (depth < DEPTH_MAX && sbx_dir_names(dir, &names) == 0)
 		for (size_t i = 0; i < names.n; i++) {
@@ -104,7 +104,7 @@ static void break_below(int dir, const struct timespec *since, int depth)
 			else if (is_lock(names.items[i]))
 				break_lock(dir, names.items[i], LOOSE_NS, since);
 		}
-	sbx_names_release(&names);
+	sbx_strings_release(&names);
 }
 
 void sbx_git_break_locks(const char *common, const struct timespec *since)
@@ -125,7 +125,7 @@ void sbx_git_break_locks(const char *common, const struct timespec *since)
 static void break_tracking(int common, const char *branch, const struct timespec *since)
 {
 	_cleanup_fd_ int remotes = sbx_beneath_open(common, "refs/remotes", O_RDONLY | O_DIRECTORY);
-	struct sbx_names names = {0};
+	struct sbx_strings names = {0};
 
 	if (remotes >= 0 && sbx_dir_names(remotes, &names) == 0)
 		for (size_t i = 0; i < names.n; i++) {
@@ -134,7 +134,7 @@ static void break_tracking(int common, const char *branch, const struct timespec
 			if (ref)
 				break_ref(remotes, ref, since);
 		}
-	sbx_names_release(&names);
+	sbx_strings_release(&names);
 }
 
 static long long boot_ns(void)
@@ -149,7 +149,7 @@ static long long boot_ns(void)
 static void break_older(int dir)
 {
 	_cleanup_fd_ int fd = sbx_dir_open(dir, ".");
-	struct sbx_names names = {0};
+	struct sbx_strings names = {0};
 	const long long boot = boot_ns();
 	struct stat st;
 
@@ -159,7 +159,7 @@ static void break_older(int dir)
 			    fstatat(fd, names.items[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 			    S_ISREG(st.st_mode) && sbx_timespec_ns(&st.st_mtim) < boot)
 				unlinkat(fd, names.items[i], 0);
-	sbx_names_release(&names);
+	sbx_strings_release(&names);
 }
 
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since)
@@ -235,7 +235,7 @@ static void clear_lock(struct clearing *c, int dir, const char *name)
 
 static void clear_below(struct clearing *c, int dir, int depth)
 {
-	struct sbx_names names = {0};
+	struct sbx_strings names = {0};
 
 	if (depth < DEPTH_MAX && sbx_dir_names(dir, &names) == 0)
 		for (size_t i = 0; i < names.n && ++c->seen <= INSIDE_MAX; i++) {
@@ -249,7 +249,7 @@ static void clear_below(struct clearing *c, int dir, int depth)
 			if (sub >= 0)
 				clear_below(c, sub, depth + 1);
 		}
-	sbx_names_release(&names);
+	sbx_strings_release(&names);
 }
 
 /*

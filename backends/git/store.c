@@ -548,7 +548,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int sbx_git_store_marked(const char *common, struct sbx_names *ret)
+int sbx_git_store_marked(const char *common, struct sbx_strings *ret)
 {
 	_cleanup_fd_ int room = open_below(common, ROOM);
 	_cleanup_free_ char *text = NULL;
@@ -559,13 +559,13 @@ int sbx_git_store_marked(const char *common, struct sbx_names *ret)
 		return r == -ENOENT ? 0 : r;
 	for (char *line = strtok_r(text, "\n", &save); line && !r;
 	     line = strtok_r(NULL, "\n", &save))
-		r = sbx_names_add(ret, line);
+		r = sbx_strings_add(ret, line);
 	if (ret->n)
 		qsort(ret->items, ret->n, sizeof(*ret->items), by_name);
 	return r;
 }
 
-static const char *find_mark(const struct sbx_names *marked, const char *branch)
+static const char *find_mark(const struct sbx_strings *marked, const char *branch)
 {
 	char *const *at = marked->n ? bsearch(&branch, marked->items, marked->n,
 	                                      sizeof(*marked->items), by_name)
@@ -574,7 +574,7 @@ static const char *find_mark(const struct sbx_names *marked, const char *branch)
 	return at ? *at : NULL;
 }
 
-const char *sbx_git_store_mark_of(const struct sbx_names *marked, const char *name)
+const char *sbx_git_store_mark_of(const struct sbx_strings *marked, const char *name)
 {
 	const char *found = NULL;
 
@@ -589,7 +589,8 @@ const char *sbx_git_store_mark_of(const struct sbx_names *marked, const char *na
 }
 
 /* Those that are gone are dropped with SOURCE. */
-static char *marked_text(git_repository *source, const struct sbx_names *marked, const char *branch)
+static char *marked_text(git_repository *source, const struct sbx_strings *marked,
+                         const char *branch)
 {
 	char *text = NULL;
 	size_t len;
@@ -619,7 +620,7 @@ static bool is_due(size_t n)
 
 static int add_mark(git_repository *source, int room, const char *branch, bool locked)
 {
-	_cleanup_(sbx_names_release) struct sbx_names marked = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings marked = {0};
 	_cleanup_free_ char *text = NULL;
 	int fd = sbx_locked_open(room, BRANCHES), r;
 
@@ -643,7 +644,7 @@ static int add_mark(git_repository *source, int room, const char *branch, bool l
 int sbx_git_store_mark(git_repository *source, const char *branch, bool locked)
 {
 	const char *common = git_repository_commondir(source);
-	_cleanup_(sbx_names_release) struct sbx_names marked = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings marked = {0};
 	_cleanup_fd_ int room = -1;
 	struct sbx_git_owner owner;
 	int r = sbx_git_store_marked(common, &marked);

@@ -85,10 +85,10 @@ int sbx_git_store_mark(git_repository *source, const char *branch, bool locked);
  */
 int sbx_git_store_mark_led(git_repository *source, const char *branch, const git_oid *commit);
 /* Adds the branches that were noted, sorted. 0 or -errno. */
-struct sbx_names;
-int sbx_git_store_marked(const char *common, struct sbx_names *ret);
+struct sbx_strings;
+int sbx_git_store_marked(const char *common, struct sbx_strings *ret);
 /* Which of them the ref NAME is, or follows in a remote; NULL: none. */
-const char *sbx_git_store_mark_of(const struct sbx_names *marked, const char *name);
+const char *sbx_git_store_mark_of(const struct sbx_strings *marked, const char *name);
 /* 1: COMMIT leads to what is in the store, 0, or -errno. */
 int sbx_git_store_leads(git_repository *source, const git_oid *commit);
 

@@ -74,7 +74,7 @@ static int add_one(struct sbx_git_watch *w, int where, int dirfd, const char *pa
 
 struct below {
 	const char *path;
-	struct sbx_names *dirs;
+	struct sbx_strings *dirs;
 };
 
 static int find_dir(const char *name, unsigned char type, void *data)
@@ -84,16 +84,16 @@ static int find_dir(const char *name, unsigned char type, void *data)
 
 	if (type != DT_DIR)
 		return 0;
-	return path ? sbx_names_add(b->dirs, path) : -ENOMEM;
+	return path ? sbx_strings_add(b->dirs, path) : -ENOMEM;
 }
 
 int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char *path, bool deep)
 {
-	struct sbx_names todo = {0};
-	int r = sbx_names_add(&todo, path);
+	struct sbx_strings todo = {0};
+	int r = sbx_strings_add(&todo, path);
 	char *at;
 
-	while (!r && (at = sbx_names_take(&todo))) {
+	while (!r && (at = sbx_strings_take(&todo))) {
 		_cleanup_fd_ int fd = -1;
 		struct below b = {.path = at, .dirs = &todo};
 
@@ -107,7 +107,7 @@ int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char 
 			r = sbx_dir_scan(fd, find_dir, &b);
 		free(at);
 	}
-	sbx_names_release(&todo);
+	sbx_strings_release(&todo);
 	return r;
 }
 

@@ -430,7 +430,7 @@ struct sweep {
 	const char *trees;
 	bool (*known)(const char *worktree, void *data);
 	void *data;
-	struct sbx_names orphans;
+	struct sbx_strings orphans;
 };
 
 static int find_orphan(const char *name, unsigned char type, void *data)
@@ -444,7 +444,7 @@ static int find_orphan(const char *name, unsigned char type, void *data)
 		return 0;
 	if (!sbx_path_within(gitdir, s->trees) || s->known(name, s->data))
 		return 0;
-	return sbx_names_add(&s->orphans, name);
+	return sbx_strings_add(&s->orphans, name);
 }
 
 int sbx_git_sweep(const char *common, const char *trees,
@@ -463,6 +463,6 @@ int sbx_git_sweep(const char *common, const char *trees,
 		sbx_fail(err, -r, "cannot read the worktrees of %s: %s", common, strerror(-r));
 	for (size_t i = 0; i < s.orphans.n && !r; i++)
 		r = sbx_tree_remove(worktrees, s.orphans.items[i], err);
-	sbx_names_release(&s.orphans);
+	sbx_strings_release(&s.orphans);
 	return r;
 }

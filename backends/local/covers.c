@@ -29,7 +29,7 @@ struct covering {
 	const struct sbx_local *b;
 	const char *id;
 	int dir;
-	struct sbx_names pairs;
+	struct sbx_strings pairs;
 	/* The repository that is looked at. */
 	const char *key, *at;
 	int repo;
@@ -38,9 +38,9 @@ struct covering {
 static int add_pair(struct covering *c, const char *name, const char *at)
 {
 	_cleanup_free_ char *path = sbx_format("%s/nested/%s/%s", c->b->state.path, c->id, name);
-	int r = path ? sbx_names_add(&c->pairs, path) : -ENOMEM;
+	int r = path ? sbx_strings_add(&c->pairs, path) : -ENOMEM;
 
-	return r ? r : sbx_names_add(&c->pairs, at);
+	return r ? r : sbx_strings_add(&c->pairs, at);
 }
 
 /* ---- configurations ---- */
@@ -188,23 +188,17 @@ static int add_cover(const char *name, unsigned char type, void *data)
 	return add_configs(c, ".", 0);
 }
 
-int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret)
+int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_strings *ret)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(b->state.nested, id);
 	_cleanup_fd_ int again = dir < 0 ? -1 : sbx_dir_open(dir, ".");
 	struct covering c = {.b = b, .id = id, .dir = again};
 	int r = dir == -ENOENT ? 0 : dir < 0 ? dir : sbx_dir_scan(dir, add_cover, &c);
 
-	/* The list ends with a NULL. */
-	if (!r && c.pairs.n)
-		r = sbx_names_add(&c.pairs, "");
 	if (r) {
-		sbx_names_release(&c.pairs);
+		sbx_strings_release(&c.pairs);
 		return r;
 	}
-	free(sbx_names_take(&c.pairs));
-	if (c.pairs.items)
-		c.pairs.items[c.pairs.n] = NULL;
 	*ret = c.pairs;
 	return 0;
 }

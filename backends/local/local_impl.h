@@ -43,9 +43,9 @@ bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec,
 
 /*
  * What commands of ID are to see over names in the tree, for sbx_place.over: RET's items with a NULL after them, or
- * none and no items. Released by sbx_names_release. 0 or -errno.
+ * none and no items. Released by sbx_strings_release. 0 or -errno.
  */
-int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_names *ret);
+int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_strings *ret);
 
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
 

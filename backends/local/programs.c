@@ -25,7 +25,7 @@ struct sbx_programs {
 	pthread_mutex_t guarding; /* of the files */
 	pthread_mutex_t lock;     /* keys, looked */
 	bool looked;
-	struct sbx_names keys;
+	struct sbx_strings keys;
 };
 
 /* The same for as long as the state directory is called so (FNV-1a). */
@@ -111,7 +111,7 @@ void sbx_programs_free(struct sbx_programs *p)
 		return;
 	pthread_mutex_destroy(&p->guarding);
 	pthread_mutex_destroy(&p->lock);
-	sbx_names_release(&p->keys);
+	sbx_strings_release(&p->keys);
 	free(p->mark);
 	free(p->home);
 	free(p->other_home);
@@ -120,7 +120,7 @@ void sbx_programs_free(struct sbx_programs *p)
 
 int sbx_programs_guard(struct sbx_programs *p, const char *worktree, struct sbx_error *err)
 {
-	struct sbx_names keys = {0}, was;
+	struct sbx_strings keys = {0}, was;
 	struct sbx_git_guard guard;
 	int r;
 
@@ -136,7 +136,7 @@ int sbx_programs_guard(struct sbx_programs *p, const char *worktree, struct sbx_
 	p->keys = keys;
 	p->looked = true;
 	pthread_mutex_unlock(&p->lock);
-	sbx_names_release(&was);
+	sbx_strings_release(&was);
 	return r;
 }
 

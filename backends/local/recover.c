@@ -30,9 +30,9 @@
 struct recovery {
 	struct sbx_local *b;
 	const struct sbx_recover *r;
-	struct sbx_names ids;       /* of all records there are */
-	struct sbx_names worktrees; /* of those that use the source's repository */
-	struct sbx_names commons;   /* other repositories */
+	struct sbx_strings ids;       /* of all records there are */
+	struct sbx_strings worktrees; /* of those that use the source's repository */
+	struct sbx_strings commons;   /* other repositories */
 };
 
 static void note(const struct recovery *rv, const char *name, const char *text)
@@ -43,7 +43,7 @@ static void note(const struct recovery *rv, const char *name, const char *text)
 		rv->r->note(line, rv->r->data);
 }
 
-static bool contains(const struct sbx_names *names, const char *name)
+static bool contains(const struct sbx_strings *names, const char *name)
 {
 	for (size_t i = 0; i < names->n; i++)
 		if (strcmp(names->items[i], name) == 0)
@@ -110,10 +110,10 @@ static void reap(struct recovery *rv, struct sbx_record *rec, const char *why)
 
 static int keep(struct recovery *rv, const struct sbx_record *rec)
 {
-	if (rec->worktree && sbx_names_add(&rv->worktrees, rec->worktree))
+	if (rec->worktree && sbx_strings_add(&rv->worktrees, rec->worktree))
 		return -ENOMEM;
 	if (rec->common && !contains(&rv->commons, rec->common))
-		return sbx_names_add(&rv->commons, rec->common);
+		return sbx_strings_add(&rv->commons, rec->common);
 	return 0;
 }
 
@@ -159,7 +159,7 @@ static int keep_entry(struct recovery *rv, const char *id)
 {
 	_cleanup_free_ char *name = sbx_local_entry_name(id);
 
-	return name ? sbx_names_add(&rv->worktrees, name) : -ENOMEM;
+	return name ? sbx_strings_add(&rv->worktrees, name) : -ENOMEM;
 }
 
 static int find_work(const char *name, unsigned char type, void *data)
@@ -264,7 +264,7 @@ static int recover_file(struct recovery *rv, const char *file, struct sbx_error 
 		return 0;
 	}
 	id = strndup(file, strlen(file) - strlen(".json"));
-	r = id ? sbx_names_add(&rv->ids, id) : -ENOMEM;
+	r = id ? sbx_strings_add(&rv->ids, id) : -ENOMEM;
 	if (!r)
 		r = sbx_record_load(rv->b->state.meta, file, &rec);
 	if (r == -EINVAL && sbx_file_is_blank(rv->b->state.meta, file)) {
@@ -285,14 +285,14 @@ static int recover_file(struct recovery *rv, const char *file, struct sbx_error 
 
 static int recover_records(struct recovery *rv, struct sbx_error *err)
 {
-	struct sbx_names files = {0};
+	struct sbx_strings files = {0};
 	int r = sbx_dir_names(rv->b->state.meta, &files);
 
 	if (r)
 		sbx_fail(err, -r, "cannot read the state directory: %s", strerror(-r));
 	for (size_t i = 0; i < files.n && !r; i++)
 		r = recover_file(rv, files.items[i], err);
-	sbx_names_release(&files);
+	sbx_strings_release(&files);
 	return r;
 }
 
@@ -307,21 +307,21 @@ static void break_locks_of(struct recovery *rv, const char *file)
 		return;
 	sbx_git_break_own_locks(&wt, &rv->b->state.since);
 	if (!contains(&rv->commons, rec.common))
-		sbx_names_add(&rv->commons, rec.common);
+		sbx_strings_add(&rv->commons, rec.common);
 }
 
 /* Before anything else, as all that follows may need what is locked. */
 static void break_locks(struct recovery *rv)
 {
 	_cleanup_free_ char *own = sbx_format("%s/" SBX_TRASHED, rv->b->state.path);
-	struct sbx_names files = {0};
+	struct sbx_strings files = {0};
 
 	if (sbx_dir_names(rv->b->state.meta, &files) == 0)
 		for (size_t i = 0; i < files.n; i++)
 			break_locks_of(rv, files.items[i]);
-	sbx_names_release(&files);
+	sbx_strings_release(&files);
 	if (rv->b->common && !contains(&rv->commons, rv->b->common))
-		sbx_names_add(&rv->commons, rv->b->common);
+		sbx_strings_add(&rv->commons, rv->b->common);
 	for (size_t i = 0; i < rv->commons.n; i++)
 		sbx_git_break_locks(rv->commons.items[i], &rv->b->state.since);
 	if (own)
@@ -331,7 +331,7 @@ static void break_locks(struct recovery *rv)
 static void sweep_room(struct recovery *rv, int room)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct sbx_names found = {0};
+	struct sbx_strings found = {0};
 
 	if (sbx_dir_names(room, &found) == 0)
 		for (size_t i = 0; i < found.n; i++) {
@@ -341,7 +341,7 @@ static void sweep_room(struct recovery *rv, int room)
 			if (sbx_tree_remove(room, found.items[i], &err))
 				note(rv, found.items[i], err.text);
 		}
-	sbx_names_release(&found);
+	sbx_strings_release(&found);
 }
 
 static bool is_known(const char *worktree, void *data)
@@ -357,7 +357,7 @@ static void sweep_repositories(struct recovery *rv)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	if (rv->b->common && !contains(&rv->commons, rv->b->common) &&
-	    sbx_names_add(&rv->commons, rv->b->common))
+	    sbx_strings_add(&rv->commons, rv->b->common))
 		return;
 	for (size_t i = 0; trees && i < rv->commons.n; i++)
 		if (sbx_git_sweep(rv->commons.items[i], trees, is_known, rv, &err))
@@ -395,8 +395,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 			result = sbx_local_settle_begin(rv.b, err);
 		sbx_local_layer_prepare(rv.b);
 	}
-	sbx_names_release(&rv.ids);
-	sbx_names_release(&rv.worktrees);
-	sbx_names_release(&rv.commons);
+	sbx_strings_release(&rv.ids);
+	sbx_strings_release(&rv.worktrees);
+	sbx_strings_release(&rv.commons);
 	return result;
 }

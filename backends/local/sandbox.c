@@ -215,7 +215,7 @@ static bool is_housed(const struct sbx_local_sandbox *s)
 }
 
 static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char *name,
-                                   const struct sbx_names *over)
+                                   const struct sbx_strings *over)
 {
 	return (struct sbx_launch){.host = s->backend->host,
 	                           .id = s->base.id,
@@ -242,7 +242,7 @@ static char *copy_name(struct sbx_local_sandbox *s)
 
 static void add_shown(struct sbx_local_sandbox *s, struct json_object *obj)
 {
-	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings over = {0};
 	_cleanup_free_ char *name = copy_name(s);
 	struct json_object *paths;
 	struct sbx_launch launch;
@@ -640,7 +640,7 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	_cleanup_free_ char *name = NULL;
-	_cleanup_(sbx_names_release) struct sbx_names over = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings over = {0};
 	struct sbx_launch launch;
 	struct sbx_kept_row *row;
 	int r;

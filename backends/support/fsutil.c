@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/grow.h"
 
 #define SCAN_BUFFER   32768
 #define HOLD_TRIES    100
@@ -64,38 +63,13 @@ int sbx_dir_scan(int dirfd, int (*fn)(const char *name, unsigned char type, void
 	return n < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int sbx_names_add(struct sbx_names *names, const char *name)
-{
-	char *copy = strdup(name);
-
-	if (!copy || SBX_GROW(names->items, names->n, names->cap, 8)) {
-		free(copy);
-		return -ENOMEM;
-	}
-	names->items[names->n++] = copy;
-	return 0;
-}
-
-char *sbx_names_take(struct sbx_names *names)
-{
-	return names->n ? names->items[--names->n] : NULL;
-}
-
-void sbx_names_release(struct sbx_names *names)
-{
-	while (names->n)
-		free(sbx_names_take(names));
-	free(names->items);
-	*names = (struct sbx_names){0};
-}
-
 static int add_name(const char *name, unsigned char type, void *data)
 {
 	(void)type;
-	return sbx_names_add(data, name);
+	return sbx_strings_add(data, name);
 }
 
-int sbx_dir_names(int dirfd, struct sbx_names *names)
+int sbx_dir_names(int dirfd, struct sbx_strings *names)
 {
 	return sbx_dir_scan(dirfd, add_name, names);
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "sandboxfs/error.h"
+#include "sandboxfs/strv.h"
 
 /*
  * Calls fn with the name and d_type of each entry of DIRFD but "." and ".."; a type the file
@@ -18,19 +19,8 @@
 int sbx_dir_scan(int dirfd, int (*fn)(const char *name, unsigned char type, void *data),
                  void *data);
 
-/* An owned list of names; zero it to start. */
-struct sbx_names {
-	char **items;
-	size_t n, cap;
-};
-
-/* Adds a copy of NAME: 0 or -ENOMEM. */
-int sbx_names_add(struct sbx_names *names, const char *name);
-/* Takes the last one out: the caller's, NULL when there is none. */
-char *sbx_names_take(struct sbx_names *names);
-void sbx_names_release(struct sbx_names *names);
 /* Adds all entries of DIRFD. */
-int sbx_dir_names(int dirfd, struct sbx_names *names);
+int sbx_dir_names(int dirfd, struct sbx_strings *names);
 
 /* Opens the directory NAME for reading, O_NOFOLLOW. Returns the descriptor or -errno. */
 int sbx_dir_open(int dirfd, const char *name);

@@ -70,9 +70,9 @@ int sbx_copy_entry(struct sbx_copy *copy, const char *name, unsigned char type);
 /* A stack of the directories above the current one, each with the subdirectories still to be
  * visited; shared by the two operations. */
 struct sbx_level {
-	char *name;            /* of this directory in the one above; NULL at the top */
-	struct sbx_names todo; /* subdirectories */
-	dev_t dev;             /* identity, to know it again when coming back through ".." */
+	char *name;              /* of this directory in the one above; NULL at the top */
+	struct sbx_strings todo; /* subdirectories */
+	dev_t dev;               /* identity, to know it again when coming back through ".." */
 	ino_t ino;
 };
 

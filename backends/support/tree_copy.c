@@ -413,7 +413,7 @@ static int visit(const char *name, unsigned char type, void *data)
 	if (!r && is_skipped(c, name))
 		return 0;
 	if (!r && type == DT_DIR)
-		r = sbx_names_add(&sbx_levels_top(&c->from)->todo, name);
+		r = sbx_strings_add(&sbx_levels_top(&c->from)->todo, name);
 	else if (!r && type == DT_REG)
 		r = copy_file(c, name);
 	else if (!r)
@@ -500,7 +500,7 @@ static int copy_tree(struct copying *c)
 	if (!r)
 		r = sbx_dir_scan(c->src, visit, c);
 	while (!r) {
-		char *name = sbx_names_take(&sbx_levels_top(&c->from)->todo);
+		char *name = sbx_strings_take(&sbx_levels_top(&c->from)->todo);
 
 		if (name)
 			r = enter(c, name);

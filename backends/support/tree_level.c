@@ -35,7 +35,7 @@ void sbx_levels_pop(struct sbx_levels *levels)
 {
 	struct sbx_level *level = &levels->items[--levels->n];
 
-	sbx_names_release(&level->todo);
+	sbx_strings_release(&level->todo);
 	free(level->name);
 }
 

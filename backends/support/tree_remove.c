@@ -106,7 +106,7 @@ static int visit(const char *name, unsigned char type, void *data)
 	struct removal *rm = data;
 
 	if (type == DT_DIR)
-		return sbx_names_add(&sbx_levels_top(&rm->levels)->todo, name);
+		return sbx_strings_add(&sbx_levels_top(&rm->levels)->todo, name);
 	return remove_entry(rm->fd, name, 0);
 }
 
@@ -159,7 +159,7 @@ static int leave(struct removal *rm)
 	rm->fd = up;
 	r = remove_entry(up, level->name, AT_REMOVEDIR);
 	if (r == -ENOTEMPTY && rm->rescans++ < RESCANS)
-		r = sbx_names_add(&level[-1].todo, level->name);
+		r = sbx_strings_add(&level[-1].todo, level->name);
 	sbx_levels_pop(&rm->levels);
 	return r;
 }
@@ -171,7 +171,7 @@ static int remove_contents(struct removal *rm)
 	if (!r)
 		r = scan(rm);
 	while (!r) {
-		char *name = sbx_names_take(&sbx_levels_top(&rm->levels)->todo);
+		char *name = sbx_strings_take(&sbx_levels_top(&rm->levels)->todo);
 
 		if (name)
 			r = enter(rm, name);

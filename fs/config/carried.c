@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/config/toolchains.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 #define CONFIG_MAX ((size_t)256 * 1024)
 #define CERTS_MAX  ((size_t)8 * 1024 * 1024)
@@ -117,7 +117,7 @@ struct carrier {
 static void note(struct carrier *c, const char *text)
 {
 	if (!c->error)
-		c->error = sbx_strings_add(&c->settings->not_carried, text, strlen(text));
+		c->error = sbx_strings_add(&c->settings->not_carried, text);
 }
 
 /* --- what is no secret -------------------------------------------------------------------------- */
@@ -405,9 +405,9 @@ static void carry(struct carrier *c, const struct format *format, const char *fr
 	if (fclose(cl.out) != 0)
 		c->error = -ENOMEM;
 	if (!c->error && size)
-		c->error = sbx_strings_add(&c->settings->carried, format->to, strlen(format->to));
+		c->error = sbx_strings_add(&c->settings->carried, format->to);
 	if (!c->error && size)
-		c->error = sbx_strings_add(&c->settings->carried, out, size);
+		c->error = sbx_strings_add_n(&c->settings->carried, out, size);
 	if (cl.dropped) {
 		snprintf(sentence, sizeof(sentence),
 		         "%s: %u line%s not carried into sandboxes: secrets, or not known to be "
@@ -448,7 +448,7 @@ static void carry_var(struct carrier *c, const char *key, const char *value)
 		c->error = -ENOMEM;
 		return;
 	}
-	c->error = sbx_strings_add(&c->settings->tool_env, text, strlen(text));
+	c->error = sbx_strings_add(&c->settings->tool_env, text);
 }
 
 static void leave_var(struct carrier *c, const char *key, const char *why)

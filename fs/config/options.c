@@ -14,12 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/config/paths.h"
 #include "fs/config/settings.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 #define CONFIG_MAX (1024 * 1024)
 
@@ -122,7 +122,7 @@ static const char *why_not(const char *key)
 static int add_word(struct sbx_strings *words, const char *word, size_t len)
 {
 	static const char list[] = "net=allow:";
-	int r = sbx_strings_add(words, word, len);
+	int r = sbx_strings_add_n(words, word, len);
 	char **last, *added, *joined;
 
 	if (r < 0 || words->n < 2)
@@ -284,8 +284,7 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 		return 0;
 	}
 	if (is_fuse_word(word))
-		return sbx_strings_add(&opts->fuse, word, strlen(word)) < 0 ? sbx_no_memory(err)
-		                                                            : 0;
+		return sbx_strings_add(&opts->fuse, word) < 0 ? sbx_no_memory(err) : 0;
 	if (!is_repeated(words, i))
 		sbx_settings_clear(&opts->settings, key);
 	return sbx_settings_set(&opts->settings, key, value ? value + 1 : NULL, err);

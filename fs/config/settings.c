@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "fs/job/request.h"
 #include "fs/net/host_rules.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 struct sbx_key;
 
@@ -192,8 +192,7 @@ static int add_item(struct sbx_settings *s, const struct sbx_key *key, const cha
 
 	if (r < 0)
 		return r;
-	return sbx_strings_add(sbx_key_place(s, key), item, strlen(item)) < 0 ? sbx_no_memory(err)
-	                                                                      : 0;
+	return sbx_strings_add(sbx_key_place(s, key), item) < 0 ? sbx_no_memory(err) : 0;
 }
 
 static int set_list(struct sbx_settings *s, const struct sbx_key *key, const char *value,
@@ -265,7 +264,7 @@ static int set_env(struct sbx_settings *s, const struct sbx_key *key, const char
 		env->items[i] = copy;
 		return 0;
 	}
-	return sbx_strings_add(env, value, strlen(value)) < 0 ? sbx_no_memory(err) : 0;
+	return sbx_strings_add(env, value) < 0 ? sbx_no_memory(err) : 0;
 }
 
 static int load_env(struct sbx_settings *s, const struct sbx_key *key, struct json_object *value,

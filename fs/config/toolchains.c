@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 #include "sandboxfs/system_dirs.h"
 
 #define HOPS_MAX     8     /* of links that lead to links, and of interpreters of interpreters */
@@ -183,11 +183,6 @@ static bool is_avoided(const struct sbx_settings *s, const char *path)
 	return false;
 }
 
-static int add(struct sbx_strings *list, const char *text)
-{
-	return sbx_strings_add(list, text, strlen(text));
-}
-
 static bool is_shown(const struct sbx_settings *s, const char *path)
 {
 	for (size_t i = 0; i < s->shown.n; i++)
@@ -283,7 +278,7 @@ static int cover(struct sbx_settings *s, const char *path, int depth, unsigned *
 			continue;
 		if (depth ? is_store(e->d_name)
 		          : sbx_is_credential(e->d_name) && !is_tool(e->d_name, e->d_type))
-			r = add(&s->covered, full);
+			r = sbx_strings_add(&s->covered, full);
 		else if (e->d_type == DT_DIR && depth < DEPTH_MAX)
 			r = cover(s, full, depth + 1, left);
 	}
@@ -306,9 +301,9 @@ int sbx_toolchains_show(struct sbx_settings *s, const char *path, const char *wh
 	    (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) ||
 	    passes_credentials(path + 1, S_ISDIR(st.st_mode)))
 		return 0;
-	r = add(&s->shown, path);
+	r = sbx_strings_add(&s->shown, path);
 	if (!r)
-		r = add(&s->shown_why, why);
+		r = sbx_strings_add(&s->shown_why, why);
 	if (!r && S_ISDIR(st.st_mode))
 		r = cover(s, path, 0, &left);
 	*shown = !r && s->shown.n > n;
@@ -326,7 +321,7 @@ static void set_env(struct finder *f, const char *key, const char *value)
 	char text[PATH_MAX + 64];
 
 	if (!f->error && snprintf(text, sizeof(text), "%s=%s", key, value) < (int)sizeof(text))
-		f->error = add(&f->settings->tool_env, text);
+		f->error = sbx_strings_add(&f->settings->tool_env, text);
 }
 
 /* --- installations ----------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "fs/control/control_impl.h"
 #include "fs/control/snapshots.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/grow.h"
+#include "sandboxfs/strv.h"
 
 #define BLKSIZE (1024 * 1024)
 
@@ -291,29 +291,15 @@ uint64_t sbx_control_ino(const struct sbx_control_node *node)
 /* Listing */
 
 struct names {
-	char **items;
-	size_t n, cap;
+	struct sbx_strings list;
 	int code;
 };
 
-static void names_release(struct names *names)
-{
-	for (size_t i = 0; i < names->n; i++)
-		free(names->items[i]);
-	free(names->items);
-}
-
 static void names_add(struct names *names, const char *name)
 {
-	if (SBX_GROW(names->items, names->n, names->cap, 64)) {
-		names->code = -ENOMEM;
-		return;
-	}
-	names->items[names->n] = strdup(name);
-	if (names->items[names->n])
-		names->n++;
-	else
-		names->code = -ENOMEM;
+	const int r = sbx_strings_add(&names->list, name);
+
+	names->code = r ? r : names->code;
 }
 
 static void add_box(struct sbx_box *box, void *data)
@@ -330,7 +316,7 @@ static void add_job(struct sbx_jobrec *job, void *data)
 static int list_dynamic(struct sbx_registry *reg, const struct sbx_control_node *dir,
                         void (*fn)(const char *name, mode_t mode, void *data), void *data)
 {
-	_cleanup_(names_release) struct names names = {0};
+	struct names names = {0};
 	struct sbx_jobrec *last = NULL;
 
 	if (dir->row == &sbx_control_root_row) {
@@ -343,8 +329,9 @@ static int list_dynamic(struct sbx_registry *reg, const struct sbx_control_node 
 			fn(sbx_control_last_row.name, sbx_control_last_row.mode, data);
 		sbx_job_unref(last);
 	}
-	for (size_t i = 0; i < names.n; i++)
-		fn(names.items[i], sbx_control_box_row.mode, data);
+	for (size_t i = 0; i < names.list.n; i++)
+		fn(names.list.items[i], sbx_control_box_row.mode, data);
+	sbx_strings_release(&names.list);
 	return names.code;
 }
 

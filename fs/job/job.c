@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/job/job_table.h"
 #include "fs/job/plan.h"
 #include "fs/job/stdin.h"
@@ -28,6 +27,7 @@
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/strv.h"
 
 static uint64_t bit(int sig)
 {
@@ -495,7 +495,7 @@ static bool same_request(const struct sbx_asked *a, const struct sbx_request *re
 	const char *cwd = req->set & SBX_REQ_CWD ? req->cwd : NULL;
 	bool same_cwd = a->cwd && cwd ? strcmp(a->cwd, cwd) == 0 : !a->cwd && !cwd;
 
-	return same_cwd && sbx_list_equal(a->argv, req->argv) && sbx_list_equal(a->env, req->env) &&
+	return same_cwd && sbx_strv_equal(a->argv, req->argv) && sbx_strv_equal(a->env, req->env) &&
 	       same_stdin(a, req);
 }
 
@@ -532,8 +532,8 @@ static int copy_asked(const struct start *s, struct sbx_asked *ret)
 
 	a.has_stdin = req->set & SBX_REQ_STDIN && req->stdin_data;
 	keep = a.has_stdin && (req->id || s->named);
-	a.argv = sbx_list_copy(req->argv);
-	a.env = sbx_list_copy(req->env);
+	a.argv = sbx_strv_copy(req->argv);
+	a.env = sbx_strv_copy(req->env);
 	a.cwd = cwd ? strdup(cwd) : NULL;
 	a.dir = strdup(s->plan.cwd);
 	a.stdin_data = keep ? malloc(a.stdin_len + 1) : NULL;
@@ -811,7 +811,7 @@ struct sbx_jobrec *sbx_job_refuse(struct sbx_jobs *jobs, const struct sbx_reques
                                   enum sbx_job_kind kind, struct sbx_jobrec *named,
                                   const struct sbx_error *err)
 {
-	struct sbx_asked asked = {.argv = req ? sbx_list_copy(req->argv) : NULL};
+	struct sbx_asked asked = {.argv = req ? sbx_strv_copy(req->argv) : NULL};
 	struct sbx_jobrec *rec = NULL, *old = NULL;
 
 	pthread_mutex_lock(&jobs->lock);

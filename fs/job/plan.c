@@ -23,10 +23,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/job/job_table.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
+#include "sandboxfs/strv.h"
 #include "sandboxfs/walls.h"
 
 struct entry {

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 struct request_key {
 	const char *name;
@@ -46,8 +46,8 @@ static int take_argv(struct sbx_request *req, struct json_object *value, struct 
 
 		if (!json_object_is_type(arg, json_type_string))
 			r = sbx_fail(err, EINVAL, "\"argv\" must be an array of strings");
-		else if (sbx_strings_add(&argv, json_object_get_string(arg),
-		                         (size_t)json_object_get_string_len(arg)) < 0)
+		else if (sbx_strings_add_n(&argv, json_object_get_string(arg),
+		                           (size_t)json_object_get_string_len(arg)) < 0)
 			r = sbx_no_memory(err);
 	}
 	req->argv = argv.items;
@@ -75,7 +75,7 @@ static int add_env(struct sbx_strings *env, const char *key, struct json_object 
 		pair = NULL;
 		return sbx_no_memory(err);
 	}
-	return sbx_strings_add(env, pair, strlen(pair)) < 0 ? sbx_no_memory(err) : 0;
+	return sbx_strings_add(env, pair) < 0 ? sbx_no_memory(err) : 0;
 }
 
 static int take_env(struct sbx_request *req, struct json_object *value, struct sbx_error *err)
@@ -549,7 +549,7 @@ static int take_nul(struct sbx_request_parser *p, bool final, struct sbx_request
 		const char *nul = memchr(s, '\0', (size_t)(end - s));
 		size_t n = (size_t)((nul ? nul : end) - s);
 
-		r = sbx_strings_add(&argv, s, n);
+		r = sbx_strings_add_n(&argv, s, n);
 		s += nul ? n + 1 : n;
 	}
 	ret->argv = argv.items;

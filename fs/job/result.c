@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "fs/job/job_table.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/strv.h"
 
 #define EMBED_MAX  (1024 * 1024) /* bytes of a stream in a result */
 #define EMBED_HALF (EMBED_MAX / 2)

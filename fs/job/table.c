@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/job/plan.h"
 #include "fs/job/stdin.h"
 #include "fs/job/wait.h"
@@ -22,6 +21,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/identity.h"
+#include "sandboxfs/strv.h"
 
 /* ---- records ---- */
 
@@ -418,7 +418,7 @@ int sbx_jobs_get_defaults(struct sbx_jobs *jobs, struct sbx_job_defaults *ret)
 	pthread_mutex_lock(&jobs->lock);
 	d = jobs->defaults;
 	d.cwd = strdup(d.cwd);
-	d.env = sbx_list_copy(d.env);
+	d.env = sbx_strv_copy(d.env);
 	ok = d.cwd && (d.env || !jobs->defaults.env);
 	pthread_mutex_unlock(&jobs->lock);
 	if (!ok) {
@@ -465,7 +465,7 @@ int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *
 
 	if (r < 0)
 		return r;
-	fresh = sbx_list_copy(env);
+	fresh = sbx_strv_copy(env);
 	if (env && !fresh)
 		return sbx_no_memory(err);
 	pthread_mutex_lock(&jobs->lock);

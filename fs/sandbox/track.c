@@ -16,12 +16,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
 #include "fs/util/name_status.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 #define NAMES_MAX (1024 * 1024) /* bytes of the paths that a job keeps */
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 static bool is_octal(const char *s, const char *end)
 {
@@ -38,12 +38,12 @@ static int add_quoted(const char *name, size_t len, struct sbx_strings *ret)
 			s = unescape(s + 1, end, &buf[n++]);
 		else
 			buf[n++] = *s++;
-	return sbx_strings_add(ret, buf, n);
+	return sbx_strings_add_n(ret, buf, n);
 }
 
 static int add_name(const char *name, size_t len, struct sbx_strings *ret)
 {
-	return len && *name == '"' ? add_quoted(name, len, ret) : sbx_strings_add(ret, name, len);
+	return len && *name == '"' ? add_quoted(name, len, ret) : sbx_strings_add_n(ret, name, len);
 }
 
 /* What follows the word, one path or (renamed) two. */

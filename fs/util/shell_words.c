@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 struct splitter {
 	const char *s, *end;
@@ -63,7 +63,7 @@ static int end_word(struct splitter *sp)
 		return 0;
 	sp->open = false;
 	sp->len = 0;
-	return sbx_strings_add(sp->ret, sp->word, len);
+	return sbx_strings_add_n(sp->ret, sp->word, len);
 }
 
 static int unclosed(struct splitter *sp)

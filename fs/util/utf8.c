@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "sandboxfs/cleanup.h"
 
 /* Bytes of the sequence that C begins, 0 when it begins none. */
@@ -172,36 +171,4 @@ int sbx_text_append(char **buf, size_t *len, const void *data, size_t n, size_t 
 	*buf = grown;
 	*len += n;
 	return 0;
-}
-
-char **sbx_list_copy(char *const *list)
-{
-	size_t n = 0;
-	char **copy;
-
-	if (!list)
-		return NULL;
-	while (list[n])
-		n++;
-	copy = calloc(n + 1, sizeof(*copy));
-	for (size_t i = 0; copy && i < n; i++) {
-		copy[i] = strdup(list[i]);
-		if (!copy[i]) {
-			sbx_strv_free(copy);
-			return NULL;
-		}
-	}
-	return copy;
-}
-
-bool sbx_list_equal(char *const *a, char *const *b)
-{
-	static char *const none[] = {NULL};
-	size_t i = 0;
-
-	a = a ? a : none;
-	b = b ? b : none;
-	while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
-		i++;
-	return !a[i] && !b[i];
 }

@@ -28,8 +28,4 @@ char *sbx_base64(const void *buf, size_t len);
  */
 int sbx_text_append(char **buf, size_t *len, const void *data, size_t n, size_t max);
 
-/* NULL-terminated lists of strings. NULL stands for a list that is absent. */
-char **sbx_list_copy(char *const *list); /* NULL: LIST was NULL, or no memory; sbx_strv_free */
-bool sbx_list_equal(char *const *a, char *const *b);
-
 #endif

@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/settings.h"
+#include "sandboxfs/strv.h"
 #include "sandboxfs/tree.h"
 
 #define DEPTH_MAX 256
@@ -45,7 +45,7 @@ static int read_names(int fd, struct sbx_strings *ret)
 	}
 	while (!r && (errno = 0, d = readdir(dir)))
 		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-			r = sbx_strings_add(ret, d->d_name, strlen(d->d_name));
+			r = sbx_strings_add(ret, d->d_name);
 	return r ? r : -errno;
 }
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/sandbox/registry.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/strv.h"
 
 #define DOTGIT ".git"
 
@@ -265,7 +265,7 @@ static int read_at(int store, struct sbx_strings *ret)
 	}
 	while (!r && (d = readdir(dir)))
 		if (is_at(d->d_name))
-			r = sbx_strings_add(ret, d->d_name, strlen(d->d_name));
+			r = sbx_strings_add(ret, d->d_name);
 	closedir(dir);
 	return r;
 }

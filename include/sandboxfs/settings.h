@@ -11,11 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* An owned list of owned strings; items[n] is NULL. */
-struct sbx_strings {
-	char **items;
-	size_t n;
-};
+#include "sandboxfs/strv.h"
 
 /* No number in a request or a setting is larger: as MiB it still counts in 63 bits of bytes. */
 #define SBX_NUMBER_MAX ((UINT64_C(1) << 43) - 1)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "fs/control/control_impl.h"
 #include "fs/control/history_args.h"
 #include "fs/util/name_status.h"
+#include "sandboxfs/strv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/support/strv.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/strv.h"
 
 enum kind { STARTED, OUTPUT, ENDED };
 
@@ -154,8 +154,8 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	job->caller = caller;
 	caller->part = job;
 	job->sandbox = fake;
-	job->argv = must(sbx_list_copy(spec->argv));
-	job->env = must(sbx_list_copy(spec->env));
+	job->argv = must(sbx_strv_copy(spec->argv));
+	job->env = must(sbx_strv_copy(spec->env));
 	job->program = spec->program ? must(strdup(spec->program)) : NULL;
 	job->cwd = must(strdup(spec->cwd));
 	job->stdin_fd = spec->stdin_fd < 0 ? -1 : fcntl(spec->stdin_fd, F_DUPFD_CLOEXEC, 0);

@@ -490,7 +490,7 @@ static void sync_finish(struct sbx_sync *y)
 	sbx_refs_release(&y->kept_base);
 	sbx_refs_release(&y->kept_want);
 	sbx_refs_release(&y->kept_now);
-	sbx_names_release(&y->apart_from);
+	sbx_strings_release(&y->apart_from);
 	sbx_refs_release(&y->want);
 	sbx_refs_release(&y->agreed);
 }

@@ -73,7 +73,7 @@ struct sbx_sync {
 	struct sbx_refs kept, kept_base, kept_want, kept_now;
 	/* What the sandbox is to have now, and what is agreed now. */
 	struct sbx_refs want, agreed;
-	struct sbx_names apart_from; /* branches of sandboxes whose work is theirs alone */
+	struct sbx_strings apart_from; /* branches of sandboxes whose work is theirs alone */
 	char *head_agreed;
 	bool moved;            /* something was changed */
 	bool doubted;          /* the host's index is to say less of files than it does */

@@ -50,7 +50,7 @@ static int add(struct kept_names *l, const struct stat *st, char *path)
 	return 0;
 }
 
-static int list_one(struct kept_names *l, struct sbx_names *dirs, int fd, const char *dir,
+static int list_one(struct kept_names *l, struct sbx_strings *dirs, int fd, const char *dir,
                     const char *name)
 {
 	struct stat st;
@@ -64,7 +64,7 @@ static int list_one(struct kept_names *l, struct sbx_names *dirs, int fd, const 
 	if (dir && !path)
 		return -ENOMEM;
 	if (S_ISDIR(st.st_mode)) {
-		int r = path ? sbx_names_add(dirs, path) : 0;
+		int r = path ? sbx_strings_add(dirs, path) : 0;
 
 		free(path);
 		return r;
@@ -73,9 +73,9 @@ static int list_one(struct kept_names *l, struct sbx_names *dirs, int fd, const 
 }
 
 /* DIR NULL: of the directory TOP itself, without paths. */
-static int list_dir(struct kept_names *l, struct sbx_names *dirs, int top, const char *dir)
+static int list_dir(struct kept_names *l, struct sbx_strings *dirs, int top, const char *dir)
 {
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	_cleanup_fd_ int fd =
 	        sbx_beneath_open(top, dir && *dir ? dir : ".", O_RDONLY | O_DIRECTORY);
 	int r = fd < 0 ? fd : sbx_dir_names(fd, &names);
@@ -87,8 +87,8 @@ static int list_dir(struct kept_names *l, struct sbx_names *dirs, int top, const
 
 static int list_all(const struct sbx_aside *a, struct kept_names *l)
 {
-	_cleanup_(sbx_names_release) struct sbx_names dirs = {0};
-	int r = sbx_names_add(&dirs, "");
+	_cleanup_(sbx_strings_release) struct sbx_strings dirs = {0};
+	int r = sbx_strings_add(&dirs, "");
 
 	for (size_t i = 0; i < dirs.n && !r; i++)
 		r = list_dir(l, &dirs, a->files, dirs.items[i]);

@@ -259,7 +259,7 @@ static bool was_there(const char *text, size_t len, const char *path)
 	return false;
 }
 
-void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *paths)
+void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_strings *paths)
 {
 	_cleanup_fd_ int own = sbx_past_dir(place, NULL);
 	_cleanup_free_ char *left = NULL;
@@ -273,9 +273,11 @@ void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *pa
 		else
 			paths->items[n++] = paths->items[i];
 	paths->n = n;
+	if (paths->items)
+		paths->items[n] = NULL;
 }
 
-int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
+int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_strings *paths,
                     struct sbx_aside *aside, struct sbx_error *err)
 {
 	_cleanup_fd_ int own = sbx_past_dir(place, err);

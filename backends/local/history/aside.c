@@ -112,7 +112,7 @@ static int open_dirs(const struct sbx_past_place *place, const char *home, const
 
 static bool has_entries(int dir)
 {
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 
 	return sbx_dir_names(dir, &names) || names.n > 0;
 }
@@ -151,7 +151,7 @@ int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct 
 void sbx_aside_drop_others(const struct sbx_past_place *place, const char *keep)
 {
 	_cleanup_fd_ int home = open_home(place, ASIDE, false);
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 
 	if (home < 0 || sbx_dir_names(home, &names))
 		return;
@@ -726,10 +726,10 @@ static int put_nested(const struct sbx_aside *from, struct sbx_aside *a, const c
 /* ---- a directory ---- */
 
 /* What stands in one directory: files go, directories are added to DIRS. */
-static int take_listed(struct sbx_aside *a, const char *dir, struct sbx_names *dirs)
+static int take_listed(struct sbx_aside *a, const char *dir, struct sbx_strings *dirs)
 {
 	_cleanup_(spot_release) struct spot at = {.merged = -1, .own = -1, .kept = -1};
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	_cleanup_fd_ int list = -1;
 	int r = enter(a, dir, &at);
 
@@ -750,7 +750,7 @@ static int take_listed(struct sbx_aside *a, const char *dir, struct sbx_names *d
 		if (fstatat(at.merged, names.items[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		if (S_ISDIR(st.st_mode))
-			r = sbx_names_add(dirs, path);
+			r = sbx_strings_add(dirs, path);
 		else
 			r = take_file(a, &at, names.items[i], false);
 		r = r > 0 ? 0 : r;
@@ -779,9 +779,9 @@ static int take_tree(struct sbx_aside *a, const char *path)
 	int r = 0;
 
 	for (int round = 0; round < ROUNDS && (!round || r == -ENOTEMPTY); round++) {
-		_cleanup_(sbx_names_release) struct sbx_names dirs = {0};
+		_cleanup_(sbx_strings_release) struct sbx_strings dirs = {0};
 
-		r = sbx_names_add(&dirs, path);
+		r = sbx_strings_add(&dirs, path);
 		for (size_t i = 0; i < dirs.n && !r; i++)
 			r = take_listed(a, dirs.items[i], &dirs);
 		for (size_t i = dirs.n; i-- > 0 && !r;)
@@ -875,7 +875,7 @@ bool sbx_aside_has(const struct sbx_aside *a, const char *path)
 struct giving {
 	const struct sbx_aside *from;
 	struct sbx_aside *a;
-	struct sbx_names dirs;
+	struct sbx_strings dirs;
 	int fresh, links; /* in a->temp */
 	struct sbx_identity owner;
 	char *nested, *lowered; /* lists of FROM's */
@@ -970,7 +970,7 @@ static int put_file(struct giving *g, int kept, const char *name, unsigned char 
 static int put_listed(struct giving *g, const char *dir)
 {
 	const char *at = *dir ? dir : ".";
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	_cleanup_fd_ int kept = sbx_beneath_open(g->from->files, at, O_RDONLY | O_DIRECTORY);
 	int r = kept < 0 ? kept : sbx_dir_names(kept, &names);
 
@@ -991,7 +991,7 @@ static int put_listed(struct giving *g, const char *dir)
 
 			r = merged < 0 ? merged : put_nested(g->from, g->a, path, kept, merged);
 		} else if (S_ISDIR(st.st_mode))
-			r = sbx_names_add(&g->dirs, path);
+			r = sbx_strings_add(&g->dirs, path);
 		else
 			r = put_file(g, kept, names.items[i], type_of(&st), path);
 		if (r)
@@ -1058,7 +1058,7 @@ static void giving_release(struct giving *g)
 {
 	sbx_cleanup_fd(&g->fresh);
 	sbx_cleanup_fd(&g->links);
-	sbx_names_release(&g->dirs);
+	sbx_strings_release(&g->dirs);
 	free(g->nested);
 	free(g->lowered);
 }
@@ -1106,7 +1106,7 @@ int sbx_aside_give_back(const struct sbx_aside *from, struct sbx_aside *a)
 	for (const char *at = g.lowered; !r && at < g.lowered + g.lowered_len; at += strlen(at) + 1)
 		r = sbx_aside_lowered(a, at);
 	if (!r)
-		r = sbx_names_add(&g.dirs, "");
+		r = sbx_strings_add(&g.dirs, "");
 	for (size_t i = 0; i < g.dirs.n && !r; i++)
 		r = put_listed(&g, g.dirs.items[i]);
 	if (!r)
@@ -1152,7 +1152,7 @@ static int put_tree(struct giving *g, const char *path)
 	int r = make_way(g->a, path);
 
 	if (!r)
-		r = sbx_names_add(&g->dirs, path);
+		r = sbx_strings_add(&g->dirs, path);
 	for (size_t i = 0; i < g->dirs.n && !r; i++)
 		r = put_listed(g, g->dirs.items[i]);
 	for (size_t i = g->dirs.n; i-- > 0 && !r;)
@@ -1267,7 +1267,7 @@ static int copy_repo(struct sbx_aside *a, const char *path, atomic_bool *cancell
 	return r || store < 0 ? r : sbx_dir_scan(store, copy_stored, &s);
 }
 
-int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_names *paths,
+int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings *paths,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_fd_ int home = open_home(place, REPOS, true);

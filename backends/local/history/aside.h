@@ -100,7 +100,7 @@ int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size
  * Copies the repositories that lie at PATHS to a directory for a snapshot, which has no name until
  * sbx_repos_name gives it that of its COMMIT. A sentence tells which cannot be copied.
  */
-int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_names *paths,
+int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings *paths,
                    atomic_bool *cancelled, struct sbx_error *err);
 int sbx_repos_name(const struct sbx_past_place *place, const git_oid *commit);
 /* Opens the repositories of the snapshot COMMIT for reading. -ENOENT: it has none. */

@@ -98,7 +98,7 @@ static int print_name(const git_diff_delta *delta, float progress, void *data)
 }
 
 /* Repositories in the tree, which git does not record, with a slash behind as in `git status`. */
-static void print_repos(FILE *f, const struct sbx_names *repos)
+static void print_repos(FILE *f, const struct sbx_strings *repos)
 {
 	for (size_t i = 0; i < repos->n; i++) {
 		_cleanup_free_ char *path = sbx_format("%s/", repos->items[i]);
@@ -228,7 +228,7 @@ static int print_files(git_repository *repo, const git_oid *from, const git_oid 
 }
 
 static int print(git_repository *repo, const git_oid *from, const git_oid *to,
-                 const struct sbx_names *repos, const struct sbx_diff_wish *wish, int fd,
+                 const struct sbx_strings *repos, const struct sbx_diff_wish *wish, int fd,
                  struct sbx_error *err)
 {
 	_cleanup_fd_ int own = dup(fd);
@@ -262,7 +262,7 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
  * it.
  */
 static int tree_of(const struct sbx_past_place *place, git_repository *all, const char *rev,
-                   atomic_bool *cancelled, git_oid *ret, struct sbx_names *repos,
+                   atomic_bool *cancelled, git_oid *ret, struct sbx_strings *repos,
                    struct sbx_error *err)
 {
 	struct sbx_past_rev found;
@@ -279,7 +279,7 @@ static int tree_of(const struct sbx_past_place *place, git_repository *all, cons
 		return r;
 	*ret = now.tree;
 	*repos = now.nested;
-	now.nested = (struct sbx_names){0};
+	now.nested = (struct sbx_strings){0};
 	sbx_past_drop_left(place, repos);
 	sbx_captured_release(&now);
 	return 0;
@@ -289,7 +289,7 @@ int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish
                   struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *all = NULL;
-	_cleanup_(sbx_names_release) struct sbx_names before = {0}, repos = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings before = {0}, repos = {0};
 	git_oid from = {0}, to = {0};
 	int r = sbx_past_open(place, true, &all, err);
 

@@ -90,10 +90,10 @@ int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
                    struct sbx_captured *captured, const git_oid *to,
                    const struct sbx_past_apply *how, struct sbx_error *err);
 /* Takes what lies at these paths, with all below, unless it was there when the sandbox was made. */
-int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_names *paths,
+int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_strings *paths,
                     struct sbx_aside *aside, struct sbx_error *err);
 /* Takes out of PATHS what was there when the sandbox was made. */
-void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_names *paths);
+void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_strings *paths);
 /*
  * Makes the repositories that a layered copy of a directory was made with what they were then, but
  * for those of which the tree TREE or REPOS (may be closed) has something. A receives what goes.

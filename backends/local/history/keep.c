@@ -245,7 +245,7 @@ int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const
 void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
                         const git_oid *mark)
 {
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	_cleanup_free_ char *prefix = NULL, *head = NULL, *branch = NULL;
 	struct sbx_git_owner owner;
 	struct mark m = {0};

@@ -24,7 +24,7 @@
 struct lowering {
 	struct sbx_aside from; /* its files are the lower layer */
 	struct sbx_aside *a;
-	struct sbx_names todo; /* directories that both layers have */
+	struct sbx_strings todo; /* directories that both layers have */
 };
 
 enum state { AS_BELOW, MERGED, REPLACED };
@@ -101,7 +101,7 @@ static int lower_entry(struct lowering *lo, int upper, int lower, const char *na
 	if (fstatat(lower, name, &l, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? sbx_aside_take(lo->a, path) : -errno;
 	if (S_ISDIR(u.st_mode) && S_ISDIR(l.st_mode) && is_merged(upper, name))
-		return sbx_names_add(&lo->todo, path);
+		return sbx_strings_add(&lo->todo, path);
 	return is_same(upper, lower, name, &u, &l) ? 0 : sbx_aside_put(&lo->from, lo->a, path);
 }
 
@@ -109,7 +109,7 @@ static int lower_dir(struct lowering *lo, const char *dir)
 {
 	_cleanup_fd_ int upper = sbx_beneath_open(lo->a->own, dir, O_RDONLY | O_DIRECTORY);
 	_cleanup_fd_ int lower = sbx_beneath_open(lo->from.files, dir, O_RDONLY | O_DIRECTORY);
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	int r = upper < 0 ? upper : lower < 0 ? lower : sbx_dir_names(upper, &names);
 
 	for (size_t i = 0; i < names.n && !r; i++) {
@@ -132,11 +132,11 @@ static int lower_one(struct lowering *lo, const char *path)
 	case MERGED:
 		r = sbx_aside_lowered(lo->a, path);
 		if (!r)
-			r = sbx_names_add(&lo->todo, path);
+			r = sbx_strings_add(&lo->todo, path);
 		break;
 	}
 	while (!r) {
-		_cleanup_free_ char *next = sbx_names_take(&lo->todo);
+		_cleanup_free_ char *next = sbx_strings_take(&lo->todo);
 
 		if (!next)
 			break;
@@ -199,7 +199,7 @@ static int lower_listed(const struct sbx_past_place *place, git_tree *to,
 	lo.from.place = place;
 	lo.from.files = sbx_past_lower_tree(place);
 	r = lo.from.files < 0 ? lo.from.files : lower_all(&lo, to, repos, left, len);
-	sbx_names_release(&lo.todo);
+	sbx_strings_release(&lo.todo);
 	sbx_cleanup_fd(&lo.from.files);
 	return r;
 }

@@ -28,7 +28,7 @@ struct sides {
 	int upper; /* or -1 */
 	struct sbx_past_index lower, known, seen;
 	git_oid lower_tree;
-	struct sbx_names nested;
+	struct sbx_strings nested;
 };
 
 static void sides_release(struct sides *s)
@@ -39,7 +39,7 @@ static void sides_release(struct sides *s)
 	sbx_past_index_release(&s->lower);
 	sbx_past_index_release(&s->known);
 	sbx_past_index_release(&s->seen);
-	sbx_names_release(&s->nested);
+	sbx_strings_release(&s->nested);
 }
 
 /* ---- layers ---- */
@@ -77,7 +77,7 @@ int sbx_past_lower_tree(const struct sbx_past_place *place)
 /* ---- what a sandbox began as ---- */
 
 /* A directory of repositories has much that no snapshot records. */
-static int list_left(int dir, const struct sbx_names *paths)
+static int list_left(int dir, const struct sbx_strings *paths)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t len = 0, at = 0;
@@ -94,7 +94,7 @@ static int list_left(int dir, const struct sbx_names *paths)
 	return sbx_locked_replace(dir, SBX_PAST_LEFT, text, len, NULL);
 }
 
-static int keep_repos(const struct sbx_past_place *place, const struct sbx_names *paths,
+static int keep_repos(const struct sbx_past_place *place, const struct sbx_strings *paths,
                       const git_oid *commit, atomic_bool *cancelled, struct sbx_error *err)
 {
 	int r = paths->n ? sbx_repos_copy(place, paths, cancelled, err) : 0;
@@ -271,7 +271,7 @@ static int read_lower(const struct sbx_past_place *place, struct sides *s, struc
 static int add_nested(const char *name, unsigned char type, void *data)
 {
 	const int *dir = ((void **)data)[0];
-	struct sbx_names *names = ((void **)data)[1];
+	struct sbx_strings *names = ((void **)data)[1];
 	size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
 	char at[PATH_MAX], *slash;
 	ssize_t len;
@@ -287,7 +287,7 @@ static int add_nested(const char *name, unsigned char type, void *data)
 	if (!slash || strcmp(slash, "/.git") != 0)
 		return 0;
 	*slash = '\0';
-	return sbx_names_add(names, at);
+	return sbx_strings_add(names, at);
 }
 
 static int read_nested(const struct sbx_past_place *place, struct sides *s)

@@ -151,7 +151,7 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 
 bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored)
 {
-	_cleanup_(sbx_names_release) struct sbx_names marked = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings marked = {0};
 	_cleanup_free_ char *branch = sbx_past_branch(place);
 
 	if (!place->rec->common || ignored || place->rec->branch_created)
@@ -340,7 +340,7 @@ int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, 
 	return r ? sbx_git_fail(err, r, "cannot keep %s", what) : 0;
 }
 
-int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret)
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_strings *ret)
 {
 	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
 	git_reference_iterator *it = NULL;
@@ -348,14 +348,14 @@ int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_name
 	int r = glob ? git_reference_iterator_glob_new(&it, repo, glob) : GIT_ERROR;
 
 	while (!r && (r = git_reference_next_name(&name, it)) == 0)
-		r = sbx_names_add(ret, name) ? GIT_ERROR : 0;
+		r = sbx_strings_add(ret, name) ? GIT_ERROR : 0;
 	git_reference_iterator_free(it);
 	return r == GIT_ITEROVER ? 0 : r;
 }
 
 static int remove_refs(git_repository *repo, const char *prefix)
 {
-	_cleanup_(sbx_names_release) struct sbx_names names = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	int r = sbx_past_find_refs(repo, prefix, &names);
 
 	for (size_t i = 0; !r && i < names.n; i++) {

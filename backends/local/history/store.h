@@ -31,6 +31,6 @@ int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, 
  */
 bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
 /* The names of refs that begin with PREFIX. libgit2's codes. */
-int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_names *ret);
+int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_strings *ret);
 
 #endif

@@ -166,7 +166,7 @@ void sbx_base_release(struct sbx_bases *bases, const char *key, const char *id)
 
 struct census {
 	int dir;
-	struct sbx_names gone;
+	struct sbx_strings gone;
 };
 
 static int look_at_user(const char *name, unsigned char type, void *data)
@@ -179,7 +179,7 @@ static int look_at_user(const char *name, unsigned char type, void *data)
 		return 1;
 	if (faccessat(AT_FDCWD, record, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
 		return 1;
-	return sbx_names_add(&c->gone, name);
+	return sbx_strings_add(&c->gone, name);
 }
 
 /* Under the lock of KEY. Forgets users that are no more. */
@@ -191,7 +191,7 @@ static bool is_used(struct sbx_bases *bases, const char *key)
 
 	for (size_t i = 0; i < c.gone.n; i++)
 		unlinkat(dir, c.gone.items[i], 0);
-	sbx_names_release(&c.gone);
+	sbx_strings_release(&c.gone);
 	return r != 0;
 }
 

@@ -109,7 +109,7 @@ static int visit(const char *name, unsigned char type, void *data)
 		l->linked = true;
 	if (type != DT_DIR && type != DT_REG && type != DT_LNK && type != DT_FIFO)
 		l->left_out++;
-	return type == DT_DIR ? sbx_names_add(&sbx_levels_top(&l->levels)->todo, name) : 0;
+	return type == DT_DIR ? sbx_strings_add(&sbx_levels_top(&l->levels)->todo, name) : 0;
 }
 
 static int enter(struct look *l, char *name)
@@ -155,7 +155,7 @@ static int walk(struct look *l)
 		r = sbx_dir_scan(l->fd, visit, l);
 	}
 	while (!r) {
-		char *name = sbx_names_take(&sbx_levels_top(&l->levels)->todo);
+		char *name = sbx_strings_take(&sbx_levels_top(&l->levels)->todo);
 
 		if (name)
 			r = enter(l, name);

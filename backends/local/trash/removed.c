@@ -180,7 +180,7 @@ struct look {
 	struct sbx_local *b;
 	struct kept *at;
 	size_t n, cap;
-	struct sbx_names entries; /* ids of those that the trash has */
+	struct sbx_strings entries; /* ids of those that the trash has */
 };
 
 static void look_release(struct look *l)
@@ -191,7 +191,7 @@ static void look_release(struct look *l)
 		free(l->at[i].common);
 	}
 	free(l->at);
-	sbx_names_release(&l->entries);
+	sbx_strings_release(&l->entries);
 }
 
 static int add(struct look *l, const char *id, const struct sbx_record *rec)
@@ -272,7 +272,7 @@ static void drop(struct sbx_local *b, const struct kept *k, const char *why)
 
 static int note_entry(const struct sbx_trash_entry *e, void *data)
 {
-	return sbx_names_add(data, e->id);
+	return sbx_strings_add(data, e->id);
 }
 
 /* Whether it is known which entries there are. */

@@ -275,7 +275,7 @@ int sbx_trash_each(git_repository *repo, int (*fn)(const struct sbx_trash_entry 
 
 struct expiry {
 	int64_t before_ms;
-	struct sbx_names names;
+	struct sbx_strings names;
 	size_t left;
 };
 
@@ -291,7 +291,7 @@ static int look(git_repository *repo, struct expiry *x)
 
 		x->left++;
 		if (read_entry(repo, ref, &e) == 0 && e.time_ms < x->before_ms)
-			r = sbx_names_add(&x->names, ref);
+			r = sbx_strings_add(&x->names, ref);
 		sbx_trash_release(&e);
 	}
 	return r == GIT_ITEROVER ? 0 : r;
@@ -312,7 +312,7 @@ int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms
 			told(x.names.items[i] + strlen(PREFIX), data);
 	}
 	sbx_git_owner_end(&owner);
-	sbx_names_release(&x.names);
+	sbx_strings_release(&x.names);
 	*left = x.left;
 	return r;
 }

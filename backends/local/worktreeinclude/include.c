@@ -57,7 +57,7 @@ struct sbx_include {
 /* Some files of one directory. */
 struct sbx_include_batch {
 	char *dir; /* "" the top */
-	struct sbx_names names;
+	struct sbx_strings names;
 };
 
 #define SBX_INCLUDE_BATCH 128 /* names of a batch at most */
@@ -74,7 +74,7 @@ struct copying {
 	struct sbx_include *in;
 	const struct sbx_include_list *list;
 	int source;
-	struct sbx_names made; /* directories, parents first */
+	struct sbx_strings made; /* directories, parents first */
 	/* Of a file with several names one is copied, and found by the others. */
 	pthread_mutex_t linked[LINK_LOCKS];
 	atomic_size_t next;
@@ -105,7 +105,7 @@ static int make_dir(struct copying *c, const char *path)
 	if (parent < 0)
 		return parent;
 	if (mkdirat(parent, name, 0700) == 0)
-		return sbx_names_add(&c->made, path);
+		return sbx_strings_add(&c->made, path);
 	return errno == EEXIST ? 0 : -errno;
 }
 
@@ -328,7 +328,7 @@ static int copy(struct sbx_include *in, int source, const struct sbx_include_lis
 		r = finish_dirs(&c);
 	in->files = atomic_load(&c.files);
 	in->left_out += atomic_load(&c.left_out);
-	sbx_names_release(&c.made);
+	sbx_strings_release(&c.made);
 	for (size_t i = 0; i < LINK_LOCKS; i++)
 		pthread_mutex_destroy(&c.linked[i]);
 	return r ? sbx_fail(err, -r, "%s", c.err.text) : 0;
@@ -518,7 +518,7 @@ static int add_file(struct search *s, const char *name)
 			return -ENOMEM;
 		list->n++;
 	}
-	return sbx_names_add(&last->names, name);
+	return sbx_strings_add(&last->names, name);
 }
 
 static int add_place(struct search *s, struct place *p)
@@ -688,7 +688,7 @@ static void finish(struct search *s)
 		free(s->todo[--s->n].path);
 	free(s->todo);
 	while (s->list.n) {
-		sbx_names_release(&s->list.at[--s->list.n].names);
+		sbx_strings_release(&s->list.at[--s->list.n].names);
 		free(s->list.at[s->list.n].dir);
 	}
 	free(s->list.at);

@@ -294,7 +294,7 @@ static void files_as_they_once_were_where_history_is_cut_off(void **state)
 
 static void a_branch_that_is_a_sandboxs_alone(void **state)
 {
-	_cleanup_(sbx_names_release) struct sbx_names marked = {0};
+	_cleanup_(sbx_strings_release) struct sbx_strings marked = {0};
 	const git_oid blob = put_blob("ours"), tree = put_tree("file", &blob, GIT_FILEMODE_BLOB),
 	              commit = put_commit(&tree, NULL, "refs/heads/sandbox/a");
 	git_oid first;

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "backends/support/strv.h"
 #include "fs/util/name_status.h"
+#include "sandboxfs/strv.h"
 
 /* EXPECTED: the paths, each ended by a bar. */
 static void expect(const char *text, const char *expected)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/support/strv.h"
 #include "fs/util/utf8.h"
+#include "sandboxfs/strv.h"
 
 static void valid_text_is_valid_to_its_end(void **state)
 {
@@ -96,14 +96,14 @@ static void base64_pads_as_the_standard_says(void **state)
 static void lists_compare_by_content_and_absent_is_empty(void **state)
 {
 	char *ab[] = {"a", "b", NULL}, *a[] = {"a", NULL}, *none[] = {NULL};
-	char **copy = sbx_list_copy(ab);
+	char **copy = sbx_strv_copy(ab);
 
 	(void)state;
-	assert_true(sbx_list_equal(copy, ab));
-	assert_false(sbx_list_equal(a, ab));
-	assert_false(sbx_list_equal(ab, a));
-	assert_true(sbx_list_equal(NULL, none));
-	assert_null(sbx_list_copy(NULL));
+	assert_true(sbx_strv_equal(copy, ab));
+	assert_false(sbx_strv_equal(a, ab));
+	assert_false(sbx_strv_equal(ab, a));
+	assert_true(sbx_strv_equal(NULL, none));
+	assert_null(sbx_strv_copy(NULL));
 	sbx_strv_free(copy);
 }
 
