@@ -7,36 +7,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/openat2.h"
 
 int sbx_beneath_open(int dirfd, const char *path, int flags)
 {
-	struct open_how how = {
-	        .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
-	        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-	};
-	int fd = -1;
+	const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
 
 	if (!(flags & O_PATH))
-		how.flags |= O_NONBLOCK | O_NOCTTY;
-	/* EAGAIN: a rename somewhere made the answer uncertain. */
-	for (int i = 0; i < 100; i++) {
-		fd = (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
-			break;
-	}
-	return fd < 0 ? -errno : fd;
+		flags |= O_NONBLOCK | O_NOCTTY;
+	return sbx_openat2(dirfd, path, flags | O_NOFOLLOW, resolve);
 }
 
 /* What lies at FD may change while it is read: what is read counts. */
@@ -44,7 +33,7 @@ static int read_fd(int fd, size_t max, char **ret, size_t *len, struct timespec 
 {
 	_cleanup_free_ char *buf = NULL;
 	struct stat st;
-	size_t have = 0;
+	ssize_t have;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
@@ -55,19 +44,13 @@ static int read_fd(int fd, size_t max, char **ret, size_t *len, struct timespec 
 	buf = malloc((size_t)st.st_size + 1);
 	if (!buf)
 		return -ENOMEM;
-	while (have < (size_t)st.st_size) {
-		ssize_t n = read(fd, buf + have, (size_t)st.st_size - have);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			break;
-		have += n > 0 ? (size_t)n : 0;
-	}
+	have = sbx_read_all(fd, buf, (size_t)st.st_size);
+	if (have < 0)
+		return (int)have;
 	buf[have] = '\0';
 	if (mtime)
 		*mtime = st.st_mtim;
-	*len = have;
+	*len = (size_t)have;
 	*ret = sbx_steal_ptr(&buf);
 	return 0;
 }

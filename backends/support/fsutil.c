@@ -88,12 +88,12 @@ int sbx_dir_make(int dirfd, const char *name, unsigned mode)
 	return sbx_dir_open(dirfd, name);
 }
 
-static int read_all(int fd, char *buf, size_t size, size_t *ret)
+ssize_t sbx_read_all(int fd, void *buf, size_t size)
 {
 	size_t have = 0;
 
 	while (have < size) {
-		ssize_t n = read(fd, buf + have, size - have);
+		ssize_t n = read(fd, (char *)buf + have, size - have);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -103,8 +103,7 @@ static int read_all(int fd, char *buf, size_t size, size_t *ret)
 			break;
 		have += (size_t)n;
 	}
-	*ret = have;
-	return 0;
+	return (ssize_t)have;
 }
 
 int sbx_dir_hold(int fd)
@@ -124,8 +123,7 @@ int sbx_file_read(int dirfd, const char *name, size_t max, char **ret)
 	_cleanup_fd_ int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_free_ char *buf = NULL;
 	struct stat st;
-	size_t have = 0;
-	int r;
+	ssize_t have;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -136,11 +134,9 @@ int sbx_file_read(int dirfd, const char *name, size_t max, char **ret)
 	buf = malloc(max + 2);
 	if (!buf)
 		return -ENOMEM;
-	r = read_all(fd, buf, max + 1, &have);
-	if (r)
-		return r;
-	if (have > max)
-		return -EFBIG;
+	have = sbx_read_all(fd, buf, max + 1);
+	if (have < 0 || (size_t)have > max)
+		return have < 0 ? (int)have : -EFBIG;
 	buf[have] = '\0';
 	*ret = sbx_steal_ptr(&buf);
 	return 0;

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "sandboxfs/error.h"
 #include "sandboxfs/strv.h"
@@ -37,6 +38,8 @@ int sbx_dir_hold(int fd);
 /* Reads a regular file of at most MAX bytes; *ret is NUL-terminated and the caller's. EFBIG beyond.
  */
 int sbx_file_read(int dirfd, const char *name, size_t max, char **ret);
+/* Reads to the end of FD, at most SIZE bytes. How many, or -errno. */
+ssize_t sbx_read_all(int fd, void *buf, size_t size);
 /* Writes all LEN bytes of DATA to FD. 0 or -errno. */
 int sbx_write_all(int fd, const void *data, size_t len);
 /* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */

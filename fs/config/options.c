@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "fs/config/paths.h"
 #include "fs/config/settings.h"
 #include "fs/util/json.h"
@@ -290,25 +291,6 @@ static int apply_word(struct sbx_options *opts, const struct sbx_strings *words,
 	return sbx_settings_set(&opts->settings, key, value ? value + 1 : NULL, err);
 }
 
-/* Reads the whole file: its length, or -errno. */
-static ssize_t read_file(int fd, char *buf, size_t size)
-{
-	size_t len = 0;
-
-	while (len < size) {
-		ssize_t n = read(fd, buf + len, size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return (ssize_t)len;
-		len += (size_t)n;
-	}
-	return -EFBIG;
-}
-
 static int load_file(struct sbx_settings *settings, const char *path, struct sbx_error *err)
 {
 	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
@@ -323,7 +305,9 @@ static int load_file(struct sbx_settings *settings, const char *path, struct sbx
 	buf = malloc(CONFIG_MAX);
 	if (!buf)
 		return sbx_no_memory(err);
-	len = read_file(fd, buf, CONFIG_MAX);
+	len = sbx_read_all(fd, buf, CONFIG_MAX);
+	if (len == CONFIG_MAX)
+		len = -EFBIG;
 	if (len < 0)
 		return sbx_fail(err, (int)-len, "configuration %s: %s", path, strerror((int)-len));
 	r = sbx_settings_load(settings, buf, (size_t)len, &inner);

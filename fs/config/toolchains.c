@@ -622,9 +622,9 @@ static void find_user_packages(struct finder *f, const char *local)
 		snprintf(name, sizeof(name), ".local/lib/%s/site-packages/host-packages.pth",
 		         e->d_name);
 		snprintf(text, sizeof(text), "import site; site.addsitedir('%s')\n", site);
-		f->error = add(carried, name);
+		f->error = sbx_strings_add(carried, name);
 		if (!f->error)
-			f->error = add(carried, text);
+			f->error = sbx_strings_add(carried, text);
 	}
 }
 

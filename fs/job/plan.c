@@ -14,18 +14,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/job/job_table.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
+#include "sandboxfs/openat2.h"
 #include "sandboxfs/strv.h"
 #include "sandboxfs/walls.h"
 
@@ -159,8 +158,6 @@ static int allow_check(const struct sbx_allow *allow, const char *word, const ch
 	return sbx_fail(err, EPERM, "\"%s\" is not in the allowlist", word);
 }
 
-#define OPEN_TRIES 100 /* against renames that never stop */
-
 /* ---- working directory ---- */
 
 static const char *skip_slashes(const char *path)
@@ -185,26 +182,14 @@ static const char *below(const char *path, const char *dir)
 	return path;
 }
 
-static int open_beneath(int root, const char *path, uint64_t resolve)
-{
-	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = resolve};
-	int tries = OPEN_TRIES;
-	long fd;
-
-	/* EAGAIN: something was renamed meanwhile, and the kernel cannot tell that .. stayed beneath. */
-	do
-		fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-	while (fd < 0 && (errno == EAGAIN || errno == EINTR) && --tries);
-	return fd < 0 ? -errno : (int)fd;
-}
-
 /* RESOLVE_NO_MAGICLINKS answers ELOOP, as does an honest loop of links; the latter stays one without. */
 static int check_beneath(int root, const char *path)
 {
-	int fd = open_beneath(root, path, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+	int fd = sbx_openat2(root, path, O_PATH | O_DIRECTORY,
+	                     RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 
 	if (fd == -ELOOP) {
-		fd = open_beneath(root, path, RESOLVE_BENEATH);
+		fd = sbx_openat2(root, path, O_PATH | O_DIRECTORY, RESOLVE_BENEATH);
 		if (fd != -ELOOP) {
 			sbx_cleanup_fd(&fd);
 			return -EXDEV;

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "fs/job/job_table.h"
 #include "fs/util/reply.h"
 #include "sandboxfs/cleanup.h"
@@ -272,21 +273,6 @@ void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
 	}
 }
 
-static int write_all(int fd, const char *buf, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, buf, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -ENOSPC;
-		buf += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int memory_file(const char *data, size_t len)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -297,7 +283,7 @@ static int memory_file(const char *data, size_t len)
 		fd = memfd_create("stdin", flags);
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, data, len);
+	r = sbx_write_all(fd, data, len);
 	if (r < 0)
 		return r;
 	if (lseek(fd, 0, SEEK_SET) < 0 ||

@@ -6,18 +6,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fs/config/toolchains.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/openat2.h"
 
 #define TOLD_MAX 400 /* bytes of a path that a sentence has room for */
 
@@ -147,18 +146,15 @@ static const char *find_mount(const struct sbx_unshown *u, const char *path)
 /* PATH as a handle that only names it; or -errno. */
 static int look(const struct sbx_unshown *u, const char *path)
 {
-	const struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-	                             .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS};
 	const char *mount = find_mount(u, path), *rest;
 	_cleanup_fd_ int top = mount ? open(mount, O_PATH | O_CLOEXEC) : -1;
-	int fd;
 
 	if (top < 0)
 		return -ENOENT;
 	rest = path + (mount[1] ? strlen(mount) : 0);
 	rest += strspn(rest, "/");
-	fd = (int)syscall(SYS_openat2, top, *rest ? rest : ".", &how, sizeof(how));
-	return fd < 0 ? -errno : fd;
+	return sbx_openat2(top, *rest ? rest : ".", O_PATH,
+	                   RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS);
 }
 
 /* --- what commands see --------------------------------------------------------------------- */

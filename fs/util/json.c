@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/settings.h"
 
@@ -38,29 +39,6 @@ int sbx_clip(const char *s, size_t len)
 		for (n = 100; n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80;)
 			n--;
 	return (int)n;
-}
-
-/* Length of the character at S, 0 when it is not UTF-8 (overlong, surrogate, cut short). */
-static size_t utf8_length(const unsigned char *s, size_t len)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	uint32_t c;
-	size_t n;
-
-	if (s[0] < 0x80)
-		return 1;
-	if (s[0] < 0xc0 || s[0] >= 0xf8)
-		return 0;
-	n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	if (n > len)
-		return 0;
-	c = s[0] & (0x7fu >> n);
-	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3fu);
-	}
-	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
 /* Whether S is \uXXXX with a code of FROM to 0x3ff more. */
@@ -97,8 +75,7 @@ static int audit_string(struct audit *a)
 			                a->at);
 		if (*s == '\\' && left >= 6 && memcmp(s + 1, "u0000", 5) == 0)
 			return sbx_fail(a->err, EINVAL, "invalid JSON: \\u0000 at byte %zu", a->at);
-		n = *s == '\\' ? escape_length(s, left)
-		               : utf8_length((const unsigned char *)s, left);
+		n = *s == '\\' ? escape_length(s, left) : sbx_utf8_length(s, left);
 		if (!n && *s == '\\')
 			return sbx_fail(a->err, EINVAL,
 			                "invalid JSON: half of a surrogate pair at byte %zu",

@@ -3,15 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/openat2.h"
 #include "sandboxfs/walls.h"
 
 #define LINKS_MAX 40 /* as the kernel has it */
@@ -119,19 +118,8 @@ static int enter(const char *view, const char *dir, const char *target, struct e
 /* Opens PATH beneath ROOT_FD for looking only; -errno. */
 static int open_beneath(int root_fd, const char *path, int flags, uint64_t resolve)
 {
-	struct open_how how = {
-	        .flags = (uint64_t)(flags | O_PATH | O_CLOEXEC),
-	        .resolve = resolve | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-	};
-	int fd = -1;
-
-	/* EAGAIN: a rename or mount somewhere made the answer uncertain. */
-	for (int i = 0; i < 100; i++) {
-		fd = (int)syscall(SYS_openat2, root_fd, *path ? path : ".", &how, sizeof(how));
-		if (fd >= 0 || errno != EAGAIN)
-			break;
-	}
-	return fd < 0 ? -errno : fd;
+	return sbx_openat2(root_fd, *path ? path : ".", flags | O_PATH,
+	                   resolve | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
 /* A walk by hand: the kernel's beneath a root takes every absolute link for a way out. */

@@ -42,9 +42,9 @@ static bool follows(unsigned char first, unsigned char second)
 	}
 }
 
-/* Bytes of the whole character at S, 0 when there is none. */
-static size_t character(const unsigned char *s, size_t len)
+size_t sbx_utf8_length(const char *buf, size_t len)
 {
+	const unsigned char *s = (const unsigned char *)buf;
 	size_t n = len ? sequence(s[0]) : 0;
 
 	if (!n || n > len || (n > 1 && !follows(s[0], s[1])))
@@ -57,10 +57,10 @@ static size_t character(const unsigned char *s, size_t len)
 
 size_t sbx_utf8_span(const char *buf, size_t len)
 {
-	const unsigned char *s = (const unsigned char *)buf;
 	size_t at = 0, n;
 
-	while (at < len && (n = s[at] < 0x80 ? 1 : character(s + at, len - at)))
+	while (at < len &&
+	       (n = (unsigned char)buf[at] < 0x80 ? 1 : sbx_utf8_length(buf + at, len - at)))
 		at += n;
 	return at;
 }

@@ -9,6 +9,8 @@
 
 struct json_object;
 
+/* Bytes of the character at BUF, 0 when none of valid UTF-8 is. */
+size_t sbx_utf8_length(const char *buf, size_t len);
 /* Length of the longest valid UTF-8 beginning of BUF (RFC 3629; NUL is a character). */
 size_t sbx_utf8_span(const char *buf, size_t len);
 /* LEN, less the bytes of a last character whose rest is missing. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/runner/isolation/kernel_file.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/walls.h"
 
@@ -233,14 +234,8 @@ static int take_away(int dirfd, const char *path)
 	return unlinkat(dirfd, path, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-static int put(int dirfd, const char *file, const char *text)
-{
-	_cleanup_fd_ int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-}
-
-const struct cgroup_kernel cgroup_kernel = {.make = make, .remove = take_away, .write = put};
+const struct cgroup_kernel cgroup_kernel = {
+        .make = make, .remove = take_away, .write = kernel_file_write};
 
 /* --- where we are -------------------------------------------------------------------------------- */
 

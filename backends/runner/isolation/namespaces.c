@@ -4,6 +4,7 @@
  * itself in a user namespace, which owns all of them: so it may join and leave them at will.
  */
 #include "backends/runner/isolation/namespaces.h"
+#include "backends/runner/isolation/kernel_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -223,13 +224,6 @@ static int make(const struct wish *w, struct made *made, int *fds)
 
 /* --- what can be had ---------------------------------------------------------------------------- */
 
-static int write_file(const char *path, const char *text)
-{
-	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-}
-
 /* One identity for all: names and git's index agree inside and outside. */
 static int map_identity(uid_t uid, gid_t gid)
 {
@@ -237,11 +231,11 @@ static int map_identity(uid_t uid, gid_t gid)
 	int r;
 
 	snprintf(text, sizeof(text), "%u %u 1", uid, uid);
-	r = write_file("/proc/self/uid_map", text);
+	r = kernel_file_write(AT_FDCWD, "/proc/self/uid_map", text);
 	if (!r)
-		r = write_file("/proc/self/setgroups", "deny");
+		r = kernel_file_write(AT_FDCWD, "/proc/self/setgroups", "deny");
 	snprintf(text, sizeof(text), "%u %u 1", gid, gid);
-	return r ? r : write_file("/proc/self/gid_map", text);
+	return r ? r : kernel_file_write(AT_FDCWD, "/proc/self/gid_map", text);
 }
 
 static int enter_user_namespace(void)

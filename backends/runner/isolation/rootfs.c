@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 
 #include "backends/runner/isolation/userns.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/openat2.h"
 #include "sandboxfs/system_dirs.h"
 
 #define RO  (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -51,10 +51,7 @@ static int step(struct build *b, const char *what, int r)
 
 static int host_open(const struct build *b, const char *path, int flags)
 {
-	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
-	                       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-
-	return (int)syscall(SYS_openat2, b->host, path, &how, sizeof(how));
+	return sbx_openat2(b->host, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 /* mkdir -p. What exists may lie in a read-only mount: that is no error. */
@@ -202,14 +199,14 @@ static int bind_path(struct build *b, const char *src, const char *target, uint6
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
-	return fd < 0 ? -errno : attach(b, fd, target, attrs, NULL);
+	return fd < 0 ? fd : attach(b, fd, target, attrs, NULL);
 }
 
 static int bind_place(struct build *b, const char *src, const char *target, uint64_t attrs)
 {
 	_cleanup_fd_ int fd = host_open(b, src, O_PATH);
 
-	return fd < 0 ? -errno : attach(b, fd, target, attrs, b->who);
+	return fd < 0 ? fd : attach(b, fd, target, attrs, b->who);
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -496,15 +493,14 @@ static int show_own(struct build *b, char *const *list)
 static int place_over(const struct build *b, int dir, const char *src_path, const char *path,
                       int *ret)
 {
-	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
 	_cleanup_fd_ int src = host_open(b, src_path, O_PATH | O_NOFOLLOW);
-	_cleanup_fd_ int target = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	_cleanup_fd_ int target =
+	        sbx_openat2(dir, path, O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 	_cleanup_fd_ int tree = -1;
 	struct stat st;
 
 	if (target < 0)
-		return -errno;
+		return target;
 	if (src < 0 || fstat(src, &st) < 0 || S_ISLNK(st.st_mode))
 		return -EIO;
 	tree = clone_tree(src, &st, RO, b->who);

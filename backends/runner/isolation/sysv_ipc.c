@@ -3,6 +3,7 @@
  * would outlive them.
  */
 #include "backends/runner/isolation/sysv_ipc.h"
+#include "backends/runner/isolation/kernel_file.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -17,9 +18,7 @@
 
 static bool set_here(void)
 {
-	_cleanup_fd_ int fd = open("/proc/sys/kernel/shm_rmid_forced", O_WRONLY | O_CLOEXEC);
-
-	return fd >= 0 && write(fd, "1", 1) == 1;
+	return !kernel_file_write(AT_FDCWD, "/proc/sys/kernel/shm_rmid_forced", "1");
 }
 
 /* In the descriptors of the caller. */

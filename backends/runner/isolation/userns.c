@@ -4,6 +4,7 @@
  * the one clone(2) returned.
  */
 #include "backends/runner/isolation/userns.h"
+#include "backends/runner/isolation/kernel_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,13 +90,6 @@ const char *sbx_userns_mend(void)
 	return "in a container: its seccomp profile must allow unshare and mount";
 }
 
-static int write_file(const char *path, const char *text)
-{
-	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-}
-
 /* Whoever makes a namespace owns it. We stay as able as we are, whoever that is. */
 static int become_owner(uid_t owner)
 {
@@ -138,7 +132,7 @@ static int limit_shares(const long had[])
 		if (had[i] < 0)
 			continue;
 		snprintf(text, sizeof(text), "%ld", most ? most : 1);
-		r = write_file(shares[i].path, text);
+		r = kernel_file_write(AT_FDCWD, shares[i].path, text);
 	}
 	return r;
 }
@@ -155,8 +149,9 @@ static _Noreturn void child_main(int sock, uid_t owner, bool closed)
 
 	/* Else the maps belong to the host's root, whom an ordinary user is not. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	if ((closed && (write_file("/proc/sys/user/max_user_namespaces", "0") < 0 ||
-	                limit_shares(had) < 0)) ||
+	if ((closed &&
+	     (kernel_file_write(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0") < 0 ||
+	      limit_shares(had) < 0)) ||
 	    readlink("/proc/self", number, sizeof(number) - 1) <= 0)
 		_exit(1);
 	if (write(sock, number, sizeof(number)) == sizeof(number) && read(sock, number, 1) < 0)
@@ -173,7 +168,7 @@ static int write_map(const char *number, const char *file, const char *map)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%s/%s", number, file);
-	return write_file(path, map);
+	return kernel_file_write(AT_FDCWD, path, map);
 }
 
 static int finish_child(int sock, const struct maps *maps)

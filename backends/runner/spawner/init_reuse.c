@@ -3,6 +3,7 @@
  * nothing, and neither memory nor descriptors of init are in its reach.
  */
 #include "backends/runner/spawner/init_reuse.h"
+#include "backends/runner/isolation/kernel_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -62,9 +63,7 @@ static bool is_quiet(void)
 
 static bool restart_numbers(void)
 {
-	_cleanup_fd_ int fd = open(LAST_PID, O_WRONLY | O_CLOEXEC);
-
-	return fd >= 0 && write(fd, "1", 1) == 1;
+	return !kernel_file_write(AT_FDCWD, LAST_PID, "1");
 }
 
 bool reuse_ready(const struct reuse *as)
