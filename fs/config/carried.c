@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/config/credentials.h"
 #include "fs/config/toolchains.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/strv.h"
@@ -21,7 +22,6 @@
 #define CONFIG_MAX ((size_t)256 * 1024)
 #define CERTS_MAX  ((size_t)8 * 1024 * 1024)
 #define DIR_MAX    1024 /* files of a directory of certificates */
-#define TOKEN_MIN  20   /* characters of a part of an address that may be a token */
 
 /* A file of settings, and what of it goes along. */
 struct format {
@@ -158,41 +158,6 @@ static void strip_users(char *text)
 	}
 }
 
-/* Letters and digits mixed, without a word in sight. */
-static bool is_random(const char *part, size_t n)
-{
-	size_t digits = 0, letters = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (isdigit((unsigned char)part[i]))
-			digits++;
-		else if (isalpha((unsigned char)part[i]))
-			letters++;
-		else if (!strchr("_-", part[i]))
-			return false;
-	}
-	return n >= TOKEN_MIN && digits >= 3 && letters >= 3;
-}
-
-static bool looks_secret(const char *value)
-{
-	static const char *const words[] = {"token",  "passw",   "secret",  "_auth",
-	                                    "apikey", "api-key", "api_key", "credential",
-	                                    "key=",   "sig=",    "bearer"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(words); i++)
-		if (strcasestr(value, words[i]))
-			return true;
-	while (*value) {
-		size_t n = strcspn(value, "/:?&=@,; \t\"'.");
-
-		if (is_random(value, n))
-			return true;
-		value += n + (value[n] != '\0');
-	}
-	return false;
-}
-
 static bool has_no_key(const char *path)
 {
 	_cleanup_free_ char *text = read_file(path, CERTS_MAX);
@@ -324,7 +289,7 @@ static bool put_value(struct cleaner *cl, const char *key, char *value)
 		return put_path(cl, key, value);
 	strip_users(value);
 	/* What goes over several lines, or in which keys are nested, is not taken apart. */
-	if (looks_secret(value) || strpbrk(value, "{}") || strstr(value, "\"\"\"") ||
+	if (sbx_looks_secret(value) || strpbrk(value, "{}") || strstr(value, "\"\"\"") ||
 	    strstr(value, "'''") || (*value == '[' && !strchr(value, ']')))
 		return false;
 	fprintf(cl->out, "%s = %s\n", key, value);
@@ -348,7 +313,7 @@ static bool clean_pair(struct cleaner *cl, char *line)
 /* "python 3.12.1": words, and nothing that could be an address. */
 static bool clean_words(struct cleaner *cl, const char *line)
 {
-	if (looks_secret(line) || strpbrk(line, ":@=\"'"))
+	if (sbx_looks_secret(line) || strpbrk(line, ":@=\"'"))
 		return false;
 	fprintf(cl->out, "%s\n", line);
 	return true;
@@ -368,7 +333,7 @@ static void clean_line(struct cleaner *cl, char *line)
 	if (*line == '[' && !goes_on) {
 		snprintf(cl->section, sizeof(cl->section), "%s", line + strspn(line, "[ \t"));
 		cl->kept = false;
-		cl->skips = looks_secret(line) || strstr(line, "://");
+		cl->skips = sbx_looks_secret(line) || strstr(line, "://");
 		if (!cl->skips)
 			fprintf(cl->out, "%s\n", line);
 		return;
@@ -379,7 +344,7 @@ static void clean_line(struct cleaner *cl, char *line)
 		cl->kept = clean_words(cl, line);
 	} else if (goes_on && !strchr(line, '=')) {
 		strip_users(line);
-		cl->kept = cl->kept && !looks_secret(line);
+		cl->kept = cl->kept && !sbx_looks_secret(line);
 		if (cl->kept)
 			fprintf(cl->out, "    %s\n", line);
 	} else {
@@ -467,7 +432,7 @@ static void carry_plain(struct carrier *c, const char *key)
 	if (!copy)
 		return;
 	strip_users(copy);
-	if (looks_secret(copy))
+	if (sbx_looks_secret(copy))
 		leave_var(c, key, "it may hold a secret");
 	else
 		carry_var(c, key, copy);

@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/config/credentials.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/strv.h"
 #include "sandboxfs/system_dirs.h"
@@ -53,76 +53,6 @@ static bool is_system(const char *path)
 			return true;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(own); i++)
 		if (is_within(path, own[i]))
-			return true;
-	return false;
-}
-
-bool sbx_is_credential(const char *name)
-{
-	static const char *const names[] = {".env*",
-	                                    ".npmrc",
-	                                    "npmrc",
-	                                    ".yarnrc*",
-	                                    ".netrc",
-	                                    "_netrc",
-	                                    ".pypirc",
-	                                    ".git-credentials",
-	                                    ".git",
-	                                    ".gitconfig",
-	                                    "credentials*",
-	                                    ".credentials",
-	                                    ".ssh",
-	                                    ".aws",
-	                                    ".azure",
-	                                    ".docker",
-	                                    ".dockercfg",
-	                                    ".kube",
-	                                    ".gnupg",
-	                                    ".password-store",
-	                                    ".vault-token",
-	                                    ".pgpass",
-	                                    ".my.cnf",
-	                                    ".htpasswd",
-	                                    "id_rsa*",
-	                                    "id_ed25519*",
-	                                    "id_ecdsa*",
-	                                    "id_dsa*",
-	                                    "*.pem",
-	                                    "*.key",
-	                                    "*.p12",
-	                                    "*.pfx",
-	                                    "*.kdbx",
-	                                    "*.keystore",
-	                                    "*.jks",
-	                                    "auth.json",
-	                                    "secrets*",
-	                                    ".secrets*",
-	                                    "keyrings",
-	                                    ".mozilla",
-	                                    "gcloud",
-	                                    "gh",
-	                                    "hub",
-	                                    ".config",
-	                                    ".terraform.d",
-	                                    ".boto",
-	                                    ".s3cfg",
-	                                    "*_history",
-	                                    "service-account*.json",
-	                                    "application_default_credentials.json",
-	                                    "kubeconfig*",
-	                                    "*.tfstate*",
-	                                    "*.tfvars",
-	                                    "*.ppk",
-	                                    "*.ovpn",
-	                                    ".mylogin.cnf",
-	                                    ".dockerconfigjson",
-	                                    ".condarc",
-	                                    ".m2",
-	                                    ".gem",
-	                                    ".bundle"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++)
-		if (fnmatch(names[i], name, 0) == 0)
 			return true;
 	return false;
 }
@@ -197,69 +127,6 @@ bool sbx_toolchains_sees(const struct sbx_settings *s, const char *path)
 }
 
 /*
- * Of tools' own files none is called so, however deep it lies; others (secrets.py, cacert.pem) may
- * be.
- */
-static bool is_store(const char *name)
-{
-	static const char *const names[] = {".env",
-	                                    ".env.*",
-	                                    ".npmrc",
-	                                    "npmrc",
-	                                    ".yarnrc*",
-	                                    ".netrc",
-	                                    "_netrc",
-	                                    ".pypirc",
-	                                    ".git",
-	                                    ".git-credentials",
-	                                    ".ssh",
-	                                    ".aws",
-	                                    ".azure",
-	                                    ".docker",
-	                                    ".dockercfg",
-	                                    ".kube",
-	                                    ".gnupg",
-	                                    ".password-store",
-	                                    ".vault-token",
-	                                    ".pgpass",
-	                                    ".my.cnf",
-	                                    ".mylogin.cnf",
-	                                    ".htpasswd",
-	                                    "id_rsa",
-	                                    "id_ed25519",
-	                                    "id_ecdsa",
-	                                    "id_dsa",
-	                                    "credentials",
-	                                    "credentials.json",
-	                                    "credentials.toml",
-	                                    "secrets.y*ml",
-	                                    "secrets.json",
-	                                    "secrets.toml",
-	                                    "auth.json",
-	                                    "application_default_credentials.json",
-	                                    "service-account*.json",
-	                                    "*.tfstate*",
-	                                    "*.tfvars",
-	                                    "*.kdbx"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++)
-		if (fnmatch(names[i], name, 0) == 0)
-			return true;
-	return false;
-}
-
-/* These are stores of such tools' when they are directories, and the tools when they are not. */
-static bool is_tool(const char *name, unsigned char type)
-{
-	static const char *const names[] = {"gh", "hub", "gcloud"};
-
-	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++)
-		if (type != DT_DIR && strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
-/*
  * What lies in the shown directory PATH under the name of a credential is covered: directly in it
  * any, DEPTH further down only what nothing else is called. *LEFT is how many files are still
  * looked at.
@@ -276,8 +143,9 @@ static int cover(struct sbx_settings *s, const char *path, int depth, unsigned *
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
 		    snprintf(full, sizeof(full), "%s/%s", path, e->d_name) >= (int)sizeof(full))
 			continue;
-		if (depth ? is_store(e->d_name)
-		          : sbx_is_credential(e->d_name) && !is_tool(e->d_name, e->d_type))
+		if (depth ? sbx_is_secret_store(e->d_name)
+		          : sbx_is_credential(e->d_name) &&
+		                    !sbx_is_tool_of_store(e->d_name, e->d_type))
 			r = sbx_strings_add(&s->covered, full);
 		else if (e->d_type == DT_DIR && depth < DEPTH_MAX)
 			r = cover(s, full, depth + 1, left);

@@ -38,9 +38,6 @@ bool sbx_toolchains_sees(const struct sbx_settings *settings, const char *path);
 bool sbx_toolchains_hidden(const struct sbx_settings *settings, const char *word,
                            char file[PATH_MAX], char dir[PATH_MAX]);
 
-/* Whether NAME, of a file or directory, is one that secrets are kept under. */
-bool sbx_is_credential(const char *name);
-
 /* Whether PATH is a home directory, or one that homes lie in. */
 bool sbx_holds_home(const char *path);
 

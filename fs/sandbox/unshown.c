@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "fs/config/credentials.h"
 #include "fs/config/toolchains.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/openat2.h"
