@@ -200,13 +200,6 @@ void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 		row->ops->read(h, off, p);
 }
 
-bool sbx_control_readable(struct sbx_control_handle *h)
-{
-	const struct control_ops *ops = h->node.row->ops;
-
-	return ops && ops->readable ? ops->readable(h) : true;
-}
-
 /* Write */
 
 void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len, uint64_t off,

@@ -110,8 +110,6 @@ void sbx_control_release(struct sbx_control_handle *h);
 void sbx_control_close(struct sbx_control_handle *h, bool broken);
 /* sbx_control_ino of the file. */
 uint64_t sbx_control_handle_ino(const struct sbx_control_handle *h);
-/* Whether a read would answer at once (poll). */
-bool sbx_control_readable(struct sbx_control_handle *h);
 
 /* The text of MNT/README; static. */
 extern const char sbx_readme[];

@@ -53,7 +53,6 @@ struct control_ops {
 	int (*flush)(struct sbx_control_handle *h, bool broken, struct sbx_error *err);
 	bool (*unfinished)(
 	        struct sbx_control_handle *h); /* whether flush has something to do; locked */
-	bool (*readable)(struct sbx_control_handle *h);
 	uint64_t (*size)(struct sbx_registry *reg, const struct sbx_control_node *node);
 	int (*truncate)(struct sbx_registry *reg, const struct sbx_control_node *node);
 };

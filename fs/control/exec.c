@@ -223,20 +223,6 @@ static void exec_serve(struct sbx_control_handle *h, struct sbx_pending *p)
 	sbx_job_unref(job);
 }
 
-static bool exec_readable(struct sbx_control_handle *h)
-{
-	struct requests *s = h->state;
-	struct sbx_jobrec *job;
-	bool ready;
-
-	pthread_mutex_lock(&h->lock);
-	job = kind_of(h) == SBX_JOB_RUN ? s->last : NULL;
-	ready = !h->active &&
-	        (!job || sbx_job_ended(job) || sbx_job_output_size(job, 1) > h->cursor);
-	pthread_mutex_unlock(&h->lock);
-	return ready;
-}
-
 static const struct flow_impl exec_flow = {
         .feed = exec_feed,
         .start = exec_start,
@@ -251,7 +237,6 @@ const struct control_ops sbx_control_exec_ops = {
         .open = exec_open,
         .release = exec_release,
         .flow = &exec_flow,
-        .readable = exec_readable,
 };
 
 /* stdin */

@@ -163,12 +163,7 @@ static void wait_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 		sbx_control_serve_cursor(h, p);
 }
 
-static bool wait_readable(struct sbx_control_handle *h)
-{
-	return sbx_job_ended(h->node.job);
-}
-
-const struct control_ops sbx_control_wait_ops = {.read = wait_read, .readable = wait_readable};
+const struct control_ops sbx_control_wait_ops = {.read = wait_read};
 
 /* events */
 
@@ -200,12 +195,5 @@ static void events_read(struct sbx_control_handle *h, uint64_t off, struct sbx_p
 	sbx_events_read(events_of(h), h->state, p, h->flags & O_NONBLOCK);
 }
 
-static bool events_readable(struct sbx_control_handle *h)
-{
-	return sbx_events_ready(events_of(h), h->state);
-}
-
-const struct control_ops sbx_control_events_ops = {.open = events_open,
-                                                   .release = events_release,
-                                                   .read = events_read,
-                                                   .readable = events_readable};
+const struct control_ops sbx_control_events_ops = {
+        .open = events_open, .release = events_release, .read = events_read};

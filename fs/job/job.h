@@ -176,7 +176,6 @@ enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
 /* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
 bool sbx_job_ended(struct sbx_jobrec *rec);
-bool sbx_job_started(struct sbx_jobrec *rec); /* not merely prepared */
 /* 0, or the negative errno and text with which the command could not be started. */
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
 /* The number that the request gave as track; 0: none. */

@@ -155,14 +155,6 @@ bool sbx_job_ended(struct sbx_jobrec *rec)
 	return v.state == SBX_JOB_ENDED || v.state == SBX_JOB_FAILED;
 }
 
-bool sbx_job_started(struct sbx_jobrec *rec)
-{
-	struct view v;
-
-	look_locked(rec, &v);
-	return v.state != SBX_JOB_PREPARED && v.state != SBX_JOB_FAILED;
-}
-
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err)
 {
 	struct view v;

@@ -329,13 +329,3 @@ void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct 
 	if (!w)
 		sbx_pending_error(p, nonblock ? EAGAIN : ENOMEM);
 }
-
-int sbx_events_ready(struct sbx_events *ev, const struct sbx_events_reader *r)
-{
-	int ready;
-
-	pthread_mutex_lock(&ev->lock);
-	ready = is_ready(ev, r);
-	pthread_mutex_unlock(&ev->lock);
-	return ready;
-}

@@ -44,7 +44,5 @@ void sbx_events_reader_release(struct sbx_events_reader *r);
  */
 void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p,
                      int nonblock);
-/* Poll support: whether a read by R would answer at once. */
-int sbx_events_ready(struct sbx_events *ev, const struct sbx_events_reader *r);
 
 #endif

@@ -34,6 +34,13 @@
 #define GONE        ".gone-"   /* before the id of what is being dropped */
 #define USER        ".removed" /* behind the id of one that a base is kept for */
 
+struct sbx_removed_watch {
+	struct sbx_local *b;
+	pthread_t thread;
+	sem_t wake;
+	atomic_bool stop;
+};
+
 /* --- taking ----------------------------------------------------------------------------------- */
 
 static int failed(const struct sbx_record *rec, int r, struct sbx_error *err)
@@ -113,7 +120,8 @@ int sbx_local_removed_take(struct sbx_local *b, const struct sbx_record *rec, st
 		return failed(rec, r, err);
 	if (rec->layer)
 		drop_beside(dir);
-	sbx_local_removed_look(b->removed);
+	if (b->removed) /* there may be too little room now */
+		sem_post(&b->removed->wake);
 	return 0;
 }
 
@@ -162,13 +170,6 @@ bool sbx_local_removed_has(const struct sbx_local *b, const char *id)
 }
 
 /* --- dropping --------------------------------------------------------------------------------- */
-
-struct sbx_removed_watch {
-	struct sbx_local *b;
-	pthread_t thread;
-	sem_t wake;
-	atomic_bool stop;
-};
 
 /* One that is kept. */
 struct kept {
@@ -399,12 +400,6 @@ int sbx_local_removed_watch(struct sbx_local *b, struct sbx_error *err)
 	}
 	b->removed = w;
 	return 0;
-}
-
-void sbx_local_removed_look(struct sbx_removed_watch *watch)
-{
-	if (watch)
-		sem_post(&watch->wake);
 }
 
 void sbx_local_removed_unwatch(struct sbx_removed_watch *watch)

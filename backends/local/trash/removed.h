@@ -48,8 +48,6 @@ bool sbx_local_removed_has(const struct sbx_local *b, const char *id);
  * It tells host->dropped of each. Recovery is over.
  */
 int sbx_local_removed_watch(struct sbx_local *b, struct sbx_error *err);
-/* Something was taken: there may be too little room now. Accepts NULL. */
-void sbx_local_removed_look(struct sbx_removed_watch *watch);
 /* Accepts NULL. */
 void sbx_local_removed_unwatch(struct sbx_removed_watch *watch);
 

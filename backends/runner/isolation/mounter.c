@@ -351,7 +351,7 @@ int room_take(int room, int own, const char *id)
 	return tree;
 }
 
-const char *const disk_places[DISK_PLACES] = {
+static const char *const disk_places[DISK_PLACES] = {
         [DISK_HOME] = "home", [DISK_REPO] = "git/repo", [DISK_TMP] = "tmp", [DISK_SHM] = "shm"};
 
 int room_take_disk(int room, int own, const char *id, int ret[DISK_PLACES])

@@ -48,12 +48,8 @@ int room_start(int sock, const char *bases, const char *trees);
  */
 int room_take(int room, int own, const char *id);
 
-/*
- * What of a sandbox of limited size lies on its disk besides the upper layer: the path there is
- * disk_places[].
- */
+/* What of a sandbox of limited size lies on its disk besides the upper layer. */
 enum disk_place { DISK_HOME, DISK_REPO, DISK_TMP, DISK_SHM, DISK_PLACES };
-extern const char *const disk_places[DISK_PLACES];
 /*
  * Detached copies of these of the disk of ID, as room_take; -1 in RET for what is not there. 0 or a
  * negative errno.
