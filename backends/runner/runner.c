@@ -1,11 +1,8 @@
 /*
- * The daemon's handle on the program that runs commands: where it is, its start and its end. It lies
- * beside the program that we are, or where it was installed; PATH has no say. Of ours it gets a
+ * The daemon's handle on the program that runs commands: its start and its end. Of ours it gets a
  * socket, and of the environment nothing.
  */
 #include <errno.h>
-#include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +13,9 @@
 #include <unistd.h>
 
 #include "backends/runner/runner_impl.h"
+#include "backends/support/program.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/descriptors.h"
-
-#define PROGRAM   "sandboxfs-runner"
-#define INSTALLED SBX_LIBEXECDIR "/" PROGRAM
 
 /* What it may have of the environment: nothing of it is there but in builds for tests. */
 static const char *const passed[] = {
@@ -43,63 +38,6 @@ static void choose_environment(char *ret[SBX_ARRAY_SIZE(passed) + 1])
 				ret[n++] = *e;
 		}
 	ret[n] = NULL;
-}
-
-/* The path that it has beside the program of this process. */
-static int path_beside(char ret[PATH_MAX])
-{
-	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
-	char *slash;
-
-	if (n < 0)
-		return -errno;
-	ret[n] = '\0';
-	slash = strrchr(ret, '/');
-	if (!slash || slash + 1 + sizeof(PROGRAM) > ret + PATH_MAX)
-		return -ENAMETOOLONG;
-	memcpy(slash + 1, PROGRAM, sizeof(PROGRAM));
-	return 0;
-}
-
-static int spawn(const char *path, int sock, const char *mountpoint, pid_t *ret)
-{
-	char *argv[] = {(char *)path, (char *)mountpoint, NULL};
-	char *env[SBX_ARRAY_SIZE(passed) + 1];
-	posix_spawn_file_actions_t actions;
-	int r = posix_spawn_file_actions_init(&actions);
-
-	if (r)
-		return -r;
-	choose_environment(env);
-	r = posix_spawn_file_actions_adddup2(&actions, sock, SPAWN_SOCKET);
-	if (!r)
-		r = posix_spawn_file_actions_addclosefrom_np(&actions, SPAWN_SOCKET + 1);
-	if (!r)
-		r = posix_spawn(ret, path, &actions, NULL, argv, env);
-	posix_spawn_file_actions_destroy(&actions);
-	return -r;
-}
-
-/*
- * Starts the program with SOCK, a process *ret that names MOUNTPOINT (NULL: none) among its arguments.
- * 0 or a negative errno.
- */
-static int program_start(int sock, const char *mountpoint, pid_t *ret, struct sbx_error *err)
-{
-	char path[PATH_MAX] = "";
-	int r = path_beside(path);
-
-	if (!r)
-		r = spawn(path, sock, mountpoint, ret);
-	if (r == -ENOENT) {
-		snprintf(path, sizeof(path), "%s", INSTALLED);
-		r = spawn(path, sock, mountpoint, ret);
-	}
-	if (r == -ENOENT)
-		return sbx_fail(err, ENOENT,
-		                PROGRAM ", which runs commands, is neither beside sandboxfs nor "
-		                        "in " SBX_LIBEXECDIR);
-	return r < 0 ? sbx_fail(err, -r, "%s cannot be started: %s", path, strerror(-r)) : 0;
 }
 
 static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
@@ -165,6 +103,11 @@ static int send_start(const struct sbx_spawner *sp, int sock, const struct sbx_i
 static int start_process(struct sbx_spawner *sp, const struct sbx_identity *who,
                          struct sbx_error *err)
 {
+	char *env[SBX_ARRAY_SIZE(passed) + 1];
+	const struct sbx_program program = {.name = "sandboxfs-runner",
+	                                    .does = "runs commands",
+	                                    .mountpoint = sp->settings->mountpoint,
+	                                    .env = env};
 	int pair[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -176,7 +119,8 @@ static int start_process(struct sbx_spawner *sp, const struct sbx_identity *who,
 		return sbx_fail(err, -r, "the process that runs commands cannot be told: %s",
 		                strerror(-r));
 	}
-	r = program_start(pair[1], sp->settings->mountpoint, &sp->pid, err);
+	choose_environment(env);
+	r = sbx_program_start(&program, pair[1], &sp->pid, err);
 	close(pair[1]);
 	return r;
 }

@@ -14,9 +14,10 @@
 
 #include "backends/runner/isolation/request.h"
 #include "backends/runner/isolation/settings.h"
+#include "backends/support/program.h"
 #include "sandboxfs/spawner.h"
 
-#define SPAWN_SOCKET 3                         /* the descriptor of the spawner's end */
+#define SPAWN_SOCKET SBX_PROGRAM_SOCKET        /* the descriptor of the spawner's end */
 #define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
 #define SPAWN_MAX    ((size_t)8 * 1024 * 1024) /* of one payload; the kernel's argv limit is 6 MiB */
 #define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
