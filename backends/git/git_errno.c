@@ -3,11 +3,13 @@
  * of a failed system call survives only as the end of the message.
  */
 #include <errno.h>
-#include <git2.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "backends/git/repository.h"
-#include "sandboxfs/cleanup.h"
+#include "backends/git/git_impl.h"
 
 #define ANY        (-1)
 #define LAST_ERRNO EHWPOISON
@@ -86,4 +88,36 @@ int sbx_git_errno(int code, int klass, const char *message)
 	 * EIO is for a system call that failed and does not say how, not for what libgit2 refuses.
 	 */
 	return klass == GIT_ERROR_OS ? EIO : EINVAL;
+}
+
+bool sbx_git_lacks_descriptors(void)
+{
+	int fds[8], n = 0;
+	bool out = false;
+
+	for (; n < 8 && !out; n += !out) {
+		fds[n] = open("/", O_PATH | O_CLOEXEC);
+		out = fds[n] < 0;
+	}
+	while (n)
+		close(fds[--n]);
+	return out;
+}
+
+int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
+{
+	const git_error *last = sbx_git_said();
+	int e = last                ? sbx_git_errno(code, last->klass, last->message)
+	        : code == GIT_ERROR ? ENOMEM
+	                            : sbx_git_errno(code, GIT_ERROR_NONE, NULL);
+	char text[512], buf[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (e != EMFILE && e != ENOSPC && sbx_git_lacks_descriptors())
+		return sbx_fail(err, EMFILE, "%s: too many open files", text);
+	return sbx_fail(err, e, "%s: %s", text,
+	                last ? last->message : strerror_r(e, buf, sizeof(buf)));
 }

@@ -15,6 +15,9 @@
 int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Whether no descriptor can be had: libgit2 says then that what it was looking for is not there. */
+bool sbx_git_lacks_descriptors(void);
+
 /* Opens PATH itself, never a repository above it. libgit2's code. */
 int sbx_git_open(const char *path, git_repository **ret);
 

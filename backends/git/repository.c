@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,39 +83,6 @@ int sbx_git_explain_missing(const char *source, const char *commit, int r, struc
 #define HEAD_MAX     4096
 #define BRANCHES_MAX 9999 /* of one name */
 
-/* libgit2 reports a lack of descriptors as whatever it was looking for not being there. */
-static bool descriptors_exhausted(void)
-{
-	int fds[8], n = 0;
-	bool out = false;
-
-	for (; n < 8 && !out; n += !out) {
-		fds[n] = open("/", O_PATH | O_CLOEXEC);
-		out = fds[n] < 0;
-	}
-	while (n)
-		close(fds[--n]);
-	return out;
-}
-
-int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
-{
-	const git_error *last = sbx_git_said();
-	int e = last                ? sbx_git_errno(code, last->klass, last->message)
-	        : code == GIT_ERROR ? ENOMEM
-	                            : sbx_git_errno(code, GIT_ERROR_NONE, NULL);
-	char text[512], buf[128];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (e != EMFILE && e != ENOSPC && descriptors_exhausted())
-		return sbx_fail(err, EMFILE, "%s: too many open files", text);
-	return sbx_fail(err, e, "%s: %s", text,
-	                last ? last->message : strerror_r(e, buf, sizeof(buf)));
-}
-
 int sbx_git_open(const char *path, git_repository **ret)
 {
 	return git_repository_open_ext(ret, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
@@ -170,7 +136,7 @@ static int resolve(git_repository *repo, const char *spec, git_oid *ret, struct 
 	_cleanup_git_(object) git_object *commit = NULL;
 	int r = git_revparse_single(&found, repo, spec);
 
-	if (r == GIT_ENOTFOUND && !descriptors_exhausted())
+	if (r == GIT_ENOTFOUND && !sbx_git_lacks_descriptors())
 		return sbx_fail(err, ENOENT, "base %s does not exist", spec);
 	if (r)
 		return sbx_git_fail(err, r, "base %s", spec);
@@ -203,7 +169,7 @@ int sbx_git_probe(const char *source, const char *base, char **common, struct sb
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	int r = sbx_git_open(source, &repo);
 
-	if (r == GIT_ENOTFOUND && !is_owner_error(r) && !descriptors_exhausted())
+	if (r == GIT_ENOTFOUND && !is_owner_error(r) && !sbx_git_lacks_descriptors())
 		return has_dot_git(source)
 		               ? sbx_fail(err, EINVAL, "%s/.git is not a usable repository", source)
 		               : 0;

@@ -19,6 +19,7 @@
 #include "backends/git/durable.h"
 #include "backends/git/git_impl.h"
 #include "backends/git/import_objects.h"
+#include "backends/git/library.h"
 #include "backends/git/spare.h"
 #include "backends/git/store.h"
 #include "backends/support/fsutil.h"
@@ -46,14 +47,8 @@ static git_filter cancel_filter;
 
 int sbx_git_init(void)
 {
-	/* What these extensions ask for makes no difference to what is done here. */
-	const char *extensions[] = {"worktreeconfig", "preciousobjects", "partialclone",
-	                            "relativeworktrees"};
-
-	if (git_libgit2_init() < 0)
+	if (sbx_git_library_begin() < 0)
 		return -ENOMEM;
-	sbx_git_durable_init();
-	git_libgit2_opts(GIT_OPT_SET_EXTENSIONS, extensions, SBX_ARRAY_SIZE(extensions));
 	if (git_filter_lookup("sandboxfs-cancel"))
 		return 0;
 	git_filter_init(&cancel_filter, GIT_FILTER_VERSION);

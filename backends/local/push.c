@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/git/push.h"
 #include "backends/local/local_impl.h"
 #include "backends/local/private_git.h"
+#include "backends/push/push.h"
 #include "sandboxfs/cleanup.h"
 
 static int no_git(struct sbx_error *err)

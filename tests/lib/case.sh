@@ -39,7 +39,8 @@ fi
 ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 runner=${SBX_RUNNER:-$(dirname "$SANDBOXFS")/sandboxfs-runner}
-cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" && cp "$runner" "$ROOM/bin" || echo "not ok - the daemon is built"
+cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" && cp "$runner" "$(dirname "$runner")/sandboxfs-push" "$ROOM/bin" ||
+	echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
 if [ -n "${SBX_BENCH:-}" ]; then

@@ -425,6 +425,94 @@ too_long() {
 	git_is serve
 }
 
+# --- sandboxfs-push ------------------------------------------------------------------------
+
+PUSHER=$ROOM/bin/sandboxfs-push
+
+pusher_pid() {
+	for pid in $("$TOOL" pids "$MNT"); do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" != sandboxfs-push ] || echo "$pid"
+	done
+}
+
+# begin_push_to_silence NAME: the program waits for the server, and a writer for it.
+begin_push_to_silence() {
+	git_is hang
+	writer "$1"
+	await "$ROOM/git.log"
+}
+
+no_pusher_is_left() {
+	gone_tries=0
+	while [ -n "$(pusher_pid)" ]; do
+		gone_tries=$((gone_tries + 1))
+		[ $gone_tries -lt 100 ] || fail "a process that pushes is left"
+		sleep 0.1
+	done
+}
+
+waits_in_a_process_of_its_own() {
+	with_token
+	box own
+	begin_push_to_silence own
+	pid=$(pusher_pid)
+	[ -n "$pid" ]
+	[ "$(id -u)" = 0 ] || refuse cat "/proc/$pid/environ"
+	cat "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null >"$ROOM/shown" || true
+	[ -s "$ROOM/shown" ]
+	is_not_in "$ROOM/shown"
+}
+
+ends_with_the_sandbox() {
+	rmdir "$MNT/own"
+	await "$ROOM/writer.own"
+	same '' "$(pusher_pid)"
+}
+
+dies_with_the_daemon() {
+	box killed
+	begin_push_to_silence killed
+	[ -n "$(pusher_pid)" ]
+	kill -9 "$(daemon_pid)"
+	no_pusher_is_left
+	await_end
+	git_is serve
+	with_token
+	same '{"pushed":true}' "$(push a)"
+	unmount
+}
+
+# instead_of_it TEXT: a script in its place, in which its process is noted.
+instead_of_it() {
+	printf '#!/bin/sh\necho $$ >%s\n%s\n' "$ROOM/instead" "$1" >"$PUSHER.new"
+	chmod 755 "$PUSHER.new"
+	mv "$PUSHER.new" "$PUSHER"
+}
+
+killed_when_it_hangs() {
+	mv "$PUSHER" "$PUSHER.own"
+	instead_of_it "trap '' TERM; exec sleep $LONG"
+	with_token operation_timeout_ms=1500
+	same '{"pushed":false,"error":"git push failed: it took longer than it may"}' "$(push a)"
+	refuse test -e "/proc/$(cat "$ROOM/instead")"
+}
+
+of_our_build_or_none() {
+	instead_of_it 'exit 0'
+	same '{"pushed":false,"error":"git push failed: sandboxfs-push died"}' "$(push a)"
+	rm "$PUSHER"
+	like '{"pushed":false,"error":"git push failed: sandboxfs-push, which pushes, is neither beside sandboxfs nor in /*' "$(push a)"
+	version=$("$SANDBOXFS" --version | cut -d ' ' -f 2)
+	sed "s/$version, push/9.9.9, push/" "$PUSHER.own" >"$PUSHER"
+	chmod 755 "$PUSHER"
+	like "{\"pushed\":false,\"error\":\"git push failed: sandboxfs-push is of another build: it is 9.9.9, push *, sandboxfs is $version, push *" \
+		"$(push a)"
+	mv "$PUSHER.own" "$PUSHER"
+	unmount
+	refuse "$PUSHER" 2>"$ROOM/said"
+	same 'sandboxfs-push is started by sandboxfs' "$(cat "$ROOM/said")"
+}
+
 one_after_the_other() {
 	for i in 1 2 3 4; do
 		(push a >"$ROOM/turn.$i") &
@@ -548,6 +636,13 @@ claim "an API that is not there, or none" no_api
 claim "unmounting" unmount
 claim "the token is in no trace" not_in_a_trace
 claim "a push has a time limit" too_long
+claim "unmounting" unmount
+claim "what waits is a process that has the token in neither arguments nor environment" waits_in_a_process_of_its_own
+claim "it has ended when the sandbox has" ends_with_the_sandbox
+claim "and it dies with the daemon" dies_with_the_daemon
+claim "one that hangs is killed when the time is up" killed_when_it_hangs
+claim "one that dies, is of another build or is not there is told" of_our_build_or_none
+claim "mounting again" with_token
 claim "and all is well again" tidy
 finish
 exec 7>&- 8>&- 9>&-

@@ -16,6 +16,7 @@ include/sandboxfs
 backends/support
 backends/local/state
 backends/git
+backends/push
 backends/runner/isolation
 backends/runner/spawner
 backends/runner
@@ -46,7 +47,7 @@ LIBRARIES = {
     "backends": ("backends", "libbackends.a.p"),
     "fs": ("fs", "libfs.a.p"),
 }
-PROGRAMS = ("fs/main.c", "backends/runner/spawner/main.c")
+PROGRAMS = ("fs/main.c", "backends/push/main.c", "backends/runner/spawner/main.c")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 DEFINED = "TDBRCVW"
 

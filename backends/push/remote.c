@@ -7,16 +7,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "backends/git/push_impl.h"
+#include "backends/push/remote.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/scrub.h"
 
 #define FILE_SCHEME "file://"
 
-/* Whether URL is a path: neither SCHEME://... nor HOST:PATH. */
-static bool is_path(const char *url)
+const char *push_path_of(const char *url)
 {
-	return url[strcspn(url, ":/")] != ':';
+	if (strncmp(url, FILE_SCHEME, strlen(FILE_SCHEME)) == 0)
+		return url + strlen(FILE_SCHEME);
+	return url[strcspn(url, ":/")] != ':' ? url : NULL;
 }
 
 /* The top of the source's tree, to which paths in its settings are relative. */
@@ -104,7 +105,7 @@ static int make_absolute(char **url, const char *common)
 	_cleanup_free_ char *top = NULL;
 	char *path;
 
-	if (!is_path(*url) || **url == '/')
+	if (push_path_of(*url) != *url || **url == '/')
 		return 0;
 	top = top_of(common);
 	path = top ? sbx_format("%s/%s", top, *url) : NULL;
@@ -120,8 +121,8 @@ static int no_remote(const char *name, struct sbx_error *err)
 	return sbx_fail(err, ENOENT, "the source has no remote \"%.100s\"", name);
 }
 
-int sbx_git_push_url(git_repository *repo, const char *common, const char *name, char **ret,
-                     struct sbx_error *err)
+int push_url(git_repository *repo, const char *common, const char *name, char **ret,
+             struct sbx_error *err)
 {
 	git_config *config = NULL;
 	_cleanup_free_ char *url = NULL;
@@ -197,19 +198,18 @@ static bool leads_into(const char *path, const char *top)
 	return top && sbx_path_within(path, top);
 }
 
-int sbx_git_push_path(const struct sbx_git_push *from, const char *url, struct sbx_error *err)
+int push_check_path(const struct sbx_git_push *from, const char *url, struct sbx_error *err)
 {
+	const char *written = push_path_of(url);
 	_cleanup_free_ char *path = NULL;
 
-	if (strncmp(url, FILE_SCHEME, strlen(FILE_SCHEME)) == 0)
-		url += strlen(FILE_SCHEME);
-	else if (!is_path(url))
+	if (!written)
 		return 0;
-	path = realpath(url, NULL);
+	path = realpath(written, NULL);
 	if (!path)
-		return sbx_fail(err, errno, "the remote %.200s: %s", url, strerror(errno));
+		return sbx_fail(err, errno, "the remote %.200s: %s", written, strerror(errno));
 	if (leads_into(path, from->mountpoint) || leads_into(path, from->state))
-		return sbx_fail(err, EINVAL, "the remote %.200s leads into a sandbox", url);
+		return sbx_fail(err, EINVAL, "the remote %.200s leads into a sandbox", written);
 	return check_hooks(path, err);
 }
 
@@ -221,8 +221,7 @@ int sbx_git_remote_url(const char *common, const char *name, bool written, char 
 
 	if (r)
 		return sbx_git_fail(err, r, "the source cannot be opened");
-	r = written ? written_url(repo, name, ret, err)
-	            : sbx_git_push_url(repo, common, name, ret, err);
+	r = written ? written_url(repo, name, ret, err) : push_url(repo, common, name, ret, err);
 	if (!r)
 		sbx_scrub(*ret, NULL);
 	return r;

@@ -1,9 +1,10 @@
 /*
  * Delivering a branch of a source repository to one of its remotes, as git push does, by libgit2: no hook of the source
- * runs, no credential helper, no git program.
+ * runs, no credential helper, no git program. What waits for a server runs in a program of its own,
+ * sandboxfs-push, because libgit2 can wait for ever and only the end of its process ends that.
  */
-#ifndef SANDBOXFS_GIT_PUSH_H
-#define SANDBOXFS_GIT_PUSH_H
+#ifndef SANDBOXFS_PUSH_PUSH_H
+#define SANDBOXFS_PUSH_PUSH_H
 
 #include "sandboxfs/remote.h"
 

@@ -4,7 +4,7 @@
  * port. That redirects are not to be followed is not heard by libgit2 1.5, so each asking is looked
  * at.
  */
-#include "backends/git/push.h"
+#include "backends/push/upload.h"
 
 #include <errno.h>
 #include <git2.h>
@@ -12,19 +12,18 @@
 #include <string.h>
 #include <strings.h>
 
-#include "backends/git/import_objects.h"
-#include "backends/git/line.h"
-#include "backends/git/push_impl.h"
+#include "backends/git/durable.h"
+#include "backends/push/remote.h"
+#include "backends/push/watch.h"
 #include "backends/support/fsutil.h"
-#include "sandboxfs/scrub.h"
+
+SBX_GIT_CLEANUP(remote, git_remote, git_remote_free)
 
 #define SAID_MAX 400 /* of what the server's hooks print, the last bytes */
 
 struct push {
-	const struct sbx_git_push *from;
-	const struct sbx_push_wish *wish;
+	const struct push_order *order;
 	git_repository *repo;
-	struct sbx_git_line *line;
 	char *ref;           /* refs/heads/BRANCH */
 	const char *url;     /* of the remote */
 	bool http;           /* it is asked by HTTP(S) */
@@ -108,16 +107,17 @@ static int give_credentials(git_credential **ret, const char *url, const char *u
 		return refuse(p, p->http ? "the server refused GITHUB_TOKEN"
 		                         : "the server refused the keys of the SSH agent");
 	p->tried = true;
-	if (p->http && types & GIT_CREDENTIAL_USERPASS_PLAINTEXT && p->wish->token)
-		return git_credential_userpass_plaintext_new(ret, "git", p->wish->token);
+	if (p->http && types & GIT_CREDENTIAL_USERPASS_PLAINTEXT && p->order->token)
+		return git_credential_userpass_plaintext_new(ret, "git", p->order->token);
 	if (!p->http && types & GIT_CREDENTIAL_SSH_KEY)
 		return git_credential_ssh_key_from_agent(ret, user);
 	return refuse(p, "the server wants credentials of another kind");
 }
 
-static int go_on(struct push *p)
+static int go_on(void)
 {
-	return sbx_git_line_move(p->line) ? 0 : GIT_EUSER;
+	push_watch_moved();
+	return push_is_given_up() ? GIT_EUSER : 0;
 }
 
 static int pack_progress(int stage, uint32_t current, uint32_t total, void *data)
@@ -125,7 +125,8 @@ static int pack_progress(int stage, uint32_t current, uint32_t total, void *data
 	(void)stage;
 	(void)current;
 	(void)total;
-	return go_on(data);
+	(void)data;
+	return go_on();
 }
 
 static int transfer_progress(unsigned current, unsigned total, size_t bytes, void *data)
@@ -133,7 +134,8 @@ static int transfer_progress(unsigned current, unsigned total, size_t bytes, voi
 	(void)current;
 	(void)total;
 	(void)bytes;
-	return go_on(data);
+	(void)data;
+	return go_on();
 }
 
 /* Keeps the end of what hooks and server print: the reason comes last. */
@@ -151,7 +153,7 @@ static int hear(const char *text, int len, void *data)
 	}
 	memcpy(p->said + had, text + (len - (int)n), n);
 	p->said[had + n] = '\0';
-	return go_on(p);
+	return go_on();
 }
 
 static int learn_oid(const git_push_update **updates, size_t n, void *data)
@@ -160,7 +162,7 @@ static int learn_oid(const git_push_update **updates, size_t n, void *data)
 
 	if (n == 1)
 		p->oid = updates[0]->dst;
-	return go_on(p);
+	return go_on();
 }
 
 static int take_status(const char *ref, const char *status, void *data)
@@ -192,55 +194,43 @@ static void join_lines(char *text)
 static int tell_rejected(struct push *p, struct sbx_error *err)
 {
 	join_lines(p->said);
-	return sbx_fail(err, EPERM, "the server refused %s: %s%s%s%s", p->from->branch, p->status,
-	                *p->said ? " (" : "", p->said, *p->said ? ")" : "");
+	return sbx_fail(err, EPERM, "the server refused %s: %s%s%s%s", p->order->from.branch,
+	                p->status, *p->said ? " (" : "", p->said, *p->said ? ")" : "");
+}
+
+/* What libgit2 says of a connection names its own calls, and ends with the reason. */
+static void call_it_ours(void)
+{
+	static const struct {
+		const char *said, *ours;
+	} words[] = {
+	        {"failed to resolve address for ", "the server's name leads nowhere"},
+	        {"failed to connect to ", "the server cannot be reached"},
+	        {"error receiving socket data", "the connection broke"},
+	        {"error sending data", "the connection broke"},
+	};
+	const git_error *last = sbx_git_said();
+	const char *reason = last ? strstr(last->message, ": ") : NULL;
+	_cleanup_free_ char *text = NULL;
+
+	for (size_t i = 0; reason && !text && i < SBX_ARRAY_SIZE(words); i++)
+		if (strncmp(last->message, words[i].said, strlen(words[i].said)) == 0)
+			text = sbx_format("%s%s", words[i].ours, reason);
+	if (text)
+		git_error_set_str(last->klass, text);
 }
 
 static int tell_failure(struct push *p, int code, struct sbx_error *err)
 {
-	const int cut = sbx_git_line_cut(p->line, err);
-
-	if (cut)
-		return cut;
 	if (p->refused)
 		return sbx_fail(err, EACCES, "%s", p->refused);
 	if (code == GIT_ENONFASTFORWARD)
 		return sbx_fail(err, EEXIST,
 		                "%s of the remote has commits that %s here does not contain "
 		                "(not a fast-forward)",
-		                p->from->branch, p->from->branch);
-	return sbx_git_fail(err, code, "%s", p->from->branch);
-}
-
-/* One fetch refspec of the remote: where it puts the branch is where the branch is now. */
-static int track(const git_config_entry *entry, void *data)
-{
-	const struct push *p = data;
-	_cleanup_git_(refspec) git_refspec *spec = NULL;
-	_cleanup_git_(reference) git_reference *ref = NULL;
-	git_buf name = {0};
-
-	if (git_refspec_parse(&spec, entry->value, 1) == 0 &&
-	    git_refspec_src_matches(spec, p->ref) &&
-	    git_refspec_transform(&name, spec, p->ref) == 0)
-		git_reference_create(&ref, p->repo, name.ptr, &p->oid, 1, "update by push");
-	git_buf_dispose(&name);
-	return 0;
-}
-
-/* As git push leaves it. What does not succeed here is made good by the next fetch. */
-static void track_all(struct push *p)
-{
-	const char *name = p->wish->remote ? p->wish->remote : "origin";
-	_cleanup_free_ char *key = sbx_format("remote.%s.fetch", name);
-	_cleanup_fd_ int lock = sbx_git_lock(p->from->common);
-	struct sbx_git_owner owner = sbx_git_owner_begin(p->from->common);
-	git_config *config = NULL;
-
-	if (key && lock >= 0 && git_repository_config_snapshot(&config, p->repo) == 0)
-		git_config_get_multivar_foreach(config, key, NULL, track, p);
-	git_config_free(config);
-	sbx_git_owner_end(&owner);
+		                p->order->from.branch, p->order->from.branch);
+	call_it_ours();
+	return sbx_git_fail(err, code, "%s", p->order->from.branch);
 }
 
 static int upload(struct push *p, git_remote *remote, struct sbx_error *err)
@@ -275,46 +265,36 @@ static int push_to(struct push *p, struct sbx_error *err)
 {
 	git_remote_create_options opts = GIT_REMOTE_CREATE_OPTIONS_INIT;
 	_cleanup_git_(remote) git_remote *remote = NULL;
-	_cleanup_free_ char *url = NULL;
-	int r = sbx_git_push_url(p->repo, p->from->common, p->wish->remote, &url, err);
+	int r = push_check_path(&p->order->from, p->url, err);
 
-	if (!r)
-		r = sbx_git_push_path(p->from, url, err);
 	if (r)
 		return r;
-	p->url = url;
-	p->http = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
 	opts.repository = p->repo;
 	opts.flags = GIT_REMOTE_CREATE_SKIP_INSTEADOF | GIT_REMOTE_CREATE_SKIP_DEFAULT_FETCHSPEC;
-	r = git_remote_create_with_opts(&remote, url, &opts);
-	if (r)
-		return sbx_git_fail(err, r, "the remote");
-	r = upload(p, remote, err);
-	if (!r && !git_oid_is_zero(&p->oid))
-		track_all(p);
-	return r;
+	r = git_remote_create_with_opts(&remote, p->url, &opts);
+	return r ? sbx_git_fail(err, r, "the remote") : upload(p, remote, err);
 }
 
-int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wish,
-                 struct sbx_error *err)
+void push_upload(const struct push_order *order, struct push_result *ret)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_free_ char *ref = sbx_format("refs/heads/%s", from->branch);
-	struct push p = {.from = from, .wish = wish, .ref = ref};
-	struct sbx_error own = SBX_ERROR_INIT;
-	int r = git_repository_open_bare(&repo, from->common);
+	_cleanup_free_ char *ref = sbx_format("refs/heads/%s", order->from.branch);
+	const char *url = order->url;
+	struct push p = {.order = order,
+	                 .ref = ref,
+	                 .url = url,
+	                 .http = strncmp(url, "http://", 7) == 0 ||
+	                         strncmp(url, "https://", 8) == 0};
+	int r = git_repository_open_bare(&repo, order->from.common);
 
 	p.repo = repo;
-	if (r)
-		r = sbx_git_fail(&own, r, "the source cannot be opened");
-	else if (!ref || sbx_git_line_open(wish->cancelled, wish->timeout_ms, &p.line) < 0)
-		r = sbx_fail(&own, ENOMEM, "not enough memory or threads");
-	else
-		r = push_to(&p, &own);
-	sbx_git_line_close(p.line);
-	if (r && err) {
-		sbx_scrub(own.text, wish->token);
-		*err = own;
+	if (r) {
+		sbx_git_fail(&ret->err, r, "the source cannot be opened");
+	} else if (!ref) {
+		sbx_fail(&ret->err, ENOMEM, "out of memory");
+	} else {
+		sbx_git_durable_as(repo);
+		push_to(&p, &ret->err);
+		ret->oid = p.oid;
 	}
-	return r;
 }

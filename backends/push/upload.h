@@ -1,0 +1,10 @@
+/* What sandboxfs-push does. */
+#ifndef SANDBOXFS_PUSH_UPLOAD_H
+#define SANDBOXFS_PUSH_UPLOAD_H
+
+#include "backends/push/protocol.h"
+
+/* Pushes, and fills RET, which is zeroed. */
+void push_upload(const struct push_order *order, struct push_result *ret);
+
+#endif
