@@ -5,12 +5,13 @@
 #include "backends/git/index.h"
 
 #include <errno.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "backends/git/path_rules.h"
-#include "backends/support/sha1.h"
 #include "sandboxfs/cleanup.h"
 
 #define HEADER         12
@@ -85,6 +86,12 @@ int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_en
 	int r = sbx_index_compare_names(a->name, a->len, b->name, b->len);
 
 	return r ? r : (a->flags & SBX_INDEX_STAGE) - (b->flags & SBX_INDEX_STAGE);
+}
+
+/* It guards against damage here, not against forgery. False: there is no memory. */
+static bool hash(const void *data, size_t len, unsigned char ret[SHA_DIGEST_LENGTH])
+{
+	return EVP_Digest(data, len, ret, NULL, EVP_sha1(), NULL) == 1;
 }
 
 static int damaged(struct parser *p, const char *what)
@@ -336,18 +343,19 @@ static int check_extensions(struct parser *p)
 
 static int check_frame(struct parser *p, size_t len)
 {
-	static const unsigned char none[SBX_SHA1_SIZE]; /* index.skipHash */
-	unsigned char sum[SBX_SHA1_SIZE];
+	static const unsigned char none[SHA_DIGEST_LENGTH]; /* index.skipHash */
+	unsigned char sum[SHA_DIGEST_LENGTH];
 
-	if (len < HEADER + SBX_SHA1_SIZE || memcmp(p->data, "DIRC", 4) != 0)
+	if (len < HEADER + SHA_DIGEST_LENGTH || memcmp(p->data, "DIRC", 4) != 0)
 		return damaged(p, "it is none");
 	p->version = get32(p->data + 4);
 	if (p->version < 2 || p->version > 4)
 		return damaged(p, "its version is not known");
-	p->end = len - SBX_SHA1_SIZE;
+	p->end = len - SHA_DIGEST_LENGTH;
 	if (memcmp(none, p->data + p->end, sizeof(none)) == 0)
 		return 0;
-	sbx_sha1(p->data, p->end, sum);
+	if (!hash(p->data, p->end, sum))
+		return sbx_fail(p->err, ENOMEM, "out of memory");
 	if (memcmp(sum, p->data + p->end, sizeof(sum)) != 0)
 		return damaged(p, "its checksum is wrong");
 	return 0;
@@ -436,7 +444,7 @@ static void put_entry(unsigned char *p, const struct sbx_index_entry *e)
 
 int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t *len)
 {
-	size_t size = HEADER + SBX_SHA1_SIZE, at = HEADER;
+	size_t size = HEADER + SHA_DIGEST_LENGTH, at = HEADER;
 	uint32_t version = 2;
 	unsigned char *p;
 
@@ -455,8 +463,10 @@ int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t
 		put_entry(p + at, &index->at[i]);
 		at += entry_size(&index->at[i]);
 	}
-	if (sum)
-		sbx_sha1(p, at, p + at);
+	if (sum && !hash(p, at, p + at)) {
+		free(p);
+		return -ENOMEM;
+	}
 	*ret = p;
 	*len = size;
 	return 0;

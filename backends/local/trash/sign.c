@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +14,11 @@
 
 #include "backends/git/calls.h"
 #include "backends/support/fsutil.h"
-#include "backends/support/sha1.h"
 #include "sandboxfs/cleanup.h"
 
 #define KEY      "sandboxfs.key"
 #define KEY_SIZE 64 /* hexadecimal digits; SHA-1's block */
-#define SIGNED   ((size_t)2 * SBX_SHA1_SIZE)
+#define SIGNED   ((size_t)2 * SHA_DIGEST_LENGTH)
 #define LINE     (strlen(SBX_TRASH_SIGNATURE) + SIGNED + 1)
 
 static void to_hex(const unsigned char *bytes, size_t n, char *ret)
@@ -88,21 +90,6 @@ static int find_key(git_repository *repo, bool make, char **ret)
 
 /* --- the signature ---------------------------------------------------------------------------- */
 
-/* SHA-1 of the key with each byte changed by PAD, and of what follows. */
-static int hash(const char *key, unsigned char pad, const void *data, size_t len,
-                unsigned char ret[SBX_SHA1_SIZE])
-{
-	_cleanup_free_ unsigned char *all = malloc(KEY_SIZE + len);
-
-	if (!all)
-		return -ENOMEM;
-	for (size_t i = 0; i < KEY_SIZE; i++)
-		all[i] = (unsigned char)key[i] ^ pad;
-	memcpy(all + KEY_SIZE, data, len);
-	sbx_sha1(all, KEY_SIZE + len, ret);
-	return 0;
-}
-
 /* The caller's; NULL: there is no memory. */
 static char *text_of(const struct sbx_trash_signed *what, size_t *len)
 {
@@ -127,19 +114,17 @@ static int sign(git_repository *repo, const struct sbx_trash_signed *what, bool 
                 char ret[SIGNED + 1])
 {
 	_cleanup_free_ char *key = NULL, *text = NULL;
-	unsigned char inner[SBX_SHA1_SIZE], outer[SBX_SHA1_SIZE];
+	unsigned char mac[SHA_DIGEST_LENGTH];
 	size_t len;
 	int r = find_key(repo, make, &key);
 
 	if (r)
 		return r;
 	text = text_of(what, &len);
-	r = text ? hash(key, 0x36, text, len, inner) : -ENOMEM;
-	if (!r)
-		r = hash(key, 0x5c, inner, sizeof(inner), outer);
-	if (!r)
-		to_hex(outer, sizeof(outer), ret);
-	return r;
+	if (!text || !HMAC(EVP_sha1(), key, KEY_SIZE, (unsigned char *)text, len, mac, NULL))
+		return -ENOMEM;
+	to_hex(mac, sizeof(mac), ret);
+	return 0;
 }
 
 int sbx_trash_sign(git_repository *repo, const struct sbx_trash_signed *what, char **ret)
