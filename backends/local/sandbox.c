@@ -85,12 +85,6 @@ static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name
 
 static const struct sbx_sandbox_impl impl;
 
-struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb)
-{
-	assert(sb->impl == &impl);
-	return (struct sbx_local_sandbox *)sb;
-}
-
 int sbx_local_sandbox_ready(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);

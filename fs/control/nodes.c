@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fs/control/ops_impl.h"
+#include "fs/control/nodes.h"
+#include "fs/control/ops_save.h"
 #include "fs/sandbox/gitdir.h"
 #include "sandboxfs/walls.h"
 

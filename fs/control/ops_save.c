@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/control/ops_impl.h"
+#include "fs/control/nodes.h"
+#include "fs/control/ops_save.h"
 #include "fs/control/save_buffer.h"
 #include "fs/util/holders.h"
 #include "sandboxfs/cleanup.h"

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "fs/log/events.h"
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry.h"
@@ -22,28 +23,10 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-/* Called with the descriptor of the directory and a name in it. */
-typedef void (*entry_fn)(struct sbx_registry *reg, int fd, const char *name);
-
-static int open_dir(int at, const char *name)
-{
-	return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-static void each_entry(struct sbx_registry *reg, int at, const char *name, entry_fn fn)
-{
-	int fd = open_dir(at, name);
-	_cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
-
-	if (!dir) {
-		sbx_cleanup_fd(&fd);
-		return;
-	}
-	while ((e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			fn(reg, fd, e->d_name);
-}
+struct sweep {
+	struct sbx_registry *reg;
+	int dir;
+};
 
 /* Recovery is single-threaded, so the array needs no lock. */
 static bool is_known(struct sbx_registry *reg, const char *id, size_t len)
@@ -57,46 +40,38 @@ static bool is_known(struct sbx_registry *reg, const char *id, size_t len)
 	return false;
 }
 
-static void sweep_log(struct sbx_registry *reg, int fd, const char *name)
+static int sweep_log(const char *name, unsigned char type, void *data)
 {
+	const struct sweep *s = data;
 	const char *dot = strrchr(name, '.');
 
-	if (dot && strcmp(dot, ".jsonl") == 0 && !is_known(reg, name, (size_t)(dot - name)))
-		unlinkat(fd, name, 0);
+	(void)type;
+	if (dot && strcmp(dot, ".jsonl") == 0 && !is_known(s->reg, name, (size_t)(dot - name)))
+		unlinkat(s->dir, name, 0);
+	return 0;
 }
 
-static void sweep_file(struct sbx_registry *reg, int fd, const char *name)
+/* The jobs whose output this was are gone with their daemon. */
+static int sweep_jobs(const char *name, unsigned char type, void *data)
 {
-	(void)reg;
-	unlinkat(fd, name, 0);
-}
+	const struct sweep *s = data;
 
-/* The jobs whose output this was are gone with their daemon, or with their sandbox. */
-static void sweep_jobs(struct sbx_registry *reg, int fd, const char *name)
-{
-	each_entry(reg, fd, name, sweep_file);
-	unlinkat(fd, name, AT_REMOVEDIR);
+	(void)type;
+	sbx_output_sweep(s->dir, name);
+	return 0;
 }
 
 /* [start] Takes away what a killed daemon kept for sandboxes that are no more. */
 static void registry_sweep(struct sbx_registry *reg)
 {
-	_cleanup_fd_ int fd = open_dir(AT_FDCWD, reg->config.settings->state_dir);
+	_cleanup_fd_ int state = sbx_dir_open(AT_FDCWD, reg->config.settings->state_dir);
+	_cleanup_fd_ int logs = state < 0 ? -1 : sbx_dir_open(state, "log");
+	_cleanup_fd_ int jobs = state < 0 ? -1 : sbx_dir_open(state, "jobs");
 
-	if (fd < 0)
-		return;
-	each_entry(reg, fd, "log", sweep_log);
-	each_entry(reg, fd, "jobs", sweep_jobs);
-}
-
-void sbx_box_sweep(struct box *box)
-{
-	struct sbx_registry *reg = box->pub.registry;
-	_cleanup_fd_ int state = open_dir(AT_FDCWD, reg->config.settings->state_dir);
-	_cleanup_fd_ int fd = state < 0 ? -1 : open_dir(state, "jobs");
-
-	if (fd >= 0)
-		sweep_jobs(reg, fd, box->pub.sandbox->id);
+	if (logs >= 0)
+		sbx_dir_scan(logs, sweep_log, &(struct sweep){.reg = reg, .dir = logs});
+	if (jobs >= 0)
+		sbx_dir_scan(jobs, sweep_jobs, &(struct sweep){.dir = jobs});
 }
 
 struct finding {
@@ -232,17 +207,6 @@ int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 		r = sbx_fail(err, -f.code, "a sandbox of the last mount could not be taken up: %s",
 		             strerror(-f.code));
 	return r;
-}
-
-void sbx_box_left(void *data)
-{
-	struct box *box = data;
-	struct sbx_registry *reg = box->pub.registry;
-
-	pthread_mutex_lock(&reg->lock);
-	sbx_registry_end(reg);
-	pthread_mutex_unlock(&reg->lock);
-	sbx_box_unref(&box->pub);
 }
 
 /* The next box that still has to be seen to, which is marked as seen; the lock is held. */

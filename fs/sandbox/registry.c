@@ -275,6 +275,17 @@ void sbx_registry_end(struct sbx_registry *reg)
 		pthread_cond_broadcast(&reg->idle);
 }
 
+void sbx_box_left(void *data)
+{
+	struct box *box = data;
+	struct sbx_registry *reg = box->pub.registry;
+
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_end(reg);
+	pthread_mutex_unlock(&reg->lock);
+	sbx_box_unref(&box->pub);
+}
+
 /* Finding */
 
 struct sbx_box *sbx_registry_find(struct sbx_registry *reg, const char *name)

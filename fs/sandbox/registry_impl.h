@@ -155,8 +155,8 @@ struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
 int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
 /* Undoes it; the sandbox stays the caller's. No job has run. */
 void sbx_box_strip(struct box *box);
-/* The spilled output of the box's jobs; the kernel may remember the box itself for long. May block. */
-void sbx_box_sweep(struct box *box);
+/* Removes the spilled output of the jobs of ID, in the directory JOBS of all such. May block. */
+void sbx_output_sweep(int jobs, const char *id);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
 void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
 /*

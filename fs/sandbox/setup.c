@@ -145,30 +145,6 @@ static void tell_denied(struct json_object *members, const char *text, void *dat
 	sbx_box_event(box->pub.registry, box, "denied", text);
 }
 
-static void hint(struct box *box, const char *job, const char *text)
-{
-	struct sbx_jobrec *rec = sbx_job_find(box->pub.jobs, job);
-
-	if (rec)
-		sbx_job_set_hint(rec, text);
-	sbx_job_unref(rec);
-}
-
-/* What a command only sees as an error of its own is also the sandbox's last error. */
-void sbx_box_denied(const struct sbx_denied *denied, void *data)
-{
-	struct box *box = data;
-	struct sbx_error err = SBX_ERROR_INIT;
-
-	if (denied->kind == SBX_DENIED_NETWORK) {
-		sbx_fail(&err, ENETUNREACH, "%s tried to reach %s: %s", denied->program,
-		         denied->what, denied->reason);
-		sbx_error_store(box->pub.registry, &box->pub, &err);
-		hint(box, denied->job, err.text);
-	}
-	sbx_denials_add(box->pub.denials, denied);
-}
-
 static void serve(struct sbx_sandbox *sandbox, int fd, void *data)
 {
 	struct box *box = data;

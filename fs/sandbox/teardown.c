@@ -5,10 +5,13 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "fs/log/events.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
@@ -192,6 +195,33 @@ static void remove_done(void *data)
 }
 
 /* [pool] */
+static int sweep_file(const char *name, unsigned char type, void *data)
+{
+	(void)type;
+	unlinkat(*(const int *)data, name, 0);
+	return 0;
+}
+
+void sbx_output_sweep(int jobs, const char *id)
+{
+	_cleanup_fd_ int fd = sbx_dir_open(jobs, id);
+
+	if (fd >= 0)
+		sbx_dir_scan(fd, sweep_file, &fd);
+	unlinkat(jobs, id, AT_REMOVEDIR);
+}
+
+/* The kernel may remember the box itself for long. */
+static void sweep_output(const struct box *box)
+{
+	_cleanup_fd_ int state =
+	        sbx_dir_open(AT_FDCWD, box->pub.registry->config.settings->state_dir);
+	_cleanup_fd_ int jobs = state < 0 ? -1 : sbx_dir_open(state, "jobs");
+
+	if (jobs >= 0)
+		sbx_output_sweep(jobs, box->pub.sandbox->id);
+}
+
 static void remove_work(void *data)
 {
 	struct box *box = data;
@@ -201,7 +231,7 @@ static void remove_work(void *data)
 	box->code = sbx_sandbox_remove(box->pub.sandbox, &box->step_err);
 	pthread_mutex_unlock(&box->backend_lock);
 	if (box->code >= 0)
-		sbx_box_sweep(box);
+		sweep_output(box);
 	sbx_loop_post(box->pub.registry->config.loop, remove_done, box);
 }
 

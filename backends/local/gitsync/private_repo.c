@@ -28,11 +28,6 @@ enum { IN_SOURCE, IN_ENTRY, IN_REPO, IN_TREE, PLACES };
 
 /* ---- opening ---- */
 
-char *sbx_git_private_link(const char *room, const char *id)
-{
-	return sbx_format("gitdir: %s/%s/repo\n", room, id);
-}
-
 int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, const char *id,
                          struct sbx_git_private **ret)
 {
@@ -403,42 +398,6 @@ static void keep_watch(struct sbx_git_private *p, struct sbx_git_watch *w)
 }
 
 /* ---- one pass ---- */
-
-void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err)
-{
-	y->apart = true;
-	if (y->code)
-		return;
-	y->code = code;
-	if (err->code)
-		*y->err = *err;
-	else
-		sbx_fail(y->err, -code, "git state could not be brought over: %s", strerror(-code));
-}
-
-void sbx_sync_leave(struct sbx_sync *y, const struct sbx_error *err)
-{
-	const bool apart = y->apart;
-
-	sbx_sync_note(y, -err->code, err);
-	y->apart = apart;
-	y->left = true;
-}
-
-int sbx_sync_reader(struct sbx_sync *y)
-{
-	struct sbx_error err = SBX_ERROR_INIT;
-	int r;
-
-	if (y->reader)
-		return 0;
-	y->objects = sbx_beneath_open(y->repo, "objects", O_RDONLY | O_DIRECTORY);
-	r = y->objects < 0 ? y->objects
-	                   : sbx_git_reader_open(y->objects, &sbx_git_bounds, &y->reader);
-	if (r)
-		sbx_sync_note(y, r, &err);
-	return r;
-}
 
 /* Anything but a number is nothing. */
 static void read_taken(struct sbx_sync *y)

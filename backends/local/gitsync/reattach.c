@@ -21,6 +21,11 @@
 #define LINK_MAX   8192
 #define AGREED_MAX ((size_t)64 * 1024 * 1024)
 
+char *sbx_git_private_link(const char *room, const char *id)
+{
+	return sbx_format("gitdir: %s/%s/repo\n", room, id);
+}
+
 /* Where the sandbox's branch is to stand. */
 static int find_tip(struct sbx_sync *y, const char *branch, git_oid *ret)
 {

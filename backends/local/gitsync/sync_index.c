@@ -243,13 +243,6 @@ static int prepare_inside(struct writing *w, const struct sbx_index *index, cons
 	return r;
 }
 
-int sbx_sync_hold_index(struct sbx_sync *y)
-{
-	if (y->index_lock < 0)
-		y->index_lock = sbx_locked_open(y->repo, "index");
-	return y->index_lock < 0 ? y->index_lock : 0;
-}
-
 /* EAGAIN: it is another than was read. HELD is its lock where we have that already, else -1. */
 static int lock_side(struct writing *w, int *held)
 {

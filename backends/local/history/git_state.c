@@ -151,12 +151,6 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 
 /* ---- HEAD ---- */
 
-char *sbx_past_branch(const struct sbx_past_place *place)
-{
-	return place->rec->common ? sbx_format("refs/heads/%s", place->rec->branch)
-	                          : strdup(SBX_PAST_BRANCH);
-}
-
 int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
                        struct sbx_past_head *ret, struct sbx_error *err)
 {

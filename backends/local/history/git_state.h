@@ -37,8 +37,6 @@ struct sbx_past_head {
 int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
                        struct sbx_past_head *ret, struct sbx_error *err);
 void sbx_past_head_release(struct sbx_past_head *head);
-/* The sandbox's own branch, as a ref; malloc'd. */
-char *sbx_past_branch(const struct sbx_past_place *place);
 /*
  * Has REF (NULL: HEAD itself, detached) stand at NEW where it stands at OLD (NULL: wherever, or nowhere). EAGAIN: it has moved
  * meanwhile. TEXT is for the reflog.

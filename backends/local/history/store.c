@@ -25,6 +25,12 @@
 
 /* ---- the directory ---- */
 
+char *sbx_past_branch(const struct sbx_past_place *place)
+{
+	return place->rec->common ? sbx_format("refs/heads/%s", place->rec->branch)
+	                          : strdup(SBX_PAST_BRANCH);
+}
+
 static int make_dirs(int dir)
 {
 	static const char *const names[] = {"objects", "objects/info", "objects/pack",
@@ -248,40 +254,7 @@ void sbx_past_drop_line(int dir, const git_oid *oid)
 	sbx_file_replace(dir, "snapshots", "snapshots.new", text);
 }
 
-static int find_snapshot(int dir, const char *prefix, git_oid *ret, struct sbx_error *err)
-{
-	_cleanup_free_ char *text = NULL;
-	char hex[GIT_OID_HEXSZ + 1], *at;
-	int64_t ms;
-	git_oid oid;
-	bool found = false;
-	int r = sbx_past_lines(dir, &text);
-
-	if (r)
-		return sbx_fail(err, -r, "cannot read the list of snapshots: %s", strerror(-r));
-	for (at = text; sbx_past_line(&at, &oid, &ms);) {
-		if (strncasecmp(git_oid_tostr(hex, sizeof(hex), &oid), prefix, strlen(prefix)) != 0)
-			continue;
-		if (found && !git_oid_equal(&oid, ret))
-			return sbx_fail(err, EINVAL, "more than one snapshot begins with %s",
-			                prefix);
-		*ret = oid;
-		found = true;
-	}
-	return found ? 0 : sbx_fail(err, ENOENT, "there is no snapshot %s", prefix);
-}
-
 /* ---- revisions ---- */
-
-static int find_mark(int dir, const char *name, git_oid *ret, struct sbx_error *err)
-{
-	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
-	int r = marks < 0 ? marks : sbx_past_read_id(marks, name, ret);
-
-	if (r == -ENOENT && strcmp(name, "restore") == 0)
-		return sbx_fail(err, ENOENT, "nothing was restored here, so nothing was before it");
-	return r ? sbx_fail(err, -r, "there is no mark %s", name) : 0;
-}
 
 int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
                      struct sbx_error *err)
@@ -294,24 +267,6 @@ int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
 	*tree = *git_commit_tree_id(object);
 	git_commit_free(object);
 	return 0;
-}
-
-int sbx_past_resolve(const struct sbx_past_place *place, git_repository *all, const char *rev,
-                     struct sbx_past_rev *ret, struct sbx_error *err)
-{
-	_cleanup_fd_ int dir = sbx_past_dir(place, err);
-	int r;
-
-	if (dir < 0)
-		return dir;
-	*ret = (struct sbx_past_rev){.mark = strncmp(rev, "mark:", 5) == 0};
-	if (strcmp(rev, "base") == 0)
-		r = sbx_past_base(place, &ret->commit, err);
-	else if (ret->mark)
-		r = find_mark(dir, rev + 5, &ret->commit, err);
-	else
-		r = find_snapshot(dir, rev, &ret->commit, err);
-	return r ? r : sbx_past_tree_of(all, &ret->commit, &ret->tree, err);
 }
 
 /* ---- in the source ---- */

@@ -30,6 +30,8 @@ int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, 
  * what git ignores (IGNORED), or upon one that went there.
  */
 bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored);
+/* The sandbox's own branch, as a ref; malloc'd. */
+char *sbx_past_branch(const struct sbx_past_place *place);
 /* The names of refs that begin with PREFIX. libgit2's codes. */
 int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_strings *ret);
 

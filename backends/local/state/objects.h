@@ -2,12 +2,14 @@
 #ifndef SANDBOXFS_LOCAL_STATE_OBJECTS_H
 #define SANDBOXFS_LOCAL_STATE_OBJECTS_H
 
+#include <assert.h>
 #include <git2.h>
 #include <pthread.h>
 
 #include "backends/local/state/record.h"
 #include "backends/local/state/state.h"
 #include "sandboxfs/backend.h"
+#include "sandboxfs/cleanup.h"
 
 struct sbx_git_private;
 struct sbx_git_spares;
@@ -66,6 +68,12 @@ struct sbx_local_sandbox {
 	struct sbx_error lost;     /* it went, for that reason */
 };
 
-struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb);
+static inline struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb)
+{
+	struct sbx_local_sandbox *s = sbx_container_of(sb, struct sbx_local_sandbox, base);
+
+	assert(s->backend);
+	return s;
+}
 
 #endif

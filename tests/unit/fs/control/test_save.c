@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "fs/control/ops_impl.h"
+#include "fs/control/nodes.h"
+#include "fs/control/ops_save.h"
 #include "fs/control/save_buffer.h"
 #include "fs/fuse/connection.h"
 #include "fs/util/holders.h"
