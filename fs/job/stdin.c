@@ -38,17 +38,6 @@ struct sbx_stdin_parked {
 
 static void on_event(struct sbx_watch *w, uint32_t events);
 
-void sbx_stdin_init(struct sbx_jobrec *rec)
-{
-	rec->in.watch = (struct sbx_watch){.fd = -1, .fn = on_event, .data = rec};
-	rec->in.parked_tail = &rec->in.parked;
-}
-
-void sbx_stdin_finish(struct sbx_jobrec *rec)
-{
-	free(rec->in.buf);
-}
-
 /* ---- the queue; lock held ---- */
 
 static size_t queued(const struct sbx_stdin *in)
@@ -196,7 +185,7 @@ void sbx_stdin_attach(struct sbx_jobrec *rec, int feed)
 
 	pthread_mutex_lock(&rec->jobs->lock);
 	if (in->live && !in->broken) {
-		in->watch.fd = feed;
+		in->watch = (struct sbx_watch){.fd = feed, .fn = on_event, .data = rec};
 		if (sbx_loop_watch(rec->jobs->loop, &in->watch, 0) < 0)
 			in->watch.fd = -1;
 		else

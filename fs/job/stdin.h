@@ -11,8 +11,6 @@ struct sbx_stdin_source {
 	size_t len;
 };
 
-void sbx_stdin_init(struct sbx_jobrec *rec);
-void sbx_stdin_finish(struct sbx_jobrec *rec);
 /* Decides by REQ and by what was written. What was kept is lent until sbx_stdin_consumed. Lock held. */
 void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
                       struct sbx_stdin_source *ret);

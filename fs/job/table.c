@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "fs/job/plan.h"
-#include "fs/job/stdin.h"
 #include "fs/job/wait.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
@@ -48,7 +47,8 @@ struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name)
 		snprintf(rec->name, sizeof(rec->name), "%s", name);
 	rec->waiters_tail = &rec->waiters;
 	rec->time_ns = sbx_real_ns();
-	sbx_stdin_init(rec);
+	rec->in.watch.fd = -1;
+	rec->in.parked_tail = &rec->in.parked;
 	return rec;
 }
 
@@ -66,7 +66,7 @@ void sbx_job_unref(struct sbx_jobrec *rec)
 	sbx_strv_free(rec->changed);
 	free(rec->hint);
 	sbx_asked_release(&rec->asked);
-	sbx_stdin_finish(rec);
+	free(rec->in.buf);
 	sbx_output_unref(rec->out[0]);
 	sbx_output_unref(rec->out[1]);
 	sbx_jobs_unref(rec->jobs);

@@ -358,6 +358,38 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	return 0;
 }
 
+struct sbx_node *sbx_node_find_file(struct sbx_inodes *tab, struct sbx_box *box,
+                                    const struct sbx_ident *id)
+{
+	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, box, id->dev, id->ino);
+	struct sbx_node *node;
+
+	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
+		if (node->kind == SBX_NODE_FILE && node->box == box && node->ino == id->ino &&
+		    node->dev == id->dev)
+			break;
+	if (node && !sbx_node_is(node, id)) {
+		sbx_inodes_unhash(tab, node);
+		node = NULL;
+	}
+	return node;
+}
+
+void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd)
+{
+	struct sbx_ident id;
+	struct sbx_node *node;
+	struct stat st;
+
+	if (sbx_ident_at(box, fd, "", &st, &id) < 0)
+		return;
+	sbx_inodes_lock(tab);
+	node = sbx_node_find_file(tab, box, &id);
+	if (node)
+		sbx_node_note_copy(node, &id);
+	sbx_inodes_unlock(tab);
+}
+
 int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
                      unsigned which, struct sbx_node **ret)
 {

@@ -123,6 +123,9 @@ uint64_t sbx_node_hash(unsigned kind, unsigned which, const struct sbx_box *box,
 /* Puts NODE where its identity is looked for, or takes it away from there (also when it is not there). */
 void sbx_inodes_hash(struct sbx_inodes *tab, struct sbx_node *node);
 void sbx_inodes_unhash(struct sbx_inodes *tab, struct sbx_node *node);
+/* The known file node with that identity; one that merely had the number before is unhashed. */
+struct sbx_node *sbx_node_find_file(struct sbx_inodes *tab, struct sbx_box *box,
+                                    const struct sbx_ident *id);
 /* A zeroed node in a slot of its own, with one reference: 0 or -ENOMEM. */
 int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
                  struct sbx_node **ret);
@@ -152,11 +155,15 @@ void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
  */
 bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node);
 
-/* ---- inode_lookup.c; any thread ---- */
+/* ---- inode_ident.c; any thread ---- */
 
 /* The status and identity of NAME in DIRFD ("": of DIRFD itself), a file of BOX: 0 or -errno. */
 int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
                  struct sbx_ident *id);
+/* Whether ID is one of the node's file. */
+bool sbx_node_is(const struct sbx_node *node, const struct sbx_ident *id);
+/* Notes the birth of the copy if ID is one of the node's file, which was in the base. Lock held. */
+void sbx_node_note_copy(struct sbx_node *node, const struct sbx_ident *id);
 /* Whether the node's file is in the base, as far as is known. */
 bool sbx_node_may_be_copied(const struct sbx_node *node);
 /*

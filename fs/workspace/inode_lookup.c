@@ -1,14 +1,10 @@
-/*
- * How nodes and names come together: looked up, created, moved and taken away. One file is told
- * from another by where it is kept, its number and when it was born.
- */
+/* How nodes and names come together: looked up, created, moved and taken away. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "fs/sandbox/gitdir.h"
@@ -20,69 +16,6 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/walls.h"
-
-static int64_t stamp_ns(const struct statx_timestamp *t)
-{
-	return t->tv_sec * 1000000000 + t->tv_nsec;
-}
-
-static struct timespec stamp(const struct statx_timestamp *t)
-{
-	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
-}
-
-/* Never 0 for a sandbox. */
-static uint32_t changes_of(const struct sbx_box *box)
-{
-	return box ? __atomic_load_n(&box->changes, __ATOMIC_SEQ_CST) * 2 + 1 : 0;
-}
-
-static bool is_split(const struct sbx_box *box, const struct stat *st)
-{
-	return S_ISREG(st->st_mode) && st->st_nlink > 1 && box && box->sandbox &&
-	       box->sandbox->tree.splits_links;
-}
-
-static bool quiet_since(const struct sbx_box *box, uint32_t changes)
-{
-	return box && !__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) && changes_of(box) == changes;
-}
-
-int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
-                 struct sbx_ident *id)
-{
-	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
-	const uint32_t changes = changes_of(box);
-	struct statx x;
-
-	if (statx(dirfd, name, nofollow | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
-	          STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
-		return -errno;
-	*st = (struct stat){
-	        .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
-	        .st_ino = x.stx_ino,
-	        .st_mode = x.stx_mode,
-	        .st_nlink = x.stx_nlink,
-	        .st_uid = x.stx_uid,
-	        .st_gid = x.stx_gid,
-	        .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor),
-	        .st_size = (off_t)x.stx_size,
-	        .st_blksize = (blksize_t)x.stx_blksize,
-	        .st_blocks = (blkcnt_t)x.stx_blocks,
-	        .st_atim = stamp(&x.stx_atime),
-	        .st_mtim = stamp(&x.stx_mtime),
-	        .st_ctim = stamp(&x.stx_ctime),
-	};
-	sbx_owner_show(box, st);
-	*id = (struct sbx_ident){
-	        .dev = st->st_dev,
-	        .ino = st->st_ino,
-	        .born = x.stx_mask & STATX_BTIME ? stamp_ns(&x.stx_btime) : 0,
-	        .type = st->st_mode & S_IFMT,
-	        .changes = quiet_since(box, changes) && !is_split(box, st) ? changes : 0,
-	};
-	return 0;
-}
 
 /* How often ".." stands in front of TARGET. */
 static unsigned count_climbs(const char *target)
@@ -128,57 +61,11 @@ static int ident_child(const struct sbx_node *dir, int dirfd, const char *name, 
 	return r;
 }
 
-/*
- * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
- * the base is there.
- */
-static bool is_copied_up(const struct sbx_node *node, const struct sbx_ident *id)
-{
-	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
-
-	return sandbox && node->born <= sandbox->tree.unstable_before_ns && id->born > node->born;
-}
-
-/* The same for NAME in the directory DIR, whose descriptor DIRFD is, where it may be kept apart from the tree. */
-static bool node_is(const struct sbx_node *node, const struct sbx_ident *id)
-{
-	return node->ino == id->ino && node->dev == id->dev && node->type == id->type &&
-	       (node->born == id->born || is_copied_up(node, id));
-}
-
-bool sbx_node_split(struct sbx_node *node, const struct stat *st)
-{
-	if (is_split(node->box, st))
-		__atomic_store_n(&node->split, true, __ATOMIC_RELAXED);
-	return __atomic_load_n(&node->split, __ATOMIC_RELAXED);
-}
-
-/* Notes the birth of the copy if ID is one of the node's file, which was in the base. Lock held. */
-static void node_copied(struct sbx_node *node, const struct sbx_ident *id)
-{
-	if (node->born != id->born && node_is(node, id))
-		node->copied = id->born;
-}
-
 /* Notes that the node's file was seen as ID. Lock held. */
 static void node_seen(struct sbx_node *node, const struct sbx_ident *id)
 {
 	node->seen_changes = id->changes;
-	node_copied(node, id);
-}
-
-bool sbx_node_may_be_copied(const struct sbx_node *node)
-{
-	const struct sbx_sandbox *sandbox = node->box ? node->box->sandbox : NULL;
-
-	return sandbox && S_ISREG(node->type) && !node->copied &&
-	       node->born <= sandbox->tree.unstable_before_ns;
-}
-
-bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id)
-{
-	return node_is(node, id) || (node->copied && node->copied == id->born &&
-	                             node->dev == id->dev && node->type == id->type);
+	sbx_node_note_copy(node, id);
 }
 
 #define FRESH_MS 1000 /* attributes are kept for longer */
@@ -211,24 +98,6 @@ void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct sta
 	node->own_fifo = true;
 	sbx_inodes_unlock(tab);
 	st->st_mode = S_IFIFO | (st->st_mode & 07777);
-}
-
-/* The known file node with that identity; one that merely had the number before is unhashed. */
-static struct sbx_node *find_file(struct sbx_inodes *tab, struct sbx_box *box,
-                                  const struct sbx_ident *id)
-{
-	uint64_t h = sbx_node_hash(SBX_NODE_FILE, 0, box, id->dev, id->ino);
-	struct sbx_node *node;
-
-	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
-		if (node->kind == SBX_NODE_FILE && node->box == box && node->ino == id->ino &&
-		    node->dev == id->dev)
-			break;
-	if (node && !node_is(node, id)) {
-		sbx_inodes_unhash(tab, node);
-		node = NULL;
-	}
-	return node;
 }
 
 /* Whether NODE is DIR or one of the directories it was seen in. Lock held. */
@@ -298,13 +167,13 @@ static void displace(struct sbx_inodes *tab, struct sbx_node *node)
 }
 
 /*
- * As find_file for what was found in DIR. What a command moved there is another node, and whoever is still
+ * As sbx_node_find_file for what was found in DIR. What a command moved there is another node, and whoever is still
  * at the old place is answered for that. Lock held.
  */
 static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *dir,
                                 const struct sbx_ident *id)
 {
-	struct sbx_node *node = find_file(tab, dir->box, id);
+	struct sbx_node *node = sbx_node_find_file(tab, dir->box, id);
 
 	if (!node || node->parent == dir || !place_matters(id->type))
 		return node;
@@ -658,27 +527,12 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 	if (r < 0)
 		return true;
 	sbx_inodes_lock(tab);
-	node = find_file(tab, newdir->box, &id);
+	node = sbx_node_find_file(tab, newdir->box, &id);
 	if (node)
-		node_copied(node, &id);
+		sbx_node_note_copy(node, &id);
 	renewed = node && node_moved(tab, node, dir, name, newdir, newname);
 	sbx_inodes_unlock(tab);
 	return renewed;
-}
-
-void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd)
-{
-	struct sbx_ident id;
-	struct sbx_node *node;
-	struct stat st;
-
-	if (sbx_ident_at(box, fd, "", &st, &id) < 0)
-		return;
-	sbx_inodes_lock(tab);
-	node = find_file(tab, box, &id);
-	if (node)
-		node_copied(node, &id);
-	sbx_inodes_unlock(tab);
 }
 
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
@@ -690,7 +544,7 @@ void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int 
 	if (sbx_ident_at(box, old, "", &st, &was) < 0 || sbx_ident_at(box, new, "", &st, &is) < 0)
 		return;
 	sbx_inodes_lock(tab);
-	node = find_file(tab, box, &was);
+	node = sbx_node_find_file(tab, box, &was);
 	if (node) {
 		sbx_inodes_unhash(tab, node);
 		if (node->fd)
