@@ -197,7 +197,7 @@ int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wi
 	if (r)
 		r = sbx_git_fail(&own, r, "the source cannot be opened");
 	else
-		r = ref ? push(&p, &own) : sbx_fail(&own, ENOMEM, "out of memory");
+		r = ref ? push(&p, &own) : sbx_no_memory(&own);
 	if (r && err) {
 		sbx_scrub(own.text, wish->token);
 		*err = own;

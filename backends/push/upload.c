@@ -291,7 +291,7 @@ void push_upload(const struct push_order *order, struct push_result *ret)
 	if (r) {
 		sbx_git_fail(&ret->err, r, "the source cannot be opened");
 	} else if (!ref) {
-		sbx_fail(&ret->err, ENOMEM, "out of memory");
+		sbx_no_memory(&ret->err);
 	} else {
 		sbx_git_durable_as(repo);
 		push_to(&p, &ret->err);
