@@ -102,16 +102,14 @@ struct sbx_control_handle {
 	struct sbx_pending nobody; /* who gets the answer of sbx_control_close */
 };
 
+/* node_refs.c */
+extern const struct sbx_control_row sbx_control_root_row;
+/* Of directories whose entries come from elsewhere, or that are empty. */
+extern const struct sbx_control_row sbx_control_no_rows[];
+
 /* table.c */
-extern const struct sbx_control_row sbx_control_root_row, sbx_control_mount_row,
-        sbx_control_box_row, sbx_control_job_row, sbx_control_last_row;
-/* Of snapshots. */
-extern const struct sbx_control_row sbx_control_tree_row, sbx_control_file_row,
-        sbx_control_program_row, sbx_control_link_row;
-/* Of diffs/. */
-extern const struct sbx_control_row sbx_control_range_row, sbx_control_range_names_row;
-/* Of a private buffer. Its mode is none that a control has: see fs/control/table.c. */
-extern const struct sbx_control_row sbx_control_buffer_row;
+extern const struct sbx_control_row sbx_control_mount_row, sbx_control_box_row, sbx_control_job_row,
+        sbx_control_last_row;
 
 /* control.c: answers */
 /* Answers P from h->text at the cursor, which moves. */
@@ -140,17 +138,13 @@ extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 extern const struct control_ops sbx_control_history_ops;
 
 /* diff.c; the row's arg is an enum sbx_diff_format */
-extern const struct control_ops sbx_control_diff_ops, sbx_control_range_ops,
-        sbx_control_job_diff_ops;
+extern const struct control_ops sbx_control_diff_ops, sbx_control_job_diff_ops;
 /* NAME in diffs/: ID, ID1..ID2, and those with .changes. -ENOENT. */
 int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
                      struct sbx_control_node *ret);
 
 /* push.c */
 extern const struct control_ops sbx_control_push_ops;
-
-/* save_buffer.c */
-extern const struct control_ops sbx_control_buffer_ops;
 
 /* create.c */
 extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,

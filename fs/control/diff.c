@@ -121,6 +121,12 @@ static bool exists(struct sbx_sandbox *sandbox, const char *rev)
 	return r >= 0 || r == -EBUSY;
 }
 
+static const struct control_ops range_ops;
+static const struct sbx_control_row patch_row = {
+        .name = "", .mode = S_IFREG | 0400, .ops = &range_ops, .arg = SBX_DIFF_PATCH};
+static const struct sbx_control_row names_row = {
+        .name = "", .mode = S_IFREG | 0400, .ops = &range_ops, .arg = SBX_DIFF_NAMES};
+
 int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
                      struct sbx_control_node *ret)
 {
@@ -136,7 +142,7 @@ int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
 	if (!item)
 		return -ENOMEM;
 	*ret = (struct sbx_control_node){
-	        .row = range.names ? &sbx_control_range_names_row : &sbx_control_range_row,
+	        .row = range.names ? &names_row : &patch_row,
 	        .box = sbx_box_ref(dir->box),
 	        .item = item,
 	};
@@ -158,7 +164,7 @@ static int range_open(struct sbx_control_handle *h, struct sbx_error *err)
 	return sbx_made_open(h, make_range, err);
 }
 
-const struct control_ops sbx_control_range_ops = {
+static const struct control_ops range_ops = {
         .open = range_open,
         .release = sbx_made_release,
         .read = sbx_made_read,

@@ -186,7 +186,16 @@ void sbx_buffers_drop_box(struct sbx_buffers *t, uint64_t box)
 	pthread_mutex_unlock(&t->lock);
 }
 
+static const struct control_ops buffer_ops;
+
 /* Names */
+
+/*
+ * Of a private buffer. Before they save, vim and its kin make a file beside it, and where that has another mode than the
+ * file they write in place instead of renaming the control out of the way: so no control has this mode.
+ */
+static const struct sbx_control_row buffer_row = {
+        .name = "", .mode = S_IFREG | 0700, .ops = &buffer_ops};
 
 static bool takes_buffers(const struct sbx_control_row *row)
 {
@@ -251,7 +260,7 @@ static void node_of(const struct sbx_control_node *dir, struct sbx_buffer *b,
                     struct sbx_control_node *ret)
 {
 	sbx_control_node_copy(dir, ret);
-	ret->row = &sbx_control_buffer_row;
+	ret->row = &buffer_row;
 	ret->buffer = sbx_buffer_ref(b);
 }
 
@@ -269,7 +278,7 @@ static struct sbx_buffer *buffer_new(const struct sbx_control_node *dir, const c
 	        .unused_ns = sbx_now_ns(),
 	        .uid = uid,
 	        .gid = gid,
-	        .mode = sbx_control_buffer_row.mode,
+	        .mode = buffer_row.mode,
 	};
 	clock_gettime(CLOCK_REALTIME, &b->mtime);
 	if (!b->name) {
@@ -567,7 +576,7 @@ static int buffer_truncate(struct sbx_registry *reg, const struct sbx_control_no
 	return sbx_buffer_resize(node->buffer, 0, &err);
 }
 
-const struct control_ops sbx_control_buffer_ops = {
+static const struct control_ops buffer_ops = {
         .open = buffer_open,
         .release = buffer_release,
         .read = buffer_read,

@@ -21,42 +21,21 @@
 
 #define TARGET_MAX 4095 /* bytes of a link's target */
 
-struct sbx_item *sbx_item_ref(struct sbx_item *item)
-{
-	if (item)
-		atomic_fetch_add(&item->refs, 1);
-	return item;
-}
-
-void sbx_item_unref(struct sbx_item *item)
-{
-	if (item && atomic_fetch_sub(&item->refs, 1) == 1)
-		free(item);
-}
-
-struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct sbx_object *object,
-                                 int64_t time_ns)
-{
-	size_t len = strlen(dir) + strlen(name) + 2;
-	struct sbx_item *item = malloc(sizeof(*item) + len);
-
-	if (!item)
-		return NULL;
-	atomic_init(&item->refs, 1);
-	item->kept = false;
-	item->time_ns = time_ns;
-	item->object = *object;
-	snprintf(item->path, len, "%s%s%s", dir, *dir ? "/" : "", name);
-	return item;
-}
+static const struct sbx_control_row tree_row = {
+        .name = "", .mode = S_IFDIR | 0755, .flags = ROW_TREE, .rows = sbx_control_no_rows};
+static const struct sbx_control_row file_row = {
+        .name = "", .mode = S_IFREG | 0444, .ops = &sbx_control_content_ops};
+static const struct sbx_control_row program_row = {
+        .name = "", .mode = S_IFREG | 0555, .ops = &sbx_control_content_ops};
+static const struct sbx_control_row link_row = {.name = "", .mode = S_IFLNK | 0777};
 
 static const struct sbx_control_row *row_of(const struct sbx_object *object)
 {
 	if (S_ISDIR(object->mode))
-		return &sbx_control_tree_row;
+		return &tree_row;
 	if (S_ISLNK(object->mode))
-		return &sbx_control_link_row;
-	return object->mode & 0100 ? &sbx_control_program_row : &sbx_control_file_row;
+		return &link_row;
+	return object->mode & 0100 ? &program_row : &file_row;
 }
 
 static int node_new(const struct sbx_control_node *dir, const char *name,

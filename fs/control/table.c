@@ -385,9 +385,6 @@ static const struct sbx_control_row job_rows[] = {
         END,
 };
 
-/* Of directories whose entries come from elsewhere, or that are empty. */
-static const struct sbx_control_row no_rows[] = {END};
-
 static const struct sbx_control_row box_rows[] = {
         REQUEST("exec", sbx_control_exec_ops, SBX_JOB_EXEC, 0),
         REQUEST("spawn", sbx_control_exec_ops, SBX_JOB_SPAWN, 0),
@@ -395,7 +392,7 @@ static const struct sbx_control_row box_rows[] = {
         READER("stdout", sbx_control_stream_ops, 1, 0),
         READER("stderr", sbx_control_stream_ops, 2, 0),
         TEXT("status", sbx_control_text_status),
-        {.name = "jobs", .mode = S_IFDIR | 0700, .flags = ROW_JOBS, .rows = no_rows},
+        {.name = "jobs", .mode = S_IFDIR | 0700, .flags = ROW_JOBS, .rows = sbx_control_no_rows},
         SETTING("cwd", sbx_control_text_cwd, sbx_control_cwd_ops, 0),
         SETTING("timeout_ms", sbx_control_text_timeout, sbx_control_timeout_ops, 0),
         SETTING("env", sbx_control_text_env, sbx_control_env_ops, 0),
@@ -403,14 +400,17 @@ static const struct sbx_control_row box_rows[] = {
         TEXT("policy", text_policy),
         WRITER("kill", sbx_control_kill_ops, 0),
         REQUEST("snapshot", sbx_control_history_ops, DEED_SNAPSHOT, 0),
-        {.name = "snapshots", .mode = S_IFDIR | 0700, .flags = ROW_STATES, .rows = no_rows},
+        {.name = "snapshots",
+         .mode = S_IFDIR | 0700,
+         .flags = ROW_STATES,
+         .rows = sbx_control_no_rows},
         WISH("restore", DEED_RESTORE),
         WISH("reset", DEED_RESET),
         WISH("undo", DEED_UNDO),
         WISH("fork", DEED_FORK),
         READER("diff", sbx_control_diff_ops, SBX_DIFF_PATCH, 0),
         READER("changes", sbx_control_diff_ops, SBX_DIFF_NAMES, 0),
-        {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = no_rows},
+        {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = sbx_control_no_rows},
         REQUEST("push", sbx_control_push_ops, 0, 0),
         ABSENT("import.tar", 0200),
         ABSENT("export.tar", 0400),
@@ -422,25 +422,7 @@ static const struct sbx_control_row box_rows[] = {
         END,
 };
 
-const struct sbx_control_row sbx_control_root_row = DIRECTORY("", 0700, no_rows);
 const struct sbx_control_row sbx_control_mount_row = DIRECTORY(".mount", 0700, mount_rows);
 const struct sbx_control_row sbx_control_box_row = DIRECTORY("", 0700, box_rows);
 const struct sbx_control_row sbx_control_job_row = DIRECTORY("", 0700, job_rows);
 const struct sbx_control_row sbx_control_last_row = {.name = "last", .mode = S_IFLNK | 0777};
-const struct sbx_control_row sbx_control_tree_row = {
-        .name = "", .mode = S_IFDIR | 0755, .flags = ROW_TREE, .rows = no_rows};
-const struct sbx_control_row sbx_control_file_row = {
-        .name = "", .mode = S_IFREG | 0444, .ops = &sbx_control_content_ops};
-const struct sbx_control_row sbx_control_program_row = {
-        .name = "", .mode = S_IFREG | 0555, .ops = &sbx_control_content_ops};
-const struct sbx_control_row sbx_control_link_row = {.name = "", .mode = S_IFLNK | 0777};
-/*
- * Of a private buffer. Before they save, vim and its kin make a file beside it, and where that has another mode than the
- * file they write in place instead of renaming the control out of the way: so no control has this mode.
- */
-const struct sbx_control_row sbx_control_buffer_row = {
-        .name = "", .mode = S_IFREG | 0700, .ops = &sbx_control_buffer_ops};
-const struct sbx_control_row sbx_control_range_row =
-        READER("", sbx_control_range_ops, SBX_DIFF_PATCH, 0);
-const struct sbx_control_row sbx_control_range_names_row =
-        READER("", sbx_control_range_ops, SBX_DIFF_NAMES, 0);
