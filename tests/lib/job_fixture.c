@@ -58,7 +58,8 @@ void fixture_expect_trail(struct fixture *fx, const char *want)
 void fixture_prepare(struct fixture *fx)
 {
 	*fx = (struct fixture){
-	        .settings = {.path = "/usr/bin:/bin",
+	        .settings = {.backend = (char *)"memory",
+	                     .path = "/usr/bin:/bin",
 	                     .net = "none",
 	                     .mountpoint = "/view",
 	                     .operation_timeout_ms = 600000,
@@ -66,8 +67,6 @@ void fixture_prepare(struct fixture *fx)
 	};
 	pthread_mutex_init(&fx->lock, NULL);
 	assert_non_null(tmp_make(fx->dir, sizeof(fx->dir), "sbx-job"));
-	snprintf(fx->root, sizeof(fx->root), "%s/root", fx->dir);
-	assert_int_equal(mkdir(fx->root, 0700), 0);
 }
 
 void fixture_start(struct fixture *fx)
@@ -76,10 +75,17 @@ void fixture_start(struct fixture *fx)
 
 	snprintf(spill, sizeof(spill), "%s/jobs/id", fx->dir);
 	assert_int_equal(sbx_loop_create(&fx->loop), 0);
-	fx->fake = fake_sandbox_create(fx->loop, fx->root);
+	played_init(&fx->runner, fx->loop);
+	fx->host = (struct sbx_host){
+	        .settings = &fx->settings, .loop = fx->loop, .spawner = &fx->runner.base};
+	assert_int_equal(sbx_backend_open(&fx->host, &fx->backend, NULL), 0);
+	assert_int_equal(sbx_backend_create(fx->backend, &(struct sbx_create){.name = "box"},
+	                                    &fx->sandbox, NULL),
+	                 0);
+	fx->root = fx->sandbox->workdir;
 	assert_int_equal(sbx_jobs_create(&(struct sbx_jobs_config){.settings = &fx->settings,
 	                                                           .loop = fx->loop,
-	                                                           .sandbox = &fx->fake->base,
+	                                                           .sandbox = fx->sandbox,
 	                                                           .view = "/view/box",
 	                                                           .spill_dir = spill,
 	                                                           .busy = on_busy,
@@ -114,12 +120,13 @@ void fixture_tear_down(struct fixture *fx)
 	pthread_join(fx->thread, NULL);
 	sbx_jobs_destroy(fx->jobs);
 	sbx_loop_destroy(fx->loop);
-	fake_sandbox_destroy(fx->fake);
+	played_finish(&fx->runner);
+	sbx_sandbox_close(fx->sandbox);
+	sbx_backend_destroy(fx->backend);
 	sem_destroy(&sem);
 	pthread_mutex_destroy(&fx->lock);
 	snprintf(sub, sizeof(sub), "%s/jobs", fx->dir);
 	rmdir(sub);
-	assert_int_equal(rmdir(fx->root), 0);
 	assert_int_equal(rmdir(fx->dir), 0);
 }
 
@@ -190,10 +197,10 @@ struct sbx_jobrec *fixture_start_job(struct fixture *fx, const char *word)
 struct sbx_jobrec *fixture_run_job(struct fixture *fx, const char *word, int code)
 {
 	struct sbx_jobrec *rec = fixture_start_job(fx, word);
-	struct fake_job *job = atomic_load(&fx->fake->last);
+	struct played_job *job = atomic_load(&fx->runner.last);
 
-	fake_job_started(job);
-	fake_job_ended(job, SBX_END_EXITED, code);
+	played_started(job);
+	played_ended(job, SBX_END_EXITED, code);
 	fixture_await_end(rec);
 	return rec;
 }
@@ -264,9 +271,9 @@ void fixture_mark_start(struct sbx_jobrec *rec, void *data)
 	fixture_mark(data, 's');
 }
 
-struct fake_job *fixture_last(struct fixture *fx)
+struct played_job *fixture_last(struct fixture *fx)
 {
-	return atomic_load(&fx->fake->last);
+	return atomic_load(&fx->runner.last);
 }
 
 int fixture_start_request(struct fixture *fx, const struct sbx_request *req,

@@ -1,7 +1,7 @@
 /*
- * A job table over a fake sandbox, with the event loop on a thread of its own: the test's thread is what a
- * FUSE worker is in the daemon. Nothing here sleeps; what is to come is awaited, and the
- * test fails when it has not come after half a minute.
+ * A job table over a sandbox in memory whose commands the test plays, with the event loop on a
+ * thread of its own: the test's thread is what a FUSE worker is in the daemon. Nothing here sleeps;
+ * what is to come is awaited, and the test fails when it has not come after half a minute.
  */
 #ifndef SANDBOXFS_TESTS_JOB_FIXTURE_H
 #define SANDBOXFS_TESTS_JOB_FIXTURE_H
@@ -13,15 +13,18 @@
 #include "fs/job/job_table.h"
 #include "fs/util/reply.h"
 #include "sandboxfs/loop.h"
-#include "tests/lib/fake_sandbox.h"
+#include "tests/lib/played.h"
 
 struct fixture {
-	char dir[64];  /* temporary; holds root/ and jobs/id/ */
-	char root[96]; /* the sandbox's tree */
+	char dir[64]; /* temporary; holds jobs/id/ */
 	struct sbx_settings settings;
 	struct sbx_loop *loop;
 	pthread_t thread;
-	struct fake_sandbox *fake;
+	struct played runner;
+	struct sbx_host host;
+	struct sbx_backend *backend;
+	struct sbx_sandbox *sandbox;
+	const char *root; /* the sandbox's tree */
 	struct sbx_jobs *jobs;
 	pthread_mutex_t lock; /* trail */
 	char trail
@@ -50,7 +53,7 @@ void fixture_await_end(struct sbx_jobrec *rec);
 void fixture_await_start(struct sbx_jobrec *rec);
 
 /* The job that was handed to the sandbox last. */
-struct fake_job *fixture_last(struct fixture *fx);
+struct played_job *fixture_last(struct fixture *fx);
 
 /* sbx_job_start of an exec, without a sentence. */
 int fixture_start_request(struct fixture *fx, const struct sbx_request *req,

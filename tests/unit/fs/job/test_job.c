@@ -38,7 +38,7 @@ static int tear_down(void **state)
 static void a_job_runs_from_start_to_end(void **state)
 {
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "make");
-	struct fake_job *job = fixture_last(&fx);
+	struct played_job *job = fixture_last(&fx);
 
 	(void)state;
 	assert_string_equal(job->argv[0], "make");
@@ -49,10 +49,10 @@ static void a_job_runs_from_start_to_end(void **state)
 	assert_string_equal(sbx_job_name(rec), "1");
 	fixture_expect_status(rec, "- running job=1 wall_ms=");
 	assert_int_equal(sbx_job_code(rec), -1);
-	fake_job_started(job);
+	played_started(job);
 	fixture_await_start(rec);
 	assert_false(sbx_job_ended(rec));
-	fake_job_ended(job, SBX_END_EXITED, 3);
+	played_ended(job, SBX_END_EXITED, 3);
 	fixture_await_end(rec);
 	assert_true(sbx_job_ended(rec));
 	assert_int_equal(sbx_job_code(rec), 3);
@@ -94,10 +94,10 @@ static void everyone_is_told_in_the_promised_order(void **state)
 	fixture_expect_trail(&fx, "B");
 	sbx_job_on_ended(rec, fixture_mark_end, &fx);
 	sbx_job_on_started(rec, fixture_mark_start, &fx);
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	fixture_await_start(rec);
 	fixture_expect_trail(&fx, "Bcs");
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BcsIce");
 	sbx_job_unref(rec);
@@ -106,15 +106,15 @@ static void everyone_is_told_in_the_promised_order(void **state)
 static void busy_is_told_once_for_jobs_that_overlap(void **state)
 {
 	struct sbx_jobrec *one = fixture_start_job(&fx, "one");
-	struct fake_job *first = fixture_last(&fx);
+	struct played_job *first = fixture_last(&fx);
 	struct sbx_jobrec *two = fixture_start_job(&fx, "two");
 
 	(void)state;
 	assert_int_equal(sbx_jobs_running(fx.jobs), 2);
-	fake_job_ended(first, SBX_END_EXITED, 0);
+	played_ended(first, SBX_END_EXITED, 0);
 	fixture_await_end(one);
 	fixture_expect_trail(&fx, "BLc");
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(two);
 	fixture_expect_trail(&fx, "BLcIc");
 	assert_int_equal(sbx_jobs_running(fx.jobs), 0);
@@ -139,12 +139,11 @@ static void who_holds_it_together_tells_of_each_that_wrote(void **state)
 	fixture_expect_trail(&fx, "BLI");
 }
 
-static void end_within_exec(struct fake_job *job, void *data)
+static void end_within_exec(struct played_job *job)
 {
-	(void)data;
-	fake_job_started(job);
-	fake_job_output(job, 1, "quick\n", 6);
-	fake_job_ended(job, SBX_END_EXITED, 0);
+	played_started(job);
+	played_output(job, 1, "quick\n", 6);
+	played_ended(job, SBX_END_EXITED, 0);
 	fixture_sync(&fx);
 }
 
@@ -153,13 +152,13 @@ static void a_job_may_end_before_exec_has_returned(void **state)
 	struct sbx_jobrec *rec;
 
 	(void)state;
-	fx.fake->on_exec = end_within_exec;
+	fx.runner.on_exec = end_within_exec;
 	rec = fixture_start_job(&fx, "true");
 	assert_true(sbx_job_ended(rec));
 	assert_int_equal(sbx_job_output_size(rec, 1), 6);
 	sbx_job_unref(rec);
 	fixture_sync(&fx);
-	assert_int_equal(atomic_load(&fx.fake->live), 0);
+	assert_int_equal(atomic_load(&fx.runner.live), 0);
 }
 
 static void started_may_be_skipped(void **state)
@@ -168,7 +167,7 @@ static void started_may_be_skipped(void **state)
 
 	(void)state;
 	sbx_job_on_started(rec, fixture_mark_start, &fx);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIcs");
 	sbx_job_unref(rec);
@@ -198,7 +197,7 @@ static void a_forgotten_waiter_is_not_called(void **state)
 	(void)state;
 	to_forget = sbx_job_on_ended(rec, fixture_mark_end, &fx);
 	sbx_loop_post(fx.loop, forget_on_loop, rec);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIc");
 	sbx_job_unref(rec);
@@ -217,7 +216,7 @@ static void a_waiter_may_forget_another_that_is_due_too(void **state)
 	(void)state;
 	sbx_job_on_ended(rec, forget_other, NULL);
 	to_forget = sbx_job_on_ended(rec, fixture_mark_end, &fx);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BIc");
 	sbx_job_unref(rec);
@@ -237,17 +236,17 @@ static void output_is_awaited_and_read_while_it_grows(void **state)
 
 	(void)state;
 	sem_init(&sem, 0, 0);
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	sbx_job_on_output(rec, 1, 0, post_sem, &sem);
-	fake_job_output(fixture_last(&fx), 2, "warning\n", 8);
-	fake_job_output(fixture_last(&fx), 1, "abc", 3);
+	played_output(fixture_last(&fx), 2, "warning\n", 8);
+	played_output(fixture_last(&fx), 1, "abc", 3);
 	fixture_wait(&sem);
 	assert_int_equal(sbx_job_output_size(rec, 1), 3);
 	assert_int_equal(sbx_job_output_read(rec, 1, buf, sizeof(buf), 1), 2);
 	assert_memory_equal(buf, "bc", 2);
 	assert_int_equal(sbx_job_output_read(rec, 2, buf, sizeof(buf), 0), 8);
 	sbx_job_on_output(rec, 1, 3, post_sem, &sem);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_wait(&sem);
 	assert_true(sbx_job_ended(rec));
 	sem_destroy(&sem);
@@ -263,10 +262,10 @@ static void a_refusal_by_the_backend_is_the_starts_own(void **state)
 	struct sbx_jobrec *rec;
 
 	(void)state;
-	fx.fake->refuse = -ENOENT;
-	fx.fake->refuse_text = "nope was not found";
+	fx.runner.refuse = -ENOENT;
+	fx.runner.refuse_text = "nope was not found";
 	fixture_expect_refused(&fx, &req, NULL, ENOENT, "nope was not found");
-	fx.fake->refuse_text = NULL;
+	fx.runner.refuse_text = NULL;
 	fixture_expect_refused(&fx, &req, NULL, ENOENT, "No such file");
 	assert_int_equal(sbx_jobs_running(fx.jobs), 0);
 	rec = sbx_job_find(fx.jobs, "1");
@@ -284,13 +283,13 @@ static void a_start_that_fails_later_is_told_and_kept(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, EACCES);
+	played_ended(fixture_last(&fx), SBX_END_FAILED, EACCES);
 	fixture_await_start(rec);
 	assert_int_equal(sbx_job_start_error(rec, &err), -EACCES);
 	assert_int_equal(err.code, EACCES);
-	assert_non_null(strstr(err.text, "the fake refuses"));
+	assert_non_null(strstr(err.text, "nope: Permission denied"));
 	assert_true(sbx_job_ended(rec));
-	fixture_expect_status(rec, "126 failed job=1 EACCES the fake refuses");
+	fixture_expect_status(rec, "126 failed job=1 EACCES nope: Permission denied");
 	found = sbx_job_find(fx.jobs, "last");
 	assert_ptr_equal(found, rec);
 	sbx_job_unref(found);
@@ -303,7 +302,7 @@ static void a_failed_start_is_the_last(void **state)
 	struct sbx_jobrec *bad = fixture_start_job(&fx, "nope"), *last;
 
 	(void)state;
-	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
+	played_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(bad);
 	last = sbx_job_last_exec(fx.jobs);
 	assert_ptr_equal(last, bad);
@@ -324,7 +323,7 @@ static void only_so_many_run_at_once(void **state)
 	one = fixture_start_job(&fx, "one");
 	two = fixture_start_job(&fx, "two");
 	fixture_expect_refused(&fx, &req, NULL, EAGAIN, "no more than 2");
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(two);
 	sbx_job_unref(fixture_start_job(&fx, "three"));
 	sbx_job_unref(one);
@@ -337,8 +336,8 @@ static void expect_end(enum sbx_end end, int code, int want, const char *status)
 {
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "x");
 
-	fake_job_started(fixture_last(&fx));
-	fake_job_ended(fixture_last(&fx), end, code);
+	played_started(fixture_last(&fx));
+	played_ended(fixture_last(&fx), end, code);
 	fixture_await_end(rec);
 	assert_int_equal(sbx_job_code(rec), want);
 	fixture_expect_status(rec, status);
@@ -359,7 +358,7 @@ static void a_killed_job_says_so(void **state)
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "sleep");
 
 	(void)state;
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	assert_int_equal(sbx_job_kill(rec, SIGTERM), 0);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "143 killed job=1 ");
@@ -372,12 +371,12 @@ static void a_signal_of_its_own_is_not_a_kill(void **state)
 	struct sbx_jobrec *rec = fixture_start_job(&fx, "x");
 
 	(void)state;
-	fx.fake->survives = (uint64_t)1 << (SIGUSR1 - 1);
-	fake_job_started(fixture_last(&fx));
+	fx.runner.survives = (uint64_t)1 << (SIGUSR1 - 1);
+	played_started(fixture_last(&fx));
 	assert_int_equal(sbx_job_kill(rec, SIGUSR1), 0);
 	fixture_sync(&fx);
 	assert_int_equal(atomic_load(&fixture_last(&fx)->signals), (uint64_t)1 << (SIGUSR1 - 1));
-	fake_job_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
+	played_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "139 signaled ");
 	sbx_job_unref(rec);
@@ -394,11 +393,10 @@ static void what_is_no_signal_is_refused(void **state)
 	sbx_job_unref(rec);
 }
 
-static void kill_within_exec(struct fake_job *job, void *data)
+static void kill_within_exec(struct played_job *job)
 {
 	struct sbx_jobrec *rec = sbx_job_find(fx.jobs, "last");
 
-	(void)data;
 	(void)job;
 	assert_int_equal(sbx_job_kill(rec, SIGKILL), 0);
 	fixture_sync(&fx);
@@ -410,7 +408,7 @@ static void a_kill_during_the_start_is_delivered_after_it(void **state)
 	struct sbx_jobrec *rec;
 
 	(void)state;
-	fx.fake->on_exec = kill_within_exec;
+	fx.runner.on_exec = kill_within_exec;
 	rec = fixture_start_job(&fx, "x");
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "137 killed ");
@@ -448,8 +446,8 @@ static void a_timeout_ends_with_124_and_keeps_the_output(void **state)
 	struct sbx_jobrec *rec = start_with_timeout(5);
 
 	(void)state;
-	fake_job_started(fixture_last(&fx));
-	fake_job_output(fixture_last(&fx), 1, "partial", 7);
+	played_started(fixture_last(&fx));
+	played_output(fixture_last(&fx), 1, "partial", 7);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "124 timeout job=1 ");
 	assert_int_equal(sbx_job_output_size(rec, 1), 7);
@@ -472,10 +470,10 @@ static void a_job_that_ignores_sigterm_is_killed_after_the_grace(void **state)
 
 	(void)state;
 	fx.jobs->grace_ms = 5;
-	fx.fake->survives = term;
+	fx.runner.survives = term;
 	rec = start_with_timeout(5);
 	sbx_job_on_ended(rec, keep_signals, NULL);
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	fixture_await_end(rec);
 	assert_int_equal(signals_seen, term | kill);
 	fixture_expect_status(rec, "124 timeout ");
@@ -489,7 +487,7 @@ static void a_default_timeout_counts_where_none_is_asked_for(void **state)
 	(void)state;
 	sbx_jobs_set_timeout(fx.jobs, 5);
 	rec = fixture_start_job(&fx, "sleep");
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "124 timeout ");
 	sbx_job_unref(rec);
@@ -500,8 +498,8 @@ static void a_job_that_ends_in_time_is_left_alone(void **state)
 	struct sbx_jobrec *rec = start_with_timeout(600000);
 
 	(void)state;
-	fake_job_started(fixture_last(&fx));
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_started(fixture_last(&fx));
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_status(rec, "0 exited ");
 	assert_int_equal(rec->timer.due_ns, 0);
@@ -517,8 +515,8 @@ static void large_output_is_gone_with_a_forgotten_job(void **state)
 	(void)state;
 	memset(big, 'x', sizeof(big));
 	snprintf(path, sizeof(path), "%s/jobs/id/1.1", fx.dir);
-	fake_job_output(fixture_last(&fx), 1, big, sizeof(big));
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_output(fixture_last(&fx), 1, big, sizeof(big));
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	assert_int_equal(access(path, F_OK), 0);
 	sbx_job_unref(rec);
@@ -563,12 +561,12 @@ static void shutdown_kills_refuses_and_tells_when_all_is_gone(void **state)
 
 	(void)state;
 	sem_init(&sem, 0, 0);
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 	sbx_jobs_shutdown(fx.jobs, sem_posted, &sem);
 	sbx_jobs_shutdown(fx.jobs, sem_posted, &sem);
 	fixture_wait(&sem);
 	fixture_wait(&sem);
-	assert_int_equal(atomic_load(&fx.fake->live), 0);
+	assert_int_equal(atomic_load(&fx.runner.live), 0);
 	fixture_expect_status(rec, "137 killed ");
 	fixture_expect_refused(&fx, &req, NULL, EBUSY, "stopping");
 	sbx_jobs_resume(fx.jobs);
@@ -585,8 +583,8 @@ static void records_outlive_their_table(void **state)
 	(void)state;
 	fixture_set_up(&gone);
 	ended = fixture_start_job(&gone, "x");
-	fake_job_output(atomic_load(&gone.fake->last), 1, "kept", 4);
-	fake_job_ended(atomic_load(&gone.fake->last), SBX_END_EXITED, 0);
+	played_output(atomic_load(&gone.runner.last), 1, "kept", 4);
+	played_ended(atomic_load(&gone.runner.last), SBX_END_EXITED, 0);
 	fixture_await_end(ended);
 	assert_int_equal(sbx_job_prepare(gone.jobs, "n", &named, NULL), 0);
 	sbx_job_on_ended(named, fixture_mark_end, &fx);
@@ -599,12 +597,11 @@ static void records_outlive_their_table(void **state)
 	sbx_job_unref(named);
 }
 
-static void play_one(struct fake_job *job, void *data)
+static void play_one(struct played_job *job)
 {
-	(void)data;
-	fake_job_started(job);
-	fake_job_output(job, 1, "hello\n", 6);
-	fake_job_ended(job, SBX_END_EXITED, 0);
+	played_started(job);
+	played_output(job, 1, "hello\n", 6);
+	played_ended(job, SBX_END_EXITED, 0);
 }
 
 static void *start_many(void *data)
@@ -627,7 +624,7 @@ static void many_threads_may_start_jobs_at_once(void **state)
 	void *wrong;
 
 	(void)state;
-	fx.fake->on_exec = play_one;
+	fx.runner.on_exec = play_one;
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, start_many, NULL), 0);
 	for (int i = 0; i < 4; i++) {
@@ -635,7 +632,7 @@ static void many_threads_may_start_jobs_at_once(void **state)
 		assert_null(wrong);
 	}
 	assert_int_equal(sbx_jobs_running(fx.jobs), 0);
-	assert_int_equal(atomic_load(&fx.fake->execs), 400);
+	assert_int_equal(atomic_load(&fx.runner.execs), 400);
 	pthread_mutex_lock(&fx.lock);
 	for (const char *c = fx.trail, *last = "I"; *c; c++)
 		if (*c == 'B' || *c == 'I') {

@@ -54,11 +54,11 @@ static void a_repeated_id_gives_the_first_job(void **state)
 	assert_true(repeated);
 	assert_ptr_equal(first, again);
 	sbx_job_unref(again);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(first);
 	assert_int_equal(fixture_start_request(&fx, &req, NULL, &again, &repeated), 0);
 	assert_true(repeated);
-	assert_int_equal(atomic_load(&fx.fake->execs), 1);
+	assert_int_equal(atomic_load(&fx.runner.execs), 1);
 	sbx_job_unref(again);
 	sbx_job_unref(first);
 }
@@ -99,7 +99,7 @@ static void an_id_whose_start_failed_may_be_used_again(void **state)
 
 	(void)state;
 	assert_int_equal(fixture_start_request(&fx, &req, NULL, &rec, &repeated), 0);
-	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
+	played_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	sbx_job_unref(rec);
 	req.argv = other;
@@ -135,8 +135,8 @@ static void a_prepared_job_runs_under_its_name_again_and_again(void **state)
 		assert_int_equal(sbx_job_number(rec), 2 * i - 1); /* one was refused */
 		assert_int_equal(sbx_job_output_size(rec, 1), 0);
 		fixture_expect_refused(&fx, &req, rec, EBUSY, "\"build\" is running");
-		fake_job_output(fixture_last(&fx), 1, "x", 1);
-		fake_job_ended(fixture_last(&fx), SBX_END_EXITED, (int)i);
+		played_output(fixture_last(&fx), 1, "x", 1);
+		played_ended(fixture_last(&fx), SBX_END_EXITED, (int)i);
 		fixture_await_end(rec);
 		assert_int_equal(sbx_job_code(rec), i);
 		assert_int_equal(sbx_job_output_size(rec, 1), 1);
@@ -172,12 +172,12 @@ static void a_prepared_job_survives_a_failed_start(void **state)
 
 	(void)state;
 	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
-	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
+	played_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	sbx_job_unref(run);
-	fx.fake->refuse = -E2BIG;
+	fx.runner.refuse = -E2BIG;
 	fixture_expect_refused(&fx, &req, rec, E2BIG, "too long");
-	fx.fake->refuse = 0;
+	fx.runner.refuse = 0;
 	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
 	assert_int_equal(sbx_job_start_error(rec, NULL), 0);
 	sbx_job_unref(run);
@@ -197,8 +197,8 @@ static void waiting_for_a_prepared_job_lasts_to_its_end(void **state)
 	fixture_sync(&fx);
 	fixture_expect_trail(&fx, "");
 	assert_int_equal(fixture_start_request(&fx, &req, rec, &run, &repeated), 0);
-	fake_job_started(fixture_last(&fx));
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_started(fixture_last(&fx));
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	fixture_expect_trail(&fx, "BcsIce");
 	sbx_job_unref(run);
@@ -243,7 +243,7 @@ static void removal_needs_a_job_that_does_not_run(void **state)
 	assert_int_equal(sbx_job_remove(fx.jobs, "1", NULL), -EBUSY);
 	assert_int_equal(sbx_job_remove(fx.jobs, "2", NULL), -ENOENT);
 	assert_int_equal(sbx_job_remove(fx.jobs, "none", NULL), -ENOENT);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	assert_int_equal(sbx_job_remove(fx.jobs, "1", NULL), 0);
 	assert_null(sbx_job_find(fx.jobs, "1"));
@@ -314,12 +314,11 @@ static void the_oldest_ended_jobs_are_forgotten_but_not_named_ones(void **state)
 	sbx_job_unref(named);
 }
 
-static void play_one(struct fake_job *job, void *data)
+static void play_one(struct played_job *job)
 {
-	(void)data;
-	fake_job_started(job);
-	fake_job_output(job, 1, "hello\n", 6);
-	fake_job_ended(job, SBX_END_EXITED, 0);
+	played_started(job);
+	played_output(job, 1, "hello\n", 6);
+	played_ended(job, SBX_END_EXITED, 0);
 }
 
 static void *start_same(void *data)
@@ -342,14 +341,14 @@ static void one_id_asked_for_at_once_runs_once(void **state)
 	void *wrong;
 
 	(void)state;
-	fx.fake->on_exec = play_one;
+	fx.runner.on_exec = play_one;
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, start_same, "once"), 0);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(pthread_join(threads[i], &wrong), 0);
 		assert_null(wrong);
 	}
-	assert_int_equal(atomic_load(&fx.fake->execs), 1);
+	assert_int_equal(atomic_load(&fx.runner.execs), 1);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

@@ -47,9 +47,6 @@ static void put_link(const char *name, const char *target)
 	assert_int_equal(symlink(target, path), 0);
 }
 
-static const char *const made[] = {"src/deep", "src",   "file", "loop", "out",
-                                   "magic",    "inner", "up",   "..."};
-
 static int set_up(void **state)
 {
 	(void)state;
@@ -69,12 +66,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof(made) / sizeof(*made); i++) {
-		char path[256];
-
-		snprintf(path, sizeof(path), "%s/%s", fx.root, made[i]);
-		remove(path);
-	}
 	fixture_tear_down(&fx);
 	return 0;
 }
@@ -152,7 +143,7 @@ static void a_directory_outside_is_a_confinement_violation(void **state)
 		         "path confinement violation: %s is outside the sandbox", outside[i]);
 		expect_cwd_refused(outside[i], EACCES, text);
 	}
-	assert_int_equal(atomic_load(&fx.fake->execs), 0);
+	assert_int_equal(atomic_load(&fx.runner.execs), 0);
 }
 
 static void what_is_missing_or_no_directory_is_named_so(void **state)
@@ -213,14 +204,14 @@ static void the_environment_is_made_of_nothing_else(void **state)
 	(void)state;
 	setenv("GITHUB_TOKEN", "hush", 1);
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "PATH"), "/usr/bin:/bin");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "LANG"), "C.UTF-8");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "TERM"), "dumb");
-	assert_non_null(fake_job_env(fixture_last(&fx), "USER"));
-	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "*");
+	assert_string_equal(played_env(fixture_last(&fx), "PATH"), "/usr/bin:/bin");
+	assert_string_equal(played_env(fixture_last(&fx), "LANG"), "C.UTF-8");
+	assert_string_equal(played_env(fixture_last(&fx), "TERM"), "dumb");
+	assert_non_null(played_env(fixture_last(&fx), "USER"));
+	assert_string_equal(played_env(fixture_last(&fx), "NO_PROXY"), "*");
 	while (fixture_last(&fx)->env[n])
 		n++;
-	assert_int_equal(n, 5);
+	assert_int_equal(n, 5 + 3); /* and the backend's HOME, TMPDIR, PWD */
 	unsetenv("GITHUB_TOKEN");
 }
 
@@ -235,11 +226,11 @@ static void the_later_word_counts(void **state)
 	fx.settings.env = (struct sbx_strings){.items = mount, .n = 4};
 	assert_int_equal(sbx_jobs_set_env(fx.jobs, defaults, NULL), 0);
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "A"), "mount");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "B"), "default");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "C"), "last");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "AB"), "");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "TERM"), "xterm");
+	assert_string_equal(played_env(fixture_last(&fx), "A"), "mount");
+	assert_string_equal(played_env(fixture_last(&fx), "B"), "default");
+	assert_string_equal(played_env(fixture_last(&fx), "C"), "last");
+	assert_string_equal(played_env(fixture_last(&fx), "AB"), "");
+	assert_string_equal(played_env(fixture_last(&fx), "TERM"), "xterm");
 }
 
 static void proxies_are_stripped_without_network_only(void **state)
@@ -250,16 +241,16 @@ static void proxies_are_stripped_without_network_only(void **state)
 
 	(void)state;
 	run(&req);
-	assert_null(fake_job_env(fixture_last(&fx), "http_proxy"));
-	assert_null(fake_job_env(fixture_last(&fx), "HTTPS_PROXY"));
-	assert_null(fake_job_env(fixture_last(&fx), "All_Proxy"));
-	assert_null(fake_job_env(fixture_last(&fx), "ftp_proxy"));
-	assert_string_equal(fake_job_env(fixture_last(&fx), "my_http_proxy"), "p");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "*");
+	assert_null(played_env(fixture_last(&fx), "http_proxy"));
+	assert_null(played_env(fixture_last(&fx), "HTTPS_PROXY"));
+	assert_null(played_env(fixture_last(&fx), "All_Proxy"));
+	assert_null(played_env(fixture_last(&fx), "ftp_proxy"));
+	assert_string_equal(played_env(fixture_last(&fx), "my_http_proxy"), "p");
+	assert_string_equal(played_env(fixture_last(&fx), "NO_PROXY"), "*");
 	fx.settings.net = "host";
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "http_proxy"), "p");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "none");
+	assert_string_equal(played_env(fixture_last(&fx), "http_proxy"), "p");
+	assert_string_equal(played_env(fixture_last(&fx), "NO_PROXY"), "none");
 }
 
 static void proxies_are_set_with_allowed_hosts_unless_asked_otherwise(void **state)
@@ -270,12 +261,12 @@ static void proxies_are_set_with_allowed_hosts_unless_asked_otherwise(void **sta
 	(void)state;
 	fx.settings.net = "allow:example.org";
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "HTTPS_PROXY"), "http://127.0.0.1:808");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "http_proxy"), "http://127.0.0.1:808");
-	assert_string_equal(fake_job_env(fixture_last(&fx), "NO_PROXY"), "localhost,127.0.0.1");
+	assert_string_equal(played_env(fixture_last(&fx), "HTTPS_PROXY"), "http://127.0.0.1:808");
+	assert_string_equal(played_env(fixture_last(&fx), "http_proxy"), "http://127.0.0.1:808");
+	assert_string_equal(played_env(fixture_last(&fx), "NO_PROXY"), "localhost,127.0.0.1");
 	req.env = asked;
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "https_proxy"), "p");
+	assert_string_equal(played_env(fixture_last(&fx), "https_proxy"), "p");
 }
 
 static void default_variables_are_checked(void **state)
@@ -306,7 +297,7 @@ static void a_hundred_thousand_variables_are_no_trouble(void **state)
 	for (int i = 0; i < MANY; i++)
 		assert_true(asprintf(&env[i], "K%d=v", i % (MANY / 2)) > 0);
 	run(&req);
-	assert_string_equal(fake_job_env(fixture_last(&fx), "K49999"), "v");
+	assert_string_equal(played_env(fixture_last(&fx), "K49999"), "v");
 	assert_true(sbx_now_ns() - before < 10000000000u);
 	for (int i = 0; i < MANY; i++)
 		free(env[i]);

@@ -68,8 +68,8 @@ static void a_result_has_exactly_the_promised_keys(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_output(fixture_last(&fx), 1, "hello\n", 6);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 2);
+	played_output(fixture_last(&fx), 1, "hello\n", 6);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 2);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
@@ -116,7 +116,7 @@ static void signals_and_memory_are_named(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_ended(fixture_last(&fx), SBX_END_OOM, SIGKILL);
+	played_ended(fixture_last(&fx), SBX_END_OOM, SIGKILL);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	expect(obj, "exitCode", "137");
@@ -132,9 +132,9 @@ static void bytes_that_are_not_text_go_as_base64(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_output(fixture_last(&fx), 1, "\xff\xfe\xfd", 3);
-	fake_job_output(fixture_last(&fx), 2, "a\0b", 3);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_output(fixture_last(&fx), 1, "\xff\xfe\xfd", 3);
+	played_output(fixture_last(&fx), 2, "a\0b", 3);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	assert_string_equal(json_object_get_string(member(obj, "stdoutBase64")), "//79");
@@ -152,8 +152,8 @@ static struct sbx_jobrec *run_with_output(const char *unit, size_t times)
 
 	for (size_t i = 0; i < times; i++)
 		memcpy(buf + i * n, unit, n);
-	fake_job_output(fixture_last(&fx), 1, buf, n * times);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_output(fixture_last(&fx), 1, buf, n * times);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	free(buf);
 	return rec;
@@ -206,8 +206,8 @@ static void a_little_more_than_a_mebibyte_stays_within_its_memory(void **state)
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024 * 1024);
 	memset(buf, 'x', 1048577);
 	rec = fixture_start_job(&fx, "make");
-	fake_job_output(fixture_last(&fx), 1, buf, 1048577);
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_output(fixture_last(&fx), 1, buf, 1048577);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 	obj = sbx_job_result(rec);
 	text = json_object_get_string(member(obj, "stdout"));
@@ -245,8 +245,8 @@ static void the_log_members_tell_what_happened(void **state)
 	const char *seconds;
 
 	(void)state;
-	fake_job_output(fixture_last(&fx), 1, "private", 7);
-	fake_job_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
+	played_output(fixture_last(&fx), 1, "private", 7);
+	played_ended(fixture_last(&fx), SBX_END_SIGNALED, SIGSEGV);
 	fixture_await_end(rec);
 	obj = sbx_job_log_members(rec);
 	expect(obj, "job", "\"1\"");
@@ -268,10 +268,11 @@ static void a_failed_start_is_logged_with_its_error(void **state)
 	struct json_object *obj;
 
 	(void)state;
-	fake_job_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
+	played_ended(fixture_last(&fx), SBX_END_FAILED, ENOENT);
 	fixture_await_end(rec);
 	obj = sbx_job_log_members(rec);
-	assert_non_null(strstr(json_object_get_string(member(obj, "error")), "the fake refuses"));
+	assert_non_null(strstr(json_object_get_string(member(obj, "error")),
+	                       ": No such file or directory"));
 	assert_false(json_object_object_get_ex(obj, "exit_code", NULL));
 	json_object_put(obj);
 	sbx_job_unref(rec);

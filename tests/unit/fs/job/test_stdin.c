@@ -42,7 +42,7 @@ static void start(const struct sbx_request *req)
 
 	assert_int_equal(sbx_job_start(fx.jobs, req, SBX_JOB_EXEC, rec, &run, &repeated, NULL), 0);
 	sbx_job_unref(run);
-	fake_job_started(fixture_last(&fx));
+	played_started(fixture_last(&fx));
 }
 
 static void start_plain(void)
@@ -54,7 +54,7 @@ static void start_plain(void)
 
 static void end_job(void)
 {
-	fake_job_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
 	fixture_await_end(rec);
 }
 
@@ -156,9 +156,9 @@ static void kept_bytes_survive_a_start_that_fails(void **state)
 
 	(void)state;
 	assert_int_equal(write_all("again", 5), 0);
-	fx.fake->refuse = -ENOENT;
+	fx.runner.refuse = -ENOENT;
 	fixture_expect_refused(&fx, &req, rec, ENOENT, "");
-	fx.fake->refuse = 0;
+	fx.runner.refuse = 0;
 	start_plain();
 	expect_stdin("again");
 }
@@ -348,10 +348,9 @@ static void closing_the_reader_ends_the_waiting_write(void **state)
 static struct awaited parked_early;
 
 /* Within exec, before there is a pipe: the queue is all there is. */
-static void write_within_exec(struct fake_job *job, void *data)
+static void write_within_exec(struct played_job *job)
 {
 	(void)job;
-	(void)data;
 	part = calloc(1, PART);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(write_all(part, PART), 0);
@@ -365,7 +364,7 @@ static void bytes_written_during_the_start_wait_for_the_pipe(void **state)
 	char *buf = malloc(PART);
 
 	(void)state;
-	fx.fake->on_exec = write_within_exec;
+	fx.runner.on_exec = write_within_exec;
 	sbx_job_stdin_open(rec);
 	start_plain();
 	for (int i = 0; i < 5; i++)
@@ -378,10 +377,10 @@ static void bytes_written_during_the_start_wait_for_the_pipe(void **state)
 	free(part);
 }
 
-static void end_within_exec(struct fake_job *job, void *data)
+static void end_within_exec(struct played_job *job)
 {
-	write_within_exec(job, data);
-	fake_job_ended(job, SBX_END_EXITED, 0);
+	write_within_exec(job);
+	played_ended(job, SBX_END_EXITED, 0);
 	fixture_wait(&parked_early.given);
 	assert_int_equal(parked_early.error, EPIPE);
 }
@@ -393,7 +392,7 @@ static void a_job_that_ends_before_its_pipe_is_attached_leaves_none(void **state
 	bool repeated;
 
 	(void)state;
-	fx.fake->on_exec = end_within_exec;
+	fx.runner.on_exec = end_within_exec;
 	sbx_job_stdin_open(rec);
 	assert_int_equal(sbx_job_start(fx.jobs, &req, SBX_JOB_EXEC, rec, &run, &repeated, NULL), 0);
 	assert_int_equal(rec->in.watch.fd, -1);
