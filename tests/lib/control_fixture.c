@@ -20,17 +20,7 @@ struct sbx_box *box;
 int set_up(void **state)
 {
 	(void)state;
-	house_open(&house);
-	house_start(&house);
-	box = house_make(&house, "a");
-	return 0;
-}
-
-int set_up_history(void **state)
-{
-	(void)state;
-	house_open(&house);
-	house.backend.history = true;
+	house_open(&house, "memory", NULL);
 	house_start(&house);
 	box = house_make(&house, "a");
 	return 0;

@@ -1,5 +1,5 @@
 /*
- * A sandbox "a" of the fake backend and its control files, for tests that use them as clients do.
+ * A sandbox "a" and its control files, for tests that use them as clients do.
  *
  * Paths: "exec" is in the sandbox's controls, "/list" in the mount's.
  */
@@ -7,14 +7,13 @@
 #define SANDBOXFS_TESTS_CONTROL_FIXTURE_H
 
 #include "fs/control/control.h"
-#include "tests/lib/fake_backend.h"
+#include "tests/lib/house.h"
 
 extern struct house house;
 extern struct sbx_box *box;
 
 /* For cmocka. */
-int set_up(void **state);
-int set_up_history(void **state); /* its sandboxes have one */
+int set_up(void **state); /* in memory */
 int tear_down(void **state);
 
 int find(const char *path, struct sbx_control_node *ret);

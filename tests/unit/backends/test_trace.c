@@ -6,25 +6,39 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "backends/trace.h"
-#include "tests/lib/fake_backend.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/tree.h"
+#include "tests/lib/faults.h"
+#include "tests/lib/spawner_stub.h"
 #include "tests/lib/tmp.h"
 
-static struct fake_backend fake;
+static struct sbx_settings settings = {.mountpoint = (char *)"/view", .state_dir = (char[256]){0}};
+static struct sbx_spawner spawner;
+static const struct sbx_host host = {.settings = &settings, .spawner = &spawner};
+static struct faults faults;
 static struct sbx_backend *traced;
-static char dir[256];
 static atomic_bool cancelled;
+
+static struct sbx_backend *open_backend(const char *name)
+{
+	struct sbx_backend *b = NULL;
+
+	settings.backend = (char *)name;
+	assert_int_equal(sbx_backend_open(&host, &b, NULL), 0);
+	assert_int_equal(sbx_backend_recover(b, &(struct sbx_recover){0}, NULL), 0);
+	return b;
+}
 
 static int set_up(void **state)
 {
 	(void)state;
-	assert_non_null(tmp_make(dir, sizeof(dir), "sandboxfs-test"));
-	fake_backend_init(&fake, NULL, dir);
-	assert_int_equal(sbx_trace_wrap(&fake.base, &traced), 0);
+	assert_non_null(tmp_make(settings.state_dir, 256, "sandboxfs-test"));
+	faults_wrap(&faults, open_backend("local"));
+	assert_int_equal(sbx_trace_wrap(&faults.base, &traced), 0);
 	return 0;
 }
 
@@ -32,8 +46,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	sbx_backend_destroy(traced);
-	fake_backend_finish(&fake);
-	assert_int_equal(rmdir(dir), 0);
+	assert_int_equal(sbx_tree_remove(AT_FDCWD, settings.state_dir, NULL), 0);
 	return 0;
 }
 
@@ -62,32 +75,45 @@ static void history_shows_through(void **state)
 	char id[SBX_REV_MAX];
 
 	(void)state;
-	fake.history = true;
 	sb = make("a", NULL);
 	assert_int_equal(
 	        sbx_history_snapshot(sb, &(struct sbx_snapshot_wish){.message = "m"}, id, NULL), 0);
 	assert_string_equal(id, "abcd0001");
-	assert_string_equal(fake.told, "m|-|0");
+	assert_string_equal(faults_asked(&faults, SNAPSHOT), "m|-|0");
 	assert_int_equal(sbx_history_tree(sb, id, &object, NULL), 0);
 	assert_int_equal(sbx_history_entry(sb, object.id, "none", &object), -ENOENT);
 	assert_int_equal(sbx_history_restore(sb, id, NULL, NULL), 0);
-	assert_int_equal(atomic_load(&fake.restores), 1);
+	assert_int_equal(faults_calls(&faults, RESTORE), 1);
+	drop(sb);
+}
+
+static void expect_only_commands(bool only)
+{
+	struct sbx_sandbox *sb = make("a", NULL);
+
+	assert_non_null(sb->impl->commands);
+	assert_int_equal(!sb->impl->storage, only);
+	assert_int_equal(!sb->impl->git, only);
+	assert_int_equal(!sb->impl->history, only);
+	assert_int_equal(!sb->impl->remote, only);
+	if (only)
+		assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL),
+		                 -EOPNOTSUPP);
 	drop(sb);
 }
 
 static void what_is_absent_stays_absent(void **state)
 {
-	struct sbx_sandbox *sb = make("a", NULL);
+	struct sbx_backend *before = traced;
 
 	(void)state;
-	assert_null(sb->impl->history);
-	drop(sb);
-	fake.history = true;
-	sb = make("a", NULL);
-	assert_non_null(sb->impl->history);
-	assert_null(sb->impl->remote);
-	assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL), -EOPNOTSUPP);
-	drop(sb);
+	assert_int_equal(sbx_trace_wrap(open_backend("memory"), &traced), 0);
+	expect_only_commands(true);
+	sbx_backend_destroy(traced);
+	assert_int_equal(sbx_trace_wrap(faults.inner, &traced), 0);
+	expect_only_commands(false);
+	free(traced);
+	traced = before;
 }
 
 static void backend_knows_what_is_forked(void **state)
@@ -95,10 +121,9 @@ static void backend_knows_what_is_forked(void **state)
 	struct sbx_sandbox *a, *b;
 
 	(void)state;
-	fake.history = true;
 	a = make("a", NULL);
 	b = make("b", a);
-	assert_string_equal(fake.made_from, "a|-|-|-");
+	assert_string_equal(faults_asked(&faults, CREATE), "a|-|-|-");
 	drop(b);
 	drop(a);
 }
@@ -110,14 +135,20 @@ static int count(const struct sbx_trash *t, void *data)
 	return 0;
 }
 
+static int one_of_the_trash(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
+                            void *data, struct sbx_error *err)
+{
+	(void)b;
+	(void)err;
+	return fn(&(struct sbx_trash){"x-1", "x", NULL, 1}, data);
+}
+
 static void trash_shows_through(void **state)
 {
-	static const struct sbx_trash one = {"x-1", "x", NULL, 1};
-	static const struct sbx_trash *const all[] = {&one, NULL};
 	int n = 0;
 
 	(void)state;
-	fake.trashes = all;
+	faults.impl.trash = one_of_the_trash;
 	assert_int_equal(sbx_backend_trash(traced, count, &n, NULL), 0);
 	assert_int_equal(n, 1);
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -120,7 +119,8 @@ static void absent_features_say_so_at_open(void **state)
 		sbx_control_node_release(&node);
 		assert_int_equal(try_open(names[i], st.st_mode & 0200 ? O_WRONLY : O_RDONLY, &h),
 		                 -EOPNOTSUPP);
-		assert_true(asprintf(&text, "EOPNOTSUPP: %s is not available with the fake backend",
+		assert_true(asprintf(&text,
+		                     "EOPNOTSUPP: %s is not available with the memory backend",
 		                     names[i]) > 0);
 		assert_error("error", text);
 	}
@@ -223,7 +223,7 @@ static void exec_takes_what_is_unfinished_at_flush_and_read(void **state)
 	assert_int_equal(write_text(h, "echo again"), 10);
 	result = read_once(h, 65536, 0, NULL);
 	assert_non_null(strstr(result, "\"stdout\":\"again\\n\""));
-	assert_int_equal(atomic_load(&house.backend.execs), 2);
+	assert_int_equal(atomic_load(&house.runner.execs), 2);
 	sbx_control_release(h);
 }
 
@@ -255,10 +255,10 @@ static void exec_runs_lines_in_order_and_stops_at_the_first_failure(void **state
 
 	(void)state;
 	assert_int_equal(write_text(h, "echo a\nmissing\necho c\n"), -ENOENT);
-	assert_error("error", "ENOENT: line 2: missing: no such program");
+	assert_error("error", "ENOENT: line 2: missing: No such file or directory");
 	assert_cat("stdout", "");
 	assert_cat("jobs/1/stdout", "a\n");
-	assert_int_equal(atomic_load(&house.backend.execs), 2);
+	assert_int_equal(atomic_load(&house.runner.execs), 2);
 	assert_int_equal(write_text(h, "echo d\necho a;b\n"), -EINVAL);
 	assert_error("error", "EINVAL: line 2: ");
 	assert_cat("stdout", "");
@@ -276,7 +276,7 @@ static void exec_of_one_request_names_no_line(void **state)
 
 	(void)state;
 	assert_int_equal(put("exec", "missing\n"), -ENOENT);
-	assert_cat("error", "ENOENT: missing: no such program\n");
+	assert_cat("error", "ENOENT: missing: No such file or directory\n");
 	assert_int_equal(put("exec", "{\n\"argv\":\n[]}\n"), -EINVAL);
 	text = cat("error");
 	assert_null(strstr(text, "line"));
@@ -332,7 +332,7 @@ static void signals_do_not_end_a_write_but_a_fatal_one_ends_its_job(void **state
 	answer_cancel(&house, &w.a, true);
 	assert_int_equal(write_end(&w), 5);
 	assert_cat_begins("status", "137 killed job=1 ");
-	assert_int_equal(atomic_load(&house.backend.execs), 1);
+	assert_int_equal(atomic_load(&house.runner.execs), 1);
 	sbx_control_release(h);
 }
 
@@ -350,17 +350,17 @@ static void writes_to_one_open_file_run_one_after_another(void **state)
 	sbx_control_read(h, 0, &a.p);
 	house_settle(&house);
 	assert_int_equal(flush(h), 0);
-	assert_int_equal(atomic_load(&house.backend.execs), 1);
+	assert_int_equal(atomic_load(&house.runner.execs), 1);
 	answer_cancel(&house, &second.a, false);
 	answer_cancel(&house, &second.a, true);
 	assert_int_equal(write_end(&second), -EINTR);
-	fake_job_end(&house.backend, 0);
+	house_end(&house, 0);
 	assert_int_equal(write_end(&first), 5);
 	assert_int_equal(write_end(&third), 11);
 	answer_wait(&a);
 	assert_non_null(strstr(a.data, "\"stdout\":\"third\\n\""));
 	answer_finish(&a);
-	assert_int_equal(atomic_load(&house.backend.execs), 2);
+	assert_int_equal(atomic_load(&house.runner.execs), 2);
 	sbx_control_release(h);
 }
 
@@ -376,7 +376,7 @@ static void repeated_id_runs_nothing(void **state)
 	result = read_once(h, 65536, 0, NULL);
 	assert_non_null(strstr(result, "\"stdout\":\"x\\n\""));
 	sbx_control_release(h);
-	assert_int_equal(atomic_load(&house.backend.execs), 1);
+	assert_int_equal(atomic_load(&house.runner.execs), 1);
 	assert_int_equal(put("exec", "{\"argv\":[\"echo\",\"y\"],\"id\":\"once\"}"), -EEXIST);
 }
 
@@ -427,7 +427,7 @@ static void wait_gives_the_status_at_the_end(void **state)
 	answer_wait(&b);
 	house_settle(&house);
 	assert_false(answer_come(&a));
-	fake_job_end(&house.backend, 4);
+	house_end(&house, 4);
 	answer_wait(&a);
 	assert_int_equal(strncmp(a.data, "4 exited job=1 ", 15), 0);
 	assert_read(h, "");
@@ -452,7 +452,7 @@ static void waiting_read_is_ended_by_any_signal(void **state)
 	assert_int_equal(a.errnum, EINTR);
 	answer_finish(&a);
 	sbx_control_release(h);
-	fake_job_end(&house.backend, 0);
+	house_end(&house, 0);
 }
 
 static void job_directory_tells_of_the_job(void **state)
@@ -546,17 +546,17 @@ static void run_streams_output_to_the_end(void **state)
 	sbx_control_read(h, 0, &a.p);
 	house_settle(&house);
 	assert_false(answer_come(&a));
-	fake_job_output(&house.backend, "one");
+	house_print(&house, "one");
 	answer_wait(&a);
 	assert_string_equal(a.data, "one");
 	answer_finish(&a);
-	fake_job_output(&house.backend, "two");
+	house_print(&house, "two");
 	assert_read(h, "two");
 	assert_int_equal(write_text(h, "echo\n"), -EBUSY);
 	assert_error("error", "EBUSY: run takes one request at a time");
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	fake_job_end(&house.backend, 0);
+	house_end(&house, 0);
 	answer_wait(&a);
 	assert_int_equal(a.n, 0);
 	answer_finish(&a);
@@ -766,7 +766,7 @@ static void create_waits_and_tells(void **state)
 static void failed_create_leaves_its_sentence(void **state)
 {
 	(void)state;
-	atomic_store(&house.backend.create_code, ENOSPC);
+	faults_refuse(&house.backend, CREATE, ENOSPC);
 	assert_int_equal(put("/create", "b\n"), -ENOSPC);
 	assert_cat("/error", "ENOSPC: creating was refused\n");
 	assert_int_equal(put("/create", "b\nc\n"), -ENOSPC);
@@ -776,20 +776,16 @@ static void failed_create_leaves_its_sentence(void **state)
 static void dying_client_takes_its_creation_along(void **state)
 {
 	struct sbx_control_handle *h = must_open("/create", O_WRONLY);
-	struct timespec limit;
 	struct writing w;
 
 	(void)state;
-	atomic_store(&house.backend.hold_create, true);
+	faults_hold(&house.backend, CREATE);
 	write_begin(&w, h, "b\n");
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_sec += 20;
-	assert_int_equal(sem_timedwait(&house.backend.creating, &limit), 0);
+	faults_await(&house.backend, CREATE);
 	answer_cancel(&house, &w.a, false);
 	answer_cancel(&house, &w.a, true);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CREATE);
 	assert_int_equal(write_end(&w), -EINTR);
-	atomic_store(&house.backend.hold_create, false);
 	assert_null(sbx_registry_find(house.registry, "b"));
 	sbx_control_release(h);
 }
@@ -797,21 +793,17 @@ static void dying_client_takes_its_creation_along(void **state)
 static void teardown_goes_on_without_its_client(void **state)
 {
 	struct sbx_control_handle *h = must_open("/teardown", O_WRONLY);
-	struct timespec limit;
 	struct writing w;
 
 	(void)state;
-	atomic_store(&house.backend.hold_remove, true);
+	faults_hold(&house.backend, REMOVE);
 	write_begin(&w, h, "a\n");
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_sec += 20;
-	assert_int_equal(sem_timedwait(&house.backend.removing, &limit), 0);
+	faults_await(&house.backend, REMOVE);
 	assert_cat("/pending", "a\n");
 	answer_cancel(&house, &w.a, true);
 	assert_int_equal(write_end(&w), -EINTR);
 	sbx_control_release(h);
-	atomic_store(&house.backend.hold_remove, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, REMOVE);
 	assert_int_equal(house_teardown(&house, "a", true), 0);
 	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
 }

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <git2.h>
 #include <json-c/json.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/control_fixture.h"
+#include "tests/lib/repo.h"
+#include "tests/lib/scratch.h"
 
 /* Files of the tree, as a user of the mount changes them. */
 static void write_file(const char *path, const char *text)
@@ -47,13 +49,64 @@ static void assert_file(const char *path, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void wait_for(sem_t *sem)
+static void open_history(const char *source)
 {
-	struct timespec limit;
+	house_open(&house, "local", source);
+	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
+	house_start(&house);
+	box = house_make(&house, "a");
+	/* What its first command would wait for. */
+	assert_int_equal(sbx_sandbox_sync(box->sandbox, NULL), 0);
+}
 
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_sec += 20;
-	assert_int_equal(sem_timedwait(sem, &limit), 0);
+static int set_up_history(void **state)
+{
+	(void)state;
+	open_history(NULL);
+	return 0;
+}
+
+/* A commit of nothing but a submodule. */
+static void commit_submodule(const char *path)
+{
+	const git_oid elsewhere = {{1}};
+	git_repository *repo;
+	git_treebuilder *builder;
+	git_signature *who;
+	git_oid id;
+	git_tree *tree;
+
+	assert_int_equal(git_repository_open(&repo, path), 0);
+	assert_int_equal(git_treebuilder_new(&builder, repo, NULL), 0);
+	assert_int_equal(
+	        git_treebuilder_insert(NULL, builder, "m.sub", &elsewhere, GIT_FILEMODE_COMMIT), 0);
+	assert_int_equal(git_treebuilder_write(&id, builder), 0);
+	assert_int_equal(git_tree_lookup(&tree, repo, &id), 0);
+	assert_int_equal(git_signature_new(&who, "T", "t@example.org", 1, 0), 0);
+	assert_int_equal(git_commit_create_v(&id, repo, "HEAD", who, who, NULL, "first", tree, 0),
+	                 0);
+	git_signature_free(who);
+	git_tree_free(tree);
+	git_treebuilder_free(builder);
+	git_repository_free(repo);
+}
+
+static int set_up_source(void **state)
+{
+	const char *source = scratch_make();
+
+	(void)state;
+	repo_init(source, false);
+	commit_submodule(source);
+	open_history(source);
+	return 0;
+}
+
+static int tear_down_source(void **state)
+{
+	tear_down(state);
+	scratch_remove();
+	return 0;
 }
 
 /* snapshot */
@@ -65,9 +118,9 @@ static void snapshot_answers_with_its_id(void **state)
 	(void)state;
 	assert_cat_begins("snapshot", "");
 	assert_int_equal(write_text(h, "first\n"), 6);
-	assert_string_equal(house.backend.told, "first|-|0");
+	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "first|-|0");
 	assert_int_equal(put("snapshot", "second"), 0);
-	assert_string_equal(house.backend.told, "second|-|0");
+	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "second|-|0");
 	assert_read(h, "abcd0001\n");
 	assert_read(h, "");
 	sbx_control_release(h);
@@ -81,9 +134,9 @@ static void snapshot_takes_an_empty_line_and_several(void **state)
 {
 	(void)state;
 	assert_int_equal(put("snapshot", "\n"), 0);
-	assert_string_equal(house.backend.told, "|-|0");
+	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "|-|0");
 	assert_int_equal(put("snapshot", "subject\n\nbody\n"), 0);
-	assert_string_equal(house.backend.told, "subject\n\nbody|-|0");
+	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "subject\n\nbody|-|0");
 	assert_list("snapshots", "abcd0001 abcd0002 ");
 }
 
@@ -99,7 +152,7 @@ static void snapshot_takes_json_and_refuses_what_it_does_not_know(void **state)
 	(void)state;
 	assert_int_equal(write_text(h, "{\"message\":\"m\",\"author\":"), 24);
 	assert_int_equal(write_text(h, "\"A B <a@b>\",\"ignored\":true}"), 27);
-	assert_string_equal(house.backend.told, "m|A B <a@b>|1");
+	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "m|A B <a@b>|1");
 	sbx_control_release(h);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++)
 		assert_int_equal(put("snapshot", bad[i]), -EINVAL);
@@ -109,7 +162,7 @@ static void snapshot_takes_json_and_refuses_what_it_does_not_know(void **state)
 static void refused_snapshot_has_its_sentence(void **state)
 {
 	(void)state;
-	atomic_store(&house.backend.history_code, ENOSPC);
+	faults_refuse(&house.backend, SNAPSHOT, ENOSPC);
 	assert_int_equal(put("snapshot", "a\nb\n"), -ENOSPC);
 	assert_cat("error", "ENOSPC: recording was refused\n");
 }
@@ -133,15 +186,14 @@ static void dying_client_takes_its_snapshot_along(void **state)
 	struct writing w;
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, SNAPSHOT);
 	write_begin(&w, h, "x\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, SNAPSHOT);
 	answer_cancel(&house, &w.a, false);
 	house_settle(&house);
 	assert_false(answer_come(&w.a));
 	answer_cancel(&house, &w.a, true);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w), -EINTR);
 	assert_list("snapshots", "");
 	sbx_control_release(h);
@@ -167,7 +219,7 @@ static void restore_goes_back_and_reset_to_the_beginning(void **state)
 	assert_file("f", "one");
 	assert_int_equal(put("restore", "base"), 0);
 	assert_file("f", NULL);
-	assert_int_equal(atomic_load(&house.backend.restores), 5);
+	assert_int_equal(faults_calls(&house.backend, RESTORE), 5);
 	assert_int_equal(atomic_load(&house.busy), 0);
 }
 
@@ -176,6 +228,7 @@ static void restore_refuses_what_is_no_id(void **state)
 	struct sbx_control_handle *h;
 
 	(void)state;
+	write_file("f", "kept");
 	assert_int_equal(put("restore", "\n"), -EINVAL);
 	assert_int_equal(put("restore", "../x"), -EINVAL);
 	assert_int_equal(put("restore", "mark:restore"), -EINVAL);
@@ -185,7 +238,8 @@ static void restore_refuses_what_is_no_id(void **state)
 	assert_int_equal(flush(h), 0);
 	sbx_control_release(h);
 	assert_error("error", "ENOENT: there is no snapshot ffff");
-	assert_int_equal(atomic_load(&house.backend.restores), 0);
+	assert_int_equal(faults_calls(&house.backend, RESTORE), 1);
+	assert_file("f", "kept");
 }
 
 static void restore_is_refused_while_commands_run(void **state)
@@ -209,16 +263,15 @@ static void command_waits_for_the_end_of_a_restore(void **state)
 
 	(void)state;
 	write_file("f", "one");
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, RESTORE);
 	assert_int_equal(atomic_load(&house.busy), 1);
 	write_begin(&e, exec, "write f two\n");
 	house_settle(&house);
 	assert_false(answer_come(&e.a));
-	assert_int_equal(atomic_load(&house.backend.execs), 0);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	assert_int_equal(atomic_load(&house.runner.execs), 0);
+	faults_let_go(&house.backend, RESTORE);
 	assert_int_equal(write_end(&w), 2);
 	assert_int_equal(write_end(&e), 12);
 	assert_file("f", "two\n");
@@ -233,16 +286,15 @@ static void waiting_command_is_given_up_with_its_client(void **state)
 	struct writing w, e;
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, RESTORE);
 	write_begin(&e, exec, "echo\n");
 	answer_cancel(&house, &e.a, true);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, RESTORE);
 	assert_int_equal(write_end(&w), 2);
 	assert_int_equal(write_end(&e), -EINTR);
-	assert_int_equal(atomic_load(&house.backend.execs), 0);
+	assert_int_equal(atomic_load(&house.runner.execs), 0);
 	assert_int_equal(put("exec", "echo\n"), 0);
 	sbx_control_release(h);
 	sbx_control_release(exec);
@@ -255,13 +307,12 @@ static void teardown_asks_a_restore_to_stop(void **state)
 	struct outcome o;
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, RESTORE);
 	outcome_init(&o);
 	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, RESTORE);
 	assert_int_equal(write_end(&w), -EBUSY);
 	assert_int_equal(outcome_wait(&o), 0);
 	outcome_finish(&o);
@@ -271,20 +322,22 @@ static void teardown_asks_a_restore_to_stop(void **state)
 
 static void several_at_once_come_one_after_another(void **state)
 {
+	static const char *const texts[8] = {"1\n", "2\n", "1\n", "4\n",
+	                                     "1\n", "6\n", "1\n", "8\n"};
 	struct sbx_control_handle *h[8];
 	struct writing w[8];
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(h); i++) {
 		h[i] = must_open(i % 2 ? "snapshot" : "reset", O_WRONLY);
-		write_begin(&w[i], h[i], "1\n");
+		write_begin(&w[i], h[i], texts[i]);
 	}
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(h); i++) {
 		assert_int_equal(write_end(&w[i]), 2);
 		sbx_control_release(h[i]);
 	}
 	assert_list("snapshots", "abcd0001 abcd0002 abcd0003 abcd0004 ");
-	assert_int_equal(atomic_load(&house.backend.restores), 4);
+	assert_int_equal(faults_calls(&house.backend, RESTORE), 4);
 }
 
 /* A snapshot that takes long is another client's; who waits behind it is let go, and nothing is held back for him. */
@@ -296,9 +349,9 @@ static void dying_clients_do_not_wait_for_their_turn(void **state)
 	struct writing w[3];
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, SNAPSHOT);
 	write_begin(&w[0], first, "1\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, SNAPSHOT);
 	write_begin(&w[1], second, "2\n");
 	write_begin(&w[2], third, "1\n");
 	answer_cancel(&house, &w[1].a, true);
@@ -306,8 +359,7 @@ static void dying_clients_do_not_wait_for_their_turn(void **state)
 	assert_int_equal(write_end(&w[1]), -EINTR);
 	assert_int_equal(write_end(&w[2]), -EINTR);
 	assert_int_equal(put("exec", "echo\n"), 0);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w[0]), 2);
 	assert_list("snapshots", "abcd0001 ");
 	sbx_control_release(first);
@@ -352,7 +404,6 @@ static void make_tree(void)
 	write_file("f", "content");
 	assert_int_equal(mkdirat(root, "d", 0755), 0);
 	assert_int_equal(mkdirat(root, "d/e", 0755), 0);
-	assert_int_equal(mkdirat(root, "m.sub", 0755), 0);
 	write_file("d/e/run", "#!/bin/sh\n");
 	assert_int_equal(fchmodat(root, "d/e/run", 0755, 0), 0);
 	assert_int_equal(symlinkat("../../f", root, "d/e/in"), 0);
@@ -374,8 +425,8 @@ static void snapshots_are_browsed(void **state)
 	assert_list("snapshots/abcd0001", "abs d f m.sub sly ");
 	assert_list("snapshots/abcd0001/d/e", "in out run ");
 	assert_list("snapshots/abcd0001/m.sub", "");
-	assert_list("snapshots/base", "");
-	assert_int_equal(atomic_load(&house.backend.contents), 0);
+	assert_list("snapshots/base", "m.sub ");
+	assert_int_equal(faults_calls(&house.backend, CONTENT), 0);
 	assert_cat("snapshots/abcd0001/f", "content");
 	assert_cat("snapshots/abcd/d/e/run", "#!/bin/sh\n");
 	assert_int_equal(mode_of("snapshots/abcd0001/f", &st), S_IFREG | 0444);
@@ -443,14 +494,13 @@ static void signals_that_are_handled_do_not_end_the_reading_of_a_link(void **sta
 	(void)state;
 	make_tree();
 	assert_int_equal(find("snapshots/abcd0001/d/e/in", &node), 0);
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, CONTENT);
 	answer_init(&a, 0);
 	sbx_control_readlink(house.registry, &node, &a.p);
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, CONTENT);
 	answer_cancel(&house, &a, false);
 	assert_false(answer_come(&a));
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CONTENT);
 	answer_wait(&a);
 	assert_string_equal(a.data, "../../f");
 	answer_finish(&a);
@@ -480,19 +530,18 @@ static void content_is_read_once_and_by_offset(void **state)
 	(void)state;
 	make_tree();
 	h = must_open("snapshots/abcd0001/f", O_RDONLY);
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, CONTENT);
 	answer_init(&a, 3);
 	answer_init(&b, 100);
 	sbx_control_read(h, 2, &a.p);
 	sbx_control_read(h, 5, &b.p);
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, CONTENT);
 	answer_cancel(&house, &b, false);
 	assert_false(answer_come(&b));
 	answer_cancel(&house, &b, true);
 	answer_wait(&b);
 	assert_int_equal(b.errnum, EINTR);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CONTENT);
 	answer_wait(&a);
 	assert_string_equal(a.data, "nte");
 	answer_finish(&a);
@@ -503,7 +552,7 @@ static void content_is_read_once_and_by_offset(void **state)
 	data = read_once(h, 100, 7, NULL);
 	assert_string_equal(data, "");
 	free(data);
-	assert_int_equal(atomic_load(&house.backend.contents), 1);
+	assert_int_equal(faults_calls(&house.backend, CONTENT), 1);
 	sbx_control_release(h);
 }
 
@@ -515,19 +564,36 @@ static void closing_does_not_wait_for_content(void **state)
 	(void)state;
 	make_tree();
 	h = must_open("snapshots/abcd0001/f", O_RDONLY);
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, CONTENT);
 	answer_init(&a, 3);
 	sbx_control_read(h, 0, &a.p);
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, CONTENT);
 	answer_cancel(&house, &a, true);
 	answer_wait(&a);
 	answer_finish(&a);
 	sbx_control_release(h);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CONTENT);
 }
 
 /* diff, changes */
+
+/* Of a patch: what it adds and takes away, and of which files. */
+static void assert_patch(char *patch, const char *expected)
+{
+	char *kept = patch;
+
+	for (char *line = patch, *end; *line; line = end) {
+		end = strchrnul(line, '\n');
+		end += *end == '\n';
+		if ((*line == '+' || *line == '-') && strncmp(line, "--- ", 4) != 0) {
+			memmove(kept, line, (size_t)(end - line));
+			kept += end - line;
+		}
+	}
+	*kept = '\0';
+	assert_string_equal(patch, expected);
+	free(patch);
+}
 
 static void diff_and_changes_are_against_the_beginning(void **state)
 {
@@ -541,9 +607,7 @@ static void diff_and_changes_are_against_the_beginning(void **state)
 	write_file("g", "two\n");
 	assert_read(h, "A\tf\n");
 	sbx_control_release(h);
-	h = must_open("diff", O_RDONLY);
-	assert_read(h, "+++ b/f\none\n+++ b/g\ntwo\n");
-	sbx_control_release(h);
+	assert_patch(cat("diff"), "+++ b/f\n+one\n+++ b/g\n+two\n");
 }
 
 static void assert_reads(const char *path, const char *expected)
@@ -569,9 +633,9 @@ static void diffs_are_between_any_two_states(void **state)
 	write_file("h", "newer\n");
 	assert_reads("diffs/abcd0001.changes", "M\tf\nA\tg\nA\th\n");
 	assert_reads("diffs/abcd0001..abcd0002.changes", "M\tf\nA\tg\n");
-	assert_reads("diffs/abcd0002..abcd0001.changes", "D\tg\nM\tf\n");
-	assert_reads("diffs/base..abcd0001", "+++ b/f\none\n");
-	assert_reads("diffs/abcd0002", "+++ b/h\nnewer\n");
+	assert_reads("diffs/abcd0002..abcd0001.changes", "M\tf\nD\tg\n");
+	assert_patch(cat("diffs/base..abcd0001"), "+++ b/f\n+one\n");
+	assert_patch(cat("diffs/abcd0002"), "+++ b/h\n+newer\n");
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++) {
 		_cleanup_free_ char *path = NULL;
 
@@ -588,18 +652,17 @@ static void diff_is_made_once_for_an_open_file(void **state)
 
 	(void)state;
 	write_file("f", "one\n");
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, DIFF);
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, DIFF);
 	/* Commands do not wait for it. */
 	assert_int_equal(put("exec", "echo\n"), 0);
 	answer_cancel(&house, &a, true);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EINTR);
 	answer_finish(&a);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, DIFF);
 	/* Another process has the same open file. */
 	assert_read(h, "A\tf\n");
 	sbx_control_release(h);
@@ -613,15 +676,14 @@ static void teardown_ends_the_making_of_a_diff(void **state)
 	struct outcome o;
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, DIFF);
 	answer_init(&a, 100);
 	answer_init(&b, 100);
 	sbx_control_read(h, 0, &a.p);
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, DIFF);
 	outcome_init(&o);
 	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, DIFF);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EBUSY);
 	sbx_control_read(h, 0, &b.p);
@@ -656,15 +718,18 @@ static void fork_has_the_same_content(void **state)
 	assert_int_equal(put("snapshot", "\n"), 0);
 	write_file("f", "two");
 	assert_int_equal(put("fork", "b\n"), 0);
-	assert_string_equal(house.backend.made_from, "a|-|-|-");
+	assert_string_equal(faults_asked(&house.backend, CREATE), "a|-|-|-");
 	assert_in("b", "f", "two");
-	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\",\"branch\":\"x\"}"), 0);
-	assert_string_equal(house.backend.made_from, "a|abcd0001|-|x");
+	/* Without a source there are no branches. */
+	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\",\"branch\":\"x\"}"),
+	                 -EINVAL);
+	assert_string_equal(faults_asked(&house.backend, CREATE), "a|abcd0001|-|x");
+	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\"}"), 0);
 	assert_in("c", "f", "one");
 	assert_int_equal(put("/create", "{\"name\":\"d\",\"from\":\"a\"}"), 0);
 	assert_in("d", "f", "two");
 	assert_int_equal(put("/create", "{\"name\":\"e\",\"from\":\"a@base\"}"), 0);
-	assert_string_equal(house.backend.made_from, "a|base|-|-");
+	assert_string_equal(faults_asked(&house.backend, CREATE), "a|base|-|-");
 	assert_in("e", "f", NULL);
 	events = cat("/events");
 	assert_non_null(strstr(events, "from a@abcd0001"));
@@ -708,22 +773,39 @@ static void fork_of_what_is_there_now_needs_quiet(void **state)
 	assert_int_equal(put("kill", "1"), 0);
 }
 
+static int two_of_the_trash(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
+                            void *data, struct sbx_error *err)
+{
+	int r = fn(&(struct sbx_trash){"b-20260101T000000", "b", "sandbox/b", 1500}, data);
+
+	(void)b;
+	(void)err;
+	return r ? r : fn(&(struct sbx_trash){"c-20260101T000001", "c", NULL, 2000}, data);
+}
+
 static void trash_is_listed_and_brought_back(void **state)
 {
-	static const struct sbx_trash one = {"b-20260101T000000", "b", "sandbox/b", 1500},
-	                              two = {"c-20260101T000001", "c", NULL, 2000};
-	static const struct sbx_trash *const all[] = {&one, &two, NULL};
+	_cleanup_free_ char *list = NULL, *request = NULL;
 
 	(void)state;
 	assert_cat("/trash", "");
 	assert_cat("/trash.json", "[]\n");
-	house.backend.trashes = all;
+	write_file("f", "one");
+	assert_int_equal(house_teardown(&house, "a", true), 0);
+	list = cat("/trash");
+	*strchrnul(list, ' ') = '\0';
+	assert_true(asprintf(&request, "{\"name\":\"b\",\"from\":\"trash:%s\"}", list) > 0);
+	assert_int_equal(put("/create", request), 0);
+	assert_in("b", "f", "one");
+	house.backend.impl.trash = two_of_the_trash;
 	assert_cat("/trash", "b-20260101T000000 b 1970-01-01T00:00:01.500Z sandbox/b\n"
 	                     "c-20260101T000001 c 1970-01-01T00:00:02.000Z -\n");
 	assert_cat_begins("/trash.json", "[{\"name\":\"b-20260101T000000\",\"sandbox\":\"b\",");
-	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"trash:b-20260101T000000\"}"),
-	                 0);
-	assert_string_equal(house.backend.made_from, "-|-|b-20260101T000000|-");
+	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"trash:c-20260101T000001\"}"),
+	                 -EEXIST);
+	assert_int_equal(put("/create", "{\"name\":\"c\",\"from\":\"trash:c-20260101T000001\"}"),
+	                 -ENOENT);
+	assert_string_equal(faults_asked(&house.backend, CREATE), "-|-|c-20260101T000001|-");
 }
 
 /* track, undo */
@@ -752,12 +834,8 @@ static void without_track_it_says_how(void **state)
 
 static int set_up_track(void **state)
 {
-	house_open(&house);
-	house.backend.history = true;
+	set_up_history(state);
 	house.settings.track = true;
-	house_start(&house);
-	box = house_make(&house, "a");
-	(void)state;
 	return 0;
 }
 
@@ -787,7 +865,7 @@ static void each_command_has_its_diff(void **state)
 	assert_changed("4", "\"changedFiles\":[]");
 	assert_reads("jobs/1/changes", "A\tf\n");
 	assert_reads("jobs/2/changes", "M\tf\n");
-	assert_reads("jobs/2/diff", "+++ b/f\ntwo\n");
+	assert_patch(cat("jobs/2/diff"), "+++ b/f\n-one\n+two\n");
 	assert_list("jobs/1", "argv cwd stdin stdout stderr status result diff changes kill ");
 	log = cat("log");
 	assert_non_null(strstr(log, "\"changed_files\":[\"g\"]"));
@@ -875,12 +953,12 @@ static void command_runs_though_it_cannot_be_tracked(void **state)
 	_cleanup_free_ char *events = NULL;
 
 	(void)state;
-	atomic_store(&house.backend.history_code, ENOSPC);
+	faults_refuse(&house.backend, SNAPSHOT, ENOSPC);
 	assert_int_equal(put("exec", "write f one\n"), 0);
 	assert_changed("1", "\"changedFiles\":null");
 	events = cat("events");
 	assert_non_null(strstr(events, "\"event\":\"track_failed\""));
-	atomic_store(&house.backend.history_code, 0);
+	faults_mend(&house.backend, SNAPSHOT);
 	assert_int_equal(put("exec", "write f two\n"), 0);
 	assert_changed("2", "\"changedFiles\":[\"f\"]");
 }
@@ -891,17 +969,16 @@ static void dying_client_ends_the_marking(void **state)
 	struct writing w;
 
 	(void)state;
-	atomic_store(&house.backend.hold_history, true);
+	faults_hold(&house.backend, SNAPSHOT);
 	write_begin(&w, h, "echo\n");
-	wait_for(&house.backend.remembering);
+	faults_await(&house.backend, SNAPSHOT);
 	/* It is about to start, so nothing may change the tree. */
 	assert_int_equal(put("reset", "1"), -EBUSY);
 	assert_error("error", "EBUSY: a command is about to start");
 	answer_cancel(&house, &w.a, true);
-	atomic_store(&house.backend.hold_history, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w), -EINTR);
-	assert_int_equal(atomic_load(&house.backend.execs), 0);
+	assert_int_equal(atomic_load(&house.runner.execs), 0);
 	assert_int_equal(put("reset", "1"), 0);
 	sbx_control_release(h);
 }
@@ -933,7 +1010,8 @@ int main(void)
 	        CASE(teardown_asks_a_restore_to_stop),
 	        CASE(several_at_once_come_one_after_another),
 	        CASE(dying_clients_do_not_wait_for_their_turn),
-	        CASE(snapshots_are_browsed),
+	        cmocka_unit_test_setup_teardown(snapshots_are_browsed, set_up_source,
+	                                        tear_down_source),
 	        CASE(beginning_of_an_id_must_mean_one),
 	        CASE(links_of_snapshots_stay_inside),
 	        CASE(signals_that_are_handled_do_not_end_the_reading_of_a_link),
@@ -959,5 +1037,6 @@ int main(void)
 	        TRACKED(teardown_does_not_wait_for_marks),
 	};
 
+	repo_setup();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static int tear_down_saves(void **state)
 
 static int ran(void)
 {
-	return atomic_load(&house.backend.execs);
+	return atomic_load(&house.runner.execs);
 }
 
 static void the_repeated_walk_carries_it_out_once(void **state)

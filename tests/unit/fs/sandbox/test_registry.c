@@ -16,14 +16,14 @@
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/report.h"
 #include "sandboxfs/cleanup.h"
-#include "tests/lib/fake_backend.h"
+#include "tests/lib/house.h"
 
 static struct house house;
 
 static int set_up(void **state)
 {
 	(void)state;
-	house_open(&house);
+	house_open(&house, "memory", NULL);
 	house_start(&house);
 	return 0;
 }
@@ -31,7 +31,7 @@ static int set_up(void **state)
 static int set_up_stopped(void **state)
 {
 	(void)state;
-	house_open(&house);
+	house_open(&house, "memory", NULL);
 	return 0;
 }
 
@@ -79,15 +79,6 @@ static int rename_code(const char *from, const char *to)
 	code = outcome_wait(&o);
 	outcome_finish(&o);
 	return code;
-}
-
-static void wait_sem(sem_t *sem)
-{
-	struct timespec limit;
-
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_sec += 20;
-	assert_int_equal(sem_timedwait(sem, &limit), 0);
 }
 
 /* Reads the mount's events until one is called EVENT. */
@@ -161,7 +152,7 @@ static void what_the_backend_lacks_is_eopnotsupp(void **state)
 	assert_int_equal(make_code(&(struct sbx_create_request){.name = "a", .repo = "o/r"}, &err),
 	                 -EOPNOTSUPP);
 	assert_int_equal(
-	        make_code(&(struct sbx_create_request){.name = "a", .backend = "fake"}, &err), 0);
+	        make_code(&(struct sbx_create_request){.name = "a", .backend = "memory"}, &err), 0);
 }
 
 static void existing_name_is_eexist(void **state)
@@ -178,16 +169,15 @@ static void name_being_made_is_hidden_and_taken(void **state)
 
 	(void)state;
 	outcome_init(&o);
-	atomic_store(&house.backend.hold_create, true);
+	faults_hold(&house.backend, CREATE);
 	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
 	                  &o);
-	wait_sem(&house.backend.creating);
+	faults_await(&house.backend, CREATE);
 	assert_absent("a");
 	assert_int_equal(make_named("a"), -EEXIST);
 	assert_int_equal(house_teardown(&house, "a", false), -EBUSY);
 	assert_int_equal(rename_code("a", "b"), -ENOENT);
-	atomic_store(&house.backend.hold_create, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CREATE);
 	assert_int_equal(outcome_wait(&o), 0);
 	outcome_finish(&o);
 }
@@ -195,12 +185,12 @@ static void name_being_made_is_hidden_and_taken(void **state)
 static void failed_make_leaves_nothing_but_the_sentence(void **state)
 {
 	(void)state;
-	atomic_store(&house.backend.create_code, ENOSPC);
+	faults_refuse(&house.backend, CREATE, ENOSPC);
 	assert_int_equal(make_named("a"), -ENOSPC);
 	assert_absent("a");
 	assert_error(ENOSPC, "creating was refused");
 	await_event("create_failed");
-	atomic_store(&house.backend.create_code, 0);
+	faults_mend(&house.backend, CREATE);
 	assert_int_equal(make_named("a"), 0);
 }
 
@@ -235,14 +225,14 @@ static void cancelled_make_is_eintr(void **state)
 	(void)state;
 	outcome_init(&o);
 	sem_init(&c.done, 0, 0);
-	atomic_store(&house.backend.hold_create, true);
+	faults_hold(&house.backend, CREATE);
 	c.creation = sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"},
 	                               outcome_done, &o);
 	assert_non_null(c.creation);
-	wait_sem(&house.backend.creating);
+	faults_await(&house.backend, CREATE);
 	sbx_loop_post(house.loop, cancel, &c);
 	wait_sem(&c.done);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, CREATE);
 	assert_int_equal(outcome_wait(&o), -EINTR);
 	assert_absent("a");
 	outcome_finish(&o);
@@ -259,17 +249,16 @@ static void teardown_frees_the_name_before_everything_is_removed(void **state)
 
 	(void)state;
 	outcome_init(&complete);
-	atomic_store(&house.backend.hold_remove, true);
+	faults_hold(&house.backend, REMOVE);
 	assert_int_equal(house_teardown(&house, "a", false), 0);
-	wait_sem(&house.backend.removing);
+	faults_await(&house.backend, REMOVE);
 	assert_absent("a");
 	assert_false(sbx_box_alive(box));
 	pending = sbx_registry_pending_text(house.registry);
 	assert_string_equal(pending, "a\n");
 	sbx_registry_teardown(house.registry, "a", true, outcome_done, &complete);
 	house_settle(&house);
-	atomic_store(&house.backend.hold_remove, false);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, REMOVE);
 	assert_int_equal(outcome_wait(&complete), 0);
 	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
 	outcome_finish(&complete);
@@ -319,8 +308,7 @@ static void failed_removal_is_told_and_tried_again(void **state)
 	_cleanup_free_ char *stats = NULL;
 
 	(void)state;
-	atomic_store(&house.backend.remove_code, EBUSY);
-	atomic_store(&house.backend.remove_failures, 1);
+	faults_fail(&house.backend, REMOVE, 1, 1, EBUSY);
 	sbx_box_unref(house_make(&house, "a"));
 	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
 	assert_error(EBUSY, "removing was refused");
@@ -334,8 +322,7 @@ static void failed_removal_is_told_and_tried_again(void **state)
 static void failed_removal_is_tried_again_at_the_end(void **state)
 {
 	(void)state;
-	atomic_store(&house.backend.remove_code, EBUSY);
-	atomic_store(&house.backend.remove_failures, 1);
+	faults_fail(&house.backend, REMOVE, 1, 1, EBUSY);
 	sbx_box_unref(house_make(&house, "a"));
 	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
 	sbx_registry_shutdown(house.registry);
@@ -345,8 +332,7 @@ static void failed_removal_is_tried_again_at_the_end(void **state)
 static void what_cannot_be_removed_holds_no_end_up(void **state)
 {
 	(void)state;
-	atomic_store(&house.backend.remove_code, EBUSY);
-	atomic_store(&house.backend.remove_failures, 1000);
+	faults_refuse(&house.backend, REMOVE, EBUSY);
 	sbx_box_unref(house_make(&house, "a"));
 	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
 	sbx_registry_shutdown(house.registry);
@@ -361,11 +347,11 @@ static void who_waits_in_rmdir_and_the_end_are_in_a_hurry(void **state)
 	sbx_box_unref(house_make(&house, "b"));
 	sbx_box_unref(house_make(&house, "c"));
 	assert_int_equal(house_teardown(&house, "a", true), 0);
-	assert_int_equal(atomic_load(&house.backend.hurries), 0);
+	assert_int_equal(faults_calls(&house.backend, HURRY), 0);
 	assert_int_equal(house_teardown(&house, "b", false), 0);
-	assert_int_equal(atomic_load(&house.backend.hurries), 1);
+	assert_int_equal(faults_calls(&house.backend, HURRY), 1);
 	sbx_registry_shutdown(house.registry);
-	assert_int_equal(atomic_load(&house.backend.hurries), 2);
+	assert_int_equal(faults_calls(&house.backend, HURRY), 2);
 }
 
 static void who_was_told_of_a_failed_removal_can_discard(void **state)
@@ -376,18 +362,17 @@ static void who_was_told_of_a_failed_removal_can_discard(void **state)
 	(void)state;
 	id = strdup(box->sandbox->id);
 	sbx_box_unref(box);
-	atomic_store(&house.backend.remove_code, EROFS);
-	atomic_store(&house.backend.remove_failures, 1000);
+	faults_refuse(&house.backend, REMOVE, EROFS);
 	assert_int_equal(house_teardown(&house, "a", false), 0);
 	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
-	assert_int_equal(atomic_load(&house.backend.discards), 0);
+	assert_int_equal(faults_calls(&house.backend, DISCARD), 0);
 	pending = sbx_registry_pending_text(house.registry);
 	assert_non_null(strstr(pending, id));
 	assert_non_null(strstr(pending, "\tremoving was refused\n"));
 	sbx_box_unref(house_make(&house, "a"));
 	/* Another has the name by now. */
 	assert_int_equal(house_teardown(&house, id, true), 0);
-	assert_true(atomic_load(&house.backend.discards) > 0);
+	assert_true(faults_calls(&house.backend, DISCARD) > 0);
 	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
 }
 
@@ -400,9 +385,9 @@ static void refused_retirement_leaves_the_sandbox_ready(void **state)
 	bool repeated;
 
 	(void)state;
-	atomic_store(&house.backend.retire_code, EROFS);
+	faults_refuse(&house.backend, RETIRE, EROFS);
 	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
-	atomic_store(&house.backend.retire_code, 0);
+	faults_mend(&house.backend, RETIRE);
 	assert_int_equal(box->state, SBX_BOX_READY);
 	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
 	                 0);
@@ -489,10 +474,10 @@ static void rename_is_refused_with_the_right_errno(void **state)
 	assert_int_equal(rename_code("a", "b"), -EEXIST);
 	assert_int_equal(rename_code("a", "ctl"), -EINVAL);
 	assert_int_equal(rename_code("a", "a"), 0);
-	atomic_store(&house.backend.rename_code, EIO);
+	faults_refuse(&house.backend, RENAME, EIO);
 	assert_int_equal(rename_code("a", "c"), -EIO);
 	assert_error(EIO, "renaming was refused");
-	atomic_store(&house.backend.rename_code, 0);
+	faults_mend(&house.backend, RENAME);
 	assert_int_equal(rename_code("a", "c"), 0);
 }
 
@@ -567,7 +552,7 @@ static void texts_describe_the_sandboxes(void **state)
 	obj = json_tokener_parse(info);
 	assert_string_equal(member(obj, "name"), "a");
 	assert_string_equal(member(obj, "state"), "ready");
-	assert_string_equal(member(obj, "backend"), "fake");
+	assert_string_equal(member(obj, "backend"), "memory");
 	assert_string_equal(member(obj, "path"), "/mnt/test/a");
 	assert_string_equal(member(obj, "workdir"), box->sandbox->workdir);
 	json_object_put(obj);
@@ -584,12 +569,12 @@ static void texts_describe_the_sandboxes(void **state)
 
 static void recovery_takes_up_what_is_found(void **state)
 {
-	static const char *const found[] = {"b", "a", NULL};
 	struct sbx_box *box;
 	char names[16] = "";
 
 	(void)state;
-	house.backend.found = found;
+	faults_leave(&house.backend, "b");
+	faults_leave(&house.backend, "a");
 	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
 	house_start(&house);
 	sbx_registry_walk(house.registry, remember_name, names);
@@ -627,41 +612,41 @@ static bool exists(const char *name)
 
 static void recovery_sweeps_what_belongs_to_nobody(void **state)
 {
-	static const char *const found[] = {"a", NULL};
+	_cleanup_free_ char *log = NULL, *jobs = NULL;
+	const char *id = faults_leave(&house.backend, "a")->id;
 
 	(void)state;
-	touch("log", "a-1.jsonl");
+	assert_true(asprintf(&log, "log/%s.jsonl", id) > 0);
+	assert_true(asprintf(&jobs, "jobs/%s", id) > 0);
+	touch("log", strchr(log, '/') + 1);
 	touch("log", "gone-7.jsonl");
 	touch("jobs", NULL);
-	touch("jobs/a-1", "3.1");
+	touch(jobs, "3.1");
 	touch("jobs/gone-7", "3.2");
-	house.backend.found = found;
 	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
 	house_start(&house);
-	assert_true(exists("log/a-1.jsonl"));
+	assert_true(exists(log));
 	assert_false(exists("log/gone-7.jsonl"));
-	assert_false(exists("jobs/a-1"));
+	assert_false(exists(jobs));
 	assert_false(exists("jobs/gone-7"));
 }
 
 static void recovery_refuses_two_of_one_name(void **state)
 {
-	static const char *const found[] = {"a", "a", NULL};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	house.backend.found = found;
+	faults_leave(&house.backend, "a");
+	faults_leave(&house.backend, "a");
 	assert_int_equal(sbx_registry_recover(house.registry, &err), -EEXIST);
 	house_start(&house);
 }
 
 static void lifetime_ends_a_sandbox(void **state)
 {
-	static const char *const found[] = {"old", NULL};
-
 	(void)state;
 	house.settings.run_timeout_ms = 20;
-	house.backend.found = found;
+	faults_leave(&house.backend, "old");
 	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
 	house_start(&house);
 	assert_int_equal(make_named("a"), 0);
@@ -715,10 +700,10 @@ static void what_cannot_be_saved_at_the_end_is_in_the_log(void **state)
 
 	(void)state;
 	house_start(&house);
-	house.backend.unsaved = true;
 	box = house_make(&house, "a");
+	box->sandbox->unsaved = true;
 	assert_true(asprintf(&path, "%s/log/%s.jsonl", house.dir, box->sandbox->id) > 0);
-	atomic_store(&house.backend.barrier_code, ENOSPC);
+	faults_refuse(&house.backend, BARRIER, ENOSPC);
 	sbx_registry_shutdown(house.registry);
 	log = fopen(path, "re");
 	assert_non_null(log);
@@ -761,16 +746,16 @@ static void who_flushes_while_a_box_is_saved_shares_the_next_saving(void **state
 
 	(void)state;
 	box = house_make(&house, "a");
-	atomic_store(&house.backend.hold_barrier, true);
+	faults_hold(&house.backend, BARRIER_NOW);
 	flush_begin(box, &first);
-	wait_sem(&house.backend.saving);
+	faults_await(&house.backend, BARRIER_NOW);
 	flush_begin(box, &second);
 	flush_begin(box, &third);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, BARRIER_NOW);
 	assert_int_equal(flush_end(&first), 0);
 	assert_int_equal(flush_end(&second), 0);
 	assert_int_equal(flush_end(&third), 0);
-	assert_int_equal(atomic_load(&house.backend.barriers_now), 2);
+	assert_int_equal(faults_calls(&house.backend, BARRIER_NOW), 2);
 	sbx_box_unref(box);
 }
 
@@ -782,13 +767,13 @@ static void a_flush_waits_for_that_of_no_other_box(void **state)
 	(void)state;
 	a = house_make(&house, "a");
 	b = house_make(&house, "b");
-	atomic_store(&house.backend.hold_barrier, true);
+	faults_hold(&house.backend, BARRIER_NOW);
 	flush_begin(a, &held);
-	wait_sem(&house.backend.saving);
+	faults_await(&house.backend, BARRIER_NOW);
 	flush_begin(b, &other);
 	assert_int_equal(flush_end(&other), 0);
 	assert_int_equal(held.code, 1);
-	sem_post(&house.backend.hold);
+	faults_let_go(&house.backend, BARRIER_NOW);
 	assert_int_equal(flush_end(&held), 0);
 	sbx_box_unref(a);
 	sbx_box_unref(b);
@@ -802,14 +787,14 @@ static void a_flush_that_fails_says_why(void **state)
 
 	(void)state;
 	box = house_make(&house, "a");
-	atomic_store(&house.backend.barrier_code, ENOSPC);
+	faults_refuse(&house.backend, BARRIER_NOW, ENOSPC);
 	flush_begin(box, &f);
 	assert_int_equal(flush_end(&f), -ENOSPC);
 	sbx_error_fetch(house.registry, box, &err);
 	assert_int_equal(err.code, ENOSPC);
 	assert_string_equal(err.text, "saving was refused");
 	await_event("save_failed");
-	atomic_store(&house.backend.barrier_code, 0);
+	faults_mend(&house.backend, BARRIER_NOW);
 	sbx_box_unref(box);
 }
 
@@ -820,13 +805,13 @@ static void what_is_written_is_saved_by_itself(void **state)
 	struct sbx_box *box;
 
 	(void)state;
-	house.backend.unsaved = true;
 	box = house_make(&house, "a");
+	box->sandbox->unsaved = true;
 	atomic_store(&box->sandbox->busy, true);
 	sbx_box_edited(box);
-	for (int i = 0; i < 2000 && atomic_load(&house.backend.barriers_now) < 1; i++)
+	for (int i = 0; i < 2000 && faults_calls(&house.backend, BARRIER_NOW) < 1; i++)
 		nanosleep(&pause, NULL);
-	assert_true(atomic_load(&house.backend.barriers_now) >= 1);
+	assert_true(faults_calls(&house.backend, BARRIER_NOW) >= 1);
 	sbx_box_unref(box);
 }
 
@@ -840,7 +825,7 @@ static void nothing_is_flushed_of_what_is_anchored(void **state)
 	atomic_store(&box->sandbox->anchored, true);
 	assert_false(sbx_box_flush(box, flushed, &f));
 	sbx_box_edited(box);
-	assert_int_equal(atomic_load(&house.backend.barriers_now), 0);
+	assert_int_equal(faults_calls(&house.backend, BARRIER_NOW), 0);
 	sbx_box_unref(box);
 }
 
@@ -851,12 +836,11 @@ static void shutdown_gives_up_what_is_being_made(void **state)
 	(void)state;
 	house_start(&house);
 	outcome_init(&o);
-	atomic_store(&house.backend.hold_create, true);
+	faults_hold(&house.backend, CREATE);
 	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
 	                  &o);
-	wait_sem(&house.backend.creating);
-	atomic_store(&house.backend.hold_create, false);
-	sem_post(&house.backend.hold);
+	faults_await(&house.backend, CREATE);
+	faults_let_go(&house.backend, CREATE);
 	sbx_registry_shutdown(house.registry);
 	/* Whether it was noticed in time, it has been told. */
 	assert_true(outcome_wait(&o) <= 0);

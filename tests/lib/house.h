@@ -1,0 +1,85 @@
+/*
+ * The daemon without FUSE: a loop on a thread of its own, a pool, settings, a registry over a
+ * backend whose calls the test rules (faults.h). With it go answers that can be waited for.
+ *
+ * Its commands are words: `echo A B` prints, `err A` prints to stderr, `exit N`, `missing` cannot
+ * be started, `hang` and `slow` run until a signal or house_end(), `write PATH TEXT` makes TEXT
+ * all that a file holds, and any other does nothing.
+ */
+#ifndef SANDBOXFS_TESTS_HOUSE_H
+#define SANDBOXFS_TESTS_HOUSE_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "fs/sandbox/registry.h"
+#include "fs/util/reply.h"
+#include "sandboxfs/loop.h"
+#include "sandboxfs/pool.h"
+#include "tests/lib/faults.h"
+#include "tests/lib/played.h"
+
+struct house {
+	char dir[64];
+	struct sbx_settings settings;
+	struct sbx_host host;
+	struct sbx_loop *loop;
+	struct sbx_pool *pool;
+	struct played runner;
+	struct faults backend;
+	struct sbx_registry *registry;
+	pthread_t thread;
+	atomic_int busy; /* times invalidate() said busy, less times it said idle */
+};
+
+/* As a mount that is told BACKEND and SOURCE, which may be NULL. */
+void house_open(struct house *h, const char *backend, const char *source);
+/* Shuts everything down and asserts that nothing is left. */
+void house_close(struct house *h);
+/* In between, as at an unmount. */
+void house_start(struct house *h);
+void house_stop(struct house *h);
+
+/* The outcome of make, teardown, rename. */
+struct outcome {
+	sem_t come;
+	int code;
+	struct sbx_box *box; /* referenced */
+	struct sbx_error err;
+};
+
+void outcome_init(struct outcome *o);
+void outcome_done(int code, struct sbx_box *box, const struct sbx_error *err, void *data);
+/* Waits, and returns the code. */
+int outcome_wait(struct outcome *o);
+void outcome_finish(struct outcome *o);
+
+/* make() and waiting; asserts success. A reference. */
+struct sbx_box *house_make(struct house *h, const char *name);
+int house_teardown(struct house *h, const char *name, bool complete);
+
+/* An answer that can be waited for. */
+struct answer {
+	struct sbx_pending p;
+	sem_t come;
+	int errnum; /* of an error */
+	ssize_t n;  /* of data and of a count; -1 */
+	char *data; /* NUL-terminated */
+};
+
+void answer_init(struct answer *a, size_t size);
+void answer_wait(struct answer *a);
+bool answer_come(struct answer *a); /* without waiting, and without taking it */
+void answer_finish(struct answer *a);
+/* Cancels as FUSE would, on the loop thread, and waits until cancel has returned. */
+void answer_cancel(struct house *h, struct answer *a, bool fatal);
+/* Returns when everything posted to the loop so far has run. */
+void house_settle(struct house *h);
+/* Says what the most recent command prints, and that it ends. */
+void house_print(struct house *h, const char *text);
+void house_end(struct house *h, int code);
+/* Returns when SEM is posted; fails when that takes too long. */
+void wait_sem(sem_t *sem);
+
+#endif
