@@ -212,16 +212,16 @@ static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char
                                    const struct sbx_strings *over)
 {
 	return (struct sbx_launch){.host = s->backend->host,
-	                           .id = s->base.id,
 	                           .name = name,
-	                           .workdir = s->base.workdir,
-	                           .layered = s->rec.layer != NULL,
-	                           .as_source = s->rec.source && !s->rec.common,
-	                           .on_disk = s->base.unsaved,
 	                           .home = s->home,
-	                           .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
-	                           .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
-	                           .over = (const char *const *)over->items};
+	                           .place = {.id = s->base.id,
+	                                     .workdir = s->base.workdir,
+	                                     .layered = s->rec.layer != NULL,
+	                                     .as_source = s->rec.source && !s->rec.common,
+	                                     .on_disk = s->base.unsaved,
+	                                     .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
+	                                     .rw = s->git ? sbx_git_private_rw(s->git) : NULL,
+	                                     .over = (const char *const *)over->items}};
 }
 
 static char *copy_name(struct sbx_local_sandbox *s)

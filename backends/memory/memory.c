@@ -133,10 +133,9 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	if (!name)
 		return sbx_no_memory(err);
 	return sbx_launch(&(struct sbx_launch){.host = s->backend->host,
-	                                       .id = sb->id,
 	                                       .name = name,
-	                                       .workdir = sb->workdir,
-	                                       .home = s->home},
+	                                       .home = s->home,
+	                                       .place = {.id = sb->id, .workdir = sb->workdir}},
 	                  spec, job, err);
 }
 

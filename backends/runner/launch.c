@@ -59,7 +59,7 @@ static int collect_paths(const struct sbx_launch *l, const char *paths[PATHS])
 	size_t n = 0;
 
 	paths[n++] = l->home;
-	for (const char *const *p = l->rw; p && *p; p++) {
+	for (const char *const *p = l->place.rw; p && *p; p++) {
 		if (n == PATHS - 1)
 			return -E2BIG;
 		paths[n++] = *p;
@@ -73,13 +73,14 @@ static char *view_path(const struct sbx_launch *l)
 {
 	const char *mountpoint = l->host->settings->mountpoint;
 
-	return mountpoint ? sbx_format("%s/%s", mountpoint, l->name) : strdup(l->workdir);
+	return mountpoint ? sbx_format("%s/%s", mountpoint, l->name) : strdup(l->place.workdir);
 }
 
 int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct sbx_job *job,
                struct sbx_error *err)
 {
 	struct sbx_exec full = *spec;
+	struct sbx_place place = l->place;
 	_cleanup_free_ char *view = view_path(l);
 	_cleanup_free_ char *home = sbx_format("HOME=%s", l->home);
 	_cleanup_free_ char *pwd = NULL, *tmp = NULL;
@@ -99,17 +100,9 @@ int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct s
 	if (r)
 		return sbx_fail(err, -r, "too many paths to show to a command");
 	full.env = env;
-	return sbx_spawner_exec(l->host->spawner,
-	                        &(struct sbx_place){.id = l->id,
-	                                            .workdir = l->workdir,
-	                                            .layered = l->layered,
-	                                            .as_source = l->as_source,
-	                                            .on_disk = l->on_disk,
-	                                            .view = view,
-	                                            .ro = l->ro,
-	                                            .rw = paths,
-	                                            .over = l->over},
-	                        &full, job, err);
+	place.view = view;
+	place.rw = paths;
+	return sbx_spawner_exec(l->host->spawner, &place, &full, job, err);
 }
 
 struct telling {
@@ -283,14 +276,14 @@ static void tell_stores(struct telling *t, const char *const *objects)
 static void tell_place(struct telling *t, const struct sbx_launch *l, const char *view)
 {
 	tell(t, view, "the sandbox's files");
-	tell_over(t, view, l->over);
-	if (strcmp(view, l->workdir) != 0) {
-		tell(t, l->workdir, "the sandbox's files, by another name");
-		tell_over(t, l->workdir, l->over);
+	tell_over(t, view, l->place.over);
+	if (strcmp(view, l->place.workdir) != 0) {
+		tell(t, l->place.workdir, "the sandbox's files, by another name");
+		tell_over(t, l->place.workdir, l->place.over);
 	}
-	tell_stores(t, l->ro);
-	tell_list(t, l->ro, "git: objects that it borrows, read only");
-	tell_list(t, l->rw, "git: the sandbox's own repository");
+	tell_stores(t, l->place.ro);
+	tell_list(t, l->place.ro, "git: objects that it borrows, read only");
+	tell_list(t, l->place.rw, "git: the sandbox's own repository");
 	tell(t, l->home, "HOME of the sandbox");
 }
 
@@ -311,7 +304,7 @@ struct json_object *sbx_launch_shown(const struct sbx_launch *l)
 	tell_settings(&t, &s->rw_paths, "rw_paths");
 	tell_place(&t, l, view);
 	tell_settings(&t, &s->hide_paths, "hide_paths: empty");
-	if (l->as_source && s->source_abs)
+	if (l->place.as_source && s->source_abs)
 		tell(&t, s->source_abs, "the source's path, which leads to the sandbox's files");
 	return t.obj;
 }

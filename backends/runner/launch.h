@@ -6,21 +6,17 @@
 
 struct json_object;
 
+/* Where a sandbox's commands run. */
 struct sbx_launch {
 	const struct sbx_host *host;
-	const char *id;
 	const char *name;
-	const char *workdir;
-	bool layered, as_source; /* as in struct sbx_place */
-	bool on_disk;            /* likewise */
-	const char *home;        /* becomes HOME, and is writable */
-	const char *const *ro;   /* further paths to read, NULL-terminated, or NULL */
-	const char *const *rw;   /* to write as well */
-	const char *const *over; /* as in struct sbx_place */
+	const char *home; /* becomes HOME, and is writable */
+	struct sbx_place
+	        place; /* without its view, which is MNT/NAME, and without home in its rw */
 };
 
 /*
- * As sbx_command_impl.exec: sees to HOME, TMPDIR and PWD, and asks the spawner. EOPNOTSUPP without
+ * As sbx_command_impl.exec: sets HOME, TMPDIR and PWD, and asks the spawner. EOPNOTSUPP without
  * a spawner, E2BIG more than 14 further paths. Any thread.
  */
 int sbx_launch(const struct sbx_launch *l, const struct sbx_exec *spec, struct sbx_job *job,
