@@ -250,10 +250,10 @@ static int show_entries(struct build *b, const char *path)
 	int fd = host_open(b, path, O_RDONLY | O_DIRECTORY);
 	_cleanup_dir_ DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
-	int r = make_dirs(path, true);
+	int r = dir ? 0 : -errno;
 
-	if (!dir)
-		return -errno;
+	if (r == 0)
+		r = make_dirs(path, true);
 	while (r >= 0 && (e = readdir(dir))) {
 		char child[PATH_MAX];
 
