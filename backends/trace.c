@@ -217,6 +217,8 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	job->caller = caller;
 	caller->part = job;
 	snprintf(job->id, sizeof(job->id), "%s: %.20s", sb->id, spec->argv[0]);
+	/* So that a barrier which is under way gives up. */
+	atomic_store(&downcast(sb)->inner->busy, true);
 	r = sbx_sandbox_exec(downcast(sb)->inner, spec, &job->inner, err);
 	/* Of one that was started the end may have been told by now. */
 	if (r) {
@@ -238,8 +240,10 @@ static int sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *e
 {
 	struct sbx_sandbox *inner = downcast(sb)->inner;
 	uint64_t start = sbx_now_ns();
-	int r = sbx_sandbox_barrier(inner, now, err);
+	int r;
 
+	atomic_store(&inner->busy, atomic_load(&sb->busy));
+	r = sbx_sandbox_barrier(inner, now, err);
 	atomic_store(&sb->anchored, atomic_load(&inner->anchored));
 	return result("sandbox.barrier", sb->id, start, r, err);
 }

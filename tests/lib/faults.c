@@ -188,8 +188,17 @@ static void do_hurry(struct sbx_sandbox *sb, unsigned ms)
 	sbx_sandbox_hurry(inner_of(sb), ms);
 }
 
-GUARD(now ? BARRIER_NOW : BARRIER, barrier, (SANDBOX, bool now, ERROR),
-      sbx_sandbox_barrier(inner_of(sb), now, err))
+static int pass_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
+{
+	struct sbx_sandbox *inner = inner_of(sb);
+	const bool busy = atomic_load(&sb->busy);
+
+	snprintf(downcast(sb)->f->points[BARRIER].asked, 5, "%s", busy ? "busy" : "idle");
+	atomic_store(&inner->busy, busy);
+	return sbx_sandbox_barrier(inner, now, err);
+}
+
+GUARD(now ? BARRIER_NOW : BARRIER, barrier, (SANDBOX, bool now, ERROR), pass_barrier(sb, now, err))
 FORWARD(int, resize, (SANDBOX, uint64_t mb, ERROR), sbx_sandbox_resize(inner_of(sb), mb, err))
 FORWARD(void, changing, (SANDBOX, int dirfd, const char *name),
         sbx_sandbox_changing(inner_of(sb), dirfd, name))

@@ -153,6 +153,20 @@ static void trash_shows_through(void **state)
 	assert_int_equal(n, 1);
 }
 
+static void a_barrier_knows_whether_jobs_run(void **state)
+{
+	struct sbx_sandbox *sb = make("a", NULL);
+
+	(void)state;
+	atomic_store(&sb->busy, true);
+	assert_int_equal(sbx_sandbox_barrier(sb, true, NULL), 0);
+	assert_string_equal(faults_asked(&faults, BARRIER), "busy");
+	atomic_store(&sb->busy, false);
+	assert_int_equal(sbx_sandbox_barrier(sb, true, NULL), 0);
+	assert_string_equal(faults_asked(&faults, BARRIER), "idle");
+	drop(sb);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -162,6 +176,7 @@ int main(void)
 	        CASE(what_is_absent_stays_absent),
 	        CASE(backend_knows_what_is_forked),
 	        CASE(trash_shows_through),
+	        CASE(a_barrier_knows_whether_jobs_run),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
