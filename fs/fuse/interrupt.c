@@ -5,6 +5,7 @@
  */
 #include "fs/fuse/interrupt.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -91,6 +92,7 @@ static void look(struct sbx_park *park)
 
 	for (;;) {
 		pthread_mutex_lock(&park->lock);
+		assert(!park->current);
 		p = next_interrupted(park, key);
 		park->current = p;
 		park->looker = pthread_self();
@@ -126,6 +128,7 @@ int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret)
 {
 	struct sbx_park *park = calloc(1, sizeof(*park));
 
+	assert(!the_park);
 	if (!park)
 		return -ENOMEM;
 	pthread_mutex_init(&park->lock, NULL);
@@ -142,6 +145,7 @@ void sbx_park_destroy(struct sbx_park *park)
 {
 	if (!park)
 		return;
+	assert(the_park == park);
 	the_park = NULL;
 	pthread_cond_destroy(&park->looked);
 	pthread_mutex_destroy(&park->lock);
@@ -173,6 +177,7 @@ static void handle_interrupt(fuse_req_t req, void *data)
 
 void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p)
 {
+	assert(!p->behind);
 	p->req = req;
 	p->pid = fuse_req_ctx(req)->pid;
 	pthread_mutex_lock(&park->lock);
@@ -188,9 +193,11 @@ void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p)
 void sbx_park_remove(struct sbx_park *park, struct sbx_pending *p)
 {
 	pthread_mutex_lock(&park->lock);
+	assert(p->behind);
 	while (park->current == p && !pthread_equal(park->looker, pthread_self()))
 		pthread_cond_wait(&park->looked, &park->lock);
 	p->before->behind = p->behind;
 	p->behind->before = p->before;
+	p->before = p->behind = NULL;
 	pthread_mutex_unlock(&park->lock);
 }

@@ -1,5 +1,6 @@
 #include "fs/fuse/invalidator.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@ struct sbx_forgetter {
 
 static void release(struct sbx_forgetter *f)
 {
+	assert(f->head == f->tail);
 	pthread_cond_destroy(&f->added);
 	pthread_cond_destroy(&f->done);
 	pthread_mutex_destroy(&f->lock);
@@ -44,6 +46,7 @@ static void *run(void *data)
 			pthread_cond_wait(&f->added, &f->lock);
 		if (f->stopping)
 			break;
+		assert(f->tail - f->head <= QUEUED);
 		id = f->queue[f->head % QUEUED];
 		pthread_mutex_unlock(&f->lock);
 		f->forget(id, f->data);

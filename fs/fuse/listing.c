@@ -1,6 +1,7 @@
 #include "fs/fuse/listing.h"
 #include "sandboxfs/grow.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/fuse.h>
 #include <pthread.h>
@@ -32,6 +33,8 @@ struct sbx_kept {
 	struct slot slot[SLOTS];
 };
 
+static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS <= END, "an index is masked, and is not END");
+
 /* What was dropped under the lock. */
 struct drops {
 	uint64_t ids[DROPS];
@@ -51,6 +54,7 @@ int sbx_listing_add(struct sbx_listing *l, const char *name, mode_t type, ino_t 
 {
 	size_t len = strlen(name) + 1;
 
+	assert(__atomic_load_n(&l->refs, __ATOMIC_RELAXED) == 1);
 	if (SBX_GROW(l->entries, l->n, l->cap, 32))
 		return -ENOMEM;
 	if (l->names_len + len > l->names_cap) {
@@ -78,6 +82,7 @@ struct sbx_listing *sbx_listing_ref(struct sbx_listing *l)
 
 void sbx_listing_unref(struct sbx_listing *l)
 {
+	assert(!l || __atomic_load_n(&l->refs, __ATOMIC_RELAXED) > 0);
 	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	free(l->entries);
@@ -106,6 +111,8 @@ static int by_place(const void *a, const void *b, void *names)
 
 void sbx_listing_order(struct sbx_listing *l, size_t fixed)
 {
+	assert(fixed <= l->n);
+	assert(__atomic_load_n(&l->refs, __ATOMIC_RELAXED) == 1);
 	for (size_t i = 0; i < l->n; i++)
 		l->entries[i].place = i < fixed ? i + 1 : place_of(l->names + l->entries[i].name);
 	if (l->n > fixed)
@@ -179,6 +186,7 @@ static void put_first(struct sbx_kept *kept, struct slot *s)
 {
 	const uint16_t at = (uint16_t)(s - kept->slot);
 
+	assert(s->listing);
 	s->prev = END;
 	s->next = kept->first;
 	*(kept->first == END ? &kept->last : &kept->slot[kept->first].prev) = at;
@@ -189,6 +197,7 @@ static void slot_clear(struct sbx_kept *kept, struct slot *s)
 {
 	if (!s->listing)
 		return;
+	assert(kept->bytes >= bytes_of(s->listing));
 	unlink_slot(kept, s);
 	kept->bytes -= bytes_of(s->listing);
 	sbx_listing_unref(s->listing);
@@ -197,6 +206,7 @@ static void slot_clear(struct sbx_kept *kept, struct slot *s)
 
 static void slot_drop(struct sbx_kept *kept, struct slot *s, struct drops *drops)
 {
+	assert(drops->n < DROPS);
 	if (s->listing && s->handed)
 		drops->ids[drops->n++] = s->id;
 	slot_clear(kept, s);
@@ -248,6 +258,7 @@ void sbx_kept_destroy(struct sbx_kept *kept)
 		return;
 	for (size_t i = 0; i < SLOTS; i++)
 		slot_clear(kept, &kept->slot[i]);
+	assert(!kept->bytes && kept->first == END && kept->last == END);
 	pthread_mutex_destroy(&kept->lock);
 	free(kept);
 }

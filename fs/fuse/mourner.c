@@ -1,5 +1,6 @@
 #include "fs/fuse/mourner.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -168,6 +169,7 @@ int sbx_mourner_hold(struct sbx_mourner *m, int dir, struct sbx_error *err)
 	uint64_t until = sbx_now_ns() + OTHER_MS * UINT64_C(1000000);
 	int r;
 
+	assert(dir >= 0);
 	/* A file system that knows no locks is used without one. */
 	while (flock(dir, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		if (sbx_now_ns() > until)

@@ -1,5 +1,6 @@
 #include "fs/fuse/open_dir.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -54,6 +55,7 @@ struct sbx_open_dir *sbx_open_dir_of(const struct fuse_file_info *fi)
 void sbx_open_dir_close(struct sbx_open_dirs *dirs, struct sbx_open_dir *d)
 {
 	pthread_mutex_lock(&dirs->lock);
+	assert(d->prev ? d->prev->next == d : dirs->first == d);
 	if (d->prev)
 		d->prev->next = d->next;
 	else

@@ -5,6 +5,7 @@
  */
 #include "fs/fuse/passthrough.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -60,6 +61,7 @@ static bool is_idle(const struct entry *e)
 
 static void leave_ring(struct sbx_passthrough *pt, struct entry *e)
 {
+	assert(pt->nidle > 0);
 	e->prev->next = e->next;
 	e->next->prev = e->prev;
 	e->prev = e->next = NULL;
@@ -68,6 +70,7 @@ static void leave_ring(struct sbx_passthrough *pt, struct entry *e)
 
 static void enter_ring(struct sbx_passthrough *pt, struct entry *e)
 {
+	assert(!is_idle(e) && !e->opens && e->id);
 	e->prev = &pt->idle;
 	e->next = pt->idle.next;
 	e->next->prev = e;
@@ -99,6 +102,7 @@ void sbx_passthrough_destroy(struct sbx_passthrough *pt)
 
 static int join(struct sbx_passthrough *pt, struct entry *e)
 {
+	assert(!is_idle(e) || !e->opens);
 	if (is_idle(e))
 		leave_ring(pt, e);
 	e->opens++;

@@ -5,6 +5,7 @@
  */
 #include "fs/fuse/session.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -129,6 +130,7 @@ int sbx_channel_open(struct sbx_channel *ch, const struct sbx_channel_config *co
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int r = mount_options(&args, config);
 
+	assert(!ch->session && !ch->mountpoint);
 	ch->mountpoint = strdup(config->mountpoint);
 	if (r == 0 && ch->mountpoint) {
 		ch->session =
@@ -173,6 +175,7 @@ int sbx_channel_start(struct sbx_channel *ch)
 {
 	int r = pthread_create(&ch->thread, NULL, serve, ch);
 
+	assert(ch->session && !ch->started);
 	ch->started = r == 0;
 	return -r;
 }
@@ -214,6 +217,7 @@ void sbx_channel_stop(struct sbx_channel *ch)
 {
 	if (!ch->started)
 		return;
+	assert(ch->unmounted);
 	fuse_session_exit(ch->session);
 	join_nudging(ch->thread);
 	ch->started = false;

@@ -1,5 +1,6 @@
 #include "fs/util/rounds.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 bool sbx_rounds_join(struct sbx_rounds *rounds, struct sbx_waiting *w)
@@ -7,6 +8,8 @@ bool sbx_rounds_join(struct sbx_rounds *rounds, struct sbx_waiting *w)
 	const bool first = !rounds->now;
 	struct sbx_waiting **end = first ? &rounds->now : &rounds->next;
 
+	assert(rounds->now || !rounds->next);
+	assert(w->answer);
 	w->next = NULL;
 	while (*end)
 		end = &(*end)->next;

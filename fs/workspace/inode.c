@@ -68,6 +68,7 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 	pthread_mutexattr_t attr;
 	pthread_condattr_t monotonic;
 
+	assert(max_fds > 0);
 	if (tab) {
 		tab->slots = 1024;
 		tab->buckets = 1024;
@@ -110,6 +111,7 @@ int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret)
 
 void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data)
 {
+	assert(!tab->gone && tab->nodes == 1);
 	tab->gone = fn;
 	tab->gone_data = data;
 }
@@ -120,6 +122,7 @@ static int slots_grow(struct sbx_inodes *tab)
 	uint32_t n = tab->slots * 2;
 	void *p;
 
+	assert(tab->used <= tab->slots);
 	if (tab->free_head || tab->used < tab->slots)
 		return 0;
 	p = realloc(tab->slot, n * sizeof(*tab->slot));
@@ -150,6 +153,7 @@ static void hash_grow(struct sbx_inodes *tab)
 	uint32_t n = tab->buckets * 2;
 	struct sbx_node **hash;
 
+	assert((tab->buckets & (tab->buckets - 1)) == 0);
 	if (tab->nodes < tab->buckets)
 		return;
 	hash = calloc(n, sizeof(struct sbx_node *));
@@ -205,6 +209,7 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node)
 		if (node->fd)
 			sbx_fd_drop(tab, node->fd);
 		assert(!node->fd);
+		assert(tab->slot[node->index] == node);
 		sbx_inodes_unhash(tab, node);
 		tab->slot[node->index] = NULL;
 		tab->generation[node->index] = node->generation + 1;
@@ -239,7 +244,9 @@ void sbx_inodes_destroy(struct sbx_inodes *tab)
 		free(node);
 	}
 	assert(tab->nfds == 0 && tab->npinned == 0);
+	assert(!tab->waiting);
 	sbx_inodes_unlock(tab);
+	assert(tab->leaving.lru_next == &tab->leaving);
 	free(tab->slot);
 	free(tab->next_free);
 	free(tab->generation);
@@ -336,6 +343,8 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	struct sbx_node *node;
 	int r = slots_grow(tab);
 
+	assert(kind != SBX_NODE_ROOT);
+	assert(box || kind == SBX_NODE_README || kind == SBX_NODE_CTL);
 	if (r < 0)
 		return r;
 	node = calloc(1, sizeof(*node));
@@ -348,6 +357,7 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	} else {
 		node->index = tab->used++;
 	}
+	assert(node->index < tab->slots);
 	assert(!tab->slot[node->index]);
 	tab->slot[node->index] = node;
 	tab->nodes++;
@@ -397,6 +407,8 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 	struct sbx_node *node;
 	int r = 0;
 
+	assert(kind != SBX_NODE_FILE);
+	assert(which <= UINT8_MAX);
 	sbx_inodes_lock(tab);
 	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
 		if (node->kind == kind && node->which == which && node->box == box)
@@ -445,6 +457,7 @@ int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size
 	size_t at = size - 1;
 	int r = 0;
 
+	assert(size > 0);
 	buf[at] = '\0';
 	sbx_inodes_lock(tab);
 	for (; node && node->kind == SBX_NODE_FILE && node->name; node = node->parent) {

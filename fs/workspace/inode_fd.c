@@ -58,6 +58,7 @@ void sbx_fds_init(struct sbx_inodes *tab)
 
 void sbx_fd_free(struct sbx_fd *f)
 {
+	assert(!f->refs && !f->node);
 	ring_remove(f);
 	free(f);
 }
@@ -81,15 +82,15 @@ static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
 
 void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f)
 {
+	assert(f->node && f->node->fd == f);
+	assert(f->pinned ? tab->npinned > 0 : tab->nfds > 0);
 	ring_remove(f);
 	if (f->pinned)
 		tab->npinned--;
 	else
 		tab->nfds--;
-	if (f->node) {
-		f->box = f->node->box;
-		f->node->fd = NULL;
-	}
+	f->box = f->node->box;
+	f->node->fd = NULL;
 	f->node = NULL;
 	ring_push(&tab->leaving, f);
 	if (f->refs == 0)
@@ -114,6 +115,8 @@ struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int
 	struct sbx_fd *f = malloc(sizeof(*f));
 	bool pinned = node->fd && node->fd->pinned;
 
+	assert(fd >= 0);
+	assert(node->refs || node->nlookup);
 	if (!f) {
 		close(fd);
 		return NULL;
@@ -317,6 +320,7 @@ static int open_wanted(struct sbx_inodes *tab, struct sbx_node *node, struct sbx
 /* The node's file is open as F, and nowhere else any more. Lock held. */
 static void set_apart(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
 {
+	assert(f->node == node);
 	node->apart = true;
 	sbx_inodes_unhash(tab, node);
 	sbx_fd_pin(tab, node, f);
@@ -344,6 +348,7 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	bool copied;
 
 	sbx_inodes_lock(tab);
+	assert(node->refs > 0);
 	node->paged |= want != SBX_FD_PATH;
 	f = node->fd;
 	if (f) {
@@ -396,6 +401,7 @@ static void fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f)
 	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", f->fd);
 	fd = open_again(tab, AT_FDCWD, proc, O_PATH);
 	sbx_inodes_lock(tab);
+	assert(f->refs > 0);
 	named = f->node && fd >= 0 ? sbx_fd_install(tab, f->node, fd, O_PATH) : NULL;
 	if (named)
 		named->refs--;
@@ -427,6 +433,8 @@ void sbx_fd_put(struct sbx_inodes *tab, struct sbx_fd *f)
 
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
 {
+	assert(f->refs > 0);
+	assert(!f->node || f->node == node);
 	if (node->fd && node->fd != f)
 		f = node->fd;
 	if (f->pinned)
@@ -445,6 +453,7 @@ void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f)
 
 void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f)
 {
+	assert(f->node && tab->npinned > 0);
 	assert(f->pinned);
 	ring_remove(f);
 	tab->npinned--;
@@ -483,6 +492,7 @@ bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *old;
 
+	assert(tab->recent_at < RECENT && tab->nrecent <= RECENT);
 	if ((!S_ISREG(node->type) && !S_ISDIR(node->type)) || node->fd)
 		return false;
 	if (sbx_node_busy(node))

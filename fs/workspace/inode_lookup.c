@@ -1,4 +1,5 @@
 /* How nodes and names come together: looked up, created, moved and taken away. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -119,6 +120,8 @@ static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_no
 	struct sbx_node *old = node->parent;
 	char *copy;
 
+	assert(dir->refs > 0);
+	assert(!old || old->refs > 0);
 	if (old == dir && node->name && !strcmp(node->name, name))
 		return 0;
 	if (S_ISDIR(node->type) && is_above(node, dir))
@@ -156,6 +159,7 @@ static void displace(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *old = node->parent;
 
+	assert(!old || old->refs > 0);
 	sbx_inodes_unhash(tab, node);
 	free(node->name);
 	node->name = NULL;
@@ -311,6 +315,7 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	struct sbx_fd *f = NULL;
 	int r = sbx_ident_at(dir->box, fd, "", st, &id);
 
+	assert(fd >= 0);
 	if (r == 0 && !S_ISREG(id.type))
 		r = -ESTALE;
 	if (r < 0) {
@@ -395,6 +400,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	struct sbx_told *was = &node->told;
 	bool changed, due, recent, other = false;
 
+	assert(S_ISREG(st->st_mode));
 	sbx_inodes_lock(tab);
 	now.changes = node->seen_changes;
 	changed = was->any && node->paged && was->size == now.size &&
@@ -457,6 +463,7 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 {
 	if (!hold->node)
 		return;
+	assert(hold->fd);
 	if (done) {
 		sbx_inodes_lock(tab);
 		sbx_fd_pin(tab, hold->node, hold->fd);
