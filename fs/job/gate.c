@@ -20,6 +20,7 @@ static int may_hold(const struct sbx_jobs *jobs, const char *instead, struct sbx
 {
 	const char *also = instead ? "; or " : "";
 
+	assert(jobs->writers <= jobs->held);
 	if (jobs->stopping)
 		return sbx_fail(err, EBUSY, "the sandbox is stopping");
 	if (!instead)

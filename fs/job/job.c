@@ -31,6 +31,7 @@
 
 static uint64_t bit(int sig)
 {
+	assert(sig >= 1 && sig <= 64);
 	return (uint64_t)1 << (sig - 1);
 }
 
@@ -65,6 +66,7 @@ static void deliver_posted(void *data)
 /* Lock held. */
 static void send_soon(struct sbx_jobrec *rec, int sig)
 {
+	assert(rec->run);
 	rec->run->signals |= bit(sig);
 	rec->sent |= bit(sig);
 	sbx_loop_post(rec->jobs->loop, deliver_posted, sbx_job_ref(rec));
@@ -194,6 +196,7 @@ bool sbx_jobs_stopping(struct sbx_jobs *jobs)
 void sbx_jobs_resume(struct sbx_jobs *jobs)
 {
 	pthread_mutex_lock(&jobs->lock);
+	assert(jobs->stopping && !jobs->live);
 	jobs->stopping = false;
 	pthread_mutex_unlock(&jobs->lock);
 }
@@ -289,6 +292,7 @@ static struct sbx_jobrec *set_failed(struct sbx_jobrec *rec, int code, const cha
 /* Lock held. */
 static void set_ended(struct sbx_jobrec *rec, const struct sbx_exit *exit)
 {
+	assert(sbx_jobrec_active(rec));
 	rec->state = SBX_JOB_ENDED;
 	rec->run = NULL;
 	rec->exit = *exit;
@@ -323,6 +327,7 @@ static void settled(void *data)
 
 	leave(jobs);
 	pthread_mutex_lock(&jobs->lock);
+	assert(rec->run == run && !run->ended);
 	old = set_outcome(rec, &run->exit);
 	run->ended = true;
 	handed = run->handed;
@@ -349,6 +354,7 @@ static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 	sbx_output_seal(rec->out[1]);
 	run->exit = *exit;
 	pthread_mutex_lock(&jobs->lock);
+	assert(sbx_jobrec_active(rec));
 	rec->end_ns = sbx_now_ns();
 	pthread_mutex_unlock(&jobs->lock);
 	if (!jobs->settle || !jobs->settle(rec, &run->exit, settled, run, jobs->data))
@@ -364,6 +370,7 @@ static void on_started(struct sbx_job *job)
 	uint64_t timeout_ms, start_ns;
 
 	pthread_mutex_lock(&jobs->lock);
+	assert(rec->state == SBX_JOB_STARTING);
 	rec->state = SBX_JOB_RUNNING;
 	timeout_ms = rec->timeout_ms;
 	start_ns = rec->start_ns;
@@ -379,6 +386,7 @@ static void on_output(struct sbx_job *job, int stream, const void *buf, size_t l
 {
 	struct sbx_jobrec *rec = run_of(job)->rec;
 
+	assert(stream == 1 || stream == 2);
 	sbx_output_append(rec->out[stream - 1], buf, len);
 	sbx_job_tell(rec);
 }
@@ -437,6 +445,7 @@ static void handed_over(struct sbx_job_run *run)
 	struct sbx_jobs *jobs = run->rec->jobs;
 
 	pthread_mutex_lock(&jobs->lock);
+	assert(!run->handed);
 	run->handed = true;
 	if (run->ended)
 		sbx_loop_post(jobs->loop, reap, run);
@@ -453,6 +462,7 @@ static void refused(struct sbx_job_run *run, int code, const struct sbx_error *e
 
 	leave(jobs);
 	pthread_mutex_lock(&jobs->lock);
+	assert(!run->handed && !run->ended);
 	old = set_failed(rec, -code, err->text);
 	sbx_stdin_abort(rec);
 	pthread_mutex_unlock(&jobs->lock);
@@ -591,6 +601,7 @@ static int make_outputs(const struct start *s, uint64_t number, struct sbx_outpu
 /* Puts what is asked for into REC, in place of what an earlier run left. Lock held. */
 static void set_up(struct start *s, struct sbx_jobrec *rec, struct sbx_output *out[2])
 {
+	assert(!rec->run && !s->run->rec);
 	sbx_asked_release(&rec->asked);
 	sbx_output_unref(rec->out[0]);
 	sbx_output_unref(rec->out[1]);
@@ -622,6 +633,7 @@ static void set_up(struct start *s, struct sbx_jobrec *rec, struct sbx_output *o
 /* Gives REC the next number and puts it at the end of the table. Lock held. */
 static void enter_number(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
+	assert(!sbx_jobrec_active(rec));
 	rec->number = ++jobs->numbers;
 	if (!rec->named)
 		snprintf(rec->name, sizeof(rec->name), "%" PRIu64, rec->number);

@@ -7,6 +7,7 @@
  */
 #include "fs/job/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -49,6 +50,7 @@ int sbx_output_create(const char *path, uint64_t limit, struct sbx_output **ret)
 
 struct sbx_output *sbx_output_ref(struct sbx_output *o)
 {
+	assert(atomic_load(&o->refs) > 0);
 	atomic_fetch_add(&o->refs, 1);
 	return o;
 }
@@ -119,6 +121,7 @@ static bool spill(struct sbx_output *o)
 	char *mem = o->mem;
 	int fd = open_file(o->path);
 
+	assert(!o->spilled && o->fd < 0);
 	if (fd < 0)
 		return false;
 	if (write_at(fd, mem, o->size, 0) < o->size) {
@@ -180,6 +183,7 @@ void sbx_output_append(struct sbx_output *o, const void *buf, size_t len)
 	size_t want = len < room ? len : (size_t)room;
 	size_t kept = want ? keep(o, buf, want) : 0;
 
+	assert(o->size <= o->limit);
 	pthread_mutex_lock(&o->lock);
 	o->size += kept;
 	o->total += len;

@@ -9,6 +9,7 @@
  */
 #include "fs/job/stdin.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -42,6 +43,7 @@ static void on_event(struct sbx_watch *w, uint32_t events);
 
 static size_t queued(const struct sbx_stdin *in)
 {
+	assert(in->off <= in->len && in->len <= in->cap);
 	return in->len - in->off;
 }
 
@@ -183,7 +185,9 @@ void sbx_stdin_attach(struct sbx_jobrec *rec, int feed)
 {
 	struct sbx_stdin *in = &rec->in;
 
+	assert(feed >= 0);
 	pthread_mutex_lock(&rec->jobs->lock);
+	assert(in->watch.fd < 0);
 	if (in->live && !in->broken) {
 		in->watch = (struct sbx_watch){.fd = feed, .fn = on_event, .data = rec};
 		if (sbx_loop_watch(rec->jobs->loop, &in->watch, 0) < 0)
@@ -249,6 +253,7 @@ void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
 {
 	struct sbx_stdin *in = &rec->in;
 
+	assert(!in->live && !in->parked);
 	*ret = (struct sbx_stdin_source){0};
 	in->live = in->broken = in->armed = false;
 	if (req->set & SBX_REQ_STDIN) {
@@ -322,6 +327,7 @@ void sbx_job_stdin_close(struct sbx_jobrec *rec)
 	bool last;
 
 	pthread_mutex_lock(&rec->jobs->lock);
+	assert(rec->in.openers > 0);
 	last = --rec->in.openers == 0 && rec->in.live;
 	pthread_mutex_unlock(&rec->jobs->lock);
 	if (last)

@@ -54,6 +54,7 @@ struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name)
 
 struct sbx_jobrec *sbx_job_ref(struct sbx_jobrec *rec)
 {
+	assert(atomic_load(&rec->refs) > 0);
 	atomic_fetch_add(&rec->refs, 1);
 	return rec;
 }
@@ -63,6 +64,8 @@ void sbx_job_unref(struct sbx_jobrec *rec)
 	if (!rec || atomic_fetch_sub(&rec->refs, 1) > 1)
 		return;
 	assert(!rec->listed && !rec->run);
+	assert(!rec->waiters && !rec->timer.due_ns);
+	assert(!rec->in.parked && rec->in.watch.fd < 0);
 	sbx_strv_free(rec->changed);
 	free(rec->hint);
 	sbx_asked_release(&rec->asked);
@@ -82,7 +85,7 @@ bool sbx_jobrec_active(const struct sbx_jobrec *rec)
 
 void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
-	assert(!rec->listed);
+	assert(!rec->listed && rec->jobs == jobs);
 	sbx_job_ref(rec);
 	rec->listed = true;
 	rec->next = NULL;
@@ -94,6 +97,8 @@ void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 void sbx_jobs_unlink(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
 	assert(rec->listed);
+	assert(rec->prev ? rec->prev->next == rec : jobs->first == rec);
+	assert(rec->next ? rec->next->prev == rec : jobs->last == rec);
 	*(rec->prev ? &rec->prev->next : &jobs->first) = rec->next;
 	*(rec->next ? &rec->next->prev : &jobs->last) = rec->prev;
 	rec->prev = rec->next = NULL;
@@ -241,6 +246,7 @@ int sbx_job_prepare(struct sbx_jobs *jobs, const char *name, struct sbx_jobrec *
 /* Takes REC out of the list; who waits for the start of a job that was merely prepared is told. */
 static void forget(struct sbx_jobs *jobs, struct sbx_jobrec *rec)
 {
+	assert(!rec->run);
 	if (rec->state == SBX_JOB_ENDED && !rec->named)
 		jobs->ended--;
 	if (rec->state == SBX_JOB_FAILED && !rec->named)
@@ -278,6 +284,7 @@ int sbx_job_remove(struct sbx_jobs *jobs, const char *name, struct sbx_error *er
 
 struct sbx_jobs *sbx_jobs_ref(struct sbx_jobs *jobs)
 {
+	assert(atomic_load(&jobs->refs) > 0);
 	atomic_fetch_add(&jobs->refs, 1);
 	return jobs;
 }
@@ -287,6 +294,7 @@ void sbx_jobs_unref(struct sbx_jobs *jobs)
 	if (atomic_fetch_sub(&jobs->refs, 1) > 1)
 		return;
 	assert(!jobs->first && !jobs->live);
+	assert(!jobs->done);
 	if (jobs->spill_dir)
 		rmdir(jobs->spill_dir);
 	sbx_job_defaults_release(&jobs->defaults);
@@ -372,7 +380,8 @@ void sbx_jobs_destroy(struct sbx_jobs *jobs)
 	if (!jobs)
 		return;
 	pthread_mutex_lock(&jobs->lock);
-	assert(!jobs->live);
+	assert(!jobs->live && !jobs->running);
+	assert(!jobs->held);
 	jobs->stopping = true;
 	while (jobs->first) {
 		struct sbx_jobrec *rec = sbx_job_ref(jobs->first);

@@ -5,6 +5,7 @@
  */
 #include "fs/job/wait.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "fs/job/job_table.h"
@@ -131,6 +132,7 @@ struct sbx_job_waiter *sbx_job_on_ended(struct sbx_jobrec *rec, sbx_job_fn fn, v
 struct sbx_job_waiter *sbx_job_on_output(struct sbx_jobrec *rec, int stream, uint64_t have,
                                          sbx_job_fn fn, void *data)
 {
+	assert(stream == 1 || stream == 2);
 	return add(rec, &(struct sbx_job_waiter){.what = FOR_OUTPUT,
 	                                         .stream = stream,
 	                                         .have = have,

@@ -55,6 +55,7 @@ static void refused(void *data)
 	struct sbx_work *w = data;
 	struct box *box = box_of(w);
 
+	assert(w->code < 0);
 	w->done(w);
 	sbx_box_left(box);
 }
@@ -125,6 +126,7 @@ static void work_run(void *data)
 
 	pthread_mutex_lock(&box->pub.registry->lock);
 	w = box->works;
+	assert(w);
 	pthread_mutex_unlock(&box->pub.registry->lock);
 	pthread_mutex_lock(&box->backend_lock);
 	w->code = atomic_load(&w->cancelled)
@@ -152,6 +154,7 @@ void sbx_box_work(struct sbx_box *pub, struct sbx_work *w)
 	struct sbx_registry *reg = pub->registry;
 	bool first = false;
 
+	assert(w->run && w->done);
 	w->box = sbx_box_ref(pub);
 	w->begun_ns = sbx_now_ns();
 	w->next = NULL;

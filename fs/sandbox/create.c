@@ -3,6 +3,7 @@
  * nothing is left. A fork is work on the sandbox that it comes from, which keeps commands away from that where
  * its whole state is wanted.
  */
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -71,6 +72,8 @@ static void create_done(void *data)
 	struct box *box = c->box;
 
 	pthread_mutex_lock(&reg->lock);
+	assert(box->creation == c);
+	assert(box->pub.state == SBX_BOX_CREATING);
 	box->creation = NULL;
 	if (c->code >= 0) {
 		box->pub.state = SBX_BOX_READY;
@@ -266,6 +269,7 @@ static void begin(struct sbx_creation *c, struct sbx_box *from)
 {
 	const struct sbx_registry_config *config = &c->reg->config;
 
+	assert(c->box);
 	/* How long an entry of the trash takes, commands have decided. */
 	if (!from) {
 		sbx_pool_submit(c->trash ? config->lane : config->pool, create_work, c);

@@ -4,6 +4,7 @@
  */
 #include "fs/sandbox/push.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -279,6 +280,7 @@ static struct sbx_push *take_off(struct sbx_push *push, const char *line, bool *
 	char *kept = line ? strdup(line) : NULL;
 
 	pthread_mutex_lock(&reg->lock);
+	assert(box->pushes == push);
 	free(box->push_result);
 	box->push_result = kept;
 	next = box->pushes = push->next;
@@ -394,6 +396,7 @@ void sbx_push_refused(struct sbx_box *pub, const struct sbx_error *err)
 
 void sbx_push_abandon(struct sbx_push *push)
 {
+	assert(push->done);
 	push->done = NULL;
 	atomic_store(&push->cancelled, true);
 }

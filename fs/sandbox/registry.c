@@ -69,7 +69,7 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 
 static void registry_free(struct sbx_registry *reg)
 {
-	assert(reg->stopped && !reg->posts);
+	assert(reg->stopped && !reg->posts && !reg->inflight);
 	sbx_egress_destroy(reg->egress);
 	sbx_pusher_destroy(reg->pusher);
 	pthread_cond_destroy(&reg->idle);
@@ -82,6 +82,8 @@ static void registry_free(struct sbx_registry *reg)
 static void box_free(struct box *box)
 {
 	assert(!box->pub.refs && !box->works);
+	assert(!box->creation && !box->new_name && !box->pushes);
+	assert(!box->syncs.now && !box->saves.now);
 	sbx_jobs_destroy(box->pub.jobs);
 	sbx_proxy_destroy(box->pub.proxy);
 	sbx_denials_destroy(box->pub.denials);
@@ -164,12 +166,14 @@ struct box *sbx_box_new(struct sbx_registry *reg, const char *name)
 
 struct sbx_box *sbx_box_ref(struct sbx_box *box)
 {
+	assert(__atomic_load_n(&box->refs, __ATOMIC_RELAXED) > 0);
 	__atomic_add_fetch(&box->refs, 1, __ATOMIC_RELAXED);
 	return box;
 }
 
 void sbx_box_unref(struct sbx_box *box)
 {
+	assert(!box || __atomic_load_n(&box->refs, __ATOMIC_RELAXED) > 0);
 	if (box && !__atomic_sub_fetch(&box->refs, 1, __ATOMIC_ACQ_REL))
 		doom(box_of(box));
 }
@@ -238,6 +242,7 @@ int sbx_registry_insert(struct sbx_registry *reg, struct box *box)
 {
 	size_t at;
 
+	assert(!sbx_registry_locate(reg, box->pub.name, NULL));
 	if (SBX_GROW(reg->boxes, reg->n, reg->cap, 16))
 		return -ENOMEM;
 	sbx_registry_locate(reg, box->pub.name, &at);
@@ -265,6 +270,7 @@ void sbx_registry_shown(struct sbx_registry *reg)
 
 void sbx_registry_begin(struct sbx_registry *reg)
 {
+	assert(!reg->stopped);
 	reg->inflight++;
 }
 

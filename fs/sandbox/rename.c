@@ -2,6 +2,7 @@
  * mv MNT/A MNT/B: the new name is reserved, [pool] the backend renames, [loop] the box moves within
  * the array. Running jobs go on.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +28,10 @@ static char *take_new_name(struct box *box)
 	struct sbx_registry *reg = box->pub.registry;
 	char *old = box->pub.name;
 
+	assert(box->new_name);
 	sbx_registry_drop(reg, box);
 	box->pub.name = box->new_name;
-	/* The array had this place a moment ago. */
+	assert(reg->n < reg->cap);
 	sbx_registry_insert(reg, box);
 	return old;
 }
@@ -53,6 +55,7 @@ static void rename_done(void *data)
 	_cleanup_free_ char *old = NULL;
 
 	pthread_mutex_lock(&reg->lock);
+	assert(ren->box->new_name == ren->to);
 	if (ren->code >= 0)
 		old = take_new_name(ren->box);
 	else

@@ -2,6 +2,7 @@
  * What each box is given: its log, its events, its job table, its lifetime; and what is written
  * there.
  */
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <limits.h>
@@ -64,6 +65,7 @@ void sbx_box_record_span(struct box *box, const char *event, uint64_t begun_ns)
 }
 
 static const char *const kinds[] = {"exec", "spawn", "run"}; /* by enum sbx_job_kind */
+static_assert(SBX_ARRAY_SIZE(kinds) == SBX_JOB_RUN + 1, "a word for each kind");
 
 static void record_job(struct box *box, struct sbx_jobrec *rec)
 {
@@ -230,8 +232,7 @@ static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(v
 	struct box *box = data;
 	struct search *s;
 
-	if (!box->pub.sandbox)
-		return false;
+	assert(box->pub.sandbox);
 	if (!is_not_found(exit))
 		return sbx_box_hear(box, rec, exit, then, arg) ||
 		       sbx_box_track_end(&box->pub, rec, exit->end == SBX_END_FAILED, then, arg);
@@ -297,6 +298,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 	int r = sbx_log_open(settings->state_dir, settings->logs_dir, sandbox->id, sandbox->name,
 	                     &box->pub.log);
 
+	assert(!box->pub.sandbox && !box->pub.jobs);
 	if (r >= 0)
 		r = sbx_events_create(reg->config.loop, &box->pub.events);
 	if (r >= 0)

@@ -35,6 +35,7 @@ static void add_waiter(struct box *box, bool complete, sbx_box_done done, void *
 {
 	struct waiter *w = sbx_must_alloc(sizeof(*w));
 
+	assert(done);
 	*w = (struct waiter){.done = done, .data = data, .complete = complete};
 	*waiters_end(box) = w;
 }
@@ -77,6 +78,7 @@ void sbx_box_remove(struct box *box)
 
 	sbx_loop_timer_cancel(reg->config.loop, &box->retry);
 	pthread_mutex_lock(&reg->lock);
+	assert(box->pub.state == SBX_BOX_RETIRED);
 	go = box->idle_removal && !reg->closing;
 	if (go) {
 		box->idle_removal = false;
@@ -91,6 +93,7 @@ bool sbx_box_begin_last_removal(struct box *box)
 {
 	if (!box->idle_removal || box->last_removal)
 		return false;
+	assert(box->pub.state == SBX_BOX_RETIRED);
 	box->idle_removal = false;
 	box->last_removal = true;
 	sbx_registry_begin(box->pub.registry);
@@ -181,6 +184,7 @@ static void remove_done(void *data)
 	} else {
 		reg->counters.remove_failures++;
 		box->why = box->step_err;
+		assert(!box->idle_removal);
 		box->idle_removal = true;
 	}
 	waiters = take_waiters(box, true);
@@ -245,6 +249,7 @@ static void retire_refused(struct box *box)
 	sbx_error_store(reg, NULL, &box->step_err);
 	sbx_jobs_resume(box->pub.jobs);
 	pthread_mutex_lock(&reg->lock);
+	assert(box->pub.state == SBX_BOX_STOPPING);
 	if (!reg->closing)
 		sbx_sandbox_hurry(box->pub.sandbox, 0);
 	box->pub.state = SBX_BOX_READY;
@@ -273,6 +278,7 @@ static void retire_done(void *data)
 	sbx_loop_timer_cancel(reg->config.loop, &box->lifetime);
 	sbx_box_save_no_more(box);
 	pthread_mutex_lock(&reg->lock);
+	assert(box->pub.state == SBX_BOX_STOPPING);
 	sbx_registry_drop(reg, box);
 	box->pub.state = SBX_BOX_RETIRED;
 	pthread_mutex_lock(&box->pub.root_lock);

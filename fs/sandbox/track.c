@@ -9,6 +9,7 @@
  */
 #include "fs/sandbox/track.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static int mark_before(struct sbx_work *w, struct sbx_error *err)
 	char name[SBX_REV_MAX], id[SBX_REV_MAX];
 	const struct sbx_snapshot_wish wish = {.mark = name, .cancelled = &w->cancelled};
 
+	assert(start->place < TRACKED);
 	place_name(name, start->place, "before");
 	return sbx_history_snapshot(w->box->sandbox, &wish, id, err);
 }
@@ -190,6 +192,7 @@ static int mark_after(struct sbx_work *w, struct sbx_error *err)
 	_cleanup_fd_ int fd = memfd_create("sandboxfs-names", MFD_CLOEXEC);
 	int r;
 
+	assert(e->place < TRACKED);
 	if (fd < 0)
 		return sbx_fail(err, errno, "what changed cannot be kept: %s", strerror(errno));
 	place_name(name, e->place, "after");
@@ -209,6 +212,7 @@ static void marked_after(struct sbx_work *w)
 	struct box *box = box_of(w->box);
 
 	pthread_mutex_lock(&w->box->registry->lock);
+	assert(box->tracked[e->place].running);
 	box->tracked[e->place].running = false;
 	box->tracked[e->place].ended = w->code >= 0;
 	pthread_mutex_unlock(&w->box->registry->lock);
