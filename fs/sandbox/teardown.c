@@ -384,6 +384,9 @@ static int join_teardown(struct sbx_registry *reg, const char *name, bool comple
 		sbx_box_stop_begin(box);
 		*stop = box;
 	}
+	if (box->last_removal && box->idle_removal)
+		return sbx_fail(err, EBUSY,
+		                "%s cannot be removed, and the mount is being taken down", name);
 	/* Who waits in rmdir(2) keeps everybody from the directory. */
 	if (!complete)
 		sbx_box_hurry(box);

@@ -337,6 +337,8 @@ static void what_cannot_be_removed_holds_no_end_up(void **state)
 	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
 	sbx_registry_shutdown(house.registry);
 	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	/* Who comes now is not kept waiting for an attempt that there will not be. */
+	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
 }
 
 /* In rmdir(2) everybody waits who comes to the directory. */
