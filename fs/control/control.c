@@ -109,8 +109,11 @@ static int handle_open(struct sbx_control_handle *h, struct sbx_error *err)
 		return 0;
 	if (ops->open)
 		r = ops->open(h, err);
-	if (r >= 0 && h->flags & O_TRUNC && ops->truncate)
-		r = ops->truncate(h->reg, &h->node);
+	if (r < 0 || !(h->flags & O_TRUNC) || !ops->truncate)
+		return r;
+	r = ops->truncate(h->reg, &h->node);
+	if (r < 0 && ops->release)
+		ops->release(h);
 	return r;
 }
 

@@ -178,6 +178,26 @@ static void all_have_so_many_bytes(void **state)
 	assert_int_equal(resize(name, 1), 0);
 }
 
+static void what_cannot_be_emptied_is_not_open(void **state)
+{
+	const int full = SBX_BUFFERS_MAX / SBX_BUFFER_MAX;
+	struct sbx_control_handle *h;
+	struct sbx_control_node node;
+	char name[32];
+
+	(void)state;
+	assert_int_equal(fill(box, 1, full + 1), full + 1);
+	for (int i = 0; i < full; i++) {
+		snprintf(name, sizeof(name), "new.1.%d", i);
+		assert_int_equal(resize(name, SBX_BUFFER_MAX), 0);
+	}
+	snprintf(name, sizeof(name), "new.1.%d", full);
+	assert_int_equal(find_buffer(name, 1, &node), 0);
+	assert_int_equal(sbx_control_open(house.registry, &node, O_RDWR | O_TRUNC, &h), -ENOSPC);
+	sbx_control_node_release(&node);
+	assert_int_equal(sbx_buffers_sweep(buffers, sbx_now_ns() + 2 * KEPT_NS), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +212,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(a_user_has_so_many, set_up_buffers,
 	                                        tear_down_buffers),
 	        cmocka_unit_test_setup_teardown(all_have_so_many_bytes, set_up_buffers,
+	                                        tear_down_buffers),
+	        cmocka_unit_test_setup_teardown(what_cannot_be_emptied_is_not_open, set_up_buffers,
 	                                        tear_down_buffers),
 	};
 
