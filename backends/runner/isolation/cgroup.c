@@ -411,8 +411,10 @@ static int make_ours(struct cgroup *g)
 		return r;
 	g->dir = openat(g->host, g->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = g->dir < 0 ? -errno : g->kernel->make(g->dir, SELF);
-	if (r < 0)
+	if (r < 0) {
+		sbx_cleanup_fd(&g->dir);
 		g->kernel->remove(g->host, g->name);
+	}
 	return r;
 }
 

@@ -195,6 +195,27 @@ static void without_memory_and_pids_there_is_a_reason_and_no_change(void **state
 	assert_null(fake_cgroup_read(ours("", ""), "cgroup.procs"));
 }
 
+static int make_but_no_self(int dirfd, const char *path)
+{
+	return strcmp(path, "self") == 0 ? -EAGAIN : fake_cgroup_kernel.make(dirfd, path);
+}
+
+/* As with cgroup.max.descendants. */
+static void where_there_is_room_for_one_alone_nothing_is_kept(void **state)
+{
+	struct cgroup_kernel kernel = fake_cgroup_kernel;
+
+	(void)state;
+	start_in_scope();
+	kernel.make = make_but_no_self;
+	group.kernel = &kernel;
+	open_group();
+	assert_int_equal(group.dir, -1);
+	assert_true(!group.powers.memory && *group.powers.reason);
+	assert_null(fake_cgroup_read(ours("scope", ""), "cgroup.procs"));
+	group.kernel = &fake_cgroup_kernel;
+}
+
 static void probing_tells_the_same_and_changes_nothing(void **state)
 {
 	struct sbx_cgroup_powers powers;
@@ -377,6 +398,7 @@ int main(void)
 	        CASE(with_a_stranger_in_it_the_scope_is_left_alone),
 	        CASE(the_root_may_keep_its_processes),
 	        CASE(without_memory_and_pids_there_is_a_reason_and_no_change),
+	        CASE(where_there_is_room_for_one_alone_nothing_is_kept),
 	        CASE(probing_tells_the_same_and_changes_nothing),
 	        CASE(what_killed_mounts_left_is_removed_and_the_living_stay),
 	        CASE(a_job_gets_a_leaf_with_its_limits),
