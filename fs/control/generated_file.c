@@ -6,6 +6,7 @@
  */
 #include "fs/control/generated_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,8 +55,10 @@ int sbx_nameless_file(struct sbx_registry *reg, uint64_t len)
 
 static void made_unref(struct made *m)
 {
+	assert(atomic_load(&m->refs) > 0);
 	if (atomic_fetch_sub(&m->refs, 1) != 1)
 		return;
+	assert(!m->readers);
 	if (m->fd >= 0)
 		close(m->fd);
 	sbx_control_node_release(&m->node);
@@ -71,6 +74,7 @@ static int run(struct sbx_work *w, struct sbx_error *err)
 	struct made *m = sbx_container_of(w, struct made, work);
 	int r;
 
+	assert(m->making < 0);
 	m->making =
 	        sbx_nameless_file(w->box->registry, m->node.item ? m->node.item->object.size : 0);
 	if (m->making < 0)
@@ -107,6 +111,7 @@ static void done(struct sbx_work *w)
 	if (w->code < 0)
 		sbx_error_store(w->box->registry, w->box, &w->err);
 	pthread_mutex_lock(&m->lock);
+	assert(!m->ready);
 	m->fd = m->making;
 	m->code = w->code;
 	m->ready = true;

@@ -3,6 +3,7 @@
  * client that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at
  * all.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
@@ -224,6 +225,7 @@ static void deed_done(struct sbx_work *w)
 	if (code >= 0 && w->detail[0] && asprintf(&line, "%s\n", w->detail) < 0)
 		line = NULL;
 	pthread_mutex_lock(&h->lock);
+	assert(s->deed == deed);
 	s->deed = NULL;
 	if (line)
 		sbx_control_set_text(h, line);
@@ -251,6 +253,7 @@ static void begin(struct sbx_control_handle *h, struct deed *deed)
 	struct wishes *s = h->state;
 	const int arg = h->node.row->arg;
 
+	assert(!s->deed);
 	deed->h = h;
 	deed->work.kind = deeds[arg].kind;
 	deed->work.event = deeds[arg].event;

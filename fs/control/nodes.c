@@ -3,6 +3,7 @@
  * one at every lookup while somebody else has, or is about to have, the last one open: the kernel
  * holds an inode's lock during a write, so two clients share neither the inode nor the wait.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ static int cnode_new(struct sbx_control_nodes *t, struct cnode **ret)
 		return -ENOMEM;
 	c->index = t->free_n ? t->free_list[--t->free_n] : t->used++;
 	c->generation = t->generation[c->index];
+	assert(!t->slot[c->index]);
 	t->slot[c->index] = c;
 	*ret = c;
 	return 0;
@@ -82,6 +84,7 @@ static void hash_in(struct sbx_control_nodes *t, struct cnode *c)
 {
 	struct cnode **bucket;
 
+	assert(!c->shared);
 	c->ino = sbx_control_ino(&c->node);
 	bucket = &t->hash[c->ino % BUCKETS];
 	c->shared = true;
@@ -93,6 +96,7 @@ static void hash_out(struct sbx_control_nodes *t, struct cnode *c)
 {
 	struct cnode **b = &t->hash[c->ino % BUCKETS];
 
+	assert(c->shared);
 	while (*b != c)
 		b = &(*b)->hash_next;
 	*b = c->hash_next;

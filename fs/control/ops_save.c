@@ -14,6 +14,7 @@
  * are always repeated; threads of the kernel (nfsd) pass ESTALE on, so they are never told it. On its way a repeated walk
  * looks up names and reads links and attributes: a thread that asks for more has given up.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -119,6 +120,7 @@ static void take_out(struct sbx_saves *t, struct save *s)
 {
 	struct save **at = &t->list;
 
+	assert(t->n > 0);
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
@@ -186,6 +188,7 @@ static void done(struct sbx_pending *p, int errnum)
 	sbx_park_remove(c->park, &s->pending);
 	s->name = NULL;
 	pthread_mutex_lock(&t->lock);
+	assert(s->state == RUNNING);
 	s->errnum = errnum;
 	if (resume)
 		set_state(t, s, ENDED);
@@ -211,6 +214,7 @@ static void start(fuse_req_t req, struct save *s, const struct sbx_control_node 
 	size_t len;
 	char *data = sbx_buffer_content(s->buffer, &len);
 
+	assert(s->state == RUNNING);
 	s->controls = c;
 	s->pending = (struct sbx_pending){.impl = &done_impl, .size = len};
 	sbx_park_add(c->park, req, &s->pending);

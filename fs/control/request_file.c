@@ -69,6 +69,7 @@ static void drive_queued(void *data)
 	int r = 0;
 
 	pthread_mutex_lock(&h->lock);
+	assert(h->active == op);
 	if (op->data)
 		r = impl_of(h)->feed(h, op->data, op->len, &err);
 	pthread_mutex_unlock(&h->lock);
@@ -96,6 +97,7 @@ static void advance(struct sbx_control_handle *h, bool failed)
 	pthread_mutex_lock(&h->lock);
 	if (failed)
 		impl_of(h)->drop(h);
+	assert(h->active);
 	next = h->queue;
 	h->active = next;
 	if (next)
@@ -116,6 +118,7 @@ static void finish(struct flow_op *op, int code, const struct sbx_error *err)
 		if (impl_of(h)->failed)
 			impl_of(h)->failed(h, err);
 	}
+	assert(!op->running);
 	free(op->data);
 	free(op);
 	advance(h, code < 0);
@@ -182,6 +185,7 @@ static void drive(struct flow_op *op)
 	int r;
 
 	pthread_mutex_lock(&h->lock);
+	assert(h->active == op && !op->running);
 	r = impl_of(h)->start(h, op->kind != OP_WRITE, &err);
 	if (r != 0)
 		op->n++;
@@ -224,6 +228,7 @@ static int enqueue(struct flow_op *op, const void *buf)
 {
 	struct flow_op **end = &op->h->queue;
 
+	assert(op->h->active);
 	if (buf && op->len) {
 		op->data = malloc(op->len);
 		if (!op->data)

@@ -7,6 +7,7 @@
  */
 #include "fs/control/save_buffer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -81,6 +82,8 @@ static void unref(struct sbx_buffer *b)
 {
 	if (atomic_fetch_sub(&b->refs, 1) != 1)
 		return;
+	assert(!b->name && !b->opens);
+	assert(b->table->bytes >= b->cap);
 	b->table->bytes -= b->cap;
 	buffer_free(b);
 }
@@ -114,6 +117,7 @@ void sbx_buffers_destroy(struct sbx_buffers *t)
 
 struct sbx_buffer *sbx_buffer_ref(struct sbx_buffer *b)
 {
+	assert(!b || atomic_load(&b->refs) > 0);
 	if (b)
 		atomic_fetch_add(&b->refs, 1);
 	return b;
@@ -529,6 +533,7 @@ static void buffer_release(struct sbx_control_handle *h)
 	struct sbx_buffer *b = h->node.buffer;
 
 	pthread_mutex_lock(&b->table->lock);
+	assert(b->opens > 0);
 	b->opens--;
 	b->unused_ns = sbx_now_ns();
 	pthread_mutex_unlock(&b->table->lock);

@@ -4,6 +4,7 @@
  */
 #include "fs/log/denials.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -45,6 +46,7 @@ static void unref(struct sbx_denials *d)
 {
 	if (atomic_fetch_sub(&d->refs, 1) > 1)
 		return;
+	assert(!d->timer.due_ns);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -135,6 +137,7 @@ int sbx_denials_create(struct sbx_loop *loop, sbx_denials_tell tell, void *data,
 {
 	struct sbx_denials *d = calloc(1, sizeof(*d));
 
+	assert(tell);
 	if (!d)
 		return -ENOMEM;
 	atomic_init(&d->refs, 1);
@@ -167,6 +170,7 @@ static bool admit(struct sbx_denials *d, const struct sbx_denied *denied, uint64
 	struct window *w = &d->windows[denied->kind];
 	uint64_t now = sbx_now_ns();
 
+	assert(denied->kind < SBX_DENIED_KINDS);
 	*before = 0;
 	if (!w->begun_ns || now - w->begun_ns >= PERIOD_MS * UINT64_C(1000000)) {
 		*before = w->more;

@@ -6,6 +6,7 @@
  */
 #include "fs/log/events.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <pthread.h>
@@ -65,6 +66,7 @@ static void unref(struct sbx_events *ev)
 {
 	if (atomic_fetch_sub(&ev->refs, 1) > 1)
 		return;
+	assert(!ev->parked);
 	for (unsigned i = 0; i < KEPT; i++)
 		free(ev->ring[i].text);
 	pthread_mutex_destroy(&ev->lock);
@@ -103,6 +105,7 @@ void sbx_events_destroy(struct sbx_events *ev)
 
 static struct line *line_at(struct sbx_events *ev, unsigned i)
 {
+	assert(i < KEPT);
 	return &ev->ring[(ev->first + i) % KEPT];
 }
 
@@ -111,6 +114,7 @@ static unsigned find_line(struct sbx_events *ev, uint64_t at)
 {
 	unsigned low = 0, high = ev->count;
 
+	assert(ev->count > 0);
 	while (high - low > 1) {
 		unsigned mid = (low + high) / 2;
 
@@ -144,6 +148,7 @@ static size_t take_lines(struct sbx_events *ev, struct sbx_events_reader *r, uin
 
 static size_t left_of_mark(const struct sbx_events_reader *r)
 {
+	assert(r->mark_told <= r->mark_len);
 	return r->mark ? r->mark_len - r->mark_told : 0;
 }
 
@@ -173,6 +178,7 @@ static void answer_unlock(struct sbx_events *ev, struct sbx_events_reader *r, st
 	_cleanup_free_ char *buf = malloc(size ? size : 1);
 	size_t n = buf ? take(ev, r, buf, size) : 0;
 
+	assert(r->at <= ev->end);
 	pthread_mutex_unlock(&ev->lock);
 	if (buf)
 		sbx_pending_data(p, buf, n);
@@ -268,6 +274,7 @@ void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char 
 	size_t len;
 	char *line = make_line(event, name, text, &len);
 
+	assert(a != b);
 	add(a, line ? strdup(line) : NULL, len);
 	add(b, line, len);
 }

@@ -4,6 +4,7 @@
  * it is empty. A refusal is an answer in the buffer towards the client, while what he still sends is
  * thrown away.
  */
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -66,6 +67,7 @@ static bool watch(struct conn *c, int end, uint32_t mask)
 	struct sbx_watch *w = &c->watches[end];
 	int r = 0;
 
+	assert(c->fds[end] >= 0 || !mask);
 	if (mask == c->masks[end])
 		return true;
 	if (!mask) {
@@ -129,6 +131,7 @@ static bool drain(struct conn *c, int from, bool *again)
 	struct flow *f = &c->flows[from];
 	ssize_t n = send(c->fds[!from], f->buf + f->off, f->len, MSG_NOSIGNAL);
 
+	assert(f->off + f->len <= BUFFER);
 	if (n > 0) {
 		f->off += (size_t)n;
 		f->len -= (size_t)n;
@@ -197,6 +200,8 @@ static void answer(struct conn *c, int status, const char *sentence)
 	struct flow *f = &c->flows[SERVER];
 	int n;
 
+	assert(c->state == HEAD || c->state == LOOKUP || c->state == CONNECT);
+	assert(!c->lookup);
 	close_server(c);
 	n = snprintf(f->buf, BUFFER,
 	             "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
@@ -273,6 +278,7 @@ static void connected(struct conn *c)
 	struct flow *f = &c->flows[SERVER];
 	const int one = 1;
 
+	assert(c->state == CONNECT && c->fds[SERVER] >= 0);
 	for (int i = 0; i < ENDS; i++)
 		setsockopt(c->fds[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	c->state = RELAY;
@@ -289,6 +295,7 @@ static bool try_address(struct conn *c, const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
+	assert(c->fds[SERVER] < 0);
 	if (fd < 0)
 		return false;
 	c->fds[SERVER] = fd;
@@ -305,6 +312,7 @@ static void connect_next(struct conn *c, int err)
 {
 	bool private = false;
 
+	assert(c->state == LOOKUP || c->state == CONNECT);
 	close_server(c);
 	c->state = CONNECT;
 	while (c->next_address) {
@@ -343,6 +351,7 @@ static void on_resolved(int error, struct addrinfo *list, void *data)
 {
 	struct conn *c = data;
 
+	assert(c->state == LOOKUP && c->lookup);
 	c->lookup = NULL;
 	if (error) {
 		fail_target(c, 502, gai_strerror(error));
@@ -375,6 +384,7 @@ static void take_request(struct conn *c, size_t len)
 	struct sbx_head head = {0};
 	int status = sbx_head_parse(f->buf, len, &head);
 
+	assert(c->state == HEAD && len <= f->len);
 	if (status == 403) {
 		deny(c, head.host, head.host_len, "it is not written as a host should be");
 		return;
@@ -431,6 +441,7 @@ static void on_event(struct sbx_watch *w, uint32_t events)
 {
 	struct conn *c = w->data;
 
+	assert(c->state != LOOKUP);
 	(void)events;
 	if (c->state == HEAD)
 		read_head(c);
@@ -462,6 +473,7 @@ void conn_start(struct sbx_proxy *p, int fd)
 {
 	struct conn *c = malloc(sizeof(*c));
 
+	assert(fd >= 0);
 	if (!c) {
 		close(fd);
 		proxy_conn_gone(p);

@@ -162,6 +162,7 @@ struct sbx_proxy *sbx_proxy_create(struct sbx_egress *egress, struct sbx_denials
 
 void sbx_proxy_listen(struct sbx_proxy *p, int fd)
 {
+	assert(fd >= 0);
 	unwatch_all(p);
 	sbx_cleanup_fd(&p->listeners[LISTENERS - 1]);
 	for (int i = LISTENERS - 1; i > 0; i--)

@@ -58,6 +58,7 @@ static void free_if_last(struct sbx_resolver *r)
 {
 	struct sbx_lookup *next;
 
+	assert(r->running <= AT_ONCE);
 	if (!r->destroyed || r->running)
 		return;
 	for (struct sbx_lookup *l = r->head; l; l = next) {
@@ -131,6 +132,7 @@ struct sbx_lookup *sbx_resolve(struct sbx_resolver *r, const struct sbx_target *
 {
 	struct sbx_lookup *l = calloc(1, sizeof(*l));
 
+	assert(fn && !r->destroyed);
 	if (!l)
 		return NULL;
 	*l = (struct sbx_lookup){.resolver = r, .target = *target, .fn = fn, .data = data};
@@ -142,5 +144,6 @@ struct sbx_lookup *sbx_resolve(struct sbx_resolver *r, const struct sbx_target *
 
 void sbx_lookup_cancel(struct sbx_lookup *lookup)
 {
+	assert(lookup->fn);
 	lookup->fn = NULL;
 }
