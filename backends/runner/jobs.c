@@ -62,8 +62,8 @@ static void forget_job(struct job *job)
 
 	pthread_mutex_lock(&sp->lock);
 	slot = slot_of(sp, job->number);
-	if (*slot)
-		*slot = job->next;
+	assert(*slot == job);
+	*slot = job->next;
 	pthread_mutex_unlock(&sp->lock);
 	for (slot = &sp->fresh; *slot; slot = &(*slot)->fresh) {
 		if (*slot == job) {
@@ -106,6 +106,8 @@ void sbx_spawner_signal(struct sbx_job *caller, int sig)
 
 static void job_free(struct job *job)
 {
+	assert(job->watch[0].fd < 0 && job->watch[1].fd < 0);
+	assert(!job->drain.due_ns && !job->look.due_ns);
 	for (int i = 0; i < 2; i++)
 		sbx_cleanup_fd(&job->pipe[i]);
 	free(job->cwd);

@@ -2,6 +2,7 @@
  * The daemon's handle on the program that runs commands: its start and its end. Of ours it gets a
  * socket, and of the environment nothing.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,7 @@ static int start_process(struct sbx_spawner *sp, const struct sbx_identity *who,
 	                                    .env = env};
 	int pair[2], r;
 
+	assert(sp->fd < 0);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));
 	sp->fd = pair[0];
@@ -164,6 +166,7 @@ int sbx_spawner_attach(struct sbx_spawner *sp, struct sbx_loop *loop)
 {
 	int r;
 
+	assert(!sp->loop && sp->fd >= 0);
 	sp->watch.fd = sp->fd;
 	r = sbx_loop_watch(loop, &sp->watch, EPOLLIN);
 	if (r < 0)
@@ -183,6 +186,7 @@ void sbx_spawner_stop(struct sbx_spawner *sp)
 			;
 		spawner_lose_everything(sp);
 	}
+	assert(!sp->head && !sp->fresh);
 	sbx_cleanup_fd(&sp->fd);
 	if (sp->pid > 0)
 		waitpid(sp->pid, NULL, 0);

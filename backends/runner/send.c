@@ -1,6 +1,7 @@
 /* Messages to the spawner: none waits, and none is lost as long as it lives. */
 #include "backends/runner/runner_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,6 +25,7 @@ static int enqueue(struct sbx_spawner *sp, const void *bytes, size_t len, const 
 {
 	struct outgoing *out = calloc(1, sizeof(*out) + len);
 
+	assert(n_fds <= SPAWN_FDS && len >= sizeof(struct spawn_command));
 	if (!out)
 		return -ENOMEM;
 	out->len = len;

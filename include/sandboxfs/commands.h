@@ -5,6 +5,7 @@
 #ifndef SANDBOXFS_COMMANDS_H
 #define SANDBOXFS_COMMANDS_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,6 +125,8 @@ static inline int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec
 {
 	if (!sb->impl->commands)
 		return sbx_fail(err, EOPNOTSUPP, "this backend cannot run commands");
+	assert(job->events && !job->part);
+	assert(spec->argv && spec->argv[0]);
 	job->sandbox = sb;
 	return sb->impl->commands->exec(sb, spec, job, err);
 }

@@ -2,6 +2,7 @@
 #ifndef SANDBOXFS_GROW_H
 #define SANDBOXFS_GROW_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t
 	const size_t more = *cap ? 2 * *cap : first;
 	void *items;
 
+	assert(n <= *cap && first > 0);
 	if (n < *cap)
 		return 0;
 	memcpy(&items, at, sizeof(items));

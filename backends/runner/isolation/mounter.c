@@ -4,6 +4,7 @@
  */
 #include "backends/runner/isolation/mounter.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -26,6 +27,9 @@
 #define PATH_SIZE 320
 #define TRIES     50
 #define PAUSE_NS  20000000
+
+static_assert(PATH_SIZE >= sizeof("/disks//git/repo") + sizeof(((struct room_request *)NULL)->id),
+              "a place has any name");
 
 /* Others of the user's may have all descriptors under way that there may be. Somebody waits for an answer, be it that. */
 static void tell(int sock, int r, const char *what, int fd)

@@ -6,6 +6,7 @@
 #include "backends/runner/isolation/namespaces.h"
 #include "backends/runner/isolation/kernel_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -36,6 +37,9 @@
 #define KEPT  128 /* views, at most */
 #define MADE  (VIEW_NAMESPACES + 2)
 #define FILES (MADE + 1) /* that one holds: what was made, and its user namespace */
+
+static_assert(MADE == 6, "fill() has so many");
+static_assert(MADE <= SBX_FDS_MAX, "they travel together");
 
 struct views {
 	const struct isolation_settings *settings;
@@ -462,6 +466,7 @@ static struct view *least_recently_used(struct views *views)
 {
 	struct view *oldest = &views->kept[0];
 
+	assert(views->most >= 1 && views->most <= KEPT);
 	for (int i = 1; i < views->most; i++)
 		if (views->kept[i].used < oldest->used)
 			oldest = &views->kept[i];
@@ -569,6 +574,7 @@ int views_get(struct views *views, const struct spawn_request *req, const struct
 
 int views_take_listener(struct views *views, const struct view *view)
 {
+	assert(view >= views->kept && view < views->kept + KEPT);
 	return sbx_steal_fd(&views->kept[view - views->kept].listener);
 }
 

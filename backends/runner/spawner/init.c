@@ -9,6 +9,7 @@
  */
 #include "backends/runner/spawner/init.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -55,6 +56,8 @@ struct init {
 	int error;              /* an errno: the preparation failed, */
 	enum spawn_stage stage; /* there */
 };
+
+static_assert(sizeof(struct init_order) <= PIPE_BUF, "a pipe takes it whole");
 
 static bool was_oom(const struct init_seat *seat)
 {

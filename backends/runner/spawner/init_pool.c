@@ -158,6 +158,7 @@ static int make(struct inits *inits, const struct view *view, const char *box, b
 		release(inits, &one);
 		return r;
 	}
+	assert(one.pid > 0);
 	*ret = &inits->all[inits->n++];
 	**ret = one;
 	return 0;
@@ -202,6 +203,7 @@ static struct one *find_waiting(const struct inits *inits, uint64_t view)
 /* It ends, and is reaped in time. */
 static void dismiss(struct one *one)
 {
+	assert(one->pid > 0);
 	kill(one->pid, SIGKILL);
 	sbx_cleanup_fd(&one->work);
 }

@@ -1,6 +1,7 @@
 /* Strings one after the other: nothing to escape, nothing to parse but NULs. */
 #include "backends/runner/spawner/protocol.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,10 @@ const struct spawn_build spawn_build = {
         .sizes = {sizeof(struct spawn_start), sizeof(struct spawn_hello),
                   sizeof(struct spawn_command), sizeof(struct spawn_report)},
 };
+
+static_assert(sizeof(SBX_VERSION ", protocol 1") <= sizeof(spawn_build.version), "with its NUL");
+static_assert(sizeof(struct spawn_start) <= SPAWN_MESSAGE, "it is received as a message");
+static_assert(SPAWN_FDS <= SBX_FDS_MAX, "they travel together");
 
 bool spawn_is_our_build(const void *message, size_t len)
 {
@@ -78,6 +83,7 @@ int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
 	cmd->payload = w.len;
 	w = (struct writer){.at = buf};
 	put_all(&w, place, spec, cmd);
+	assert(w.at == buf + cmd->payload);
 	*ret = buf;
 	return 0;
 }
@@ -136,6 +142,7 @@ int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_star
 	start->payload = w.len;
 	w = (struct writer){.at = buf};
 	put_settings(&w, settings, start);
+	assert(w.at == buf + start->payload);
 	return spawn_memfd(buf, start->payload, ret);
 }
 
@@ -255,6 +262,7 @@ int spawn_stream(const struct spawn_message *msg, int stream)
 {
 	const struct spawn_command *c = (const struct spawn_command *)msg->bytes;
 
+	assert(stream >= 0 && stream <= 2);
 	return c->flags & SPAWN_HAS_STDIN ? stream : stream - 1;
 }
 
