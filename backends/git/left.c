@@ -4,6 +4,7 @@
  */
 #include "backends/git/left.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -388,6 +389,7 @@ static int join(git_repository *repo, const char *whose, const struct sbx_ref *a
 	git_oid empty;
 	int r = text ? git_repository_odb(&odb, repo) : GIT_ERROR;
 
+	assert(n > 0 && n <= PARENTS);
 	if (!r)
 		r = git_odb_write(&empty, odb, "", 0, GIT_OBJECT_TREE);
 	if (!r)

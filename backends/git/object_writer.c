@@ -7,6 +7,7 @@
  */
 #include "backends/git/object_writer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <git2/sys/odb_backend.h>
 #include <pthread.h>
@@ -76,6 +77,7 @@ static void write_next(struct sbx_object_writer *w)
 	struct object *o = w->head;
 	int r = w->r;
 
+	assert(o && w->queued >= o->len);
 	w->head = o->next;
 	if (!w->head)
 		w->tail = &w->head;
@@ -100,6 +102,7 @@ static void write_next(struct sbx_object_writer *w)
 /* Lock held. */
 static void hand_over(struct sbx_object_writer *w)
 {
+	assert(!w->n);
 	w->n = sbx_git_durable_take(w->fds);
 	w->unsynced = false;
 	pthread_cond_broadcast(&w->done);
@@ -157,6 +160,7 @@ void sbx_object_writer_close(struct sbx_object_writer *w)
 	pthread_mutex_unlock(&w->lock);
 	if (w->started)
 		pthread_join(w->thread, NULL);
+	assert(!w->busy && !w->n);
 	while ((o = w->head)) {
 		w->head = o->next;
 		free(o);

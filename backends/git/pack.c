@@ -6,6 +6,7 @@
  */
 #include "backends/git/pack.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -97,6 +98,7 @@ static void open_pack(struct sbx_git_packs *packs, int dir, const char *name)
 	_cleanup_fd_ int index = -1;
 	off_t size;
 
+	assert(packs->n < PACKS);
 	index = data ? open_file(dir, name, &size) : -ENOMEM;
 	if (index < 0 || size > INDEX_MAX)
 		return;
@@ -470,6 +472,7 @@ static int unpack(const struct pack *p, const struct packed *chain, size_t n,
 	size_t have = chain[n - 1].len;
 	int r = inflate_at(p->fd, chain[n - 1].data, have, budget, &whole);
 
+	assert(n >= 1 && n <= CHAIN);
 	for (size_t i = n - 1; i-- > 0 && !r;) {
 		_cleanup_free_ char *delta = NULL, *base = whole;
 		size_t base_len = have;

@@ -1,5 +1,6 @@
 #include "backends/git/spare.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -96,6 +97,7 @@ void sbx_git_spares_fill(struct sbx_git_spares *s, const char *commit)
 		if (fd < 0)
 			return;
 		pthread_mutex_lock(&s->lock);
+		assert(s->n < SBX_GIT_SPARES);
 		s->fds[s->n++] = fd;
 		pthread_mutex_unlock(&s->lock);
 	}

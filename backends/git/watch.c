@@ -4,6 +4,7 @@
  */
 #include "backends/git/watch.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,6 +62,7 @@ static int add_one(struct sbx_git_watch *w, int where, int dirfd, const char *pa
 {
 	struct sbx_watched e = {.where = where, .path = strdup(path)};
 
+	assert(where >= 0);
 	if (!e.path)
 		return -ENOMEM;
 	look(&e, dirfd);

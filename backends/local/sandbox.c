@@ -805,6 +805,7 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
 	struct sbx_local_sandbox *s = sandbox_new(b, rec);
 	int r;
 
+	assert(rec->state != SBX_RECORD_DELETING);
 	if (!s)
 		return sbx_no_memory(err);
 	/* Of before this was recorded: what there is of it, once and for all. */

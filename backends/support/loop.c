@@ -110,6 +110,7 @@ void sbx_loop_post(struct sbx_loop *loop, void (*fn)(void *data), void *data)
 	struct posted *p = malloc(sizeof(*p));
 	bool first;
 
+	assert(fn);
 	if (!p)
 		abort();
 	*p = (struct posted){.fn = fn, .data = data};
@@ -132,6 +133,7 @@ int sbx_loop_watch(struct sbx_loop *loop, struct sbx_watch *w, uint32_t events)
 {
 	struct epoll_event ev = {.events = events, .data.ptr = w};
 
+	assert(w->fd >= 0 && w->fn);
 	return epoll_ctl(loop->epfd, EPOLL_CTL_ADD, w->fd, &ev) < 0 ? -errno : 0;
 }
 
@@ -191,7 +193,7 @@ void sbx_loop_timer_cancel(struct sbx_loop *loop, struct sbx_timer *t)
 
 	if (!t->due_ns)
 		return;
-	assert(loop->heap[t->slot] == t);
+	assert(t->slot < loop->heap_n && loop->heap[t->slot] == t);
 	t->due_ns = 0;
 	last = loop->heap[--loop->heap_n];
 	if (last != t) {
@@ -202,6 +204,7 @@ void sbx_loop_timer_cancel(struct sbx_loop *loop, struct sbx_timer *t)
 
 void sbx_loop_timer_set(struct sbx_loop *loop, struct sbx_timer *t, uint64_t delay_ms)
 {
+	assert(t->fn);
 	sbx_loop_timer_cancel(loop, t);
 	if (loop->heap_n == loop->heap_cap) {
 		int cap = loop->heap_cap ? 2 * loop->heap_cap : 64;
@@ -266,6 +269,7 @@ static void clear_wake(struct sbx_loop *loop)
 
 void sbx_loop_run(struct sbx_loop *loop)
 {
+	assert(!running);
 	running = loop;
 	while (!atomic_load(&loop->stopping)) {
 		int n = epoll_wait(loop->epfd, loop->batch, BATCH, wait_ms(loop));

@@ -66,6 +66,7 @@ static void *worker(void *data)
 		pool->head = w->next;
 		if (!pool->head)
 			pool->tail = &pool->head;
+		assert(pool->queued > 0);
 		pool->queued--;
 		pthread_mutex_unlock(&pool->lock);
 		w->fn(w->data);
@@ -98,6 +99,7 @@ int sbx_pool_create(int threads, struct sbx_pool **ret)
 	struct sbx_pool *pool = pool_new(threads, 0, false);
 	int r = 0;
 
+	assert(threads >= 1 && threads <= 64);
 	if (!pool)
 		return -ENOMEM;
 	while (pool->threads < threads && !r) {
@@ -134,6 +136,7 @@ int sbx_pool_create_wide(int most, bool low, struct sbx_pool **ret)
 	struct sbx_pool *pool = pool_new(0, most, low);
 	int r;
 
+	assert(most >= 1);
 	if (!pool)
 		return -ENOMEM;
 	pthread_mutex_lock(&pool->lock);
@@ -159,7 +162,7 @@ void sbx_pool_destroy(struct sbx_pool *pool)
 	pthread_mutex_unlock(&pool->lock);
 	for (int i = 0; i < pool->threads; i++)
 		pthread_join(pool->thread[i], NULL);
-	assert(!pool->head && !pool->queued);
+	assert(!pool->head && !pool->queued && !pool->idle);
 	pthread_cond_destroy(&pool->left);
 	pthread_cond_destroy(&pool->more);
 	pthread_mutex_destroy(&pool->lock);

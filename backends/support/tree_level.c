@@ -3,6 +3,7 @@
  * opened through ".." and recognised by its identity. So neither the stack, nor the descriptor
  * limit, nor PATH_MAX bounds the depth of a tree that a hostile command made.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 struct sbx_level *sbx_levels_top(struct sbx_levels *levels)
 {
+	assert(levels->n > 0);
 	return &levels->items[levels->n - 1];
 }
 
@@ -33,8 +35,10 @@ int sbx_levels_push(struct sbx_levels *levels, char *name, int fd)
 
 void sbx_levels_pop(struct sbx_levels *levels)
 {
-	struct sbx_level *level = &levels->items[--levels->n];
+	struct sbx_level *level;
 
+	assert(levels->n > 0);
+	level = &levels->items[--levels->n];
 	sbx_strings_release(&level->todo);
 	free(level->name);
 }
@@ -54,6 +58,7 @@ int sbx_levels_up(const struct sbx_levels *levels, int fd)
 	_cleanup_fd_ int up = sbx_dir_open(fd, "..");
 	struct stat st;
 
+	assert(levels->n > 1);
 	if (up < 0)
 		return up;
 	if (fstat(up, &st) < 0)

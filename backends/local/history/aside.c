@@ -6,6 +6,7 @@
  */
 #include "backends/local/history/aside.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -423,6 +424,7 @@ static void heed(struct sbx_aside *a, int fd, int kept, const char *name)
 	struct stat st;
 	int copy = -1;
 
+	assert(a->ncopies <= HEEDED);
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (fd >= 0 && a->ncopies < HEEDED && fstat(fd, &st) == 0 &&
 	    now.tv_sec - st.st_mtim.tv_sec < RECENT_S)

@@ -10,6 +10,7 @@
  */
 #include "backends/local/overlay/base.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -316,6 +317,7 @@ int sbx_base_acquire(struct sbx_bases *bases, const struct sbx_base_recipe *reci
 	struct sbx_base base;
 	int r;
 
+	assert(!id == !record);
 	if (lock == -EINTR)
 		return sbx_fail(err, EINTR, "cancelled");
 	if (lock < 0)
@@ -418,6 +420,7 @@ static void make_spare(struct sbx_bases *bases)
 	_cleanup_fd_ int fd = -1;
 	struct stat st;
 
+	assert(from >= 0 && at >= 0);
 	pthread_mutex_unlock(&bases->lock);
 	fd = openat(at, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
 	if (fd >= 0 &&
@@ -680,6 +683,7 @@ void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
 {
 	struct sbx_base_recipe *before;
 
+	assert(free_recipe);
 	pthread_mutex_lock(&bases->lock);
 	before = bases->wanted;
 	bases->wanted = recipe;

@@ -1,6 +1,7 @@
 /* Files of the cache do not change: one that looks the same says the same. */
 #include "backends/local/overlay/base_index.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -86,6 +87,7 @@ int sbx_base_index_get(struct sbx_bases *bases, int base, struct sbx_base_index 
 
 void sbx_base_index_put(struct sbx_base_index *index)
 {
+	assert(!index || atomic_load(&index->users) > 0);
 	if (!index || atomic_fetch_sub(&index->users, 1) > 1)
 		return;
 	sbx_index_release(&index->index);

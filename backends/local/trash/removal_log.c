@@ -127,6 +127,7 @@ static void close_dir(struct sbx_kept_row *row)
 
 static void begin_row(struct sbx_kept_row *row)
 {
+	assert(!row->held);
 	row->row++;
 	row->n = row->links = 0;
 	row->noted = 0;
@@ -253,6 +254,7 @@ int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
 {
 	struct sbx_kept_row *row = calloc(1, sizeof(*row));
 
+	assert(place->room >= 0 && place->own >= 0);
 	if (!row)
 		return -ENOMEM;
 	row->kept = kept;
@@ -282,6 +284,7 @@ void sbx_kept_close(struct sbx_kept_row *row)
 	if (!row)
 		return;
 	pthread_mutex_lock(&row->kept->lock);
+	assert(*row->prev == row);
 	*row->prev = row->next;
 	if (row->next)
 		row->next->prev = row->prev;
@@ -300,8 +303,10 @@ void sbx_kept_close(struct sbx_kept_row *row)
 
 static int open_dir(struct sbx_kept_row *row)
 {
-	int r = row->dir = sbx_dir_make(row->place.room, row->id, 0700);
+	int r;
 
+	assert(row->dir < 0 && row->log < 0);
+	r = row->dir = sbx_dir_make(row->place.room, row->id, 0700);
 	if (r < 0)
 		return r;
 	row->log = openat(row->dir, "log",
@@ -431,6 +436,7 @@ static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
 	char link[32];
 	int r = enter(row, dirfd);
 
+	assert(row->dir >= 0);
 	if (!r)
 		r = keep(row, dirfd, name, &e, link);
 	if (!r)
