@@ -5,6 +5,7 @@
 #include "fs/config/doctor.h"
 #include "fs/config/options.h"
 #include "fs/config/state_dirs.h"
+#include "fs/control/control.h"
 #include "fs/daemon.h"
 
 /*
@@ -37,6 +38,9 @@ int main(int argc, char *argv[])
 			break;
 		case SBX_PRINT_VERSION:
 			puts("sandboxfs " SBX_VERSION);
+			break;
+		case SBX_PRINT_SKILL:
+			fputs(sbx_skill, stdout);
 			break;
 		case SBX_DOCTOR:
 			code = sbx_doctor();

@@ -47,6 +47,13 @@ static bool is_alnum(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
+/* What stands at the top of the mount beside the sandboxes. */
+static bool is_reserved(const char *name)
+{
+	return strcmp(name, "ctl") == 0 || strcmp(name, "README") == 0 ||
+	       strcmp(name, "SKILL.md") == 0;
+}
+
 int sbx_name_check(const char *name, struct sbx_error *err)
 {
 	size_t n = strlen(name);
@@ -58,7 +65,7 @@ int sbx_name_check(const char *name, struct sbx_error *err)
 	if (n > NAME_LONGEST)
 		return sbx_fail(err, EINVAL, "a sandbox name has at most %d characters",
 		                NAME_LONGEST);
-	if (strcmp(name, "ctl") == 0 || strcmp(name, "README") == 0)
+	if (is_reserved(name))
 		return sbx_fail(err, EINVAL, "the name %s is reserved", name);
 	if (!is_alnum(name[0]))
 		return sbx_fail(err, EINVAL, "a sandbox name begins with a letter or a digit");

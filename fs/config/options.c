@@ -164,16 +164,30 @@ static int split_words(struct sbx_strings *words, const char *arg)
 	return r;
 }
 
-static const struct option long_options[] = {
-        {"help", no_argument, NULL, 'h'},   {"version", no_argument, NULL, 'V'},
-        {"doctor", no_argument, NULL, 'D'}, {"list-state", no_argument, NULL, 'L'},
-        {"prune", no_argument, NULL, 'P'},  {0},
+/* Asks for something else than a mount. */
+static const struct command {
+	const char *name; /* first, for sbx_nearest() */
+	int letter;       /* 0: none */
+	enum sbx_action action;
+	const char *help;
+} commands[] = {
+        {"doctor", 0, SBX_DOCTOR, "what this machine allows, and how to mend what is missing"},
+        {"list-state", 0, SBX_LIST_STATE,
+         "where the sandboxes of your mounts are kept, mounted or not"},
+        {"prune", 0, SBX_PRUNE,
+         "removes those of these directories that hold no work, says what is kept"},
+        {"skill", 0, SBX_PRINT_SKILL, "MOUNTPOINT/SKILL.md: how a language model uses the tree"},
+        {"help", 'h', SBX_HELP, "this text"},
+        {"version", 'V', SBX_PRINT_VERSION, "the version"},
 };
+
+/* What getopt_long answers for the first of them. */
+#define COMMAND_0 0x100
 
 static int unknown_option(const char *word, struct sbx_error *err)
 {
-	const char *near = sbx_nearest(word, long_options, SBX_ARRAY_SIZE(long_options) - 1,
-	                               sizeof(long_options[0]));
+	const char *near =
+	        sbx_nearest(word, commands, SBX_ARRAY_SIZE(commands), sizeof(commands[0]));
 	int shown = sbx_clip(word, strlen(word));
 
 	if (near)
@@ -182,10 +196,25 @@ static int unknown_option(const char *word, struct sbx_error *err)
 	return sbx_fail(err, EINVAL, "unknown option %.*s; see --help", shown, word);
 }
 
+/* The command of C, an answer of getopt_long, or NULL. */
+static const struct command *find_command(int c)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(commands); i++)
+		if (c == COMMAND_0 + (int)i || (c && c == commands[i].letter))
+			return &commands[i];
+	return NULL;
+}
+
 /* WORD is the one of the command line that C was found in. */
 static int take_option(struct sbx_options *opts, struct line *line, int c, const char *word,
                        struct sbx_error *err)
 {
+	const struct command *command = find_command(c);
+
+	if (command) {
+		opts->action = command->action;
+		return 0;
+	}
 	switch (c) {
 	case 'o':
 		return split_words(&line->words, optarg) < 0 ? sbx_no_memory(err) : 0;
@@ -195,21 +224,6 @@ static int take_option(struct sbx_options *opts, struct line *line, int c, const
 		return 0;
 	case 'f':
 		opts->settings.foreground = true;
-		return 0;
-	case 'h':
-		opts->action = SBX_HELP;
-		return 0;
-	case 'V':
-		opts->action = SBX_PRINT_VERSION;
-		return 0;
-	case 'D':
-		opts->action = SBX_DOCTOR;
-		return 0;
-	case 'L':
-		opts->action = SBX_LIST_STATE;
-		return 0;
-	case 'P':
-		opts->action = SBX_PRUNE;
 		return 0;
 	case ':':
 		return sbx_fail(err, EINVAL, "-%c needs a value; see --help", optopt);
@@ -223,12 +237,15 @@ static int take_option(struct sbx_options *opts, struct line *line, int c, const
 static int read_line(struct sbx_options *opts, struct line *line, int argc, char *const *argv,
                      struct sbx_error *err)
 {
+	struct option longs[SBX_ARRAY_SIZE(commands) + 1] = {0};
 	int c, r = 0;
 
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(commands); i++)
+		longs[i] = (struct option){.name = commands[i].name, .val = COMMAND_0 + (int)i};
 	optind = 0; /* glibc: begin anew */
 	opterr = 0;
 	/* The leading - hands positional arguments over in order, as option 1. */
-	while (!r && (c = getopt_long(argc, argv, "-:o:dfhV", long_options, NULL)) != -1) {
+	while (!r && (c = getopt_long(argc, argv, "-:o:dfhV", longs, NULL)) != -1) {
 		if (c != 1)
 			r = take_option(opts, line, c, argv[optind - 1], err);
 		else if (line->n < 3)
@@ -408,22 +425,28 @@ int sbx_options_parse(int argc, char *const *argv, struct sbx_options *ret, stru
 	return r;
 }
 
+void sbx_options_walk(void (*fn)(const struct sbx_option_text *option, void *data), void *data)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(commands); i++)
+		fn(&(struct sbx_option_text){.name = commands[i].name, .help = commands[i].help},
+		   data);
+}
+
 void sbx_print_help(void)
 {
 	printf("usage: sandboxfs [SOURCE] MOUNTPOINT [-o key=value,...] [-f] [-d]\n"
-	       "       sandboxfs --doctor | --list-state | --prune | --help | --version\n"
+	       "       sandboxfs --doctor | --list-state | --prune | --skill | --help | "
+	       "--version\n"
 	       "\n"
 	       "Mounts a file system whose directories are sandboxes. SOURCE is what a new one\n"
-	       "holds: a git repository, a plain directory, or none. MOUNTPOINT/README tells "
-	       "more.\n"
+	       "holds: a git repository, a plain directory, or none. sandboxfs(1) and\n"
+	       "MOUNTPOINT/README tell more.\n"
 	       "\n"
-	       "  -f          stay in the foreground\n"
-	       "  -d          trace calls of the backend to stderr (and -f)\n"
-	       "  --doctor    what this machine allows, and how to mend what is missing\n"
-	       "  --list-state  where the sandboxes of your mounts are kept, mounted or not\n"
-	       "  --prune     removes those of these directories that hold no work, says what is "
-	       "kept\n"
-	       "\n"
+	       "  -f            stay in the foreground\n"
+	       "  -d            trace calls of the backend to stderr (and -f)\n");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(commands); i++)
+		printf("  --%-11s %s\n", commands[i].name, commands[i].help);
+	printf("\n"
 	       "Keys for -o and, as JSON members, for the configuration file ($XDG_CONFIG_HOME or\n"
 	       "~/.config or /etc, sandboxfs.json). A comma in a value is written \\,\n\n");
 	sbx_settings_help();

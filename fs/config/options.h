@@ -14,7 +14,15 @@
 
 struct json_object;
 
-enum sbx_action { SBX_RUN, SBX_HELP, SBX_PRINT_VERSION, SBX_DOCTOR, SBX_LIST_STATE, SBX_PRUNE };
+enum sbx_action {
+	SBX_RUN,
+	SBX_HELP,
+	SBX_PRINT_VERSION,
+	SBX_PRINT_SKILL,
+	SBX_DOCTOR,
+	SBX_LIST_STATE,
+	SBX_PRUNE
+};
 
 struct sbx_options {
 	enum sbx_action action;
@@ -43,6 +51,18 @@ int sbx_settings_load(struct sbx_settings *settings, const char *json, size_t le
                       struct sbx_error *err);
 /* What ctl/config shows: every key with the value in force. The caller puts it. */
 struct json_object *sbx_settings_json(const struct sbx_settings *settings);
+
+/* An option or a key as texts have it: --help, completion, the manual. */
+struct sbx_option_text {
+	const char *name;
+	const char *form;  /* of the value of a key, with the =: "=N"; NULL: it takes none */
+	const char *words; /* what the value may be, separated by |; NULL: something else */
+	const char *help;
+};
+/* Calls FN for each option that has a long name. */
+void sbx_options_walk(void (*fn)(const struct sbx_option_text *option, void *data), void *data);
+/* And for each key. */
+void sbx_settings_walk(void (*fn)(const struct sbx_option_text *key, void *data), void *data);
 /* --help on stdout. */
 void sbx_print_help(void);
 

@@ -390,12 +390,16 @@ static int check_search_path(const struct sbx_key *key, const char *value, struc
 }
 
 static const struct sbx_kind kind_text = {set_text, load_text, show_text, "=WORD"};
-static const struct sbx_kind kind_flag = {set_flag, load_flag, show_flag, ""};
+static const struct sbx_kind kind_flag = {set_flag, load_flag, show_flag, "=WORD"};
 static const struct sbx_kind kind_number = {set_number, load_number, show_number, "=N"};
 static const struct sbx_kind kind_list = {set_list, load_list, show_list, "=A:B"};
 static const struct sbx_kind kind_env = {set_env, load_env, show_env, "=KEY=VALUE"};
 static const struct sbx_kind kind_ctl = {set_ctl, load_text, show_text, "=WORD"};
 static const struct sbx_kind kind_file = {set_file, load_text, NULL, "=FILE"};
+
+/* Of --help: where the texts begin, and how long a line of them may be. */
+#define HELP_COLUMN 28
+#define HELP_WIDTH  70
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -411,8 +415,8 @@ static const struct sbx_key keys[] = {
 	{"branch_exists", &kind_text, AT(branch_exists), SBX_BRANCH_EXISTS, NULL,
 	 "if that branch is there: new (NAME-2, NAME-3...), refuse, continue (new)"},
 	{"state_dir", &kind_text, AT(state_dir), NULL, NULL,
-	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...), or persistent: what outlives a\n"
-	 "                            reboot ($XDG_STATE_HOME/sandboxfs, root /var/lib/sandboxfs)"},
+	 "where sandboxes are kept ($TMPDIR/sandboxfs-UID/...), or persistent: what outlives a "
+	 "reboot ($XDG_STATE_HOME/sandboxfs, root /var/lib/sandboxfs)"},
 	{"cow", &kind_text, AT(cow), "auto|off|require", NULL,
 	 "copy on write: auto, off (each sandbox a full copy), require"},
 	{"cache_dir", &kind_text, AT(cache_dir), NULL, NULL,
@@ -440,11 +444,13 @@ static const struct sbx_key keys[] = {
 	{"ephemeral", &kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
 	{"trash", &kind_number, AT(trash_days), "off", NULL,
 	 "days that uncommitted work is kept after rmdir, or off (7)"},
-	{"nested_git", &kind_flag, AT(nested_shared), "private|shared", NULL, "whether host and commands see each other's .git below the root"},
+	{"nested_git", &kind_flag, AT(nested_shared), "private|shared", NULL,
+	 "private: host and commands do not see each other's .git below the root; shared: they do"},
 	{"git_programs", &kind_flag, AT(tree_programs), "none|tree", NULL,
 	 "tree: git on the host also runs what its settings name in a sandbox's tree, where "
 	 "commands write (core.hooksPath=.husky)"},
-	{"user_xattr", &kind_flag, AT(user_xattr), NULL, NULL, "serve user.* attributes; writing and ls -l then cost a request more per file"},
+	{"user_xattr", &kind_flag, AT(user_xattr), NULL, NULL,
+	 "serve user.* attributes; writing and ls -l then cost a request more per file"},
 	{"allow_other", &kind_flag, AT(allow_other), NULL, NULL, "other users may enter the mount"},
 	{"exec_fail", &kind_flag, AT(exec_fail_errno), "status|errno", NULL,
 	 "errno: a command that fails makes the write fail too"},
@@ -562,13 +568,43 @@ struct json_object *sbx_settings_json(const struct sbx_settings *settings)
 	return obj;
 }
 
-void sbx_settings_help(void)
+void sbx_settings_walk(void (*fn)(const struct sbx_option_text *key, void *data), void *data)
 {
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(keys); i++) {
-		int n = printf("  %s%s", keys[i].name, keys[i].kind->form);
+		const bool flag = keys[i].kind == &kind_flag;
+		struct sbx_option_text text = {
+		        .name = keys[i].name,
+		        .form = keys[i].kind->form,
+		        .words = keys[i].words,
+		        .help = keys[i].help,
+		};
 
-		printf("%*s%s\n", n < 28 ? 28 - n : 1, "", keys[i].help);
+		if (flag && !text.words)
+			text.form = NULL;
+		fn(&text, data);
 	}
+}
+
+/* One key of --help, its text broken at blanks. */
+static void print_key(const struct sbx_option_text *key, void *data)
+{
+	const char *text = key->help;
+	int n = printf("  %s%s", key->name, key->form ? key->form : "");
+
+	(void)data;
+	printf("%*s", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
+	while (strlen(text) > HELP_WIDTH) {
+		const char *end = memrchr(text, ' ', HELP_WIDTH + 1);
+
+		printf("%.*s\n%*s", (int)(end - text), text, HELP_COLUMN, "");
+		text = end + 1;
+	}
+	puts(text);
+}
+
+void sbx_settings_help(void)
+{
+	sbx_settings_walk(print_key, NULL);
 }
 
 /* The daemon's PATH without what depends on the working directory. */

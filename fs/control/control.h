@@ -111,7 +111,15 @@ void sbx_control_close(struct sbx_control_handle *h, bool broken);
 /* sbx_control_ino of the file. */
 uint64_t sbx_control_handle_ino(const struct sbx_control_handle *h);
 
-/* The text of MNT/README; static. */
-extern const char sbx_readme[];
+/* MNT/README and MNT/SKILL.md, as they stand in fs/control/mnt. */
+extern const char sbx_readme[], sbx_skill[];
+
+/* The text files at the top of the mount. */
+struct sbx_top_file {
+	const char *name;
+	const char *text;
+};
+#define SBX_TOP_FILES 2
+extern const struct sbx_top_file sbx_top_files[SBX_TOP_FILES];
 
 #endif

@@ -58,12 +58,16 @@ static int text_json(struct json_object *obj, struct text *ret)
 
 /* The mount */
 
-static int text_readme(struct sbx_registry *reg, const struct sbx_control_node *node,
-                       struct text *ret)
+const struct sbx_top_file sbx_top_files[SBX_TOP_FILES] = {
+        {"README", sbx_readme},
+        {"SKILL.md", sbx_skill},
+};
+
+static int text_top_file(struct sbx_registry *reg, const struct sbx_control_node *node,
+                         struct text *ret)
 {
 	(void)reg;
-	(void)node;
-	return sbx_control_text_take(strdup(sbx_readme), ret);
+	return sbx_control_text_take(strdup(sbx_top_files[node->row->arg].text), ret);
 }
 
 static int text_pending(struct sbx_registry *reg, const struct sbx_control_node *node,
@@ -307,6 +311,10 @@ static const struct control_ops log_ops = {.read = log_read, .size = log_size};
 	{                                                                                          \
 		.name = (n), .mode = S_IFREG | 0400, .text = (fn)                                  \
 	}
+#define TOP_FILE(n, a)                                                                             \
+	{                                                                                          \
+		.name = (n), .mode = S_IFREG | 0400, .text = text_top_file, .arg = (a)             \
+	}
 #define SETTING(n, fn, o, a)                                                                       \
 	{                                                                                          \
 		.name = (n), .mode = S_IFREG | 0600, .text = (fn), .ops = &(o), .arg = (a)         \
@@ -340,7 +348,8 @@ static const struct control_ops log_ops = {.read = log_read, .size = log_size};
 	}
 
 static const struct sbx_control_row mount_rows[] = {
-        TEXT("README", text_readme),
+        TOP_FILE("README", 0),
+        TOP_FILE("SKILL.md", 1),
         REQUEST("create", sbx_control_create_ops, 0, 0),
         WRITER("teardown", sbx_control_teardown_ops, ROW_WAITS),
         TEXT("pending", text_pending),

@@ -26,7 +26,7 @@ struct sbx_node;
 
 enum sbx_node_kind {
 	SBX_NODE_ROOT,    /* MNT */
-	SBX_NODE_README,  /* MNT/README */
+	SBX_NODE_TEXT,    /* MNT/README, MNT/SKILL.md: which of sbx_top_files */
 	SBX_NODE_CTL,     /* MNT/ctl and NAME/ctl: a link to the controls */
 	SBX_NODE_ALIAS,   /* NAME/stdout, stderr, status: links to the control files */
 	SBX_NODE_BOX,     /* MNT/NAME */
@@ -74,7 +74,7 @@ uint64_t sbx_node_id(const struct sbx_node *node);
 uint32_t sbx_node_generation(const struct sbx_node *node);
 enum sbx_node_kind sbx_node_kind(const struct sbx_node *node);
 struct sbx_box *sbx_node_box(const struct sbx_node *node); /* borrowed; NULL at the top */
-unsigned sbx_node_which(const struct sbx_node *node);      /* of an alias */
+unsigned sbx_node_which(const struct sbx_node *node);      /* of an alias or a text */
 
 /*
  * The node for something that is not a backing file: KIND with BOX (NULL at the top) and WHICH. Counts a

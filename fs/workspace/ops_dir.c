@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/control/control.h"
 #include "fs/fuse/listing.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/nested_git.h"
@@ -31,7 +32,8 @@ static int list_top(struct sbx_workspace *ws, struct sbx_listing *l)
 {
 	struct top_walk w = {.l = l};
 
-	w.r = sbx_listing_add(l, "README", S_IFREG, 1);
+	for (int i = 0; w.r == 0 && i < SBX_TOP_FILES; i++)
+		w.r = sbx_listing_add(l, sbx_top_files[i].name, S_IFREG, 1);
 	if (w.r == 0)
 		w.r = sbx_listing_add(l, "ctl", ws->inlined ? S_IFDIR : S_IFLNK, 1);
 	if (w.r == 0)

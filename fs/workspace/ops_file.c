@@ -230,10 +230,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	node = ws_node(req, ino);
 	if (!node)
 		return;
-	if (sbx_node_kind(node) == SBX_NODE_README || sbx_node_kind(node) == SBX_NODE_GITFILE) {
-		ws_reply_text(
-		        req, sbx_node_kind(node) == SBX_NODE_README ? sbx_readme : ws_gitfile(node),
-		        size, off);
+	if (sbx_node_kind(node) == SBX_NODE_TEXT || sbx_node_kind(node) == SBX_NODE_GITFILE) {
+		ws_reply_text(req,
+		              sbx_node_kind(node) == SBX_NODE_TEXT
+		                      ? sbx_top_files[sbx_node_which(node)].text
+		                      : ws_gitfile(node),
+		              size, off);
 		sbx_node_put(ws->inodes, node);
 		return;
 	}

@@ -1,5 +1,5 @@
 /*
- * What stands at the top of the mount, and lookup everywhere: the README, the link to the mount's
+ * What stands at the top of the mount, and lookup everywhere: the texts, the link to the mount's
  * controls, the sandboxes, and in each sandbox the link to its controls, the aliases and the .git of
  * its root, in front of the user's files.
  *
@@ -278,9 +278,9 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 		st->st_mode = S_IFDIR | 0755;
 		st->st_nlink = 2;
 		break;
-	case SBX_NODE_README:
+	case SBX_NODE_TEXT:
 		st->st_mode = S_IFREG | 0444;
-		st->st_size = (off_t)strlen(sbx_readme);
+		st->st_size = (off_t)strlen(sbx_top_files[sbx_node_which(node)].text);
 		break;
 	case SBX_NODE_GITFILE:
 		st->st_mode = S_IFREG | 0444;
@@ -294,6 +294,15 @@ void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct sta
 		break;
 	}
 	}
+}
+
+/* The index of the text NAME at the top of the mount, or -1. */
+static int text_index(const char *name)
+{
+	for (int i = 0; i < SBX_TOP_FILES; i++)
+		if (!strcmp(name, sbx_top_files[i].name))
+			return i;
+	return -1;
 }
 
 /* The index of the alias NAME, or -1. */
@@ -331,7 +340,7 @@ bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 {
 	return ws_is_ctl(ws, dir, name) || has_alias(dir, name) ||
-	       (sbx_node_kind(dir) == SBX_NODE_ROOT && !strcmp(name, "README"));
+	       (sbx_node_kind(dir) == SBX_NODE_ROOT && text_index(name) >= 0);
 }
 
 static int lookup_special(struct sbx_workspace *ws, enum sbx_node_kind kind, struct sbx_box *box,
@@ -358,11 +367,12 @@ static int lookup_special(struct sbx_workspace *ws, enum sbx_node_kind kind, str
 static int lookup_top(struct sbx_workspace *ws, const char *name, struct stat *st,
                       struct sbx_node **ret)
 {
+	const int text = text_index(name);
 	struct sbx_box *box;
 	int r;
 
-	if (!strcmp(name, "README"))
-		return lookup_special(ws, SBX_NODE_README, NULL, 0, st, ret);
+	if (text >= 0)
+		return lookup_special(ws, SBX_NODE_TEXT, NULL, (unsigned)text, st, ret);
 	if (!strcmp(name, "ctl"))
 		return lookup_special(ws, SBX_NODE_CTL, NULL, 0, st, ret);
 	box = sbx_registry_find(ws->registry, name);

@@ -90,14 +90,14 @@ void ws_entry(struct sbx_workspace *ws, struct sbx_node *node, const struct stat
               struct fuse_entry_param *e);
 /* Answers with the entry NAME in DIR, looking it up. */
 void ws_reply_lookup(fuse_req_t req, struct sbx_node *dir, const char *name);
-/* Attributes of what is no backing file: top, README, links. */
+/* Attributes of what is no backing file: top, texts, links. */
 void ws_special_stat(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st);
 /* Target of a control link, malloc'd; NULL when out of memory. */
 char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node);
 /* Looks NAME up at the top or in a box: 0 with the node and st, -ENOENT, ... */
 int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
               struct sbx_node **ret);
-/* Whether NAME in DIR is the control directory (or the link to it); or that or README. */
+/* Whether NAME in DIR is the control directory (or the link to it); or that or a text. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 /* Whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */

@@ -166,8 +166,8 @@ static inline void sbx_sandbox_close(struct sbx_sandbox *sb)
 int sbx_sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
 
 /*
- * 0 when NAME is a sandbox name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}, not "ctl", not "README"; else
- * -EINVAL with the reason. Thread-safe.
+ * 0 when NAME is a sandbox name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}, not "ctl", "README" or
+ * "SKILL.md"; else -EINVAL with the reason. Thread-safe.
  */
 int sbx_name_check(const char *name, struct sbx_error *err);
 

@@ -28,7 +28,7 @@ result_cannot_be_forged() {
 		done
 	done
 	for file in "$ROOM/examples"/hello.sh "$ROOM/examples"/hello.pl "$ROOM/examples"/hello.js "$ROOM/examples"/hello.c \
-		"$ROOM/examples/quickstart.sh" "$MNT/README"; do
+		"$ROOM/examples/quickstart.sh" "$MNT/README" "$MNT/SKILL.md"; do
 		[ -s "$file" ]
 		refuse grep -E '(box|tidy|broken|fix-1)"?/(status|stdout|stderr)' "$file"
 	done
@@ -70,7 +70,7 @@ planted_aliases_do_nothing() {
 
 bad_names() {
 	for name in .hidden -dash 'with space' 'new
-line' ctl README "$(printf '%064d' 0)" 'a:b' 'a*' ..a; do
+line' ctl README SKILL.md "$(printf '%064d' 0)" 'a:b' 'a*' ..a; do
 		case $("$TOOL" mkdir "$MNT/$name") in
 		0) rmdir "$MNT/$name" && unsafe "$name is the name of a sandbox" ;;
 		EINVAL | EEXIST) ;;

@@ -324,7 +324,8 @@ static void sandboxes_do_not_see_each_other(void **state)
 
 static void a_bad_name_is_refused(void **state)
 {
-	static const char *const names[] = {"", ".", "..", "-a", "a/b", "ctl", "README", "a\nb"};
+	static const char *const names[] = {"",    ".",      "..",       "-a",  "a/b",
+	                                    "ctl", "README", "SKILL.md", "a\nb"};
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {

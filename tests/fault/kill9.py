@@ -187,7 +187,7 @@ def verify_box(name, files):
 
 
 def verify(clients):
-    seen = set(os.listdir(MNT)) - {"README", "ctl"}
+    seen = set(os.listdir(MNT)) - {"README", "SKILL.md", "ctl"}
     known = {}
     for c in clients:
         known.update(c.boxes)

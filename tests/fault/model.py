@@ -885,7 +885,7 @@ class Model:
         self.note("host", "", ["mount again"])
         self.unmount()
         self.mount()
-        names = set(os.listdir(MNT)) - {"README", "ctl"}
+        names = set(os.listdir(MNT)) - {"README", "SKILL.md", "ctl"}
         if names != set(self.sandboxes):
             raise Differs(f"after a mount there are {names}, there were {set(self.sandboxes)}")
         for sb in self.sandboxes.values():

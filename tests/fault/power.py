@@ -516,7 +516,7 @@ def verify_source(world):
 
 def verify(world, number):
     MOUNT.settle()
-    names = set(os.listdir(MNT)) - {"README", "ctl"}
+    names = set(os.listdir(MNT)) - {"README", "SKILL.md", "ctl"}
     check(names <= world.made, f"nobody made {names - world.made}")
     verify_source(world)
     follow_renames(world, names)
@@ -529,7 +529,7 @@ def verify(world, number):
 
 def begin_again(world):
     """What is there now has been read from the disk; of what was brought back nothing is sure."""
-    names = set(os.listdir(MNT)) - {"README", "ctl"}
+    names = set(os.listdir(MNT)) - {"README", "SKILL.md", "ctl"}
     fresh = World()
     fresh.count, fresh.made, fresh.done, fresh.log = world.count, world.made, world.done, world.log
     for name in names:
@@ -560,7 +560,7 @@ def hang(signum, frame):
 
 
 def teardown(count):
-    names = sorted(set(os.listdir(MNT)) - {"README", "ctl"})
+    names = sorted(set(os.listdir(MNT)) - {"README", "SKILL.md", "ctl"})
     for name in names[count:]:
         with open(MNT + "/ctl/teardown", "w") as f:
             f.write(name + "\n")

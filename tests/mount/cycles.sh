@@ -43,7 +43,7 @@ cycles() {
 
 nothing_is_left() {
 	source_is_clean
-	same 'README ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same 'README SKILL.md ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
 	same '' "$(find "$STATE" -name README.md)"
 }
 

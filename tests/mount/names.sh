@@ -17,19 +17,20 @@ bad_by_mkdir() {
 		grep -q . "$MNT/ctl/error"
 	done
 	expect EEXIST\|EINVAL mkdir "$MNT/ctl"
-	expect EEXIST\|EINVAL mkdir "$MNT/README"
+	expect EEXIST mkdir "$MNT/README"
+	expect EEXIST mkdir "$MNT/SKILL.md"
 	expect EEXIST mkdir "$MNT/."
 }
 
 bad_by_create() {
-	for name in '' . .. -a a/b ../x ctl README "${long63}x" 'a b'; do
+	for name in '' . .. -a a/b ../x ctl README SKILL.md "${long63}x" 'a b'; do
 		expect EINVAL write "$MNT/ctl/create" O_WRONLY "{\"name\":\"$name\"}"
 	done
 	expect EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":"a\\u0000b"}'
 	expect EINVAL write "$MNT/ctl/create" O_WRONLY '{"nam":"a"}'
 	expect EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":"a","name":"b"}'
 	expect EINVAL write "$MNT/ctl/create" O_WRONLY '{"name":1}'
-	same 'README ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same 'README SKILL.md ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
 }
 
 bad_by_rename() {

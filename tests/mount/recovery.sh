@@ -11,7 +11,7 @@ reappear() {
 	unmount
 	same '' "$(ls -A "$MNT")"
 	remount
-	same 'README a b ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same 'README SKILL.md a b ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
 	same kept "$(cat "$MNT/a/f")"
 	same inside "$(cat "$MNT/a/h")"
 	same 0700 "$("$TOOL" stat "$MNT/a/g" mode)"
@@ -194,7 +194,7 @@ ephemeral() {
 	unmount
 	source_is_clean
 	remount ''
-	same 'README ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same 'README SKILL.md ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
 }
 
 terminated() {

@@ -3,11 +3,17 @@
 # The tree of the interface: what is listed, what only resolves, what aliases do.
 
 root() {
-	same 'README a ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
+	same 'README SKILL.md a ctl' "$(ls "$MNT" | tr '\n' ' ' | sed 's/ $//')"
 	lines=$(wc -l <"$MNT/README")
 	[ "$lines" -ge 10 ] && [ "$lines" -le 60 ]
 	grep -q exec "$MNT/README"
-	expect EACCES\|EPERM\|EROFS write "$MNT/README" O_WRONLY x
+	"$SANDBOXFS" --skill | cmp - "$MNT/SKILL.md"
+	head -n 3 "$MNT/SKILL.md" | grep -qx 'name: sandboxfs'
+	for file in README SKILL.md; do
+		expect EACCES\|EPERM\|EROFS write "$MNT/$file" O_WRONLY x
+		same "$(wc -c <"$MNT/$file")" "$("$TOOL" stat "$MNT/$file" size)"
+		cmp "$MNT/$file" "$MNT/ctl/$file"
+	done
 	expect EPERM\|EACCES\|EROFS open "$MNT/file" O_CREAT\|O_WRONLY
 	expect EPERM\|EACCES symlink x "$MNT/link"
 }
@@ -84,7 +90,7 @@ not_moved() {
 		expect EPERM rename "$MNT/a/$file" "$MNT/a/other"
 		error_says a "$file is of the mount itself: it cannot be renamed"
 	done
-	for file in README ctl; do
+	for file in README SKILL.md ctl; do
 		expect EPERM rename "$MNT/$file" "$MNT/other"
 		grep -qF "$file is of the mount itself: it cannot be renamed" "$MNT/ctl/error"
 	done
@@ -103,7 +109,7 @@ removed_all() {
 
 all_at_the_top() {
 	refuse rm -rf "$MNT/"*
-	same 'README ctl' "$(cd "$MNT" && echo *)"
+	same 'README SKILL.md ctl' "$(cd "$MNT" && echo *)"
 	box a
 	same hi "$(run a echo hi)"
 }
@@ -190,6 +196,7 @@ controls_stay() {
 	done
 	expect EPERM unlink "$MNT/ctl/create"
 	expect EPERM unlink "$MNT/README"
+	expect EPERM unlink "$MNT/SKILL.md"
 	expect EPERM rmdir "$MNT/a/ctl/limits"
 	expect EPERM rmdir "$MNT/a/ctl/jobs"
 	error_says a 'cannot be removed'
@@ -234,7 +241,7 @@ run_renamed() {
 
 claim "mounting" mount_repo
 claim "mkdir" box a
-claim "the root lists README, ctl and the sandboxes, and takes no files" root
+claim "the root lists README, SKILL.md, ctl and the sandboxes, and takes no files" root
 claim "MNT/ctl has every control file" mount_controls
 claim "NAME/ctl has every control file" sandbox_controls
 claim "ctl resolves but is not listed; git, find and grep -r see only the user's files" unlisted

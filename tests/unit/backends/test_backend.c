@@ -45,7 +45,7 @@ static void bad_names_are_refused(void **state)
 {
 	static const char *const names[] = {"",   ".",   "..",     "-x",    "_x",       ".git",
 	                                    "a/", "a b", "a\n",    "a\x7f", "\xc3\xa9", "a\xff",
-	                                    "*",  "ctl", "README", "a:b",   "a@b"};
+	                                    "*",  "ctl", "README", "a:b",   "a@b",      "SKILL.md"};
 	char too_long[65];
 
 	(void)state;

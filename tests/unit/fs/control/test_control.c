@@ -18,9 +18,8 @@
 static void directories_list_what_the_design_names(void **state)
 {
 	(void)state;
-	assert_list("/", "README create teardown pending list list.json trash trash.json error "
-	                 "events stats version "
-	                 "config ");
+	assert_list("/", "README SKILL.md create teardown pending list list.json trash trash.json "
+	                 "error events stats version config ");
 	assert_list("", "exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy "
 	                "kill snapshot snapshots restore reset undo fork diff changes diffs push "
 	                "import.tar "
@@ -150,6 +149,7 @@ static void texts_of_the_mount(void **state)
 	(void)state;
 	assert_cat("/version", "sandboxfs " SBX_VERSION "\n");
 	assert_cat("/README", sbx_readme);
+	assert_cat("/SKILL.md", sbx_skill);
 	assert_cat("/pending", "");
 	assert_cat("/error", "");
 	assert_cat_begins("/list", "NAME ");
@@ -169,6 +169,19 @@ static void readme_has_at_most_40_lines(void **state)
 	for (const char *c = sbx_readme; *c; c++)
 		lines += *c == '\n';
 	assert_in_range(lines, 20, 40);
+}
+
+static void skill_has_front_matter_and_at_most_120_lines(void **state)
+{
+	static const char head[] = "---\nname: sandboxfs\ndescription: ";
+	int lines = 0;
+
+	(void)state;
+	assert_memory_equal(sbx_skill, head, sizeof(head) - 1);
+	assert_non_null(strstr(sbx_skill, "\n---\n"));
+	for (const char *c = sbx_skill; *c; c++)
+		lines += *c == '\n';
+	assert_in_range(lines, 40, 120);
 }
 
 static void text_is_of_one_moment_until_read_from_the_start(void **state)
@@ -875,6 +888,7 @@ int main(void)
 	        CASE(torn_down_sandbox_is_estale),
 	        CASE(texts_of_the_mount),
 	        CASE(readme_has_at_most_40_lines),
+	        CASE(skill_has_front_matter_and_at_most_120_lines),
 	        CASE(text_is_of_one_moment_until_read_from_the_start),
 	        CASE(exec_returns_when_the_command_has_ended),
 	        CASE(exec_takes_what_is_unfinished_at_flush_and_read),

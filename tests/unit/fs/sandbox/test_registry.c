@@ -131,7 +131,8 @@ static void made_sandbox_is_there_and_ready(void **state)
 
 static void bad_names_are_einval(void **state)
 {
-	static const char *const bad[] = {"", ".", "..", "-a", "a/b", "ctl", "README", "a\nb"};
+	static const char *const bad[] = {"",    ".",      "..",       "-a",  "a/b",
+	                                  "ctl", "README", "SKILL.md", "a\nb"};
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++)
