@@ -24,6 +24,7 @@ setup_test_needs='
 bash bash
 dash dash
 zsh zsh
+mandoc mandoc
 busybox busybox
 python3 python3
 node nodejs

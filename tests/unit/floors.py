@@ -39,6 +39,7 @@ fs/sandbox
 fs/control
 fs/workspace
 fs
+fs/completion
 """.split()
 # Folders of sources, and the objects that they become.
 LIBRARIES = {
@@ -47,7 +48,8 @@ LIBRARIES = {
     "backends": ("backends", "libbackends.a.p"),
     "fs": ("fs", "libfs.a.p"),
 }
-PROGRAMS = ("fs/main.c", "backends/push/main.c", "backends/runner/spawner/main.c")
+PROGRAMS = ("fs/main.c", "fs/completion/completion.c", "backends/push/main.c",
+            "backends/runner/spawner/main.c")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 DEFINED = "TDBRCVW"
 
