@@ -1,33 +1,36 @@
 #!/usr/bin/env python3
-"""Every sentence of README's threat model names claims of the tests that stand for it, and they exist.
+"""Every sentence of the threat model names claims of the tests that stand for it, and they exist.
 
-The names stand in a comment after the sentence: <!-- CASE: CLAIM; CASE: CLAIM -->, a CASE being one of
-tests/attacks, or of tests/mount as mount/CASE. What is said not to be
-protected, and what the tests are, stands for itself. And the programs without walls have each file that knows of one.
+A sentence ends with an id, README.md; claims.tsv has the claims of each id: CASE is a script below
+tests/. What is not protected stands for itself. And the programs without walls have each file that
+knows of one.
 """
 import pathlib
 import re
 import sys
 
 here = pathlib.Path(__file__).resolve().parent
-text = (here / "../../README.md").read_text()
-section = re.search(r"^## Threat model\n(.*?)^## ", text, re.S | re.M).group(1)
-promises = section[section.index("- **"):section.index("Not protected:")]
-promises = re.sub(r"^What is in force.*$", "", promises, flags=re.M)
+sys.path.insert(0, str(here / "../lib"))
+import claims  # noqa: E402
+
+text = (here / "README.md").read_text()
+promises = text[text.index("\n## What is promised"):text.index("\n## What is not protected")]
+promises = "\n".join(line for line in promises.splitlines() if not line.startswith("#"))
 checks = []
 
-for name in re.findall(r"<!-- (.*?) -->", promises, re.S):
-    for item in re.split(r";\s", name):
-        case, claim = item.split(": ", 1)
-        script = here / ".." / (case if "/" in case else f"attacks/{case}")
-        script = script.with_suffix(".sh")
-        known = script.read_text() if script.exists() else ""
-        checks.append((f'"{claim}"' in known, f"{case} has the claim: {claim}"))
+ids = re.findall(r"\[([A-Z]\d+)\]", promises)
+rows = [line.split("\t") for line in (here / "claims.tsv").read_text().splitlines()[1:]]
+for name, case, claim in rows:
+    checks.append((name in ids and claim != "*" and claims.exists(case, claim), f"{name}: {case} has the claim: {claim}"))
+for name in ids:
+    checks.append((ids.count(name) == 1 and name in {row[0] for row in rows}, f"{name} has claims, and is one sentence's"))
 
-# A sentence that is not followed by its claims: a full stop, and then no comment.
-for sentence in re.findall(r"[^.|]*[a-z)]\.(?=\s)(?!\s*<!--)[^\n]*", re.sub(r"\*\*[^*]*\*\*", "", promises)):
+# A sentence that is not followed by its id: a full stop, and then no [.
+for sentence in re.findall(r"[^.]*[a-z)`]\.(?=\s)(?!\s*\[)[^\n]*", promises):
     checks.append((False, f"a sentence names what shows it: {' '.join(sentence.split())}"))
-checks.append((len(checks) > 20, "the threat model was found"))
+for item in re.split(r"^- ", promises, flags=re.M)[1:]:
+    checks.append((item.rstrip().endswith("]"), f"an item ends with an id: {' '.join(item.split())[:60]}"))
+checks.append((len(ids) > 20 and len(rows) > 100, "the threat model was found"))
 
 meson = (here / "../meson.build").read_text()
 weak = re.search(r"^weak = executable\(.*?c_args", meson, re.S | re.M).group(0)
