@@ -52,6 +52,7 @@ fi
 cp -r "$here" "$ROOM/tests"
 [ -z "$prepared" ] || cp -r "$prepared" "$ROOM/prepared"
 [ ! -d "$here/../examples" ] || cp -r "$here/../examples" "$ROOM/examples"
+mkdir "$ROOM/man" && cp "$here/../fs/"*.[1-9] "$here/../fs/"*/*.[1-9] "$ROOM/man"
 cat >"$ROOM/home/.gitconfig" <<'END'
 [user]
 	name = Test
