@@ -255,7 +255,7 @@ class Client(threading.Thread):
         box.commits_before, box.commits = box.commits, {}
         self.control(name, file, text)
         self.before_cut()
-        # README: "Of what git does not record it gives back what was taken away, and leaves the rest as it is".
+        # sandboxfs(7): "Of what git does not record they give back what was taken away, and leave the rest".
         for path in [p for p in box.before if p.endswith(".log")]:
             with contextlib.suppress(FileNotFoundError):
                 with open(f"{MNT}/{name}/{path}", "rb") as f:
