@@ -344,7 +344,7 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	int r = slots_grow(tab);
 
 	assert(kind != SBX_NODE_ROOT);
-	assert(box || kind == SBX_NODE_README || kind == SBX_NODE_CTL);
+	assert(box || kind == SBX_NODE_TEXT || kind == SBX_NODE_CTL);
 	if (r < 0)
 		return r;
 	node = calloc(1, sizeof(*node));
