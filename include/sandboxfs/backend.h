@@ -130,11 +130,13 @@ int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spaw
  */
 int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 
-/* As the members. Of a sandbox that is handed over it is asserted that each table is whole. */
+/* As the member. It is asserted that each table of a recovered sandbox is whole. */
 int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
+/* As the member. *RET is the caller's; it is asserted that each of its tables is whole. */
 int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
                        struct sbx_sandbox **ret, struct sbx_error *err);
 
+/* As the member; 0 without a call of fn where the backend has no trash. */
 static inline int sbx_backend_trash(struct sbx_backend *b,
                                     int (*fn)(const struct sbx_trash *t, void *data), void *data,
                                     struct sbx_error *err)

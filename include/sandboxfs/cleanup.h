@@ -19,6 +19,7 @@
 #define _cleanup_file_ _cleanup_(sbx_cleanup_file)
 #define _cleanup_dir_  _cleanup_(sbx_cleanup_dir)
 
+/* Frees the pointer at P, which may be NULL; the variable keeps its value. */
 static inline void sbx_cleanup_free(void *p)
 {
 	free(*(void **)p);
@@ -36,18 +37,23 @@ static inline void sbx_cleanup_fd(int *fd)
 	}
 }
 
+/*
+ * Closes *F unless it is NULL. Errors of the last write are lost: close by hand what was written.
+ */
 static inline void sbx_cleanup_file(FILE **f)
 {
 	if (*f)
 		fclose(*f);
 }
 
+/* Closes *D unless it is NULL, and its descriptor with it. */
 static inline void sbx_cleanup_dir(DIR **d)
 {
 	if (*d)
 		closedir(*d);
 }
 
+/* The descriptor at FD, which is the caller's from here on; *FD becomes -1. */
 static inline int sbx_steal_fd(int *fd)
 {
 	int stolen = *fd;
@@ -56,6 +62,7 @@ static inline int sbx_steal_fd(int *fd)
 	return stolen;
 }
 
+/* Use sbx_steal_ptr(), which keeps the type. The pointer at P; *P becomes NULL. */
 static inline void *sbx_steal_ptr_(void **p)
 {
 	void *stolen = *p;

@@ -5,11 +5,13 @@
 #include <stdint.h>
 #include <time.h>
 
+/* *T in nanoseconds. */
 static inline int64_t sbx_timespec_ns(const struct timespec *t)
 {
 	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
 }
 
+/* The reading of CLOCK in nanoseconds. */
 static inline int64_t sbx_clock_ns(clockid_t clock)
 {
 	struct timespec t;

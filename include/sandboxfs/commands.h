@@ -131,11 +131,13 @@ static inline int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec
 	return sb->impl->commands->exec(sb, spec, job, err);
 }
 
+/* [loop] As the member. JOB was started: sbx_sandbox_exec has filled its sandbox. */
 static inline void sbx_job_signal(struct sbx_job *job, int sig)
 {
 	job->sandbox->impl->commands->signal(job, sig);
 }
 
+/* [any] As the member; false where the backend has none. */
 static inline bool sbx_sandbox_stale(struct sbx_sandbox *sb)
 {
 	const struct sbx_command_impl *commands = sb->impl->commands;
@@ -143,6 +145,7 @@ static inline bool sbx_sandbox_stale(struct sbx_sandbox *sb)
 	return commands && commands->stale && commands->stale(sb);
 }
 
+/* [pool] As the member; 0 where the backend has none. */
 static inline int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	const struct sbx_command_impl *commands = sb->impl->commands;
@@ -150,6 +153,7 @@ static inline int sbx_sandbox_sync(struct sbx_sandbox *sb, struct sbx_error *err
 	return commands && commands->sync ? commands->sync(sb, err) : 0;
 }
 
+/* [any] As the member; does nothing where the backend has none. */
 static inline void sbx_sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
 {
 	const struct sbx_command_impl *commands = sb->impl->commands;

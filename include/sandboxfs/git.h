@@ -36,11 +36,13 @@ struct sbx_git_impl {
 	int (*nested)(struct sbx_sandbox *sb, bool make);
 };
 
+/* [any] As the member; NULL where the backend has no git. Borrowed, as long as SB is open. */
 static inline const char *sbx_sandbox_gitfile(struct sbx_sandbox *sb)
 {
 	return sb->impl->git ? sb->impl->git->gitfile(sb) : NULL;
 }
 
+/* [pool] As the member; 0 where the backend has no git. */
 static inline int sbx_sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	return sb->impl->git ? sb->impl->git->guard(sb, err) : 0;

@@ -15,6 +15,7 @@
  */
 #define SBX_GROW(at, n, cap, first) sbx_grow_(&(at), (n), &(cap), sizeof(*(at)), (first))
 
+/* Use SBX_GROW(). AT is the address of the array's variable, SIZE that of one item in bytes. */
 static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t first)
 {
 	const size_t more = *cap ? 2 * *cap : first;

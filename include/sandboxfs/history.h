@@ -1,5 +1,5 @@
 /*
- * What a sandbox was: snapshots of its tree, what differs between two of them, the way back.
+ * The history of a sandbox: snapshots of its tree, diffs between two of them, restores.
  *
  * A state of the tree is named by a REV, a string:
  *   NULL        as it is now
@@ -9,7 +9,8 @@
  *   "mark:M"    as the mark M recorded it
  *
  * A snapshot is a commit on the sandbox's branch, which its user sees. A mark is for the daemon's
- * own use (before and after a job, before a restore): nobody sees it, and it goes with the sandbox.
+ * own use (before and after a job, before a restore): nobody sees it, and it goes with the
+ * sandbox.
  *
  * Calls are marked as in sandbox.h.
  */
@@ -126,25 +127,47 @@ static inline bool sbx_has_history(const struct sbx_sandbox *sb)
 	return sb->impl->history != NULL;
 }
 
-/* As the members; -EOPNOTSUPP without a table, -EINVAL for a REV or a mark's name that is none. */
+/*
+ * [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where wish->mark is no name of a
+ * mark.
+ */
 int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
                          char id[SBX_REV_MAX], struct sbx_error *err);
+/* [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where NAME is no name of a mark. */
 int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
+/* [disk] As the member. *S is borrowed during the call of fn. -EOPNOTSUPP without a table. */
 int sbx_history_list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
                      void *data, struct sbx_error *err);
+/*
+ * [pool] As the member; REV is not NULL. -EOPNOTSUPP without a table; -EINVAL where REV is
+ * malformed.
+ */
 int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
                         struct sbx_error *err);
+/*
+ * [pool] As the member; FD stays the caller's. -EOPNOTSUPP without a table; -EINVAL where
+ * wish->from or wish->to is malformed.
+ */
 int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
                      struct sbx_error *err);
+/* [disk] As the member. -EOPNOTSUPP without a table; -EINVAL where REV is malformed. */
 int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
                      struct sbx_error *err);
 
+/*
+ * [disk] As the member; -EOPNOTSUPP without a table. DIR is an id that tree, entry or entries
+ * gave.
+ */
 static inline int sbx_history_entry(struct sbx_sandbox *sb, const char *dir, const char *name,
                                     struct sbx_object *ret)
 {
 	return sbx_has_history(sb) ? sb->impl->history->entry(sb, dir, name, ret) : -EOPNOTSUPP;
 }
 
+/*
+ * [disk] As the member; -EOPNOTSUPP without a table. NAME and O are borrowed during the call of
+ * fn.
+ */
 static inline int
 sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
                     int (*fn)(const char *name, const struct sbx_object *o, void *data), void *data)
@@ -152,6 +175,7 @@ sbx_history_entries(struct sbx_sandbox *sb, const char *dir,
 	return sbx_has_history(sb) ? sb->impl->history->entries(sb, dir, fn, data) : -EOPNOTSUPP;
 }
 
+/* [pool] As the member; -EOPNOTSUPP without a table. FD stays the caller's. */
 static inline int sbx_history_content(struct sbx_sandbox *sb, const char *id, int fd)
 {
 	return sbx_has_history(sb) ? sb->impl->history->content(sb, id, fd) : -EOPNOTSUPP;

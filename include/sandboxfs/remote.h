@@ -38,11 +38,13 @@ struct sbx_remote_impl {
 	            struct sbx_error *err);
 };
 
+/* [any] Whether there is a table. */
 static inline bool sbx_has_remote(const struct sbx_sandbox *sb)
 {
 	return sb->impl->remote != NULL;
 }
 
+/* [disk] As the member; -EOPNOTSUPP without a table. */
 static inline int sbx_remote_url(struct sbx_sandbox *sb, const char *name, bool written, char **ret,
                                  struct sbx_error *err)
 {
@@ -51,6 +53,7 @@ static inline int sbx_remote_url(struct sbx_sandbox *sb, const char *name, bool 
 	return sb->impl->remote->url(sb, name, written, ret, err);
 }
 
+/* As the member, on a thread that may wait for the network; -EOPNOTSUPP without a table. */
 static inline int sbx_remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
                                   struct sbx_error *err)
 {

@@ -128,28 +128,36 @@ struct sbx_sandbox {
 /* For backends: calls the event. Where nobody wants to know, FD is closed. [loop] */
 void sbx_sandbox_listening(struct sbx_sandbox *sb, int fd);
 
+/* [any] As the member: borrowed, not to be closed. */
 static inline int sbx_sandbox_root(struct sbx_sandbox *sb)
 {
 	return sb->impl->root(sb);
 }
 
+/* [any] As the member; adds nothing where the backend has none. OBJ stays the caller's. */
 static inline void sbx_sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	if (sb->impl->info)
 		sb->impl->info(sb, obj);
 }
 
+/* [any] As the member; adds nothing where the backend has none. OBJ stays the caller's. */
 static inline void sbx_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	if (sb->impl->policy)
 		sb->impl->policy(sb, obj);
 }
 
+/*
+ * [pool] As the member. 0 or a negative errno; -EBUSY where a hurried sync has not brought
+ * everything over.
+ */
 static inline int sbx_sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	return sb->impl->retire(sb, err);
 }
 
+/* [pool] As the member, after retire. 0, 1 or a negative errno. */
 static inline int sbx_sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	return sb->impl->remove(sb, err);

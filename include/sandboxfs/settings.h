@@ -1,7 +1,7 @@
 /*
- * What the mount was told: built-in defaults, then the JSON configuration file,
- * then -o options (rising priority). Filled once before any thread starts and
- * constant from then on, so it may be read anywhere without a lock.
+ * The settings of a mount: built-in defaults, then the JSON configuration file, then -o options
+ * (rising priority). They are filled in once before any thread starts and are constant from then
+ * on, so any thread may read them without a lock.
  */
 #ifndef SANDBOXFS_SETTINGS_H
 #define SANDBOXFS_SETTINGS_H

@@ -36,6 +36,7 @@ struct sbx_state_info {
  */
 int sbx_state_inspect(int parent, const char *name, struct sbx_state_info *ret,
                       struct sbx_error *err);
+/* Frees the strings and zeroes *INFO. May be repeated. */
 void sbx_state_info_release(struct sbx_state_info *info);
 
 /*

@@ -46,11 +46,13 @@ static inline bool sbx_sandbox_needs_barrier(const struct sbx_sandbox *sb)
 	return sb->impl->storage && (sb->unsaved || !atomic_load(&sb->anchored));
 }
 
+/* [pool] As the member; 0 where the tree is not on this machine's disks. */
 static inline int sbx_sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
 {
 	return sb->impl->storage ? sb->impl->storage->barrier(sb, now, err) : 0;
 }
 
+/* [any] As the member; -EOPNOTSUPP also where the tree is not on this machine's disks. */
 static inline int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error *err)
 {
 	if (!sb->impl->storage)
@@ -58,17 +60,20 @@ static inline int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct
 	return sb->impl->storage->resize(sb, mb, err);
 }
 
+/* [any] As the member; does nothing where the tree is not on this machine's disks. */
 static inline void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	if (sb->impl->storage)
 		sb->impl->storage->changing(sb, dirfd, name);
 }
 
+/* [any] As the member; false where the tree is not on this machine's disks. */
 static inline bool sbx_sandbox_make_room(struct sbx_sandbox *sb)
 {
 	return sb->impl->storage && sb->impl->storage->make_room(sb);
 }
 
+/* [any] As the member; does nothing where the tree is not on this machine's disks. */
 static inline void sbx_sandbox_discard(struct sbx_sandbox *sb)
 {
 	if (sb->impl->storage)

@@ -20,9 +20,12 @@ char *sbx_strings_take(struct sbx_strings *list);
 /* Frees everything; the list is empty and usable again. */
 void sbx_strings_release(struct sbx_strings *list);
 
-/* NULL-terminated vectors. NULL stands for one that is absent, and equals an empty one. */
+/* Frees the NULL-terminated vector V with its strings. Accepts NULL. */
 void sbx_strv_free(char **v);
 char **sbx_strv_copy(char *const *v); /* NULL: V was NULL, or no memory */
+/*
+ * Whether the NULL-terminated vectors A and B have the same strings. NULL equals an empty vector.
+ */
 bool sbx_strv_equal(char *const *a, char *const *b);
 
 #endif

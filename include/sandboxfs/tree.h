@@ -1,4 +1,4 @@
-/* What both halves do with whole directory trees. */
+/* Operations on whole directory trees, for both halves of the program. */
 #ifndef SANDBOXFS_TREE_H
 #define SANDBOXFS_TREE_H
 
