@@ -17,6 +17,7 @@
 struct sbx_loop;
 struct sbx_park;
 
+/* Makes the process's only one; LOOP must live as long. Destroy *ret. 0 or -ENOMEM. */
 int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret);
 void sbx_park_destroy(struct sbx_park *park); /* accepts NULL; nothing is parked any more */
 /* REQ is answered later. Any thread; before the request can be answered by anyone. */

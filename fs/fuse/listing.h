@@ -86,12 +86,15 @@ struct sbx_listing *sbx_kept_latest(struct sbx_kept *kept, uint64_t id, uint64_t
  */
 int64_t sbx_kept_left(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns);
 /*
- * What is to be taken back from the kernel, which may be using it without asking: the listings of BOX, because files may have
- * changed; or those that at NOW_NS are no longer worth using (MORE: the kernel has others, or too much is kept). At most MAX
- * directories into IDS; returns how many.
+ * Takes back the listings of BOX, because files may have changed, although the kernel may use
+ * them without asking. At most MAX directories into IDS; returns how many.
  */
 size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, uint64_t *ids,
                          size_t max);
+/*
+ * The same of listings that at NOW_NS are no longer worth using. *MORE: the kernel has others, or
+ * too much is kept.
+ */
 size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, size_t max,
                          bool *more);
 

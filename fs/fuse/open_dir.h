@@ -23,6 +23,7 @@ struct sbx_open_dirs {
 	struct sbx_open_dir *first;
 };
 
+/* An empty set; finish it. */
 void sbx_open_dirs_init(struct sbx_open_dirs *dirs);
 /* Closes all. No request is being served any more. */
 void sbx_open_dirs_finish(struct sbx_open_dirs *dirs);
@@ -30,7 +31,9 @@ void sbx_open_dirs_finish(struct sbx_open_dirs *dirs);
 /* One more, with LISTING (NULL: not taken yet), whose reference becomes its own, as FI's handle. NULL: no memory. */
 struct sbx_open_dir *sbx_open_dir_add(struct sbx_open_dirs *dirs, struct sbx_listing *listing,
                                       struct fuse_file_info *fi);
+/* The open directory that FI's handle is. */
 struct sbx_open_dir *sbx_open_dir_of(const struct fuse_file_info *fi);
+/* Takes D out of the set and frees it with its reference to the listing. */
 void sbx_open_dir_close(struct sbx_open_dirs *dirs, struct sbx_open_dir *d);
 
 #endif

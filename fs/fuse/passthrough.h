@@ -44,7 +44,9 @@ int sbx_passthrough_join(struct sbx_passthrough *pt, uint64_t node);
 int sbx_passthrough_choose(struct sbx_passthrough *pt, uint64_t node, uint64_t box, int fd);
 /* One open of NODE less. Also after sbx_passthrough_forget. */
 void sbx_passthrough_release(struct sbx_passthrough *pt, uint64_t node);
+/* Drops the choice that was made for NODE. Files that are open by it stay so. */
 void sbx_passthrough_forget(struct sbx_passthrough *pt, uint64_t node);
+/* The same for every node of BOX, a box number. */
 void sbx_passthrough_drop_box(struct sbx_passthrough *pt, uint64_t box);
 
 /*

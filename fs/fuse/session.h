@@ -61,6 +61,7 @@ void sbx_channel_close(struct sbx_channel *ch);
  * twice already), -ENOMEM. Any thread.
  */
 int sbx_channel_back(struct sbx_channel *ch, int fd);
+/* Takes back the id of sbx_channel_back. Files that are open by it stay so. Any thread. */
 void sbx_channel_unback(struct sbx_channel *ch, int id);
 
 /* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older than 6.16. Any thread. */

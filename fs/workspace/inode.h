@@ -70,7 +70,9 @@ void sbx_node_put(struct sbx_inodes *tab, struct sbx_node *node); /* accepts NUL
 /* The kernel forgets N lookups of ID. */
 void sbx_node_forget(struct sbx_inodes *tab, uint64_t id, uint64_t n);
 
+/* The id of NODE that the kernel is told; constant, and never used again. */
 uint64_t sbx_node_id(const struct sbx_node *node);
+/* How often the table's place of NODE has been used; part of its id. */
 uint32_t sbx_node_generation(const struct sbx_node *node);
 enum sbx_node_kind sbx_node_kind(const struct sbx_node *node);
 struct sbx_box *sbx_node_box(const struct sbx_node *node); /* borrowed; NULL at the top */
@@ -161,8 +163,13 @@ struct sbx_hold {
 	struct sbx_fd *fd;
 	bool last; /* it is the file's only name */
 };
+/*
+ * Holds what stands at NAME in DIR. *RET is to be released; its node is NULL where there is
+ * nothing to hold.
+ */
 void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                    struct sbx_hold *ret);
+/* Ends the hold. DONE: the name is gone, and the file stays open until the kernel forgets it. */
 void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 /* The directory NODE was last seen in, to be put; NULL for a box and above. */
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
@@ -218,6 +225,7 @@ struct sbx_inode_stats {
 	uint64_t nodes, fds, pinned;
 	unsigned max_fds;
 };
+/* Counts what the table holds now. */
 void sbx_inodes_stats(struct sbx_inodes *tab, struct sbx_inode_stats *ret);
 
 #endif

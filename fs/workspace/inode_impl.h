@@ -1,9 +1,10 @@
 /*
- * What the files inode*.c share: inode.c is the table of nodes, inode_fd.c their descriptors,
- * inode_lookup.c how nodes and names come together, and what tells one file from another.
+ * Declarations that the files inode*.c share: inode.c is the table of nodes, inode_fd.c their
+ * descriptors, inode_lookup.c how nodes and names come together, and the identity of a file.
  *
- * One mutex guards the table, the names and the descriptor lists; it is never held over a system call that can wait, so
- * opening happens outside, and whoever finds that another thread was quicker drops his own descriptor.
+ * One mutex guards the table, the names and the descriptor lists. It is never held over a system
+ * call that can wait. So files are opened outside it, and a thread that finds another was quicker
+ * drops its own descriptor.
  */
 #ifndef SANDBOXFS_FS_WORKSPACE_INODE_IMPL_H
 #define SANDBOXFS_FS_WORKSPACE_INODE_IMPL_H
@@ -95,6 +96,7 @@ struct sbx_ident {
 	bool planted; /* set by who looks at directories: fs/workspace/gitdir.h */
 };
 
+/* Whether F is open for writing. */
 static inline bool sbx_fd_writes(const struct sbx_fd *f)
 {
 	return f->mode == O_WRONLY || f->mode == O_RDWR;
@@ -112,16 +114,19 @@ static inline uint32_t sbx_inodes_now_ms(void)
 	return (uint32_t)sbx_now_ms();
 }
 
+/* Takes the table's lock. Nothing that can wait may be done until sbx_inodes_unlock. */
 void sbx_inodes_lock(struct sbx_inodes *tab);
 /* Closes what was given up while the lock was held. */
 void sbx_inodes_unlock(struct sbx_inodes *tab);
 
 /* ---- inode.c; with the lock held ---- */
 
+/* The hash of an identity: KIND and WHICH, and of a file its BOX (NULL at the top), DEV and INO. */
 uint64_t sbx_node_hash(unsigned kind, unsigned which, const struct sbx_box *box, dev_t dev,
                        ino_t ino);
-/* Puts NODE where its identity is looked for, or takes it away from there (also when it is not there). */
+/* Puts NODE where its identity is looked for. */
 void sbx_inodes_hash(struct sbx_inodes *tab, struct sbx_node *node);
+/* Takes NODE away from where its identity is looked for. Accepts one that is not there. */
 void sbx_inodes_unhash(struct sbx_inodes *tab, struct sbx_node *node);
 /* The known file node with that identity; one that merely had the number before is unhashed. */
 struct sbx_node *sbx_node_find_file(struct sbx_inodes *tab, struct sbx_box *box,
@@ -136,6 +141,7 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node);
 
 /* ---- inode_fd.c; with the lock held ---- */
 
+/* Sets up the empty rings of a new table. */
 void sbx_fds_init(struct sbx_inodes *tab);
 /* Frees F, which is closed. */
 void sbx_fd_free(struct sbx_fd *f);
@@ -148,6 +154,7 @@ void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f);
 struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int fd, int mode);
 /* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer than others. */
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f);
+/* Makes F, which is pinned, one of the descriptors that go when they are not used. */
 void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
 /*
  * A new node without a descriptor was looked up. Returns whether it is to have one at once (sbx_node_fd), because a job

@@ -1,8 +1,10 @@
 /*
- * What the kernel keeps of the workspace without asking: names, attributes and listings, for how long, and how it is taken back
- * when a job may have changed files. No name is ever invalidated: that takes the lock of its directory without a
- * way out, which a lookup or a mkdir holds until we answer; a daemon that is killed meanwhile could not
- * even die, nor its clients.
+ * The kernel's caches of the workspace: how long it may use names, attributes and listings
+ * without asking, and how they are taken back when a job may have changed files.
+ *
+ * We never send FUSE_NOTIFY_INVAL_ENTRY. It takes the lock of the parent directory
+ * uninterruptibly, and a lookup or mkdir holds that lock until we reply. If the daemon were
+ * killed in between, neither it nor its clients could die.
  */
 #include "fs/workspace/kernel_cache.h"
 

@@ -1,4 +1,4 @@
-/* What the kernel keeps of the workspace: names, attributes, listings, and how long. */
+/* The kernel's caches of the workspace: names, attributes, listings, and how long they hold. */
 #ifndef SANDBOXFS_FS_WORKSPACE_KERNEL_CACHE_H
 #define SANDBOXFS_FS_WORKSPACE_KERNEL_CACHE_H
 
@@ -15,8 +15,12 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
 /* The kernel is going to have a listing that is kept. */
 void ws_listing_handed(struct sbx_workspace *ws);
-/* For sbx_kept_create, sbx_forgetter_create. */
+/* For sbx_kept_create: the listing of the directory ID is kept no longer. WS is the workspace. */
 void ws_listing_dropped(uint64_t id, void *ws);
+/*
+ * For sbx_forgetter_create: has the kernel drop its copy of the listing of ID. It may wait for a
+ * client.
+ */
 void ws_listing_forget(uint64_t id, void *ws);
 /* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
 void ws_look_again(struct sbx_workspace *ws);

@@ -37,18 +37,24 @@ int sbx_nested_find(struct sbx_box *box, int dirfd, const char *name, struct sbx
  */
 int sbx_nested_make(struct sbx_box *box, int dirfd, const char *name, bool dir,
                     struct sbx_nested *ret, struct sbx_error *err);
+/*
+ * Ends sbx_nested_make with the outcome R, 0 or -errno, which it returns. A failure takes a new
+ * placeholder away. Releases N.
+ */
 int sbx_nested_made(struct sbx_nested *n, int dirfd, int r);
+/* Closes the store, if N is in it. May be repeated. */
 void sbx_nested_release(struct sbx_nested *n);
 /* What stood in the store is gone: its placeholder NAME in DIRFD goes too. */
 void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name);
 /* As renameat2(2) of NAME to NEWNAME, both of which are kept apart. 0 or -errno: ENOENT also when a command made NAME. */
 int sbx_nested_carry(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
                      const char *newname, unsigned flags);
-/*
- * Notes that what stands at PATH (from the sandbox's root) has its place there; and that all below OLD is below NEW now, and, when
- * SWAPPED, the other way round.
- */
+/* Notes that what stands as NAME in DIRFD has its place at PATH, from the sandbox's root. */
 void sbx_nested_note(struct sbx_box *box, int dirfd, const char *name, const char *path);
+/*
+ * Notes that all below OLD is below NEW now, both from the sandbox's root, and with SWAPPED the
+ * other way round.
+ */
 void sbx_nested_moved(struct sbx_box *box, const char *old, const char *new, bool swapped);
 /* Whether nothing but a .git that is not shown is in the directory DIRFD. */
 bool sbx_nested_alone(struct sbx_box *box, int dirfd);

@@ -1,14 +1,14 @@
 /*
- * What stands at the top of the mount, and lookup everywhere: the texts, the link to the mount's
- * controls, the sandboxes, and in each sandbox the link to its controls, the aliases and the .git of
- * its root, in front of the user's files.
+ * The top of the mount, and lookup everywhere: the README, the link to the mount's controls, the
+ * sandboxes, and in each sandbox the link to its controls, the aliases and the .git of its root,
+ * in front of the user's files.
  *
- * Host git goes by what the file .git of the root says, so it is the daemon's: commands can do what
- * they like to the tree's own without being heard of here. Like the control directory it resolves
- * always and is not listed: rm -rf, which removes all that it finds listed, must not fail at it.
+ * The .git of a sandbox's root is the daemon's, because host git goes by what it says; commands
+ * may change the tree's own, and no lookup here reads it. Like the control directory it always
+ * resolves and is not listed: rm -rf removes all that it finds listed, and must not fail at it.
  *
- * mkdir, rmdir and rename at the top make, tear down and rename sandboxes. They are parked: the
- * registry answers on the event loop thread.
+ * mkdir, rmdir and rename at the top make, tear down and rename sandboxes. Their answers are
+ * deferred, because the registry answers on the event loop thread.
  */
 #include "fs/workspace/ops_root.h"
 

@@ -51,6 +51,7 @@ extern const struct fuse_lowlevel_ops sbx_workspace_ops;
  * A request is gone once it is answered: take ws from it first.
  */
 
+/* The workspace of the connection that REQ came from. Not once REQ is answered. */
 static inline struct sbx_workspace *ws_of(fuse_req_t req)
 {
 	return ((struct sbx_connection *)fuse_req_userdata(req))->workspace;
@@ -68,10 +69,11 @@ void ws_unreached(fuse_req_t req, struct sbx_node *node, int r, bool by_name);
 /* The node of INO, or answers ESTALE and returns NULL. Put it. */
 struct sbx_node *ws_node(fuse_req_t req, fuse_ino_t ino);
 /*
- * The directory INO of a sandbox (its root included) and its descriptor, for making or renaming NAME in it; or answers
- * and returns NULL. At the top: EPERM with a sentence. ws_parent: for removing it.
+ * The directory INO of a sandbox (its root included) and its descriptor, for making or renaming
+ * NAME in it; ws_put both. Or answers and returns NULL: EPERM with a sentence at the top.
  */
 struct sbx_node *ws_dir(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
+/* The same for removing NAME from it. */
 struct sbx_node *ws_parent(fuse_req_t req, fuse_ino_t ino, const char *name, struct sbx_fd **ret);
 /* Notes that something else than a removal is going to be written in the sandbox of NODE. */
 void ws_edited(const struct sbx_node *node);
@@ -83,6 +85,7 @@ void ws_edited(const struct sbx_node *node);
 bool ws_make_room(struct sbx_workspace *ws, struct sbx_box *box, int r, bool *last);
 /* Answers an fsync of something of BOX that is synced itself, once all that leads to it is. */
 void ws_reply_synced(fuse_req_t req, struct sbx_box *box);
+/* Gives back NODE and its descriptor FD. Either may be NULL. */
 void ws_put(struct sbx_workspace *ws, struct sbx_node *node, struct sbx_fd *fd);
 
 /* Fills e for NODE with attributes ST. */
@@ -97,11 +100,16 @@ char *ws_special_target(struct sbx_workspace *ws, struct sbx_node *node);
 /* Looks NAME up at the top or in a box: 0 with the node and st, -ENOENT, ... */
 int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, struct stat *st,
               struct sbx_node **ret);
-/* Whether NAME in DIR is the control directory (or the link to it); or that or a text. */
+/* Whether NAME in DIR is the control directory, or the link to it. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
+/*
+ * Whether NAME in DIR is that, a result's name that is shown as a link (stdout, ...), or README
+ * at the top.
+ */
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
-/* Whether NAME in DIR is the .git that the daemon wrote; what it says; that it stays. */
+/* Whether NAME in DIR is the .git that the daemon shows in a sandbox's root. */
 bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
+/* What that .git says, borrowed; NULL where the tree's own is shown. NODE is of a sandbox. */
 const char *ws_gitfile(const struct sbx_node *node);
 /* Answers a read of TEXT. */
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
