@@ -95,12 +95,17 @@ void sbx_jobs_resume(struct sbx_jobs *jobs);
  * until each has released it. Any thread.
  */
 int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, const char *instead, struct sbx_error *err);
+/*
+ * Ends one sbx_jobs_hold, with the same WRITES. The last one lets the commands start that wait.
+ * Any thread.
+ */
 void sbx_jobs_release(struct sbx_jobs *jobs, bool writes);
 /*
  * A command is about to be started: from here to sbx_jobs_entered, which comes after sbx_job_start, nobody holds the
  * table. False: somebody does; then(data) is called on the loop thread when it is worth asking again. Any thread.
  */
 bool sbx_jobs_enter(struct sbx_jobs *jobs, void (*then)(void *data), void *data);
+/* Ends one sbx_jobs_enter that returned true. Any thread. */
 void sbx_jobs_entered(struct sbx_jobs *jobs);
 
 /* Whether no more jobs are taken: sbx_jobs_shutdown. Any thread. */
@@ -116,14 +121,20 @@ struct sbx_job_defaults {
 	uint64_t timeout_ms;
 	struct sbx_limits limits;
 };
-/* A deep copy for the caller; release it. */
+/* A deep copy, the caller's: sbx_job_defaults_release it. 0 or -ENOMEM. Any thread. */
 int sbx_jobs_get_defaults(struct sbx_jobs *jobs, struct sbx_job_defaults *ret);
 /* cwd is checked as a request's is. Takes a copy. -EACCES, -ENOENT, -ENOTDIR, -EINVAL. */
 int sbx_jobs_set_cwd(struct sbx_jobs *jobs, const char *cwd, struct sbx_error *err);
+/*
+ * Takes a copy of ENV (NULL: none). -EINVAL for an entry that is no KEY=VALUE, -ENOMEM. Any
+ * thread.
+ */
 int sbx_jobs_set_env(struct sbx_jobs *jobs, char *const *env, struct sbx_error *err);
+/* In milliseconds; 0: none. Any thread. */
 void sbx_jobs_set_timeout(struct sbx_jobs *jobs, uint64_t timeout_ms);
 /* As those of a request: what is more than the mount's limit is taken down to it. */
 void sbx_jobs_set_limits(struct sbx_jobs *jobs, const struct sbx_limits *limits);
+/* Frees what *D owns and zeroes it. */
 void sbx_job_defaults_release(struct sbx_job_defaults *d);
 
 /*
@@ -163,18 +174,25 @@ struct sbx_jobrec *sbx_job_last_exec(struct sbx_jobs *jobs);
 /* Calls fn for each job known at the time of the call, oldest first; fn may do with it what it likes. */
 void sbx_jobs_walk(struct sbx_jobs *jobs, void (*fn)(struct sbx_jobrec *rec, void *data),
                    void *data);
+/* How many commands run that may write; a start in progress counts. Any thread. */
 unsigned sbx_jobs_running(struct sbx_jobs *jobs);
 
+/* Takes one more reference and returns REC. Any thread. */
 struct sbx_jobrec *sbx_job_ref(struct sbx_jobrec *rec);
 void sbx_job_unref(struct sbx_jobrec *rec); /* accepts NULL */
 
 /* The directory name in jobs/: "12" or "build". Constant; lives as long as the reference. */
 const char *sbx_job_name(const struct sbx_jobrec *rec);
+/*
+ * The number of the last start; 0: not started yet. It changes when a named job runs again. Any
+ * thread.
+ */
 uint64_t sbx_job_number(const struct sbx_jobrec *rec);
 /* By which file it was started; of a prepared job EXEC. */
 enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
 /* Position in ctime order of the record (for st_mtim): CLOCK_REALTIME ns of start or end. */
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
+/* Whether the last start has ended or failed; false for a prepared job. Any thread. */
 bool sbx_job_ended(struct sbx_jobrec *rec);
 /* 0, or the negative errno and text with which the command could not be started. */
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
@@ -203,35 +221,46 @@ void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
  * stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SBX_STATUS_MAX holds every one.
  */
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
-/* The result object of design 1.5; the caller puts it. */
+/*
+ * The result as a JSON object: id, argv, cwd, exitCode, signal, timedOut, oomKilled, durationMs,
+ * stdout, stderr, changedFiles, and error and errno where the start failed. The caller puts it.
+ */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);
 /*
  * For the record of what happened: "job", "cmd" (argv), once it has ended "changed_files" where known, "exit_code", "signal", "timed_out",
  * "duration_sec", and "error" when it could not be started. The caller puts it.
  */
 struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);
-/* argv as JSON array text, NULL when it never ran; cwd relative to the root, "." for that; malloc'd. */
+/* argv of the last start as the text of a JSON array, malloc'd; NULL when it never ran. */
 char *sbx_job_argv_json(struct sbx_jobrec *rec);
+/* The directory of the last start, relative to the root, "." for that; malloc'd. */
 char *sbx_job_cwd(struct sbx_jobrec *rec);
 /* The last part of argv[0]; malloc'd, NULL: no memory. */
 char *sbx_job_program(struct sbx_jobrec *rec);
 
 /* Kept output of STREAM 1 or 2: its size now; and some of it (count, or -errno). Never waits for the job. */
 uint64_t sbx_job_output_size(struct sbx_jobrec *rec, int stream);
+/*
+ * Copies up to LEN kept bytes of STREAM from OFF on. Returns the count, 0 at the present end, or
+ * -errno. Never waits for the job.
+ */
 ssize_t sbx_job_output_read(struct sbx_jobrec *rec, int stream, void *buf, size_t len,
                             uint64_t off);
 
 /*
- * jobs/ID/stdin. Before the start the bytes are kept and become the command's stdin. A job that is
- * started while a stdin file is open gets a pipe which stays open until the last of them is closed.
- * A request that gives its own stdin comes before both.
- * write: answers p with the count, or EPIPE when nothing reads any more, EFBIG when more than 64 MiB are to
- * be kept, now or when there is room. All bytes are taken or none. SIGPIPE must be ignored in the process.
- * Any thread.
+ * Opens jobs/ID/stdin. A job that is started while the file is open gets a pipe, which stays open
+ * until the last sbx_job_stdin_close. A request that gives its own stdin comes before that. Any
+ * thread.
  */
 void sbx_job_stdin_open(struct sbx_jobrec *rec);
+/*
+ * Answers P with LEN, now or when the pipe has room. All bytes are taken or none. Before the
+ * start they are kept and become the command's stdin. EPIPE: nothing reads any more. EFBIG: more
+ * than 64 MiB would be kept. SIGPIPE must be ignored in the process. Any thread.
+ */
 void sbx_job_stdin_write(struct sbx_jobrec *rec, const void *buf, size_t len,
                          struct sbx_pending *p);
+/* Ends one sbx_job_stdin_open. The last one gives the command its end-of-file. Any thread. */
 void sbx_job_stdin_close(struct sbx_jobrec *rec);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * What the files job_*.c share. Locks, in the order in which they are taken:
+ * Declarations that the files of a job table share. Its locks, in the order in which they are
+ * taken:
  *
- *   turn   held while the number of running jobs changes and busy() is told, so that the calls come in the
- *          order of the changes and no second command is handed over before busy(true) has returned
- *   lock   every changing field of the table and its records; nothing that may block or
- *          call back happens under it
+ *   turn   held while the number of running jobs changes and busy() is told, so that the calls come
+ *          in the order of the changes and no second command is handed over before busy(true) has
+ *          returned
+ *   lock   every changing field of the table and its records; nothing that may block or call back
+ *          happens under it
  *   (an output's own lock)
  *
  * A table outlives sbx_jobs_destroy until the last reference to one of its records is gone.
@@ -137,18 +139,30 @@ struct sbx_jobs {
 	struct sbx_jobs_done *done;     /* of sbx_jobs_shutdown */
 };
 
+/* Takes one more reference and returns JOBS. Any thread. */
 struct sbx_jobs *sbx_jobs_ref(struct sbx_jobs *jobs);
+/*
+ * The last one frees the table and removes its spill directory, if that is empty. No lock may be
+ * held.
+ */
 void sbx_jobs_unref(struct sbx_jobs *jobs);
 
 /* A record outside the list, with one reference. NAME NULL: its number will be its name. */
 struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name);
+/* Frees what *ASKED owns and zeroes it. */
 void sbx_asked_release(struct sbx_asked *asked);
 
-/* With the lock held. The list holds a reference of its own. */
+/* Appends REC to the list, which takes a reference of its own. The lock is held. */
 void sbx_jobs_link(struct sbx_jobs *jobs, struct sbx_jobrec *rec);
+/*
+ * Takes REC out of the list and drops the list's reference, which may free REC. The lock is held.
+ */
 void sbx_jobs_unlink(struct sbx_jobs *jobs, struct sbx_jobrec *rec);
+/* The job with that name or number, borrowed, or NULL. The lock is held. */
 struct sbx_jobrec *sbx_jobs_by_name(struct sbx_jobs *jobs, const char *name);
+/* The job most recently started by exec, borrowed, or NULL. The lock is held. */
 struct sbx_jobrec *sbx_jobs_last_exec(struct sbx_jobs *jobs);
+/* Whether REC is starting or running. The lock is held. */
 bool sbx_jobrec_active(const struct sbx_jobrec *rec);
 
 #endif

@@ -1,4 +1,7 @@
-/* What a command may be, and what is given to the backend. */
+/*
+ * The plan of a command: a request, checked and filled up with the defaults, as the backend gets
+ * it.
+ */
 #ifndef SANDBOXFS_FS_JOB_PLAN_H
 #define SANDBOXFS_FS_JOB_PLAN_H
 
@@ -22,6 +25,7 @@ struct sbx_plan {
 /* -EACCES, -ENOENT, -ENOTDIR, -EPERM, -ENOMEM. Takes the table's lock. */
 int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct sbx_plan *ret,
                   struct sbx_error *err);
+/* Frees what *PLAN owns. program is the allowlist's. */
 void sbx_plan_release(struct sbx_plan *plan);
 /* CWD as a user may write it, checked and made relative to the root; malloc'd. */
 int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct sbx_error *err);

@@ -2,8 +2,8 @@
  * Requests as clients write them to exec, spawn, run, jobs/ID/exec and
  * ctl/create: bytes in, at most one complete request out at a time.
  *
- * Three encodings of a command, told apart by content (design 1.3): JSON, NUL-separated
- * argv, one text line with POSIX shell quoting and nothing else of a shell.
+ * A command comes in one of three encodings, told apart by content: JSON, argv separated by NULs,
+ * or a text line with POSIX shell quoting and nothing else of a shell.
  * Not thread-safe; each open file has a parser of its own.
  */
 #ifndef SANDBOXFS_FS_JOB_REQUEST_H
@@ -64,7 +64,9 @@ struct sbx_request_parser {
 	bool tail;                  /* the newline that ends a JSON request may still come */
 };
 
+/* An empty parser; finish it. */
 void sbx_request_parser_init(struct sbx_request_parser *p);
+/* Frees what P has accumulated. */
 void sbx_request_parser_finish(struct sbx_request_parser *p);
 /* Drops what has been accumulated (not the overflow mark). */
 void sbx_request_parser_reset(struct sbx_request_parser *p);
@@ -99,6 +101,7 @@ struct sbx_create_request {
 	char *from;
 };
 
+/* Frees what *REQ owns and zeroes it. */
 void sbx_create_request_release(struct sbx_create_request *req);
 /* As sbx_request_parser_next, for create requests. */
 int sbx_create_parser_next(struct sbx_request_parser *p, bool final, struct sbx_create_request *ret,
@@ -112,6 +115,7 @@ struct sbx_push_request {
 	char *intent, *blueprint, *run; /* of which title and text are made */
 };
 
+/* Frees what *REQ owns and zeroes it. */
 void sbx_push_request_release(struct sbx_push_request *req);
 /* As sbx_request_parser_next, for push requests. The newline after a JSON request is no empty line. */
 int sbx_push_parser_next(struct sbx_request_parser *p, bool final, struct sbx_push_request *ret,

@@ -1,7 +1,7 @@
 /*
- * What can be read of a job: the status line, the result, kept output. Everything is taken from the record
- * in one look under the lock (struct view); texts are made from that, and output is read
- * through references, so a large result holds nobody up.
+ * The readable results of a job: the status line, the result, kept output. All values are copied
+ * from the record in one look under the lock (struct view), and texts are made from the copy.
+ * Output is read through references, so a large result holds nobody up.
  */
 #include <errno.h>
 #include <inttypes.h>

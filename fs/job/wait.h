@@ -12,7 +12,9 @@
  */
 struct sbx_job_waiter;
 typedef void (*sbx_job_fn)(struct sbx_jobrec *rec, void *data);
+/* Waits for the start; the handle is REC's. */
 struct sbx_job_waiter *sbx_job_on_started(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
+/* Waits for the end; the handle is REC's. */
 struct sbx_job_waiter *sbx_job_on_ended(struct sbx_jobrec *rec, sbx_job_fn fn, void *data);
 /* fn will not be called any more. Loop thread, before fn was called. */
 void sbx_job_forget_waiter(struct sbx_jobrec *rec, struct sbx_job_waiter *w);

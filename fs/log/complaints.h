@@ -1,7 +1,7 @@
 /*
- * What failed commands say of paths and programs that they could not get at, as C programs, shells,
- * Python and node print it. The text is whatever the command chose to write: what is found in it is
- * a name to be looked at, and no more.
+ * Complaints in the stderr of failed commands about paths and programs that they could not get
+ * at, as C programs, shells, Python and node print them. A command chooses its text freely, so a
+ * name found in it is worth a look, and no more.
  */
 #ifndef SANDBOXFS_FS_LOG_COMPLAINTS_H
 #define SANDBOXFS_FS_LOG_COMPLAINTS_H

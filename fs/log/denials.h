@@ -1,6 +1,7 @@
 /*
- * What a sandbox was refused, where people and programs look: one line each in its log and its events,
- * at most ten in a second of each kind, then one line with the number of the others.
+ * Denials: what a sandbox was refused, told where people and programs look. Each is one line in
+ * its log and its events. At most ten of each kind are told in a second, then one line with the
+ * number of the others.
  */
 #ifndef SANDBOXFS_FS_LOG_DENIALS_H
 #define SANDBOXFS_FS_LOG_DENIALS_H

@@ -1,4 +1,4 @@
-/* What happens, for programs: the live events of a sandbox and of the mount. */
+/* The live events of a sandbox and of the mount, for programs. */
 #ifndef SANDBOXFS_FS_LOG_EVENTS_H
 #define SANDBOXFS_FS_LOG_EVENTS_H
 
@@ -37,6 +37,7 @@ struct sbx_events_reader {
 
 /* With a mark, unless memory is exhausted. */
 void sbx_events_reader_init(struct sbx_events *ev, struct sbx_events_reader *r);
+/* Frees the mark of R. No answer of it is owed. */
 void sbx_events_reader_release(struct sbx_events_reader *r);
 /*
  * Answers p with what follows R (moved when the answer is given), now or when something is added;

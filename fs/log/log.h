@@ -1,9 +1,10 @@
 /*
- * What happened, for programs: the JSONL log of a sandbox (ctl/log, a durable copy in logs_dir).
+ * The JSONL log of a sandbox, for programs (ctl/log, and a durable copy in logs_dir).
  *
  * A log record is one JSON object on one line: "timestamp" (RFC 3339, UTC, ms), "task_id" (the
- * sandbox's name), "event" ("create", "exec", "spawn", "run", "cleanup", ...), and where they apply "job",
- * "cmd", "exit_code", "signal", "timed_out", "duration_sec", "changed_files", "error". No output of commands.
+ * sandbox's name), "event" ("create", "exec", "spawn", "run", "cleanup", ...), and where they
+ * apply "job", "cmd", "exit_code", "signal", "timed_out", "duration_sec", "changed_files",
+ * "error". No output of commands.
  */
 #ifndef SANDBOXFS_FS_LOG_LOG_H
 #define SANDBOXFS_FS_LOG_LOG_H
@@ -23,6 +24,7 @@ int sbx_log_open(const char *state_dir, const char *logs_dir, const char *id, co
                  struct sbx_log **ret);
 /* Accepts NULL. The file below state_dir is left alone; sbx_log_remove unlinks it. */
 void sbx_log_close(struct sbx_log *log);
+/* Unlinks the file below state_dir; the durable copy stays. The log is still open. */
 void sbx_log_remove(struct sbx_log *log);
 /*
  * The sandbox is called NAME now: "task_id" of the records that follow, and the durable copy goes on
@@ -37,8 +39,9 @@ void sbx_log_finish(struct sbx_log *log);
  * failing disk is not an error of the caller.
  */
 void sbx_log_record(struct sbx_log *log, const char *event, struct json_object *extra);
-/* Bytes in the log now; and some of them: returns the count read or -errno. Thread-safe. */
+/* Bytes in the log now. Thread-safe. */
 uint64_t sbx_log_size(struct sbx_log *log);
+/* Copies up to LEN bytes of the log from OFF on: returns the count or -errno. Thread-safe. */
 ssize_t sbx_log_read(struct sbx_log *log, void *buf, size_t len, uint64_t off);
 
 /* --- the form that log records and events share --- */
