@@ -1,16 +1,17 @@
 /*
- * What is done to a box by the backend's [pool] calls, each told of on the loop thread.
+ * The backend's [pool] calls for a box, with their results told on the loop thread.
  *
- * Works are for somebody who waits: snapshots, restores, diffs. Each box has a queue of its own, so
- * that one with much to do takes no more than one thread of the pool.
+ * Works are for somebody who waits: snapshots, restores, diffs. Each box has a queue of its own,
+ * so that a box with much to do takes no more than one thread of the pool.
  *
- * Git state is brought over before a command starts when the host has moved it, and after one has
- * ended when that has. One at a time for a box; who comes while one is under way shares the next.
+ * A sync brings git state over: before a command starts when the host has moved it, and after one
+ * has ended when that has. A box has one sync at a time; callers that come while one is under way
+ * share the next.
  *
- * Saving brings what a box holds to where neither the daemon's death nor a power cut loses it. An
- * fsync waits for that, and shares it with others that come meanwhile. Boxes whose changes are in
- * memory are saved unasked as well: soon after something was written through the mount, when the
- * last job has ended, and at the end. Threads of its own do it, since copying and waiting for the
+ * A save brings what a box holds to where neither the daemon's death nor a power cut loses it. An
+ * fsync waits for a save, and shares it with others that come meanwhile. Boxes whose changes are
+ * in memory are saved unasked as well: soon after a write through the mount, when the last job
+ * has ended, and at the end. Saves have threads of their own, because copying and waiting for the
  * disk would keep the pool from other boxes.
  */
 #include "fs/sandbox/backend_work.h"

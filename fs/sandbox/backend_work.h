@@ -1,4 +1,4 @@
-/* What is done to a box by the backend's [pool] calls. */
+/* The backend's [pool] calls for a box: sync, save, and works for somebody who waits. */
 #ifndef SANDBOXFS_FS_SANDBOX_BACKEND_WORK_H
 #define SANDBOXFS_FS_SANDBOX_BACKEND_WORK_H
 

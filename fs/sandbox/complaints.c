@@ -1,7 +1,7 @@
 /*
- * What a command that failed was refused by what it was not shown. The kernel says to it "no such
- * file", and it to its stderr: so that is read, once it has ended, and what is true of it is told.
- * A command that succeeds costs nothing.
+ * The stderr of a failed command, searched for files that the sandbox does not show. To the
+ * command the kernel says only "no such file". So its stderr is read once it has ended, and every
+ * complaint that proves true is told. A command that succeeds costs nothing.
  */
 #include <json-c/json.h>
 #include <stdlib.h>

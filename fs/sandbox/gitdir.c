@@ -1,7 +1,8 @@
 /*
- * What the host's git has made is known by a signature: a copy of its config, so that who writes
- * the same again has changed nothing; one with hooks has none. It stands in the store of what is
- * kept apart (fs/workspace/nested_git.h), by the directory's own inode and time of birth.
+ * Signatures of git directories that the host's git has made. A signature is a copy of the
+ * directory's config, so a command that writes the same again has changed nothing. A directory
+ * with hooks gets no signature. The signature stands in the store of names that are kept apart
+ * (fs/workspace/nested_git.h), by the directory's inode and birth time.
  */
 #include "fs/sandbox/gitdir.h"
 

@@ -28,6 +28,10 @@ void sbx_gitdir_disown(struct stat *st);
  * When that has been done, sign says that it still is.
  */
 bool sbx_gitdir_may_sign(struct sbx_box *box, int dirfd, const char *name, const char *newname);
+/*
+ * Signs the directory DIRFD, after sbx_gitdir_may_sign said so and the rename was done. Does
+ * nothing while a command runs.
+ */
 void sbx_gitdir_sign(struct sbx_box *box, int dirfd);
 
 #endif

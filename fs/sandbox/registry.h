@@ -54,9 +54,9 @@ struct sbx_box {
 	unsigned begun; /* how often that has begun; atomic */
 	/* Times that others than the host may begin or have ended to change files. Atomic. */
 	uint32_t changes;
-	int refs; /* atomic */
-	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
+	int refs;                  /* atomic */
 	pthread_mutex_t root_lock; /* retired, and using the sandbox's root */
+	/* Held from reading to setting the defaults of jobs, so that no change is lost. */
 	pthread_mutex_t defaults_lock;
 	/* private members follow in fs/sandbox/registry_impl.h by embedding */
 };
@@ -91,6 +91,11 @@ struct sbx_registry_config {
 	void *observer_data;
 };
 
+/*
+ * Makes an empty registry. CONFIG is copied; all that it points to must live as long. Destroy
+ * *ret. 0, -ENOMEM, or the errno with which the network proxy or the event streams could not be
+ * made.
+ */
 int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret);
 /* [start] Calls the backend's recover and fills the registry. Blocks. */
 int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
@@ -104,14 +109,20 @@ void sbx_registry_destroy(struct sbx_registry *reg);
 
 /* A reference to the ready (or failed, stopping) box NAME, or NULL. Any thread. */
 struct sbx_box *sbx_registry_find(struct sbx_registry *reg, const char *name);
+/* The same by box number, which outlives a rename. Any thread. */
 struct sbx_box *sbx_registry_find_number(struct sbx_registry *reg, uint64_t number);
 /* Calls fn for each box that MNT shows, in order of name; the registry is locked meanwhile. */
 void sbx_registry_walk(struct sbx_registry *reg, void (*fn)(struct sbx_box *box, void *data),
                        void *data);
+/* Takes one more reference and returns BOX. Any thread. */
 struct sbx_box *sbx_box_ref(struct sbx_box *box);
 void sbx_box_unref(struct sbx_box *box); /* accepts NULL */
 /* Copies the present name into buf. */
 void sbx_box_name(struct sbx_box *box, char buf[64]);
+/*
+ * Whether BOX is not retired. It may be retired the next moment; only sbx_box_root holds it. Any
+ * thread.
+ */
 bool sbx_box_alive(struct sbx_box *box);
 /*
  * A descriptor of the root of the tree, the caller's. -ESTALE once retired: what is removed keeps nothing open,
@@ -160,11 +171,19 @@ void sbx_registry_rename(struct sbx_registry *reg, const char *from, const char 
 
 /* The sentence of ctl/error. Any thread. BOX NULL: the mount's. code 0 is ignored. */
 void sbx_error_store(struct sbx_registry *reg, struct sbx_box *box, const struct sbx_error *err);
+/*
+ * Copies the last sentence that was stored for BOX (NULL: the mount); code 0: there is none. Any
+ * thread.
+ */
 void sbx_error_fetch(struct sbx_registry *reg, struct sbx_box *box, struct sbx_error *ret);
 
+/* The settings of the mount; constant. Any thread. */
 const struct sbx_settings *sbx_registry_settings(struct sbx_registry *reg);
+/* The event loop of the configuration. Any thread. */
 struct sbx_loop *sbx_registry_loop(struct sbx_registry *reg);
+/* The wide pool of the configuration, for work that a command can make long. Any thread. */
 struct sbx_pool *sbx_registry_lane(struct sbx_registry *reg);
+/* The event stream of the mount; it lives as long as the registry. Any thread. */
 struct sbx_events *sbx_registry_events(struct sbx_registry *reg);
 /* When the registry was made: CLOCK_REALTIME, ms. */
 int64_t sbx_registry_time_ms(struct sbx_registry *reg);

@@ -1,8 +1,8 @@
 /*
- * What the files of this folder share: registry.c is the registry, setup.c what each box is given,
- * create.c, teardown.c and rename.c are the lives of its boxes, backend_work.c what the backend
- * does to one, track.c what commands change, report.c what lists and describes, recover.c
- * recovery and shutdown.
+ * Declarations that the files of this folder share: registry.c is the registry, setup.c makes a
+ * box's log, events and jobs, create.c, teardown.c and rename.c are the lives of its boxes,
+ * backend_work.c has the backend's long calls for one, track.c records what commands change,
+ * report.c lists and describes, recover.c is recovery and shutdown.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
  * block, and the loop thread, where states change and callers are told. A chain counts as in
@@ -179,14 +179,27 @@ void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event,
  * these frees the registry. fn ends with sbx_registry_posted, lock held, which takes the lock away.
  */
 void sbx_registry_post(struct sbx_registry *reg, void (*fn)(void *data));
+/*
+ * Ends the fn of sbx_registry_post: unlocks the registry, and frees it if this was the last one
+ * of a destroyed registry. REG must not be used afterwards.
+ */
 void sbx_registry_posted(struct sbx_registry *reg);
+/*
+ * The box NAME, borrowed, or NULL. *AT (may be NULL) is its index, or the one where it would
+ * stand.
+ */
 struct box *sbx_registry_locate(struct sbx_registry *reg, const char *name, size_t *at);
+/* Whether NAME is a box's, or is reserved by a rename that goes on. */
 bool sbx_registry_taken(struct sbx_registry *reg, const char *name);
-int sbx_registry_insert(struct sbx_registry *reg, struct box *box); /* -ENOMEM */
+/* Puts BOX where its name belongs; it takes over one reference. 0 or -ENOMEM. */
+int sbx_registry_insert(struct sbx_registry *reg, struct box *box);
+/* Takes BOX out of the list, if it is there. Its reference becomes the caller's. */
 void sbx_registry_drop(struct sbx_registry *reg, struct box *box);
 /* Tells that MNT shows a name it did not show before. Loop thread; no lock held. */
 void sbx_registry_shown(struct sbx_registry *reg);
+/* One more operation that the shutdown waits for. */
 void sbx_registry_begin(struct sbx_registry *reg);
+/* One operation less; the last one wakes the shutdown. */
 void sbx_registry_end(struct sbx_registry *reg);
 /* Gives up what is being pushed. */
 void sbx_box_cancel_pushes(struct box *box);
@@ -197,6 +210,7 @@ void sbx_box_remove(struct box *box);
  * then, once; the lock is held. The caller goes on with sbx_box_last_removal, without it.
  */
 bool sbx_box_begin_last_removal(struct box *box);
+/* Submits the removal that sbx_box_begin_last_removal has begun to the pool of removers. */
 void sbx_box_last_removal(struct box *box);
 /* A ready box becomes a stopping one. */
 void sbx_box_stop_begin(struct box *box);

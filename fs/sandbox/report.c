@@ -1,7 +1,7 @@
 /*
- * What the registry says of itself: list, list.json, pending, stats, and of a box: info, policy.
- * Boxes are referenced under the lock and asked after it, because job tables and
- * backends have locks of their own.
+ * The registry's reports on itself (list, list.json, pending, stats) and on a box (info, policy).
+ * Boxes are referenced under the lock and asked after it, because job tables and backends have
+ * locks of their own.
  */
 #include "fs/sandbox/report.h"
 

@@ -1,6 +1,6 @@
 /*
- * What each box is given: its log, its events, its job table, its lifetime; and what is written
- * there.
+ * The setup of a box: its log, its events, its job table, its lifetime; and the records that are
+ * written to log and events.
  */
 #include <assert.h>
 #include <errno.h>

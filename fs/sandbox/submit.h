@@ -28,7 +28,9 @@ struct sbx_submission {
 	bool cancelled;
 };
 
+/* Sets up the lock of a zeroed S; finish it. */
 void sbx_submission_init(struct sbx_submission *s);
+/* Releases the lock of S. No request of it is under way. */
 void sbx_submission_finish(struct sbx_submission *s);
 /*
  * Submits REQ, which is taken over. 1: done follows. Else it has failed at once: -errno as of

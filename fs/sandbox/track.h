@@ -1,4 +1,4 @@
-/* What commands change. */
+/* The changes of each command, recorded with -o track. */
 #ifndef SANDBOXFS_FS_SANDBOX_TRACK_H
 #define SANDBOXFS_FS_SANDBOX_TRACK_H
 
@@ -18,10 +18,23 @@ struct sbx_track_start {
 	void (*then)(void *data);
 	void *data;
 };
+/*
+ * Brings git's state in step, as sbx_box_sync, and marks the tree where it is tracked. False:
+ * there is nothing to do; else then(data) follows on the loop thread. *START is the caller's
+ * until then; its number, 0 where nothing is tracked, goes into the request. Any thread.
+ */
 bool sbx_box_track_begin(struct sbx_box *box, struct sbx_track_start *start,
                          void (*then)(void *data), void *data);
+/*
+ * REC's command has ended, or (FAILED) could not be started: marks the tree, lists its changes
+ * and brings git's state in step. As sbx_box_sync.
+ */
 bool sbx_box_track_end(struct sbx_box *box, struct sbx_jobrec *rec, bool failed,
                        void (*then)(void *arg), void *arg);
+/*
+ * No command came of the start NUMBER: its place is free again. Accepts one that is not known.
+ * Any thread.
+ */
 void sbx_box_track_drop(struct sbx_box *box, uint64_t number);
 /* Between which states lies what REC changed; to "": now. -ENOENT. Any thread. */
 int sbx_box_track_marks(struct sbx_box *box, struct sbx_jobrec *rec, char from[SBX_REV_MAX],

@@ -1,7 +1,7 @@
 /*
- * What the host has and commands do not see, or may not write to. Only file systems of this machine
- * are looked at, never our own mount or one that somebody else has to answer for, so a look never
- * waits.
+ * Files of the host that commands do not see, or may not write to. Only file systems of this
+ * machine are looked at, never our own mount or one that somebody else has to answer for, so a
+ * look never waits.
  */
 #ifndef SANDBOXFS_FS_SANDBOX_UNSHOWN_H
 #define SANDBOXFS_FS_SANDBOX_UNSHOWN_H
