@@ -32,11 +32,15 @@ struct sbx_control_node {
 
 struct sbx_control_handle; /* an open file or directory */
 
+/* The controls root, which belongs to no sandbox. */
 void sbx_control_root(struct sbx_control_node *ret);
-/* The directory NAME/ctl of BOX; the directory MNT/ctl. Takes references. */
+/* The directory NAME/ctl of BOX. Takes a reference; release *ret. */
 void sbx_control_box_node(struct sbx_box *box, struct sbx_control_node *ret);
+/* The directory MNT/ctl. Release *ret. */
 void sbx_control_mount_node(struct sbx_control_node *ret);
+/* Makes *RET the same node as *FROM, with references of its own. */
 void sbx_control_node_copy(const struct sbx_control_node *from, struct sbx_control_node *ret);
+/* Drops the node's references. */
 void sbx_control_node_release(struct sbx_control_node *node);
 /* Whether both name the same file. */
 bool sbx_control_node_same(const struct sbx_control_node *a, const struct sbx_control_node *b);
@@ -58,6 +62,7 @@ int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *di
  */
 void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
                           struct sbx_pending *p);
+/* Whether NODE is a directory of the controls. */
 bool sbx_control_is_dir(const struct sbx_control_node *node);
 /* Whether a write to the file may wait: each lookup then gets a node id of its own,
  * because the kernel holds the lock of an inode while it is written to. */
@@ -71,9 +76,16 @@ bool sbx_control_constant(const struct sbx_control_node *node);
 /* 64-bit number that is the same for the same file every time (st_ino). */
 uint64_t sbx_control_ino(const struct sbx_control_node *node);
 
-/* mkdir jobs/NAME, rmdir jobs/ID; elsewhere -EPERM, but with ctl_listed rmdir does nothing there. */
+/*
+ * mkdir jobs/NAME, which prepares a job; elsewhere -EPERM. Release *ret. -EEXIST, -EINVAL,
+ * -ESTALE.
+ */
 int sbx_control_mkdir(struct sbx_registry *reg, const struct sbx_control_node *dir,
                       const char *name, struct sbx_control_node *ret);
+/*
+ * rmdir jobs/ID, which forgets the job; elsewhere -EPERM, but with ctl_listed it does nothing
+ * there. -EBUSY: the job is running. -ENOENT.
+ */
 int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *dir,
                       const char *name);
 

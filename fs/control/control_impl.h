@@ -1,9 +1,9 @@
 /*
- * What the control files share among themselves: the row of a table, the open file, and the engine
+ * Declarations that the control files share: the row of a table, the open file, and the engine
  * for files whose writes are requests.
  *
- * An open file has one lock. It may be held while a job or the registry is told something,
- * never while an answer is given.
+ * An open file has one lock. It may be held while a job or the registry is told something, never
+ * while an answer is given.
  */
 #ifndef SANDBOXFS_FS_CONTROL_CONTROL_IMPL_H
 #define SANDBOXFS_FS_CONTROL_CONTROL_IMPL_H
@@ -27,6 +27,7 @@ struct text {
 
 /* Takes over STRING (malloc'd); NULL is -ENOMEM. */
 int sbx_control_text_take(char *string, struct text *ret);
+/* Frees the text's data. */
 void sbx_control_text_release(struct text *text);
 
 /* Generates what a read sees. */
@@ -129,6 +130,7 @@ extern const struct control_ops sbx_control_wait_ops, sbx_control_events_ops;
 extern const struct control_ops sbx_control_stream_ops;
 /* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL. */
 struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
+/* As text_fn: the status line of sbx_control_job, or the line for none. */
 int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);
 
 /* exec.c; the row's arg is an enum sbx_job_kind */

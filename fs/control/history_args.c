@@ -1,4 +1,4 @@
-/* What is written to snapshot, restore, reset and fork, as a client means it. */
+/* The parser of requests to snapshot, restore, reset and fork. */
 #include "fs/control/history_args.h"
 
 #include <errno.h>

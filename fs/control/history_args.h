@@ -1,4 +1,4 @@
-/* What is written to snapshot, restore, reset and fork, as a client means it. */
+/* The parser of requests to snapshot, restore, reset and fork. */
 #ifndef SANDBOXFS_FS_CONTROL_HISTORY_ARGS_H
 #define SANDBOXFS_FS_CONTROL_HISTORY_ARGS_H
 
@@ -18,6 +18,7 @@ struct wish {
 
 /* Reads TEXT as DEED's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
 int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err);
+/* Frees what *WISH owns. */
 void sbx_wish_release(struct wish *wish);
 
 #endif

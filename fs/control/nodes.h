@@ -12,6 +12,7 @@
 #include "fs/control/save_buffer.h"
 #include "fs/fuse/connection.h"
 
+/* The controls of the connection that REQ came from. Not once REQ is answered. */
 static inline struct sbx_controls *controls_of(fuse_req_t req)
 {
 	return ((struct sbx_connection *)fuse_req_userdata(req))->controls;
@@ -47,11 +48,9 @@ struct sbx_open_file *sbx_controls_opened(struct sbx_controls *controls, fuse_in
 void sbx_controls_closed(struct sbx_controls *controls, fuse_ino_t ino, struct sbx_open_file *f);
 /* How many open files besides F have its ino and pos, and no descriptor of theirs was closed. */
 unsigned sbx_controls_others(struct sbx_controls *controls, const struct sbx_open_file *f);
-/*
- * A write or a close, which sbx_controls_others may count otherwise, has been noted; and how many
- * of them were.
- */
+/* Notes a write or a close, which sbx_controls_others may count otherwise. */
 void sbx_controls_changed(struct sbx_controls *controls);
+/* How many of them were noted so far. */
 uint64_t sbx_controls_changes(struct sbx_controls *controls);
 
 #endif

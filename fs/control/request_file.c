@@ -146,8 +146,8 @@ static bool unqueue(struct flow_op *op)
 }
 
 /*
- * A client that handles the signal would repeat its write, and the command would run twice (fact
- * 3): so only a client that is about to die is let go, and its command with it.
+ * Only a client that is about to die is let go, and its command with it. After EINTR a client that
+ * handles the signal would repeat its write, and the command would run twice.
  */
 static void flow_cancel(struct sbx_pending *p, bool fatal)
 {

@@ -31,11 +31,23 @@ struct flow_impl {
 	void (*serve)(struct sbx_control_handle *h, struct sbx_pending *p);
 };
 
+/*
+ * Answers P with LEN when the requests that BUF completes have been carried out, or with an
+ * errno. BUF is used during the call. The lock is not held.
+ */
 void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
                     struct sbx_pending *p);
+/*
+ * As sbx_control_flush. What follows a request that is under way is not waited for. The lock is
+ * not held.
+ */
 void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
 /* -ECANCELED, with the sentence on a request that nobody will complete. */
 int sbx_flow_broken(struct sbx_error *err);
+/*
+ * Answers P by serve, after the writes that came before and a request that can be completed now.
+ * The lock is not held.
+ */
 void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p);
 /* [loop] The action has ended with CODE. The lock is not held. */
 void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err);

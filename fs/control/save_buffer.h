@@ -65,8 +65,11 @@ void sbx_buffer_unref(struct sbx_buffer *b);             /* accepts NULL */
 uint64_t sbx_buffer_number(const struct sbx_buffer *b);
 /* Mode, size, owner, times. */
 void sbx_buffer_stat(struct sbx_buffer *b, struct stat *st);
+/* Sets the permissions of B to those in MODE. */
 void sbx_buffer_chmod(struct sbx_buffer *b, mode_t mode);
+/* Gives B to UID and GID; (uid_t)-1 and (gid_t)-1 stay. UID finds it by its name from then on. */
 void sbx_buffer_chown(struct sbx_buffer *b, uid_t uid, gid_t gid);
+/* Sets the time of B's last change, CLOCK_REALTIME. */
 void sbx_buffer_set_mtime(struct sbx_buffer *b, struct timespec t);
 /* -E2BIG, -ENOSPC, -ENOMEM. */
 int sbx_buffer_resize(struct sbx_buffer *b, uint64_t size, struct sbx_error *err);

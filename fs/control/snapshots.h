@@ -13,8 +13,10 @@ void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
 /* As sbx_control_lookup and so on, below snapshots/. */
 int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
                          struct sbx_control_node *ret);
+/* As sbx_control_list, below snapshots/. */
 int sbx_snapshots_list(const struct sbx_control_node *dir,
                        void (*fn)(const char *name, mode_t mode, void *data), void *data);
+/* As sbx_control_readlink, of a link in a snapshot. */
 void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pending *p);
 
 #endif
