@@ -1,4 +1,4 @@
-/* What a mount would need here, tried. */
+/* The check behind --doctor: it tries on this machine all that a mount would need. */
 #ifndef SANDBOXFS_FS_CONFIG_DOCTOR_H
 #define SANDBOXFS_FS_CONFIG_DOCTOR_H
 

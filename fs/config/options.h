@@ -43,10 +43,15 @@ void sbx_options_release(struct sbx_options *opts);
 int sbx_options_parse(int argc, char *const *argv, struct sbx_options *ret, struct sbx_error *err);
 /* Fills SETTINGS with the built-in defaults. */
 int sbx_settings_defaults(struct sbx_settings *settings);
+/* Frees what SETTINGS owns. */
 void sbx_settings_release(struct sbx_settings *settings);
 /* Sets one key as -o or the file would. */
 int sbx_settings_set(struct sbx_settings *settings, const char *key, const char *value,
                      struct sbx_error *err);
+/*
+ * Sets the keys of the JSON object in JSON[0..LEN), the configuration file. -EINVAL with a
+ * sentence.
+ */
 int sbx_settings_load(struct sbx_settings *settings, const char *json, size_t len,
                       struct sbx_error *err);
 /* What ctl/config shows: every key with the value in force. The caller puts it. */

@@ -6,10 +6,14 @@
 #include "sandboxfs/settings.h"
 
 /*
- * The directory that holds the state directories of this user: without state_dir, and with
- * state_dir=persistent. It need not be there. The caller's. -EACCES it is not ours, -EINVAL no home.
+ * The directory that holds this user's state directories when state_dir is not given. It need not
+ * be there. *RET is the caller's. -EACCES: it is not ours.
  */
 int sbx_places_temporary(char **ret, struct sbx_error *err);
+/*
+ * The same for state_dir=persistent: below XDG_STATE_HOME, /var/lib for root, or HOME. -EINVAL:
+ * there is no home.
+ */
 int sbx_places_persistent(char **ret, struct sbx_error *err);
 
 /*

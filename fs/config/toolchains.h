@@ -1,6 +1,7 @@
 /*
- * What commands get of the tools below a home directory: the places that PATH leads to, the variables that
- * tools find themselves by, and the user's settings of registries without what is secret in them.
+ * The tools below a home directory that commands get: the directories that PATH leads to, the
+ * variables by which tools find themselves, and the user's settings of registries without their
+ * secrets.
  */
 #ifndef SANDBOXFS_FS_CONFIG_TOOLCHAINS_H
 #define SANDBOXFS_FS_CONFIG_TOOLCHAINS_H

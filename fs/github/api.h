@@ -15,6 +15,7 @@ struct sbx_github;
 int sbx_github_create(const char *api, const char *token, struct sbx_github **ret,
                       struct sbx_error *err);
 void sbx_github_destroy(struct sbx_github *gh); /* accepts NULL */
+/* The URL of the API, borrowed. */
 const char *sbx_github_api(const struct sbx_github *gh);
 
 struct sbx_github_pull {

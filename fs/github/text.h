@@ -1,6 +1,6 @@
 /*
- * What is said to GitHub's REST API and what it answers, as texts: which repository an URL means, the title of a pull
- * request, what stands in an answer. All thread-safe.
+ * Texts of GitHub's REST API: the repository that an URL means, the title of a pull request,
+ * requests, and the parts of an answer. All thread-safe.
  */
 #ifndef SANDBOXFS_FS_GITHUB_TEXT_H
 #define SANDBOXFS_FS_GITHUB_TEXT_H

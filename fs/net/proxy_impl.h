@@ -1,4 +1,4 @@
-/* What proxy.c (who listens) and connection.c (one connection) share. */
+/* Declarations that proxy.c (who listens) and connection.c (one connection) share. */
 #ifndef SANDBOXFS_FS_NET_PROXY_IMPL_H
 #define SANDBOXFS_FS_NET_PROXY_IMPL_H
 
@@ -31,6 +31,10 @@ struct sbx_proxy {
 
 /* Serves the client FD, which is taken, until either side or a timer ends it. No memory: FD is closed. */
 void conn_start(struct sbx_proxy *proxy, int fd);
+/*
+ * Closes both sides at once and frees C; proxy_conn_gone follows, which may start the next. Loop
+ * thread.
+ */
 void conn_close(struct conn *c);
 /* A connection of the proxy's is gone. */
 void proxy_conn_gone(struct sbx_proxy *proxy);

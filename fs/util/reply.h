@@ -59,16 +59,19 @@ static inline void sbx_pending_cancel(struct sbx_pending *p, bool fatal)
 		cancel(p, fatal);
 }
 
+/* Answers a read with LEN bytes of BUF, which are copied; 0: end of file. P is gone. */
 static inline void sbx_pending_data(struct sbx_pending *p, const void *buf, size_t len)
 {
 	p->impl->data(p, buf, len);
 }
 
+/* Answers a write: N bytes were taken. P is gone. */
 static inline void sbx_pending_count(struct sbx_pending *p, size_t n)
 {
 	p->impl->count(p, n);
 }
 
+/* Answers with ERRNUM, a positive errno, or 0 for success without data (a flush). P is gone. */
 static inline void sbx_pending_error(struct sbx_pending *p, int errnum)
 {
 	p->impl->error(p, errnum);
