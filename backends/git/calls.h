@@ -16,6 +16,10 @@
 #include <git2/sys/errors.h>
 #endif
 
+/*
+ * Before a call of libgit2: clears this thread's libgit2 error and errno, so that an old one is
+ * not taken for the call's. SBX_GIT() has both.
+ */
 void sbx_git_call_begin(void);
 /* Returns R, what the call answered; errno stays. */
 int sbx_git_call_end(int r);

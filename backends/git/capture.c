@@ -1,6 +1,6 @@
 /*
- * What was found, what the lower layer still shows and what the index says besides, put together. All three are
- * sorted, so one pass does it.
+ * The merge of a capture: the files found in the tree, those that the lower layer still shows,
+ * and the entries of the index. All three lists are sorted, so one pass is enough.
  */
 #include "backends/git/capture.h"
 

@@ -81,13 +81,17 @@ struct sbx_captured {
 /* 0 or a negative errno: EINTR, EFBIG, ENOSPC, EMFILE... Blocks. */
 int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
                 struct sbx_error *err);
+/* Frees what *CAPTURED owns and zeroes it. */
 void sbx_captured_release(struct sbx_captured *captured);
 
 /* Whether the directory FD of an upper layer shows nothing of what the lower one has there. */
 bool sbx_capture_replaces(int fd);
 
-/* What an index keeps of a file, as the mount shows it. MODE as git has it. */
 struct stat;
+/*
+ * Fills e->stat, an index's note of how the file looks, from ST as the mount shows it: there
+ * OWNER's files are the daemon's own. MODE is git's.
+ */
 void sbx_capture_stat(struct sbx_index_entry *e, const struct stat *st, uint32_t mode,
                       const struct sbx_identity *owner);
 

@@ -1,4 +1,4 @@
-/* What the files of a capture share. */
+/* Declarations that the files of a capture share. */
 #ifndef SANDBOXFS_GIT_CAPTURE_IMPL_H
 #define SANDBOXFS_GIT_CAPTURE_IMPL_H
 
@@ -22,7 +22,12 @@ struct capture_rules {
 	size_t n, cap;
 };
 
+/*
+ * Opens the rules that hold at the top of the tree ROOT, a descriptor that must live as long: the
+ * user's and those of info/exclude. 0 or -errno; close RULES in either case.
+ */
 int capture_rules_open(struct capture_rules *rules, git_repository *repo, int root);
+/* Frees what RULES owns and zeroes it. */
 void capture_rules_close(struct capture_rules *rules);
 /* Has the rules be those of DIR ("" the top). */
 int capture_rules_enter(struct capture_rules *rules, const char *dir);
@@ -74,6 +79,7 @@ struct capture {
 int capture_walk(struct capture *c);
 /* Hashes what was found and is not known. */
 int capture_hash(struct capture *c);
+/* 0, or -EINTR with a sentence in c->err once the capture is cancelled. */
 int capture_is_over(const struct capture *c);
 /* Gives the directories that nobody may read the modes back that they had. */
 void capture_tighten(struct capture *c);

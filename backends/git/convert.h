@@ -1,6 +1,7 @@
 /*
- * What git does to the content of a file on its way in and out (encoding, line ends, $Id$), piece
- * by piece: libgit2's filters hold all of it, several times over. The ids are those that git gives.
+ * Git's conversions of a file's content on its way in and out (encoding, line ends, $Id$). They
+ * work piece by piece, because libgit2's filters hold the whole content in memory, several times
+ * over. The object ids are the ones that git computes.
  */
 #ifndef SANDBOXFS_GIT_CONVERT_H
 #define SANDBOXFS_GIT_CONVERT_H
@@ -34,6 +35,7 @@ struct sbx_convert_stats {
 	char last;
 };
 
+/* Counts LEN more bytes of a content into S, which is zero at its beginning. */
 void sbx_convert_count(struct sbx_convert_stats *s, const char *data, size_t len);
 /* What is counted is all there is. Whether it looks like text with line ends of two bytes. */
 bool sbx_convert_has_crlf(struct sbx_convert_stats *s);

@@ -1,11 +1,14 @@
 /*
- * What of a repository is on the disk when. libgit2 syncs each file that it writes, or none.
- * None: after a power cut a ref may be there and what it leads to not, or be empty itself. Each:
- * a snapshot costs a flush of the disk for each file. So, as git does with
- * core.fsyncMethod=writeout-only, the content of each file is written out before the file gets
- * its name, which on a file system with a journal has the same order on the disk; the journal is
- * left to its own time, some seconds. Where the source's core.fsync hardens loose objects or
- * refs, or core.fsyncObjectFiles is true, each file is synced before the call returns.
+ * The order in which parts of a repository reach the disk. libgit2 syncs every file that it
+ * writes, or none. With none, a power cut may leave a ref without its object, or an empty ref.
+ * With every file, a snapshot costs one flush of the disk for each.
+ *
+ * So we do as git does with core.fsyncMethod=writeout-only: the content of a file is written out
+ * before the file gets its name. A file system with a journal keeps that order on the disk. The
+ * journal itself is committed in its own time, within some seconds.
+ *
+ * Each file is synced before the call returns where the source's core.fsync hardens loose objects
+ * or refs, or core.fsyncObjectFiles is true.
  */
 #ifndef SANDBOXFS_GIT_DURABLE_H
 #define SANDBOXFS_GIT_DURABLE_H
@@ -31,6 +34,10 @@ bool sbx_git_durable_hardens(const char *value, const char *method, bool objects
  * a negative errno.
  */
 void sbx_git_durable_begin(void);
+/*
+ * Ends one sbx_git_durable_begin. The outermost waits until the files are written out: 0 or
+ * -errno.
+ */
 int sbx_git_durable_end(void);
 /*
  * FD, which was written by this thread, gets to the disk: between begin and end it is waited for
@@ -44,6 +51,7 @@ int sbx_git_durable_add(int fd);
  * once without a begin. 0 or -errno.
  */
 unsigned sbx_git_durable_take(int fds[SBX_GIT_TOGETHER]);
+/* Takes over N descriptors of sbx_git_durable_take, also on failure. 0 or -errno. */
 int sbx_git_durable_give(const int *fds, unsigned n);
 
 /*

@@ -1,4 +1,7 @@
-/* What is ignored everywhere in a repository, as one text: later lines outrank, so the user's come first. */
+/*
+ * The ignore rules that hold everywhere in a repository, as one text. A later line outranks an
+ * earlier one, so the user's rules come first.
+ */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the files of the git half share. */
+/* Declarations that the files of the git half share. */
 #ifndef SANDBOXFS_GIT_GIT_IMPL_H
 #define SANDBOXFS_GIT_GIT_IMPL_H
 

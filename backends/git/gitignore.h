@@ -21,6 +21,7 @@ void sbx_ignore_free(struct sbx_ignore *ig); /* accepts NULL */
  * pushed before; so does a later line. LEN bytes of TEXT are copied; what is no pattern is passed over. 0 or -ENOMEM.
  */
 int sbx_ignore_push(struct sbx_ignore *ig, const char *dir, const char *text, size_t len);
+/* Takes back the last sbx_ignore_push that has not been taken back. */
 void sbx_ignore_pop(struct sbx_ignore *ig);
 /*
  * 1: the last pattern that fits PATH ("a/b/c", from the top) ignores it, 0: there is none or it takes it back with "!". A walk does not go into a

@@ -31,6 +31,7 @@ struct sbx_git_taken {
 };
 /* The sandbox has OID with all that it leads to: that need not be looked at again. */
 void sbx_git_taken_trust(struct sbx_git_taken *taken, const git_oid *oid);
+/* Frees taken->had. Its counts stay. */
 void sbx_git_taken_release(struct sbx_git_taken *taken);
 
 /*
@@ -51,7 +52,12 @@ struct sbx_git_owner {
 	unsigned uid, gid;
 	bool changed;
 };
+/*
+ * Where the daemon is not root, PATH is root's or cannot be looked at, nothing changes. Ids
+ * before, for the end.
+ */
 struct sbx_git_owner sbx_git_owner_begin(const char *path);
+/* Gives the calling thread its ids back that sbx_git_owner_begin returned. */
 void sbx_git_owner_end(const struct sbx_git_owner *before);
 
 #endif

@@ -49,6 +49,7 @@ int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct 
  */
 int sbx_index_parse_most(const void *data, size_t len, size_t most, struct sbx_index *ret,
                          struct sbx_error *err);
+/* Frees what *INDEX owns and zeroes it. */
 void sbx_index_release(struct sbx_index *index);
 
 /* The bytes of INDEX, malloc'd; without SUM its checksum is zero, which costs less and is read too. 0 or -ENOMEM. */
@@ -58,6 +59,7 @@ int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t
 bool sbx_index_equal(const struct sbx_index *a, const struct sbx_index *b);
 /* Order of names, then stages. */
 int sbx_index_compare(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
+/* As memcmp(3) of both names; of a name and its beginning the shorter one comes first. */
 int sbx_index_compare_names(const char *a, size_t a_len, const char *b, size_t b_len);
 /* How many bytes both names begin with. */
 size_t sbx_index_shared(const struct sbx_index_entry *a, const struct sbx_index_entry *b);

@@ -29,6 +29,7 @@ int sbx_index_carry_copied(const char *path, const struct stat *st, void *data);
 int sbx_index_carry_write(const struct sbx_index_carry *c, int entry);
 /* Puts what is true of the copies in the tree ROOT into the index in ENTRY. 0 or -errno: it stays as it was. */
 int sbx_index_carry_refresh(struct sbx_index_carry *c, int entry, int root);
+/* Frees what C owns and zeroes it. */
 void sbx_index_carry_release(struct sbx_index_carry *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a sandbox that goes has committed and no ref of the source has. */
+/* Commits of a sandbox that no ref of the source leads to, saved when the sandbox is removed. */
 #ifndef SANDBOXFS_GIT_LEFT_H
 #define SANDBOXFS_GIT_LEFT_H
 

@@ -1,11 +1,12 @@
 /*
- * What git on the host runs because a setting names it, when the setting leads into the tree of a
- * sandbox: a command may have put anything there. The settings are the source's and the user's,
- * whose files are left as they are but for one block at the end of the source's config: it
- * includes, for the worktrees of sandboxes alone (includeIf "gitdir:..."), a file of ours with
- * the same settings leading nowhere. It is there only as long as some setting leads in. What
- * cannot be set to nothing so is an error: then host git has to be kept from the sandbox's
- * branch.
+ * Settings by which git on the host runs a program in the tree of a sandbox, and the block of
+ * config that disarms them. A command may have put any program there.
+ *
+ * The settings are the source's and the user's. Their files are left as they are, except for one
+ * block at the end of the source's config. For the worktrees of sandboxes alone (includeIf
+ * "gitdir:...") it includes a file of ours in which the same settings lead nowhere. The block is
+ * there only as long as some setting leads into a tree. A setting that cannot be disarmed that
+ * way is an error: then host git has to be kept from the sandbox's branch.
  */
 #ifndef SANDBOXFS_GIT_PROGRAMS_H
 #define SANDBOXFS_GIT_PROGRAMS_H

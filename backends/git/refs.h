@@ -18,16 +18,23 @@ struct sbx_refs {
 	size_t n, cap;
 };
 
+/* Appends a copy of NAME at OID. 0, -ENOMEM, or -E2BIG when the list is full. */
 int sbx_refs_add(struct sbx_refs *refs, const char *name, const git_oid *oid);
 /* Sorts; of equal names the one that was added first stays. */
 void sbx_refs_sort(struct sbx_refs *refs);
 /* NULL: not there. */
 const git_oid *sbx_refs_find(const struct sbx_refs *refs, const char *name);
+/* Frees the list with its names and zeroes it. */
 void sbx_refs_release(struct sbx_refs *refs);
+/* Whether both have the same names at the same ids in the same order: sort them first. */
 bool sbx_refs_equal(const struct sbx_refs *a, const struct sbx_refs *b);
 
-/* The text of a packed-refs file, malloc'd; and back: lines and names that are not well-formed are left out. */
+/* The text of a packed-refs file, malloc'd; NULL without memory. */
 char *sbx_refs_format(const struct sbx_refs *refs);
+/*
+ * Appends the refs of such a text to RET; a line that is not well-formed is left out. 0 or
+ * -ENOMEM, -E2BIG.
+ */
 int sbx_refs_parse(const char *text, struct sbx_refs *ret);
 /*
  * The same of the file NAME of at most MOST bytes in DIR, sorted; none where there is no such file.

@@ -17,6 +17,7 @@
 
 /* Counted; call once per backend, not concurrently. 0 or a negative errno. */
 int sbx_git_init(void);
+/* Takes back one sbx_git_init. The last one ends libgit2, which no thread may use any more. */
 void sbx_git_shutdown(void);
 
 /* The errno (positive) for what libgit2 answered: return code, error class, message. */

@@ -1,7 +1,11 @@
 /*
- * What libgit2 was about to write when the daemon was killed stays locked, for us and for the host's git: a snapshot, a teardown or
- * `git branch -d` would fail from then on. For recovery after a daemon that did not end in order. A lock is broken
- * once it is a quarter of a second old, that of packed-refs after a second, which is waited for; one made before SINCE, when that daemon began, is somebody else's and stays.
+ * Lock files that libgit2 leaves when the daemon is killed while it writes. They hold for us and
+ * for the host's git, so every later snapshot, teardown or `git branch -d` would fail. Recovery
+ * breaks them after a daemon that did not end in order.
+ *
+ * A lock is broken once it is a quarter of a second old, that of packed-refs after a second; the
+ * call waits for that. A lock made before SINCE, when that daemon began, is somebody else's and
+ * stays.
  */
 #ifndef SANDBOXFS_GIT_STALE_LOCKS_H
 #define SANDBOXFS_GIT_STALE_LOCKS_H

@@ -86,6 +86,10 @@ int sbx_git_store_mark(git_repository *source, const char *branch, bool locked);
 int sbx_git_store_mark_led(git_repository *source, const char *branch, const git_oid *commit);
 /* Adds the branches that were noted, sorted. 0 or -errno. */
 struct sbx_strings;
+/*
+ * Appends to RET the branches that sbx_git_store_mark has noted in COMMON, and sorts RET. 0, also
+ * when there are none, or -errno.
+ */
 int sbx_git_store_marked(const char *common, struct sbx_strings *ret);
 /* Which of them the ref NAME is, or follows in a remote; NULL: none. */
 const char *sbx_git_store_mark_of(const struct sbx_strings *marked, const char *name);
@@ -94,6 +98,10 @@ int sbx_git_store_leads(git_repository *source, const git_oid *commit);
 
 /* The sandbox that TAKEN is of has all that TIPS lead to. 0 or -errno. */
 struct sbx_git_taken;
+/*
+ * Notes in TAKEN, whose sandbox has all that TIPS lead to, what need not be looked at again
+ * (sbx_git_taken_trust). 0 or -errno.
+ */
 int sbx_git_store_trust(git_repository *source, const struct sbx_git_tips *tips,
                         struct sbx_git_taken *taken);
 /*

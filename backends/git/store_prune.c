@@ -1,7 +1,7 @@
 /*
- * What nothing leads to any more is taken out of the store when there is much in it, at the age at
- * which git prunes: by then whoever wrote it has made the ref that it is for, or never will. Where
- * it begins: refs, reflogs, HEADs and indexes of the source and of all its worktrees.
+ * Removal of unreachable objects from the store, when there is much in it. An object goes at the
+ * age at which git prunes: by then whoever wrote it has made its ref, or never will. The roots
+ * are refs, reflogs, HEADs and indexes of the source and of all its worktrees.
  */
 #include <dirent.h>
 #include <errno.h>

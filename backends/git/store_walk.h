@@ -1,4 +1,4 @@
-/* What refs lead to, as far as other refs do not. */
+/* A walk over the objects that some refs lead to and others do not. */
 #ifndef SANDBOXFS_GIT_STORE_WALK_H
 #define SANDBOXFS_GIT_STORE_WALK_H
 
@@ -10,7 +10,9 @@ struct sbx_git_tips {
 	size_t n, cap;
 };
 
+/* Appends OID. 0 or -ENOMEM. */
 int sbx_git_tips_add(struct sbx_git_tips *tips, const git_oid *oid);
+/* Frees the list and empties it. */
 void sbx_git_tips_release(struct sbx_git_tips *tips);
 
 /*

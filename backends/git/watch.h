@@ -29,6 +29,7 @@ int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char 
  * by WHERE; O_PATH will do.
  */
 bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[], int where);
+/* Frees the list and empties it. */
 void sbx_git_watch_release(struct sbx_git_watch *w);
 
 #endif
