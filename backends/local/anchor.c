@@ -1,7 +1,8 @@
 /*
- * What a create writes is not waited for, as a mkdir has to be quick: the first barrier of a
- * sandbox syncs it. Only names and small files: contents are synced by whoever asks for that, and
- * what the cache holds is made again.
+ * The first sync of a new sandbox. A create does not wait for the disk, because mkdir has to be
+ * quick; the first barrier of the sandbox syncs what the create wrote. Only names and small files
+ * are synced. Contents are synced by whoever asks for that, and the cache is made again when it
+ * is lost.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -31,6 +31,7 @@ int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sb
 char *sbx_local_entry_name(const char *id);
 /* The branch that a sandbox NAME gets when none is asked for; the same. */
 char *sbx_local_branch_for(const struct sbx_local *b, const char *name);
+/* Writes REC to the state directory, durably. 0 or -errno with a sentence. */
 int sbx_local_store(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err);
 /* Makes trees/ID; open in *ret. */
 int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sbx_error *err);

@@ -1,4 +1,4 @@
-/* What the files of the local backend share. */
+/* Declarations that the files of the local backend share. */
 #ifndef SANDBOXFS_LOCAL_IMPL_H
 #define SANDBOXFS_LOCAL_IMPL_H
 
@@ -47,6 +47,7 @@ bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec,
  */
 int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_strings *ret);
 
+/* As sbx_backend_impl.recover. */
 int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, struct sbx_error *err);
 
 #endif

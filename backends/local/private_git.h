@@ -1,4 +1,4 @@
-/* What commands have of git, of one sandbox. */
+/* The git repository that the commands of one sandbox see in place of the host's. */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_PRIVATE_GIT_H
 #define SANDBOXFS_BACKENDS_LOCAL_PRIVATE_GIT_H
 
@@ -7,10 +7,11 @@
 /* What the tree's .git says to commands, malloc'd; NULL without memory. */
 char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
 /*
- * Write again what a power cut has left empty of the files that lead to the repository of REC: in the source's worktree
- * entry, before anything uses it; and the tree's .git, which commands go by, in ROOT.
+ * Writes the files in the source's worktree entry again that lead to the repository of REC, if a
+ * power cut has left them empty. Before anything uses the entry.
  */
 void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec);
+/* The same of the tree's .git, by which commands go, in the directory ROOT. */
 void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root);
 /* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
 int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,

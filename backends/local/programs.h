@@ -1,17 +1,18 @@
 /*
- * That host git runs nothing which lies in a tree (backends/git/programs.h), for the sandboxes of one
- * backend.
+ * The guard that keeps host git from running programs in the trees of one backend's sandboxes
+ * (backends/git/programs.h).
  */
 #ifndef SANDBOXFS_LOCAL_PROGRAMS_H
 #define SANDBOXFS_LOCAL_PROGRAMS_H
 
 #include "backends/local/local_impl.h"
 
-/*
- * Not NULL where there is something to guard: SOURCE is a git repository, and -o
- * git_programs=tree was not given. -ENOMEM.
- */
 struct sbx_programs;
+
+/*
+ * *RET is NULL where there is nothing to guard: SOURCE is no git repository, or -o
+ * git_programs=tree was given. 0 or -ENOMEM. Free *ret.
+ */
 int sbx_programs_new(const struct sbx_local *b, struct sbx_programs **ret);
 void sbx_programs_free(struct sbx_programs *programs); /* accepts NULL */
 

@@ -1,4 +1,4 @@
-/* What of a local sandbox a push delivers, and where from. */
+/* The push of a local sandbox: which branch is delivered, and from which repository. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * What a create writes it does not wait for. Until the disk has it a power cut leaves files that
- * are there and empty: a record, what leads git to the sandbox. A thread sees to it that this is
- * a moment and not the half minute that the kernel takes.
+ * A thread that syncs what a create has written, because the create does not wait for the disk.
+ * Until then a power cut leaves empty files: a record, the files that lead git to the sandbox.
+ * With the thread that lasts a moment, and not the half minute that the kernel takes.
  */
 #ifndef SANDBOXFS_LOCAL_SETTLE_H
 #define SANDBOXFS_LOCAL_SETTLE_H

@@ -70,6 +70,7 @@ int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err
 int sbx_git_private_behind(const struct sbx_git_private *p, bool all, struct sbx_error *err);
 /* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
 const char *const *sbx_git_private_ro(struct sbx_git_private *p);
+/* The paths that commands may write to. As sbx_git_private_ro. */
 const char *const *sbx_git_private_rw(struct sbx_git_private *p);
 
 #endif

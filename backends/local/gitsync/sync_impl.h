@@ -1,4 +1,7 @@
-/* What private_repo.c (the directory and when to look) and sync_*.c, reattach.c (what to do) share. */
+/*
+ * Declarations that private_repo.c (the directory, and when to look), sync_*.c and reattach.c
+ * (the work) share.
+ */
 #ifndef SANDBOXFS_LOCAL_GITSYNC_SYNC_IMPL_H
 #define SANDBOXFS_LOCAL_GITSYNC_SYNC_IMPL_H
 
@@ -92,9 +95,14 @@ void sbx_sync_note(struct sbx_sync *y, int code, const struct sbx_error *err);
 void sbx_sync_leave(struct sbx_sync *y, const struct sbx_error *err);
 /* Reads both sides' refs and HEADs, decides, carries over. 0, or what makes going on useless. */
 int sbx_sync_refs(struct sbx_sync *y);
-/* The branch (as a ref) that a HEAD names, or NULL; whether it names a commit itself. */
+/*
+ * The branch, as a ref, that the text of a HEAD names; it points into HEAD. NULL: HEAD is
+ * detached.
+ */
 const char *sbx_sync_branch_of(const char *head);
+/* Whether the text of a HEAD (may be NULL) is the id of a commit; that is *RET then. */
 bool sbx_sync_commit_of(const char *head, git_oid *ret);
+/* Whether both ids are equal, or both absent (NULL). */
 static inline bool sbx_sync_same(const git_oid *a, const git_oid *b)
 {
 	return !a ? !b : b && git_oid_equal(a, b);

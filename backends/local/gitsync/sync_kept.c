@@ -1,6 +1,6 @@
 /*
- * What only the sandbox has stands in the source under its id: a name may be used again, and what it
- * led to before is not to be lost by that.
+ * Refs in the source for commits that only the sandbox has. They are named by its id, because a
+ * sandbox's name may be used again, and the commits of the first must not be lost by that.
  *
  *   refs/sandboxfs/heads/ID/BRANCH      branches of its own
  *   refs/sandboxfs/stash/ID/N           stash@{N}

@@ -1,6 +1,6 @@
 /*
- * What a restore takes out of the tree, kept as the very files until the next restore replaces its
- * mark.
+ * Files that a restore takes out of the tree. They are kept as the very files, until the next
+ * restore replaces its mark.
  *
  *   history/aside/NAME/
  *     files/     the files, each at the path that it had; one more link to the file of the
@@ -20,9 +20,9 @@
  *                              copied
  *     tops       their paths, each ended by a NUL
  *
- * A file of the base alone is copied, since the base's own files are shared. So is a file on a disk
- * of limited size, since keeping it there would leave no room; a descriptor that writes to it is
- * heeded until the restore is done.
+ * A file of the base alone is copied, since the base's own files are shared. So is a file on a
+ * disk of limited size, since keeping it there would leave no room; a descriptor that writes to
+ * it is heeded until the restore is done.
  */
 #ifndef SANDBOXFS_LOCAL_HISTORY_ASIDE_H
 #define SANDBOXFS_LOCAL_HISTORY_ASIDE_H
@@ -102,6 +102,7 @@ int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size
  */
 int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings *paths,
                    atomic_bool *cancelled, struct sbx_error *err);
+/* Gives the directory of the last sbx_repos_copy the name of COMMIT. 0 or -errno. */
 int sbx_repos_name(const struct sbx_past_place *place, const git_oid *commit);
 /* Opens the repositories of the snapshot COMMIT for reading. -ENOENT: it has none. */
 int sbx_repos_find(const struct sbx_past_place *place, const git_oid *commit,

@@ -1,9 +1,9 @@
 /*
- * What differs, file by file: each is written out before the next is looked at.
+ * Diffs, file by file: each is written out before the next is looked at.
  *
- * libgit2 holds both files whole, and some hundred bytes for each of their lines. So a file of very
- * many lines is shown as binaries are, which takes no more than its size; and of one that is very
- * large it is only said that it differs.
+ * libgit2 holds both versions of a file whole, and some hundred bytes for each of their lines. So
+ * a file of very many lines is shown as a binary is, which takes no more memory than the file's
+ * size. Of a very large file only the fact that it differs is told.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -10,8 +10,13 @@ struct sbx_past_index {
 	struct timespec at;
 	struct sbx_base_index *shared; /* whose index it is, or NULL */
 };
+/*
+ * Reads the index NAME in the directory DIR, for sbx_past_index_release; none there is an empty
+ * one. 0 or -errno with a sentence.
+ */
 int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
                         struct sbx_error *err);
+/* Frees the index, or gives the shared one back. */
 void sbx_past_index_release(struct sbx_past_index *index);
 /* Where the index of the host's side is: the worktree's entry, or the history's directory. A descriptor to close. */
 int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err);
@@ -21,10 +26,12 @@ int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_in
 /* The same in two steps: put, or sbx_past_unlock_index(), follows on take. */
 int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_index *index,
                         const struct timespec *at, struct sbx_error *err);
+/* Puts the index of sbx_past_take_index in its place and gives the lock back. 0 or -errno. */
 int sbx_past_put_index(const struct sbx_past_place *place, struct sbx_error *err);
 
 /* Keeps the host's git from it until it has been written, or unlocked. EBUSY as above. */
 int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err);
+/* Gives the lock of sbx_past_lock_index or sbx_past_take_index back; the index stays as it was. */
 void sbx_past_unlock_index(const struct sbx_past_place *place);
 
 /* The git state of the host's side. */
@@ -34,8 +41,13 @@ struct sbx_past_head {
 	git_oid oid;     /* where it stands */
 	bool born;
 };
+/*
+ * Reads HEAD of the host's side; REPO tells where its branch stands. Release *ret. 0 or -errno
+ * with a sentence: EINVAL, HEAD names nothing.
+ */
 int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
                        struct sbx_past_head *ret, struct sbx_error *err);
+/* Frees head->text, and with it head->ref. */
 void sbx_past_head_release(struct sbx_past_head *head);
 /*
  * Has REF (NULL: HEAD itself, detached) stand at NEW where it stands at OLD (NULL: wherever, or nowhere). EAGAIN: it has moved

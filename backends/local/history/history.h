@@ -1,20 +1,26 @@
 /*
- * What the local backend keeps of a sandbox's past, and what it takes to record its present.
+ * The history of a sandbox in the local backend: its snapshots and marks, and how its tree is
+ * recorded.
  *
- *   STATE/git/ID/history/   a bare repository: for sandboxes of git one that borrows the source's objects and holds only what
- *                           is not to be seen there (marks, what a diff compares), for the others all there is
+ *   STATE/git/ID/history/   a bare repository. For sandboxes of git it borrows the source's objects
+ *                           and holds only what is not to be seen there (marks, trees that a diff
+ *                           compares); for the others it holds everything.
  *     snapshots             a line each: commit, time in ms; oldest first
- *     marks/NAME            a commit: the tree; its parent is where HEAD stood, its message the rest of the git state
- *     seen                  an index of what was looked at last, so that it need not be read again
- *     pruned                not git: how many objects were left when what nobody needs was taken out
- *     index, lower, base    not git: the index of the last snapshot; of the layer below; the commit of the tree as it was made
- *     left                  not git: paths that were there and are not recorded (repositories, empty directories)
+ *     marks/NAME            a commit: its tree is the sandbox's, its parent is where HEAD stood,
+ *                           its message the rest of the git state
+ *     seen                  an index of the last capture, so that files need not be read again
+ *     pruned                not git: how many objects were left after the last pruning
+ *     index, lower, base    not git: the index of the last snapshot; that of the layer below; the
+ *                           commit of the tree as it was made
+ *     left                  not git: paths that were there and are not recorded (repositories,
+ *                           empty directories)
  *     aside, repos          what a restore took away; repositories in the trees of snapshots
  *                           (aside.h)
- *     restoring             the commit that the tree is being made to be: there while that goes on
+ *     restoring             the commit that a restore under way leads to
  *
- * Snapshots of a sandbox of git are commits in the source, kept from `git gc` by refs/sandboxfs/snapshots/ID/COMMIT for as long as the
- * sandbox lives; one that the next was made upon needs none. What stands on a branch then stays with the branch.
+ * Snapshots of a sandbox of git are commits in the source. refs/sandboxfs/snapshots/ID/COMMIT
+ * keeps them from `git gc` for as long as the sandbox lives; a snapshot that the next one was
+ * made upon needs no ref. Commits that stand on a branch stay with the branch.
  */
 #ifndef SANDBOXFS_LOCAL_HISTORY_HISTORY_H
 #define SANDBOXFS_LOCAL_HISTORY_HISTORY_H
@@ -34,16 +40,19 @@ struct sbx_past_place {
 };
 
 /*
- * Members of the table of sandboxfs/history.h, which promises the rest. What commands committed and
- * staged was brought over to the host's side before.
+ * Member of the table of sandboxfs/history.h, which promises the rest. Work that commands have
+ * committed and staged was brought over to the host's side before.
  */
 int sbx_past_snapshot(const struct sbx_past_place *place, const struct sbx_snapshot_wish *wish,
                       char id[SBX_REV_MAX], struct sbx_error *err);
+/* As the member of that table. */
 int sbx_past_list(const struct sbx_past_place *place,
                   int (*fn)(const struct sbx_snapshot *s, void *data), void *data,
                   struct sbx_error *err);
+/* As the member of that table; what commands have committed and staged was brought over before. */
 int sbx_past_restore(const struct sbx_past_place *place, const char *rev, atomic_bool *cancelled,
                      struct sbx_error *err);
+/* As the member of that table; what commands have committed and staged was brought over before. */
 int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish *wish, int fd,
                   struct sbx_error *err);
 
@@ -91,6 +100,7 @@ struct sbx_past_rev {
 	git_oid commit, tree;
 	bool mark;
 };
+/* Finds REV, which is not NULL, in ALL. 0 or -errno with a sentence: ENOENT, there is none. */
 int sbx_past_resolve(const struct sbx_past_place *place, git_repository *all, const char *rev,
                      struct sbx_past_rev *ret, struct sbx_error *err);
 

@@ -1,4 +1,4 @@
-/* What the files of a sandbox's history share. */
+/* Declarations that the files of a sandbox's history share. */
 #ifndef SANDBOXFS_LOCAL_HISTORY_HISTORY_IMPL_H
 #define SANDBOXFS_LOCAL_HISTORY_HISTORY_IMPL_H
 
@@ -39,8 +39,10 @@ struct sbx_past_marked {
 	bool clean;  /* what was not recorded went as well */
 	char *aside; /* name of the directory of what went; or NULL */
 };
+/* Reads the mark that is the commit COMMIT. Release *ret. 0 or -errno with a sentence. */
 int sbx_past_read_mark(git_repository *all, const git_oid *commit, struct sbx_past_marked *ret,
                        struct sbx_error *err);
+/* Frees what *MARKED owns. */
 void sbx_past_marked_release(struct sbx_past_marked *marked);
 
 /*
@@ -60,6 +62,7 @@ struct sbx_past_exacts {
 /* Those that the tree TREE lists, of a mark. */
 int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
                     struct sbx_error *err);
+/* Frees the list with its paths. */
 void past_exact_release(struct sbx_past_exacts *list);
 
 /* Opens SBX_CAPTURE_TEMP in the tree ROOT, made where it is missing. A descriptor or -errno. */

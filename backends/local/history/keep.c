@@ -1,7 +1,7 @@
 /*
- * What a mark needs of the source is kept from `git gc` there: the commits where HEAD and the
- * branch stood by refs/sandboxfs/marks/ID/COMMIT; files that are in none of these commits by a copy
- * in the sandbox's own repository.
+ * Objects of the source that a mark needs, kept from `git gc` there. The commits where HEAD and
+ * the branch stood are kept by refs/sandboxfs/marks/ID/COMMIT. Files that are in none of these
+ * commits are copied into the sandbox's own repository.
  */
 #include "backends/local/history/keep.h"
 

@@ -1,4 +1,4 @@
-/* What a mark needs of the source, kept from `git gc` there. */
+/* Objects of the source that a mark needs, kept from `git gc` there. */
 #ifndef SANDBOXFS_BACKENDS_LOCAL_HISTORY_KEEP_H
 #define SANDBOXFS_BACKENDS_LOCAL_HISTORY_KEEP_H
 

@@ -1,4 +1,4 @@
-/* What a capture of a sandbox goes by: its layers, its index, what was seen of it before. */
+/* The inputs of a capture of a sandbox: its layers, its index, and the last capture. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -4,16 +4,30 @@
 
 #include "backends/local/history/history_impl.h"
 
-/* A file in DIR that holds one id. */
+/* Reads the file NAME in DIR, which holds one id. 0 or -errno: ENOENT, EINVAL it is no id. */
 int sbx_past_read_id(int dir, const char *name, git_oid *ret);
+/* Has the file NAME in DIR hold OID, durably and at once. 0 or -errno. */
 int sbx_past_write_id(int dir, const char *name, const git_oid *oid);
 
-/* The list of snapshots in the history's directory DIR: its text, which is taken line by line, and one more. */
+/*
+ * The text of the list of snapshots in the history's directory DIR, "" where there is none;
+ * malloc'd. 0 or -errno.
+ */
 int sbx_past_lines(int dir, char **ret);
+/*
+ * Takes the next well-formed line from *AT, such a text, which it changes: the commit and its
+ * time. False at the end.
+ */
 bool sbx_past_line(char **at, git_oid *oid, int64_t *ms);
+/*
+ * Appends a snapshot to the list in DIR; the disk is waited for as sbx_git_durable_add does. 0 or
+ * -errno.
+ */
 int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms);
+/* Takes the snapshot OID out of the list in DIR, if it is there and the disk allows it. */
 void sbx_past_drop_line(int dir, const git_oid *oid);
 
+/* The id of COMMIT's tree. 0 or -errno with a sentence. */
 int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
                      struct sbx_error *err);
 /* The ref that keeps the snapshot OID (NULL: what all of the sandbox's begin with). malloc'd. */

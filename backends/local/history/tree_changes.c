@@ -1,4 +1,4 @@
-/* What differs between two trees, as a list, and what an index says after it. */
+/* The differences of two trees as a list, and the index that follows from it. */
 #include "backends/local/history/tree_changes.h"
 
 #include <errno.h>

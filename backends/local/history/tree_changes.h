@@ -1,4 +1,4 @@
-/* What differs between two trees, path by path. */
+/* The differences of two trees, path by path. */
 #ifndef SANDBOXFS_LOCAL_HISTORY_TREE_CHANGES_H
 #define SANDBOXFS_LOCAL_HISTORY_TREE_CHANGES_H
 
@@ -26,6 +26,7 @@ struct past_changes {
 int past_changes_list(struct past_changes *a, const git_oid *from, const git_oid *to);
 /* Has INDEX say the same. Sorts the list. 0 or -ENOMEM. */
 int past_changes_stage(struct past_changes *a, struct sbx_index *index);
+/* Frees the list with its paths. repo and err stay the caller's. */
 void past_changes_release(struct past_changes *a);
 
 #endif

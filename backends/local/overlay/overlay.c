@@ -1,6 +1,7 @@
 /*
- * What holds a layered tree together: its base is counted in the cache as used by its record, its mount is the room's, its
- * files are in the state directory. Each is taken back by itself, in any order.
+ * The parts of an overlay tree and how they are taken back: the cache counts its base as used by
+ * the sandbox's record, the mounter process holds its mount, and its files are in the state
+ * directory. Each part is taken back by itself, in any order.
  */
 #include "backends/local/overlay/overlay.h"
 

@@ -25,7 +25,9 @@ void sbx_layers_close(struct sbx_layers *layers);
 const struct sbx_identity *sbx_layers_owner(const struct sbx_layers *layers);
 /* Whether names of one file may show as several: see struct sbx_sandbox. */
 bool sbx_layers_splits(const struct sbx_layers *layers);
+/* The cache of bases, borrowed. */
 struct sbx_bases *sbx_layers_bases(const struct sbx_layers *layers);
+/* The process that mounts, borrowed. */
 struct sbx_room *sbx_layers_room(const struct sbx_layers *layers);
 
 /*

@@ -1,6 +1,7 @@
 /*
- * What is known of one sandbox on disk, and at the same time the journal of its life: the state
- * says what was going on when the daemon died. One JSON file per sandbox, always replaced whole.
+ * The record of a sandbox: all that is known of it on disk, and the journal of its life. Its
+ * state says what was going on when the daemon died. There is one JSON file per sandbox, and it
+ * is always replaced whole.
  */
 #ifndef SANDBOXFS_LOCAL_STATE_RECORD_H
 #define SANDBOXFS_LOCAL_STATE_RECORD_H

@@ -70,6 +70,7 @@ void sbx_state_holder_read(int dir, struct sbx_state_holder *ret);
  * caller's; NULL: it cannot be told.
  */
 char *sbx_state_whose(const char *tree);
+/* Frees what *H owns and zeroes it. */
 void sbx_state_holder_release(struct sbx_state_holder *h);
 
 /* A fresh id for NAME: "NAME-xxxxxxxx", not in use in this state. The caller's. 0 or -errno. */
@@ -78,8 +79,9 @@ int sbx_state_new_id(const struct sbx_state *st, const char *name, char **ret);
 int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error *err);
 /* Removes all that there is of ID but its record. May be repeated. */
 int sbx_state_erase(const struct sbx_state *st, const char *id, struct sbx_error *err);
-/* Notes that everything is in order at the end; and takes the note away, telling whether it was there. */
+/* Notes that everything is in order at the end. */
 void sbx_state_set_clean(const struct sbx_state *st);
+/* Takes that note away and returns whether it was there. */
 bool sbx_state_take_clean(const struct sbx_state *st);
 /* Whether trees/ID is there. */
 bool sbx_state_has_tree(const struct sbx_state *st, const char *id);

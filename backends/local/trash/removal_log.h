@@ -1,12 +1,13 @@
 /*
- * What a removal of many files takes with it, kept for a while: `rm -rf` of a sandbox unlinks file by file before it comes to
- * the directory itself, and what the trash is to have is the tree as it was before the first of them.
+ * A log of files that a removal has taken out of a sandbox, so that the trash can have the tree
+ * as it was before. `rm -rf` of a sandbox unlinks file by file before it comes to the directory
+ * itself.
  *
- * A row of removals goes on, whoever removes, while nothing else is written. Of each file that is
- * the sandbox's own one more link is made before it goes, on the file system that it lies on; of
- * one of the base only the name is noted. When the row is over, or nothing was removed for a
- * minute, that is dropped in the background; and at once when a write finds no room. On a disk of
- * limited size it is dropped after a second while a command runs.
+ * A batch is a run of removals, by whatever process, with no other write in between. Before a
+ * file of the sandbox's own goes, one more link to it is made on its file system; of a file of
+ * the base only the name is noted. When the batch is over, or nothing was removed for a minute,
+ * the log is dropped in the background. It is dropped at once when a write finds no room, and
+ * after a second on a disk of limited size while a command runs.
  *
  *   kept/ID/log      a record for each name: KIND INODE LINK PATH, ended by a NUL
  *   kept/ID/ROW-N    the links

@@ -18,6 +18,7 @@ struct sbx_kept_view {
  */
 int sbx_kept_view_make(int dir, int base, const struct sbx_index *index, struct sbx_kept_view *ret,
                        struct sbx_error *err);
+/* Frees what *VIEW owns. The files stay in DIR. */
 void sbx_kept_view_release(struct sbx_kept_view *view);
 
 #endif

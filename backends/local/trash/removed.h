@@ -39,6 +39,9 @@ struct sbx_removed {
  * another negative errno.
  */
 int sbx_local_removed_open(struct sbx_local *b, const char *id, struct sbx_removed *ret);
+/*
+ * Closes what sbx_local_removed_open has opened: from here on it may be removed. May be repeated.
+ */
 void sbx_local_removed_close(struct sbx_local *b, struct sbx_removed *removed);
 /* Whether there is something of ID. */
 bool sbx_local_removed_has(const struct sbx_local *b, const char *id);

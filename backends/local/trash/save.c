@@ -1,7 +1,7 @@
 /*
- * What a teardown notes before anything is taken away, and the removal's part: what was noted is
- * read from the tree, which is out of sight by then, or from what was kept of it, and becomes an
- * entry of the trash.
+ * The entry of the trash that a teardown makes. The teardown notes its part before anything is
+ * taken away. The removal adds the rest: it reads the tree, which is out of sight by then, or the
+ * copy that was kept of it.
  */
 #include "backends/local/trash/save.h"
 

@@ -38,6 +38,10 @@ int sbx_local_trash_list(struct sbx_backend *base, int (*fn)(const struct sbx_tr
 
 /* The repository of entries: the source, opened as bare, or with GIT false the state directory's, made when MAKE. libgit2's code. */
 struct git_repository;
+/*
+ * Opens the repository of entries: the source COMMON as bare or, with COMMON NULL, the state
+ * directory's, which MAKE makes where it is missing. The caller frees *RET. 0 or libgit2's code.
+ */
 int sbx_local_trash_repo(struct sbx_local *b, const char *common, bool make,
                          struct git_repository **ret);
 

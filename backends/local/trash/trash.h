@@ -47,6 +47,7 @@ int sbx_trash_find(git_repository *repo, const char *name, struct sbx_trash_entr
  */
 int sbx_trash_expire(git_repository *repo, const char *common, int64_t before_ms, size_t *left,
                      void (*told)(const char *name, void *data), void *data);
+/* Frees what *E owns. */
 void sbx_trash_release(struct sbx_trash_entry *e);
 
 #endif
