@@ -1,7 +1,7 @@
 /*
- * What the daemon and sandboxfs-push say to each other on a SOCK_SEQPACKET pair: the program sends
- * its hello, the daemon its order, the program the result, and then it ends. Both are of one build,
- * which is looked at before the token is sent: the structs travel as they are.
+ * The messages between the daemon and sandboxfs-push, on a SOCK_SEQPACKET pair: the program sends
+ * its hello, the daemon its order, the program its result, and then the program ends. The structs
+ * travel as they are, because both are of one build; that is checked before the token is sent.
  */
 #ifndef SANDBOXFS_PUSH_PROTOCOL_H
 #define SANDBOXFS_PUSH_PROTOCOL_H

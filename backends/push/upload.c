@@ -1,8 +1,8 @@
 /*
- * What libgit2 asks and tells while it pushes. Credentials are given once: libgit2 asks again when
+ * libgit2's callbacks during a push. Credentials are given once, because libgit2 asks again when
  * they are refused, for as long as it gets some. They are for the remote's own scheme, host and
- * port. That redirects are not to be followed is not heard by libgit2 1.5, so each asking is looked
- * at.
+ * port. libgit2 1.5 follows redirects although it is told not to, so the URL is checked each time
+ * it asks.
  */
 #include "backends/push/upload.h"
 

@@ -1,4 +1,4 @@
-/* What sandboxfs-push does. */
+/* The work of sandboxfs-push: one push with libgit2. */
 #ifndef SANDBOXFS_PUSH_UPLOAD_H
 #define SANDBOXFS_PUSH_UPLOAD_H
 

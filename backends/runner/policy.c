@@ -1,4 +1,4 @@
-/* What the spawner found in force, as ctl/policy shows it. */
+/* The isolation that the spawner found in force, as ctl/policy shows it. */
 #include "backends/runner/runner_impl.h"
 
 #include <json-c/json.h>

@@ -1,9 +1,9 @@
 /*
- * What these files share, the daemon's side of the spawner: runner.c finds its program, starts and
- * stops it, send.c tells it, jobs.c is what it runs, policy.c says what is in force.
+ * The daemon's side of the spawner: runner.c finds its program, starts and stops it, send.c sends
+ * it requests, jobs.c has the jobs that it runs, policy.c tells which isolation is in force.
  *
- * Commands go out under a lock from any thread, reports come in on the loop thread, which owns everything
- * else of a job.
+ * Requests go out under a lock from any thread. Reports come in on the loop thread, which owns
+ * everything else of a job.
  */
 #ifndef SANDBOXFS_RUNNER_RUNNER_IMPL_H
 #define SANDBOXFS_RUNNER_RUNNER_IMPL_H

@@ -30,20 +30,27 @@ int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len
 int sbx_locked_replace_soon(int dirfd, const char *name, const void *data, size_t len,
                             const struct timespec *mtime);
 /*
- * The same in two steps: take writes DATA into the lock, put, or sbx_locked_end, gives the lock back.
- * 0, -EBUSY, -errno.
+ * The first step of the same in two: writes DATA into the lock, which put or sbx_locked_end gives
+ * back. 0, -EBUSY, -errno.
  */
 int sbx_locked_take(int dirfd, const char *name, const void *data, size_t len,
                     const struct timespec *mtime);
+/* The second step: the lock becomes NAME. 0 or -errno; the lock is given back in either case. */
 int sbx_locked_put(int dirfd, const char *name);
-/* Takes NAME.lock alone, and gives it back. 0, -EBUSY, -errno. */
+/* Takes NAME.lock alone. 0, -EBUSY, -errno. */
 int sbx_locked_begin(int dirfd, const char *name);
+/* Gives NAME.lock back; NAME stays as it was. */
 void sbx_locked_end(int dirfd, const char *name);
 /*
- * sbx_locked_replace in two halves, so that NAME can be looked at under the lock: a descriptor, the caller's to close, -EBUSY or
- * -errno; then either commit, which gives the lock back also when it fails, or sbx_locked_end.
+ * The first half of sbx_locked_replace, so that NAME can be looked at under the lock: a
+ * descriptor, the caller's to close, -EBUSY or -errno. Then either commit or sbx_locked_end
+ * follows.
  */
 int sbx_locked_open(int dirfd, const char *name);
+/*
+ * The second half: writes DATA to FD, which stays open, and puts it at NAME. 0 or -errno; the
+ * lock is given back in either case.
+ */
 int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,
                       const struct timespec *mtime);
 /* Which file, in which state, stands at NAME, so that it can be told later whether it still does. All zero: none. */
@@ -51,12 +58,13 @@ struct sbx_seen {
 	unsigned long long ino, size;
 	struct timespec mtime, ctime;
 };
+/* How NAME in DIRFD stands now; all zero when nothing is there or it cannot be looked at. */
 struct sbx_seen sbx_seen_now(int dirfd, const char *name);
 /* Whether NAME still is what was SEEN. */
 bool sbx_seen_same(int dirfd, const char *name, const struct sbx_seen *seen);
 /* sbx_locked_open where NAME still is what was SEEN; else -EAGAIN. */
 int sbx_locked_open_seen(int dirfd, const char *name, const struct sbx_seen *seen);
-/* What stands beside NAME while we have its lock ends so. */
+/* Ends the name of the file beside NAME that is linked to a lock of ours, and tells it is ours. */
 #define SBX_LOCKED_SUFFIX ".sandboxfs"
 /* Removes NAME.lock in DIRFD if a crash of ours has left it. */
 void sbx_locked_clear(int dirfd, const char *name);

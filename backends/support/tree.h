@@ -83,8 +83,11 @@ struct sbx_levels {
 
 /* Enters the directory FD. NAME is taken over, also on failure. 0 or -errno. */
 int sbx_levels_push(struct sbx_levels *levels, char *name, int fd);
+/* Leaves the top directory, which is there. Opens nothing. */
 void sbx_levels_pop(struct sbx_levels *levels);
+/* Frees all levels; the stack is empty. */
 void sbx_levels_release(struct sbx_levels *levels);
+/* The directory on top of a stack that is not empty; valid until the next push or pop. */
 struct sbx_level *sbx_levels_top(struct sbx_levels *levels);
 /* Opens ".." of FD, the directory above the top; ESTALE when that is another one. Descriptor or
  * -errno. */

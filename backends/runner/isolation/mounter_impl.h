@@ -1,4 +1,4 @@
-/* What the two sides of a room say to each other: one message there, one back. */
+/* The messages between the two sides of a mounter: one there, one back. */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_MOUNTER_IMPL_H
 #define SANDBOXFS_RUNNER_ISOLATION_MOUNTER_IMPL_H
 

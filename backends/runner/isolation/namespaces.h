@@ -1,7 +1,7 @@
 /*
- * What a command sees and may do with it: per-sandbox namespaces (mount, ipc, uts, net, user) and a
- * Landlock ruleset, made once and kept by descriptor. Used by the spawner process,
- * single-threaded.
+ * The namespaces (mount, ipc, uts, net, user) and the Landlock ruleset of a sandbox, which decide
+ * what its commands see and may do. They are made once and kept by descriptor. Used by the
+ * spawner process, which has a single thread.
  */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_NAMESPACES_H
 #define SANDBOXFS_RUNNER_ISOLATION_NAMESPACES_H

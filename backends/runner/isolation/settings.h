@@ -1,6 +1,6 @@
 /*
- * What the settings of a mount say about its commands: all of them that the process knows which runs
- * these. The members are as those of struct sbx_settings.
+ * The settings of a mount that concern its commands, as the spawner knows them. The members are
+ * those of struct sbx_settings.
  */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_SETTINGS_H
 #define SANDBOXFS_RUNNER_ISOLATION_SETTINGS_H
@@ -20,6 +20,7 @@ struct isolation_settings {
 	void *buf, *words;               /* what the others lie in */
 };
 
+/* Whether the isolation asked for is WORD. */
 static inline bool isolation_is(const struct isolation_settings *settings, const char *word)
 {
 	return strcmp(settings->isolation ? settings->isolation : "auto", word) == 0;

@@ -1,6 +1,6 @@
 /*
- * What is not attached is nobody's memory: it is not among what the processes of a job are seen to have, and it
- * would outlive them.
+ * System V shared memory that no process has attached. It belongs to no process, so the memory
+ * limit of the job would miss it, and it would outlive the job.
  */
 #include "backends/runner/isolation/sysv_ipc.h"
 #include "backends/runner/isolation/kernel_file.h"

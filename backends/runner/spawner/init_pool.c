@@ -1,8 +1,8 @@
 /*
- * What a command costs is mostly the making of its pid namespace, the joining of the others, and the
- * giving up of rights; none of it depends on the command. So an init that finds itself as it was
- * made when its command has ended waits for the next; one that did not come back, or cannot, has a
- * successor made ahead.
+ * A pool of inits made before they are needed. Most of a command's cost is the making of its pid
+ * namespace, the joining of the others, and the giving up of rights, and none of that depends on
+ * the command. So an init that finds itself unchanged when its command has ended waits for the
+ * next one. When an init did not come back, or cannot, its successor is made ahead.
  */
 #include "backends/runner/spawner/init_pool.h"
 

@@ -1,8 +1,8 @@
 /*
- * What daemon, spawner and init say to each other. One SOCK_SEQPACKET pair: the daemon
- * holds one end; the spawner and the init of every job share the other, so the daemon
- * reads end-of-file exactly when none of them is left. All three are of one build, which is looked at
- * first: the structs travel as they are.
+ * The messages between daemon, spawner and init, on one SOCK_SEQPACKET pair. The daemon holds one
+ * end; the spawner and the init of every job share the other, so the daemon reads end-of-file
+ * exactly when none of them is left. The structs travel as they are, because all three are of one
+ * build; that is checked first.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
 #define SANDBOXFS_RUNNER_SPAWNER_PROTOCOL_H
