@@ -1,6 +1,7 @@
 /*
- * What hostile code tries once it runs: `attack NAME [ARGUMENT...]` makes one attempt and prints how
- * the kernel answered, 0 or the errno's name. `attack serve` is the victim on the host.
+ * Attempts of hostile code inside a sandbox: `attack NAME [ARGUMENT...]` makes one attempt and
+ * prints how the kernel answered, 0 or the errno's name. `attack serve` is the victim on the
+ * host.
  */
 #include "attack.h"
 

@@ -1,4 +1,7 @@
-/* What the parts of the attacks' program share: tables of attempts, each answered as a system call is. */
+/*
+ * Declarations that the parts of the attacks' program share: tables of attempts, each answered as
+ * a system call is.
+ */
 #ifndef SANDBOXFS_TESTS_ATTACK_H
 #define SANDBOXFS_TESTS_ATTACK_H
 

@@ -1,6 +1,6 @@
 /*
- * What every backend promises, whatever its sandboxes are made of. The rows say what they
- * differ in.
+ * The promises of every backend, whatever its sandboxes are made of. The rows of the table hold
+ * the differences.
  */
 #include <setjmp.h>
 #include <stdarg.h>

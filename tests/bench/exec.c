@@ -1,6 +1,7 @@
 /*
- * What a command costs: through ctl/exec of a sandbox, by posix_spawn with a pipe, and by bwrap where it is
- * installed. The ways take turns within each round, so that whatever else the machine does meets all of them.
+ * The cost of a command: through ctl/exec of a sandbox, by posix_spawn with a pipe, and by bwrap
+ * where it is installed. The ways take turns within each round, so that other work of the machine
+ * meets all of them.
  *
  *   bench-exec SANDBOX ROUNDS ARGV...
  */

@@ -1,5 +1,5 @@
 /*
- * What the spawner costs over the least that can be paid: posix_spawn and a read of the pipe,
+ * The cost of the spawner over the least that can be paid: posix_spawn and a read of the pipe,
  * against sbx_spawner_exec to `ended`, of the same program, taking turns.
  *
  *   exec_floor [ROUNDS] [ISOLATION]

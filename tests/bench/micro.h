@@ -1,4 +1,4 @@
-/* What the parts of bench-micro share. */
+/* Declarations that the parts of bench-micro share. */
 #ifndef SANDBOXFS_TESTS_BENCH_MICRO_H
 #define SANDBOXFS_TESTS_BENCH_MICRO_H
 

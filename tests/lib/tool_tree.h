@@ -1,6 +1,7 @@
 /*
- * What `tool coherence` and its jobs have in common: a small tree below a root, steps that change it, and how it
- * looks. Both see the same names: top I is item I, its child J is item TOPS + I * SUBS + J.
+ * The tree of `tool coherence` and its jobs: a small tree below a root, steps that change it, and
+ * how it looks. Both sides see the same names: top I is item I, its child J is item TOPS + I *
+ * SUBS + J.
  */
 #ifndef SANDBOXFS_TESTS_TOOL_TREE_H
 #define SANDBOXFS_TESTS_TOOL_TREE_H

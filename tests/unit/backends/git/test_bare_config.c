@@ -1,4 +1,4 @@
-/* What of a configuration is shown to commands. */
+/* The part of a git configuration that commands are shown. */
 #include "backends/git/bare_config.h"
 
 #include <setjmp.h>

@@ -1,4 +1,7 @@
-/* What is recorded of a tree is what git itself would add, and nothing else, whatever happens to the tree meanwhile. */
+/*
+ * A capture records what git itself would add, and nothing else, whatever happens to the tree
+ * meanwhile.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

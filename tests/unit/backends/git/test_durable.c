@@ -1,6 +1,6 @@
 /*
- * What libgit2 writes is written out, or synced, before it has its name; what is synced by
- * ourselves always is.
+ * Files of libgit2 are written out, or synced, before they have their names; files that we sync
+ * ourselves always are.
  */
 #include "backends/git/durable.h"
 

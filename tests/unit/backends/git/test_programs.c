@@ -1,4 +1,4 @@
-/* What git's settings say, and which of them lead into a tree. */
+/* Git's settings of programs, and which of them lead into a tree. */
 #include "backends/git/programs.h"
 
 #include <setjmp.h>

@@ -1,4 +1,7 @@
-/* What of a home that PATH leads to commands get to see: the layouts of managers of versions. */
+/*
+ * The parts of a home directory that commands get to see because PATH leads there: the layouts of
+ * version managers.
+ */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,7 @@
-/* What a command is given and what is refused: directory, environment, allowlist, limits. */
+/*
+ * The plan of a command and the requests that are refused: directory, environment, allowlist,
+ * limits.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* What a command reads: a request's text, kept bytes, or a pipe that is written while it runs. */
+/*
+ * The standard input of a command: a request's text, kept bytes, or a pipe that is written while
+ * it runs.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

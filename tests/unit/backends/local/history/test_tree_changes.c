@@ -1,4 +1,4 @@
-/* What differs between two trees, and what an index says after it. */
+/* The differences of two trees, and the index that follows from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

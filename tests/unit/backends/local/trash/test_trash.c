@@ -1,4 +1,4 @@
-/* What a teardown saves, and when it saves nothing. */
+/* The entries that a teardown saves, and when it saves none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What the daemon tells the process that runs commands about the mount, and that it arrives. */
+/* The settings of the mount, as the daemon sends them to the process that runs commands. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
