@@ -24,7 +24,7 @@ struct sbx_backend;
 struct sbx_loop;
 struct sbx_spawner;
 
-/* What a sandbox starts as. The members that a kind does not name are NULL. */
+/* The origin of a new sandbox's tree. The members that a kind does not name are NULL. */
 struct sbx_origin {
 	enum sbx_origin_kind {
 		SBX_ORIGIN_SOURCE,   /* the mount's source at the commit BASE; empty without one */
@@ -49,7 +49,7 @@ struct sbx_create {
 	atomic_bool *cancelled; /* polled during long work: -EINTR and nothing left; may be NULL */
 };
 
-/* What recover reports. */
+/* The reports of recover. */
 struct sbx_recover {
 	void (*found)(struct sbx_sandbox *sb, void *data); /* hands the sandbox over */
 	void (*note)(const char *text, void *data);        /* one line for `events` */
@@ -102,7 +102,7 @@ struct sbx_backend {
 	const struct sbx_backend_impl *impl; /* first member of every implementation */
 };
 
-/* What a backend may use of the daemon. Lives as long as the backend. */
+/* The part of the daemon that a backend may use. Lives as long as the backend. */
 struct sbx_host {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;

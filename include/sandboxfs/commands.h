@@ -15,7 +15,7 @@
 #include "sandboxfs/sandbox.h"
 #include "sandboxfs/settings.h"
 
-/* What is to be run. All pointers belong to the caller and are used during the call only. */
+/* A command to run. All pointers belong to the caller and are used during the call only. */
 struct sbx_exec {
 	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
 	char *const *env;    /* the whole environment, KEY=VALUE, NULL-terminated; the backend
@@ -45,7 +45,7 @@ struct sbx_exit {
 	struct sbx_error error;
 };
 
-/* What a job was refused: a system call, a number of them, or the network. */
+/* A refusal that a job has met: a system call, a number of them, or the network. */
 struct sbx_denial {
 	const char *call;    /* its name; NULL: only MORE is told */
 	const char *class;   /* view, kernel, machine, namespaces, terminal, sockets, setuid, ... */
@@ -56,9 +56,8 @@ struct sbx_denial {
 };
 
 /*
- * What the backend tells about a job. All are called on the event loop thread, holding no lock of
- * the backend; they may call sbx_job_signal(). started comes before output; ended comes exactly
- * once and last.
+ * Events of a job. All are called on the event loop thread, holding no lock of the backend; they
+ * may call sbx_job_signal(). started comes before output; ended comes exactly once and last.
  */
 struct sbx_job_events {
 	/* The command has been executed (execve succeeded). May be skipped by a job that has

@@ -27,7 +27,7 @@
 
 #define SBX_REV_MAX 80 /* bytes of a REV, with its NUL */
 
-/* What is to be recorded. Strings are borrowed; NULL members take the default. */
+/* Options of a snapshot or a mark. Strings are borrowed; NULL members take the default. */
 struct sbx_snapshot_wish {
 	const char *mark; /* name of the mark, which replaces one of that name; NULL: a snapshot */
 	/* NULL or empty: "snapshot-", and twelve digits of its tree and the time. */

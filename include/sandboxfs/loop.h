@@ -33,7 +33,7 @@ int sbx_loop_create(struct sbx_loop **ret);
 void sbx_loop_destroy(struct sbx_loop *loop);
 /* Runs until sbx_loop_stop; the calling thread becomes the loop thread. */
 void sbx_loop_run(struct sbx_loop *loop);
-/* What was posted before has been run when sbx_loop_run returns. Any thread. */
+/* Ends sbx_loop_run, which runs everything that was posted before and then returns. Any thread. */
 void sbx_loop_stop(struct sbx_loop *loop);
 
 /*

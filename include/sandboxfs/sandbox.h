@@ -68,7 +68,7 @@ struct sbx_sandbox_impl {
 	const struct sbx_remote_impl *remote;   /* remote.h: push */
 };
 
-/* What is true of a sandbox's tree for as long as there is one. Filled by the backend. */
+/* Properties of a sandbox's tree. The backend fills them in once; they never change. */
 struct sbx_tree {
 	struct sbx_identity owner; /* of its files; the mount shows them as the daemon's own */
 	bool mounted; /* the host has it at MNT/NAME only, commands at workdir as well */
@@ -92,7 +92,10 @@ struct sbx_tree {
 #define SBX_PROXY_PORT 808
 #define SBX_PROXY_URL  "http://127.0.0.1:808"
 
-/* What the backend tells about a sandbox, on the event loop thread, holding no lock of its own. */
+/*
+ * Events of a sandbox. The backend calls them on the event loop thread, holding no lock of its
+ * own.
+ */
 struct sbx_sandbox_events {
 	/*
 	 * With net=allow: FD, the callee's, is a non-blocking TCP socket that listens at

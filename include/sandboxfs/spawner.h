@@ -13,7 +13,10 @@
 struct sbx_spawner;
 struct sbx_loop;
 
-/* What may forbid user namespaces on this machine, and how to allow them. Thread-safe. */
+/*
+ * A text on settings that may forbid user namespaces on this machine, and how to allow them.
+ * Thread-safe.
+ */
 const char *sbx_userns_mend(void);
 /* Whether this process has changed its root by chroot(2), as far as /proc tells. Thread-safe. */
 bool sbx_in_chroot(void);
