@@ -1,3 +1,4 @@
+/* The program sandboxfs: one action for each way to call it. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #define TOKEN_MIN 20 /* characters of a part of an address that may be a token */
 
-/* What only credentials are kept under: none of tools' own files is called so, */
+/* Names that only credentials have: none of tools' own files is called so, */
 static const char *const stores[] = {".env",
                                      ".env.*",
                                      ".npmrc",

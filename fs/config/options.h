@@ -54,7 +54,7 @@ int sbx_settings_set(struct sbx_settings *settings, const char *key, const char 
  */
 int sbx_settings_load(struct sbx_settings *settings, const char *json, size_t len,
                       struct sbx_error *err);
-/* What ctl/config shows: every key with the value in force. The caller puts it. */
+/* The text of ctl/config: every key with the value in force. The caller puts it. */
 struct json_object *sbx_settings_json(const struct sbx_settings *settings);
 
 /* An option or a key as texts have it: --help, completion, the manual. */

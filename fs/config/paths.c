@@ -1,7 +1,7 @@
 /*
- * Where things are. Everything is resolved once, before the mount is there, since a path that
- * leads through our own mount would have the daemon wait for itself. A mount left behind by
- * a daemon that died answers ENOTCONN; it is to be healed, so it must not stop us here.
+ * The paths of a mount. They are resolved once, before the mount is there, because a path that
+ * leads through our own mount would have the daemon wait for itself. A mount left behind by a
+ * daemon that died answers ENOTCONN; it is to be healed, so it must not stop us here.
  */
 #include "fs/config/paths.h"
 

@@ -1,4 +1,4 @@
-/* Where things are: found once, at the start. Not thread-safe. */
+/* The paths of a mount, found once, at the start. Not thread-safe. */
 #ifndef SANDBOXFS_FS_CONFIG_PATHS_H
 #define SANDBOXFS_FS_CONFIG_PATHS_H
 

@@ -127,9 +127,9 @@ bool sbx_toolchains_sees(const struct sbx_settings *s, const char *path)
 }
 
 /*
- * What lies in the shown directory PATH under the name of a credential is covered: directly in it
- * any, DEPTH further down only what nothing else is called. *LEFT is how many files are still
- * looked at.
+ * Covers the credentials in the shown directory PATH, by their names: directly in it any name,
+ * DEPTH further down only names that nothing else has. *LEFT is how many files are still looked
+ * at.
  */
 static int cover(struct sbx_settings *s, const char *path, int depth, unsigned *left)
 {

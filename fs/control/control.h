@@ -116,7 +116,7 @@ void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *n
                       size_t len, struct sbx_pending *p);
 /* truncate(2) of a control file: accepted and ignored (O_TRUNC of a redirection). */
 int sbx_control_truncate(struct sbx_registry *reg, const struct sbx_control_node *node);
-/* What is unfinished is dropped. Nothing may be under way. */
+/* Closes H and drops what is unfinished. Nothing may be under way. */
 void sbx_control_release(struct sbx_control_handle *h);
 /* As sbx_control_flush, with nobody to answer, and then sbx_control_release, perhaps later. */
 void sbx_control_close(struct sbx_control_handle *h, bool broken);

@@ -69,7 +69,7 @@ enum {
 	ROW_TRACKED = 1 << 7, /* listed with -o track only */
 };
 
-/* What is named by more than a row: a file of a snapshot. Constant. */
+/* A name below snapshots/ or diffs/, which a row alone does not tell. Constant. */
 struct sbx_item {
 	atomic_uint refs;
 	bool kept;                /* the name will not come to mean anything else */

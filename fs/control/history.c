@@ -1,7 +1,7 @@
 /*
- * snapshot, restore, reset, fork: a write is one wish, carried out in the pool and answered when it is done. What a
- * client that is about to die has begun is asked to stop, and answered when it has: it is done whole or not at
- * all.
+ * snapshot, restore, reset, fork: each write is one operation. It runs in the pool, and the write
+ * is answered when it is done. If the client is killed, the operation is asked to stop and the
+ * write is answered once it has. An operation is done whole or not at all.
  */
 #include <assert.h>
 #include <errno.h>
@@ -104,8 +104,8 @@ static int keep_id(const struct sbx_snapshot *snapshot, void *data)
 }
 
 /*
- * What a read gives before this file has made one of its own: the last that there is, unless a later one was asked for
- * in vain. The id of the one before would be taken for its id.
+ * Recalls the id that a read gives before this file has made one of its own: the last that there
+ * is, unless a later one was asked for in vain. Then the last would be taken for the id of that.
  */
 static int recall(struct sbx_control_handle *h, struct sbx_error *err)
 {

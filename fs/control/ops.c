@@ -144,7 +144,10 @@ static void ctl_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		sbx_controls_closed(controls, ino, f);
 }
 
-/* What NAME is in DIR: a buffer, old or new; or a control that the thread has removed, or that came to be meanwhile. */
+/*
+ * Finds or makes NAME in DIR: a buffer, old or new; or a control that the thread has removed, or
+ * that came to be meanwhile.
+ */
 static int make(fuse_req_t req, const struct sbx_control_node *dir, const char *name, int flags,
                 struct sbx_control_node *ret)
 {
@@ -437,7 +440,10 @@ static void ctl_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 		fuse_reply_attr(req, &st, steady ? 3600 : 0);
 }
 
-/* What tools copy along with a request means nothing here, so it is accepted. Nobody else comes to own a control. */
+/*
+ * Attributes that tools copy along with a request mean nothing here, so they are accepted. Nobody
+ * else comes to own a control.
+ */
 static int set_control(struct sbx_controls *c, const struct sbx_control_node *node,
                        const struct stat *attr, int set)
 {

@@ -13,7 +13,7 @@ struct sbx_control_node;
 struct sbx_control_nodes;
 struct sbx_saves;
 
-/* What the operations share; reached through struct sbx_connection. */
+/* The state that the operations share; reached through struct sbx_connection. */
 struct sbx_controls {
 	struct sbx_registry *registry;
 	struct sbx_park *park;

@@ -1,11 +1,11 @@
 /*
- * Which files of the workspace are open, and how (-o io=passthrough).
+ * The open files of the workspace and the kind of each open (-o io=passthrough).
  *
- * The kernel wants the opens of a file at one time to be of one kind: through its page cache, or passed through
- * to one backing file, which it knows by an id. So the first open decides, and the kind
- * holds until the last is released. An id is kept for a while after that, since what was opened is
- * mostly opened again; it holds the backing file, so it goes when the kernel forgets the node and when
- * the sandbox is torn down.
+ * The kernel wants all opens of a file at one time to be of one kind: through its page cache, or
+ * passed through to one backing file, which it knows by an id. So the first open decides, and the
+ * kind holds until the last is released. An id is kept for a while after that, because a file
+ * that was opened is mostly opened again. It holds the backing file, so it goes when the kernel
+ * forgets the node and when the sandbox is torn down.
  *
  * Nodes and sandboxes are numbers here (sbx_node_id, box->number). Thread-safe; no call waits.
  */

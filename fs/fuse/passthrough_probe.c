@@ -1,6 +1,7 @@
 /*
- * Whether the kernel offers passthrough stands in the first message of a FUSE connection: a child that has a mount
- * namespace of its own makes one, reads that, and ends it by its exit.
+ * The probe for passthrough. The first message of a FUSE connection tells whether the kernel
+ * offers it: a child that has a mount namespace of its own makes a connection, reads that
+ * message, and ends the connection by its exit.
  */
 #include <errno.h>
 #include <fcntl.h>

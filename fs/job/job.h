@@ -31,7 +31,10 @@ struct sbx_pending;
 
 enum sbx_job_kind { SBX_JOB_EXEC, SBX_JOB_SPAWN, SBX_JOB_RUN };
 
-/* What a table needs of its sandbox. Callbacks come on the event loop thread unless they say otherwise. */
+/*
+ * The configuration of a job table. Callbacks come on the event loop thread unless they say
+ * otherwise.
+ */
 struct sbx_jobs_config {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
@@ -201,8 +204,8 @@ uint64_t sbx_job_track(struct sbx_jobrec *rec);
 /* The paths that it changed, a list that is taken over; CUT: and more. Before the end is told. */
 void sbx_job_set_changed(struct sbx_jobrec *rec, char **paths, bool cut);
 /*
- * What REC was refused last while it ran, in words with the option that would change it. Before the
- * end is told.
+ * Notes the last refusal that REC met while it ran, in words with the option that would change
+ * it. Before the end is told.
  */
 void sbx_job_set_hint(struct sbx_jobrec *rec, const char *text);
 /* malloc'd; NULL: nothing is known to have been refused. */

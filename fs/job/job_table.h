@@ -49,7 +49,7 @@ enum sbx_job_state {
 	SBX_JOB_FAILED
 };
 
-/* What was asked for, as it was asked. */
+/* A request, as the client gave it. */
 struct sbx_asked {
 	char **argv;
 	char **env; /* NULL: none */

@@ -90,7 +90,7 @@ int sbx_request_parser_feed(struct sbx_request_parser *p, const void *data, size
 int sbx_request_parser_next(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                             struct sbx_error *err);
 
-/* What can be written to MNT/ctl/create: JSON object, or a bare name on a line. */
+/* A request to MNT/ctl/create: a JSON object, or a bare name on a line. */
 struct sbx_create_request {
 	char *name;
 	char *backend;
@@ -107,7 +107,7 @@ void sbx_create_request_release(struct sbx_create_request *req);
 int sbx_create_parser_next(struct sbx_request_parser *p, bool final, struct sbx_create_request *ret,
                            struct sbx_error *err);
 
-/* What can be written to NAME/ctl/push: a JSON object, or an empty line. NULL: not given. */
+/* A request to NAME/ctl/push: a JSON object, or an empty line. NULL: not given. */
 struct sbx_push_request {
 	bool pr; /* and a pull request is opened */
 	char *remote;

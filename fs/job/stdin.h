@@ -1,4 +1,4 @@
-/* Where a command reads from, and how it is fed. */
+/* The standard input of a command: its source, and the pipe that feeds it. */
 #ifndef SANDBOXFS_FS_JOB_STDIN_H
 #define SANDBOXFS_FS_JOB_STDIN_H
 

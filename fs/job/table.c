@@ -320,7 +320,10 @@ static char *user_name(const struct sbx_settings *settings)
 	return asprintf(&text, "%u", (unsigned)who.uid) < 0 ? NULL : text;
 }
 
-/* What a daemon that was killed left there: its jobs are unknown to this one. */
+/*
+ * Removes the output that a killed daemon has left there, because its jobs are unknown to this
+ * one.
+ */
 static void clear_spill_dir(const char *path)
 {
 	_cleanup_dir_ DIR *dir = opendir(path);

@@ -1,4 +1,4 @@
-/* Who waits for what becomes of a job. */
+/* Waiters for the start or the end of a job. */
 #ifndef SANDBOXFS_FS_JOB_WAIT_H
 #define SANDBOXFS_FS_JOB_WAIT_H
 

@@ -35,7 +35,7 @@ struct sbx_target {
  */
 int sbx_target_parse(const char *text, size_t len, uint16_t default_port, struct sbx_target *ret);
 
-/* What a target may lead to. In rising order. */
+/* The addresses that a target may lead to, in rising order. */
 enum sbx_reach {
 	SBX_REACH_NONE,   /* it is not in the list */
 	SBX_REACH_PUBLIC, /* public addresses */

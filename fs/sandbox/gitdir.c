@@ -68,8 +68,8 @@ static bool has_hooks(int dirfd)
 }
 
 /*
- * What git would go by in DIRFD, behind a letter, as nothing is no text of a link. False: by more
- * than a config that is short and includes nothing.
+ * Reads the settings that git would go by in DIRFD, behind a letter, because a link cannot have
+ * an empty text. False: git would go by more than a config that is short and includes nothing.
  */
 static bool read_settings(int dirfd, char ret[PATH_MAX])
 {

@@ -19,7 +19,10 @@ struct sbx_box;
  */
 bool sbx_gitdir_planted(struct sbx_box *box, int dirfd, const char *name, const struct stat *st);
 
-/* What stat(2) is to say of such a one. Who may use it, and as what, stays. */
+/*
+ * Gives ST, of such a directory, another owner, so that git does not trust it. The daemon's user
+ * may still use it as before.
+ */
 void sbx_gitdir_disown(struct stat *st);
 
 /*

@@ -32,7 +32,7 @@ struct waiter {
 
 #define TRACKED 32u /* commands whose changes are kept */
 
-/* What is kept of a command: marks of the tree, named by the place in the array (track.c). */
+/* The record of a tracked command: marks of the tree, named by the place in the array (track.c). */
 struct tracked {
 	uint64_t number; /* 0: free */
 	bool running;    /* from before its start to behind its end */

@@ -277,7 +277,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	        &box->pub.jobs);
 }
 
-/* What the tree was made with outlives the mount that said so. */
+/* The limit of the disk that the tree was made with outlives the mount that set it. */
 static int take_over_disk(struct sbx_jobs *jobs, const struct sbx_sandbox *sandbox)
 {
 	struct sbx_job_defaults d;

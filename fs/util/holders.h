@@ -1,8 +1,8 @@
 /*
- * Whether anybody can still write to an open file, when one of its descriptors has been closed. The
- * kernel tells of each close, but not of the descriptors that are left, so they are looked for in
- * /proc: in the process that closed, the one that opened, the one that wrote last, and in what
- * they have started.
+ * A search for processes that can still write to an open file, when one of its descriptors has
+ * been closed. The kernel tells of each close, but not of the descriptors that are left, so they
+ * are looked for in /proc: in the process that closed, the one that opened, the one that wrote
+ * last, and in those that they have started.
  *
  * Links and texts of /proc are read, and nothing is opened through them, because that would ask
  * this file system. All functions are thread-safe and wait for nobody.

@@ -1,4 +1,4 @@
-/* Which known name an unknown one is likely to mean, for the sentences that refuse it. Thread-safe. */
+/* A guess which known name an unknown one means, for the sentences that refuse it. Thread-safe. */
 #ifndef SANDBOXFS_FS_UTIL_NEAREST_H
 #define SANDBOXFS_FS_UTIL_NEAREST_H
 
@@ -22,7 +22,10 @@ const char *sbx_nearest(const char *name, const void *rows, size_t n, size_t str
 int sbx_unknown_key(const char *key, const void *rows, size_t n, size_t stride,
                     struct sbx_error *err);
 
-/* What follows the name of a key in a sentence, because people guess its unit: ", in milliseconds", or "". */
+/*
+ * The note on a key's unit that follows its name in a sentence, because people guess the unit: ",
+ * in milliseconds", or "".
+ */
 const char *sbx_unit_note(const char *key);
 
 #endif

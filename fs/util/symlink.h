@@ -1,6 +1,6 @@
 /*
- * Which symbolic links may be made and followed through the mount: those that stay inside
- * their sandbox.
+ * Symbolic links that may be made and followed through the mount: those that stay inside their
+ * sandbox.
  */
 #ifndef SANDBOXFS_FS_UTIL_SYMLINK_H
 #define SANDBOXFS_FS_UTIL_SYMLINK_H

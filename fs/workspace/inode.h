@@ -174,8 +174,8 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done);
 /* The directory NODE was last seen in, to be put; NULL for a box and above. */
 struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
 /*
- * What stood as NAME in DIR was moved through the mount and stands as NEWNAME in NEWDIR now. Returns whether
- * links moved along, as in sbx_inodes_renew_links.
+ * Notes that the file NAME in DIR was moved through the mount and is NEWNAME in NEWDIR now.
+ * Returns whether links moved along, as in sbx_inodes_renew_links.
  */
 bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);

@@ -20,7 +20,10 @@
 
 #define RECENT 4096
 
-/* What the kernel was told of a regular file last, which it compares with what it has of the contents. */
+/*
+ * The attributes of a regular file that the kernel was told last. It compares them with those
+ * that its copy of the contents has.
+ */
 struct sbx_told {
 	int64_t ctime; /* ns; 0: what changes yet may leave the same */
 	int64_t mtime; /* ns, as it was told, which may be one off */
@@ -82,7 +85,7 @@ struct sbx_inodes {
 	void *gone_data;
 };
 
-/* What is no other file's. */
+/* The identity of a file. */
 struct sbx_ident {
 	dev_t dev;
 	ino_t ino;

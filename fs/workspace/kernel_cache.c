@@ -56,9 +56,9 @@ int64_t ws_changed_ns(const struct stat *st)
 }
 
 /*
- * What a job can change has been given to the kernel to keep. The root of a sandbox is
- * remembered apart, since every path to its controls goes through it: its attributes can be taken
- * back alone, and are when they have changed; its name and links do not depend on jobs.
+ * Notes that the kernel was given something to keep that a job can change. The root of a sandbox
+ * is remembered apart, because every path to its controls goes through it: its attributes can be
+ * taken back alone, and are when they have changed; its name and links do not depend on jobs.
  */
 static void note_handed(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st)
 {

@@ -1,9 +1,10 @@
 /*
- * Repositories below the root of a sandbox. Host git would run what the configuration of a .git says, so one
- * that a command made is not shown. What the host makes under that name stands outside the tree, in a store of the
- * sandbox's, and a placeholder in the tree keeps its place: an empty file or directory .git, known by its inode
- * and birth time, which are the name in the store. So a restart finds it again, directories above may be renamed, and a
- * command that takes the placeholder away can only make the repository vanish.
+ * Repositories below the root of a sandbox. Host git would run programs that the configuration of
+ * a .git names, so a .git that a command made is not shown. A .git that the host makes stands
+ * outside the tree, in a store of the sandbox's. A placeholder in the tree keeps its place: an
+ * empty file or directory .git. Its inode and birth time are the name in the store. So a restart
+ * finds it again, directories above may be renamed, and a command that takes the placeholder away
+ * can only make the repository vanish.
  */
 #ifndef SANDBOXFS_FS_WORKSPACE_NESTED_GIT_H
 #define SANDBOXFS_FS_WORKSPACE_NESTED_GIT_H
@@ -44,7 +45,7 @@ int sbx_nested_make(struct sbx_box *box, int dirfd, const char *name, bool dir,
 int sbx_nested_made(struct sbx_nested *n, int dirfd, int r);
 /* Closes the store, if N is in it. May be repeated. */
 void sbx_nested_release(struct sbx_nested *n);
-/* What stood in the store is gone: its placeholder NAME in DIRFD goes too. */
+/* Removes the placeholder NAME in DIRFD, because what stood in the store for it is gone. */
 void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name);
 /* As renameat2(2) of NAME to NEWNAME, both of which are kept apart. 0 or -errno: ENOENT also when a command made NAME. */
 int sbx_nested_carry(struct sbx_box *box, int dirfd, const char *name, int newdirfd,

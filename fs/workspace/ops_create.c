@@ -163,10 +163,10 @@ static bool only_reads(pid_t pid)
 }
 
 /*
- * What becomes of TEXT, which leads out: it is told to who does not follow it, so that git, tar and
- * cp go on. The kernel must not keep it for others, so NODE has to be one that is looked up each
- * time. A text that does not climb itself is told to all: the link that it leads to is judged by
- * itself.
+ * Whether TEXT, which leads out, is told all the same: 0, or -EACCES. Clients that do not follow
+ * it are told, so that git, tar and cp go on. The kernel must not keep it for others, so NODE has
+ * to be one that is looked up each time. A text that does not climb itself is told to all,
+ * because the link that it leads to is judged by itself.
  */
 static int tell_refused(const struct sbx_node *node, const char *text, pid_t client,
                         struct sbx_error *err)

@@ -137,7 +137,10 @@ static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, int64_t ch
 	return 0;
 }
 
-/* What is to be read from OFF on: from the beginning the state of now, else what was begun with if it is still there. */
+/*
+ * The listing for a read from OFF on: at the beginning that of now, else the one that was begun
+ * with, if it is still there.
+ */
 static int listing_at(struct sbx_workspace *ws, struct sbx_node *node, off_t off,
                       struct sbx_listing **ret)
 {

@@ -1,6 +1,7 @@
 /*
- * Whose files are. A daemon of root's keeps layered trees as the files of the user whom commands run as, and shows them as its own,
- * as it shows all others; where the daemon is that user there is nothing to translate.
+ * The translation of file owners. A daemon of root's keeps overlay trees as the files of the user
+ * whom commands run as, and shows them as its own, as it shows all others. Where the daemon is
+ * that user there is nothing to translate.
  */
 #ifndef SANDBOXFS_FS_WORKSPACE_OWNER_H
 #define SANDBOXFS_FS_WORKSPACE_OWNER_H

@@ -4,7 +4,7 @@
 
 #include "fs/workspace/workspace.h"
 
-/* What a new name is to be. */
+/* The kind of a file to be made. */
 struct ws_new {
 	mode_t mode;        /* with the type */
 	const char *target; /* of a symbolic link */

@@ -109,7 +109,7 @@ bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name)
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 /* Whether NAME in DIR is the .git that the daemon shows in a sandbox's root. */
 bool ws_is_gitfile(const struct sbx_node *dir, const char *name);
-/* What that .git says, borrowed; NULL where the tree's own is shown. NODE is of a sandbox. */
+/* The text of that .git, borrowed; NULL where the tree's own is shown. NODE is of a sandbox. */
 const char *ws_gitfile(const struct sbx_node *node);
 /* Answers a read of TEXT. */
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
