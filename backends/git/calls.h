@@ -25,7 +25,7 @@ void sbx_git_call_begin(void);
 int sbx_git_call_end(int r);
 /* Whether this thread is in one of the calls below. */
 bool sbx_git_call_runs(void);
-/* What the last call that failed said on this thread; NULL: nothing. Valid until the next one. */
+/* The error of the last call that failed on this thread; NULL: none. Valid until the next one. */
 const git_error *sbx_git_said(void);
 
 #define SBX_GIT(call) (sbx_git_call_begin(), sbx_git_call_end(call))

@@ -143,8 +143,8 @@ static int filters_show(struct capture *c, const struct sbx_index_entry *e, cons
 }
 
 /*
- * What is to be done to ITEM's content: *ret may be NULL. Text that was recorded with CRs keeps
- * them: libgit2 looks into the index for that, but not for a large item.
+ * Loads the filters for ITEM's content; *ret may become NULL. Text that was recorded with CRs
+ * keeps them: libgit2 looks into the index for that, but not for a large item.
  */
 static int filters_load(struct capture *c, const struct capture_item *item, git_filter_list **ret)
 {
@@ -690,8 +690,8 @@ static void look_up(struct capture *c, struct capture_item *item)
 /* ---- what git does not record ---- */
 
 /*
- * What libgit2 converts becomes shorter by that, or stays the same: it takes out CRs and what $Id$
- * was expanded to. An index may have been written by a git with programs that convert.
+ * A content becomes shorter by libgit2's conversion, or stays the same: it takes out CRs and the
+ * expansion of $Id$. An index may have been written by a git with programs that convert.
  */
 static bool is_as_recorded(struct capture *c, const struct capture_item *item)
 {

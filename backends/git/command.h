@@ -1,7 +1,7 @@
 /*
- * Whether a setting of git's that names a program leads into a tree that commands write to. git
- * runs it with the top of the tree as current directory, so a relative path does; a bare name is
- * looked for in PATH and does not.
+ * The test whether a git setting that names a program leads into a tree that commands write to.
+ * git runs the program with the top of the tree as current directory, so a relative path does; a
+ * bare name is looked for in PATH and does not.
  */
 #ifndef SANDBOXFS_GIT_COMMAND_H
 #define SANDBOXFS_GIT_COMMAND_H

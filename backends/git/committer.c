@@ -1,6 +1,7 @@
 /*
- * Who commits inside. The home directory of a sandbox is its own, so the user's name and address, which
- * git keeps in the home directory of the host, would be missing there.
+ * The name and address of the committer inside a sandbox. git keeps the user's in the home
+ * directory of the host, and a sandbox has a home directory of its own, so they would be missing
+ * there.
  */
 #include <errno.h>
 #include <fcntl.h>

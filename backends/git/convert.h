@@ -28,7 +28,7 @@ struct sbx_convert {
 	char id[GIT_OID_HEXSZ + 1];      /* what $Id$ becomes on the way out */
 };
 
-/* What a content has in it. */
+/* Counts of the bytes of a content that decide about conversions. */
 struct sbx_convert_stats {
 	size_t nul, lonecr, lonelf, crlf, printable, nonprintable;
 	bool cr; /* it has ended with a CR so far */
@@ -37,12 +37,15 @@ struct sbx_convert_stats {
 
 /* Counts LEN more bytes of a content into S, which is zero at its beginning. */
 void sbx_convert_count(struct sbx_convert_stats *s, const char *data, size_t len);
-/* What is counted is all there is. Whether it looks like text with line ends of two bytes. */
+/*
+ * Call it when the whole content has been counted. Whether it looks like text with line ends of
+ * two bytes.
+ */
 bool sbx_convert_has_crlf(struct sbx_convert_stats *s);
 
 /*
- * What FILTERS do, found out by trying them on a few bytes. ID is the object's, or NULL. False:
- * there are others among them, which are not known here.
+ * Finds the conversions that FILTERS do by trying them on a few bytes. ID is the object's, or
+ * NULL. False: there are others among them, which are not known here.
  */
 bool sbx_convert_probe(struct sbx_convert *c, git_filter_list *filters, bool out,
                        const git_oid *id);

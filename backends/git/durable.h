@@ -46,9 +46,9 @@ int sbx_git_durable_end(void);
 int sbx_git_durable_add(int fd);
 #define SBX_GIT_TOGETHER 64 /* files that are waited for at once */
 /*
- * What this thread would wait for becomes another's to wait for. Take moves it to FDS and returns
- * how many there are. Give takes N of FDS over and closes them when they have been waited for: at
- * once without a begin. 0 or -errno.
+ * Hands files that this thread would wait for to another thread. Take moves them to FDS and
+ * returns how many there are. Give takes N of FDS over and closes them when they have been waited
+ * for: at once without a begin. 0 or -errno.
  */
 unsigned sbx_git_durable_take(int fds[SBX_GIT_TOGETHER]);
 /* Takes over N descriptors of sbx_git_durable_take, also on failure. 0 or -errno. */

@@ -28,7 +28,7 @@ void sbx_ignore_pop(struct sbx_ignore *ig);
  * directory that is ignored; parents are not looked at.
  */
 bool sbx_ignore_match(struct sbx_ignore *ig, const char *path, bool directory);
-/* What all tries together have taken, in steps of some nanoseconds each. */
+/* The work of all tries so far, in steps of some nanoseconds each. */
 uint64_t sbx_ignore_work(const struct sbx_ignore *ig);
 /* Whether something below the directory DIR may be ignored by a pattern of its own; true in doubt. */
 bool sbx_ignore_reaches(const struct sbx_ignore *ig, const char *dir);

@@ -12,15 +12,15 @@ bool sbx_git_object_ok(git_object_t type, const char *data, size_t len);
 
 #define SBX_GIT_TIPS 8
 
-/* What was taken over: written to the source, or tried. */
+/* Counts of the objects that were taken over: written to the source, or tried. */
 struct sbx_git_taken {
 	size_t objects;
 	uint64_t bytes; /* unpacked */
 	uint64_t most;  /* of bytes */
 	void *had;      /* what the store has and the sandbox was found to have; NULL to start */
 	/*
-	 * What is written goes to the store of the source, as only the sandbox leads to it. It has
-	 * the files of TIPS; what of them BASE has as well is in the source.
+	 * Objects are written to the store of the source, because only the sandbox leads to them.
+	 * The store has the files of TIPS; those that BASE has as well are in the source.
 	 */
 	bool apart, uses;
 	git_oid tips[SBX_GIT_TIPS], base;

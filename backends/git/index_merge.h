@@ -5,8 +5,8 @@
 #include "backends/git/index.h"
 
 /*
- * What A and B make of BASE together: 0; 1 both changed the same path differently; -ENOMEM. Its names belong
- * to the three, which must live as long.
+ * Merges A and B, which both come from BASE. 0; 1 both changed the same path differently;
+ * -ENOMEM. The names of the result belong to the three, which must live as long.
  */
 int sbx_index_merge(const struct sbx_index *base, const struct sbx_index *a,
                     const struct sbx_index *b, struct sbx_index *ret);

@@ -17,7 +17,7 @@ struct sbx_object_writer;
  * close. The thread comes with the first object. 0 or -ENOMEM. One thread at a time.
  */
 int sbx_object_writer_open(git_odb *odb, const char *common, struct sbx_object_writer **ret);
-/* What was put and is not written yet never will be. Accepts NULL. */
+/* Frees W; objects that were put and are not written yet never will be. Accepts NULL. */
 void sbx_object_writer_close(struct sbx_object_writer *w);
 /*
  * Has the LEN bytes at DATA, which are copied, written as an object: *RET is its id. NAME is what an

@@ -8,7 +8,7 @@
 
 #include "backends/git/convert.h"
 
-/* What may still be unpacked. */
+/* The bytes that may still be unpacked. */
 struct sbx_git_budget {
 	size_t object;
 	uint64_t volume;

@@ -1,4 +1,4 @@
-/* Which names from inside a sandbox may stand in an index or a tree that host git is to see. */
+/* The rules for names from inside a sandbox that may stand in an index or a tree of host git. */
 #ifndef SANDBOXFS_GIT_PATH_RULES_H
 #define SANDBOXFS_GIT_PATH_RULES_H
 

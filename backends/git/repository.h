@@ -24,16 +24,16 @@ void sbx_git_shutdown(void);
 int sbx_git_errno(int code, int klass, const char *message);
 
 /*
- * What the directory SOURCE is: 1 the top of a git repository (*common: its common directory, the
- * caller's), 0 a plain directory, also one that merely lies inside some repository. With a
- * repository, BASE (may be NULL) must name a commit. EINVAL bare, damaged, or without a commit;
- * ENOENT no such base; EACCES owned by another user.
+ * Looks at the directory SOURCE: 1 it is the top of a git repository (*common: its common
+ * directory, the caller's), 0 a plain directory, also one that merely lies inside some
+ * repository. With a repository, BASE (may be NULL) must name a commit. EINVAL bare, damaged, or
+ * without a commit; ENOENT no such base; EACCES owned by another user.
  */
 int sbx_git_probe(const char *source, const char *base, char **common, struct sbx_error *err);
 /* Whether SOURCE lies inside a repository; *top is its .git directory, the caller's. */
 bool sbx_git_surrounded(const char *source, char **top);
 
-/* What a new sandbox will stand on. */
+/* The branch and the commit that a new sandbox begins with. */
 struct sbx_git_plan {
 	char *branch; /* short name; not the one wished for where that was to be kept apart */
 	char *base;   /* hexadecimal commit */
@@ -41,7 +41,7 @@ struct sbx_git_plan {
 	bool told;    /* the branch wished for was there, with something on it */
 };
 
-/* What is done where the branch wished for is there already. */
+/* The choices where the branch asked for is there already. */
 enum sbx_git_exists {
 	SBX_GIT_NEW, /* BRANCH-2, BRANCH-3...; one without commits of its own is taken as it is */
 	SBX_GIT_REFUSE,   /* EEXIST */

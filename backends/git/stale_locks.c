@@ -143,8 +143,8 @@ static long long boot_ns(void)
 }
 
 /*
- * What was locked in DIR before the machine was started nobody holds: git of the host was killed
- * with it.
+ * Removes the locks in DIR that are older than the machine's start. Nobody holds them, because
+ * git of the host was killed with it.
  */
 static void break_older(int dir)
 {

@@ -24,8 +24,8 @@ void sbx_git_break_locks(const char *common, const struct timespec *since);
  */
 void sbx_git_break_own_locks(const struct sbx_git_worktree *wt, const struct timespec *since);
 /*
- * What is known of the commands of a sandbox. None that was alive at SINCE, a reading of
- * CLOCK_REALTIME_COARSE, is alive; STILL says whether none is now, NULL: it is so.
+ * The last time at which a command of the sandbox may have run. None that was alive at SINCE, a
+ * reading of CLOCK_REALTIME_COARSE, is alive; STILL says whether none is now, NULL: it is so.
  */
 struct sbx_git_idle {
 	struct timespec since;

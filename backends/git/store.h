@@ -31,7 +31,10 @@ bool sbx_git_store_is(const char *objects);
 int sbx_git_store_open(const char *common);
 /* Whether the store at FD, which may be negative, has OID. */
 bool sbx_git_store_has(int fd, const git_oid *oid);
-/* What is meant again is not what nothing leads to. */
+/*
+ * Renews the age of OID in the store at FD, because it is going to be referred to again and must
+ * not be pruned meanwhile.
+ */
 void sbx_git_store_touch(int fd, const git_oid *oid);
 /* Adds all that it has, sorted: where more is to be looked up than it may have. 0 or -errno. */
 int sbx_git_store_list(int fd, struct sbx_git_tips *ret);
@@ -84,7 +87,6 @@ int sbx_git_store_mark(git_repository *source, const char *branch, bool locked);
  * The same, locked, where COMMIT, at which the branch is to begin, leads to what is in the store.
  */
 int sbx_git_store_mark_led(git_repository *source, const char *branch, const git_oid *commit);
-/* Adds the branches that were noted, sorted. 0 or -errno. */
 struct sbx_strings;
 /*
  * Appends to RET the branches that sbx_git_store_mark has noted in COMMON, and sorts RET. 0, also
@@ -96,7 +98,6 @@ const char *sbx_git_store_mark_of(const struct sbx_strings *marked, const char *
 /* 1: COMMIT leads to what is in the store, 0, or -errno. */
 int sbx_git_store_leads(git_repository *source, const git_oid *commit);
 
-/* The sandbox that TAKEN is of has all that TIPS lead to. 0 or -errno. */
 struct sbx_git_taken;
 /*
  * Notes in TAKEN, whose sandbox has all that TIPS lead to, what need not be looked at again

@@ -1,6 +1,7 @@
 /*
- * Whether git state has moved: a list of files and directories with what stat told of them. A change that
- * stat might not show (made within the clock's grain of when it was recorded) counts as one.
+ * A watch on git state: a list of files and directories with what stat told of them, compared to
+ * tell whether the state has moved. A change that stat might not show (made within the clock's
+ * grain of when it was recorded) counts as one.
  */
 #ifndef SANDBOXFS_GIT_WATCH_H
 #define SANDBOXFS_GIT_WATCH_H

@@ -2,8 +2,8 @@
  * Making a sandbox. The record comes first and the word "ready" last; between the two everything
  * made can be found again from the record alone, by whoever has to take it back.
  *
- * One that begins as a snapshot or an entry of the trash says is made from the same base, and then
- * only what differs is written: so it costs what was changed.
+ * A sandbox that begins as a snapshot or an entry of the trash is made from the same base, and
+ * then only the files that differ are written. So the cost is that of the changes.
  */
 #include "backends/local/create.h"
 

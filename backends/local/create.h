@@ -27,7 +27,7 @@ int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,
 /* A fresh id and the name of REQ for REC, whose state is then that of a create. */
 int sbx_local_begin(struct sbx_local *b, const struct sbx_create *req, struct sbx_record *rec,
                     struct sbx_error *err);
-/* What the worktree's entry of ID is called; malloc'd, NULL without memory. */
+/* The name of the worktree's entry of ID; malloc'd, NULL without memory. */
 char *sbx_local_entry_name(const char *id);
 /* The branch that a sandbox NAME gets when none is asked for; the same. */
 char *sbx_local_branch_for(const struct sbx_local *b, const char *name);

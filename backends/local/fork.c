@@ -191,7 +191,7 @@ static int check(const struct fork *f, struct sbx_error *err)
 
 /* --- git ------------------------------------------------------------------------------------------- */
 
-/* What commands have committed comes over first; where that cannot be, the origin has been told why. */
+/* Brings commits of commands over first; where that cannot be, the origin has been told why. */
 static int read_origin(struct fork *f, struct sbx_error *err)
 {
 	const struct sbx_record *of = f->of;

@@ -7,7 +7,7 @@
 
 extern const struct sbx_history_impl sbx_local_history;
 
-/* What the past of SB goes by; borrowed from it. */
+/* The sandbox SB as its history needs it; borrowed from SB. */
 struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb);
 
 #endif

@@ -42,8 +42,8 @@ bool sbx_local_worktree(const struct sbx_local *b, const struct sbx_record *rec,
                         struct sbx_git_worktree *ret);
 
 /*
- * What commands of ID are to see over names in the tree, for sbx_place.over: RET's items with a NULL after them, or
- * none and no items. Released by sbx_strings_release. 0 or -errno.
+ * Lists the paths that commands of ID see over names in the tree, for sbx_place.over: RET's items
+ * with a NULL after them, or none and no items. Released by sbx_strings_release. 0 or -errno.
  */
 int sbx_local_covers(const struct sbx_local *b, const char *id, struct sbx_strings *ret);
 

@@ -1,4 +1,6 @@
-/* Where the local backend keeps what backends/local/gitsync/private_repo.c works on. */
+/*
+ * The local backend's side of private repositories (gitsync/private_repo.c): where they are kept.
+ */
 #include "backends/local/private_git.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "backends/local/local_impl.h"
 
-/* What the tree's .git says to commands, malloc'd; NULL without memory. */
+/* The text of the tree's .git, as commands see it, malloc'd; NULL without memory. */
 char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec);
 /*
  * Writes the files in the source's worktree entry again that lead to the repository of REC, if a
@@ -13,7 +13,10 @@ char *sbx_local_git_link(const struct sbx_local *b, const struct sbx_record *rec
 void sbx_local_git_mend_entry(const struct sbx_local *b, const struct sbx_record *rec);
 /* The same of the tree's .git, by which commands go, in the directory ROOT. */
 void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record *rec, int root);
-/* What commands have of git and the host has not: 0, also when there is none (*ret is NULL). STRINGS of REC are borrowed. */
+/*
+ * Opens the private repository of REC: 0, also when there is none (*ret is NULL). STRINGS of REC
+ * are borrowed.
+ */
 int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
                        struct sbx_git_private **ret);
 

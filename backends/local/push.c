@@ -21,7 +21,7 @@ static int remote_url(struct sbx_sandbox *sb, const char *name, bool written, ch
 	return s->git ? sbx_git_remote_url(s->rec.common, name, written, ret, err) : no_git(err);
 }
 
-/* What commands have committed is on the branch then; else the push would deliver less than is there. */
+/* Brings commits of commands to the branch, because the push would deliver less otherwise. */
 static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	int r = 0;

@@ -1,9 +1,10 @@
 /*
- * One opened sandbox: a record, a descriptor of its tree, and a home directory. Only the name ever
- * changes, and it does so under a lock of its own, as commands may be started meanwhile.
+ * One opened sandbox: a record, a descriptor of its tree, and a home directory. Only the name
+ * ever changes, and it does so under a lock of its own, because commands may be started
+ * meanwhile.
  *
- * What is written through the mount matters to what a teardown saves. The row of removals is made by
- * the first: a sandbox in which nothing is removed has none.
+ * Writes through the mount matter to what a teardown saves. The removal log is made by the first
+ * removal: a sandbox in which nothing is removed has none.
  */
 #include <assert.h>
 #include <errno.h>
@@ -363,8 +364,9 @@ static void stay(struct sbx_local_sandbox *s, enum sbx_record_state state)
 }
 
 /*
- * What a command that was killed had committed. What the source cannot take now would be lost, so the first teardown is refused;
- * who wants it all the same tears down again.
+ * Brings over what a command that was killed had committed. Commits that the source cannot take
+ * now would be lost, so the first teardown is refused; whoever wants it all the same tears down
+ * again.
  */
 static int bring_last(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
@@ -509,8 +511,8 @@ static bool is_over(const struct sbx_local_sandbox *s)
 }
 
 /*
- * What cannot be saved keeps the sandbox from going, for days, unless somebody wants it gone all the same. 1: it was dropped,
- * and ERR says why.
+ * Saves the work of a sandbox that goes. If it cannot be saved the sandbox stays, for days,
+ * unless somebody wants it gone all the same. 1: the work was dropped, and ERR says why.
  */
 static int save_work(struct sbx_local_sandbox *s, struct sbx_error *err)
 {

@@ -1,6 +1,7 @@
 /*
- * Where a push goes. The settings are read here and not by libgit2: 1.5 leaks 20 KiB for each that is no insteadOf, writes to
- * the path that is fetched from although another is for pushes, and takes relative paths from our own directory.
+ * The destination of a push. The settings are read here, because libgit2 1.5 leaks 20 KiB for
+ * each that is no insteadOf, writes to the path that is fetched from although another is for
+ * pushes, and takes relative paths from our own directory.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Where a push goes. */
+/* The destination of a push, from the settings of its remote. */
 #ifndef SANDBOXFS_PUSH_REMOTE_H
 #define SANDBOXFS_PUSH_REMOTE_H
 

@@ -1,10 +1,10 @@
 /*
- * Where the memory and the local backend meet the spawner: the view is MNT/NAME, the tree is
- * elsewhere.
+ * The launch of a command for the memory and the local backend: what they ask of the spawner. The
+ * command's view is MNT/NAME, the tree is elsewhere.
  *
- * What a view shows is told as its maker (backends/runner/isolation/rootfs.c) makes it, and not
- * looked up: commands see what was asked for. What is there is asked of the host at the time, as a
- * view does when it is made.
+ * The contents of a view are told as its maker (backends/runner/isolation/rootfs.c) makes it, and
+ * not looked up: commands see what was asked for. The host is asked at the time what there is, as
+ * the maker does.
  */
 #include "backends/runner/launch.h"
 

@@ -1,4 +1,7 @@
-/* Who is named wins; who is found must still not be root. */
+/*
+ * The user that commands run as. A user who is named wins; one that is found must still not be
+ * root.
+ */
 #include "sandboxfs/identity.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A walk along a path that no other user could have changed, one component at a time. */
 #include "sandboxfs/own_dir.h"
 
 #include <errno.h>

@@ -34,7 +34,10 @@ int sbx_git_private_open(const struct sbx_git_worktree *wt, const char *room, co
  * that is borrowed. 0 or -errno.
  */
 int sbx_git_private_use_disk(struct sbx_git_private *p, int disk);
-/* What is there is not needed any more: it keeps nothing of the disk from going. Any thread. */
+/*
+ * The repository's files are not needed any more: P keeps nothing of the disk from going. Any
+ * thread.
+ */
 void sbx_git_private_leave_disk(struct sbx_git_private *p);
 void sbx_git_private_close(struct sbx_git_private *p); /* accepts NULL */
 /* The line that the tree's .git consists of, so that commands find their repository; malloc'd. */
@@ -61,14 +64,17 @@ int sbx_git_private_sync(struct sbx_git_private *p, const struct sbx_git_idle *i
 void sbx_git_private_hurry(struct sbx_git_private *p, unsigned ms);
 /* Whether a command's git has the index inside locked, now. Any thread. */
 bool sbx_git_private_locked(struct sbx_git_private *p);
-/* What kept refs or HEAD from agreeing in the last sync, which has ended: 0 nothing, else a negative errno with its sentence. */
+/*
+ * The reason why refs or HEAD did not agree in the last sync, which has ended: 0 none, else a
+ * negative errno with its sentence.
+ */
 int sbx_git_private_apart(const struct sbx_git_private *p, struct sbx_error *err);
 /*
  * The same of commits that did not get to the source and may yet, when what kept them (a lock, a full disk)
  * has passed; with ALL also of those that it does not take.
  */
 int sbx_git_private_behind(const struct sbx_git_private *p, bool all, struct sbx_error *err);
-/* What commands are to see, NULL-terminated: read only, and for writing. Empty before the first sync. Any thread. */
+/* The paths that commands may read, NULL-terminated. Empty before the first sync. Any thread. */
 const char *const *sbx_git_private_ro(struct sbx_git_private *p);
 /* The paths that commands may write to. As sbx_git_private_ro. */
 const char *const *sbx_git_private_rw(struct sbx_git_private *p);

@@ -117,8 +117,8 @@ int sbx_sync_export(struct sbx_sync *y, const git_oid *oid);
  */
 int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new);
 /*
- * What only the sandbox has is to stand in the source as refs/sandboxfs/KIND/ID/REST (REST NULL: without).
- * 0 or -errno.
+ * Makes the ref refs/sandboxfs/KIND/ID/REST in the source (REST NULL: without) for a commit that
+ * only the sandbox has. 0 or -errno.
  */
 int sbx_sync_keep(struct sbx_sync *y, const char *kind, const char *rest, const git_oid *oid);
 /*

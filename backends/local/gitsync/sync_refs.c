@@ -1,12 +1,12 @@
 /*
- * Refs and HEAD of both sides. Objects go first, then the ref that needs them by compare-and-swap,
- * then HEAD, and what was agreed on last: after a crash in between, the next pass finds both sides
- * alike, or the same to do. What is about to be set inside is noted before: a branch of the source
- * that got there and went in the source before the next pass would else be taken for one that a
- * command made.
+ * Refs and HEAD of both sides. Objects go first, then the ref that needs them by
+ * compare-and-swap, then HEAD, and what was agreed on last: after a crash in between, the next
+ * pass finds both sides alike, or the same to do. A ref that is about to be set inside is
+ * recorded as agreed before. Otherwise a source branch that was copied in, and deleted in the
+ * source before the next pass, would look like a branch created by a command.
  *
- * The host's HEAD names a branch only where that is the sandbox's to move: any other may be checked
- * out elsewhere, so there it is the commit alone.
+ * The host's HEAD names a branch only where that is the sandbox's to move: any other may be
+ * checked out elsewhere, so there it is the commit alone.
  */
 #include <errno.h>
 #include <fcntl.h>

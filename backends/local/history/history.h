@@ -95,7 +95,7 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 /* STATE/git/ID/history, made when it is not there; a descriptor to close, or -errno. */
 int sbx_past_dir(const struct sbx_past_place *place, struct sbx_error *err);
 
-/* What REV is, in a repository that was opened with ALL. */
+/* A REV, resolved in a repository that was opened with ALL. */
 struct sbx_past_rev {
 	git_oid commit, tree;
 	bool mark;

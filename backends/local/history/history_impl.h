@@ -30,7 +30,7 @@ int sbx_past_mark(const struct sbx_past_place *place, const char *name,
  * recorded meanwhile.
  */
 void sbx_past_prune(const struct sbx_past_place *place, bool now);
-/* What a mark says beside its tree. */
+/* The parts of a mark beside its tree. */
 struct sbx_past_marked {
 	char *head;            /* text of HEAD */
 	git_oid branch, index; /* where the sandbox's branch stood; the tree of the index */
@@ -103,7 +103,10 @@ void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_strings *
  */
 int sbx_past_give_lower(const struct sbx_past_place *place, git_repository *repo,
                         const git_oid *tree, const struct sbx_aside *repos, struct sbx_aside *a);
-/* What a sandbox that is not of git was made with and no snapshot records; a list that ends with an empty one. */
+/*
+ * The list of paths that a sandbox that is not of git was made with and no snapshot records; it
+ * ends with an empty one.
+ */
 #define SBX_PAST_LEFT "left"
 /* Has INDEX, which is that of the tree FROM, be that of the tree TO, without touching files. */
 int sbx_past_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,

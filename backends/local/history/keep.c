@@ -39,7 +39,10 @@ static int copy_object(struct owning *o, const git_oid *oid)
 
 static int own_tree(struct owning *o, const git_oid *oid, const git_oid *const known[KNOWN]);
 
-/* What the trees KNOWN have at the name of ENTRY. True: one of them has the same. */
+/*
+ * Finds the trees below KNOWN at the name of ENTRY. True: one of KNOWN has the same entry, so
+ * there is nothing to look at below it.
+ */
 static bool descend(git_tree *const trees[KNOWN], const git_tree_entry *entry,
                     const git_oid *below[KNOWN])
 {

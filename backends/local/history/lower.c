@@ -29,7 +29,7 @@ struct lowering {
 
 enum state { AS_BELOW, MERGED, REPLACED };
 
-/* What the upper layer UPPER makes of the directory PATH of the lower one. */
+/* Finds out what the upper layer UPPER does to the directory PATH of the lower one. */
 static enum state look(int upper, const char *path)
 {
 	_cleanup_free_ char *part = strdup(path);

@@ -31,7 +31,7 @@ void sbx_bases_close(struct sbx_bases *bases);
 /* Absolute path of bases/. */
 const char *sbx_bases_path(const struct sbx_bases *bases);
 
-/* What a fill has made. */
+/* The result of a fill. */
 struct sbx_base_facts {
 	uint64_t files;
 	uint64_t bytes; /* on disk */

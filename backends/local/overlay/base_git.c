@@ -1,6 +1,7 @@
 /*
- * Which base a commit has. What influences a checkout beside the tree goes into the key: the settings and attribute files
- * that decide on line ends and identifiers. Filter drivers are programs and are never run.
+ * The key of the base that a commit has. All that influences a checkout beside the tree goes into
+ * it: the settings and attribute files that decide on line ends and identifiers. Filter drivers
+ * are programs and are never run.
  */
 #include "backends/local/overlay/base_git.h"
 

@@ -27,7 +27,7 @@ int sbx_base_commit_new(const char *source, struct git_repository *repo, const c
                         struct sbx_error *err);
 /* Takes the recipe of one; accepts NULL. */
 void sbx_base_commit_free(struct sbx_base_recipe *recipe);
-/* What HEAD, or BASE when it is not NULL, is now: 40 or 64 hexadecimal digits. */
+/* Resolves HEAD, or BASE when it is not NULL, to a commit: 40 or 64 hexadecimal digits. */
 int sbx_base_commit_resolve(const char *source, const char *base, char ret[65]);
 
 #endif

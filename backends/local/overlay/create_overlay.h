@@ -33,7 +33,10 @@ int sbx_local_layer_adopt(struct sbx_local *b, const struct sbx_record *rec, str
 /* Has the base of the commit that new sandboxes start from prepared in the background. */
 void sbx_local_layer_prepare(struct sbx_local *b);
 
-/* What a copy of the source directory leaves out: at most SBX_BASE_SKIPS. Returns how many. */
+/*
+ * Lists the entries that a copy of the source directory leaves out: at most SBX_BASE_SKIPS.
+ * Returns how many.
+ */
 size_t sbx_local_skips(const struct sbx_local *b, struct sbx_skip *ret);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where a sandbox's git state and its layers are, told from its record. Any thread. */
+/* The paths of a sandbox's git state and of its layers, as its record tells them. Any thread. */
 #ifndef SANDBOXFS_LOCAL_OVERLAY_PATHS_H
 #define SANDBOXFS_LOCAL_OVERLAY_PATHS_H
 

@@ -56,7 +56,10 @@ void sbx_state_close(struct sbx_state *st);
 int sbx_state_sign(const struct sbx_state *st, const char *source, const char *mountpoint,
                    struct sbx_error *err);
 
-/* What was written down last. Strings are owned, NULL where it is not known. */
+/*
+ * The last daemon that held the state, as it wrote that down. Strings are owned, NULL where it is
+ * not known.
+ */
 struct sbx_state_holder {
 	char *source;
 	char *mountpoint;

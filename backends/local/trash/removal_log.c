@@ -349,8 +349,8 @@ static int enter(struct sbx_kept_row *row, int dirfd)
 }
 
 /*
- * What of NAME is to be noted: the base's, kept, or kept when the last of its names goes, since one link more would be seen
- * in the others.
+ * Fills E, the record of NAME: of the base, kept, or kept only when the last of its names goes,
+ * because one more link would be seen in the others.
  */
 static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sbx_kept_entry *e,
                 char link[32])

@@ -28,7 +28,7 @@ int sbx_local_removed_prepare(struct sbx_local *b, const struct sbx_record *rec,
 int sbx_local_removed_take(struct sbx_local *b, const struct sbx_record *rec,
                            struct sbx_error *err);
 
-/* What was taken of one sandbox. */
+/* The files that were kept of one removed sandbox. */
 struct sbx_removed {
 	int dir;               /* removed/ID, open */
 	struct sbx_record rec; /* of the sandbox */

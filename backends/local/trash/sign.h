@@ -14,7 +14,7 @@
 
 #define SBX_TRASH_SIGNATURE "Signature: "
 
-/* What a commit of the trash says. MESSAGE: without the line of the signature. */
+/* The contents of a commit of the trash. MESSAGE: without the line of the signature. */
 struct sbx_trash_signed {
 	const char *message;
 	size_t len;

@@ -17,7 +17,7 @@
 #include "backends/runner/isolation/settings.h"
 #include "sandboxfs/cgroup.h"
 
-/* What the kernel makes of changes; tests imitate it. All return 0 or a negative errno. */
+/* The calls by which cgroups are changed; tests imitate them. All return 0 or a negative errno. */
 struct cgroup_kernel {
 	int (*make)(int dirfd, const char *path);   /* as mkdirat(2) */
 	int (*remove)(int dirfd, const char *path); /* as unlinkat(2) of a directory */

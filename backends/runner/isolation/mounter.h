@@ -1,7 +1,7 @@
 /*
- * Where overlays are mounted: a process of the spawner's in a mount namespace that holds nothing but the bases, the
- * layers and the mounted trees. Nothing of the host's mounts is copied there, so no mount of ours or another's is kept
- * alive by it; it ends with the daemon, and the kernel takes the mounts down with it.
+ * The mounter: a process of the spawner's that mounts overlays. Its mount namespace holds nothing
+ * but the bases, the layers and the mounted trees. No mount of the host's is copied there, so it
+ * keeps none alive. It ends with the daemon, and the kernel takes the mounts down with it.
  */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_MOUNTER_H
 #define SANDBOXFS_RUNNER_ISOLATION_MOUNTER_H
@@ -48,7 +48,7 @@ int room_start(int sock, const char *bases, const char *trees);
  */
 int room_take(int room, int own, const char *id);
 
-/* What of a sandbox of limited size lies on its disk besides the upper layer. */
+/* The directories on the disk of a sandbox of limited size, besides the upper layer. */
 enum disk_place { DISK_HOME, DISK_REPO, DISK_TMP, DISK_SHM, DISK_PLACES };
 /*
  * Detached copies of these of the disk of ID, as room_take; -1 in RET for what is not there. 0 or a

@@ -50,7 +50,7 @@ enum spawn_sockets {
 	SPAWN_SOCKETS_CLOSED,  /* by the kernel, all of them */
 };
 
-/* What is in force, as found by trying. */
+/* The isolation in force, as found by trying. */
 struct spawn_powers {
 	struct sbx_identity who; /* as whom commands run */
 	bool become;             /* and that is not who we are: we are root */

@@ -9,7 +9,7 @@
 
 #include "backends/runner/isolation/seccomp.h"
 
-/* What becomes of a system call: an answer, or a look at its arguments. */
+/* The action on a system call: an answer, or a look at its arguments. */
 enum filter_fate {
 	FILTER_ALLOW,
 	FILTER_REFUSE,  /* EPERM */
@@ -36,7 +36,7 @@ enum filter_fate {
 	FILTER_FATES,
 };
 
-/* What FILTER_HEARD answers: the kernel allows the call and does not look at the rest. */
+/* The answer of FILTER_HEARD: the kernel allows the call and does not look at the rest. */
 #define FILTER_ALLOW_HEARD (SECCOMP_RET_ALLOW | 1U)
 
 struct filter_rule {

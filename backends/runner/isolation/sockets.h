@@ -1,6 +1,6 @@
 /*
- * Which sockets of the host stand below what commands may read, for kernels that cannot keep them
- * from connecting to such. Used by the spawner process.
+ * The list of the host's sockets below what commands may read, for kernels that cannot keep
+ * commands from connecting to them. Used by the spawner process.
  */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_SOCKETS_H
 #define SANDBOXFS_RUNNER_ISOLATION_SOCKETS_H

@@ -106,7 +106,10 @@ union address {
 	struct sockaddr_in6 v6;
 };
 
-/* What the caller says; it may say something else to the kernel, and fools nobody but who reads of it. */
+/*
+ * Reads the address that the caller gives. It may give the kernel another, and fools only who
+ * reads of it.
+ */
 static bool read_address(pid_t pid, uint64_t from, uint64_t len, union address *ret)
 {
 	const size_t n = len < sizeof(*ret) ? (size_t)len : sizeof(*ret);

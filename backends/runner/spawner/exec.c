@@ -1,6 +1,6 @@
 /*
- * Memory shared with a process that is about to become hostile: it is not hostile before its execve, and that
- * gives it a memory of its own.
+ * The process that becomes the command. It shares its memory with init, though it is about to
+ * become hostile: before its execve it is not, and execve gives it a memory of its own.
  */
 #include "backends/runner/spawner/exec.h"
 

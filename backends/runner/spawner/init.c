@@ -281,8 +281,9 @@ static int place_descriptors(const struct init_seat *seat)
 }
 
 /*
- * What is ours too, and passes on to leaders. A call that the filter refuses would wait for ourselves to
- * answer it: from here on there are none but by filter_call.
+ * Applies the restrictions that hold for init itself and that commands inherit. From here on init
+ * must use filter_call: a system call that the filter refuses would block until init, its own
+ * listener, answered it.
  */
 static int confine(struct init *in)
 {
@@ -333,8 +334,8 @@ static int prepare_leader(struct init *in)
 }
 
 /*
- * What is blocked is kept for us, and charged to the user; of the rest the kernel throws away what is sent to
- * pid 1.
+ * Unblocks all signals but SIGCHLD. A blocked signal is queued for us and charged to the user; of
+ * the others the kernel throws away those that are sent to pid 1.
  */
 static void let_signals_go(void)
 {

@@ -38,7 +38,7 @@ struct init_order {
 	int sig;
 };
 
-/* What an init is made with. */
+/* The configuration of an init. */
 struct init_seat {
 	const struct spawn_powers *powers;
 	const struct view *view;     /* NULL: nothing but the host */

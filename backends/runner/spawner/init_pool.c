@@ -129,7 +129,10 @@ static int fork_one(struct inits *inits, const struct view *view, struct one *on
 	return r;
 }
 
-/* A place that the host could have changed since is no place to wait in; nor can what has no end. */
+/*
+ * An init may wait only in a mount namespace of its own, because the host could change another,
+ * and only with a pid namespace, because it could not be ended as a whole without one.
+ */
 static bool may_wait(const struct inits *inits, const struct view *view)
 {
 	return inits->config.powers->pid_ns && view_is_own(view);

@@ -13,7 +13,7 @@
 
 struct inits;
 
-/* What is pointed to must live as long. */
+/* The configuration of the pool. All that it points to must live as long. */
 struct inits_config {
 	const struct spawn_powers *powers;
 	const struct isolation_settings *settings;

@@ -1,6 +1,7 @@
 /*
- * The rest of what a command could leave behind dies with its processes, or was never given to it: it mounts
- * nothing, and neither memory nor descriptors of init are in its reach.
+ * The comparison of an init before and after a command. It looks at what outlives the command's
+ * processes. Mounts, and init's own memory and descriptors, need no look, because commands cannot
+ * reach them.
  */
 #include "backends/runner/spawner/init_reuse.h"
 #include "backends/runner/isolation/kernel_file.h"

@@ -1,6 +1,6 @@
 /*
- * Whether an init may run another command after one that has ended: only when that finds init and its
- * namespace as the first did.
+ * The check whether an init may run another command after one that has ended: it may when that
+ * command finds init and its namespaces as the first one did.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_INIT_REUSE_H
 #define SANDBOXFS_RUNNER_SPAWNER_INIT_REUSE_H
@@ -17,7 +17,7 @@
 
 #define REUSE_RIGHT CAP_CHECKPOINT_RESTORE /* all that an init has to keep for reuse_ready */
 
-/* What one process may change of another that has the same user; children inherit it. */
+/* State of a process that another of the same user may change; children inherit it. */
 struct reuse {
 	struct rlimit limits[RLIM_NLIMITS];
 	uint8_t sched[56]; /* a struct sched_attr */
@@ -25,7 +25,7 @@ struct reuse {
 	int io;
 };
 
-/* What a process and its children have used so far. */
+/* Resources that a process and its children have used so far. */
 struct usage {
 	uint64_t user_us, sys_us, max_rss_kb;
 };

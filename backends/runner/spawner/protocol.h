@@ -102,7 +102,7 @@ struct spawn_hello {
 
 #define SPAWN_MESSAGE (SPAWN_INLINE + sizeof(struct spawn_command))
 
-/* What the spawner got from the daemon: the command, then its payload. */
+/* A message from the daemon to the spawner: the command, then its payload. */
 struct spawn_message {
 	char *bytes; /* SPAWN_MESSAGE of them, the caller's; aligned for a command */
 	size_t len;
@@ -119,8 +119,8 @@ bool spawn_is_our_build(const void *message, size_t len);
 /* Fills START's counts and limits and writes its payload to a memfd, *ret. 0 or a negative errno. */
 int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_start *start, int *ret);
 /*
- * What FD has as the payload of START. -EPROTO when counts and strings disagree, or another negative
- * errno: then there is nothing to release.
+ * Decodes the payload of START from FD. -EPROTO when counts and strings disagree, or another
+ * negative errno: then there is nothing to release.
  */
 int spawn_decode_settings(const struct spawn_start *start, int fd, struct isolation_settings *ret);
 /* Frees the strings. */
