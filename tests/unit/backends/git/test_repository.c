@@ -1,3 +1,4 @@
+/* Sources, worktrees and branches of sandboxes, against repositories that git itself has made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Commands through the spawner as the daemon has them run: events, output, limits, isolation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The control files of jobs, of settings and of the mount, without FUSE, over a fake backend. */
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>

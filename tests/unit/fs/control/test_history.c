@@ -1,3 +1,4 @@
+/* The control files of a sandbox's history, without FUSE, over a fake backend. */
 #include <errno.h>
 #include <fcntl.h>
 #include <git2.h>

@@ -1,3 +1,4 @@
+/* The log of a sandbox in its files, and the live events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The registry over a fake backend: the lives of sandboxes, and their races. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <setjmp.h>

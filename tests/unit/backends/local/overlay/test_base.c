@@ -1,3 +1,4 @@
+/* The cache of bases: how each is made, found again, checked and dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
