@@ -95,7 +95,10 @@ static bool check_fusermount(void)
 	return true;
 }
 
-/* What a root made by hand (debootstrap, a plain chroot) is without. Returns whether a mount would work. */
+/*
+ * Tells what a root made by hand (debootstrap, a plain chroot) is without. Returns whether a
+ * mount would work.
+ */
 static bool check_root(void)
 {
 	bool proc = access("/proc/self/mountinfo", R_OK) == 0;

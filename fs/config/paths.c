@@ -344,7 +344,10 @@ static int check_apart(const struct sbx_settings *s, struct sbx_error *err)
 	return 0;
 }
 
-/* What is shown to commands, or hidden from them, is there: else it would be neither, unsaid. */
+/*
+ * Refuses a path that is to be shown to commands, or hidden from them, and is not there: it would
+ * be neither, without a word.
+ */
 static int check_shown(const char *key, const struct sbx_strings *paths, struct sbx_error *err)
 {
 	for (size_t i = 0; i < paths->n; i++) {

@@ -16,7 +16,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/state.h"
 
-/* What is done with each; PARENT is DIR, open. Returns the exit code. */
+/* The action on each state directory; PARENT is DIR, open. Returns the exit code. */
 typedef int (*state_fn)(int parent, const char *dir, const char *name);
 
 static void print_path(const char *path)

@@ -323,7 +323,7 @@ static void show_program(struct finder *f, const char *path, const char *why, in
 	show_python(f, root, depth);
 }
 
-/* What the link PATH says, as an absolute path. */
+/* The target of the link PATH, as an absolute path. */
 static bool next_hop(const char *path, char ret[PATH_MAX])
 {
 	char target[PATH_MAX], *name;

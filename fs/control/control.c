@@ -42,7 +42,7 @@ void sbx_control_set_text(struct sbx_control_handle *h, char *string)
 	h->cursor = 0;
 }
 
-/* What is answered is copied, so that the answer is given without the lock. */
+/* Copies the answer, so that it is given without the lock. */
 static void serve(struct sbx_control_handle *h, uint64_t off, bool cursor, struct sbx_pending *p)
 {
 	_cleanup_free_ char *copy = NULL;

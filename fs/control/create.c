@@ -101,7 +101,7 @@ static void create_cancel(struct sbx_control_handle *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* What was made before is not what was asked for last. */
+/* Drops the last answer, because it is not of the request that has failed. */
 static void create_failed(struct sbx_control_handle *h, const struct sbx_error *err)
 {
 	(void)err;

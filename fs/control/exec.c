@@ -64,7 +64,7 @@ static void exec_drop(struct sbx_control_handle *h)
 	sbx_request_parser_reset(&s->parser);
 }
 
-/* What a read will give; the lock is held. */
+/* Notes the job whose result a read will give; the lock is held. */
 static void remember(struct sbx_control_handle *h, struct sbx_jobrec *job)
 {
 	struct requests *s = h->state;
@@ -82,7 +82,10 @@ static void remember(struct sbx_control_handle *h, struct sbx_jobrec *job)
 	}
 }
 
-/* What a read gives after a request that could not be started, if anything; JOB is taken over. */
+/*
+ * Notes the job that a read tells of after a request that could not be started, if any; JOB is
+ * taken over.
+ */
 static void remember_failed(struct sbx_control_handle *h, struct sbx_jobrec *job)
 {
 	if (job && kind_of(h) != SBX_JOB_SPAWN)

@@ -339,9 +339,7 @@ static struct save *save_new(fuse_req_t req, fuse_ino_t dir, struct sbx_buffer *
 	return s;
 }
 
-/*
- * What there is to do for a RENAME: 1 to start *RET, 0 to answer *errnum. The lock is held.
- */
+/* The next step of a RENAME: 1 to start *RET, 0 to answer *errnum. The lock is held. */
 static int next_step(struct sbx_saves *t, struct save *fresh, bool waits, struct save **ret,
                      int *errnum)
 {

@@ -101,7 +101,7 @@ static void push_cancel(struct sbx_control_handle *h)
 	sbx_flow_done(h, -EINTR, &err);
 }
 
-/* What came of the push before is not what came of this one. */
+/* Replaces the answer of the push before by that of the one that has failed. */
 static void push_failed(struct sbx_control_handle *h, const struct sbx_error *err)
 {
 	sbx_push_refused(h->node.box, err);

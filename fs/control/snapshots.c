@@ -53,7 +53,7 @@ static int node_new(const struct sbx_control_node *dir, const char *name,
 
 /* snapshots/ itself */
 
-/* What a name of a snapshot means: one whose id begins so. */
+/* The search for the snapshot of a name: the one whose id begins so. */
 struct sought {
 	const char *name;
 	unsigned found;

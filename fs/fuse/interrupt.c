@@ -45,8 +45,9 @@ static int signal_bits(const char *status, const char *key, uint64_t *ret)
 }
 
 /*
- * What the pending signals of thread PID mean: 1 one that ends it or asks it to stop (KILL, or
- * INT, TERM, QUIT neither blocked nor ignored; also when the process is gone), 0 others or none. Any thread.
+ * The effect of the pending signals of thread PID: 1 one ends it or asks it to stop (KILL, or
+ * INT, TERM, QUIT neither blocked nor ignored; also when the process is gone), 0 others or none.
+ * Any thread.
  */
 static int signals_fatal(pid_t pid)
 {

@@ -48,7 +48,7 @@ static struct part host_of(struct part authority)
 	return authority;
 }
 
-/* What follows SCHEME:// up to the next slash; false: URL does not begin so. */
+/* The text after SCHEME:// up to the next slash; false: URL does not begin so. */
 static bool split_authority(const char *url, const char *scheme, struct part *ret)
 {
 	const size_t n = strlen(scheme);

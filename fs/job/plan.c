@@ -167,7 +167,7 @@ static const char *skip_slashes(const char *path)
 	return path;
 }
 
-/* What follows DIR in the absolute PATH, part by part, or NULL when it does not begin so. */
+/* The rest of the absolute PATH behind DIR, part by part, or NULL when it does not begin so. */
 static const char *below(const char *path, const char *dir)
 {
 	path = skip_slashes(path);
@@ -428,7 +428,7 @@ static struct sbx_limits overlay(struct sbx_limits l, const struct sbx_request *
 
 /* ---- all of it ---- */
 
-/* What comes from the defaults, in one look at them. *CWD: where the request names none. */
+/* Fills in the defaults, in one look at them. *CWD: where the request names none. */
 static int fill_in(struct sbx_jobs *jobs, const struct sbx_request *req, struct sbx_plan *plan,
                    char **cwd)
 {

@@ -313,7 +313,7 @@ static size_t read_all(struct sbx_output *o, char *buf, size_t len, uint64_t off
 	return done;
 }
 
-/* What a result shows of the SIZE kept bytes of O; malloc'd, NULL: no memory. */
+/* The text that a result shows of the SIZE kept bytes of O; malloc'd, NULL: no memory. */
 static char *excerpt(struct sbx_output *o, uint64_t size, size_t *len)
 {
 	char *buf = malloc(size > EMBED_MAX ? EMBED_MAX + MARK_MAX : (size_t)size + 1);

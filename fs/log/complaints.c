@@ -157,7 +157,7 @@ static char *unquote(char *word)
 	return word;
 }
 
-/* What a search of PATH failed for by what LINE says; NULL: nothing. Else LINE is cut up. */
+/* The program that a search of PATH failed for, as LINE tells; NULL: none. Else LINE is cut up. */
 static char *read_program(char *line)
 {
 	static const char missing[] = ": No such file or directory",

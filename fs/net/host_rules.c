@@ -43,7 +43,7 @@ static bool is_name_char(char c)
 	return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_';
 }
 
-/* What resolvers take for an address, in whatever base. */
+/* Whether resolvers take LABEL for a part of an address, in whatever base. */
 static bool is_number(const char *label, size_t len)
 {
 	if (len > 1 && label[0] == '0' && label[1] == 'x')

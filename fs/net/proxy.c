@@ -67,7 +67,7 @@ static bool has_room(const struct sbx_proxy *p)
 	return e->conns < e->most && p->conns < (e->most + SHARE - 1) / SHARE;
 }
 
-/* What cannot be watched now is tried again. */
+/* A listener that cannot be watched now is tried again. */
 static void watch_all(struct sbx_proxy *p)
 {
 	for (int i = 0; i < LISTENERS; i++) {

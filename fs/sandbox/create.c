@@ -39,8 +39,8 @@ static void create_failed(struct sbx_creation *c)
 }
 
 /*
- * What the event says: where it comes from (ORIGIN, may be NULL), and whether its branch was there
- * already. The caller's; NULL: nothing, or without memory.
+ * The text of the event: the origin (ORIGIN, may be NULL), and whether the branch was there
+ * already. The caller's; NULL: no text, or no memory.
  */
 static char *creation_words(const struct box *box, const char *origin)
 {
@@ -167,7 +167,7 @@ static void fork_done(struct sbx_work *w)
 	create_done(c);
 }
 
-/* What can be refused at once. The lock is held. */
+/* Refuses what can be refused at once. The lock is held. */
 static int reserve(struct sbx_registry *reg, struct sbx_creation *c, const char *name,
                    struct sbx_error *err)
 {
@@ -238,7 +238,7 @@ static bool is_entry(const char *text)
 	return n > 0 && n < 256 && !text[n] && text[0] != '.' && text[0] != '-';
 }
 
-/* What "from" of a request means; *from is a reference, or NULL. */
+/* The origin that "from" of a request names; *from is a reference, or NULL. */
 static int take_origin(struct sbx_creation *c, const char *text, struct sbx_box **from,
                        struct sbx_error *err)
 {

@@ -128,7 +128,7 @@ static int find_repo(struct sbx_push *push, const char *url, const char *api,
 	return sbx_github_parse(written, api, ret, NULL) ? r : 0;
 }
 
-/* What a request does not say is told by the sandbox. */
+/* Opens a pull request. The sandbox tells what the request leaves out. */
 static int pull(struct sbx_push *push, const char *url, struct sbx_error *err)
 {
 	const struct sbx_push_request *req = &push->req;

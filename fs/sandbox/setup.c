@@ -225,7 +225,7 @@ static bool is_not_found(const struct sbx_exit *exit)
 	       strcmp(exit->error.text + n - m, not_found) == 0;
 }
 
-/* What a command has moved of git's state is where the host sees it before anyone hears of the end. */
+/* Git state that a command has moved is where the host sees it before anyone hears of the end. */
 static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
                    void *arg, void *data)
 {

@@ -46,7 +46,7 @@ static int add_name(const char *name, size_t len, struct sbx_strings *ret)
 	return len && *name == '"' ? add_quoted(name, len, ret) : sbx_strings_add_n(ret, name, len);
 }
 
-/* What follows the word, one path or (renamed) two. */
+/* The rest of a line behind the word: one path or (renamed) two. */
 static int add_line(const char *line, const char *end, struct sbx_strings *ret)
 {
 	const char *tab = memchr(line, '\t', (size_t)(end - line));

@@ -144,7 +144,7 @@ static int set_todo(struct walk *w, const char *front, const char *rest)
 	return (size_t)n < sizeof(w->todo) ? 0 : -ENAMETOOLONG;
 }
 
-/* What stands at w->at is a link with TEXT. */
+/* Follows the link at w->at, whose text is TEXT. */
 static int follow(struct walk *w, const char *text, const char *rest)
 {
 	char dir[PATH_MAX];

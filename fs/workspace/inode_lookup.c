@@ -141,8 +141,8 @@ static int place_at(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_no
 }
 
 /*
- * What ".." in a link means depends on where the kernel's path walk stands. So neither links nor
- * the directories around them change places under one id unless the kernel moves them itself.
+ * The meaning of ".." in a link depends on where the kernel's path walk stands. So neither links
+ * nor the directories around them change places under one id unless the kernel moves them itself.
  */
 static bool place_matters(mode_t type)
 {

@@ -181,7 +181,7 @@ static int move_dir(struct move *m, int from, const char *name, int to, const ch
 	return r;
 }
 
-/* What rename(2) replaces: an empty directory. */
+/* Removes what rename(2) would replace: an empty directory. */
 static int clear_target(int dirfd, const char *name, unsigned flags)
 {
 	if (flags & RENAME_NOREPLACE)

@@ -34,7 +34,7 @@ static void plain(struct sbx_nested *n, int dirfd, const char *name)
 	*n = (struct sbx_nested){.dirfd = dirfd, .name = name, .store = -1};
 }
 
-/* What the placeholder NAME in DIRFD is called in the store. */
+/* The name in the store of the placeholder NAME in DIRFD. */
 static int make_key(int dirfd, const char *name, struct sbx_nested *ret)
 {
 	struct statx st;

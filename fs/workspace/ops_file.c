@@ -146,7 +146,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	node = ws_node(req, ino);
 	if (!node)
 		return;
-	/* What the kernel writes by itself is not heard of. */
+	/*
+	 * An open for writing counts as a write, because writes that the kernel makes by itself
+	 * are not heard of.
+	 */
 	if (sbx_node_kind(node) == SBX_NODE_FILE && (fi->flags & O_ACCMODE) != O_RDONLY)
 		ws_edited(node);
 	r = open_node(ws, node, fi);

@@ -40,7 +40,7 @@ int sbx_owner_give(const struct sbx_box *box, int dir, int dirfd, const char *na
 
 	if (!is_translated(box))
 		return 0;
-	/* What is made in a setgid directory has its group already. */
+	/* A file that is made in a setgid directory has its group already. */
 	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_mode & S_ISGID)
 		gid = (gid_t)-1;
 	return fchownat(dirfd, name, box->sandbox->tree.owner.uid, gid,

@@ -320,7 +320,7 @@ int ws_tree_rename(const struct ws_rename *rn, bool by_moving)
 	r = rename_names(rn, by_moving);
 	if (!exchange)
 		sbx_hold_release(inodes, &target, r == 0);
-	/* What was copied has other inode numbers, and its former ones are given to others. */
+	/* A copy has other inode numbers, and the former ones are given to others. */
 	if (r == 0 && (move_nodes(rn) || by_moving))
 		ws_look_again(rn->ws);
 	if (exchange)
