@@ -59,7 +59,7 @@ static bool is_directory(const struct capture *c, const struct sbx_index_entry *
 	return fd >= 0;
 }
 
-/* What the lower layer shows and the index does not know. */
+/* Takes a file that the lower layer shows and the index does not know. */
 static int take_untracked(struct merging *m, const struct sbx_index_entry *lower)
 {
 	struct capture *c = m->c;
@@ -104,7 +104,7 @@ static const struct sbx_index_entry *before(const struct sbx_index *index, size_
 	return at < end ? &index->at[at] : NULL;
 }
 
-/* What lower and index have up to there, where nothing was found. */
+/* Takes the entries of lower and index up to there, where nothing was found. */
 static int merge_known(struct merging *m, size_t lower_end, size_t known_end)
 {
 	int r = 0;
@@ -172,7 +172,10 @@ static int drop_below_files(struct sbx_index *index)
 
 	if (!drop)
 		return -ENOMEM;
-	/* What shares the part that is a file with the one before it shares its fate. */
+	/*
+	 * An entry below the same path as the one before it, which is a file, goes or stays with
+	 * that.
+	 */
 	for (size_t i = 0; i < index->n; i++) {
 		drop[i] = is_below_file(index, i);
 		any |= drop[i];

@@ -68,7 +68,10 @@ static void pieces_close(struct capture_pieces *p)
 	p->buf = NULL;
 }
 
-/* What lies at AT, and how far. A file system that does not tell has nothing but data. */
+/*
+ * Finds out whether data or a hole is at AT, and how far. A file system that does not tell has
+ * data only.
+ */
 static int look(struct capture_pieces *p)
 {
 	const off_t at = (off_t)p->at, data = lseek(p->fd, at, SEEK_DATA);
@@ -252,7 +255,7 @@ static int failed(struct capture *c, int r, const char *path)
 	return sbx_git_fail(c->err, r, "cannot record %s", path);
 }
 
-/* What is written into an object, of the length that was said before. */
+/* An object that is being written, of the length that was said before. */
 struct writing {
 	struct capture *c;
 	git_odb_stream *stream;
@@ -294,7 +297,10 @@ static int give_pieces(sbx_convert_fn fn, void *to, void *source)
 	return r;
 }
 
-/* What IN is converted to by HOW, of SIZE bytes; HOW may be NULL. -ESTALE: it is not now. */
+/*
+ * Writes the object of IN as HOW (may be NULL) converts it, of SIZE bytes. -ESTALE: it is of
+ * another size now.
+ */
 static int stream_converted(struct capture *c, struct capture_item *item, struct reading *in,
                             const struct sbx_convert *how, size_t size)
 {
@@ -664,7 +670,10 @@ static int hash_item(struct capture *c, struct capture_item *item)
 	return 0;
 }
 
-/* What was seen before may have been recorded where it is not to be now, or have been taken out since. */
+/*
+ * Whether the object of E is there. A file that was seen before may have been recorded in another
+ * place, or its object may have been taken out since.
+ */
 static bool is_recorded(const struct capture *c, const struct sbx_index_entry *e)
 {
 	git_oid oid;

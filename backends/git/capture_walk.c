@@ -223,7 +223,7 @@ static bool is_ours(const struct walk *w, const char *name)
 	return !*w->here.path && strcmp(name, SBX_CAPTURE_TEMP) == 0;
 }
 
-/* What makes the tree a worktree, which each tree has of its own. */
+/* The file .git that makes the tree a worktree. Each tree has its own. */
 static bool is_gitfile(const struct walk *w, const char *name)
 {
 	struct stat st;
@@ -285,7 +285,7 @@ static int set_mode(int at, const char *path, mode_t mode)
 	return fd < 0 || !proc || chmod(proc, mode) < 0 ? -EACCES : 0;
 }
 
-/* What its owner may not read is made readable for the time that this takes. */
+/* Makes a directory that its owner may not read readable, for the time of the capture. */
 static int loosen(struct capture *c, const char *path)
 {
 	struct capture_loose *loose = realloc(c->loose, (c->nloose + 1) * sizeof(*c->loose));

@@ -131,7 +131,7 @@ static bool is_wrapper(const char *name)
 	                       "while until do ! { winpty flock script");
 }
 
-/* What they run stands in files of the current directory. */
+/* Whether NAME is a program that runs others which files of the current directory name. */
 static bool is_runner(const char *name)
 {
 	return is_one_of(name,
@@ -257,7 +257,7 @@ static void end_command(struct line *l)
 	sbx_strings_release(&l->words);
 }
 
-/* What stands from FROM to TO is run on its own. */
+/* Judges the text from FROM to TO as a command line of its own. */
 static void run_within(struct line *l, const char *from, const char *to)
 {
 	_cleanup_free_ char *text = strndup(from, (size_t)(to - from));

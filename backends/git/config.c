@@ -28,7 +28,7 @@ static void skip_blanks(struct parser *p)
 		p->at++;
 }
 
-/* What stands in quotes behind the name of a section, onto OUT. */
+/* Appends the text in quotes behind the name of a section to OUT. */
 static int parse_subsection(struct parser *p, char **out)
 {
 	skip_blanks(p);

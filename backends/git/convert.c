@@ -144,7 +144,7 @@ static int give_all(const struct sbx_convert *c, sbx_convert_source fn, void *so
 	return r;
 }
 
-/* What cannot be converted stays as it is. */
+/* A content that cannot be converted stays as it is. */
 static int look_at_encoding(struct sbx_convert *c, sbx_convert_source fn, void *source)
 {
 	struct sbx_convert alone = {.out = c->out};

@@ -168,7 +168,7 @@ static int convert(const char *to, const char *from, const char *mark, const cha
 	return r;
 }
 
-/* What cannot be converted stays as it is, as in git. */
+/* A content that cannot be converted stays as it is, as in git. */
 static int apply(git_filter *self, void **payload, git_buf *to, const git_buf *from,
                  const git_filter_source *src)
 {

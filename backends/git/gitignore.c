@@ -23,7 +23,7 @@ struct pattern {
 	bool suffix;            /* "*" and then no more than text */
 };
 
-/* What one push has brought. */
+/* The patterns of one push. */
 struct file {
 	char *dir, *text;
 	size_t dir_len, first; /* index of its first pattern */

@@ -210,7 +210,10 @@ struct frame {
 	size_t len, at;
 };
 
-/* What the source was found to have: trees that follow each other name mostly the same. */
+/*
+ * Objects that the source was found to have, because trees that follow each other name mostly the
+ * same.
+ */
 struct sure {
 	git_oid oid;
 	git_object_t type;
@@ -388,8 +391,8 @@ static int push(struct walk *w, const struct frame *f)
 }
 
 /*
- * What the store has a sandbox must have as well: else a command that names an object of another
- * sandbox, whose id it knows, would be given it.
+ * An object of the store counts only where the sandbox has it as well. Otherwise a command that
+ * names an object of another sandbox, whose id it knows, would be given it.
  */
 static bool is_of_others(struct walk *w, const git_oid *oid)
 {
@@ -460,7 +463,10 @@ static int meet(struct walk *w, const git_oid *oid, git_object_t type)
 	return r;
 }
 
-/* What the tree or commit names next: 1, or 0 at the end. It was found well-formed. */
+/*
+ * Finds the next object that the tree or commit names: 1, or 0 at the end. It was found
+ * well-formed.
+ */
 static int next_child(struct frame *f, git_oid *oid, git_object_t *type)
 {
 	const char *p = f->data + f->at, *end = f->data + f->len;

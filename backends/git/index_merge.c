@@ -130,7 +130,7 @@ static bool same_content(const struct sbx_index_entry *a, const struct sbx_index
 	       memcmp(a->oid, b->oid, sizeof(a->oid)) == 0;
 }
 
-/* What INDEX has in the place of E, or NULL. AT goes along with an E that goes on. */
+/* The entry of INDEX in the place of E, or NULL. AT goes along with an E that goes on. */
 static const struct sbx_index_entry *beside(const struct sbx_index *index, size_t *at,
                                             const struct sbx_index_entry *e)
 {
@@ -190,7 +190,7 @@ bool sbx_index_flags_differ(const struct sbx_index *a, const struct sbx_index *b
 	return false;
 }
 
-/* What OWN announces and INDEX does not have. */
+/* Whether OWN announces the file (git add -N) and INDEX does not have it. */
 static bool is_announced(const struct sbx_index_entry *own, const struct sbx_index *index,
                          size_t at)
 {

@@ -171,8 +171,9 @@ static int name_matching(git_repository *source, const char *glob, struct sbx_re
 }
 
 /*
- * What a restore or a reset has taken off the branch is in no reflog where no command has run. The
- * refs that keep it, as a snapshot or for a mark, go with the sandbox.
+ * Adds the snapshots. A restore or a reset takes commits off the branch, which are in no reflog
+ * where no command has run. The refs that keep them, as a snapshot or for a mark, go with the
+ * sandbox.
  */
 static int name_snapshots(git_repository *source, const char *worktree, struct sbx_refs *refs)
 {
@@ -188,7 +189,7 @@ static int name_snapshots(git_repository *source, const char *worktree, struct s
 
 /* ---- bringing ---- */
 
-/* What the daemon has brought over of the sandbox's need not be read again. */
+/* Objects of the sandbox's that the daemon has brought over need not be read again. */
 static int trust(git_repository *source, const struct sbx_git_left *of, struct sbx_git_taken *taken)
 {
 	static const char *const kinds[] = {"heads", "stash", "detached"};

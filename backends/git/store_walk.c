@@ -80,7 +80,7 @@ static int add_tree(struct walk *w, const struct step *step)
 	return 0;
 }
 
-/* What the trees AT have at the name of E. True: one of them has the same. */
+/* Finds the trees below AT at the name of E. True: one of AT has the same entry. */
 static bool is_known(git_tree *const at[PARENTS], unsigned n, const git_tree_entry *e,
                      struct step *below)
 {

@@ -41,7 +41,7 @@ struct sbx_glob {
 	uint8_t *states[2]; /* token_count + 1 each */
 };
 
-/* What is being compiled: P[at..len). */
+/* The pattern that is being compiled: P[at..len). */
 struct source {
 	const uint8_t *p;
 	size_t at, len;

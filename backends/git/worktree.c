@@ -332,13 +332,16 @@ static int remove_entry(const struct sbx_git_worktree *wt, struct sbx_error *err
 	return r;
 }
 
-/* What a sandbox has besides its branch goes with it, and a stash, with the commit it was made on, when it is popped. */
+/*
+ * Whether REF stays when a sandbox goes. Refs that a sandbox has besides its branch go with it,
+ * and a stash, with the commit it was made on, when it is popped.
+ */
 static bool is_lasting(const char *ref)
 {
 	return strncmp(ref, "refs/sandboxfs/", 15) != 0 && strcmp(ref, "refs/stash") != 0;
 }
 
-/* What another ref also has does not count as one's own. */
+/* Hides commits that another ref has as well, because they do not count as the branch's own. */
 static int hide_others(git_repository *repo, git_revwalk *walk, const char *own)
 {
 	_cleanup_git_(iterator) git_reference_iterator *it = NULL;

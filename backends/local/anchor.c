@@ -17,7 +17,7 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
-/* What is not there needs no sync. */
+/* A file that is not there needs no sync. */
 static int sync_in(int dir, const char *name, int flags)
 {
 	_cleanup_fd_ int fd = dir < 0 ? dir : sbx_beneath_open(dir, name, O_RDONLY | flags);

@@ -60,7 +60,7 @@ static int drop_stale(const char *name, unsigned char type, void *data)
 	return 0;
 }
 
-/* What cannot be read is shown as empty. */
+/* A file that cannot be read is shown as empty. */
 static int make_shown(const struct covering *c, const char *path, const struct stat *st,
                       const char *prefix, const char *name)
 {

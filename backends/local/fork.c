@@ -269,7 +269,10 @@ static int write_index(struct fork *f, int root, const struct sbx_record *rec,
 
 /* --- the tree --------------------------------------------------------------------------------------- */
 
-/* What is to be copied: the directory with the changes of a layered tree, or all. */
+/*
+ * Opens the directory to be copied: the one with the changes of an overlay tree, or the whole
+ * tree.
+ */
 static int open_origin(struct fork *f, int disk, struct sbx_error *err)
 {
 	const struct sbx_record *of = f->of;

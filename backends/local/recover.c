@@ -58,7 +58,7 @@ static bool has_suffix(const char *text, const char *suffix)
 	return n > m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* What commands committed before the daemon died. */
+/* Brings over commits that commands made before the daemon died. */
 static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -76,7 +76,7 @@ static void bring_over(struct recovery *rv, const struct sbx_record *rec)
 	sbx_git_private_close(git);
 }
 
-/* What cannot be done now is tried again later. */
+/* A step that cannot be done now is tried again later. */
 static void leave(struct recovery *rv, struct sbx_record *rec)
 {
 	struct sbx_sandbox *sb;

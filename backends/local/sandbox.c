@@ -761,7 +761,7 @@ static int fill_in(struct sbx_local_sandbox *s)
 	return s->gitfile ? 0 : -ENOMEM;
 }
 
-/* What a restore that was broken off has left. */
+/* Completes a restore that was broken off. */
 static void recover_past(struct sbx_local_sandbox *s)
 {
 	const struct sbx_past_place place = sbx_local_place(&s->base);

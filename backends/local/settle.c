@@ -107,7 +107,10 @@ static bool is_stopped(struct sbx_settler *s)
 	return stop;
 }
 
-/* What is removed at once need not be written at all, and would wait for it. */
+/*
+ * Waits a moment: the files of a sandbox that is removed at once need not be written at all, and
+ * its removal would wait for that.
+ */
 static void pause_for(struct sbx_settler *s)
 {
 	const struct timespec until = sbx_clock_after(CLOCK_REALTIME, PAUSE_NS);

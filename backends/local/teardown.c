@@ -100,8 +100,8 @@ static bool is_short(int r)
 }
 
 /*
- * What a create could not have may be what its end needs as well. It had as much itself, so others have it now, and give it back soon; if
- * they do not, the record tells recovery.
+ * Tries again while memory or descriptors are short. The create itself had as much, so others
+ * have it now, and give it back soon. If they do not, the record tells recovery.
  */
 int sbx_local_undo(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {

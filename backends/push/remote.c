@@ -31,7 +31,7 @@ static char *top_of(const char *common)
 	return strndup(common, (size_t)(end - common));
 }
 
-/* What is at the front of a URL, to be replaced: url.BASE.insteadOf = PREFIX. */
+/* The front of a URL that is to be replaced: url.BASE.insteadOf = PREFIX. */
 struct rewriting {
 	const char *key; /* ".insteadof", ".pushinsteadof" */
 	const char *url;

@@ -198,7 +198,10 @@ static int tell_rejected(struct push *p, struct sbx_error *err)
 	                p->status, *p->said ? " (" : "", p->said, *p->said ? ")" : "");
 }
 
-/* What libgit2 says of a connection names its own calls, and ends with the reason. */
+/*
+ * Puts libgit2's error on a connection into our words: it names libgit2's own calls, and ends
+ * with the reason.
+ */
 static void call_it_ours(void)
 {
 	static const struct {

@@ -66,7 +66,7 @@ static const char *sockets(const struct sbx_spawner *sp)
 	return words[sp->powers.sockets];
 }
 
-/* What memory_mb means here. */
+/* The meaning of memory_mb here. */
 static const char *memory_wall(const struct spawn_powers *powers)
 {
 	if (powers->cgroup.memory)

@@ -18,7 +18,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/descriptors.h"
 
-/* What it may have of the environment: nothing of it is there but in builds for tests. */
+/* Variables that its environment may have: none but in builds for tests. */
 static const char *const passed[] = {
         "ASAN_OPTIONS",      "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS",
 #ifdef SBX_WEAK

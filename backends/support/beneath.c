@@ -28,7 +28,7 @@ int sbx_beneath_open(int dirfd, const char *path, int flags)
 	return sbx_openat2(dirfd, path, flags | O_NOFOLLOW, resolve);
 }
 
-/* What lies at FD may change while it is read: what is read counts. */
+/* Reads a file that may change meanwhile: the bytes that are read count. */
 static int read_fd(int fd, size_t max, char **ret, size_t *len, struct timespec *mtime)
 {
 	_cleanup_free_ char *buf = NULL;

@@ -26,7 +26,9 @@ static bool is_dot(const char *name)
 	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
 
-/* What is known is enough, so a mount point of our own is not asked. */
+/*
+ * The type of D. The kernel answers from what it knows, so a mount point of our own is not asked.
+ */
 static unsigned char type_of(int dirfd, const struct dirent64 *d)
 {
 	const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;

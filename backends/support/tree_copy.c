@@ -143,7 +143,10 @@ static int copy_data(int in, int out, off_t size, const struct sbx_copy *spec)
 	return 0;
 }
 
-/* What speaks to overlayfs is for layers alone: elsewhere it would say what is not so. */
+/*
+ * Attributes for overlayfs are copied for layers alone, because elsewhere they would say what is
+ * not so.
+ */
 static bool is_copied(const struct copying *c, const char *name)
 {
 	if (strncmp(name, "user.overlay.", 13) == 0 || strncmp(name, "trusted.overlay.", 16) == 0)

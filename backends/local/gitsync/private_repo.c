@@ -167,7 +167,9 @@ static int find_objects(struct sbx_git_private *p, struct sbx_error *err)
 
 /* ---- making it ---- */
 
-/* What decides how files and index entries compare; nothing that names a program or a secret. */
+/*
+ * The settings that decide how files and index entries compare. None names a program or a secret.
+ */
 static char *config_text(const char *common)
 {
 	static const char *const keys[] = {

@@ -38,7 +38,7 @@ struct side {
 	bool there;
 };
 
-/* What one side is to have instead. DATA is NULL where it has it. */
+/* The index that one side is to have instead. DATA is NULL where it has it. */
 struct writing {
 	int dir, lock;
 	const struct side *known;
@@ -130,7 +130,10 @@ static void doubt(struct sbx_sync *y, struct side *host)
 		y->doubted |= sbx_index_doubt(&host->index.at[i], y->p->quiet.tv_sec);
 }
 
-/* What the new entries name must be in the source before host git sees them. */
+/*
+ * Brings over the objects that new entries name, because the source must have them before host
+ * git sees the entries.
+ */
 static int export_blobs(struct sbx_sync *y, const struct sbx_index *index,
                         const struct sbx_index *known, struct sbx_error *err)
 {
@@ -153,8 +156,8 @@ static int export_blobs(struct sbx_sync *y, const struct sbx_index *index,
 }
 
 /*
- * What was staged where it was not committed: before the sandbox was in the trash, or by a
- * snapshot.
+ * Brings over objects that were staged and not committed: before the sandbox was in the trash, or
+ * by a snapshot.
  */
 static int give_blobs(struct sbx_sync *y, const struct sbx_index *index,
                       const struct sbx_index *known, struct sbx_error *err)

@@ -84,7 +84,7 @@ static int want_stashes(struct sbx_sync *y)
 	return r;
 }
 
-/* What the source has already is its own affair, unless it has it from here. */
+/* A commit that the source has already is its own affair, unless it has it from here. */
 static int want_detached(struct sbx_sync *y, git_odb *odb, const git_oid *oid)
 {
 	char hex[HEX + 1];

@@ -335,7 +335,7 @@ static int give(struct sbx_sync *y, const git_oid *oid, const git_oid *before)
 	return r ? r : sbx_git_store_give_all(y->source, y->objects, oid, &known);
 }
 
-/* What is the sandbox's alone it gets from the store, which commands are not shown. */
+/* Gives the sandbox the objects that are its alone from the store, which commands are not shown. */
 static int give_own(struct sbx_sync *y)
 {
 	git_oid head, at;
@@ -381,7 +381,8 @@ static void take_from_store(struct sbx_sync *y)
 }
 
 /*
- * What it commits, stages and keeps goes to the store. Both sides had what was agreed on.
+ * Has objects that the sandbox commits, stages and keeps go to the store. Both sides have all
+ * that was agreed on.
  */
 static void begin_taking(struct sbx_sync *y)
 {

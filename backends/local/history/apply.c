@@ -510,7 +510,7 @@ static int change_files(struct applying *a, struct past_changes *list)
 
 /* ---- what a tree of git does not tell ---- */
 
-/* What is of another size is not read, as it may be of any. */
+/* A file of another size is not read, because it may be of any. */
 static bool has_content(struct applying *a, const struct sbx_past_exact *e, int fd,
                         const struct stat *st)
 {

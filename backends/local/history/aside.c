@@ -727,7 +727,7 @@ static int put_nested(const struct sbx_aside *from, struct sbx_aside *a, const c
 
 /* ---- a directory ---- */
 
-/* What stands in one directory: files go, directories are added to DIRS. */
+/* Takes what one directory holds: files go, directories are added to DIRS. */
 static int take_listed(struct sbx_aside *a, const char *dir, struct sbx_strings *dirs)
 {
 	_cleanup_(spot_release) struct spot at = {.merged = -1, .own = -1, .kept = -1};

@@ -174,7 +174,10 @@ static int add_listed(struct prune *p, int dir)
 	return r;
 }
 
-/* What is staged is believed to be there: where the host's side is in this repository a commit may not have come of it. */
+/*
+ * Adds the objects that are staged, because they are believed to be there: where the host's side
+ * is in this repository, no commit may have come of them.
+ */
 static int add_staged(const struct sbx_past_place *place, struct prune *p, int dir)
 {
 	struct sbx_past_index staged = {0};

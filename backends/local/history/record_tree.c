@@ -20,7 +20,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
 
-/* What a sandbox is recorded by. */
+/* The inputs of a capture. */
 struct sides {
 	git_repository *repo;
 	bool stored;

@@ -33,7 +33,7 @@
 #define NEW_MARK    "restoring"
 #define NAMES       100
 
-/* What is to be. */
+/* The state that a restore leads to. */
 struct goal {
 	git_oid commit;
 	bool mark;  /* the commit is one */
@@ -66,7 +66,7 @@ static bool read_journal(int dir, struct goal *ret)
 
 /* ---- git state ---- */
 
-/* What git had begun is over, as with `git reset --hard` and a checkout. */
+/* Ends what git had begun (a merge, a rebase), as `git reset --hard` and a checkout do. */
 static void end_begun(int dir)
 {
 	static const char *const files[] = {"MERGE_HEAD",       "MERGE_MSG",   "MERGE_MODE",
@@ -125,7 +125,7 @@ static int to_commit(const struct sbx_past_place *place, git_repository *repo,
 	return r;
 }
 
-/* What was staged then: where that could not be told, what was committed. */
+/* The tree that was staged then; where that could not be told, the one that was committed. */
 static int staged_then(git_repository *repo, const git_oid *mark,
                        const struct sbx_past_marked *marked, git_oid *ret, struct sbx_error *err)
 {
@@ -168,7 +168,7 @@ static int to_mark(const struct sbx_past_place *place, git_repository *repo, con
 
 /* ---- the tree, and then git ---- */
 
-/* What the files are to be, besides what git records of them. */
+/* The properties of the files to be, besides those that git records. */
 struct means {
 	struct sbx_past_marked marked; /* of a goal that is a mark */
 	struct sbx_past_exacts exact, was;
@@ -326,7 +326,7 @@ static int complete(const struct sbx_past_place *place, int dir, const struct go
 	return r ? r : reach(place, repo, dir, goal, &now, err);
 }
 
-/* What the new mark has. */
+/* Reads the id of the new mark. False: there is none. */
 static bool read_before(int dir, struct goal *ret)
 {
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
@@ -438,7 +438,10 @@ static bool goes_back(int dir, const struct goal *goal)
 	return read_before(dir, &before) && git_oid_equal(&before.commit, &goal->commit);
 }
 
-/* What the tree is in the middle is neither what it was nor what it is to be, and is in no mark. */
+/*
+ * A tree in the middle of a restore is in no mark: it is neither what it was nor what it is to
+ * be.
+ */
 void sbx_past_recover(const struct sbx_past_place *place)
 {
 	_cleanup_fd_ int own = sbx_dir_open(place->b->state.git, place->rec->id);

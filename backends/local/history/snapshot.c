@@ -304,7 +304,7 @@ static int index_tree(git_repository *all, const struct sbx_index *index,
 	return r;
 }
 
-/* What goes into a mark beside the tree, in lines. */
+/* The lines of a mark's message, which hold the git state beside the tree. */
 static char *describe(const struct sbx_past_place *place, git_repository *all,
                       const struct sbx_captured *captured, const struct sbx_index *staged,
                       const struct sbx_past_head *head, const struct sbx_past_wish *wish)

@@ -13,7 +13,7 @@
 
 #define GITLINK 0160000
 
-/* What ENTRY is in its tree PATH is to be; GONE: no more. */
+/* Adds the change that makes PATH what ENTRY is in its tree; GONE: PATH goes. */
 static int add_change(struct past_changes *a, const char *path, const git_tree_entry *entry,
                       bool gone)
 {

@@ -64,7 +64,7 @@ static void read_boot_id(char ret[SBX_BOOT_ID])
 	ret[strcspn(ret, "\n")] = '\0';
 }
 
-/* What is looked at, in words: the same words, the same base. */
+/* Describes in words what decides about a base: the same words, the same base. */
 static int look(int dir, char *ret, size_t size)
 {
 	struct stat tree, index;
@@ -578,7 +578,10 @@ static void sync_new(struct sbx_bases *bases)
 
 /* --- the thread --------------------------------------------------------------------------------------- */
 
-/* What a daemon that was killed left half made, and what was replaced while it was in use. */
+/*
+ * Removes what a killed daemon left half made, and bases that were replaced while they were in
+ * use.
+ */
 static int clear_stale(const char *name, unsigned char type, void *data)
 {
 	struct sbx_bases *bases = data;
@@ -599,7 +602,7 @@ static int replace(struct sbx_bases *bases, const char *key)
 	return lock < 0 ? lock : discard(bases, key);
 }
 
-/* What a use looks at is quick; here each file is. */
+/* A use checks only what is quick to look at; here each file is checked. */
 static void make_wanted(struct sbx_bases *bases, struct sbx_base_recipe *wanted,
                         void (*free_wanted)(struct sbx_base_recipe *recipe))
 {

@@ -139,8 +139,8 @@ static void begin_row(struct sbx_kept_row *row)
 }
 
 /*
- * What a write has ended waits a little, so as not to be in its way. Nobody hears of a command that
- * finds no room.
+ * A batch that a write has ended waits a little, so as not to be in the write's way. Nobody hears
+ * of a command that finds no room.
  */
 static bool is_over(const struct sbx_kept_row *row)
 {
@@ -429,7 +429,7 @@ static int note(struct sbx_kept_row *row, const char *name, const struct sbx_kep
 	return 0;
 }
 
-/* What is no file or link, or is gone already, is not for the row. */
+/* Notes NAME in the batch, unless it is no file or link, or is gone already. */
 static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
 {
 	struct sbx_kept_entry e = {0};

@@ -97,7 +97,7 @@ static int take_index(const struct sbx_local *b, const char *id, int dir)
 	return git < 0 ? 0 : take(git, SBX_LOCAL_TRASH_INDEX, dir, "index");
 }
 
-/* What an overlay, or the saving of a disk, has beside the upper layer. */
+/* Drops what an overlay, or the saving of a disk, has beside the upper layer. */
 static void drop_beside(int dir)
 {
 	static const char *const names[] = {"work", "saving", "links"};
@@ -209,7 +209,7 @@ static int add(struct look *l, const char *id, const struct sbx_record *rec)
 	return k->id && k->name ? 0 : -ENOMEM;
 }
 
-/* What is being taken just now is its teardown's. */
+/* Whether a teardown takes ID just now. Then it is the teardown's. */
 static bool is_torn_down(const struct sbx_local *b, const char *id)
 {
 	_cleanup_free_ char *file = sbx_format("%s.json", id);

@@ -88,7 +88,7 @@ static bool has_objects(const struct sbx_local_sandbox *s)
 	return repo >= 0 && sbx_git_left_any(repo);
 }
 
-/* What can be told at once; in doubt it was touched. */
+/* A quick look whether anything was changed; in doubt it was. */
 static bool is_untouched(const struct sbx_local_sandbox *s, int entry, const char *head)
 {
 	_cleanup_fd_ int upper = -1;
@@ -310,7 +310,7 @@ static bool has_stages(const struct sbx_index *index)
 	return false;
 }
 
-/* What was staged, as a tree; of an unfinished merge there is none. */
+/* Writes the tree of what was staged; of an unfinished merge there is none. */
 static int write_staged(struct saving *s)
 {
 	struct sbx_trash_entry *e = &s->entry;
@@ -430,7 +430,8 @@ static bool is_worth_it(const struct saving *s)
 }
 
 /*
- * What was committed and the source has not, or no ref of it leads to once the snapshots' are gone.
+ * Brings commits over that the source has not, or that no ref of it leads to once the snapshots'
+ * are gone.
  */
 static int bring_left(struct saving *s, struct sbx_error *err)
 {

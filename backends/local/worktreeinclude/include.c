@@ -336,7 +336,7 @@ static int copy(struct sbx_include *in, int source, const struct sbx_include_lis
 
 #define PATTERNS_MAX ((size_t)1 << 20) /* bytes of one file */
 
-/* What is known of a directory, and so of all that is in it. */
+/* A directory with what holds for all that is in it. */
 struct place {
 	char *path;
 	size_t depth;

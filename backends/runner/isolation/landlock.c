@@ -74,7 +74,10 @@ struct maker {
 	int error; /* negative: the first */
 };
 
-/* What does not exist, or cannot be reached anyhow, is left out. */
+/*
+ * Allows ALLOWED below PATH. A path that does not exist, or cannot be reached anyhow, is left
+ * out.
+ */
 static void allow(struct maker *m, const char *path, uint64_t allowed)
 {
 	struct path_rule rule = {.allowed = allowed & rights(m->wish->abi)};

@@ -51,7 +51,10 @@ struct views {
 	struct view kept[KEPT];
 };
 
-/* What the making process says. On 0 N descriptors come along: the namespaces, [the listener], [the ruleset]. */
+/*
+ * The answer of the process that makes a view. On 0 N descriptors come along: the namespaces,
+ * [the listener], [the ruleset].
+ */
 struct made {
 	int error, n;
 	bool listens, closed;
@@ -127,7 +130,7 @@ static int receive_made(int sock, struct made *made, int *fds)
 	return -EMFILE;
 }
 
-/* What a view is made for and with. */
+/* The parameters of a view. */
 struct wish {
 	const struct isolation_settings *settings;
 	const struct spawn_powers *powers;
@@ -537,8 +540,8 @@ static _Noreturn void cover_main(const struct view *view, char *const *sockets)
 }
 
 /*
- * What has come since VIEW was made. Who waits in it for a command has mounts of its own: it is of
- * no more use.
+ * Covers sockets that have come since VIEW was made. An init that waits in it for a command has
+ * mounts of its own, so it is of no more use.
  */
 static int cover_more(struct views *views, struct view *view, char *const *sockets)
 {

@@ -323,8 +323,8 @@ static int place(int tree, const char *target, uint64_t attrs, const struct sbx_
 }
 
 /*
- * What lies in it is memory, which no limit of a process counts; the disk of the sandbox has its
- * own.
+ * Mounts a tmpfs. Its files are memory, which no limit of a process counts; the disk of the
+ * sandbox has a limit of its own.
  */
 static int mount_memory(const struct build *b, enum disk_place which, const char *path,
                         unsigned long flags)

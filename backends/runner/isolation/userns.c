@@ -101,9 +101,9 @@ static int become_owner(uid_t owner)
 }
 
 /*
- * What those in a namespace take is counted for its owner as well, in each namespace around it: a
- * part of what he may have is the most that one gets. A new namespace has no limits of its own:
- * ours may be such a one.
+ * Shares of the owner's limits that a namespace gets. A resource is counted for its owner as
+ * well, in each namespace around, so one namespace gets a part at most. A new namespace has no
+ * limits of its own: ours may be such a one.
  */
 static const struct share {
 	const char *path, *host;

@@ -27,7 +27,7 @@
 #define NAME_SERVER 53
 #define SOCKET_TYPE 0xf /* without its flags */
 
-/* What does not fit into the socket now is one of those that are only counted. */
+/* A denial that does not fit into the socket now is one of those that are only counted. */
 static bool tell(const struct refusals *r, struct spawn_report *report)
 {
 	report->event = SPAWN_REFUSED;

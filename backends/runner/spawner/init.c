@@ -422,7 +422,10 @@ static void place_cwd(struct init *in)
 	close(fd);
 }
 
-/* What is not for init closes; what there would be another leader for does only when there will be none. */
+/*
+ * Closes all descriptors that are not for init. Those for another leader close only when there
+ * will be none.
+ */
 static void close_rest(struct init *in)
 {
 	close_range(INIT_END_FD, ~0U, 0);

@@ -56,7 +56,7 @@ static uint64_t field(const char *text, const char *key)
 	return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* What would have to be swapped out. Files can be read again. */
+/* The memory of a process that would have to be swapped out. Files can be read again. */
 static uint64_t own(int proc, const char *pid)
 {
 	char text[4096];
