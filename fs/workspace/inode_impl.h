@@ -1,6 +1,6 @@
 /*
  * Declarations that the files inode*.c share: inode.c is the table of nodes, inode_fd.c their
- * descriptors, inode_lookup.c how nodes and names come together, and the identity of a file.
+ * descriptors, inode_lookup.c their names, inode_ident.c the identity of a file.
  *
  * One mutex guards the table, the names and the descriptor lists. It is never held over a system
  * call that can wait. So files are opened outside it, and a thread that finds another was quicker

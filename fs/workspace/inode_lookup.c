@@ -1,4 +1,4 @@
-/* How nodes and names come together: looked up, created, moved and taken away. */
+/* Nodes and their names: looked up, created, moved and taken away. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

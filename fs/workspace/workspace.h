@@ -114,49 +114,111 @@ const char *ws_gitfile(const struct sbx_node *node);
 /* Answers a read of TEXT. */
 void ws_reply_text(fuse_req_t req, const char *text, size_t size, off_t off);
 
-/* Operations defined beside the table (ops_root.c). */
+/* The operations, as struct fuse_lowlevel_ops has them. Each answers REQ once, now or later. */
+
+/*
+ * A lookup of a sandbox's .git is answered once the tree is guarded against host git, because host
+ * git goes by that file.
+ */
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+/* The kernel drops N lookups of INO; nothing is answered. */
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+/* The same of COUNT nodes. */
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+/*
+ * ENOSYS where the kernel need not ask for opens of directories. Else tells it whether it may use
+ * its copy of the listing.
+ */
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/*
+ * The names in INO from OFF on. Controls are not among them unless ctl_listed is set, because
+ * `rm -rf` would meet them.
+ */
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+/* The same with attributes; an entry that has them counts as a lookup. */
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi);
+/* Has nothing to give back. */
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Syncs the directory, then all that leads to it. At the top it does nothing. */
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+/* At the top it makes a sandbox, and the answer is deferred. */
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+/* At the top it tears a sandbox down, and the answer is deferred. */
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+/* Makes a file, FIFO or socket. EPERM with a sentence for devices, setuid and setgid. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+/* EACCES with a sentence where the link would lead out of the sandbox. */
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+/* EPERM for what is no file of the tree; EXDEV between sandboxes. */
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+/* The file is held while it is removed, since it stays open where the kernel knows it. */
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+/*
+ * At the top it renames a sandbox, and the answer is deferred. EINVAL for other flags than
+ * RENAME_NOREPLACE and RENAME_EXCHANGE.
+ */
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
                const char *newname, unsigned flags);
+/* EACCES with a sentence for a link that leads out of the sandbox. */
 void op_readlink(fuse_req_t req, fuse_ino_t ino);
+/*
+ * Makes and opens a regular file; the descriptor is always for reading and writing, since others
+ * may read back by mmap what is written.
+ */
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi);
+/* ENOSYS where the kernel need not ask for opens. An open for writing counts as a write. */
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Has nothing to write out. ENOSYS where opens are not asked for. */
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Counts one open of INO less, for io=passthrough. */
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Spliced from the file where its descriptor is read only, else copied. */
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+/*
+ * With O_APPEND the file itself appends, since a command may append at the same time. Tries again
+ * when room could be made.
+ */
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
               struct fuse_file_info *fi);
+/* Syncs the file, then all that leads to it. */
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+/* As fallocate(2); tries again when room could be made. */
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
                   struct fuse_file_info *fi);
+/* As copy_file_range(2), also between sandboxes; tries again when room could be made. */
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
                         fuse_ino_t out, off_t out_off, struct fuse_file_info *out_fi, size_t len,
                         int flags);
+/* As lseek(2), for SEEK_DATA and SEEK_HOLE; others are the kernel's. */
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+/* Of a file of the tree from its descriptor; others are made up. */
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/*
+ * EPERM for what is no file of the tree. Tries again when room could be made, since a file of the
+ * base is copied first.
+ */
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
                 struct fuse_file_info *fi);
+/*
+ * Comes on a mount of root's that others may enter: EACCES for X_OK of a file that nobody may
+ * execute.
+ */
 void op_access(fuse_req_t req, fuse_ino_t ino, int mask);
+/* Of the file system that INO is on; at the top, of the state directory's. */
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
+/* EOPNOTSUPP for all but user.*. */
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+/*
+ * EOPNOTSUPP for system.*, EPERM with a sentence for others but user.*. Tries again when room
+ * could be made.
+ */
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
                  int flags);
+/* Only names in user.*. */
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+/* EPERM with a sentence for all but user.*. */
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 #endif
