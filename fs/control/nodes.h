@@ -1,4 +1,4 @@
-/* Which node id is which control node, and what of the controls is open. */
+/* The node ids of control nodes, and the open files of the controls. */
 #ifndef SANDBOXFS_FS_CONTROL_NODES_H
 #define SANDBOXFS_FS_CONTROL_NODES_H
 

@@ -4,6 +4,7 @@
 
 #include "fs/control/nodes.h"
 
+/* Makes the set of renames onto controls that are under way; destroy *ret. 0 or -ENOMEM. */
 int sbx_saves_create(struct sbx_saves **ret);
 void sbx_saves_destroy(struct sbx_saves *t); /* accepts NULL */
 /* Answers REQ, a rename of B, in the directory PARENT, onto TARGET, which is NEWNAME there. */

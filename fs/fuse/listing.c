@@ -35,7 +35,7 @@ struct sbx_kept {
 
 static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS <= END, "an index is masked, and is not END");
 
-/* What was dropped under the lock. */
+/* Ids of listings that were dropped under the lock. */
 struct drops {
 	uint64_t ids[DROPS];
 	size_t n;

@@ -34,7 +34,10 @@ static void hint(struct box *box, const char *job, const char *text)
 	sbx_job_unref(rec);
 }
 
-/* What a command only sees as an error of its own is also the sandbox's last error. */
+/*
+ * Also stores a denial as the sandbox's last error, because a command sees it only as an error of
+ * its own.
+ */
 void sbx_box_denied(const struct sbx_denied *denied, void *data)
 {
 	struct box *box = data;
@@ -49,7 +52,7 @@ void sbx_box_denied(const struct sbx_denied *denied, void *data)
 	sbx_denials_add(box->pub.denials, denied);
 }
 
-/* What keeps the host out of sight, as ctl/policy has it. */
+/* The mechanism that keeps the host out of sight, as ctl/policy has it. */
 static enum wall wall_of(struct box *box)
 {
 	struct json_object *obj = json_object_new_object(), *iso, *mode;

@@ -1,4 +1,7 @@
-/* What all parts of a pass do: note what keeps the sides apart, open what is read, hold what is written. */
+/*
+ * Steps that all parts of a pass share: note what keeps the sides apart, open what is read, hold
+ * what is written.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -68,6 +68,7 @@ struct sbx_local_sandbox {
 	struct sbx_error lost;     /* it went, for that reason */
 };
 
+/* SB as this backend's own, which it has to be. */
 static inline struct sbx_local_sandbox *sbx_local_downcast(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = sbx_container_of(sb, struct sbx_local_sandbox, base);
