@@ -1,5 +1,5 @@
 /*
- * The top of the mount, and lookup everywhere: the README, the link to the mount's controls, the
+ * The top of the mount, and lookup everywhere: the texts, the link to the mount's controls, the
  * sandboxes, and in each sandbox the link to its controls, the aliases and the .git of its root,
  * in front of the user's files.
  *

@@ -103,7 +103,7 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 /* Whether NAME in DIR is the control directory, or the link to it. */
 bool ws_is_ctl(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);
 /*
- * Whether NAME in DIR is that, a result's name that is shown as a link (stdout, ...), or README
+ * Whether NAME in DIR is that, a result's name that is shown as a link (stdout, ...), or a text
  * at the top.
  */
 bool ws_is_control(struct sbx_workspace *ws, struct sbx_node *dir, const char *name);

@@ -1,4 +1,7 @@
-/* Where tests have their temporary directories: in TMPDIR, which tests/run.sh looks through when all have ended. */
+/*
+ * The temporary directories of tests: in TMPDIR, which tests/run.sh looks through when all have
+ * ended.
+ */
 #ifndef SANDBOXFS_TESTS_TMP_H
 #define SANDBOXFS_TESTS_TMP_H
 

@@ -1,4 +1,4 @@
-/* Which kind of open holds for a file, and how long its id is kept. */
+/* The kind of open that holds for a file, and how long its id is kept. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

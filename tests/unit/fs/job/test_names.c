@@ -1,4 +1,4 @@
-/* Which job is meant: ids that repeat, names, numbers, and how long a job is remembered. */
+/* The names of jobs: ids that repeat, names, numbers, and how long a job is remembered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
