@@ -26,6 +26,7 @@
 #include "backends/support/fsutil.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/own_dir.h"
 #include "sandboxfs/tree.h"
 
 #define ID_SIZE 96 /* of the time, a name, and a NUL */
@@ -237,9 +238,9 @@ int sbx_example_open(const struct sbx_host *host, struct sbx_backend **ret, stru
 		return sbx_no_memory(err);
 	b->base.impl = &impl;
 	b->path = sbx_format("%s/sandboxes", host->settings->state_dir);
-	b->dir = b->path ? sbx_dir_make(AT_FDCWD, b->path, 0700) : -ENOMEM;
+	b->dir = b->path ? sbx_dir_own(b->path, "state", err) : sbx_no_memory(err);
 	if (b->dir < 0)
-		r = sbx_fail(err, -b->dir, "cannot make the directory: %s", strerror(-b->dir));
+		r = b->dir;
 	else if (flock(b->dir, LOCK_EX | LOCK_NB) < 0)
 		r = sbx_fail(err, EBUSY, "%s is in use by another daemon", b->path);
 	if (r)
