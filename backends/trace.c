@@ -273,9 +273,9 @@ static int sandbox_guard(struct sbx_sandbox *sb, struct sbx_error *err)
 }
 
 /* Too many to be told of. */
-static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+static void sandbox_before_write(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
-	sbx_sandbox_changing(downcast(sb)->inner, dirfd, name);
+	sbx_sandbox_before_write(downcast(sb)->inner, dirfd, name);
 }
 
 static bool sandbox_make_room(struct sbx_sandbox *sb)
@@ -298,11 +298,11 @@ static const char *rev_word(const char *rev)
 	return rev ? rev : "now";
 }
 
-static int history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+static int history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
                             char id[SBX_REV_MAX], struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
-	int r = sbx_history_snapshot(downcast(sb)->inner, wish, id, err);
+	int r = sbx_history_snapshot(downcast(sb)->inner, options, id, err);
 
 	if (!r)
 		say("history.snapshot: %s", id);
@@ -336,13 +336,14 @@ static int history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool 
 	return result("history.restore", sb->id, start, r, err);
 }
 
-static int history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+static int history_diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
                         struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
-	int r = sbx_history_diff(downcast(sb)->inner, wish, fd, err);
+	int r = sbx_history_diff(downcast(sb)->inner, options, fd, err);
 
-	say("history.diff: %s from %s to %s", sb->id, rev_word(wish->from), rev_word(wish->to));
+	say("history.diff: %s from %s to %s", sb->id, rev_word(options->from),
+	    rev_word(options->to));
 	return result("history.diff", sb->id, start, r, err);
 }
 
@@ -384,11 +385,11 @@ static int remote_url(struct sbx_sandbox *sb, const char *name, bool written, ch
 	return sbx_remote_url(downcast(sb)->inner, name, written, ret, err);
 }
 
-static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_options *options,
                        struct sbx_error *err)
 {
 	uint64_t start = sbx_now_ns();
-	int r = sbx_remote_push(downcast(sb)->inner, wish, err);
+	int r = sbx_remote_push(downcast(sb)->inner, options, err);
 
 	return result("remote.push", sb->id, start, r, err);
 }
@@ -404,7 +405,7 @@ static const struct sbx_command_impl commands_impl = {
 static const struct sbx_storage_impl storage_impl = {
         .barrier = sandbox_barrier,
         .resize = sandbox_resize,
-        .changing = sandbox_changing,
+        .before_write = sandbox_before_write,
         .make_room = sandbox_make_room,
         .discard = sandbox_discard,
 };

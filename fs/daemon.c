@@ -43,9 +43,9 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/mitigations.h"
 #include "sandboxfs/own_dir.h"
 #include "sandboxfs/spawner.h"
-#include "sandboxfs/walls.h"
 
 #define POOL_THREADS  4
 #define LANE_MOST     128 /* works of so many sandboxes at once, however long they take */
@@ -68,7 +68,7 @@ struct daemon {
 	struct sbx_pool *pool, *lane, *remover;
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
-	struct sbx_park *park;
+	struct sbx_deferred *deferred;
 	struct sbx_workspace workspace;
 	struct sbx_controls controls;
 	struct sbx_connection connection;
@@ -242,14 +242,14 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	if (r < 0)
 		return r;
 	/* Nobody traces us or reads our environment and memory. */
-	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_mitigation_off("undumpable"), 0, 0, 0);
 	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_wide(LANE_MOST, false, &d->lane) < 0 ||
 	    sbx_pool_create_wide(REMOVERS_MOST, true, &d->remover) < 0 ||
-	    sbx_park_create(d->loop, &d->park) < 0 ||
+	    sbx_deferred_create(d->loop, &d->deferred) < 0 ||
 	    sbx_controls_init(&d->controls, d->loop) < 0 ||
-	    sbx_kept_create(KEPT_BYTES, ws_listing_dropped, &d->workspace, &d->workspace.kept) <
-	            0 ||
+	    sbx_listing_cache_create(KEPT_BYTES, ws_listing_dropped, &d->workspace,
+	                             &d->workspace.kept) < 0 ||
 	    sbx_inodes_create(raise_nofile(), &d->workspace.inodes) < 0)
 		return sbx_fail(err, ENOMEM, "not enough memory or descriptors to start");
 	r = d->spawner ? sbx_spawner_attach(d->spawner, d->loop) : 0;
@@ -290,7 +290,7 @@ static int mount_controls(struct daemon *d, struct sbx_error *err)
 
 	d->connection = (struct sbx_connection){&d->workspace, &d->controls};
 	d->controls.registry = d->registry;
-	d->controls.park = d->park;
+	d->controls.deferred = d->deferred;
 	if (!strcmp(d->opts->settings.controls, "inline")) {
 		d->controls.id_bit = SBX_INLINE_CONTROL;
 		d->workspace.inlined = true;
@@ -349,7 +349,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->mounted_ns = sbx_real_ns();
 	ws->settings = s;
 	ws->registry = d->registry;
-	ws->park = d->park;
+	ws->deferred = d->deferred;
 	ws->channel = &d->workspace_channel;
 	ws->opens = ws->inlined || ws->passthrough;
 	d->workspace_channel.ended = handle_ended;
@@ -436,7 +436,7 @@ static void stop(struct daemon *d)
 		close(sbx_loop_unwatch(d->loop, &d->signals));
 	sbx_inodes_destroy(d->workspace.inodes);
 	sbx_passthrough_destroy(d->workspace.passthrough);
-	sbx_kept_destroy(d->workspace.kept);
+	sbx_listing_cache_destroy(d->workspace.kept);
 	sbx_controls_finish(&d->controls);
 	pthread_mutex_lock(&d->telling);
 	sbx_registry_destroy(d->registry);
@@ -449,7 +449,7 @@ static void stop(struct daemon *d)
 	sbx_backend_destroy(d->backend);
 	sbx_spawner_stop(d->spawner);
 	sbx_loop_destroy(d->loop);
-	sbx_park_destroy(d->park);
+	sbx_deferred_destroy(d->deferred);
 	sbx_channel_close(&d->workspace_channel);
 	sbx_channel_close(&d->control_channel);
 	free(d->workspace.controls);

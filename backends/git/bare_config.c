@@ -11,8 +11,8 @@
 #include "backends/git/config.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/mitigations.h"
 #include "sandboxfs/scrub.h"
-#include "sandboxfs/walls.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 
@@ -126,7 +126,8 @@ int sbx_git_bare_copy(int dir, const char *name, int in, char **ret)
 	ssize_t n;
 
 	if ((strcmp(name, "config") != 0 && strcmp(name, "config.worktree") != 0) ||
-	    faccessat(dir, "HEAD", F_OK, AT_SYMLINK_NOFOLLOW) < 0 || sbx_without("bare_config"))
+	    faccessat(dir, "HEAD", F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    sbx_mitigation_off("bare_config"))
 		return 0;
 	text = calloc(1, CONFIG_MAX + 1);
 	n = text ? pread(in, text, CONFIG_MAX, 0) : -1;

@@ -54,7 +54,7 @@ static bool is_directory(const struct capture *c, const struct sbx_index_entry *
 {
 	_cleanup_free_ char *path = strndup(e->name, e->len);
 	_cleanup_fd_ int fd =
-	        path ? sbx_beneath_open(c->wish->root, path, O_PATH | O_DIRECTORY) : -1;
+	        path ? sbx_beneath_open(c->options->root, path, O_PATH | O_DIRECTORY) : -1;
 
 	return fd >= 0;
 }
@@ -67,7 +67,7 @@ static int take_untracked(struct merging *m, const struct sbx_index_entry *lower
 	bool ignored = false;
 	int r = path ? 0 : -ENOMEM;
 
-	if (!r && !c->wish->ignored)
+	if (!r && !c->options->ignored)
 		r = capture_rules_ignore(&c->rules, path, &ignored);
 	if (!r && !ignored)
 		take(m, lower);
@@ -250,7 +250,7 @@ static int list_found(const struct capture *c)
 		        sbx_index_find(&ret->index, c->items[i].path, strlen(c->items[i].path));
 
 		/* What was seen before is not mapped for writing: its time would be another. */
-		if (e && !c->items[i].gone && (c->items[i].believed || !c->wish->busy))
+		if (e && !c->items[i].gone && (c->items[i].believed || !c->options->busy))
 			ret->found.at[ret->found.n++] = *e;
 	}
 	return 0;
@@ -277,7 +277,7 @@ static int list_empty(struct capture *c)
 static int put_together(struct capture *c)
 {
 	static const struct sbx_index none;
-	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_capture_options *w = c->options;
 	struct merging m = {.c = c,
 	                    .out = &c->ret->index,
 	                    .lower = w->lower ? w->lower : &none,
@@ -332,7 +332,7 @@ static int write_exact(struct capture *c)
 
 static int write_trees(struct capture *c)
 {
-	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_capture_options *w = c->options;
 	int r = sbx_index_write_tree(&c->ret->index, c->odb, c->writer, w->lower, w->lower_tree,
 	                             &c->ret->tree);
 
@@ -341,7 +341,7 @@ static int write_trees(struct capture *c)
 
 static int capture(struct capture *c)
 {
-	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_capture_options *w = c->options;
 	int r = capture_rules_open(&c->rules, w->repo, w->root);
 
 	if (!r && w->lower && !(c->hidden = calloc(w->lower->n + 1, sizeof(*c->hidden))))
@@ -363,11 +363,11 @@ static int capture(struct capture *c)
 	return r ? r : sbx_object_writer_wait(c->writer, c->err);
 }
 
-int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
+int sbx_capture(const struct sbx_capture_options *options, struct sbx_captured *ret,
                 struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
-	struct capture c = {.wish = wish, .ret = ret, .err = &own};
+	struct capture c = {.options = options, .ret = ret, .err = &own};
 	int r, written;
 
 	*ret = (struct sbx_captured){0};

@@ -22,7 +22,7 @@
 /* In the root of a tree: a file that is being restored. Never recorded. */
 #define SBX_CAPTURE_TEMP ".sandboxfs-restore"
 
-struct sbx_capture_wish {
+struct sbx_capture_options {
 	git_repository *repo; /* opened as bare: settings, attributes, and where objects go */
 	const char *common;   /* objects are made as the owner of this path; NULL: as the daemon */
 	int root;             /* the tree */
@@ -79,7 +79,7 @@ struct sbx_captured {
 };
 
 /* 0 or a negative errno: EINTR, EFBIG, ENOSPC, EMFILE... Blocks. */
-int sbx_capture(const struct sbx_capture_wish *wish, struct sbx_captured *ret,
+int sbx_capture(const struct sbx_capture_options *options, struct sbx_captured *ret,
                 struct sbx_error *err);
 /* Frees what *CAPTURED owns and zeroes it. */
 void sbx_captured_release(struct sbx_captured *captured);

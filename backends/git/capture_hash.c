@@ -159,7 +159,7 @@ static int filters_load(struct capture *c, const struct capture_item *item, git_
 	*ret = NULL;
 	if (!c->filtered)
 		return 0;
-	r = git_filter_list_load(ret, c->wish->repo, NULL, item->path, GIT_FILTER_TO_ODB,
+	r = git_filter_list_load(ret, c->options->repo, NULL, item->path, GIT_FILTER_TO_ODB,
 	                         GIT_FILTER_DEFAULT);
 	if (r || !*ret || !shown || is_attributes(item->path, strlen(item->path)))
 		return r;
@@ -172,7 +172,7 @@ static bool has_attribute(const struct capture *c, const char *path, const char 
 {
 	const char *value = NULL;
 
-	return git_attr_get(&value, c->wish->repo, GIT_ATTR_CHECK_INDEX_ONLY, path, name) == 0 &&
+	return git_attr_get(&value, c->options->repo, GIT_ATTR_CHECK_INDEX_ONLY, path, name) == 0 &&
 	       git_attr_value(value) == GIT_ATTR_VALUE_STRING;
 }
 
@@ -222,13 +222,13 @@ static void read_settings(struct capture *c)
 	git_config *config = NULL, *snapshot = NULL;
 	int filemode = 1;
 
-	if (git_repository_config(&config, c->wish->repo) == 0 &&
+	if (git_repository_config(&config, c->options->repo) == 0 &&
 	    git_config_snapshot(&snapshot, config) == 0) {
 		git_config_get_bool(&filemode, snapshot, "core.filemode");
 		c->filtered = settings_convert(snapshot);
 	}
 	c->filemode = filemode;
-	c->filtered |= has_attribute_files(git_repository_commondir(c->wish->repo));
+	c->filtered |= has_attribute_files(git_repository_commondir(c->options->repo));
 	git_config_free(snapshot);
 	git_config_free(config);
 }
@@ -239,12 +239,12 @@ static int filters_open(struct capture *c)
 	int r = git_index_new(&c->attributes);
 
 	read_settings(c);
-	return r ? r : git_repository_set_index(c->wish->repo, c->attributes);
+	return r ? r : git_repository_set_index(c->options->repo, c->attributes);
 }
 
 static void filters_close(struct capture *c)
 {
-	git_repository_set_index(c->wish->repo, NULL);
+	git_repository_set_index(c->options->repo, NULL);
 }
 
 #define SNIFF 8000
@@ -309,8 +309,8 @@ static int stream_converted(struct capture *c, struct capture_item *item, struct
 	git_oid oid;
 	int r, gr;
 
-	if (c->wish->common)
-		owner = sbx_git_owner_begin(c->wish->common);
+	if (c->options->common)
+		owner = sbx_git_owner_begin(c->options->common);
 	gr = git_odb_open_wstream(&w.stream, c->odb, (git_object_size_t)size, GIT_OBJECT_BLOB);
 	if (gr)
 		r = failed(c, gr, item->path);
@@ -521,7 +521,7 @@ static int count_holes(struct capture *c, const struct capture_item *item)
 		c->holes += size <= room ? 0 : size - room;
 		return 0;
 	}
-	if (!c->wish->spare)
+	if (!c->options->spare)
 		return sbx_fail(c->err, EFBIG,
 		                "%s is too large to be recorded, though it is mostly empty: remove "
 		                "it, or name it in .gitignore",
@@ -613,7 +613,7 @@ static bool same_time(const struct stat *a, const struct stat *b)
 /* -ESTALE: it changed while it was read; what was read is recorded all the same if there is something. */
 static int hash_file_once(struct capture *c, struct capture_item *item, bool *read)
 {
-	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	_cleanup_fd_ int fd = open_file(c->options->root, item->path);
 	struct stat after;
 	int r;
 
@@ -633,7 +633,7 @@ static int hash_file_once(struct capture *c, struct capture_item *item, bool *re
 
 static int hash_link(struct capture *c, struct capture_item *item)
 {
-	_cleanup_fd_ int fd = sbx_beneath_open(c->wish->root, item->path, O_PATH);
+	_cleanup_fd_ int fd = sbx_beneath_open(c->options->root, item->path, O_PATH);
 	char target[PATH_MAX];
 	ssize_t n;
 
@@ -684,7 +684,7 @@ static bool is_recorded(const struct capture *c, const struct sbx_index_entry *e
 
 static void look_up(struct capture *c, struct capture_item *item)
 {
-	const struct sbx_capture_wish *w = c->wish;
+	const struct sbx_capture_options *w = c->options;
 	const struct sbx_index_entry *e = item->known;
 
 	if (!w->believe || !e || !is_current(e, &w->known_at, &item->st)) {
@@ -718,7 +718,7 @@ static bool is_as_recorded(struct capture *c, const struct capture_item *item)
 
 static int hash_bytes(struct capture *c, struct capture_item *item)
 {
-	_cleanup_fd_ int fd = open_file(c->wish->root, item->path);
+	_cleanup_fd_ int fd = open_file(c->options->root, item->path);
 	struct capture_item plain = {.path = item->path};
 	int r = fd < 0 ? fd : fstat(fd, &plain.st) < 0 ? -errno : 0;
 
@@ -737,7 +737,7 @@ static int note_exact(struct capture *c, struct capture_item *item)
 	const mode_t mode = item->st.st_mode & 07777;
 	int r = 0;
 
-	if (!c->wish->exact || !S_ISREG(item->st.st_mode))
+	if (!c->options->exact || !S_ISREG(item->st.st_mode))
 		return 0;
 	memcpy(item->bytes, item->entry.oid, sizeof(item->bytes));
 	item->exact = mode != 0644 && mode != 0755;
@@ -760,7 +760,7 @@ static int do_item(struct capture *c, struct capture_item *item)
 		r = note_exact(c, item);
 	if (r || item->gone)
 		return r;
-	sbx_capture_stat(&item->entry, &item->st, git_mode(c, item), &c->wish->owner);
+	sbx_capture_stat(&item->entry, &item->st, git_mode(c, item), &c->options->owner);
 	item->entry.name = item->path;
 	item->entry.len = (uint32_t)strlen(item->path);
 	return 0;
@@ -771,7 +771,7 @@ static int do_item(struct capture *c, struct capture_item *item)
 /* Those of the index that are not to be hashed anew, and then those that are. */
 static int show_all_attributes(struct capture *c)
 {
-	const struct sbx_index *known = c->wish->known;
+	const struct sbx_index *known = c->options->known;
 	int r = 0;
 
 	for (size_t i = 0; i < known->n && !r; i++) {

@@ -56,7 +56,7 @@ struct capture_loose {
 };
 
 struct capture {
-	const struct sbx_capture_wish *wish;
+	const struct sbx_capture_options *options;
 	struct sbx_captured *ret;
 	struct sbx_error *err;
 	struct capture_rules rules;

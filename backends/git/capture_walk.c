@@ -37,7 +37,7 @@ struct walk {
 
 int capture_is_over(const struct capture *c)
 {
-	return c->wish->cancelled && atomic_load(c->wish->cancelled)
+	return c->options->cancelled && atomic_load(c->options->cancelled)
 	               ? sbx_fail(c->err, EINTR, "cancelled")
 	               : 0;
 }
@@ -46,20 +46,20 @@ int capture_is_over(const struct capture *c)
 
 static void hide_below(struct capture *c, const char *dir)
 {
-	size_t lo = 0, hi = c->wish->lower->n;
+	size_t lo = 0, hi = c->options->lower->n;
 
 	if (*dir)
-		sbx_index_below(c->wish->lower, dir, strlen(dir), &lo, &hi);
+		sbx_index_below(c->options->lower, dir, strlen(dir), &lo, &hi);
 	for (size_t i = lo; i < hi; i++)
 		c->hidden[i] = true;
 }
 
 static void hide_one(struct capture *c, const char *path)
 {
-	const struct sbx_index_entry *e = sbx_index_find(c->wish->lower, path, strlen(path));
+	const struct sbx_index_entry *e = sbx_index_find(c->options->lower, path, strlen(path));
 
 	if (e)
-		c->hidden[e - c->wish->lower->at] = true;
+		c->hidden[e - c->options->lower->at] = true;
 }
 
 static void hide(const struct walk *w, const char *path)
@@ -74,14 +74,14 @@ static void hide(const struct walk *w, const char *path)
 
 static const struct sbx_index_entry *known(const struct capture *c, const char *path)
 {
-	return sbx_index_find(c->wish->known, path, strlen(path));
+	return sbx_index_find(c->options->known, path, strlen(path));
 }
 
 static bool knows_below(const struct capture *c, const char *path)
 {
 	size_t lo, hi;
 
-	sbx_index_below(c->wish->known, path, strlen(path), &lo, &hi);
+	sbx_index_below(c->options->known, path, strlen(path), &lo, &hi);
 	return hi > lo;
 }
 
@@ -138,7 +138,7 @@ static bool is_repository(int dir)
 
 static bool is_nested(const struct walk *w, const char *path, const char *name)
 {
-	const struct sbx_strings *nested = w->c->wish->nested;
+	const struct sbx_strings *nested = w->c->options->nested;
 	_cleanup_fd_ int dir = -1;
 
 	for (size_t i = 0; nested && i < nested->n; i++)
@@ -160,10 +160,10 @@ static int is_ignored(struct walk *w, const char *path, bool directory)
 		return 1;
 	if (sbx_ignore_work(c->rules.ignore) < capture_ignore_work)
 		return sbx_ignore_match(c->rules.ignore, path, directory);
-	return c->wish->spare ? 0
-	                      : sbx_fail(c->err, EFBIG,
-	                                 "there are too many patterns in .gitignore for so many "
-	                                 "files");
+	return c->options->spare ? 0
+	                         : sbx_fail(c->err, EFBIG,
+	                                    "there are too many patterns in .gitignore for so many "
+	                                    "files");
 }
 
 static int meet_directory(struct walk *w, const char *path, const char *name)
@@ -186,7 +186,7 @@ static int meet_directory(struct walk *w, const char *path, const char *name)
 		hide(w, path);
 		return r ? r : leave_out(c, path);
 	}
-	if (knows || !c->wish->ignored)
+	if (knows || !c->options->ignored)
 		ignored = is_ignored(w, path, true);
 	if (ignored < 0)
 		return ignored;
@@ -203,7 +203,7 @@ static int meet_file(struct walk *w, const char *path, const struct stat *st)
 	int ignored;
 
 	hide(w, path);
-	ignored = !entry && !c->wish->ignored ? is_ignored(w, path, false) : 0;
+	ignored = !entry && !c->options->ignored ? is_ignored(w, path, false) : 0;
 	if (ignored < 0)
 		return ignored;
 	return ignored ? leave_out(c, path) : add_item(c, path, st, entry);
@@ -289,7 +289,7 @@ static int set_mode(int at, const char *path, mode_t mode)
 static int loosen(struct capture *c, const char *path)
 {
 	struct capture_loose *loose = realloc(c->loose, (c->nloose + 1) * sizeof(*c->loose));
-	_cleanup_fd_ int fd = sbx_beneath_open(c->wish->root, path, O_PATH | O_DIRECTORY);
+	_cleanup_fd_ int fd = sbx_beneath_open(c->options->root, path, O_PATH | O_DIRECTORY);
 	_cleanup_free_ char *copy = strdup(path);
 	struct stat st;
 
@@ -298,7 +298,7 @@ static int loosen(struct capture *c, const char *path)
 	if (!loose || !copy)
 		return -ENOMEM;
 	if (fd < 0 || fstat(fd, &st) < 0 ||
-	    set_mode(c->wish->root, path, (st.st_mode & 07777) | 0700) < 0)
+	    set_mode(c->options->root, path, (st.st_mode & 07777) | 0700) < 0)
 		return -EACCES;
 	c->loose[c->nloose++] =
 	        (struct capture_loose){.path = sbx_steal_ptr(&copy), .mode = st.st_mode & 07777};
@@ -310,7 +310,7 @@ void capture_tighten(struct capture *c)
 	while (c->nloose) {
 		struct capture_loose *l = &c->loose[--c->nloose];
 
-		set_mode(c->wish->root, l->path, l->mode);
+		set_mode(c->options->root, l->path, l->mode);
 		free(l->path);
 	}
 	free(c->loose);
@@ -332,7 +332,7 @@ static int open_directory(struct capture *c, int at, const char *path)
 static int visit(struct walk *w)
 {
 	struct capture *c = w->c;
-	_cleanup_fd_ int merged = open_directory(c, c->wish->root, w->here.path);
+	_cleanup_fd_ int merged = open_directory(c, c->options->root, w->here.path);
 	_cleanup_fd_ int upper = -1;
 	int r;
 
@@ -342,7 +342,7 @@ static int visit(struct walk *w)
 		return merged == -EMFILE || merged == -ENFILE || merged == -ENOMEM ? merged : 0;
 	}
 	if (w->here.upper) {
-		upper = open_directory(c, c->wish->upper, w->here.path);
+		upper = open_directory(c, c->options->upper, w->here.path);
 		if (upper < 0 || sbx_capture_replaces(upper)) {
 			hide_below(c, w->here.path);
 			w->here.upper = false;
@@ -359,7 +359,7 @@ static int visit(struct walk *w)
 int capture_walk(struct capture *c)
 {
 	struct walk w = {.c = c};
-	int r = add_todo(&w, "", c->wish->upper >= 0, false);
+	int r = add_todo(&w, "", c->options->upper >= 0, false);
 
 	while (!r && w.n) {
 		w.here = w.todo[--w.n];

@@ -125,7 +125,7 @@ static int by_oid(const void *a, const void *b)
 }
 
 /* Each commit once. */
-static void settle(struct sbx_refs *refs)
+static void apply(struct sbx_refs *refs)
 {
 	size_t kept = 0;
 
@@ -151,7 +151,7 @@ static int name_all(int repo, struct sbx_refs *refs)
 		r = add(refs, "HEAD", &oid);
 	if (!r)
 		r = add_logs(repo, refs);
-	settle(refs);
+	apply(refs);
 	return r;
 }
 
@@ -183,7 +183,7 @@ static int name_snapshots(git_repository *source, const char *worktree, struct s
 
 	if (!r)
 		r = name_matching(source, marks, refs);
-	settle(refs);
+	apply(refs);
 	return r;
 }
 
@@ -295,7 +295,7 @@ static int name_lasting(git_repository *source, const char *except, struct sbx_r
 		    git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT) == 0)
 			r = sbx_refs_add(ret, "", git_object_id(commit)) ? GIT_ERROR : 0;
 	}
-	settle(ret);
+	apply(ret);
 	return r == GIT_ITEROVER ? 0 : r;
 }
 

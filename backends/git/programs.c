@@ -16,7 +16,7 @@
 #include "backends/git/import_objects.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define FAILS "false"
 #define PLAIN "not filtered; an error where the filter is required"
@@ -674,7 +674,7 @@ int sbx_git_programs_guard(const struct sbx_git_guard *guard, struct sbx_strings
 	struct reading r = {.guard = guard, .trees = guard->trees, .err = &why};
 	int x;
 
-	if (sbx_without("git_programs"))
+	if (sbx_mitigation_off("git_programs"))
 		return 0;
 	x = guard_common(&r, keys);
 	if (!x && r.extended && guard->worktree)

@@ -414,8 +414,8 @@ int sbx_refs_move_private(int dirfd, const char *ref, const git_oid *old, const 
 }
 
 /* WANT, but what commands have changed since HAVE was read stays as it is NOW. */
-static int settle(const struct sbx_refs *have, const struct sbx_refs *want,
-                  const struct sbx_refs *now, struct sbx_refs *ret)
+static int resolve(const struct sbx_refs *have, const struct sbx_refs *want,
+                   const struct sbx_refs *now, struct sbx_refs *ret)
 {
 	const struct sbx_refs *from[] = {want, now};
 	int r = 0;
@@ -435,15 +435,15 @@ static int settle(const struct sbx_refs *have, const struct sbx_refs *want,
 }
 
 /* Under the lock, without which no command's git packs or removes a ref. */
-static char *settled_text(int dirfd, const struct sbx_refs *have, const struct sbx_refs *want,
-                          int *r)
+static char *resolved_text(int dirfd, const struct sbx_refs *have, const struct sbx_refs *want,
+                           int *r)
 {
 	struct sbx_refs now = {0}, to = {0};
 	char *text = NULL;
 
 	*r = sbx_refs_of_private(dirfd, &now);
 	if (!*r)
-		*r = settle(have, want, &now, &to);
+		*r = resolve(have, want, &now, &to);
 	if (!*r) {
 		text = sbx_refs_format(&to);
 		*r = text ? 0 : -ENOMEM;
@@ -461,7 +461,7 @@ int sbx_refs_set_private(int dirfd, const struct sbx_refs *have, const struct sb
 
 	if (lock < 0)
 		return lock;
-	text = settled_text(dirfd, have, want, &r);
+	text = resolved_text(dirfd, have, want, &r);
 	if (r)
 		sbx_locked_end(dirfd, "packed-refs");
 	else

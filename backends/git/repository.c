@@ -306,7 +306,7 @@ static int check_free(const char *common, const char *branch, struct sbx_error *
 /* One branch that a sandbox may have, while it is looked at. */
 struct candidate {
 	git_repository *repo;
-	const struct sbx_git_wish *wish;
+	const struct sbx_git_plan_options *options;
 	const char *common;
 	const char *branch;
 	git_oid oid; /* where it stands; of a new one, where it is to begin */
@@ -316,10 +316,10 @@ struct candidate {
 /* The commit that a new branch begins at. */
 static int find_base(struct candidate *c, git_oid *ret, struct sbx_error *err)
 {
-	const char *base = c->wish->base ? c->wish->base : c->wish->fallback;
+	const char *base = c->options->base ? c->options->base : c->options->fallback;
 
 	if (!base && git_repository_head_unborn(c->repo) == 1)
-		return sbx_fail(err, EINVAL, "the repository %s is empty", c->wish->source);
+		return sbx_fail(err, EINVAL, "the repository %s is empty", c->options->source);
 	return resolve(c->repo, base ? base : "HEAD", ret, err);
 }
 
@@ -346,12 +346,12 @@ static int check_stands(struct candidate *c, struct sbx_error *err)
 	git_oid asked;
 	int r;
 
-	if (!c->wish->base)
+	if (!c->options->base)
 		return 0;
-	r = resolve(c->repo, c->wish->base, &asked, err);
+	r = resolve(c->repo, c->options->base, &asked, err);
 	if (r || git_oid_equal(&asked, &c->oid))
 		return r;
-	if (c->wish->fixed)
+	if (c->options->fixed)
 		return sbx_fail(err, EINVAL,
 		                "branch %s exists and stands elsewhere than what this begins as; "
 		                "name another branch",
@@ -359,7 +359,7 @@ static int check_stands(struct candidate *c, struct sbx_error *err)
 	return sbx_fail(err, EINVAL,
 	                "branch %s exists and stands elsewhere than base %s; omit the base to "
 	                "continue it or name another branch",
-	                c->branch, c->wish->base);
+	                c->branch, c->options->base);
 }
 
 /* Whether a branch BRANCH/... leaves no room for BRANCH. */
@@ -405,7 +405,7 @@ static int try_same(struct candidate *c, struct sbx_error *err)
 {
 	int r;
 
-	if (c->exists && c->wish->exists == SBX_GIT_REFUSE)
+	if (c->exists && c->options->exists == SBX_GIT_REFUSE)
 		return sbx_fail(err, EEXIST,
 		                "branch %s is there already; branch_exists=continue goes on with "
 		                "it, branch_exists=new takes another",
@@ -432,7 +432,7 @@ static int try_branch(struct candidate *c, struct sbx_error *err)
 	r = find_branch(c, err);
 	if (r)
 		return r;
-	return c->wish->exists == SBX_GIT_NEW ? try_new(c, err) : try_same(c, err);
+	return c->options->exists == SBX_GIT_NEW ? try_new(c, err) : try_same(c, err);
 }
 
 static int fill_plan(const struct candidate *c, bool another, struct sbx_git_plan *ret)
@@ -442,7 +442,7 @@ static int fill_plan(const struct candidate *c, bool another, struct sbx_git_pla
 	        .branch = strdup(c->branch),
 	        .base = strdup(git_oid_tostr(hex, sizeof(hex), &c->oid)),
 	        .exists = c->exists,
-	        .told = another || (c->exists && c->wish->exists == SBX_GIT_CONTINUE),
+	        .told = another || (c->exists && c->options->exists == SBX_GIT_CONTINUE),
 	};
 
 	if (plan.branch && plan.base) {
@@ -454,30 +454,30 @@ static int fill_plan(const struct candidate *c, bool another, struct sbx_git_pla
 	return -ENOMEM;
 }
 
-int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
-                 struct sbx_error *err)
+int sbx_git_plan(const struct sbx_git_plan_options *options, const char *common,
+                 struct sbx_git_plan *ret, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	int r = sbx_git_open(wish->source, &repo);
+	int r = sbx_git_open(options->source, &repo);
 
 	if (r)
-		return open_failed(wish->source, r, err);
+		return open_failed(options->source, r, err);
 	for (unsigned n = 1; n <= BRANCHES_MAX; n++) {
 		_cleanup_free_ char *branch =
-		        n == 1 ? strdup(wish->branch) : sbx_format("%s-%u", wish->branch, n);
+		        n == 1 ? strdup(options->branch) : sbx_format("%s-%u", options->branch, n);
 		struct candidate c = {
-		        .repo = repo, .wish = wish, .common = common, .branch = branch};
+		        .repo = repo, .options = options, .common = common, .branch = branch};
 
 		r = branch ? try_branch(&c, err) : -ENOMEM;
 		if (r == 0)
 			r = fill_plan(&c, n > 1, ret);
-		if (r == 0 && wish->opened && !git_repository_is_worktree(repo))
-			*wish->opened = sbx_steal_ptr(&repo);
+		if (r == 0 && options->opened && !git_repository_is_worktree(repo))
+			*options->opened = sbx_steal_ptr(&repo);
 		if (r == 0)
 			return 0;
 		if (r < 0)
 			return r;
 	}
 	return sbx_fail(err, EEXIST, "branch %s and all up to %s-%d are there already",
-	                wish->branch, wish->branch, BRANCHES_MAX);
+	                options->branch, options->branch, BRANCHES_MAX);
 }

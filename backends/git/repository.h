@@ -48,7 +48,7 @@ enum sbx_git_exists {
 	SBX_GIT_CONTINUE, /* it is checked out as it stands */
 };
 
-struct sbx_git_wish {
+struct sbx_git_plan_options {
 	const char *source;
 	const char *base; /* asked for this sandbox, or NULL */
 	const char
@@ -75,8 +75,8 @@ int sbx_git_lock(const char *common);
  * is there and is to be refused; EBUSY it is checked out (err names where) and no other will do.
  * Caller holds the lock.
  */
-int sbx_git_plan(const struct sbx_git_wish *wish, const char *common, struct sbx_git_plan *ret,
-                 struct sbx_error *err);
+int sbx_git_plan(const struct sbx_git_plan_options *options, const char *common,
+                 struct sbx_git_plan *ret, struct sbx_error *err);
 
 /*
  * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is that SOURCE is a partial clone.

@@ -80,12 +80,12 @@ static int sync_tree(const struct sbx_local_sandbox *s)
 /* Of a commit it is made again where a power cut takes it; what a directory was cannot be. */
 static int sync_base(const struct sbx_local_sandbox *s)
 {
-	struct sbx_layers *layers = s->backend->layers;
+	struct sbx_overlay *overlay = s->backend->overlay;
 	int r;
 
-	if (!s->rec.layer || s->rec.common || !layers)
+	if (!s->rec.layer || s->rec.common || !overlay)
 		return 0;
-	r = sbx_base_sync(sbx_layers_bases(layers), s->rec.layer);
+	r = sbx_base_sync(sbx_overlay_bases(overlay), s->rec.layer);
 	return r == -ENOENT ? 0 : r;
 }
 

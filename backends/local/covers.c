@@ -17,7 +17,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define COVERS     256 /* two for each */
 #define CONFIG_MAX ((size_t)1 << 20)
@@ -93,7 +93,8 @@ static int add_config(struct covering *c, const char *path)
 	struct stat st;
 	int r = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || sbx_without("bare_config"))
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+	    sbx_mitigation_off("bare_config"))
 		return 0;
 	/* An inode number may be another's before long: of that the path is part. */
 	prefix = sbx_format("%s" SHOWN "%s-", c->key, path);
@@ -163,7 +164,7 @@ static int add_configs(struct covering *c, const char *path, int depth)
 static int add_cover(const char *name, unsigned char type, void *data)
 {
 	struct covering *c = data;
-	const size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
+	const size_t n = strlen(name), suffix = strlen(SBX_NESTED_PATH_SUFFIX);
 	_cleanup_free_ char *key = NULL;
 	_cleanup_fd_ int repo = -1;
 	char at[PATH_MAX];
@@ -171,7 +172,8 @@ static int add_cover(const char *name, unsigned char type, void *data)
 	int r;
 
 	(void)type;
-	if (n <= suffix || strcmp(name + n - suffix, SBX_NESTED_AT) != 0 || c->pairs.n >= COVERS)
+	if (n <= suffix || strcmp(name + n - suffix, SBX_NESTED_PATH_SUFFIX) != 0 ||
+	    c->pairs.n >= COVERS)
 		return 0;
 	len = readlinkat(c->dir, name, at, sizeof(at) - 1);
 	if (len <= 0)

@@ -29,7 +29,7 @@
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/overlay/paths.h"
 #include "backends/local/private_git.h"
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 #include "backends/local/teardown.h"
 #include "backends/local/trash/save.h"
 #include "backends/local/trash/trash.h"
@@ -44,45 +44,46 @@ SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
 /* --- the last step ----------------------------------------------------------------------------------- */
 
 /* Brings the commit, with all that it leads to, to where the sandbox's own objects are. */
-static int bring(const struct sbx_past_place *place, const struct sbx_local_seed *seed,
+static int bring(const struct sbx_snapshot_context *place, const struct sbx_local_origin *origin,
                  struct sbx_error *err)
 {
 	_cleanup_git_(packbuilder) git_packbuilder *pack = NULL;
 	_cleanup_free_ char *path =
 	        sbx_format("%s/git/%s/history/objects/pack", place->b->state.path, place->rec->id);
-	_cleanup_fd_ int dir = sbx_past_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_dir(place, err);
 	int r = path ? 0 : -1;
 
 	if (dir < 0)
 		return dir;
 	if (!r)
-		r = git_packbuilder_new(&pack, seed->objects);
+		r = git_packbuilder_new(&pack, origin->objects);
 	if (!r)
-		r = git_packbuilder_insert_tree(pack, &seed->tree);
-	if (!r && seed->has_staged)
-		r = git_packbuilder_insert_tree(pack, &seed->staged);
+		r = git_packbuilder_insert_tree(pack, &origin->tree);
+	if (!r && origin->has_staged)
+		r = git_packbuilder_insert_tree(pack, &origin->staged);
 	if (!r)
 		r = git_packbuilder_write(pack, path, 0, NULL, NULL);
 	return r ? sbx_git_fail(err, r, "what it is to be cannot be read") : 0;
 }
 
-static int stage(const struct sbx_past_place *place, git_repository *repo,
-                 const struct sbx_local_seed *seed, struct sbx_captured *now, struct sbx_error *err)
+static int stage(const struct sbx_snapshot_context *place, git_repository *repo,
+                 const struct sbx_local_origin *origin, struct sbx_captured *now,
+                 struct sbx_error *err)
 {
-	git_oid head = seed->staged, commit;
+	git_oid head = origin->staged, commit;
 	int r = 0;
 
-	if (!seed->has_staged) {
-		r = git_oid_fromstr(&commit, seed->head);
-		r = r ? sbx_git_fail(err, r, "commit %s", seed->head)
-		      : sbx_past_tree_of(repo, &commit, &head, err);
+	if (!origin->has_staged) {
+		r = git_oid_fromstr(&commit, origin->head);
+		r = r ? sbx_git_fail(err, r, "commit %s", origin->head)
+		      : sbx_local_history_tree_of(repo, &commit, &head, err);
 	}
 	if (!r)
-		r = sbx_past_stage(repo, &now->index, &seed->tree, &head, err);
-	return r ? r : sbx_past_write_index(place, &now->index, &now->begun, err);
+		r = sbx_local_history_stage(repo, &now->index, &origin->tree, &head, err);
+	return r ? r : sbx_local_history_write_index(place, &now->index, &now->begun, err);
 }
 
-static int give_repos(const struct sbx_past_place *place, const struct sbx_aside *repos,
+static int give_repos(const struct sbx_snapshot_context *place, const struct sbx_aside *repos,
                       struct sbx_error *err)
 {
 	_cleanup_(sbx_aside_close) struct sbx_aside aside = sbx_no_aside;
@@ -91,32 +92,32 @@ static int give_repos(const struct sbx_past_place *place, const struct sbx_aside
 
 	if (!r)
 		r = sbx_repos_give_back(repos, &aside);
-	sbx_past_temp_remove(place->root, NULL);
+	sbx_local_history_temp_remove(place->root, NULL);
 	sbx_aside_drop_others(place, NULL);
 	if (r && err)
 		*err = own;
 	return r;
 }
 
-static int grow_tree(struct sbx_sandbox *sb, const struct sbx_local_seed *seed,
+static int grow_tree(struct sbx_sandbox *sb, const struct sbx_local_origin *origin,
                      atomic_bool *cancelled, struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
-	const struct sbx_past_wish wish = {.cancelled = cancelled};
+	const struct sbx_snapshot_context place = sbx_local_snapshot_context(sb);
+	const struct sbx_local_history_options options = {.cancelled = cancelled};
 	_cleanup_(sbx_captured_release) struct sbx_captured now = {0};
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	int r = seed->objects ? bring(&place, seed, err) : 0;
+	int r = origin->objects ? bring(&place, origin, err) : 0;
 
 	if (!r)
-		r = sbx_past_open(&place, true, &repo, err);
+		r = sbx_local_history_open(&place, true, &repo, err);
 	if (!r)
-		r = sbx_past_capture(&place, &wish, &now, err);
+		r = sbx_local_history_capture(&place, &options, &now, err);
 	if (!r)
-		r = sbx_past_apply(&place, repo, &now, &seed->tree, NULL, err);
-	if (!r && seed->repos && seed->repos->files >= 0)
-		r = give_repos(&place, seed->repos, err);
-	if (!r && *seed->head)
-		r = stage(&place, repo, seed, &now, err);
+		r = sbx_local_history_apply(&place, repo, &now, &origin->tree, NULL, err);
+	if (!r && origin->repos && origin->repos->files >= 0)
+		r = give_repos(&place, origin->repos, err);
+	if (!r && *origin->head)
+		r = stage(&place, repo, origin, &now, err);
 	return r;
 }
 
@@ -124,9 +125,9 @@ static const char *const kind_words[] = {
         [SBX_LOCAL_NONE] = "none", [SBX_LOCAL_DIR] = "dir", [SBX_LOCAL_GIT] = "git"};
 
 /* Layers may be there only for the sake of sandboxes that were made when they were wanted. */
-static bool makes_layers(const struct sbx_local *b)
+static bool makes_overlay(const struct sbx_local *b)
 {
-	return b->layers && !b->flat;
+	return b->overlay && !b->flat;
 }
 
 static char *dup_or_null(const char *s)
@@ -225,7 +226,7 @@ char *sbx_local_entry_name(const char *id)
 }
 
 /* Who names a branch means that one; the mount's setting is for what it names itself. */
-static enum sbx_git_exists exists_wish(const struct sbx_local *b, const struct sbx_create *req)
+static enum sbx_git_exists exists_options(const struct sbx_local *b, const struct sbx_create *req)
 {
 	const char *word = req->branch_exists;
 
@@ -244,19 +245,19 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 	const struct sbx_settings *s = b->host->settings;
 	_cleanup_free_ char *branch =
 	        req->branch ? strdup(req->branch) : sbx_local_branch_for(b, req->name);
-	struct sbx_git_wish wish = {.source = s->source_abs,
-	                            .base = from ? from : req->origin.base,
-	                            .fallback = s->base,
-	                            .branch = branch,
-	                            .exists = exists_wish(b, req),
-	                            .fixed = from != NULL,
-	                            .opened = opened};
+	struct sbx_git_plan_options options = {.source = s->source_abs,
+	                                       .base = from ? from : req->origin.base,
+	                                       .fallback = s->base,
+	                                       .branch = branch,
+	                                       .exists = exists_options(b, req),
+	                                       .fixed = from != NULL,
+	                                       .opened = opened};
 	struct sbx_git_plan plan = {0};
 	int r;
 
 	if (!branch)
 		return sbx_no_memory(err);
-	r = sbx_git_plan(&wish, b->common, &plan, err);
+	r = sbx_git_plan(&options, b->common, &plan, err);
 	if (r)
 		return r;
 	rec->branch = plan.branch;
@@ -269,29 +270,29 @@ int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const 
 }
 
 int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
-                      const struct sbx_local_seed *seed, struct sbx_record *rec,
+                      const struct sbx_local_origin *origin, struct sbx_record *rec,
                       git_repository **opened, struct sbx_error *err)
 {
 	struct sbx_create as = *req;
 	int r = -EINVAL;
 
-	if (!as.branch && seed->branch) {
-		as.branch = seed->branch;
-		r = sbx_local_plan_git(b, &as, seed->head, rec, opened, NULL);
+	if (!as.branch && origin->branch) {
+		as.branch = origin->branch;
+		r = sbx_local_plan_git(b, &as, origin->head, rec, opened, NULL);
 		as.branch = NULL;
 	}
 	if (r)
-		r = sbx_local_plan_git(b, &as, seed->head, rec, opened, err);
+		r = sbx_local_plan_git(b, &as, origin->head, rec, opened, err);
 	if (r)
 		return r;
 	free(rec->base);
-	rec->base = strdup(seed->base);
+	rec->base = strdup(origin->base);
 	return rec->base ? 0 : sbx_no_memory(err);
 }
 
 /* Under the lock of the repository, so that two creates cannot both find a branch free. */
 static int attach_git(struct sbx_local *b, const struct sbx_create *req,
-                      const struct sbx_local_seed *seed, struct sbx_record *rec,
+                      const struct sbx_local_origin *origin, struct sbx_record *rec,
                       struct sbx_base_commit **layer, struct sbx_error *err)
 {
 	_cleanup_fd_ int lock = sbx_git_lock(b->common), tree = -1;
@@ -303,24 +304,24 @@ static int attach_git(struct sbx_local *b, const struct sbx_create *req,
 
 	if (lock < 0)
 		return sbx_fail(err, -lock, "cannot open %s: %s", b->common, strerror(-lock));
-	r = seed && *seed->head ? sbx_local_plan_as(b, req, seed, rec, &repo, err)
-	                        : sbx_local_plan_git(b, req, NULL, rec, &repo, err);
-	if (!r && makes_layers(b))
-		r = sbx_local_layer_plan(b, rec, repo, layer, err);
+	r = origin && *origin->head ? sbx_local_plan_as(b, req, origin, rec, &repo, err)
+	                            : sbx_local_plan_git(b, req, NULL, rec, &repo, err);
+	if (!r && makes_overlay(b))
+		r = sbx_local_overlay_plan(b, rec, repo, layer, err);
 	if (!r)
 		r = sbx_local_store(b, rec, err);
 	if (!r)
 		r = sbx_local_make_tree(b, rec->id, &tree, err);
-	if (!r && makes_layers(b)) {
+	if (!r && makes_overlay(b)) {
 		sbx_cleanup_fd(&tree);
-		r = sbx_local_layer_make(b, rec, &tree, err);
+		r = sbx_local_overlay_make(b, rec, &tree, err);
 	}
 	if (r)
 		return r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_no_memory(err);
 	wt.link = link;
-	wt.start = seed && *seed->head ? seed->head : NULL;
+	wt.start = origin && *origin->head ? origin->head : NULL;
 	wt.repo = repo;
 	wt.spares = b->spares;
 	return sbx_git_attach(&wt, tree, err);
@@ -333,20 +334,20 @@ static void free_layer(struct sbx_base_commit **layer)
 }
 
 static int fill_git(struct sbx_local *b, const struct sbx_create *req,
-                    const struct sbx_local_seed *seed, struct sbx_record *rec,
+                    const struct sbx_local_origin *origin, struct sbx_record *rec,
                     struct sbx_error *err)
 {
 	_cleanup_(free_layer) struct sbx_base_commit *layer = NULL;
 	_cleanup_free_ char *workdir = NULL;
 	struct sbx_git_worktree wt;
-	int r = attach_git(b, req, seed, rec, &layer, err);
+	int r = attach_git(b, req, origin, rec, &layer, err);
 
 	if (r)
 		return rec->base ? sbx_git_explain_missing(b->common, rec->base, r, err) : r;
 	if (!sbx_local_worktree(b, rec, &workdir, &wt))
 		return sbx_no_memory(err);
 	if (layer)
-		r = sbx_local_layer_git(b, rec, &wt, layer, req->cancelled, err);
+		r = sbx_local_overlay_git(b, rec, &wt, layer, req->cancelled, err);
 	else
 		r = sbx_git_checkout(b->host->settings->source_abs, &wt, req->cancelled, err);
 	if (r)
@@ -381,7 +382,7 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
                     struct sbx_error *err)
 {
 	_cleanup_fd_ int tree = -1, links = -1;
-	int r = makes_layers(b) ? sbx_local_layer_dir(b, rec, req->cancelled, err) : 1;
+	int r = makes_overlay(b) ? sbx_local_overlay_dir(b, rec, req->cancelled, err) : 1;
 
 	if (r <= 0)
 		return r;
@@ -400,8 +401,9 @@ static int fill_dir(struct sbx_local *b, const struct sbx_create *req, struct sb
 		                strerror(-links));
 	r = copy_source(b, req, rec, tree, links, err);
 	if (!r)
-		r = sbx_past_begin(
-		        &(struct sbx_past_place){.b = b, .rec = rec, .root = tree, .disk = -1},
+		r = sbx_local_history_begin(
+		        &(struct sbx_snapshot_context){
+		                .b = b, .rec = rec, .root = tree, .disk = -1},
 		        req->cancelled, err);
 	return r ? r : sbx_tree_remove(b->state.trash, rec->id, err);
 }
@@ -415,12 +417,13 @@ static int fill_none(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 }
 
 static int fill(struct sbx_local *b, const struct sbx_create *req,
-                const struct sbx_local_seed *seed, struct sbx_record *rec, struct sbx_error *err)
+                const struct sbx_local_origin *origin, struct sbx_record *rec,
+                struct sbx_error *err)
 {
 	int r;
 
 	if (b->kind == SBX_LOCAL_GIT)
-		r = fill_git(b, req, seed, rec, err);
+		r = fill_git(b, req, origin, rec, err);
 	else if (b->kind == SBX_LOCAL_DIR)
 		r = fill_dir(b, req, rec, err);
 	else
@@ -430,7 +433,7 @@ static int fill(struct sbx_local *b, const struct sbx_create *req,
 	if (!r)
 		rec->own_results = sbx_local_results(b, rec, true);
 	/* What is to be something else is not ready. */
-	if (r || seed)
+	if (r || origin)
 		return r;
 	assert(rec->state == SBX_RECORD_CREATING);
 	rec->state = SBX_RECORD_READY;
@@ -439,7 +442,7 @@ static int fill(struct sbx_local *b, const struct sbx_create *req,
 
 static bool may_limit_disk(const struct sbx_local *b)
 {
-	return makes_layers(b) && b->kind != SBX_LOCAL_NONE;
+	return makes_overlay(b) && b->kind != SBX_LOCAL_NONE;
 }
 
 static int check(const struct sbx_local *b, const struct sbx_create *req, struct sbx_error *err)
@@ -456,10 +459,10 @@ static int check(const struct sbx_local *b, const struct sbx_create *req, struct
 	return 0;
 }
 
-static int grow(const struct sbx_create *req, const struct sbx_local_seed *seed,
+static int grow(const struct sbx_create *req, const struct sbx_local_origin *origin,
                 struct sbx_sandbox *sb, struct sbx_error *err)
 {
-	int r = grow_tree(sb, seed, req->cancelled, err);
+	int r = grow_tree(sb, origin, req->cancelled, err);
 
 	if (!r && req->cancelled && atomic_load(req->cancelled))
 		r = sbx_fail(err, EINTR, "cancelled");
@@ -469,7 +472,7 @@ static int grow(const struct sbx_create *req, const struct sbx_local_seed *seed,
 }
 
 static int create_as(struct sbx_local *b, const struct sbx_create *req,
-                     const struct sbx_local_seed *seed, struct sbx_sandbox **ret,
+                     const struct sbx_local_origin *origin, struct sbx_sandbox **ret,
                      struct sbx_error *err)
 {
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
@@ -480,31 +483,31 @@ static int create_as(struct sbx_local *b, const struct sbx_create *req,
 		r = sbx_local_begin(b, req, &rec, err);
 	if (r)
 		return r;
-	r = fill(b, req, seed, &rec, err);
+	r = fill(b, req, origin, &rec, err);
 	if (!r)
 		r = sbx_local_sandbox_open(b, &rec, &sb, err);
 	if (r) {
 		sbx_local_undo(b, &rec, NULL);
 		return r;
 	}
-	r = seed ? grow(req, seed, sb, err) : 0;
+	r = origin ? grow(req, origin, sb, err) : 0;
 	if (r) {
 		sbx_local_sandbox_undo(sb);
 		return r;
 	}
-	sbx_local_settle_soon(b, &sbx_local_downcast(sb)->rec);
+	sbx_local_sync_soon(b, &sbx_local_downcast(sb)->rec);
 	*ret = sb;
 	return 0;
 }
 
-static void seed_release(struct sbx_local_seed *seed)
+static void origin_release(struct sbx_local_origin *origin)
 {
-	free(seed->branch);
-	git_repository_free(seed->objects);
-	if (seed->repos)
-		sbx_aside_close(seed->repos);
-	free(seed->repos);
-	*seed = (struct sbx_local_seed){0};
+	free(origin->branch);
+	git_repository_free(origin->objects);
+	if (origin->repos)
+		sbx_aside_close(origin->repos);
+	free(origin->repos);
+	*origin = (struct sbx_local_origin){0};
 }
 
 /* --- from the trash --------------------------------------------------------------------------------- */
@@ -536,8 +539,8 @@ static int find_entry(struct sbx_local *b, const char *name, git_repository **re
 }
 
 /* Where the commits that it stood on are gone it begins as any other, with the same files. */
-static int seed_git(struct sbx_local *b, const struct sbx_trash_entry *e,
-                    struct sbx_local_seed *seed, struct sbx_error *err)
+static int origin_git(struct sbx_local *b, const struct sbx_trash_entry *e,
+                      struct sbx_local_origin *origin, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	char head[GIT_OID_HEXSZ + 1] = "";
@@ -551,18 +554,18 @@ static int seed_git(struct sbx_local *b, const struct sbx_trash_entry *e,
 		snprintf(head, sizeof(head), "%.*s", GIT_OID_HEXSZ, e->base);
 	if (!has_commit(repo, head))
 		return 0;
-	memcpy(seed->head, head, sizeof(head));
-	snprintf(seed->base, sizeof(seed->base), "%.*s", GIT_OID_HEXSZ,
+	memcpy(origin->head, head, sizeof(head));
+	snprintf(origin->base, sizeof(origin->base), "%.*s", GIT_OID_HEXSZ,
 	         e->base && has_commit(repo, e->base) ? e->base : head);
-	seed->has_staged = e->has_staged;
-	seed->staged = e->staged;
-	seed->branch = e->branch ? strdup(e->branch) : NULL;
-	return e->branch && !seed->branch ? sbx_no_memory(err) : 0;
+	origin->has_staged = e->has_staged;
+	origin->staged = e->staged;
+	origin->branch = e->branch ? strdup(e->branch) : NULL;
+	return e->branch && !origin->branch ? sbx_no_memory(err) : 0;
 }
 
 /* *ID is the sandbox's that the entry is of, the caller's. */
-static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_seed *seed, char **id,
-                      struct sbx_error *err)
+static int origin_trash(struct sbx_local *b, const char *name, struct sbx_local_origin *origin,
+                        char **id, struct sbx_error *err)
 {
 	_cleanup_(sbx_trash_release) struct sbx_trash_entry e = {0};
 	git_repository *repo = NULL;
@@ -578,14 +581,14 @@ static int seed_trash(struct sbx_local *b, const char *name, struct sbx_local_se
 		return r;
 	}
 	*id = sbx_steal_ptr(&e.id);
-	seed->commit = e.commit;
-	seed->tree = e.tree;
-	seed->objects = repo;
-	r = b->common ? seed_git(b, &e, seed, err) : 0;
+	origin->commit = e.commit;
+	origin->tree = e.tree;
+	origin->objects = repo;
+	r = b->common ? origin_git(b, &e, origin, err) : 0;
 	/* The source's own objects need not be brought. */
 	if (b->common && e.has_head && !own) {
-		git_repository_free(seed->objects);
-		seed->objects = NULL;
+		git_repository_free(origin->objects);
+		origin->objects = NULL;
 	}
 	return r;
 }
@@ -600,8 +603,8 @@ static bool is_final(int r)
  * From the very files. 1: there are none, or they do not do here, and what git has of them is to.
  */
 static int create_whole(struct sbx_local *b, const struct sbx_create *req,
-                        const struct sbx_local_seed *seed, const char *id, struct sbx_sandbox **ret,
-                        struct sbx_error *err)
+                        const struct sbx_local_origin *origin, const char *id,
+                        struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
 	struct sbx_removed of;
@@ -610,7 +613,7 @@ static int create_whole(struct sbx_local *b, const struct sbx_create *req,
 
 	if (r)
 		return 1;
-	r = sbx_local_fork_removed(b, req, seed, &of, ret, &why);
+	r = sbx_local_fork_removed(b, req, origin, &of, ret, &why);
 	sbx_local_removed_close(b, &of);
 	if (!r)
 		return 0;
@@ -626,53 +629,53 @@ static int create_whole(struct sbx_local *b, const struct sbx_create *req,
 static int create_trash(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
                         struct sbx_error *err)
 {
-	_cleanup_(seed_release) struct sbx_local_seed seed = {0};
+	_cleanup_(origin_release) struct sbx_local_origin origin = {0};
 	_cleanup_free_ char *id = NULL;
-	int r = seed_trash(b, req->origin.entry, &seed, &id, err);
+	int r = origin_trash(b, req->origin.entry, &origin, &id, err);
 
 	if (!r)
-		r = create_whole(b, req, &seed, id, ret, err);
-	return r <= 0 ? r : create_as(b, req, &seed, ret, err);
+		r = create_whole(b, req, &origin, id, ret, err);
+	return r <= 0 ? r : create_as(b, req, &origin, ret, err);
 }
 
 /* --- as another was ---------------------------------------------------------------------------------- */
 
-static int seed_rev(struct sbx_sandbox *from, const char *rev, struct sbx_local_seed *seed,
-                    struct sbx_error *err)
+static int origin_rev(struct sbx_sandbox *from, const char *rev, struct sbx_local_origin *origin,
+                      struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(from);
-	struct sbx_past_rev found;
-	int r = sbx_past_open(&place, true, &seed->objects, err);
+	const struct sbx_snapshot_context place = sbx_local_snapshot_context(from);
+	struct sbx_local_history_rev found;
+	int r = sbx_local_history_open(&place, true, &origin->objects, err);
 
 	if (!r)
-		r = sbx_past_resolve(&place, seed->objects, rev, &found, err);
+		r = sbx_local_history_resolve(&place, origin->objects, rev, &found, err);
 	if (r)
 		return r;
 	if (found.mark)
 		return sbx_fail(err, EINVAL, "a mark is nothing that another sandbox can begin as");
-	seed->commit = found.commit;
-	seed->tree = found.tree;
-	seed->repos = malloc(sizeof(*seed->repos));
-	if (!seed->repos)
+	origin->commit = found.commit;
+	origin->tree = found.tree;
+	origin->repos = malloc(sizeof(*origin->repos));
+	if (!origin->repos)
 		return sbx_no_memory(err);
-	sbx_repos_find(&place, &found.commit, seed->repos);
-	seed->repos->place = NULL;
+	sbx_repos_find(&place, &found.commit, origin->repos);
+	origin->repos->context = NULL;
 	if (!place.rec->common)
 		return 0;
-	git_oid_tostr(seed->head, sizeof(seed->head), &found.commit);
-	snprintf(seed->base, sizeof(seed->base), "%s", place.rec->base);
-	git_repository_free(seed->objects);
-	seed->objects = NULL;
+	git_oid_tostr(origin->head, sizeof(origin->head), &found.commit);
+	snprintf(origin->base, sizeof(origin->base), "%s", place.rec->base);
+	git_repository_free(origin->objects);
+	origin->objects = NULL;
 	return 0;
 }
 
 static int create_rev(struct sbx_local *b, const struct sbx_create *req, struct sbx_sandbox **ret,
                       struct sbx_error *err)
 {
-	_cleanup_(seed_release) struct sbx_local_seed seed = {0};
-	int r = seed_rev(req->origin.sandbox, req->origin.rev, &seed, err);
+	_cleanup_(origin_release) struct sbx_local_origin origin = {0};
+	int r = origin_rev(req->origin.sandbox, req->origin.rev, &origin, err);
 
-	return r ? r : create_as(b, req, &seed, ret, err);
+	return r ? r : create_as(b, req, &origin, ret, err);
 }
 
 int sbx_local_create(struct sbx_backend *base, const struct sbx_create *req,

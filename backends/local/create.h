@@ -9,7 +9,7 @@
 struct sbx_aside;
 
 /* A sandbox that begins as a tree in git's objects says: a state that another had, or an entry of the trash. */
-struct sbx_local_seed {
+struct sbx_local_origin {
 	git_oid commit, tree; /* what the files are to be */
 	git_oid staged;       /* git: the tree of the index; else that of HEAD */
 	bool has_staged;
@@ -39,16 +39,16 @@ int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sb
 int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err);
 /*
  * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
- * OPENED: as in sbx_git_wish. The caller holds the lock of the repository.
+ * OPENED: as in sbx_git_plan_options. The caller holds the lock of the repository.
  */
 int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
                        struct sbx_record *rec, git_repository **opened, struct sbx_error *err);
 /*
- * As sbx_local_plan_git, from where SEED begins: on the branch that it would have,
+ * As sbx_local_plan_git, from where ORIGIN begins: on the branch that it would have,
  * unless REQ asks for another or it cannot be had.
  */
 int sbx_local_plan_as(struct sbx_local *b, const struct sbx_create *req,
-                      const struct sbx_local_seed *seed, struct sbx_record *rec,
+                      const struct sbx_local_origin *origin, struct sbx_record *rec,
                       git_repository **opened, struct sbx_error *err);
 
 #endif

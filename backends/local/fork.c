@@ -29,7 +29,7 @@
 #include "backends/local/overlay/overlay.h"
 #include "backends/local/overlay/paths.h"
 #include "backends/local/private_git.h"
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 #include "backends/local/teardown.h"
 #include "backends/support/beneath.h"
 #include "backends/support/tree.h"
@@ -81,13 +81,13 @@ static int copy_text(struct moving *m, const char *name, const char *as)
 static int move(const char *name, unsigned char type, void *data)
 {
 	struct moving *m = data;
-	size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT);
+	size_t n = strlen(name), suffix = strlen(SBX_NESTED_PATH_SUFFIX);
 	char key[64], path[PATH_MAX], old[NAME_MAX + 1], at[80];
 	struct stat st;
 	ssize_t len;
 	int r;
 
-	if (type != DT_LNK || n <= suffix || strcmp(name + n - suffix, SBX_NESTED_AT) != 0)
+	if (type != DT_LNK || n <= suffix || strcmp(name + n - suffix, SBX_NESTED_PATH_SUFFIX) != 0)
 		return 0;
 	len = readlinkat(m->from, name, path, sizeof(path) - 1);
 	if (len <= 0)
@@ -99,7 +99,7 @@ static int move(const char *name, unsigned char type, void *data)
 	    fstatat(m->from, old, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	r = S_ISDIR(st.st_mode) ? copy_dir(m, old, key) : copy_text(m, old, key);
-	snprintf(at, sizeof(at), "%s%s", key, SBX_NESTED_AT);
+	snprintf(at, sizeof(at), "%s%s", key, SBX_NESTED_PATH_SUFFIX);
 	if (!r && symlinkat(path, m->to, at) < 0)
 		r = -errno;
 	return r;
@@ -147,11 +147,11 @@ static int fork_nested(struct sbx_local *b, int from, const char *to, int root,
 struct fork {
 	struct sbx_local *b;
 	const struct sbx_create *req;
-	const struct sbx_record *of;       /* the origin's */
-	const struct sbx_local_seed *seed; /* of one from the trash; else NULL */
-	int from;                          /* what is to be copied: its upper layer, or all of it */
-	int nested;                        /* what stands apart from its tree, or -1 */
-	struct sbx_record rec;             /* until the sandbox is opened */
+	const struct sbx_record *of;           /* the origin's */
+	const struct sbx_local_origin *origin; /* of one from the trash; else NULL */
+	int from;              /* what is to be copied: its upper layer, or all of it */
+	int nested;            /* what stands apart from its tree, or -1 */
+	struct sbx_record rec; /* until the sandbox is opened */
 	struct sbx_index_carry index;
 	char head[GIT_OID_HEXSZ + 1]; /* git: the origin's */
 };
@@ -218,8 +218,8 @@ static int plan(struct fork *f, struct sbx_error *err)
 
 	if (!f->of->common)
 		return 0;
-	if (f->seed)
-		return sbx_local_plan_as(f->b, f->req, f->seed, &f->rec, NULL, err);
+	if (f->origin)
+		return sbx_local_plan_as(f->b, f->req, f->origin, &f->rec, NULL, err);
 	r = sbx_local_plan_git(f->b, f->req, f->head, &f->rec, NULL, err);
 	if (r)
 		return r;
@@ -244,7 +244,7 @@ static int attach(struct fork *f, int top, struct sbx_error *err)
 	r = sbx_git_attach(&wt, top, err);
 	if (r || !f->rec.layer)
 		return r;
-	r = sbx_local_layer_own_git(f->b, &f->rec);
+	r = sbx_local_overlay_own_git(f->b, &f->rec);
 	return r ? sbx_fail(err, -r, "cannot make .git: %s", strerror(-r)) : 0;
 }
 
@@ -293,12 +293,12 @@ static int make_top(struct fork *f, int *top, struct sbx_error *err)
 	if (r || !f->rec.layer)
 		return r;
 	sbx_cleanup_fd(top);
-	return sbx_local_layer_make(f->b, &f->rec, top, err);
+	return sbx_local_overlay_make(f->b, &f->rec, top, err);
 }
 
 static int copy(struct fork *f, int top, struct sbx_error *err)
 {
-	const struct sbx_identity *owner = f->rec.layer ? sbx_layers_owner(f->b->layers) : NULL;
+	const struct sbx_identity *owner = f->rec.layer ? sbx_overlay_owner(f->b->overlay) : NULL;
 	_cleanup_fd_ int links = sbx_dir_make(f->b->state.trash, f->rec.id, 0700);
 	struct sbx_skip dotgit = {.name = ".git"};
 	struct sbx_copy c = {.src = f->from,
@@ -331,14 +331,14 @@ static int fill(struct fork *f, int top, struct sbx_error *err)
 	int r = copy(f, top, err);
 
 	if (!r && f->rec.layer)
-		r = sbx_local_layer_adopt(f->b, &f->rec, err);
+		r = sbx_local_overlay_adopt(f->b, &f->rec, err);
 	if (!r)
 		r = write_index(f, -1, &f->rec, err);
 	if (r || f->rec.layer || strcmp(f->rec.kind, "dir") != 0)
 		return r;
 	/* What it began as nothing else tells. */
-	return sbx_past_begin(
-	        &(struct sbx_past_place){.b = f->b, .rec = &f->rec, .root = top, .disk = -1},
+	return sbx_local_history_begin(
+	        &(struct sbx_snapshot_context){.b = f->b, .rec = &f->rec, .root = top, .disk = -1},
 	        f->req->cancelled, err);
 }
 
@@ -398,7 +398,7 @@ static int make(struct fork *f, struct sbx_sandbox **ret, struct sbx_error *err)
 		sbx_local_sandbox_undo(sb);
 		return r;
 	}
-	sbx_local_settle_soon(f->b, &sbx_local_downcast(sb)->rec);
+	sbx_local_sync_soon(f->b, &sbx_local_downcast(sb)->rec);
 	*ret = sb;
 	return 0;
 }
@@ -449,7 +449,7 @@ static int read_removed(struct fork *f, const struct sbx_removed *of, struct sbx
 {
 	if (!of->rec.common)
 		return 0;
-	memcpy(f->head, f->seed->head, sizeof(f->head));
+	memcpy(f->head, f->origin->head, sizeof(f->head));
 	if (sbx_index_carry_read(&f->index, of->dir) < 0 || !f->index.data)
 		return sbx_fail(err, ENOENT, "the index of %s was not kept", of->rec.name);
 	return 0;
@@ -463,19 +463,19 @@ static int check_removed(const struct fork *f, struct sbx_error *err)
 	if (strcmp(of->kind, f->rec.kind) != 0 ||
 	    (of->common && (!f->b->common || strcmp(of->common, f->b->common) != 0)))
 		return sbx_fail(err, EOPNOTSUPP, "it was of another source");
-	if (of->common && !*f->seed->head)
+	if (of->common && !*f->origin->head)
 		return sbx_fail(err, EOPNOTSUPP, "the commits that it stood on are gone");
-	return of->layer && (!f->b->layers || f->b->flat)
+	return of->layer && (!f->b->overlay || f->b->flat)
 	               ? sbx_fail(err, EOPNOTSUPP, "trees are no overlays here")
 	               : 0;
 }
 
 int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
-                           const struct sbx_local_seed *seed, const struct sbx_removed *of,
+                           const struct sbx_local_origin *origin, const struct sbx_removed *of,
                            struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	_cleanup_(release) struct fork f = {
-	        .b = b, .req = req, .of = &of->rec, .seed = seed, .from = -1, .nested = -1};
+	        .b = b, .req = req, .of = &of->rec, .origin = origin, .from = -1, .nested = -1};
 	int r = check(&f, err);
 
 	if (!r)

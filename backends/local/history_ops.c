@@ -18,18 +18,18 @@
 #include "backends/local/history/history_impl.h"
 #include "backends/local/history/store.h"
 #include "backends/local/local_impl.h"
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 #include "sandboxfs/cleanup.h"
 
 /* The sandbox's; not to be freed. NULL: it cannot be opened. */
 static git_repository *reader(struct sbx_sandbox *sb, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
 	git_repository *repo;
 
 	pthread_mutex_lock(&s->lock);
-	if (!s->past && sbx_past_open(&place, true, &s->past, err))
+	if (!s->past && sbx_local_history_open(&context, true, &s->past, err))
 		s->past = NULL;
 	repo = s->past;
 	pthread_mutex_unlock(&s->lock);
@@ -59,17 +59,17 @@ static int describe(git_odb *odb, const git_oid *oid, git_filemode_t mode, struc
 }
 
 /* Recording it takes as long as reading all of it, which is not for who only looks something up. */
-static int check_base(const struct sbx_past_place *place, struct sbx_error *err)
+static int check_base(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = -1;
 	git_oid oid;
 
-	if (place->rec->common)
+	if (context->rec->common)
 		return 0;
-	dir = sbx_past_dir(place, err);
+	dir = sbx_local_history_dir(context, err);
 	if (dir < 0)
 		return dir;
-	return sbx_past_read_id(dir, "base", &oid)
+	return sbx_local_history_read_id(dir, "base", &oid)
 	               ? sbx_fail(err, EBUSY,
 	                          "what it began as is recorded with the first snapshot or diff")
 	               : 0;
@@ -78,19 +78,19 @@ static int check_base(const struct sbx_past_place *place, struct sbx_error *err)
 static int history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
                         struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
 	struct sbx_error unasked = SBX_ERROR_INIT;
 	git_repository *repo;
-	struct sbx_past_rev found;
+	struct sbx_local_history_rev found;
 	int r;
 
 	if (!err)
 		err = &unasked;
 	repo = reader(sb, err);
-	r = strcmp(rev, "base") == 0 ? check_base(&place, err) : 0;
+	r = strcmp(rev, "base") == 0 ? check_base(&context, err) : 0;
 	if (r)
 		return r;
-	r = repo ? sbx_past_resolve(&place, repo, rev, &found, err) : -err->code;
+	r = repo ? sbx_local_history_resolve(&context, repo, rev, &found, err) : -err->code;
 	if (r)
 		return r;
 	*ret = (struct sbx_object){.mode = S_IFDIR | 0755};
@@ -169,16 +169,16 @@ static int history_content(struct sbx_sandbox *sb, const char *id, int fd)
 #define LOCK_PAUSE_NS 10000000
 #define LOCK_TRIES    100
 
-struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb)
+struct sbx_snapshot_context sbx_local_snapshot_context(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	struct sbx_past_place place = {.b = s->backend, .rec = &s->rec};
+	struct sbx_snapshot_context context = {.b = s->backend, .rec = &s->rec};
 
 	pthread_mutex_lock(&s->lock);
-	place.root = s->root;
-	place.disk = s->disk;
+	context.root = s->root;
+	context.disk = s->disk;
 	pthread_mutex_unlock(&s->lock);
-	return place;
+	return context;
 }
 
 /*
@@ -203,7 +203,7 @@ static int check_index(struct sbx_local_sandbox *s, struct sbx_error *err)
  * Brings what commands committed and staged over to the host's side. STRICT: EEXIST when both sides moved apart,
  * EBUSY when a command's git has had the index for a second; else neither matters.
  */
-static int settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
+static int complete(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	struct sbx_error own = SBX_ERROR_INIT;
@@ -221,59 +221,59 @@ static int settle(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 	return r;
 }
 
-static int take_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+static int take_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
                          char id[SBX_REV_MAX], struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
-	int r = settle(sb, wish->mark == NULL, err);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
+	int r = complete(sb, options->mark == NULL, err);
 
 	if (!r)
-		r = sbx_past_snapshot(&place, wish, id, err);
-	if (!r && !wish->mark)
-		sbx_local_settle_store(sbx_local_downcast(sb)->backend);
+		r = sbx_local_history_snapshot(&context, options, id, err);
+	if (!r && !options->mark)
+		sbx_local_sync_store(sbx_local_downcast(sb)->backend);
 	return r;
 }
 
 static int list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
                 void *data, struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
 
-	return sbx_past_list(&place, fn, data, err);
+	return sbx_local_history_list(&context, fn, data, err);
 }
 
 static int restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
                    struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
-	int r = settle(sb, false, err);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
+	int r = complete(sb, false, err);
 
 	if (!r)
-		r = sbx_past_restore(&place, rev, cancelled, err);
+		r = sbx_local_history_restore(&context, rev, cancelled, err);
 	/* What is in memory until it is saved would be lost in a crash with what it replaced. */
 	return r ? r : sbx_sandbox_barrier(sb, true, err);
 }
 
-static int diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+static int diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
                 struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
-	int r = settle(sb, false, err);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
+	int r = complete(sb, false, err);
 
-	return r ? r : sbx_past_diff(&place, wish, fd, err);
+	return r ? r : sbx_local_history_diff(&context, options, fd, err);
 }
 
 static int forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
-	const struct sbx_past_place place = sbx_local_place(sb);
-	_cleanup_fd_ int dir = sbx_past_dir(&place, err);
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
+	_cleanup_fd_ int dir = sbx_local_history_dir(&context, err);
 	_cleanup_fd_ int marks = dir < 0 ? -1 : sbx_dir_open(dir, "marks");
 
 	if (dir < 0)
 		return dir;
 	if (marks >= 0 && unlinkat(marks, name, 0) < 0 && errno != ENOENT)
 		return sbx_fail(err, errno, "cannot forget a mark: %s", strerror(errno));
-	sbx_past_prune(&place, false);
+	sbx_local_history_prune(&context, false);
 	return 0;
 }
 

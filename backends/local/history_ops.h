@@ -8,6 +8,6 @@
 extern const struct sbx_history_impl sbx_local_history;
 
 /* The sandbox SB as its history needs it; borrowed from SB. */
-struct sbx_past_place sbx_local_place(struct sbx_sandbox *sb);
+struct sbx_snapshot_context sbx_local_snapshot_context(struct sbx_sandbox *sb);
 
 #endif

@@ -14,7 +14,7 @@
 #include "backends/local/create.h"
 #include "backends/local/overlay/overlay.h"
 #include "backends/local/programs.h"
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 #include "backends/local/trash/removal_log.h"
 #include "backends/local/trash/removed.h"
 #include "backends/local/trash/save.h"
@@ -29,11 +29,11 @@ static void destroy(struct sbx_backend *base)
 	if (b->recovered)
 		sbx_state_set_clean(&b->state);
 	sbx_local_removed_unwatch(b->removed);
-	sbx_local_settle_end(b->settler);
+	sbx_local_syncer_stop(b->syncer);
 	sbx_git_spares_free(b->spares);
 	sbx_programs_free(b->programs);
-	sbx_kept_free(b->kept);
-	sbx_layers_close(b->layers);
+	sbx_removal_free(b->kept);
+	sbx_overlay_close(b->overlay);
 	sbx_git_shutdown();
 	sbx_state_close(&b->state);
 	pthread_rwlock_destroy(&b->removing);
@@ -103,7 +103,7 @@ static int check_base(struct sbx_local *b, struct sbx_error *err)
 /*
  * Whether trees can be layered is found by trying. Where cow=auto a machine that cannot has full copies.
  */
-static int open_layers(struct sbx_local *b, struct sbx_error *err)
+static int open_overlay(struct sbx_local *b, struct sbx_error *err)
 {
 	const struct sbx_settings *s = b->host->settings;
 	struct sbx_error why = SBX_ERROR_INIT;
@@ -113,7 +113,7 @@ static int open_layers(struct sbx_local *b, struct sbx_error *err)
 		b->flat = strdup("cow=off");
 		return b->flat ? 0 : sbx_no_memory(err);
 	}
-	r = sbx_layers_open(b->host, &b->state, &b->layers, &why);
+	r = sbx_overlay_open(b->host, &b->state, &b->overlay, &why);
 	if (!r)
 		return 0;
 	if (s->cow && strcmp(s->cow, "require") == 0)
@@ -144,7 +144,7 @@ static int note_fleeting(struct sbx_local *b, struct sbx_error *err)
 
 static int open_kept(struct sbx_local *b, struct sbx_error *err)
 {
-	int r = sbx_kept_new(&b->kept);
+	int r = sbx_removal_new(&b->kept);
 
 	return r ? sbx_fail(err, -r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
@@ -180,7 +180,7 @@ int sbx_local_open(const struct sbx_host *host, struct sbx_backend **ret, struct
 	if (!r)
 		r = note_fleeting(b, err);
 	if (!r)
-		r = open_layers(b, err);
+		r = open_overlay(b, err);
 	if (!r)
 		r = check_disk(b, err);
 	if (!r && host->settings->trash_days)

@@ -41,7 +41,7 @@ void sbx_local_git_mend_link(const struct sbx_local *b, const struct sbx_record 
 	if (!link || !sbx_file_is_blank(root, ".git") ||
 	    sbx_file_replace(root, ".git", ".git.sandboxfs", link) || !rec->layer)
 		return;
-	owner = sbx_layers_owner(b->layers);
+	owner = sbx_overlay_owner(b->overlay);
 	/* Where it fails the file can be read all the same. */
 	if (owner->uid != geteuid() &&
 	    fchownat(root, ".git", owner->uid, owner->gid, AT_SYMLINK_NOFOLLOW) < 0)

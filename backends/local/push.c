@@ -37,7 +37,8 @@ static int bring_over(struct sbx_local_sandbox *s, struct sbx_error *err)
 	return r;
 }
 
-static int push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct sbx_error *err)
+static int push(struct sbx_sandbox *sb, const struct sbx_push_options *options,
+                struct sbx_error *err)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
 	const struct sbx_git_push from = {
@@ -48,7 +49,7 @@ static int push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish, struct
 	};
 	int r = s->git ? bring_over(s, err) : no_git(err);
 
-	return r ? r : sbx_git_push(&from, wish, err);
+	return r ? r : sbx_git_push(&from, options, err);
 }
 
 const struct sbx_remote_impl sbx_local_remote = {.url = remote_url, .push = push};

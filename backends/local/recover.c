@@ -17,7 +17,7 @@
 #include "backends/local/create.h"
 #include "backends/local/overlay/create_overlay.h"
 #include "backends/local/private_git.h"
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 #include "backends/local/teardown.h"
 #include "backends/local/trash/removed.h"
 #include "backends/local/trash/save.h"
@@ -141,7 +141,7 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 		sbx_local_git_mend_entry(rv->b, rec);
 		bring_over(rv, rec);
 	}
-	if (rec->layer && sbx_local_layer_adopt(rv->b, rec, &why) < 0) {
+	if (rec->layer && sbx_local_overlay_adopt(rv->b, rec, &why) < 0) {
 		note(rv, rec->name, why.text);
 		note(rv, rec->name, "its tree cannot be shown now; it was left alone");
 		return 0;
@@ -392,8 +392,8 @@ int sbx_local_recover(struct sbx_backend *base, const struct sbx_recover *r, str
 		if (rv.b->host->settings->trash_days)
 			result = sbx_local_removed_watch(rv.b, err);
 		if (!result)
-			result = sbx_local_settle_begin(rv.b, err);
-		sbx_local_layer_prepare(rv.b);
+			result = sbx_local_syncer_start(rv.b, err);
+		sbx_local_overlay_prepare(rv.b);
 	}
 	sbx_strings_release(&rv.ids);
 	sbx_strings_release(&rv.worktrees);

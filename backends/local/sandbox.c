@@ -29,12 +29,12 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
+static struct sbx_removal_batch *kept_row(struct sbx_local_sandbox *s)
 {
 	const bool limited = s->base.unsaved;
-	struct sbx_kept_place place = {
+	struct sbx_removal_paths place = {
 	        .id = s->base.id, .edits = &s->edits, .shared = limited ? &s->base.busy : NULL};
-	struct sbx_kept_row *row;
+	struct sbx_removal_batch *row;
 
 	pthread_mutex_lock(&s->lock);
 	row = s->kept;
@@ -45,7 +45,7 @@ static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 		place.own = s->rec.layer ? sbx_local_upper(s->backend, &s->rec, s->disk)
 		                         : sbx_dir_open(s->root, ".");
 		if (place.room < 0 || place.own < 0 ||
-		    sbx_kept_open(s->backend->kept, &place, &row)) {
+		    sbx_removal_open(s->backend->kept, &place, &row)) {
 			sbx_cleanup_fd(&place.room);
 			sbx_cleanup_fd(&place.own);
 			row = NULL;
@@ -59,15 +59,15 @@ static struct sbx_kept_row *kept_row(struct sbx_local_sandbox *s)
 static bool sandbox_make_room(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	struct sbx_kept_row *row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
+	struct sbx_removal_batch *row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
 
-	return row && sbx_kept_make_room(row);
+	return row && sbx_removal_make_room(row);
 }
 
-static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+static void sandbox_before_write(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	struct sbx_local_sandbox *s = sbx_local_downcast(sb);
-	struct sbx_kept_row *row;
+	struct sbx_removal_batch *row;
 
 	if (!name) {
 		atomic_fetch_add_explicit(&s->edits, 1, memory_order_relaxed);
@@ -79,7 +79,7 @@ static void sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name
 	if (!row)
 		row = kept_row(s);
 	if (row)
-		sbx_kept_removing(row, dirfd, name);
+		sbx_removal_removing(row, dirfd, name);
 }
 
 #define DAY_MS ((int64_t)24 * 60 * 60 * 1000)
@@ -204,9 +204,9 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 }
 
 /* Whether home and repository are on the disk. */
-static bool is_housed(const struct sbx_local_sandbox *s)
+static bool holds_home(const struct sbx_local_sandbox *s)
 {
-	return s->base.unsaved && sbx_layers_houses(s->backend->layers);
+	return s->base.unsaved && sbx_overlay_holds_home(s->backend->overlay);
 }
 
 static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char *name,
@@ -217,7 +217,7 @@ static struct sbx_launch launch_of(const struct sbx_local_sandbox *s, const char
 	                           .home = s->home,
 	                           .place = {.id = s->base.id,
 	                                     .workdir = s->base.workdir,
-	                                     .layered = s->rec.layer != NULL,
+	                                     .overlaid = s->rec.layer != NULL,
 	                                     .as_source = s->rec.source && !s->rec.common,
 	                                     .on_disk = s->base.unsaved,
 	                                     .ro = s->git ? sbx_git_private_ro(s->git) : NULL,
@@ -257,14 +257,15 @@ static void sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj)
 	add_text(obj, "tree", sb->tree.mounted ? "overlay" : "checkout");
 	if (sb->unsaved)
 		add_text(obj, "disk",
-		         is_housed(s) ? "limited, in memory, with HOME, /tmp and the repository "
-		                        "inside; saved at an fsync, within seconds of a write "
-		                        "through the mount, when the last command has ended and at "
-		                        "unmount"
-		                      : "limited, in memory, with /tmp, but not HOME and the "
-		                        "repository inside (Linux 6.3); saved at an fsync, within "
-		                        "seconds of a write through the mount, when the last "
-		                        "command has ended and at unmount");
+		         holds_home(s)
+		                 ? "limited, in memory, with HOME, /tmp and the repository "
+		                   "inside; saved at an fsync, within seconds of a write "
+		                   "through the mount, when the last command has ended and at "
+		                   "unmount"
+		                 : "limited, in memory, with /tmp, but not HOME and the "
+		                   "repository inside (Linux 6.3); saved at an fsync, within "
+		                   "seconds of a write through the mount, when the last "
+		                   "command has ended and at unmount");
 	if (sp)
 		sbx_spawner_policy(sp, obj);
 	if (sp && sbx_spawner_views(sp))
@@ -315,7 +316,7 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
 	if (!sb->unsaved || !mb)
 		return sbx_fail(err, EOPNOTSUPP, "disk_mb is decided when a sandbox is made: %s",
 		                sb->unsaved ? "this one has a limit" : "this one has no limit");
-	r = sbx_layers_resize(s->backend->layers, sb->id, mb, err);
+	r = sbx_overlay_resize(s->backend->overlay, sb->id, mb, err);
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->storing);
@@ -337,8 +338,8 @@ static int save_at_leisure(struct sbx_local_sandbox *s, struct sbx_error *err)
 	s->put_off = false;
 	s->saving = true;
 	r = s->base.busy ? -EINTR
-	                 : sbx_layers_save(s->backend->layers, &s->backend->state, s->base.id,
-	                                   s->disk, &s->put_off, err);
+	                 : sbx_overlay_save(s->backend->overlay, &s->backend->state, s->base.id,
+	                                    s->disk, &s->put_off, err);
 	s->saving = false;
 	return r == -EINTR ? 0 : r;
 }
@@ -350,8 +351,8 @@ static int sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *e
 
 	if (r || s->disk < 0)
 		return r;
-	return now ? sbx_layers_save(s->backend->layers, &s->backend->state, sb->id, s->disk, NULL,
-	                             err)
+	return now ? sbx_overlay_save(s->backend->overlay, &s->backend->state, sb->id, s->disk,
+	                              NULL, err)
 	           : save_at_leisure(s, err);
 }
 
@@ -438,8 +439,8 @@ static void carry_settings(const struct sbx_settings *settings, int home, bool c
 /* The home, which is made with the sandbox. */
 static int open_home(const struct sbx_local_sandbox *s)
 {
-	return is_housed(s) ? sbx_dir_open(s->disk, "home")
-	                    : sbx_dir_open(s->backend->state.home, s->rec.id);
+	return holds_home(s) ? sbx_dir_open(s->disk, "home")
+	                     : sbx_dir_open(s->backend->state.home, s->rec.id);
 }
 
 /* Puts into its home what only commands look for, so not before the first. S->syncing is held. */
@@ -454,7 +455,7 @@ static void furnish(struct sbx_local_sandbox *s)
 		unlink_blank(home, ".gitconfig");
 	if (s->rec.source)
 		sbx_git_identity(s->rec.common, home,
-		                 s->rec.layer && sbx_layers_owner(b->layers)->uid != geteuid());
+		                 s->rec.layer && sbx_overlay_owner(b->overlay)->uid != geteuid());
 	carry_settings(b->host->settings, home, !b->clean);
 	atomic_store(&s->furnished, true);
 }
@@ -614,7 +615,7 @@ static void sandbox_close(struct sbx_sandbox *sb)
 {
 	struct sbx_local_sandbox *s = (struct sbx_local_sandbox *)sb;
 
-	sbx_kept_close(s->kept);
+	sbx_removal_close(s->kept);
 	sbx_cleanup_fd(&s->root);
 	sbx_cleanup_fd(&s->disk);
 	pthread_mutex_destroy(&s->lock);
@@ -638,14 +639,14 @@ static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, str
 	_cleanup_free_ char *name = NULL;
 	_cleanup_(sbx_strings_release) struct sbx_strings over = {0};
 	struct sbx_launch launch;
-	struct sbx_kept_row *row;
+	struct sbx_removal_batch *row;
 	int r;
 
 	s->put_off = true;
 	atomic_fetch_add(&s->edits, 1);
 	row = __atomic_load_n(&s->kept, __ATOMIC_ACQUIRE);
 	if (row)
-		sbx_kept_over(row);
+		sbx_removal_over(row);
 	name = copy_name(s);
 	if (!name)
 		return sbx_no_memory(err);
@@ -667,7 +668,7 @@ static const struct sbx_command_impl commands = {
 static const struct sbx_storage_impl storage = {
         .barrier = sandbox_barrier,
         .resize = sandbox_resize,
-        .changing = sandbox_changing,
+        .before_write = sandbox_before_write,
         .make_room = sandbox_make_room,
         .discard = sandbox_discard,
 };
@@ -693,27 +694,27 @@ static const struct sbx_sandbox_impl impl = {
         .remote = &sbx_local_remote,
 };
 
-static int open_layered(struct sbx_local_sandbox *s, struct sbx_error *err)
+static int open_overlaid(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
-	struct sbx_layers *layers = s->backend->layers;
-	const struct sbx_identity *owner = sbx_layers_owner(layers);
+	struct sbx_overlay *overlay = s->backend->overlay;
+	const struct sbx_identity *owner = sbx_overlay_owner(overlay);
 	int r;
 
 	s->base.tree.mounted = s->base.tree.emulate_dir_rename = true;
 	s->base.tree.owner = *owner;
 	if (s->rec.disk_mb) {
-		s->disk = sbx_layers_load(layers, &s->backend->state, &s->rec, err);
+		s->disk = sbx_overlay_load(overlay, &s->backend->state, &s->rec, err);
 		if (s->disk < 0)
 			return s->disk;
 		s->base.unsaved = true;
-		r = s->git && is_housed(s) ? sbx_git_private_use_disk(s->git, s->disk) : 0;
+		r = s->git && holds_home(s) ? sbx_git_private_use_disk(s->git, s->disk) : 0;
 		if (r)
 			return sbx_fail(err, -r, "cannot open the sandbox: %s", strerror(-r));
 		s->base.disk_mb = (uint64_t)s->rec.disk_mb;
 	}
-	s->base.tree.splits_links = sbx_layers_splits(layers);
-	s->base.tree.unstable_before_ns = sbx_base_born(sbx_layers_bases(layers), s->rec.layer);
-	s->root = sbx_layers_mount(layers, &s->rec, err);
+	s->base.tree.splits_links = sbx_overlay_splits(overlay);
+	s->base.tree.unstable_before_ns = sbx_base_born(sbx_overlay_bases(overlay), s->rec.layer);
+	s->root = sbx_overlay_mount(overlay, &s->rec, err);
 	return s->root < 0 ? s->root : 0;
 }
 
@@ -729,8 +730,8 @@ static int open_flat(struct sbx_local_sandbox *s, struct sbx_error *err)
 static int open_places(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
 	const struct sbx_state *st = &s->backend->state;
-	int r = s->rec.layer ? open_layered(s, err) : open_flat(s, err);
-	_cleanup_fd_ int home = r || !is_housed(s) ? -1 : sbx_dir_open(s->disk, "home");
+	int r = s->rec.layer ? open_overlaid(s, err) : open_flat(s, err);
+	_cleanup_fd_ int home = r || !holds_home(s) ? -1 : sbx_dir_open(s->disk, "home");
 
 	if (r)
 		return r;
@@ -764,9 +765,9 @@ static int fill_in(struct sbx_local_sandbox *s)
 /* Completes a restore that was broken off. */
 static void recover_past(struct sbx_local_sandbox *s)
 {
-	const struct sbx_past_place place = sbx_local_place(&s->base);
+	const struct sbx_snapshot_context place = sbx_local_snapshot_context(&s->base);
 
-	sbx_past_recover(&place);
+	sbx_local_history_recover(&place);
 }
 
 static struct sbx_local_sandbox *sandbox_new(struct sbx_local *b, const struct sbx_record *rec)

@@ -228,7 +228,7 @@ static int find_any(const char *name, unsigned char type, void *data)
 }
 
 /* Where a sandbox's work may be. */
-static int check_rooms(int dir, struct sbx_error *err)
+static int check_mounters(int dir, struct sbx_error *err)
 {
 	static const char *const rooms[] = {"trees", "trash", "git", "nested", "kept"};
 
@@ -270,7 +270,7 @@ static int check_work(int dir, struct sbx_error *err)
 		return sbx_fail(err, ENOTEMPTY, "it holds %zu sandbox%s (%s%s)", info.sandboxes,
 		                info.sandboxes == 1 ? "" : "es", info.names,
 		                info.sandboxes > NAMES_MAX ? " ..." : "");
-	r = check_rooms(dir, err);
+	r = check_mounters(dir, err);
 	if (!r)
 		r = check_trash(dir, err);
 	if (!r && info.removed)

@@ -74,15 +74,15 @@ int sbx_local_retire(struct sbx_local *b, struct sbx_record *rec, struct sbx_err
 
 int sbx_local_remove(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
-	const struct sbx_past_place place = {.b = b, .rec = rec, .root = -1, .disk = -1};
+	const struct sbx_snapshot_context place = {.b = b, .rec = rec, .root = -1, .disk = -1};
 	int r = detach(b, rec, err);
 
 	if (!r)
-		r = sbx_past_forget(&place, err);
+		r = sbx_local_history_forget(&place, err);
 	if (!r && rec->keep)
 		r = sbx_local_removed_prepare(b, rec, err);
-	if (rec->layer && b->layers)
-		sbx_layers_forget(b->layers, rec);
+	if (rec->layer && b->overlay)
+		sbx_overlay_forget(b->overlay, rec);
 	if (!r && rec->keep)
 		r = sbx_local_removed_take(b, rec, err);
 	if (!r)

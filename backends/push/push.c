@@ -26,7 +26,7 @@
 
 struct push {
 	const struct sbx_git_push *from;
-	const struct sbx_push_wish *wish;
+	const struct sbx_push_options *options;
 	uint64_t begun_ms;
 	git_repository *repo;
 	char *ref; /* refs/heads/BRANCH */
@@ -57,11 +57,11 @@ static int start(struct push *p, struct sbx_error *err)
 /* Whether it is to be waited for no longer. */
 static int judge(const struct push *p, struct sbx_error *err)
 {
-	const struct sbx_push_wish *wish = p->wish;
+	const struct sbx_push_options *options = p->options;
 
-	if (wish->cancelled && atomic_load(wish->cancelled))
+	if (options->cancelled && atomic_load(options->cancelled))
 		return sbx_fail(err, EINTR, "it was given up");
-	if (wish->timeout_ms && sbx_now_ms() - p->begun_ms > wish->timeout_ms)
+	if (options->timeout_ms && sbx_now_ms() - p->begun_ms > options->timeout_ms)
 		return sbx_fail(err, ETIMEDOUT, "it took longer than it may");
 	return 0;
 }
@@ -99,7 +99,7 @@ static int check_build(const struct push *p, struct sbx_error *err)
 static int ask(struct push *p, const char *url, struct sbx_error *err)
 {
 	const struct push_order order = {
-	        .daemon = getpid(), .from = *p->from, .url = url, .token = p->wish->token};
+	        .daemon = getpid(), .from = *p->from, .url = url, .token = p->options->token};
 	struct push_result result;
 	int r = start(p, err);
 
@@ -154,7 +154,7 @@ static int track(const git_config_entry *entry, void *data)
 /* As git push leaves it. What does not succeed here is made good by the next fetch. */
 static void track_all(struct push *p)
 {
-	const char *name = p->wish->remote ? p->wish->remote : "origin";
+	const char *name = p->options->remote ? p->options->remote : "origin";
 	_cleanup_free_ char *key = sbx_format("remote.%s.fetch", name);
 	_cleanup_fd_ int lock = sbx_git_lock(p->from->common);
 	struct sbx_git_owner owner = sbx_git_owner_begin(p->from->common);
@@ -169,7 +169,7 @@ static void track_all(struct push *p)
 static int push(struct push *p, struct sbx_error *err)
 {
 	_cleanup_free_ char *url = NULL;
-	int r = push_url(p->repo, p->from->common, p->wish->remote, &url, err);
+	int r = push_url(p->repo, p->from->common, p->options->remote, &url, err);
 
 	if (r)
 		return r;
@@ -180,7 +180,7 @@ static int push(struct push *p, struct sbx_error *err)
 	return r;
 }
 
-int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wish,
+int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_options *options,
                  struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
@@ -188,7 +188,7 @@ int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wi
 	struct sbx_error own = SBX_ERROR_INIT;
 	int r = git_repository_open_bare(&repo, from->common);
 	struct push p = {.from = from,
-	                 .wish = wish,
+	                 .options = options,
 	                 .begun_ms = sbx_now_ms(),
 	                 .repo = repo,
 	                 .ref = ref,
@@ -199,7 +199,7 @@ int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wi
 	else
 		r = ref ? push(&p, &own) : sbx_no_memory(&own);
 	if (r && err) {
-		sbx_scrub(own.text, wish->token);
+		sbx_scrub(own.text, options->token);
 		*err = own;
 	}
 	return r;

@@ -23,7 +23,7 @@ int sbx_git_remote_url(const char *common, const char *name, bool written, char 
  * As the member push. On success the remote-tracking ref is where the branch is. A remote that is a path gets the objects
  * written; its hooks would not run, so one that has hooks to refuse by is EOPNOTSUPP. Thread-safe.
  */
-int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_wish *wish,
+int sbx_git_push(const struct sbx_git_push *from, const struct sbx_push_options *options,
                  struct sbx_error *err);
 
 #endif

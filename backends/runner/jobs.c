@@ -580,8 +580,8 @@ static int send_job(struct sbx_spawner *sp, struct job *job, const struct sbx_pl
 		r = spawn_memfd(payload, cmd.payload, &memfd);
 	if (r < 0)
 		return r;
-	if (place->layered)
-		cmd.flags |= SPAWN_LAYERED;
+	if (place->overlaid)
+		cmd.flags |= SPAWN_OVERLAID;
 	if (place->as_source)
 		cmd.flags |= SPAWN_AS_SOURCE;
 	if (place->on_disk)

@@ -8,26 +8,26 @@ static const char *mode(const struct sbx_spawner *sp)
 {
 	if (sp->settings->isolation && strcmp(sp->settings->isolation, "none") == 0)
 		return "none";
-	if (sp->powers.mount_ns)
+	if (sp->features.mount_ns)
 		return "namespaces";
-	if (sp->powers.landlock)
+	if (sp->features.landlock)
 		return "landlock";
-	return sp->powers.pid_ns ? "pid_namespace" : "subreaper";
+	return sp->features.pid_ns ? "pid_namespace" : "subreaper";
 }
 
 bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp)
 {
-	return sp->powers.mount_ns || !sp->powers.landlock;
+	return sp->features.mount_ns || !sp->features.landlock;
 }
 
 bool sbx_spawner_maps_memory(const struct sbx_spawner *sp)
 {
-	return sp->powers.memory_owners;
+	return sp->features.memory_owners;
 }
 
 bool sbx_spawner_views(const struct sbx_spawner *sp)
 {
-	return sp->powers.mount_ns;
+	return sp->features.mount_ns;
 }
 
 /* Without a namespace the filter refuses sockets. */
@@ -38,18 +38,18 @@ static const char *network(const struct sbx_spawner *sp)
 
 	if (sbx_settings_hosts(sp->settings))
 		return net;
-	return sp->powers.net_ns || (sp->powers.seccomp && !host) ? "none" : "host";
+	return sp->features.net_ns || (sp->features.seccomp && !host) ? "none" : "host";
 }
 
-static struct json_object *cgroup_json(const struct sbx_cgroup_powers *powers)
+static struct json_object *cgroup_json(const struct sbx_cgroup_features *features)
 {
 	struct json_object *obj = json_object_new_object();
 
-	json_object_object_add(obj, "memory", json_object_new_boolean(powers->memory));
-	json_object_object_add(obj, "pids", json_object_new_boolean(powers->pids));
-	json_object_object_add(obj, "cpu", json_object_new_boolean(powers->cpu));
-	if (*powers->reason)
-		json_object_object_add(obj, "reason", json_object_new_string(powers->reason));
+	json_object_object_add(obj, "memory", json_object_new_boolean(features->memory));
+	json_object_object_add(obj, "pids", json_object_new_boolean(features->pids));
+	json_object_object_add(obj, "cpu", json_object_new_boolean(features->cpu));
+	if (*features->reason)
+		json_object_object_add(obj, "reason", json_object_new_string(features->reason));
 	return obj;
 }
 
@@ -63,15 +63,15 @@ static const char *sockets(const struct sbx_spawner *sp)
 	                                    [SPAWN_SOCKETS_COVERED] = "covered",
 	                                    [SPAWN_SOCKETS_CLOSED] = "closed"};
 
-	return words[sp->powers.sockets];
+	return words[sp->features.sockets];
 }
 
 /* The meaning of memory_mb here. */
-static const char *memory_wall(const struct spawn_powers *powers)
+static const char *memory_wall(const struct spawn_features *features)
 {
-	if (powers->cgroup.memory)
+	if (features->cgroup.memory)
 		return "cgroup";
-	return spawn_watches(powers) ? "watched" : "address space";
+	return spawn_watches(features) ? "watched" : "address space";
 }
 
 void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
@@ -79,21 +79,21 @@ void sbx_spawner_policy(struct sbx_spawner *sp, struct json_object *obj)
 	struct json_object *iso = json_object_new_object();
 
 	json_object_object_add(iso, "mode", json_object_new_string(mode(sp)));
-	json_object_object_add(iso, "user_ns", json_object_new_boolean(sp->powers.user_ns));
-	json_object_object_add(iso, "pid_ns", json_object_new_boolean(sp->powers.pid_ns));
-	json_object_object_add(iso, "mount_ns", json_object_new_boolean(sp->powers.mount_ns));
-	json_object_object_add(iso, "net_ns", json_object_new_boolean(sp->powers.net_ns));
-	json_object_object_add(iso, "landlock", json_object_new_int(sp->powers.landlock));
-	json_object_object_add(iso, "seccomp", json_object_new_boolean(sp->powers.seccomp));
+	json_object_object_add(iso, "user_ns", json_object_new_boolean(sp->features.user_ns));
+	json_object_object_add(iso, "pid_ns", json_object_new_boolean(sp->features.pid_ns));
+	json_object_object_add(iso, "mount_ns", json_object_new_boolean(sp->features.mount_ns));
+	json_object_object_add(iso, "net_ns", json_object_new_boolean(sp->features.net_ns));
+	json_object_object_add(iso, "landlock", json_object_new_int(sp->features.landlock));
+	json_object_object_add(iso, "seccomp", json_object_new_boolean(sp->features.seccomp));
 	json_object_object_add(iso, "no_capabilities",
-	                       json_object_new_boolean(sp->powers.isolated));
+	                       json_object_new_boolean(sp->features.isolated));
 	json_object_object_add(iso, "no_new_privs", json_object_new_boolean(true));
 	json_object_object_add(iso, "sockets", json_object_new_string(sockets(sp)));
-	json_object_object_add(iso, "run_as", json_object_new_int64(sp->powers.who.uid));
-	if (*sp->powers.reason)
-		json_object_object_add(iso, "reason", json_object_new_string(sp->powers.reason));
+	json_object_object_add(iso, "run_as", json_object_new_int64(sp->features.who.uid));
+	if (*sp->features.reason)
+		json_object_object_add(iso, "reason", json_object_new_string(sp->features.reason));
 	json_object_object_add(obj, "isolation", iso);
-	json_object_object_add(obj, "cgroup", cgroup_json(&sp->powers.cgroup));
-	json_object_object_add(obj, "memory", json_object_new_string(memory_wall(&sp->powers)));
+	json_object_object_add(obj, "cgroup", cgroup_json(&sp->features.cgroup));
+	json_object_object_add(obj, "memory", json_object_new_string(memory_wall(&sp->features)));
 	json_object_object_add(obj, "network", json_object_new_string(network(sp)));
 }

@@ -58,9 +58,9 @@ static int await_hello(struct sbx_spawner *sp, struct sbx_error *err)
 		                spawn_build.version);
 	if (hello.report.code)
 		return sbx_fail(err, hello.report.code, "commands cannot be isolated: %s",
-		                *hello.powers.reason ? hello.powers.reason
-		                                     : strerror(hello.report.code));
-	sp->powers = hello.powers;
+		                *hello.features.reason ? hello.features.reason
+		                                       : strerror(hello.report.code));
+	sp->features = hello.features;
 	return 0;
 }
 
@@ -78,20 +78,22 @@ static bool is_same_program(pid_t pid)
 static void make_group(struct sbx_spawner *sp)
 {
 	const pid_t ours[] = {getpid(), getppid()};
-	struct sbx_cgroup_powers *powers = &sp->group.powers;
+	struct sbx_cgroup_features *features = &sp->group.features;
 	struct cgroup_where where;
 	int r = cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where);
 
 	if (r < 0)
-		snprintf(powers->reason, sizeof(powers->reason), "cgroup v2 is not mounted");
+		snprintf(features->reason, sizeof(features->reason), "cgroup v2 is not mounted");
 	else
 		cgroup_open(&sp->group, &where, ours, is_same_program(ours[1]) ? 2 : 1);
 }
 
 static int send_start(const struct sbx_spawner *sp, int sock, const struct sbx_identity *who)
 {
-	struct spawn_start start = {
-	        .build = spawn_build, .daemon = getpid(), .who = *who, .cgroup = sp->group.powers};
+	struct spawn_start start = {.build = spawn_build,
+	                            .daemon = getpid(),
+	                            .who = *who,
+	                            .cgroup = sp->group.features};
 	_cleanup_fd_ int payload = -1;
 	int r = spawn_encode_settings(sp->settings, &start, &payload);
 

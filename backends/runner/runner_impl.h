@@ -48,7 +48,7 @@ struct sbx_spawner {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
 	pid_t pid;
-	struct spawn_powers powers;
+	struct spawn_features features;
 	struct cgroup group;
 	struct sbx_watch watch; /* the socket */
 

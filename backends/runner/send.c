@@ -151,16 +151,16 @@ void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id)
 	close(pair[0]);
 }
 
-int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
-                          struct sbx_error *err)
+int sbx_spawner_open_mounter(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
+                             struct sbx_error *err)
 {
 	const size_t n = strlen(bases) + 1, m = strlen(trees) + 1;
 	_cleanup_free_ char *payload = malloc(n + m);
 	int pair[2], r;
 
-	if (!sp->powers.mount_ns)
+	if (!sp->features.mount_ns)
 		return sbx_fail(err, EOPNOTSUPP, "commands have no mounts of their own here%s%s",
-		                *sp->powers.reason ? ": " : "", sp->powers.reason);
+		                *sp->features.reason ? ": " : "", sp->features.reason);
 	if (!payload)
 		return sbx_no_memory(err);
 	memcpy(payload, bases, n);
@@ -168,7 +168,7 @@ int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return sbx_fail(err, errno, "socketpair: %s", strerror(errno));
 	r = n + m > SPAWN_INLINE ? -ENAMETOOLONG
-	                         : post_order(sp, SPAWN_ROOM, payload, n + m, pair[1]);
+	                         : post_order(sp, SPAWN_MOUNTER, payload, n + m, pair[1]);
 	close(pair[1]);
 	if (r < 0) {
 		close(pair[0]);

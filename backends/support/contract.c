@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define NAME_LONGEST 63
 
@@ -58,7 +58,7 @@ int sbx_name_check(const char *name, struct sbx_error *err)
 {
 	size_t n = strlen(name);
 
-	if (sbx_without("names"))
+	if (sbx_mitigation_off("names"))
 		return 0;
 	if (n == 0)
 		return sbx_fail(err, EINVAL, "a sandbox name cannot be empty");

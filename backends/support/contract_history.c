@@ -32,14 +32,14 @@ int sbx_rev_check(const char *rev, struct sbx_error *err)
 	return sbx_fail(err, EINVAL, "%.80s is no id of a snapshot", rev);
 }
 
-int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
                          char id[SBX_REV_MAX], struct sbx_error *err)
 {
 	if (!sbx_has_history(sb))
 		return absent("snapshot", err);
-	if (wish->mark && !is_mark(wish->mark))
-		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", wish->mark);
-	return sb->impl->history->snapshot(sb, wish, id, err);
+	if (options->mark && !is_mark(options->mark))
+		return sbx_fail(err, EINVAL, "%.80s is no name of a mark", options->mark);
+	return sb->impl->history->snapshot(sb, options, id, err);
 }
 
 int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
@@ -69,17 +69,17 @@ int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *ca
 	return r ? r : sb->impl->history->restore(sb, rev, cancelled, err);
 }
 
-int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
                      struct sbx_error *err)
 {
 	int r;
 
 	if (!sbx_has_history(sb))
 		return absent("diff", err);
-	r = wish->from ? sbx_rev_check(wish->from, err) : 0;
-	if (!r && wish->to)
-		r = sbx_rev_check(wish->to, err);
-	return r ? r : sb->impl->history->diff(sb, wish, fd, err);
+	r = options->from ? sbx_rev_check(options->from, err) : 0;
+	if (!r && options->to)
+		r = sbx_rev_check(options->to, err);
+	return r ? r : sb->impl->history->diff(sb, options, fd, err);
 }
 
 int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,

@@ -16,7 +16,7 @@ static void check_commands(const struct sbx_command_impl *t)
 
 static void check_storage(const struct sbx_storage_impl *t)
 {
-	assert(!t || (t->barrier && t->resize && t->changing && t->make_room && t->discard));
+	assert(!t || (t->barrier && t->resize && t->before_write && t->make_room && t->discard));
 	(void)t;
 }
 

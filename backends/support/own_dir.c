@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 /* How far a walk along PATH has come. */
 struct walk {
@@ -50,7 +50,7 @@ static int check_part(struct walk *w, int fd, int len, struct sbx_error *err)
 	if (fstat(fd, &st) < 0)
 		return sbx_fail(err, errno, "the %s directory %s: %s", w->what, w->path,
 		                strerror(errno));
-	if (sbx_without("own_parents"))
+	if (sbx_mitigation_off("own_parents"))
 		return 0;
 	if (!is_trusted(w, st.st_uid))
 		return refuse_part(w, len, "belongs to another user", err);

@@ -299,17 +299,17 @@ static void check_passthrough(void)
 
 static void check_cgroup(void)
 {
-	struct sbx_cgroup_powers powers;
+	struct sbx_cgroup_features features;
 	char what[256];
 
-	sbx_cgroup_probe(&powers);
-	if (*powers.reason) {
-		snprintf(what, sizeof(what), "cgroups limit nothing: %s", powers.reason);
+	sbx_cgroup_probe(&features);
+	if (*features.reason) {
+		snprintf(what, sizeof(what), "cgroups limit nothing: %s", features.reason);
 		say(WARN, what, "systemd-run --user --scope -p Delegate=yes sandboxfs ...");
 		return;
 	}
-	snprintf(what, sizeof(what), "cgroup v2 limits:%s%s%s", powers.memory ? " memory" : "",
-	         powers.pids ? " pids" : "", powers.cpu ? " cpu" : "");
+	snprintf(what, sizeof(what), "cgroup v2 limits:%s%s%s", features.memory ? " memory" : "",
+	         features.pids ? " pids" : "", features.cpu ? " cpu" : "");
 	say(OK, what, NULL);
 }
 
@@ -353,9 +353,9 @@ static char *state_place(struct sbx_error *err)
 		return NULL;
 	if (sbx_settings_found(&settings, err) == 0) {
 		if (!settings.state_dir)
-			sbx_places_temporary(&place, err);
+			sbx_paths_temporary(&place, err);
 		else if (strcmp(settings.state_dir, SBX_STATE_PERSISTENT) == 0)
-			sbx_places_persistent(&place, err);
+			sbx_paths_persistent(&place, err);
 		else
 			place = sbx_steal_ptr(&settings.state_dir);
 	}

@@ -225,7 +225,7 @@ static int check_own(const char *dir, struct sbx_error *err)
 	return sbx_fail(err, EACCES, "%s is not a directory of yours; choose a \"state_dir\"", dir);
 }
 
-int sbx_places_temporary(char **ret, struct sbx_error *err)
+int sbx_paths_temporary(char **ret, struct sbx_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
 	_cleanup_free_ char *base = realpath(tmp && tmp[0] == '/' ? tmp : "/tmp", NULL);
@@ -239,7 +239,7 @@ int sbx_places_temporary(char **ret, struct sbx_error *err)
 	return sbx_no_memory(err);
 }
 
-int sbx_places_persistent(char **ret, struct sbx_error *err)
+int sbx_paths_persistent(char **ret, struct sbx_error *err)
 {
 	const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
 	_cleanup_free_ char *base = NULL;
@@ -288,9 +288,9 @@ static int own_state_dir(struct sbx_settings *s, int (*find)(char **ret, struct 
 static int resolve_state_dir(struct sbx_settings *s, struct sbx_error *err)
 {
 	if (!s->state_dir)
-		return own_state_dir(s, sbx_places_temporary, err);
+		return own_state_dir(s, sbx_paths_temporary, err);
 	if (strcmp(s->state_dir, SBX_STATE_PERSISTENT) == 0)
-		return own_state_dir(s, sbx_places_persistent, err);
+		return own_state_dir(s, sbx_paths_persistent, err);
 	return resolve_writable("state_dir", &s->state_dir, err);
 }
 

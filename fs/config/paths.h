@@ -9,12 +9,12 @@
  * The directory that holds this user's state directories when state_dir is not given. It need not
  * be there. *RET is the caller's. -EACCES: it is not ours.
  */
-int sbx_places_temporary(char **ret, struct sbx_error *err);
+int sbx_paths_temporary(char **ret, struct sbx_error *err);
 /*
  * The same for state_dir=persistent: below XDG_STATE_HOME, /var/lib for root, or HOME. -EINVAL:
  * there is no home.
  */
-int sbx_places_persistent(char **ret, struct sbx_error *err);
+int sbx_paths_persistent(char **ret, struct sbx_error *err);
 
 /*
  * Fills source_abs, mountpoint, state_dir and logs_dir: absolute, without symlinks. A MOUNTPOINT that is

@@ -128,8 +128,8 @@ static int each(const char *base, state_fn fn)
 
 int sbx_states(bool remove)
 {
-	int (*const places[])(char **, struct sbx_error *) = {sbx_places_temporary,
-	                                                      sbx_places_persistent};
+	int (*const places[])(char **, struct sbx_error *) = {sbx_paths_temporary,
+	                                                      sbx_paths_persistent};
 	int code = 0;
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(places); i++) {

@@ -197,8 +197,8 @@ void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 		sbx_pending_error(p, EBADF);
 	else if (row->text)
 		read_text(h, off, p);
-	else if (row->ops->flow)
-		sbx_flow_read(h, p);
+	else if (row->ops->requests)
+		sbx_request_file_read(h, p);
 	else
 		row->ops->read(h, off, p);
 }
@@ -214,8 +214,8 @@ void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len
 
 	if ((h->flags & O_ACCMODE) == O_RDONLY) {
 		sbx_pending_error(p, EBADF);
-	} else if (ops->flow) {
-		sbx_flow_write(h, buf, len, p);
+	} else if (ops->requests) {
+		sbx_request_file_write(h, buf, len, p);
 	} else if (ops->write) {
 		ops->write(h, buf, len, p);
 	} else {
@@ -233,11 +233,11 @@ bool sbx_control_unfinished(struct sbx_control_handle *h)
 	const struct control_ops *ops = h->node.row->ops;
 	bool unfinished = false;
 
-	if (!ops || !(ops->flow || ops->unfinished))
+	if (!ops || !(ops->requests || ops->unfinished))
 		return false;
 	pthread_mutex_lock(&h->lock);
 	if (!h->active)
-		unfinished = ops->flow ? ops->flow->unfinished(h) : ops->unfinished(h);
+		unfinished = ops->requests ? ops->requests->unfinished(h) : ops->unfinished(h);
 	pthread_mutex_unlock(&h->lock);
 	return unfinished;
 }
@@ -248,8 +248,8 @@ void sbx_control_flush(struct sbx_control_handle *h, bool broken, struct sbx_pen
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = 0;
 
-	if (ops && ops->flow) {
-		sbx_flow_flush(h, broken, p);
+	if (ops && ops->requests) {
+		sbx_request_file_flush(h, broken, p);
 		return;
 	}
 	if (ops && ops->flush)

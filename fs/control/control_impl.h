@@ -34,13 +34,13 @@ void sbx_control_text_release(struct text *text);
 typedef int (*text_fn)(struct sbx_registry *reg, const struct sbx_control_node *node,
                        struct text *ret);
 
-struct flow_impl;
+struct request_file_impl;
 
 struct control_ops {
 	/* All may be absent. ERR is stored by the caller. */
 	int (*open)(struct sbx_control_handle *h, struct sbx_error *err);
 	void (*release)(struct sbx_control_handle *h);
-	const struct flow_impl *flow; /* then read, write, flush are its */
+	const struct request_file_impl *requests; /* then read, write, flush are its */
 	void (*read)(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
 	void (*write)(struct sbx_control_handle *h, const void *buf, size_t len,
 	              struct sbx_pending *p);
@@ -88,7 +88,7 @@ struct sbx_control_row {
 	const struct sbx_control_row *rows; /* of a directory: ended by a row without name */
 };
 
-struct flow_op;
+struct request_op;
 
 struct sbx_control_handle {
 	struct sbx_registry *reg;
@@ -99,7 +99,7 @@ struct sbx_control_handle {
 	struct text text;     /* what reads see of a generated file, or the answer to a request */
 	bool filled;
 	uint64_t cursor; /* of files that have no offset */
-	struct flow_op *active, *queue;
+	struct request_op *active, *queue;
 	struct sbx_pending nobody; /* who gets the answer of sbx_control_close */
 };
 
@@ -136,7 +136,7 @@ int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node
 /* exec.c; the row's arg is an enum sbx_job_kind */
 extern const struct control_ops sbx_control_exec_ops, sbx_control_stdin_ops;
 
-/* history.c; the row's arg is DEED_... of history_args.h */
+/* history.c; the row's arg is HISTORY_OP_... of history_args.h */
 extern const struct control_ops sbx_control_history_ops;
 
 /* diff.c; the row's arg is an enum sbx_diff_format */

@@ -75,7 +75,7 @@ static void created(int code, struct sbx_box *box, const struct sbx_error *err, 
 	if (code >= 0)
 		sbx_control_set_text(h, info);
 	pthread_mutex_unlock(&h->lock);
-	sbx_flow_done(h, code, err);
+	sbx_request_file_done(h, code, err);
 }
 
 static int create_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
@@ -110,7 +110,7 @@ static void create_failed(struct sbx_control_handle *h, const struct sbx_error *
 	pthread_mutex_unlock(&h->lock);
 }
 
-static const struct flow_impl create_flow = {
+static const struct request_file_impl create_requests = {
         .feed = create_feed,
         .start = create_start,
         .unfinished = create_unfinished,
@@ -123,7 +123,7 @@ static const struct flow_impl create_flow = {
 const struct control_ops sbx_control_create_ops = {
         .open = create_open,
         .release = create_release,
-        .flow = &create_flow,
+        .requests = &create_requests,
 };
 
 /* teardown: a name on a line; the write is answered when everything is gone */
@@ -217,7 +217,7 @@ static void torn_down(int code, struct sbx_box *box, const struct sbx_error *err
 	pthread_mutex_lock(&h->lock);
 	((struct lines *)h->state)->tearing = NULL;
 	pthread_mutex_unlock(&h->lock);
-	sbx_flow_done(h, code, err);
+	sbx_request_file_done(h, code, err);
 }
 
 static int teardown_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
@@ -249,10 +249,10 @@ static void teardown_cancel(struct sbx_control_handle *h)
 	s->tearing = NULL;
 	pthread_mutex_unlock(&h->lock);
 	sbx_fail(&err, EINTR, "nobody waits for the end of the teardown any more");
-	sbx_flow_done(h, -EINTR, &err);
+	sbx_request_file_done(h, -EINTR, &err);
 }
 
-static const struct flow_impl teardown_flow = {
+static const struct request_file_impl teardown_requests = {
         .feed = teardown_feed,
         .start = teardown_start,
         .unfinished = teardown_unfinished,
@@ -264,7 +264,7 @@ static const struct flow_impl teardown_flow = {
 const struct control_ops sbx_control_teardown_ops = {
         .open = teardown_open,
         .release = teardown_release,
-        .flow = &teardown_flow,
+        .requests = &teardown_requests,
 };
 
 /* kill */

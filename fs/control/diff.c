@@ -18,14 +18,14 @@
 static int diff(const struct sbx_control_node *node, const char *from, const char *to,
                 atomic_bool *cancelled, int fd, struct sbx_error *err)
 {
-	const struct sbx_diff_wish wish = {
+	const struct sbx_diff_options options = {
 	        .from = from,
 	        .to = to,
 	        .format = (enum sbx_diff_format)node->row->arg,
 	        .cancelled = cancelled,
 	};
 
-	return sbx_history_diff(node->box->sandbox, &wish, fd, err);
+	return sbx_history_diff(node->box->sandbox, &options, fd, err);
 }
 
 static bool available(const struct sbx_control_node *node)
@@ -43,14 +43,14 @@ static int make_diff(const struct sbx_control_node *node, atomic_bool *cancelled
 
 static int diff_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
-	return available(&h->node) ? sbx_made_open(h, make_diff, err)
+	return available(&h->node) ? sbx_generated_open(h, make_diff, err)
 	                           : sbx_control_absent_ops.open(h, err);
 }
 
 const struct control_ops sbx_control_diff_ops = {
         .open = diff_open,
-        .release = sbx_made_release,
-        .read = sbx_made_read,
+        .release = sbx_generated_release,
+        .read = sbx_generated_read,
 };
 
 /* jobs/ID/ */
@@ -71,13 +71,13 @@ static int job_diff_open(struct sbx_control_handle *h, struct sbx_error *err)
 	if (!sbx_registry_settings(h->reg)->track)
 		return sbx_fail(err, EOPNOTSUPP,
 		                "what a command changes is recorded with -o track only");
-	return sbx_made_open(h, make_job_diff, err);
+	return sbx_generated_open(h, make_job_diff, err);
 }
 
 const struct control_ops sbx_control_job_diff_ops = {
         .open = job_diff_open,
-        .release = sbx_made_release,
-        .read = sbx_made_read,
+        .release = sbx_generated_release,
+        .read = sbx_generated_read,
 };
 
 /* diffs/ */
@@ -161,11 +161,11 @@ static int make_range(const struct sbx_control_node *node, atomic_bool *cancelle
 
 static int range_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
-	return sbx_made_open(h, make_range, err);
+	return sbx_generated_open(h, make_range, err);
 }
 
 static const struct control_ops range_ops = {
         .open = range_open,
-        .release = sbx_made_release,
-        .read = sbx_made_read,
+        .release = sbx_generated_release,
+        .read = sbx_generated_read,
 };

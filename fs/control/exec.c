@@ -127,7 +127,7 @@ static void on_done(struct sbx_jobrec *job, int code, struct sbx_error *err, voi
 	    sbx_registry_settings(h->reg)->exec_fail_errno)
 		code = fail_with_code(job, err);
 	sbx_job_unref(job);
-	sbx_flow_done(h, code, err);
+	sbx_request_file_done(h, code, err);
 }
 
 static int exec_open(struct sbx_control_handle *h, struct sbx_error *err)
@@ -226,7 +226,7 @@ static void exec_serve(struct sbx_control_handle *h, struct sbx_pending *p)
 	sbx_job_unref(job);
 }
 
-static const struct flow_impl exec_flow = {
+static const struct request_file_impl exec_requests = {
         .feed = exec_feed,
         .start = exec_start,
         .unfinished = exec_unfinished,
@@ -239,7 +239,7 @@ static const struct flow_impl exec_flow = {
 const struct control_ops sbx_control_exec_ops = {
         .open = exec_open,
         .release = exec_release,
-        .flow = &exec_flow,
+        .requests = &exec_requests,
 };
 
 /* stdin */

@@ -31,7 +31,7 @@ struct reader {
 struct made {
 	struct sbx_work work;
 	atomic_uint refs;
-	made_fn make;
+	generate_fn make;
 	struct sbx_control_node node;
 	int making;           /* what is being written; of the pool, then of the loop thread */
 	pthread_mutex_t lock; /* all below */
@@ -171,12 +171,12 @@ static int wait_for(struct made *m, struct sbx_pending *p, uint64_t off)
 		return -ENOMEM;
 	*r = (struct reader){.next = m->readers, .made = m, .p = p, .off = off};
 	m->readers = r;
-	sbx_pending_park(p, cancel, r);
+	sbx_pending_defer(p, cancel, r);
 	begin(m);
 	return 0;
 }
 
-void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
+void sbx_generated_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	struct made *m = h->state;
 	bool ready;
@@ -192,7 +192,7 @@ void sbx_made_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pendin
 		answer(p, m->fd, off);
 }
 
-void sbx_made_release(struct sbx_control_handle *h)
+void sbx_generated_release(struct sbx_control_handle *h)
 {
 	struct made *m = h->state;
 
@@ -200,7 +200,7 @@ void sbx_made_release(struct sbx_control_handle *h)
 	made_unref(m);
 }
 
-int sbx_made_open(struct sbx_control_handle *h, made_fn fn, struct sbx_error *err)
+int sbx_generated_open(struct sbx_control_handle *h, generate_fn fn, struct sbx_error *err)
 {
 	struct made *m = calloc(1, sizeof(*m));
 

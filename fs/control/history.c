@@ -20,62 +20,62 @@
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 
-#define WISH_MAX (64 * 1024) /* bytes of a message */
+#define ARGS_MAX (64 * 1024) /* bytes of a message */
 
 /* One wish that is being carried out. */
-struct deed {
+struct op {
 	struct sbx_work work; /* but of fork */
 	struct sbx_control_handle *h;
-	struct wish wish;
+	struct args args;
 };
 
 /* Under the file's lock. */
-struct wishes {
+struct options_all {
 	char *buf; /* not taken yet */
 	size_t len;
-	struct deed *deed; /* of the present write */
+	struct op *op; /* of the present write */
 	struct sbx_creation *creation;
 };
 
-static void deed_free(struct deed *deed)
+static void operation_free(struct op *op)
 {
-	sbx_wish_release(&deed->wish);
-	free(deed);
+	sbx_history_args_release(&op->args);
+	free(op);
 }
 
-static void cleanup_deed(struct deed **deed)
+static void cleanup_operation(struct op **op)
 {
-	if (*deed)
-		deed_free(*deed);
+	if (*op)
+		operation_free(*op);
 }
 
 /* What is done */
 
 static int run_snapshot(struct sbx_work *w, struct sbx_error *err)
 {
-	struct deed *deed = sbx_container_of(w, struct deed, work);
-	const struct sbx_snapshot_wish wish = {
-	        .message = deed->wish.text,
-	        .author = deed->wish.author,
-	        .ignored = deed->wish.ignored,
+	struct op *op = sbx_container_of(w, struct op, work);
+	const struct sbx_snapshot_options args = {
+	        .message = op->args.text,
+	        .author = op->args.author,
+	        .ignored = op->args.ignored,
 	        .cancelled = &w->cancelled,
 	};
 
-	return sbx_history_snapshot(w->box->sandbox, &wish, w->detail, err);
+	return sbx_history_snapshot(w->box->sandbox, &args, w->detail, err);
 }
 
 static int run_restore(struct sbx_work *w, struct sbx_error *err)
 {
-	struct deed *deed = sbx_container_of(w, struct deed, work);
+	struct op *op = sbx_container_of(w, struct op, work);
 
-	return sbx_history_restore(w->box->sandbox, deed->wish.text, &w->cancelled, err);
+	return sbx_history_restore(w->box->sandbox, op->args.text, &w->cancelled, err);
 }
 
 static int run_undo(struct sbx_work *w, struct sbx_error *err)
 {
-	struct deed *deed = sbx_container_of(w, struct deed, work);
+	struct op *op = sbx_container_of(w, struct op, work);
 
-	return sbx_box_track_undo(w->box, deed->wish.text, &w->cancelled, err);
+	return sbx_box_track_undo(w->box, op->args.text, &w->cancelled, err);
 }
 
 /* By the row's arg */
@@ -83,11 +83,11 @@ static const struct {
 	const char *event;
 	enum sbx_work_kind kind;
 	int (*run)(struct sbx_work *w, struct sbx_error *err);
-} deeds[] = {
-        [DEED_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, run_snapshot},
-        [DEED_RESTORE] = {"restore", SBX_WORK_WRITES, run_restore},
-        [DEED_RESET] = {"reset", SBX_WORK_WRITES, run_restore},
-        [DEED_UNDO] = {"undo", SBX_WORK_WRITES, run_undo},
+} ops[] = {
+        [HISTORY_OP_SNAPSHOT] = {"snapshot", SBX_WORK_BESIDE, run_snapshot},
+        [HISTORY_OP_RESTORE] = {"restore", SBX_WORK_WRITES, run_restore},
+        [HISTORY_OP_RESET] = {"reset", SBX_WORK_WRITES, run_restore},
+        [HISTORY_OP_UNDO] = {"undo", SBX_WORK_WRITES, run_undo},
 };
 
 /* The file */
@@ -124,7 +124,7 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
 	if (!available(h))
 		return sbx_control_absent_ops.open(h, err);
-	if (h->node.row->arg == DEED_UNDO && !sbx_registry_settings(h->reg)->track)
+	if (h->node.row->arg == HISTORY_OP_UNDO && !sbx_registry_settings(h->reg)->track)
 		return sbx_fail(
 		        err, EOPNOTSUPP,
 		        "what a command changes is recorded, and undone, with -o track only");
@@ -134,13 +134,13 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 		if (r < 0)
 			return r;
 	}
-	h->state = calloc(1, sizeof(struct wishes));
+	h->state = calloc(1, sizeof(struct options_all));
 	return h->state ? 0 : sbx_no_memory(err);
 }
 
 static void history_release(struct sbx_control_handle *h)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 
 	free(s->buf);
 	free(s);
@@ -149,8 +149,8 @@ static void history_release(struct sbx_control_handle *h)
 static int history_feed(struct sbx_control_handle *h, const void *buf, size_t len,
                         struct sbx_error *err)
 {
-	struct wishes *s = h->state;
-	int r = sbx_text_append(&s->buf, &s->len, buf, len, WISH_MAX);
+	struct options_all *s = h->state;
+	int r = sbx_text_append(&s->buf, &s->len, buf, len, ARGS_MAX);
 
 	if (r == -E2BIG)
 		return sbx_fail(err, E2BIG, "at most 64 KiB can be written to %s",
@@ -160,14 +160,14 @@ static int history_feed(struct sbx_control_handle *h, const void *buf, size_t le
 
 static bool history_unfinished(struct sbx_control_handle *h)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 
 	return s->len > 0;
 }
 
 static void history_drop(struct sbx_control_handle *h)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 
 	s->len = 0;
 }
@@ -176,7 +176,7 @@ static void history_drop(struct sbx_control_handle *h)
  * Whether what was written is a whole wish: a document in JSON, a message that ends a line, or a word, however it
  * ends: a failure that comes with close is lost on most clients.
  */
-static bool is_whole(const struct wishes *s, bool final, bool word)
+static bool is_whole(const struct options_all *s, bool final, bool word)
 {
 	const size_t blanks = strspn(s->buf, " \t\r\n");
 	struct json_object *obj = NULL;
@@ -193,10 +193,10 @@ static bool is_whole(const struct wishes *s, bool final, bool word)
 /* All that was written, without the blanks around it; malloc'd. 1, 0: not whole yet, -errno. */
 static int take_text(struct sbx_control_handle *h, bool final, char **ret, struct sbx_error *err)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 	size_t from = 0, to = s->len;
 
-	if (s->len == 0 || !is_whole(s, final, h->node.row->arg != DEED_SNAPSHOT))
+	if (s->len == 0 || !is_whole(s, final, h->node.row->arg != HISTORY_OP_SNAPSHOT))
 		return 0;
 	s->len = 0;
 	while (from < to && strchr(" \t\r\n", s->buf[from]) && s->buf[from])
@@ -211,85 +211,85 @@ static int take_text(struct sbx_control_handle *h, bool final, char **ret, struc
 }
 
 /* [loop] */
-static void deed_done(struct sbx_work *w)
+static void operation_done(struct sbx_work *w)
 {
-	struct deed *deed = sbx_container_of(w, struct deed, work);
-	struct sbx_control_handle *h = deed->h;
-	struct wishes *s = h->state;
+	struct op *op = sbx_container_of(w, struct op, work);
+	struct sbx_control_handle *h = op->h;
+	struct options_all *s = h->state;
 	struct sbx_error err = w->err;
 	int code = w->code;
 	char *line = NULL;
 
-	if (code >= 0 && h->node.row->arg == DEED_SNAPSHOT)
+	if (code >= 0 && h->node.row->arg == HISTORY_OP_SNAPSHOT)
 		__atomic_store_n(&h->node.box->snapshot_failed, false, __ATOMIC_SEQ_CST);
 	if (code >= 0 && w->detail[0] && asprintf(&line, "%s\n", w->detail) < 0)
 		line = NULL;
 	pthread_mutex_lock(&h->lock);
-	assert(s->deed == deed);
-	s->deed = NULL;
+	assert(s->op == op);
+	s->op = NULL;
 	if (line)
 		sbx_control_set_text(h, line);
 	pthread_mutex_unlock(&h->lock);
-	deed_free(deed);
-	sbx_flow_done(h, code, &err);
+	operation_free(op);
+	sbx_request_file_done(h, code, &err);
 }
 
 /* [loop] */
 static void forked(int code, struct sbx_box *made, const struct sbx_error *err, void *data)
 {
 	struct sbx_control_handle *h = data;
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 
 	(void)made;
 	pthread_mutex_lock(&h->lock);
 	s->creation = NULL;
 	pthread_mutex_unlock(&h->lock);
-	sbx_flow_done(h, code, err);
+	sbx_request_file_done(h, code, err);
 }
 
 /* The lock is held. */
-static void begin(struct sbx_control_handle *h, struct deed *deed)
+static void begin(struct sbx_control_handle *h, struct op *op)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 	const int arg = h->node.row->arg;
 
-	assert(!s->deed);
-	deed->h = h;
-	deed->work.kind = deeds[arg].kind;
-	deed->work.event = deeds[arg].event;
-	deed->work.run = deeds[arg].run;
-	deed->work.done = deed_done;
-	s->deed = deed;
-	sbx_box_work(h->node.box, &deed->work);
+	assert(!s->op);
+	op->h = h;
+	op->work.kind = ops[arg].kind;
+	op->work.event = ops[arg].event;
+	op->work.run = ops[arg].run;
+	op->work.done = operation_done;
+	s->op = op;
+	sbx_box_work(h->node.box, &op->work);
 }
 
 static int history_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
 {
-	struct wishes *s = h->state;
-	_cleanup_(cleanup_deed) struct deed *deed = calloc(1, sizeof(*deed));
+	struct options_all *s = h->state;
+	_cleanup_(cleanup_operation) struct op *op = calloc(1, sizeof(*op));
 	_cleanup_free_ char *text = NULL;
-	int r = deed ? take_text(h, final, &text, err) : sbx_no_memory(err);
+	int r = op ? take_text(h, final, &text, err) : sbx_no_memory(err);
 
 	if (r <= 0)
 		return r;
-	r = sbx_wish_read(h->node.row->arg, text, &deed->wish, err);
+	r = sbx_history_args_read(h->node.row->arg, text, &op->args, err);
 	if (r < 0)
 		return r;
-	if (h->node.row->arg == DEED_FORK)
-		s->creation = sbx_registry_fork(h->node.box, &deed->wish.create, deed->wish.text,
-		                                forked, h);
+	if (h->node.row->arg == HISTORY_OP_FORK)
+		s->creation =
+		        sbx_registry_fork(h->node.box, &op->args.create, op->args.text, forked, h);
 	else
-		begin(h, sbx_steal_ptr(&deed));
+		begin(h, sbx_steal_ptr(&op));
 	return 1;
 }
 
 static void history_cancel(struct sbx_control_handle *h)
 {
-	struct wishes *s = h->state;
+	struct options_all *s = h->state;
 
 	pthread_mutex_lock(&h->lock);
-	if (s->deed)
-		sbx_work_cancel(&s->deed->work);
+	if (s->op)
+		sbx_work_cancel(&s->op->work);
 	if (s->creation)
 		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
@@ -298,14 +298,14 @@ static void history_cancel(struct sbx_control_handle *h)
 static void history_failed(struct sbx_control_handle *h, const struct sbx_error *err)
 {
 	(void)err;
-	if (h->node.row->arg == DEED_SNAPSHOT)
+	if (h->node.row->arg == HISTORY_OP_SNAPSHOT)
 		__atomic_store_n(&h->node.box->snapshot_failed, true, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&h->lock);
 	sbx_control_set_text(h, strdup(""));
 	pthread_mutex_unlock(&h->lock);
 }
 
-static const struct flow_impl history_flow = {
+static const struct request_file_impl history_requests = {
         .whole = true,
         .feed = history_feed,
         .start = history_start,
@@ -319,5 +319,5 @@ static const struct flow_impl history_flow = {
 const struct control_ops sbx_control_history_ops = {
         .open = history_open,
         .release = history_release,
-        .flow = &history_flow,
+        .requests = &history_requests,
 };

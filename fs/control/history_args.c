@@ -11,11 +11,11 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/history.h"
 
-void sbx_wish_release(struct wish *wish)
+void sbx_history_args_release(struct args *args)
 {
-	free(wish->text);
-	free(wish->author);
-	sbx_create_request_release(&wish->create);
+	free(args->text);
+	free(args->author);
+	sbx_create_request_release(&args->create);
 }
 
 /* The members that a JSON object may have. */
@@ -94,7 +94,7 @@ static int check_author(const char *author, struct sbx_error *err)
 	return sbx_fail(err, EINVAL, "an author is written as Name <mail>");
 }
 
-static int read_snapshot(const char *text, struct wish *ret, struct sbx_error *err)
+static int read_snapshot(const char *text, struct args *ret, struct sbx_error *err)
 {
 	const struct member members[] = {{"message", &ret->text, NULL},
 	                                 {"author", &ret->author, NULL},
@@ -115,7 +115,7 @@ static int check_id(const char *id, struct sbx_error *err)
 	return sbx_rev_check(id, err);
 }
 
-static int read_restore(const char *text, struct wish *ret, struct sbx_error *err)
+static int read_restore(const char *text, struct args *ret, struct sbx_error *err)
 {
 	int r;
 
@@ -125,7 +125,7 @@ static int read_restore(const char *text, struct wish *ret, struct sbx_error *er
 	return r < 0 ? r : set_text(&ret->text, text, err);
 }
 
-static int read_fork(const char *text, struct wish *ret, struct sbx_error *err)
+static int read_fork(const char *text, struct args *ret, struct sbx_error *err)
 {
 	const struct member members[] = {{"name", &ret->create.name, NULL},
 	                                 {"branch", &ret->create.branch, NULL},
@@ -141,7 +141,7 @@ static int read_fork(const char *text, struct wish *ret, struct sbx_error *err)
 }
 
 /* The last job, or which; 1 means the last, as it means all in kill. */
-static int read_undo(const char *text, struct wish *ret, struct sbx_error *err)
+static int read_undo(const char *text, struct args *ret, struct sbx_error *err)
 {
 	const char *id = strncmp(text, "jobs/", 5) == 0 ? text + 5 : text;
 
@@ -152,16 +152,16 @@ static int read_undo(const char *text, struct wish *ret, struct sbx_error *err)
 	return set_text(&ret->text, id, err);
 }
 
-int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err)
+int sbx_history_args_read(int op, const char *text, struct args *ret, struct sbx_error *err)
 {
-	switch (deed) {
-	case DEED_SNAPSHOT:
+	switch (op) {
+	case HISTORY_OP_SNAPSHOT:
 		return read_snapshot(text, ret, err);
-	case DEED_RESTORE:
+	case HISTORY_OP_RESTORE:
 		return read_restore(text, ret, err);
-	case DEED_UNDO:
+	case HISTORY_OP_UNDO:
 		return read_undo(text, ret, err);
-	case DEED_FORK:
+	case HISTORY_OP_FORK:
 		return read_fork(text, ret, err);
 	default:
 		return set_text(&ret->text, "base", err);

@@ -7,18 +7,24 @@
 #include "fs/job/request.h"
 #include "sandboxfs/error.h"
 
-enum { DEED_SNAPSHOT, DEED_RESTORE, DEED_RESET, DEED_UNDO, DEED_FORK };
+enum {
+	HISTORY_OP_SNAPSHOT,
+	HISTORY_OP_RESTORE,
+	HISTORY_OP_RESET,
+	HISTORY_OP_UNDO,
+	HISTORY_OP_FORK
+};
 
-struct wish {
+struct args {
 	char *text; /* message, or the state that is meant; NULL: none is given */
 	char *author;
 	bool ignored;
 	struct sbx_create_request create; /* of fork: name, branch */
 };
 
-/* Reads TEXT as DEED's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
-int sbx_wish_read(int deed, const char *text, struct wish *ret, struct sbx_error *err);
-/* Frees what *WISH owns. */
-void sbx_wish_release(struct wish *wish);
+/* Reads TEXT as OP's; release *ret, which is zeroed before, in any case. -EINVAL, -ENOMEM. */
+int sbx_history_args_read(int op, const char *text, struct args *ret, struct sbx_error *err);
+/* Frees what *OPTIONS owns. */
+void sbx_history_args_release(struct args *args);
 
 #endif

@@ -14,7 +14,7 @@
 #include "fs/control/nodes.h"
 #include "fs/control/ops_save.h"
 #include "fs/sandbox/gitdir.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define BUCKETS 16384
 
@@ -289,7 +289,7 @@ int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *nod
 		return 0;
 	st->st_uid = geteuid();
 	st->st_gid = getegid();
-	if (S_ISDIR(st->st_mode) && sbx_control_planted(node) && !sbx_without("planted"))
+	if (S_ISDIR(st->st_mode) && sbx_control_planted(node) && !sbx_mitigation_off("planted"))
 		sbx_gitdir_disown(st);
 	return 0;
 }

@@ -25,7 +25,7 @@ static fuse_req_t answer_done(struct sbx_pending *p)
 {
 	fuse_req_t req = p->req;
 
-	sbx_park_remove(controls_of(req)->park, p);
+	sbx_deferred_remove(controls_of(req)->deferred, p);
 	free(p);
 	return req;
 }
@@ -78,7 +78,7 @@ static struct sbx_pending *owe(fuse_req_t req, size_t size)
 	}
 	p->impl = &answer_impl;
 	p->size = size;
-	sbx_park_add(controls_of(req)->park, req, p);
+	sbx_deferred_add(controls_of(req)->deferred, req, p);
 	return p;
 }
 

@@ -16,7 +16,7 @@ struct sbx_saves;
 /* The state that the operations share; reached through struct sbx_connection. */
 struct sbx_controls {
 	struct sbx_registry *registry;
-	struct sbx_park *park;
+	struct sbx_deferred *deferred;
 	struct sbx_control_nodes *nodes;
 	struct sbx_buffers *buffers;
 	struct sbx_saves *saves;

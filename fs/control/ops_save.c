@@ -185,7 +185,7 @@ static void done(struct sbx_pending *p, int errnum)
 	fuse_req_t req = s->pending.req;
 	_cleanup_free_ char *name = s->name;
 
-	sbx_park_remove(c->park, &s->pending);
+	sbx_deferred_remove(c->deferred, &s->pending);
 	s->name = NULL;
 	pthread_mutex_lock(&t->lock);
 	assert(s->state == RUNNING);
@@ -217,7 +217,7 @@ static void start(fuse_req_t req, struct save *s, const struct sbx_control_node 
 	assert(s->state == RUNNING);
 	s->controls = c;
 	s->pending = (struct sbx_pending){.impl = &done_impl, .size = len};
-	sbx_park_add(c->park, req, &s->pending);
+	sbx_deferred_add(c->deferred, req, &s->pending);
 	if (data)
 		sbx_control_save(c->registry, target, data, len, &s->pending);
 	else

@@ -68,7 +68,7 @@ static void pushed(int code, const char *result, const struct sbx_error *err, vo
 	if (code >= 0)
 		sbx_control_set_text(h, strdup(result));
 	pthread_mutex_unlock(&h->lock);
-	sbx_flow_done(h, code, err);
+	sbx_request_file_done(h, code, err);
 }
 
 static int push_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
@@ -98,7 +98,7 @@ static void push_cancel(struct sbx_control_handle *h)
 		return;
 	sbx_push_abandon(push);
 	sbx_fail(&err, EINTR, "the push was given up");
-	sbx_flow_done(h, -EINTR, &err);
+	sbx_request_file_done(h, -EINTR, &err);
 }
 
 /* Replaces the answer of the push before by that of the one that has failed. */
@@ -132,7 +132,7 @@ static uint64_t push_size(struct sbx_registry *reg, const struct sbx_control_nod
 	return last ? strlen(last) : 0;
 }
 
-static const struct flow_impl push_flow = {
+static const struct request_file_impl push_requests = {
         .feed = push_feed,
         .start = push_start,
         .unfinished = push_unfinished,
@@ -145,6 +145,6 @@ static const struct flow_impl push_flow = {
 const struct control_ops sbx_control_push_ops = {
         .open = push_open,
         .release = push_release,
-        .flow = &push_flow,
+        .requests = &push_requests,
         .size = push_size,
 };

@@ -21,22 +21,22 @@
 
 enum op_kind { OP_WRITE, OP_FLUSH, OP_READ };
 
-struct flow_op {
-	struct flow_op *next;
+struct request_op {
+	struct request_op *next;
 	struct sbx_control_handle *h;
 	struct sbx_pending *p;
 	enum op_kind kind;
-	bool parked;  /* p may be cancelled from now on */
-	bool several; /* the write holds more than one line */
-	bool running; /* an action has been begun and has not ended */
-	unsigned n;   /* requests taken so far */
-	size_t len;   /* of the write */
-	char *data;   /* of a write in the queue */
+	bool deferred; /* p may be cancelled from now on */
+	bool several;  /* the write holds more than one line */
+	bool running;  /* an action has been begun and has not ended */
+	unsigned n;    /* requests taken so far */
+	size_t len;    /* of the write */
+	char *data;    /* of a write in the queue */
 };
 
-static const struct flow_impl *impl_of(struct sbx_control_handle *h)
+static const struct request_file_impl *impl_of(struct sbx_control_handle *h)
 {
-	return h->node.row->ops->flow;
+	return h->node.row->ops->requests;
 }
 
 /* Whether TEXT is several lines of commands, rather than one or a document in JSON. */
@@ -58,12 +58,12 @@ static bool has_lines(const char *text, size_t len)
 	return false;
 }
 
-static void drive(struct flow_op *op);
-static void finish(struct flow_op *op, int code, const struct sbx_error *err);
+static void drive(struct request_op *op);
+static void finish(struct request_op *op, int code, const struct sbx_error *err);
 
 static void drive_queued(void *data)
 {
-	struct flow_op *op = data;
+	struct request_op *op = data;
 	struct sbx_control_handle *h = op->h;
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = 0;
@@ -79,7 +79,7 @@ static void drive_queued(void *data)
 		drive(op);
 }
 
-static void store_failure(struct flow_op *op, const struct sbx_error *err)
+static void store_failure(struct request_op *op, const struct sbx_error *err)
 {
 	struct sbx_error numbered = *err;
 
@@ -92,7 +92,7 @@ static void store_failure(struct flow_op *op, const struct sbx_error *err)
 /* Makes the next operation the active one. */
 static void advance(struct sbx_control_handle *h, bool failed)
 {
-	struct flow_op *next;
+	struct request_op *next;
 
 	pthread_mutex_lock(&h->lock);
 	if (failed)
@@ -108,10 +108,10 @@ static void advance(struct sbx_control_handle *h, bool failed)
 }
 
 /* After the answer the file may be closed, so it comes last. */
-static void finish(struct flow_op *op, int code, const struct sbx_error *err)
+static void finish(struct request_op *op, int code, const struct sbx_error *err)
 {
 	struct sbx_control_handle *h = op->h;
-	struct flow_op done = *op;
+	struct request_op done = *op;
 
 	if (code < 0) {
 		store_failure(op, err);
@@ -133,9 +133,9 @@ static void finish(struct flow_op *op, int code, const struct sbx_error *err)
 }
 
 /* Takes OP out of the queue; false when it is not there. The lock is held. */
-static bool unqueue(struct flow_op *op)
+static bool unqueue(struct request_op *op)
 {
-	struct flow_op **at = &op->h->queue;
+	struct request_op **at = &op->h->queue;
 
 	while (*at && *at != op)
 		at = &(*at)->next;
@@ -149,9 +149,9 @@ static bool unqueue(struct flow_op *op)
  * Only a client that is about to die is let go, and its command with it. After EINTR a client that
  * handles the signal would repeat its write, and the command would run twice.
  */
-static void flow_cancel(struct sbx_pending *p, bool fatal)
+static void request_cancel(struct sbx_pending *p, bool fatal)
 {
-	struct flow_op *op = p->owner;
+	struct request_op *op = p->owner;
 	struct sbx_control_handle *h = op->h;
 	bool queued, running;
 
@@ -170,15 +170,15 @@ static void flow_cancel(struct sbx_pending *p, bool fatal)
 	}
 }
 
-static void park(struct flow_op *op)
+static void deferred(struct request_op *op)
 {
-	if (!op->parked) {
-		sbx_pending_park(op->p, flow_cancel, op);
-		op->parked = true;
+	if (!op->deferred) {
+		sbx_pending_defer(op->p, request_cancel, op);
+		op->deferred = true;
 	}
 }
 
-static void drive(struct flow_op *op)
+static void drive(struct request_op *op)
 {
 	struct sbx_control_handle *h = op->h;
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -190,7 +190,7 @@ static void drive(struct flow_op *op)
 	if (r != 0)
 		op->n++;
 	if (r > 0) {
-		park(op);
+		deferred(op);
 		op->running = true;
 	}
 	pthread_mutex_unlock(&h->lock);
@@ -198,9 +198,9 @@ static void drive(struct flow_op *op)
 		finish(op, r, &err);
 }
 
-void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_error *err)
+void sbx_request_file_done(struct sbx_control_handle *h, int code, const struct sbx_error *err)
 {
-	struct flow_op *op;
+	struct request_op *op;
 
 	pthread_mutex_lock(&h->lock);
 	op = h->active;
@@ -213,20 +213,20 @@ void sbx_flow_done(struct sbx_control_handle *h, int code, const struct sbx_erro
 		drive(op);
 }
 
-static struct flow_op *op_new(struct sbx_control_handle *h, enum op_kind kind,
-                              struct sbx_pending *p)
+static struct request_op *op_new(struct sbx_control_handle *h, enum op_kind kind,
+                                 struct sbx_pending *p)
 {
-	struct flow_op *op = calloc(1, sizeof(*op));
+	struct request_op *op = calloc(1, sizeof(*op));
 
 	if (op)
-		*op = (struct flow_op){.h = h, .p = p, .kind = kind};
+		*op = (struct request_op){.h = h, .p = p, .kind = kind};
 	return op;
 }
 
 /* The lock is held. */
-static int enqueue(struct flow_op *op, const void *buf)
+static int enqueue(struct request_op *op, const void *buf)
 {
-	struct flow_op **end = &op->h->queue;
+	struct request_op **end = &op->h->queue;
 
 	assert(op->h->active);
 	if (buf && op->len) {
@@ -238,14 +238,14 @@ static int enqueue(struct flow_op *op, const void *buf)
 	while (*end)
 		end = &(*end)->next;
 	*end = op;
-	park(op);
+	deferred(op);
 	return 0;
 }
 
-void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
-                    struct sbx_pending *p)
+void sbx_request_file_write(struct sbx_control_handle *h, const void *buf, size_t len,
+                            struct sbx_pending *p)
 {
-	struct flow_op *op = op_new(h, OP_WRITE, p);
+	struct request_op *op = op_new(h, OP_WRITE, p);
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool queued;
 	int r;
@@ -275,16 +275,16 @@ void sbx_flow_write(struct sbx_control_handle *h, const void *buf, size_t len,
 	}
 }
 
-int sbx_flow_broken(struct sbx_error *err)
+int sbx_request_file_broken(struct sbx_error *err)
 {
 	return sbx_fail(err, ECANCELED,
 	                "the request was not complete when a signal ended the program that wrote "
 	                "it: nothing was done");
 }
 
-void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p)
+void sbx_request_file_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p)
 {
-	struct flow_op *op = op_new(h, OP_FLUSH, p);
+	struct request_op *op = op_new(h, OP_FLUSH, p);
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool needed;
 
@@ -295,7 +295,7 @@ void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pendin
 		h->active = op;
 	pthread_mutex_unlock(&h->lock);
 	if (needed && broken) {
-		finish(op, sbx_flow_broken(&err), &err);
+		finish(op, sbx_request_file_broken(&err), &err);
 		return;
 	}
 	if (needed) {
@@ -306,9 +306,9 @@ void sbx_flow_flush(struct sbx_control_handle *h, bool broken, struct sbx_pendin
 	free(op);
 }
 
-void sbx_flow_read(struct sbx_control_handle *h, struct sbx_pending *p)
+void sbx_request_file_read(struct sbx_control_handle *h, struct sbx_pending *p)
 {
-	struct flow_op *op = op_new(h, OP_READ, p);
+	struct request_op *op = op_new(h, OP_READ, p);
 	bool queued, unfinished = false;
 
 	if (!op) {

@@ -122,7 +122,7 @@ void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *n
 		return;
 	}
 	s->data = data;
-	sbx_pending_park(p, cancel, s);
+	sbx_pending_defer(p, cancel, s);
 	if (ops && ops->set) {
 		write_setting(s, len);
 	} else if (len) {

@@ -249,7 +249,7 @@ static struct sbx_buffer *find(struct sbx_buffers *t, uint64_t dir, const char *
 }
 
 /* The lock is held. */
-static bool room_for(struct sbx_buffers *t, uint64_t box, uid_t uid)
+static bool mounter_for(struct sbx_buffers *t, uint64_t box, uid_t uid)
 {
 	unsigned of_box = 0, of_user = 0;
 
@@ -306,11 +306,11 @@ int sbx_buffers_make(struct sbx_buffers *t, const struct sbx_control_node *dir, 
 	if (!b)
 		return sbx_no_memory(err);
 	pthread_mutex_lock(&t->lock);
-	if (!room_for(t, b->box, uid))
+	if (!mounter_for(t, b->box, uid))
 		sweep(t, sbx_now_ns(), SBX_BUFFER_SPARED_S);
 	if (find(t, b->dir, name)) {
 		r = sbx_fail(err, EEXIST, "%s exists already", name);
-	} else if (!room_for(t, b->box, uid)) {
+	} else if (!mounter_for(t, b->box, uid)) {
 		r = sbx_fail(err, ENOSPC,
 		             "too many files beside the controls; remove some, or wait: those that "
 		             "nobody uses give way after %d s",

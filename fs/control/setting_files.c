@@ -370,7 +370,7 @@ static int env_flush(struct sbx_control_handle *h, bool broken, struct sbx_error
 
 	pthread_mutex_lock(&h->lock);
 	if (f->len)
-		r = broken ? sbx_flow_broken(err) : env_more(h, "\n", 1, err);
+		r = broken ? sbx_request_file_broken(err) : env_more(h, "\n", 1, err);
 	if (r < 0)
 		f->len = 0;
 	pthread_mutex_unlock(&h->lock);

@@ -188,13 +188,13 @@ static int make_content(const struct sbx_control_node *node, atomic_bool *cancel
 
 static int content_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
-	return sbx_made_open(h, make_content, err);
+	return sbx_generated_open(h, make_content, err);
 }
 
 const struct control_ops sbx_control_content_ops = {
         .open = content_open,
-        .release = sbx_made_release,
-        .read = sbx_made_read,
+        .release = sbx_generated_release,
+        .read = sbx_generated_read,
 };
 
 /* Links */
@@ -218,7 +218,7 @@ static unsigned depth_of(const char *path)
 static int check_target(const struct reading_link *link, struct sbx_error *err)
 {
 	if (link->target[0] == '/' ||
-	    !sbx_confine_climbs(link->target, depth_of(link->node.item->path)))
+	    !sbx_symlink_climbs(link->target, depth_of(link->node.item->path)))
 		return sbx_fail(err, EACCES, "a link to %.200s leads out of the snapshot",
 		                link->target);
 	return 0;
@@ -283,6 +283,6 @@ void sbx_snapshots_readlink(const struct sbx_control_node *node, struct sbx_pend
 	link->work.run = read_target;
 	link->work.done = link_read;
 	sbx_control_node_copy(node, &link->node);
-	sbx_pending_park(p, link_cancel, link);
+	sbx_pending_defer(p, link_cancel, link);
 	sbx_box_work(node->box, &link->work);
 }

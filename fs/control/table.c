@@ -332,7 +332,7 @@ static const struct control_ops log_ops = {.read = log_read, .size = log_size};
 		.name = (n), .mode = S_IFREG | 0600, .ops = &(o), .arg = (a),                      \
 		.flags = ROW_WAITS | (f)                                                           \
 	}
-#define WISH(n, a)                                                                                 \
+#define OPTIONS(n, a)                                                                              \
 	{                                                                                          \
 		.name = (n), .mode = S_IFREG | 0200, .ops = &sbx_control_history_ops, .arg = (a),  \
 		.flags = ROW_WAITS                                                                 \
@@ -408,15 +408,15 @@ static const struct sbx_control_row box_rows[] = {
         DIRECTORY("limits", 0700, limit_rows),
         TEXT("policy", text_policy),
         WRITER("kill", sbx_control_kill_ops, 0),
-        REQUEST("snapshot", sbx_control_history_ops, DEED_SNAPSHOT, 0),
+        REQUEST("snapshot", sbx_control_history_ops, HISTORY_OP_SNAPSHOT, 0),
         {.name = "snapshots",
          .mode = S_IFDIR | 0700,
          .flags = ROW_STATES,
          .rows = sbx_control_no_rows},
-        WISH("restore", DEED_RESTORE),
-        WISH("reset", DEED_RESET),
-        WISH("undo", DEED_UNDO),
-        WISH("fork", DEED_FORK),
+        OPTIONS("restore", HISTORY_OP_RESTORE),
+        OPTIONS("reset", HISTORY_OP_RESET),
+        OPTIONS("undo", HISTORY_OP_UNDO),
+        OPTIONS("fork", HISTORY_OP_FORK),
         READER("diff", sbx_control_diff_ops, SBX_DIFF_PATCH, 0),
         READER("changes", sbx_control_diff_ops, SBX_DIFF_NAMES, 0),
         {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = sbx_control_no_rows},

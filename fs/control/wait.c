@@ -16,42 +16,42 @@
 #define PART_MAX (1024 * 1024)
 
 /* A read that waits for a job. */
-struct parked {
+struct deferred {
 	struct sbx_control_handle *h;
 	struct sbx_pending *p;
 	struct sbx_jobrec *job;
 	struct sbx_job_waiter *waiter;
 };
 
-static void parked_free(struct parked *w)
+static void deferred_free(struct deferred *w)
 {
 	sbx_job_unref(w->job);
 	free(w);
 }
 
-static void parked_cancel(struct sbx_pending *p, bool fatal)
+static void deferred_cancel(struct sbx_pending *p, bool fatal)
 {
-	struct parked *w = p->owner;
+	struct deferred *w = p->owner;
 
 	(void)fatal;
 	/* The thread that parked it has let go of the lock once the waiter is known. */
 	pthread_mutex_lock(&w->h->lock);
 	sbx_job_forget_waiter(w->job, w->waiter);
 	pthread_mutex_unlock(&w->h->lock);
-	parked_free(w);
+	deferred_free(w);
 	sbx_pending_error(p, EINTR);
 }
 
 /* The lock is held. */
-static struct parked *park(struct sbx_control_handle *h, struct sbx_jobrec *job,
-                           struct sbx_pending *p)
+static struct deferred *deferred(struct sbx_control_handle *h, struct sbx_jobrec *job,
+                                 struct sbx_pending *p)
 {
-	struct parked *w = malloc(sizeof(*w));
+	struct deferred *w = malloc(sizeof(*w));
 
 	if (!w)
 		return NULL;
-	*w = (struct parked){.h = h, .p = p, .job = sbx_job_ref(job)};
-	sbx_pending_park(p, parked_cancel, w);
+	*w = (struct deferred){.h = h, .p = p, .job = sbx_job_ref(job)};
+	sbx_pending_defer(p, deferred_cancel, w);
 	return w;
 }
 
@@ -59,8 +59,8 @@ static struct parked *park(struct sbx_control_handle *h, struct sbx_jobrec *job,
 
 static void follow_on(struct sbx_jobrec *job, void *data)
 {
-	struct parked *w = data;
-	struct parked was = *w;
+	struct deferred *w = data;
+	struct deferred was = *w;
 
 	(void)job;
 	/* Not before the thread that parked it is done with it. */
@@ -77,7 +77,7 @@ static int follow(struct sbx_control_handle *h, struct sbx_jobrec *job, struct s
 {
 	/* Asked first: what comes between the two questions is not taken for the end. */
 	bool ended = sbx_job_ended(job);
-	struct parked *w;
+	struct deferred *w;
 
 	*n = sbx_job_output_read(job, 1, buf, size, h->cursor);
 	if (*n < 0)
@@ -87,7 +87,7 @@ static int follow(struct sbx_control_handle *h, struct sbx_jobrec *job, struct s
 		return 1;
 	if (h->flags & O_NONBLOCK)
 		return -EAGAIN;
-	w = park(h, job, p);
+	w = deferred(h, job, p);
 	if (!w)
 		return -ENOMEM;
 	w->waiter = sbx_job_on_output(job, 1, h->cursor, follow_on, w);
@@ -127,28 +127,28 @@ static void fill_status(struct sbx_control_handle *h)
 
 static void wait_over(struct sbx_jobrec *job, void *data)
 {
-	struct parked *w = data;
-	struct parked was = *w;
+	struct deferred *w = data;
+	struct deferred was = *w;
 
 	(void)job;
 	pthread_mutex_lock(&was.h->lock);
 	fill_status(was.h);
 	pthread_mutex_unlock(&was.h->lock);
-	parked_free(w);
+	deferred_free(w);
 	sbx_control_serve_cursor(was.h, was.p);
 }
 
 static void wait_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	struct sbx_jobrec *job = h->node.job;
-	struct parked *w = NULL;
+	struct deferred *w = NULL;
 	int r = 0;
 
 	(void)off;
 	pthread_mutex_lock(&h->lock);
 	if (!h->filled && !sbx_job_ended(job)) {
 		r = h->flags & O_NONBLOCK ? -EAGAIN : -ENOMEM;
-		w = h->flags & O_NONBLOCK ? NULL : park(h, job, p);
+		w = h->flags & O_NONBLOCK ? NULL : deferred(h, job, p);
 		if (w)
 			w->waiter = sbx_job_on_ended(job, wait_over, w);
 	} else {

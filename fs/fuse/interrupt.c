@@ -19,7 +19,7 @@
 
 #define LOOK_AGAIN_MS 100
 
-struct sbx_park {
+struct sbx_deferred {
 	struct sbx_loop *loop;
 	struct sbx_timer timer;  /* loop thread */
 	pthread_mutex_t lock;    /* what follows, and the links and marks of what is parked */
@@ -32,7 +32,7 @@ struct sbx_park {
 };
 
 /* Interrupts have only a key to go by; there is one park per process. */
-static struct sbx_park *the_park;
+static struct sbx_deferred *the_deferred;
 
 static int signal_bits(const char *status, const char *key, uint64_t *ret)
 {
@@ -71,11 +71,11 @@ static int signals_fatal(pid_t pid)
 	return ((own | shared) & (kill | (stop & ~blocked & ~ignored))) != 0;
 }
 
-static struct sbx_pending *next_interrupted(struct sbx_park *park, uint64_t after)
+static struct sbx_pending *next_interrupted(struct sbx_deferred *deferred, uint64_t after)
 {
 	struct sbx_pending *p;
 
-	for (p = park->list.behind; p != &park->list; p = p->behind)
+	for (p = deferred->list.behind; p != &deferred->list; p = p->behind)
 		if (p->interrupted && p->key > after)
 			return p;
 	return NULL;
@@ -83,36 +83,36 @@ static struct sbx_pending *next_interrupted(struct sbx_park *park, uint64_t afte
 
 /*
  * Loop thread. What is found can be answered meanwhile only by another thread that has
- * never made it cancellable: sbx_park_remove waits for that moment to pass.
+ * never made it cancellable: sbx_deferred_remove waits for that moment to pass.
  */
-static void look(struct sbx_park *park)
+static void look(struct sbx_deferred *deferred)
 {
 	struct sbx_pending *p;
 	uint64_t key = 0;
 	bool more;
 
 	for (;;) {
-		pthread_mutex_lock(&park->lock);
-		assert(!park->current);
-		p = next_interrupted(park, key);
-		park->current = p;
-		park->looker = pthread_self();
-		pthread_mutex_unlock(&park->lock);
+		pthread_mutex_lock(&deferred->lock);
+		assert(!deferred->current);
+		p = next_interrupted(deferred, key);
+		deferred->current = p;
+		deferred->looker = pthread_self();
+		pthread_mutex_unlock(&deferred->lock);
 		if (!p)
 			break;
 		key = p->key;
 		sbx_pending_cancel(p, p->pid && signals_fatal(p->pid));
-		pthread_mutex_lock(&park->lock);
-		park->current = NULL;
-		pthread_cond_broadcast(&park->looked);
-		pthread_mutex_unlock(&park->lock);
+		pthread_mutex_lock(&deferred->lock);
+		deferred->current = NULL;
+		pthread_cond_broadcast(&deferred->looked);
+		pthread_mutex_unlock(&deferred->lock);
 	}
-	pthread_mutex_lock(&park->lock);
-	more = next_interrupted(park, 0) != NULL;
-	park->looking = more;
-	pthread_mutex_unlock(&park->lock);
+	pthread_mutex_lock(&deferred->lock);
+	more = next_interrupted(deferred, 0) != NULL;
+	deferred->looking = more;
+	pthread_mutex_unlock(&deferred->lock);
 	if (more)
-		sbx_loop_timer_set(park->loop, &park->timer, LOOK_AGAIN_MS);
+		sbx_loop_timer_set(deferred->loop, &deferred->timer, LOOK_AGAIN_MS);
 }
 
 static void look_posted(void *data)
@@ -125,80 +125,80 @@ static void look_again(struct sbx_timer *t)
 	look(t->data);
 }
 
-int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret)
+int sbx_deferred_create(struct sbx_loop *loop, struct sbx_deferred **ret)
 {
-	struct sbx_park *park = calloc(1, sizeof(*park));
+	struct sbx_deferred *deferred = calloc(1, sizeof(*deferred));
 
-	assert(!the_park);
-	if (!park)
+	assert(!the_deferred);
+	if (!deferred)
 		return -ENOMEM;
-	pthread_mutex_init(&park->lock, NULL);
-	pthread_cond_init(&park->looked, NULL);
-	park->loop = loop;
-	park->timer = (struct sbx_timer){.fn = look_again, .data = park};
-	park->list.behind = park->list.before = &park->list;
-	the_park = park;
-	*ret = park;
+	pthread_mutex_init(&deferred->lock, NULL);
+	pthread_cond_init(&deferred->looked, NULL);
+	deferred->loop = loop;
+	deferred->timer = (struct sbx_timer){.fn = look_again, .data = deferred};
+	deferred->list.behind = deferred->list.before = &deferred->list;
+	the_deferred = deferred;
+	*ret = deferred;
 	return 0;
 }
 
-void sbx_park_destroy(struct sbx_park *park)
+void sbx_deferred_destroy(struct sbx_deferred *deferred)
 {
-	if (!park)
+	if (!deferred)
 		return;
-	assert(the_park == park);
-	the_park = NULL;
-	pthread_cond_destroy(&park->looked);
-	pthread_mutex_destroy(&park->lock);
-	free(park);
+	assert(the_deferred == deferred);
+	the_deferred = NULL;
+	pthread_cond_destroy(&deferred->looked);
+	pthread_mutex_destroy(&deferred->lock);
+	free(deferred);
 }
 
 static void handle_interrupt(fuse_req_t req, void *data)
 {
-	struct sbx_park *park = the_park;
+	struct sbx_deferred *deferred = the_deferred;
 	uint64_t key = (uintptr_t)data;
 	struct sbx_pending *p;
 	bool post = false;
 
 	(void)req;
-	if (!park)
+	if (!deferred)
 		return;
-	pthread_mutex_lock(&park->lock);
-	for (p = park->list.behind; p != &park->list; p = p->behind)
+	pthread_mutex_lock(&deferred->lock);
+	for (p = deferred->list.behind; p != &deferred->list; p = p->behind)
 		if (p->key == key) {
 			p->interrupted = true;
-			post = !park->looking;
-			park->looking = true;
+			post = !deferred->looking;
+			deferred->looking = true;
 			break;
 		}
-	pthread_mutex_unlock(&park->lock);
+	pthread_mutex_unlock(&deferred->lock);
 	if (post)
-		sbx_loop_post(park->loop, look_posted, park);
+		sbx_loop_post(deferred->loop, look_posted, deferred);
 }
 
-void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p)
+void sbx_deferred_add(struct sbx_deferred *deferred, fuse_req_t req, struct sbx_pending *p)
 {
 	assert(!p->behind);
 	p->req = req;
 	p->pid = fuse_req_ctx(req)->pid;
-	pthread_mutex_lock(&park->lock);
-	p->key = ++park->last_key;
-	p->before = park->list.before;
-	p->behind = &park->list;
+	pthread_mutex_lock(&deferred->lock);
+	p->key = ++deferred->last_key;
+	p->before = deferred->list.before;
+	p->behind = &deferred->list;
 	p->before->behind = p;
-	park->list.before = p;
-	pthread_mutex_unlock(&park->lock);
+	deferred->list.before = p;
+	pthread_mutex_unlock(&deferred->lock);
 	fuse_req_interrupt_func(req, handle_interrupt, (void *)(uintptr_t)p->key);
 }
 
-void sbx_park_remove(struct sbx_park *park, struct sbx_pending *p)
+void sbx_deferred_remove(struct sbx_deferred *deferred, struct sbx_pending *p)
 {
-	pthread_mutex_lock(&park->lock);
+	pthread_mutex_lock(&deferred->lock);
 	assert(p->behind);
-	while (park->current == p && !pthread_equal(park->looker, pthread_self()))
-		pthread_cond_wait(&park->looked, &park->lock);
+	while (deferred->current == p && !pthread_equal(deferred->looker, pthread_self()))
+		pthread_cond_wait(&deferred->looked, &deferred->lock);
 	p->before->behind = p->behind;
 	p->behind->before = p->before;
 	p->before = p->behind = NULL;
-	pthread_mutex_unlock(&park->lock);
+	pthread_mutex_unlock(&deferred->lock);
 }

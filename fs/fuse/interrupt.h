@@ -15,17 +15,18 @@
 #include "fs/util/reply.h"
 
 struct sbx_loop;
-struct sbx_park;
+struct sbx_deferred;
 
 /* Makes the process's only one; LOOP must live as long. Destroy *ret. 0 or -ENOMEM. */
-int sbx_park_create(struct sbx_loop *loop, struct sbx_park **ret);
-void sbx_park_destroy(struct sbx_park *park); /* accepts NULL; nothing is parked any more */
+int sbx_deferred_create(struct sbx_loop *loop, struct sbx_deferred **ret);
+void sbx_deferred_destroy(
+        struct sbx_deferred *deferred); /* accepts NULL; nothing is parked any more */
 /* REQ is answered later. Any thread; before the request can be answered by anyone. */
-void sbx_park_add(struct sbx_park *park, fuse_req_t req, struct sbx_pending *p);
+void sbx_deferred_add(struct sbx_deferred *deferred, fuse_req_t req, struct sbx_pending *p);
 /*
  * Then answer. On the loop thread; elsewhere only when cancel does nothing, since it may be
  * running meanwhile (this waits until it has returned).
  */
-void sbx_park_remove(struct sbx_park *park, struct sbx_pending *p);
+void sbx_deferred_remove(struct sbx_deferred *deferred, struct sbx_pending *p);
 
 #endif

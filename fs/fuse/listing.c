@@ -10,7 +10,7 @@
 
 #define SLOTS     8192       /* a power of two */
 #define END       UINT16_MAX /* of the list of slots */
-#define KEPT_NS   (SBX_KEPT_MS * UINT64_C(1000000))
+#define KEPT_NS   (SBX_LISTING_CACHE_MS * UINT64_C(1000000))
 #define IN_USE_NS (UINT64_C(2) * 1000000000) /* used since: somebody may be reading it */
 #define ATTRS_NS  (UINT64_C(4) * 1000000000) /* as long as the kernel keeps attributes */
 #define DROPS     32
@@ -24,7 +24,7 @@ struct slot {
 	uint16_t prev, next;         /* in the order they were taken in */
 };
 
-struct sbx_kept {
+struct sbx_listing_cache {
 	pthread_mutex_t lock; /* all below */
 	size_t bytes, max_bytes;
 	uint16_t first, last; /* the youngest, and the oldest */
@@ -158,69 +158,69 @@ static size_t bytes_of(const struct sbx_listing *l)
 	return sizeof(*l) + l->cap * sizeof(*l->entries) + l->names_cap;
 }
 
-int sbx_kept_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
-                    struct sbx_kept **ret)
+int sbx_listing_cache_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
+                             struct sbx_listing_cache **ret)
 {
-	struct sbx_kept *kept = calloc(1, sizeof(*kept));
+	struct sbx_listing_cache *cache = calloc(1, sizeof(*cache));
 
-	if (!kept)
+	if (!cache)
 		return -ENOMEM;
-	pthread_mutex_init(&kept->lock, NULL);
-	kept->max_bytes = max_bytes;
-	kept->drop = drop;
-	kept->data = data;
-	kept->first = kept->last = END;
-	*ret = kept;
+	pthread_mutex_init(&cache->lock, NULL);
+	cache->max_bytes = max_bytes;
+	cache->drop = drop;
+	cache->data = data;
+	cache->first = cache->last = END;
+	*ret = cache;
 	return 0;
 }
 
 /* Lock held, below. */
 
-static void unlink_slot(struct sbx_kept *kept, struct slot *s)
+static void unlink_slot(struct sbx_listing_cache *cache, struct slot *s)
 {
-	*(s->prev == END ? &kept->first : &kept->slot[s->prev].next) = s->next;
-	*(s->next == END ? &kept->last : &kept->slot[s->next].prev) = s->prev;
+	*(s->prev == END ? &cache->first : &cache->slot[s->prev].next) = s->next;
+	*(s->next == END ? &cache->last : &cache->slot[s->next].prev) = s->prev;
 }
 
-static void put_first(struct sbx_kept *kept, struct slot *s)
+static void put_first(struct sbx_listing_cache *cache, struct slot *s)
 {
-	const uint16_t at = (uint16_t)(s - kept->slot);
+	const uint16_t at = (uint16_t)(s - cache->slot);
 
 	assert(s->listing);
 	s->prev = END;
-	s->next = kept->first;
-	*(kept->first == END ? &kept->last : &kept->slot[kept->first].prev) = at;
-	kept->first = at;
+	s->next = cache->first;
+	*(cache->first == END ? &cache->last : &cache->slot[cache->first].prev) = at;
+	cache->first = at;
 }
 
-static void slot_clear(struct sbx_kept *kept, struct slot *s)
+static void slot_clear(struct sbx_listing_cache *cache, struct slot *s)
 {
 	if (!s->listing)
 		return;
-	assert(kept->bytes >= bytes_of(s->listing));
-	unlink_slot(kept, s);
-	kept->bytes -= bytes_of(s->listing);
+	assert(cache->bytes >= bytes_of(s->listing));
+	unlink_slot(cache, s);
+	cache->bytes -= bytes_of(s->listing);
 	sbx_listing_unref(s->listing);
 	s->listing = NULL;
 }
 
-static void slot_drop(struct sbx_kept *kept, struct slot *s, struct drops *drops)
+static void slot_drop(struct sbx_listing_cache *cache, struct slot *s, struct drops *drops)
 {
 	assert(drops->n < DROPS);
 	if (s->listing && s->handed)
 		drops->ids[drops->n++] = s->id;
-	slot_clear(kept, s);
+	slot_clear(cache, s);
 }
 
 /* The low half of an id is an index: directories met one after the other do not meet in a slot. */
-static struct slot *slot_of(struct sbx_kept *kept, uint64_t id)
+static struct slot *slot_of(struct sbx_listing_cache *cache, uint64_t id)
 {
-	return &kept->slot[id & (SLOTS - 1)];
+	return &cache->slot[id & (SLOTS - 1)];
 }
 
-static struct slot *slot_find(struct sbx_kept *kept, uint64_t id)
+static struct slot *slot_find(struct sbx_listing_cache *cache, uint64_t id)
 {
-	struct slot *s = slot_of(kept, id);
+	struct slot *s = slot_of(cache, id);
 
 	return s->listing && s->id == id ? s : NULL;
 }
@@ -238,48 +238,48 @@ static struct sbx_listing *slot_hand(struct slot *s, uint64_t now_ns)
 	return sbx_listing_ref(s->listing);
 }
 
-static void shrink(struct sbx_kept *kept, const struct slot *except, uint64_t now_ns,
+static void shrink(struct sbx_listing_cache *cache, const struct slot *except, uint64_t now_ns,
                    struct drops *drops)
 {
-	while (kept->bytes > kept->max_bytes && kept->last != END && drops->n < DROPS) {
-		struct slot *s = &kept->slot[kept->last];
+	while (cache->bytes > cache->max_bytes && cache->last != END && drops->n < DROPS) {
+		struct slot *s = &cache->slot[cache->last];
 
 		if (s == except || now_ns - s->used_ns < IN_USE_NS)
 			return;
-		slot_drop(kept, s, drops);
+		slot_drop(cache, s, drops);
 	}
 }
 
 /* Lock not held, from here on. */
 
-void sbx_kept_destroy(struct sbx_kept *kept)
+void sbx_listing_cache_destroy(struct sbx_listing_cache *cache)
 {
-	if (!kept)
+	if (!cache)
 		return;
 	for (size_t i = 0; i < SLOTS; i++)
-		slot_clear(kept, &kept->slot[i]);
-	assert(!kept->bytes && kept->first == END && kept->last == END);
-	pthread_mutex_destroy(&kept->lock);
-	free(kept);
+		slot_clear(cache, &cache->slot[i]);
+	assert(!cache->bytes && cache->first == END && cache->last == END);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
 }
 
-static void tell_dropped(struct sbx_kept *kept, const struct drops *drops)
+static void tell_dropped(struct sbx_listing_cache *cache, const struct drops *drops)
 {
 	for (size_t i = 0; i < drops->n; i++)
-		kept->drop(drops->ids[i], kept->data);
+		cache->drop(drops->ids[i], cache->data);
 }
 
-void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_listing *l,
-                   int64_t changed_ns, uint64_t now_ns)
+void sbx_listing_cache_note(struct sbx_listing_cache *cache, uint64_t id, uint64_t box,
+                            struct sbx_listing *l, int64_t changed_ns, uint64_t now_ns)
 {
-	struct slot *s = slot_of(kept, id);
+	struct slot *s = slot_of(cache, id);
 	struct drops drops = {.n = 0};
 
-	pthread_mutex_lock(&kept->lock);
+	pthread_mutex_lock(&cache->lock);
 	if (s->listing && s->id == id)
-		slot_clear(kept, s);
+		slot_clear(cache, s);
 	else
-		slot_drop(kept, s, &drops);
+		slot_drop(cache, s, &drops);
 	*s = (struct slot){.id = id,
 	                   .box = box,
 	                   .changed_ns = changed_ns,
@@ -287,65 +287,67 @@ void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_
 	                   .used_ns = now_ns,
 	                   .listing = sbx_listing_ref(l),
 	                   .handed = true};
-	put_first(kept, s);
-	kept->bytes += bytes_of(l);
-	shrink(kept, s, now_ns, &drops);
-	pthread_mutex_unlock(&kept->lock);
-	tell_dropped(kept, &drops);
+	put_first(cache, s);
+	cache->bytes += bytes_of(l);
+	shrink(cache, s, now_ns, &drops);
+	pthread_mutex_unlock(&cache->lock);
+	tell_dropped(cache, &drops);
 }
 
-struct sbx_listing *sbx_kept_current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns,
-                                     uint64_t now_ns)
+struct sbx_listing *sbx_listing_cache_current(struct sbx_listing_cache *cache, uint64_t id,
+                                              int64_t changed_ns, uint64_t now_ns)
 {
 	struct sbx_listing *l = NULL;
 	struct slot *s;
 
-	pthread_mutex_lock(&kept->lock);
-	s = slot_find(kept, id);
+	pthread_mutex_lock(&cache->lock);
+	s = slot_find(cache, id);
 	if (s && slot_current(s, changed_ns, now_ns))
 		l = slot_hand(s, now_ns);
-	pthread_mutex_unlock(&kept->lock);
+	pthread_mutex_unlock(&cache->lock);
 	return l;
 }
 
-struct sbx_listing *sbx_kept_latest(struct sbx_kept *kept, uint64_t id, uint64_t now_ns)
+struct sbx_listing *sbx_listing_cache_latest(struct sbx_listing_cache *cache, uint64_t id,
+                                             uint64_t now_ns)
 {
 	struct sbx_listing *l = NULL;
 	struct slot *s;
 
-	pthread_mutex_lock(&kept->lock);
-	s = slot_find(kept, id);
+	pthread_mutex_lock(&cache->lock);
+	s = slot_find(cache, id);
 	if (s)
 		l = slot_hand(s, now_ns);
-	pthread_mutex_unlock(&kept->lock);
+	pthread_mutex_unlock(&cache->lock);
 	return l;
 }
 
-int64_t sbx_kept_left(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns)
+int64_t sbx_listing_cache_left(struct sbx_listing_cache *cache, uint64_t id, int64_t changed_ns,
+                               uint64_t now_ns)
 {
 	int64_t left = 0;
 	struct slot *s;
 
-	pthread_mutex_lock(&kept->lock);
-	s = slot_find(kept, id);
+	pthread_mutex_lock(&cache->lock);
+	s = slot_find(cache, id);
 	if (s && s->handed) {
 		s->handed = changed_ns && s->changed_ns == changed_ns &&
 		            now_ns - s->listed_ns < ATTRS_NS;
 		left = s->handed ? (int64_t)(s->listed_ns + ATTRS_NS - now_ns) : -1;
 	}
-	pthread_mutex_unlock(&kept->lock);
+	pthread_mutex_unlock(&cache->lock);
 	return left;
 }
 
 /* An older one has no attributes any more that let it be used. */
-size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, uint64_t *ids,
-                         size_t max)
+size_t sbx_listing_cache_take_box(struct sbx_listing_cache *cache, uint64_t box, uint64_t now_ns,
+                                  uint64_t *ids, size_t max)
 {
 	size_t n = 0;
 
-	pthread_mutex_lock(&kept->lock);
-	for (uint16_t i = kept->first; i != END && n < max; i = kept->slot[i].next) {
-		struct slot *s = &kept->slot[i];
+	pthread_mutex_lock(&cache->lock);
+	for (uint16_t i = cache->first; i != END && n < max; i = cache->slot[i].next) {
+		struct slot *s = &cache->slot[i];
 
 		if (now_ns - s->listed_ns > ATTRS_NS)
 			break;
@@ -354,20 +356,20 @@ size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, u
 		s->handed = false;
 		ids[n++] = s->id;
 	}
-	pthread_mutex_unlock(&kept->lock);
+	pthread_mutex_unlock(&cache->lock);
 	return n;
 }
 
-size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, size_t max,
-                         bool *more)
+size_t sbx_listing_cache_take_old(struct sbx_listing_cache *cache, uint64_t now_ns, uint64_t *ids,
+                                  size_t max, bool *more)
 {
 	struct drops drops = {.n = 0};
 	size_t n = 0;
 
 	*more = false;
-	pthread_mutex_lock(&kept->lock);
-	for (uint16_t i = kept->last; i != END && !*more; i = kept->slot[i].prev) {
-		struct slot *s = &kept->slot[i];
+	pthread_mutex_lock(&cache->lock);
+	for (uint16_t i = cache->last; i != END && !*more; i = cache->slot[i].prev) {
+		struct slot *s = &cache->slot[i];
 
 		if (!s->handed)
 			continue;
@@ -377,9 +379,9 @@ size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, 
 		s->handed = false;
 		ids[n++] = s->id;
 	}
-	shrink(kept, NULL, now_ns, &drops);
-	*more |= kept->bytes > kept->max_bytes;
-	pthread_mutex_unlock(&kept->lock);
-	tell_dropped(kept, &drops);
+	shrink(cache, NULL, now_ns, &drops);
+	*more |= cache->bytes > cache->max_bytes;
+	pthread_mutex_unlock(&cache->lock);
+	tell_dropped(cache, &drops);
 	return n;
 }

@@ -11,7 +11,7 @@
  * kernel may drop its own halfway and ask us for the rest.
  *
  * A listing is filled by one thread and not changed any more when others see it; references are counted
- * atomically. The memory (struct sbx_kept) is thread-safe.
+ * atomically. The memory (struct sbx_listing_cache) is thread-safe.
  */
 #ifndef SANDBOXFS_FS_FUSE_LISTING_H
 #define SANDBOXFS_FS_FUSE_LISTING_H
@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define SBX_KEPT_MS 3000 /* less than the attributes of files are kept */
+#define SBX_LISTING_CACHE_MS 3000 /* less than the attributes of files are kept */
 
 struct sbx_listed {
 	uint32_t name; /* offset into names */
@@ -56,46 +56,48 @@ size_t sbx_listing_behind(const struct sbx_listing *l, uint64_t place);
  */
 bool sbx_listing_fills_pages(const struct sbx_listing *l, size_t page);
 
-struct sbx_kept;
+struct sbx_listing_cache;
 
 /*
- * Keeps about MAX_BYTES of listings: none that was used a moment ago is dropped for more, but later, by sbx_kept_take_old.
+ * Keeps about MAX_BYTES of listings: none that was used a moment ago is dropped for more, but later, by sbx_listing_cache_take_old.
  * DROP is called, no lock held, with the directory of each that is dropped while the kernel may use it. -ENOMEM.
  */
-int sbx_kept_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
-                    struct sbx_kept **ret);
-void sbx_kept_destroy(struct sbx_kept *kept); /* accepts NULL */
+int sbx_listing_cache_create(size_t max_bytes, void (*drop)(uint64_t id, void *data), void *data,
+                             struct sbx_listing_cache **ret);
+void sbx_listing_cache_destroy(struct sbx_listing_cache *cache); /* accepts NULL */
 
 /*
  * The kernel is going to have L (a reference is taken), which was taken at NOW_NS of directory ID in the sandbox numbered BOX, whose
  * status had changed last at CHANGED_NS (0: unknown).
  */
-void sbx_kept_note(struct sbx_kept *kept, uint64_t id, uint64_t box, struct sbx_listing *l,
-                   int64_t changed_ns, uint64_t now_ns);
+void sbx_listing_cache_note(struct sbx_listing_cache *cache, uint64_t id, uint64_t box,
+                            struct sbx_listing *l, int64_t changed_ns, uint64_t now_ns);
 /*
  * The listing noted for ID, with a reference, if it is of the state CHANGED_NS and worth using at NOW_NS; else NULL. The kernel
  * is going to have it.
  */
-struct sbx_listing *sbx_kept_current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns,
-                                     uint64_t now_ns);
+struct sbx_listing *sbx_listing_cache_current(struct sbx_listing_cache *cache, uint64_t id,
+                                              int64_t changed_ns, uint64_t now_ns);
 /* The same of whatever state, to go on with. */
-struct sbx_listing *sbx_kept_latest(struct sbx_kept *kept, uint64_t id, uint64_t now_ns);
+struct sbx_listing *sbx_listing_cache_latest(struct sbx_listing_cache *cache, uint64_t id,
+                                             uint64_t now_ns);
 /*
  * The kernel is to get the attributes of directory ID, as of the state CHANGED_NS: for how many ns it may go on using a listing that it
  * has. 0: it has none; negative: what it has is to be taken back, now.
  */
-int64_t sbx_kept_left(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns);
+int64_t sbx_listing_cache_left(struct sbx_listing_cache *cache, uint64_t id, int64_t changed_ns,
+                               uint64_t now_ns);
 /*
  * Takes back the listings of BOX, because files may have changed, although the kernel may use
  * them without asking. At most MAX directories into IDS; returns how many.
  */
-size_t sbx_kept_take_box(struct sbx_kept *kept, uint64_t box, uint64_t now_ns, uint64_t *ids,
-                         size_t max);
+size_t sbx_listing_cache_take_box(struct sbx_listing_cache *cache, uint64_t box, uint64_t now_ns,
+                                  uint64_t *ids, size_t max);
 /*
  * The same of listings that at NOW_NS are no longer worth using. *MORE: the kernel has others, or
  * too much is kept.
  */
-size_t sbx_kept_take_old(struct sbx_kept *kept, uint64_t now_ns, uint64_t *ids, size_t max,
-                         bool *more);
+size_t sbx_listing_cache_take_old(struct sbx_listing_cache *cache, uint64_t now_ns, uint64_t *ids,
+                                  size_t max, bool *more);
 
 #endif

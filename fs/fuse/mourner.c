@@ -21,7 +21,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/descriptors.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define OTHER_MS 5000 /* how long the mourner of another daemon may take */
 #define WORDS_FD 3
@@ -69,7 +69,7 @@ static int leave_everything(int fd)
 
 	setsid();
 	prctl(PR_SET_NAME, "sandboxfs-after", 0, 0, 0);
-	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_mitigation_off("undumpable"), 0, 0, 0);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	if (fd != WORDS_FD && dup3(fd, WORDS_FD, O_CLOEXEC) < 0)

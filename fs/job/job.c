@@ -317,7 +317,7 @@ static struct sbx_job_run *run_of(struct sbx_job *job)
 }
 
 /* The end is told. */
-static void settled(void *data)
+static void before_end_done(void *data)
 {
 	struct sbx_job_run *run = data;
 	struct sbx_jobrec *rec = sbx_job_ref(run->rec);
@@ -357,8 +357,9 @@ static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 	assert(sbx_jobrec_active(rec));
 	rec->end_ns = sbx_now_ns();
 	pthread_mutex_unlock(&jobs->lock);
-	if (!jobs->settle || !jobs->settle(rec, &run->exit, settled, run, jobs->data))
-		settled(run);
+	if (!jobs->before_end ||
+	    !jobs->before_end(rec, &run->exit, before_end_done, run, jobs->data))
+		before_end_done(run);
 }
 
 /* ---- what else the backend reports ---- */
@@ -412,7 +413,7 @@ static void on_denied(struct sbx_job *job, const struct sbx_denial *denial)
 {
 	struct sbx_job_run *run = run_of(job);
 	struct sbx_jobs *jobs = run->rec->jobs;
-	const struct sbx_denied denied = {
+	const struct sbx_denial_report denied = {
 	        .kind = denial->network ? SBX_DENIED_NETWORK : SBX_DENIED_SYSCALL,
 	        .reason = denial->network ? network_reason(jobs->settings, denial->lookup) : NULL,
 	        .what = denial->call,
@@ -729,7 +730,7 @@ static int hand_over(struct start *s)
 /* Of what a request can be refused for, what is policy and no mistake. */
 static void tell_denied(const struct start *s, int code)
 {
-	const struct sbx_denied denied = {
+	const struct sbx_denial_report denied = {
 	        .kind = code == -EPERM ? SBX_DENIED_PROGRAM : SBX_DENIED_PATH,
 	        .what = s->err->text,
 	};

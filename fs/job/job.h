@@ -57,8 +57,8 @@ struct sbx_jobs_config {
 	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
 	 * loop thread when what it left behind has been seen to. May be NULL.
 	 */
-	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
-	               void *arg, void *data);
+	bool (*before_end)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
+	                   void *arg, void *data);
 	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it
 	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
@@ -66,7 +66,7 @@ struct sbx_jobs_config {
 	 */
 	void (*changed)(struct sbx_jobrec *rec, void *data);
 	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be NULL. */
-	void (*denied)(const struct sbx_denied *denied, void *data);
+	void (*denied)(const struct sbx_denial_report *denied, void *data);
 	/*
 	 * The root of the tree, as sbx_box_root: requests are taken until the end, which may come
 	 * meanwhile. Any thread. NULL: the sandbox is there for as long as the table is.

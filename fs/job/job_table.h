@@ -38,7 +38,7 @@ struct sbx_stdin {
 	bool broken;            /* ... and has stopped to */
 	bool armed;             /* EPOLLOUT is watched for */
 	struct sbx_watch watch; /* the pipe's write end, -1: none (yet) */
-	struct sbx_stdin_parked *parked, **parked_tail;
+	struct sbx_stdin_deferred *deferred, **deferred_tail;
 };
 
 enum sbx_job_state {
@@ -112,10 +112,10 @@ struct sbx_jobs {
 	char *spill_dir;
 	void (*busy)(bool busy, void *data);
 	void (*left)(void *data);
-	bool (*settle)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
-	               void *arg, void *data);
+	bool (*before_end)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
+	                   void *arg, void *data);
 	void (*changed)(struct sbx_jobrec *rec, void *data);
-	void (*denied)(const struct sbx_denied *denied, void *data);
+	void (*denied)(const struct sbx_denial_report *denied, void *data);
 	int (*root)(void *data);
 	void *data;
 	char *user; /* name of the user commands run as */

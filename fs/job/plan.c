@@ -24,9 +24,9 @@
 #include "fs/job/job_table.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
+#include "sandboxfs/mitigations.h"
 #include "sandboxfs/openat2.h"
 #include "sandboxfs/strv.h"
-#include "sandboxfs/walls.h"
 
 struct entry {
 	char *name; /* as it is called */
@@ -249,7 +249,7 @@ int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct s
 		if (!rest)
 			return cwd_error(-EXDEV, cwd, err);
 	}
-	r = *rest && !sbx_without("cwd") ? check_cwd(jobs, rest) : 0;
+	r = *rest && !sbx_mitigation_off("cwd") ? check_cwd(jobs, rest) : 0;
 	if (r < 0)
 		return cwd_error(r, cwd, err);
 	copy = strdup(rest);
@@ -362,7 +362,7 @@ static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 		user = NULL;
 	if (!path || !user)
 		return NULL;
-	if (sbx_without("environment"))
+	if (sbx_mitigation_off("environment"))
 		add_list(&vars, environ);
 	add_var(&vars, path);
 	add_var(&vars, user);

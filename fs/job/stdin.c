@@ -28,8 +28,8 @@
 #endif
 
 /* A write that waits for room. */
-struct sbx_stdin_parked {
-	struct sbx_stdin_parked *next;
+struct sbx_stdin_deferred {
+	struct sbx_stdin_deferred *next;
 	struct sbx_jobrec *rec;
 	struct sbx_pending *p;
 	bool refused; /* in no list, the answer is on its way */
@@ -102,10 +102,10 @@ static void pump(struct sbx_jobrec *rec)
 /* ---- the pipe ---- */
 
 /* Takes those whose bytes fit now, or all when nobody reads any more. Lock held. */
-static struct sbx_stdin_parked *admit(struct sbx_jobrec *rec)
+static struct sbx_stdin_deferred *admit(struct sbx_jobrec *rec)
 {
 	struct sbx_stdin *in = &rec->in;
-	struct sbx_stdin_parked *list = in->parked, **end = &list;
+	struct sbx_stdin_deferred *list = in->deferred, **end = &list;
 
 	while (*end && (in->broken || queued(in) < SBX_STDIN_QUEUE_MAX)) {
 		if (!in->broken && enqueue(in, (*end)->data, (*end)->len) < 0)
@@ -113,16 +113,16 @@ static struct sbx_stdin_parked *admit(struct sbx_jobrec *rec)
 		end = &(*end)->next;
 		pump(rec);
 	}
-	in->parked = *end;
-	if (!in->parked)
-		in->parked_tail = &in->parked;
+	in->deferred = *end;
+	if (!in->deferred)
+		in->deferred_tail = &in->deferred;
 	*end = NULL;
 	return list;
 }
 
-static void answer(struct sbx_stdin_parked *list, bool broken)
+static void answer(struct sbx_stdin_deferred *list, bool broken)
 {
-	struct sbx_stdin_parked *next;
+	struct sbx_stdin_deferred *next;
 
 	for (; list; list = next) {
 		next = list->next;
@@ -135,10 +135,10 @@ static void answer(struct sbx_stdin_parked *list, bool broken)
 }
 
 /* Loop thread. */
-static void settle(struct sbx_jobrec *rec)
+static void update_pipe(struct sbx_jobrec *rec)
 {
 	struct sbx_stdin *in = &rec->in;
-	struct sbx_stdin_parked *list;
+	struct sbx_stdin_deferred *list;
 	bool broken;
 	int fd = -1;
 
@@ -146,7 +146,7 @@ static void settle(struct sbx_jobrec *rec)
 	pump(rec);
 	list = admit(rec);
 	broken = in->broken;
-	if (broken || (!in->openers && !queued(in) && !in->parked && in->live)) {
+	if (broken || (!in->openers && !queued(in) && !in->deferred && in->live)) {
 		fd = sbx_loop_unwatch(rec->jobs->loop, &in->watch);
 		in->broken = in->broken || fd >= 0;
 		in->armed = false;
@@ -156,17 +156,17 @@ static void settle(struct sbx_jobrec *rec)
 	answer(list, broken);
 }
 
-static void settle_posted(void *data)
+static void update_pipe_posted(void *data)
 {
 	struct sbx_jobrec *rec = data;
 
-	settle(rec);
+	update_pipe(rec);
 	sbx_job_unref(rec);
 }
 
-static void settle_soon(struct sbx_jobrec *rec)
+static void update_pipe_soon(struct sbx_jobrec *rec)
 {
-	sbx_loop_post(rec->jobs->loop, settle_posted, sbx_job_ref(rec));
+	sbx_loop_post(rec->jobs->loop, update_pipe_posted, sbx_job_ref(rec));
 }
 
 static void on_event(struct sbx_watch *w, uint32_t events)
@@ -178,7 +178,7 @@ static void on_event(struct sbx_watch *w, uint32_t events)
 		rec->in.broken = true;
 		pthread_mutex_unlock(&rec->jobs->lock);
 	}
-	settle(rec);
+	update_pipe(rec);
 }
 
 void sbx_stdin_attach(struct sbx_jobrec *rec, int feed)
@@ -199,7 +199,7 @@ void sbx_stdin_attach(struct sbx_jobrec *rec, int feed)
 	}
 	pthread_mutex_unlock(&rec->jobs->lock);
 	sbx_cleanup_fd(&feed);
-	settle_soon(rec);
+	update_pipe_soon(rec);
 }
 
 void sbx_stdin_end(struct sbx_jobrec *rec)
@@ -212,7 +212,7 @@ void sbx_stdin_end(struct sbx_jobrec *rec)
 	pthread_mutex_unlock(&rec->jobs->lock);
 	if (!live)
 		return;
-	settle(rec);
+	update_pipe(rec);
 	pthread_mutex_lock(&rec->jobs->lock);
 	rec->in.live = false;
 	pthread_mutex_unlock(&rec->jobs->lock);
@@ -226,15 +226,15 @@ static void refuse_posted(void *data)
 void sbx_stdin_abort(struct sbx_jobrec *rec)
 {
 	struct sbx_stdin *in = &rec->in;
-	struct sbx_stdin_parked *list = in->parked;
+	struct sbx_stdin_deferred *list = in->deferred;
 
 	if (!in->live)
 		return;
 	in->live = false;
 	in->broken = true;
-	in->parked = NULL;
-	in->parked_tail = &in->parked;
-	for (struct sbx_stdin_parked *w = list; w; w = w->next)
+	in->deferred = NULL;
+	in->deferred_tail = &in->deferred;
+	for (struct sbx_stdin_deferred *w = list; w; w = w->next)
 		w->refused = true;
 	if (list)
 		sbx_loop_post(rec->jobs->loop, refuse_posted, list);
@@ -253,7 +253,7 @@ void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
 {
 	struct sbx_stdin *in = &rec->in;
 
-	assert(!in->live && !in->parked);
+	assert(!in->live && !in->deferred);
 	*ret = (struct sbx_stdin_source){0};
 	in->live = in->broken = in->armed = false;
 	if (req->set & SBX_REQ_STDIN) {
@@ -331,14 +331,14 @@ void sbx_job_stdin_close(struct sbx_jobrec *rec)
 	last = --rec->in.openers == 0 && rec->in.live;
 	pthread_mutex_unlock(&rec->jobs->lock);
 	if (last)
-		settle_soon(rec);
+		update_pipe_soon(rec);
 }
 
 static void cancel(struct sbx_pending *p, bool fatal)
 {
-	struct sbx_stdin_parked *w = p->owner;
+	struct sbx_stdin_deferred *w = p->owner;
 	struct sbx_stdin *in = &w->rec->in;
-	struct sbx_stdin_parked **at = &in->parked;
+	struct sbx_stdin_deferred **at = &in->deferred;
 
 	(void)fatal;
 	if (w->refused)
@@ -348,24 +348,24 @@ static void cancel(struct sbx_pending *p, bool fatal)
 		at = &(*at)->next;
 	*at = w->next;
 	if (!w->next)
-		in->parked_tail = at;
+		in->deferred_tail = at;
 	pthread_mutex_unlock(&w->rec->jobs->lock);
 	free(w);
 	sbx_pending_error(p, EINTR);
 }
 
 /* Lock held. */
-static int park(struct sbx_jobrec *rec, const void *buf, size_t len, struct sbx_pending *p)
+static int deferred(struct sbx_jobrec *rec, const void *buf, size_t len, struct sbx_pending *p)
 {
-	struct sbx_stdin_parked *w = malloc(sizeof(*w) + len);
+	struct sbx_stdin_deferred *w = malloc(sizeof(*w) + len);
 
 	if (!w)
 		return -ENOMEM;
-	*w = (struct sbx_stdin_parked){.rec = rec, .p = p, .len = len};
+	*w = (struct sbx_stdin_deferred){.rec = rec, .p = p, .len = len};
 	memcpy(w->data, buf, len);
-	sbx_pending_park(p, cancel, w);
-	*rec->in.parked_tail = w;
-	rec->in.parked_tail = &w->next;
+	sbx_pending_defer(p, cancel, w);
+	*rec->in.deferred_tail = w;
+	rec->in.deferred_tail = &w->next;
 	return 0;
 }
 
@@ -389,8 +389,8 @@ static int take(struct sbx_jobrec *rec, const void *buf, size_t len, struct sbx_
 		return keep(rec, buf, len);
 	if (in->broken)
 		return -EPIPE;
-	if (in->parked || queued(in) >= SBX_STDIN_QUEUE_MAX) {
-		r = park(rec, buf, len, p);
+	if (in->deferred || queued(in) >= SBX_STDIN_QUEUE_MAX) {
+		r = deferred(rec, buf, len, p);
 		return r < 0 ? r : 1;
 	}
 	r = enqueue(in, buf, len);

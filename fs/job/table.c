@@ -48,7 +48,7 @@ struct sbx_jobrec *sbx_jobrec_new(struct sbx_jobs *jobs, const char *name)
 	rec->waiters_tail = &rec->waiters;
 	rec->time_ns = sbx_real_ns();
 	rec->in.watch.fd = -1;
-	rec->in.parked_tail = &rec->in.parked;
+	rec->in.deferred_tail = &rec->in.deferred;
 	return rec;
 }
 
@@ -65,7 +65,7 @@ void sbx_job_unref(struct sbx_jobrec *rec)
 		return;
 	assert(!rec->listed && !rec->run);
 	assert(!rec->waiters && !rec->timer.due_ns);
-	assert(!rec->in.parked && rec->in.watch.fd < 0);
+	assert(!rec->in.deferred && rec->in.watch.fd < 0);
 	sbx_strv_free(rec->changed);
 	free(rec->hint);
 	sbx_asked_release(&rec->asked);
@@ -341,7 +341,7 @@ static int fill(struct sbx_jobs *jobs, const struct sbx_jobs_config *config)
 	jobs->sandbox = config->sandbox;
 	jobs->busy = config->busy;
 	jobs->left = config->left;
-	jobs->settle = config->settle;
+	jobs->before_end = config->before_end;
 	jobs->changed = config->changed;
 	jobs->denied = config->denied;
 	jobs->root = config->root;

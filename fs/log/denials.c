@@ -72,7 +72,7 @@ static void tell_number(struct sbx_denials *d, enum sbx_denied_kind kind, uint64
 	json_object_put(obj);
 }
 
-static void tell_one(struct sbx_denials *d, const struct sbx_denied *denied)
+static void tell_one(struct sbx_denials *d, const struct sbx_denial_report *denied)
 {
 	struct json_object *obj = json_object_new_object();
 	char text[1400];
@@ -165,7 +165,7 @@ void sbx_denials_destroy(struct sbx_denials *d)
 }
 
 /* Whether DENIED is to be told; *before is the number that is owed first. Lock held. */
-static bool admit(struct sbx_denials *d, const struct sbx_denied *denied, uint64_t *before)
+static bool admit(struct sbx_denials *d, const struct sbx_denial_report *denied, uint64_t *before)
 {
 	struct window *w = &d->windows[denied->kind];
 	uint64_t now = sbx_now_ns();
@@ -187,7 +187,7 @@ static bool admit(struct sbx_denials *d, const struct sbx_denied *denied, uint64
 	return false;
 }
 
-void sbx_denials_add(struct sbx_denials *d, const struct sbx_denied *denied)
+void sbx_denials_add(struct sbx_denials *d, const struct sbx_denial_report *denied)
 {
 	uint64_t before;
 	bool told, post;

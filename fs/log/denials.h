@@ -22,7 +22,7 @@ enum sbx_denied_kind {
 };
 
 /* Members that are NULL or "" are left out. */
-struct sbx_denied {
+struct sbx_denial_report {
 	enum sbx_denied_kind kind;
 	const char
 	        *what; /* the sentence, the call, HOST:PORT, ADDRESS:PORT; NULL: only MORE counts */
@@ -45,6 +45,6 @@ int sbx_denials_create(struct sbx_loop *loop, sbx_denials_tell tell, void *data,
 /* Numbers that are owed are dropped. Loop thread, or after the loop stopped. Accepts NULL. */
 void sbx_denials_destroy(struct sbx_denials *d);
 /* Any thread; not during or after destroy. */
-void sbx_denials_add(struct sbx_denials *d, const struct sbx_denied *denied);
+void sbx_denials_add(struct sbx_denials *d, const struct sbx_denial_report *denied);
 
 #endif

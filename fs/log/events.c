@@ -30,8 +30,8 @@ struct line {
 };
 
 /* A read that waits. */
-struct parked {
-	struct parked *next;
+struct deferred {
+	struct deferred *next;
 	struct sbx_events *ev;
 	struct sbx_pending *p;
 	struct sbx_events_reader *reader;
@@ -44,7 +44,7 @@ struct sbx_events {
 	struct line ring[KEPT];
 	unsigned first, count;
 	uint64_t end; /* position after the last line */
-	struct parked *parked;
+	struct deferred *deferred;
 	bool posted; /* serve() is on its way */
 	bool closed; /* nothing more will come */
 };
@@ -66,29 +66,29 @@ static void unref(struct sbx_events *ev)
 {
 	if (atomic_fetch_sub(&ev->refs, 1) > 1)
 		return;
-	assert(!ev->parked);
+	assert(!ev->deferred);
 	for (unsigned i = 0; i < KEPT; i++)
 		free(ev->ring[i].text);
 	pthread_mutex_destroy(&ev->lock);
 	free(ev);
 }
 
-static struct parked *take_parked(struct sbx_events *ev)
+static struct deferred *take_deferred(struct sbx_events *ev)
 {
-	struct parked *list;
+	struct deferred *list;
 
 	pthread_mutex_lock(&ev->lock);
-	list = ev->parked;
-	ev->parked = NULL;
+	list = ev->deferred;
+	ev->deferred = NULL;
 	pthread_mutex_unlock(&ev->lock);
 	return list;
 }
 
 static void answer_eof(struct sbx_events *ev)
 {
-	struct parked *next;
+	struct deferred *next;
 
-	for (struct parked *w = take_parked(ev); w; w = next) {
+	for (struct deferred *w = take_deferred(ev); w; w = next) {
 		next = w->next;
 		sbx_pending_data(w->p, NULL, 0);
 		free(w);
@@ -189,13 +189,13 @@ static void answer_unlock(struct sbx_events *ev, struct sbx_events_reader *r, st
 static void serve(void *data)
 {
 	struct sbx_events *ev = data;
-	struct parked *next, *list;
+	struct deferred *next, *list;
 
 	pthread_mutex_lock(&ev->lock);
 	ev->posted = false;
 	pthread_mutex_unlock(&ev->lock);
-	list = take_parked(ev);
-	for (struct parked *w = list; w; w = next) {
+	list = take_deferred(ev);
+	for (struct deferred *w = list; w; w = next) {
 		next = w->next;
 		pthread_mutex_lock(&ev->lock);
 		answer_unlock(ev, w->reader, w->p);
@@ -251,7 +251,7 @@ static void add(struct sbx_events *ev, char *line, size_t len)
 		return;
 	pthread_mutex_lock(&ev->lock);
 	append(ev, line, len);
-	post = ev->parked && !ev->posted;
+	post = ev->deferred && !ev->posted;
 	ev->posted |= post;
 	pthread_mutex_unlock(&ev->lock);
 	if (post) {
@@ -281,13 +281,13 @@ void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char 
 
 static void cancel(struct sbx_pending *p, bool fatal)
 {
-	struct parked *w = p->owner;
+	struct deferred *w = p->owner;
 	struct sbx_events *ev = w->ev;
-	struct parked **at;
+	struct deferred **at;
 
 	(void)fatal;
 	pthread_mutex_lock(&ev->lock);
-	for (at = &ev->parked; *at != w;)
+	for (at = &ev->deferred; *at != w;)
 		at = &(*at)->next;
 	*at = w->next;
 	pthread_mutex_unlock(&ev->lock);
@@ -319,7 +319,7 @@ static bool is_ready(const struct sbx_events *ev, const struct sbx_events_reader
 void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct sbx_pending *p,
                      int nonblock)
 {
-	struct parked *w;
+	struct deferred *w;
 
 	pthread_mutex_lock(&ev->lock);
 	if (is_ready(ev, r)) {
@@ -328,9 +328,9 @@ void sbx_events_read(struct sbx_events *ev, struct sbx_events_reader *r, struct 
 	}
 	w = nonblock ? NULL : malloc(sizeof(*w));
 	if (w) {
-		*w = (struct parked){.next = ev->parked, .ev = ev, .p = p, .reader = r};
-		sbx_pending_park(p, cancel, w);
-		ev->parked = w;
+		*w = (struct deferred){.next = ev->deferred, .ev = ev, .p = p, .reader = r};
+		sbx_pending_defer(p, cancel, w);
+		ev->deferred = w;
 	}
 	pthread_mutex_unlock(&ev->lock);
 	if (!w)

@@ -27,7 +27,7 @@ enum { CLIENT, SERVER, ENDS };
 enum state { HEAD, LOOKUP, CONNECT, RELAY, REFUSED };
 
 /* From the end of the same number to the other. */
-struct flow {
+struct requests {
 	size_t off, len; /* what of buf is still to be written */
 	bool eof;        /* nothing more comes */
 	bool shut;       /* and the other end was told */
@@ -48,7 +48,7 @@ struct conn {
 	enum sbx_reach reach;
 	bool connect;
 	struct sbx_target target;
-	struct flow flows[ENDS];
+	struct requests flows[ENDS];
 };
 
 static inline struct sbx_loop *loop_of(const struct conn *c)
@@ -95,7 +95,7 @@ static void close_server(struct conn *c)
 static bool watch_both(struct conn *c)
 {
 	for (int i = 0; i < ENDS; i++) {
-		const struct flow *in = &c->flows[i], *out = &c->flows[!i];
+		const struct requests *in = &c->flows[i], *out = &c->flows[!i];
 		uint32_t mask = 0;
 
 		if (c->fds[i] < 0)
@@ -112,7 +112,7 @@ static bool watch_both(struct conn *c)
 
 static bool fill(struct conn *c, int from, bool *again)
 {
-	struct flow *f = &c->flows[from];
+	struct requests *f = &c->flows[from];
 	ssize_t n = recv(c->fds[from], f->buf, BUFFER, 0);
 
 	f->off = 0;
@@ -128,7 +128,7 @@ static bool fill(struct conn *c, int from, bool *again)
 
 static bool drain(struct conn *c, int from, bool *again)
 {
-	struct flow *f = &c->flows[from];
+	struct requests *f = &c->flows[from];
 	ssize_t n = send(c->fds[!from], f->buf + f->off, f->len, MSG_NOSIGNAL);
 
 	assert(f->off + f->len <= BUFFER);
@@ -145,7 +145,7 @@ static bool drain(struct conn *c, int from, bool *again)
 
 static bool move(struct conn *c, int from)
 {
-	struct flow *f = &c->flows[from];
+	struct requests *f = &c->flows[from];
 	bool again = true;
 
 	for (int i = 0; i < TURNS && again; i++) {
@@ -197,7 +197,7 @@ static const char *word_of(int status)
 /* SENTENCE is printable, but for what the client himself has sent. */
 static void answer(struct conn *c, int status, const char *sentence)
 {
-	struct flow *f = &c->flows[SERVER];
+	struct requests *f = &c->flows[SERVER];
 	int n;
 
 	assert(c->state == HEAD || c->state == LOOKUP || c->state == CONNECT);
@@ -220,7 +220,8 @@ static void answer(struct conn *c, int status, const char *sentence)
 static void deny(struct conn *c, const char *host, size_t len, const char *reason)
 {
 	char what[SBX_HOST_MAX + 16], sentence[512];
-	const struct sbx_denied denied = {.kind = SBX_DENIED_HOST, .what = what, .reason = reason};
+	const struct sbx_denial_report denied = {
+	        .kind = SBX_DENIED_HOST, .what = what, .reason = reason};
 
 	snprintf(what, sizeof(what), "%.*s", (int)len, host);
 	snprintf(sentence, sizeof(sentence), "%s: %s", what, reason);
@@ -275,7 +276,7 @@ static void fail_target(struct conn *c, int status, const char *why)
 
 static void connected(struct conn *c)
 {
-	struct flow *f = &c->flows[SERVER];
+	struct requests *f = &c->flows[SERVER];
 	const int one = 1;
 
 	assert(c->state == CONNECT && c->fds[SERVER] >= 0);
@@ -366,7 +367,7 @@ static void on_resolved(int error, struct addrinfo *list, void *data)
 /* Puts the head that the server gets before what came after the client's. */
 static bool replace_head(struct conn *c, const struct sbx_head *head, size_t len)
 {
-	struct flow *f = &c->flows[CLIENT];
+	struct requests *f = &c->flows[CLIENT];
 	char *spare = c->flows[SERVER].buf; /* nothing is in it yet */
 	size_t rest = f->len - len, n = sbx_head_rewrite(head, spare, BUFFER);
 
@@ -380,7 +381,7 @@ static bool replace_head(struct conn *c, const struct sbx_head *head, size_t len
 
 static void take_request(struct conn *c, size_t len)
 {
-	struct flow *f = &c->flows[CLIENT];
+	struct requests *f = &c->flows[CLIENT];
 	struct sbx_head head = {0};
 	int status = sbx_head_parse(f->buf, len, &head);
 
@@ -417,7 +418,7 @@ static void take_request(struct conn *c, size_t len)
 
 static void read_head(struct conn *c)
 {
-	struct flow *f = &c->flows[CLIENT];
+	struct requests *f = &c->flows[CLIENT];
 	ssize_t n = recv(c->fds[CLIENT], f->buf + f->len, SBX_HEAD_MAX - f->len, 0);
 	size_t len;
 
@@ -482,7 +483,7 @@ void conn_start(struct sbx_proxy *p, int fd)
 	/* Not the buffers: what is not used costs nothing. */
 	memset(c, 0, offsetof(struct conn, flows));
 	for (int i = 0; i < ENDS; i++) {
-		struct flow *f = &c->flows[i];
+		struct requests *f = &c->flows[i];
 
 		f->off = f->len = 0;
 		f->eof = f->shut = false;

@@ -28,7 +28,7 @@
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 static struct box *box_of(struct sbx_work *w)
 {
@@ -79,7 +79,7 @@ static void record(struct sbx_work *w)
 
 static void cancel(struct sbx_work *w)
 {
-	atomic_store(&w->cancelled, !sbx_without("cancel"));
+	atomic_store(&w->cancelled, !sbx_mitigation_off("cancel"));
 }
 
 /* Lock held. */

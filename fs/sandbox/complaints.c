@@ -38,7 +38,7 @@ static void hint(struct box *box, const char *job, const char *text)
  * Also stores a denial as the sandbox's last error, because a command sees it only as an error of
  * its own.
  */
-void sbx_box_denied(const struct sbx_denied *denied, void *data)
+void sbx_box_denied(const struct sbx_denial_report *denied, void *data)
 {
 	struct box *box = data;
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -95,12 +95,12 @@ static char *read_end(struct sbx_jobrec *rec, size_t *len)
 static void tell(struct hearing *h, enum sbx_complaint_kind kind, const struct sbx_refusal *refusal)
 {
 	_cleanup_free_ char *program = sbx_job_program(h->rec);
-	const struct sbx_denied denied = {.kind = kind == SBX_COMPLAINT_PROGRAM ? SBX_DENIED_PROGRAM
-	                                                                        : SBX_DENIED_PATH,
-	                                  .what = refusal->what,
-	                                  .program = program,
-	                                  .reason = refusal->reason,
-	                                  .job = sbx_job_name(h->rec)};
+	const struct sbx_denial_report denied = {
+	        .kind = kind == SBX_COMPLAINT_PROGRAM ? SBX_DENIED_PROGRAM : SBX_DENIED_PATH,
+	        .what = refusal->what,
+	        .program = program,
+	        .reason = refusal->reason,
+	        .job = sbx_job_name(h->rec)};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	sbx_box_denied(&denied, h->box);

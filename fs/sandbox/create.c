@@ -129,7 +129,7 @@ static int create(struct sbx_creation *c, struct sbx_sandbox *from, atomic_bool 
 
 	if (r < 0)
 		return r;
-	r = sbx_box_equip(c->box, sandbox);
+	r = sbx_box_attach(c->box, sandbox);
 	if (r < 0) {
 		sbx_sandbox_retire(sandbox, NULL);
 		sbx_sandbox_remove(sandbox, NULL);
@@ -293,8 +293,8 @@ static struct sbx_creation *creation_new(struct sbx_registry *reg, sbx_box_done 
 }
 
 /* C, begun as a fork of FROM or (NULL) on its own, or told that it was refused (CODE). */
-static struct sbx_creation *settle(struct sbx_creation *c, int code, struct sbx_box *from,
-                                   const char *name, struct sbx_error *err)
+static struct sbx_creation *start_or_fail(struct sbx_creation *c, int code, struct sbx_box *from,
+                                          const char *name, struct sbx_error *err)
 {
 	struct sbx_registry *reg = c->reg;
 
@@ -329,7 +329,7 @@ struct sbx_creation *sbx_registry_make(struct sbx_registry *reg,
 		r = take_request(c, req, &err);
 	if (r >= 0 && req->from)
 		r = take_origin(c, req->from, &from, &err);
-	c = settle(c, r, from, req->name, &err);
+	c = start_or_fail(c, r, from, req->name, &err);
 	sbx_box_unref(from);
 	return c;
 }
@@ -352,7 +352,7 @@ struct sbx_creation *sbx_registry_fork(struct sbx_box *from, const struct sbx_cr
 	}
 	if (r >= 0)
 		r = copy_string(rev, &c->rev);
-	return settle(c, r, from, req->name, &err);
+	return start_or_fail(c, r, from, req->name, &err);
 }
 
 void sbx_registry_cancel(struct sbx_creation *c)

@@ -165,7 +165,7 @@ static void run(struct sbx_push *push)
 {
 	struct sbx_sandbox *sandbox = push->box->pub.sandbox;
 	struct sbx_registry *reg = push->box->pub.registry;
-	const struct sbx_push_wish wish = {
+	const struct sbx_push_options options = {
 	        .remote = push->req.remote,
 	        .token = reg->pusher->token,
 	        .timeout_ms = reg->config.settings->operation_timeout_ms,
@@ -175,15 +175,15 @@ static void run(struct sbx_push *push)
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = 0;
 
-	if (!push->req.pr || wish.token)
-		r = sbx_remote_url(sandbox, wish.remote, false, &url, &err);
-	if (!r && !wish.token && (push->req.pr || is_web(url))) {
+	if (!push->req.pr || options.token)
+		r = sbx_remote_url(sandbox, options.remote, false, &url, &err);
+	if (!r && !options.token && (push->req.pr || is_web(url))) {
 		push->code = EACCES;
 		snprintf(push->error, sizeof(push->error), "GITHUB_TOKEN required for push");
 		return;
 	}
 	if (!r)
-		r = sbx_remote_push(sandbox, &wish, &err);
+		r = sbx_remote_push(sandbox, &options, &err);
 	push->pushed = !r;
 	if (r) {
 		sbx_error_complete(&err, r, "pushing", sandbox->id);

@@ -86,7 +86,7 @@ static int adopt(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
 
 	if (!box)
 		return r;
-	r = sbx_box_equip(box, sandbox);
+	r = sbx_box_attach(box, sandbox);
 	if (r < 0) {
 		sbx_box_unref(&box->pub);
 		return r;
@@ -97,7 +97,7 @@ static int adopt(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
 	r = sbx_registry_taken(reg, sandbox->name) ? -EEXIST : sbx_registry_insert(reg, box);
 	pthread_mutex_unlock(&reg->lock);
 	if (r < 0) {
-		sbx_box_strip(box);
+		sbx_box_detach(box);
 		sbx_box_unref(&box->pub);
 		return r;
 	}
@@ -135,7 +135,7 @@ static void remove_all(void *data)
 static int take_leaving(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
 {
 	struct box *box = sbx_box_new(reg, sandbox->name);
-	int r = box ? sbx_box_equip(box, sandbox) : -ENOMEM;
+	int r = box ? sbx_box_attach(box, sandbox) : -ENOMEM;
 
 	if (r < 0) {
 		if (box)

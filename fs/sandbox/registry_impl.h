@@ -127,7 +127,7 @@ struct sbx_creation {
 };
 
 /* As sbx_jobs_config.denied; DATA is the box. */
-void sbx_box_denied(const struct sbx_denied *denied, void *data);
+void sbx_box_denied(const struct sbx_denial_report *denied, void *data);
 /*
  * [loop] REC has ended with EXIT. When it failed and said why, the pool looks for what it was refused and tells it,
  * then comes sbx_box_track_end with then(arg), which is called in any case. False: there is nothing to be heard.
@@ -152,9 +152,9 @@ void sbx_error_complete(struct sbx_error *err, int code, const char *what, const
 /* A box named NAME with one reference, CREATING, in no list. NULL when memory is short. */
 struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
 /* [pool, start] Gives the box its sandbox and opens log, events and jobs. */
-int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox);
+int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox);
 /* Undoes it; the sandbox stays the caller's. No job has run. */
-void sbx_box_strip(struct box *box);
+void sbx_box_detach(struct box *box);
 /* Removes the spilled output of the jobs of ID, in the directory JOBS of all such. May block. */
 void sbx_output_sweep(int jobs, const char *id);
 /* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */

@@ -179,9 +179,9 @@ static const char not_found[] = ": program not found";
 static void searched(void *data)
 {
 	struct search *s = data;
-	const struct sbx_denied denied = {.kind = SBX_DENIED_PROGRAM,
-	                                  .what = s->exit->error.text,
-	                                  .job = sbx_job_name(s->rec)};
+	const struct sbx_denial_report denied = {.kind = SBX_DENIED_PROGRAM,
+	                                         .what = s->exit->error.text,
+	                                         .job = sbx_job_name(s->rec)};
 
 	if (s->found)
 		sbx_box_denied(&denied, s->box);
@@ -226,8 +226,8 @@ static bool is_not_found(const struct sbx_exit *exit)
 }
 
 /* Git state that a command has moved is where the host sees it before anyone hears of the end. */
-static bool settle(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
-                   void *arg, void *data)
+static bool before_end(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
+                       void *arg, void *data)
 {
 	struct box *box = data;
 	struct search *s;
@@ -268,7 +268,7 @@ static int open_jobs(struct box *box, struct sbx_sandbox *sandbox)
 	                .spill_dir = spill,
 	                .busy = jobs_busy,
 	                .left = job_left,
-	                .settle = settle,
+	                .before_end = before_end,
 	                .changed = job_changed,
 	                .denied = sbx_box_denied,
 	                .root = job_root,
@@ -291,7 +291,7 @@ static int take_over_disk(struct sbx_jobs *jobs, const struct sbx_sandbox *sandb
 	return 0;
 }
 
-int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
+int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	const struct sbx_settings *settings = reg->config.settings;
@@ -308,7 +308,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 	if (r >= 0)
 		r = take_over_disk(box->pub.jobs, sandbox);
 	if (r < 0) {
-		sbx_box_strip(box);
+		sbx_box_detach(box);
 		return r;
 	}
 	box->pub.hides_git = sandbox->impl->git && !settings->nested_shared;
@@ -319,7 +319,7 @@ int sbx_box_equip(struct box *box, struct sbx_sandbox *sandbox)
 	return 0;
 }
 
-void sbx_box_strip(struct box *box)
+void sbx_box_detach(struct box *box)
 {
 	sbx_jobs_destroy(box->pub.jobs);
 	sbx_denials_destroy(box->pub.denials);

@@ -79,11 +79,11 @@ static int mark_before(struct sbx_work *w, struct sbx_error *err)
 {
 	struct sbx_track_start *start = sbx_container_of(w, struct sbx_track_start, work);
 	char name[SBX_REV_MAX], id[SBX_REV_MAX];
-	const struct sbx_snapshot_wish wish = {.mark = name, .cancelled = &w->cancelled};
+	const struct sbx_snapshot_options options = {.mark = name, .cancelled = &w->cancelled};
 
 	assert(start->place < TRACKED);
 	place_name(name, start->place, "before");
-	return sbx_history_snapshot(w->box->sandbox, &wish, id, err);
+	return sbx_history_snapshot(w->box->sandbox, &options, id, err);
 }
 
 /* But not where it was given up, or the sandbox is going. */
@@ -186,8 +186,8 @@ static int mark_after(struct sbx_work *w, struct sbx_error *err)
 {
 	struct ending *e = sbx_container_of(w, struct ending, work);
 	char name[SBX_REV_MAX], from[SBX_REV_MAX + 8], to[SBX_REV_MAX];
-	const struct sbx_snapshot_wish wish = {.mark = name, .cancelled = &w->cancelled};
-	const struct sbx_diff_wish diff = {
+	const struct sbx_snapshot_options options = {.mark = name, .cancelled = &w->cancelled};
+	const struct sbx_diff_options diff = {
 	        .from = from, .to = to, .format = SBX_DIFF_NAMES, .cancelled = &w->cancelled};
 	_cleanup_fd_ int fd = memfd_create("sandboxfs-names", MFD_CLOEXEC);
 	int r;
@@ -196,7 +196,7 @@ static int mark_after(struct sbx_work *w, struct sbx_error *err)
 	if (fd < 0)
 		return sbx_fail(err, errno, "what changed cannot be kept: %s", strerror(errno));
 	place_name(name, e->place, "after");
-	r = sbx_history_snapshot(w->box->sandbox, &wish, to, err);
+	r = sbx_history_snapshot(w->box->sandbox, &options, to, err);
 	if (r < 0)
 		return r;
 	place_name(name, e->place, "before");

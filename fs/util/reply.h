@@ -22,7 +22,7 @@ struct sbx_pending_impl {
 
 /*
  * Embedded by whoever owes the answer. Whoever keeps an answer that a client may give up waiting
- * for calls sbx_pending_park before the call that received p returns; from then on the answer is
+ * for calls sbx_pending_defer before the call that received p returns; from then on the answer is
  * given on the event loop thread only, which is also where cancel is called, so the two never meet.
  * cancel comes when the client has signals pending: FATAL when one of them ends it or asks it to
  * stop (KILL, INT, TERM, QUIT), else any other; perhaps several times. It answers or does not;
@@ -43,8 +43,8 @@ struct sbx_pending {
 };
 
 /* From now on the client may give up; see above. Whoever answers later must be on the loop thread. */
-static inline void sbx_pending_park(struct sbx_pending *p,
-                                    void (*cancel)(struct sbx_pending *p, bool fatal), void *owner)
+static inline void sbx_pending_defer(struct sbx_pending *p,
+                                     void (*cancel)(struct sbx_pending *p, bool fatal), void *owner)
 {
 	p->owner = owner;
 	__atomic_store_n(&p->cancel, cancel, __ATOMIC_RELEASE);

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/mitigations.h"
 #include "sandboxfs/openat2.h"
-#include "sandboxfs/walls.h"
 
 #define LINKS_MAX 40 /* as the kernel has it */
 
-bool sbx_confine_climbs(const char *target, unsigned depth)
+bool sbx_symlink_climbs(const char *target, unsigned depth)
 {
 	bool named = false;
 
@@ -227,19 +227,19 @@ static int stays_beneath(int root, const char *view, const struct entry *e)
 	return fd == -EXDEV || fd == -EAGAIN ? walk_beneath(root, view, e->at, e->rest) : 0;
 }
 
-bool sbx_confine_is_steep(const char *target)
+bool sbx_symlink_is_steep(const char *target)
 {
 	/* Deeper than any link can be. */
-	return !sbx_confine_climbs(target, PATH_MAX);
+	return !sbx_symlink_climbs(target, PATH_MAX);
 }
 
-int sbx_confine_link(int root_fd, const char *dir, const char *target, const char *view,
-                     struct sbx_error *err)
+int sbx_symlink_check(int root_fd, const char *dir, const char *target, const char *view,
+                      struct sbx_error *err)
 {
 	struct entry e;
 	int r;
 
-	if (sbx_without("links"))
+	if (sbx_mitigation_off("links"))
 		return 0;
 	r = enter(view, dir, target, &e);
 	if (!r)

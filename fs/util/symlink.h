@@ -18,16 +18,16 @@
  * The kernel resolves the target beneath the root (openat2(2) RESOLVE_BENEATH), link by link where one of them is absolute.
  * No path of VIEW's is opened, because the daemon answers there itself.
  */
-int sbx_confine_link(int root_fd, const char *dir, const char *target, const char *view,
-                     struct sbx_error *err);
+int sbx_symlink_check(int root_fd, const char *dir, const char *target, const char *view,
+                      struct sbx_error *err);
 
 /*
  * Whether ".." stands behind a name in TARGET. Where that leads is known only while nobody can put a link in the name's
  * place: the client's walk asks for no leave to climb.
  */
-bool sbx_confine_is_steep(const char *target);
+bool sbx_symlink_is_steep(const char *target);
 
 /* Whether ".." stands in the relative TARGET only in front, and at most DEPTH times. */
-bool sbx_confine_climbs(const char *target, unsigned depth);
+bool sbx_symlink_climbs(const char *target, unsigned depth);
 
 #endif

@@ -26,7 +26,7 @@
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define COPIED_AT_ONCE (1 << 30)
 
@@ -165,7 +165,7 @@ static int open_again(struct sbx_inodes *tab, int dirfd, const char *name, int f
 {
 	int fd;
 
-	if (sbx_without("identity"))
+	if (sbx_mitigation_off("identity"))
 		flags &= ~O_NOFOLLOW;
 	fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -283,7 +283,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 	free(name);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
-	if (fd >= 0 && !sbx_without("identity") &&
+	if (fd >= 0 && !sbx_mitigation_off("identity") &&
 	    (sbx_ident_at(node->box, fd, "", &st, &id) < 0 || !sbx_node_is_still(node, &id))) {
 		close(fd);
 		return -ESTALE;

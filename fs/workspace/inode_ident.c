@@ -7,7 +7,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/workspace/inode_impl.h"
 #include "fs/workspace/owner.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 static int64_t stamp_ns(const struct statx_timestamp *t)
 {
@@ -39,7 +39,7 @@ static bool quiet_since(const struct sbx_box *box, uint32_t changes)
 int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct stat *st,
                  struct sbx_ident *id)
 {
-	const int nofollow = sbx_without("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
+	const int nofollow = sbx_mitigation_off("identity") ? 0 : AT_SYMLINK_NOFOLLOW;
 	const uint32_t changes = changes_of(box);
 	struct statx x;
 

@@ -16,7 +16,7 @@
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 /* How often ".." stands in front of TARGET. */
 static unsigned count_climbs(const char *target)
@@ -42,7 +42,7 @@ static void judge_link(int dirfd, const char *name, struct sbx_ident *id)
 	if (n < 0)
 		return;
 	target[n] = '\0';
-	id->steep = sbx_confine_is_steep(target);
+	id->steep = sbx_symlink_is_steep(target);
 	id->climbs = *target == '/' ? UINT_MAX : count_climbs(target);
 }
 
@@ -85,9 +85,9 @@ static bool is_apart(const struct sbx_node *node)
 /* Lock held. */
 static void present(const struct sbx_node *node, const struct sbx_ident *id, struct stat *st)
 {
-	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_without("fifos"))
+	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_mitigation_off("fifos"))
 		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
-	if (id->planted && !is_apart(node) && !sbx_without("planted"))
+	if (id->planted && !is_apart(node) && !sbx_mitigation_off("planted"))
 		sbx_gitdir_disown(st);
 }
 

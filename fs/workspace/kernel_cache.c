@@ -96,7 +96,7 @@ static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const
 
 	if (ws->opendirs || !S_ISDIR(st->st_mode))
 		return;
-	left = sbx_kept_left(ws->kept, id, ws_changed_ns(st), sbx_now_ns());
+	left = sbx_listing_cache_left(ws->kept, id, ws_changed_ns(st), sbx_now_ns());
 	if (left < 0)
 		take_back(ws, &id, 1);
 	else if (left > 0 && (double)left / 1e9 < *attr)
@@ -175,7 +175,8 @@ static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 	if (ws->opendirs)
 		return;
 	do {
-		n = sbx_kept_take_box(ws->kept, box, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids));
+		n = sbx_listing_cache_take_box(ws->kept, box, sbx_now_ns(), ids,
+		                               SBX_ARRAY_SIZE(ids));
 		take_back(ws, ids, n);
 	} while (n == SBX_ARRAY_SIZE(ids));
 }
@@ -306,7 +307,7 @@ static void sweep(struct sbx_timer *t)
 	size_t n;
 
 	atomic_store(&ws->sweeping, false);
-	n = sbx_kept_take_old(ws->kept, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids), &more);
+	n = sbx_listing_cache_take_old(ws->kept, sbx_now_ns(), ids, SBX_ARRAY_SIZE(ids), &more);
 	sbx_forgetter_add(ws->forgetter, ids, n, 0);
 	if (!more)
 		return;
@@ -322,7 +323,7 @@ static void sweep_begin(void *data)
 
 	ws->sweep.fn = sweep;
 	ws->sweep.data = ws;
-	sbx_loop_timer_set(sbx_registry_loop(ws->registry), &ws->sweep, SBX_KEPT_MS);
+	sbx_loop_timer_set(sbx_registry_loop(ws->registry), &ws->sweep, SBX_LISTING_CACHE_MS);
 }
 
 void ws_listing_handed(struct sbx_workspace *ws)

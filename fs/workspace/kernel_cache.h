@@ -15,7 +15,7 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
 /* The kernel is going to have a listing that is kept. */
 void ws_listing_handed(struct sbx_workspace *ws);
-/* For sbx_kept_create: the listing of the directory ID is kept no longer. WS is the workspace. */
+/* For sbx_listing_cache_create: the listing of the directory ID is kept no longer. WS is the workspace. */
 void ws_listing_dropped(uint64_t id, void *ws);
 /*
  * For sbx_forgetter_create: has the kernel drop its copy of the listing of ID. It may wait for a

@@ -20,7 +20,7 @@
 
 static const char *at_name(const char *key, char buf[AT_SIZE])
 {
-	snprintf(buf, AT_SIZE, "%s%s", key, SBX_NESTED_AT);
+	snprintf(buf, AT_SIZE, "%s%s", key, SBX_NESTED_PATH_SUFFIX);
 	return buf;
 }
 
@@ -247,9 +247,10 @@ static void move_at(int store, const char *name, const char *old, const char *ne
 
 static bool is_at(const char *name)
 {
-	size_t len = strlen(name), suffix = strlen(SBX_NESTED_AT);
+	size_t len = strlen(name), suffix = strlen(SBX_NESTED_PATH_SUFFIX);
 
-	return len > suffix && len < AT_SIZE && strcmp(name + len - suffix, SBX_NESTED_AT) == 0;
+	return len > suffix && len < AT_SIZE &&
+	       strcmp(name + len - suffix, SBX_NESTED_PATH_SUFFIX) == 0;
 }
 
 /* All names first: what is written anew could be met again. */

@@ -14,7 +14,7 @@
 #include "fs/workspace/owner.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 static bool is_backed(const struct sbx_node *node)
 {
@@ -69,7 +69,7 @@ static int set_mode(int path_fd, mode_t mode, struct sbx_error *err)
 
 	if (fstat(path_fd, &st) < 0)
 		return -errno;
-	if (mode & refused_bits(st.st_mode) & ~st.st_mode && !sbx_without("special"))
+	if (mode & refused_bits(st.st_mode) & ~st.st_mode && !sbx_mitigation_off("special"))
 		return sbx_fail(err, EPERM, "setuid and setgid are not available in a sandbox");
 	if (S_ISLNK(st.st_mode))
 		return -EOPNOTSUPP;
@@ -309,7 +309,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		return;
 	if (!strncmp(name, "system.", 7)) {
 		ws_reply(req, -EOPNOTSUPP); /* POSIX ACLs: cp -p goes on with the mode */
-	} else if (!is_user(name) && !sbx_without("special")) {
+	} else if (!is_user(name) && !sbx_mitigation_off("special")) {
 		sbx_fail(&err, EPERM, "%s: only user.* attributes can be set in a sandbox", name);
 		ws_refuse(req, sbx_node_box(node), &err);
 	} else {

@@ -15,11 +15,11 @@
 #include "fs/workspace/tree.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 static int mknod_refused(mode_t mode, const char *name, struct sbx_error *err)
 {
-	if (sbx_without("special"))
+	if (sbx_mitigation_off("special"))
 		return 0;
 	if (!S_ISREG(mode) && !S_ISFIFO(mode) && !S_ISSOCK(mode))
 		return sbx_fail(err, EPERM, "%s: devices cannot be made in a sandbox", name);
@@ -65,7 +65,7 @@ static int check_link(struct sbx_workspace *ws, struct sbx_node *dir, const char
 		return sbx_fail(err, ENAMETOOLONG, "the path of the mount is too long");
 	root = sbx_box_root(box);
 	return root < 0 ? sbx_fail(err, -root, "the sandbox is gone")
-	                : sbx_confine_link(root, path, target, view, err);
+	                : sbx_symlink_check(root, path, target, view, err);
 }
 
 /* Makes NAME in the directory PARENT as WHAT says, and answers. */
@@ -125,7 +125,7 @@ static int check_followed(struct sbx_workspace *ws, struct sbx_node *dir, const 
 	const unsigned begun = __atomic_load_n(&box->begun, __ATOMIC_SEQ_CST);
 	int r = check_link(ws, dir, target, err);
 
-	if (r || !sbx_confine_is_steep(target) || sbx_without("links"))
+	if (r || !sbx_symlink_is_steep(target) || sbx_mitigation_off("links"))
 		return r;
 	if (__atomic_load_n(&box->busy, __ATOMIC_SEQ_CST) ||
 	    __atomic_load_n(&box->begun, __ATOMIC_SEQ_CST) != begun)
@@ -171,7 +171,7 @@ static bool only_reads(pid_t pid)
 static int tell_refused(const struct sbx_node *node, const char *text, pid_t client,
                         struct sbx_error *err)
 {
-	const bool gentle = *text != '/' && sbx_confine_climbs(text, 0);
+	const bool gentle = *text != '/' && sbx_symlink_climbs(text, 0);
 
 	if (!gentle && !(sbx_node_steep(node) && only_reads(client)))
 		return -EACCES;
@@ -200,7 +200,7 @@ static int read_link(struct sbx_workspace *ws, struct sbx_node *node, pid_t clie
 		return r;
 	buf[n] = '\0';
 	/* The kernel would keep the text: have it look again, for a node that says so. */
-	if (sbx_confine_is_steep(buf) && !sbx_node_steep(node))
+	if (sbx_symlink_is_steep(buf) && !sbx_node_steep(node))
 		return -ESTALE;
 	dir = sbx_node_parent(ws->inodes, node);
 	if (!dir)

@@ -131,8 +131,8 @@ static int list_anew(struct sbx_workspace *ws, struct sbx_node *node, int64_t ch
 		return r;
 	}
 	sbx_listing_order(l, 2);
-	sbx_kept_note(ws->kept, sbx_node_id(node), box ? box->number : 0, l, l->once ? 0 : changed,
-	              sbx_now_ns());
+	sbx_listing_cache_note(ws->kept, sbx_node_id(node), box ? box->number : 0, l,
+	                       l->once ? 0 : changed, sbx_now_ns());
 	*ret = l;
 	return 0;
 }
@@ -148,8 +148,8 @@ static int listing_at(struct sbx_workspace *ws, struct sbx_node *node, off_t off
 	const int64_t changed = changed_ns(ws, node);
 
 	ws_listing_handed(ws);
-	*ret = off ? sbx_kept_latest(ws->kept, id, now)
-	           : sbx_kept_current(ws->kept, id, changed, now);
+	*ret = off ? sbx_listing_cache_latest(ws->kept, id, now)
+	           : sbx_listing_cache_current(ws->kept, id, changed, now);
 	return *ret ? 0 : list_anew(ws, node, changed, ret);
 }
 
@@ -173,7 +173,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!node)
 		return;
 	changed = changed_ns(ws, node);
-	listing = sbx_kept_current(ws->kept, ino, changed, sbx_now_ns());
+	listing = sbx_listing_cache_current(ws->kept, ino, changed, sbx_now_ns());
 	sbx_node_put(ws->inodes, node);
 	fi->cache_readdir = changed != 0;
 	fi->keep_cache = listing != NULL;

@@ -294,7 +294,7 @@ static void synced(int code, void *data)
 {
 	struct syncing *s = data;
 
-	sbx_park_remove(s->ws->park, &s->pending);
+	sbx_deferred_remove(s->ws->deferred, &s->pending);
 	ws_reply(s->pending.req, code);
 	free(s);
 }
@@ -313,7 +313,7 @@ void ws_reply_synced(fuse_req_t req, struct sbx_box *box)
 		return;
 	}
 	s->ws = ws_of(req);
-	sbx_park_add(s->ws->park, req, &s->pending);
+	sbx_deferred_add(s->ws->deferred, req, &s->pending);
 	if (!sbx_box_flush(box, synced, s))
 		synced(0, s);
 }

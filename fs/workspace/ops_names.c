@@ -30,7 +30,7 @@ static void cleared(void *data)
 {
 	struct clearing *c = data;
 
-	sbx_park_remove(c->ws->park, &c->pending);
+	sbx_deferred_remove(c->ws->deferred, &c->pending);
 	ws_put(c->ws, c->dir, c->f);
 	ws_reply(c->pending.req, c->result);
 	free(c);
@@ -74,7 +74,7 @@ static bool rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f,
 	c->f = f;
 	c->fd = sbx_steal_fd(&fd);
 	memcpy(c->name, name, strlen(name));
-	sbx_park_add(ws->park, req, &c->pending);
+	sbx_deferred_add(ws->deferred, req, &c->pending);
 	sbx_pool_submit(sbx_registry_lane(ws->registry), clear, c);
 	return true;
 }

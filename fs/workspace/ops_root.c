@@ -29,8 +29,8 @@
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/mitigations.h"
 #include "sandboxfs/pool.h"
-#include "sandboxfs/walls.h"
 
 const char *ws_gitfile(const struct sbx_node *node)
 {
@@ -70,7 +70,7 @@ static void guarded(void *data)
 {
 	struct guarding *g = data;
 
-	sbx_park_remove(g->ws->park, &g->pending);
+	sbx_deferred_remove(g->ws->deferred, &g->pending);
 	if (g->result)
 		ws_refuse(g->pending.req, sbx_node_box(g->dir), &g->err);
 	else
@@ -104,7 +104,7 @@ static void guard_gitfile(fuse_req_t req, struct sbx_node *dir)
 	}
 	g->ws = ws;
 	g->dir = dir;
-	sbx_park_add(ws->park, req, &g->pending);
+	sbx_deferred_add(ws->deferred, req, &g->pending);
 	sbx_pool_submit(sbx_registry_lane(ws->registry), guard, g);
 }
 
@@ -115,7 +115,7 @@ void ws_reply(fuse_req_t req, int r)
 
 void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 {
-	const struct sbx_denied denied = {.kind = SBX_DENIED_PATH, .what = err->text};
+	const struct sbx_denial_report denied = {.kind = SBX_DENIED_PATH, .what = err->text};
 
 	sbx_error_store(ws_of(req)->registry, box, err);
 	if (box && (err->code == EACCES || err->code == EPERM))
@@ -203,7 +203,7 @@ void ws_edited(const struct sbx_node *node)
 {
 	struct sbx_box *box = sbx_node_box(node);
 
-	sbx_sandbox_changing(box->sandbox, -1, NULL);
+	sbx_sandbox_before_write(box->sandbox, -1, NULL);
 	sbx_box_edited(box);
 }
 
@@ -395,7 +395,7 @@ int ws_lookup(struct sbx_workspace *ws, struct sbx_node *dir, const char *name, 
 	if (ws_is_ctl(ws, dir, name))
 		return lookup_special(ws, SBX_NODE_CTL, box, 0, st, ret);
 	if (has_alias(dir, name))
-		return sbx_without("aliases") &&
+		return sbx_mitigation_off("aliases") &&
 		                       sbx_node_lookup(ws->inodes, dir, name, st, ret) == 0
 		               ? 0
 		               : lookup_special(ws, SBX_NODE_ALIAS, box,
@@ -511,7 +511,7 @@ static bool change_answered(struct change *c)
 	if (c->answered)
 		return true;
 	c->answered = true;
-	sbx_park_remove(c->ws->park, &c->pending);
+	sbx_deferred_remove(c->ws->deferred, &c->pending);
 	return false;
 }
 
@@ -534,7 +534,7 @@ static void cancel_change(struct sbx_pending *p, bool fatal)
 		ws_reply(c->pending.req, -EINTR);
 }
 
-static struct change *change_park(fuse_req_t req, bool makes)
+static struct change *defer_change(fuse_req_t req, bool makes)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct change *c = calloc(1, sizeof(*c));
@@ -547,7 +547,7 @@ static struct change *change_park(fuse_req_t req, bool makes)
 	c->makes = makes;
 	c->pending.cancel = cancel_change;
 	atomic_store(&c->refs, 2);
-	sbx_park_add(c->ws->park, req, &c->pending);
+	sbx_deferred_add(c->ws->deferred, req, &c->pending);
 	return c;
 }
 
@@ -581,7 +581,7 @@ static void made(int code, struct sbx_box *box, const struct sbx_error *err, voi
 void root_mkdir(fuse_req_t req, const char *name)
 {
 	struct sbx_create_request create = {.name = strdup(name)};
-	struct change *c = change_park(req, true);
+	struct change *c = defer_change(req, true);
 
 	if (c) {
 		atomic_store(&c->creation, sbx_registry_make(c->ws->registry, &create, made, c));
@@ -605,7 +605,7 @@ static void changed(int code, struct sbx_box *box, const struct sbx_error *err, 
 
 void root_rmdir(fuse_req_t req, const char *name)
 {
-	struct change *c = change_park(req, false);
+	struct change *c = defer_change(req, false);
 
 	if (!c)
 		return;
@@ -615,7 +615,7 @@ void root_rmdir(fuse_req_t req, const char *name)
 
 void root_rename(fuse_req_t req, const char *name, const char *newname)
 {
-	struct change *c = change_park(req, false);
+	struct change *c = defer_change(req, false);
 
 	if (!c)
 		return;

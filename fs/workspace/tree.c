@@ -121,7 +121,7 @@ int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, co
 	sbx_hold_name(ws->inodes, dir, name, &hold);
 	/* After that: it may make one link more. */
 	if (!flags && n.store < 0)
-		sbx_sandbox_changing(box->sandbox, dirfd, name);
+		sbx_sandbox_before_write(box->sandbox, dirfd, name);
 	/* Of a name of the base it takes a file that says so. */
 	do {
 		r = unlinkat(n.dirfd, n.name, flags) < 0 ? -errno : 0;

@@ -21,8 +21,8 @@ struct sbx_workspace {
 	const struct sbx_settings *settings;
 	struct sbx_registry *registry;
 	struct sbx_inodes *inodes;
-	struct sbx_park *park;
-	struct sbx_kept *kept;               /* which listings the kernel may go on using */
+	struct sbx_deferred *deferred;
+	struct sbx_listing_cache *kept;      /* which listings the kernel may go on using */
 	struct sbx_forgetter *forgetter;     /* has it drop them; NULL before it has any */
 	struct sbx_passthrough *passthrough; /* io=passthrough; else NULL */
 	struct sbx_controls *nodes;          /* of the controls, on whatever connection */

@@ -7,12 +7,12 @@
 
 #include <stdbool.h>
 
-struct sbx_cgroup_powers {
+struct sbx_cgroup_features {
 	bool memory, pids, cpu; /* the controllers that we may use */
 	char reason[192];       /* why none is; "" when one is */
 };
 
 /* Finds out without changing anything. Any thread. */
-void sbx_cgroup_probe(struct sbx_cgroup_powers *ret);
+void sbx_cgroup_probe(struct sbx_cgroup_features *ret);
 
 #endif

@@ -11,7 +11,7 @@
 #include "sandboxfs/error.h"
 #include "sandboxfs/sandbox.h"
 
-#define SBX_NESTED_AT ".at" /* see nested */
+#define SBX_NESTED_PATH_SUFFIX ".at" /* see nested */
 
 /* All are mandatory. */
 struct sbx_git_impl {

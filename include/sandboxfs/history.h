@@ -28,7 +28,7 @@
 #define SBX_REV_MAX 80 /* bytes of a REV, with its NUL */
 
 /* Options of a snapshot or a mark. Strings are borrowed; NULL members take the default. */
-struct sbx_snapshot_wish {
+struct sbx_snapshot_options {
 	const char *mark; /* name of the mark, which replaces one of that name; NULL: a snapshot */
 	/* NULL or empty: "snapshot-", and twelve digits of its tree and the time. */
 	const char *message;
@@ -59,7 +59,7 @@ enum sbx_diff_format {
 	SBX_DIFF_NAMES,
 };
 
-struct sbx_diff_wish {
+struct sbx_diff_options {
 	const char *from, *to; /* REVs */
 	enum sbx_diff_format format;
 	atomic_bool *cancelled; /* as above */
@@ -74,7 +74,7 @@ struct sbx_history_impl {
 	 * merge is unfinished, or the host's git is at work there. EEXIST: git state in conflict.
 	 * ENOSPC, EINTR.
 	 */
-	int (*snapshot)(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+	int (*snapshot)(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
 	                char id[SBX_REV_MAX], struct sbx_error *err);
 	/* [pool] Forgets the mark NAME; success when there is none. */
 	int (*forget)(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
@@ -95,7 +95,7 @@ struct sbx_history_impl {
 	int (*restore)(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
 	               struct sbx_error *err);
 	/* [pool] Writes what differs to FD as it is found. ENOENT no such REV. */
-	int (*diff)(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+	int (*diff)(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
 	            struct sbx_error *err);
 
 	/*
@@ -131,7 +131,7 @@ static inline bool sbx_has_history(const struct sbx_sandbox *sb)
  * [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where wish->mark is no name of a
  * mark.
  */
-int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_wish *wish,
+int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
                          char id[SBX_REV_MAX], struct sbx_error *err);
 /* [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where NAME is no name of a mark. */
 int sbx_history_forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err);
@@ -148,7 +148,7 @@ int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *ca
  * [pool] As the member; FD stays the caller's. -EOPNOTSUPP without a table; -EINVAL where
  * wish->from or wish->to is malformed.
  */
-int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_wish *wish, int fd,
+int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
                      struct sbx_error *err);
 /* [disk] As the member. -EOPNOTSUPP without a table; -EINVAL where REV is malformed. */
 int sbx_history_tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,

@@ -10,7 +10,7 @@
 #include "sandboxfs/error.h"
 #include "sandboxfs/sandbox.h"
 
-struct sbx_push_wish {
+struct sbx_push_options {
 	const char *remote;  /* NULL: "origin" */
 	const char *token;   /* for HTTP(S); a secret: never in an error text. NULL: none */
 	uint64_t timeout_ms; /* for all of it: -ETIMEDOUT; 0: none */
@@ -34,7 +34,7 @@ struct sbx_remote_impl {
 	 * credentials. EEXIST: not a fast-forward. EPERM: refused by the server. ECONNREFUSED,
 	 * ETIMEDOUT, EINTR...
 	 */
-	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+	int (*push)(struct sbx_sandbox *sb, const struct sbx_push_options *options,
 	            struct sbx_error *err);
 };
 
@@ -54,12 +54,12 @@ static inline int sbx_remote_url(struct sbx_sandbox *sb, const char *name, bool 
 }
 
 /* As the member, on a thread that may wait for the network; -EOPNOTSUPP without a table. */
-static inline int sbx_remote_push(struct sbx_sandbox *sb, const struct sbx_push_wish *wish,
+static inline int sbx_remote_push(struct sbx_sandbox *sb, const struct sbx_push_options *options,
                                   struct sbx_error *err)
 {
 	if (!sbx_has_remote(sb))
 		return sbx_fail(err, EOPNOTSUPP, "push is not available with this backend");
-	return sb->impl->remote->push(sb, wish, err);
+	return sb->impl->remote->push(sb, options, err);
 }
 
 #endif

@@ -41,7 +41,7 @@ void sbx_spawner_stop(struct sbx_spawner *sp);
 struct sbx_place {
 	const char *id;      /* of the sandbox */
 	const char *workdir; /* absolute path of the tree */
-	bool layered;   /* the tree is what the room has for ID; workdir is but a name for it */
+	bool overlaid;  /* the tree is what the room has for ID; workdir is but a name for it */
 	bool as_source; /* it is a copy of the source, whose path leads to it too */
 	bool on_disk; /* the first two of rw, home and repository, are what the room has on a disk for ID, where it does */
 	const char *view; /* absolute path at which commands see the tree (MNT/NAME) */
@@ -72,8 +72,8 @@ void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id);
  * [pool] Has the spawner start the process that mounts trees of TREES over bases of BASES; *ret is the socket to it,
  * on which it tells whether it could (backends/runner/isolation/mounter.h). EOPNOTSUPP: commands have no mounts of their own.
  */
-int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
-                          struct sbx_error *err);
+int sbx_spawner_open_mounter(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
+                             struct sbx_error *err);
 /* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused. */
 bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp);
 /* [any] Whether commands see a view of their own instead of the host. */

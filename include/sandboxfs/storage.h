@@ -29,7 +29,7 @@ struct sbx_storage_impl {
 	 * the mount, or, with NAME NULL, that something else is about to be written: what a
 	 * removal of all takes with it can be saved as it was. Takes microseconds.
 	 */
-	void (*changing)(struct sbx_sandbox *sb, int dirfd, const char *name);
+	void (*before_write)(struct sbx_sandbox *sb, int dirfd, const char *name);
 	/*
 	 * [any] Gives back some of the room that what was removed takes, as a write found none
 	 * (ENOSPC, EDQUOT). Whether it did: the write is to be tried again. It is to be tried once
@@ -61,10 +61,10 @@ static inline int sbx_sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct
 }
 
 /* [any] As the member; does nothing where the tree is not on this machine's disks. */
-static inline void sbx_sandbox_changing(struct sbx_sandbox *sb, int dirfd, const char *name)
+static inline void sbx_sandbox_before_write(struct sbx_sandbox *sb, int dirfd, const char *name)
 {
 	if (sb->impl->storage)
-		sb->impl->storage->changing(sb, dirfd, name);
+		sb->impl->storage->before_write(sb, dirfd, name);
 }
 
 /* [any] As the member; false where the tree is not on this machine's disks. */

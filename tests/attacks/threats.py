@@ -39,7 +39,7 @@ runner = re.search(r"^weak_runner = executable\([^)]*runner_main, runner_sources
 for top in ("fs", "backends"):
     for source in sorted((here / "../.." / top).rglob("*.c")):
         name = f"{top}/{source.relative_to(here / '../..' / top)}"
-        knows = "sbx_without(" in source.read_text() or "#ifdef SBX_WEAK" in source.read_text()
+        knows = "sbx_mitigation_off(" in source.read_text() or "#ifdef SBX_WEAK" in source.read_text()
         if knows and source.parent.name in ("isolation", "spawner"):
             checks.append((runner and f"'{source.name}'" in (source.parent / "meson.build").read_text(),
                            f"{name} is compiled anew for the runner without walls, as it knows of one"))

@@ -52,7 +52,7 @@ struct row {
 	bool forks;       /* sandboxes start as others, too */
 	bool persistent;  /* sandboxes outlive the daemon */
 	bool traced;
-	bool layered; /* where this machine can */
+	bool overlaid; /* where this machine can */
 };
 
 static const struct row rows[] = {
@@ -163,7 +163,7 @@ static int setup(void **state)
 	t.settings.debug = t.row->traced;
 	t.settings.cache_dir = strdup(scratch_path("cache"));
 	t.settings.cache_mb = 100;
-	t.spawner.has_room = t.row->layered;
+	t.spawner.has_room = t.row->overlaid;
 	scratch_mkdir(t.settings.mountpoint);
 	if (t.row->open)
 		scratch_mkdir(t.settings.state_dir);
@@ -552,7 +552,7 @@ static void info_describes_the_sandbox(void **state)
 	if (is_local())
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "tree")),
 		                    sb->tree.mounted ? "overlay" : "checkout");
-	if (t.row->layered && !sb->tree.mounted)
+	if (t.row->overlaid && !sb->tree.mounted)
 		print_message("# skipped: no layers here\n");
 	if (is_git())
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "branch")),
@@ -684,7 +684,7 @@ static void storage_is_refused(struct sbx_sandbox *sb)
 	assert_false(sbx_sandbox_needs_barrier(sb));
 	assert_int_equal(sbx_sandbox_barrier(sb, true, NULL), 0);
 	assert_false(sbx_sandbox_make_room(sb));
-	sbx_sandbox_changing(sb, sbx_sandbox_root(sb), NULL);
+	sbx_sandbox_before_write(sb, sbx_sandbox_root(sb), NULL);
 	sbx_sandbox_discard(sb);
 }
 
@@ -712,8 +712,8 @@ static int no_object(const char *name, const struct sbx_object *o, void *data)
 
 static void history_is_refused(struct sbx_sandbox *sb)
 {
-	const struct sbx_snapshot_wish snapshot = {0};
-	const struct sbx_diff_wish diff = {.from = "base"};
+	const struct sbx_snapshot_options snapshot = {0};
+	const struct sbx_diff_options diff = {.from = "base"};
 	struct sbx_object object;
 	char id[SBX_REV_MAX];
 
@@ -735,7 +735,7 @@ static void remote_is_refused(struct sbx_sandbox *sb)
 
 	assert_false(sbx_has_remote(sb));
 	assert_int_equal(sbx_remote_url(sb, NULL, false, &url, NULL), -EOPNOTSUPP);
-	assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL), -EOPNOTSUPP);
+	assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_options){0}, NULL), -EOPNOTSUPP);
 	assert_null(url);
 }
 
@@ -917,13 +917,13 @@ static void kill_somewhere(unsigned spin)
 
 static void a_kill_at_any_moment_is_recovered_from(void **state)
 {
-	unsigned seed = 1;
+	unsigned origin = 1;
 
 	(void)state;
 	for (int round = 0; round < 20; round++) {
 		sbx_backend_destroy(t.backend);
 		t.backend = NULL;
-		kill_somewhere((unsigned)rand_r(&seed) % 3000000);
+		kill_somewhere((unsigned)rand_r(&origin) % 3000000);
 		open_backend();
 		recover();
 		assert_true(t.nfound <= 1);

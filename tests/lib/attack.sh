@@ -1,6 +1,6 @@
 # Verbs for attacks. Sourced after mount.sh, which it needs.
 #
-# Each attack names the walls that stop it (include/sandboxfs/walls.h). With SBX_WEAK the daemon is
+# Each attack names the walls that stop it (include/sandboxfs/mitigations.h). With SBX_WEAK the daemon is
 # sandboxfs-weak: every attack is then made once more without its walls, and must succeed. Attacks
 # with another word in place of walls have no such counterpart:
 #   -kernel   the kernel refuses it to everybody without rights, or has none of what was asked for

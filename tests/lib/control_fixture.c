@@ -14,15 +14,15 @@
 
 #include "sandboxfs/cleanup.h"
 
-struct house house;
+struct registry_fixture registry_fixture;
 struct sbx_box *box;
 
 int set_up(void **state)
 {
 	(void)state;
-	house_open(&house, "memory", NULL);
-	house_start(&house);
-	box = house_make(&house, "a");
+	registry_fixture_open(&registry_fixture, "memory", NULL);
+	registry_fixture_start(&registry_fixture);
+	box = registry_fixture_make(&registry_fixture, "a");
 	return 0;
 }
 
@@ -30,7 +30,7 @@ int tear_down(void **state)
 {
 	(void)state;
 	sbx_box_unref(box);
-	house_close(&house);
+	registry_fixture_close(&registry_fixture);
 	return 0;
 }
 
@@ -46,7 +46,7 @@ int find(const char *path, struct sbx_control_node *ret)
 	else
 		sbx_control_box_node(box, &dir);
 	for (char *word = strtok_r(copy, "/", &save); word; word = strtok_r(NULL, "/", &save)) {
-		r = sbx_control_lookup(house.registry, &dir, word, &node);
+		r = sbx_control_lookup(registry_fixture.registry, &dir, word, &node);
 		sbx_control_node_release(&dir);
 		if (r < 0)
 			return r;
@@ -63,7 +63,7 @@ int try_open(const char *path, int flags, struct sbx_control_handle **ret)
 
 	if (r < 0)
 		return r;
-	r = sbx_control_open(house.registry, &node, flags, ret);
+	r = sbx_control_open(registry_fixture.registry, &node, flags, ret);
 	sbx_control_node_release(&node);
 	return r;
 }
@@ -149,7 +149,7 @@ void assert_cat(const char *path, const char *expected)
 
 	assert_string_equal(data, expected);
 	assert_int_equal(find(path, &node), 0);
-	assert_int_equal(sbx_control_getattr(house.registry, &node, &st), 0);
+	assert_int_equal(sbx_control_getattr(registry_fixture.registry, &node, &st), 0);
 	assert_int_equal(st.st_size, strlen(expected));
 	sbx_control_node_release(&node);
 }
@@ -199,7 +199,7 @@ void assert_list(const char *path, const char *expected)
 	struct listing l = {""};
 
 	assert_int_equal(find(path, &node), 0);
-	assert_int_equal(sbx_control_list(house.registry, &node, list_name, &l), 0);
+	assert_int_equal(sbx_control_list(registry_fixture.registry, &node, list_name, &l), 0);
 	assert_string_equal(l.names, expected);
 	sbx_control_node_release(&node);
 }

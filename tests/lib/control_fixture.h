@@ -7,9 +7,9 @@
 #define SANDBOXFS_TESTS_CONTROL_FIXTURE_H
 
 #include "fs/control/control.h"
-#include "tests/lib/house.h"
+#include "tests/lib/registry_fixture.h"
 
-extern struct house house;
+extern struct registry_fixture registry_fixture;
 extern struct sbx_box *box;
 
 /* For cmocka. */

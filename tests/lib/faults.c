@@ -200,8 +200,8 @@ static int pass_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *err)
 
 GUARD(now ? BARRIER_NOW : BARRIER, barrier, (SANDBOX, bool now, ERROR), pass_barrier(sb, now, err))
 FORWARD(int, resize, (SANDBOX, uint64_t mb, ERROR), sbx_sandbox_resize(inner_of(sb), mb, err))
-FORWARD(void, changing, (SANDBOX, int dirfd, const char *name),
-        sbx_sandbox_changing(inner_of(sb), dirfd, name))
+FORWARD(void, before_write, (SANDBOX, int dirfd, const char *name),
+        sbx_sandbox_before_write(inner_of(sb), dirfd, name))
 FORWARD(bool, make_room, (SANDBOX), sbx_sandbox_make_room(inner_of(sb)))
 
 static void do_discard(struct sbx_sandbox *sb)
@@ -211,19 +211,20 @@ static void do_discard(struct sbx_sandbox *sb)
 	sbx_sandbox_discard(inner_of(sb));
 }
 
-static int take_snapshot(struct wrapped *w, const struct sbx_snapshot_wish *wish,
+static int take_snapshot(struct wrapped *w, const struct sbx_snapshot_options *options,
                          char id[SBX_REV_MAX], struct sbx_error *err)
 {
 	struct faults *f = w->f;
-	int r = sbx_history_snapshot(w->inner, wish, id, err);
+	int r = sbx_history_snapshot(w->inner, options, id, err);
 
-	if (r || wish->mark)
+	if (r || options->mark)
 		return r;
 	assert(f->nids < SBX_ARRAY_SIZE(f->ids));
 	memcpy(f->ids[f->nids++], id, SBX_REV_MAX);
 	snprintf(id, SBX_REV_MAX, "abcd%04zx", f->nids);
-	snprintf(f->points[SNAPSHOT].asked, 256, "%s|%s|%d", wish->message ? wish->message : "-",
-	         wish->author ? wish->author : "-", wish->ignored);
+	snprintf(f->points[SNAPSHOT].asked, 256, "%s|%s|%d",
+	         options->message ? options->message : "-", options->author ? options->author : "-",
+	         options->ignored);
 	return 0;
 }
 
@@ -247,16 +248,17 @@ static int list_one(const struct sbx_snapshot *s, void *data)
 	return l->fn(&told, l->data);
 }
 
-static int compare(struct sbx_sandbox *sb, struct sbx_diff_wish wish, int fd, struct sbx_error *err)
+static int compare(struct sbx_sandbox *sb, struct sbx_diff_options options, int fd,
+                   struct sbx_error *err)
 {
-	wish.from = plain(sb, wish.from);
-	wish.to = plain(sb, wish.to);
-	return sbx_history_diff(inner_of(sb), &wish, fd, err);
+	options.from = plain(sb, options.from);
+	options.to = plain(sb, options.to);
+	return sbx_history_diff(inner_of(sb), &options, fd, err);
 }
 
 GUARD(SNAPSHOT, snapshot,
-      (SANDBOX, const struct sbx_snapshot_wish *wish, char id[SBX_REV_MAX], ERROR),
-      take_snapshot(downcast(sb), wish, id, err))
+      (SANDBOX, const struct sbx_snapshot_options *options, char id[SBX_REV_MAX], ERROR),
+      take_snapshot(downcast(sb), options, id, err))
 FORWARD(int, forget, (SANDBOX, const char *name, ERROR),
         sbx_history_forget(inner_of(sb), name, err))
 FORWARD(int, list,
@@ -264,8 +266,8 @@ FORWARD(int, list,
         sbx_history_list(inner_of(sb), list_one, &(struct listing){downcast(sb)->f, fn, data}, err))
 GUARD(RESTORE, restore, (SANDBOX, const char *rev, atomic_bool *cancelled, ERROR),
       sbx_history_restore(inner_of(sb), plain(sb, rev), cancelled, err))
-GUARD(DIFF, diff, (SANDBOX, const struct sbx_diff_wish *wish, int fd, ERROR),
-      compare(sb, *wish, fd, err))
+GUARD(DIFF, diff, (SANDBOX, const struct sbx_diff_options *options, int fd, ERROR),
+      compare(sb, *options, fd, err))
 FORWARD(int, tree, (SANDBOX, const char *rev, struct sbx_object *ret, ERROR),
         sbx_history_tree(inner_of(sb), plain(sb, rev), ret, err))
 FORWARD(int, entry, (SANDBOX, const char *dir, const char *name, struct sbx_object *ret),
@@ -283,8 +285,8 @@ static int do_content(struct sbx_sandbox *sb, const char *id, int fd)
 }
 
 static const struct sbx_command_impl commands = {do_exec, do_signal, do_stale, do_sync, do_hurry};
-static const struct sbx_storage_impl storage = {do_barrier, do_resize, do_changing, do_make_room,
-                                                do_discard};
+static const struct sbx_storage_impl storage = {do_barrier, do_resize, do_before_write,
+                                                do_make_room, do_discard};
 static const struct sbx_history_impl history = {do_snapshot, do_forget,  do_list,
                                                 do_restore,  do_diff,    do_tree,
                                                 do_entry,    do_entries, do_content};

@@ -290,7 +290,7 @@ void fixture_begin(const struct fixture_row *row)
 	s->cache_dir = strdup(scratch_path("cache"));
 	s->cache_mb = 100;
 	s->trash_days = 7;
-	fixture.spawner.has_room = row->layered;
+	fixture.spawner.has_room = row->overlaid;
 	scratch_mkdir(s->mountpoint);
 	make_source();
 	fixture.host = (struct sbx_host){.settings = s, .spawner = &fixture.spawner};

@@ -15,7 +15,7 @@ enum fixture_kind { FIXTURE_NONE, FIXTURE_DIR, FIXTURE_GIT };
 struct fixture_row {
 	const char *label;
 	enum fixture_kind kind;
-	bool layered; /* where this machine can */
+	bool overlaid; /* where this machine can */
 };
 
 #define FIXTURE_MAX 8

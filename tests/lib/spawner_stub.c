@@ -126,23 +126,24 @@ static void become_able_to_mount(void)
 }
 
 /* The room is a child of whoever mounts views; this process only stays as long as it does. */
-static _Noreturn void keep_room(int sock, const char *bases, const char *trees)
+static _Noreturn void keep_mounter(int sock, const char *bases, const char *trees)
 {
-	int room;
+	int mounter;
 
 	if (dup2(sock, 3) < 0)
 		_exit(1);
 	close_range(4, ~0U, 0);
 	become_able_to_mount();
-	room = room_start(3, bases, trees);
+	mounter = mounter_start(3, bases, trees);
 	close(3);
 	while (wait(NULL) > 0)
 		;
-	_exit(room < 0);
+	_exit(mounter < 0);
 }
 
-__attribute__((weak)) int sbx_spawner_open_room(struct sbx_spawner *sp, const char *bases,
-                                                const char *trees, int *ret, struct sbx_error *err)
+__attribute__((weak)) int sbx_spawner_open_mounter(struct sbx_spawner *sp, const char *bases,
+                                                   const char *trees, int *ret,
+                                                   struct sbx_error *err)
 {
 	int pair[2];
 	pid_t pid;
@@ -153,7 +154,7 @@ __attribute__((weak)) int sbx_spawner_open_room(struct sbx_spawner *sp, const ch
 		return sbx_fail(err, errno, "socketpair");
 	pid = fork();
 	if (pid == 0)
-		keep_room(pair[1], bases, trees);
+		keep_mounter(pair[1], bases, trees);
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);

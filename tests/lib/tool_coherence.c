@@ -40,10 +40,10 @@ static unsigned pick(unsigned n)
 
 /* ---- making steps up ---- */
 
-static void model_write(struct item *it, size_t at, size_t size, unsigned seed)
+static void model_write(struct item *it, size_t at, size_t size, unsigned origin)
 {
 	for (size_t k = 0; k < size; k++)
-		it->data[at + k] = tree_pattern(seed, k);
+		it->data[at + k] = tree_pattern(origin, k);
 	it->size = at + size > it->size ? at + size : it->size;
 }
 

@@ -64,7 +64,7 @@ void held_follow(unsigned id, const unsigned char *data, size_t size)
 	}
 }
 
-bool held_write(unsigned i, unsigned seed)
+bool held_write(unsigned i, unsigned origin)
 {
 	struct held *h = &held[i % HELD];
 	unsigned char text[HELD_TEXT];
@@ -72,7 +72,7 @@ bool held_write(unsigned i, unsigned seed)
 	if (!h->id || h->named)
 		return false;
 	for (size_t k = 0; k < sizeof(text); k++)
-		text[k] = tree_pattern(seed, k);
+		text[k] = tree_pattern(origin, k);
 	if (pwrite(h->fd, text, sizeof(text), 0) != (ssize_t)sizeof(text))
 		tool_die("a file without a name cannot be written");
 	for (int j = 0; j < HELD; j++) { /* it may be open twice */

@@ -15,10 +15,10 @@
 #include "sandboxfs/cleanup.h"
 #include "tool.h"
 
-/* Bytes that only SEED explains; all 256 values occur. */
-static void pattern_fill(unsigned char *buf, size_t len, uint64_t seed)
+/* Bytes that only ORIGIN explains; all 256 values occur. */
+static void pattern_fill(unsigned char *buf, size_t len, uint64_t origin)
 {
-	uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
+	uint64_t x = origin * 0x9E3779B97F4A7C15u + 1;
 
 	for (size_t i = 0; i < len; i++) {
 		x ^= x << 13;
@@ -43,20 +43,20 @@ static void write_all(int fd, const unsigned char *buf, size_t len)
 /* The command of storm: waits for the file GO, then writes BYTES to stdout and to stderr. */
 static int cmd_pattern(int argc, char **argv)
 {
-	uint64_t seed = (uint64_t)tool_number(argv[1]);
+	uint64_t origin = (uint64_t)tool_number(argv[1]);
 	size_t len = (size_t)tool_number(argv[2]);
 	_cleanup_free_ unsigned char *buf = malloc(len);
 
 	while (argc > 3 && access(argv[3], F_OK))
 		tool_poll_pause();
-	pattern_fill(buf, len, seed);
+	pattern_fill(buf, len, origin);
 	write_all(1, buf, len);
-	pattern_fill(buf, len, seed + 1000000);
+	pattern_fill(buf, len, origin + 1000000);
 	write_all(2, buf, len);
-	return (int)(seed % 100);
+	return (int)(origin % 100);
 }
 
-static void check_stream(const char *job, const char *stream, size_t len, uint64_t seed)
+static void check_stream(const char *job, const char *stream, size_t len, uint64_t origin)
 {
 	_cleanup_free_ unsigned char *want = malloc(len);
 	_cleanup_free_ char *have = NULL;
@@ -67,20 +67,20 @@ static void check_stream(const char *job, const char *stream, size_t len, uint64
 	have = tool_read_file(path, &got);
 	if (!have)
 		tool_die("%s", path);
-	pattern_fill(want, len, seed);
+	pattern_fill(want, len, origin);
 	if (got != len || memcmp(have, want, len))
 		tool_die("%s: %zu bytes of %zu, or others", path, got, len);
 }
 
 static void storm_start(const char *mnt, int boxes, int job, const char *bytes, char id[32])
 {
-	char path[4096], seed[16];
-	char *argv[] = {(char *)"./tool", (char *)"pattern", seed,
+	char path[4096], origin[16];
+	char *argv[] = {(char *)"./tool", (char *)"pattern", origin,
 	                (char *)bytes,    (char *)"go",      NULL};
 	_cleanup_free_ char *text = NULL;
 
 	snprintf(path, sizeof(path), "%s/storm-%d/ctl/spawn", mnt, job % boxes);
-	snprintf(seed, sizeof(seed), "%d", job);
+	snprintf(origin, sizeof(origin), "%d", job);
 	text = tool_call(path, argv);
 	if (!text)
 		tool_die("spawn of job %d", job);

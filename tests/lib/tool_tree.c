@@ -47,9 +47,9 @@ int tree_item(const char *name)
 	return n == 2 ? TOPS + top * SUBS + sub : top;
 }
 
-unsigned char tree_pattern(unsigned seed, size_t k)
+unsigned char tree_pattern(unsigned origin, size_t k)
 {
-	return (unsigned char)(seed * 31 + k * 7 + (k >> 8));
+	return (unsigned char)(origin * 31 + k * 7 + (k >> 8));
 }
 
 uint64_t tree_hash(const unsigned char *data, size_t size)
@@ -61,32 +61,32 @@ uint64_t tree_hash(const unsigned char *data, size_t size)
 	return h;
 }
 
-static void put(int fd, size_t size, unsigned seed)
+static void put(int fd, size_t size, unsigned origin)
 {
 	unsigned char buf[CONTENT_MAX];
 
 	for (size_t k = 0; k < size; k++)
-		buf[k] = tree_pattern(seed, k);
+		buf[k] = tree_pattern(origin, k);
 	if (write(fd, buf, size) != (ssize_t)size)
 		tool_die("write");
 }
 
-static int write_file(const char *path, int flags, off_t at, size_t size, unsigned seed)
+static int write_file(const char *path, int flags, off_t at, size_t size, unsigned origin)
 {
 	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0600);
 
 	if (fd < 0 || (at && lseek(fd, at, SEEK_SET) < 0))
 		return -1;
-	put(fd, size, seed);
+	put(fd, size, origin);
 	return flags & O_CREAT ? fchmod(fd, 0644) : 0;
 }
 
-static int save_file(const char *path, size_t size, unsigned seed)
+static int save_file(const char *path, size_t size, unsigned origin)
 {
 	char tmp[4096];
 
 	snprintf(tmp, sizeof(tmp), "%s~", path);
-	return write_file(tmp, O_CREAT | O_EXCL, 0, size, seed) < 0 ? -1 : rename(tmp, path);
+	return write_file(tmp, O_CREAT | O_EXCL, 0, size, origin) < 0 ? -1 : rename(tmp, path);
 }
 
 static int set_mtime(const char *path, long seconds)
@@ -98,11 +98,11 @@ static int set_mtime(const char *path, long seconds)
 }
 
 /* Another content, of the size and time of the former. */
-static int write_unseen(const char *path, size_t size, unsigned seed)
+static int write_unseen(const char *path, size_t size, unsigned origin)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0 || write_file(path, 0, 0, size, seed) < 0)
+	if (stat(path, &st) < 0 || write_file(path, 0, 0, size, origin) < 0)
 		return -1;
 	return utimensat(AT_FDCWD, path, (struct timespec[]){st.st_atim, st.st_mtim}, 0);
 }

@@ -23,8 +23,8 @@ extern long tree_steps; /* so far; told with a difference */
 int tree_top(int i);
 void tree_name(int i, char name[NAME_SIZE]);
 int tree_item(const char *name);
-/* Byte K of what is written with SEED. */
-unsigned char tree_pattern(unsigned seed, size_t k);
+/* Byte K of what is written with ORIGIN. */
+unsigned char tree_pattern(unsigned origin, size_t k);
 uint64_t tree_hash(const unsigned char *data, size_t size);
 
 /*
@@ -61,7 +61,7 @@ void held_open(const char *path, unsigned id, const unsigned char *data, size_t 
 void held_renew(void);
 void held_follow(unsigned id, const unsigned char *data, size_t size);
 /* Writes to the I-th file if it has no name any more; whether it did. */
-bool held_write(unsigned i, unsigned seed);
+bool held_write(unsigned i, unsigned origin);
 /* Each is what was opened, as it was written to since some seconds ago (AWAIT: by now); or says what differs and exits. */
 void held_check(bool await);
 

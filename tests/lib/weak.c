@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
-bool sbx_without(const char *wall)
+bool sbx_mitigation_off(const char *wall)
 {
 	const char *at = getenv("SANDBOXFS_WITHOUT");
 	size_t len = strlen(wall);

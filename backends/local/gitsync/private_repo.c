@@ -19,7 +19,7 @@
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/clock.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define SMALL_MAX 65536 /* files of info/ */
 #define PASSES    4
@@ -127,7 +127,7 @@ static int add_objects(struct sbx_git_private *p, size_t *n, const char *base, c
 	/* git goes on without an alternate that is not there. */
 	if (!real)
 		return full ? 0 : -ENOMEM;
-	if (sbx_git_store_is(real) && !sbx_without("store")) {
+	if (sbx_git_store_is(real) && !sbx_mitigation_off("store")) {
 		free(real);
 		return 0;
 	}

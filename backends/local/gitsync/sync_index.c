@@ -20,7 +20,7 @@
 #include "backends/git/store_walk.h"
 #include "backends/local/gitsync/sync_impl.h"
 #include "backends/support/beneath.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define GITLINK 0160000
 #define FEW     32 /* entries that are looked up one by one */
@@ -103,7 +103,7 @@ static int read_inside(const struct sbx_sync *y, const struct side *host, struct
 	_cleanup_free_ char *data = NULL;
 	int r;
 
-	if (sbx_without("bare_index"))
+	if (sbx_mitigation_off("bare_index"))
 		return read_side(dir, ret, err);
 	ret->seen = sbx_seen_now(dir, "index");
 	r = sbx_beneath_read(dir, "index", most, &data, &ret->len, &ret->mtime);
@@ -126,7 +126,7 @@ static int read_inside(const struct sbx_sync *y, const struct side *host, struct
  */
 static void doubt(struct sbx_sync *y, struct side *host)
 {
-	for (size_t i = 0; i < host->index.n && !sbx_without("bare_index"); i++)
+	for (size_t i = 0; i < host->index.n && !sbx_mitigation_off("bare_index"); i++)
 		y->doubted |= sbx_index_doubt(&host->index.at[i], y->p->quiet.tv_sec);
 }
 
@@ -202,7 +202,7 @@ static bool is_older(struct timespec a, struct timespec b)
 static int prepare_host(struct writing *w, struct sbx_index *index, const struct timespec *theirs)
 {
 	if (w->known->there) {
-		w->mtime = sbx_without("bare_index") ? *theirs : w->known->mtime;
+		w->mtime = sbx_mitigation_off("bare_index") ? *theirs : w->known->mtime;
 		sbx_index_refresh(index, &w->known->index);
 	} else {
 		clock_gettime(CLOCK_REALTIME_COARSE, &w->mtime);

@@ -28,14 +28,14 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 
-int sbx_past_temp_open(int root)
+int sbx_local_history_temp_open(int root)
 {
 	_cleanup_fd_ int fd = sbx_beneath_open(root, ".", O_RDONLY | O_DIRECTORY);
 
 	return fd < 0 ? fd : sbx_dir_make(fd, SBX_CAPTURE_TEMP, 0700);
 }
 
-int sbx_past_temp_remove(int root, struct sbx_error *err)
+int sbx_local_history_temp_remove(int root, struct sbx_error *err)
 {
 	_cleanup_fd_ int fd = sbx_beneath_open(root, ".", O_RDONLY | O_DIRECTORY);
 
@@ -43,7 +43,7 @@ int sbx_past_temp_remove(int root, struct sbx_error *err)
 	              : sbx_tree_remove(fd, SBX_CAPTURE_TEMP, err);
 }
 
-void sbx_past_make_accessible(int dir, int how)
+void sbx_local_history_make_accessible(int dir, int how)
 {
 	_cleanup_free_ char *proc = NULL;
 	struct stat st;
@@ -56,34 +56,34 @@ void sbx_past_make_accessible(int dir, int how)
 }
 
 struct reading {
-	struct sbx_past_exacts *list;
+	struct sbx_local_history_exacts *list;
 	int r;
 };
 
 static int add(const char *dir, const git_tree_entry *entry, void *data)
 {
 	struct reading *reading = data;
-	struct sbx_past_exacts *list = reading->list;
+	struct sbx_local_history_exacts *list = reading->list;
 
 	if (git_tree_entry_type(entry) != GIT_OBJECT_BLOB)
 		return 0;
 	if (SBX_GROW(list->at, list->n, list->cap, 64))
 		return reading->r = -ENOMEM;
-	list->at[list->n] =
-	        (struct sbx_past_exact){.path = sbx_format("%s%s", dir, git_tree_entry_name(entry)),
-	                                .mode = (uint32_t)git_tree_entry_filemode_raw(entry),
-	                                .oid = *git_tree_entry_id(entry)};
+	list->at[list->n] = (struct sbx_local_history_exact){
+	        .path = sbx_format("%s%s", dir, git_tree_entry_name(entry)),
+	        .mode = (uint32_t)git_tree_entry_filemode_raw(entry),
+	        .oid = *git_tree_entry_id(entry)};
 	return list->at[list->n++].path ? 0 : (reading->r = -ENOMEM);
 }
 
 static int compare(const void *a, const void *b)
 {
-	const struct sbx_past_exact *x = a, *y = b;
+	const struct sbx_local_history_exact *x = a, *y = b;
 
 	return strcmp(x->path, y->path);
 }
 
-int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_exacts *ret,
+int tree_exact_read(git_repository *all, const git_oid *tree, struct sbx_local_history_exacts *ret,
                     struct sbx_error *err)
 {
 	_cleanup_git_(tree) git_tree *top = NULL;
@@ -102,20 +102,21 @@ int past_exact_read(git_repository *all, const git_oid *tree, struct sbx_past_ex
 }
 
 /* That of PATH, or NULL. LIST may be NULL. */
-static const struct sbx_past_exact *exact_find(const struct sbx_past_exacts *list, const char *path)
+static const struct sbx_local_history_exact *exact_find(const struct sbx_local_history_exacts *list,
+                                                        const char *path)
 {
-	const struct sbx_past_exact key = {.path = (char *)(uintptr_t)path};
+	const struct sbx_local_history_exact key = {.path = (char *)(uintptr_t)path};
 
 	return list && list->n ? bsearch(&key, list->at, list->n, sizeof(*list->at), compare)
 	                       : NULL;
 }
 
-void past_exact_release(struct sbx_past_exacts *list)
+void tree_exact_release(struct sbx_local_history_exacts *list)
 {
 	for (size_t i = 0; i < list->n; i++)
 		free(list->at[i].path);
 	free(list->at);
-	*list = (struct sbx_past_exacts){0};
+	*list = (struct sbx_local_history_exacts){0};
 }
 
 #define GITLINK  0160000
@@ -127,7 +128,7 @@ struct applying {
 	git_index *attributes;
 	int root;
 	struct sbx_identity owner;
-	const struct sbx_past_apply *how;
+	const struct sbx_local_history_apply *how;
 	int temp; /* SBX_CAPTURE_TEMP in the root: a directory */
 	struct sbx_error *err;
 };
@@ -177,7 +178,7 @@ static int make_path(const struct applying *a, const char *path)
 
 		if (slash)
 			*slash = '\0';
-		sbx_past_make_accessible(fd, W_OK | X_OK);
+		sbx_local_history_make_accessible(fd, W_OK | X_OK);
 		next = make_dir(a, fd, at);
 		close(fd);
 		fd = next;
@@ -197,7 +198,7 @@ static int open_parent(const struct applying *a, const char *path, bool make, co
 	if (fd < 0 && make && slash)
 		fd = make_path(a, dir);
 	if (fd >= 0)
-		sbx_past_make_accessible(fd, W_OK | X_OK);
+		sbx_local_history_make_accessible(fd, W_OK | X_OK);
 	return fd;
 }
 
@@ -227,7 +228,7 @@ static bool is_directory(int dir, const char *name)
 	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int take_away(struct applying *a, const struct past_change *c)
+static int take_away(struct applying *a, const struct tree_change *c)
 {
 	const char *name;
 	int r = a->how->aside ? sbx_aside_note(a->how->aside, c->path) : 0;
@@ -259,13 +260,14 @@ static bool was_there(const char *text, size_t len, const char *path)
 	return false;
 }
 
-void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_strings *paths)
+void sbx_local_history_drop_left(const struct sbx_snapshot_context *context,
+                                 struct sbx_strings *paths)
 {
-	_cleanup_fd_ int own = sbx_past_dir(place, NULL);
+	_cleanup_fd_ int own = sbx_local_history_dir(context, NULL);
 	_cleanup_free_ char *left = NULL;
 	size_t len, n = 0;
 
-	if (own < 0 || sbx_beneath_read(own, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL))
+	if (own < 0 || sbx_beneath_read(own, SBX_LOCAL_HISTORY_LEFT, LEFT_MAX, &left, &len, NULL))
 		return;
 	for (size_t i = 0; i < paths->n; i++)
 		if (was_there(left, len, paths->items[i]))
@@ -277,13 +279,16 @@ void sbx_past_drop_left(const struct sbx_past_place *place, struct sbx_strings *
 		paths->items[n] = NULL;
 }
 
-int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_strings *paths,
-                    struct sbx_aside *aside, struct sbx_error *err)
+int sbx_local_history_remove(const struct sbx_snapshot_context *context,
+                             const struct sbx_strings *paths, struct sbx_aside *aside,
+                             struct sbx_error *err)
 {
-	_cleanup_fd_ int own = sbx_past_dir(place, err);
+	_cleanup_fd_ int own = sbx_local_history_dir(context, err);
 	_cleanup_free_ char *left = NULL;
 	size_t len = 0;
-	int r = own < 0 ? own : sbx_beneath_read(own, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL);
+	int r = own < 0 ? own
+	                : sbx_beneath_read(own, SBX_LOCAL_HISTORY_LEFT, LEFT_MAX, &left, &len,
+	                                   NULL);
 
 	if (r && r != -ENOENT)
 		return own < 0 ? own : sbx_fail(err, -r, "cannot read the state directory");
@@ -296,13 +301,13 @@ int sbx_past_remove(const struct sbx_past_place *place, const struct sbx_strings
 
 /* ---- there ---- */
 
-static int load_filters(struct applying *a, const struct past_change *c, git_filter_list **ret)
+static int load_filters(struct applying *a, const struct tree_change *c, git_filter_list **ret)
 {
 	return git_filter_list_load(ret, a->repo, NULL, c->path, GIT_FILTER_TO_WORKTREE,
 	                            GIT_FILTER_DEFAULT);
 }
 
-static int write_filtered(struct applying *a, const struct past_change *c, git_filter_list *filters,
+static int write_filtered(struct applying *a, const struct tree_change *c, git_filter_list *filters,
                           int fd)
 {
 	git_odb_object *object = NULL;
@@ -325,7 +330,7 @@ static int write_filtered(struct applying *a, const struct past_change *c, git_f
 	return r;
 }
 
-static int write_content(struct applying *a, const struct past_change *c, int fd)
+static int write_content(struct applying *a, const struct tree_change *c, int fd)
 {
 	git_filter_list *filters = NULL;
 	int r = load_filters(a, c, &filters);
@@ -356,9 +361,9 @@ static mode_t permissions(const struct applying *a, const char *path, uint32_t m
 	                         : (st.st_mode & 0777) | ((st.st_mode & 0444) >> 2);
 }
 
-static int make_file(struct applying *a, const struct past_change *c)
+static int make_file(struct applying *a, const struct tree_change *c)
 {
-	const struct sbx_past_exact *exact = exact_find(a->how->exact, c->path);
+	const struct sbx_local_history_exact *exact = exact_find(a->how->exact, c->path);
 	_cleanup_fd_ int fd =
 	        openat(a->temp, "new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r;
@@ -371,7 +376,7 @@ static int make_file(struct applying *a, const struct past_change *c)
 	return r;
 }
 
-static int make_link(struct applying *a, const struct past_change *c)
+static int make_link(struct applying *a, const struct tree_change *c)
 {
 	git_odb_object *object = NULL;
 	_cleanup_free_ char *target = NULL;
@@ -405,7 +410,7 @@ static int put_in_place(struct applying *a, int dir, const char *name, const cha
 	return r;
 }
 
-static int make_new(struct applying *a, const struct past_change *c)
+static int make_new(struct applying *a, const struct tree_change *c)
 {
 	int r = c->mode == S_IFLNK ? make_link(a, c) : make_file(a, c);
 
@@ -415,7 +420,7 @@ static int make_new(struct applying *a, const struct past_change *c)
 	return c->mode == S_IFLNK ? make_link(a, c) : make_file(a, c);
 }
 
-static int make_entry(struct applying *a, struct past_change *c)
+static int make_entry(struct applying *a, struct tree_change *c)
 {
 	const char *name;
 	int r = a->how->aside ? sbx_aside_note(a->how->aside, c->path) : 0;
@@ -474,7 +479,7 @@ static int show(struct applying *a, const struct sbx_index_entry *e)
 
 /* libgit2 looks for attributes in this index alone: those that are there now, and then as they are to be. */
 static int show_attributes(struct applying *a, const struct sbx_index *index,
-                           const struct past_changes *list)
+                           const struct tree_changes *list)
 {
 	int r = git_index_new(&a->attributes);
 
@@ -490,12 +495,12 @@ static int show_attributes(struct applying *a, const struct sbx_index *index,
 }
 
 /* The very file comes back later. */
-static bool is_given_back(const struct applying *a, const struct past_change *c)
+static bool is_given_back(const struct applying *a, const struct tree_change *c)
 {
 	return a->how->from && c->mode != GITLINK && sbx_aside_has(a->how->from, c->path);
 }
 
-static int change_files(struct applying *a, struct past_changes *list)
+static int change_files(struct applying *a, struct tree_changes *list)
 {
 	int r = 0;
 
@@ -511,7 +516,7 @@ static int change_files(struct applying *a, struct past_changes *list)
 /* ---- what a tree of git does not tell ---- */
 
 /* A file of another size is not read, because it may be of any. */
-static bool has_content(struct applying *a, const struct sbx_past_exact *e, int fd,
+static bool has_content(struct applying *a, const struct sbx_local_history_exact *e, int fd,
                         const struct stat *st)
 {
 	_cleanup_free_ char *path = sbx_format("/proc/self/fd/%d", fd);
@@ -525,9 +530,9 @@ static bool has_content(struct applying *a, const struct sbx_past_exact *e, int 
 }
 
 /* The file is there, and git calls it the same: its permissions and line ends may be others. */
-static int make_one_exact(struct applying *a, const struct sbx_past_exact *e)
+static int make_one_exact(struct applying *a, const struct sbx_local_history_exact *e)
 {
-	struct past_change c = {.path = e->path, .mode = e->mode, .oid = e->oid};
+	struct tree_change c = {.path = e->path, .mode = e->mode, .oid = e->oid};
 	_cleanup_fd_ int fd = sbx_beneath_open(a->root, e->path, O_RDONLY);
 	_cleanup_free_ char *proc = NULL;
 	struct stat st;
@@ -545,7 +550,7 @@ static int make_one_exact(struct applying *a, const struct sbx_past_exact *e)
 /* The file at PATH is not what git records of it, and is to be that again. */
 static int make_plain(struct applying *a, const git_tree *to, const char *path)
 {
-	struct sbx_past_exact plain = {.path = (char *)(uintptr_t)path};
+	struct sbx_local_history_exact plain = {.path = (char *)(uintptr_t)path};
 	git_tree_entry *entry = NULL;
 	int r = git_tree_entry_bypath(&entry, to, path);
 
@@ -564,7 +569,7 @@ static int make_plain(struct applying *a, const git_tree *to, const char *path)
 
 static int make_exact(struct applying *a, const git_oid *to)
 {
-	const struct sbx_past_exacts *list = a->how->exact, *was = a->how->was;
+	const struct sbx_local_history_exacts *list = a->how->exact, *was = a->how->was;
 	_cleanup_git_(tree) git_tree *tree = NULL;
 	int r = was && was->n ? git_tree_lookup(&tree, a->repo, to) : 0;
 
@@ -580,7 +585,7 @@ static int make_exact(struct applying *a, const git_oid *to)
 
 static int open_temp(struct applying *a)
 {
-	a->temp = sbx_past_temp_open(a->root);
+	a->temp = sbx_local_history_temp_open(a->root);
 	return a->temp < 0 ? sbx_fail(a->err, -a->temp, "cannot write to the sandbox: %s",
 	                              strerror(-a->temp))
 	                   : 0;
@@ -590,23 +595,23 @@ static void remove_temp(struct applying *a)
 {
 	sbx_cleanup_fd(&a->temp);
 	if (!a->how->aside)
-		sbx_past_temp_remove(a->root, NULL);
+		sbx_local_history_temp_remove(a->root, NULL);
 }
 
-int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
-                   struct sbx_captured *captured, const git_oid *to,
-                   const struct sbx_past_apply *how, struct sbx_error *err)
+int sbx_local_history_apply(const struct sbx_snapshot_context *context, git_repository *repo,
+                            struct sbx_captured *captured, const git_oid *to,
+                            const struct sbx_local_history_apply *how, struct sbx_error *err)
 {
 	struct sbx_error own = SBX_ERROR_INIT;
-	static const struct sbx_past_apply plainly;
+	static const struct sbx_local_history_apply plainly;
 	struct applying a = {.repo = repo,
-	                     .root = place->root,
-	                     .owner = sbx_local_owner(place->b, place->rec),
+	                     .root = context->root,
+	                     .owner = sbx_local_owner(context->b, context->rec),
 	                     .how = how ? how : &plainly,
 	                     .temp = -1,
 	                     .err = &own};
-	struct past_changes list = {.repo = repo, .err = &own};
-	int r = past_changes_list(&list, &captured->tree, to);
+	struct tree_changes list = {.repo = repo, .err = &own};
+	int r = tree_changes_list(&list, &captured->tree, to);
 
 	if (!r)
 		r = open_temp(&a);
@@ -618,13 +623,13 @@ int sbx_past_apply(const struct sbx_past_place *place, git_repository *repo,
 		r = change_files(&a, &list);
 	if (!r)
 		r = make_exact(&a, to);
-	if (!r && (r = past_changes_stage(&list, &captured->index)))
+	if (!r && (r = tree_changes_stage(&list, &captured->index)))
 		sbx_fail(&own, -r, "out of memory");
 	remove_temp(&a);
 	git_repository_set_index(repo, NULL);
 	git_index_free(a.attributes);
 	git_odb_free(a.odb);
-	past_changes_release(&list);
+	tree_changes_release(&list);
 	if (r && err)
 		*err = own;
 	return r;

@@ -74,37 +74,37 @@ const struct sbx_aside sbx_no_aside = {
         .dir = -1, .files = -1, .links = -1, .own = -1, .temp = -1, .own_temp = -1};
 
 /* Of the directories for PLACE the one called HOME. */
-static int open_home(const struct sbx_past_place *place, const char *home, bool make)
+static int open_home(const struct sbx_snapshot_context *context, const char *home, bool make)
 {
-	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
+	_cleanup_fd_ int dir = sbx_local_history_dir(context, NULL);
 
 	if (dir < 0)
 		return dir;
 	return make ? sbx_dir_make(dir, home, 0700) : sbx_dir_open(dir, home);
 }
 
-static int open_own(const struct sbx_past_place *place)
+static int open_own(const struct sbx_snapshot_context *context)
 {
-	return place->rec->layer ? sbx_local_upper(place->b, place->rec, place->disk)
-	                         : sbx_beneath_open(place->root, ".", O_RDONLY | O_DIRECTORY);
+	return context->rec->layer ? sbx_local_upper(context->b, context->rec, context->disk)
+	                           : sbx_beneath_open(context->root, ".", O_RDONLY | O_DIRECTORY);
 }
 
 static int open_temp(struct sbx_aside *a)
 {
-	a->temp = sbx_past_temp_open(a->place->root);
+	a->temp = sbx_local_history_temp_open(a->context->root);
 	if (a->temp < 0)
 		return a->temp;
 	a->own_temp = sbx_dir_open(a->own, SBX_CAPTURE_TEMP);
 	return a->own_temp < 0 ? a->own_temp : 0;
 }
 
-static int open_dirs(const struct sbx_past_place *place, const char *home, const char *name,
+static int open_dirs(const struct sbx_snapshot_context *context, const char *home, const char *name,
                      struct sbx_aside *ret)
 {
-	_cleanup_fd_ int dir = open_home(place, home, true);
+	_cleanup_fd_ int dir = open_home(context, home, true);
 
 	*ret = sbx_no_aside;
-	ret->place = place;
+	ret->context = context;
 	ret->dir = dir < 0 ? dir : sbx_dir_make(dir, name, 0700);
 	ret->files = ret->dir < 0 ? ret->dir : sbx_dir_make(ret->dir, "files", 0700);
 	ret->links = ret->files < 0 ? ret->files : sbx_dir_make(ret->dir, "links", 0700);
@@ -118,40 +118,41 @@ static bool has_entries(int dir)
 	return sbx_dir_names(dir, &names) || names.n > 0;
 }
 
-int sbx_aside_open(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret,
-                   struct sbx_error *err)
+int sbx_aside_open(const struct sbx_snapshot_context *context, const char *name,
+                   struct sbx_aside *ret, struct sbx_error *err)
 {
-	int r = open_dirs(place, ASIDE, name, ret);
+	int r = open_dirs(context, ASIDE, name, ret);
 
 	ret->err = err;
 	/* What one that was broken off has taken. */
 	ret->several = !r && has_entries(ret->files);
-	ret->own = r ? -1 : open_own(place);
+	ret->own = r ? -1 : open_own(context);
 	if (!r)
 		r = ret->own < 0 ? ret->own : open_temp(ret);
 	return r ? sbx_fail(err, -r, "cannot keep what is replaced: %s", strerror(-r)) : 0;
 }
 
-static int find(const struct sbx_past_place *place, const char *home, const char *name,
+static int find(const struct sbx_snapshot_context *context, const char *home, const char *name,
                 struct sbx_aside *ret)
 {
-	_cleanup_fd_ int dir = open_home(place, home, false);
+	_cleanup_fd_ int dir = open_home(context, home, false);
 
 	*ret = sbx_no_aside;
-	ret->place = place;
+	ret->context = context;
 	ret->dir = dir < 0 ? dir : sbx_dir_open(dir, name);
 	ret->files = ret->dir < 0 ? ret->dir : sbx_dir_open(ret->dir, "files");
 	return ret->files < 0 ? ret->files : 0;
 }
 
-int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret)
+int sbx_aside_find(const struct sbx_snapshot_context *context, const char *name,
+                   struct sbx_aside *ret)
 {
-	return find(place, ASIDE, name, ret);
+	return find(context, ASIDE, name, ret);
 }
 
-void sbx_aside_drop_others(const struct sbx_past_place *place, const char *keep)
+void sbx_aside_drop_others(const struct sbx_snapshot_context *context, const char *keep)
 {
-	_cleanup_fd_ int home = open_home(place, ASIDE, false);
+	_cleanup_fd_ int home = open_home(context, ASIDE, false);
 	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 
 	if (home < 0 || sbx_dir_names(home, &names))
@@ -224,13 +225,13 @@ static int note_dir(struct sbx_aside *a, const char *path, int fd)
 /* Makes the counterpart of the directory PATH. */
 static int keep_dir(struct sbx_aside *a, const char *path)
 {
-	_cleanup_fd_ int fd = sbx_beneath_open(a->place->root, path, O_PATH | O_DIRECTORY);
+	_cleanup_fd_ int fd = sbx_beneath_open(a->context->root, path, O_PATH | O_DIRECTORY);
 	int r = fd < 0 ? fd : note_dir(a, path, fd);
 
 	if (!r && mkdirat(a->files, path, 0700) < 0 && errno != EEXIST)
 		r = -errno;
 	if (!r)
-		sbx_past_make_accessible(fd, R_OK | W_OK | X_OK);
+		sbx_local_history_make_accessible(fd, R_OK | W_OK | X_OK);
 	return r;
 }
 
@@ -248,7 +249,7 @@ int sbx_aside_note(struct sbx_aside *a, const char *path)
 		*slash = '\0';
 		if (tfind(part, &a->noted, compare))
 			return 0;
-		fd = sbx_beneath_open(a->place->root, part, O_PATH | O_DIRECTORY);
+		fd = sbx_beneath_open(a->context->root, part, O_PATH | O_DIRECTORY);
 		r = fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? 0
 		    : fd < 0                                        ? fd
 		                                                    : note_dir(a, part, fd);
@@ -308,13 +309,13 @@ static int enter(struct sbx_aside *a, const char *path, struct spot *ret)
 	const char *at = *path ? path : ".";
 
 	*ret = (struct spot){.merged = -1, .own = -1, .kept = -1};
-	ret->merged = sbx_beneath_open(a->place->root, at, O_PATH | O_DIRECTORY);
+	ret->merged = sbx_beneath_open(a->context->root, at, O_PATH | O_DIRECTORY);
 	if (ret->merged < 0)
 		return ret->merged;
 	ret->kept = open_kept(a, path);
 	if (ret->kept < 0)
 		return ret->kept;
-	sbx_past_make_accessible(ret->merged, R_OK | W_OK | X_OK);
+	sbx_local_history_make_accessible(ret->merged, R_OK | W_OK | X_OK);
 	ret->own = sbx_beneath_open(a->own, at, O_PATH | O_DIRECTORY);
 	return ret->own == -EMFILE || ret->own == -ENFILE || ret->own == -ENOMEM ? ret->own : 0;
 }
@@ -636,14 +637,14 @@ static int key_of(int dir, const char *name, char ret[64])
 	return 0;
 }
 
-static int open_store(const struct sbx_past_place *place, bool make)
+static int open_store(const struct sbx_snapshot_context *context, bool make)
 {
-	return make ? sbx_dir_make(place->b->state.nested, place->rec->id, 0700)
-	            : sbx_dir_open(place->b->state.nested, place->rec->id);
+	return make ? sbx_dir_make(context->b->state.nested, context->rec->id, 0700)
+	            : sbx_dir_open(context->b->state.nested, context->rec->id);
 }
 
 /* Whatever NAME in FROM is becomes AS in TO, on another file system by copying. */
-static int copy_any(const struct sbx_past_place *place, int from, const char *name, int to,
+static int copy_any(const struct sbx_snapshot_context *context, int from, const char *name, int to,
                     const char *as, struct sbx_error *err)
 {
 	_cleanup_fd_ int src = sbx_dir_open(from, name);
@@ -661,19 +662,19 @@ static int copy_any(const struct sbx_past_place *place, int from, const char *na
 		return r ? r : sbx_file_create(to, as, text);
 	}
 	dst = src < 0 ? src : sbx_dir_make(to, as, 0700);
-	links = dst < 0 ? dst : sbx_dir_make(place->b->state.trash, place->rec->id, 0700);
+	links = dst < 0 ? dst : sbx_dir_make(context->b->state.trash, context->rec->id, 0700);
 	if (links < 0)
 		return links;
 	copy = (struct sbx_copy){.src = src, .dst = dst, .links = links, .ours = true};
 	r = sbx_tree_copy(&copy, err);
-	sbx_tree_remove(place->b->state.trash, place->rec->id, NULL);
+	sbx_tree_remove(context->b->state.trash, context->rec->id, NULL);
 	return r;
 }
 
 /* 1: it is none of the host's. */
 static int take_nested(struct sbx_aside *a, const struct spot *at, const char *path)
 {
-	_cleanup_fd_ int store = open_store(a->place, false);
+	_cleanup_fd_ int store = open_store(a->context, false);
 	char key[64], link[80];
 	int r;
 
@@ -682,12 +683,12 @@ static int take_nested(struct sbx_aside *a, const struct spot *at, const char *p
 		return 1;
 	r = append(a, "nested", path, strlen(path) + 1);
 	if (!r && renameat(store, key, at->kept, ".git") < 0)
-		r = errno == EXDEV ? copy_any(a->place, store, key, at->kept, ".git", a->err)
+		r = errno == EXDEV ? copy_any(a->context, store, key, at->kept, ".git", a->err)
 		                   : -errno;
 	if (r)
 		return r;
 	sbx_tree_remove(store, key, NULL);
-	snprintf(link, sizeof(link), "%s" SBX_NESTED_AT, key);
+	snprintf(link, sizeof(link), "%s" SBX_NESTED_PATH_SUFFIX, key);
 	unlinkat(store, link, 0);
 	if (unlinkat(at->merged, ".git", 0) < 0 && errno == EISDIR)
 		unlinkat(at->merged, ".git", AT_REMOVEDIR);
@@ -697,8 +698,8 @@ static int take_nested(struct sbx_aside *a, const struct spot *at, const char *p
 static int put_nested(const struct sbx_aside *from, struct sbx_aside *a, const char *path, int kept,
                       int merged)
 {
-	_cleanup_fd_ int store = open_store(a->place, true);
-	struct sbx_identity owner = sbx_local_owner(a->place->b, a->place->rec);
+	_cleanup_fd_ int store = open_store(a->context, true);
+	struct sbx_identity owner = sbx_local_owner(a->context->b, a->context->rec);
 	char key[64], link[80];
 	struct stat st;
 	int r;
@@ -718,10 +719,10 @@ static int put_nested(const struct sbx_aside *from, struct sbx_aside *a, const c
 	if (!r)
 		r = key_of(merged, ".git", key);
 	if (!r)
-		r = copy_any(a->place, kept, ".git", store, key, a->err);
+		r = copy_any(a->context, kept, ".git", store, key, a->err);
 	if (r)
 		return r;
-	snprintf(link, sizeof(link), "%s" SBX_NESTED_AT, key);
+	snprintf(link, sizeof(link), "%s" SBX_NESTED_PATH_SUFFIX, key);
 	return symlinkat(path, store, link) < 0 && errno != EEXIST ? -errno : 0;
 }
 
@@ -767,7 +768,7 @@ static int remove_dir(const struct sbx_aside *a, const char *path)
 	const char *slash = strrchr(path, '/');
 	_cleanup_free_ char *dir = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 	_cleanup_fd_ int fd =
-	        dir ? sbx_beneath_open(a->place->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
+	        dir ? sbx_beneath_open(a->context->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
@@ -801,7 +802,7 @@ static int open_parent(const struct sbx_aside *a, const char *path, const char *
 	_cleanup_free_ char *dir = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 
 	*name = slash ? slash + 1 : path;
-	return dir ? sbx_beneath_open(a->place->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
+	return dir ? sbx_beneath_open(a->context->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
 }
 
 static int take(struct sbx_aside *a, const char *path, bool directory)
@@ -890,7 +891,7 @@ static int put_dir(struct giving *g, const char *path)
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	_cleanup_free_ char *dir = slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 	_cleanup_fd_ int fd =
-	        dir ? sbx_beneath_open(g->a->place->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
+	        dir ? sbx_beneath_open(g->a->context->root, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
 	struct stat st;
 	int r;
 
@@ -899,7 +900,7 @@ static int put_dir(struct giving *g, const char *path)
 	r = sbx_aside_note(g->a, path);
 	if (r)
 		return r;
-	sbx_past_make_accessible(fd, R_OK | W_OK | X_OK);
+	sbx_local_history_make_accessible(fd, R_OK | W_OK | X_OK);
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (S_ISDIR(st.st_mode))
 			return 0;
@@ -989,7 +990,7 @@ static int put_listed(struct giving *g, const char *dir)
 			r = -errno;
 		else if (aside_lists(g->nested, g->nested_len, path)) {
 			_cleanup_fd_ int merged =
-			        sbx_beneath_open(g->a->place->root, at, O_PATH | O_DIRECTORY);
+			        sbx_beneath_open(g->a->context->root, at, O_PATH | O_DIRECTORY);
 
 			r = merged < 0 ? merged : put_nested(g->from, g->a, path, kept, merged);
 		} else if (S_ISDIR(st.st_mode))
@@ -1017,7 +1018,7 @@ static void set_dir(struct giving *g, const char *line)
 
 	if (sscanf(line, "%o %lld %ld %n", &mode, &sec, &nsec, &at) < 3 || !at)
 		return;
-	fd = sbx_beneath_open(g->a->place->root, line + at, O_PATH | O_DIRECTORY);
+	fd = sbx_beneath_open(g->a->context->root, line + at, O_PATH | O_DIRECTORY);
 	proc = sbx_format("/proc/self/fd/%d", fd);
 	if (fd < 0 || !proc)
 		return;
@@ -1050,7 +1051,7 @@ static int set_dirs(struct giving *g)
 static int giving_open(struct giving *g, const struct sbx_aside *from, struct sbx_aside *a)
 {
 	*g = (struct giving){
-	        .from = from, .a = a, .owner = sbx_local_owner(a->place->b, a->place->rec)};
+	        .from = from, .a = a, .owner = sbx_local_owner(a->context->b, a->context->rec)};
 	g->fresh = sbx_dir_make(a->temp, "fresh", 0700);
 	g->links = g->fresh < 0 ? g->fresh : sbx_dir_make(a->temp, "links", 0700);
 	return g->links < 0 ? g->links : 0;
@@ -1139,7 +1140,7 @@ static int put_parents(struct giving *g, const char *path)
 static void set_like(const struct giving *g, const char *path)
 {
 	_cleanup_fd_ int like = sbx_beneath_open(g->from->files, path, O_PATH | O_DIRECTORY);
-	_cleanup_fd_ int fd = sbx_beneath_open(g->a->place->root, path, O_PATH | O_DIRECTORY);
+	_cleanup_fd_ int fd = sbx_beneath_open(g->a->context->root, path, O_PATH | O_DIRECTORY);
 	_cleanup_free_ char *proc = sbx_format("/proc/self/fd/%d", fd);
 	struct stat st;
 
@@ -1217,14 +1218,15 @@ struct storing {
 static int copy_stored(const char *name, unsigned char type, void *data)
 {
 	const struct storing *s = data;
-	const size_t n = strlen(name), suffix = strlen(SBX_NESTED_AT), top = strlen(s->top);
+	const size_t n = strlen(name), suffix = strlen(SBX_NESTED_PATH_SUFFIX),
+	             top = strlen(s->top);
 	_cleanup_free_ char *key = n > suffix ? strndup(name, n - suffix) : NULL;
 	_cleanup_fd_ int dir = -1;
 	char path[PATH_MAX];
 	ssize_t len;
 	int r;
 
-	if (type != DT_LNK || !key || strcmp(name + n - suffix, SBX_NESTED_AT) != 0)
+	if (type != DT_LNK || !key || strcmp(name + n - suffix, SBX_NESTED_PATH_SUFFIX) != 0)
 		return 0;
 	len = readlinkat(s->store, name, path, sizeof(path) - 1);
 	if (len <= 5)
@@ -1242,12 +1244,12 @@ static int copy_stored(const char *name, unsigned char type, void *data)
 	r = append(s->a, "nested", path, strlen(path) + 1);
 	if (!r)
 		r = sbx_tree_remove(dir, ".git", s->a->err);
-	return r ? r : copy_any(s->a->place, s->store, key, dir, ".git", s->a->err);
+	return r ? r : copy_any(s->a->context, s->store, key, dir, ".git", s->a->err);
 }
 
 static int copy_repo(struct sbx_aside *a, const char *path, atomic_bool *cancelled)
 {
-	_cleanup_fd_ int src = sbx_beneath_open(a->place->root, path, O_RDONLY | O_DIRECTORY);
+	_cleanup_fd_ int src = sbx_beneath_open(a->context->root, path, O_RDONLY | O_DIRECTORY);
 	_cleanup_fd_ int dst = -1, store = -1;
 	struct sbx_copy copy = {
 	        .src = src, .links = a->links, .ours = true, .cancelled = cancelled};
@@ -1265,21 +1267,21 @@ static int copy_repo(struct sbx_aside *a, const char *path, atomic_bool *cancell
 	r = dst < 0 ? dst : sbx_tree_copy(&copy, a->err);
 	if (!r)
 		r = append(a, "tops", path, strlen(path) + 1);
-	s.store = store = open_store(a->place, false);
+	s.store = store = open_store(a->context, false);
 	return r || store < 0 ? r : sbx_dir_scan(store, copy_stored, &s);
 }
 
-int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings *paths,
+int sbx_repos_copy(const struct sbx_snapshot_context *context, const struct sbx_strings *paths,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
-	_cleanup_fd_ int home = open_home(place, REPOS, true);
+	_cleanup_fd_ int home = open_home(context, REPOS, true);
 	_cleanup_(sbx_aside_close) struct sbx_aside a = sbx_no_aside;
 	struct sbx_error own = SBX_ERROR_INIT;
 	size_t i;
 	int r = home < 0 ? home : sbx_tree_remove(home, UNNAMED, &own);
 
 	if (!r)
-		r = open_dirs(place, REPOS, UNNAMED, &a);
+		r = open_dirs(context, REPOS, UNNAMED, &a);
 	a.err = &own;
 	for (i = 0; i < paths->n && !r; i++)
 		r = copy_repo(&a, paths->items[i], cancelled);
@@ -1291,9 +1293,9 @@ int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings 
 	                i ? paths->items[i - 1] : "", own.code ? own.text : strerror(-r));
 }
 
-int sbx_repos_name(const struct sbx_past_place *place, const git_oid *commit)
+int sbx_repos_name(const struct sbx_snapshot_context *context, const git_oid *commit)
 {
-	_cleanup_fd_ int home = open_home(place, REPOS, false);
+	_cleanup_fd_ int home = open_home(context, REPOS, false);
 	char hex[GIT_OID_HEXSZ + 1];
 
 	if (home < 0)
@@ -1302,11 +1304,12 @@ int sbx_repos_name(const struct sbx_past_place *place, const git_oid *commit)
 	return renameat(home, UNNAMED, home, hex) < 0 ? -errno : 0;
 }
 
-int sbx_repos_find(const struct sbx_past_place *place, const git_oid *commit, struct sbx_aside *ret)
+int sbx_repos_find(const struct sbx_snapshot_context *context, const git_oid *commit,
+                   struct sbx_aside *ret)
 {
 	char hex[GIT_OID_HEXSZ + 1];
 
-	return find(place, REPOS, git_oid_tostr(hex, sizeof(hex), commit), ret);
+	return find(context, REPOS, git_oid_tostr(hex, sizeof(hex), commit), ret);
 }
 
 int sbx_repos_give_back(const struct sbx_aside *repos, struct sbx_aside *a)

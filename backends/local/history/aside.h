@@ -32,7 +32,7 @@
 #define SBX_ASIDE_NAME_MAX 40
 
 struct sbx_aside {
-	const struct sbx_past_place *place;
+	const struct sbx_snapshot_context *context;
 	struct sbx_error *err; /* borrowed; receives the first sentence */
 	int dir, files, links; /* aside/NAME, and what is in it */
 	int own; /* what of the tree is the sandbox's own: its upper layer, or the tree itself */
@@ -50,10 +50,11 @@ extern const struct sbx_aside sbx_no_aside; /* closed */
  * Opens the aside directory NAME of PLACE, made when it is not there. Zero RET before; close it
  * also after a failure.
  */
-int sbx_aside_open(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret,
-                   struct sbx_error *err);
+int sbx_aside_open(const struct sbx_snapshot_context *context, const char *name,
+                   struct sbx_aside *ret, struct sbx_error *err);
 /* The same for reading alone. -ENOENT: there is none. */
-int sbx_aside_find(const struct sbx_past_place *place, const char *name, struct sbx_aside *ret);
+int sbx_aside_find(const struct sbx_snapshot_context *context, const char *name,
+                   struct sbx_aside *ret);
 /*
  * Heeds no more what is written to files that were copied, so that their room is free: whether
  * there were any.
@@ -100,17 +101,17 @@ int sbx_aside_list(const struct sbx_aside *a, const char *list, char **ret, size
  * Copies the repositories that lie at PATHS to a directory for a snapshot, which has no name until
  * sbx_repos_name gives it that of its COMMIT. A sentence tells which cannot be copied.
  */
-int sbx_repos_copy(const struct sbx_past_place *place, const struct sbx_strings *paths,
+int sbx_repos_copy(const struct sbx_snapshot_context *context, const struct sbx_strings *paths,
                    atomic_bool *cancelled, struct sbx_error *err);
 /* Gives the directory of the last sbx_repos_copy the name of COMMIT. 0 or -errno. */
-int sbx_repos_name(const struct sbx_past_place *place, const git_oid *commit);
+int sbx_repos_name(const struct sbx_snapshot_context *context, const git_oid *commit);
 /* Opens the repositories of the snapshot COMMIT for reading. -ENOENT: it has none. */
-int sbx_repos_find(const struct sbx_past_place *place, const git_oid *commit,
+int sbx_repos_find(const struct sbx_snapshot_context *context, const git_oid *commit,
                    struct sbx_aside *ret);
 /* Takes what stands where REPOS has repositories, and puts these there. */
 int sbx_repos_give_back(const struct sbx_aside *repos, struct sbx_aside *a);
 
 /* Removes all aside directories but the one called KEEP (may be NULL). */
-void sbx_aside_drop_others(const struct sbx_past_place *place, const char *keep);
+void sbx_aside_drop_others(const struct sbx_snapshot_context *context, const char *keep);
 
 #endif

@@ -228,12 +228,12 @@ static int print_files(git_repository *repo, const git_oid *from, const git_oid 
 }
 
 static int print(git_repository *repo, const git_oid *from, const git_oid *to,
-                 const struct sbx_strings *repos, const struct sbx_diff_wish *wish, int fd,
+                 const struct sbx_strings *repos, const struct sbx_diff_options *options, int fd,
                  struct sbx_error *err)
 {
 	_cleanup_fd_ int own = dup(fd);
 	_cleanup_file_ FILE *f = own < 0 ? NULL : fdopen(own, "w");
-	struct output o = {.f = f, .cancelled = wish->cancelled};
+	struct output o = {.f = f, .cancelled = options->cancelled};
 	git_diff *diffs[WAYS] = {NULL};
 	int r;
 
@@ -241,13 +241,13 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
 		return sbx_fail(err, errno, "cannot write a diff: %s", strerror(errno));
 	own = -1;
 	r = compare(repo, from, to, AS_TEXT, &diffs[AS_TEXT]);
-	if (!r && wish->format == SBX_DIFF_NAMES)
+	if (!r && options->format == SBX_DIFF_NAMES)
 		r = git_diff_foreach(diffs[AS_TEXT], print_name, NULL, NULL, NULL, &o);
 	else if (!r)
 		r = print_files(repo, from, to, diffs, &o);
 	for (int i = 0; i < WAYS; i++)
 		git_diff_free(diffs[i]);
-	if (!r && wish->format == SBX_DIFF_NAMES)
+	if (!r && options->format == SBX_DIFF_NAMES)
 		print_repos(f, repos);
 	if (!o.code && fflush(f) != 0)
 		o.code = -errno;
@@ -261,45 +261,46 @@ static int print(git_repository *repo, const git_oid *from, const git_oid *to,
  * The tree of REV; as it is now: recorded where nobody sees it, and REPOS are the repositories in
  * it.
  */
-static int tree_of(const struct sbx_past_place *place, git_repository *all, const char *rev,
+static int tree_of(const struct sbx_snapshot_context *context, git_repository *all, const char *rev,
                    atomic_bool *cancelled, git_oid *ret, struct sbx_strings *repos,
                    struct sbx_error *err)
 {
-	struct sbx_past_rev found;
+	struct sbx_local_history_rev found;
 	struct sbx_captured now;
 	int r;
 
 	if (rev) {
-		r = sbx_past_resolve(place, all, rev, &found, err);
+		r = sbx_local_history_resolve(context, all, rev, &found, err);
 		*ret = found.tree;
 		return r;
 	}
-	r = sbx_past_capture(place, &(struct sbx_past_wish){.cancelled = cancelled}, &now, err);
+	r = sbx_local_history_capture(
+	        context, &(struct sbx_local_history_options){.cancelled = cancelled}, &now, err);
 	if (r)
 		return r;
 	*ret = now.tree;
 	*repos = now.nested;
 	now.nested = (struct sbx_strings){0};
-	sbx_past_drop_left(place, repos);
+	sbx_local_history_drop_left(context, repos);
 	sbx_captured_release(&now);
 	return 0;
 }
 
-int sbx_past_diff(const struct sbx_past_place *place, const struct sbx_diff_wish *wish, int fd,
-                  struct sbx_error *err)
+int sbx_local_history_diff(const struct sbx_snapshot_context *context,
+                           const struct sbx_diff_options *options, int fd, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *all = NULL;
 	_cleanup_(sbx_strings_release) struct sbx_strings before = {0}, repos = {0};
 	git_oid from = {0}, to = {0};
-	int r = sbx_past_open(place, true, &all, err);
+	int r = sbx_local_history_open(context, true, &all, err);
 
 	if (!r)
-		r = tree_of(place, all, wish->from, wish->cancelled, &from, &before, err);
+		r = tree_of(context, all, options->from, options->cancelled, &from, &before, err);
 	if (!r)
-		r = tree_of(place, all, wish->to, wish->cancelled, &to, &repos, err);
+		r = tree_of(context, all, options->to, options->cancelled, &to, &repos, err);
 	if (!r)
-		r = print(all, &from, &to, &repos, wish, fd, err);
-	if (!wish->from || !wish->to)
-		sbx_past_prune(place, false);
+		r = print(all, &from, &to, &repos, options, fd, err);
+	if (!options->from || !options->to)
+		sbx_local_history_prune(context, false);
 	return r;
 }

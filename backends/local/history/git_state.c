@@ -24,22 +24,22 @@
 
 /* ---- the index ---- */
 
-int sbx_past_index_dir(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_history_index_dir(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
-	const struct sbx_record *rec = place->rec;
+	const struct sbx_record *rec = context->rec;
 	_cleanup_free_ char *path = NULL;
 	int fd;
 
 	if (!rec->common)
-		return sbx_past_dir(place, err);
+		return sbx_local_history_dir(context, err);
 	path = sbx_format("%s/worktrees/%s", rec->common, rec->worktree);
 	fd = path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
 	return fd < 0 ? sbx_fail(err, -fd, "cannot open the worktree's entry: %s", strerror(-fd))
 	              : fd;
 }
 
-int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
-                        struct sbx_error *err)
+int sbx_local_history_read_index(int dir, const char *name, struct sbx_local_history_index *ret,
+                                 struct sbx_error *err)
 {
 	_cleanup_free_ char *data = NULL;
 	size_t len;
@@ -54,12 +54,12 @@ int sbx_past_read_index(int dir, const char *name, struct sbx_past_index *ret,
 	return sbx_index_parse(data, len, &ret->index, err);
 }
 
-void sbx_past_index_release(struct sbx_past_index *index)
+void sbx_local_history_index_release(struct sbx_local_history_index *index)
 {
 	if (!index->shared)
 		sbx_index_release(&index->index);
 	sbx_base_index_put(index->shared);
-	*index = (struct sbx_past_index){0};
+	*index = (struct sbx_local_history_index){0};
 }
 
 static int busy(struct sbx_error *err)
@@ -78,16 +78,16 @@ static bool again(int r, int *tries)
 	return true;
 }
 
-int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_history_lock_index(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, err);
 	struct sbx_git_owner owner = {0};
 	int r, tries = 0;
 
 	if (dir < 0)
 		return dir;
-	if (place->rec->common)
-		owner = sbx_git_owner_begin(place->rec->common);
+	if (context->rec->common)
+		owner = sbx_git_owner_begin(context->rec->common);
 	do
 		r = sbx_locked_begin(dir, "index");
 	while (again(r, &tries));
@@ -97,9 +97,9 @@ int sbx_past_lock_index(const struct sbx_past_place *place, struct sbx_error *er
 	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
 }
 
-void sbx_past_unlock_index(const struct sbx_past_place *place)
+void sbx_local_history_unlock_index(const struct sbx_snapshot_context *context)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, NULL);
 
 	if (dir >= 0)
 		sbx_locked_end(dir, "index");
@@ -112,10 +112,11 @@ static int fail_index(int r, struct sbx_error *err)
 	return r ? sbx_fail(err, -r, "the index cannot be written: %s", strerror(-r)) : 0;
 }
 
-int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_index *index,
-                        const struct timespec *at, struct sbx_error *err)
+int sbx_local_history_take_index(const struct sbx_snapshot_context *context,
+                                 const struct sbx_index *index, const struct timespec *at,
+                                 struct sbx_error *err)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, err);
 	_cleanup_free_ void *data = NULL;
 	struct sbx_git_owner owner = {0};
 	size_t len;
@@ -124,8 +125,8 @@ int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_ind
 	if (dir < 0)
 		return dir;
 	r = sbx_index_format(index, true, &data, &len);
-	if (place->rec->common)
-		owner = sbx_git_owner_begin(place->rec->common);
+	if (context->rec->common)
+		owner = sbx_git_owner_begin(context->rec->common);
 	if (!r)
 		do
 			r = sbx_locked_take(dir, "index", data, len, at);
@@ -134,31 +135,32 @@ int sbx_past_take_index(const struct sbx_past_place *place, const struct sbx_ind
 	return fail_index(r, err);
 }
 
-int sbx_past_put_index(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_history_put_index(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, err);
 
 	return dir < 0 ? dir : fail_index(sbx_locked_put(dir, "index"), err);
 }
 
-int sbx_past_write_index(const struct sbx_past_place *place, const struct sbx_index *index,
-                         const struct timespec *at, struct sbx_error *err)
+int sbx_local_history_write_index(const struct sbx_snapshot_context *context,
+                                  const struct sbx_index *index, const struct timespec *at,
+                                  struct sbx_error *err)
 {
-	const int r = sbx_past_take_index(place, index, at, err);
+	const int r = sbx_local_history_take_index(context, index, at, err);
 
-	return r ? r : sbx_past_put_index(place, err);
+	return r ? r : sbx_local_history_put_index(context, err);
 }
 
 /* ---- HEAD ---- */
 
-int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
-                       struct sbx_past_head *ret, struct sbx_error *err)
+int sbx_local_history_read_head(const struct sbx_snapshot_context *context, git_repository *repo,
+                                struct sbx_local_history_head *ret, struct sbx_error *err)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, err);
 	size_t len;
 	int r;
 
-	*ret = (struct sbx_past_head){0};
+	*ret = (struct sbx_local_history_head){0};
 	if (dir < 0)
 		return dir;
 	r = sbx_beneath_read(dir, "HEAD", SBX_GIT_HEAD_MAX, &ret->text, &len, NULL);
@@ -171,27 +173,28 @@ int sbx_past_read_head(const struct sbx_past_place *place, git_repository *repo,
 	if (!ret->born && !ret->ref)
 		r = sbx_fail(err, EINVAL, "HEAD of the worktree names nothing: %.80s", ret->text);
 	if (r)
-		sbx_past_head_release(ret);
+		sbx_local_history_head_release(ret);
 	return r;
 }
 
-void sbx_past_head_release(struct sbx_past_head *head)
+void sbx_local_history_head_release(struct sbx_local_history_head *head)
 {
 	free(head->text);
-	*head = (struct sbx_past_head){0};
+	*head = (struct sbx_local_history_head){0};
 }
 
-int sbx_past_set_head(const struct sbx_past_place *place, const char *text, struct sbx_error *err)
+int sbx_local_history_set_head(const struct sbx_snapshot_context *context, const char *text,
+                               struct sbx_error *err)
 {
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, err);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, err);
 	_cleanup_free_ char *line = sbx_format("%s\n", text);
 	struct sbx_git_owner owner = {0};
 	int r;
 
 	if (dir < 0)
 		return dir;
-	if (place->rec->common)
-		owner = sbx_git_owner_begin(place->rec->common);
+	if (context->rec->common)
+		owner = sbx_git_owner_begin(context->rec->common);
 	r = line ? sbx_locked_replace(dir, "HEAD", line, strlen(line), NULL) : -ENOMEM;
 	sbx_git_owner_end(&owner);
 	return r ? sbx_fail(err, -r, "HEAD cannot be moved: %s",
@@ -202,15 +205,15 @@ int sbx_past_set_head(const struct sbx_past_place *place, const char *text, stru
 /* ---- refs ---- */
 
 /* For reflogs the source has to be opened as what it is. */
-static int open_for_refs(const struct sbx_past_place *place, git_repository **ret,
+static int open_for_refs(const struct sbx_snapshot_context *context, git_repository **ret,
                          struct sbx_error *err)
 {
 	int r;
 
-	if (!place->rec->common)
-		return sbx_past_open(place, false, ret, err);
-	r = sbx_git_open(place->rec->common, ret);
-	return r ? sbx_git_fail(err, r, "cannot open the repository %s", place->rec->common) : 0;
+	if (!context->rec->common)
+		return sbx_local_history_open(context, false, ret, err);
+	r = sbx_git_open(context->rec->common, ret);
+	return r ? sbx_git_fail(err, r, "cannot open the repository %s", context->rec->common) : 0;
 }
 
 static int move_ref(git_repository *repo, const char *name, const git_oid *old, const git_oid *new,
@@ -260,11 +263,11 @@ static int host_signature(git_repository *repo, git_signature **ret)
 /* ---- moving refs ---- */
 
 /* The worktree's own log of HEAD, as git keeps it where there is one. */
-static void log_head(const struct sbx_past_place *place, git_repository *repo, const git_oid *old,
-                     const git_oid *new, const char *text)
+static void log_head(const struct sbx_snapshot_context *context, git_repository *repo,
+                     const git_oid *old, const git_oid *new, const char *text)
 {
 	static const git_oid none;
-	_cleanup_fd_ int dir = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int dir = sbx_local_history_index_dir(context, NULL);
 	_cleanup_fd_ int fd = -1;
 	char from[GIT_OID_HEXSZ + 1], to[GIT_OID_HEXSZ + 1];
 	git_signature *who = NULL;
@@ -283,40 +286,41 @@ static void log_head(const struct sbx_past_place *place, git_repository *repo, c
 	git_signature_free(who);
 }
 
-void sbx_past_break_locks(const struct sbx_past_place *place)
+void sbx_local_history_break_locks(const struct sbx_snapshot_context *context)
 {
-	_cleanup_fd_ int entry = sbx_past_index_dir(place, NULL);
+	_cleanup_fd_ int entry = sbx_local_history_index_dir(context, NULL);
 
 	if (entry < 0)
 		return;
 	sbx_locked_clear(entry, "index");
 	sbx_locked_clear(entry, "HEAD");
 	/* In a repository that is the sandbox's own nobody else locks anything. */
-	if (!place->rec->common)
-		unlinkat(entry, SBX_PAST_BRANCH ".lock", 0);
+	if (!context->rec->common)
+		unlinkat(entry, SBX_LOCAL_HISTORY_BRANCH ".lock", 0);
 }
 
-int sbx_past_move(const struct sbx_past_place *place, const char *ref, const git_oid *old,
-                  const git_oid *new, const char *text, struct sbx_error *err)
+int sbx_local_history_move(const struct sbx_snapshot_context *context, const char *ref,
+                           const git_oid *old, const git_oid *new, const char *text,
+                           struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
 	char hex[GIT_OID_HEXSZ + 1];
-	int r = open_for_refs(place, &repo, err);
+	int r = open_for_refs(context, &repo, err);
 
 	if (r)
 		return r;
 	if (ref) {
 		struct sbx_git_owner owner = {0};
 
-		if (place->rec->common)
-			owner = sbx_git_owner_begin(place->rec->common);
+		if (context->rec->common)
+			owner = sbx_git_owner_begin(context->rec->common);
 		r = move_ref(repo, ref, old, new, text, err);
 		sbx_git_owner_end(&owner);
 	} else {
-		r = sbx_past_set_head(place, git_oid_tostr(hex, sizeof(hex), new), err);
+		r = sbx_local_history_set_head(context, git_oid_tostr(hex, sizeof(hex), new), err);
 	}
 	if (!r)
-		log_head(place, repo, old, new, text);
+		log_head(context, repo, old, new, text);
 	return r;
 }
 
@@ -364,8 +368,9 @@ static char *message_of(const char *message, const git_oid *tree)
 	return sbx_format("%s%s", message, message[n - 1] == '\n' ? "" : "\n");
 }
 
-int sbx_past_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
-                    const char *message, const char *author, git_oid *ret, struct sbx_error *err)
+int sbx_local_history_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
+                             const char *message, const char *author, git_oid *ret,
+                             struct sbx_error *err)
 {
 	_cleanup_free_ char *text = message_of(message, tree);
 	_cleanup_git_(tree) git_tree *root = NULL;

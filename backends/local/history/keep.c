@@ -100,10 +100,10 @@ static int own_tree(struct owning *o, const git_oid *oid, const git_oid *const k
 	return r;
 }
 
-static int open_own(const struct sbx_past_place *place, struct owning *o)
+static int open_own(const struct sbx_snapshot_context *context, struct owning *o)
 {
 	_cleanup_free_ char *path =
-	        sbx_format("%s/git/%s/history/objects", place->b->state.path, place->rec->id);
+	        sbx_format("%s/git/%s/history/objects", context->b->state.path, context->rec->id);
 	git_odb_backend *loose = NULL;
 	int r = path ? git_odb_new(&o->own) : GIT_ERROR;
 
@@ -116,21 +116,21 @@ static int open_own(const struct sbx_past_place *place, struct owning *o)
 
 static const git_oid *tree_of(git_repository *all, const git_oid *commit, git_oid *ret)
 {
-	return sbx_past_tree_of(all, commit, ret, NULL) ? NULL : ret;
+	return sbx_local_history_tree_of(all, commit, ret, NULL) ? NULL : ret;
 }
 
-static int own_objects(const struct sbx_past_place *place, git_repository *all,
-                       const struct sbx_past_marked *marked, const git_oid *tree,
+static int own_objects(const struct sbx_snapshot_context *context, git_repository *all,
+                       const struct sbx_local_history_marked *marked, const git_oid *tree,
                        const git_oid *head)
 {
 	struct owning o = {.all = all};
 	git_oid base, trees[KNOWN];
 	const git_oid *const known[KNOWN] = {
-	        git_oid_fromstr(&base, place->rec->base) ? NULL : tree_of(all, &base, &trees[0]),
+	        git_oid_fromstr(&base, context->rec->base) ? NULL : tree_of(all, &base, &trees[0]),
 	        head ? tree_of(all, head, &trees[1]) : NULL,
 	        marked->has_branch ? tree_of(all, &marked->branch, &trees[2]) : NULL,
 	};
-	int r = open_own(place, &o);
+	int r = open_own(context, &o);
 
 	if (!r)
 		r = own_tree(&o, tree, known);
@@ -143,25 +143,26 @@ static int own_objects(const struct sbx_past_place *place, git_repository *all,
 	return r;
 }
 
-int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all,
-                         const git_oid *staged, const git_oid *head, struct sbx_error *err)
+int sbx_local_history_give_staged(const struct sbx_snapshot_context *context, git_repository *all,
+                                  const git_oid *staged, const git_oid *head, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *source = NULL;
 	struct owning o = {.all = all};
 	struct sbx_git_owner owner;
 	git_oid tree;
 	const git_oid *const known[KNOWN] = {head ? tree_of(all, head, &tree) : NULL};
-	int r = place->rec->common ? sbx_git_open(place->rec->common, &source) : 0;
+	int r = context->rec->common ? sbx_git_open(context->rec->common, &source) : 0;
 
 	if (!source)
-		return r ? sbx_git_fail(err, r, "cannot open the repository %s", place->rec->common)
+		return r ? sbx_git_fail(err, r, "cannot open the repository %s",
+		                        context->rec->common)
 		         : 0;
 	r = sbx_git_store_use(source);
 	if (!r)
 		r = git_repository_odb(&o.own, source);
 	if (!r)
 		r = git_repository_odb(&o.from, all);
-	owner = sbx_git_owner_begin(place->rec->common);
+	owner = sbx_git_owner_begin(context->rec->common);
 	if (!r)
 		r = own_tree(&o, staged, known);
 	sbx_git_owner_end(&owner);
@@ -172,26 +173,26 @@ int sbx_past_give_staged(const struct sbx_past_place *place, git_repository *all
 
 /* ---- refs ---- */
 
-static char *ref_of(const struct sbx_past_place *place, const git_oid *oid)
+static char *ref_of(const struct sbx_snapshot_context *context, const git_oid *oid)
 {
 	char hex[GIT_OID_HEXSZ + 1] = "";
 
 	if (oid)
 		git_oid_tostr(hex, sizeof(hex), oid);
-	return sbx_format(SBX_GIT_MARKS "%s/%s", place->rec->worktree, hex);
+	return sbx_format(SBX_GIT_MARKS "%s/%s", context->rec->worktree, hex);
 }
 
-static int keep_commit(const struct sbx_past_place *place, git_repository *source,
+static int keep_commit(const struct sbx_snapshot_context *context, git_repository *source,
                        const git_oid *oid, struct sbx_error *err)
 {
-	_cleanup_free_ char *name = ref_of(place, oid);
+	_cleanup_free_ char *name = ref_of(context, oid);
 
-	return sbx_past_make_ref(place, source, name, oid, NULL, "what was before", err);
+	return sbx_local_history_make_ref(context, source, name, oid, NULL, "what was before", err);
 }
 
 /* A mark: what it says, its tree, and where HEAD stood. */
 struct mark {
-	struct sbx_past_marked marked;
+	struct sbx_local_history_marked marked;
 	git_oid tree, head;
 	bool has_head;
 };
@@ -200,7 +201,7 @@ static int read_mark(git_repository *all, const git_oid *mark, struct mark *ret,
                      struct sbx_error *err)
 {
 	git_commit *commit = NULL;
-	int r = sbx_past_read_mark(all, mark, &ret->marked, err);
+	int r = sbx_local_history_read_mark(all, mark, &ret->marked, err);
 
 	if (r)
 		return r;
@@ -215,58 +216,58 @@ static int read_mark(git_repository *all, const git_oid *mark, struct mark *ret,
 	return 0;
 }
 
-static int keep_commits(const struct sbx_past_place *place, git_repository *all,
+static int keep_commits(const struct sbx_snapshot_context *context, git_repository *all,
                         const struct mark *m, struct sbx_error *err)
 {
-	int r = m->has_head ? keep_commit(place, all, &m->head, err) : 0;
+	int r = m->has_head ? keep_commit(context, all, &m->head, err) : 0;
 
 	if (!r && m->marked.has_branch)
-		r = keep_commit(place, all, &m->marked.branch, err);
+		r = keep_commit(context, all, &m->marked.branch, err);
 	return r;
 }
 
-int sbx_past_keep(const struct sbx_past_place *place, git_repository *all, const git_oid *mark,
-                  struct sbx_error *err)
+int sbx_local_history_keep(const struct sbx_snapshot_context *context, git_repository *all,
+                           const git_oid *mark, struct sbx_error *err)
 {
 	struct mark m = {0};
 	int r;
 
-	if (!place->rec->common || !place->rec->worktree)
+	if (!context->rec->common || !context->rec->worktree)
 		return 0;
 	r = read_mark(all, mark, &m, err);
 	if (!r)
-		r = keep_commits(place, all, &m, err);
+		r = keep_commits(context, all, &m, err);
 	if (!r) {
-		int g = own_objects(place, all, &m.marked, &m.tree, m.has_head ? &m.head : NULL);
+		int g = own_objects(context, all, &m.marked, &m.tree, m.has_head ? &m.head : NULL);
 
 		r = g ? sbx_git_fail(err, g, "cannot keep what was before") : 0;
 	}
-	sbx_past_marked_release(&m.marked);
+	sbx_local_history_marked_release(&m.marked);
 	return r;
 }
 
-void sbx_past_keep_only(const struct sbx_past_place *place, git_repository *all,
-                        const git_oid *mark)
+void sbx_local_history_keep_only(const struct sbx_snapshot_context *context, git_repository *all,
+                                 const git_oid *mark)
 {
 	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
 	_cleanup_free_ char *prefix = NULL, *head = NULL, *branch = NULL;
 	struct sbx_git_owner owner;
 	struct mark m = {0};
 
-	if (!place->rec->common || !place->rec->worktree)
+	if (!context->rec->common || !context->rec->worktree)
 		return;
 	if (mark && read_mark(all, mark, &m, NULL))
 		return;
-	prefix = ref_of(place, NULL);
-	head = ref_of(place, m.has_head ? &m.head : NULL);
-	branch = ref_of(place, m.marked.has_branch ? &m.marked.branch : NULL);
-	if (prefix && head && branch && sbx_past_find_refs(all, prefix, &names) == 0) {
-		owner = sbx_git_owner_begin(place->rec->common);
+	prefix = ref_of(context, NULL);
+	head = ref_of(context, m.has_head ? &m.head : NULL);
+	branch = ref_of(context, m.marked.has_branch ? &m.marked.branch : NULL);
+	if (prefix && head && branch && sbx_local_history_find_refs(all, prefix, &names) == 0) {
+		owner = sbx_git_owner_begin(context->rec->common);
 		for (size_t i = 0; i < names.n; i++)
 			if (strcmp(names.items[i], head) != 0 &&
 			    strcmp(names.items[i], branch) != 0)
 				git_reference_remove(all, names.items[i]);
 		sbx_git_owner_end(&owner);
 	}
-	sbx_past_marked_release(&m.marked);
+	sbx_local_history_marked_release(&m.marked);
 }

@@ -185,36 +185,39 @@ static int lower_all(struct lowering *lo, git_tree *to, const struct sbx_aside *
 	return r;
 }
 
-static int lower_listed(const struct sbx_past_place *place, git_tree *to,
+static int lower_listed(const struct sbx_snapshot_context *context, git_tree *to,
                         const struct sbx_aside *repos, struct sbx_aside *a)
 {
-	_cleanup_fd_ int dir = sbx_past_dir(place, a->err);
+	_cleanup_fd_ int dir = sbx_local_history_dir(context, a->err);
 	_cleanup_free_ char *left = NULL;
 	struct lowering lo = {.from = sbx_no_aside, .a = a};
 	size_t len;
-	int r = dir < 0 ? dir : sbx_beneath_read(dir, SBX_PAST_LEFT, LEFT_MAX, &left, &len, NULL);
+	int r = dir < 0 ? dir
+	                : sbx_beneath_read(dir, SBX_LOCAL_HISTORY_LEFT, LEFT_MAX, &left, &len,
+	                                   NULL);
 
 	if (r)
 		return r == -ENOENT ? 0 : r;
-	lo.from.place = place;
-	lo.from.files = sbx_past_lower_tree(place);
+	lo.from.context = context;
+	lo.from.files = sbx_local_history_lower_tree(context);
 	r = lo.from.files < 0 ? lo.from.files : lower_all(&lo, to, repos, left, len);
 	sbx_strings_release(&lo.todo);
 	sbx_cleanup_fd(&lo.from.files);
 	return r;
 }
 
-int sbx_past_give_lower(const struct sbx_past_place *place, git_repository *repo,
-                        const git_oid *tree, const struct sbx_aside *repos, struct sbx_aside *a)
+int sbx_local_history_give_lower(const struct sbx_snapshot_context *context, git_repository *repo,
+                                 const git_oid *tree, const struct sbx_aside *repos,
+                                 struct sbx_aside *a)
 {
 	git_tree *to = NULL;
 	int r;
 
-	if (place->rec->common || !place->rec->layer)
+	if (context->rec->common || !context->rec->layer)
 		return 0;
 	r = git_tree_lookup(&to, repo, tree);
 	r = r ? sbx_git_fail(a->err, r, "a snapshot cannot be read")
-	      : lower_listed(place, to, repos, a);
+	      : lower_listed(context, to, repos, a);
 	git_tree_free(to);
 	return r && !a->err->code
 	               ? sbx_fail(a->err, -r, "cannot restore what was in the source: %s",

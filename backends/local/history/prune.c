@@ -158,7 +158,8 @@ static int add_mark(const char *name, unsigned char type, void *data)
 	git_oid oid;
 
 	(void)type;
-	return sbx_past_read_id(b->marks, name, &oid) ? 0 : add(b->p, &oid, GIT_OBJECT_COMMIT);
+	return sbx_local_history_read_id(b->marks, name, &oid) ? 0
+	                                                       : add(b->p, &oid, GIT_OBJECT_COMMIT);
 }
 
 static int add_listed(struct prune *p, int dir)
@@ -167,9 +168,9 @@ static int add_listed(struct prune *p, int dir)
 	char *at;
 	int64_t ms;
 	git_oid oid;
-	int r = sbx_past_lines(dir, &text);
+	int r = sbx_local_history_lines(dir, &text);
 
-	for (at = text; !r && sbx_past_line(&at, &oid, &ms);)
+	for (at = text; !r && sbx_local_history_line(&at, &oid, &ms);)
 		r = add(p, &oid, GIT_OBJECT_COMMIT);
 	return r;
 }
@@ -178,17 +179,18 @@ static int add_listed(struct prune *p, int dir)
  * Adds the objects that are staged, because they are believed to be there: where the host's side
  * is in this repository, no commit may have come of them.
  */
-static int add_staged(const struct sbx_past_place *place, struct prune *p, int dir)
+static int add_staged(const struct sbx_snapshot_context *context, struct prune *p, int dir)
 {
-	struct sbx_past_index staged = {0};
+	struct sbx_local_history_index staged = {0};
 	git_oid oid;
-	int r = place->rec->common ? 0 : sbx_past_read_index(dir, "index", &staged, NULL);
+	int r = context->rec->common ? 0
+	                             : sbx_local_history_read_index(dir, "index", &staged, NULL);
 
 	for (size_t i = 0; i < staged.index.n && !r; i++) {
 		memcpy(oid.id, staged.index.at[i].oid, sizeof(staged.index.at[i].oid));
 		r = add(p, &oid, GIT_OBJECT_BLOB);
 	}
-	sbx_past_index_release(&staged);
+	sbx_local_history_index_release(&staged);
 	return r;
 }
 
@@ -199,23 +201,23 @@ static int open_objects(struct prune *p, git_repository *all)
 	return r ? sbx_git_fail(NULL, r, "the objects of snapshots") : 0;
 }
 
-static int add_beginnings(const struct sbx_past_place *place, struct prune *p, int dir)
+static int add_beginnings(const struct sbx_snapshot_context *context, struct prune *p, int dir)
 {
 	_cleanup_fd_ int marks = sbx_dir_open(dir, "marks");
 	_cleanup_git_(repository) git_repository *all = NULL;
 	struct begin b = {.p = p, .marks = marks};
-	_cleanup_free_ char *branch = sbx_past_branch(place);
+	_cleanup_free_ char *branch = sbx_local_history_branch(context);
 	git_oid oid;
 	int r = marks < 0 ? marks : sbx_dir_scan(marks, add_mark, &b);
 
 	if (!r)
 		r = add_listed(p, dir);
-	if (!r && sbx_past_read_id(dir, "base", &oid) == 0)
+	if (!r && sbx_local_history_read_id(dir, "base", &oid) == 0)
 		r = add(p, &oid, GIT_OBJECT_COMMIT);
 	if (!r)
-		r = add_staged(place, p, dir);
+		r = add_staged(context, p, dir);
 	if (!r)
-		r = branch ? sbx_past_open(place, true, &all, NULL) : -ENOMEM;
+		r = branch ? sbx_local_history_open(context, true, &all, NULL) : -ENOMEM;
 	if (!r && git_reference_name_to_id(&oid, all, branch) == 0)
 		r = add(p, &oid, GIT_OBJECT_COMMIT);
 	if (!r)
@@ -298,15 +300,15 @@ static void note(int dir, unsigned long left)
 	sbx_file_replace(dir, LAST, LAST ".new", text);
 }
 
-void sbx_past_prune(const struct sbx_past_place *place, bool now)
+void sbx_local_history_prune(const struct sbx_snapshot_context *context, bool now)
 {
-	_cleanup_fd_ int dir = sbx_past_dir(place, NULL);
+	_cleanup_fd_ int dir = sbx_local_history_dir(context, NULL);
 	_cleanup_fd_ int objects = dir < 0 ? -1 : sbx_dir_open(dir, "objects");
 	struct prune p = {.objects = objects};
 
 	if (objects < 0 || (!now && !has_many(dir, objects)))
 		return;
-	if (add_beginnings(place, &p, dir) == 0)
+	if (add_beginnings(context, &p, dir) == 0)
 		sbx_dir_scan(objects, remove_in, &p);
 	/* Also where it could not be done: not at each turn again. */
 	note(dir, guess(objects));

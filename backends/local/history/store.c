@@ -25,10 +25,10 @@
 
 /* ---- the directory ---- */
 
-char *sbx_past_branch(const struct sbx_past_place *place)
+char *sbx_local_history_branch(const struct sbx_snapshot_context *context)
 {
-	return place->rec->common ? sbx_format("refs/heads/%s", place->rec->branch)
-	                          : strdup(SBX_PAST_BRANCH);
+	return context->rec->common ? sbx_format("refs/heads/%s", context->rec->branch)
+	                            : strdup(SBX_LOCAL_HISTORY_BRANCH);
 }
 
 static int make_dirs(int dir)
@@ -42,9 +42,9 @@ static int make_dirs(int dir)
 	return 0;
 }
 
-static int fill(const struct sbx_past_place *place, int dir)
+static int fill(const struct sbx_snapshot_context *context, int dir)
 {
-	const char *common = place->rec->common;
+	const char *common = context->rec->common;
 	_cleanup_free_ char *alternates = common ? sbx_format("%s/objects\n", common) : NULL;
 	int r = make_dirs(dir);
 
@@ -54,11 +54,11 @@ static int fill(const struct sbx_past_place *place, int dir)
 	if (!r)
 		r = sbx_file_create(dir, "config",
 		                    "[core]\n\trepositoryformatversion = 0\n\tbare = true\n");
-	return r ? r : sbx_file_create(dir, "HEAD", "ref: " SBX_PAST_BRANCH "\n");
+	return r ? r : sbx_file_create(dir, "HEAD", "ref: " SBX_LOCAL_HISTORY_BRANCH "\n");
 }
 
 /* Who only looks may be here at the same time as who records: the first to be done has made it. */
-static int make(const struct sbx_past_place *place, int own)
+static int make(const struct sbx_snapshot_context *context, int own)
 {
 	_cleanup_fd_ int dir = -1;
 	char name[32];
@@ -69,7 +69,7 @@ static int make(const struct sbx_past_place *place, int own)
 	if (r)
 		return r;
 	dir = sbx_dir_make(own, name, 0700);
-	r = dir < 0 ? dir : fill(place, dir);
+	r = dir < 0 ? dir : fill(context, dir);
 	if (!r)
 		r = sbx_dir_write_out(dir);
 	if (!r && renameat(own, name, own, "history") < 0)
@@ -79,14 +79,14 @@ static int make(const struct sbx_past_place *place, int own)
 	return r == -EEXIST ? 0 : r;
 }
 
-int sbx_past_dir(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_history_dir(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
-	_cleanup_fd_ int own = sbx_dir_make(place->b->state.git, place->rec->id, 0700);
+	_cleanup_fd_ int own = sbx_dir_make(context->b->state.git, context->rec->id, 0700);
 	int r = own, dir = -1;
 
 	if (own >= 0) {
 		dir = sbx_dir_open(own, "history");
-		r = dir == -ENOENT ? make(place, own) : dir;
+		r = dir == -ENOENT ? make(context, own) : dir;
 		if (dir < 0 && r >= 0)
 			r = dir = sbx_dir_open(own, "history");
 	}
@@ -96,19 +96,19 @@ int sbx_past_dir(const struct sbx_past_place *place, struct sbx_error *err)
 
 /* ---- repositories ---- */
 
-static char *own_path(const struct sbx_past_place *place, const char *name)
+static char *own_path(const struct sbx_snapshot_context *context, const char *name)
 {
-	return sbx_format("%s/git/%s/history%s", place->b->state.path, place->rec->id, name);
+	return sbx_format("%s/git/%s/history%s", context->b->state.path, context->rec->id, name);
 }
 
-static int see_all(const struct sbx_past_place *place, git_repository *repo)
+static int see_all(const struct sbx_snapshot_context *context, git_repository *repo)
 {
-	_cleanup_free_ char *path = own_path(place, "/objects");
+	_cleanup_free_ char *path = own_path(context, "/objects");
 	_cleanup_git_(odb) git_odb *odb = NULL;
 	int r = path ? git_odb_open(&odb, path) : GIT_ERROR;
 
 	if (!r)
-		r = sbx_git_store_see(odb, place->rec->common);
+		r = sbx_git_store_see(odb, context->rec->common);
 	return r ? r : git_repository_set_odb(repo, odb);
 }
 
@@ -130,13 +130,13 @@ static int freeze_config(git_repository *repo)
 	return r;
 }
 
-int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository **ret,
-                  struct sbx_error *err)
+int sbx_local_history_open(const struct sbx_snapshot_context *context, bool all,
+                           git_repository **ret, struct sbx_error *err)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_fd_ int dir = sbx_past_dir(place, err);
-	_cleanup_free_ char *path = own_path(place, "");
-	const char *common = place->rec->common;
+	_cleanup_fd_ int dir = sbx_local_history_dir(context, err);
+	_cleanup_free_ char *path = own_path(context, "");
+	const char *common = context->rec->common;
 	int r;
 
 	if (dir < 0)
@@ -147,7 +147,7 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 	if (!r)
 		r = freeze_config(repo);
 	if (!r && common && all)
-		r = see_all(place, repo);
+		r = see_all(context, repo);
 	if (r)
 		return sbx_git_fail(err, r, "cannot open the repository %s",
 		                    common ? common : path);
@@ -155,21 +155,21 @@ int sbx_past_open(const struct sbx_past_place *place, bool all, git_repository *
 	return 0;
 }
 
-bool sbx_past_is_apart(const struct sbx_past_place *place, bool ignored)
+bool sbx_local_history_is_apart(const struct sbx_snapshot_context *context, bool ignored)
 {
 	_cleanup_(sbx_strings_release) struct sbx_strings marked = {0};
-	_cleanup_free_ char *branch = sbx_past_branch(place);
+	_cleanup_free_ char *branch = sbx_local_history_branch(context);
 
-	if (!place->rec->common || ignored || place->rec->branch_created)
-		return place->rec->common != NULL;
+	if (!context->rec->common || ignored || context->rec->branch_created)
+		return context->rec->common != NULL;
 	/* What is not known is not shown. */
-	return sbx_git_store_marked(place->rec->common, &marked) || !branch ||
+	return sbx_git_store_marked(context->rec->common, &marked) || !branch ||
 	       sbx_git_store_mark_of(&marked, branch);
 }
 
 /* ---- small files of ids ---- */
 
-int sbx_past_read_id(int dir, const char *name, git_oid *ret)
+int sbx_local_history_read_id(int dir, const char *name, git_oid *ret)
 {
 	_cleanup_free_ char *text = NULL;
 	int r = sbx_file_read(dir, name, ID_FILE_MAX, &text);
@@ -179,7 +179,7 @@ int sbx_past_read_id(int dir, const char *name, git_oid *ret)
 	return r;
 }
 
-int sbx_past_write_id(int dir, const char *name, const git_oid *oid)
+int sbx_local_history_write_id(int dir, const char *name, const git_oid *oid)
 {
 	_cleanup_free_ char *temp = sbx_format(".%s", name);
 	char text[GIT_OID_HEXSZ + 2];
@@ -192,7 +192,7 @@ int sbx_past_write_id(int dir, const char *name, const git_oid *oid)
 
 /* ---- the list of snapshots ---- */
 
-int sbx_past_lines(int dir, char **ret)
+int sbx_local_history_lines(int dir, char **ret)
 {
 	int r = sbx_file_read(dir, "snapshots", LIST_MAX, ret);
 
@@ -202,7 +202,7 @@ int sbx_past_lines(int dir, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-bool sbx_past_line(char **at, git_oid *oid, int64_t *ms)
+bool sbx_local_history_line(char **at, git_oid *oid, int64_t *ms)
 {
 	char *line = *at, *end = line + strcspn(line, "\n");
 
@@ -211,7 +211,7 @@ bool sbx_past_line(char **at, git_oid *oid, int64_t *ms)
 	*at = end + (*end == '\n');
 	*end = '\0';
 	if (strlen(line) <= GIT_OID_HEXSZ || git_oid_fromstrn(oid, line, GIT_OID_HEXSZ))
-		return sbx_past_line(at, oid, ms);
+		return sbx_local_history_line(at, oid, ms);
 	*ms = strtoll(line + GIT_OID_HEXSZ, NULL, 10);
 	return true;
 }
@@ -226,7 +226,7 @@ static bool is_at_line(int fd)
 }
 
 /* A line that a crash has cut off is none, and harms no other. */
-int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms)
+int sbx_local_history_add_line(int dir, const git_oid *oid, int64_t ms)
 {
 	_cleanup_fd_ int fd = openat(dir, "snapshots",
 	                             O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -242,13 +242,13 @@ int sbx_past_add_line(int dir, const git_oid *oid, int64_t ms)
 	return r ? r : sbx_git_durable_add(fd);
 }
 
-void sbx_past_drop_line(int dir, const git_oid *oid)
+void sbx_local_history_drop_line(int dir, const git_oid *oid)
 {
 	_cleanup_free_ char *text = NULL;
 	char hex[GIT_OID_HEXSZ + 1], *at;
 
 	git_oid_tostr(hex, sizeof(hex), oid);
-	if (sbx_past_lines(dir, &text) || !(at = strstr(text, hex)))
+	if (sbx_local_history_lines(dir, &text) || !(at = strstr(text, hex)))
 		return;
 	memmove(at, at + strcspn(at, "\n") + 1, strlen(at + strcspn(at, "\n")));
 	sbx_file_replace(dir, "snapshots", "snapshots.new", text);
@@ -256,8 +256,8 @@ void sbx_past_drop_line(int dir, const git_oid *oid)
 
 /* ---- revisions ---- */
 
-int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
-                     struct sbx_error *err)
+int sbx_local_history_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
+                              struct sbx_error *err)
 {
 	git_commit *object = NULL;
 	int r = git_commit_lookup(&object, repo, commit);
@@ -271,7 +271,7 @@ int sbx_past_tree_of(git_repository *repo, const git_oid *commit, git_oid *tree,
 
 /* ---- in the source ---- */
 
-char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid)
+char *sbx_local_history_ref(const struct sbx_record *rec, const git_oid *oid)
 {
 	char hex[GIT_OID_HEXSZ + 1] = "";
 
@@ -280,8 +280,9 @@ char *sbx_past_ref(const struct sbx_record *rec, const git_oid *oid)
 	return sbx_format(SBX_GIT_SNAPSHOTS "%s/%s", rec->worktree, hex);
 }
 
-int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, const char *name,
-                      const git_oid *oid, const char *log, const char *what, struct sbx_error *err)
+int sbx_local_history_make_ref(const struct sbx_snapshot_context *context, git_repository *repo,
+                               const char *name, const git_oid *oid, const char *log,
+                               const char *what, struct sbx_error *err)
 {
 	_cleanup_git_(reference) git_reference *ref = NULL;
 	struct sbx_git_owner owner;
@@ -289,13 +290,13 @@ int sbx_past_make_ref(const struct sbx_past_place *place, git_repository *repo, 
 
 	if (!name)
 		return sbx_no_memory(err);
-	owner = sbx_git_owner_begin(place->rec->common);
+	owner = sbx_git_owner_begin(context->rec->common);
 	r = git_reference_create(&ref, repo, name, oid, 1, log);
 	sbx_git_owner_end(&owner);
 	return r ? sbx_git_fail(err, r, "cannot keep %s", what) : 0;
 }
 
-int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_strings *ret)
+int sbx_local_history_find_refs(git_repository *repo, const char *prefix, struct sbx_strings *ret)
 {
 	_cleanup_free_ char *glob = sbx_format("%s*", prefix);
 	git_reference_iterator *it = NULL;
@@ -311,7 +312,7 @@ int sbx_past_find_refs(git_repository *repo, const char *prefix, struct sbx_stri
 static int remove_refs(git_repository *repo, const char *prefix)
 {
 	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
-	int r = sbx_past_find_refs(repo, prefix, &names);
+	int r = sbx_local_history_find_refs(repo, prefix, &names);
 
 	for (size_t i = 0; !r && i < names.n; i++) {
 		r = git_reference_remove(repo, names.items[i]);
@@ -321,16 +322,16 @@ static int remove_refs(git_repository *repo, const char *prefix)
 }
 
 /* Which have been kept is written in the sandbox's own directory: without that there is nothing to look for. */
-int sbx_past_forget(const struct sbx_past_place *place, struct sbx_error *err)
+int sbx_local_history_forget(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
-	const struct sbx_record *rec = place->rec;
+	const struct sbx_record *rec = context->rec;
 	_cleanup_git_(repository) git_repository *repo = NULL;
-	_cleanup_free_ char *prefix = rec->worktree ? sbx_past_ref(rec, NULL) : NULL;
+	_cleanup_free_ char *prefix = rec->worktree ? sbx_local_history_ref(rec, NULL) : NULL;
 	_cleanup_free_ char *marks =
 	        rec->worktree ? sbx_format(SBX_GIT_MARKS "%s/", rec->worktree) : NULL;
-	_cleanup_free_ char *path = own_path(place, "/snapshots");
-	_cleanup_free_ char *marked = own_path(place, "/marks/restore");
-	_cleanup_free_ char *marking = own_path(place, "/marks/restoring");
+	_cleanup_free_ char *path = own_path(context, "/snapshots");
+	_cleanup_free_ char *marked = own_path(context, "/marks/restore");
+	_cleanup_free_ char *marking = own_path(context, "/marks/restoring");
 	struct sbx_git_owner owner;
 	int r;
 

@@ -14,11 +14,11 @@
 #define GITLINK 0160000
 
 /* Adds the change that makes PATH what ENTRY is in its tree; GONE: PATH goes. */
-static int add_change(struct past_changes *a, const char *path, const git_tree_entry *entry,
+static int add_change(struct tree_changes *a, const char *path, const git_tree_entry *entry,
                       bool gone)
 {
 	uint32_t mode = git_tree_entry_filemode(entry);
-	struct past_change c = {.path = strdup(path),
+	struct tree_change c = {.path = strdup(path),
 	                        .mode = gone ? 0 : mode,
 	                        .directory = gone && mode == GITLINK,
 	                        .oid = *git_tree_entry_id(entry)};
@@ -56,11 +56,11 @@ static bool same_kind(const git_tree_entry *x, const git_tree_entry *y)
 	return (git_tree_entry_filemode(x) & S_IFMT) == (git_tree_entry_filemode(y) & S_IFMT);
 }
 
-static int list_trees(struct past_changes *a, const char *dir, const git_oid *from,
+static int list_trees(struct tree_changes *a, const char *dir, const git_oid *from,
                       const git_oid *to);
 
 /* X and Y have the same name in DIR, and are trees both or neither; one may be NULL. */
-static int list_pair(struct past_changes *a, const char *dir, const git_tree_entry *x,
+static int list_pair(struct tree_changes *a, const char *dir, const git_tree_entry *x,
                      const git_tree_entry *y)
 {
 	_cleanup_free_ char *path = NULL;
@@ -83,7 +83,7 @@ static int list_pair(struct past_changes *a, const char *dir, const git_tree_ent
 	return r || !y ? r : add_change(a, path, y, false);
 }
 
-static int list_entries(struct past_changes *a, const char *dir, const git_tree *x,
+static int list_entries(struct tree_changes *a, const char *dir, const git_tree *x,
                         const git_tree *y)
 {
 	size_t i = 0, k = 0, n = x ? git_tree_entrycount(x) : 0, m = y ? git_tree_entrycount(y) : 0;
@@ -102,7 +102,7 @@ static int list_entries(struct past_changes *a, const char *dir, const git_tree 
 }
 
 /* DIR is empty or ends with a slash. A tree that is NULL has nothing in it. */
-static int list_trees(struct past_changes *a, const char *dir, const git_oid *from,
+static int list_trees(struct tree_changes *a, const char *dir, const git_oid *from,
                       const git_oid *to)
 {
 	_cleanup_git_(tree) git_tree *x = NULL;
@@ -114,14 +114,14 @@ static int list_trees(struct past_changes *a, const char *dir, const git_oid *fr
 	return r ? sbx_git_fail(a->err, r, "cannot compare") : list_entries(a, dir, x, y);
 }
 
-int past_changes_list(struct past_changes *a, const git_oid *from, const git_oid *to)
+int tree_changes_list(struct tree_changes *a, const git_oid *from, const git_oid *to)
 {
 	return git_oid_equal(from, to) ? 0 : list_trees(a, "", from, to);
 }
 
 static int compare_changes(const void *a, const void *b)
 {
-	const struct past_change *x = a, *y = b;
+	const struct tree_change *x = a, *y = b;
 	int r = strcmp(x->path, y->path);
 
 	/* Of two for one path the one that makes it counts for the index. */
@@ -130,7 +130,7 @@ static int compare_changes(const void *a, const void *b)
 
 /* ---- the index ---- */
 
-void past_changes_release(struct past_changes *a)
+void tree_changes_release(struct tree_changes *a)
 {
 	for (size_t i = 0; i < a->n; i++)
 		free(a->at[i].path);
@@ -139,7 +139,7 @@ void past_changes_release(struct past_changes *a)
 	a->n = a->cap = 0;
 }
 
-int past_changes_stage(struct past_changes *a, struct sbx_index *index)
+int tree_changes_stage(struct tree_changes *a, struct sbx_index *index)
 {
 	struct sbx_index out = {.at = calloc(index->n + a->n + 1, sizeof(*out.at))};
 	size_t size = 0, i = 0, k = 0;
@@ -183,17 +183,17 @@ int past_changes_stage(struct past_changes *a, struct sbx_index *index)
 	return 0;
 }
 
-int sbx_past_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,
-                   const git_oid *to, struct sbx_error *err)
+int sbx_local_history_stage(git_repository *repo, struct sbx_index *index, const git_oid *from,
+                            const git_oid *to, struct sbx_error *err)
 {
-	struct past_changes a = {.repo = repo, .err = err};
-	int r = past_changes_list(&a, from, to);
+	struct tree_changes a = {.repo = repo, .err = err};
+	int r = tree_changes_list(&a, from, to);
 
 	if (!r) {
-		r = past_changes_stage(&a, index);
+		r = tree_changes_stage(&a, index);
 		if (r)
 			sbx_fail(err, -r, "out of memory");
 	}
-	past_changes_release(&a);
+	tree_changes_release(&a);
 	return r;
 }

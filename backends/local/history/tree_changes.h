@@ -6,7 +6,7 @@
 
 #include "backends/git/index.h"
 
-struct past_change {
+struct tree_change {
 	char *path;
 	uint32_t mode;  /* it is to have; 0: it is to be gone */
 	bool directory; /* to be gone: a submodule's */
@@ -15,18 +15,18 @@ struct past_change {
 };
 
 /* repo and err are borrowed; the rest is zero to start. */
-struct past_changes {
+struct tree_changes {
 	git_repository *repo;
 	struct sbx_error *err;
-	struct past_change *at;
+	struct tree_change *at;
 	size_t n, cap;
 };
 
 /* Lists what makes TO of FROM. A file that becomes a link or a submodule is there twice, gone first. */
-int past_changes_list(struct past_changes *a, const git_oid *from, const git_oid *to);
+int tree_changes_list(struct tree_changes *a, const git_oid *from, const git_oid *to);
 /* Has INDEX say the same. Sorts the list. 0 or -ENOMEM. */
-int past_changes_stage(struct past_changes *a, struct sbx_index *index);
+int tree_changes_stage(struct tree_changes *a, struct sbx_index *index);
 /* Frees the list with its paths. repo and err stay the caller's. */
-void past_changes_release(struct past_changes *a);
+void tree_changes_release(struct tree_changes *a);
 
 #endif

@@ -543,7 +543,7 @@ int sbx_base_sync(struct sbx_bases *bases, const char *key)
 	return fsync(dir) < 0 || fsync(bases->bases) < 0 ? -errno : 0;
 }
 
-void sbx_base_settle_user(struct sbx_bases *bases, const char *key, const char *id)
+void sbx_base_sync_user(struct sbx_bases *bases, const char *key, const char *id)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(bases->users, key);
 	_cleanup_fd_ int fd =
@@ -699,7 +699,7 @@ void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
 
 /* --- opening ------------------------------------------------------------------------------------------ */
 
-static int open_rooms(struct sbx_bases *b)
+static int open_mounters(struct sbx_bases *b)
 {
 	const struct {
 		const char *name;
@@ -747,7 +747,7 @@ int sbx_bases_open(const char *path, uint64_t limit_mb, struct sbx_bases **ret,
 	if (r >= 0) {
 		r = sbx_dir_hold(b->dir);
 		if (!r)
-			r = b->path ? open_rooms(b) : -ENOMEM;
+			r = b->path ? open_mounters(b) : -ENOMEM;
 		if (!r)
 			r = start_keeper(b);
 		if (r)

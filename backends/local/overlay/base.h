@@ -80,7 +80,7 @@ void sbx_base_release(struct sbx_bases *bases, const char *key, const char *id);
  */
 int sbx_base_sync(struct sbx_bases *bases, const char *key);
 /* Has the word that ID uses KEY, which a power cut would leave blank else, written out. */
-void sbx_base_settle_user(struct sbx_bases *bases, const char *key, const char *id);
+void sbx_base_sync_user(struct sbx_bases *bases, const char *key, const char *id);
 /* As acquire for nobody, in the background: what will be wanted soon. FREE_RECIPE(recipe) is called at the end. */
 void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
                        void (*free_recipe)(struct sbx_base_recipe *recipe));

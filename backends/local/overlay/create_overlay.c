@@ -20,11 +20,11 @@
 
 #define DIR_TRIES 3
 
-int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_repository *repo,
-                         struct sbx_base_commit **ret, struct sbx_error *err)
+int sbx_local_overlay_plan(struct sbx_local *b, struct sbx_record *rec, git_repository *repo,
+                           struct sbx_base_commit **ret, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, repo, rec->base, sbx_layers_owner(b->layers), &c,
+	int r = sbx_base_commit_new(rec->common, repo, rec->base, sbx_overlay_owner(b->overlay), &c,
 	                            err);
 
 	if (r)
@@ -38,14 +38,14 @@ int sbx_local_layer_plan(struct sbx_local *b, struct sbx_record *rec, git_reposi
 	return 0;
 }
 
-int sbx_local_layer_make(struct sbx_local *b, const struct sbx_record *rec, int *ret,
-                         struct sbx_error *err)
+int sbx_local_overlay_make(struct sbx_local *b, const struct sbx_record *rec, int *ret,
+                           struct sbx_error *err)
 {
 	struct stat like = {.st_mode = 0755};
 	int fd;
 
 	like.st_atim.tv_nsec = like.st_mtim.tv_nsec = UTIME_NOW;
-	fd = sbx_layers_make(b->layers, &b->state, rec->id, &like);
+	fd = sbx_overlay_make(b->overlay, &b->state, rec->id, &like);
 	if (fd < 0)
 		return sbx_fail(err, -fd, "cannot make the working tree: %s", strerror(-fd));
 	*ret = fd;
@@ -56,14 +56,14 @@ static int copy_index(struct sbx_local *b, int base, const struct sbx_git_worktr
 {
 	_cleanup_free_ char *path = sbx_format("%s/worktrees/%s/index", wt->common, wt->worktree);
 
-	return path ? sbx_base_copy_index(sbx_layers_bases(b->layers), base, wt->common, path)
+	return path ? sbx_base_copy_index(sbx_overlay_bases(b->overlay), base, wt->common, path)
 	            : -ENOMEM;
 }
 
 /* The file that makes it a worktree was made by the daemon. */
-int sbx_local_layer_own_git(struct sbx_local *b, const struct sbx_record *rec)
+int sbx_local_overlay_own_git(struct sbx_local *b, const struct sbx_record *rec)
 {
-	const struct sbx_identity *owner = sbx_layers_owner(b->layers);
+	const struct sbx_identity *owner = sbx_overlay_owner(b->overlay);
 	_cleanup_free_ char *path = sbx_format("%s/upper/.git", rec->id);
 
 	if (!path)
@@ -75,19 +75,20 @@ int sbx_local_layer_own_git(struct sbx_local *b, const struct sbx_record *rec)
 	               : 0;
 }
 
-int sbx_local_layer_git(struct sbx_local *b, const struct sbx_record *rec,
-                        const struct sbx_git_worktree *wt, const struct sbx_base_commit *commit,
-                        atomic_bool *cancelled, struct sbx_error *err)
+int sbx_local_overlay_git(struct sbx_local *b, const struct sbx_record *rec,
+                          const struct sbx_git_worktree *wt, const struct sbx_base_commit *commit,
+                          atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct sbx_base base;
-	int r = sbx_layers_stand(b->layers, &b->state, rec, &commit->recipe, cancelled, &base, err);
+	int r = sbx_overlay_acquire(b->overlay, &b->state, rec, &commit->recipe, cancelled, &base,
+	                            err);
 
 	if (r)
 		return r;
 	r = copy_index(b, base.dir, wt);
 	close(base.dir);
 	if (!r)
-		r = sbx_local_layer_own_git(b, rec);
+		r = sbx_local_overlay_own_git(b, rec);
 	return r ? sbx_fail(err, -r, "cannot write the index of the worktree: %s", strerror(-r))
 	         : 0;
 }
@@ -113,7 +114,7 @@ static int look_at_source(struct sbx_local *b, const char *source, struct sbx_ba
 	if (d->source < 0)
 		return sbx_fail(err, errno, "source %s: %s", source, strerror(errno));
 	d->nskips = sbx_local_skips(b, d->skips);
-	d->owner = *sbx_layers_owner(b->layers);
+	d->owner = *sbx_overlay_owner(b->overlay);
 	return sbx_base_dir_look(d, cancelled, err);
 }
 
@@ -132,7 +133,7 @@ static int make_dir_layers(struct sbx_local *b, struct sbx_record *rec, int base
 
 	if (fstatat(base, "tree", &like, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    mkdirat(b->state.trees, rec->id, 0755) == 0)
-		fd = sbx_layers_make(b->layers, &b->state, rec->id, &like);
+		fd = sbx_overlay_make(b->overlay, &b->state, rec->id, &like);
 	else
 		fd = -errno;
 	if (fd < 0)
@@ -156,7 +157,8 @@ static int try_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bool *can
 		r = rec->layer ? store(b, rec, err) : sbx_no_memory(err);
 	}
 	if (!r)
-		r = sbx_layers_stand(b->layers, &b->state, rec, &d.recipe, cancelled, &base, err);
+		r = sbx_overlay_acquire(b->overlay, &b->state, rec, &d.recipe, cancelled, &base,
+		                        err);
 	sbx_cleanup_fd(&d.source);
 	if (r)
 		return r == -EMLINK ? 1 : r;
@@ -165,8 +167,8 @@ static int try_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bool *can
 	return r;
 }
 
-int sbx_local_layer_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bool *cancelled,
-                        struct sbx_error *err)
+int sbx_local_overlay_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bool *cancelled,
+                          struct sbx_error *err)
 {
 	int r = -EAGAIN;
 
@@ -186,7 +188,7 @@ static int stand_again(struct sbx_local *b, const struct sbx_record *rec,
                        const struct sbx_base_recipe *recipe, struct sbx_error *err)
 {
 	struct sbx_base base;
-	int r = sbx_layers_stand(b->layers, &b->state, rec, recipe, NULL, &base, err);
+	int r = sbx_overlay_acquire(b->overlay, &b->state, rec, recipe, NULL, &base, err);
 
 	if (!r)
 		close(base.dir);
@@ -196,7 +198,7 @@ static int stand_again(struct sbx_local *b, const struct sbx_record *rec,
 static int remake_commit(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
 {
 	struct sbx_base_commit *c;
-	int r = sbx_base_commit_new(rec->common, NULL, rec->base, sbx_layers_owner(b->layers), &c,
+	int r = sbx_base_commit_new(rec->common, NULL, rec->base, sbx_overlay_owner(b->overlay), &c,
 	                            err);
 
 	if (r)
@@ -233,16 +235,17 @@ static int check_owner(struct sbx_local *b, const struct sbx_record *rec, struct
 		return sbx_no_memory(err);
 	if (fstatat(b->state.trees, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return sbx_fail(err, errno, "its layers cannot be read: %s", strerror(errno));
-	return st.st_uid == sbx_layers_owner(b->layers)->uid
+	return st.st_uid == sbx_overlay_owner(b->overlay)->uid
 	               ? 0
 	               : sbx_fail(err, EPERM, "its files belong to uid %u, which run_as is not",
 	                          st.st_uid);
 }
 
-int sbx_local_layer_adopt(struct sbx_local *b, const struct sbx_record *rec, struct sbx_error *err)
+int sbx_local_overlay_adopt(struct sbx_local *b, const struct sbx_record *rec,
+                            struct sbx_error *err)
 {
 	const struct sbx_base_recipe there = {.key = rec->layer};
-	int r = b->layers ? 0 : sbx_layers_open(b->host, &b->state, &b->layers, err);
+	int r = b->overlay ? 0 : sbx_overlay_open(b->host, &b->state, &b->overlay, err);
 
 	if (!r)
 		r = check_owner(b, rec, err);
@@ -254,14 +257,15 @@ int sbx_local_layer_adopt(struct sbx_local *b, const struct sbx_record *rec, str
 	return rec->common ? remake_commit(b, rec, err) : remake_dir(b, rec, err);
 }
 
-void sbx_local_layer_prepare(struct sbx_local *b)
+void sbx_local_overlay_prepare(struct sbx_local *b)
 {
 	struct sbx_base_commit *c;
 	char commit[65];
 
-	if (!b->layers || b->kind != SBX_LOCAL_GIT ||
+	if (!b->overlay || b->kind != SBX_LOCAL_GIT ||
 	    sbx_base_commit_resolve(b->common, b->host->settings->base, commit) < 0 ||
-	    sbx_base_commit_new(b->common, NULL, commit, sbx_layers_owner(b->layers), &c, NULL) < 0)
+	    sbx_base_commit_new(b->common, NULL, commit, sbx_overlay_owner(b->overlay), &c, NULL) <
+	            0)
 		return;
-	sbx_bases_prepare(sbx_layers_bases(b->layers), &c->recipe, sbx_base_commit_free);
+	sbx_bases_prepare(sbx_overlay_bases(b->overlay), &c->recipe, sbx_base_commit_free);
 }

@@ -81,8 +81,8 @@ int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int 
 
 struct sbx_identity sbx_local_owner(const struct sbx_local *b, const struct sbx_record *rec)
 {
-	if (rec->layer && b->layers)
-		return *sbx_layers_owner(b->layers);
+	if (rec->layer && b->overlay)
+		return *sbx_overlay_owner(b->overlay);
 	return (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 }
 
@@ -90,9 +90,9 @@ int sbx_local_base_dir(const struct sbx_local *b, const struct sbx_record *rec)
 {
 	_cleanup_free_ char *path = NULL;
 
-	if (!rec->layer || !b->layers)
+	if (!rec->layer || !b->overlay)
 		return -ENOENT;
-	path = sbx_format("%s/%s", sbx_bases_path(sbx_layers_bases(b->layers)), rec->layer);
+	path = sbx_format("%s/%s", sbx_bases_path(sbx_overlay_bases(b->overlay)), rec->layer);
 	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
 }
 

@@ -147,16 +147,16 @@ static int load_repo(const struct sbx_state *state, const char *id, int disk)
 }
 
 /* [pool] */
-static int load_places(const struct sbx_layers *layers, const struct sbx_state *state,
+static int load_places(const struct sbx_overlay *overlay, const struct sbx_state *state,
                        const char *id, int disk, struct sbx_error *err)
 {
 	int r = make_open(disk, "tmp");
 
 	if (!r)
 		r = make_open(disk, "shm");
-	if (!r && sbx_layers_houses(layers))
+	if (!r && sbx_overlay_holds_home(overlay))
 		r = load_home(state, id, disk);
-	if (!r && sbx_layers_houses(layers))
+	if (!r && sbx_overlay_holds_home(overlay))
 		r = load_repo(state, id, disk);
 	return r ? sbx_fail(err, -r, "cannot fill the disk: %s", strerror(-r)) : 0;
 }
@@ -181,9 +181,9 @@ static int replace(int dir, struct sbx_error *err)
 }
 
 /* An empty STATE/ROOM/ID/saving; *DIR is what it is in. Descriptor or negative errno. */
-static int begin(int room, const char *id, int *dir, struct sbx_error *err)
+static int begin(int mounter, const char *id, int *dir, struct sbx_error *err)
 {
-	int fd = *dir = sbx_dir_make(room, id, 0700), r = fd < 0 ? fd : 0;
+	int fd = *dir = sbx_dir_make(mounter, id, 0700), r = fd < 0 ? fd : 0;
 
 	if (!r)
 		r = sbx_tree_remove(fd, "saving", err);
@@ -248,10 +248,10 @@ static int save_places(const struct sbx_state *state, const char *id, int disk,
 }
 
 /* What FROM holds, a layer's directory, to TO; AT is where to keep links meanwhile. */
-static int copy_layer(const struct sbx_layers *layers, int from, int to, int at,
+static int copy_layer(const struct sbx_overlay *overlay, int from, int to, int at,
                       atomic_bool *cancelled, struct sbx_error *err)
 {
-	const struct sbx_identity *owner = sbx_layers_owner(layers);
+	const struct sbx_identity *owner = sbx_overlay_owner(overlay);
 	_cleanup_fd_ int links = sbx_dir_make(at, "links", 0700);
 	struct sbx_copy copy = {.src = from,
 	                        .dst = to,
@@ -268,8 +268,8 @@ static int copy_layer(const struct sbx_layers *layers, int from, int to, int at,
 }
 
 /* DISK is the root of an empty one. */
-static int fill_disk(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
-                     int disk, struct sbx_error *err)
+static int fill_disk(const struct sbx_overlay *overlay, const struct sbx_state *state,
+                     const char *id, int disk, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(state->trees, id);
 	_cleanup_fd_ int saved = dir < 0 ? dir : sbx_dir_open(dir, "upper");
@@ -279,14 +279,14 @@ static int fill_disk(const struct sbx_layers *layers, const struct sbx_state *st
 		return sbx_fail(err, -upper, "cannot fill the disk: %s", strerror(-upper));
 	if (mkdirat(disk, "work", 0700) < 0)
 		return sbx_fail(err, errno, "cannot fill the disk: %s", strerror(errno));
-	return copy_layer(layers, saved, upper, disk, NULL, err);
+	return copy_layer(overlay, saved, upper, disk, NULL, err);
 }
 
-int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
-                    const struct sbx_record *rec, struct sbx_error *err)
+int sbx_overlay_load(struct sbx_overlay *overlay, const struct sbx_state *state,
+                     const struct sbx_record *rec, struct sbx_error *err)
 {
-	_cleanup_fd_ int root =
-	        sbx_room_disk(sbx_layers_room(layers), rec->id, (uint64_t)rec->disk_mb, err);
+	_cleanup_fd_ int root = sbx_mounter_disk(sbx_overlay_mounter(overlay), rec->id,
+	                                         (uint64_t)rec->disk_mb, err);
 	_cleanup_fd_ int disk = -1;
 	int r;
 
@@ -295,9 +295,9 @@ int sbx_layers_load(struct sbx_layers *layers, const struct sbx_state *state,
 	disk = sbx_dir_open(root, ".");
 	if (disk < 0)
 		return sbx_fail(err, -disk, "cannot open the disk: %s", strerror(-disk));
-	r = fill_disk(layers, state, rec->id, disk, err);
+	r = fill_disk(overlay, state, rec->id, disk, err);
 	if (!r)
-		r = load_places(layers, state, rec->id, disk, err);
+		r = load_places(overlay, state, rec->id, disk, err);
 	return r ? r : sbx_steal_fd(&disk);
 }
 
@@ -313,8 +313,8 @@ static int keep(int dir, struct sbx_error *err)
 	return sbx_tree_remove(dir, "saving", err);
 }
 
-int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *state, const char *id,
-                    int disk, atomic_bool *cancelled, struct sbx_error *err)
+int sbx_overlay_save(const struct sbx_overlay *overlay, const struct sbx_state *state,
+                     const char *id, int disk, atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(state->trees, id);
 	_cleanup_fd_ int upper = sbx_dir_open(disk, "upper"), saving = -1;
@@ -333,7 +333,7 @@ int sbx_layers_save(const struct sbx_layers *layers, const struct sbx_state *sta
 	saving = sbx_dir_make(dir, "saving", 0700);
 	if (saving < 0)
 		return sbx_fail(err, -saving, "cannot save the disk: %s", strerror(-saving));
-	r = copy_layer(layers, upper, saving, dir, cancelled, err);
+	r = copy_layer(overlay, upper, saving, dir, cancelled, err);
 	if (!r) {
 		r = keep(dir, err);
 		return r ? r : save_places(state, id, disk, cancelled, err);

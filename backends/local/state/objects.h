@@ -13,12 +13,12 @@
 
 struct sbx_git_private;
 struct sbx_git_spares;
-struct sbx_kept;
-struct sbx_kept_row;
-struct sbx_layers;
+struct sbx_removal_log;
+struct sbx_removal_batch;
+struct sbx_overlay;
 struct sbx_programs;
 struct sbx_removed_watch;
-struct sbx_settler;
+struct sbx_syncer;
 
 enum sbx_local_kind { SBX_LOCAL_NONE, SBX_LOCAL_DIR, SBX_LOCAL_GIT };
 
@@ -29,10 +29,10 @@ struct sbx_local {
 	struct sbx_state state;
 	enum sbx_local_kind kind;
 	char *common;                      /* git: the source's common directory */
-	struct sbx_layers *layers;         /* NULL: none could be had, or none is needed */
-	struct sbx_kept *kept;             /* NULL: there is no trash */
+	struct sbx_overlay *overlay;       /* NULL: none could be had, or none is needed */
+	struct sbx_removal_log *kept;      /* NULL: there is no trash */
 	struct sbx_removed_watch *removed; /* NULL: there is no trash, or recovery is not over */
-	struct sbx_settler *settler;       /* NULL: recovery is not over */
+	struct sbx_syncer *syncer;         /* NULL: recovery is not over */
 	struct sbx_git_spares *spares;     /* for branches of new sandboxes, or NULL */
 	pthread_rwlock_t removing;         /* held for reading while files of removed/ are copied */
 	char *fleeting; /* why the state directory may not outlive a reboot, or NULL */
@@ -63,9 +63,9 @@ struct sbx_local_sandbox {
 	bool warned;          /* a teardown was refused as commits would have been lost; syncing */
 	git_repository *past; /* lock: for looking into snapshots; NULL until then */
 	atomic_uint edits; /* what was written through the mount, and commands that were started */
-	struct sbx_kept_row *kept; /* NULL: nothing was removed yet; made under lock */
-	atomic_bool discard;       /* what cannot be saved may go */
-	struct sbx_error lost;     /* it went, for that reason */
+	struct sbx_removal_batch *kept; /* NULL: nothing was removed yet; made under lock */
+	atomic_bool discard;            /* what cannot be saved may go */
+	struct sbx_error lost;          /* it went, for that reason */
 };
 
 /* SB as this backend's own, which it has to be. */

@@ -156,7 +156,7 @@ static int canonical_path(int fd, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
-static int open_rooms(struct sbx_state *st)
+static int open_mounters(struct sbx_state *st)
 {
 	const struct {
 		const char *name;
@@ -183,7 +183,7 @@ int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *er
 	if (r >= 0)
 		r = take_lock(&st, path, err);
 	if (!r) {
-		r = open_rooms(&st);
+		r = open_mounters(&st);
 		if (r)
 			sbx_fail(err, -r, "cannot use the state directory %s: %s", path,
 			         strerror(-r));

@@ -36,18 +36,18 @@
 #define NOTED_MAX ((size_t)16 << 20) /* that are kept in memory where they cannot be written */
 #define AT_ONCE   512 /* links that go to make room for a write, before it is tried again */
 
-struct sbx_kept {
+struct sbx_removal_log {
 	pthread_mutex_t lock; /* rows; held while links are dropped, so no removal takes it */
 	sem_t wake;
 	pthread_t thread;
 	atomic_bool stop;
-	struct sbx_kept_row *rows;
+	struct sbx_removal_batch *rows;
 };
 
-struct sbx_kept_row {
-	struct sbx_kept *kept;
-	struct sbx_kept_row *next, **prev; /* under its lock */
-	struct sbx_kept_place place;
+struct sbx_removal_batch {
+	struct sbx_removal_log *kept;
+	struct sbx_removal_batch *next, **prev; /* under its lock */
+	struct sbx_removal_paths place;
 	char *id;
 	char prefix[PATH_MAX]; /* of paths in the tree */
 	size_t prefix_len;
@@ -98,7 +98,7 @@ static int drop_link(const char *name, unsigned char type, void *data)
 }
 
 /* The lock of ROW is held; it is let go while links are unlinked. */
-static void drop_old(struct sbx_kept_row *row)
+static void drop_old(struct sbx_removal_batch *row)
 {
 	struct dropping d = {.row = row->row, .one = &row->dropping};
 	_cleanup_fd_ int dir = sbx_dir_open(row->dir, ".");
@@ -112,20 +112,20 @@ static void drop_old(struct sbx_kept_row *row)
 	row->old = d.row;
 }
 
-static void forget_place(struct sbx_kept_row *row)
+static void forget_place(struct sbx_removal_batch *row)
 {
 	sbx_cleanup_fd(&row->own);
 	row->ino = 0;
 }
 
-static void close_dir(struct sbx_kept_row *row)
+static void close_dir(struct sbx_removal_batch *row)
 {
 	forget_place(row);
 	sbx_cleanup_fd(&row->log);
 	sbx_cleanup_fd(&row->dir);
 }
 
-static void begin_row(struct sbx_kept_row *row)
+static void begin_row(struct sbx_removal_batch *row)
 {
 	assert(!row->held);
 	row->row++;
@@ -142,9 +142,9 @@ static void begin_row(struct sbx_kept_row *row)
  * A batch that a write has ended waits a little, so as not to be in the write's way. Nobody hears
  * of a command that finds no room.
  */
-static bool is_over(const struct sbx_kept_row *row)
+static bool is_over(const struct sbx_removal_batch *row)
 {
-	const struct sbx_kept_place *place = &row->place;
+	const struct sbx_removal_paths *place = &row->place;
 	uint64_t quiet = QUIET_NS;
 
 	if (place->shared && atomic_load(place->shared))
@@ -155,7 +155,7 @@ static bool is_over(const struct sbx_kept_row *row)
 }
 
 /* Whether there is nothing more to do for ROW. Its lock is held. */
-static bool tend(struct sbx_kept_row *row)
+static bool tend(struct sbx_removal_batch *row)
 {
 	if (row->dir < 0 || row->held)
 		return true;
@@ -173,11 +173,11 @@ static bool tend(struct sbx_kept_row *row)
 }
 
 /* The lock is held. */
-static bool tend_all(struct sbx_kept *kept)
+static bool tend_all(struct sbx_removal_log *kept)
 {
 	bool idle = true;
 
-	for (struct sbx_kept_row *row = kept->rows; row; row = row->next) {
+	for (struct sbx_removal_batch *row = kept->rows; row; row = row->next) {
 		pthread_mutex_lock(&row->lock);
 		idle &= tend(row);
 		pthread_mutex_unlock(&row->lock);
@@ -187,7 +187,7 @@ static bool tend_all(struct sbx_kept *kept)
 
 static void *keeper_main(void *data)
 {
-	struct sbx_kept *kept = data;
+	struct sbx_removal_log *kept = data;
 	bool idle = true;
 
 	while (!atomic_load(&kept->stop)) {
@@ -204,9 +204,9 @@ static void *keeper_main(void *data)
 	return NULL;
 }
 
-int sbx_kept_new(struct sbx_kept **ret)
+int sbx_removal_new(struct sbx_removal_log **ret)
 {
-	struct sbx_kept *kept = calloc(1, sizeof(*kept));
+	struct sbx_removal_log *kept = calloc(1, sizeof(*kept));
 	int r;
 
 	if (!kept)
@@ -222,7 +222,7 @@ int sbx_kept_new(struct sbx_kept **ret)
 	return 0;
 }
 
-void sbx_kept_free(struct sbx_kept *kept)
+void sbx_removal_free(struct sbx_removal_log *kept)
 {
 	if (!kept)
 		return;
@@ -249,10 +249,10 @@ static size_t name_of(int fd, char ret[PATH_MAX])
 	return n > 0 && ret[0] == '/' ? (size_t)n : 0;
 }
 
-int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
-                  struct sbx_kept_row **ret)
+int sbx_removal_open(struct sbx_removal_log *kept, const struct sbx_removal_paths *place,
+                     struct sbx_removal_batch **ret)
 {
-	struct sbx_kept_row *row = calloc(1, sizeof(*row));
+	struct sbx_removal_batch *row = calloc(1, sizeof(*row));
 
 	assert(place->room >= 0 && place->own >= 0);
 	if (!row)
@@ -279,7 +279,7 @@ int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
 	return 0;
 }
 
-void sbx_kept_close(struct sbx_kept_row *row)
+void sbx_removal_close(struct sbx_removal_batch *row)
 {
 	if (!row)
 		return;
@@ -301,7 +301,7 @@ void sbx_kept_close(struct sbx_kept_row *row)
 	free(row);
 }
 
-static int open_dir(struct sbx_kept_row *row)
+static int open_dir(struct sbx_removal_batch *row)
 {
 	int r;
 
@@ -323,7 +323,7 @@ static int open_dir(struct sbx_kept_row *row)
 }
 
 /* Has path and own be those of DIRFD. */
-static int enter(struct sbx_kept_row *row, int dirfd)
+static int enter(struct sbx_removal_batch *row, int dirfd)
 {
 	char path[PATH_MAX];
 	const char *at;
@@ -352,12 +352,12 @@ static int enter(struct sbx_kept_row *row, int dirfd)
  * Fills E, the record of NAME: of the base, kept, or kept only when the last of its names goes,
  * because one more link would be seen in the others.
  */
-static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sbx_kept_entry *e,
-                char link[32])
+static int keep(struct sbx_removal_batch *row, int dirfd, const char *name,
+                struct sbx_removal_entry *e, char link[32])
 {
 	struct stat st;
 
-	e->kind = SBX_KEPT_BASE;
+	e->kind = SBX_REMOVAL_BASE;
 	if (row->own < 0 ||
 	    (fstatat(row->own, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)) {
 		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -366,8 +366,8 @@ static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sb
 		return 0;
 	}
 	e->ino = st.st_ino;
-	e->kind = st.st_nlink > 1 ? SBX_KEPT_NAME : SBX_KEPT_FILE;
-	if (e->kind == SBX_KEPT_NAME)
+	e->kind = st.st_nlink > 1 ? SBX_REMOVAL_NAME : SBX_REMOVAL_FILE;
+	if (e->kind == SBX_REMOVAL_NAME)
 		return 0;
 	if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return -EINVAL;
@@ -377,7 +377,7 @@ static int keep(struct sbx_kept_row *row, int dirfd, const char *name, struct sb
 }
 
 /* Appended whole, or what is there of it taken back. */
-static int write_notes(struct sbx_kept_row *row)
+static int write_notes(struct sbx_removal_batch *row)
 {
 	struct stat st;
 	int r = fstat(row->log, &st) < 0 ? -errno : 0;
@@ -391,7 +391,7 @@ static int write_notes(struct sbx_kept_row *row)
 	return r;
 }
 
-static int make_space(struct sbx_kept_row *row, size_t len)
+static int make_space(struct sbx_removal_batch *row, size_t len)
 {
 	size_t cap = row->notes_cap ? row->notes_cap : 4096;
 	char *notes;
@@ -408,7 +408,7 @@ static int make_space(struct sbx_kept_row *row, size_t len)
 	return 0;
 }
 
-static int note(struct sbx_kept_row *row, const char *name, const struct sbx_kept_entry *e)
+static int note(struct sbx_removal_batch *row, const char *name, const struct sbx_removal_entry *e)
 {
 	char head[64];
 	int n = snprintf(head, sizeof(head), "%c %" PRIu64 " %s ", "BFN"[e->kind], e -> ino,
@@ -430,9 +430,9 @@ static int note(struct sbx_kept_row *row, const char *name, const struct sbx_kep
 }
 
 /* Notes NAME in the batch, unless it is no file or link, or is gone already. */
-static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
+static void remember(struct sbx_removal_batch *row, int dirfd, const char *name)
 {
-	struct sbx_kept_entry e = {0};
+	struct sbx_removal_entry e = {0};
 	char link[32];
 	int r = enter(row, dirfd);
 
@@ -445,7 +445,7 @@ static void remember(struct sbx_kept_row *row, int dirfd, const char *name)
 		row->failed = r;
 }
 
-void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name)
+void sbx_removal_removing(struct sbx_removal_batch *row, int dirfd, const char *name)
 {
 	const uint64_t now = sbx_now_ns();
 	const unsigned edits = atomic_load(row->place.edits);
@@ -466,7 +466,7 @@ void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name)
 		sem_post(&row->kept->wake);
 }
 
-int sbx_kept_hold(struct sbx_kept_row *row, int *lost)
+int sbx_removal_hold(struct sbx_removal_batch *row, int *lost)
 {
 	int r = 0;
 
@@ -483,7 +483,7 @@ int sbx_kept_hold(struct sbx_kept_row *row, int *lost)
 
 /* --- making room ------------------------------------------------------------------------------ */
 
-void sbx_kept_over(struct sbx_kept_row *row)
+void sbx_removal_over(struct sbx_removal_batch *row)
 {
 	bool any;
 
@@ -505,13 +505,13 @@ static int drop_few(const char *name, unsigned char type, void *data)
 }
 
 /* A link that is not found any more has made its room once that call returns. */
-static void await_drop(struct sbx_kept_row *row)
+static void await_drop(struct sbx_removal_batch *row)
 {
 	pthread_mutex_lock(&row->dropping);
 	pthread_mutex_unlock(&row->dropping);
 }
 
-bool sbx_kept_make_room(struct sbx_kept_row *row)
+bool sbx_removal_make_room(struct sbx_removal_batch *row)
 {
 	struct dropping d = {.dir = -1, .one = &row->dropping};
 
@@ -535,15 +535,15 @@ bool sbx_kept_make_room(struct sbx_kept_row *row)
 
 /* --- reading --------------------------------------------------------------------------------------- */
 
-static int tell(char *text, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data)
+static int tell(char *text, int (*fn)(const struct sbx_removal_entry *e, void *data), void *data)
 {
-	struct sbx_kept_entry e = {0};
+	struct sbx_removal_entry e = {0};
 	const char *kinds = "BFN", *kind = text[0] ? strchr(kinds, text[0]) : NULL;
 	char *link, *path;
 
 	if (!kind || text[1] != ' ')
 		return 0;
-	e.kind = (enum sbx_kept_kind)(kind - kinds);
+	e.kind = (enum sbx_removal_kind)(kind - kinds);
 	e.ino = strtoull(text + 2, &link, 10);
 	path = *link == ' ' ? strchr(link + 1, ' ') : NULL;
 	if (!path)
@@ -554,7 +554,7 @@ static int tell(char *text, int (*fn)(const struct sbx_kept_entry *e, void *data
 	return fn(&e, data);
 }
 
-int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data)
+int sbx_removal_each(int dir, int (*fn)(const struct sbx_removal_entry *e, void *data), void *data)
 {
 	_cleanup_fd_ int fd = openat(dir, "log", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_file_ FILE *f = fd < 0 ? NULL : fdopen(fd, "r");

@@ -20,16 +20,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct sbx_kept;     /* of a backend: drops what is over */
-struct sbx_kept_row; /* of a sandbox */
+struct sbx_removal_log;   /* of a backend: drops what is over */
+struct sbx_removal_batch; /* of a sandbox */
 
 /* 0 or a negative errno. */
-int sbx_kept_new(struct sbx_kept **ret);
+int sbx_removal_new(struct sbx_removal_log **ret);
 /* All rows have been closed. Accepts NULL. */
-void sbx_kept_free(struct sbx_kept *kept);
+void sbx_removal_free(struct sbx_removal_log *kept);
 
 /* Where a row's files are. ROOM and OWN are taken over. */
-struct sbx_kept_place {
+struct sbx_removal_paths {
 	int room;       /* directory for directories of sandboxes, on the file system of OWN */
 	const char *id; /* name in it */
 	int root;       /* the tree */
@@ -40,40 +40,40 @@ struct sbx_kept_place {
 };
 
 /* 0 or -ENOMEM: then nothing was taken over. Makes nothing on disk. */
-int sbx_kept_open(struct sbx_kept *kept, const struct sbx_kept_place *place,
-                  struct sbx_kept_row **ret);
+int sbx_removal_open(struct sbx_removal_log *kept, const struct sbx_removal_paths *place,
+                     struct sbx_removal_batch **ret);
 /* Removes what there is, unless it is held. Accepts NULL. */
-void sbx_kept_close(struct sbx_kept_row *row);
+void sbx_removal_close(struct sbx_removal_batch *row);
 
 /*
  * [any] NAME in DIRFD, a directory of the tree, is about to be removed. What cannot be kept is
  * lost: hold says so.
  */
-void sbx_kept_removing(struct sbx_kept_row *row, int dirfd, const char *name);
+void sbx_removal_removing(struct sbx_removal_batch *row, int dirfd, const char *name);
 /*
  * Ends the row and holds it as it is, for a teardown: 1, and what there is then is not dropped any
  * more; 0 there is none, or something was written since; or a negative errno: it cannot be written
  * now. *LOST is not 0 where some of it could not be kept, and says why.
  */
-int sbx_kept_hold(struct sbx_kept_row *row, int *lost);
+int sbx_removal_hold(struct sbx_removal_batch *row, int *lost);
 /* [any] Something else was written, or is going to be: what was kept need not wait for its time. */
-void sbx_kept_over(struct sbx_kept_row *row);
+void sbx_removal_over(struct sbx_removal_batch *row);
 /*
  * [any] Drops some of what is kept, as there is no room for a write. Whether there was something,
  * so that the write may be tried again; what another thread has dropped meanwhile has made its
  * room by then.
  */
-bool sbx_kept_make_room(struct sbx_kept_row *row);
+bool sbx_removal_make_room(struct sbx_removal_batch *row);
 
-enum sbx_kept_kind {
-	SBX_KEPT_BASE, /* it was the base's */
-	SBX_KEPT_FILE, /* it is kept as LINK */
-	SBX_KEPT_NAME, /* it had other names: the file of the same inode is the one that went last */
+enum sbx_removal_kind {
+	SBX_REMOVAL_BASE, /* it was the base's */
+	SBX_REMOVAL_FILE, /* it is kept as LINK */
+	SBX_REMOVAL_NAME, /* it had other names: the file of the same inode is the one that went last */
 };
 
 /* One removed name. */
-struct sbx_kept_entry {
-	enum sbx_kept_kind kind;
+struct sbx_removal_entry {
+	enum sbx_removal_kind kind;
 	uint64_t ino; /* of the base's as the tree showed it */
 	const char *link;
 	const char *path;
@@ -83,6 +83,6 @@ struct sbx_kept_entry {
  * Calls fn for each name that the directory DIR (kept/ID, open) holds, the last removal of a path last; a non-zero return ends it and is
  * returned. 0 or -errno.
  */
-int sbx_kept_each(int dir, int (*fn)(const struct sbx_kept_entry *e, void *data), void *data);
+int sbx_removal_each(int dir, int (*fn)(const struct sbx_removal_entry *e, void *data), void *data);
 
 #endif

@@ -29,13 +29,13 @@ struct link {
 struct making {
 	int dir, base;
 	const struct sbx_index *index;
-	struct sbx_kept_view *view;
+	struct sbx_removal_view *view;
 	const struct sbx_index_entry **inodes; /* the index by them, once it is needed */
 	struct link *files, *names;            /* names: links to be made to the files */
 	size_t nfiles, files_cap, nnames, names_cap;
 };
 
-static int add_link(struct link **list, size_t *n, size_t *cap, const struct sbx_kept_entry *e)
+static int add_link(struct link **list, size_t *n, size_t *cap, const struct sbx_removal_entry *e)
 {
 	if (SBX_GROW(*list, *n, *cap, 256))
 		return -ENOMEM;
@@ -74,7 +74,7 @@ static int sort_inodes(struct making *m)
 }
 
 /* A directory of the base may have been renamed: its files are known by their inodes. */
-static int find(struct making *m, const struct sbx_kept_entry *k,
+static int find(struct making *m, const struct sbx_removal_entry *k,
                 const struct sbx_index_entry **ret)
 {
 	size_t low = 0, high = m->index->n;
@@ -97,7 +97,7 @@ static int find(struct making *m, const struct sbx_kept_entry *k,
 	return r;
 }
 
-static int add_lower(struct sbx_kept_view *v, const struct sbx_index_entry *e, const char *path)
+static int add_lower(struct sbx_removal_view *v, const struct sbx_index_entry *e, const char *path)
 {
 	if (v->n == v->cap) {
 		size_t more = v->cap ? 2 * v->cap : 1024;
@@ -170,7 +170,7 @@ static bool is_rules(const char *path)
 	return strcmp(slash ? slash + 1 : path, ".gitignore") == 0;
 }
 
-static int take_base(struct making *m, const struct sbx_kept_entry *k)
+static int take_base(struct making *m, const struct sbx_removal_entry *k)
 {
 	const struct sbx_index_entry *e;
 	_cleanup_free_ char *from = NULL;
@@ -199,15 +199,15 @@ static int put(struct making *m, int from, const char *name, const char *path)
 	                                                                                  : 0;
 }
 
-static int take(const struct sbx_kept_entry *k, void *data)
+static int take(const struct sbx_removal_entry *k, void *data)
 {
 	struct making *m = data;
 	int r;
 
 	switch (k->kind) {
-	case SBX_KEPT_BASE:
+	case SBX_REMOVAL_BASE:
 		return take_base(m, k);
-	case SBX_KEPT_NAME:
+	case SBX_REMOVAL_NAME:
 		return add_link(&m->names, &m->nnames, &m->names_cap, k);
 	default:
 		r = put(m, m->dir, k->link, k->path);
@@ -250,7 +250,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Sorted, of equal names one. */
-static void settle(struct sbx_index *index)
+static void adjust(struct sbx_index *index)
 {
 	size_t n = 0;
 
@@ -270,38 +270,38 @@ static void free_links(struct link *list, size_t n)
 	free(list);
 }
 
-int sbx_kept_view_make(int dir, int base, const struct sbx_index *index, struct sbx_kept_view *ret,
-                       struct sbx_error *err)
+int sbx_removal_view_make(int dir, int base, const struct sbx_index *index,
+                          struct sbx_removal_view *ret, struct sbx_error *err)
 {
-	struct sbx_kept_view view = {.tree = -1};
+	struct sbx_removal_view view = {.tree = -1};
 	struct making m = {.dir = dir, .base = base, .index = index, .view = &view};
 	int r = sbx_tree_remove(dir, "tree", err);
 
 	if (r)
 		return r;
 	view.tree = sbx_dir_make(dir, "tree", 0700);
-	r = view.tree < 0 ? view.tree : sbx_kept_each(dir, take, &m);
+	r = view.tree < 0 ? view.tree : sbx_removal_each(dir, take, &m);
 	if (!r)
 		r = link_names(&m);
 	free_links(m.files, m.nfiles);
 	free_links(m.names, m.nnames);
 	free(m.inodes);
 	if (r) {
-		sbx_kept_view_release(&view);
+		sbx_removal_view_release(&view);
 		return sbx_fail(err, -r, "what was removed cannot be put together: %s",
 		                strerror(-r));
 	}
-	settle(&view.lower);
+	adjust(&view.lower);
 	*ret = view;
 	return 0;
 }
 
-void sbx_kept_view_release(struct sbx_kept_view *view)
+void sbx_removal_view_release(struct sbx_removal_view *view)
 {
 	while (view->n)
 		free(view->paths[--view->n]);
 	free(view->paths);
 	free(view->lower.at);
 	sbx_cleanup_fd(&view->tree);
-	*view = (struct sbx_kept_view){.tree = -1};
+	*view = (struct sbx_removal_view){.tree = -1};
 }

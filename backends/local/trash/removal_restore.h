@@ -5,7 +5,7 @@
 #include "backends/git/index.h"
 #include "sandboxfs/error.h"
 
-struct sbx_kept_view {
+struct sbx_removal_view {
 	int tree;               /* open for reading */
 	struct sbx_index lower; /* names are in paths */
 	char **paths;
@@ -16,9 +16,9 @@ struct sbx_kept_view {
  * Puts together what the directory DIR holds (removal_log.h), in DIR. BASE is the directory of the base in the cache, or -1, and INDEX what
  * it says of its files (NULL: nothing, and they are copied). May be repeated. Release it.
  */
-int sbx_kept_view_make(int dir, int base, const struct sbx_index *index, struct sbx_kept_view *ret,
-                       struct sbx_error *err);
+int sbx_removal_view_make(int dir, int base, const struct sbx_index *index,
+                          struct sbx_removal_view *ret, struct sbx_error *err);
 /* Frees what *VIEW owns. The files stay in DIR. */
-void sbx_kept_view_release(struct sbx_kept_view *view);
+void sbx_removal_view_release(struct sbx_removal_view *view);
 
 #endif

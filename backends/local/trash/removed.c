@@ -59,14 +59,14 @@ static int hold_base(struct sbx_local *b, const struct sbx_record *rec, struct s
 	struct sbx_base base;
 	int r;
 
-	if (!rec->layer || rec->common || !b->layers)
+	if (!rec->layer || rec->common || !b->overlay)
 		return 0;
 	if (!user || !path)
 		return sbx_no_memory(err);
-	r = sbx_base_acquire(sbx_layers_bases(b->layers), &there, user, path, NULL, &base, err);
+	r = sbx_base_acquire(sbx_overlay_bases(b->overlay), &there, user, path, NULL, &base, err);
 	if (!r)
 		close(base.dir);
-	sbx_base_settle_user(sbx_layers_bases(b->layers), rec->layer, user);
+	sbx_base_sync_user(sbx_overlay_bases(b->overlay), rec->layer, user);
 	/* It stands on nothing any more, so its files alone tell what it was. */
 	return r == -ENOENT ? 0 : r;
 }

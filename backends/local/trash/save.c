@@ -138,11 +138,11 @@ static int refuse(struct sbx_local_sandbox *s, int r, const char *what, struct s
 	                what, s->rec.name, strerror(-r));
 }
 
-/* As sbx_kept_hold, where nothing else is left: TREE, there is. */
+/* As sbx_removal_hold, where nothing else is left: TREE, there is. */
 static int hold_removed(struct sbx_local_sandbox *s, bool tree)
 {
 	int lost = 0;
-	int r = !tree && s->kept ? sbx_kept_hold(s->kept, &lost) : 0;
+	int r = !tree && s->kept ? sbx_removal_hold(s->kept, &lost) : 0;
 
 	if (r < 0 && s->warned)
 		lost = r;
@@ -330,7 +330,7 @@ static int write_staged(struct saving *s)
 
 /* --- reading the tree --------------------------------------------------------------------------------- */
 
-static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_error *err)
+static int capture(struct saving *s, struct sbx_capture_options *w, struct sbx_error *err)
 {
 	static const struct sbx_index none;
 	struct sbx_captured captured = {0};
@@ -342,8 +342,8 @@ static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_erro
 	w->known = s->has_known ? &s->known : &none;
 	w->known_at = s->known_at;
 	w->believe = w->upper < 0;
-	w->owner = s->rec->layer && s->b->layers
-	                   ? *sbx_layers_owner(s->b->layers)
+	w->owner = s->rec->layer && s->b->overlay
+	                   ? *sbx_overlay_owner(s->b->overlay)
 	                   : (struct sbx_identity){.uid = geteuid(), .gid = getegid()};
 	r = sbx_capture(w, &captured, err);
 	s->entry.tree = captured.tree;
@@ -355,7 +355,7 @@ static int capture(struct saving *s, struct sbx_capture_wish *w, struct sbx_erro
 static int capture_tree(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_fd_ int upper = s->has_lower ? sbx_local_upper(s->b, s->rec, s->disk) : -1;
-	struct sbx_capture_wish w = {.root = s->root, .upper = upper < 0 ? -1 : upper};
+	struct sbx_capture_options w = {.root = s->root, .upper = upper < 0 ? -1 : upper};
 
 	if (upper >= 0) {
 		w.lower = &s->lower;
@@ -372,9 +372,10 @@ static int open_kept(const struct saving *s)
 	return room < 0 ? room : sbx_dir_open(room, s->rec->id);
 }
 
-static int capture_view(struct saving *s, const struct sbx_kept_view *view, struct sbx_error *err)
+static int capture_view(struct saving *s, const struct sbx_removal_view *view,
+                        struct sbx_error *err)
 {
-	struct sbx_capture_wish w = {.root = view->tree, .upper = -1};
+	struct sbx_capture_options w = {.root = view->tree, .upper = -1};
 	git_odb *odb = NULL;
 	git_oid lower;
 	int r;
@@ -397,16 +398,16 @@ static int capture_view(struct saving *s, const struct sbx_kept_view *view, stru
 static int capture_kept(struct saving *s, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = open_kept(s), base = sbx_local_base_dir(s->b, s->rec);
-	struct sbx_kept_view view;
+	struct sbx_removal_view view;
 	int r;
 
 	if (dir < 0)
 		return sbx_fail(err, -dir, "what was removed cannot be read: %s", strerror(-dir));
-	r = sbx_kept_view_make(dir, base, s->has_lower ? &s->lower : NULL, &view, err);
+	r = sbx_removal_view_make(dir, base, s->has_lower ? &s->lower : NULL, &view, err);
 	if (r)
 		return r;
 	r = capture_view(s, &view, err);
-	sbx_kept_view_release(&view);
+	sbx_removal_view_release(&view);
 	return r;
 }
 
@@ -572,7 +573,7 @@ int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, 
 	}
 	/* The disk is in memory, and what is kept of it is of the last time that it was saved. */
 	if (!r && rec->keep && disk >= 0)
-		r = sbx_layers_save(b->layers, &b->state, rec->id, disk, NULL, err);
+		r = sbx_overlay_save(b->overlay, &b->state, rec->id, disk, NULL, err);
 	if (!r)
 		done(b, rec);
 	return r;
@@ -593,18 +594,18 @@ static int open_flat(struct sbx_local *b, const struct sbx_record *rec)
 	return fd == -ENOENT ? sbx_dir_open(b->state.trash, rec->id) : fd;
 }
 
-static int save_layered(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
+static int save_overlaid(struct sbx_local *b, struct sbx_record *rec, struct sbx_error *err)
 {
 	_cleanup_fd_ int root = -1, disk = -1;
 	int r = put_back(b, rec->id);
 
 	if (r)
 		return sbx_fail(err, -r, "its tree cannot be put back: %s", strerror(-r));
-	r = sbx_local_layer_adopt(b, rec, err);
+	r = sbx_local_overlay_adopt(b, rec, err);
 	if (!r && rec->disk_mb)
-		r = disk = sbx_layers_load(b->layers, &b->state, rec, err);
+		r = disk = sbx_overlay_load(b->overlay, &b->state, rec, err);
 	if (r >= 0)
-		r = root = sbx_layers_mount(b->layers, rec, err);
+		r = root = sbx_overlay_mount(b->overlay, rec, err);
 	/* It stays where it is, for a mount that can show it. */
 	if (r < 0)
 		return -EAGAIN;
@@ -631,7 +632,7 @@ int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct 
 	if (has_lost_kept(b, rec))
 		memcpy(rec->save, "tree", sizeof("tree"));
 	if (rec->layer && strcmp(rec->save, "tree") == 0)
-		return save_layered(b, rec, err);
+		return save_overlaid(b, rec, err);
 	root = open_flat(b, rec);
 	return sbx_local_trash_save(b, rec, root, -1, err);
 }

@@ -749,7 +749,7 @@ static int bring_files(struct sbx_include *in, struct sbx_error *err)
 static int open_base(const struct sbx_local *b, const struct sbx_record *rec)
 {
 	_cleanup_free_ char *path =
-	        sbx_format("%s/%s/tree", sbx_bases_path(sbx_layers_bases(b->layers)), rec->layer);
+	        sbx_format("%s/%s/tree", sbx_bases_path(sbx_overlay_bases(b->overlay)), rec->layer);
 
 	return path ? sbx_dir_open(AT_FDCWD, path) : -ENOMEM;
 }
@@ -772,7 +772,7 @@ static int include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *can
 	                         .tree = rec->layer ? base : dst,
 	                         .dst = dst,
 	                         .links = links,
-	                         .owner = rec->layer ? sbx_layers_owner(b->layers) : NULL,
+	                         .owner = rec->layer ? sbx_overlay_owner(b->overlay) : NULL,
 	                         .skips = skips,
 	                         .nskips = sbx_local_skips(b, skips),
 	                         .cancelled = cancelled};

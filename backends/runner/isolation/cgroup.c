@@ -13,7 +13,7 @@
 
 #include "backends/runner/isolation/kernel_file.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define CPU_PERIOD_US UINT64_C(100000)
 
@@ -81,7 +81,7 @@ static int write_number(const struct cgroup *g, int dir, const char *file, uint6
 /* Without swap, which would only make the end slower. Neither file is everywhere. */
 static int limit_memory(const struct cgroup *g, int dir, uint64_t mb)
 {
-	if (!g->powers.memory || !mb)
+	if (!g->features.memory || !mb)
 		return 0;
 	g->kernel->write(dir, "memory.swap.max", "0");
 	return write_number(g, dir, "memory.max", mb << 20);
@@ -91,7 +91,7 @@ static int limit_cpu(const struct cgroup *g, int dir, uint64_t percent)
 {
 	char text[64];
 
-	if (!g->powers.cpu || !percent)
+	if (!g->features.cpu || !percent)
 		return 0;
 	snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, percent * (CPU_PERIOD_US / 100),
 	         CPU_PERIOD_US);
@@ -103,12 +103,12 @@ int cgroup_job_limit(const struct cgroup *g, int leaf, const struct sbx_limits *
 {
 	int r;
 
-	if (sbx_without("limits"))
+	if (sbx_mitigation_off("limits"))
 		return 0;
 	r = limit_memory(g, leaf, limits->memory_mb);
-	if (!r && g->powers.memory)
+	if (!r && g->features.memory)
 		g->kernel->write(leaf, "memory.oom.group", "1");
-	if (!r && g->powers.pids && limits->procs)
+	if (!r && g->features.pids && limits->procs)
 		r = write_number(g, leaf, "pids.max", limits->procs + 1);
 	return r;
 }
@@ -117,9 +117,9 @@ int cgroup_job_limit(const struct cgroup *g, int leaf, const struct sbx_limits *
 
 static void switch_on(const struct cgroup *g, int dir)
 {
-	if (g->powers.memory)
+	if (g->features.memory)
 		g->kernel->write(dir, "cgroup.subtree_control", "+memory");
-	if (g->powers.pids)
+	if (g->features.pids)
 		g->kernel->write(dir, "cgroup.subtree_control", "+pids");
 }
 
@@ -432,7 +432,7 @@ static void undo(struct cgroup *g)
 	g->moved = false;
 }
 
-static bool settle_at_home(struct cgroup *g, const struct processes *ours)
+static bool use_own_group(struct cgroup *g, const struct processes *ours)
 {
 	const unsigned offered = offered_at_home(g->host, ours);
 	_cleanup_fd_ int self = -1;
@@ -450,14 +450,14 @@ static bool settle_at_home(struct cgroup *g, const struct processes *ours)
 	return false;
 }
 
-static bool settle_abroad(struct cgroup *g)
+static bool use_new_group(struct cgroup *g)
 {
 	return offered_abroad(g->host) && make_ours(g) == 0;
 }
 
-static void set_powers(struct sbx_cgroup_powers *ret, unsigned which, const char *own)
+static void set_features(struct sbx_cgroup_features *ret, unsigned which, const char *own)
 {
-	*ret = (struct sbx_cgroup_powers){
+	*ret = (struct sbx_cgroup_features){
 	        .memory = which & MEMORY, .pids = which & PIDS, .cpu = which & CPU};
 	if (!which)
 		snprintf(ret->reason, sizeof(ret->reason),
@@ -498,18 +498,18 @@ void cgroup_open(struct cgroup *g, const struct cgroup_where *where, const pid_t
 		if (g->host < 0)
 			continue;
 		each(g->host, remove_stale, g);
-		found = (home && settle_at_home(g, &processes)) || settle_abroad(g);
+		found = (home && use_own_group(g, &processes)) || use_new_group(g);
 		if (!found)
 			sbx_cleanup_fd(&g->host);
 	} while (!found && go_up(path));
-	set_powers(&g->powers, found ? read_controllers(g->host, "cgroup.subtree_control") : 0,
-	           where->own);
+	set_features(&g->features, found ? read_controllers(g->host, "cgroup.subtree_control") : 0,
+	             where->own);
 	if (found)
 		turn(g, g->dir, '+', read_controllers(g->host, "cgroup.subtree_control"));
 }
 
 void cgroup_probe(const struct cgroup_where *where, const pid_t *ours, size_t n,
-                  struct sbx_cgroup_powers *ret)
+                  struct sbx_cgroup_features *ret)
 {
 	_cleanup_fd_ int root = open(where->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const struct processes processes = {ours, n};
@@ -525,15 +525,15 @@ void cgroup_probe(const struct cgroup_where *where, const pid_t *ours, size_t n,
 		if (host >= 0 && !offered)
 			offered = offered_abroad(host);
 	} while (!offered && go_up(path));
-	set_powers(ret, offered, where->own);
+	set_features(ret, offered, where->own);
 }
 
-void sbx_cgroup_probe(struct sbx_cgroup_powers *ret)
+void sbx_cgroup_probe(struct sbx_cgroup_features *ret)
 {
 	struct cgroup_where where;
 
 	if (cgroup_find("/proc/self/mountinfo", "/proc/self/cgroup", &where) < 0) {
-		*ret = (struct sbx_cgroup_powers){.reason = "cgroup v2 is not mounted"};
+		*ret = (struct sbx_cgroup_features){.reason = "cgroup v2 is not mounted"};
 		return;
 	}
 	cgroup_probe(&where, (pid_t[]){getpid()}, 1, ret);

@@ -32,7 +32,7 @@ struct cgroup_where {
 
 struct cgroup {
 	const struct cgroup_kernel *kernel;
-	struct sbx_cgroup_powers powers;
+	struct sbx_cgroup_features features;
 	int host, dir; /* of ours; -1: none was made */
 	char name[48]; /* of ours in host */
 	bool moved;    /* host was our own cgroup */
@@ -53,7 +53,7 @@ int cgroup_find(const char *mountinfo, const char *self, struct cgroup_where *re
 void cgroup_open(struct cgroup *g, const struct cgroup_where *where, const pid_t *ours, size_t n);
 /* Finds out what open would give, without changing anything. */
 void cgroup_probe(const struct cgroup_where *where, const pid_t *ours, size_t n,
-                  struct sbx_cgroup_powers *ret);
+                  struct sbx_cgroup_features *ret);
 /* Moves the calling process in, beside the jobs. Returns 0 or a negative errno. */
 int cgroup_join(const struct cgroup *g);
 /* Undoes open: what is left in ours is removed; who was moved is moved back. */

@@ -69,7 +69,7 @@ static uint64_t rights(int abi)
 }
 
 struct maker {
-	const struct landlock_wish *wish;
+	const struct landlock_options *options;
 	int fd;
 	int error; /* negative: the first */
 };
@@ -80,7 +80,7 @@ struct maker {
  */
 static void allow(struct maker *m, const char *path, uint64_t allowed)
 {
-	struct path_rule rule = {.allowed = allowed & rights(m->wish->abi)};
+	struct path_rule rule = {.allowed = allowed & rights(m->options->abi)};
 	_cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC);
 	struct stat st;
 
@@ -109,7 +109,7 @@ static void allow_view(struct maker *m)
 	allow(m, "/dev", FS_DEV | FS_READ_DIR);
 	allow(m, "/dev/shm", FS_ALL);
 	allow(m, "/tmp", FS_ALL);
-	allow(m, m->wish->req->view, FS_ALL);
+	allow(m, m->options->req->view, FS_ALL);
 }
 
 /* On the host's what a view would show; what is private to others there is no business of ours. */
@@ -117,8 +117,8 @@ static void allow_host(struct maker *m)
 {
 	static const char *const nodes[] = {"/dev/null",   "/dev/zero",    "/dev/full",
 	                                    "/dev/random", "/dev/urandom", "/dev/tty"};
-	const struct sbx_strings *ro = &m->wish->settings->ro_paths;
-	const struct sbx_strings *shown = &m->wish->settings->shown;
+	const struct sbx_strings *ro = &m->options->settings->ro_paths;
+	const struct sbx_strings *shown = &m->options->settings->shown;
 
 	for (const char *const *dir = sbx_system_dirs; *dir; dir++)
 		allow(m, *dir, FS_RO);
@@ -129,38 +129,38 @@ static void allow_host(struct maker *m)
 	allow_list(m, shown->items, shown->n, FS_RO);
 }
 
-static int begin(const struct landlock_wish *wish)
+static int begin(const struct landlock_options *options)
 {
-	struct ruleset set = {.fs = rights(wish->abi)};
+	struct ruleset set = {.fs = rights(options->abi)};
 	/* An older kernel takes a longer struct as long as the rest is zero, but not much longer. */
-	size_t size = wish->abi >= ABI_SCOPE ? sizeof(set)
-	              : wish->abi >= ABI_NET ? offsetof(struct ruleset, scoped)
-	                                     : offsetof(struct ruleset, net);
+	size_t size = options->abi >= ABI_SCOPE ? sizeof(set)
+	              : options->abi >= ABI_NET ? offsetof(struct ruleset, scoped)
+	                                        : offsetof(struct ruleset, net);
 	int fd;
 
-	if (wish->no_tcp && wish->abi >= ABI_NET)
+	if (options->no_tcp && options->abi >= ABI_NET)
 		set.net = NET_TCP;
-	if (wish->abi >= ABI_SCOPE)
-		set.scoped = SCOPE_SIGNAL | (wish->no_abstract ? SCOPE_SOCKET : 0);
+	if (options->abi >= ABI_SCOPE)
+		set.scoped = SCOPE_SIGNAL | (options->no_abstract ? SCOPE_SOCKET : 0);
 	fd = (int)syscall(SYS_landlock_create_ruleset, &set, size, 0);
 	return fd < 0 ? -errno : fd;
 }
 
-int landlock_make(const struct landlock_wish *wish)
+int landlock_make(const struct landlock_options *options)
 {
-	_cleanup_fd_ int fd = begin(wish);
-	struct maker m = {.wish = wish, .fd = fd};
-	const struct sbx_strings *rw = &wish->settings->rw_paths;
+	_cleanup_fd_ int fd = begin(options);
+	struct maker m = {.options = options, .fd = fd};
+	const struct sbx_strings *rw = &options->settings->rw_paths;
 
 	if (fd < 0)
 		return fd;
-	if (wish->own_view)
+	if (options->own_view)
 		allow_view(&m);
 	else
 		allow_host(&m);
-	allow(&m, wish->req->workdir, FS_ALL);
-	allow_list(&m, wish->req->ro, wish->req->cmd.n_ro, FS_RO);
-	allow_list(&m, wish->req->rw, wish->req->cmd.n_rw, FS_ALL);
+	allow(&m, options->req->workdir, FS_ALL);
+	allow_list(&m, options->req->ro, options->req->cmd.n_ro, FS_RO);
+	allow_list(&m, options->req->rw, options->req->cmd.n_rw, FS_ALL);
 	allow_list(&m, rw->items, rw->n, FS_ALL);
 	return m.error ? m.error : sbx_steal_fd(&fd);
 }

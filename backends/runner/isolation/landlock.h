@@ -13,7 +13,7 @@ int landlock_abi(void);
 /* Whether a ruleset of ABI keeps commands from sockets of others below what they may only read. */
 bool landlock_closes_sockets(int abi);
 
-struct landlock_wish {
+struct landlock_options {
 	const struct isolation_settings *settings;
 	const struct spawn_request *req; /* the places that may be written */
 	int abi;
@@ -26,7 +26,7 @@ struct landlock_wish {
  * Makes the ruleset of a sandbox, as far as the ABI goes: files by path, and no signal to processes
  * outside. Returns a descriptor or a negative errno.
  */
-int landlock_make(const struct landlock_wish *wish);
+int landlock_make(const struct landlock_options *options);
 /* Puts the calling thread, which has no_new_privs, under RULESET. Returns 0 or -1 with errno. */
 int landlock_enforce(int ruleset);
 

@@ -28,14 +28,15 @@
 #define TRIES     50
 #define PAUSE_NS  20000000
 
-static_assert(PATH_SIZE >= sizeof("/disks//git/repo") + sizeof(((struct room_request *)NULL)->id),
+static_assert(PATH_SIZE >=
+                      sizeof("/disks//git/repo") + sizeof(((struct mounter_request *)NULL)->id),
               "a place has any name");
 
 /* Others of the user's may have all descriptors under way that there may be. Somebody waits for an answer, be it that. */
 static void tell(int sock, int r, const char *what, int fd)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
-	struct room_answer answer = {.error = r < 0 ? -r : 0};
+	struct mounter_answer answer = {.error = r < 0 ? -r : 0};
 	int sent;
 
 	snprintf(answer.what, sizeof(answer.what), "%s", r < 0 ? what : "");
@@ -46,7 +47,7 @@ static void tell(int sock, int r, const char *what, int fd)
 		nanosleep(&pause, NULL);
 	if (!sent || fd < 0)
 		return;
-	answer = (struct room_answer){.error = EAGAIN, .what = "descriptors under way"};
+	answer = (struct mounter_answer){.error = EAGAIN, .what = "descriptors under way"};
 	if (sbx_send_fds(sock, &answer, sizeof(answer), NULL, 0, 0))
 		_exit(1);
 }
@@ -64,7 +65,7 @@ static int set(int fs, const char *key, const char *value)
  * Off, whatever the kernel was built with: an index and metadata-only copies tie an upper layer to the very inodes of
  * its base. A directory of the base can be renamed only where the overlay may use trusted attributes.
  */
-static int configure(int fs, const struct room_request *req, bool trusted)
+static int configure(int fs, const struct mounter_request *req, bool trusted)
 {
 	char lower[PATH_SIZE], upper[PATH_SIZE], work[PATH_SIZE];
 	const char *const options[][2] = {
@@ -89,7 +90,7 @@ static int configure(int fs, const struct room_request *req, bool trusted)
 	return r;
 }
 
-static int mount_overlay(const struct room_request *req, bool trusted)
+static int mount_overlay(const struct mounter_request *req, bool trusted)
 {
 	_cleanup_fd_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
 	int r = fs < 0 ? -errno : configure(fs, req, trusted);
@@ -126,7 +127,7 @@ static int attach(int tree, const char *where, const char *id)
 }
 
 /* Whether the kernel lets us use trusted attributes: root of the host may. Of what was mounted first. */
-static int mount_tree(const struct room_request *req)
+static int mount_tree(const struct mounter_request *req)
 {
 	static bool userxattr;
 	int tree, r;
@@ -161,7 +162,7 @@ static int set_size(int fs, uint64_t mb)
 	return r ? r : set(fs, "nr_inodes", text);
 }
 
-static int mount_disk(const struct room_request *req)
+static int mount_disk(const struct mounter_request *req)
 {
 	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
 	int r = fs < 0 ? -errno : set_size(fs, req->mb), disk;
@@ -184,7 +185,7 @@ static int mount_disk(const struct room_request *req)
 	return disk;
 }
 
-static int resize_disk(const struct room_request *req)
+static int resize_disk(const struct mounter_request *req)
 {
 	char place[PATH_SIZE];
 	_cleanup_fd_ int fs = -1;
@@ -235,14 +236,14 @@ static int furnish(const char *bases, const char *trees)
 	return 0;
 }
 
-static int carry_out(const struct room_request *req)
+static int carry_out(const struct mounter_request *req)
 {
 	switch (req->verb) {
-	case ROOM_MOUNT:
+	case MOUNTER_MOUNT:
 		return mount_tree(req);
-	case ROOM_DISK:
+	case MOUNTER_DISK:
 		return mount_disk(req);
-	case ROOM_RESIZE:
+	case MOUNTER_RESIZE:
 		return resize_disk(req);
 	default:
 		detach("mnt", req->id);
@@ -253,10 +254,10 @@ static int carry_out(const struct room_request *req)
 
 static _Noreturn void serve(int sock)
 {
-	struct room_request req;
+	struct mounter_request req;
 
 	while (recv(sock, &req, sizeof(req), 0) == (ssize_t)sizeof(req)) {
-		const bool opens = req.verb == ROOM_MOUNT || req.verb == ROOM_DISK;
+		const bool opens = req.verb == MOUNTER_MOUNT || req.verb == MOUNTER_DISK;
 		int r = carry_out(&req);
 
 		tell(sock, r, "overlay", opens ? r : -1);
@@ -266,8 +267,8 @@ static _Noreturn void serve(int sock)
 	_exit(0);
 }
 
-static _Noreturn void room_main(int sock, int parent, pid_t spawner, const char *bases,
-                                const char *trees)
+static _Noreturn void mounter_main(int sock, int parent, pid_t spawner, const char *bases,
+                                   const char *trees)
 {
 	int ns, r;
 
@@ -294,7 +295,7 @@ static _Noreturn void room_main(int sock, int parent, pid_t spawner, const char 
 
 static int receive_namespace(int sock)
 {
-	struct room_answer answer;
+	struct mounter_answer answer;
 	int fd;
 	const ssize_t n = sbx_receive_fds(sock, &answer, sizeof(answer), &fd, 1, 0);
 
@@ -305,7 +306,7 @@ static int receive_namespace(int sock)
 	return fd;
 }
 
-int room_start(int sock, const char *bases, const char *trees)
+int mounter_start(int sock, const char *bases, const char *trees)
 {
 	const pid_t spawner = getpid();
 	int pair[2], r;
@@ -319,7 +320,7 @@ int room_start(int sock, const char *bases, const char *trees)
 	pid = (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_NEWNS | SIGCHLD), NULL, NULL, NULL,
 	                     0UL);
 	if (pid == 0)
-		room_main(moved, pair[1], spawner, bases, trees);
+		mounter_main(moved, pair[1], spawner, bases, trees);
 	r = pid < 0 ? -errno : 0;
 	close(pair[1]);
 	if (r < 0)
@@ -337,13 +338,13 @@ static int take(const char *place)
 	return tree < 0 ? -errno : tree;
 }
 
-int room_take(int room, int own, const char *id)
+int mounter_take(int mounter, int own, const char *id)
 {
 	char place[PATH_SIZE];
 	int tree;
 
 	place_of("mnt", id, place);
-	if (setns(room, CLONE_NEWNS) < 0)
+	if (setns(mounter, CLONE_NEWNS) < 0)
 		return -errno;
 	tree = take(place);
 	if (setns(own, CLONE_NEWNS) < 0) {
@@ -358,11 +359,11 @@ int room_take(int room, int own, const char *id)
 static const char *const disk_places[DISK_PLACES] = {
         [DISK_HOME] = "home", [DISK_REPO] = "git/repo", [DISK_TMP] = "tmp", [DISK_SHM] = "shm"};
 
-int room_take_disk(int room, int own, const char *id, int ret[DISK_PLACES])
+int mounter_take_disk(int mounter, int own, const char *id, int ret[DISK_PLACES])
 {
 	int r = 0;
 
-	if (setns(room, CLONE_NEWNS) < 0)
+	if (setns(mounter, CLONE_NEWNS) < 0)
 		return -errno;
 	for (int i = 0; i < DISK_PLACES && !r; i++) {
 		char place[PATH_SIZE];

@@ -4,17 +4,17 @@
 
 #include <stdint.h>
 
-enum room_verb { ROOM_MOUNT, ROOM_UNMOUNT, ROOM_DISK, ROOM_RESIZE };
+enum mounter_verb { MOUNTER_MOUNT, MOUNTER_UNMOUNT, MOUNTER_DISK, MOUNTER_RESIZE };
 
-struct room_request {
+struct mounter_request {
 	uint32_t verb;
 	char id[128];   /* of the sandbox */
-	char base[128]; /* name of the base; of ROOM_MOUNT */
-	uint64_t mb;    /* of ROOM_DISK and ROOM_RESIZE */
+	char base[128]; /* name of the base; of MOUNTER_MOUNT */
+	uint64_t mb;    /* of MOUNTER_DISK and MOUNTER_RESIZE */
 };
 
-/* After ROOM_MOUNT and ROOM_DISK and on 0 the root comes along. The first answer is about the room itself. */
-struct room_answer {
+/* After MOUNTER_MOUNT and MOUNTER_DISK and on 0 the root comes along. The first answer is about the room itself. */
+struct mounter_answer {
 	int32_t error; /* a positive errno, or 0 */
 	char what[48];
 };

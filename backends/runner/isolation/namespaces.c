@@ -32,7 +32,7 @@
 #include "backends/runner/isolation/userns.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/descriptors.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define KEPT  128 /* views, at most */
 #define MADE  (VIEW_NAMESPACES + 2)
@@ -43,8 +43,8 @@ static_assert(MADE <= SBX_FDS_MAX, "they travel together");
 
 struct views {
 	const struct isolation_settings *settings;
-	const struct spawn_powers *powers;
-	int room;                /* the mount namespace of layered trees, or -1 */
+	const struct spawn_features *features;
+	int mounter;             /* the mount namespace of layered trees, or -1 */
 	struct sockets *sockets; /* NULL: nobody has to cover them */
 	int most;                /* of kept that are used: those of half of our descriptors */
 	uint64_t clock;
@@ -78,7 +78,7 @@ static pid_t fork_with(int flags)
 
 static bool wants_net(const struct isolation_settings *settings)
 {
-	return !sbx_without("net") && !isolation_net_is_host(settings);
+	return !sbx_mitigation_off("net") && !isolation_net_is_host(settings);
 }
 
 /* --- making one -------------------------------------------------------------------------------- */
@@ -131,30 +131,30 @@ static int receive_made(int sock, struct made *made, int *fds)
 }
 
 /* The parameters of a view. */
-struct wish {
+struct options {
 	const struct isolation_settings *settings;
-	const struct spawn_powers *powers;
+	const struct spawn_features *features;
 	const struct spawn_request *req; /* NULL: a trial */
 	bool net;                        /* a network of its own */
-	int room;
+	int mounter;
 	char *const *sockets; /* to cover, or NULL */
 };
 
-static int make_ruleset(const struct wish *w, bool own_view)
+static int make_ruleset(const struct options *w, bool own_view)
 {
-	const struct landlock_wish wish = {
+	const struct landlock_options options = {
 	        .settings = w->settings,
 	        .req = w->req,
-	        .abi = w->powers->landlock,
+	        .abi = w->features->landlock,
 	        .own_view = own_view,
 	        .no_abstract = !w->net,
 	        .no_tcp = !w->net && wants_net(w->settings),
 	};
 
-	return landlock_make(&wish);
+	return landlock_make(&options);
 }
 
-static _Noreturn void make_main(int sock, const struct wish *w)
+static _Noreturn void make_main(int sock, const struct options *w)
 {
 	int fds[MADE];
 	struct made made = {.n = VIEW_NAMESPACES};
@@ -163,13 +163,13 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 	int r = open_namespaces(fds);
 
 	if (!r && w->req)
-		ipcns_drop_unused(fds[VIEW_IPC], w->powers->who);
-	if (!r && w->req && w->req->cmd.flags & SPAWN_LAYERED) {
+		ipcns_drop_unused(fds[VIEW_IPC], w->features->who);
+	if (!r && w->req && w->req->cmd.flags & SPAWN_OVERLAID) {
 		what = "the layered tree";
-		given.tree = room_take(w->room, fds[VIEW_MNT], w->req->id);
+		given.tree = mounter_take(w->mounter, fds[VIEW_MNT], w->req->id);
 		r = given.tree < 0 ? given.tree : 0;
 		if (!r && w->req->cmd.flags & SPAWN_ON_DISK)
-			r = room_take_disk(w->room, fds[VIEW_MNT], w->req->id, given.disk);
+			r = mounter_take_disk(w->mounter, fds[VIEW_MNT], w->req->id, given.disk);
 	}
 	if (!r && w->net) {
 		what = "loopback";
@@ -181,20 +181,20 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 		made.n += r >= 0;
 		made.listens = r >= 0;
 	}
-	if (r >= 0 && !sbx_without("view")) {
-		const struct mounts_wish wish = {.settings = w->settings,
-		                                 .req = w->req,
-		                                 .given = given,
-		                                 .who = &w->powers->who,
-		                                 .groupless = w->powers->groupless,
-		                                 .sockets = w->sockets};
+	if (r >= 0 && !sbx_mitigation_off("view")) {
+		const struct mounts_options options = {.settings = w->settings,
+		                                       .req = w->req,
+		                                       .given = given,
+		                                       .who = &w->features->who,
+		                                       .groupless = w->features->groupless,
+		                                       .sockets = w->sockets};
 		struct mounts_made mounts;
 
-		r = mounts_build(&wish, &mounts);
+		r = mounts_build(&options, &mounts);
 		what = mounts.what;
 		made.closed = mounts.closed;
 	}
-	if (!r && w->req && w->powers->landlock) {
+	if (!r && w->req && w->features->landlock) {
 		what = "landlock";
 		r = fds[made.n] = make_ruleset(w, true);
 		made.n += r >= 0;
@@ -206,7 +206,7 @@ static _Noreturn void make_main(int sock, const struct wish *w)
 	_exit(0);
 }
 
-static int make(const struct wish *w, struct made *made, int *fds)
+static int make(const struct options *w, struct made *made, int *fds)
 {
 	int flags = CLONE_NEWPID | (w->net ? CLONE_NEWNET : 0), pair[2], r;
 	pid_t pid;
@@ -265,18 +265,19 @@ static int try_pid_namespace(void)
 	return 0;
 }
 
-static int explain(struct spawn_powers *powers, const char *what, const char *detail, int r)
+static int explain(struct spawn_features *features, const char *what, const char *detail, int r)
 {
 	if (r < 0)
-		snprintf(powers->reason, sizeof(powers->reason), "%s%s%s: %s", what,
+		snprintf(features->reason, sizeof(features->reason), "%s%s%s: %s", what,
 		         *detail ? ": " : "", detail, strerror(-r));
 	return r;
 }
 
-static int try_view(const struct isolation_settings *settings, const struct spawn_powers *powers,
-                    bool net, struct made *made)
+static int try_view(const struct isolation_settings *settings,
+                    const struct spawn_features *features, bool net, struct made *made)
 {
-	const struct wish w = {.settings = settings, .powers = powers, .net = net, .room = -1};
+	const struct options w = {
+	        .settings = settings, .features = features, .net = net, .mounter = -1};
 	int fds[MADE];
 	int r;
 
@@ -287,7 +288,7 @@ static int try_view(const struct isolation_settings *settings, const struct spaw
 	return r;
 }
 
-static int probe_namespaces(struct spawn_powers *ret)
+static int probe_namespaces(struct spawn_features *ret)
 {
 	int r = try_pid_namespace();
 
@@ -299,14 +300,15 @@ static int probe_namespaces(struct spawn_powers *ret)
 	}
 	if (explain(ret, "pid namespaces cannot be made", "", r) < 0)
 		return r;
-	ret->pid_ns = !sbx_without("pid_ns");
+	ret->pid_ns = !sbx_mitigation_off("pid_ns");
 	return 0;
 }
 
 static void note_sockets(const struct isolation_settings *settings, bool closed,
-                         struct spawn_powers *ret)
+                         struct spawn_features *ret)
 {
-	struct sockets *table = closed || sbx_without("sockets") ? NULL : sockets_open(settings);
+	struct sockets *table =
+	        closed || sbx_mitigation_off("sockets") ? NULL : sockets_open(settings);
 
 	ret->sockets = closed  ? SPAWN_SOCKETS_CLOSED
 	               : table ? SPAWN_SOCKETS_COVERED
@@ -314,12 +316,12 @@ static void note_sockets(const struct isolation_settings *settings, bool closed,
 	sockets_close(table);
 }
 
-static int probe_view(const struct isolation_settings *settings, struct spawn_powers *ret)
+static int probe_view(const struct isolation_settings *settings, struct spawn_features *ret)
 {
 	struct made made;
 	int r;
 
-	if (ret->become && !sbx_without("sockets"))
+	if (ret->become && !sbx_mitigation_off("sockets"))
 		ret->groupless = userns_make_without_groups();
 	if (wants_net(settings) && try_view(settings, ret, true, &made) == 0) {
 		ret->mount_ns = ret->net_ns = true;
@@ -336,9 +338,9 @@ static int probe_view(const struct isolation_settings *settings, struct spawn_po
 	return 0;
 }
 
-static void probe_users(struct spawn_powers *ret)
+static void probe_users(struct spawn_features *ret)
 {
-	int fd = sbx_without("user_ns") ? -EPERM : userns_make(ret->who, ret->who, true);
+	int fd = sbx_mitigation_off("user_ns") ? -EPERM : userns_make(ret->who, ret->who, true);
 
 	ret->user_ns = fd >= 0;
 	if (fd < 0 && !*ret->reason)
@@ -346,7 +348,7 @@ static void probe_users(struct spawn_powers *ret)
 	sbx_cleanup_fd(&fd);
 }
 
-static void probe_owners(const struct isolation_settings *settings, struct spawn_powers *ret)
+static void probe_owners(const struct isolation_settings *settings, struct spawn_features *ret)
 {
 	int r = !ret->become || !settings->state_dir
 	                ? 0
@@ -363,9 +365,9 @@ static void probe_owners(const struct isolation_settings *settings, struct spawn
 		         strerror(-r));
 }
 
-void views_probe(const struct isolation_settings *settings, struct spawn_powers *ret)
+void views_probe(const struct isolation_settings *settings, struct spawn_features *ret)
 {
-	ret->landlock = sbx_without("landlock") ? 0 : landlock_abi();
+	ret->landlock = sbx_mitigation_off("landlock") ? 0 : landlock_abi();
 	ret->groupless = -1;
 	if (probe_namespaces(ret) == 0 && probe_view(settings, ret) == 0)
 		probe_users(ret);
@@ -392,7 +394,7 @@ static int most_kept(void)
 	return KEPT;
 }
 
-int views_create(const struct isolation_settings *settings, const struct spawn_powers *powers,
+int views_create(const struct isolation_settings *settings, const struct spawn_features *features,
                  struct views **ret)
 {
 	struct views *views = calloc(1, sizeof(*views));
@@ -400,10 +402,10 @@ int views_create(const struct isolation_settings *settings, const struct spawn_p
 	if (!views)
 		return -ENOMEM;
 	views->settings = settings;
-	views->powers = powers;
-	views->room = -1;
+	views->features = features;
+	views->mounter = -1;
 	views->most = most_kept();
-	if (powers->sockets == SPAWN_SOCKETS_COVERED &&
+	if (features->sockets == SPAWN_SOCKETS_COVERED &&
 	    !(views->sockets = sockets_open(settings))) {
 		free(views);
 		return -ENOMEM;
@@ -412,10 +414,10 @@ int views_create(const struct isolation_settings *settings, const struct spawn_p
 	return 0;
 }
 
-void views_use_room(struct views *views, int room)
+void views_use_mounter(struct views *views, int mounter)
 {
-	sbx_cleanup_fd(&views->room);
-	views->room = room;
+	sbx_cleanup_fd(&views->mounter);
+	views->mounter = mounter;
 }
 
 static void drop(struct view *view)
@@ -480,18 +482,18 @@ static struct view *least_recently_used(struct views *views)
 static int fill(struct views *views, const struct spawn_request *req, char *const *sockets,
                 struct view *view)
 {
-	const struct spawn_powers *powers = views->powers;
-	const struct wish w = {.settings = views->settings,
-	                       .powers = powers,
-	                       .req = req,
-	                       .net = powers->net_ns,
-	                       .room = views->room,
-	                       .sockets = sockets};
+	const struct spawn_features *features = views->features;
+	const struct options w = {.settings = views->settings,
+	                          .features = features,
+	                          .req = req,
+	                          .net = features->net_ns,
+	                          .mounter = views->mounter,
+	                          .sockets = sockets};
 	int fds[MADE] = {-1, -1, -1, -1, -1, -1}, *rest = fds + VIEW_NAMESPACES;
 	struct made made = {0};
 	int r = 0;
 
-	if (powers->mount_ns)
+	if (features->mount_ns)
 		r = make(&w, &made, fds);
 	else
 		*rest = r = make_ruleset(&w, false);
@@ -499,10 +501,10 @@ static int fill(struct views *views, const struct spawn_request *req, char *cons
 	if (made.listens)
 		view->listener = *rest++;
 	view->landlock = *rest;
-	if (!powers->net_ns)
+	if (!features->net_ns)
 		sbx_cleanup_fd(&view->fds[VIEW_NET]);
-	if (r >= 0 && powers->user_ns)
-		r = view->user = userns_make(powers->who, powers->who, true);
+	if (r >= 0 && features->user_ns)
+		r = view->user = userns_make(features->who, features->who, true);
 	return r < 0 ? r : 0;
 }
 
@@ -584,10 +586,10 @@ int views_take_listener(struct views *views, const struct view *view)
 int view_enter(const struct view *view)
 {
 	for (int i = 0; i < VIEW_NAMESPACES; i++)
-		if (view->fds[i] >= 0 && !(i == VIEW_IPC && sbx_without("ipc_ns")) &&
+		if (view->fds[i] >= 0 && !(i == VIEW_IPC && sbx_mitigation_off("ipc_ns")) &&
 		    setns(view->fds[i], namespaces[i].flag) < 0)
 			return -errno;
-	if (!view_is_own(view) || sbx_without("view"))
+	if (!view_is_own(view) || sbx_mitigation_off("view"))
 		return 0;
 	if (unshare(CLONE_NEWNS) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") < 0)

@@ -31,13 +31,13 @@ struct views;
  * out by trying what can be made; ret->who is given. Nothing is left behind but the user namespace.
  * ret->reason is empty when everything that SETTINGS asks for can be had.
  */
-void views_probe(const struct isolation_settings *settings, struct spawn_powers *ret);
+void views_probe(const struct isolation_settings *settings, struct spawn_features *ret);
 
-/* SETTINGS and POWERS must live as long. Returns 0 or -ENOMEM. */
-int views_create(const struct isolation_settings *settings, const struct spawn_powers *powers,
+/* SETTINGS and FEATURES must live as long. Returns 0 or -ENOMEM. */
+int views_create(const struct isolation_settings *settings, const struct spawn_features *features,
                  struct views **ret);
 /* Layered trees are taken from the mount namespace ROOM, which is taken over. */
-void views_use_room(struct views *views, int room);
+void views_use_mounter(struct views *views, int mounter);
 /*
  * The namespaces of the sandbox REQ names, made now if they are not kept or were made for another
  * place. The view belongs to the cache and is valid until the next call. Returns 0 or

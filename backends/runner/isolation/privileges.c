@@ -11,14 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 /* EINVAL: that was the last. EPERM: we have none to begin with. */
 int privileges_bound(void)
 {
 	int cap = 0;
 
-	if (sbx_without("capabilities"))
+	if (sbx_mitigation_off("capabilities"))
 		return 0;
 	while (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
 		cap++;
@@ -41,7 +41,7 @@ static int give_up(const struct sbx_identity *who, const cap_sets kept)
 
 	if (who && become(who) < 0)
 		return -1;
-	if (sbx_without("capabilities"))
+	if (sbx_mitigation_off("capabilities"))
 		return 0;
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return (int)syscall(SYS_capset, &head, kept);

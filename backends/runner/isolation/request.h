@@ -12,7 +12,7 @@
 enum {
 	SPAWN_HAS_STDIN = 1 << 0,
 	SPAWN_IN_MEMFD = 1 << 1,
-	SPAWN_LAYERED = 1 << 2, /* the tree is the room's, not what lies at workdir */
+	SPAWN_OVERLAID = 1 << 2, /* the tree is the room's, not what lies at workdir */
 	SPAWN_AS_SOURCE = 1 << 3,
 	/* home, repository, /tmp and /dev/shm are on the room's disk, where they are there */
 	SPAWN_ON_DISK = 1 << 4,
@@ -20,9 +20,9 @@ enum {
 
 /*
  * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, over, cwd,
- * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_ROOM: bases, trees (mounter.h).
+ * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_MOUNTER: bases, trees (mounter.h).
  * Descriptors: [stdin], stdout, stderr, [memfd with the payload]; of SPAWN_FORGET one that is
- * closed when it is done; of SPAWN_ROOM its socket.
+ * closed when it is done; of SPAWN_MOUNTER its socket.
  */
 struct spawn_command {
 	uint32_t verb;
@@ -51,7 +51,7 @@ enum spawn_sockets {
 };
 
 /* The isolation in force, as found by trying. */
-struct spawn_powers {
+struct spawn_features {
 	struct sbx_identity who; /* as whom commands run */
 	bool become;             /* and that is not who we are: we are root */
 	bool owners;             /* the tree's owner can appear as WHO */
@@ -59,7 +59,7 @@ struct spawn_powers {
 	bool isolated;           /* false: isolation=none, and none of what follows */
 	bool user_ns, pid_ns, mount_ns, net_ns;
 	bool seccomp;
-	struct sbx_cgroup_powers cgroup;
+	struct sbx_cgroup_features cgroup;
 	int landlock;               /* its ABI, 0: none */
 	enum spawn_sockets sockets; /* of others, below what is shown read only */
 	int groupless;              /* the spawner's: for mounts that close sockets, or -1 */
@@ -67,9 +67,10 @@ struct spawn_powers {
 };
 
 /* Whether memory_mb of a job as a whole is for its init to see to. */
-static inline bool spawn_watches(const struct spawn_powers *powers)
+static inline bool spawn_watches(const struct spawn_features *features)
 {
-	return powers->user_ns && powers->pid_ns && powers->mount_ns && !powers->cgroup.memory;
+	return features->user_ns && features->pid_ns && features->mount_ns &&
+	       !features->cgroup.memory;
 }
 
 #endif

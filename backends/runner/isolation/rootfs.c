@@ -652,15 +652,15 @@ static void choose_avoided(struct build *b)
 			b->avoid[n++] = all[i];
 }
 
-int mounts_build(const struct mounts_wish *wish, struct mounts_made *ret)
+int mounts_build(const struct mounts_options *options, struct mounts_made *ret)
 {
-	const struct isolation_settings *settings = wish->settings;
-	const struct spawn_request *req = wish->req;
+	const struct isolation_settings *settings = options->settings;
+	const struct spawn_request *req = options->req;
 	struct build b = {.settings = settings,
 	                  .host = -1,
-	                  .given = &wish->given,
-	                  .who = wish->who,
-	                  .groupless = wish->groupless,
+	                  .given = &options->given,
+	                  .who = options->who,
+	                  .groupless = options->groupless,
 	                  .made = ret};
 	int r;
 
@@ -684,9 +684,9 @@ int mounts_build(const struct mounts_wish *wish, struct mounts_made *ret)
 		r = bind_list(&b, settings->rw_paths.items, settings->rw_paths.n, RW);
 	if (!r && req)
 		r = show_place(&b, req);
-	if (!r && wish->sockets) {
+	if (!r && options->sockets) {
 		ret->what = "sockets";
-		r = mounts_cover_sockets(wish->sockets);
+		r = mounts_cover_sockets(options->sockets);
 	}
 	if (!r)
 		r = hide(&b);

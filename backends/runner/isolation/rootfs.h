@@ -20,7 +20,7 @@ struct mounts_given {
 
 #define MOUNTS_GIVEN_NONE ((struct mounts_given){.tree = -1, .disk = {-1, -1, -1, -1}})
 
-struct mounts_wish {
+struct mounts_options {
 	const struct isolation_settings *settings;
 	const struct spawn_request *req; /* NULL: a trial, without a tree */
 	struct mounts_given given;
@@ -39,7 +39,7 @@ struct mounts_made {
  * In the places of REQ whoever owns the place on disk appears as WHO, and is whom WHO's files
  * belong to on disk. Returns 0 or a negative errno.
  */
-int mounts_build(const struct mounts_wish *wish, struct mounts_made *ret);
+int mounts_build(const struct mounts_options *options, struct mounts_made *ret);
 
 /*
  * Puts something else over each of SOCKETS, NULL-terminated, that is a socket where the calling

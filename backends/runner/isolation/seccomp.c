@@ -117,13 +117,13 @@ static const char *const absent[] = {"clone3", "io_setup"};
 /* Those that lead out, where there is no way out. (The address of sendmsg lies in memory.) */
 static const struct {
 	const char *name;
-	enum filter_fate fate;
+	enum filter_verdict verdict;
 } heard[] = {{"connect", FILTER_HEARD}, {"sendto", FILTER_SENDTO}};
 
 /* By their arguments. */
 static const struct {
 	const char *name;
-	enum filter_fate fate;
+	enum filter_verdict verdict;
 } judged[] = {
         {"clone", FILTER_CLONE},      {"unshare", FILTER_UNSHARE}, {"ioctl", FILTER_IOCTL},
         {"chmod", FILTER_MODE_1},     {"fchmod", FILTER_MODE_1},   {"fchmodat", FILTER_MODE_2},
@@ -142,12 +142,13 @@ struct rules {
 	size_t n;
 };
 
-static void add(struct rules *rules, const char *name, enum filter_fate fate)
+static void add(struct rules *rules, const char *name, enum filter_verdict verdict)
 {
 	int nr = seccomp_syscall_resolve_name(name);
 
 	if (nr >= 0)
-		rules->all[rules->n++] = (struct filter_rule){.nr = (uint32_t)nr, .fate = fate};
+		rules->all[rules->n++] =
+		        (struct filter_rule){.nr = (uint32_t)nr, .verdict = verdict};
 }
 
 static bool kernel_has(uint32_t action)
@@ -173,31 +174,31 @@ static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 }
 
 /* Init counts the job's memory, and is a process of its user's: slowed down or without descriptors it would not. */
-static void add_limits(struct rules *rules, const struct filter_wish *wish)
+static void add_limits(struct rules *rules, const struct filter_options *options)
 {
-	add(rules, "prlimit64", wish->no_pids ? FILTER_LIMIT : FILTER_INIT_LIMIT);
-	for (size_t i = 1; !wish->no_pids && i < SBX_ARRAY_SIZE(limit_calls); i++)
+	add(rules, "prlimit64", options->no_pids ? FILTER_LIMIT : FILTER_INIT_LIMIT);
+	for (size_t i = 1; !options->no_pids && i < SBX_ARRAY_SIZE(limit_calls); i++)
 		add(rules, limit_calls[i],
 		    strcmp(limit_calls[i], "setpriority") == 0 ? FILTER_PRIORITY : FILTER_INIT);
 }
 
-static int build_plain(const struct filter_wish *wish, struct sock_fprog *ret)
+static int build_plain(const struct filter_options *options, struct sock_fprog *ret)
 {
 	struct rules rules = {.n = 0};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(classes); i++)
 		for (size_t k = 0; classes[i].always && k < classes[i].n; k++)
 			add(&rules, classes[i].names[k], FILTER_REFUSE);
-	for (size_t i = 0; wish->no_ipc && i < SBX_ARRAY_SIZE(ipc_calls); i++)
+	for (size_t i = 0; options->no_ipc && i < SBX_ARRAY_SIZE(ipc_calls); i++)
 		add(&rules, ipc_calls[i], FILTER_REFUSE);
-	add_limits(&rules, wish);
+	add_limits(&rules, options);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(absent); i++)
 		add(&rules, absent[i], FILTER_ABSENT);
-	for (size_t i = 0; wish->hear_net && i < SBX_ARRAY_SIZE(heard); i++)
-		add(&rules, heard[i].name, heard[i].fate);
+	for (size_t i = 0; options->hear_net && i < SBX_ARRAY_SIZE(heard); i++)
+		add(&rules, heard[i].name, heard[i].verdict);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(judged); i++)
-		add(&rules, judged[i].name, judged[i].fate);
-	return filter_code(seccomp_arch_native(), rules.all, rules.n, wish, ret);
+		add(&rules, judged[i].name, judged[i].verdict);
+	return filter_code(seccomp_arch_native(), rules.all, rules.n, options, ret);
 }
 
 static int choose_pass(unsigned long pass[2])
@@ -207,9 +208,9 @@ static int choose_pass(unsigned long pass[2])
 	return getrandom(pass, size, 0) == (ssize_t)size ? 0 : -errno;
 }
 
-int filter_build(const struct filter_wish *wish, struct filter *ret)
+int filter_build(const struct filter_options *options, struct filter *ret)
 {
-	struct filter_wish full = *wish;
+	struct filter_options full = *options;
 	int r = kernel_has(SECCOMP_RET_ERRNO) ? choose_pass(full.pass) : -EINVAL;
 
 	memcpy(ret->pass, full.pass, sizeof(ret->pass));
@@ -264,9 +265,9 @@ const char *filter_describe(int nr, char *buf, size_t size)
 
 #else
 
-int filter_build(const struct filter_wish *wish, struct filter *ret)
+int filter_build(const struct filter_options *options, struct filter *ret)
 {
-	(void)wish;
+	(void)options;
 	(void)ret;
 	return -EOPNOTSUPP;
 }

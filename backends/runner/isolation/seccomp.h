@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct filter_wish {
+struct filter_options {
 	bool no_inet; /* sockets of the Internet's families are refused: the network is the host's */
 	bool no_unix; /* so are those of the machine: the host's can be seen */
 	bool no_ipc;  /* so is what processes share by number or name: it is the host's */
@@ -25,7 +25,7 @@ struct filter {
  * Builds the filter once; *ret is the caller's, for the life of the process. -EOPNOTSUPP built without
  * libseccomp, -EINVAL the kernel has no filters, -ENOMEM, or an errno of getrandom(2).
  */
-int filter_build(const struct filter_wish *wish, struct filter *ret);
+int filter_build(const struct filter_options *options, struct filter *ret);
 /*
  * Puts the calling thread, which has no_new_privs, and what it starts from now on under the filter.
  * *listener is the descriptor on which calls that are refused or heard wait for their answer (backends/runner/spawner/denials.h), -1: they are

@@ -43,15 +43,15 @@
 /* Of consecutive numbers: from FROM to that of the next. */
 struct range {
 	uint32_t from;
-	enum filter_fate fate;
+	enum filter_verdict verdict;
 };
 
 struct code {
 	struct sock_filter ins[CODE_MAX];
 	int yes[CODE_MAX], no[CODE_MAX]; /* where its jumps go: a fate, or FALL */
-	size_t n, at[FILTER_FATES];      /* where the fates' code is */
+	size_t n, at[FILTER_VERDICTS];   /* where the fates' code is */
 	bool full;
-	const struct filter_wish *wish;
+	const struct filter_options *options;
 };
 
 static size_t emit(struct code *c, uint16_t op, uint32_t k, int yes, int no)
@@ -93,8 +93,8 @@ static void search(struct code *c, const struct range *r, size_t n)
 	const bool low = mid == 1, high = n - mid == 1;
 	size_t here;
 
-	here = branch(c, BPF_JGE, r[mid].from, high ? (int)r[mid].fate : FALL,
-	              low ? (int)r[0].fate : FALL);
+	here = branch(c, BPF_JGE, r[mid].from, high ? (int)r[mid].verdict : FALL,
+	              low ? (int)r[0].verdict : FALL);
 	if (!low)
 		search(c, r, mid);
 	if (!low && !high)
@@ -103,9 +103,9 @@ static void search(struct code *c, const struct range *r, size_t n)
 		search(c, r + mid, n - mid);
 }
 
-static void look_at(struct code *c, enum filter_fate fate)
+static void look_at(struct code *c, enum filter_verdict verdict)
 {
-	c->at[fate] = c->n;
+	c->at[verdict] = c->n;
 }
 
 /* Setuid and setgid in the mode that argument ARG is. */
@@ -143,9 +143,9 @@ static void judge_socket(struct code *c)
 	load_high(c, 0);
 	branch(c, BPF_JEQ, 0, FALL, FILTER_REFUSE);
 	load_low(c, 0);
-	if (!c->wish->no_unix)
+	if (!c->options->no_unix)
 		branch(c, BPF_JEQ, AF_UNIX, FILTER_ALLOW, FALL);
-	if (c->wish->no_inet) {
+	if (c->options->no_inet) {
 		emit(c, BPF_JMP | BPF_JA, 0, FILTER_REFUSE, FALL);
 		return;
 	}
@@ -164,7 +164,7 @@ static void judge_socket(struct code *c)
 }
 
 /* Argument 2 is a pointer to what is to be set, or none. */
-static void judge_setting(struct code *c, enum filter_fate otherwise)
+static void judge_setting(struct code *c, enum filter_verdict otherwise)
 {
 	load_low(c, 2);
 	branch(c, BPF_JEQ, 0, FALL, otherwise);
@@ -221,7 +221,7 @@ static void judge_processes(struct code *c)
 {
 	look_at(c, FILTER_RLIMIT);
 	judge_rlimit(c);
-	if (c->wish->no_pids) {
+	if (c->options->no_pids) {
 		look_at(c, FILTER_LIMIT);
 		judge_limit(c);
 		return;
@@ -236,10 +236,10 @@ static void judge_processes(struct code *c)
 }
 
 /* All of the pass or nothing: how much of it was right must not show in the time it takes. */
-static void judge_pass(struct code *c, enum filter_fate otherwise)
+static void judge_pass(struct code *c, enum filter_verdict otherwise)
 {
 	for (int i = 0; i < 4; i++) {
-		const uint64_t pass = c->wish->pass[i / 2];
+		const uint64_t pass = c->options->pass[i / 2];
 
 		if (i % 2)
 			load_high(c, 4 + i / 2);
@@ -262,9 +262,9 @@ static void judge_sendto(struct code *c)
 	branch(c, BPF_JEQ, 0, FILTER_ALLOW, FILTER_HEARD);
 }
 
-static void answer(struct code *c, enum filter_fate fate, uint32_t action)
+static void answer(struct code *c, enum filter_verdict verdict, uint32_t action)
 {
-	look_at(c, fate);
+	look_at(c, verdict);
 	emit(c, BPF_RET | BPF_K, action, FALL, FALL);
 }
 
@@ -322,15 +322,15 @@ static int compare(const void *a, const void *b)
 	return (x->nr > y->nr) - (x->nr < y->nr);
 }
 
-static int add(struct range *r, size_t *n, uint32_t from, enum filter_fate fate)
+static int add(struct range *r, size_t *n, uint32_t from, enum filter_verdict verdict)
 {
 	if (*n && r[*n - 1].from == from)
 		(*n)--;
-	if (*n && r[*n - 1].fate == fate)
+	if (*n && r[*n - 1].verdict == verdict)
 		return 0;
 	if (*n == RANGES_MAX)
 		return -E2BIG;
-	r[(*n)++] = (struct range){.from = from, .fate = fate};
+	r[(*n)++] = (struct range){.from = from, .verdict = verdict};
 	return 0;
 }
 
@@ -340,7 +340,7 @@ static int make_ranges(const struct filter_rule *rules, size_t n_rules, struct r
 	int err = add(r, n, 0, FILTER_ALLOW);
 
 	for (size_t i = 0; !err && i < n_rules; i++) {
-		err = add(r, n, rules[i].nr, rules[i].fate);
+		err = add(r, n, rules[i].nr, rules[i].verdict);
 		if (!err)
 			err = add(r, n, rules[i].nr + 1, FILTER_ALLOW);
 	}
@@ -349,11 +349,11 @@ static int make_ranges(const struct filter_rule *rules, size_t n_rules, struct r
 	return err ? err : add(r, n, UINT32_MAX, FILTER_ALLOW);
 }
 
-int filter_code(uint32_t arch, struct filter_rule *rules, size_t n, const struct filter_wish *wish,
-                struct sock_fprog *ret)
+int filter_code(uint32_t arch, struct filter_rule *rules, size_t n,
+                const struct filter_options *options, struct sock_fprog *ret)
 {
 	struct range ranges[RANGES_MAX];
-	struct code c = {.wish = wish};
+	struct code c = {.options = options};
 	size_t n_ranges = 0;
 	int r;
 

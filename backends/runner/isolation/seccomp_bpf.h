@@ -10,7 +10,7 @@
 #include "backends/runner/isolation/seccomp.h"
 
 /* The action on a system call: an answer, or a look at its arguments. */
-enum filter_fate {
+enum filter_verdict {
 	FILTER_ALLOW,
 	FILTER_REFUSE,  /* EPERM */
 	FILTER_ABSENT,  /* ENOSYS */
@@ -33,7 +33,7 @@ enum filter_fate {
 	FILTER_SETNS,      /* EPERM, but with wish->pass as the last two of six arguments; */
 	FILTER_OPENAT2,    /* ENOSYS, but so */
 	FILTER_SENDTO,     /* heard with an address, the fifth */
-	FILTER_FATES,
+	FILTER_VERDICTS,
 };
 
 /* The answer of FILTER_HEARD: the kernel allows the call and does not look at the rest. */
@@ -41,7 +41,7 @@ enum filter_fate {
 
 struct filter_rule {
 	uint32_t nr;
-	enum filter_fate fate;
+	enum filter_verdict verdict;
 };
 
 /*
@@ -49,7 +49,7 @@ struct filter_rule {
  * call either may hold) meet their fate, others are allowed; all of another architecture are refused.
  * ret->filter is malloc'd. 0, -ENOMEM, or -E2BIG.
  */
-int filter_code(uint32_t arch, struct filter_rule *rules, size_t n, const struct filter_wish *wish,
-                struct sock_fprog *ret);
+int filter_code(uint32_t arch, struct filter_rule *rules, size_t n,
+                const struct filter_options *options, struct sock_fprog *ret);
 
 #endif

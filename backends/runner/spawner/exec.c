@@ -127,26 +127,26 @@ static int search_and_exec(struct leader *l)
  * From the widest rights to none; the filter and no_new_privs are inherited from init. In the user
  * namespace of commands there is nothing to be privileged over, and nobody but the one user.
  */
-static int give_up_rights(const struct init_seat *seat)
+static int give_up_rights(const struct init_config *config)
 {
-	const struct view *view = seat->view;
+	const struct view *view = config->view;
 
-	if (!seat->powers->isolated)
+	if (!config->features->isolated)
 		return 0;
 	if (view && view->landlock >= 0 && landlock_enforce(INIT_RULES_FD) < 0)
 		return -1;
 	if (view && view->user >= 0 &&
-	    filter_call(seat->filter, SYS_setns, INIT_USER_FD, CLONE_NEWUSER, 0, 0) < 0)
+	    filter_call(config->filter, SYS_setns, INIT_USER_FD, CLONE_NEWUSER, 0, 0) < 0)
 		return -1;
 	if (privileges_bound() < 0)
 		return -1;
-	return privileges_give_up(seat->powers->become ? &seat->powers->who : NULL);
+	return privileges_give_up(config->features->become ? &config->features->who : NULL);
 }
 
 static int park(struct leader *l)
 {
 	l->stage = SPAWN_AT_RIGHTS;
-	if (setsid() < 0 || give_up_rights(l->seat) < 0)
+	if (setsid() < 0 || give_up_rights(l->config) < 0)
 		return -1;
 	set(&l->held, PARKED);
 	await(&l->gate, 0);
@@ -161,7 +161,7 @@ static int follow_request(struct leader *l)
 	if (fchdir(INIT_CWD_FD) < 0)
 		return -1;
 	l->stage = SPAWN_AT_LIMITS;
-	if (limits_apply(&l->req->cmd.limits, l->seat->powers, &l->seat->nofile) < 0)
+	if (limits_apply(&l->req->cmd.limits, l->config->features, &l->config->nofile) < 0)
 		return -1;
 	l->stage = SPAWN_AT_RIGHTS;
 	if (close_range(INIT_REPORT_FD, ~0U, CLOSE_RANGE_UNSHARE) < 0)
@@ -196,7 +196,7 @@ static void fresh(char *stack, size_t size)
 #endif
 }
 
-static int bury(struct leader *l)
+static int reap(struct leader *l)
 {
 	int status;
 
@@ -205,11 +205,11 @@ static int bury(struct leader *l)
 	return l->error;
 }
 
-int leader_prepare(struct leader *l, const struct init_seat *seat)
+int leader_prepare(struct leader *l, const struct init_config *config)
 {
 	static _Alignas(16) char stack[64 * 1024];
 
-	*l = (struct leader){.seat = seat, .held = PREPARING};
+	*l = (struct leader){.config = config, .held = PREPARING};
 	fresh(stack, sizeof(stack));
 	l->pid = clone(leader_main, stack + sizeof(stack),
 	               CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, l, NULL, NULL,
@@ -219,7 +219,7 @@ int leader_prepare(struct leader *l, const struct init_seat *seat)
 		return errno;
 	}
 	await(&l->held, PREPARING);
-	return l->error ? bury(l) : 0;
+	return l->error ? reap(l) : 0;
 }
 
 int leader_release(struct leader *l, const struct spawn_request *req)
@@ -227,5 +227,5 @@ int leader_release(struct leader *l, const struct spawn_request *req)
 	l->req = req;
 	set(&l->gate, 1);
 	await(&l->held, PARKED);
-	return l->error ? bury(l) : 0;
+	return l->error ? reap(l) : 0;
 }

@@ -13,7 +13,7 @@
 #include "backends/runner/spawner/init.h"
 
 struct leader {
-	const struct init_seat *seat;
+	const struct init_config *config;
 	const struct spawn_request *req; /* given by leader_release */
 	pid_t pid;
 	/* Written by the leader, in the memory it shares with us: */
@@ -25,7 +25,7 @@ struct leader {
 };
 
 /* Starts the leader and returns when it is parked. 0 or an errno, of L->stage. */
-int leader_prepare(struct leader *l, const struct init_seat *seat);
+int leader_prepare(struct leader *l, const struct init_config *config);
 /*
  * Makes it execute REQ: its descriptors 0, 1, 2 are ours, its directory is INIT_CWD_FD. Returns when
  * it does: 0, or the errno of L->stage, and it has ended.

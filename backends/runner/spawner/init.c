@@ -37,10 +37,10 @@
 #include "backends/runner/spawner/memory_limit.h"
 #include "backends/runner/spawner/proc_tree.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 struct init {
-	const struct init_seat *seat;
+	const struct init_config *config;
 	struct spawn_message message;
 	struct spawn_request req;
 	struct leader leader;
@@ -59,9 +59,9 @@ struct init {
 
 static_assert(sizeof(struct init_order) <= PIPE_BUF, "a pipe takes it whole");
 
-static bool was_oom(const struct init_seat *seat)
+static bool was_oom(const struct init_config *config)
 {
-	return seat->events >= 0 && cgroup_was_oom(INIT_EVENTS_FD);
+	return config->events >= 0 && cgroup_was_oom(INIT_EVENTS_FD);
 }
 
 static bool report(const struct init *in, enum spawn_event event, int code)
@@ -71,7 +71,7 @@ static bool report(const struct init *in, enum spawn_event event, int code)
 	                         .job = in->req.cmd.job,
 	                         .code = code,
 	                         .remain = !in->alone,
-	                         .oom = in->over || was_oom(in->seat)};
+	                         .oom = in->over || was_oom(in->config)};
 
 	if (event == SPAWN_ENDED) {
 		r.user_us = in->usage.user_us;
@@ -102,16 +102,16 @@ static int open_cwd(const struct init *in)
 	const struct spawn_request *req = &in->req;
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 	                       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	const bool own = view_is_own(in->seat->view) && !sbx_without("view");
+	const bool own = view_is_own(in->config->view) && !sbx_mitigation_off("view");
 	int root = open(own ? req->view : req->workdir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd;
 
-	if (sbx_without("cwd"))
+	if (sbx_mitigation_off("cwd"))
 		how.resolve = 0;
 	if (root < 0 || !*req->cwd)
 		return root;
 	do
-		fd = (int)filter_call(in->seat->filter, SYS_openat2, root, (long)req->cwd,
+		fd = (int)filter_call(in->config->filter, SYS_openat2, root, (long)req->cwd,
 		                      (long)&how, (long)sizeof(how));
 	while (fd < 0 && errno == EAGAIN); /* a rename raced with ".." */
 	close(root);
@@ -160,7 +160,7 @@ static void kill_descendants(struct init *in)
 
 static void forward(struct init *in, int sig)
 {
-	if (in->seat->powers->pid_ns)
+	if (in->config->features->pid_ns)
 		kill(-1, sig);
 	else if (sig == SIGKILL)
 		kill_descendants(in);
@@ -170,7 +170,7 @@ static void forward(struct init *in, int sig)
 
 static void handle_signal(struct init *in, const struct signalfd_siginfo *info)
 {
-	if (info->ssi_signo != SIGTERM || in->seat->powers->pid_ns)
+	if (info->ssi_signo != SIGTERM || in->config->features->pid_ns)
 		return;
 	/* The spawner is dead: the daemon counts us among the lost. */
 	kill_descendants(in);
@@ -238,11 +238,11 @@ static void look_after(struct init *in)
 }
 
 /* As the daemon knows us: /proc is still the host's. */
-static int outer_pid(const struct init_seat *seat)
+static int outer_pid(const struct init_config *config)
 {
 	char text[16] = "";
 
-	if (!seat->powers->pid_ns)
+	if (!config->features->pid_ns)
 		return getpid();
 	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
 }
@@ -258,9 +258,9 @@ static bool spawner_lives(void)
 /* The spawner's end is ours. In a pid namespace getppid() would not tell that it has come. */
 static void bind_life(const struct init *in)
 {
-	const bool pid_ns = in->seat->powers->pid_ns;
+	const bool pid_ns = in->config->features->pid_ns;
 
-	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_mitigation_off("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, pid_ns ? SIGKILL : SIGTERM, 0, 0, 0);
 	if (!spawner_lives())
 		_exit(1);
@@ -268,14 +268,14 @@ static void bind_life(const struct init *in)
 
 /* --- before the request ------------------------------------------------------------------------- */
 
-static int place_descriptors(const struct init_seat *seat)
+static int place_descriptors(const struct init_config *config)
 {
-	const struct view *view = seat->view;
+	const struct view *view = config->view;
 
-	if (dup2(seat->work, INIT_WORK_FD) < 0 || dup2(seat->orders, INIT_ORDERS_FD) < 0 ||
+	if (dup2(config->work, INIT_WORK_FD) < 0 || dup2(config->orders, INIT_ORDERS_FD) < 0 ||
 	    (view && view->user >= 0 && dup2(view->user, INIT_USER_FD) < 0) ||
 	    (view && view->landlock >= 0 && dup2(view->landlock, INIT_RULES_FD) < 0) ||
-	    (seat->events >= 0 && dup2(seat->events, INIT_EVENTS_FD) < 0))
+	    (config->events >= 0 && dup2(config->events, INIT_EVENTS_FD) < 0))
 		return -errno;
 	return close_range(INIT_END_FD, ~0U, 0) < 0 ? -errno : 0;
 }
@@ -287,15 +287,15 @@ static int place_descriptors(const struct init_seat *seat)
  */
 static int confine(struct init *in)
 {
-	const struct init_seat *seat = in->seat;
+	const struct init_config *config = in->config;
 	int listener;
 
 	in->stage = SPAWN_AT_RIGHTS;
-	if (!sbx_without("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (!sbx_mitigation_off("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	if (!seat->filter)
+	if (!config->filter)
 		return 0;
-	if (filter_load(seat->filter, &listener) < 0 ||
+	if (filter_load(config->filter, &listener) < 0 ||
 	    (listener >= 0 && dup2(listener, INIT_LISTENER_FD) < 0))
 		return -errno;
 	in->listens = listener >= 0;
@@ -308,11 +308,11 @@ static int confine(struct init *in)
  */
 static int become_plain(const struct init *in)
 {
-	const struct spawn_powers *powers = in->seat->powers;
-	const struct sbx_identity *who = powers->become ? &powers->who : NULL;
+	const struct spawn_features *features = in->config->features;
+	const struct sbx_identity *who = features->become ? &features->who : NULL;
 	int r;
 
-	if (!powers->isolated)
+	if (!features->isolated)
 		return 0;
 	r = in->reuse ? privileges_give_up_but(who, REUSE_RIGHT) : privileges_give_up(who);
 	if (r < 0)
@@ -323,7 +323,7 @@ static int become_plain(const struct init *in)
 
 static int prepare_leader(struct init *in)
 {
-	int err = leader_prepare(&in->leader, in->seat);
+	int err = leader_prepare(&in->leader, in->config);
 
 	if (err) {
 		in->stage = in->leader.stage;
@@ -349,25 +349,25 @@ static void let_signals_go(void)
 /* All that can be done without knowing the command. */
 static void prepare(struct init *in)
 {
-	const struct init_seat *seat = in->seat;
+	const struct init_config *config = in->config;
 	int r;
 
-	in->pid = outer_pid(seat);
+	in->pid = outer_pid(config);
 	prctl(PR_SET_NAME, "sandboxfs-init", 0, 0, 0);
-	if (!seat->powers->pid_ns)
+	if (!config->features->pid_ns)
 		prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	in->stage = SPAWN_AT_VIEW;
-	r = seat->view ? view_enter(seat->view) : 0;
+	r = config->view ? view_enter(config->view) : 0;
 	bind_life(in);
-	if (seat->powers->pid_ns)
+	if (config->features->pid_ns)
 		let_signals_go();
-	if (!r && seat->group >= 0) {
+	if (!r && config->group >= 0) {
 		in->stage = SPAWN_AT_LIMITS;
-		r = cgroup_job_enter(seat->cgroup, seat->group, 0);
+		r = cgroup_job_enter(config->cgroup, config->group, 0);
 	}
 	if (!r) {
 		in->stage = SPAWN_AT_FORK;
-		r = place_descriptors(seat);
+		r = place_descriptors(config);
 	}
 	if (!r)
 		r = confine(in);
@@ -388,7 +388,7 @@ static void await_request(struct init *in)
 	struct spawn_message *msg = &in->message;
 	int r;
 
-	msg->bytes = in->seat->message;
+	msg->bytes = in->config->message;
 	r = spawn_receive(INIT_WORK_FD, 0, msg);
 	if (r == -EPIPE) {
 		abandon_leader(in);
@@ -461,7 +461,7 @@ static void serve(struct init *in)
 	if (in->error)
 		fail(in, in->stage, in->error);
 	start_leader(in);
-	if (spawn_watches(in->seat->powers) && !sbx_without("limits"))
+	if (spawn_watches(in->config->features) && !sbx_mitigation_off("limits"))
 		memory_watch_start(&in->memory, in->req.cmd.limits.memory_mb);
 	if (!report(in, SPAWN_STARTED, in->pid))
 		forward(in, SIGKILL);
@@ -488,7 +488,7 @@ static bool offer_again(const struct init *in)
 static void renew(struct init *in)
 {
 	spawn_request_finish(&in->req);
-	*in = (struct init){.seat = in->seat,
+	*in = (struct init){.config = in->config,
 	                    .pid = in->pid,
 	                    .as_made = in->as_made,
 	                    .reuse = in->reuse,
@@ -496,10 +496,11 @@ static void renew(struct init *in)
 	in->error = -prepare_leader(in);
 }
 
-void init_main(const struct init_seat *seat)
+void init_main(const struct init_config *config)
 {
 	/* Without that a process needs a right to restrict itself, which we have only once. */
-	struct init in = {.seat = seat, .reuse = seat->reuse && !sbx_without("no_new_privs")};
+	struct init in = {.config = config,
+	                  .reuse = config->reuse && !sbx_mitigation_off("no_new_privs")};
 	bool told, again;
 
 	for (prepare(&in);; renew(&in)) {

@@ -39,8 +39,8 @@ struct init_order {
 };
 
 /* The configuration of an init. */
-struct init_seat {
-	const struct spawn_powers *powers;
+struct init_config {
+	const struct spawn_features *features;
 	const struct view *view;     /* NULL: nothing but the host */
 	const struct filter *filter; /* of system calls, NULL: none */
 	struct rlimit nofile;        /* what the daemon was started with */
@@ -57,6 +57,6 @@ struct init_seat {
  * The whole life of an init, in the forked process. Exits 0 when the daemon was told the end, or when
  * its socket was closed before another request.
  */
-_Noreturn void init_main(const struct init_seat *seat);
+_Noreturn void init_main(const struct init_config *config);
 
 #endif

@@ -40,8 +40,8 @@ struct one {
 	char *box;         /* the sandbox of its cgroup */
 };
 
-struct inits {
-	struct inits_config config;
+struct pool {
+	struct init_pool_config config;
 	pid_t spawner;
 	uint64_t made; /* numbers cgroups */
 	bool reuse, ending;
@@ -50,79 +50,79 @@ struct inits {
 };
 
 /* Straight into its cgroup, unless a filter around us has no clone3: then init enters it. */
-static pid_t fork_init(const struct inits *inits, struct init_seat *seat)
+static pid_t fork_init(const struct pool *pool, struct init_config *config)
 {
-	const unsigned long flags = inits->config.powers->pid_ns ? CLONE_NEWPID : 0;
+	const unsigned long flags = pool->config.features->pid_ns ? CLONE_NEWPID : 0;
 	struct clone_args args = {.flags = flags | CLONE_INTO_CGROUP,
 	                          .exit_signal = SIGCHLD,
-	                          .cgroup = (uint64_t)seat->group};
-	const int group = seat->group;
+	                          .cgroup = (uint64_t)config->group};
+	const int group = config->group;
 	pid_t pid = -1;
 
-	seat->group = -1;
+	config->group = -1;
 	if (group >= 0)
 		pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 	if (pid >= 0)
 		return pid;
-	seat->group = group;
+	config->group = group;
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0UL);
 }
 
-static int make_group(struct inits *inits, const char *box, struct one *one)
+static int make_group(struct pool *pool, const char *box, struct one *one)
 {
-	const struct inits_config *c = &inits->config;
+	const struct init_pool_config *c = &pool->config;
 
 	if (c->cgroup->dir < 0)
 		return 0;
 	one->box = strdup(box);
 	if (!one->box)
 		return -ENOMEM;
-	one->number = ++inits->made;
+	one->number = ++pool->made;
 	one->group = cgroup_job_make(c->cgroup, box, one->number, c->settings);
 	one->events = one->group < 0 ? -1 : cgroup_job_events(one->group);
 	return one->group < 0 ? one->group : 0;
 }
 
 /* ONE has ended, or was never begun. */
-static void release(struct inits *inits, struct one *one)
+static void release(struct pool *pool, struct one *one)
 {
 	sbx_cleanup_fd(&one->work);
 	sbx_cleanup_fd(&one->orders);
 	sbx_cleanup_fd(&one->events);
 	if (one->group >= 0)
-		cgroup_job_remove(inits->config.cgroup, one->box, one->number);
+		cgroup_job_remove(pool->config.cgroup, one->box, one->number);
 	sbx_cleanup_fd(&one->group);
 	free(one->box);
 }
 
-static int fork_one(struct inits *inits, const struct view *view, struct one *one)
+static int fork_one(struct pool *pool, const struct view *view, struct one *one)
 {
-	const struct inits_config *c = &inits->config;
-	struct init_seat seat = {.powers = c->powers,
-	                         .view = view,
-	                         .filter = c->filter,
-	                         .nofile = c->nofile,
-	                         .cgroup = c->cgroup,
-	                         .group = one->group,
-	                         .events = one->events,
-	                         .reuse = one->reuse,
-	                         .message = c->message};
+	const struct init_pool_config *c = &pool->config;
+	struct init_config config = {.features = c->features,
+	                             .view = view,
+	                             .filter = c->filter,
+	                             .nofile = c->nofile,
+	                             .cgroup = c->cgroup,
+	                             .group = one->group,
+	                             .events = one->events,
+	                             .reuse = one->reuse,
+	                             .message = c->message};
 	int pair[2], ends[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	one->work = pair[0];
-	seat.work = pair[1];
+	config.work = pair[1];
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
 		r = -errno;
 		close(pair[1]);
 		return r;
 	}
-	seat.orders = ends[0];
+	config.orders = ends[0];
 	one->orders = ends[1];
-	one->pid = fork_init(inits, &seat);
+	one->pid = fork_init(pool, &config);
 	if (one->pid == 0)
-		init_main(&seat);
+		init_main(&config);
 	r = one->pid < 0 ? -errno : 0;
 	close(pair[1]);
 	close(ends[0]);
@@ -133,16 +133,16 @@ static int fork_one(struct inits *inits, const struct view *view, struct one *on
  * An init may wait only in a mount namespace of its own, because the host could change another,
  * and only with a pid namespace, because it could not be ended as a whole without one.
  */
-static bool may_wait(const struct inits *inits, const struct view *view)
+static bool may_wait(const struct pool *pool, const struct view *view)
 {
-	return inits->config.powers->pid_ns && view_is_own(view);
+	return pool->config.features->pid_ns && view_is_own(view);
 }
 
 /*
  * Forks an init for VIEW (NULL: the host) and the sandbox BOX; REUSE: for more than one command. *RET is valid
  * until the next call. Returns 0 or a negative errno.
  */
-static int make(struct inits *inits, const struct view *view, const char *box, bool reuse,
+static int make(struct pool *pool, const struct view *view, const char *box, bool reuse,
                 struct one **ret)
 {
 	struct one one = {.view = view ? view->serial : 0,
@@ -151,35 +151,35 @@ static int make(struct inits *inits, const struct view *view, const char *box, b
 	                  .work = -1,
 	                  .group = -1,
 	                  .events = -1};
-	int r = SBX_GROW(inits->all, inits->n, inits->cap, 64);
+	int r = SBX_GROW(pool->all, pool->n, pool->cap, 64);
 
 	if (!r)
-		r = make_group(inits, box, &one);
+		r = make_group(pool, box, &one);
 	if (!r)
-		r = fork_one(inits, view, &one);
+		r = fork_one(pool, view, &one);
 	if (r < 0) {
-		release(inits, &one);
+		release(pool, &one);
 		return r;
 	}
 	assert(one.pid > 0);
-	*ret = &inits->all[inits->n++];
+	*ret = &pool->all[pool->n++];
 	**ret = one;
 	return 0;
 }
 
 #define KEPT_MAX 32 /* inits that wait, or will again; two processes and some 200 KiB each */
 
-int inits_create(const struct inits_config *config, struct inits **ret)
+int init_pool_create(const struct init_pool_config *config, struct pool **ret)
 {
-	struct inits *inits = calloc(1, sizeof(*inits));
+	struct pool *pool = calloc(1, sizeof(*pool));
 
-	if (!inits)
+	if (!pool)
 		return -ENOMEM;
-	inits->config = *config;
-	inits->spawner = getpid();
-	inits->reuse = config->powers->pid_ns && config->powers->user_ns &&
-	               config->cgroup->dir < 0 && reuse_is_possible();
-	*ret = inits;
+	pool->config = *config;
+	pool->spawner = getpid();
+	pool->reuse = config->features->pid_ns && config->features->user_ns &&
+	              config->cgroup->dir < 0 && reuse_is_possible();
+	*ret = pool;
 	return 0;
 }
 
@@ -195,11 +195,11 @@ static bool is_waiting(struct one *one)
 	return !one->job && one->work >= 0;
 }
 
-static struct one *find_waiting(const struct inits *inits, uint64_t view)
+static struct one *find_waiting(const struct pool *pool, uint64_t view)
 {
-	for (size_t i = 0; view && i < inits->n; i++)
-		if (inits->all[i].view == view && is_waiting(&inits->all[i]))
-			return &inits->all[i];
+	for (size_t i = 0; view && i < pool->n; i++)
+		if (pool->all[i].view == view && is_waiting(&pool->all[i]))
+			return &pool->all[i];
 	return NULL;
 }
 
@@ -212,18 +212,18 @@ static void dismiss(struct one *one)
 }
 
 /* Whether one more may be kept. The one that has been of no use for longest makes way. */
-static bool find_room(struct inits *inits)
+static bool find_room(struct pool *pool)
 {
 	struct one *oldest = NULL;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < inits->n; i++) {
-		struct one *one = &inits->all[i];
+	for (size_t i = 0; i < pool->n; i++) {
+		struct one *one = &pool->all[i];
 		const bool waits = is_waiting(one);
 
 		kept += waits || (one->reuse && one->work >= 0);
-		if (waits && (!oldest || views_last_use(inits->config.views, one->view) <
-		                                 views_last_use(inits->config.views, oldest->view)))
+		if (waits && (!oldest || views_last_use(pool->config.views, one->view) <
+		                                 views_last_use(pool->config.views, oldest->view)))
 			oldest = one;
 	}
 	if (kept < KEPT_MAX)
@@ -233,12 +233,12 @@ static bool find_room(struct inits *inits)
 	return oldest;
 }
 
-void inits_drop_stale(struct inits *inits)
+void init_pool_drop_stale(struct pool *pool)
 {
-	for (size_t i = 0; i < inits->n; i++) {
-		struct one *one = &inits->all[i];
+	for (size_t i = 0; i < pool->n; i++) {
+		struct one *one = &pool->all[i];
 
-		if (one->work < 0 || views_last_use(inits->config.views, one->view))
+		if (one->work < 0 || views_last_use(pool->config.views, one->view))
 			continue;
 		if (is_waiting(one))
 			dismiss(one);
@@ -248,52 +248,52 @@ void inits_drop_stale(struct inits *inits)
 }
 
 /* Of those that serve once: who has a request and has not said yet, by closing its end, that it has begun. */
-size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max)
+size_t init_pool_watch(const struct pool *pool, struct pollfd *fds, size_t max)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < inits->n && n < max; i++)
-		if (inits->all[i].job && inits->all[i].work >= 0 && !inits->all[i].reuse)
-			fds[n++] = (struct pollfd){.fd = inits->all[i].work};
+	for (size_t i = 0; i < pool->n && n < max; i++)
+		if (pool->all[i].job && pool->all[i].work >= 0 && !pool->all[i].reuse)
+			fds[n++] = (struct pollfd){.fd = pool->all[i].work};
 	return n;
 }
 
-static struct one *find_by_work(const struct inits *inits, int fd)
+static struct one *find_by_work(const struct pool *pool, int fd)
 {
-	for (size_t i = 0; i < inits->n; i++)
-		if (inits->all[i].work == fd)
-			return &inits->all[i];
+	for (size_t i = 0; i < pool->n; i++)
+		if (pool->all[i].work == fd)
+			return &pool->all[i];
 	return NULL;
 }
 
 /* It is the place, not the job, that another is made for. */
-static void make_successor(struct inits *inits, uint64_t serial)
+static void make_successor(struct pool *pool, uint64_t serial)
 {
-	const struct view *view = views_find(inits->config.views, serial);
+	const struct view *view = views_find(pool->config.views, serial);
 	struct one *one;
 
-	if (view && may_wait(inits, view) && !find_waiting(inits, view->serial) && find_room(inits))
-		make(inits, view, view->key, inits->reuse, &one);
+	if (view && may_wait(pool, view) && !find_waiting(pool, view->serial) && find_room(pool))
+		make(pool, view, view->key, pool->reuse, &one);
 }
 
-void inits_begun(struct inits *inits, int fd)
+void init_pool_begun(struct pool *pool, int fd)
 {
-	struct one *one = find_by_work(inits, fd);
+	struct one *one = find_by_work(pool, fd);
 
 	if (!one)
 		return;
 	sbx_cleanup_fd(&one->work);
-	make_successor(inits, one->view);
+	make_successor(pool, one->view);
 }
 
 /* --- starting --------------------------------------------------------------------------------------- */
 
 /* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
-static int own_streams(const struct inits *inits, const struct spawn_message *msg)
+static int own_streams(const struct pool *pool, const struct spawn_message *msg)
 {
-	const struct sbx_identity *who = &inits->config.powers->who;
+	const struct sbx_identity *who = &pool->config.features->who;
 
-	for (int i = 0; inits->config.powers->become && i < 3; i++) {
+	for (int i = 0; pool->config.features->become && i < 3; i++) {
 		int at = spawn_stream(msg, i);
 		struct stat st;
 
@@ -316,18 +316,18 @@ static void give_listener(uint64_t job, int fd)
 	close(fd);
 }
 
-static int get_view(struct inits *inits, const struct spawn_request *req, const struct view **ret)
+static int get_view(struct pool *pool, const struct spawn_request *req, const struct view **ret)
 {
-	int r = views_get(inits->config.views, req, ret);
-	int listener = r < 0 ? -1 : views_take_listener(inits->config.views, *ret);
+	int r = views_get(pool->config.views, req, ret);
+	int listener = r < 0 ? -1 : views_take_listener(pool->config.views, *ret);
 
 	if (listener >= 0)
 		give_listener(req->cmd.job, listener);
-	inits_drop_stale(inits);
+	init_pool_drop_stale(pool);
 	return r;
 }
 
-static int hand_over(const struct inits *inits, struct one *one, const struct spawn_message *msg,
+static int hand_over(const struct pool *pool, struct one *one, const struct spawn_message *msg,
                      const struct spawn_request *req)
 {
 	int n = 0, r = 0;
@@ -335,7 +335,7 @@ static int hand_over(const struct inits *inits, struct one *one, const struct sp
 	while (n < SPAWN_FDS && msg->fds[n] >= 0)
 		n++;
 	if (one->group >= 0)
-		r = cgroup_job_limit(inits->config.cgroup, one->group, &req->cmd.limits);
+		r = cgroup_job_limit(pool->config.cgroup, one->group, &req->cmd.limits);
 	if (!r)
 		r = sbx_send_fds(one->work, msg->bytes, msg->len, msg->fds, (size_t)n,
 		                 MSG_DONTWAIT);
@@ -348,30 +348,30 @@ static int hand_over(const struct inits *inits, struct one *one, const struct sp
 	return 0;
 }
 
-int inits_start(struct inits *inits, const struct spawn_message *msg,
-                const struct spawn_request *req, enum spawn_stage *stage)
+int init_pool_start(struct pool *pool, const struct spawn_message *msg,
+                    const struct spawn_request *req, enum spawn_stage *stage)
 {
 	const struct view *view = NULL;
 	struct one *one;
 	int r;
 
 	*stage = SPAWN_AT_VIEW;
-	if (inits->config.powers->mount_ns || inits->config.powers->landlock) {
-		r = get_view(inits, req, &view);
+	if (pool->config.features->mount_ns || pool->config.features->landlock) {
+		r = get_view(pool, req, &view);
 		if (r < 0)
 			return r;
 	}
 	*stage = SPAWN_AT_FORK;
-	r = own_streams(inits, msg);
+	r = own_streams(pool, msg);
 	if (r < 0)
 		return r;
-	one = find_waiting(inits, view ? view->serial : 0);
-	if (!one || hand_over(inits, one, msg, req) < 0) {
-		const bool kept = may_wait(inits, view) && find_room(inits);
+	one = find_waiting(pool, view ? view->serial : 0);
+	if (!one || hand_over(pool, one, msg, req) < 0) {
+		const bool kept = may_wait(pool, view) && find_room(pool);
 
-		r = make(inits, view, req->id, kept && inits->reuse, &one);
+		r = make(pool, view, req->id, kept && pool->reuse, &one);
 		if (!r)
-			r = hand_over(inits, one, msg, req);
+			r = hand_over(pool, one, msg, req);
 	}
 	return r;
 }
@@ -382,53 +382,53 @@ int inits_start(struct inits *inits, const struct spawn_message *msg,
  * SIGKILL takes the cgroup down, or the namespace; all else, and all where there is neither, is init's to
  * carry out.
  */
-void inits_signal(struct inits *inits, uint64_t job, int sig)
+void init_pool_signal(struct pool *pool, uint64_t job, int sig)
 {
 	const struct init_order order = {.job = job, .sig = sig};
 	size_t i = 0;
 	ssize_t n;
 
-	while (i < inits->n && inits->all[i].job != job)
+	while (i < pool->n && pool->all[i].job != job)
 		i++;
-	if (i == inits->n)
+	if (i == pool->n)
 		return;
-	if (sig == SIGKILL && inits->all[i].group >= 0 &&
-	    cgroup_job_kill(inits->config.cgroup, inits->all[i].group) == 0)
+	if (sig == SIGKILL && pool->all[i].group >= 0 &&
+	    cgroup_job_kill(pool->config.cgroup, pool->all[i].group) == 0)
 		return;
-	if (sig == SIGKILL && inits->config.powers->pid_ns) {
-		kill(inits->all[i].pid, SIGKILL);
-		if (inits->all[i].reuse)
-			sbx_cleanup_fd(&inits->all[i].work);
+	if (sig == SIGKILL && pool->config.features->pid_ns) {
+		kill(pool->all[i].pid, SIGKILL);
+		if (pool->all[i].reuse)
+			sbx_cleanup_fd(&pool->all[i].work);
 		return;
 	}
-	n = write(inits->all[i].orders, &order, sizeof(order));
+	n = write(pool->all[i].orders, &order, sizeof(order));
 	(void)n; /* it has ended, or hundreds are before it */
-	if (!inits->config.powers->pid_ns)
-		kill(inits->all[i].pid, SIGCONT);
+	if (!pool->config.features->pid_ns)
+		kill(pool->all[i].pid, SIGCONT);
 }
 
 static bool is_init(pid_t pid, void *data)
 {
-	const struct inits *inits = data;
+	const struct pool *pool = data;
 
-	for (size_t i = 0; i < inits->n; i++)
-		if (inits->all[i].pid == pid)
+	for (size_t i = 0; i < pool->n; i++)
+		if (pool->all[i].pid == pid)
 			return true;
 	return false;
 }
 
 /* Without pid namespaces: what a killed init left behind has become our child. */
-static void kill_orphans(struct inits *inits)
+static void kill_orphans(struct pool *pool)
 {
-	if (inits->config.powers->pid_ns)
+	if (pool->config.features->pid_ns)
 		return;
-	while (descend_signal(inits->spawner, is_init, inits, SIGKILL) > 0)
+	while (descend_signal(pool->spawner, is_init, pool, SIGKILL) > 0)
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 }
 
 /* What it has run before counts as nobody's. The most memory of all its commands may be an earlier one's. */
-static void tell_gone(const struct one *one, const struct rusage *ru, inits_gone_fn gone)
+static void tell_gone(const struct one *one, const struct rusage *ru, init_pool_gone_fn gone)
 {
 	struct usage usage = {0};
 
@@ -440,7 +440,7 @@ static void tell_gone(const struct one *one, const struct rusage *ru, inits_gone
 	gone(one->job, cgroup_was_oom(one->events), &usage);
 }
 
-void inits_reap(struct inits *inits, inits_gone_fn gone)
+void init_pool_reap(struct pool *pool, init_pool_gone_fn gone)
 {
 	struct rusage ru;
 	int status;
@@ -450,21 +450,21 @@ void inits_reap(struct inits *inits, inits_gone_fn gone)
 		struct one one;
 		size_t i = 0;
 
-		while (i < inits->n && inits->all[i].pid != pid)
+		while (i < pool->n && pool->all[i].pid != pid)
 			i++;
-		if (i == inits->n)
+		if (i == pool->n)
 			continue;
-		one = inits->all[i];
-		inits->all[i] = inits->all[--inits->n];
+		one = pool->all[i];
+		pool->all[i] = pool->all[--pool->n];
 		/* 0: init has told the end itself */
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-			kill_orphans(inits);
+			kill_orphans(pool);
 			if (one.job)
 				tell_gone(&one, &ru, gone);
 		}
-		release(inits, &one);
-		if (one.reuse && one.job && !inits->ending)
-			make_successor(inits, one.view);
+		release(pool, &one);
+		if (one.reuse && one.job && !pool->ending)
+			make_successor(pool, one.view);
 	}
 }
 
@@ -472,18 +472,18 @@ void inits_reap(struct inits *inits, inits_gone_fn gone)
  * An init without a pid namespace must not be killed before it has killed the rest: our own death may be
  * next, since the daemon's sockets close before its death signal comes.
  */
-void inits_end(struct inits *inits, inits_gone_fn gone)
+void init_pool_end(struct pool *pool, init_pool_gone_fn gone)
 {
-	inits->ending = true;
-	for (size_t i = 0; i < inits->n; i++) {
-		kill(inits->all[i].pid, inits->config.powers->pid_ns ? SIGKILL : SIGTERM);
-		kill(inits->all[i].pid, SIGCONT);
+	pool->ending = true;
+	for (size_t i = 0; i < pool->n; i++) {
+		kill(pool->all[i].pid, pool->config.features->pid_ns ? SIGKILL : SIGTERM);
+		kill(pool->all[i].pid, SIGCONT);
 	}
-	while (inits->n > 0) {
+	while (pool->n > 0) {
 		siginfo_t info;
 
 		waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
-		inits_reap(inits, gone);
+		init_pool_reap(pool, gone);
 	}
-	kill_orphans(inits);
+	kill_orphans(pool);
 }

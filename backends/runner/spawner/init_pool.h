@@ -11,11 +11,11 @@
 #include "backends/runner/spawner/init.h"
 #include "backends/runner/spawner/init_reuse.h"
 
-struct inits;
+struct pool;
 
 /* The configuration of the pool. All that it points to must live as long. */
-struct inits_config {
-	const struct spawn_powers *powers;
+struct init_pool_config {
+	const struct spawn_features *features;
 	const struct isolation_settings *settings;
 	struct views *views;
 	const struct cgroup *cgroup;
@@ -25,27 +25,27 @@ struct inits_config {
 };
 
 /* Returns 0 or -ENOMEM. */
-int inits_create(const struct inits_config *config, struct inits **ret);
+int init_pool_create(const struct init_pool_config *config, struct pool **ret);
 
 /*
  * Hands MSG, which is the SPAWN_EXEC of REQ, to an init of its sandbox; its descriptors stay the caller's.
  * Returns 0 or a negative errno with the stage: then the job has not begun.
  */
-int inits_start(struct inits *inits, const struct spawn_message *msg,
-                const struct spawn_request *req, enum spawn_stage *stage);
+int init_pool_start(struct pool *pool, const struct spawn_message *msg,
+                    const struct spawn_request *req, enum spawn_stage *stage);
 /* Fills FDS with at most MAX descriptors to be polled for POLLHUP; returns how many. */
-size_t inits_watch(const struct inits *inits, struct pollfd *fds, size_t max);
-/* FD of inits_watch has hung up: the next init of that sandbox is made. Others' commands end first. */
-void inits_begun(struct inits *inits, int fd);
+size_t init_pool_watch(const struct pool *pool, struct pollfd *fds, size_t max);
+/* FD of init_pool_watch has hung up: the next init of that sandbox is made. Others' commands end first. */
+void init_pool_begun(struct pool *pool, int fd);
 /* Has JOB's init send SIG to everything; SIGKILL leaves nothing alive. */
-void inits_signal(struct inits *inits, uint64_t job, int sig);
+void init_pool_signal(struct pool *pool, uint64_t job, int sig);
 /* Ends the inits that wait for sandboxes whose view is kept no more. */
-void inits_drop_stale(struct inits *inits);
+void init_pool_drop_stale(struct pool *pool);
 /* Of a job that was killed with its init, for want of memory or not. */
-typedef void (*inits_gone_fn)(uint64_t job, bool oom, const struct usage *usage);
+typedef void (*init_pool_gone_fn)(uint64_t job, bool oom, const struct usage *usage);
 /* Takes those that ended; GONE is told of each that was killed with a job. Does not wait; they may get successors. */
-void inits_reap(struct inits *inits, inits_gone_fn gone);
+void init_pool_reap(struct pool *pool, init_pool_gone_fn gone);
 /* Kills all, waits until all have ended. */
-void inits_end(struct inits *inits, inits_gone_fn gone);
+void init_pool_end(struct pool *pool, init_pool_gone_fn gone);
 
 #endif

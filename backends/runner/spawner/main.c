@@ -30,17 +30,17 @@
 #include "backends/runner/spawner/protocol.h"
 #include "backends/runner/spawner/rlimits.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define WATCHED_MAX 64 /* inits that are beginning; more are seen to in time */
 
 struct spawner {
 	struct isolation_settings settings;
-	struct spawn_powers powers;
+	struct spawn_features features;
 	struct cgroup group;
 	pid_t daemon;
 	struct views *views;
-	struct inits *inits;
+	struct pool *pool;
 	struct rlimit nofile; /* as it was at the start */
 	struct filter filter;
 	struct spawn_message message;
@@ -78,7 +78,7 @@ static void serve_exec(struct spawner *sp, uint64_t job)
 	int r = spawn_decode(&sp->message, &req);
 
 	if (!r)
-		r = inits_start(sp->inits, &sp->message, &req, &stage);
+		r = init_pool_start(sp->pool, &sp->message, &req, &stage);
 	if (r < 0)
 		tell_failed(job, stage, -r);
 	spawn_request_finish(&req);
@@ -87,20 +87,20 @@ static void serve_exec(struct spawner *sp, uint64_t job)
 static void forget(struct spawner *sp, const char *id)
 {
 	views_forget(sp->views, id);
-	inits_drop_stale(sp->inits);
+	init_pool_drop_stale(sp->pool);
 }
 
-static void open_room(struct spawner *sp, const char *payload, size_t len)
+static void open_mounter(struct spawner *sp, const char *payload, size_t len)
 {
 	const char *nul = memchr(payload, 0, len);
 	const int sock = sp->message.fds[0];
-	int room;
+	int mounter;
 
 	if (sock < 0 || !nul || nul + 1 >= payload + len || payload[len - 1])
 		return;
-	room = room_start(sock, payload, nul + 1);
-	if (room >= 0)
-		views_use_room(sp->views, room);
+	mounter = mounter_start(sock, payload, nul + 1);
+	if (mounter >= 0)
+		views_use_mounter(sp->views, mounter);
 }
 
 static void serve(struct spawner *sp)
@@ -113,9 +113,9 @@ static void serve(struct spawner *sp)
 	if (cmd.verb == SPAWN_EXEC)
 		serve_exec(sp, cmd.job);
 	else if (cmd.verb == SPAWN_SIGNAL)
-		inits_signal(sp->inits, cmd.job, cmd.sig);
-	else if (cmd.verb == SPAWN_ROOM)
-		open_room(sp, payload, len);
+		init_pool_signal(sp->pool, cmd.job, cmd.sig);
+	else if (cmd.verb == SPAWN_MOUNTER)
+		open_mounter(sp, payload, len);
 	else if (cmd.verb == SPAWN_FORGET && len > 0 && payload[len - 1] == 0)
 		forget(sp, payload);
 }
@@ -145,20 +145,20 @@ static _Noreturn void loop(struct spawner *sp)
 	struct signalfd_siginfo info;
 
 	for (;;) {
-		size_t n = 2 + inits_watch(sp->inits, p + 2, WATCHED_MAX), i = 2;
+		size_t n = 2 + init_pool_watch(sp->pool, p + 2, WATCHED_MAX), i = 2;
 
 		if (poll(p, n, -1) < 0)
 			continue;
 		if (p[1].revents && read(INIT_SIGNAL_FD, &info, sizeof(info)) > 0)
-			inits_reap(sp->inits, tell_gone);
+			init_pool_reap(sp->pool, tell_gone);
 		if (p[0].revents && !receive(sp))
 			break;
 		while (i < n && !p[i].revents)
 			i++;
 		if (!p[0].revents && i < n)
-			inits_begun(sp->inits, p[i].fd);
+			init_pool_begun(sp->pool, p[i].fd);
 	}
-	inits_end(sp->inits, tell_gone);
+	init_pool_end(sp->pool, tell_gone);
 	_exit(0);
 }
 
@@ -232,7 +232,7 @@ static int raise_files(struct rlimit *was)
 static void bind_life(pid_t daemon)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-	prctl(PR_SET_DUMPABLE, sbx_without("undumpable"), 0, 0, 0);
+	prctl(PR_SET_DUMPABLE, sbx_mitigation_off("undumpable"), 0, 0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != daemon)
 		_exit(1);
@@ -241,74 +241,74 @@ static void bind_life(pid_t daemon)
 /* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall. */
 static void build_filter(struct spawner *sp)
 {
-	struct spawn_powers *powers = &sp->powers;
+	struct spawn_features *features = &sp->features;
 	const bool host_net = isolation_net_is_host(&sp->settings);
-	const struct filter_wish wish = {.no_inet = !powers->net_ns && !host_net,
-	                                 .no_unix = !powers->mount_ns,
-	                                 .no_ipc = !powers->mount_ns,
-	                                 .no_pids = !powers->pid_ns,
-	                                 .hear_net = powers->net_ns};
-	int r = sbx_without("seccomp") ? -EOPNOTSUPP : filter_build(&wish, &sp->filter);
+	const struct filter_options options = {.no_inet = !features->net_ns && !host_net,
+	                                       .no_unix = !features->mount_ns,
+	                                       .no_ipc = !features->mount_ns,
+	                                       .no_pids = !features->pid_ns,
+	                                       .hear_net = features->net_ns};
+	int r = sbx_mitigation_off("seccomp") ? -EOPNOTSUPP : filter_build(&options, &sp->filter);
 
-	powers->seccomp = !r;
-	if (r && !*powers->reason)
-		snprintf(powers->reason, sizeof(powers->reason), "no system call filter: %s",
+	features->seccomp = !r;
+	if (r && !*features->reason)
+		snprintf(features->reason, sizeof(features->reason), "no system call filter: %s",
 		         r == -EOPNOTSUPP ? "built without libseccomp" : strerror(-r));
 }
 
 /* Without a namespace there is no way to hold a command to the proxy. */
-static int lacks_network(struct spawn_powers *powers)
+static int lacks_network(struct spawn_features *features)
 {
-	char why[sizeof(powers->reason)];
+	char why[sizeof(features->reason)];
 
-	memcpy(why, powers->reason, sizeof(why));
-	snprintf(powers->reason, sizeof(powers->reason),
+	memcpy(why, features->reason, sizeof(why));
+	snprintf(features->reason, sizeof(features->reason),
 	         "net=allow needs a network namespace, which cannot be made here%s%.150s",
 	         *why ? ": " : "", why);
 	return -EPERM;
 }
 
 /* Nobody gets a stronger word than what is there; and nothing is a reason to run as root. */
-static int find_powers(struct spawner *sp)
+static int find_features(struct spawner *sp)
 {
 	const struct isolation_settings *settings = &sp->settings;
-	struct spawn_powers *powers = &sp->powers;
+	struct spawn_features *features = &sp->features;
 	const bool root = geteuid() == 0;
 
 	if (isolation_is(settings, "none") && isolation_net_is_allow(settings)) {
-		snprintf(powers->reason, sizeof(powers->reason),
+		snprintf(features->reason, sizeof(features->reason),
 		         "net=allow needs a network namespace, which isolation=none does not make");
 		return -EINVAL;
 	}
 	if (isolation_is(settings, "none")) {
-		snprintf(powers->reason, sizeof(powers->reason), "isolation=none");
+		snprintf(features->reason, sizeof(features->reason), "isolation=none");
 		return 0;
 	}
-	powers->isolated = true;
-	powers->become = root && !sbx_without("run_as");
-	if (root && !powers->become)
-		powers->who = (struct sbx_identity){0};
-	views_probe(settings, powers);
-	if (isolation_net_is_allow(settings) && !powers->net_ns)
-		return lacks_network(powers);
+	features->isolated = true;
+	features->become = root && !sbx_mitigation_off("run_as");
+	if (root && !features->become)
+		features->who = (struct sbx_identity){0};
+	views_probe(settings, features);
+	if (isolation_net_is_allow(settings) && !features->net_ns)
+		return lacks_network(features);
 	build_filter(sp);
-	if (isolation_is(settings, "require") && *powers->reason)
+	if (isolation_is(settings, "require") && *features->reason)
 		return -EPERM;
-	return root && !(powers->mount_ns && powers->owners) ? -EPERM : 0;
+	return root && !(features->mount_ns && features->owners) ? -EPERM : 0;
 }
 
 /* Who cannot join has been taken for dead; or may not leave where we are. */
 static void join_group(struct spawner *sp)
 {
-	struct sbx_cgroup_powers *powers = &sp->powers.cgroup;
+	struct sbx_cgroup_features *features = &sp->features.cgroup;
 	int r = sp->group.dir < 0 ? 0 : cgroup_join(&sp->group);
 
-	*powers = sp->group.powers;
+	*features = sp->group.features;
 	if (r == 0)
 		return;
 	sbx_cleanup_fd(&sp->group.dir);
-	*powers = (struct sbx_cgroup_powers){0};
-	snprintf(powers->reason, sizeof(powers->reason), "the cgroup cannot be entered: %s",
+	*features = (struct sbx_cgroup_features){0};
+	snprintf(features->reason, sizeof(features->reason), "the cgroup cannot be entered: %s",
 	         strerror(-r));
 }
 
@@ -324,8 +324,8 @@ static int receive_start(struct spawner *sp)
 	if (!r) {
 		memcpy(&start, msg->bytes, sizeof(start));
 		sp->daemon = start.daemon;
-		sp->powers.who = start.who;
-		sp->group.powers = start.cgroup;
+		sp->features.who = start.who;
+		sp->group.features = start.cgroup;
 		sp->group.dir = sbx_steal_fd(&msg->fds[1]);
 		r = spawn_decode_settings(&start, msg->fds[0], &sp->settings);
 	}
@@ -355,25 +355,25 @@ static int set_up(struct spawner *sp)
 	if (r < 0)
 		return r;
 	join_group(sp);
-	r = find_powers(sp);
+	r = find_features(sp);
 	if (r < 0)
 		return r;
 	bind_life(sp->daemon);
-	if (sp->powers.isolated && privileges_bound() < 0)
+	if (sp->features.isolated && privileges_bound() < 0)
 		return -errno;
-	r = views_create(&sp->settings, &sp->powers, &sp->views);
+	r = views_create(&sp->settings, &sp->features, &sp->views);
 	return r < 0 ? r
-	             : inits_create(
-	                       &(struct inits_config){
-	                               .powers = &sp->powers,
+	             : init_pool_create(
+	                       &(struct init_pool_config){
+	                               .features = &sp->features,
 	                               .settings = &sp->settings,
 	                               .views = sp->views,
 	                               .cgroup = &sp->group,
-	                               .filter = sp->powers.seccomp ? &sp->filter : NULL,
+	                               .filter = sp->features.seccomp ? &sp->filter : NULL,
 	                               .nofile = sp->nofile,
 	                               .message = sp->message.bytes,
 	                       },
-	                       &sp->inits);
+	                       &sp->pool);
 }
 
 /* By hand there is nothing that it could be used for. */
@@ -397,7 +397,7 @@ int main(void)
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	hello.report.code = -set_up(&sp);
-	hello.powers = sp.powers;
+	hello.features = sp.features;
 	tell(&hello, sizeof(hello));
 	if (hello.report.code)
 		_exit(1);

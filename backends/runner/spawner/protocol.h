@@ -24,7 +24,7 @@
 #define SPAWN_NAME   16                        /* of a process, with its NUL: TASK_COMM_LEN */
 
 /* daemon -> spawner, after the first message */
-enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET, SPAWN_ROOM };
+enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET, SPAWN_MOUNTER };
 
 /* spawner or init -> daemon */
 enum spawn_event {
@@ -87,7 +87,7 @@ struct spawn_start {
 	struct spawn_build build;
 	int32_t daemon;          /* its pid */
 	struct sbx_identity who; /* as whom commands run */
-	struct sbx_cgroup_powers cgroup;
+	struct sbx_cgroup_features cgroup;
 	uint64_t payload; /* bytes */
 	uint64_t memory_mb, cpu_percent;
 	uint32_t n_shown, n_covered, n_ro, n_rw, n_hide;
@@ -97,7 +97,7 @@ struct spawn_start {
 struct spawn_hello {
 	struct spawn_build build;
 	struct spawn_report report;
-	struct spawn_powers powers;
+	struct spawn_features features;
 };
 
 #define SPAWN_MESSAGE (SPAWN_INLINE + sizeof(struct spawn_command))

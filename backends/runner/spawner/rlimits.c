@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/walls.h"
+#include "sandboxfs/mitigations.h"
 
 #define MIB     ((uint64_t)1024 * 1024)
 #define SIGNALS 1024
@@ -23,7 +23,7 @@ static int lower(__rlimit_resource_t what, uint64_t soft, uint64_t hard)
 
 int limits_no_core(void)
 {
-	return sbx_without("limits") ? 0 : lower(RLIMIT_CORE, 1, 1);
+	return sbx_mitigation_off("limits") ? 0 : lower(RLIMIT_CORE, 1, 1);
 }
 
 static uint64_t scaled(uint64_t value, uint64_t unit)
@@ -31,16 +31,16 @@ static uint64_t scaled(uint64_t value, uint64_t unit)
 	return value > RLIM_INFINITY / unit ? RLIM_INFINITY : value * unit;
 }
 
-static uint64_t countable(uint64_t procs, const struct spawn_powers *powers)
+static uint64_t countable(uint64_t procs, const struct spawn_features *features)
 {
-	return powers->user_ns || procs != SBX_PROCS_DEFAULT ? procs : 0;
+	return features->user_ns || procs != SBX_PROCS_DEFAULT ? procs : 0;
 }
 
 /*
  * Descriptors in flight between sockets are counted for the user, who may be the daemon's too: who has less
  * than it cannot have so many there that it can send none. So are signals that wait.
  */
-int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *powers,
+int limits_apply(const struct sbx_limits *limits, const struct spawn_features *features,
                  const struct rlimit *nofile)
 {
 	const struct {
@@ -48,12 +48,12 @@ int limits_apply(const struct sbx_limits *limits, const struct spawn_powers *pow
 		uint64_t value, unit, slack;
 	} rows[] = {
 	        {RLIMIT_CPU, limits->cpu_s, 1, 1},
-	        {RLIMIT_AS, powers->cgroup.memory ? 0 : limits->memory_mb, MIB, 0},
-	        {RLIMIT_NPROC, countable(limits->procs, powers), 1, 0},
+	        {RLIMIT_AS, features->cgroup.memory ? 0 : limits->memory_mb, MIB, 0},
+	        {RLIMIT_NPROC, countable(limits->procs, features), 1, 0},
 	        {RLIMIT_FSIZE, limits->file_mb, MIB, 0},
 	};
 
-	if (sbx_without("limits"))
+	if (sbx_mitigation_off("limits"))
 		return 0;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
 		uint64_t soft = scaled(rows[i].value, rows[i].unit);

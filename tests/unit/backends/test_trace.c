@@ -77,7 +77,8 @@ static void history_shows_through(void **state)
 	(void)state;
 	sb = make("a", NULL);
 	assert_int_equal(
-	        sbx_history_snapshot(sb, &(struct sbx_snapshot_wish){.message = "m"}, id, NULL), 0);
+	        sbx_history_snapshot(sb, &(struct sbx_snapshot_options){.message = "m"}, id, NULL),
+	        0);
 	assert_string_equal(id, "abcd0001");
 	assert_string_equal(faults_asked(&faults, SNAPSHOT), "m|-|0");
 	assert_int_equal(sbx_history_tree(sb, id, &object, NULL), 0);
@@ -97,7 +98,7 @@ static void expect_only_commands(bool only)
 	assert_int_equal(!sb->impl->history, only);
 	assert_int_equal(!sb->impl->remote, only);
 	if (only)
-		assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_wish){0}, NULL),
+		assert_int_equal(sbx_remote_push(sb, &(struct sbx_push_options){0}, NULL),
 		                 -EOPNOTSUPP);
 	drop(sb);
 }

@@ -137,7 +137,7 @@ static struct sbx_captured capture(bool ignored)
 	struct sbx_error err = SBX_ERROR_INIT;
 	_cleanup_fd_ int root = open(scratch_path("tree"), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_fd_ int upper = open(scratch_path("upper"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct sbx_capture_wish wish = {
+	struct sbx_capture_options options = {
 	        .repo = repo,
 	        .root = root,
 	        .upper = upper,
@@ -152,7 +152,7 @@ static struct sbx_captured capture(bool ignored)
 	};
 	struct sbx_captured ret;
 
-	if (sbx_capture(&wish, &ret, &err))
+	if (sbx_capture(&options, &ret, &err))
 		fail_msg("%s", err.text);
 	return ret;
 }
@@ -380,7 +380,7 @@ static void commit_lower(void)
 	read_index(scratch_path("lower"), &lower);
 }
 
-static void expect_layered(const char *change)
+static void expect_overlaid(const char *change)
 {
 	_cleanup_free_ char *script =
 	        sbx_format("%s\nrm -rf $TOP/upper\n(" MAKE_UPPER ")\n" AS_GIT_ADDS, change);
@@ -402,14 +402,14 @@ static void an_upper_layer_tells_what_changed(void **state)
 	ask("rm -rf $TOP/tree/* $TOP/repo; " SOME_FILES
 	    "rm x.o top a/z.log d/z.log new*; rm -r build");
 	commit_lower();
-	expect_layered("echo more >>a/1; echo new >a/b/new; mkdir -p n/m; echo f >n/m/f");
-	expect_layered("rm a/b/2; rm -r d; echo o >more.o; mkdir build; echo b >build/x");
+	expect_overlaid("echo more >>a/1; echo new >a/b/new; mkdir -p n/m; echo f >n/m/f");
+	expect_overlaid("rm a/b/2; rm -r d; echo o >more.o; mkdir build; echo b >build/x");
 	/* What the index says of the files below counts too. */
-	expect_layered("g rm -q --cached a-b; g rm -q --cached keep.o; echo '*.b' >>.gitignore");
-	expect_layered("g read-tree --empty");
-	expect_layered("g add -A; rm -r a/b; echo f >a/b; rm a.b; mkdir a.b; echo g >a.b/g");
-	expect_layered("g update-index --index-info <<E\n100644 "
-	               "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391 0\ta/1\nE\n");
+	expect_overlaid("g rm -q --cached a-b; g rm -q --cached keep.o; echo '*.b' >>.gitignore");
+	expect_overlaid("g read-tree --empty");
+	expect_overlaid("g add -A; rm -r a/b; echo f >a/b; rm a.b; mkdir a.b; echo g >a.b/g");
+	expect_overlaid("g update-index --index-info <<E\n100644 "
+	                "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391 0\ta/1\nE\n");
 	close_repo();
 }
 
@@ -472,16 +472,16 @@ static void a_cancelled_one_ends(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 	_cleanup_fd_ int root = -1;
 	struct sbx_captured c;
-	struct sbx_capture_wish wish;
+	struct sbx_capture_options options;
 
 	(void)state;
 	ask(SOME_FILES);
 	open_repo();
 	root = open(scratch_path("tree"), O_PATH | O_DIRECTORY | O_CLOEXEC);
-	wish = (struct sbx_capture_wish){
+	options = (struct sbx_capture_options){
 	        .repo = repo, .root = root, .upper = -1, .known = &known, .cancelled = &cancelled};
 	atomic_store(&cancelled, true);
-	assert_int_equal(sbx_capture(&wish, &c, &err), -EINTR);
+	assert_int_equal(sbx_capture(&options, &c, &err), -EINTR);
 	atomic_store(&cancelled, false);
 	close_repo();
 }
@@ -492,23 +492,23 @@ static void more_rules_than_can_be_tried_are_refused_or_left(void **state)
 	const uint64_t usual = capture_ignore_work;
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_captured c;
-	struct sbx_capture_wish wish;
+	struct sbx_capture_options options;
 	_cleanup_fd_ int root = -1;
 
 	(void)state;
 	ask(SOME_FILES "echo '*k*e*p*o*' >>.gitignore");
 	open_repo();
 	root = open(scratch_path("tree"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	wish = (struct sbx_capture_wish){.repo = repo,
-	                                 .root = root,
-	                                 .upper = -1,
-	                                 .known = &known,
-	                                 .owner = {.uid = geteuid(), .gid = getegid()}};
+	options = (struct sbx_capture_options){.repo = repo,
+	                                       .root = root,
+	                                       .upper = -1,
+	                                       .known = &known,
+	                                       .owner = {.uid = geteuid(), .gid = getegid()}};
 	capture_ignore_work = 10;
-	assert_int_equal(sbx_capture(&wish, &c, &err), -EFBIG);
+	assert_int_equal(sbx_capture(&options, &c, &err), -EFBIG);
 	assert_non_null(strstr(err.text, ".gitignore"));
-	wish.spare = true;
-	assert_int_equal(sbx_capture(&wish, &c, &err), 0);
+	options.spare = true;
+	assert_int_equal(sbx_capture(&options, &c, &err), 0);
 	sbx_captured_release(&c);
 	capture_ignore_work = usual;
 	close_repo();

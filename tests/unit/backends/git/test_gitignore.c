@@ -95,12 +95,12 @@ static void write_paths(void)
 		assert_true(fwrite(paths[i], 1, strlen(paths[i]) + 1, f) > 0);
 }
 
-static uint32_t seed;
+static uint32_t origin;
 
 static uint32_t pick(uint32_t n)
 {
-	seed = seed * 1664525 + 1013904223;
-	return (seed >> 8) % n;
+	origin = origin * 1664525 + 1013904223;
+	return (origin >> 8) % n;
 }
 
 static void make_patterns(char *text, size_t size)
@@ -173,7 +173,7 @@ static void compare_rounds(int rounds, bool icase)
 	        git(icase ? "config core.ignorecase true" : "config core.ignorecase false"), 0);
 	write_paths();
 	for (int i = 0; i < rounds; i++) {
-		seed = (uint32_t)i;
+		origin = (uint32_t)i;
 		make_patterns(text, sizeof(text));
 		make_patterns(inner, sizeof(inner));
 		scratch_write(scratch_path("top/.gitignore"), text);

@@ -560,15 +560,15 @@ static void what_is_taken_over_is_bounded_for_ever(void **state)
 #define LARGE ((size_t)24 << 20)
 
 /* A blob that no other resembles. */
-static git_oid put_large(unsigned seed)
+static git_oid put_large(unsigned origin)
 {
 	char *data = malloc(LARGE);
 	git_oid oid;
 
 	assert_non_null(data);
 	for (size_t i = 0; i < LARGE; i++) {
-		seed = seed * 1103515245 + 12345;
-		data[i] = (char)(seed >> 24 & 0x3f);
+		origin = origin * 1103515245 + 12345;
+		data[i] = (char)(origin >> 24 & 0x3f);
 	}
 	oid = put(GIT_OBJECT_BLOB, data, LARGE);
 	free(data);

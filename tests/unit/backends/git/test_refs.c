@@ -58,7 +58,7 @@ static void packed(const char *lines)
 	scratch_write(scratch_path("repo/packed-refs"), lines);
 }
 
-static void wish(const char *name, const char *hex)
+static void options(const char *name, const char *hex)
 {
 	git_oid oid;
 
@@ -94,8 +94,8 @@ static void refs_become_what_is_wanted(void **state)
 	loose("b", A);
 	packed(A " refs/heads/c\n");
 	look();
-	wish("refs/heads/a", B);
-	wish("refs/heads/d", B);
+	options("refs/heads/a", B);
+	options("refs/heads/d", B);
 	assert_int_equal(sbx_refs_set_private(repo, &have, &want), 0);
 	expect("refs/heads/a", B);
 	expect("refs/heads/b", NULL);
@@ -110,8 +110,8 @@ static void what_was_packed_meanwhile_stays(void **state)
 	(void)state;
 	loose("a", A);
 	look();
-	wish("refs/heads/a", A);
-	wish("refs/heads/d", B);
+	options("refs/heads/a", A);
+	options("refs/heads/d", B);
 	loose("a", NULL);
 	packed(B " refs/heads/a\n" C " refs/heads/new\n");
 	assert_int_equal(sbx_refs_set_private(repo, &have, &want), 0);
@@ -126,9 +126,9 @@ static void what_was_removed_meanwhile_stays_away(void **state)
 	loose("a", A);
 	packed(A " refs/heads/b\n");
 	look();
-	wish("refs/heads/a", A);
-	wish("refs/heads/b", A);
-	wish("refs/heads/d", B);
+	options("refs/heads/a", A);
+	options("refs/heads/b", A);
+	options("refs/heads/d", B);
 	loose("a", NULL);
 	packed("");
 	assert_int_equal(sbx_refs_set_private(repo, &have, &want), 0);

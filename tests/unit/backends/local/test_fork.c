@@ -31,7 +31,7 @@
 /* A program cannot work in a layered tree without the mount: it has no path here. */
 static bool has_git(void)
 {
-	return fixture.row->kind == FIXTURE_GIT && !fixture.row->layered;
+	return fixture.row->kind == FIXTURE_GIT && !fixture.row->overlaid;
 }
 
 static int try_fork(struct sbx_sandbox *from, struct sbx_create req, struct sbx_sandbox **ret,
@@ -210,7 +210,7 @@ static void snapshot(struct sbx_sandbox *sb, char id[SBX_REV_MAX])
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (sbx_history_snapshot(sb, &(struct sbx_snapshot_wish){.message = "then"}, id, &err))
+	if (sbx_history_snapshot(sb, &(struct sbx_snapshot_options){.message = "then"}, id, &err))
 		fail_msg("snapshot: %s", err.text);
 }
 

@@ -761,7 +761,7 @@ static int count_descriptors(void)
 }
 
 /* What the first command opens for all that come after it is open. */
-static void settle(struct fixture *f)
+static void before_end(struct fixture *f)
 {
 	struct run run = {0};
 
@@ -773,7 +773,7 @@ static void five_hundred_commands_leave_no_descriptor(void **state)
 {
 	int before;
 
-	settle(*state);
+	before_end(*state);
 	before = count_descriptors();
 	for (int i = 0; i < 50; i++) {
 		struct run runs[10] = {0};
@@ -786,7 +786,7 @@ static void five_hundred_commands_leave_no_descriptor(void **state)
 		for (int k = 0; k < 10; k++)
 			finish(&runs[k]);
 	}
-	settle(*state);
+	before_end(*state);
 	assert_int_equal(count_descriptors(), before);
 }
 
@@ -907,7 +907,7 @@ static void a_command_that_cannot_be_handed_over_fails(void **state)
 			finish(&runs[i]);
 	}
 	assert_true(failed > 0 && failed < N);
-	settle(f);
+	before_end(f);
 }
 
 static void when_the_spawner_dies_jobs_are_lost_and_exec_says_so(void **state)

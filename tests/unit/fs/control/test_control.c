@@ -41,20 +41,22 @@ static void root_names_boxes_and_resolves_numbers(void **state)
 
 	(void)state;
 	sbx_control_root(&root);
-	assert_int_equal(sbx_control_list(house.registry, &root, list_name, &l), 0);
+	assert_int_equal(sbx_control_list(registry_fixture.registry, &root, list_name, &l), 0);
 	assert_string_equal(l.names, ".mount a ");
 	snprintf(number, sizeof(number), ".%llu", (unsigned long long)box->number);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, number, &node), 0);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, number, &node), 0);
 	assert_ptr_equal(node.box, box);
 	sbx_control_node_release(&node);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, "a", &node), 0);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, "a", &node), 0);
 	assert_ptr_equal(node.box, box);
 	sbx_control_node_release(&node);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, ".mount", &node), 0);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, ".mount", &node), 0);
 	sbx_control_node_release(&node);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, ".77", &node), -ENOENT);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, ".1x", &node), -ENOENT);
-	assert_int_equal(sbx_control_lookup(house.registry, &root, "b", &node), -ENOENT);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, ".77", &node),
+	                 -ENOENT);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, ".1x", &node),
+	                 -ENOENT);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &root, "b", &node), -ENOENT);
 }
 
 static void nodes_have_numbers_of_their_own(void **state)
@@ -93,7 +95,7 @@ static void modes_are_held_to(void **state)
 	assert_int_equal(try_open("jobs", O_WRONLY, &h), -EISDIR);
 	assert_int_equal(try_open("nothing", O_RDONLY, &h), -ENOENT);
 	assert_int_equal(find("exec", &node), 0);
-	assert_int_equal(sbx_control_getattr(house.registry, &node, &st), 0);
+	assert_int_equal(sbx_control_getattr(registry_fixture.registry, &node, &st), 0);
 	assert_int_equal(st.st_mode, S_IFREG | 0600);
 	assert_int_equal(st.st_blksize, 1 << 20);
 	assert_true(sbx_control_waits(&node));
@@ -115,7 +117,7 @@ static void absent_features_say_so_at_open(void **state)
 		struct stat st;
 
 		assert_int_equal(find(names[i], &node), 0);
-		assert_int_equal(sbx_control_getattr(house.registry, &node, &st), 0);
+		assert_int_equal(sbx_control_getattr(registry_fixture.registry, &node, &st), 0);
 		sbx_control_node_release(&node);
 		assert_int_equal(try_open(names[i], st.st_mode & 0200 ? O_WRONLY : O_RDONLY, &h),
 		                 -EOPNOTSUPP);
@@ -133,9 +135,10 @@ static void torn_down_sandbox_is_estale(void **state)
 
 	(void)state;
 	sbx_control_box_node(box, &dir);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
-	assert_int_equal(sbx_control_lookup(house.registry, &dir, "exec", &node), -ESTALE);
-	assert_int_equal(sbx_control_open(house.registry, &dir, O_RDONLY, &h), -ESTALE);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
+	assert_int_equal(sbx_control_lookup(registry_fixture.registry, &dir, "exec", &node),
+	                 -ESTALE);
+	assert_int_equal(sbx_control_open(registry_fixture.registry, &dir, O_RDONLY, &h), -ESTALE);
 	sbx_control_node_release(&dir);
 	sbx_control_release(open);
 }
@@ -237,7 +240,7 @@ static void exec_takes_what_is_unfinished_at_flush_and_read(void **state)
 	assert_int_equal(write_text(h, "echo again"), 10);
 	result = read_once(h, 65536, 0, NULL);
 	assert_non_null(strstr(result, "\"stdout\":\"again\\n\""));
-	assert_int_equal(atomic_load(&house.runner.execs), 2);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 2);
 	sbx_control_release(h);
 }
 
@@ -272,7 +275,7 @@ static void exec_runs_lines_in_order_and_stops_at_the_first_failure(void **state
 	assert_error("error", "ENOENT: line 2: missing: No such file or directory");
 	assert_cat("stdout", "");
 	assert_cat("jobs/1/stdout", "a\n");
-	assert_int_equal(atomic_load(&house.runner.execs), 2);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 2);
 	assert_int_equal(write_text(h, "echo d\necho a;b\n"), -EINVAL);
 	assert_error("error", "EINVAL: line 2: ");
 	assert_cat("stdout", "");
@@ -325,11 +328,11 @@ static void exec_stays_refused_after_too_much(void **state)
 static void exec_fail_errno_fails_the_write(void **state)
 {
 	(void)state;
-	house.settings.exec_fail_errno = true;
+	registry_fixture.settings.exec_fail_errno = true;
 	assert_int_equal(put("exec", "exit 2\n"), -EREMOTEIO);
 	assert_error("error", "EREMOTEIO: job 1 ended with code 2");
 	assert_int_equal(put("exec", "exit 0\n"), 0);
-	house.settings.exec_fail_errno = false;
+	registry_fixture.settings.exec_fail_errno = false;
 }
 
 static void signals_do_not_end_a_write_but_a_fatal_one_ends_its_job(void **state)
@@ -339,14 +342,14 @@ static void signals_do_not_end_a_write_but_a_fatal_one_ends_its_job(void **state
 
 	(void)state;
 	write_begin(&w, h, "hang\n");
-	house_settle(&house);
-	answer_cancel(&house, &w.a, false);
-	house_settle(&house);
+	registry_fixture_settle(&registry_fixture);
+	answer_cancel(&registry_fixture, &w.a, false);
+	registry_fixture_settle(&registry_fixture);
 	assert_false(answer_come(&w.a));
-	answer_cancel(&house, &w.a, true);
+	answer_cancel(&registry_fixture, &w.a, true);
 	assert_int_equal(write_end(&w), 5);
 	assert_cat_begins("status", "137 killed job=1 ");
-	assert_int_equal(atomic_load(&house.runner.execs), 1);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 1);
 	sbx_control_release(h);
 }
 
@@ -362,19 +365,19 @@ static void writes_to_one_open_file_run_one_after_another(void **state)
 	write_begin(&third, h, "echo third\n");
 	answer_init(&a, 65536);
 	sbx_control_read(h, 0, &a.p);
-	house_settle(&house);
+	registry_fixture_settle(&registry_fixture);
 	assert_int_equal(flush(h), 0);
-	assert_int_equal(atomic_load(&house.runner.execs), 1);
-	answer_cancel(&house, &second.a, false);
-	answer_cancel(&house, &second.a, true);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 1);
+	answer_cancel(&registry_fixture, &second.a, false);
+	answer_cancel(&registry_fixture, &second.a, true);
 	assert_int_equal(write_end(&second), -EINTR);
-	house_end(&house, 0);
+	registry_fixture_end(&registry_fixture, 0);
 	assert_int_equal(write_end(&first), 5);
 	assert_int_equal(write_end(&third), 11);
 	answer_wait(&a);
 	assert_non_null(strstr(a.data, "\"stdout\":\"third\\n\""));
 	answer_finish(&a);
-	assert_int_equal(atomic_load(&house.runner.execs), 2);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 2);
 	sbx_control_release(h);
 }
 
@@ -390,7 +393,7 @@ static void repeated_id_runs_nothing(void **state)
 	result = read_once(h, 65536, 0, NULL);
 	assert_non_null(strstr(result, "\"stdout\":\"x\\n\""));
 	sbx_control_release(h);
-	assert_int_equal(atomic_load(&house.runner.execs), 1);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 1);
 	assert_int_equal(put("exec", "{\"argv\":[\"echo\",\"y\"],\"id\":\"once\"}"), -EEXIST);
 }
 
@@ -439,9 +442,9 @@ static void wait_gives_the_status_at_the_end(void **state)
 	sbx_control_read(h, 0, &a.p);
 	sbx_control_read(nonblock, 0, &b.p);
 	answer_wait(&b);
-	house_settle(&house);
+	registry_fixture_settle(&registry_fixture);
 	assert_false(answer_come(&a));
-	house_end(&house, 4);
+	registry_fixture_end(&registry_fixture, 4);
 	answer_wait(&a);
 	assert_int_equal(strncmp(a.data, "4 exited job=1 ", 15), 0);
 	assert_read(h, "");
@@ -461,12 +464,12 @@ static void waiting_read_is_ended_by_any_signal(void **state)
 	h = must_open("jobs/1/wait", O_RDONLY);
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	answer_cancel(&house, &a, false);
+	answer_cancel(&registry_fixture, &a, false);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EINTR);
 	answer_finish(&a);
 	sbx_control_release(h);
-	house_end(&house, 0);
+	registry_fixture_end(&registry_fixture, 0);
 }
 
 static void job_directory_tells_of_the_job(void **state)
@@ -485,7 +488,7 @@ static void job_directory_tells_of_the_job(void **state)
 	assert_int_equal(strncmp(result, "{\"id\":\"1\"", 9), 0);
 	assert_int_equal(find("jobs/last", &node), 0);
 	answer_init(&a, 0);
-	sbx_control_readlink(house.registry, &node, &a.p);
+	sbx_control_readlink(registry_fixture.registry, &node, &a.p);
 	answer_wait(&a);
 	assert_string_equal(a.data, "1");
 	answer_finish(&a);
@@ -500,20 +503,22 @@ static void mkdir_names_a_job_that_exec_runs(void **state)
 
 	(void)state;
 	assert_int_equal(find("jobs", &jobs), 0);
-	assert_int_equal(sbx_control_mkdir(house.registry, &jobs, "build", &node), 0);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &jobs, "build", &node), 0);
 	sbx_control_node_release(&node);
-	assert_int_equal(sbx_control_mkdir(house.registry, &jobs, "build", &node), -EEXIST);
-	assert_int_equal(sbx_control_mkdir(house.registry, &jobs, "a b", &node), -EINVAL);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &jobs, "build", &node),
+	                 -EEXIST);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &jobs, "a b", &node),
+	                 -EINVAL);
 	assert_cat("jobs/build/status", "- idle\n");
 	assert_cat("jobs/build/argv", "");
 	assert_int_equal(put("jobs/build/exec", "echo made\n"), 0);
 	assert_cat("jobs/build/stdout", "made\n");
 	assert_int_equal(put("jobs/build/spawn", "hang\n"), 0);
-	assert_int_equal(sbx_control_rmdir(house.registry, &jobs, "build"), -EBUSY);
+	assert_int_equal(sbx_control_rmdir(registry_fixture.registry, &jobs, "build"), -EBUSY);
 	assert_int_equal(put("jobs/build/kill", "\n"), 0);
 	assert_cat_begins("jobs/build/wait", "137 killed ");
-	assert_int_equal(sbx_control_rmdir(house.registry, &jobs, "build"), 0);
-	assert_int_equal(sbx_control_rmdir(house.registry, &jobs, "build"), -ENOENT);
+	assert_int_equal(sbx_control_rmdir(registry_fixture.registry, &jobs, "build"), 0);
+	assert_int_equal(sbx_control_rmdir(registry_fixture.registry, &jobs, "build"), -ENOENT);
 	sbx_control_node_release(&jobs);
 }
 
@@ -523,12 +528,12 @@ static void directories_are_made_in_jobs_only(void **state)
 
 	(void)state;
 	assert_int_equal(find("limits", &dir), 0);
-	assert_int_equal(sbx_control_mkdir(house.registry, &dir, "x", &node), -EPERM);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &dir, "x", &node), -EPERM);
 	assert_error("error", "EPERM: ");
-	assert_int_equal(sbx_control_rmdir(house.registry, &dir, "cpu_s"), -EPERM);
+	assert_int_equal(sbx_control_rmdir(registry_fixture.registry, &dir, "cpu_s"), -EPERM);
 	assert_error("error", "EPERM: cpu_s");
-	house.settings.ctl_listed = true; /* rm -rf must get through */
-	assert_int_equal(sbx_control_rmdir(house.registry, &dir, "cpu_s"), 0);
+	registry_fixture.settings.ctl_listed = true; /* rm -rf must get through */
+	assert_int_equal(sbx_control_rmdir(registry_fixture.registry, &dir, "cpu_s"), 0);
 	sbx_control_node_release(&dir);
 }
 
@@ -538,7 +543,7 @@ static void stdin_can_be_written_before_the_start(void **state)
 
 	(void)state;
 	assert_int_equal(find("jobs", &jobs), 0);
-	assert_int_equal(sbx_control_mkdir(house.registry, &jobs, "j", &node), 0);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &jobs, "j", &node), 0);
 	sbx_control_node_release(&node);
 	sbx_control_node_release(&jobs);
 	assert_int_equal(put("jobs/j/stdin", "input"), 0);
@@ -558,19 +563,19 @@ static void run_streams_output_to_the_end(void **state)
 	assert_int_equal(write_text(h, "slow\n"), 5);
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	house_settle(&house);
+	registry_fixture_settle(&registry_fixture);
 	assert_false(answer_come(&a));
-	house_print(&house, "one");
+	registry_fixture_print(&registry_fixture, "one");
 	answer_wait(&a);
 	assert_string_equal(a.data, "one");
 	answer_finish(&a);
-	house_print(&house, "two");
+	registry_fixture_print(&registry_fixture, "two");
 	assert_read(h, "two");
 	assert_int_equal(write_text(h, "echo\n"), -EBUSY);
 	assert_error("error", "EBUSY: run takes one request at a time");
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	house_end(&house, 0);
+	registry_fixture_end(&registry_fixture, 0);
 	answer_wait(&a);
 	assert_int_equal(a.n, 0);
 	answer_finish(&a);
@@ -592,7 +597,7 @@ static void run_begins_with_what_was_unfinished_and_can_be_interrupted(void **st
 	assert_int_equal(write_text(h, "slow\n"), 5);
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	answer_cancel(&house, &a, false);
+	answer_cancel(&registry_fixture, &a, false);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EINTR);
 	answer_finish(&a);
@@ -732,7 +737,7 @@ static void truncating_env_clears_it(void **state)
 	(void)state;
 	assert_int_equal(put("env", "A=1\n"), 0);
 	assert_int_equal(find("env", &node), 0);
-	assert_int_equal(sbx_control_truncate(house.registry, &node), 0);
+	assert_int_equal(sbx_control_truncate(registry_fixture.registry, &node), 0);
 	sbx_control_node_release(&node);
 	assert_cat("env", "");
 }
@@ -743,7 +748,7 @@ static void truncating_others_is_accepted(void **state)
 
 	(void)state;
 	assert_int_equal(find("exec", &node), 0);
-	assert_int_equal(sbx_control_truncate(house.registry, &node), 0);
+	assert_int_equal(sbx_control_truncate(registry_fixture.registry, &node), 0);
 	sbx_control_node_release(&node);
 }
 
@@ -757,7 +762,7 @@ static void create_waits_and_tells(void **state)
 
 	(void)state;
 	assert_int_equal(write_text(h, "{\"name\":\"b\"}\n"), 13);
-	made = sbx_registry_find(house.registry, "b");
+	made = sbx_registry_find(registry_fixture.registry, "b");
 	assert_non_null(made);
 	sbx_box_unref(made);
 	data = read_once(h, 4096, 0, NULL);
@@ -774,13 +779,13 @@ static void create_waits_and_tells(void **state)
 	assert_int_equal(put("/teardown", "b\nc\nd"), 0);
 	assert_int_equal(put("/teardown", "e\nnever-was\n"), 0);
 	assert_int_equal(put("/teardown", "../x\n"), -EINVAL);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 1);
 }
 
 static void failed_create_leaves_its_sentence(void **state)
 {
 	(void)state;
-	faults_refuse(&house.backend, CREATE, ENOSPC);
+	faults_refuse(&registry_fixture.backend, CREATE, ENOSPC);
 	assert_int_equal(put("/create", "b\n"), -ENOSPC);
 	assert_cat("/error", "ENOSPC: creating was refused\n");
 	assert_int_equal(put("/create", "b\nc\n"), -ENOSPC);
@@ -793,14 +798,14 @@ static void dying_client_takes_its_creation_along(void **state)
 	struct writing w;
 
 	(void)state;
-	faults_hold(&house.backend, CREATE);
+	faults_hold(&registry_fixture.backend, CREATE);
 	write_begin(&w, h, "b\n");
-	faults_await(&house.backend, CREATE);
-	answer_cancel(&house, &w.a, false);
-	answer_cancel(&house, &w.a, true);
-	faults_let_go(&house.backend, CREATE);
+	faults_await(&registry_fixture.backend, CREATE);
+	answer_cancel(&registry_fixture, &w.a, false);
+	answer_cancel(&registry_fixture, &w.a, true);
+	faults_let_go(&registry_fixture.backend, CREATE);
 	assert_int_equal(write_end(&w), -EINTR);
-	assert_null(sbx_registry_find(house.registry, "b"));
+	assert_null(sbx_registry_find(registry_fixture.registry, "b"));
 	sbx_control_release(h);
 }
 
@@ -810,16 +815,16 @@ static void teardown_goes_on_without_its_client(void **state)
 	struct writing w;
 
 	(void)state;
-	faults_hold(&house.backend, REMOVE);
+	faults_hold(&registry_fixture.backend, REMOVE);
 	write_begin(&w, h, "a\n");
-	faults_await(&house.backend, REMOVE);
+	faults_await(&registry_fixture.backend, REMOVE);
 	assert_cat("/pending", "a\n");
-	answer_cancel(&house, &w.a, true);
+	answer_cancel(&registry_fixture, &w.a, true);
 	assert_int_equal(write_end(&w), -EINTR);
 	sbx_control_release(h);
-	faults_let_go(&house.backend, REMOVE);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	faults_let_go(&registry_fixture.backend, REMOVE);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 }
 
 static void events_come_as_they_happen(void **state)
@@ -868,12 +873,12 @@ static void jobs_make_the_sandbox_busy_and_idle(void **state)
 {
 	(void)state;
 	assert_int_equal(put("spawn", "hang\n"), 0);
-	assert_int_equal(atomic_load(&house.busy), 1);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 1);
 	assert_int_equal(put("exec", "echo\n"), 0);
-	assert_int_equal(atomic_load(&house.busy), 1);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 1);
 	assert_int_equal(put("kill", "1"), 0);
 	assert_cat_begins("jobs/1/wait", "137 ");
-	assert_int_equal(atomic_load(&house.busy), 0);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 0);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

@@ -52,10 +52,10 @@ static void assert_file(const char *path, const char *expected)
 
 static void open_history(const char *source)
 {
-	house_open(&house, "local", source);
-	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
-	house_start(&house);
-	box = house_make(&house, "a");
+	registry_fixture_open(&registry_fixture, "local", source);
+	assert_int_equal(sbx_registry_recover(registry_fixture.registry, NULL), 0);
+	registry_fixture_start(&registry_fixture);
+	box = registry_fixture_make(&registry_fixture, "a");
 	/* What its first command would wait for. */
 	assert_int_equal(sbx_sandbox_sync(box->sandbox, NULL), 0);
 }
@@ -119,9 +119,9 @@ static void snapshot_answers_with_its_id(void **state)
 	(void)state;
 	assert_cat_begins("snapshot", "");
 	assert_int_equal(write_text(h, "first\n"), 6);
-	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "first|-|0");
+	assert_string_equal(faults_asked(&registry_fixture.backend, SNAPSHOT), "first|-|0");
 	assert_int_equal(put("snapshot", "second"), 0);
-	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "second|-|0");
+	assert_string_equal(faults_asked(&registry_fixture.backend, SNAPSHOT), "second|-|0");
 	assert_read(h, "abcd0001\n");
 	assert_read(h, "");
 	sbx_control_release(h);
@@ -135,9 +135,10 @@ static void snapshot_takes_an_empty_line_and_several(void **state)
 {
 	(void)state;
 	assert_int_equal(put("snapshot", "\n"), 0);
-	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "|-|0");
+	assert_string_equal(faults_asked(&registry_fixture.backend, SNAPSHOT), "|-|0");
 	assert_int_equal(put("snapshot", "subject\n\nbody\n"), 0);
-	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "subject\n\nbody|-|0");
+	assert_string_equal(faults_asked(&registry_fixture.backend, SNAPSHOT),
+	                    "subject\n\nbody|-|0");
 	assert_list("snapshots", "abcd0001 abcd0002 ");
 }
 
@@ -153,7 +154,7 @@ static void snapshot_takes_json_and_refuses_what_it_does_not_know(void **state)
 	(void)state;
 	assert_int_equal(write_text(h, "{\"message\":\"m\",\"author\":"), 24);
 	assert_int_equal(write_text(h, "\"A B <a@b>\",\"ignored\":true}"), 27);
-	assert_string_equal(faults_asked(&house.backend, SNAPSHOT), "m|A B <a@b>|1");
+	assert_string_equal(faults_asked(&registry_fixture.backend, SNAPSHOT), "m|A B <a@b>|1");
 	sbx_control_release(h);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(bad); i++)
 		assert_int_equal(put("snapshot", bad[i]), -EINVAL);
@@ -163,7 +164,7 @@ static void snapshot_takes_json_and_refuses_what_it_does_not_know(void **state)
 static void refused_snapshot_has_its_sentence(void **state)
 {
 	(void)state;
-	faults_refuse(&house.backend, SNAPSHOT, ENOSPC);
+	faults_refuse(&registry_fixture.backend, SNAPSHOT, ENOSPC);
 	assert_int_equal(put("snapshot", "a\nb\n"), -ENOSPC);
 	assert_cat("error", "ENOSPC: recording was refused\n");
 }
@@ -187,14 +188,14 @@ static void dying_client_takes_its_snapshot_along(void **state)
 	struct writing w;
 
 	(void)state;
-	faults_hold(&house.backend, SNAPSHOT);
+	faults_hold(&registry_fixture.backend, SNAPSHOT);
 	write_begin(&w, h, "x\n");
-	faults_await(&house.backend, SNAPSHOT);
-	answer_cancel(&house, &w.a, false);
-	house_settle(&house);
+	faults_await(&registry_fixture.backend, SNAPSHOT);
+	answer_cancel(&registry_fixture, &w.a, false);
+	registry_fixture_settle(&registry_fixture);
 	assert_false(answer_come(&w.a));
-	answer_cancel(&house, &w.a, true);
-	faults_let_go(&house.backend, SNAPSHOT);
+	answer_cancel(&registry_fixture, &w.a, true);
+	faults_let_go(&registry_fixture.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w), -EINTR);
 	assert_list("snapshots", "");
 	sbx_control_release(h);
@@ -220,8 +221,8 @@ static void restore_goes_back_and_reset_to_the_beginning(void **state)
 	assert_file("f", "one");
 	assert_int_equal(put("restore", "base"), 0);
 	assert_file("f", NULL);
-	assert_int_equal(faults_calls(&house.backend, RESTORE), 5);
-	assert_int_equal(atomic_load(&house.busy), 0);
+	assert_int_equal(faults_calls(&registry_fixture.backend, RESTORE), 5);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 0);
 }
 
 static void restore_refuses_what_is_no_id(void **state)
@@ -239,7 +240,7 @@ static void restore_refuses_what_is_no_id(void **state)
 	assert_int_equal(flush(h), 0);
 	sbx_control_release(h);
 	assert_error("error", "ENOENT: there is no snapshot ffff");
-	assert_int_equal(faults_calls(&house.backend, RESTORE), 1);
+	assert_int_equal(faults_calls(&registry_fixture.backend, RESTORE), 1);
 	assert_file("f", "kept");
 }
 
@@ -264,15 +265,15 @@ static void command_waits_for_the_end_of_a_restore(void **state)
 
 	(void)state;
 	write_file("f", "one");
-	faults_hold(&house.backend, RESTORE);
+	faults_hold(&registry_fixture.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	faults_await(&house.backend, RESTORE);
-	assert_int_equal(atomic_load(&house.busy), 1);
+	faults_await(&registry_fixture.backend, RESTORE);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 1);
 	write_begin(&e, exec, "write f two\n");
-	house_settle(&house);
+	registry_fixture_settle(&registry_fixture);
 	assert_false(answer_come(&e.a));
-	assert_int_equal(atomic_load(&house.runner.execs), 0);
-	faults_let_go(&house.backend, RESTORE);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 0);
+	faults_let_go(&registry_fixture.backend, RESTORE);
 	assert_int_equal(write_end(&w), 2);
 	assert_int_equal(write_end(&e), 12);
 	assert_file("f", "two\n");
@@ -287,15 +288,15 @@ static void waiting_command_is_given_up_with_its_client(void **state)
 	struct writing w, e;
 
 	(void)state;
-	faults_hold(&house.backend, RESTORE);
+	faults_hold(&registry_fixture.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	faults_await(&house.backend, RESTORE);
+	faults_await(&registry_fixture.backend, RESTORE);
 	write_begin(&e, exec, "echo\n");
-	answer_cancel(&house, &e.a, true);
-	faults_let_go(&house.backend, RESTORE);
+	answer_cancel(&registry_fixture, &e.a, true);
+	faults_let_go(&registry_fixture.backend, RESTORE);
 	assert_int_equal(write_end(&w), 2);
 	assert_int_equal(write_end(&e), -EINTR);
-	assert_int_equal(atomic_load(&house.runner.execs), 0);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 0);
 	assert_int_equal(put("exec", "echo\n"), 0);
 	sbx_control_release(h);
 	sbx_control_release(exec);
@@ -308,12 +309,12 @@ static void teardown_asks_a_restore_to_stop(void **state)
 	struct outcome o;
 
 	(void)state;
-	faults_hold(&house.backend, RESTORE);
+	faults_hold(&registry_fixture.backend, RESTORE);
 	write_begin(&w, h, "1\n");
-	faults_await(&house.backend, RESTORE);
+	faults_await(&registry_fixture.backend, RESTORE);
 	outcome_init(&o);
-	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
-	faults_let_go(&house.backend, RESTORE);
+	sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &o);
+	faults_let_go(&registry_fixture.backend, RESTORE);
 	assert_int_equal(write_end(&w), -EBUSY);
 	assert_int_equal(outcome_wait(&o), 0);
 	outcome_finish(&o);
@@ -338,7 +339,7 @@ static void several_at_once_come_one_after_another(void **state)
 		sbx_control_release(h[i]);
 	}
 	assert_list("snapshots", "abcd0001 abcd0002 abcd0003 abcd0004 ");
-	assert_int_equal(faults_calls(&house.backend, RESTORE), 4);
+	assert_int_equal(faults_calls(&registry_fixture.backend, RESTORE), 4);
 }
 
 /* A snapshot that takes long is another client's; who waits behind it is let go, and nothing is held back for him. */
@@ -350,17 +351,17 @@ static void dying_clients_do_not_wait_for_their_turn(void **state)
 	struct writing w[3];
 
 	(void)state;
-	faults_hold(&house.backend, SNAPSHOT);
+	faults_hold(&registry_fixture.backend, SNAPSHOT);
 	write_begin(&w[0], first, "1\n");
-	faults_await(&house.backend, SNAPSHOT);
+	faults_await(&registry_fixture.backend, SNAPSHOT);
 	write_begin(&w[1], second, "2\n");
 	write_begin(&w[2], third, "1\n");
-	answer_cancel(&house, &w[1].a, true);
-	answer_cancel(&house, &w[2].a, true);
+	answer_cancel(&registry_fixture, &w[1].a, true);
+	answer_cancel(&registry_fixture, &w[2].a, true);
 	assert_int_equal(write_end(&w[1]), -EINTR);
 	assert_int_equal(write_end(&w[2]), -EINTR);
 	assert_int_equal(put("exec", "echo\n"), 0);
-	faults_let_go(&house.backend, SNAPSHOT);
+	faults_let_go(&registry_fixture.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w[0]), 2);
 	assert_list("snapshots", "abcd0001 ");
 	sbx_control_release(first);
@@ -375,7 +376,7 @@ static mode_t mode_of(const char *path, struct stat *st)
 	struct sbx_control_node node;
 
 	assert_int_equal(find(path, &node), 0);
-	assert_int_equal(sbx_control_getattr(house.registry, &node, st), 0);
+	assert_int_equal(sbx_control_getattr(registry_fixture.registry, &node, st), 0);
 	assert_int_equal(sbx_control_steady(&node), true);
 	sbx_control_node_release(&node);
 	return st->st_mode;
@@ -389,7 +390,7 @@ static int read_link(const char *path, char text[256])
 
 	assert_int_equal(find(path, &node), 0);
 	answer_init(&a, 0);
-	sbx_control_readlink(house.registry, &node, &a.p);
+	sbx_control_readlink(registry_fixture.registry, &node, &a.p);
 	sbx_control_node_release(&node);
 	answer_wait(&a);
 	snprintf(text, 256, "%s", a.data ? a.data : "");
@@ -427,7 +428,7 @@ static void snapshots_are_browsed(void **state)
 	assert_list("snapshots/abcd0001/d/e", "in out run ");
 	assert_list("snapshots/abcd0001/m.sub", "");
 	assert_list("snapshots/base", "m.sub ");
-	assert_int_equal(faults_calls(&house.backend, CONTENT), 0);
+	assert_int_equal(faults_calls(&registry_fixture.backend, CONTENT), 0);
 	assert_cat("snapshots/abcd0001/f", "content");
 	assert_cat("snapshots/abcd/d/e/run", "#!/bin/sh\n");
 	assert_int_equal(mode_of("snapshots/abcd0001/f", &st), S_IFREG | 0444);
@@ -495,13 +496,13 @@ static void signals_that_are_handled_do_not_end_the_reading_of_a_link(void **sta
 	(void)state;
 	make_tree();
 	assert_int_equal(find("snapshots/abcd0001/d/e/in", &node), 0);
-	faults_hold(&house.backend, CONTENT);
+	faults_hold(&registry_fixture.backend, CONTENT);
 	answer_init(&a, 0);
-	sbx_control_readlink(house.registry, &node, &a.p);
-	faults_await(&house.backend, CONTENT);
-	answer_cancel(&house, &a, false);
+	sbx_control_readlink(registry_fixture.registry, &node, &a.p);
+	faults_await(&registry_fixture.backend, CONTENT);
+	answer_cancel(&registry_fixture, &a, false);
 	assert_false(answer_come(&a));
-	faults_let_go(&house.backend, CONTENT);
+	faults_let_go(&registry_fixture.backend, CONTENT);
 	answer_wait(&a);
 	assert_string_equal(a.data, "../../f");
 	answer_finish(&a);
@@ -518,7 +519,7 @@ static void snapshots_cannot_be_written(void **state)
 	assert_int_equal(try_open("snapshots/abcd0001/f", O_WRONLY, &h), -EACCES);
 	assert_int_equal(try_open("snapshots/abcd0001/f", O_RDWR, &h), -EACCES);
 	assert_int_equal(find("snapshots/abcd0001", &dir), 0);
-	assert_int_equal(sbx_control_mkdir(house.registry, &dir, "x", &node), -EPERM);
+	assert_int_equal(sbx_control_mkdir(registry_fixture.registry, &dir, "x", &node), -EPERM);
 	sbx_control_node_release(&dir);
 }
 
@@ -531,18 +532,18 @@ static void content_is_read_once_and_by_offset(void **state)
 	(void)state;
 	make_tree();
 	h = must_open("snapshots/abcd0001/f", O_RDONLY);
-	faults_hold(&house.backend, CONTENT);
+	faults_hold(&registry_fixture.backend, CONTENT);
 	answer_init(&a, 3);
 	answer_init(&b, 100);
 	sbx_control_read(h, 2, &a.p);
 	sbx_control_read(h, 5, &b.p);
-	faults_await(&house.backend, CONTENT);
-	answer_cancel(&house, &b, false);
+	faults_await(&registry_fixture.backend, CONTENT);
+	answer_cancel(&registry_fixture, &b, false);
 	assert_false(answer_come(&b));
-	answer_cancel(&house, &b, true);
+	answer_cancel(&registry_fixture, &b, true);
 	answer_wait(&b);
 	assert_int_equal(b.errnum, EINTR);
-	faults_let_go(&house.backend, CONTENT);
+	faults_let_go(&registry_fixture.backend, CONTENT);
 	answer_wait(&a);
 	assert_string_equal(a.data, "nte");
 	answer_finish(&a);
@@ -553,7 +554,7 @@ static void content_is_read_once_and_by_offset(void **state)
 	data = read_once(h, 100, 7, NULL);
 	assert_string_equal(data, "");
 	free(data);
-	assert_int_equal(faults_calls(&house.backend, CONTENT), 1);
+	assert_int_equal(faults_calls(&registry_fixture.backend, CONTENT), 1);
 	sbx_control_release(h);
 }
 
@@ -565,15 +566,15 @@ static void closing_does_not_wait_for_content(void **state)
 	(void)state;
 	make_tree();
 	h = must_open("snapshots/abcd0001/f", O_RDONLY);
-	faults_hold(&house.backend, CONTENT);
+	faults_hold(&registry_fixture.backend, CONTENT);
 	answer_init(&a, 3);
 	sbx_control_read(h, 0, &a.p);
-	faults_await(&house.backend, CONTENT);
-	answer_cancel(&house, &a, true);
+	faults_await(&registry_fixture.backend, CONTENT);
+	answer_cancel(&registry_fixture, &a, true);
 	answer_wait(&a);
 	answer_finish(&a);
 	sbx_control_release(h);
-	faults_let_go(&house.backend, CONTENT);
+	faults_let_go(&registry_fixture.backend, CONTENT);
 }
 
 /* diff, changes */
@@ -653,17 +654,17 @@ static void diff_is_made_once_for_an_open_file(void **state)
 
 	(void)state;
 	write_file("f", "one\n");
-	faults_hold(&house.backend, DIFF);
+	faults_hold(&registry_fixture.backend, DIFF);
 	answer_init(&a, 100);
 	sbx_control_read(h, 0, &a.p);
-	faults_await(&house.backend, DIFF);
+	faults_await(&registry_fixture.backend, DIFF);
 	/* Commands do not wait for it. */
 	assert_int_equal(put("exec", "echo\n"), 0);
-	answer_cancel(&house, &a, true);
+	answer_cancel(&registry_fixture, &a, true);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EINTR);
 	answer_finish(&a);
-	faults_let_go(&house.backend, DIFF);
+	faults_let_go(&registry_fixture.backend, DIFF);
 	/* Another process has the same open file. */
 	assert_read(h, "A\tf\n");
 	sbx_control_release(h);
@@ -677,14 +678,14 @@ static void teardown_ends_the_making_of_a_diff(void **state)
 	struct outcome o;
 
 	(void)state;
-	faults_hold(&house.backend, DIFF);
+	faults_hold(&registry_fixture.backend, DIFF);
 	answer_init(&a, 100);
 	answer_init(&b, 100);
 	sbx_control_read(h, 0, &a.p);
-	faults_await(&house.backend, DIFF);
+	faults_await(&registry_fixture.backend, DIFF);
 	outcome_init(&o);
-	sbx_registry_teardown(house.registry, "a", true, outcome_done, &o);
-	faults_let_go(&house.backend, DIFF);
+	sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &o);
+	faults_let_go(&registry_fixture.backend, DIFF);
 	answer_wait(&a);
 	assert_int_equal(a.errnum, EBUSY);
 	sbx_control_read(h, 0, &b.p);
@@ -703,7 +704,7 @@ static void assert_in(const char *name, const char *path, const char *expected)
 {
 	struct sbx_box *mine = box;
 
-	box = sbx_registry_find(house.registry, name);
+	box = sbx_registry_find(registry_fixture.registry, name);
 	assert_non_null(box);
 	assert_file(path, expected);
 	sbx_box_unref(box);
@@ -719,22 +720,22 @@ static void fork_has_the_same_content(void **state)
 	assert_int_equal(put("snapshot", "\n"), 0);
 	write_file("f", "two");
 	assert_int_equal(put("fork", "b\n"), 0);
-	assert_string_equal(faults_asked(&house.backend, CREATE), "a|-|-|-");
+	assert_string_equal(faults_asked(&registry_fixture.backend, CREATE), "a|-|-|-");
 	assert_in("b", "f", "two");
 	/* Without a source there are no branches. */
 	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\",\"branch\":\"x\"}"),
 	                 -EINVAL);
-	assert_string_equal(faults_asked(&house.backend, CREATE), "a|abcd0001|-|x");
+	assert_string_equal(faults_asked(&registry_fixture.backend, CREATE), "a|abcd0001|-|x");
 	assert_int_equal(put("fork", "{\"name\":\"c\",\"rev\":\"abcd0001\"}"), 0);
 	assert_in("c", "f", "one");
 	assert_int_equal(put("/create", "{\"name\":\"d\",\"from\":\"a\"}"), 0);
 	assert_in("d", "f", "two");
 	assert_int_equal(put("/create", "{\"name\":\"e\",\"from\":\"a@base\"}"), 0);
-	assert_string_equal(faults_asked(&house.backend, CREATE), "a|base|-|-");
+	assert_string_equal(faults_asked(&registry_fixture.backend, CREATE), "a|base|-|-");
 	assert_in("e", "f", NULL);
 	events = cat("/events");
 	assert_non_null(strstr(events, "from a@abcd0001"));
-	assert_int_equal(atomic_load(&house.busy), 0);
+	assert_int_equal(atomic_load(&registry_fixture.busy), 0);
 }
 
 static void fork_refuses_in_words(void **state)
@@ -755,7 +756,7 @@ static void fork_refuses_in_words(void **state)
 	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a@mark:x\"}"), -EINVAL);
 	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a\",\"base\":\"x\"}"), -EINVAL);
 	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"trash:../x\"}"), -EINVAL);
-	assert_null(sbx_registry_find(house.registry, "b"));
+	assert_null(sbx_registry_find(registry_fixture.registry, "b"));
 }
 
 static void fork_of_what_is_there_now_needs_quiet(void **state)
@@ -769,7 +770,7 @@ static void fork_of_what_is_there_now_needs_quiet(void **state)
 	assert_int_equal(put("spawn", "hang\n"), 0);
 	assert_int_equal(put("/create", "{\"name\":\"b\",\"from\":\"a\"}"), -EBUSY);
 	assert_error("/error", "EBUSY: 2 commands are running");
-	assert_null(sbx_registry_find(house.registry, "b"));
+	assert_null(sbx_registry_find(registry_fixture.registry, "b"));
 	assert_int_equal(put("fork", "{\"name\":\"b\",\"rev\":\"abcd0001\"}"), 0);
 	assert_int_equal(put("kill", "1"), 0);
 }
@@ -792,13 +793,13 @@ static void trash_is_listed_and_brought_back(void **state)
 	assert_cat("/trash", "");
 	assert_cat("/trash.json", "[]\n");
 	write_file("f", "one");
-	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
 	list = cat("/trash");
 	*strchrnul(list, ' ') = '\0';
 	assert_true(asprintf(&request, "{\"name\":\"b\",\"from\":\"trash:%s\"}", list) > 0);
 	assert_int_equal(put("/create", request), 0);
 	assert_in("b", "f", "one");
-	house.backend.impl.trash = two_of_the_trash;
+	registry_fixture.backend.impl.trash = two_of_the_trash;
 	assert_cat("/trash", "b-20260101T000000 b 1970-01-01T00:00:01.500Z sandbox/b\n"
 	                     "c-20260101T000001 c 1970-01-01T00:00:02.000Z -\n");
 	assert_cat_begins("/trash.json", "[{\"name\":\"b-20260101T000000\",\"sandbox\":\"b\",");
@@ -806,7 +807,8 @@ static void trash_is_listed_and_brought_back(void **state)
 	                 -EEXIST);
 	assert_int_equal(put("/create", "{\"name\":\"c\",\"from\":\"trash:c-20260101T000001\"}"),
 	                 -ENOENT);
-	assert_string_equal(faults_asked(&house.backend, CREATE), "-|-|c-20260101T000001|-");
+	assert_string_equal(faults_asked(&registry_fixture.backend, CREATE),
+	                    "-|-|c-20260101T000001|-");
 }
 
 /* track, undo */
@@ -836,7 +838,7 @@ static void without_track_it_says_how(void **state)
 static int set_up_track(void **state)
 {
 	set_up_history(state);
-	house.settings.track = true;
+	registry_fixture.settings.track = true;
 	return 0;
 }
 
@@ -954,12 +956,12 @@ static void command_runs_though_it_cannot_be_tracked(void **state)
 	_cleanup_free_ char *events = NULL;
 
 	(void)state;
-	faults_refuse(&house.backend, SNAPSHOT, ENOSPC);
+	faults_refuse(&registry_fixture.backend, SNAPSHOT, ENOSPC);
 	assert_int_equal(put("exec", "write f one\n"), 0);
 	assert_changed("1", "\"changedFiles\":null");
 	events = cat("events");
 	assert_non_null(strstr(events, "\"event\":\"track_failed\""));
-	faults_mend(&house.backend, SNAPSHOT);
+	faults_mend(&registry_fixture.backend, SNAPSHOT);
 	assert_int_equal(put("exec", "write f two\n"), 0);
 	assert_changed("2", "\"changedFiles\":[\"f\"]");
 }
@@ -970,16 +972,16 @@ static void dying_client_ends_the_marking(void **state)
 	struct writing w;
 
 	(void)state;
-	faults_hold(&house.backend, SNAPSHOT);
+	faults_hold(&registry_fixture.backend, SNAPSHOT);
 	write_begin(&w, h, "echo\n");
-	faults_await(&house.backend, SNAPSHOT);
+	faults_await(&registry_fixture.backend, SNAPSHOT);
 	/* It is about to start, so nothing may change the tree. */
 	assert_int_equal(put("reset", "1"), -EBUSY);
 	assert_error("error", "EBUSY: a command is about to start");
-	answer_cancel(&house, &w.a, true);
-	faults_let_go(&house.backend, SNAPSHOT);
+	answer_cancel(&registry_fixture, &w.a, true);
+	faults_let_go(&registry_fixture.backend, SNAPSHOT);
 	assert_int_equal(write_end(&w), -EINTR);
-	assert_int_equal(atomic_load(&house.runner.execs), 0);
+	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 0);
 	assert_int_equal(put("reset", "1"), 0);
 	sbx_control_release(h);
 }
@@ -988,7 +990,7 @@ static void teardown_does_not_wait_for_marks(void **state)
 {
 	(void)state;
 	assert_int_equal(put("spawn", "hang\n"), 0);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
 }
 
 #define TRACKED(fn) cmocka_unit_test_setup_teardown(fn, set_up_track, tear_down)

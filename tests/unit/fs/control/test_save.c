@@ -116,8 +116,8 @@ static int set_up_saves(void **state)
 	struct fuse_entry_param e;
 
 	set_up(state);
-	controls = (struct sbx_controls){.registry = house.registry};
-	assert_int_equal(sbx_park_create(house.loop, &controls.park), 0);
+	controls = (struct sbx_controls){.registry = registry_fixture.registry};
+	assert_int_equal(sbx_deferred_create(registry_fixture.loop, &controls.deferred), 0);
 	assert_int_equal(sbx_controls_init(&controls, NULL), 0);
 	assert_int_equal(sbx_controls_entry(&controls, box, &e), 0);
 	ctl_ino = e.ino;
@@ -125,7 +125,7 @@ static int set_up_saves(void **state)
 	assert_int_equal(find("limits", &limits), 0);
 	assert_int_equal(find("exec", &target), 0);
 	assert_int_equal(sbx_buffers_make(controls.buffers, &ctl, "new", 0, 0, &new, &err), 0);
-	assert_int_equal(sbx_control_open(house.registry, &new, O_RDWR, &h), 0);
+	assert_int_equal(sbx_control_open(registry_fixture.registry, &new, O_RDWR, &h), 0);
 	assert_int_equal(write_text(h, "echo saved"), 10);
 	sbx_control_release(h);
 	return 0;
@@ -138,14 +138,14 @@ static int tear_down_saves(void **state)
 	sbx_control_node_release(&limits);
 	sbx_control_node_release(&ctl);
 	sbx_controls_finish(&controls);
-	house_settle(&house);
-	sbx_park_destroy(controls.park);
+	registry_fixture_settle(&registry_fixture);
+	sbx_deferred_destroy(controls.deferred);
 	return tear_down(state);
 }
 
 static int ran(void)
 {
-	return atomic_load(&house.runner.execs);
+	return atomic_load(&registry_fixture.runner.execs);
 }
 
 static void the_repeated_walk_carries_it_out_once(void **state)
@@ -171,7 +171,7 @@ static void without_a_walk_the_second_rename_does(void **state)
 
 static void lookups_of_others_and_elsewhere_do_nothing(void **state)
 {
-	struct sbx_box *other = house_make(&house, "other");
+	struct sbx_box *other = registry_fixture_make(&registry_fixture, "other");
 	struct sbx_control_node node;
 
 	(void)state;

@@ -93,7 +93,7 @@ static void what_is_open_stays(void **state)
 	(void)state;
 	assert_int_equal(make_in(box, "new.1", 1), 0);
 	assert_int_equal(find_buffer("new.1", 1, &node), 0);
-	assert_int_equal(sbx_control_open(house.registry, &node, O_RDWR, &h), 0);
+	assert_int_equal(sbx_control_open(registry_fixture.registry, &node, O_RDWR, &h), 0);
 	assert_int_equal(sbx_buffers_sweep(buffers, sbx_now_ns() + 2 * KEPT_NS), 1);
 	assert_int_equal(write_text(h, "kept"), 4);
 	sbx_control_release(h);
@@ -134,7 +134,7 @@ static void a_user_has_so_many(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof(name), "b%d", i);
-		others[i] = house_make(&house, name);
+		others[i] = registry_fixture_make(&registry_fixture, name);
 		assert_int_equal(fill(others[i], 1, SBX_BUFFERS_BOX), SBX_BUFFERS_BOX);
 	}
 	assert_int_equal(4 * SBX_BUFFERS_BOX, SBX_BUFFERS_USER);
@@ -193,7 +193,8 @@ static void what_cannot_be_emptied_is_not_open(void **state)
 	}
 	snprintf(name, sizeof(name), "new.1.%d", full);
 	assert_int_equal(find_buffer(name, 1, &node), 0);
-	assert_int_equal(sbx_control_open(house.registry, &node, O_RDWR | O_TRUNC, &h), -ENOSPC);
+	assert_int_equal(sbx_control_open(registry_fixture.registry, &node, O_RDWR | O_TRUNC, &h),
+	                 -ENOSPC);
 	sbx_control_node_release(&node);
 	assert_int_equal(sbx_buffers_sweep(buffers, sbx_now_ns() + 2 * KEPT_NS), 0);
 }

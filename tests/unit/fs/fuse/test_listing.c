@@ -35,32 +35,34 @@ static void dropped(uint64_t id, void *data)
 	last_dropped = id;
 }
 
-static struct sbx_kept *kept_new(size_t max_bytes)
+static struct sbx_listing_cache *kept_new(size_t max_bytes)
 {
-	struct sbx_kept *kept;
+	struct sbx_listing_cache *cache;
 
 	ndropped = 0;
-	assert_int_equal(sbx_kept_create(max_bytes, dropped, &ndropped, &kept), 0);
-	return kept;
+	assert_int_equal(sbx_listing_cache_create(max_bytes, dropped, &ndropped, &cache), 0);
+	return cache;
 }
 
-static void note_of(struct sbx_kept *kept, uint64_t id, uint64_t box, size_t n, int64_t changed_ns,
-                    uint64_t now_ns)
+static void note_of(struct sbx_listing_cache *cache, uint64_t id, uint64_t box, size_t n,
+                    int64_t changed_ns, uint64_t now_ns)
 {
 	struct sbx_listing *l = listing_of(n);
 
-	sbx_kept_note(kept, id, box, l, changed_ns, now_ns);
+	sbx_listing_cache_note(cache, id, box, l, changed_ns, now_ns);
 	sbx_listing_unref(l);
 }
 
-static void note(struct sbx_kept *kept, uint64_t id, size_t n, int64_t changed_ns, uint64_t now_ns)
+static void note(struct sbx_listing_cache *cache, uint64_t id, size_t n, int64_t changed_ns,
+                 uint64_t now_ns)
 {
-	note_of(kept, id, 1, n, changed_ns, now_ns);
+	note_of(cache, id, 1, n, changed_ns, now_ns);
 }
 
-static size_t current(struct sbx_kept *kept, uint64_t id, int64_t changed_ns, uint64_t now_ns)
+static size_t current(struct sbx_listing_cache *cache, uint64_t id, int64_t changed_ns,
+                      uint64_t now_ns)
 {
-	struct sbx_listing *l = sbx_kept_current(kept, id, changed_ns, now_ns);
+	struct sbx_listing *l = sbx_listing_cache_current(cache, id, changed_ns, now_ns);
 	size_t n = l ? l->n : 0;
 
 	sbx_listing_unref(l);
@@ -81,179 +83,180 @@ static void names_are_in_the_order_they_were_added(void **state)
 
 static void what_was_noted_is_current_while_unchanged(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 
 	(void)state;
-	note(kept, 5, 3, 77, 1000 * MS);
-	assert_int_equal(current(kept, 5, 77, 1001 * MS), 3);
-	assert_int_equal(current(kept, 5, 78, 1001 * MS), 0);
-	assert_int_equal(current(kept, 6, 77, 1001 * MS), 0);
+	note(cache, 5, 3, 77, 1000 * MS);
+	assert_int_equal(current(cache, 5, 77, 1001 * MS), 3);
+	assert_int_equal(current(cache, 5, 78, 1001 * MS), 0);
+	assert_int_equal(current(cache, 6, 77, 1001 * MS), 0);
 	/* The same index, another generation. */
-	assert_int_equal(current(kept, (UINT64_C(1) << 32) + 5, 77, 1001 * MS), 0);
-	sbx_kept_destroy(kept);
+	assert_int_equal(current(cache, (UINT64_C(1) << 32) + 5, 77, 1001 * MS), 0);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void it_is_not_current_for_longer_than_attributes_are(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 
 	(void)state;
-	note(kept, 5, 3, 77, 1000 * MS);
-	assert_int_equal(current(kept, 5, 77, (1000 + SBX_KEPT_MS - 1) * MS), 3);
-	assert_int_equal(current(kept, 5, 77, (1000 + SBX_KEPT_MS) * MS), 0);
-	sbx_kept_destroy(kept);
+	note(cache, 5, 3, 77, 1000 * MS);
+	assert_int_equal(current(cache, 5, 77, (1000 + SBX_LISTING_CACHE_MS - 1) * MS), 3);
+	assert_int_equal(current(cache, 5, 77, (1000 + SBX_LISTING_CACHE_MS) * MS), 0);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void a_listing_of_unknown_state_replaces_and_is_never_current(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 
 	(void)state;
-	note(kept, 5, 3, 77, 1000 * MS);
-	note(kept, 5, 4, 0, 1000 * MS);
-	assert_int_equal(current(kept, 5, 77, 1000 * MS), 0);
-	assert_int_equal(current(kept, 5, 0, 1000 * MS), 0);
-	sbx_kept_destroy(kept);
+	note(cache, 5, 3, 77, 1000 * MS);
+	note(cache, 5, 4, 0, 1000 * MS);
+	assert_int_equal(current(cache, 5, 77, 1000 * MS), 0);
+	assert_int_equal(current(cache, 5, 0, 1000 * MS), 0);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void bytes_are_bounded_but_for_what_is_in_use(void **state)
 {
-	struct sbx_kept *kept = kept_new(64 << 10);
+	struct sbx_listing_cache *cache = kept_new(64 << 10);
 	size_t found = 0;
 
 	(void)state;
 	for (uint64_t id = 1; id <= 1000; id++)
-		note(kept, id, 20, 77, 1000 * MS);
+		note(cache, id, 20, 77, 1000 * MS);
 	assert_int_equal(ndropped, 0);
 	for (uint64_t id = 1001; id <= 1040; id++)
-		note(kept, id, 20, 77, 3500 * MS);
+		note(cache, id, 20, 77, 3500 * MS);
 	for (uint64_t id = 1; id <= 1000; id++)
-		found += current(kept, id, 77, 3500 * MS) > 0;
+		found += current(cache, id, 77, 3500 * MS) > 0;
 	assert_in_range(found, 0, 64);
 	assert_int_equal(ndropped, 1000 - found);
-	note(kept, 2000, 100000, 77, 3500 * MS);
-	assert_int_equal(current(kept, 2000, 77, 3500 * MS), 100000);
-	assert_int_equal(current(kept, 1040, 77, 3500 * MS), 20);
-	sbx_kept_destroy(kept);
+	note(cache, 2000, 100000, 77, 3500 * MS);
+	assert_int_equal(current(cache, 2000, 77, 3500 * MS), 100000);
+	assert_int_equal(current(cache, 1040, 77, 3500 * MS), 20);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void one_that_gives_way_is_taken_back(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 	uint64_t ids[1];
 
 	(void)state;
-	note(kept, 5, 3, 77, 1000 * MS);
-	note(kept, 5, 3, 78, 1000 * MS); /* the same directory's: the kernel's is replaced */
+	note(cache, 5, 3, 77, 1000 * MS);
+	note(cache, 5, 3, 78, 1000 * MS); /* the same directory's: the kernel's is replaced */
 	assert_int_equal(ndropped, 0);
-	note(kept, 5 + 8192, 3, 77, 1000 * MS);
+	note(cache, 5 + 8192, 3, 77, 1000 * MS);
 	assert_int_equal(ndropped, 1);
 	assert_int_equal(last_dropped, 5);
-	assert_int_equal(sbx_kept_take_box(kept, 1, 1000 * MS, ids, 1), 1);
-	note(kept, 5, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 1, 1000 * MS, ids, 1), 1);
+	note(cache, 5, 3, 77, 1000 * MS);
 	assert_int_equal(ndropped, 1); /* it had been taken back */
-	sbx_kept_destroy(kept);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void the_kernel_may_use_it_until_it_is_outdated(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 
 	(void)state;
-	assert_int_equal(sbx_kept_left(kept, 5, 77, 1000 * MS), 0);
-	note(kept, 5, 3, 77, 1000 * MS);
-	assert_int_equal(sbx_kept_left(kept, 5, 77, 1500 * MS), 3500 * MS);
-	assert_int_equal(sbx_kept_left(kept, 5, 78, 1500 * MS), -1);
-	assert_int_equal(sbx_kept_left(kept, 5, 78, 1500 * MS), 0); /* it was taken back */
-	assert_int_equal(current(kept, 5, 77, 1500 * MS), 3);       /* and given again */
-	assert_int_equal(sbx_kept_left(kept, 5, 0, 1500 * MS), -1);
-	note(kept, 5, 3, 0, 1000 * MS);
-	assert_int_equal(sbx_kept_left(kept, 5, 0, 1500 * MS), -1);
-	note(kept, 5, 3, 77, 1000 * MS);
-	assert_int_equal(sbx_kept_left(kept, 5, 77, 5000 * MS), -1);
-	sbx_kept_destroy(kept);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 77, 1000 * MS), 0);
+	note(cache, 5, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 77, 1500 * MS), 3500 * MS);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 78, 1500 * MS), -1);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 78, 1500 * MS),
+	                 0);                                   /* it was taken back */
+	assert_int_equal(current(cache, 5, 77, 1500 * MS), 3); /* and given again */
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 0, 1500 * MS), -1);
+	note(cache, 5, 3, 0, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 0, 1500 * MS), -1);
+	note(cache, 5, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_left(cache, 5, 77, 5000 * MS), -1);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void a_sandbox_s_are_taken_back_once(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 	uint64_t ids[2];
 
 	(void)state;
 	for (uint64_t id = 1; id <= 3; id++)
-		note_of(kept, id, 7, 3, 77, 1000 * MS);
-	note_of(kept, 4, 8, 3, 77, 1000 * MS);
-	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 2);
+		note_of(cache, id, 7, 3, 77, 1000 * MS);
+	note_of(cache, 4, 8, 3, 77, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 7, 1000 * MS, ids, 2), 2);
 	assert_int_equal(ids[0], 3);
 	assert_int_equal(ids[1], 2);
-	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 1);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 7, 1000 * MS, ids, 2), 1);
 	assert_int_equal(ids[0], 1);
-	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 0);
-	assert_int_equal(current(kept, 2, 77, 1000 * MS), 3);
-	assert_int_equal(sbx_kept_take_box(kept, 7, 1000 * MS, ids, 2), 1);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 7, 1000 * MS, ids, 2), 0);
+	assert_int_equal(current(cache, 2, 77, 1000 * MS), 3);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 7, 1000 * MS, ids, 2), 1);
 	/* What was listed long ago has no attributes that let it be used. */
-	assert_int_equal(sbx_kept_take_box(kept, 8, 6000 * MS, ids, 2), 0);
-	sbx_kept_destroy(kept);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 8, 6000 * MS, ids, 2), 0);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void old_ones_are_taken_back(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 	uint64_t ids[2];
 	bool more;
 
 	(void)state;
 	for (uint64_t id = 1; id <= 4; id++)
-		note(kept, id, 3, 77, (1000 + 100 * id) * MS);
-	assert_int_equal(sbx_kept_take_old(kept, 4050 * MS, ids, 2, &more), 0);
+		note(cache, id, 3, 77, (1000 + 100 * id) * MS);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 4050 * MS, ids, 2, &more), 0);
 	assert_true(more);
-	assert_int_equal(sbx_kept_take_old(kept, 4300 * MS, ids, 2, &more), 2);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 4300 * MS, ids, 2, &more), 2);
 	assert_int_equal(ids[0], 1);
 	assert_int_equal(ids[1], 2);
 	assert_true(more);
-	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 2, &more), 2);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 9000 * MS, ids, 2, &more), 2);
 	assert_false(more);
-	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 2, &more), 0);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 9000 * MS, ids, 2, &more), 0);
 	assert_false(more);
-	sbx_kept_destroy(kept);
+	sbx_listing_cache_destroy(cache);
 }
 
 /* Though nobody lists anything any more. */
 static void too_much_is_dropped_when_it_is_no_longer_in_use(void **state)
 {
-	struct sbx_kept *kept = kept_new(64 << 10);
+	struct sbx_listing_cache *cache = kept_new(64 << 10);
 	uint64_t ids[4];
 	bool more;
 
 	(void)state;
-	note(kept, 5, 100000, 77, 1000 * MS);
-	assert_int_equal(sbx_kept_take_box(kept, 1, 1000 * MS, ids, 4), 1);
-	assert_int_equal(sbx_kept_take_old(kept, 2000 * MS, ids, 4, &more), 0);
+	note(cache, 5, 100000, 77, 1000 * MS);
+	assert_int_equal(sbx_listing_cache_take_box(cache, 1, 1000 * MS, ids, 4), 1);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 2000 * MS, ids, 4, &more), 0);
 	assert_true(more);
-	assert_int_equal(current(kept, 5, 77, 2000 * MS), 100000);
-	assert_int_equal(sbx_kept_take_old(kept, 4050 * MS, ids, 4, &more), 1);
+	assert_int_equal(current(cache, 5, 77, 2000 * MS), 100000);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 4050 * MS, ids, 4, &more), 1);
 	assert_false(more);
-	assert_null(sbx_kept_latest(kept, 5, 4050 * MS));
-	note(kept, 6, 3, 77, 4050 * MS);
-	assert_int_equal(sbx_kept_take_old(kept, 9000 * MS, ids, 4, &more), 1);
+	assert_null(sbx_listing_cache_latest(cache, 5, 4050 * MS));
+	note(cache, 6, 3, 77, 4050 * MS);
+	assert_int_equal(sbx_listing_cache_take_old(cache, 9000 * MS, ids, 4, &more), 1);
 	assert_false(more);
-	assert_int_equal(current(kept, 6, 77, 4051 * MS), 3);
-	sbx_kept_destroy(kept);
+	assert_int_equal(current(cache, 6, 77, 4051 * MS), 3);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void the_latest_is_gone_on_with_whatever_its_state(void **state)
 {
-	struct sbx_kept *kept = kept_new(1 << 20);
+	struct sbx_listing_cache *cache = kept_new(1 << 20);
 	struct sbx_listing *l;
 
 	(void)state;
-	assert_null(sbx_kept_latest(kept, 5, 1000 * MS));
-	note(kept, 5, 3, 0, 1000 * MS);
-	l = sbx_kept_latest(kept, 5, 9000 * MS);
+	assert_null(sbx_listing_cache_latest(cache, 5, 1000 * MS));
+	note(cache, 5, 3, 0, 1000 * MS);
+	l = sbx_listing_cache_latest(cache, 5, 9000 * MS);
 	assert_non_null(l);
 	assert_int_equal(l->n, 3);
 	sbx_listing_unref(l);
-	sbx_kept_destroy(kept);
+	sbx_listing_cache_destroy(cache);
 }
 
 static void places_rise_and_fixed_entries_stay_in_front(void **state)
@@ -353,7 +356,7 @@ static void what_was_there_all_the_time_comes_once(void **state)
 static void destroy_accepts_null(void **state)
 {
 	(void)state;
-	sbx_kept_destroy(NULL);
+	sbx_listing_cache_destroy(NULL);
 	sbx_listing_unref(NULL);
 }
 

@@ -269,7 +269,7 @@ static void fill_up(void)
 		assert_int_equal(write_all(part, PART), 0);
 }
 
-static void park_one(void)
+static void defer_one(void)
 {
 	awaited_init(&waiting, PART);
 	sbx_job_stdin_write(rec, part, PART, &waiting.base);
@@ -277,7 +277,7 @@ static void park_one(void)
 	assert_non_null(waiting.base.cancel);
 }
 
-static void unpark(void)
+static void undefer(void)
 {
 	sem_destroy(&waiting.given);
 	free(part);
@@ -288,7 +288,7 @@ static void start_and_fill(void)
 	sbx_job_stdin_open(rec);
 	start_plain();
 	fill_up();
-	park_one();
+	defer_one();
 }
 
 static void a_write_waits_for_room_and_loses_nothing(void **state)
@@ -305,7 +305,7 @@ static void a_write_waits_for_room_and_loses_nothing(void **state)
 	sbx_job_stdin_close(rec);
 	assert_int_equal(read_stdin(buf, 1), 0);
 	free(buf);
-	unpark();
+	undefer();
 }
 
 static void cancel_posted(void *data)
@@ -323,7 +323,7 @@ static void a_signal_ends_the_waiting_write(void **state)
 	fixture_wait(&waiting.given);
 	assert_int_equal(waiting.error, EINTR);
 	sbx_job_stdin_close(rec);
-	unpark();
+	undefer();
 }
 
 static void the_end_of_the_job_ends_the_waiting_write(void **state)
@@ -334,7 +334,7 @@ static void the_end_of_the_job_ends_the_waiting_write(void **state)
 	fixture_wait(&waiting.given);
 	assert_int_equal(waiting.error, EPIPE);
 	sbx_job_stdin_close(rec);
-	unpark();
+	undefer();
 }
 
 static void closing_the_reader_ends_the_waiting_write(void **state)
@@ -345,10 +345,10 @@ static void closing_the_reader_ends_the_waiting_write(void **state)
 	fixture_wait(&waiting.given);
 	assert_int_equal(waiting.error, EPIPE);
 	sbx_job_stdin_close(rec);
-	unpark();
+	undefer();
 }
 
-static struct awaited parked_early;
+static struct awaited deferred_early;
 
 /* Within exec, before there is a pipe: the queue is all there is. */
 static void write_within_exec(struct played_job *job)
@@ -357,9 +357,9 @@ static void write_within_exec(struct played_job *job)
 	part = calloc(1, PART);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(write_all(part, PART), 0);
-	awaited_init(&parked_early, PART);
-	sbx_job_stdin_write(rec, part, PART, &parked_early.base);
-	assert_int_equal(sem_trywait(&parked_early.given), -1);
+	awaited_init(&deferred_early, PART);
+	sbx_job_stdin_write(rec, part, PART, &deferred_early.base);
+	assert_int_equal(sem_trywait(&deferred_early.given), -1);
 }
 
 static void bytes_written_during_the_start_wait_for_the_pipe(void **state)
@@ -372,10 +372,10 @@ static void bytes_written_during_the_start_wait_for_the_pipe(void **state)
 	start_plain();
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(read_stdin(buf, PART), PART);
-	fixture_wait(&parked_early.given);
-	assert_int_equal(parked_early.error, 0);
+	fixture_wait(&deferred_early.given);
+	assert_int_equal(deferred_early.error, 0);
 	sbx_job_stdin_close(rec);
-	sem_destroy(&parked_early.given);
+	sem_destroy(&deferred_early.given);
 	free(buf);
 	free(part);
 }
@@ -384,8 +384,8 @@ static void end_within_exec(struct played_job *job)
 {
 	write_within_exec(job);
 	played_ended(job, SBX_END_EXITED, 0);
-	fixture_wait(&parked_early.given);
-	assert_int_equal(parked_early.error, EPIPE);
+	fixture_wait(&deferred_early.given);
+	assert_int_equal(deferred_early.error, EPIPE);
 }
 
 static void a_job_that_ends_before_its_pipe_is_attached_leaves_none(void **state)
@@ -402,7 +402,7 @@ static void a_job_that_ends_before_its_pipe_is_attached_leaves_none(void **state
 	assert_int_equal(write_all("x", 1), EPIPE);
 	sbx_job_stdin_close(rec);
 	sbx_job_unref(run);
-	sem_destroy(&parked_early.given);
+	sem_destroy(&deferred_early.given);
 	free(part);
 }
 

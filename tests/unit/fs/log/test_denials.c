@@ -45,25 +45,26 @@ static int tear_down(void **state)
 
 static void add(enum sbx_denied_kind kind, const char *what, uint64_t more)
 {
-	sbx_denials_add(denials, &(struct sbx_denied){.kind = kind, .what = what, .more = more});
+	sbx_denials_add(denials,
+	                &(struct sbx_denial_report){.kind = kind, .what = what, .more = more});
 }
 
 static void a_denial_is_one_line(void **state)
 {
 	(void)state;
-	sbx_denials_add(denials, &(struct sbx_denied){.kind = SBX_DENIED_SYSCALL,
-	                                              .what = "mount",
-	                                              .class = "view",
-	                                              .program = "a\"b",
-	                                              .job = "7"});
+	sbx_denials_add(denials, &(struct sbx_denial_report){.kind = SBX_DENIED_SYSCALL,
+	                                                     .what = "mount",
+	                                                     .class = "view",
+	                                                     .program = "a\"b",
+	                                                     .job = "7"});
 	assert_int_equal(lines, 1);
 	assert_string_equal(last_text, "syscall: mount by a\"b job=7");
 	assert_string_equal(last_json,
 	                    "{\"kind\":\"syscall\",\"what\":\"mount\",\"class\":\"view\","
 	                    "\"program\":\"a\\\"b\",\"job\":\"7\"}");
-	sbx_denials_add(denials, &(struct sbx_denied){.kind = SBX_DENIED_HOST,
-	                                              .what = "example.org:443",
-	                                              .reason = "not in the list"});
+	sbx_denials_add(denials, &(struct sbx_denial_report){.kind = SBX_DENIED_HOST,
+	                                                     .what = "example.org:443",
+	                                                     .reason = "not in the list"});
 	assert_string_equal(last_text, "host: example.org:443: not in the list");
 }
 
@@ -117,7 +118,8 @@ static void very_long_words_are_cut(void **state)
 	(void)state;
 	memset(what, 'x', sizeof(what));
 	what[sizeof(what) - 1] = '\0';
-	sbx_denials_add(denials, &(struct sbx_denied){.what = what, .program = what, .job = what});
+	sbx_denials_add(denials,
+	                &(struct sbx_denial_report){.what = what, .program = what, .job = what});
 	assert_int_equal(lines, 1);
 }
 

@@ -17,35 +17,35 @@
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/report.h"
 #include "sandboxfs/cleanup.h"
-#include "tests/lib/house.h"
+#include "tests/lib/registry_fixture.h"
 
-static struct house house;
+static struct registry_fixture registry_fixture;
 
 static int set_up(void **state)
 {
 	(void)state;
-	house_open(&house, "memory", NULL);
-	house_start(&house);
+	registry_fixture_open(&registry_fixture, "memory", NULL);
+	registry_fixture_start(&registry_fixture);
 	return 0;
 }
 
 static int set_up_stopped(void **state)
 {
 	(void)state;
-	house_open(&house, "memory", NULL);
+	registry_fixture_open(&registry_fixture, "memory", NULL);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
-	house_close(&house);
+	registry_fixture_close(&registry_fixture);
 	return 0;
 }
 
 static void assert_absent(const char *name)
 {
-	struct sbx_box *box = sbx_registry_find(house.registry, name);
+	struct sbx_box *box = sbx_registry_find(registry_fixture.registry, name);
 
 	assert_null(box);
 }
@@ -56,7 +56,7 @@ static int make_code(const struct sbx_create_request *req, struct sbx_error *err
 	int code;
 
 	outcome_init(&o);
-	sbx_registry_make(house.registry, req, outcome_done, &o);
+	sbx_registry_make(registry_fixture.registry, req, outcome_done, &o);
 	code = outcome_wait(&o);
 	*err = o.err;
 	outcome_finish(&o);
@@ -76,7 +76,7 @@ static int rename_code(const char *from, const char *to)
 	int code;
 
 	outcome_init(&o);
-	sbx_registry_rename(house.registry, from, to, outcome_done, &o);
+	sbx_registry_rename(registry_fixture.registry, from, to, outcome_done, &o);
 	code = outcome_wait(&o);
 	outcome_finish(&o);
 	return code;
@@ -94,7 +94,7 @@ static void await_event(const char *event)
 		struct answer a;
 
 		answer_init(&a, 65536);
-		sbx_events_read(sbx_registry_events(house.registry), &cursor, &a.p, 0);
+		sbx_events_read(sbx_registry_events(registry_fixture.registry), &cursor, &a.p, 0);
 		answer_wait(&a);
 		assert_true(a.n > 0);
 		seen = strstr(a.data, word);
@@ -106,7 +106,7 @@ static void assert_error(int code, const char *text)
 {
 	struct sbx_error err;
 
-	sbx_error_fetch(house.registry, NULL, &err);
+	sbx_error_fetch(registry_fixture.registry, NULL, &err);
 	assert_int_equal(err.code, code);
 	assert_non_null(strstr(err.text, text));
 }
@@ -115,15 +115,15 @@ static void assert_error(int code, const char *text)
 
 static void made_sandbox_is_there_and_ready(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a"), *found;
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a"), *found;
 
 	(void)state;
 	assert_int_equal(box->state, SBX_BOX_READY);
 	assert_true(sbx_box_alive(box));
-	found = sbx_registry_find(house.registry, "a");
+	found = sbx_registry_find(registry_fixture.registry, "a");
 	assert_ptr_equal(found, box);
 	sbx_box_unref(found);
-	found = sbx_registry_find_number(house.registry, box->number);
+	found = sbx_registry_find_number(registry_fixture.registry, box->number);
 	assert_ptr_equal(found, box);
 	sbx_box_unref(found);
 	sbx_box_unref(box);
@@ -171,15 +171,15 @@ static void name_being_made_is_hidden_and_taken(void **state)
 
 	(void)state;
 	outcome_init(&o);
-	faults_hold(&house.backend, CREATE);
-	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
-	                  &o);
-	faults_await(&house.backend, CREATE);
+	faults_hold(&registry_fixture.backend, CREATE);
+	sbx_registry_make(registry_fixture.registry, &(struct sbx_create_request){.name = "a"},
+	                  outcome_done, &o);
+	faults_await(&registry_fixture.backend, CREATE);
 	assert_absent("a");
 	assert_int_equal(make_named("a"), -EEXIST);
-	assert_int_equal(house_teardown(&house, "a", false), -EBUSY);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", false), -EBUSY);
 	assert_int_equal(rename_code("a", "b"), -ENOENT);
-	faults_let_go(&house.backend, CREATE);
+	faults_let_go(&registry_fixture.backend, CREATE);
 	assert_int_equal(outcome_wait(&o), 0);
 	outcome_finish(&o);
 }
@@ -187,23 +187,23 @@ static void name_being_made_is_hidden_and_taken(void **state)
 static void failed_make_leaves_nothing_but_the_sentence(void **state)
 {
 	(void)state;
-	faults_refuse(&house.backend, CREATE, ENOSPC);
+	faults_refuse(&registry_fixture.backend, CREATE, ENOSPC);
 	assert_int_equal(make_named("a"), -ENOSPC);
 	assert_absent("a");
 	assert_error(ENOSPC, "creating was refused");
 	await_event("create_failed");
-	faults_mend(&house.backend, CREATE);
+	faults_mend(&registry_fixture.backend, CREATE);
 	assert_int_equal(make_named("a"), 0);
 }
 
 static void make_without_a_place_for_its_log_leaves_nothing(void **state)
 {
 	(void)state;
-	house.settings.logs_dir = "/dev/null/no";
+	registry_fixture.settings.logs_dir = "/dev/null/no";
 	assert_true(make_named("a") < 0);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 	assert_absent("a");
-	house.settings.logs_dir = NULL;
+	registry_fixture.settings.logs_dir = NULL;
 }
 
 struct cancelling {
@@ -227,14 +227,14 @@ static void cancelled_make_is_eintr(void **state)
 	(void)state;
 	outcome_init(&o);
 	sem_init(&c.done, 0, 0);
-	faults_hold(&house.backend, CREATE);
-	c.creation = sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"},
-	                               outcome_done, &o);
+	faults_hold(&registry_fixture.backend, CREATE);
+	c.creation = sbx_registry_make(registry_fixture.registry,
+	                               &(struct sbx_create_request){.name = "a"}, outcome_done, &o);
 	assert_non_null(c.creation);
-	faults_await(&house.backend, CREATE);
-	sbx_loop_post(house.loop, cancel, &c);
+	faults_await(&registry_fixture.backend, CREATE);
+	sbx_loop_post(registry_fixture.loop, cancel, &c);
 	wait_sem(&c.done);
-	faults_let_go(&house.backend, CREATE);
+	faults_let_go(&registry_fixture.backend, CREATE);
 	assert_int_equal(outcome_wait(&o), -EINTR);
 	assert_absent("a");
 	outcome_finish(&o);
@@ -245,24 +245,24 @@ static void cancelled_make_is_eintr(void **state)
 
 static void teardown_frees_the_name_before_everything_is_removed(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a");
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
 	_cleanup_free_ char *pending = NULL;
 	struct outcome complete;
 
 	(void)state;
 	outcome_init(&complete);
-	faults_hold(&house.backend, REMOVE);
-	assert_int_equal(house_teardown(&house, "a", false), 0);
-	faults_await(&house.backend, REMOVE);
+	faults_hold(&registry_fixture.backend, REMOVE);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", false), 0);
+	faults_await(&registry_fixture.backend, REMOVE);
 	assert_absent("a");
 	assert_false(sbx_box_alive(box));
-	pending = sbx_registry_pending_text(house.registry);
+	pending = sbx_registry_pending_text(registry_fixture.registry);
 	assert_string_equal(pending, "a\n");
-	sbx_registry_teardown(house.registry, "a", true, outcome_done, &complete);
-	house_settle(&house);
-	faults_let_go(&house.backend, REMOVE);
+	sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &complete);
+	registry_fixture_settle(&registry_fixture);
+	faults_let_go(&registry_fixture.backend, REMOVE);
 	assert_int_equal(outcome_wait(&complete), 0);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 	outcome_finish(&complete);
 	sbx_box_unref(box);
 	await_event("removed");
@@ -273,16 +273,16 @@ static void name_is_free_again_at_once(void **state)
 	(void)state;
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(make_named("a"), 0);
-		assert_int_equal(house_teardown(&house, "a", i % 2), 0);
+		assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", i % 2), 0);
 	}
 }
 
 static void teardown_of_what_is_not_there(void **state)
 {
 	(void)state;
-	assert_int_equal(house_teardown(&house, "a", false), -ENOENT);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
-	assert_int_equal(house_teardown(&house, "../a", true), -EINVAL);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", false), -ENOENT);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "../a", true), -EINVAL);
 }
 
 static void two_teardowns_at_once_both_succeed(void **state)
@@ -293,10 +293,10 @@ static void two_teardowns_at_once_both_succeed(void **state)
 	outcome_init(&first);
 	outcome_init(&second);
 	outcome_init(&third);
-	sbx_box_unref(house_make(&house, "a"));
-	sbx_registry_teardown(house.registry, "a", true, outcome_done, &first);
-	sbx_registry_teardown(house.registry, "a", true, outcome_done, &second);
-	sbx_registry_teardown(house.registry, "b", true, outcome_done, &third);
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
+	sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &first);
+	sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &second);
+	sbx_registry_teardown(registry_fixture.registry, "b", true, outcome_done, &third);
 	assert_int_equal(outcome_wait(&first), 0);
 	assert_int_equal(outcome_wait(&second), 0);
 	assert_int_equal(outcome_wait(&third), 0);
@@ -310,88 +310,88 @@ static void failed_removal_is_told_and_tried_again(void **state)
 	_cleanup_free_ char *stats = NULL;
 
 	(void)state;
-	faults_fail(&house.backend, REMOVE, 1, 1, EBUSY);
-	sbx_box_unref(house_make(&house, "a"));
-	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	faults_fail(&registry_fixture.backend, REMOVE, 1, 1, EBUSY);
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EBUSY);
 	assert_error(EBUSY, "removing was refused");
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 1);
 	await_event("removed");
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
-	stats = sbx_registry_stats_text(house.registry);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
+	stats = sbx_registry_stats_text(registry_fixture.registry);
 	assert_non_null(strstr(stats, "sandboxfs_remove_failures_total 1\n"));
 }
 
 static void failed_removal_is_tried_again_at_the_end(void **state)
 {
 	(void)state;
-	faults_fail(&house.backend, REMOVE, 1, 1, EBUSY);
-	sbx_box_unref(house_make(&house, "a"));
-	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
-	sbx_registry_shutdown(house.registry);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	faults_fail(&registry_fixture.backend, REMOVE, 1, 1, EBUSY);
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EBUSY);
+	sbx_registry_shutdown(registry_fixture.registry);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 }
 
 static void what_cannot_be_removed_holds_no_end_up(void **state)
 {
 	(void)state;
-	faults_refuse(&house.backend, REMOVE, EBUSY);
-	sbx_box_unref(house_make(&house, "a"));
-	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
-	sbx_registry_shutdown(house.registry);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	faults_refuse(&registry_fixture.backend, REMOVE, EBUSY);
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EBUSY);
+	sbx_registry_shutdown(registry_fixture.registry);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 1);
 	/* Who comes now is not kept waiting for an attempt that there will not be. */
-	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EBUSY);
 }
 
 /* In rmdir(2) everybody waits who comes to the directory. */
 static void who_waits_in_rmdir_and_the_end_are_in_a_hurry(void **state)
 {
 	(void)state;
-	sbx_box_unref(house_make(&house, "a"));
-	sbx_box_unref(house_make(&house, "b"));
-	sbx_box_unref(house_make(&house, "c"));
-	assert_int_equal(house_teardown(&house, "a", true), 0);
-	assert_int_equal(faults_calls(&house.backend, HURRY), 0);
-	assert_int_equal(house_teardown(&house, "b", false), 0);
-	assert_int_equal(faults_calls(&house.backend, HURRY), 1);
-	sbx_registry_shutdown(house.registry);
-	assert_int_equal(faults_calls(&house.backend, HURRY), 2);
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "b"));
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "c"));
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
+	assert_int_equal(faults_calls(&registry_fixture.backend, HURRY), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "b", false), 0);
+	assert_int_equal(faults_calls(&registry_fixture.backend, HURRY), 1);
+	sbx_registry_shutdown(registry_fixture.registry);
+	assert_int_equal(faults_calls(&registry_fixture.backend, HURRY), 2);
 }
 
 static void who_was_told_of_a_failed_removal_can_discard(void **state)
 {
 	_cleanup_free_ char *pending = NULL, *id = NULL;
-	struct sbx_box *box = house_make(&house, "a");
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
 
 	(void)state;
 	id = strdup(box->sandbox->id);
 	sbx_box_unref(box);
-	faults_refuse(&house.backend, REMOVE, EROFS);
-	assert_int_equal(house_teardown(&house, "a", false), 0);
-	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
-	assert_int_equal(faults_calls(&house.backend, DISCARD), 0);
-	pending = sbx_registry_pending_text(house.registry);
+	faults_refuse(&registry_fixture.backend, REMOVE, EROFS);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", false), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EROFS);
+	assert_int_equal(faults_calls(&registry_fixture.backend, DISCARD), 0);
+	pending = sbx_registry_pending_text(registry_fixture.registry);
 	assert_non_null(strstr(pending, id));
 	assert_non_null(strstr(pending, "\tremoving was refused\n"));
-	sbx_box_unref(house_make(&house, "a"));
+	sbx_box_unref(registry_fixture_make(&registry_fixture, "a"));
 	/* Another has the name by now. */
-	assert_int_equal(house_teardown(&house, id, true), 0);
-	assert_true(faults_calls(&house.backend, DISCARD) > 0);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, id, true), 0);
+	assert_true(faults_calls(&registry_fixture.backend, DISCARD) > 0);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 1);
 }
 
 static void refused_retirement_leaves_the_sandbox_ready(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a");
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
 	char *const argv[] = {"echo", "x", NULL};
 	struct sbx_request req = {.argv = (char **)argv};
 	struct sbx_jobrec *job;
 	bool repeated;
 
 	(void)state;
-	faults_refuse(&house.backend, RETIRE, EROFS);
-	assert_int_equal(house_teardown(&house, "a", true), -EROFS);
-	faults_mend(&house.backend, RETIRE);
+	faults_refuse(&registry_fixture.backend, RETIRE, EROFS);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EROFS);
+	faults_mend(&registry_fixture.backend, RETIRE);
 	assert_int_equal(box->state, SBX_BOX_READY);
 	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
 	                 0);
@@ -401,7 +401,7 @@ static void refused_retirement_leaves_the_sandbox_ready(void **state)
 
 static void teardown_kills_jobs_and_leaves_the_durable_log(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a");
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
 	char *const argv[] = {"hang", NULL};
 	struct sbx_request req = {.argv = (char **)argv};
 	_cleanup_free_ char *path = NULL;
@@ -412,9 +412,9 @@ static void teardown_kills_jobs_and_leaves_the_durable_log(void **state)
 	(void)state;
 	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
 	                 0);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
 	assert_true(sbx_job_ended(job));
-	assert_true(asprintf(&path, "%s/log/%s.jsonl", house.dir, box->sandbox->id) > 0);
+	assert_true(asprintf(&path, "%s/log/%s.jsonl", registry_fixture.dir, box->sandbox->id) > 0);
 	assert_int_equal(stat(path, &st), -1);
 	sbx_job_unref(job);
 	sbx_box_unref(box);
@@ -423,7 +423,7 @@ static void teardown_kills_jobs_and_leaves_the_durable_log(void **state)
 
 static void events_of_a_torn_down_sandbox_end(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a");
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
 	struct sbx_events_reader cursor = {0};
 	struct answer a, b;
 
@@ -433,7 +433,7 @@ static void events_of_a_torn_down_sandbox_end(void **state)
 	sbx_events_read(box->events, &cursor, &a.p, 0);
 	answer_wait(&a);
 	assert_non_null(strstr(a.data, "\"event\":\"create\""));
-	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
 	do {
 		answer_finish(&b);
 		answer_init(&b, 65536);
@@ -450,7 +450,7 @@ static void events_of_a_torn_down_sandbox_end(void **state)
 
 static void rename_moves_the_name(void **state)
 {
-	struct sbx_box *box = house_make(&house, "b"), *found;
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "b"), *found;
 	char name[64];
 
 	(void)state;
@@ -458,12 +458,12 @@ static void rename_moves_the_name(void **state)
 	assert_int_equal(make_named("c"), 0);
 	assert_int_equal(rename_code("b", "z"), 0);
 	assert_absent("b");
-	found = sbx_registry_find(house.registry, "z");
+	found = sbx_registry_find(registry_fixture.registry, "z");
 	assert_ptr_equal(found, box);
 	sbx_box_name(box, name);
 	assert_string_equal(name, "z");
 	assert_int_equal(make_named("b"), 0);
-	assert_int_equal(house_teardown(&house, "z", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "z", true), 0);
 	sbx_box_unref(found);
 	sbx_box_unref(box);
 	await_event("rename");
@@ -478,10 +478,10 @@ static void rename_is_refused_with_the_right_errno(void **state)
 	assert_int_equal(rename_code("a", "b"), -EEXIST);
 	assert_int_equal(rename_code("a", "ctl"), -EINVAL);
 	assert_int_equal(rename_code("a", "a"), 0);
-	faults_refuse(&house.backend, RENAME, EIO);
+	faults_refuse(&registry_fixture.backend, RENAME, EIO);
 	assert_int_equal(rename_code("a", "c"), -EIO);
 	assert_error(EIO, "renaming was refused");
-	faults_mend(&house.backend, RENAME);
+	faults_mend(&registry_fixture.backend, RENAME);
 	assert_int_equal(rename_code("a", "c"), 0);
 }
 
@@ -496,12 +496,12 @@ static void rename_and_teardown_at_once_leave_nothing(void **state)
 		assert_int_equal(make_named("a"), 0);
 		outcome_init(&renamed);
 		outcome_init(&gone);
-		sbx_registry_rename(house.registry, "a", "b", outcome_done, &renamed);
-		sbx_registry_teardown(house.registry, "a", true, outcome_done, &gone);
+		sbx_registry_rename(registry_fixture.registry, "a", "b", outcome_done, &renamed);
+		sbx_registry_teardown(registry_fixture.registry, "a", true, outcome_done, &gone);
 		r = outcome_wait(&renamed);
 		assert_true(r == 0 || r == -ENOENT);
 		assert_int_equal(outcome_wait(&gone), 0);
-		assert_int_equal(house_teardown(&house, "b", true), 0);
+		assert_int_equal(registry_fixture_teardown(&registry_fixture, "b", true), 0);
 		assert_absent("a");
 		assert_absent("b");
 		outcome_finish(&renamed);
@@ -526,7 +526,7 @@ static void walk_is_in_order_of_names(void **state)
 	assert_int_equal(make_named("c"), 0);
 	assert_int_equal(make_named("a"), 0);
 	assert_int_equal(make_named("b"), 0);
-	sbx_registry_walk(house.registry, remember_name, names);
+	sbx_registry_walk(registry_fixture.registry, remember_name, names);
 	assert_string_equal(names, "abc");
 }
 
@@ -540,11 +540,11 @@ static const char *member(struct json_object *obj, const char *key)
 
 static void texts_describe_the_sandboxes(void **state)
 {
-	struct sbx_box *box = house_make(&house, "a");
-	_cleanup_free_ char *list = sbx_registry_list_text(house.registry);
-	_cleanup_free_ char *json = sbx_registry_list_json(house.registry);
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
+	_cleanup_free_ char *list = sbx_registry_list_text(registry_fixture.registry);
+	_cleanup_free_ char *json = sbx_registry_list_json(registry_fixture.registry);
 	_cleanup_free_ char *info = sbx_box_info_json(box), *policy = sbx_box_policy_json(box);
-	_cleanup_free_ char *stats = sbx_registry_stats_text(house.registry);
+	_cleanup_free_ char *stats = sbx_registry_stats_text(registry_fixture.registry);
 	struct json_object *obj;
 
 	(void)state;
@@ -577,17 +577,17 @@ static void recovery_takes_up_what_is_found(void **state)
 	char names[16] = "";
 
 	(void)state;
-	faults_leave(&house.backend, "b");
-	faults_leave(&house.backend, "a");
-	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
-	house_start(&house);
-	sbx_registry_walk(house.registry, remember_name, names);
+	faults_leave(&registry_fixture.backend, "b");
+	faults_leave(&registry_fixture.backend, "a");
+	assert_int_equal(sbx_registry_recover(registry_fixture.registry, NULL), 0);
+	registry_fixture_start(&registry_fixture);
+	sbx_registry_walk(registry_fixture.registry, remember_name, names);
 	assert_string_equal(names, "ab");
 	await_event("recovery");
-	box = sbx_registry_find(house.registry, "a");
+	box = sbx_registry_find(registry_fixture.registry, "a");
 	assert_int_equal(box->state, SBX_BOX_READY);
 	sbx_box_unref(box);
-	assert_int_equal(house_teardown(&house, "a", true), 0);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), 0);
 }
 
 static void touch(const char *dir, const char *file)
@@ -595,7 +595,7 @@ static void touch(const char *dir, const char *file)
 	_cleanup_free_ char *path = NULL, *where = NULL;
 	FILE *f;
 
-	assert_true(asprintf(&where, "%s/%s", house.dir, dir) > 0);
+	assert_true(asprintf(&where, "%s/%s", registry_fixture.dir, dir) > 0);
 	assert_true(mkdir(where, 0700) == 0 || errno == EEXIST);
 	if (!file)
 		return;
@@ -610,14 +610,14 @@ static bool exists(const char *name)
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	assert_true(asprintf(&path, "%s/%s", house.dir, name) > 0);
+	assert_true(asprintf(&path, "%s/%s", registry_fixture.dir, name) > 0);
 	return lstat(path, &st) == 0;
 }
 
 static void recovery_sweeps_what_belongs_to_nobody(void **state)
 {
 	_cleanup_free_ char *log = NULL, *jobs = NULL;
-	const char *id = faults_leave(&house.backend, "a")->id;
+	const char *id = faults_leave(&registry_fixture.backend, "a")->id;
 
 	(void)state;
 	assert_true(asprintf(&log, "log/%s.jsonl", id) > 0);
@@ -627,8 +627,8 @@ static void recovery_sweeps_what_belongs_to_nobody(void **state)
 	touch("jobs", NULL);
 	touch(jobs, "3.1");
 	touch("jobs/gone-7", "3.2");
-	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
-	house_start(&house);
+	assert_int_equal(sbx_registry_recover(registry_fixture.registry, NULL), 0);
+	registry_fixture_start(&registry_fixture);
 	assert_true(exists(log));
 	assert_false(exists("log/gone-7.jsonl"));
 	assert_false(exists(jobs));
@@ -640,36 +640,36 @@ static void recovery_refuses_two_of_one_name(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	faults_leave(&house.backend, "a");
-	faults_leave(&house.backend, "a");
-	assert_int_equal(sbx_registry_recover(house.registry, &err), -EEXIST);
-	house_start(&house);
+	faults_leave(&registry_fixture.backend, "a");
+	faults_leave(&registry_fixture.backend, "a");
+	assert_int_equal(sbx_registry_recover(registry_fixture.registry, &err), -EEXIST);
+	registry_fixture_start(&registry_fixture);
 }
 
 static void lifetime_ends_a_sandbox(void **state)
 {
 	(void)state;
-	house.settings.run_timeout_ms = 20;
-	faults_leave(&house.backend, "old");
-	assert_int_equal(sbx_registry_recover(house.registry, NULL), 0);
-	house_start(&house);
+	registry_fixture.settings.run_timeout_ms = 20;
+	faults_leave(&registry_fixture.backend, "old");
+	assert_int_equal(sbx_registry_recover(registry_fixture.registry, NULL), 0);
+	registry_fixture_start(&registry_fixture);
 	assert_int_equal(make_named("a"), 0);
 	await_event("expired");
 	await_event("removed");
-	house_teardown(&house, "a", true);
-	house_teardown(&house, "old", true);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	registry_fixture_teardown(&registry_fixture, "a", true);
+	registry_fixture_teardown(&registry_fixture, "old", true);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 }
 
 static void ephemeral_mount_leaves_no_sandbox(void **state)
 {
 	(void)state;
-	house.settings.ephemeral = true;
-	house_start(&house);
+	registry_fixture.settings.ephemeral = true;
+	registry_fixture_start(&registry_fixture);
 	assert_int_equal(make_named("a"), 0);
 	assert_int_equal(make_named("b"), 0);
-	sbx_registry_shutdown(house.registry);
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 0);
+	sbx_registry_shutdown(registry_fixture.registry);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 0);
 }
 
 static void sandboxes_outlive_the_mount_but_not_their_jobs(void **state)
@@ -681,15 +681,15 @@ static void sandboxes_outlive_the_mount_but_not_their_jobs(void **state)
 	bool repeated;
 
 	(void)state;
-	house_start(&house);
-	box = house_make(&house, "a");
+	registry_fixture_start(&registry_fixture);
+	box = registry_fixture_make(&registry_fixture, "a");
 	assert_int_equal(sbx_job_start(box->jobs, &req, SBX_JOB_EXEC, NULL, &job, &repeated, NULL),
 	                 0);
-	sbx_registry_shutdown(house.registry);
+	sbx_registry_shutdown(registry_fixture.registry);
 	assert_true(sbx_job_ended(job));
-	assert_int_equal(atomic_load(&house.backend.sandboxes), 1);
+	assert_int_equal(atomic_load(&registry_fixture.backend.sandboxes), 1);
 	assert_int_equal(make_named("b"), -EBUSY);
-	assert_int_equal(house_teardown(&house, "a", true), -EBUSY);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", true), -EBUSY);
 	assert_int_equal(rename_code("a", "b"), -EBUSY);
 	sbx_job_unref(job);
 	sbx_box_unref(box);
@@ -703,12 +703,12 @@ static void what_cannot_be_saved_at_the_end_is_in_the_log(void **state)
 	struct sbx_box *box;
 
 	(void)state;
-	house_start(&house);
-	box = house_make(&house, "a");
+	registry_fixture_start(&registry_fixture);
+	box = registry_fixture_make(&registry_fixture, "a");
 	box->sandbox->unsaved = true;
-	assert_true(asprintf(&path, "%s/log/%s.jsonl", house.dir, box->sandbox->id) > 0);
-	faults_refuse(&house.backend, BARRIER, ENOSPC);
-	sbx_registry_shutdown(house.registry);
+	assert_true(asprintf(&path, "%s/log/%s.jsonl", registry_fixture.dir, box->sandbox->id) > 0);
+	faults_refuse(&registry_fixture.backend, BARRIER, ENOSPC);
+	sbx_registry_shutdown(registry_fixture.registry);
 	log = fopen(path, "re");
 	assert_non_null(log);
 	assert_true(fread(text, 1, sizeof(text) - 1, log) > 0);
@@ -749,17 +749,17 @@ static void who_flushes_while_a_box_is_saved_shares_the_next_saving(void **state
 	struct sbx_box *box;
 
 	(void)state;
-	box = house_make(&house, "a");
-	faults_hold(&house.backend, BARRIER_NOW);
+	box = registry_fixture_make(&registry_fixture, "a");
+	faults_hold(&registry_fixture.backend, BARRIER_NOW);
 	flush_begin(box, &first);
-	faults_await(&house.backend, BARRIER_NOW);
+	faults_await(&registry_fixture.backend, BARRIER_NOW);
 	flush_begin(box, &second);
 	flush_begin(box, &third);
-	faults_let_go(&house.backend, BARRIER_NOW);
+	faults_let_go(&registry_fixture.backend, BARRIER_NOW);
 	assert_int_equal(flush_end(&first), 0);
 	assert_int_equal(flush_end(&second), 0);
 	assert_int_equal(flush_end(&third), 0);
-	assert_int_equal(faults_calls(&house.backend, BARRIER_NOW), 2);
+	assert_int_equal(faults_calls(&registry_fixture.backend, BARRIER_NOW), 2);
 	sbx_box_unref(box);
 }
 
@@ -769,15 +769,15 @@ static void a_flush_waits_for_that_of_no_other_box(void **state)
 	struct sbx_box *a, *b;
 
 	(void)state;
-	a = house_make(&house, "a");
-	b = house_make(&house, "b");
-	faults_hold(&house.backend, BARRIER_NOW);
+	a = registry_fixture_make(&registry_fixture, "a");
+	b = registry_fixture_make(&registry_fixture, "b");
+	faults_hold(&registry_fixture.backend, BARRIER_NOW);
 	flush_begin(a, &held);
-	faults_await(&house.backend, BARRIER_NOW);
+	faults_await(&registry_fixture.backend, BARRIER_NOW);
 	flush_begin(b, &other);
 	assert_int_equal(flush_end(&other), 0);
 	assert_int_equal(held.code, 1);
-	faults_let_go(&house.backend, BARRIER_NOW);
+	faults_let_go(&registry_fixture.backend, BARRIER_NOW);
 	assert_int_equal(flush_end(&held), 0);
 	sbx_box_unref(a);
 	sbx_box_unref(b);
@@ -790,15 +790,15 @@ static void a_flush_that_fails_says_why(void **state)
 	struct sbx_box *box;
 
 	(void)state;
-	box = house_make(&house, "a");
-	faults_refuse(&house.backend, BARRIER_NOW, ENOSPC);
+	box = registry_fixture_make(&registry_fixture, "a");
+	faults_refuse(&registry_fixture.backend, BARRIER_NOW, ENOSPC);
 	flush_begin(box, &f);
 	assert_int_equal(flush_end(&f), -ENOSPC);
-	sbx_error_fetch(house.registry, box, &err);
+	sbx_error_fetch(registry_fixture.registry, box, &err);
 	assert_int_equal(err.code, ENOSPC);
 	assert_string_equal(err.text, "saving was refused");
 	await_event("save_failed");
-	faults_mend(&house.backend, BARRIER_NOW);
+	faults_mend(&registry_fixture.backend, BARRIER_NOW);
 	sbx_box_unref(box);
 }
 
@@ -809,13 +809,13 @@ static void what_is_written_is_saved_by_itself(void **state)
 	struct sbx_box *box;
 
 	(void)state;
-	box = house_make(&house, "a");
+	box = registry_fixture_make(&registry_fixture, "a");
 	box->sandbox->unsaved = true;
 	atomic_store(&box->sandbox->busy, true);
 	sbx_box_edited(box);
-	for (int i = 0; i < 2000 && faults_calls(&house.backend, BARRIER_NOW) < 1; i++)
+	for (int i = 0; i < 2000 && faults_calls(&registry_fixture.backend, BARRIER_NOW) < 1; i++)
 		nanosleep(&pause, NULL);
-	assert_true(faults_calls(&house.backend, BARRIER_NOW) >= 1);
+	assert_true(faults_calls(&registry_fixture.backend, BARRIER_NOW) >= 1);
 	sbx_box_unref(box);
 }
 
@@ -825,11 +825,11 @@ static void nothing_is_flushed_of_what_is_anchored(void **state)
 	struct sbx_box *box;
 
 	(void)state;
-	box = house_make(&house, "a");
+	box = registry_fixture_make(&registry_fixture, "a");
 	atomic_store(&box->sandbox->anchored, true);
 	assert_false(sbx_box_flush(box, flushed, &f));
 	sbx_box_edited(box);
-	assert_int_equal(faults_calls(&house.backend, BARRIER_NOW), 0);
+	assert_int_equal(faults_calls(&registry_fixture.backend, BARRIER_NOW), 0);
 	sbx_box_unref(box);
 }
 
@@ -838,14 +838,14 @@ static void shutdown_gives_up_what_is_being_made(void **state)
 	struct outcome o;
 
 	(void)state;
-	house_start(&house);
+	registry_fixture_start(&registry_fixture);
 	outcome_init(&o);
-	faults_hold(&house.backend, CREATE);
-	sbx_registry_make(house.registry, &(struct sbx_create_request){.name = "a"}, outcome_done,
-	                  &o);
-	faults_await(&house.backend, CREATE);
-	faults_let_go(&house.backend, CREATE);
-	sbx_registry_shutdown(house.registry);
+	faults_hold(&registry_fixture.backend, CREATE);
+	sbx_registry_make(registry_fixture.registry, &(struct sbx_create_request){.name = "a"},
+	                  outcome_done, &o);
+	faults_await(&registry_fixture.backend, CREATE);
+	faults_let_go(&registry_fixture.backend, CREATE);
+	sbx_registry_shutdown(registry_fixture.registry);
 	/* Whether it was noticed in time, it has been told. */
 	assert_true(outcome_wait(&o) <= 0);
 	outcome_finish(&o);

@@ -124,21 +124,21 @@ static char id[SBX_REV_MAX];
 
 static const char *snapshot(struct sbx_sandbox *sb, const char *message)
 {
-	const struct sbx_snapshot_wish wish = {.message = message};
+	const struct sbx_snapshot_options options = {.message = message};
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (sbx_history_snapshot(sb, &wish, id, &err))
+	if (sbx_history_snapshot(sb, &options, id, &err))
 		fail_msg("snapshot: %s", err.text);
 	return id;
 }
 
 static void mark(struct sbx_sandbox *sb, const char *name)
 {
-	const struct sbx_snapshot_wish wish = {.mark = name};
+	const struct sbx_snapshot_options options = {.mark = name};
 	struct sbx_error err = SBX_ERROR_INIT;
 	char ret[SBX_REV_MAX];
 
-	if (sbx_history_snapshot(sb, &wish, ret, &err))
+	if (sbx_history_snapshot(sb, &options, ret, &err))
 		fail_msg("mark: %s", err.text);
 	assert_string_equal(ret + 5, name);
 }
@@ -154,14 +154,14 @@ static void restore(struct sbx_sandbox *sb, const char *rev)
 static char *diff(struct sbx_sandbox *sb, const char *from, const char *to,
                   enum sbx_diff_format format)
 {
-	const struct sbx_diff_wish wish = {.from = from, .to = to, .format = format};
+	const struct sbx_diff_options options = {.from = from, .to = to, .format = format};
 	struct sbx_error err = SBX_ERROR_INIT;
 	int fd = open(scratch_path("diff"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	off_t len;
 	char *text;
 
 	assert_true(fd >= 0);
-	if (sbx_history_diff(sb, &wish, fd, &err))
+	if (sbx_history_diff(sb, &options, fd, &err))
 		fail_msg("diff: %s", err.text);
 	len = lseek(fd, 0, SEEK_END);
 	text = calloc(1, (size_t)len + 1);
@@ -282,8 +282,8 @@ static void the_time_of_a_snapshot_is_its_commits(void **state)
 	assert_int_equal(sbx_history_list(sb, keep_time, &written, &err), 0);
 	late = (written / 1000 + 1) * 1000;
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	sbx_past_drop_line(fd, &oid);
-	assert_int_equal(sbx_past_add_line(fd, &oid, late), 0);
+	sbx_local_history_drop_line(fd, &oid);
+	assert_int_equal(sbx_local_history_add_line(fd, &oid, late), 0);
 	assert_int_equal(sbx_history_list(sb, keep_time, &shown, &err), 0);
 	assert_int_equal(shown / 1000, written / 1000);
 	close(fd);
@@ -360,14 +360,14 @@ static void many_may_look_at_once(void **state)
 static void an_author_can_be_given(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	struct sbx_snapshot_wish wish = {.author = "A U Thor <a@example.org>"};
+	struct sbx_snapshot_options options = {.author = "A U Thor <a@example.org>"};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), 0);
-	expect(sb, "g log -1 --format='%an <%ae>'", wish.author);
-	wish.author = "no mail";
-	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), -EINVAL);
+	assert_int_equal(sbx_history_snapshot(sb, &options, id, &err), 0);
+	expect(sb, "g log -1 --format='%an <%ae>'", options.author);
+	options.author = "no mail";
+	assert_int_equal(sbx_history_snapshot(sb, &options, id, &err), -EINVAL);
 	snapshot(sb, "x");
 	expect(sb, "g log -1 --format='%an <%ae>'",
 	       is_git() ? "T <t@example.org>" : "sandboxfs <sandboxfs@localhost>");
@@ -379,12 +379,12 @@ static void an_author_can_be_given(void **state)
 static void ignored_files_are_recorded_when_asked(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	struct sbx_snapshot_wish wish = {.ignored = true};
+	struct sbx_snapshot_options options = {.ignored = true};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
 	fixture_in(sb, EDITS);
-	assert_int_equal(sbx_history_snapshot(sb, &wish, id, &err), 0);
+	assert_int_equal(sbx_history_snapshot(sb, &options, id, &err), 0);
 	expect(sb, "g show HEAD:x.log", "i");
 	expect(sb, "g status --porcelain", "");
 	restore(sb, "base");
@@ -545,7 +545,7 @@ static void a_mark_keeps_what_was_staged_too(void **state)
 	_cleanup_free_ char *before = NULL;
 
 	(void)state;
-	if (!is_git() || fixture.row->layered)
+	if (!is_git() || fixture.row->overlaid)
 		return;
 	sb = fixture_create("a");
 	fixture_in(sb, "echo staged > file; echo s > new");
@@ -567,7 +567,7 @@ static void a_mark_keeps_what_was_staged_too(void **state)
 static void a_snapshot_is_whole_whatever_was_seen_before(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	struct sbx_past_place place = sbx_local_place(sb);
+	struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
@@ -580,7 +580,7 @@ static void a_snapshot_is_whole_whatever_was_seen_before(void **state)
 	fixture_in(sb, "echo gone > gone; touch -d '1 hour ago' gone");
 	mark(sb, "m");
 	assert_int_equal(sbx_history_forget(sb, "m", &err), 0);
-	sbx_past_prune(&place, true);
+	sbx_local_history_prune(&context, true);
 	mark(sb, "n");
 	fixture_in(sb, "rm gone");
 	restore(sb, "mark:n");
@@ -796,10 +796,10 @@ static bool killed_in(struct sbx_sandbox *sb, void (*fn)(struct sbx_sandbox *sb)
 
 static void do_snapshot(struct sbx_sandbox *sb)
 {
-	const struct sbx_snapshot_wish wish = {.message = "two"};
+	const struct sbx_snapshot_options options = {.message = "two"};
 	char ret[SBX_REV_MAX];
 
-	sbx_history_snapshot(sb, &wish, ret, NULL);
+	sbx_history_snapshot(sb, &options, ret, NULL);
 }
 
 static char goal[SBX_REV_MAX];
@@ -981,7 +981,7 @@ static void a_large_file_comes_back(void **state)
 	_cleanup_free_ char *before = NULL, *after = NULL;
 
 	(void)state;
-	if (!is_git() || !fixture.row->layered)
+	if (!is_git() || !fixture.row->overlaid)
 		return;
 	sb = fixture_create("a");
 	fixture_in(sb, "head -c 32000000 /dev/urandom > big; chmod +x big");
@@ -999,13 +999,13 @@ static void a_large_file_comes_back(void **state)
 static void a_file_of_nothing_is_refused(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	const struct sbx_snapshot_wish wish = {.message = "huge"};
+	const struct sbx_snapshot_options options = {.message = "huge"};
 	struct sbx_error err = SBX_ERROR_INIT;
 	char ret[SBX_REV_MAX];
 
 	(void)state;
 	fixture_in(sb, "echo x > x; truncate -s 4T huge");
-	assert_int_equal(sbx_history_snapshot(sb, &wish, ret, &err), -EFBIG);
+	assert_int_equal(sbx_history_snapshot(sb, &options, ret, &err), -EFBIG);
 	assert_int_equal(strncmp(err.text, "huge is too large", 17), 0);
 	assert_int_equal(sbx_history_restore(sb, "base", NULL, &err), -EFBIG);
 	fixture_in(sb, "rm huge; truncate -s 40M less; echo end >> less");
@@ -1086,7 +1086,7 @@ static void what_no_mark_leads_to_is_taken_out(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
 	_cleanup_free_ char *kept = NULL, *again = NULL, *script = NULL;
-	struct sbx_past_place place = sbx_local_place(sb);
+	struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
 	struct sbx_error err = SBX_ERROR_INIT;
 	int few, many;
 
@@ -1101,7 +1101,7 @@ static void what_no_mark_leads_to_is_taken_out(void **state)
 	assert_true(many > few + 5);
 	snapshot(sb, "one");
 	assert_int_equal(sbx_history_forget(sb, "gone", &err), 0);
-	sbx_past_prune(&place, true);
+	sbx_local_history_prune(&context, true);
 	if (is_git())
 		assert_int_equal(own_objects(sb), few);
 	else
@@ -1124,8 +1124,8 @@ static void what_no_mark_leads_to_is_taken_out(void **state)
 static void what_is_staged_is_not_taken_out(void **state)
 {
 	struct sbx_sandbox *sb = fixture_create("a");
-	const struct sbx_past_place place = sbx_local_place(sb);
-	const struct sbx_snapshot_wish wish = {.message = "x"};
+	const struct sbx_snapshot_context context = sbx_local_snapshot_context(sb);
+	const struct sbx_snapshot_options options = {.message = "x"};
 	struct sbx_error err = SBX_ERROR_INIT;
 	_cleanup_free_ char *dir = git_dir(sb),
 	                    *lock = sbx_format("%s/refs/heads/sandbox.lock", dir);
@@ -1136,9 +1136,9 @@ static void what_is_staged_is_not_taken_out(void **state)
 		mark(sb, "m");
 		fixture_in(sb, "echo precious > p; touch -d '1 hour ago' p");
 		scratch_write(lock, "");
-		assert_true(sbx_history_snapshot(sb, &wish, ret, &err) < 0);
+		assert_true(sbx_history_snapshot(sb, &options, ret, &err) < 0);
 		assert_int_equal(unlink(lock), 0);
-		sbx_past_prune(&place, true);
+		sbx_local_history_prune(&context, true);
 		snapshot(sb, "again");
 		expect_sound(sb);
 		restore(sb, "base");
@@ -1157,7 +1157,7 @@ static void what_is_recorded_does_not_pile_up(void **state)
 
 	(void)state;
 	/* What is taken out is the same whether the tree is an overlay or not. */
-	if (fixture.row->layered)
+	if (fixture.row->overlaid)
 		return;
 	sb = fixture_create("a");
 	fixture_in(sb, "mkdir many; echo s > staged");

@@ -96,11 +96,11 @@ static git_oid tree_of(const struct sbx_index *index, const struct sbx_index *ba
 	return oid;
 }
 
-static struct past_changes list(const git_oid *from, const git_oid *to)
+static struct tree_changes list(const git_oid *from, const git_oid *to)
 {
-	struct past_changes a = {.repo = repo};
+	struct tree_changes a = {.repo = repo};
 
-	assert_int_equal(past_changes_list(&a, from, to), 0);
+	assert_int_equal(tree_changes_list(&a, from, to), 0);
 	return a;
 }
 
@@ -110,11 +110,11 @@ static void an_index_follows_the_trees(void **state)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct sbx_index from = some(), to = some();
 		git_oid x = tree_of(&from, NULL, NULL), y = tree_of(&to, NULL, NULL);
-		struct past_changes a = list(&x, &y);
+		struct tree_changes a = list(&x, &y);
 
-		assert_int_equal(past_changes_stage(&a, &from), 0);
+		assert_int_equal(tree_changes_stage(&a, &from), 0);
 		assert_true(sbx_index_equal(&from, &to));
-		past_changes_release(&a);
+		tree_changes_release(&a);
 		sbx_index_release(&from);
 		sbx_index_release(&to);
 	}
@@ -138,7 +138,7 @@ static void what_a_path_was_goes_before_what_it_is(void **state)
 {
 	struct sbx_index from = {.at = calloc(4, sizeof(*from.at))};
 	struct sbx_index to = {.at = calloc(4, sizeof(*to.at))};
-	struct past_changes a;
+	struct tree_changes a;
 	git_oid x, y;
 
 	(void)state;
@@ -160,7 +160,7 @@ static void what_a_path_was_goes_before_what_it_is(void **state)
 	assert_int_equal(a.at[3].mode, 0100755);
 	assert_string_equal(a.at[4].path, "gone");
 	assert_int_equal(a.at[4].mode, 0);
-	past_changes_release(&a);
+	tree_changes_release(&a);
 	sbx_index_release(&from);
 	sbx_index_release(&to);
 }
@@ -183,7 +183,7 @@ static void what_is_the_same_is_not_read(void **state)
 	struct sbx_index index = {.at = calloc(4, sizeof(*index.at))};
 	struct sbx_index part = {.at = calloc(4, sizeof(*part.at))};
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct past_changes a = {.err = &err};
+	struct tree_changes a = {.err = &err};
 	git_oid x, y, same;
 
 	(void)state;
@@ -198,12 +198,12 @@ static void what_is_the_same_is_not_read(void **state)
 	a = list(&x, &y);
 	assert_int_equal(a.n, 1);
 	assert_string_equal(a.at[0].path, "other/file");
-	past_changes_release(&a);
+	tree_changes_release(&a);
 	/* What differs is read, and that it is not there is said. */
-	a = (struct past_changes){.repo = repo, .err = &err};
-	assert_true(past_changes_list(&a, &same, &y) < 0);
+	a = (struct tree_changes){.repo = repo, .err = &err};
+	assert_true(tree_changes_list(&a, &same, &y) < 0);
 	assert_non_null(strstr(err.text, "cannot compare"));
-	past_changes_release(&a);
+	tree_changes_release(&a);
 	sbx_index_release(&index);
 	sbx_index_release(&part);
 }

@@ -313,7 +313,7 @@ static void remove_below(struct sbx_sandbox *sb, int fd)
 			assert_int_equal(unlinkat(fd, d->d_name, AT_REMOVEDIR), 0);
 			continue;
 		}
-		sbx_sandbox_changing(sb, fd, d->d_name);
+		sbx_sandbox_before_write(sb, fd, d->d_name);
 		assert_int_equal(unlinkat(fd, d->d_name, 0), 0);
 	}
 	closedir(dir);
@@ -345,8 +345,8 @@ static void several_removals_are_one(void **state)
 	_cleanup_free_ char *tree = fixture_tree(sb);
 
 	(void)state;
-	sbx_sandbox_changing(sb, fd, "one");
-	sbx_sandbox_changing(sb, fd, "file");
+	sbx_sandbox_before_write(sb, fd, "one");
+	sbx_sandbox_before_write(sb, fd, "file");
 	fixture_in(sb, "rm one file");
 	close(fd);
 	remove_all(sb);
@@ -368,7 +368,7 @@ static void there_is_room_for_a_write(void **state)
 	remove_all(sb);
 	snprintf(kept, sizeof(kept), "%s", scratch_path("state/kept/%s", sb->id));
 	assert_true(scratch_count(kept) > 700);
-	sbx_sandbox_changing(sb, -1, NULL);
+	sbx_sandbox_before_write(sb, -1, NULL);
 	assert_true(sbx_sandbox_make_room(sb));
 	while (sbx_sandbox_make_room(sb))
 		;
@@ -386,7 +386,7 @@ static void what_is_written_ends_a_row(void **state)
 
 	(void)state;
 	remove_all(sb);
-	sbx_sandbox_changing(sb, -1, NULL);
+	sbx_sandbox_before_write(sb, -1, NULL);
 	fixture_in(sb, "echo begun anew > file");
 	tree = fixture_tree(sb);
 	fixture_take_down(sb);
@@ -441,7 +441,7 @@ static void what_was_staged_is_saved_beside_it(void **state)
 	_cleanup_free_ char *staged = NULL, *have = NULL;
 
 	(void)state;
-	if (!is_git() || fixture.row->layered)
+	if (!is_git() || fixture.row->overlaid)
 		return;
 	sb = edited("a");
 	free(fixture_git(sb, "add file sub"));
@@ -479,7 +479,7 @@ static void git_says_the_same_of_what_came_back(void **state)
 	_cleanup_free_ char *one = NULL, *other = NULL, *branch = NULL;
 
 	(void)state;
-	if (!is_git() || fixture.row->layered)
+	if (!is_git() || fixture.row->overlaid)
 		return;
 	sb = edited("a");
 	free(fixture_git(sb, "add -A sub"));

@@ -136,8 +136,8 @@ static void in_a_scope_of_our_own_we_make_room_and_switch_on(void **state)
 	(void)state;
 	start_in_scope();
 	open_group();
-	assert_true(group.powers.memory && group.powers.pids && group.powers.cpu);
-	assert_string_equal(group.powers.reason, "");
+	assert_true(group.features.memory && group.features.pids && group.features.cpu);
+	assert_string_equal(group.features.reason, "");
 	assert_file("scope", "cgroup.procs", "");
 	assert_file("scope", "cgroup.subtree_control", "memory pids cpu");
 	assert_self(ours("scope", "/self"));
@@ -166,7 +166,7 @@ static void with_a_stranger_in_it_the_scope_is_left_alone(void **state)
 	assert_file("scope", "cgroup.subtree_control", "");
 	assert_non_null(strchr(fake_cgroup_read("scope", "cgroup.procs"), '\n'));
 	/* but beside it there is room, with what is on there */
-	assert_true(!group.powers.memory && group.powers.pids);
+	assert_true(!group.features.memory && group.features.pids);
 	assert_non_null(fake_cgroup_read(ours("", "/self"), "cgroup.procs"));
 	assert_int_equal(cgroup_join(&group), 0);
 	assert_self(ours("", "/self"));
@@ -180,7 +180,7 @@ static void the_root_may_keep_its_processes(void **state)
 	fake_cgroup_put("", STRANGER);
 	fake_cgroup_put("", getpid());
 	open_group();
-	assert_true(group.powers.memory && group.powers.pids && !group.powers.cpu);
+	assert_true(group.features.memory && group.features.pids && !group.features.cpu);
 	assert_non_null(strchr(fake_cgroup_read("", "cgroup.procs"), '\n'));
 }
 
@@ -190,8 +190,8 @@ static void without_memory_and_pids_there_is_a_reason_and_no_change(void **state
 	start("hugetlb", "/");
 	open_group();
 	assert_int_equal(group.dir, -1);
-	assert_true(!group.powers.memory && !group.powers.pids && !group.powers.cpu);
-	assert_non_null(strstr(group.powers.reason, "ours is /"));
+	assert_true(!group.features.memory && !group.features.pids && !group.features.cpu);
+	assert_non_null(strstr(group.features.reason, "ours is /"));
 	assert_null(fake_cgroup_read(ours("", ""), "cgroup.procs"));
 }
 
@@ -211,25 +211,25 @@ static void where_there_is_room_for_one_alone_nothing_is_kept(void **state)
 	group.kernel = &kernel;
 	open_group();
 	assert_int_equal(group.dir, -1);
-	assert_true(!group.powers.memory && *group.powers.reason);
+	assert_true(!group.features.memory && *group.features.reason);
 	assert_null(fake_cgroup_read(ours("scope", ""), "cgroup.procs"));
 	group.kernel = &fake_cgroup_kernel;
 }
 
 static void probing_tells_the_same_and_changes_nothing(void **state)
 {
-	struct sbx_cgroup_powers powers;
+	struct sbx_cgroup_features features;
 
 	(void)state;
 	start_in_scope();
-	cgroup_probe(&where, (pid_t[]){getpid()}, 1, &powers);
-	assert_true(powers.memory && powers.pids && powers.cpu);
+	cgroup_probe(&where, (pid_t[]){getpid()}, 1, &features);
+	assert_true(features.memory && features.pids && features.cpu);
 	assert_self("scope");
 	assert_file("scope", "cgroup.subtree_control", "");
 	fake_cgroup_write("", "cgroup.subtree_control", "-memory");
 	fake_cgroup_write("", "cgroup.subtree_control", "-pids");
-	cgroup_probe(&where, (pid_t[]){STRANGER}, 1, &powers);
-	assert_true(!powers.memory && *powers.reason);
+	cgroup_probe(&where, (pid_t[]){STRANGER}, 1, &features);
+	assert_true(!features.memory && *features.reason);
 }
 
 static void what_killed_mounts_left_is_removed_and_the_living_stay(void **state)

@@ -73,13 +73,13 @@ static uint32_t answer(const struct sock_fprog *p, const struct seccomp_data *ca
 }
 
 static struct sock_fprog make(const struct filter_rule *rules, size_t n,
-                              const struct filter_wish *wish)
+                              const struct filter_options *options)
 {
 	struct filter_rule copy[128];
 	struct sock_fprog p;
 
 	memcpy(copy, rules, n * sizeof(*rules));
-	assert_int_equal(filter_code(ARCH, copy, n, wish, &p), 0);
+	assert_int_equal(filter_code(ARCH, copy, n, options, &p), 0);
 	return p;
 }
 
@@ -93,22 +93,22 @@ static uint32_t ask(const struct sock_fprog *p, uint32_t nr, uint64_t a0, uint64
 
 static void each_number_meets_its_fate_and_others_are_allowed(void **state)
 {
-	static const enum filter_fate fates[] = {FILTER_ALLOW, FILTER_REFUSE, FILTER_ABSENT};
+	static const enum filter_verdict verdicts[] = {FILTER_ALLOW, FILTER_REFUSE, FILTER_ABSENT};
 	static const uint32_t answers[] = {ALLOW, REFUSE, ABSENT};
-	const struct filter_wish wish = {0};
+	const struct filter_options options = {0};
 
 	(void)state;
 	srand(1);
 	for (int round = 0; round < 200; round++) {
-		enum filter_fate fate[64] = {FILTER_ALLOW};
+		enum filter_verdict verdict[64] = {FILTER_ALLOW};
 		struct filter_rule rules[64];
 		size_t n = 0;
 
 		for (uint32_t nr = 0; nr < 60; nr++) {
 			if (rand() % 3 == 0)
 				continue;
-			fate[nr] = fates[rand() % 3];
-			rules[n++] = (struct filter_rule){.nr = nr, .fate = fate[nr]};
+			verdict[nr] = verdicts[rand() % 3];
+			rules[n++] = (struct filter_rule){.nr = nr, .verdict = verdict[nr]};
 		}
 		for (size_t i = 0; i < n; i++) { /* in any order */
 			const size_t other = (size_t)rand() % n;
@@ -117,9 +117,9 @@ static void each_number_meets_its_fate_and_others_are_allowed(void **state)
 			rules[i] = rules[other];
 			rules[other] = rule;
 		}
-		struct sock_fprog p = make(rules, n, &wish);
+		struct sock_fprog p = make(rules, n, &options);
 		for (uint32_t nr = 0; nr < 64; nr++)
-			assert_int_equal(ask(&p, nr, 0, 0, 0, 0), answers[fate[nr]]);
+			assert_int_equal(ask(&p, nr, 0, 0, 0, 0), answers[verdict[nr]]);
 		assert_int_equal(ask(&p, 0x3fffffff, 0, 0, 0, 0), ALLOW);
 		free(p.filter);
 	}
@@ -127,9 +127,9 @@ static void each_number_meets_its_fate_and_others_are_allowed(void **state)
 
 static void what_is_foreign_is_refused(void **state)
 {
-	const struct filter_rule rule = {.nr = 1, .fate = FILTER_REFUSE};
-	const struct filter_wish wish = {0};
-	struct sock_fprog p = make(&rule, 1, &wish);
+	const struct filter_rule rule = {.nr = 1, .verdict = FILTER_REFUSE};
+	const struct filter_options options = {0};
+	struct sock_fprog p = make(&rule, 1, &options);
 	struct seccomp_data call = {.arch = AUDIT_ARCH_I386, .nr = 3};
 
 	(void)state;
@@ -152,8 +152,8 @@ static void arguments_are_judged(void **state)
 	                                      CLONE_NEWIPC, CLONE_NEWUSER,   CLONE_NEWPID,
 	                                      CLONE_NEWNET};
 	const uint64_t high = UINT64_C(0x1234500000000);
-	const struct filter_wish wish = {0};
-	struct sock_fprog p = make(rules, sizeof(rules) / sizeof(*rules), &wish);
+	const struct filter_options options = {0};
+	struct sock_fprog p = make(rules, sizeof(rules) / sizeof(*rules), &options);
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(namespaces) / sizeof(*namespaces); i++) {
@@ -177,31 +177,32 @@ static void arguments_are_judged(void **state)
 	free(p.filter);
 }
 
-static bool may(int family, const struct filter_wish *wish)
+static bool may(int family, const struct filter_options *options)
 {
 	if (family == AF_UNIX)
-		return !wish->no_unix;
-	return !wish->no_inet && (family == AF_INET || family == AF_INET6 || family == AF_NETLINK);
+		return !options->no_unix;
+	return !options->no_inet &&
+	       (family == AF_INET || family == AF_INET6 || family == AF_NETLINK);
 }
 
 static void sockets_are_those_that_are_wished_for(void **state)
 {
-	const struct filter_rule rule = {.nr = 41, .fate = FILTER_SOCKET};
+	const struct filter_rule rule = {.nr = 41, .verdict = FILTER_SOCKET};
 
 	(void)state;
 	for (int w = 0; w < 4; w++) {
-		const struct filter_wish wish = {.no_inet = w & 1, .no_unix = w & 2};
-		struct sock_fprog p = make(&rule, 1, &wish);
+		const struct filter_options options = {.no_inet = w & 1, .no_unix = w & 2};
+		struct sock_fprog p = make(&rule, 1, &options);
 
 		for (int family = 0; family < 64; family++)
 			assert_int_equal(ask(&p, 41, (uint64_t)family, SOCK_DGRAM, 0, 0),
-			                 may(family, &wish) ? ALLOW : REFUSE);
+			                 may(family, &options) ? ALLOW : REFUSE);
 		assert_int_equal(ask(&p, 41, UINT64_C(1) << 32 | AF_INET, SOCK_STREAM, 0, 0),
 		                 REFUSE);
 		assert_int_equal(ask(&p, 41, AF_INET, SOCK_RAW | SOCK_CLOEXEC, 0, 0), REFUSE);
 		assert_int_equal(ask(&p, 41, AF_INET6, SOCK_RAW, 58, 0), REFUSE);
 		assert_int_equal(ask(&p, 41, AF_NETLINK, SOCK_RAW, 0, 0),
-		                 wish.no_inet ? REFUSE : ALLOW);
+		                 options.no_inet ? REFUSE : ALLOW);
 		assert_int_equal(ask(&p, 41, AF_NETLINK, SOCK_RAW, 12, 0), REFUSE);
 		free(p.filter);
 	}
@@ -210,8 +211,8 @@ static void sockets_are_those_that_are_wished_for(void **state)
 static void addresses_are_heard_of(void **state)
 {
 	static const struct filter_rule rules[] = {{42, FILTER_HEARD}, {44, FILTER_SENDTO}};
-	const struct filter_wish wish = {0};
-	struct sock_fprog p = make(rules, 2, &wish);
+	const struct filter_options options = {0};
+	struct sock_fprog p = make(rules, 2, &options);
 	struct seccomp_data call = {.arch = ARCH, .nr = 44};
 
 	(void)state;
@@ -227,10 +228,10 @@ static void addresses_are_heard_of(void **state)
 
 static void limits_of_others_are_not_set(void **state)
 {
-	const struct filter_rule rule = {.nr = 302, .fate = FILTER_LIMIT};
-	const struct filter_wish wish = {.no_pids = true};
+	const struct filter_rule rule = {.nr = 302, .verdict = FILTER_LIMIT};
+	const struct filter_options options = {.no_pids = true};
 	const uint64_t high = UINT64_C(1) << 32, limit = UINT64_C(0x7ffc00001000);
-	struct sock_fprog p = make(&rule, 1, &wish);
+	struct sock_fprog p = make(&rule, 1, &options);
 
 	(void)state;
 	assert_int_equal(ask(&p, 302, 0, 0, limit, 0), ALLOW);
@@ -244,8 +245,8 @@ static void limits_of_others_are_not_set(void **state)
 static void how_init_runs_is_not_set(void **state)
 {
 	static const struct filter_rule rules[] = {{302, FILTER_INIT}, {141, FILTER_PRIORITY}};
-	const struct filter_wish wish = {0};
-	struct sock_fprog p = make(rules, 2, &wish);
+	const struct filter_options options = {0};
+	struct sock_fprog p = make(rules, 2, &options);
 
 	(void)state;
 	assert_int_equal(ask(&p, 302, UINT64_C(1) << 32 | 1, 0, 0, 0), REFUSE);
@@ -268,8 +269,8 @@ static void the_limit_of_core_dumps_stays(void **state)
 	static const struct filter_rule rules[] = {{160, FILTER_RLIMIT}, {302, FILTER_INIT_LIMIT}};
 	static const struct filter_rule no_pids[] = {{302, FILTER_LIMIT}};
 	const uint64_t high = UINT64_C(1) << 32, limit = UINT64_C(0x7ffc00001000);
-	struct filter_wish wish = {0};
-	struct sock_fprog p = make(rules, 2, &wish);
+	struct filter_options options = {0};
+	struct sock_fprog p = make(rules, 2, &options);
 
 	(void)state;
 	assert_int_equal(ask(&p, 160, RLIMIT_CORE, limit, 0, 0), NOTHING);
@@ -283,8 +284,8 @@ static void the_limit_of_core_dumps_stays(void **state)
 	assert_int_equal(ask(&p, 302, 1, RLIMIT_NOFILE, limit, 0), REFUSE);
 	assert_int_equal(ask(&p, 302, 1, RLIMIT_CORE, limit, 0), REFUSE);
 	free(p.filter);
-	wish.no_pids = true;
-	p = make(no_pids, 1, &wish);
+	options.no_pids = true;
+	p = make(no_pids, 1, &options);
 	assert_int_equal(ask(&p, 302, 0, RLIMIT_CORE, limit, 0), NOTHING);
 	assert_int_equal(ask(&p, 302, 7, RLIMIT_CORE, limit, 0), REFUSE);
 	assert_int_equal(ask(&p, 302, 0, RLIMIT_CPU, limit, 0), ALLOW);
@@ -296,9 +297,10 @@ static void a_pass_opens_what_only_inits_may(void **state)
 	enum { SETNS, OPENAT2 };
 	static const struct filter_rule rules[] = {{SETNS, FILTER_SETNS},
 	                                           {OPENAT2, FILTER_OPENAT2}};
-	const struct filter_wish wish = {.pass = {0x0123456789abcdef, 0xfedcba9876543210}};
-	struct sock_fprog p = make(rules, 2, &wish);
-	struct seccomp_data call = {.arch = ARCH, .args = {1, 2, 3, 4, wish.pass[0], wish.pass[1]}};
+	const struct filter_options options = {.pass = {0x0123456789abcdef, 0xfedcba9876543210}};
+	struct sock_fprog p = make(rules, 2, &options);
+	struct seccomp_data call = {.arch = ARCH,
+	                            .args = {1, 2, 3, 4, options.pass[0], options.pass[1]}};
 
 	(void)state;
 	for (int nr = SETNS; nr <= OPENAT2; nr++) {
@@ -316,14 +318,14 @@ static void a_pass_opens_what_only_inits_may(void **state)
 
 static void more_ranges_than_a_program_holds_are_too_big(void **state)
 {
-	const struct filter_wish wish = {0};
+	const struct filter_options options = {0};
 	struct filter_rule rules[200];
 	struct sock_fprog p;
 
 	(void)state;
 	for (uint32_t i = 0; i < 200; i++)
-		rules[i] = (struct filter_rule){.nr = 2 * i, .fate = FILTER_REFUSE};
-	assert_int_equal(filter_code(ARCH, rules, 200, &wish, &p), -E2BIG);
+		rules[i] = (struct filter_rule){.nr = 2 * i, .verdict = FILTER_REFUSE};
+	assert_int_equal(filter_code(ARCH, rules, 200, &options, &p), -E2BIG);
 }
 
 int main(void)

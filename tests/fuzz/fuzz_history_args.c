@@ -12,20 +12,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void read_wish(int deed, const char *text)
+static void read_options(int op, const char *text)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	struct wish wish = {0};
-	int r = sbx_wish_read(deed, text, &wish, &err);
+	struct args args = {0};
+	int r = sbx_history_args_read(op, text, &args, &err);
 
 	assert(r == 0 || (r == -err.code && err.text[0]));
-	if (r == 0 && (deed == DEED_RESTORE || deed == DEED_RESET))
-		assert(sbx_rev_check(wish.text, NULL) == 0);
-	if (r == 0 && deed == DEED_FORK && wish.text)
-		assert(sbx_rev_check(wish.text, NULL) == 0 && !strchr(wish.text, ':'));
-	if (r == 0 && wish.author)
-		assert(strstr(wish.author, " <") && !strchr(wish.author, '\n'));
-	sbx_wish_release(&wish);
+	if (r == 0 && (op == HISTORY_OP_RESTORE || op == HISTORY_OP_RESET))
+		assert(sbx_rev_check(args.text, NULL) == 0);
+	if (r == 0 && op == HISTORY_OP_FORK && args.text)
+		assert(sbx_rev_check(args.text, NULL) == 0 && !strchr(args.text, ':'));
+	if (r == 0 && args.author)
+		assert(strstr(args.author, " <") && !strchr(args.author, '\n'));
+	sbx_history_args_release(&args);
 }
 
 static void read_names(const char *text, size_t len)
@@ -46,8 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!text)
 		return 0;
-	if (data[0] % 8 <= DEED_FORK)
-		read_wish(data[0] % 8, text);
+	if (data[0] % 8 <= HISTORY_OP_FORK)
+		read_options(data[0] % 8, text);
 	else
 		read_names((const char *)data + 1, size - 1);
 	free(text);

@@ -3,7 +3,7 @@
  * backend whose calls the test rules (faults.h). With it go answers that can be waited for.
  *
  * Its commands are words: `echo A B` prints, `err A` prints to stderr, `exit N`, `missing` cannot
- * be started, `hang` and `slow` run until a signal or house_end(), `write PATH TEXT` makes TEXT
+ * be started, `hang` and `slow` run until a signal or registry_fixture_end(), `write PATH TEXT` makes TEXT
  * all that a file holds, and any other does nothing.
  */
 #ifndef SANDBOXFS_TESTS_HOUSE_H
@@ -20,7 +20,7 @@
 #include "tests/lib/faults.h"
 #include "tests/lib/played.h"
 
-struct house {
+struct registry_fixture {
 	char dir[64];
 	struct sbx_settings settings;
 	struct sbx_host host;
@@ -34,12 +34,12 @@ struct house {
 };
 
 /* As a mount that is told BACKEND and SOURCE, which may be NULL. */
-void house_open(struct house *h, const char *backend, const char *source);
+void registry_fixture_open(struct registry_fixture *h, const char *backend, const char *source);
 /* Shuts everything down and asserts that nothing is left. */
-void house_close(struct house *h);
+void registry_fixture_close(struct registry_fixture *h);
 /* In between, as at an unmount. */
-void house_start(struct house *h);
-void house_stop(struct house *h);
+void registry_fixture_start(struct registry_fixture *h);
+void registry_fixture_stop(struct registry_fixture *h);
 
 /* The outcome of make, teardown, rename. */
 struct outcome {
@@ -56,8 +56,8 @@ int outcome_wait(struct outcome *o);
 void outcome_finish(struct outcome *o);
 
 /* make() and waiting; asserts success. A reference. */
-struct sbx_box *house_make(struct house *h, const char *name);
-int house_teardown(struct house *h, const char *name, bool complete);
+struct sbx_box *registry_fixture_make(struct registry_fixture *h, const char *name);
+int registry_fixture_teardown(struct registry_fixture *h, const char *name, bool complete);
 
 /* An answer that can be waited for. */
 struct answer {
@@ -73,12 +73,12 @@ void answer_wait(struct answer *a);
 bool answer_come(struct answer *a); /* without waiting, and without taking it */
 void answer_finish(struct answer *a);
 /* Cancels as FUSE would, on the loop thread, and waits until cancel has returned. */
-void answer_cancel(struct house *h, struct answer *a, bool fatal);
+void answer_cancel(struct registry_fixture *h, struct answer *a, bool fatal);
 /* Returns when everything posted to the loop so far has run. */
-void house_settle(struct house *h);
+void registry_fixture_settle(struct registry_fixture *h);
 /* Says what the most recent command prints, and that it ends. */
-void house_print(struct house *h, const char *text);
-void house_end(struct house *h, int code);
+void registry_fixture_print(struct registry_fixture *h, const char *text);
+void registry_fixture_end(struct registry_fixture *h, int code);
 /* Returns when SEM is posted; fails when that takes too long. */
 void wait_sem(sem_t *sem);
 

@@ -1,4 +1,4 @@
-#include "tests/lib/house.h"
+#include "tests/lib/registry_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 static void invalidate(struct sbx_box *box, bool busy, void *data)
 {
-	struct house *h = data;
+	struct registry_fixture *h = data;
 
 	assert_non_null(box);
 	atomic_fetch_add(&h->busy, busy ? 1 : -1);
@@ -47,7 +47,7 @@ static void *loop_thread(void *data)
 	return NULL;
 }
 
-void house_start(struct house *h)
+void registry_fixture_start(struct registry_fixture *h)
 {
 	assert_int_equal(pthread_create(&h->thread, NULL, loop_thread, h->loop), 0);
 }
@@ -94,17 +94,17 @@ static void obey(struct played_job *job)
 		played_ended(job, SBX_END_EXITED, strcmp(word, "exit") == 0 ? atoi(text) : 0);
 }
 
-void house_print(struct house *h, const char *text)
+void registry_fixture_print(struct registry_fixture *h, const char *text)
 {
 	played_output(atomic_load(&h->runner.last), 1, text, strlen(text));
 }
 
-void house_end(struct house *h, int code)
+void registry_fixture_end(struct registry_fixture *h, int code)
 {
 	played_ended(atomic_load(&h->runner.last), SBX_END_EXITED, code);
 }
 
-static void open_backend(struct house *h)
+static void open_backend(struct registry_fixture *h)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_backend *inner;
@@ -118,7 +118,7 @@ static void open_backend(struct house *h)
 	faults_wrap(&h->backend, inner);
 }
 
-void house_open(struct house *h, const char *backend, const char *source)
+void registry_fixture_open(struct registry_fixture *h, const char *backend, const char *source)
 {
 	memset(h, 0, sizeof(*h));
 	assert_non_null(tmp_make(h->dir, sizeof(h->dir), "sandboxfs-test"));
@@ -156,7 +156,7 @@ void house_open(struct house *h, const char *backend, const char *source)
 	                 0);
 }
 
-void house_stop(struct house *h)
+void registry_fixture_stop(struct registry_fixture *h)
 {
 	sbx_registry_shutdown(h->registry);
 	sbx_loop_stop(h->loop);
@@ -164,9 +164,9 @@ void house_stop(struct house *h)
 	sbx_pool_destroy(h->pool);
 }
 
-void house_close(struct house *h)
+void registry_fixture_close(struct registry_fixture *h)
 {
-	house_stop(h);
+	registry_fixture_stop(h);
 	sbx_registry_destroy(h->registry);
 	assert_int_equal(atomic_load(&h->backend.objects), 0);
 	sbx_backend_destroy(&h->backend.base);
@@ -191,7 +191,7 @@ void wait_sem(sem_t *sem)
 		assert_int_equal(errno, EINTR);
 }
 
-void house_settle(struct house *h)
+void registry_fixture_settle(struct registry_fixture *h)
 {
 	sem_t sem;
 
@@ -231,7 +231,7 @@ void outcome_finish(struct outcome *o)
 	sem_destroy(&o->come);
 }
 
-struct sbx_box *house_make(struct house *h, const char *name)
+struct sbx_box *registry_fixture_make(struct registry_fixture *h, const char *name)
 {
 	struct outcome o;
 	struct sbx_box *box;
@@ -245,7 +245,7 @@ struct sbx_box *house_make(struct house *h, const char *name)
 	return box;
 }
 
-int house_teardown(struct house *h, const char *name, bool complete)
+int registry_fixture_teardown(struct registry_fixture *h, const char *name, bool complete)
 {
 	struct outcome o;
 	int code;
@@ -339,7 +339,7 @@ static void cancel(void *data)
 	sem_post(&c->done);
 }
 
-void answer_cancel(struct house *h, struct answer *a, bool fatal)
+void answer_cancel(struct registry_fixture *h, struct answer *a, bool fatal)
 {
 	struct cancelling c = {.a = a, .fatal = fatal};
 

@@ -1,7 +1,7 @@
 /*
  * Files are opened by the record's names: a sandbox that is gone meanwhile has none.
  */
-#include "backends/local/settle.h"
+#include "backends/local/syncer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct asked {
 	char *base;  /* commit that the branch begins at, or NULL */
 };
 
-struct sbx_settler {
+struct sbx_syncer {
 	struct sbx_local *b;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -48,7 +48,7 @@ static void write_out(int dir, const char *name)
 		sbx_write_out(fd);
 }
 
-static void settle(struct sbx_local *b, const struct asked *a)
+static void sync_one(struct sbx_local *b, const struct asked *a)
 {
 	_cleanup_free_ char *record = sbx_format("%s.json", a->id);
 	_cleanup_fd_ int tree = sbx_dir_open(b->state.trees, a->id);
@@ -86,18 +86,18 @@ static void release(struct asked *a)
 	free(a);
 }
 
-static void settle_all(struct sbx_local *b, struct asked *list)
+static void sync_all(struct sbx_local *b, struct asked *list)
 {
 	if (list)
 		fill_spares(b, list->base);
 	for (struct asked *next; list; list = next) {
 		next = list->next;
-		settle(b, list);
+		sync_one(b, list);
 		release(list);
 	}
 }
 
-static bool is_stopped(struct sbx_settler *s)
+static bool is_stopped(struct sbx_syncer *s)
 {
 	bool stop;
 
@@ -111,7 +111,7 @@ static bool is_stopped(struct sbx_settler *s)
  * Waits a moment: the files of a sandbox that is removed at once need not be written at all, and
  * its removal would wait for that.
  */
-static void pause_for(struct sbx_settler *s)
+static void pause_for(struct sbx_syncer *s)
 {
 	const struct timespec until = sbx_clock_after(CLOCK_REALTIME, PAUSE_NS);
 
@@ -119,9 +119,9 @@ static void pause_for(struct sbx_settler *s)
 		;
 }
 
-static void *settler_main(void *data)
+static void *syncer_main(void *data)
 {
-	struct sbx_settler *s = data;
+	struct sbx_syncer *s = data;
 	bool stop = false, spreads;
 
 	prepare(s->b);
@@ -137,16 +137,16 @@ static void *settler_main(void *data)
 		spreads = s->spreading && !stop;
 		s->spreading = false;
 		pthread_mutex_unlock(&s->lock);
-		settle_all(s->b, list);
+		sync_all(s->b, list);
 		if (spreads)
 			sbx_git_store_spread(s->b->common);
 	}
 	return NULL;
 }
 
-int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err)
+int sbx_local_syncer_start(struct sbx_local *b, struct sbx_error *err)
 {
-	struct sbx_settler *s = calloc(1, sizeof(*s));
+	struct sbx_syncer *s = calloc(1, sizeof(*s));
 	int r = s ? 0 : -ENOMEM;
 
 	if (!r && b->kind == SBX_LOCAL_GIT)
@@ -155,7 +155,7 @@ int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err)
 		s->b = b;
 		pthread_mutex_init(&s->lock, NULL);
 		sem_init(&s->wake, 0, 0);
-		r = sbx_thread_start(&s->thread, settler_main, s);
+		r = sbx_thread_start(&s->thread, syncer_main, s);
 		if (r) {
 			sem_destroy(&s->wake);
 			pthread_mutex_destroy(&s->lock);
@@ -164,13 +164,13 @@ int sbx_local_settle_begin(struct sbx_local *b, struct sbx_error *err)
 	}
 	if (r)
 		return sbx_fail(err, -r, "cannot start a thread: %s", strerror(-r));
-	b->settler = s;
+	b->syncer = s;
 	return 0;
 }
 
-void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec)
+void sbx_local_sync_soon(struct sbx_local *b, const struct sbx_record *rec)
 {
-	struct sbx_settler *s = b->settler;
+	struct sbx_syncer *s = b->syncer;
 	struct asked *a = s ? calloc(1, sizeof(*a)) : NULL;
 
 	if (!a)
@@ -191,9 +191,9 @@ void sbx_local_settle_soon(struct sbx_local *b, const struct sbx_record *rec)
 	sem_post(&s->wake);
 }
 
-void sbx_local_settle_store(struct sbx_local *b)
+void sbx_local_sync_store(struct sbx_local *b)
 {
-	struct sbx_settler *s = b->settler;
+	struct sbx_syncer *s = b->syncer;
 	bool asks;
 
 	if (!s || b->kind != SBX_LOCAL_GIT)
@@ -207,7 +207,7 @@ void sbx_local_settle_store(struct sbx_local *b)
 		sem_post(&s->wake);
 }
 
-void sbx_local_settle_end(struct sbx_settler *s)
+void sbx_local_syncer_stop(struct sbx_syncer *s)
 {
 	if (!s)
 		return;
@@ -216,7 +216,7 @@ void sbx_local_settle_end(struct sbx_settler *s)
 	pthread_mutex_unlock(&s->lock);
 	sem_post(&s->wake);
 	pthread_join(s->thread, NULL);
-	settle_all(s->b, s->asked);
+	sync_all(s->b, s->asked);
 	sem_destroy(&s->wake);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

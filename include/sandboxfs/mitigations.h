@@ -3,16 +3,16 @@
  * each holds back, the tests build a second daemon (SBX_WEAK) without those that its environment
  * names. In the program itself all stand: the question is answered while compiling.
  */
-#ifndef SANDBOXFS_WALLS_H
-#define SANDBOXFS_WALLS_H
+#ifndef SANDBOXFS_MITIGATIONS_H
+#define SANDBOXFS_MITIGATIONS_H
 
 #ifdef SBX_WEAK
 #include <stdbool.h>
 
 /* Thread-safe. */
-bool sbx_without(const char *wall);
+bool sbx_mitigation_off(const char *wall);
 #else
-#define sbx_without(wall) false
+#define sbx_mitigation_off(wall) false
 #endif
 
 #endif
