@@ -1,11 +1,11 @@
 /*
- * Order matters here. What runs commands is started first, while nobody else is in our cgroup and our
- * limits are those that we were given; then the mourner is forked, which clears up if we are killed.
- * The backend then takes the lock of the state directory, so that whatever is stale below it can be
- * cleared away. The controls are mounted before the workspace, which points at them.
+ * Order matters here. What runs commands is started first, while nobody else is in our cgroup and
+ * our limits are those that we were given; then the mourner is forked, which clears up if we are
+ * killed. The backend then takes the lock of the state directory, so that whatever is stale below
+ * it can be cleared away. The controls are mounted before the workspace, which points at them.
  *
- * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that nothing
- * runs; answer what is still owed; free.
+ * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that
+ * nothing runs; answer what is still owed; free.
  */
 #include "fs/daemon.h"
 
@@ -51,8 +51,9 @@
 #define LANE_MOST     128 /* works of so many sandboxes at once, however long they take */
 #define REMOVERS_MOST 64
 #define ENDING_MS     5000 /* how long a daemon may take to end its jobs */
-#define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open */
-#define KEPT_BYTES    (4u << 20) /* of listings of directories */
+#define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open   \
+	                    */
+#define KEPT_BYTES (4u << 20) /* of listings of directories */
 
 struct daemon {
 	struct sbx_options *opts;
@@ -87,8 +88,9 @@ static void handle_ended(void *data)
 }
 
 /*
- * A mount was made or taken away. A copy of ours in another namespace keeps the connection alive, so the kernel would
- * not say that MNT is gone. By device: a mount that was moved, covered or bound elsewhere is still there.
+ * A mount was made or taken away. A copy of ours in another namespace keeps the connection alive,
+ * so the kernel would not say that MNT is gone. By device: a mount that was moved, covered or bound
+ * elsewhere is still there.
  */
 static void handle_mounts(struct sbx_watch *w, uint32_t events)
 {
@@ -191,8 +193,8 @@ static int prepare_controls(struct daemon *d, struct sbx_error *err)
 }
 
 /*
- * Opens the backend, which locks the state directory. The holder of the lock may be a daemon on its way
- * out, after an unmount: its controls are no longer mounted, and it is waited for.
+ * Opens the backend, which locks the state directory. The holder of the lock may be a daemon on its
+ * way out, after an unmount: its controls are no longer mounted, and it is waited for.
  */
 static int open_backend(struct daemon *d, struct sbx_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * Both trees on one connection (-o controls=inline): for a container that binds MNT alone. Files are
- * opened in the ordinary way there, since control files need OPEN and FLUSH and ENOSYS is for a
+ * Both trees on one connection (-o controls=inline): for a container that binds MNT alone. Files
+ * are opened in the ordinary way there, since control files need OPEN and FLUSH and ENOSYS is for a
  * whole connection.
  */
 #ifndef SANDBOXFS_FS_INLINE_H

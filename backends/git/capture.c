@@ -151,7 +151,8 @@ static int merge(struct merging *m)
 	return r ? r : merge_known(m, m->lower->n, m->known->n);
 }
 
-/* Changed about while the walk went on, something may have been met as a file and as a directory: one has to go. */
+/* Changed about while the walk went on, something may have been met as a file and as a directory:
+ * one has to go. */
 static bool is_below_file(const struct sbx_index *index, size_t at)
 {
 	const struct sbx_index_entry *e = &index->at[at];

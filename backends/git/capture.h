@@ -27,8 +27,8 @@ struct sbx_capture_options {
 	const char *common;   /* objects are made as the owner of this path; NULL: as the daemon */
 	int root;             /* the tree */
 	/*
-	 * A tree in layers: its upper one, open for reading, and what lies below, as an index and as a tree of the
-	 * repository. -1 and NULL: the whole tree is looked at.
+	 * A tree in layers: its upper one, open for reading, and what lies below, as an index and
+	 * as a tree of the repository. -1 and NULL: the whole tree is looked at.
 	 */
 	int upper;
 	const struct sbx_index *lower;
@@ -40,14 +40,16 @@ struct sbx_capture_options {
 	const struct sbx_index *known;
 	struct timespec known_at;
 	bool believe;
-	/* The same of what was found before, which tells nothing of what belongs in the tree. May be NULL. */
+	/* The same of what was found before, which tells nothing of what belongs in the tree. May
+	 * be NULL. */
 	const struct sbx_index *seen;
 	struct timespec seen_at;
 	const struct sbx_strings
 	        *nested;           /* directories that the host made repositories of; may be NULL */
 	struct sbx_identity owner; /* of the files; the index tells them as the daemon's own */
 	bool ignored;              /* also what the ignore rules name */
-	bool busy; /* commands may be alive: what they have mapped they change without a change of time */
+	bool busy;  /* commands may be alive: what they have mapped they change without a change of
+	               time */
 	bool exact; /* struct sbx_captured.exact is wanted */
 	bool spare; /* files of many holes are left out where they are too much; else EFBIG */
 	atomic_bool *cancelled; /* polled: -EINTR; may be NULL */
@@ -63,8 +65,8 @@ struct sbx_captured {
 	git_oid exact;
 	bool has_exact;
 	struct sbx_index index; /* the whole */
-	struct sbx_index
-	        found; /* of it, what was looked at and may be believed later; names are those of index */
+	struct sbx_index found; /* of it, what was looked at and may be believed later; names are
+	                           those of index */
 	/* Paths that are not recorded: ignored, special, spared, or nothing but such below. */
 	struct sbx_strings left_out;
 	/*
@@ -74,8 +76,8 @@ struct sbx_captured {
 	bool inexact;
 	/* Repositories in the tree whose contents are not recorded: submodules too. */
 	struct sbx_strings nested;
-	struct timespec
-	        begun; /* to be the index's time: what changed later is looked at again by who reads it */
+	struct timespec begun; /* to be the index's time: what changed later is looked at again by
+	                          who reads it */
 };
 
 /* 0 or a negative errno: EINTR, EFBIG, ENOSPC, EMFILE... Blocks. */

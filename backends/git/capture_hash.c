@@ -6,8 +6,8 @@
  * with those files as they are recorded themselves: libgit2 finds them in an index in memory and
  * never looks for them in the tree.
  *
- * Large files go piece by piece, and once more for each thing that has to be known before. A file of
- * holes is made in a moment and of any size: its zeros are not read but taken from memory.
+ * Large files go piece by piece, and once more for each thing that has to be known before. A file
+ * of holes is made in a moment and of any size: its zeros are not read but taken from memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -401,7 +401,8 @@ static int record_large(struct capture *c, struct capture_item *item, int fd,
 }
 
 #define TRIES 4
-/* Made in a moment, a file of nothing but holes takes hours to read. This much is read in about a minute. */
+/* Made in a moment, a file of nothing but holes takes hours to read. This much is read in about a
+ * minute. */
 #define HOLES ((uint64_t)16 << 30)
 
 /* ---- stat data ---- */
@@ -511,7 +512,8 @@ static int hash_whole(struct capture *c, struct capture_item *item, int fd,
 	return r;
 }
 
-/* -EFBIG, with a sentence unless such files are left out: there is too much to read that takes up no room. */
+/* -EFBIG, with a sentence unless such files are left out: there is too much to read that takes up
+ * no room. */
 static int count_holes(struct capture *c, const struct capture_item *item)
 {
 	const uint64_t size = (uint64_t)item->st.st_size, room = (uint64_t)item->st.st_blocks * 512;
@@ -610,7 +612,8 @@ static bool same_time(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* -ESTALE: it changed while it was read; what was read is recorded all the same if there is something. */
+/* -ESTALE: it changed while it was read; what was read is recorded all the same if there is
+ * something. */
 static int hash_file_once(struct capture *c, struct capture_item *item, bool *read)
 {
 	_cleanup_fd_ int fd = open_file(c->options->root, item->path);

@@ -1,6 +1,7 @@
 /*
- * The ignore rules along the way to a directory. .gitignore files are a command's to change at any moment and may be links or FIFOs: one
- * that is no plain file of a sensible size counts as empty, as git itself does with links.
+ * The ignore rules along the way to a directory. .gitignore files are a command's to change at any
+ * moment and may be links or FIFOs: one that is no plain file of a sensible size counts as empty,
+ * as git itself does with links.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -34,7 +34,8 @@ int capture_rules_enter(struct capture_rules *rules, const char *dir);
 /* Whether PATH is ignored by itself or by a directory above it. */
 int capture_rules_ignore(struct capture_rules *rules, const char *path, bool *ret);
 
-/* How much may be tried for the ignore rules of one tree (sbx_ignore_work): about a minute. Lowered by tests. */
+/* How much may be tried for the ignore rules of one tree (sbx_ignore_work): about a minute. Lowered
+ * by tests. */
 extern uint64_t capture_ignore_work;
 
 /* A file or link that belongs into the tree. */

@@ -1,7 +1,9 @@
 /*
- * The walk over a tree, directory by directory. A directory is opened from the root by its path each time, by the kernel and beneath
- * it, so that however deep a tree is the walk holds few descriptors, and none that leads out. Of a tree in layers only what the upper one
- * has is visited; where that replaces a directory altogether, or shows one of the base under another name, the whole of it.
+ * The walk over a tree, directory by directory. A directory is opened from the root by its path
+ * each time, by the kernel and beneath it, so that however deep a tree is the walk holds few
+ * descriptors, and none that leads out. Of a tree in layers only what the upper one has is visited;
+ * where that replaces a directory altogether, or shows one of the base under another name, the
+ * whole of it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -149,8 +151,8 @@ static bool is_nested(const struct walk *w, const char *path, const char *name)
 }
 
 /*
- * 1, 0, or -EFBIG, with a sentence: a command has made more rules for more names than can be tried. Where such things are left out nothing
- * is ignored from then on.
+ * 1, 0, or -EFBIG, with a sentence: a command has made more rules for more names than can be tried.
+ * Where such things are left out nothing is ignored from then on.
  */
 static int is_ignored(struct walk *w, const char *path, bool directory)
 {

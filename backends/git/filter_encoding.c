@@ -1,6 +1,7 @@
 /*
- * The attribute working-tree-encoding, which libgit2 does not know: a file is kept as UTF-8 and checked out in another encoding. A filter
- * of ours does it wherever libgit2 filters, which is in the order of gitattributes(5): last on the way out.
+ * The attribute working-tree-encoding, which libgit2 does not know: a file is kept as UTF-8 and
+ * checked out in another encoding. A filter of ours does it wherever libgit2 filters, which is in
+ * the order of gitattributes(5): last on the way out.
  */
 #include <errno.h>
 #include <git2/sys/filter.h>

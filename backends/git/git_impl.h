@@ -9,7 +9,8 @@
 #include "sandboxfs/cleanup.h"
 
 /*
- * "TEXT: what libgit2 said", with the errno of CODE, which the last call answered. A code of ours behind which there is no call
+ * "TEXT: what libgit2 said", with the errno of CODE, which the last call answered. A code of ours
+ * behind which there is no call
  * (-1) is a lack of memory.
  */
 int sbx_git_fail(struct sbx_error *err, int code, const char *fmt, ...)
@@ -40,15 +41,16 @@ int sbx_git_encoding_init(void);
 /* Why our entries are locked, as the file says it. */
 #define SBX_GIT_LOCKED "sandboxfs\n"
 
-/* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so; NULL: without one yet. 0 or -errno; EEXIST. Caller holds the lock. */
+/* Makes the locked entry of WT, whose workdir need not be there, with HEAD saying so; NULL: without
+ * one yet. 0 or -errno; EEXIST. Caller holds the lock. */
 int sbx_git_write_entry(const struct sbx_git_worktree *wt, const char *head);
 
 /* Where BRANCH is checked out, in words, the caller's; NULL: nowhere. Reads only HEAD files. */
 int sbx_git_checked_out(const char *common, const char *branch, char **where);
 
 /*
- * The patterns of what its user and the repository SOURCE itself ignore in every directory (core.excludesFile, info/exclude).
- * The caller's; NULL without memory.
+ * The patterns of what its user and the repository SOURCE itself ignore in every directory
+ * (core.excludesFile, info/exclude). The caller's; NULL without memory.
  */
 char *sbx_git_excludes(const char *source);
 

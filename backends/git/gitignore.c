@@ -1,6 +1,7 @@
 /*
- * Patterns are kept in the order in which they were pushed, and tried from the last to the first. Most are plain names or "*.suffix":
- * they are compared, not matched. Where gitignore(5) leaves room, it is done as git does it.
+ * Patterns are kept in the order in which they were pushed, and tried from the last to the first.
+ * Most are plain names or "*.suffix": they are compared, not matched. Where gitignore(5) leaves
+ * room, it is done as git does it.
  */
 #include "backends/git/gitignore.h"
 
@@ -14,8 +15,8 @@
 #include "sandboxfs/grow.h"
 
 struct pattern {
-	const char *
-	        text; /* of len bytes, without "!" and the slashes at both ends; in the file's text */
+	const char *text; /* of len bytes, without "!" and the slashes at both ends; in the file's
+	                     text */
 	size_t len, literal;    /* as many bytes from its start are compared, not matched */
 	struct sbx_glob *glob;  /* the rest; NULL: nothing is left */
 	bool negated, dir_only; /* "!" before it, "/" behind it */
@@ -121,7 +122,8 @@ static int add_line(struct sbx_ignore *ig, const char *line, size_t len)
 	parse(&p, line, trimmed(line, len));
 	if (!p.len)
 		return 0;
-	/* A name is matched whole, a path only behind what is compared: this decides what "a**" means. */
+	/* A name is matched whole, a path only behind what is compared: this decides what "a**"
+	 * means. */
 	if (p.name_only && p.literal < p.len)
 		p.literal = 0;
 	if (p.literal < p.len && !p.suffix)

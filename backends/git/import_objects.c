@@ -1,6 +1,6 @@
 /*
- * A walk in depth with a stack of its own; blobs are written when they are met, trees and commits when all they name
- * is there. So an object that the source has need not be entered.
+ * A walk in depth with a stack of its own; blobs are written when they are met, trees and commits
+ * when all they name is there. So an object that the source has need not be entered.
  */
 #include "backends/git/import_objects.h"
 
@@ -77,8 +77,8 @@ static bool tree_mode_ok(unsigned mode)
 }
 
 /*
- * The files whose names all entries since begin with. Each is longer than the one before, so no file system has names for
- * more of them.
+ * The files whose names all entries since begin with. Each is longer than the one before, so no
+ * file system has names for more of them.
  */
 struct prefixes {
 	struct tree_entry at[NAME_MAX];
@@ -233,7 +233,8 @@ struct walk {
 	struct sbx_error *err;
 };
 
-/* Those that have nothing in them git may leave out, as it knows the tree without having it; the source gets them. */
+/* Those that have nothing in them git may leave out, as it knows the tree without having it; the
+ * source gets them. */
 static bool is_empty_one(const git_oid *oid, git_object_t type)
 {
 	git_oid empty;

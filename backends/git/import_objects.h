@@ -1,4 +1,5 @@
-/* Bringing objects of a private repository over to the source, so that they can be believed there. */
+/* Bringing objects of a private repository over to the source, so that they can be believed there.
+ */
 #ifndef SANDBOXFS_GIT_IMPORT_OBJECTS_H
 #define SANDBOXFS_GIT_IMPORT_OBJECTS_H
 
@@ -7,7 +8,8 @@
 
 #include "backends/git/object_reader.h"
 
-/* Whether the LEN bytes at DATA are a well-formed object of TYPE with names that may be checked out. */
+/* Whether the LEN bytes at DATA are a well-formed object of TYPE with names that may be checked
+ * out. */
 bool sbx_git_object_ok(git_object_t type, const char *data, size_t len);
 
 #define SBX_GIT_TIPS 8
@@ -45,8 +47,8 @@ int sbx_git_export(git_repository *source, struct sbx_git_reader *reader, const 
                    git_object_t type, struct sbx_git_taken *taken, struct sbx_error *err);
 
 /*
- * The calling thread makes files as the owner of PATH from here to sbx_git_owner_end, when the daemon is root:
- * root's files in somebody's repository would be in his way.
+ * The calling thread makes files as the owner of PATH from here to sbx_git_owner_end, when the
+ * daemon is root: root's files in somebody's repository would be in his way.
  */
 struct sbx_git_owner {
 	unsigned uid, gid;

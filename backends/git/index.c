@@ -1,6 +1,6 @@
 /*
- * gitformat-index(5). Versions 2 to 4 are read, 2 and 3 written. A hostile file costs at most time and
- * memory in proportion to SBX_INDEX_MAX.
+ * gitformat-index(5). Versions 2 to 4 are read, 2 and 3 written. A hostile file costs at most time
+ * and memory in proportion to SBX_INDEX_MAX.
  */
 #include "backends/git/index.h"
 
@@ -142,7 +142,8 @@ static int keep_name(struct parser *p, const char *name, size_t len)
 	if (p->names_len + len > p->names_most)
 		return sbx_fail(p->err, EFBIG, "the index is too large");
 	if (!p->index.names || p->names_len + len > p->names_cap) {
-		/* As much as can be in the file, so that they are moved only where names are cut short in it. */
+		/* As much as can be in the file, so that they are moved only where names are cut
+		 * short in it. */
 		size_t cap = p->index.names ? 2 * p->names_cap + len : p->end;
 		char *names;
 

@@ -29,7 +29,8 @@ struct sbx_index_entry {
 	const char *name; /* LEN bytes, no NUL after them */
 };
 
-/* Sorted by name and stage. Zero it to start; the names belong to it or to what it was merged from. */
+/* Sorted by name and stage. Zero it to start; the names belong to it or to what it was merged from.
+ */
 struct sbx_index {
 	struct sbx_index_entry *at;
 	size_t n;
@@ -37,9 +38,10 @@ struct sbx_index {
 };
 
 /*
- * Takes DATA apart. EINVAL: damaged, an entry that host git should not see (a name for .git, a path that
- * leads out, a mode git does not know, a file where another entry has a directory), or an extension
- * that is not understood; EFBIG. DATA must not change meanwhile and is not needed afterwards.
+ * Takes DATA apart. EINVAL: damaged, an entry that host git should not see (a name for .git, a path
+ * that leads out, a mode git does not know, a file where another entry has a directory), or an
+ * extension that is not understood; EFBIG. DATA must not change meanwhile and is not needed
+ * afterwards.
  */
 int sbx_index_parse(const void *data, size_t len, struct sbx_index *ret, struct sbx_error *err);
 /*
@@ -52,7 +54,8 @@ int sbx_index_parse_most(const void *data, size_t len, size_t most, struct sbx_i
 /* Frees what *INDEX owns and zeroes it. */
 void sbx_index_release(struct sbx_index *index);
 
-/* The bytes of INDEX, malloc'd; without SUM its checksum is zero, which costs less and is read too. 0 or -ENOMEM. */
+/* The bytes of INDEX, malloc'd; without SUM its checksum is zero, which costs less and is read too.
+ * 0 or -ENOMEM. */
 int sbx_index_format(const struct sbx_index *index, bool sum, void **ret, size_t *len);
 
 /* Whether both say the same; what the file system told at the time does not matter. */

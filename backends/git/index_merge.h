@@ -30,7 +30,8 @@ bool sbx_index_flags_differ(const struct sbx_index *a, const struct sbx_index *b
 int sbx_index_dress(const struct sbx_index *index, const struct sbx_index *own,
                     const struct sbx_index *then, const struct sbx_index *now,
                     struct sbx_index *ret);
-/* Entries of INDEX that KNOWN has too get what KNOWN says of the file, so that a side keeps its own. */
+/* Entries of INDEX that KNOWN has too get what KNOWN says of the file, so that a side keeps its
+ * own. */
 void sbx_index_refresh(struct sbx_index *index, const struct sbx_index *known);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The inode is not compared with what was copied: an overlay shows another than its upper layer has. Change time, modification
- * time and size together are as good.
+ * The inode is not compared with what was copied: an overlay shows another than its upper layer
+ * has. Change time, modification time and size together are as good.
  */
 #include "backends/git/index_refresh.h"
 

@@ -1,4 +1,5 @@
-/* Directories sort in an index as they do in a tree, whose names end with a slash to that end: one pass goes over both. */
+/* Directories sort in an index as they do in a tree, whose names end with a slash to that end: one
+ * pass goes over both. */
 #include "backends/git/index_tree.h"
 
 #include <stdio.h>

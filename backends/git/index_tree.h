@@ -1,4 +1,5 @@
-/* Finding one's way in an index, and the git trees that say the same as one. Thread-safe, but for one odb. */
+/* Finding one's way in an index, and the git trees that say the same as one. Thread-safe, but for
+ * one odb. */
 #ifndef SANDBOXFS_GIT_INDEX_TREE_H
 #define SANDBOXFS_GIT_INDEX_TREE_H
 
@@ -19,9 +20,10 @@ void sbx_index_below(const struct sbx_index *index, const char *dir, size_t len,
 bool sbx_index_same_content(const struct sbx_index_entry *a, const struct sbx_index_entry *b);
 
 /*
- * Writes the trees of INDEX, which has no stages, to ODB: *ret is the top one. BASE and BASE_TREE (may be NULL) say the same as each
- * other: where INDEX says it too, nothing is read or written, so the cost is that of what differs. BESIDE (may be NULL) writes
- * them, and is to be waited for. 0 or libgit2's code.
+ * Writes the trees of INDEX, which has no stages, to ODB: *ret is the top one. BASE and BASE_TREE
+ * (may be NULL) say the same as each other: where INDEX says it too, nothing is read or written, so
+ * the cost is that of what differs. BESIDE (may be NULL) writes them, and is to be waited for. 0 or
+ * libgit2's code.
  */
 int sbx_index_write_tree(const struct sbx_index *index, git_odb *odb,
                          struct sbx_object_writer *beside, const struct sbx_index *base,

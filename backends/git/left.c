@@ -1,6 +1,6 @@
 /*
- * A commit without files whose parents are what is left, and whose message says where each stood. Of many there is a
- * chain of such commits.
+ * A commit without files whose parents are what is left, and whose message says where each stood.
+ * Of many there is a chain of such commits.
  */
 #include "backends/git/left.h"
 

@@ -1,7 +1,8 @@
 /*
- * Objects out of an objects/ directory that hostile hands may have written: loose ones and packs. Nothing
- * there is believed: each object is bounded, taken apart beneath the directory's descriptor, and its
- * bytes are hashed before they are handed out. No alternates, no configuration, no program.
+ * Objects out of an objects/ directory that hostile hands may have written: loose ones and packs.
+ * Nothing there is believed: each object is bounded, taken apart beneath the directory's
+ * descriptor, and its bytes are hashed before they are handed out. No alternates, no configuration,
+ * no program.
  */
 #ifndef SANDBOXFS_GIT_OBJECT_READER_H
 #define SANDBOXFS_GIT_OBJECT_READER_H
@@ -29,8 +30,8 @@ int sbx_git_reader_open(int objects, const struct sbx_git_bounds *bounds,
                         struct sbx_git_reader **ret);
 void sbx_git_reader_close(struct sbx_git_reader *r); /* accepts NULL */
 /*
- * The object OID; *data is malloc'd, with a NUL after it. ENOENT it is not there; EINVAL damaged, or not what its
- * name says; EFBIG larger than the bounds; ENOMEM.
+ * The object OID; *data is malloc'd, with a NUL after it. ENOENT it is not there; EINVAL damaged,
+ * or not what its name says; EFBIG larger than the bounds; ENOMEM.
  */
 int sbx_git_reader_get(struct sbx_git_reader *r, const git_oid *oid, git_object_t *type,
                        char **data, size_t *len, struct sbx_error *err);

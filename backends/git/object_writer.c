@@ -1,5 +1,6 @@
 /*
- * A queue and one thread. Whoever waits for the queue to be empty writes what is left of it as well.
+ * A queue and one thread. Whoever waits for the queue to be empty writes what is left of it as
+ * well.
  *
  * libgit2 holds a lock of the odb while it writes an object, and looks through the packs anew for
  * each that is not there yet. So an object goes straight to the backend that writes, where it is

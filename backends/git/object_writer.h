@@ -1,6 +1,6 @@
 /*
- * Objects that are written beside the thread that finds them. To compress an object, and to have its
- * file on the way to the disk, takes longer than to read what it is made of.
+ * Objects that are written beside the thread that finds them. To compress an object, and to have
+ * its file on the way to the disk, takes longer than to read what it is made of.
  */
 #ifndef SANDBOXFS_GIT_OBJECT_WRITER_H
 #define SANDBOXFS_GIT_OBJECT_WRITER_H
@@ -20,8 +20,8 @@ int sbx_object_writer_open(git_odb *odb, const char *common, struct sbx_object_w
 /* Frees W; objects that were put and are not written yet never will be. Accepts NULL. */
 void sbx_object_writer_close(struct sbx_object_writer *w);
 /*
- * Has the LEN bytes at DATA, which are copied, written as an object: *RET is its id. NAME is what an
- * error is said of. It cannot be read before sbx_object_writer_wait(). 0 or -ENOMEM; waits where
+ * Has the LEN bytes at DATA, which are copied, written as an object: *RET is its id. NAME is what
+ * an error is said of. It cannot be read before sbx_object_writer_wait(). 0 or -ENOMEM; waits where
  * much is put that is not written yet.
  */
 int sbx_object_writer_put(struct sbx_object_writer *w, git_object_t type, const void *data,

@@ -237,7 +237,8 @@ static int inflate_all(z_stream *zs, int fd, uint64_t offset)
 	return z == Z_STREAM_END ? 0 : -EINVAL;
 }
 
-/* Inflates from FD at OFFSET exactly LEN bytes; *ret is malloc'd, with a NUL after it. -EINVAL, -EFBIG, -ENOMEM. */
+/* Inflates from FD at OFFSET exactly LEN bytes; *ret is malloc'd, with a NUL after it. -EINVAL,
+ * -EFBIG, -ENOMEM. */
 static int inflate_at(int fd, uint64_t offset, size_t len, struct sbx_git_budget *budget,
                       char **ret)
 {

@@ -26,7 +26,8 @@ static bool is_ntfs_dotgit(const char *name, size_t n)
 	return n >= 5 && strncasecmp(name, "git~1", 5) == 0 && ends_for_ntfs(name + 5, n - 5);
 }
 
-/* Bytes of a code point that HFS+ ignores when it compares: U+200C..F, U+202A..E, U+206A..F, U+FEFF. */
+/* Bytes of a code point that HFS+ ignores when it compares: U+200C..F, U+202A..E, U+206A..F,
+ * U+FEFF. */
 static size_t ignored(const unsigned char *p, size_t n)
 {
 	if (n < 3)

@@ -1,6 +1,7 @@
 /*
- * gitrepository-layout(5): a ref is a small file of its own, or a line of packed-refs, which the file outranks. Of many we write
- * packed-refs, whole, and take away the files that would outrank it.
+ * gitrepository-layout(5): a ref is a small file of its own, or a line of packed-refs, which the
+ * file outranks. Of many we write packed-refs, whole, and take away the files that would outrank
+ * it.
  */
 #include "backends/git/refs.h"
 

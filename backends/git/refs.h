@@ -1,4 +1,5 @@
-/* Refs as plain lists, and those of a private repository, which a command may change at any moment. */
+/* Refs as plain lists, and those of a private repository, which a command may change at any moment.
+ */
 #ifndef SANDBOXFS_GIT_REFS_H
 #define SANDBOXFS_GIT_REFS_H
 
@@ -49,16 +50,18 @@ struct sbx_reflog {
 /* Takes the next line of a reflog that is well-formed from *at, a text; false at its end. */
 bool sbx_reflog_next(const char **at, struct sbx_reflog *ret);
 
-/* All direct refs of SOURCE that a sandbox sees, or with PREFIX only those it begins. 0 or -errno. */
+/* All direct refs of SOURCE that a sandbox sees, or with PREFIX only those it begins. 0 or -errno.
+ */
 int sbx_refs_of_source(git_repository *source, const char *prefix, struct sbx_refs *ret,
                        struct sbx_error *err);
 /* Those of the private repository at DIRFD. E2BIG: unreasonably many. 0 or -errno. */
 int sbx_refs_of_private(int dirfd, struct sbx_refs *ret);
-/* Moves one that stands at OLD (NULL: is not there) to NEW, as git does. EBUSY: a command holds the lock; EAGAIN: it stands elsewhere. */
+/* Moves one that stands at OLD (NULL: is not there) to NEW, as git does. EBUSY: a command holds the
+ * lock; EAGAIN: it stands elsewhere. */
 int sbx_refs_move_private(int dirfd, const char *ref, const git_oid *old, const git_oid *new);
 /*
- * Makes those of the private repository WANT, where HAVE is what was read of it before; a ref that has changed
- * since stays. EBUSY: a command holds the lock. 0 or -errno.
+ * Makes those of the private repository WANT, where HAVE is what was read of it before; a ref that
+ * has changed since stays. EBUSY: a command holds the lock. 0 or -errno.
  */
 int sbx_refs_set_private(int dirfd, const struct sbx_refs *have, const struct sbx_refs *want);
 

@@ -1,4 +1,5 @@
-/* Repositories that libgit2 has no use for, or that lack what is wanted of them: what their owner can do about it. */
+/* Repositories that libgit2 has no use for, or that lack what is wanted of them: what their owner
+ * can do about it. */
 #include "backends/git/repository.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ static const struct {
                                   "them: git refs migrate --ref-format=files"},
 };
 
-/* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what to do about it. */
+/* Fills ERR: SOURCE could not be opened, for libgit2's code CODE; where it can be told, with what
+ * to do about it. */
 static int refuse(const char *source, int code, struct sbx_error *err)
 {
 	const git_error *last = sbx_git_said();
@@ -51,7 +53,8 @@ static bool is_promisor(const char *name)
 	       strcmp(name + len - n, ".promisor") == 0;
 }
 
-/* Some remote has what is not here, and git fetches it at need. libgit2's own search by a pattern leaks memory. */
+/* Some remote has what is not here, and git fetches it at need. libgit2's own search by a pattern
+ * leaks memory. */
 static bool is_partial(const char *source)
 {
 	_cleanup_git_(repository) git_repository *repo = NULL;

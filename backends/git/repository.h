@@ -56,7 +56,8 @@ struct sbx_git_plan_options {
 	const char *branch;
 	enum sbx_git_exists exists;
 	bool fixed; /* base is what the sandbox begins as, which its caller cannot omit */
-	/* NULL, or gets the source as it was opened, unless that is a worktree: the caller frees it. */
+	/* NULL, or gets the source as it was opened, unless that is a worktree: the caller frees
+	 * it. */
 	struct git_repository **opened;
 };
 
@@ -71,15 +72,16 @@ int sbx_git_lock(const char *common);
 
 /*
  * Decides branch and commit, changing nothing. EINVAL a bad branch name, not a commit, or wish.base
- * differs from where a branch that is to be continued stands; ENOENT no such base; EEXIST the branch
- * is there and is to be refused; EBUSY it is checked out (err names where) and no other will do.
- * Caller holds the lock.
+ * differs from where a branch that is to be continued stands; ENOENT no such base; EEXIST the
+ * branch is there and is to be refused; EBUSY it is checked out (err names where) and no other will
+ * do. Caller holds the lock.
  */
 int sbx_git_plan(const struct sbx_git_plan_options *options, const char *common,
                  struct sbx_git_plan *ret, struct sbx_error *err);
 
 /*
- * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is that SOURCE is a partial clone.
+ * After R, a failure to read COMMIT of SOURCE: returns R, or fills ERR anew where the reason is
+ * that SOURCE is a partial clone.
  */
 int sbx_git_explain_missing(const char *source, const char *commit, int r, struct sbx_error *err);
 

@@ -1,6 +1,7 @@
 /*
- * Lock files of libgit2 say nothing of who made them, so one that a killed daemon has left looks like any other. What tells it is that
- * nobody holds one for long: it was made while the last daemon lived and has been there for longer than git needs it.
+ * Lock files of libgit2 say nothing of who made them, so one that a killed daemon has left looks
+ * like any other. What tells it is that nobody holds one for long: it was made while the last
+ * daemon lived and has been there for longer than git needs it.
  */
 #include "backends/git/stale_locks.h"
 
@@ -28,7 +29,8 @@
 
 #define INSIDE_MAX 20000 /* names in a sandbox's repository that are looked at */
 
-/* How long NAME has to be watched yet before it counts as left behind: 0 that is so, -1 it is not, or is somebody else's. */
+/* How long NAME has to be watched yet before it counts as left behind: 0 that is so, -1 it is not,
+ * or is somebody else's. */
 static long long watch_for(int dir, const char *name, long long stale_ns,
                            const struct timespec *since, struct stat *first)
 {

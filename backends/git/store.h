@@ -6,7 +6,8 @@
  *   SOURCE/.git/sandboxfs/begun      where refs of the source stood when the store was made
  *   SOURCE/.git/sandboxfs/whole      where refs of the source stood when nothing that they lead to
  *                                    was in the store
- *   SOURCE/.git/sandboxfs/branches   made for sandboxes, a line each, that are seen by none but these
+ *   SOURCE/.git/sandboxfs/branches   made for sandboxes, a line each, that are seen by none but
+ * these
  *
  * SOURCE/.git/objects/info/alternates names it, so git and libgit2 find in it what refs lead to,
  * and `git gc`, which leaves alternates alone, packs and prunes nothing of it. No sandbox is shown
@@ -47,8 +48,8 @@ bool sbx_git_store_lists(const struct sbx_git_tips *sorted, const git_oid *oid);
  */
 int sbx_git_store_use(git_repository *repo);
 /*
- * Makes the directories that its objects go to where there is a store, so that nobody who writes one
- * has to. Best effort.
+ * Makes the directories that its objects go to where there is a store, so that nobody who writes
+ * one has to. Best effort.
  */
 void sbx_git_store_spread(const char *common);
 /* The objects of the source itself, without the store. The same. */

@@ -18,7 +18,8 @@ void sbx_git_tips_release(struct sbx_git_tips *tips);
 /*
  * Calls MET for each object that FROM leads to, once or more; not for what the history of KNOWN
  * has, as far as that is seen by comparing each commit's files with its parents', or where history
- * is cut off with those of KNOWN. What cannot be read leads nowhere. A negative return of MET ends it and is returned. Else 0 or -ENOMEM.
+ * is cut off with those of KNOWN. What cannot be read leads nowhere. A negative return of MET ends
+ * it and is returned. Else 0 or -ENOMEM.
  */
 int sbx_git_store_walk(git_repository *repo, const struct sbx_git_tips *from,
                        const struct sbx_git_tips *known, int (*met)(const git_oid *oid, void *data),

@@ -1,6 +1,7 @@
 /*
- * Refs are replaced by rename, so the directories they lie in tell of them. A command may make what it likes
- * of its repository: every path is resolved beneath, through no link, or the stat could end up in our own mount.
+ * Refs are replaced by rename, so the directories they lie in tell of them. A command may make what
+ * it likes of its repository: every path is resolved beneath, through no link, or the stat could
+ * end up in our own mount.
  */
 #include "backends/git/watch.h"
 

@@ -21,13 +21,13 @@ struct sbx_git_watch {
 };
 
 /*
- * Adds PATH, relative to DIRFD, resolved beneath it; also what is not there. DEEP: and all directories below it.
- * WHERE is given to sbx_git_watch_moved. 0 or -ENOMEM.
+ * Adds PATH, relative to DIRFD, resolved beneath it; also what is not there. DEEP: and all
+ * directories below it. WHERE is given to sbx_git_watch_moved. 0 or -ENOMEM.
  */
 int sbx_git_watch_add(struct sbx_git_watch *w, int where, int dirfd, const char *path, bool deep);
 /*
- * Any of it (WHERE -1), or of what was added with WHERE, is other than recorded, or was recorded too soon after a change to tell. DIRFDS are
- * by WHERE; O_PATH will do.
+ * Any of it (WHERE -1), or of what was added with WHERE, is other than recorded, or was recorded
+ * too soon after a change to tell. DIRFDS are by WHERE; O_PATH will do.
  */
 bool sbx_git_watch_moved(const struct sbx_git_watch *w, const int dirfds[], int where);
 /* Frees the list and empties it. */

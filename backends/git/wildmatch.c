@@ -1,7 +1,7 @@
 /*
  * A pattern becomes a row of tokens, each of which takes one character (or, a star, any number of
- * them); state I of the match means that the tokens before I have been matched. git's own matcher tries
- * one way after the other, which a pattern like "*a*a*a*b" makes exponential.
+ * them); state I of the match means that the tokens before I have been matched. git's own matcher
+ * tries one way after the other, which a pattern like "*a*a*a*b" makes exponential.
  */
 #include "backends/git/wildmatch.h"
 
@@ -193,7 +193,8 @@ static int class_char(struct source *s)
 	return c < 0 ? -EINVAL : c;
 }
 
-/* One member of a class. *BEFORE: the character before it, from which a range may start; 0: none. */
+/* One member of a class. *BEFORE: the character before it, from which a range may start; 0: none.
+ */
 static int compile_member(struct sbx_glob *g, struct class *class, struct source *s, int *before)
 {
 	int c = peek(s, 0), r;
@@ -308,7 +309,8 @@ static int compile_one(struct sbx_glob *g, struct source *s)
 	}
 }
 
-/* No byte of a pattern makes more than one token, nor more than one class, but "**" and "/" make three. */
+/* No byte of a pattern makes more than one token, nor more than one class, but "**" and "/" make
+ * three. */
 static struct sbx_glob *glob_alloc(const char *pattern, size_t len)
 {
 	struct sbx_glob *g = calloc(1, sizeof(*g));

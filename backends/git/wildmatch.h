@@ -1,7 +1,8 @@
 /*
- * One pattern of git's wildmatch with WM_PATHNAME, compiled: "*" and "?" stop at a slash, "**" as a whole component does not.
- * Matching keeps all the ways to match at once, so its time is bounded by the length of the pattern times
- * that of the text, whatever the pattern; it uses room in the compiled pattern: not thread-safe.
+ * One pattern of git's wildmatch with WM_PATHNAME, compiled: "*" and "?" stop at a slash, "**" as a
+ * whole component does not. Matching keeps all the ways to match at once, so its time is bounded by
+ * the length of the pattern times that of the text, whatever the pattern; it uses room in the
+ * compiled pattern: not thread-safe.
  */
 #ifndef SANDBOXFS_GIT_WILDMATCH_H
 #define SANDBOXFS_GIT_WILDMATCH_H

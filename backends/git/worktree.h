@@ -14,7 +14,8 @@
 int sbx_git_attach(const struct sbx_git_worktree *wt, int tree, struct sbx_error *err);
 /* The line in a tree's .git that leads host git to the worktree's entry; malloc'd. */
 char *sbx_git_host_link(const struct sbx_git_worktree *wt);
-/* Whether a power cut has left in the worktree's entry neither what is checked out nor what is staged. */
+/* Whether a power cut has left in the worktree's entry neither what is checked out nor what is
+ * staged. */
 bool sbx_git_entry_is_blank(const struct sbx_git_worktree *wt);
 /* Writes again what a power cut has left empty in the worktree's entry. Best effort. */
 void sbx_git_mend_entry(const struct sbx_git_worktree *wt);

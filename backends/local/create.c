@@ -41,7 +41,8 @@
 
 SBX_GIT_CLEANUP(packbuilder, git_packbuilder, git_packbuilder_free)
 
-/* --- the last step ----------------------------------------------------------------------------------- */
+/* --- the last step
+ * ----------------------------------------------------------------------------------- */
 
 /* Brings the commit, with all that it leads to, to where the sandbox's own objects are. */
 static int bring(const struct sbx_snapshot_context *place, const struct sbx_local_origin *origin,
@@ -510,7 +511,8 @@ static void origin_release(struct sbx_local_origin *origin)
 	*origin = (struct sbx_local_origin){0};
 }
 
-/* --- from the trash --------------------------------------------------------------------------------- */
+/* --- from the trash
+ * --------------------------------------------------------------------------------- */
 
 static bool has_commit(git_repository *repo, const char *hex)
 {
@@ -638,7 +640,8 @@ static int create_trash(struct sbx_local *b, const struct sbx_create *req, struc
 	return r <= 0 ? r : create_as(b, req, &origin, ret, err);
 }
 
-/* --- as another was ---------------------------------------------------------------------------------- */
+/* --- as another was
+ * ---------------------------------------------------------------------------------- */
 
 static int origin_rev(struct sbx_sandbox *from, const char *rev, struct sbx_local_origin *origin,
                       struct sbx_error *err)

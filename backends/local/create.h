@@ -8,14 +8,16 @@
 
 struct sbx_aside;
 
-/* A sandbox that begins as a tree in git's objects says: a state that another had, or an entry of the trash. */
+/* A sandbox that begins as a tree in git's objects says: a state that another had, or an entry of
+ * the trash. */
 struct sbx_local_origin {
 	git_oid commit, tree; /* what the files are to be */
 	git_oid staged;       /* git: the tree of the index; else that of HEAD */
 	bool has_staged;
 	char head[GIT_OID_HEXSZ + 1]; /* git: where the branch begins */
 	char base[GIT_OID_HEXSZ + 1]; /* git: what it is made from, and `base` then */
-	char *branch; /* git: the branch to have, where nothing else is asked for and it can be had; or NULL */
+	char *branch; /* git: the branch to have, where nothing else is asked for and it can be had;
+	                 or NULL */
 	struct sbx_aside *repos; /* repositories in the tree, or NULL */
 	git_repository *objects; /* where commit is, unless the source has it */
 };
@@ -38,8 +40,9 @@ int sbx_local_make_tree(struct sbx_local *b, const char *id, int *ret, struct sb
 /* EINVAL the mount's pattern makes no branch name. */
 int sbx_local_check_pattern(const struct sbx_local *b, struct sbx_error *err);
 /*
- * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what REQ says) is the commit.
- * OPENED: as in sbx_git_plan_options. The caller holds the lock of the repository.
+ * Which branch REQ asks for and where it begins: REC's branch, base and worktree. FROM (NULL: what
+ * REQ says) is the commit. OPENED: as in sbx_git_plan_options. The caller holds the lock of the
+ * repository.
  */
 int sbx_local_plan_git(struct sbx_local *b, const struct sbx_create *req, const char *from,
                        struct sbx_record *rec, git_repository **opened, struct sbx_error *err);

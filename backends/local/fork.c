@@ -189,7 +189,8 @@ static int check(const struct fork *f, struct sbx_error *err)
 	return 0;
 }
 
-/* --- git ------------------------------------------------------------------------------------------- */
+/* --- git
+ * ------------------------------------------------------------------------------------------- */
 
 /* Brings commits of commands over first; where that cannot be, the origin has been told why. */
 static int read_origin(struct fork *f, struct sbx_error *err)
@@ -267,7 +268,8 @@ static int write_index(struct fork *f, int root, const struct sbx_record *rec,
 	return r ? sbx_fail(err, -r, "cannot write the index: %s", strerror(-r)) : 0;
 }
 
-/* --- the tree --------------------------------------------------------------------------------------- */
+/* --- the tree
+ * --------------------------------------------------------------------------------------- */
 
 /*
  * Opens the directory to be copied: the one with the changes of an overlay tree, or the whole

@@ -10,8 +10,8 @@ int sbx_local_fork(struct sbx_local *b, const struct sbx_create *req, struct sbx
                    struct sbx_error *err);
 
 /*
- * The same from OF, which has been removed and whose entry in the trash is ORIGIN. On failure nothing
- * is left, and the seed alone may do.
+ * The same from OF, which has been removed and whose entry in the trash is ORIGIN. On failure
+ * nothing is left, and the seed alone may do.
  */
 int sbx_local_fork_removed(struct sbx_local *b, const struct sbx_create *req,
                            const struct sbx_local_origin *origin, const struct sbx_removed *of,

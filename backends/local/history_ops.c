@@ -182,8 +182,8 @@ struct sbx_snapshot_context sbx_local_snapshot_context(struct sbx_sandbox *sb)
 }
 
 /*
- * While a command's git has the index inside, what a snapshot stages could not get there, and the next commit
- * inside would take it back.
+ * While a command's git has the index inside, what a snapshot stages could not get there, and the
+ * next commit inside would take it back.
  */
 static int check_index(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
@@ -200,8 +200,8 @@ static int check_index(struct sbx_local_sandbox *s, struct sbx_error *err)
 }
 
 /*
- * Brings what commands committed and staged over to the host's side. STRICT: EEXIST when both sides moved apart,
- * EBUSY when a command's git has had the index for a second; else neither matters.
+ * Brings what commands committed and staged over to the host's side. STRICT: EEXIST when both sides
+ * moved apart, EBUSY when a command's git has had the index for a second; else neither matters.
  */
 static int complete(struct sbx_sandbox *sb, bool strict, struct sbx_error *err)
 {

@@ -101,7 +101,8 @@ static int check_base(struct sbx_local *b, struct sbx_error *err)
 }
 
 /*
- * Whether trees can be layered is found by trying. Where cow=auto a machine that cannot has full copies.
+ * Whether trees can be layered is found by trying. Where cow=auto a machine that cannot has full
+ * copies.
  */
 static int open_overlay(struct sbx_local *b, struct sbx_error *err)
 {

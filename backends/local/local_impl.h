@@ -18,8 +18,8 @@ int sbx_local_sandbox_open(struct sbx_local *b, struct sbx_record *rec, struct s
                            struct sbx_error *err);
 
 /*
- * One whose teardown REC says is not finished, its tree wherever it is: only for remove and close. On success REC is
- * taken over. 0 or -ENOMEM.
+ * One whose teardown REC says is not finished, its tree wherever it is: only for remove and close.
+ * On success REC is taken over. 0 or -ENOMEM.
  */
 int sbx_local_sandbox_leaving(struct sbx_local *b, struct sbx_record *rec,
                               struct sbx_sandbox **ret);

@@ -21,8 +21,8 @@ int sbx_local_git_open(const struct sbx_local *b, const struct sbx_record *rec,
                        struct sbx_git_private **ret);
 
 /*
- * Brings git's state in step (sbx_git_private_sync), once no command of S that left something locked is alive. The
- * caller has S->syncing.
+ * Brings git's state in step (sbx_git_private_sync), once no command of S that left something
+ * locked is alive. The caller has S->syncing.
  */
 int sbx_local_git_sync(struct sbx_local_sandbox *s, struct sbx_error *err);
 

@@ -154,7 +154,8 @@ static int recover_record(struct recovery *rv, struct sbx_record *rec, struct sb
 	return r;
 }
 
-/* With all that carries its id: in the worktree's entry is what was staged, and what is checked out. */
+/* With all that carries its id: in the worktree's entry is what was staged, and what is checked
+ * out. */
 static int keep_entry(struct recovery *rv, const char *id)
 {
 	_cleanup_free_ char *name = sbx_local_entry_name(id);
@@ -234,7 +235,8 @@ static void drop_half(struct recovery *rv, const char *file, const char *id)
 		unlinkat(rv->b->state.meta, file, 0);
 }
 
-/* The source is to be whole. Where nothing is said of the branch it is the one that a create takes. */
+/* The source is to be whole. Where nothing is said of the branch it is the one that a create takes.
+ */
 static void mend_half(struct recovery *rv, const char *id)
 {
 	const char *const suffix = strrchr(id, '-');

@@ -328,8 +328,8 @@ static int sandbox_resize(struct sbx_sandbox *sb, uint64_t mb, struct sbx_error 
 }
 
 /*
- * A job that starts meanwhile puts it off and waits for its end: a file that is being saved takes up room even after it was removed. It
- * will be asked for again when that job has ended.
+ * A job that starts meanwhile puts it off and waits for its end: a file that is being saved takes
+ * up room even after it was removed. It will be asked for again when that job has ended.
  */
 static int save_at_leisure(struct sbx_local_sandbox *s, struct sbx_error *err)
 {
@@ -583,7 +583,8 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	struct sbx_error lost = SBX_ERROR_INIT;
 	int r, dropped;
 
-	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the spawner. */
+	/* The last to let go of an overlay writes out what is dirty below it: that shall not be the
+	 * spawner. */
 	if (s->backend->host->spawner && s->rec.layer)
 		sbx_spawner_forget_now(s->backend->host->spawner, sb->id);
 	else if (s->backend->host->spawner)

@@ -26,7 +26,8 @@
 
 #define NAMES_MAX 20 /* of sandboxes that are told */
 
-/* --- whether it lasts ----------------------------------------------------------------------------- */
+/* --- whether it lasts
+ * ----------------------------------------------------------------------------- */
 
 /* Of PATH, or what of it there is. */
 static bool in_memory(const char *path)
@@ -58,7 +59,8 @@ const char *sbx_state_fleeting(const char *path)
 	return NULL;
 }
 
-/* --- a look ---------------------------------------------------------------------------------------- */
+/* --- a look
+ * ---------------------------------------------------------------------------------------- */
 
 void sbx_state_info_release(struct sbx_state_info *info)
 {
@@ -185,7 +187,8 @@ int sbx_state_inspect(int parent, const char *name, struct sbx_state_info *ret,
 	return 0;
 }
 
-/* --- removal --------------------------------------------------------------------------------------- */
+/* --- removal
+ * --------------------------------------------------------------------------------------- */
 
 static int count_entry(const struct sbx_trash_entry *e, void *data)
 {

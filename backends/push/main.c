@@ -1,6 +1,6 @@
 /*
- * sandboxfs-push: one push, for the daemon, which ends this process when it has lasted too long. The
- * token comes by the socket and stays in memory that nobody else may read.
+ * sandboxfs-push: one push, for the daemon, which ends this process when it has lasted too long.
+ * The token comes by the socket and stays in memory that nobody else may read.
  */
 #include <errno.h>
 #include <signal.h>

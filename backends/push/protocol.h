@@ -39,7 +39,8 @@ struct push_result {
 
 /* 0 or a negative errno; -E2BIG past PUSH_ORDER_MAX. */
 int push_send_order(int sock, const struct push_order *order);
-/* The strings are in BUF, of PUSH_ORDER_MAX bytes. 0 or a negative errno; -EPROTO: it is no order. */
+/* The strings are in BUF, of PUSH_ORDER_MAX bytes. 0 or a negative errno; -EPROTO: it is no order.
+ */
 int push_receive_order(int sock, char *buf, struct push_order *ret);
 
 #endif

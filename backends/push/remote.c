@@ -82,7 +82,8 @@ static const char *setting(git_config *config, const char *name, const char *mem
 	return key && git_config_get_string(&value, config, key) == 0 ? value : NULL;
 }
 
-/* An explicit pushurl is not subject to pushInsteadOf. 0 with *ret, NULL when the remote has no URL, or -1. */
+/* An explicit pushurl is not subject to pushInsteadOf. 0 with *ret, NULL when the remote has no
+ * URL, or -1. */
 static int find_url(git_config *config, const char *name, char **ret)
 {
 	const char *url = setting(config, name, "pushurl");

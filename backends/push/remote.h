@@ -8,8 +8,8 @@
 SBX_GIT_CLEANUP(refspec, git_refspec, git_refspec_free)
 
 /*
- * Where a push to the remote NAME (NULL: "origin") goes: the caller's, in *ret. A path relative to the source's top is
- * absolute. ENOENT: no such remote.
+ * Where a push to the remote NAME (NULL: "origin") goes: the caller's, in *ret. A path relative to
+ * the source's top is absolute. ENOENT: no such remote.
  */
 int push_url(git_repository *repo, const char *common, const char *name, char **ret,
              struct sbx_error *err);

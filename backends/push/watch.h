@@ -1,7 +1,7 @@
 /*
- * sandboxfs-push, watched. libgit2 waits for a server for ever, so a second thread looks ten times a
- * second at the connections of the process. How long nothing has moved is the kernel's to tell, as
- * TLS and SSH libraries read and write by themselves.
+ * sandboxfs-push, watched. libgit2 waits for a server for ever, so a second thread looks ten times
+ * a second at the connections of the process. How long nothing has moved is the kernel's to tell,
+ * as TLS and SSH libraries read and write by themselves.
  */
 #ifndef SANDBOXFS_PUSH_WATCH_H
 #define SANDBOXFS_PUSH_WATCH_H

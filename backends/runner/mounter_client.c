@@ -1,4 +1,5 @@
-/* The daemon's end of the room's socket. One request at a time: a mount takes a fraction of a millisecond. */
+/* The daemon's end of the room's socket. One request at a time: a mount takes a fraction of a
+ * millisecond. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -63,11 +63,13 @@ struct sbx_spawner {
 };
 
 /*
- * Under the lock. Sends a message, or queues it when the socket takes no more: it never waits, since the
- * spawner may itself be waiting for us to read. 0 or a negative errno; -EPIPE: the spawner is gone.
+ * Under the lock. Sends a message, or queues it when the socket takes no more: it never waits,
+ * since the spawner may itself be waiting for us to read. 0 or a negative errno; -EPIPE: the
+ * spawner is gone.
  */
 int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const int *fds, int n_fds);
-/* Loop thread. Sends what is queued, as far as the socket takes it; a job that cannot be sent has failed. */
+/* Loop thread. Sends what is queued, as far as the socket takes it; a job that cannot be sent has
+ * failed. */
 void spawner_flush(struct sbx_spawner *sp);
 /* Under the lock: drops what is queued. */
 void spawner_drop_queue(struct sbx_spawner *sp);

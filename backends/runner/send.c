@@ -61,7 +61,8 @@ int spawner_post(struct sbx_spawner *sp, const void *bytes, size_t len, const in
 	return r == -EAGAIN ? enqueue(sp, bytes, len, fds, n_fds) : r;
 }
 
-/* Whether the socket took the first in the queue, or never will: then it is *RET, for RET's error. */
+/* Whether the socket took the first in the queue, or never will: then it is *RET, for RET's error.
+ */
 static bool send_first(struct sbx_spawner *sp, struct outgoing **ret, int *error)
 {
 	struct outgoing *out;

@@ -1,6 +1,6 @@
 /*
- * A lock that is made by link(2) from a file of ours is known to be ours afterwards: both names are one
- * inode as long as the replacing is unfinished.
+ * A lock that is made by link(2) from a file of ours is known to be ours afterwards: both names are
+ * one inode as long as the replacing is unfinished.
  */
 #include "backends/support/beneath.h"
 

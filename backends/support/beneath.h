@@ -9,24 +9,27 @@
 #include <stddef.h>
 #include <time.h>
 
-/* Opens PATH (relative) beneath DIRFD with FLAGS. Descriptor or -errno; ELOOP, EXDEV: a link or a way out. */
+/* Opens PATH (relative) beneath DIRFD with FLAGS. Descriptor or -errno; ELOOP, EXDEV: a link or a
+ * way out. */
 int sbx_beneath_open(int dirfd, const char *path, int flags);
 /*
- * Reads the regular file PATH of at most MAX bytes; *ret is malloc'd, with a NUL after the LEN bytes. MTIME may
- * be NULL. 0 or -errno: EINVAL not a regular file, EFBIG.
+ * Reads the regular file PATH of at most MAX bytes; *ret is malloc'd, with a NUL after the LEN
+ * bytes. MTIME may be NULL. 0 or -errno: EINVAL not a regular file, EFBIG.
  */
 int sbx_beneath_read(int dirfd, const char *path, size_t max, char **ret, size_t *len,
                      struct timespec *mtime);
-/* Opens the directory that PATH lies in, making what is missing of it, and points *name at the last part. */
+/* Opens the directory that PATH lies in, making what is missing of it, and points *name at the last
+ * part. */
 int sbx_beneath_parent(int dirfd, const char *path, const char **name);
 /*
- * Puts DATA at NAME in DIRFD as git does: NAME.lock keeps others away, and a reader sees the old or the new.
- * MTIME (may be NULL) becomes the file's. EBUSY: somebody else has the lock. What a crash leaves the next call
- * clears away, but never a lock that is not ours.
+ * Puts DATA at NAME in DIRFD as git does: NAME.lock keeps others away, and a reader sees the old or
+ * the new. MTIME (may be NULL) becomes the file's. EBUSY: somebody else has the lock. What a crash
+ * leaves the next call clears away, but never a lock that is not ours.
  */
 int sbx_locked_replace(int dirfd, const char *name, const void *data, size_t len,
                        const struct timespec *mtime);
-/* The same of DATA that shows whether it is whole: a power cut may leave it damaged, but no wait. */
+/* The same of DATA that shows whether it is whole: a power cut may leave it damaged, but no wait.
+ */
 int sbx_locked_replace_soon(int dirfd, const char *name, const void *data, size_t len,
                             const struct timespec *mtime);
 /*
@@ -53,7 +56,8 @@ int sbx_locked_open(int dirfd, const char *name);
  */
 int sbx_locked_commit(int dirfd, const char *name, int fd, const void *data, size_t len,
                       const struct timespec *mtime);
-/* Which file, in which state, stands at NAME, so that it can be told later whether it still does. All zero: none. */
+/* Which file, in which state, stands at NAME, so that it can be told later whether it still does.
+ * All zero: none. */
 struct sbx_seen {
 	unsigned long long ino, size;
 	struct timespec mtime, ctime;

@@ -1,4 +1,5 @@
-/* The way from a caller to a sandbox's history: what is asked is checked here, once for all backends. */
+/* The way from a caller to a sandbox's history: what is asked is checked here, once for all
+ * backends. */
 #include "sandboxfs/history.h"
 
 #include <errno.h>

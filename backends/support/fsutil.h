@@ -29,9 +29,10 @@ int sbx_dir_open(int dirfd, const char *name);
 int sbx_dir_make(int dirfd, const char *name, unsigned mode);
 
 /*
- * Locks the directory FD (not O_PATH) as long as it is open, shared with others who do the same, so that
- * what clears temporary directories by age (systemd-tmpfiles) leaves it and all below it alone. Waits up to
- * two seconds for one who is clearing it now. 0, also where the file system has no such locks; -EBUSY.
+ * Locks the directory FD (not O_PATH) as long as it is open, shared with others who do the same, so
+ * that what clears temporary directories by age (systemd-tmpfiles) leaves it and all below it
+ * alone. Waits up to two seconds for one who is clearing it now. 0, also where the file system has
+ * no such locks; -EBUSY.
  */
 int sbx_dir_hold(int fd);
 
@@ -44,7 +45,8 @@ ssize_t sbx_read_all(int fd, void *buf, size_t size);
 int sbx_write_all(int fd, const void *data, size_t len);
 /* Creates NAME, which must not exist, with TEXT; what was begun is unlinked on failure. */
 int sbx_file_create(int dirfd, const char *name, const char *text);
-/* Whether NAME is a regular file that is empty or has a NUL in it, as a text may be after a power cut. */
+/* Whether NAME is a regular file that is empty or has a NUL in it, as a text may be after a power
+ * cut. */
 bool sbx_file_is_blank(int dirfd, const char *name);
 /*
  * Waits until what was written to the file FD is on its way past the page cache, so that after a

@@ -1,8 +1,8 @@
 /*
  * epoll, a binary heap of timers driving one timerfd-free timeout, and a list of posted
  * work behind an eventfd, which the loop's own thread need not touch. Watches are found
- * through the epoll data pointer; one that is removed while its events wait in the current batch is struck out of
- * the batch, so a callback may free any object but the one it is called for.
+ * through the epoll data pointer; one that is removed while its events wait in the current batch is
+ * struck out of the batch, so a callback may free any object but the one it is called for.
  */
 #include "sandboxfs/loop.h"
 

@@ -1,6 +1,6 @@
 /*
- * Starting the other programs of sandboxfs. One lies beside the program that we are, or where it was
- * installed; PATH has no say. Thread-safe. posix_spawn(3).
+ * Starting the other programs of sandboxfs. One lies beside the program that we are, or where it
+ * was installed; PATH has no say. Thread-safe. posix_spawn(3).
  */
 #ifndef SANDBOXFS_SUPPORT_PROGRAM_H
 #define SANDBOXFS_SUPPORT_PROGRAM_H
@@ -19,8 +19,8 @@ struct sbx_program {
 };
 
 /*
- * Starts a process *ret with SOCK and the standard streams, all signals as they are by default. 0 or
- * a negative errno with a sentence.
+ * Starts a process *ret with SOCK and the standard streams, all signals as they are by default. 0
+ * or a negative errno with a sentence.
  */
 int sbx_program_start(const struct sbx_program *program, int sock, pid_t *ret,
                       struct sbx_error *err);

@@ -1,6 +1,7 @@
 /*
- * Whole directory trees: removing (sandboxfs/tree.h) and copying. Both operations use a handful of descriptors and no recursion
- * however deep the tree is, never build a path, and never follow a symlink.
+ * Whole directory trees: removing (sandboxfs/tree.h) and copying. Both operations use a handful of
+ * descriptors and no recursion however deep the tree is, never build a path, and never follow a
+ * symlink.
  */
 #ifndef SANDBOXFS_SUPPORT_TREE_H
 #define SANDBOXFS_SUPPORT_TREE_H
@@ -32,19 +33,20 @@ struct sbx_copy {
 	int links;                    /* an empty directory beside dst for the copy's own use */
 	const struct sbx_skip *skips; /* may be NULL */
 	size_t nskips;
-	bool ours; /* what is copied is a sandbox's: a file that its mode closes to its owner is opened all the same */
+	bool ours;  /* what is copied is a sandbox's: a file that its mode closes to its owner is
+	               opened all the same */
 	bool layer; /* an upper layer of overlayfs: whiteouts and its attributes too */
 	const struct sbx_identity *owner; /* of the copies; NULL: the caller's */
 	atomic_bool *cancelled;           /* polled; may be NULL */
 	/*
-	 * Called for each file and link whose copy is that of ST, which it was all the while, at PATH from the top. Non-zero ends
-	 * the copy and is returned. May be NULL.
+	 * Called for each file and link whose copy is that of ST, which it was all the while, at
+	 * PATH from the top. Non-zero ends the copy and is returned. May be NULL.
 	 */
 	int (*copied)(const char *path, const struct stat *st, void *data);
 	void *data;
 	/*
-	 * Called for each file NAME in the directory DIR, open as IN: 1, and *RET, malloc'd, is what its
-	 * copy has instead, 0 or -errno. May be NULL.
+	 * Called for each file NAME in the directory DIR, open as IN: 1, and *RET, malloc'd, is
+	 * what its copy has instead, 0 or -errno. May be NULL.
 	 */
 	int (*rewrite)(int dir, const char *name, int in, char **ret);
 	uint64_t skipped;      /* result: sockets and devices left out */
@@ -53,17 +55,17 @@ struct sbx_copy {
 
 /*
  * Copies the contents of src: data (shared with the source where the file system can), mode without
- * setuid and, but for directories, setgid, times in ns, symlinks as they are, hard links among themselves, user.*
- * attributes, FIFOs. Crosses into other file systems. On failure what was copied stays, for the
- * caller to remove. EINTR cancelled, ESTALE the source was moved about meanwhile, ENOSPC, EDQUOT,
- * EMFILE, EACCES. Blocks.
+ * setuid and, but for directories, setgid, times in ns, symlinks as they are, hard links among
+ * themselves, user.* attributes, FIFOs. Crosses into other file systems. On failure what was copied
+ * stays, for the caller to remove. EINTR cancelled, ESTALE the source was moved about meanwhile,
+ * ENOSPC, EDQUOT, EMFILE, EACCES. Blocks.
  */
 int sbx_tree_copy(struct sbx_copy *copy, struct sbx_error *err);
 
 /*
- * Copies the entry NAME of copy->src to copy->dst, which has none of that name, as sbx_tree_copy would: TYPE is its d_type, and no
- * directory's. 0 or a negative errno: ESTALE it is something else by now. Threads may copy at once with a
- * struct sbx_copy of their own, also into one directory.
+ * Copies the entry NAME of copy->src to copy->dst, which has none of that name, as sbx_tree_copy
+ * would: TYPE is its d_type, and no directory's. 0 or a negative errno: ESTALE it is something else
+ * by now. Threads may copy at once with a struct sbx_copy of their own, also into one directory.
  */
 int sbx_copy_entry(struct sbx_copy *copy, const char *name, unsigned char type);
 

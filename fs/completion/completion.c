@@ -57,8 +57,9 @@ static void bash_values(const struct sbx_option_text *key, void *data)
 }
 
 /*
- * readline replaces what follows the last of COMP_WORDBREAKS, which "=" and ":" mostly are; the keys
- * after -o are one word of the shell. So the whole word is completed, and its beginning taken off.
+ * readline replaces what follows the last of COMP_WORDBREAKS, which "=" and ":" mostly are; the
+ * keys after -o are one word of the shell. So the whole word is completed, and its beginning taken
+ * off.
  */
 static void print_bash(void)
 {
@@ -106,7 +107,8 @@ static void print_bash(void)
 	     "complete -F _sandboxfs sandboxfs");
 }
 
-/* In '...', where a quote is '\''; what _arguments and _values take for their own has a backslash. */
+/* In '...', where a quote is '\''; what _arguments and _values take for their own has a backslash.
+ */
 static void zsh_text(const char *text, const char *special)
 {
 	for (; *text; text++) {

@@ -1,7 +1,7 @@
 /*
- * The user's settings of registries and certificates. Only what is known to be no secret is copied, key by key:
- * of what a tool may read tomorrow nobody knows today whether it is one. An address loses the name and
- * password in it, and a line that looks as if it held a token is left out.
+ * The user's settings of registries and certificates. Only what is known to be no secret is copied,
+ * key by key: of what a tool may read tomorrow nobody knows today whether it is one. An address
+ * loses the name and password in it, and a line that looks as if it held a token is left out.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -120,7 +120,8 @@ static void note(struct carrier *c, const char *text)
 		c->error = sbx_strings_add(&c->settings->not_carried, text);
 }
 
-/* --- what is no secret -------------------------------------------------------------------------- */
+/* --- what is no secret --------------------------------------------------------------------------
+ */
 
 /* The regular file PATH, NUL-terminated; NULL: there is none, or it is too large. */
 static char *read_file(const char *path, size_t max)
@@ -400,7 +401,8 @@ static void carry_format(struct carrier *c, const struct format *format)
 		carry(c, format, path, text);
 }
 
-/* --- variables ------------------------------------------------------------------------------------- */
+/* --- variables
+ * ------------------------------------------------------------------------------------- */
 
 static void carry_var(struct carrier *c, const char *key, const char *value)
 {

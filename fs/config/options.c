@@ -84,7 +84,8 @@ static bool is_habit_word(const char *word)
 	return is_one_of(word, words, SBX_ARRAY_SIZE(words));
 }
 
-/* Options of other FUSE file systems and of mount(8) that cannot hold here; NULL: KEY is none of them. */
+/* Options of other FUSE file systems and of mount(8) that cannot hold here; NULL: KEY is none of
+ * them. */
 static const char *why_not(const char *key)
 {
 	static const char own_cache[] =
@@ -268,8 +269,8 @@ static bool is_repeated(const struct sbx_strings *words, size_t i)
 }
 
 /*
- * mount(8) passes dev and suid unasked, and always rw or ro with them: then they are passed over. Who writes them
- * himself wants what is never granted.
+ * mount(8) passes dev and suid unasked, and always rw or ro with them: then they are passed over.
+ * Who writes them himself wants what is never granted.
  */
 static int check_granted(const struct sbx_strings *words, const char *word, struct sbx_error *err)
 {

@@ -3,8 +3,8 @@
  *
  *   sandboxfs [SOURCE] MOUNTPOINT [-o key=value,...] [-f] [-d]
  *
- * Every key has one row in one table (fs/config/settings.c): name, type, where it is kept, one line of
- * help; -o, the JSON file, --help and ctl/config are all driven by it.
+ * Every key has one row in one table (fs/config/settings.c): name, type, where it is kept, one line
+ * of help; -o, the JSON file, --help and ctl/config are all driven by it.
  */
 #ifndef SANDBOXFS_FS_CONFIG_OPTIONS_H
 #define SANDBOXFS_FS_CONFIG_OPTIONS_H

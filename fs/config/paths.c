@@ -306,8 +306,8 @@ static bool is_within(const char *a, const char *b)
 }
 
 /*
- * One cache for all mounts of a user. Where that cannot be had, what is kept for this mount alone must
- * do: a cache below /tmp would be for anybody to make first.
+ * One cache for all mounts of a user. Where that cannot be had, what is kept for this mount alone
+ * must do: a cache below /tmp would be for anybody to make first.
  */
 static int default_cache_dir(struct sbx_settings *s, struct sbx_error *err)
 {

@@ -17,8 +17,8 @@ int sbx_paths_temporary(char **ret, struct sbx_error *err);
 int sbx_paths_persistent(char **ret, struct sbx_error *err);
 
 /*
- * Fills source_abs, mountpoint, state_dir and logs_dir: absolute, without symlinks. A MOUNTPOINT that is
- * a dead FUSE mount is good. -ENOENT, -ENOTDIR, -EACCES..., -EINVAL when they lie in each
+ * Fills source_abs, mountpoint, state_dir and logs_dir: absolute, without symlinks. A MOUNTPOINT
+ * that is a dead FUSE mount is good. -ENOENT, -ENOTDIR, -EACCES..., -EINVAL when they lie in each
  * other, -EOPNOTSUPP when source is remote and the backend is not.
  */
 int sbx_settings_resolve(struct sbx_settings *settings, const char *mountpoint,

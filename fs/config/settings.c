@@ -25,7 +25,8 @@ struct sbx_key;
 
 /* How a word of -o is taken, how a JSON value is taken, how it is shown. */
 struct sbx_kind {
-	/* VALUE is NULL for a bare word. Both return 0, or -EINVAL, -EOPNOTSUPP, -ENOMEM naming KEY. */
+	/* VALUE is NULL for a bare word. Both return 0, or -EINVAL, -EOPNOTSUPP, -ENOMEM naming
+	 * KEY. */
 	int (*set)(struct sbx_settings *s, const struct sbx_key *key, const char *value,
 	           struct sbx_error *err);
 	int (*load)(struct sbx_settings *s, const struct sbx_key *key, struct json_object *value,
@@ -38,9 +39,9 @@ struct sbx_kind {
 struct sbx_key {
 	const char *name;
 	const struct sbx_kind *kind;
-	size_t offset; /* in struct sbx_settings */
-	const char *
-	        words; /* of a text or flag: what it may be, separated by |; of a number: that for 0 */
+	size_t offset;     /* in struct sbx_settings */
+	const char *words; /* of a text or flag: what it may be, separated by |; of a number: that
+	                      for 0 */
 	/* Looks at VALUE, not empty, before it is taken; NULL: anything goes. */
 	int (*check)(const struct sbx_key *key, const char *value, struct sbx_error *err);
 	const char *help;

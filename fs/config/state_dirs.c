@@ -1,4 +1,5 @@
-/* --list-state and --prune: the state directories of this user, where mounts put them by themselves. */
+/* --list-state and --prune: the state directories of this user, where mounts put them by
+ * themselves. */
 #include "fs/config/state_dirs.h"
 
 #include <dirent.h>

@@ -1,9 +1,9 @@
 /*
- * Tools in a home directory are found once, before the mount: what is told in ctl/policy is then what
- * every view shows, and no search ever walks through our own mount.
+ * Tools in a home directory are found once, before the mount: what is told in ctl/policy is then
+ * what every view shows, and no search ever walks through our own mount.
  *
- * Of an installation the parts are shown that its programs read (bin, lib, share), never the directory that
- * holds them: beside them lie etc/npmrc, .env and whatever else belongs to the user.
+ * Of an installation the parts are shown that its programs read (bin, lib, share), never the
+ * directory that holds them: beside them lie etc/npmrc, .env and whatever else belongs to the user.
  */
 #include "fs/config/toolchains.h"
 
@@ -57,7 +57,8 @@ static bool is_system(const char *path)
 	return false;
 }
 
-/* A file that is asked for by its name may have one of these (a certificate's), no directory may. */
+/* A file that is asked for by its name may have one of these (a certificate's), no directory may.
+ */
 static bool passes_credentials(const char *path, bool dir)
 {
 	char name[NAME_MAX + 1];
@@ -192,7 +193,8 @@ static void set_env(struct finder *f, const char *key, const char *value)
 		f->error = sbx_strings_add(&f->settings->tool_env, text);
 }
 
-/* --- installations ----------------------------------------------------------------------------- */
+/* --- installations -----------------------------------------------------------------------------
+ */
 
 static bool exists(const char *dir, const char *name)
 {
@@ -227,7 +229,8 @@ static bool is_installation(const char *dir)
 	return false;
 }
 
-/* Of DIR, when MARK is in it: what lies in the parts is read by programs, and is no one's configuration. */
+/* Of DIR, when MARK is in it: what lies in the parts is read by programs, and is no one's
+ * configuration. */
 static const struct {
 	const char *mark, *parts[16];
 } layouts[] = {
@@ -337,7 +340,8 @@ static bool next_hop(const char *path, char ret[PATH_MAX])
 		return snprintf(ret, PATH_MAX, "%s", target) < PATH_MAX;
 	snprintf(ret, PATH_MAX, "%s", path);
 	*strrchr(ret, '/') = '\0';
-	/* Only ".." at the beginning is taken off by name, as what is above a real directory is its parent. */
+	/* Only ".." at the beginning is taken off by name, as what is above a real directory is its
+	 * parent. */
 	dir = realpath(ret, NULL);
 	if (!dir)
 		return false;
@@ -407,7 +411,8 @@ static void show_programs(struct finder *f, const char *dir, bool project)
 	}
 }
 
-/* --- what tools know themselves by ------------------------------------------------------------------ */
+/* --- what tools know themselves by
+ * ------------------------------------------------------------------ */
 
 static const char *given(const char *key, char buf[PATH_MAX], const char *dir, const char *name)
 {
@@ -465,8 +470,8 @@ static void find_root(struct finder *f, const char *root)
 }
 
 /*
- * Packages of pip install --user. Python looks for them in the private home: a file there leads on, so that
- * what is installed inside goes into the private home and not here.
+ * Packages of pip install --user. Python looks for them in the private home: a file there leads on,
+ * so that what is installed inside goes into the private home and not here.
  */
 static void find_user_packages(struct finder *f, const char *local)
 {
@@ -503,7 +508,8 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* --- PATH ---------------------------------------------------------------------------------------------- */
+/* --- PATH
+ * ---------------------------------------------------------------------------------------------- */
 
 static void show_directory(struct finder *f, const char *dir, const char *why)
 {

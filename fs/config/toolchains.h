@@ -12,19 +12,20 @@
 #include "sandboxfs/settings.h"
 
 /*
- * Fills shown, shown_why, covered, tool_env, carried and not_carried of SETTINGS from its path, the environment
- * and the files that they lead to. Before any thread starts and before the mount. What cannot be read is
- * left out. 0 or -ENOMEM.
+ * Fills shown, shown_why, covered, tool_env, carried and not_carried of SETTINGS from its path, the
+ * environment and the files that they lead to. Before any thread starts and before the mount. What
+ * cannot be read is left out. 0 or -ENOMEM.
  */
 int sbx_toolchains_find(struct sbx_settings *settings);
 
-/* The second half of it: variables and settings of registries, and the certificates that they name. */
+/* The second half of it: variables and settings of registries, and the certificates that they name.
+ */
 int sbx_carried_find(struct sbx_settings *settings, const char *home);
 
 /*
- * Adds PATH, absolute, to what is shown, for the reason WHY, unless it is shown already or must not be: a home
- * directory, a store of credentials, what is not there. 0 or -ENOMEM; *shown (may be NULL) says whether
- * commands see it.
+ * Adds PATH, absolute, to what is shown, for the reason WHY, unless it is shown already or must not
+ * be: a home directory, a store of credentials, what is not there. 0 or -ENOMEM; *shown (may be
+ * NULL) says whether commands see it.
  */
 int sbx_toolchains_show(struct sbx_settings *settings, const char *path, const char *why,
                         bool *shown);
@@ -33,8 +34,9 @@ int sbx_toolchains_show(struct sbx_settings *settings, const char *path, const c
 bool sbx_toolchains_sees(const struct sbx_settings *settings, const char *path);
 
 /*
- * Looks for the program WORD as commands would, where they cannot: FILE is what they would have found, DIR the directory
- * that would have to be shown. False: there is none. Reads the disk. Any thread.
+ * Looks for the program WORD as commands would, where they cannot: FILE is what they would have
+ * found, DIR the directory that would have to be shown. False: there is none. Reads the disk. Any
+ * thread.
  */
 bool sbx_toolchains_hidden(const struct sbx_settings *settings, const char *word,
                            char file[PATH_MAX], char dir[PATH_MAX]);

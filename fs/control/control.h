@@ -4,10 +4,9 @@
  * knows FUSE; fs/control/ops.c translates.
  *
  * A control node names a directory or a file of the tree:
- *   the controls root            (SBX_CTL_ROOT: holds ".mount" and one directory per sandbox, by name
- *                                 when listed and by ".NUMBER" when looked up, stable under mv)
- *   .mount/...                   MNT/ctl
- *   NAME/..., NAME/jobs/ID/..., NAME/limits/..., NAME/snapshots/ID/..., NAME/diffs/RANGE
+ *   the controls root            (SBX_CTL_ROOT: holds ".mount" and one directory per sandbox, by
+ * name when listed and by ".NUMBER" when looked up, stable under mv) .mount/... MNT/ctl NAME/...,
+ * NAME/jobs/ID/..., NAME/limits/..., NAME/snapshots/ID/..., NAME/diffs/RANGE
  */
 #ifndef SANDBOXFS_FS_CONTROL_CONTROL_H
 #define SANDBOXFS_FS_CONTROL_CONTROL_H
@@ -45,7 +44,8 @@ void sbx_control_node_release(struct sbx_control_node *node);
 /* Whether both name the same file. */
 bool sbx_control_node_same(const struct sbx_control_node *a, const struct sbx_control_node *b);
 
-/* Each returns 0 or -errno and is called on FUSE workers: none waits for more than the local disk. */
+/* Each returns 0 or -errno and is called on FUSE workers: none waits for more than the local disk.
+ */
 int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *dir,
                        const char *name, struct sbx_control_node *ret);
 /* Mode, size (true), nlink, times, blksize 1 MiB. Not st_ino, st_uid, st_gid. */
@@ -57,8 +57,8 @@ bool sbx_control_planted(const struct sbx_control_node *node);
 int sbx_control_list(struct sbx_registry *reg, const struct sbx_control_node *dir,
                      void (*fn)(const char *name, mode_t mode, void *data), void *data);
 /*
- * Answers P with the target of a symlink node: jobs/last, or a link of a snapshot. -EACCES where that would lead out
- * of the snapshot.
+ * Answers P with the target of a symlink node: jobs/last, or a link of a snapshot. -EACCES where
+ * that would lead out of the snapshot.
  */
 void sbx_control_readlink(struct sbx_registry *reg, const struct sbx_control_node *node,
                           struct sbx_pending *p);
@@ -71,7 +71,8 @@ bool sbx_control_waits(const struct sbx_control_node *node);
 bool sbx_control_steady(const struct sbx_control_node *node);
 /* Whether its name means the same for as long as the sandbox is there. */
 bool sbx_control_kept(const struct sbx_control_node *node);
-/* Whether its content never changes and is as long as its attributes say: the kernel may keep it. */
+/* Whether its content never changes and is as long as its attributes say: the kernel may keep it.
+ */
 bool sbx_control_constant(const struct sbx_control_node *node);
 /* 64-bit number that is the same for the same file every time (st_ino). */
 uint64_t sbx_control_ino(const struct sbx_control_node *node);
@@ -95,7 +96,8 @@ int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *d
  */
 int sbx_control_open(struct sbx_registry *reg, const struct sbx_control_node *node, int flags,
                      struct sbx_control_handle **ret);
-/* Reads up to p->size bytes at OFF; offset-free files (exec, spawn, run, events, wait) ignore off. */
+/* Reads up to p->size bytes at OFF; offset-free files (exec, spawn, run, events, wait) ignore off.
+ */
 void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
 /* Writes; the answer is the count LEN or the errno (and the sentence is stored). */
 void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len, uint64_t off,
@@ -103,14 +105,15 @@ void sbx_control_write(struct sbx_control_handle *h, const void *buf, size_t len
 /* Whether a part of a request has been written, and nothing is under way. */
 bool sbx_control_unfinished(struct sbx_control_handle *h);
 /*
- * Takes what is unfinished, if there is anything; error(p, 0) when all is well. Also for fsync. BROKEN:
- * whoever wrote it has died meanwhile, so it is no request: it is refused with ECANCELED.
+ * Takes what is unfinished, if there is anything; error(p, 0) when all is well. Also for fsync.
+ * BROKEN: whoever wrote it has died meanwhile, so it is no request: it is refused with ECANCELED.
  */
 void sbx_control_flush(struct sbx_control_handle *h, bool broken, struct sbx_pending *p);
 /*
- * Writes DATA, taken over, malloc'd, as all that the file NODE is to hold: what has no final newline is whole as well. The
- * answer is error(p, 0) when it has been carried out, or the errno that opening, writing or closing would have got; the
- * sentence is stored. -EOPNOTSUPP also for run, whose answer is read on the file that was written.
+ * Writes DATA, taken over, malloc'd, as all that the file NODE is to hold: what has no final
+ * newline is whole as well. The answer is error(p, 0) when it has been carried out, or the errno
+ * that opening, writing or closing would have got; the sentence is stored. -EOPNOTSUPP also for
+ * run, whose answer is read on the file that was written.
  */
 void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *node, char *data,
                       size_t len, struct sbx_pending *p);

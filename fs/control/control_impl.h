@@ -128,7 +128,8 @@ extern const struct control_ops sbx_control_wait_ops, sbx_control_events_ops;
 
 /* table.c */
 extern const struct control_ops sbx_control_stream_ops;
-/* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL. */
+/* The job whose result the node shows: that of jobs/ID, or the last of exec. A reference or NULL.
+ */
 struct sbx_jobrec *sbx_control_job(const struct sbx_control_node *node);
 /* As text_fn: the status line of sbx_control_job, or the line for none. */
 int sbx_control_text_status(struct sbx_registry *, const struct sbx_control_node *, struct text *);

@@ -1,7 +1,8 @@
 /*
- * diff and changes, against what the sandbox was at its creation, and diffs/RANGE between any two of its states: ID is
- * from that snapshot to now, ID1..ID2 from one to the other, and with .changes behind it names alone. (diff/RANGE
- * cannot be, as diff is a file.) jobs/ID/diff and changes are what that job changed.
+ * diff and changes, against what the sandbox was at its creation, and diffs/RANGE between any two
+ * of its states: ID is from that snapshot to now, ID1..ID2 from one to the other, and with .changes
+ * behind it names alone. (diff/RANGE cannot be, as diff is a file.) jobs/ID/diff and changes are
+ * what that job changed.
  */
 #include <errno.h>
 #include <stdio.h>

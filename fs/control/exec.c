@@ -1,7 +1,7 @@
 /*
- * exec, spawn, run and jobs/ID/stdin: a write that holds a complete request starts a job inside that
- * write. exec answers when the job has ended, spawn and run when it has certainly
- * been started.
+ * exec, spawn, run and jobs/ID/stdin: a write that holds a complete request starts a job inside
+ * that write. exec answers when the job has ended, spawn and run when it has certainly been
+ * started.
  */
 #include <errno.h>
 #include <json-c/json.h>

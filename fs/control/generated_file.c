@@ -1,8 +1,8 @@
 /*
- * Files that are long to make and may be large: content of snapshots, diffs. The first read has them made in the
- * pool, into a file without a name; readers wait for the end and are served from it by offset. Each
- * open file has its own. What is being made is shared by the open file and the pool, either of which may be
- * done with it first.
+ * Files that are long to make and may be large: content of snapshots, diffs. The first read has
+ * them made in the pool, into a file without a name; readers wait for the end and are served from
+ * it by offset. Each open file has its own. What is being made is shared by the open file and the
+ * pool, either of which may be done with it first.
  */
 #include "fs/control/generated_file.h"
 
@@ -142,9 +142,9 @@ static void begin(struct made *m)
 /* Reading */
 
 /*
- * Of a client that goes on: nobody expects EINTR of a file, and who has it mapped would get SIGBUS. Nobody can be told
- * twice: a reader is in the list or is being answered on this thread. The making goes on: the file may be open
- * elsewhere too, and if it is not, its release ends that.
+ * Of a client that goes on: nobody expects EINTR of a file, and who has it mapped would get SIGBUS.
+ * Nobody can be told twice: a reader is in the list or is being answered on this thread. The making
+ * goes on: the file may be open elsewhere too, and if it is not, its release ends that.
  */
 static void cancel(struct sbx_pending *p, bool fatal)
 {

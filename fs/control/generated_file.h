@@ -19,7 +19,8 @@ int sbx_generated_open(struct sbx_control_handle *h, generate_fn fn, struct sbx_
 void sbx_generated_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p);
 /* Cancels an FN that is under way, and closes H. No read is owed any more. */
 void sbx_generated_release(struct sbx_control_handle *h);
-/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state. -errno. */
+/* A file without a name for LEN bytes (0: unknown), in memory or where the daemon keeps its state.
+ * -errno. */
 int sbx_nameless_file(struct sbx_registry *reg, uint64_t len);
 
 #endif

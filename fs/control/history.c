@@ -173,8 +173,8 @@ static void history_drop(struct sbx_control_handle *h)
 }
 
 /*
- * Whether what was written is a whole wish: a document in JSON, a message that ends a line, or a word, however it
- * ends: a failure that comes with close is lost on most clients.
+ * Whether what was written is a whole wish: a document in JSON, a message that ends a line, or a
+ * word, however it ends: a failure that comes with close is lost on most clients.
  */
 static bool is_whole(const struct options_all *s, bool final, bool word)
 {

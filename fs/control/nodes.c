@@ -1,7 +1,8 @@
 /*
- * Node ids are indices with generations, as in fs/workspace/inode.c. A file whose write may wait gets a new
- * one at every lookup while somebody else has, or is about to have, the last one open: the kernel
- * holds an inode's lock during a write, so two clients share neither the inode nor the wait.
+ * Node ids are indices with generations, as in fs/workspace/inode.c. A file whose write may wait
+ * gets a new one at every lookup while somebody else has, or is about to have, the last one open:
+ * the kernel holds an inode's lock during a write, so two clients share neither the inode nor the
+ * wait.
  */
 #include <assert.h>
 #include <errno.h>
@@ -118,7 +119,8 @@ static struct cnode *hash_find(struct sbx_control_nodes *t, const struct sbx_con
 	return c;
 }
 
-/* Takes NODE over. Counts a lookup. A sandbox that was retired meanwhile has been dropped: it gets no more. */
+/* Takes NODE over. Counts a lookup. A sandbox that was retired meanwhile has been dropped: it gets
+ * no more. */
 static int cnode_get(struct sbx_control_nodes *t, struct sbx_control_node *node, uint64_t *id)
 {
 	struct cnode *c = NULL;

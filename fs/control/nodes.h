@@ -24,7 +24,8 @@ bool sbx_controls_node(fuse_req_t req, fuse_ino_t ino, struct sbx_control_node *
 bool sbx_controls_find(struct sbx_controls *c, fuse_ino_t ino, struct sbx_control_node *ret);
 /* As sbx_control_getattr, and all the rest of ST. */
 int sbx_controls_stat(struct sbx_controls *c, const struct sbx_control_node *node, struct stat *st);
-/* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything else. */
+/* Fills e for NODE, which is taken over, counting a lookup. KEEP: its name never means anything
+ * else. */
 int sbx_controls_fill(struct sbx_controls *c, struct sbx_control_node *node, bool keep,
                       struct fuse_entry_param *e);
 /* An open file. One that is open when the connection ends is never released by the kernel. */

@@ -43,9 +43,9 @@ typedef void (*sbx_lookup_fn)(fuse_req_t req, fuse_ino_t parent, const char *nam
 /* Whether the thread PID may be about to repeat a rename onto a control. */
 bool sbx_save_announced(struct sbx_controls *c, pid_t pid);
 /*
- * For a LOOKUP of NAME in PARENT, which is the directory DIR of controls: whether its thread repeats a rename onto one
- * of them. REQ is then answered by RESUME, on the loop thread, when the request has been carried out; see
- * fs/control/ops_save.c.
+ * For a LOOKUP of NAME in PARENT, which is the directory DIR of controls: whether its thread
+ * repeats a rename onto one of them. REQ is then answered by RESUME, on the loop thread, when the
+ * request has been carried out; see fs/control/ops_save.c.
  */
 bool sbx_save_waits(fuse_req_t req, const struct sbx_control_node *dir, fuse_ino_t parent,
                     const char *name, sbx_lookup_fn resume);

@@ -1,18 +1,20 @@
 /*
- * Renaming a private buffer onto a control: the buffer's content is written to it, and the rename is answered when that
- * has been carried out.
+ * Renaming a private buffer onto a control: the buffer's content is written to it, and the rename
+ * is answered when that has been carried out.
  *
- * The kernel holds the directory's lock while a rename waits for its answer, and whoever looks up a name in that
- * directory that the kernel does not have would wait as well: no status, no kill, no second request while the first
- * runs. So a rename onto a control that may take its time is told ESTALE first, which makes the kernel walk both paths
- * again, asking for each name on them, before it repeats the rename (since Linux 3.8, once). The next LOOKUP of that
- * thread for the directory itself is answered when the request has been carried out, because nothing is locked there;
- * the second RENAME gets the result. A client whose path has no name before the last (its current directory is this one)
- * makes no such LOOKUP, and its second RENAME waits with the lock.
+ * The kernel holds the directory's lock while a rename waits for its answer, and whoever looks up a
+ * name in that directory that the kernel does not have would wait as well: no status, no kill, no
+ * second request while the first runs. So a rename onto a control that may take its time is told
+ * ESTALE first, which makes the kernel walk both paths again, asking for each name on them, before
+ * it repeats the rename (since Linux 3.8, once). The next LOOKUP of that thread for the directory
+ * itself is answered when the request has been carried out, because nothing is locked there; the
+ * second RENAME gets the result. A client whose path has no name before the last (its current
+ * directory is this one) makes no such LOOKUP, and its second RENAME waits with the lock.
  *
- * Nothing has been begun when ESTALE is told: where nobody repeats it, it is the truth, and must stay so. System calls
- * are always repeated; threads of the kernel (nfsd) pass ESTALE on, so they are never told it. On its way a repeated walk
- * looks up names and reads links and attributes: a thread that asks for more has given up.
+ * Nothing has been begun when ESTALE is told: where nobody repeats it, it is the truth, and must
+ * stay so. System calls are always repeated; threads of the kernel (nfsd) pass ESTALE on, so they
+ * are never told it. On its way a repeated walk looks up names and reads links and attributes: a
+ * thread that asks for more has given up.
  */
 #include <assert.h>
 #include <errno.h>
@@ -404,7 +406,8 @@ void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
 
 /* Vacancies */
 
-/* No other program needs it, and whoever removes a control for its own sake is to be told that it stays. */
+/* No other program needs it, and whoever removes a control for its own sake is to be told that it
+ * stays. */
 bool sbx_vacancy_needed(pid_t pid)
 {
 	static const char *const programs[] = {"mv",  "cp",       "install", "gmv",

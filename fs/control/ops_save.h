@@ -13,8 +13,9 @@ void sbx_save_rename(fuse_req_t req, fuse_ino_t parent, struct sbx_buffer *b,
 /* The thread of REQ does not repeat its rename: nothing is carried out for it. */
 void sbx_save_withdraw(fuse_req_t req);
 /*
- * Whether the thread PID runs a program that removes the target before it makes it anew, where both are on different
- * file systems. Nothing in the request tells that, so programs are known by their names.
+ * Whether the thread PID runs a program that removes the target before it makes it anew, where both
+ * are on different file systems. Nothing in the request tells that, so programs are known by their
+ * names.
  */
 bool sbx_vacancy_needed(pid_t pid);
 /* Thread PID has removed the control NAME of DIR: for it there is none, until it makes one. */

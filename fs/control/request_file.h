@@ -14,8 +14,8 @@ struct request_file_impl {
 	int (*feed)(struct sbx_control_handle *h, const void *buf, size_t len,
 	            struct sbx_error *err);
 	/*
-	 * Takes the next request. 1: an action was begun, sbx_request_file_done() follows on the loop thread;
-	 * 0: no request is complete; or -errno.
+	 * Takes the next request. 1: an action was begun, sbx_request_file_done() follows on the
+	 * loop thread; 0: no request is complete; or -errno.
 	 */
 	int (*start)(struct sbx_control_handle *h, bool final, struct sbx_error *err);
 	bool (*unfinished)(struct sbx_control_handle *h);
@@ -23,8 +23,8 @@ struct request_file_impl {
 	/* [loop] The client is about to die. sbx_request_file_done() must follow soon. */
 	void (*cancel)(struct sbx_control_handle *h);
 	/*
-	 * A write has failed with ERR, and this is not known to anybody yet. No lock is held. May be
-	 * NULL.
+	 * A write has failed with ERR, and this is not known to anybody yet. No lock is held. May
+	 * be NULL.
 	 */
 	void (*failed)(struct sbx_control_handle *h, const struct sbx_error *err);
 	/* Answers a read, now or later. */

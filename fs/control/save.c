@@ -1,6 +1,6 @@
 /*
- * A whole content for a control at once: what the rename of a private buffer onto it means. It is a write and a flush on
- * an open file of its own, so that every control means the same by both ways.
+ * A whole content for a control at once: what the rename of a private buffer onto it means. It is a
+ * write and a flush on an open file of its own, so that every control means the same by both ways.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,8 @@ static void end(struct saving *s, int errnum)
 	sbx_pending_error(p, errnum);
 }
 
-/* A step that was parked is answered on the loop thread, where cancels come from: nothing is cancelled in between. */
+/* A step that was parked is answered on the loop thread, where cancels come from: nothing is
+ * cancelled in between. */
 static void flush(struct saving *s)
 {
 	s->step.cancel = NULL;

@@ -1,9 +1,10 @@
 /*
- * Private buffers. One lock guards the table and what is in every buffer, because all of it is short: the longest is a
- * copy of SBX_BUFFER_MAX bytes.
+ * Private buffers. One lock guards the table and what is in every buffer, because all of it is
+ * short: the longest is a copy of SBX_BUFFER_MAX bytes.
  *
- * A buffer does not hold its sandbox: it knows its directory by number, so that a sandbox is not kept by what somebody
- * left in its ctl. The nodes that name a buffer do, as those of other control files.
+ * A buffer does not hold its sandbox: it knows its directory by number, so that a sandbox is not
+ * kept by what somebody left in its ctl. The nodes that name a buffer do, as those of other control
+ * files.
  */
 #include "fs/control/save_buffer.h"
 
@@ -195,8 +196,9 @@ static const struct control_ops buffer_ops;
 /* Names */
 
 /*
- * Of a private buffer. Before they save, vim and its kin make a file beside it, and where that has another mode than the
- * file they write in place instead of renaming the control out of the way: so no control has this mode.
+ * Of a private buffer. Before they save, vim and its kin make a file beside it, and where that has
+ * another mode than the file they write in place instead of renaming the control out of the way: so
+ * no control has this mode.
  */
 static const struct sbx_control_row buffer_row = {
         .name = "", .mode = S_IFREG | 0700, .ops = &buffer_ops};
@@ -208,8 +210,9 @@ static bool takes_buffers(const struct sbx_control_row *row)
 }
 
 /*
- * The control that NAME is likely to be a slip of the pen for: what is written to a buffer does nothing, and that must
- * not be taken for success. Temporary files have other signs in their names than letters, or more of them.
+ * The control that NAME is likely to be a slip of the pen for: what is written to a buffer does
+ * nothing, and that must not be taken for success. Temporary files have other signs in their names
+ * than letters, or more of them.
  */
 static const struct sbx_control_row *meant(const struct sbx_control_row *rows, const char *name)
 {

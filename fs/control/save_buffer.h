@@ -1,9 +1,11 @@
 /*
- * Private buffers: the files that clients make beside a control, to write them whole and rename them onto it.
+ * Private buffers: the files that clients make beside a control, to write them whole and rename
+ * them onto it.
  *
- * A buffer belongs to the user who made it, is in no listing, and does nothing by itself. It has a name until it is
- * removed, renamed onto a control, or nobody has had it open for a while; without a name it lasts as long as it is open.
- * All functions may be called on any thread and wait for nothing.
+ * A buffer belongs to the user who made it, is in no listing, and does nothing by itself. It has a
+ * name until it is removed, renamed onto a control, or nobody has had it open for a while; without
+ * a name it lasts as long as it is open. All functions may be called on any thread and wait for
+ * nothing.
  */
 #ifndef SANDBOXFS_FS_CONTROL_SAVE_BUFFER_H
 #define SANDBOXFS_FS_CONTROL_SAVE_BUFFER_H
@@ -36,8 +38,9 @@ int sbx_buffers_create(struct sbx_loop *loop, struct sbx_buffers **ret);
 void sbx_buffers_destroy(struct sbx_buffers *t);
 
 /*
- * Makes NAME in DIR for the user UID. *ret is to be released. -EACCES: DIR takes no files, or NAME is a mistyped control;
- * -EEXIST; -ENOSPC: there are as many as may be, all used lately; -ENOMEM. The name is no control's.
+ * Makes NAME in DIR for the user UID. *ret is to be released. -EACCES: DIR takes no files, or NAME
+ * is a mistyped control; -EEXIST; -ENOSPC: there are as many as may be, all used lately; -ENOMEM.
+ * The name is no control's.
  */
 int sbx_buffers_make(struct sbx_buffers *t, const struct sbx_control_node *dir, const char *name,
                      uid_t uid, gid_t gid, struct sbx_control_node *ret, struct sbx_error *err);
@@ -50,13 +53,15 @@ int sbx_buffers_find(struct sbx_buffers *t, const struct sbx_control_node *dir, 
                      uid_t uid, struct sbx_control_node *ret);
 /* Takes the name away from B; nothing happens when it has none. */
 void sbx_buffers_remove(struct sbx_buffers *t, struct sbx_buffer *b);
-/* Gives B another name in its directory; what has that name loses it. -EACCES as for sbx_buffers_make, -ENOMEM. */
+/* Gives B another name in its directory; what has that name loses it. -EACCES as for
+ * sbx_buffers_make, -ENOMEM. */
 int sbx_buffers_rename(struct sbx_buffers *t, struct sbx_buffer *b,
                        const struct sbx_control_node *dir, const char *newname,
                        struct sbx_error *err);
 /* The sandbox with that number is gone. */
 void sbx_buffers_drop_box(struct sbx_buffers *t, uint64_t box);
-/* Drops those that nobody has had open for SBX_BUFFER_KEPT_S before NOW_NS. How many have a name still. */
+/* Drops those that nobody has had open for SBX_BUFFER_KEPT_S before NOW_NS. How many have a name
+ * still. */
 unsigned sbx_buffers_sweep(struct sbx_buffers *t, uint64_t now_ns);
 
 struct sbx_buffer *sbx_buffer_ref(struct sbx_buffer *b); /* accepts NULL */

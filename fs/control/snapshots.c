@@ -1,8 +1,10 @@
 /*
- * snapshots/: each snapshot as a directory, read only, straight from where the backend keeps its objects. Nothing
- * is read before somebody asks for it: a node is a name and the object that it stands for.
+ * snapshots/: each snapshot as a directory, read only, straight from where the backend keeps its
+ * objects. Nothing is read before somebody asks for it: a node is a name and the object that it
+ * stands for.
  *
- * Files show as read only; directories do not, though they are, so that what cp -r makes of them can be removed again.
+ * Files show as read only; directories do not, though they are, so that what cp -r makes of them
+ * can be removed again.
  *
  * Links are held to the same rule as those of the sandbox: none leads out of its snapshot.
  */

@@ -221,7 +221,8 @@ static int text_job_cwd(struct sbx_registry *reg, const struct sbx_control_node 
 
 /* Streams */
 
-/* The job of an open stdout or stderr. NAME/ctl/stdout follows the last exec at each read from 0. */
+/* The job of an open stdout or stderr. NAME/ctl/stdout follows the last exec at each read from 0.
+ */
 static struct sbx_jobrec *stream_job(struct sbx_control_handle *h, uint64_t off)
 {
 	struct sbx_jobrec *job;

@@ -344,7 +344,8 @@ int sbx_control_rmdir(struct sbx_registry *reg, const struct sbx_control_node *d
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	/* Where controls are listed it does nothing, because rm -rf of a sandbox would stop half-way. */
+	/* Where controls are listed it does nothing, because rm -rf of a sandbox would stop
+	 * half-way. */
 	if (!(dir->row->flags & ROW_JOBS) && sbx_registry_settings(reg)->ctl_listed)
 		return 0;
 	if (!(dir->row->flags & ROW_JOBS)) {

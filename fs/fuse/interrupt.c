@@ -1,6 +1,6 @@
 /*
- * The parked requests stand in a list under a lock. The interrupt callback of libfuse may come while
- * the answer is being given on another thread, so it carries a key, not a pointer, and only
+ * The parked requests stand in a list under a lock. The interrupt callback of libfuse may come
+ * while the answer is being given on another thread, so it carries a key, not a pointer, and only
  * marks; the loop thread does the rest.
  */
 #include "fs/fuse/interrupt.h"

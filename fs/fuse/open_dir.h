@@ -1,6 +1,6 @@
 /*
- * Directories that are open on a connection. The kernel does not tell of those that are closed while it lets go of the mount, so the
- * connection knows all of them. Thread-safe.
+ * Directories that are open on a connection. The kernel does not tell of those that are closed
+ * while it lets go of the mount, so the connection knows all of them. Thread-safe.
  */
 #ifndef SANDBOXFS_FS_FUSE_OPEN_DIR_H
 #define SANDBOXFS_FS_FUSE_OPEN_DIR_H
@@ -28,7 +28,8 @@ void sbx_open_dirs_init(struct sbx_open_dirs *dirs);
 /* Closes all. No request is being served any more. */
 void sbx_open_dirs_finish(struct sbx_open_dirs *dirs);
 
-/* One more, with LISTING (NULL: not taken yet), whose reference becomes its own, as FI's handle. NULL: no memory. */
+/* One more, with LISTING (NULL: not taken yet), whose reference becomes its own, as FI's handle.
+ * NULL: no memory. */
 struct sbx_open_dir *sbx_open_dir_add(struct sbx_open_dirs *dirs, struct sbx_listing *listing,
                                       struct fuse_file_info *fi);
 /* The open directory that FI's handle is. */

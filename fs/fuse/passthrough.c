@@ -1,7 +1,8 @@
 /*
- * One entry for each node that is open or has an id, in a hash; those with an id that are not open stand in a
- * ring, most recent first. One mutex guards all. It is held over the calls to the
- * kernel: they look up a descriptor and a number, and an order between them and the count is the point.
+ * One entry for each node that is open or has an id, in a hash; those with an id that are not open
+ * stand in a ring, most recent first. One mutex guards all. It is held over the calls to the
+ * kernel: they look up a descriptor and a number, and an order between them and the count is the
+ * point.
  */
 #include "fs/fuse/passthrough.h"
 

@@ -37,9 +37,9 @@ void sbx_passthrough_destroy(struct sbx_passthrough *pt);
  */
 int sbx_passthrough_join(struct sbx_passthrough *pt, uint64_t node);
 /*
- * Counts an open of NODE in BOX that makes the choice: passed through to FD, which stays the caller's and should
- * be read only, or through the page cache (FD < 0, or the kernel does not take it). Returns the id or 0,
- * of the kind that holds if another was quicker; -ENOMEM.
+ * Counts an open of NODE in BOX that makes the choice: passed through to FD, which stays the
+ * caller's and should be read only, or through the page cache (FD < 0, or the kernel does not take
+ * it). Returns the id or 0, of the kind that holds if another was quicker; -ENOMEM.
  */
 int sbx_passthrough_choose(struct sbx_passthrough *pt, uint64_t node, uint64_t box, int fd);
 /* One open of NODE less. Also after sbx_passthrough_forget. */
@@ -50,8 +50,9 @@ void sbx_passthrough_forget(struct sbx_passthrough *pt, uint64_t node);
 void sbx_passthrough_drop_box(struct sbx_passthrough *pt, uint64_t box);
 
 /*
- * Whether this process may have passthrough, found by trying: -EOPNOTSUPP (built with a libfuse before 3.17, or a
- * kernel without it), -EPERM (not root), with a sentence. Forks, so not from several threads.
+ * Whether this process may have passthrough, found by trying: -EOPNOTSUPP (built with a libfuse
+ * before 3.17, or a kernel without it), -EPERM (not root), with a sentence. Forks, so not from
+ * several threads.
  */
 int sbx_passthrough_probe(struct sbx_error *err);
 

@@ -1,7 +1,7 @@
 /*
- * The hooks see every message of the connection, but act on the first request and its answer only. A
- * worker of libfuse waits in read(2) on the device; a session that is told to end is noticed
- * by interrupting that read, which a signal without SA_RESTART does.
+ * The hooks see every message of the connection, but act on the first request and its answer only.
+ * A worker of libfuse waits in read(2) on the device; a session that is told to end is noticed by
+ * interrupting that read, which a signal without SA_RESTART does.
  */
 #include "fs/fuse/session.h"
 
@@ -110,7 +110,8 @@ static int mount_options(struct fuse_args *args, const struct sbx_channel_config
 		r = add_option(args, "fsname=", config->fsname);
 	if (r == 0)
 		r = add_option(args, "", "subtype=sandboxfs");
-	/* The kernel's checks take a GETATTR before every open of what is never cached and every change of a directory. */
+	/* The kernel's checks take a GETATTR before every open of what is never cached and every
+	 * change of a directory. */
 	if (r == 0 && (config->allow_other || !config->own_checks))
 		r = add_option(args, "", "default_permissions");
 	if (r == 0)
@@ -224,9 +225,9 @@ void sbx_channel_stop(struct sbx_channel *ch)
 }
 
 /*
- * Frees what libfuse keeps of the mount. Its way is fuse_session_unmount, which would also take away
- * whatever is mounted at the place by now, unless poll(2) says that the connection is dead: so it
- * gets a descriptor that says so, which closes the device as well.
+ * Frees what libfuse keeps of the mount. Its way is fuse_session_unmount, which would also take
+ * away whatever is mounted at the place by now, unless poll(2) says that the connection is dead: so
+ * it gets a descriptor that says so, which closes the device as well.
  */
 static void release_mount(struct fuse_session *session)
 {

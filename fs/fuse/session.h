@@ -1,9 +1,9 @@
 /*
  * One FUSE connection: its session, mount and end.
  *
- * Two things libfuse 3.14 does not know are done here, by looking at what passes: HANDLE_KILLPRIV_V2
- * is agreed on in the INIT exchange (without it the kernel asks for security.capability before
- * every write), and INC_EPOCH is sent as a bare notification.
+ * Two things libfuse 3.14 does not know are done here, by looking at what passes:
+ * HANDLE_KILLPRIV_V2 is agreed on in the INIT exchange (without it the kernel asks for
+ * security.capability before every write), and INC_EPOCH is sent as a bare notification.
  */
 #ifndef SANDBOXFS_FS_FUSE_SESSION_H
 #define SANDBOXFS_FS_FUSE_SESSION_H
@@ -56,30 +56,33 @@ void sbx_channel_stop(struct sbx_channel *ch);
 void sbx_channel_close(struct sbx_channel *ch);
 
 /*
- * Makes FD, a regular file, a backing file of the connection: its id, under which the kernel keeps it until
- * sbx_channel_unback. -EOPNOTSUPP, -EPERM (passthrough was not agreed on), -ELOOP (on a file system that is stacked
- * twice already), -ENOMEM. Any thread.
+ * Makes FD, a regular file, a backing file of the connection: its id, under which the kernel keeps
+ * it until sbx_channel_unback. -EOPNOTSUPP, -EPERM (passthrough was not agreed on), -ELOOP (on a
+ * file system that is stacked twice already), -ENOMEM. Any thread.
  */
 int sbx_channel_back(struct sbx_channel *ch, int fd);
 /* Takes back the id of sbx_channel_back. Files that are open by it stay so. Any thread. */
 void sbx_channel_unback(struct sbx_channel *ch, int id);
 
-/* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older than 6.16. Any thread. */
+/* Has every cached name and attribute asked for again: 0, or -EINVAL when the kernel is older
+ * than 6.16. Any thread. */
 int sbx_channel_epoch(struct sbx_channel *ch);
 
 /* Has the attributes of node INO asked for again. Takes no lock of the kernel's. Any thread. */
 void sbx_channel_forget_attr(struct sbx_channel *ch, uint64_t ino);
 /*
- * And the listing of the directory INO dropped. Takes the locks of its pages: not by a thread that anybody waits
- * for (fs/fuse/invalidator.h). CH is not used any more once the kernel has been asked.
+ * And the listing of the directory INO dropped. Takes the locks of its pages: not by a thread that
+ * anybody waits for (fs/fuse/invalidator.h). CH is not used any more once the kernel has been
+ * asked.
  */
 void sbx_channel_forget(struct sbx_channel *ch, uint64_t ino);
 /*
- * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is not
- * waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
+ * Whether something is mounted at PATH, by /proc/self/mountinfo, so that a dead or busy mount is
+ * not waited for: 1 a sandboxfs mount, 2 another, 0 none, -errno. Not through symlinks.
  */
 int sbx_mounted(const char *path);
-/* The device number of the sandboxfs mount on top at PATH; 0 when there is none or nobody can tell. */
+/* The device number of the sandboxfs mount on top at PATH; 0 when there is none or nobody can tell.
+ */
 dev_t sbx_mount_device(const char *path);
 /* Whether a file system of that device is mounted anywhere in this namespace: 1, 0, or -errno. */
 int sbx_device_mounted(dev_t dev);

@@ -1,6 +1,6 @@
 /*
- * One transfer per call, none kept: pull requests are opened seldom. Redirects are not followed, so the token goes to the host of
- * the API only.
+ * One transfer per call, none kept: pull requests are opened seldom. Redirects are not followed, so
+ * the token goes to the host of the API only.
  */
 #include "fs/github/api.h"
 

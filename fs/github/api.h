@@ -9,8 +9,8 @@
 struct sbx_github;
 
 /*
- * API is the URL of the API (NULL: GitHub's own), TOKEN the secret, borrowed for as long as this lives. EINVAL: no http or https
- * URL; ENOMEM.
+ * API is the URL of the API (NULL: GitHub's own), TOKEN the secret, borrowed for as long as this
+ * lives. EINVAL: no http or https URL; ENOMEM.
  */
 int sbx_github_create(const char *api, const char *token, struct sbx_github **ret,
                       struct sbx_error *err);
@@ -24,8 +24,9 @@ struct sbx_github_pull {
 };
 
 /*
- * Opens a pull request against the repository's default branch, which is asked for once. *ret: its URL, the caller's. EACCES,
- * ENOENT, EINVAL, EREMOTEIO as GitHub answers; ECONNREFUSED, ETIMEDOUT...; EINTR when *CANCELLED becomes true. Thread-safe.
+ * Opens a pull request against the repository's default branch, which is asked for once. *ret: its
+ * URL, the caller's. EACCES, ENOENT, EINVAL, EREMOTEIO as GitHub answers; ECONNREFUSED,
+ * ETIMEDOUT...; EINTR when *CANCELLED becomes true. Thread-safe.
  */
 int sbx_github_pull(struct sbx_github *gh, const struct sbx_github_repo *repo,
                     const struct sbx_github_pull *pull, atomic_bool *cancelled, char **ret,

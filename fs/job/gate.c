@@ -1,7 +1,7 @@
 /*
- * Commands and those who must not meet one: a restore, a fork of the whole tree. Either waits for nobody: who comes
- * to a table with commands is refused, and commands that come to a held table are put off, not refused, since
- * it is held for moments.
+ * Commands and those who must not meet one: a restore, a fork of the whole tree. Either waits for
+ * nobody: who comes to a table with commands is refused, and commands that come to a held table are
+ * put off, not refused, since it is held for moments.
  */
 #include <assert.h>
 #include <errno.h>

@@ -510,7 +510,8 @@ static bool same_request(const struct sbx_asked *a, const struct sbx_request *re
 	       same_stdin(a, req);
 }
 
-/* Whether the request's id has been used: 0 no, 1 for the same request (s->rec), or -errno. Lock held. */
+/* Whether the request's id has been used: 0 no, 1 for the same request (s->rec), or -errno. Lock
+ * held. */
 static int look_up_id(struct start *s)
 {
 	const char *id = s->req->id;

@@ -4,9 +4,9 @@
  *   prepared --start--> starting --started--> running --ended--> ended
  *                           \--ended(FAILED)--> failed (start error; the last 64 are kept)
  *
- * A job table belongs to one sandbox. A start is entered (and, when the backend refuses it at once, taken
- * back) by the thread that asks for it; all that follows happens on the event loop thread. Readers on any
- * thread see it under the table's lock. Job objects are reference counted: the table
+ * A job table belongs to one sandbox. A start is entered (and, when the backend refuses it at once,
+ * taken back) by the thread that asks for it; all that follows happens on the event loop thread.
+ * Readers on any thread see it under the table's lock. Job objects are reference counted: the table
  * holds one until the job is forgotten, each open file and each waiter one of its own.
  *
  * Time-outs: at timeout_ms SIGTERM to everything, 2 s later SIGKILL; partial output stays.
@@ -39,33 +39,36 @@ struct sbx_jobs_config {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
 	struct sbx_sandbox *sandbox;
-	const char *view; /* absolute path of the tree as users see it: MNT/NAME */
-	const char *
-	        spill_dir; /* directory for output too large for memory: STATE/jobs/ID; created on demand */
+	const char *view;      /* absolute path of the tree as users see it: MNT/NAME */
+	const char *spill_dir; /* directory for output too large for memory: STATE/jobs/ID; created
+	                          on demand */
 	/*
 	 * The number of running jobs went from 0 to 1 (busy) or back (idle: all files are final).
-	 * busy comes before the first command can write, on the thread that starts it: another hop would
-	 * cost each command its time. idle comes before anyone is told of the end, on the loop thread, or
-	 * on the starting thread when the backend refused the command. Calls never overlap and come in
-	 * the order of the changes. Must not block, and must not start or shut down jobs of this
-	 * table; may read of it. May be NULL.
+	 * busy comes before the first command can write, on the thread that starts it: another hop
+	 * would cost each command its time. idle comes before anyone is told of the end, on the
+	 * loop thread, or on the starting thread when the backend refused the command. Calls never
+	 * overlap and come in the order of the changes. Must not block, and must not start or shut
+	 * down jobs of this table; may read of it. May be NULL.
 	 */
 	void (*busy)(bool busy, void *data);
-	/* A job, or a holder that writes, has ended and others go on: its files are final. As idle. May be NULL. */
+	/* A job, or a holder that writes, has ended and others go on: its files are final. As idle.
+	 * May be NULL. */
 	void (*left)(void *data);
 	/*
-	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg) is called on the
-	 * loop thread when what it left behind has been seen to. May be NULL.
+	 * REC's command has ended, and nobody was told yet: false to go on at once; else then(arg)
+	 * is called on the loop thread when what it left behind has been seen to. May be NULL.
 	 */
 	bool (*before_end)(struct sbx_jobrec *rec, struct sbx_exit *exit, void (*then)(void *arg),
 	                   void *arg, void *data);
 	/*
 	 * A job was started, has ended, or could not be started though the backend had taken it
-	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped. rec is
-	 * valid during the call. May be NULL. Of what is refused at once it comes on the thread that asks.
+	 * (sbx_job_start_error); for log and events. The start of a very short job may be skipped.
+	 * rec is valid during the call. May be NULL. Of what is refused at once it comes on the
+	 * thread that asks.
 	 */
 	void (*changed)(struct sbx_jobrec *rec, void *data);
-	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be NULL. */
+	/* Something was refused by policy: a request (on its thread) or a call of a job's. May be
+	 * NULL. */
 	void (*denied)(const struct sbx_denial_report *denied, void *data);
 	/*
 	 * The root of the tree, as sbx_box_root: requests are taken until the end, which may come
@@ -78,8 +81,8 @@ struct sbx_jobs_config {
 /* Strings of CONFIG are copied. Empties spill_dir, where it exists. Returns 0 or -ENOMEM. */
 int sbx_jobs_create(const struct sbx_jobs_config *config, struct sbx_jobs **ret);
 /*
- * All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Who waits for a job
- * that was merely prepared is told now. Records to which there are references stay readable.
+ * All jobs have ended (sbx_jobs_shutdown) and the loop thread calls, or has stopped. Who waits for
+ * a job that was merely prepared is told now. Records to which there are references stay readable.
  * Accepts NULL.
  */
 void sbx_jobs_destroy(struct sbx_jobs *jobs);
@@ -92,10 +95,10 @@ void sbx_jobs_shutdown(struct sbx_jobs *jobs, void (*done)(void *data), void *da
 void sbx_jobs_resume(struct sbx_jobs *jobs);
 
 /*
- * Who does something to the tree that no command may meet half done holds the table meanwhile: commands that are
- * to be started wait. -EBUSY while one runs or is about to start. WRITES: the tree changes, and busy() is told
- * as for a command. INSTEAD, or NULL: what can be done while one runs; it ends the sentence of -EBUSY. Held by several,
- * until each has released it. Any thread.
+ * Who does something to the tree that no command may meet half done holds the table meanwhile:
+ * commands that are to be started wait. -EBUSY while one runs or is about to start. WRITES: the
+ * tree changes, and busy() is told as for a command. INSTEAD, or NULL: what can be done while one
+ * runs; it ends the sentence of -EBUSY. Held by several, until each has released it. Any thread.
  */
 int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, const char *instead, struct sbx_error *err);
 /*
@@ -104,8 +107,9 @@ int sbx_jobs_hold(struct sbx_jobs *jobs, bool writes, const char *instead, struc
  */
 void sbx_jobs_release(struct sbx_jobs *jobs, bool writes);
 /*
- * A command is about to be started: from here to sbx_jobs_entered, which comes after sbx_job_start, nobody holds the
- * table. False: somebody does; then(data) is called on the loop thread when it is worth asking again. Any thread.
+ * A command is about to be started: from here to sbx_jobs_entered, which comes after sbx_job_start,
+ * nobody holds the table. False: somebody does; then(data) is called on the loop thread when it is
+ * worth asking again. Any thread.
  */
 bool sbx_jobs_enter(struct sbx_jobs *jobs, void (*then)(void *data), void *data);
 /* Ends one sbx_jobs_enter that returned true. Any thread. */
@@ -142,24 +146,24 @@ void sbx_job_defaults_release(struct sbx_job_defaults *d);
 
 /*
  * Starts REQ. Checks what can be checked at once (cwd, allowlist, environment, jobs at once,
- * id), then hands over to the backend. NAMED (may be NULL) is a prepared job of this table to run as; one
- * that has ended runs again, with a new number. A request's limit counts before the default, but never
- * more than the mount's own. A request with an id becomes a job of that name.
- * On 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
+ * id), then hands over to the backend. NAMED (may be NULL) is a prepared job of this table to run
+ * as; one that has ended runs again, with a new number. A request's limit counts before the
+ * default, but never more than the mount's own. A request with an id becomes a job of that name. On
+ * 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
  * After a failure *ret is the job that tells of it (sbx_job_refuse), or NULL.
  * -EACCES `path confinement violation: ...`, -ENOENT, -ENOTDIR, -EPERM allowlist, -EAGAIN too many
- * jobs, -EBUSY stopping or NAMED is running, -EEXIST the id was used for a different request, -EINVAL id and
- * NAMED differ, -ENOENT NAMED was removed, and what the backend's exec answers.
- * Any thread; never blocks.
+ * jobs, -EBUSY stopping or NAMED is running, -EEXIST the id was used for a different request,
+ * -EINVAL id and NAMED differ, -ENOENT NAMED was removed, and what the backend's exec answers. Any
+ * thread; never blocks.
  */
 int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
                   struct sbx_jobrec *named, struct sbx_jobrec **ret, bool *repeated,
                   struct sbx_error *err);
 
 /*
- * A request could not even become a job to be started: it becomes one that has failed with ERR, which
- * status, jobs/ and the events show. REQ: what is known of it, or NULL; KIND and NAMED as above.
- * Returns a reference, or NULL when there is no memory or the table is stopping. Any thread.
+ * A request could not even become a job to be started: it becomes one that has failed with ERR,
+ * which status, jobs/ and the events show. REQ: what is known of it, or NULL; KIND and NAMED as
+ * above. Returns a reference, or NULL when there is no memory or the table is stopping. Any thread.
  */
 struct sbx_jobrec *sbx_job_refuse(struct sbx_jobs *jobs, const struct sbx_request *req,
                                   enum sbx_job_kind kind, struct sbx_jobrec *named,
@@ -174,7 +178,8 @@ int sbx_job_remove(struct sbx_jobs *jobs, const char *name, struct sbx_error *er
 struct sbx_jobrec *sbx_job_find(struct sbx_jobs *jobs, const char *name);
 /* The job most recently started by exec; a reference, or NULL. */
 struct sbx_jobrec *sbx_job_last_exec(struct sbx_jobs *jobs);
-/* Calls fn for each job known at the time of the call, oldest first; fn may do with it what it likes. */
+/* Calls fn for each job known at the time of the call, oldest first; fn may do with it what it
+ * likes. */
 void sbx_jobs_walk(struct sbx_jobs *jobs, void (*fn)(struct sbx_jobrec *rec, void *data),
                    void *data);
 /* How many commands run that may write; a start in progress counts. Any thread. */
@@ -213,15 +218,16 @@ char *sbx_job_hint(struct sbx_jobrec *rec);
 /* Exit code as the first field of status: 0-255, 128+n, 124; -1 while there is none. */
 int sbx_job_code(struct sbx_jobrec *rec);
 
-/* Sends SIG to everything the job started. Any thread. 0, -ESRCH it has ended or never ran, -EINVAL SIG. */
+/* Sends SIG to everything the job started. Any thread. 0, -ESRCH it has ended or never ran, -EINVAL
+ * SIG. */
 int sbx_job_kill(struct sbx_jobrec *rec, int sig);
 /* Kills every running job of the table. Any thread. */
 void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
 
 #define SBX_STATUS_MAX 1536
 /*
- * The status line with its newline, of rec or (NULL) of nothing run; where output was cut it ends with
- * stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SBX_STATUS_MAX holds every one.
+ * The status line with its newline, of rec or (NULL) of nothing run; where output was cut it ends
+ * with stdout_cut=BYTES stderr_cut=BYTES. Returns its length; SBX_STATUS_MAX holds every one.
  */
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /*
@@ -230,8 +236,9 @@ size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
  */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);
 /*
- * For the record of what happened: "job", "cmd" (argv), once it has ended "changed_files" where known, "exit_code", "signal", "timed_out",
- * "duration_sec", and "error" when it could not be started. The caller puts it.
+ * For the record of what happened: "job", "cmd" (argv), once it has ended "changed_files" where
+ * known, "exit_code", "signal", "timed_out", "duration_sec", and "error" when it could not be
+ * started. The caller puts it.
  */
 struct json_object *sbx_job_log_members(struct sbx_jobrec *rec);
 /* argv of the last start as the text of a JSON array, malloc'd; NULL when it never ran. */
@@ -241,7 +248,8 @@ char *sbx_job_cwd(struct sbx_jobrec *rec);
 /* The last part of argv[0]; malloc'd, NULL: no memory. */
 char *sbx_job_program(struct sbx_jobrec *rec);
 
-/* Kept output of STREAM 1 or 2: its size now; and some of it (count, or -errno). Never waits for the job. */
+/* Kept output of STREAM 1 or 2: its size now; and some of it (count, or -errno). Never waits for
+ * the job. */
 uint64_t sbx_job_output_size(struct sbx_jobrec *rec, int stream);
 /*
  * Copies up to LEN kept bytes of STREAM from OFF on. Returns the count, 0 at the present end, or

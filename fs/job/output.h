@@ -17,9 +17,9 @@
 struct sbx_output;
 
 /*
- * PATH (copied) is the file used past SBX_OUTPUT_MEMORY; it and the two directories above it are made
- * when needed, and it is unlinked with the last reference. LIMIT: bytes kept, 0 for no
- * limit. Returns 0 or -ENOMEM; *ret is a reference. Thread-safe.
+ * PATH (copied) is the file used past SBX_OUTPUT_MEMORY; it and the two directories above it are
+ * made when needed, and it is unlinked with the last reference. LIMIT: bytes kept, 0 for no limit.
+ * Returns 0 or -ENOMEM; *ret is a reference. Thread-safe.
  */
 int sbx_output_create(const char *path, uint64_t limit, struct sbx_output **ret);
 /* Takes one more reference and returns O. Any thread. */
@@ -27,8 +27,8 @@ struct sbx_output *sbx_output_ref(struct sbx_output *o);
 void sbx_output_unref(struct sbx_output *o); /* accepts NULL */
 
 /*
- * Takes LEN bytes: keeps what the limit and the disk allow and counts all. Never fails: what cannot be
- * kept is discarded, from then on, and sbx_output_truncated tells. One thread at a time.
+ * Takes LEN bytes: keeps what the limit and the disk allow and counts all. Never fails: what cannot
+ * be kept is discarded, from then on, and sbx_output_truncated tells. One thread at a time.
  */
 void sbx_output_append(struct sbx_output *o, const void *buf, size_t len);
 /* No more comes: gives back the descriptor and spare memory. The thread that appends. */

@@ -182,7 +182,8 @@ static const char *below(const char *path, const char *dir)
 	return path;
 }
 
-/* RESOLVE_NO_MAGICLINKS answers ELOOP, as does an honest loop of links; the latter stays one without. */
+/* RESOLVE_NO_MAGICLINKS answers ELOOP, as does an honest loop of links; the latter stays one
+ * without. */
 static int check_beneath(int root, const char *path)
 {
 	int fd = sbx_openat2(root, path, O_PATH | O_DIRECTORY,

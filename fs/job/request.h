@@ -73,19 +73,20 @@ void sbx_request_parser_reset(struct sbx_request_parser *p);
 /* Whether anything but white space waits to be parsed. */
 bool sbx_request_parser_pending(const struct sbx_request_parser *p);
 /*
- * Appends. -E2BIG when more than SBX_REQUEST_MAX bytes would be waiting, however many requests they are
- * (then and from then on, and what was waiting is dropped), -ENOMEM.
+ * Appends. -E2BIG when more than SBX_REQUEST_MAX bytes would be waiting, however many requests they
+ * are (then and from then on, and what was waiting is dropped), -ENOMEM.
  */
 int sbx_request_parser_feed(struct sbx_request_parser *p, const void *data, size_t len,
                             struct sbx_error *err);
 /*
  * Takes the next complete request from what was fed. FINAL: no more is coming, take what is
  * there. Returns 1 with *ret filled (release it), 0 when nothing is complete, or -EINVAL,
- * -EOPNOTSUPP ("tty":true), -ENOMEM, with a sentence; after an error what was accumulated is dropped.
+ * -EOPNOTSUPP ("tty":true), -ENOMEM, with a sentence; after an error what was accumulated is
+ * dropped.
  *
- * NUL-separated: everything waiting is one request. It is complete when its last element so far is an
- * empty one, which is not part of it; an empty element elsewhere is an empty argument. So a caller asks
- * after each write, and what a client wrote in one piece is never cut in the middle.
+ * NUL-separated: everything waiting is one request. It is complete when its last element so far is
+ * an empty one, which is not part of it; an empty element elsewhere is an empty argument. So a
+ * caller asks after each write, and what a client wrote in one piece is never cut in the middle.
  */
 int sbx_request_parser_next(struct sbx_request_parser *p, bool final, struct sbx_request *ret,
                             struct sbx_error *err);
@@ -117,7 +118,8 @@ struct sbx_push_request {
 
 /* Frees what *REQ owns and zeroes it. */
 void sbx_push_request_release(struct sbx_push_request *req);
-/* As sbx_request_parser_next, for push requests. The newline after a JSON request is no empty line. */
+/* As sbx_request_parser_next, for push requests. The newline after a JSON request is no empty line.
+ */
 int sbx_push_parser_next(struct sbx_request_parser *p, bool final, struct sbx_push_request *ret,
                          struct sbx_error *err);
 

@@ -1,9 +1,10 @@
 /*
- * jobs/ID/stdin. What is written before the start is kept and handed over as a sealed memory file, so a
- * command sees a plain file at its beginning. When somebody holds the file open at the start, the
- * command gets a pipe instead. Writers put bytes into a queue and, from their own thread, as much of it into
- * the pipe as fits; the loop goes on when there is room. Only the loop closes the pipe and answers those who
- * had to wait, in `settle`, which brings everything up to date whatever the occasion.
+ * jobs/ID/stdin. What is written before the start is kept and handed over as a sealed memory file,
+ * so a command sees a plain file at its beginning. When somebody holds the file open at the start,
+ * the command gets a pipe instead. Writers put bytes into a queue and, from their own thread, as
+ * much of it into the pipe as fits; the loop goes on when there is room. Only the loop closes the
+ * pipe and answers those who had to wait, in `settle`, which brings everything up to date whatever
+ * the occasion.
  *
  * The daemon ignores SIGPIPE: a command that closes its input must not end it.
  */

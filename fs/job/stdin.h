@@ -11,11 +11,13 @@ struct sbx_stdin_source {
 	size_t len;
 };
 
-/* Decides by REQ and by what was written. What was kept is lent until sbx_stdin_consumed. Lock held. */
+/* Decides by REQ and by what was written. What was kept is lent until sbx_stdin_consumed. Lock
+ * held. */
 void sbx_stdin_choose(struct sbx_jobrec *rec, const struct sbx_request *req,
                       struct sbx_stdin_source *ret);
 /*
- * Opens it: *fd for the command, -1 for /dev/null; *feed for sbx_stdin_attach, -1 without a pipe. -errno.
+ * Opens it: *fd for the command, -1 for /dev/null; *feed for sbx_stdin_attach, -1 without a pipe.
+ * -errno.
  */
 int sbx_stdin_source_open(const struct sbx_stdin_source *src, int *fd, int *feed);
 /* The command has been handed over: begins to feed it. Takes FEED. Any thread, lock not held. */

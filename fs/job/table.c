@@ -1,6 +1,7 @@
 /*
- * The table: which jobs a sandbox has, by number and name, and the defaults of those to come. A list in
- * order of age is enough: it holds a few hundred, and what is looked for is mostly at its end.
+ * The table: which jobs a sandbox has, by number and name, and the defaults of those to come. A
+ * list in order of age is enough: it holds a few hundred, and what is looked for is mostly at its
+ * end.
  */
 #include "fs/job/job_table.h"
 

@@ -1,7 +1,7 @@
 /*
- * Waiters of a job. One function tells all whose time has come, whatever the occasion; it is called on the
- * loop thread only, so one that was forgotten there is never called afterwards. A waiter belongs to
- * the run it was made for: when a named job runs again, those of the run before are due.
+ * Waiters of a job. One function tells all whose time has come, whatever the occasion; it is called
+ * on the loop thread only, so one that was forgotten there is never called afterwards. A waiter
+ * belongs to the run it was made for: when a named job runs again, those of the run before are due.
  */
 #include "fs/job/wait.h"
 

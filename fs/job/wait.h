@@ -20,8 +20,8 @@ struct sbx_job_waiter *sbx_job_on_ended(struct sbx_jobrec *rec, sbx_job_fn fn, v
 void sbx_job_forget_waiter(struct sbx_jobrec *rec, struct sbx_job_waiter *w);
 
 /*
- * For `run`: calls fn once when there are more than HAVE bytes of STREAM (1, 2) or the job has ended.
- * Any thread; fn on the loop thread.
+ * For `run`: calls fn once when there are more than HAVE bytes of STREAM (1, 2) or the job has
+ * ended. Any thread; fn on the loop thread.
  */
 struct sbx_job_waiter *sbx_job_on_output(struct sbx_jobrec *rec, int stream, uint64_t have,
                                          sbx_job_fn fn, void *data);

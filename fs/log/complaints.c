@@ -1,6 +1,7 @@
 /*
  * A line is judged by the words of an errno in it; what in it begins with a slash, quoted or not,
- * is then a path that may be meant. More than one may be, because only a look at the host tells which.
+ * is then a path that may be meant. More than one may be, because only a look at the host tells
+ * which.
  */
 #include "fs/log/complaints.h"
 

@@ -27,8 +27,8 @@ struct sbx_complaint {
 };
 
 struct sbx_complaints {
-	struct sbx_complaint all
-	        [SBX_COMPLAINTS_MAX]; /* the last that was written comes first; no two are equal */
+	struct sbx_complaint all[SBX_COMPLAINTS_MAX]; /* the last that was written comes first; no
+	                                                 two are equal */
 	size_t n;
 };
 

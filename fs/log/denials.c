@@ -1,6 +1,6 @@
 /*
- * Each kind has a second of its own that begins with its first denial. Lines are told on the thread that
- * brings the denial; the loop's timer only tells the numbers, once nothing else does.
+ * Each kind has a second of its own that begins with its first denial. Lines are told on the thread
+ * that brings the denial; the loop's timer only tells the numbers, once nothing else does.
  */
 #include "fs/log/denials.h"
 

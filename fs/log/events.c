@@ -209,7 +209,8 @@ void sbx_events_close(struct sbx_events *ev)
 	pthread_mutex_lock(&ev->lock);
 	ev->closed = true;
 	pthread_mutex_unlock(&ev->lock);
-	/* Those who have not seen the last lines get them first, and the end when they read again. */
+	/* Those who have not seen the last lines get them first, and the end when they read again.
+	 */
 	atomic_fetch_add(&ev->refs, 1);
 	serve(ev);
 }

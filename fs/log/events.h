@@ -12,14 +12,16 @@ struct sbx_pending;
 
 /*
  * Events: the last 1 000 lines are kept; a reader starts with those and then waits
- * for more; it may take a line in pieces. One that falls behind misses whole lines. Thread-safe, except that parked reads are answered on the loop thread.
+ * for more; it may take a line in pieces. One that falls behind misses whole lines. Thread-safe,
+ * except that parked reads are answered on the loop thread.
  */
 int sbx_events_create(struct sbx_loop *loop, struct sbx_events **ret);
 /* Answers every waiting read with EOF. Loop thread, or after the loop stopped. Accepts NULL. */
 void sbx_events_destroy(struct sbx_events *ev);
 /* No more will come: waiting reads, and those to come at the end, answer EOF. Loop thread. */
 void sbx_events_close(struct sbx_events *ev);
-/* Appends one JSON line: "timestamp", "sandbox": NAME (may be NULL), "event", "text": TEXT (may be NULL). Any thread. */
+/* Appends one JSON line: "timestamp", "sandbox": NAME (may be NULL), "event", "text": TEXT (may be
+ * NULL). Any thread. */
 void sbx_events_add(struct sbx_events *ev, const char *event, const char *name, const char *text);
 /* Appends the same line to both. Any thread. */
 void sbx_events_add_both(struct sbx_events *a, struct sbx_events *b, const char *event,

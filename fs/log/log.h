@@ -17,8 +17,8 @@ struct json_object;
 struct sbx_log;
 
 /*
- * Opens the log of sandbox NAME with the identity ID: STATE_DIR/log/ID.jsonl, and LOGS_DIR/NAME.jsonl unless
- * logs_dir is NULL. Existing files are continued. Returns 0 or -errno.
+ * Opens the log of sandbox NAME with the identity ID: STATE_DIR/log/ID.jsonl, and
+ * LOGS_DIR/NAME.jsonl unless logs_dir is NULL. Existing files are continued. Returns 0 or -errno.
  */
 int sbx_log_open(const char *state_dir, const char *logs_dir, const char *id, const char *name,
                  struct sbx_log **ret);
@@ -27,11 +27,12 @@ void sbx_log_close(struct sbx_log *log);
 /* Unlinks the file below state_dir; the durable copy stays. The log is still open. */
 void sbx_log_remove(struct sbx_log *log);
 /*
- * The sandbox is called NAME now: "task_id" of the records that follow, and the durable copy goes on
- * in LOGS_DIR/NAME.jsonl. 0, or -errno and nothing has changed. Thread-safe; waits for the disk.
+ * The sandbox is called NAME now: "task_id" of the records that follow, and the durable copy goes
+ * on in LOGS_DIR/NAME.jsonl. 0, or -errno and nothing has changed. Thread-safe; waits for the disk.
  */
 int sbx_log_rename(struct sbx_log *log, const char *name);
-/* Closes the files of a log whose sandbox is gone: nothing can be read, and records are dropped. Thread-safe. */
+/* Closes the files of a log whose sandbox is gone: nothing can be read, and records are dropped.
+ * Thread-safe. */
 void sbx_log_finish(struct sbx_log *log);
 /*
  * Appends a record: EVENT, and the members of EXTRA (may be NULL; ownership is taken).

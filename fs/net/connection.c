@@ -1,8 +1,8 @@
 /*
  * One connection. The head of the request is read, the host looked up, a checked address connected
  * to; from then on its bytes only pass, each way through one buffer that is filled again only when
- * it is empty. A refusal is an answer in the buffer towards the client, while what he still sends is
- * thrown away.
+ * it is empty. A refusal is an answer in the buffer towards the client, while what he still sends
+ * is thrown away.
  */
 #include <assert.h>
 #include <errno.h>
@@ -59,7 +59,8 @@ static inline struct sbx_loop *loop_of(const struct conn *c)
 #define TURNS      8 /* of reading and writing before others have theirs */
 #define REFUSED_MS 5000
 
-/* --- moving bytes: these return false when the connection is to be closed ------------------------------- */
+/* --- moving bytes: these return false when the connection is to be closed
+ * ------------------------------- */
 
 /* An end with nothing to wait for is not watched at all: a hangup would be told again and again. */
 static bool watch(struct conn *c, int end, uint32_t mask)
@@ -174,7 +175,9 @@ static void relay(struct conn *c)
 		conn_close(c);
 }
 
-/* --- answers ----------------------------------------------------------------------------------------------- */
+/* --- answers
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static const char *word_of(int status)
 {
@@ -264,7 +267,8 @@ void conn_close(struct conn *c)
 	proxy_conn_gone(p);
 }
 
-/* --- to the server -------------------------------------------------------------------------------------------- */
+/* --- to the server
+ * -------------------------------------------------------------------------------------------- */
 
 static void fail_target(struct conn *c, int status, const char *why)
 {
@@ -362,7 +366,8 @@ static void on_resolved(int error, struct addrinfo *list, void *data)
 	connect_next(c, 0);
 }
 
-/* --- from the client ------------------------------------------------------------------------------------------- */
+/* --- from the client
+ * ------------------------------------------------------------------------------------------- */
 
 /* Puts the head that the server gets before what came after the client's. */
 static bool replace_head(struct conn *c, const struct sbx_head *head, size_t len)
@@ -436,7 +441,9 @@ static void read_head(struct conn *c)
 		answer(c, 431, "the head of the request is too long");
 }
 
-/* --- what happens ------------------------------------------------------------------------------------------------ */
+/* --- what happens
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void on_event(struct sbx_watch *w, uint32_t events)
 {

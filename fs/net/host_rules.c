@@ -1,6 +1,7 @@
 /*
  * The rules of net=allow, and which addresses a name may lead to: IANA's registries of special
- * addresses, and those at which clouds keep what they tell their machines, are no reason to go there.
+ * addresses, and those at which clouds keep what they tell their machines, are no reason to go
+ * there.
  */
 #include "fs/net/host_rules.h"
 
@@ -26,7 +27,8 @@ struct sbx_hosts {
 	struct rule rules[];
 };
 
-/* --- one host ------------------------------------------------------------------------------------ */
+/* --- one host ------------------------------------------------------------------------------------
+ */
 
 static char lower(char c)
 {
@@ -156,7 +158,8 @@ int sbx_target_parse(const char *text, size_t len, uint16_t default_port, struct
 	return r;
 }
 
-/* --- the list --------------------------------------------------------------------------------------- */
+/* --- the list
+ * --------------------------------------------------------------------------------------- */
 
 static bool has_suffix(const char *text, size_t len, const char *suffix)
 {

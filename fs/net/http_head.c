@@ -1,6 +1,6 @@
 /*
- * Strict where another reader could see something else: lines end with CR LF, a line does not go on in the
- * next, no control characters. The server never gets a Host that was not checked.
+ * Strict where another reader could see something else: lines end with CR LF, a line does not go on
+ * in the next, no control characters. The server never gets a Host that was not checked.
  */
 #include "fs/net/http_head.h"
 

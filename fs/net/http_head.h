@@ -32,8 +32,8 @@ size_t sbx_head_length(const char *buf, size_t len);
  */
 int sbx_head_parse(const char *buf, size_t len, struct sbx_head *ret);
 /*
- * Writes the head that the server gets (not for CONNECT): the path alone, the host as it was checked, the
- * connection for this request only. Returns its length, 0 when SIZE is too small.
+ * Writes the head that the server gets (not for CONNECT): the path alone, the host as it was
+ * checked, the connection for this request only. Returns its length, 0 when SIZE is too small.
  */
 size_t sbx_head_rewrite(const struct sbx_head *head, char *buf, size_t size);
 

@@ -58,7 +58,8 @@ void sbx_egress_destroy(struct sbx_egress *egress)
 	free(egress);
 }
 
-/* --- who is accepted ------------------------------------------------------------------------------ */
+/* --- who is accepted
+ * ------------------------------------------------------------------------------ */
 
 static bool has_room(const struct sbx_proxy *p)
 {
@@ -142,7 +143,8 @@ static void on_client(struct sbx_watch *w, uint32_t events)
 	}
 }
 
-/* --- a proxy ---------------------------------------------------------------------------------------- */
+/* --- a proxy
+ * ---------------------------------------------------------------------------------------- */
 
 struct sbx_proxy *sbx_proxy_create(struct sbx_egress *egress, struct sbx_denials *denials)
 {

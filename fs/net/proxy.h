@@ -1,11 +1,12 @@
 /*
- * The way out of a sandbox with net=allow: an HTTP proxy that listens in the sandbox's network namespace,
- * where there is nothing else, and connects from the daemon's. It answers CONNECT and plain requests by
- * absolute URI, for the hosts of the list; what it denies it tells in one sentence (403) and as a denial.
+ * The way out of a sandbox with net=allow: an HTTP proxy that listens in the sandbox's network
+ * namespace, where there is nothing else, and connects from the daemon's. It answers CONNECT and
+ * plain requests by absolute URI, for the hosts of the list; what it denies it tells in one
+ * sentence (403) and as a denial.
  *
- * Everything happens on the loop thread, unless a function says otherwise, and nothing waits: names are
- * resolved on the pool, and the very addresses that were checked are connected to. Connections, their
- * buffers and their waits are bounded; who is not read from is not read for.
+ * Everything happens on the loop thread, unless a function says otherwise, and nothing waits: names
+ * are resolved on the pool, and the very addresses that were checked are connected to. Connections,
+ * their buffers and their waits are bounded; who is not read from is not read for.
  */
 #ifndef SANDBOXFS_FS_NET_PROXY_H
 #define SANDBOXFS_FS_NET_PROXY_H

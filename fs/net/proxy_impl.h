@@ -29,7 +29,8 @@ struct sbx_proxy {
 	unsigned conns;
 };
 
-/* Serves the client FD, which is taken, until either side or a timer ends it. No memory: FD is closed. */
+/* Serves the client FD, which is taken, until either side or a timer ends it. No memory: FD is
+ * closed. */
 void conn_start(struct sbx_proxy *proxy, int fd);
 /*
  * Closes both sides at once and frees C; proxy_conn_gone follows, which may start the next. Loop

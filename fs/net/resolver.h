@@ -18,7 +18,8 @@ typedef void (*sbx_resolved)(int error, struct addrinfo *list, void *data);
 
 /* 0 or -ENOMEM. Any thread. */
 int sbx_resolver_create(struct sbx_loop *loop, struct sbx_pool *pool, struct sbx_resolver **ret);
-/* Nothing more is given to the pool, which may be destroyed; what waits is never answered. Any thread. */
+/* Nothing more is given to the pool, which may be destroyed; what waits is never answered. Any
+ * thread. */
 void sbx_resolver_close(struct sbx_resolver *r);
 /* Closed, and all lookups cancelled. Also after the loop stopped. Accepts NULL. */
 void sbx_resolver_destroy(struct sbx_resolver *r);

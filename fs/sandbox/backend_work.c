@@ -190,7 +190,8 @@ static void dropped(void *data)
 	refused(w);
 }
 
-/* Takes W out of the queue of BOX, unless it is the first, which is being done. The lock is held. */
+/* Takes W out of the queue of BOX, unless it is the first, which is being done. The lock is held.
+ */
 static bool unqueue(struct box *box, struct sbx_work *w)
 {
 	struct sbx_work **at = &box->works;
@@ -269,7 +270,8 @@ static void answer(struct box *box, struct sbx_waiting *list, int code)
 	sbx_rounds_answer(list, code, sbx_box_left, box);
 }
 
-/* --- git state ---------------------------------------------------------------------------------- */
+/* --- git state ----------------------------------------------------------------------------------
+ */
 
 struct sync_waiter {
 	struct sbx_waiting in;
@@ -334,7 +336,8 @@ bool sbx_box_sync(struct sbx_box *pub, void (*then)(void *data), void *data)
 	return true;
 }
 
-/* --- saving ------------------------------------------------------------------------------------- */
+/* --- saving -------------------------------------------------------------------------------------
+ */
 
 #define SAVE_MS      2000 /* from the first write that is not saved */
 #define SAVE_SHARE   10   /* a saving is followed by a pause of so many times its length */

@@ -5,8 +5,9 @@
 #include "fs/sandbox/registry.h"
 
 /*
- * Brings what is kept twice (git state) in step: false when there is nothing to do; else then(data) is called on the
- * event loop thread when it is done, whatever came of it. What kept it from agreeing is stored and told. Any thread.
+ * Brings what is kept twice (git state) in step: false when there is nothing to do; else then(data)
+ * is called on the event loop thread when it is done, whatever came of it. What kept it from
+ * agreeing is stored and told. Any thread.
  */
 bool sbx_box_sync(struct sbx_box *box, void (*then)(void *data), void *data);
 
@@ -23,9 +24,10 @@ bool sbx_box_flush(struct sbx_box *box, void (*then)(int code, void *data), void
 void sbx_box_edited(struct sbx_box *box);
 
 /*
- * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after another, in order. done
- * follows in any case, on the event loop thread, and may free it. code is what run answered, or -EBUSY (a
- * command is in the way, or the box is going, also meanwhile), -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.
+ * A [pool] call of the backend for one box, embedded by its owner: those of a box come one after
+ * another, in order. done follows in any case, on the event loop thread, and may free it. code is
+ * what run answered, or -EBUSY (a command is in the way, or the box is going, also meanwhile),
+ * -ESTALE, -EINTR (its owner cancelled it); err has a sentence then.
  */
 enum sbx_work_kind {
 	SBX_WORK_BESIDE, /* commands may run */
@@ -51,8 +53,9 @@ struct sbx_work {
 /* Any thread. */
 void sbx_box_work(struct sbx_box *box, struct sbx_work *w);
 /*
- * Nobody wants it any more: done follows soon, also where it waits for others' that take long. Before it was begun (its
- * box is NULL then) W is marked only. Any thread, while the owner refers to the box.
+ * Nobody wants it any more: done follows soon, also where it waits for others' that take long.
+ * Before it was begun (its box is NULL then) W is marked only. Any thread, while the owner refers
+ * to the box.
  */
 void sbx_work_cancel(struct sbx_work *w);
 

@@ -1,7 +1,7 @@
 /*
- * mkdir, ctl/create and ctl/fork: [pool] the backend creates, the box is equipped; [loop] it is ready, or
- * nothing is left. A fork is work on the sandbox that it comes from, which keeps commands away from that where
- * its whole state is wanted.
+ * mkdir, ctl/create and ctl/fork: [pool] the backend creates, the box is equipped; [loop] it is
+ * ready, or nothing is left. A fork is work on the sandbox that it comes from, which keeps commands
+ * away from that where its whole state is wanted.
  */
 #include <assert.h>
 #include <errno.h>
@@ -64,7 +64,8 @@ static char *creation_words(const struct box *box, const char *origin)
 	return n < 0 ? NULL : text;
 }
 
-/* [loop] The name is free before the caller hears of a failure, and the sandbox there before a success. */
+/* [loop] The name is free before the caller hears of a failure, and the sandbox there before a
+ * success. */
 static void create_done(void *data)
 {
 	struct sbx_creation *c = data;
@@ -213,7 +214,8 @@ static int copy_string(const char *from, char **ret)
 
 #define TRASH "trash:"
 
-/* "NAME" or "NAME@REV": the sandbox, a reference, and the state of it that is wanted (NULL: as it is). */
+/* "NAME" or "NAME@REV": the sandbox, a reference, and the state of it that is wanted (NULL: as it
+ * is). */
 static int find_origin(struct sbx_registry *reg, const char *text, struct sbx_box **ret, char **rev,
                        struct sbx_error *err)
 {

@@ -30,8 +30,8 @@ static bool is_quiet(const struct sbx_box *box)
 }
 
 /*
- * Of a tree over a base what stands below it, and was never copied up, has changed before the base was
- * whole.
+ * Of a tree over a base what stands below it, and was never copied up, has changed before the base
+ * was whole.
  */
 static bool is_of_base(const struct sbx_box *box, const struct stat *st)
 {

@@ -1,6 +1,6 @@
 /*
- * [pool of its own] push and pull request; [loop] the outcome is kept, noted and told. The queue of a sandbox is a list whose first
- * member is under way.
+ * [pool of its own] push and pull request; [loop] the outcome is kept, noted and told. The queue of
+ * a sandbox is a list whose first member is under way.
  */
 #include "fs/sandbox/push.h"
 
@@ -115,7 +115,8 @@ static void fail(struct sbx_push *push, const char *what, const struct sbx_error
 	snprintf(push->error, sizeof(push->error), "%s failed: %s", what, err->text);
 }
 
-/* A push may go to a mirror, or to an alias of GitHub's host: then the remote's own URL says which repository it is. */
+/* A push may go to a mirror, or to an alias of GitHub's host: then the remote's own URL says which
+ * repository it is. */
 static int find_repo(struct sbx_push *push, const char *url, const char *api,
                      struct sbx_github_repo *ret, struct sbx_error *err)
 {
@@ -271,7 +272,8 @@ static void note(struct sbx_push *push)
 	sbx_box_event(box->pub.registry, box, "push", text);
 }
 
-/* Takes PUSH off the queue and keeps LINE; *gone: the sandbox or the mount is being taken down. What is next? */
+/* Takes PUSH off the queue and keeps LINE; *gone: the sandbox or the mount is being taken down.
+ * What is next? */
 static struct sbx_push *take_off(struct sbx_push *push, const char *line, bool *gone)
 {
 	struct box *box = push->box;

@@ -4,8 +4,8 @@
  *
  * creating -> ready -> stopping -> (retired: out of the registry, removal goes on in the pool)
  *
- * struct sbx_box is reference counted: the registry holds one until it is retired, each node and each open
- * control file its own. A retired box answers -ESTALE.
+ * struct sbx_box is reference counted: the registry holds one until it is retired, each node and
+ * each open control file its own. A retired box answers -ESTALE.
  */
 #ifndef SANDBOXFS_FS_SANDBOX_REGISTRY_H
 #define SANDBOXFS_FS_SANDBOX_REGISTRY_H
@@ -48,7 +48,8 @@ struct sbx_box {
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
-	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock; atomic */
+	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock;
+	                 atomic */
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
 	bool busy;      /* a job runs: what is kept of its files must be short-lived; atomic */
 	unsigned begun; /* how often that has begun; atomic */
@@ -101,7 +102,8 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
 /*
  * Ends everything: refuses new work, kills jobs, with settings->ephemeral tears all sandboxes down,
- * waits for removals that are going on. Called by the main thread while loop and pool still run. Blocks.
+ * waits for removals that are going on. Called by the main thread while loop and pool still run.
+ * Blocks.
  */
 void sbx_registry_shutdown(struct sbx_registry *reg);
 /* After loop and pool have stopped. Accepts NULL. */
@@ -125,8 +127,8 @@ void sbx_box_name(struct sbx_box *box, char buf[64]);
  */
 bool sbx_box_alive(struct sbx_box *box);
 /*
- * A descriptor of the root of the tree, the caller's. -ESTALE once retired: what is removed keeps nothing open,
- * however long somebody refers to the box. Any thread.
+ * A descriptor of the root of the tree, the caller's. -ESTALE once retired: what is removed keeps
+ * nothing open, however long somebody refers to the box. Any thread.
  */
 int sbx_box_root(struct sbx_box *box);
 
@@ -150,8 +152,8 @@ struct sbx_creation *sbx_registry_make(struct sbx_registry *reg,
                                        const struct sbx_create_request *req, sbx_box_done done,
                                        void *data);
 /*
- * The same, as a fork of FROM: as it is now (REV NULL; -EBUSY while commands run there), or as it was; REQ has name
- * and branch only. ctl/create with "from" comes to the same.
+ * The same, as a fork of FROM: as it is now (REV NULL; -EBUSY while commands run there), or as it
+ * was; REQ has name and branch only. ctl/create with "from" comes to the same.
  */
 struct sbx_creation *sbx_registry_fork(struct sbx_box *from, const struct sbx_create_request *req,
                                        const char *rev, sbx_box_done done, void *data);
@@ -160,8 +162,8 @@ void sbx_registry_cancel(struct sbx_creation *c);
 /*
  * rmdir and ctl/teardown. done comes when the sandbox is out of sight and its name is free, or with
  * COMPLETE when it is really gone. A name that is not there: -ENOENT, but with COMPLETE
- * success. With COMPLETE NAME may also be the id of one whose removal goes on: that is tried again, and once the
- * failure of an attempt was told here, what it cannot save is dropped. Any thread.
+ * success. With COMPLETE NAME may also be the id of one whose removal goes on: that is tried again,
+ * and once the failure of an attempt was told here, what it cannot save is dropped. Any thread.
  */
 void sbx_registry_teardown(struct sbx_registry *reg, const char *name, bool complete,
                            sbx_box_done done, void *data);

@@ -53,9 +53,11 @@ struct box {
 	pthread_mutex_t backend_lock;
 	bool idle_removal; /* it is retired, and waits for another attempt; registry's lock */
 	bool last_removal; /* the shutdown has tried it; registry's lock */
-	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's lock */
+	bool warned; /* somebody who tore it down was told that it cannot be removed; registry's
+	                lock */
 	struct sbx_error why; /* it is not gone yet; registry's lock */
-	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock */
+	bool taken_down; /* it is asked to be removed, and for nothing else any more; backend_lock
+	                  */
 	struct sbx_rounds syncs;   /* of bringing git state over; registry's lock */
 	struct sbx_error sync_err; /* handed from the pool to the loop */
 	struct sbx_rounds saves;   /* of saving what is written; registry's lock */
@@ -129,8 +131,9 @@ struct sbx_creation {
 /* As sbx_jobs_config.denied; DATA is the box. */
 void sbx_box_denied(const struct sbx_denial_report *denied, void *data);
 /*
- * [loop] REC has ended with EXIT. When it failed and said why, the pool looks for what it was refused and tells it,
- * then comes sbx_box_track_end with then(arg), which is called in any case. False: there is nothing to be heard.
+ * [loop] REC has ended with EXIT. When it failed and said why, the pool looks for what it was
+ * refused and tells it, then comes sbx_box_track_end with then(arg), which is called in any case.
+ * False: there is nothing to be heard.
  */
 bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit *exit,
                   void (*then)(void *arg), void *arg);
@@ -157,7 +160,8 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox);
 void sbx_box_detach(struct box *box);
 /* Removes the spilled output of the jobs of ID, in the directory JOBS of all such. May block. */
 void sbx_output_sweep(int jobs, const char *id);
-/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in LEAST_MS or later. */
+/* Loop thread, perhaps with the registry's lock: the clock of run_timeout_ms, which ends in
+ * LEAST_MS or later. */
 void sbx_box_arm_lifetime(struct box *box, uint64_t least_ms);
 /*
  * [loop] Saves what a box has in memory, in the background, unless a command starts; nothing where
@@ -168,7 +172,8 @@ void sbx_box_save(struct box *box);
 void sbx_box_save_no_more(struct box *box);
 /* The same for all, here and now, when nothing else goes on any more. */
 void sbx_registry_save_all(struct sbx_registry *reg);
-/* [loop] DATA, a box: one operation of it that the shutdown waits for has ended, and with it a reference. */
+/* [loop] DATA, a box: one operation of it that the shutdown waits for has ended, and with it a
+ * reference. */
 void sbx_box_left(void *data);
 /* One event, in the stream of the box (may be NULL) and in the mount's. */
 void sbx_box_event(struct sbx_registry *reg, struct box *box, const char *event, const char *text);

@@ -350,8 +350,8 @@ static struct box *find_retired(struct sbx_registry *reg, const char *word)
 }
 
 /*
- * Whoever tears down what could not be removed does not wait for the next attempt; and who was told that it
- * cannot be saved wants it gone. The lock is held.
+ * Whoever tears down what could not be removed does not wait for the next attempt; and who was told
+ * that it cannot be saved wants it gone. The lock is held.
  */
 static void press(struct sbx_registry *reg, struct box *box)
 {

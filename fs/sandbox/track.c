@@ -1,11 +1,12 @@
 /*
- * -o track: what each command changes. The tree is marked before it starts and when it has ended; what lies between
- * is its diff, and the first is where undo goes back to. What the ignore rules name is no part of it. Commands that overlap share what happened meanwhile: it
- * is in the diff of each.
+ * -o track: what each command changes. The tree is marked before it starts and when it has ended;
+ * what lies between is its diff, and the first is where undo goes back to. What the ignore rules
+ * name is no part of it. Commands that overlap share what happened meanwhile: it is in the diff of
+ * each.
  *
- * Marks have the names of a few places, which are used again and again, so that they never pile up, not even
- * those of a daemon that was killed. A place is given up to the next command when it is the oldest whose command
- * has ended.
+ * Marks have the names of a few places, which are used again and again, so that they never pile up,
+ * not even those of a daemon that was killed. A place is given up to the next command when it is
+ * the oldest whose command has ended.
  */
 #include "fs/sandbox/track.h"
 

@@ -5,9 +5,10 @@
 #include "fs/sandbox/backend_work.h"
 
 /*
- * -o track. begin: brings git's state in step, as sbx_box_sync, and marks the tree; false when there is nothing to do, else
- * then(data) follows; *start is the caller's, and its number, 0 where nothing is tracked, goes into the request. end: REC's command
- * has ended, or (FAILED) could not be started; as sbx_box_sync. drop: no command came of it.
+ * -o track. begin: brings git's state in step, as sbx_box_sync, and marks the tree; false when
+ * there is nothing to do, else then(data) follows; *start is the caller's, and its number, 0 where
+ * nothing is tracked, goes into the request. end: REC's command has ended, or (FAILED) could not be
+ * started; as sbx_box_sync. drop: no command came of it.
  */
 struct sbx_track_start {
 	struct sbx_work work; /* cancelled may be set */

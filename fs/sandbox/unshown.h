@@ -22,8 +22,8 @@ struct sbx_refusal {
 };
 
 /*
- * Reads which file systems there are. LANDLOCK: commands see the host's mounts, and what they may not
- * see is EACCES. SETTINGS must live as long. NULL: they cannot be known. Any thread.
+ * Reads which file systems there are. LANDLOCK: commands see the host's mounts, and what they may
+ * not see is EACCES. SETTINGS must live as long. NULL: they cannot be known. Any thread.
  */
 struct sbx_unshown *sbx_unshown_open(const struct sbx_settings *settings, bool landlock);
 void sbx_unshown_close(struct sbx_unshown *u); /* accepts NULL */

@@ -35,7 +35,8 @@ enum sbx_held sbx_holders_find(const struct sbx_holders_query *q);
 bool sbx_holders_killed(pid_t pid);
 /* Whether the thread PID is one of the kernel's own. Where /proc does not tell, it is not. */
 bool sbx_holders_kernel(pid_t pid);
-/* The name of the thread PID, mostly that of its program, at most 15 bytes. False: /proc does not tell. */
+/* The name of the thread PID, mostly that of its program, at most 15 bytes. False: /proc does not
+ * tell. */
 bool sbx_holders_name(pid_t pid, char *ret, size_t size);
 
 #endif

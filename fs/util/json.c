@@ -217,9 +217,9 @@ static int make_tokener(struct json_tokener **tok)
 }
 
 /*
- * How much of TEXT goes to json-c in one call, and in which mode. Where it is strict, json-c 0.18 takes bytes
- * above 0x7f for control characters. They stand in strings alone, and up to the next quote or
- * backslash strictness means nothing there.
+ * How much of TEXT goes to json-c in one call, and in which mode. Where it is strict, json-c 0.18
+ * takes bytes above 0x7f for control characters. They stand in strings alone, and up to the next
+ * quote or backslash strictness means nothing there.
  */
 static size_t next_run(const char *text, size_t len, int *flags)
 {

@@ -7,14 +7,15 @@
 #include "sandboxfs/error.h"
 
 /*
- * Edits that turn A into B: a letter more, less or changed, or two neighbours exchanged. SIZE_MAX when one of them
- * has 64 bytes or more.
+ * Edits that turn A into B: a letter more, less or changed, or two neighbours exchanged. SIZE_MAX
+ * when one of them has 64 bytes or more.
  */
 size_t sbx_edits(const char *a, const char *b);
 
 /*
- * The name that NAME is likely to stand for, of N rows of STRIDE bytes that each begin with a char *: by a slip of the
- * pen, as its beginning, or because other programs call it so. NULL when none is near. Points into ROWS.
+ * The name that NAME is likely to stand for, of N rows of STRIDE bytes that each begin with a char
+ * *: by a slip of the pen, as its beginning, or because other programs call it so. NULL when none
+ * is near. Points into ROWS.
  */
 const char *sbx_nearest(const char *name, const void *rows, size_t n, size_t stride);
 

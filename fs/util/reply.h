@@ -42,7 +42,8 @@ struct sbx_pending {
 	struct sbx_pending *before, *behind;
 };
 
-/* From now on the client may give up; see above. Whoever answers later must be on the loop thread. */
+/* From now on the client may give up; see above. Whoever answers later must be on the loop thread.
+ */
 static inline void sbx_pending_defer(struct sbx_pending *p,
                                      void (*cancel)(struct sbx_pending *p, bool fatal), void *owner)
 {

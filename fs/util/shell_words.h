@@ -19,7 +19,8 @@ struct sbx_words_scan { /* zeroed at the beginning of a line */
 
 /*
  * Looks for the newline that ends the line TEXT[0..LEN), one that no backslash continues. A
- * quote does not carry a line on: its error belongs to this write. FROM bytes were looked at before. Returns the length of the line with its newline, 0 when there is no end yet.
+ * quote does not carry a line on: its error belongs to this write. FROM bytes were looked at
+ * before. Returns the length of the line with its newline, 0 when there is no end yet.
  */
 size_t sbx_words_line(struct sbx_words_scan *scan, const char *text, size_t from, size_t len);
 

@@ -80,8 +80,9 @@ struct entry {
 };
 
 /*
- * Follows the front of TARGET, of a link in DIR, up to the first name beneath the root. Above the root, where an absolute
- * target begins and a relative one may climb to, only the way to VIEW is allowed.
+ * Follows the front of TARGET, of a link in DIR, up to the first name beneath the root. Above the
+ * root, where an absolute target begins and a relative one may climb to, only the way to VIEW is
+ * allowed.
  */
 static int enter(const char *view, const char *dir, const char *target, struct entry *ret)
 {
@@ -182,7 +183,8 @@ static int step(struct walk *w, const char *name, const char *rest)
 	return w->links++ < LINKS_MAX ? follow(w, text, rest) : 1;
 }
 
-/* 0: along PATH from AT the root is not left, as far as PATH exists; -EACCES it is, or another error. */
+/* 0: along PATH from AT the root is not left, as far as PATH exists; -EACCES it is, or another
+ * error. */
 static int walk_beneath(int root, const char *view, const char *at, const char *path)
 {
 	_cleanup_free_ struct walk *w = calloc(1, sizeof(*w));

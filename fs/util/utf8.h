@@ -25,8 +25,8 @@ struct json_object *sbx_text_json_list(char *const *list);
 char *sbx_base64(const void *buf, size_t len);
 
 /*
- * Adds N bytes to the *LEN in *BUF (malloc'd, or NULL while it is empty), at most MAX of them, and a NUL after them. 0, -ENOMEM, or
- * -E2BIG: what was there stays as it is.
+ * Adds N bytes to the *LEN in *BUF (malloc'd, or NULL while it is empty), at most MAX of them, and
+ * a NUL after them. 0, -ENOMEM, or -E2BIG: what was there stays as it is.
  */
 int sbx_text_append(char **buf, size_t *len, const void *data, size_t n, size_t max);
 

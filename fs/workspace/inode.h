@@ -2,12 +2,12 @@
  * Identity: kernel node ids to what they mean.
  *
  * A node id is a table index with a generation, never a pointer: a guessed or forgotten id
- * answers ESTALE. A file is known by its backing (device, inode, birth time) and found again by parent and
- * name, opened without following links and compared with that identity; no descriptor is
+ * answers ESTALE. A file is known by its backing (device, inode, birth time) and found again by
+ * parent and name, opened without following links and compared with that identity; no descriptor is
  * kept per inode, only a bounded least-recently-used set of them. What is
  * unlinked or replaced through the mount is held open until the kernel forgets it,
- * since no name leads to it any more. What a command does that to is reached as long as it is in that set
- * (sbx_inodes_job_starts); then it is stale, and never another file.
+ * since no name leads to it any more. What a command does that to is reached as long as it is in
+ * that set (sbx_inodes_job_starts); then it is stale, and never another file.
  *
  * All functions are thread-safe. A struct sbx_node is used between sbx_node_get (or lookup) and
  * sbx_node_put; a struct sbx_fd until sbx_fd_put.
@@ -57,8 +57,8 @@ enum sbx_fd_want { SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE };
 /* MAX_FDS descriptors are kept at most (pinned ones beside them, at most as many). */
 int sbx_inodes_create(unsigned max_fds, struct sbx_inodes **ret);
 /*
- * Has FN called with the id of each node that goes because the kernel has forgotten it: the id means nothing
- * any more. FN is quick and calls nothing of this file. Before the first lookup.
+ * Has FN called with the id of each node that goes because the kernel has forgotten it: the id
+ * means nothing any more. FN is quick and calls nothing of this file. Before the first lookup.
  */
 void sbx_inodes_on_gone(struct sbx_inodes *tab, void (*fn)(uint64_t id, void *data), void *data);
 /* No node is in use any more. Accepts NULL. */
@@ -79,8 +79,8 @@ struct sbx_box *sbx_node_box(const struct sbx_node *node); /* borrowed; NULL at 
 unsigned sbx_node_which(const struct sbx_node *node);      /* of an alias or a text */
 
 /*
- * The node for something that is not a backing file: KIND with BOX (NULL at the top) and WHICH. Counts a
- * lookup; put it as well.
+ * The node for something that is not a backing file: KIND with BOX (NULL at the top) and WHICH.
+ * Counts a lookup; put it as well.
  */
 int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box *box,
                      unsigned which, struct sbx_node **ret);
@@ -91,8 +91,8 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 int sbx_node_lookup(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, struct stat *st,
                     struct sbx_node **ret);
 /*
- * Whether the kernel knows the file numbered INO as NAME in DIR from a lookup less than a second ago, so that it
- * has no use for another. May say no.
+ * Whether the kernel knows the file numbered INO as NAME in DIR from a lookup less than a second
+ * ago, so that it has no use for another. May say no.
  */
 bool sbx_node_fresh(struct sbx_inodes *tab, const struct sbx_node *dir, const char *name,
                     ino_t ino);
@@ -111,9 +111,9 @@ void sbx_inodes_renewed(struct sbx_inodes *tab);
 int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *name, int fd, int mode,
                    struct stat *st, struct sbx_node **ret);
 /*
- * A FIFO shows as a socket, which fails with ENXIO to open where a FIFO waits for a partner: commands
- * make FIFOs, and whoever reads their files is not to hang. One that was made through the mount and
- * is marked by this stays what it is, as long as the kernel remembers it.
+ * A FIFO shows as a socket, which fails with ENXIO to open where a FIFO waits for a partner:
+ * commands make FIFOs, and whoever reads their files is not to hang. One that was made through the
+ * mount and is marked by this stays what it is, as long as the kernel remembers it.
  */
 void sbx_node_own_fifo(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st);
 /* Whether the file's last name was taken away through the mount. */
@@ -145,9 +145,10 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 
 /*
  * A descriptor of the node's backing file, good for WANT. PATH: any kind, also usable with
- * AT_EMPTY_PATH. READ and WRITE: a regular file or directory, opened with the daemon's rights (permission was
- * checked by the kernel when the client opened): a mode that keeps its own owner out is lifted
- * for the moment of opening. -ESTALE no longer where it was, -EMFILE, -EACCES, -EISDIR...
+ * AT_EMPTY_PATH. READ and WRITE: a regular file or directory, opened with the daemon's rights
+ * (permission was checked by the kernel when the client opened): a mode that keeps its own owner
+ * out is lifted for the moment of opening. -ESTALE no longer where it was, -EMFILE, -EACCES,
+ * -EISDIR...
  */
 int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
                 struct sbx_fd **ret);
@@ -180,28 +181,31 @@ struct sbx_node *sbx_node_parent(struct sbx_inodes *tab, struct sbx_node *node);
 bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                     struct sbx_node *newdir, const char *newname);
 /*
- * The file open at FD may have been copied up by what was done to it. Called before FD is closed: after that an ordinary
- * user's overlay may forget that the copy is the file of the base.
+ * The file open at FD may have been copied up by what was done to it. Called before FD is closed:
+ * after that an ordinary user's overlay may forget that the copy is the file of the base.
  */
 void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd);
-/* The directory open at NEW takes the place of the one open at OLD: who knows that one means this one from now on. */
+/* The directory open at NEW takes the place of the one open at OLD: who knows that one means this
+ * one from now on. */
 void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
 /*
- * The links of BOX may mean something else now: each is found as another node from here on. The kernel keeps the
- * texts of those it knows, so it has to be told to look again. Returns whether there are any.
+ * The links of BOX may mean something else now: each is found as another node from here on. The
+ * kernel keeps the texts of those it knows, so it has to be told to look again. Returns whether
+ * there are any.
  */
 bool sbx_inodes_renew_links(struct sbx_inodes *tab, struct sbx_box *box);
 /*
- * A job starts in BOX (box->busy is set). Closes what is open for writing, since the kernel executes no
- * file that is (ETXTBSY), and no client's close is heard of; while the box is busy such descriptors
- * are closed after each use. What the host may have open, as far as it was used or looked up lately, is held by
- * descriptors that only name the file: then it stays what it was when a command moves, replaces or removes it.
+ * A job starts in BOX (box->busy is set). Closes what is open for writing, since the kernel
+ * executes no file that is (ETXTBSY), and no client's close is heard of; while the box is busy such
+ * descriptors are closed after each use. What the host may have open, as far as it was used or
+ * looked up lately, is held by descriptors that only name the file: then it stays what it was when
+ * a command moves, replaces or removes it.
  */
 void sbx_inodes_job_starts(struct sbx_inodes *tab, struct sbx_box *box);
 /*
- * Closes descriptors of large files that have been removed by commands and not been used through the mount for some seconds:
- * they take their place. Looks at some of them, in BEGIN a new round; returns whether it is to be called again.
- * Less than a millisecond.
+ * Closes descriptors of large files that have been removed by commands and not been used through
+ * the mount for some seconds: they take their place. Looks at some of them, in BEGIN a new round;
+ * returns whether it is to be called again. Less than a millisecond.
  */
 bool sbx_inodes_shed(struct sbx_inodes *tab, bool begin);
 /*

@@ -64,8 +64,9 @@ void sbx_fd_free(struct sbx_fd *f)
 }
 
 /*
- * Nobody uses F, nor finds it, any more. What could keep a file from being executed is closed at once: whoever has made sure
- * that no such descriptor is left need not wait for another thread. Lock held.
+ * Nobody uses F, nor finds it, any more. What could keep a file from being executed is closed at
+ * once: whoever has made sure that no such descriptor is left need not wait for another thread.
+ * Lock held.
  */
 static void fd_close(struct sbx_inodes *tab, struct sbx_fd *f)
 {
@@ -226,8 +227,9 @@ static int copy_data(int from, int to)
 }
 
 /*
- * Overlayfs makes a file of the base writable under its name, and fails where another has that by now. Who has the file open
- * gets a copy without a name, as if it had been copied when it was opened.
+ * Overlayfs makes a file of the base writable under its name, and fails where another has that by
+ * now. Who has the file open gets a copy without a name, as if it had been copied when it was
+ * opened.
  */
 static int open_copy(struct sbx_inodes *tab, const struct sbx_node *node, int path_fd)
 {
@@ -391,7 +393,8 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 	return 0;
 }
 
-/* Has the node of F, which has a reference that is given up, keep one that only names the file. Without the lock. */
+/* Has the node of F, which has a reference that is given up, keep one that only names the file.
+ * Without the lock. */
 static void fd_narrow(struct sbx_inodes *tab, struct sbx_fd *f)
 {
 	struct sbx_fd *named;
@@ -509,7 +512,8 @@ bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node)
 	return false;
 }
 
-/* Takes those of BOX, and what is forgotten, from the recent. Returns the last ones, with a reference each. Lock held. */
+/* Takes those of BOX, and what is forgotten, from the recent. Returns the last ones, with a
+ * reference each. Lock held. */
 static size_t take_recent(struct sbx_inodes *tab, struct sbx_box *box, struct sbx_node **ret)
 {
 	size_t n = 0;
@@ -562,7 +566,8 @@ static void hold_recent(struct sbx_inodes *tab, struct sbx_box *box)
 	}
 }
 
-/* The writers into BOX: the last ones used, with a reference each; the others are dropped. Lock held. */
+/* The writers into BOX: the last ones used, with a reference each; the others are dropped. Lock
+ * held. */
 static size_t take_writers(struct sbx_inodes *tab, struct sbx_box *box, struct sbx_fd **ret)
 {
 	struct sbx_fd *f, *next;
@@ -582,7 +587,8 @@ static size_t take_writers(struct sbx_inodes *tab, struct sbx_box *box, struct s
 	return n;
 }
 
-/* Has F, which has a reference, only name its file. What is large and has not been used lately is not kept. */
+/* Has F, which has a reference, only name its file. What is large and has not been used lately is
+ * not kept. */
 static void hold_written(struct sbx_inodes *tab, struct sbx_box *box, struct sbx_fd *f)
 {
 	struct stat st;

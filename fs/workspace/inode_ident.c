@@ -73,8 +73,8 @@ int sbx_ident_at(const struct sbx_box *box, int dirfd, const char *name, struct 
 }
 
 /*
- * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the base is no other's as long as
- * the base is there.
+ * Overlayfs tells the birth of what is copied up as that of the copy. The number of a file of the
+ * base is no other's as long as the base is there.
  */
 static bool is_copied_up(const struct sbx_node *node, const struct sbx_ident *id)
 {

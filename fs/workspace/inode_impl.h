@@ -94,7 +94,8 @@ struct sbx_ident {
 	/* Of sbx_ident_child only: as of a node; directories that a link climbs, UINT_MAX: all. */
 	bool steep;
 	unsigned climbs;
-	/* sbx_box.changes, the same before and after, while no job ran; else 0: others may have been changing it. */
+	/* sbx_box.changes, the same before and after, while no job ran; else 0: others may have
+	 * been changing it. */
 	uint32_t changes;
 	bool planted; /* set by who looks at directories: fs/workspace/gitdir.h */
 };
@@ -155,13 +156,14 @@ void sbx_fd_drop(struct sbx_inodes *tab, struct sbx_fd *f);
  * is dropped. Takes FD over, also on failure: NULL.
  */
 struct sbx_fd *sbx_fd_install(struct sbx_inodes *tab, struct sbx_node *node, int fd, int mode);
-/* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer than others. */
+/* Gives the node the descriptor F, which has a reference, for as long as it lives; or no longer
+ * than others. */
 void sbx_fd_pin(struct sbx_inodes *tab, struct sbx_node *node, struct sbx_fd *f);
 /* Makes F, which is pinned, one of the descriptors that go when they are not used. */
 void sbx_fd_unpin(struct sbx_inodes *tab, struct sbx_fd *f);
 /*
- * A new node without a descriptor was looked up. Returns whether it is to have one at once (sbx_node_fd), because a job
- * runs; else it is remembered as recent.
+ * A new node without a descriptor was looked up. Returns whether it is to have one at once
+ * (sbx_node_fd), because a job runs; else it is remembered as recent.
  */
 bool sbx_fd_wanted(struct sbx_inodes *tab, struct sbx_node *node);
 
@@ -177,8 +179,9 @@ void sbx_node_note_copy(struct sbx_node *node, const struct sbx_ident *id);
 /* Whether the node's file is in the base, as far as is known. */
 bool sbx_node_may_be_copied(const struct sbx_node *node);
 /*
- * Whether what is found where the node was seen last is still its file. An ordinary user's overlay forgets, when the kernel is
- * short of memory, which number a copied-up file had in the base: it then has that of the copy, which is known by its birth.
+ * Whether what is found where the node was seen last is still its file. An ordinary user's overlay
+ * forgets, when the kernel is short of memory, which number a copied-up file had in the base: it
+ * then has that of the copy, which is known by its birth.
  */
 bool sbx_node_is_still(const struct sbx_node *node, const struct sbx_ident *id);
 

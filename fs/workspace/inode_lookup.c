@@ -171,8 +171,8 @@ static void displace(struct sbx_inodes *tab, struct sbx_node *node)
 }
 
 /*
- * As sbx_node_find_file for what was found in DIR. What a command moved there is another node, and whoever is still
- * at the old place is answered for that. Lock held.
+ * As sbx_node_find_file for what was found in DIR. What a command moved there is another node, and
+ * whoever is still at the old place is answered for that. Lock held.
  */
 static struct sbx_node *find_at(struct sbx_inodes *tab, const struct sbx_node *dir,
                                 const struct sbx_ident *id)
@@ -357,7 +357,8 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	}
 	sbx_inodes_unlock(tab);
 
-	/* A leaf without a descriptor is asked for by name: one system call, and none is used up. */
+	/* A leaf without a descriptor is asked for by name: one system call, and none is used up.
+	 */
 	r = sbx_node_fd(tab, by_name ? dir : node, SBX_FD_PATH, &f);
 	if (r == 0) {
 		r = !by_name ? sbx_ident_at(node->box, f->fd, "", st, &id)

@@ -26,12 +26,12 @@
 #define SHED_MS  12000 /* longer than what is removed is kept for who does not use it */
 
 /*
- * With epochs everything may be kept until a job starts; while one runs a path shows nothing older than
- * a second. Without them no name is: to have one forgotten takes the lock of its directory, which a client may hold
- * until we answer, so a daemon that is killed meanwhile could not die. Being asked for, names bring their
- * attributes up to date; those that are kept serve descriptors and, with the contents, are
- * compared then. What is kept of a sandbox's root survives the start of a job, so it is never kept for longer than
- * that second.
+ * With epochs everything may be kept until a job starts; while one runs a path shows nothing older
+ * than a second. Without them no name is: to have one forgotten takes the lock of its directory,
+ * which a client may hold until we answer, so a daemon that is killed meanwhile could not die.
+ * Being asked for, names bring their attributes up to date; those that are kept serve descriptors
+ * and, with the contents, are compared then. What is kept of a sandbox's root survives the start of
+ * a job, so it is never kept for longer than that second.
  */
 static void timeouts(struct sbx_workspace *ws, struct sbx_node *node, double *entry, double *attr)
 {
@@ -73,8 +73,9 @@ static void note_handed(struct sbx_workspace *ws, struct sbx_node *node, const s
 }
 
 /*
- * Takes the listings of IDS back. Without their attributes the kernel sees by itself that a directory has another time, so what
- * is seldom left is a change that shows in no time: for that its copies are dropped.
+ * Takes the listings of IDS back. Without their attributes the kernel sees by itself that a
+ * directory has another time, so what is seldom left is a change that shows in no time: for that
+ * its copies are dropped.
  */
 static void take_back(struct sbx_workspace *ws, const uint64_t *ids, size_t n)
 {
@@ -84,9 +85,9 @@ static void take_back(struct sbx_workspace *ws, const uint64_t *ids, size_t n)
 }
 
 /*
- * The kernel goes on using a listing that it has as long as the attributes hold, and the directory has not been changed
- * through it. So those hold no longer than the listing is worth keeping, and one that is outdated is taken back;
- * here, since all attributes come by.
+ * The kernel goes on using a listing that it has as long as the attributes hold, and the directory
+ * has not been changed through it. So those hold no longer than the listing is worth keeping, and
+ * one that is outdated is taken back; here, since all attributes come by.
  */
 static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st,
                           double *attr)
@@ -104,10 +105,12 @@ static void renew_listing(struct sbx_workspace *ws, struct sbx_node *node, const
 }
 
 /*
- * The kernel drops what it has of the contents when the size or the time of modification has changed, which a command can
- * undo (touch -r, cp -p, rsync -t); not so the time of the change of status. Such a file is shown with a time of
- * modification that is a nanosecond off, not to be kept: so the kernel itself drops its copy, and asks again at once. To drop it
- * by a notification would mean to wait for its pages, which clients lock until we answer, without a way out: see above.
+ * The kernel drops what it has of the contents when the size or the time of modification has
+ * changed, which a command can undo (touch -r, cp -p, rsync -t); not so the time of the change of
+ * status. Such a file is shown with a time of modification that is a nanosecond off, not to be
+ * kept: so the kernel itself drops its copy, and asks again at once. To drop it by a notification
+ * would mean to wait for its pages, which clients lock until we answer, without a way out: see
+ * above.
  */
 static void renew_contents(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
                            enum sbx_answer answer, double *attr)
@@ -164,8 +167,8 @@ static void new_epoch(struct sbx_workspace *ws)
 }
 
 /*
- * The kernel goes on using listings of BOX (0: of the top) by what needs no name to be looked up, the working directory of a
- * process.
+ * The kernel goes on using listings of BOX (0: of the top) by what needs no name to be looked up,
+ * the working directory of a process.
  */
 static void renew_listings(struct sbx_workspace *ws, uint64_t box)
 {
@@ -247,8 +250,8 @@ static void renew(struct sbx_box *box, bool busy, void *data)
 }
 
 /*
- * A listing that was read before and arrives at the kernel after it was taken back is known by the time of the directory,
- * as everywhere.
+ * A listing that was read before and arrives at the kernel after it was taken back is known by the
+ * time of the directory, as everywhere.
  */
 static void renew_top(void *data)
 {

@@ -5,9 +5,10 @@
 #include "fs/workspace/workspace.h"
 
 /*
- * How long the kernel may keep the name of NODE and its attributes ST, in seconds; noted as told. Takes a listing
- * back from it that is outdated; for contents that are, ST is changed so that the kernel sees it. Just before it is told.
- * ANSWER: to what; no client sees ST itself that answers a lookup.
+ * How long the kernel may keep the name of NODE and its attributes ST, in seconds; noted as told.
+ * Takes a listing back from it that is outdated; for contents that are, ST is changed so that the
+ * kernel sees it. Just before it is told. ANSWER: to what; no client sees ST itself that answers a
+ * lookup.
  */
 void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
              enum sbx_answer answer, double *entry, double *attr);
@@ -15,14 +16,16 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir);
 /* The kernel is going to have a listing that is kept. */
 void ws_listing_handed(struct sbx_workspace *ws);
-/* For sbx_listing_cache_create: the listing of the directory ID is kept no longer. WS is the workspace. */
+/* For sbx_listing_cache_create: the listing of the directory ID is kept no longer. WS is the
+ * workspace. */
 void ws_listing_dropped(uint64_t id, void *ws);
 /*
  * For sbx_forgetter_create: has the kernel drop its copy of the listing of ID. It may wait for a
  * client.
  */
 void ws_listing_forget(uint64_t id, void *ws);
-/* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock of the kernel's. */
+/* Has the kernel ask again for every name it keeps, before the next step of any path. Takes no lock
+ * of the kernel's. */
 void ws_look_again(struct sbx_workspace *ws);
 /*
  * Has the kernel ask again when what it keeps is outdated; its data is the workspace. Takes locks
@@ -31,8 +34,8 @@ void ws_look_again(struct sbx_workspace *ws);
 extern const struct sbx_observer ws_observer;
 
 /*
- * When the status of what ST describes changed last; 0 when that is so short ago that a change yet to come
- * could leave the same time, since file systems may count in ticks.
+ * When the status of what ST describes changed last; 0 when that is so short ago that a change yet
+ * to come could leave the same time, since file systems may count in ticks.
  */
 int64_t ws_changed_ns(const struct stat *st);
 

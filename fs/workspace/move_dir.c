@@ -1,6 +1,7 @@
 /*
- * Files are renamed one by one, directories that the file system can rename as well; others are made again one level down.
- * A client cannot see more of it than a job can: the kernel holds the locks of both parents until it is answered.
+ * Files are renamed one by one, directories that the file system can rename as well; others are
+ * made again one level down. A client cannot see more of it than a job can: the kernel holds the
+ * locks of both parents until it is answered.
  */
 #include "fs/workspace/move_dir.h"
 

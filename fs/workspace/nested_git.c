@@ -230,7 +230,8 @@ static bool is_below(const char *path, const char *top, const char **ret)
 	return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
 }
 
-/* The place that the link NAME tells, when it is below OLD, becomes one below NEW, and, when SWAPPED, the other way round. */
+/* The place that the link NAME tells, when it is below OLD, becomes one below NEW, and, when
+ * SWAPPED, the other way round. */
 static void move_at(int store, const char *name, const char *old, const char *new, bool swapped)
 {
 	char was[PATH_MAX], path[PATH_MAX];

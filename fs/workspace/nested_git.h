@@ -28,13 +28,14 @@ struct sbx_nested {
 /* Whether NAME is one whose contents are kept apart in BOX. */
 bool sbx_nested_is(const struct sbx_box *box, const char *name);
 /*
- * Where NAME in the directory DIRFD of BOX stands: there itself, or in the store. -ENOENT: also when a command made it. Any
- * thread. Release it.
+ * Where NAME in the directory DIRFD of BOX stands: there itself, or in the store. -ENOENT: also
+ * when a command made it. Any thread. Release it.
  */
 int sbx_nested_find(struct sbx_box *box, int dirfd, const char *name, struct sbx_nested *ret);
 /*
- * Where NAME is to be made, as a directory or not; a name that is kept apart gets its placeholder. EEXIST it is there; EPERM a
- * command has made it. Then sbx_nested_made tells what came of it (0 or -errno, which it returns) and releases.
+ * Where NAME is to be made, as a directory or not; a name that is kept apart gets its placeholder.
+ * EEXIST it is there; EPERM a command has made it. Then sbx_nested_made tells what came of it (0 or
+ * -errno, which it returns) and releases.
  */
 int sbx_nested_make(struct sbx_box *box, int dirfd, const char *name, bool dir,
                     struct sbx_nested *ret, struct sbx_error *err);
@@ -47,7 +48,8 @@ int sbx_nested_made(struct sbx_nested *n, int dirfd, int r);
 void sbx_nested_release(struct sbx_nested *n);
 /* Removes the placeholder NAME in DIRFD, because what stood in the store for it is gone. */
 void sbx_nested_drop(const struct sbx_nested *n, int dirfd, const char *name);
-/* As renameat2(2) of NAME to NEWNAME, both of which are kept apart. 0 or -errno: ENOENT also when a command made NAME. */
+/* As renameat2(2) of NAME to NEWNAME, both of which are kept apart. 0 or -errno: ENOENT also when a
+ * command made NAME. */
 int sbx_nested_carry(struct sbx_box *box, int dirfd, const char *name, int newdirfd,
                      const char *newname, unsigned flags);
 /* Notes that what stands as NAME in DIRFD has its place at PATH, from the sandbox's root. */

@@ -148,7 +148,8 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
 		r = set_status(ws, node, attr, set, err);
 	if (r != -EEXIST)
 		return r;
-	/* A file of the base whose name another has by now: what is written to has a copy of its own. */
+	/* A file of the base whose name another has by now: what is written to has a copy of its
+	 * own. */
 	r = sbx_node_fd(ws->inodes, node, SBX_FD_WRITE, &f);
 	if (r < 0)
 		return r;
@@ -184,8 +185,9 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set,
 }
 
 /*
- * Of access(2) and chdir(2) where the kernel does not check permissions: on a mount of root's that nobody else may
- * enter. Root may do all but execute what is executable for nobody. (Of execve(2) the kernel sees to that.)
+ * Of access(2) and chdir(2) where the kernel does not check permissions: on a mount of root's that
+ * nobody else may enter. Root may do all but execute what is executable for nobody. (Of execve(2)
+ * the kernel sees to that.)
  */
 void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
@@ -242,8 +244,8 @@ static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, s
 	int r;
 
 	/*
-	 * Then the kernel does not ask again. Else it does so for security.capability before it writes to a file whose
-	 * attributes it got anew, and ls -l and cp ask for each file.
+	 * Then the kernel does not ask again. Else it does so for security.capability before it
+	 * writes to a file whose attributes it got anew, and ls -l and cp ask for each file.
 	 */
 	if (!ws->settings->user_xattr) {
 		ws_reply(req, -ENOSYS);

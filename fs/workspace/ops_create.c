@@ -115,8 +115,8 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 }
 
 /*
- * As check_link, before TARGET is given to a client. Where it is steep a command could put a link in the way of the client's walk, so then
- * none may run.
+ * As check_link, before TARGET is given to a client. Where it is steep a command could put a link
+ * in the way of the client's walk, so then none may run.
  */
 static int check_followed(struct sbx_workspace *ws, struct sbx_node *dir, const char *target,
                           struct sbx_error *err)

@@ -42,8 +42,8 @@ static int list_top(struct sbx_workspace *ws, struct sbx_listing *l)
 }
 
 /*
- * The .git that the host made in NODE; what a command made is not listed. The directory need not change when one becomes
- * the other: such a listing is good for one pass.
+ * The .git that the host made in NODE; what a command made is not listed. The directory need not
+ * change when one becomes the other: such a listing is good for one pass.
  */
 static int list_nested(struct sbx_node *node, int fd, struct sbx_listing *l)
 {
@@ -154,9 +154,9 @@ static int listing_at(struct sbx_workspace *ws, struct sbx_node *node, off_t off
 }
 
 /*
- * Where it is never heard of again (ENOSYS), directories are opened, listed from the kernel's cache and closed without a
- * request; what is in that cache ws_entry watches over. Older kernels look names up anew at every step anyhow, and
- * controls (inline) must not be kept: these ask.
+ * Where it is never heard of again (ENOSYS), directories are opened, listed from the kernel's cache
+ * and closed without a request; what is in that cache ws_entry watches over. Older kernels look
+ * names up anew at every step anyhow, and controls (inline) must not be kept: these ask.
  */
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -189,8 +189,8 @@ void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /*
- * Whether the kernel, which asks for attributes with each listing that it begins, has just been given those of D in DIR. What comes
- * without stays in its cache as it is.
+ * Whether the kernel, which asks for attributes with each listing that it begins, has just been
+ * given those of D in DIR. What comes without stays in its cache as it is.
  */
 static bool is_known(struct sbx_workspace *ws, struct sbx_node *dir, const struct sbx_listed *d,
                      const char *name)
@@ -234,8 +234,8 @@ static size_t add_plain(fuse_req_t req, const struct sbx_listed *d, const char *
 }
 
 /*
- * The end of L, in BUF; how long it is. Less than an entry is the end for whoever reads, but not for the kernel's copy,
- * which is never whole then, and not used.
+ * The end of L, in BUF; how long it is. Less than an entry is the end for whoever reads, but not
+ * for the kernel's copy, which is never whole then, and not used.
  */
 static size_t add_end(const struct sbx_listing *l, char *buf, size_t size)
 {

@@ -2,8 +2,8 @@
  * Opening, closing and contents of files.
  *
  * Where OPEN can be answered with ENOSYS it is, and the kernel remembers: from then on it opens,
- * reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So no request
- * goes by a handle: the descriptor belongs to the node, and O_APPEND is seen at each write.
+ * reads from its page cache and closes without asking (fuse(4), FUSE_NO_OPEN_SUPPORT). So no
+ * request goes by a handle: the descriptor belongs to the node, and O_APPEND is seen at each write.
  *
  * Opens are ordinary with controls=inline, since control files need them and ENOSYS is for a whole
  * connection, and with io=passthrough, where the answer names the backing file that the kernel
@@ -12,9 +12,9 @@
  * by the node.
  *
  * A file that is open for writing cannot be executed. So the kernel is given a descriptor that is
- * read only: it opens the backing file anew with each open, as the client did. A descriptor that can
- * write is put before the answer, because the client may have the file executed as soon as it has
- * that.
+ * read only: it opens the backing file anew with each open, as the client did. A descriptor that
+ * can write is put before the answer, because the client may have the file executed as soon as it
+ * has that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,8 @@ static int choose(struct sbx_workspace *ws, struct sbx_node *node, bool writing)
 	return r;
 }
 
-/* The kernel opens for writing by itself, and any failure of its own is EIO: so it is tried here. */
+/* The kernel opens for writing by itself, and any failure of its own is EIO: so it is tried here.
+ */
 static int may_write(struct sbx_workspace *ws, struct sbx_node *node)
 {
 	struct sbx_fd *f;
@@ -198,7 +199,8 @@ static struct sbx_node *file_fd(fuse_req_t req, fuse_ino_t ino, enum sbx_fd_want
 	return NULL;
 }
 
-/* Spliced from one cache to the other where that is worth it; not moved, since commands read the file as well. */
+/* Spliced from one cache to the other where that is worth it; not moved, since commands read the
+ * file as well. */
 static void read_splicing(fuse_req_t req, const struct sbx_fd *f, size_t size, off_t off)
 {
 	struct fuse_bufvec data = FUSE_BUFVEC_INIT(size);

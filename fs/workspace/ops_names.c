@@ -52,8 +52,8 @@ static void clear(void *data)
 }
 
 /*
- * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being empty; answers
- * later. False: it is not so.
+ * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being
+ * empty; answers later. False: it is not so.
  */
 static bool rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f, const char *name)
 {
@@ -184,7 +184,8 @@ static void move_work(void *data)
 	free(rn);
 }
 
-/* Moving what is in a directory may take long, and no worker of the connection is to be held up by it. */
+/* Moving what is in a directory may take long, and no worker of the connection is to be held up by
+ * it. */
 static bool move_later(const struct renaming *rn)
 {
 	struct renaming *copy = malloc(sizeof(*copy));

@@ -15,8 +15,8 @@ void sbx_owner_show(const struct sbx_box *box, struct stat *st);
 /* And back, what a client asks chown(2) for; -1 stays. */
 void sbx_owner_hide(const struct sbx_box *box, uid_t *uid, gid_t *gid);
 /*
- * Gives NAME in DIRFD ("": DIRFD itself), which was just made in the directory DIR of BOX, to its owner: 0 or -errno. DIR is -1
- * where its group does not matter.
+ * Gives NAME in DIRFD ("": DIRFD itself), which was just made in the directory DIR of BOX, to its
+ * owner: 0 or -errno. DIR is -1 where its group does not matter.
  */
 int sbx_owner_give(const struct sbx_box *box, int dir, int dirfd, const char *name);
 

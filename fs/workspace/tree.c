@@ -42,7 +42,8 @@ static void note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirf
 		sbx_nested_note(sbx_node_box(dir), dirfd, name, path);
 }
 
-/* --- making ------------------------------------------------------------------------------------- */
+/* --- making -------------------------------------------------------------------------------------
+ */
 
 /* Once. 0 or -errno; of a regular file that is opened its descriptor. */
 static int make_at(int dirfd, const char *name, const struct ws_new *what)
@@ -104,7 +105,8 @@ int ws_tree_make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, cons
 	return what->open ? sbx_steal_fd(&fd) : 0;
 }
 
-/* --- removing ----------------------------------------------------------------------------------- */
+/* --- removing -----------------------------------------------------------------------------------
+ */
 
 int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
                    int flags)
@@ -133,7 +135,8 @@ int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, co
 	return r;
 }
 
-/* --- moving ------------------------------------------------------------------------------------- */
+/* --- moving -------------------------------------------------------------------------------------
+ */
 
 /* One rename that a .git has part in. */
 struct moving {
@@ -301,8 +304,8 @@ static bool move_nodes(const struct ws_rename *rn)
 }
 
 /*
- * A file of the base is copied up before it has another name. It is held meanwhile, because an ordinary user's overlay may
- * forget that the copy is that file.
+ * A file of the base is copied up before it has another name. It is held meanwhile, because an
+ * ordinary user's overlay may forget that the copy is that file.
  */
 int ws_tree_rename(const struct ws_rename *rn, bool by_moving)
 {

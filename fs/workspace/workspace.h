@@ -59,11 +59,12 @@ static inline struct sbx_workspace *ws_of(fuse_req_t req)
 
 /* Answers with a negative errno (or 0). */
 void ws_reply(fuse_req_t req, int r);
-/* As ws_reply, and stores the sentence for BOX (NULL: the mount); EACCES and EPERM are noted as denials. */
+/* As ws_reply, and stores the sentence for BOX (NULL: the mount); EACCES and EPERM are noted as
+ * denials. */
 void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err);
 /*
- * Answers R, a failure to reach the file of NODE. That it is gone is explained, unless clients need not hear of it, since the
- * kernel looks for the name again (BY_NAME).
+ * Answers R, a failure to reach the file of NODE. That it is gone is explained, unless clients need
+ * not hear of it, since the kernel looks for the name again (BY_NAME).
  */
 void ws_unreached(fuse_req_t req, struct sbx_node *node, int r, bool by_name);
 /* The node of INO, or answers ESTALE and returns NULL. Put it. */

@@ -116,9 +116,9 @@ struct sbx_host {
 };
 
 /*
- * Starts what the backend that settings->backend names has to have running before it is opened: *ret
- * runs commands on this host (sandboxfs/spawner.h says how, and for how long), NULL where none are
- * run here. EINVAL: unknown name. EOPNOTSUPP: not available in this build; or as
+ * Starts what the backend that settings->backend names has to have running before it is opened:
+ * *ret runs commands on this host (sandboxfs/spawner.h says how, and for how long), NULL where none
+ * are run here. EINVAL: unknown name. EOPNOTSUPP: not available in this build; or as
  * sbx_spawner_start(). Not thread-safe.
  */
 int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spawner **ret,

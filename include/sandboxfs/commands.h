@@ -19,11 +19,11 @@
 struct sbx_exec {
 	char *const *argv;   /* at least one element, NULL-terminated; never a shell line */
 	char *const *env;    /* the whole environment, KEY=VALUE, NULL-terminated; the backend
-	                       * adds HOME, TMPDIR and PWD where they are absent */
+	                      * adds HOME, TMPDIR and PWD where they are absent */
 	const char *program; /* absolute path to execute instead of searching argv[0] along
-	                       * PATH of env (allowlist), or NULL */
+	                      * PATH of env (allowlist), or NULL */
 	const char *cwd;     /* relative to the sandbox's root, "" for the root itself; resolved
-	                       * beneath it by the kernel */
+	                      * beneath it by the kernel */
 	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
 	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
 };

@@ -43,7 +43,8 @@ void sbx_loop_stop(struct sbx_loop *loop);
 int sbx_loop_watch(struct sbx_loop *loop, struct sbx_watch *w, uint32_t events);
 /* Replaces the events of W, which is watched. Returns 0 or -errno. */
 int sbx_loop_rewatch(struct sbx_loop *loop, struct sbx_watch *w, uint32_t events);
-/* Sets w->fd to -1 and returns the descriptor it was, or -1. After it returns fn is not called again. */
+/* Sets w->fd to -1 and returns the descriptor it was, or -1. After it returns fn is not called
+ * again. */
 int sbx_loop_unwatch(struct sbx_loop *loop, struct sbx_watch *w);
 
 /* Calls t->fn once, delay_ms from now. Arming an armed timer moves it. */

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 /*
- * Opens PATH from DIRFD, closed on exec. RESOLVE: RESOLVE_*; with FLAGS none that create. The descriptor
- * or -errno; -EAGAIN: a rename or a mount somewhere made the answer uncertain, a hundred times.
+ * Opens PATH from DIRFD, closed on exec. RESOLVE: RESOLVE_*; with FLAGS none that create. The
+ * descriptor or -errno; -EAGAIN: a rename or a mount somewhere made the answer uncertain, a hundred
+ * times.
  */
 static inline int sbx_openat2(int dirfd, const char *path, int flags, uint64_t resolve)
 {

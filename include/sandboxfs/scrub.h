@@ -3,8 +3,9 @@
 #define SANDBOXFS_SCRUB_H
 
 /*
- * In place: each SECRET (may be NULL; of six bytes or more) becomes "***", and what stands before the @ of a URL's host is taken out, as it may be
- * a password. What an ssh URL has there is a name, and goes as well. Thread-safe for distinct texts.
+ * In place: each SECRET (may be NULL; of six bytes or more) becomes "***", and what stands before
+ * the @ of a URL's host is taken out, as it may be a password. What an ssh URL has there is a name,
+ * and goes as well. Thread-safe for distinct texts.
  */
 void sbx_scrub(char *text, const char *secret);
 

@@ -43,7 +43,8 @@ struct sbx_settings {
 	char *backend;    /* "local", "memory", ... */
 	char *base;       /* commit-ish new sandboxes start from; NULL: HEAD */
 	char *branch;     /* pattern of the branch, "{name}" is replaced; "sandbox/{name}" */
-	char *branch_exists; /* that branch is there already: "new" (another), "refuse", "continue" */
+	char *branch_exists; /* that branch is there already: "new" (another), "refuse", "continue"
+	                      */
 	char *path;          /* PATH of commands */
 	char *isolation;     /* "auto", "require", "none" */
 	char *run_as;   /* whom commands run as under a daemon of root's; NULL: see identity.h */
@@ -57,7 +58,8 @@ struct sbx_settings {
 	bool ctl_listed;    /* readdir of a sandbox lists it */
 	bool track;         /* what each command changes is recorded */
 	bool ephemeral;     /* sandboxes are torn down at unmount */
-	bool user_xattr; /* serve user.* xattrs, which costs a request for each file that is written or listed */
+	bool user_xattr; /* serve user.* xattrs, which costs a request for each file that is written
+	                    or listed */
 	bool allow_other;              /* as mount.fuse */
 	bool exec_fail_errno;          /* a non-zero exit fails the write with EREMOTEIO */
 	bool foreground;               /* -f */
@@ -66,9 +68,9 @@ struct sbx_settings {
 	uint64_t run_timeout_ms;       /* lifetime of a sandbox; 0: none (default) */
 	uint64_t cache_mb;             /* MiB that unused checkouts in cache_dir may take */
 	struct sbx_limits limits;      /* of each sandbox; output_bytes defaults to 64 MiB */
-	uint64_t
-	        trash_days; /* how long what was not committed is kept after a teardown; 0: not at all */
-	uint64_t cpu_percent;        /* of one processor, for a sandbox; 0: no limit */
+	uint64_t trash_days;  /* how long what was not committed is kept after a teardown; 0: not at
+	                         all */
+	uint64_t cpu_percent; /* of one processor, for a sandbox; 0: no limit */
 	struct sbx_strings allow;    /* binaries that may run; empty: any */
 	struct sbx_strings env;      /* KEY=VALUE for every command */
 	struct sbx_strings ro_paths; /* additionally visible to commands, read only */

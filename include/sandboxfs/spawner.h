@@ -22,10 +22,11 @@ const char *sbx_userns_mend(void);
 bool sbx_in_chroot(void);
 
 /*
- * Starts the spawner. The calling thread must live as long as the daemon (PR_SET_PDEATHSIG is bound to
- * it), and SETTINGS as long as the spawner. Commands get the limits of descriptors that are in force
- * now. Waits until the spawner has found out what it can make. Returns 0 or a negative errno: EPERM when
- * isolation=require cannot be met, ENOENT the program is not there, EPROTO it is of another build.
+ * Starts the spawner. The calling thread must live as long as the daemon (PR_SET_PDEATHSIG is bound
+ * to it), and SETTINGS as long as the spawner. Commands get the limits of descriptors that are in
+ * force now. Waits until the spawner has found out what it can make. Returns 0 or a negative errno:
+ * EPERM when isolation=require cannot be met, ENOENT the program is not there, EPROTO it is of
+ * another build.
  */
 int sbx_spawner_start(const struct sbx_settings *settings, struct sbx_spawner **ret,
                       struct sbx_error *err);
@@ -43,13 +44,14 @@ struct sbx_place {
 	const char *workdir; /* absolute path of the tree */
 	bool overlaid;  /* the tree is what the room has for ID; workdir is but a name for it */
 	bool as_source; /* it is a copy of the source, whose path leads to it too */
-	bool on_disk; /* the first two of rw, home and repository, are what the room has on a disk for ID, where it does */
+	bool on_disk;   /* the first two of rw, home and repository, are what the room has on a disk
+	                   for ID, where it does */
 	const char *view; /* absolute path at which commands see the tree (MNT/NAME) */
 	const char *const
 	        *ro; /* further paths visible read only (source's .git), NULL-terminated or NULL */
 	const char *const *rw;
-	/* Pairs: a path, and one relative to the tree over which it is shown read only, where that is there
-	 * and leads through no link; NULL-terminated or NULL. */
+	/* Pairs: a path, and one relative to the tree over which it is shown read only, where that
+	 * is there and leads through no link; NULL-terminated or NULL. */
 	const char *const *over;
 };
 
@@ -69,12 +71,14 @@ void sbx_spawner_forget(struct sbx_spawner *sp, const char *id);
 /* [pool] As forget, and waits until it is done. */
 void sbx_spawner_forget_now(struct sbx_spawner *sp, const char *id);
 /*
- * [pool] Has the spawner start the process that mounts trees of TREES over bases of BASES; *ret is the socket to it,
- * on which it tells whether it could (backends/runner/isolation/mounter.h). EOPNOTSUPP: commands have no mounts of their own.
+ * [pool] Has the spawner start the process that mounts trees of TREES over bases of BASES; *ret is
+ * the socket to it, on which it tells whether it could (backends/runner/isolation/mounter.h).
+ * EOPNOTSUPP: commands have no mounts of their own.
  */
 int sbx_spawner_open_mounter(struct sbx_spawner *sp, const char *bases, const char *trees, int *ret,
                              struct sbx_error *err);
-/* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused. */
+/* [any] Whether commands can write to /tmp: where Landlock is the only wall the host's is refused.
+ */
 bool sbx_spawner_shows_tmp(const struct sbx_spawner *sp);
 /* [any] Whether commands see a view of their own instead of the host. */
 bool sbx_spawner_views(const struct sbx_spawner *sp);

@@ -14,7 +14,8 @@
 
 /*
  * Why what is kept at PATH, absolute and resolved, need not be there after the machine has started
- * anew, in words; NULL: nothing is known that would take it away. Its last components may be missing.
+ * anew, in words; NULL: nothing is known that would take it away. Its last components may be
+ * missing.
  */
 const char *sbx_state_fleeting(const char *path);
 
@@ -40,9 +41,9 @@ int sbx_state_inspect(int parent, const char *name, struct sbx_state_info *ret,
 void sbx_state_info_release(struct sbx_state_info *info);
 
 /*
- * Removes it where no work is in it. -EBUSY a daemon has it, or a mount lies below; -ENOTEMPTY there
- * are sandboxes, entries of the trash, or what cannot be understood: err says which. Nothing is
- * removed then.
+ * Removes it where no work is in it. -EBUSY a daemon has it, or a mount lies below; -ENOTEMPTY
+ * there are sandboxes, entries of the trash, or what cannot be understood: err says which. Nothing
+ * is removed then.
  */
 int sbx_state_prune(int parent, const char *name, struct sbx_error *err);
 

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* An owned list of owned strings; items[n] is NULL. Zero it to start: an empty one may have no items. */
+/* An owned list of owned strings; items[n] is NULL. Zero it to start: an empty one may have no
+ * items. */
 struct sbx_strings {
 	char **items;
 	size_t n;

@@ -94,7 +94,8 @@ static long try_core_limit(char **args)
 	return syscall(SYS_setrlimit, RLIMIT_CORE, &limit);
 }
 
-/* What it is already. The right to set it is the right to end the process by one of processor time. */
+/* What it is already. The right to set it is the right to end the process by one of processor time.
+ */
 static long try_limit(char **args)
 {
 	const pid_t pid = (pid_t)attack_number(args);

@@ -1,4 +1,5 @@
-/* Linked with --wrap into sandboxfs-readme: `memory` is the backend that backends/README.md makes. */
+/* Linked with --wrap into sandboxfs-readme: `memory` is the backend that backends/README.md makes.
+ */
 #include "sandboxfs/backend.h"
 
 int two_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);

@@ -172,7 +172,8 @@ static int setup(void **state)
 	open_backend();
 	recover();
 	assert_int_equal(t.nfound, 0);
-	/* Memory is one place for all daemons of a user: one that was killed may have left something. */
+	/* Memory is one place for all daemons of a user: one that was killed may have left
+	 * something. */
 	assert_true(t.notes == 0 || !t.row->persistent);
 	return 0;
 }
@@ -668,7 +669,8 @@ static void exec_passes_the_spawners_refusal_on(void **state)
 	take_down(sb);
 }
 
-/* --- tables: what a sandbox has, and what of the others a caller gets --------------------------- */
+/* --- tables: what a sandbox has, and what of the others a caller gets ---------------------------
+ */
 
 static void commands_are_refused(struct sbx_sandbox *sb)
 {

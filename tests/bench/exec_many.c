@@ -3,7 +3,8 @@
  *
  *   bench-exec-many sandbox|spawn BOXES THREADS COMMANDS ARGV...
  *
- * The sandboxes are BOXES0, BOXES1...; each thread runs COMMANDS commands, after one that does not count.
+ * The sandboxes are BOXES0, BOXES1...; each thread runs COMMANDS commands, after one that does not
+ * count.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * The operations that tests/bench/run measures, so that neither an interpreter nor a start of a process is
- * measured with them. Prints `NS OPS`. Paths are relative to the current directory.
+ * The operations that tests/bench/run measures, so that neither an interpreter nor a start of a
+ * process is measured with them. Prints `NS OPS`. Paths are relative to the current directory.
  */
 #include "micro.h"
 

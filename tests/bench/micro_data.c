@@ -79,8 +79,8 @@ static size_t scattered(void)
 }
 
 /*
- * Has the cache take the file in again, from memory in one piece: small pages that lie scattered are read at half the
- * speed, and who came first would have got those. Read twice, since the kernel
+ * Has the cache take the file in again, from memory in one piece: small pages that lie scattered
+ * are read at half the speed, and who came first would have got those. Read twice, since the kernel
  * moves what is read a second time to its list of what is used.
  */
 static void warm(const char *path)

@@ -1,4 +1,5 @@
-/* Names made, changed and taken away, in a directory of their own that is removed again, untimed. */
+/* Names made, changed and taken away, in a directory of their own that is removed again, untimed.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

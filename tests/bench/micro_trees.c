@@ -1,4 +1,5 @@
-/* Operations on what a tree holds already. Warm ones go over it once, or twice, before they count. */
+/* Operations on what a tree holds already. Warm ones go over it once, or twice, before they count.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

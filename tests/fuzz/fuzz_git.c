@@ -1,6 +1,7 @@
 /*
- * The whole input as an index, as a tree and as a commit; then as a loose object, as a pack and as a pack's index, each read
- * where a private repository would have it. What is taken must survive being written and read again.
+ * The whole input as an index, as a tree and as a commit; then as a loose object, as a pack and as
+ * a pack's index, each read where a private repository would have it. What is taken must survive
+ * being written and read again.
  */
 #undef NDEBUG /* the assertions are the test */
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* The first byte chooses the file, the rest is what a client writes there; or names as a diff lists them. */
+/* The first byte chooses the file, the rest is what a client writes there; or names as a diff lists
+ * them. */
 #undef NDEBUG /* the assertions are the test */
 #include <assert.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Lines of patterns, up to a NUL byte; then a path. A pattern that escapes the whole path matches it. */
+/* Lines of patterns, up to a NUL byte; then a path. A pattern that escapes the whole path matches
+ * it. */
 #undef NDEBUG /* the assertions are the test */
 #include <assert.h>
 #include <stdint.h>

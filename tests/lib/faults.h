@@ -59,7 +59,8 @@ void faults_let_go(struct faults *f, enum fault op);
 int faults_calls(struct faults *f, enum fault op);
 /*
  * What the last CREATE was asked, from|rev|entry|branch, or the last SNAPSHOT that is no mark,
- * message|author|ignored; or whether the sandbox of the last BARRIER of either kind was busy or idle.
+ * message|author|ignored; or whether the sandbox of the last BARRIER of either kind was busy or
+ * idle.
  */
 const char *faults_asked(struct faults *f, enum fault op);
 /* Makes a sandbox for recover to find. */

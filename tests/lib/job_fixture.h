@@ -27,8 +27,8 @@ struct fixture {
 	const char *root; /* the sandbox's tree */
 	struct sbx_jobs *jobs;
 	pthread_mutex_t lock; /* trail */
-	char trail
-	        [4096]; /* one letter for each callback: B busy, I idle, c changed, and what tests mark */
+	char trail[4096]; /* one letter for each callback: B busy, I idle, c changed, and what tests
+	                     mark */
 };
 
 /* The view is /view/box; settings: net none, PATH /usr/bin:/bin, time-out 600 s, output 64 MiB. */

@@ -163,7 +163,8 @@ static bool leave_memory(void)
 	return false;
 }
 
-/* A process for each row, all at once: most of the time goes to processes of git and the shell, one after the other. */
+/* A process for each row, all at once: most of the time goes to processes of git and the shell, one
+ * after the other. */
 int fixture_main(const char *group, const struct fixture_test *tests, size_t n)
 {
 	const char *mode = getenv("CMOCKA_MESSAGE_OUTPUT");

@@ -1,6 +1,6 @@
 /*
- * The local backend over a source of a given kind, driven as the daemon drives it but for the mount: for tests of what becomes of
- * trees. Failing fails the test. One at a time.
+ * The local backend over a source of a given kind, driven as the daemon drives it but for the
+ * mount: for tests of what becomes of trees. Failing fails the test. One at a time.
  */
 #ifndef SANDBOXFS_TESTS_LOCAL_FIXTURE_H
 #define SANDBOXFS_TESTS_LOCAL_FIXTURE_H
@@ -37,8 +37,8 @@ struct fixture_test {
 };
 
 /*
- * Runs each of the N tests over a source of each kind, in a process per kind, without the configuration of whoever
- * runs them; for main.
+ * Runs each of the N tests over a source of each kind, in a process per kind, without the
+ * configuration of whoever runs them; for main.
  */
 int fixture_main(const char *group, const struct fixture_test *tests, size_t n);
 /* Makes source and backend of ROW, and recovers. */
@@ -63,11 +63,13 @@ void fixture_expect_empty(void);
 const char *fixture_path(const struct sbx_sandbox *sb);
 /* Runs COMMAND (sh) in the tree; it must succeed. */
 void fixture_in(struct sbx_sandbox *sb, const char *command);
-/* All names in the tree but .git, with types, modes, times, link targets, link counts and contents; malloc'd. */
+/* All names in the tree but .git, with types, modes, times, link targets, link counts and contents;
+ * malloc'd. */
 char *fixture_manifest(struct sbx_sandbox *sb);
 /* What the command (sh) prints; it must succeed; malloc'd. */
 char *fixture_run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The tree, in hexadecimal and with a line end, that `git add -A` makes of what SB holds over the first commit; malloc'd. */
+/* The tree, in hexadecimal and with a line end, that `git add -A` makes of what SB holds over the
+ * first commit; malloc'd. */
 char *fixture_tree(struct sbx_sandbox *sb);
 /* Makes the entries of the trash in REPO older. */
 void fixture_age_trash(const char *repo, int days);

@@ -3,8 +3,8 @@
  * backend whose calls the test rules (faults.h). With it go answers that can be waited for.
  *
  * Its commands are words: `echo A B` prints, `err A` prints to stderr, `exit N`, `missing` cannot
- * be started, `hang` and `slow` run until a signal or registry_fixture_end(), `write PATH TEXT` makes TEXT
- * all that a file holds, and any other does nothing.
+ * be started, `hang` and `slow` run until a signal or registry_fixture_end(), `write PATH TEXT`
+ * makes TEXT all that a file holds, and any other does nothing.
  */
 #ifndef SANDBOXFS_TESTS_HOUSE_H
 #define SANDBOXFS_TESTS_HOUSE_H

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Makes an empty directory whose name begins with NAME and has its path in BUF; NULL with errno when it cannot. */
+/* Makes an empty directory whose name begins with NAME and has its path in BUF; NULL with errno
+ * when it cannot. */
 static inline char *tmp_make(char *buf, size_t size, const char *name)
 {
 	const char *tmp = getenv("TMPDIR");

@@ -52,7 +52,8 @@ char *tool_request(char *const *argv, size_t *len);
 /* Reads what is there to EOF, NUL-terminated, malloc'd; NULL with errno set. */
 char *tool_read_all(int fd, size_t *len);
 char *tool_read_file(const char *path, size_t *len);
-/* Writes ARGV to the control file PATH (exec, spawn) and returns what the same file reads, or NULL. */
+/* Writes ARGV to the control file PATH (exec, spawn) and returns what the same file reads, or NULL.
+ */
 char *tool_call(const char *path, char *const *argv);
 
 #endif

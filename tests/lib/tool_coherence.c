@@ -1,10 +1,12 @@
 /*
- * Host and jobs act on one tree by turns and at the same time, against a model; after each barrier (a write, the
- * start of a job, its end) every look must show the last word: names, kinds, contents, sizes, modes, times.
+ * Host and jobs act on one tree by turns and at the same time, against a model; after each barrier
+ * (a write, the start of a job, its end) every look must show the last word: names, kinds,
+ * contents, sizes, modes, times.
  *
- * The driver makes up steps, notes each in the model and either takes it himself, through the mount, or hands it to the
- * next job, which reads its steps from stdin. When both are at work each has half of the tree. A job
- * begins by comparing what it finds with what the host saw last, and ends by telling what it leaves.
+ * The driver makes up steps, notes each in the model and either takes it himself, through the
+ * mount, or hands it to the next job, which reads its steps from stdin. When both are at work each
+ * has half of the tree. A job begins by comparing what it finds with what the host saw last, and
+ * ends by telling what it leaves.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -312,7 +314,8 @@ static int cmd_job(int argc, char **argv)
 
 static char *controls;
 
-/* What FILE of the controls answers to the request for a job with these steps, in the half of WHO. */
+/* What FILE of the controls answers to the request for a job with these steps, in the half of WHO.
+ */
 static char *request(const char *file, int who, const char *script)
 {
 	struct json_object *obj = json_object_new_object(), *argv = json_object_new_array();

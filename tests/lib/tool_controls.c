@@ -137,7 +137,8 @@ static int cmd_run(int argc, char **argv)
 	return n < 0;
 }
 
-/* A text request of exactly BYTES bytes in writes of CHUNK; prints the outcome of the first that fails. */
+/* A text request of exactly BYTES bytes in writes of CHUNK; prints the outcome of the first that
+ * fails. */
 static int cmd_big_request(int argc, char **argv)
 {
 	_cleanup_fd_ int fd = open(argv[1], O_RDWR | O_CLOEXEC);
@@ -167,8 +168,8 @@ static void count_signal(int sig)
 }
 
 /*
- * Writes ARGV to a control file while a signal arrives every INTERVAL ms, retrying on EINTR as Python
- * does. Prints how many writes were made and whether signals came.
+ * Writes ARGV to a control file while a signal arrives every INTERVAL ms, retrying on EINTR as
+ * Python does. Prints how many writes were made and whether signals came.
  */
 static int cmd_signals(int argc, char **argv)
 {
@@ -299,7 +300,8 @@ static int cmd_read_until(int argc, char **argv)
 	}
 }
 
-/* Prints the member at the dotted path of the JSON text on stdin; "absent" and exit 1 without it. */
+/* Prints the member at the dotted path of the JSON text on stdin; "absent" and exit 1 without it.
+ */
 static int cmd_json(int argc, char **argv)
 {
 	_cleanup_free_ char *text = tool_read_all(0, NULL);

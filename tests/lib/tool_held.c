@@ -1,6 +1,6 @@
 /*
- * Files of the tree of `tool coherence` that the host keeps open: whatever becomes of their names, they are what was opened.
- * What is read by a descriptor may be some seconds old.
+ * Files of the tree of `tool coherence` that the host keeps open: whatever becomes of their names,
+ * they are what was opened. What is read by a descriptor may be some seconds old.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -79,7 +79,8 @@ static int hog_output(void)
 	return 0;
 }
 
-/* Twice removed, in a session of its own, deaf to all that can be ignored; and so is who waits for it. */
+/* Twice removed, in a session of its own, deaf to all that can be ignored; and so is who waits for
+ * it. */
 static int hog_time(void)
 {
 	for (int sig = 1; sig < SIGRTMAX; sig++)
@@ -112,7 +113,8 @@ static int cmd_hog(int argc, char **argv)
 	return 2;
 }
 
-/* --- how quick the mount is -------------------------------------------------------------------- */
+/* --- how quick the mount is --------------------------------------------------------------------
+ */
 
 enum { LEAST = 1000, MOST = 1000000 };
 
@@ -161,7 +163,8 @@ static pid_t write_request(const char *file, const char *request)
 	return pid;
 }
 
-/* Prints "p99 41 us, idle 38 us, x1.1": of stat in DIR while REQUEST, written to FILE, is carried out. */
+/* Prints "p99 41 us, idle 38 us, x1.1": of stat in DIR while REQUEST, written to FILE, is carried
+ * out. */
 static int cmd_p99(int argc, char **argv)
 {
 	struct samples idle = {.ns = calloc(MOST, sizeof(int64_t))};

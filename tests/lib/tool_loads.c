@@ -234,8 +234,8 @@ static void end_readers(const char *job, const pid_t *pids, int n)
 }
 
 /*
- * N readers wait for the end of JOB (a directory in jobs/ of BOX); meanwhile stat, ls and exec must be
- * as quick as before. Prints "stat 1.02 ls 0.98 exec 1.10".
+ * N readers wait for the end of JOB (a directory in jobs/ of BOX); meanwhile stat, ls and exec must
+ * be as quick as before. Prints "stat 1.02 ls 0.98 exec 1.10".
  */
 static int cmd_blocked(int argc, char **argv)
 {

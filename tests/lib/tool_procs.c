@@ -195,8 +195,8 @@ static void map_everybody(pid_t pid)
 
 /*
  * Runs COMMAND as an ordinary user who may make no user namespace, as after
- * `sysctl user.max_user_namespaces=0`; but for this command alone, so in one of root's where that is written.
- * Everybody is mapped, so that fusermount3 is what it is outside.
+ * `sysctl user.max_user_namespaces=0`; but for this command alone, so in one of root's where that
+ * is written. Everybody is mapped, so that fusermount3 is what it is outside.
  */
 static int cmd_without_userns(int argc, char **argv)
 {

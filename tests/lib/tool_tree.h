@@ -28,9 +28,10 @@ unsigned char tree_pattern(unsigned origin, size_t k);
 uint64_t tree_hash(const unsigned char *data, size_t size);
 
 /*
- * Takes a step, "OP NAME A B": w write anew (size, seed), s the same to another file that is renamed, a append
- * (size, seed), p write 100 bytes into (at, seed), e another content of the same size (seed) and time, t truncate, c mode, u mtime, x unlink, m mkdir, d rmdir, r rename to
- * the item A.
+ * Takes a step, "OP NAME A B": w write anew (size, seed), s the same to another file that is
+ * renamed, a append (size, seed), p write 100 bytes into (at, seed), e another content of the same
+ * size (seed) and time, t truncate, c mode, u mtime, x unlink, m mkdir, d rmdir, r rename to the
+ * item A.
  */
 void tree_take(const char *line);
 
@@ -62,7 +63,8 @@ void held_renew(void);
 void held_follow(unsigned id, const unsigned char *data, size_t size);
 /* Writes to the I-th file if it has no name any more; whether it did. */
 bool held_write(unsigned i, unsigned origin);
-/* Each is what was opened, as it was written to since some seconds ago (AWAIT: by now); or says what differs and exits. */
+/* Each is what was opened, as it was written to since some seconds ago (AWAIT: by now); or says
+ * what differs and exits. */
 void held_check(bool await);
 
 #endif

@@ -99,7 +99,8 @@ static void expect_end(pid_t pid, int sig)
 		tool_die("a waiter with signal %d ended with %x", sig, (unsigned)status);
 }
 
-/* COUNT processes wait at PATH, some are interrupted, the others killed; meanwhile DIR is looked at. */
+/* COUNT processes wait at PATH, some are interrupted, the others killed; meanwhile DIR is looked
+ * at. */
 static int cmd_waiters(int argc, char **argv)
 {
 	int count = (int)tool_number(argv[4]), held;

@@ -1,6 +1,6 @@
 /*
- * The directory itself, what of the source it may use, and when it has to be looked at. It is made by the first
- * sync: a sandbox without commands costs nothing here.
+ * The directory itself, what of the source it may use, and when it has to be looked at. It is made
+ * by the first sync: a sandbox without commands costs nothing here.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /*
- * `git worktree unlock`, `prune` and `remove`, or rm, take the entry of a sandbox out of the source while it lives. It is made again
- * from what both sides last agreed on: the branch where it stood, if that went too, HEAD, and the index from inside.
+ * `git worktree unlock`, `prune` and `remove`, or rm, take the entry of a sandbox out of the source
+ * while it lives. It is made again from what both sides last agreed on: the branch where it stood,
+ * if that went too, HEAD, and the index from inside.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +90,8 @@ static char *find_head(struct sbx_sync *y, const git_oid *tip)
 	return strdup(git_oid_tostr(hex, sizeof(hex), tip));
 }
 
-/* Where commands have an index it is brought over; else all is as committed. A crash must not leave index.lock. */
+/* Where commands have an index it is brought over; else all is as committed. A crash must not leave
+ * index.lock. */
 static int make_index(struct sbx_sync *y, const char *entry, const git_oid *tip)
 {
 	_cleanup_free_ char *path = sbx_format("%s/index.new", entry);

@@ -50,8 +50,8 @@ struct sbx_git_private {
 	bool lacks;                 /* nor had inside all that the source shows it */
 	size_t own_index;       /* bytes that are the host's own, of its index; 0: not read yet */
 	_Atomic uint64_t until; /* a sync gives up then, as struct sbx_git_taken has it; 0: never */
-	struct timespec
-	        quiet; /* the last sync with no command alive: files may have changed unseen since */
+	struct timespec quiet; /* the last sync with no command alive: files may have changed unseen
+	                          since */
 	struct sbx_index_end ends[2]; /* of the indexes that agreed: the host's, the one inside */
 };
 
@@ -61,7 +61,8 @@ struct sbx_sync {
 	git_repository *source;
 	int meta, repo, entry,
 	        objects; /* STATE/git/ID, its repo, the worktree's entry, repo/objects */
-	int index_lock; /* of the index inside, held from moving what is checked out there to moving that */
+	int index_lock; /* of the index inside, held from moving what is checked out there to moving
+	                   that */
 	struct sbx_git_reader *reader;
 	struct sbx_git_taken taken; /* in the sandbox's life, but for the number of objects */
 	uint64_t taken_before;      /* as STATE/git/ID/taken says it */
@@ -112,8 +113,8 @@ int sbx_sync_take(struct sbx_sync *y, const git_oid *oid, git_object_t type, str
 /* Brings a commit over to the source; what kept it from that is noted. 0 or -errno. */
 int sbx_sync_export(struct sbx_sync *y, const git_oid *oid);
 /*
- * The ref NAME of the source becomes NEW where it still is OLD (NULL: not there); what kept it from that is
- * noted. 0 or negative.
+ * The ref NAME of the source becomes NEW where it still is OLD (NULL: not there); what kept it from
+ * that is noted. 0 or negative.
  */
 int sbx_sync_swap(struct sbx_sync *y, const char *name, const git_oid *old, const git_oid *new);
 /*
@@ -126,29 +127,32 @@ int sbx_sync_keep(struct sbx_sync *y, const char *kind, const char *rest, const 
  */
 int sbx_sync_read_kept(struct sbx_sync *y);
 /*
- * Part of sbx_sync_refs, once both sides were read and before anything is brought over: keeps stashes, and
- * commits that no branch names. 0 or -errno.
+ * Part of sbx_sync_refs, once both sides were read and before anything is brought over: keeps
+ * stashes, and commits that no branch names. 0 or -errno.
  */
 int sbx_sync_want_kept(struct sbx_sync *y);
 /*
- * The same, when all was decided: brings to the source what is to be kept, and takes back what the sandbox
- * has no more. 0 or -errno.
+ * The same, when all was decided: brings to the source what is to be kept, and takes back what the
+ * sandbox has no more. 0 or -errno.
  */
 int sbx_sync_bring_kept(struct sbx_sync *y);
 /*
- * Before what is checked out inside becomes another commit: keeps commands' git from the index, which has to
- * follow, until the pass has ended. 0, -EBUSY, -errno.
+ * Before what is checked out inside becomes another commit: keeps commands' git from the index,
+ * which has to follow, until the pass has ended. 0, -EBUSY, -errno.
  */
 int sbx_sync_hold_index(struct sbx_sync *y);
 /* HEAD of either side, resolved: false when it names no commit. After sbx_sync_refs. */
 bool sbx_sync_tips(struct sbx_sync *y, git_oid *host, git_oid *inside);
 /* Brings the index over, where both stand on the same commit. */
 void sbx_sync_index(struct sbx_sync *y);
-/* Makes the worktree's ENTRY in the source again, which is gone, and the branch if that is. 0 or -errno with a sentence. */
+/* Makes the worktree's ENTRY in the source again, which is gone, and the branch if that is. 0 or
+ * -errno with a sentence. */
 int sbx_sync_reattach(struct sbx_sync *y, const char *entry);
-/* Locks the worktree's entry against `git worktree prune` and remove, should somebody have unlocked it. */
+/* Locks the worktree's entry against `git worktree prune` and remove, should somebody have unlocked
+ * it. */
 int sbx_sync_lock_entry(struct sbx_sync *y);
-/* Puts right what `git worktree repair` of the host writes to workdir/.git: there commands find their repository. */
+/* Puts right what `git worktree repair` of the host writes to workdir/.git: there commands find
+ * their repository. */
 void sbx_sync_mend_link(struct sbx_sync *y);
 /* Opens the reader of the private objects. */
 int sbx_sync_reader(struct sbx_sync *y);

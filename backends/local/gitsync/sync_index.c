@@ -403,7 +403,8 @@ static bool read_end(int dir, struct sbx_index_end *ret)
 	return memcmp(ret->sum, none.sum, sizeof(none.sum)) != 0;
 }
 
-/* Whether both are as they were when they last agreed. A command that fakes that has its own not brought over. */
+/* Whether both are as they were when they last agreed. A command that fakes that has its own not
+ * brought over. */
 static bool is_as_agreed(struct sbx_sync *y)
 {
 	struct sbx_index_end end[2];

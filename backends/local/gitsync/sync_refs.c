@@ -24,7 +24,8 @@
 
 static const char heads[] = "refs/heads/";
 
-/* Branches whose tips both sides may move: the sandbox's, and what the host has checked out in it. */
+/* Branches whose tips both sides may move: the sandbox's, and what the host has checked out in it.
+ */
 static bool is_shared(const struct sbx_sync *y, const char *ref)
 {
 	const char *current = sbx_sync_branch_of(y->head_host);
@@ -36,8 +37,8 @@ static bool is_shared(const struct sbx_sync *y, const char *ref)
 }
 
 /*
- * HEAD of inside as the worktree's entry can have it; malloc'd, NULL: it cannot. A branch that is not shared
- * may be checked out elsewhere on the host: there it is the commit alone.
+ * HEAD of inside as the worktree's entry can have it; malloc'd, NULL: it cannot. A branch that is
+ * not shared may be checked out elsewhere on the host: there it is the commit alone.
  */
 static char *host_form(struct sbx_sync *y)
 {
@@ -84,7 +85,8 @@ static bool replace_head(struct sbx_sync *y, int dir, const char *text)
 	return false;
 }
 
-/* Whether the host, who saw the commit BASE of a branch that only the sandbox has, went on from there. */
+/* Whether the host, who saw the commit BASE of a branch that only the sandbox has, went on from
+ * there. */
 static bool went_on(struct sbx_sync *y, const char *base, git_oid *ret)
 {
 	git_oid old;
@@ -93,7 +95,8 @@ static bool went_on(struct sbx_sync *y, const char *base, git_oid *ret)
 	       git_graph_descendant_of(y->source, ret, &old) == 1;
 }
 
-/* The host moved. What it committed on a branch that only the sandbox has belongs on that branch. */
+/* The host moved. What it committed on a branch that only the sandbox has belongs on that branch.
+ */
 static bool follow_host(struct sbx_sync *y, const char *base)
 {
 	const char *branch = sbx_sync_branch_of(y->head_inside);
@@ -539,7 +542,8 @@ static int decide_shared(struct sbx_sync *y, const char *name)
 	return r ? r : put(&y->agreed, name, agreed);
 }
 
-/* Any other ref: inside shows the source's, until a command moves it; then it is the sandbox's own. */
+/* Any other ref: inside shows the source's, until a command moves it; then it is the sandbox's own.
+ */
 static int decide_seen(struct sbx_sync *y, const char *name)
 {
 	const git_oid *base = sbx_refs_find(&y->refs_base, name);
@@ -624,7 +628,8 @@ static int store_agreed(struct sbx_sync *y, bool set)
 	         : 0;
 }
 
-/* Those that both sides move: what a command does with one meanwhile must not pass for done on top of what we put there. */
+/* Those that both sides move: what a command does with one meanwhile must not pass for done on top
+ * of what we put there. */
 static int move_shared(struct sbx_sync *y)
 {
 	int r = 0;

@@ -1,8 +1,8 @@
 /*
  * From one tree to another, file by file, in a tree that the host may still be changing: each
- * directory is opened beneath the root, each file written aside, in a directory of ours in the root,
- * and put in its place by rename, so nothing is ever written through a link and a reader sees the
- * old or the new. What had to go goes first, so that a directory can become a file and back.
+ * directory is opened beneath the root, each file written aside, in a directory of ours in the
+ * root, and put in its place by rename, so nothing is ever written through a link and a reader sees
+ * the old or the new. What had to go goes first, so that a directory can become a file and back.
  *
  * What a tree of git does not tell of files stands in a tree of its own: their exact bytes and all
  * of their permissions.
@@ -187,7 +187,8 @@ static int make_path(const struct applying *a, const char *path)
 	return sbx_steal_fd(&fd);
 }
 
-/* The directory that PATH lies in; *name is the rest. MAKE: also when it is not there. Descriptor or -errno. */
+/* The directory that PATH lies in; *name is the rest. MAKE: also when it is not there. Descriptor
+ * or -errno. */
 static int open_parent(const struct applying *a, const char *path, bool make, const char **name)
 {
 	const char *slash = strrchr(path, '/');
@@ -477,7 +478,8 @@ static int show(struct applying *a, const struct sbx_index_entry *e)
 	return 0;
 }
 
-/* libgit2 looks for attributes in this index alone: those that are there now, and then as they are to be. */
+/* libgit2 looks for attributes in this index alone: those that are there now, and then as they are
+ * to be. */
 static int show_attributes(struct applying *a, const struct sbx_index *index,
                            const struct tree_changes *list)
 {

@@ -1,4 +1,5 @@
-/* The host's side of the git state: HEAD, the branch, the index. For sandboxes that are not of git the same in their own repository. */
+/* The host's side of the git state: HEAD, the branch, the index. For sandboxes that are not of git
+ * the same in their own repository. */
 #include "backends/local/history/git_state.h"
 
 #include <errno.h>
@@ -67,7 +68,8 @@ static int busy(struct sbx_error *err)
 	return sbx_fail(err, EBUSY, "git is at work on the sandbox (there is an index.lock)");
 }
 
-/* Whether it is worth another try: what looks at a worktree now and then (an editor, a prompt) has the lock for a moment. */
+/* Whether it is worth another try: what looks at a worktree now and then (an editor, a prompt) has
+ * the lock for a moment. */
 static bool again(int r, int *tries)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};

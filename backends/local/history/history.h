@@ -36,7 +36,8 @@ struct sbx_snapshot_context {
 	const struct sbx_local *b;
 	const struct sbx_record *rec;
 	int root; /* the tree, as the host sees it */
-	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory (trees/ or trash/) */
+	int disk; /* of limited size, that holds the upper layer; -1: it is in the state directory
+	             (trees/ or trash/) */
 };
 
 /*
@@ -64,7 +65,8 @@ struct sbx_local_history_repo {
 	bool stored; /* what is written goes to the store of the source (git/store.h) */
 };
 struct sbx_local_history_options {
-	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the sandbox */
+	bool keep; /* objects go to where the sandbox's branch is; else to what goes with the
+	              sandbox */
 	bool ignored;
 	bool exact; /* also what git does not record of files: struct sbx_captured.exact */
 	/*
@@ -81,16 +83,18 @@ struct sbx_local_history_options {
 };
 
 /*
- * Records the tree. For a sandbox of git its worktree's entry must still be there (before detach). ret->index is what `git add -A` would
- * have staged; nothing of the git state is changed. Cost grows with what changed.
+ * Records the tree. For a sandbox of git its worktree's entry must still be there (before detach).
+ * ret->index is what `git add -A` would have staged; nothing of the git state is changed. Cost
+ * grows with what changed.
  */
 int sbx_local_history_capture(const struct sbx_snapshot_context *context,
                               const struct sbx_local_history_options *options,
                               struct sbx_captured *ret, struct sbx_error *err);
 
 /*
- * The repository in which snapshots are: the source, or the sandbox's own. With ALL the objects of marks are seen too and what is
- * written stays with the sandbox. Opened as bare, so that libgit2 never looks into a tree. *ret is freed by the caller.
+ * The repository in which snapshots are: the source, or the sandbox's own. With ALL the objects of
+ * marks are seen too and what is written stays with the sandbox. Opened as bare, so that libgit2
+ * never looks into a tree. *ret is freed by the caller.
  */
 int sbx_local_history_open(const struct sbx_snapshot_context *context, bool all,
                            git_repository **ret, struct sbx_error *err);
@@ -110,7 +114,8 @@ int sbx_local_history_resolve(const struct sbx_snapshot_context *context, git_re
 /* For sandboxes that are full copies of a directory, once they are: records what they began as. */
 int sbx_local_history_begin(const struct sbx_snapshot_context *context, atomic_bool *cancelled,
                             struct sbx_error *err);
-/* Takes the sandbox's refs out of the source; success when there are none, or no source. EBUSY: git is at work there. */
+/* Takes the sandbox's refs out of the source; success when there are none, or no source. EBUSY: git
+ * is at work there. */
 int sbx_local_history_forget(const struct sbx_snapshot_context *context, struct sbx_error *err);
 /* Completes a restore that was broken off. For recovery, before the sandbox is used. */
 void sbx_local_history_recover(const struct sbx_snapshot_context *context);

@@ -9,11 +9,13 @@
 
 #define SBX_LOCAL_HISTORY_BRANCH "refs/heads/sandbox" /* of sandboxes that are not of git */
 
-/* The commit that the sandbox began as; for a copy of a directory it is made when it is asked for first. */
+/* The commit that the sandbox began as; for a copy of a directory it is made when it is asked for
+ * first. */
 int sbx_local_history_base(const struct sbx_snapshot_context *context, git_oid *ret,
                            struct sbx_error *err);
 
-/* A commit of TREE in REPO upon HEAD (NULL: none). Author and message as in struct sbx_snapshot_options. */
+/* A commit of TREE in REPO upon HEAD (NULL: none). Author and message as in struct
+ * sbx_snapshot_options. */
 int sbx_local_history_commit(git_repository *repo, const git_oid *tree, const git_oid *parent,
                              const char *message, const char *author, git_oid *ret,
                              struct sbx_error *err);
@@ -29,8 +31,8 @@ int sbx_local_history_mark(const struct sbx_snapshot_context *context, const cha
                            const struct sbx_local_history_options *options,
                            struct sbx_captured *ret, struct sbx_error *err);
 /*
- * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in it, or NOW. Nothing else may be
- * recorded meanwhile.
+ * Takes what nothing leads to any more out of the sandbox's own repository: when there is much in
+ * it, or NOW. Nothing else may be recorded meanwhile.
  */
 void sbx_local_history_prune(const struct sbx_snapshot_context *context, bool now);
 /* The parts of a mark beside its tree. */

@@ -1,6 +1,7 @@
 /*
- * Objects that no mark and no snapshot leads to any more are taken out of a sandbox's own repository, now and then. What the source
- * has needs no looking into: what it leads to is there as well.
+ * Objects that no mark and no snapshot leads to any more are taken out of a sandbox's own
+ * repository, now and then. What the source has needs no looking into: what it leads to is there as
+ * well.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -282,7 +283,8 @@ static unsigned long guess(int objects)
 	return n;
 }
 
-/* Twice as many and some more than what the last time left: so all that is there is looked through now and then. */
+/* Twice as many and some more than what the last time left: so all that is there is looked through
+ * now and then. */
 static bool has_many(int dir, int objects)
 {
 	_cleanup_free_ char *text = NULL;

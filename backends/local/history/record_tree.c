@@ -105,7 +105,8 @@ static int keep_repos(const struct sbx_snapshot_context *context, const struct s
 	return r;
 }
 
-/* Everything in TREE, as the commit that a sandbox which is not of git began as. LIST: its index is kept as that of what lies below. */
+/* Everything in TREE, as the commit that a sandbox which is not of git began as. LIST: its index is
+ * kept as that of what lies below. */
 static int record_base(const struct sbx_snapshot_context *context, int tree, bool list,
                        atomic_bool *cancelled, struct sbx_error *err)
 {

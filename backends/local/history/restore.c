@@ -1,10 +1,10 @@
 /*
- * The way back. What is there is marked first; then a journal says what the tree is going to be, until it is: what is broken
- * off after that is completed when the sandbox is taken up again. Files come first, then the index, the branch, HEAD: in between git tells
- * the truth about the files.
+ * The way back. What is there is marked first; then a journal says what the tree is going to be,
+ * until it is: what is broken off after that is completed when the sandbox is taken up again. Files
+ * come first, then the index, the branch, HEAD: in between git tells the truth about the files.
  *
- * The mark becomes "restore" when all is done: till then that is what was before the last restore, which may be the very one that is
- * wanted. What cannot be done is taken back.
+ * The mark becomes "restore" when all is done: till then that is what was before the last restore,
+ * which may be the very one that is wanted. What cannot be done is taken back.
  */
 #include <errno.h>
 #include <fcntl.h>

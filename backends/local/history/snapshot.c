@@ -1,6 +1,7 @@
 /*
- * Snapshots and marks. A snapshot writes objects first, then the ref that keeps them, then the index, then moves the branch: broken off
- * anywhere, everything is as it was or staged, as after `git add -A`.
+ * Snapshots and marks. A snapshot writes objects first, then the ref that keeps them, then the
+ * index, then moves the branch: broken off anywhere, everything is as it was or staged, as after
+ * `git add -A`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -461,7 +462,8 @@ int sbx_local_history_snapshot(const struct sbx_snapshot_context *context,
 	return r;
 }
 
-/* A snapshot is of one second: the line is written after the commit, which may be in the next one. */
+/* A snapshot is of one second: the line is written after the commit, which may be in the next one.
+ */
 static int64_t in_second(int64_t ms, git_time_t second)
 {
 	return ms / 1000 == second ? ms : second * 1000 + 999;

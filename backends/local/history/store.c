@@ -321,7 +321,8 @@ static int remove_refs(git_repository *repo, const char *prefix)
 	return r;
 }
 
-/* Which have been kept is written in the sandbox's own directory: without that there is nothing to look for. */
+/* Which have been kept is written in the sandbox's own directory: without that there is nothing to
+ * look for. */
 int sbx_local_history_forget(const struct sbx_snapshot_context *context, struct sbx_error *err)
 {
 	const struct sbx_record *rec = context->rec;

@@ -67,7 +67,8 @@ static int list_pair(struct tree_changes *a, const char *dir, const git_tree_ent
 	bool trees = is_tree(x) || is_tree(y);
 	int r = 0;
 
-	/* What is below a tree that is the same need not be read: so all this costs what differs. */
+	/* What is below a tree that is the same need not be read: so all this costs what differs.
+	 */
 	if (same_entry(x, y))
 		return 0;
 	path = sbx_format("%s%s%s", dir, git_tree_entry_name(x ? x : y), trees ? "/" : "");

@@ -22,7 +22,8 @@ struct tree_changes {
 	size_t n, cap;
 };
 
-/* Lists what makes TO of FROM. A file that becomes a link or a submodule is there twice, gone first. */
+/* Lists what makes TO of FROM. A file that becomes a link or a submodule is there twice, gone
+ * first. */
 int tree_changes_list(struct tree_changes *a, const git_oid *from, const git_oid *to);
 /* Has INDEX say the same. Sorts the list. 0 or -ENOMEM. */
 int tree_changes_stage(struct tree_changes *a, struct sbx_index *index);

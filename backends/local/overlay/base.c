@@ -1,7 +1,7 @@
 /*
  * A marker says of a base what can be looked at quickly: the identity and change time of the tree's
- * root and of the index. It also says in which boot the base was made and whether it has reached the
- * disk since: after a power failure a base that had not is made again.
+ * root and of the index. It also says in which boot the base was made and whether it has reached
+ * the disk since: after a power failure a base that had not is made again.
  *
  * A thread does what nobody waits for: preparing the base that will be wanted, seeing that new ones
  * reach the disk, dropping old ones. And it makes a copy of the index before it is wanted, because
@@ -37,7 +37,8 @@
 #define MARKER_MAX    4096
 #define USER_MAX      8192
 
-/* --- markers -------------------------------------------------------------------------------------- */
+/* --- markers
+ * -------------------------------------------------------------------------------------- */
 
 struct sbx_base_marker {
 	struct sbx_base_facts facts;
@@ -123,7 +124,8 @@ static bool is_whole(const struct sbx_bases *bases, const struct sbx_base_marker
 	return m->synced || strcmp(m->boot, bases->boot) == 0;
 }
 
-/* --- locks and users ------------------------------------------------------------------------------- */
+/* --- locks and users
+ * ------------------------------------------------------------------------------- */
 
 /* A descriptor to close; -EBUSY: taken, and WAIT is false; -EINTR cancelled. */
 static int lock_base(struct sbx_bases *bases, const char *key, bool wait, atomic_bool *cancelled)
@@ -196,7 +198,8 @@ static bool is_used(struct sbx_bases *bases, const char *key)
 	return r != 0;
 }
 
-/* --- making and taking away ------------------------------------------------------------------------- */
+/* --- making and taking away
+ * ------------------------------------------------------------------------- */
 
 /* Under the lock of KEY. Out of sight at once, then removed unless it is in use. */
 static int discard(struct sbx_bases *bases, const char *key)
@@ -443,7 +446,8 @@ static void spare_release(struct sbx_bases *bases)
 
 #define SYNC_AFTER_MS 5000 /* without news */
 
-/* --- trimming -------------------------------------------------------------------------------------- */
+/* --- trimming
+ * -------------------------------------------------------------------------------------- */
 
 struct candidate {
 	char key[SBX_BASE_KEY_MAX];
@@ -514,7 +518,8 @@ void sbx_bases_trim(struct sbx_bases *bases)
 	free(s.items);
 }
 
-/* --- reaching the disk -------------------------------------------------------------------------------- */
+/* --- reaching the disk
+ * -------------------------------------------------------------------------------- */
 
 static void mark_synced(struct sbx_bases *bases, const char *key)
 {
@@ -576,7 +581,8 @@ static void sync_new(struct sbx_bases *bases)
 	free(s.items);
 }
 
-/* --- the thread --------------------------------------------------------------------------------------- */
+/* --- the thread
+ * --------------------------------------------------------------------------------------- */
 
 /*
  * Removes what a killed daemon left half made, and bases that were replaced while they were in
@@ -697,7 +703,8 @@ void sbx_bases_prepare(struct sbx_bases *bases, struct sbx_base_recipe *recipe,
 		free_recipe(before);
 }
 
-/* --- opening ------------------------------------------------------------------------------------------ */
+/* --- opening
+ * ------------------------------------------------------------------------------------------ */
 
 static int open_mounters(struct sbx_bases *b)
 {

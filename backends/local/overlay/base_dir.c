@@ -1,7 +1,8 @@
 /*
- * A directory is known by what stat(2) tells of all that is in it; the sum does not depend on the order in which names are
- * read. A file that changed a moment ago may change again without showing it (its times have the kernel's tick), so
- * then the tick is awaited and everything looked at again.
+ * A directory is known by what stat(2) tells of all that is in it; the sum does not depend on the
+ * order in which names are read. A file that changed a moment ago may change again without showing
+ * it (its times have the kernel's tick), so then the tick is awaited and everything looked at
+ * again.
  */
 #include "backends/local/overlay/base_dir.h"
 

@@ -19,9 +19,9 @@ struct sbx_base_dir {
 };
 
 /*
- * Completes D, of which source, skips and owner are given, by looking at each file of the source: whatever changes there
- * makes another key. EMLINK: it has hard links, which a lower layer does not keep; EINTR. The fill fails with EAGAIN when the
- * source changes meanwhile.
+ * Completes D, of which source, skips and owner are given, by looking at each file of the source:
+ * whatever changes there makes another key. EMLINK: it has hard links, which a lower layer does not
+ * keep; EINTR. The fill fails with EAGAIN when the source changes meanwhile.
  */
 int sbx_base_dir_look(struct sbx_base_dir *d, atomic_bool *cancelled, struct sbx_error *err);
 

@@ -1,4 +1,5 @@
-/* Bases from commits: the files as a checkout would write them, and the index that belongs to them. */
+/* Bases from commits: the files as a checkout would write them, and the index that belongs to them.
+ */
 #ifndef SANDBOXFS_LOCAL_OVERLAY_BASE_GIT_H
 #define SANDBOXFS_LOCAL_OVERLAY_BASE_GIT_H
 
@@ -18,9 +19,9 @@ struct sbx_base_commit {
 };
 
 /*
- * The recipe for what COMMIT (hexadecimal) of the repository SOURCE checks out to, owned by OWNER. Only root makes files for
- * another. The index tells OWNER's files as the daemon's own, as the mount does. REPO is SOURCE, open; NULL: it is opened.
- * *ret is freed by sbx_base_commit_free.
+ * The recipe for what COMMIT (hexadecimal) of the repository SOURCE checks out to, owned by OWNER.
+ * Only root makes files for another. The index tells OWNER's files as the daemon's own, as the
+ * mount does. REPO is SOURCE, open; NULL: it is opened. *ret is freed by sbx_base_commit_free.
  */
 int sbx_base_commit_new(const char *source, struct git_repository *repo, const char *commit,
                         const struct sbx_identity *owner, struct sbx_base_commit **ret,

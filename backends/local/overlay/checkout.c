@@ -1,10 +1,10 @@
 /*
- * A checkout into an empty directory that nobody else has. First all directories, then the files by several threads,
- * each with a repository handle of its own, links last: so no name ever leads elsewhere, whatever the tree says. libgit2 checks the
- * names when the index is read from the tree.
+ * A checkout into an empty directory that nobody else has. First all directories, then the files by
+ * several threads, each with a repository handle of its own, links last: so no name ever leads
+ * elsewhere, whatever the tree says. libgit2 checks the names when the index is read from the tree.
  *
- * All files get one modification time a little in the past: a change after this second has another, so git never
- * has to read a file to know that it is unchanged.
+ * All files get one modification time a little in the past: a change after this second has another,
+ * so git never has to read a file to know that it is unchanged.
  */
 #include "backends/local/overlay/checkout.h"
 
@@ -88,7 +88,8 @@ static void record(struct filling *f, git_index_entry *e, const struct stat *st)
 	atomic_fetch_add(&f->bytes, (unsigned long long)st->st_blocks * 512);
 }
 
-/* --- directories ------------------------------------------------------------------------------------ */
+/* --- directories
+ * ------------------------------------------------------------------------------------ */
 
 static int own_at(struct filling *f, const char *path)
 {
@@ -158,7 +159,8 @@ static int make_all_dirs(struct filling *f)
 	return r;
 }
 
-/* --- files ---------------------------------------------------------------------------------------------- */
+/* --- files
+ * ---------------------------------------------------------------------------------------------- */
 
 /* The directory of PATH, kept until a file of another comes; *name is the rest. */
 static int dir_of(struct writer *w, const char *path, const char **name)
@@ -335,7 +337,8 @@ static size_t thread_count(const struct filling *f)
 	return f->n < n * CHUNK ? 1 : n;
 }
 
-/* --- links, and all together ---------------------------------------------------------------------------------- */
+/* --- links, and all together
+ * ---------------------------------------------------------------------------------- */
 
 static int make_link(struct filling *f, git_odb *odb, git_index_entry *e)
 {

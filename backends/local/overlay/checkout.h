@@ -14,7 +14,8 @@ struct sbx_fill {
 	atomic_bool *cancelled;
 };
 
-/* Fills tree with what is in ROOT of REPO, by several threads. EINTR cancelled, EINVAL names that git would not write. */
+/* Fills tree with what is in ROOT of REPO, by several threads. EINTR cancelled, EINVAL names that
+ * git would not write. */
 int sbx_base_fill(struct sbx_fill *fill, git_repository *repo, git_tree *root,
                   struct sbx_base_facts *facts, struct sbx_error *err);
 

@@ -1,6 +1,7 @@
 /*
- * The steps of a create that differ where trees are in layers. The record names the base before anything stands on it, so
- * recovery knows what to mount, and whom the cache counts can be told from the record alone.
+ * The steps of a create that differ where trees are in layers. The record names the base before
+ * anything stands on it, so recovery knows what to mount, and whom the cache counts can be told
+ * from the record alone.
  */
 #include "backends/local/overlay/create_overlay.h"
 
@@ -93,7 +94,8 @@ int sbx_local_overlay_git(struct sbx_local *b, const struct sbx_record *rec,
 	         : 0;
 }
 
-/* --- plain directories ------------------------------------------------------------------------------ */
+/* --- plain directories
+ * ------------------------------------------------------------------------------ */
 
 size_t sbx_local_skips(const struct sbx_local *b, struct sbx_skip *ret)
 {
@@ -182,7 +184,8 @@ int sbx_local_overlay_dir(struct sbx_local *b, struct sbx_record *rec, atomic_bo
 	return 1;
 }
 
-/* --- after a restart --------------------------------------------------------------------------------- */
+/* --- after a restart
+ * --------------------------------------------------------------------------------- */
 
 static int stand_again(struct sbx_local *b, const struct sbx_record *rec,
                        const struct sbx_base_recipe *recipe, struct sbx_error *err)
@@ -203,7 +206,8 @@ static int remake_commit(struct sbx_local *b, const struct sbx_record *rec, stru
 
 	if (r)
 		return r;
-	/* Settings that have changed since make another key, but it is this one that is asked for. */
+	/* Settings that have changed since make another key, but it is this one that is asked for.
+	 */
 	c->recipe.key = rec->layer;
 	r = stand_again(b, rec, &c->recipe, err);
 	sbx_base_commit_free(&c->recipe);

@@ -51,7 +51,8 @@ int sbx_overlay_make(const struct sbx_overlay *overlay, const struct sbx_state *
 
 	if (upper < 0)
 		return upper;
-	/* git would take a place without .git for an abandoned worktree, and repair, prune or remove it. */
+	/* git would take a place without .git for an abandoned worktree, and repair, prune or
+	 * remove it. */
 	if (mkdirat(dir, "work", 0700) < 0 || mkdirat(dir, ".git", 0755) < 0)
 		return -errno;
 	r = own(overlay, upper);
@@ -83,7 +84,8 @@ void sbx_overlay_forget(struct sbx_overlay *overlay, const struct sbx_record *re
 	sbx_base_release(overlay->bases, rec->layer, rec->id);
 }
 
-/* --- the trial ------------------------------------------------------------------------------------- */
+/* --- the trial
+ * ------------------------------------------------------------------------------------- */
 
 static int fill_trial(const struct sbx_base_recipe *recipe, int dir, int tree,
                       struct sbx_base_facts *facts, atomic_bool *cancelled, struct sbx_error *err)
@@ -176,7 +178,8 @@ static int make_trial(struct sbx_overlay *overlay, const struct sbx_state *state
 	return r;
 }
 
-/* --- opening --------------------------------------------------------------------------------------- */
+/* --- opening
+ * --------------------------------------------------------------------------------------- */
 
 static int open_parts(struct sbx_overlay *overlay, const struct sbx_host *host,
                       const struct sbx_state *state, struct sbx_error *err)

@@ -14,7 +14,8 @@ int sbx_local_entry_open(const struct sbx_record *rec, struct sbx_error *err);
 /* The commit that is checked out, by ENTRY. EINVAL: none. */
 int sbx_local_head(const struct sbx_record *rec, int entry, char ret[GIT_OID_HEXSZ + 1],
                    struct sbx_error *err);
-/* The upper layer of REC, open for reading, wherever it is, or a negative errno; DISK as in the sandbox. */
+/* The upper layer of REC, open for reading, wherever it is, or a negative errno; DISK as in the
+ * sandbox. */
 int sbx_local_upper(const struct sbx_local *b, const struct sbx_record *rec, int disk);
 /* The same of the repository that commands have. */
 int sbx_local_repo(const struct sbx_local *b, const struct sbx_record *rec, int disk);

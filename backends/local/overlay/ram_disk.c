@@ -27,7 +27,8 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 
-/* Of backends/local/gitsync/private_repo.h; a repository of which nothing is agreed on is as good as new. */
+/* Of backends/local/gitsync/private_repo.h; a repository of which nothing is agreed on is as good
+ * as new. */
 static const char *const agreed[] = {"head", "refs", "refs.next", "kept", "index"};
 
 static int copy_tree(int from, int to, int at, const char *but, atomic_bool *cancelled,

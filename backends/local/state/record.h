@@ -28,8 +28,9 @@ struct sbx_record {
 	char *wanted; /* git: the branch that was to be had and was there already; NULL: was not */
 	char *base;   /* git: hexadecimal commit the branch was at */
 	char *layer;  /* key of the base that the tree stands on; NULL: a full copy */
-	char *save; /* of one that is being removed: what of it the trash is to have (backends/local/trash/save.h) */
-	char *head;          /* git: hexadecimal commit that was checked out then; with save */
+	char *save;   /* of one that is being removed: what of it the trash is to have
+	                 (backends/local/trash/save.h) */
+	char *head;   /* git: hexadecimal commit that was checked out then; with save */
 	bool branch_created; /* git: the branch is ours to remove */
 	bool lasting; /* not in the file, which is on disk: what replaces it is written out first */
 	bool keep;    /* of one that is being removed: its files go where removed ones are kept */

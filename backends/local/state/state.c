@@ -275,8 +275,8 @@ int sbx_state_trash(const struct sbx_state *st, const char *id, struct sbx_error
 }
 
 /*
- * Without half of what it goes with a repository tells another story: what it has from the source would pass for
- * made inside.
+ * Without half of what it goes with a repository tells another story: what it has from the source
+ * would pass for made inside.
  */
 static void spoil_repository(const struct sbx_state *st, const char *id)
 {

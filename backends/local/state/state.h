@@ -10,9 +10,10 @@
  *   home/ID/    HOME of the sandbox's commands
  *   nested/ID/  what the host made below trees/ID and commands are not to write
  *   kept/ID/    files that were removed a moment ago (backends/local/trash/removal_log.h)
- *   removed/ID/ files of a sandbox that is gone and has an entry in the trash (backends/local/trash/removed.h)
- *   trashed.git/ what teardowns saved where the source is no repository (backends/local/trash/trash.h)
- *   git/ID/     their git directory, and what of it the source has (backends/local/gitsync/private_repo.h)
+ *   removed/ID/ files of a sandbox that is gone and has an entry in the trash
+ * (backends/local/trash/removed.h) trashed.git/ what teardowns saved where the source is no
+ * repository (backends/local/trash/trash.h) git/ID/     their git directory, and what of it the
+ * source has (backends/local/gitsync/private_repo.h)
  */
 #ifndef SANDBOXFS_LOCAL_STATE_STATE_H
 #define SANDBOXFS_LOCAL_STATE_STATE_H
@@ -45,8 +46,8 @@ struct sbx_state {
 /*
  * Creates PATH (0700, also missing parents) and what belongs in it, and locks it; while it is open
  * nothing that clears temporary directories by age touches it. EBUSY held by another daemon, which
- * err names, or being cleared or removed just now; EACCES not ours or writable by others; ENOTDIR not a directory (a symlink is
- * none).
+ * err names, or being cleared or removed just now; EACCES not ours or writable by others; ENOTDIR
+ * not a directory (a symlink is none).
  */
 int sbx_state_open(const char *path, struct sbx_state *ret, struct sbx_error *err);
 /* Gives the lock back. */
@@ -69,8 +70,8 @@ struct sbx_state_holder {
 /* Reads it in the state directory DIR, which need not be locked. Release it. */
 void sbx_state_holder_read(int dir, struct sbx_state_holder *ret);
 /*
- * Whose working tree TREE (STATE/trees/ID) is: "sandbox NAME of the mount at MOUNTPOINT (TREE)". The
- * caller's; NULL: it cannot be told.
+ * Whose working tree TREE (STATE/trees/ID) is: "sandbox NAME of the mount at MOUNTPOINT (TREE)".
+ * The caller's; NULL: it cannot be told.
  */
 char *sbx_state_whose(const char *tree);
 /* Frees what *H owns and zeroes it. */

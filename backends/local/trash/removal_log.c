@@ -73,7 +73,8 @@ struct sbx_removal_batch {
 	char path[PATH_MAX];
 };
 
-/* --- dropping -------------------------------------------------------------------------------------- */
+/* --- dropping
+ * -------------------------------------------------------------------------------------- */
 
 struct dropping {
 	int dir;
@@ -235,7 +236,8 @@ void sbx_removal_free(struct sbx_removal_log *kept)
 	free(kept);
 }
 
-/* --- rows ------------------------------------------------------------------------------------------ */
+/* --- rows
+ * ------------------------------------------------------------------------------------------ */
 
 /* The path of FD as the kernel tells it, wherever its mount is; 0: unknown. */
 static size_t name_of(int fd, char ret[PATH_MAX])
@@ -533,7 +535,8 @@ bool sbx_removal_make_room(struct sbx_removal_batch *row)
 	return d.n > 0;
 }
 
-/* --- reading --------------------------------------------------------------------------------------- */
+/* --- reading
+ * --------------------------------------------------------------------------------------- */
 
 static int tell(char *text, int (*fn)(const struct sbx_removal_entry *e, void *data), void *data)
 {

@@ -36,7 +36,8 @@ struct sbx_removal_paths {
 	const atomic_uint *edits; /* differs when something else was written than removals */
 	/* Or NULL: commands take room from the same little as the row. */
 	const atomic_bool *shared;
-	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for reading */
+	int own; /* what of it is the sandbox's own: its upper layer, or the tree itself; open for
+	            reading */
 };
 
 /* 0 or -ENOMEM: then nothing was taken over. Makes nothing on disk. */
@@ -68,7 +69,8 @@ bool sbx_removal_make_room(struct sbx_removal_batch *row);
 enum sbx_removal_kind {
 	SBX_REMOVAL_BASE, /* it was the base's */
 	SBX_REMOVAL_FILE, /* it is kept as LINK */
-	SBX_REMOVAL_NAME, /* it had other names: the file of the same inode is the one that went last */
+	SBX_REMOVAL_NAME, /* it had other names: the file of the same inode is the one that went
+	                     last */
 };
 
 /* One removed name. */
@@ -80,8 +82,8 @@ struct sbx_removal_entry {
 };
 
 /*
- * Calls fn for each name that the directory DIR (kept/ID, open) holds, the last removal of a path last; a non-zero return ends it and is
- * returned. 0 or -errno.
+ * Calls fn for each name that the directory DIR (kept/ID, open) holds, the last removal of a path
+ * last; a non-zero return ends it and is returned. 0 or -errno.
  */
 int sbx_removal_each(int dir, int (*fn)(const struct sbx_removal_entry *e, void *data), void *data);
 

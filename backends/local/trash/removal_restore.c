@@ -1,6 +1,6 @@
 /*
- * Files of the base are not copied where an index knows them: their entries stand for them. But for the rules of what is
- * ignored, which are read from the tree.
+ * Files of the base are not copied where an index knows them: their entries stand for them. But for
+ * the rules of what is ignored, which are read from the tree.
  */
 #include "backends/local/trash/removal_restore.h"
 
@@ -43,7 +43,8 @@ static int add_link(struct link **list, size_t *n, size_t *cap, const struct sbx
 	return (*list)[*n].path ? (void)(*n)++, 0 : -ENOMEM;
 }
 
-/* --- the base's ------------------------------------------------------------------------------------- */
+/* --- the base's
+ * ------------------------------------------------------------------------------------- */
 
 static uint32_t inode_of(const struct sbx_index_entry *e)
 {
@@ -186,7 +187,8 @@ static int take_base(struct making *m, const struct sbx_removal_entry *k)
 	return r || !is_rules(k->path) ? r : copy_base(m, from, k->path);
 }
 
-/* --- what was kept ----------------------------------------------------------------------------------- */
+/* --- what was kept
+ * ----------------------------------------------------------------------------------- */
 
 static int put(struct making *m, int from, const char *name, const char *path)
 {
@@ -242,7 +244,8 @@ static int link_names(struct making *m)
 	return r;
 }
 
-/* --- together --------------------------------------------------------------------------------------- */
+/* --- together
+ * --------------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -72,7 +72,8 @@ static bool has_base_index(const struct sbx_local_sandbox *s, int entry)
 	       n == m && memcmp(a, b, SUM) == 0 && memcmp(a, none, SUM) != 0;
 }
 
-/* Whether commands have made objects of their own, which may be commits that no ref of the source has. */
+/* Whether commands have made objects of their own, which may be commits that no ref of the source
+ * has. */
 /* Snapshots, that is, or a mark of what was before a reset. */
 static bool has_history(const struct sbx_local_sandbox *s)
 {
@@ -164,7 +165,8 @@ int sbx_local_trash_plan(struct sbx_local_sandbox *s, struct sbx_error *err)
 		return 0;
 	if (s->rec.common) {
 		entry = sbx_local_entry_open(&s->rec, NULL);
-		/* Somebody has taken the entry away: then of the commit nothing is known but where all began. */
+		/* Somebody has taken the entry away: then of the commit nothing is known but where
+		 * all began. */
 		if (entry < 0 || sbx_local_head(&s->rec, entry, head, NULL) < 0)
 			snprintf(head, sizeof(head), "%s", s->rec.base);
 	}
@@ -232,7 +234,8 @@ int sbx_local_trash_repo(struct sbx_local *b, const char *common, bool make, git
 	return git_repository_init_ext(ret, path, &opts);
 }
 
-/* The state directory's sees the objects of the repository COMMON, as long as that is there. 0 or libgit2's code. */
+/* The state directory's sees the objects of the repository COMMON, as long as that is there. 0 or
+ * libgit2's code. */
 static int borrow(struct sbx_local *b, const char *common)
 {
 	_cleanup_fd_ int dir = sbx_dir_open(b->state.dir, SBX_TRASHED);
@@ -260,7 +263,8 @@ static bool has_commit(git_repository *repo, const char *hex)
 	       git_object_lookup(&c, repo, &oid, GIT_OBJECT_COMMIT) == 0;
 }
 
-/* --- what is known ---------------------------------------------------------------------------------- */
+/* --- what is known
+ * ---------------------------------------------------------------------------------- */
 
 static int read_index(int dir, const char *name, struct sbx_index *ret, struct timespec *at)
 {
@@ -328,7 +332,8 @@ static int write_staged(struct saving *s)
 	return r;
 }
 
-/* --- reading the tree --------------------------------------------------------------------------------- */
+/* --- reading the tree
+ * --------------------------------------------------------------------------------- */
 
 static int capture(struct saving *s, struct sbx_capture_options *w, struct sbx_error *err)
 {
@@ -411,7 +416,8 @@ static int capture_kept(struct saving *s, struct sbx_error *err)
 	return r;
 }
 
-/* --- saving ----------------------------------------------------------------------------------------- */
+/* --- saving
+ * ----------------------------------------------------------------------------------------- */
 
 static bool is_empty(git_repository *repo, const git_oid *id)
 {
@@ -579,7 +585,8 @@ int sbx_local_trash_save(struct sbx_local *b, struct sbx_record *rec, int root, 
 	return r;
 }
 
-/* --- after a crash ---------------------------------------------------------------------------------- */
+/* --- after a crash
+ * ---------------------------------------------------------------------------------- */
 
 /* Where it can be mounted. */
 static int put_back(struct sbx_local *b, const char *id)
@@ -637,7 +644,8 @@ int sbx_local_trash_recover(struct sbx_local *b, struct sbx_record *rec, struct 
 	return sbx_local_trash_save(b, rec, root, -1, err);
 }
 
-/* --- listing and dropping ---------------------------------------------------------------------------- */
+/* --- listing and dropping
+ * ---------------------------------------------------------------------------- */
 
 struct listing {
 	const struct sbx_local *b;

@@ -34,7 +34,8 @@ void sbx_trash_release(struct sbx_trash_entry *e)
 	*e = (struct sbx_trash_entry){0};
 }
 
-/* --- writing --------------------------------------------------------------------------------------- */
+/* --- writing
+ * --------------------------------------------------------------------------------------- */
 
 static char *message_of(const struct sbx_trash_entry *e, const char *what)
 {
@@ -175,7 +176,8 @@ int sbx_trash_write(git_repository *repo, const char *common, const struct sbx_t
 	return r;
 }
 
-/* --- reading --------------------------------------------------------------------------------------- */
+/* --- reading
+ * --------------------------------------------------------------------------------------- */
 
 /* The rest of the line that begins with KEY; malloc'd, or NULL. */
 static char *line_of(const char *message, const char *key)
@@ -271,7 +273,8 @@ int sbx_trash_each(git_repository *repo, int (*fn)(const struct sbx_trash_entry 
 	return r == GIT_ITEROVER ? 0 : r;
 }
 
-/* --- dropping -------------------------------------------------------------------------------------- */
+/* --- dropping
+ * -------------------------------------------------------------------------------------- */
 
 struct expiry {
 	int64_t before_ms;

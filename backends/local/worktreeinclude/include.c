@@ -95,7 +95,8 @@ static int fail(struct copying *c, int r, const char *dir, const char *name)
 	                name, strerror(-r));
 }
 
-/* --- directories -------------------------------------------------------------------------------------------- */
+/* --- directories
+ * -------------------------------------------------------------------------------------------- */
 
 static int make_dir(struct copying *c, const char *path)
 {
@@ -188,7 +189,9 @@ static int finish_dirs(struct copying *c)
 	return r;
 }
 
-/* --- files ------------------------------------------------------------------------------------------------------ */
+/* --- files
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 /* Whether TARGET, of a link in the directory DIR, leads out of the tree by its words. */
 static bool leads_out(const char *dir, const char *target)
@@ -359,7 +362,8 @@ struct search {
 	struct sbx_include_list list;
 };
 
-/* --- patterns -------------------------------------------------------------------------------------------- */
+/* --- patterns
+ * -------------------------------------------------------------------------------------------- */
 
 /* The text of a file of patterns, the caller's; NULL and 0 where there is none. */
 static int read_patterns(int dir, const char *path, char **ret, size_t *len)
@@ -427,7 +431,8 @@ static int open_patterns(struct search *s)
 	return r ? r : push(s, s->there, everywhere, strlen(everywhere));
 }
 
-/* --- what is wanted ------------------------------------------------------------------------------------------ */
+/* --- what is wanted
+ * ------------------------------------------------------------------------------------------ */
 
 /* Not there, or there as something else: 1, 0, or a negative errno. */
 static int exists(int dir, const char *path)
@@ -600,7 +605,9 @@ static int visit(const char *name, unsigned char type, void *data)
 	return r == -ENOMEM ? sbx_no_memory(s->err) : r;
 }
 
-/* --- the walk ------------------------------------------------------------------------------------------------ */
+/* --- the walk
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* A repository in the source that git does not ignore is no part of it: a submodule, say. */
 static bool is_apart(const struct search *s, int fd)
@@ -714,12 +721,14 @@ static int find(struct search *s, const char *text, size_t len)
 }
 
 /*
- * Brings each file and link of the working tree that a pattern of .worktreeinclude (gitignore(5)) fits, or a directory that it is in;
- * that git ignores, in the source and in the sandbox, so that `git status` is clean; that is tracked in neither; and that
- * belongs to no repository of its own in there. Data is shared with the source where the file system can, mode (without setuid and setgid),
- * times, user.* attributes and hard links among them are kept. What vanishes meanwhile is left out. ENOENT: there is no
- * .worktreeinclude and nothing was done. EINVAL it, or the source's index, cannot be read; EINTR cancelled; as sbx_tree_copy. On failure
- * what was copied stays. Blocks; several threads work. Thread-safe for distinct dst.
+ * Brings each file and link of the working tree that a pattern of .worktreeinclude (gitignore(5))
+ * fits, or a directory that it is in; that git ignores, in the source and in the sandbox, so that
+ * `git status` is clean; that is tracked in neither; and that belongs to no repository of its own
+ * in there. Data is shared with the source where the file system can, mode (without setuid and
+ * setgid), times, user.* attributes and hard links among them are kept. What vanishes meanwhile is
+ * left out. ENOENT: there is no .worktreeinclude and nothing was done. EINVAL it, or the source's
+ * index, cannot be read; EINTR cancelled; as sbx_tree_copy. On failure what was copied stays.
+ * Blocks; several threads work. Thread-safe for distinct dst.
  */
 static int bring_files(struct sbx_include *in, struct sbx_error *err)
 {

@@ -5,8 +5,8 @@
 #include "backends/local/state/objects.h"
 
 /*
- * Brings what .worktreeinclude of the source names into REC's tree, which is filled but not mounted, and counts it in REC.
- * Success where there is no such file.
+ * Brings what .worktreeinclude of the source names into REC's tree, which is filled but not
+ * mounted, and counts it in REC. Success where there is no such file.
  */
 int sbx_local_include(struct sbx_local *b, struct sbx_record *rec, atomic_bool *cancelled,
                       struct sbx_error *err);

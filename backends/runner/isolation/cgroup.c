@@ -68,7 +68,8 @@ static void remove_tree(const struct cgroup *g, int dir, const char *name)
 	g->kernel->remove(dir, name);
 }
 
-/* --- limits ------------------------------------------------------------------------------------------ */
+/* --- limits
+ * ------------------------------------------------------------------------------------------ */
 
 static int write_number(const struct cgroup *g, int dir, const char *file, uint64_t number)
 {
@@ -113,7 +114,8 @@ int cgroup_job_limit(const struct cgroup *g, int leaf, const struct sbx_limits *
 	return r;
 }
 
-/* --- the group of a sandbox ------------------------------------------------------------------------------ */
+/* --- the group of a sandbox
+ * ------------------------------------------------------------------------------ */
 
 static void switch_on(const struct cgroup *g, int dir)
 {
@@ -143,7 +145,8 @@ static int make_box(const struct cgroup *g, const char *name,
 	return r;
 }
 
-/* --- the group of a job -------------------------------------------------------------------------------- */
+/* --- the group of a job
+ * -------------------------------------------------------------------------------- */
 
 static int make_leaf(const struct cgroup *g, const char *path)
 {
@@ -237,7 +240,8 @@ static int take_away(int dirfd, const char *path)
 const struct cgroup_kernel cgroup_kernel = {
         .make = make, .remove = take_away, .write = kernel_file_write};
 
-/* --- where we are -------------------------------------------------------------------------------- */
+/* --- where we are --------------------------------------------------------------------------------
+ */
 
 /* Line for line: ID PARENT DEV ROOT TARGET OPTIONS... - TYPE SOURCE SUPER */
 static bool is_hierarchy(const char *line, char *target)
@@ -273,7 +277,8 @@ int cgroup_find(const char *mountinfo, const char *self, struct cgroup_where *re
 	return -ENOENT;
 }
 
-/* --- what a cgroup has ---------------------------------------------------------------------------- */
+/* --- what a cgroup has
+ * ---------------------------------------------------------------------------- */
 
 enum { MEMORY = 1, PIDS = 2, CPU = 4 };
 
@@ -380,7 +385,8 @@ static unsigned offered_abroad(int host)
 	return read_controllers(host, "cgroup.subtree_control");
 }
 
-/* --- removing --------------------------------------------------------------------------------------- */
+/* --- removing
+ * --------------------------------------------------------------------------------------- */
 
 static bool populated(int dir, const char *name)
 {
@@ -400,7 +406,8 @@ static void remove_stale(int dir, const char *name, void *data)
 		remove_tree(g, dir, name);
 }
 
-/* --- making ------------------------------------------------------------------------------------------- */
+/* --- making
+ * ------------------------------------------------------------------------------------------- */
 
 /* HOST/name and HOST/name/self; g->dir is open. */
 static int make_ours(struct cgroup *g)

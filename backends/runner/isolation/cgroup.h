@@ -1,6 +1,6 @@
 /*
- * The control groups of a mount: HOST/sandboxfs.N/box-ID/job-N, and HOST/sandboxfs.N/self for ourselves,
- * whose being there tells a living mount from one that was killed.
+ * The control groups of a mount: HOST/sandboxfs.N/box-ID/job-N, and HOST/sandboxfs.N/self for
+ * ourselves, whose being there tells a living mount from one that was killed.
  *
  * HOST is the cgroup we were started in when nobody else is in it, as it is in a scope or a service
  * with Delegate=yes (we then move to self, since a cgroup with children that are limited may hold
@@ -75,7 +75,8 @@ int cgroup_job_kill(const struct cgroup *g, int leaf);
 int cgroup_job_events(int leaf);
 /* Whether EVENTS (-1: no) tells of a kill for want of memory. Does not allocate. */
 bool cgroup_was_oom(int events);
-/* Also that of the sandbox when it was the last. A process that is still in it is left to cgroup_close. */
+/* Also that of the sandbox when it was the last. A process that is still in it is left to
+ * cgroup_close. */
 void cgroup_job_remove(const struct cgroup *g, const char *box, uint64_t number);
 
 #endif

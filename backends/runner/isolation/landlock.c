@@ -132,7 +132,8 @@ static void allow_host(struct maker *m)
 static int begin(const struct landlock_options *options)
 {
 	struct ruleset set = {.fs = rights(options->abi)};
-	/* An older kernel takes a longer struct as long as the rest is zero, but not much longer. */
+	/* An older kernel takes a longer struct as long as the rest is zero, but not much longer.
+	 */
 	size_t size = options->abi >= ABI_SCOPE ? sizeof(set)
 	              : options->abi >= ABI_NET ? offsetof(struct ruleset, scoped)
 	                                        : offsetof(struct ruleset, net);

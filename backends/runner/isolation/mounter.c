@@ -1,6 +1,7 @@
 /*
- * The process in the room. It mounts by the new mount calls, so that the tree's root is a descriptor before it has a
- * place, and attaches it, so that views can be given copies of it on kernels that copy only what is attached.
+ * The process in the room. It mounts by the new mount calls, so that the tree's root is a
+ * descriptor before it has a place, and attaches it, so that views can be given copies of it on
+ * kernels that copy only what is attached.
  */
 #include "backends/runner/isolation/mounter.h"
 
@@ -32,7 +33,8 @@ static_assert(PATH_SIZE >=
                       sizeof("/disks//git/repo") + sizeof(((struct mounter_request *)NULL)->id),
               "a place has any name");
 
-/* Others of the user's may have all descriptors under way that there may be. Somebody waits for an answer, be it that. */
+/* Others of the user's may have all descriptors under way that there may be. Somebody waits for an
+ * answer, be it that. */
 static void tell(int sock, int r, const char *what, int fd)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -52,7 +54,8 @@ static void tell(int sock, int r, const char *what, int fd)
 		_exit(1);
 }
 
-/* --- mounting ------------------------------------------------------------------------------------ */
+/* --- mounting ------------------------------------------------------------------------------------
+ */
 
 static int set(int fs, const char *key, const char *value)
 {
@@ -62,8 +65,9 @@ static int set(int fs, const char *key, const char *value)
 }
 
 /*
- * Off, whatever the kernel was built with: an index and metadata-only copies tie an upper layer to the very inodes of
- * its base. A directory of the base can be renamed only where the overlay may use trusted attributes.
+ * Off, whatever the kernel was built with: an index and metadata-only copies tie an upper layer to
+ * the very inodes of its base. A directory of the base can be renamed only where the overlay may
+ * use trusted attributes.
  */
 static int configure(int fs, const struct mounter_request *req, bool trusted)
 {
@@ -126,7 +130,8 @@ static int attach(int tree, const char *where, const char *id)
 	return move_mount(tree, "", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* Whether the kernel lets us use trusted attributes: root of the host may. Of what was mounted first. */
+/* Whether the kernel lets us use trusted attributes: root of the host may. Of what was mounted
+ * first. */
 static int mount_tree(const struct mounter_request *req)
 {
 	static bool userxattr;
@@ -148,7 +153,8 @@ static int mount_tree(const struct mounter_request *req)
 	return tree;
 }
 
-/* --- disks ----------------------------------------------------------------------------------------- */
+/* --- disks
+ * ----------------------------------------------------------------------------------------- */
 
 static int set_size(int fs, uint64_t mb)
 {
@@ -199,7 +205,8 @@ static int resize_disk(const struct mounter_request *req)
 	return r;
 }
 
-/* --- the room -------------------------------------------------------------------------------------- */
+/* --- the room
+ * -------------------------------------------------------------------------------------- */
 
 static int bring(int src, const char *name)
 {

@@ -13,7 +13,8 @@ struct mounter_request {
 	uint64_t mb;    /* of MOUNTER_DISK and MOUNTER_RESIZE */
 };
 
-/* After MOUNTER_MOUNT and MOUNTER_DISK and on 0 the root comes along. The first answer is about the room itself. */
+/* After MOUNTER_MOUNT and MOUNTER_DISK and on 0 the root comes along. The first answer is about the
+ * room itself. */
 struct mounter_answer {
 	int32_t error; /* a positive errno, or 0 */
 	char what[48];

@@ -81,7 +81,8 @@ static bool wants_net(const struct isolation_settings *settings)
 	return !sbx_mitigation_off("net") && !isolation_net_is_host(settings);
 }
 
-/* --- making one -------------------------------------------------------------------------------- */
+/* --- making one --------------------------------------------------------------------------------
+ */
 
 static int raise_loopback(void)
 {
@@ -229,7 +230,8 @@ static int make(const struct options *w, struct made *made, int *fds)
 	return r;
 }
 
-/* --- what can be had ---------------------------------------------------------------------------- */
+/* --- what can be had ----------------------------------------------------------------------------
+ */
 
 /* One identity for all: names and git's index agree inside and outside. */
 static int map_identity(uid_t uid, gid_t gid)
@@ -381,7 +383,8 @@ void views_probe(const struct isolation_settings *settings, struct spawn_feature
 		snprintf(ret->reason, sizeof(ret->reason), "the kernel has no Landlock");
 }
 
-/* --- keeping them ------------------------------------------------------------------------------- */
+/* --- keeping them -------------------------------------------------------------------------------
+ */
 
 /* Others are for inits, and for what daemon and commands send. */
 static int most_kept(void)

@@ -44,7 +44,8 @@ void views_use_mounter(struct views *views, int mounter);
  * a negative errno.
  */
 int views_get(struct views *views, const struct spawn_request *req, const struct view **ret);
-/* The listener of a view that views_get gave, the caller's from now on; -1: there is none, or no more. */
+/* The listener of a view that views_get gave, the caller's from now on; -1: there is none, or no
+ * more. */
 int views_take_listener(struct views *views, const struct view *view);
 /* The view of that serial number while it is kept; else NULL. */
 const struct view *views_find(const struct views *views, uint64_t serial);
@@ -60,8 +61,8 @@ static inline bool view_is_own(const struct view *view)
 }
 
 /*
- * Moves the calling process (single-threaded, pid 1 of its own pid namespace) into the namespaces but
- * the user's, with a mount namespace and a /proc of its own. Returns 0 or a negative errno.
+ * Moves the calling process (single-threaded, pid 1 of its own pid namespace) into the namespaces
+ * but the user's, with a mount namespace and a /proc of its own. Returns 0 or a negative errno.
  */
 int view_enter(const struct view *view);
 

@@ -19,10 +19,10 @@ enum {
 };
 
 /*
- * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, over, cwd,
- * program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_MOUNTER: bases, trees (mounter.h).
- * Descriptors: [stdin], stdout, stderr, [memfd with the payload]; of SPAWN_FORGET one that is
- * closed when it is done; of SPAWN_MOUNTER its socket.
+ * Followed by the payload: NUL-terminated strings in the order id, workdir, view, ro, rw, over,
+ * cwd, program ("" for none), argv, env. Of SPAWN_FORGET: the id. Of SPAWN_MOUNTER: bases, trees
+ * (mounter.h). Descriptors: [stdin], stdout, stderr, [memfd with the payload]; of SPAWN_FORGET one
+ * that is closed when it is done; of SPAWN_MOUNTER its socket.
  */
 struct spawn_command {
 	uint32_t verb;

@@ -161,7 +161,8 @@ int mounts_try_memory(const struct sbx_identity *who)
 	return tree < 0 ? -errno : map_owner(tree, &ours, who);
 }
 
-/* A mount of what is at SRC, not attached yet. WHO may be NULL: owners appear as they are. Descriptor or -errno. */
+/* A mount of what is at SRC, not attached yet. WHO may be NULL: owners appear as they are.
+ * Descriptor or -errno. */
 static int clone_tree(int src, const struct stat *st, uint64_t attrs,
                       const struct sbx_identity *who)
 {
@@ -265,7 +266,8 @@ static int show_entries(struct build *b, const char *path)
 	return r;
 }
 
-/* PATH as the host has it, read only, without what is to be avoided. What is missing is no error. */
+/* PATH as the host has it, read only, without what is to be avoided. What is missing is no error.
+ */
 static int show(struct build *b, const char *path)
 {
 	struct stat st;

@@ -48,8 +48,8 @@ int mounts_build(const struct mounts_options *options, struct mounts_made *ret);
 int mounts_cover_sockets(char *const *sockets);
 
 /*
- * Whether what lies at PATH, or in the nearest directory above it that exists, can appear as WHO's: 0, or
- * a negative errno (EINVAL: the file system cannot). For root; leaves nothing behind.
+ * Whether what lies at PATH, or in the nearest directory above it that exists, can appear as WHO's:
+ * 0, or a negative errno (EINVAL: the file system cannot). For root; leaves nothing behind.
  */
 int mounts_try_owner(const char *path, const struct sbx_identity *who);
 /* The same of a file system in memory. */

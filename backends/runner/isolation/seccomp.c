@@ -4,13 +4,14 @@
  * takes away the parts of the kernel that have been used to break out of those.
  *
  * The answer is EPERM, which programs report, and ENOSYS where the C library has another way
- * (clone3, openat2: their arguments lie in memory, out of a filter's sight). Where the kernel can, the
- * EPERM is given by a listener, so that somebody hears of it.
+ * (clone3, openat2: their arguments lie in memory, out of a filter's sight). Where the kernel can,
+ * the EPERM is given by a listener, so that somebody hears of it.
  *
- * Loading it costs more than all else that is done for a command, so init loads it once, and commands
- * inherit it. What init itself does after that and commands may not is let through with a pass: a
- * random number in arguments that the kernel does not look at. Only the spawner and inits know it, whose memory
- * no command can read; and who guessed it would still have no right to join a namespace.
+ * Loading it costs more than all else that is done for a command, so init loads it once, and
+ * commands inherit it. What init itself does after that and commands may not is let through with a
+ * pass: a random number in arguments that the kernel does not look at. Only the spawner and inits
+ * know it, whose memory no command can read; and who guessed it would still have no right to join a
+ * namespace.
  */
 #include "backends/runner/isolation/seccomp.h"
 
@@ -173,7 +174,8 @@ static int make_telling(const struct sock_fprog *plain, struct sock_fprog *ret)
 	return 0;
 }
 
-/* Init counts the job's memory, and is a process of its user's: slowed down or without descriptors it would not. */
+/* Init counts the job's memory, and is a process of its user's: slowed down or without descriptors
+ * it would not. */
 static void add_limits(struct rules *rules, const struct filter_options *options)
 {
 	add(rules, "prlimit64", options->no_pids ? FILTER_LIMIT : FILTER_INIT_LIMIT);

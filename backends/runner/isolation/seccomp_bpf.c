@@ -1,12 +1,13 @@
 /*
- * Calls that are neighbours and share their fate make a range; a binary search over the ranges leads to the
- * fate. Jumps go forward only, so the answers stand last.
+ * Calls that are neighbours and share their fate make a range; a binary search over the ranges
+ * leads to the fate. Jumps go forward only, so the answers stand last.
  *
- * Of an argument that the kernel takes as a 32-bit number only the lower half is looked at, as it does.
+ * Of an argument that the kernel takes as a 32-bit number only the lower half is looked at, as it
+ * does.
  *
- * libseccomp is not used for this because it compares the pass word by word, which judge_pass must not.
- * Its filter, optimized, has 295 instructions where this one has 180, and is loaded in 86 us in place of
- * 66; calls and exec cost the same with both.
+ * libseccomp is not used for this because it compares the pass word by word, which judge_pass must
+ * not. Its filter, optimized, has 295 instructions where this one has 180, and is loaded in 86 us
+ * in place of 66; calls and exec cost the same with both.
  */
 #include "backends/runner/isolation/seccomp_bpf.h"
 
@@ -334,7 +335,8 @@ static int add(struct range *r, size_t *n, uint32_t from, enum filter_verdict ve
 	return 0;
 }
 
-/* Numbers of another way to call, which a 64-bit kernel may have too, are foreign; -1 is nobody's. */
+/* Numbers of another way to call, which a 64-bit kernel may have too, are foreign; -1 is nobody's.
+ */
 static int make_ranges(const struct filter_rule *rules, size_t n_rules, struct range *r, size_t *n)
 {
 	int err = add(r, n, 0, FILTER_ALLOW);

@@ -1,4 +1,5 @@
-/* From a table of system calls to the program that the kernel runs at each: as short as can be, each call runs it. */
+/* From a table of system calls to the program that the kernel runs at each: as short as can be,
+ * each call runs it. */
 #ifndef SANDBOXFS_RUNNER_ISOLATION_SECCOMP_BPF_H
 #define SANDBOXFS_RUNNER_ISOLATION_SECCOMP_BPF_H
 
@@ -26,7 +27,8 @@ enum filter_verdict {
 	FILTER_OPENAT, /* the fourth; */
 	FILTER_SOCKET, /* of a family, a type or a protocol that is not for commands; */
 	FILTER_RLIMIT, /* done, without being done, for core dumps, the first; */
-	FILTER_LIMIT, /* likewise, the second; that sets one of a process named by number; only with no_pids, */
+	FILTER_LIMIT, /* likewise, the second; that sets one of a process named by number; only with
+	                 no_pids, */
 	FILTER_INIT_LIMIT, /* likewise, the second; or of process 1; only without, */
 	FILTER_INIT,       /* of process 1, by the first; only without, */
 	FILTER_PRIORITY,   /* or of all of a user's; likewise; */
@@ -45,9 +47,9 @@ struct filter_rule {
 };
 
 /*
- * Makes the program for calls of ARCH (an AUDIT_ARCH_...): those of the N RULES (sorted here; of two for one
- * call either may hold) meet their fate, others are allowed; all of another architecture are refused.
- * ret->filter is malloc'd. 0, -ENOMEM, or -E2BIG.
+ * Makes the program for calls of ARCH (an AUDIT_ARCH_...): those of the N RULES (sorted here; of
+ * two for one call either may hold) meet their fate, others are allowed; all of another
+ * architecture are refused. ret->filter is malloc'd. 0, -ENOMEM, or -E2BIG.
  */
 int filter_code(uint32_t arch, struct filter_rule *rules, size_t n,
                 const struct filter_options *options, struct sock_fprog *ret);

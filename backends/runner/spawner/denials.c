@@ -1,6 +1,6 @@
 /*
- * A refused call waits in the kernel until init has answered, so a job that does nothing else keeps only
- * its own init busy: what goes to the daemon is ten reports in a second, then a number.
+ * A refused call waits in the kernel until init has answered, so a job that does nothing else keeps
+ * only its own init busy: what goes to the daemon is ten reports in a second, then a number.
  */
 #include "backends/runner/spawner/denials.h"
 
@@ -98,7 +98,8 @@ static void note(struct refusals *r, const struct seccomp_notif *call)
 	r->more++;
 }
 
-/* --- attempts to get out ------------------------------------------------------------------------ */
+/* --- attempts to get out ------------------------------------------------------------------------
+ */
 
 union address {
 	sa_family_t family;
@@ -121,8 +122,8 @@ static bool read_address(pid_t pid, uint64_t from, uint64_t len, union address *
 }
 
 /*
- * Nobody inside can listen at the port of name servers: who asks there asks the host's, which a file of the
- * host's names and which is not here.
+ * Nobody inside can listen at the port of name servers: who asks there asks the host's, which a
+ * file of the host's names and which is not here.
  */
 static bool stays(bool loopback, uint16_t port)
 {

@@ -1,6 +1,6 @@
 /*
- * The system calls of a job that the filter refuses: answered by its init, and told to the daemon. So is the first one
- * that would lead out of a network without a way out.
+ * The system calls of a job that the filter refuses: answered by its init, and told to the daemon.
+ * So is the first one that would lead out of a network without a way out.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_DENIALS_H
 #define SANDBOXFS_RUNNER_SPAWNER_DENIALS_H
@@ -20,8 +20,8 @@ struct refusals {
 };
 
 /*
- * Something came up on fd (EVENTS of poll): one call is answered EPERM, and reported unless ten of this
- * second have been; or let go on, when it was only to be heard of. Never waits for the daemon.
+ * Something came up on fd (EVENTS of poll): one call is answered EPERM, and reported unless ten of
+ * this second have been; or let go on, when it was only to be heard of. Never waits for the daemon.
  */
 void refusals_serve(struct refusals *r, short events);
 /* For poll: when there is a number to be told; -1: none. */

@@ -28,7 +28,8 @@
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
 
-/* ThreadSanitizer's own clone has the child read what it keeps on a stack that we have left by then. */
+/* ThreadSanitizer's own clone has the child read what it keeps on a stack that we have left by
+ * then. */
 #if defined(__SANITIZE_THREAD__)
 #define BARE_CLONE 1
 #elif defined(__has_feature)
@@ -56,7 +57,8 @@ static void set(uint32_t *word, uint32_t value)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-/* --- executing --------------------------------------------------------------------------------- */
+/* --- executing ---------------------------------------------------------------------------------
+ */
 
 static const char *env_path(char *const *env)
 {
@@ -71,7 +73,8 @@ static int try_exec(struct leader *l, const char *file)
 {
 	int err;
 
-	/* Not by the library's name: built for coverage, that writes files first, and to the command's stderr that it may not. */
+	/* Not by the library's name: built for coverage, that writes files first, and to the
+	 * command's stderr that it may not. */
 	syscall(SYS_execve, file, l->req->argv, l->req->env);
 	err = errno;
 	if (err == ENOENT && access(file, F_OK) == 0)
@@ -121,7 +124,8 @@ static int search_and_exec(struct leader *l)
 	}
 }
 
-/* --- the leader --------------------------------------------------------------------------------- */
+/* --- the leader ---------------------------------------------------------------------------------
+ */
 
 /*
  * From the widest rights to none; the filter and no_new_privs are inherited from init. In the user
@@ -183,9 +187,11 @@ static int leader_main(void *data)
 	return 127;
 }
 
-/* --- init's side ---------------------------------------------------------------------------------- */
+/* --- init's side
+ * ---------------------------------------------------------------------------------- */
 
-/* The last leader left its frames on the stack by execve, without returning from any: AddressSanitizer holds them for alive. */
+/* The last leader left its frames on the stack by execve, without returning from any:
+ * AddressSanitizer holds them for alive. */
 static void fresh(char *stack, size_t size)
 {
 #if defined(__SANITIZE_ADDRESS__)

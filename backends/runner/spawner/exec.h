@@ -1,8 +1,8 @@
 /*
- * The leader of a job: the process that becomes the command. It is made ahead of the request, gives up
- * its rights and parks, because that takes longer than all that is left to do when the request comes.
- * It runs in init's memory and shares its descriptors until it executes; of the two only one runs
- * at a time.
+ * The leader of a job: the process that becomes the command. It is made ahead of the request, gives
+ * up its rights and parks, because that takes longer than all that is left to do when the request
+ * comes. It runs in init's memory and shares its descriptors until it executes; of the two only one
+ * runs at a time.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_EXEC_H
 #define SANDBOXFS_RUNNER_SPAWNER_EXEC_H
@@ -27,8 +27,8 @@ struct leader {
 /* Starts the leader and returns when it is parked. 0 or an errno, of L->stage. */
 int leader_prepare(struct leader *l, const struct init_config *config);
 /*
- * Makes it execute REQ: its descriptors 0, 1, 2 are ours, its directory is INIT_CWD_FD. Returns when
- * it does: 0, or the errno of L->stage, and it has ended.
+ * Makes it execute REQ: its descriptors 0, 1, 2 are ours, its directory is INIT_CWD_FD. Returns
+ * when it does: 0, or the errno of L->stage, and it has ended.
  */
 int leader_release(struct leader *l, const struct spawn_request *req);
 

@@ -118,7 +118,8 @@ static int open_cwd(const struct init *in)
 	return fd;
 }
 
-/* A child may ask to be traced by its parent, who then hears of each of its signals: it gets them. */
+/* A child may ask to be traced by its parent, who then hears of each of its signals: it gets them.
+ */
 static void let_go(pid_t pid, int sig)
 {
 	ptrace(PTRACE_DETACH, pid, NULL, (void *)(uintptr_t)(sig == SIGTRAP ? 0 : sig));
@@ -266,7 +267,8 @@ static void bind_life(const struct init *in)
 		_exit(1);
 }
 
-/* --- before the request ------------------------------------------------------------------------- */
+/* --- before the request -------------------------------------------------------------------------
+ */
 
 static int place_descriptors(const struct init_config *config)
 {
@@ -303,8 +305,9 @@ static int confine(struct init *in)
 }
 
 /*
- * With the leader made, we can do without any right but to signal what it starts; to count its memory
- * it is enough that who we become owns the user namespace of commands. Not asking who we are: in a namespace that lacks our number the answer would be nobody's.
+ * With the leader made, we can do without any right but to signal what it starts; to count its
+ * memory it is enough that who we become owns the user namespace of commands. Not asking who we
+ * are: in a namespace that lacks our number the answer would be nobody's.
  */
 static int become_plain(const struct init *in)
 {
@@ -380,7 +383,8 @@ static void prepare(struct init *in)
 	in->error = -r;
 }
 
-/* --- the request -------------------------------------------------------------------------------- */
+/* --- the request --------------------------------------------------------------------------------
+ */
 
 /* No request will come when the spawner has closed its end. */
 static void await_request(struct init *in)
@@ -468,7 +472,8 @@ static void serve(struct init *in)
 	look_after(in);
 }
 
-/* --- another one --------------------------------------------------------------------------------- */
+/* --- another one ---------------------------------------------------------------------------------
+ */
 
 /* Before the daemon hears of the end: the next request may be here at once. */
 static bool offer_again(const struct init *in)

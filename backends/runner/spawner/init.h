@@ -1,7 +1,8 @@
 /*
- * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper. It is made for a
- * place and waits there for its request; then it starts the leader, reaps, passes signals on
- * and reports to the daemon. When nothing tells it from a new one then, it waits for another.
+ * The init of a job: pid 1 of the job's pid namespace, or where there is none a subreaper. It is
+ * made for a place and waits there for its request; then it starts the leader, reaps, passes
+ * signals on and reports to the daemon. When nothing tells it from a new one then, it waits for
+ * another.
  */
 #ifndef SANDBOXFS_RUNNER_SPAWNER_INIT_H
 #define SANDBOXFS_RUNNER_SPAWNER_INIT_H
@@ -30,8 +31,8 @@ enum {
 };
 
 /*
- * From the spawner: send SIG to everything, while you run JOB. Not by a queued signal: of those the kernel has
- * only so many for a user, and any command of his may take them all.
+ * From the spawner: send SIG to everything, while you run JOB. Not by a queued signal: of those the
+ * kernel has only so many for a user, and any command of his may take them all.
  */
 struct init_order {
 	uint64_t job;
@@ -54,8 +55,8 @@ struct init_config {
 };
 
 /*
- * The whole life of an init, in the forked process. Exits 0 when the daemon was told the end, or when
- * its socket was closed before another request.
+ * The whole life of an init, in the forked process. Exits 0 when the daemon was told the end, or
+ * when its socket was closed before another request.
  */
 _Noreturn void init_main(const struct init_config *config);
 

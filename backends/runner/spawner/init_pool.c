@@ -139,8 +139,8 @@ static bool may_wait(const struct pool *pool, const struct view *view)
 }
 
 /*
- * Forks an init for VIEW (NULL: the host) and the sandbox BOX; REUSE: for more than one command. *RET is valid
- * until the next call. Returns 0 or a negative errno.
+ * Forks an init for VIEW (NULL: the host) and the sandbox BOX; REUSE: for more than one command.
+ * *RET is valid until the next call. Returns 0 or a negative errno.
  */
 static int make(struct pool *pool, const struct view *view, const char *box, bool reuse,
                 struct one **ret)
@@ -183,7 +183,8 @@ int init_pool_create(const struct init_pool_config *config, struct pool **ret)
 	return 0;
 }
 
-/* --- those that wait ------------------------------------------------------------------------------ */
+/* --- those that wait
+ * ------------------------------------------------------------------------------ */
 
 /* Waits, or has said that it does again. */
 static bool is_waiting(struct one *one)
@@ -247,7 +248,8 @@ void init_pool_drop_stale(struct pool *pool)
 	}
 }
 
-/* Of those that serve once: who has a request and has not said yet, by closing its end, that it has begun. */
+/* Of those that serve once: who has a request and has not said yet, by closing its end, that it has
+ * begun. */
 size_t init_pool_watch(const struct pool *pool, struct pollfd *fds, size_t max)
 {
 	size_t n = 0;
@@ -286,7 +288,8 @@ void init_pool_begun(struct pool *pool, int fd)
 	make_successor(pool, one->view);
 }
 
-/* --- starting --------------------------------------------------------------------------------------- */
+/* --- starting
+ * --------------------------------------------------------------------------------------- */
 
 /* Pipes are the daemon's, who would be refused a second opening of /dev/stdout by the name. */
 static int own_streams(const struct pool *pool, const struct spawn_message *msg)
@@ -376,11 +379,12 @@ int init_pool_start(struct pool *pool, const struct spawn_message *msg,
 	return r;
 }
 
-/* --- ending ------------------------------------------------------------------------------------------ */
+/* --- ending
+ * ------------------------------------------------------------------------------------------ */
 
 /*
- * SIGKILL takes the cgroup down, or the namespace; all else, and all where there is neither, is init's to
- * carry out.
+ * SIGKILL takes the cgroup down, or the namespace; all else, and all where there is neither, is
+ * init's to carry out.
  */
 void init_pool_signal(struct pool *pool, uint64_t job, int sig)
 {
@@ -427,7 +431,8 @@ static void kill_orphans(struct pool *pool)
 			;
 }
 
-/* What it has run before counts as nobody's. The most memory of all its commands may be an earlier one's. */
+/* What it has run before counts as nobody's. The most memory of all its commands may be an earlier
+ * one's. */
 static void tell_gone(const struct one *one, const struct rusage *ru, init_pool_gone_fn gone)
 {
 	struct usage usage = {0};
@@ -469,8 +474,8 @@ void init_pool_reap(struct pool *pool, init_pool_gone_fn gone)
 }
 
 /*
- * An init without a pid namespace must not be killed before it has killed the rest: our own death may be
- * next, since the daemon's sockets close before its death signal comes.
+ * An init without a pid namespace must not be killed before it has killed the rest: our own death
+ * may be next, since the daemon's sockets close before its death signal comes.
  */
 void init_pool_end(struct pool *pool, init_pool_gone_fn gone)
 {

@@ -35,8 +35,8 @@ bool reuse_is_possible(void);
 /* Notes how the calling process is now. */
 void reuse_note(struct reuse *ret);
 /*
- * Whether the calling process, pid 1 of its namespace and the last one in it, is as AS says and has no
- * signal waiting; then the next process in the namespace gets the number 2, as the first did.
+ * Whether the calling process, pid 1 of its namespace and the last one in it, is as AS says and has
+ * no signal waiting; then the next process in the namespace gets the number 2, as the first did.
  */
 bool reuse_ready(const struct reuse *as);
 /* Adds what was used by one process, as wait4(2) tells it. */

@@ -1,7 +1,7 @@
 /*
- * sandboxfs-runner, the spawner process. It does nothing but fork inits, pass signals to them and reap them;
- * what takes time happens in init. It never waits for the daemon in a way that could make
- * the daemon wait for it: reports are small and the daemon always reads.
+ * sandboxfs-runner, the spawner process. It does nothing but fork inits, pass signals to them and
+ * reap them; what takes time happens in init. It never waits for the daemon in a way that could
+ * make the daemon wait for it: reports are small and the daemon always reads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -238,7 +238,8 @@ static void bind_life(pid_t daemon)
 		_exit(1);
 }
 
-/* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall. */
+/* Refused calls are a wall more; where no other keeps sockets of the host away they are the wall.
+ */
 static void build_filter(struct spawner *sp)
 {
 	struct spawn_features *features = &sp->features;

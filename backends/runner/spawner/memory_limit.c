@@ -1,7 +1,7 @@
 /*
- * A cheap count first, which counts shared pages for each who has them; only when that is too much an
- * exact one, for which the kernel walks page tables. Looks are spaced so that they take a tenth of
- * the time at most, however many processes there are.
+ * A cheap count first, which counts shared pages for each who has them; only when that is too much
+ * an exact one, for which the kernel walks page tables. Looks are spaced so that they take a tenth
+ * of the time at most, however many processes there are.
  */
 #include "backends/runner/spawner/memory_limit.h"
 

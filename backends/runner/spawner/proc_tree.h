@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 /*
- * Sends SIG to all that descends from ROOT at this moment, but not to those children of ROOT for which
- * SPARE (may be NULL) says true, nor to what descends from them. Returns how many children of
+ * Sends SIG to all that descends from ROOT at this moment, but not to those children of ROOT for
+ * which SPARE (may be NULL) says true, nor to what descends from them. Returns how many children of
  * ROOT were among them. A process is identified by pid and start time: one that got
  * the pid of a dead one is not hit.
  */

@@ -329,7 +329,8 @@ void spawn_request_finish(struct spawn_request *req)
 	req->buf = NULL;
 }
 
-/* --- the sockets ------------------------------------------------------------------------------- */
+/* --- the sockets -------------------------------------------------------------------------------
+ */
 
 int spawn_receive(int sock, int flags, struct spawn_message *ret)
 {

@@ -69,7 +69,8 @@ struct spawn_report {
 	};
 };
 
-/* With which the first message of each side begins. The version counts the protocol's changes too. */
+/* With which the first message of each side begins. The version counts the protocol's changes too.
+ */
 struct spawn_build {
 	char version[48];
 	uint32_t sizes[4]; /* of what travels: a change that was not counted */
@@ -79,8 +80,8 @@ struct spawn_build {
 extern const struct spawn_build spawn_build;
 
 /*
- * The first message there. Descriptors: a memfd with the payload, NUL-terminated strings in the order
- * isolation, net, mountpoint, state_dir, source_abs, cache_dir ("" for none), shown, covered,
+ * The first message there. Descriptors: a memfd with the payload, NUL-terminated strings in the
+ * order isolation, net, mountpoint, state_dir, source_abs, cache_dir ("" for none), shown, covered,
  * ro_paths, rw_paths, hide_paths; then the cgroup of the mount, where there is one.
  */
 struct spawn_start {
@@ -116,7 +117,8 @@ int spawn_encode(const struct sbx_place *place, const struct sbx_exec *spec,
                  struct spawn_command *cmd, char **ret);
 /* Whether MESSAGE, of LEN bytes, begins with our build. */
 bool spawn_is_our_build(const void *message, size_t len);
-/* Fills START's counts and limits and writes its payload to a memfd, *ret. 0 or a negative errno. */
+/* Fills START's counts and limits and writes its payload to a memfd, *ret. 0 or a negative errno.
+ */
 int spawn_encode_settings(const struct sbx_settings *settings, struct spawn_start *start, int *ret);
 /*
  * Decodes the payload of START from FD. -EPROTO when counts and strings disagree, or another
@@ -128,8 +130,8 @@ void spawn_settings_release(struct isolation_settings *settings);
 /* A memfd with LEN bytes of PAYLOAD, in *ret. 0 or a negative errno. */
 int spawn_memfd(const char *payload, size_t len, int *ret);
 /*
- * One message; FLAGS as of recvmsg(2). 0 or a negative errno; -EPIPE when the other end is closed, -EPROTO
- * what is no command. Descriptors are the caller's, whatever the answer.
+ * One message; FLAGS as of recvmsg(2). 0 or a negative errno; -EPIPE when the other end is closed,
+ * -EPROTO what is no command. Descriptors are the caller's, whatever the answer.
  */
 int spawn_receive(int sock, int flags, struct spawn_message *ret);
 /*

@@ -37,8 +37,8 @@ static uint64_t countable(uint64_t procs, const struct spawn_features *features)
 }
 
 /*
- * Descriptors in flight between sockets are counted for the user, who may be the daemon's too: who has less
- * than it cannot have so many there that it can send none. So are signals that wait.
+ * Descriptors in flight between sockets are counted for the user, who may be the daemon's too: who
+ * has less than it cannot have so many there that it can send none. So are signals that wait.
  */
 int limits_apply(const struct sbx_limits *limits, const struct spawn_features *features,
                  const struct rlimit *nofile)

@@ -8,11 +8,11 @@
 
 /*
  * Applies cpu_s, memory_mb, procs and file_mb to the calling process; the open file limit
- * becomes NOFILE. Address space is not limited where FEATURES has a cgroup for memory: some programs
- * reserve far more than they use. procs counts what is in the user namespace, a leader that waits
- * there too; where FEATURES has none, all that the user runs, which the default must not be held
- * against. A limit above what we may set becomes the highest we may. Does not allocate (it runs
- * between vfork and exec). Returns 0 or -1 with errno.
+ * becomes NOFILE. Address space is not limited where FEATURES has a cgroup for memory: some
+ * programs reserve far more than they use. procs counts what is in the user namespace, a leader
+ * that waits there too; where FEATURES has none, all that the user runs, which the default must not
+ * be held against. A limit above what we may set becomes the highest we may. Does not allocate (it
+ * runs between vfork and exec). Returns 0 or -1 with errno.
  */
 int limits_apply(const struct sbx_limits *limits, const struct spawn_features *features,
                  const struct rlimit *nofile);

@@ -83,7 +83,8 @@ static void known_but_absent_backends_say_so(void **state)
 	expect_open("dagger", -EOPNOTSUPP, "not yet implemented");
 }
 
-/* Commands of one that is elsewhere need nothing of this host, which may not even be able to isolate. */
+/* Commands of one that is elsewhere need nothing of this host, which may not even be able to
+ * isolate. */
 static void only_who_runs_commands_here_starts_a_process(void **state)
 {
 	static const struct {

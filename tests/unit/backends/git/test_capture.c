@@ -232,7 +232,8 @@ static void large_files_are_converted_as_git_does(void **state)
 	(void)state;
 	expect_tree(ask(LARGE_FILES AS_GIT_ADDS));
 	expect_tree(ask("g config core.autocrlf input; " AS_GIT_ADDS));
-	/* What was recorded with CR LF keeps them; small ones that were large, and the other way. */
+	/* What was recorded with CR LF keeps them; small ones that were large, and the other way.
+	 */
 	ask("g -c core.autocrlf=false -c core.attributesFile= add L plain; "
 	    "(cat .gitattributes; echo x.a -text; echo cr.a -text) >$TOP/a; mv .gitattributes "
 	    "$TOP/was; cp $TOP/a .gitattributes; g add x.a cr.a x.t nul.a; mv $TOP/was "

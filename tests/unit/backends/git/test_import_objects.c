@@ -443,7 +443,8 @@ static void trees_are_checked(void **state)
 	assert_false(sbx_git_object_ok(GIT_OBJECT_TREE, "100644", 6));
 }
 
-/* 600 000 directories that a file might stand before: to look from the start for each would take hours. */
+/* 600 000 directories that a file might stand before: to look from the start for each would take
+ * hours. */
 static void a_large_tree_is_checked_in_one_pass(void **state)
 {
 	enum { PAIRS = 600000, SIZE = 80 };

@@ -1,4 +1,5 @@
-/* Objects that are written beside are there when they have been waited for, or one that is not is named. */
+/* Objects that are written beside are there when they have been waited for, or one that is not is
+ * named. */
 #include "backends/git/object_writer.h"
 
 #include <setjmp.h>

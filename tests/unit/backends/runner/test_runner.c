@@ -290,7 +290,8 @@ static void put_file(struct fixture *f, const char *name, const char *text, mode
 	assert_int_equal(chmod(path, mode), 0);
 }
 
-/* --- output and results ------------------------------------------------------------------------ */
+/* --- output and results ------------------------------------------------------------------------
+ */
 
 static void a_command_runs_and_its_output_arrives(void **state)
 {
@@ -374,7 +375,8 @@ static void output_of_a_child_that_outlives_the_leader_a_moment_is_kept(void **s
 	finish(&run);
 }
 
-/* --- what cannot be started ----------------------------------------------------------------------- */
+/* --- what cannot be started
+ * ----------------------------------------------------------------------- */
 
 static void assert_failed(struct run *run, int err, const char *part)
 {
@@ -491,7 +493,8 @@ static void a_mebibyte_of_arguments_arrives(void **state)
 	free(word);
 }
 
-/* --- where it runs --------------------------------------------------------------------------------- */
+/* --- where it runs
+ * --------------------------------------------------------------------------------- */
 
 static void cwd_is_inside_the_tree(void **state)
 {
@@ -626,7 +629,8 @@ static void the_cpu_limit_ends_a_busy_command(void **state)
 	finish(&run);
 }
 
-/* --- nothing survives ------------------------------------------------------------------------------- */
+/* --- nothing survives
+ * ------------------------------------------------------------------------------- */
 
 /* The job holds the write end as its stdin; end-of-file means that no process has it. */
 static void assert_nobody_holds(int fd)
@@ -720,7 +724,8 @@ static void stop_and_continue_reach_the_job(void **state)
 	finish(&run);
 }
 
-/* --- many ---------------------------------------------------------------------------------------------- */
+/* --- many
+ * ---------------------------------------------------------------------------------------------- */
 
 static void two_hundred_at_once_are_kept_apart(void **state)
 {
@@ -790,7 +795,9 @@ static void five_hundred_commands_leave_no_descriptor(void **state)
 	assert_int_equal(count_descriptors(), before);
 }
 
-/* --- deaths ----------------------------------------------------------------------------------------------- */
+/* --- deaths
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static pid_t spawner_pid(void)
 {
@@ -1054,7 +1061,8 @@ static void policy_tells_what_is_in_force(void **state)
 	assert_false(policy_is(f, "cgroup", ""));
 }
 
-/* --- the view ------------------------------------------------------------------------------------------- */
+/* --- the view
+ * ------------------------------------------------------------------------------------------- */
 
 /* cmocka's own skip() is a failure in the TAP that meson reads. */
 static bool has_view(struct fixture *f)
@@ -1065,7 +1073,8 @@ static bool has_view(struct fixture *f)
 	return false;
 }
 
-/* The shadow of a sanitizer takes more memory, and its threads more processes, than such a limit leaves. */
+/* The shadow of a sanitizer takes more memory, and its threads more processes, than such a limit
+ * leaves. */
 static bool has_room_for_limits(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -1308,7 +1317,8 @@ static void what_is_shown_is_visible_without_its_neighbours(void **state)
 	sbx_strings_release(&f->settings.shown);
 }
 
-/* --- where namespaces are forbidden ---------------------------------------------------------------------- */
+/* --- where namespaces are forbidden
+ * ---------------------------------------------------------------------- */
 
 static bool landlock_works(void)
 {
@@ -1323,8 +1333,8 @@ static int write_number(const char *path, const char *number)
 }
 
 /*
- * A user namespace without another below it. In it we keep our number, which is not root's, and the right to
- * make namespaces over an execve. False: that is not to be had here.
+ * A user namespace without another below it. In it we keep our number, which is not root's, and the
+ * right to make namespaces over an execve. False: that is not to be had here.
  */
 static bool enter_last_namespace(void)
 {
@@ -1604,7 +1614,8 @@ static void a_place_that_cannot_be_shown_fails_the_command(void **state)
 	assert_failed(&run, ENOENT, "namespaces");
 }
 
-/* --- one after another in the same init ------------------------------------------------------------ */
+/* --- one after another in the same init
+ * ------------------------------------------------------------ */
 
 static void assert_same_output(struct fixture *f, char *script, char *between)
 {
@@ -1717,7 +1728,8 @@ static void a_killed_command_is_not_charged_for_those_before_it(void **state)
 	finish(&killed);
 }
 
-/* --- the commands this program plays -------------------------------------------------------------------- */
+/* --- the commands this program plays
+ * -------------------------------------------------------------------- */
 
 static int play_flood(void)
 {
@@ -1820,7 +1832,8 @@ static void *take(size_t size, int flags)
 	return memset(at, 'x', size);
 }
 
-/* A parent and its children have MIBs; says that it may keep them when nobody has minded for a while. */
+/* A parent and its children have MIBs; says that it may keep them when nobody has minded for a
+ * while. */
 static void *hold(void *data)
 {
 	take(*(const size_t *)data, MAP_PRIVATE);
@@ -1947,7 +1960,8 @@ static int play_fork(void)
 	return 0;
 }
 
-/* What a user may change of a process of his, unless it is kept from him; the one only where that has no right more. */
+/* What a user may change of a process of his, unless it is kept from him; the one only where that
+ * has no right more. */
 static int play_meddle(void)
 {
 	const struct rlimit files = {.rlim_cur = 33, .rlim_max = 44};

@@ -1,4 +1,5 @@
-/* A file that is replaced under its lock is the old one or the new one, and the lock is given back. */
+/* A file that is replaced under its lock is the old one or the new one, and the lock is given back.
+ */
 #include "backends/support/beneath.h"
 
 #include <setjmp.h>

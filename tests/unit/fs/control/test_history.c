@@ -342,7 +342,8 @@ static void several_at_once_come_one_after_another(void **state)
 	assert_int_equal(faults_calls(&registry_fixture.backend, RESTORE), 4);
 }
 
-/* A snapshot that takes long is another client's; who waits behind it is let go, and nothing is held back for him. */
+/* A snapshot that takes long is another client's; who waits behind it is let go, and nothing is
+ * held back for him. */
 static void dying_clients_do_not_wait_for_their_turn(void **state)
 {
 	struct sbx_control_handle *first = must_open("snapshot", O_WRONLY);

@@ -317,7 +317,8 @@ static void a_copy_that_ends_with_a_page_is_known(void **state)
 	assert_true(pages_filled(160, 232));
 }
 
-/* A reader who stopped somewhere goes on in a listing that was taken after others went and came, or became other files. */
+/* A reader who stopped somewhere goes on in a listing that was taken after others went and came, or
+ * became other files. */
 static void what_was_there_all_the_time_comes_once(void **state)
 {
 	struct sbx_listing *before = sbx_listing_create(), *after = sbx_listing_create();

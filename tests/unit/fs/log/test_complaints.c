@@ -11,7 +11,8 @@
 
 #include "fs/log/complaints.h"
 
-/* EXPECTED: of each, the last first, m(issing), r(ead-only), d(enied) or p(rogram), the name, a bar. */
+/* EXPECTED: of each, the last first, m(issing), r(ead-only), d(enied) or p(rogram), the name, a
+ * bar. */
 static void expect(const char *text, const char *expected)
 {
 	struct sbx_complaints c;

@@ -44,7 +44,8 @@ static enum sbx_reach reach(const char *text)
 
 #define ALLOWED(text, how) assert_int_equal(reach(text), SBX_REACH_##how)
 
-/* --- targets ---------------------------------------------------------------------------------------- */
+/* --- targets
+ * ---------------------------------------------------------------------------------------- */
 
 static void assert_target(const char *text, const char *host, uint16_t port, bool literal)
 {
@@ -136,7 +137,8 @@ static void what_is_read_differently_by_others_is_refused(void **state)
 	assert_int_equal(sbx_target_parse("a", 1, 0, &target), -EINVAL);
 }
 
-/* --- the list --------------------------------------------------------------------------------------- */
+/* --- the list
+ * --------------------------------------------------------------------------------------- */
 
 static void a_name_allows_itself_at_the_webs_ports(void **state)
 {
@@ -220,7 +222,8 @@ static void what_is_no_rule_is_refused(void **state)
 	assert_refused("0x7f.1", "\"0x7f.1\"");
 }
 
-/* --- addresses --------------------------------------------------------------------------------------- */
+/* --- addresses
+ * --------------------------------------------------------------------------------------- */
 
 static bool may(const char *text, enum sbx_reach how)
 {

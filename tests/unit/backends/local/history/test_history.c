@@ -55,7 +55,8 @@ static char *git_dir(const struct sbx_sandbox *sb)
 	return sbx_format("%s/git/%s/history", scratch_path("state"), sb->id);
 }
 
-/* What SCRIPT (sh) prints where PREPARE (sh) leads; T is the scratch directory, G the git state; malloc'd. */
+/* What SCRIPT (sh) prints where PREPARE (sh) leads; T is the scratch directory, G the git state;
+ * malloc'd. */
 static char *ask_in(const struct sbx_sandbox *sb, const char *prepare, const char *script)
 {
 	_cleanup_free_ char *dir = git_dir(sb);
@@ -475,7 +476,8 @@ static void large_text_is_restored_as_git_does(void **state)
 	long before;
 
 	(void)state;
-	/* git takes long for each byte of another encoding: it has few for what is large as UTF-8. */
+	/* git takes long for each byte of another encoding: it has few for what is large as UTF-8.
+	 */
 	fixture_in(sb, "yes 'a line' | head -c 12000000 > x.t; head -c 4300000 x.t > x.a; "
 	               "(cat x.a; printf '\\0') > nul.a; (printf '\\r.'; cat x.a) > cr.a; "
 	               "(cat x.a; printf '\\0a\\r') > nul.t; cp x.a none; "
@@ -571,7 +573,8 @@ static void a_snapshot_is_whole_whatever_was_seen_before(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	/* Old enough to be believed: not read again, neither by the snapshot nor by the second mark. */
+	/* Old enough to be believed: not read again, neither by the snapshot nor by the second
+	 * mark. */
 	fixture_in(sb, EDITS "; echo marked > marked; touch -d '1 hour ago' marked file binary");
 	mark(sb, "m");
 	snapshot(sb, "whole");

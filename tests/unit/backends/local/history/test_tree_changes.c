@@ -19,7 +19,8 @@
 
 #define ROUNDS 400
 
-/* In the order of an index. Some are files where others have directories, and some sort differently as either. */
+/* In the order of an index. Some are files where others have directories, and some sort differently
+ * as either. */
 static const char *const names[] = {"a",     "a-b",   "a-b/c",   "a.b",       "a/b",       "a/b-c",
                                     "a/b.c", "a/b/c", "a/b/d/e", "a/b0",      "a0",        "b",
                                     "b/a",   "b/b",   "c/d/e",   "c/d/e/f/g", "c/d/e/f/h", "d"};

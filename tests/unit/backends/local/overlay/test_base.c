@@ -67,7 +67,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* --- the cache, with a recipe of our own ----------------------------------------------------------- */
+/* --- the cache, with a recipe of our own
+ * ----------------------------------------------------------- */
 
 static int fill_one(const struct sbx_base_recipe *recipe, int dir, int tree,
                     struct sbx_base_facts *facts, atomic_bool *cancelled, struct sbx_error *err)
@@ -337,7 +338,8 @@ static void a_cache_of_somebody_elses_is_refused(void **state)
 	assert_int_equal(sbx_bases_open(scratch_path("file"), 1, &other, &err), -ENOTDIR);
 }
 
-/* --- commits ---------------------------------------------------------------------------------------- */
+/* --- commits
+ * ---------------------------------------------------------------------------------------- */
 
 static char commit[65];
 
@@ -677,7 +679,8 @@ static void a_commit_that_leads_out_is_refused(void **state)
 	assert_false(scratch_exists("/tmp/x"));
 }
 
-/* --- directories ------------------------------------------------------------------------------------ */
+/* --- directories
+ * ------------------------------------------------------------------------------------ */
 
 static void look_at(struct sbx_base_dir *d, int r)
 {
@@ -788,7 +791,8 @@ static void a_directory_that_changes_while_it_is_copied_is_not_kept(void **state
 	assert_false(scratch_exists(scratch_path("cache/bases/%s/links", d.key)));
 }
 
-/* --- the copy of an index that is made before it is wanted ---------------------------------------------- */
+/* --- the copy of an index that is made before it is wanted
+ * ---------------------------------------------- */
 
 static int open_with_index(const char *key, int megabytes)
 {
@@ -818,7 +822,8 @@ static ino_t copy_index(int base, const char *path, off_t size)
 	return st.st_ino;
 }
 
-/* The inode of the file that is to be the next copy, once the keeper has made it; 0: there will be none. */
+/* The inode of the file that is to be the next copy, once the keeper has made it; 0: there will be
+ * none. */
 static ino_t spare(void)
 {
 	struct stat st = {0};
@@ -880,7 +885,8 @@ static void a_small_index_is_just_copied(void **state)
 	assert_int_equal(sbx_base_copy_index(bases, base, top, scratch_path("none/one")), -ENOENT);
 }
 
-/* --- the index in memory --------------------------------------------------------------------------------- */
+/* --- the index in memory
+ * --------------------------------------------------------------------------------- */
 
 /* An index of one file, with its checksum if SUM. */
 static void write_index(const char *path, unsigned char content, bool sum)

@@ -129,7 +129,8 @@ static void what_is_no_hierarchy_of_ours_is_not_found(void **state)
 	assert_int_equal(find(UNIFIED, "0::/../elsewhere\n"), -EXDEV);
 }
 
-/* --- a place for ours -------------------------------------------------------------------------- */
+/* --- a place for ours --------------------------------------------------------------------------
+ */
 
 static void in_a_scope_of_our_own_we_make_room_and_switch_on(void **state)
 {
@@ -249,7 +250,8 @@ static void what_killed_mounts_left_is_removed_and_the_living_stay(void **state)
 	assert_non_null(fake_cgroup_read("other", "cgroup.procs"));
 }
 
-/* --- jobs --------------------------------------------------------------------------------------- */
+/* --- jobs ---------------------------------------------------------------------------------------
+ */
 
 static void a_job_gets_a_leaf_with_its_limits(void **state)
 {
@@ -345,7 +347,8 @@ static void killing_and_entering_write_what_the_kernel_wants(void **state)
 	close(leaf);
 }
 
-/* --- the kernel's --------------------------------------------------------------------------------- */
+/* --- the kernel's
+ * --------------------------------------------------------------------------------- */
 
 /* Without controllers a cgroup can still hold a job, end it and be removed. */
 static bool start_real(void)

@@ -25,7 +25,8 @@
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 #define ABSENT (SECCOMP_RET_ERRNO | ENOSYS)
 
-/* What the kernel would answer: it knows more instructions than these, which are all that may occur. */
+/* What the kernel would answer: it knows more instructions than these, which are all that may
+ * occur. */
 static uint32_t answer(const struct sock_fprog *p, const struct seccomp_data *call)
 {
 	uint32_t a = 0, x = 0;
