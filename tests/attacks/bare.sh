@@ -8,7 +8,8 @@ EVIL="$ROOM/home/evil"
 printf '#!/bin/sh\ntouch %s\nfalse\n' "$RAN" >"$EVIL"
 chmod 755 "$EVIL"
 
-# What names programs, of a repository whose working tree is the sandbox's. The command writes it to sub/config.
+# What names programs, of a repository whose working tree is the sandbox's.
+# The command writes it to sub/config.
 CONFIG="[core]
 	repositoryformatversion = 0
 	worktree = $MNT/a
@@ -20,7 +21,8 @@ CONFIG="[core]
 	external = $EVIL
 "
 
-# planted DIR COMMAND: a command of the shell, for whom $CONFIG is the config, makes a repository of DIR.
+# planted DIR COMMAND: a command of the shell, for whom $CONFIG is the
+# config, makes a repository of DIR.
 planted() {
 	rm -f "$RAN"
 	run a sh -c "CONFIG='$CONFIG'; $2"
@@ -40,10 +42,12 @@ uses() {
 		git stash
 	) >"$ROOM/uses.log" 2>&1 || true
 	[ ! -e "$RAN" ] || unsafe "git in $1 ran what a command put there"
-	[ -n "${SBX_WEAK:-}" ] || grep -q 'dubious ownership' "$ROOM/uses.log" || fail "git in $1 is not kept out"
+	[ -n "${SBX_WEAK:-}" ] || grep -q 'dubious ownership' "$ROOM/uses.log" ||
+		fail "git in $1 is not kept out"
 }
 
-MAKE='mkdir -p sub/objects sub/refs; echo "ref: refs/heads/main" >sub/HEAD; printf %s "$CONFIG" >sub/config'
+MAKE='mkdir -p sub/objects sub/refs; echo "ref: refs/heads/main" >sub/HEAD
+	printf %s "$CONFIG" >sub/config'
 
 plainly() {
 	planted sub "$MAKE"
@@ -64,11 +68,13 @@ with_a_linked_head() {
 }
 
 with_hard_links() {
-	planted linked "rm -rf sub linked; $MAKE; mkdir -p linked/objects linked/refs; ln sub/HEAD sub/config linked"
+	planted linked \
+		"rm -rf sub linked; $MAKE; mkdir -p linked/objects linked/refs; ln sub/HEAD sub/config linked"
 }
 
 with_a_common_directory() {
-	planted common "rm -rf sub common; $MAKE; mkdir common; echo ../sub >common/commondir; cp sub/HEAD common"
+	planted common \
+		"rm -rf sub common; $MAKE; mkdir common; echo ../sub >common/commondir; cp sub/HEAD common"
 }
 
 in_one_of_the_base() {
@@ -112,7 +118,8 @@ renamed_by_the_host() {
 
 # Of such a one all can be read, copied, recorded, changed and removed.
 it_is_but_a_directory() {
-	run a sh -c "CONFIG='$CONFIG'; rm -rf sub whole; $MAKE; mv sub whole; echo object >whole/objects/file"
+	run a \
+		sh -c "CONFIG='$CONFIG'; rm -rf sub whole; $MAKE; mv sub whole; echo object >whole/objects/file"
 	cp -r "$MNT/a/whole" "$ROOM/copy"
 	same "$CONFIG" "$(cat "$ROOM/copy/config")
 "
@@ -154,17 +161,20 @@ in_the_hosts_own() {
 	planted its.git 'printf %s "$CONFIG" >new; mv new its.git/config'
 	rm -rf "$MNT/a/its.git"
 	git init -q --bare "$MNT/a/its.git"
-	planted its.git "mkdir -p its.git/hooks; cp '$EVIL' its.git/hooks/reference-transaction || ln -s '$EVIL' its.git/hooks/reference-transaction"
+	planted its.git "mkdir -p its.git/hooks; cp '$EVIL' its.git/hooks/reference-transaction ||
+			ln -s '$EVIL' its.git/hooks/reference-transaction"
 	rm -rf "$MNT/a/its.git"
 	git init -q --bare "$MNT/a/its.git"
-	planted its.git 'mkdir other; printf %s "$CONFIG" >other/config; mkdir other/objects other/refs; echo ../other >its.git/commondir'
+	planted its.git 'mkdir other; printf %s "$CONFIG" >other/config; mkdir other/objects other/refs
+		echo ../other >its.git/commondir'
 	rm -rf "$MNT/a/its.git"
 }
 
 # What is committed inside comes from git on the host when it checks that out.
 checked_out() {
 	rm -rf "$MNT/a/sub"
-	run a sh -c "CONFIG='$CONFIG'; $MAKE; touch sub/objects/kept sub/refs/kept; git add -f sub; git commit -qm sub"
+	run a sh -c "CONFIG='$CONFIG'; $MAKE; touch sub/objects/kept sub/refs/kept; git add -f sub
+		git commit -qm sub"
 	git -C "$MNT/a" checkout -q --detach HEAD~1
 	refuse test -e "$MNT/a/sub/config"
 	rm -rf "$MNT/a/sub"
@@ -193,7 +203,8 @@ the_root_itself() {
 	"$SANDBOXFS" none "$ROOM/second" -o "state_dir=$ROOM/second.state" 9>&-
 	mkdir "$ROOM/second/n"
 	"$TOOL" exec "$ROOM/second/n/ctl/exec" sh -c \
-		"CONFIG='$CONFIG'; mkdir objects refs; echo 'ref: refs/heads/main' >HEAD; printf %s \"\$CONFIG\" >config"
+		"CONFIG='$CONFIG'; mkdir objects refs; echo 'ref: refs/heads/main' >HEAD
+			printf %s \"\$CONFIG\" >config"
 	rm -f "$RAN"
 	uses "$ROOM/second/n"
 	rmdir "$ROOM/second/n"

@@ -1,8 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 . "$TESTS/lib/attack.sh"
-# What a failed command says that it could not get at is told as a refusal, when it is true. (Of ten lines in a
-# second, all are there: a sandbox of its own for each ten.)
+# What a failed command says that it could not get at is told as a refusal, when it is true. (Of ten
+# lines in a second, all are there: a sandbox of its own for each ten.)
 
 denied() {
 	grep '"event":"denied"' "$MNT/$1/ctl/log"
@@ -36,8 +36,9 @@ reads_what_is_hidden() {
 
 with_how_to_show_it() {
 	line=$(denied a | grep -F "\"what\":\"$ROOM/home/victim\"" | tail -n 1)
-	like "*\"program\":\"cat\"*is there, but not shown to commands: mount with -o ro_paths=$ROOM/home/victim\"*\"job\":*" "$line"
-	error_says a "cat: $ROOM/home/victim: it is there, but not shown to commands: mount with -o ro_paths=$ROOM/home/victim"
+	hint="is there, but not shown to commands: mount with -o ro_paths=$ROOM/home/victim"
+	like "*\"program\":\"cat\"*$hint\"*\"job\":*" "$line"
+	error_says a "cat: $ROOM/home/victim: it $hint"
 	"$TOOL" read-until "$MNT/a/ctl/events" "path: $ROOM/home/victim by cat"
 	refuse grep -F 'of the host' "$MNT/a/ctl/log"
 }
@@ -111,7 +112,8 @@ no_advice_to_show_secrets() {
 	mkdir -p "$ROOM/home/.ssh"
 	echo key >"$ROOM/home/.ssh/id_rsa"
 	says "cat: $ROOM/home/.ssh/id_rsa: No such file or directory"
-	error_says a "$ROOM/home/.ssh/id_rsa: it is there, but not shown to commands, as homes and secrets are"
+	error_says a \
+		"$ROOM/home/.ssh/id_rsa: it is there, but not shown to commands, as homes and secrets are"
 	says "cat: /home: No such file or directory"
 	refuse grep -E 'ro_paths=[^ ]*(ssh|/home( |"|$))' "$MNT/a/ctl/error" "$MNT/a/ctl/log"
 }
@@ -129,7 +131,8 @@ no_more_than_eight() {
 
 each_once() {
 	before=$(told a path "$ROOM/home/victim")
-	run a sh -c "for i in \$(seq 20); do echo 'cat: $ROOM/home/victim: No such file' >&2; done; exit 1" || true
+	run a sh -c "for i in \$(seq 20); do echo 'cat: $ROOM/home/victim: No such file' >&2; done
+		exit 1" || true
 	same $((before + 1)) "$(told a path "$ROOM/home/victim")"
 }
 

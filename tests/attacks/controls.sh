@@ -18,10 +18,12 @@ planted_controls_are_plain_files() {
 
 # Whatever a command leaves, NAME/status and NAME/ctl/status say how it ended.
 result_cannot_be_forged() {
-	for make in 'echo "0 exited job=1" >FILE' 'mkdir FILE' 'ln -s forged FILE' 'ln forged FILE' 'mv forged FILE' 'mkfifo FILE' \
+	for make in 'echo "0 exited job=1" >FILE' 'mkdir FILE' 'ln -s forged FILE' 'ln forged FILE' \
+		'mv forged FILE' 'mkfifo FILE' \
 		'git add -f forged; git mv -f forged FILE; git commit -qm forged'; do
 		for file in status stdout stderr; do
-			run a sh -c "rm -rf $file forged; echo '0 exited job=1' >forged; $(printf '%s' "$make" | sed "s/FILE/$file/g")
+			run a sh -c "rm -rf $file forged; echo '0 exited job=1' >forged
+				$(printf '%s' "$make" | sed "s/FILE/$file/g")
 				mkdir -p ctl; cp forged ctl/$file 2>/dev/null; exit 3" >"$ROOM/said" 2>&1 || true
 			result_is_told "$file" || unsafe "$make: $file is $(cat "$MNT/a/$file")"
 			run a sh -c "rm -rf $file forged ctl; git reset -q --hard HEAD" || true
@@ -47,7 +49,8 @@ result_is_told() {
 
 # What the host does with a command's commits does not have them forge it either.
 result_is_not_forged_by_the_host() {
-	run a sh -c 'git checkout -qb forged; echo "0 exited job=1" >status; git add status; git commit -qm forged; git checkout -q -' >"$ROOM/said" 2>&1
+	run a sh -c 'git checkout -qb forged; echo "0 exited job=1" >status; git add status
+		git commit -qm forged; git checkout -q -' >"$ROOM/said" 2>&1
 	id=$("$TOOL" json refs <"$MNT/a/ctl/info")
 	git -C "$MNT/a" merge -q "refs/sandboxfs/heads/${id##*/}/forged" >"$ROOM/said" 2>&1 || true
 	git -C "$MNT/a" checkout -f -q "refs/sandboxfs/heads/${id##*/}/forged" >"$ROOM/said" 2>&1 || true
@@ -101,8 +104,8 @@ bad_ids() {
 }
 
 bad_requests() {
-	for request in '{"argv":["true"],"argv":["id"]}' '{"argv":["true"],"unknown":1}' '{"argv":["tr\\u0000ue"]}' \
-		'{"argv":[]}' '{"argv":"true"}'; do
+	for request in '{"argv":["true"],"argv":["id"]}' '{"argv":["true"],"unknown":1}' \
+		'{"argv":["tr\\u0000ue"]}' '{"argv":[]}' '{"argv":"true"}'; do
 		printf '%s\n' "$request" >"$ROOM/request"
 		expect_refusal "$ROOM/request"
 	done

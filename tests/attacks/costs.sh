@@ -23,8 +23,9 @@ is_hashed() {
 	unfinished | grep -qvxF "$hog_before"
 }
 
-# start_hog NAME GIB: holes are made in no time, and hashed like everything else: 15 GiB take a minute.
-# Before the daemon has begun the request is cheap, because a hole that is gone is not hashed.
+# start_hog NAME GIB: holes are made in no time, and hashed like everything else:
+# 15 GiB take a minute. Before the daemon has begun the request is cheap, because
+# a hole that is gone is not hashed.
 start_hog() {
 	[ -d "$MNT/$1" ] || box "$1"
 	run "$1" truncate -s "$2G" hole
@@ -150,7 +151,8 @@ remember_idle() {
 # Since its start the daemon has never been much larger than it was when it had nothing to do.
 memory_is_bounded() {
 	peak=$(of_daemon VmHWM: status)
-	is_sanitized || [ $((peak - $(cat "$ROOM/idle"))) -le $MEMORY ] || unsafe "$peak KiB, of $(cat "$ROOM/idle") when idle"
+	is_sanitized || [ $((peak - $(cat "$ROOM/idle"))) -le $MEMORY ] ||
+		unsafe "$peak KiB, of $(cat "$ROOM/idle") when idle"
 }
 
 holes_are_not_read() {
@@ -192,7 +194,8 @@ large_text_takes_no_memory() {
 	run t sh -c 'tr -d "\r" <large >.lf; mv .lf large'
 	same "$large" "$(recorded t lf)"
 	run t sh -c 'echo x >x; rm large'
-	echo "$(git -C "$REPO" rev-parse sandbox/t)" >"$MNT/t/ctl/restore" || fail "$(cat "$MNT/t/ctl/error")"
+	echo "$(git -C "$REPO" rev-parse sandbox/t)" >"$MNT/t/ctl/restore" ||
+		fail "$(cat "$MNT/t/ctl/error")"
 	same 200000000 "$(stat -c %s "$MNT/t/large")"
 	memory_is_bounded
 	grep -q 'large differ' "$MNT/t/ctl/diff"
@@ -203,7 +206,8 @@ large_text_takes_no_memory() {
 }
 
 commit_inside() {
-	run p sh -c 'head -c 3000 /dev/urandom >random; git add random; git -c user.name=p -c user.email=p@localhost commit -qm '"$1"
+	run p sh -c 'head -c 3000 /dev/urandom >random; git add random
+		git -c user.name=p -c user.email=p@localhost commit -qm '"$1"
 }
 
 # git adds it to a pack at once.

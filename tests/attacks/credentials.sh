@@ -47,7 +47,8 @@ after_a_change() {
 # Another command moves it away while views are made, for which each repository more is a reason.
 while_it_is_moved() {
 	clone
-	run a sh -c 'while [ ! -e stop ]; do mv clone away; mkdir -p clone/.git; echo x >clone/.git/config; rm -r clone; mv away clone; done' &
+	run a sh -c 'while [ ! -e stop ]; do
+		mv clone away; mkdir -p clone/.git; echo x >clone/.git/config; rm -r clone; mv away clone; done' &
 	mover=$!
 	for i in 1 2 3 4 5 6 7 8; do
 		git init -q "$MNT/a/n$i"
@@ -69,10 +70,13 @@ of_a_plain_source() {
 		cp "$ROOM/plain/clone/.git/config" "$ROOM/plain/bare.git/"
 	fi
 	mkdir -p "$ROOM/mnt2"
-	"$TOOL" mount "$ROOM/log2" "$ROOM/record2" "$SANDBOXFS" "$ROOM/plain" "$ROOM/mnt2" -o "state_dir=$ROOM/state2${SBX_WEAK:+,cow=off}"
+	"$TOOL" mount "$ROOM/log2" "$ROOM/record2" "$SANDBOXFS" "$ROOM/plain" "$ROOM/mnt2" \
+		-o "state_dir=$ROOM/state2${SBX_WEAK:+,cow=off}"
 	mkdir "$ROOM/mnt2/p"
 	"$TOOL" exec "$ROOM/mnt2/p/ctl/exec" grep -r "$SECRET" . >"$ROOM/said" 2>&1 || true
-	"$TOOL" exec "$ROOM/mnt2/p/ctl/exec" sh -c 'git -C clone remote get-url origin; git -C clone status --porcelain; git -C bare.git config --get remote.origin.url' >"$ROOM/used" 2>&1 || true
+	"$TOOL" exec "$ROOM/mnt2/p/ctl/exec" \
+		sh -c 'git -C clone remote get-url origin; git -C clone status --porcelain
+			git -C bare.git config --get remote.origin.url' >"$ROOM/used" 2>&1 || true
 	rmdir "$ROOM/mnt2/p"
 	umount "$ROOM/mnt2" 2>/dev/null || fusermount3 -u "$ROOM/mnt2"
 	flock -w 60 "$ROOM/record2" true
@@ -92,12 +96,14 @@ it_is_used() {
 	same "https://example.org/x.git" "$(run a git -C clone remote get-url origin)"
 	same '' "$(run a git -C clone status --porcelain)"
 	same "https://user:$SECRET@example.org/x.git" "$(git -C "$MNT/a/clone" remote get-url origin)"
-	same "Authorization: Bearer $SECRET" "$(git -C "$MNT/a/clone" config http.https://example.org/.extraHeader)"
+	same "Authorization: Bearer $SECRET" \
+		"$(git -C "$MNT/a/clone" config http.https://example.org/.extraHeader)"
 }
 
 # A repository of a command's own is its own.
 their_own() {
-	run a sh -c 'git init -q own && git -C own config http.extraHeader mine && git -C own config --get http.extraHeader' >"$ROOM/said"
+	run a sh -c 'git init -q own && git -C own config http.extraHeader mine &&
+			git -C own config --get http.extraHeader' >"$ROOM/said"
 	same mine "$(cat "$ROOM/said")"
 }
 

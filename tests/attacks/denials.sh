@@ -109,7 +109,8 @@ to_an_address() {
 	same 2 "$(told a network 192.0.2.1:80)"
 	line=$(denied a | grep -F '"kind":"network"' | tail -n 1)
 	like '*"program":"attack"*net=none*-o net=allow:HOST*"job":*' "$line"
-	error_says a 'attack tried to reach 192.0.2.1:80: commands have no network (net=none): mount with -o net='
+	error_says a \
+		'attack tried to reach 192.0.2.1:80: commands have no network (net=none): mount with -o net='
 }
 
 networks() {
@@ -130,7 +131,8 @@ $1"
 
 once_for_a_job() {
 	before=$(networks)
-	python 'for i in range(50): tcp(socket.AF_INET, "192.0.2.7", 443); udp(socket.AF_INET, "192.0.2.8", 443)'
+	python \
+		'for i in range(50): tcp(socket.AF_INET, "192.0.2.7", 443); udp(socket.AF_INET, "192.0.2.8", 443)'
 	same $((before + 1)) "$(networks)"
 	same 1 "$(told a network 192.0.2.7:443)"
 }
@@ -166,7 +168,8 @@ for i in range(200):
     c = socket.create_connection(s.getsockname()); s.accept()[0].close(); c.close()
 u = socket.socket(socket.AF_UNIX); u.bind("u"); u.listen()
 socket.socket(socket.AF_UNIX).connect("u")
-tcp(socket.AF_INET, "0.0.0.0", 9); tcp(socket.AF_INET, "127.1.2.3", 9); tcp(socket.AF_INET6, "::1", 9)
+tcp(socket.AF_INET, "0.0.0.0", 9); tcp(socket.AF_INET, "127.1.2.3", 9)
+tcp(socket.AF_INET6, "::1", 9)
 tcp(socket.AF_INET6, "::ffff:127.0.0.1", 9); udp(socket.AF_INET, "127.0.0.1", 9)
 socket.getaddrinfo("localhost", 80)'
 	same "$before" "$(networks)"
@@ -198,12 +201,15 @@ attack -daemon "a program's name that holds a line" a_name_cannot_forge_a_line
 attack -daemon "a hundred thousand refused calls in a row" flooding_the_log
 attack -daemon "a job that only makes refused calls" the_mount_goes_on
 claim "a link that leads out is one line" one_line path 'a link to /etc/passwd' out_by_a_link
-claim "and so is following one that a job made" one_line path 'a link to /etc/passwd' out_by_a_planted_link
-claim "a working directory outside" one_line path 'path confinement violation' out_by_the_working_directory
+claim "and so is following one that a job made" one_line path 'a link to /etc/passwd' \
+	out_by_a_planted_link
+claim "a working directory outside" one_line path 'path confinement violation' \
+	out_by_the_working_directory
 claim "a setuid bit" one_line path 'setuid and setgid' a_setuid_bit
 # Of an ordinary user the kernel refuses these before anyone is asked.
 [ "$(id -u)" != 0 ] || claim "a device" one_line path 'device: devices cannot be made' a_device
-[ "$(id -u)" != 0 ] || claim "a security attribute" one_line path 'security.selinux' a_security_attribute
+[ "$(id -u)" != 0 ] ||
+	claim "a security attribute" one_line path 'security.selinux' a_security_attribute
 claim "an attempt to reach the network is told, with how to have one" to_an_address
 claim "once for each job" once_for_a_job
 claim "also one without a connection, and one of the newer kind" in_other_ways

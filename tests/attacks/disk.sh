@@ -15,7 +15,8 @@ outside() {
 	{ du -sk "$STATE" "$REPO" 2>/dev/null || :; } | awk '{ kib += $1 } END { print kib }'
 }
 
-# Beyond a copy of what is on its disk, and the one that takes that one's place, and some records, there is nothing.
+# Beyond a copy of what is on its disk, and the one that takes that one's place,
+# and some records, there is nothing.
 bounded() {
 	kib=$(($(outside) - $(cat "$ROOM/outside")))
 	[ $kib -le $((2 * LIMIT * 1024 + 4096)) ] || unsafe "$* takes $kib KiB of the disk"
@@ -29,8 +30,8 @@ others_go_on() {
 	git -C "$REPO" branch -qD sandbox/new 2>/dev/null || :
 }
 
-# hog PLACE...: each, as the shell of a command says it, is filled again and again until there is a file "stop"; the
-# others wait for none of it.
+# hog PLACE...: each, as the shell of a command says it, is filled again and again until there is a
+# file "stop"; the others wait for none of it.
 hog() {
 	hog_script='g=$(git rev-parse --absolute-git-dir); n=0
 		until [ -e stop ]; do
@@ -57,5 +58,6 @@ hog() {
 claim "mounting" mount_limited
 attack "places" "fill HOME" hog '$HOME'
 attack "places" "fill the repository inside" hog '$g' '$g/objects' '$g/refs'
-attack "places" "fill all places where a command may write" hog . '$HOME' /tmp /dev/shm '$g' '$g/objects'
+attack "places" "fill all places where a command may write" hog . '$HOME' /tmp /dev/shm '$g' \
+	'$g/objects'
 withstood

@@ -69,7 +69,8 @@ print(hashlib.sha256(bytes(range(251)) * (20000000 // 251 + 1)).hexdigest())')" 
 }
 
 denied_in_words() {
-	same "sandboxfs: other.invalid:80: it is not in the list of net=allow" "$(fetch a http://Other.invalid/)"
+	same "sandboxfs: other.invalid:80: it is not in the list of net=allow" \
+		"$(fetch a http://Other.invalid/)"
 	same 1 "$(grep -cF '"kind":"host","what":"other.invalid:80"' "$MNT/a/ctl/log")"
 	"$TOOL" read-until "$MNT/a/ctl/events" 'host: other.invalid:80: it is not in the list'
 	same 0 "$(grep -cF '"kind":"host"' "$MNT/b/ctl/log")"
@@ -167,7 +168,8 @@ a_name_with_leave() {
 refused_at_the_mount() {
 	refused_mount 'is not HOST' "$REPO" "$MNT" -o 'net=allow:*'
 	refused_mount 'is not HOST' "$REPO" "$MNT" -o 'net=allow:a.org,http://b.org'
-	refused_mount 'needs a network namespace' "$REPO" "$MNT" -o "state_dir=$ROOM/none,net=allow:a.org,isolation=none"
+	refused_mount 'needs a network namespace' "$REPO" "$MNT" \
+		-o "state_dir=$ROOM/none,net=allow:a.org,isolation=none"
 }
 
 serve_on_the_host
@@ -182,17 +184,21 @@ attack -daemon "a host that is not listed" denied_in_words
 attack -daemon "a listed name that leads to the host's loopback" a_name_of_the_host
 claim "a listed address where nobody listens" connects 502 127.0.0.1:1
 claim "a name that does not exist" connects 502 a.allowed.invalid:443
-for host in "127.0.0.2:$port" 127.0.0.1:22 "0.0.0.0:$port" "[::]:$port" "[::1]:$port" 169.254.169.254:80 \
+for host in "127.0.0.2:$port" 127.0.0.1:22 "0.0.0.0:$port" "[::]:$port" "[::1]:$port" \
+	169.254.169.254:80 \
 	allowed.invalid:443 a.allowed.invalid:22 a.allowed.invalid.evil.test:443 badallowed.invalid:443 \
 	"2130706433:$port" "0x7f000001:$port" "0x7f.1:$port" "127.1:$port" "0177.0.0.1:$port" \
-	"127.0.0.1%00.evil.test:$port" "x@127.0.0.1:$port" "127.0.0.1:$port@evil.test:$port" "127.0.0.1" ":$port"; do
+	"127.0.0.1%00.evil.test:$port" "x@127.0.0.1:$port" "127.0.0.1:$port@evil.test:$port" "127.0.0.1" \
+	":$port"; do
 	claim "attack: $(echo "$host" | sed "s/$port/PORT/g")" connects 403 "$host"
 done
 claim "an address in its IPv6 form is the same one" connects 200 "[::ffff:127.0.0.1]:$port"
-attack -daemon "two lines of a request in one" same 400 "$(asks a 'GET http://127.0.0.1:1/\nX: y HTTP/1.1\r\n\r\n')"
+attack -daemon "two lines of a request in one" same 400 \
+	"$(asks a 'GET http://127.0.0.1:1/\nX: y HTTP/1.1\r\n\r\n')"
 attack -daemon "no absolute URI" same 400 "$(asks a 'GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n')"
 attack -daemon "a head without an end" same nothing "$(asks a 'GET http://127.0.0.1/')"
-attack -daemon "a head of 20 000 bytes" same 431 "$(asks a "GET http://127.0.0.1/$(printf '%20000s' | tr ' ' x)")"
+attack -daemon "a head of 20 000 bytes" same 431 \
+	"$(asks a "GET http://127.0.0.1/$(printf '%20000s' | tr ' ' x)")"
 attack -daemon "300 connections held open" others_are_served_meanwhile
 attack -daemon "a server that never reads" one_who_does_not_read
 # What keeps it inside is shown to in network.sh.

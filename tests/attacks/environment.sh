@@ -52,7 +52,8 @@ runner_has_nothing() {
 	for pid in $("$TOOL" pids "$MNT"); do
 		[ "$(cat "/proc/$pid/comm")" = sandboxfs-runne ] || continue
 		runners=$((runners + 1))
-		same '' "$(tr '\0' '\n' <"/proc/$pid/environ" | grep -v '^[A-Z]*SAN_OPTIONS=\|^SANDBOXFS_WITHOUT=')"
+		same '' \
+			"$(tr '\0' '\n' <"/proc/$pid/environ" | grep -v '^[A-Z]*SAN_OPTIONS=\|^SANDBOXFS_WITHOUT=')"
 		refuse [ -e "/proc/$pid/fd/30" ]
 	done
 	[ $runners -gt 0 ]
@@ -93,6 +94,7 @@ attack -daemon "secrets in command lines" nothing_in_command_lines
 attack -daemon "variables of the loader" loader_variables_stay_inside
 attack -daemon "keys that are no keys" bad_keys_are_refused
 attack -daemon "descriptors of the daemon" three_descriptors
-holds "the process that runs commands has neither environment nor descriptors of the daemon" runner_has_nothing
+holds "the process that runs commands has neither environment nor descriptors of the daemon" \
+	runner_has_nothing
 holds "USER and HOME are the command's own" user_is_who_runs
 withstood

@@ -2,9 +2,12 @@
 """
 Writes into the index of the repository it runs in what a git would not write.
 
-forge_index.py forge UID GID PATH   the entry of PATH has the stat data of the file as it is now, which belongs to UID and GID
-forge_index.py extensions PATH      what other gits put behind the entries, which says that PATH need not be looked at
-forge_index.py long BYTES           an index of version 4 of so many bytes, whose names are as long as they can be
+forge_index.py forge UID GID PATH   the entry of PATH has the stat data of the file as it is now,
+                                    which belongs to UID and GID
+forge_index.py extensions PATH      what other gits put behind the entries, which says that PATH
+                                    need not be looked at
+forge_index.py long BYTES           an index of version 4 of so many bytes, whose names are as
+                                    long as they can be
 forge_index.py age                  it was written before all time
 """
 import hashlib
@@ -40,8 +43,8 @@ def forge(uid, gid, name):
         end = data.index(b"\0", begin)
         if data[begin:end].decode() == name:
             data[at:at + 24] = struct.pack(
-                ">6I", int(st.st_ctime), st.st_ctime_ns % 10**9, int(st.st_mtime), st.st_mtime_ns % 10**9,
-                st.st_dev & 0xffffffff, st.st_ino & 0xffffffff)
+                ">6I", int(st.st_ctime), st.st_ctime_ns % 10**9, int(st.st_mtime),
+                st.st_mtime_ns % 10**9, st.st_dev & 0xffffffff, st.st_ino & 0xffffffff)
             data[at + 28:at + 40] = struct.pack(">3I", int(uid), int(gid), st.st_size)
         at = at + (end - at + 8) // 8 * 8
     write(bytes(data[:at]))
@@ -55,7 +58,8 @@ def extensions(name):
     ewah = struct.pack(">II", n, 1) + struct.pack(">Q", words << 1) + struct.pack(">I", 0)
     fsmonitor = struct.pack(">I", 2) + b"x\0" + struct.pack(">I", len(ewah)) + ewah
     untracked = b"\x01x" + bytes(120)
-    for sign, text in ((b"FSMN", fsmonitor), (b"UNTR", untracked), (b"EOIE", bytes(24)), (b"IEOT", bytes(4))):
+    for sign, text in ((b"FSMN", fsmonitor), (b"UNTR", untracked), (b"EOIE", bytes(24)),
+                       (b"IEOT", bytes(4))):
         data += sign + struct.pack(">I", len(text)) + text
     write(bytes(data))
 
@@ -63,7 +67,8 @@ def extensions(name):
 def long(size):
     prefix = b"n" * 4000
     entries, total, last = [], 12, 0
-    stat = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + b"\x11" * 20 + struct.pack(">H", 0x0fff)
+    stat = (bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + b"\x11" * 20
+            + struct.pack(">H", 0x0fff))
     i = 0
     while total < int(size):
         tail = b"%09d" % i

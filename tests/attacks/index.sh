@@ -1,7 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 . "$TESTS/lib/attack.sh"
-# What a command writes into its index, so that whoever looks at its files from outside sees others than those that are there.
+# What a command writes into its index, so that whoever looks at its files from outside sees
+# others than those that are there.
 
 on_host() {
 	git -C "$MNT/t" "$@"
@@ -83,7 +84,8 @@ announced() {
 
 stages() {
 	inside "$evil; c=\$(git rev-parse HEAD:tool); git rm -q --cached tool
-		printf '100644 %s 1\ttool\n100644 %s 2\ttool\n100644 %s 3\ttool\n' \$c \$c \$c | git update-index --index-info"
+		printf '100644 %s 1\ttool\n100644 %s 2\ttool\n100644 %s 3\ttool\n' \$c \$c \$c |
+			git update-index --index-info"
 	same 'UU tool' "$(on_host status --porcelain -- tool)"
 	recorded tool
 }
@@ -102,18 +104,21 @@ split() {
 
 # Directories of a sparse index are trees, of which the files are not named.
 sparse() {
-	inside "echo 'echo EVIL' >lib/tool; git sparse-checkout init --cone --sparse-index; git sparse-checkout set other
+	inside "echo 'echo EVIL' >lib/tool; git sparse-checkout init --cone --sparse-index
+		git sparse-checkout set other
 		mkdir -p lib; echo 'echo EVIL' >lib/tool"
 	shown lib/tool
 }
 
 # A directory that is called a submodule, as nobody looks into one that is not checked out.
 submodule() {
-	inside "echo 'echo EVIL' >lib/tool; git rm -rq --cached lib; git update-index --add --cacheinfo 160000,\$(git rev-parse HEAD),lib"
+	inside "echo 'echo EVIL' >lib/tool; git rm -rq --cached lib
+		git update-index --add --cacheinfo 160000,\$(git rev-parse HEAD),lib"
 	recorded lib/tool
 }
 
-# What is mapped is changed without a change of any time, after it was recorded. In memory nothing is ever written back.
+# What is mapped is changed without a change of any time, after it was recorded. In
+# memory nothing is ever written back.
 mapped() {
 	teardown t
 	unmount
@@ -141,10 +146,12 @@ END
 	mount_repo
 }
 
-# The index of the host's git has its time by the host, since git believes one of no time more than another.
+# The index of the host's git has its time by the host, since git believes
+# one of no time more than another.
 aged() {
 	inside './forge age; echo other >other; git add other; ./forge age'
-	[ "$(stat -c %Y "$(on_host rev-parse --git-path index)")" -gt 1000000000 ] || unsafe "the host's index is as old as commands say"
+	[ "$(stat -c %Y "$(on_host rev-parse --git-path index)")" -gt 1000000000 ] ||
+		unsafe "the host's index is as old as commands say"
 	same 'A  other' "$(on_host status --porcelain --untracked-files=no)"
 }
 
@@ -169,7 +176,8 @@ long_names() {
 
 # As large as the host's times four, by steps that each are no larger than that.
 stage_many() {
-	inside "awk 'BEGIN { for (i = 0; i < 60000; i++) printf \"100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\\t$1/%d\\n\", i }' |
+	inside "awk 'BEGIN { for (i = 0; i < 60000; i++)
+			printf \"100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\\t$1/%d\\n\", i }' |
 		git update-index --index-info"
 }
 
@@ -188,14 +196,17 @@ growing() {
 	inside 'git reset -q'
 }
 
-# What a command stages is staged outside, with nothing else; what it did not touch the host's git need not read.
+# What a command stages is staged outside, with nothing else; what it did not
+# touch the host's git need not read.
 carried() {
 	fresh
-	inside 'echo staged >staged; git add staged; git update-index --chmod=+x README.md; echo n >n; git add -N n
+	inside 'echo staged >staged; git add staged; git update-index --chmod=+x README.md; echo n >n
+		git add -N n
 		git update-index --assume-unchanged Makefile; git update-index --skip-worktree src/main.c'
 	# Of these git looks at the content; the others are known.
 	same 'README.md
-staged' "$(on_host ls-files --debug | awk '/^[^ ]/ { name = $0 } /size: 0/ && name != "tool" { print name }')"
+staged' "$(on_host ls-files --debug |
+	awk '/^[^ ]/ { name = $0 } /size: 0/ && name != "tool" { print name }')"
 	same 'M  README.md
 A  staged
 ?? n' "$(on_host -c core.fileMode=false status --porcelain)"
@@ -221,7 +232,8 @@ S src/main.c' "$(run t git ls-files -v | grep -v '^H')"
 
 end_branches() {
 	[ ! -d "$MNT/t" ] || teardown t
-	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' 'refs/heads/sandbox/t*'); do
+	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' \
+		'refs/heads/sandbox/t*'); do
 		git -C "$REPO" branch -qD "$branch"
 	done
 }

@@ -22,16 +22,18 @@ outside_is_untouched() {
 
 # What a storm of the host's on one and two, a KIND each, has seen is in $ROOM/storm.
 storm() {
-	timeout ${storm_limit:-100} "$ROOM/bin/attack" storm "${storm_rounds:-$ROUNDS}" "$1" "$MNT/a/one" "$MNT/a/two" >"$ROOM/storm" || storm_hangs=1
+	timeout ${storm_limit:-100} "$ROOM/bin/attack" storm "${storm_rounds:-$ROUNDS}" "$1" "$MNT/a/one" \
+		"$MNT/a/two" >"$ROOM/storm" || storm_hangs=1
 }
 
 # Whether it saw no more than it may.
 is_withstood() {
-	[ -z "${storm_hangs:-}" ] && (outside_is_untouched) 2>/dev/null && grep -q ' leaked 0 ' "$ROOM/storm"
+	[ -z "${storm_hangs:-}" ] && (outside_is_untouched) 2>/dev/null &&
+		grep -q ' leaked 0 ' "$ROOM/storm"
 }
 
-# swap_while KIND SETUP: runs SETUP in the sandbox, then swaps one and two there while the host works on both. Without the
-# wall it may take more than one storm until the two meet.
+# swap_while KIND SETUP: runs SETUP in the sandbox, then swaps one and two there while the host
+# works on both. Without the wall it may take more than one storm until the two meet.
 swap_while() {
 	rm -rf "$OUT"
 	put_outside
@@ -106,7 +108,8 @@ a_name_that_becomes_anothers() {
 }
 
 magic_links() {
-	run a sh -c 'for name in root cwd exe fd/0 ns/mnt task; do ln -sfn /proc/self/$name magic; ln -sfn /proc/1/$name magic1; done
+	run a sh -c 'for name in root cwd exe fd/0 ns/mnt task; do
+			ln -sfn /proc/self/$name magic; ln -sfn /proc/1/$name magic1; done
 		ln -sfn /proc/self/root magic; ln -sfn /dev/fd/0 magic1'
 	expect EACCES open "$MNT/a/magic/etc/passwd" O_RDONLY
 	expect EACCES open "$MNT/a/magic1" O_RDONLY
@@ -155,7 +158,8 @@ may_look() {
 tools_that_do_not_follow() {
 	may_look || return 0
 	put_outside
-	run a sh -c "mkdir tree; cd tree; echo x >file; ln -s '$OUT/keep' out; ln -s ../../../tmp/outside up; ln -s ../tree/../../b steep
+	run a sh -c "mkdir tree; cd tree; echo x >file; ln -s '$OUT/keep' out
+		ln -s ../../../tmp/outside up; ln -s ../tree/../../b steep
 		ln -s out gentle; ln -s /nowhere/at/all nowhere"
 	for name in out up steep gentle nowhere; do
 		want=$(run a readlink "tree/$name")
@@ -262,7 +266,8 @@ one_count_for_all_names() {
 	run a sh -c 'echo x >n1; ln n1 n2'
 	same "2 2" "$("$TOOL" stat "$MNT/a/n1" nlink) $("$TOOL" stat "$MNT/a/n2" nlink)"
 	ln "$MNT/a/n2" "$MNT/a/n3"
-	same "3 3 3" "$("$TOOL" stat "$MNT/a/n1" nlink) $("$TOOL" stat "$MNT/a/n2" nlink) $("$TOOL" stat "$MNT/a/n3" nlink)"
+	same "3 3 3" "$("$TOOL" stat "$MNT/a/n1" nlink) $("$TOOL" stat "$MNT/a/n2" nlink)\
+ $("$TOOL" stat "$MNT/a/n3" nlink)"
 	rm "$MNT/a/n1"
 	same "2 2" "$("$TOOL" stat "$MNT/a/n3" nlink) $("$TOOL" stat "$MNT/a/n2" nlink)"
 	chmod 600 "$MNT/a/n2"
@@ -271,7 +276,8 @@ one_count_for_all_names() {
 }
 
 claim "mounting" mount_victims
-attack "links" "a directory swapped for a link out while the host works in it" a_directory_and_a_link_out
+attack "links" "a directory swapped for a link out while the host works in it" \
+	a_directory_and_a_link_out
 attack "identity" "the same, for who follows links himself" a_directory_and_a_link_out
 attack "links" "a directory swapped for a link up" a_directory_and_a_link_up
 attack "links" "a file swapped for a link out while the host writes it" a_file_and_a_link_out

@@ -49,7 +49,8 @@ open("bottom", "w").close()'
 # Bytes that a terminal or a parser takes for something else.
 odd_bytes() {
 	run a python3 -c 'import os
-for name in (b"new\nline", b"esc\x1b[2J", b"\xff\xfe", b"back\\slash", b"tab\t", b" ", b"-rf", b"*", b"$(id)", b"\r", b"a\x7f", b"%s%n"):
+for name in (b"new\nline", b"esc\x1b[2J", b"\xff\xfe", b"back\\slash", b"tab\t", b" ",
+	b"-rf", b"*", b"$(id)", b"\r", b"a\x7f", b"%s%n"):
 	os.mkdir(b"odd") if not os.path.isdir(b"odd") else None
 	open(b"odd/" + name, "w").close()'
 	same 12 "$(find "$MNT/a/odd" -type f -printf x | wc -c)"
@@ -79,9 +80,11 @@ case_is_kept_apart() {
 	run a rm -r CTL STATUS
 }
 
-# The controls win over what a command puts in their place, and the host never takes one for the other.
+# The controls win over what a command puts in their place, and the
+# host never takes one for the other.
 names_of_controls() {
-	run a sh -c 'mkdir -p ctl/jobs; echo planted >ctl/status; echo planted >ctl/error; echo planted >README; ln -s /etc ctl/out'
+	run a sh -c 'mkdir -p ctl/jobs; echo planted >ctl/status; echo planted >ctl/error
+		echo planted >README; ln -s /etc ctl/out'
 	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
 	refuse grep -q planted "$MNT/a/ctl/error"
 	expect ENOENT stat "$MNT/a/ctl/out"

@@ -45,23 +45,27 @@ claim "the servers on the host are there" the_servers_are_there
 claim "mounting" mount_victims
 attack "net seccomp" "a server on the host's loopback" answers ECONNREFUSED loopback "$port"
 attack "net landlock" "an abstract socket of the host" answers ECONNREFUSED abstract "$port"
-attack "view landlock" "a socket in the user's home, as an agent's" answers ENOENT connect "$ROOM/home/agent"
+attack "view landlock" "a socket in the user's home, as an agent's" answers ENOENT connect \
+	"$ROOM/home/agent"
 attack "ipc_ns" "memory that a process of the host shares" answers ENOENT shm "$port"
-attack "net seccomp landlock ipc_ns" "servers and memory of another sandbox" the_other_sandboxes_servers
+attack "net seccomp landlock ipc_ns" "servers and memory of another sandbox" \
+	the_other_sandboxes_servers
 # Where the tests run there may be no network to reach.
 attack -kernel "the internet" answers ENETUNREACH internet 80
 for kind in vsock audit; do
 	attack "seccomp" "a socket of the kind $kind" answers EPERM socket $kind
 done
 for kind in packet raw raw6; do
-	attack "root:seccomp run_as capabilities user_ns" "a socket of the kind $kind" answers EPERM socket $kind
+	attack "root:seccomp run_as capabilities user_ns" "a socket of the kind $kind" \
+		answers EPERM socket $kind
 done
 for kind in alg bluetooth; do
 	attack -kernel "a socket of the kind $kind" answers 'EPERM|EAFNOSUPPORT' socket $kind
 done
 holds "interfaces may still be listed" answers 0 socket route
 attack -kernel "a daemon's socket on the host: docker" answers 'ENOENT' read /var/run/docker.sock
-attack -kernel "a daemon's socket on the host: dbus" answers 'ENOENT' read /run/dbus/system_bus_socket
+attack -kernel "a daemon's socket on the host: dbus" \
+	answers 'ENOENT' read /run/dbus/system_bus_socket
 holds "loopback, sockets and memory of its own work" own_loopback_works
 withstood
 exec 9>&-

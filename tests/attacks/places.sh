@@ -5,7 +5,8 @@
 
 OTHER=12345
 
-# planted NAME: a directory that another user has made, or as an ordinary user can see it, may replace.
+# planted NAME: a directory that another user has made, or as an
+# ordinary user can see it, may replace.
 planted() {
 	rm -rf "$ROOM/tmp/$1"
 	mkdir "$ROOM/tmp/$1"
@@ -73,7 +74,8 @@ shared() {
 
 claim "mounting" mount_victims
 attack "own_parents" "the state directory in one that another user made" state_below
-attack -daemon "the state directory of the temporary directory, made by another user" state_of_the_temporary_directory
+attack -daemon "the state directory of the temporary directory, made by another user" \
+	state_of_the_temporary_directory
 attack "own_parents" "the cache in a directory that another user made" cache_below
 attack "own_parents" "the logs in a directory that another user made" logs_below
 attack "own_parents" "a state directory that is ours, below one that is another user's" deep_below

@@ -35,7 +35,8 @@ is_not_root_on_the_host() {
 	# It has been started, and may not have become the program yet.
 	until pid=$("$TOOL" pids "$LONG" | tail -n 1) && [ -n "$pid" ]; do tick; done
 	uid=$(awk '$1 == "Uid:" { print $2 $3 $4 $5 }' "/proc/$pid/status")
-	caps=$(awk '/^Cap(Inh|Prm|Eff|Bnd|Amb)/ { sum = sum $2 } END { gsub(/0/, "", sum); print sum }' "/proc/$pid/status")
+	caps=$(awk '/^Cap(Inh|Prm|Eff|Bnd|Amb)/ { sum = sum $2 } END { gsub(/0/, "", sum); print sum }' \
+		"/proc/$pid/status")
 	echo "$id" >"$MNT/a/ctl/kill"
 	cat "$MNT/a/ctl/jobs/$id/wait" >/dev/null
 	[ "$uid" != 0000 ] || fail "runs as root"
@@ -74,7 +75,8 @@ owner_inside_is_the_job() {
 git_works() {
 	box c
 	echo new >"$MNT/c/new"
-	run c sh -c 'git status --short >/dev/null && git add -A && git -c user.name=x -c user.email=x@y commit -qm inside'
+	run c sh -c 'git status --short >/dev/null && git add -A &&
+			git -c user.name=x -c user.email=x@y commit -qm inside'
 	same inside "$(git -C "$MNT/c" log -1 --format=%s)"
 	same '' "$(git -C "$MNT/c" status --short)"
 	teardown c
@@ -85,26 +87,37 @@ require_holds() {
 	mount_repo isolation=require
 	same ok "$(run a echo ok)"
 	unmount
-	[ "$(id -u)" != 0 ] || refused_mount 'commands never run as root' none "$MNT" -o "state_dir=$STATE,run_as=root"
-	[ "$(id -u)" != 0 ] || refused_mount 'no such user' none "$MNT" -o "state_dir=$STATE,run_as=no-such-user"
-	[ "$(id -u)" = 0 ] || refused_mount 'needs a mount made by root' none "$MNT" -o "state_dir=$STATE,run_as=1"
+	[ "$(id -u)" != 0 ] ||
+		refused_mount 'commands never run as root' none "$MNT" -o "state_dir=$STATE,run_as=root"
+	[ "$(id -u)" != 0 ] ||
+		refused_mount 'no such user' none "$MNT" -o "state_dir=$STATE,run_as=no-such-user"
+	[ "$(id -u)" = 0 ] ||
+		refused_mount 'needs a mount made by root' none "$MNT" -o "state_dir=$STATE,run_as=1"
 }
 
 claim "mounting" mount_victims
 attack "pid_ns view landlock" "signal the daemon" daemon_answers 'ESRCH|EPERM' signal
 attack "user:pid_ns view seccomp" "limit the daemon" daemon_answers 'ESRCH|EPERM' limit
 attack "pid_ns view" "a descriptor of the daemon's process" daemon_answers 'ESRCH|EINVAL' pidfd
-attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "trace the daemon" daemon_answers 'ESRCH|EPERM' ptrace
-attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "read the daemon's memory" daemon_answers 'ESRCH|EPERM' read-memory
-attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "the daemon's environment" daemon_answers 'ENOENT|EACCES' read environ
-attack "pid_ns view landlock undumpable user_ns" "the daemon's descriptors" daemon_answers 'ENOENT|EACCES' read fd
-attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "the daemon's root" daemon_answers 'ENOENT|EACCES' read root
-[ "$(id -u)" = 0 ] || attack "undumpable" "the user's other processes trace the daemon and its children" host_cannot_trace
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "trace the daemon" \
+	daemon_answers 'ESRCH|EPERM' ptrace
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" \
+	"read the daemon's memory" daemon_answers 'ESRCH|EPERM' read-memory
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" \
+	"the daemon's environment" daemon_answers 'ENOENT|EACCES' read environ
+attack "pid_ns view landlock undumpable user_ns" "the daemon's descriptors" \
+	daemon_answers 'ENOENT|EACCES' read fd
+attack "root:run_as pid_ns view landlock undumpable user_ns capabilities" "the daemon's root" \
+	daemon_answers 'ENOENT|EACCES' read root
+[ "$(id -u)" = 0 ] || attack "undumpable" \
+	"the user's other processes trace the daemon and its children" host_cannot_trace
 attack "user:landlock undumpable user_ns" "trace its own init" answers EPERM ptrace 1
 attack "user:landlock undumpable user_ns" "read its init's memory" answers EPERM read-memory 1
-attack "user:landlock undumpable user_ns" "its init's environment" answers 'EACCES|ENOENT|EPERM' read /proc/1/environ
+attack "user:landlock undumpable user_ns" "its init's environment" \
+	answers 'EACCES|ENOENT|EPERM' read /proc/1/environ
 for file in root cwd fd map_files ns/mnt; do
-	attack "user:landlock undumpable user_ns" "its init's /proc/1/$file" answers 'EACCES|ENOENT|EPERM' read /proc/1/$file
+	attack "user:landlock undumpable user_ns" "its init's /proc/1/$file" \
+		answers 'EACCES|ENOENT|EPERM' read /proc/1/$file
 done
 attack -kernel "end its own init" cannot_end_its_init
 attack -daemon "make its init its tracer" makes_init_its_tracer

@@ -1,10 +1,11 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 . "$TESTS/lib/attack.sh"
-# What is in force where the machine allows all, where it forbids user namespaces, and by choice; and
-# that ctl/policy and --doctor say so.
+# What is in force where the machine allows all, where it forbids user namespaces, and by choice;
+# and that ctl/policy and --doctor say so.
 
-# One sandbox is looked at under all of them, and a layered one is not shown where there is no isolation.
+# One sandbox is looked at under all of them, and a layered one is not
+# shown where there is no isolation.
 SBX_OPTIONS=${SBX_OPTIONS:+$SBX_OPTIONS,}cow=off
 
 # policy KEY: of the isolation of a
@@ -14,7 +15,8 @@ policy() {
 
 # policy_is MODE USER PID MOUNT NET SECCOMP CAPABILITIES
 policy_is() {
-	same "$*" "$(policy mode) $(policy user_ns) $(policy pid_ns) $(policy mount_ns) $(policy net_ns) $(policy seccomp) $(policy no_capabilities)"
+	same "$*" "$(policy mode) $(policy user_ns) $(policy pid_ns) $(policy mount_ns)\
+ $(policy net_ns) $(policy seccomp) $(policy no_capabilities)"
 	same true "$(policy no_new_privs)"
 }
 
@@ -57,7 +59,8 @@ nothing_by_choice() {
 # The kernel cannot show overlayfs with other owners.
 root_on_overlayfs() {
 	mkdir -p "$ROOM/over/l" "$ROOM/over/u" "$ROOM/over/w" "$ROOM/over/m"
-	mount -t overlay overlay -o "lowerdir=$ROOM/over/l,upperdir=$ROOM/over/u,workdir=$ROOM/over/w" "$ROOM/over/m"
+	mount -t overlay overlay -o "lowerdir=$ROOM/over/l,upperdir=$ROOM/over/u,workdir=$ROOM/over/w" \
+		"$ROOM/over/m"
 	mkdir "$ROOM/over/m/state"
 	code=0
 	refused_mount 'choose a state_dir' none "$MNT" -o "state_dir=$ROOM/over/m/state" || code=1
@@ -119,7 +122,8 @@ lone_require() {
 }
 
 lone_work() {
-	run a sh -c 'echo made >made; mkdir dir; mv made dir/moved; cat dir/moved; rm -r dir; git status --short >/dev/null'
+	run a sh -c 'echo made >made; mkdir dir; mv made dir/moved; cat dir/moved; rm -r dir
+		git status --short >/dev/null'
 	same "$(id -u)" "$(run a stat -c %u README.md)"
 }
 
@@ -130,7 +134,8 @@ lone_limits() {
 }
 
 lone_git() {
-	run a sh -c 'echo g >g; git add g; git commit -qm lone; ! echo x >>"$1"; ! cat "$1"' sh "$REPO/.git/config"
+	run a sh -c 'echo g >g; git add g; git commit -qm lone; ! echo x >>"$1"; ! cat "$1"' \
+		sh "$REPO/.git/config"
 	same lone "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 	same '' "$(git -C "$MNT/a" status --porcelain --untracked-files=no)"
 	run a git reset -q --hard HEAD~1
@@ -143,7 +148,8 @@ lone_creating() {
 	done
 }
 
-# Restarted by the first part in a room of its own, as an ordinary user who may make no user namespace.
+# Restarted by the first part in a room of its own, as an ordinary user
+# who may make no user namespace.
 lone() {
 	claim "without user namespaces: mounting" mount_victims
 	holds "policy says Landlock, and why not more" lone_policy
@@ -159,7 +165,8 @@ lone() {
 	attack "landlock" "move a file from there" answers 'EACCES|EXDEV' rename "$ROOM/home/victim" taken
 	attack "landlock" "hard link to a file there" answers 'EACCES|EXDEV|EPERM' link "$ROOM/home/secret"
 	attack "landlock" "create files outside" lone_creating
-	attack "landlock" "read another sandbox" answers EACCES read "$STATE/trees/$(ls "$STATE/trees" | grep ^b)/secret"
+	attack "landlock" "read another sandbox" \
+		answers EACCES read "$STATE/trees/$(ls "$STATE/trees" | grep ^b)/secret"
 	attack "landlock" "read the records" answers EACCES read "$STATE/meta"
 	attack "landlock" "read a file of the source" answers EACCES read "$REPO/README.md"
 	attack "landlock" "/dev/fuse" answers EACCES read /dev/fuse
@@ -178,7 +185,8 @@ lone() {
 }
 
 lone_deaf() {
-	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM; (setsid sh -c \"trap : TERM; sleep '$LONG'; sleep '$LONG'\" &); sleep '$LONG'"],"timeout_ms":200}' >/dev/null
+	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM; (setsid sh -c \"trap : TERM; '\
+'sleep '$LONG'; sleep '$LONG'\" &); sleep '$LONG'"],"timeout_ms":200}' >/dev/null
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
 	refuse "$TOOL" pids "$LONG"
 }
@@ -189,7 +197,8 @@ as_lone_user() {
 	cp "$ROOM/home/.gitconfig" "$ROOM/lone/home"
 	chown -R games:games "$ROOM/lone"
 	cd "$ROOM/lone" || exit 1
-	"$TOOL" without-userns "$(id -u games)" "$(id -g games)" env ROOM="$ROOM/lone" HOME="$ROOM/lone/home" \
+	"$TOOL" without-userns "$(id -u games)" "$(id -g games)" env ROOM="$ROOM/lone" \
+		HOME="$ROOM/lone/home" \
 		TMPDIR="$ROOM/lone/tmp" TESTS="$ROOM/lone/tests" TOOL="$ROOM/lone/bin/tool" \
 		SANDBOXFS="$ROOM/lone/bin/sandboxfs" LONE=1 "$0"
 }
@@ -199,7 +208,8 @@ if [ -n "${LONE:-}" ]; then
 	exit
 fi
 holds "everything is in force for $(id -un), and policy and --doctor say so" own_policy
-[ "$(id -u)" != 0 ] || holds "run_as=games: commands are games, the host sees one owner" named_policy
+[ "$(id -u)" != 0 ] ||
+	holds "run_as=games: commands are games, the host sees one owner" named_policy
 holds "isolation=none: nothing is, and policy says so" policy_of_none
 [ "$(id -u)" != 0 ] || holds "root on overlayfs is refused in words" root_on_overlayfs
 if [ "$(id -u)" = 0 ]; then

@@ -1,7 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 . "$TESTS/lib/attack.sh"
-# Settings of the source's and of the user's that name a program in the tree, where a command can put what it likes.
+# Settings of the source's and of the user's that name a program in the tree,
+# where a command can put what it likes.
 
 # On the host, so that nothing inside can make it.
 CANARY=$ROOM/tmp/canary
@@ -18,12 +19,14 @@ ran() {
 	rm -f "$CANARY"
 }
 
-# A program under many names that leaves a canary and passes its input on; what a hook, driver or editor would be.
-# tools/ssh ends at once, because git waits for its greeting.
+# A program under many names that leaves a canary and passes its input on; what a hook, driver or
+# editor would be. tools/ssh ends at once, because git waits for its greeting.
 plant_programs() {
 	mount_victims "$@"
-	run a sh -c "mkdir -p tools .husky node_modules/.bin; printf '#!/bin/sh\ntouch $CANARY\nexec cat\n' >tools/run; chmod +x tools/run
-		for name in pre-commit post-index-change commit-msg prepare-commit-msg reference-transaction post-checkout; do
+	run a sh -c "mkdir -p tools .husky node_modules/.bin
+		printf '#!/bin/sh\ntouch $CANARY\nexec cat\n' >tools/run; chmod +x tools/run
+		for name in pre-commit post-index-change commit-msg prepare-commit-msg \
+			reference-transaction post-checkout; do
 			printf '#!/bin/sh\ntouch $CANARY\n' >.husky/\$name; chmod +x .husky/\$name; done
 		printf '#!/bin/sh\ntouch $CANARY\n' >tools/ssh; chmod +x tools/ssh
 		cp tools/run node_modules/.bin/fmt; cp tools/run Makefile; cp tools/run git-credential-x
@@ -91,7 +94,8 @@ monitor() {
 }
 
 filters() {
-	for way in './tools/run %f' 'sh ./tools/run %f' 'tools/run' 'sh -c "./tools/run"' 'cat | tools/run' 'node_modules/.bin/fmt' \
+	for way in './tools/run %f' 'sh ./tools/run %f' 'tools/run' 'sh -c "./tools/run"' \
+		'cat | tools/run' 'node_modules/.bin/fmt' \
 		'env X=1 ./tools/run' 'true && tools/run' '$(echo ./tools/run)' 'make -f Makefile'; do
 		set_and_look filter.evil.clean "$way" || return 1
 	done
@@ -171,7 +175,8 @@ remotes() {
 helpers() {
 	for helper in '!./tools/run' './tools/run' '!sh tools/run'; do
 		git config --file "$REPO/.git/config" credential.helper "$helper"
-		printf 'protocol=https\nhost=x.invalid\n\n' | GIT_TERMINAL_PROMPT=0 timeout 60 git -C "$MNT/a" credential fill >"$ROOM/said" 2>&1 || true
+		printf 'protocol=https\nhost=x.invalid\n\n' |
+			GIT_TERMINAL_PROMPT=0 timeout 60 git -C "$MNT/a" credential fill >"$ROOM/said" 2>&1 || true
 		git config --file "$REPO/.git/config" --unset-all credential.helper
 		no_canary
 	done
@@ -236,7 +241,8 @@ set_later() {
 harmless() {
 	printf '#!/bin/sh\ntouch %s\nexec cat\n' "$CANARY" >"$ROOM/bin/sbx-filter"
 	chmod +x "$ROOM/bin/sbx-filter"
-	for way in "sbx-filter smudge -- %f" "$ROOM/bin/sbx-filter %f" "sh -c 'sbx-filter'" "cat | sed -e s/a/b/ | sbx-filter"; do
+	for way in "sbx-filter smudge -- %f" "$ROOM/bin/sbx-filter %f" "sh -c 'sbx-filter'" \
+		"cat | sed -e s/a/b/ | sbx-filter"; do
 		git config --file "$REPO/.git/config" filter.evil.clean "$way"
 		echo "$(date +%s%N)" >"$MNT/a/f.x"
 		PATH=$ROOM/bin:$PATH git -C "$MNT/a" add f.x
@@ -261,7 +267,8 @@ comes_and_goes() {
 	same .husky "$(source_git config core.hooksPath)"
 	same /dev/null "$(git -C "$MNT/a" config core.hooksPath)"
 	grep -q 'includeIf' "$REPO/.git/config"
-	like '*core.hookspath*no hooks*git_programs=tree*' "$("$TOOL" json git_programs <"$MNT/a/ctl/info")"
+	like '*core.hookspath*no hooks*git_programs=tree*' \
+		"$("$TOOL" json git_programs <"$MNT/a/ctl/info")"
 	same none "$("$TOOL" json git_programs <"$MNT/a/ctl/policy")"
 	git -C "$REPO" worktree add -q "$ROOM/own" -b own
 	same .husky "$(git -C "$ROOM/own" config core.hooksPath)"
@@ -319,7 +326,8 @@ end_branches() {
 	unmount
 	mount_repo
 	teardown a b
-	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads | grep -vx main); do
+	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads |
+		grep -vx main); do
 		git -C "$REPO" branch -qD "$branch"
 	done
 }
@@ -348,21 +356,25 @@ reviewed() {
 		for key in open(sys.argv[2]).read().split():
 		    if not any(fnmatch.fnmatchcase(key, p) for p in patterns): print(key)
 	END
-	[ ! -s "$ROOM/unknown" ] || fail "git has keys that nobody has looked at: $(tr '\n' ' ' <"$ROOM/unknown")"
+	[ ! -s "$ROOM/unknown" ] ||
+		fail "git has keys that nobody has looked at: $(tr '\n' ' ' <"$ROOM/unknown")"
 }
 
 # What each attribute of git's that names a program names is a setting, of these.
 attributes() {
 	grep -v '^#' "$TESTS/attacks/git_attributes.txt" | while IFS='	' read -r attribute keys; do
 		for key in $keys; do
-			[ "$key" = - ] || cut -f 1 "$KEYS" | grep -qxF "$key" || fail "$attribute: $key is not in the table"
+			[ "$key" = - ] || cut -f 1 "$KEYS" | grep -qxF "$key" ||
+				fail "$attribute: $key is not in the table"
 		done
 	done
 	if man -w gitattributes >/dev/null 2>&1; then
-		MANWIDTH=200 man -P cat gitattributes | col -b | sed -n '/^EFFECTS/,/^USING MACRO/s/^       \([a-z-]*\)$/\1/p' >"$ROOM/attributes"
+		MANWIDTH=200 man -P cat gitattributes | col -b |
+			sed -n '/^EFFECTS/,/^USING MACRO/s/^       \([a-z-]*\)$/\1/p' >"$ROOM/attributes"
 		[ "$(wc -l <"$ROOM/attributes")" -gt 10 ] || fail "git tells no attributes"
 		while read -r attribute; do
-			grep -q "^$attribute	" "$TESTS/attacks/git_attributes.txt" || fail "attribute $attribute was not looked at"
+			grep -q "^$attribute	" "$TESTS/attacks/git_attributes.txt" ||
+				fail "attribute $attribute was not looked at"
 		done <"$ROOM/attributes"
 	fi
 }

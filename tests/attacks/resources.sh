@@ -10,7 +10,8 @@ fork_bomb() {
 }
 
 fork_bombs_do_not_share_a_limit() {
-	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'i=0; while [ $i -lt 15 ]; do sleep 1000 & i=$((i + 1)); done; : >up; wait')
+	id=$("$TOOL" result "$MNT/b/ctl/spawn" \
+		sh -c 'i=0; while [ $i -lt 15 ]; do sleep 1000 & i=$((i + 1)); done; : >up; wait')
 	until [ -e "$MNT/b/up" ]; do tick; done
 	out=$(talk a/ctl/exec '{"argv":["./attack","processes"],"limits":{"procs":10}}')
 	n=$(printf '%s' "$out" | "$TOOL" json stdout | cut -d' ' -f1 | head -n 1)
@@ -31,13 +32,15 @@ memory_hog() {
 
 file_filler() {
 	talk a/ctl/exec '{"argv":["head","-c","5000000","/dev/zero"],"limits":{"file_mb":1}}' >/dev/null
-	talk a/ctl/exec '{"argv":["sh","-c","exec head -c 5000000 /dev/zero >big"],"limits":{"file_mb":1}}' >/dev/null
+	talk a/ctl/exec \
+		'{"argv":["sh","-c","exec head -c 5000000 /dev/zero >big"],"limits":{"file_mb":1}}' >/dev/null
 	like '153 signaled*' "$(cat "$MNT/a/ctl/status")"
 	same 1048576 "$(wc -c <"$MNT/a/big")"
 }
 
 busy_loop() {
-	talk a/ctl/exec '{"argv":["sh","-c","while :; do :; done"],"limits":{"cpu_s":1},"timeout_ms":8000}' >/dev/null
+	talk a/ctl/exec \
+		'{"argv":["sh","-c","while :; do :; done"],"limits":{"cpu_s":1},"timeout_ms":8000}' >/dev/null
 	like '152 signaled*' "$(cat "$MNT/a/ctl/status")"
 }
 
@@ -81,13 +84,15 @@ inotify_instances() {
 }
 
 output_flood() {
-	out=$(talk a/ctl/exec '{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
+	out=$(talk a/ctl/exec \
+		'{"argv":["head","-c","3000000","/dev/zero"],"limits":{"output_bytes":100000}}')
 	same true "$(printf '%s' "$out" | "$TOOL" json stdoutTruncated)"
 	same 100000 "$(wc -c <"$MNT/a/ctl/stdout")"
 }
 
 deaf_and_forked() {
-	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM HUP; sleep '$LONG'; sleep '$LONG'\" &); sleep '$LONG'"],"timeout_ms":200}' >/dev/null
+	talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM HUP; '\
+'sleep '$LONG'; sleep '$LONG'\" &); sleep '$LONG'"],"timeout_ms":200}' >/dev/null
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
 	refuse "$TOOL" pids "$LONG"
 }
@@ -98,7 +103,8 @@ no_core_dump() {
 	stays_at_one ':'
 }
 
-# stays_at_one SCRIPT: after it the limit is one byte, with which the kernel starts no program of core_pattern's.
+# stays_at_one SCRIPT: after it the limit is one byte, with which the kernel
+# starts no program of core_pattern's.
 stays_at_one() {
 	set -- $(run a sh -c "$1"' && grep -i "core file size" /proc/self/limits' | sed 's/.*size *//')
 	case $(ulimit -Hc) in

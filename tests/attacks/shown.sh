@@ -17,11 +17,13 @@ def walk(top):
         if path not in mounts and os.path.isdir(path) and not os.path.islink(path):
             walk(path)
 walk("/")
-missing = [path for path in json.load(open("policy.json"))["paths"]["shown"] if not os.path.lexists(path)]
+missing = [path for path in json.load(open("policy.json"))["paths"]["shown"]
+           if not os.path.lexists(path)]
 print(json.dumps({"mounts": sorted(mounts), "entries": sorted(entries), "missing": missing}))
 END
 
-# Of each path that is there the reason, by policy's longest path; complains of what has none, and of reasons for nothing.
+# Of each path that is there the reason, by policy's longest path; complains of what has
+# none, and of reasons for nothing.
 cat >"$ROOM/compare.py" <<'END'
 import json, sys
 seen = json.load(open(sys.argv[1]))
@@ -36,7 +38,8 @@ for path in seen["mounts"] + seen["entries"]:
         print(f"{path}\t{shown[max(reasons, key=len)]}")
     elif not leads:
         bad.append(f"not in policy: {path}")
-# What is mounted is there by itself; of what the system has mounted within its directories it has the reason.
+# What is mounted is there by itself; of what the system has mounted within its directories
+# it has the reason.
 for path in seen["mounts"]:
     if path not in shown and not any(within(path, top) and "system" in shown[top] for top in shown):
         bad.append(f"a mount that is not in policy: {path}")

@@ -74,8 +74,10 @@ mkfifo "$ROOM/server.in"
 exec 9<>"$ROOM/server.in"
 claim "servers on the host" serve_early
 claim "mounting" mount_victims "ro_paths=$SHOWN"
-attack "sockets" "a socket below a path that is shown, served after the mount" out_of_reach "$SHOWN/first"
-attack "sockets" "a socket below a path that is shown, served before the mount" out_of_reach "$SHOWN/early"
+attack "sockets" "a socket below a path that is shown, served after the mount" \
+	out_of_reach "$SHOWN/first"
+attack "sockets" "a socket below a path that is shown, served before the mount" \
+	out_of_reach "$SHOWN/early"
 attack "sockets" "one further below" out_of_reach "$SHOWN/deep/early"
 attack "sockets" "one in a directory of PATH" out_of_reach "$ROOM/home/tools/bin/early"
 [ "$(id -u)" != 0 ] || attack "sockets" "one of the system" out_of_reach /opt/early

@@ -20,7 +20,8 @@ at_once() {
 
 opening() {
 	plant
-	for flags in O_RDONLY O_WRONLY O_RDWR O_WRONLY\|O_APPEND O_WRONLY\|O_CREAT\|O_TRUNC O_RDONLY\|O_NONBLOCK; do
+	for flags in O_RDONLY O_WRONLY O_RDWR O_WRONLY\|O_APPEND O_WRONLY\|O_CREAT\|O_TRUNC \
+		O_RDONLY\|O_NONBLOCK; do
 		for file in pipe sock; do
 			at_once "$TOOL" open "$MNT/a/tree/$file" "$flags"
 			same ENXIO "$(cat "$ROOM/said")"
@@ -67,7 +68,8 @@ others() {
 
 shows_as_a_socket() {
 	plant
-	same "socket socket" "$("$TOOL" lstat "$MNT/a/tree/pipe" type) $("$TOOL" lstat "$MNT/a/tree/sock" type)"
+	same "socket socket" \
+		"$("$TOOL" lstat "$MNT/a/tree/pipe" type) $("$TOOL" lstat "$MNT/a/tree/sock" type)"
 	same '' "$(find "$MNT/a/tree" -type p)"
 	same fifo "$(run a stat -c %F tree/pipe)"
 }
@@ -93,7 +95,8 @@ made_through_the_mount() {
 }
 
 a_client_of_its_socket() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'rm -f in out path; mkfifo in; exec 3<>in; ./attack serve path <in >out')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'rm -f in out path; mkfifo in; exec 3<>in; ./attack serve path <in >out')
 	until [ -s "$MNT/a/out" ]; do tick; done
 	have=$("$ROOM/bin/attack" connect "$MNT/a/path")
 	echo "$id" >"$MNT/a/ctl/kill"

@@ -38,7 +38,8 @@ among_all() {
 by_a_commit() {
 	leave_in_the_trash
 	run a sh -c "t=\$(printf '100644 blob $blob\tunsaved\n' | git mktree --missing) &&
-		git reset -q --soft \$(git -c user.name=x -c user.email=x@y commit-tree -p HEAD -m planted \$t)" >"$ROOM/said" 2>&1
+		git reset -q --soft \$(git -c user.name=x -c user.email=x@y commit-tree -p HEAD -m planted \$t)" \
+			>"$ROOM/said" 2>&1
 	! git -C "$REPO" cat-file -e sandbox/a:unsaved 2>/dev/null || unsafe "the daemon took it over"
 	run a git cat-file blob "$blob" >"$ROOM/said" 2>&1 || true
 	not_read
@@ -86,13 +87,16 @@ snapshot_by_its_id() {
 
 snapshot_among_all() {
 	leave_in_a_snapshot
-	run a sh -c 'git log --all -p --format=; git cat-file --batch-all-objects --batch-check="%(objectname) %(objecttype)" |
+	run a sh -c 'git log --all -p --format=
+		git cat-file --batch-all-objects --batch-check="%(objectname) %(objecttype)" |
 		sed -n "s/ blob//p" | git cat-file --batch' >"$ROOM/said" 2>&1 || true
 	not_read
 	# And without git.
-	run a sh -c 'd=$(cat "$(git rev-parse --git-dir)/objects/info/alternates"); find "$d" "$d/.." -type f' >"$ROOM/said" 2>&1 || true
+	run a sh -c 'd=$(cat "$(git rev-parse --git-dir)/objects/info/alternates")
+		find "$d" "$d/.." -type f' >"$ROOM/said" 2>&1 || true
 	while read -r blob; do
-		! grep -q "$(printf %.2s "$blob")/${blob#??}" "$ROOM/said" || unsafe "the file of an object is shown"
+		! grep -q "$(printf %.2s "$blob")/${blob#??}" "$ROOM/said" ||
+			unsafe "the file of an object is shown"
 	done <"$ROOM/blobs"
 }
 
@@ -117,8 +121,10 @@ leave_work() {
 	echo >"$MNT/w/ctl/snapshot"
 	run w sh -c "g() { git -c user.name=x -c user.email=x@y \"\$@\"; }
 		echo '$NEVER commit' >commit; git add commit; g commit -qm commit
-		git checkout -qb own; echo '$NEVER branch' >branch; git add branch; g commit -qm branch; git checkout -q -
-		git checkout -q --detach; echo '$NEVER detached' >detached; git add detached; g commit -qm detached; git checkout -q -
+		git checkout -qb own; echo '$NEVER branch' >branch; git add branch; g commit -qm branch
+		git checkout -q -
+		git checkout -q --detach; echo '$NEVER detached' >detached; git add detached
+		g commit -qm detached; git checkout -q -
 		echo '$NEVER stash' >commit; g stash -q
 		echo '$NEVER previous' >previous; git add previous"
 	echo 1 >"$MNT/w/ctl/reset"
@@ -146,7 +152,8 @@ work_by_its_id() {
 
 work_among_all() {
 	leave_work
-	run a sh -c 'git log --all -p --format=; git cat-file --batch-all-objects --batch-check="%(objectname) %(objecttype)" |
+	run a sh -c 'git log --all -p --format=
+		git cat-file --batch-all-objects --batch-check="%(objectname) %(objecttype)" |
 		sed -n "s/ blob//p" | git cat-file --batch' >"$ROOM/said" 2>&1 || true
 	not_read
 	same '' "$(run a git branch --list sandbox/w)"
@@ -156,11 +163,16 @@ work_among_all() {
 work_by_a_commit() {
 	leave_work
 	commit=$(git -C "$REPO" rev-parse sandbox/w)
-	run a sh -c "d=\$(git rev-parse --git-dir) && t=\$(git rev-parse HEAD^{tree}) && c=\$(printf 'tree %s\nparent $commit\nauthor x <x@y> 1 +0000\ncommitter x <x@y> 1 +0000\n\nplanted\n' \$t |
-		git hash-object -t commit -w --stdin) && b=\$(git symbolic-ref HEAD) && mkdir -p \"\$d/\${b%/*}\" && echo \$c >\"\$d/\$b\"" >"$ROOM/said" 2>&1 || true
+	person='x <x@y> 1 +0000'
+	run a sh -c "d=\$(git rev-parse --git-dir) && t=\$(git rev-parse HEAD^{tree}) &&
+		c=\$(printf 'tree %s\nparent $commit\nauthor $person\ncommitter $person\n\nplanted\n' \$t |
+			git hash-object -t commit -w --stdin) && b=\$(git symbolic-ref HEAD) &&
+		mkdir -p \"\$d/\${b%/*}\" && echo \$c >\"\$d/\$b\"" >"$ROOM/said" 2>&1 || true
 	! git -C "$REPO" merge-base --is-ancestor "$commit" sandbox/a || unsafe "the daemon took it over"
 	work_by_its_id commit
-	run a sh -c "echo $(git -C "$REPO" rev-parse sandbox/a) >\"\$(git rev-parse --git-dir)/\$(git symbolic-ref HEAD)\""
+	run a sh -c \
+		"d=\$(git rev-parse --git-dir)
+		echo $(git -C "$REPO" rev-parse sandbox/a) >\"\$d/\$(git symbolic-ref HEAD)\""
 }
 
 # A sandbox that is to begin as the other has it all the same, and the host merges it.
@@ -168,7 +180,8 @@ begun_as_another() {
 	echo '{"name":"n","base":"sandbox/w"}' >"$MNT/ctl/create"
 	same "$NEVER commit" "$(run n git show HEAD:commit)"
 	same '' "$(run n git status --porcelain)"
-	run n sh -c 'echo more >more; git add more; git -c user.name=x -c user.email=x@y commit -qm more; git fsck --no-dangling --no-progress'
+	run n sh -c 'echo more >more; git add more; git -c user.name=x -c user.email=x@y commit -qm more
+		git fsck --no-dangling --no-progress'
 	same more "$(git -C "$REPO" show sandbox/n:more)"
 	same '' "$(run a git branch --list sandbox/n)"
 	teardown n
@@ -187,7 +200,8 @@ let_go() {
 
 # git inside says nothing of what it is not shown.
 git_is_quiet() {
-	same '' "$(run a sh -c 'git fsck --no-dangling --no-progress && git log -1 --format= && git gc -q' 2>&1)"
+	same '' \
+		"$(run a sh -c 'git fsck --no-dangling --no-progress && git log -1 --format= && git gc -q' 2>&1)"
 }
 
 claim "mounting" mount_victims

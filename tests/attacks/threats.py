@@ -35,17 +35,21 @@ checks.append((len(ids) > 20 and len(rows) > 100, "the threat model was found"))
 meson = (here / "../meson.build").read_text()
 weak = re.search(r"^weak = executable\(.*?c_args", meson, re.S | re.M).group(0)
 # All of the runner is compiled anew.
-runner = re.search(r"^weak_runner = executable\([^)]*runner_main, runner_sources,\s*c_args: '-DSBX_WEAK'", meson, re.M)
+runner = re.search(r"^weak_runner = executable\([^)]*runner_main, runner_sources,\s*c_args: "
+                   r"'-DSBX_WEAK'", meson, re.M)
 for top in ("fs", "backends"):
     for source in sorted((here / "../.." / top).rglob("*.c")):
         name = f"{top}/{source.relative_to(here / '../..' / top)}"
         knows = "sbx_mitigation_off(" in source.read_text() or "#ifdef SBX_WEAK" in source.read_text()
         if knows and source.parent.name in ("isolation", "spawner"):
-            checks.append((runner and f"'{source.name}'" in (source.parent / "meson.build").read_text(),
-                           f"{name} is compiled anew for the runner without walls, as it knows of one"))
+            checks.append((runner
+                           and f"'{source.name}'" in (source.parent / "meson.build").read_text(),
+                           f"{name} is compiled anew for the runner without walls, "
+                           f"as it knows of one"))
         elif knows or (name in weak and source.name != "main.c"):
             checks.append((knows and f"'../{name}'" in weak,
-                           f"{name} is compiled anew for the daemon without walls, as it knows of one"))
+                           f"{name} is compiled anew for the daemon without walls, "
+                           f"as it knows of one"))
 
 for i, (ok, what) in enumerate(checks, 1):
     print(f"{'ok' if ok else 'not ok'} {i} - {what}")
