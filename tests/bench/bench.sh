@@ -40,7 +40,8 @@ measures() {
 
 names_what_is_missing() {
 	mkdir -p "$ROOM/few"
-	for tool in python3 sh env git sync mount umount unshare losetup mkfs.ext4 findmnt fusermount3 chmod sleep; do
+	for tool in python3 sh env git sync mount umount unshare losetup mkfs.ext4 findmnt fusermount3 \
+		chmod sleep; do
 		path=$(command -v $tool) || continue
 		ln -sf "$path" "$ROOM/few/$tool"
 	done
@@ -61,9 +62,11 @@ refuses() {
 	grep -q 'no row no-such-row' "$ROOM/said"
 }
 
-# of_the_run WORD: processes of a run by what is in their arguments. In brackets, so that grep does not find itself.
+# of_the_run WORD: processes of a run by what is in their arguments. In brackets,
+# so that grep does not find itself.
 of_the_run() {
-	grep -lazE "$ROOM/tmp/sandboxfs-benc[h].*$1" /proc/[0-9]*/cmdline 2>/dev/null || true # some end meanwhile
+	grep -lazE "$ROOM/tmp/sandboxfs-benc[h].*$1" /proc/[0-9]*/cmdline 2>/dev/null ||
+		true # some end meanwhile
 }
 
 # Ended in the middle by SIGNAL; after KILL only the directory may be left.

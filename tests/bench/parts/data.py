@@ -1,12 +1,14 @@
-"""What is measured on: repositories of a given number of files, always the same ones. Made once each, when a row asks."""
+"""What is measured on: repositories of a given number of files, always the same ones. Made once
+each, when a row asks."""
 import os
 import random
 import subprocess
 
 from .room import Failed, call
 
-WORDS = ("alpha buffer cache delta entry frame graph handle index job kernel lock mount node order page queue ring "
-         "sandbox table unit value write zone return static const struct while break size count").split()
+WORDS = ("alpha buffer cache delta entry frame graph handle index job kernel lock mount node order "
+         "page queue ring sandbox table unit value write zone return static const struct while "
+         "break size count").split()
 
 # name: files and directories; and with --quick
 REPOS = {
@@ -37,7 +39,8 @@ def directories(rng, n):
 
 
 def files(n, ndirs):
-    """Paths and contents: sizes as in source trees, half of them below 2.5 KB, a few of some 100 KB."""
+    """Paths and contents: sizes as in source trees, half of them below 2.5 KB,
+    a few of some 100 KB."""
     rng = random.Random(n)
     stock = text(rng, 2 << 20)
     dirs = directories(rng, ndirs)
@@ -94,7 +97,8 @@ class Data:
     def bundle(self):
         def make():
             path = self.room.at("share", "project.bundle")
-            call(["git", "-C", self.repo("project"), "bundle", "create", "-q", path, "main", "HEAD"])
+            call(["git", "-C", self.repo("project"), "bundle", "create", "-q", path, "main",
+                  "HEAD"])
             return path
         return self.once("bundle", make)
 
@@ -103,9 +107,11 @@ class Data:
             path = self.room.at("share", "transactions.sql")
             n = 1000 if self.room.quick else 10000
             with open(path, "w", encoding="utf-8") as f:
-                f.write("PRAGMA journal_mode=WAL;\nCREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT);\n")
+                f.write("PRAGMA journal_mode=WAL;\nCREATE TABLE t(id INTEGER PRIMARY KEY, "
+                        "v TEXT);\n")
                 for i in range(n):
-                    f.write(f"BEGIN; INSERT INTO t(v) VALUES('{WORDS[i % len(WORDS)]}{i}'); COMMIT;\n")
+                    f.write(f"BEGIN; INSERT INTO t(v) VALUES('{WORDS[i % len(WORDS)]}{i}'); "
+                            "COMMIT;\n")
             return path
         return self.once("transactions", make)
 

@@ -7,7 +7,8 @@ from .room import Failed, Missing
 
 @dataclass
 class Aim:
-    """WAY is at least `least` times as fast as `against`; or, without that, its amount is at most `most`."""
+    """WAY is at least `least` times as fast as `against`; or, without that, its
+    amount is at most `most`."""
     way: str
     against: str = None
     least: float = None
@@ -17,8 +18,8 @@ class Aim:
 @dataclass
 class Row:
     """
-    measure(sites, way, round) gives (ns, operations) or, in a row with units, (amount, 1). A row whose ways cannot
-    be separated has joint(sites, round) instead, which gives that for each way.
+    measure(sites, way, round) gives (ns, operations) or, in a row with units, (amount, 1). A row
+    whose ways cannot be separated has joint(sites, round) instead, which gives that for each way.
     """
     name: str
     what: str
@@ -45,13 +46,15 @@ class Result:
         return statistics.median(self.values[way])
 
     def ratio(self, way, against):
-        """How many times as fast as AGAINST: the median over rounds, in which both met the same machine."""
+        """How many times as fast as AGAINST: the median over rounds, in which
+        both met the same machine."""
         both = zip(self.values.get(way, []), self.values.get(against, []))
         ratios = [b / a for a, b in both if a]
         return statistics.median(ratios) if ratios else None
 
     def judged(self):
-        """Each aim with what was measured and whether it is reached; None: could not be measured."""
+        """Each aim with what was measured and whether it is reached; None:
+        could not be measured."""
         for aim in self.row.aims:
             if aim.most is not None:
                 got = self.median(aim.way) if self.values.get(aim.way) else None

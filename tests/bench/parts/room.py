@@ -66,7 +66,8 @@ def descendants(pid):
 
 
 class Room:
-    """PATH holds everything of the run. Whatever was started or mounted is taken down by close()."""
+    """PATH holds everything of the run. Whatever was started or mounted is
+    taken down by close()."""
 
     def __init__(self, path, build, quick, options):
         self.path, self.build, self.quick, self.options = path, build, quick, options
@@ -80,8 +81,8 @@ class Room:
                     "[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
         os.environ.update(GIT_CONFIG_GLOBAL=self.at("home", "gitconfig"), GIT_CONFIG_NOSYSTEM="1",
                           HOME=self.at("home"), LC_ALL="C.UTF-8")
-        for tool in ("sandboxfs", "sandboxfs-runner", "tests/bench/bench-micro", "tests/bench/bench-exec",
-                     "tests/bench/bench-exec-many"):
+        for tool in ("sandboxfs", "sandboxfs-runner", "tests/bench/bench-micro",
+                     "tests/bench/bench-exec", "tests/bench/bench-exec-many"):
             shutil.copy(os.path.join(build, tool), self.at("share"))
         self.micro = self.at("share", "bench-micro")
         self.sandboxfs = self.at("share", "sandboxfs")

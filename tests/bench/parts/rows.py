@@ -135,7 +135,8 @@ TREE_ROWS = [
     Row("git_status_cold", "git status, empty caches", HOST,
         cold("time", "/dev/null", "git", "status", "--porcelain", tool="git"), aims=aims(0.6),
         skip=needs_root),
-    Row("read_warm", "one large file from beginning to end, for each MiB; cached in memory that is in one piece", HOST,
+    Row("read_warm", "one large file from beginning to end, for each MiB; "
+                     "cached in memory that is in one piece", HOST,
         read_large("warm"), aims=aims(0.65, 0.95)),
     Row("read_cold", "the same with empty caches", HOST, read_large("cold"), aims=aims(0.75, 0.95),
         skip=needs_root),

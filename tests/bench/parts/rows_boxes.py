@@ -21,20 +21,23 @@ def run(room, *argv):
 
 
 class Peer:
-    """What takes the place of a sandbox: a command that makes PATH of the repository, and one that removes it."""
+    """What takes the place of a sandbox: a command that makes PATH of the repository,
+    and one that removes it."""
 
     def __init__(self, make, remove):
         self.make, self.remove = make, remove
 
 
 def layered_make(sites, repo, path):
-    """The best that a shell script does: an overlay over one checkout, made a worktree. Root only."""
+    """The best that a shell script does: an overlay over one checkout, made
+    a worktree. Root only."""
     base = sites.data.once("layered base", lambda: layered_base(sites, repo))
     os.makedirs(path + ".d/up")
     os.makedirs(path + ".d/work")
     os.mkdir(path)
     script = ('git -C "$1" worktree add -q --no-checkout -b "$4" "$3.d/tree" && '
-              'mount -t overlay overlay -o "lowerdir=$2,upperdir=$3.d/up,workdir=$3.d/work" "$3" && '
+              'mount -t overlay overlay -o '
+              '"lowerdir=$2,upperdir=$3.d/up,workdir=$3.d/work" "$3" && '
               'cp "$3.d/tree/.git" "$3/.git" && cp "$2.index" "$1/.git/worktrees/tree/index"')
     return ["sh", "-c", script, "sh", repo, base, path, os.path.basename(path)]
 
@@ -164,7 +167,8 @@ def resident_mib(pid):
 
 
 def disk_kib(*tops):
-    """What is below TOPS takes on disk, git's indexes left out; what overlayfs keeps locked is empty."""
+    """What is below TOPS takes on disk, git's indexes left out; what overlayfs
+    keeps locked is empty."""
     blocks = {}
     for top in tops:
         for at, dirs, names in os.walk(top):

@@ -1,4 +1,5 @@
-"""Rows about what a sandbox was: recording it, going back, and making another of it, after ten files have changed."""
+"""Rows about what a sandbox was: recording it, going back, and making another of it, after
+ten files have changed."""
 import json
 import os
 import time
@@ -14,7 +15,8 @@ AIMS = [Aim("sandboxfs", "git worktree", least=20)]
 
 
 def kept_box(sites):
-    """A sandbox that has been used: git has looked at all of it, as whoever works in one has it do."""
+    """A sandbox that has been used: git has looked at all of it, as whoever
+    works in one has it do."""
     mount = sites.mount("large")
 
     def make():
@@ -54,7 +56,8 @@ def after_changes(text, file, after=lambda mount: None):
 
 
 def as_it_was(sites, way, number):
-    """A fork of a snapshot, after which ten files have changed: each by a name of its own, as the branch stays."""
+    """A fork of a snapshot, after which ten files have changed: each by a name of its
+    own, as the branch stays."""
     if way == "git worktree":
         return measure_mkdir(sites, way, number)
     mount, names = kept_box(sites)
@@ -75,12 +78,14 @@ def as_it_was(sites, way, number):
 
 
 HISTORY_ROWS = [
-    Row("snapshot", "a snapshot of 50 000 files (--quick: 5 000), 10 of them changed; git worktree add", WAYS,
+    Row("snapshot",
+        "a snapshot of 50 000 files (--quick: 5 000), 10 of them changed; git worktree add", WAYS,
         after_changes(b"round\n", "snapshot"), reference="git worktree", aims=AIMS),
     Row("fork", "a fork of it", WAYS,
         after_changes(b"forked\n", "fork", lambda mount: mount.teardown("forked")),
         reference="git worktree", aims=AIMS),
-    Row("fork@id", "a fork of a snapshot of it", WAYS, as_it_was, reference="git worktree", aims=AIMS),
+    Row("fork@id", "a fork of a snapshot of it", WAYS, as_it_was, reference="git worktree",
+        aims=AIMS),
     Row("reset", "back to how it was made", WAYS, after_changes(b"1\n", "reset"),
         reference="git worktree", aims=AIMS),
 ]

@@ -41,7 +41,8 @@ class Sites:
         return self.made[key]
 
     def mount(self, source, kind="", extra=()):
-        """A mount whose first sandbox has been made and removed, so that what is cached is cached."""
+        """A mount whose first sandbox has been made and removed, so that
+        what is cached is cached."""
         def make():
             mount = Mount(self.room, source + kind, self.data.repo(source), extra)
             mount.create("warm-up")
@@ -122,7 +123,8 @@ class Sites:
         found = {}
         for tool, *flag in (("git", "--version"), ("rg", "--version"), ("sqlite3", "--version"),
                             ("bindfs", "--version"), ("fuse-overlayfs", "--version"),
-                            ("mergerfs", "--version"), ("bwrap", "--version"), ("nsjail", "--help")):
+                            ("mergerfs", "--version"), ("bwrap", "--version"),
+                            ("nsjail", "--help")):
             try:
                 need(tool)
                 done = subprocess.run([tool, *flag], capture_output=True, text=True, check=False)
