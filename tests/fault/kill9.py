@@ -1,9 +1,10 @@
 """Kills the daemon at random moments and compares what the next mount shows with what had returned.
 
-Three clients create sandboxes, write files, run commands, commit, record states and go back to them, fork, rename, push and
-tear down, and note each operation before and after. After a kill an operation that had returned must hold; one that
-was under way may have happened or not; and nothing else may be there: no process, no second mount, no worktree, no branch. What
-git made inside is in the source, which is whole, and git works in every sandbox.
+Three clients create sandboxes, write files, run commands, commit, record states and go back to
+them, fork, rename, push and tear down, and note each operation before and after. After a kill an
+operation that had returned must hold; one that was under way may have happened or not; and nothing
+else may be there: no process, no second mount, no worktree, no branch. What git made inside is in
+the source, which is whole, and git works in every sandbox.
 """
 import copy
 import json
@@ -55,8 +56,8 @@ class Client(threading.Thread):
         elif kind < 0.65:
             self.execute(self.rng.choice(sure))
         else:
-            self.rng.choice((self.snapshot, self.restore, self.reset, self.fork, self.rename, self.push, self.side,
-                             self.stash))(self.rng.choice(sure))
+            self.rng.choice((self.snapshot, self.restore, self.reset, self.fork, self.rename,
+                             self.push, self.side, self.stash))(self.rng.choice(sure))
 
     def create(self):
         name = f"c{self.number}-{self.count}"
@@ -142,14 +143,17 @@ class Client(threading.Thread):
 
     def side(self, name):
         """A branch of a command's own is in the source when the command has ended."""
-        # What a git that was killed has staged would be in its commit, and in the way of the checkout back.
+        # What a git that was killed has staged would be in its commit, and in the
+        # way of the checkout back.
         which = self.told(name, f"git reset -q; git checkout -q -b s{self.rng.randrange(1 << 30)}; "
-                          "git commit -q --allow-empty -m side; git rev-parse HEAD; git checkout -q -")
+                          "git commit -q --allow-empty -m side; "
+                          "git rev-parse HEAD; git checkout -q -")
         self.commits[which] = f"a branch in {name}"
 
     def stash(self, name):
         """So is an entry of the stash; the tree stays what it is."""
-        which = self.told(name, f"echo {self.rng.randrange(1 << 30)} >stashed; git add stashed; git stash push -q -- stashed; "
+        which = self.told(name, f"echo {self.rng.randrange(1 << 30)} >stashed; git add stashed; "
+                                f"git stash push -q -- stashed; "
                           "git rev-parse stash@{0}")
         self.commits[which] = f"a stash in {name}"
 
@@ -215,7 +219,8 @@ def verify_commits(clients):
     known = {}
     for c in clients:
         known.update(c.commits)
-    said = subprocess.run(["git", "-C", REPO, "rev-list", "--all"], check=True, text=True, stdout=subprocess.PIPE)
+    said = subprocess.run(["git", "-C", REPO, "rev-list", "--all"], check=True, text=True,
+                          stdout=subprocess.PIPE)
     there = set(said.stdout.split())
     lost = {which: what for which, what in known.items() if which not in there}
     check(not lost, f"no ref of the source leads to {lost}")
@@ -229,7 +234,8 @@ def try_one(seen, clients, rng, number):
     if seen:
         name = rng.choice(sorted(seen))
         if any(c.boxes.get(name, {}).get("README.md") for c in clients):
-            out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat", "README.md"])
+            out = subprocess.check_output([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "cat",
+                                           "README.md"])
             check(out == b"hello\n", f"a command in {name} says {out}")
         MOUNT.try_git(name, number)
 
@@ -272,7 +278,8 @@ def main():
     subprocess.check_call(["fusermount3", "-u", MNT])
     MOUNT.await_end()
     with open(sys.argv[2], "w") as f:
-        f.write(f"seed {SEED}: {KILLS} kills, {done} operations had returned, {len(seen)} sandboxes at the end\n")
+        f.write(f"seed {SEED}: {KILLS} kills, {done} operations had returned, "
+                f"{len(seen)} sandboxes at the end\n")
 
 
 try:

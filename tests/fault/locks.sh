@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# A daemon can be killed between any two system calls of libgit2: its lock files are put where such a moment leaves them.
+# A daemon can be killed between any two system calls of libgit2: its lock files are
+# put where such a moment leaves them.
 
 DOT=$REPO/.git
 
@@ -50,7 +51,8 @@ usable() {
 	same two "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 	echo again >"$MNT/a/ctl/snapshot"
 	run a git branch topic
-	same "$(git -C "$REPO" rev-parse sandbox/a)" "$(git -C "$REPO" rev-parse "$(ref_of a heads/topic)")"
+	same "$(git -C "$REPO" rev-parse sandbox/a)" \
+		"$(git -C "$REPO" rev-parse "$(ref_of a heads/topic)")"
 	rmdir "$MNT/b"
 	teardown b
 	same 1 "$(grep -c '^b-' "$MNT/ctl/trash")"

@@ -1,12 +1,15 @@
-"""Random steps of the host, of commands and of the controls, against a model that remembers every acknowledged byte.
+"""Random steps of the host, of commands and of the controls, against a model that
+remembers every acknowledged byte.
 
-The model knows the tree of each sandbox, of each snapshot, of `previous`, of the mark before each command, and of each entry of
-the trash. After each step the paths that it touched are compared; now and then whole trees are, as the host and as a
-command sees them, with and without the kernel's caches, and across mounts. What has gone from a tree must be
-where the model says it comes back from.
+The model knows the tree of each sandbox, of each snapshot, of `previous`, of the mark before each
+command, and of each entry of the trash. After each step the paths that it touched are compared; now
+and then whole trees are, as the host and as a command sees them, with and without the kernel's
+caches, and across mounts. What has gone from a tree must be where the model says it comes back
+from.
 
 SBX_MODEL_SEED takes other steps, `random` such as nobody has seen. SBX_MODEL_STEPS are that many of
-them, SBX_MODEL_SECONDS as many as that time allows. What fails prints the seed, the steps and the cause.
+them, SBX_MODEL_SECONDS as many as that time allows. What fails prints the seed, the steps and the
+cause.
 """
 import collections
 import copy
@@ -30,7 +33,8 @@ SECONDS = int(os.environ.get("SBX_MODEL_SECONDS") or 0)
 STEPS = int(os.environ.get("SBX_MODEL_STEPS") or (0 if SECONDS else 1500))
 NAMES = ["a", "b", "c", "d", "e", "f"]
 DIRS = ["", "", "d1", "d2", "d1/sub", "src", "cache"]
-FILES = ["f1", "f2", "f3", "x1", "x2", "t1.txt", "t2.txt", "i1.log", "i2.log", "spa ce", "README.md", "main.c"]
+FILES = ["f1", "f2", "f3", "x1", "x2", "t1.txt", "t2.txt", "i1.log", "i2.log", "spa ce",
+         "README.md", "main.c"]
 REFUSED = ["git~1", ".GIT"]
 MARKS = 32
 OLD = 8
@@ -72,7 +76,8 @@ def refused(path):
 
 def in_nested(tree, path):
     parts = path.split("/")
-    return any(getattr(tree.get("/".join(parts[:n])), "repo", None) for n in range(1, len(parts) + 1))
+    return any(getattr(tree.get("/".join(parts[:n])), "repo", None)
+               for n in range(1, len(parts) + 1))
 
 
 def recorded(tree):
@@ -108,7 +113,8 @@ class Model:
     def mount(self):
         self.track = self.rng.random() < 0.5
         options = "state_dir=" + STATE + (",track" if self.track else "")
-        if subprocess.call([TOOL, "mount", ROOM + "/daemon.log", RECORD, SANDBOXFS, REPO, MNT, "-o", options]):
+        if subprocess.call([TOOL, "mount", ROOM + "/daemon.log", RECORD, SANDBOXFS, REPO, MNT, "-o",
+                            options]):
             raise Differs("the mount failed: " + open(ROOM + "/daemon.log").read()[-500:])
 
     def unmount(self):
@@ -180,10 +186,12 @@ class Model:
             if bool(node) != bool(seen):
                 raise Differs(f"{sb.name}/{path}: {who} sees {seen}, there is {node and node.kind}")
             return
-        want = node.data.decode() if node.kind == "l" else "" if node.kind == "d" else digest(node.data)
+        want = (node.data.decode() if node.kind == "l" else "" if node.kind == "d"
+                else digest(node.data))
         links = sum(n is node for n in sb.tree.values()) if node.kind == "f" else 1
         if [node.kind, want] != [seen[0], seen[2]] or (node.kind != "l" and node.mode != seen[1]):
-            raise Differs(f"{sb.name}/{path}: {who} sees {seen}, there is {node.kind} {node.mode:o} {want}")
+            raise Differs(f"{sb.name}/{path}: {who} sees {seen}, "
+                          f"there is {node.kind} {node.mode:o} {want}")
         if node.kind == "f" and links != seen[3]:
             raise Differs(f"{sb.name}/{path}: {who} sees {seen[3]} names, there are {links}")
 
@@ -212,7 +220,8 @@ class Model:
     def same_nested(self, sb, path, node):
         who, message = node.repo
         steps = [["nested_says", path]]
-        said = self.command(sb, steps)[0] if who == "command" else model_steps.nested_says(f"{MNT}/{sb.name}/{path}")
+        said = (self.command(sb, steps)[0] if who == "command"
+                else model_steps.nested_says(f"{MNT}/{sb.name}/{path}"))
         if said != message:
             raise Differs(f"the repository {sb.name}/{path} says {said}, it was {message}")
 
@@ -228,8 +237,9 @@ class Model:
         if have != node.data or size != len(node.data):
             others = [p for p, n in sb.tree.items() if n.kind == "f" and n.data == have]
             names = [p for p, n in sb.tree.items() if n is node]
-            raise Differs(f"a descriptor of {opened} in {sb.name}, now {names}: size {size}, {len(have)} bytes "
-                          f"{digest(have)} (those of {others}), there are {len(node.data)} {digest(node.data)}")
+            raise Differs(f"a descriptor of {opened} in {sb.name}, now {names}: "
+                          f"size {size}, {len(have)} bytes {digest(have)} (those of {others}), "
+                          f"there are {len(node.data)} {digest(node.data)}")
 
     def adopt(self, sb, path, seen):
         """What is not promised becomes what is there."""
@@ -241,7 +251,8 @@ class Model:
         return node
 
     def reconcile(self, sb, want, sure, bytes_sure=False, modes_sure=False):
-        """After something that makes another tree: what is SURE must be as in WANT, the rest is taken from there."""
+        """After something that makes another tree: what is SURE must be as in WANT, the
+        rest is taken from there."""
         seen = model_steps.look(f"{MNT}/{sb.name}")
         new, inodes, files = {}, {}, self.files_of(seen)
         for path in sorted(set(seen) | set(want)):
@@ -253,7 +264,8 @@ class Model:
                 if node and node.repo:
                     adopted.repo = node.repo
                 adopted.unseen = bool(node and node.unseen)
-                new[path] = inodes.setdefault(files[there[4]], adopted) if there[0] == "f" else adopted
+                new[path] = (inodes.setdefault(files[there[4]], adopted) if there[0] == "f"
+                             else adopted)
         sb.tree = new
         self.forget_lost_nested(sb)
 
@@ -280,7 +292,8 @@ class Model:
         if not bytes_sure:
             have, want = plain(path, have), plain(path, want)
         if [node.kind, want] != [there[0], have]:
-            raise Differs(f"{sb.name}/{path}: there is {there[0]} {digest(have)}, it was {node.kind} {digest(want)}")
+            raise Differs(f"{sb.name}/{path}: there is {there[0]} {digest(have)}, "
+                          f"it was {node.kind} {digest(want)}")
         mask = 0o777 if modes_sure else 0o100
         if node.kind == "f" and (node.mode ^ there[1]) & mask:
             raise Differs(f"{sb.name}/{path}: the mode is {there[1]:o}, it was {node.mode:o}")
@@ -306,22 +319,27 @@ class Model:
 
     def free_path(self, sb, kind):
         for _ in range(50):
-            folder = self.rng.choice(DIRS + [p for p, n in sorted(sb.tree.items()) if n.kind == "d"])
-            name = self.rng.choice(FILES) if kind != "d" else self.rng.choice(["d1", "d2", "sub", "cache", "x1", "deep"])
+            folder = self.rng.choice(DIRS + [p for p, n in sorted(sb.tree.items())
+                                             if n.kind == "d"])
+            name = (self.rng.choice(FILES) if kind != "d"
+                    else self.rng.choice(["d1", "d2", "sub", "cache", "x1", "deep"]))
             if kind != "d" and self.rng.random() < 0.03:
                 name = "git~1"
             path = f"{folder}/{name}" if folder else name
-            if path not in sb.tree and (not folder or getattr(sb.tree.get(folder), "kind", "") == "d") and \
+            if path not in sb.tree and \
+                    (not folder or getattr(sb.tree.get(folder), "kind", "") == "d") and \
                         path.count("/") < 4:
                 return path
         return None
 
     def pick(self, sb, kinds):
-        found = [p for p, n in sorted(sb.tree.items()) if n.kind in kinds and not p.startswith(".git")]
+        found = [p for p, n in sorted(sb.tree.items())
+                 if n.kind in kinds and not p.startswith(".git")]
         return self.rng.choice(found) if found else None
 
     def size(self):
-        return self.rng.choice((0, 1, 100, 4096, 5000, 20000)) if self.rng.random() < 0.97 else 300000
+        return (self.rng.choice((0, 1, 100, 4096, 5000, 20000)) if self.rng.random() < 0.97
+                else 300000)
 
     def below(self, tree, path):
         return [p for p in tree if p == path or p.startswith(path + "/")]
@@ -408,7 +426,8 @@ class Model:
 
     def up_rename(self, sb):
         old = self.pick(sb, "fl")
-        new = (self.pick(sb, "fl") if self.rng.random() < 0.5 else self.free_path(sb, "f")) if old else None
+        new = ((self.pick(sb, "fl") if self.rng.random() < 0.5 else self.free_path(sb, "f"))
+               if old else None)
         if not new or sb.tree.get(new) is sb.tree[old]:
             return None
         if new in sb.tree:
@@ -440,7 +459,8 @@ class Model:
         return ["link", old, new], [old, new]
 
     def up_symlink(self, sb):
-        path, target = self.free_path(sb, "l"), self.rng.choice(("f1", "nothing", "d1", "README.md"))
+        path, target = (self.free_path(sb, "l"),
+                        self.rng.choice(("f1", "nothing", "d1", "README.md")))
         if not path:
             return None
         sb.tree[path] = Node("l", 0o777, target.encode())
@@ -468,7 +488,8 @@ class Model:
         return ["mkdir", path], [path]
 
     def up_rmdir(self, sb):
-        empty = [p for p, n in sb.tree.items() if n.kind == "d" and len(self.below(sb.tree, p)) == 1 and not n.repo]
+        empty = [p for p, n in sb.tree.items()
+                 if n.kind == "d" and len(self.below(sb.tree, p)) == 1 and not n.repo]
         if not empty:
             return None
         path = self.rng.choice(sorted(empty))
@@ -500,7 +521,8 @@ class Model:
         for _ in range(self.rng.randrange(1, 8)):
             step, paths = self.make_up(sb, "host")
             self.note("host", sb.name, step)
-            full = [f"{MNT}/{sb.name}/{a}" if type(a) is str and n >= (2 if step[0] == "symlink" else 1) else a
+            full = [f"{MNT}/{sb.name}/{a}"
+                    if type(a) is str and n >= (2 if step[0] == "symlink" else 1) else a
                     for n, a in enumerate(step)]
             node = sb.tree.get(paths[0])
             self.came_of(step, node, model_steps.take(full))
@@ -548,7 +570,8 @@ class Model:
         self.same_held(sb, held)
         args, data = self.data("x", self.rng.randrange(1, 3000))
         at = len(node.data) if appends else self.rng.randrange(len(node.data) + 10)
-        self.note("host", sb.name, ["held", held[3], at, [p for p, n in sb.tree.items() if n is node]] + args)
+        self.note("host", sb.name,
+                  ["held", held[3], at, [p for p, n in sb.tree.items() if n is node]] + args)
         if appends:
             os.write(fd, data)
         else:
@@ -594,7 +617,8 @@ class Model:
         # sandboxfs(7): "inside, where commands run as another user than the daemon, it goes by size and
         # second of modification alone (`core.checkStat`, set in the home inside, says so and can be changed)".
         if who == "command" and os.geteuid() == 0:
-            script = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.checkStat GIT_CONFIG_VALUE_0=default; " + script
+            script = ("export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.checkStat "
+                      "GIT_CONFIG_VALUE_0=default; " + script)
         if who == "command":
             return self.command(sb, [["shell", script]])[0]
         return model_steps.shell(f"cd {MNT}/{sb.name}; {script}")
@@ -622,7 +646,8 @@ class Model:
 
     def turn_checkout(self):
         sb = self.any_sandbox()
-        paths = sorted(p for p, n in sb.head.items() if n.kind == "f" and getattr(sb.tree.get(p), "kind", "") == "f"
+        paths = sorted(p for p, n in sb.head.items()
+                       if n.kind == "f" and getattr(sb.tree.get(p), "kind", "") == "f"
                        and not in_nested(sb.tree, p))
         if not paths:
             return
@@ -641,14 +666,17 @@ class Model:
         word = f"side{self.rng.randrange(1 << 20)}"
         said = self.in_git(sb, "command",
                            f"{self.add_all(sb)}; git commit -q --allow-empty -m m; "
-                           f"git checkout -q -b {word}; echo {word} >{word}; git add {word}; git commit -qm {word}; "
+                           f"git checkout -q -b {word}; echo {word} >{word}; git add {word}; "
+                           f"git commit -qm {word}; "
                            "git rev-parse HEAD; git checkout -q -").split("\n")[-1]
         sb.head, sb.committed = copy.deepcopy(recorded(sb.tree)), True
         self.same_tree(sb)
         have = model_steps.git("-C", REPO, "cat-file", "-p", f"{said}:{word}")
-        refs = model_steps.git("-C", REPO, "for-each-ref", "--contains", said, "--format=%(refname)")
+        refs = model_steps.git("-C", REPO, "for-each-ref", "--contains", said,
+                               "--format=%(refname)")
         if have != word or not refs:
-            raise Differs(f"the side branch {word} of {sb.name} is not in the source: {have} {refs}")
+            raise Differs(f"the side branch {word} of {sb.name} is not in the "
+                          f"source: {have} {refs}")
 
     # --- turns of states -----------------------------------------------------------------
 
@@ -665,12 +693,14 @@ class Model:
 
     def same_snapshot(self, sb, which):
         at, tree = f"{MNT}/{sb.name}/ctl/snapshots/{which}", sb.snapshots[which]
-        seen = {p: s for p, s in model_steps.look(at).items() if s[0] != "d" and not in_nested(tree, p)}
+        seen = {p: s for p, s in model_steps.look(at).items()
+                if s[0] != "d" and not in_nested(tree, p)}
         tree = recorded(tree)
         if set(seen) != set(tree):
             raise Differs(f"{at}: {sorted(set(seen) ^ set(tree))}")
         for path, node in tree.items():
-            if node.kind == "f" and plain(path, open(f"{at}/{path}", "rb").read()) != plain(path, node.data):
+            if node.kind == "f" and \
+                    plain(path, open(f"{at}/{path}", "rb").read()) != plain(path, node.data):
                 raise Differs(f"{at}/{path} differs")
 
     def go_back(self, sb, control, text, tree, head, keeps_ignored, exact=False, clean=False):
@@ -678,12 +708,15 @@ class Model:
         self.note("ctl", sb.name, [control, text])
         self.release(sb)
         was = self.copy_state(sb)
-        want = {p: n for p, n in tree.items() if exact or n.repo or n.kind != "d" and not ignored(p)}
+        want = {p: n for p, n in tree.items()
+                if exact or n.repo or n.kind != "d" and not ignored(p)}
         if keeps_ignored:
             want.update({p: n for p, n in sb.tree.items() if ignored(p)})
         self.set_control(f"{MNT}/{sb.name}/ctl/{control}", text)
         if exact and clean:
-            self.reconcile(sb, want, lambda path, node, there: (node.kind if node else there[0]) != "d", True, True)
+            self.reconcile(sb, want,
+                           lambda path, node, there: (node.kind if node else there[0]) != "d",
+                           True, True)
         elif exact:
             self.reconcile(sb, want, self.was_taken(sb, tree), True, True)
             self.same_ignored(sb, was[0], {**recorded(tree), **sb.taken})
@@ -691,7 +724,8 @@ class Model:
             self.reconcile(sb, want, self.is_recorded(sb, tree))
             self.same_ignored(sb, was[0], tree if keeps_ignored else None)
         sb.previous, sb.clean = was, clean
-        sb.taken = {p: n for p, n in was[0].items() if n.kind != "d" and not is_like(n, sb.tree.get(p))}
+        sb.taken = {p: n for p, n in was[0].items()
+                    if n.kind != "d" and not is_like(n, sb.tree.get(p))}
         sb.head = copy.deepcopy(head)
         sb.removed = {}
 
@@ -701,7 +735,8 @@ class Model:
         return lambda path, node, there: is_recorded(path, node, there) or path in sb.taken
 
     def same_ignored(self, sb, was, tree):
-        """What git does not record stays where a state is gone back to, unless something is in its way."""
+        """What git does not record stays where a state is gone back to, unless
+        something is in its way."""
         for path, node in was.items():
             if tree is None or node.kind != "f" or not ignored(path) or in_nested(was, path):
                 continue
@@ -787,7 +822,8 @@ class Model:
         self.same_tree(sb)
 
     def entries(self):
-        return {line.split()[0] for line in open(MNT + "/ctl/trash") if line.strip() and "T" in line.split()[0]}
+        return {line.split()[0] for line in open(MNT + "/ctl/trash")
+                if line.strip() and "T" in line.split()[0]}
 
     def turn_remove(self):
         sb = self.any_sandbox()
@@ -821,8 +857,10 @@ class Model:
         tree = recorded(sb.tree)
         for path in sorted(set(tree) | set(sb.head)):
             want, have = tree.get(path), sb.head.get(path)
-            if not want or not have or want.kind != have.kind or plain(path, want.data) != plain(path, have.data):
-                raise Differs(f"{sb.name} was removed with {path}, which was not committed and is not in the trash")
+            if not want or not have or want.kind != have.kind or \
+                    plain(path, want.data) != plain(path, have.data):
+                raise Differs(f"{sb.name} was removed with {path}, "
+                              f"which was not committed and is not in the trash")
 
     def same_trash(self):
         listed = self.entries()
@@ -839,7 +877,8 @@ class Model:
                 data = plain(path, node.data)
                 for one in {data, node.data}:
                     name = hashlib.sha1(b"blob %d\0" % len(one) + one).hexdigest()
-                    if subprocess.call(["git", "-C", REPO, "cat-file", "-e", name], stderr=subprocess.DEVNULL) == 0:
+                    if subprocess.call(["git", "-C", REPO, "cat-file", "-e", name],
+                                       stderr=subprocess.DEVNULL) == 0:
                         break
                 else:
                     raise Differs(f"{path}, which was stashed in {sb.name}, is not in the source")
@@ -893,9 +932,10 @@ class Model:
             self.same_tree(sb)
         self.same_trash()
 
-    TURNS = [("host", 40), ("command", 25), ("hold", 5), ("held", 10), ("nested", 1), ("commit", 3), ("stash", 1),
-             ("checkout", 2), ("side", 1), ("snapshot", 3), ("restore", 2), ("previous", 2), ("reset", 1), ("undo", 2),
-             ("create", 2), ("fork", 1), ("rename_sandbox", 1), ("remove", 2), ("back", 2), ("look", 4), ("drop", 1),
+    TURNS = [("host", 40), ("command", 25), ("hold", 5), ("held", 10), ("nested", 1), ("commit", 3),
+             ("stash", 1), ("checkout", 2), ("side", 1), ("snapshot", 3), ("restore", 2),
+             ("previous", 2), ("reset", 1), ("undo", 2), ("create", 2), ("fork", 1),
+             ("rename_sandbox", 1), ("remove", 2), ("back", 2), ("look", 4), ("drop", 1),
              ("mount", 0.5)]
 
     def note(self, who, name, step):
@@ -922,7 +962,8 @@ class Model:
         self.turn_mount()
         self.release_all()
         took = time.monotonic() - began
-        return f"seed {SEED}: {self.steps} steps in {took:.0f} s, {self.steps / took:.0f} in a second: " + \
+        return f"seed {SEED}: {self.steps} steps in {took:.0f} s, " \
+            f"{self.steps / took:.0f} in a second: " + \
             ", ".join(f"{n} {w}" for w, n in self.counts.most_common())
 
 
@@ -951,7 +992,8 @@ def main():
             traceback.print_exc(file=sys.stdout)
         for path in (ROOM + "/daemon.log", MNT + "/ctl/error"):
             print(f"{path}: {tail_of(path)}")
-        print(f"SBX_MODEL_SEED={SEED} SBX_MODEL_STEPS={STEPS} SBX_MODEL_SECONDS={SECONDS}, uid {os.geteuid()}, "
+        print(f"SBX_MODEL_SEED={SEED} SBX_MODEL_STEPS={STEPS} SBX_MODEL_SECONDS={SECONDS}, "
+              f"uid {os.geteuid()}, "
               f"step {model.steps}: {type(e).__name__}: {e} {getattr(e, 'output', None) or ''}")
         model.release_all()
         subprocess.call(["fusermount3", "-u", "-z", MNT], stderr=subprocess.DEVNULL)

@@ -1,7 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Steps at random, the same in each run, against a model that remembers every acknowledged byte (model.py).
-# SBX_MODEL_STEPS=10000 takes more of them, SBX_MODEL_SEED=N others, SBX_MODEL_SEED=random such as nobody has seen.
+# Steps at random, the same in each run, against a model that remembers every acknowledged byte
+# (model.py). SBX_MODEL_STEPS=10000 takes more of them, SBX_MODEL_SEED=N others,
+# SBX_MODEL_SEED=random such as nobody has seen.
 
 prepare() {
 	new_repo
@@ -15,7 +16,8 @@ prepare() {
 }
 
 claim "a repository" prepare
-claim "random steps of host, commands and controls: what was acknowledged is there, or where it comes back from" \
+claim "random steps of host, commands and controls: \
+what was acknowledged is there, or where it comes back from" \
 	python3 "$TESTS/fault/model.py" "$ROOM/model.summary"
 [ ! -f "$ROOM/model.summary" ] || sed 's/^/# /' "$ROOM/model.summary"
 [ -f "$ROOM/model.summary" ] || cat "$ROOM/claim.log" | sed 's/^/# /'

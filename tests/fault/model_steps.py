@@ -1,7 +1,9 @@
-"""Steps on the files of one tree: what the host takes through the mount, and a command inside. Only the standard library.
+"""Steps on the files of one tree: what the host takes through the mount, and a command inside.
+Only the standard library.
 
-A step is a list: its word, then its arguments. Contents are told by a seed, so that a step is short. A command gets
-this file as its program and [["step", ...], ...] on stdin, and prints a list of what came of each.
+A step is a list: its word, then its arguments. Contents are told by a seed, so that a step is
+short. A command gets this file as its program and [["step", ...], ...] on stdin, and prints a list
+of what came of each.
 """
 import ctypes
 import errno
@@ -59,7 +61,8 @@ def pwrite(path, at, seed, size, text):
 
 
 def same(path, seed, size, text):
-    """Another content that shows in neither size nor time of modification. Whether it shows in no second either."""
+    """Another content that shows in neither size nor time of modification. Whether it
+    shows in no second either."""
     was = os.lstat(path)
     put(path, content(seed, size, text))
     os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
@@ -70,7 +73,8 @@ def rename(old, new):
     try:
         os.rename(old, new)
     except OSError as e:
-        # A directory of the base, under an ordinary user's mount: mv makes another one and moves what is in it.
+        # A directory of the base, under an ordinary user's mount: mv makes another one
+        # and moves what is in it.
         if e.errno != errno.EXDEV:
             raise
         subprocess.check_call(["mv", "-T", old, new])
@@ -91,7 +95,8 @@ def nested(path, message):
 
 
 def nested_says(path):
-    return subprocess.check_output(["git", "-C", path, "log", "-1", "--format=%s"], text=True).strip()
+    return subprocess.check_output(["git", "-C", path, "log", "-1", "--format=%s"],
+                                   text=True).strip()
 
 
 def git(*args):
@@ -105,7 +110,8 @@ def shell(script):
 
 
 def look(root):
-    """What there is: path -> [kind, mode, digest or target, number of names, inode, times]. No .git is part of it."""
+    """What there is: path -> [kind, mode, digest or target, number of names, inode, times].
+    No .git is part of it."""
     seen = {}
     for at, dirs, files in os.walk(root):
         dirs[:] = [d for d in dirs if d != ".git"]
@@ -119,20 +125,23 @@ def look_at(path):
     st = os.lstat(path)
     mode = stat.S_IMODE(st.st_mode)
     if stat.S_ISLNK(st.st_mode):
-        return ["l", 0o777, os.readlink(path), st.st_nlink, st.st_ino, st.st_mtime_ns | 1, st.st_ctime_ns]
+        return ["l", 0o777, os.readlink(path), st.st_nlink, st.st_ino, st.st_mtime_ns | 1,
+                st.st_ctime_ns]
     if stat.S_ISDIR(st.st_mode):
         return ["d", mode, "", 1, st.st_ino, 0, 0]
     with open(path, "rb") as f:
         data = f.read()
     if len(data) != st.st_size:
         raise OSError(errno.EIO, f"{len(data)} bytes read of {st.st_size}", path)
-    return ["f", mode, hashlib.sha1(data).hexdigest(), st.st_nlink, st.st_ino, st.st_mtime_ns | 1, st.st_ctime_ns]
+    return ["f", mode, hashlib.sha1(data).hexdigest(), st.st_nlink, st.st_ino, st.st_mtime_ns | 1,
+            st.st_ctime_ns]
 
 
 WORDS = {
-    "write": write, "replace": replace, "append": append, "pwrite": pwrite, "same": same, "truncate": os.truncate,
-    "unlink": os.unlink, "rename": rename, "exchange": exchange, "link": os.link, "symlink": os.symlink,
-    "chmod": os.chmod, "mkdir": os.mkdir, "rmdir": os.rmdir, "rmtree": shutil.rmtree, "nested": nested,
+    "write": write, "replace": replace, "append": append, "pwrite": pwrite, "same": same,
+    "truncate": os.truncate, "unlink": os.unlink, "rename": rename, "exchange": exchange,
+    "link": os.link, "symlink": os.symlink, "chmod": os.chmod, "mkdir": os.mkdir, "rmdir": os.rmdir,
+    "rmtree": shutil.rmtree, "nested": nested,
     "nested_says": nested_says, "git": git, "shell": shell, "look": look,
 }
 

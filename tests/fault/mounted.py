@@ -1,4 +1,5 @@
-"""A mount that a test ends by force: how it is started again, where its processes are, and whether git works in its sandboxes."""
+"""A mount that a test ends by force: how it is started again, where its processes are, and whether
+git works in its sandboxes."""
 import contextlib
 import os
 import signal
@@ -20,8 +21,8 @@ class Mounted:
             raise SystemExit(f"{self.word}: {text}")
 
     def mount(self):
-        code = subprocess.call([TOOL, "mount", LOG, RECORD, os.environ["SANDBOXFS"], self.repo, MNT, "-o",
-                                self.options])
+        code = subprocess.call([TOOL, "mount", LOG, RECORD, os.environ["SANDBOXFS"], self.repo, MNT,
+                                "-o", self.options])
         self.check(code == 0, "the mount failed: " + open(LOG).read()[-500:])
 
     def pids(self):
@@ -52,18 +53,21 @@ class Mounted:
 
     def said(self, command, what):
         """What it prints; it succeeds."""
-        said = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        said = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=120)
         self.check(said.returncode == 0, f"{what}: {said.returncode} {said.stdout}")
         return said.stdout
 
     def try_git(self, name, number):
         """On both sides, and both see both."""
         git = ["git", "-C", f"{MNT}/{name}"]
-        for step in (["status", "--porcelain"], ["commit", "-q", "--allow-empty", "-m", f"host {number}"]):
+        for step in (["status", "--porcelain"],
+                     ["commit", "-q", "--allow-empty", "-m", f"host {number}"]):
             self.said(git + step, f"git {step} in {name}")
-        script = (f"test \"$(git log -1 --format=%s)\" = 'host {number}'; git status --porcelain >/dev/null; "
-                  "git commit -q --allow-empty -m inside")
-        self.said([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "sh", "-ec", script], f"git by a command in {name}")
+        script = (f"test \"$(git log -1 --format=%s)\" = 'host {number}'; "
+                  f"git status --porcelain >/dev/null; git commit -q --allow-empty -m inside")
+        self.said([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "sh", "-ec", script],
+                  f"git by a command in {name}")
         last = self.said(git + ["log", "-1", "--format=%s"], f"git log in {name}")
         self.check(last == "inside\n", f"the host does not see the commit in {name}: {last}")
 

@@ -1,17 +1,19 @@
-"""Cuts the power of the disk that holds the source and the state directory, and compares what the next mount shows with what was synced.
+"""Cuts the power of the disk that holds the source and the state directory, and compares what the
+next mount shows with what was synced.
 
-The disk is an ext4 in an image; EXT4_IOC_SHUTDOWN ends it without its journal being written, as a power cut does. Clients
-create sandboxes, write and sync files, run commands, commit, record states and go back to them, fork, rename, push, tear down and
-take back from the trash. After a cut:
+The disk is an ext4 in an image; EXT4_IOC_SHUTDOWN ends it without its journal being written, as a
+power cut does. Clients create sandboxes, write and sync files, run commands, commit, record states
+and go back to them, fork, rename, push, tear down and take back from the trash. After a cut:
 
 - a file that was synced is there, with its content;
-- one that was synced before its tree became another (restore, reset, undo, rmdir) is in the tree or where it comes back from: `previous`,
-  an entry of the trash, a commit that a ref leads to;
-- a commit that git has synced, and whose ref was synced, is there; the source and the repository that was pushed to are whole;
+- one that was synced before its tree became another (restore, reset, undo, rmdir) is in the tree
+  or where it comes back from: `previous`, an entry of the trash, a commit that a ref leads to;
+- a commit that git has synced, and whose ref was synced, is there; the source and the repository
+  that was pushed to are whole;
 - each sandbox that is there works, git in it too, on both sides; nothing hangs.
 
-A sync counts when it has returned before the cut: one that the cut came into may succeed on ext4, as its transaction is no
-longer to be waited for, and has nothing on the disk.
+A sync counts when it has returned before the cut: one that the cut came into may succeed on ext4,
+as its transaction is no longer to be waited for, and has nothing on the disk.
 
 SBX_POWER_SEED takes the same steps again, as far as threads and the disk do.
 """
@@ -136,9 +138,10 @@ class Client(threading.Thread):
         except OSError as e:
             return str(e)
 
-    STEPS = [("create", 8), ("write", 30), ("deep", 6), ("unsynced", 6), ("execute", 8), ("commit", 5), ("inside", 5),
-             ("snapshot", 6), ("restore", 5), ("reset", 3), ("undo", 3), ("fork", 4), ("remove", 7), ("back", 5),
-             ("push", 3), ("rename", 2), ("previous", 3)]
+    STEPS = [("create", 8), ("write", 30), ("deep", 6), ("unsynced", 6), ("execute", 8),
+             ("commit", 5), ("inside", 5), ("snapshot", 6), ("restore", 5), ("reset", 3),
+             ("undo", 3), ("fork", 4), ("remove", 7), ("back", 5), ("push", 3), ("rename", 2),
+             ("previous", 3)]
 
     def step(self):
         words, weights = zip(*self.STEPS)
@@ -173,13 +176,15 @@ class Client(threading.Thread):
         return result["stdout"].strip()
 
     def git(self, name, *args):
-        return subprocess.run(["git", "-C", f"{MNT}/{name}", *args], check=True, text=True, stdout=subprocess.PIPE,
+        return subprocess.run(["git", "-C", f"{MNT}/{name}", *args], check=True, text=True,
+                              stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT).stdout.strip()
 
     # --- files ---
 
     def content(self):
-        return self.rng.randbytes(self.rng.choice((1, 30, 5000, 200000))) + struct.pack("Q", self.rng.getrandbits(63))
+        return (self.rng.randbytes(self.rng.choice((1, 30, 5000, 200000)))
+                + struct.pack("Q", self.rng.getrandbits(63)))
 
     def do_create(self):
         name = self.world.new_name()
@@ -329,7 +334,7 @@ class Client(threading.Thread):
         self.mine[name] = Sandbox()
 
 
-# --- the disk ---------------------------------------------------------------------------------------
+# --- the disk -------------------------------------------------------------------------------------
 
 
 def plug():
@@ -337,7 +342,8 @@ def plug():
 
 
 def start_again():
-    """Here the machine has gone on: what tells by its start whether something is of before is told so."""
+    """Here the machine has gone on: what tells by its start whether something
+    is of before is told so."""
     for key in os.listdir(DISK + "/cache/bases"):
         marker = f"{DISK}/cache/bases/{key}/marker"
         with contextlib.suppress(FileNotFoundError):
@@ -352,7 +358,8 @@ def start_again():
 
 
 def unplug():
-    """With what was mounted through the daemon; what it had mounted itself goes with its last process, by and by."""
+    """With what was mounted through the daemon; what it had mounted itself goes with its
+    last process, by and by."""
     with open("/proc/self/mountinfo") as f:
         points = [line.split()[4] for line in f]
     for point in reversed(points):
@@ -382,7 +389,7 @@ def end_daemon():
             pass
 
 
-# --- what is there ------------------------------------------------------------------------------------
+# --- what is there --------------------------------------------------------------------------------
 
 
 def files_of(root):
@@ -410,7 +417,8 @@ def verify_trees(world, names):
     for name, box in world.boxes.items():
         if not box.is_sure():
             continue
-        check(name in names, f"{name} had a file that was synced, and is gone" + world.story([name] + box.former))
+        check(name in names,
+              f"{name} had a file that was synced, and is gone" + world.story([name] + box.former))
         for path, contents in sorted(box.sure.items()):
             have = trees[name].get(path)
             check(have is not None, f"{name}/{path} was synced and is gone" + world.story([name]))
@@ -424,7 +432,8 @@ def blob(data):
 
 
 def reached(repo):
-    said = MOUNT.said(["git", "-C", repo, "rev-list", "--objects", "--all"], f"git rev-list in {repo}")
+    said = MOUNT.said(["git", "-C", repo, "rev-list", "--objects", "--all"],
+                      f"git rev-list in {repo}")
     return {line.split()[0] for line in said.splitlines()}
 
 
@@ -450,18 +459,21 @@ def verify_before(world, search, names):
     for name, box in world.boxes.items():
         lost = search.lost(box.before)
         if not lost or name not in names:
-            check(not lost, f"{name} is gone with what was synced in it before it went back: {sorted(lost)}"
+            check(not lost,
+                  f"{name} is gone with what was synced in it before it went back: {sorted(lost)}"
                   + world.story([name]))
             continue
         try:
             with open(f"{MNT}/{name}/ctl/restore", "w") as f:
                 f.write("previous")
         except OSError as e:
-            check(False, f"{name}: {sorted(lost)} were synced before it went back, and there is no previous: {e} " +
+            check(False, f"{name}: {sorted(lost)} were synced before it went back, "
+                         f"and there is no previous: {e} " +
                   open(f"{MNT}/{name}/ctl/error").read())
         search.add(name)
         lost = search.lost(box.before)
-        check(not lost, f"{name}: {sorted(lost)} were synced before it went back, and are in neither tree nor previous"
+        check(not lost, f"{name}: {sorted(lost)} were synced before it went back, "
+                        f"and are in neither tree nor previous"
               + world.story([name]))
 
 
@@ -486,7 +498,8 @@ def verify_removed(world, search):
         search.add(name)
     for name, left in lost.items():
         left = search.lost(left)
-        check(not left, f"{name} was removed with {sorted(left)}, which were synced and are nowhere; "
+        check(not left,
+              f"{name} was removed with {sorted(left)}, which were synced and are nowhere; "
               f"entries: {[e['name'] for e in entries if e['sandbox'] in of]}; " + world.story(of))
 
 
@@ -496,14 +509,16 @@ def verify_git(names, number):
         for step in (["log", "--oneline"], ["archive", "-o", "/dev/null", "HEAD"]):
             MOUNT.said(git + step, f"git {step} in {name}")
         MOUNT.said([TOOL, "exec", f"{MNT}/{name}/ctl/exec", "sh", "-ec",
-                    "git log --oneline >/dev/null; git archive -o /dev/null HEAD; git status --porcelain >/dev/null"],
+                    "git log --oneline >/dev/null; git archive -o /dev/null HEAD; "
+                    "git status --porcelain >/dev/null"],
                    f"git by a command in {name}")
         MOUNT.try_git(name, number)
 
 
 def verify_source(world):
     for repo in (REPO, ORIGIN):
-        said = MOUNT.said(["git", "-C", repo, "fsck", "--no-progress", "--no-dangling"], f"git fsck of {repo}")
+        said = MOUNT.said(["git", "-C", repo, "fsck", "--no-progress", "--no-dangling"],
+                          f"git fsck of {repo}")
         check("error" not in said and "missing" not in said, f"git fsck of {repo}: {said}")
     there = set(MOUNT.said(["git", "-C", REPO, "rev-list", "--all"], "git rev-list").split())
     known = dict(world.commits)
@@ -511,7 +526,8 @@ def verify_source(world):
         known.update(box.commits)
         known.update(box.commits_before)
     lost = {c: name for c, name in known.items() if c not in there}
-    check(not lost, f"no ref of the source leads to what was committed: {lost}" + world.story(lost.values()))
+    check(not lost,
+          f"no ref of the source leads to what was committed: {lost}" + world.story(lost.values()))
 
 
 def verify(world, number):
@@ -589,7 +605,8 @@ def main():
     subprocess.check_call(["fusermount3", "-u", MNT])
     MOUNT.await_end()
     with open(sys.argv[2], "w") as f:
-        f.write(f"SBX_POWER_SEED={SEED}: {CUTS} cuts, {sum(world.done.values())} operations had returned: "
+        f.write(f"SBX_POWER_SEED={SEED}: {CUTS} cuts, "
+                f"{sum(world.done.values())} operations had returned: "
                 + ", ".join(f"{n} {w}" for w, n in world.done.most_common()) + "\n")
 
 

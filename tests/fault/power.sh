@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# The disk's power is cut at random moments; the driver knows what had been synced by then. SBX_CUTS=50 cuts more often,
-# SBX_POWER_SEED=N takes the same steps again.
+# The disk's power is cut at random moments; the driver knows what had been synced by then.
+# SBX_CUTS=50 cuts more often, SBX_POWER_SEED=N takes the same steps again.
 DISK=$ROOM/disk
 
 skip() {
@@ -31,10 +31,12 @@ prepare() {
 [ "$(id -u)" = 0 ] || skip "not root"
 command -v mkfs.ext4 >/dev/null || skip "there is no mkfs.ext4"
 command -v losetup >/dev/null || skip "there is no losetup"
-make_disk 2>"$ROOM/disk.log" || skip "no ext4 in an image can be mounted: $(tail -n 1 "$ROOM/disk.log")"
+make_disk 2>"$ROOM/disk.log" ||
+	skip "no ext4 in an image can be mounted: $(tail -n 1 "$ROOM/disk.log")"
 
 claim "a repository on a disk of its own" prepare
-claim "$SBX_CUTS power cuts at random moments: what was synced is there, or where it comes back from" \
+claim \
+	"$SBX_CUTS power cuts at random moments: what was synced is there, or where it comes back from" \
 	python3 "$TESTS/fault/power.py" "$SBX_CUTS" "$ROOM/power.summary"
 # shellcheck disable=SC2154
 [ "$claim_code" = 0 ] || tail -n 5 "$LOG" | sed 's/^/# daemon: /'

@@ -1,7 +1,9 @@
-"""stress.py MNT SECONDS PROCESSES: many processes make, run in, kill, rename, fork and remove sandboxes at once.
+"""stress.py MNT SECONDS PROCESSES: many processes make, run in, kill, rename, fork and
+remove sandboxes at once.
 
-They share a few names, so that each of these meets each other on the same sandbox. A refusal is an answer here; what is held
-against the daemon is EIO, ENOTCONN (it is gone) and an operation that does not return, which ends the process by SIGALRM.
+They share a few names, so that each of these meets each other on the same sandbox. A refusal is an
+answer here; what is held against the daemon is EIO, ENOTCONN (it is gone) and an operation that
+does not return, which ends the process by SIGALRM.
 """
 import errno
 import mmap
@@ -46,7 +48,8 @@ def fork(name):
 
 
 def execute(name):
-    write(f"{mnt}/{name}/ctl/exec", '{"argv":["sh","-c","echo x >>made; cat README.md"],"cwd":"sub"}\n')
+    write(f"{mnt}/{name}/ctl/exec",
+          '{"argv":["sh","-c","echo x >>made; cat README.md"],"cwd":"sub"}\n')
 
 
 def spawn(name):
@@ -82,7 +85,8 @@ def snapshot(name):
 STEPS = [create] * 4 + [execute] * 6 + [make_cwd] * 3 + [look] * 3 + [spawn] * 2 + [
     kill, rename, fork, remove, teardown, remove_cwd, snapshot]
 KINDS = list(dict.fromkeys(STEPS))
-# Of KINDS, whether it has succeeded in any process. Each is to do so: what a slow machine lacks of that gets more time.
+# Of KINDS, whether it has succeeded in any process. Each is to do so: what a slow machine lacks
+# of that gets more time.
 succeeded = mmap.mmap(-1, len(KINDS))
 MORE = 5
 
@@ -115,7 +119,8 @@ while children:
     pid, status = os.wait()
     number = children.pop(pid)
     if status:
-        print(f"process {number}: {'signal ' + str(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else 'failed'}",
+        print(f"process {number}: "
+              f"{'signal ' + str(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else 'failed'}",
               file=sys.stderr)
         failed = 1
 for number, step in enumerate(KINDS):
