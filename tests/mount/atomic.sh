@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Editors and agents write a new file and rename it over the one they save: onto a control, the rename is the write.
+# Editors and agents write a new file and rename it over the one they save: onto a
+# control, the rename is the write.
 
 ctl=$MNT/a/ctl
 
@@ -172,7 +173,8 @@ bounded() {
 	done
 }
 
-# One request by rename runs long: everybody else does as ever, also who has not looked at the controls yet.
+# One request by rename runs long: everybody else does as ever, also who
+# has not looked at the controls yet.
 others_go_on() {
 	box fresh
 	printf "sleep $LONG" >"$MNT/fresh/ctl/new"
@@ -213,7 +215,8 @@ many() {
 	same '0 1 2 3 4 5 6 7 ' "$(sort -n "$MNT/a/ran" | tr '\n' ' ')"
 }
 
-# From within the directory: the same, though its paths have no names to be looked up before the last.
+# From within the directory: the same, though its paths have no names
+# to be looked up before the last.
 within() {
 	cd "$ctl"
 	printf 'echo within' >new
@@ -307,7 +310,8 @@ tools() {
 	expect 0 stat "$ctl/exec"
 }
 
-# Whoever removes a control is told that it stays; who removes it to make it anew (tools, above) is let.
+# Whoever removes a control is told that it stays; who removes it to
+# make it anew (tools, above) is let.
 removed() {
 	refuse rm -f "$ctl/exec"
 	error_says a 'exec is a control file: it cannot be removed'

@@ -21,7 +21,8 @@ slow_writers() {
 }
 
 twelve_execs() {
-	"$TOOL" parallel "$MNT/a/ctl/exec" 24 sh -c 'until [ -e go ]; do sleep 0.05; done' >"$ROOM/twelve" &
+	"$TOOL" parallel "$MNT/a/ctl/exec" 24 \
+		sh -c 'until [ -e go ]; do sleep 0.05; done' >"$ROOM/twelve" &
 	until [ "$(grep -l running "$MNT/a"/ctl/jobs/*/status 2>/dev/null | wc -l)" -ge 12 ]; do tick; done
 	same hello "$(cat "$MNT/b/README.md")"
 	same quick "$(run b echo quick)"
@@ -42,7 +43,8 @@ fifo_waiters() {
 	waiters fifo "$MNT/a/pipe"
 }
 
-# A listing is read into memory that comes from another mount, which does not answer: the kernel's copy is locked meanwhile.
+# A listing is read into memory that comes from another mount, which does not answer: the
+# kernel's copy is locked meanwhile.
 reader_without_memory() {
 	(
 		MNT=$ROOM/other STATE=$ROOM/other.state LOG=$ROOM/other.log RECORD=$ROOM/other.record
@@ -96,8 +98,10 @@ claim "64 readers wait; stat, ls and exec stay as quick" stays_quick
 [ ! -f "$ROOM/ratios" ] || echo "# p50 during against before: $(cat "$ROOM/ratios")"
 claim "4 clients that wait 1 s in exec of one sandbox take 1 s together" slow_writers
 claim "24 execs under way, more than the workers: the mount answers" twelve_execs
-claim "24 wait for a lock (flock): all else goes on, they can be interrupted and killed" waiters flock "$MNT/a/locked"
+claim "24 wait for a lock (flock): all else goes on, they can be interrupted and killed" waiters \
+	flock "$MNT/a/locked"
 claim "24 wait for a lock (fcntl): the same" waiters fcntl "$MNT/a/locked"
 claim "24 wait at a FIFO that nobody writes: the same" fifo_waiters
-claim "one reads a listing into memory that does not come: nobody waits for it" reader_without_memory
+claim "one reads a listing into memory that does not come: nobody waits for it" \
+	reader_without_memory
 finish

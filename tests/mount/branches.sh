@@ -97,7 +97,8 @@ elsewhere() {
 	mkdir "$ROOM/other/e"
 	same sandbox/e-2 "$("$TOOL" json branch <"$ROOM/other/e/ctl/info")"
 	expect EBUSY write "$ROOM/other/ctl/create" O_WRONLY '{"name":"x","branch":"sandbox/e"}\n'
-	like "*branch sandbox/e is checked out in sandbox e of the mount at $MNT (*" "$(cat "$ROOM/other/ctl/error")"
+	like "*branch sandbox/e is checked out in sandbox e of the mount at $MNT (*" \
+		"$(cat "$ROOM/other/ctl/error")"
 	rmdir "$ROOM/other/e"
 	fusermount3 -u "$ROOM/other"
 	flock -w 60 "$RECORD.2" true

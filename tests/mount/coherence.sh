@@ -60,7 +60,8 @@ open_descriptor_follows() {
 }
 
 while_running() {
-	"$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo up >up; until [ -e down ]; do sleep 0.02; done; echo end >end' >"$ROOM/id"
+	"$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'echo up >up; until [ -e down ]; do sleep 0.02; done; echo end >end' >"$ROOM/id"
 	"$TOOL" await "$MNT/a/up"
 	touch "$MNT/a/down"
 	cat "$MNT/a/ctl/jobs/$(cat "$ROOM/id")/wait"
@@ -116,7 +117,8 @@ rewritten_while_running() {
 	touch -d @1000 "$MNT/a/w"
 	exec 8<"$MNT/a/w"
 	same first "$(cat "$MNT/a/w")"
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo later >w; touch -d @1000 w; echo >done; until [ -e go ]; do sleep 0.02; done')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'echo later >w; touch -d @1000 w; echo >done; until [ -e go ]; do sleep 0.02; done')
 	"$TOOL" await "$MNT/a/done"
 	tries=0
 	until [ "$(cat "$MNT/a/w")" = later ]; do

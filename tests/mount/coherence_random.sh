@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Host and jobs on one tree, by turns and at once: what either did last is what both see (tests/lib/tool_coherence.c).
-# SBX_STEPS=100000 tests/run.sh --suite mount takes more of them.
+# Host and jobs on one tree, by turns and at once: what either did last is what both see
+# (tests/lib/tool_coherence.c). SBX_STEPS=100000 tests/run.sh --suite mount takes more of them.
 
 prepare() {
 	box a
@@ -10,5 +10,6 @@ prepare() {
 
 claim "mounting" mount_none
 claim "mkdir" prepare
-claim "$SBX_STEPS random steps of host and jobs: nothing old is seen after a barrier" expect 0 coherence "$MNT/a" "$SBX_STEPS"
+claim "$SBX_STEPS random steps of host and jobs: nothing old is seen after a barrier" expect 0 \
+	coherence "$MNT/a" "$SBX_STEPS"
 finish

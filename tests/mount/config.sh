@@ -39,8 +39,10 @@ bad_places() {
 }
 
 habits() {
-	refused_mount 'allow_root is not served: root enters with allow_other' "$REPO" "$MNT" -o "state_dir=$STATE,allow_root"
-	refused_mount 'attr_timeout is not served: what the kernel may keep' "$REPO" "$MNT" -o "state_dir=$STATE,attr_timeout=1"
+	refused_mount 'allow_root is not served: root enters with allow_other' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,allow_root"
+	refused_mount 'attr_timeout is not served: what the kernel may keep' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,attr_timeout=1"
 	refused_mount 'suid is never granted' "$REPO" "$MNT" -o "state_dir=$STATE,suid"
 	mount_fs "$REPO" nonempty,big_writes,noatime,max_read=65536
 	unmount
@@ -48,15 +50,18 @@ habits() {
 
 # What mount(8) makes of a line of fstab: it hands dev, suid and its own words on.
 from_fstab() {
-	words=rw,defaults,noauto,user,users,nofail,_netdev,x-systemd.automount,x-gvfs-show,relatime,nonempty
+	words=rw,defaults,noauto,user,users,nofail,_netdev,x-systemd.automount
+	words=$words,x-gvfs-show,relatime,nonempty
 	helper=$(PATH=$PATH:/usr/sbin:/sbin command -v mount.fuse3) || return 0
-	"$TOOL" mount "$LOG" "$RECORD" "$helper" "$SANDBOXFS#$REPO" "$MNT" -o "state_dir=$STATE,$words,dev,suid"
+	"$TOOL" mount "$LOG" "$RECORD" "$helper" "$SANDBOXFS#$REPO" "$MNT" \
+		-o "state_dir=$STATE,$words,dev,suid"
 	box h
 	same hello "$(cat "$MNT/h/README.md")"
 	teardown h
 	unmount
 	[ "$(id -u)" = 0 ] || return 0
-	"$TOOL" mount "$LOG" "$RECORD" mount -t fuse "$SANDBOXFS#$REPO" "$MNT" -o "state_dir=$STATE,$words,allow_other"
+	"$TOOL" mount "$LOG" "$RECORD" mount -t fuse "$SANDBOXFS#$REPO" "$MNT" \
+		-o "state_dir=$STATE,$words,allow_other"
 	like '*nosuid,nodev*allow_other*' "$(grep " $MNT " /proc/mounts)"
 	unmount
 }
@@ -65,20 +70,30 @@ from_fstab() {
 bad_directories() {
 	echo x >"$ROOM/file"
 	mkdir -p "$ROOM/real"
-	refused_mount "\"logs_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/file"
-	refused_mount '"logs_dir": *Not a directory' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/file/sub"
-	refused_mount '"logs_dir" must not contain ..' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=$ROOM/none/../x"
-	refused_mount "\"state_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$ROOM/file"
-	refused_mount "\"cache_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" -o "state_dir=$STATE,cache_dir=$ROOM/file"
+	refused_mount "\"logs_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" \
+		-o "state_dir=$STATE,logs_dir=$ROOM/file"
+	refused_mount '"logs_dir": *Not a directory' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,logs_dir=$ROOM/file/sub"
+	refused_mount '"logs_dir" must not contain ..' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,logs_dir=$ROOM/none/../x"
+	refused_mount "\"state_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" \
+		-o "state_dir=$ROOM/file"
+	refused_mount "\"cache_dir\": $ROOM/file is not a directory" "$REPO" "$MNT" \
+		-o "state_dir=$STATE,cache_dir=$ROOM/file"
 	for key in ro_paths rw_paths hide_paths; do
-		refused_mount "\"$key\": $ROOM/none: No such file" "$REPO" "$MNT" -o "state_dir=$STATE,$key=$ROOM/real:$ROOM/none"
-		refused_mount "\"$key\" must not contain ..: $ROOM/real/.." "$REPO" "$MNT" -o "state_dir=$STATE,$key=$ROOM/real/.."
+		refused_mount "\"$key\": $ROOM/none: No such file" "$REPO" "$MNT" \
+			-o "state_dir=$STATE,$key=$ROOM/real:$ROOM/none"
+		refused_mount "\"$key\" must not contain ..: $ROOM/real/.." "$REPO" "$MNT" \
+			-o "state_dir=$STATE,$key=$ROOM/real/.."
 		refused_mount "\"$key\" must hold absolute paths" "$REPO" "$MNT" -o "state_dir=$STATE,$key=real"
 	done
-	refused_mount '"branch": a..{name} makes no valid branch name' "$REPO" "$MNT" -o "state_dir=$STATE,branch=a..{name}"
-	refused_mount '"branch_exists" must be one of new|refuse|continue' "$REPO" "$MNT" -o "branch_exists=old"
+	refused_mount '"branch": a..{name} makes no valid branch name' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,branch=a..{name}"
+	refused_mount '"branch_exists" must be one of new|refuse|continue' "$REPO" "$MNT" \
+		-o "branch_exists=old"
 	[ "$(id -u)" = 0 ] ||
-		refused_mount '"logs_dir": nothing can be written in /: Permission' "$REPO" "$MNT" -o "state_dir=$STATE,logs_dir=/logs"
+		refused_mount '"logs_dir": nothing can be written in /: Permission' "$REPO" "$MNT" \
+			-o "state_dir=$STATE,logs_dir=/logs"
 	[ "$(id -u)" != 0 ] ||
 		refused_mount 'no-such-user' "$REPO" "$MNT" -o "state_dir=$STATE,run_as=no-such-user"
 }
@@ -109,7 +124,8 @@ END
 }
 
 bad_configuration() {
-	for text in '{"nonsense":1}' '{"ctl":1}' '{"ctl":"a","ctl":"b"}' '[]' '{' '' '{"operation_timeout_ms":"x"}'; do
+	for text in '{"nonsense":1}' '{"ctl":1}' '{"ctl":"a","ctl":"b"}' '[]' '{' '' \
+		'{"operation_timeout_ms":"x"}'; do
 		printf '%s' "$text" >"$ROOM/bad.json"
 		refused_mount '' "$REPO" "$MNT" -o "state_dir=$STATE,config=$ROOM/bad.json"
 	done
@@ -127,7 +143,8 @@ no_secrets() {
 	box s
 	run s env >"$ROOM/env"
 	refuse grep very-secret "$ROOM/env"
-	refuse grep -r very-secret "$LOG" "$MNT/ctl/config" "$MNT/ctl/stats" "$MNT/s/ctl/info" "$MNT/s/ctl/log"
+	refuse grep -r very-secret "$LOG" "$MNT/ctl/config" "$MNT/ctl/stats" "$MNT/s/ctl/info" \
+		"$MNT/s/ctl/log"
 	teardown s
 	unmount
 }
@@ -227,7 +244,8 @@ claim "a bad configuration file is refused by key" bad_configuration
 claim "secrets of the environment appear nowhere" no_secrets
 claim "256 descriptors are enough for 2000 files" few_descriptors
 claim "and for commands in 40 sandboxes" few_descriptors_many_sandboxes
-[ "$(id -u)" = 0 ] || claim "while others have all descriptors under way a create fails in words" others_have_all_under_way
+[ "$(id -u)" = 0 ] || claim "while others have all descriptors under way a create fails in words" \
+	others_have_all_under_way
 if [ "$(id -u)" = 0 ]; then
 	claim "a full disk is ENOSPC and loses nothing" disk_full
 fi

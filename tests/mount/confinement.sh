@@ -3,7 +3,8 @@
 # Nothing reachable through a sandbox leads out of it.
 
 refused_links() {
-	for target in /etc/passwd / /etc .. ../b ../b/README.md src/../../b "$MNT" "$MNT/b" "$MNT/b/README.md" \
+	for target in /etc/passwd / /etc .. ../b ../b/README.md src/../../b "$MNT" "$MNT/b" \
+		"$MNT/b/README.md" \
 		"$MNT/a/../b" /proc/self/root ../../../etc/passwd "$MNT/ax" "$MNT/ctl" ../ctl ../a/../b; do
 		expect EACCES symlink "$target" escape
 		expect ENOENT lstat escape

@@ -39,7 +39,8 @@ says_overlay() {
 	same '' "$(find "$STATE/trees" -path '*/upper/*' ! -name .git)"
 }
 
-# git compares times in seconds: of what changed in the second of a sandbox's first command it has to read all.
+# git compares times in seconds: of what changed in the second of a sandbox's
+# first command it has to read all.
 await_the_next_second() {
 	begun=$(date +%s)
 	while [ "$(date +%s)" = "$begun" ]; do sleep 0.02; done

@@ -48,7 +48,8 @@ nothing_is_left() {
 }
 
 claim "mounting" mount_repo
-claim "$SBX_CYCLES cycles: descriptors, processes and memory end where they began" cycles "$SBX_CYCLES"
+claim "$SBX_CYCLES cycles: descriptors, processes and memory end where they began" cycles \
+	"$SBX_CYCLES"
 [ ! -f "$ROOM/cycles" ] || echo "# $(cat "$ROOM/cycles")"
 claim "torn down by ctl/teardown, and the name asked for: the same" cycles 50 ctl
 [ ! -f "$ROOM/cycles" ] || echo "# $(cat "$ROOM/cycles")"

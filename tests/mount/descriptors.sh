@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# An open descriptor is the file that it was opened on, whatever a command does to its name meanwhile.
+# An open descriptor is the file that it was opened on, whatever a
+# command does to its name meanwhile.
 
 LINES=60000
 
@@ -115,7 +116,8 @@ one_read_loop() {
 replaced_while_running() {
 	fresh
 	rm -f "$MNT/a/go"
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo up >up; until [ -e go ]; do sleep 0.02; done; sed -i s/1/x/ other')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'echo up >up; until [ -e go ]; do sleep 0.02; done; sed -i s/1/x/ other')
 	"$TOOL" await "$MNT/a/up"
 	exec 8<"$MNT/a/other" 9<>"$MNT/a/f7"
 	touch "$MNT/a/go"
@@ -132,7 +134,8 @@ written_while_running() {
 	fresh
 	rm -f "$MNT/a/go"
 	exec 8<>"$MNT/a/f9"
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'sed -i s/base/new/ f9; echo >done; until [ -e go ]; do sleep 0.02; done')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'sed -i s/base/new/ f9; echo >done; until [ -e go ]; do sleep 0.02; done')
 	"$TOOL" await "$MNT/a/done"
 	printf BA >&8
 	printf SE >&8
@@ -181,7 +184,8 @@ if libc.renameat2(-100, os.fsencode(sys.argv[1]), -100, os.fsencode(sys.argv[2])
     sys.exit(os.strerror(ctypes.get_errno()))' "$@"
 }
 
-# copied_up N COMMAND...: the command has dN/f copied up, and nobody looks at it before the kernel forgets it.
+# copied_up N COMMAND...: the command has dN/f copied up, and nobody looks
+# at it before the kernel forgets it.
 copied_up() {
 	exec 8<"$MNT/a/d$1/f"
 	copied=$1

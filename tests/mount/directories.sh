@@ -166,7 +166,8 @@ top_has_the_time_of_its_change() {
 	rmdir "$MNT/other"
 }
 
-# The kernel's copy goes away while somebody is in the middle of it, and what he has read is deleted.
+# The kernel's copy goes away while somebody is in the middle of it,
+# and what he has read is deleted.
 kept_listing_lost_halfway() {
 	mkdir halfway
 	(cd halfway && seq 1 5000 | xargs touch)

@@ -26,10 +26,12 @@ full_through_the_mount() {
 	same works "$(run a echo works)"
 }
 
-# full_at PLACE, as a command sees it: there is room for what the tree leaves, and the tree has as much less.
+# full_at PLACE, as a command sees it: there is room for what the tree
+# leaves, and the tree has as much less.
 full_at() {
 	like '*No space left on device*' "$(run a sh -c 'head -c 20000000 /dev/zero >"'"$1"'/big"' 2>&1)"
-	run a sh -c '[ "$(stat -c %s "'"$1"'/big")" -gt 1000000 ] && [ "$(stat -c %s "'"$1"'/big")" -lt 8400000 ]'
+	run a sh -c '[ "$(stat -c %s "'"$1"'/big")" -gt 1000000 ] &&
+			[ "$(stat -c %s "'"$1"'/big")" -lt 8400000 ]'
 	like '*No space left on device*' "$(run a sh -c 'head -c 3000000 /dev/zero >rest' 2>&1)"
 	run a sh -c 'rm "'"$1"'/big" rest; head -c 3000000 /dev/zero >rest; rm rest'
 }
@@ -46,7 +48,8 @@ full_elsewhere() {
 }
 
 names_are_limited_too() {
-	run a sh -c 'i=0; mkdir many; while [ $i -lt 4000 ] && : >many/$i; do i=$((i + 1)); done' 2>/dev/null || true
+	run a sh -c 'i=0; mkdir many; while [ $i -lt 4000 ] && : >many/$i; do i=$((i + 1)); done' \
+		2>/dev/null || true
 	[ "$(find "$MNT/a/many" -type f | wc -l)" -lt 3000 ]
 	rm -r "$MNT/a/many"
 }
@@ -71,7 +74,8 @@ resized() {
 reset_when_full() {
 	box r
 	echo '*.o' >"$MNT/r/.gitignore"
-	run r sh -c 'echo 1 >a; chmod 600 a; ln a b.o; head -c 60000000 /dev/zero >big.o' 2>"$ROOM/full.log" || :
+	run r sh -c 'echo 1 >a; chmod 600 a; ln a b.o; head -c 60000000 /dev/zero >big.o' \
+		2>"$ROOM/full.log" || :
 	size=$(stat -c %s "$MNT/r/big.o")
 	[ "$size" -gt 30000000 ] || fail "$size"
 	echo 1 >"$MNT/r/ctl/reset" || fail "$(cat "$MNT/r/ctl/error")"
@@ -114,7 +118,8 @@ kept_over_unmount() {
 # The kernel tells a little later that it has forgotten a file; until then it has its room.
 wait_for_room() { # SANDBOX BYTES
 	tries=0
-	until run "$1" sh -c 'head -c "$1" /dev/zero >probe; code=$?; rm probe; exit $code' sh "$2" 2>/dev/null; do
+	until run "$1" sh -c 'head -c "$1" /dev/zero >probe; code=$?; rm probe; exit $code' \
+		sh "$2" 2>/dev/null; do
 		tries=$((tries + 1))
 		[ $tries -lt 100 ] || fail "no room"
 	done
@@ -131,7 +136,8 @@ kept_over_a_kill() {
 
 wait_for_saved() {
 	tries=0
-	until [ "$(cat "$STATE"/trees/a-*/upper/late 2>/dev/null)" = saved ] && [ -z "$(ls -d "$STATE"/trees/a-*/saving 2>/dev/null)" ]; do
+	until [ "$(cat "$STATE"/trees/a-*/upper/late 2>/dev/null)" = saved ] &&
+		[ -z "$(ls -d "$STATE"/trees/a-*/saving 2>/dev/null)" ]; do
 		tries=$((tries + 1))
 		[ $tries -lt 100 ] || fail "was not saved"
 		sleep 0.1
@@ -139,10 +145,12 @@ wait_for_saved() {
 }
 
 commit_inside() {
-	run k sh -c 'echo "$1" >c; git add c; git -c user.name=k -c user.email=k@localhost commit -qm "$1"' sh "$1"
+	run k sh -c 'echo "$1" >c; git add c
+		git -c user.name=k -c user.email=k@localhost commit -qm "$1"' sh "$1"
 }
 
-# What a command committed is in the source; the repository inside, which is older, does not take it back.
+# What a command committed is in the source; the repository inside,
+# which is older, does not take it back.
 committed_over_a_kill() {
 	box k
 	commit_inside first
@@ -167,8 +175,10 @@ holds_late() {
 
 refused_without_layers() {
 	unmount
-	refused_mount 'disk_mb cannot be kept here: *cow=off' "$REPO" "$MNT" -o "state_dir=$STATE,disk_mb=8,cow=off"
-	refused_mount 'disk_mb cannot be kept here: *the source is none' none "$MNT" -o "state_dir=$STATE.2,disk_mb=8"
+	refused_mount 'disk_mb cannot be kept here: *cow=off' "$REPO" "$MNT" \
+		-o "state_dir=$STATE,disk_mb=8,cow=off"
+	refused_mount 'disk_mb cannot be kept here: *the source is none' none "$MNT" \
+		-o "state_dir=$STATE.2,disk_mb=8"
 	remount ''
 	box c
 	like '*EOPNOTSUPP*' "$(talk c/ctl/limits/disk_mb 5)"

@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# What the host synced, or wrote seconds ago, outlives kill -9 of the daemon where changes are in memory (disk_mb). That they
-# outlive a power cut, and elsewhere, is shown by fault/power.
+# What the host synced, or wrote seconds ago, outlives kill -9 of the daemon where changes are in
+# memory (disk_mb). That they outlive a power cut, and elsewhere, is shown by fault/power.
 
 # kept NAME/FILE TEXT: after kill -9 and another mount.
 kept() {

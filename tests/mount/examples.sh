@@ -21,7 +21,8 @@ bare_root() {
 set -e
 mount --bind "$ROOM/etc" /etc
 "$SANDBOXFS" --doctor | grep '^warn .*/etc/mtab is missing.*ln -s'
-setpriv --reuid=1 --regid=1 --clear-groups "$SANDBOXFS" --doctor | grep '^no .*/etc/mtab is missing.*ln -s'
+setpriv --reuid=1 --regid=1 --clear-groups "$SANDBOXFS" --doctor |
+	grep '^no .*/etc/mtab is missing.*ln -s'
 . "$TESTS/lib/setup.sh"
 setup_root
 [ -r /etc/mtab ]

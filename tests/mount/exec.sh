@@ -60,7 +60,8 @@ results() {
 	done
 	printf '%s' "$out" | "$TOOL" json durationMs | grep -qx '[0-9.]*'
 	id=$(printf '%s' "$out" | "$TOOL" json id)
-	same "$(printf '%s' "$out" | "$TOOL" json stdout)" "$("$TOOL" json stdout <"$MNT/a/ctl/jobs/$id/result")"
+	same "$(printf '%s' "$out" | "$TOOL" json stdout)" \
+		"$("$TOOL" json stdout <"$MNT/a/ctl/jobs/$id/result")"
 }
 
 statuses() {
@@ -77,7 +78,8 @@ status_after() {
 }
 
 binary_output() {
-	run a sh -c 'i=0; while [ $i -lt 256 ]; do printf "\\$(printf %03o $i)"; i=$((i+1)); done' >"$ROOM/bytes"
+	run a sh -c 'i=0; while [ $i -lt 256 ]; do printf "\\$(printf %03o $i)"; i=$((i+1)); done' \
+		>"$ROOM/bytes"
 	same 256 "$(wc -c <"$ROOM/bytes")"
 	same 256 "$(od -An -v -tu1 -w1 "$ROOM/bytes" | sort -un | wc -l)"
 	out=$("$TOOL" result "$MNT/a/ctl/exec" printf '\377\376')
@@ -127,7 +129,8 @@ exec_fail_keeps_the_hint() {
 	echo hidden >"$ROOM/home/hidden"
 	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY "cat $ROOM/home/hidden\n"
 	error_says a 'EREMOTEIO: job '
-	error_says a " ended with code 1; cat: $ROOM/home/hidden: it is there, but not shown to commands: mount with -o ro_paths="
+	hint="it is there, but not shown to commands: mount with -o ro_paths="
+	error_says a " ended with code 1; cat: $ROOM/home/hidden: $hint"
 	same 1 "$(wc -l <"$MNT/a/ctl/error")"
 	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY '["bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"]'
 	error_says a ' ended with code 1; '
@@ -151,7 +154,8 @@ claim "status: exit codes and signals" statuses
 claim "output is byte-exact; in JSON as base64 when it is not UTF-8" binary_output
 claim "a non-zero exit is not a write error" nonzero_is_no_error
 claim "what was written is seen inside, and back, at once" visible_at_once
-claim "a repeated id runs nothing and gives the first result; EEXIST for another request" repeated_id
+claim "a repeated id runs nothing and gives the first result; EEXIST for another request" \
+	repeated_id
 claim "one open file carries several requests" several_on_one_open_file
 claim "unmounting" unmount
 claim "mounting with exec_fail=errno" remount exec_fail=errno

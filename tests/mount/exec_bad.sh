@@ -198,7 +198,8 @@ claim "two sandboxes" box a b
 claim "empty argv is EINVAL, an empty line is nothing" empty_argv
 claim "unclosed quotes" unclosed_quotes
 claim "shell operators are EINVAL with a hint, quoted they are text" operators
-claim "patterns, ~, #, cd, variables are EINVAL with a hint; CR, BOM, comments are dropped" not_a_shell
+claim "patterns, ~, #, cd, variables are EINVAL with a hint; CR, BOM, comments are dropped" \
+	not_a_shell
 claim "1 MiB is taken, one byte more is E2BIG" too_big
 claim "1000 levels of JSON" deep_json
 claim "unknown, repeated and mistyped keys, bad UTF-8, NUL, trailing text" bad_json

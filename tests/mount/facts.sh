@@ -9,7 +9,8 @@ bash_writes_line_by_line() {
 }
 
 flush_before_the_first_byte() {
-	same once "$(bash -c "exec 5<>'$MNT/a/ctl/exec'; : >&5; echo 'echo once' >&5; cat <&5" | "$TOOL" json stdout)"
+	same once "$(bash -c "exec 5<>'$MNT/a/ctl/exec'; : >&5; echo 'echo once' >&5; cat <&5" |
+		"$TOOL" json stdout)"
 }
 
 errors_come_from_write() {
@@ -63,7 +64,8 @@ ends_at_unmount() {
 daemon_does_not_visit_itself() {
 	mkdir -p "$ROOM/self/mnt"
 	echo x >"$ROOM/self/file"
-	if "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$ROOM/self" "$ROOM/self/mnt" -o "state_dir=$STATE.self"; then
+	if "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$ROOM/self" "$ROOM/self/mnt" \
+		-o "state_dir=$STATE.self"; then
 		timeout 20 mkdir "$ROOM/self/mnt/a"
 		same x "$(timeout 20 cat "$ROOM/self/mnt/a/file")"
 		timeout 20 rmdir "$ROOM/self/mnt/a"
@@ -110,7 +112,8 @@ claim "1: stdio clients send a request in one write" one_write_from_stdio
 claim "5: rm -rf of a sandbox" removal_of_everything
 claim "26: rmdir of 2000 files does not make ls wait" mkdir_does_not_wait
 ! "$SANDBOXFS" --doctor | grep -q 'refreshed at once' ||
-	claim "22: directories are listed without asking the daemon while nothing changes" listings_need_no_daemon
+	claim "22: directories are listed without asking the daemon while nothing changes" \
+		listings_need_no_daemon
 claim "19: after a command the mount ends at once, the daemon too" ends_at_unmount
 claim "mounting again" remount
 claim "19: unmounting while a command runs ends both" unmounts_while_used_inside

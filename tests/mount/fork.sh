@@ -3,7 +3,8 @@
 # A fork has what its origin has, and neither sees what the other does from then on.
 
 look() {
-	(cd "$MNT/$1" && find . -name .git -prune -o -printf '%P %y %m %n %T@ %l\n' && find . -type f ! -name .git -exec sha1sum {} +) | sort
+	(cd "$MNT/$1" && find . -name .git -prune -o -printf '%P %y %m %n %T@ %l\n' &&
+		find . -type f ! -name .git -exec sha1sum {} +) | sort
 	[ ! -d "$REPO/.git" ] || git -C "$MNT/$1" status --porcelain=v2 -uall --ignored
 }
 
@@ -12,7 +13,8 @@ edit() {
 	echo '*.o' >"$MNT/$1/.gitignore"
 	git -C "$MNT/$1" add .gitignore
 	git -C "$MNT/$1" commit -qm 'ignore objects'
-	run "$1" sh -c 'echo inside >src/inside; ln src/inside src/hard; ln -s inside src/link; git add src; git commit -qm inside; echo more >>src/inside'
+	run "$1" sh -c 'echo inside >src/inside; ln src/inside src/hard; ln -s inside src/link
+		git add src; git commit -qm inside; echo more >>src/inside'
 	echo changed >"$MNT/$1/README.md"
 	git -C "$MNT/$1" add README.md
 	echo 'changed again' >>"$MNT/$1/README.md"
@@ -94,7 +96,8 @@ while_a_command_runs() {
 	talk c/ctl/spawn "sh -c 'echo late >late; exec sleep $LONG'" >"$ROOM/job"
 	until [ -e "$MNT/c/late" ]; do tick; done
 	expect EBUSY write "$MNT/c/ctl/fork" O_WRONLY 'g\n'
-	error_says c 'EBUSY: a command is running and may change files meanwhile: wait for it or kill it; or fork a snapshot: "rev":"ID"'
+	error_says c 'EBUSY: a command is running and may change files meanwhile: '\
+'wait for it or kill it; or fork a snapshot: "rev":"ID"'
 	expect EBUSY write "$MNT/ctl/create" O_WRONLY '{"name":"g","from":"c"}\n'
 	like '*fork a snapshot: *"from":"NAME@ID"*' "$(cat "$MNT/ctl/error")"
 	expect ENOENT stat "$MNT/g"
@@ -147,7 +150,8 @@ claim "neither sees what the other does" apart
 claim "a fork of a fork outlives both" of_a_fork
 claim "it is the same after a crash" after_a_crash
 claim "a fork of a snapshot, or of the beginning, is as that was" as_it_was
-claim "while a command runs a snapshot is forked, and what is there now is EBUSY in words" while_a_command_runs
+claim "while a command runs a snapshot is forked, and what is there now is EBUSY in words" \
+	while_a_command_runs
 claim "repositories of the host's come along" nested
 claim "a copy of a directory is forked" plain
 finish

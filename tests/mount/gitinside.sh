@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# A sandbox's own git: commands work with it as anywhere, the source is out of their reach, nothing they leave
-# there runs on the host, and both sides see what the other did.
+# A sandbox's own git: commands work with it as anywhere, the source is out of their reach, nothing
+# they leave there runs on the host, and both sides see what the other did.
 CANARY=$ROOM/canary
 
 inside() {
@@ -39,7 +39,8 @@ branches_and_merges() {
 
 rebases() {
 	inside 'git checkout -qb topic HEAD~1; echo t >t; git add t; git commit -qm topic
-		git rebase -q sandbox/a; git checkout -q sandbox/a; git merge -q --ff-only topic; git branch -d topic'
+		git rebase -q sandbox/a; git checkout -q sandbox/a; git merge -q --ff-only topic
+		git branch -d topic'
 	same topic "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 }
 
@@ -65,14 +66,16 @@ stash_list() {
 
 # Commits that no branch names, also those of a HEAD that has gone on.
 detached() {
-	inside 'git checkout -q --detach; git commit -q --allow-empty -m d1; git commit -q --allow-empty -m d2; git checkout -q sandbox/a
+	inside 'git checkout -q --detach; git commit -q --allow-empty -m d1
+		git commit -q --allow-empty -m d2; git checkout -q sandbox/a
 		git checkout -q --detach; git commit -q --allow-empty -m d3'
 	same 'd2
 d3' "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)" | sort)"
 	inside 'git commit -q --allow-empty -m d4; git checkout -q sandbox/a'
 	same 'd2
 d4' "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)" | sort)"
-	d2=$(git -C "$REPO" for-each-ref --format='%(objectname) %(subject)' "$(ref_of a detached)" | sed -n 's/ d2$//p')
+	d2=$(git -C "$REPO" for-each-ref --format='%(objectname) %(subject)' "$(ref_of a detached)" |
+		sed -n 's/ d2$//p')
 	inside "git branch kept $d2"
 	same d4 "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)")"
 	inside 'git branch -qD kept'
@@ -82,11 +85,13 @@ d4' "$(git -C "$REPO" for-each-ref --format='%(subject)' "$(ref_of a detached)" 
 many_branches() {
 	inside 'git branch zz; c=$(git commit-tree -m many HEAD^{tree}); git update-ref refs/heads/zz $c'
 	git -C "$REPO" rev-parse -q --verify "$(ref_of a heads/zz)"
-	inside 'c=$(git rev-parse zz); for i in $(seq 1100); do echo "create refs/heads/aa$i $c"; done | git update-ref --stdin'
+	inside 'c=$(git rev-parse zz); for i in $(seq 1100); do echo "create refs/heads/aa$i $c"; done |
+			git update-ref --stdin'
 	git -C "$REPO" rev-parse -q --verify "$(ref_of a heads/zz)"
 	error_says a 'are not in the source'
 	grep -q '"git".*are not in the source' "$MNT/a/ctl/events"
-	inside 'for i in $(seq 1100); do echo "delete refs/heads/aa$i"; done | git update-ref --stdin; git branch -qD zz'
+	inside 'for i in $(seq 1100); do echo "delete refs/heads/aa$i"; done | git update-ref --stdin
+		git branch -qD zz'
 	same '' "$(git -C "$REPO" for-each-ref "$(ref_of a heads)")"
 }
 
@@ -125,7 +130,8 @@ former_refs() {
 
 # Its name is what refs ended in before they were kept by kind first.
 called_diverged() {
-	inside 'git checkout -qb diverged; git commit -q --allow-empty -m d; git branch -q x/diverged; git checkout -q -'
+	inside 'git checkout -qb diverged; git commit -q --allow-empty -m d; git branch -q x/diverged
+		git checkout -q -'
 	for ref in heads/diverged heads/x/diverged; do
 		git -C "$REPO" rev-parse -q --verify "$(ref_of a $ref)"
 	done
@@ -151,7 +157,8 @@ source_state() {
 unreachable() {
 	source_state >"$ROOM/before"
 	# Below /tmp there may be directories on the way to what is shown, on the sandbox's own /tmp.
-	for path in config hooks/pre-commit refs/heads/main packed-refs HEAD worktrees/x info/attributes; do
+	for path in config hooks/pre-commit refs/heads/main packed-refs HEAD worktrees/x \
+		info/attributes; do
 		refuse inside "cat '$REPO/.git/$path'"
 		inside "mkdir -p '$(dirname "$REPO/.git/$path")'; echo x >'$REPO/.git/$path'" || true
 	done
@@ -186,7 +193,8 @@ other_branches() {
 
 use_git_on_host() {
 	echo "$1" >"$MNT/a/by-host"
-	for words in status diff 'log -1 -p' 'add by-host' 'commit -qm by-host' 'stash list' 'checkout -q HEAD' 'submodule status' st; do
+	for words in status diff 'log -1 -p' 'add by-host' 'commit -qm by-host' 'stash list' \
+		'checkout -q HEAD' 'submodule status' st; do
 		# shellcheck disable=SC2086
 		on_host $words </dev/null >/dev/null || echo "git $words: $?"
 	done
@@ -194,30 +202,37 @@ use_git_on_host() {
 	[ ! -e "$CANARY" ] || fail "what a command planted ran on the host"
 }
 
-# planted NAME SCRIPT: SCRIPT plants inside, $G is the git directory, $RUN a program that would leave the canary.
+# planted NAME SCRIPT: SCRIPT plants inside, $G is the git directory, $RUN a
+# program that would leave the canary.
 planted() {
 	inside "G=\$(git rev-parse --git-dir); RUN='touch $CANARY'; $2"
 	use_git_on_host "$1"
 }
 
 hooks() {
-	planted hooks 'mkdir -p $G/hooks; for h in pre-commit post-checkout post-index-change reference-transaction post-commit; do
-		printf "#!/bin/sh\n$RUN\n" >$G/hooks/$h; chmod 755 $G/hooks/$h; done'
+	planted hooks 'mkdir -p $G/hooks
+		for h in pre-commit post-checkout post-index-change reference-transaction post-commit; do
+			printf "#!/bin/sh\n$RUN\n" >$G/hooks/$h; chmod 755 $G/hooks/$h; done'
 	inside 'rm -r $(git rev-parse --git-dir)/hooks'
 }
 
 settings() {
-	planted settings 'for k in core.fsmonitor core.pager core.editor core.sshCommand diff.external gpg.program alias.st; do
-		git config $k "$RUN"; done; git config core.hooksPath $PWD/hooks; git config commit.gpgSign true
+	planted settings 'for k in core.fsmonitor core.pager core.editor core.sshCommand diff.external \
+			gpg.program alias.st; do
+			git config $k "$RUN"; done
+		git config core.hooksPath $PWD/hooks; git config commit.gpgSign true
 		mkdir -p hooks; printf "#!/bin/sh\n$RUN\n" >hooks/pre-commit; chmod 755 hooks/pre-commit'
-	inside 'rm -r hooks; cd $(git rev-parse --git-dir); sed -i "/fsmonitor\|pager\|editor\|ssh\|external\|program\|alias\|st = \|hooks\|gpg\|[Ss]ign\|diff/d" config'
+	inside 'rm -r hooks; cd $(git rev-parse --git-dir)
+		sed -i "/fsmonitor\|pager\|editor\|ssh\|external\|program\|alias\|st = /d
+			/hooks\|gpg\|[Ss]ign\|diff/d" config'
 }
 
 attributes() {
 	planted attributes 'echo "* filter=evil diff=evil merge=evil" >.gitattributes
 		git config filter.evil.clean "$RUN; cat"; git config filter.evil.smudge "$RUN; cat"
 		git config diff.evil.textconv "$RUN; cat"; rm -f .gitattributes.x'
-	inside 'rm .gitattributes; git config --remove-section filter.evil; git config --remove-section diff.evil'
+	inside 'rm .gitattributes; git config --remove-section filter.evil
+		git config --remove-section diff.evil'
 }
 
 own_dotgit() {
@@ -228,17 +243,20 @@ own_dotgit() {
 }
 
 nested_dotgit() {
-	planted nested 'mkdir sub; cd sub; git init -q; echo x >x; git add x; git commit -qm x; git config core.fsmonitor "$RUN"
+	planted nested 'mkdir sub; cd sub; git init -q; echo x >x; git add x; git commit -qm x
+		git config core.fsmonitor "$RUN"
 		cd ..; git add sub 2>/dev/null; git commit -qm "a gitlink"'
 	refuse test -e "$MNT/a/sub/.git"
 	same x "$(ls -A "$MNT/a/sub")"
-	planted submodule 'printf "[submodule \"sub\"]\n\tpath = sub\n\turl = ./sub\n\tupdate = !%s\n" "$RUN" >.gitmodules'
+	planted submodule \
+		'printf "[submodule \"sub\"]\n\tpath = sub\n\turl = ./sub\n\tupdate = !%s\n" "$RUN" >.gitmodules'
 	inside 'rm -rf sub .gitmodules; git rm -q --cached sub; git commit -qm gone'
 }
 
 borrowed_elsewhere() {
 	mkdir "$ROOM/elsewhere"
-	planted borrowed "echo $ROOM/elsewhere >>\$G/objects/info/alternates; echo ../../../x >\$G/commondir"
+	planted borrowed \
+		"echo $ROOM/elsewhere >>\$G/objects/info/alternates; echo ../../../x >\$G/commondir"
 	inside "cd $(own_git); rm commondir; sed -i '\$d' objects/info/alternates"
 	same '' "$(on_host status --porcelain)"
 	same '' "$(inside 'git status --porcelain')"
@@ -248,7 +266,8 @@ borrowed_elsewhere() {
 shown_when_shared() {
 	unmount
 	mount_repo nested_git=shared
-	inside "mkdir own; cd own; git init -q; echo x >x; git add x; git config core.fsmonitor 'touch $CANARY'"
+	inside "mkdir own; cd own; git init -q; echo x >x; git add x
+		git config core.fsmonitor 'touch $CANARY'"
 	git -C "$MNT/a/own" status >/dev/null
 	[ -e "$CANARY" ]
 	rm -r "$CANARY" "$MNT/a/own"
@@ -302,7 +321,8 @@ own_branches() {
 }
 
 both_staged() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >by-i; until [ -e go ]; do :; done; git add by-i')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'echo i >by-i; until [ -e go ]; do :; done; git add by-i')
 	echo h >"$MNT/a/by-h"
 	on_host add by-h
 	: >"$MNT/a/go"
@@ -360,7 +380,8 @@ host_is_busy() {
 	same '' "$(on_host status --porcelain)"
 }
 
-# lock_inside FILE [SCRIPT]: a command has FILE of its repository locked, until let_go; then it runs SCRIPT.
+# lock_inside FILE [SCRIPT]: a command has FILE of its repository locked,
+# until let_go; then it runs SCRIPT.
 lock_inside() {
 	rm -f "$MNT/a/locked" "$MNT/a/go"
 	job=$("$TOOL" result "$MNT/a/ctl/spawn" sh -ec "cd $(own_git); : >$1.lock; cd -; : >locked
@@ -375,8 +396,11 @@ let_go() {
 
 # A git that was killed leaves them.
 left_locked() {
-	inside 'cd "$(git rev-parse --git-dir)"; for f in index HEAD config packed-refs shallow refs/heads/sandbox/a refs/heads/new; do : >$f.lock; done'
-	inside 'echo l >left; git add left; git commit -qm "after one that was killed"; git config x.y z; git branch new
+	inside 'cd "$(git rev-parse --git-dir)"
+		for f in index HEAD config packed-refs shallow refs/heads/sandbox/a refs/heads/new; do
+			: >$f.lock; done'
+	inside 'echo l >left; git add left; git commit -qm "after one that was killed"; git config x.y z
+		git branch new
 		git pack-refs --all; git checkout -qb other; git checkout -q sandbox/a; git branch -qD other new'
 	same '' "$(on_host status --porcelain)"
 	same 'after one that was killed' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
@@ -392,7 +416,8 @@ def run(script):
         f.write(json.dumps(["sh", "-c", script]).encode())
         return json.loads(f.read())["exitCode"]
 
-print(sum(run(": >" + sys.argv[2]) + run("[ ! -e " + sys.argv[2] + " ]") for _ in range(50)), "were left")
+print(sum(run(": >" + sys.argv[2]) + run("[ ! -e " + sys.argv[2] + " ]") for _ in range(50)),
+      "were left")
 END
 }
 
@@ -412,7 +437,8 @@ held_locked() {
 	same '' "$(inside 'git status --porcelain')"
 }
 
-# What the host committed meanwhile comes with its index or not at all: the next commit inside would delete it.
+# What the host committed meanwhile comes with its index or not at all: the
+# next commit inside would delete it.
 index_comes_along() {
 	before=$(inside 'git log -1 --format=%s')
 	lock_inside index 'echo i >by-command; git add by-command; git commit -qm "by the command"'
@@ -435,7 +461,8 @@ index_comes_along() {
 	same '' "$(inside 'git status --porcelain')"
 }
 
-# The refs inside cannot be set while a command there has its lock: what the host has is not taken for undone by it.
+# The refs inside cannot be set while a command there has its lock: what the host
+# has is not taken for undone by it.
 command_is_busy() {
 	lock_inside packed-refs
 	on_host commit -q --allow-empty -m 'while it was busy'
@@ -490,7 +517,8 @@ half_brought() {
 	git -C "$REPO" branch -qD staying
 }
 
-# What could not be brought over before the daemon ended in order is still looked for when the sandbox goes.
+# What could not be brought over before the daemon ended in order is still
+# looked for when the sandbox goes.
 late_commit() {
 	box l
 	on=$REPO/.git/refs/heads/sandbox/l.lock
@@ -513,12 +541,14 @@ half_locked() {
 		ln "$(own_git)/$name.sandboxfs" "$(own_git)/$name.lock"
 	done
 	remount
-	inside 'echo locked >locked; git add locked; git commit -qm locked; git checkout -q -b other; git checkout -q -; git branch -D other'
+	inside 'echo locked >locked; git add locked; git commit -qm locked; git checkout -q -b other
+		git checkout -q -; git branch -D other'
 	same locked "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 }
 
 both_committed() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo i >c-i; until [ -e go ]; do :; done; rm go; git add c-i; git commit -qm "from inside"')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c \
+		'echo i >c-i; until [ -e go ]; do :; done; rm go; git add c-i; git commit -qm "from inside"')
 	echo h >"$MNT/a/c-h"
 	on_host add c-h
 	on_host commit -qm 'from the host'
@@ -542,18 +572,21 @@ both_committed() {
 at_once() {
 	before=$(git -C "$REPO" rev-list --count sandbox/a)
 	for i in 1 2 3 4; do
-		timeout 60 "$TOOL" exec "$MNT/a/ctl/exec" sh -c "until echo $i >p-$i && git add p-$i && git commit -q --allow-empty -m p-$i; do :; done" 2>/dev/null &
+		timeout 60 "$TOOL" exec "$MNT/a/ctl/exec" sh -c "until echo $i >p-$i && git add p-$i &&
+				git commit -q --allow-empty -m p-$i; do :; done" 2>/dev/null &
 	done
 	wait
 	inside true
 	same $((before + 4)) "$(git -C "$REPO" rev-list --count sandbox/a)"
-	# A commit of git's may drop what another has added meanwhile: it reads the index before it has the lock.
+	# A commit of git's may drop what another has added meanwhile: it reads
+	# the index before it has the lock.
 	same '' "$(on_host status --porcelain | grep -v '^?? p-[1-4]$')"
 	on_host clean -qf
 }
 
 killed() {
-	"$TOOL" result "$MNT/a/ctl/spawn" sh -c "echo k >k; git add k; git commit -qm killed; touch done; exec sleep $LONG"
+	"$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c "echo k >k; git add k; git commit -qm killed; touch done; exec sleep $LONG"
 	until [ -e "$MNT/a/done" ]; do tick; done
 	kill_daemon
 	same '' "$(git -C "$REPO" log --format=%s --grep '^killed$' sandbox/a)"
@@ -586,18 +619,22 @@ bad_tree() {
 }
 
 missing_object() {
-	not_taken 'missing' 't=$(printf "100644 blob %s\tx\n" 1234567812345678123456781234567812345678 | git mktree --missing)
+	not_taken 'missing' \
+		't=$(printf "100644 blob %s\tx\n" 1234567812345678123456781234567812345678 | git mktree --missing)
 		git update-ref refs/heads/sandbox/a $(git commit-tree -p HEAD -m bad $t)'
 }
 
 damaged_object() {
-	not_taken 'damaged' 'c=$(git commit-tree -p HEAD -m bad HEAD^{tree}); git update-ref refs/heads/sandbox/a $c
-		f=$(git rev-parse --git-dir)/objects/$(echo $c | cut -c1-2)/$(echo $c | cut -c3-); chmod 644 $f; echo junk >$f'
+	not_taken 'damaged' \
+		'c=$(git commit-tree -p HEAD -m bad HEAD^{tree}); git update-ref refs/heads/sandbox/a $c
+		f=$(git rev-parse --git-dir)/objects/$(echo $c | cut -c1-2)/$(echo $c | cut -c3-); chmod 644 $f
+		echo junk >$f'
 }
 
 something_else() {
 	not_taken 'not well-formed' 'b=$(git ls-tree -r HEAD | sed -n "1s/.* blob \([0-9a-f]*\).*/\1/p")
-		c=$(git cat-file commit HEAD | sed "s/^tree .*/tree $b/" | git hash-object -t commit -w --stdin --literally)
+		c=$(git cat-file commit HEAD | sed "s/^tree .*/tree $b/" |
+			git hash-object -t commit -w --stdin --literally)
 		git update-ref refs/heads/sandbox/a $c'
 	not_taken 'not well-formed' 'b=$(git ls-tree -r HEAD | sed -n "1s/.* blob \([0-9a-f]*\).*/\1/p")
 		cd $(git rev-parse --git-dir)/refs/heads; mkdir -p sandbox; echo $b >sandbox/a'
@@ -619,29 +656,35 @@ gc_of_the_source() {
 	inside 'echo g >g; git add g; git commit -qm gc; echo staged >>g; git add g'
 	git -C "$REPO" gc -q --prune=now
 	git -C "$REPO" fsck --no-progress --no-dangling
-	inside 'git -c core.commitGraph=false fsck --no-progress --no-dangling; git diff --cached | grep -q staged; git commit -qm after'
+	inside 'git -c core.commitGraph=false fsck --no-progress --no-dangling
+		git diff --cached | grep -q staged; git commit -qm after'
 	git -C "$REPO" worktree list | grep "a-.*locked"
 }
 
 packed_inside() {
-	inside 'for i in 1 2 3 4 5; do seq 1 $((i * 500)) >big; git add big; git commit -qm "big $i"; done; git gc -q; git repack -qadf'
+	inside 'for i in 1 2 3 4 5; do seq 1 $((i * 500)) >big; git add big; git commit -qm "big $i"; done
+		git gc -q; git repack -qadf'
 	same 'big 5' "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
-	inside 'b=$(seq 1 4000 | git hash-object -w --stdin); t=$(printf "100644 blob %s\tp\n" $b | git mktree)
-		c=$(git commit-tree -p HEAD -m packed $t); git update-ref refs/heads/packed $c; git repack -qadf; git prune-packed
+	inside 'b=$(seq 1 4000 | git hash-object -w --stdin)
+		t=$(printf "100644 blob %s\tp\n" $b | git mktree)
+		c=$(git commit-tree -p HEAD -m packed $t); git update-ref refs/heads/packed $c; git repack -qadf
+		git prune-packed
 		git update-ref refs/heads/sandbox/a $c; git branch -D packed; git reset -q --hard'
 	same packed "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
 	git -C "$REPO" fsck --no-progress --no-dangling
 }
 
 last_words() {
-	"$TOOL" result "$MNT/b/ctl/spawn" sh -c "echo l >l; git add l; git commit -qm 'last words'; touch done; exec sleep $LONG"
+	"$TOOL" result "$MNT/b/ctl/spawn" \
+		sh -c "echo l >l; git add l; git commit -qm 'last words'; touch done; exec sleep $LONG"
 	until [ -e "$MNT/b/done" ]; do tick; done
 	teardown b
 	same 'last words' "$(git -C "$REPO" log -1 --format=%s sandbox/b)"
 	git -C "$REPO" branch -qD sandbox/b
 }
 
-# The source cannot take the commits: the teardown is refused once, with all as it was, and then it is not.
+# The source cannot take the commits: the teardown is refused once, with
+# all as it was, and then it is not.
 cannot_be_taken() {
 	box c d
 	: >"$REPO/.git/refs/heads/sandbox/c.lock"
@@ -695,7 +738,8 @@ owned() {
 	done
 	mount_fs "$ROOM/other"
 	box a
-	inside 'echo x >x; git add x; git commit -qm x; git checkout -qb side; git commit -q --allow-empty -m y'
+	inside 'echo x >x; git add x; git commit -qm x; git checkout -qb side
+		git commit -q --allow-empty -m y'
 	same x "$(git -C "$ROOM/other" log -1 --format=%s sandbox/a)"
 	git init -q --bare "$ROOM/bare.git"
 	git -C "$ROOM/other" config remote.origin.url "$ROOM/bare.git"
@@ -722,7 +766,8 @@ claim "a name that is used again leaves what it led to before" same_name
 claim "what was kept by name comes to be kept by id" former_refs
 claim "branches that are called diverged go when they are removed" called_diverged
 claim "the source's objects are borrowed, its refs are seen" borrows
-claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" unreachable
+claim "the source's config, hooks, refs and objects cannot be written, nor read but for objects" \
+	unreachable
 claim "policy says so" policy
 claim "other branches of the source stay where they are" other_branches
 claim "planted: hooks" hooks
@@ -734,7 +779,8 @@ claim "planted: alternates and commondir" borrowed_elsewhere
 claim "planted: with nested_git=shared it would have run" shown_when_shared
 claim "add, commit and checkout by the host are what the next command sees" from_the_host
 claim "add, reset and checkout inside are what the host sees" to_the_host
-claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" own_branches
+claim "a branch of the sandbox's own: the host stands on its commit, and may go on from there" \
+	own_branches
 claim "files staged on both sides are staged on both" both_staged
 claim "what the host stages meanwhile stays staged" staged_meanwhile
 claim "what a lock of host git keeps out comes with the next command" host_is_busy
@@ -742,12 +788,15 @@ claim "locks of a git that was killed inside are gone" left_locked
 claim "so are those that it has left just before the next command" no_lock_is_left
 claim "a lock of a command that runs stays, and a snapshot does not pass by it" held_locked
 claim "a commit of the host comes inside with its index, or not yet" index_comes_along
-claim "what a lock of a command keeps out is not taken back outside, and comes with the next" command_is_busy
+claim "what a lock of a command keeps out is not taken back outside, and comes with the next" \
+	command_is_busy
 claim "what a lock of HEAD keeps out is not taken back either, from either side" heads_are_busy
 claim "a daemon killed while it set refs inside: none is taken for a command's own" half_brought
-claim "what a lock kept out until the daemon ended is on the branch when the sandbox goes" late_commit
+claim "what a lock kept out until the daemon ended is on the branch when the sandbox goes" \
+	late_commit
 claim "a daemon killed while it had the locks inside" half_locked
-claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" both_committed
+claim "the branch moved on both sides: neither is lost, it is told, and a merge ends it" \
+	both_committed
 claim "commands that commit at once" at_once
 claim "a daemon killed before it brought a commit over" killed
 claim "objects in packs come over" packed_inside
@@ -764,6 +813,7 @@ claim "a name that git would not have" odd_name
 claim "both ways without isolation" without_walls
 [ "$(id -u)" != 0 ] || claim "what root brings over belongs to the repository's owner" owned
 git -C "$REPO" branch -qD sandbox/a
-git -C "$REPO" for-each-ref --format='%(refname)' refs/sandboxfs | while read -r ref; do git -C "$REPO" update-ref -d "$ref"; done
+git -C "$REPO" for-each-ref --format='%(refname)' refs/sandboxfs |
+	while read -r ref; do git -C "$REPO" update-ref -d "$ref"; done
 git -C "$REPO" tag -d late >/dev/null
 finish

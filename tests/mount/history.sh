@@ -98,7 +98,8 @@ is_read_only() {
 # Links that a command commits.
 holds_links() {
 	box l
-	run l sh -c 'ln -s /etc/passwd abs; ln -s ../../x up; ln -s d/../../.. sly; git add -A; git commit -qm links'
+	run l sh -c 'ln -s /etc/passwd abs; ln -s ../../x up; ln -s d/../../.. sly; git add -A
+		git commit -qm links'
 	at=$MNT/l/ctl/snapshots/$(snap l links)
 	for link in abs up sly; do
 		same 'Permission denied' "$(LC_ALL=C readlink -v "$at/$link" 2>&1 | sed 's/.*: //')"
@@ -308,7 +309,8 @@ elsewhere() {
 # With commits of their own they outlive their sandboxes.
 keeps_branches() {
 	teardown_all
-	git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads | grep -v '^main$' >"$ROOM/branches"
+	git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads |
+		grep -v '^main$' >"$ROOM/branches"
 	grep -q '^sandbox/h$' "$ROOM/branches"
 	xargs git -C "$REPO" branch -D <"$ROOM/branches"
 }

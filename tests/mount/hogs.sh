@@ -1,20 +1,23 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Commands that want everything: each ends at its limit with the right word, and meanwhile the mount answers.
+# Commands that want everything: each ends at its limit with the right
+# word, and meanwhile the mount answers.
 
 ended() {
 	want=$1
 	# shellcheck disable=SC2254
 	case "$(cat "$MNT/a/ctl/status")" in
 	$want) ;;
-	*) fail "want like '$want', have '$(cat "$MNT/a/ctl/status")': $(tail -c 300 "$MNT/a/ctl/stderr")" ;;
+	*) fail \
+		"want like '$want', have '$(cat "$MNT/a/ctl/status")': $(tail -c 300 "$MNT/a/ctl/stderr")" ;;
 	esac
 	# Only what would be felt as a hang is wrong; how much it is depends on the machine.
 	echo "$p99" | awk -F x '{ exit !($2 < 2000) }'
 	refuse "$TOOL" pids "$mark"
 }
 
-# hog TEXT WANT REQUEST: the request is carried out in a while stat is measured in b; WANT is a pattern of status.
+# hog TEXT WANT REQUEST: the request is carried out in a while stat is measured
+# in b; WANT is a pattern of status.
 hog() {
 	p99=$("$TOOL" p99 "$MNT/b" "$MNT/a/ctl/exec" "$3")
 	claim "$1: ${2%\*} (stat $p99)" ended "$2"
@@ -36,7 +39,8 @@ held() {
 }
 
 no_more_than() {
-	awk 'NR == FNR { had[$1] = $2; next } !($1 in had) || ($2 ~ /^[0-9]+$/ && $2 + 0 > had[$1] + 0) { more = 1 }
+	awk 'NR == FNR { had[$1] = $2; next }
+		!($1 in had) || ($2 ~ /^[0-9]+$/ && $2 + 0 > had[$1] + 0) { more = 1 }
 		END { exit more }' "$1" "$2"
 }
 
@@ -91,7 +95,8 @@ hog "many processes that take it together are ended" '137 oom*' \
 	'{"argv":["./tool","hog","pieces","'$mark'"],"limits":{"memory_mb":64}}'
 claim "and the result says so" flag oomKilled true
 hog "processor time" '152 signaled*' \
-	'{"argv":["sh","-c","for i in 1 2 3; do (while :; do :; done) & done; while :; do :; done","'$mark'"],"limits":{"cpu_s":1}}'
+	'{"argv":["sh","-c","for i in 1 2 3; do (while :; do :; done) & done; while :; do :; done",'\
+'"'$mark'"],"limits":{"cpu_s":1}}'
 hog "a file that grows" '153 signaled*' \
 	'{"argv":["sh","-c","exec cat /dev/zero >big","'$mark'"],"limits":{"file_mb":1}}'
 claim "it has its limit's size" disk_is_bounded

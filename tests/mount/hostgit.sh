@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Host git in MNT/NAME as in any worktree, alone and while commands use git too, and what git in the source does to sandboxes.
+# Host git in MNT/NAME as in any worktree, alone and while commands use git too, and what
+# git in the source does to sandboxes.
 
 on_host() {
 	git -C "$MNT/a" "$@"
@@ -120,7 +121,8 @@ worktrees() {
 
 # Neither side's commits are lost, whoever is first, and the source is whole.
 both_at_once() {
-	inside 'i=0; while [ $i -lt 15 ]; do i=$((i + 1)); echo $i >c$i; git add c$i && git commit -qm "inside $i"; done || true' &
+	inside 'i=0; while [ $i -lt 15 ]; do
+		i=$((i + 1)); echo $i >c$i; git add c$i && git commit -qm "inside $i"; done || true' &
 	i=0
 	while [ $i -lt 15 ]; do
 		i=$((i + 1))
@@ -140,7 +142,8 @@ both_at_once() {
 	# shellcheck disable=SC2086
 	git -C "$REPO" log --format=%s $tips >"$ROOM/subjects"
 	for i in $(seq 15); do
-		[ ! -e "$MNT/a/h$i" ] || grep -qx "host $i again" "$ROOM/subjects" || on_host status --porcelain | grep -q " h$i$"
+		[ ! -e "$MNT/a/h$i" ] || grep -qx "host $i again" "$ROOM/subjects" ||
+			on_host status --porcelain | grep -q " h$i$"
 		grep -qx "inside $i" "$ROOM/subjects"
 	done
 }
@@ -165,7 +168,8 @@ put_together() {
 
 # moved on both sides for certain
 moved_apart() {
-	"$TOOL" result "$MNT/a/ctl/spawn" sh -c "until [ -e go ]; do :; done; echo i >i; git add i; git commit -qm 'by the command'; touch done; exec sleep $LONG" >"$ROOM/job"
+	"$TOOL" result "$MNT/a/ctl/spawn" sh -c "until [ -e go ]; do :; done; echo i >i; git add i
+		git commit -qm 'by the command'; touch done; exec sleep $LONG" >"$ROOM/job"
 	echo h >"$MNT/a/h"
 	on_host add h
 	on_host commit -qm 'by the host'
@@ -178,7 +182,8 @@ moved_apart() {
 	same 'by the host' "$(on_host log -1 --format=%s)"
 	same 'by the command' "$(inside 'git log -1 --format=%s')"
 	same 'by the command' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
-	inside 'rm -f go done; git add -A; git commit -qm "what is there"; git merge -q -m "put together" host/sandbox/a'
+	inside 'rm -f go done; git add -A; git commit -qm "what is there"
+		git merge -q -m "put together" host/sandbox/a'
 	on_host reset -q --hard
 	subject_is 'put together'
 	refuse git -C "$REPO" rev-parse -q --verify "$(ref_of a diverged)"

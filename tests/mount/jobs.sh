@@ -3,7 +3,8 @@
 # spawn, run, numbered and named jobs, their files, killing.
 
 spawns() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo early; cat <go >/dev/null; echo late; exit 4' | head -n 1)
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo early; cat <go >/dev/null; echo late; exit 4' |
+		head -n 1)
 	like '[0-9]*' "$id"
 	job=$MNT/a/ctl/jobs/$id
 	like '- running*' "$(cat "$job/status")"
@@ -37,7 +38,8 @@ last_is_a_link() {
 }
 
 grows_while_running() {
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'echo 1; cat >/dev/null; while [ ! -e stop ]; do :; done; echo 2')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'echo 1; cat >/dev/null; while [ ! -e stop ]; do :; done; echo 2')
 	file=$MNT/a/ctl/jobs/$id/stdout
 	until [ "$("$TOOL" stat "$file" size)" = 2 ]; do tick; done
 	same 1 "$(cat "$file")"

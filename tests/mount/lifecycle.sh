@@ -188,7 +188,8 @@ flagged_files() {
 	mkdir "$MNT/f/kept"
 	touch "$MNT/f/kept/immutable" "$MNT/f/kept/append"
 	tree=$(cat "$MNT/f/ctl/workdir")
-	if chattr +i "$tree/kept/immutable" && chattr +a "$tree/kept/append" && chattr +i "$tree/kept"; then
+	if chattr +i "$tree/kept/immutable" && chattr +a "$tree/kept/append" &&
+		chattr +i "$tree/kept"; then
 		refuse rm "$tree/kept/immutable"
 	else
 		echo "# no flags here" >&2
@@ -212,7 +213,8 @@ all_of_it_with_a_command_at_work() {
 	refuse "$TOOL" pids "$LONG"
 }
 
-# Eight make and remove the same name as fast as they can: each call succeeds or says that another was first.
+# Eight make and remove the same name as fast as they can: each call
+# succeeds or says that another was first.
 one_name_for_all() {
 	for i in 1 2 3 4 5 6 7 8; do
 		(
@@ -255,7 +257,8 @@ claim "mv out of the mount copies and removes" moves_out_by_copying
 claim "ctl/create takes base and branch, or a bare name" create_with_json
 claim "what ctl/create and ctl/teardown did is seen at once" controls_are_seen_at_once
 claim "what cannot be created leaves nothing, and says why" refuses_bad_create
-claim "a branch with commits of its own stays and is continued where that is asked for" branch_with_commits_stays
+claim "a branch with commits of its own stays and is continued where that is asked for" \
+	branch_with_commits_stays
 claim "teardown after the worktree entry was removed by hand" worktree_removed_by_hand
 claim "teardown after the branch was deleted" branch_deleted_by_hand
 claim "teardown after the directory was removed" directory_half_gone
@@ -263,7 +266,8 @@ claim "teardown after the source repository moved" source_moved_away
 claim "teardown kills the jobs" kills_jobs
 claim "teardown of 3000 levels and directories of mode 000" hard_to_remove
 claim "teardown of files and directories that are immutable or append-only" flagged_files
-claim "teardown with a command that goes on making and closing directories" all_of_it_with_a_command_at_work
+claim "teardown with a command that goes on making and closing directories" \
+	all_of_it_with_a_command_at_work
 claim "many lives in parallel" parallel_lives
 claim "mkdir and rmdir of one name at once by eight" one_name_for_all
 finish

@@ -95,7 +95,8 @@ climbing_and_returning() {
 	expect ENOENT open c/climbs O_RDONLY
 }
 
-# The same text leads elsewhere as soon as the name in it is another's, and nobody goes by what it was.
+# The same text leads elsewhere as soon as the name in it is another's,
+# and nobody goes by what it was.
 climbing_is_judged_anew() {
 	mkdir -p n/d/d
 	expect 0 symlink d/d/../../../README.md n/l

@@ -12,7 +12,8 @@ good_names() {
 }
 
 bad_by_mkdir() {
-	for name in -a .a _a 'a b' 'a:b' 'a\b' "$(printf 'a\tb')" "$(printf 'a\001')" 'ü' "${long63}x" 'a*' '~a'; do
+	for name in -a .a _a 'a b' 'a:b' 'a\b' "$(printf 'a\tb')" "$(printf 'a\001')" 'ü' "${long63}x" \
+		'a*' '~a'; do
 		expect EINVAL mkdir "$MNT/$name"
 		grep -q . "$MNT/ctl/error"
 	done

@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Repositories below the root of a sandbox: what commands make is not shown, what the host makes works and is out of the
-# commands' reach.
+# Repositories below the root of a sandbox: what commands make is not shown, what the host makes
+# works and is out of the commands' reach.
 
 inside() {
 	run a sh -ec "$1"
@@ -86,7 +86,8 @@ host_moves() {
 	same '' "$(git -C "$MNT/a/y/copy" status --porcelain)"
 }
 
-# Without what the kernel has kept: names of another mount of the same state, and for root of this one.
+# Without what the kernel has kept: names of another mount of the same
+# state, and for root of this one.
 forget_names() {
 	unmount
 	remount
@@ -208,7 +209,8 @@ out_of_reach() {
 	same w "$(inside 'cd y/clone; git log -1 --format=%s')"
 	same '' "$(inside 'cd y/clone; git status --porcelain')"
 	same main "$(inside 'cd y/super/sub; git branch --show-current')" || true
-	for script in 'echo x >>config' 'rm config' 'mkdir hooks/x' 'git config core.fsmonitor x' 'chmod 777 .' 'mv HEAD H'; do
+	for script in 'echo x >>config' 'rm config' 'mkdir hooks/x' 'git config core.fsmonitor x' \
+		'chmod 777 .' 'mv HEAD H'; do
 		refuse inside "cd y/clone/.git; $script"
 	done
 	refuse inside 'mv y/clone/.git y/clone/away'

@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# Repositories as they are found in the wild: sandboxes of each work, or are refused with a sentence that says what to do.
+# Repositories as they are found in the wild: sandboxes of each work, or are refused
+# with a sentence that says what to do.
 
 # Nothing is to be told on either side.
 clean() {
@@ -14,7 +15,8 @@ both_sides() {
 	echo host >"$MNT/$1/by-host"
 	git -C "$MNT/$1" add by-host
 	git -C "$MNT/$1" commit -qm 'by host'
-	run "$1" sh -ec 'git log -1 --format=%s | grep -qx "by host"; echo c >by-command; git add by-command; git commit -qm "by command"'
+	run "$1" sh -ec 'git log -1 --format=%s | grep -qx "by host"; echo c >by-command
+		git add by-command; git commit -qm "by command"'
 	same 'by command' "$(git -C "$MNT/$1" log -1 --format=%s)"
 	clean "$1"
 }
@@ -73,7 +75,8 @@ within_a_submodule() {
 lfs() {
 	new_repo "$ROOM/lfs"
 	echo '*.bin filter=lfs diff=lfs merge=lfs -text' >"$ROOM/lfs/.gitattributes"
-	printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12345\n' 0 >"$ROOM/lfs/a.bin"
+	printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12345\n' \
+		0 >"$ROOM/lfs/a.bin"
 	git -C "$ROOM/lfs" add .
 	git -C "$ROOM/lfs" commit -qm lfs
 	git -C "$ROOM/lfs" config filter.lfs.clean "cat; touch $ROOM/filtered"
@@ -93,7 +96,9 @@ lfs_check() {
 
 line_ends() {
 	new_repo "$ROOM/eol"
-	printf '* text=auto\n*.bat eol=crlf\n*.id ident\n*.sh eol=lf\n*.u16 working-tree-encoding=UTF-16LE-BOM\n*.u16x text working-tree-encoding=UTF-16\n*.l1 working-tree-encoding=ISO-8859-1\n' >"$ROOM/eol/.gitattributes"
+	printf '%s\n' '* text=auto' '*.bat eol=crlf' '*.id ident' '*.sh eol=lf' \
+		'*.u16 working-tree-encoding=UTF-16LE-BOM' '*.u16x text working-tree-encoding=UTF-16' \
+		'*.l1 working-tree-encoding=ISO-8859-1' >"$ROOM/eol/.gitattributes"
 	printf 'a\nb\n' >"$ROOM/eol/x.bat"
 	printf 'a\nb\n' >"$ROOM/eol/x.sh"
 	# shellcheck disable=SC2016
@@ -340,7 +345,8 @@ object() {
 	git -C "$1" rev-parse "HEAD:$2" | sed "s|..|$1/.git/objects/&/|"
 }
 
-# A file, a link or a directory that cannot be read: mkdir says which object, and it is not the disk's fault.
+# A file, a link or a directory that cannot be read: mkdir says which
+# object, and it is not the disk's fault.
 damaged() {
 	for path in README.md link src; do
 		for how in missing damaged empty; do

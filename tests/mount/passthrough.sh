@@ -95,7 +95,8 @@ gone_while_open() {
 # The backing files are then those of a stacked file system.
 on_an_overlay() {
 	(cd "$ROOM" && mkdir lower upper work over)
-	mount -t overlay -o "lowerdir=$ROOM/lower,upperdir=$ROOM/upper,workdir=$ROOM/work" overlay "$ROOM/over" || {
+	mount -t overlay -o "lowerdir=$ROOM/lower,upperdir=$ROOM/upper,workdir=$ROOM/work" overlay \
+		"$ROOM/over" || {
 		echo "no overlay can be mounted here"
 		return 0
 	}

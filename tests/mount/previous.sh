@@ -11,7 +11,9 @@ inside() {
 
 # All that a command sees: kinds, permissions, times, links, contents.
 listing() {
-	inside 'find . -mindepth 1 ! -path ./.git \( -type d -printf "%P d %m %T@\n" -o -printf "%P %y %m %T@ %n %l\n" \) | grep -v "^[^ ]*sub/.git/" | sort
+	inside 'find . -mindepth 1 ! -path ./.git \
+			\( -type d -printf "%P d %m %T@\n" -o -printf "%P %y %m %T@ %n %l\n" \) |
+			grep -v "^[^ ]*sub/.git/" | sort
 		find . -type f ! -path ./.git -exec sha1sum {} + | sort -k 2'
 }
 
@@ -128,10 +130,12 @@ to_a_snapshot() {
 	plain=$(inside 'stat -c "%a %n" README.md .gitignore src/new src/lines; sha1sum src/new src/lines')
 	# What the restore did not touch, and somebody else did.
 	echo "$id" >"$CTL/restore"
-	inside 'chmod 644 locked; echo gone >locked; printf "new\n" >d/crlf; chmod 640 README.md; chmod 700 .gitignore
+	inside 'chmod 644 locked; echo gone >locked; printf "new\n" >d/crlf; chmod 640 README.md
+		chmod 700 .gitignore
 		chmod 600 src/new; printf "more\r\n" >src/new; printf "same\r\n" >src/lines'
 	previous
-	same "$plain" "$(inside 'stat -c "%a %n" README.md .gitignore src/new src/lines; sha1sum src/new src/lines')"
+	same "$plain" \
+		"$(inside 'stat -c "%a %n" README.md .gitignore src/new src/lines; sha1sum src/new src/lines')"
 	same locked "$(cat "$MNT/a/locked")"
 	same 444 "$(stat -c %a "$MNT/a/locked")"
 	same 'new\r' "$(inside 'cat d/crlf | sed "s/\r/\\\\r/"')"
@@ -139,7 +143,8 @@ to_a_snapshot() {
 
 # killed ROUND: the daemon dies in the midst of it.
 outlives_kills() {
-	inside 'mkdir -p many/ignored; cd many; for i in $(seq 400); do echo $i >$i; echo $i >$i.o; chmod 600 $i; done'
+	inside 'mkdir -p many/ignored; cd many
+		for i in $(seq 400); do echo $i >$i; echo $i >$i.o; chmod 600 $i; done'
 	listing >"$ROOM/full"
 	for round in 1 2 3 4 5 6; do
 		(echo 1 >"$CTL/reset") 2>/dev/null &
@@ -205,12 +210,14 @@ appending() {
 }
 
 # Repositories in the tree, one by a command and one by the host, go with a snapshot.
-# "left" is the snapshot's and ignored "i.o" is nobody's: only "gone" of the three names of one file is taken away.
+# "left" is the snapshot's and ignored "i.o" is nobody's: only "gone" of the
+# three names of one file is taken away.
 other_names() {
 	inside 'echo same >left; echo first >gone'
 	echo names >"$CTL/snapshot"
 	names_id=$(cat "$CTL/snapshot")
-	inside 'echo same >gone; ln -f gone left; ln gone i.o; echo two >also; ln also also2; echo two >also2'
+	inside 'echo same >gone; ln -f gone left; ln gone i.o; echo two >also; ln also also2
+		echo two >also2'
 	echo "$names_id" >"$CTL/restore"
 	same "first same same" "$(inside 'echo $(cat gone left i.o)')"
 	inside 'echo later >left'
@@ -225,7 +232,8 @@ other_names() {
 with_repositories() {
 	box c
 	id0=$(echo empty >"$MNT/c/ctl/snapshot" && cat "$MNT/c/ctl/snapshot")
-	run c sh -ec 'mkdir in; cd in; git init -q own; cd own; echo s >s; git add s; git commit -qm s; echo t >>s; chmod 600 s'
+	run c sh -ec 'mkdir in; cd in; git init -q own; cd own; echo s >s; git add s; git commit -qm s
+		echo t >>s; chmod 600 s'
 	git clone -q "$REPO" "$MNT/c/vendor"
 	echo edited >>"$MNT/c/vendor/README.md"
 	same 'A	in/own/

@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# ctl/push, against a real git server by HTTP and an API that checks what it is asked (tests/lib/git_http.py, github_api.py).
+# ctl/push, against a real git server by HTTP and an API that checks what it is asked
+# (tests/lib/git_http.py, github_api.py).
 
 TOKEN=ghp_$$doNotShow0123456789
 NO_TOKEN='{"pushed":false,"error":"GITHUB_TOKEN required for push"}'
@@ -21,7 +22,8 @@ serve() {
 	python3 "$TESTS/lib/github_api.py" "$ROOM" "$TOKEN" <"$ROOM/in.api" >"$ROOM/out" 7>&- 8>&- 9>&- &
 	exec 8>"$ROOM/in.api"
 	read -r api_port <"$ROOM/out"
-	python3 "$TESTS/lib/git_http.py" "$ELSEWHERE" "$TOKEN" <"$ROOM/in.other" >"$ROOM/out" 7>&- 8>&- 9>&- &
+	python3 "$TESTS/lib/git_http.py" "$ELSEWHERE" "$TOKEN" <"$ROOM/in.other" >"$ROOM/out" \
+		7>&- 8>&- 9>&- &
 	exec 7>"$ROOM/in.other"
 	read -r other_port <"$ROOM/out"
 }
@@ -105,7 +107,8 @@ by_path_without_a_token() {
 # What git itself makes of the same settings.
 the_url_is_gits() {
 	for setting in '' 'remote.x.pushurl p:two' 'url.wrong.insteadOf two' "url.$ROOM/.insteadOf p:" \
-		"url.$ROOM/push-.pushInsteadOf f:" "url.$ROOM/longer-.pushInsteadOf f:o" 'remote.x.pushurl f:one'; do
+		"url.$ROOM/push-.pushInsteadOf f:" "url.$ROOM/longer-.pushInsteadOf f:o" \
+		'remote.x.pushurl f:one'; do
 		[ -n "$setting" ] || setting="url.$ROOM/plain-.insteadOf f:"
 		git -C "$REPO" config remote.x.url f:one
 		git -C "$REPO" config "${setting% *}" "${setting#* }"
@@ -117,7 +120,8 @@ the_url_is_gits() {
 		like "*git push failed: $said*" "$(push a '{"remote":"x"}')"
 	done
 	git -C "$REPO" config --remove-section remote.x
-	git -C "$REPO" config --get-regexp --name-only '^url' | while read -r key; do git -C "$REPO" config --unset "$key"; done
+	git -C "$REPO" config --get-regexp --name-only '^url' |
+		while read -r key; do git -C "$REPO" config --unset "$key"; done
 	unmount
 }
 
@@ -143,7 +147,8 @@ no_other_ref_moves() {
 a_pull_request() {
 	: >"$ROOM/api.log"
 	same "$PULLED" "$(push a '{"pr":true,"intent":"Mend it","blueprint":"fix","run":"r-1"}')"
-	same '{"title": "[harness] Mend it", "body": "Blueprint: fix\nBranch: sandbox/a\nRun: r-1", "head": "sandbox/a", "base": "trunk"}' \
+	same '{"title": "[harness] Mend it", "body": "Blueprint: fix\nBranch: sandbox/a\nRun: r-1", '\
+'"head": "sandbox/a", "base": "trunk"}' \
 		"$(cat "$ROOM/pull.json")"
 	same "$PULLED" "$(push a '{"pr":true,"title":"Mine"}')"
 	like '{"title": "Mine", "body": "Blueprint: sandboxfs*' "$(cat "$ROOM/pull.json")"
@@ -152,7 +157,8 @@ a_pull_request() {
 }
 
 a_long_title() {
-	same "$PULLED" "$(push a "$(python3 -c 'print("{\"pr\":true,\"intent\":\"" + "ä" * 400 + "\"}")')")"
+	same "$PULLED" \
+		"$(push a "$(python3 -c 'print("{\"pr\":true,\"intent\":\"" + "ä" * 400 + "\"}")')")"
 	python3 -c '
 import json, sys
 title = json.load(open(sys.argv[1]))["title"]
@@ -161,7 +167,8 @@ assert title == "[harness] " + "ä" * 246, title' "$ROOM/pull.json"
 
 a_pull_request_that_fails() {
 	api_is exists
-	same '{"pushed":true,"error":"PR creation failed: Validation Failed: A pull request already exists for acme:sandbox/a. (HTTP 422)"}' \
+	same '{"pushed":true,"error":"PR creation failed: Validation Failed: '\
+'A pull request already exists for acme:sandbox/a. (HTTP 422)"}' \
 		"$(push a '{"pr":true,"intent":"x"}')"
 	error_says a 'PR creation failed: Validation Failed'
 	api_is fail
@@ -184,7 +191,8 @@ a_pull_request_that_fails() {
 }
 
 not_of_github() {
-	like '{"pushed":true,"error":"PR creation failed: *is no repository of GitHub*' "$(push a '{"pr":true,"remote":"path"}')"
+	like '{"pushed":true,"error":"PR creation failed: *is no repository of GitHub*' \
+		"$(push a '{"pr":true,"remote":"path"}')"
 }
 
 # Where it is pushed to is a path; what the settings call it is a repository of GitHub.
@@ -198,7 +206,8 @@ of_github_by_another_way() {
 }
 
 no_such_remote() {
-	same '{"pushed":false,"error":"git push failed: the source has no remote \"nowhere\""}' "$(push a '{"remote":"nowhere"}')"
+	same '{"pushed":false,"error":"git push failed: the source has no remote \"nowhere\""}' \
+		"$(push a '{"remote":"nowhere"}')"
 	like '{"pushed":false,"error":"git push failed: *' "$(push a '{"remote":"../../x"}')"
 }
 
@@ -219,13 +228,15 @@ a_protected_branch() {
 	chmod +x "$BARE/hooks/pre-receive"
 	commit a two
 	before=$(tip "$BARE" a)
-	like '{"pushed":false,"error":"git push failed: the server refused sandbox/a: pre-receive hook declined (*GH006: Protected branch)"}' \
+	like '{"pushed":false,"error":"git push failed: the server refused sandbox/a: '\
+'pre-receive hook declined (*GH006: Protected branch)"}' \
 		"$(push a)"
 	same "$before" "$(tip "$BARE" a)"
 	same "$before" "$(git -C "$REPO" rev-parse refs/remotes/origin/sandbox/a)"
 	# By path nobody would ask it.
 	git -C "$REPO" remote set-url path "$BARE"
-	like '{"pushed":false,"error":"git push failed: the remote has a pre-receive hook*' "$(push a '{"remote":"path"}')"
+	like '{"pushed":false,"error":"git push failed: the remote has a pre-receive hook*' \
+		"$(push a '{"remote":"path"}')"
 	same "$before" "$(tip "$BARE" a)"
 	rm "$BARE/hooks/pre-receive"
 	git -C "$REPO" remote set-url path "$ROOM/plain.git"
@@ -237,11 +248,14 @@ what_is_apart_is_not_pushed() {
 	run apart sh -c 'echo inside >x && git add x && git commit -qm inside'
 	same '{"pushed":true}' "$(push apart)"
 	# Both sides commit while a command runs.
-	echo 'sh -c "git commit -q --allow-empty -m in; echo >committed; sleep '"$LONG"'"' >"$MNT/apart/ctl/spawn"
+	echo 'sh -c "git commit -q --allow-empty -m in; echo >committed; sleep '"$LONG"'"' \
+		>"$MNT/apart/ctl/spawn"
 	await "$MNT/apart/committed"
 	tree=$(git -C "$REPO" rev-parse 'sandbox/apart^{tree}')
-	git -C "$REPO" update-ref refs/heads/sandbox/apart "$(git -C "$REPO" commit-tree -p sandbox/apart -m out "$tree")"
-	like '{"pushed":false,"error":"git push failed: branch sandbox/apart was moved on both sides*' "$(push apart)"
+	git -C "$REPO" update-ref refs/heads/sandbox/apart \
+		"$(git -C "$REPO" commit-tree -p sandbox/apart -m out "$tree")"
+	like '{"pushed":false,"error":"git push failed: branch sandbox/apart was moved on both sides*' \
+		"$(push apart)"
 	teardown apart
 	git -C "$REPO" branch -D -q sandbox/apart
 	drop_refs refs/sandboxfs
@@ -251,7 +265,8 @@ a_remote_in_a_sandbox() {
 	box trap
 	git init -q --bare "$MNT/trap/bare.git"
 	git -C "$REPO" remote add trap "$MNT/trap/bare.git"
-	like '{"pushed":false,"error":"git push failed: *leads into a sandbox"}' "$(push a '{"remote":"trap"}')"
+	like '{"pushed":false,"error":"git push failed: *leads into a sandbox"}' \
+		"$(push a '{"remote":"trap"}')"
 	git -C "$REPO" remote remove trap
 	teardown trap
 }
@@ -259,7 +274,8 @@ a_remote_in_a_sandbox() {
 # --- requests ----------------------------------------------------------------------------
 
 bad_requests() {
-	for request in '{"pr":1}' '{"prs":true}' '{"pr":true,"pr":true}' '{"intent":7}' '[]' 'origin' '{"pr":true} x'; do
+	for request in '{"pr":1}' '{"prs":true}' '{"pr":true,"pr":true}' '{"intent":7}' '[]' 'origin' \
+		'{"pr":true} x'; do
 		expect EINVAL write "$MNT/a/ctl/push" O_WRONLY "$request
 "
 	done
@@ -279,7 +295,8 @@ on_one_open_file() {
 }
 
 noted() {
-	grep -qF '"event":"push","pushed":true,"prUrl":"https://github.com/acme/widgets/pull/7"' "$MNT/a/ctl/log"
+	grep -qF '"event":"push","pushed":true,"prUrl":"https://github.com/acme/widgets/pull/7"' \
+		"$MNT/a/ctl/log"
 	grep -qF '"event":"push","pushed":false,"error":"git push failed: ' "$MNT/a/ctl/log"
 	"$TOOL" read-until "$MNT/a/ctl/events" 'pushed: https://github.com/acme/widgets/pull/7'
 	"$TOOL" read-until "$MNT/ctl/events" 'git push failed: '
@@ -287,7 +304,8 @@ noted() {
 
 of_a_directory() {
 	unmount
-	GITHUB_TOKEN=$TOKEN "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$ROOM/plain" "$MNT" -o "state_dir=$ROOM/state.plain"
+	GITHUB_TOKEN=$TOKEN "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$ROOM/plain" "$MNT" \
+		-o "state_dir=$ROOM/state.plain"
 	box p
 	like '{"pushed":false,"error":"git push failed: *not one of a git repository"}' "$(push p)"
 	teardown p
@@ -310,23 +328,27 @@ a_wrong_token() {
 no_api() {
 	api_url=http://127.0.0.1:1
 	with_token
-	like "{\"pushed\":true,\"error\":\"PR creation failed: GitHub's API cannot be reached*" "$(push a '{"pr":true}')"
+	like "{\"pushed\":true,\"error\":\"PR creation failed: GitHub's API cannot be reached*" \
+		"$(push a '{"pr":true}')"
 	unmount
 	api_url=ftp://127.0.0.1
 	with_token
-	like '{"pushed":true,"error":"PR creation failed: GITHUB_API_URL is no http or https URL"}' "$(push a '{"pr":true}')"
+	like '{"pushed":true,"error":"PR creation failed: GITHUB_API_URL is no http or https URL"}' \
+		"$(push a '{"pr":true}')"
 	unmount
 	api_url=
 	with_token
 }
 
-# To another host, and to what may be another's by its port alone; before and after the token was shown to the first.
+# To another host, and to what may be another's by its port alone; before and after
+# the token was shown to the first.
 redirected() {
 	for there in "http://localhost:$other_port" "http://127.0.0.1:$other_port"; do
 		for when in '' known post; do
 			git_is redirect "$there" $when
 			: >"$ELSEWHERE/git.log"
-			push a | grep -E '"pushed":false,"error":"git push failed: .*(redirect|another one, which gets no)'
+			push a |
+				grep -E '"pushed":false,"error":"git push failed: .*(redirect|another one, which gets no)'
 			grep -E 'redirect|another one' "$MNT/a/ctl/error"
 			refuse grep -v ' -$' "$ELSEWHERE/git.log"
 		done
@@ -345,7 +367,8 @@ dropped() {
 
 nobody_there() {
 	git -C "$REPO" remote add dead http://127.0.0.1:1/acme/widgets.git
-	like '{"pushed":false,"error":"git push failed: *Connection refused"}' "$(push a '{"remote":"dead"}')"
+	like '{"pushed":false,"error":"git push failed: *Connection refused"}' \
+		"$(push a '{"remote":"dead"}')"
 	git -C "$REPO" remote set-url dead http://user:hunter2@127.0.0.1:1/acme/widgets.git
 	refuse grep -q hunter2 <<END
 $(push a '{"remote":"dead"}'; cat "$MNT/a/ctl/error")
@@ -395,8 +418,8 @@ unmounted_meanwhile() {
 
 # With every call of the backend written down.
 not_in_a_trace() {
-	GITHUB_TOKEN=$TOKEN GITHUB_API_URL=http://127.0.0.1:$api_port "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$REPO" "$MNT" \
-		-d -o "state_dir=$STATE${SBX_WEAK:+,cow=off}" &
+	GITHUB_TOKEN=$TOKEN GITHUB_API_URL=http://127.0.0.1:$api_port "$TOOL" mount "$LOG" "$RECORD" \
+		"$SANDBOXFS" "$REPO" "$MNT" -d -o "state_dir=$STATE${SBX_WEAK:+,cow=off}" &
 	await "$MNT/README"
 	same '{"pushed":true}' "$(push a)"
 	git_is redirect "http://$TOKEN@localhost:1"
@@ -501,11 +524,13 @@ of_our_build_or_none() {
 	instead_of_it 'exit 0'
 	same '{"pushed":false,"error":"git push failed: sandboxfs-push died"}' "$(push a)"
 	rm "$PUSHER"
-	like '{"pushed":false,"error":"git push failed: sandboxfs-push, which pushes, is neither beside sandboxfs nor in /*' "$(push a)"
+	like '{"pushed":false,"error":"git push failed: sandboxfs-push, which pushes, is neither '\
+'beside sandboxfs nor in /*' "$(push a)"
 	version=$("$SANDBOXFS" --version | cut -d ' ' -f 2)
 	sed "s/$version, push/9.9.9, push/" "$PUSHER.own" >"$PUSHER"
 	chmod 755 "$PUSHER"
-	like "{\"pushed\":false,\"error\":\"git push failed: sandboxfs-push is of another build: it is 9.9.9, push *, sandboxfs is $version, push *" \
+	like "{\"pushed\":false,\"error\":\"git push failed: sandboxfs-push is of another build: \
+it is 9.9.9, push *, sandboxfs is $version, push *" \
 		"$(push a)"
 	mv "$PUSHER.own" "$PUSHER"
 	unmount
@@ -624,7 +649,8 @@ claim "a server that redirects is not followed, and the other host gets no token
 claim "a server that hangs up" dropped
 claim "a server that is not there, and no password in what is said of it" nobody_there
 claim "the token is in no control file, log, object, command line or environment" nowhere
-[ "$(id -u)" != 0 ] || is_sanitized || claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
+[ "$(id -u)" != 0 ] || is_sanitized ||
+	claim "nor in the memory of a process that the daemon has started" in_no_childs_memory
 claim "a sandbox of a directory has nothing to push" of_a_directory
 claim "silent servers hold nothing else up" silent_ones
 claim "a writer that is interrupted is let go" interrupted_writer
@@ -637,7 +663,8 @@ claim "unmounting" unmount
 claim "the token is in no trace" not_in_a_trace
 claim "a push has a time limit" too_long
 claim "unmounting" unmount
-claim "what waits is a process that has the token in neither arguments nor environment" waits_in_a_process_of_its_own
+claim "what waits is a process that has the token in neither arguments nor environment" \
+	waits_in_a_process_of_its_own
 claim "it has ended when the sandbox has" ends_with_the_sandbox
 claim "and it dies with the daemon" dies_with_the_daemon
 claim "one that hangs is killed when the time is up" killed_when_it_hangs

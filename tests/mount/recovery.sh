@@ -57,7 +57,8 @@ power_cut() {
 	kill_daemon
 	links=$(find "$STATE/trees" -maxdepth 3 -name .git -type f)
 	[ -n "$links" ]
-	for file in $links "$REPO"/.git/worktrees/*/index "$REPO"/.git/worktrees/*/gitdir "$REPO"/.git/worktrees/*/commondir "$REPO"/.git/worktrees/*/HEAD; do
+	for file in $links "$REPO"/.git/worktrees/*/index "$REPO"/.git/worktrees/*/gitdir \
+		"$REPO"/.git/worktrees/*/commondir "$REPO"/.git/worktrees/*/HEAD; do
 		: >"$file"
 	done
 	remount
@@ -88,7 +89,8 @@ power_cut_beside() {
 	done
 }
 
-# blank empty|zeros FILE...: without what was written; ext4 keeps the size where it has found a place for it already.
+# blank empty|zeros FILE...: without what was written; ext4 keeps the size where it
+# has found a place for it already.
 blank() {
 	how=$1
 	shift
@@ -152,7 +154,8 @@ killed_daemon_is_healed() {
 	same 1 "$(awk -v p="$MNT" '$5 == p' /proc/self/mountinfo | wc -l)"
 }
 
-# killed_alone [OPTIONS]: only the daemon is killed; returns when all that it started has ended as well.
+# killed_alone [OPTIONS]: only the daemon is killed; returns when all
+# that it started has ended as well.
 killed_alone() {
 	unmount
 	remount "${1:-}"
@@ -249,12 +252,15 @@ claim "what was torn down does not" removed_before_unmount
 claim "a second daemon on the same state is refused" second_refused
 claim "what clears temporary files by age finds the directories locked" not_aged_away
 claim "a busy mountpoint is refused" busy_mountpoint
-claim "after kill -9 the stale mount is healed, jobs are gone, files are there" killed_daemon_is_healed
-claim "what is mounted in the state directory goes when the daemon is killed" controls_go_with_the_daemon
+claim "after kill -9 the stale mount is healed, jobs are gone, files are there" \
+	killed_daemon_is_healed
+claim "what is mounted in the state directory goes when the daemon is killed" \
+	controls_go_with_the_daemon
 claim "-o auto_unmount: so does the mount" auto_unmount
 claim "what leads to its repository is written again when a power cut left it empty" power_cut
 claim "a sandbox whose record a power cut left empty is not there" power_cut_half
-claim "who commits inside is known, and git of the host not locked out, after a power cut" power_cut_beside
+claim "who commits inside is known, and git of the host not locked out, after a power cut" \
+	power_cut_beside
 claim "ephemeral: everything is torn down at unmount" ephemeral
 claim "SIGTERM unmounts and keeps the sandboxes" terminated
 finish

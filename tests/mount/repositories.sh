@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# A plain directory as the source in which directories are git repositories: in a sandbox commands use them as in
-# the source, and what they do there stays with the sandbox.
+# A plain directory as the source in which directories are git repositories: in a sandbox commands
+# use them as in the source, and what they do there stays with the sandbox.
 SRC=$ROOM/many
 
 inside() {
@@ -55,12 +55,15 @@ work() {
 	for at in a clone b/sub deep/tree; do
 		branch=side
 		[ $at != deep/tree ] || branch=other
-		inside "$1" "cd $at; echo more >>file; git commit -qam more; git checkout -qb $branch; echo new >new; git add new; git commit -qm side; echo staged >>new; git add new; echo changed >>new; git gc -q"
+		inside "$1" "cd $at; echo more >>file; git commit -qam more; git checkout -qb $branch
+			echo new >new; git add new; git commit -qm side; echo staged >>new; git add new
+			echo changed >>new; git gc -q"
 	done
 	inside "$1" 'cd b; git commit -qam moved'
 	inside "$1" 'cd bare.git; git branch other; git config core.x y'
 	inside "$1" 'git -C clone fetch -q; git -C clone log -1 --format=%s origin/main | grep -qx more'
-	inside "$1" 'git -C a remote add bare ../bare.git; git -C a push -q bare side; git init -q own; git -C own commit -q --allow-empty -m own'
+	inside "$1" 'git -C a remote add bare ../bare.git; git -C a push -q bare side; git init -q own
+		git -C own commit -q --allow-empty -m own'
 }
 
 worked() {

@@ -14,8 +14,10 @@ refused_with() {
 
 of_another_version() {
 	version=$("$SANDBOXFS" --version | cut -d ' ' -f 2)
-	sed "s/$version, protocol/9.9.9, protocol/" "$ROOM/bin/sandboxfs-runner" >"$ROOM/other/sandboxfs-runner"
-	refused_with "sandboxfs-runner is of another build: it is 9.9.9, protocol *, sandboxfs is $version, protocol *"
+	sed "s/$version, protocol/9.9.9, protocol/" \
+		"$ROOM/bin/sandboxfs-runner" >"$ROOM/other/sandboxfs-runner"
+	refused_with \
+		"sandboxfs-runner is of another build: it is 9.9.9, protocol *, sandboxfs is $version, protocol *"
 }
 
 of_a_program_that_ends() {
@@ -43,8 +45,9 @@ started_by_hand() {
 
 needs_no_other_library() {
 	ldd "$ROOM/bin/sandboxfs-runner" >"$ROOM/needs"
-	refuse grep -vE 'linux-vdso|ld-linux|/ld-|libc\.so|libseccomp|lib(asan|tsan|ubsan|m|gcc_s|stdc\+\+|dl|pthread|rt)\.so' "$ROOM/needs"
-	is_sanitized || refuse grep -vE 'linux-vdso|ld-linux|/ld-|libc\.so|libseccomp' "$ROOM/needs"
+	own='linux-vdso|ld-linux|/ld-|libc\.so|libseccomp'
+	refuse grep -vE "$own|lib(asan|tsan|ubsan|m|gcc_s|stdc\+\+|dl|pthread|rt)\.so" "$ROOM/needs"
+	is_sanitized || refuse grep -vE "$own" "$ROOM/needs"
 }
 
 mkdir "$ROOM/other"

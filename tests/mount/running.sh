@@ -31,7 +31,8 @@ written_then_executed() {
 		rm "$MNT/a/fresh"
 		i=$((i + 1))
 	done
-	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'until [ -e ready ]; do :; done; ./fresh stat fresh type')
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
+		sh -c 'until [ -e ready ]; do :; done; ./fresh stat fresh type')
 	cp "$TOOL" "$MNT/a/fresh"
 	touch "$MNT/a/ready"
 	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
@@ -76,7 +77,8 @@ default_timeout() {
 }
 
 nothing_survives_a_timeout() {
-	out=$(talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM; sleep '"$LONG"'; sleep '"$LONG"'\" &) ; sleep '"$LONG"'; sleep '"$LONG"'"],"timeout_ms":200}')
+	out=$(talk a/ctl/exec '{"argv":["sh","-c","trap \"\" TERM INT HUP; (setsid sh -c \"trap : TERM; '\
+'sleep '"$LONG"'; sleep '"$LONG"'\" &) ; sleep '"$LONG"'; sleep '"$LONG"'"],"timeout_ms":200}')
 	like '124 timeout*' "$(cat "$MNT/a/ctl/status")"
 	refuse "$TOOL" pids "$LONG"
 }

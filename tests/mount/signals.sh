@@ -4,7 +4,8 @@
 
 handled() {
 	: >"$MNT/a/ran"
-	same 'writes 1 ok interrupted' "$("$TOOL" signals "$MNT/a/ctl/exec" "$1" 20 sh -c 'echo x >>ran; sleep 0.5')"
+	same 'writes 1 ok interrupted' \
+		"$("$TOOL" signals "$MNT/a/ctl/exec" "$1" 20 sh -c 'echo x >>ran; sleep 0.5')"
 	same x "$(cat "$MNT/a/ran")"
 	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
 }
@@ -44,7 +45,8 @@ held() {
 	exec 8<&-
 }
 
-# killed_while_held SIGNAL COMMAND...: the command waits for an answer, and ends by the signal without one.
+# killed_while_held SIGNAL COMMAND...: the command waits for an answer,
+# and ends by the signal without one.
 killed_while_held() {
 	signal=$1
 	shift

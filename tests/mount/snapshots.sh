@@ -37,7 +37,8 @@ both_sides() {
 	id=$(snap whole)
 	clean
 	same "whole one first" "$(inside 'git log --format=%s | tr "\n" " " | sed "s/ $//"')"
-	same "Makefile README.md link one src three two " "$(on_host ls-tree --name-only HEAD | tr '\n' ' ')"
+	same "Makefile README.md link one src three two " \
+		"$(on_host ls-tree --name-only HEAD | tr '\n' ' ')"
 	# And back, from what a command committed since.
 	inside 'git rm -q one; echo 4 >>two; git commit -qam less; echo 5 >untracked'
 	echo "$id" >"$CTL/restore"
@@ -122,7 +123,8 @@ hostile() {
 		done
 	END
 	python3 -c 'import json, sys
-print(json.dumps({"argv": ["sh", "-c", open(sys.argv[1]).read(), sys.argv[2]]}))' "$ROOM/swapper" "$ROOM" >"$CTL/spawn"
+print(json.dumps({"argv": ["sh", "-c", open(sys.argv[1]).read(), sys.argv[2]]}))' "$ROOM/swapper" \
+	"$ROOM" >"$CTL/spawn"
 	for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
 		snap "busy $i" >"$ROOM/id" || fail "$(cat "$CTL/error")"
 	done
@@ -130,13 +132,15 @@ print(json.dumps({"argv": ["sh", "-c", open(sys.argv[1]).read(), sys.argv[2]]}))
 	cat "$CTL/jobs/last/wait" >"$ROOM/waited"
 	git -C "$REPO" fsck --strict --no-dangling
 	refuse git -C "$REPO" cat-file -e "$secret"
-	# A link that leads out cannot be read from here: git would call it changed until it is older than the index.
+	# A link that leads out cannot be read from here: git would call it changed
+	# until it is older than the index.
 	[ ! -L "$MNT/a/swap" ] || rm "$MNT/a/swap"
 	snap calm >"$ROOM/id"
 	clean
 }
 
-# The daemon dies while it restores, at whatever moment: the tree is one of the two, and git knows which.
+# The daemon dies while it restores, at whatever moment: the tree is
+# one of the two, and git knows which.
 dies() {
 	mkdir -p "$MNT/a/many"
 	for i in $(seq 150); do echo "one $i" >"$MNT/a/many/$i"; done

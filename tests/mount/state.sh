@@ -139,7 +139,8 @@ lasting() {
 	unset XDG_STATE_HOME
 	[ "$(id -u)" = 0 ] || {
 		mount_own "$REPO" state_dir=persistent
-		same "$HOME/.local/state/sandboxfs" "$("$TOOL" json state_dir <"$MNT/ctl/config" | sed 's|/[^/]*$||')"
+		same "$HOME/.local/state/sandboxfs" \
+			"$("$TOOL" json state_dir <"$MNT/ctl/config" | sed 's|/[^/]*$||')"
 		unmount
 		HOME='' refused_mount persistent "$REPO" "$MNT" -o state_dir=persistent
 	}
@@ -173,7 +174,8 @@ killed() {
 	"$SANDBOXFS" --prune
 }
 
-claim "kept in the temporary directory, which info and --doctor say; --list-state, --prune" temporary
+claim "kept in the temporary directory, which info and --doctor say; --list-state, --prune" \
+	temporary
 claim "--prune removes no sandbox, whatever is gone, and all that holds none" work_is_kept
 claim "--prune removes no trash" trash_is_kept
 claim "--prune removes no files that the trash has an entry for" files_are_kept

@@ -1,6 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# The store of a source: what is in the trash is there, and what the source's branches come to lead to is not.
+# The store of a source: what is in the trash is there, and what the
+# source's branches come to lead to is not.
 
 in_store() {
 	find "$REPO/.git/sandboxfs/objects" -type f | tr -d / | grep -c "sandboxfsobjects$1$"
@@ -206,6 +207,7 @@ claim "what the host commits is the source's" host_commits
 claim "what the host merges is everybody's" merged
 claim "what is committed inside is its sandbox's until it is merged" committed
 claim "what is committed on a branch of the host is everybody's" on_a_branch_of_the_host
-claim "a branch is not shown inside before its commits are there" brought_back_while_the_store_cannot_be_noted
+claim "a branch is not shown inside before its commits are there" \
+	brought_back_while_the_store_cannot_be_noted
 claim "clones, and a repository that was moved" elsewhere
 finish

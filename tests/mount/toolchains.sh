@@ -42,7 +42,8 @@ KEY = "token-of-host"
 END
 }
 
-# As pipx and uv lay it out: a link to a virtual environment, whose python is a link to a link to another.
+# As pipx and uv lay it out: a link to a virtual environment, whose
+# python is a link to a link to another.
 make_venv() {
 	script "$H/.local/share/uv/python/cpython-3.99.1/bin/python3.99" \
 		'shift; echo "python of uv: $1"'
@@ -54,8 +55,8 @@ make_venv() {
 	echo "home = $H/.local/share/uv/python/cpython-3.99/bin" >"$venv/pyvenv.cfg"
 	ln -s "$H/.local/share/uv/python/cpython-3.99/bin/python3.99" "$venv/bin/python"
 	printf '%s\n' "#!$venv/bin/python" >"$venv/bin/black"
-	printf '%s\n' '#!/bin/sh' "cat '$venv/lib/module' '$venv/pyvenv.cfg' && '$venv/bin/python' -m black" \
-		>"$venv/bin/reads"
+	printf '%s\n' '#!/bin/sh' \
+		"cat '$venv/lib/module' '$venv/pyvenv.cfg' && '$venv/bin/python' -m black" >"$venv/bin/reads"
 	chmod 755 "$venv/bin/black" "$venv/bin/reads"
 	ln -s ../share/uv/tools/black/bin/reads "$H/.local/bin/reads"
 	echo 'KEY=token-of-host' >"$H/.local/share/uv/tools/.env"
@@ -101,19 +102,23 @@ END
 
 make_certificates() {
 	mkdir -p "$H/certs"
-	printf '%s\n' '-----BEGIN CERTIFICATE-----' ca-of-user '-----END CERTIFICATE-----' >"$H/certs/ca.pem"
-	{ cat "$H/certs/ca.pem"; printf '%s\n' '-----BEGIN PRIVATE KEY-----' token-of-host; } >"$H/certs/own.pem"
+	printf '%s\n' '-----BEGIN CERTIFICATE-----' ca-of-user \
+		'-----END CERTIFICATE-----' >"$H/certs/ca.pem"
+	{ cat "$H/certs/ca.pem"; printf '%s\n' '-----BEGIN PRIVATE KEY-----' \
+		token-of-host; } >"$H/certs/own.pem"
 }
 
 # Secrets further down, a project that is itself in PATH, and what only looks like a secret.
 make_projects() {
-	mkdir -p "$H/work/lib/deep/.aws" "$H/work/lib/python/google" "$H/proj/src" "$H/proj/node_modules/.bin" \
+	mkdir -p "$H/work/lib/deep/.aws" "$H/work/lib/python/google" "$H/proj/src" \
+		"$H/proj/node_modules/.bin" \
 		"$H/proj/node_modules/tool" "$H/proj/.venv/bin" "$H/proj/.venv/lib" "$H/.npm-global/bin" \
 		"$H/.npm-global/lib" "$H/.npm-global/etc" "$H/.cabal/bin" "$H/.cabal/lib" "$H/gobin"
-	for file in work/lib/deep/.aws/credentials work/lib/deep/.env work/lib/secrets.yml work/lib/deep/.netrc \
+	for file in work/lib/deep/.aws/credentials work/lib/deep/.env work/lib/secrets.yml \
+		work/lib/deep/.netrc \
 		work/lib/deep/id_rsa work/lib/deep/application_default_credentials.json proj/.env proj/src/code \
-		proj/node_modules/tool/.npmrc proj/.venv/.env .npm-global/etc/npmrc .cabal/config gobin/credentials.toml \
-		gobin/id_ed25519 gobin/server.pem; do
+		proj/node_modules/tool/.npmrc proj/.venv/.env .npm-global/etc/npmrc .cabal/config \
+		gobin/credentials.toml gobin/id_ed25519 gobin/server.pem; do
 		echo token-of-host >"$H/$file"
 	done
 	echo 'secrets of python' >"$H/work/lib/python/secrets.py"
@@ -139,9 +144,13 @@ make_home() {
 }
 
 in_path() {
-	PATH=$H/.cargo/bin:$H/.local/bin:$H/.nvm/versions/node/current/bin:$H/work/bin:$H/.pyenv/shims:$H:$H/proj:$H/proj/node_modules/.bin:$H/proj/.venv/bin:$H/.npm-global/bin:$H/.cabal/bin:$H/gobin:/:$PATH
+	PATH=$H/.npm-global/bin:$H/.cabal/bin:$H/gobin:/:$PATH
+	PATH=$H/proj:$H/proj/node_modules/.bin:$H/proj/.venv/bin:$PATH
+	PATH=$H/.nvm/versions/node/current/bin:$H/work/bin:$H/.pyenv/shims:$H:$PATH
+	PATH=$H/.cargo/bin:$H/.local/bin:$PATH
 	NODE_EXTRA_CA_CERTS=$H/certs/ca.pem SSL_CERT_FILE=$H/certs/own.pem
-	GOPROXY=https://me:token-of-host@goproxy.example,direct PIP_EXTRA_INDEX_URL=https://x.example/token-of-host
+	GOPROXY=https://me:token-of-host@goproxy.example,direct \
+		PIP_EXTRA_INDEX_URL=https://x.example/token-of-host
 	export NODE_EXTRA_CA_CERTS SSL_CERT_FILE GOPROXY PIP_EXTRA_INDEX_URL
 	mount_repo
 	box a
@@ -209,8 +218,8 @@ no_secret_comes_along() {
 	for file in proj/.env proj/src proj/.venv/.env .npm-global/etc .cabal/config; do
 		refuse run a test -e "$H/$file"
 	done
-	for file in work/lib/deep/.env work/lib/secrets.yml work/lib/deep/id_rsa gobin/server.pem gobin/id_ed25519 \
-		gobin/credentials.toml work/lib/deep/application_default_credentials.json; do
+	for file in work/lib/deep/.env work/lib/secrets.yml work/lib/deep/id_rsa gobin/server.pem \
+		gobin/id_ed25519 gobin/credentials.toml work/lib/deep/application_default_credentials.json; do
 		same '' "$(run a cat "$H/$file")"
 	done
 	same '' "$(run a ls "$H/work/lib/deep/.aws")"
@@ -246,10 +255,12 @@ hidden_ones_are_named() {
 	script "$H/loose" 'echo loose'
 	script "$H/out/of/way" 'echo out'
 	refuse run a loose
-	error_says a "loose: program not found: $H/loose is there, but not shown to commands: mount with -o ro_paths=$H/loose"
+	hint="is there, but not shown to commands: mount with -o ro_paths=$H/loose"
+	error_says a "loose: program not found: $H/loose $hint"
 	refuse run a "$H/out/of/way"
 	error_says a "$H/out/of/way is there, but not shown to commands: mount with -o ro_paths=$H/out/of"
-	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' | grep -F "ro_paths=$H/out/of"
+	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' |
+		grep -F "ro_paths=$H/out/of"
 	refuse run a nowhere-at-all
 	error_says a 'nowhere-at-all: program not found'
 	refuse grep -F ro_paths "$MNT/a/ctl/error"
@@ -258,8 +269,10 @@ hidden_ones_are_named() {
 # As a shell finds it missing, which only its stderr says.
 hidden_ones_are_named_by_shells() {
 	refuse run a sh -c 'true && loose'
-	error_says a "sh: $H/loose: it is there, but not shown to commands: mount with -o ro_paths=$H/loose"
-	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' | grep -F "\"what\":\"$H/loose\""
+	error_says a \
+		"sh: $H/loose: it is there, but not shown to commands: mount with -o ro_paths=$H/loose"
+	grep -F '"event":"denied"' "$MNT/a/ctl/log" | grep -F '"kind":"program"' |
+		grep -F "\"what\":\"$H/loose\""
 	before=$(grep -cF '"event":"denied"' "$MNT/a/ctl/log")
 	refuse run a sh -c 'nowhere-at-all'
 	run a sh -c 'loose; true'

@@ -3,10 +3,12 @@
 # What was not committed outlives a teardown, and comes back.
 
 look() { # what there is, but for what git does not record
-	(cd "$MNT/$1" && find . -name .git -prune -o -type f -printf '%P %f ' -exec sha1sum {} \; && find . -type l -printf '%P %l\n') |
+	(cd "$MNT/$1" && find . -name .git -prune -o -type f -printf '%P %f ' -exec sha1sum {} \; &&
+		find . -type l -printf '%P %l\n') |
 		grep -v '\.log ' | sed 's/  .*//' | sort
 	(cd "$MNT/$1" && find . -name .git -prune -o -type f -perm -100 -printf 'x %P\n') | sort
-	git -C "$MNT/$1" status --porcelain=v2 -uall | grep -v '^#' | sed 's/^\(1 .. N... ......\) ...... ......\(.*\)/\1\2/'
+	git -C "$MNT/$1" status --porcelain=v2 -uall | grep -v '^#' |
+		sed 's/^\(1 .. N... ......\) ...... ......\(.*\)/\1\2/'
 }
 
 edit() {
@@ -40,7 +42,8 @@ same_files() {
 	diff "$1" "$2" || fail "it came back as something else"
 }
 
-# The next claim finds the mount as the last one did, also when this one fails, and nothing at PLACE.
+# The next claim finds the mount as the last one did, also when this
+# one fails, and nothing at PLACE.
 then_as_before() { # [PLACE]
 	away=${1:-}
 	trap as_before EXIT
@@ -68,8 +71,8 @@ by_rmdir() {
 	teardown a2
 }
 
-# What git cannot say: ignored files, modes, line ends, times, names that it refuses, repositories of
-# the host and of commands.
+# What git cannot say: ignored files, modes, line ends, times, names that it refuses,
+# repositories of the host and of commands.
 odd() {
 	box "$1"
 	echo '*.log' >"$MNT/$1/.gitignore"
@@ -79,16 +82,19 @@ odd() {
 	chmod 600 "$MNT/$1/secret"
 	mkdir -p "$MNT/$1/empty/er"
 	echo noise >"$MNT/$1/noise.log"
-	git -c protocol.file.allow=always clone -q "$REPO" "$MNT/$1/host" 2>"$ROOM/clone" || cat "$ROOM/clone"
+	git -c protocol.file.allow=always clone -q "$REPO" "$MNT/$1/host" 2>"$ROOM/clone" ||
+		cat "$ROOM/clone"
 	echo mine >"$MNT/$1/host/mine"
 	run "$1" sh -c 'echo x >.GIT; mkdir "git~1"; echo y >"git~1/y"; git init -q inner; echo i >inner/i
-		mkfifo pipe; ln src/main.c hard; ln -s nowhere dead; touch -d "2001-02-03 04:05:06.7" README.md; chmod 750 src
+		mkfifo pipe; ln src/main.c hard; ln -s nowhere dead; touch -d "2001-02-03 04:05:06.7" README.md
+		chmod 750 src
 		git -C inner add i && git -C inner -c user.name=T -c user.email=t@e commit -qm inner'
 }
 
 # By a command, which is not shown what stands in place of the host's .git.
 all_of() {
-	run "$1" sh -c 'find . -path ./.git -prune -o -path ./host/.git -prune -o -printf "%P %y %m %n %l " \
+	run "$1" \
+		sh -c 'find . -path ./.git -prune -o -path ./host/.git -prune -o -printf "%P %y %m %n %l " \
 		\( -type d -printf "\n" -o -printf " %s %T@\n" \) | sort
 		find . -path ./.git -prune -o -path ./host/.git -prune -o -type f -exec sha1sum {} + | sort -k 2
 		git -C inner log --format=%H%s; git --no-optional-locks -C inner status --porcelain'
@@ -172,7 +178,8 @@ by_many() {
 	same_files "$ROOM/before" "$ROOM/after"
 }
 
-# There is no inode left but those of removed files. What has another name or mode is copied from the base before.
+# There is no inode left but those of removed files. What has another name or
+# mode is copied from the base before.
 room_for_each() {
 	for i in 1 2 3 4 5; do cp "$REPO/README.md" "$REPO/base$i"; done
 	git -C "$REPO" add .
@@ -182,7 +189,8 @@ room_for_each() {
 	run v sh -c 'mkdir many; i=0; while : >many/$i; do i=$((i + 1)); done' 2>/dev/null || :
 	refuse touch "$MNT/v/more"
 	n=0
-	for does in 'ln -s target symbolic' 'mkfifo pipe' 'mkdir dir' 'mv base1 moved' 'chmod 600 base2' 'truncate -s 3 base3' \
+	for does in 'ln -s target symbolic' 'mkfifo pipe' 'mkdir dir' 'mv base1 moved' 'chmod 600 base2' \
+		'truncate -s 3 base3' \
 		'touch -d 2001-02-03 base4' 'touch file' 'ln README.md second' 'rm base5'; do
 		# A name of the base that goes takes one as well.
 		rm "$MNT/v/many/$n" "$MNT/v/many/$((n + 1))" "$MNT/v/many/$((n + 2))" "$MNT/v/many/$((n + 3))"
@@ -267,16 +275,19 @@ links_are_counted() {
 	teardown l
 }
 
-# Also where nothing is but commits that no ref of the source has: a reflog's, or of more branches than it takes.
+# Also where nothing is but commits that no ref of the source has: a reflog's,
+# or of more branches than it takes.
 left_inside() {
 	box k
 	run k sh -c 'git commit -q --allow-empty -m first; git commit -q --amend --allow-empty -m second
-		for i in $(seq 1010); do printf "commit refs/heads/aa$i\ncommitter x <x@y> 1 +0000\ndata <<E\nmany $i\nE\n\n"; done |
+		for i in $(seq 1010); do
+			printf "commit refs/heads/aa$i\ncommitter x <x@y> 1 +0000\ndata <<E\nmany $i\nE\n\n"; done |
 			git fast-import --quiet'
 	teardown k
 	git -C "$REPO" log --format=%s "refs/sandboxfs/trash/$(newest k)" >"$ROOM/left"
 	grep -qx first "$ROOM/left"
-	same 1010 "$(git -C "$REPO" log --format=%s --glob='refs/sandboxfs/heads/k-*' "refs/sandboxfs/trash/$(newest k)" | grep -c '^many ')"
+	same 1010 "$(git -C "$REPO" log --format=%s --glob='refs/sandboxfs/heads/k-*' \
+		"refs/sandboxfs/trash/$(newest k)" | grep -c '^many ')"
 	bring_back k "$(newest k)"
 	same second "$(git -C "$MNT/k" log -1 --format=%s)"
 	same '' "$(git -C "$MNT/k" status --porcelain)"
@@ -357,7 +368,8 @@ outlives_gc() {
 	# The source has them, and no ref of it keeps them.
 	git -C "$REPO" hash-object -w "$MNT/y/README.md" "$MNT/y/script"
 	head=$(git -C "$MNT/y" rev-parse HEAD)
-	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + | sort) >"$ROOM/before"
+	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + |
+		sort) >"$ROOM/before"
 	block
 	teardown y
 	git -C "$REPO" branch -qD sandbox/y
@@ -368,7 +380,8 @@ outlives_gc() {
 	git --git-dir="$STATE/trashed.git" fsck --no-progress --no-dangling
 	rm -rf "$STATE/removed"/y-*
 	bring_back y "$(newest y)"
-	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + | sort) >"$ROOM/after"
+	(cd "$MNT/y" && find . -name .git -prune -o -type f ! -name '*.log' -exec sha1sum {} + |
+		sort) >"$ROOM/after"
 	same_files "$ROOM/before" "$ROOM/after"
 	teardown y
 }
@@ -475,16 +488,19 @@ over_time() {
 # A commit that says all that an entry says, as a fetch of all refs may bring it.
 forged() {
 	true_one=$(newest a)
-	commit=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" | sed 's/^Time-Ms: .*/Time-Ms: 1000/')
+	commit=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" |
+		sed 's/^Time-Ms: .*/Time-Ms: 1000/')
 	commit=$(echo "$commit" | git -C "$REPO" hash-object -t commit -w --stdin)
 	git -C "$REPO" update-ref refs/sandboxfs/trash/forged "$commit"
 	git -C "$REPO" update-ref refs/sandboxfs/trash/unsigned HEAD
-	unsigned=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" | grep -v '^Signature: ')
+	unsigned=$(git -C "$REPO" cat-file commit "refs/sandboxfs/trash/$true_one" |
+		grep -v '^Signature: ')
 	unsigned=$(echo "$unsigned" | git -C "$REPO" hash-object -t commit -w --stdin)
 	git -C "$REPO" update-ref refs/sandboxfs/trash/plain "$unsigned"
 	for name in forged unsigned plain; do
 		refuse grep -q "^$name " "$MNT/ctl/trash"
-		expect ENOENT write "$MNT/ctl/create" O_WRONLY "{\"name\":\"of-another\",\"from\":\"trash:$name\"}"
+		expect ENOENT write "$MNT/ctl/create" O_WRONLY \
+			"{\"name\":\"of-another\",\"from\":\"trash:$name\"}"
 	done
 	grep -q "^$true_one " "$MNT/ctl/trash"
 	unmount
@@ -572,7 +588,8 @@ directory() {
 
 mount_repo || exit 1
 claim "what was not committed comes back after rmdir" by_rmdir
-claim "what git cannot say comes back as well: ignored files, modes, repositories, odd names" git_cannot_say
+claim "what git cannot say comes back as well: ignored files, modes, repositories, odd names" \
+	git_cannot_say
 claim "so do ignored files beside what is committed" ignored_alone
 claim "without what is kept in the state directory git has the rest" git_alone
 claim "rm -rf of a sandbox is taken back as it was before the first unlink" by_removing_all
@@ -582,7 +599,8 @@ claim "a daemon that is killed after rmdir loses nothing" killed_after
 claim "of what was committed or not touched there is no entry" untouched
 claim "links are counted as they are" links_are_counted
 claim "commits that no ref of the source has are with the entry" left_inside
-claim "snapshots that a restore or a reset has taken off the branch are with the entry" off_the_branch
+claim "snapshots that a restore or a reset has taken off the branch are with the entry" \
+	off_the_branch
 claim "what the source does not take is in the state directory, and comes back" elsewhere
 claim "and no gc in the source takes anything of it" outlives_gc
 [ "$(id -u)" = 0 ] || claim "a source that cannot be written loses nothing" read_only
@@ -594,7 +612,8 @@ claim "what was not signed is no entry: it is not listed, brought back or droppe
 claim "no command sees the key" key_is_private
 claim "entries go when their time is over" over_time
 claim "so does what was on a limited disk" limited
-[ "$(id -u)" != 0 ] || claim "where there is no room the oldest files go first, and that is told" no_room
+[ "$(id -u)" != 0 ] ||
+	claim "where there is no room the oldest files go first, and that is told" no_room
 claim "trash=off saves nothing" off
 claim "a copy of a directory comes back" directory
 finish

@@ -30,8 +30,9 @@ mount_controls() {
 }
 
 sandbox_controls() {
-	for file in exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy kill snapshot \
-		snapshots restore reset fork diff changes push import.tar export.tar info workdir log events error; do
+	for file in exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy \
+		kill snapshot snapshots restore reset fork diff changes push import.tar export.tar info \
+		workdir log events error; do
 		expect 0 stat "$MNT/a/ctl/$file"
 	done
 	for file in cpu_s memory_mb procs file_mb disk_mb output_bytes jobs; do
@@ -117,13 +118,16 @@ all_at_the_top() {
 # What a command makes of such a name is in the tree, and read where no alias is.
 commands_files_stand_behind() {
 	box behind
-	run behind sh -c 'echo mine >status; mkdir stdout; echo in >stdout/in; ln status other; echo moved >x; mv x stderr; exit 3' && false || true
+	run behind sh -c 'echo mine >status; mkdir stdout; echo in >stdout/in; ln status other
+		echo moved >x; mv x stderr; exit 3' && false || true
 	like '3 exited *' "$(cat "$MNT/behind/status")"
 	same '' "$(cat "$MNT/behind/stdout")"
 	same mine "$(run behind cat status)"
 	same mine "$(cat "$MNT/behind/other")"
 	refuse sh -c "ls -A '$MNT/behind' | grep -xE 'stdout|stderr|status'"
-	same 'stdout stderr status' "$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_hide"])' <"$MNT/behind/ctl/info")"
+	same 'stdout stderr status' \
+		"$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_hide"])' \
+			<"$MNT/behind/ctl/info")"
 	grep -qx '+mine' "$MNT/behind/ctl/diff"
 	grep -q 'stdout/in$' "$MNT/behind/ctl/changes"
 	echo kept >"$MNT/behind/ctl/snapshot"
@@ -133,7 +137,8 @@ commands_files_stand_behind() {
 	run forked sh -c 'echo theirs >status'
 	like '0 exited *' "$(cat "$MNT/forked/status")"
 	teardown forked
-	entry=$(git -C "$REPO" for-each-ref --format='%(refname:lstrip=3)' refs/sandboxfs/trash | grep '^forked-')
+	entry=$(git -C "$REPO" for-each-ref --format='%(refname:lstrip=3)' refs/sandboxfs/trash |
+		grep '^forked-')
 	printf '{"name":"back","from":"trash:%s"}\n' "$entry" >"$MNT/ctl/create"
 	same theirs "$(run back cat status)"
 	like '0 exited *' "$(cat "$MNT/back/status")"
@@ -142,7 +147,8 @@ commands_files_stand_behind() {
 	echo 1 >"$MNT/behind/ctl/reset"
 	refuse grep -q aliases_ "$MNT/behind/ctl/info"
 	teardown behind
-	git -C "$REPO" for-each-ref --format='delete %(refname)' 'refs/heads/sandbox/[bf]*' | git -C "$REPO" update-ref --stdin
+	git -C "$REPO" for-each-ref --format='delete %(refname)' 'refs/heads/sandbox/[bf]*' |
+		git -C "$REPO" update-ref --stdin
 }
 
 # own NAME: how it is where the source has a file "status".
@@ -151,10 +157,12 @@ own() {
 	same '' "$(cat "$MNT/$1/stdout")"
 	like '0 exited *' "$(cat "$MNT/$1/ctl/status")"
 	ls "$MNT/$1" | grep -qx status
-	same status "$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_off"])' <"$MNT/$1/ctl/info")"
+	same status "$(python3 -c 'import json, sys; print(*json.load(sys.stdin)["aliases_off"])' \
+		<"$MNT/$1/ctl/info")"
 }
 
-# A file of the source's is what its name says, to the end of the sandbox, and in what is made of it.
+# A file of the source's is what its name says, to the end of the
+# sandbox, and in what is made of it.
 sources_files_win() {
 	echo source >"$REPO/status"
 	git -C "$REPO" add status
@@ -183,7 +191,8 @@ sources_files_win() {
 	teardown own
 	teardown other
 	git -C "$REPO" reset -q --hard HEAD~1
-	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads/sandbox/own refs/heads/sandbox/other); do
+	for branch in $(git -C "$REPO" for-each-ref --format='%(refname:short)' refs/heads/sandbox/own \
+		refs/heads/sandbox/other); do
 		git -C "$REPO" branch -qD "$branch"
 	done
 }

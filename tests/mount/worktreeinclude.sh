@@ -34,7 +34,8 @@ name"
 patterns() {
 	printf '%s\n' "$@" >"$SRC/.worktreeinclude"
 	# It is not in the commit: a file of the user's own is enough.
-	grep -q worktreeinclude "$SRC/.git/info/exclude" || echo .worktreeinclude >>"$SRC/.git/info/exclude"
+	grep -q worktreeinclude "$SRC/.git/info/exclude" ||
+		echo .worktreeinclude >>"$SRC/.git/info/exclude"
 }
 
 clean() {
@@ -74,7 +75,8 @@ name')"
 }
 
 leaves() {
-	for path in secret untracked node_modules/out node_modules/absolute node_modules/pipe .worktreeinclude; do
+	for path in secret untracked node_modules/out node_modules/absolute node_modules/pipe \
+		.worktreeinclude; do
 		expect ENOENT lstat "$MNT/a/$path"
 	done
 	same "$(git -C "$SRC" show HEAD:README.md)" "$(cat "$MNT/a/README.md")"
@@ -93,7 +95,8 @@ apart() {
 # What git says of the source is what is brought.
 as_git_says() {
 	mkdir -p "$SRC/d/e/cache" "$SRC/d/logs" "$SRC/.venv/lib"
-	for f in d/e/a.o d/e/cache/y d/logs/1.log d/logs/2.log d/secret.txt d/e/secretx d/plain .venv/lib/m.py big.o; do
+	for f in d/e/a.o d/e/cache/y d/logs/1.log d/logs/2.log d/secret.txt d/e/secretx d/plain \
+		.venv/lib/m.py big.o; do
 		echo "$f" >"$SRC/$f"
 	done
 	printf '*.log\n!2.log\nplain\n' >"$SRC/d/.gitignore"
@@ -101,7 +104,8 @@ as_git_says() {
 	git -C "$SRC" add d/.gitignore
 	git -C "$SRC" commit -qm more
 	i=0
-	for set in '*' '*.o' '/d/' 'd/**/a.o' '*.log secret* !secretx' '.venv cache' '/d/e/* !/d/e/a.o' '[a-d]* !d'; do
+	for set in '*' '*.o' '/d/' 'd/**/a.o' '*.log secret* !secretx' '.venv cache' '/d/e/* !/d/e/a.o' \
+		'[a-d]* !d'; do
 		i=$((i + 1))
 		# shellcheck disable=SC2086
 		(set -f && patterns $set)
