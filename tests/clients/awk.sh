@@ -4,9 +4,11 @@
 works() {
 	awk 'BEGIN { for (i = 0; i < 1000; i++) print i > "f"; close("f") }'
 	same 499500 "$(awk '{ s += $1 } END { print s }' f)"
-	awk 'BEGIN { print "echo run by awk" > "ctl/exec"; close("ctl/exec"); getline line < "ctl/stdout"; print line }' |
+	awk 'BEGIN { print "echo run by awk" > "ctl/exec"; close("ctl/exec")
+		getline line < "ctl/stdout"; print line }' |
 		grep -qx 'run by awk'
-	awk 'BEGIN { print "[\"sh\",\"-c\",\"exit 9\"]" > "ctl/exec"; close("ctl/exec"); getline < "ctl/status"; exit $1 != 9 }'
+	awk 'BEGIN { print "[\"sh\",\"-c\",\"exit 9\"]" > "ctl/exec"; close("ctl/exec")
+		getline < "ctl/status"; exit $1 != 9 }'
 }
 
 reports() {

@@ -1,7 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/client.sh"
 
-# edit FILE TEXT: replaces what is in the file, with the lock, backup and save that emacs has by default.
+# edit FILE TEXT: replaces what is in the file, with the lock, backup
+# and save that emacs has by default.
 edit() {
 	FILE=$1 TEXT=$2 emacs --batch -Q --eval '(progn
 (find-file (getenv "FILE")) (erase-buffer) (insert (getenv "TEXT") "\n") (save-buffer))'
@@ -26,9 +27,12 @@ works() {
 	careful ctl/cwd .
 	same . "$(cat ctl/cwd)"
 	same '' "$(find . -name '.#*')"
-	same edited "$(emacs --batch -Q --eval '(progn (find-file "README.md") (princ (buffer-string)))' 2>/dev/null)"
+	same edited \
+		"$(emacs --batch -Q --eval '(progn (find-file "README.md") (princ (buffer-string)))' 2>/dev/null)"
 	echo 'echo for emacs' >ctl/exec
-	same 'for emacs' "$(emacs --batch -Q --eval '(progn (find-file "ctl/stdout") (princ (buffer-string)))' 2>/dev/null)"
+	same 'for emacs' \
+		"$(emacs --batch -Q --eval '(progn (find-file "ctl/stdout") (princ (buffer-string)))' \
+			2>/dev/null)"
 }
 
 reports() {

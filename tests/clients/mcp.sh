@@ -1,7 +1,8 @@
 #!/bin/sh
 . "$TESTS/lib/client.sh"
-# The reference MCP file-system server, as it is published. It resolves the directories that it is allowed when it
-# starts and each path before it is used, writes a new file of another name, and renames it.
+# The reference MCP file-system server, as it is published. It resolves the
+# directories that it is allowed when it starts and each path before it is used,
+# writes a new file of another name, and renames it.
 
 server=$ROOM/prepared/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js
 
@@ -42,7 +43,8 @@ lists() {
 
 edits() {
 	same hello "$(call read_text_file "path=$MNT/a/README.md")"
-	call edit_file "path=$MNT/a/README.md" 'edits=[{"oldText": "hello", "newText": "edited"}]' | grep -qx '+edited'
+	call edit_file "path=$MNT/a/README.md" 'edits=[{"oldText": "hello", "newText": "edited"}]' |
+		grep -qx '+edited'
 	same edited "$(cat README.md)"
 	call write_file "path=$MNT/a/new" 'content=one'
 	call write_file "path=$MNT/a/new" 'content=another'
@@ -98,7 +100,9 @@ all() {
 	claim "${1:-by default}: runs a command and reads its result" runs
 	claim "${1:-by default}: a request is carried out once" saves write_request
 	claim "${1:-by default}: edits a setting" settings
-	claim "${1:-by default}: what is refused is an error with its errno, and ctl/error has the reason" reports
+	claim \
+		"${1:-by default}: what is refused is an error with its errno, and ctl/error has the reason" \
+		reports
 	claim "${1:-by default}: the server ends" stops
 	wait $! || echo "not ok - the server ends well"
 	end

@@ -8,7 +8,8 @@ with open("f", "w") as f:
     f.write("line\n" * 10000)
 assert open("f").read() == "line\n" * 10000
 os.rename("f", "g")
-assert sorted(n for n in os.listdir(".") if n[0] != ".") == ["Makefile", "README.md", "g", "link", "src"]
+assert sorted(n for n in os.listdir(".") if n[0] != ".") == [
+    "Makefile", "README.md", "g", "link", "src"]
 with open("ctl/exec", "w") as f:
     f.write(json.dumps(["sh", "-c", "wc -l <g; exit 4"]))
 assert open("ctl/stdout").read().strip() == "10000"

@@ -18,7 +18,8 @@ works() {
 	ran hello
 }
 
-# onto OPTION TEXT: as rsync does it, a temporary file beside the control is renamed onto it; or as the option says.
+# onto OPTION TEXT: as rsync does it, a temporary file beside the control is
+# renamed onto it; or as the option says.
 onto() {
 	printf '%s\n' "$2" >"$ROOM/exec"
 	rsync -I "$1" "$ROOM/exec" ctl/exec

@@ -79,7 +79,8 @@ class Client {
         refused("Invalid argument", () -> rename());
         Files.delete(NEW);
         refused("AccessDenied", () -> Files.writeString(Path.of("ctl/status"), "x"));
-        refused("FileAlreadyExists", () -> Files.writeString(EXEC, "x", StandardOpenOption.CREATE_NEW));
+        refused("FileAlreadyExists",
+            () -> Files.writeString(EXEC, "x", StandardOpenOption.CREATE_NEW));
         // Without a newline, the request ends with the close, and its refusal is the close's.
         FileOutputStream out = new FileOutputStream("ctl/exec");
         out.write("no-such-other".getBytes());

@@ -1,8 +1,10 @@
-"""call.py serve SOCKET SERVER ALLOWED...: starts the MCP file-system server for these directories, as an agent does:
-JSON-RPC, one message in a line, over the server's input and output. It ends with the call `end`.
+"""call.py serve SOCKET SERVER ALLOWED...: starts the MCP file-system server for these directories,
+as an agent does: JSON-RPC, one message in a line, over the server's input and output. It ends with
+the call `end`.
 
-call.py call SOCKET TOOL ARGUMENT=VALUE...: has that server carry out one call. Prints the text of the answer; ends with 1
-where the answer is an error. `tools` for TOOL prints the names of the server's tools.
+call.py call SOCKET TOOL ARGUMENT=VALUE...: has that server carry out one call. Prints the text of
+the answer; ends with 1 where the answer is an error. `tools` for TOOL prints the names of the
+server's tools.
 """
 import json
 import os
