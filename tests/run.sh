@@ -1,12 +1,14 @@
 #!/bin/sh
-# Builds and runs all tests; ends with a line `N passed, N failed`, and with 0 only when none failed and
-# nothing is left: no mount, process or directory of the suite.
+# Builds and runs all tests; ends with a line `N passed, N failed`, and with 0 only when none failed
+# and nothing is left: no mount, process or directory of the suite.
 #
 #   tests/run.sh                     everything
-#   tests/run.sh --suite unit,mount  some suites (unit, backends, mount, attacks, weak, clients, fault, stress, fuzz, bench); may be repeated
+#   tests/run.sh --suite unit,mount  some suites (unit, backends, mount, attacks, weak, clients,
+#                                    fault, stress, fuzz, bench); may be repeated
 #   tests/run.sh --asan | --tsan     built with sanitizers
 #   tests/run.sh --coverage          with line coverage, which must reach 80 %
-#   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with the options above
+#   tests/run.sh --distro trixie     in a root of that Debian release (debootstrap, as root), with
+#                                    the options above
 set -u
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,7 +16,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 
 all_suites='unit backends mount attacks weak clients fault stress fuzz bench'
 
-# Adds the suites of the list $1 (a,b) to those that are run; refuses what is none before anything is built.
+# Adds the suites of the list $1 (a,b) to those that are run; refuses what
+# is none before anything is built.
 add_suites() {
 	names=$(printf '%s' "$1" | tr ',' ' ')
 	[ -n "${names# }" ] || { echo "--suite names no suite; there are: $all_suites" >&2 && exit 2; }
@@ -69,15 +72,18 @@ fi
 export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
 export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"
 
-# Most programs wait for a daemon half of their time, so that three of them keep two processors busy.
+# Most programs wait for a daemon half of their time, so that three of
+# them keep two processors busy.
 # shellcheck disable=SC2086
-meson test -C "$build" --no-rebuild --timeout-multiplier $factor --num-processes $(($(nproc) * 3 / 2)) $suites
+meson test -C "$build" --no-rebuild --timeout-multiplier $factor \
+	--num-processes $(($(nproc) * 3 / 2)) $suites
 
 result=0
 left=$({
 	ls -A "$SBX_ROOMS"
 	grep -F "$SBX_ROOMS" /proc/self/mountinfo
-	for pid in $(printf '%s\n' "$SBX_ROOMS" | grep -alF -f - /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3); do
+	for pid in $(printf '%s\n' "$SBX_ROOMS" | grep -alF -f - /proc/[0-9]*/cmdline 2>/dev/null |
+		cut -d / -f 3); do
 		tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | sed "s|^|$pid: |"
 	done
 })
@@ -89,7 +95,8 @@ fi
 rmdir "$SBX_ROOMS" 2>/dev/null
 
 if [ -n "$coverage" ]; then
-	gcovr -r . "$build" --filter 'fs/' --filter 'backends/' --filter 'include/' --fail-under-line 80 || result=1
+	gcovr -r . "$build" --filter 'fs/' --filter 'backends/' --filter 'include/' --fail-under-line 80 ||
+		result=1
 fi
 python3 tests/lib/summary.py "$build/meson-logs/testlog.json" || result=1
 exit $result

@@ -8,7 +8,8 @@
 #   -danger   succeeding would harm the machine that the tests run on
 # shellcheck shell=sh
 
-# mount_victims [OPTIONS]: two sandboxes, a with the attacker's program in it, b with something to steal.
+# mount_victims [OPTIONS]: two sandboxes, a with the attacker's program
+# in it, b with something to steal.
 mount_victims() {
 	mount_repo "${1:-}"
 	box a b
@@ -101,7 +102,8 @@ unsafe() {
 	fail "unsafe: $*"
 }
 
-# answers WANT ARGUMENT...: the attack from within a is answered so; WANT may list alternatives (A|B).
+# answers WANT ARGUMENT...: the attack from within a is answered so;
+# WANT may list alternatives (A|B).
 answers() {
 	answers_want=$1
 	shift

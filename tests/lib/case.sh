@@ -1,10 +1,11 @@
 #!/bin/sh
-# case.sh root|user SCRIPT: runs one case in a room of its own and then looks whether anything is left.
+# case.sh root|user SCRIPT: runs one case in a room of its own and then
+# looks whether anything is left.
 #
-# The room is a directory below SBX_ROOMS or /tmp with a copy of the programs, the tool and the tests in it, so that an
-# ordinary user needs no access to the source tree. SBX_OPTIONS is added to the -o of each mount. Cases print
-# `ok - claim` and `not ok - claim`; numbers and the plan are added here. Skips, with the reason, only where FUSE, or what
-# SBX_OPTIONS asks for, is absent.
+# The room is a directory below SBX_ROOMS or /tmp with a copy of the programs, the tool and the
+# tests in it, so that an ordinary user needs no access to the source tree. SBX_OPTIONS is added to
+# the -o of each mount. Cases print `ok - claim` and `not ok - claim`; numbers and the plan are
+# added here. Skips, with the reason, only where FUSE, or what SBX_OPTIONS asks for, is absent.
 set -u
 
 who=$1
@@ -18,7 +19,8 @@ skip() {
 
 [ -e /dev/fuse ] || skip "this kernel offers no /dev/fuse"
 [ "$who" = user ] || [ "$(id -u)" = 0 ] || skip "not root"
-[ "${SBX_OPTIONS:-}" != io=passthrough ] || "$SANDBOXFS" --doctor | grep -q '^ok .*FUSE passthrough' ||
+[ "${SBX_OPTIONS:-}" != io=passthrough ] ||
+	"$SANDBOXFS" --doctor | grep -q '^ok .*FUSE passthrough' ||
 	skip "this kernel has no FUSE passthrough"
 
 client=$(basename "$script" .sh)
@@ -39,7 +41,8 @@ fi
 ROOM=$(mktemp -d "${SBX_ROOMS:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
 mkdir "$ROOM/bin" "$ROOM/home" "$ROOM/tmp" "$ROOM/mnt"
 runner=${SBX_RUNNER:-$(dirname "$SANDBOXFS")/sandboxfs-runner}
-cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" && cp "$runner" "$(dirname "$runner")/sandboxfs-push" "$ROOM/bin" ||
+cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" &&
+	cp "$runner" "$(dirname "$runner")/sandboxfs-push" "$ROOM/bin" ||
 	echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
@@ -80,8 +83,8 @@ if [ "$who" = user ] && [ "$(id -u)" = 0 ]; then
 	dropper=$!
 fi
 
-# processes TEXT: the ids of those whose command line has TEXT. One grep looks at them all, and reads TEXT as input,
-# so that its own command line has none.
+# processes TEXT: the ids of those whose command line has TEXT. One grep looks at them all, and
+# reads TEXT as input, so that its own command line has none.
 processes() {
 	printf '%s\n' "$1" | grep -alF -f - /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3
 }
@@ -112,11 +115,14 @@ inside() {
 		USER="$who" LANG=C.UTF-8 ROOM="$ROOM" SANDBOXFS="$ROOM/bin/sandboxfs" TOOL="$ROOM/bin/tool" \
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
 		SBX_CUTS="${SBX_CUTS:-8}" SBX_POWER_SEED="${SBX_POWER_SEED:-}" \
-		SBX_STEPS="${SBX_STEPS:-3000}" SBX_REFS="${SBX_REFS:-100000}" SBX_WEAK="${SBX_WEAK:-}" SBX_OPTIONS="${SBX_OPTIONS:-}" \
-		SBX_UNSEEN="${SBX_UNSEEN:-1}" SBX_MODEL_STEPS="${SBX_MODEL_STEPS:-}" SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
+		SBX_STEPS="${SBX_STEPS:-3000}" SBX_REFS="${SBX_REFS:-100000}" SBX_WEAK="${SBX_WEAK:-}" \
+		SBX_OPTIONS="${SBX_OPTIONS:-}" \
+		SBX_UNSEEN="${SBX_UNSEEN:-1}" SBX_MODEL_STEPS="${SBX_MODEL_STEPS:-}" \
+		SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
 		SBX_MODEL_SECONDS="${SBX_MODEL_SECONDS:-}" SBX_MODEL_LAST="${SBX_MODEL_LAST:-}" \
 		SBX_STRESS="${SBX_STRESS:-${CI:+120}}" \
-		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" TSAN_OPTIONS="log_path=$ROOM/tsan:suppressions=$ROOM/tests/lib/tsan.supp" \
+		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" \
+		TSAN_OPTIONS="log_path=$ROOM/tsan:suppressions=$ROOM/tests/lib/tsan.supp" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
 		LSAN_OPTIONS="suppressions=$ROOM/tests/lib/lsan.supp:print_suppressions=0" \
 		$become "$ROOM/tests/${script#"$here"/}"
@@ -159,7 +165,8 @@ cd "$ROOM" || exit 99
 		echo "ok - no process and no mount is left"
 	fi
 	# One that a signal ended in the middle of its first words leaves an empty one.
-	reports=$(find "$ROOM" -maxdepth 1 \( -name 'asan.*' -o -name 'tsan.*' -o -name 'ubsan.*' \) -size +0)
+	reports=$(find "$ROOM" -maxdepth 1 \( -name 'asan.*' -o -name 'tsan.*' \
+		-o -name 'ubsan.*' \) -size +0)
 	if [ -n "$reports" ]; then
 		printf '%s\n' "$reports" | while read -r report; do sed 's/^/# /' "$report"; done
 		echo "not ok - the sanitizers are silent"

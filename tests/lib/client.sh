@@ -1,5 +1,5 @@
-# The body shared by the cases of clients: a sandbox to work in, and what every client must do with it: write, read,
-# run a command through ctl/exec, and report a failing write.
+# The body shared by the cases of clients: a sandbox to work in, and what every client must do with
+# it: write, read, run a command through ctl/exec, and report a failing write.
 # shellcheck shell=sh
 . "$TESTS/lib/mount.sh"
 
@@ -23,8 +23,9 @@ ran() {
 	same "$1" "$(cat "$MNT/a/ctl/stdout")"
 }
 
-# saves COMMAND...: the command, with a text as one more argument, puts it onto ctl/exec its own way. That is a request,
-# carried out once; where it is refused the command says so, and ctl/error why.
+# saves COMMAND...: the command, with a text as one more argument, puts it onto
+# ctl/exec its own way. That is a request, carried out once; where it is refused the
+# command says so, and ctl/error why.
 saves() {
 	"$@" 'sh -c "echo x >>saves; echo saved"'
 	ran saved
@@ -48,8 +49,10 @@ shell_client() {
 two
 three' "$(cat f)"
 	same 'one two three ' "$("$@" -c 'while read -r l; do printf "%s " "$l"; done <f')"
-	"$@" -c 'echo "echo run by shell" >ctl/exec && read -r line <ctl/stdout && [ "$line" = "run by shell" ]'
-	"$@" -c 'echo "[\"sh\",\"-c\",\"exit 3\"]" >ctl/exec; read -r code how rest <ctl/status; [ "$code $how" = "3 exited" ]'
+	"$@" -c 'echo "echo run by shell" >ctl/exec && read -r line <ctl/stdout &&
+			[ "$line" = "run by shell" ]'
+	"$@" -c 'echo "[\"sh\",\"-c\",\"exit 3\"]" >ctl/exec; read -r code how rest <ctl/status
+		[ "$code $how" = "3 exited" ]'
 	"$@" -c 'printf "echo a\necho b\n" >ctl/exec; [ "$(cat ctl/stdout)" = b ]'
 	"$@" -c 'cat <<END >here
 line $((1 + 1))

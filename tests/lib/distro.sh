@@ -1,9 +1,9 @@
 #!/bin/sh
 # distro.sh SUITE [OPTION...]: tests/run.sh OPTION... in a root of that Debian release, as root.
 #
-# The root is made once by debootstrap, below ${XDG_CACHE_HOME:-~/.cache}/sandboxfs-tests, from the mirror that
-# this machine's apt uses, or SBX_MIRROR; removing it has it made anew. What is mounted and started for a run is in
-# namespaces of its own and ends with them.
+# The root is made once by debootstrap, below ${XDG_CACHE_HOME:-~/.cache}/sandboxfs-tests, from the
+# mirror that this machine's apt uses, or SBX_MIRROR; removing it has it made anew. What is mounted
+# and started for a run is in namespaces of its own and ends with them.
 set -u
 
 suite=$1
@@ -19,7 +19,8 @@ die() {
 
 # The first archive of the distribution proper in apt's sources, which debootstrap can read from.
 mirror() {
-	apt-get indextargets --format '$(ORIGIN) $(RELEASE) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+	apt-get indextargets --format '$(ORIGIN) $(RELEASE) $(REPO_URI)' \
+		'Created-By: Packages' 2>/dev/null |
 		awk '$1 == "Debian" && $2 !~ /-/ && $3 ~ /^https?:/ { print $3; exit }'
 }
 
@@ -39,8 +40,8 @@ make_root() {
 	mv "$root.new" "$root"
 }
 
-# The working tree as it is, uncommitted changes included. What has not changed keeps its time and what was built
-# of it.
+# The working tree as it is, uncommitted changes included. What has not changed keeps
+# its time and what was built of it.
 copy_tree() {
 	old=$root/srv/sandboxfs new=$root/srv/sandboxfs.new
 	rm -rf "$new"
@@ -73,8 +74,9 @@ enter() {
 		pivot_root . run/host &&
 		umount -l run/host &&
 		cd /srv/sandboxfs || die "the root of $suite cannot be entered"
-	exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-		TERM="${TERM:-dumb}" ${SBX_CYCLES:+SBX_CYCLES="$SBX_CYCLES"} ${SBX_KILLS:+SBX_KILLS="$SBX_KILLS"} \
+	exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+		LANG=C.UTF-8 TERM="${TERM:-dumb}" ${SBX_CYCLES:+SBX_CYCLES="$SBX_CYCLES"} \
+		${SBX_KILLS:+SBX_KILLS="$SBX_KILLS"} \
 		${SBX_STEPS:+SBX_STEPS="$SBX_STEPS"} ${SBX_CUTS:+SBX_CUTS="$SBX_CUTS"} \
 		tests/run.sh "$@"
 }
@@ -83,7 +85,8 @@ if [ "${SBX_DISTRO_ENTER:-}" = "$suite" ]; then
 	enter "$@"
 fi
 [ "$(id -u)" = 0 ] || die "--distro makes a root of its own, which takes root"
-command -v debootstrap >/dev/null || die "debootstrap is missing; install with: apt-get install debootstrap"
+command -v debootstrap >/dev/null ||
+	die "debootstrap is missing; install with: apt-get install debootstrap"
 [ -e "/usr/share/debootstrap/scripts/$suite" ] || die "debootstrap knows no release $suite"
 mkdir -p "$cache" || exit 1
 exec 9>"$root.lock"

@@ -1,9 +1,10 @@
-"""A git server by smart HTTP on the loopback, for who knows the token: prints its port and serves until its stdin ends.
+"""A git server by smart HTTP on the loopback, for who knows the token: prints its port and
+serves until its stdin ends.
 
-git_http.py DIR TOKEN: repositories are below DIR/git. DIR/git.mode, read at each request, says how it behaves: serve;
-hang (takes a request and is silent); drop (ends the connection within an answer); redirect URL [known|post]: of all
-requests, of those that have the token, or of POST alone. Each request is a line of DIR/git.log: method, path, and the
-Authorization that came with it.
+git_http.py DIR TOKEN: repositories are below DIR/git. DIR/git.mode, read at each request, says how
+it behaves: serve; hang (takes a request and is silent); drop (ends the connection within an
+answer); redirect URL [known|post]: of all requests, of those that have the token, or of POST alone.
+Each request is a line of DIR/git.log: method, path, and the Authorization that came with it.
 """
 import base64
 import os
@@ -44,7 +45,8 @@ class Handler(loopback.Handler):
             "CONTENT_LENGTH": str(len(data)),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
         }
-        out = subprocess.run(["git", "http-backend"], input=data, env=env, stdout=subprocess.PIPE).stdout
+        out = subprocess.run(["git",
+                              "http-backend"], input=data, env=env, stdout=subprocess.PIPE).stdout
         head, _, body = out.partition(b"\r\n\r\n")
         headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n")]
         status = next((int(v.split()[0]) for n, v in headers if n == "Status"), 200)

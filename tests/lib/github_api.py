@@ -1,9 +1,11 @@
-"""What sandboxfs uses of GitHub's REST API, on the loopback: prints its port and serves until its stdin ends.
+"""What sandboxfs uses of GitHub's REST API, on the loopback: prints its port and
+serves until its stdin ends.
 
-github_api.py DIR TOKEN. Every header and field is checked as GitHub documents it; a request that is not right is answered
-by 400 with the reason. DIR/api.mode, read at each request, says how it behaves: serve; exists (there is a pull request
-already); fail (500, not JSON); hang; redirect URL; junk; big (an endless answer). Each request is a line of DIR/api.log: method,
-path, Authorization; each pull request is left as DIR/pull.json.
+github_api.py DIR TOKEN. Every header and field is checked as GitHub documents it; a request that is
+not right is answered by 400 with the reason. DIR/api.mode, read at each request, says how it
+behaves: serve; exists (there is a pull request already); fail (500, not JSON); hang; redirect URL;
+junk; big (an endless answer). Each request is a line of DIR/api.log: method, path, Authorization;
+each pull request is left as DIR/pull.json.
 """
 import json
 import sys
@@ -52,14 +54,16 @@ class Handler(loopback.Handler):
             self.answer(302, {}, ("Location", now[1] + self.path))
             return
         if self.headers.get("Authorization") != "Bearer " + token:
-            self.answer(401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"})
+            self.answer(401, {"message": "Bad credentials",
+                              "documentation_url": "https://docs.github.com/rest"})
             return
         body = json.loads(text) if self.command == "POST" else None
         wrong = self.wrong(body)
         if wrong:
             self.answer(400, {"message": "wrong: " + wrong})
         elif self.command == "GET":
-            self.answer(200, {"id": 1, "full_name": "acme/widgets", "default_branch": "trunk", "private": False})
+            self.answer(200, {"id": 1, "full_name": "acme/widgets", "default_branch": "trunk",
+                              "private": False})
         else:
             self.pull(now[0], body)
 
@@ -68,7 +72,8 @@ class Handler(loopback.Handler):
             self.answer(422, {
                 "message": "Validation Failed",
                 "errors": [{"resource": "PullRequest", "code": "custom",
-                            "message": "A pull request already exists for acme:" + body["head"] + "."}],
+                            "message": "A pull request already exists for acme:" + body["head"] +
+                            "."}],
             })
         elif now == "fail":
             self.answer(500, b"<html>oops</html>")
@@ -81,7 +86,8 @@ class Handler(loopback.Handler):
         else:
             with open(home + "/pull.json", "w") as f:
                 json.dump(body, f)
-            self.answer(201, {"number": 7, "html_url": "https://github.com/acme/widgets/pull/7", "state": "open"})
+            self.answer(201, {"number": 7, "html_url": "https://github.com/acme/widgets/pull/7",
+                              "state": "open"})
 
     do_GET = do_POST = serve
 

@@ -1,7 +1,7 @@
 """keys.py SECONDS COMMAND...: runs the command on a terminal and types.
 
-Each line of standard input is one step: what has to have been shown, a tab, and the keys that are then pressed, with
-the escapes of a Python string. Ends as the command does.
+Each line of standard input is one step: what has to have been shown, a tab, and the keys that are
+then pressed, with the escapes of a Python string. Ends as the command does.
 """
 import os
 import pty

@@ -1,4 +1,5 @@
-"""Servers on the loopback for the tests: a handler to build upon, and serving it until stdin ends."""
+"""Servers on the loopback for the tests: a handler to build upon, and
+serving it until stdin ends."""
 import http.server
 import os
 import sys
@@ -8,7 +9,8 @@ ended = threading.Event()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """HOME and NAME of a subclass: HOME/NAME.mode says how it behaves, HOME/NAME.log has a line for each request."""
+    """HOME and NAME of a subclass: HOME/NAME.mode says how it behaves, HOME/NAME.log has a
+    line for each request."""
     protocol_version = "HTTP/1.1"
 
     def mode(self):

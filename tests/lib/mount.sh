@@ -5,7 +5,8 @@ REPO=$ROOM/repo
 STATE=$ROOM/state
 LOG=$ROOM/daemon.log
 RECORD=$ROOM/daemon.record
-# Seconds to sleep for a command that is to be found by its argument: other cases run at the same time.
+# Seconds to sleep for a command that is to be found by its argument:
+# other cases run at the same time.
 LONG=98765.$$
 
 # --- saying what holds -------------------------------------------------------------------
@@ -46,7 +47,8 @@ like() {
 	esac
 }
 
-# expect WANT TOOL-ARGUMENTS...: the test tool prints exactly that; WANT may list alternatives (A|B).
+# expect WANT TOOL-ARGUMENTS...: the test tool prints exactly that;
+# WANT may list alternatives (A|B).
 expect() {
 	expect_want=$1
 	shift
@@ -96,7 +98,8 @@ is_mounted() {
 mount_fs() {
 	printf '%s\n' "$1" >"$ROOM/mounted.source"
 	printf '%s\n' "${2:-}" >"$ROOM/mounted.options"
-	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" -o "state_dir=$STATE${SBX_WEAK:+,cow=off}${SBX_OPTIONS:+,$SBX_OPTIONS}${2:+,$2}" || {
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" \
+		-o "state_dir=$STATE${SBX_WEAK:+,cow=off}${SBX_OPTIONS:+,$SBX_OPTIONS}${2:+,$2}" || {
 		cat "$LOG"
 		return 1
 	}
@@ -151,7 +154,8 @@ unmount() {
 }
 
 # Not the least number: numbers begin anew, and the spawner and jobs' inits look alike.
-# Has the kernel forget all names and files that nobody uses. An ordinary user whose case was not started by root cannot.
+# Has the kernel forget all names and files that nobody uses. An ordinary user whose
+# case was not started by root cannot.
 drop_caches() {
 	if [ "$(id -u)" = 0 ]; then
 		echo 2 >/proc/sys/vm/drop_caches
@@ -167,8 +171,8 @@ daemon_pid() {
 	done
 }
 
-# frozen COMMAND...: the command needs no answer of the daemon, which is stopped for it. It is not given up by a
-# signal: who waits for an answer to what the daemon has read waits on.
+# frozen COMMAND...: the command needs no answer of the daemon, which is stopped for it. It is not
+# given up by a signal: who waits for an answer to what the daemon has read waits on.
 frozen() {
 	frozen_pid=$(daemon_pid)
 	rm -f "$ROOM/frozen.code"
@@ -265,15 +269,18 @@ source_is_clean() {
 # But for what the trash has.
 source_and_state_are_clean() {
 	source_is_clean
-	[ ! -d "$STATE" ] || same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
+	[ ! -d "$STATE" ] ||
+		same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
 
-# Whether the daemon's memory is not its own: a sanitizer keeps what was freed, and a copy of the environment.
+# Whether the daemon's memory is not its own: a sanitizer keeps what was
+# freed, and a copy of the environment.
 is_sanitized() {
 	ldd "$SANDBOXFS" | grep -q 'lib[at]san'
 }
 
-# Until the daemon has the 8 files that it keeps ready for branches, so that its descriptors can be counted, by who may.
+# Until the daemon has the 8 files that it keeps ready for branches, so that its
+# descriptors can be counted, by who may.
 until_it_is_ready() {
 	ls "/proc/$(daemon_pid)/fd" >/dev/null 2>&1 || return 0
 	tries=0

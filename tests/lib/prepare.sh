@@ -1,8 +1,9 @@
 #!/bin/sh
-# prepare.sh CLIENT DIR: what the client's case needs and cannot make itself, because an ordinary user in a plain
-# environment may reach neither the compiler nor the registry. DIR keeps it for the next case; it is made again
-# when its source has changed. Prints DIR/CLIENT/out, or nothing where there is nothing to prepare. On failure prints
-# the reason; ends with 77 where the registry cannot be reached.
+# prepare.sh CLIENT DIR: what the client's case needs and cannot make itself, because an
+# ordinary user in a plain environment may reach neither the compiler nor the registry. DIR
+# keeps it for the next case; it is made again when its source has changed. Prints
+# DIR/CLIENT/out, or nothing where there is nothing to prepare. On failure prints the reason;
+# ends with 77 where the registry cannot be reached.
 set -u
 
 client=$1
@@ -13,7 +14,8 @@ prepare_mcp() {
 	cp "$here/mcp/package.json" "$here/mcp/package-lock.json" "$dir/new/" || return 1
 	(cd "$dir/new" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 \
 		--fetch-retry-mintimeout=1000 --fetch-timeout=30000) && return 0
-	! grep -qE 'E(NOTFOUND|CONNREFUSED|CONNRESET|TIMEDOUT|AI_AGAIN|NETUNREACH|HOSTUNREACH)|_CERT_|SIGNATURE' \
+	! grep -qE \
+		'E(NOTFOUND|CONNREFUSED|CONNRESET|TIMEDOUT|AI_AGAIN|NETUNREACH|HOSTUNREACH)|_CERT_|SIGNATURE' \
 		"$dir/log" || return 77
 	return 1
 }

@@ -1,5 +1,5 @@
-# What has to be installed, in one place: for the build, and for the tests. Sourced by tests/run.sh and
-# examples/quickstart.sh. Debian 12 and 13, Ubuntu 24.04.
+# What has to be installed, in one place: for the build, and for the tests. Sourced by tests/run.sh
+# and examples/quickstart.sh. Debian 12 and 13, Ubuntu 24.04.
 # shellcheck shell=sh
 
 # command or pkg-config module, and the package that has it
@@ -99,8 +99,8 @@ setup_install() {
 	}
 }
 
-# setup_root: what a root made by debootstrap is without. fusermount3 -u reads /etc/mtab. Fails, with the reason,
-# where nothing can be mounted.
+# setup_root: what a root made by debootstrap is without. fusermount3 -u reads /etc/mtab. Fails,
+# with the reason, where nothing can be mounted.
 setup_root() {
 	if [ ! -e /proc/self/mountinfo ]; then
 		echo "/proc is not mounted; as root: mount -t proc proc /proc" >&2

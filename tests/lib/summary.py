@@ -1,5 +1,6 @@
-"""Counts single cases over a whole run: summary.py testlog.json. Prints what the failed programs said, then the failed
-cases, then `N passed, N failed`; exits 1 when something failed or nothing ran."""
+"""Counts single cases over a whole run: summary.py testlog.json. Prints what the failed programs
+said, then the failed cases, then `N passed, N failed`; exits 1 when something failed or nothing
+ran."""
 import json
 import re
 import sys
@@ -8,7 +9,8 @@ LINES = 40
 
 
 def said(test):
-    """Its last words on what failed: `not ok` with the lines that stand next to it, or all when no case failed."""
+    """Its last words on what failed: `not ok` with the lines that stand next to it, or
+    all when no case failed."""
     out = test.get("stdout") or ""
     pieces = re.split(r"^((?:not )?ok\b.*\n?)", out, flags=re.M)
     words = ""

@@ -1,7 +1,7 @@
 """A web server on the host: prints its port and serves until its stdin ends.
 
-/host answers the Host it was asked for, /bytes/N so many bytes, POST the SHA-256 of the body; /silent neither
-reads nor answers.
+/host answers the Host it was asked for, /bytes/N so many bytes, POST the SHA-256 of the body;
+/silent neither reads nor answers.
 """
 import hashlib
 

@@ -80,7 +80,8 @@ def object_of(build, path):
     """Meson calls the object of fs/job/plan.c job_plan.c.o."""
     for folder, (base, library) in LIBRARIES.items():
         if path.startswith(folder + "/"):
-            return os.path.join(build, base, library, os.path.relpath(path, base).replace("/", "_") + ".o")
+            return os.path.join(build, base, library,
+                                os.path.relpath(path, base).replace("/", "_") + ".o")
     return None
 
 
