@@ -3,8 +3,19 @@
 use strict;
 use warnings;
 
-sub spew { my ($path, $text) = @_; open my $f, '>', $path or die "$path: $!"; print $f $text; close $f or die "$path: $!" }
-sub slurp { my ($path) = @_; open my $f, '<', $path or die "$path: $!"; local $/; return scalar <$f> }
+sub spew {
+    my ($path, $text) = @_;
+    open my $f, '>', $path or die "$path: $!";
+    print $f $text;
+    close $f or die "$path: $!";
+}
+
+sub slurp {
+    my ($path) = @_;
+    open my $f, '<', $path or die "$path: $!";
+    local $/;
+    return scalar <$f>;
+}
 
 my $box = "$ARGV[0]/hello-pl-$$";
 mkdir $box or die "$box: $!";

@@ -1,6 +1,7 @@
 #!/bin/sh
-# quickstart.sh: the main job in two minutes, on a bare machine (Debian 12 or 13, Ubuntu 24.04), as root
-# or as an ordinary user: install, build, mount this very repository, work in two sandboxes, clean up.
+# quickstart.sh: the main job in two minutes, on a bare machine (Debian 12 or 13,
+# Ubuntu 24.04), as root or as an ordinary user: install, build, mount this very
+# repository, work in two sandboxes, clean up.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -88,7 +89,8 @@ step "Compiling the project's event loop inside and running its unit tests"
 cat >"$MNT/tidy/try.sh" <<'END'
 set -e
 cflags="-std=gnu11 -D_GNU_SOURCE -Iinclude -I. $(pkg-config --cflags cmocka)"
-cc $cflags -o try tests/unit/backends/support/test_loop.c backends/support/loop.c -pthread $(pkg-config --libs cmocka)
+cc $cflags -o try tests/unit/backends/support/test_loop.c backends/support/loop.c -pthread \
+	$(pkg-config --libs cmocka)
 ./try
 END
 show 'echo "sh try.sh" > $MNT/tidy/ctl/exec'
@@ -98,7 +100,8 @@ grep -q '^0 exited' "$MNT/tidy/ctl/status"
 
 step "The other sandbox knows nothing of it; a failure is a status, not an accident"
 show 'echo "this is not C" >> $MNT/broken/backends/support/loop.c'
-show 'echo "cc -fsyntax-only -D_GNU_SOURCE -Iinclude -I. backends/support/loop.c" > $MNT/broken/ctl/exec'
+show 'echo "cc -fsyntax-only -D_GNU_SOURCE -Iinclude -I. backends/support/loop.c" \
+	> $MNT/broken/ctl/exec'
 show 'head -n 2 $MNT/broken/ctl/stderr'
 show 'cat $MNT/broken/ctl/status'
 # dash has one word for every errno of a write; the sentence in ctl/error is shown instead.
@@ -120,7 +123,8 @@ refute 'echo "ls | wc" 2>/dev/null > $MNT/broken/ctl/exec'
 show 'cat $MNT/broken/ctl/error'
 
 step "A timeout ends everything that the command started and keeps its output"
-show 'echo "{\"argv\":[\"sh\",\"-c\",\"echo partial; sleep 100\"],\"timeout_ms\":300}" > $MNT/broken/ctl/exec'
+show 'echo "{\"argv\":[\"sh\",\"-c\",\"echo partial; sleep 100\"],\"timeout_ms\":300}" \
+	> $MNT/broken/ctl/exec'
 show 'cat $MNT/broken/ctl/stdout $MNT/broken/ctl/status'
 grep -q '^124 timeout' "$MNT/broken/ctl/status"
 
@@ -134,7 +138,8 @@ step "Done with one: rmdir. What was not committed is in the trash"
 show 'echo unfinished > $MNT/broken/notes; rmdir $MNT/broken'
 show 'cat $MNT/ctl/list'
 show 'echo broken > $MNT/ctl/teardown; cat $MNT/ctl/trash'
-show 'echo "{\"name\":\"again\",\"from\":\"trash:$(cut -d" " -f1 $MNT/ctl/trash)\"}" > $MNT/ctl/create; cat $MNT/again/notes'
+show 'echo "{\"name\":\"again\",\"from\":\"trash:$(cut -d" " -f1 $MNT/ctl/trash)\"}" \
+	> $MNT/ctl/create; cat $MNT/again/notes'
 
 step "Teardown, unmount"
 show 'echo tidy > $MNT/ctl/teardown; echo again > $MNT/ctl/teardown'
