@@ -29,7 +29,8 @@ result_cannot_be_forged() {
 			run a sh -c "rm -rf $file forged ctl; git reset -q --hard HEAD" || true
 		done
 	done
-	for file in "$ROOM/examples"/hello.sh "$ROOM/examples"/hello.pl "$ROOM/examples"/hello.js "$ROOM/examples"/hello.c \
+	for file in "$ROOM/examples"/hello.sh "$ROOM/examples"/hello.pl \
+		"$ROOM/examples"/hello.js "$ROOM/examples"/hello.c \
 		"$ROOM/examples/quickstart.sh" "$MNT/README" "$MNT/SKILL.md"; do
 		[ -s "$file" ]
 		refuse grep -E '(box|tidy|broken|fix-1)"?/(status|stdout|stderr)' "$file"

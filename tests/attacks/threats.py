@@ -21,15 +21,18 @@ checks = []
 ids = re.findall(r"\[([A-Z]\d+)\]", promises)
 rows = [line.split("\t") for line in (here / "claims.tsv").read_text().splitlines()[1:]]
 for name, case, claim in rows:
-    checks.append((name in ids and claim != "*" and claims.exists(case, claim), f"{name}: {case} has the claim: {claim}"))
+    checks.append((name in ids and claim != "*" and claims.exists(case, claim),
+                   f"{name}: {case} has the claim: {claim}"))
 for name in ids:
-    checks.append((ids.count(name) == 1 and name in {row[0] for row in rows}, f"{name} has claims, and is one sentence's"))
+    checks.append((ids.count(name) == 1 and name in {row[0] for row in rows},
+                   f"{name} has claims, and is one sentence's"))
 
 # A sentence that is not followed by its id: a full stop, and then no [.
 for sentence in re.findall(r"[^.]*[a-z)`]\.(?=\s)(?!\s*\[)[^\n]*", promises):
     checks.append((False, f"a sentence names what shows it: {' '.join(sentence.split())}"))
 for item in re.split(r"^- ", promises, flags=re.M)[1:]:
-    checks.append((item.rstrip().endswith("]"), f"an item ends with an id: {' '.join(item.split())[:60]}"))
+    checks.append((item.rstrip().endswith("]"),
+                   f"an item ends with an id: {' '.join(item.split())[:60]}"))
 checks.append((len(ids) > 20 and len(rows) > 100, "the threat model was found"))
 
 meson = (here / "../meson.build").read_text()
@@ -40,7 +43,8 @@ runner = re.search(r"^weak_runner = executable\([^)]*runner_main, runner_sources
 for top in ("fs", "backends"):
     for source in sorted((here / "../.." / top).rglob("*.c")):
         name = f"{top}/{source.relative_to(here / '../..' / top)}"
-        knows = "sbx_mitigation_off(" in source.read_text() or "#ifdef SBX_WEAK" in source.read_text()
+        text = source.read_text()
+        knows = "sbx_mitigation_off(" in text or "#ifdef SBX_WEAK" in text
         if knows and source.parent.name in ("isolation", "spawner"):
             checks.append((runner
                            and f"'{source.name}'" in (source.parent / "meson.build").read_text(),

@@ -271,8 +271,8 @@ class Model:
 
     def files_of(self, seen):
         """
-        sandboxfs(7): "the names of one file may have inode numbers of their own", under an ordinary user's mount: then all
-        else tells that they are one. Inode -> that of the file.
+        sandboxfs(7): "the names of one file may have inode numbers of their own", under an ordinary
+        user's mount: then all else tells that they are one. Inode -> that of the file.
         """
         ret, alike = {there[4]: there[4] for there in seen.values()}, {}
         for there in seen.values():
@@ -347,12 +347,16 @@ class Model:
     def make_up(self, sb, who):
         """A step on files that can be taken, done in the model, and the paths that it touches."""
         for _ in range(200):
-            word = self.rng.choice(("write", "write", "write", "replace", "replace", "append", "append", "pwrite",
-                                    "same", "truncate", "unlink", "unlink", "rename", "rename", "rename_dir",
-                                    "exchange", "link", "symlink", "chmod", "chmod_dir", "mkdir", "rmdir", "rmtree"))
+            word = self.rng.choice(("write", "write", "write", "replace", "replace", "append",
+                                    "append", "pwrite", "same", "truncate", "unlink", "unlink",
+                                    "rename", "rename", "rename_dir", "exchange", "link",
+                                    "symlink", "chmod", "chmod_dir", "mkdir", "rmdir", "rmtree"))
             # sandboxfs(7): "one that the host makes works, out of the commands' reach".
-            mine = {p for p, n in sb.tree.items() if n.repo and n.repo[0] == "host"} if who == "command" else set()
-            step = getattr(self, "up_" + word)(sb, mine) if word == "rmtree" else getattr(self, "up_" + word)(sb)
+            mine = set()
+            if who == "command":
+                mine = {p for p, n in sb.tree.items() if n.repo and n.repo[0] == "host"}
+            take = getattr(self, "up_" + word)
+            step = take(sb, mine) if word == "rmtree" else take(sb)
             if step:
                 return step
         raise Differs("no step can be made up")
@@ -608,14 +612,15 @@ class Model:
 
     def in_git(self, sb, who, script):
         self.note(who, sb.name, ["shell", script])
-        # sandboxfs(7): "git compares whole seconds, as everywhere: it does not see what was changed, in
-        # neither size nor time of modification, in the second of the change before".
+        # sandboxfs(7): "git compares whole seconds, as everywhere: it does not see what was
+        # changed, in neither size nor time of modification, in the second of the change before".
         for path, node in sorted(sb.tree.items()):
             if node.unseen:
                 script = f"touch -- '{path}'; {script}"
                 node.unseen = False
-        # sandboxfs(7): "inside, where commands run as another user than the daemon, it goes by size and
-        # second of modification alone (`core.checkStat`, set in the home inside, says so and can be changed)".
+        # sandboxfs(7): "inside, where commands run as another user than the daemon, it goes by
+        # size and second of modification alone (`core.checkStat`, set in the home inside, says so
+        # and can be changed)".
         if who == "command" and os.geteuid() == 0:
             script = ("export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.checkStat "
                       "GIT_CONFIG_VALUE_0=default; " + script)
@@ -730,7 +735,10 @@ class Model:
         sb.removed = {}
 
     def was_taken(self, sb, tree):
-        """sandboxfs(7): "Of what git does not record they give back what was taken away, and leave the rest"."""
+        """
+        sandboxfs(7): "Of what git does not record they give back what was taken away, and leave the
+        rest".
+        """
         is_recorded = self.is_recorded(sb, tree)
         return lambda path, node, there: is_recorded(path, node, there) or path in sb.taken
 

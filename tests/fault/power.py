@@ -260,7 +260,8 @@ class Client(threading.Thread):
         box.commits_before, box.commits = box.commits, {}
         self.control(name, file, text)
         self.before_cut()
-        # sandboxfs(7): "Of what git does not record they give back what was taken away, and leave the rest".
+        # sandboxfs(7): "Of what git does not record they give back what was taken away, and leave
+        # the rest".
         for path in [p for p in box.before if p.endswith(".log")]:
             with contextlib.suppress(FileNotFoundError):
                 with open(f"{MNT}/{name}/{path}", "rb") as f:

@@ -1,8 +1,8 @@
 # Verbs for attacks. Sourced after mount.sh, which it needs.
 #
-# Each attack names the walls that stop it (include/sandboxfs/mitigations.h). With SBX_WEAK the daemon is
-# sandboxfs-weak: every attack is then made once more without its walls, and must succeed. Attacks
-# with another word in place of walls have no such counterpart:
+# Each attack names the mitigations that stop it (include/sandboxfs/mitigations.h). With SBX_WEAK
+# the daemon is sandboxfs-weak: every attack is then made once more without them, and must succeed.
+# Attacks with another word in their place have no such counterpart:
 #   -kernel   the kernel refuses it to everybody without rights, or has none of what was asked for
 #   -daemon   the daemon just does not do it; without that code it would be another program
 #   -danger   succeeding would harm the machine that the tests run on

@@ -1,4 +1,6 @@
-"""Which claims the tests make: that a text names CASE: CLAIM is worth as much as that they exist."""
+"""
+The claims that the tests make: that a text names CASE: CLAIM is worth as much as that they exist.
+"""
 import pathlib
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent

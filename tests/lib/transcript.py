@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """
-Runs the transcripts in the EXAMPLES of a manual page, all in one shell, and compares what they print.
+Runs the transcripts in the EXAMPLES of a manual page, all in one shell, and compares what they
+print.
 
   transcript.py PAGE
 

@@ -35,7 +35,8 @@ has_item() {
 controls_are_described() {
 	mkdir "$HOME/mnt/a" "$HOME/mnt/a/ctl/jobs/named"
 	echo true >"$HOME/mnt/a/ctl/exec"
-	for dir in "$HOME/mnt/ctl/" "$HOME/mnt/a/ctl/" "$HOME/mnt/a/ctl/limits" "$HOME/mnt/a/ctl/jobs/named"; do
+	for dir in "$HOME/mnt/ctl/" "$HOME/mnt/a/ctl/" "$HOME/mnt/a/ctl/limits" \
+		"$HOME/mnt/a/ctl/jobs/named"; do
 		for name in $(ls "$dir"); do
 			has_item "$name"
 		done

@@ -48,7 +48,9 @@ def main(top):
         return
     texts = {name: text for name in names if (text := text_of(os.path.join(top, name))) is not None}
     long = [f"{name}:{number}: {len(line)}" for name, text in texts.items()
-            for number, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
+            for number, line in enumerate(text.split("\n"), 1)
+            # A comment of a manual page names a test's claim, which cannot be broken.
+            if len(line) > COLUMNS and not line.startswith('.\\"')]
     what = [name for name, text in texts.items()
             if name.endswith((".c", ".h")) and HEAD.match(text)]
     print("1..3")

@@ -61,12 +61,15 @@ def helped():
 def same_options():
     items, names = described(), helped()
     say(len(names) > 40, "--help has the options")
-    say(not names - items.keys(), "every option of --help is in sandboxfs(1)", sorted(names - items.keys()) or "")
-    say(not items.keys() - names, "every option of sandboxfs(1) is in --help", sorted(items.keys() - names) or "")
+    say(not names - items.keys(), "every option of --help is in sandboxfs(1)",
+        sorted(names - items.keys()) or "")
+    say(not items.keys() - names, "every option of sandboxfs(1) is in --help",
+        sorted(items.keys() - names) or "")
     values = re.findall(r"^\t([a-z_]+)\) values=\$'(.*)' ;;$", output(sys.argv[2], "bash"), re.M)
     missing = [f"{key}={word}" for key, words in values for word in words.split("\\n")
                if not re.search(rf"^\.Cm (.* )?{word}\b", items.get(key, ""), re.M)]
-    say(len(values) > 5 and not missing, "and so is every word that a key takes", "\n".join(missing))
+    say(len(values) > 5 and not missing, "and so is every word that a key takes",
+        "\n".join(missing))
 
 
 def proved():
@@ -84,7 +87,8 @@ def proved():
             if lines and not lines[-1].startswith('.\\" '):
                 bare.append(f"{name}: {lines[0]}")
             wrong += [claim for claim in named if not claims.exists(*claim.split(": ", 1))]
-    say(found > 50 and not bare, "every paragraph of sandboxfs(7) names what shows it", "\n".join(bare))
+    say(found > 50 and not bare, "every paragraph of sandboxfs(7) names what shows it",
+        "\n".join(bare))
     say(not wrong, "and that is there", "\n".join(wrong))
 
 

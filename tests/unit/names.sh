@@ -2,10 +2,13 @@
 # names.sh SOURCE-ROOT: none of the names stands in C code any more that only this project used for
 # something that the field has a term for. fs/README.md has the terms, and the names that stay.
 cd "$1" || exit 1
-gone='sbx_room[a-z_]*|room_request|room_answer|ROOM_[A-Z]+|sbx_kept[a-z_]*|SBX_KEPT_[A-Z]+|sbx_past_[a-z_]+'
+gone='sbx_room[a-z_]*|room_request|room_answer|ROOM_[A-Z]+|sbx_kept[a-z_]*'
+gone="$gone|SBX_KEPT_[A-Z]+|sbx_past_[a-z_]+"
 gone="$gone|[a-z_]*_wish|wish|deed|DEED_[A-Z]*|sbx_made_[a-z]+|sbx_flow_[a-z]+|flow_op|flow_impl"
-gone="$gone|struct house|house_[a-z]+|sbx_box_equip|sbx_box_strip|sbx_park[a-z_]*|parked|sbx_without|walls"
-gone="$gone|inits_[a-z_]+|init_seat|seat|bury|filter_fate|fate|sbx_layers[a-z_]*|layered|sbx_local_seed"
+gone="$gone|struct house|house_[a-z]+|sbx_box_equip|sbx_box_strip|sbx_park[a-z_]*|parked"
+gone="$gone|sbx_without|walls"
+gone="$gone|inits_[a-z_]+|init_seat|seat|bury|filter_fate|fate|sbx_layers[a-z_]*|layered"
+gone="$gone|sbx_local_seed"
 gone="$gone|SBX_NESTED_AT|sbx_confine[a-z_]*|sbx_sandbox_changing|spawn_powers|powers|settle[a-z_]*"
 n=0
 for dir in fs backends include tests examples; do

@@ -190,7 +190,7 @@ static int finish_dirs(struct copying *c)
 }
 
 /* --- files
- * ------------------------------------------------------------------------------------------------------
+ * ------------------------------------------------------------------
  */
 
 /* Whether TARGET, of a link in the directory DIR, leads out of the tree by its words. */
@@ -606,7 +606,7 @@ static int visit(const char *name, unsigned char type, void *data)
 }
 
 /* --- the walk
- * ------------------------------------------------------------------------------------------------
+ * ------------------------------------------------------------------
  */
 
 /* A repository in the source that git does not ignore is no part of it: a submodule, say. */

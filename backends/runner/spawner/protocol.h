@@ -17,11 +17,12 @@
 #include "backends/support/program.h"
 #include "sandboxfs/spawner.h"
 
-#define SPAWN_SOCKET SBX_PROGRAM_SOCKET        /* the descriptor of the spawner's end */
-#define SPAWN_INLINE ((size_t)16 * 1024)       /* longer payloads travel in a memfd */
-#define SPAWN_MAX    ((size_t)8 * 1024 * 1024) /* of one payload; the kernel's argv limit is 6 MiB */
-#define SPAWN_FDS    4                         /* stdin, stdout, stderr, memfd */
-#define SPAWN_NAME   16                        /* of a process, with its NUL: TASK_COMM_LEN */
+#define SPAWN_SOCKET SBX_PROGRAM_SOCKET  /* the descriptor of the spawner's end */
+#define SPAWN_INLINE ((size_t)16 * 1024) /* longer payloads travel in a memfd */
+/* Of one payload, in bytes; the limit of the kernel for an argv is 6 MiB. */
+#define SPAWN_MAX  ((size_t)8 * 1024 * 1024)
+#define SPAWN_FDS  4  /* stdin, stdout, stderr, memfd */
+#define SPAWN_NAME 16 /* of a process, with its NUL: TASK_COMM_LEN */
 
 /* daemon -> spawner, after the first message */
 enum spawn_verb { SPAWN_EXEC, SPAWN_SIGNAL, SPAWN_FORGET, SPAWN_MOUNTER };
