@@ -11,6 +11,7 @@
 /*
  * Makes room for one more item in the array AT (malloc'd, or NULL) of N items, which has room for
  * CAP; both variables are changed. A new one has room for FIRST, and a full one gets twice as much.
+ * N may be one more than there are, for an array that ends with a NULL; FIRST is above it.
  * 0, or -ENOMEM and the array is as before. Not thread-safe.
  */
 #define SBX_GROW(at, n, cap, first) sbx_grow_(&(at), (n), &(cap), sizeof(*(at)), (first))
@@ -21,7 +22,7 @@ static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t
 	const size_t more = *cap ? 2 * *cap : first;
 	void *items;
 
-	assert(n <= *cap && first > 0);
+	assert(n < more);
 	if (n < *cap)
 		return 0;
 	memcpy(&items, at, sizeof(items));
