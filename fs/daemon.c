@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/support/fsutil.h"
 #include "fs/config/secret.h"
 #include "fs/config/toolchains.h"
 #include "fs/control/ops.h"
@@ -51,8 +52,9 @@
 #define LANE_MOST     128 /* works of so many sandboxes at once, however long they take */
 #define REMOVERS_MOST 64
 #define ENDING_MS     5000 /* how long a daemon may take to end its jobs */
-#define IDLE_BACKINGS 1024 /* files kept for the kernel's passthrough while nobody has them open   \
-	                    */
+#define IDLE_BACKINGS                                                                              \
+	1024 /* files kept for the kernel's passthrough while nobody has them open                 \
+	      */
 #define KEPT_BYTES (4u << 20) /* of listings of directories */
 
 struct daemon {
@@ -140,8 +142,26 @@ static unsigned raise_nofile(void)
 	return fds > 16384 ? 16384 : fds < 64 ? 64 : (unsigned)fds;
 }
 
-/* A mount left by a daemon that died is taken away; a living one is not ours to take. */
-static int heal_mountpoint(const char *path, struct sbx_error *err)
+static int entry_found(const char *name, unsigned char type, void *data)
+{
+	(void)name;
+	(void)type;
+	(void)data;
+	return 1;
+}
+
+static bool is_empty(const char *path)
+{
+	_cleanup_fd_ int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dir < 0 || sbx_dir_scan(dir, entry_found, NULL) == 0;
+}
+
+/*
+ * A mount left by a daemon that died is taken away; a living one is not ours to take. NO_SOURCE:
+ * who forgets one of two arguments does not have the other covered, so PATH has to be empty.
+ */
+static int heal_mountpoint(const char *path, bool no_source, struct sbx_error *err)
 {
 	int mounted = sbx_mounted(path);
 	struct statfs fs;
@@ -162,6 +182,12 @@ static int heal_mountpoint(const char *path, struct sbx_error *err)
 		return sbx_fail(err, errno, "the mountpoint %s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return sbx_fail(err, ENOTDIR, "the mountpoint %s is not a directory", path);
+	if (no_source && !is_empty(path))
+		return sbx_fail(
+		        err, EINVAL,
+		        "%s is not empty, and it is the only argument: name SOURCE and MOUNTPOINT; "
+		        "SOURCE may be none",
+		        path);
 	return 0;
 }
 
@@ -532,7 +558,7 @@ static int await_ready(int fd, pid_t pid)
 
 int sbx_daemon_run(struct sbx_options *opts, struct sbx_error *err)
 {
-	int ready[2], r = heal_mountpoint(opts->settings.mountpoint, err);
+	int ready[2], r = heal_mountpoint(opts->settings.mountpoint, opts->no_source, err);
 	pid_t pid;
 
 	if (r == 0 && !strcmp(opts->settings.io, "passthrough"))

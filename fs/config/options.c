@@ -383,6 +383,7 @@ static int take_positional(struct sbx_options *opts, const struct line *line, co
 		return sbx_fail(err, EINVAL, "too many arguments from %s on; see --help",
 		                line->positional[2]);
 	*ret = line->positional[line->n - 1];
+	opts->no_source = line->n == 1;
 	if (line->n == 1 || strcmp(line->positional[0], "none") == 0)
 		return 0;
 	opts->settings.source = strdup(line->positional[0]);

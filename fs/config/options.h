@@ -29,6 +29,7 @@ struct sbx_options {
 	struct sbx_settings settings;
 	struct sbx_strings
 	        fuse;      /* -o words meant for the kernel or fusermount (ro, noatime, ...) */
+	bool no_source;    /* the mountpoint was the only argument */
 	bool auto_unmount; /* the mount goes with the daemon, however that ends */
 };
 

@@ -27,6 +27,14 @@ bad_options() {
 	refused_mount '' "$REPO" "$MNT" extra
 }
 
+# Who forgets an argument does not find the source covered.
+no_source() {
+	refused_mount 'not empty' "$REPO"
+	refuse is_mounted "$REPO"
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$MNT" -o "state_dir=$STATE"
+	unmount
+}
+
 bad_places() {
 	refused_mount missing "$REPO" "$ROOM/missing" -o "state_dir=$STATE"
 	refused_mount missing "$ROOM/missing" "$MNT" -o "state_dir=$STATE"
@@ -236,6 +244,7 @@ claim "--doctor says what the machine allows" doctor
 claim "an unknown key or a bad value is refused by name" bad_options
 claim "options that people pass from habit hold, or are refused in words" habits
 claim "mount(8) and its helper mount it with the words of fstab" from_fstab
+claim "a mountpoint alone has to be empty" no_source
 claim "mountpoint or source missing, a file, bare or empty repositories are refused" bad_places
 claim "directories, paths and names that cannot be are refused" bad_directories
 claim "logs_dir is made with its parents, and locked" logs_are_made
