@@ -30,6 +30,8 @@ int sbx_rev_check(const char *rev, struct sbx_error *err)
 		return 0;
 	if (strncmp(rev, MARK, strlen(MARK)) == 0 && is_mark(rev + strlen(MARK)))
 		return 0;
+	if (!*rev)
+		return sbx_fail(err, EINVAL, "the id of a snapshot is missing");
 	return sbx_fail(err, EINVAL, "%.80s is no id of a snapshot", rev);
 }
 

@@ -446,7 +446,8 @@ static const struct sbx_key keys[] = {
 	{"trash", &kind_number, AT(trash_days), "off", NULL,
 	 "days that uncommitted work is kept after rmdir, or off (7)"},
 	{"nested_git", &kind_flag, AT(nested_shared), "private|shared", NULL,
-	 "private: host and commands do not see each other's .git below the root; shared: they do"},
+	 "private: below the root the host sees no .git of commands, and commands cannot write to "
+	 "one of the host's; shared: all is seen"},
 	{"git_programs", &kind_flag, AT(tree_programs), "none|tree", NULL,
 	 "tree: git on the host also runs what its settings name in a sandbox's tree, where "
 	 "commands write (core.hooksPath=.husky)"},

@@ -574,8 +574,8 @@ static int admit(const struct start *s, const struct sbx_jobrec *rec)
 		return sbx_fail(s->err, EBUSY, "job \"%s\" is running", rec->name);
 	if (most && jobs->running >= most)
 		return sbx_fail(s->err, EAGAIN,
-		                "%u jobs are running, and no more than %" PRIu64 " may at once",
-		                jobs->running, most);
+		                "%u job%s running, and no more than %" PRIu64 " may at once",
+		                jobs->running, jobs->running == 1 ? " is" : "s are", most);
 	return 0;
 }
 
