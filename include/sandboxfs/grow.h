@@ -22,7 +22,6 @@ static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t
 	const size_t more = *cap ? 2 * *cap : first;
 	void *items;
 
-	assert(n < more);
 	if (n < *cap)
 		return 0;
 	memcpy(&items, at, sizeof(items));
@@ -30,6 +29,7 @@ static inline int sbx_grow_(void *at, size_t n, size_t *cap, size_t size, size_t
 	items = more > *cap && more <= SIZE_MAX / size ? realloc(items, more * size) : NULL;
 	if (!items)
 		return -ENOMEM;
+	assert(n < more);
 	memcpy(at, &items, sizeof(items));
 	*cap = more;
 	return 0;
