@@ -128,7 +128,7 @@ static inline bool sbx_has_history(const struct sbx_sandbox *sb)
 }
 
 /*
- * [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where wish->mark is no name of a
+ * [pool] As the member. -EOPNOTSUPP without a table; -EINVAL where options->mark is no name of a
  * mark.
  */
 int sbx_history_snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
@@ -146,7 +146,7 @@ int sbx_history_restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *ca
                         struct sbx_error *err);
 /*
  * [pool] As the member; FD stays the caller's. -EOPNOTSUPP without a table; -EINVAL where
- * wish->from or wish->to is malformed.
+ * options->from or options->to is malformed.
  */
 int sbx_history_diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
                      struct sbx_error *err);

@@ -15,10 +15,11 @@ makes_init_its_tracer() {
 }
 
 kills_only_itself() {
-	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'until [ -e end ]; do sleep 0.05; done')
+	run b mkfifo end
+	id=$("$TOOL" result "$MNT/b/ctl/spawn" sh -c 'read -r line <end')
 	run a sh -c 'kill -9 -1' || true
 	like '- running*' "$(cat "$MNT/b/ctl/jobs/$id/status")"
-	touch "$MNT/b/end"
+	run b sh -c 'echo >end'
 	like '0 exited*' "$(cat "$MNT/b/ctl/jobs/$id/wait")"
 	[ -n "$(daemon_pid)" ]
 }

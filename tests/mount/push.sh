@@ -57,12 +57,7 @@ tip() {
 
 # await FILE: waits until there is something in it
 await() {
-	await_tries=0
-	until [ -s "$1" ]; do
-		await_tries=$((await_tries + 1))
-		[ $await_tries -lt 300 ] || fail "$1 stays empty"
-		sleep 0.1
-	done
+	until [ -s "$1" ]; do tick; done
 }
 
 # with_token OPTIONS: mounts with the token; the API is the loopback's.
@@ -466,12 +461,7 @@ begin_push_to_silence() {
 }
 
 no_pusher_is_left() {
-	gone_tries=0
-	while [ -n "$(pusher_pid)" ]; do
-		gone_tries=$((gone_tries + 1))
-		[ $gone_tries -lt 100 ] || fail "a process that pushes is left"
-		sleep 0.1
-	done
+	while [ -n "$(pusher_pid)" ]; do tick; done
 }
 
 waits_in_a_process_of_its_own() {

@@ -53,7 +53,7 @@ static void expect_nothing_beside(const char *name)
 	char path[MAX_BYTES];
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(suffixes); i++) {
-		strcat(strcpy(path, name), suffixes[i]);
+		snprintf(path, sizeof(path), "%s%s", name, suffixes[i]);
 		assert_int_equal(faccessat(dir, path, F_OK, AT_SYMLINK_NOFOLLOW), -1);
 	}
 }
