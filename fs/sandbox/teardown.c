@@ -198,7 +198,6 @@ static void remove_done(void *data)
 	pthread_mutex_unlock(&reg->lock);
 }
 
-/* [pool] */
 static int sweep_file(const char *name, unsigned char type, void *data)
 {
 	(void)type;
@@ -226,6 +225,7 @@ static void sweep_output(const struct box *box)
 		sbx_output_sweep(jobs, box->pub.sandbox->id);
 }
 
+/* [pool] */
 static void remove_work(void *data)
 {
 	struct box *box = data;
