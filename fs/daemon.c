@@ -366,7 +366,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	        .options = &d->opts->fuse,
 	        .allow_other = s->allow_other,
 	        .own_checks = geteuid() == 0,
-	        .killpriv = true,
+	        .agree = true,
 	        .ops = d->workspace.inlined ? &sbx_inline_ops : &sbx_workspace_ops,
 	        .ops_size = sizeof(struct fuse_lowlevel_ops),
 	        .userdata = &d->connection,

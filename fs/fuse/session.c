@@ -28,6 +28,7 @@
 #include "sandboxfs/clock.h"
 
 #define NOTIFY_INC_EPOCH 8 /* FUSE_NOTIFY_INC_EPOCH, protocol 7.44 */
+#define AGREED           (FUSE_HANDLE_KILLPRIV_V2 | FUSE_PARALLEL_DIROPS)
 
 extern char **environ;
 
@@ -36,7 +37,8 @@ extern char **environ;
  * hooks nothing but the session's user data.
  */
 static struct sbx_channel *_Atomic watched;
-static bool offered; /* by the thread that answers INIT as well */
+/* Of what we agree on; used by the thread that answers INIT only. */
+static uint32_t offered;
 
 static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 {
@@ -49,7 +51,7 @@ static ssize_t hook_read(int fd, void *buf, size_t len, void *userdata)
 		size_t body = (size_t)n - sizeof(*h);
 
 		memcpy(&in, h + 1, body < sizeof(in) ? body : sizeof(in));
-		offered = in.flags & FUSE_HANDLE_KILLPRIV_V2;
+		offered = in.flags & AGREED;
 	}
 	return n;
 }
@@ -62,8 +64,8 @@ static ssize_t hook_writev(int fd, struct iovec *iov, int count, void *userdata)
 	if (ch && count == 2 && iov[1].iov_len >= offsetof(struct fuse_init_out, max_write)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
-		if (offered && out->major == FUSE_KERNEL_VERSION)
-			out->flags |= FUSE_HANDLE_KILLPRIV_V2;
+		if (out->major == FUSE_KERNEL_VERSION)
+			out->flags |= offered;
 		atomic_store(&watched, NULL);
 	}
 	return writev(fd, iov, count);
@@ -149,7 +151,7 @@ int sbx_channel_open(struct sbx_channel *ch, const struct sbx_channel_config *co
 		                "%s cannot be mounted; sandboxfs --doctor tells what is missing",
 		                config->mountpoint);
 	}
-	if (config->killpriv &&
+	if (config->agree &&
 	    fuse_session_custom_io(ch->session, &hooks, fuse_session_fd(ch->session)) == 0)
 		atomic_store(&watched, ch);
 	return 0;

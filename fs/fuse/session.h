@@ -1,9 +1,11 @@
 /*
  * One FUSE connection: its session, mount and end.
  *
- * Two things libfuse 3.14 does not know are done here, by looking at what passes:
+ * Three things libfuse 3.14 does not do are done here, by looking at what passes:
  * HANDLE_KILLPRIV_V2 is agreed on in the INIT exchange (without it the kernel asks for
- * security.capability before every write), and INC_EPOCH is sent as a bare notification.
+ * security.capability before every write), and so is PARALLEL_DIROPS, which libfuse takes and
+ * leaves out of its answer (without it a LOOKUP or READDIR that waits holds up all others in its
+ * directory); INC_EPOCH is sent as a bare notification.
  */
 #ifndef SANDBOXFS_FS_FUSE_SESSION_H
 #define SANDBOXFS_FS_FUSE_SESSION_H
@@ -34,7 +36,7 @@ struct sbx_channel_config {
 	const struct sbx_strings *options; /* further -o words, or NULL */
 	bool allow_other;
 	bool own_checks; /* OPS has access, and answers it, when nobody else may enter */
-	bool killpriv;   /* agree on HANDLE_KILLPRIV_V2 where the kernel has it */
+	bool agree;      /* on HANDLE_KILLPRIV_V2 and PARALLEL_DIROPS where the kernel has them */
 	const struct fuse_lowlevel_ops *ops;
 	size_t ops_size;
 	void *userdata;
