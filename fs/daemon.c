@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 #include "backends/support/fsutil.h"
-#include "fs/config/secret.h"
 #include "fs/config/toolchains.h"
 #include "fs/control/ops.h"
 #include "fs/fuse/invalidator.h"
@@ -46,6 +45,7 @@
 #include "sandboxfs/loop.h"
 #include "sandboxfs/mitigations.h"
 #include "sandboxfs/own_dir.h"
+#include "sandboxfs/secret.h"
 #include "sandboxfs/spawner.h"
 
 #define POOL_THREADS  4
@@ -60,9 +60,9 @@
 struct daemon {
 	struct sbx_options *opts;
 	struct sbx_host host;
-	char *github_token;          /* a secret (fs/config/secret.h), or NULL */
-	struct sbx_spawner *spawner; /* NULL: no command is run here */
-	struct sbx_mourner *mourner; /* or NULL */
+	struct sbx_secret *github_token; /* or NULL */
+	struct sbx_spawner *spawner;     /* NULL: no command is run here */
+	struct sbx_mourner *mourner;     /* or NULL */
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;

@@ -17,6 +17,7 @@
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/scrub.h"
+#include "sandboxfs/secret.h"
 
 #define ANSWER_MAX (1024 * 1024) /* bytes */
 #define CONNECT_MS 10000L
@@ -31,7 +32,7 @@ struct known {
 
 struct sbx_github {
 	char *api;
-	const char *token;
+	const struct sbx_secret *token;
 	pthread_mutex_t lock; /* known */
 	struct known *known;
 };
@@ -52,7 +53,7 @@ static bool is_web(const char *url)
 	return strncasecmp(url, "https://", 8) == 0 || strncasecmp(url, "http://", 7) == 0;
 }
 
-int sbx_github_create(const char *api, const char *token, struct sbx_github **ret,
+int sbx_github_create(const char *api, const struct sbx_secret *token, struct sbx_github **ret,
                       struct sbx_error *err)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -152,7 +153,8 @@ static struct curl_slist *headers_of(const struct sbx_github *gh)
 {
 	struct curl_slist *list = NULL;
 	char *authorization = NULL;
-	bool good = asprintf(&authorization, "Authorization: Bearer %s", gh->token) >= 0;
+	bool good = asprintf(&authorization, "Authorization: Bearer %s",
+	                     sbx_secret_text(gh->token)) >= 0;
 
 	good = good && add_header(&list, authorization) &&
 	       add_header(&list, "Accept: application/vnd.github+json") &&
@@ -319,7 +321,7 @@ int sbx_github_pull(struct sbx_github *gh, const struct sbx_github_repo *repo,
 		r = sbx_github_member(a.body ? a.body : "", a.len, "html_url", ret, &own);
 	free(a.body);
 	if (r && err) {
-		sbx_scrub(own.text, gh->token);
+		sbx_scrub(own.text, sbx_secret_text(gh->token));
 		*err = own;
 	}
 	return r;

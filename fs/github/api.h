@@ -6,13 +6,14 @@
 
 #include "fs/github/text.h"
 
+struct sbx_secret;
 struct sbx_github;
 
 /*
  * API is the URL of the API (NULL: GitHub's own), TOKEN the secret, borrowed for as long as this
  * lives. EINVAL: no http or https URL; ENOMEM.
  */
-int sbx_github_create(const char *api, const char *token, struct sbx_github **ret,
+int sbx_github_create(const char *api, const struct sbx_secret *token, struct sbx_github **ret,
                       struct sbx_error *err);
 void sbx_github_destroy(struct sbx_github *gh); /* accepts NULL */
 /* The URL of the API, borrowed. */

@@ -17,13 +17,13 @@
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
-#include "sandboxfs/scrub.h"
+#include "sandboxfs/secret.h"
 
 #define THREADS 3
 
 struct sbx_pusher {
 	char *api;
-	const char *token;
+	const struct sbx_secret *token;
 	pthread_mutex_t lock; /* both are made when they are needed first */
 	struct sbx_pool *pool;
 	struct sbx_github *github;
@@ -44,7 +44,7 @@ struct sbx_push {
 	int code;         /* of it, a positive errno */
 };
 
-int sbx_pusher_create(const char *token, const char *api, struct sbx_pusher **ret)
+int sbx_pusher_create(const struct sbx_secret *token, const char *api, struct sbx_pusher **ret)
 {
 	struct sbx_pusher *p = calloc(1, sizeof(*p));
 
@@ -168,7 +168,7 @@ static void run(struct sbx_push *push)
 	struct sbx_registry *reg = push->box->pub.registry;
 	const struct sbx_push_options options = {
 	        .remote = push->req.remote,
-	        .token = reg->pusher->token,
+	        .token = sbx_secret_text(reg->pusher->token),
 	        .timeout_ms = reg->config.settings->operation_timeout_ms,
 	        .cancelled = &push->cancelled,
 	};

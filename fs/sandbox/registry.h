@@ -63,6 +63,7 @@ struct sbx_box {
 };
 
 struct sbx_registry;
+struct sbx_secret;
 
 /* Whoever shows the sandboxes. It is told when what it has shown is outdated. */
 struct sbx_observer {
@@ -87,8 +88,9 @@ struct sbx_registry_config {
 	/* Wide, for what one can: none of it is waited for by other sandboxes. */
 	struct sbx_pool *lane;
 	struct sbx_pool *remover;              /* wide; takes away what nobody looks at any more */
-	const char *github_token, *github_api; /* as fs/sandbox/push.h; may be NULL */
-	const struct sbx_observer *observer;   /* or NULL */
+	const struct sbx_secret *github_token; /* both as fs/sandbox/push.h; may be NULL */
+	const char *github_api;
+	const struct sbx_observer *observer; /* or NULL */
 	void *observer_data;
 };
 

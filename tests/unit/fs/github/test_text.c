@@ -5,16 +5,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "fs/config/secret.h"
 #include "fs/github/text.h"
 #include "fs/job/request.h"
 #include "sandboxfs/cleanup.h"
-#include "sandboxfs/scrub.h"
 
 #define ENTERPRISE "https://git.example.org/api/v3"
 #define LOOPBACK   "http://127.0.0.1:8080"
@@ -217,28 +214,6 @@ static void members_of_answers_are_plain_lines(void **state)
 		                 -EBADMSG);
 }
 
-static void check_scrubbed(const char *text, const char *want)
-{
-	char copy[256];
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	sbx_scrub(copy, "secret");
-	assert_string_equal(copy, want);
-}
-
-static void secrets_are_taken_out_of_texts(void **state)
-{
-	(void)state;
-	check_scrubbed("secret", "***");
-	check_scrubbed("a secret, secret!secretsecret", "a ***, ***!******");
-	check_scrubbed("at https://u:p@host/x@y", "at https://host/x@y");
-	check_scrubbed("'http://u:p@ss@host' and ssh://git@h/x", "'http://host' and ssh://h/x");
-	check_scrubbed("https://host/x", "https://host/x");
-	check_scrubbed("://@", "://");
-	check_scrubbed("", "");
-	check_scrubbed("secre", "secre");
-}
-
 /* Requests */
 
 /* Feeds the chunks one after the other and asks after each; the last must give the outcome WANT. */
@@ -319,60 +294,6 @@ static void other_requests_are_refused(void **state)
 		assert_int_equal(TAKE(&req, bad[i]), -EINVAL);
 }
 
-/* Secrets */
-
-static void a_secret_leaves_the_environment(void **state)
-{
-	char variable[] = "SBX_TEST_SECRET=value";
-	char *secret = NULL;
-
-	(void)state;
-	putenv(variable);
-	assert_int_equal(sbx_secret_take("SBX_TEST_SECRET", &secret), 0);
-	assert_string_equal(secret, "value");
-	assert_null(getenv("SBX_TEST_SECRET"));
-	for (size_t i = strlen("SBX_TEST_SECRET="); i < sizeof(variable); i++)
-		assert_int_equal(variable[i], 0);
-	sbx_secret_free(secret);
-}
-
-static void a_secret_is_not_forked(void **state)
-{
-	char *secret = NULL;
-	int status;
-	pid_t pid;
-
-	(void)state;
-	setenv("SBX_TEST_SECRET", "value", 1);
-	assert_int_equal(sbx_secret_take("SBX_TEST_SECRET", &secret), 0);
-	pid = fork();
-	if (pid == 0)
-		_exit(*secret ? 1 : 0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	assert_string_equal(secret, "value");
-	sbx_secret_free(secret);
-}
-
-static void no_secret_is_none(void **state)
-{
-	char *secret = NULL, *huge = calloc(1, 20000);
-
-	(void)state;
-	unsetenv("SBX_TEST_SECRET");
-	assert_int_equal(sbx_secret_take("SBX_TEST_SECRET", &secret), 0);
-	assert_null(secret);
-	setenv("SBX_TEST_SECRET", "", 1);
-	assert_int_equal(sbx_secret_take("SBX_TEST_SECRET", &secret), 0);
-	assert_null(secret);
-	memset(huge, 'x', 19999);
-	setenv("SBX_TEST_SECRET", huge, 1);
-	assert_int_equal(sbx_secret_take("SBX_TEST_SECRET", &secret), -E2BIG);
-	assert_null(secret);
-	assert_null(getenv("SBX_TEST_SECRET"));
-	free(huge);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,14 +305,10 @@ int main(void)
 	        cmocka_unit_test(refusals_are_told_as_github_tells_them),
 	        cmocka_unit_test(refusals_are_errnos),
 	        cmocka_unit_test(members_of_answers_are_plain_lines),
-	        cmocka_unit_test(secrets_are_taken_out_of_texts),
 	        cmocka_unit_test(an_empty_line_pushes),
 	        cmocka_unit_test(an_object_says_more),
 	        cmocka_unit_test(the_newline_behind_an_object_is_no_empty_line),
 	        cmocka_unit_test(other_requests_are_refused),
-	        cmocka_unit_test(a_secret_leaves_the_environment),
-	        cmocka_unit_test(a_secret_is_not_forked),
-	        cmocka_unit_test(no_secret_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
