@@ -4,14 +4,18 @@
 
 #define SECRET_MIN 6 /* bytes; what is shorter is in every text */
 
-static void hide(char *text, const char *secret)
+size_t sbx_scrub_bytes(char *data, size_t len, const char *secret)
 {
-	const size_t n = strlen(secret), stars = n < 3 ? n : 3;
+	const size_t n = secret ? strlen(secret) : 0, stars = strlen("***");
+	char *at = data, *end = data + len;
 
-	for (char *at = text; n && (at = strstr(at, secret)); at += stars) {
+	while (n >= SECRET_MIN && (at = memmem(at, (size_t)(end - at), secret, n))) {
 		memset(at, '*', stars);
-		memmove(at + stars, at + n, strlen(at + n) + 1);
+		memmove(at + stars, at + n, (size_t)(end - at) - n);
+		at += stars;
+		end -= n - stars;
 	}
+	return (size_t)(end - data);
 }
 
 /* A password may hold an @ that ought to be escaped: the last one before the path counts. */
@@ -26,8 +30,7 @@ static void hide_user(char *authority)
 
 void sbx_scrub(char *text, const char *secret)
 {
-	if (secret && strlen(secret) >= SECRET_MIN)
-		hide(text, secret);
+	sbx_scrub_bytes(text, strlen(text) + 1, secret);
 	for (char *at = text; (at = strstr(at, "://"));) {
 		at += strlen("://");
 		hide_user(at);

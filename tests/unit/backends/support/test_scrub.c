@@ -31,10 +31,23 @@ static void secrets_are_taken_out_of_texts(void **state)
 	check_scrubbed("secre", "secre");
 }
 
+static void bytes_may_hold_nul(void **state)
+{
+	char data[] = "\0secret\0and secret";
+	size_t len = sbx_scrub_bytes(data, sizeof(data), "secret");
+
+	(void)state;
+	assert_int_equal(len, sizeof("\0***\0and ***"));
+	assert_memory_equal(data, "\0***\0and ***", len);
+	assert_int_equal(sbx_scrub_bytes(data, len, NULL), len);
+	assert_int_equal(sbx_scrub_bytes(data, 0, "secret"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(secrets_are_taken_out_of_texts),
+	        cmocka_unit_test(bytes_may_hold_nul),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
