@@ -47,8 +47,10 @@ class Server(http.server.ThreadingHTTPServer):
         """Clients hang up when they have had enough."""
 
 
-def serve(handler):
+def serve(handler, prepare=None):
     server = Server(("127.0.0.1", 0), handler)
+    if prepare:
+        prepare(server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     while os.read(0, 4096):
