@@ -42,6 +42,7 @@
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/http.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/mitigations.h"
 #include "sandboxfs/own_dir.h"
@@ -68,6 +69,7 @@ struct daemon {
 	bool loop_started;
 	struct sbx_watch mounts; /* of our namespace */
 	dev_t device;            /* of MNT */
+	struct sbx_http *http;
 	struct sbx_pool *pool, *lane, *remover;
 	struct sbx_backend *backend;
 	struct sbx_registry *registry;
@@ -271,7 +273,9 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 		return r;
 	/* Nobody traces us or reads our environment and memory. */
 	prctl(PR_SET_DUMPABLE, sbx_mitigation_off("undumpable"), 0, 0, 0);
-	if (sbx_loop_create(&d->loop) < 0 || sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
+	if (sbx_loop_create(&d->loop) < 0 ||
+	    sbx_http_create(&(struct sbx_http_config){.loop = d->loop}, &d->http) < 0 ||
+	    sbx_pool_create(POOL_THREADS, &d->pool) < 0 ||
 	    sbx_pool_create_wide(LANE_MOST, false, &d->lane) < 0 ||
 	    sbx_pool_create_wide(REMOVERS_MOST, true, &d->remover) < 0 ||
 	    sbx_deferred_create(d->loop, &d->deferred) < 0 ||
@@ -296,6 +300,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.pool = d->pool;
 	config.lane = d->lane;
 	config.remover = d->remover;
+	config.http = d->http;
 	config.github_token = d->github_token;
 	config.github_api = getenv("GITHUB_API_URL");
 	r = sbx_registry_create(&config, &d->registry);
@@ -457,6 +462,7 @@ static void stop(struct daemon *d)
 		sbx_loop_stop(d->loop);
 		pthread_join(d->loop_thread, NULL);
 	}
+	sbx_http_destroy(d->http);
 	sbx_forgetter_destroy(d->workspace.forgetter);
 	if (d->mounts.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->mounts));

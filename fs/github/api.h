@@ -1,4 +1,4 @@
-/* GitHub's REST API by libcurl. Calls block: they are for threads that may wait for a network. */
+/* GitHub's REST API. Calls block: they are for threads that may wait for a network. */
 #ifndef SANDBOXFS_FS_GITHUB_API_H
 #define SANDBOXFS_FS_GITHUB_API_H
 
@@ -6,15 +6,16 @@
 
 #include "fs/github/text.h"
 
+struct sbx_http;
 struct sbx_secret;
 struct sbx_github;
 
 /*
- * API is the URL of the API (NULL: GitHub's own), TOKEN the secret, borrowed for as long as this
- * lives. EINVAL: no http or https URL; ENOMEM.
+ * API is the URL of the API (NULL: GitHub's own), TOKEN the secret, which is borrowed for as long
+ * as this lives, as HTTP is. EINVAL: no http or https URL; ENOMEM.
  */
-int sbx_github_create(const char *api, const struct sbx_secret *token, struct sbx_github **ret,
-                      struct sbx_error *err);
+int sbx_github_create(struct sbx_http *http, const char *api, const struct sbx_secret *token,
+                      struct sbx_github **ret, struct sbx_error *err);
 void sbx_github_destroy(struct sbx_github *gh); /* accepts NULL */
 /* The URL of the API, borrowed. */
 const char *sbx_github_api(const struct sbx_github *gh);

@@ -22,6 +22,7 @@
 #define THREADS 3
 
 struct sbx_pusher {
+	struct sbx_http *http;
 	char *api;
 	const struct sbx_secret *token;
 	pthread_mutex_t lock; /* both are made when they are needed first */
@@ -44,7 +45,8 @@ struct sbx_push {
 	int code;         /* of it, a positive errno */
 };
 
-int sbx_pusher_create(const struct sbx_secret *token, const char *api, struct sbx_pusher **ret)
+int sbx_pusher_create(struct sbx_http *http, const struct sbx_secret *token, const char *api,
+                      struct sbx_pusher **ret)
 {
 	struct sbx_pusher *p = calloc(1, sizeof(*p));
 
@@ -54,6 +56,7 @@ int sbx_pusher_create(const struct sbx_secret *token, const char *api, struct sb
 		free(p);
 		return -ENOMEM;
 	}
+	p->http = http;
 	p->token = token;
 	pthread_mutex_init(&p->lock, NULL);
 	*ret = p;
@@ -89,7 +92,7 @@ static int github_of(struct sbx_pusher *p, struct sbx_github **ret, struct sbx_e
 
 	pthread_mutex_lock(&p->lock);
 	if (!p->github)
-		r = sbx_github_create(p->api, p->token, &p->github, err);
+		r = sbx_github_create(p->http, p->api, p->token, &p->github, err);
 	*ret = p->github;
 	pthread_mutex_unlock(&p->lock);
 	return r;

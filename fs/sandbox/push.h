@@ -22,9 +22,10 @@
 struct sbx_push;
 struct sbx_pusher;
 
-/* TOKEN (borrowed; NULL: there is none) and API are GITHUB_TOKEN and GITHUB_API_URL. Starts no
- * thread. 0 or -ENOMEM. */
-int sbx_pusher_create(const struct sbx_secret *token, const char *api, struct sbx_pusher **ret);
+/* HTTP is borrowed. TOKEN (borrowed; NULL: there is none) and API are GITHUB_TOKEN and
+ * GITHUB_API_URL. Starts no thread. 0 or -ENOMEM. */
+int sbx_pusher_create(struct sbx_http *http, const struct sbx_secret *token, const char *api,
+                      struct sbx_pusher **ret);
 /* Nothing is being pushed. Waits for the threads; accepts NULL. */
 void sbx_pusher_destroy(struct sbx_pusher *pusher);
 

@@ -54,7 +54,8 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 	if (r >= 0 && hosts)
 		r = sbx_egress_create(hosts, config->loop, config->lane, &reg->egress, NULL);
 	if (r >= 0)
-		r = sbx_pusher_create(config->github_token, config->github_api, &reg->pusher);
+		r = sbx_pusher_create(config->http, config->github_token, config->github_api,
+		                      &reg->pusher);
 	if (r < 0) {
 		sbx_egress_destroy(reg->egress);
 		sbx_events_destroy(reg->events);

@@ -62,6 +62,7 @@ struct sbx_box {
 	/* private members follow in fs/sandbox/registry_impl.h by embedding */
 };
 
+struct sbx_http;
 struct sbx_registry;
 struct sbx_secret;
 
@@ -88,6 +89,7 @@ struct sbx_registry_config {
 	/* Wide, for what one can: none of it is waited for by other sandboxes. */
 	struct sbx_pool *lane;
 	struct sbx_pool *remover;              /* wide; takes away what nobody looks at any more */
+	struct sbx_http *http;                 /* NULL: no pull request is opened */
 	const struct sbx_secret *github_token; /* both as fs/sandbox/push.h; may be NULL */
 	const char *github_api;
 	const struct sbx_observer *observer; /* or NULL */

@@ -17,6 +17,7 @@
 #include "fs/sandbox/registry_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/http.h"
 
 const char *const sbx_end_words[] = {"exited", "signaled", "timeout", "oom",
                                      "killed", "lost",     "failed"};
@@ -400,6 +401,44 @@ static void print_ended(FILE *out, const struct counters *c)
 		        (unsigned long long)c->jobs_ended[i]);
 }
 
+static const struct {
+	const char *name, *help;
+	size_t offset; /* of the number */
+	unsigned per;  /* what is shown */
+} http_metrics[] = {
+        {"requests_total", "HTTP requests sent.", offsetof(struct sbx_http_count, requests), 1},
+        {"failures_total", "HTTP requests failed.", offsetof(struct sbx_http_count, failed), 1},
+        {"sent_bytes_total", "Bytes sent by HTTP.", offsetof(struct sbx_http_count, sent), 1},
+        {"received_bytes_total", "Bytes received by HTTP.",
+         offsetof(struct sbx_http_count, received), 1},
+        {"milliseconds_total", "Time of all HTTP requests.", offsetof(struct sbx_http_count, ns),
+         1000000},
+};
+
+/* What each request was for is a label. */
+static void print_http(FILE *out, struct sbx_http *http)
+{
+	_cleanup_free_ struct sbx_http_count *counts = NULL;
+	size_t n = 0;
+
+	if (!http || sbx_http_counts(http, &counts, &n) < 0)
+		return;
+	for (size_t m = 0; n && m < SBX_ARRAY_SIZE(http_metrics); m++) {
+		const char *name = http_metrics[m].name;
+
+		fprintf(out, "# HELP sandboxfs_http_%s %s\n# TYPE sandboxfs_http_%s counter\n",
+		        name, http_metrics[m].help, name);
+		for (size_t i = 0; i < n; i++) {
+			uint64_t value;
+
+			memcpy(&value, (const char *)&counts[i] + http_metrics[m].offset,
+			       sizeof(value));
+			fprintf(out, "sandboxfs_http_%s{op=\"%s\"} %llu\n", name, counts[i].op,
+			        (unsigned long long)(value / http_metrics[m].per));
+		}
+	}
+}
+
 static void print_stats(FILE *out, size_t sandboxes, size_t pending, unsigned running,
                         const struct counters *c)
 {
@@ -439,6 +478,7 @@ char *sbx_registry_stats_text(struct sbx_registry *reg)
 	for (size_t i = 0; i < s.n; i++)
 		running += sbx_jobs_running(s.boxes[i]->jobs);
 	print_stats(out, s.n, pending, running, &counters);
+	print_http(out, reg->config.http);
 	fclose(out);
 	return text;
 }

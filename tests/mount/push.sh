@@ -151,6 +151,24 @@ a_pull_request() {
 	same 'GET POST POST' "$(cut -d' ' -f1 "$ROOM/api.log" | xargs)"
 }
 
+# counted NAME: one of the mount's numbers, of the pull requests
+counted() {
+	sed -n "s/^sandboxfs_http_$1{op=\"github_pull\"} //p" "$MNT/ctl/stats"
+}
+
+requests_are_counted() {
+	before=$(counted requests_total) failed=$(counted failures_total)
+	same "$PULLED" "$(push a '{"pr":true}')"
+	api_is exists
+	push a '{"pr":true}'
+	api_is serve
+	same $((before + 2)) "$(counted requests_total)"
+	same $((failed + 1)) "$(counted failures_total)"
+	[ "$(counted sent_bytes_total)" -gt 500 ]
+	[ "$(counted received_bytes_total)" -gt 500 ]
+	[ "$(counted milliseconds_total)" -gt 0 ]
+}
+
 a_long_title() {
 	same "$PULLED" \
 		"$(push a "$(python3 -c 'print("{\"pr\":true,\"intent\":\"" + "ä" * 400 + "\"}")')")"
@@ -622,6 +640,7 @@ claim "a remote's URL is what git makes of it" the_url_is_gits
 claim "the branch is pushed, with what a command has committed" it_pushes
 claim "no other ref moves and no hook of the source runs" no_other_ref_moves
 claim "a pull request is opened" a_pull_request
+claim "its requests are counted" requests_are_counted
 claim "its title is cut to 256 characters" a_long_title
 claim "a pull request that fails is told with its reason" a_pull_request_that_fails
 claim "a remote that is not of GitHub has no pull requests" not_of_github
