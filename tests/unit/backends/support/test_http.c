@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -669,6 +670,38 @@ static void a_trickle_is_not_silence(void **state)
 	check(&req, 0, "xxxxxxxxxxxxxxx");
 }
 
+static int lookups[2] = {-1, -1}; /* a pipe: a byte lets one go on */
+
+/* Instead of the C library's: it is silent, as a name server can be. */
+int getaddrinfo(const char *restrict node, const char *restrict service,
+                const struct addrinfo *restrict hints, struct addrinfo **restrict ret)
+{
+	char c;
+
+	(void)node;
+	(void)service;
+	(void)hints;
+	(void)ret;
+	if (read(lookups[0], &c, 1) != 1)
+		return EAI_SYSTEM;
+	return EAI_NONAME;
+}
+
+static void a_lookup_of_a_name_holds_nobody_up(void **state)
+{
+	struct sbx_http_request named = safe("/"), other = request("/ok/other");
+
+	(void)state;
+	assert_int_equal(pipe2(lookups, O_CLOEXEC), 0);
+	named.url = "https://sandboxes.example.org/";
+	named.deadline_ms = 100;
+	check(&named, -ETIMEDOUT, NULL);
+	check(&other, 0, "ok");
+	assert_int_equal(write(lookups[1], "1234", 4), 4);
+	named.deadline_ms = DEADLINE;
+	check(&named, -ENETUNREACH, NULL);
+}
+
 static void a_deadline_is_for_everything(void **state)
 {
 	struct sbx_http_request trickle = safe("/trickle/1000/10");
@@ -1177,6 +1210,7 @@ int main(void)
 	        CASE(nobody_there_is_repeated_unless_never),
 	        CASE(silence_ends_a_request),
 	        CASE(a_trickle_is_not_silence),
+	        CASE(a_lookup_of_a_name_holds_nobody_up),
 	        CASE(a_deadline_is_for_everything),
 	        CASE(many_share_few_connections),
 	        CASE(who_waits_for_a_turn_has_a_deadline),
