@@ -11,7 +11,8 @@
 #include "sandboxfs/cleanup.h"
 
 struct saving {
-	struct sbx_pending step; /* of the write, then of the flush */
+	struct sbx_pending_impl step;         /* of the write, then of the flush; P's meanwhile */
+	const struct sbx_pending_impl *whole; /* P's own */
 	struct sbx_pending *p;
 	struct sbx_control_handle *h;
 	char *data;
@@ -21,39 +22,38 @@ static void end(struct saving *s, int errnum)
 {
 	struct sbx_pending *p = s->p;
 
+	p->impl = s->whole;
 	sbx_control_release(s->h);
 	free(s->data);
 	free(s);
 	sbx_pending_error(p, errnum);
 }
 
-/* A step that was parked is answered on the loop thread, where cancels come from: nothing is
- * cancelled in between. */
+static struct saving *saving_of(const struct sbx_pending *p)
+{
+	return sbx_container_of(p->impl, struct saving, step);
+}
+
+/*
+ * A write that was parked is answered on the loop thread, where cancels come from. One that was not
+ * has left nothing to cancel: P is cancellable only while a step of it is parked.
+ */
 static void flush(struct saving *s)
 {
-	s->step.cancel = NULL;
-	s->step.size = 0;
-	sbx_control_flush(s->h, false, &s->step);
+	__atomic_store_n(&s->p->cancel, NULL, __ATOMIC_RELEASE);
+	s->p->size = 0;
+	sbx_control_flush(s->h, false, s->p);
 }
 
 static void step_count(struct sbx_pending *p, size_t n)
 {
 	(void)n;
-	flush(sbx_container_of(p, struct saving, step));
+	flush(saving_of(p));
 }
 
 static void step_error(struct sbx_pending *p, int errnum)
 {
-	end(sbx_container_of(p, struct saving, step), errnum);
-}
-
-static const struct sbx_pending_impl step_impl = {.count = step_count, .error = step_error};
-
-static void cancel(struct sbx_pending *p, bool fatal)
-{
-	struct saving *s = p->owner;
-
-	sbx_pending_cancel(&s->step, fatal);
+	end(saving_of(p), errnum);
 }
 
 static int refuse(struct sbx_registry *reg, const struct sbx_control_node *node)
@@ -86,9 +86,10 @@ static int begin(struct sbx_registry *reg, const struct sbx_control_node *node,
 		free(s);
 		return r;
 	}
-	s->step.impl = &step_impl;
-	s->step.pid = p->pid;
+	s->step = (struct sbx_pending_impl){.count = step_count, .error = step_error};
+	s->whole = p->impl;
 	s->p = p;
+	p->impl = &s->step;
 	*ret = s;
 	return 0;
 }
@@ -106,8 +107,8 @@ static void write_setting(struct saving *s, size_t len)
 	}
 	if (len && s->data[len - 1] != '\n')
 		s->data[len++] = '\n';
-	s->step.size = len;
-	sbx_control_write(s->h, s->data, len, 0, &s->step);
+	s->p->size = len;
+	sbx_control_write(s->h, s->data, len, 0, s->p);
 }
 
 void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *node, char *data,
@@ -123,12 +124,11 @@ void sbx_control_save(struct sbx_registry *reg, const struct sbx_control_node *n
 		return;
 	}
 	s->data = data;
-	sbx_pending_defer(p, cancel, s);
 	if (ops && ops->set) {
 		write_setting(s, len);
 	} else if (len) {
-		s->step.size = len;
-		sbx_control_write(s->h, data, len, 0, &s->step);
+		s->p->size = len;
+		sbx_control_write(s->h, data, len, 0, s->p);
 	} else {
 		flush(s);
 	}

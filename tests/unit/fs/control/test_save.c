@@ -209,6 +209,30 @@ static void the_kernel_itself_waits(void **state)
 	assert_int_equal(ran(), 1);
 }
 
+static int answered = -1;
+
+static void note_answer(struct sbx_pending *p, int errnum)
+{
+	assert_null(p->cancel);
+	answered = errnum;
+}
+
+/* Whoever cancels on the loop thread would find it gone otherwise. */
+static void what_ends_at_once_was_never_cancellable(void **state)
+{
+	static const struct sbx_pending_impl impl = {.error = note_answer};
+	struct sbx_pending p = {.impl = &impl};
+	struct sbx_control_node timeout;
+
+	(void)state;
+	answered = -1;
+	assert_int_equal(find("timeout_ms", &timeout), 0);
+	sbx_control_save(registry_fixture.registry, &timeout, memcpy(malloc(5), "5000", 4), 4, &p);
+	sbx_control_node_release(&timeout);
+	assert_int_equal(answered, 0);
+	assert_ptr_equal(p.impl, &impl);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +244,8 @@ int main(void)
 	                                        set_up_saves, tear_down_saves),
 	        cmocka_unit_test_setup_teardown(who_has_given_up_runs_nothing, set_up_saves,
 	                                        tear_down_saves),
+	        cmocka_unit_test_setup_teardown(what_ends_at_once_was_never_cancellable,
+	                                        set_up_saves, tear_down_saves),
 	        cmocka_unit_test_setup_teardown(the_kernel_itself_waits, set_up_saves,
 	                                        tear_down_saves),
 	};
