@@ -336,7 +336,9 @@ void sbx_box_stop(struct box *box)
 
 void sbx_box_hurry(struct box *box)
 {
-	if (box->pub.sandbox)
+	/* What is being made is another thread's until it is ready, and has nothing to bring over.
+	 */
+	if (box->pub.state != SBX_BOX_CREATING)
 		sbx_sandbox_hurry(box->pub.sandbox, HURRY_MS);
 }
 
