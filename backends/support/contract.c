@@ -30,6 +30,24 @@ void sbx_sandbox_listening(struct sbx_sandbox *sb, int fd)
 		close(fd);
 }
 
+void sbx_sandbox_replaced(struct sbx_sandbox *sb, int old, int new)
+{
+	if (sb->events && sb->events->replaced)
+		sb->events->replaced(sb, old, new, sb->events_data);
+}
+
+void sbx_sandbox_altered(struct sbx_sandbox *sb)
+{
+	if (sb->events && sb->events->altered)
+		sb->events->altered(sb, sb->events_data);
+}
+
+void sbx_sandbox_told(struct sbx_sandbox *sb, const char *event, const char *text)
+{
+	if (sb->events && sb->events->told)
+		sb->events->told(sb, event, text, sb->events_data);
+}
+
 const char *const sbx_result_names[SBX_RESULTS] = {"stdout", "stderr", "status"};
 
 unsigned sbx_result_names_in(int dirfd)

@@ -25,6 +25,8 @@ struct sbx_exec {
 	const char *cwd;     /* relative to the sandbox's root, "" for the root itself; resolved
 	                      * beneath it by the kernel */
 	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
+	uint64_t timeout_ms; /* after which the caller signals; for a backend whose commands go on
+	                      * when the daemon is gone. 0: none */
 	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
 };
 

@@ -18,6 +18,7 @@
 #define SANDBOXFS_SANDBOX_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@
 #include "sandboxfs/identity.h"
 
 struct json_object;
+struct sbx_away_impl;
 struct sbx_command_impl;
 struct sbx_git_impl;
 struct sbx_history_impl;
@@ -66,6 +68,7 @@ struct sbx_sandbox_impl {
 	const struct sbx_git_impl *git;         /* git.h: .git is not the tree's own */
 	const struct sbx_history_impl *history; /* history.h: snapshots, diff, restore */
 	const struct sbx_remote_impl *remote;   /* remote.h: push */
+	const struct sbx_away_impl *away;       /* away.h: files may be elsewhere */
 };
 
 /* Properties of a sandbox's tree. The backend fills them in once; they never change. */
@@ -104,6 +107,19 @@ struct sbx_sandbox_events {
 	 * in it has started.
 	 */
 	void (*listening)(struct sbx_sandbox *sb, int fd, void *data);
+	/*
+	 * [any] The file or directory open at NEW has taken the name of the one open at OLD: who
+	 * has that means this one from now on. The turn is held alone.
+	 */
+	void (*replaced)(struct sbx_sandbox *sb, int old, int new, void *data);
+	/*
+	 * [any] Names, attributes or contents are others than they were, and not by the mount. The
+	 * turn is not held.
+	 */
+	void (*altered)(struct sbx_sandbox *sb, void *data);
+	/* [any] Something that its user may want to hear of: a word for `events`, and a sentence.
+	 */
+	void (*told)(struct sbx_sandbox *sb, const char *event, const char *text, void *data);
 };
 
 /*
@@ -123,6 +139,8 @@ struct sbx_sandbox {
 	bool unsaved; /* what changes is in memory until barrier is called */
 	/* Set by barrier: what leads to the tree is on disk, and stays there. */
 	atomic_bool anchored;
+	/* away.h; NULL: all files are here. */
+	pthread_rwlock_t *turn;
 	/* Set by the caller before the first command. NULL: nobody wants to know. */
 	const struct sbx_sandbox_events *events;
 	void *events_data;
@@ -130,6 +148,10 @@ struct sbx_sandbox {
 
 /* For backends: calls the event. Where nobody wants to know, FD is closed. [loop] */
 void sbx_sandbox_listening(struct sbx_sandbox *sb, int fd);
+/* For backends: as the events; nothing where nobody wants to know. */
+void sbx_sandbox_replaced(struct sbx_sandbox *sb, int old, int new);
+void sbx_sandbox_altered(struct sbx_sandbox *sb);
+void sbx_sandbox_told(struct sbx_sandbox *sb, const char *event, const char *text);
 
 /* [any] As the member: borrowed, not to be closed. */
 static inline int sbx_sandbox_root(struct sbx_sandbox *sb)

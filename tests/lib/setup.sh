@@ -16,6 +16,7 @@ json-c.pc libjson-c-dev
 zlib.pc zlib1g-dev
 cmocka.pc libcmocka-dev
 libcurl.pc libcurl4-openssl-dev
+libarchive.pc libarchive-dev
 libcrypto.pc libssl-dev
 libseccomp.pc libseccomp-dev
 libcap.pc libcap-dev

@@ -17,6 +17,10 @@ backends/support
 backends/local/state
 backends/git
 backends/push
+backends/remote
+backends/daytona
+backends/vercel
+backends/dagger
 backends/runner/isolation
 backends/runner/spawner
 backends/runner

@@ -1,0 +1,111 @@
+/*
+ * A call of the runner: one request to a machine, in which the runner (runner.sh) is sent along
+ * with what it is to do, and which answers in frames. Nothing is installed there.
+ *
+ * The link to a machine sends calls, repeats what may be repeated while the deadline lasts, and
+ * tells when the machine turns out to be gone or asleep. It knows nothing of trees and jobs.
+ */
+#ifndef SANDBOXFS_BACKENDS_REMOTE_CALL_H
+#define SANDBOXFS_BACKENDS_REMOTE_CALL_H
+
+#include <stdatomic.h>
+
+#include "backends/remote/provider.h"
+#include "backends/remote/text.h"
+
+struct sbx_loop;
+struct sbx_pool;
+
+/* The functions of the runner (frames.sh, list.sh, apply.sh, jobs.sh), for the front of a script.
+ */
+extern const char remote_runner[];
+
+enum remote_frame_kind {
+	REMOTE_OUT = 'O',     /* bytes of a job's stdout, from offset A */
+	REMOTE_ERR = 'E',     /* of its stderr */
+	REMOTE_STARTED = 'S', /* a job runs, or has run */
+	REMOTE_END = 'X', /* a job has ended: A its exit status (0-255), B user ms, C system ms */
+	REMOTE_FAILED = 'F', /* A: errno (of this machine), bytes: the sentence */
+	REMOTE_MANIFEST =
+	        'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's clock */
+	REMOTE_DATA = 'D', /* word: as the caller named it; A: offset; bytes */
+	REMOTE_STEP = 'N', /* step A of batch B was refused; bytes: why */
+	REMOTE_INFO = 'I', /* word: a key; bytes: its value */
+	REMOTE_TAR = 'T',  /* bytes: a tar of files of the tree */
+};
+
+struct remote_frame {
+	enum remote_frame_kind kind;
+	char word[72]; /* whose it is: a job's id, a key; "" */
+	uint64_t a, b, c;
+	const char *bytes; /* decoded; NUL-terminated behind len */
+	size_t len;
+};
+
+struct remote_reply {
+	struct remote_frame *frames;
+	size_t n;
+	char *store; /* what the frames point to */
+};
+void remote_reply_release(struct remote_reply *reply);
+/* Decodes TEXT, an answer of the runner. EPROTO: it is not whole (its last line is "."), or no
+ * answer. Everything in it is hostile. Thread-safe. */
+int remote_reply_read(const char *text, size_t len, struct remote_reply *ret,
+                      struct sbx_error *err);
+/* The first frame of KIND of WORD (NULL: of any) from *AT on, which is moved behind it; or NULL. */
+const struct remote_frame *remote_reply_next(const struct remote_reply *reply, size_t *at,
+                                             enum remote_frame_kind kind, const char *word);
+
+struct remote_link_config {
+	struct sbx_machine *machine;
+	struct sbx_loop *loop;
+	struct sbx_pool *pool; /* wide; large answers are decoded there */
+	/* [loop] A call failed because the machine is gone (ESTALE). May be NULL. */
+	void (*gone)(void *data);
+	void *data;
+};
+struct remote_link;
+int remote_link_create(const struct remote_link_config *config, struct remote_link **ret);
+/* No call is under way. Accepts NULL. */
+void remote_link_destroy(struct remote_link *link);
+/* [loop] From here on every call ends by CODE (a positive errno) with TEXT, also those under way.
+ * CODE 0: no more. */
+void remote_link_fail(struct remote_link *link, int code, const char *text);
+
+/* One call. It is the caller's, zeroed but for what is set, and lives until done. */
+struct remote_call {
+	const char *op;          /* as sbx_machine_run.op */
+	struct remote_text body; /* lines, each a function of the runner with its words; released by
+	                          * the call before done */
+	/*
+	 * It may be sent again when the answer is lost: all that the runner does is done once,
+	 * or is the same when done twice. Which is so for all its functions but r_raw.
+	 */
+	bool safe;
+	uint64_t deadline_ms; /* of each sending; repeats take until twice that */
+	size_t answer_max;    /* 0: 24 MiB */
+	/* [loop] Once. On 0 the reply, released afterwards; frames REMOTE_FAILED without a word
+	 * have become CODE. */
+	void (*done)(struct remote_call *call, int code, struct remote_reply *reply,
+	             const struct sbx_error *err);
+	void *data;
+	/* private: */
+	struct remote_link *link;
+	struct sbx_machine_run run;
+	struct remote_text script;
+	uint64_t begun_ns;
+	void *part;
+	atomic_bool given_up;
+};
+/* [any] */
+void remote_call_begin(struct remote_link *link, struct remote_call *call);
+/* [any] done follows soon with EINTR, unless it was called before. */
+void remote_call_cancel(struct remote_call *call);
+/*
+ * [wait] Begins CALL, whose done is not used, and waits for its end. *CANCELLED (may be NULL) is
+ * looked at ten times a second. On 0 *REPLY is the caller's.
+ */
+int remote_call_perform(struct remote_link *link, struct remote_call *call, atomic_bool *cancelled,
+                        struct remote_reply *reply, struct sbx_error *err);
+
+#endif

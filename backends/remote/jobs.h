@@ -1,0 +1,41 @@
+/*
+ * Commands in a machine: started exactly once each, polled together, by offset, so that an answer
+ * that was lost is asked for again; killed by a marker in their environment; given up when nobody
+ * asked for fifteen minutes.
+ */
+#ifndef SANDBOXFS_BACKENDS_REMOTE_JOBS_H
+#define SANDBOXFS_BACKENDS_REMOTE_JOBS_H
+
+#include "backends/remote/call.h"
+#include "backends/remote/sync.h"
+#include "backends/remote/tree.h"
+#include "sandboxfs/commands.h"
+
+struct remote_jobs;
+
+struct remote_jobs_config {
+	struct sbx_sandbox *sandbox;
+	struct sbx_loop *loop;
+	struct sbx_pool *pool; /* wide */
+	struct remote_tree *tree;
+	struct remote_sync *sync;
+	const char *daemon; /* unique for this daemon: a part of the ids of its jobs. Copied */
+};
+int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jobs **ret);
+/* No job is left. Accepts NULL. */
+void remote_jobs_destroy(struct remote_jobs *j);
+/* [loop] The machine is there; jobs that wait for it are started. CAN: sbx_provider_impl.can. */
+void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsigned can);
+/* [loop] All jobs end now, as SBX_END_LOST, or SBX_END_FAILED with CODE (positive) and TEXT where
+ * they had not started; and those to come fail so. */
+void remote_jobs_fail(struct remote_jobs *j, int code, const char *text);
+/* As sbx_command_impl.exec; before remote_jobs_connect the job waits. */
+int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct sbx_job *job,
+                     struct sbx_error *err);
+/* As sbx_command_impl.signal. [loop] */
+void remote_jobs_signal(struct sbx_job *job, int sig);
+/* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the
+ * lease, or the removal of the machine, does the rest. */
+void remote_jobs_abandon(struct remote_jobs *j);
+
+#endif

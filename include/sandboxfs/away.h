@@ -1,0 +1,108 @@
+/*
+ * A tree whose files may be elsewhere. The directory of such a sandbox is a copy that is filled as
+ * it is asked for: a regular file that is not here has its name, size, mode and times, and no
+ * contents. The file system asks before an operation whether what it needs is here, and waits for
+ * it without a thread where it is not; and it tells what an operation has changed.
+ *
+ * The sandbox's TURN (sandbox.h) is held around every operation, from the question to what is told
+ * of it: shared, and alone by a rename. Where a sandbox has a turn, it has this table.
+ *
+ * A file of the copy goes from absent to present only. Contents that are another's by now come in
+ * a new file, which takes the name, and of which sbx_sandbox_events.replaced is told.
+ *
+ * Calls are marked as in sandbox.h.
+ */
+#ifndef SANDBOXFS_AWAY_H
+#define SANDBOXFS_AWAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sandboxfs/error.h"
+#include "sandboxfs/sandbox.h"
+
+enum sbx_need {
+	SBX_NEED_UP,    /* the sandbox has been made, or making it has failed */
+	SBX_NEED_NAMES, /* of a directory: its names, and the attributes of what they name */
+	SBX_NEED_ATTR,  /* of anything: its attributes, as new as a caller may expect */
+	SBX_NEED_DATA,  /* of a regular file: the bytes from off on, LEN of them; 0: all */
+};
+
+/* An operation that waits. It is the caller's, and lives until done is called. */
+struct sbx_want {
+	enum sbx_need need;
+	const char *path; /* of the file or directory, from the root ("") */
+	uint64_t ino;     /* st_ino of the copy; 0 for SBX_NEED_UP and a flush */
+	uint64_t off, len;
+	/*
+	 * [loop] Once. 0: ask again, it should be here now. ETIMEDOUT: a deadline that the backend
+	 * keeps. ESTALE: gone. EINTR: unwanted. What has failed is remembered for some seconds, so
+	 * who asks again at once gets the same answer.
+	 */
+	void (*done)(struct sbx_want *w, int code, const struct sbx_error *err);
+	void *data; /* for done */
+	/* The backend's: */
+	struct sbx_want *next;
+	uint64_t due_ns;
+	void *part;
+};
+
+enum sbx_change_kind {
+	SBX_CHANGE_DATA,    /* told before: contents of the file are about to be changed */
+	SBX_CHANGE_EMPTIED, /* the file is empty now; so all of it is here */
+	SBX_CHANGE_MADE,    /* a file, directory, link, FIFO or socket */
+	SBX_CHANGE_GONE,
+	SBX_CHANGE_MOVED,   /* from PATH to TO, perhaps over what was there */
+	SBX_CHANGE_SWAPPED, /* RENAME_EXCHANGE */
+	SBX_CHANGE_LINKED,  /* TO is another name of PATH */
+	SBX_CHANGE_STATUS,  /* mode or times */
+};
+
+/* What an operation has changed. Strings are borrowed during the call. */
+struct sbx_change {
+	enum sbx_change_kind kind;
+	const char *path, *to; /* from the root */
+	uint64_t ino;          /* st_ino of the copy that PATH names, or named */
+	mode_t mode;           /* st_mode of it; of what is gone at least its type */
+	const char *target;    /* text of a link that was made */
+};
+
+/* All are mandatory. */
+struct sbx_away_impl {
+	/*
+	 * [any] Whether it is here. Some 100 ns: no system call. It may say no for what is not
+	 * known yet, as after a restart.
+	 */
+	bool (*here)(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, uint64_t off,
+	             uint64_t len);
+	/* [any] Has W told when it is here, or failed. Without the turn. */
+	void (*want)(struct sbx_sandbox *sb, struct sbx_want *w);
+	/* [loop] Nobody waits for W any more: done comes soon, unless it came before. */
+	void (*unwant)(struct sbx_sandbox *sb, struct sbx_want *w);
+	/*
+	 * [disk] Before an operation that changes something: there is room to note it, so that
+	 * changed cannot fail. ENOSPC, EDQUOT. One changed (or none) follows each that was
+	 * admitted.
+	 */
+	int (*admit)(struct sbx_sandbox *sb, struct sbx_error *err);
+	/* [disk] Notes the change, before the answer. With C NULL: there was none after all. */
+	void (*changed)(struct sbx_sandbox *sb, const struct sbx_change *c);
+	/* [any] Has W told when all that was changed until now is where the sandbox really is. */
+	void (*flush)(struct sbx_sandbox *sb, struct sbx_want *w);
+};
+
+/* [any] Whether files of SB may be elsewhere. */
+static inline bool sbx_is_away(const struct sbx_sandbox *sb)
+{
+	return __builtin_expect(sb->turn != NULL, 0);
+}
+
+/* [any] As the member; true where all files are here. */
+static inline bool sbx_away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need,
+                                 uint64_t off, uint64_t len)
+{
+	return !sbx_is_away(sb) || sb->impl->away->here(sb, ino, need, off, len);
+}
+
+#endif
