@@ -20,6 +20,7 @@
 #include "backends/local/state/state.h"
 #include "backends/local/trash/save.h"
 #include "backends/local/trash/trash.h"
+#include "backends/remote/record.h"
 #include "backends/support/fsutil.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
@@ -99,31 +100,47 @@ static int lock_state(int dir)
 }
 
 struct count {
-	int meta;
+	int meta, remote;
 	struct sbx_state_info *info;
 };
+
+/* One that cannot be read may describe somebody's work, and is told by the name of its file. */
+static int count_sandbox(struct sbx_state_info *info, const char *name)
+{
+	_cleanup_free_ char *before = info->names;
+
+	info->names = NULL;
+	if (++info->sandboxes > NAMES_MAX)
+		info->names = sbx_steal_ptr(&before);
+	else
+		info->names = sbx_format("%s%s%s", before ? before : "", before ? " " : "", name);
+	return info->names ? 0 : -ENOMEM;
+}
 
 static int count_record(const char *file, unsigned char type, void *data)
 {
 	_cleanup_(sbx_record_release) struct sbx_record rec = {0};
 	struct count *c = data;
 	const char *end = strrchr(file, '.');
-	_cleanup_free_ char *before = c->info->names;
 
 	(void)type;
-	c->info->names = NULL;
-	if (!end || strcmp(end, ".json") != 0) {
-		c->info->names = sbx_steal_ptr(&before);
+	if (!end || strcmp(end, ".json") != 0)
 		return 0;
-	}
-	/* One that cannot be read may describe somebody's work. */
 	sbx_record_load(c->meta, file, &rec);
-	if (++c->info->sandboxes > NAMES_MAX)
-		c->info->names = sbx_steal_ptr(&before);
-	else
-		c->info->names = sbx_format("%s%s%s", before ? before : "", before ? " " : "",
-		                            rec.name ? rec.name : file);
-	return c->info->names ? 0 : -ENOMEM;
+	return count_sandbox(c->info, rec.name ? rec.name : file);
+}
+
+/* Sandboxes elsewhere: what is unsent of them is here only. */
+static int count_remote(const char *id, unsigned char type, void *data)
+{
+	_cleanup_(remote_record_release) struct remote_record rec = {0};
+	struct count *c = data;
+	_cleanup_fd_ int dir = sbx_dir_open(c->remote, id);
+
+	(void)type;
+	if (dir >= 0)
+		remote_record_load(dir, &rec);
+	return count_sandbox(c->info, rec.name ? rec.name : id);
 }
 
 static int64_t changed_ms(int dir, const char *name)
@@ -148,9 +165,11 @@ static int look(int dir, struct sbx_state_info *ret)
 {
 	_cleanup_fd_ int meta = sbx_dir_open(dir, "meta");
 	_cleanup_fd_ int removed = sbx_dir_open(dir, "removed");
+	_cleanup_fd_ int remote = sbx_dir_open(dir, "remote");
 	struct sbx_state_holder holder;
-	struct count c = {.meta = meta, .info = ret};
+	struct count c = {.meta = meta, .remote = remote, .info = ret};
 	int64_t meta_ms = changed_ms(dir, "meta");
+	int r;
 
 	sbx_state_holder_read(dir, &holder);
 	ret->source = holder.source;
@@ -161,7 +180,10 @@ static int look(int dir, struct sbx_state_info *ret)
 		ret->used_ms = meta_ms;
 	if (removed >= 0)
 		sbx_dir_scan(removed, count_removed, ret);
-	return meta == -ENOENT ? 0 : meta < 0 ? meta : sbx_dir_scan(meta, count_record, &c);
+	r = remote >= 0 ? sbx_dir_scan(remote, count_remote, &c) : remote == -ENOENT ? 0 : remote;
+	if (r || meta == -ENOENT)
+		return r;
+	return meta < 0 ? meta : sbx_dir_scan(meta, count_record, &c);
 }
 
 int sbx_state_inspect(int parent, const char *name, struct sbx_state_info *ret,

@@ -12,5 +12,7 @@ for name in parts:
 with open(out, "w", encoding="utf-8") as f:
     f.write('#include "backends/remote/call.h"\n\nconst char remote_runner[] =\n')
     for line in text.splitlines():
-        f.write('\t"' + line.replace("\\", "\\\\").replace('"', '\\"').replace("?", "\\?") + '\\n"\n')
+        for odd in '\\"?':
+            line = line.replace(odd, "\\" + odd)
+        f.write(f'\t"{line}\\n"\n')
     f.write("\t;\n")
