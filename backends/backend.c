@@ -18,7 +18,8 @@ static const struct known {
 	/* NULL: it runs no commands on this host */
 	int (*start_early)(const struct sbx_settings *settings, struct sbx_spawner **ret,
 	                   struct sbx_error *err);
-	const char *absent; /* why it cannot be opened, when open is NULL */
+	const char *absent;         /* why it cannot be opened, when open is NULL */
+	const char *const *secrets; /* see sbx_backend_secrets; NULL: none */
 } backends[] = {
         {"local", sbx_local_open, sbx_spawner_start, NULL},
         {"memory", sbx_memory_open, sbx_spawner_start, NULL},
@@ -58,6 +59,14 @@ int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spaw
 
 	*ret = NULL;
 	return r < 0 || !known->start_early ? r : known->start_early(settings, ret, err);
+}
+
+const char *const *sbx_backend_secrets(const struct sbx_settings *settings)
+{
+	static const char *const none[] = {NULL};
+	const struct known *known;
+
+	return find(settings, &known, NULL) < 0 || !known->secrets ? none : known->secrets;
 }
 
 int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)

@@ -58,12 +58,20 @@
 	      */
 #define KEPT_BYTES (4u << 20) /* of listings of directories */
 
+#define SECRETS_MOST 8
+
+struct secret {
+	const char *name;
+	struct sbx_secret *value; /* NULL: it is not set */
+};
+
 struct daemon {
 	struct sbx_options *opts;
 	struct sbx_host host;
-	struct sbx_secret *github_token; /* or NULL */
-	struct sbx_spawner *spawner;     /* NULL: no command is run here */
-	struct sbx_mourner *mourner;     /* or NULL */
+	struct secret secrets[SECRETS_MOST];
+	size_t nsecrets;
+	struct sbx_spawner *spawner; /* NULL: no command is run here */
+	struct sbx_mourner *mourner; /* or NULL */
 	struct sbx_loop *loop;
 	pthread_t loop_thread;
 	bool loop_started;
@@ -127,6 +135,40 @@ static void handle_dropped(const char *name, const char *text, void *data)
 	if (d->registry)
 		sbx_events_add(sbx_registry_events(d->registry), "dropped", name, text);
 	pthread_mutex_unlock(&d->telling);
+}
+
+/* [any] As sbx_host.secret. */
+static const struct sbx_secret *find_secret(const char *name, void *data)
+{
+	const struct daemon *d = data;
+
+	for (size_t i = 0; i < d->nsecrets; i++)
+		if (strcmp(d->secrets[i].name, name) == 0)
+			return d->secrets[i].value;
+	return NULL;
+}
+
+static int take_secret(struct daemon *d, const char *name, struct sbx_error *err)
+{
+	struct secret *s = &d->secrets[d->nsecrets];
+	int r = d->nsecrets < SECRETS_MOST ? sbx_secret_take(name, &s->value) : -E2BIG;
+
+	if (r < 0)
+		return sbx_fail(err, -r, "%s cannot be kept: %s", name, strerror(-r));
+	s->name = name;
+	d->nsecrets++;
+	return 0;
+}
+
+/* Before there is another process, which is to have none. */
+static int take_secrets(struct daemon *d, struct sbx_error *err)
+{
+	const char *const *names = sbx_backend_secrets(&d->opts->settings);
+	int r = take_secret(d, "GITHUB_TOKEN", err);
+
+	for (; r == 0 && *names; names++)
+		r = take_secret(d, *names, err);
+	return r;
 }
 
 /* Descriptors: as many as we may; half of them for files of the workspace. */
@@ -290,6 +332,8 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	d->host = (struct sbx_host){.settings = s,
 	                            .loop = d->loop,
 	                            .spawner = d->spawner,
+	                            .http = d->http,
+	                            .secret = find_secret,
 	                            .dropped = handle_dropped,
 	                            .data = d};
 	r = open_backend(d, err);
@@ -301,7 +345,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.lane = d->lane;
 	config.remover = d->remover;
 	config.http = d->http;
-	config.github_token = d->github_token;
+	config.github_token = find_secret("GITHUB_TOKEN", d);
 	config.github_api = getenv("GITHUB_API_URL");
 	r = sbx_registry_create(&config, &d->registry);
 	if (r < 0)
@@ -488,7 +532,8 @@ static void stop(struct daemon *d)
 	sbx_channel_close(&d->control_channel);
 	free(d->workspace.controls);
 	sbx_cleanup_fd(&d->logs);
-	sbx_secret_free(d->github_token);
+	while (d->nsecrets)
+		sbx_secret_free(d->secrets[--d->nsecrets].value);
 	sem_destroy(&d->ended);
 }
 
@@ -513,11 +558,8 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
-	/* Before there is another process, which is to have none. */
-	r = sbx_secret_take("GITHUB_TOKEN", &d.github_token);
-	if (r < 0)
-		sbx_fail(err, -r, "GITHUB_TOKEN cannot be kept: %s", strerror(-r));
-	else
+	r = take_secrets(&d, err);
+	if (r == 0)
 		r = start_parts(&d, err);
 	if (r == 0)
 		r = prepare_logs(&d, err);

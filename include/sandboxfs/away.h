@@ -71,6 +71,16 @@ struct sbx_change {
 /* All are mandatory. */
 struct sbx_away_impl {
 	/*
+	 * [any] The caller has set the sandbox's events: what goes on by itself may begin, as
+	 * making what was only asked for. Once, before all others.
+	 */
+	void (*begin)(struct sbx_sandbox *sb);
+	/*
+	 * [pool] The mount ends, and the sandbox stays: sends what is unsent, for MS milliseconds
+	 * at most, and ends all that is under way. May wait for a network. The last call but close.
+	 */
+	void (*rest)(struct sbx_sandbox *sb, unsigned ms);
+	/*
 	 * [any] Whether it is here. Some 100 ns: no system call. It may say no for what is not
 	 * known yet, as after a restart.
 	 */

@@ -21,7 +21,9 @@
 #include "sandboxfs/storage.h"
 
 struct sbx_backend;
+struct sbx_http;
 struct sbx_loop;
+struct sbx_secret;
 struct sbx_spawner;
 
 /* The origin of a new sandbox's tree. The members that a kind does not name are NULL. */
@@ -107,6 +109,12 @@ struct sbx_host {
 	const struct sbx_settings *settings;
 	struct sbx_loop *loop;
 	struct sbx_spawner *spawner; /* of sbx_backend_start_early; NULL: no command is run here */
+	struct sbx_http *http;       /* NULL: no service is asked */
+	/*
+	 * [any] What the environment had as NAME, which is GITHUB_TOKEN or one of
+	 * sbx_backend_secrets; NULL: it was not set. Borrowed, as long as the backend.
+	 */
+	const struct sbx_secret *(*secret)(const char *name, void *data);
 	/*
 	 * [any] Tells in a sentence that something that was kept of the removed sandbox NAME is
 	 * kept no longer. NULL: nobody wants to know.
@@ -123,6 +131,12 @@ struct sbx_host {
  */
 int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spawner **ret,
                             struct sbx_error *err);
+/*
+ * The names of the environment variables that hold secrets of the backend that settings->backend
+ * names, ended by NULL. They are taken out of the environment before there is another process.
+ * Thread-safe.
+ */
+const char *const *sbx_backend_secrets(const struct sbx_settings *settings);
 /*
  * Opens the backend that settings->backend names. With settings->debug the result is wrapped in
  * the tracer. EINVAL: unknown name, or a source that cannot be used (no repository, bare, empty).
@@ -142,6 +156,13 @@ static inline int sbx_backend_trash(struct sbx_backend *b,
                                     struct sbx_error *err)
 {
 	return b->impl->trash ? b->impl->trash(b, fn, data, err) : 0;
+}
+
+/* [any] As the member; NULL where there are none. */
+static inline const struct sbx_secret *sbx_host_secret(const struct sbx_host *host,
+                                                       const char *name)
+{
+	return host->secret ? host->secret(name, host->data) : NULL;
 }
 
 /* Accepts NULL. */
