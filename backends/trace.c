@@ -136,7 +136,30 @@ static void sandbox_listening(struct sbx_sandbox *inner, int fd, void *data)
 	sbx_sandbox_listening(data, fd);
 }
 
-static const struct sbx_sandbox_events sandbox_events = {.listening = sandbox_listening};
+static void sandbox_replaced(struct sbx_sandbox *inner, int old, int new, void *data)
+{
+	say("sandbox.replaced(%s)", inner->id);
+	sbx_sandbox_replaced(data, old, new);
+}
+
+static void sandbox_altered(struct sbx_sandbox *inner, void *data)
+{
+	say("sandbox.altered(%s)", inner->id);
+	sbx_sandbox_altered(data);
+}
+
+static void sandbox_told(struct sbx_sandbox *inner, const char *event, const char *text, void *data)
+{
+	say("sandbox.told(%s) %s %s", inner->id, event, text ? text : "");
+	sbx_sandbox_told(data, event, text);
+}
+
+static const struct sbx_sandbox_events sandbox_events = {
+        .listening = sandbox_listening,
+        .replaced = sandbox_replaced,
+        .altered = sandbox_altered,
+        .told = sandbox_told,
+};
 
 static struct trace_sandbox *downcast(struct sbx_sandbox *sb)
 {
@@ -394,6 +417,70 @@ static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_options *op
 	return result("remote.push", sb->id, start, r, err);
 }
 
+/* ---- away ---- */
+
+static const char *const needs[] = {"up", "names", "attr", "data"};
+static const char *const changes[] = {"data",  "emptied", "made",   "gone",
+                                      "moved", "swapped", "linked", "status"};
+static_assert(SBX_ARRAY_SIZE(needs) == SBX_NEED_DATA + 1, "a word for each need");
+static_assert(SBX_ARRAY_SIZE(changes) == SBX_CHANGE_STATUS + 1, "a word for each kind");
+
+/* Before every operation: too many to be told of. */
+static bool away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, uint64_t off,
+                      uint64_t len)
+{
+	return sbx_away_here(downcast(sb)->inner, ino, need, off, len);
+}
+
+static void away_want(struct sbx_sandbox *sb, struct sbx_want *w)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("away.want(%s, %s of \"%s\")", sb->id, needs[w->need], w->path);
+	inner->impl->away->want(inner, w);
+}
+
+static void away_unwant(struct sbx_sandbox *sb, struct sbx_want *w)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("away.unwant(%s)", sb->id);
+	inner->impl->away->unwant(inner, w);
+}
+
+static int away_admit(struct sbx_sandbox *sb, struct sbx_error *err)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	return inner->impl->away->admit(inner, err);
+}
+
+static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	if (c)
+		say("away.changed(%s, %s \"%s\")", sb->id, changes[c->kind], c->path);
+	inner->impl->away->changed(inner, c);
+}
+
+static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("away.flush(%s)", sb->id);
+	inner->impl->away->flush(inner, w);
+}
+
+static const struct sbx_away_impl away_impl = {
+        .here = away_here,
+        .want = away_want,
+        .unwant = away_unwant,
+        .admit = away_admit,
+        .changed = away_changed,
+        .flush = away_flush,
+};
+
 static const struct sbx_command_impl commands_impl = {
         .exec = sandbox_exec,
         .signal = job_signal,
@@ -443,6 +530,7 @@ static const struct sbx_sandbox_impl sandbox_impl = {
         .git = &git_impl,
         .history = &history_impl,
         .remote = &remote_impl,
+        .away = &away_impl,
 };
 
 /* A caller may ask whether a table is there before it calls, so absence shows through. */
@@ -466,6 +554,8 @@ static int wrap_sandbox(struct sbx_sandbox *inner, struct sbx_sandbox **ret)
 		sb->impl.history = NULL;
 	if (!inner->impl->remote)
 		sb->impl.remote = NULL;
+	if (!inner->impl->away)
+		sb->impl.away = NULL;
 	*ret = &sb->base;
 	return 0;
 }
@@ -569,6 +659,7 @@ int sbx_trace_wrap(struct sbx_backend *inner, struct sbx_backend **ret)
 		return -ENOMEM;
 	*b = (struct trace_backend){.impl = backend_impl, .inner = inner};
 	b->impl.name = inner->impl->name;
+	b->impl.away = inner->impl->away;
 	b->base.impl = &b->impl;
 	*ret = &b->base;
 	return 0;

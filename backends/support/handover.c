@@ -39,6 +39,15 @@ static void check_remote(const struct sbx_remote_impl *t)
 	(void)t;
 }
 
+static void check_away(const struct sbx_sandbox *sb)
+{
+	const struct sbx_away_impl *t = sb->impl->away;
+
+	assert(!t == !sbx_is_away(sb));
+	assert(!t || (t->here && t->want && t->unwant && t->admit && t->changed && t->flush));
+	(void)t;
+}
+
 static struct sbx_sandbox *checked(struct sbx_sandbox *sb)
 {
 	const struct sbx_sandbox_impl *t = sb->impl;
@@ -50,6 +59,7 @@ static struct sbx_sandbox *checked(struct sbx_sandbox *sb)
 	check_git(t->git);
 	check_history(t->history);
 	check_remote(t->remote);
+	check_away(sb);
 	return sb;
 }
 

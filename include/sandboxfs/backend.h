@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "sandboxfs/away.h"
 #include "sandboxfs/commands.h"
 #include "sandboxfs/error.h"
 #include "sandboxfs/git.h"
@@ -74,6 +75,7 @@ struct sbx_trash {
 
 struct sbx_backend_impl {
 	const char *name; /* the word used when mounting */
+	bool away;        /* files of its sandboxes may be elsewhere: see away.h */
 
 	/*
 	 * [pool] Brings the state directory into order after whatever happened: finishes teardowns,

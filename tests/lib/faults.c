@@ -371,9 +371,9 @@ struct sbx_sandbox *faults_leave(struct faults *f, const char *name)
 
 void faults_wrap(struct faults *f, struct sbx_backend *inner)
 {
-	*f = (struct faults){
-	        .impl = {inner->impl->name, do_recover, do_create, do_trash, do_destroy},
-	        .inner = inner};
+	*f = (struct faults){.impl = {inner->impl->name, inner->impl->away, do_recover, do_create,
+	                              do_trash, do_destroy},
+	                     .inner = inner};
 	f->base.impl = &f->impl;
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->changed, NULL);
