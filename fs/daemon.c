@@ -399,6 +399,11 @@ static int prepare_passthrough(struct daemon *d, struct sbx_error *err)
 
 	if (strcmp(d->opts->settings.io, "passthrough") != 0)
 		return 0;
+	if (d->backend->impl->away)
+		return sbx_fail(err, EOPNOTSUPP,
+		                "io=passthrough is not available with the %s backend: the kernel "
+		                "would read files by itself that are not here yet",
+		                d->backend->impl->name);
 	r = sbx_passthrough_create(&calls, IDLE_BACKINGS, &ws->passthrough);
 	if (r < 0)
 		return sbx_fail(err, -r, "out of memory");
@@ -428,6 +433,7 @@ static int mount_workspace(struct daemon *d, struct sbx_error *err)
 	ws->registry = d->registry;
 	ws->deferred = d->deferred;
 	ws->channel = &d->workspace_channel;
+	ws->away = d->backend->impl->away;
 	ws->opens = ws->inlined || ws->passthrough;
 	d->workspace_channel.ended = handle_ended;
 	d->workspace_channel.data = d;
@@ -482,6 +488,8 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 	int r = sbx_forgetter_create(ws_listing_forget, &d->workspace, &d->workspace.forgetter);
 
 	if (r == 0)
+		ws_serve(&d->workspace, true);
+	if (r == 0)
 		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
 	if (r == 0 && d->control_channel.session)
@@ -506,6 +514,7 @@ static void stop(struct daemon *d)
 		sbx_loop_stop(d->loop);
 		pthread_join(d->loop_thread, NULL);
 	}
+	ws_serve(&d->workspace, false);
 	sbx_http_destroy(d->http);
 	sbx_forgetter_destroy(d->workspace.forgetter);
 	if (d->mounts.fd > 0)
@@ -534,6 +543,7 @@ static void stop(struct daemon *d)
 	sbx_cleanup_fd(&d->logs);
 	while (d->nsecrets)
 		sbx_secret_free(d->secrets[--d->nsecrets].value);
+	pthread_rwlock_destroy(&d->workspace.serving_lock);
 	sem_destroy(&d->ended);
 }
 
@@ -558,6 +568,7 @@ static int serve(struct sbx_options *opts, int ready, struct sbx_error *err)
 	umask(0);
 	signal(SIGPIPE, SIG_IGN);
 	sem_init(&d.ended, 0, 0);
+	pthread_rwlock_init(&d.workspace.serving_lock, NULL);
 	r = take_secrets(&d, err);
 	if (r == 0)
 		r = start_parts(&d, err);

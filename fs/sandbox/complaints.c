@@ -12,6 +12,7 @@
 #include "fs/sandbox/registry_impl.h"
 #include "fs/sandbox/track.h"
 #include "fs/sandbox/unshown.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 
 #define HEARD_MAX (16 * 1024) /* bytes at the end of stderr */
@@ -157,6 +158,9 @@ bool sbx_box_hear(struct box *box, struct sbx_jobrec *rec, const struct sbx_exit
 {
 	struct hearing *h;
 
+	/* It is about what this machine has, and does not show. */
+	if (sbx_is_away(box->pub.sandbox))
+		return false;
 	if (exit->end != SBX_END_EXITED || exit->code == 0 || !sbx_job_output_size(rec, 2))
 		return false;
 	h = sbx_must_alloc(sizeof(*h));

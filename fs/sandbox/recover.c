@@ -248,10 +248,21 @@ static struct box *next_unremoved(struct sbx_registry *reg)
 	return NULL;
 }
 
+/* [loop] */
+static void end_awaits(void *data)
+{
+	struct sbx_registry *reg = data;
+
+	sbx_awaits_end(reg, NULL);
+	pthread_mutex_lock(&reg->lock);
+	sbx_registry_posted(reg);
+}
+
 void sbx_registry_shutdown(struct sbx_registry *reg)
 {
 	pthread_mutex_lock(&reg->lock);
 	reg->closing = true;
+	sbx_registry_post(reg, end_awaits);
 	for (size_t i = 0; i < reg->n; i++)
 		if (reg->boxes[i]->creation)
 			atomic_store(&reg->boxes[i]->creation->cancelled, true);

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "fs/job/job.h"
 #include "fs/job/request.h"
@@ -45,14 +46,16 @@ struct sbx_box {
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	bool hides_git; /* what commands make as .git is not shown (fs/workspace/nested_git.h) */
 	unsigned own_results; /* its sandbox's */
+	ino_t root_ino;       /* st_ino of the sandbox's root */
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock;
 	                 atomic */
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
-	bool busy;      /* a job runs: what is kept of its files must be short-lived; atomic */
-	unsigned begun; /* how often that has begun; atomic */
+	bool busy;       /* a job runs: what is kept of its files must be short-lived; atomic */
+	bool refreshing; /* what is known of its root is asked for; atomic */
+	unsigned begun;  /* how often that has begun; atomic */
 	/* Times that others than the host may begin or have ended to change files. Atomic. */
 	uint32_t changes;
 	int refs;                  /* atomic */
@@ -75,6 +78,16 @@ struct sbx_observer {
 	void (*invalidate)(struct sbx_box *box, bool busy, void *data);
 	/* The same: one of several has ended. */
 	void (*wrote)(struct sbx_box *box, void *data);
+	/*
+	 * Files of BOX are others than they were, and not by a job. Any thread, also before
+	 * anything is shown.
+	 */
+	void (*altered)(struct sbx_box *box, void *data);
+	/*
+	 * The file or directory open at NEW has the name of the one open at OLD: who has that means
+	 * this one from now on. As altered; its sandbox's turn is held alone.
+	 */
+	void (*replaced)(struct sbx_box *box, int old, int new, void *data);
 	/* A sandbox has come, or has another name. [loop] Before whoever asked for it is told. */
 	void (*shown)(void *data);
 	/* The sandbox is no longer there: its nodes are stale. [loop] */

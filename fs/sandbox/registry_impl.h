@@ -1,7 +1,8 @@
 /*
  * Declarations that the files of this folder share: registry.c is the registry, setup.c makes a
  * box's log, events and jobs, create.c, teardown.c and rename.c are the lives of its boxes,
- * backend_work.c has the backend's long calls for one, track.c records what commands change,
+ * backend_work.c has the backend's long calls for one, await.c waits for what is elsewhere,
+ * track.c records what commands change,
  * report.c lists and describes, recover.c is recovery and shutdown.
  *
  * Make, teardown and rename are chains that alternate between the pool, where the backend may
@@ -103,10 +104,11 @@ struct sbx_registry {
 	pthread_cond_t idle;  /* inflight became 0 */
 	struct box **boxes;   /* sorted by name */
 	size_t n, cap;
-	struct box *retired; /* being removed, oldest last */
-	struct box *doomed;  /* without references, for the loop thread to free */
-	unsigned posts;      /* calls with the registry that wait in the loop */
-	bool stopped;        /* destroyed, but for those */
+	struct box *retired;      /* being removed, oldest last */
+	struct box *doomed;       /* without references, for the loop thread to free */
+	struct sbx_await *awaits; /* loop thread, without the lock */
+	unsigned posts;           /* calls with the registry that wait in the loop */
+	bool stopped;             /* destroyed, but for those */
 	bool closing;
 	unsigned inflight; /* operations that the shutdown waits for */
 	uint64_t next_number;
@@ -208,6 +210,9 @@ void sbx_registry_begin(struct sbx_registry *reg);
 void sbx_registry_end(struct sbx_registry *reg);
 /* Gives up what is being pushed. */
 void sbx_box_cancel_pushes(struct box *box);
+/* [loop] Ends the waits for what is elsewhere of BOX, or (NULL) all: nothing comes any more. No
+ * lock is held. */
+void sbx_awaits_end(struct sbx_registry *reg, const struct sbx_box *box);
 /* [loop] A retired box, which the registry has, is removed. Nobody is at it. */
 void sbx_box_remove(struct box *box);
 /*

@@ -15,6 +15,7 @@
 
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/http.h"
@@ -67,6 +68,18 @@ static enum sbx_box_state box_state(struct sbx_box *box)
 	return state;
 }
 
+/* Of one that is elsewhere its backend says more than that it is ready; INFO is what that says. */
+static const char *state_of(struct sbx_box *box, struct json_object *info)
+{
+	const enum sbx_box_state state = box_state(box);
+	struct json_object *word;
+
+	if (state == SBX_BOX_READY && sbx_is_away(box->sandbox) &&
+	    json_object_object_get_ex(info, "state", &word))
+		return json_object_get_string(word);
+	return state_word(state);
+}
+
 static void add_string(struct json_object *obj, const char *key, const char *value)
 {
 	json_object_object_add(obj, key, value ? json_object_new_string(value) : NULL);
@@ -112,7 +125,7 @@ static void print_row(FILE *out, struct sbx_box *box)
 	json_object_object_get_ex(info, "branch", &branch);
 	sbx_box_name(box, name);
 	format_age(box->sandbox->created_ms, age);
-	fprintf(out, "%-20s %-9s %-24s %4u %5s\n", name, state_word(box_state(box)),
+	fprintf(out, "%-20s %-9s %-24s %4u %5s\n", name, state_of(box, info),
 	        branch ? json_object_get_string(branch) : "-", sbx_jobs_running(box->jobs), age);
 	json_object_put(info);
 }
@@ -195,6 +208,7 @@ static struct json_object *info_json(struct sbx_box *box)
 	add_created(obj, box->sandbox->created_ms);
 	json_object_object_add(obj, "jobs", jobs_json(box));
 	sbx_sandbox_info(box->sandbox, obj);
+	add_string(obj, "state", state_of(box, obj));
 	return obj;
 }
 

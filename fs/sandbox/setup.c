@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/config/toolchains.h"
@@ -17,6 +18,7 @@
 #include "fs/sandbox/registry_impl.h"
 #include "fs/sandbox/track.h"
 #include "fs/util/shell_words.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
@@ -161,7 +163,36 @@ static void serve(struct sbx_sandbox *sandbox, int fd, void *data)
 		close(fd);
 }
 
-static const struct sbx_sandbox_events sandbox_events = {.listening = serve};
+static void replaced(struct sbx_sandbox *sandbox, int old, int new, void *data)
+{
+	struct box *box = data;
+	const struct sbx_registry_config *config = &box->pub.registry->config;
+
+	(void)sandbox;
+	if (config->observer)
+		config->observer->replaced(&box->pub, old, new, config->observer_data);
+}
+
+static void altered(struct sbx_sandbox *sandbox, void *data)
+{
+	struct box *box = data;
+	const struct sbx_registry_config *config = &box->pub.registry->config;
+
+	(void)sandbox;
+	if (config->observer)
+		config->observer->altered(&box->pub, config->observer_data);
+}
+
+static void told(struct sbx_sandbox *sandbox, const char *event, const char *text, void *data)
+{
+	struct box *box = data;
+
+	(void)sandbox;
+	sbx_box_event(box->pub.registry, box, event, text);
+}
+
+static const struct sbx_sandbox_events sandbox_events = {
+        .listening = serve, .replaced = replaced, .altered = altered, .told = told};
 
 /* A program that commands did not find, while it is looked for where they cannot see it. */
 struct search {
@@ -200,10 +231,11 @@ static void search(void *data)
 	_cleanup_free_ char *word = strdup(err->text);
 	char file[PATH_MAX], dir[PATH_MAX];
 
-	if (word) {
+	if (word)
 		word[strlen(word) - strlen(not_found)] = '\0';
+	/* What this machine has is no matter to commands of another. */
+	if (word && !sbx_is_away(s->box->pub.sandbox))
 		s->found = sbx_toolchains_hidden(reg->config.settings, word, file, dir);
-	}
 	/* Nobody is advised to show a home. */
 	if (s->found)
 		sbx_fail(err, ENOENT,
@@ -295,6 +327,7 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	const struct sbx_settings *settings = reg->config.settings;
+	struct stat st;
 	int r = sbx_log_open(settings->state_dir, settings->logs_dir, sandbox->id, sandbox->name,
 	                     &box->pub.log);
 
@@ -307,6 +340,8 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 		r = open_jobs(box, sandbox);
 	if (r >= 0)
 		r = take_over_disk(box->pub.jobs, sandbox);
+	if (r >= 0 && fstat(sbx_sandbox_root(sandbox), &st) < 0)
+		r = -errno;
 	if (r < 0) {
 		sbx_box_detach(box);
 		return r;
@@ -316,6 +351,7 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 	sandbox->events_data = box;
 	box->pub.sandbox = sandbox;
 	box->pub.own_results = sandbox->tree.own_results;
+	box->pub.root_ino = st.st_ino;
 	return 0;
 }
 

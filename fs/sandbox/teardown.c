@@ -289,6 +289,7 @@ static void retire_done(void *data)
 	reg->counters.teardowns++;
 	waiters = take_waiters(box, false);
 	pthread_mutex_unlock(&reg->lock);
+	sbx_awaits_end(reg, &box->pub);
 	sbx_proxy_destroy(box->pub.proxy);
 	box->pub.proxy = NULL;
 	if (reg->config.observer)

@@ -430,6 +430,18 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 	return r;
 }
 
+ino_t sbx_node_ino(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	ino_t ino;
+
+	if (node->kind == SBX_NODE_BOX)
+		return node->box->root_ino;
+	sbx_inodes_lock(tab);
+	ino = node->ino;
+	sbx_inodes_unlock(tab);
+	return ino;
+}
+
 bool sbx_node_nameless(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	bool nameless;

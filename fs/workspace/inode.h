@@ -185,9 +185,12 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
  * after that an ordinary user's overlay may forget that the copy is the file of the base.
  */
 void sbx_node_copied_up(struct sbx_inodes *tab, struct sbx_box *box, int fd);
-/* The directory open at NEW takes the place of the one open at OLD: who knows that one means this
- * one from now on. */
-void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
+/*
+ * The file or directory open at NEW takes the place of the one open at OLD: who knows that one
+ * means this one from now on. Who is reading it goes on with the old. What the kernel has of its
+ * contents is outdated, which the next answer shows. Returns the node's id; 0: nobody knows it.
+ */
+uint64_t sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new);
 /*
  * The links of BOX may mean something else now: each is found as another node from here on. The
  * kernel keeps the texts of those it knows, so it has to be told to look again. Returns whether
@@ -223,6 +226,12 @@ void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
  * resolving beneath the root. -ENAMETOOLONG, -ESTALE. Writes at most SIZE bytes.
  */
 int sbx_node_path(struct sbx_inodes *tab, struct sbx_node *node, char *buf, size_t size);
+
+/* The number of the backing file of a box or file node. Constant while its sandbox's turn is held.
+ */
+ino_t sbx_node_ino(struct sbx_inodes *tab, struct sbx_node *node);
+/* Whether NODE is in a .git that the host made (nested_git.h), out of the commands' reach. */
+bool sbx_node_stored(struct sbx_inodes *tab, struct sbx_node *node);
 
 /* For ctl/stats and tests. */
 struct sbx_inode_stats {

@@ -342,25 +342,58 @@ static struct sbx_fd *fd_for_now(int fd, int mode)
 	return f;
 }
 
-int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
-                struct sbx_fd **ret)
+/* What NODE has, with a reference, or NULL. Lock held. */
+static struct sbx_fd *fd_in_use(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	struct sbx_fd *f = node->fd;
+
+	if (!f)
+		return NULL;
+	f->refs++;
+	f->used_ms = sbx_inodes_now_ms();
+	if (!f->pinned && tab->lru.lru_next != f) {
+		ring_remove(f);
+		ring_push(&tab->lru, f);
+	}
+	return f;
+}
+
+/*
+ * Gives NODE the descriptor FD that was opened for WANT, with a reference; NULL: no memory. Lock
+ * held.
+ */
+static struct sbx_fd *fd_keep(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
+                              int fd, int mode, bool copied)
+{
+	struct sbx_fd *f = node->fd;
+
+	if (f && fd_serves(f, want)) { /* another thread was quicker */
+		close(fd);
+		f->refs++;
+		return f;
+	}
+	if (!copied && f && !f->pinned && want == SBX_FD_WRITE && sbx_node_busy(node))
+		return fd_for_now(fd, mode);
+	f = sbx_fd_install(tab, node, fd, mode);
+	if (f && copied)
+		set_apart(tab, node, f);
+	return f;
+}
+
+/* 1: another file has taken the place of NODE's meanwhile. */
+static int find_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
+                   struct sbx_fd **ret)
 {
 	struct sbx_fd *f;
 	int fd, mode;
 	bool copied;
+	ino_t ino;
 
 	sbx_inodes_lock(tab);
 	assert(node->refs > 0);
 	node->paged |= want != SBX_FD_PATH;
-	f = node->fd;
-	if (f) {
-		f->refs++;
-		f->used_ms = sbx_inodes_now_ms();
-		if (!f->pinned && tab->lru.lru_next != f) {
-			ring_remove(f);
-			ring_push(&tab->lru, f);
-		}
-	}
+	ino = node->ino;
+	f = fd_in_use(tab, node);
 	sbx_inodes_unlock(tab);
 	if (f && fd_serves(f, want)) {
 		*ret = f;
@@ -374,23 +407,28 @@ int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want 
 		sbx_node_copied_up(tab, node->box, fd);
 
 	sbx_inodes_lock(tab);
-	if (node->fd && fd_serves(node->fd, want)) { /* another thread was quicker */
+	if (node->ino != ino) {
+		sbx_inodes_unlock(tab);
 		close(fd);
-		f = node->fd;
-		f->refs++;
-	} else if (!copied && node->fd && !node->fd->pinned && want == SBX_FD_WRITE &&
-	           sbx_node_busy(node)) {
-		f = fd_for_now(fd, mode);
-	} else {
-		f = sbx_fd_install(tab, node, fd, mode);
-		if (f && copied)
-			set_apart(tab, node, f);
+		return 1;
 	}
+	f = fd_keep(tab, node, want, fd, mode, copied);
 	sbx_inodes_unlock(tab);
 	if (!f)
 		return -ENOMEM;
 	*ret = f;
 	return 0;
+}
+
+int sbx_node_fd(struct sbx_inodes *tab, struct sbx_node *node, enum sbx_fd_want want,
+                struct sbx_fd **ret)
+{
+	int r;
+
+	do
+		r = find_fd(tab, node, want, ret);
+	while (r > 0);
+	return r;
 }
 
 /* Has the node of F, which has a reference that is given up, keep one that only names the file.

@@ -14,6 +14,7 @@
 #include "fs/workspace/inode_impl.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/mitigations.h"
@@ -73,8 +74,8 @@ static void node_seen(struct sbx_node *node, const struct sbx_ident *id)
 #define AGAIN_MS 1000 /* longer than requests on the way take */
 #define LOOKUPS  10   /* again, of a name that commands give to one file after the other */
 
-/* In a .git that the host made, which is out of the commands' reach. Lock held. */
-static bool is_apart(const struct sbx_node *node)
+/* As sbx_node_stored. Lock held. */
+static bool is_stored(const struct sbx_node *node)
 {
 	for (; node && node->kind == SBX_NODE_FILE; node = node->parent)
 		if (node->name && sbx_nested_is(node->box, node->name))
@@ -82,12 +83,36 @@ static bool is_apart(const struct sbx_node *node)
 	return false;
 }
 
+bool sbx_node_stored(struct sbx_inodes *tab, struct sbx_node *node)
+{
+	bool stored;
+
+	sbx_inodes_lock(tab);
+	stored = is_stored(node);
+	sbx_inodes_unlock(tab);
+	return stored;
+}
+
+/*
+ * What is elsewhere has no blocks here, and is no hole for that: who copies holes as such would
+ * copy nothing.
+ */
+static void show_blocks(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+{
+	struct sbx_sandbox *sandbox = node->box->sandbox;
+
+	if (!sandbox || !sbx_is_away(sandbox) || !S_ISREG(st->st_mode) ||
+	    sbx_away_here(sandbox, st->st_ino, SBX_NEED_DATA, 0, 0) || sbx_node_stored(tab, node))
+		return;
+	st->st_blocks = (st->st_size + 511) / 512;
+}
+
 /* Lock held. */
 static void present(const struct sbx_node *node, const struct sbx_ident *id, struct stat *st)
 {
 	if (S_ISFIFO(st->st_mode) && !node->own_fifo && !sbx_mitigation_off("fifos"))
 		st->st_mode = S_IFSOCK | (st->st_mode & 07777);
-	if (id->planted && !is_apart(node) && !sbx_mitigation_off("planted"))
+	if (id->planted && !is_stored(node) && !sbx_mitigation_off("planted"))
 		sbx_gitdir_disown(st);
 }
 
@@ -284,6 +309,8 @@ static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 		*wanted = sbx_fd_wanted(tab, *ret);
 	}
 	sbx_inodes_unlock(tab);
+	if (r == 0)
+		show_blocks(tab, *ret, st);
 	return r;
 }
 
@@ -331,6 +358,8 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	}
 	sbx_inodes_unlock(tab);
 	sbx_fd_put(tab, f);
+	if (r == 0)
+		show_blocks(tab, *ret, st);
 	return r;
 }
 
@@ -387,6 +416,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		if (node->nameless && st->st_nlink == 1)
 			st->st_nlink = 0;
 		sbx_inodes_unlock(tab);
+		show_blocks(tab, node, st);
 	}
 	return r;
 }
@@ -543,24 +573,37 @@ bool sbx_node_moved(struct sbx_inodes *tab, struct sbx_node *dir, const char *na
 	return renewed;
 }
 
-void sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
+/* Lock held. */
+static void take_identity(struct sbx_inodes *tab, struct sbx_node *node, const struct sbx_ident *is)
+{
+	sbx_inodes_unhash(tab, node);
+	if (node->fd)
+		sbx_fd_drop(tab, node->fd);
+	node->dev = is->dev;
+	node->ino = is->ino;
+	node->born = is->born;
+	node->copied = 0;
+	/* Whatever the kernel was told is of other contents, even where nothing else differs. */
+	node->told.ctime = 0;
+	node->told.changes = 0;
+	sbx_inodes_hash(tab, node);
+}
+
+uint64_t sbx_node_replace(struct sbx_inodes *tab, struct sbx_box *box, int old, int new)
 {
 	struct sbx_ident was, is;
 	struct sbx_node *node;
+	uint64_t id = 0;
 	struct stat st;
 
 	if (sbx_ident_at(box, old, "", &st, &was) < 0 || sbx_ident_at(box, new, "", &st, &is) < 0)
-		return;
+		return 0;
 	sbx_inodes_lock(tab);
-	node = sbx_node_find_file(tab, box, &was);
+	node = was.type == is.type ? sbx_node_find_file(tab, box, &was) : NULL;
 	if (node) {
-		sbx_inodes_unhash(tab, node);
-		if (node->fd)
-			sbx_fd_drop(tab, node->fd);
-		node->dev = is.dev;
-		node->ino = is.ino;
-		node->born = is.born;
-		sbx_inodes_hash(tab, node);
+		take_identity(tab, node, &is);
+		id = sbx_node_id(node);
 	}
 	sbx_inodes_unlock(tab);
+	return id;
 }

@@ -283,8 +283,61 @@ static void retire(struct sbx_box *box, void *data)
 	renew_top(ws);
 }
 
+/*
+ * Beside requests and jobs there is somebody to tell, and something to tell it with, between the
+ * mount and its end only. Before and after the kernel has nothing.
+ */
+static bool enter(struct sbx_workspace *ws)
+{
+	pthread_rwlock_rdlock(&ws->serving_lock);
+	if (ws->serving)
+		return true;
+	pthread_rwlock_unlock(&ws->serving_lock);
+	return false;
+}
+
+static void leave(struct sbx_workspace *ws)
+{
+	pthread_rwlock_unlock(&ws->serving_lock);
+}
+
+static void alter(struct sbx_box *box, void *data)
+{
+	if (!enter(data))
+		return;
+	renew_files(box, data);
+	leave(data);
+}
+
+/* Who has the file open looks at no name of it. */
+static void replace(struct sbx_box *box, int old, int new, void *data)
+{
+	struct sbx_workspace *ws = data;
+	uint64_t id;
+
+	if (!enter(ws))
+		return;
+	id = sbx_node_replace(ws->inodes, box, old, new);
+	if (id)
+		sbx_channel_forget_attr(ws->channel, id);
+	leave(ws);
+}
+
+void ws_serve(struct sbx_workspace *ws, bool serving)
+{
+	pthread_rwlock_wrlock(&ws->serving_lock);
+	ws->serving = serving;
+	pthread_rwlock_unlock(&ws->serving_lock);
+}
+
 const struct sbx_observer ws_observer = {
-        .invalidate = renew, .wrote = renew_files, .shown = renew_top, .retired = retire};
+        .invalidate = renew,
+        .wrote = renew_files,
+        .altered = alter,
+        .replaced = replace,
+        .shown = renew_top,
+        .retired = retire,
+};
 
 void ws_listing_dropped(uint64_t id, void *data)
 {

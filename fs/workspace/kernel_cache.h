@@ -33,6 +33,9 @@ void ws_look_again(struct sbx_workspace *ws);
  */
 extern const struct sbx_observer ws_observer;
 
+/* The connection serves from now on, or does no more: backends are heard only meanwhile. Blocks. */
+void ws_serve(struct sbx_workspace *ws, bool serving);
+
 /*
  * When the status of what ST describes changed last; 0 when that is so short ago that a change yet
  * to come could leave the same time, since file systems may count in ticks.

@@ -28,19 +28,22 @@ struct sbx_workspace {
 	struct sbx_controls *nodes;          /* of the controls, on whatever connection */
 	char *controls;     /* absolute path at which the control connection is mounted */
 	bool inlined;       /* the controls are on this connection */
+	bool away;          /* files of sandboxes may be elsewhere */
 	bool opens;         /* the kernel asks for every open */
 	bool opendirs;      /* and for every opendir */
 	bool epochs;        /* the kernel takes INC_EPOCH */
 	atomic_bool handed; /* something was given to the kernel's caches since the last epoch */
-	struct sbx_timer sweep; /* takes back listings that are old; loop thread */
-	atomic_bool sweeping;   /* it is armed, or going to be */
-	struct sbx_timer shed;  /* gives the place of removed files back; loop thread */
-	atomic_bool shedding;   /* it is armed, or going to be */
-	atomic_bool shed_again; /* a job has started or ended since */
-	bool shed_goes_on;      /* a round has begun; loop thread */
-	atomic_int busy;        /* sandboxes in which jobs run */
-	int64_t mounted_ns;     /* CLOCK_REALTIME */
-	_Atomic int64_t top_ns; /* when the set of sandboxes changed last, 0: not since */
+	struct sbx_timer sweep;        /* takes back listings that are old; loop thread */
+	atomic_bool sweeping;          /* it is armed, or going to be */
+	struct sbx_timer shed;         /* gives the place of removed files back; loop thread */
+	atomic_bool shedding;          /* it is armed, or going to be */
+	atomic_bool shed_again;        /* a job has started or ended since */
+	bool shed_goes_on;             /* a round has begun; loop thread */
+	pthread_rwlock_t serving_lock; /* held to make use of the members above, beside requests */
+	bool serving;                  /* they are there */
+	atomic_int busy;               /* sandboxes in which jobs run */
+	int64_t mounted_ns;            /* CLOCK_REALTIME */
+	_Atomic int64_t top_ns;        /* when the set of sandboxes changed last, 0: not since */
 };
 
 /* The operations of the connection. */
@@ -62,6 +65,8 @@ void ws_reply(fuse_req_t req, int r);
 /* As ws_reply, and stores the sentence for BOX (NULL: the mount); EACCES and EPERM are noted as
  * denials. */
 void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err);
+/* As ws_refuse where ERR has a sentence, else as ws_reply of R. */
+void ws_answer(fuse_req_t req, struct sbx_box *box, int r, const struct sbx_error *err);
 /*
  * Answers R, a failure to reach the file of NODE. That it is gone is explained, unless clients need
  * not hear of it, since the kernel looks for the name again (BY_NAME).

@@ -38,8 +38,31 @@ static void ignore(void *data)
 	(void)data;
 }
 
+static void altered(struct sbx_box *box, void *data)
+{
+	struct registry_fixture *h = data;
+
+	assert_non_null(box);
+	atomic_fetch_add(&h->altered, 1);
+}
+
+static void replaced(struct sbx_box *box, int old, int new, void *data)
+{
+	struct registry_fixture *h = data;
+
+	assert_non_null(box);
+	assert_int_not_equal(old, new);
+	atomic_fetch_add(&h->replaced, 1);
+}
+
 static const struct sbx_observer observer = {
-        .invalidate = invalidate, .wrote = ignore_box, .shown = ignore, .retired = ignore_box};
+        .invalidate = invalidate,
+        .wrote = ignore_box,
+        .altered = altered,
+        .replaced = replaced,
+        .shown = ignore,
+        .retired = ignore_box,
+};
 
 static void *loop_thread(void *data)
 {

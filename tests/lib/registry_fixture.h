@@ -30,7 +30,8 @@ struct registry_fixture {
 	struct faults backend;
 	struct sbx_registry *registry;
 	pthread_t thread;
-	atomic_int busy; /* times invalidate() said busy, less times it said idle */
+	atomic_int altered, replaced; /* how often the observer was told */
+	atomic_int busy;              /* times invalidate() said busy, less times it said idle */
 };
 
 /* As a mount that is told BACKEND and SOURCE, which may be NULL. */
