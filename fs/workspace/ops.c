@@ -1,6 +1,7 @@
 /* The table of the workspace connection and what is agreed on with the kernel. */
 #include <errno.h>
 
+#include "fs/workspace/gate.h"
 #include "fs/workspace/workspace.h"
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -19,52 +20,51 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	              (FUSE_CAP_SPLICE_WRITE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_PARALLEL_DIROPS |
 	               FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
 	               FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_EXPIRE_ONLY);
-	conn->max_background = 64;
+	/* Reads that are parked count, and are not to hold up those that need not be. */
+	conn->max_background = ws->away ? 1024 : 64;
 	conn->time_gran = 1;
 #ifdef HAVE_PASSTHROUGH
 	if (ws->passthrough) {
 		conn->want |= conn->capable & FUSE_CAP_PASSTHROUGH;
 		conn->max_backing_stack_depth = FUSE_BACKING_STACKED_OVER; /* an overlay */
 	}
-#else
-	(void)ws;
 #endif
 }
 
 const struct fuse_lowlevel_ops sbx_workspace_ops = {
         .init = op_init,
-        .lookup = op_lookup,
+        .lookup = gate_lookup,
         .forget = op_forget,
         .forget_multi = op_forget_multi,
-        .getattr = op_getattr,
-        .setattr = op_setattr,
+        .getattr = gate_getattr,
+        .setattr = gate_setattr,
         .access = op_access,
         .readlink = op_readlink,
-        .mknod = op_mknod,
-        .mkdir = op_mkdir,
-        .unlink = op_unlink,
-        .rmdir = op_rmdir,
-        .symlink = op_symlink,
-        .rename = op_rename,
-        .link = op_link,
+        .mknod = gate_mknod,
+        .mkdir = gate_mkdir,
+        .unlink = gate_unlink,
+        .rmdir = gate_rmdir,
+        .symlink = gate_symlink,
+        .rename = gate_rename,
+        .link = gate_link,
         .open = op_open,
-        .read = op_read,
-        .write = op_write,
+        .read = gate_read,
+        .write = gate_write,
         .flush = op_flush,
         .release = op_release,
-        .fsync = op_fsync,
-        .opendir = op_opendir,
-        .readdir = op_readdir,
-        .readdirplus = op_readdirplus,
+        .fsync = gate_fsync,
+        .opendir = gate_opendir,
+        .readdir = gate_readdir,
+        .readdirplus = gate_readdirplus,
         .releasedir = op_releasedir,
-        .fsyncdir = op_fsyncdir,
+        .fsyncdir = gate_fsyncdir,
         .statfs = op_statfs,
         .setxattr = op_setxattr,
         .getxattr = op_getxattr,
         .listxattr = op_listxattr,
         .removexattr = op_removexattr,
-        .create = op_create,
-        .fallocate = op_fallocate,
-        .copy_file_range = op_copy_file_range,
-        .lseek = op_lseek,
+        .create = gate_create,
+        .fallocate = gate_fallocate,
+        .copy_file_range = gate_copy_file_range,
+        .lseek = gate_lseek,
 };

@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/workspace/changes.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/owner.h"
 #include "fs/workspace/workspace.h"
@@ -104,15 +105,58 @@ static int set_owner(const struct sbx_box *box, int path_fd, const struct stat *
 	                                                                                : 0;
 }
 
-static int set_size(struct sbx_workspace *ws, struct sbx_node *node, off_t size)
+/* All that is emptied is here by that; what is cut elsewhere is other contents. */
+static int cut(struct sbx_workspace *ws, struct sbx_node *node, int fd, off_t size,
+               struct sbx_error *err)
+{
+	struct ws_change change;
+	int r;
+
+	if (size > 0) {
+		r = ws_change_data(ws, node, fd, err);
+		return r < 0 ? r : ftruncate(fd, size) < 0 ? -errno : 0;
+	}
+	r = ws_change_begin_node(&change, ws, node, fd, err);
+	if (r < 0)
+		return r;
+	r = ftruncate(fd, size) < 0 ? -errno : 0;
+	ws_change_end(&change, SBX_CHANGE_EMPTIED, r);
+	return r;
+}
+
+static int set_size(struct sbx_workspace *ws, struct sbx_node *node, off_t size,
+                    struct sbx_error *err)
 {
 	struct sbx_fd *f;
 	int r = sbx_node_fd(ws->inodes, node, SBX_FD_WRITE, &f);
 
 	if (r < 0)
 		return r;
-	r = ftruncate(f->fd, size) < 0 ? -errno : 0;
+	r = cut(ws, node, f->fd, size, err);
 	sbx_fd_put(ws->inodes, f);
+	return r;
+}
+
+#define SET_TIMES                                                                                  \
+	(FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |                     \
+	 FUSE_SET_ATTR_MTIME_NOW)
+
+static int set_mode_and_times(struct sbx_workspace *ws, struct sbx_node *node, int path_fd,
+                              const struct stat *attr, int set, struct sbx_error *err)
+{
+	struct ws_change change;
+	int r;
+
+	if (!(set & (FUSE_SET_ATTR_MODE | SET_TIMES)))
+		return 0;
+	r = ws_change_begin_node(&change, ws, node, path_fd, err);
+	if (r < 0)
+		return r;
+	if (set & FUSE_SET_ATTR_MODE)
+		r = set_mode(path_fd, attr->st_mode, err);
+	if (r == 0 && set & SET_TIMES)
+		r = set_times(path_fd, attr, set);
+	ws_change_end(&change, SBX_CHANGE_STATUS, r);
 	return r;
 }
 
@@ -126,11 +170,8 @@ static int set_status(struct sbx_workspace *ws, struct sbx_node *node, const str
 		return r;
 	if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
 		r = set_owner(sbx_node_box(node), f->fd, attr, set);
-	if (r == 0 && set & FUSE_SET_ATTR_MODE)
-		r = set_mode(f->fd, attr->st_mode, err);
-	if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
-	                     FUSE_SET_ATTR_MTIME_NOW))
-		r = set_times(f->fd, attr, set);
+	if (r == 0)
+		r = set_mode_and_times(ws, node, f->fd, attr, set, err);
 	sbx_fd_put(ws->inodes, f);
 	return r;
 }
@@ -143,7 +184,7 @@ static int set_attr(struct sbx_workspace *ws, struct sbx_node *node, const struc
 	int r = 0;
 
 	if (set & FUSE_SET_ATTR_SIZE)
-		r = set_size(ws, node, attr->st_size);
+		r = set_size(ws, node, attr->st_size, err);
 	if (r == 0)
 		r = set_status(ws, node, attr, set, err);
 	if (r != -EEXIST)
@@ -254,7 +295,11 @@ static bool xattr_open(fuse_req_t req, fuse_ino_t ino, struct sbx_node **node, s
 	*node = ws_node(req, ino);
 	if (!*node)
 		return false;
-	r = is_backed(*node) ? sbx_node_fd(ws->inodes, *node, SBX_FD_PATH, f) : -EOPNOTSUPP;
+	/* Nobody brings them to where a sandbox really is, and those of its copy are the backend's.
+	 */
+	r = is_backed(*node) && !sbx_is_away(sbx_node_box(*node)->sandbox)
+	            ? sbx_node_fd(ws->inodes, *node, SBX_FD_PATH, f)
+	            : -EOPNOTSUPP;
 	if (r < 0) {
 		sbx_node_put(ws->inodes, *node);
 		ws_reply(req, r);

@@ -262,7 +262,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
 	else
 		r = sbx_node_fd(ws->inodes, node, SBX_FD_PATH, &f);
 	if (r == 0)
-		r = ws_tree_make(ws, dir, dfd->fd, newname, &(struct ws_new){.file = f->fd}, &err);
+		r = ws_tree_make(ws, dir, dfd->fd, newname,
+		                 &(struct ws_new){.file = f->fd, .linked = node}, &err);
 	/* The kernel brings it up to date only where both names have one node. */
 	if (r == 0 && sbx_node_box(node)->sandbox->tree.splits_links)
 		sbx_channel_forget_attr(ws->channel, sbx_node_id(node));

@@ -28,6 +28,7 @@
 #include "fs/control/control.h"
 #include "fs/fuse/passthrough.h"
 #include "fs/sandbox/backend_work.h"
+#include "fs/workspace/changes.h"
 #include "fs/workspace/tree.h"
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
@@ -262,24 +263,28 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct sbx_workspace *ws = ws_of(req);
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = size};
 	struct sbx_fd *f;
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
-	ssize_t n;
+	ssize_t n = -1;
 	int r;
 	bool last = false;
 
 	if (!node)
 		return;
 	drop_set_id(f->fd);
+	r = ws_change_data(ws, node, f->fd, &err);
 	/* Appending is the file's business: a command may append to it at the same time. */
-	do {
-		n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
-		r = n < 0 ? -errno : 0;
-	} while (ws_make_room(ws, sbx_node_box(node), r, &last));
-	ws_put(ws, node, f);
+	if (r == 0)
+		do {
+			n = pwritev2(f->fd, &iov, 1, off, fi->flags & O_APPEND ? RWF_APPEND : 0);
+			r = n < 0 ? -errno : 0;
+		} while (ws_make_room(ws, sbx_node_box(node), r, &last));
+	sbx_fd_put(ws->inodes, f);
 	if (n < 0)
-		ws_reply(req, r);
+		ws_answer(req, sbx_node_box(node), r, &err);
 	else
 		fuse_reply_write(req, (size_t)n);
+	sbx_node_put(ws->inodes, node);
 }
 
 /*
@@ -343,6 +348,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
                   struct fuse_file_info *fi)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_fd *f;
 	struct sbx_node *node = file_fd(req, ino, SBX_FD_WRITE, &f);
 	int r;
@@ -351,11 +357,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	(void)fi;
 	if (!node)
 		return;
-	do {
-		r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
-	} while (ws_make_room(ws, sbx_node_box(node), r, &last));
-	ws_put(ws, node, f);
-	ws_reply(req, r);
+	r = ws_change_data(ws, node, f->fd, &err);
+	if (r == 0)
+		do {
+			r = fallocate(f->fd, mode, off, len) < 0 ? -errno : 0;
+		} while (ws_make_room(ws, sbx_node_box(node), r, &last));
+	sbx_fd_put(ws->inodes, f);
+	ws_answer(req, sbx_node_box(node), r, &err);
+	sbx_node_put(ws->inodes, node);
 }
 
 void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse_file_info *in_fi,
@@ -363,9 +372,10 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
                         int flags)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_fd *from, *to;
 	struct sbx_node *src, *dst;
-	ssize_t n;
+	ssize_t n = -1;
 	int r;
 	bool last = false;
 
@@ -379,16 +389,20 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off, struct fuse
 		ws_put(ws, src, from);
 		return;
 	}
-	do {
-		n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len, (unsigned)flags);
-		r = n < 0 ? -errno : 0;
-	} while (ws_make_room(ws, sbx_node_box(dst), r, &last));
-	ws_put(ws, dst, to);
+	r = ws_change_data(ws, dst, to->fd, &err);
+	if (r == 0)
+		do {
+			n = copy_file_range(from->fd, &in_off, to->fd, &out_off, len,
+			                    (unsigned)flags);
+			r = n < 0 ? -errno : 0;
+		} while (ws_make_room(ws, sbx_node_box(dst), r, &last));
+	sbx_fd_put(ws->inodes, to);
 	ws_put(ws, src, from);
 	if (n < 0)
-		ws_reply(req, r);
+		ws_answer(req, sbx_node_box(dst), r, &err);
 	else
 		fuse_reply_write(req, (size_t)n);
+	sbx_node_put(ws->inodes, dst);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)

@@ -10,6 +10,7 @@
 #include "fs/workspace/ops_root.h"
 #include "fs/workspace/tree.h"
 #include "fs/workspace/workspace.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/tree.h"
@@ -51,6 +52,17 @@ static void clear(void *data)
 	sbx_loop_post(sbx_registry_loop(c->ws->registry), cleared, c);
 }
 
+/* It is elsewhere, with all that nobody here has looked at. */
+static void refuse_hidden(fuse_req_t req, struct sbx_node *dir, const char *name)
+{
+	struct sbx_error err;
+
+	sbx_fail(&err, ENOTEMPTY,
+	         "a command has made .git in %s, which is not shown; let a command remove it",
+	         name);
+	ws_refuse(req, sbx_node_box(dir), &err);
+}
+
 /*
  * Takes over an rmdir of NAME in DIR, with both, when only what is not shown keeps it from being
  * empty; answers later. False: it is not so.
@@ -66,6 +78,11 @@ static bool rmdir_hidden(fuse_req_t req, struct sbx_node *dir, struct sbx_fd *f,
 	fd = openat(f->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || !sbx_nested_alone(sbx_node_box(dir), fd))
 		return false;
+	if (sbx_is_away(sbx_node_box(dir)->sandbox)) {
+		refuse_hidden(req, dir, name);
+		ws_put(ws, dir, f);
+		return true;
+	}
 	c = calloc(1, sizeof(*c) + strlen(name) + 1);
 	if (!c)
 		return false;
@@ -103,6 +120,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *dir = ws_node(req, parent);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_fd *f;
 	int r;
 
@@ -117,14 +135,15 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	dir = ws_parent(req, parent, name, &f);
 	if (!dir)
 		return;
-	r = ws_tree_remove(ws, dir, f->fd, name, 0);
-	ws_reply(req, r);
+	r = ws_tree_remove(ws, dir, f->fd, name, 0, &err);
+	ws_answer(req, sbx_node_box(dir), r, &err);
 	ws_put(ws, dir, f);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct sbx_workspace *ws = ws_of(req);
+	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_node *dir;
 	struct sbx_fd *f;
 	int r;
@@ -137,10 +156,10 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!dir)
 		return;
 	r = ws_is_control(ws, dir, name) ? remove_control(ws, dir, name)
-	                                 : ws_tree_remove(ws, dir, f->fd, name, AT_REMOVEDIR);
+	                                 : ws_tree_remove(ws, dir, f->fd, name, AT_REMOVEDIR, &err);
 	if (r == -ENOTEMPTY && rmdir_hidden(req, dir, f, name))
 		return;
-	ws_reply(req, r);
+	ws_answer(req, sbx_node_box(dir), r, &err);
 	ws_put(ws, dir, f);
 }
 
@@ -164,11 +183,11 @@ static int check_rename(const struct ws_rename *what)
 	return 0;
 }
 
-static void rename_end(struct renaming *rn, int r)
+static void rename_end(struct renaming *rn, int r, const struct sbx_error *err)
 {
 	const struct ws_rename *w = &rn->what;
 
-	ws_reply(rn->req, r);
+	ws_answer(rn->req, sbx_node_box(w->dir), r, err);
 	ws_put(w->ws, w->newdir, w->newfd);
 	ws_put(w->ws, w->dir, w->fd);
 }
@@ -177,8 +196,10 @@ static void rename_end(struct renaming *rn, int r)
 static void move_work(void *data)
 {
 	struct renaming *rn = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = ws_tree_rename(&rn->what, true, &err);
 
-	rename_end(rn, ws_tree_rename(&rn->what, true));
+	rename_end(rn, r, &err);
 	free(rn->what.name);
 	free(rn->what.newname);
 	free(rn);
@@ -207,14 +228,15 @@ static bool move_later(const struct renaming *rn)
 static void rename_in_box(struct renaming *rn)
 {
 	const struct sbx_box *box = sbx_node_box(rn->what.dir);
+	struct sbx_error err = SBX_ERROR_INIT;
 	int r = check_rename(&rn->what);
 
 	if (r == 0) {
-		r = ws_tree_rename(&rn->what, false);
+		r = ws_tree_rename(&rn->what, false, &err);
 		if (r == -EXDEV && box->sandbox->tree.emulate_dir_rename && move_later(rn))
 			return;
 	}
-	rename_end(rn, r);
+	rename_end(rn, r, &err);
 }
 
 /* Whether NAME in the directory PARENT is not a sandbox's to give up; then it has been told. */

@@ -25,8 +25,10 @@
 #include "fs/control/ops.h"
 #include "fs/fuse/session.h"
 #include "fs/sandbox/backend_work.h"
+#include "fs/workspace/gate.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/workspace.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/mitigations.h"
@@ -123,6 +125,14 @@ void ws_refuse(fuse_req_t req, struct sbx_box *box, const struct sbx_error *err)
 	fuse_reply_err(req, err->code);
 }
 
+void ws_answer(fuse_req_t req, struct sbx_box *box, int r, const struct sbx_error *err)
+{
+	if (r < 0 && err->code)
+		ws_refuse(req, box, err);
+	else
+		ws_reply(req, r);
+}
+
 void ws_unreached(fuse_req_t req, struct sbx_node *node, int r, bool by_name)
 {
 	struct sbx_workspace *ws = ws_of(req);
@@ -210,6 +220,9 @@ void ws_edited(const struct sbx_node *node)
 bool ws_make_room(struct sbx_workspace *ws, struct sbx_box *box, int r, bool *last)
 {
 	if ((r != -ENOSPC && r != -EDQUOT) || *last)
+		return false;
+	/* Its turn is held, and nobody waits with that. */
+	if (sbx_is_away(box->sandbox))
 		return false;
 	if (sbx_sandbox_make_room(box->sandbox))
 		return true;
@@ -378,6 +391,8 @@ static int lookup_top(struct sbx_workspace *ws, const char *name, struct stat *s
 	box = sbx_registry_find(ws->registry, name);
 	if (!box)
 		return -ENOENT;
+	if (sbx_is_away(box->sandbox))
+		ws_refresh(box);
 	r = lookup_special(ws, SBX_NODE_BOX, box, 0, st, ret);
 	sbx_box_unref(box);
 	return r;

@@ -15,15 +15,15 @@
 
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/gitdir.h"
+#include "fs/workspace/changes.h"
 #include "fs/workspace/kernel_cache.h"
 #include "fs/workspace/move_dir.h"
 #include "fs/workspace/nested_git.h"
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 
-/* The path of NAME in DIR from the sandbox's root. */
-static bool path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                    char buf[PATH_MAX])
+bool ws_path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                char buf[PATH_MAX])
 {
 	size_t len;
 
@@ -38,7 +38,7 @@ static void note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirf
 {
 	char path[PATH_MAX];
 
-	if (sbx_nested_is(sbx_node_box(dir), name) && path_in(ws, dir, name, path))
+	if (sbx_nested_is(sbx_node_box(dir), name) && ws_path_in(ws, dir, name, path))
 		sbx_nested_note(sbx_node_box(dir), dirfd, name, path);
 }
 
@@ -78,8 +78,8 @@ static int give(struct sbx_node *dir, int dirfd, const struct sbx_nested *n,
 	return sbx_owner_give(sbx_node_box(dir), n->dirfd, n->dirfd, n->name);
 }
 
-int ws_tree_make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
-                 const struct ws_new *what, struct sbx_error *err)
+static int make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                const struct ws_new *what, struct sbx_error *err)
 {
 	struct sbx_box *box = sbx_node_box(dir);
 	_cleanup_fd_ int fd = -1;
@@ -105,11 +105,24 @@ int ws_tree_make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, cons
 	return what->open ? sbx_steal_fd(&fd) : 0;
 }
 
+int ws_tree_make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                 const struct ws_new *what, struct sbx_error *err)
+{
+	struct ws_change change;
+	int r = ws_change_begin(&change, ws, dir, dirfd, name, what->linked, err);
+
+	if (r < 0)
+		return r;
+	r = make(ws, dir, dirfd, name, what, err);
+	ws_change_made(&change, dirfd, name, what, r);
+	return r;
+}
+
 /* --- removing -----------------------------------------------------------------------------------
  */
 
-int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
-                   int flags)
+static int take_away(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                     int flags)
 {
 	struct sbx_box *box = sbx_node_box(dir);
 	struct sbx_nested n;
@@ -132,6 +145,19 @@ int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, co
 	if (r == 0)
 		sbx_nested_drop(&n, dirfd, name);
 	sbx_nested_release(&n);
+	return r;
+}
+
+int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, const char *name,
+                   int flags, struct sbx_error *err)
+{
+	struct ws_change change;
+	int r = ws_change_begin(&change, ws, dir, dirfd, name, NULL, err);
+
+	if (r < 0)
+		return r;
+	r = take_away(ws, dir, dirfd, name, flags);
+	ws_change_removed(&change, r);
 	return r;
 }
 
@@ -264,8 +290,8 @@ static void moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const c
 {
 	char old[PATH_MAX], new[PATH_MAX];
 
-	if (sbx_node_box(dir)->hides_git && path_in(ws, dir, name, old) &&
-	    path_in(ws, newdir, newname, new))
+	if (sbx_node_box(dir)->hides_git && ws_path_in(ws, dir, name, old) &&
+	    ws_path_in(ws, newdir, newname, new))
 		sbx_nested_moved(sbx_node_box(dir), old, new, swapped);
 }
 
@@ -307,7 +333,7 @@ static bool move_nodes(const struct ws_rename *rn)
  * A file of the base is copied up before it has another name. It is held meanwhile, because an
  * ordinary user's overlay may forget that the copy is that file.
  */
-int ws_tree_rename(const struct ws_rename *rn, bool by_moving)
+static int rename_held(const struct ws_rename *rn, bool by_moving)
 {
 	struct sbx_inodes *inodes = rn->ws->inodes;
 	struct sbx_box *box = sbx_node_box(rn->dir);
@@ -315,8 +341,6 @@ int ws_tree_rename(const struct ws_rename *rn, bool by_moving)
 	struct sbx_hold source = {0}, target = {0};
 	int r;
 
-	if (box != sbx_node_box(rn->newdir))
-		return -EXDEV;
 	if (box->sandbox->tree.unstable_before_ns)
 		sbx_hold_name(inodes, rn->dir, rn->name, &source);
 	sbx_hold_name(inodes, rn->newdir, rn->newname, &target);
@@ -329,5 +353,20 @@ int ws_tree_rename(const struct ws_rename *rn, bool by_moving)
 	if (exchange)
 		sbx_hold_release(inodes, &target, false);
 	sbx_hold_release(inodes, &source, false);
+	return r;
+}
+
+int ws_tree_rename(const struct ws_rename *rn, bool by_moving, struct sbx_error *err)
+{
+	struct ws_change change;
+	int r;
+
+	if (sbx_node_box(rn->dir) != sbx_node_box(rn->newdir))
+		return -EXDEV;
+	r = ws_change_begin_rename(&change, rn, err);
+	if (r < 0)
+		return r;
+	r = rename_held(rn, by_moving);
+	ws_change_renamed(&change, rn, r);
 	return r;
 }
