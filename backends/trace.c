@@ -472,7 +472,26 @@ static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
 	inner->impl->away->flush(inner, w);
 }
 
+static void away_begin(struct sbx_sandbox *sb)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("away.begin(%s)", sb->id);
+	inner->impl->away->begin(inner);
+}
+
+static void away_rest(struct sbx_sandbox *sb, unsigned ms)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+	const uint64_t start = sbx_now_ns();
+
+	inner->impl->away->rest(inner, ms);
+	result("away.rest", sb->id, start, 0, NULL);
+}
+
 static const struct sbx_away_impl away_impl = {
+        .begin = away_begin,
+        .rest = away_rest,
         .here = away_here,
         .want = away_want,
         .unwant = away_unwant,

@@ -111,7 +111,7 @@ struct sbx_machine_put {
 #define SBX_PROVIDER_DETACHES       1u /* what a script starts in the background goes on after it */
 #define SBX_PROVIDER_PARALLEL       2u /* scripts may run at once in a machine */
 #define SBX_PROVIDER_SLEEPS         4u /* one that is not touched sleeps, and wakes */
-#define SBX_PROVIDER_BLOCKS_NETWORK 8u  /* net=none is enforced */
+#define SBX_PROVIDER_BLOCKS_NETWORK 8u /* net=none is enforced */
 #define SBX_PROVIDER_FILTERS_HOSTS  16u /* net=allow:LIST is enforced */
 #define SBX_PROVIDER_EPHEMERAL      32u /* what stops is gone: there is no waking */
 

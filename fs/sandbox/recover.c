@@ -20,6 +20,7 @@
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/registry_impl.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
@@ -229,13 +230,38 @@ static struct box *next_open(struct sbx_registry *reg)
 	return NULL;
 }
 
+#define REST_MS 20000 /* for what a sandbox elsewhere has not sent; the next mount sends the rest */
+
+/* [pool] */
+static void rest_work(void *data)
+{
+	struct box *box = data;
+
+	pthread_mutex_lock(&box->backend_lock);
+	if (!box->taken_down)
+		box->pub.sandbox->impl->away->rest(box->pub.sandbox, REST_MS);
+	pthread_mutex_unlock(&box->backend_lock);
+	sbx_loop_post(box->pub.registry->config.loop, sbx_box_left, box);
+}
+
+/* [loop] Its jobs have ended. */
+static void jobs_shut(void *data)
+{
+	struct box *box = data;
+
+	if (sbx_is_away(box->pub.sandbox))
+		sbx_pool_submit(box->pub.registry->config.lane, rest_work, box);
+	else
+		sbx_box_left(box);
+}
+
 static void shut(struct sbx_registry *reg, struct box *box)
 {
 	if (reg->config.settings->ephemeral) {
 		sbx_box_stop(box);
 		sbx_box_unref(&box->pub);
 	} else {
-		sbx_jobs_shutdown(box->pub.jobs, sbx_box_left, box);
+		sbx_jobs_shutdown(box->pub.jobs, jobs_shut, box);
 	}
 }
 

@@ -352,6 +352,7 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 	box->pub.sandbox = sandbox;
 	box->pub.own_results = sandbox->tree.own_results;
 	box->pub.root_ino = st.st_ino;
+	sbx_away_begin(sandbox);
 	return 0;
 }
 

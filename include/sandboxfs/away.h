@@ -108,6 +108,13 @@ static inline bool sbx_is_away(const struct sbx_sandbox *sb)
 	return __builtin_expect(sb->turn != NULL, 0);
 }
 
+/* [any] As the member; nothing where all files are here. */
+static inline void sbx_away_begin(struct sbx_sandbox *sb)
+{
+	if (sbx_is_away(sb))
+		sb->impl->away->begin(sb);
+}
+
 /* [any] As the member; true where all files are here. */
 static inline bool sbx_away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need,
                                  uint64_t off, uint64_t len)
