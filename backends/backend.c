@@ -12,6 +12,10 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
 
+#ifdef SBX_DIRS
+#include "tests/lib/dirs.h"
+#endif
+
 static const struct known {
 	const char *name;
 	int (*open)(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
@@ -26,6 +30,9 @@ static const struct known {
         {"daytona", NULL, NULL, "Daytona sandbox not yet implemented"},
         {"vercel", NULL, NULL, "Vercel sandbox not yet implemented"},
         {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
+#ifdef SBX_DIRS
+        {"dirs", sbx_dirs_open, NULL, NULL},
+#endif
 };
 
 static void check_members(const struct sbx_backend_impl *impl)

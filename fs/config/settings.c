@@ -404,12 +404,19 @@ static const struct sbx_kind kind_file = {set_file, load_text, NULL, "=FILE"};
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+/* A daemon of the tests has another backend (tests/lib/dirs.h). */
+#ifdef SBX_DIRS
+#define BACKENDS "local|memory|daytona|vercel|dagger|dirs"
+#else
+#define BACKENDS "local|memory|daytona|vercel|dagger"
+#endif
+
 #define AT(member)    offsetof(struct sbx_settings, member)
 #define LIMIT(member) AT(limits.member)
 
 /* clang-format off */
 static const struct sbx_key keys[] = {
-	{"backend", &kind_text, AT(backend), "local|memory|daytona|vercel|dagger", NULL,
+	{"backend", &kind_text, AT(backend), BACKENDS, NULL,
 	 "where sandboxes live: local, memory; daytona, vercel, dagger: refused so far"},
 	{"base", &kind_text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
 	{"branch", &kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
