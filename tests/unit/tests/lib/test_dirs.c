@@ -655,10 +655,14 @@ static void a_machine_that_slept_wakes_without_its_processes(void **state)
 	pid_t pid = start_sleeper(m);
 
 	(void)state;
-	set_faults("look asleep 1\nrun asleep 1 10\n");
+	set_faults("look asleep 1\n");
 	assert_int_equal(look(m), SBX_MACHINE_ASLEEP);
 	expect_dead(pid);
+	pid = start_sleeper(m);
+	assert_int_equal(look(m), SBX_MACHINE_UP);
+	set_faults("run asleep 1 10\n");
 	check(m, "echo", 0, "\n");
+	expect_dead(pid);
 	assert_int_equal(look(m), SBX_MACHINE_UP);
 	drop(m);
 }
