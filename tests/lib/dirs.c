@@ -80,7 +80,7 @@ static int pause_for(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err)
 int dirs_request(struct dirs *d, const char *machine, const char *verb, const char *op,
                  uint64_t bytes, struct dirs_fault *fault, struct sbx_error *err)
 {
-	int r = dirs_faults_next(&d->faults, d->dir, verb, op, fault, err);
+	int r = dirs_faults_next(&d->faults, d->dir, machine, verb, op, fault, err);
 	_cleanup_free_ char *line =
 	        sbx_format("%lld %s %s %s %llu %s\n", (long long)sbx_real_ms(), machine, verb,
 	                   *op ? op : "-", (unsigned long long)bytes, dirs_fault_word(fault->kind));

@@ -11,7 +11,7 @@
  *   BASE/requests                         a line each: MS MACHINE VERB OP BYTES FAULT
  *
  * A line of faults is
- *   VERB[:OP] KIND [COUNT|all|every N] [ARG]
+ *   VERB[:OP][@MACHINE] KIND [COUNT|all|every N] [ARG]
  * VERB: make look unmake find touch run put push, or *. OP: of a run or put, else any. COUNT: the
  * first so many that match since the file is there; every N: each Nth that matches. The first line
  * that applies is the fault of a request, which those below do not count; all of the kind latency

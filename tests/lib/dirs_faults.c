@@ -75,15 +75,19 @@ static bool read_limits(char *at, struct dirs_rule *rule)
 
 static bool read_rule(char *line, struct dirs_rule *rule)
 {
-	char which[64] = "", kind[16] = "", *colon;
+	char which[192] = "", kind[16] = "", *at, *colon;
 	int n = 0;
 
 	*rule = (struct dirs_rule){0};
-	if (sscanf(line, "%63s %15s%n", which, kind, &n) != 2 || !read_kind(kind, &rule->kind))
+	if (sscanf(line, "%191s %15s%n", which, kind, &n) != 2 || !read_kind(kind, &rule->kind))
 		return false;
+	at = strchr(which, '@');
+	if (at)
+		*at = '\0';
 	colon = strchr(which, ':');
 	if (colon)
 		*colon = '\0';
+	snprintf(rule->machine, sizeof(rule->machine), "%.127s", at ? at + 1 : "");
 	snprintf(rule->op, sizeof(rule->op), "%.31s", colon ? colon + 1 : "");
 	snprintf(rule->verb, sizeof(rule->verb), "%.15s", which);
 	return read_limits(line + n, rule);
@@ -129,17 +133,17 @@ static int refresh(struct dirs_faults *f, int dir)
 	return read_rules(f, text);
 }
 
-static bool matches(const struct dirs_rule *rule, const char *verb, const char *op)
+static bool matches(const struct dirs_rule *rule, const char *machine, const char *verb,
+                    const char *op)
 {
-	if (strcmp(rule->verb, "*") != 0 && strcmp(rule->verb, verb) != 0)
-		return false;
-	return !*rule->op || strcmp(rule->op, op) == 0;
+	return (strcmp(rule->verb, "*") == 0 || strcmp(rule->verb, verb) == 0) &&
+	       (!*rule->op || strcmp(rule->op, op) == 0) &&
+	       (!*rule->machine || strcmp(rule->machine, machine) == 0);
 }
 
-static void take(struct dirs_rule *rule, const char *verb, const char *op, struct dirs_fault *fault)
+/* A rule that matches comes to FAULT, if it is its turn. */
+static void take(struct dirs_rule *rule, struct dirs_fault *fault)
 {
-	if (!matches(rule, verb, op))
-		return;
 	if (rule->kind != DIRS_LATENCY && fault->kind != DIRS_NO_FAULT)
 		return;
 	rule->matched++;
@@ -154,8 +158,8 @@ static void take(struct dirs_rule *rule, const char *verb, const char *op, struc
 	memcpy(fault->arg, rule->arg, sizeof(fault->arg));
 }
 
-int dirs_faults_next(struct dirs_faults *f, int dir, const char *verb, const char *op,
-                     struct dirs_fault *ret, struct sbx_error *err)
+int dirs_faults_next(struct dirs_faults *f, int dir, const char *machine, const char *verb,
+                     const char *op, struct dirs_fault *ret, struct sbx_error *err)
 {
 	unsigned bad;
 	int r;
@@ -165,7 +169,8 @@ int dirs_faults_next(struct dirs_faults *f, int dir, const char *verb, const cha
 	r = refresh(f, dir);
 	bad = f->bad;
 	for (size_t i = 0; r == 0 && !bad && i < f->n; i++)
-		take(&f->rules[i], verb, op, ret);
+		if (matches(&f->rules[i], machine, verb, op))
+			take(&f->rules[i], ret);
 	pthread_mutex_unlock(&f->lock);
 	if (r < 0)
 		return sbx_fail(err, -r, "the file of faults cannot be read: %s", strerror(-r));

@@ -23,7 +23,7 @@ enum dirs_kind {
 };
 
 struct dirs_rule {
-	char verb[16], op[32]; /* op "": any */
+	char verb[16], op[32], machine[128]; /* "": any */
 	enum dirs_kind kind;
 	unsigned long count, every; /* 0: no such limit */
 	char arg[64];
@@ -47,8 +47,8 @@ struct dirs_fault {
 };
 
 /* The fault of a request, by the file "faults" in DIR. -EINVAL: a line cannot be read. */
-int dirs_faults_next(struct dirs_faults *f, int dir, const char *verb, const char *op,
-                     struct dirs_fault *ret, struct sbx_error *err);
+int dirs_faults_next(struct dirs_faults *f, int dir, const char *machine, const char *verb,
+                     const char *op, struct dirs_fault *ret, struct sbx_error *err);
 /* ARG as a number; FALLBACK where there is none. */
 uint64_t dirs_fault_number(const struct dirs_fault *fault, uint64_t fallback);
 /* The word of a kind, "-" of none. */

@@ -604,7 +604,7 @@ static void each_fault_of_a_run(void **state)
 	drop(m);
 }
 
-static void a_fault_is_chosen_by_verb_op_and_count(void **state)
+static void a_fault_is_chosen_by_verb_op_machine_and_count(void **state)
 {
 	struct sbx_machine *m = make("a");
 
@@ -615,6 +615,9 @@ static void a_fault_is_chosen_by_verb_op_and_count(void **state)
 	set_faults("* 5xx\n");
 	check(m, "echo", -EREMOTEIO, NULL);
 	assert_int_equal(provider->impl->touch(m, &err), -EREMOTEIO);
+	set_faults("run:test@b 5xx\n*@a 429 1\n");
+	check(m, "echo", -EAGAIN, NULL);
+	check(m, "echo", 0, "\n");
 	set_faults("run 5xx many\n");
 	check(m, "echo", -EINVAL, NULL);
 	set_faults("");
@@ -748,7 +751,7 @@ int main(void)
 	        CASE(files_are_put_by_number),
 	        CASE(a_cancelled_put_ends),
 	        CASE(each_fault_of_a_run),
-	        CASE(a_fault_is_chosen_by_verb_op_and_count),
+	        CASE(a_fault_is_chosen_by_verb_op_machine_and_count),
 	        CASE(latency_is_added_up),
 	        CASE(a_machine_that_vanishes_is_gone),
 	        CASE(a_machine_that_slept_wakes_without_its_processes),
