@@ -6,6 +6,9 @@
 # tests in it, so that an ordinary user needs no access to the source tree. SBX_OPTIONS is added to
 # the -o of each mount. Cases print `ok - claim` and `not ok - claim`; numbers and the plan are
 # added here. Skips, with the reason, only where FUSE, or what SBX_OPTIONS asks for, is absent.
+#
+# With BACKEND=dirs, and sandboxfs-dirs as SANDBOXFS, sandboxes are in machines below $ROOM/dirs
+# (dirs.h), whose requests take SBX_DIRS_LATENCY ms; SBX_DIRS_SHELL is the shell there.
 set -u
 
 who=$1
@@ -98,6 +101,9 @@ leftovers() {
 
 # Ends what a failed case left, so that the next one starts clean.
 sweep() {
+	for pid in $(grep -alF "$ROOM/dirs/" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3); do
+		! readlink "/proc/$pid/cwd" | grep -qF "$ROOM/dirs/" || kill -9 "$pid"
+	done
 	for pid in $(processes "$ROOM/bin/sandboxfs"); do
 		kill -9 "$pid"
 	done
@@ -116,7 +122,8 @@ inside() {
 		TESTS="$ROOM/tests" SBX_CYCLES="${SBX_CYCLES:-100}" SBX_KILLS="${SBX_KILLS:-10}" \
 		SBX_CUTS="${SBX_CUTS:-8}" SBX_POWER_SEED="${SBX_POWER_SEED:-}" \
 		SBX_STEPS="${SBX_STEPS:-3000}" SBX_REFS="${SBX_REFS:-100000}" SBX_WEAK="${SBX_WEAK:-}" \
-		SBX_OPTIONS="${SBX_OPTIONS:-}" \
+		SBX_OPTIONS="${SBX_OPTIONS:-}" BACKEND="${BACKEND:-}" SBX_DIRS="$ROOM/dirs" \
+		SBX_DIRS_LATENCY="${SBX_DIRS_LATENCY:-0}" SBX_DIRS_SHELL="${SBX_DIRS_SHELL:-sh}" \
 		SBX_UNSEEN="${SBX_UNSEEN:-1}" SBX_MODEL_STEPS="${SBX_MODEL_STEPS:-}" \
 		SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
 		SBX_MODEL_SECONDS="${SBX_MODEL_SECONDS:-}" SBX_MODEL_LAST="${SBX_MODEL_LAST:-}" \

@@ -5,6 +5,8 @@ REPO=$ROOM/repo
 STATE=$ROOM/state
 LOG=$ROOM/daemon.log
 RECORD=$ROOM/daemon.record
+# With BACKEND=dirs sandboxes are elsewhere: machines are directories here (dirs.h).
+DIRS=$ROOM/dirs
 # Seconds to sleep for a command that is to be found by its argument:
 # other cases run at the same time.
 LONG=98765.$$
@@ -26,6 +28,19 @@ claim() {
 		tail -n 30 "$ROOM/claim.log" | sed 's/^/# /'
 		echo "not ok - $claim_text"
 	fi
+}
+
+is_away() {
+	[ -n "${BACKEND:-}" ]
+}
+
+# claim_here, claim_away: a claim of what only sandboxes on this host, or elsewhere, can hold.
+claim_here() {
+	is_away || claim "$@"
+}
+
+claim_away() {
+	! is_away || claim "$@"
 }
 
 fail() {
@@ -95,11 +110,14 @@ is_mounted() {
 
 # mount_fs SOURCE [OPTIONS]: returns when the mount is usable.
 # Without walls trees are full copies: without a view nothing else shows a layered one to a command.
+# What runs in a machine of dirs has this host's network, which has to be asked for.
 mount_fs() {
 	printf '%s\n' "$1" >"$ROOM/mounted.source"
 	printf '%s\n' "${2:-}" >"$ROOM/mounted.options"
 	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$1" "$MNT" \
-		-o "state_dir=$STATE${SBX_WEAK:+,cow=off}${SBX_OPTIONS:+,$SBX_OPTIONS}${2:+,$2}" || {
+		-o "state_dir=$STATE${BACKEND:+,backend=$BACKEND,net=host}${SBX_WEAK:+,cow=off}$(
+			printf %s "${SBX_OPTIONS:+,$SBX_OPTIONS}${2:+,$2}"
+		)" || {
 		cat "$LOG"
 		return 1
 	}
@@ -225,6 +243,15 @@ run() {
 	"$TOOL" exec "$MNT/$run_box/ctl/exec" "$@"
 }
 
+# seen_at NAME: the path of its tree as its commands know it, which elsewhere is none of this host.
+seen_at() {
+	if is_away; then
+		cat "$MNT/$1/ctl/workdir"
+	else
+		echo "$MNT/$1"
+	fi
+}
+
 # talk NAME/FILE CHUNK...: writes to a control file, prints failures and what it then reads.
 talk() {
 	talk_file=$MNT/$1
@@ -269,6 +296,7 @@ source_is_clean() {
 # But for what the trash has.
 source_and_state_are_clean() {
 	source_is_clean
+	! is_away || same '' "$(ls "$DIRS/machines")"
 	[ ! -d "$STATE" ] ||
 		same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
@@ -308,6 +336,59 @@ tear_and_drop() {
 	unmount
 	drop_refs refs/heads/sandbox refs/sandboxfs
 	source_and_state_are_clean
+}
+
+# --- sandboxes elsewhere (BACKEND=dirs) ----------------------------------------------------
+
+# machine NAME: the directory that its sandbox is.
+machine() {
+	dirname "$(cat "$MNT/$1/ctl/workdir")"
+}
+
+# faults LINE...: what goes wrong from here on (dirs.h); none: nothing.
+faults() {
+	printf '%s\n' "$@" >"$DIRS/faults.new"
+	mv "$DIRS/faults.new" "$DIRS/faults"
+}
+
+# mark: requests are counted from here on.
+mark() {
+	cat "$DIRS/requests" >"$ROOM/marked"
+}
+
+# asked [PATTERN]: the requests since, each as VERB:OP@MACHINE, that match the pattern of grep.
+asked() {
+	tail -n "+$(($(wc -l <"$ROOM/marked") + 1))" "$DIRS/requests" |
+		awk '{ print $3 ":" $4 "@" $2 }' | grep "${1:-.}"
+}
+
+# cost N [PATTERN]: so many requests have come since mark.
+cost() {
+	cost_asked=$(asked "${2:-.}") || true
+	same "$1" "$(printf '%s' "$cost_asked" | grep -c .)" || fail "$cost_asked"
+}
+
+# until_quiet NAME...: the sandboxes are made, what was changed is there, and nothing is under way:
+# no request has come for longer than the two seconds after which a change is sent.
+until_quiet() {
+	for quiet_box; do
+		ls "$MNT/$quiet_box" >/dev/null
+		sync "$MNT/$quiet_box"
+	done
+	quiet_ticks=0
+	quiet_had=
+	while [ $quiet_ticks -lt 60 ]; do
+		quiet_has=$(wc -l <"$DIRS/requests")
+		quiet_ticks=$((quiet_ticks + 1))
+		[ "$quiet_has" = "$quiet_had" ] || quiet_ticks=0
+		quiet_had=$quiet_has
+		tick
+	done
+}
+
+# until_removed: no machine is left.
+until_removed() {
+	until [ -z "$(ls "$DIRS/machines")" ]; do tick; done
 }
 
 # The last claim of a case that mounts.
