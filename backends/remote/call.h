@@ -1,5 +1,5 @@
 /*
- * A call of the runner: one request to a machine, in which the runner (runner.sh) is sent along
+ * A call of the runner: one request to a machine, in which the runner (*.sh) is sent along
  * with what it is to do, and which answers in frames. Nothing is installed there.
  *
  * The link to a machine sends calls, repeats what may be repeated while the deadline lasts, and
@@ -16,8 +16,7 @@
 struct sbx_loop;
 struct sbx_pool;
 
-/* The functions of the runner (frames.sh, list.sh, apply.sh, jobs.sh), for the front of a script.
- */
+/* The functions of the runner, all parts of it, for the front of a script. */
 extern const char remote_runner[];
 
 enum remote_frame_kind {
@@ -42,14 +41,22 @@ struct remote_frame {
 	size_t len;
 };
 
+#define REMOTE_REPLY_MAX  ((size_t)64 * 1024 * 1024) /* bytes of all frames, decoded */
+#define REMOTE_FRAMES_MAX ((size_t)128 * 1024)
+
 struct remote_reply {
 	struct remote_frame *frames;
 	size_t n;
 	char *store; /* what the frames point to */
 };
+/* Frees it and zeroes it. May be repeated. */
 void remote_reply_release(struct remote_reply *reply);
-/* Decodes TEXT, an answer of the runner. EPROTO: it is not whole (its last line is "."), or no
- * answer. Everything in it is hostile. Thread-safe. */
+/* Whether TEXT, an answer of the runner, is whole: its last line is ".". Thread-safe. */
+bool remote_reply_whole(const char *text, size_t len);
+/*
+ * Decodes TEXT. EPROTO: it is not whole, or no answer of the runner. EMSGSIZE: it holds more than
+ * the limits above. Everything in it is hostile. Thread-safe.
+ */
 int remote_reply_read(const char *text, size_t len, struct remote_reply *ret,
                       struct sbx_error *err);
 /* The first frame of KIND of WORD (NULL: of any) from *AT on, which is moved behind it; or NULL. */
@@ -60,11 +67,15 @@ struct remote_link_config {
 	struct sbx_machine *machine;
 	struct sbx_loop *loop;
 	struct sbx_pool *pool; /* wide; large answers are decoded there */
-	/* [loop] A call failed because the machine is gone (ESTALE). May be NULL. */
+	uint64_t backoff_ms;   /* the least pause before the first repeat. 0: 400 */
+	/* [loop] Once: a call failed because the machine is gone (ESTALE). May be NULL. */
 	void (*gone)(void *data);
+	/* [loop] remote_link_fail was called, and no call is under way any more. May be NULL. */
+	void (*idle)(void *data);
 	void *data;
 };
 struct remote_link;
+/* 0 or -ENOMEM. CONFIG is copied; what it points to stays. */
 int remote_link_create(const struct remote_link_config *config, struct remote_link **ret);
 /* No call is under way. Accepts NULL. */
 void remote_link_destroy(struct remote_link *link);
@@ -72,11 +83,19 @@ void remote_link_destroy(struct remote_link *link);
  * CODE 0: no more. */
 void remote_link_fail(struct remote_link *link, int code, const char *text);
 
-/* One call. It is the caller's, zeroed but for what is set, and lives until done. */
+/*
+ * One call. It is the caller's, zeroed but for what is set, and lives until done. Where a machine
+ * runs one script at a time (no SBX_PROVIDER_PARALLEL), calls wait for each other, in their order.
+ * A body that does not fit into a script is put first, at the price of a request.
+ */
 struct remote_call {
 	const char *op;          /* as sbx_machine_run.op */
 	struct remote_text body; /* lines, each a function of the runner with its words; released by
 	                          * the call before done */
+	/* Put before the script runs; borrowed until done. From REMOTE_NUMBERS_LINK on numbers are
+	 * the link's own. */
+	const struct sbx_machine_file *files;
+	size_t files_n;
 	/*
 	 * It may be sent again when the answer is lost: all that the runner does is done once,
 	 * or is the same when done twice. Which is so for all its functions but r_raw.
@@ -84,26 +103,30 @@ struct remote_call {
 	bool safe;
 	uint64_t deadline_ms; /* of each sending; repeats take until twice that */
 	size_t answer_max;    /* 0: 24 MiB */
-	/* [loop] Once. On 0 the reply, released afterwards; frames REMOTE_FAILED without a word
-	 * have become CODE. */
+	/*
+	 * [loop] Once. CODE is 0 or a negative errno, with the sentence in ERR. On 0 the reply,
+	 * released afterwards unless it was stolen and zeroed; else NULL. The first frame
+	 * REMOTE_FAILED without a word has become CODE.
+	 */
 	void (*done)(struct remote_call *call, int code, struct remote_reply *reply,
 	             const struct sbx_error *err);
 	void *data;
+	/* Set before done: CODE is not 0, and a script that was sent may have run all the same. */
+	bool maybe;
 	/* private: */
 	struct remote_link *link;
-	struct sbx_machine_run run;
-	struct remote_text script;
-	uint64_t begun_ns;
 	void *part;
 	atomic_bool given_up;
 };
+#define REMOTE_NUMBERS_LINK 2000000u
+
 /* [any] */
 void remote_call_begin(struct remote_link *link, struct remote_call *call);
 /* [any] done follows soon with EINTR, unless it was called before. */
 void remote_call_cancel(struct remote_call *call);
 /*
- * [wait] Begins CALL, whose done is not used, and waits for its end. *CANCELLED (may be NULL) is
- * looked at ten times a second. On 0 *REPLY is the caller's.
+ * [wait] Begins CALL, whose done and data are not used, and waits for its end. *CANCELLED (may be
+ * NULL) is looked at ten times a second. On 0 *REPLY is the caller's.
  */
 int remote_call_perform(struct remote_link *link, struct remote_call *call, atomic_bool *cancelled,
                         struct remote_reply *reply, struct sbx_error *err);

@@ -3,33 +3,82 @@
 #   R_TREE  the tree
 # and calls functions r_*, one a line. Each answers in frames on descriptor 3, and nothing else
 # writes there. A frame is a line
-#   KIND WORD A B C BASE64
-# with "-" for an empty WORD; "z" behind KIND: the bytes are compressed by gzip. The last line is
-# ".", without which the answer is not whole. Functions use names that begin with r_ or R_.
+#   KIND WORD A B C BYTES
+# with "-" for an empty WORD. BYTES are in base64; "h" behind KIND: in hexadecimal; "z": and
+# compressed by gzip before; "t": as they are. The last line is ".", without which the answer is not
+# whole. Functions use names that begin with r_ or R_. What goes on when the script has ended closes
+# descriptor 3.
+
+# What a command is to find as it was.
+R_LOCALE=${LC_ALL+x$LC_ALL}
+R_MASK=$(umask)
 LC_ALL=C
 export LC_ALL
 umask 022
 R_IN=$R_ROOM/in
+R_FAILED=
 exec 3>&1 >/dev/null 2>&1 </dev/null
 
-if command -v base64 >/dev/null; then
-	r_base64() {
+if command -v base64; then
+	R_FORM=
+	r_encode() {
 		base64 | tr -d '\n'
+	}
+else
+	R_FORM=h
+	r_encode() {
+		od -An -v -tx1 | tr -d ' \n'
 	}
 fi
 
 # r_frame KIND WORD A B C: a frame with the bytes of standard input
 r_frame() {
-	printf '%s %s %s %s %s ' "$1" "${2:--}" "${3:-0}" "${4:-0}" "${5:-0}" >&3
-	r_base64 >&3
+	printf '%s%s %s %s %s %s ' "$1" "$R_FORM" "${2:--}" "${3:-0}" "${4:-0}" "${5:-0}" >&3
+	r_encode >&3
 	echo >&3
 }
 
-# r_fail ERRNO SENTENCE: the call has failed; ERRNO is the number on this kind of system
+# r_pack KIND WORD A B C: the same, compressed where gzip is there, for what is large
+r_pack() {
+	if command -v gzip; then
+		gzip -1 | r_frame "${1}z" "$2" "$3" "$4" "$5"
+	else
+		r_frame "$@"
+	fi
+}
+
+# r_say KIND WORD A B C TEXT: a frame with a short text
+r_say() {
+	case $6 in
+	*[!\ -~]*)
+		printf %s "$6" | r_frame "$1" "$2" "$3" "$4" "$5"
+		;;
+	*)
+		printf '%st %s %s %s %s %s\n' "$1" "${2:--}" "${3:-0}" "${4:-0}" "${5:-0}" "$6" >&3
+		;;
+	esac
+}
+
+# r_fail ERRNO SENTENCE: the call has failed; ERRNO is a number of Linux
 r_fail() {
-	printf %s "$2" | r_frame F - "$1"
+	R_FAILED=$1
+	r_say F - "$1" 0 0 "$2"
+}
+
+# r_raw WORD SCRIPT: runs it in the tree. D: its standard output, A its exit status; E: what it has
+# complained of. What runs twice is done twice.
+r_raw() {
+	r_file=$R_ROOM/raw.$$
+	(cd "$R_TREE" && eval "$2" 3>&-) >"$r_file.out" 2>"$r_file.err"
+	r_code=$?
+	r_pack D "$1" "$r_code" <"$r_file.out"
+	r_frame E "$1" <"$r_file.err"
+	rm -f "$r_file.out" "$r_file.err"
 }
 
 r_end() {
 	echo . >&3
 }
+
+[ -d "$R_ROOM" ] || mkdir -p -m 700 "$R_ROOM" ||
+	r_fail 121 "$R_ROOM, the directory of sandboxfs there, cannot be made"
