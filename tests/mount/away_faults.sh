@@ -1,0 +1,213 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# What can go wrong at a provider, at each verb: nothing is done twice, nothing is lost, the mount
+# answers, and who has to be told hears which errno it was, and a sentence.
+export SBX_REMOTE_DEADLINE_MS=3000
+
+# once KIND...: a command under such a fault succeeds and has run once.
+once() {
+	: >"$MNT/a/ran"
+	until_quiet a
+	faults "$@"
+	run a sh -c 'echo ran >>ran; echo out; echo err >&2' >"$ROOM/out"
+	faults
+	same ran "$(cat "$MNT/a/ran")"
+	same out "$(cat "$ROOM/out")"
+	same err "$(cat "$MNT/a/ctl/stderr")"
+	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
+}
+
+run_once() {
+	once 'run lost 1'
+	once 'run lost 2'
+	once 'run cut 1'
+	once 'run 429 2'
+	once 'run 5xx 2'
+	once 'run stall 1'
+	once 'run asleep 1 300'
+	once 'run latency all 300'
+	once 'run lost every 2'
+}
+
+# The answers of a command that goes on are asked for again, by offset.
+polled() {
+	: >"$MNT/a/ran"
+	until_quiet a
+	faults 'run lost every 3' 'run cut every 4' 'run 5xx every 5'
+	run a sh -c 'echo ran >>ran; i=0; while [ $i -lt 20 ]; do echo $i; i=$((i + 1)); sleep 0.3; done' \
+		>"$ROOM/out"
+	faults
+	seq 0 19 | cmp - "$ROOM/out"
+	same ran "$(cat "$MNT/a/ran")"
+}
+
+# sent KIND...: contents and names arrive all the same.
+sent() {
+	faults "$@"
+	head -c 100000 /dev/urandom >"$MNT/a/data"
+	echo one >"$MNT/a/one"
+	mv "$MNT/a/one" "$MNT/a/two"
+	mkdir "$MNT/a/dir"
+	sync "$MNT/a"
+	faults
+	cmp "$MNT/a/data" "$(machine a)/tree/data"
+	same one "$(cat "$(machine a)/tree/two")"
+	refuse test -e "$(machine a)/tree/one"
+	rm "$MNT/a/two"
+	rmdir "$MNT/a/dir"
+}
+
+sent_once() {
+	until_quiet a
+	for fault in 'put lost 1' 'put cut 1' 'put 429 1' 'put 5xx 1' 'put stall 1' 'put asleep 1 300' \
+		'run lost 1' 'run cut 1' 'run 5xx 1' 'run stall 1'; do
+		sent "$fault"
+	done
+	sent 'put lost 1' 'run lost 1'
+}
+
+fsync_errno() {
+	python3 -c 'import errno, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+try: os.fsync(fd); print(0)
+except OSError as e: print(errno.errorcode[e.errno])' "$1"
+}
+
+# refused WANT KIND: an fsync fails so, says why, and nothing is lost by it.
+refused() {
+	faults "$2"
+	echo "$2" >"$MNT/a/kept"
+	same "$1" "$(fsync_errno "$MNT/a/kept")"
+	same "$2" "$(cat "$MNT/a/kept")"
+	same hello "$(cat "$MNT/b/README.md")"
+	faults
+	same 0 "$(fsync_errno "$MNT/a/kept")"
+	same "$2" "$(cat "$(machine a)/tree/kept")"
+}
+
+lasting_refusals() {
+	until_quiet a b
+	refused EREMOTEIO 'put 5xx'
+	refused EREMOTEIO 'put lost'
+	refused EAGAIN 'put 429'
+	refused ETIMEDOUT 'put stall'
+	refused ETIMEDOUT 'put blackhole'
+	refused EREMOTEIO 'run 5xx'
+}
+
+# not_started WANT KIND: a command that cannot be sent has not run, and says why.
+not_started() {
+	until_quiet a
+	faults "$2"
+	expect "$1" write "$MNT/a/ctl/exec" O_WRONLY 'touch never\n'
+	faults
+	error_says a "$1: "
+	expect ENOENT stat "$MNT/a/never"
+}
+
+lasting_at_commands() {
+	not_started EREMOTEIO 'run 5xx'
+	not_started EAGAIN 'run 429'
+	# It was written before, so it has to be there before.
+	echo x >"$MNT/a/first"
+	faults 'put 5xx'
+	expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY 'touch never\n'
+	faults
+	same x "$(run a cat first)"
+	expect ENOENT stat "$MNT/a/never"
+}
+
+# What is not here is fetched, whatever happens on the way.
+fetched() {
+	for fault in 'run lost 1' 'run cut 1' 'run 429 1' 'run 5xx 1' 'run stall 1' 'run asleep 1 200'; do
+		run a sh -c 'head -c 3000000 /dev/urandom >far'
+		faults "$fault"
+		cat "$MNT/a/far" >"$ROOM/far"
+		faults
+		cmp "$ROOM/far" "$(machine a)/tree/far"
+	done
+	run a sh -c 'head -c 3000000 /dev/urandom >far'
+	faults 'run 5xx'
+	expect EREMOTEIO read "$MNT/a/far"
+	faults
+	until cat "$MNT/a/far" 2>/dev/null >"$ROOM/far"; do tick; done
+	cmp "$ROOM/far" "$(machine a)/tree/far"
+}
+
+# The machine sleeps when nobody uses it, which ends commands, and the next use wakes it.
+asleep() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
+	faults 'run asleep 1 100'
+	echo x >"$MNT/a/awake"
+	same x "$(run a cat awake)"
+	faults
+	like '*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	refuse "$TOOL" pids "$LONG"
+}
+
+vanished() {
+	box v
+	until_quiet v
+	same hello "$(cat "$MNT/v/README.md")"
+	id=$("$TOOL" result "$MNT/v/ctl/spawn" sh -c 'echo kept; sleep '"$LONG")
+	until [ -s "$MNT/v/ctl/jobs/$id/stdout" ]; do tick; done
+	faults 'run vanish 1'
+	echo lost >"$MNT/v/lost"
+	same ESTALE "$(fsync_errno "$MNT/v/lost")"
+	faults
+	like '*lost*' "$(cat "$MNT/v/ctl/jobs/$id/wait")"
+	same kept "$(cat "$MNT/v/ctl/jobs/$id/stdout")"
+	expect ESTALE write "$MNT/v/ctl/exec" O_WRONLY 'true\n'
+	same hello "$(cat "$MNT/v/README.md")"
+	same lost "$(cat "$MNT/v/lost")"
+	like '*gone*' "$(cat "$MNT/v/ctl/info")"
+	rmdir "$MNT/v"
+}
+
+# Whoever looks after the machines is refused, and does it again.
+removed_in_the_end() {
+	box r
+	until_quiet r
+	machine r >"$ROOM/machine"
+	faults 'unmake 5xx 2' 'unmake lost 1'
+	rmdir "$MNT/r"
+	while [ -e "$(cat "$ROOM/machine")" ]; do tick; done
+	faults
+}
+
+# The next mount is there although it cannot look after anything.
+mounted_all_the_same() {
+	unmount
+	faults 'look 5xx' 'find 5xx' 'touch 5xx' 'unmake 5xx'
+	remount
+	same hello "$(cat "$MNT/a/README.md")"
+	faults
+	same hi "$(run a echo hi)"
+}
+
+# One of ours that no sandbox stands for: its daemon died before it was noted that it was to go.
+orphans() {
+	like '*' "$(machine a)"
+	unmount
+	cp -r "$DIRS/machines/$(ls "$DIRS/machines" | head -n 1)" "$DIRS/machines/sbx-orphan"
+	sed -i 's/^name .*/name sbx-orphan/; s/^made .*/made 1500000000000/' \
+		"$DIRS/machines/sbx-orphan/meta"
+	remount
+	while [ -e "$DIRS/machines/sbx-orphan" ]; do tick; done
+}
+
+claim "mounting" mount_repo
+claim "two sandboxes" box a b
+faults
+claim "a command runs once, whichever answer is lost, cut or refused" run_once
+claim "also while its output comes" polled
+claim "what was written arrives whole" sent_once
+claim "a lasting fault is told by its errno, and loses nothing" lasting_refusals
+claim "a command that could not be sent has not run" lasting_at_commands
+claim "contents are fetched again" fetched
+claim "a machine that slept is woken" asleep
+claim "one that is gone: what is here can be read, all else says so" vanished
+claim "removing is repeated until it is done" removed_in_the_end
+claim "a mount does not need the provider" mounted_all_the_same
+claim "a machine of ours that belongs to nobody is removed" orphans
+finish

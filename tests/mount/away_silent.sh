@@ -1,0 +1,150 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# A provider of whom nothing is heard. Nothing waits for it but what needs it, and not for ever.
+export SBX_REMOTE_DEADLINE_MS=3000
+
+# In a: a file that is here, and one of 20 MB that is not; b is another machine.
+prepare() {
+	box a b
+	until_quiet a b
+	run a sh -c 'mkdir far; head -c 20000000 /dev/urandom >far/large'
+	same hello "$(cat "$MNT/a/README.md")"
+	until_quiet a
+	rm -f "$ROOM/started"
+	(cd "$MNT/b" && seq 200 | xargs touch)
+}
+
+silence() {
+	basename "$(machine a)" >"$ROOM/silent"
+	faults "*@$(cat "$ROOM/silent") blackhole all 5000"
+}
+
+# read_errno FILE, fsync_errno FILE: the errno of that call.
+read_errno() {
+	python3 -c 'import errno, os, sys
+try: os.pread(os.open(sys.argv[1], os.O_RDONLY), 4096, 10000000); print(0)
+except OSError as e: print(errno.errorcode[e.errno])' "$1"
+}
+
+fsync_errno() {
+	python3 -c 'import errno, os, sys
+try: os.fsync(os.open(sys.argv[1], os.O_RDONLY)); print(0)
+except OSError as e: print(errno.errorcode[e.errno])' "$1"
+}
+
+what_is_here_works() {
+	drop_caches
+	same hello "$(cat "$MNT/a/README.md")"
+	same 'Makefile README.md far link src' "$(ls "$MNT/a" | paste -sd ' ')"
+	same 20000000 "$("$TOOL" stat "$MNT/a/far/large" size)"
+	echo written >"$MNT/a/written"
+	same written "$(cat "$MNT/a/written")"
+	mv "$MNT/a/written" "$MNT/a/renamed"
+	rm "$MNT/a/link"
+	ls "$MNT" | grep -qx a
+}
+
+ends_at_its_deadline() {
+	same ETIMEDOUT "$(read_errno "$MNT/a/far/large")"
+	# It is remembered for a moment: nobody waits twice for what has just failed.
+	same ETIMEDOUT "$(read_errno "$MNT/a/far/large")"
+	same ETIMEDOUT "$(fsync_errno "$MNT/a/renamed")"
+}
+
+# 100 readers wait; meanwhile b is looked at, read, written and asked to run commands.
+nobody_is_stalled() {
+	rm -f "$ROOM/quick"
+	for i in $(seq 100); do
+		dd if="$MNT/a/far/large" of=/dev/null bs=4096 count=1 skip=$((i * 40)) 2>/dev/null &
+	done
+	python3 - "$MNT/b" <<'END' >"$ROOM/quick"
+import os, subprocess, sys, time
+took = []
+for i in range(2000):
+    at = time.perf_counter()
+    os.stat(f"{sys.argv[1]}/{i % 200 + 1}")
+    with open(f"{sys.argv[1]}/README.md") as f:
+        assert f.read() == "hello\n"
+    took.append(time.perf_counter() - at)
+with open(f"{sys.argv[1]}/made", "w") as f:
+    f.write("x")
+took.sort()
+p50, p99 = (took[i] * 1e6 for i in (1000, 1980))
+print(f"stat, open and read meanwhile: p50 {p50:.0f} us, p99 {p99:.0f} us")
+END
+	same x "$(run b cat made)"
+	# They had been waiting all the time.
+	waiting=0
+	for pid in $(jobs -p); do ! kill -0 "$pid" 2>/dev/null || waiting=$((waiting + 1)); done
+	[ $waiting -gt 50 ] || fail "only $waiting of them wait"
+	mkdir "$MNT/c"
+	rmdir "$MNT/c"
+	for pid in $(jobs -p); do kill -9 "$pid" 2>/dev/null || true; done
+	wait
+}
+
+# A reader that is killed does not wait for the answer.
+killed_reader() {
+	cat "$MNT/a/far/large" >/dev/null &
+	reader=$!
+	until grep -q '^State:.*[SD] ' "/proc/$reader/status"; do tick; done
+	kill -9 $reader
+	wait $reader && fail "it was read" || true
+}
+
+# milliseconds COMMAND...
+milliseconds() {
+	from=$(date +%s%N)
+	"$@" >&2
+	echo $((($(date +%s%N) - from) / 1000000))
+}
+
+unmounts() {
+	echo unsent >"$MNT/a/unsent"
+	unmount
+}
+
+# A mount asks nobody.
+mounts_at_once() {
+	faults '* blackhole all 5000'
+	took=$(milliseconds remount)
+	echo "$took" >"$ROOM/took"
+	is_sanitized || [ "$took" -lt 1000 ] || fail "the mount took $took ms"
+	same 'a b' "$(ls "$MNT" | grep -x '[ab]' | paste -sd ' ')"
+}
+
+rmdir_is_quick() {
+	rmdir "$MNT/b"
+	expect ENOENT stat "$MNT/b"
+}
+
+# When it is heard of again, what was written meanwhile arrives, and what was removed goes.
+is_back() {
+	faults
+	tries=0
+	until sync "$MNT/a" 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ]
+		tick
+	done
+	same unsent "$(cat "$(machine a)/tree/unsent")"
+	same written "$(cat "$(machine a)/tree/renamed")"
+	refuse test -L "$(machine a)/tree/link"
+	cmp "$MNT/a/far/large" "$(machine a)/tree/far/large"
+	until [ "$(ls "$DIRS/machines" | wc -l)" = 1 ]; do tick; done
+}
+
+claim "mounting" mount_repo
+claim "two sandboxes" prepare
+silence
+claim "what is here can be read, changed and listed" what_is_here_works
+claim "100 readers wait, and nobody else" nobody_is_stalled
+[ ! -f "$ROOM/quick" ] || sed 's/^/# /' "$ROOM/quick"
+claim "a read of what is not here, and an fsync, end with ETIMEDOUT" ends_at_its_deadline
+claim "a reader that is killed ends at once" killed_reader
+claim "unmounting does not wait for it" unmounts
+claim "the next mount is there within a second" mounts_at_once
+[ ! -f "$ROOM/took" ] || echo "# mounted in $(cat "$ROOM/took") ms"
+claim "rmdir does not wait for it" rmdir_is_quick
+claim "once it is back, all that was done meanwhile is done there" is_back
+finish
