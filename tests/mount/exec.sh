@@ -30,7 +30,7 @@ json_arrays() {
 json_objects() {
 	out=$(talk a/ctl/exec '{"argv":["sh","-c","pwd; echo $K; cat"],"cwd":"src","env":{"K":"V"},' \
 		'"timeout_ms":5000,"stdin":"given"}')
-	same "$MNT/a/src
+	same "$(seen_at a)/src
 V
 given" "$(printf '%s' "$out" | "$TOOL" json stdout)"
 	same 0 "$(printf '%s' "$out" | "$TOOL" json exitCode)"
@@ -160,5 +160,6 @@ claim "one open file carries several requests" several_on_one_open_file
 claim "unmounting" unmount
 claim "mounting with exec_fail=errno" remount exec_fail=errno
 claim "a non-zero exit is EREMOTEIO with exec_fail=errno" exec_fail_errno
-claim "and what the command was refused stands behind it" exec_fail_keeps_the_hint
+# Elsewhere nobody knows what this host hides, or what a machine was refused.
+claim_here "and what the command was refused stands behind it" exec_fail_keeps_the_hint
 finish

@@ -101,6 +101,18 @@ stdin_while_running() {
 second' "$(cat "$MNT/a/ctl/jobs/pipe/stdout")"
 }
 
+# Elsewhere there is no pipe into a command.
+stdin_still_open() {
+	mkdir "$MNT/a/ctl/jobs/pipe"
+	(
+		exec 7>"$MNT/a/ctl/jobs/pipe/stdin"
+		echo 'first' >&7
+		expect EOPNOTSUPP write "$MNT/a/ctl/jobs/pipe/exec" O_WRONLY 'cat\n'
+	)
+	error_says a stdin
+	rmdir "$MNT/a/ctl/jobs/pipe"
+}
+
 stdin_is_null() {
 	same '' "$(run a cat)"
 }
@@ -161,7 +173,8 @@ claim "stdout has its true size while it grows" grows_while_running
 claim "run: request in, output out, on one open file each" runs_as_transaction
 claim "mkdir jobs/NAME names a job first, rmdir forgets it" named
 claim "stdin written before the start" stdin_before_start
-claim "stdin while it runs, to the last close" stdin_while_running
+claim_here "stdin while it runs, to the last close" stdin_while_running
+claim_away "stdin that is still open is refused in words" stdin_still_open
 claim "stdin is empty unless given" stdin_is_null
 claim "ctl/kill ends one job, with a signal by name" kills_one
 claim "jobs/ID/kill" kills_by_its_own_file

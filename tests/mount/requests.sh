@@ -187,10 +187,10 @@ END
 	[ -n "$(cat "$(ctl snapshot)")" ]
 }
 
-# What a snapshot was made of is kept.
+# What a snapshot was made of is kept, where it is made here.
 drops_branch() {
 	echo a >"$MNT/ctl/teardown"
-	git -C "$REPO" branch -D sandbox/a
+	is_away || git -C "$REPO" branch -D sandbox/a
 }
 
 claim "mounting" mount_repo
