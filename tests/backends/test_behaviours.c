@@ -14,6 +14,7 @@
 #include <json-c/json.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,11 @@
 #include <unistd.h>
 
 #include "backends/support/tree.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+#include "tests/lib/dirs.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/spawner_stub.h"
@@ -53,6 +57,11 @@ struct row {
 	bool persistent;  /* sandboxes outlive the daemon */
 	bool traced;
 	bool overlaid; /* where this machine can */
+	/*
+	 * Sandboxes are elsewhere: create only begins to make them, their files come when they are
+	 * wanted, and commands are run by no spawner. It needs a loop.
+	 */
+	bool away;
 };
 
 static const struct row rows[] = {
@@ -64,6 +73,12 @@ static const struct row rows[] = {
         {"local-git-traced", "local", NULL, EVERY_TABLE, "git", true, true, true},
         {"local-dir-layered", "local", NULL, EVERY_TABLE, "dir", true, true, false, true},
         {"local-git-layered", "local", NULL, EVERY_TABLE, "git", true, true, false, true},
+#ifdef SBX_DIRS
+        {"dirs-none", "dirs", NULL, COMMANDS, "none", false, true, false, false, true},
+        {"dirs-dir", "dirs", NULL, COMMANDS, "dir", false, true, false, false, true},
+        {"dirs-git", "dirs", NULL, COMMANDS, "git", false, true, false, false, true},
+        {"dirs-git-traced", "dirs", NULL, COMMANDS, "git", false, true, true, false, true},
+#endif
 };
 
 /* What one test works with. */
@@ -73,6 +88,7 @@ static struct {
 	struct sbx_host host;
 	struct sbx_spawner spawner;
 	struct sbx_backend *backend;
+	pthread_t loop_thread;
 	struct sbx_sandbox *found[8];
 	int nfound, notes, fds;
 } t;
@@ -112,12 +128,35 @@ static int try_open(struct sbx_backend **ret, struct sbx_error *err)
 	return t.row->open ? t.row->open(&t.host, ret, err) : sbx_backend_open(&t.host, ret, err);
 }
 
+static void *run_loop(void *data)
+{
+	sbx_loop_run(data);
+	return NULL;
+}
+
 static void open_backend(void)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
+	if (t.row->away) {
+		assert_int_equal(sbx_loop_create(&t.host.loop), 0);
+		assert_int_equal(pthread_create(&t.loop_thread, NULL, run_loop, t.host.loop), 0);
+	}
 	if (try_open(&t.backend, &err))
 		fail_msg("open: %s", err.text);
+}
+
+/* As the daemon does: nothing runs any more when it goes. */
+static void close_backend(void)
+{
+	if (t.host.loop) {
+		sbx_loop_stop(t.host.loop);
+		pthread_join(t.loop_thread, NULL);
+	}
+	sbx_backend_destroy(t.backend);
+	sbx_loop_destroy(t.host.loop);
+	t.backend = NULL;
+	t.host.loop = NULL;
 }
 
 static void found(struct sbx_sandbox *sb, void *data)
@@ -164,6 +203,7 @@ static int setup(void **state)
 	t.settings.cache_dir = strdup(scratch_path("cache"));
 	t.settings.cache_mb = 100;
 	t.spawner.has_room = t.row->overlaid;
+	setenv("SBX_DIRS", scratch_path("machines"), 1);
 	scratch_mkdir(t.settings.mountpoint);
 	if (t.row->open)
 		scratch_mkdir(t.settings.state_dir);
@@ -183,7 +223,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	close_found();
-	sbx_backend_destroy(t.backend);
+	close_backend();
 	assert_int_equal(scratch_descriptors(), t.fds);
 	free(t.settings.backend);
 	free(t.settings.state_dir);
@@ -198,6 +238,11 @@ static void expect_empty_state(void)
 {
 	if (!t.row->persistent)
 		return;
+	if (t.row->away) {
+		assert_int_equal(scratch_count(scratch_path("state/remote")), 0);
+		assert_int_equal(scratch_count(scratch_path("machines/machines")), 0);
+		return;
+	}
 	if (!is_local()) {
 		assert_int_equal(scratch_count(scratch_path("state/sandboxes")), 0);
 		return;
@@ -214,13 +259,72 @@ static void expect_empty_state(void)
 	}
 }
 
+struct waiting {
+	struct sbx_want want;
+	sem_t ended;
+	int code;
+	struct sbx_error err;
+};
+
+static void on_wanted(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	struct waiting *waiting = w->data;
+
+	waiting->code = -abs(code);
+	if (err)
+		waiting->err = *err;
+	sem_post(&waiting->ended);
+}
+
+/* Waits until it is here. A want that ends well may be too early, so it is looked again. */
+static int want(struct sbx_sandbox *sb, enum sbx_need need, const char *path, struct sbx_error *err)
+{
+	struct waiting w = {.want = {.need = need, .path = path, .done = on_wanted, .data = &w}};
+	struct stat st = {0};
+
+	if (!sbx_is_away(sb))
+		return 0;
+	sem_init(&w.ended, 0, 0);
+	while (w.code == 0) {
+		if (need != SBX_NEED_UP &&
+		    fstatat(sbx_sandbox_root(sb), path, &st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+			return -errno;
+		w.want.ino = st.st_ino;
+		if (sbx_away_here(sb, w.want.ino, need, 0, 0))
+			break;
+		sb->impl->away->want(sb, &w.want);
+		while (sem_wait(&w.ended) < 0)
+			;
+	}
+	sem_destroy(&w.ended);
+	if (err)
+		*err = w.err;
+	return w.code;
+}
+
+static void take_down(struct sbx_sandbox *sb);
+
+/* Creates a sandbox, and waits until it is made, which elsewhere comes later. */
+static int try_create(const struct sbx_create *req, struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	int r = sbx_backend_create(t.backend, req, ret, err);
+
+	if (r == 0)
+		r = want(*ret, SBX_NEED_UP, "", err);
+	if (r < 0 && *ret) {
+		take_down(*ret);
+		*ret = NULL;
+	}
+	return r;
+}
+
 static struct sbx_sandbox *create(const char *name)
 {
 	struct sbx_create req = {.name = name};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb = NULL;
 
-	if (sbx_backend_create(t.backend, &req, &sb, &err))
+	if (try_create(&req, &sb, &err) || want(sb, SBX_NEED_NAMES, "", &err))
 		fail_msg("create %s: %s", name, err.text);
 	return sb;
 }
@@ -243,7 +347,7 @@ static const char *seen_at(struct sbx_sandbox *sb)
 	static int turn;
 	char *p = buf[turn++ % 4];
 
-	if (!sb->tree.mounted)
+	if (!sb->tree.mounted && !t.row->away)
 		return sb->workdir;
 	snprintf(p, sizeof(buf[0]), "/proc/self/fd/%d", sbx_sandbox_root(sb));
 	return p;
@@ -252,7 +356,7 @@ static const char *seen_at(struct sbx_sandbox *sb)
 /* libgit2 looks for the files of a worktree where its entry says, which is nowhere on the host. */
 static void expect_clean(struct sbx_sandbox *sb)
 {
-	if (is_git() && !sb->tree.mounted)
+	if (is_git() && !sb->tree.mounted && !t.row->away)
 		assert_int_equal(repo_changes(repo_link(sb->workdir, sbx_sandbox_gitfile(sb))), 0);
 }
 
@@ -264,6 +368,39 @@ static const char *inside(struct sbx_sandbox *sb, const char *path)
 
 	snprintf(p, sizeof(buf[0]), "%s/%s", seen_at(sb), path);
 	return p;
+}
+
+/* Has the file PATH here; its directory comes first. */
+static void bring(struct sbx_sandbox *sb, const char *dir, const char *path)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (want(sb, SBX_NEED_NAMES, dir, &err) || want(sb, SBX_NEED_DATA, path, &err))
+		fail_msg("%s: %s", path, err.text);
+}
+
+/* Makes the file NAME as the mount does, which tells of it. */
+static void write_file(struct sbx_sandbox *sb, const char *name, const char *text)
+{
+	struct sbx_change c = {.path = name, .mode = S_IFREG | 0644};
+	struct stat st;
+
+	if (!sbx_is_away(sb)) {
+		scratch_write(inside(sb, name), text);
+		return;
+	}
+	pthread_rwlock_rdlock(sb->turn);
+	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	scratch_write(inside(sb, name), "");
+	assert_int_equal(fstatat(sbx_sandbox_root(sb), name, &st, 0), 0);
+	c.ino = st.st_ino;
+	c.kind = SBX_CHANGE_MADE;
+	sb->impl->away->changed(sb, &c);
+	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	c.kind = SBX_CHANGE_DATA;
+	sb->impl->away->changed(sb, &c);
+	scratch_write(inside(sb, name), text);
+	pthread_rwlock_unlock(sb->turn);
 }
 
 static void create_gives_a_tree_that_root_and_workdir_both_name(void **state)
@@ -298,6 +435,8 @@ static void create_fills_the_tree_from_the_source(void **state)
 	if (strcmp(t.row->kind, "none") == 0) {
 		assert_int_equal(scratch_count(seen_at(sb)), 0);
 	} else {
+		bring(sb, "", "file");
+		bring(sb, "sub", "sub/run");
 		scratch_expect(inside(sb, "file"), "content\n");
 		assert_int_equal(lstat(inside(sb, "sub/run"), &st), 0);
 		assert_int_equal(st.st_mode & 0111, 0111);
@@ -352,10 +491,9 @@ static void base_and_branch_need_a_repository(void **state)
 	struct sbx_create branch = {.name = "x", .branch = "bad..branch"};
 
 	(void)state;
-	assert_int_equal(sbx_backend_create(t.backend, &base, &sb, &err),
-	                 is_git() ? -ENOENT : -EINVAL);
+	assert_int_equal(try_create(&base, &sb, &err), is_git() ? -ENOENT : -EINVAL);
 	assert_true(err.text[0] != '\0');
-	assert_int_equal(sbx_backend_create(t.backend, &branch, &sb, &err), -EINVAL);
+	assert_int_equal(try_create(&branch, &sb, &err), -EINVAL);
 	assert_null(sb);
 	expect_empty_state();
 }
@@ -483,12 +621,13 @@ static void a_retired_name_is_free_at_once(void **state)
 
 	(void)state;
 	assert_int_equal(sbx_sandbox_retire(old, NULL), 0);
-	assert_false(scratch_exists(old->workdir));
+	/* A machine is removed in the second half. */
+	assert_true(t.row->away || !scratch_exists(old->workdir));
 	new = create("x");
 	assert_int_equal(sbx_sandbox_remove(old, NULL), 0);
 	sbx_sandbox_close(old);
 	assert_true(scratch_exists(new->workdir));
-	if (is_git())
+	if (is_git() && is_local())
 		assert_non_null(repo_branch(t.settings.source_abs, "sandbox/x"));
 	take_down(new);
 	expect_empty_state();
@@ -559,7 +698,7 @@ static void info_describes_the_sandbox(void **state)
 		assert_string_equal(json_object_get_string(json_object_object_get(obj, "branch")),
 		                    "sandbox/x");
 	sbx_sandbox_policy(sb, obj);
-	if (t.row->tables & COMMANDS)
+	if (t.row->tables & COMMANDS && !t.row->away)
 		assert_string_equal(
 		        json_object_get_string(json_object_object_get(obj, "isolation")), "stub");
 	json_object_put(obj);
@@ -612,6 +751,11 @@ static int run_true(struct sbx_sandbox *sb, char *const *env, struct sbx_error *
 	return r;
 }
 
+static bool has_spawner(void)
+{
+	return t.row->tables & COMMANDS && !t.row->away;
+}
+
 static void exec_tells_the_spawner_where(void **state)
 {
 	struct sbx_sandbox *sb = create("x");
@@ -619,7 +763,7 @@ static void exec_tells_the_spawner_where(void **state)
 	char view[8192], pwd[8300];
 
 	(void)state;
-	if (!(t.row->tables & COMMANDS)) {
+	if (!has_spawner()) {
 		take_down(sb);
 		return;
 	}
@@ -657,7 +801,7 @@ static void exec_passes_the_spawners_refusal_on(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	if (!(t.row->tables & COMMANDS)) {
+	if (!has_spawner()) {
 		take_down(sb);
 		return;
 	}
@@ -667,6 +811,46 @@ static void exec_passes_the_spawners_refusal_on(void **state)
 	t.host.spawner = NULL;
 	assert_int_equal(run_true(sb, NULL, &err), -EOPNOTSUPP);
 	take_down(sb);
+}
+
+static sem_t ran;
+
+static void on_ran(struct sbx_job *job, const struct sbx_exit *exit)
+{
+	on_ended(job, exit);
+	seen_ended += exit->end == SBX_END_EXITED && exit->code == 3 ? 10 : 0;
+	sem_post(&ran);
+}
+
+static void a_command_runs_where_its_sandbox_is(void **state)
+{
+	static const struct sbx_job_events told = {on_started, on_output, on_ran, NULL};
+	char *argv[] = {(char *)"sh", (char *)"-c", (char *)"pwd; echo made >made; exit 3", NULL};
+	char *env[] = {NULL};
+	struct sbx_exec spec = {.argv = argv, .env = env, .cwd = "", .stdin_fd = -1};
+	struct sbx_job job = {.events = &told};
+	struct sbx_sandbox *sb = create("x");
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	if (!t.row->away) {
+		take_down(sb);
+		return;
+	}
+	seen_started = seen_output = seen_ended = 0;
+	sem_init(&ran, 0, 0);
+	if (sbx_sandbox_exec(sb, &spec, &job, &err))
+		fail_msg("exec: %s", err.text);
+	while (sem_wait(&ran) < 0)
+		;
+	sem_destroy(&ran);
+	assert_int_equal(seen_output, strlen(sb->workdir) + 1);
+	assert_int_equal(seen_ended, 11);
+	assert_int_equal(sbx_sandbox_sync(sb, &err), 0);
+	bring(sb, "", "made");
+	scratch_expect(inside(sb, "made"), "made\n");
+	take_down(sb);
+	expect_empty_state();
 }
 
 /* --- tables: what a sandbox has, and what of the others a caller gets ---------------------------
@@ -773,10 +957,10 @@ static void sandboxes_reappear_exactly_where_they_persist(void **state)
 	char *id = strdup(sb->id);
 
 	(void)state;
-	scratch_write(inside(sb, "work"), "kept");
+	write_file(sb, "work", "kept");
 	assert_int_equal(sbx_sandbox_rename(sb, "new", NULL), 0);
 	sbx_sandbox_close(sb);
-	sbx_backend_destroy(t.backend);
+	close_backend();
 	open_backend();
 	recover();
 	assert_int_equal(t.notes, 0);
@@ -785,6 +969,7 @@ static void sandboxes_reappear_exactly_where_they_persist(void **state)
 		sb = t.found[--t.nfound];
 		assert_string_equal(sb->name, "new");
 		assert_string_equal(sb->id, id);
+		bring(sb, "", "work");
 		scratch_expect(inside(sb, "work"), "kept");
 		take_down(sb);
 	}
@@ -815,8 +1000,7 @@ static void in_a_process_that_is_killed(void (*fn)(void))
 	pid_t pid;
 	int status;
 
-	sbx_backend_destroy(t.backend);
-	t.backend = NULL;
+	close_backend();
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
@@ -861,8 +1045,11 @@ static void a_sandbox_without_its_tree_is_reaped(void **state)
 {
 	(void)state;
 	in_a_process_that_is_killed(create_and_lose);
-	assert_int_equal(t.nfound, 0);
-	assert_int_equal(t.notes, 1);
+	/* Elsewhere nobody is asked before the mount is there. */
+	assert_int_equal(t.nfound, t.row->away ? 1 : 0);
+	assert_int_equal(t.notes, t.row->away ? 0 : 1);
+	if (t.nfound)
+		take_down(t.found[--t.nfound]);
 	expect_empty_state();
 }
 
@@ -923,8 +1110,7 @@ static void a_kill_at_any_moment_is_recovered_from(void **state)
 
 	(void)state;
 	for (int round = 0; round < 20; round++) {
-		sbx_backend_destroy(t.backend);
-		t.backend = NULL;
+		close_backend();
 		kill_somewhere((unsigned)rand_r(&origin) % 3000000);
 		open_backend();
 		recover();
@@ -971,7 +1157,7 @@ static void use_up_the_disk(void)
 	fill_disk();
 	take_down(sb);
 	expect_empty_state();
-	sbx_backend_destroy(t.backend);
+	close_backend();
 }
 
 static bool write_to(const char *path, const char *text)
@@ -1025,8 +1211,7 @@ static void a_full_disk_is_reported_and_does_not_stop_a_teardown(void **state)
 	(void)state;
 	if (!t.row->persistent)
 		return;
-	sbx_backend_destroy(t.backend);
-	t.backend = NULL;
+	close_backend();
 	r = with_own_mounts(use_up_the_disk);
 	if (r == 77)
 		skip_because("no mounts of one's own here");
@@ -1080,6 +1265,7 @@ static const struct {
         BEHAVIOUR(info_describes_the_sandbox),
         BEHAVIOUR(exec_tells_the_spawner_where),
         BEHAVIOUR(exec_passes_the_spawners_refusal_on),
+        BEHAVIOUR(a_command_runs_where_its_sandbox_is),
         BEHAVIOUR(a_table_is_there_as_the_row_says_or_refused),
         BEHAVIOUR(sandboxes_reappear_exactly_where_they_persist),
         BEHAVIOUR(one_state_serves_one_daemon),
