@@ -8,7 +8,8 @@
 # added here. Skips, with the reason, only where FUSE, or what SBX_OPTIONS asks for, is absent.
 #
 # With BACKEND=dirs, and sandboxfs-dirs as SANDBOXFS, sandboxes are in machines below $ROOM/dirs
-# (dirs.h), whose requests take SBX_DIRS_LATENCY ms; SBX_DIRS_SHELL is the shell there.
+# (dirs.h), whose requests take SBX_DIRS_LATENCY ms; SBX_DIRS_SHELL is the shell there. With one of
+# busybox a machine has the programs of busybox only.
 set -u
 
 who=$1
@@ -48,6 +49,13 @@ cp "$SANDBOXFS" "$ROOM/bin/sandboxfs" &&
 	cp "$runner" "$(dirname "$runner")/sandboxfs-push" "$ROOM/bin" ||
 	echo "not ok - the daemon is built"
 cp "$SBX_TOOL" "$ROOM/bin/tool"
+applets=
+case ${SBX_DIRS_SHELL:-} in
+busybox*)
+	applets=$ROOM/applets
+	mkdir "$applets" && busybox --install -s "$applets" || echo "not ok - busybox is there"
+	;;
+esac
 [ -z "${SBX_ATTACK:-}" ] || cp "$SBX_ATTACK" "$ROOM/bin/attack"
 if [ -n "${SBX_BENCH:-}" ]; then
 	mkdir -p "$ROOM/build/tests/bench"
@@ -124,6 +132,7 @@ inside() {
 		SBX_STEPS="${SBX_STEPS:-3000}" SBX_REFS="${SBX_REFS:-100000}" SBX_WEAK="${SBX_WEAK:-}" \
 		SBX_OPTIONS="${SBX_OPTIONS:-}" BACKEND="${BACKEND:-}" SBX_DIRS="$ROOM/dirs" \
 		SBX_DIRS_LATENCY="${SBX_DIRS_LATENCY:-0}" SBX_DIRS_SHELL="${SBX_DIRS_SHELL:-sh}" \
+		${applets:+"SBX_DIRS_PATH=$applets"} \
 		SBX_UNSEEN="${SBX_UNSEEN:-1}" SBX_MODEL_STEPS="${SBX_MODEL_STEPS:-}" \
 		SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
 		SBX_MODEL_SECONDS="${SBX_MODEL_SECONDS:-}" SBX_MODEL_LAST="${SBX_MODEL_LAST:-}" \
