@@ -25,6 +25,7 @@
 #include "fs/job/stdin.h"
 #include "fs/job/wait.h"
 #include "fs/util/utf8.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/strv.h"
@@ -713,9 +714,16 @@ static int hand_over(struct start *s)
 	        .env = s->plan.env,
 	        .program = s->plan.program,
 	        .cwd = s->plan.cwd,
+	        .timeout_ms = s->plan.timeout_ms,
 	        .limits = s->plan.limits,
 	};
-	int r = sbx_stdin_source_open(&s->source, &fd, &feed);
+	int r;
+
+	if (s->source.pipe && sbx_is_away(s->jobs->sandbox))
+		return sbx_fail(s->err, EOPNOTSUPP,
+		                "a command of this backend reads no stdin that is written while it "
+		                "runs: write it before the command starts, and close it");
+	r = sbx_stdin_source_open(&s->source, &fd, &feed);
 
 	if (r < 0)
 		return sbx_fail(s->err, -r, "standard input cannot be provided: %s", strerror(-r));

@@ -8,6 +8,9 @@
  * what a client asks for must be that file, by device and inode, and is executed by the path found
  * then, so neither PATH nor a link decides what runs. The name must match as well: one binary often
  * serves many commands (busybox) and chooses by the name it is called by.
+ *
+ * Commands of a sandbox that is elsewhere see another machine: of this one neither files nor
+ * variables mean anything to them. So words are compared there, and that machine decides.
  */
 #include "fs/job/plan.h"
 
@@ -22,6 +25,7 @@
 #include <unistd.h>
 
 #include "fs/job/job_table.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 #include "sandboxfs/mitigations.h"
@@ -202,17 +206,44 @@ static int check_beneath(int root, const char *path)
 	return 0;
 }
 
+/* Whether PATH, if it has no links in it, leaves the directory that it begins in. */
+static bool climbs_out(const char *path)
+{
+	size_t depth = 0;
+
+	for (path = skip_slashes(path); *path; path = skip_slashes(path)) {
+		const size_t n = strcspn(path, "/");
+
+		if (n == 2 && memcmp(path, "..", 2) == 0) {
+			if (depth-- == 0)
+				return true;
+		} else {
+			depth++;
+		}
+		path += n;
+	}
+	return false;
+}
+
 /*
  * A descriptor of its own: the sandbox may be removed meanwhile, and its number be given to
  * another.
  */
-static int check_cwd(struct sbx_jobs *jobs, const char *path)
+static int check_here(struct sbx_jobs *jobs, const char *path)
 {
 	_cleanup_fd_ int root =
 	        jobs->root ? jobs->root(jobs->data)
 	                   : fcntl(sbx_sandbox_root(jobs->sandbox), F_DUPFD_CLOEXEC, 3);
 
 	return root < 0 ? (jobs->root ? root : -errno) : check_beneath(root, path);
+}
+
+/* What is elsewhere may not be here yet: the command's machine decides whether it is there. */
+static int check_cwd(struct sbx_jobs *jobs, const char *path)
+{
+	if (sbx_is_away(jobs->sandbox))
+		return climbs_out(path) ? -EXDEV : 0;
+	return check_here(jobs, path);
 }
 
 static int cwd_error(int code, const char *cwd, struct sbx_error *err)
@@ -348,6 +379,22 @@ static char *const proxies[] = {
         "http_proxy=" SBX_PROXY_URL,    "https_proxy=" SBX_PROXY_URL,   "all_proxy=" SBX_PROXY_URL,
         "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1", NULL};
 
+/* What was set, and nothing of this machine. Lock held. */
+static char **make_env_away(struct sbx_jobs *jobs, char *const *asked)
+{
+	struct vars vars = {0};
+	char **env;
+
+	add_var(&vars, "LANG=C.UTF-8");
+	add_var(&vars, "TERM=dumb");
+	add_list(&vars, jobs->settings->env.items);
+	add_list(&vars, jobs->defaults.env);
+	add_list(&vars, asked);
+	env = pick(&vars, true);
+	free(vars.v);
+	return env;
+}
+
 /* Lock held: the defaults may change. */
 static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 {
@@ -384,10 +431,32 @@ static char **make_env(struct sbx_jobs *jobs, char *const *asked)
 
 static const char *search_path(char *const *env)
 {
-	for (size_t i = 0; env[i]; i++)
+	for (size_t i = 0; env && env[i]; i++)
 		if (strncmp(env[i], "PATH=", 5) == 0)
 			return env[i] + 5;
 	return "";
+}
+
+/*
+ * By name, on a machine whose files nobody here knows: an entry with a path allows what is called
+ * so, or by its last part, and is that file in either case. The others are searched for, by a PATH
+ * that no client has set.
+ */
+static int allow_word(const struct sbx_settings *settings, const char *word, char *const *env,
+                      const char **ret, struct sbx_error *err)
+{
+	const bool searched = strcmp(search_path(env), search_path(settings->env.items)) == 0;
+
+	for (size_t i = 0; i < settings->allow.n; i++) {
+		const char *entry = settings->allow.items[i];
+
+		if (entry[0] == '/' ? strcmp(entry, word) != 0 && strcmp(last_part(entry), word)
+		                    : !searched || strcmp(entry, word) != 0)
+			continue;
+		*ret = entry[0] == '/' ? entry : NULL;
+		return 0;
+	}
+	return sbx_fail(err, EPERM, "\"%s\" is not in the allowlist", word);
 }
 
 /* ---- limits ---- */
@@ -437,13 +506,28 @@ static int fill_in(struct sbx_jobs *jobs, const struct sbx_request *req, struct 
 	struct sbx_limits l;
 
 	pthread_mutex_lock(&jobs->lock);
-	plan->env = make_env(jobs, req->env);
+	plan->env = sbx_is_away(jobs->sandbox) ? make_env_away(jobs, req->env)
+	                                       : make_env(jobs, req->env);
 	plan->timeout_ms = req->set & SBX_REQ_TIMEOUT ? req->timeout_ms : jobs->defaults.timeout_ms;
 	l = overlay(jobs->defaults.limits, req);
 	*cwd = strdup(given ? req->cwd : jobs->defaults.cwd);
 	pthread_mutex_unlock(&jobs->lock);
 	plan->limits = sbx_limits_clamp(&l, &jobs->settings->limits);
 	return plan->env && *cwd ? 0 : -ENOMEM;
+}
+
+static int check_program(struct sbx_jobs *jobs, const struct sbx_request *req,
+                         struct sbx_plan *plan, struct sbx_error *err)
+{
+	const struct sbx_settings *settings = jobs->settings;
+
+	if (sbx_is_away(jobs->sandbox))
+		return settings->allow.n
+		               ? allow_word(settings, req->argv[0], plan->env, &plan->program, err)
+		               : 0;
+	return jobs->allow ? allow_check(jobs->allow, req->argv[0], search_path(plan->env),
+	                                 &plan->program, err)
+	                   : 0;
 }
 
 int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct sbx_plan *ret,
@@ -457,9 +541,8 @@ int sbx_plan_make(struct sbx_jobs *jobs, const struct sbx_request *req, struct s
 		sbx_fail(err, -r, "out of memory");
 	else
 		r = sbx_cwd_resolve(jobs, cwd, &plan.cwd, err);
-	if (!r && jobs->allow)
-		r = allow_check(jobs->allow, req->argv[0], search_path(plan.env), &plan.program,
-		                err);
+	if (!r)
+		r = check_program(jobs, req, &plan, err);
 	if (r < 0) {
 		sbx_plan_release(&plan);
 		return r;

@@ -17,7 +17,7 @@ void sbx_allow_destroy(struct sbx_allow *allow); /* accepts NULL */
 struct sbx_plan {
 	char *cwd; /* relative to the root */
 	char **env;
-	const char *program; /* of the allowlist, or NULL */
+	const char *program; /* of the allowlist or the settings, or NULL */
 	uint64_t timeout_ms;
 	struct sbx_limits limits;
 };

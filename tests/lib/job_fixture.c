@@ -66,6 +66,7 @@ void fixture_prepare(struct fixture *fx)
 	                     .limits = {.output_bytes = 64u << 20}},
 	};
 	pthread_mutex_init(&fx->lock, NULL);
+	pthread_rwlock_init(&fx->turn, NULL);
 	assert_non_null(tmp_make(fx->dir, sizeof(fx->dir), "sbx-job"));
 }
 
@@ -82,6 +83,7 @@ void fixture_start(struct fixture *fx)
 	assert_int_equal(sbx_backend_create(fx->backend, &(struct sbx_create){.name = "box"},
 	                                    &fx->sandbox, NULL),
 	                 0);
+	fx->sandbox->turn = fx->away ? &fx->turn : NULL;
 	fx->root = fx->sandbox->workdir;
 	assert_int_equal(sbx_jobs_create(&(struct sbx_jobs_config){.settings = &fx->settings,
 	                                                           .loop = fx->loop,

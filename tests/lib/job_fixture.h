@@ -18,6 +18,8 @@
 struct fixture {
 	char dir[64]; /* temporary; holds jobs/id/ */
 	struct sbx_settings settings;
+	bool away; /* the sandbox is elsewhere */
+	pthread_rwlock_t turn;
 	struct sbx_loop *loop;
 	pthread_t thread;
 	struct played runner;

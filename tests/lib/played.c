@@ -138,6 +138,7 @@ int sbx_spawner_exec(struct sbx_spawner *sp, const struct sbx_place *place,
 	job->cwd = must(strdup(spec->cwd));
 	job->workdir = must(strdup(place->workdir));
 	job->stdin_fd = spec->stdin_fd < 0 ? -1 : fcntl(spec->stdin_fd, F_DUPFD_CLOEXEC, 0);
+	job->timeout_ms = spec->timeout_ms;
 	job->limits = spec->limits;
 	atomic_fetch_add(&p->live, 1);
 	atomic_fetch_add(&p->execs, 1);

@@ -24,6 +24,7 @@ struct played_job {
 	char *cwd;
 	char *workdir;
 	int stdin_fd; /* a duplicate, -1: none; the test may close it and set it to -1 */
+	uint64_t timeout_ms;
 	struct sbx_limits limits;
 	_Atomic uint64_t signals; /* got so far, bit n for signal n + 1 */
 	bool ending;              /* loop thread only */

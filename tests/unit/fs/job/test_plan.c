@@ -429,6 +429,125 @@ static void another_name_of_the_same_file_is_denied(void **state)
 	assert_int_equal(unlink(link_path), 0);
 }
 
+/* ---- elsewhere ---- */
+
+static int set_up_away(void **state)
+{
+	(void)state;
+	fixture_prepare(&fx);
+	fx.away = true;
+	fixture_start(&fx);
+	return 0;
+}
+
+static void a_directory_elsewhere_need_not_be_here(void **state)
+{
+	(void)state;
+	expect_cwd("", "");
+	expect_cwd("not/here", "not/here");
+	expect_cwd("/view/box/not/here", "not/here");
+	expect_cwd("a/b/../..", "a/b/../..");
+	expect_cwd("...", "...");
+	expect_cwd_refused("..", EACCES, "path confinement violation");
+	expect_cwd_refused("a/../..", EACCES, "path confinement violation");
+	expect_cwd_refused("/view/box/../x", EACCES, "path confinement violation");
+	expect_cwd_refused("a/./../../a", EACCES, "path confinement violation");
+	expect_cwd_refused("/etc", EACCES, "path confinement violation");
+	assert_int_equal(sbx_jobs_set_cwd(fx.jobs, "not/here", NULL), 0);
+}
+
+static void an_environment_elsewhere_is_what_was_set(void **state)
+{
+	char *mount[] = {"A=mount", NULL}, *tools[] = {"TOOL=here", NULL};
+	char *asked[] = {"B=asked", "http_proxy=p", NULL};
+	struct sbx_request req = {.argv = true_argv, .env = asked};
+	size_t n = 0;
+
+	(void)state;
+	fx.settings.env = (struct sbx_strings){.items = mount, .n = 1};
+	fx.settings.tool_env = (struct sbx_strings){.items = tools, .n = 1};
+	fx.settings.net = "allow:example.org";
+	run(&req);
+	assert_string_equal(played_env(fixture_last(&fx), "A"), "mount");
+	assert_string_equal(played_env(fixture_last(&fx), "B"), "asked");
+	assert_string_equal(played_env(fixture_last(&fx), "http_proxy"), "p");
+	assert_string_equal(played_env(fixture_last(&fx), "LANG"), "C.UTF-8");
+	assert_string_equal(played_env(fixture_last(&fx), "TERM"), "dumb");
+	while (fixture_last(&fx)->env[n])
+		n++;
+	assert_int_equal(n, 5 + 3); /* and the backend's HOME, TMPDIR, PWD */
+}
+
+static void expect_word(const char *word, const char *program)
+{
+	char *argv[] = {(char *)word, NULL};
+	struct sbx_request req = {.argv = argv};
+
+	run(&req);
+	if (program)
+		assert_string_equal(fixture_last(&fx)->program, program);
+	else
+		assert_null(fixture_last(&fx)->program);
+}
+
+static void an_allowlist_elsewhere_goes_by_words(void **state)
+{
+	char *path[] = {"PATH=src", NULL};
+
+	(void)state;
+	allowed[0] = "no-such-program";
+	allowed[1] = "/opt/none/tool";
+	fx.settings.allow = (struct sbx_strings){.items = allowed, .n = 2};
+	expect_word("no-such-program", NULL);
+	expect_word("/opt/none/tool", "/opt/none/tool");
+	expect_word("tool", "/opt/none/tool");
+	expect_denied("true", NULL);
+	expect_denied("./no-such-program", NULL);
+	expect_denied("/tmp/tool", NULL);
+	expect_denied("no-such-program", path);
+	assert_int_equal(sbx_jobs_set_env(fx.jobs, path, NULL), 0);
+	expect_denied("no-such-program", NULL);
+	expect_word("tool", "/opt/none/tool");
+}
+
+static void a_backend_is_told_how_long_a_command_may_take(void **state)
+{
+	struct sbx_request req = {.argv = true_argv, .set = SBX_REQ_TIMEOUT, .timeout_ms = 1234};
+
+	(void)state;
+	run(&req);
+	assert_int_equal(fixture_last(&fx)->timeout_ms, 1234);
+}
+
+static void stdin_elsewhere_is_what_was_kept(void **state)
+{
+	struct sbx_request req = {.argv = true_argv};
+	struct sbx_jobrec *rec = NULL, *same;
+	struct awaited a;
+	bool repeated;
+	char text[8] = "";
+
+	(void)state;
+	assert_int_equal(sbx_job_prepare(fx.jobs, "build", &rec, NULL), 0);
+	sbx_job_stdin_open(rec);
+	fixture_expect_refused(&fx, &req, rec, EOPNOTSUPP, "written while it runs");
+	assert_int_equal(atomic_load(&fx.runner.execs), 0);
+	sbx_job_stdin_close(rec);
+	sbx_job_stdin_open(rec);
+	awaited_init(&a, 4);
+	sbx_job_stdin_write(rec, "kept", 4, &a.base);
+	fixture_wait(&a.given);
+	assert_int_equal(a.count, 4);
+	sbx_job_stdin_close(rec);
+	assert_int_equal(sbx_job_start(fx.jobs, &req, SBX_JOB_EXEC, rec, &same, &repeated, NULL),
+	                 0);
+	assert_int_equal(pread(fixture_last(&fx)->stdin_fd, text, sizeof(text), 0), 4);
+	assert_string_equal(text, "kept");
+	sbx_job_unref(same);
+	sbx_job_unref(rec);
+}
+
+#define AWAY(fn) cmocka_unit_test_setup_teardown(fn, set_up_away, tear_down)
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -451,6 +570,11 @@ int main(void)
 	        CASE(everything_else_is_denied),
 	        CASE(a_path_of_the_request_cannot_bring_in_another_file),
 	        CASE(another_name_of_the_same_file_is_denied),
+	        CASE(a_backend_is_told_how_long_a_command_may_take),
+	        AWAY(a_directory_elsewhere_need_not_be_here),
+	        AWAY(an_environment_elsewhere_is_what_was_set),
+	        AWAY(an_allowlist_elsewhere_goes_by_words),
+	        AWAY(stdin_elsewhere_is_what_was_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
