@@ -70,11 +70,31 @@ struct remote_link {
 	struct sbx_error failed;
 	unsigned number;
 	unsigned retired[RETIRED], retired_n;
+	/* Any thread: */
+	_Atomic uint64_t requests, sent, received;
 };
 
 static const struct sbx_provider_impl *provider_of(const struct remote_link *link)
 {
 	return link->config.machine->provider->impl;
+}
+
+struct sbx_machine *remote_link_machine(const struct remote_link *link)
+{
+	return link->config.machine;
+}
+
+void remote_link_count(struct remote_link *link, uint64_t sent)
+{
+	atomic_fetch_add(&link->requests, 1);
+	atomic_fetch_add(&link->sent, sent);
+}
+
+void remote_link_stats(struct remote_link *link, struct remote_link_stats *ret)
+{
+	*ret = (struct remote_link_stats){.requests = atomic_load(&link->requests),
+	                                  .sent = atomic_load(&link->sent),
+	                                  .received = atomic_load(&link->received)};
 }
 
 int remote_link_create(const struct remote_link_config *config, struct remote_link **ret)
@@ -334,6 +354,7 @@ static void run_done(struct sbx_machine_run *run, int code, char *out, size_t le
 
 	s->answer = out;
 	s->answer_len = out ? len : 0;
+	atomic_fetch_add(&s->link->received, s->answer_len);
 	if (code) {
 		code = failure_told(code, told, &err);
 		s->may_have_run |= !has_not_run(code);
@@ -351,16 +372,24 @@ static void run_done(struct sbx_machine_run *run, int code, char *out, size_t le
 
 /* ---- sending ---- */
 
-/* How long a put of S may take; 0: there is none. */
-static uint64_t put_ms(const struct sending *s)
+static uint64_t put_size(const struct sending *s)
 {
 	uint64_t size = s->number ? s->call->body.n : 0;
 
-	if (!s->call->files_n && !s->number)
-		return 0;
 	for (size_t i = 0; i < s->call->files_n; i++)
 		size += s->call->files[i].bytes.size;
+	return size;
+}
+
+uint64_t remote_put_ms(uint64_t size)
+{
 	return PUT_MS + (size >> 20) * PUT_MIB_MS;
+}
+
+/* How long a put of S may take; 0: there is none. */
+static uint64_t put_ms(const struct sending *s)
+{
+	return s->call->files_n || s->number ? remote_put_ms(put_size(s)) : 0;
 }
 
 static void put_done(struct sbx_machine_put *put, int code, const struct sbx_error *told)
@@ -388,6 +417,7 @@ static void begin_put(struct sending *s)
 	                                          .n = s->call->files_n + (s->number ? 1 : 0),
 	                                          .deadline_ms = put_ms(s),
 	                                          .done = put_done};
+	remote_link_count(link, put_size(s));
 	provider_of(link)->put(link->config.machine, &s->machine_put);
 }
 
@@ -411,6 +441,7 @@ static void begin_run(struct sending *s)
 	        .safe = call->safe,
 	        .done = run_done,
 	};
+	remote_link_count(link, s->script.n);
 	provider_of(link)->run(link->config.machine, &s->run);
 }
 

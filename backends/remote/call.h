@@ -83,6 +83,19 @@ void remote_link_destroy(struct remote_link *link);
  * CODE 0: no more. */
 void remote_link_fail(struct remote_link *link, int code, const char *text);
 
+/* [any] The machine of the configuration. */
+struct sbx_machine *remote_link_machine(const struct remote_link *link);
+/* What went over the link: each sending counts. Bytes are those of scripts, files and answers. */
+struct remote_link_stats {
+	uint64_t requests, sent, received;
+};
+/* [any] */
+void remote_link_stats(struct remote_link *link, struct remote_link_stats *ret);
+/* [any] A put of SENT bytes was made beside the link, and counts as well. */
+void remote_link_count(struct remote_link *link, uint64_t sent);
+/* The deadline of a put of SIZE bytes, in ms. */
+uint64_t remote_put_ms(uint64_t size);
+
 /*
  * One call. It is the caller's, zeroed but for what is set, and lives until done. Where a machine
  * runs one script at a time (no SBX_PROVIDER_PARALLEL), calls wait for each other, in their order.

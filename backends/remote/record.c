@@ -17,10 +17,10 @@
 #define RECORD_MAX ((size_t)64 * 1024)
 
 static const char *const phases[] = {
-        [REMOTE_CREATING] = "creating",
-        [REMOTE_UP] = "up",
-        [REMOTE_FAILED] = "failed",
-        [REMOTE_LEAVING] = "leaving",
+        [REMOTE_PHASE_CREATING] = "creating",
+        [REMOTE_PHASE_UP] = "up",
+        [REMOTE_PHASE_FAILED] = "failed",
+        [REMOTE_PHASE_LEAVING] = "leaving",
 };
 
 static const struct {

@@ -10,10 +10,10 @@
 #include "sandboxfs/error.h"
 
 enum remote_phase {
-	REMOTE_CREATING, /* there may be a machine */
-	REMOTE_UP,
-	REMOTE_FAILED,  /* there is none, and REASON says why */
-	REMOTE_LEAVING, /* it is being removed */
+	REMOTE_PHASE_CREATING, /* there may be a machine */
+	REMOTE_PHASE_UP,
+	REMOTE_PHASE_FAILED,  /* there is none, and REASON says why */
+	REMOTE_PHASE_LEAVING, /* it is being removed */
 };
 
 /* Strings are owned; NULL where there is none. */

@@ -36,7 +36,7 @@ static int teardown(void **state)
 
 static void a_record_is_read_as_it_was_written(void **state)
 {
-	struct remote_record rec = {.phase = REMOTE_UP,
+	struct remote_record rec = {.phase = REMOTE_PHASE_UP,
 	                            .id = (char *)"a-1",
 	                            .name = (char *)"a",
 	                            .machine = (char *)"sbx-a-1",
@@ -48,7 +48,7 @@ static void a_record_is_read_as_it_was_written(void **state)
 	(void)state;
 	assert_int_equal(remote_record_store(dir, &rec), 0);
 	assert_int_equal(remote_record_load(dir, &back), 0);
-	assert_int_equal(back.phase, REMOTE_UP);
+	assert_int_equal(back.phase, REMOTE_PHASE_UP);
 	assert_string_equal(back.id, rec.id);
 	assert_string_equal(back.name, rec.name);
 	assert_string_equal(back.machine, rec.machine);
@@ -63,7 +63,7 @@ static void a_record_is_read_as_it_was_written(void **state)
 
 static void a_later_record_replaces_it(void **state)
 {
-	struct remote_record rec = {.phase = REMOTE_CREATING,
+	struct remote_record rec = {.phase = REMOTE_PHASE_CREATING,
 	                            .id = (char *)"a-1",
 	                            .name = (char *)"a",
 	                            .machine = (char *)"m"};
@@ -71,11 +71,11 @@ static void a_later_record_replaces_it(void **state)
 
 	(void)state;
 	assert_int_equal(remote_record_store(dir, &rec), 0);
-	rec.phase = REMOTE_FAILED;
+	rec.phase = REMOTE_PHASE_FAILED;
 	rec.reason = (char *)"no quota";
 	assert_int_equal(remote_record_store(dir, &rec), 0);
 	assert_int_equal(remote_record_load(dir, &back), 0);
-	assert_int_equal(back.phase, REMOTE_FAILED);
+	assert_int_equal(back.phase, REMOTE_PHASE_FAILED);
 	assert_string_equal(back.reason, "no quota");
 	remote_record_release(&back);
 }
@@ -117,7 +117,7 @@ static void a_state_that_has_one_is_not_pruned(void **state)
 	remote = sbx_dir_open(-1, scratch_path("state/remote/a-1"));
 	assert_true(remote >= 0);
 	assert_int_equal(
-	        remote_record_store(remote, &(struct remote_record){.phase = REMOTE_UP,
+	        remote_record_store(remote, &(struct remote_record){.phase = REMOTE_PHASE_UP,
 	                                                            .id = (char *)"a-1",
 	                                                            .name = (char *)"fix",
 	                                                            .machine = (char *)"m"}),
