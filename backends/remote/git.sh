@@ -1,0 +1,161 @@
+# The runner's git: snapshots, restores and diffs of the tree, by the git of the machine. Nothing of
+# a repository's configuration is run: hooks, fsmonitor and signing are off.
+r_git() {
+	git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c commit.gpgSign=false \
+		-c core.quotePath=true -c gc.auto=0 -c advice.detachedHead=false -C "$R_TREE" "$@"
+}
+
+# Whether there is a repository, and git; else it has failed.
+r_has_git() {
+	if ! command -v git; then
+		r_fail 95 "the machine has no git, which keeps the history"
+	elif ! r_git rev-parse --git-dir; then
+		r_fail 95 "the tree is no git repository, which would keep its history"
+	else
+		return 0
+	fi
+	return 1
+}
+
+# r_tree_now IGNORED: prints the tree object of what the tree holds now. Its index is one of our own.
+r_tree_now() {
+	r_index=$R_ROOM/index.$$
+	cp "$(r_git rev-parse --absolute-git-dir)/index" "$r_index"
+	GIT_INDEX_FILE=$r_index r_git add -A ${1:+-f} -- . && GIT_INDEX_FILE=$r_index r_git write-tree
+	r_code=$?
+	[ -z "$2" ] || [ $r_code != 0 ] || cp "$r_index" "$(r_git rev-parse --absolute-git-dir)/index"
+	rm -f "$r_index"
+	return $r_code
+}
+
+# r_busy_git: whether git is at something that a commit would end wrongly.
+r_busy_git() {
+	r_dir=$(r_git rev-parse --absolute-git-dir)
+	for r_name in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD rebase-merge rebase-apply index.lock; do
+		if [ -e "$r_dir/$r_name" ]; then
+			r_fail 16 "git has not finished what it began ($r_name)"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# r_commit TREE MESSAGE NAME MAIL: prints a commit of TREE upon HEAD.
+r_commit() {
+	r_parent=$(r_git rev-parse -q --verify HEAD) && set -- "$@" -p "$r_parent"
+	r_tree=$1 r_text=$2
+	GIT_AUTHOR_NAME=$3 GIT_AUTHOR_EMAIL=$4 GIT_COMMITTER_NAME=$3 GIT_COMMITTER_EMAIL=$4
+	export GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+	shift 4
+	printf '%s\n' "$r_text" | r_git commit-tree "$r_tree" "$@"
+}
+
+# r_snapshot MARK MESSAGE NAME MAIL IGNORED: a commit on what HEAD names, or with MARK a ref that
+# nobody sees. Answers I frames id and message.
+r_snapshot() {
+	r_has_git || return
+	[ -n "$1" ] || ! r_busy_git || return
+	r_made=$(r_tree_now "$5" "${1:+}") || {
+		r_fail 28 "git could not record the tree"
+		return
+	}
+	r_said=$2
+	[ -n "$r_said" ] ||
+		r_said=snapshot-$(printf '%s %s' "$r_made" "$(date +%s)" | r_git hash-object --stdin | cut -c 1-12)
+	r_id=$(r_commit "$r_made" "$r_said" "$3" "$4") || {
+		r_fail 5 "git could not make the commit"
+		return
+	}
+	if [ -n "$1" ]; then
+		r_git update-ref "refs/sandboxfs/mark/$1" "$r_id"
+	else
+		r_git update-ref -m "sandboxfs: snapshot" HEAD "$r_id" &&
+			r_git update-ref "refs/sandboxfs/snapshot/$r_id" "$r_id" && r_git read-tree "$r_id" &&
+			r_git update-index -q --refresh
+	fi || {
+		r_fail 5 "git could not move its ref"
+		return
+	}
+	r_say I id 0 0 0 "$r_id"
+	r_say I message 0 0 0 "$r_said"
+}
+
+r_forget() {
+	r_has_git || return
+	r_git update-ref -d "refs/sandboxfs/mark/$1"
+}
+
+# r_commit_of REV: prints the commit that REV (as include/sandboxfs/history.h has it) names.
+r_commit_of() {
+	case $1 in
+	base) r_git rev-parse -q --verify refs/sandboxfs/base ;;
+	mark:*) r_git rev-parse -q --verify "refs/sandboxfs/mark/${1#mark:}" ;;
+	*) r_git rev-parse -q --verify "$1^{commit}" ;;
+	esac
+}
+
+# r_base: what the tree is now is what it was at creation.
+r_base() {
+	r_git rev-parse -q --verify refs/sandboxfs/base ||
+		r_git update-ref refs/sandboxfs/base HEAD
+}
+
+# r_restore REV BRANCH: the tree as it was; what it is now stays in the mark restore.
+r_restore() {
+	r_has_git || return
+	r_back=$(r_commit_of "$1") || {
+		r_fail 2 "there is no snapshot $1"
+		return
+	}
+	r_made=$(r_tree_now) && r_id=$(r_commit "$r_made" restore sandboxfs sandboxfs@localhost) &&
+		r_git update-ref refs/sandboxfs/mark/restore "$r_id" || {
+		r_fail 28 "what is there now could not be kept"
+		return
+	}
+	case $1 in
+	mark:*) r_git read-tree --reset -u "$r_back" && r_git clean -qffd && r_git read-tree HEAD ;;
+	base) r_back_on "$2" "$r_back" && r_git clean -qffdx ;;
+	*) r_back_on "$2" "$r_back" && r_git clean -qffd ;;
+	esac || r_fail 5 "git could not restore the tree"
+}
+
+# r_back_on BRANCH COMMIT: HEAD is the branch, which stands there, and nothing is begun.
+r_back_on() {
+	r_dir=$(r_git rev-parse --absolute-git-dir)
+	rm -rf "$r_dir/MERGE_HEAD" "$r_dir/CHERRY_PICK_HEAD" "$r_dir/REVERT_HEAD" \
+		"$r_dir/rebase-merge" "$r_dir/rebase-apply"
+	{ [ -z "$1" ] || r_git symbolic-ref HEAD "refs/heads/$1"; } && r_git reset -q --hard "$2"
+}
+
+# r_diff FROM TO FORMAT: a D frame diff; an empty REV is the tree as it is.
+r_diff() {
+	r_has_git || return
+	r_old=$(r_commit_of "$1") || {
+		r_fail 2 "there is no snapshot $1"
+		return
+	}
+	if [ -n "$2" ]; then
+		r_new=$(r_commit_of "$2")
+	else
+		r_new=$(r_tree_now)
+	fi || {
+		r_fail 2 "there is no snapshot $2"
+		return
+	}
+	if [ "$3" = names ]; then
+		r_git diff --no-color --no-ext-diff --no-textconv --name-status -M "$r_old" "$r_new"
+	else
+		r_git diff --no-color --no-ext-diff --no-textconv --binary -M "$r_old" "$r_new"
+	fi | r_pack D diff
+}
+
+# r_objects BRANCH: frames I commit, and D pack with all objects of the branch.
+r_objects() {
+	r_has_git || return
+	r_id=$(r_git rev-parse -q --verify "refs/heads/$1^{commit}") || {
+		r_fail 2 "there is no branch $1"
+		return
+	}
+	r_say I commit 0 0 0 "$r_id"
+	printf '%s\n' "$r_id" | r_git pack-objects -q --revs --stdout | r_frame D pack
+}

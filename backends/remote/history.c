@@ -1,0 +1,257 @@
+/*
+ * The history of a sandbox elsewhere, kept by the git of its machine (git.sh). What is asked of it
+ * takes a network, so it is asked in the pool only: the list of snapshots is kept here as well, in
+ * STATE/remote/ID/snapshots, a line of JSON each, and what would browse one is refused.
+ */
+#include "backends/remote/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/remote/ask.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+#include "sandboxfs/history.h"
+
+#define DEADLINE_MS 120000
+#define LIST_MAX    ((size_t)16 * 1024 * 1024)
+
+static struct remote_box *box_of(struct sbx_sandbox *sb)
+{
+	return sbx_container_of(sb, struct remote_box, base);
+}
+
+/* --- the list ---------------------------------------------------------------------------------
+ */
+
+static void put_json(json_object **obj)
+{
+	json_object_put(*obj);
+}
+
+static int append_line(struct remote_box *box, const struct sbx_snapshot *s, struct sbx_error *err)
+{
+	_cleanup_(put_json) json_object *obj = json_object_new_object();
+	_cleanup_free_ char *line = NULL;
+	_cleanup_fd_ int fd = openat(box->dir, "snapshots",
+	                             O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int r;
+
+	json_object_object_add(obj, "id", json_object_new_string(s->id));
+	json_object_object_add(obj, "message", json_object_new_string(s->message));
+	json_object_object_add(obj, "time_ms", json_object_new_int64(s->time_ms));
+	line = sbx_format("%s\n", json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
+	if (!line)
+		return sbx_no_memory(err);
+	r = fd < 0 ? -errno : sbx_write_all(fd, line, strlen(line));
+	return r < 0 ? sbx_fail(err, -r, "the list of snapshots cannot be written: %s",
+	                        strerror(-r))
+	             : 0;
+}
+
+/* A line that was cut by a crash is no snapshot that anybody was told of. */
+static int tell_line(const char *line, int (*fn)(const struct sbx_snapshot *s, void *data),
+                     void *data)
+{
+	_cleanup_(put_json) json_object *obj = json_tokener_parse(line);
+	json_object *id, *message, *time;
+
+	if (!json_object_object_get_ex(obj, "id", &id) ||
+	    !json_object_object_get_ex(obj, "message", &message) ||
+	    !json_object_object_get_ex(obj, "time_ms", &time))
+		return 0;
+	return fn(&(struct sbx_snapshot){.id = json_object_get_string(id),
+	                                 .message = json_object_get_string(message),
+	                                 .time_ms = json_object_get_int64(time)},
+	          data);
+}
+
+static int list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
+                void *data, struct sbx_error *err)
+{
+	_cleanup_free_ char *text = NULL;
+	int r = sbx_file_read(box_of(sb)->dir, "snapshots", LIST_MAX, &text);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return sbx_fail(err, -r, "the list of snapshots cannot be read: %s", strerror(-r));
+	for (char *line = text, *end; r == 0 && (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		r = tell_line(line, fn, data);
+	}
+	return r;
+}
+
+/* --- what the machine does --------------------------------------------------------------------
+ */
+
+/* The value of the I frame KEY; NULL: the answer has none. Borrowed. */
+static const char *info_of(const struct remote_reply *reply, const char *key)
+{
+	size_t at = 0;
+	const struct remote_frame *f = remote_reply_next(reply, &at, REMOTE_INFO, key);
+
+	return f ? f->bytes : NULL;
+}
+
+static int split_author(const char *author, char **name, char **mail, struct sbx_error *err)
+{
+	const char *open = author ? strrchr(author, '<') : NULL;
+	const char *close = open ? strchr(open, '>') : NULL;
+	size_t len = open ? (size_t)(open - author) : 0;
+
+	if (author && (!close || close[1] || strpbrk(author, "\n\r")))
+		return sbx_fail(err, EINVAL, "an author is \"Name <mail>\"");
+	while (len > 0 && author[len - 1] == ' ')
+		len--;
+	*name = author ? strndup(author, len) : strdup("sandboxfs");
+	*mail = author ? strndup(open + 1, (size_t)(close - open - 1))
+	               : strdup("sandboxfs@localhost");
+	return *name && *mail ? 0 : sbx_no_memory(err);
+}
+
+/* Adds FUNCTION with its WORDS, of which NULL is an empty one. */
+static void add_line(struct remote_text *body, const char *function, const char *const *words,
+                     size_t n)
+{
+	remote_text_add(body, function);
+	for (size_t i = 0; i < n; i++)
+		remote_text_word(body, words[i] ? words[i] : "");
+	remote_text_add(body, "\n");
+}
+#define ADD_LINE(body, function, ...)                                                              \
+	add_line(body, function, (const char *const[]){__VA_ARGS__},                               \
+	         SBX_ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
+
+static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
+                    char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	struct remote_box *box = box_of(sb);
+	struct remote_ask ask = {.op = "snapshot", .deadline_ms = DEADLINE_MS};
+	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+	_cleanup_free_ char *name = NULL, *mail = NULL;
+	const char *oid, *message;
+	int r = split_author(options->author, &name, &mail, err);
+
+	if (r < 0)
+		return r;
+	ADD_LINE(&ask.body, "r_snapshot", options->mark, options->message, name, mail,
+	         options->ignored ? "ignored" : NULL);
+	r = remote_box_ask(box, &ask, options->cancelled, &reply, err);
+	if (r < 0)
+		return r;
+	oid = info_of(&reply, "id");
+	message = info_of(&reply, "message");
+	if (!oid || !message || sbx_rev_check(oid, NULL) < 0 || strlen(oid) >= SBX_REV_MAX)
+		return sbx_fail(err, EPROTO, "the machine did not say which commit it made");
+	if (options->mark) {
+		strcpy(id, "mark:");
+		strncat(id, options->mark, SBX_REV_MAX - sizeof("mark:"));
+		return 0;
+	}
+	strcpy(id, oid);
+	return append_line(
+	        box,
+	        &(struct sbx_snapshot){.id = oid, .message = message, .time_ms = sbx_real_ms()},
+	        err);
+}
+
+static int forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
+{
+	struct remote_ask ask = {.op = "snapshot", .safe = true, .deadline_ms = DEADLINE_MS};
+	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+
+	ADD_LINE(&ask.body, "r_forget", name);
+	return remote_box_ask(box_of(sb), &ask, NULL, &reply, err);
+}
+
+static int restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
+                   struct sbx_error *err)
+{
+	struct remote_box *box = box_of(sb);
+	struct remote_ask ask = {.op = "restore", .writes = true, .deadline_ms = DEADLINE_MS};
+	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+
+	ADD_LINE(&ask.body, "r_restore", rev, box->rec.branch);
+	return remote_box_ask(box, &ask, cancelled, &reply, err);
+}
+
+static int diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,
+                struct sbx_error *err)
+{
+	struct remote_ask ask = {.op = "diff", .safe = true, .deadline_ms = DEADLINE_MS};
+	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+	const struct remote_frame *f;
+	size_t at = 0;
+	int r;
+
+	/* The tree as it is can be looked at from one side only. */
+	if (!options->from)
+		return sbx_fail(err, EOPNOTSUPP, "a diff begins with a state that was recorded");
+	ADD_LINE(&ask.body, "r_diff", options->from, options->to,
+	         options->format == SBX_DIFF_NAMES ? "names" : "patch");
+	r = remote_box_ask(box_of(sb), &ask, options->cancelled, &reply, err);
+	if (r < 0)
+		return r;
+	f = remote_reply_next(&reply, &at, REMOTE_DATA, "diff");
+	if (!f)
+		return sbx_fail(err, EPROTO, "the machine did not answer with a diff");
+	r = sbx_write_all(fd, f->bytes, f->len);
+	return r < 0 ? sbx_fail(err, -r, "the diff cannot be written: %s", strerror(-r)) : 0;
+}
+
+/* --- what is not browsed ----------------------------------------------------------------------
+ */
+
+static int tree(struct sbx_sandbox *sb, const char *rev, struct sbx_object *ret,
+                struct sbx_error *err)
+{
+	(void)sb;
+	(void)rev;
+	(void)ret;
+	return sbx_fail(err, EOPNOTSUPP,
+	                "snapshots of a sandbox elsewhere cannot be browsed: use diff, or restore");
+}
+
+static int entry(struct sbx_sandbox *sb, const char *dir, const char *name, struct sbx_object *ret)
+{
+	(void)sb;
+	(void)dir;
+	(void)name;
+	(void)ret;
+	return -EOPNOTSUPP;
+}
+
+static int entries(struct sbx_sandbox *sb, const char *dir,
+                   int (*fn)(const char *name, const struct sbx_object *o, void *data), void *data)
+{
+	(void)sb;
+	(void)dir;
+	(void)fn;
+	(void)data;
+	return -EOPNOTSUPP;
+}
+
+static int content(struct sbx_sandbox *sb, const char *id, int fd)
+{
+	(void)sb;
+	(void)id;
+	(void)fd;
+	return -EOPNOTSUPP;
+}
+
+const struct sbx_history_impl remote_history = {.snapshot = snapshot,
+                                                .forget = forget,
+                                                .list = list,
+                                                .restore = restore,
+                                                .diff = diff,
+                                                .tree = tree,
+                                                .entry = entry,
+                                                .entries = entries,
+                                                .content = content};
