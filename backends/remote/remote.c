@@ -1,0 +1,370 @@
+/*
+ * The backend of a provider: the state directory, and the sandboxes in it.
+ *
+ *   STATE/remote/ID/   record.json, tree/ and temp/ (tree.h), journal.N (journal.h)
+ *   STATE/nested/ID/   what the host made as .git
+ *
+ * mkdir does not wait for a network: a create writes the record and returns, and the machine is
+ * made behind it (life.c). Nor does the mount: what an earlier daemon had is taken up from the
+ * records, and looked for afterwards.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "backends/remote/remote_impl.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+#include "sandboxfs/pool.h"
+#include "sandboxfs/tree.h"
+
+#define WAITERS_MOST 64
+
+/* --- create -----------------------------------------------------------------------------------
+ */
+
+/* PATTERN with every "{name}" replaced. The caller's; NULL without memory. */
+static char *expand(const char *pattern, const char *name)
+{
+	struct remote_text text = {0};
+
+	for (const char *at = pattern; at;) {
+		const char *mark = strstr(at, "{name}");
+
+		remote_text_add_n(&text, at, mark ? (size_t)(mark - at) : strlen(at));
+		if (mark)
+			remote_text_add(&text, name);
+		at = mark ? mark + strlen("{name}") : NULL;
+	}
+	if (!text.failed)
+		return text.at;
+	remote_text_release(&text);
+	return NULL;
+}
+
+static char *branch_for(const struct remote *b, const char *name)
+{
+	const char *pattern = b->host->settings->branch;
+
+	return expand(pattern ? pattern : "sandbox/{name}", name);
+}
+
+/* What a provider takes as a name: ours, in small letters, and something that is unique for ever.
+ */
+static char *machine_name(const char *id)
+{
+	char *name = sbx_format("sbx-%s", id);
+
+	for (char *c = name; c && *c; c++) {
+		if (*c >= 'A' && *c <= 'Z')
+			*c = (char)(*c - 'A' + 'a');
+		else if (!(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9'))
+			*c = '-';
+	}
+	return name;
+}
+
+static int copy(const char *from, char **ret)
+{
+	if (!from)
+		return 0;
+	*ret = strdup(from);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int check_request(const struct remote *b, const struct sbx_create *req,
+                         struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	int r = sbx_name_check(req->name, err);
+
+	if (r < 0)
+		return r;
+	if (req->origin.kind != SBX_ORIGIN_SOURCE)
+		return sbx_fail(err, EOPNOTSUPP,
+		                "a sandbox of the %s backend starts as the source, not as another",
+		                b->provider->impl->name);
+	if (!s->source && (req->origin.base || req->branch))
+		return sbx_fail(err, EINVAL, "sandboxes without a source have no base or branch");
+	if (req->cancelled && atomic_load(req->cancelled))
+		return sbx_fail(err, EINTR, "creating %s was given up", req->name);
+	return 0;
+}
+
+static int fill_record(const struct remote *b, const struct sbx_create *req,
+                       struct remote_record *rec)
+{
+	const struct sbx_settings *s = b->host->settings;
+	int r = sbx_state_new_id(&b->state, req->name, &rec->id);
+
+	if (r < 0)
+		return r;
+	rec->phase = REMOTE_PHASE_CREATING;
+	rec->created_ms = sbx_real_ms();
+	rec->name = strdup(req->name);
+	rec->machine = machine_name(rec->id);
+	if (!rec->name || !rec->machine || copy(s->source, &rec->source) < 0 ||
+	    copy(req->origin.base ? req->origin.base : s->base, &rec->base) < 0)
+		return -ENOMEM;
+	if (rec->source)
+		rec->branch = req->branch ? strdup(req->branch) : branch_for(b, req->name);
+	return !rec->source || rec->branch ? 0 : -ENOMEM;
+}
+
+/* All that a box of REC has on this machine goes. 0 or -errno. */
+static int erase(struct remote *b, const char *id, struct sbx_error *err)
+{
+	int r = sbx_tree_remove(b->dir, id, err);
+
+	return r ? r : sbx_tree_remove(b->state.nested, id, err);
+}
+
+static int backend_create(struct sbx_backend *base, const struct sbx_create *req,
+                          struct sbx_sandbox **ret, struct sbx_error *err)
+{
+	struct remote *b = (struct remote *)base;
+	_cleanup_(remote_record_release) struct remote_record rec = {0};
+	_cleanup_fd_ int dir = -1;
+	struct remote_box *box;
+	int r = check_request(b, req, err);
+
+	if (r < 0)
+		return r;
+	r = fill_record(b, req, &rec);
+	if (r < 0)
+		return sbx_fail(err, -r, "no record can be made: %s", strerror(-r));
+	dir = sbx_dir_make(b->dir, rec.id, 0700);
+	r = dir < 0 ? dir : remote_record_store(dir, &rec);
+	if (r < 0)
+		sbx_fail(err, -r, "the record of %s cannot be written: %s", req->name,
+		         strerror(-r));
+	else
+		r = remote_box_open(b, &rec, &box, err);
+	if (r < 0) {
+		erase(b, rec.id, NULL);
+		return r;
+	}
+	*ret = &box->base;
+	return 0;
+}
+
+/* --- recover ----------------------------------------------------------------------------------
+ */
+
+static int note(const struct sbx_recover *r, const char *id, const char *what)
+{
+	_cleanup_free_ char *text = sbx_format("%s %s", id, what);
+
+	if (!text)
+		return -ENOMEM;
+	r->note(text, r->data);
+	return 0;
+}
+
+/* One that is left by a create that was killed before its record was written. */
+static int reap(struct remote *b, const char *id, const struct sbx_recover *r,
+                struct sbx_error *err)
+{
+	int code = erase(b, id, err);
+
+	return code ? code : note(r, id, "was never created, and what there is of it is removed");
+}
+
+static int take_up(struct remote *b, const struct remote_record *rec, const struct sbx_recover *r,
+                   struct sbx_error *err)
+{
+	struct remote_box *box;
+	int code = remote_box_open(b, rec, &box, err);
+
+	if (code < 0)
+		return code;
+	if (rec->phase == REMOTE_PHASE_LEAVING && r->leaving) {
+		r->leaving(&box->base, r->data);
+		return 0;
+	}
+	box->anew = rec->phase == REMOTE_PHASE_CREATING;
+	if (rec->phase == REMOTE_PHASE_UP)
+		code = remote_box_adopt(box, err);
+	if (code < 0)
+		remote_box_close(box);
+	else
+		r->found(&box->base, r->data);
+	return code;
+}
+
+static int recover_one(struct remote *b, const char *id, const struct sbx_recover *r,
+                       struct sbx_error *err)
+{
+	_cleanup_(remote_record_release) struct remote_record rec = {0};
+	_cleanup_fd_ int dir = sbx_dir_open(b->dir, id);
+	struct sbx_error why = SBX_ERROR_INIT;
+	int code = dir < 0 ? dir : remote_record_load(dir, &rec);
+
+	if (code == -ENOENT)
+		return reap(b, id, r, err);
+	if (code < 0)
+		return note(r, id, "has a record that cannot be read, and is left alone");
+	if (rec.phase == REMOTE_PHASE_LEAVING && !r->leaving)
+		return 0;
+	code = take_up(b, &rec, r, &why);
+	if (code == -ENOMEM)
+		return sbx_no_memory(err);
+	return code < 0 ? note(r, id, why.text) : 0;
+}
+
+static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r,
+                           struct sbx_error *err)
+{
+	struct remote *b = (struct remote *)base;
+	_cleanup_(sbx_strings_release) struct sbx_strings names = {0};
+	int code = sbx_dir_names(b->dir, &names);
+
+	if (code < 0)
+		return sbx_fail(err, -code, "%s/remote cannot be read: %s", b->state.path,
+		                strerror(-code));
+	for (size_t i = 0; i < names.n && code == 0; i++)
+		code = recover_one(b, names.items[i], r, err);
+	if (code == 0) {
+		remote_sweep_begin(b);
+		remote_keep_begin(b);
+	}
+	return code;
+}
+
+/* --- open and destroy -------------------------------------------------------------------------
+ */
+
+static void backend_destroy(struct sbx_backend *base)
+{
+	struct remote *b = (struct remote *)base;
+
+	sbx_pool_destroy(b->pool);
+	remote_works_finish(&b->works);
+	b->provider->impl->destroy(b->provider);
+	sbx_cleanup_fd(&b->dir);
+	sbx_state_close(&b->state);
+	pthread_mutex_destroy(&b->lock);
+	free(b->daemon);
+	free(b->label);
+	free(b);
+}
+
+/* What is not enforced is not to be believed in. */
+static int check_network(const struct sbx_settings *s, const struct sbx_provider_impl *p,
+                         struct sbx_error *err)
+{
+	const char *net = s->net ? s->net : "host";
+
+	if (strcmp(net, "none") == 0 && !(p->can & SBX_PROVIDER_BLOCKS_NETWORK))
+		return sbx_fail(err, EOPNOTSUPP,
+		                "the %s backend cannot keep commands from the network, as net=none "
+		                "would: mount with -o net=host",
+		                p->name);
+	if (sbx_settings_hosts(s) && !(p->can & SBX_PROVIDER_FILTERS_HOSTS))
+		return sbx_fail(err, EOPNOTSUPP,
+		                "the %s backend cannot let commands reach some hosts only, as "
+		                "net=allow: would: mount with -o net=host",
+		                p->name);
+	return 0;
+}
+
+/* Refused, because they would have no effect and say nothing. */
+static int check_settings(const struct sbx_settings *s, const struct sbx_provider_impl *p,
+                          struct sbx_error *err)
+{
+	const struct {
+		bool set;
+		const char *key, *why;
+	} refused[] = {
+	        {s->limits.disk_mb, "disk_mb", "the disk of a machine has the size that it has"},
+	        {s->cpu_percent, "cpu_percent", "a machine has processors of its own"},
+	        {s->run_as, "run_as", "commands run as the machine's own user"},
+	        {s->ro_paths.n || s->rw_paths.n || s->hide_paths.n,
+	         "ro_paths, rw_paths, hide_paths", "nothing of this host is seen in a machine"},
+	        {s->isolation && !strcmp(s->isolation, "require"), "isolation=require",
+	         "its means are this host's; the machine is the isolation"},
+	        {s->io && !strcmp(s->io, "passthrough"), "io=passthrough",
+	         "the kernel would read what is not here"},
+	        {s->track, "track", "changes of each command are not recorded there"},
+	};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(refused); i++)
+		if (refused[i].set)
+			return sbx_fail(err, EOPNOTSUPP, "%s is not for the %s backend: %s",
+			                refused[i].key, p->name, refused[i].why);
+	return check_network(s, p, err);
+}
+
+/* By which machines are found that no record names: of this state directory on this machine. */
+static char *make_label(const struct sbx_state *state)
+{
+	_cleanup_free_ char *machine = NULL;
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	if (sbx_file_read(AT_FDCWD, "/etc/machine-id", 64, &machine) < 0)
+		machine = strdup("");
+	for (const char *s = machine ? machine : ""; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+	for (const char *s = state->path; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+	return sbx_format("%016llx", (unsigned long long)h);
+}
+
+static int open_parts(struct remote *b, struct sbx_error *err)
+{
+	const struct sbx_settings *s = b->host->settings;
+	uint64_t random;
+	int r = sbx_state_open(s->state_dir, &b->state, err);
+
+	if (r == 0)
+		r = sbx_state_sign(&b->state, s->source, s->mountpoint, err);
+	if (r < 0)
+		return r;
+	b->dir = sbx_dir_make(b->state.dir, "remote", 0700);
+	if (b->dir < 0)
+		return sbx_fail(err, -b->dir, "%s/remote cannot be made: %s", b->state.path,
+		                strerror(-b->dir));
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return sbx_fail(err, errno, "no random number: %s", strerror(errno));
+	b->daemon = sbx_format("%016llx", (unsigned long long)random);
+	b->label = make_label(&b->state);
+	if (!b->daemon || !b->label || sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0)
+		return sbx_no_memory(err);
+	return 0;
+}
+
+int sbx_remote_open(const struct sbx_host *host, struct sbx_provider *p, struct sbx_backend **ret,
+                    struct sbx_error *err)
+{
+	struct remote *b = calloc(1, sizeof(*b));
+	int r;
+
+	if (!b) {
+		p->impl->destroy(p);
+		return sbx_no_memory(err);
+	}
+	b->impl = (struct sbx_backend_impl){.name = p->impl->name,
+	                                    .recover = backend_recover,
+	                                    .create = backend_create,
+	                                    .destroy = backend_destroy};
+	b->base.impl = &b->impl;
+	b->host = host;
+	b->provider = p;
+	b->state = SBX_STATE_CLOSED;
+	b->dir = -1;
+	remote_works_init(&b->works);
+	pthread_mutex_init(&b->lock, NULL);
+	r = check_settings(host->settings, p->impl, err);
+	if (r == 0)
+		r = open_parts(b, err);
+	if (r < 0)
+		backend_destroy(&b->base);
+	else
+		*ret = &b->base;
+	return r;
+}
