@@ -149,6 +149,9 @@ int sbx_diffs_lookup(const struct sbx_control_node *dir, const char *name,
 /* push.c */
 extern const struct control_ops sbx_control_push_ops;
 
+/* sync.c */
+extern const struct control_ops sbx_control_sync_ops;
+
 /* create.c */
 extern const struct control_ops sbx_control_create_ops, sbx_control_teardown_ops,
         sbx_control_kill_ops, sbx_control_job_kill_ops, sbx_control_absent_ops;

@@ -10,6 +10,7 @@
 
 #include "fs/control/control_impl.h"
 #include "fs/control/request_file.h"
+#include "fs/sandbox/await.h"
 #include "fs/sandbox/report.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
@@ -21,6 +22,8 @@
 struct creating {
 	struct sbx_request_parser parser;
 	struct sbx_creation *creation; /* while it goes on; both under the file's lock */
+	struct sbx_await up;           /* until it is there where it really is; loop thread */
+	bool coming;                   /* the same */
 };
 
 static int create_open(struct sbx_control_handle *h, struct sbx_error *err)
@@ -64,18 +67,48 @@ static void create_drop(struct sbx_control_handle *h)
 	sbx_request_parser_reset(&s->parser);
 }
 
+/* [loop] */
+static void works(struct sbx_control_handle *h, struct sbx_box *box, const struct sbx_error *err)
+{
+	char *info = sbx_box_info_json(box);
+
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, info);
+	pthread_mutex_unlock(&h->lock);
+	sbx_request_file_done(h, 0, err);
+}
+
+/* [loop] One that could not be made stays, and says why, until it is removed. */
+static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
+{
+	struct creating *s = sbx_container_of(a, struct creating, up);
+	struct sbx_control_handle *h = a->data;
+
+	s->coming = false;
+	if (code)
+		sbx_request_file_done(h, -code, err);
+	else
+		works(h, a->box, err);
+}
+
 static void created(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
 {
 	struct sbx_control_handle *h = data;
 	struct creating *s = h->state;
-	char *info = code < 0 ? NULL : sbx_box_info_json(box);
 
 	pthread_mutex_lock(&h->lock);
 	s->creation = NULL;
-	if (code >= 0)
-		sbx_control_set_text(h, info);
 	pthread_mutex_unlock(&h->lock);
-	sbx_request_file_done(h, code, err);
+	if (code < 0) {
+		sbx_request_file_done(h, code, err);
+	} else if (sbx_is_away(box->sandbox)) {
+		s->coming = true;
+		s->up = (struct sbx_await){
+		        .want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up, .data = h};
+		sbx_box_await(box, &s->up);
+	} else {
+		works(h, box, err);
+	}
 }
 
 static int create_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
@@ -99,6 +132,8 @@ static void create_cancel(struct sbx_control_handle *h)
 	if (s->creation)
 		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
+	if (s->coming)
+		sbx_await_cancel(&s->up);
 }
 
 /* Drops the last answer, because it is not of the request that has failed. */

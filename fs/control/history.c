@@ -14,6 +14,7 @@
 #include "fs/control/control_impl.h"
 #include "fs/control/history_args.h"
 #include "fs/control/request_file.h"
+#include "fs/sandbox/await.h"
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/track.h"
 #include "fs/util/json.h"
@@ -35,6 +36,9 @@ struct options_all {
 	size_t len;
 	struct op *op; /* of the present write */
 	struct sbx_creation *creation;
+	/* Of a fork, until it is there where it really is. Loop thread. */
+	struct sbx_await up;
+	bool coming;
 };
 
 static void operation_free(struct op *op)
@@ -235,16 +239,31 @@ static void operation_done(struct sbx_work *w)
 }
 
 /* [loop] */
+static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
+{
+	struct options_all *s = sbx_container_of(a, struct options_all, up);
+
+	s->coming = false;
+	sbx_request_file_done(a->data, -code, err);
+}
+
+/* [loop] */
 static void forked(int code, struct sbx_box *made, const struct sbx_error *err, void *data)
 {
 	struct sbx_control_handle *h = data;
 	struct options_all *s = h->state;
 
-	(void)made;
 	pthread_mutex_lock(&h->lock);
 	s->creation = NULL;
 	pthread_mutex_unlock(&h->lock);
-	sbx_request_file_done(h, code, err);
+	if (code < 0 || !sbx_is_away(made->sandbox)) {
+		sbx_request_file_done(h, code, err);
+		return;
+	}
+	s->coming = true;
+	s->up = (struct sbx_await){
+	        .want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up, .data = h};
+	sbx_box_await(made, &s->up);
 }
 
 /* The lock is held. */
@@ -293,6 +312,8 @@ static void history_cancel(struct sbx_control_handle *h)
 	if (s->creation)
 		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
+	if (s->coming)
+		sbx_await_cancel(&s->up);
 }
 
 static void history_failed(struct sbx_control_handle *h, const struct sbx_error *err)

@@ -422,6 +422,7 @@ static const struct sbx_control_row box_rows[] = {
         READER("changes", sbx_control_diff_ops, SBX_DIFF_NAMES, 0),
         {.name = "diffs", .mode = S_IFDIR | 0700, .flags = ROW_RANGES, .rows = sbx_control_no_rows},
         REQUEST("push", sbx_control_push_ops, 0, 0),
+        WRITER("sync", sbx_control_sync_ops, ROW_WAITS),
         ABSENT("import.tar", 0200),
         ABSENT("export.tar", 0400),
         TEXT("info", text_info),

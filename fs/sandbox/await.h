@@ -17,8 +17,9 @@ struct sbx_await {
 	 * cancelled; ESTALE the sandbox, or the mount, is gone. ERR has a sentence then.
 	 */
 	void (*done)(struct sbx_await *a, int code, const struct sbx_error *err);
+	void *data;          /* for done */
+	struct sbx_box *box; /* set by sbx_box_await; a reference until done has returned */
 	/* private: */
-	struct sbx_box *box;
 	bool given_up; /* nobody wants it any more. Loop thread */
 	bool over;     /* because the sandbox is. Loop thread */
 	struct sbx_await *prev, *next;

@@ -1,6 +1,7 @@
 #include "tests/lib/faults.h"
 
 #include <assert.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,16 @@ static const char *plain(struct sbx_sandbox *sb, const char *rev)
 #define ERROR   struct sbx_error *err
 
 FORWARD(int, root, (SANDBOX), sbx_sandbox_root(inner_of(sb)))
-FORWARD(void, info, (SANDBOX, struct json_object *obj), sbx_sandbox_info(inner_of(sb), obj))
+
+static void do_info(SANDBOX, struct json_object *obj)
+{
+	const struct played_away *away = downcast(sb)->f->away;
+
+	sbx_sandbox_info(inner_of(sb), obj);
+	if (away && away->state)
+		json_object_object_add(obj, "state", json_object_new_string(away->state));
+}
+
 FORWARD(void, policy, (SANDBOX, struct json_object *obj), sbx_sandbox_policy(inner_of(sb), obj))
 GUARD(RENAME, rename, (SANDBOX, const char *name, ERROR),
       sbx_sandbox_rename(inner_of(sb), name, err))
@@ -304,6 +314,10 @@ static struct sbx_sandbox *wrap(struct faults *f, struct sbx_sandbox *inner)
 	        .inner = inner,
 	        .f = f};
 	w->base.impl = &w->impl;
+	if (f->away) {
+		w->impl.away = &played_away_impl;
+		w->base.turn = &f->away->turn;
+	}
 	atomic_fetch_add(&f->sandboxes, 1);
 	atomic_fetch_add(&f->objects, 1);
 	return &w->base;
@@ -326,7 +340,7 @@ static int do_create(struct sbx_backend *base, const struct sbx_create *req,
 	r = r ? r : sbx_backend_create(f->inner, &inner, ret, err);
 	if (r)
 		return r;
-	*ret = wrap(f, *ret);
+	*ret = f->made = wrap(f, *ret);
 	return 0;
 }
 

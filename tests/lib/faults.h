@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "sandboxfs/backend.h"
+#include "tests/lib/played_away.h"
 
 enum fault {
 	CREATE,
@@ -32,8 +33,10 @@ struct faults {
 	struct sbx_backend base;
 	struct sbx_backend_impl impl; /* carries the name of inner */
 	struct sbx_backend *inner;
-	atomic_int sandboxes; /* made and not removed */
-	atomic_int objects;   /* not closed */
+	struct played_away *away; /* what is made from now on is elsewhere; NULL: it is not */
+	atomic_int sandboxes;     /* made and not removed */
+	atomic_int objects;       /* not closed */
+	struct sbx_sandbox *made; /* the last one */
 	struct sbx_sandbox *left[8];
 	char ids[64][SBX_REV_MAX]; /* of snapshots, as inner calls them */
 	size_t nids;

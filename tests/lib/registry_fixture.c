@@ -163,6 +163,7 @@ void registry_fixture_open(struct registry_fixture *h, const char *backend, cons
 	h->settings.state_dir = h->dir;
 	assert_int_equal(sbx_loop_create(&h->loop), 0);
 	assert_int_equal(sbx_pool_create(2, &h->pool), 0);
+	played_away_init(&h->away, h->loop);
 	open_backend(h);
 	assert_int_equal(sbx_registry_create(
 	                         &(struct sbx_registry_config){
@@ -196,6 +197,7 @@ void registry_fixture_close(struct registry_fixture *h)
 	sbx_loop_destroy(h->loop);
 	assert_int_equal(atomic_load(&h->busy), 0);
 	played_finish(&h->runner);
+	played_away_finish(&h->away);
 	assert_int_equal(sbx_tree_remove(AT_FDCWD, h->dir, NULL), 0);
 }
 
@@ -222,6 +224,11 @@ void registry_fixture_settle(struct registry_fixture *h)
 	sbx_loop_post(h->loop, post_sem, &sem);
 	wait_sem(&sem);
 	sem_destroy(&sem);
+}
+
+void registry_fixture_play_away(struct registry_fixture *h)
+{
+	h->backend.away = &h->away;
 }
 
 /* Outcomes */

@@ -28,6 +28,7 @@ struct registry_fixture {
 	struct sbx_pool *pool;
 	struct played runner;
 	struct faults backend;
+	struct played_away away; /* of sandboxes made after registry_fixture_play_away */
 	struct sbx_registry *registry;
 	pthread_t thread;
 	atomic_int altered, replaced; /* how often the observer was told */
@@ -41,6 +42,9 @@ void registry_fixture_close(struct registry_fixture *h);
 /* In between, as at an unmount. */
 void registry_fixture_start(struct registry_fixture *h);
 void registry_fixture_stop(struct registry_fixture *h);
+
+/* What is made from now on is elsewhere. */
+void registry_fixture_play_away(struct registry_fixture *h);
 
 /* The outcome of make, teardown, rename. */
 struct outcome {

@@ -31,8 +31,8 @@ mount_controls() {
 
 sandbox_controls() {
 	for file in exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy \
-		kill snapshot snapshots restore reset fork diff changes push import.tar export.tar info \
-		workdir log events error; do
+		kill snapshot snapshots restore reset fork diff changes push sync import.tar export.tar \
+		info workdir log events error; do
 		expect 0 stat "$MNT/a/ctl/$file"
 	done
 	for file in cpu_s memory_mb procs file_mb disk_mb output_bytes jobs; do

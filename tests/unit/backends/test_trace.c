@@ -11,6 +11,7 @@
 
 #include "backends/trace.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
 #include "sandboxfs/tree.h"
 #include "tests/lib/faults.h"
 #include "tests/lib/spawner_stub.h"
@@ -168,6 +169,106 @@ static void a_barrier_knows_whether_jobs_run(void **state)
 	drop(sb);
 }
 
+struct heard {
+	char words[256];
+};
+
+static void hear(void *data, const char *word)
+{
+	struct heard *h = data;
+
+	assert_true(strlen(h->words) + strlen(word) + 2 < sizeof(h->words));
+	strcat(strcat(h->words, word), " ");
+}
+
+static void on_replaced(struct sbx_sandbox *sb, int old, int new, void *data)
+{
+	assert_int_equal(old + 1, new);
+	assert_non_null(sb->impl->away);
+	hear(data, "replaced");
+}
+
+static void on_altered(struct sbx_sandbox *sb, void *data)
+{
+	(void)sb;
+	hear(data, "altered");
+}
+
+static void on_told(struct sbx_sandbox *sb, const char *event, const char *text, void *data)
+{
+	(void)sb;
+	hear(data, event);
+	hear(data, text);
+}
+
+static const struct sbx_sandbox_events heard_events = {
+        .replaced = on_replaced, .altered = on_altered, .told = on_told};
+
+static void done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	(void)err;
+	*(int *)w->data = code;
+}
+
+static void what_is_elsewhere_shows_through(void **state)
+{
+	struct played_away away;
+	struct sbx_loop *loop;
+	struct heard heard = {""};
+	struct sbx_sandbox *sb;
+	int code = -1;
+	struct sbx_want w = {.path = "p", .done = done, .data = &code};
+
+	(void)state;
+	assert_int_equal(sbx_loop_create(&loop), 0);
+	played_away_init(&away, loop);
+	faults.away = &away;
+	sb = make("a", NULL);
+	sb->events = &heard_events;
+	sb->events_data = &heard;
+	assert_true(sbx_is_away(sb));
+	assert_false(sbx_away_here(sb, 1, SBX_NEED_NAMES, 0, 0));
+	away.here = true;
+	assert_true(sbx_away_here(sb, 1, SBX_NEED_NAMES, 0, 0));
+	sb->impl->away->want(sb, &w);
+	sb->impl->away->unwant(sb, &w);
+	assert_int_equal(away.asked + away.given_up, 2);
+	sbx_loop_stop(loop);
+	sbx_loop_run(loop);
+	assert_int_equal(code, EINTR);
+	sb->impl->away->flush(sb, &w);
+	assert_int_equal(away.flushed, 1);
+	played_away_answer(&away, 0, "");
+	sbx_loop_stop(loop);
+	sbx_loop_run(loop);
+	assert_int_equal(code, 0);
+	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	sb->impl->away->changed(sb, &(struct sbx_change){.kind = SBX_CHANGE_GONE, .path = "x"});
+	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	sb->impl->away->changed(sb, NULL);
+	assert_string_equal(away.log, "3 x;");
+	sbx_sandbox_replaced(faults.made, 3, 4);
+	sbx_sandbox_altered(faults.made);
+	sbx_sandbox_told(faults.made, "expiring", "soon");
+	assert_string_equal(heard.words, "replaced altered expiring soon ");
+	drop(sb);
+	played_away_finish(&away);
+	sbx_loop_destroy(loop);
+}
+
+static void whether_files_may_be_elsewhere_shows_through(void **state)
+{
+	struct sbx_backend *b = NULL;
+
+	(void)state;
+	assert_false(traced->impl->away);
+	faults.impl.away = true;
+	assert_int_equal(sbx_trace_wrap(&faults.base, &b), 0);
+	assert_true(b->impl->away);
+	faults.impl.away = false;
+	free(b);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -178,6 +279,8 @@ int main(void)
 	        CASE(backend_knows_what_is_forked),
 	        CASE(trash_shows_through),
 	        CASE(a_barrier_knows_whether_jobs_run),
+	        CASE(what_is_elsewhere_shows_through),
+	        CASE(whether_files_may_be_elsewhere_shows_through),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,10 +21,11 @@ static void directories_list_what_the_design_names(void **state)
 	(void)state;
 	assert_list("/", "README SKILL.md create teardown pending list list.json trash trash.json "
 	                 "error events stats version config ");
-	assert_list("", "exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy "
-	                "kill snapshot snapshots restore reset undo fork diff changes diffs push "
-	                "import.tar "
-	                "export.tar info workdir log events error ");
+	assert_list("",
+	            "exec spawn run stdout stderr status jobs cwd timeout_ms env limits policy "
+	            "kill snapshot snapshots restore reset undo fork diff changes diffs push sync "
+	            "import.tar "
+	            "export.tar info workdir log events error ");
 	assert_list("limits", "cpu_s memory_mb procs file_mb disk_mb output_bytes jobs ");
 	assert_list("snapshots", "");
 	assert_list("jobs", "");
@@ -809,6 +810,111 @@ static void dying_client_takes_its_creation_along(void **state)
 	sbx_control_release(h);
 }
 
+/* Elsewhere */
+
+static void create_waits_until_it_is_there(void **state)
+{
+	struct sbx_control_handle *h = must_open("/create", O_RDWR);
+	struct played_away *away = &registry_fixture.away;
+	struct writing w;
+	char *data;
+
+	(void)state;
+	registry_fixture_play_away(&registry_fixture);
+	write_begin(&w, h, "b\n");
+	played_away_await(away, 1);
+	assert_int_equal(away->wants->need, SBX_NEED_UP);
+	assert_false(answer_come(&w.a));
+	assert_cat_begins("/list", "NAME ");
+	played_away_answer(away, 0, "");
+	assert_int_equal(write_end(&w), 2);
+	data = read_once(h, 4096, 0, NULL);
+	assert_int_equal(strncmp(data, "{\"name\":\"b\"", 11), 0);
+	free(data);
+	sbx_control_release(h);
+}
+
+static void create_tells_what_kept_it_from_being_there(void **state)
+{
+	struct sbx_control_handle *h = must_open("/create", O_WRONLY);
+	struct sbx_box *made;
+	struct writing w;
+
+	(void)state;
+	registry_fixture_play_away(&registry_fixture);
+	write_begin(&w, h, "b\n");
+	played_away_await(&registry_fixture.away, 1);
+	played_away_answer(&registry_fixture.away, EDQUOT, "all machines are taken");
+	assert_int_equal(write_end(&w), -EDQUOT);
+	assert_cat("/error", "EDQUOT: all machines are taken\n");
+	made = sbx_registry_find(registry_fixture.registry, "b");
+	assert_non_null(made);
+	sbx_box_unref(made);
+	write_begin(&w, h, "c\n");
+	played_away_await(&registry_fixture.away, 2);
+	answer_cancel(&registry_fixture, &w.a, true);
+	assert_int_equal(write_end(&w), -EINTR);
+	sbx_control_release(h);
+}
+
+static void sync_waits_for_where_it_really_is(void **state)
+{
+	struct sbx_box *other = box;
+	struct played_away *away = &registry_fixture.away;
+	struct sbx_control_handle *h;
+	struct writing w;
+
+	(void)state;
+	registry_fixture_play_away(&registry_fixture);
+	box = registry_fixture_make(&registry_fixture, "b");
+	h = must_open("sync", O_WRONLY);
+	write_begin(&w, h, "1\n2\n");
+	played_away_await(away, 1);
+	assert_int_equal(away->flushed, 1);
+	assert_false(answer_come(&w.a));
+	played_away_answer(away, 0, "");
+	assert_int_equal(write_end(&w), 4);
+	write_begin(&w, h, "1");
+	played_away_await(away, 2);
+	played_away_answer(away, EREMOTEIO, "the machine has lost it");
+	assert_int_equal(write_end(&w), -EREMOTEIO);
+	assert_cat("error", "EREMOTEIO: the machine has lost it\n");
+	write_begin(&w, h, "1");
+	played_away_await(away, 3);
+	answer_cancel(&registry_fixture, &w.a, false);
+	assert_false(answer_come(&w.a));
+	answer_cancel(&registry_fixture, &w.a, true);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_int_equal(away->given_up, 1);
+	sbx_control_release(h);
+	sbx_box_unref(box);
+	box = other;
+}
+
+static void sync_saves_what_is_here(void **state)
+{
+	struct sbx_control_handle *h = must_open("sync", O_WRONLY);
+	struct faults *f = &registry_fixture.backend;
+	struct writing w;
+
+	(void)state;
+	assert_int_equal(write_text(h, "1\n"), 2);
+	assert_int_equal(faults_calls(f, BARRIER_NOW), 1);
+	faults_refuse(f, BARRIER_NOW, EIO);
+	assert_int_equal(write_text(h, "1\n"), -EIO);
+	assert_cat("error", "EIO: saving was refused\n");
+	faults_mend(f, BARRIER_NOW);
+	faults_hold(f, BARRIER_NOW);
+	write_begin(&w, h, "1\n");
+	faults_await(f, BARRIER_NOW);
+	answer_cancel(&registry_fixture, &w.a, true);
+	assert_int_equal(write_end(&w), -EINTR);
+	faults_let_go(f, BARRIER_NOW);
+	sbx_control_release(h);
+	atomic_store(&box->sandbox->anchored, true);
+	assert_int_equal(put("sync", "1"), 0);
+}
+
 static void teardown_goes_on_without_its_client(void **state)
 {
 	struct sbx_control_handle *h = must_open("/teardown", O_WRONLY);
@@ -928,6 +1034,10 @@ int main(void)
 	        CASE(create_waits_and_tells),
 	        CASE(failed_create_leaves_its_sentence),
 	        CASE(dying_client_takes_its_creation_along),
+	        CASE(create_waits_until_it_is_there),
+	        CASE(create_tells_what_kept_it_from_being_there),
+	        CASE(sync_waits_for_where_it_really_is),
+	        CASE(sync_saves_what_is_here),
 	        CASE(teardown_goes_on_without_its_client),
 	        CASE(events_come_as_they_happen),
 	        CASE(log_holds_a_record_of_each_command),

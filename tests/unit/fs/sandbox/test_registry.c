@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "fs/log/events.h"
+#include "fs/sandbox/await.h"
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/report.h"
 #include "sandboxfs/cleanup.h"
@@ -851,6 +852,174 @@ static void shutdown_gives_up_what_is_being_made(void **state)
 	outcome_finish(&o);
 }
 
+/* Elsewhere */
+
+static struct sbx_box *make_away(const char *name)
+{
+	registry_fixture_play_away(&registry_fixture);
+	return registry_fixture_make(&registry_fixture, name);
+}
+
+struct awaited {
+	struct sbx_await await;
+	sem_t come;
+	int code;
+	struct sbx_error err;
+};
+
+static void await_over(struct sbx_await *a, int code, const struct sbx_error *err)
+{
+	struct awaited *w = a->data;
+
+	w->code = code;
+	w->err = *err;
+	sem_post(&w->come);
+}
+
+static void await_begin(struct awaited *w, struct sbx_box *box)
+{
+	*w = (struct awaited){.await = {.want = {.need = SBX_NEED_NAMES, .path = "d", .ino = 7},
+	                                .done = await_over,
+	                                .data = w}};
+	sem_init(&w->come, 0, 0);
+	sbx_box_await(box, &w->await);
+}
+
+static int await_end(struct awaited *w)
+{
+	wait_sem(&w->come);
+	sem_destroy(&w->come);
+	return w->code;
+}
+
+static void cancel_await(void *data)
+{
+	struct awaited *w = data;
+
+	sbx_await_cancel(&w->await);
+	sbx_await_cancel(&w->await);
+}
+
+static void what_is_wanted_elsewhere_is_told_of(void **state)
+{
+	struct sbx_box *box = make_away("a");
+	struct awaited w, v;
+
+	(void)state;
+	await_begin(&w, box);
+	played_away_await(&registry_fixture.away, 1);
+	assert_string_equal(registry_fixture.away.wants->path, "d");
+	played_away_answer(&registry_fixture.away, 0, "");
+	assert_int_equal(await_end(&w), 0);
+	await_begin(&w, box);
+	await_begin(&v, box);
+	played_away_await(&registry_fixture.away, 3);
+	played_away_answer(&registry_fixture.away, ETIMEDOUT, "the machine is silent");
+	assert_int_equal(await_end(&w), ETIMEDOUT);
+	assert_string_equal(w.err.text, "the machine is silent");
+	assert_int_equal(await_end(&v), ETIMEDOUT);
+	sbx_box_unref(box);
+}
+
+static void who_gives_up_a_want_is_told_so(void **state)
+{
+	struct sbx_box *box = make_away("a");
+	struct awaited w;
+
+	(void)state;
+	await_begin(&w, box);
+	played_away_await(&registry_fixture.away, 1);
+	sbx_loop_post(registry_fixture.loop, cancel_await, &w);
+	assert_int_equal(await_end(&w), EINTR);
+	assert_int_equal(registry_fixture.away.given_up, 1);
+	/* Before the loop has begun it. */
+	w = (struct awaited){.await = {.done = await_over, .data = &w}};
+	sem_init(&w.come, 0, 0);
+	sbx_loop_post(registry_fixture.loop, cancel_await, &w);
+	sbx_box_await(box, &w.await);
+	assert_int_equal(await_end(&w), EINTR);
+	assert_int_equal(registry_fixture.away.given_up, 1);
+	assert_int_equal(registry_fixture.away.asked, 1);
+	sbx_box_unref(box);
+}
+
+static void the_end_of_a_sandbox_ends_its_wants(void **state)
+{
+	struct sbx_box *a = make_away("a"), *b = make_away("b");
+	struct awaited w, v, other;
+
+	(void)state;
+	await_begin(&w, a);
+	await_begin(&v, a);
+	await_begin(&other, b);
+	played_away_await(&registry_fixture.away, 3);
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "a", false), 0);
+	assert_int_equal(await_end(&w), ESTALE);
+	assert_string_equal(w.err.text, "the sandbox is gone");
+	assert_int_equal(await_end(&v), ESTALE);
+	await_begin(&w, a);
+	assert_int_equal(await_end(&w), ESTALE);
+	assert_int_equal(registry_fixture.away.asked, 3);
+	played_away_answer(&registry_fixture.away, 0, "");
+	assert_int_equal(await_end(&other), 0);
+	sbx_box_unref(a);
+	sbx_box_unref(b);
+}
+
+static void the_end_of_the_mount_ends_all_wants(void **state)
+{
+	struct sbx_box *box = make_away("a");
+	struct awaited w;
+
+	(void)state;
+	await_begin(&w, box);
+	played_away_await(&registry_fixture.away, 1);
+	sbx_box_unref(box);
+	registry_fixture_stop(&registry_fixture);
+	assert_int_equal(await_end(&w), ESTALE);
+	registry_fixture_start(&registry_fixture);
+	assert_int_equal(sbx_pool_create(2, &registry_fixture.pool), 0);
+}
+
+static void what_a_backend_alters_is_heard(void **state)
+{
+	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
+
+	(void)state;
+	sbx_sandbox_altered(box->sandbox);
+	sbx_sandbox_replaced(box->sandbox, 3, 4);
+	sbx_sandbox_told(box->sandbox, "expiring", "in ten minutes");
+	assert_int_equal(atomic_load(&registry_fixture.altered), 1);
+	assert_int_equal(atomic_load(&registry_fixture.replaced), 1);
+	await_event("expiring");
+	sbx_box_unref(box);
+}
+
+static void expect_state(struct sbx_box *box, const char *state)
+{
+	_cleanup_free_ char *list = sbx_registry_list_text(registry_fixture.registry);
+	_cleanup_free_ char *info = sbx_box_info_json(box), *line = NULL;
+	struct json_object *obj = json_tokener_parse(info);
+
+	assert_string_equal(member(obj, "state"), state);
+	json_object_put(obj);
+	assert_true(asprintf(&line, "\na                    %s ", state) > 0);
+	assert_non_null(strstr(list, line));
+}
+
+static void a_backend_elsewhere_has_a_word_for_the_state(void **state)
+{
+	struct sbx_box *box = make_away("a");
+
+	(void)state;
+	expect_state(box, "ready");
+	registry_fixture.away.state = "creating";
+	expect_state(box, "creating");
+	registry_fixture.away.state = "failed";
+	expect_state(box, "failed");
+	sbx_box_unref(box);
+}
+
 #define CASE(fn)    cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 #define STOPPED(fn) cmocka_unit_test_setup_teardown(fn, set_up_stopped, tear_down)
 
@@ -887,6 +1056,12 @@ int main(void)
 	        CASE(rename_and_teardown_at_once_leave_nothing),
 	        CASE(walk_is_in_order_of_names),
 	        CASE(texts_describe_the_sandboxes),
+	        CASE(what_is_wanted_elsewhere_is_told_of),
+	        CASE(who_gives_up_a_want_is_told_so),
+	        CASE(the_end_of_a_sandbox_ends_its_wants),
+	        CASE(the_end_of_the_mount_ends_all_wants),
+	        CASE(what_a_backend_alters_is_heard),
+	        CASE(a_backend_elsewhere_has_a_word_for_the_state),
 	        STOPPED(recovery_takes_up_what_is_found),
 	        STOPPED(recovery_sweeps_what_belongs_to_nobody),
 	        STOPPED(recovery_refuses_two_of_one_name),
