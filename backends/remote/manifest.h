@@ -4,10 +4,11 @@
  * Bytes of a REMOTE_MANIFEST frame: records, each two strings that end with NUL,
  *   FLAG TYPE " " MODE " " SIZE " " MTIME " " INO " " NLINK " " PATH NUL TARGET NUL
  * FLAG: L a directory all of whose names are in this manifest; = a file that the host sent, as it
- * stands there now; - anything else. TYPE: f d l p s (others are left out). MODE: octal
- * permissions. MTIME: seconds, and with a point up to nine digits more. PATH: from the root, which
- * is ".". TARGET: of a link, else empty. A record "!" NUL NUL at the end: there is more than was
- * listed, so that no directory is complete.
+ * stands there now; ? nothing is there; - anything else. A blank follows it. TYPE: f d l p s
+ * (others are left out). MODE: octal permissions. MTIME: seconds, and with a point up to nine
+ * digits more. PATH: from the root, which is "."; "./" may stand before any other. TARGET: of a
+ * link, else empty. A record "!" NUL NUL, or an end in the middle of a record: there is more than
+ * was listed, so that no directory is complete.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_MANIFEST_H
 #define SANDBOXFS_BACKENDS_REMOTE_MANIFEST_H
@@ -19,11 +20,14 @@
 
 #include "sandboxfs/error.h"
 
-#define REMOTE_ENTRIES_MAX 50000 /* of one manifest */
+#define REMOTE_ENTRIES_MAX 50000 /* that are asked for at once */
+/* Of one directory, and of one manifest; the records behind are as if they had not been listed. */
+#define REMOTE_NAMES_MAX 200000
 
 struct remote_listed {
 	const char *path; /* "" the root; no empty part, no "." or "..", no leading slash */
-	mode_t mode;      /* type and permissions; setuid, setgid and sticky are taken off */
+	mode_t mode;      /* type and permissions; setuid, setgid and sticky are taken off; 0 where
+	                   * nothing is there */
 	uint64_t size;    /* bytes, below 2^62 */
 	int64_t mtime_ns;
 	uint64_t ino;
@@ -34,15 +38,29 @@ struct remote_listed {
 };
 
 struct remote_manifest {
-	struct remote_listed *items; /* by directory, then by name; each path once */
+	/*
+	 * By directory, then by name, and a directory before those below it; each path once. No
+	 * path has a part ".git", and none lies in what is no directory here.
+	 */
+	struct remote_listed *items;
 	size_t n;
 	int64_t begun_ns; /* of the machine's clock */
+	bool more;        /* there is more than was listed */
 	char *store;
 };
 
-/* Reads BYTES. What cannot be true is left out or refused: EPROTO. Thread-safe. */
+/*
+ * Reads BYTES. What cannot be true of one record leaves that out; what is no record at all is
+ * refused: EPROTO. Thread-safe.
+ */
 int remote_manifest_read(const void *bytes, size_t len, int64_t begun_ns,
                          struct remote_manifest *ret, struct sbx_error *err);
 void remote_manifest_release(struct remote_manifest *m);
+/* The order of the items, of two paths. */
+int remote_path_order(const char *a, const char *b);
+/* The item of PATH, or NULL. */
+const struct remote_listed *remote_manifest_find(const struct remote_manifest *m, const char *path);
+/* The index of the first item in the directory PATH, and in *END that behind the last. */
+size_t remote_manifest_within(const struct remote_manifest *m, const char *path, size_t *end);
 
 #endif
