@@ -33,14 +33,18 @@ struct remote_tree_config {
 /* EOPNOTSUPP: the file system keeps no attributes of users. */
 int remote_tree_open(const struct remote_tree_config *config, struct remote_tree **ret,
                      struct sbx_error *err);
-/* Nobody waits any more. Accepts NULL. */
+/*
+ * Nobody waits any more. Waits for what is under way, so it is called after remote_tree_fail,
+ * without the turn, and not by the loop, which still runs. Accepts NULL.
+ */
 void remote_tree_close(struct remote_tree *t);
 int remote_tree_root(struct remote_tree *t); /* borrowed */
 /*
- * [any] From here on what is missing is asked for at LINK. Before that nothing that is missing
- * comes: who wants it waits. A link stays until the tree is closed; remote_tree_fail comes first.
+ * [any] From here on what is missing is asked for at LINK, whose machine has the tree at WORKDIR.
+ * Before that nothing that is missing comes: who wants it waits. A link stays until the tree is
+ * closed; remote_tree_fail comes first.
  */
-void remote_tree_connect(struct remote_tree *t, struct remote_link *link);
+void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const char *workdir);
 /* [loop] All who wait, and who come, are told CODE (positive) and TEXT. What is here stays. */
 void remote_tree_fail(struct remote_tree *t, int code, const char *text);
 

@@ -1,0 +1,582 @@
+/*
+ * What a manifest says is done to the copy: entry by entry, by descriptors beneath the root, each
+ * under the turn and after having asked whether the host has changed it meanwhile. Directories may
+ * be moved between two entries: then they were changed by the host, and so is all that is in them.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/remote/tree_impl.h"
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "backends/support/tree.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+
+/* What is left out of the copy, as the local file system cannot have it. */
+static bool cannot_be(int r)
+{
+	return r == -EFBIG || r == -ENAMETOOLONG || r == -EILSEQ || r == -EINVAL || r == -EPERM ||
+	       r == -EOPNOTSUPP;
+}
+
+static bool touched(const struct remote_news *w, const char *path)
+{
+	const struct remote_tree_config *cfg = &w->tree->cfg;
+
+	return cfg->touched(path, w->seen, cfg->data);
+}
+
+/* Something in the directory N was left as it is, though the manifest says otherwise. */
+static void lag(struct remote_tree *t, struct remote_node *n)
+{
+	pthread_mutex_lock(&t->lock);
+	if (n && n->dir)
+		n->dir->lags = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* An entry of the copy: its node, which is loaded, in the directory PARENT. */
+struct entry {
+	struct remote_node *parent;
+	int dirfd;
+	const char *name, *path; /* PATH from the root */
+	struct stat st;
+	struct remote_node *node;
+};
+
+/* 0, -ENOENT, -errno. */
+static int look(struct remote_tree *t, struct entry *e)
+{
+	_cleanup_fd_ int fd = openat(e->dirfd, e->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, &e->st) < 0)
+		return -errno;
+	e->node = remote_node_load(t, fd, &e->st, e->parent, e->name);
+	return e->node ? 0 : -ENOMEM;
+}
+
+/* Whether the entry is to stay as it is: newer is known of it, or the host has changed it. */
+static bool is_kept(struct remote_news *w, const struct entry *e)
+{
+	if (e->node->told_ns > w->begun_ns)
+		return true;
+	if (!e->node->dirty && !touched(w, e->path))
+		return false;
+	lag(w->tree, e->parent);
+	return true;
+}
+
+static void forget(struct remote_tree *t, const struct entry *e)
+{
+	pthread_mutex_lock(&t->lock);
+	if (S_ISDIR(e->st.st_mode) || e->st.st_nlink <= 1)
+		remote_node_gone(t, e->node);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Removes what is no directory. 0, or 1: it stays. */
+static int remove_file(struct remote_news *w, struct entry *e)
+{
+	if (is_kept(w, e))
+		return 1;
+	if (unlinkat(e->dirfd, e->name, 0) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	forget(w->tree, e);
+	w->altered = true;
+	return 0;
+}
+
+static int remove_empty(struct remote_news *w, struct entry *e)
+{
+	if (unlinkat(e->dirfd, e->name, AT_REMOVEDIR) < 0)
+		return errno == ENOTEMPTY || errno == EEXIST ? 1 : errno == ENOENT ? 0 : -errno;
+	forget(w->tree, e);
+	w->altered = true;
+	return 0;
+}
+
+/* Where a removal is: below TOP, a path from the root. */
+struct removal {
+	struct remote_news *news;
+	struct sbx_levels levels;
+	const char *top;
+	int fd; /* of the directory on top of the levels */
+};
+
+/* Fills E for NAME of the directory that the removal is in. *PATH is what it points to. */
+static int at_name(struct removal *m, const char *name, struct entry *e, char **path)
+{
+	struct remote_tree *t = m->news->tree;
+	_cleanup_free_ char *below = sbx_levels_path(&m->levels, name);
+	struct stat st;
+
+	*path = below ? sbx_format("%s/%s", m->top, below) : NULL;
+	if (!*path || fstat(m->fd, &st) < 0)
+		return -ENOMEM;
+	*e = (struct entry){.dirfd = m->fd, .name = name, .path = *path};
+	pthread_mutex_lock(&t->lock);
+	e->parent = remote_node_find(t, st.st_ino);
+	pthread_mutex_unlock(&t->lock);
+	return look(t, e);
+}
+
+/* Removes the files of the directory that was entered, and notes the directories. */
+static int remove_files(struct removal *m)
+{
+	struct sbx_strings names = {0};
+	int r = sbx_dir_names(m->fd, &names);
+
+	for (size_t i = 0; i < names.n && r >= 0; i++) {
+		_cleanup_free_ char *path = NULL;
+		struct entry e;
+
+		remote_hold_breathe(&m->news->hold);
+		r = at_name(m, names.items[i], &e, &path);
+		if (r == -ENOENT)
+			r = 0;
+		else if (!r && S_ISDIR(e.st.st_mode))
+			r = sbx_strings_add(&sbx_levels_top(&m->levels)->todo, names.items[i]);
+		else if (!r)
+			r = remove_file(m->news, &e);
+	}
+	sbx_strings_release(&names);
+	return r < 0 ? r : 0;
+}
+
+static int enter(struct removal *m, char *name)
+{
+	_cleanup_free_ char *owned = name;
+	int fd = sbx_dir_open(m->fd, name);
+	int r;
+
+	/* It was moved away by the host meanwhile. */
+	if (fd < 0)
+		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP ? 0 : fd;
+	r = sbx_levels_push(&m->levels, sbx_steal_ptr(&owned), fd);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	close(m->fd);
+	m->fd = fd;
+	return remove_files(m);
+}
+
+static int leave(struct removal *m)
+{
+	_cleanup_free_ char *name = strdup(sbx_levels_top(&m->levels)->name);
+	_cleanup_free_ char *path = NULL;
+	struct entry e;
+	int r, up = sbx_levels_up(&m->levels, m->fd);
+
+	if (up < 0)
+		return up;
+	sbx_levels_pop(&m->levels);
+	close(m->fd);
+	m->fd = up;
+	if (!name)
+		return -ENOMEM;
+	r = at_name(m, name, &e, &path);
+	if (!r && !is_kept(m->news, &e))
+		r = remove_empty(m->news, &e);
+	return r == -ENOENT || r > 0 ? 0 : r;
+}
+
+/* Removes the directory E with all in it that the host has not changed. 0, or 1: it stays. */
+static int remove_dir(struct remote_news *w, struct entry *e)
+{
+	struct removal m = {.news = w, .top = e->path};
+	int r;
+
+	if (is_kept(w, e))
+		return 1;
+	m.fd = sbx_dir_open(e->dirfd, e->name);
+	if (m.fd < 0)
+		return m.fd;
+	r = sbx_levels_push(&m.levels, NULL, m.fd);
+	if (!r)
+		r = remove_files(&m);
+	while (!r && (m.levels.n > 1 || sbx_levels_top(&m.levels)->todo.n)) {
+		char *name = sbx_strings_take(&sbx_levels_top(&m.levels)->todo);
+
+		r = name ? enter(&m, name) : leave(&m);
+	}
+	sbx_levels_release(&m.levels);
+	close(m.fd);
+	/* It was moved away by the host meanwhile. */
+	if (r == -ESTALE || (!r && is_kept(w, e)))
+		return 1;
+	return r ? r : remove_empty(w, e);
+}
+
+/* Removes the entry, which is there. 0, or 1: it, or something in it, stays. */
+static int remove_entry(struct remote_news *w, struct entry *e)
+{
+	return S_ISDIR(e->st.st_mode) ? remove_dir(w, e) : remove_file(w, e);
+}
+
+static void note_told(struct remote_news *w, struct remote_node *n)
+{
+	pthread_mutex_lock(&w->tree->lock);
+	if (!n->dir)
+		n->told_ns = w->begun_ns;
+	pthread_mutex_unlock(&w->tree->lock);
+}
+
+static int make(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	int r;
+
+	/* Newer is known of the directory: that it has no such name; or nothing at all. */
+	if (e->parent->told_ns > w->begun_ns || !(e->parent->dir->listed || w->listing))
+		return 0;
+	r = remote_place(w->tree, e->dirfd, e->name, l, e->parent, &e->node);
+	if (r)
+		return cannot_be(r) ? 0 : r;
+	note_told(w, e->node);
+	w->altered |= e->parent->dir->listed;
+	return 0;
+}
+
+static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	int r = remote_replace(w->tree, e->dirfd, e->name, l, e->parent, &e->node);
+
+	if (r)
+		return cannot_be(r) ? 0 : r;
+	note_told(w, e->node);
+	w->altered = true;
+	return 0;
+}
+
+/* Nobody has put a link in place of it, because the turn is held. */
+static int set_mode(struct remote_news *w, struct entry *e, mode_t mode)
+{
+	if ((e->st.st_mode & 07777) == mode)
+		return 0;
+	w->altered = true;
+	return fchmodat(e->dirfd, e->name, mode, 0) < 0 ? -errno : 0;
+}
+
+/* Whether these are the contents that the host has made and the machine was sent. */
+static bool is_ours(const struct entry *e, const struct remote_listed *l)
+{
+	const int64_t here = sbx_timespec_ns(&e->st.st_mtim), second = 1000000000;
+
+	if (e->node->version.ino || e->node->state != REMOTE_HERE ||
+	    (uint64_t)e->st.st_size != l->size)
+		return false;
+	return l->sent || l->mtime_ns == here ||
+	       (l->mtime_ns % second == 0 && l->mtime_ns / second == here / second);
+}
+
+/* Notes that the contents that are here are what L says. */
+static int adopt(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	struct remote_tree *t = w->tree;
+	int r = remote_refit(t, e->dirfd, e->name, l, REMOTE_HERE);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&t->lock);
+	e->node->version = remote_version_of(l);
+	remote_node_set(t, e->node, REMOTE_HERE, l->size);
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+/* A file of which nothing is here yet can be changed in place: nobody has seen any contents. */
+static int refit(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	struct remote_tree *t = w->tree;
+	int r = remote_refit(t, e->dirfd, e->name, l, REMOTE_ABSENT);
+
+	if (r)
+		return cannot_be(r) ? 0 : r;
+	pthread_mutex_lock(&t->lock);
+	e->node->version = remote_version_of(l);
+	remote_node_set(t, e->node, l->size ? REMOTE_ABSENT : REMOTE_HERE, 0);
+	remote_node_fail(t, e->node, NULL);
+	pthread_mutex_unlock(&t->lock);
+	w->altered = true;
+	return 0;
+}
+
+static int update_file(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	struct remote_node *n = e->node;
+	int r = 0;
+
+	if (is_ours(e, l))
+		r = adopt(w, e, l);
+	else if (remote_version_is(&n->version, l) && !n->racy)
+		r = set_mode(w, e, l->mode & 0777);
+	else if (n->state == REMOTE_ABSENT)
+		r = refit(w, e, l);
+	else
+		return replace(w, e, l);
+	if (!r)
+		note_told(w, n);
+	return r;
+}
+
+static int update_link(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	_cleanup_free_ char *text = remote_text_of_link(w->tree, l->path, l->target);
+	char here[PATH_MAX];
+	ssize_t n;
+
+	if (!text)
+		return -ENOMEM;
+	n = readlinkat(e->dirfd, e->name, here, sizeof(here) - 1);
+	if (n < 0)
+		return -errno;
+	here[n] = '\0';
+	if (strcmp(here, text) != 0)
+		return replace(w, e, l);
+	note_told(w, e->node);
+	return 0;
+}
+
+static int update(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	int r;
+
+	switch (l->mode & S_IFMT) {
+	case S_IFREG:
+		return update_file(w, e, l);
+	case S_IFLNK:
+		return update_link(w, e, l);
+	case S_IFDIR:
+		return set_mode(w, e, (l->mode & 0777) | 0700);
+	default:
+		r = set_mode(w, e, l->mode & 0777);
+		if (!r)
+			note_told(w, e->node);
+		return r;
+	}
+}
+
+/* What is gone there, or there was changed by the host and is not there yet. */
+static int apply_gone(struct remote_news *w, struct entry *e)
+{
+	int r = look(w->tree, e);
+
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	if (e->node->dir && touched(w, e->path))
+		lag(w->tree, e->node);
+	r = remove_entry(w, e);
+	return r < 0 ? r : 0;
+}
+
+static int apply_one(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	int r;
+
+	if (!l->mode)
+		return apply_gone(w, e);
+	if (touched(w, l->path)) {
+		lag(w->tree, e->parent);
+		return 0;
+	}
+	r = look(w->tree, e);
+	if (r == -ENOENT)
+		return make(w, e, l);
+	if (r)
+		return r;
+	if ((e->st.st_mode & S_IFMT) != (l->mode & S_IFMT)) {
+		r = remove_entry(w, e);
+		return r ? (r < 0 ? r : 0) : make(w, e, l);
+	}
+	return S_ISDIR(l->mode) || !is_kept(w, e) ? update(w, e, l) : 0;
+}
+
+/* The directory of PATH, malloc'd: "" for one in the root. */
+static char *dir_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strndup(path, slash ? (size_t)(slash - path) : 0);
+}
+
+static int open_dir(struct remote_tree *t, const char *path)
+{
+	return sbx_beneath_open(t->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+}
+
+/* The items from I on that lie in one directory; *I is moved behind them. */
+static int apply_group(struct remote_news *w, const struct remote_manifest *m, size_t *i)
+{
+	_cleanup_free_ char *dir = dir_of(m->items[*i].path);
+	const struct remote_listed *self;
+	struct remote_node *parent;
+	_cleanup_fd_ int fd = -1;
+	size_t at, end;
+	int r = 0;
+
+	if (!dir)
+		return -ENOMEM;
+	at = remote_manifest_within(m, dir, &end);
+	*i = end;
+	self = remote_manifest_find(m, dir);
+	w->listing = self && self->complete;
+	fd = open_dir(w->tree, dir);
+	if (fd < 0)
+		return 0;
+	remote_hold_begin(&w->hold, w->tree);
+	parent = remote_dir_load(w->tree, dir);
+	for (; parent && at < end && !r; at++) {
+		const char *slash = strrchr(m->items[at].path, '/');
+		struct entry e = {.parent = parent,
+		                  .dirfd = fd,
+		                  .path = m->items[at].path,
+		                  .name = slash ? slash + 1 : m->items[at].path};
+
+		r = apply_one(w, &e, &m->items[at]);
+		remote_hold_breathe(&w->hold);
+	}
+	remote_hold_end(&w->hold);
+	return r;
+}
+
+/* The names of a directory that a manifest does not have. */
+struct surplus {
+	const struct remote_manifest *manifest;
+	const char *dir;
+	struct sbx_strings names;
+};
+
+static int add_surplus(const char *name, unsigned char type, void *data)
+{
+	struct surplus *s = data;
+	_cleanup_free_ char *path = sbx_format("%s%s%s", s->dir, *s->dir ? "/" : "", name);
+
+	(void)type;
+	if (!path)
+		return -ENOMEM;
+	if (strcmp(name, ".git") == 0 || remote_manifest_find(s->manifest, path))
+		return 0;
+	return sbx_strings_add(&s->names, name);
+}
+
+static int remove_surplus(struct remote_news *w, struct remote_node *dir, int fd,
+                          const struct surplus *s)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->names.n && r >= 0; i++) {
+		const char *name = s->names.items[i];
+		_cleanup_free_ char *path = sbx_format("%s%s%s", s->dir, *s->dir ? "/" : "", name);
+		struct entry e = {.parent = dir, .dirfd = fd, .name = name, .path = path};
+
+		r = path ? look(w->tree, &e) : -ENOMEM;
+		if (!r)
+			r = remove_entry(w, &e);
+		if (r == -ENOENT)
+			r = 0;
+		remote_hold_breathe(&w->hold);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int note_listed(struct remote_news *w, struct remote_node *n, int fd,
+                       const struct remote_listed *l)
+{
+	const struct timespec times[2] = {
+	        {.tv_nsec = UTIME_OMIT},
+	        {.tv_sec = l->mtime_ns / 1000000000, .tv_nsec = l->mtime_ns % 1000000000}};
+	const bool ours = touched(w, l->path);
+	struct remote_tree *t = w->tree;
+	int r = 0;
+
+	/* What was changed may be that another directory has this path by now. */
+	if (ours && !n->dir->listed)
+		return 0;
+	if (!n->dir->listed)
+		r = remote_dir_keep(fd);
+	if (!ours && l->mtime_ns >= 0)
+		futimens(fd, times);
+	pthread_mutex_lock(&t->lock);
+	if (!r && !n->dir->listed)
+		n->dir->turn = ++t->turns;
+	n->dir->listed |= !r;
+	n->told_ns = w->begun_ns;
+	n->dir->fresh_ns = sbx_now_ns();
+	remote_node_fail(t, n, NULL);
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+/* The directory L is as the manifest has it. */
+static int complete(struct remote_news *w, const struct remote_manifest *m,
+                    const struct remote_listed *l)
+{
+	struct surplus s = {.manifest = m, .dir = l->path};
+	_cleanup_fd_ int fd = open_dir(w->tree, l->path);
+	struct remote_node *n;
+	int r = fd < 0 ? 0 : sbx_dir_scan(fd, add_surplus, &s);
+
+	if (fd >= 0 && !r) {
+		remote_hold_begin(&w->hold, w->tree);
+		n = remote_dir_load(w->tree, l->path);
+		if (n && n->told_ns <= w->begun_ns) {
+			r = remove_surplus(w, n, fd, &s);
+			if (!r)
+				r = note_listed(w, n, fd, l);
+		}
+		remote_hold_end(&w->hold);
+	}
+	sbx_strings_release(&s.names);
+	return r;
+}
+
+/* All that is left to know of it is being told. */
+static void catch_up(struct remote_news *w, const char *path)
+{
+	struct remote_node *n;
+
+	pthread_mutex_lock(&w->tree->lock);
+	n = remote_dir_find(w->tree, path);
+	if (n && n->told_ns <= w->begun_ns)
+		n->dir->lags = false;
+	pthread_mutex_unlock(&w->tree->lock);
+}
+
+int remote_apply(struct remote_news *w, const struct remote_manifest *m)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->items[i].complete)
+			catch_up(w, m->items[i].path);
+	for (size_t i = m->n && !m->items[0].path[0]; i < m->n && !r;)
+		r = apply_group(w, m, &i);
+	for (size_t i = 0; i < m->n && !r; i++)
+		if (m->items[i].complete)
+			r = complete(w, m, &m->items[i]);
+	return r;
+}
+
+int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor_ns)
+{
+	const uint64_t most = UINT64_C(1) << 60;
+	int64_t at;
+
+	pthread_mutex_lock(&t->lock);
+	at = (int64_t)(begun < most ? begun : most) + t->offset_ns;
+	if (at < floor_ns) {
+		t->offset_ns += floor_ns - at;
+		at = floor_ns;
+	}
+	if (at > t->known_ns)
+		t->known_ns = at;
+	pthread_mutex_unlock(&t->lock);
+	return at;
+}

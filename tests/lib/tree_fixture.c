@@ -1,0 +1,420 @@
+#include "tests/lib/tree_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/support/beneath.h"
+#include "backends/support/fsutil.h"
+#include "sandboxfs/cleanup.h"
+
+struct tree_fixture tf;
+
+/* Whether a path that was changed is PATH, or above it. */
+static bool touched(const char *path, uint64_t seen, void *data)
+{
+	char *copy = strdup(tf.touched), *line, *save = NULL;
+	bool ret = false;
+
+	(void)seen;
+	(void)data;
+	for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		const size_t n = strlen(line);
+
+		ret |= strncmp(line, path, n) == 0 && (path[n] == '/' || !path[n]);
+	}
+	free(copy);
+	return ret;
+}
+
+static uint64_t seen(void *data)
+{
+	(void)data;
+	return 1;
+}
+
+static void replaced(struct sbx_sandbox *sb, int old, int new, void *data)
+{
+	struct stat a, b;
+
+	(void)sb;
+	(void)data;
+	assert_int_equal(fstat(old, &a), 0);
+	assert_int_equal(fstat(new, &b), 0);
+	assert_true(a.st_ino != b.st_ino);
+	tf.replaced++;
+}
+
+static void altered(struct sbx_sandbox *sb, void *data)
+{
+	(void)sb;
+	(void)data;
+	tf.altered++;
+}
+
+static const struct sbx_sandbox_events events = {.replaced = replaced, .altered = altered};
+
+static void *run(void *data)
+{
+	sbx_loop_run(data);
+	return NULL;
+}
+
+void tree_open(void)
+{
+	const struct remote_tree_config config = {.sandbox = &tf.sandbox,
+	                                          .dir = tf.dir,
+	                                          .loop = tf.loop,
+	                                          .pool = tf.pool,
+	                                          .cache_mb = tf.cache_mb,
+	                                          .touched = touched,
+	                                          .seen = seen};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (remote_tree_open(&config, &tf.tree, &err))
+		fail_msg("%s", err.text);
+	tf.root = remote_tree_root(tf.tree);
+}
+
+void tree_connect(void)
+{
+	remote_tree_connect(tf.tree, &tf.link, tf.link.tree);
+}
+
+static void fail_tree(void *data)
+{
+	remote_tree_fail(data, ESTALE, "the test is over");
+}
+
+void tree_close(void)
+{
+	sbx_loop_post(tf.loop, fail_tree, tf.tree);
+	usleep(10000);
+	remote_tree_close(tf.tree);
+	tf.tree = NULL;
+}
+
+int tree_setup(void **state)
+{
+	pthread_rwlockattr_t attr;
+
+	(void)state;
+	scratch_make();
+	scratch_mkdir(scratch_path("copy"));
+	memset(&tf, 0, sizeof(tf));
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&tf.turn, &attr);
+	pthread_rwlockattr_destroy(&attr);
+	tf.sandbox.turn = &tf.turn;
+	tf.sandbox.events = &events;
+	tf.dir = open(scratch_path("copy"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(sbx_loop_create(&tf.loop), 0);
+	assert_int_equal(pthread_create(&tf.thread, NULL, run, tf.loop), 0);
+	assert_int_equal(sbx_pool_create_wide(8, false, &tf.pool), 0);
+	remote_stub_init(&tf.link, tf.loop, tf.pool, scratch_path("tree"), scratch_path("room"));
+	tree_open();
+	tree_connect();
+	return 0;
+}
+
+int tree_teardown(void **state)
+{
+	(void)state;
+	if (tf.tree)
+		tree_close();
+	sbx_loop_stop(tf.loop);
+	pthread_join(tf.thread, NULL);
+	sbx_pool_destroy(tf.pool);
+	sbx_loop_destroy(tf.loop);
+	close(tf.dir);
+	pthread_rwlock_destroy(&tf.turn);
+	scratch_remove();
+	return 0;
+}
+
+void at_machine(const char *fmt, ...)
+{
+	char *command, *line;
+	va_list ap;
+
+	va_start(ap, fmt);
+	assert_true(vasprintf(&command, fmt, ap) >= 0);
+	va_end(ap);
+	assert_true(asprintf(&line, "cd '%s' && { %s\n}", tf.link.tree, command) >= 0);
+	if (system(line) != 0)
+		fail_msg("%s", line);
+	free(line);
+	free(command);
+}
+
+static uint64_t look(const char *path)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(tf.root, *path ? path : ".", O_PATH);
+	struct stat st;
+
+	return fd < 0 || fstat(fd, &st) < 0 ? 0 : st.st_ino;
+}
+
+uint64_t ino_of(const char *path)
+{
+	uint64_t ino;
+
+	pthread_rwlock_rdlock(&tf.turn);
+	ino = look(path);
+	pthread_rwlock_unlock(&tf.turn);
+	return ino;
+}
+
+bool is_here(const char *path, enum sbx_need need)
+{
+	bool here;
+
+	pthread_rwlock_rdlock(&tf.turn);
+	here = remote_tree_here(tf.tree, look(path), need, 0, 0);
+	pthread_rwlock_unlock(&tf.turn);
+	return here;
+}
+
+struct waiting {
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	bool ended;
+	int code;
+};
+
+static void done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	struct waiting *e = w->data;
+
+	assert_true(!code || err->text[0]);
+	pthread_mutex_lock(&e->lock);
+	e->code = code;
+	e->ended = true;
+	pthread_cond_signal(&e->over);
+	pthread_mutex_unlock(&e->lock);
+}
+
+static int wait_once(const char *path, uint64_t ino, enum sbx_need need, uint64_t off, uint64_t len)
+{
+	struct waiting e = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
+	struct sbx_want w = {.need = need,
+	                     .path = path,
+	                     .ino = ino,
+	                     .off = off,
+	                     .len = len,
+	                     .done = done,
+	                     .data = &e};
+
+	remote_tree_want(tf.tree, &w);
+	pthread_mutex_lock(&e.lock);
+	while (!e.ended)
+		pthread_cond_wait(&e.over, &e.lock);
+	pthread_mutex_unlock(&e.lock);
+	return e.code;
+}
+
+static int wait_need(const char *path, enum sbx_need need, uint64_t off, uint64_t len)
+{
+	for (int i = 0; i < 20; i++) {
+		uint64_t ino;
+		bool here;
+		int code;
+
+		pthread_rwlock_rdlock(&tf.turn);
+		ino = look(path);
+		here = ino && remote_tree_here(tf.tree, ino, need, off, len);
+		pthread_rwlock_unlock(&tf.turn);
+		if (!ino)
+			return ENOENT;
+		if (here)
+			return 0;
+		code = wait_once(path, ino, need, off, len);
+		if (code)
+			return code;
+	}
+	fail_msg("%s never comes", path);
+	return 0;
+}
+
+/* The names of the directories above PATH, and of itself with SELF. */
+static int wait_names(const char *path, bool self)
+{
+	char dir[4096] = "";
+	int r = wait_need("", SBX_NEED_NAMES, 0, 0);
+
+	for (const char *at = strchr(path, '/'); at && !r; at = strchr(at + 1, '/')) {
+		snprintf(dir, sizeof(dir), "%.*s", (int)(at - path), path);
+		r = wait_need(dir, SBX_NEED_NAMES, 0, 0);
+	}
+	return r || !self || !*path ? r : wait_need(path, SBX_NEED_NAMES, 0, 0);
+}
+
+int wait_for(const char *path, enum sbx_need need)
+{
+	int r = wait_names(path, need == SBX_NEED_NAMES);
+
+	return r || need == SBX_NEED_NAMES ? r : wait_need(path, need, 0, 0);
+}
+
+int wait_for_range(const char *path, uint64_t off, uint64_t len)
+{
+	int r = wait_names(path, false);
+
+	return r ? r : wait_need(path, SBX_NEED_DATA, off, len);
+}
+
+void expect_file(const char *path, const char *text)
+{
+	_cleanup_free_ char *have = NULL;
+	size_t len;
+	int r = wait_for(path, SBX_NEED_DATA);
+
+	if (r)
+		fail_msg("%s: %s", path, strerror(r));
+	pthread_rwlock_rdlock(&tf.turn);
+	r = sbx_beneath_read(tf.root, path, (size_t)1 << 26, &have, &len, NULL);
+	pthread_rwlock_unlock(&tf.turn);
+	assert_int_equal(r, 0);
+	assert_int_equal(len, strlen(text));
+	assert_string_equal(have, text);
+}
+
+void expect_gone(const char *path)
+{
+	int r = wait_names(path, false);
+
+	assert_true(r == 0 || r == ENOENT);
+	if (ino_of(path))
+		fail_msg("%s is still there", path);
+}
+
+int count_names(const char *path)
+{
+	struct sbx_strings names = {0};
+	int fd, n;
+
+	assert_int_equal(wait_for(path, SBX_NEED_NAMES), 0);
+	fd = sbx_beneath_open(tf.root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	assert_int_equal(sbx_dir_names(fd, &names), 0);
+	n = (int)names.n;
+	sbx_strings_release(&names);
+	close(fd);
+	return n;
+}
+
+void refresh(bool fill)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (remote_tree_refresh(tf.tree, fill, NULL, &err))
+		fail_msg("%s", err.text);
+}
+
+bool take_changes(void)
+{
+	struct remote_call call = {.op = "take", .safe = true};
+	struct remote_reply reply = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	bool any = false;
+
+	remote_tree_ask(tf.tree, &call.body);
+	if (remote_call_perform(&tf.link, &call, NULL, &reply, &err) ||
+	    remote_tree_take(tf.tree, &reply, 1, &any, &err))
+		fail_msg("%s", err.text);
+	remote_reply_release(&reply);
+	return any;
+}
+
+static void note(const char *path)
+{
+	strcat(tf.touched, path);
+	strcat(tf.touched, "\n");
+}
+
+static void tell(enum sbx_change_kind kind, const char *path, const char *to, const struct stat *st)
+{
+	const struct sbx_change c = {
+	        .kind = kind, .path = path, .to = to, .ino = st->st_ino, .mode = st->st_mode};
+
+	note(path);
+	if (to)
+		note(to);
+	remote_tree_changed(tf.tree, &c);
+}
+
+void host_writes(const char *path, const char *text)
+{
+	struct stat st;
+	int fd;
+	bool made;
+
+	wait_names(path, false);
+	pthread_rwlock_rdlock(&tf.turn);
+	made = !look(path);
+	fd = openat(tf.root, path, O_RDWR | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	tell(made ? SBX_CHANGE_MADE : SBX_CHANGE_EMPTIED, path, NULL, &st);
+	tell(SBX_CHANGE_DATA, path, NULL, &st);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_removes(const char *path)
+{
+	struct stat st;
+
+	wait_names(path, false);
+	pthread_rwlock_rdlock(&tf.turn);
+	assert_int_equal(fstatat(tf.root, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(unlinkat(tf.root, path, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0), 0);
+	tell(SBX_CHANGE_GONE, path, NULL, &st);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_moves(const char *from, const char *to)
+{
+	struct stat st;
+
+	wait_names(from, false);
+	wait_names(to, false);
+	pthread_rwlock_wrlock(&tf.turn);
+	assert_int_equal(fstatat(tf.root, from, &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(renameat(tf.root, from, tf.root, to), 0);
+	tell(SBX_CHANGE_MOVED, from, to, &st);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_makes_dir(const char *path)
+{
+	struct stat st;
+
+	wait_names(path, false);
+	pthread_rwlock_rdlock(&tf.turn);
+	assert_int_equal(mkdirat(tf.root, path, 0755), 0);
+	assert_int_equal(fstatat(tf.root, path, &st, 0), 0);
+	tell(SBX_CHANGE_MADE, path, NULL, &st);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_is_sent(void)
+{
+	pthread_rwlock_wrlock(&tf.turn);
+	tf.touched[0] = '\0';
+	pthread_rwlock_unlock(&tf.turn);
+}
