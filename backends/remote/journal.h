@@ -3,17 +3,19 @@
  * written before the operation is answered, so that a killed daemon loses none. Lines are cut into
  * batches, which are sent one after another; a batch that the machine has is forgotten.
  *
- *   DIR/journal.N   the lines of batch N: SEQ OP PATH..., each word percent-encoded
+ *   DIR/journal.N   a head, and the lines of batch N: SEQ OP INO MODE PATH..., see line.h
  *
- * Thread-safe.
+ * Thread-safe. TURN is the sandbox's.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_JOURNAL_H
 #define SANDBOXFS_BACKENDS_REMOTE_JOURNAL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/remote/provider.h"
 #include "backends/remote/text.h"
 #include "sandboxfs/away.h"
 
@@ -26,47 +28,95 @@ struct remote_journal;
 int remote_journal_open(int dir, struct remote_journal **ret, struct sbx_error *err);
 void remote_journal_close(struct remote_journal *j); /* accepts NULL; what is unsent stays */
 
-/* As sbx_away_impl.admit: room for one line of any length is there, until changed. -ENOSPC... */
+/*
+ * As sbx_away_impl.admit: room for one line is there, until note. -ENOSPC, -EDQUOT. -EIO: a line
+ * could not be written before, and so no change is taken any more.
+ */
 int remote_journal_admit(struct remote_journal *j, struct sbx_error *err);
-/* As sbx_away_impl.changed. */
+/*
+ * As sbx_away_impl.changed. Contents that are unsent since the last cut are not noted again. A
+ * rename between two names of one file, which changes nothing, is none.
+ */
 void remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
 
 /* Whether anything is unsent, batches that are being sent included. */
 bool remote_journal_pending(struct remote_journal *j);
-/* Whether PATH, or a directory above it, was changed after batch SEEN, or any below it was made,
- * moved or removed so. */
+/* The batch that has the last change; the machine has all when remote_journal_seen is that. */
+uint64_t remote_journal_noted(struct remote_journal *j);
+/*
+ * Whether PATH, or a directory above it, was changed after batch SEEN, or any below it was made,
+ * moved or removed so. Perhaps true for no reason where SEEN is of some minutes ago.
+ */
 bool remote_journal_touched(struct remote_journal *j, const char *path, uint64_t seen);
-/* Calls fn for each file whose contents are unsent, with its present path. For a restart. */
-void remote_journal_walk(struct remote_journal *j,
-                         void (*fn)(const char *path, uint64_t ino, void *data), void *data);
+/*
+ * Calls fn for each present path of each file whose contents are unsent, perhaps more than once.
+ * For a restart. 0 or -ENOMEM, without a call.
+ */
+int remote_journal_walk(struct remote_journal *j,
+                        void (*fn)(const char *path, uint64_t ino, void *data), void *data);
 
-/* A file whose contents a batch puts: number i of the array is put as the number i. */
+/* A file whose contents a batch puts. */
 struct remote_place {
 	uint64_t ino;
-	char *path; /* where it is now on this side, "" when it is gone */
+	bool put; /* by the last round of loads: else it was gone on this side by then */
 };
 
-/* A batch: all lines from the oldest that is unsent, up to a cut. Constant. */
+/* A batch: all lines from the oldest that is unsent, up to a cut. */
 struct remote_batch {
 	uint64_t number; /* 1.. */
 	struct remote_place *places;
 	size_t n;
 };
 /*
- * The oldest batch that the machine does not have; what is noted from now on is in a later one.
- * NULL: there is none. The same again until remote_journal_sent. A batch of an earlier daemon comes
- * as that one cut it.
+ * [disk] The oldest batch that the machine does not have; what is noted from now on is in a later
+ * one. *RET is NULL where there is none. It is the journal's, and the same again until
+ * remote_journal_sent; a round of loads begins anew. A batch of an earlier daemon comes as that one
+ * cut it. The turn is held alone, so that no write is between its note and itself. -ENOSPC,
+ * -EDQUOT: what is noted next has no room. -ENOMEM.
  */
-struct remote_batch *remote_journal_cut(struct remote_journal *j);
+int remote_journal_cut(struct remote_journal *j, struct remote_batch **ret, struct sbx_error *err);
+
+/* Where the contents that a batch puts are. */
+struct remote_source {
+	int root;               /* of the copy */
+	pthread_rwlock_t *turn; /* taken while a file is looked for; NULL: nobody renames */
+	/* [disk] As remote_tree_open_file(); with the turn. */
+	int (*open)(const char *path, uint64_t ino, void *data);
+	void *data;
+};
+
+#define REMOTE_LOAD_BYTES ((size_t)16 * 1024 * 1024)
+/* Files of this layer in $R_IN have numbers from this one on; all others are below. */
+#define REMOTE_LOAD_NUMBER 0x80000000u
+
+/* What is to be put into the machine before the batch is applied there. Release it. */
+struct remote_load {
+	struct sbx_machine_file *files; /* of which descriptors and data are the load's */
+	size_t n;
+	char *missing; /* of EAGAIN: the file's present path */
+	uint64_t ino;
+};
 /*
- * Adds to OUT the lines that do what the batch says, to be run by the runner's r_apply in the
- * tree: step by step, numbered, each of which is done once, also when the lines run again after
- * having been broken off anywhere. Contents are taken from files named by number in the directory
- * $R_IN; HAS says which of the places were put. A step that cannot be done (its file is gone there)
- * is told by r_refused and passed over. Ends with the paths that were sent, for their manifest.
+ * [disk] The next load of the batch, of about REMOTE_LOAD_BYTES, or of one file that is larger.
+ * None (n is 0) when all are done: then remote_batch_script. Small files share one file of the
+ * machine. -EAGAIN: the contents of RET->missing are not wholly here, and the same load can be
+ * asked for again when they are. Other failures end the round: it begins with the next cut. Without
+ * the turn; one load at a time.
  */
-void remote_batch_script(const struct remote_batch *b, const bool *has, struct remote_text *out);
-/* The machine has batch NUMBER: it is forgotten. */
+int remote_batch_load(struct remote_journal *j, struct remote_batch *b,
+                      const struct remote_source *from, struct remote_load *ret,
+                      struct sbx_error *err);
+void remote_load_release(struct remote_load *load);
+/*
+ * Adds to OUT the lines that do what the batch says, for the front of a call whose loads were all
+ * put: step by step, numbered, each of which is done once, also when the lines run again after
+ * having been broken off anywhere, or by several runners at once. A step that cannot be done (its
+ * file is gone there) is told by a frame REMOTE_STEP, whose bytes are the path, NUL, and why; and
+ * passed over. Frames REMOTE_MANIFEST tell how the files that were put are now. The lines end the
+ * call by REMOTE_FAILED where they cannot go on; then another round of loads is needed.
+ */
+void remote_batch_script(const struct remote_batch *b, struct remote_text *out);
+/* The machine has batch NUMBER, the oldest: it is forgotten, and its struct freed. */
 void remote_journal_sent(struct remote_journal *j, uint64_t number);
 /* The number of the last batch that the machine has. */
 uint64_t remote_journal_seen(struct remote_journal *j);

@@ -1,8 +1,8 @@
 /* A text that grows, and the one function that quotes a word for a shell. */
 #include "backends/remote/text.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ void remote_text_add_n(struct remote_text *t, const char *s, size_t n)
 {
 	if (!reserve(t, n))
 		return;
-	memcpy(t->at + t->n, s, n);
+	if (n)
+		memcpy(t->at + t->n, s, n);
 	t->n += n;
 	t->at[t->n] = '\0';
 }
@@ -78,6 +79,16 @@ void remote_text_word(struct remote_text *t, const char *word)
 		word += n + 1;
 	}
 	remote_text_add(t, "'");
+}
+
+/* "-1.5" is one and a half second before the beginning, of which the kernel says -2 and +0.5. */
+void remote_text_time(struct remote_text *t, struct timespec at)
+{
+	const bool before = at.tv_sec < 0 && at.tv_nsec > 0;
+	const int64_t s = at.tv_sec + before;
+
+	remote_text_printf(t, "%s%" PRId64 ".%09ld", before && s == 0 ? "-" : "", s,
+	                   before ? 1000000000L - at.tv_nsec : at.tv_nsec);
 }
 
 void remote_text_release(struct remote_text *t)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 
 /* Zero it to start. */
 struct remote_text {
@@ -21,6 +22,8 @@ void remote_text_printf(struct remote_text *t, const char *fmt, ...)
  * has. It is the only way in which a name gets into a script.
  */
 void remote_text_word(struct remote_text *t, const char *word);
+/* Adds AT as seconds with nine digits behind the point, as `touch -d @` and tar take it. */
+void remote_text_time(struct remote_text *t, struct timespec at);
 /* Frees it; it is empty and usable again. */
 void remote_text_release(struct remote_text *t);
 

@@ -1,0 +1,553 @@
+# Applying a batch: what the host has changed is done in the tree here as well. The lines that do it
+# (r_do_*, in the function r_batch or in a file) are numbered, and each is noted in the file
+#   $R_ROOM/applied   ID BATCH NUMBER, and in the end ID BATCH done
+# when it is done, so that lines that are run again go on behind the last that was noted. Of the one
+# behind it nobody knows whether it was done (R_HALF). Runners of the same room take turns:
+#   $R_ROOM/turns/N   a directory, for the N-th; "by" in it has the runner's pid and start, and
+#                     "over" comes when it has ended
+# Files to be put are in $R_IN, packed or one by one; a pack is opened in R_STAGE, on the tree's file
+# system, from where its files are moved into place. A line that cannot be done is told and passed
+# over; what keeps all lines from being done ends the call.
+
+# r_born PID: when the process was started, in R_BORN; "" when there is none
+r_born() {
+	R_BORN= r_line=
+	read -r r_line <"/proc/$1/stat" || return 0
+	r_line=${r_line##*) }
+	set -- $r_line
+	shift 19
+	R_BORN=$1
+}
+
+# r_turn_is_over N: by its own word, or because its runner is gone
+r_turn_is_over() {
+	[ -e "$R_ROOM/turns/$1/over" ] && return
+	r_pid= r_since=
+	read -r r_pid r_since <"$R_ROOM/turns/$1/by"
+	if [ -z "$r_pid" ]; then
+		# It has just begun, or was killed before it could tell.
+		[ $((R_WAITED % 30)) -eq 29 ]
+	elif [ -d /proc/self ]; then
+		r_born "$r_pid"
+		[ "$R_BORN" != "$r_since" ]
+	else
+		! kill -0 "$r_pid"
+	fi
+}
+
+# r_last_turn: in R_LAST; 0 when there is none
+r_last_turn() {
+	R_LAST=0
+	for r_t in "$R_ROOM"/turns/*; do
+		r_t=${r_t##*/}
+		[ "$r_t" -gt "$R_LAST" ] && R_LAST=$r_t
+	done
+	return 0
+}
+
+# r_drop_turns: those before R_TURN
+r_drop_turns() {
+	set --
+	for r_t in "$R_ROOM"/turns/*; do
+		[ "${r_t##*/}" -lt "$R_TURN" ] && set -- "$@" "$r_t"
+	done
+	[ $# -eq 0 ] || rm -rf -- "$@"
+}
+
+r_pause() {
+	sleep 0.1 || sleep 1
+}
+
+# r_take_turn: waits until nobody else applies anything here
+r_take_turn() {
+	[ -d "$R_ROOM/turns" ] || mkdir -p "$R_ROOM/turns" || return
+	R_WAITED=0
+	while [ "$R_WAITED" -lt 3000 ]; do
+		r_last_turn
+		if [ "$R_LAST" -eq 0 ] || r_turn_is_over "$R_LAST"; then
+			# What a killed runner has started may take a moment to end.
+			[ "$R_LAST" -eq 0 ] || [ -e "$R_ROOM/turns/$R_LAST/over" ] || r_pause
+			R_TURN=$((R_LAST + 1))
+			r_born $$
+			if mkdir "$R_ROOM/turns/$R_TURN"; then
+				echo "$$ $R_BORN" >"$R_ROOM/turns/$R_TURN/by" || return
+				r_last_turn
+				if [ "$R_LAST" -eq "$R_TURN" ]; then
+					r_drop_turns
+					return 0
+				fi
+				# The number was free again, because a later turn has come.
+				rm -rf "$R_ROOM/turns/$R_TURN"
+			fi
+			r_last_turn
+			[ "$R_LAST" -ge "$R_TURN" ] || return
+		fi
+		R_WAITED=$((R_WAITED + 1))
+		r_pause
+	done
+	return 1
+}
+
+# r_read_mark: how far batch R_BATCH was done, in R_DONE: a number, "all", or "" when it was not
+# begun
+r_read_mark() {
+	R_DONE= r_i= r_b= r_n=
+	while read -r r_x r_y r_z; do
+		r_i=$r_x r_b=$r_y r_n=$r_z
+	done <"$R_ROOM/applied"
+	[ "$r_i" = "$R_ID" ] || return 0
+	[ "$r_b" -eq "$R_BATCH" ] && R_DONE=$r_n
+	[ "$R_DONE" = done ] || [ "$r_b" -gt "$R_BATCH" ] && R_DONE=all
+	return 0
+}
+
+# r_begin_batch: removes what others have left
+r_begin_batch() {
+	set --
+	for r_q in "$R_IN"/*; do
+		r_n=${r_q##*/}
+		case $r_n in
+		*[!0-9]* | 0*) continue ;;
+		esac
+		[ "$r_n" -lt 2147483648 ] || [ $((r_n >> 26 & 31)) -eq $((R_BATCH & 31)) ] ||
+			set -- "$@" "$r_q"
+	done
+	for r_q in "$R_ROOM/stage" "./.sandboxfs-stage" "$R_ROOM/refused"; do
+		[ -e "$r_q" ] && set -- "$@" "$r_q"
+	done
+	[ $# -eq 0 ] || rm -rf -- "$@"
+	echo "$R_ID $R_BATCH 0" >"$R_ROOM/applied.new" && mv -f "$R_ROOM/applied.new" "$R_ROOM/applied"
+}
+
+# r_halt WHY: nothing more is done of the batch
+r_halt() {
+	[ -n "$R_STOP" ] || R_STOP=$1
+}
+
+# r_give_up ERRNO SENTENCE: ends the call
+r_give_up() {
+	r_fail "$1" "$2"
+	r_end
+	exit 0
+}
+
+# r_apply ID BATCH [NUMBER]: the lines are in the file of that number, or in r_batch
+r_apply() {
+	R_ID=$1 R_BATCH=$2
+	R_STAGE= R_STOP= R_HALF= R_WHOLE= R_NUMBER=0 R_TURN=
+	cd "$R_TREE" || r_give_up 2 "the tree is gone"
+	r_take_turn || r_give_up 121 "cannot apply what was changed: no turn in $R_ROOM"
+	r_read_mark
+	if [ -z "$R_DONE" ]; then
+		R_DONE=0
+		r_begin_batch || r_halt "$R_ROOM cannot be written"
+	elif [ "$R_DONE" != all ]; then
+		R_HALF=1
+	fi
+	R_ALL=
+	[ "$R_DONE" = all ] && R_ALL=1 R_DONE=9999999999
+	r_run_lines "$3"
+	true >"$R_ROOM/turns/$R_TURN/over"
+	[ -z "$R_STOP" ] || r_give_up 121 "cannot apply what was changed: $R_STOP"
+	[ -s "$R_ROOM/refused" ] && cat "$R_ROOM/refused" >&3
+	return 0
+}
+
+# r_run_lines [NUMBER]
+r_run_lines() {
+	[ -z "$R_STOP" ] || return
+	if ! true >>"$R_ROOM/applied"; then
+		r_halt "$R_ROOM cannot be written"
+		return
+	fi
+	exec 4>>"$R_ROOM/applied"
+	if [ -z "$1" ]; then
+		r_batch
+	elif [ -f "$R_IN/$1" ]; then
+		. "$R_IN/$1"
+	elif [ -z "$R_ALL" ]; then
+		r_halt "its lines are not there"
+	fi
+	if [ -z "$R_ALL$R_STOP" ]; then
+		echo "$R_ID $R_BATCH done" >&4 || r_halt "$R_ROOM cannot be written"
+	fi
+	exec 4>&-
+	[ -z "$R_STAGE" ] || [ -n "$R_STOP" ] || rm -rf "$R_STAGE"
+}
+
+# r_skip NUMBER: whether the line is not to be done; else it is the one that is at work
+r_skip() {
+	[ -n "$R_STOP" ] || [ "$1" -le "$R_DONE" ] && return
+	R_NUMBER=$1
+	return 1
+}
+
+# r_note: the line at work is done
+r_note() {
+	R_HALF=
+	[ -n "$R_STOP" ] || echo "$R_ID $R_BATCH $R_NUMBER" >&4 || r_halt "$R_ROOM cannot be written"
+}
+
+# r_refused PATH WHY: false
+r_refused() {
+	case $2 in
+	*": No space left on device" | *": Disk quota exceeded" | *": Read-only file system" | \
+		*": Input/output error")
+		r_halt "$2"
+		;;
+	*) printf '%s\0%s' "${1#./}" "$2" | r_frame N - "$R_NUMBER" "$R_BATCH" 3>>"$R_ROOM/refused" ;;
+	esac
+	return 1
+}
+
+# r_try COMMAND...: the last word of it is the path that it is about
+r_try() {
+	r_why=$("$@" 2>&1) && return
+	for r_p; do :; done
+	r_refused "$r_p" "$r_why"
+}
+
+r_is_there() {
+	[ -e "$1" ] || [ -h "$1" ]
+}
+
+r_is_dir() {
+	[ -d "$1" ] && [ ! -h "$1" ]
+}
+
+# r_do_mkdir NUMBER PATH...
+r_do_mkdir() {
+	r_skip "$1" && return
+	shift
+	mkdir -- "$@" || for r_q; do
+		r_is_dir "$r_q" || r_try mkdir -- "$r_q"
+	done
+	r_note
+}
+
+# r_do_rm NUMBER PATH...
+r_do_rm() {
+	r_skip "$1" && return
+	shift
+	rm -f -- "$@" || for r_q; do
+		r_try rm -f -- "$r_q"
+	done
+	r_note
+}
+
+# r_do_rmdir NUMBER PATH...
+r_do_rmdir() {
+	r_skip "$1" && return
+	shift
+	rmdir -- "$@" || for r_q; do
+		! r_is_there "$r_q" || r_try rmdir -- "$r_q"
+	done
+	r_note
+}
+
+# r_do_open NUMBER MODE PATH...: directories, before something is done in them
+r_do_open() {
+	r_skip "$1" && return
+	shift
+	r_chmod "$@"
+	r_note
+}
+
+# r_chmod MODE PATH...
+r_chmod() {
+	chmod "$@" && return
+	r_m=$1
+	shift
+	for r_q; do
+		r_try chmod "$r_m" "$r_q"
+	done
+}
+
+# r_free PATH: a file can be moved to PATH, and not into what is there
+r_free() {
+	if r_is_dir "$1"; then
+		r_refused "$1" "a directory is there"
+	elif [ -h "$1" ] && [ -d "$1" ]; then
+		r_try rm -f -- "$1"
+	fi
+}
+
+# r_do_mv NUMBER FROM TO
+r_do_mv() {
+	r_skip "$1" && return
+	if ! r_is_there "$2"; then
+		[ -n "$R_HALF" ] || r_refused "$2" "it is gone"
+	elif ! r_is_dir "$2"; then
+		r_free "$3" && r_try mv -f -- "$2" "$3"
+	elif ! r_is_dir "$3"; then
+		r_free "$3" && r_try mv -f -- "$2" "$3"
+	elif rmdir -- "$3" || { [ -n "$R_HALF" ] && rm -rf -- "$3"; }; then
+		# Where it was copied, because it could not be moved, it was copied in part.
+		r_try mv -f -- "$2" "$3"
+	else
+		r_refused "$3" "the directory is not empty"
+	fi
+	r_note
+}
+
+# r_do_link NUMBER FROM TO
+r_do_link() {
+	r_skip "$1" && return
+	if ! r_is_there "$2" || r_is_dir "$2"; then
+		r_refused "$2" "it is gone"
+	elif r_free "$3"; then
+		! r_is_there "$3" || rm -f -- "$3"
+		r_try ln -- "$2" "$3"
+	fi
+	r_note
+}
+
+# r_do_symlink NUMBER TIME TARGET PATH
+r_do_symlink() {
+	r_skip "$1" && return
+	if r_free "$4"; then
+		! r_is_there "$4" || rm -f -- "$4"
+		r_try ln -s -- "$3" "$4" && r_do_link_time "$2" "$4"
+	fi
+	r_note
+}
+
+# r_do_fifo NUMBER PATH
+r_do_fifo() {
+	r_skip "$1" && return
+	if r_free "$2" && [ ! -p "$2" ]; then
+		! r_is_there "$2" || rm -f -- "$2"
+		r_try mkfifo "$2"
+	fi
+	r_note
+}
+
+# r_do_socket NUMBER PATH
+r_do_socket() {
+	r_skip "$1" && return
+	r_refused "$2" "a socket is of one machine only"
+	r_note
+}
+
+# r_open_stage: R_STAGE is where a file can be moved from to the tree, and not copied
+r_open_stage() {
+	[ -z "$R_STAGE" ] || return 0
+	R_STAGE=$R_ROOM/stage
+	set -- $(stat -c %d "$R_ROOM" .)
+	[ "$1" = "$2" ] && [ -n "$1" ] || R_STAGE=./.sandboxfs-stage
+	[ -d "$R_STAGE" ] || r_why=$(mkdir "$R_STAGE" 2>&1) || r_halt "$r_why"
+}
+
+# r_do_pack NUMBER FILE: opens the pack, unless what is in it was put up to the line NUMBER
+r_do_pack() {
+	[ -z "$R_STOP" ] && [ "$1" -gt "$R_DONE" ] || return
+	[ -f "$R_IN/$2" ] || r_halt "what it puts is not there"
+	r_open_stage
+	[ -z "$R_STOP" ] || return
+	if command -v tar; then
+		r_why=$(tar -xpof "$R_IN/$2" -C "$R_STAGE" 2>&1) || r_halt "$r_why"
+	else
+		r_untar "$R_IN/$2" || r_halt "cannot write to $R_STAGE"
+	fi
+}
+
+# r_untar FILE: as tar; the heads are plain, see pack.c
+r_untar() {
+	r_k=0 r_when=
+	while :; do
+		r_head=$(dd if="$1" bs=512 skip=$r_k count=1 | tr -s '\0' '\n')
+		[ -n "$r_head" ] || return 0
+		{
+			IFS= read -r r_name
+			read -r r_mode
+			read -r r_x
+			read -r r_x
+			read -r r_size
+			read -r r_time
+			read -r r_x
+			IFS= read -r r_type
+		} <<-END
+			$r_head
+		END
+		r_k=$((r_k + 1)) r_size=$((0$r_size)) r_out=$R_STAGE/$r_name
+		r_n=$((r_size / 512))
+		case $r_type in
+		" x"*)
+			r_when=$(dd if="$1" bs=512 skip=$r_k count=1 | tr -d '\0')
+			r_when=${r_when#*mtime=}
+			;;
+		" 2"*)
+			mkdir -p "${r_out%/*}" && ln -sf -- "${r_type# 2}" "$r_out" || return
+			r_when=
+			;;
+		*)
+			mkdir -p "${r_out%/*}" && rm -f -- "$r_out" && {
+				dd if="$1" bs=512 skip=$r_k count=$r_n &&
+					dd if="$1" bs=1 skip=$(((r_k + r_n) * 512)) count=$((r_size % 512))
+			} >"$r_out" && chmod "$r_mode" "$r_out" || return
+			r_touch -c "${r_when:-$((0$r_time)).0}" "$r_out"
+			r_when=
+			;;
+		esac
+		r_k=$((r_k + (r_size + 511) / 512))
+	done
+}
+
+# r_into FILE PATH: moves it into place
+r_into() {
+	if r_is_there "$1"; then
+		r_free "$2" && r_try mv -f -- "$1" "$2"
+	elif [ -z "$R_HALF" ]; then
+		r_halt "what is put at $2 is not there"
+	fi
+}
+
+# r_left N...: how many of N lines, the last of which is at work, are still to be done, in R_LEFT
+r_left() {
+	R_LEFT=$1
+	[ $((R_NUMBER - R_LEFT)) -ge "$R_DONE" ] || R_LEFT=$((R_NUMBER - R_DONE))
+}
+
+# r_do_place NUMBER STAGED DIRECTORY NAME...: as many lines as there are names
+r_do_place() {
+	r_skip "$1" && return
+	r_from=$R_STAGE/$2 r_to=$3
+	shift 3
+	r_left $#
+	shift $(($# - R_LEFT))
+	r_move "$@"
+	r_note
+}
+
+# r_move NAME...: from r_from to r_to
+r_move() {
+	for r_q; do
+		r_is_there "$r_from/$r_q" || [ -n "$R_HALF" ] || r_halt "what is put at $r_to/$r_q is not there"
+		set -- "$@" "$r_from/$r_q"
+		shift
+	done
+	[ -z "$R_STOP" ] || return
+	mv -f -- "$@" "$r_to/" || for r_q; do
+		r_is_there "$r_q" && r_into "$r_q" "$r_to/${r_q##*/}"
+	done
+}
+
+# r_do_over NUMBER STAGED MODE DIRECTORY NAME...: over files that may have other names
+r_do_over() {
+	r_skip "$1" && return
+	r_from=$R_STAGE/$2 r_m=$3 r_to=$4
+	shift 4
+	r_left $#
+	shift $(($# - R_LEFT))
+	for r_q; do
+		set -- "$@" "$r_to/$r_q"
+		shift
+	done
+	if r_many=$(find "$@" -prune -type f -links +1) && [ -z "$r_many" ]; then
+		for r_q; do
+			set -- "$@" "${r_q##*/}"
+			shift
+		done
+		r_move "$@"
+	else
+		for r_o; do
+			r_over "$r_from/${r_o##*/}" "$r_o" "$r_m"
+		done
+	fi
+	r_note
+}
+
+# r_over FILE PATH MODE: keeps the file that is there where it has other names
+r_over() {
+	r_l=$(ls -ld -- "$2")
+	set -- "$1" "$2" "$3" ${r_l%%./*}
+	if [ -f "$2" ] && [ ! -h "$2" ] && [ "$5" -gt 1 ] && [ -f "$1" ]; then
+		r_why=$({ cat "$1" >"$2" || { chmod u+w "$2" && cat "$1" >"$2"; }; } 2>&1) ||
+			r_refused "$2" "$r_why" || return
+		touch -r "$1" "$2"
+		chmod "$3" "$2" && rm -f -- "$1"
+	else
+		r_into "$1" "$2"
+	fi
+}
+
+# r_do_put NUMBER FILE KIND MODE TIME PATH: KIND is new, or old as in r_do_over
+r_do_put() {
+	r_skip "$1" && return
+	r_open_stage
+	r_s=$R_IN/$2
+	if [ "$R_STAGE" != "$R_ROOM/stage" ]; then
+		r_s=$R_STAGE/$2
+		[ ! -f "$R_IN/$2" ] || r_why=$(mv -f "$R_IN/$2" "$r_s" 2>&1) || r_halt "$r_why"
+	fi
+	if [ -f "$r_s" ]; then
+		chmod "$4" "$r_s"
+		r_touch -c "$5" "$r_s"
+	fi
+	if [ -n "$R_STOP" ]; then
+		return
+	elif [ "$3" = old ]; then
+		r_over "$r_s" "$6" "$4"
+	else
+		r_into "$r_s" "$6"
+	fi
+	r_note
+}
+
+# r_touch FLAGS TIME PATH...: in whole seconds where no others are known
+r_touch() {
+	r_f=$1 r_w=$2
+	shift 2
+	[ -z "$R_WHOLE" ] && touch "$r_f" -d "@$r_w" "$@" && return
+	touch "$r_f" -d "@${r_w%.*}" "$@" && R_WHOLE=1
+}
+
+# r_do_time TIME PATH...
+r_do_time() {
+	[ -z "$R_ALL$R_STOP" ] || return
+	r_touch -c "$@" && return
+	r_w=$1
+	shift
+	for r_q; do
+		r_try touch -c -d "@${r_w%.*}" "$r_q"
+	done
+}
+
+# r_do_link_time TIME PATH...
+r_do_link_time() {
+	[ -z "$R_ALL$R_STOP" ] || return
+	r_touch -ch "$@"
+}
+
+# r_do_mode MODE PATH...
+r_do_mode() {
+	[ -z "$R_ALL$R_STOP" ] || return
+	r_chmod "$@"
+}
+
+# r_do_sent PATH...: tells how they are now
+r_do_sent() {
+	[ -z "$R_STOP" ] || return
+	r_now=$(date +%s%N)
+	case $r_now in
+	*[!0-9]* | ?????????? | ???????????) r_now=$(date +%s)000000000 ;;
+	esac
+	if find . -prune -printf ''; then
+		find "$@" -prune -type f -printf '= %y %m %s %T@ %i %n %p\0\0'
+	else
+		r_list_sent "$@"
+	fi | r_frame M - "$r_now"
+}
+
+# r_list_sent PATH...: the same by stat
+r_list_sent() {
+	for r_q; do
+		[ -f "$r_q" ] && [ ! -h "$r_q" ] && set -- "$@" "$r_q"
+		shift
+	done
+	[ $# -gt 0 ] || return
+	stat -c '%a %s %Y %i %h' "$@" | while read -r r_line; do
+		printf '= f %s %s\0\0' "$r_line" "$1"
+		shift
+	done
+}

@@ -1,0 +1,302 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandboxfs/cleanup.h"
+#include "tests/lib/remote_pair.h"
+#include "tests/lib/scratch.h"
+
+static int setup(void **state)
+{
+	(void)state;
+	scratch_make();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	scratch_remove();
+	return 0;
+}
+
+static void an_empty_journal_has_no_batch(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	assert_false(pair_send(&p));
+	assert_false(remote_journal_pending(p.journal));
+	pair_end(&p);
+}
+
+static void files_and_directories_arrive(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	assert_true(pair_mkdir(&p, "d"));
+	assert_true(pair_mkdir(&p, "d/e"));
+	assert_true(pair_create(&p, "d/e/it's", "one\n"));
+	assert_true(pair_create(&p, "-n", ""));
+	assert_true(pair_symlink(&p, "d/e", "link"));
+	assert_true(pair_node(&p, "fifo", S_IFIFO));
+	assert_true(pair_link(&p, "d/e/it's", "other"));
+	pair_send_all(&p);
+	pair_compare(&p);
+	assert_int_equal(pair_frames(&p, 'N'), 0);
+	assert_int_equal(pair_frames(&p, 'M'), 1);
+	pair_end(&p);
+}
+
+/*
+ * Random steps. The names are few, so that they meet.
+ */
+static uint64_t seed;
+
+static uint32_t dice(uint32_t n)
+{
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (uint32_t)(seed >> 33) % n;
+}
+
+static const char *const names[] = {
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "it's",
+        "-f",
+        "x y",
+        "new\nline",
+        "*",
+        "long-0123456789-0123456789-0123456789-0123456789-0123456789-0123456789-0123456789-0123",
+};
+
+/* What there is, as a flat list of paths. */
+static struct {
+	char *at[512];
+	struct stat st[512];
+	size_t n;
+} all;
+
+static void collect(int dir, const char *path)
+{
+	_cleanup_dir_ DIR *d = NULL;
+	int fd = openat(dir, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	d = fdopendir(fd);
+	for (struct dirent *e; (e = readdir(d));) {
+		char *full;
+
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		assert_true(asprintf(&full, "%s%s%s", path, *path ? "/" : "", e->d_name) > 0);
+		all.at[all.n] = full;
+		assert_int_equal(fstatat(dir, full, &all.st[all.n], AT_SYMLINK_NOFOLLOW), 0);
+		assert_true(++all.n < SBX_ARRAY_SIZE(all.at));
+		if (S_ISDIR(all.st[all.n - 1].st_mode))
+			collect(dir, full);
+	}
+}
+
+static void forget(void)
+{
+	for (size_t i = 0; i < all.n; i++)
+		free(all.at[i]);
+	all.n = 0;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A path that is there; of a directory where DIR says so ("" the root). */
+static const char *some(bool dir)
+{
+	for (int tries = 0; all.n && tries < 20; tries++) {
+		size_t i = dice((uint32_t)all.n);
+
+		if (!dir || S_ISDIR(all.st[i].st_mode))
+			return all.at[i];
+	}
+	return dir ? "" : NULL;
+}
+
+/* A path that may be there. */
+static void any(char buf[1024])
+{
+	const char *dir = dice(3) ? some(true) : "";
+
+	snprintf(buf, 1024, "%s%s%s", dir, *dir ? "/" : "",
+	         names[dice(dice(2) ? 5 : SBX_ARRAY_SIZE(names))]);
+}
+
+/* Inodes of the files of several names that were written to since the last cut. */
+static struct {
+	uint64_t at[512];
+	size_t n;
+} written;
+
+/* A file of several names that was changed keeps the one by which that was told. */
+static bool is_held(const struct pair *p, const char *path)
+{
+	struct stat st;
+
+	if (fstatat(p->here, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_nlink < 2)
+		return false;
+	for (size_t i = 0; i < written.n; i++)
+		if (written.at[i] == st.st_ino)
+			return true;
+	return false;
+}
+
+static void hold(const struct pair *p, const char *path)
+{
+	struct stat st;
+
+	if (fstatat(p->here, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    written.n < SBX_ARRAY_SIZE(written.at))
+		written.at[written.n++] = st.st_ino;
+}
+
+static void step(struct pair *p)
+{
+	char to[1024], text[64];
+	const char *path;
+	uint32_t kind = dice(34);
+
+	for (int i = 0; i < 63; i++)
+		text[i] = (char)('a' + dice(26));
+	text[63] = '\0';
+	collect(p->here, "");
+	/* The order of a directory is the file system's. */
+	qsort(all.at, all.n, sizeof(*all.at), compare_strings);
+	for (size_t i = 0; i < all.n; i++)
+		fstatat(p->here, all.at[i], &all.st[i], AT_SYMLINK_NOFOLLOW);
+	path = some(false);
+	any(to);
+	if (kind < 7) {
+		pair_create(p, to, text + dice(63));
+	} else if (kind < 10) {
+		pair_mkdir(p, to);
+	} else if (!path) {
+	} else if (kind < 13) {
+		if (pair_write(p, path, dice(50), text, 1 + dice(60)))
+			hold(p, path);
+	} else if (kind < 14) {
+		if (pair_empty(p, path))
+			hold(p, path);
+	} else if (kind < 22) {
+		if (!is_held(p, to))
+			pair_rename(p, path, to, 0);
+	} else if (kind < 23) {
+		pair_rename(p, path, to, RENAME_EXCHANGE);
+	} else if (kind < 25) {
+		pair_link(p, path, to);
+	} else if (kind < 28) {
+		if (!is_held(p, path))
+			pair_unlink(p, path);
+	} else if (kind < 30) {
+		pair_rmdir(p, path);
+	} else if (kind < 31) {
+		pair_symlink(p, names[dice(5)], to);
+	} else if (kind < 32) {
+		pair_node(p, to, S_IFIFO);
+	} else if (kind < 33) {
+		static const mode_t modes[] = {0644, 0600, 0755, 0444, 0700};
+
+		pair_chmod(p, path, modes[dice(5)]);
+	} else {
+		pair_utimes(p, path, (int64_t)dice(2000000000) * 1000000000 + dice(1000000000));
+	}
+	forget();
+}
+
+static void play(struct pair *p, bool kills)
+{
+	const uint32_t cuts = 1 + dice(4);
+
+	for (uint32_t i = 0; i < cuts; i++) {
+		const uint32_t steps = 1 + dice(dice(3) ? 12 : 60);
+
+		written.n = 0;
+		for (uint32_t k = 0; k < steps; k++)
+			step(p);
+		while (remote_journal_pending(p->journal)) {
+			p->kill_us = kills && dice(2) ? 1 + (int)dice(30000) : 0;
+			if (dice(4) == 0)
+				pair_reopen(p);
+			if (pair_send(p)) {
+				if (pair_frames(p, 'N'))
+					fail_msg("refused:\n%s\n%s", p->script, p->answer);
+				if (dice(4))
+					pair_sent(p);
+			}
+		}
+		pair_compare(p);
+	}
+}
+
+static void random_steps(const char *shell, const char *path, bool seconds)
+{
+	const char *rounds = getenv("ROUNDS"), *first = getenv("SEED");
+	const uint64_t from = first ? strtoull(first, NULL, 0) : 1;
+	const uint64_t n = rounds ? strtoull(rounds, NULL, 0) : 40;
+
+	for (uint64_t i = from; i < from + n; i++) {
+		struct pair p;
+
+		seed = i * 0x9e3779b97f4a7c15ULL;
+		print_message("# seed %llu\n", (unsigned long long)i);
+		scratch_make();
+		pair_begin(&p, shell);
+		p.path = path;
+		p.seconds = seconds;
+		play(&p, i % 2);
+		pair_end(&p);
+		scratch_remove();
+	}
+}
+
+static void random_steps_in_sh(void **state)
+{
+	(void)state;
+	random_steps("sh", NULL, false);
+}
+
+static void random_steps_in_bash(void **state)
+{
+	(void)state;
+	random_steps("bash --posix", NULL, false);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(an_empty_journal_has_no_batch),
+	        CASE(files_and_directories_arrive),
+	        cmocka_unit_test(random_steps_in_sh),
+	        cmocka_unit_test(random_steps_in_bash),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
