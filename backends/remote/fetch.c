@@ -115,7 +115,8 @@ void remote_tree_unwant(struct remote_tree *t, struct sbx_want *w)
 		sbx_loop_post(t->cfg.loop, unwanted, w);
 }
 
-void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const char *workdir)
+void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const char *workdir,
+                         bool refresh)
 {
 	char *copy = strdup(workdir);
 
@@ -123,6 +124,7 @@ void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const 
 	assert(!t->link);
 	t->workdir = copy;
 	t->link = link;
+	t->refreshing = refresh;
 	pthread_mutex_unlock(&t->lock);
 	remote_fetch_kick(t);
 }
@@ -283,7 +285,7 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 	if (now >= w->due_ns)
 		return end_with(w, ETIMEDOUT, "the sandbox's provider did not answer in time");
 	later(p, w->due_ns);
-	if (!t->link)
+	if (!t->link || t->refreshing)
 		return false;
 	if (stale) {
 		if (t->changes && t->changes->until_ns > now)

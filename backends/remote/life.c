@@ -70,7 +70,7 @@ static void tell_up(struct remote_box *box)
 	pthread_mutex_unlock(&box->lock);
 	for (; w; w = next) {
 		next = w->next;
-		w->done(w, r < 0 ? r : 0, &err);
+		w->done(w, r < 0 ? -r : 0, &err);
 	}
 }
 
@@ -121,17 +121,18 @@ void remote_box_unwant_up(struct remote_box *box, struct sbx_want *w)
 	else
 		w = NULL;
 	pthread_mutex_unlock(&box->lock);
-	if (w)
-		w->done(w, sbx_fail(&err, EINTR, "given up"), &err);
+	if (!w)
+		return;
+	sbx_fail(&err, EINTR, "given up");
+	w->done(w, EINTR, &err);
 }
 
 /* --- the parts --------------------------------------------------------------------------------
  */
 
-/* [loop] */
+/* [loop] Of the tree it was before. */
 static void connect_parts(struct remote_box *box)
 {
-	remote_tree_connect(box->tree, box->link);
 	remote_sync_connect(box->sync, box->link);
 	remote_jobs_connect(box->jobs, box->link, box->backend->provider->impl->can);
 }
@@ -255,8 +256,9 @@ static int populate(struct remote_box *box, struct sbx_error *err)
 	if (r < 0)
 		return sbx_no_memory(err);
 	progress("listing its files", box);
-	remote_tree_connect(box->tree, box->link);
-	return remote_tree_refresh(box->tree, true, &box->cancelled, err);
+	remote_tree_connect(box->tree, box->link, box->machine->workdir, true);
+	return remote_tree_refresh(box->tree, true, box->rec.source ? "r_base\n" : NULL,
+	                           &box->cancelled, err);
 }
 
 /* [loop] */
@@ -380,7 +382,7 @@ static void verify_work(void *data)
 		post(box, gone_posted);
 	} else if (r == 0) {
 		note_look(box, &look);
-		r = remote_tree_refresh(box->tree, false, &box->cancelled, &err);
+		r = remote_tree_refresh(box->tree, false, NULL, &box->cancelled, &err);
 	}
 	pthread_mutex_lock(&box->lock);
 	box->verified = r == 0;
@@ -399,6 +401,7 @@ static void adopted(void *data)
 {
 	struct remote_box *box = data;
 
+	remote_tree_connect(box->tree, box->link, box->machine->workdir, false);
 	connect_parts(box);
 	verify(box);
 	remote_works_end(&box->works);
@@ -472,6 +475,7 @@ void remote_box_rest(struct remote_box *box)
 	pthread_mutex_unlock(&box->lock);
 	post(box, rest_posted);
 	remote_works_wait(&box->works);
+	remote_tree_await(box->tree);
 }
 
 /* --- the keeper -------------------------------------------------------------------------------
@@ -510,7 +514,8 @@ static void keep_box(struct remote_box *box, uint64_t now)
 	pthread_mutex_lock(&box->lock);
 	if (atomic_exchange(&box->used, false))
 		box->used_ns = now;
-	touch = again = box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone && box->machine;
+	touch = again =
+	        box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone && box->machine;
 	touch = touch && box->used_ns > box->touched_ns && now - box->touched_ns > TOUCH_NS;
 	again = again && !box->verified;
 	if (touch)

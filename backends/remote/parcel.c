@@ -72,9 +72,9 @@ static void fetched(struct sbx_want *w, int code, const struct sbx_error *err)
 {
 	struct remote_parcel *p = w->data;
 
-	if (code < 0) {
+	if (code) {
 		p->err = *err;
-		end(p, code);
+		end(p, -code);
 		return;
 	}
 	remote_load_release(&p->load);
@@ -171,7 +171,7 @@ void remote_parcel_delivered(struct remote_parcel *p)
 	const uint64_t number = p->number;
 
 	for (size_t i = 0; i < p->batch->n; i++)
-		remote_tree_sent(p->config.tree, p->batch->places[i].ino, number);
+		remote_tree_sent(p->config.tree, p->batch->places[i].ino);
 	remote_parcel_release(p);
 	remote_journal_sent(p->config.journal, number);
 }

@@ -108,7 +108,8 @@ static int fill_record(const struct remote *b, const struct sbx_create *req,
 	rec->created_ms = sbx_real_ms();
 	rec->name = strdup(req->name);
 	rec->machine = machine_name(rec->id);
-	if (!rec->name || !rec->machine || copy(s->source, &rec->source) < 0 ||
+	if (!rec->name || !rec->machine ||
+	    copy(s->source_abs ? s->source_abs : s->source, &rec->source) < 0 ||
 	    copy(req->origin.base ? req->origin.base : s->base, &rec->base) < 0)
 		return -ENOMEM;
 	if (rec->source)
@@ -349,6 +350,7 @@ int sbx_remote_open(const struct sbx_host *host, struct sbx_provider *p, struct 
 		return sbx_no_memory(err);
 	}
 	b->impl = (struct sbx_backend_impl){.name = p->impl->name,
+	                                    .away = true,
 	                                    .recover = backend_recover,
 	                                    .create = backend_create,
 	                                    .destroy = backend_destroy};

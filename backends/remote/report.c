@@ -32,7 +32,8 @@ static const char *state_word(const struct remote_box *box)
 
 	if (box->gone)
 		return "gone";
-	if (box->rec.phase == REMOTE_PHASE_UP && box->looked && box->look.state == SBX_MACHINE_ASLEEP)
+	if (box->rec.phase == REMOTE_PHASE_UP && box->looked &&
+	    box->look.state == SBX_MACHINE_ASLEEP)
 		return "asleep";
 	return phases[box->rec.phase];
 }

@@ -339,7 +339,6 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 	                                          .dir = box->dir,
 	                                          .loop = b->host->loop,
 	                                          .pool = b->pool,
-	                                          .works = &box->works,
 	                                          .cache_mb = b->host->settings->cache_mb,
 	                                          .touched = touched,
 	                                          .seen = seen,

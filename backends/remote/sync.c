@@ -319,7 +319,7 @@ static void flush_end(struct remote_sync *s, int code, const struct sbx_error *e
 	s->flush.under_way = false;
 	for (; w; w = next) {
 		next = w->next;
-		w->done(w, code, err);
+		w->done(w, -code, err);
 	}
 	if (code == 0) {
 		s->retry_ms = 0;
@@ -414,7 +414,7 @@ static void fail_wants(struct remote_sync *s)
 	sbx_fail(&err, s->code, "%s", s->text);
 	for (; w; w = next) {
 		next = w->next;
-		w->done(w, -s->code, &err);
+		w->done(w, s->code, &err);
 	}
 }
 
@@ -433,8 +433,10 @@ void remote_sync_unwant(struct remote_sync *s, struct sbx_want *w)
 				break;
 			}
 	pthread_mutex_unlock(&s->lock);
-	if (found)
-		w->done(w, sbx_fail(&err, EINTR, "given up"), &err);
+	if (found) {
+		sbx_fail(&err, EINTR, "given up");
+		w->done(w, EINTR, &err);
+	}
 }
 
 /* --- by itself --------------------------------------------------------------------------------
@@ -448,7 +450,8 @@ static void in_time(struct sbx_timer *t)
 	pthread_mutex_lock(&s->lock);
 	s->armed = false;
 	pthread_mutex_unlock(&s->lock);
-	if (s->link && !s->code && !s->flush.under_way && remote_journal_pending(s->config.journal)) {
+	if (s->link && !s->code && !s->flush.under_way &&
+	    remote_journal_pending(s->config.journal)) {
 		flush_begin(s);
 		advance(s);
 	}

@@ -15,7 +15,7 @@ struct remote_works;
 struct remote_sync_config {
 	struct sbx_sandbox *sandbox;
 	struct sbx_loop *loop;
-	struct sbx_pool *pool; /* wide */
+	struct sbx_pool *pool;      /* wide */
 	struct remote_works *works; /* or NULL */
 	struct remote_journal *journal;
 	struct remote_tree *tree;

@@ -111,15 +111,19 @@ static void free_asks(struct remote_tree *t)
 	}
 }
 
-void remote_tree_close(struct remote_tree *t)
+void remote_tree_await(struct remote_tree *t)
 {
-	if (!t)
-		return;
 	pthread_mutex_lock(&t->lock);
 	while (t->under_way)
 		pthread_cond_wait(&t->idle, &t->lock);
 	pthread_mutex_unlock(&t->lock);
-	assert(!t->incoming && !t->wants);
+}
+
+void remote_tree_close(struct remote_tree *t)
+{
+	if (!t)
+		return;
+	assert(!t->incoming && !t->wants && !t->under_way);
 	free_asks(t);
 	remote_nodes_free(t);
 	remote_failure_unref(t->failed);

@@ -33,18 +33,20 @@ struct remote_tree_config {
 /* EOPNOTSUPP: the file system keeps no attributes of users. */
 int remote_tree_open(const struct remote_tree_config *config, struct remote_tree **ret,
                      struct sbx_error *err);
-/*
- * Nobody waits any more. Waits for what is under way, so it is called after remote_tree_fail,
- * without the turn, and not by the loop, which still runs. Accepts NULL.
- */
+/* Nobody waits, and nothing is under way any more. Accepts NULL. */
 void remote_tree_close(struct remote_tree *t);
+/* [wait] Returns when nothing is under way any more, as after remote_tree_fail. Without the turn.
+ */
+void remote_tree_await(struct remote_tree *t);
 int remote_tree_root(struct remote_tree *t); /* borrowed */
 /*
  * [any] From here on what is missing is asked for at LINK, whose machine has the tree at WORKDIR.
- * Before that nothing that is missing comes: who wants it waits. A link stays until the tree is
- * closed; remote_tree_fail comes first.
+ * Before that nothing that is missing comes: who wants it waits; with REFRESH until the end of
+ * remote_tree_refresh, which follows. A link stays until the tree is closed; remote_tree_fail comes
+ * first.
  */
-void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const char *workdir);
+void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const char *workdir,
+                         bool refresh);
 /* [loop] All who wait, and who come, are told CODE (positive) and TEXT. What is here stays. */
 void remote_tree_fail(struct remote_tree *t, int code, const char *text);
 
@@ -75,8 +77,9 @@ int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, ui
 /*
  * [wait] After the machine was made, or another daemon had it: asks for a manifest of all (to a
  * limit) and takes it over; small contents come with it where there is nothing here yet (FILL).
+ * ALSO: lines for the runner that are to be done before, or NULL.
  */
-int remote_tree_refresh(struct remote_tree *t, bool fill, atomic_bool *cancelled,
+int remote_tree_refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
                         struct sbx_error *err);
 
 /*

@@ -120,7 +120,7 @@ struct remote_tree {
 	struct remote_tree_stats stats;
 	uint64_t clean_bytes, uses, turns, temps, stamps;
 
-	bool busy, refreshed, evicting;
+	bool busy, refreshed, refreshing, evicting;
 	uint64_t fresh_ns; /* of the last manifest of changes */
 	struct remote_ask *asks;
 	size_t n_asks;

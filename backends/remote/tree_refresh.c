@@ -27,8 +27,8 @@ static int fill_all(struct remote_tree *t, const struct remote_reply *reply, str
 	return r;
 }
 
-int remote_tree_refresh(struct remote_tree *t, bool fill, atomic_bool *cancelled,
-                        struct sbx_error *err)
+static int refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
+                   struct sbx_error *err)
 {
 	struct remote_call call = {.op = "tree", .safe = true, .deadline_ms = 60000};
 	const uint64_t seen = t->cfg.seen(t->cfg.data);
@@ -40,6 +40,8 @@ int remote_tree_refresh(struct remote_tree *t, bool fill, atomic_bool *cancelled
 	pthread_mutex_lock(&t->lock);
 	floor_ns = t->known_ns;
 	pthread_mutex_unlock(&t->lock);
+	if (also)
+		remote_text_add(&call.body, also);
 	remote_ask_all(t, &call.body);
 	if (fill)
 		remote_text_printf(&call.body, "r_gather %llu %llu\n",
@@ -54,6 +56,17 @@ int remote_tree_refresh(struct remote_tree *t, bool fill, atomic_bool *cancelled
 	remote_reply_release(&reply);
 	if (altered)
 		sbx_sandbox_altered(t->cfg.sandbox);
+	return r;
+}
+
+int remote_tree_refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
+                        struct sbx_error *err)
+{
+	int r = refresh(t, fill, also, cancelled, err);
+
+	pthread_mutex_lock(&t->lock);
+	t->refreshing = false;
+	pthread_mutex_unlock(&t->lock);
 	remote_fetch_kick(t);
 	return r;
 }

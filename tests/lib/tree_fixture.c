@@ -89,7 +89,7 @@ void tree_open(void)
 
 void tree_connect(void)
 {
-	remote_tree_connect(tf.tree, &tf.link, tf.link.tree);
+	remote_tree_connect(tf.tree, &tf.link, tf.link.tree, false);
 }
 
 static void fail_tree(void *data)
@@ -101,6 +101,7 @@ void tree_close(void)
 {
 	sbx_loop_post(tf.loop, fail_tree, tf.tree);
 	usleep(10000);
+	remote_tree_await(tf.tree);
 	remote_tree_close(tf.tree);
 	tf.tree = NULL;
 }
@@ -319,7 +320,7 @@ void refresh(bool fill)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (remote_tree_refresh(tf.tree, fill, NULL, &err))
+	if (remote_tree_refresh(tf.tree, fill, NULL, NULL, &err))
 		fail_msg("%s", err.text);
 }
 
