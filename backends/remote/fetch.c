@@ -41,6 +41,7 @@ static void run_pump(void *data)
 	t->kicked = false;
 	pthread_mutex_unlock(&t->lock);
 	pump(t);
+	remote_evict(t, false);
 	remote_under_way(t, -1);
 }
 
@@ -126,6 +127,7 @@ void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const 
 	t->link = link;
 	t->refreshing = refresh;
 	pthread_mutex_unlock(&t->lock);
+	remote_evict(t, true);
 	remote_fetch_kick(t);
 }
 
@@ -285,7 +287,7 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 	if (now >= w->due_ns)
 		return end_with(w, ETIMEDOUT, "the sandbox's provider did not answer in time");
 	later(p, w->due_ns);
-	if (!t->link || t->refreshing)
+	if ((stale && !t->link) || t->refreshing)
 		return false;
 	if (stale) {
 		if (t->changes && t->changes->until_ns > now)
@@ -297,6 +299,8 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 		return end_by(w, n->failure);
 	if (!n || n->gone)
 		return judge_lost(t, p, w, n);
+	if (!t->link)
+		return false;
 	if (w->need == SBX_NEED_NAMES && !n->dir)
 		return end_with(w, ENOTDIR, "it is no directory");
 	if (n->version.size > REMOTE_LARGE)

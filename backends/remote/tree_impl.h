@@ -118,7 +118,7 @@ struct remote_tree {
 	struct remote_node *oldest_gone, *newest_gone;
 	size_t n_gone;
 	struct remote_tree_stats stats;
-	uint64_t clean_bytes, uses, turns, temps, stamps;
+	uint64_t clean_bytes, uses, turns, temps, stamps, evict_ns;
 
 	bool busy, refreshed, refreshing, evicting;
 	uint64_t fresh_ns; /* of the last manifest of changes */
@@ -251,6 +251,9 @@ void remote_ask_all(struct remote_tree *t, struct remote_text *body);
  * answers remote_ask_all. *ALTERED is set, or stays. */
 int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
                 int64_t floor_ns, bool all, bool *altered, struct sbx_error *err);
+
+/* tree_evict.c. [any] Makes room where too much is here; LOOK: counts first what is here. */
+void remote_evict(struct remote_tree *t, bool look);
 
 /* tree.c */
 /* Something is under way, N 1, or has ended, N -1. [any] */

@@ -18,6 +18,7 @@
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 
 struct tree_fixture tf;
 
@@ -92,15 +93,32 @@ void tree_connect(void)
 	remote_tree_connect(tf.tree, &tf.link, tf.link.tree, false);
 }
 
+struct failing {
+	int code;
+	const char *text;
+	atomic_bool over;
+};
+
 static void fail_tree(void *data)
 {
-	remote_tree_fail(data, ESTALE, "the test is over");
+	struct failing *f = data;
+
+	remote_tree_fail(tf.tree, f->code, f->text);
+	f->over = true;
+}
+
+void tree_fail(int code, const char *text)
+{
+	struct failing f = {.code = code, .text = text};
+
+	sbx_loop_post(tf.loop, fail_tree, &f);
+	while (!f.over)
+		usleep(1000);
 }
 
 void tree_close(void)
 {
-	sbx_loop_post(tf.loop, fail_tree, tf.tree);
-	usleep(10000);
+	tree_fail(ESTALE, "the test is over");
 	remote_tree_await(tf.tree);
 	remote_tree_close(tf.tree);
 	tf.tree = NULL;
@@ -158,6 +176,8 @@ void at_machine(const char *fmt, ...)
 		fail_msg("%s", line);
 	free(line);
 	free(command);
+	/* What is read in the tick in which it was changed is not trusted. */
+	usleep(30000);
 }
 
 static uint64_t look(const char *path)
@@ -292,6 +312,27 @@ void expect_file(const char *path, const char *text)
 	assert_string_equal(have, text);
 }
 
+static char *read_whole(int dir, const char *path, size_t *len)
+{
+	char *ret = NULL;
+
+	assert_int_equal(sbx_beneath_read(dir, path, (size_t)1 << 26, &ret, len, NULL), 0);
+	return ret;
+}
+
+void expect_same(const char *path)
+{
+	_cleanup_fd_ int dir = open(tf.link.tree, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_free_ char *here = NULL, *there = NULL;
+	size_t n, m;
+
+	assert_int_equal(wait_for(path, SBX_NEED_DATA), 0);
+	here = read_whole(tf.root, path, &n);
+	there = read_whole(dir, path, &m);
+	assert_int_equal(n, m);
+	assert_memory_equal(here, there, n);
+}
+
 void expect_gone(const char *path)
 {
 	int r = wait_names(path, false);
@@ -337,6 +378,60 @@ bool take_changes(void)
 		fail_msg("%s", err.text);
 	remote_reply_release(&reply);
 	return any;
+}
+
+char *reply_of(const char *text, const char *records)
+{
+	static const char digits[] =
+	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const size_t n = strlen(records);
+	char *coded = calloc(1, n * 2 + 8), *to = coded, *ret;
+	const char *at;
+
+	for (size_t i = 0; i < n; i += 3) {
+		unsigned bits = 0;
+
+		for (size_t j = i; j < i + 3; j++)
+			bits = bits << 8 |
+			       (j >= n || records[j] == '|' ? 0 : (unsigned char)records[j]);
+		for (unsigned j = 0; j < 4; j++)
+			*to++ = i + j > n ? '=' : digits[bits >> (18 - 6 * j) & 63];
+	}
+	at = strchr(text, '%');
+	assert_true(asprintf(&ret, "%.*s%s%s", (int)(at - text), text, coded, at + 1) >= 0);
+	free(coded);
+	return ret;
+}
+
+int take_records(uint64_t begun, const char *records)
+{
+	struct remote_reply reply;
+	struct sbx_error err = SBX_ERROR_INIT;
+	char format[64], *text;
+	bool any;
+	int r;
+
+	snprintf(format, sizeof(format), "M - %llu 0 0 %%\n.\n", (unsigned long long)begun);
+	text = reply_of(format, records);
+	assert_int_equal(remote_reply_read(text, strlen(text), &reply, &err), 0);
+	r = remote_tree_take(tf.tree, &reply, 1, &any, &err);
+	assert_true(!r || err.text[0]);
+	remote_reply_release(&reply);
+	free(text);
+	return -r;
+}
+
+void take_sent(const char *path)
+{
+	char full[4096], record[4200];
+	struct stat st;
+
+	snprintf(full, sizeof(full), "%s/%s", tf.link.tree, path);
+	assert_int_equal(stat(full, &st), 0);
+	snprintf(record, sizeof(record), "= f %o %lld %lld.%09ld %llu 1 %s||", st.st_mode & 07777,
+	         (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+	         (unsigned long long)st.st_ino, path);
+	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
 }
 
 static void note(const char *path)
@@ -418,4 +513,14 @@ void host_is_sent(void)
 	pthread_rwlock_wrlock(&tf.turn);
 	tf.touched[0] = '\0';
 	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_sent_file(const char *path)
+{
+	const uint64_t ino = ino_of(path);
+	int fd = remote_tree_open_file(tf.tree, path, ino);
+
+	assert_true(fd >= 0);
+	close(fd);
+	remote_tree_sent(tf.tree, ino);
 }

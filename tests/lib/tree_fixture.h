@@ -32,6 +32,8 @@ int tree_teardown(void **state);
 void tree_close(void);
 void tree_open(void);
 void tree_connect(void);
+/* remote_tree_fail, on the loop; waits for it. */
+void tree_fail(int code, const char *text);
 /* Runs a command in the machine's tree. */
 void at_machine(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t ino_of(const char *path);
@@ -42,18 +44,27 @@ int wait_for(const char *path, enum sbx_need need);
 int wait_for_range(const char *path, uint64_t off, uint64_t len);
 /* Names of all directories above PATH, and those in it, then its contents. */
 void expect_file(const char *path, const char *text);
+/* That it is as in the machine's tree. */
+void expect_same(const char *path);
 void expect_gone(const char *path);
 /* Entries in the directory PATH. */
 int count_names(const char *path);
 void refresh(bool fill);
 /* Takes over what has changed. Whether anything that was seen is another. */
 bool take_changes(void);
+/* Takes over RECORDS as a manifest that was begun then; '|' stands for NUL. 0 or an errno. */
+int take_records(uint64_t begun, const char *records);
+/* The same of PATH as it is at the machine, which was sent it. */
+void take_sent(const char *path);
+/* TEXT, malloc'd, with RECORDS as base64 in place of its '%'. */
+char *reply_of(const char *text, const char *records);
 /* What the host does, and tells. */
 void host_writes(const char *path, const char *text);
 void host_removes(const char *path);
 void host_moves(const char *from, const char *to);
 void host_makes_dir(const char *path);
-/* The machine knows of it. */
+/* The machine knows of all that the host has changed; and it has the contents of PATH. */
 void host_is_sent(void);
+void host_sent_file(const char *path);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "tests/lib/tree_fixture.h"
 
@@ -59,11 +60,776 @@ static void test_names_then_data(void **state)
 	expect_file("a/b/c/d/e/f", "deep\n");
 }
 
+static void test_whole_names_of_any_bytes(void **state)
+{
+	(void)state;
+	at_machine("printf 1 >'a b'; printf 2 >\"$(printf 'n\\nl')\"; printf 3 >./-x; mkdir "
+	           "\"$(printf 'd\\nd')\";"
+	           "printf 4 >\"$(printf 'd\\nd')/it's\"; printf 5 >\"$(printf '\\377\\376')\"; "
+	           "printf 6 >'$(x)`y`'");
+	expect_file("a b", "1");
+	expect_file("n\nl", "2");
+	expect_file("-x", "3");
+	expect_file("d\nd/it's", "4");
+	expect_file("\377\376", "5");
+	expect_file("$(x)`y`", "6");
+	assert_int_equal(count_names(""), 6);
+}
+
+static void test_git_is_hidden(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p .git/objects sub/.git x; echo ref >.git/HEAD; echo gitdir >x/.git; "
+	           "echo f >sub/f");
+	refresh(true);
+	assert_int_equal(count_names(""), 2);
+	assert_int_equal(count_names("sub"), 1);
+	assert_int_equal(count_names("x"), 0);
+	/* One of this side is left alone. */
+	assert_int_equal(mkdirat(tf.root, ".git", 0700), 0);
+	at_machine("echo new >g");
+	take_changes();
+	expect_file("g", "new\n");
+	assert_true(ino_of(".git") != 0);
+}
+
+static void test_chunks(void **state)
+{
+	unsigned calls;
+
+	(void)state;
+	at_machine("head -c 20000001 /dev/urandom >big");
+	assert_int_equal(wait_for_range("big", 5 << 20, 4096), 0);
+	assert_true(remote_tree_here(tf.tree, ino_of("big"), SBX_NEED_DATA, 5 << 20, 4096));
+	assert_false(remote_tree_here(tf.tree, ino_of("big"), SBX_NEED_DATA, 4 << 20, 4096));
+	assert_int_equal(wait_for_range("big", 20000000, 4096), 0);
+	assert_false(is_here("big", SBX_NEED_DATA));
+	calls = tf.link.calls;
+	assert_int_equal(wait_for("big", SBX_NEED_DATA), 0);
+	assert_true(tf.link.calls - calls <= 4);
+	expect_same("big");
+}
+
+static void test_siblings_come_along(void **state)
+{
+	(void)state;
+	at_machine("mkdir d; i=0; while [ $i -lt 100 ]; do echo text $i >d/$i; i=$((i+1)); done; "
+	           "head -c 3000000 /dev/zero >d/large");
+	refresh(false);
+	tf.link.calls = 0;
+	expect_file("d/50", "text 50\n");
+	for (int i = 0; i < 500 && !is_here("d/49", SBX_NEED_DATA); i++)
+		usleep(10000);
+	for (int i = 0; i < 100; i++) {
+		char path[16], text[16];
+
+		snprintf(path, sizeof(path), "d/%d", i);
+		snprintf(text, sizeof(text), "text %d\n", i);
+		expect_file(path, text);
+	}
+	assert_false(is_here("d/large", SBX_NEED_DATA));
+	assert_int_equal(tf.link.calls, 2);
+}
+
+static void test_many_files_quickly(void **state)
+{
+	uint64_t begun;
+	unsigned ms;
+
+	(void)state;
+	at_machine("i=0; while [ $i -lt 20 ]; do mkdir d$i; j=0; while [ $j -lt 100 ]; do echo $i "
+	           "$j >d$i/$j; j=$((j+1)); done; i=$((i+1)); done");
+	begun = sbx_now_ms();
+	refresh(true);
+	for (int i = 0; i < 20; i++)
+		for (int j = 0; j < 100; j++) {
+			char path[16], text[16];
+
+			snprintf(path, sizeof(path), "d%d/%d", i, j);
+			snprintf(text, sizeof(text), "%d %d\n", i, j);
+			expect_file(path, text);
+		}
+	ms = (unsigned)(sbx_now_ms() - begun);
+	print_message("# 2000 files in %u ms, %u requests\n", ms, tf.link.calls);
+	assert_true(tf.link.calls <= 3);
+}
+
+static void test_changes(void **state)
+{
+	char text[8];
+
+	(void)state;
+	at_machine("mkdir -p a/b gone/x; echo 1 >a/f; echo 2 >a/b/g; echo 3 >gone/x/h; echo 4 "
+	           ">kept; ln -s a l; echo 5 >turns; mkdir into; echo 6 >into/f");
+	refresh(true);
+	assert_false(take_changes());
+	at_machine("echo changed >a/f; rm -r gone; mkdir -p new/deep; echo n >new/deep/n; rm "
+	           "turns; mkdir turns; echo t >turns/t;"
+	           "rm -r into; echo file >into; ln -sfn kept l; chmod 600 kept; mv a/b a/c");
+	tf.link.calls = 0;
+	assert_true(take_changes());
+	assert_int_equal(tf.link.calls, 1);
+	expect_gone("gone");
+	expect_gone("a/b");
+	assert_int_equal(count_names(""), 6);
+	assert_int_equal(count_names("new"), 1);
+	assert_int_equal(count_names("new/deep"), 1);
+	assert_int_equal(count_names("turns"), 1);
+	/* For names no more was asked. */
+	assert_int_equal(tf.link.calls, 1);
+	expect_file("a/f", "changed\n");
+	expect_file("a/c/g", "2\n");
+	expect_file("new/deep/n", "n\n");
+	expect_file("turns/t", "t\n");
+	expect_file("into", "file\n");
+	expect_file("kept", "4\n");
+	assert_true(readlinkat(tf.root, "l", text, sizeof(text)) == 4);
+}
+
+/* ---- who waits ---- */
+
+/* Someone who waits, and does not do anything else meanwhile. */
+struct waiter {
+	struct sbx_want w;
+	atomic_int code; /* -1: not yet */
+	char text[1024];
+};
+
+static void waiter_done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	struct waiter *e = w->data;
+
+	snprintf(e->text, sizeof(e->text), "%s", err->text);
+	e->code = code;
+}
+
+static void begin_waiting(struct waiter *e, const char *path, enum sbx_need need)
+{
+	*e = (struct waiter){.w = {.need = need,
+	                           .path = path,
+	                           .ino = ino_of(path),
+	                           .done = waiter_done,
+	                           .data = e},
+	                     .code = -1};
+	remote_tree_want(tf.tree, &e->w);
+}
+
+static int end_waiting(struct waiter *e)
+{
+	while (e->code < 0)
+		usleep(1000);
+	return e->code;
+}
+
+static void unwant(void *data)
+{
+	remote_tree_unwant(tf.tree, data);
+}
+
+static void test_many_wait_for_one_request(void **state)
+{
+	static struct waiter e[100];
+	char path[100][8];
+
+	(void)state;
+	at_machine("i=0; while [ $i -lt 50 ]; do mkdir -p d$i/a/b/c; echo $i >d$i/f; i=$((i+1)); "
+	           "done; head -c 1500000 /dev/zero >big");
+	assert_int_equal(count_names(""), 51);
+	tf.link.held = true;
+	tf.link.calls = 0;
+	for (int i = 0; i < 50; i++) {
+		snprintf(path[i], sizeof(path[i]), "d%d/a/b", i);
+		assert_int_equal(wait_for("d1", SBX_NEED_NAMES), 0);
+		begin_waiting(&e[i], path[i], SBX_NEED_NAMES);
+	}
+	for (int i = 50; i < 100; i++)
+		begin_waiting(&e[i], "big", SBX_NEED_DATA);
+	usleep(50000);
+	tf.link.held = false;
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(end_waiting(&e[i]), 0);
+	assert_true(tf.link.calls <= 4);
+}
+
+static void test_nobody_waits_any_more(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	tf.link.held = true;
+	begin_waiting(&e, "", SBX_NEED_NAMES);
+	usleep(20000);
+	sbx_loop_post(tf.loop, unwant, &e.w);
+	assert_int_equal(end_waiting(&e), EINTR);
+	tf.link.held = false;
+}
+
+static void test_failure_is_remembered(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	tf.tree->times.failed_ms = 300;
+	tf.link.fail = ENETUNREACH;
+	begin_waiting(&e, "", SBX_NEED_NAMES);
+	assert_int_equal(end_waiting(&e), ENETUNREACH);
+	assert_string_equal(e.text, "played: Network is unreachable");
+	assert_int_equal(tf.link.calls, 1);
+	tf.link.fail = 0;
+	begin_waiting(&e, "", SBX_NEED_NAMES);
+	assert_int_equal(end_waiting(&e), ENETUNREACH);
+	assert_string_equal(e.text, "played: Network is unreachable");
+	assert_int_equal(tf.link.calls, 1);
+	usleep(300000);
+	assert_int_equal(wait_for("", SBX_NEED_NAMES), 0);
+}
+
+static void test_deadlines(void **state)
+{
+	struct waiter names, data;
+
+	(void)state;
+	at_machine("echo f >f; mkdir d");
+	refresh(false);
+	pthread_mutex_lock(&tf.tree->lock);
+	remote_dir_find(tf.tree, "d")->dir->listed = false;
+	pthread_mutex_unlock(&tf.tree->lock);
+	tf.tree->times.names_ms = 100;
+	tf.tree->times.data_ms = 200;
+	tf.link.held = true;
+	begin_waiting(&names, "d", SBX_NEED_NAMES);
+	begin_waiting(&data, "f", SBX_NEED_DATA);
+	assert_int_equal(end_waiting(&names), ETIMEDOUT);
+	assert_int_equal(data.code, -1);
+	assert_int_equal(end_waiting(&data), ETIMEDOUT);
+	tf.link.held = false;
+}
+
+static void test_all_end_when_it_is_gone(void **state)
+{
+	struct waiter a, b;
+
+	(void)state;
+	at_machine("echo f >f; echo here >here");
+	refresh(false);
+	expect_file("here", "here\n");
+	for (int i = 0; i < 200 && !is_here("f", SBX_NEED_DATA); i++)
+		usleep(10000);
+	at_machine("echo g >g");
+	take_changes();
+	tf.link.held = true;
+	begin_waiting(&a, "g", SBX_NEED_DATA);
+	usleep(20000);
+	tree_fail(ESTALE, "the machine is gone");
+	assert_int_equal(end_waiting(&a), ESTALE);
+	assert_string_equal(a.text, "the machine is gone");
+	begin_waiting(&b, "g", SBX_NEED_DATA);
+	assert_int_equal(end_waiting(&b), ESTALE);
+	expect_file("here", "here\n");
+	tf.link.held = false;
+}
+
+static void test_waits_for_the_machine(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	tree_close();
+	tree_open();
+	at_machine("echo f >f");
+	begin_waiting(&e, "", SBX_NEED_NAMES);
+	usleep(30000);
+	assert_int_equal(e.code, -1);
+	tree_connect();
+	assert_int_equal(end_waiting(&e), 0);
+	expect_file("f", "f\n");
+}
+
+/* ---- what changes there ---- */
+
+static void test_new_while_commands_run(void **state)
+{
+	static struct waiter e[20];
+
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	tf.tree->times.fresh_ms = 100;
+	tf.link.calls = 0;
+	assert_true(is_here("f", SBX_NEED_ATTR));
+	remote_tree_busy(tf.tree, true);
+	usleep(110000);
+	assert_false(is_here("f", SBX_NEED_ATTR));
+	assert_false(is_here("", SBX_NEED_NAMES));
+	at_machine("echo changed >f");
+	tf.link.held = true;
+	for (int i = 0; i < 20; i++)
+		begin_waiting(&e[i], i % 2 ? "f" : "", i % 2 ? SBX_NEED_ATTR : SBX_NEED_NAMES);
+	usleep(20000);
+	tf.link.held = false;
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(end_waiting(&e[i]), 0);
+	assert_int_equal(tf.link.calls, 1);
+	assert_int_equal(tf.altered, 1);
+	remote_tree_busy(tf.tree, false);
+	expect_file("f", "changed\n");
+	tf.link.calls = 0;
+	expect_file("f", "changed\n");
+	assert_int_equal(tf.link.calls, 0);
+}
+
+static void test_open_file_follows(void **state)
+{
+	char text[8] = "";
+	int fd;
+
+	(void)state;
+	at_machine("echo old >f");
+	refresh(true);
+	fd = openat(tf.root, "f", O_RDONLY);
+	at_machine("echo newer >f");
+	take_changes();
+	assert_int_equal(tf.replaced, 1);
+	/* Who reads it goes on reading the old. */
+	assert_int_equal(read(fd, text, sizeof(text)), 4);
+	assert_string_equal(text, "old\n");
+	close(fd);
+	expect_file("f", "newer\n");
+	/* Nobody has seen anything of a file that is absent. */
+	at_machine("echo again >f");
+	take_changes();
+	assert_int_equal(tf.replaced, 2);
+	at_machine("echo and again >f");
+	take_changes();
+	assert_int_equal(tf.replaced, 2);
+	expect_file("f", "and again\n");
+}
+
+static void test_mode_is_changed_in_place(void **state)
+{
+	struct stat st;
+	uint64_t ino;
+
+	(void)state;
+	at_machine("echo f >f; mkdir d");
+	refresh(true);
+	ino = ino_of("f");
+	at_machine("chmod 755 f; chmod 500 d");
+	assert_true(take_changes());
+	assert_int_equal(ino_of("f"), ino);
+	assert_int_equal(fstatat(tf.root, "f", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	assert_int_equal(fstatat(tf.root, "d", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0700);
+	assert_true(is_here("f", SBX_NEED_DATA));
+}
+
+static void test_host_wins(void **state)
+{
+	(void)state;
+	at_machine("mkdir d e; echo 1 >d/f; echo 2 >d/g; echo 3 >d/h; echo 4 >e/f; echo 5 >moved");
+	refresh(true);
+	host_writes("d/f", "mine");
+	host_removes("d/h");
+	host_writes("d/made", "made");
+	host_moves("moved", "e/moved");
+	at_machine("echo theirs >d/f; echo theirs >d/h; rm -r e; echo theirs >moved; echo theirs "
+	           ">d/g; rm d/g");
+	take_changes();
+	expect_file("d/f", "mine");
+	expect_file("d/made", "made");
+	expect_file("e/moved", "5\n");
+	expect_gone("d/g");
+	expect_gone("d/h");
+	expect_gone("e/f");
+	expect_gone("moved");
+	/* What was passed over is told again once the machine knows. */
+	at_machine("echo mine >d/f; rm d/h; echo made >d/made; mkdir e; mv moved e/moved");
+	host_is_sent();
+	host_sent_file("d/f");
+	host_sent_file("d/made");
+	take_changes();
+	take_changes();
+	expect_file("d/f", "mine\n");
+	expect_file("d/made", "made\n");
+	expect_file("e/moved", "theirs\n");
+	assert_int_equal(count_names(""), 2);
+	assert_int_equal(count_names("d"), 2);
+}
+
+static void test_dirty_beats_removal_of_its_directory(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p d/e/f; echo 1 >d/e/x; echo 2 >d/e/f/y; echo 3 >d/z");
+	refresh(true);
+	host_writes("d/e/x", "mine");
+	at_machine("rm -r d");
+	take_changes();
+	expect_file("d/e/x", "mine");
+	assert_int_equal(count_names("d"), 1);
+	assert_int_equal(count_names("d/e"), 1);
+	host_is_sent();
+	/* It was refused there. */
+	host_sent_file("d/e/x");
+	at_machine("touch .");
+	take_changes();
+	take_changes();
+	expect_gone("d");
+}
+
+static void test_moved_directory_is_asked_for_where_it_is(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	at_machine("mkdir -p a/b/c/d; echo f >a/b/c/d/f; echo big >a/b/g");
+	assert_int_equal(count_names("a"), 1);
+	pthread_mutex_lock(&tf.tree->lock);
+	remote_dir_find(tf.tree, "a/b")->dir->listed = false;
+	pthread_mutex_unlock(&tf.tree->lock);
+	tf.tree->times.retry_ms = 20;
+	host_moves("a", "z");
+	begin_waiting(&e, "z/b", SBX_NEED_NAMES);
+	usleep(200000);
+	assert_int_equal(e.code, -1);
+	at_machine("mv a z");
+	host_is_sent();
+	assert_int_equal(end_waiting(&e), 0);
+	expect_file("z/b/g", "big\n");
+	expect_file("z/b/c/d/f", "f\n");
+	at_machine("echo more >z/b/c/d/f; echo new >z/b/new");
+	take_changes();
+	take_changes();
+	expect_file("z/b/c/d/f", "more\n");
+	expect_file("z/b/new", "new\n");
+}
+
+static void test_what_was_sent_is_known(void **state)
+{
+	struct remote_version v;
+	unsigned calls;
+	uint64_t ino;
+
+	(void)state;
+	at_machine(":");
+	refresh(true);
+	host_writes("f", "mine");
+	assert_int_equal(remote_tree_open_file(tf.tree, "g", ino_of("f")), -ESTALE);
+	at_machine("printf mine >f");
+	host_is_sent();
+	host_sent_file("f");
+	take_sent("f");
+	calls = tf.link.calls;
+	expect_file("f", "mine");
+	assert_int_equal(tf.link.calls, calls);
+	ino = ino_of("f");
+	pthread_mutex_lock(&tf.tree->lock);
+	v = remote_node_find(tf.tree, ino)->version;
+	pthread_mutex_unlock(&tf.tree->lock);
+	assert_true(v.ino != 0);
+	assert_int_equal(v.size, 4);
+	at_machine("printf mind >f");
+	take_changes();
+	expect_file("f", "mind");
+}
+/* ---- order ---- */
+
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(tf.root, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	return st.st_size;
+}
+
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(tf.root, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	return st.st_mode & 07777;
+}
+
+static void test_newest_counts_in_any_order(void **state)
+{
+	(void)state;
+	assert_int_equal(
+	        take_records(100, "L d 755 0 1 1 1 .||- f 644 5 1.5 2 1 f||- d 755 0 1 3 1 d||"),
+	        0);
+	assert_int_equal(count_names(""), 2);
+	/* Older: f had other contents, x was still there, d was not yet. */
+	assert_int_equal(
+	        take_records(90, "L d 755 0 1 1 1 .||- f 644 9 1.4 9 1 f||- f 644 5 1 4 1 x||"), 0);
+	assert_int_equal(count_names(""), 2);
+	assert_int_equal(size_of("f"), 5);
+	assert_int_equal(take_records(110, "- f 644 7 1.6 2 1 f||"), 0);
+	assert_int_equal(size_of("f"), 7);
+	assert_int_equal(take_records(105, "L d 755 0 1 1 1 .||"), 0);
+	assert_int_equal(count_names(""), 1);
+	assert_int_equal(size_of("f"), 7);
+}
+
+static void test_clock_that_is_set_back(void **state)
+{
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	pthread_mutex_lock(&tf.tree->lock);
+	tf.tree->known_ns += INT64_C(3600000000000);
+	tf.tree->top->told_ns += INT64_C(3600000000000);
+	tf.tree->offset_ns = 0;
+	pthread_mutex_unlock(&tf.tree->lock);
+	at_machine("echo 2 >g; echo new >f");
+	take_changes();
+	expect_file("g", "2\n");
+	expect_file("f", "new\n");
+}
+
+/* ---- room ---- */
+
+static uint64_t clean_bytes(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&tf.tree->lock);
+	n = tf.tree->clean_bytes;
+	pthread_mutex_unlock(&tf.tree->lock);
+	return n;
+}
+
+static void test_oldest_is_evicted(void **state)
+{
+	char text[16] = "";
+	struct stat st;
+	int fd;
+
+	(void)state;
+	tree_close();
+	tf.cache_mb = 4;
+	tree_open();
+	tree_connect();
+	at_machine("for i in 1 2 3 4 5 6; do head -c 1500000 /dev/urandom >$i; done; chmod 640 1");
+	refresh(false);
+	host_writes("mine", "mine");
+	assert_int_equal(wait_for("1", SBX_NEED_DATA), 0);
+	fd = openat(tf.root, "1", O_RDONLY);
+	assert_int_equal(wait_for("2", SBX_NEED_DATA), 0);
+	assert_true(is_here("1", SBX_NEED_DATA));
+	for (int i = 3; i <= 6; i++) {
+		snprintf(text, sizeof(text), "%d", i);
+		assert_int_equal(wait_for(text, SBX_NEED_DATA), 0);
+		for (int j = 0; j < 500 && clean_bytes() > 4 << 20; j++)
+			usleep(10000);
+	}
+	assert_true(clean_bytes() <= 4 << 20);
+	assert_false(is_here("1", SBX_NEED_DATA));
+	assert_true(is_here("6", SBX_NEED_DATA));
+	assert_true(is_here("mine", SBX_NEED_DATA));
+	assert_true(tf.replaced >= 1);
+	assert_int_equal(pread(fd, text, 4, 0), 4);
+	assert_true(memcmp(text, "\0\0\0\0", 4) != 0);
+	close(fd);
+	assert_int_equal(fstatat(tf.root, "1", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(st.st_size, 1500000);
+	assert_int_equal(wait_for("1", SBX_NEED_DATA), 0);
+	expect_same("1");
+}
+
+/* ---- another daemon ---- */
+
+static void test_restart_has_what_was_fetched(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p d/e; echo 1 >d/e/f; echo 2 >d/g; echo 3 >cut; echo 4 >mine; head -c "
+	           "100 /dev/zero >absent");
+	refresh(true);
+	host_writes("mine", "dirty");
+	tree_close();
+	/* An operation that was never answered. */
+	scratch_write(scratch_path("copy/tree/cut"), "xx");
+	at_machine("echo five >d/g");
+	tree_open();
+	remote_tree_dirty(tf.tree, "mine", ino_of("mine"));
+	expect_file("d/e/f", "1\n");
+	expect_file("mine", "dirty");
+	expect_file("d/g", "2\n");
+	assert_int_equal(tf.link.calls, 1);
+	tree_connect();
+	refresh(false);
+	expect_file("d/e/f", "1\n");
+	assert_int_equal(tf.link.calls, 2);
+	expect_file("d/g", "five\n");
+	expect_file("cut", "3\n");
+	expect_file("mine", "dirty");
+}
+
+static void test_restart_before_the_first_listing(void **state)
+{
+	(void)state;
+	at_machine("mkdir d; echo 1 >d/f");
+	assert_int_equal(wait_for("", SBX_NEED_NAMES), 0);
+	tree_close();
+	tree_open();
+	tree_connect();
+	expect_file("d/f", "1\n");
+}
+
+static void test_power_cut_leaves_no_holes(void **state)
+{
+	unsigned boot;
+
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	tree_close();
+	tree_open();
+	boot = tf.tree->boot;
+	tf.tree->boot = boot + 1;
+	assert_int_equal(wait_for("", SBX_NEED_NAMES), 0);
+	assert_false(is_here("f", SBX_NEED_DATA));
+	tree_connect();
+	expect_file("f", "1\n");
+}
+
+/* ---- what cannot be true ---- */
+
+static void test_hostile_records(void **state)
+{
+	(void)state;
+	scratch_mkdir(scratch_path("outside"));
+	scratch_write(scratch_path("outside/f"), "outside");
+	assert_int_equal(take_records(10, "L d 755 0 1 1 1 .||- l 777 1 1 2 1 link|../../outside|"
+	                                  "- d 755 0 1 3 1 dir||- f 644 1 1 9 1 f||"),
+	                 0);
+	take_records(
+	        20,
+	        "L d 755 0 1 1 1 .||- f 644 9 1 2 1 ../x||- f 644 9 1 2 1 /etc/x||"
+	        "- f 644 9 1 2 1 dir/../../x||- f 644 9 1 2 1 a//b||- f 644 9 1 2 1 dir/.||"
+	        "- l 777 1 1 2 1 link|../../outside|L d 755 0 1 1 1 link||- f 644 9 1 2 1 link/f||"
+	        "- f 644 9 1 2 1 f||- f 644 9 1 2 1 f/below||- f 644 9 1 2 1 f/deep/below||"
+	        "- f 644 9 1 2 1 .git/config||- d 755 1 1 1 1 dir||- f 644 1 1 1 1 dir||"
+	        "- f 644 4611686018427387903 1 5 1 huge||- f 644 9999999999999999999999 1 5 1 "
+	        "more||"
+	        "- b 644 9 1 2 1 device||- f 7777 0 1 77 1 suid||- s 644 0 1 8 1 sock||");
+	scratch_expect(scratch_path("outside/f"), "outside");
+	assert_int_equal(scratch_count(scratch_path("outside")), 1);
+	assert_false(scratch_exists(scratch_path("copy/x")));
+	assert_false(scratch_exists(scratch_path("copy/tree/device")));
+	assert_true(count_names("") <= 6);
+	assert_int_equal(mode_of("suid"), 0777);
+	assert_int_equal(take_records(30, "garbage||"), EPROTO);
+	assert_int_equal(take_records(30, "X f 644 1 1 1 1 a||"), EPROTO);
+}
+
+static void test_listing_that_was_cut(void **state)
+{
+	(void)state;
+	assert_int_equal(
+	        take_records(10, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||- f 644 1 1 3 1 b||"), 0);
+	assert_int_equal(count_names(""), 2);
+	assert_int_equal(take_records(20, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||- f 644 1 1"), 0);
+	assert_int_equal(count_names(""), 2);
+	assert_int_equal(take_records(20, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||!||"), 0);
+	assert_int_equal(count_names(""), 2);
+}
+
+static char *answer_lies(struct remote_link *link, const char *body)
+{
+	(void)link;
+	if (strncmp(body, "r_read", 6) != 0)
+		return NULL;
+	/* Another file than was listed, of another length, at another place. */
+	return reply_of("M 0 5 0 0 %\nD 0 1048576 0 0 AAAA\nD 0 1 0 0 AAAA\nD 0 0 0 0 AAAA\n"
+	                "D 7 0 0 0 AAAA\nT - 0 0 0 AAAA\n.\n",
+	                "- f 644 1000 1 4 1 f||");
+}
+
+static void test_contents_that_are_lies(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	at_machine("echo f >f");
+	refresh(false);
+	tf.tree->times.data_ms = 300;
+	tf.tree->times.retry_ms = 20;
+	tf.link.answer = answer_lies;
+	begin_waiting(&e, "f", SBX_NEED_DATA);
+	assert_int_equal(end_waiting(&e), ETIMEDOUT);
+	assert_false(is_here("f", SBX_NEED_DATA));
+	tf.link.answer = NULL;
+	usleep(30000);
+	tf.tree->times.data_ms = 60000;
+	take_changes();
+	expect_file("f", "f\n");
+}
+
+/* As if the limit were 5. */
+static char *small_limit(struct remote_link *link, const char *body)
+{
+	_cleanup_free_ char *other = NULL;
+
+	if (asprintf(&other, "r_all 5%s", strstr(body, " '")) < 0)
+		return NULL;
+	return remote_stub_run(link, other);
+}
+
+static void test_tree_too_large_to_be_listed(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p a/b/c; for i in 1 2 3 4 5 6 7 8; do echo $i >a/b/c/$i; done; echo top "
+	           ">top");
+	tf.link.answer = small_limit;
+	refresh(false);
+	tf.link.calls = 0;
+	assert_int_equal(count_names("a"), 1);
+	assert_int_equal(tf.link.calls, 0);
+	tf.link.answer = NULL;
+	expect_file("a/b/c/5", "5\n");
+	expect_file("top", "top\n");
+	at_machine("echo changed >a/b/c/5; rm a/b/c/6; echo new >a/b/c/9");
+	take_changes();
+	expect_file("a/b/c/5", "changed\n");
+	assert_int_equal(count_names("a/b/c"), 8);
+}
+
+#define case_of(test) cmocka_unit_test_setup_teardown(test, tree_setup, tree_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test_setup_teardown(test_filled_at_once, tree_setup, tree_teardown),
-	        cmocka_unit_test_setup_teardown(test_names_then_data, tree_setup, tree_teardown),
+	        case_of(test_filled_at_once),
+	        case_of(test_names_then_data),
+	        case_of(test_whole_names_of_any_bytes),
+	        case_of(test_git_is_hidden),
+	        case_of(test_chunks),
+	        case_of(test_siblings_come_along),
+	        case_of(test_many_files_quickly),
+	        case_of(test_changes),
+	        case_of(test_many_wait_for_one_request),
+	        case_of(test_nobody_waits_any_more),
+	        case_of(test_failure_is_remembered),
+	        case_of(test_deadlines),
+	        case_of(test_all_end_when_it_is_gone),
+	        case_of(test_waits_for_the_machine),
+	        case_of(test_new_while_commands_run),
+	        case_of(test_open_file_follows),
+	        case_of(test_mode_is_changed_in_place),
+	        case_of(test_host_wins),
+	        case_of(test_dirty_beats_removal_of_its_directory),
+	        case_of(test_moved_directory_is_asked_for_where_it_is),
+	        case_of(test_what_was_sent_is_known),
+	        case_of(test_newest_counts_in_any_order),
+	        case_of(test_clock_that_is_set_back),
+	        case_of(test_oldest_is_evicted),
+	        case_of(test_restart_has_what_was_fetched),
+	        case_of(test_restart_before_the_first_listing),
+	        case_of(test_power_cut_leaves_no_holes),
+	        case_of(test_hostile_records),
+	        case_of(test_listing_that_was_cut),
+	        case_of(test_contents_that_are_lies),
+	        case_of(test_tree_too_large_to_be_listed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
