@@ -284,6 +284,9 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 		return end_by(w, NULL);
 	if (t->failed)
 		return end_by(w, t->failed);
+	/* While the machine is being made nothing has been asked for yet. */
+	if (!t->link || t->refreshing)
+		w->due_ns = now + period_ns(t, w);
 	if (now >= w->due_ns)
 		return end_with(w, ETIMEDOUT, "the sandbox's provider did not answer in time");
 	later(p, w->due_ns);
