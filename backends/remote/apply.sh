@@ -263,11 +263,24 @@ r_chmod() {
 	done
 }
 
-# r_free PATH: a file can be moved to PATH, and not into what is there
-r_free() {
+# r_move_file FROM TO: over what may be there, but not into it
+r_move_file() {
+	if r_is_dir "$2"; then
+		r_refused "$2" "a directory is there"
+		return
+	fi
+	# mv leaves alone what it takes for the same file, as a link and what it leads to.
+	if [ -h "$2" ] && [ -d "$2" ] || [ "$1" -ef "$2" ]; then
+		r_try rm -f -- "$2" || return
+	fi
+	r_try mv -f -- "$1" "$2"
+}
+
+# r_make_way PATH: nothing is there any more
+r_make_way() {
 	if r_is_dir "$1"; then
 		r_refused "$1" "a directory is there"
-	elif [ -h "$1" ] && [ -d "$1" ]; then
+	elif r_is_there "$1"; then
 		r_try rm -f -- "$1"
 	fi
 }
@@ -278,9 +291,9 @@ r_do_mv() {
 	if ! r_is_there "$2"; then
 		[ -n "$R_HALF" ] || r_refused "$2" "it is gone"
 	elif ! r_is_dir "$2"; then
-		r_free "$3" && r_try mv -f -- "$2" "$3"
+		r_move_file "$2" "$3"
 	elif ! r_is_dir "$3"; then
-		r_free "$3" && r_try mv -f -- "$2" "$3"
+		r_make_way "$3" && r_try mv -f -- "$2" "$3"
 	elif rmdir -- "$3" || { [ -n "$R_HALF" ] && rm -rf -- "$3"; }; then
 		# Where it was copied, because it could not be moved, it was copied in part.
 		r_try mv -f -- "$2" "$3"
@@ -295,8 +308,7 @@ r_do_link() {
 	r_skip "$1" && return
 	if ! r_is_there "$2" || r_is_dir "$2"; then
 		r_refused "$2" "it is gone"
-	elif r_free "$3"; then
-		! r_is_there "$3" || rm -f -- "$3"
+	elif r_make_way "$3"; then
 		r_try ln -- "$2" "$3"
 	fi
 	r_note
@@ -305,20 +317,14 @@ r_do_link() {
 # r_do_symlink NUMBER TIME TARGET PATH
 r_do_symlink() {
 	r_skip "$1" && return
-	if r_free "$4"; then
-		! r_is_there "$4" || rm -f -- "$4"
-		r_try ln -s -- "$3" "$4" && r_do_link_time "$2" "$4"
-	fi
+	r_make_way "$4" && r_try ln -s -- "$3" "$4" && r_do_link_time "$2" "$4"
 	r_note
 }
 
 # r_do_fifo NUMBER PATH
 r_do_fifo() {
 	r_skip "$1" && return
-	if r_free "$2" && [ ! -p "$2" ]; then
-		! r_is_there "$2" || rm -f -- "$2"
-		r_try mkfifo "$2"
-	fi
+	r_make_way "$2" && r_try mkfifo "$2"
 	r_note
 }
 
@@ -396,7 +402,7 @@ r_untar() {
 # r_into FILE PATH: moves it into place
 r_into() {
 	if r_is_there "$1"; then
-		r_free "$2" && r_try mv -f -- "$1" "$2"
+		r_move_file "$1" "$2"
 	elif [ -z "$R_HALF" ]; then
 		r_halt "what is put at $2 is not there"
 	fi

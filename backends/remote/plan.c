@@ -119,7 +119,6 @@ static void unmove(struct remote_plan *plan, struct remote_node *node)
 		step->kind = REMOTE_STEP_RM;
 		step->at[1]->dir->uses--;
 		step->at[1] = NULL;
-		step->node = NULL;
 	}
 	node->step = 0;
 }
@@ -129,6 +128,7 @@ static int remove_file(struct remote_plan *plan, struct remote_name *name, const
 {
 	struct remote_node *node = name->now;
 	const bool single = node && !node->fixed && !node->names->next;
+	int r;
 
 	remote_names_detach(&plan->names, name);
 	if (node && node->born)
@@ -137,7 +137,10 @@ static int remove_file(struct remote_plan *plan, struct remote_name *name, const
 		unmove(plan, node);
 		return 0;
 	}
-	return add_step(plan, REMOTE_STEP_RM, path, NULL, name, NULL);
+	r = add_step(plan, REMOTE_STEP_RM, path, NULL, name, NULL);
+	if (!r)
+		plan->steps[plan->n - 1].node = node;
+	return r;
 }
 
 static int remove_dir(struct remote_plan *plan, struct remote_name *name, const char *path)
@@ -433,20 +436,28 @@ static bool is_put(const struct remote_name *name)
 	return name->now && is_born_file(name->now) && name->now->type != S_IFSOCK;
 }
 
+/* Whether STEP moves a file to NAME, over what OTHER is. */
+static bool replaces(const struct remote_step *step, const struct remote_name *name,
+                     const struct remote_node *other)
+{
+	const struct remote_node *node = step->node;
+
+	if (step->kind != REMOTE_STEP_MV || step->at[1] != name || !node || !node->type ||
+	    is_dir(node))
+		return false;
+	/* What is moved over another name of itself would stay where it was. */
+	return !other || (node != other && node->ino != other->ino);
+}
+
 /* Whether the removal STEP, of what is at its entry, is done as well by what comes behind it. */
 static bool is_needless(const struct remote_plan *plan, const struct remote_step *step)
 {
 	const struct remote_name *name = step->at[0];
 	const struct remote_step *next = name->later ? &plan->steps[name->later - 1] : NULL;
 
-	if (step->kind == REMOTE_STEP_RM && !next)
-		return is_put(name);
-	if (!next)
-		return false;
 	if (step->kind == REMOTE_STEP_RM)
-		return next->kind == REMOTE_STEP_MV && next->at[1] == name && next->node &&
-		       next->node->type && !is_dir(next->node);
-	return step->kind == REMOTE_STEP_RMDIR && step->maybe &&
+		return next ? replaces(next, name, step->node) : is_put(name);
+	return step->kind == REMOTE_STEP_RMDIR && step->maybe && next &&
 	       (next->kind == REMOTE_STEP_MKDIR ||
 	        (next->kind == REMOTE_STEP_MV && next->at[1] == name));
 }

@@ -2,6 +2,9 @@
  * The plan of a batch: what its changes come to. Directories are made, moved and removed step by
  * step as the host did it; files have no one below them, so of those that were born in the batch
  * only where they end counts. Not thread-safe.
+ *
+ * A change is told of one name. Of a file whose other names are from before the batch, what was
+ * changed by a name that is removed in the same batch does not come to the machine.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_PLAN_H
 #define SANDBOXFS_BACKENDS_REMOTE_PLAN_H

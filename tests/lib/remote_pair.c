@@ -538,7 +538,8 @@ void pair_compare(struct pair *p)
 			         r < 0 ? "here" : "there");
 		what = difference(p, &a.at[i], &b.at[i]);
 		if (what)
-			fail_msg("of %s, %s is not the same there", a.at[i].path, what);
+			fail_msg("of %s, %s is not the same there, after\n%s", a.at[i].path, what,
+			         p->script ? p->script : "");
 	}
 	compare_links(&a, &b);
 	release(&a);

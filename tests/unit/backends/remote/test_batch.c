@@ -148,13 +148,13 @@ static void any(char buf[1024])
 	         names[dice(dice(2) ? 5 : SBX_ARRAY_SIZE(names))]);
 }
 
-/* Inodes of the files of several names that were written to since the last cut. */
+/* Inodes of the files that were changed since the last cut. */
 static struct {
 	uint64_t at[512];
 	size_t n;
 } written;
 
-/* A file of several names that was changed keeps the one by which that was told. */
+/* A file of several names that was changed keeps the one by which that was told, see plan.h. */
 static bool is_held(const struct pair *p, const char *path)
 {
 	struct stat st;
@@ -222,9 +222,11 @@ static void step(struct pair *p)
 	} else if (kind < 33) {
 		static const mode_t modes[] = {0644, 0600, 0755, 0444, 0700};
 
-		pair_chmod(p, path, modes[dice(5)]);
-	} else {
-		pair_utimes(p, path, (int64_t)dice(2000000000) * 1000000000 + dice(1000000000));
+		if (pair_chmod(p, path, modes[dice(5)]))
+			hold(p, path);
+	} else if (pair_utimes(p, path,
+	                       (int64_t)dice(2000000000) * 1000000000 + dice(1000000000))) {
+		hold(p, path);
 	}
 	forget();
 }
