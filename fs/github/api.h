@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "fs/github/text.h"
+#include "sandboxfs/github.h"
 
 struct sbx_http;
 struct sbx_secret;

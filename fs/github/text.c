@@ -1,156 +1,16 @@
 #include "fs/github/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "fs/util/utf8.h"
-#include "sandboxfs/cleanup.h"
-#include "sandboxfs/scrub.h"
 
 #define LINE_MAX_BYTES 2000
 #define DEPTH          32
-
-/* ---- URLs ---- */
-
-/* A part of a text that is not ended by NUL. */
-struct part {
-	const char *s;
-	size_t n;
-};
-
-static bool part_is(struct part p, const char *word)
-{
-	return p.n == strlen(word) && strncasecmp(p.s, word, p.n) == 0;
-}
-
-/* HOST of [USER@]HOST[:PORT]. */
-static struct part host_of(struct part authority)
-{
-	const char *at = memrchr(authority.s, '@', authority.n);
-	const char *end;
-
-	if (at) {
-		authority.n -= (size_t)(at + 1 - authority.s);
-		authority.s = at + 1;
-	}
-	end = authority.n && *authority.s == '[' ? memchr(authority.s, ']', authority.n) : NULL;
-	if (end)
-		return (struct part){authority.s, (size_t)(end + 1 - authority.s)};
-	end = memchr(authority.s, ':', authority.n);
-	if (end)
-		authority.n = (size_t)(end - authority.s);
-	return authority;
-}
-
-/* The text after SCHEME:// up to the next slash; false: URL does not begin so. */
-static bool split_authority(const char *url, const char *scheme, struct part *ret)
-{
-	const size_t n = strlen(scheme);
-
-	if (strncasecmp(url, scheme, n) != 0)
-		return false;
-	*ret = (struct part){url + n, strcspn(url + n, "/?#")};
-	return true;
-}
-
-static bool is_http(const char *url)
-{
-	return strncasecmp(url, "http://", 7) == 0;
-}
-
-/* The host of the repositories of the API is its own, or without the "api." of GitHub's. */
-static bool is_api_host(struct part host, const char *api)
-{
-	struct part authority, own;
-
-	if (!split_authority(api, "https://", &authority) &&
-	    !split_authority(api, "http://", &authority))
-		return false;
-	own = host_of(authority);
-	if (own.n == host.n && strncasecmp(own.s, host.s, own.n) == 0)
-		return own.n > 0;
-	return own.n > 4 && strncasecmp(own.s, "api.", 4) == 0 && own.n - 4 == host.n &&
-	       strncasecmp(own.s + 4, host.s, host.n) == 0;
-}
-
-static bool is_github(struct part host, const char *api)
-{
-	return part_is(host, "github.com") || part_is(host, "www.github.com") ||
-	       part_is(host, "ssh.github.com") || is_api_host(host, api);
-}
-
-static bool copy_word(struct part p, char *ret, size_t size)
-{
-	if (p.n == 0 || p.n >= size || p.s[0] == '.' || p.s[0] == '-')
-		return false;
-	for (size_t i = 0; i < p.n; i++)
-		if (!isalnum((unsigned char)p.s[i]) && !strchr("._-", p.s[i]))
-			return false;
-	memcpy(ret, p.s, p.n);
-	ret[p.n] = '\0';
-	return true;
-}
-
-/* ORG/REPO, with .git or a slash at the end or without. */
-static bool split_path(const char *path, struct sbx_github_repo *ret)
-{
-	struct part owner = {path, strcspn(path, "/")};
-	struct part name = {path + owner.n + 1, 0};
-
-	if (!path[owner.n])
-		return false;
-	name.n = strlen(name.s);
-	if (name.n && name.s[name.n - 1] == '/')
-		name.n--;
-	if (name.n > 4 && strncmp(name.s + name.n - 4, ".git", 4) == 0)
-		name.n -= 4;
-	return copy_word(owner, ret->owner, sizeof(ret->owner)) &&
-	       copy_word(name, ret->name, sizeof(ret->name));
-}
-
-/* The host, and the path behind it; false: a form that none has. *host is all zero for ORG/REPO. */
-static bool split_url(const char *url, const char *api, struct part *host, const char **path)
-{
-	struct part authority;
-
-	if (split_authority(url, "https://", &authority) ||
-	    split_authority(url, "ssh://", &authority) ||
-	    (is_http(api) && split_authority(url, "http://", &authority))) {
-		*host = host_of(authority);
-		*path = authority.s + authority.n;
-		return *(*path)++ == '/';
-	}
-	authority = (struct part){url, strcspn(url, ":/")};
-	if (url[authority.n] == ':') {
-		*host = host_of(authority);
-		*path = url + authority.n + 1;
-		return strncmp(*path, "//", 2) != 0;
-	}
-	*host = (struct part){0};
-	*path = url;
-	return true;
-}
-
-int sbx_github_parse(const char *url, const char *api, struct sbx_github_repo *ret,
-                     struct sbx_error *err)
-{
-	struct part host = {0};
-	const char *path;
-	char shown[256];
-
-	if (split_url(url, api, &host, &path) && (!host.s || is_github(host, api)) &&
-	    split_path(path, ret))
-		return 0;
-	snprintf(shown, sizeof(shown), "%s", url);
-	sbx_scrub(shown, NULL);
-	return sbx_fail(err, EINVAL, "%s is no repository of GitHub (org/repo, or its URL)", shown);
-}
 
 /* ---- texts ---- */
 

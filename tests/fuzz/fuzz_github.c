@@ -10,6 +10,7 @@
 #include "fs/github/text.h"
 #include "fs/job/request.h"
 #include "fs/util/utf8.h"
+#include "sandboxfs/github.h"
 #include "sandboxfs/scrub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -19,6 +20,16 @@ static void check_word(const char *word)
 	assert(*word && *word != '.' && *word != '-');
 	for (; *word; word++)
 		assert(isalnum((unsigned char)*word) || strchr("._-", *word));
+}
+
+static void check_clone_url(const char *text, const char *api)
+{
+	char *url = NULL;
+	int r = sbx_github_clone_url(text, api, &url, NULL);
+
+	assert(r == 0 || r == -EINVAL);
+	assert(r < 0 || (strncmp(url, "http", 4) == 0 && !strchr(url, '@')));
+	free(url);
 }
 
 static void fuzz_url(const char *text)
@@ -35,6 +46,7 @@ static void fuzz_url(const char *text)
 		if (r == 0) {
 			check_word(repo.owner);
 			check_word(repo.name);
+			check_clone_url(text, apis[i]);
 		}
 	}
 }
