@@ -1,0 +1,267 @@
+/*
+ * A sandbox as the control plane shows it. What it says of one's state may be old by then, and
+ * states may come that nobody has heard of: those pass.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/daytona/daytona_impl.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+
+#define POLL_MS     100 /* between looks at first, */
+#define POLL_MAX_MS 1000
+#define START_MS    60000 /* the server holds the request for 30 s */
+#define WAKE_MS     120000
+
+/* ---- reading ---- */
+
+static const struct {
+	const char *word;
+	enum sbx_machine_state state;
+} states[] = {
+        {"started", SBX_MACHINE_UP},      {"stopped", SBX_MACHINE_ASLEEP},
+        {"archived", SBX_MACHINE_ASLEEP}, {"paused", SBX_MACHINE_ASLEEP},
+        {"error", SBX_MACHINE_FAILED},    {"build_failed", SBX_MACHINE_FAILED},
+        {"destroyed", SBX_MACHINE_GONE},  {"destroying", SBX_MACHINE_GONE},
+};
+
+static enum sbx_machine_state state_of(const char *word)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(states); i++)
+		if (strcmp(states[i].word, word) == 0)
+			return states[i].state;
+	return SBX_MACHINE_CHANGING;
+}
+
+/* 2026-06-24T10:11:12.123Z; 0: it is none. */
+static int64_t time_ms(const char *text)
+{
+	struct tm tm = {0};
+	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	double part = rest && *rest == '.' ? strtod(rest, NULL) : 0;
+
+	return rest ? (int64_t)timegm(&tm) * 1000 + (int64_t)(part * 1000) : 0;
+}
+
+/* When it stops, or is removed, if nobody uses it. */
+static int64_t expires_ms(struct json_object *obj)
+{
+	const double idle = daytona_number(obj, "autoStopInterval");
+	const int64_t used = time_ms(daytona_text(obj, "lastActivityAt"));
+	const int64_t removed = time_ms(daytona_text(obj, "autoDestroyAt"));
+	const int64_t stops = used && idle > 0 && idle < 1e7 ? used + (int64_t)(idle * 60000) : 0;
+
+	return removed && (!stops || removed < stops) ? removed : stops;
+}
+
+/* Copies a word that goes into paths and URLs; false: it is none. */
+static bool copy_word(char *to, size_t size, const char *from)
+{
+	const size_t n = strlen(from);
+
+	if (!n || n >= size ||
+	    strspn(from, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	                 "0123456789-_.") != n ||
+	    *from == '.')
+		return false;
+	memcpy(to, from, n + 1);
+	return true;
+}
+
+static uint64_t mb_of_gb(double gb)
+{
+	return gb > 0 && gb < 1e9 ? (uint64_t)llround(gb * 1024) : 0;
+}
+
+/* The daemons whose source is known, up to 0.190, check out the branch that they make. */
+static bool has_old_branches(const char *version)
+{
+	unsigned major, minor;
+
+	return sscanf(version, "v%u.%u", &major, &minor) == 2 && major == 0 && minor <= 190;
+}
+
+int daytona_box_read(struct json_object *obj, struct daytona_box *ret, struct sbx_error *err)
+{
+	struct json_object *labels = daytona_member(obj, "labels", json_type_object);
+	struct sbx_machine_look *look = &ret->look;
+
+	*ret = (struct daytona_box){0};
+	if (!copy_word(ret->id, sizeof(ret->id), daytona_text(obj, "id")))
+		return sbx_fail(err, EPROTO, "an answer of Daytona shows no sandbox");
+	if (!copy_word(ret->name, sizeof(ret->name), daytona_text(obj, "name")))
+		memcpy(ret->name, ret->id, sizeof(ret->id));
+	if (!copy_word(ret->user, sizeof(ret->user), daytona_text(obj, "user")))
+		*ret->user = '\0';
+	snprintf(ret->label, sizeof(ret->label), "%s", daytona_text(labels, DAYTONA_LABEL));
+	snprintf(ret->toolbox, sizeof(ret->toolbox), "%s", daytona_text(obj, "toolboxProxyUrl"));
+	snprintf(ret->version, sizeof(ret->version), "%s", daytona_text(obj, "daemonVersion"));
+	ret->old_branches = has_old_branches(ret->version);
+	ret->leaving = strcmp(daytona_text(obj, "desiredState"), "destroyed") == 0;
+	ret->made_ms = time_ms(daytona_text(obj, "createdAt"));
+	look->state = ret->leaving ? SBX_MACHINE_GONE : state_of(daytona_text(obj, "state"));
+	snprintf(look->reason, sizeof(look->reason), "%.*s", (int)sizeof(look->reason) - 1,
+	         daytona_text(obj, "errorReason"));
+	look->cpus = daytona_number(obj, "cpu");
+	look->memory_mb = mb_of_gb(daytona_number(obj, "memory"));
+	look->disk_mb = mb_of_gb(daytona_number(obj, "disk"));
+	snprintf(look->region, sizeof(look->region), "%.*s", (int)sizeof(look->region) - 1,
+	         daytona_text(obj, "target"));
+	look->expires_ms = expires_ms(obj);
+	return 0;
+}
+
+int daytona_box_look(struct daytona *d, const char *word, struct daytona_box *ret,
+                     atomic_bool *cancelled, struct sbx_error *err)
+{
+	const struct daytona_ask ask = {.op = "daytona_look",
+	                                .method = "GET",
+	                                .base = d->config.api_url,
+	                                .repeat = SBX_HTTP_SAFE};
+	struct json_object *obj = NULL;
+	long status;
+	int r = daytona_askf(d, ask, cancelled, &status, &obj, err, "/sandbox/%s", word);
+
+	if (status == 404) {
+		*ret = (struct daytona_box){.look.state = SBX_MACHINE_GONE};
+		return 0;
+	}
+	if (!r)
+		r = daytona_box_read(obj, ret, err);
+	json_object_put(obj);
+	return r;
+}
+
+/* ---- waiting ---- */
+
+static int gone(struct sbx_error *err)
+{
+	return sbx_fail(err, ESTALE, "the sandbox is no more at Daytona");
+}
+
+/*
+ * A start that is refused, because its state is another by now, is no failure: the next look says
+ * what it has become.
+ */
+static int start(struct daytona *d, struct daytona_box *box, atomic_bool *cancelled,
+                 struct sbx_error *err)
+{
+	const struct daytona_ask ask = {.op = "daytona_start",
+	                                .method = "POST",
+	                                .base = d->config.api_url,
+	                                .deadline_ms = START_MS,
+	                                .repeat = SBX_HTTP_SAFE};
+	struct json_object *obj = NULL;
+	long status;
+	int r = daytona_askf(d, ask, cancelled, &status, &obj, err, "/sandbox/%s/start", box->id);
+
+	if (!r)
+		r = daytona_box_read(obj, box, err);
+	json_object_put(obj);
+	return status == 400 || status == 404 || status == 409 ? 0 : r;
+}
+
+struct wait {
+	struct daytona *d;
+	struct daytona_box *box;
+	atomic_bool *waking;
+	bool woke; /* here, once */
+	atomic_bool *cancelled;
+};
+
+/* One of all who wait starts it. */
+static int wake(struct wait *w, struct sbx_error *err)
+{
+	int r;
+
+	if (w->woke)
+		return sbx_fail(err, EREMOTEIO, "Daytona does not wake the sandbox");
+	if (w->waking && atomic_exchange(w->waking, true))
+		return 0;
+	w->woke = true;
+	r = start(w->d, w->box, w->cancelled, err);
+	if (w->waking)
+		atomic_store(w->waking, false);
+	return r;
+}
+
+/* 1: it is up; 0: not yet. */
+static int step(struct wait *w, struct sbx_error *err)
+{
+	switch (w->box->look.state) {
+	case SBX_MACHINE_UP:
+		return 1;
+	case SBX_MACHINE_GONE:
+		return gone(err);
+	case SBX_MACHINE_FAILED:
+		return sbx_fail(err, EREMOTEIO, "the sandbox has failed at Daytona: %s",
+		                *w->box->look.reason ? w->box->look.reason : "no reason is said");
+	case SBX_MACHINE_ASLEEP:
+		return wake(w, err);
+	case SBX_MACHINE_CHANGING:
+		break;
+	}
+	return 0;
+}
+
+int daytona_box_await(struct daytona *d, struct daytona_box *box, atomic_bool *waking,
+                      uint64_t most_ms, atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct wait w = {d, box, waking, false, cancelled};
+	const uint64_t until_ms = sbx_now_ms() + most_ms;
+	_cleanup_free_ char *id = strdup(box->id);
+	uint64_t pause_ms = POLL_MS;
+	int r;
+
+	if (!id)
+		return sbx_no_memory(err);
+	while (!(r = step(&w, err)) && box->look.state != SBX_MACHINE_UP) {
+		if (sbx_now_ms() > until_ms)
+			return sbx_fail(err, ETIMEDOUT,
+			                "Daytona has not started the sandbox within %llu s",
+			                (unsigned long long)most_ms / 1000);
+		r = daytona_pause(pause_ms, cancelled, err);
+		if (!r)
+			r = daytona_box_look(d, id, box, cancelled, err);
+		if (r)
+			return r;
+		pause_ms = pause_ms * 5 / 4 < POLL_MAX_MS ? pause_ms * 5 / 4 : POLL_MAX_MS;
+	}
+	return r < 0 ? r : 0;
+}
+
+/* ---- refusals of the toolbox ---- */
+
+bool daytona_maybe_down(long status)
+{
+	return status == 400 || status == 401 || status == 404 || status == 502;
+}
+
+/* 401 also comes for a sandbox that is no more, 400 for one that sleeps: the control plane knows.
+ */
+int daytona_box_recover(struct daytona_machine *m, long *status, atomic_bool *cancelled,
+                        struct sbx_error *err)
+{
+	struct daytona *d = daytona_of(m->base.provider);
+	struct sbx_error own = SBX_ERROR_INIT;
+	struct daytona_box box;
+	int r;
+
+	if (!daytona_maybe_down(*status))
+		return -err->code;
+	r = daytona_box_look(d, m->id, &box, cancelled, &own);
+	if (!r && box.look.state == SBX_MACHINE_UP)
+		return -err->code;
+	if (!r)
+		r = daytona_box_await(d, &box, &m->waking, WAKE_MS, cancelled, &own);
+	if (r) {
+		*err = own;
+		*status = 0;
+	}
+	return r;
+}
