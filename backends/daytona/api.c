@@ -156,7 +156,7 @@ int daytona_ask(struct daytona *d, const struct daytona_ask *ask, atomic_bool *c
 	        .headers = d->headers + !ask->body,
 	        .secret = d->config.key,
 	        .hidden = ask->hidden,
-	        .deadline_ms = ask->deadline_ms ? ask->deadline_ms : DAYTONA_ASK_MS,
+	        .deadline_ms = ask->deadline_ms ? ask->deadline_ms : d->config.ask_ms,
 	        .repeat = ask->repeat,
 	        .json = true,
 	};

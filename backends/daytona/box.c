@@ -3,7 +3,6 @@
  * states may come that nobody has heard of: those pass.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +12,8 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-#define POLL_MS     100 /* between looks at first, */
-#define POLL_MAX_MS 1000
-#define START_MS    60000 /* the server holds the request for 30 s */
-#define WAKE_MS     120000
+#define PAUSE_MOST 10 /* times the least */
+#define WAKE_MS    120000
 
 /* ---- reading ---- */
 
@@ -75,11 +72,11 @@ static bool copy_word(char *to, size_t size, const char *from)
 
 static uint64_t mb_of_gb(double gb)
 {
-	return gb > 0 && gb < 1e9 ? (uint64_t)llround(gb * 1024) : 0;
+	return gb > 0 && gb < 1e9 ? (uint64_t)(gb * 1024) : 0;
 }
 
 /* The daemons whose source is known, up to 0.190, check out the branch that they make. */
-static bool has_old_branches(const char *version)
+static bool checks_out(const char *version)
 {
 	unsigned major, minor;
 
@@ -101,7 +98,7 @@ int daytona_box_read(struct json_object *obj, struct daytona_box *ret, struct sb
 	snprintf(ret->label, sizeof(ret->label), "%s", daytona_text(labels, DAYTONA_LABEL));
 	snprintf(ret->toolbox, sizeof(ret->toolbox), "%s", daytona_text(obj, "toolboxProxyUrl"));
 	snprintf(ret->version, sizeof(ret->version), "%s", daytona_text(obj, "daemonVersion"));
-	ret->old_branches = has_old_branches(ret->version);
+	ret->checks_out = checks_out(ret->version);
 	ret->leaving = strcmp(daytona_text(obj, "desiredState"), "destroyed") == 0;
 	ret->made_ms = time_ms(daytona_text(obj, "createdAt"));
 	look->state = ret->leaving ? SBX_MACHINE_GONE : state_of(daytona_text(obj, "state"));
@@ -123,17 +120,20 @@ int daytona_box_look(struct daytona *d, const char *word, struct daytona_box *re
 	                                .method = "GET",
 	                                .base = d->config.api_url,
 	                                .repeat = SBX_HTTP_SAFE};
+	struct sbx_error own = SBX_ERROR_INIT;
 	struct json_object *obj = NULL;
 	long status;
-	int r = daytona_askf(d, ask, cancelled, &status, &obj, err, "/sandbox/%s", word);
+	int r = daytona_askf(d, ask, cancelled, &status, &obj, &own, "/sandbox/%s", word);
 
 	if (status == 404) {
 		*ret = (struct daytona_box){.look.state = SBX_MACHINE_GONE};
 		return 0;
 	}
 	if (!r)
-		r = daytona_box_read(obj, ret, err);
+		r = daytona_box_read(obj, ret, &own);
 	json_object_put(obj);
+	if (r && err)
+		*err = own;
 	return r;
 }
 
@@ -154,7 +154,7 @@ static int start(struct daytona *d, struct daytona_box *box, atomic_bool *cancel
 	const struct daytona_ask ask = {.op = "daytona_start",
 	                                .method = "POST",
 	                                .base = d->config.api_url,
-	                                .deadline_ms = START_MS,
+	                                .deadline_ms = 2 * d->config.ask_ms, /* 30 s are held */
 	                                .repeat = SBX_HTTP_SAFE};
 	struct json_object *obj = NULL;
 	long status;
@@ -169,25 +169,16 @@ static int start(struct daytona *d, struct daytona_box *box, atomic_bool *cancel
 struct wait {
 	struct daytona *d;
 	struct daytona_box *box;
-	atomic_bool *waking;
-	bool woke; /* here, once */
+	bool woke; /* once is enough */
 	atomic_bool *cancelled;
 };
 
-/* One of all who wait starts it. */
 static int wake(struct wait *w, struct sbx_error *err)
 {
-	int r;
-
 	if (w->woke)
 		return sbx_fail(err, EREMOTEIO, "Daytona does not wake the sandbox");
-	if (w->waking && atomic_exchange(w->waking, true))
-		return 0;
 	w->woke = true;
-	r = start(w->d, w->box, w->cancelled, err);
-	if (w->waking)
-		atomic_store(w->waking, false);
-	return r;
+	return start(w->d, w->box, w->cancelled, err);
 }
 
 /* 1: it is up; 0: not yet. */
@@ -209,13 +200,13 @@ static int step(struct wait *w, struct sbx_error *err)
 	return 0;
 }
 
-int daytona_box_await(struct daytona *d, struct daytona_box *box, atomic_bool *waking,
-                      uint64_t most_ms, atomic_bool *cancelled, struct sbx_error *err)
+int daytona_box_await(struct daytona *d, struct daytona_box *box, uint64_t most_ms,
+                      atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct wait w = {d, box, waking, false, cancelled};
+	struct wait w = {d, box, false, cancelled};
 	const uint64_t until_ms = sbx_now_ms() + most_ms;
 	_cleanup_free_ char *id = strdup(box->id);
-	uint64_t pause_ms = POLL_MS;
+	uint64_t pause_ms = d->config.pause_ms;
 	int r;
 
 	if (!id)
@@ -230,7 +221,9 @@ int daytona_box_await(struct daytona *d, struct daytona_box *box, atomic_bool *w
 			r = daytona_box_look(d, id, box, cancelled, err);
 		if (r)
 			return r;
-		pause_ms = pause_ms * 5 / 4 < POLL_MAX_MS ? pause_ms * 5 / 4 : POLL_MAX_MS;
+		pause_ms += pause_ms / 4;
+		if (pause_ms > PAUSE_MOST * d->config.pause_ms)
+			pause_ms = PAUSE_MOST * d->config.pause_ms;
 	}
 	return r < 0 ? r : 0;
 }
@@ -244,24 +237,65 @@ bool daytona_maybe_down(long status)
 
 /* 401 also comes for a sandbox that is no more, 400 for one that sleeps: the control plane knows.
  */
-int daytona_box_recover(struct daytona_machine *m, long *status, atomic_bool *cancelled,
-                        struct sbx_error *err)
+static int recover(struct daytona_machine *m, long *status, atomic_bool *cancelled,
+                   struct sbx_error *err)
 {
 	struct daytona *d = daytona_of(m->base.provider);
 	struct sbx_error own = SBX_ERROR_INIT;
 	struct daytona_box box;
+	int r = daytona_box_look(d, m->id, &box, cancelled, &own);
+
+	if (!r && box.look.state == SBX_MACHINE_UP)
+		return -err->code;
+	if (!r)
+		r = daytona_box_await(d, &box, WAKE_MS, cancelled, &own);
+	if (r) {
+		*err = own;
+		*status = 0;
+	} else {
+		m->woken_ms = sbx_now_ms();
+	}
+	return r;
+}
+
+/* Of all whom it does not answer one looks after it; the others find it up. */
+int daytona_box_recover(struct daytona_machine *m, uint64_t begun_ms, long *status,
+                        atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct daytona *d = daytona_of(m->base.provider);
 	int r;
 
 	if (!daytona_maybe_down(*status))
 		return -err->code;
-	r = daytona_box_look(d, m->id, &box, cancelled, &own);
-	if (!r && box.look.state == SBX_MACHINE_UP)
-		return -err->code;
-	if (!r)
-		r = daytona_box_await(d, &box, &m->waking, WAKE_MS, cancelled, &own);
-	if (r) {
-		*err = own;
-		*status = 0;
+	while (atomic_exchange(&m->looked_after, true)) {
+		r = daytona_pause(d->config.pause_ms, cancelled, err);
+		if (r) {
+			*status = 0;
+			return r;
+		}
 	}
+	r = m->woken_ms >= begun_ms ? 0 : recover(m, status, cancelled, err);
+	atomic_store(&m->looked_after, false);
 	return r;
+}
+
+int daytona_ask_toolbox(struct daytona_machine *m, const struct daytona_ask *ask,
+                        atomic_bool *cancelled, long *status, struct json_object **ret,
+                        struct sbx_error *err)
+{
+	struct daytona *d = daytona_of(m->base.provider);
+	struct daytona_ask own = *ask;
+	const uint64_t begun_ms = sbx_now_ms();
+	int r;
+
+	own.base = m->toolbox;
+	own.hidden = d->config.git_token;
+	r = daytona_ask(d, &own, cancelled, status, ret, err);
+	if (!r || !*status)
+		return r;
+	r = daytona_box_recover(m, begun_ms, status, cancelled, err);
+	if (r)
+		return r;
+	*err = SBX_ERROR_INIT;
+	return daytona_ask(d, &own, cancelled, status, ret, err);
 }

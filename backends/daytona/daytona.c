@@ -10,6 +10,9 @@
 #include "backends/daytona/daytona_impl.h"
 #include "sandboxfs/secret.h"
 
+#define ASK_MS   30000
+#define PAUSE_MS 100
+
 static void info(struct sbx_provider *p, struct json_object *obj)
 {
 	const struct sbx_daytona_config *c = &daytona_of(p)->config;
@@ -31,7 +34,6 @@ static void destroy(struct sbx_provider *p)
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
 		free((char *)strings[i]);
 	daytona_net_release(&d->net);
-	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
@@ -93,6 +95,8 @@ static bool copy_strings(struct sbx_daytona_config *to, const struct sbx_daytona
 {
 	*to = *from;
 	to->net = NULL;
+	to->ask_ms = from->ask_ms ? from->ask_ms : ASK_MS;
+	to->pause_ms = from->pause_ms ? from->pause_ms : PAUSE_MS;
 	to->api_url = to->github_api = to->target = to->organization = NULL;
 	to->snapshot = to->image = NULL;
 	return copy(&to->api_url, from->api_url, SBX_DAYTONA_API) &&
@@ -153,7 +157,6 @@ int sbx_daytona_provider(const struct sbx_daytona_config *config, struct sbx_pro
 	d->impl.can |= config->kept ? SBX_PROVIDER_SLEEPS : SBX_PROVIDER_EPHEMERAL;
 	d->impl.idle_min = config->idle_min;
 	d->base.impl = &d->impl;
-	pthread_mutex_init(&d->lock, NULL);
 	if (!copy_strings(&d->config, config) || set_headers(d) < 0)
 		r = sbx_no_memory(err);
 	else

@@ -30,6 +30,10 @@ struct sbx_daytona_config {
 	unsigned cpus, memory_gb, disk_gb; /* of an image's; 0: Daytona's default */
 	unsigned idle_min;                 /* until a sandbox that is not used stops; 0: never */
 	bool kept;                         /* one that has stopped is kept, and can be woken */
+	/* Of requests that are answered at once, the longest; others may take a multiple. 0: 30 s.
+	 */
+	uint64_t ask_ms;
+	uint64_t pause_ms; /* the least before a change is looked at again. 0: 100 */
 };
 #define SBX_DAYTONA_API      "https://app.daytona.io/api"
 #define SBX_DAYTONA_SNAPSHOT "daytona-medium"

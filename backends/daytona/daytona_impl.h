@@ -21,13 +21,6 @@ struct daytona_net {
 	char *hosts, *addresses; /* else: lists with commas, NULL: none of them */
 };
 
-/* Facts of sandboxes of one kind, which are asked for once. */
-struct daytona_known {
-	char kind[512]; /* snapshot, user, version of the daemon; "": nothing is known */
-	char home[400];
-	bool checks_out; /* a branch that it makes */
-};
-
 struct daytona {
 	struct sbx_provider base;
 	struct sbx_provider_impl impl;    /* the table, with what this one can */
@@ -35,16 +28,15 @@ struct daytona {
 	struct daytona_net net;
 	char *organization_header; /* or NULL */
 	const char *headers[6];    /* of a body of JSON; from the second on, of any */
-	pthread_mutex_t lock;      /* known */
-	struct daytona_known known;
 };
 
 struct daytona_machine {
 	struct sbx_machine base;
 	char *id, *name;
-	char *toolbox;        /* its URL, without a slash at the end */
-	atomic_bool waking;   /* somebody starts it */
-	pthread_mutex_t lock; /* the part of runs and puts, as long as it can be cancelled */
+	char *toolbox;            /* its URL, without a slash at the end */
+	atomic_bool looked_after; /* by whoever finds out why it does not answer */
+	uint64_t woken_ms;        /* when it last came up; of who looks after it */
+	pthread_mutex_t lock;     /* the part of runs and puts, as long as it can be cancelled */
 };
 
 static inline struct daytona *daytona_of(struct sbx_provider *p)
@@ -66,10 +58,9 @@ struct daytona_ask {
 	const char *path;         /* behind it */
 	struct json_object *body; /* borrowed; or NULL */
 	const struct sbx_secret *hidden;
-	uint64_t deadline_ms; /* 0: DAYTONA_ASK_MS */
+	uint64_t deadline_ms; /* 0: ask_ms of the settings */
 	enum sbx_http_repeat repeat;
 };
-#define DAYTONA_ASK_MS 30000
 
 /*
  * [wait] Asks. *STATUS (may be NULL) is that of the answer, 0 where there was none; *RET (may be
@@ -106,7 +97,7 @@ struct daytona_box {
 	char id[64], name[128], user[64], label[128];
 	char toolbox[512]; /* URL of all toolboxes, "" where it is not said */
 	char version[32];  /* of the daemon in it */
-	bool old_branches; /* that daemon checks out the branch that it makes */
+	bool checks_out;   /* that daemon does, what it makes */
 	bool leaving;      /* it is to be removed */
 	int64_t made_ms;
 	struct sbx_machine_look look;
@@ -119,17 +110,24 @@ int daytona_box_read(struct json_object *obj, struct daytona_box *ret, struct sb
 int daytona_box_look(struct daytona *d, const char *word, struct daytona_box *ret,
                      atomic_bool *cancelled, struct sbx_error *err);
 /*
- * [wait] Waits until BOX, which was looked at, is up, and wakes it when it sleeps; WAKING (may be
- * NULL) says whether somebody does. EREMOTEIO: it failed. ESTALE: it is gone. ETIMEDOUT.
+ * [wait] Waits until BOX, which was looked at, is up, and wakes it when it sleeps. EREMOTEIO: it
+ * failed. ESTALE: it is gone. ETIMEDOUT.
  */
-int daytona_box_await(struct daytona *d, struct daytona_box *box, atomic_bool *waking,
-                      uint64_t most_ms, atomic_bool *cancelled, struct sbx_error *err);
+int daytona_box_await(struct daytona *d, struct daytona_box *box, uint64_t most_ms,
+                      atomic_bool *cancelled, struct sbx_error *err);
 /*
- * [wait] What a refusal of M's toolbox (ERR, of *STATUS) comes to. 0: it was not up and is now, so
- * that what was asked may be asked once more. Else the error; *STATUS is 0 where it is another, and
- * of the machine.
+ * [wait] What a refusal of M's toolbox (ERR, of *STATUS, to what was begun at BEGUN_MS) comes to.
+ * 0: it was not up and is now, so that what was asked may be asked once more. Else the error;
+ * *STATUS is 0 where it is another, and of the machine.
  */
-int daytona_box_recover(struct daytona_machine *m, long *status, atomic_bool *cancelled,
+int daytona_box_recover(struct daytona_machine *m, uint64_t begun_ms, long *status,
+                        atomic_bool *cancelled, struct sbx_error *err);
+/*
+ * [wait] As daytona_ask, of M's toolbox, whose URL is the base. Where M is asleep it is woken, and
+ * asked once more. *STATUS is 0 also where M is to blame.
+ */
+int daytona_ask_toolbox(struct daytona_machine *m, const struct daytona_ask *ask,
+                        atomic_bool *cancelled, long *status, struct json_object **ret,
                         struct sbx_error *err);
 /* Whether an answer of the toolbox of STATUS may mean that the sandbox is not up. */
 bool daytona_maybe_down(long status);
@@ -138,18 +136,20 @@ bool daytona_maybe_down(long status);
 
 int daytona_make(struct sbx_provider *p, const struct sbx_machine_request *req,
                  struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
-/* NULL: no memory. WORKDIR, ROOM NULL: not known. */
+/* NULL: no memory. It has no place yet, nor a handle. */
 struct daytona_machine *daytona_machine_new(struct daytona *d, const struct daytona_box *box,
-                                            const char *toolbox, const char *workdir,
-                                            const char *room);
+                                            const char *toolbox);
+/* Says where its tree and the runner's files are. 0 or -ENOMEM. */
+int daytona_machine_place(struct daytona_machine *m, const char *workdir, const char *room);
 int daytona_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
                   struct sbx_error *err);
 void daytona_release(struct sbx_machine *m);
 int daytona_look(struct sbx_machine *m, struct sbx_machine_look *ret, atomic_bool *cancelled,
                  struct sbx_error *err);
 int daytona_touch(struct sbx_machine *m, struct sbx_error *err);
-/* The line by which a machine is adopted; NULL: no memory. */
-char *daytona_handle(const struct daytona_box *box, const char *toolbox, const char *workdir,
+/* What names a machine in a record, malloc'd; NULL: no memory. Arguments may be NULL: then it can
+ * be removed by it, and not adopted. */
+char *daytona_handle(const char *id, const char *name, const char *toolbox, const char *workdir,
                      const char *room);
 
 /* ---- net.c ---- */
@@ -176,9 +176,8 @@ void daytona_source_release(struct daytona_source *source);
 /* [wait] Clones it to M's workdir. BASE NULL: the default branch. */
 int daytona_clone(struct daytona_machine *m, const struct daytona_source *source, const char *base,
                   atomic_bool *cancelled, struct sbx_error *err);
-/* [wait] Makes BRANCH, unless it is there, and checks it out. *CHECKS_OUT: it is known that making
- * it does both; it becomes true where that is seen. */
-int daytona_branch(struct daytona_machine *m, const char *branch, bool *checks_out,
+/* [wait] Makes BRANCH, unless it is there, and checks it out. CHECKS_OUT: to make it does both. */
+int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_out,
                    atomic_bool *cancelled, struct sbx_error *err);
 int daytona_push(struct sbx_machine *m, const char *branch, atomic_bool *cancelled,
                  struct sbx_error *err);
@@ -216,6 +215,7 @@ struct daytona_send {
 	bool flying; /* http is under way; lock of m */
 	atomic_bool given_up;
 	bool again; /* it was woken */
+	uint64_t begun_ms;
 	int code;
 	struct sbx_error err;
 	struct sbx_http_answer answer;

@@ -9,9 +9,8 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/secret.h"
 
-#define CLONE_MS  (UINT64_C(30) * 60 * 1000)
-#define PUSH_MS   (UINT64_C(10) * 60 * 1000)
-#define BRANCH_MS 60000
+#define CLONE_MS (UINT64_C(30) * 60 * 1000)
+#define PUSH_MS  (UINT64_C(10) * 60 * 1000)
 
 /* ---- sources ---- */
 
@@ -41,39 +40,6 @@ void daytona_source_release(struct daytona_source *source)
 {
 	free(source->url);
 	source->url = NULL;
-}
-
-/* ---- requests ---- */
-
-struct git_ask {
-	const char *op, *path;
-	struct json_object *body;
-	uint64_t deadline_ms;
-	enum sbx_http_repeat repeat;
-};
-
-/* *STATUS is that of the last answer, 0 where there was none, or the machine is to blame. */
-static int ask_git(struct daytona_machine *m, const struct git_ask *git, long *status,
-                   struct json_object **ret, atomic_bool *cancelled, struct sbx_error *err)
-{
-	struct daytona *d = daytona_of(m->base.provider);
-	const struct daytona_ask ask = {.op = git->op,
-	                                .method = git->body ? "POST" : "GET",
-	                                .base = m->toolbox,
-	                                .path = git->path,
-	                                .body = git->body,
-	                                .hidden = d->config.git_token,
-	                                .deadline_ms = git->deadline_ms,
-	                                .repeat = git->repeat};
-	int r = daytona_ask(d, &ask, cancelled, status, ret, err);
-
-	if (!r || !*status)
-		return r;
-	r = daytona_box_recover(m, status, cancelled, err);
-	if (r)
-		return r;
-	*err = SBX_ERROR_INIT;
-	return daytona_ask(d, &ask, cancelled, status, ret, err);
 }
 
 static void add_token(struct daytona *d, struct json_object *body)
@@ -114,11 +80,12 @@ int daytona_clone(struct daytona_machine *m, const struct daytona_source *source
                   atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct json_object *body = json_object_new_object();
-	const struct git_ask git = {.op = "daytona_clone",
-	                            .path = "/git/clone",
-	                            .body = body,
-	                            .deadline_ms = CLONE_MS,
-	                            .repeat = SBX_HTTP_UNSENT};
+	const struct daytona_ask ask = {.op = "daytona_clone",
+	                                .method = "POST",
+	                                .path = "/git/clone",
+	                                .body = body,
+	                                .deadline_ms = CLONE_MS,
+	                                .repeat = SBX_HTTP_UNSENT};
 	long status;
 	int r;
 
@@ -127,51 +94,25 @@ int daytona_clone(struct daytona_machine *m, const struct daytona_source *source
 	if (base)
 		daytona_add(body, is_hash(base) ? "commit_id" : "branch", base);
 	add_token(daytona_of(m->base.provider), body);
-	r = ask_git(m, &git, &status, NULL, cancelled, err);
+	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
 	json_object_put(body);
 	return r && status ? clone_failed(source, base, status, err) : r;
 }
 
 /* ---- branches ---- */
 
-static int current_branch(struct daytona_machine *m, char **ret, atomic_bool *cancelled,
-                          struct sbx_error *err)
-{
-	_cleanup_free_ char *path = NULL, *workdir = daytona_escape(m->base.workdir);
-	struct git_ask git = {.op = "daytona_status", .repeat = SBX_HTTP_SAFE};
-	struct json_object *obj = NULL;
-	long status;
-	int r;
-
-	if (!workdir || asprintf(&path, "/git/status?path=%s", workdir) < 0) {
-		path = NULL;
-		return sbx_no_memory(err);
-	}
-	git.path = path;
-	r = ask_git(m, &git, &status, &obj, cancelled, err);
-	if (!r) {
-		*ret = strdup(daytona_text(obj, "currentBranch"));
-		r = *ret ? 0 : sbx_no_memory(err);
-	}
-	json_object_put(obj);
-	return r;
-}
-
 static int ask_branch(struct daytona_machine *m, const char *op, const char *path, const char *key,
                       const char *branch, long *status, atomic_bool *cancelled,
                       struct sbx_error *err)
 {
 	struct json_object *body = json_object_new_object();
-	const struct git_ask git = {.op = op,
-	                            .path = path,
-	                            .body = body,
-	                            .deadline_ms = BRANCH_MS,
-	                            .repeat = SBX_HTTP_UNSENT};
+	const struct daytona_ask ask = {
+	        .op = op, .method = "POST", .path = path, .body = body, .repeat = SBX_HTTP_UNSENT};
 	int r;
 
 	daytona_add(body, "path", m->base.workdir);
 	daytona_add(body, key, branch);
-	r = ask_git(m, &git, status, NULL, cancelled, err);
+	r = daytona_ask_toolbox(m, &ask, cancelled, status, NULL, err);
 	json_object_put(body);
 	return r;
 }
@@ -182,45 +123,51 @@ static bool is_perhaps_there(int r, long status)
 	return status == 409 || status == 500 || (!status && (r == -EREMOTEIO || r == -ETIMEDOUT));
 }
 
-/* Some daemons check out what they make; *CHECKS_OUT says whether this one is known to. */
-static int check_out(struct daytona_machine *m, const char *branch, bool *checks_out,
-                     atomic_bool *cancelled, struct sbx_error *err)
-{
-	_cleanup_free_ char *current = NULL;
-	long status;
-	int r;
-
-	if (*checks_out)
-		return 0;
-	r = current_branch(m, &current, cancelled, err);
-	if (r)
-		return r;
-	*checks_out = strcmp(current, branch) == 0;
-	return *checks_out ? 0
-	                   : ask_branch(m, "daytona_checkout", "/git/checkout", "branch", branch,
-	                                &status, cancelled, err);
-}
-
-int daytona_branch(struct daytona_machine *m, const char *branch, bool *checks_out,
+int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_out,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct sbx_error made = SBX_ERROR_INIT;
+	struct sbx_error made = SBX_ERROR_INIT, out = SBX_ERROR_INIT;
 	long status;
 	int r = ask_branch(m, "daytona_branch", "/git/branches", "name", branch, &status, cancelled,
 	                   &made);
 
-	if (!r)
-		return check_out(m, branch, checks_out, cancelled, err);
-	if (!is_perhaps_there(r, status) ||
-	    ask_branch(m, "daytona_checkout", "/git/checkout", "branch", branch, &status, cancelled,
-	               err) < 0)
+	if (!r && checks_out)
+		return 0;
+	if (r && !is_perhaps_there(r, status)) {
 		*err = made;
-	else
-		r = 0;
-	return r;
+		return r;
+	}
+	if (ask_branch(m, "daytona_checkout", "/git/checkout", "branch", branch, &status, cancelled,
+	               &out) == 0)
+		return 0;
+	*err = made.code ? made : out;
+	return -err->code;
 }
 
 /* ---- pushing ---- */
+
+static int current_branch(struct daytona_machine *m, char **ret, atomic_bool *cancelled,
+                          struct sbx_error *err)
+{
+	_cleanup_free_ char *path = NULL, *workdir = daytona_escape(m->base.workdir);
+	struct daytona_ask ask = {.op = "daytona_status", .method = "GET", .repeat = SBX_HTTP_SAFE};
+	struct json_object *obj = NULL;
+	long status;
+	int r;
+
+	if (!workdir || asprintf(&path, "/git/status?path=%s", workdir) < 0) {
+		path = NULL;
+		return sbx_no_memory(err);
+	}
+	ask.path = path;
+	r = daytona_ask_toolbox(m, &ask, cancelled, &status, &obj, err);
+	if (!r) {
+		*ret = strdup(daytona_text(obj, "currentBranch"));
+		r = *ret ? 0 : sbx_no_memory(err);
+	}
+	json_object_put(obj);
+	return r;
+}
 
 /* Only the branch that is checked out is pushed, whichever is meant. */
 static int check_branch(struct daytona_machine *m, const char *branch, atomic_bool *cancelled,
@@ -252,17 +199,18 @@ static int push_failed(long status, struct sbx_error *err)
 static int push(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct json_object *body = json_object_new_object();
-	const struct git_ask git = {.op = "daytona_push",
-	                            .path = "/git/push",
-	                            .body = body,
-	                            .deadline_ms = PUSH_MS,
-	                            .repeat = SBX_HTTP_UNSENT};
+	const struct daytona_ask ask = {.op = "daytona_push",
+	                                .method = "POST",
+	                                .path = "/git/push",
+	                                .body = body,
+	                                .deadline_ms = PUSH_MS,
+	                                .repeat = SBX_HTTP_UNSENT};
 	long status;
 	int r;
 
 	daytona_add(body, "path", m->base.workdir);
 	add_token(daytona_of(m->base.provider), body);
-	r = ask_git(m, &git, &status, NULL, cancelled, err);
+	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
 	json_object_put(body);
 	return r && status ? push_failed(status, err) : r;
 }

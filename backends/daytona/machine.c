@@ -18,21 +18,14 @@ static void machine_free(struct daytona_machine *m)
 	free(m);
 }
 
-/* Copies FROM, which may be NULL; false: no memory. */
-static bool copy(char **to, const char *from)
-{
-	*to = from ? strdup(from) : NULL;
-	return !from || *to;
-}
-
-char *daytona_handle(const struct daytona_box *box, const char *toolbox, const char *workdir,
+char *daytona_handle(const char *id, const char *name, const char *toolbox, const char *workdir,
                      const char *room)
 {
 	struct json_object *obj = json_object_new_object();
 	char *handle;
 
-	daytona_add(obj, "id", box->id);
-	daytona_add(obj, "name", box->name);
+	daytona_add(obj, "id", id);
+	daytona_add(obj, "name", name);
 	daytona_add(obj, "toolbox", toolbox);
 	daytona_add(obj, "workdir", workdir);
 	daytona_add(obj, "room", room);
@@ -42,8 +35,7 @@ char *daytona_handle(const struct daytona_box *box, const char *toolbox, const c
 }
 
 struct daytona_machine *daytona_machine_new(struct daytona *d, const struct daytona_box *box,
-                                            const char *toolbox, const char *workdir,
-                                            const char *room)
+                                            const char *toolbox)
 {
 	struct daytona_machine *m = calloc(1, sizeof(*m));
 
@@ -51,12 +43,21 @@ struct daytona_machine *daytona_machine_new(struct daytona *d, const struct dayt
 		return NULL;
 	m->base.provider = &d->base;
 	pthread_mutex_init(&m->lock, NULL);
-	m->base.handle = daytona_handle(box, toolbox, workdir, room);
-	if (m->base.handle && copy(&m->base.workdir, workdir) && copy(&m->base.room, room) &&
-	    copy(&m->id, box->id) && copy(&m->name, box->name) && copy(&m->toolbox, toolbox))
+	m->id = strdup(box->id);
+	m->name = strdup(box->name);
+	m->toolbox = strdup(toolbox);
+	if (m->id && m->name && m->toolbox)
 		return m;
 	machine_free(m);
 	return NULL;
+}
+
+int daytona_machine_place(struct daytona_machine *m, const char *workdir, const char *room)
+{
+	m->base.workdir = strdup(workdir);
+	m->base.room = strdup(room);
+	m->base.handle = daytona_handle(m->id, m->name, m->toolbox, workdir, room);
+	return m->base.workdir && m->base.room && m->base.handle ? 0 : -ENOMEM;
 }
 
 void daytona_release(struct sbx_machine *m)
@@ -77,11 +78,14 @@ int daytona_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine
 	if (r || !*toolbox || *workdir != '/' || *room != '/') {
 		r = sbx_fail(err, EPROTO, "the record names no sandbox of Daytona's");
 	} else {
-		m = daytona_machine_new(daytona_of(p), &box, toolbox, workdir, room);
-		r = m ? 0 : sbx_no_memory(err);
+		m = daytona_machine_new(daytona_of(p), &box, toolbox);
+		r = m && daytona_machine_place(m, workdir, room) == 0 ? 0 : sbx_no_memory(err);
 	}
 	json_object_put(obj);
-	*ret = m ? &m->base : NULL;
+	if (r && m)
+		machine_free(m);
+	else
+		*ret = &m->base;
 	return r;
 }
 

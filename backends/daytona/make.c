@@ -13,12 +13,10 @@
 #include "backends/daytona/daytona_impl.h"
 #include "sandboxfs/cleanup.h"
 
-#define CREATE_MS 90000 /* the server holds the request for 30 s */
-#define LOOKS     5     /* for one whose create was not answered, with pauses that grow */
-#define LOOK_MS   500
-#define START_MS  (UINT64_C(5) * 60 * 1000)
-#define BUILD_MS  (UINT64_C(30) * 60 * 1000) /* of an image */
-#define FOLDER    "workspace"
+#define LOOKS    5 /* for one whose create was not answered, with pauses that grow */
+#define START_MS (UINT64_C(5) * 60 * 1000)
+#define BUILD_MS (UINT64_C(30) * 60 * 1000) /* of an image */
+#define FOLDER   "workspace"
 
 struct making {
 	struct daytona *d;
@@ -28,8 +26,7 @@ struct making {
 	struct daytona_box box;
 	bool was_there;
 	bool closed; /* the network, when it was made */
-	struct daytona_known known;
-	char toolbox[640], workdir[640], room[512];
+	char home[512];
 	struct daytona_machine *m;
 };
 
@@ -107,7 +104,7 @@ static int look_for_lost(struct making *k, struct sbx_error *err)
 
 	for (unsigned i = 0; i < LOOKS; i++) {
 		if (i)
-			r = daytona_pause((uint64_t)LOOK_MS << i, k->cancelled, err);
+			r = daytona_pause(5 * k->d->config.pause_ms << i, k->cancelled, err);
 		if (!r)
 			r = look_by_name(k, err);
 		if (r != -ENOENT)
@@ -154,7 +151,7 @@ static int create(struct making *k, struct sbx_error *err)
 	                                .base = k->d->config.api_url,
 	                                .path = "/sandbox",
 	                                .body = body,
-	                                .deadline_ms = CREATE_MS,
+	                                .deadline_ms = 3 * k->d->config.ask_ms, /* 30 s are held */
 	                                .repeat = SBX_HTTP_UNSENT};
 	long status;
 	int r;
@@ -189,6 +186,7 @@ static int ask_toolbox_url(struct making *k, struct sbx_error *err)
 
 static int find_toolbox(struct making *k, struct sbx_error *err)
 {
+	char toolbox[sizeof(k->box.toolbox) + sizeof(k->box.id) + 1];
 	int r = *k->box.toolbox ? 0 : ask_toolbox_url(k, err);
 	size_t n;
 
@@ -199,8 +197,9 @@ static int find_toolbox(struct making *k, struct sbx_error *err)
 		n--;
 	if (!n || strpbrk(k->box.toolbox, "?# \r\n"))
 		return sbx_fail(err, EPROTO, "Daytona does not say where the toolbox is");
-	snprintf(k->toolbox, sizeof(k->toolbox), "%.*s/%s", (int)n, k->box.toolbox, k->box.id);
-	return 0;
+	snprintf(toolbox, sizeof(toolbox), "%.*s/%s", (int)n, k->box.toolbox, k->box.id);
+	k->m = daytona_machine_new(k->d, &k->box, toolbox);
+	return k->m ? 0 : sbx_no_memory(err);
 }
 
 /* ---- its home ---- */
@@ -211,85 +210,56 @@ static bool is_plain_path(const char *path)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			return false;
 	return *path == '/' && path[1] && !strstr(path, "/../") &&
-	       strlen(path) < sizeof(((struct daytona_known *)NULL)->home);
+	       strlen(path) < sizeof(((struct making *)NULL)->home);
 }
 
 static int ask_home(struct making *k, struct sbx_error *err)
 {
 	const struct daytona_ask ask = {.op = "daytona_home",
 	                                .method = "GET",
-	                                .base = k->toolbox,
 	                                .path = "/user-home-dir",
 	                                .repeat = SBX_HTTP_SAFE};
 	struct json_object *obj = NULL;
-	int r = daytona_ask(k->d, &ask, k->cancelled, NULL, &obj, err);
+	long status;
+	int r = daytona_ask_toolbox(k->m, &ask, k->cancelled, &status, &obj, err);
 
 	if (!r && !is_plain_path(daytona_text(obj, "dir")))
 		r = sbx_fail(err, EPROTO, "Daytona does not say where the home directory is");
 	if (!r)
-		snprintf(k->known.home, sizeof(k->known.home), "%s", daytona_text(obj, "dir"));
+		snprintf(k->home, sizeof(k->home), "%s", daytona_text(obj, "dir"));
 	json_object_put(obj);
 	return r;
 }
 
-static void name_kind(struct making *k)
-{
-	const struct sbx_daytona_config *c = &k->d->config;
-
-	snprintf(k->known.kind, sizeof(k->known.kind), "%.200s %s %s",
-	         c->image ? c->image : c->snapshot, k->box.user, k->box.version);
-}
-
-/* Whether all is known that was asked for before. */
-static bool recall(struct making *k)
-{
-	bool known;
-
-	name_kind(k);
-	k->known.checks_out = k->box.old_branches;
-	pthread_mutex_lock(&k->d->lock);
-	known = strcmp(k->d->known.kind, k->known.kind) == 0;
-	if (known)
-		k->known = k->d->known;
-	pthread_mutex_unlock(&k->d->lock);
-	return known;
-}
-
-/* After a failure nothing is known, as it may be because of that. */
-static void remember(struct making *k, bool failed)
-{
-	pthread_mutex_lock(&k->d->lock);
-	k->d->known = failed ? (struct daytona_known){0} : k->known;
-	pthread_mutex_unlock(&k->d->lock);
-}
-
 static int find_home(struct making *k, struct sbx_error *err)
 {
-	int r = recall(k) ? 0 : ask_home(k, err);
+	char workdir[sizeof(k->home) + sizeof(k->source.repo.name) + sizeof(FOLDER) + 2];
+	char room[sizeof(k->home) + sizeof("/.sandboxfs")];
+	int r = ask_home(k, err);
 
 	if (r)
 		return r;
-	snprintf(k->workdir, sizeof(k->workdir), "%s/" FOLDER "/%s", k->known.home,
+	snprintf(workdir, sizeof(workdir), "%s/" FOLDER "/%s", k->home,
 	         k->source.url ? k->source.repo.name : "sandbox");
-	snprintf(k->room, sizeof(k->room), "%s/.sandboxfs", k->known.home);
-	k->m = daytona_machine_new(k->d, &k->box, k->toolbox, k->workdir, k->room);
-	return k->m ? 0 : sbx_no_memory(err);
+	snprintf(room, sizeof(room), "%s/.sandboxfs", k->home);
+	return daytona_machine_place(k->m, workdir, room) == 0 ? 0 : sbx_no_memory(err);
 }
 
 /* ---- what is in it ---- */
 
 static int make_folder(struct making *k, struct sbx_error *err)
 {
-	_cleanup_free_ char *path = daytona_escape(k->workdir);
-	const struct daytona_ask ask = {.op = "daytona_folder",
-	                                .method = "POST",
-	                                .base = k->toolbox,
-	                                .repeat = SBX_HTTP_SAFE};
+	_cleanup_free_ char *escaped = daytona_escape(k->m->base.workdir), *path = NULL;
+	struct daytona_ask ask = {
+	        .op = "daytona_folder", .method = "POST", .repeat = SBX_HTTP_SAFE};
+	long status;
 
-	if (!path)
+	if (!escaped || asprintf(&path, "/files/folder?path=%s&mode=755", escaped) < 0) {
+		path = NULL;
 		return sbx_no_memory(err);
-	return daytona_askf(k->d, ask, k->cancelled, NULL, NULL, err,
-	                    "/files/folder?path=%s&mode=755", path);
+	}
+	ask.path = path;
+	return daytona_ask_toolbox(k->m, &ask, k->cancelled, &status, NULL, err);
 }
 
 static int fill(struct making *k, struct sbx_error *err)
@@ -302,9 +272,9 @@ static int fill(struct making *k, struct sbx_error *err)
 	snprintf(text, sizeof(text), "cloning %s/%s", k->source.repo.owner, k->source.repo.name);
 	tell(k, text);
 	r = daytona_clone(k->m, &k->source, k->req->base, k->cancelled, err);
-	if (!r && k->req->branch)
-		r = daytona_branch(k->m, k->req->branch, &k->known.checks_out, k->cancelled, err);
-	return r;
+	if (r || !k->req->branch)
+		return r;
+	return daytona_branch(k->m, k->req->branch, k->box.checks_out, k->cancelled, err);
 }
 
 static int close_network(struct making *k, struct sbx_error *err)
@@ -338,7 +308,7 @@ static int await_up(struct making *k, struct sbx_error *err)
 
 	if (k->box.look.state != SBX_MACHINE_UP)
 		tell(k, k->d->config.image ? "building the image" : "starting the sandbox");
-	return daytona_box_await(k->d, &k->box, NULL, most_ms, k->cancelled, err);
+	return daytona_box_await(k->d, &k->box, most_ms, k->cancelled, err);
 }
 
 static int set_up(struct making *k, struct sbx_error *err)
@@ -352,7 +322,6 @@ static int set_up(struct making *k, struct sbx_error *err)
 	if (r || k->was_there)
 		return r;
 	r = fill(k, err);
-	remember(k, r < 0);
 	return r ? r : close_network(k, err);
 }
 

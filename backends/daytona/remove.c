@@ -8,11 +8,9 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-#define DELETE_MS    60000
-#define BUSY_MS      60000 /* how long a change of state is waited for */
-#define PAUSE_MS     250
-#define PAUSE_MAX_MS 4000
-#define PAGES_MAX    1000
+#define BUSY_MS    60000 /* how long a change of state is waited for */
+#define PAUSE_MOST 40    /* times the least */
+#define PAGES_MAX  1000
 
 /* One that is being removed already is refused by 409, as one in any other change is. */
 static int remove_once(struct daytona *d, const char *id, struct sbx_error *err)
@@ -20,7 +18,7 @@ static int remove_once(struct daytona *d, const char *id, struct sbx_error *err)
 	const struct daytona_ask ask = {.op = "daytona_delete",
 	                                .method = "DELETE",
 	                                .base = d->config.api_url,
-	                                .deadline_ms = DELETE_MS,
+	                                .deadline_ms = 2 * d->config.ask_ms,
 	                                .repeat = SBX_HTTP_SAFE};
 	struct daytona_box box;
 	long status;
@@ -37,12 +35,14 @@ int daytona_remove(struct daytona *d, const char *id, struct sbx_error *err)
 {
 	const uint64_t until_ms = sbx_now_ms() + BUSY_MS;
 	struct sbx_error own = SBX_ERROR_INIT;
-	uint64_t pause_ms = PAUSE_MS;
+	uint64_t pause_ms = 2 * d->config.pause_ms;
 	int r;
 
 	while ((r = remove_once(d, id, &own)) == -EBUSY && sbx_now_ms() + pause_ms < until_ms) {
 		daytona_pause(pause_ms, NULL, NULL);
-		pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
+		pause_ms *= 2;
+		if (pause_ms > PAUSE_MOST * d->config.pause_ms)
+			pause_ms = PAUSE_MOST * d->config.pause_ms;
 	}
 	if (r && err)
 		*err = own;
@@ -97,7 +97,7 @@ static int find_one(struct search *s, struct json_object *item)
 	r = daytona_box_look(s->d, listed.id, &box, NULL, s->err);
 	if (r || box.look.state == SBX_MACHINE_GONE || strcmp(box.label, s->label) != 0)
 		return r;
-	handle = daytona_handle(&box, NULL, NULL, NULL);
+	handle = daytona_handle(box.id, box.name, NULL, NULL, NULL);
 	if (!handle)
 		return sbx_no_memory(s->err);
 	return s->fn(box.name, handle, box.made_ms, s->data);

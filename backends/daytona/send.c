@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"
 
@@ -56,7 +57,7 @@ static void recover(void *data)
 {
 	struct daytona_send *s = data;
 	long status = s->answer.status;
-	int r = daytona_box_recover(s->m, &status, &s->given_up, &s->err);
+	int r = daytona_box_recover(s->m, s->begun_ms, &status, &s->given_up, &s->err);
 
 	if (!r) {
 		s->again = true;
@@ -123,6 +124,7 @@ void daytona_send_begin(struct daytona_send *s)
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool given_up;
 
+	s->begun_ms = sbx_now_ms();
 	if (set_up(s) < 0) {
 		daytona_send_fail(s, sbx_no_memory(&err), &err);
 		return;

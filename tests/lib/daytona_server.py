@@ -15,6 +15,7 @@ agree is a violation. Tests speak to it at /control, without a key:
   GET  /control/root/NAME     the directory of one
   GET  /control/box/NAME      what was asked for when it was made
   POST /control/reset         forgets counts, faults and switches; keeps sandboxes
+  POST /control/clear         removes all sandboxes, forgets violations
   POST /control/state         {"name": N, "to": stopped|started|error|destroyed}
   POST /control/switch        members: create (started, stale, slow, fails, error), looks (of slow:
                               how many find it on its way), proxy_url (field, apart), gone (the
@@ -215,6 +216,10 @@ def control_post(word, body):
     if word == "reset":
         with store.lock:
             store.reset()
+    elif word == "clear":
+        for box in store.boxes.living():
+            set_state(box, "destroyed")
+        store.violations.clear()
     elif word == "switch":
         assert set(body) <= set(SWITCHES)
         store.switches.update(body)
@@ -229,6 +234,7 @@ def control_post(word, body):
 
 def set_state(box, to):
     if to == "destroyed":
+        box.state = "started"
         box.destroy()
     elif to == "stopped":
         box.state = box.desired = "stopped"
@@ -236,7 +242,7 @@ def set_state(box, to):
     elif to == "error":
         box.state, box.reason = "error", "its disk is broken"
     else:
-        box.state = box.desired = to
+        box.state = to
 
 
 # ---- requests ----

@@ -27,7 +27,8 @@ ITEM = {
     "id": str, "organizationId": str, "name": str, "user": str, "labels": MAP, "public": bool,
     "target": str, "cpu": float, "gpu": float, "memory": float, "disk": float,
     "toolboxProxyUrl": str, "snapshot?": Maybe(str), "state?": STATES, "desiredState?": DESIRED,
-    "errorReason?": Maybe(str), "recoverable?": bool, "backupState?": str, "autoStopInterval?": float, "autoArchiveInterval?": float, "autoDeleteInterval?": float,
+    "errorReason?": Maybe(str), "recoverable?": bool, "backupState?": str,
+    "autoStopInterval?": float, "autoArchiveInterval?": float, "autoDeleteInterval?": float,
     "createdAt?": str, "updatedAt?": str, "lastActivityAt?": str, "sandboxClass?": str,
     "daemonVersion?": str, "runnerId?": str,
 }
