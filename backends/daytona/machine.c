@@ -82,10 +82,10 @@ int daytona_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine
 		r = m && daytona_machine_place(m, workdir, room) == 0 ? 0 : sbx_no_memory(err);
 	}
 	json_object_put(obj);
-	if (r && m)
-		machine_free(m);
-	else
+	if (!r)
 		*ret = &m->base;
+	else if (m)
+		machine_free(m);
 	return r;
 }
 
