@@ -19,17 +19,36 @@ struct remote_jobs_config {
 	struct sbx_pool *pool; /* wide */
 	struct remote_tree *tree;
 	struct remote_sync *sync;
-	const char *daemon; /* unique for this daemon: a part of the ids of its jobs. Copied */
+	const char *daemon; /* [a-z0-9]+, unique for this daemon: the ids of its jobs begin with it.
+	                     * Copied */
+	unsigned lease_s;   /* after which a job of which nobody asks is killed. 0: 900 */
+	/* [any] As remote_tree_config.seen: what an answer that is asked for now has seen. */
+	uint64_t (*seen)(void *data);
+	/* [loop] Once: remote_jobs_fail was called, all jobs have ended, and nothing of them is
+	 * under way any more. May be NULL. */
+	void (*idle)(void *data);
+	void *data;
 };
+/* 0 or -ENOMEM. */
 int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jobs **ret);
-/* No job is left. Accepts NULL. */
+/* No job is left, and it is idle, unless it was never connected. Accepts NULL. */
 void remote_jobs_destroy(struct remote_jobs *j);
-/* [loop] The machine is there; jobs that wait for it are started. CAN: sbx_provider_impl.can. */
+/*
+ * [loop] The machine is there; jobs that wait for it are started. CAN: sbx_provider_impl.can.
+ * Without SBX_PROVIDER_DETACHES a job is one call, which answers when it has ended, with 8 MiB of
+ * each stream at most; it cannot be signalled, but ended by having the call given up.
+ */
 void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsigned can);
 /* [loop] All jobs end now, as SBX_END_LOST, or SBX_END_FAILED with CODE (positive) and TEXT where
  * they had not started; and those to come fail so. */
 void remote_jobs_fail(struct remote_jobs *j, int code, const char *text);
-/* As sbx_command_impl.exec; before remote_jobs_connect the job waits. */
+/*
+ * As sbx_command_impl.exec; before remote_jobs_connect the job waits. EOPNOTSUPP: its standard
+ * input is no regular file. E2BIG: words of more than 128 KiB, or of 1.75 MiB together.
+ *
+ * A command that exits by 128 and a signal, after that signal was sent, counts as ended by it;
+ * otherwise the two cannot be told. max_rss_kb is not known.
+ */
 int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct sbx_job *job,
                      struct sbx_error *err);
 /* As sbx_command_impl.signal. [loop] */

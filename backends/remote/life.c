@@ -179,6 +179,20 @@ static void link_idle(void *data)
 		remote_works_end(&box->works);
 }
 
+void remote_box_jobs_idle(void *data)
+{
+	struct remote_box *box = data;
+	bool awaited;
+
+	pthread_mutex_lock(&box->lock);
+	box->jobs_idle = true;
+	awaited = box->awaits_jobs;
+	box->awaits_jobs = false;
+	pthread_mutex_unlock(&box->lock);
+	if (awaited)
+		remote_works_end(&box->works);
+}
+
 static int link_up(struct remote_box *box)
 {
 	return remote_link_create(&(struct remote_link_config){.machine = box->machine,
@@ -456,12 +470,14 @@ static void rest_posted(void *data)
 {
 	struct remote_box *box = data;
 
-	if (box->link) {
+	pthread_mutex_lock(&box->lock);
+	box->awaits_idle = box->link != NULL;
+	box->awaits_jobs = !box->jobs_idle;
+	if (box->awaits_idle)
 		remote_works_begin(&box->works);
-		pthread_mutex_lock(&box->lock);
-		box->awaits_idle = true;
-		pthread_mutex_unlock(&box->lock);
-	}
+	if (box->awaits_jobs)
+		remote_works_begin(&box->works);
+	pthread_mutex_unlock(&box->lock);
 	fail_parts(box, ESTALE, "the sandbox is going");
 	tell_up(box);
 	remote_works_end(&box->works);

@@ -59,6 +59,8 @@ struct remote_box {
 	uint64_t begun_ns;  /* when that began */
 	bool resting;       /* nothing is begun any more */
 	bool awaits_idle;   /* its rest waits for the link */
+	bool awaits_jobs;   /* and for the jobs */
+	bool jobs_idle;     /* they have failed, and nothing of them is under way */
 	bool verified;      /* since this daemon started */
 	bool gone;
 	struct sbx_want *up; /* who waits for the end of making it */
@@ -83,6 +85,8 @@ int remote_box_adopt(struct remote_box *box, struct sbx_error *err);
 bool remote_box_is_up(struct remote_box *box);
 void remote_box_want_up(struct remote_box *box, struct sbx_want *w);
 void remote_box_unwant_up(struct remote_box *box, struct sbx_want *w);
+/* [loop] As remote_jobs_config.idle. */
+void remote_box_jobs_idle(void *data);
 /* [wait] Ends all that is under way, and begins nothing more. May be repeated. */
 void remote_box_rest(struct remote_box *box);
 /* report.c: [any] adds "state" and "provider" to OBJ. */

@@ -362,8 +362,10 @@ static int open_parts(struct remote_box *box, struct sbx_error *err)
 	struct remote_jobs_config jobs = {.sandbox = &box->base,
 	                                  .loop = b->host->loop,
 	                                  .pool = b->pool,
-	                                  .works = &box->works,
-	                                  .daemon = b->daemon};
+	                                  .daemon = b->daemon,
+	                                  .seen = seen,
+	                                  .idle = remote_box_jobs_idle,
+	                                  .data = box};
 	int r = open_files(box, err);
 
 	if (r < 0)

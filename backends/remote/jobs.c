@@ -1,0 +1,333 @@
+/* The states of jobs. A job is made on any thread, and all that follows happens on the loop. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/jobs_impl.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+
+#define LEASE_S    900
+#define NUMBERS    1000000u /* of files that are put for jobs, and as many behind it */
+#define DAEMON_MAX 48
+
+int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jobs **ret)
+{
+	struct remote_jobs *j = calloc(1, sizeof(*j));
+
+	assert(strlen(config->daemon) <= DAEMON_MAX);
+	if (!j)
+		return -ENOMEM;
+	j->config = *config;
+	if (!j->config.lease_s)
+		j->config.lease_s = LEASE_S;
+	j->daemon = strdup(config->daemon);
+	if (!j->daemon) {
+		free(j);
+		return -ENOMEM;
+	}
+	atomic_init(&j->refs, 1);
+	j->last = &j->first;
+	j->last_taking = &j->taking;
+	j->pause = (struct sbx_timer){.fn = jobs_pause_over, .data = j};
+	*ret = j;
+	return 0;
+}
+
+static void free_jobs(struct remote_jobs *j)
+{
+	assert(!j->first && !j->taking && !j->polling && !j->pause.due_ns);
+	remote_text_release(&j->reap);
+	free(j->daemon);
+	free(j);
+}
+
+void jobs_ref(struct remote_jobs *j)
+{
+	atomic_fetch_add(&j->refs, 1);
+}
+
+/* The owner may destroy J in what it is told. */
+static void tell_idle(struct remote_jobs *j)
+{
+	if (!j->failed.code || j->idle || atomic_load(&j->refs) > 1)
+		return;
+	j->idle = true;
+	if (j->config.idle)
+		j->config.idle(j->config.data);
+}
+
+void jobs_unref(struct remote_jobs *j)
+{
+	if (atomic_fetch_sub(&j->refs, 1) == 1)
+		free_jobs(j);
+	else
+		tell_idle(j);
+}
+
+void remote_jobs_destroy(struct remote_jobs *j)
+{
+	if (j && atomic_fetch_sub(&j->refs, 1) == 1)
+		free_jobs(j);
+}
+
+/* ---- one job ---- */
+
+struct job *job_ref(struct job *job)
+{
+	job->refs++;
+	return job;
+}
+
+void job_unref(struct job *job)
+{
+	struct remote_jobs *j = job->jobs;
+
+	assert(job->refs > 0);
+	if (--job->refs)
+		return;
+	assert(!job->caller);
+	job_words_release(&job->words);
+	free(job);
+	jobs_unref(j);
+}
+
+static void remove_job(struct job *job)
+{
+	struct remote_jobs *j = job->jobs;
+	struct job **at = &j->first;
+
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
+	if (!job->next)
+		j->last = at;
+}
+
+static void set_busy(struct remote_jobs *j, bool busy)
+{
+	remote_tree_busy(j->config.tree, busy);
+	remote_sync_busy(j->config.sync, busy);
+}
+
+void job_count(struct job *job)
+{
+	job->counted = true;
+	if (job->jobs->busy++ == 0)
+		set_busy(job->jobs, true);
+}
+
+static void uncount(struct job *job)
+{
+	if (job->counted && --job->jobs->busy == 0)
+		set_busy(job->jobs, false);
+}
+
+void job_tell_end(struct job *job)
+{
+	struct sbx_job *caller = sbx_steal_ptr(&job->caller);
+	const struct sbx_exit exit = job->exit;
+
+	assert(job->state == JOB_ENDING);
+	remove_job(job);
+	uncount(job);
+	caller->part = NULL;
+	caller->events->ended(caller, &exit);
+	job_unref(job);
+}
+
+static void tell_end_posted(void *data)
+{
+	job_tell_end(data);
+}
+
+void job_end_soon(struct job *job, enum sbx_end end, int code, const char *text)
+{
+	assert(job->caller && job->state != JOB_ENDING);
+	job->exit = (struct sbx_exit){.end = end, .code = code};
+	if (*text)
+		sbx_fail(&job->exit.error, code > 0 && end == SBX_END_FAILED ? code : EREMOTEIO,
+		         "%s", text);
+	job->state = JOB_ENDING;
+	sbx_loop_post(job->jobs->config.loop, tell_end_posted, job);
+}
+
+bool job_signal_ends(int sig)
+{
+	const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
+	                        SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(harmless); i++)
+		if (sig == harmless[i])
+			return false;
+	return true;
+}
+
+bool job_is_killed(const struct job *job, int *sig)
+{
+	for (*sig = 1; *sig <= 64; ++*sig)
+		if (job->signals >> (*sig - 1) & 1 && job_signal_ends(*sig))
+			return true;
+	return false;
+}
+
+/* ---- the beginning ---- */
+
+static void enter(void *data)
+{
+	struct job *job = data;
+	struct remote_jobs *j = job->jobs;
+	int sig;
+
+	job->next = NULL;
+	*j->last = job;
+	j->last = &job->next;
+	job->entered = true;
+	if (job_is_killed(job, &sig))
+		job_end_soon(job, SBX_END_SIGNALED, sig, "");
+	else if (j->failed.code)
+		job_end_soon(job, SBX_END_FAILED, j->failed.code, j->failed.text);
+	else if (j->link)
+		job_begin(job);
+}
+
+int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct sbx_job *caller,
+                     struct sbx_error *err)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	const unsigned long long number = atomic_fetch_add(&j->number, 1) + 1;
+	int r;
+
+	if (!job)
+		return sbx_no_memory(err);
+	r = job_words_take(&job->words, spec, NUMBERS + (unsigned)(number % NUMBERS), err);
+	if (r < 0) {
+		job_words_release(&job->words);
+		free(job);
+		return r;
+	}
+	jobs_ref(j);
+	job->jobs = j;
+	job->caller = caller;
+	job->refs = 1;
+	/* All of one length: the mark of none is the beginning of another's. */
+	snprintf(job->id, sizeof(job->id), "%s-%010llu", j->daemon, number);
+	caller->part = job;
+	sbx_loop_post(j->config.loop, enter, job);
+	return 0;
+}
+
+void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsigned can)
+{
+	struct job *next;
+
+	assert(!j->link);
+	j->link = link;
+	j->detaches = can & SBX_PROVIDER_DETACHES;
+	j->parallel = can & SBX_PROVIDER_PARALLEL;
+	j->heard_ns = sbx_now_ns();
+	/* None is removed meanwhile, as ends are told later. */
+	for (struct job *job = j->first; job; job = next) {
+		next = job->next;
+		if (job->state == JOB_WAITING)
+			job_begin(job);
+	}
+}
+
+/* ---- ends that are not its own ---- */
+
+/* What becomes of JOB at the machine is not looked after any more. */
+static void lose(struct job *job, const char *text)
+{
+	if (job->state == JOB_STARTING)
+		remote_call_cancel(&job->start);
+	job_end_soon(job, SBX_END_LOST, 0, text);
+}
+
+static void fail_job(struct job *job)
+{
+	const struct sbx_error *failed = &job->jobs->failed;
+
+	if (job->state == JOB_WAITING)
+		job_end_soon(job, SBX_END_FAILED, failed->code, failed->text);
+	else if (job->state == JOB_BOARDING)
+		remote_sync_leave(&job->ride);
+	else if (job->state == JOB_STARTING)
+		remote_call_cancel(&job->start); /* which knows whether it may have run */
+	else if (job->state == JOB_RUNNING)
+		lose(job, failed->text);
+}
+
+static void look_whether_idle(void *data)
+{
+	jobs_unref(data);
+}
+
+void remote_jobs_fail(struct remote_jobs *j, int code, const char *text)
+{
+	struct job *next;
+
+	sbx_fail(&j->failed, code, "%s", text);
+	jobs_ref(j);
+	for (struct job *job = j->first; job; job = next) {
+		next = job->next;
+		fail_job(job);
+	}
+	sbx_loop_timer_cancel(j->config.loop, &j->pause);
+	if (j->polling)
+		remote_call_cancel(&j->poll);
+	sbx_loop_post(j->config.loop, look_whether_idle, j);
+}
+
+static const char abandoned_text[] = "nobody waits for the machine to end it";
+
+static bool is_abandoned(const struct job *job)
+{
+	return atomic_load(&job->jobs->abandoned) && job->signals & UINT64_C(1) << (SIGKILL - 1) &&
+	       (job->state == JOB_STARTING || job->state == JOB_RUNNING);
+}
+
+void remote_jobs_signal(struct sbx_job *caller, int sig)
+{
+	struct job *job = caller->part;
+	int killed;
+
+	if (!job || sig < 1 || sig > 64)
+		return;
+	job->signals |= UINT64_C(1) << (sig - 1);
+	if (!job->entered || job->state == JOB_ENDING)
+		return;
+	if (job->state >= JOB_STARTING) {
+		job_send_kill(job, sig);
+		if (is_abandoned(job))
+			lose(job, abandoned_text);
+	} else if (job_is_killed(job, &killed)) {
+		if (job->state == JOB_BOARDING)
+			remote_sync_leave(&job->ride);
+		else
+			job_end_soon(job, SBX_END_SIGNALED, killed, "");
+	}
+}
+
+static void lose_abandoned(void *data)
+{
+	struct remote_jobs *j = data;
+	struct job *next;
+
+	for (struct job *job = j->first; job; job = next) {
+		next = job->next;
+		if (is_abandoned(job))
+			lose(job, abandoned_text);
+	}
+	jobs_unref(j);
+}
+
+void remote_jobs_abandon(struct remote_jobs *j)
+{
+	atomic_store(&j->abandoned, true);
+	jobs_ref(j);
+	sbx_loop_post(j->config.loop, lose_abandoned, j);
+}

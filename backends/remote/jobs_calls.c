@@ -1,0 +1,520 @@
+/*
+ * The calls about jobs: one that starts a job and waits a little for its end, one that polls for
+ * all that run, one for each signal. What an answer says of the tree is taken over in the pool, one
+ * answer after the other, and whoever has ended by it is told after that.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/jobs_impl.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+#include "sandboxfs/pool.h"
+
+#define START_MS    1000  /* that a start waits for the end, and */
+#define POLL_MS     20000 /* a poll for something new; but */
+#define TURN_MS     1000  /* where other calls wait for it, or where no start was told yet */
+#define DEADLINE_MS 30000 /* of a call, besides */
+#define DAY_MS      (UINT64_C(24) * 3600 * 1000)
+#define PAUSE_MS    100  /* behind a poll that brought output */
+#define AGAIN_MS    1000 /* behind one that failed, twice as long each time, up to */
+#define AGAIN_MAX   30000
+#define BYTES_MAX   (UINT64_C(1024) * 1024) /* of a stream in an answer, */
+#define ANSWER_MAX  (8 * BYTES_MAX)         /* of all of them, about */
+#define BLOCK       512
+
+/* ---- what an answer says of a job ---- */
+
+static void tell_started(struct job *job)
+{
+	if (job->started)
+		return;
+	job->started = true;
+	if (job->caller->events->started)
+		job->caller->events->started(job->caller);
+}
+
+/* A frame may begin before what is wanted, but not behind it. */
+static void take_output(struct job *job, const struct remote_frame *f)
+{
+	const int stream = f->kind == REMOTE_OUT ? 0 : 1;
+	uint64_t *got = &job->got[stream];
+
+	if (f->a > *got || f->len <= *got - f->a)
+		return;
+	tell_started(job);
+	job->caller->events->output(job->caller, stream + 1, f->bytes + (*got - f->a),
+	                            f->len - (size_t)(*got - f->a));
+	*got = f->a + f->len;
+}
+
+static uint64_t ms_to_us(uint64_t ms)
+{
+	return ms < UINT64_MAX / 1000 ? ms * 1000 : 0;
+}
+
+/* A shell has an end by a signal as 128 and its number; one that was sent is believed. */
+static void set_exit(struct job *job, const struct remote_frame *f)
+{
+	const int code = f->a <= 255 ? (int)f->a : 255, sig = code - 128;
+
+	job->exit = (struct sbx_exit){.end = SBX_END_EXITED,
+	                              .code = code,
+	                              .user_us = ms_to_us(f->b),
+	                              .sys_us = ms_to_us(f->c)};
+	if (sig >= 1 && sig <= 64 && job->signals >> (sig - 1) & 1) {
+		job->exit.end = SBX_END_SIGNALED;
+		job->exit.code = sig;
+	}
+}
+
+static void set_failed(struct job *job, const struct remote_frame *f)
+{
+	const bool lost = job->started || f->a == ESTALE || !f->a || f->a > 4095;
+
+	job->exit = (struct sbx_exit){.end = lost ? SBX_END_LOST : SBX_END_FAILED,
+	                              .code = lost ? 0 : (int)f->a};
+	sbx_fail(&job->exit.error, lost ? ESTALE : (int)f->a, "%.*s",
+	         f->len < 512 ? (int)f->len : 512, f->bytes);
+}
+
+/* Takes the frames of JOB. *NEWS: there was output. Returns whether it has ended. */
+static bool take_frames(struct job *job, const struct remote_reply *reply, bool *news)
+{
+	for (size_t i = 0; i < reply->n; i++) {
+		const struct remote_frame *f = &reply->frames[i];
+
+		if (strcmp(f->word, job->id) != 0)
+			continue;
+		if (f->kind == REMOTE_STARTED)
+			tell_started(job);
+		if (f->kind == REMOTE_OUT || f->kind == REMOTE_ERR) {
+			take_output(job, f);
+			*news = true;
+		}
+		if (f->kind == REMOTE_END)
+			set_exit(job, f);
+		if (f->kind == REMOTE_FAILED)
+			set_failed(job, f);
+		if (f->kind == REMOTE_END || f->kind == REMOTE_FAILED)
+			return true;
+	}
+	return false;
+}
+
+/* ---- what an answer says of the tree ---- */
+
+static void begin_taking(struct remote_jobs *j);
+
+/* [loop] */
+static void taken(void *data)
+{
+	struct taking *t = data;
+	struct remote_jobs *j = t->jobs;
+	struct job *next;
+
+	assert(j->taking == t);
+	j->taking = t->next;
+	if (!j->taking)
+		j->last_taking = &j->taking;
+	if (t->altered)
+		sbx_sandbox_altered(j->config.sandbox);
+	for (struct job *job = t->ended; job; job = next) {
+		next = job->with;
+		job_tell_end(job);
+	}
+	remote_reply_release(&t->reply);
+	free(t);
+	begin_taking(j);
+	jobs_unref(j);
+}
+
+/* [pool] A copy that cannot be changed is told of by the tree; the job has ended as it has. */
+static void take(void *data)
+{
+	struct taking *t = data;
+	struct sbx_loop *loop = t->jobs->config.loop;
+
+	remote_tree_take(t->jobs->config.tree, &t->reply, t->seen, &t->altered, NULL);
+	sbx_loop_post(loop, taken, t);
+}
+
+static void begin_taking(struct remote_jobs *j)
+{
+	if (j->taking)
+		sbx_pool_submit(j->config.pool, take, j->taking);
+}
+
+/* REPLY is stolen; the jobs of the list ENDED are told their end after it. */
+static void take_over(struct remote_jobs *j, struct remote_reply *reply, uint64_t seen,
+                      struct job *ended)
+{
+	struct taking *t = calloc(1, sizeof(*t));
+	const bool first = !j->taking;
+
+	if (!t)
+		abort();
+	jobs_ref(j);
+	*t = (struct taking){.jobs = j, .reply = *reply, .seen = seen, .ended = ended};
+	*reply = (struct remote_reply){0};
+	*j->last_taking = t;
+	j->last_taking = &t->next;
+	if (first)
+		begin_taking(j);
+}
+
+/* The machine may drop what it has of JOB. */
+static void reap(struct job *job)
+{
+	remote_text_word(&job->jobs->reap, job->id);
+}
+
+/* A call that fails leaves what was to be dropped until the machine is removed. */
+static void add_reap(struct remote_jobs *j, struct remote_text *body)
+{
+	if (!j->reap.n)
+		return;
+	remote_text_add(body, "r_reap");
+	remote_text_add_n(body, j->reap.at, j->reap.n);
+	remote_text_add(body, "\n");
+	remote_text_release(&j->reap);
+}
+
+/* ---- the start ---- */
+
+static void poll_soon(struct remote_jobs *j);
+
+/* The start has failed by CODE (negative) with ERR. */
+static void start_failed(struct job *job, int code, const struct sbx_error *err)
+{
+	const struct sbx_error *failed = &job->jobs->failed;
+	int sig;
+
+	if (failed->code)
+		err = failed;
+	if (!job->jobs->detaches && job_is_killed(job, &sig)) {
+		job_end_soon(job, SBX_END_SIGNALED, sig, "");
+	} else if (job->start.maybe) {
+		job_send_kill(job, SIGKILL);
+		job_end_soon(job, SBX_END_LOST, 0, err->text);
+	} else {
+		job_end_soon(job, SBX_END_FAILED, failed->code ? failed->code : -code, err->text);
+	}
+}
+
+static void start_answered(struct job *job, struct remote_reply *reply)
+{
+	struct remote_jobs *j = job->jobs;
+	bool news = false, ended = false;
+
+	j->heard_ns = sbx_now_ns();
+	j->poll_failures = 0;
+	sbx_loop_timer_cancel(j->config.loop, &j->pause);
+	if (job->state == JOB_STARTING) {
+		ended = take_frames(job, reply, &news);
+		job->state = ended ? JOB_ENDING : JOB_RUNNING;
+	}
+	if (ended)
+		reap(job);
+	else if (job->state == JOB_RUNNING && !j->detaches)
+		job_end_soon(job, SBX_END_LOST, 0, "the machine has ended it with its call");
+	take_over(j, reply, job->seen, ended ? job : NULL);
+	poll_soon(j);
+}
+
+static void start_done(struct remote_call *call, int code, struct remote_reply *reply,
+                       const struct sbx_error *err)
+{
+	struct job *job = call->data;
+
+	code = code > 0 ? -code : code;
+	remote_sync_landed(&job->ride, code, reply);
+	job_words_release(&job->words);
+	if (!code)
+		start_answered(job, reply);
+	else if (job->state == JOB_STARTING)
+		start_failed(job, code, err);
+	job_unref(job);
+}
+
+/* How long a start waits there: where nothing goes on after a script, as long as the job takes. */
+static uint64_t start_wait_ms(const struct job *job)
+{
+	const uint64_t time_s = job->words.time_s;
+
+	if (job->jobs->detaches)
+		return START_MS;
+	return time_s && time_s < DAY_MS / 1000 ? time_s * 1000 : DAY_MS;
+}
+
+static void add_start(struct job *job, struct remote_text *body)
+{
+	const struct remote_jobs *j = job->jobs;
+	uint64_t keep = job->words.keep;
+
+	if (!j->detaches && (!keep || keep > ANSWER_MAX))
+		keep = ANSWER_MAX;
+	remote_text_printf(body, "r_start %llu %llu", (unsigned long long)start_wait_ms(job),
+	                   (unsigned long long)(j->detaches ? BYTES_MAX : ANSWER_MAX));
+	remote_text_word(body, job->id);
+	remote_text_printf(body, " %u %llu", j->detaches ? j->config.lease_s : 0,
+	                   (unsigned long long)(keep ? keep / BLOCK + 1 : 0));
+	remote_text_add_n(body, job->words.line.at, job->words.line.n);
+	remote_text_add(body, "\n");
+}
+
+static void send_start(struct job *job)
+{
+	struct remote_jobs *j = job->jobs;
+	struct remote_call *call = &job->start;
+
+	job->seen = remote_ride_seen(&job->ride);
+	job->state = JOB_STARTING;
+	job_count(job);
+	*call = (struct remote_call){.op = "exec",
+	                             .safe = j->detaches,
+	                             .deadline_ms = start_wait_ms(job) + DEADLINE_MS,
+	                             .done = start_done,
+	                             .data = job};
+	if (job->words.input.bytes.size) {
+		call->files = &job->words.input;
+		call->files_n = 1;
+	}
+	if (job->ride.body.n) {
+		remote_text_add_n(&call->body, job->ride.body.at, job->ride.body.n);
+		remote_text_add(&call->body, "\n");
+	}
+	add_reap(j, &call->body);
+	add_start(job, &call->body);
+	remote_tree_ask(j->config.tree, &call->body);
+	remote_call_begin(j->link, call);
+}
+
+/* Why JOB, which was to be started, is not; false: it is. */
+static bool end_before_start(struct job *job, int code, const struct sbx_error *err)
+{
+	const struct sbx_error *failed = &job->jobs->failed;
+	int sig;
+
+	if (job_is_killed(job, &sig))
+		job_end_soon(job, SBX_END_SIGNALED, sig, "");
+	else if (failed->code)
+		job_end_soon(job, SBX_END_FAILED, failed->code, failed->text);
+	else if (code)
+		job_end_soon(job, SBX_END_FAILED, abs(code), err ? err->text : "");
+	return job->state == JOB_ENDING;
+}
+
+/* remote_ride.ready */
+static void on_ready(struct remote_ride *ride, int code, const struct sbx_error *err)
+{
+	struct job *job = sbx_container_of(ride, struct job, ride);
+
+	if (!end_before_start(job, code, err)) {
+		send_start(job);
+		return;
+	}
+	if (!code)
+		remote_sync_landed(ride, -EINTR, NULL);
+	job_unref(job);
+}
+
+void job_begin(struct job *job)
+{
+	job->state = JOB_BOARDING;
+	job->ride = (struct remote_ride){.ready = on_ready};
+	remote_sync_board(job->jobs->config.sync, &job_ref(job)->ride);
+}
+
+/* ---- polls ---- */
+
+static unsigned count_running(const struct remote_jobs *j, bool *all_told)
+{
+	unsigned n = 0;
+
+	*all_told = true;
+	for (const struct job *job = j->first; job; job = job->next) {
+		n += job->state == JOB_RUNNING;
+		*all_told &= job->state != JOB_RUNNING || job->started;
+	}
+	return n;
+}
+
+static void lose_all(struct remote_jobs *j, const char *text)
+{
+	for (struct job *job = j->first; job; job = job->next)
+		if (job->state == JOB_RUNNING)
+			job_end_soon(job, SBX_END_LOST, 0, text);
+}
+
+static void pause_before_poll(struct remote_jobs *j, uint64_t ms)
+{
+	if (!j->failed.code)
+		sbx_loop_timer_set(j->config.loop, &j->pause, ms);
+}
+
+static void poll_failed(struct remote_jobs *j, int code, const struct sbx_error *err)
+{
+	const uint64_t silent_s = (sbx_now_ns() - j->heard_ns) / 1000000000;
+	const unsigned n = j->poll_failures < 8 ? j->poll_failures++ : 8;
+	const uint64_t ms = (uint64_t)AGAIN_MS << n;
+
+	if (code == -ESTALE)
+		lose_all(j, err->text);
+	else if (silent_s >= j->config.lease_s)
+		lose_all(j, "the machine has not answered for as long as it lets a job run");
+	else
+		pause_before_poll(j, ms < AGAIN_MAX ? ms : AGAIN_MAX);
+}
+
+static void poll_answered(struct remote_jobs *j, struct remote_reply *reply)
+{
+	struct job *ended = NULL;
+	bool news = false;
+
+	j->heard_ns = sbx_now_ns();
+	j->poll_failures = 0;
+	for (struct job *job = j->first; job; job = job->next)
+		if (job->state == JOB_RUNNING && take_frames(job, reply, &news)) {
+			job->state = JOB_ENDING;
+			reap(job);
+			job->with = ended;
+			ended = job;
+		}
+	take_over(j, reply, j->poll_seen, ended);
+	if (news)
+		pause_before_poll(j, PAUSE_MS);
+	else
+		poll_soon(j);
+}
+
+static void poll_done(struct remote_call *call, int code, struct remote_reply *reply,
+                      const struct sbx_error *err)
+{
+	struct remote_jobs *j = call->data;
+
+	j->polling = false;
+	if (code)
+		poll_failed(j, code, err);
+	else
+		poll_answered(j, reply);
+	jobs_unref(j);
+}
+
+/* Signals whose call has failed, and how far each job has been read. */
+static void add_poll(struct remote_jobs *j, unsigned n, uint64_t wait_ms, struct remote_text *body)
+{
+	const uint64_t share = ANSWER_MAX / 2 / n;
+
+	for (struct job *job = j->first; job; job = job->next)
+		if (job->again) {
+			remote_text_add(body, "r_kill");
+			remote_text_word(body, job->id);
+			remote_text_printf(body, " %d\n", job->again);
+			job->again = 0;
+		}
+	remote_text_printf(body, "r_poll %llu %llu", (unsigned long long)wait_ms,
+	                   (unsigned long long)(share < BYTES_MAX ? share : BYTES_MAX));
+	for (struct job *job = j->first; job; job = job->next)
+		if (job->state == JOB_RUNNING) {
+			remote_text_word(body, job->id);
+			remote_text_printf(body, " %llu %llu", (unsigned long long)job->got[0],
+			                   (unsigned long long)job->got[1]);
+		}
+	remote_text_add(body, "\n");
+}
+
+static void begin_poll(struct remote_jobs *j)
+{
+	bool all_told;
+	const unsigned n = count_running(j, &all_told);
+	uint64_t wait_ms = all_told && j->parallel ? POLL_MS : TURN_MS;
+
+	/* A poll counts as asking when it begins. */
+	if (wait_ms > (uint64_t)j->config.lease_s * 1000 / 3)
+		wait_ms = (uint64_t)j->config.lease_s * 1000 / 3;
+	if (!n || j->failed.code)
+		return;
+	j->polling = true;
+	j->poll_seen = j->config.seen(j->config.data);
+	j->poll = (struct remote_call){.op = "poll",
+	                               .safe = true,
+	                               .deadline_ms = wait_ms + DEADLINE_MS,
+	                               .done = poll_done,
+	                               .data = j};
+	add_reap(j, &j->poll.body);
+	add_poll(j, n, wait_ms, &j->poll.body);
+	remote_tree_ask(j->config.tree, &j->poll.body);
+	jobs_ref(j);
+	remote_call_begin(j->link, &j->poll);
+}
+
+/* Who was polled for meanwhile, was not if he came later: a start ends a poll that is under way. */
+static void poll_soon(struct remote_jobs *j)
+{
+	if (!j->polling && !j->pause.due_ns)
+		begin_poll(j);
+}
+
+void jobs_pause_over(struct sbx_timer *t)
+{
+	struct remote_jobs *j = t->data;
+
+	if (!j->polling)
+		begin_poll(j);
+}
+
+/* ---- signals ---- */
+
+struct killing {
+	struct remote_call call;
+	struct job *job;
+	int sig;
+};
+
+static void kill_done(struct remote_call *call, int code, struct remote_reply *reply,
+                      const struct sbx_error *err)
+{
+	struct killing *k = call->data;
+
+	(void)reply;
+	(void)err;
+	if (code && k->job->again != SIGKILL)
+		k->job->again = k->sig;
+	job_unref(k->job);
+	free(k);
+}
+
+/* Where the script's end is the job's, the call is given up: what it did there is gone. */
+void job_send_kill(struct job *job, int sig)
+{
+	struct remote_jobs *j = job->jobs;
+	struct killing *k;
+
+	if (!j->detaches) {
+		if (job->state == JOB_STARTING && job_signal_ends(sig))
+			remote_call_cancel(&job->start);
+		return;
+	}
+	/* Of a job that has not begun yet this takes the start away, for which not all are meant.
+	 */
+	if (!job->started && !job_signal_ends(sig))
+		return;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		abort();
+	*k = (struct killing){.call = {.op = "kill",
+	                               .safe = true,
+	                               .deadline_ms = DEADLINE_MS,
+	                               .done = kill_done,
+	                               .data = k},
+	                      .job = job_ref(job),
+	                      .sig = sig};
+	remote_text_add(&k->call.body, "r_kill");
+	remote_text_word(&k->call.body, job->id);
+	remote_text_printf(&k->call.body, " %d\n", sig);
+	remote_call_begin(j->link, &k->call);
+}
