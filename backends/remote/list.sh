@@ -201,14 +201,12 @@ r_stamp() {
 
 # r_newer OLD: words for find(1), which tell what has changed since that stamp
 r_newer() {
-	case $R_new in
-	-cnewer) R_since=$R_ROOM/s.$1 ;;
-	-cmin)
-		read -r R_since <"$R_ROOM/s.$1"
+	[ "$R_new" ] && [ "$1" ] && [ -s "$R_ROOM/s.$1" ] || return
+	R_since=$R_ROOM/s.$1
+	if [ "$R_new" = -cmin ]; then
+		read -r R_since <"$R_since"
 		R_since=-$((($(date +%s) - ${R_since%?????????}) / 60 + 2))
-		;;
-	esac
-	[ "$R_new" ] && [ "$1" ] && [ -s "$R_ROOM/s.$1" ]
+	fi
 }
 
 # r_all LIMIT [NEW]: the records of the tree, of its upper levels where there are more

@@ -1,4 +1,4 @@
-/* What others ask of the copy, and tell it. */
+/* The copy as others ask it, and tell it. */
 #include "backends/remote/tree.h"
 
 #include <assert.h>

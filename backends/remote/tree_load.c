@@ -1,5 +1,5 @@
 /*
- * What is kept of a file beside it, so that a restart has what was fetched:
+ * The attribute in which a file keeps what is known of it, so that a restart has what was fetched:
  *   STATE INO SIZE MTIME LOCAL-MTIME BOOT
  * STATE is A or H; INO, SIZE and MTIME (ns) are the machine's. What was here and has another size
  * or time by now was changed by an operation that was never answered, and is absent again; so is

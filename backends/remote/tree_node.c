@@ -1,7 +1,7 @@
 /*
- * What is known of the inodes of the copy. The number of one that is gone may be given to another
- * file at any time, while open descriptors still want the old contents: it is known until then, or
- * until too many are.
+ * The nodes: all that is known of the inodes of the copy. The number of one that is gone may be
+ * given to another file at any time, while open descriptors still want the old contents: it is
+ * known until then, or until too many are.
  */
 #include <assert.h>
 #include <errno.h>

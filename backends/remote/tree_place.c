@@ -1,5 +1,5 @@
 /*
- * What stands in for files of the machine. Its size is a hole, which its contents are written into;
+ * Placeholders of the machine's files. Their size is a hole, which the contents are written into;
  * other contents come in a new file, which takes the name.
  */
 #include <assert.h>

@@ -1,5 +1,5 @@
 /*
- * What a manifest says is done to the copy: entry by entry, by descriptors beneath the root, each
+ * The copy is made as a manifest says: entry by entry, by descriptors beneath the root, each
  * under the turn and after having asked whether the host has changed it meanwhile. Directories may
  * be moved between two entries: then they were changed by the host, and so is all that is in them.
  */
