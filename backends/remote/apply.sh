@@ -294,10 +294,10 @@ r_do_mv() {
 		r_move_file "$2" "$3"
 	elif ! r_is_dir "$3"; then
 		r_make_way "$3" && r_try mv -f -- "$2" "$3"
-	elif rmdir -- "$3" || { [ -n "$R_HALF" ] && rm -rf -- "$3"; }; then
-		# Where it was copied, because it could not be moved, it was copied in part.
+	elif rmdir -- "$3"; then
 		r_try mv -f -- "$2" "$3"
 	else
+		# Perhaps a part of a copy that was broken off, perhaps what a command has made.
 		r_refused "$3" "the directory is not empty"
 	fi
 	r_note

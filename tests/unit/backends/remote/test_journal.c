@@ -1,0 +1,227 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/remote/journal.h"
+#include "tests/lib/scratch.h"
+
+static int dir;
+
+static int setup(void **state)
+{
+	(void)state;
+	scratch_make();
+	dir = open(scratch_path("."), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close(dir);
+	scratch_remove();
+	return 0;
+}
+
+static struct remote_journal *opened(void)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct remote_journal *j = NULL;
+
+	if (remote_journal_open(dir, &j, &err))
+		fail_msg("%s", err.text);
+	return j;
+}
+
+static void note(struct remote_journal *j, enum sbx_change_kind kind, const char *path,
+                 uint64_t ino)
+{
+	const struct sbx_change c = {.kind = kind, .path = path, .ino = ino, .mode = 0100644};
+
+	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	remote_journal_note(j, &c);
+}
+
+static void append(const char *name, const char *text)
+{
+	int fd = open(scratch_path("%s", name), O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static uint64_t cut(struct remote_journal *j, size_t *places)
+{
+	struct remote_batch *b;
+
+	assert_int_equal(remote_journal_cut(j, &b, NULL), 0);
+	*places = b ? b->n : 0;
+	return b ? b->number : 0;
+}
+
+static void batches_come_in_order_and_go(void **state)
+{
+	struct remote_journal *j = opened();
+	size_t n;
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	assert_int_equal(remote_journal_noted(j), 1);
+	assert_int_equal(cut(j, &n), 1);
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	assert_int_equal(remote_journal_noted(j), 2);
+	assert_int_equal(cut(j, &n), 1);
+	assert_true(remote_journal_touched(j, "a", 1));
+	remote_journal_sent(j, 1);
+	assert_int_equal(remote_journal_seen(j), 1);
+	assert_int_equal(cut(j, &n), 2);
+	remote_journal_sent(j, 2);
+	assert_false(remote_journal_pending(j));
+	assert_int_equal(cut(j, &n), 0);
+	assert_true(remote_journal_touched(j, "a", 1));
+	assert_false(remote_journal_touched(j, "a", 2));
+	remote_journal_close(j);
+}
+
+static void a_torn_line_is_dropped(void **state)
+{
+	struct remote_journal *j = opened();
+	size_t n;
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	remote_journal_close(j);
+	append("journal.1", "2 data 5 100644 b");
+	j = opened();
+	assert_int_equal(cut(j, &n), 1);
+	assert_int_equal(n, 1);
+	note(j, SBX_CHANGE_DATA, "c", 3);
+	remote_journal_close(j);
+	j = opened();
+	assert_int_equal(remote_journal_noted(j), 2);
+	remote_journal_close(j);
+}
+
+static void expect_damaged(const char *what)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct remote_journal *j = NULL;
+
+	assert_int_equal(remote_journal_open(dir, &j, &err), -EUCLEAN);
+	assert_non_null(strstr(err.text, what));
+}
+
+static void a_damaged_line_is_told(void **state)
+{
+	struct remote_journal *j = opened();
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	remote_journal_close(j);
+	append("journal.1", "2 data 5 100644 ../b\n");
+	expect_damaged("line 3 of journal.1");
+}
+
+static void a_missing_line_or_file_is_told(void **state)
+{
+	struct remote_journal *j = opened();
+	size_t n;
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	assert_int_equal(cut(j, &n), 1);
+	note(j, SBX_CHANGE_DATA, "b", 2);
+	remote_journal_close(j);
+	append("journal.2", "4 data 5 100644 c\n");
+	expect_damaged("line 3 of journal.2");
+	assert_int_equal(rename(scratch_path("journal.2"), scratch_path("journal.3")), 0);
+	expect_damaged("journal.2 is missing");
+}
+
+static void add_path(const char *path, uint64_t ino, void *data)
+{
+	snprintf(data, 64, "%s %d", path, (int)ino);
+}
+
+static void what_is_unsent_is_found_where_it_is_now(void **state)
+{
+	struct remote_journal *j = opened();
+	struct sbx_change c = {
+	        .kind = SBX_CHANGE_MOVED, .path = "d", .to = "e", .ino = 9, .mode = 040755};
+	char found[64] = "";
+	size_t n;
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "d/a", 1);
+	assert_int_equal(cut(j, &n), 1);
+	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	remote_journal_note(j, &c);
+	remote_journal_close(j);
+	j = opened();
+	assert_int_equal(remote_journal_walk(j, add_path, found), 0);
+	assert_string_equal(found, "e/a 1");
+	remote_journal_close(j);
+}
+
+#define THREADS 4
+#define EACH    500
+
+static void *note_many(void *data)
+{
+	static atomic_uint next;
+	const unsigned me = atomic_fetch_add(&next, 1);
+
+	for (unsigned i = 0; i < EACH; i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "t%u/f%u", me, i);
+		note(data, SBX_CHANGE_DATA, path, 1 + me * EACH + i);
+	}
+	return NULL;
+}
+
+static void threads_lose_no_line(void **state)
+{
+	struct remote_journal *j = opened();
+	pthread_t threads[THREADS];
+	size_t n;
+
+	(void)state;
+	for (size_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, note_many, j), 0);
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	remote_journal_close(j);
+	j = opened();
+	assert_int_equal(cut(j, &n), 1);
+	assert_int_equal(n, THREADS * EACH);
+	remote_journal_close(j);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(batches_come_in_order_and_go),
+	        CASE(a_torn_line_is_dropped),
+	        CASE(a_damaged_line_is_told),
+	        CASE(a_missing_line_or_file_is_told),
+	        CASE(what_is_unsent_is_found_where_it_is_now),
+	        CASE(threads_lose_no_line),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
