@@ -14,7 +14,7 @@ set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 . "$here/tests/lib/setup.sh"
 
-all_suites='unit backends mount attacks weak clients fault stress fuzz bench'
+all_suites='unit backends mount attacks weak clients fault stress fuzz bench sdk real'
 
 # Adds the suites of the list $1 (a,b) to those that are run; refuses what
 # is none before anything is built.

@@ -46,4 +46,18 @@ int sbx_daytona_provider(const struct sbx_daytona_config *config, struct sbx_pro
 /* EINVAL: SOURCE (NULL: none) cannot be cloned in a sandbox of Daytona's. */
 int sbx_daytona_check_source(const char *source, const char *github_api, struct sbx_error *err);
 
+/* Sets what DAYTONA_API_URL, DAYTONA_TARGET, DAYTONA_ORGANIZATION_ID, DAYTONA_SNAPSHOT and
+ * GITHUB_API_URL say (borrowed of the environment), and the usual idle_min. */
+void sbx_daytona_environment(struct sbx_daytona_config *config);
+
+/* The part of the daemon that the backend needs beside its host. */
+struct sbx_daytona_lent {
+	struct sbx_http *http;
+	struct sbx_pool *pool; /* wide */
+	const struct sbx_secret *key, *git_token;
+};
+/* As sbx_backend_open(). Nothing is asked of Daytona. */
+int sbx_daytona_open(const struct sbx_host *host, const struct sbx_daytona_lent *lent,
+                     struct sbx_backend **ret, struct sbx_error *err);
+
 #endif

@@ -10,8 +10,8 @@ client=$1
 here=$(cd "$(dirname "$0")/../clients" && pwd)
 dir=$2/$client
 
-prepare_mcp() {
-	cp "$here/mcp/package.json" "$here/mcp/package-lock.json" "$dir/new/" || return 1
+npm_ci() {
+	cp "$source/package.json" "$source/package-lock.json" "$dir/new/" || return 1
 	(cd "$dir/new" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 \
 		--fetch-retry-mintimeout=1000 --fetch-timeout=30000) && return 0
 	! grep -qE \
@@ -35,8 +35,17 @@ prepare_java() {
 		ln -s "$(readlink -f "$(command -v java)")" "$dir/new/java"
 }
 
+prepare_mcp() {
+	npm_ci
+}
+
+prepare_daytona() {
+	npm_ci
+}
+
 case $client in
 mcp | go | rust | java) source=$here/$client ;;
+daytona) source=$here/../sdk/$client ;;
 *) exit 0 ;;
 esac
 

@@ -86,6 +86,26 @@ static void a_source_is_checked_without_a_request(void **state)
 	assert_int_equal(daytona_count("all"), 0);
 }
 
+static void settings_come_from_the_environment(void **state)
+{
+	struct sbx_daytona_config config = {.net = "host"};
+
+	(void)state;
+	setenv("DAYTONA_API_URL", "https://daytona.example.org/api", 1);
+	setenv("DAYTONA_TARGET", "eu", 1);
+	setenv("DAYTONA_ORGANIZATION_ID", "", 1);
+	sbx_daytona_environment(&config);
+	assert_string_equal(config.api_url, "https://daytona.example.org/api");
+	assert_string_equal(config.target, "eu");
+	assert_null(config.organization);
+	assert_null(config.snapshot);
+	assert_int_equal(config.idle_min, 30);
+	assert_string_equal(config.net, "host");
+	unsetenv("DAYTONA_API_URL");
+	unsetenv("DAYTONA_TARGET");
+	unsetenv("DAYTONA_ORGANIZATION_ID");
+}
+
 static void info_has_no_secret(void **state)
 {
 	struct json_object *obj = json_object_new_object();
@@ -332,6 +352,7 @@ int main(void)
 	        CASE(settings_that_cannot_be_are_refused),
 	        CASE(networks_that_have_no_word_are_refused),
 	        CASE(a_source_is_checked_without_a_request),
+	        CASE(settings_come_from_the_environment),
 	        CASE(info_has_no_secret),
 	        CASE(a_key_that_is_refused_is_told),
 	        CASE(nobody_there_is_told),

@@ -1,0 +1,22 @@
+/* The backend: a provider that is made by the settings of a mount and the environment. */
+#include "backends/daytona/daytona.h"
+#include "sandboxfs/settings.h"
+
+int sbx_daytona_open(const struct sbx_host *host, const struct sbx_daytona_lent *lent,
+                     struct sbx_backend **ret, struct sbx_error *err)
+{
+	struct sbx_daytona_config config = {.http = lent->http,
+	                                    .loop = host->loop,
+	                                    .pool = lent->pool,
+	                                    .key = lent->key,
+	                                    .git_token = lent->git_token,
+	                                    .net = host->settings->net};
+	struct sbx_provider *p;
+	int r;
+
+	sbx_daytona_environment(&config);
+	r = sbx_daytona_check_source(host->settings->source, config.github_api, err);
+	if (!r)
+		r = sbx_daytona_provider(&config, &p, err);
+	return r ? r : sbx_remote_open(host, p, ret, err);
+}
