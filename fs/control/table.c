@@ -19,6 +19,7 @@
 #include "fs/control/snapshots.h"
 #include "fs/sandbox/registry.h"
 #include "fs/sandbox/report.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 
 #define PART_MAX (1024 * 1024) /* of one read of a stream */
@@ -165,12 +166,27 @@ static int text_policy(struct sbx_registry *reg, const struct sbx_control_node *
 	return sbx_control_text_take(sbx_box_policy_json(node->box), ret);
 }
 
+/* Of one that is elsewhere, where it is there; nothing while that is not known yet. */
+static int text_workdir_away(struct sbx_sandbox *sandbox, struct text *ret)
+{
+	struct json_object *info = json_object_new_object(), *dir = NULL;
+	int r;
+
+	sbx_sandbox_info(sandbox, info);
+	json_object_object_get_ex(info, "workdir", &dir);
+	r = text_line(dir ? json_object_get_string(dir) : NULL, ret);
+	json_object_put(info);
+	return r;
+}
+
 static int text_workdir(struct sbx_registry *reg, const struct sbx_control_node *node,
                         struct text *ret)
 {
 	_cleanup_free_ char *path = NULL;
 	char name[64];
 
+	if (sbx_is_away(node->box->sandbox))
+		return text_workdir_away(node->box->sandbox, ret);
 	if (!node->box->sandbox->tree.mounted)
 		return text_line(node->box->sandbox->workdir, ret);
 	sbx_box_name(node->box, name);

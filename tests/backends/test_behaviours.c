@@ -163,6 +163,7 @@ static void found(struct sbx_sandbox *sb, void *data)
 {
 	(void)data;
 	assert_true(t.nfound < 8);
+	sbx_away_begin(sb);
 	t.found[t.nfound++] = sb;
 }
 
@@ -309,8 +310,10 @@ static int try_create(const struct sbx_create *req, struct sbx_sandbox **ret, st
 {
 	int r = sbx_backend_create(t.backend, req, ret, err);
 
-	if (r == 0)
+	if (r == 0) {
+		sbx_away_begin(*ret);
 		r = want(*ret, SBX_NEED_UP, "", err);
+	}
 	if (r < 0 && *ret) {
 		take_down(*ret);
 		*ret = NULL;
@@ -326,6 +329,7 @@ static struct sbx_sandbox *create(const char *name)
 
 	if (try_create(&req, &sb, &err) || want(sb, SBX_NEED_NAMES, "", &err))
 		fail_msg("create %s: %s", name, err.text);
+	sbx_away_begin(sb);
 	return sb;
 }
 
