@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/tree_impl.h"
 #include "backends/support/beneath.h"
 #include "backends/support/fsutil.h"
@@ -68,8 +69,8 @@ static void init(struct remote_tree *t)
 	pthread_cond_init(&t->idle, NULL);
 	t->root = t->temp = -1;
 	t->boot = read_boot();
-	t->times = (struct remote_times){.names_ms = 30000,
-	                                 .data_ms = 60000,
+	t->times = (struct remote_times){.names_ms = remote_deadline(30000),
+	                                 .data_ms = remote_deadline(60000),
 	                                 .failed_ms = 2000,
 	                                 .fresh_ms = 1000,
 	                                 .retry_ms = 500,

@@ -5,6 +5,7 @@
  *                        and is not in the journal yet; record, its line is there and nobody was
  *                        answered; cut, a batch was cut; sent, the machine has a batch, which is
  *                        not forgotten yet; forgotten, it is
+ *   SBX_REMOTE_DEADLINE_MS=N  nothing is waited for longer
  *   SBX_ABSENT=N         one question in N whether something is here is answered no, at random
  */
 #include <signal.h>
@@ -12,13 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/journal.h"
 #include "backends/remote/tree.h"
 
 void __real_remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
 void __wrap_remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
-struct remote_batch *__real_remote_journal_cut(struct remote_journal *j);
-struct remote_batch *__wrap_remote_journal_cut(struct remote_journal *j);
+int __real_remote_journal_cut(struct remote_journal *j, struct remote_batch **ret,
+                              struct sbx_error *err);
+int __wrap_remote_journal_cut(struct remote_journal *j, struct remote_batch **ret,
+                              struct sbx_error *err);
+uint64_t __wrap_remote_deadline(uint64_t ms);
 void __real_remote_journal_sent(struct remote_journal *j, uint64_t number);
 void __wrap_remote_journal_sent(struct remote_journal *j, uint64_t number);
 bool __real_remote_tree_here(struct remote_tree *t, uint64_t ino, enum sbx_need need, uint64_t off,
@@ -48,14 +53,23 @@ void __wrap_remote_journal_note(struct remote_journal *j, const struct sbx_chang
 		passed("record", &after);
 }
 
-struct remote_batch *__wrap_remote_journal_cut(struct remote_journal *j)
+int __wrap_remote_journal_cut(struct remote_journal *j, struct remote_batch **ret,
+                              struct sbx_error *err)
 {
 	static atomic_ulong cut;
-	struct remote_batch *b = __real_remote_journal_cut(j);
+	int r = __real_remote_journal_cut(j, ret, err);
 
-	if (b)
+	if (r == 0 && *ret)
 		passed("cut", &cut);
-	return b;
+	return r;
+}
+
+uint64_t __wrap_remote_deadline(uint64_t ms)
+{
+	const char *most = getenv("SBX_REMOTE_DEADLINE_MS");
+	const uint64_t n = most ? strtoull(most, NULL, 10) : 0;
+
+	return n && n < ms ? n : ms;
 }
 
 void __wrap_remote_journal_sent(struct remote_journal *j, uint64_t number)
