@@ -22,27 +22,38 @@
 
 struct tree_fixture tf;
 
-/* Whether a path that was changed is PATH, or above it. */
-static bool touched(const char *path, uint64_t seen, void *data)
+static bool is_above(const char *dir, const char *path)
 {
-	char *copy = strdup(tf.touched), *line, *save = NULL;
+	const size_t n = strlen(dir);
+
+	return !n || (strncmp(dir, path, n) == 0 && (path[n] == '/' || !path[n]));
+}
+
+static bool touched(const char *path, uint64_t batch, void *data)
+{
 	bool ret = false;
 
-	(void)seen;
 	(void)data;
-	for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		const size_t n = strlen(line);
+	pthread_mutex_lock(&tf.lock);
+	for (size_t i = 0; i < tf.n_touches && !ret; i++) {
+		const struct tree_touch *t = &tf.touches[i];
 
-		ret |= strncmp(line, path, n) == 0 && (path[n] == '/' || !path[n]);
+		ret = t->batch > batch &&
+		      (is_above(t->path, path) || (t->shaped && is_above(path, t->path)));
 	}
-	free(copy);
+	pthread_mutex_unlock(&tf.lock);
 	return ret;
 }
 
 static uint64_t seen(void *data)
 {
+	uint64_t ret;
+
 	(void)data;
-	return 1;
+	pthread_mutex_lock(&tf.lock);
+	ret = tf.sent;
+	pthread_mutex_unlock(&tf.lock);
+	return ret;
 }
 
 static void replaced(struct sbx_sandbox *sb, int old, int new, void *data)
@@ -136,6 +147,8 @@ int tree_setup(void **state)
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&tf.turn, &attr);
 	pthread_rwlockattr_destroy(&attr);
+	pthread_mutex_init(&tf.lock, NULL);
+	tf.batch = 1;
 	tf.sandbox.turn = &tf.turn;
 	tf.sandbox.events = &events;
 	tf.dir = open(scratch_path("copy"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -159,6 +172,10 @@ int tree_teardown(void **state)
 	sbx_loop_destroy(tf.loop);
 	close(tf.dir);
 	pthread_rwlock_destroy(&tf.turn);
+	pthread_mutex_destroy(&tf.lock);
+	while (tf.n_touches)
+		free(tf.touches[--tf.n_touches].path);
+	free(tf.touches);
 	scratch_remove();
 	return 0;
 }
@@ -370,11 +387,12 @@ bool take_changes(void)
 	struct remote_call call = {.op = "take", .safe = true};
 	struct remote_reply reply = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
+	const uint64_t sent = seen(NULL);
 	bool any = false;
 
 	remote_tree_ask(tf.tree, &call.body);
 	if (remote_call_perform(&tf.link, &call, NULL, &reply, &err) ||
-	    remote_tree_take(tf.tree, &reply, 1, &any, &err))
+	    remote_tree_take(tf.tree, &reply, sent, &any, &err))
 		fail_msg("%s", err.text);
 	remote_reply_release(&reply);
 	return any;
@@ -414,7 +432,7 @@ int take_records(uint64_t begun, const char *records)
 	snprintf(format, sizeof(format), "M - %llu 0 0 %%\n.\n", (unsigned long long)begun);
 	text = reply_of(format, records);
 	assert_int_equal(remote_reply_read(text, strlen(text), &reply, &err), 0);
-	r = remote_tree_take(tf.tree, &reply, 1, &any, &err);
+	r = remote_tree_take(tf.tree, &reply, seen(NULL), &any, &err);
 	assert_true(!r || err.text[0]);
 	remote_reply_release(&reply);
 	free(text);
@@ -434,10 +452,14 @@ void take_sent(const char *path)
 	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
 }
 
-static void note(const char *path)
+static void note(const char *path, bool shaped)
 {
-	strcat(tf.touched, path);
-	strcat(tf.touched, "\n");
+	pthread_mutex_lock(&tf.lock);
+	tf.touches = realloc(tf.touches, (tf.n_touches + 1) * sizeof(*tf.touches));
+	assert_non_null(tf.touches);
+	tf.touches[tf.n_touches++] =
+	        (struct tree_touch){.path = strdup(path), .batch = tf.batch, .shaped = shaped};
+	pthread_mutex_unlock(&tf.lock);
 }
 
 static void tell(enum sbx_change_kind kind, const char *path, const char *to, const struct stat *st)
@@ -445,9 +467,12 @@ static void tell(enum sbx_change_kind kind, const char *path, const char *to, co
 	const struct sbx_change c = {
 	        .kind = kind, .path = path, .to = to, .ino = st->st_ino, .mode = st->st_mode};
 
-	note(path);
+	const bool shaped =
+	        kind != SBX_CHANGE_DATA && kind != SBX_CHANGE_EMPTIED && kind != SBX_CHANGE_STATUS;
+
+	note(path, shaped);
 	if (to)
-		note(to);
+		note(to, shaped);
 	remote_tree_changed(tf.tree, &c);
 }
 
@@ -510,9 +535,9 @@ void host_makes_dir(const char *path)
 
 void host_is_sent(void)
 {
-	pthread_rwlock_wrlock(&tf.turn);
-	tf.touched[0] = '\0';
-	pthread_rwlock_unlock(&tf.turn);
+	pthread_mutex_lock(&tf.lock);
+	tf.sent = tf.batch++;
+	pthread_mutex_unlock(&tf.lock);
 }
 
 void host_sent_file(const char *path)

@@ -9,6 +9,12 @@
 #include "tests/lib/remote_stub.h"
 #include "tests/lib/scratch.h"
 
+struct tree_touch {
+	char *path;
+	uint64_t batch;
+	bool shaped; /* made, moved or removed */
+};
+
 struct tree_fixture {
 	struct remote_link link;
 	struct remote_tree *tree;
@@ -19,8 +25,11 @@ struct tree_fixture {
 	struct sbx_pool *pool;
 	int dir, root;
 	uint64_t cache_mb;
-	/* Paths that the host has changed, the machine not knowing; each ends with a newline. */
-	char touched[4096];
+	/* What the host has changed, as a journal would have it. */
+	pthread_mutex_t lock;
+	struct tree_touch *touches;
+	size_t n_touches;
+	uint64_t batch, sent; /* the present one; the last that the machine has */
 	atomic_uint replaced, altered;
 };
 extern struct tree_fixture tf;
