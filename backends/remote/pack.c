@@ -55,7 +55,9 @@ static void fill_head(struct head *head, char type, size_t size, const struct re
 	memset(head->sum, ' ', sizeof(head->sum));
 	for (size_t i = 0; i < sizeof(*head); i++)
 		sum += bytes[i];
+	/* Six digits, NUL and a blank. */
 	put_octal(head->sum, sizeof(head->sum) - 1, sum);
+	head->sum[sizeof(head->sum) - 2] = '\0';
 }
 
 static void add_record(struct remote_text *pack, const struct remote_member *m)

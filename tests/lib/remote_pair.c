@@ -342,6 +342,13 @@ static char *whole_script(struct pair *p)
 	remote_text_add(&t, scratch_path("there"));
 	remote_text_add(&t, "\n");
 	remote_text_add(&t, remote_runner);
+	/* As r_note, but that the line is done and not noted. */
+	if (p->break_at)
+		remote_text_printf(&t,
+		                   "r_k=0\nr_note() {\nr_k=$((r_k + 1))\n"
+		                   "[ $r_k -lt %zu ] || kill -9 $$\n"
+		                   "echo \"$R_ID $R_BATCH $R_NUMBER\" >&4\n}\n",
+		                   p->break_at);
 	remote_text_add(&t, p->script);
 	remote_text_add(&t, "r_end\n");
 	assert_false(t.failed);

@@ -18,9 +18,10 @@ struct pair {
 	const char *path;  /* its PATH; NULL: as here */
 	struct remote_journal *journal;
 	int here, there, state;
-	int kill_us;  /* the next run is killed after as long, at most; 0: it is not */
-	bool seconds; /* the tools there know no parts of them */
-	char *answer; /* of the last run */
+	int kill_us;     /* the next run is killed after as long, at most; 0: it is not */
+	size_t break_at; /* the next run is killed where that line is done and not noted; 0: not */
+	bool seconds;    /* the tools there know no parts of them */
+	char *answer;    /* of the last run */
 	size_t answer_n;
 	char *script; /* of the last batch, without the runner */
 	size_t files; /* that were put for it */

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/remote_pair.h"
 #include "tests/lib/scratch.h"
@@ -260,7 +261,7 @@ static void random_steps(const char *shell, const char *path, bool seconds)
 {
 	const char *rounds = getenv("ROUNDS"), *first = getenv("SEED");
 	const uint64_t from = first ? strtoull(first, NULL, 0) : 1;
-	const uint64_t n = rounds ? strtoull(rounds, NULL, 0) : 40;
+	const uint64_t n = rounds ? strtoull(rounds, NULL, 0) : 15;
 
 	for (uint64_t i = from; i < from + n; i++) {
 		struct pair p;
@@ -289,6 +290,142 @@ static void random_steps_in_bash(void **state)
 	random_steps("bash --posix", NULL, false);
 }
 
+/* A PATH that has nothing but the commands of busybox, less the one named. False: there is none. */
+static bool only_busybox(char path[1024], const char *less)
+{
+	struct remote_text t = {0};
+	bool ok;
+
+	snprintf(path, 1024, "%s", scratch_path("bin"));
+	scratch_mkdir(path);
+	remote_text_add(&t, "busybox --install -s");
+	remote_text_word(&t, path);
+	remote_text_add(&t, " 2>/dev/null && rm -f");
+	remote_text_word(&t, scratch_path("bin/%s", less));
+	ok = system(t.at) == 0;
+	remote_text_release(&t);
+	return ok;
+}
+
+static void steps_with_busybox(const char *less)
+{
+	char path[1024], top[1024];
+
+	snprintf(top, sizeof(top), "%s", scratch_make());
+	if (!only_busybox(path, less)) {
+		scratch_remove();
+		skip_because("there is no busybox");
+	}
+	random_steps("busybox sh", path, true);
+	assert_int_equal(sbx_tree_remove(AT_FDCWD, top, NULL), 0);
+}
+
+static void random_steps_in_busybox(void **state)
+{
+	(void)state;
+	steps_with_busybox("none");
+}
+
+static void random_steps_without_tar(void **state)
+{
+	(void)state;
+	steps_with_busybox("tar");
+}
+
+/* The runner is killed right behind each line in turn, by the line itself. */
+static void a_break_behind_each_step_changes_nothing(void **state)
+{
+	size_t breaks = 0;
+
+	(void)state;
+	for (size_t at = 1; at < 40; at++) {
+		struct pair p;
+
+		scratch_make();
+		pair_begin(&p, "sh");
+		pair_create(&p, "a", "a");
+		pair_create(&p, "b", "b");
+		pair_mkdir(&p, "old");
+		pair_create(&p, "old/x", "x");
+		pair_link(&p, "old/x", "old/y");
+		pair_send_all(&p);
+		pair_rename(&p, "a", "b", RENAME_EXCHANGE);
+		pair_mkdir(&p, "new");
+		pair_rename(&p, "old/x", "new/x", 0);
+		pair_rename(&p, "old", "older", 0);
+		pair_link(&p, "b", "older/b");
+		pair_mkdir(&p, "old");
+		pair_create(&p, "old/t", "t");
+		pair_rename(&p, "old/t", "a", 0);
+		pair_write(&p, "new/x", 0, "X", 1);
+		pair_create(&p, "c", "c");
+		pair_link(&p, "c", "new/c");
+		pair_chmod(&p, "old", 0700);
+		p.break_at = at;
+		if (!pair_send(&p))
+			breaks++;
+		p.break_at = 0;
+		pair_send_all(&p);
+		assert_int_equal(pair_frames(&p, 'N'), 0);
+		pair_compare(&p);
+		pair_end(&p);
+		scratch_remove();
+	}
+	assert_true(breaks > 8);
+}
+
+/* The whole of an editor's save is one file that is put. */
+static void a_save_by_another_name_is_one_placement(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_create(&p, "t", "old");
+	pair_send_all(&p);
+	pair_create(&p, "t.tmp", "new");
+	pair_rename(&p, "t.tmp", "t", 0);
+	pair_send_all(&p);
+	pair_compare(&p);
+	assert_int_equal(pair_lines(&p, "r_do_place"), 1);
+	assert_int_equal(pair_lines(&p, "r_do_rm") + pair_lines(&p, "r_do_mv"), 0);
+	pair_end(&p);
+}
+
+static void a_batch_that_is_done_is_not_done_again(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_create(&p, "a", "a");
+	assert_true(pair_send(&p));
+	assert_int_equal(unlink(scratch_path("there/a")), 0);
+	assert_true(pair_send(&p));
+	assert_false(scratch_exists(scratch_path("there/a")));
+	pair_end(&p);
+}
+
+static void what_cannot_be_done_is_told_and_passed_over(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_create(&p, "a", "a");
+	pair_send_all(&p);
+	assert_int_equal(unlink(scratch_path("there/a")), 0);
+	pair_rename(&p, "a", "b", 0);
+	pair_create(&p, "c", "c");
+	assert_true(pair_send(&p));
+	assert_int_equal(pair_frames(&p, 'N'), 1);
+	assert_true(scratch_exists(scratch_path("there/c")));
+	/* Also when its answer was lost. */
+	assert_true(pair_send(&p));
+	assert_int_equal(pair_frames(&p, 'N'), 1);
+	pair_end(&p);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -296,8 +433,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(an_empty_journal_has_no_batch),
 	        CASE(files_and_directories_arrive),
+	        CASE(a_save_by_another_name_is_one_placement),
+	        CASE(a_batch_that_is_done_is_not_done_again),
+	        CASE(what_cannot_be_done_is_told_and_passed_over),
+	        cmocka_unit_test(a_break_behind_each_step_changes_nothing),
 	        cmocka_unit_test(random_steps_in_sh),
 	        cmocka_unit_test(random_steps_in_bash),
+	        cmocka_unit_test(random_steps_in_busybox),
+	        cmocka_unit_test(random_steps_without_tar),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
