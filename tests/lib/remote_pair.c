@@ -40,9 +40,18 @@ void pair_begin(struct pair *p, const char *shell)
 	p->there = open_made("there");
 	p->state = open_made("state");
 	scratch_mkdir(scratch_path("room"));
-	scratch_mkdir(scratch_path("room/in"));
+	pair_set_room(p, scratch_path("room"));
 	if (remote_journal_open(p->state, &p->journal, &err))
 		fail_msg("%s", err.text);
+}
+
+void pair_set_room(struct pair *p, const char *room)
+{
+	char in[300];
+
+	snprintf(p->room, sizeof(p->room), "%s", room);
+	snprintf(in, sizeof(in), "%s/in", p->room);
+	scratch_mkdir(in);
 }
 
 void pair_end(struct pair *p)
@@ -244,14 +253,15 @@ static int open_here(const char *path, uint64_t ino, void *data)
 	return -ESTALE;
 }
 
-static void put(const struct sbx_machine_file *file)
+static void put(const struct pair *p, const struct sbx_machine_file *file)
 {
-	_cleanup_fd_ int fd = open(scratch_path("room/in/%u", file->number),
-	                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	_cleanup_fd_ int fd = -1;
 	char buf[65536];
 	off_t at = (off_t)file->bytes.offset;
 	ssize_t n;
 
+	snprintf(buf, sizeof(buf), "%s/in/%u", p->room, file->number);
+	fd = open(buf, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	if (file->bytes.data) {
 		assert_int_equal(sbx_write_all(fd, file->bytes.data, file->bytes.size), 0);
@@ -277,7 +287,7 @@ static void put_all(struct pair *p, struct remote_batch *b)
 			break;
 		p->files += load.n;
 		for (size_t i = 0; i < load.n; i++)
-			put(&load.files[i]);
+			put(p, &load.files[i]);
 		remote_load_release(&load);
 	}
 	remote_load_release(&load);
@@ -337,7 +347,7 @@ static char *whole_script(struct pair *p)
 		remote_text_add(&t, "\n");
 	}
 	remote_text_add(&t, "R_ROOM=");
-	remote_text_add(&t, scratch_path("room"));
+	remote_text_add(&t, p->room);
 	remote_text_add(&t, " R_TREE=");
 	remote_text_add(&t, scratch_path("there"));
 	remote_text_add(&t, "\n");

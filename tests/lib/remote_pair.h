@@ -16,6 +16,7 @@
 struct pair {
 	const char *shell; /* words, as for a command line */
 	const char *path;  /* its PATH; NULL: as here */
+	char room[256];    /* of the runner */
 	struct remote_journal *journal;
 	int here, there, state;
 	int kill_us;     /* the next run is killed after as long, at most; 0: it is not */
@@ -29,6 +30,8 @@ struct pair {
 
 /* In the scratch directory, which is there. */
 void pair_begin(struct pair *p, const char *shell);
+/* The runner's room is the directory ROOM, which is the caller's, from here on. */
+void pair_set_room(struct pair *p, const char *room);
 void pair_end(struct pair *p);
 /* The daemon is killed and started: the journal is read again. */
 void pair_reopen(struct pair *p);

@@ -374,6 +374,33 @@ static void a_break_behind_each_step_changes_nothing(void **state)
 	assert_true(breaks > 8);
 }
 
+/* Then what is put is brought to the tree's file system before it is moved into place. */
+static void the_room_may_be_on_another_file_system(void **state)
+{
+	char room[] = "/dev/shm/sandboxfs-test-room-XXXXXX";
+	struct stat a, b;
+
+	(void)state;
+	if (!mkdtemp(room) || stat(room, &a) < 0 || stat(scratch_path("."), &b) < 0 ||
+	    a.st_dev == b.st_dev)
+		skip_because("there is no other file system");
+	for (int i = 0; i < 6; i++) {
+		struct pair p;
+
+		scratch_remove();
+		scratch_make();
+		seed = 77 + (uint64_t)i;
+		pair_begin(&p, "sh");
+		pair_set_room(&p, room);
+		play(&p, i % 2);
+		assert_false(scratch_exists(scratch_path("there/.sandboxfs-stage")));
+		pair_end(&p);
+		assert_int_equal(sbx_tree_remove(AT_FDCWD, room, NULL), 0);
+		assert_int_equal(mkdir(room, 0700), 0);
+	}
+	assert_int_equal(rmdir(room), 0);
+}
+
 /* The whole of an editor's save is one file that is put. */
 static void a_save_by_another_name_is_one_placement(void **state)
 {
@@ -433,6 +460,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(an_empty_journal_has_no_batch),
 	        CASE(files_and_directories_arrive),
+	        CASE(the_room_may_be_on_another_file_system),
 	        CASE(a_save_by_another_name_is_one_placement),
 	        CASE(a_batch_that_is_done_is_not_done_again),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
