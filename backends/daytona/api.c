@@ -80,6 +80,19 @@ const char *daytona_json(struct json_object *obj, size_t *len)
 	        obj, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, len);
 }
 
+void daytona_put_secret(struct json_object *obj)
+{
+	struct json_object *password = daytona_member(obj, "password", json_type_string);
+	size_t len;
+	const char *text = daytona_json(obj, &len);
+
+	explicit_bzero((char *)text, len);
+	if (password)
+		explicit_bzero((char *)json_object_get_string(password),
+		               (size_t)json_object_get_string_len(password));
+	json_object_put(obj);
+}
+
 /* ---- refusals ---- */
 
 /* Cuts TEXT to N bytes, and no character in two. */

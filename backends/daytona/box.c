@@ -13,6 +13,7 @@
 #include "sandboxfs/clock.h"
 
 #define PAUSE_MOST 10 /* times the least */
+#define WAKES_MAX  5
 #define WAKE_MS    120000
 
 /* ---- reading ---- */
@@ -93,15 +94,13 @@ int daytona_box_read(struct json_object *obj, struct daytona_box *ret, struct sb
 		return sbx_fail(err, EPROTO, "an answer of Daytona shows no sandbox");
 	if (!copy_word(ret->name, sizeof(ret->name), daytona_text(obj, "name")))
 		memcpy(ret->name, ret->id, sizeof(ret->id));
-	if (!copy_word(ret->user, sizeof(ret->user), daytona_text(obj, "user")))
-		*ret->user = '\0';
 	snprintf(ret->label, sizeof(ret->label), "%s", daytona_text(labels, DAYTONA_LABEL));
 	snprintf(ret->toolbox, sizeof(ret->toolbox), "%s", daytona_text(obj, "toolboxProxyUrl"));
-	snprintf(ret->version, sizeof(ret->version), "%s", daytona_text(obj, "daemonVersion"));
-	ret->checks_out = checks_out(ret->version);
-	ret->leaving = strcmp(daytona_text(obj, "desiredState"), "destroyed") == 0;
+	ret->checks_out = checks_out(daytona_text(obj, "daemonVersion"));
 	ret->made_ms = time_ms(daytona_text(obj, "createdAt"));
-	look->state = ret->leaving ? SBX_MACHINE_GONE : state_of(daytona_text(obj, "state"));
+	look->state = state_of(daytona_text(obj, "state"));
+	if (strcmp(daytona_text(obj, "desiredState"), "destroyed") == 0)
+		look->state = SBX_MACHINE_GONE;
 	snprintf(look->reason, sizeof(look->reason), "%.*s", (int)sizeof(look->reason) - 1,
 	         daytona_text(obj, "errorReason"));
 	look->cpus = daytona_number(obj, "cpu");
@@ -169,15 +168,15 @@ static int start(struct daytona *d, struct daytona_box *box, atomic_bool *cancel
 struct wait {
 	struct daytona *d;
 	struct daytona_box *box;
-	bool woke; /* once is enough */
+	unsigned wakes;
 	atomic_bool *cancelled;
 };
 
+/* What is shown may be behind. */
 static int wake(struct wait *w, struct sbx_error *err)
 {
-	if (w->woke)
+	if (w->wakes++ == WAKES_MAX)
 		return sbx_fail(err, EREMOTEIO, "Daytona does not wake the sandbox");
-	w->woke = true;
 	return start(w->d, w->box, w->cancelled, err);
 }
 
@@ -203,7 +202,7 @@ static int step(struct wait *w, struct sbx_error *err)
 int daytona_box_await(struct daytona *d, struct daytona_box *box, uint64_t most_ms,
                       atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct wait w = {d, box, false, cancelled};
+	struct wait w = {d, box, 0, cancelled};
 	const uint64_t until_ms = sbx_now_ms() + most_ms;
 	_cleanup_free_ char *id = strdup(box->id);
 	uint64_t pause_ms = d->config.pause_ms;

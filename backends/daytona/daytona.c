@@ -1,6 +1,7 @@
 /* The provider: its settings, and its table. */
 #include "backends/daytona/daytona.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,10 @@
 #include "backends/daytona/daytona_impl.h"
 #include "sandboxfs/secret.h"
 
-#define ASK_MS   30000
-#define PAUSE_MS 100
+#define ASK_MS    30000
+#define PAUSE_MS  100
+#define IMAGE_MAX 400
+#define KEY_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 
 static void info(struct sbx_provider *p, struct json_object *obj)
 {
@@ -60,6 +63,21 @@ static const struct sbx_provider_impl impl = {
 
 /* ---- settings ---- */
 
+static int check_env(const struct sbx_daytona_config *c, struct sbx_error *err)
+{
+	for (char *const *at = c->env; at && *at; at++) {
+		const size_t n = strcspn(*at, "="), good = strspn(*at, KEY_BYTES);
+
+		if (!n || good != n || !(*at)[n] || isdigit((unsigned char)**at) ||
+		    n > DAYTONA_KEY_MAX)
+			return sbx_fail(err, EINVAL,
+			                "Invalid env key \"%.*s\" \u2014 must match "
+			                "[A-Za-z_][A-Za-z0-9_]*",
+			                (int)(n < 100 ? n : 100), *at);
+	}
+	return 0;
+}
+
 static int check(const struct sbx_daytona_config *c, struct sbx_error *err)
 {
 	if (!c->key)
@@ -77,9 +95,9 @@ static int check(const struct sbx_daytona_config *c, struct sbx_error *err)
 		return sbx_fail(err, EINVAL,
 		                "Daytona takes a number of processors, memory and disk "
 		                "for an image only: a snapshot has its own");
-	if (c->image && strpbrk(c->image, " \t\r\n"))
-		return sbx_fail(err, EINVAL, "the name of the image has a blank");
-	return 0;
+	if (c->image && (strpbrk(c->image, " \t\r\n") || strlen(c->image) > IMAGE_MAX))
+		return sbx_fail(err, EINVAL, "the name of the image has a blank, or is too long");
+	return check_env(c, err);
 }
 
 /* TEXT NULL: OTHER, which may be NULL. False: no memory. */

@@ -27,6 +27,7 @@ struct sbx_daytona_config {
 	const char *snapshot; /* NULL: SBX_DAYTONA_SNAPSHOT, unless there is an image */
 	const char *image;    /* a sandbox of it is built, of the size below; or NULL */
 	const char *net;      /* as sbx_settings.net; NULL: "none" */
+	char *const *env; /* KEY=VALUE of all that runs there, ended by NULL; borrowed, or NULL */
 	unsigned cpus, memory_gb, disk_gb; /* of an image's; 0: Daytona's default */
 	unsigned idle_min;                 /* until a sandbox that is not used stops; 0: never */
 	bool kept;                         /* one that has stopped is kept, and can be woken */

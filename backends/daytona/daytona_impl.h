@@ -12,8 +12,9 @@
 #include "backends/daytona/daytona.h"
 #include "sandboxfs/github.h"
 
-#define DAYTONA_LABEL "sandboxfs" /* of our sandboxes; its value is the daemon's */
-#define DAYTONA_DEPTH 32          /* of a JSON text */
+#define DAYTONA_LABEL   "sandboxfs" /* of our sandboxes; its value is the daemon's */
+#define DAYTONA_DEPTH   32          /* of a JSON text */
+#define DAYTONA_KEY_MAX 255         /* bytes of the name of a variable */
 
 /* The network that is asked for. */
 struct daytona_net {
@@ -83,6 +84,8 @@ struct json_object *daytona_member(struct json_object *obj, const char *key, enu
 void daytona_add(struct json_object *obj, const char *key, const char *value); /* NULL: not added */
 /* The text of OBJ, borrowed of it; and its length. */
 const char *daytona_json(struct json_object *obj, size_t *len);
+/* As json_object_put(), of what has a secret: nothing of it stays in memory. */
+void daytona_put_secret(struct json_object *obj);
 /* Puts what the server says of its refusal of STATUS into ERR, whose code stays. */
 void daytona_refused(const char *body, size_t len, long status, struct sbx_error *err);
 /* TEXT for a query, malloc'd; NULL: no memory. */
@@ -94,11 +97,9 @@ int daytona_pause(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err);
 
 /* A sandbox, as the control plane shows it. */
 struct daytona_box {
-	char id[64], name[128], user[64], label[128];
+	char id[64], name[128], label[128];
 	char toolbox[512]; /* URL of all toolboxes, "" where it is not said */
-	char version[32];  /* of the daemon in it */
-	bool checks_out;   /* that daemon does, what it makes */
-	bool leaving;      /* it is to be removed */
+	bool checks_out;   /* its daemon checks out the branch that it makes */
 	int64_t made_ms;
 	struct sbx_machine_look look;
 };

@@ -95,7 +95,7 @@ int daytona_clone(struct daytona_machine *m, const struct daytona_source *source
 		daytona_add(body, is_hash(base) ? "commit_id" : "branch", base);
 	add_token(daytona_of(m->base.provider), body);
 	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
-	json_object_put(body);
+	daytona_put_secret(body);
 	return r && status ? clone_failed(source, base, status, err) : r;
 }
 
@@ -211,7 +211,7 @@ static int push(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_er
 	daytona_add(body, "path", m->base.workdir);
 	add_token(daytona_of(m->base.provider), body);
 	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
-	json_object_put(body);
+	daytona_put_secret(body);
 	return r && status ? push_failed(status, err) : r;
 }
 

@@ -59,6 +59,23 @@ static void add_size(const struct sbx_daytona_config *c, struct json_object *bod
 		json_object_object_add(body, "disk", json_object_new_int64(c->disk_gb));
 }
 
+static void add_env(const struct sbx_daytona_config *c, struct json_object *body)
+{
+	struct json_object *env;
+
+	if (!c->env || !*c->env)
+		return;
+	env = json_object_new_object();
+	for (char *const *at = c->env; *at; at++) {
+		const size_t n = strcspn(*at, "=");
+		char key[DAYTONA_KEY_MAX + 1];
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, *at);
+		daytona_add(env, key, *at + n + 1);
+	}
+	json_object_object_add(body, "env", env);
+}
+
 /* Without a source nothing has to come by the network, so that it is closed from the beginning. */
 static struct json_object *create_body(struct making *k)
 {
@@ -73,6 +90,7 @@ static struct json_object *create_body(struct making *k)
 	json_object_object_add(body, "autoStopInterval", json_object_new_int64(c->idle_min));
 	if (!c->kept)
 		json_object_object_add(body, "autoDeleteInterval", json_object_new_int(0));
+	add_env(c, body);
 	k->closed = !k->source.url;
 	if (k->closed)
 		daytona_net_add(&k->d->net, body);
@@ -301,7 +319,6 @@ static int close_network(struct making *k, struct sbx_error *err)
 
 /* ---- all of it ---- */
 
-/* That it is gone is no fault of who asked for it. */
 static int await_up(struct making *k, struct sbx_error *err)
 {
 	const uint64_t most_ms = k->d->config.image ? BUILD_MS : START_MS;

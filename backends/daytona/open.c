@@ -10,7 +10,8 @@ int sbx_daytona_open(const struct sbx_host *host, const struct sbx_daytona_lent 
 	                                    .pool = lent->pool,
 	                                    .key = lent->key,
 	                                    .git_token = lent->git_token,
-	                                    .net = host->settings->net};
+	                                    .net = host->settings->net,
+	                                    .env = host->settings->env.items};
 	struct sbx_provider *p;
 	int r;
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import uuid
 
 SIZES = {"daytona-small": (1, 1, 3), "daytona-medium": (2, 4, 8), "daytona-large": (4, 8, 10)}
@@ -28,6 +29,18 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+def end_marked(pid, mark):
+    """Whether there was such a process to end."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            if mark not in f.read().split(b"\0"):
+                return False
+        os.kill(int(pid), signal.SIGKILL)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 class Box:
     def __init__(self, top, body, era):
         self.id = str(uuid.uuid4())
@@ -43,7 +56,7 @@ class Box:
         self.root = f"{top}/{self.id}"
         self.home = self.root + "/home/daytona"
         self.lock = threading.Lock()
-        self.running = set()
+        self.spawned = False  # ever
         self.sessions = {}
         os.makedirs(self.home)
 
@@ -143,24 +156,14 @@ class Box:
             if self.state != "started":
                 raise Refused(502, None)
             process = subprocess.Popen(argv, start_new_session=True, **how)
-            self.running.add(process)
+            self.spawned = True
         return process
-
-    def forget(self, process):
-        with self.lock:
-            self.running.discard(process)
 
     def end_processes(self):
         """By a marker in their environment, as some are in sessions of their own."""
         mark = b"DAYTONA_SANDBOX_ID=" + self.id.encode()
-        for _ in range(3):
-            for pid in filter(str.isdigit, os.listdir("/proc")):
-                try:
-                    with open(f"/proc/{pid}/environ", "rb") as f:
-                        if mark in f.read().split(b"\0"):
-                            os.kill(int(pid), signal.SIGKILL)
-                except OSError:
-                    pass
+        while self.spawned and any([end_marked(pid, mark) for pid in os.listdir("/proc")]):
+            time.sleep(0.01)
 
     def path(self, text):
         """The path that TEXT means, below the root; else the request is wrong."""

@@ -76,8 +76,6 @@ def handle_execute(box, request):
         process.communicate()
         code = "REQUEST_TIMEOUT" if box.era == "v0.190" else "PROCESS_EXECUTION_TIMEOUT"
         raise Refused(408, "request timeout: command execution timeout", code) from None
-    finally:
-        box.forget(process)
     if box.state != "started":
         raise Refused(502, None)
     return 200, {"exitCode": max(process.returncode, -1), "result": text_of(out)}
@@ -126,7 +124,6 @@ class Session:
     def end(self):
         kill(self.shell)
         self.shell.wait()
-        self.box.forget(self.shell)
 
 
 def session_of(box, request):
@@ -304,7 +301,6 @@ def git(box, *words, credentials=None, path=None):
     done = box.spawn(["git", *where, *words], env=env, cwd=box.home, stdin=subprocess.DEVNULL,
                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     out = done.communicate()[0].decode("utf-8", "replace")
-    box.forget(done)
     return done.returncode, out
 
 

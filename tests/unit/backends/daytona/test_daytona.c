@@ -59,6 +59,25 @@ static void settings_that_cannot_be_are_refused(void **state)
 	check_refused(&config, EINVAL, "blank");
 }
 
+static void names_of_variables_are_names(void **state)
+{
+	static const char *const wrong[] = {"A-B=1",  "=1",    "1A=1", "$(id)=1",
+	                                    "A\nB=1", "A B=1", "A"};
+	struct sbx_daytona_config config = daytona_config;
+	char pair[32], want[128], *env[] = {pair, NULL};
+
+	(void)state;
+	config.env = env;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(wrong); i++) {
+		snprintf(pair, sizeof(pair), "%s", wrong[i]);
+		snprintf(want, sizeof(want), "Invalid env key \"%.*s\" \u2014 must match",
+		         (int)strcspn(pair, "="), pair);
+		if (strchr(want, '\n'))
+			*strchr(want, '\n') = '?';
+		check_refused(&config, EINVAL, want);
+	}
+}
+
 static void networks_that_have_no_word_are_refused(void **state)
 {
 	static const char *const rules[] = {"a.org:8080", "a.org/private", "[::1]", "10.0.0.1:80"};
@@ -350,6 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(there_must_be_a_key),
 	        CASE(settings_that_cannot_be_are_refused),
+	        CASE(names_of_variables_are_names),
 	        CASE(networks_that_have_no_word_are_refused),
 	        CASE(a_source_is_checked_without_a_request),
 	        CASE(settings_come_from_the_environment),

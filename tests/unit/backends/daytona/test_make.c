@@ -117,6 +117,19 @@ static void one_may_be_kept_of_another_snapshot(void **state)
 	daytona_drop(m);
 }
 
+static void variables_are_there_for_all_that_runs(void **state)
+{
+	char one[] = "GREETING=hello=world", two[] = "EMPTY=", *env[] = {one, two, NULL};
+	struct sbx_machine *m;
+
+	(void)state;
+	daytona_config.env = env;
+	daytona_provide();
+	m = daytona_made(NULL);
+	daytona_runs(m, "echo $GREETING ${EMPTY-unset}", "hello=world\n");
+	daytona_drop(m);
+}
+
 static void an_image_has_a_size(void **state)
 {
 	const char *name = daytona_name();
@@ -574,6 +587,7 @@ int main(void)
 	        CASE(it_takes_four_requests),
 	        CASE(it_is_ephemeral_and_has_its_name_and_label),
 	        CASE(one_may_be_kept_of_another_snapshot),
+	        CASE(variables_are_there_for_all_that_runs),
 	        CASE(an_image_has_a_size),
 	        CASE(without_a_source_it_is_an_empty_directory),
 	        CASE(a_base_is_a_branch_or_a_commit),
