@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "fs/sandbox/registry.h"
-#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
@@ -121,9 +120,6 @@ bool sbx_gitdir_planted(struct sbx_box *box, int dirfd, const char *name, const 
 
 	if (!S_ISDIR(st->st_mode) || !box || !box->hides_git || is_of_base(box, st))
 		return false;
-	/* It may be one, as long as nobody knows what is in it. */
-	if (!sbx_away_here(box->sandbox, st->st_ino, SBX_NEED_NAMES, 0, 0))
-		return true;
 	snprintf(head, sizeof(head), "%s%sHEAD", name, *name ? "/" : "");
 	if (!has(dirfd, head))
 		return false;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/workspace/nested_git.h"
+#include "fs/workspace/place.h"
 
 static struct sbx_sandbox *sandbox_of(const struct sbx_node *node)
 {
@@ -37,7 +38,7 @@ static int unnamed(int r, struct sbx_error *err)
 static int path_of(struct sbx_workspace *ws, struct sbx_node *node, char ret[PATH_MAX],
                    struct sbx_error *err)
 {
-	int r = sbx_node_path(ws->inodes, node, ret, PATH_MAX);
+	int r = ws_place_of(ws, node, ret);
 
 	return r < 0 ? unnamed(r, err) : 0;
 }
@@ -45,7 +46,9 @@ static int path_of(struct sbx_workspace *ws, struct sbx_node *node, char ret[PAT
 static int path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
                    char ret[PATH_MAX], struct sbx_error *err)
 {
-	return ws_path_in(ws, dir, name, ret) ? 0 : unnamed(-ENAMETOOLONG, err);
+	int r = ws_place_in(ws, dir, name, ret);
+
+	return r < 0 ? unnamed(r, err) : 0;
 }
 
 static int admit(struct ws_change *c, struct sbx_sandbox *sandbox, struct sbx_error *err)

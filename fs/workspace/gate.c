@@ -7,6 +7,7 @@
  */
 #include "fs/workspace/gate.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 #include "fs/sandbox/await.h"
 #include "fs/workspace/nested_git.h"
+#include "fs/workspace/place.h"
 #include "fs/workspace/stall.h"
 #include "fs/workspace/tree.h"
 #include "sandboxfs/away.h"
@@ -27,6 +29,7 @@ struct passage {
 	struct sbx_node *node, *other;  /* of call->ino and call->other; references, or NULL */
 	struct sbx_box *first, *second; /* whose turns are held, in the order of their numbers */
 	bool stalls;
+	int refused; /* what is absent has no place to come from: -errno */
 	struct ws_absent absent;
 };
 
@@ -45,11 +48,20 @@ struct ws_operation {
 /* Names of the host's own repositories are all here. */
 static bool is_asked(struct passage *p, struct sbx_node *node)
 {
-	return !p->stalls && sbx_is_away(sbx_node_box(node)->sandbox) &&
+	return !p->stalls && !p->refused && sbx_is_away(sbx_node_box(node)->sandbox) &&
 	       !sbx_node_stored(p->ws->inodes, node);
 }
 
-/* What is absent has to have a path, or it cannot be asked for. */
+/* NEED of the file numbered INO is not here. R: whether its path is known. */
+static void stall_for(struct passage *p, struct sbx_box *box, enum sbx_need need, ino_t ino, int r)
+{
+	p->stalls = r == 0;
+	p->refused = r;
+	p->absent.box = box;
+	p->absent.need = need;
+	p->absent.ino = ino;
+}
+
 static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, uint64_t off,
                 uint64_t len)
 {
@@ -94,11 +106,7 @@ static void ask_victim(struct passage *p, struct sbx_node *dir, const char *name
 	sbx_fd_put(p->ws->inodes, f);
 	if (!found || sbx_away_here(box->sandbox, st.st_ino, SBX_NEED_NAMES, 0, 0))
 		return;
-	p->absent.box = box;
-	p->absent.need = SBX_NEED_NAMES;
-	p->absent.ino = st.st_ino;
-	p->absent.off = p->absent.len = 0;
-	p->stalls = ws_path_in(p->ws, dir, name, p->absent.path);
+	stall_for(p, box, SBX_NEED_NAMES, st.st_ino, ws_place_in(p->ws, dir, name, p->absent.path));
 }
 
 /* --- the passage -------------------------------------------------------------------------------
@@ -147,6 +155,15 @@ static void give_turn(struct sbx_box *box)
 		pthread_rwlock_unlock(box->sandbox->turn);
 }
 
+/* It has lost its last name before it came. */
+static void refuse(fuse_req_t req, const struct passage *p)
+{
+	struct sbx_error err;
+
+	sbx_fail(&err, ESTALE, "the file was moved or removed before its contents had come");
+	ws_refuse(req, p->absent.box, &err);
+}
+
 void ws_pass(struct ws_call *c)
 {
 	struct passage p = {.call = c, .ws = ws_of(c->req)};
@@ -160,12 +177,14 @@ void ws_pass(struct ws_call *c)
 	take_turn(p.second, c->op->alone);
 	if (p.first)
 		c->op->needs(&p);
-	if (!p.stalls)
+	if (!p.stalls && !p.refused)
 		c->op->run(c);
 	give_turn(p.second);
 	give_turn(p.first);
 	if (p.stalls)
 		ws_stall(c, &p.absent);
+	else if (p.refused)
+		refuse(c->req, &p);
 	sbx_node_put(ws->inodes, p.node);
 	sbx_node_put(ws->inodes, p.other);
 }

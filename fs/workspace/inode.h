@@ -163,6 +163,10 @@ struct sbx_hold {
 	struct sbx_node *node; /* NULL: the kernel does not know the file */
 	struct sbx_fd *fd;
 	bool last; /* it is the file's only name */
+	/* Where it was seen before, when that was another name of it; a reference, and the
+	 * caller's. */
+	struct sbx_node *was_in;
+	char *was;
 };
 /*
  * Holds what stands at NAME in DIR. *RET is to be released; its node is NULL where there is

@@ -95,16 +95,22 @@ bool sbx_node_stored(struct sbx_inodes *tab, struct sbx_node *node)
 
 /*
  * What is elsewhere has no blocks here, and is no hole for that: who copies holes as such would
- * copy nothing.
+ * copy nothing. How many directories are in one, nobody knows before its names are here: 1 says so
+ * to who would save himself looking.
  */
-static void show_blocks(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
+static void show_absent(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
 {
 	struct sbx_sandbox *sandbox = node->box->sandbox;
+	const bool dir = S_ISDIR(st->st_mode);
 
-	if (!sandbox || !sbx_is_away(sandbox) || !S_ISREG(st->st_mode) ||
-	    sbx_away_here(sandbox, st->st_ino, SBX_NEED_DATA, 0, 0) || sbx_node_stored(tab, node))
+	if (!sandbox || !sbx_is_away(sandbox) || (!dir && !S_ISREG(st->st_mode)) ||
+	    sbx_away_here(sandbox, st->st_ino, dir ? SBX_NEED_NAMES : SBX_NEED_DATA, 0, 0) ||
+	    sbx_node_stored(tab, node))
 		return;
-	st->st_blocks = (st->st_size + 511) / 512;
+	if (dir)
+		st->st_nlink = 1;
+	else
+		st->st_blocks = (st->st_size + 511) / 512;
 }
 
 /* Lock held. */
@@ -310,7 +316,7 @@ static int look_up(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	}
 	sbx_inodes_unlock(tab);
 	if (r == 0)
-		show_blocks(tab, *ret, st);
+		show_absent(tab, *ret, st);
 	return r;
 }
 
@@ -359,7 +365,7 @@ int sbx_node_adopt(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	sbx_inodes_unlock(tab);
 	sbx_fd_put(tab, f);
 	if (r == 0)
-		show_blocks(tab, *ret, st);
+		show_absent(tab, *ret, st);
 	return r;
 }
 
@@ -416,7 +422,7 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 		if (node->nameless && st->st_nlink == 1)
 			st->st_nlink = 0;
 		sbx_inodes_unlock(tab);
-		show_blocks(tab, node, st);
+		show_absent(tab, node, st);
 	}
 	return r;
 }
@@ -459,6 +465,33 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	return other || (changed && answer == SBX_ANSWER_SETATTR);
 }
 
+/* Of a file that has another name, by which it is reached when NAME in DIR is gone. Lock held. */
+static void keep_place(struct sbx_node *node, const struct sbx_node *dir, const char *name,
+                       struct sbx_hold *ret)
+{
+	if (place_matters(node->type) || !node->parent || !node->name || was_at(node, dir, name))
+		return;
+	ret->was = strdup(node->name);
+	ret->was_in = ret->was ? node->parent : NULL;
+	if (ret->was_in)
+		ret->was_in->refs++;
+}
+
+static void hold_forget(struct sbx_inodes *tab, struct sbx_hold *hold)
+{
+	sbx_node_put(tab, hold->was_in);
+	free(hold->was);
+	hold->was_in = NULL;
+	hold->was = NULL;
+}
+
+/* The name is gone, and others are left. Lock held. */
+static void give_place_back(struct sbx_inodes *tab, const struct sbx_hold *hold)
+{
+	if (hold->was_in && !hold->last)
+		place_at(tab, hold->node, hold->was_in, hold->was);
+}
+
 void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                    struct sbx_hold *ret)
 {
@@ -479,11 +512,13 @@ void sbx_hold_name(struct sbx_inodes *tab, struct sbx_node *dir, const char *nam
 	node = find_at(tab, dir, &id);
 	if (node) {
 		node->refs++;
+		keep_place(node, dir, name, ret);
 		place_at(tab, node, dir, name);
 	}
 	sbx_inodes_unlock(tab);
 	if (node && sbx_node_fd(tab, node, SBX_FD_PATH, &ret->fd) < 0) {
 		sbx_node_put(tab, node);
+		hold_forget(tab, ret);
 		return;
 	}
 	ret->node = node;
@@ -499,10 +534,12 @@ void sbx_hold_release(struct sbx_inodes *tab, struct sbx_hold *hold, bool done)
 		sbx_inodes_lock(tab);
 		sbx_fd_pin(tab, hold->node, hold->fd);
 		hold->node->nameless |= hold->last;
+		give_place_back(tab, hold);
 		sbx_inodes_unlock(tab);
 	}
 	sbx_fd_put(tab, hold->fd);
 	sbx_node_put(tab, hold->node);
+	hold_forget(tab, hold);
 }
 
 /* Those below TOP, or all of BOX when it is NULL. Lock held. */

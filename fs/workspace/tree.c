@@ -22,8 +22,9 @@
 #include "fs/workspace/owner.h"
 #include "sandboxfs/cleanup.h"
 
-bool ws_path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                char buf[PATH_MAX])
+/* The path of NAME in DIR from the sandbox's root. */
+static bool path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
+                    char buf[PATH_MAX])
 {
 	size_t len;
 
@@ -38,7 +39,7 @@ static void note_nested(struct sbx_workspace *ws, struct sbx_node *dir, int dirf
 {
 	char path[PATH_MAX];
 
-	if (sbx_nested_is(sbx_node_box(dir), name) && ws_path_in(ws, dir, name, path))
+	if (sbx_nested_is(sbx_node_box(dir), name) && path_in(ws, dir, name, path))
 		sbx_nested_note(sbx_node_box(dir), dirfd, name, path);
 }
 
@@ -290,8 +291,8 @@ static void moved_nested(struct sbx_workspace *ws, struct sbx_node *dir, const c
 {
 	char old[PATH_MAX], new[PATH_MAX];
 
-	if (sbx_node_box(dir)->hides_git && ws_path_in(ws, dir, name, old) &&
-	    ws_path_in(ws, newdir, newname, new))
+	if (sbx_node_box(dir)->hides_git && path_in(ws, dir, name, old) &&
+	    path_in(ws, newdir, newname, new))
 		sbx_nested_moved(sbx_node_box(dir), old, new, swapped);
 }
 

@@ -16,10 +16,6 @@ struct ws_new {
 	int flags; /* then: O_EXCL, O_TRUNC */
 };
 
-/* The path of NAME in DIR from the sandbox's root; false: it is not known, or too long. */
-bool ws_path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *name,
-                char buf[PATH_MAX]);
-
 /*
  * Makes NAME in DIR, whose descriptor is DIRFD. 0, the descriptor of what is opened (the caller's),
  * or -errno, with ERR where there is more to say. -ESTALE: a link stands in the way now.
