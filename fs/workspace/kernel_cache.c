@@ -17,6 +17,7 @@
 #include "fs/fuse/passthrough.h"
 #include "fs/fuse/session.h"
 #include "fs/workspace/workspace.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
@@ -120,6 +121,37 @@ static void renew_contents(struct sbx_workspace *ws, struct sbx_node *node, stru
 		*attr = 0;
 }
 
+/*
+ * A directory whose names are elsewhere may turn out to be a repository that a command made
+ * (fs/sandbox/gitdir.h). Host git looks at its owner after it has looked into it, so that has to be
+ * asked for then.
+ */
+static bool is_unlisted(struct sbx_workspace *ws, struct sbx_node *node, const struct stat *st)
+{
+	const struct sbx_box *box = sbx_node_box(node);
+
+	return box && box->hides_git && sbx_is_away(box->sandbox) && S_ISDIR(st->st_mode) &&
+	       !sbx_away_here(box->sandbox, st->st_ino, SBX_NEED_NAMES, 0, 0) &&
+	       !sbx_node_stored(ws->inodes, node);
+}
+
+#define DIR_SIZE 4096
+
+/*
+ * That contents or names have come changes the status of the copy, and how large a directory of it
+ * is, not what it is a copy of: who reads it all (tar) would take that for a change.
+ */
+static void show_copy(const struct sbx_node *node, struct stat *st)
+{
+	const struct sbx_box *box = sbx_node_box(node);
+
+	if (!box || !sbx_is_away(box->sandbox))
+		return;
+	st->st_ctim = st->st_mtim;
+	if (S_ISDIR(st->st_mode))
+		st->st_size = DIR_SIZE;
+}
+
 void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
              enum sbx_answer answer, double *entry, double *attr)
 {
@@ -131,6 +163,9 @@ void ws_hand(struct sbx_workspace *ws, struct sbx_node *node, struct stat *st,
 		*entry = 0;
 		*attr = 0;
 	}
+	if (is_unlisted(ws, node, st))
+		*attr = 0;
+	show_copy(node, st);
 }
 
 double ws_absent_timeout(struct sbx_workspace *ws, struct sbx_node *dir)
