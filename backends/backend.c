@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backends/daytona/daytona.h"
 #include "backends/local/local.h"
 #include "backends/memory/memory.h"
 #include "backends/trace.h"
@@ -15,6 +16,8 @@
 #ifdef SBX_DIRS
 #include "tests/lib/dirs.h"
 #endif
+
+static const char *const daytona_secrets[] = {"DAYTONA_API_KEY", NULL};
 
 static const struct known {
 	const char *name;
@@ -27,7 +30,7 @@ static const struct known {
 } backends[] = {
         {"local", sbx_local_open, sbx_spawner_start, NULL},
         {"memory", sbx_memory_open, sbx_spawner_start, NULL},
-        {"daytona", NULL, NULL, "Daytona sandbox not yet implemented"},
+        {"daytona", sbx_daytona_open, NULL, NULL, daytona_secrets},
         {"vercel", NULL, NULL, "Vercel sandbox not yet implemented"},
         {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
 #ifdef SBX_DIRS

@@ -333,6 +333,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	                            .loop = d->loop,
 	                            .spawner = d->spawner,
 	                            .http = d->http,
+	                            .pool = d->lane,
 	                            .secret = find_secret,
 	                            .dropped = handle_dropped,
 	                            .data = d};

@@ -51,14 +51,7 @@ int sbx_daytona_check_source(const char *source, const char *github_api, struct 
  * GITHUB_API_URL say (borrowed of the environment), and the usual idle_min. */
 void sbx_daytona_environment(struct sbx_daytona_config *config);
 
-/* The part of the daemon that the backend needs beside its host. */
-struct sbx_daytona_lent {
-	struct sbx_http *http;
-	struct sbx_pool *pool; /* wide */
-	const struct sbx_secret *key, *git_token;
-};
 /* As sbx_backend_open(). Nothing is asked of Daytona. */
-int sbx_daytona_open(const struct sbx_host *host, const struct sbx_daytona_lent *lent,
-                     struct sbx_backend **ret, struct sbx_error *err);
+int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 
 #endif

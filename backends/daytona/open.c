@@ -2,21 +2,22 @@
 #include "backends/daytona/daytona.h"
 #include "sandboxfs/settings.h"
 
-int sbx_daytona_open(const struct sbx_host *host, const struct sbx_daytona_lent *lent,
-                     struct sbx_backend **ret, struct sbx_error *err)
+int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
 {
-	struct sbx_daytona_config config = {.http = lent->http,
+	struct sbx_daytona_config config = {.http = host->http,
 	                                    .loop = host->loop,
-	                                    .pool = lent->pool,
-	                                    .key = lent->key,
-	                                    .git_token = lent->git_token,
+	                                    .pool = host->pool,
+	                                    .key = sbx_host_secret(host, "DAYTONA_API_KEY"),
+	                                    .git_token = sbx_host_secret(host, "GITHUB_TOKEN"),
 	                                    .net = host->settings->net,
 	                                    .env = host->settings->env.items};
 	struct sbx_provider *p;
 	int r;
 
 	sbx_daytona_environment(&config);
-	r = sbx_daytona_check_source(host->settings->source, config.github_api, err);
+	r = sbx_daytona_check_source(host->settings->source_abs ? host->settings->source_abs
+	                                                        : host->settings->source,
+	                             config.github_api, err);
 	if (!r)
 		r = sbx_daytona_provider(&config, &p, err);
 	return r ? r : sbx_remote_open(host, p, ret, err);

@@ -24,6 +24,7 @@
 struct sbx_backend;
 struct sbx_http;
 struct sbx_loop;
+struct sbx_pool;
 struct sbx_secret;
 struct sbx_spawner;
 
@@ -112,6 +113,7 @@ struct sbx_host {
 	struct sbx_loop *loop;
 	struct sbx_spawner *spawner; /* of sbx_backend_start_early; NULL: no command is run here */
 	struct sbx_http *http;       /* NULL: no service is asked */
+	struct sbx_pool *pool;       /* wide; it outlives the sandboxes */
 	/*
 	 * [any] What the environment had as NAME, which is GITHUB_TOKEN or one of
 	 * sbx_backend_secrets; NULL: it was not set. Borrowed, as long as the backend.

@@ -78,9 +78,15 @@ static void unknown_backends_are_refused(void **state)
 static void known_but_absent_backends_say_so(void **state)
 {
 	(void)state;
-	expect_open("daytona", -EOPNOTSUPP, "Daytona sandbox not yet implemented");
 	expect_open("vercel", -EOPNOTSUPP, "not yet implemented");
 	expect_open("dagger", -EOPNOTSUPP, "not yet implemented");
+}
+
+static void daytona_needs_a_key(void **state)
+{
+	(void)state;
+	expect_open("daytona", -EACCES,
+	            "Daytona API key required (set DAYTONA_API_KEY or pass opts.daytona.apiKey)");
 }
 
 /* Commands of one that is elsewhere need nothing of this host, which may not even be able to
@@ -90,11 +96,12 @@ static void only_who_runs_commands_here_starts_a_process(void **state)
 	static const struct {
 		const char *name;
 		int r;
-	} rows[] = {{"local", 0},
-	            {"memory", 0},
-	            {"daytona", -EOPNOTSUPP},
-	            {"vercel", -EOPNOTSUPP},
-	            {"nonsense", -EINVAL}};
+		bool starts;
+	} rows[] = {{"local", 0, true},
+	            {"memory", 0, true},
+	            {"daytona", 0, false},
+	            {"vercel", -EOPNOTSUPP, false},
+	            {"nonsense", -EINVAL, false}};
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
@@ -104,7 +111,7 @@ static void only_who_runs_commands_here_starts_a_process(void **state)
 		struct sbx_spawner *sp = NULL;
 
 		assert_int_equal(sbx_backend_start_early(&settings, &sp, &err), rows[i].r);
-		assert_int_equal(sp != NULL, rows[i].r == 0);
+		assert_int_equal(sp != NULL, rows[i].starts);
 		if (sp)
 			assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
 		sbx_spawner_stop(sp);
@@ -181,6 +188,7 @@ struct tables {
 	struct sbx_git_impl git;
 	struct sbx_history_impl history;
 	struct sbx_remote_impl remote;
+	struct sbx_away_impl away;
 };
 
 static void nothing(void)
@@ -204,12 +212,17 @@ static void fill_all(struct tables *t)
 	t->impl.git = &t->git;
 	t->impl.history = &t->history;
 	t->impl.remote = &t->remote;
+	t->impl.away = &t->away;
 }
 
 static void hand_over(const struct tables *t, bool recovered)
 {
-	struct sbx_sandbox sb = {
-	        .impl = &t->impl, .name = (char *)"a", .id = (char *)"a-1", .workdir = (char *)"/"};
+	static pthread_rwlock_t turn = PTHREAD_RWLOCK_INITIALIZER;
+	struct sbx_sandbox sb = {.impl = &t->impl,
+	                         .name = (char *)"a",
+	                         .id = (char *)"a-1",
+	                         .workdir = (char *)"/",
+	                         .turn = t->impl.away ? &turn : NULL};
 	const struct sbx_backend_impl impl = {.recover = give_back, .create = give};
 	struct giver b = {.base.impl = &impl, .sb = &sb};
 	struct sbx_sandbox *ret = NULL;
@@ -259,6 +272,7 @@ static void whole_tables_and_absent_ones_are_taken(void **state)
 	t.impl.git = NULL;
 	t.impl.history = NULL;
 	t.impl.remote = NULL;
+	t.impl.away = NULL;
 	hand_over(&t, false);
 }
 
@@ -283,6 +297,7 @@ static void a_table_with_a_gap_is_refused(void **state)
 	        ONE(impl.close),    ONE(commands.exec),   ONE(commands.stale),
 	        ONE(commands.sync), ONE(commands.signal), ALL(storage),
 	        ALL(git),           ALL(history),         ALL(remote),
+	        ALL(away),
 	};
 
 	(void)state;
@@ -320,6 +335,7 @@ int main(void)
 	        cmocka_unit_test(bad_names_are_refused),
 	        cmocka_unit_test(unknown_backends_are_refused),
 	        cmocka_unit_test(known_but_absent_backends_say_so),
+	        cmocka_unit_test(daytona_needs_a_key),
 	        cmocka_unit_test(only_who_runs_commands_here_starts_a_process),
 	        cmocka_unit_test(local_needs_a_state_directory),
 	        cmocka_unit_test(absent_members_have_an_answer),
