@@ -16,15 +16,25 @@ static struct box *box_of(const struct sbx_await *a)
 	return sbx_container_of(a->box, struct box, pub);
 }
 
+/* Why nobody waits any more, if that is not whoever waited. 0, or an errno with its sentence. */
+static int reason(const struct sbx_await *a, struct sbx_error *ret)
+{
+	if (a->over)
+		sbx_fail(ret, ESTALE, "the sandbox is gone");
+	else if (a->late)
+		sbx_fail(ret, ETIMEDOUT, "%s has not come for %u s: see ctl/info",
+		         a->want.path && *a->want.path ? a->want.path : "what the sandbox holds",
+		         a->most_ms / 1000);
+	return ret->code;
+}
+
 static void finish(struct sbx_await *a, int code, const struct sbx_error *err)
 {
 	struct sbx_error local = SBX_ERROR_INIT;
 	struct box *box = box_of(a);
 
-	if (code && a->over)
-		code = ESTALE;
-	if (code == ESTALE && a->over)
-		sbx_fail(&local, code, "the sandbox is gone");
+	if (code && reason(a, &local))
+		code = local.code;
 	else if (code && (!err || !err->code))
 		sbx_fail(&local, code, "%s", strerror(code));
 	a->done(a, code, local.code || !err ? &local : err);
@@ -52,6 +62,7 @@ static void answered(struct sbx_want *w, int code, const struct sbx_error *err)
 	struct sbx_await *a = w->data;
 
 	assert(code >= 0);
+	sbx_loop_timer_cancel(a->box->registry->config.loop, &a->timer);
 	unlink_from(a->box->registry, a);
 	finish(a, code, err);
 }
@@ -68,6 +79,14 @@ static bool goes_on(const struct box *box)
 	return ret;
 }
 
+static void on_timer(struct sbx_timer *t)
+{
+	struct sbx_await *a = t->data;
+
+	a->late = !a->given_up;
+	sbx_await_cancel(a);
+}
+
 /* [loop] */
 static void begin(void *data)
 {
@@ -82,6 +101,10 @@ static void begin(void *data)
 	a->want.done = answered;
 	a->want.data = a;
 	link_in(a->box->registry, a);
+	a->timer.fn = on_timer;
+	a->timer.data = a;
+	if (a->most_ms)
+		sbx_loop_timer_set(a->box->registry->config.loop, &a->timer, a->most_ms);
 	if (a->flush)
 		sb->impl->away->flush(sb, &a->want);
 	else

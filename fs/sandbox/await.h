@@ -7,11 +7,13 @@
 
 #include "fs/sandbox/registry.h"
 #include "sandboxfs/away.h"
+#include "sandboxfs/loop.h"
 
 /* Embedded by its owner, zeroed but for what is set, and there until done is called. */
 struct sbx_await {
 	struct sbx_want want; /* need, path, ino, off and len; of a flush nothing */
 	bool flush;           /* it is for all that was changed */
+	unsigned most_ms;     /* so long at most, then ETIMEDOUT; 0: as long as the backend says */
 	/*
 	 * [loop] Once, and may free it. 0, or a positive errno: what the backend says; EINTR it was
 	 * cancelled; ESTALE the sandbox, or the mount, is gone. ERR has a sentence then.
@@ -22,6 +24,8 @@ struct sbx_await {
 	/* private: */
 	bool given_up; /* nobody wants it any more. Loop thread */
 	bool over;     /* because the sandbox is. Loop thread */
+	bool late;     /* because it has waited for most_ms. Loop thread */
+	struct sbx_timer timer;
 	struct sbx_await *prev, *next;
 };
 

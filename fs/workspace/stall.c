@@ -23,6 +23,13 @@
  */
 #define ROUNDS 20
 
+/*
+ * Who looks for a name in a sandbox's root holds a lock of the kernel's, for which rmdir of the
+ * sandbox waits, and with that everybody at the top; a new name there keeps even the way to the
+ * controls closed. A machine that is being made may take longer than that can be borne.
+ */
+#define ROOT_MOST_MS 30000
+
 struct stalled {
 	struct sbx_pending pending;
 	struct sbx_await await;
@@ -164,6 +171,8 @@ void ws_stall(const struct ws_call *c, const struct ws_absent *absent)
 	}
 	s->call.rounds++;
 	s->await.done = arrived;
+	if (absent->need == SBX_NEED_NAMES && !*absent->path)
+		s->await.most_ms = ROOT_MOST_MS;
 	park(s, c->req, absent->box);
 }
 

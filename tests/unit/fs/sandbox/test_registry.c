@@ -943,6 +943,31 @@ static void who_gives_up_a_want_is_told_so(void **state)
 	sbx_box_unref(box);
 }
 
+static void a_want_may_have_a_time(void **state)
+{
+	struct sbx_box *box = make_away("a");
+	struct awaited w = {.await = {.want = {.need = SBX_NEED_NAMES, .path = ""},
+	                              .done = await_over,
+	                              .data = &w,
+	                              .most_ms = 20}};
+
+	(void)state;
+	sem_init(&w.come, 0, 0);
+	sbx_box_await(box, &w.await);
+	assert_int_equal(await_end(&w), ETIMEDOUT);
+	assert_non_null(strstr(w.err.text, "what the sandbox holds has not come"));
+	assert_int_equal(registry_fixture.away.given_up, 1);
+	w.await.want.done = NULL;
+	w.await.given_up = w.await.late = false;
+	w.await.most_ms = 60000;
+	sem_init(&w.come, 0, 0);
+	sbx_box_await(box, &w.await);
+	played_away_await(&registry_fixture.away, 2);
+	played_away_answer(&registry_fixture.away, 0, "");
+	assert_int_equal(await_end(&w), 0);
+	sbx_box_unref(box);
+}
+
 static void the_end_of_a_sandbox_ends_its_wants(void **state)
 {
 	struct sbx_box *a = make_away("a"), *b = make_away("b");
@@ -1058,6 +1083,7 @@ int main(void)
 	        CASE(texts_describe_the_sandboxes),
 	        CASE(what_is_wanted_elsewhere_is_told_of),
 	        CASE(who_gives_up_a_want_is_told_so),
+	        CASE(a_want_may_have_a_time),
 	        CASE(the_end_of_a_sandbox_ends_its_wants),
 	        CASE(the_end_of_the_mount_ends_all_wants),
 	        CASE(what_a_backend_alters_is_heard),
