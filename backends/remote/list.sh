@@ -77,7 +77,7 @@ r_in() {
 
 # r_gone PATH: the record of what is not there
 r_gone() {
-	printf '? f 0 0 0 0 0 %s\0\0' "$1"
+	printf '?f 0 0 0 0 0 %s\0\0' "$1"
 }
 
 # r_walk FLAG ARGUMENTS: the records of what find(1) finds; FLAG for directories
@@ -88,19 +88,19 @@ r_walk() {
 		r_walk_stat "$@"
 		return
 	fi
-	find "$@" \( -type f -printf "- f $R_form\0" -o \
-		-type d -readable -printf "$R_flag d $R_form\0" -o \
-		-type d -printf "- d $R_form\0" -o \
-		-type l -printf "- l $R_form%l\0" -o \
-		-type p -printf "- p $R_form\0" -o -type s -printf "- s $R_form\0" \)
+	find "$@" \( -type f -printf "-f $R_form\0" -o \
+		-type d -readable -printf "${R_flag}d $R_form\0" -o \
+		-type d -printf "-d $R_form\0" -o \
+		-type l -printf "-l $R_form%l\0" -o \
+		-type p -printf "-p $R_form\0" -o -type s -printf "-s $R_form\0" \)
 }
 
 # Of the day and the time that stat(1) tells, the fraction is kept.
-R_types='s/^-[^ ]* /- f /
-	s/^d-[^ ]* /- d /
-	s/^d[^ ]* /L d /
-	s/^\([ps]\)[^ ]* /- \1 /
-	s/^\(. . [0-7]* [0-9]* [-0-9]*\) [-0-9]* [:0-9]*\([.0-9]*\) [-+0-9]* /\1\2 /'
+R_types='s/^-[^ ]* /-f /
+	s/^d-[^ ]* /-d /
+	s/^d[^ ]* /Ld /
+	s/^\([ps]\)[^ ]* /-\1 /
+	s/^\(.. [0-7]* [0-9]* [-0-9]*\) [-0-9]* [:0-9]*\([.0-9]*\) [-+0-9]* /\1\2 /'
 
 # r_walk_stat ARGUMENTS: the same without -printf. A name with a newline, and a link, are looked at
 # one by one.
@@ -119,17 +119,17 @@ R_one='for f do
 	s="$1 $2 $3.$t $7 $8"
 	if [ -h "$f" ]; then
 		t=$(readlink "$f" && echo .)
-		printf "%s\0%s\0" "- l $s $f" "${t%??}"
+		printf "%s\0%s\0" "-l $s $f" "${t%??}"
 	elif [ -f "$f" ]; then
-		printf "%s\0\0" "- f $s $f"
+		printf "%s\0\0" "-f $s $f"
 	elif [ -d "$f" ]; then
 		t=$R_flag
 		[ -r "$f" ] || t=-
-		printf "%s\0\0" "$t d $s $f"
+		printf "%s\0\0" "${t}d $s $f"
 	elif [ -p "$f" ]; then
-		printf "%s\0\0" "- p $s $f"
+		printf "%s\0\0" "-p $s $f"
 	elif [ -S "$f" ]; then
-		printf "%s\0\0" "- s $s $f"
+		printf "%s\0\0" "-s $s $f"
 	fi
 done'
 

@@ -15,6 +15,7 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 
+#define STAGE       ".sandboxfs-stage" /* where the runner has files for a moment */
 #define SIZE_LIMIT  ((uint64_t)1 << 62)
 #define SECONDS_MAX INT64_C(9000000000) /* as nanoseconds they fit in 64 bits */
 
@@ -189,7 +190,7 @@ static const char *clean_path(const char *path)
 		return path + 1;
 	if (strncmp(path, "./", 2) == 0)
 		path += 2;
-	if (strlen(path) >= PATH_MAX)
+	if (strlen(path) >= PATH_MAX || strncmp(path, STAGE, strlen(STAGE)) == 0)
 		return NULL;
 	for (part = path;; part++) {
 		const size_t len = strcspn(part, "/");
@@ -211,11 +212,9 @@ static bool take_head(const char **at, struct remote_listed *ret)
 	uint64_t mode, nlink;
 	mode_t type = 0;
 
-	if (!flag || !strchr("L=?-", flag) || (*at)[1] != ' ')
+	if (!flag || !strchr("L=?-", flag) || !take_type((*at)[1], &type) || (*at)[2] != ' ')
 		return false;
-	if (!take_type((*at)[2], &type) || (*at)[3] != ' ')
-		return false;
-	*at += 4;
+	*at += 3;
 	if (!take_number(at, 8, 010000, &mode) || !take_number(at, 10, SIZE_LIMIT, &ret->size) ||
 	    !take_time(at, &ret->mtime_ns) || !take_number(at, 10, UINT64_MAX - 9, &ret->ino) ||
 	    !take_number(at, 10, UINT32_MAX, &nlink))
@@ -235,7 +234,9 @@ static int read_record(const char *record, const char *target, struct remote_lis
 	*ret = (struct remote_listed){.target = target};
 	if (!take_head(&at, ret))
 		/* Of a kind or a size that is left out there are records too. */
-		return record[0] && strchr("L=?-", record[0]) && record[1] == ' ' ? 0 : -EPROTO;
+		return record[0] && strchr("L=?-", record[0]) && record[1] && record[2] == ' '
+		               ? 0
+		               : -EPROTO;
 	ret->path = clean_path(at);
 	if (!ret->path)
 		return 0;

@@ -446,7 +446,7 @@ void take_sent(const char *path)
 
 	snprintf(full, sizeof(full), "%s/%s", tf.link.tree, path);
 	assert_int_equal(stat(full, &st), 0);
-	snprintf(record, sizeof(record), "= f %o %lld %lld.%09ld %llu 1 %s||", st.st_mode & 07777,
+	snprintf(record, sizeof(record), "=f %o %lld %lld.%09ld %llu 1 %s||", st.st_mode & 07777,
 	         (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
 	         (unsigned long long)st.st_ino, path);
 	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);

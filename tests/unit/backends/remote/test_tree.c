@@ -554,17 +554,16 @@ static void test_newest_counts_in_any_order(void **state)
 {
 	(void)state;
 	assert_int_equal(
-	        take_records(100, "L d 755 0 1 1 1 .||- f 644 5 1.5 2 1 f||- d 755 0 1 3 1 d||"),
-	        0);
+	        take_records(100, "Ld 755 0 1 1 1 .||-f 644 5 1.5 2 1 f||-d 755 0 1 3 1 d||"), 0);
 	assert_int_equal(count_names(""), 2);
 	/* Older: f had other contents, x was still there, d was not yet. */
 	assert_int_equal(
-	        take_records(90, "L d 755 0 1 1 1 .||- f 644 9 1.4 9 1 f||- f 644 5 1 4 1 x||"), 0);
+	        take_records(90, "Ld 755 0 1 1 1 .||-f 644 9 1.4 9 1 f||-f 644 5 1 4 1 x||"), 0);
 	assert_int_equal(count_names(""), 2);
 	assert_int_equal(size_of("f"), 5);
-	assert_int_equal(take_records(110, "- f 644 7 1.6 2 1 f||"), 0);
+	assert_int_equal(take_records(110, "-f 644 7 1.6 2 1 f||"), 0);
 	assert_int_equal(size_of("f"), 7);
-	assert_int_equal(take_records(105, "L d 755 0 1 1 1 .||"), 0);
+	assert_int_equal(take_records(105, "Ld 755 0 1 1 1 .||"), 0);
 	assert_int_equal(count_names(""), 1);
 	assert_int_equal(size_of("f"), 7);
 }
@@ -699,19 +698,18 @@ static void test_hostile_records(void **state)
 	(void)state;
 	scratch_mkdir(scratch_path("outside"));
 	scratch_write(scratch_path("outside/f"), "outside");
-	assert_int_equal(take_records(10, "L d 755 0 1 1 1 .||- l 777 1 1 2 1 link|../../outside|"
-	                                  "- d 755 0 1 3 1 dir||- f 644 1 1 9 1 f||"),
+	assert_int_equal(take_records(10, "Ld 755 0 1 1 1 .||-l 777 1 1 2 1 link|../../outside|"
+	                                  "-d 755 0 1 3 1 dir||-f 644 1 1 9 1 f||"),
 	                 0);
 	take_records(
-	        20,
-	        "L d 755 0 1 1 1 .||- f 644 9 1 2 1 ../x||- f 644 9 1 2 1 /etc/x||"
-	        "- f 644 9 1 2 1 dir/../../x||- f 644 9 1 2 1 a//b||- f 644 9 1 2 1 dir/.||"
-	        "- l 777 1 1 2 1 link|../../outside|L d 755 0 1 1 1 link||- f 644 9 1 2 1 link/f||"
-	        "- f 644 9 1 2 1 f||- f 644 9 1 2 1 f/below||- f 644 9 1 2 1 f/deep/below||"
-	        "- f 644 9 1 2 1 .git/config||- d 755 1 1 1 1 dir||- f 644 1 1 1 1 dir||"
-	        "- f 644 4611686018427387903 1 5 1 huge||- f 644 9999999999999999999999 1 5 1 "
-	        "more||"
-	        "- b 644 9 1 2 1 device||- f 7777 0 1 77 1 suid||- s 644 0 1 8 1 sock||");
+	        20, "Ld 755 0 1 1 1 .||-f 644 9 1 2 1 ../x||-f 644 9 1 2 1 /etc/x||"
+	            "-f 644 9 1 2 1 dir/../../x||-f 644 9 1 2 1 a//b||-f 644 9 1 2 1 dir/.||"
+	            "-l 777 1 1 2 1 link|../../outside|Ld 755 0 1 1 1 link||-f 644 9 1 2 1 link/f||"
+	            "-f 644 9 1 2 1 f||-f 644 9 1 2 1 f/below||-f 644 9 1 2 1 f/deep/below||"
+	            "-f 644 9 1 2 1 .git/config||-d 755 1 1 1 1 dir||-f 644 1 1 1 1 dir||"
+	            "-f 644 4611686018427387903 1 5 1 huge||-f 644 9999999999999999999999 1 5 1 "
+	            "more||"
+	            "-b 644 9 1 2 1 device||-f 7777 0 1 77 1 suid||-s 644 0 1 8 1 sock||");
 	scratch_expect(scratch_path("outside/f"), "outside");
 	assert_int_equal(scratch_count(scratch_path("outside")), 1);
 	assert_false(scratch_exists(scratch_path("copy/x")));
@@ -725,12 +723,12 @@ static void test_hostile_records(void **state)
 static void test_listing_that_was_cut(void **state)
 {
 	(void)state;
-	assert_int_equal(
-	        take_records(10, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||- f 644 1 1 3 1 b||"), 0);
+	assert_int_equal(take_records(10, "Ld 755 0 1 1 1 .||-f 644 1 1 2 1 a||-f 644 1 1 3 1 b||"),
+	                 0);
 	assert_int_equal(count_names(""), 2);
-	assert_int_equal(take_records(20, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||- f 644 1 1"), 0);
+	assert_int_equal(take_records(20, "Ld 755 0 1 1 1 .||-f 644 1 1 2 1 a||-f 644 1 1"), 0);
 	assert_int_equal(count_names(""), 2);
-	assert_int_equal(take_records(20, "L d 755 0 1 1 1 .||- f 644 1 1 2 1 a||!||"), 0);
+	assert_int_equal(take_records(20, "Ld 755 0 1 1 1 .||-f 644 1 1 2 1 a||!||"), 0);
 	assert_int_equal(count_names(""), 2);
 }
 
@@ -744,7 +742,7 @@ static char *answer_lies(struct remote_link *link, const char *body)
 	/* Another file than was listed, of another length, at another place. */
 	return reply_of("M 0 5 0 0 %\nD 0 1048576 0 0 AAAA\nD 0 1 0 0 AAAA\nD 0 0 0 0 AAAA\n"
 	                "D 7 0 0 0 AAAA\nT - 0 0 0 AAAA\n.\n",
-	                "- f 644 1000 1 4 1 f||");
+	                "-f 644 1000 1 4 1 f||");
 }
 
 static void test_contents_that_are_lies(void **state)
