@@ -163,6 +163,8 @@ char *remote_dir_path(const struct remote_tree *t, const struct remote_node *n);
 struct remote_node *remote_dir_next(const struct remote_tree *t, const struct remote_node *n);
 /* It, and all below, came here just now: what was asked before does not speak of them. */
 void remote_dir_moved(struct remote_tree *t, struct remote_node *n);
+/* What was told before of the directory N, and of all below, does not count. */
+void remote_dir_void(struct remote_tree *t, struct remote_node *n, int64_t told_ns);
 void remote_nodes_free(struct remote_tree *t);
 static inline uint64_t remote_chunks(uint64_t size)
 {

@@ -413,6 +413,16 @@ void remote_dir_moved(struct remote_tree *t, struct remote_node *n)
 		i->dir->turn = turn;
 }
 
+void remote_dir_void(struct remote_tree *t, struct remote_node *n, int64_t told_ns)
+{
+	(void)t;
+	for (struct remote_node *i = n; i; i = next_in(n, i)) {
+		i->dir->listed = false;
+		if (i->told_ns < told_ns)
+			i->told_ns = told_ns;
+	}
+}
+
 void remote_nodes_free(struct remote_tree *t)
 {
 	for (size_t i = 0; i < t->cap; i++)

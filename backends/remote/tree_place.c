@@ -173,6 +173,8 @@ static int note_made(struct remote_tree *t, int dirfd, const char *name,
 	if (n && S_ISREG(st.st_mode)) {
 		n->version = *v;
 		remote_node_set(t, n, v->size ? REMOTE_ABSENT : REMOTE_HERE, 0);
+	} else if (n) {
+		n->version.ino = v->ino;
 	}
 	pthread_mutex_unlock(&t->lock);
 	*ret = n;

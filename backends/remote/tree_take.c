@@ -344,6 +344,25 @@ static int update_link(struct remote_news *w, struct entry *e, const struct remo
 	return 0;
 }
 
+/*
+ * Another directory may have come to the place of one: by its contents nobody would see that, as
+ * those below it were not changed when it was moved. Nothing that was listed there counts.
+ */
+static void check_dir(struct remote_news *w, struct remote_node *n, const struct remote_listed *l)
+{
+	struct remote_tree *t = w->tree;
+
+	pthread_mutex_lock(&t->lock);
+	if (n->told_ns <= w->begun_ns) {
+		if (n->version.ino && n->version.ino != l->ino) {
+			remote_dir_void(t, n, w->begun_ns);
+			w->altered = true;
+		}
+		n->version.ino = l->ino;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 static int update(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	int r;
@@ -354,6 +373,7 @@ static int update(struct remote_news *w, struct entry *e, const struct remote_li
 	case S_IFLNK:
 		return update_link(w, e, l);
 	case S_IFDIR:
+		check_dir(w, e->node, l);
 		return set_mode(w, e, (l->mode & 0777) | 0700);
 	default:
 		r = set_mode(w, e, l->mode & 0777);

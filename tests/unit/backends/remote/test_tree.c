@@ -424,6 +424,22 @@ static void test_mode_is_changed_in_place(void **state)
 	assert_true(is_here("f", SBX_NEED_DATA));
 }
 
+static void test_directory_in_place_of_another(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p build/sub/deep other/sub/deep; echo 1 >build/sub/f; echo 2 "
+	           ">build/sub/deep/g;"
+	           "echo 3 >other/sub/f; echo 4 >other/sub/deep/g; echo 5 >other/sub/h");
+	sleep(2);
+	refresh(true);
+	at_machine("rm -r build; mv other build");
+	assert_true(take_changes());
+	expect_file("build/sub/f", "3\n");
+	expect_file("build/sub/deep/g", "4\n");
+	assert_int_equal(count_names("build/sub"), 3);
+	expect_gone("other");
+}
+
 static void test_host_wins(void **state)
 {
 	(void)state;
@@ -816,6 +832,7 @@ int main(void)
 	        case_of(test_new_while_commands_run),
 	        case_of(test_open_file_follows),
 	        case_of(test_mode_is_changed_in_place),
+	        case_of(test_directory_in_place_of_another),
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
