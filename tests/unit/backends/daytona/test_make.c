@@ -210,6 +210,46 @@ static void a_branch_that_is_there_is_checked_out(void **state)
 	daytona_drop(m);
 }
 
+struct maker {
+	pthread_t thread;
+	char name[32];
+	const char *source;
+	struct sbx_machine *m;
+	struct sbx_error err;
+};
+
+static void *make_one(void *data)
+{
+	struct maker *k = data;
+	const struct sbx_machine_request req = {.name = k->name,
+	                                        .label = DAYTONA_LABEL_OF_TESTS,
+	                                        .source = k->source,
+	                                        .branch = "work"};
+
+	daytona_provider->impl->make(daytona_provider, &req, &k->m, NULL, &k->err);
+	return NULL;
+}
+
+static void several_are_made_at_once(void **state)
+{
+	struct maker makers[8] = {{.m = NULL}};
+	const char *source = daytona_source();
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(makers); i++) {
+		makers[i].source = source;
+		snprintf(makers[i].name, sizeof(makers[i].name), "%s", daytona_name());
+		assert_int_equal(pthread_create(&makers[i].thread, NULL, make_one, &makers[i]), 0);
+	}
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(makers); i++)
+		pthread_join(makers[i].thread, NULL);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(makers); i++) {
+		if (!makers[i].m)
+			fail_msg("%s", makers[i].err.text);
+		daytona_drop(makers[i].m);
+	}
+}
+
 /* ---- waiting ---- */
 
 static void a_stale_answer_is_looked_into(void **state)
@@ -592,6 +632,7 @@ int main(void)
 	        CASE(without_a_source_it_is_an_empty_directory),
 	        CASE(a_base_is_a_branch_or_a_commit),
 	        CASE(a_branch_that_is_there_is_checked_out),
+	        CASE(several_are_made_at_once),
 	        CASE(a_stale_answer_is_looked_into),
 	        CASE(a_start_that_fails_says_why),
 	        CASE(a_start_that_fails_within_the_request_leaves_nothing),
