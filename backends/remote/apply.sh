@@ -539,7 +539,7 @@ r_do_sent() {
 	*[!0-9]* | ?????????? | ???????????) r_now=$(date +%s)000000000 ;;
 	esac
 	if find . -prune -printf ''; then
-		find "$@" -prune -type f -printf '= %y %m %s %T@ %i %n %p\0\0'
+		find "$@" -prune -type f -printf '=%y %m %s %T@ %i %n %p\0\0'
 	else
 		r_list_sent "$@"
 	fi | r_frame M - "$r_now"
@@ -553,7 +553,7 @@ r_list_sent() {
 	done
 	[ $# -gt 0 ] || return
 	stat -c '%a %s %Y %i %h' "$@" | while read -r r_line; do
-		printf '= f %s %s\0\0' "$r_line" "$1"
+		printf '=f %s %s\0\0' "$r_line" "$1"
 		shift
 	done
 }

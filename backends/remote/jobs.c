@@ -213,7 +213,6 @@ int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct 
 	job->jobs = j;
 	job->caller = caller;
 	job->refs = 1;
-	/* All of one length: the mark of none is the beginning of another's. */
 	snprintf(job->id, sizeof(job->id), "%s-%010llu", j->daemon, number);
 	caller->part = job;
 	sbx_loop_post(j->config.loop, enter, job);

@@ -20,7 +20,7 @@ R_JOBS=$R_ROOM/jobs
 R_JOB_KILL='
 r_job_pids() {
 	R_PIDS=" "
-	for r_p in $(grep -lF "SANDBOXFS_JOB=$1" /proc/[0-9]*/environ); do
+	for r_p in $(grep -lzxF "SANDBOXFS_JOB=$1" /proc/[0-9]*/environ); do
 		r_p=${r_p#/proc/}
 		R_PIDS="$R_PIDS${r_p%/*} "
 	done
@@ -335,11 +335,21 @@ r_job_size() {
 	esac
 }
 
+# r_job_lives JOB: whether somebody watches over it, or will soon
+r_job_lives() {
+	[ -s "$1/super" ] || {
+		[ $R_SPENT -lt 5000 ]
+		return
+	}
+	read -r r_p <"$1/super"
+	kill -0 "$r_p"
+}
+
 # r_job_news [JOB OUT ERR]...: whether there is anything to tell of
 r_job_news() {
 	r_job_sizes "$@"
 	while [ $# -gt 2 ]; do
-		[ -d "$1" ] && [ ! -s "$1/fail" ] && ! r_job_ended "$1" || return 0
+		[ -d "$1" ] && [ ! -s "$1/fail" ] && ! r_job_ended "$1" && r_job_lives "$1" || return 0
 		r_job_size "$1/out"
 		[ "$R_SIZE" -le "$2" ] || return 0
 		r_job_size "$1/err"
@@ -363,19 +373,8 @@ r_job_bytes() {
 		$r_tell "$1" "$2" $((r_skip * 4096))
 }
 
-# r_job_lives JOB: whether somebody watches over it, or will soon. Another process may have the
-# number by now, which is looked at where there is time.
-r_job_lives() {
-	[ -s "$1/super" ] || {
-		[ $R_SPENT -lt 5000 ]
-		return
-	}
-	read -r r_p <"$1/super"
-	kill -0 "$r_p" || return
-	[ $R_SPENT -lt 900 ] || grep -q "$1" "/proc/$r_p/cmdline"
-}
-
-# r_job_end JOB: that it has ended, or is lost
+# r_job_end JOB: that it has ended, or is lost. Another process may have the number of who watched
+# over it; that is looked at where nothing was heard for a while.
 r_job_end() {
 	case $R_ENDS in
 	*" $1="*)
@@ -385,7 +384,10 @@ r_job_end() {
 		r_say X "$1" "${r_end%%-*}" "${r_n%-*}" "${r_n#*-}" ''
 		;;
 	*)
-		r_job_lives "$1" || r_job_ended "$1" ||
+		r_job_lives "$1" && {
+			[ $R_SPENT -lt 900 ] || [ ! -s "$1/super" ] ||
+				grep -q "$1" "/proc/$r_p/cmdline"
+		} || r_job_ended "$1" ||
 			r_say F "$1" 116 0 0 'the machine has lost the job'
 		;;
 	esac
