@@ -252,7 +252,8 @@ r_job_run() {
 }
 
 # r_job_begin ...: the same in the background. A shell has what it starts by "&" ignore SIGINT and
-# SIGQUIT, which nothing can undo. So the job is a child in the foreground, of a shell that it kills.
+# SIGQUIT, which nothing can undo. So the job is a child in the foreground, of a shell that it
+# kills.
 r_job_begin() {
 	(
 		r_parent=$(exec sh -c 'echo $PPID')

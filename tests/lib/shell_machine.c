@@ -71,6 +71,7 @@ static int spawn(struct under_way *u, int out)
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, out, 1);
+	posix_spawn_file_actions_addclosefrom_np(&actions, 3);
 	posix_spawnattr_init(&attr);
 	/* As who runs it ends all that is in its group when the script has ended. */
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
