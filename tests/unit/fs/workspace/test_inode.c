@@ -20,6 +20,7 @@
 #include "fs/sandbox/registry.h"
 #include "fs/workspace/inode.h"
 #include "tests/lib/plain_box.h"
+#include "tests/lib/played_away.h"
 
 static struct sbx_inodes *tab;
 static struct plain_box *pb;
@@ -781,6 +782,210 @@ static void a_change_before_attributes_are_set_is_told_after_it(void **state)
 	drop(k.node);
 }
 
+/* ---- files that are elsewhere ---- */
+
+static void put_file_of(const char *name, const char *text, const struct timespec *mtime)
+{
+	put_file(name, text);
+	assert_int_equal(utimensat(root_fd(), name, (struct timespec[]){*mtime, *mtime}, 0), 0);
+}
+
+/* TEXT comes in a new file, which takes the NAME. Returns the node that is it from now on. */
+static uint64_t come_anew(const char *name, const char *text)
+{
+	int old = openat(root_fd(), name, O_PATH | O_CLOEXEC), new;
+	uint64_t id;
+
+	put_file_of("new", text, &(struct timespec){1000, 0});
+	new = openat(root_fd(), "new", O_PATH | O_CLOEXEC);
+	assert_int_equal(renameat(root_fd(), "new", root_fd(), name), 0);
+	id = sbx_node_replace(tab, plain_box_get(pb), old, new);
+	close(old);
+	close(new);
+	return id;
+}
+
+static void what_comes_anew_takes_the_node(void **state)
+{
+	static const enum sbx_fd_want wants[] = {SBX_FD_PATH, SBX_FD_READ, SBX_FD_WRITE};
+	struct sbx_node *node, *again;
+	struct sbx_fd *f;
+	struct stat st;
+	char c;
+
+	(void)state;
+	put_file("f", "a");
+	assert_int_equal(come_anew("f", "b"), 0);
+	node = look_up(top, "f");
+	assert_int_equal(come_anew("f", "a"), sbx_node_id(node));
+	assert_reads(node, 'a');
+	for (size_t i = 0; i < sizeof(wants) / sizeof(*wants); i++) {
+		sbx_inodes_drop_box(tab, plain_box_get(pb));
+		assert_int_equal(sbx_node_fd(tab, node, wants[i], &f), 0);
+		assert_int_equal(come_anew("f", "n"), sbx_node_id(node));
+		if (wants[i] != SBX_FD_PATH) {
+			assert_int_equal(pread(f->fd, &c, 1, 0), 1);
+			assert_int_equal(c, 'a');
+		}
+		sbx_fd_put(tab, f);
+		assert_reads(node, 'n');
+		again = look_up(top, "f");
+		assert_ptr_equal(again, node);
+		drop(again);
+		assert_int_equal(sbx_node_stat(tab, node, &st), 0);
+		assert_int_equal(st.st_ino, sbx_node_ino(tab, node));
+		assert_int_equal(come_anew("f", "a"), sbx_node_id(node));
+	}
+	drop(node);
+}
+
+/* Whatever else it has in common with what was there. */
+static void the_kernel_drops_what_came_before(void **state)
+{
+	struct kernel k = {.mtime = {1000, 0}};
+
+	(void)state;
+	put_file_of("f", "a", &k.mtime);
+	k.node = look_up(top, "f");
+	page(k.node);
+	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
+	come_anew("f", "b");
+	assert_true(drops(&k, 1, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 1, SBX_ANSWER_GETATTR)); /* as it is again */
+	assert_false(drops(&k, 1, SBX_ANSWER_GETATTR));
+	drop(k.node);
+}
+
+struct opening {
+	struct sbx_node *node;
+	atomic_bool stop;
+};
+
+static void *open_again_and_again(void *data)
+{
+	struct opening *o = data;
+	struct sbx_fd *f;
+
+	while (!atomic_load(&o->stop)) {
+		if (sbx_node_fd(tab, o->node, SBX_FD_READ, &f) == 0)
+			sbx_fd_put(tab, f);
+		sbx_inodes_drop_box(tab, plain_box_get(pb));
+	}
+	return NULL;
+}
+
+/* What was opened when another file took the place is not kept. */
+static void a_descriptor_of_before_is_not_kept(void **state)
+{
+	struct opening o = {0};
+	pthread_t thread;
+
+	(void)state;
+	put_file("f", "a");
+	o.node = look_up(top, "f");
+	assert_int_equal(pthread_create(&thread, NULL, open_again_and_again, &o), 0);
+	for (int i = 0; i < 10000; i++) {
+		come_anew("f", i % 2 ? "a" : "b");
+		assert_reads(o.node, i % 2 ? 'a' : 'b');
+	}
+	atomic_store(&o.stop, true);
+	pthread_join(thread, NULL);
+	drop(o.node);
+}
+
+static int truncate_at(int dirfd, const char *name, off_t size)
+{
+	int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC), r = fd < 0 ? -1 : ftruncate(fd, size);
+
+	close(fd);
+	return r;
+}
+
+static void what_is_not_here_is_no_hole(void **state)
+{
+	struct sbx_sandbox *sandbox = plain_box_get(pb)->sandbox;
+	struct sbx_sandbox_impl impl = *sandbox->impl;
+	const struct sbx_sandbox_impl *was = sandbox->impl;
+	struct played_away away;
+	struct sbx_node *node;
+	struct stat st;
+
+	(void)state;
+	played_away_init(&away, NULL);
+	impl.away = &played_away_impl;
+	sandbox->impl = &impl;
+	sandbox->turn = &away.turn;
+	put_file("f", "");
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	node = look_up(top, "f");
+	assert_int_equal(truncate_at(root_fd(), "f", 1000000), 0);
+	assert_int_equal(sbx_node_stat(tab, node, &st), 0);
+	assert_int_equal(st.st_blocks, 1954);
+	away.here = true;
+	assert_int_equal(sbx_node_stat(tab, node, &st), 0);
+	assert_int_equal(st.st_blocks, 0);
+	drop(node);
+	away.here = false;
+	assert_int_equal(sbx_node_lookup(tab, top, "d", &st, &node), 0);
+	assert_int_equal(st.st_nlink, 1);
+	drop(node);
+	assert_int_equal(sbx_node_lookup(tab, top, "f", &st, &node), 0);
+	assert_int_equal(st.st_blocks, 1954);
+	drop(node);
+	sandbox->impl = was;
+	sandbox->turn = NULL;
+	played_away_finish(&away);
+}
+
+static void a_name_that_goes_leaves_the_other(void **state)
+{
+	struct sbx_hold hold;
+	struct sbx_node *node, *other;
+	char path[64];
+
+	(void)state;
+	put_file("f", "f");
+	assert_int_equal(linkat(root_fd(), "f", root_fd(), "g", 0), 0);
+	node = look_up(top, "f");
+	other = look_up(top, "g");
+	assert_ptr_equal(node, other);
+	sbx_hold_name(tab, top, "f", &hold);
+	assert_int_equal(unlinkat(root_fd(), "f", 0), 0);
+	sbx_hold_release(tab, &hold, true);
+	assert_int_equal(sbx_node_path(tab, node, path, sizeof(path)), 0);
+	assert_string_equal(path, "g");
+	sbx_hold_name(tab, top, "g", &hold);
+	assert_int_equal(unlinkat(root_fd(), "g", 0), 0);
+	sbx_hold_release(tab, &hold, true);
+	assert_true(sbx_node_nameless(tab, node));
+	assert_reads(node, 'f');
+	drop(other);
+	drop(node);
+}
+
+static void what_is_in_a_git_of_the_host_is_stored(void **state)
+{
+	struct sbx_node *dir, *file;
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "sub", 0755), 0);
+	put_file("sub/f", "f");
+	dir = look_up(top, "sub");
+	file = look_up(dir, "f");
+	plain_box_get(pb)->hides_git = true;
+	assert_false(sbx_node_stored(tab, file));
+	assert_int_equal(renameat(root_fd(), "sub", root_fd(), ".git"), 0);
+	plain_box_get(pb)->hides_git = false;
+	sbx_node_moved(tab, top, "sub", top, ".git");
+	assert_false(sbx_node_stored(tab, file));
+	plain_box_get(pb)->hides_git = true;
+	assert_true(sbx_node_stored(tab, file));
+	assert_true(sbx_node_stored(tab, dir));
+	assert_false(sbx_node_stored(tab, top));
+	drop(file);
+	drop(dir);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -814,6 +1019,12 @@ int main(void)
 	        CASE(a_change_that_shows_in_no_time_is_told),
 	        CASE(a_change_with_the_time_that_was_told_is_told),
 	        CASE(a_change_before_attributes_are_set_is_told_after_it),
+	        CASE(what_comes_anew_takes_the_node),
+	        CASE(the_kernel_drops_what_came_before),
+	        CASE(a_descriptor_of_before_is_not_kept),
+	        CASE(what_is_not_here_is_no_hole),
+	        CASE(a_name_that_goes_leaves_the_other),
+	        CASE(what_is_in_a_git_of_the_host_is_stored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
