@@ -1,4 +1,5 @@
-/* What is left to be done when the steps of a plan are: files, links and modes, in their order. */
+/* The rest that is to be done when the steps of a plan are: files, links and modes, in their order.
+ */
 #include "backends/remote/batch.h"
 
 #include <errno.h>

@@ -17,7 +17,8 @@ r_has_git() {
 	return 1
 }
 
-# r_tree_now IGNORED: prints the tree object of what the tree holds now. Its index is one of our own.
+# r_tree_now IGNORED STAGE: prints the tree object of what the tree holds now. Its index is one of
+# our own, and with STAGE becomes the repository's.
 r_tree_now() {
 	r_index=$R_ROOM/index.$$
 	cp "$(r_git rev-parse --absolute-git-dir)/index" "$r_index"
@@ -61,7 +62,8 @@ r_snapshot() {
 	}
 	r_said=$2
 	[ -n "$r_said" ] ||
-		r_said=snapshot-$(printf '%s %s' "$r_made" "$(date +%s)" | r_git hash-object --stdin | cut -c 1-12)
+		r_said=snapshot-$(printf '%s %s' "$r_made" "$(date +%s)" | r_git hash-object --stdin |
+			cut -c 1-12)
 	r_id=$(r_commit "$r_made" "$r_said" "$3" "$4") || {
 		r_fail 5 "git could not make the commit"
 		return

@@ -1,6 +1,7 @@
 /*
- * What the parts of jobs.h share: jobs_words.c has the words of a command, jobs_calls.c the calls
- * about jobs, jobs.c their states. All but job_words_take is done on the loop.
+ * Declarations that the parts of jobs.h share: jobs_words.c has the words of a command,
+ * jobs_calls.c the calls about jobs, jobs.c their states. All but job_words_take is done on the
+ * loop.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_JOBS_IMPL_H
 #define SANDBOXFS_BACKENDS_REMOTE_JOBS_IMPL_H

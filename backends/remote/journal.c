@@ -17,10 +17,10 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-#define LINE_ROOM   ((uint64_t)64 * 1024) /* two long paths, each byte of which takes three */
-#define ROOM_STEP   ((uint64_t)1024 * 1024)
-#define FORGET_MS   ((uint64_t)10 * 60 * 1000) /* no answer of a machine is as old */
-#define TOUCHED_MAX 500000
+#define LINE_ROOM    ((uint64_t)64 * 1024) /* two long paths, each byte of which takes three */
+#define RESERVE_STEP ((uint64_t)1024 * 1024)
+#define FORGET_MS    ((uint64_t)10 * 60 * 1000) /* no answer of a machine is as old */
+#define TOUCHED_MAX  500000
 
 /* Makes the file of batch NUMBER with its head. Descriptor or -errno. */
 static int make_file(struct remote_journal *j, uint64_t number)
@@ -80,7 +80,7 @@ int remote_journal_make_files(struct remote_journal *j)
 /* Has at least ROOM bytes of the file FD on the disk; *HAVE is what there is. */
 static int reserve(struct remote_journal *j, int fd, uint64_t room, uint64_t *have)
 {
-	const uint64_t more = (room + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+	const uint64_t more = (room + RESERVE_STEP - 1) / RESERVE_STEP * RESERVE_STEP;
 	int r;
 
 	if (j->unreserved || room <= *have)

@@ -1,6 +1,6 @@
 /*
- * What an earlier daemon left. Each file that has a line is a batch as that daemon cut it, perhaps
- * sent in part: lines go on in a new one.
+ * The journal of an earlier daemon. Each file that has a line is a batch as that daemon cut it,
+ * perhaps sent in part: lines go on in a new one.
  */
 #include <errno.h>
 #include <fcntl.h>

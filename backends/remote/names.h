@@ -1,6 +1,6 @@
 /*
- * What a batch knows of a tree: the names that its changes have mentioned, what stands at them now,
- * and what stood there when it began. All else is as it was, below whatever it was below. The
+ * A batch's knowledge of a tree: the names that its changes have mentioned, what stands at them
+ * now, and what stood there when it began. All else is as it was, below whatever it was below. The
  * objects live as long as the names do. Not thread-safe.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_NAMES_H

@@ -1,5 +1,4 @@
-/* What can be done with a sandbox elsewhere: the tables of the contract, led to the parts of the
- * box. */
+/* The tables of a sandbox elsewhere, which lead to the parts of its box. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * What is under way for one sandbox, in pools and at the provider: so that its end can be waited
- * for. Thread-safe.
+ * Works that are under way for one sandbox, in pools and at the provider: so that its end can be
+ * waited for. Thread-safe.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_WORKS_H
 #define SANDBOXFS_BACKENDS_REMOTE_WORKS_H

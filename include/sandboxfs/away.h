@@ -37,8 +37,9 @@ struct sbx_want {
 	uint64_t off, len;
 	/*
 	 * [loop] Once. CODE 0: ask again, it should be here now; else a positive errno, with the
-	 * sentence. ETIMEDOUT: a deadline that the backend keeps. ESTALE: gone. EINTR: unwanted. What has failed is remembered for some seconds, so
-	 * who asks again at once gets the same answer.
+	 * sentence. ETIMEDOUT: a deadline that the backend keeps. ESTALE: gone. EINTR: unwanted.
+	 * What has failed is remembered for some seconds, so who asks again at once gets the same
+	 * answer.
 	 */
 	void (*done)(struct sbx_want *w, int code, const struct sbx_error *err);
 	void *data; /* for done */
