@@ -1,7 +1,7 @@
 /*
  * Changes to a sandbox whose files are elsewhere (sandboxfs/away.h), as they are told. For all
- * others each call is a comparison. A .git that the host made is of this machine alone (nested_git.h):
- * nothing is told of it.
+ * others each call is a comparison. A .git that the host made is of this machine alone
+ * (nested_git.h): nothing is told of it.
  *
  * The sandbox's turn is held: alone for a rename.
  */
