@@ -23,7 +23,7 @@ static int reason(const struct sbx_await *a, struct sbx_error *ret)
 		sbx_fail(ret, ESTALE, "the sandbox is gone");
 	else if (a->late)
 		sbx_fail(ret, ETIMEDOUT, "%s has not come for %u s: see ctl/info",
-		         a->want.path && *a->want.path ? a->want.path : "what the sandbox holds",
+		         *a->want.path ? a->want.path : "what the sandbox holds",
 		         a->most_ms / 1000);
 	return ret->code;
 }
@@ -117,6 +117,8 @@ void sbx_box_await(struct sbx_box *pub, struct sbx_await *a)
 
 	assert(sbx_is_away(pub->sandbox) && a->done);
 	a->box = sbx_box_ref(pub);
+	if (!a->want.path)
+		a->want.path = "";
 	pthread_mutex_lock(&reg->lock);
 	sbx_registry_begin(reg);
 	pthread_mutex_unlock(&reg->lock);

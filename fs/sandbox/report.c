@@ -368,7 +368,7 @@ char *sbx_box_policy_json(struct sbx_box *box)
 	/* null: any program may run */
 	json_object_object_add(obj, "allow",
 	                       settings->allow.n ? strings_json(&settings->allow) : NULL);
-	/* Nothing of this machine is seen in another. */
+	/* Of this machine nothing is shown to commands on another. */
 	if (!sbx_is_away(box->sandbox))
 		json_object_object_add(obj, "paths", paths_json(settings));
 	if (sbx_jobs_get_defaults(box->jobs, &defaults) >= 0) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/sandbox/registry.h"
+#include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/strv.h"
 
@@ -113,15 +114,26 @@ static bool is_empty(int dirfd, const char *name, bool dir)
 	return n == 2;
 }
 
+/* Whether it is known here what NAME in DIRFD holds, where that may be elsewhere. */
+static bool is_known(const struct sbx_box *box, int dirfd, const char *name, bool dir)
+{
+	struct stat st;
+
+	return !sbx_is_away(box->sandbox) ||
+	       (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	        sbx_away_here(box->sandbox, st.st_ino, dir ? SBX_NEED_NAMES : SBX_NEED_DATA, 0, 0));
+}
+
 /* An empty one may be what a daemon that was killed has left: it will do. */
-static int take_over(int dirfd, const char *name, bool dir, struct sbx_nested *ret,
-                     struct sbx_error *err)
+static int take_over(const struct sbx_box *box, int dirfd, const char *name, bool dir,
+                     struct sbx_nested *ret, struct sbx_error *err)
 {
 	int r = make_key(dirfd, name, ret);
 
 	if (r == 0 && faccessat(ret->dirfd, ret->key, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
-	if (r == 0 && ret->dir == dir && is_empty(dirfd, name, dir))
+	if (r == 0 && ret->dir == dir && is_empty(dirfd, name, dir) &&
+	    is_known(box, dirfd, name, dir))
 		return 0;
 	return sbx_fail(err, EPERM,
 	                "a command has made %s here, which is not shown; let a command remove it",
@@ -143,7 +155,7 @@ int sbx_nested_make(struct sbx_box *box, int dirfd, const char *name, bool dir,
 	ret->dirfd = store;
 	r = make_placeholder(dirfd, name, dir);
 	ret->made = r == 0;
-	r = r == -EEXIST ? take_over(dirfd, name, dir, ret, err)
+	r = r == -EEXIST ? take_over(box, dirfd, name, dir, ret, err)
 	    : r          ? r
 	                 : make_key(dirfd, name, ret);
 	if (r < 0) {

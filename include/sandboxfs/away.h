@@ -32,7 +32,8 @@ enum sbx_need {
 /* An operation that waits. It is the caller's, and lives until done is called. */
 struct sbx_want {
 	enum sbx_need need;
-	const char *path; /* of the file or directory, from the root ("") */
+	const char *path; /* that leads to the file or directory now, from the root (""); of a flush
+	                   * and of SBX_NEED_UP "" */
 	uint64_t ino;     /* st_ino of the copy; 0 for SBX_NEED_UP and a flush */
 	uint64_t off, len;
 	/*
@@ -50,7 +51,7 @@ struct sbx_want {
 };
 
 enum sbx_change_kind {
-	SBX_CHANGE_DATA,    /* told before: contents of the file are about to be changed */
+	SBX_CHANGE_DATA, /* told before: contents of the file are about to be changed. Each time */
 	SBX_CHANGE_EMPTIED, /* the file is empty now; so all of it is here */
 	SBX_CHANGE_MADE,    /* a file, directory, link, FIFO or socket */
 	SBX_CHANGE_GONE,
@@ -63,10 +64,14 @@ enum sbx_change_kind {
 /* What an operation has changed. Strings are borrowed during the call. */
 struct sbx_change {
 	enum sbx_change_kind kind;
-	const char *path, *to; /* from the root */
-	uint64_t ino;          /* st_ino of the copy that PATH names, or named */
-	mode_t mode;           /* st_mode of it; of what is gone at least its type */
-	const char *target;    /* text of a link that was made */
+	/*
+	 * From the root. PATH leads, or led before, to the file numbered INO, which may have other
+	 * names.
+	 */
+	const char *path, *to;
+	uint64_t ino;       /* st_ino of the copy */
+	mode_t mode;        /* st_mode of it; of what is gone at least its type */
+	const char *target; /* text of a link that was made */
 };
 
 /* All are mandatory. */
@@ -87,7 +92,10 @@ struct sbx_away_impl {
 	 */
 	bool (*here)(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, uint64_t off,
 	             uint64_t len);
-	/* [any] Has W told when it is here, or failed. Without the turn. */
+	/*
+	 * [any] Has W told when it is here, or failed. Without the turn. It has a deadline also
+	 * before the sandbox has been made: who waits holds locks of the kernel's.
+	 */
 	void (*want)(struct sbx_sandbox *sb, struct sbx_want *w);
 	/* [loop] Nobody waits for W any more: done comes soon, unless it came before. */
 	void (*unwant)(struct sbx_sandbox *sb, struct sbx_want *w);

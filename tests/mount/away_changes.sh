@@ -317,9 +317,6 @@ own_repositories() {
 	git -C "$MNT/git" commit -qm first
 	git -C "$MNT/git/src" init -q
 	told_nothing git
-	# That is of the machine, and not shown: a command has made it.
-	mkdir -p "$FAR/git/far/cloned/.git"
-	refresh git cloned || true
 	same 'first' "$(git -C "$MNT/git" log --format=%s)"
 	rm -rf "$MNT/git/src/.git"
 	told_nothing git
@@ -330,6 +327,26 @@ own_repositories() {
 	told_nothing git
 	mv "$MNT/git/.git/said" "$MNT/git/said"
 	told git 'made said -600' 'data said -600' 'status said -600' 'status said -644'
+}
+
+# Host git goes by no repository that a command has made.
+repositories_of_the_machine() {
+	machine cloned
+	mkdir -p "$FAR/cloned/far/clone/.git" "$FAR/cloned/far/bare/objects" \
+		"$FAR/cloned/far/bare/refs"
+	echo 'ref: refs/heads/main' >"$FAR/cloned/far/bare/HEAD"
+	touch "$FAR/cloned/far/clone/.git/config" "$FAR/cloned/far/bare/config"
+	mkdir "$MNT/cloned"
+	same '' "$(ls -A "$MNT/cloned/clone")"
+	expect ENOENT stat "$MNT/cloned/clone/.git"
+	expect EPERM mkdir "$MNT/cloned/clone/.git"
+	error_says cloned 'a command has made .git here'
+	expect ENOTEMPTY rmdir "$MNT/cloned/clone"
+	error_says cloned 'a command has made .git in clone'
+	same "$(id -u)" "$(stat -c %u "$MNT/cloned/bare")"
+	refuse git -C "$MNT/cloned/bare" rev-parse HEAD
+	refuse test "$(id -u)" = "$(stat -c %u "$MNT/cloned/bare")"
+	told_nothing cloned
 }
 
 attributes_of_users() {
@@ -354,5 +371,6 @@ claim "random changes make the same tree there" random_seeds
 claim "sync and fsync wait until it is there" syncs_wait
 claim "and fail when it cannot be, and end with who waits" failed_syncs_say_so
 claim "a .git of the host's own is told to nobody" own_repositories
+claim "nor is host git led by what a command has made" repositories_of_the_machine
 claim "extended attributes are refused" attributes_of_users
 finish
