@@ -29,7 +29,7 @@ static bool is_born_file(const struct remote_node *node)
 /* Whether nothing but what is born has ever been in the directory, so that no step is about it. */
 static bool is_unused(const struct remote_node *node)
 {
-	return node->born && !node->fixed && !node->uses;
+	return node->born && node->step && !node->fixed && !node->uses;
 }
 
 /* Adds a step about the entries A and B (NULL: one only). *RET may be NULL. */
