@@ -33,6 +33,12 @@ static int keep(const char *value, size_t len, struct sbx_secret **ret)
 	return 0;
 }
 
+int sbx_secret_make(const char *text, struct sbx_secret **ret)
+{
+	*ret = NULL;
+	return keep(text, strlen(text), ret);
+}
+
 int sbx_secret_take(const char *name, struct sbx_secret **ret)
 {
 	char *value = getenv(name);

@@ -45,6 +45,21 @@ static void a_secret_is_not_forked(void **state)
 	sbx_secret_free(secret);
 }
 
+static void a_secret_may_come_later(void **state)
+{
+	struct sbx_secret *secret = NULL;
+	char text[20001] = "told";
+
+	(void)state;
+	assert_int_equal(sbx_secret_make(text, &secret), 0);
+	*text = 'x';
+	assert_string_equal(sbx_secret_text(secret), "told");
+	sbx_secret_free(secret);
+	memset(text, 'x', sizeof(text) - 1);
+	assert_int_equal(sbx_secret_make(text, &secret), -E2BIG);
+	assert_null(secret);
+}
+
 static void no_secret_is_none(void **state)
 {
 	struct sbx_secret *secret = NULL;
@@ -70,6 +85,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_secret_leaves_the_environment),
 	        cmocka_unit_test(a_secret_is_not_forked),
+	        cmocka_unit_test(a_secret_may_come_later),
 	        cmocka_unit_test(no_secret_is_none),
 	};
 
