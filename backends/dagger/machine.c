@@ -1,0 +1,178 @@
+/*
+ * A machine: which container it is by now. Its handle is its name, since the rest is kept by
+ * store.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/dagger/dagger_impl.h"
+#include "sandboxfs/cleanup.h"
+
+void dagger_upload_free(struct dagger_upload *upload)
+{
+	free(upload->stage);
+	free(upload->id);
+	free(upload);
+}
+
+static void machine_free(struct dagger_machine *m)
+{
+	while (m->uploads) {
+		struct dagger_upload *next = m->uploads->next;
+
+		dagger_upload_free(m->uploads);
+		m->uploads = next;
+	}
+	free(m->base.handle);
+	free(m->base.workdir);
+	free(m->base.room);
+	free(m->name);
+	free(m->label);
+	free(m->owner);
+	free(m->id);
+	free(m);
+}
+
+struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name, const char *label,
+                                          const char *owner, int64_t made_ms, char *id)
+{
+	struct dagger_machine *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		free(id);
+		return NULL;
+	}
+	m->base.provider = &d->base;
+	m->base.handle = strdup(name);
+	m->base.workdir = strdup(DAGGER_WORKDIR);
+	m->base.room = strdup(DAGGER_ROOM);
+	m->name = strdup(name);
+	m->label = strdup(label);
+	m->owner = strdup(owner);
+	m->made_ms = made_ms;
+	m->id = id;
+	if (m->base.handle && m->base.workdir && m->base.room && m->name && m->label && m->owner)
+		return m;
+	machine_free(m);
+	return NULL;
+}
+
+void dagger_release(struct sbx_machine *m)
+{
+	machine_free(dagger_machine_of(m));
+}
+
+int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
+                 struct sbx_error *err)
+{
+	struct dagger *d = dagger_of(p);
+	struct dagger_kept kept;
+	struct dagger_machine *m;
+	int r = dagger_load(d, handle, &kept, err);
+
+	if (r == -ENOENT)
+		return sbx_fail(err, ESTALE, "the container of the sandbox is not known any more");
+	if (r)
+		return r;
+	m = dagger_machine_new(d, handle, kept.label, kept.owner, kept.made_ms,
+	                       sbx_steal_ptr(&kept.id));
+	dagger_kept_release(&kept);
+	if (!m)
+		return sbx_no_memory(err);
+	*ret = &m->base;
+	return 0;
+}
+
+int dagger_machine_advance(struct dagger_machine *m, char *id, struct sbx_error *err)
+{
+	struct dagger *d = dagger_of(m->base.provider);
+	const struct dagger_kept kept = {id, m->label, m->owner, m->made_ms};
+	int r = dagger_store(d, m->name, &kept, err);
+	char *old = id;
+
+	if (!r) {
+		pthread_mutex_lock(&d->lock);
+		old = m->id;
+		m->id = id;
+		pthread_mutex_unlock(&d->lock);
+	}
+	free(old);
+	return r;
+}
+
+char *dagger_machine_id(struct dagger_machine *m)
+{
+	struct dagger *d = dagger_of(m->base.provider);
+	char *id;
+
+	pthread_mutex_lock(&d->lock);
+	id = strdup(m->id);
+	pthread_mutex_unlock(&d->lock);
+	return id;
+}
+
+/* ---- looking ---- */
+
+struct looking {
+	struct dagger_query query;
+	struct dagger_machine *m;
+	bool is_ours;
+};
+
+static int write_look(struct dagger_query *q, const struct dagger_session *session, FILE *to)
+{
+	struct looking *l = sbx_container_of(q, struct looking, query);
+	_cleanup_free_ char *id = dagger_machine_id(l->m);
+
+	if (!id)
+		return -ENOMEM;
+	dagger_begin_container(session, to, id);
+	fputs("label(name:\"" DAGGER_LABEL_NAME "\")", to);
+	dagger_end_container(session, to);
+	return 0;
+}
+
+/* After an unclean stop of the engine its handles are numbered anew, so that one of ours may name
+ * another's container. */
+static int read_look(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
+{
+	struct looking *l = sbx_container_of(q, struct looking, query);
+	const char *label = dagger_find_text(data, "label");
+
+	(void)err;
+	l->is_ours = label && strcmp(label, l->m->name) == 0;
+	return 0;
+}
+
+int dagger_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomic_bool *cancelled,
+                struct sbx_error *err)
+{
+	struct looking l = {.query = {.d = dagger_of(machine->provider),
+	                              .op = "dagger_look",
+	                              .repeat = SBX_HTTP_SAFE,
+	                              .write = write_look,
+	                              .read = read_look},
+	                    .m = dagger_machine_of(machine)};
+	int r = dagger_query_perform(&l.query, cancelled, err);
+
+	*ret = (struct sbx_machine_look){.state = SBX_MACHINE_UP};
+	if (!r && l.is_ours)
+		return 0;
+	if (!r || r == -ESTALE)
+		r = dagger_revive(l.m, cancelled, err);
+	if (r != -ESTALE)
+		return r;
+	ret->state = SBX_MACHINE_GONE;
+	return 0;
+}
+
+int dagger_touch(struct sbx_machine *machine, struct sbx_error *err)
+{
+	struct sbx_machine_look look;
+	int r = dagger_look(machine, &look, NULL, err);
+
+	if (!r && look.state == SBX_MACHINE_GONE)
+		return sbx_fail(err, ESTALE, "the engine of Dagger has forgotten the sandbox");
+	return r;
+}

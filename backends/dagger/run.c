@@ -1,0 +1,324 @@
+/*
+ * A script that runs in a machine: in the newest container, with all files that were put since, and
+ * what comes out of it is the newest from then on. So a run that fails, or is given up, has changed
+ * nothing; and one that is sent twice, as its answer was lost, goes on from the same container, and
+ * is not run again where the engine has its end already.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/dagger/dagger_impl.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/loop.h"
+
+#define ANSWER_ROOM ((size_t)1024 * 1024) /* of an answer, beside output and id */
+#define WORD_MAX    ((size_t)128 * 1024)  /* of a command line */
+#define TRIES       3                     /* with a session that ends meanwhile */
+
+/*
+ * The engine adds variables that are its own, and a nonce of ours; none is the script's business.
+ * The script's exit status is not the engine's: it gives up what a command has done that ended by a
+ * signal, and so would say 128 to 191.
+ */
+#define CLEAR                                                                                      \
+	"unset SANDBOXFS_NONCE BAGGAGE TRACEPARENT TRACESTATE "                                    \
+	"$(env | sed -n 's/^\\(OTEL_[A-Z0-9_]*\\)=.*/\\1/p') 2>/dev/null; "
+#define PLAIN  CLEAR "sh -c \"$1\"; exit 0"
+#define FORMAT CLEAR "sh -c \"$(printf \"$1\")\"; exit 0"
+
+struct part {
+	struct dagger_query query, again;
+	struct dagger_machine *m;
+	struct sbx_machine_run *run;
+	struct dagger_query *current; /* of the two; lock of the provider */
+	char *script;
+	bool format;
+	char nonce[48];
+	char *out;
+	size_t len;
+	size_t uploads;   /* how many of the machine's were sent along */
+	uint64_t session; /* that knows uploads */
+	struct dagger_upload *stale;
+	unsigned tries;
+};
+
+char *dagger_script(const char *script, size_t len, bool *format)
+{
+	char *text = malloc(4 * len + 1), *to = text;
+
+	*format = !dagger_is_utf8(script, len);
+	for (size_t i = 0; text && i < len; i++) {
+		const unsigned char c = (unsigned char)script[i];
+
+		if (*format && (c >= 0x80 || c == '\\' || c == '%' || c == '\r'))
+			to += sprintf(to, "\\%03o", c);
+		else
+			*to++ = (char)c;
+	}
+	if (text)
+		*to = '\0';
+	return text;
+}
+
+/* ---- the query ---- */
+
+/* Under the lock. How many uploads of M there are; -EAGAIN: a session that is no more has some. */
+static int write_uploads(struct part *p, const struct dagger_session *session, FILE *to)
+{
+	p->uploads = 0;
+	p->session = session->number;
+	for (struct dagger_upload *u = p->m->uploads; u; u = u->next) {
+		if (u->session != session->number)
+			return -EAGAIN;
+		fputs("withDirectory(path:\"" DAGGER_ROOM "/in\",source:", to);
+		dagger_literal(to, u->id);
+		if (*p->m->owner) {
+			fputs(",owner:", to);
+			dagger_literal(to, p->m->owner);
+		}
+		fputs("){", to);
+		p->uploads++;
+	}
+	return 0;
+}
+
+static int write_run(struct dagger_query *q, const struct dagger_session *session, FILE *to)
+{
+	struct part *p = sbx_container_of(q, struct part, query);
+	int r;
+
+	pthread_mutex_lock(&q->d->lock);
+	q->answer_max = 2 * p->run->answer_max + 2 * strlen(p->m->id) + ANSWER_ROOM;
+	dagger_begin_container(session, to, p->m->id);
+	r = write_uploads(p, session, to);
+	pthread_mutex_unlock(&q->d->lock);
+	fprintf(to,
+	        "withEnvVariable(name:\"SANDBOXFS_NONCE\",value:\"%s\"){"
+	        "withExec(args:[\"sh\",\"-c\",",
+	        p->nonce);
+	dagger_literal(to, p->format ? FORMAT : PLAIN);
+	fputs(",\"sh\",", to);
+	dagger_literal(to, p->script);
+	fputs("],expect:ANY){id exitCode stdout stderr}}", to);
+	for (size_t i = 0; i < p->uploads; i++)
+		putc('}', to);
+	dagger_end_container(session, to);
+	return r;
+}
+
+static int read_output(struct part *p, struct json_object *data, struct sbx_error *err)
+{
+	struct json_object *code = dagger_find(data, "exitCode", json_type_int);
+	struct json_object *out = dagger_find(data, "stdout", json_type_string);
+	const char *complaint = dagger_find_text(data, "stderr");
+
+	if (!code || !out)
+		return sbx_fail(err, EPROTO, "an answer of Dagger has no output");
+	if (json_object_get_int64(code))
+		return sbx_fail(err, ENOEXEC, "no shell runs in the container: %.300s",
+		                complaint && *complaint ? complaint : "it says nothing");
+	p->len = (size_t)json_object_get_string_len(out);
+	if (p->len > p->run->answer_max)
+		return sbx_fail(err, EMSGSIZE, "the output is too long");
+	p->out = malloc(p->len + 1);
+	if (!p->out)
+		return sbx_no_memory(err);
+	memcpy(p->out, json_object_get_string(out), p->len + 1);
+	return 0;
+}
+
+/* What was sent along is in the container. As long as an id says how to make it again, the files
+ * have to stay. */
+static void drop_uploads(struct part *p)
+{
+	struct dagger *d = p->query.d;
+
+	for (size_t i = 0; i < p->uploads; i++) {
+		struct dagger_upload *upload;
+
+		pthread_mutex_lock(&d->lock);
+		upload = p->m->uploads;
+		p->m->uploads = upload->next;
+		pthread_mutex_unlock(&d->lock);
+		if (p->query.session->nodes)
+			dagger_stage_remove(d, upload->stage);
+		dagger_upload_free(upload);
+	}
+}
+
+static int read_run(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
+{
+	struct part *p = sbx_container_of(q, struct part, query);
+	char *id = NULL;
+	int r = read_output(p, data, err);
+
+	if (!r)
+		r = dagger_steal_text(data, "id", &id, err);
+	if (!r)
+		r = dagger_machine_advance(p->m, id, err);
+	if (!r)
+		drop_uploads(p);
+	return r;
+}
+
+/* ---- files whose session has ended are brought again ---- */
+
+static int write_again(struct dagger_query *q, const struct dagger_session *session, FILE *to)
+{
+	struct part *p = sbx_container_of(q, struct part, again);
+
+	p->session = session->number;
+	dagger_write_upload(to, p->stale->stage, false);
+	return 0;
+}
+
+static int read_again(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
+{
+	struct part *p = sbx_container_of(q, struct part, again);
+	char *id = NULL;
+	int r = dagger_steal_text(data, "id", &id, err);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&q->d->lock);
+	free(p->stale->id);
+	p->stale->id = id;
+	p->stale->session = q->session->number;
+	pthread_mutex_unlock(&q->d->lock);
+	return 0;
+}
+
+/* [loop] */
+static void go_on(struct part *p)
+{
+	struct dagger *d = p->query.d;
+	struct dagger_query *next;
+
+	pthread_mutex_lock(&d->lock);
+	p->stale = p->m->uploads;
+	while (p->stale && p->stale->session == p->session)
+		p->stale = p->stale->next;
+	next = p->current = p->stale ? &p->again : &p->query;
+	pthread_mutex_unlock(&d->lock);
+	dagger_query_begin(next);
+}
+
+/* ---- the end ---- */
+
+static void finish(struct part *p, int code, const struct sbx_error *err)
+{
+	struct sbx_machine_run *run = p->run;
+	char *out = code ? NULL : sbx_steal_ptr(&p->out);
+	const size_t len = code ? 0 : p->len;
+
+	pthread_mutex_lock(&p->query.d->lock);
+	run->part = NULL;
+	pthread_mutex_unlock(&p->query.d->lock);
+	free(p->script);
+	free(p->out);
+	free(p);
+	run->done(run, code, out, len, err);
+}
+
+/* [loop] */
+static void ended(struct dagger_query *q, int code, const struct sbx_error *err)
+{
+	struct part *p = sbx_container_of(q, struct part, query);
+
+	if (code == -EAGAIN && !q->given_up && p->tries++ < TRIES)
+		go_on(p);
+	else
+		finish(p, code, err);
+}
+
+/* [loop] */
+static void brought_again(struct dagger_query *q, int code, const struct sbx_error *err)
+{
+	struct part *p = sbx_container_of(q, struct part, again);
+
+	if (code)
+		finish(p, code, err);
+	else
+		go_on(p);
+}
+
+/* ---- beginning ---- */
+
+/* [loop] */
+static void too_long(void *data)
+{
+	struct sbx_machine_run *run = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	const int r = sbx_fail(&err, E2BIG, "the script is too long for a command line");
+
+	run->done(run, r, NULL, 0, &err);
+}
+
+/* [loop] */
+static void no_memory(void *data)
+{
+	struct sbx_machine_run *run = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	const int r = sbx_no_memory(&err);
+
+	run->done(run, r, NULL, 0, &err);
+}
+
+static void set_up(struct part *p, struct dagger *d)
+{
+	struct sbx_machine_run *run = p->run;
+	const enum sbx_http_repeat repeat = run->safe ? SBX_HTTP_SAFE : SBX_HTTP_UNSENT;
+
+	p->query = (struct dagger_query){.d = d,
+	                                 .op = run->op,
+	                                 .m = p->m,
+	                                 .deadline_ms = run->deadline_ms,
+	                                 .repeat = repeat,
+	                                 .write = write_run,
+	                                 .read = read_run,
+	                                 .ended = ended};
+	p->again = (struct dagger_query){.d = d,
+	                                 .op = "dagger_upload",
+	                                 .deadline_ms = run->deadline_ms,
+	                                 .repeat = SBX_HTTP_SAFE,
+	                                 .write = write_again,
+	                                 .read = read_again,
+	                                 .ended = brought_again};
+	snprintf(p->nonce, sizeof(p->nonce), "%s-%llu", d->nonce, atomic_fetch_add(&d->count, 1));
+	p->current = &p->query;
+	run->part = p;
+}
+
+void dagger_run(struct sbx_machine *machine, struct sbx_machine_run *run)
+{
+	struct dagger *d = dagger_of(machine->provider);
+	struct part *p = calloc(1, sizeof(*p));
+
+	run->part = NULL;
+	if (p)
+		p->script = dagger_script(run->script, run->script_len, &p->format);
+	if (!p || !p->script || strlen(p->script) >= WORD_MAX) {
+		sbx_loop_post(d->config.loop, p && p->script ? too_long : no_memory, run);
+		if (p)
+			free(p->script);
+		free(p);
+		return;
+	}
+	p->m = dagger_machine_of(machine);
+	p->run = run;
+	set_up(p, d);
+	dagger_query_begin(&p->query);
+}
+
+void dagger_cancel_run(struct sbx_machine *machine, struct sbx_machine_run *run)
+{
+	struct dagger *d = dagger_of(machine->provider);
+	struct part *p;
+
+	pthread_mutex_lock(&d->lock);
+	p = run->part;
+	if (p)
+		dagger_query_cancel(p->current);
+	pthread_mutex_unlock(&d->lock);
+}
