@@ -275,7 +275,8 @@ static void exited(struct sbx_watch *w, uint32_t events)
 	char why[512] = "";
 
 	(void)events;
-	cli->log.fn(&cli->log, EPOLLIN);
+	if (cli->log.fd >= 0)
+		cli->log.fn(&cli->log, EPOLLIN);
 	waitpid(cli->pid, NULL, WNOHANG);
 	pthread_mutex_lock(&d->lock);
 	if (d->probing && d->probing->cli == cli)
@@ -300,24 +301,30 @@ static void late(struct sbx_timer *t)
 
 /* ---- what it says ---- */
 
-/* [loop] Keeps the end of it. */
+static void keep_end(struct dagger_cli *cli, const char *data, size_t n)
+{
+	const size_t room = sizeof(cli->tail) - 1;
+	const size_t kept = cli->tail_n + n > room ? room - n : cli->tail_n;
+
+	memmove(cli->tail, cli->tail + cli->tail_n - kept, kept);
+	memcpy(cli->tail + kept, data, n);
+	cli->tail_n = kept + n;
+}
+
+/* [loop] */
 static void log_readable(struct sbx_watch *w, uint32_t events)
 {
 	struct dagger_cli *cli = w->data;
-	const size_t room = sizeof(cli->tail) - 1;
 	char data[1024];
 	ssize_t n;
 
 	(void)events;
-	while (w->fd >= 0 && (n = read(w->fd, data, sizeof(data))) > 0) {
-		const size_t more = (size_t)n;
-		const size_t kept = cli->tail_n + more > room ? room - more : cli->tail_n;
-
-		memmove(cli->tail, cli->tail + cli->tail_n - kept, kept);
-		memcpy(cli->tail + kept, data, more);
-		cli->tail_n = kept + more;
-	}
-	if (w->fd >= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR)))
+	do {
+		n = read(w->fd, data, sizeof(data));
+		if (n > 0)
+			keep_end(cli, data, (size_t)n);
+	} while (n > 0);
+	if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		close_watch(cli->d, w, true);
 }
 
