@@ -14,7 +14,8 @@ import sys
 import loopback
 
 home, token = sys.argv[1], sys.argv[2]
-right = "Basic " + base64.b64encode(("git:" + token).encode()).decode()
+right = ["Basic " + base64.b64encode(f"{user}:{token}".encode()).decode()
+         for user in ("git", "x-access-token")]
 
 
 class Handler(loopback.Handler):
@@ -56,7 +57,7 @@ class Handler(loopback.Handler):
         if now[0] != "redirect":
             return False
         if now[2:] == ["known"]:
-            return self.headers.get("Authorization") == right
+            return self.headers.get("Authorization") in right
         return now[2:] != ["post"] or self.command == "POST"
 
     def serve(self):
@@ -67,7 +68,7 @@ class Handler(loopback.Handler):
         elif self.is_redirected(now):
             self.body()
             self.reply(302, [("Location", now[1] + self.path)])
-        elif self.headers.get("Authorization") != right:
+        elif self.headers.get("Authorization") not in right:
             self.body()
             self.reply(401, [("WWW-Authenticate", 'Basic realm="git"')])
         elif now[0] == "drop":
