@@ -17,6 +17,7 @@ agree is a violation. Tests speak to it at /control, without a key:
   GET  /control/box/NAME      what was asked for when it was made
   GET  /control/commands/NAME what was run in it, a line of JSON each
   POST /control/reset         forgets counts, faults and switches; keeps sandboxes
+  POST /control/clear         the same of violations, and deletes all sandboxes
   POST /control/state         {"name": N, "to": stopped|failed|deleted, "waits": N}: what stops is
                               on its way for so many requests
   POST /control/switch        members: pending (looks that find a new session on its way), clones
@@ -450,6 +451,12 @@ def control_post(word, body):
     if word == "reset":
         with store.lock:
             store.reset()
+    elif word == "clear":
+        for box in store.boxes.living():
+            box.delete()
+        with store.lock:
+            store.reset()
+            store.violations = []
     elif word == "switch":
         assert set(body) <= set(SWITCHES)
         store.switches.update(body)
