@@ -166,6 +166,9 @@ static int extend(struct vercel_machine *m, const char *session, uint64_t ms, st
 		vercel_machine_extended(m, ms);
 	} else if (said.status == 400) {
 		vercel_machine_extended(m, 0);
+		r = -EDQUOT;
+		if (err)
+			err->code = EDQUOT;
 	} else if (said.status == 410 || said.status == 422) {
 		vercel_machine_stopped(m, session);
 		r = 0;

@@ -297,12 +297,18 @@ static int close_network(struct making *k, struct sbx_error *err)
 
 /* ---- what is in it ---- */
 
-/* $1 the tree, $2 the URL, $3 the branch or "". Answers "ok", or what is wrong. */
+/*
+ * $1 the tree, $2 the URL, $3 the branch or "". Answers "ok", or what is wrong. Where the answer
+ * was lost it is sent again, and may still be running: the second waits for the first.
+ */
 static const char setup[] =
         "cd \"$1\" && exec 2>&1 || exit\n"
         "command -v git >/dev/null || { echo 'the image has no git'; exit; }\n"
         "git() { command git -c safe.directory='*' -c core.hooksPath=/dev/null \"$@\"; }\n"
         "git rev-parse -q --verify HEAD >/dev/null || { echo 'nothing was cloned'; exit; }\n"
+        "lock=.git/sandboxfs.lock; n=0\n"
+        "while ! mkdir $lock 2>/dev/null && [ $n -lt 20 ]; do n=$((n + 1)); sleep 1; done\n"
+        "trap 'rmdir $lock' EXIT\n"
         "git remote set-url origin \"$2\" || exit\n"
         "git config --unset-all http.extraheader\n"
         "git config --unset-all \"http.$2.extraheader\"\n"

@@ -26,7 +26,7 @@
 
 #define DEADLINE_MS 20000
 #define BUFFERS     8
-#define SECRETS     4
+#define SECRETS     8
 
 struct server {
 	pid_t pid;
@@ -292,6 +292,16 @@ const char *vercel_name(void)
 const char *vercel_name_of(const struct sbx_machine *m)
 {
 	return ((const struct vercel_machine *)m)->name;
+}
+
+const char *vercel_file(const struct sbx_machine *m, const char *name)
+{
+	static char paths[BUFFERS][512];
+	static unsigned next;
+	char *to = paths[next++ % BUFFERS];
+
+	snprintf(to, sizeof(paths[0]), "%s/%s", m->workdir, name);
+	return to;
 }
 
 struct sbx_error *vercel_error(void)

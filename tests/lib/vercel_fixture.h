@@ -46,6 +46,8 @@ void vercel_forget(void);
 const char *vercel_name(void);
 /* The name of M. */
 const char *vercel_name_of(const struct sbx_machine *m);
+/* NAME in the tree of M, as the server has it; in one of a few buffers. */
+const char *vercel_file(const struct sbx_machine *m, const char *name);
 /* The error of the last call; looked through for secrets by each use. */
 struct sbx_error *vercel_error(void);
 /* Fails unless the last error is CODE, and its sentence has TEXT in it. */

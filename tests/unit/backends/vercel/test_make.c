@@ -134,7 +134,7 @@ static void create_and_clone_take_two_requests(void **state)
 	assert_int_equal(vercel_count("create_runtime"), 1);
 	assert_int_equal(vercel_count("run"), 1);
 	assert_int_equal(vercel_count("all"), 2);
-	scratch_expect(sbx_format("%s/README.md", m->workdir), "hello\n");
+	scratch_expect(vercel_file(m, "README.md"), "hello\n");
 	vercel_runs(m, "cd \"$HOME\" && git symbolic-ref HEAD", "refs/heads/work\n");
 	vercel_drop(m);
 }

@@ -1,0 +1,387 @@
+/* Removing, finding, adopting, looking and touching. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/vercel/vercel_impl.h"
+#include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
+#include "tests/lib/scratch.h"
+#include "tests/lib/vercel_fixture.h"
+
+static struct sbx_machine *m;
+
+static int unmake(const char *name)
+{
+	return vercel_provider->impl->unmake(vercel_provider, name, NULL, vercel_error());
+}
+
+/* ---- removing ---- */
+
+static void cleanup_takes_one_request(void **state)
+{
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_forget();
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	assert_int_equal(vercel_count("all"), 1);
+	assert_string_equal(vercel_control("living"), "");
+	assert_false(scratch_exists(m->workdir));
+	vercel_provider->impl->release(m);
+}
+
+static void cleanup_may_be_repeated(void **state)
+{
+	(void)state;
+	m = vercel_made(NULL);
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	assert_int_equal(unmake("never-there"), 0);
+	vercel_provider->impl->release(m);
+}
+
+static void one_that_is_stopping_is_waited_for(void **state)
+{
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\", \"waits\": 3}",
+	            vercel_name_of(m));
+	vercel_forget();
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	assert_true(vercel_count("delete") > 1);
+	vercel_provider->impl->release(m);
+}
+
+static void removing_is_repeated(void **state)
+{
+	static const char *const faults[] = {"lost", "reset", "cut"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(faults); i++) {
+		m = vercel_made(NULL);
+		vercel_fault("delete", faults[i], "");
+		assert_int_equal(unmake(vercel_name_of(m)), 0);
+		vercel_provider->impl->release(m);
+	}
+}
+
+static void removing_may_fail(void **state)
+{
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_fault("delete", "status", ", \"status\": 500, \"times\": 9");
+	assert_int_equal(unmake(vercel_name_of(m)), -EREMOTEIO);
+	vercel_tell("reset", "{}");
+	vercel_fault("delete", "status", ", \"status\": 401");
+	assert_int_equal(unmake(vercel_name_of(m)), -EKEYREJECTED);
+	vercel_drop(m);
+}
+
+/* ---- finding ---- */
+
+struct found {
+	unsigned n;
+	char names[512];
+	int64_t made_ms;
+	char *handle;
+};
+
+static int take(const char *name, const char *handle, int64_t made_ms, void *data)
+{
+	struct found *f = data;
+
+	f->n++;
+	f->made_ms = made_ms;
+	strcat(f->names, name);
+	strcat(f->names, "\n");
+	free(f->handle);
+	f->handle = strdup(handle);
+	return 0;
+}
+
+static int stop_at_once(const char *name, const char *handle, int64_t made_ms, void *data)
+{
+	(void)name;
+	(void)handle;
+	(void)made_ms;
+	(*(unsigned *)data)++;
+	return 17;
+}
+
+static int find(const char *label, struct found *f)
+{
+	*f = (struct found){0};
+	return vercel_provider->impl->find(vercel_provider, label, take, f, vercel_error());
+}
+
+static void those_of_a_label_are_found(void **state)
+{
+	struct sbx_machine *machines[5];
+	struct found f;
+	unsigned n = 0;
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(machines); i++)
+		machines[i] = vercel_made(NULL);
+	vercel_tell("switch", "{\"page\": 2}");
+	vercel_forget();
+	vercel_tell("switch", "{\"page\": 2}");
+	assert_int_equal(find(VERCEL_LABEL_OF_TESTS, &f), 0);
+	assert_int_equal(f.n, 5);
+	assert_int_equal(vercel_count("list"), 3);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(machines); i++)
+		assert_non_null(strstr(f.names, vercel_name_of(machines[i])));
+	assert_true(llabs(f.made_ms - sbx_real_ms()) < 60000);
+	free(f.handle);
+	assert_int_equal(find("another", &f), 0);
+	assert_int_equal(f.n, 0);
+	assert_int_equal(vercel_provider->impl->find(vercel_provider, VERCEL_LABEL_OF_TESTS,
+	                                             stop_at_once, &n, NULL),
+	                 17);
+	assert_int_equal(n, 1);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(machines); i++)
+		vercel_drop(machines[i]);
+}
+
+static void a_list_that_makes_no_sense_is_told(void **state)
+{
+	struct found f;
+
+	(void)state;
+	vercel_fault("list", "answer", ", \"body\": \"{\\\"sandboxes\\\": 3}\"");
+	assert_int_equal(find("x", &f), -EPROTO);
+	vercel_fault("list", "answer", ", \"body\": \"{\\\"sandboxes\\\": [3]}\"");
+	assert_int_equal(find("x", &f), -EPROTO);
+	/* One that does not end. */
+	vercel_fault("list", "answer",
+	             ", \"times\": 2000, \"body\": \"{\\\"sandboxes\\\": [], \\\"pagination\\\": "
+	             "{\\\"next\\\": \\\"1\\\"}}\"");
+	assert_int_equal(find("x", &f), -EPROTO);
+	vercel_said_to(EPROTO, "does not end");
+}
+
+/* ---- adopting ---- */
+
+static void one_is_adopted_by_its_handle(void **state)
+{
+	char handle[512];
+	struct sbx_machine *same;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_runs(m, "echo kept >\"$HOME/file\"", "");
+	snprintf(handle, sizeof(handle), "%s", m->handle);
+	assert_null(strchr(handle, '\n'));
+	vercel_forget();
+	assert_int_equal(vercel_provider->impl->adopt(vercel_provider, handle, &same, NULL), 0);
+	assert_int_equal(vercel_count("all"), 0);
+	assert_string_equal(same->workdir, m->workdir);
+	assert_string_equal(same->room, m->room);
+	assert_string_equal(same->handle, handle);
+	vercel_runs(same, "cat \"$HOME/file\"", "kept\n");
+	assert_int_equal(vercel_count("all"), 2);
+	vercel_provider->impl->release(same);
+	vercel_drop(m);
+}
+
+static void one_that_was_found_is_adopted(void **state)
+{
+	struct found f;
+	struct sbx_machine *same;
+
+	(void)state;
+	m = vercel_made(NULL);
+	assert_int_equal(find(VERCEL_LABEL_OF_TESTS, &f), 0);
+	assert_int_equal(vercel_provider->impl->adopt(vercel_provider, f.handle, &same, NULL), 0);
+	assert_string_equal(same->workdir, m->workdir);
+	vercel_provider->impl->release(same);
+	free(f.handle);
+	vercel_drop(m);
+}
+
+static void a_record_of_something_else_is_refused(void **state)
+{
+	static const char *const handles[] = {"", "x", "{}",
+	                                      "{\"name\": \"a/b\", \"workdir\": \"/\"}",
+	                                      "{\"name\": \"a\", \"workdir\": \"b\"}"};
+	struct sbx_machine *none;
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(handles); i++) {
+		assert_int_equal(vercel_provider->impl->adopt(vercel_provider, handles[i], &none,
+		                                              vercel_error()),
+		                 -EPROTO);
+		assert_null(none);
+	}
+}
+
+/* ---- looking ---- */
+
+static enum sbx_machine_state state_now(struct sbx_machine_look *look)
+{
+	assert_int_equal(m->provider->impl->look(m, look, NULL, vercel_error()), 0);
+	return look->state;
+}
+
+static void a_look_says_how_it_is(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	vercel_config.vcpus = 4;
+	vercel_provide();
+	m = vercel_made(NULL);
+	assert_int_equal(state_now(&look), SBX_MACHINE_UP);
+	assert_true(look.cpus > 3.9 && look.cpus < 4.1);
+	assert_int_equal(look.memory_mb, 8192);
+	assert_string_equal(look.region, "iad1");
+	assert_int_equal(look.used_ms, 1500);
+	assert_true(llabs(look.expires_ms - sbx_real_ms() - 300000) < 20000);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\", \"waits\": 1}",
+	            vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_CHANGING);
+	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
+	assert_int_equal(look.expires_ms, 0);
+	vercel_forget();
+	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"failed\"}", vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_FAILED);
+	assert_string_equal(look.reason, "Vercel says that it has failed");
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"deleted\"}", vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_GONE);
+	vercel_drop(m);
+}
+
+static void one_that_kept_nothing_is_gone(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	vercel_config.ephemeral = true;
+	vercel_provide();
+	m = vercel_made(NULL);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\"}", vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_GONE);
+	vercel_drop(m);
+}
+
+static void a_look_may_fail(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_fault("look", "status", ", \"status\": 403");
+	assert_int_equal(m->provider->impl->look(m, &look, NULL, vercel_error()), -EKEYREJECTED);
+	vercel_fault("look", "answer", ", \"body\": \"{\\\"sandbox\\\": {}}\"");
+	assert_int_equal(m->provider->impl->look(m, &look, NULL, vercel_error()), -EPROTO);
+	vercel_fault("look", "lost", "");
+	assert_int_equal(state_now(&look), SBX_MACHINE_UP);
+	vercel_drop(m);
+}
+
+/* ---- touching ---- */
+
+static int touch(void)
+{
+	return m->provider->impl->touch(m, vercel_error());
+}
+
+static void a_touch_counts_the_life_from_now_on(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	vercel_config.life_ms = 5000;
+	vercel_provide();
+	m = vercel_made(NULL);
+	sleep(2);
+	vercel_forget();
+	assert_int_equal(touch(), 0);
+	assert_int_equal(vercel_count("extend"), 1);
+	assert_int_equal(touch(), 0);
+	assert_true(vercel_count("extend") <= 2);
+	assert_int_equal(state_now(&look), SBX_MACHINE_UP);
+	assert_true(look.expires_ms - sbx_real_ms() > 3500);
+	sleep(4);
+	assert_int_equal(state_now(&look), SBX_MACHINE_UP);
+	vercel_drop(m);
+}
+
+static void a_touch_wakes_nobody(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\"}", vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
+	assert_int_equal(touch(), 0);
+	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
+	vercel_drop(m);
+}
+
+static void a_touch_of_one_that_is_gone_is_told(void **state)
+{
+	struct sbx_machine_look look;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"deleted\"}", vercel_name_of(m));
+	assert_int_equal(state_now(&look), SBX_MACHINE_GONE);
+	assert_int_equal(touch(), -ESTALE);
+	vercel_drop(m);
+}
+
+static void a_life_has_an_end(void **state)
+{
+	(void)state;
+	vercel_config.life_ms = 5000;
+	vercel_provide();
+	m = vercel_made(NULL);
+	vercel_tell("switch", "{\"most_ms\": 5000}");
+	sleep(2);
+	vercel_forget();
+	vercel_tell("switch", "{\"most_ms\": 5000}");
+	assert_int_equal(touch(), -EDQUOT);
+	vercel_said_to(EDQUOT, "than your plan allows");
+	/* It is not asked for again. */
+	assert_int_equal(touch(), 0);
+	assert_int_equal(vercel_count("extend"), 1);
+	vercel_drop(m);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, vercel_set_up, vercel_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        CASE(cleanup_takes_one_request),
+	        CASE(cleanup_may_be_repeated),
+	        CASE(one_that_is_stopping_is_waited_for),
+	        CASE(removing_is_repeated),
+	        CASE(removing_may_fail),
+	        CASE(those_of_a_label_are_found),
+	        CASE(a_list_that_makes_no_sense_is_told),
+	        CASE(one_is_adopted_by_its_handle),
+	        CASE(one_that_was_found_is_adopted),
+	        CASE(a_record_of_something_else_is_refused),
+	        CASE(a_look_says_how_it_is),
+	        CASE(one_that_kept_nothing_is_gone),
+	        CASE(a_look_may_fail),
+	        CASE(a_touch_counts_the_life_from_now_on),
+	        CASE(a_touch_wakes_nobody),
+	        CASE(a_touch_of_one_that_is_gone_is_told),
+	        CASE(a_life_has_an_end),
+	};
+
+	return cmocka_run_group_tests(tests, vercel_servers_start, vercel_servers_stop);
+}
