@@ -38,14 +38,15 @@ static int open_spool(const char *spool)
 
 struct sink {
 	int fd;
-	int code; /* of the write that failed */
+	int code; /* of the write that failed; nothing is written any more */
 };
 
 static la_ssize_t write_out(struct archive *a, void *data, const void *bytes, size_t len)
 {
 	struct sink *sink = data;
 
-	sink->code = sbx_write_all(sink->fd, bytes, len);
+	if (!sink->code)
+		sink->code = sbx_write_all(sink->fd, bytes, len);
 	if (!sink->code)
 		return (la_ssize_t)len;
 	archive_set_error(a, -sink->code, "%s", strerror(-sink->code));
@@ -142,8 +143,9 @@ static int pack(const struct sbx_machine_file *files, size_t n, const char *dir,
 
 	for (size_t i = 0; !r && i < n; i++)
 		r = add_file(a, sink, &files[i], dir, room, given_up, err);
+	/* What is left of an entry would be filled up; and to say that it failed leaks. */
 	if (r) {
-		archive_write_fail(a);
+		sink->code = r;
 		return r;
 	}
 	return archive_write_close(a) == ARCHIVE_OK ? 0 : failed(a, sink, err);
