@@ -10,6 +10,7 @@
 #include "backends/local/local.h"
 #include "backends/memory/memory.h"
 #include "backends/trace.h"
+#include "backends/vercel/vercel.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/spawner.h"
 
@@ -31,7 +32,7 @@ static const struct known {
         {"local", sbx_local_open, sbx_spawner_start, NULL},
         {"memory", sbx_memory_open, sbx_spawner_start, NULL},
         {"daytona", sbx_daytona_open, NULL, NULL, daytona_secrets},
-        {"vercel", NULL, NULL, "Vercel sandbox not yet implemented"},
+        {"vercel", sbx_vercel_open, NULL, NULL, sbx_vercel_secrets},
         {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
 #ifdef SBX_DIRS
         {"dirs", sbx_dirs_open, NULL, NULL},
