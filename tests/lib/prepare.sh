@@ -43,9 +43,13 @@ prepare_daytona() {
 	npm_ci
 }
 
+prepare_vercel() {
+	npm_ci
+}
+
 case $client in
 mcp | go | rust | java) source=$here/$client ;;
-daytona) source=$here/../sdk/$client ;;
+daytona | vercel) source=$here/../sdk/$client ;;
 *) exit 0 ;;
 esac
 

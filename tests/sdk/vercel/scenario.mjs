@@ -43,7 +43,7 @@ async function count(body) {
   return requests - before
 }
 
-await claim('create: by name, with the runtime and the timeout of the seed, one request', async () => {
+await claim('create: by name, with a runtime and a timeout, by one request', async () => {
   const n = await count(async () => {
     sandbox = await Sandbox.create({
       ...here,
@@ -159,7 +159,8 @@ await claim('its network is closed', async () => {
 await claim('it is found by name and by tag', async () => {
   assert.equal((await Sandbox.get({ ...here, name })).name, name)
   const found = []
-  for await (const one of await Sandbox.list({ ...here, tags: { sdk: 'yes' } })) found.push(one.name)
+  const list = await Sandbox.list({ ...here, tags: { sdk: 'yes' } })
+  for await (const one of list) found.push(one.name)
   assert.deepEqual(found, [name])
 })
 

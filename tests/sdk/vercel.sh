@@ -1,34 +1,40 @@
 #!/bin/sh
-# The official @vercel/sandbox, at the version of package-lock.json, against the loopback server of
-# the tests: run.sh DIR, into which the package is installed. Prints TAP.
-set -eu
+# vercel.sh PREPARED: the loopback Vercel, which the other tests believe, is held against Vercel's
+# own SDK (vercel/scenario.mjs). Skips, in words, where node or the npm registry is not to be had.
+set -u
+
 here=$(cd "$(dirname "$0")" && pwd)
-lib=$here/../../lib
-room=$(mktemp -d)
-mkdir -p "$1" "$room/git" "$room/boxes"
-dir=$(cd "$1" && pwd)
-export GIT_CONFIG_NOSYSTEM=1 HOME="$room"
+lib=$here/../lib
+export GIT_CONFIG_NOSYSTEM=1
 
 skip() {
 	echo "1..0 # SKIP $1"
 	exit 0
 }
 
-end() {
+command -v node >/dev/null || skip "node is not installed"
+command -v npm >/dev/null || skip "npm is not installed"
+prepared=$("$lib/prepare.sh" vercel "$1")
+case $? in
+0) ;;
+77) skip "$prepared" ;;
+*)
+	printf '%s\n' "$prepared" | sed 's/^/# /'
+	printf 'not ok 1 - the SDK is installed\n1..1\n'
+	exit 1
+	;;
+esac
+
+room=$(mktemp -d "${TMPDIR:-/tmp}/sandboxfs-test.XXXXXX") || exit 99
+mkdir "$room/git" "$room/boxes"
+
+clean() {
 	exec 7>&- 8>&-
 	wait
 	rm -rf "$room"
 }
-trap end EXIT
-
-command -v node >/dev/null && command -v npm >/dev/null ||
-	skip "node and npm are not installed"
-cp "$here/package.json" "$here/package-lock.json" "$dir"
-if ! cmp -s "$dir/package-lock.json" "$dir/installed"; then
-	npm ci --prefix "$dir" --ignore-scripts --no-audit --no-fund >"$room/npm" 2>&1 </dev/null ||
-		skip "npm cannot install @vercel/sandbox: $(tail -n 1 "$room/npm")"
-	cp "$dir/package-lock.json" "$dir/installed"
-fi
+trap clean EXIT
+trap 'exit 1' HUP INT TERM
 
 git init -q --bare -b main "$room/git/org/repo.git"
 git clone -q "$room/git/org/repo.git" "$room/work" 2>/dev/null
@@ -45,10 +51,10 @@ exec 8>"$room/in.api"
 read -r api_port <"$room/out"
 
 (
-	unset GIT_CONFIG_NOSYSTEM VERCEL_OIDC_TOKEN
-	cd "$dir"
-	node "$here/scenario.mjs" "$dir/node_modules/@vercel/sandbox" "http://127.0.0.1:$api_port/api" \
-		sdk-token team_test prj_test "http://127.0.0.1:$git_port/org/repo.git" git-token
+	unset VERCEL_OIDC_TOKEN
+	node "$here/vercel/scenario.mjs" "$prepared/node_modules/@vercel/sandbox" \
+		"http://127.0.0.1:$api_port/api" sdk-token team_test prj_test \
+		"http://127.0.0.1:$git_port/org/repo.git" git-token
 ) | sed '/^1\.\.[0-9]*$/d' >"$room/tap"
 cat "$room/tap"
 n=$(($(grep -c '^\(not \)\?ok ' "$room/tap") + 1))
