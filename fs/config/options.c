@@ -395,6 +395,8 @@ static int interpret(struct sbx_options *opts, const struct line *line, struct s
 	const char *mountpoint = NULL;
 	int r = load_config(&opts->settings, &line->words, err);
 
+	if (!r)
+		r = sbx_settings_environment(&opts->settings, err);
 	for (size_t i = 0; !r && i < line->words.n; i++)
 		r = apply_word(opts, &line->words, i, err);
 	if (!r)

@@ -518,6 +518,18 @@ int sbx_settings_set(struct sbx_settings *settings, const char *name, const char
 	return key ? key->kind->set(settings, key, value, err) : unknown_key(name, err);
 }
 
+int sbx_settings_environment(struct sbx_settings *settings, struct sbx_error *err)
+{
+	const char *backend = getenv("SANDBOXFS_BACKEND");
+	struct sbx_error inner = SBX_ERROR_INIT;
+	int r;
+
+	if (!backend || !*backend)
+		return 0;
+	r = sbx_settings_set(settings, "backend", backend, &inner);
+	return r < 0 ? sbx_fail(err, -r, "SANDBOXFS_BACKEND: %s", inner.text) : 0;
+}
+
 void sbx_settings_clear(struct sbx_settings *settings, const char *name)
 {
 	const struct sbx_key *key = find_key(name);

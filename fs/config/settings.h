@@ -14,6 +14,9 @@ void sbx_settings_help(void);
 /* The word for a state directory that outlives a reboot. */
 #define SBX_STATE_PERSISTENT "persistent"
 
+/* What the environment sets, which is stronger than a file: SANDBOXFS_BACKEND. */
+int sbx_settings_environment(struct sbx_settings *settings, struct sbx_error *err);
+
 /* The configuration file of the user or the machine, which need not be there. */
 int sbx_settings_found(struct sbx_settings *settings, struct sbx_error *err);
 

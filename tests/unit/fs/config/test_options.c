@@ -58,6 +58,7 @@ static int set_up(void **state)
 	setenv("TMPDIR", dir, 1);
 	unsetenv("XDG_CONFIG_HOME");
 	unsetenv("VERCEL");
+	unsetenv("SANDBOXFS_BACKEND");
 	err = SBX_ERROR_INIT;
 	return sbx_settings_defaults(&settings);
 }
@@ -169,6 +170,26 @@ static void vercel_is_the_default_where_vercel_is_1(void **state)
 	setenv("VERCEL", "0", 1);
 	assert_int_equal(parse(at("mnt"), NULL), 0);
 	assert_string_equal(opts.settings.backend, "local");
+}
+
+/* Between what is asked for on the command line and what a file says. */
+static void the_environment_names_a_backend(void **state)
+{
+	(void)state;
+	setenv("SANDBOXFS_BACKEND", "memory", 1);
+	setenv("VERCEL", "1", 1);
+	write_file(at("sandboxfs.json"), "{\"backend\": \"local\"}");
+	setenv("XDG_CONFIG_HOME", dir, 1);
+	assert_int_equal(parse(at("mnt"), NULL), 0);
+	assert_string_equal(opts.settings.backend, "memory");
+	assert_int_equal(parse_o("backend=vercel"), 0);
+	assert_string_equal(opts.settings.backend, "vercel");
+	setenv("SANDBOXFS_BACKEND", "", 1);
+	assert_int_equal(parse(at("mnt"), NULL), 0);
+	assert_string_equal(opts.settings.backend, "local");
+	setenv("SANDBOXFS_BACKEND", "docker", 1);
+	assert_int_equal(parse(at("mnt"), NULL), -EINVAL);
+	assert_non_null(strstr(err.text, "SANDBOXFS_BACKEND: \"backend\" must be one of local|"));
 }
 
 static void arguments_come_in_any_order(void **state)
@@ -759,6 +780,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        T(defaults_are_those_documented),
 	        T(vercel_is_the_default_where_vercel_is_1),
+	        T(the_environment_names_a_backend),
 	        T(arguments_come_in_any_order),
 	        T(actions_need_no_mountpoint),
 	        T(bad_command_lines_are_refused),
