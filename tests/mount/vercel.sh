@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 # Sandboxes at Vercel, which the loopback server stands in for: the operations of an executor of
-# commands by the mount, how many requests they take, sessions that end, and a daemon that is killed.
+# commands by the mount, their requests, sessions that end, and a daemon that is killed.
 
 TOKEN=vcp_$$doNotShow0123456789
 BARE=$ROOM/git/acme/widgets.git
@@ -29,7 +29,8 @@ serve() {
 # control WORD [JSON]
 control() {
 	python3 -c 'import sys, urllib.request as u
-print(u.urlopen(sys.argv[1], sys.argv[2].encode() if sys.argv[2] else None).read().decode(), end="")' \
+data = sys.argv[2].encode() or None
+print(u.urlopen(sys.argv[1], data).read().decode(), end="")' \
 		"http://127.0.0.1:$api_port/control/$1" "${2:-}"
 }
 
