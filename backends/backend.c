@@ -28,11 +28,13 @@ static const struct known {
 	                   struct sbx_error *err);
 	const char *absent;         /* why it cannot be opened, when open is NULL */
 	const char *const *secrets; /* see sbx_backend_secrets; NULL: none */
+	/* See sbx_backend_check; NULL: it needs nothing of either. */
+	int (*check)(const struct sbx_host *host, struct sbx_error *err);
 } backends[] = {
         {"local", sbx_local_open, sbx_spawner_start, NULL},
         {"memory", sbx_memory_open, sbx_spawner_start, NULL},
         {"daytona", sbx_daytona_open, NULL, NULL, daytona_secrets},
-        {"vercel", sbx_vercel_open, NULL, NULL, sbx_vercel_secrets},
+        {"vercel", sbx_vercel_open, NULL, NULL, sbx_vercel_secrets, sbx_vercel_check},
         {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
 #ifdef SBX_DIRS
         {"dirs", sbx_dirs_open, NULL, NULL},
@@ -78,6 +80,14 @@ const char *const *sbx_backend_secrets(const struct sbx_settings *settings)
 	const struct known *known;
 
 	return find(settings, &known, NULL) < 0 || !known->secrets ? none : known->secrets;
+}
+
+int sbx_backend_check(const struct sbx_host *host, struct sbx_error *err)
+{
+	const struct known *known;
+	int r = find(host->settings, &known, err);
+
+	return r < 0 || !known->check ? r : known->check(host, err);
 }
 
 int sbx_backend_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)

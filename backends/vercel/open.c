@@ -92,6 +92,16 @@ int sbx_vercel_provider_of(const struct sbx_host *host, struct sbx_provider **re
 	return r;
 }
 
+int sbx_vercel_check(const struct sbx_host *host, struct sbx_error *err)
+{
+	struct sbx_provider *p;
+	int r = sbx_vercel_provider_of(host, &p, err);
+
+	if (!r)
+		p->impl->destroy(p);
+	return r;
+}
+
 int sbx_vercel_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
 {
 	struct sbx_provider *p;

@@ -51,6 +51,8 @@ int sbx_vercel_provider(const struct sbx_vercel_config *config, struct sbx_provi
 /* The same, by the settings and the environment of the daemon. */
 int sbx_vercel_provider_of(const struct sbx_host *host, struct sbx_provider **ret,
                            struct sbx_error *err);
+/* As sbx_backend_check(). */
+int sbx_vercel_check(const struct sbx_host *host, struct sbx_error *err);
 /* As sbx_backend_open(). */
 int sbx_vercel_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 /* The variables that hold its secrets, ended by NULL. */

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/config/choice.h"
 #include "fs/config/options.h"
 #include "fs/config/paths.h"
 #include "fs/config/settings.h"
@@ -343,6 +344,27 @@ static void check_descriptors(void)
 	    lim.rlim_max < 4096 ? "ulimit -Hn 65536 (limits.conf: nofile)" : NULL);
 }
 
+/* What a mount without -o backend= would take, and why; and what that lacks. */
+static bool check_backend(void)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *what = NULL;
+	struct sbx_settings settings;
+	const char *why;
+	int r = sbx_choice_find(&settings, &why, &err);
+
+	if (r < 0) {
+		say(NO, "the backend of a mount cannot be told", err.text);
+	} else if (asprintf(&what, "the backend is %s, %s", settings.backend, why) >= 0) {
+		r = sbx_choice_check(&settings, &err);
+		say(r < 0 ? NO : OK, what, r < 0 ? err.text : NULL);
+	} else {
+		what = NULL;
+	}
+	sbx_settings_release(&settings);
+	return r == 0;
+}
+
 /* Where a mount without options would keep its sandboxes: the caller's, NULL when it would not. */
 static char *state_place(struct sbx_error *err)
 {
@@ -396,8 +418,9 @@ int sbx_doctor(void)
 	bool device = check_fuse();
 	bool mounter = check_fusermount();
 	bool root = check_root();
-	bool isolated, kept;
+	bool isolated, kept, taken;
 
+	taken = check_backend();
 	check_namespaces();
 	check_landlock();
 	check_seccomp();
@@ -408,5 +431,5 @@ int sbx_doctor(void)
 	check_descriptors();
 	kept = check_state();
 	check_toolchains();
-	return device && mounter && root && isolated && kept ? 0 : 1;
+	return device && mounter && root && isolated && kept && taken ? 0 : 1;
 }

@@ -142,6 +142,12 @@ int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spaw
  */
 const char *const *sbx_backend_secrets(const struct sbx_settings *settings);
 /*
+ * Whether the backend that settings->backend names has what it needs of the settings and of the
+ * environment; HOST needs no more than these and secrets. It asks nobody. Answers as
+ * sbx_backend_open(). Not thread-safe.
+ */
+int sbx_backend_check(const struct sbx_host *host, struct sbx_error *err);
+/*
  * Opens the backend that settings->backend names. With settings->debug the result is wrapped in
  * the tracer. EINVAL: unknown name, or a source that cannot be used (no repository, bare, empty).
  * EOPNOTSUPP: not available in this build. Not thread-safe.
