@@ -1,4 +1,4 @@
-/* What a sandbox holds when it is made: a repository that Vercel clones by https. */
+/* The repository that a sandbox is made of, which Vercel clones by https. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
