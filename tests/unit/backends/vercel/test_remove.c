@@ -143,6 +143,12 @@ static void those_of_a_label_are_found(void **state)
 	free(f.handle);
 	assert_int_equal(find("another", &f), 0);
 	assert_int_equal(f.n, 0);
+	/* Where the server does not know the filter. */
+	vercel_fault("list", "answer",
+	             ", \"body\": \"{\\\"sandboxes\\\": [{\\\"name\\\": \\\"x\\\", "
+	             "\\\"tags\\\": {\\\"sandboxfs\\\": \\\"other\\\"}}]}\"");
+	assert_int_equal(find("another", &f), 0);
+	assert_int_equal(f.n, 0);
 	assert_int_equal(vercel_provider->impl->find(vercel_provider, VERCEL_LABEL_OF_TESTS,
 	                                             stop_at_once, &n, NULL),
 	                 17);
@@ -324,7 +330,9 @@ static void a_touch_wakes_nobody(void **state)
 	m = vercel_made(NULL);
 	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\"}", vercel_name_of(m));
 	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
+	vercel_forget();
 	assert_int_equal(touch(), 0);
+	assert_int_equal(vercel_count("all"), 1);
 	assert_int_equal(state_now(&look), SBX_MACHINE_ASLEEP);
 	vercel_drop(m);
 }

@@ -387,6 +387,21 @@ static void one_that_is_stopping_is_waited_for(void **state)
 	vercel_drop(m);
 }
 
+/* The time that it takes to wake is not that of the script. */
+static void waking_may_take_longer_than_the_deadline(void **state)
+{
+	struct sbx_machine_run run = {.deadline_ms = 800};
+	_cleanup_free_ char *out = NULL;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_fault("look", "later", ", \"seconds\": 1");
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\"}", vercel_name_of(m));
+	assert_int_equal(vercel_try_run(m, &run, "echo up", &out), 0);
+	assert_string_equal(out, "up\n");
+	vercel_drop(m);
+}
+
 static void one_that_stops_meanwhile_is_told(void **state)
 {
 	(void)state;
@@ -538,6 +553,7 @@ int main(void)
 	        CASE(a_refusal_shows_no_secret),
 	        CASE(one_that_has_stopped_is_woken_by_three_requests),
 	        CASE(one_that_is_stopping_is_waited_for),
+	        CASE(waking_may_take_longer_than_the_deadline),
 	        CASE(one_that_stops_meanwhile_is_told),
 	        CASE(one_that_is_gone_is_told),
 	        CASE(one_that_kept_nothing_is_told),
