@@ -60,7 +60,8 @@ spawned_at_once() {
 	until_quiet a
 	mark
 	for i in 1 2 3 4 5 6 7 8; do
-		"$TOOL" result "$MNT/a/ctl/spawn" sleep 8 >>"$ROOM/spawned"
+		id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep 8)
+		echo "$id" >>"$ROOM/spawned"
 	done
 	while read -r id; do like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"; done <"$ROOM/spawned"
 	[ "$(asked | wc -l)" -le 20 ] || fail "$(asked)"

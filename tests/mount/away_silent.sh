@@ -54,8 +54,10 @@ ends_at_its_deadline() {
 # 100 readers wait; meanwhile b is looked at, read, written and asked to run commands.
 nobody_is_stalled() {
 	rm -f "$ROOM/quick"
+	readers=
 	for i in $(seq 100); do
 		dd if="$MNT/a/far/large" of=/dev/null bs=4096 count=1 skip=$((i * 40)) 2>/dev/null &
+		readers="$readers $!"
 	done
 	python3 - "$MNT/b" <<'END' >"$ROOM/quick"
 import os, subprocess, sys, time
@@ -75,11 +77,11 @@ END
 	same x "$(run b cat made)"
 	# They had been waiting all the time.
 	waiting=0
-	for pid in $(jobs -p); do ! kill -0 "$pid" 2>/dev/null || waiting=$((waiting + 1)); done
+	for pid in $readers; do ! kill -0 "$pid" 2>/dev/null || waiting=$((waiting + 1)); done
 	[ $waiting -gt 50 ] || fail "only $waiting of them wait"
 	mkdir "$MNT/c"
 	rmdir "$MNT/c"
-	for pid in $(jobs -p); do kill -9 "$pid" 2>/dev/null || true; done
+	for pid in $readers; do kill -9 "$pid" 2>/dev/null || true; done
 	wait
 }
 
