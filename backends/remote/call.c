@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "backends/remote/deadline.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
@@ -383,7 +384,7 @@ static uint64_t put_size(const struct sending *s)
 
 uint64_t remote_put_ms(uint64_t size)
 {
-	return PUT_MS + (size >> 20) * PUT_MIB_MS;
+	return remote_deadline(PUT_MS) + (size >> 20) * PUT_MIB_MS;
 }
 
 /* How long a put of S may take; 0: there is none. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/jobs_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -276,7 +277,8 @@ static void send_start(struct job *job)
 	job_count(job);
 	*call = (struct remote_call){.op = "exec",
 	                             .safe = j->detaches,
-	                             .deadline_ms = start_wait_ms(job) + DEADLINE_MS,
+	                             .deadline_ms =
+	                                     start_wait_ms(job) + remote_deadline(DEADLINE_MS),
 	                             .done = start_done,
 	                             .data = job};
 	if (job->words.input.bytes.size) {
@@ -442,7 +444,7 @@ static void begin_poll(struct remote_jobs *j)
 	j->poll_seen = j->config.seen(j->config.data);
 	j->poll = (struct remote_call){.op = "poll",
 	                               .safe = true,
-	                               .deadline_ms = wait_ms + DEADLINE_MS,
+	                               .deadline_ms = wait_ms + remote_deadline(DEADLINE_MS),
 	                               .done = poll_done,
 	                               .data = j};
 	add_reap(j, &j->poll.body);
@@ -508,7 +510,7 @@ void job_send_kill(struct job *job, int sig)
 		abort();
 	*k = (struct killing){.call = {.op = "kill",
 	                               .safe = true,
-	                               .deadline_ms = DEADLINE_MS,
+	                               .deadline_ms = remote_deadline(DEADLINE_MS),
 	                               .done = kill_done,
 	                               .data = k},
 	                      .job = job_ref(job),

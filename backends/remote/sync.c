@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/parcel.h"
 #include "backends/remote/works.h"
 #include "sandboxfs/cleanup.h"
@@ -299,7 +300,7 @@ static void confirm_begin(struct remote_sync *s)
 	remote_works_begin(s->config.works);
 	s->confirm = (struct remote_call){.op = "sync",
 	                                  .safe = true,
-	                                  .deadline_ms = FLUSH_MS,
+	                                  .deadline_ms = remote_deadline(FLUSH_MS),
 	                                  .done = confirm_called,
 	                                  .data = s};
 	remote_text_add_n(&s->confirm.body, s->parcel.lines.at, s->parcel.lines.n);
@@ -388,7 +389,7 @@ static void flush_ready(struct remote_ride *ride, int code, const struct sbx_err
 	f->call = (struct remote_call){.op = "sync",
 	                               .body = ride->body,
 	                               .safe = true,
-	                               .deadline_ms = FLUSH_MS,
+	                               .deadline_ms = remote_deadline(FLUSH_MS),
 	                               .done = flush_called,
 	                               .data = s};
 	ride->body = (struct remote_text){0};
