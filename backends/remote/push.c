@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "backends/git/git_impl.h"
-#include "backends/git/library.h"
 #include "backends/push/push.h"
 #include "backends/remote/ask.h"
 #include "backends/remote/history.h"
@@ -143,14 +142,11 @@ static int push_from_here(struct remote_box *box, const char *remote,
 	                                  .state = b->state.path};
 	int r = path ? sbx_tree_remove(box->dir, REPOSITORY, err) : sbx_no_memory(err);
 
-	if (r == 0)
-		r = sbx_git_init() < 0 ? sbx_no_memory(err) : 0;
 	if (r < 0)
 		return r;
 	r = bring_over(box, path, remote, options, err);
 	if (r == 0)
 		r = sbx_git_push(&from, options, err);
-	sbx_git_shutdown();
 	sbx_tree_remove(box->dir, REPOSITORY, NULL);
 	return r;
 }

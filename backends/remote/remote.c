@@ -1,7 +1,7 @@
 /*
  * The backend of a provider: the state directory, and the sandboxes in it.
  *
- *   STATE/remote/ID/   record.json, tree/ and temp/ (tree.h), journal.N (journal.h)
+ *   STATE/remote/ID/   the record (record.h), tree/ and temp/ (tree.h), journal.N (journal.h)
  *   STATE/nested/ID/   what the host made as .git
  *
  * mkdir does not wait for a network: a create writes the record and returns, and the machine is
@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "backends/git/repository.h"
 #include "backends/remote/remote_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -114,7 +115,9 @@ static int fill_record(const struct remote *b, const struct sbx_create *req,
 		return -ENOMEM;
 	if (rec->source)
 		rec->branch = req->branch ? strdup(req->branch) : branch_for(b, req->name);
-	return !rec->source || rec->branch ? 0 : -ENOMEM;
+	if (rec->source && !rec->branch)
+		return -ENOMEM;
+	return !rec->source || sbx_git_branch_ok(rec->branch) ? 0 : -EINVAL;
 }
 
 /* All that a box of REC has on this machine goes. 0 or -errno. */
@@ -130,17 +133,20 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 {
 	struct remote *b = (struct remote *)base;
 	_cleanup_(remote_record_release) struct remote_record rec = {0};
-	_cleanup_fd_ int dir = -1;
 	struct remote_box *box;
-	int r = check_request(b, req, err);
+	int dir, r = check_request(b, req, err);
 
 	if (r < 0)
 		return r;
 	r = fill_record(b, req, &rec);
+	if (r == -EINVAL)
+		return sbx_fail(err, EINVAL, "%s is no valid branch name", rec.branch);
 	if (r < 0)
 		return sbx_fail(err, -r, "no record can be made: %s", strerror(-r));
 	dir = sbx_dir_make(b->dir, rec.id, 0700);
 	r = dir < 0 ? dir : remote_record_store(dir, &rec);
+	/* Where descriptors are few, erase needs this one. */
+	sbx_cleanup_fd(&dir);
 	if (r < 0)
 		sbx_fail(err, -r, "the record of %s cannot be written: %s", req->name,
 		         strerror(-r));
@@ -250,6 +256,8 @@ static void backend_destroy(struct sbx_backend *base)
 	sbx_cleanup_fd(&b->dir);
 	sbx_state_close(&b->state);
 	pthread_mutex_destroy(&b->lock);
+	if (b->git)
+		sbx_git_shutdown();
 	free(b->daemon);
 	free(b->label);
 	free(b);
@@ -332,9 +340,11 @@ static int open_parts(struct remote *b, struct sbx_error *err)
 		                strerror(-b->dir));
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return sbx_fail(err, errno, "no random number: %s", strerror(errno));
+	b->git = sbx_git_init() == 0;
 	b->daemon = sbx_format("%016llx", (unsigned long long)random);
 	b->label = make_label(&b->state);
-	if (!b->daemon || !b->label || sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0)
+	if (!b->git || !b->daemon || !b->label ||
+	    sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0)
 		return sbx_no_memory(err);
 	return 0;
 }

@@ -27,6 +27,7 @@ struct remote {
 	const struct sbx_host *host;
 	struct sbx_provider *provider;
 	struct sbx_state state;
+	bool git;              /* libgit2 has been started */
 	struct sbx_pool *pool; /* wide: each work may wait for a network */
 	int dir;               /* STATE/remote */
 	char *daemon;          /* unique for this daemon */
