@@ -5,16 +5,21 @@
 #include "backends/remote/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
 
 #define RECORD_MAX ((size_t)64 * 1024)
+
+static const char file[] = "record.json", leaving_file[] = "leaving.json";
 
 static const char *const phases[] = {
         [REMOTE_PHASE_CREATING] = "creating",
@@ -65,8 +70,17 @@ int remote_record_store(int dir, const struct remote_record *rec)
 		if (*text_of(rec, i))
 			json_object_object_add(obj, texts[i].key,
 			                       json_object_new_string(*text_of(rec, i)));
-	return sbx_file_replace(dir, "record.json", "record.tmp",
+	return sbx_file_replace(dir, rec->phase == REMOTE_PHASE_LEAVING ? leaving_file : file,
+	                        "record.tmp",
 	                        json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PRETTY));
+}
+
+int remote_record_leave(int dir)
+{
+	if (renameat(dir, file, dir, leaving_file) < 0 &&
+	    (errno != ENOENT || faccessat(dir, leaving_file, F_OK, 0) < 0))
+		return -errno;
+	return 0;
 }
 
 static const char *string_of(json_object *obj, const char *key)
@@ -115,8 +129,13 @@ int remote_record_load(int dir, struct remote_record *ret)
 	_cleanup_(remote_record_release) struct remote_record rec = {0};
 	_cleanup_(put_json) json_object *obj = NULL;
 	_cleanup_free_ char *text = NULL;
-	int r = sbx_file_read(dir, "record.json", RECORD_MAX, &text);
+	bool leaving = false;
+	int r = sbx_file_read(dir, file, RECORD_MAX, &text);
 
+	if (r == -ENOENT) {
+		leaving = true;
+		r = sbx_file_read(dir, leaving_file, RECORD_MAX, &text);
+	}
 	if (r < 0)
 		return r;
 	obj = json_tokener_parse(text);
@@ -125,6 +144,8 @@ int remote_record_load(int dir, struct remote_record *ret)
 	r = read_members(obj, &rec);
 	if (r < 0)
 		return r;
+	if (leaving)
+		rec.phase = REMOTE_PHASE_LEAVING;
 	*ret = rec;
 	rec = (struct remote_record){0};
 	return 0;

@@ -1,6 +1,7 @@
 /*
  * The record of a sandbox, STATE/remote/ID/record.json: what a later daemon needs to have it again,
- * or to remove it. It is written before the machine is asked for.
+ * or to remove it. It is written before the machine is asked for. Of one that is being removed it
+ * is leaving.json.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_RECORD_H
 #define SANDBOXFS_BACKENDS_REMOTE_RECORD_H
@@ -29,6 +30,9 @@ struct remote_record {
 
 /* Writes it in the directory DIR, durably. 0 or -errno. Thread-safe for different DIR. */
 int remote_record_store(int dir, const struct remote_record *rec);
+/* It is being removed, whatever its phase was. Needs no room on the disk. 0, also where it was
+ * noted before, or -errno. -ENOENT: there is none. */
+int remote_record_leave(int dir);
 /* Reads it. -ENOENT: there is none. -EINVAL: it is none. */
 int remote_record_load(int dir, struct remote_record *ret);
 /* Frees the strings and zeroes *REC. May be repeated. */

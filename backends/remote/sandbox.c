@@ -80,7 +80,7 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	atomic_store(&box->cancelled, true);
 	pthread_mutex_lock(&box->lock);
 	box->rec.phase = REMOTE_PHASE_LEAVING;
-	r = remote_record_store(box->dir, &box->rec);
+	r = remote_record_leave(box->dir);
 	pthread_mutex_unlock(&box->lock);
 	return r == 0 || r == -ENOENT
 	               ? 0

@@ -80,6 +80,33 @@ static void a_later_record_replaces_it(void **state)
 	remote_record_release(&back);
 }
 
+/* Of whatever phase it was: a full disk has no room for another. */
+static void one_that_leaves_stays_so(void **state)
+{
+	struct remote_record rec = {.phase = REMOTE_PHASE_CREATING,
+	                            .id = (char *)"a-1",
+	                            .name = (char *)"a",
+	                            .machine = (char *)"m"};
+	struct remote_record back = {0};
+
+	(void)state;
+	assert_int_equal(remote_record_leave(dir), -ENOENT);
+	assert_int_equal(remote_record_store(dir, &rec), 0);
+	assert_int_equal(remote_record_leave(dir), 0);
+	assert_int_equal(remote_record_leave(dir), 0);
+	assert_int_equal(remote_record_load(dir, &back), 0);
+	assert_int_equal(back.phase, REMOTE_PHASE_LEAVING);
+	remote_record_release(&back);
+	/* Its machine was made after all. */
+	rec.phase = REMOTE_PHASE_LEAVING;
+	rec.handle = (char *)"h";
+	assert_int_equal(remote_record_store(dir, &rec), 0);
+	assert_int_equal(remote_record_load(dir, &back), 0);
+	assert_int_equal(back.phase, REMOTE_PHASE_LEAVING);
+	assert_string_equal(back.handle, "h");
+	remote_record_release(&back);
+}
+
 static void what_is_no_record_is_refused(void **state)
 {
 	static const char *const texts[] = {
@@ -137,6 +164,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(a_record_is_read_as_it_was_written, setup,
 	                                        teardown),
 	        cmocka_unit_test_setup_teardown(a_later_record_replaces_it, setup, teardown),
+	        cmocka_unit_test_setup_teardown(one_that_leaves_stays_so, setup, teardown),
 	        cmocka_unit_test_setup_teardown(what_is_no_record_is_refused, setup, teardown),
 	        cmocka_unit_test_setup_teardown(a_state_that_has_one_is_not_pruned, setup,
 	                                        teardown),
