@@ -185,8 +185,11 @@ static int remove_contents(struct removal *rm)
 
 static int remove_dir(int dirfd, const char *name)
 {
-	int r = 0;
+	/* An empty one goes without a descriptor. */
+	int r = remove_top(dirfd, name, AT_REMOVEDIR);
 
+	if (r == 0)
+		return 0;
 	for (int tries = 0; tries < 10; tries++) {
 		struct removal rm = {.fd = open_dir(dirfd, name)};
 
