@@ -23,8 +23,9 @@ enum remote_frame_kind {
 	REMOTE_OUT = 'O',     /* bytes of a job's stdout, from offset A */
 	REMOTE_ERR = 'E',     /* of its stderr */
 	REMOTE_STARTED = 'S', /* a job runs, or has run */
-	REMOTE_END = 'X', /* a job has ended: A its exit status (0-255), B user ms, C system ms */
-	REMOTE_FAILED = 'F', /* A: errno (of this machine), bytes: the sentence */
+	REMOTE_END = 'X',     /* a job has ended: A its exit status (0-255), B user ms, C system
+	                       * ms; bytes "oom": memory was short */
+	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence */
 	REMOTE_MANIFEST =
 	        'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's clock */
 	REMOTE_DATA = 'D', /* word: as the caller named it; A: offset; bytes */

@@ -6,11 +6,15 @@
 #   kill       a signal that came before it was executed
 #   fail       ERRNO and, in the next line, a sentence: it could not be started
 #   lease      made by who asks for the job, and taken away by who watches over it
-#   end-CODE-USER-SYS   it has ended; ms. A name, as that needs no room on a full disk
+#   end-CODE-USER-SYS-WHY   it has ended; ms; WHY is "oom" or empty. A name, as that needs no room
+#              on a full disk
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
+R_EVENTS=/sys/fs/cgroup/memory.events
 
 # What who watches needs as well, which is a shell of its own.
+#
+# r_job_watched JOB DIR: whether somebody watches over it; the number may be another's by now.
 #
 # r_job_pids JOB DIR: R_PIDS, the processes of a job: those that have its mark in their environment,
 # those in the session of its leader, and what descends from them. What has left the session, has
@@ -18,6 +22,14 @@ R_JOBS=$R_ROOM/jobs
 #
 # r_job_kill SIGNAL JOB DIR: sends it to all of them; by 9 none is left.
 R_JOB_KILL='
+r_job_watched() {
+	[ -s "$2/super" ] || return
+	read -r r_p <"$2/super"
+	case $(cat "/proc/$r_p/cmdline") in
+	*"$1"*) ;;
+	*) return 1 ;;
+	esac
+}
 r_job_pids() {
 	R_PIDS=" "
 	for r_p in $(grep -lzxF "SANDBOXFS_JOB=$1" /proc/[0-9]*/environ); do
@@ -25,7 +37,7 @@ r_job_pids() {
 		R_PIDS="$R_PIDS${r_p%/*} "
 	done
 	r_leader=-
-	[ -s "$2/pid" ] && read -r r_leader <"$2/pid"
+	r_job_watched "$1" "$2" && [ -s "$2/pid" ] && read -r r_leader <"$2/pid"
 	r_all=$(sed -n "s/^\([0-9]*\) (.*) [^ZX] \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \2 \3/p" \
 		/proc/[0-9]*/stat)
 	r_more=1
@@ -61,15 +73,24 @@ r_job_kill() {
 '
 eval "$R_JOB_KILL"
 
-# Who watches: JOB DIR LEASE TIME KEEP LEAD, then what LEAD gets. LEASE, TIME: in seconds, 0: none.
-# KEEP: blocks of 512 bytes that are kept of each stream. A reader that has reached its limit is
-# ended by it, and what follows is read and dropped. Time is counted in naps, as a machine that
+# Who watches: JOB DIR LEASE TIME KEEP EVENTS LEAD, then what LEAD gets. LEASE, TIME: in seconds, 0:
+# none. KEEP: blocks of 512 bytes that are kept of each stream. A reader that has reached its limit
+# is ended by it, and what follows is read and dropped. Time is counted in naps, as a machine that
 # slept has a clock that jumps. Pipes that are open one second after all that can be killed is dead
 # are a stranger's. The job is started from a subshell because a shell tells of its end by a signal
 # where its own output goes to.
 R_JOB_WATCH='
-r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_keep=$5 r_lead=$6
-shift 6
+r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_keep=$5 r_events=$6 r_lead=$7
+shift 7
+r_oom() {
+	R_OOM=0
+	[ -r "$r_events" ] || return
+	while read -r r_key r_n; do
+		[ "$r_key" != oom_kill ] || R_OOM=$r_n
+	done <"$r_events"
+}
+r_oom
+r_oom_before=$R_OOM
 echo $$ >"$r_dir/super"
 r_readers=
 for r_f in out err; do
@@ -138,7 +159,10 @@ r_ms() {
 r_ms "$r_user"
 r_user=$R_MS
 r_ms "$r_sys"
-mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS"
+r_oom
+r_why=
+[ "$r_code" = 137 ] && [ "$R_OOM" -gt "$r_oom_before" ] && r_why=oom
+mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS-$r_why"
 '
 
 # The job itself, until it is executed: DIR CPU_S MEMORY_KB PROCS FILE_BLOCKS UMASK LOCALE WORD...
@@ -247,7 +271,7 @@ r_job_run() {
 	r_lease=$4 r_keep=$5 r_time=$8 r_cpu=$9 r_memory=${10} r_procs=${11} r_size=${12}
 	shift 14
 	exec $(command -v setsid) sh -c "$R_JOB_KILL$R_JOB_WATCH" sh "$r_job" "$r_dir" "$r_lease" \
-		"$r_time" "$r_keep" "$R_JOB_LEAD" "$r_cpu" "$r_memory" "$r_procs" "$r_size" \
+		"$r_time" "$r_keep" "$R_EVENTS" "$R_JOB_LEAD" "$r_cpu" "$r_memory" "$r_procs" "$r_size" \
 		"$R_MASK" "$R_LOCALE" "SANDBOXFS_JOB=$r_job" "$@"
 }
 
@@ -293,7 +317,7 @@ r_nap() {
 	esac
 }
 
-# r_job_ended JOB: whether; R_END, CODE-USER-SYS
+# r_job_ended JOB: whether; R_END, CODE-USER-SYS-WHY
 r_job_ended() {
 	for R_END in "$1"/end-*; do
 		R_END=${R_END##*/end-}
@@ -374,22 +398,25 @@ r_job_bytes() {
 		$r_tell "$1" "$2" $((r_skip * 4096))
 }
 
-# r_job_end JOB: that it has ended, or is lost. Another process may have the number of who watched
-# over it; that is looked at where nothing was heard for a while.
+# r_job_end JOB: that it has ended, or is lost. Whether the number of who watches is another's is
+# looked at where nothing was heard for a while.
 r_job_end() {
 	case $R_ENDS in
 	*" $1="*)
 		r_end=${R_ENDS#*" $1="}
 		r_end=${r_end%% *}
 		r_n=${r_end#*-}
-		r_say X "$1" "${r_end%%-*}" "${r_n%-*}" "${r_n#*-}" ''
+		r_why=${r_end##*-}
+		r_n=${r_n%-*}
+		r_say X "$1" "${r_end%%-*}" "${r_n%-*}" "${r_n#*-}" "$r_why"
 		;;
 	*)
 		r_job_lives "$1" && {
-			[ $R_SPENT -lt 900 ] || [ ! -s "$1/super" ] ||
-				grep -q "$1" "/proc/$r_p/cmdline"
-		} || r_job_ended "$1" ||
+			[ $R_SPENT -lt 900 ] || [ ! -s "$1/super" ] || r_job_watched "$1" "$1"
+		} || r_job_ended "$1" || {
+			r_job_kill 9 "$1" "$1"
 			r_say F "$1" 116 0 0 'the machine has lost the job'
+		}
 		;;
 	esac
 }
@@ -470,7 +497,7 @@ r_kill() {
 	r_job_room || return
 	[ ! -e "over/$1" ] || return
 	if mkdir "$1"; then
-		: >"$1/end-$((128 + $2))-0-0"
+		: >"$1/end-$((128 + $2))-0-0-"
 	elif ! r_job_ended "$1"; then
 		echo "$2" >"$1/kill"
 		r_job_kill "$2" "$1" "$1"

@@ -66,6 +66,11 @@ static void set_exit(struct job *job, const struct remote_frame *f)
 	                              .code = code,
 	                              .user_us = ms_to_us(f->b),
 	                              .sys_us = ms_to_us(f->c)};
+	if (strcmp(f->bytes, "oom") == 0) {
+		job->exit.end = SBX_END_OOM;
+		job->exit.code = SIGKILL;
+		return;
+	}
 	if (sig >= 1 && sig <= 64 && job->signals >> (sig - 1) & 1) {
 		job->exit.end = SBX_END_SIGNALED;
 		job->exit.code = sig;
@@ -232,7 +237,8 @@ static void start_done(struct remote_call *call, int code, struct remote_reply *
 	struct job *job = call->data;
 
 	code = code > 0 ? -code : code;
-	remote_sync_landed(&job->ride, code, reply);
+	if (job->carries)
+		remote_sync_landed(&job->ride, code, reply);
 	job_words_release(&job->words);
 	if (!code)
 		start_answered(job, reply);
@@ -267,6 +273,20 @@ static void add_start(struct job *job, struct remote_text *body)
 	remote_text_add(body, "\n");
 }
 
+/* Who brings nothing lands at once, so that nobody waits for how long the start takes. */
+static void add_ride(struct job *job, struct remote_text *body)
+{
+	const struct remote_reply none = {0};
+
+	job->carries = job->ride.body.n != 0;
+	if (job->carries) {
+		remote_text_add_n(body, job->ride.body.at, job->ride.body.n);
+		remote_text_add(body, "\n");
+	} else {
+		remote_sync_landed(&job->ride, 0, &none);
+	}
+}
+
 static void send_start(struct job *job)
 {
 	struct remote_jobs *j = job->jobs;
@@ -285,10 +305,7 @@ static void send_start(struct job *job)
 		call->files = &job->words.input;
 		call->files_n = 1;
 	}
-	if (job->ride.body.n) {
-		remote_text_add_n(&call->body, job->ride.body.at, job->ride.body.n);
-		remote_text_add(&call->body, "\n");
-	}
+	add_ride(job, &call->body);
 	add_reap(j, &call->body);
 	add_start(job, &call->body);
 	remote_tree_ask(j->config.tree, &call->body);

@@ -48,6 +48,7 @@ struct job {
 	struct remote_ride ride;
 	struct remote_call start;
 	uint64_t seen; /* the batch that the start has seen */
+	bool carries;  /* its start brings what the host has changed */
 	uint64_t got[2];
 	uint64_t signals; /* sent, as bits */
 	int again;        /* the signal whose call has failed; 0: none */

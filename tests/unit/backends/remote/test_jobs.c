@@ -879,6 +879,21 @@ static void what_takes_too_long_is_killed_there(void **state)
 	forget(&r);
 }
 
+static void what_runs_out_of_memory_is_told(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	scratch_write(scratch_path("the tree/events"), "low 0\noom 3\noom_kill 3\n");
+	ride_lines = "R_EVENTS=$R_TREE/events";
+	begin(&r, "exit 137");
+	expect_end(&r, SBX_END_EXITED, 137);
+	forget(&r);
+	begin(&r, "printf 'oom_kill 4\n' >events; kill -9 $$");
+	expect_end(&r, SBX_END_OOM, SIGKILL);
+	forget(&r);
+}
+
 /* ---- once ---- */
 
 static void it_starts_once_whatever_becomes_of_answers(void **state)
@@ -959,6 +974,20 @@ static void changes_of_the_host_come_before(void **state)
 	assert_int_equal(landed_well, 1);
 	assert_int_equal(asked, 1);
 	assert_int_equal(taken, 1);
+}
+
+static void who_brings_no_changes_holds_up_nobody(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	machine.delay_ms = 300;
+	begin(&r, "echo x");
+	await(&landed, 1);
+	assert_int_equal(r.ended, 0);
+	assert_int_equal(atomic_load(&r.started), 0);
+	expect_ran(&r, "x\n", "", 0);
+	assert_int_equal(landed, 1);
 }
 
 static void changes_that_cannot_be_sent_fail_it(void **state)
@@ -1498,11 +1527,13 @@ int main(void)
 	        test(limits_are_set),
 	        test(processes_are_limited),
 	        test(what_takes_too_long_is_killed_there),
+	        test(what_runs_out_of_memory_is_told),
 	        test(it_starts_once_whatever_becomes_of_answers),
 	        test(polls_may_be_lost_or_doubled),
 	        test(what_was_read_is_dropped_there),
 	        test(many_run_at_once),
 	        test(changes_of_the_host_come_before),
+	        test(who_brings_no_changes_holds_up_nobody),
 	        test(changes_that_cannot_be_sent_fail_it),
 	        test(lines_that_fail_there_keep_it_from_starting),
 	        test(signals_reach_all_of_it),
