@@ -30,17 +30,18 @@ static const struct {
 	int number;
 } codes[] = {
         {"executable_not_found", ENOENT}, {"resource_limit_exceeded", EDQUOT},
-        {"sandbox_stopped", ESTALE},      {"sandbox_stopping", EBUSY},
+        {"sandbox_stopped", EBUSY},       {"sandbox_stopping", EBUSY},
         {"snapshot_not_found", ESTALE},   {"sandbox_snapshotting", EBUSY},
         {"image_not_ready", EAGAIN},
 };
 
-static int number_of(const char *code, int other)
+/* A session that has ended is not the end of its sandbox. */
+static int number_of(const char *code, long status, int other)
 {
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(codes); i++)
 		if (strcmp(codes[i].code, code) == 0)
 			return codes[i].number;
-	return other;
+	return status == 410 || status == 422 ? EBUSY : other;
 }
 
 int vercel_refused(const struct vercel *v, const struct sbx_http_answer *answer,
@@ -53,7 +54,7 @@ int vercel_refused(const struct vercel *v, const struct sbx_http_answer *answer,
 	*said = (struct vercel_said){.status = answer->status};
 	snprintf(said->code, sizeof(said->code), "%s", sbx_member_text(error, "code"));
 	snprintf(text, sizeof(text), "%s", sbx_member_text(error, "message"));
-	err->code = number_of(said->code, err->code);
+	err->code = number_of(said->code, answer->status, err->code);
 	if (err->code == EKEYREJECTED && answer->status)
 		return vercel_token_refused(&v->token, err);
 	cut(text, SAID_MAX);

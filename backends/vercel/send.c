@@ -137,7 +137,7 @@ static void ask(struct vercel_send *s, const char *op, const char *method, const
 	        .op = op,
 	        .method = method,
 	        .deadline_ms = ASK_MS,
-	        .body = {.data = s->body, .size = len},
+	        .body = {.data = s->body, .size = s->body ? len : 0},
 	        .json = true,
 	};
 	s->own.repeat = strcmp(method, "GET") == 0 ? SBX_HTTP_SAFE : SBX_HTTP_UNSENT;
@@ -177,6 +177,10 @@ static void answered(struct vercel_send *s)
 		wake_once(s);
 		return;
 	}
+	/* It is there, by its name: what is not known is the session. */
+	if (stopped && s->code == -ENOENT)
+		s->code =
+		        sbx_fail(&s->err, EBUSY, "Vercel does not know the session of the sandbox");
 	next = s->answered(s);
 	if (next == VERCEL_END)
 		end(s);

@@ -388,6 +388,27 @@ static void one_that_is_stopping_is_waited_for(void **state)
 }
 
 /* The time that it takes to wake is not that of the script. */
+/* One whose session ends again and again is there all the same. */
+static void one_that_stops_again_is_not_gone(void **state)
+{
+	static const int statuses[] = {410, 422, 404};
+
+	(void)state;
+	m = vercel_made(NULL);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(statuses); i++) {
+		char members[64];
+
+		snprintf(members, sizeof(members), ", \"status\": %d, \"times\": 2", statuses[i]);
+		vercel_forget();
+		vercel_fault("run", "status", members);
+		assert_int_equal(vercel_tries(m, "true", true), -EBUSY);
+		assert_int_equal(vercel_count("run"), 2);
+		assert_true(vercel_count("look") <= 2);
+	}
+	vercel_runs(m, "echo up", "up\n");
+	vercel_drop(m);
+}
+
 static void waking_may_take_longer_than_the_deadline(void **state)
 {
 	struct sbx_machine_run run = {.deadline_ms = 800};
@@ -553,6 +574,7 @@ int main(void)
 	        CASE(a_refusal_shows_no_secret),
 	        CASE(one_that_has_stopped_is_woken_by_three_requests),
 	        CASE(one_that_is_stopping_is_waited_for),
+	        CASE(one_that_stops_again_is_not_gone),
 	        CASE(waking_may_take_longer_than_the_deadline),
 	        CASE(one_that_stops_meanwhile_is_told),
 	        CASE(one_that_is_gone_is_told),
