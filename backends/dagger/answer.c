@@ -1,5 +1,5 @@
 /*
- * What an engine answers: an object, or a list of errors whose texts are all there is to tell one
+ * The answer of an engine: an object, or a list of errors whose texts are all there is to tell one
  * failure from another. Nothing of it is trusted.
  */
 #include <errno.h>

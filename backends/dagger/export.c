@@ -1,7 +1,7 @@
 /*
- * What leaves the engine for this host: a directory, or all of a machine as an archive. The process
- * of the session writes it. An archive stands for one container: a machine that has gone on since
- * is not made anew from it.
+ * The ways out of the engine to this host: a directory, or all of a machine as an archive. The
+ * process of the session writes it. An archive stands for one container: a machine that has gone
+ * on since is not made anew from it.
  */
 #include <errno.h>
 #include <stdlib.h>

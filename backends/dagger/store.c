@@ -1,5 +1,5 @@
 /*
- * What is kept of machines: STATE/dagger/NAME says which container the machine NAME is by now, and
+ * The records of machines: STATE/dagger/NAME says which container the machine NAME is by now, and
  * is written again after each run, before anyone hears of its end. STATE/dagger/NAME.d has what is
  * on its way to the engine, and what was saved of it.
  */

@@ -6,8 +6,8 @@
 #   $R_ROOM/turns/N   a directory, for the N-th; "by" in it has the runner's pid and start, and
 #                     "over" comes when it has ended
 # Files to be put are in $R_IN, packed or one by one; a pack is opened in R_STAGE, on the file
-# system of the tree, from where its files are moved into place. A line that cannot be done is told and
-# passed over; what keeps all lines from being done ends the call.
+# system of the tree, from where its files are moved into place. A line that cannot be done is told
+# and passed over; what keeps all lines from being done ends the call.
 
 # r_born PID: when the process was started, in R_BORN; "" when there is none
 r_born() {
