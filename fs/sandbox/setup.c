@@ -327,7 +327,7 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	const struct sbx_settings *settings = reg->config.settings;
-	struct stat st;
+	struct stat st = {0};
 	int r = sbx_log_open(settings->state_dir, settings->logs_dir, sandbox->id, sandbox->name,
 	                     &box->pub.log);
 
@@ -340,8 +340,6 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 		r = open_jobs(box, sandbox);
 	if (r >= 0)
 		r = take_over_disk(box->pub.jobs, sandbox);
-	if (r >= 0 && fstat(sbx_sandbox_root(sandbox), &st) < 0)
-		r = -errno;
 	if (r < 0) {
 		sbx_box_detach(box);
 		return r;
@@ -351,6 +349,8 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 	sandbox->events_data = box;
 	box->pub.sandbox = sandbox;
 	box->pub.own_results = sandbox->tree.own_results;
+	/* One that has been removed, and is not saved yet, has no root any more. */
+	fstat(sbx_sandbox_root(sandbox), &st);
 	box->pub.root_ino = st.st_ino;
 	sbx_away_begin(sandbox);
 	return 0;

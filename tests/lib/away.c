@@ -346,7 +346,21 @@ static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Nothing goes on by itself. */
+static void away_begin(struct sbx_sandbox *sb)
+{
+	(void)sb;
+}
+
+static void away_rest(struct sbx_sandbox *sb, unsigned ms)
+{
+	(void)sb;
+	(void)ms;
+}
+
 static const struct sbx_away_impl away_impl = {
+        .begin = away_begin,
+        .rest = away_rest,
         .here = away_here,
         .want = away_want,
         .unwant = away_unwant,
