@@ -254,13 +254,28 @@ static int open_copy(struct sbx_inodes *tab, const struct sbx_node *node, int pa
 	return r < 0 ? r : sbx_steal_fd(&to);
 }
 
+/* Whether FD is the node's file, which another may take the place of at any time. */
+static bool is_its_file(struct sbx_inodes *tab, struct sbx_node *node, int fd)
+{
+	struct sbx_ident id;
+	struct stat st;
+	bool is;
+
+	if (sbx_mitigation_off("identity"))
+		return true;
+	if (sbx_ident_at(node->box, fd, "", &st, &id) < 0)
+		return false;
+	sbx_inodes_lock(tab);
+	is = sbx_node_is_still(node, &id);
+	sbx_inodes_unlock(tab);
+	return is;
+}
+
 /* Opens the node's file by parent and name as O_PATH and compares the identity. */
 static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	struct sbx_node *dir;
 	struct sbx_fd *dfd;
-	struct sbx_ident id;
-	struct stat st;
 	char *name;
 	int fd, r;
 
@@ -285,8 +300,7 @@ static int open_path(struct sbx_inodes *tab, struct sbx_node *node)
 	free(name);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return -ESTALE;
-	if (fd >= 0 && !sbx_mitigation_off("identity") &&
-	    (sbx_ident_at(node->box, fd, "", &st, &id) < 0 || !sbx_node_is_still(node, &id))) {
+	if (fd >= 0 && !is_its_file(tab, node, fd)) {
 		close(fd);
 		return -ESTALE;
 	}

@@ -374,6 +374,20 @@ static bool has_gitfile(const struct sbx_node *node)
 	return node->kind == SBX_NODE_BOX && node->box && sbx_sandbox_gitfile(node->box->sandbox);
 }
 
+/* ST is what was found of NODE, as ID. Lock held. */
+static void show_node(struct sbx_node *node, const struct sbx_ident *id, struct stat *st)
+{
+	node_seen(node, id);
+	present(node, id, st);
+	if (node->apart) {
+		st->st_dev = node->dev;
+		st->st_ino = node->ino;
+	}
+	/* The backend may have one more link to it for a while. */
+	if (node->nameless && st->st_nlink == 1)
+		st->st_nlink = 0;
+}
+
 int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st)
 {
 	struct sbx_node *dir = NULL;
@@ -407,23 +421,17 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
 	sbx_node_put(tab, dir);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return -ESTALE;
+	if (r < 0)
+		return r;
+	sbx_inodes_lock(tab);
 	/* A descriptor is the file, whatever overlayfs says its number is. */
-	if (r == 0 && by_name && !sbx_node_is_still(node, &id))
-		return -ESTALE;
-	if (r == 0) {
-		sbx_inodes_lock(tab);
-		node_seen(node, &id);
-		present(node, &id, st);
-		if (node->apart) {
-			st->st_dev = node->dev;
-			st->st_ino = node->ino;
-		}
-		/* The backend may have one more link to it for a while. */
-		if (node->nameless && st->st_nlink == 1)
-			st->st_nlink = 0;
-		sbx_inodes_unlock(tab);
+	if (by_name && !sbx_node_is_still(node, &id))
+		r = -ESTALE;
+	else
+		show_node(node, &id, st);
+	sbx_inodes_unlock(tab);
+	if (r == 0)
 		show_absent(tab, node, st);
-	}
 	return r;
 }
 
