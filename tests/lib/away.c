@@ -19,6 +19,7 @@
 #include "sandboxfs/pool.h"
 
 #define LOOK_MS   5
+#define DOZE_MS   100 /* longer than a case takes to change a file there again */
 #define THREADS   256
 #define CHUNK_MAX 64
 
@@ -91,9 +92,9 @@ static char *word_of(struct away_sandbox *s, const char *name)
 	return text;
 }
 
-static void doze(void)
+static void doze(unsigned ms)
 {
-	nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
 }
 
 static bool waits(const struct job *j)
@@ -122,9 +123,9 @@ static void linger(const struct job *j)
 	_cleanup_free_ char *word = word_of(j->s, "delay");
 
 	for (int ms = word ? atoi(word) : 0; ms > 0 && !atomic_load(&j->unwanted); ms -= LOOK_MS)
-		doze();
+		doze(LOOK_MS);
 	while (waits(j))
-		doze();
+		doze(LOOK_MS);
 }
 
 /* --- wants -------------------------------------------------------------------------------------
@@ -273,6 +274,8 @@ static bool away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, 
 	else if (need == SBX_NEED_DATA)
 		here = has_data(f, off, len);
 	pthread_mutex_unlock(&s->lock);
+	if (need == SBX_NEED_DATA && stands(s, "doze"))
+		doze(DOZE_MS);
 	return here;
 }
 
@@ -423,9 +426,7 @@ static int do_root(struct sbx_sandbox *sb)
 static void do_info(struct sbx_sandbox *sb, struct json_object *obj)
 {
 	struct away_sandbox *s = downcast(sb);
-	const char *state = stands(s, "down")   ? "creating"
-	                    : stands(s, "fail") ? "failed"
-	                                        : "ready";
+	const char *state = stands(s, "down") ? "creating" : stands(s, "fail") ? "failed" : "ready";
 
 	sbx_sandbox_info(inner_of(sb), obj);
 	json_object_object_add(obj, "state", json_object_new_string(state));
@@ -545,8 +546,8 @@ static void open_places(struct away_sandbox *s)
 	assert(beside >= 0 && s->nested >= 0 && s->temp >= 0 && s->play >= 0 && s->far >= 0);
 	close(beside);
 	if (fstat(s->far, &st) == 0)
-		utimensat(AT_FDCWD, s->inner->workdir,
-		          (struct timespec[]){st.st_atim, st.st_mtim}, AT_SYMLINK_NOFOLLOW);
+		utimensat(AT_FDCWD, s->inner->workdir, (struct timespec[]){st.st_atim, st.st_mtim},
+		          AT_SYMLINK_NOFOLLOW);
 }
 
 static int do_create(struct sbx_backend *base, const struct sbx_create *req,

@@ -10,6 +10,7 @@
  *   NAME/delay  holds how many ms each answer takes
  *   NAME/fail   holds an errno (a number) and the path that cannot be had, "*": any
  *   NAME/old    until something is asked for the attributes of nothing are new enough
+ *   NAME/doze   while it is there the answer whether contents are here takes its time
  *   NAME/full   while it is there no change can be noted
  *   NAME/refresh holds a path that stands otherwise in far/ by now; it goes when that is taken over
  */

@@ -220,13 +220,14 @@ open_files_follow() {
 readers_see_no_hole() {
 	made raced
 	become raced file aaaa
+	touch "$FAR/raced/doze"
 	(
 		while [ ! -e "$ROOM/stop" ]; do
 			like '[ab][ab][ab][ab]' "$(tr '\000' 0 <"$MNT/raced/file")" || touch "$ROOM/seen"
 		done
 	) &
 	reader=$!
-	for i in $(seq 20); do
+	for i in $(seq 15); do
 		become raced file bbbb
 		become raced file aaaa
 	done
