@@ -205,7 +205,7 @@ static void in_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 	if (is_control(ino))
 		fuse_reply_err(req, 0);
 	else
-		op_fsyncdir(req, ino, datasync, fi);
+		sbx_workspace_ops.fsyncdir(req, ino, datasync, fi);
 }
 
 static void in_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -249,7 +249,7 @@ static void in_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, of
 	if (is_control(ino))
 		fuse_reply_err(req, EOPNOTSUPP);
 	else
-		op_fallocate(req, ino, mode, off, len, fi);
+		sbx_workspace_ops.fallocate(req, ino, mode, off, len, fi);
 }
 
 static void in_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off,
@@ -259,7 +259,8 @@ static void in_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_off,
 	if (is_control(in) || is_control(out))
 		fuse_reply_err(req, EXDEV);
 	else
-		op_copy_file_range(req, in, in_off, in_fi, out, out_off, out_fi, len, flags);
+		sbx_workspace_ops.copy_file_range(req, in, in_off, in_fi, out, out_off, out_fi, len,
+		                                  flags);
 }
 
 static void in_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
@@ -268,7 +269,7 @@ static void in_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 	if (is_control(ino))
 		fuse_reply_err(req, EINVAL);
 	else
-		op_lseek(req, ino, off, whence, fi);
+		sbx_workspace_ops.lseek(req, ino, off, whence, fi);
 }
 
 const struct fuse_lowlevel_ops sbx_inline_ops = {
