@@ -219,7 +219,7 @@ static bool take_head(const char **at, struct remote_listed *ret)
 	    !take_time(at, &ret->mtime_ns) || !take_number(at, 10, UINT64_MAX - 9, &ret->ino) ||
 	    !take_number(at, 10, UINT32_MAX, &nlink))
 		return false;
-	ret->mode = flag == '?' ? 0 : type | (mode & 0777);
+	ret->mode = flag == '?' ? 0 : type | (mode & (type == S_IFDIR ? 03777 : 0777));
 	ret->nlink = (uint32_t)nlink;
 	ret->complete = flag == 'L' && type == S_IFDIR;
 	ret->sent = flag == '=';

@@ -26,8 +26,8 @@
 
 struct remote_listed {
 	const char *path; /* "" the root; no empty part, no "." or "..", no leading slash */
-	mode_t mode;      /* type and permissions; setuid, setgid and sticky are taken off; 0 where
-	                   * nothing is there */
+	mode_t mode;      /* type and permissions; setuid is taken off, and setgid and sticky of
+	                   * what is no directory; 0 where nothing is there */
 	uint64_t size;    /* bytes, below 2^62 */
 	int64_t mtime_ns;
 	uint64_t ino;

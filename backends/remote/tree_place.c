@@ -120,7 +120,7 @@ static int make_link(struct remote_tree *t, int dirfd, const char *name,
 static int make_other(struct remote_tree *t, int dirfd, const char *name,
                       const struct remote_listed *l)
 {
-	const mode_t mode = l->mode & 0777;
+	const mode_t mode = l->mode & 07777;
 	int r;
 
 	switch (l->mode & S_IFMT) {

@@ -374,7 +374,7 @@ static int update(struct remote_news *w, struct entry *e, const struct remote_li
 		return update_link(w, e, l);
 	case S_IFDIR:
 		check_dir(w, e->node, l);
-		return set_mode(w, e, (l->mode & 0777) | 0700);
+		return set_mode(w, e, (l->mode & 07777) | 0700);
 	default:
 		r = set_mode(w, e, l->mode & 0777);
 		if (!r)

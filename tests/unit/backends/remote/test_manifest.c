@@ -106,9 +106,12 @@ static void test_each_path_once(void **state)
 	l = one_of(&m, "Ld 700 0 1 1 1 d||-d 755 0 2 1 1 ./d||-f 644 1 1 1 1 f||-f 644 2 1 1 1 f||",
 	           "d");
 	assert_int_equal(m.n, 2);
-	assert_int_equal(l->mode & 0777, 0755);
+	assert_int_equal(l->mode & 07777, 0755);
 	assert_true(l->complete);
 	assert_int_equal(remote_manifest_find(&m, "f")->size, 2);
+	remote_manifest_release(&m);
+	l = one_of(&m, "Ld 6755 0 1 1 1 d||", "d");
+	assert_int_equal(l->mode & 07777, 02755);
 	remote_manifest_release(&m);
 	l = one_of(&m, "Ld 700 0 1 1 1 d||-f 755 0 2 1 1 d||", "d");
 	assert_false(l->complete);
