@@ -96,10 +96,12 @@ r_commit_of() {
 	esac
 }
 
-# r_base: what the tree is now is what it was at creation.
+# r_base: what the tree is now is what it was at creation. Answers an I frame base, if there is any
+# commit.
 r_base() {
 	r_git rev-parse -q --verify refs/sandboxfs/base ||
 		r_git update-ref refs/sandboxfs/base HEAD
+	r_id=$(r_git rev-parse -q --verify refs/sandboxfs/base) && r_say I base 0 0 0 "$r_id"
 }
 
 # r_restore REV BRANCH: the tree as it was; what it is now stays in the mark restore.

@@ -45,7 +45,9 @@ static int outcome(struct remote_box *box, struct sbx_error *err)
 	case REMOTE_PHASE_UP:
 		return 1;
 	case REMOTE_PHASE_FAILED:
-		return sbx_fail(err, EREMOTEIO, "it could not be created: %s",
+		/* Of an earlier daemon only the sentence is known. */
+		return sbx_fail(err, box->failed ? box->failed : EREMOTEIO,
+		                "it could not be created: %s",
 		                box->rec.reason ? box->rec.reason : "it is not known why");
 	case REMOTE_PHASE_LEAVING:
 		return sbx_fail(err, ESTALE, "the sandbox is being removed");
@@ -262,17 +264,41 @@ static int make(struct remote_box *box, struct sbx_error *err)
 	return r;
 }
 
+static bool is_commit(const char *id)
+{
+	const size_t n = strspn(id, "0123456789abcdef");
+
+	return (n == 40 || n == 64) && id[n] == '\0';
+}
+
+/* [wait] The commit that the tree began at is its base from now on, whatever was asked for. */
+static void heard_base(const struct remote_reply *reply, void *data)
+{
+	struct remote_box *box = data;
+	size_t at = 0;
+	const struct remote_frame *f = remote_reply_next(reply, &at, REMOTE_INFO, "base");
+	char *base = f && is_commit(f->bytes) ? strdup(f->bytes) : NULL;
+
+	if (!base)
+		return;
+	pthread_mutex_lock(&box->lock);
+	free(box->rec.base);
+	box->rec.base = base;
+	pthread_mutex_unlock(&box->lock);
+}
+
 /* [wait] From the machine to a tree that is listed. */
 static int populate(struct remote_box *box, struct sbx_error *err)
 {
+	const struct remote_also base = {.lines = "r_base\n", .heard = heard_base, .data = box};
 	int r = link_up(box);
 
 	if (r < 0)
 		return sbx_no_memory(err);
 	progress("listing its files", box);
 	remote_tree_connect(box->tree, box->link, box->machine->workdir, true);
-	return remote_tree_refresh(box->tree, true, box->rec.source ? "r_base\n" : NULL,
-	                           &box->cancelled, err);
+	return remote_tree_refresh(box->tree, true, box->rec.source ? &base : NULL, &box->cancelled,
+	                           err);
 }
 
 /* [loop] */
@@ -313,6 +339,7 @@ static void give_up(struct remote_box *box, const struct sbx_error *err)
 	if (box->rec.phase == REMOTE_PHASE_CREATING && !box->resting) {
 		free(box->rec.reason);
 		box->rec.reason = strdup(err->text);
+		box->failed = err->code;
 		box->rec.phase = REMOTE_PHASE_FAILED;
 		remote_record_store(box->dir, &box->rec);
 	}

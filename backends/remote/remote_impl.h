@@ -64,6 +64,7 @@ struct remote_box {
 	bool jobs_idle;     /* they have failed, and nothing of them is under way */
 	bool verified;      /* since this daemon started */
 	bool gone;
+	int failed;          /* the errno of making it; 0: not known */
 	struct sbx_want *up; /* who waits for the end of making it */
 	uint64_t used_ns, touched_ns;
 	struct sbx_machine_look look; /* the last one; state GONE: none */

@@ -40,7 +40,9 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	add_string(obj, "backend", box->backend->provider->impl->name);
 	add_string(obj, "kind", box->rec.source ? "git" : "none");
 	add_string(obj, "source", box->rec.source);
+	pthread_mutex_lock(&box->lock);
 	add_string(obj, "base", box->rec.base);
+	pthread_mutex_unlock(&box->lock);
 	add_string(obj, "branch", box->rec.branch);
 	remote_box_report(box, obj);
 }

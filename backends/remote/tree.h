@@ -77,10 +77,16 @@ int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, ui
 /*
  * [wait] After the machine was made, or another daemon had it: asks for a manifest of all (to a
  * limit) and takes it over; small contents come with it where there is nothing here yet (FILL).
- * ALSO: lines for the runner that are to be done before, or NULL.
+ * ALSO is done before, or NULL.
  */
-int remote_tree_refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
-                        struct sbx_error *err);
+struct remote_also {
+	const char *lines; /* for the runner */
+	/* [wait] Its answer, which is borrowed; before the tree is changed. */
+	void (*heard)(const struct remote_reply *reply, void *data);
+	void *data;
+};
+int remote_tree_refresh(struct remote_tree *t, bool fill, const struct remote_also *also,
+                        atomic_bool *cancelled, struct sbx_error *err);
 
 /*
  * [disk] A descriptor for reading of the file INO of the copy, which was last seen at PATH (from

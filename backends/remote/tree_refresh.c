@@ -27,8 +27,8 @@ static int fill_all(struct remote_tree *t, const struct remote_reply *reply, str
 	return r;
 }
 
-static int refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
-                   struct sbx_error *err)
+static int refresh(struct remote_tree *t, bool fill, const struct remote_also *also,
+                   atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct remote_call call = {.op = "tree", .safe = true, .deadline_ms = 60000};
 	const uint64_t seen = t->cfg.seen(t->cfg.data);
@@ -41,7 +41,7 @@ static int refresh(struct remote_tree *t, bool fill, const char *also, atomic_bo
 	floor_ns = t->known_ns;
 	pthread_mutex_unlock(&t->lock);
 	if (also)
-		remote_text_add(&call.body, also);
+		remote_text_add(&call.body, also->lines);
 	remote_ask_all(t, &call.body);
 	if (fill)
 		remote_text_printf(&call.body, "r_gather %llu %llu\n",
@@ -50,6 +50,8 @@ static int refresh(struct remote_tree *t, bool fill, const char *also, atomic_bo
 	r = remote_call_perform(t->link, &call, cancelled, &reply, err);
 	if (r)
 		return r;
+	if (also)
+		also->heard(&reply, also->data);
 	r = remote_take(t, &reply, seen, floor_ns, true, &altered, err);
 	if (!r && fill)
 		r = fill_all(t, &reply, err);
@@ -59,8 +61,8 @@ static int refresh(struct remote_tree *t, bool fill, const char *also, atomic_bo
 	return r;
 }
 
-int remote_tree_refresh(struct remote_tree *t, bool fill, const char *also, atomic_bool *cancelled,
-                        struct sbx_error *err)
+int remote_tree_refresh(struct remote_tree *t, bool fill, const struct remote_also *also,
+                        atomic_bool *cancelled, struct sbx_error *err)
 {
 	int r = refresh(t, fill, also, cancelled, err);
 

@@ -63,7 +63,8 @@ info() {
 	same sandbox/b "$("$TOOL" json branch <"$MNT/b/ctl/info")"
 	"$TOOL" json workdir <"$MNT/b/ctl/info" | grep -q '^/'
 	same "$(git -C "$REPO" rev-parse HEAD)" "$("$TOOL" json base <"$MNT/b/ctl/info")"
-	"$TOOL" json isolation <"$MNT/b/ctl/policy" >/dev/null
+	! is_away || grep -q '"isolation": *"the machine' "$MNT/b/ctl/policy"
+	is_away || "$TOOL" json isolation <"$MNT/b/ctl/policy" >/dev/null
 }
 
 errors() {

@@ -73,6 +73,7 @@ snapshots() {
 	set -e
 	new_tree
 	call r_base
+	[ "$(value I base)" = "$(git -C "$room/tree" rev-parse main)" ]
 	printf 'two\n' >"$room/tree/file"
 	echo new >"$room/tree/it's new"
 	echo x >"$room/tree/ignored"
