@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,6 +263,22 @@ static int cwd_error(int code, const char *cwd, struct sbx_error *err)
 	}
 }
 
+/* The part of CWD below where commands have the tree, which a machine tells of itself; or NULL. */
+static const char *below_workdir(struct sbx_sandbox *sandbox, const char *cwd)
+{
+	struct json_object *info, *dir = NULL;
+	const char *rest;
+
+	if (!sbx_is_away(sandbox))
+		return below(cwd, sandbox->workdir);
+	info = json_object_new_object();
+	sbx_sandbox_info(sandbox, info);
+	json_object_object_get_ex(info, "workdir", &dir);
+	rest = dir ? below(cwd, json_object_get_string(dir)) : NULL;
+	json_object_put(info);
+	return rest;
+}
+
 int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *view = NULL;
@@ -277,7 +294,7 @@ int sbx_cwd_resolve(struct sbx_jobs *jobs, const char *cwd, char **ret, struct s
 			return sbx_no_memory(err);
 		rest = below(cwd, view);
 		if (!rest)
-			rest = below(cwd, jobs->sandbox->workdir);
+			rest = below_workdir(jobs->sandbox, cwd);
 		if (!rest)
 			return cwd_error(-EXDEV, cwd, err);
 	}
