@@ -299,6 +299,7 @@ static int check_settings(const struct sbx_settings *s, const struct sbx_provide
 	         "its means are this host's; the machine is the isolation"},
 	        {s->io && !strcmp(s->io, "passthrough"), "io=passthrough",
 	         "the kernel would read what is not here"},
+	        {s->user_xattr, "user_xattr", "attributes of files are not sent to a machine"},
 	        {s->track, "track", "changes of each command are not recorded there"},
 	};
 
