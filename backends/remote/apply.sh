@@ -540,21 +540,15 @@ r_do_sent() {
 	*[!0-9]* | ?????????? | ???????????) r_now=$(date +%s)000000000 ;;
 	esac
 	if find . -prune -printf ''; then
-		find "$@" -prune -type f -printf '=%y %m %s %T@ %i %n %p\0\0'
+		find "$@" -prune -type f -printf '=%y %m %s %T@,%C@ %i %n %p\0\0'
 	else
 		r_list_sent "$@"
 	fi | r_frame M - "$r_now"
 }
 
-# r_list_sent PATH...: the same by stat
+# r_list_sent PATH...: the same by stat, as r_walk_stat has it
 r_list_sent() {
-	for r_q; do
-		[ -f "$r_q" ] && [ ! -h "$r_q" ] && set -- "$@" "$r_q"
-		shift
-	done
-	[ $# -gt 0 ] || return
-	stat -c '%a %s %Y %i %h' "$@" | while read -r r_line; do
-		printf '=f %s %s\0\0' "$r_line" "$1"
-		shift
-	done
+	[ "$R_top" ] || r_look_around >/dev/null
+	find "$@" -prune -type f ! -path "*$R_NL*" -print0 | xargs -0 -r stat -c "$R_form" |
+		sed "$R_types;s/^-f /=f /" | tr '\n' '\0'
 }

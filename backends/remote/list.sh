@@ -58,13 +58,13 @@ r_look_around() {
 	R_top=$(cd -P -- "$R_TREE" && pwd -P)
 	if find / -maxdepth 0 -cnewer / -printf x; then
 		R_new=-cnewer
-		R_form='%m %s %T@ %i %n %p\0'
+		R_form='%m %s %T@,%C@ %i %n %p\0'
 		return
 	fi
 	R_new=
 	find / -maxdepth 0 -cmin -1000 && R_new=-cmin
 	# stat(1) adds the second newline.
-	R_form="%A %a %s %Y %y %i %h %n$R_NL"
+	R_form="%A %a %s %Y %y %Z %z %i %h %n$R_NL"
 }
 
 # r_in DIR: goes to the directory, where it is one of the tree and beneath no link
@@ -95,12 +95,13 @@ r_walk() {
 		-type p -printf "-p $R_form\0" -o -type s -printf "-s $R_form\0" \)
 }
 
-# Of the day and the time that stat(1) tells, the fraction is kept.
+# Of each day and time that stat(1) tells, the fraction is kept.
 R_types='s/^-[^ ]* /-f /
 	s/^d-[^ ]* /-d /
 	s/^d[^ ]* /Ld /
 	s/^\([ps]\)[^ ]* /-\1 /
-	s/^\(.. [0-7]* [0-9]* [-0-9]*\) [-0-9]* [:0-9]*\([.0-9]*\) [-+0-9]* /\1\2 /'
+	s/^\(.. [0-7]* [0-9]* [-0-9]*\) [-0-9]* [:0-9]*\([.0-9]*\) [-+0-9]* /\1\2,/
+	s/^\(.. [0-7]* [0-9]* [-.0-9]*,[-0-9]*\) [-0-9]* [:0-9]*\([.0-9]*\) [-+0-9]* /\1\2 /'
 
 # r_walk_stat ARGUMENTS: the same without -printf. A name with a newline, and a link, are looked at
 # one by one.
@@ -112,11 +113,14 @@ r_walk_stat() {
 }
 
 R_one='for f do
-	s=$(stat -c "%a %s %Y %y %i %h" "$f") || continue
+	s=$(stat -c "%a %s %Y %y %Z %z %i %h" "$f") || continue
 	set -- $s
 	t=${5#*.}
 	[ "$t" = "$5" ] && t=0
-	s="$1 $2 $3.$t $7 $8"
+	s="$1 $2 $3.$t"
+	t=${9#*.}
+	[ "$t" = "$9" ] && t=0
+	s="$s,$7.$t ${11} ${12}"
 	if [ -h "$f" ]; then
 		t=$(readlink "$f" && echo .)
 		printf "%s\0%s\0" "-l $s $f" "${t%??}"

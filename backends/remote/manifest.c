@@ -135,7 +135,8 @@ static bool take_number(const char **at, unsigned base, uint64_t limit, uint64_t
 	return true;
 }
 
-/* Digits behind the ninth, which find(1) prints, are none of a nanosecond. */
+/* Up to what is behind it. Digits behind the ninth, which find(1) prints, are none of a nanosecond.
+ */
 static bool take_time(const char **at, int64_t *ret)
 {
 	const bool before = **at == '-';
@@ -150,11 +151,21 @@ static bool take_time(const char **at, int64_t *ret)
 	if (*c == '.')
 		for (c++; isdigit((unsigned char)*c); c++, unit /= 10)
 			ns += (*c - '0') * unit;
-	if (*c != ' ')
-		return false;
 	*ret = (before ? -seconds : seconds) * INT64_C(1000000000) + ns;
-	*at = c + 1;
+	*at = c;
 	return true;
+}
+
+static bool take_times(const char **at, struct remote_listed *ret)
+{
+	if (!take_time(at, &ret->mtime_ns))
+		return false;
+	if (**at == ',') {
+		++*at;
+		if (!take_time(at, &ret->ctime_ns))
+			return false;
+	}
+	return *(*at)++ == ' ';
 }
 
 static bool take_type(char c, mode_t *ret)
@@ -216,7 +227,7 @@ static bool take_head(const char **at, struct remote_listed *ret)
 		return false;
 	*at += 3;
 	if (!take_number(at, 8, 010000, &mode) || !take_number(at, 10, SIZE_LIMIT, &ret->size) ||
-	    !take_time(at, &ret->mtime_ns) || !take_number(at, 10, UINT64_MAX - 9, &ret->ino) ||
+	    !take_times(at, ret) || !take_number(at, 10, UINT64_MAX - 9, &ret->ino) ||
 	    !take_number(at, 10, UINT32_MAX, &nlink))
 		return false;
 	ret->mode = flag == '?' ? 0 : type | (mode & (type == S_IFDIR ? 03777 : 0777));

@@ -2,12 +2,12 @@
  * A manifest: what a machine says of its tree. It is hostile.
  *
  * Bytes of a REMOTE_MANIFEST frame: records, each two strings that end with NUL,
- *   FLAG TYPE " " MODE " " SIZE " " MTIME " " INO " " NLINK " " PATH NUL TARGET NUL
+ *   FLAG TYPE " " MODE " " SIZE " " MTIME[","CTIME] " " INO " " NLINK " " PATH NUL TARGET NUL
  * FLAG: L a directory all of whose names are in this manifest; = a file that the host sent, as it
  * stands there now; ? nothing is there; - anything else. TYPE: f d l p s
- * (others are left out). MODE: octal permissions. MTIME: seconds, and with a point up to nine
- * digits more. PATH: from the root, which is "."; "./" may stand before any other. TARGET: of a
- * link, else empty. A record "!" NUL NUL, or an end in the middle of a record: there is more than
+ * (others are left out). MODE: octal permissions. MTIME, CTIME: seconds, and with a point up to
+ * nine digits more. PATH: from the root, which is "."; "./" may stand before any other. TARGET: of
+ * a link, else empty. A record "!" NUL NUL, or an end in the middle of a record: there is more than
  * was listed, so that no directory is complete.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_MANIFEST_H
@@ -30,6 +30,7 @@ struct remote_listed {
 	                   * what is no directory; 0 where nothing is there */
 	uint64_t size;    /* bytes, below 2^62 */
 	int64_t mtime_ns;
+	int64_t ctime_ns; /* 0: not known */
 	uint64_t ino;
 	uint32_t nlink;
 	bool complete; /* a directory whose names are all here */

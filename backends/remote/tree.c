@@ -266,6 +266,8 @@ void remote_tree_changed(struct remote_tree *t, const struct sbx_change *c)
 
 	pthread_mutex_lock(&t->lock);
 	n = remote_node_find(t, c->ino);
+	if (n)
+		n->version.ctime_ns = 0;
 	switch (c->kind) {
 	case SBX_CHANGE_DATA:
 	case SBX_CHANGE_EMPTIED:

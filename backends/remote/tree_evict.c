@@ -122,6 +122,7 @@ static bool stand_in(struct remote_tree *t, const struct candidate *c, const str
 		                              .mode = st->st_mode,
 		                              .size = n->version.size,
 		                              .mtime_ns = n->version.mtime_ns,
+		                              .ctime_ns = n->version.ctime_ns,
 		                              .ino = n->version.ino};
 		*told_ns = n->told_ns;
 	}

@@ -51,6 +51,7 @@ struct remote_dir {
 struct remote_version {
 	uint64_t ino, size; /* ino 0: not known */
 	int64_t mtime_ns;
+	int64_t ctime_ns; /* 0: not known, as after what the host has done with the file */
 };
 
 /* What is known by the number of an inode of the copy. */
@@ -203,6 +204,7 @@ struct remote_hold {
 void remote_hold_begin(struct remote_hold *h, struct remote_tree *t);
 void remote_hold_end(struct remote_hold *h);
 void remote_hold_breathe(struct remote_hold *h);
+/* Whether L is of the version V, by all but ctime_ns. */
 bool remote_version_is(const struct remote_version *v, const struct remote_listed *l);
 struct remote_version remote_version_of(const struct remote_listed *l);
 /* What the link at PATH says here; malloc'd, NULL without memory. What is absolute and lies in the

@@ -1,9 +1,9 @@
 /*
  * The attribute in which a file keeps what is known of it, so that a restart has what was fetched:
- *   STATE INO SIZE MTIME LOCAL-MTIME BOOT
- * STATE is A or H; INO, SIZE and MTIME (ns) are the machine's. What was here and has another size
- * or time by now was changed by an operation that was never answered, and is absent again; so is
- * what an earlier run of the system wrote, because a power cut may have left holes. A directory
+ *   STATE INO SIZE MTIME LOCAL-MTIME BOOT CTIME
+ * STATE is A or H; INO, SIZE, MTIME and CTIME (ns) are the machine's. What was here and has another
+ * size or time by now was changed by an operation that was never answered, and is absent again; so
+ * is what an earlier run of the system wrote, because a power cut may have left holes. A directory
  * that was listed has L.
  */
 #include <assert.h>
@@ -27,9 +27,9 @@ int remote_node_keep(struct remote_tree *t, int fd, enum remote_state state,
 {
 	char text[160];
 	int n = snprintf(text, sizeof(text),
-	                 "%c %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %x",
+	                 "%c %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %x %" PRId64,
 	                 state == REMOTE_HERE ? 'H' : 'A', version->ino, version->size,
-	                 version->mtime_ns, mtime_ns, t->boot);
+	                 version->mtime_ns, mtime_ns, t->boot, version->ctime_ns);
 
 	return fsetxattr(fd, ATTRIBUTE, text, (size_t)n, 0) < 0 ? -errno : 0;
 }
@@ -59,8 +59,8 @@ static enum remote_state read_file(const struct remote_tree *t, int fd, const st
 
 	*ret = (struct remote_version){.size = (uint64_t)st->st_size};
 	read_kept(fd, text, sizeof(text));
-	if (sscanf(text, "%c %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %x", &state, &ret->ino,
-	           &ret->size, &ret->mtime_ns, &mtime_ns, &boot) != 6) {
+	if (sscanf(text, "%c %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %x %" SCNd64, &state,
+	           &ret->ino, &ret->size, &ret->mtime_ns, &mtime_ns, &boot, &ret->ctime_ns) != 7) {
 		*ret = (struct remote_version){.size = (uint64_t)st->st_size};
 		return REMOTE_ABSENT;
 	}

@@ -52,7 +52,8 @@ static struct timespec time_of(int64_t ns)
 
 struct remote_version remote_version_of(const struct remote_listed *l)
 {
-	return (struct remote_version){.ino = l->ino, .size = l->size, .mtime_ns = l->mtime_ns};
+	return (struct remote_version){
+	        .ino = l->ino, .size = l->size, .mtime_ns = l->mtime_ns, .ctime_ns = l->ctime_ns};
 }
 
 bool remote_version_is(const struct remote_version *v, const struct remote_listed *l)

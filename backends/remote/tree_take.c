@@ -264,16 +264,42 @@ static int set_mode(struct remote_news *w, struct entry *e, mode_t mode)
 	return fchmodat(e->dirfd, e->name, mode, 0) < 0 ? -errno : 0;
 }
 
-/* Whether these are the contents that the host has made and the machine was sent. */
-static bool is_ours(const struct entry *e, const struct remote_listed *l)
+/* Whether L has the time of the file here, perhaps without its fraction. */
+static bool has_our_time(const struct entry *e, const struct remote_listed *l)
 {
 	const int64_t here = sbx_timespec_ns(&e->st.st_mtim), second = 1000000000;
 
-	if (e->node->version.ino || e->node->state != REMOTE_HERE ||
-	    (uint64_t)e->st.st_size != l->size)
-		return false;
-	return l->sent || l->mtime_ns == here ||
+	return l->mtime_ns == here ||
 	       (l->mtime_ns % second == 0 && l->mtime_ns / second == here / second);
+}
+
+/*
+ * Whether these are the contents that are here, and the host has made something of the file that
+ * the machine was sent: them, or its times, mode or name.
+ */
+static bool is_ours(const struct entry *e, const struct remote_listed *l)
+{
+	const struct remote_node *n = e->node;
+
+	if (n->state != REMOTE_HERE || n->racy || (uint64_t)e->st.st_size != l->size)
+		return false;
+	if (!n->version.ino)
+		return l->sent || has_our_time(e, l);
+	return n->version.ino == l->ino && !n->version.ctime_ns && has_our_time(e, l);
+}
+
+/*
+ * Whether L is the version that is known. The ctime tells contents that were given the size and
+ * the time of those before; where the mode is another too, that is why.
+ */
+static bool is_known(const struct entry *e, const struct remote_listed *l)
+{
+	const struct remote_node *n = e->node;
+
+	if (!remote_version_is(&n->version, l) || n->racy)
+		return false;
+	return n->state == REMOTE_ABSENT || !l->ctime_ns || !n->version.ctime_ns ||
+	       n->version.ctime_ns == l->ctime_ns || (e->st.st_mode & 0777) != (l->mode & 0777);
 }
 
 /* Notes that the contents that are here are what L says. */
@@ -284,11 +310,22 @@ static int adopt(struct remote_news *w, struct entry *e, const struct remote_lis
 
 	if (r)
 		return r;
+	w->altered |= (e->st.st_mode & 0777) != (l->mode & 0777);
 	pthread_mutex_lock(&t->lock);
 	e->node->version = remote_version_of(l);
 	remote_node_set(t, e->node, REMOTE_HERE, l->size);
 	pthread_mutex_unlock(&t->lock);
 	return 0;
+}
+
+/* Of a version that is known the mode may be another. */
+static int keep(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	pthread_mutex_lock(&w->tree->lock);
+	if (l->ctime_ns)
+		e->node->version.ctime_ns = l->ctime_ns;
+	pthread_mutex_unlock(&w->tree->lock);
+	return set_mode(w, e, l->mode & 0777);
 }
 
 /* A file of which nothing is here yet can be changed in place: nobody has seen any contents. */
@@ -315,8 +352,8 @@ static int update_file(struct remote_news *w, struct entry *e, const struct remo
 
 	if (is_ours(e, l))
 		r = adopt(w, e, l);
-	else if (remote_version_is(&n->version, l) && !n->racy)
-		r = set_mode(w, e, l->mode & 0777);
+	else if (is_known(e, l))
+		r = keep(w, e, l);
 	else if (n->state == REMOTE_ABSENT)
 		r = refit(w, e, l);
 	else

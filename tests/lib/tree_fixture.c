@@ -533,6 +533,17 @@ void host_makes_dir(const char *path)
 	pthread_rwlock_unlock(&tf.turn);
 }
 
+void host_changes_mode(const char *path, mode_t mode)
+{
+	struct stat st;
+
+	pthread_rwlock_rdlock(&tf.turn);
+	assert_int_equal(fchmodat(tf.root, path, mode, 0), 0);
+	assert_int_equal(fstatat(tf.root, path, &st, 0), 0);
+	tell(SBX_CHANGE_STATUS, path, NULL, &st);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
 void host_is_sent(void)
 {
 	pthread_mutex_lock(&tf.lock);

@@ -60,7 +60,8 @@ static void test_all_that_is_told(void **state)
 	const struct remote_listed *l;
 
 	(void)state;
-	l = one_of(&m, "-f 4755 123 1700000000.1234567891 42 2 ./a b||", "a b");
+	l = one_of(&m, "-f 4755 123 1700000000.1234567891,1700000001.5 42 2 ./a b||", "a b");
+	assert_true(l->ctime_ns == INT64_C(1700000001500000000));
 	assert_int_equal(l->mode, S_IFREG | 0755);
 	assert_int_equal(l->size, 123);
 	assert_true(l->mtime_ns == INT64_C(1700000000123456789));

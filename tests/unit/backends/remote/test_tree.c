@@ -405,6 +405,30 @@ static void test_open_file_follows(void **state)
 	expect_file("f", "and again\n");
 }
 
+static void test_other_contents_of_the_same_time(void **state)
+{
+	unsigned calls;
+
+	(void)state;
+	at_machine("echo one >f; touch -d @1000 f");
+	refresh(true);
+	expect_file("f", "one\n");
+	at_machine("echo two >f; touch -d @1000 f");
+	assert_true(take_changes());
+	expect_file("f", "two\n");
+	/* What the host does with it is no reason to ask again. */
+	host_changes_mode("f", 0600);
+	at_machine("chmod 600 f");
+	host_is_sent();
+	calls = tf.link.calls;
+	assert_false(take_changes());
+	expect_file("f", "two\n");
+	assert_int_equal(tf.link.calls, calls + 1);
+	at_machine("echo six >f; touch -d @1000 f");
+	assert_true(take_changes());
+	expect_file("f", "six\n");
+}
+
 static void test_mode_is_changed_in_place(void **state)
 {
 	struct stat st;
@@ -831,6 +855,7 @@ int main(void)
 	        case_of(test_waits_for_the_machine),
 	        case_of(test_new_while_commands_run),
 	        case_of(test_open_file_follows),
+	        case_of(test_other_contents_of_the_same_time),
 	        case_of(test_mode_is_changed_in_place),
 	        case_of(test_directory_in_place_of_another),
 	        case_of(test_host_wins),
