@@ -295,6 +295,22 @@ static int make_it(struct dirs *d, const struct sbx_machine_request *req,
 	return r;
 }
 
+/* One whose making was not answered is looked for by its name, and not made again. */
+static int look_for(struct dirs *d, const char *name, atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct sbx_error own = SBX_ERROR_INIT;
+	struct dirs_fault fault;
+	char reason[256];
+	int r = begin(d, name, "find", cancelled, &fault, &own);
+
+	if (r == 0 && dirs_state(d, name, reason, NULL) == SBX_MACHINE_GONE)
+		r = -ESTALE;
+	if (end(&fault, r, cancelled, &own) < 0)
+		return -EREMOTEIO;
+	*err = SBX_ERROR_INIT;
+	return 0;
+}
+
 static int make(struct sbx_provider *p, const struct sbx_machine_request *req,
                 struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err)
 {
@@ -312,6 +328,8 @@ static int make(struct sbx_provider *p, const struct sbx_machine_request *req,
 	if (r == 0 && fault.kind == DIRS_VANISH)
 		r = dirs_machine_remove(d, req->name, err);
 	r = end(&fault, r, cancelled, err);
+	if (r < 0 && (fault.kind == DIRS_LOST || fault.kind == DIRS_CUT) && !existed)
+		r = look_for(d, req->name, cancelled, err);
 	if (r < 0) {
 		release(m);
 		return r;

@@ -703,9 +703,12 @@ static void a_machine_whose_making_is_not_answered_is_there(void **state)
 	struct sbx_machine *m = NULL;
 
 	(void)state;
-	set_faults("make lost 1\nmake 5xx 1\nmake blackhole 1 50\n");
+	set_faults("make lost 2\nfind 5xx 1\nmake 5xx 1\nmake blackhole 1 50\n");
 	assert_int_equal(try_make("a", NULL, &m), -EREMOTEIO);
 	assert_int_equal(count("ours"), 1);
+	/* Then it is looked for by its name. */
+	assert_int_equal(try_make("c", NULL, &m), 0);
+	drop(m);
 	assert_int_equal(try_make("b", NULL, &m), -EREMOTEIO);
 	assert_int_equal(try_make("b", NULL, &m), -ETIMEDOUT);
 	assert_int_equal(count("ours"), 1);
