@@ -15,6 +15,7 @@
 #define FILES_MAX    64 /* of one load, each of which is open */
 #define STEPS_INLINE ((size_t)24 * 1024)
 #define NUMBERS      (1u << 20) /* of one round */
+#define LINKS_ALONE  20         /* symbolic links that are made by lines of the steps */
 #define PERMISSIONS  07777
 
 /* A load in the making. */
@@ -25,6 +26,7 @@ struct loading {
 	struct remote_load *ret;
 	struct remote_text pack;
 	unsigned pack_number;
+	bool packs_links;
 	size_t bytes; /* of files alone */
 	struct sbx_error *err;
 };
@@ -175,6 +177,15 @@ static int put_alone(struct loading *l, struct remote_item *item, int fd, size_t
 	return r;
 }
 
+/* A few links alone are no reason to put anything. */
+static bool packs_links(const struct remote_batch_all *b)
+{
+	for (size_t i = 0; i < b->files; i++)
+		if (b->items[i].node->type != S_IFLNK)
+			return true;
+	return b->files > LINKS_ALONE;
+}
+
 /*
  * A file that is born and is gone by now is put empty, so that the batch is whole: a later one
  * removes it.
@@ -199,7 +210,8 @@ static int load_file(struct loading *l, struct remote_item *item)
 	item->state = fd < 0 && !item->node->born ? REMOTE_ITEM_GONE : REMOTE_ITEM_ALONE;
 	if (item->state == REMOTE_ITEM_GONE)
 		return 0;
-	if (remote_pack_fits(&m) && (link || (size_t)st.st_size <= REMOTE_PACK_FILE_MAX))
+	if (remote_pack_fits(&m) &&
+	    (link ? l->packs_links : (size_t)st.st_size <= REMOTE_PACK_FILE_MAX))
 		return pack(l, item, &m, link ? -1 : fd);
 	return link ? 0 : put_alone(l, item, sbx_steal_fd(&fd), (size_t)st.st_size);
 }
@@ -282,6 +294,7 @@ int remote_batch_load(struct remote_journal *j, struct remote_batch *b,
 	};
 	int r;
 
+	l.packs_links = packs_links(l.b);
 	*ret = (struct remote_load){0};
 	r = load(&l);
 	remote_text_release(&l.pack);
