@@ -11,6 +11,7 @@
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
 R_EVENTS=/sys/fs/cgroup/memory.events
+R_ELF=$(printf '\177ELF')
 
 # What who watches needs as well, which is a shell of its own.
 #
@@ -235,6 +236,7 @@ r_job_find() {
 	2) r_job_refuse 2 "$1: program not found" ;;
 	13) r_job_refuse 13 "$1: not executable" ;;
 	esac
+	[ -r "$r_file" ] || return 0
 	r_head=$(dd if="$r_file" bs=256 count=1)
 	case $r_head in
 	'#!'*)
@@ -244,6 +246,8 @@ r_job_find() {
 		[ -e "${r_head%% *}" ] ||
 			r_job_refuse 2 "$1: the interpreter it names was not found"
 		;;
+	"$R_ELF"*) ;;
+	*) r_job_refuse 8 "$1: neither a binary nor a script that begins with #!" ;;
 	esac
 }
 
