@@ -251,7 +251,7 @@ r_job_find() {
 	esac
 }
 
-# r_job_run ...: as r_start, with its directory made; becomes who watches
+# r_job_run ...: as r_exec, with its directory made; becomes who watches
 r_job_run() {
 	case $7 in
 	f:*) mv -f "$R_IN/${7#f:}" "$r_dir/in" ;;
@@ -450,12 +450,12 @@ r_job_tell() {
 	done
 }
 
-# r_start WAIT LIMIT JOB LEASE KEEP CWD INPUT TIME CPU_S MEMORY_KB PROCS FILE_BLOCKS PROGRAM PATH
+# r_exec WAIT LIMIT JOB LEASE KEEP CWD INPUT TIME CPU_S MEMORY_KB PROCS FILE_BLOCKS PROGRAM PATH
 # WORD...: starts the job, waits so many ms for its end, and tells what there is, LIMIT bytes at
 # most of each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was
 # put, or nothing. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
 # env has them.
-r_start() {
+r_exec() {
 	[ -z "$R_FAILED" ] || return
 	r_job_room || return
 	r_limit=$2 r_job=$3 r_dir=$R_JOBS/$3

@@ -264,7 +264,7 @@ static void add_start(struct job *job, struct remote_text *body)
 
 	if (!j->detaches && (!keep || keep > ANSWER_MAX))
 		keep = ANSWER_MAX;
-	remote_text_printf(body, "r_start %llu %llu", (unsigned long long)start_wait_ms(job),
+	remote_text_printf(body, "r_exec %llu %llu", (unsigned long long)start_wait_ms(job),
 	                   (unsigned long long)(j->detaches ? BYTES_MAX : ANSWER_MAX));
 	remote_text_word(body, job->id);
 	remote_text_printf(body, " %u %llu", j->detaches ? j->config.lease_s : 0,

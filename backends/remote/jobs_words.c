@@ -1,5 +1,5 @@
 /*
- * From a command to the words of r_start. Its variables and arguments become the words of env(1):
+ * From a command to the words of r_exec. Its variables and arguments become the words of env(1):
  * so a variable may have any name, and the program is looked for along the PATH that it gets.
  */
 #include <errno.h>

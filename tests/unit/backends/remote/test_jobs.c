@@ -931,7 +931,7 @@ static void start_again(const char *id)
 	char line[200];
 
 	snprintf(line, sizeof(line),
-	         "r_start 1000 1000 %s-%s 0 0 '' '' 0 0 0 0 0 touch '' touch ran", daemon_name, id);
+	         "r_exec 1000 1000 %s-%s 0 0 '' '' 0 0 0 0 0 touch '' touch ran", daemon_name, id);
 	ask(line, &reply);
 	assert_int_equal(reply.n, 1);
 	assert_int_equal(reply.frames[0].kind, REMOTE_FAILED);
