@@ -34,9 +34,10 @@ int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jo
 /* No job is left, and it is idle, unless it was never connected. Accepts NULL. */
 void remote_jobs_destroy(struct remote_jobs *j);
 /*
- * [loop] The machine is there; jobs that wait for it are started. CAN: sbx_provider_impl.can.
- * Without SBX_PROVIDER_DETACHES a job is one call, which answers when it has ended, with 8 MiB of
- * each stream at most; it cannot be signalled, but ended by having the call given up.
+ * [loop] The machine is there; jobs that wait for it are started. LINK stays until the jobs are
+ * idle. CAN: sbx_provider_impl.can. Without SBX_PROVIDER_DETACHES a job is one call, which answers
+ * when it has ended, with 8 MiB of each stream at most; it cannot be signalled, but ended by having
+ * the call given up.
  */
 void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsigned can);
 /* [loop] All jobs end now, as SBX_END_LOST, or SBX_END_FAILED with CODE (positive) and TEXT where
