@@ -389,7 +389,8 @@ static bool run(struct pair *p)
 	return true;
 }
 
-bool pair_send(struct pair *p)
+/* Loads the oldest batch, and has its script. False: there is none. */
+static bool prepare(struct pair *p)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct remote_text body = {0};
@@ -404,7 +405,34 @@ bool pair_send(struct pair *p)
 	assert_false(body.failed);
 	free(p->script);
 	p->script = body.at;
-	return run(p);
+	return true;
+}
+
+bool pair_send(struct pair *p)
+{
+	return prepare(p) && run(p);
+}
+
+void pair_send_twice(struct pair *p)
+{
+	_cleanup_free_ char *script = prepare(p) ? whole_script(p) : NULL;
+	pid_t pids[2];
+	int outs[2];
+
+	assert_non_null(script);
+	for (int i = 0; i < 2; i++)
+		pids[i] = start(p, script, &outs[i]);
+	for (int i = 0; i < 2; i++) {
+		int status;
+
+		read_answer(p, outs[i]);
+		close(outs[i]);
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+		assert_int_equal(pair_frames(p, 'F'), 0);
+		assert_int_equal(pair_frames(p, 'N'), 0);
+		assert_true(pair_frames(p, 'M') > 0);
+	}
 }
 
 void pair_sent(struct pair *p)

@@ -52,6 +52,8 @@ bool pair_utimes(struct pair *p, const char *path, int64_t mtime_ns);
 
 /* Cuts, loads and runs the oldest batch. False: there is none, or the run was killed. */
 bool pair_send(struct pair *p);
+/* The same by two runners at once, both of which answer. */
+void pair_send_twice(struct pair *p);
 /* The machine has it. */
 void pair_sent(struct pair *p);
 /* Sends all, killed or not, until the machine has it. */

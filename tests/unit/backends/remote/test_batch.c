@@ -433,6 +433,69 @@ static void a_batch_that_is_done_is_not_done_again(void **state)
 	pair_end(&p);
 }
 
+/* The numbers of files that were put, which are of a round, become zeros. */
+static char *without_rounds(const char *script)
+{
+	char *copy = strdup(script);
+
+	for (char *at = copy; at && (at = strpbrk(at, "23456789")); at += strspn(at, "0123456789"))
+		if (strspn(at, "0123456789") == 10 && at[-1] == ' ')
+			memset(at, '0', 10);
+	return copy;
+}
+
+static void another_daemon_sends_the_same_steps(void **state)
+{
+	(void)state;
+	for (uint64_t i = 1; i <= 20; i++) {
+		_cleanup_free_ char *before = NULL, *after = NULL;
+		struct pair p;
+
+		scratch_remove();
+		scratch_make();
+		seed = 5000 + i;
+		pair_begin(&p, "sh");
+		play(&p, false);
+		written.n = 0;
+		for (int k = 0; k < 20; k++)
+			step(&p);
+		pair_create(&p, "last", "");
+		assert_true(pair_send(&p));
+		before = without_rounds(p.script);
+		pair_reopen(&p);
+		assert_true(pair_send(&p));
+		after = without_rounds(p.script);
+		assert_string_equal(before, after);
+		pair_end(&p);
+	}
+}
+
+/* A move that was done twice would be refused. */
+static void two_runners_do_it_once(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	for (int i = 0; i < 10; i++) {
+		char path[32], to[32];
+
+		for (int k = 0; k < 20; k++) {
+			snprintf(path, sizeof(path), "f%d-%d", i, k);
+			pair_create(&p, path, "contents");
+			if (i == 0)
+				continue;
+			snprintf(path, sizeof(path), "f%d-%d", i - 1, k);
+			snprintf(to, sizeof(to), "g%d-%d", i - 1, k);
+			pair_rename(&p, path, to, 0);
+		}
+		pair_send_twice(&p);
+		pair_sent(&p);
+		pair_compare(&p);
+	}
+	pair_end(&p);
+}
+
 static void what_cannot_be_done_is_told_and_passed_over(void **state)
 {
 	struct pair p;
@@ -463,6 +526,8 @@ int main(void)
 	        CASE(the_room_may_be_on_another_file_system),
 	        CASE(a_save_by_another_name_is_one_placement),
 	        CASE(a_batch_that_is_done_is_not_done_again),
+	        CASE(another_daemon_sends_the_same_steps),
+	        CASE(two_runners_do_it_once),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
 	        cmocka_unit_test(a_break_behind_each_step_changes_nothing),
 	        cmocka_unit_test(random_steps_in_sh),

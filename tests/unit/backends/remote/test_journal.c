@@ -8,8 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/remote/journal.h"
@@ -114,6 +118,30 @@ static void a_torn_line_is_dropped(void **state)
 	remote_journal_close(j);
 }
 
+static void a_killed_daemon_loses_no_line(void **state)
+{
+	struct remote_journal *j;
+	int status;
+	size_t n;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		j = opened();
+		for (unsigned i = 1; i <= 100; i++)
+			note(j, SBX_CHANGE_DATA, "a", i);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	j = opened();
+	assert_int_equal(remote_journal_noted(j), 1);
+	assert_int_equal(cut(j, &n), 1);
+	note(j, SBX_CHANGE_DATA, "b", 200);
+	assert_int_equal(remote_journal_noted(j), 2);
+	remote_journal_close(j);
+}
+
 static void expect_damaged(const char *what)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -210,6 +238,83 @@ static void threads_lose_no_line(void **state)
 	remote_journal_close(j);
 }
 
+/* A full disk of 3 MiB, in a mount namespace of this process alone. False: there is no such. */
+static bool small_disk(void)
+{
+	const uid_t uid = geteuid();
+
+	if (unshare(uid ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return false;
+	return mount("none", scratch_path("disk"), "tmpfs", 0, "size=3m") == 0;
+}
+
+static void fill_disk(void)
+{
+	static const char block[4096];
+	int fd = open(scratch_path("disk/filler"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	while (write(fd, block, sizeof(block)) > 0)
+		continue;
+	close(fd);
+}
+
+/* 0: what was admitted before the disk was full had room, and nothing was admitted after. */
+static int play_full_disk(void)
+{
+	struct remote_journal *j;
+	struct remote_batch *b;
+	size_t admitted = 0, refused = 0;
+
+	if (!small_disk())
+		return 2;
+	dir = open(scratch_path("disk"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || remote_journal_open(dir, &j, NULL) || remote_journal_admit(j, NULL))
+		return 3;
+	fill_disk();
+	for (admitted = 1; admitted < 100000; admitted++) {
+		struct sbx_error err = SBX_ERROR_INIT;
+		const int r = remote_journal_admit(j, &err);
+
+		if (r && (r != -ENOSPC || !*err.text))
+			return 4;
+		refused += r != 0;
+		if (r)
+			break;
+	}
+	for (size_t i = 0; i < admitted; i++) {
+		char path[4096];
+		const struct sbx_change c = {
+		        .kind = SBX_CHANGE_DATA, .path = path, .ino = i + 1, .mode = 0100644};
+
+		/* As long as a word can be. */
+		memset(path, ' ', sizeof(path));
+		snprintf(path + 4080, 16, "%zu", i);
+		remote_journal_note(j, &c);
+	}
+	remote_journal_close(j);
+	if (remote_journal_open(dir, &j, NULL) || remote_journal_cut(j, &b, NULL))
+		return 5;
+	return refused && admitted > 1 && b->n == admitted ? 0 : 6;
+}
+
+static void what_was_admitted_has_room_on_a_full_disk(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	scratch_mkdir(scratch_path("disk"));
+	pid = fork();
+	if (pid == 0)
+		_exit(play_full_disk());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2)
+		skip_because("no file system can be mounted");
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -217,9 +322,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(batches_come_in_order_and_go),
 	        CASE(a_torn_line_is_dropped),
+	        CASE(a_killed_daemon_loses_no_line),
 	        CASE(a_damaged_line_is_told),
 	        CASE(a_missing_line_or_file_is_told),
 	        CASE(what_is_unsent_is_found_where_it_is_now),
+	        CASE(what_was_admitted_has_room_on_a_full_disk),
 	        CASE(threads_lose_no_line),
 	};
 
