@@ -300,6 +300,37 @@ static void a_rule_without_a_word_for_it_is_refused(void **state)
 	}
 }
 
+static bool holds(const char *net, const char *shown)
+{
+	struct json_object *obj = json_tokener_parse(shown);
+	struct vercel_net n;
+	bool does;
+
+	assert_int_equal(vercel_net_parse(net, &n, NULL), 0);
+	does = vercel_net_holds(&n, obj);
+	vercel_net_release(&n);
+	json_object_put(obj);
+	return does;
+}
+
+static void what_is_shown_of_it_is_compared(void **state)
+{
+	static const char custom[] = "{\"mode\": \"custom\", \"allowedDomains\": [\"a.org\"]}";
+
+	(void)state;
+	assert_true(holds("none", "{\"mode\": \"deny-all\"}"));
+	assert_false(holds("none", "{\"mode\": \"allow-all\"}"));
+	assert_false(holds("none", "{\"mode\": 7}"));
+	assert_false(holds("none", custom));
+	assert_true(holds("host", "{\"mode\": \"allow-all\"}"));
+	assert_true(holds("allow:A.org,b.org", custom));
+	assert_false(holds("allow:b.org", custom));
+	assert_false(holds("allow:a.org", "{\"mode\": \"deny-all\"}"));
+	assert_false(holds("allow:a.org", "{\"mode\": \"custom\", \"allowedDomains\": [7]}"));
+	assert_false(
+	        holds("allow:a.org", "{\"mode\": \"custom\", \"allowedCIDRs\": [\"0.0.0.0/0\"]}"));
+}
+
 /* Where the clone is held up by the firewall, the host is let through until it has come. */
 static void a_clone_that_is_held_up_gets_its_host(void **state)
 {
@@ -588,6 +619,7 @@ int main(void)
 	        CASE(it_is_closed_from_the_beginning),
 	        CASE(hosts_are_let_through),
 	        CASE(a_rule_without_a_word_for_it_is_refused),
+	        cmocka_unit_test(what_is_shown_of_it_is_compared),
 	        CASE(a_clone_that_is_held_up_gets_its_host),
 	        CASE(one_that_says_nothing_of_it_is_closed_again),
 	        CASE(one_that_stays_open_is_refused),

@@ -156,6 +156,18 @@ static void a_file_that_has_become_shorter_is_told(void **state)
 	vercel_drop(m);
 }
 
+static void packing_is_given_up(void **state)
+{
+	const struct sbx_machine_file file = file_of(1, "x");
+	struct sbx_error err = SBX_ERROR_INIT;
+	atomic_bool given_up = true;
+	uint64_t size;
+	int fd;
+
+	(void)state;
+	assert_int_equal(vercel_tar(&file, 1, "/in", NULL, &given_up, &fd, &size, &err), -EINTR);
+}
+
 static void no_descriptor_is_left(void **state)
 {
 	const struct sbx_machine_file file = file_of(1, "x");
@@ -292,6 +304,7 @@ int main(void)
 	        CASE(what_is_there_is_replaced),
 	        CASE(nothing_takes_no_request),
 	        CASE(a_file_that_has_become_shorter_is_told),
+	        cmocka_unit_test(packing_is_given_up),
 	        CASE(no_descriptor_is_left),
 	        CASE(it_is_repeated),
 	        CASE(a_full_disk_is_told),

@@ -93,6 +93,18 @@ static void whatever_a_script_has_comes_through(void **state)
 	vercel_drop(m);
 }
 
+/* Else printf would take it for an option. */
+static void no_format_begins_with_a_dash(void **state)
+{
+	struct json_object *words = vercel_command_words("-x \xe4", 4, NULL);
+
+	(void)state;
+	assert_int_equal(json_object_array_length(words), 4);
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(words, 3)),
+	                    "\\055x \\344");
+	json_object_put(words);
+}
+
 static void a_script_may_be_long(void **state)
 {
 	static char script[SBX_SCRIPT_MAX + 1];
@@ -553,6 +565,7 @@ int main(void)
 	        CASE(execute_ends_with_any_status),
 	        CASE(execute_has_no_input),
 	        CASE(whatever_a_script_has_comes_through),
+	        cmocka_unit_test(no_format_begins_with_a_dash),
 	        CASE(a_script_may_be_long),
 	        CASE(output_may_be_long),
 	        CASE(output_that_is_too_long_is_refused),
