@@ -14,10 +14,9 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
-#define STREAM_MS 55000 /* that an answer is listened to */
-#define WAIT_MS   20000 /* that the end of a command is waited for in one request */
-#define WORD_MAX  ((size_t)64 * 1024)
-#define RESTARTS  2
+#define WAIT_MS  20000 /* that the end of a command is waited for in one request */
+#define WORD_MAX ((size_t)64 * 1024)
+#define RESTARTS 2
 
 /* ---- the command ---- */
 
@@ -136,6 +135,7 @@ static void prepare(struct vercel_send *s)
 {
 	struct part *p = part_of(s);
 	struct sbx_http_request *http = &s->http;
+	const uint64_t stream_ms = vercel_of(s->m->base.provider)->config.stream_ms;
 	const uint64_t left = vercel_send_left(s) + 1;
 
 	vercel_stream_release(&p->stream);
@@ -148,7 +148,7 @@ static void prepare(struct vercel_send *s)
 		snprintf(s->path, sizeof(s->path), "/cmd");
 		http->method = "POST";
 		http->body.data = sbx_object_text(p->body, &http->body.size);
-		http->deadline_ms = at_most(left, STREAM_MS);
+		http->deadline_ms = at_most(left, stream_ms);
 		http->repeat = p->run->safe ? SBX_HTTP_SAFE : SBX_HTTP_UNSENT;
 		http->take = take;
 		break;
@@ -160,7 +160,7 @@ static void prepare(struct vercel_send *s)
 		break;
 	case STEP_LOGS:
 		snprintf(s->path, sizeof(s->path), "/cmd/%s/logs", p->command);
-		http->deadline_ms = at_most(left, STREAM_MS);
+		http->deadline_ms = at_most(left, stream_ms);
 		http->take = take;
 		break;
 	}

@@ -36,10 +36,11 @@ struct sbx_vercel_config {
 	const char *net;                    /* as sbx_settings.net; NULL: "none" */
 	const char *spool;                  /* a directory for uploads; NULL: they are in memory */
 	unsigned vcpus;                     /* 0: Vercel's default */
-	uint64_t life_ms;  /* of a session that is not used; 0: SBX_VERCEL_LIFE_MS */
-	uint64_t pause_ms; /* the least before a change is looked at again; 0: 250 */
-	bool sudo;         /* scripts run as root */
-	bool ephemeral;    /* a sandbox that has stopped is gone */
+	uint64_t life_ms;   /* of a session that is not used; 0: SBX_VERCEL_LIFE_MS */
+	uint64_t stream_ms; /* that the output of a command is listened to at once; 0: 55000 */
+	uint64_t pause_ms;  /* the least before a change is looked at again; 0: 250 */
+	bool sudo;          /* scripts run as root */
+	bool ephemeral;     /* a sandbox that has stopped is gone */
 };
 
 /*

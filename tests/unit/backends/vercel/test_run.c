@@ -278,6 +278,20 @@ static void a_stream_that_is_closed_is_taken_up_again(void **state)
 	is_taken_up_again("error");
 }
 
+static void it_is_listened_to_for_a_while(void **state)
+{
+	(void)state;
+	vercel_config.stream_ms = 400;
+	vercel_provide();
+	m = vercel_made(NULL);
+	vercel_forget();
+	vercel_runs(m, "echo one; sleep 1; echo two", "one\ntwo\n");
+	assert_int_equal(vercel_count("run"), 1);
+	assert_true(vercel_count("command") >= 1);
+	assert_int_equal(vercel_count("logs"), 1);
+	vercel_drop(m);
+}
+
 static void it_goes_on_meanwhile(void **state)
 {
 	(void)state;
@@ -579,6 +593,7 @@ int main(void)
 	        CASE(a_stream_that_is_cut_is_taken_up_again),
 	        CASE(a_stream_that_ends_is_taken_up_again),
 	        CASE(a_stream_that_is_closed_is_taken_up_again),
+	        CASE(it_is_listened_to_for_a_while),
 	        CASE(it_goes_on_meanwhile),
 	        CASE(its_end_may_be_long_in_coming),
 	        CASE(an_answer_that_is_lost_is_repeated_where_it_may_be),
