@@ -1,4 +1,4 @@
-/* What Vercel answers: a stream, sandboxes, refusals, tokens. The first byte says which. */
+/* Answers of Vercel, and URLs of sources: the first byte says which. */
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>
