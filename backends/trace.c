@@ -419,10 +419,10 @@ static int remote_push(struct sbx_sandbox *sb, const struct sbx_push_options *op
 
 /* ---- away ---- */
 
-static const char *const needs[] = {"up", "names", "attr", "data"};
+static const char *const needs[] = {"up", "names", "attr", "data", "sent"};
 static const char *const changes[] = {"data",  "emptied", "made",   "gone",
                                       "moved", "swapped", "linked", "status"};
-static_assert(SBX_ARRAY_SIZE(needs) == SBX_NEED_DATA + 1, "a word for each need");
+static_assert(SBX_ARRAY_SIZE(needs) == SBX_NEED_SENT + 1, "a word for each need");
 static_assert(SBX_ARRAY_SIZE(changes) == SBX_CHANGE_STATUS + 1, "a word for each kind");
 
 /* Before every operation: too many to be told of. */

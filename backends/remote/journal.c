@@ -271,6 +271,27 @@ bool remote_journal_touched(struct remote_journal *j, const char *path, uint64_t
 	return touched;
 }
 
+bool remote_journal_hangs(struct remote_journal *j, uint64_t ino)
+{
+	bool hangs = false;
+
+	pthread_mutex_lock(&j->lock);
+	for (const struct remote_batch_all *b = j->first; b; b = b->next) {
+		const struct remote_node *node =
+		        b->plan.ready ? remote_names_of_ino(&b->plan.names, ino) : NULL;
+
+		if (b->damaged)
+			hangs = true;
+		/* By a name that stays what earlier batches have changed arrives as well. */
+		else if (node && node->names->next)
+			hangs = false;
+		else if (node && !node->born)
+			hangs |= node->data || node->status;
+	}
+	pthread_mutex_unlock(&j->lock);
+	return hangs;
+}
+
 /* The batch that a path is of, and where it goes in the end. */
 struct forward {
 	const struct remote_batch_all *b;

@@ -49,6 +49,11 @@ uint64_t remote_journal_noted(struct remote_journal *j);
  */
 bool remote_journal_touched(struct remote_journal *j, const char *path, uint64_t seen);
 /*
+ * Whether what was changed of the file INO, which has several names, is unsent and would not come
+ * to the machine if one of them were removed: no change that is unsent has told of the others.
+ */
+bool remote_journal_hangs(struct remote_journal *j, uint64_t ino);
+/*
  * Calls fn for each present path of each file whose contents are unsent, perhaps more than once.
  * For a restart. 0 or -ENOMEM, without a call.
  */

@@ -3,8 +3,9 @@
  * step as the host did it; files have no one below them, so of those that were born in the batch
  * only where they end counts. Not thread-safe.
  *
- * A change is told of one name. Of a file whose other names are from before the batch, what was
- * changed by a name that is removed in the same batch does not come to the machine.
+ * A change is told of one name. A file whose other names are from before the batch keeps the one by
+ * which it was changed until that is sent, because who removes it waits (SBX_NEED_SENT). What a
+ * command of the machine has linked are files of their own for the host.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_PLAN_H
 #define SANDBOXFS_BACKENDS_REMOTE_PLAN_H

@@ -184,8 +184,11 @@ static bool away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, 
 
 	if (!atomic_load_explicit(&box->used, memory_order_relaxed))
 		atomic_store_explicit(&box->used, true, memory_order_relaxed);
-	return need == SBX_NEED_UP ? remote_box_is_up(box)
-	                           : remote_tree_here(box->tree, ino, need, off, len);
+	if (need == SBX_NEED_UP)
+		return remote_box_is_up(box);
+	if (need == SBX_NEED_SENT)
+		return !remote_journal_hangs(box->journal, ino);
+	return remote_tree_here(box->tree, ino, need, off, len);
 }
 
 static void away_want(struct sbx_sandbox *sb, struct sbx_want *w)

@@ -91,10 +91,14 @@ static void ask_data(struct passage *p, struct sbx_node *file)
 	ask(p, file, SBX_NEED_DATA, 0, 0);
 }
 
-/* NAME in DIR goes, and a directory goes only when it is empty. */
+/*
+ * NAME in DIR goes. A directory goes only when it is empty; of a file that has other names too, what
+ * was changed may be told of this one only.
+ */
 static void ask_victim(struct passage *p, struct sbx_node *dir, const char *name)
 {
 	struct sbx_box *box = sbx_node_box(dir);
+	enum sbx_need need;
 	struct sbx_fd *f;
 	struct stat st;
 	bool found;
@@ -102,11 +106,13 @@ static void ask_victim(struct passage *p, struct sbx_node *dir, const char *name
 	if (!is_asked(p, dir) || sbx_nested_is(box, name) ||
 	    sbx_node_fd(p->ws->inodes, dir, SBX_FD_PATH, &f) < 0)
 		return;
-	found = fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+	found = fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	sbx_fd_put(p->ws->inodes, f);
-	if (!found || sbx_away_here(box->sandbox, st.st_ino, SBX_NEED_NAMES, 0, 0))
+	if (!found || (!S_ISDIR(st.st_mode) && st.st_nlink == 1))
 		return;
-	stall_for(p, box, SBX_NEED_NAMES, st.st_ino, ws_place_in(p->ws, dir, name, p->absent.path));
+	need = S_ISDIR(st.st_mode) ? SBX_NEED_NAMES : SBX_NEED_SENT;
+	if (!sbx_away_here(box->sandbox, st.st_ino, need, 0, 0))
+		stall_for(p, box, need, st.st_ino, ws_place_in(p->ws, dir, name, p->absent.path));
 }
 
 /* --- the passage -------------------------------------------------------------------------------
@@ -389,7 +395,13 @@ static void run_unlink(struct ws_call *c)
 	op_unlink(c->req, c->ino, c->name);
 }
 
-static const struct ws_operation row_unlink = {.needs = need_dir, .run = run_unlink};
+static void need_unlink(struct passage *p)
+{
+	ask_names(p, p->node);
+	ask_victim(p, p->node, p->call->name);
+}
+
+static const struct ws_operation row_unlink = {.needs = need_unlink, .run = run_unlink};
 
 void gate_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {

@@ -171,6 +171,10 @@ void ws_stall(const struct ws_call *c, const struct ws_absent *absent)
 	}
 	s->call.rounds++;
 	s->await.done = arrived;
+	if (absent->need == SBX_NEED_SENT) {
+		s->await.flush = true;
+		s->await.want = (struct sbx_want){.path = ""};
+	}
 	if (absent->need == SBX_NEED_NAMES && !*absent->path)
 		s->await.most_ms = ROOT_MOST_MS;
 	park(s, c->req, absent->box);

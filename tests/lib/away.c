@@ -160,6 +160,7 @@ static int fetch(struct job *j)
 		pthread_mutex_unlock(&s->lock);
 		return 0;
 	case SBX_NEED_UP:
+	case SBX_NEED_SENT:
 		break;
 	}
 	return 0;
@@ -194,7 +195,7 @@ static struct job *job_begin(struct away_sandbox *s, struct sbx_want *w)
 
 static void away_want(struct sbx_sandbox *sb, struct sbx_want *w)
 {
-	static const char *const needs[] = {"up", "names", "attr", "data"};
+	static const char *const needs[] = {"up", "names", "attr", "data", "sent"};
 	struct away_sandbox *s = downcast(sb);
 
 	if (w->need == SBX_NEED_DATA)

@@ -186,10 +186,30 @@ while True: s.accept()')
 	rm moved.sock inner.sock
 }
 
+# Each name is told of, or was told of before the last sync, and then goes.
+one_of_two_names() {
+	echo 1 >first
+	ln first second
+	sync "$MNT/a"
+	echo 2 >second
+	rm second
+	same 2 "$(run a cat first)"
+	ln first second
+	sync "$MNT/a"
+	echo 3 >second
+	chmod 600 second
+	echo other >third
+	mv third second
+	same '3 600' "$(run a sh -c 'cat first; stat -c %a first' | xargs)"
+	same other "$(run a cat second)"
+	rm first second
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 cd "$MNT/a" || exit 1
 claim "hard links: one inode, one count, EPERM for directories, EXDEV between sandboxes" hard
+claim "what was written by a name stays when that is removed and another is left" one_of_two_names
 claim "symbolic links: target kept to the byte, dangling, loops" symbolic
 claim "links within the sandbox, relative and absolute, are followed" inner_links_of_all_forms
 claim "through chains of them, absolute ones too" chains

@@ -203,6 +203,41 @@ static void what_is_unsent_is_found_where_it_is_now(void **state)
 	remote_journal_close(j);
 }
 
+static void link_to(struct remote_journal *j, const char *path, const char *to, uint64_t ino)
+{
+	const struct sbx_change c = {
+	        .kind = SBX_CHANGE_LINKED, .path = path, .to = to, .ino = ino, .mode = 0100644};
+
+	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	remote_journal_note(j, &c);
+}
+
+static void a_change_hangs_on_the_only_name_that_was_told(void **state)
+{
+	struct remote_journal *j = opened();
+	size_t n;
+
+	(void)state;
+	assert_false(remote_journal_hangs(j, 1));
+	note(j, SBX_CHANGE_DATA, "a", 1);
+	note(j, SBX_CHANGE_STATUS, "b", 2);
+	note(j, SBX_CHANGE_MADE, "c", 3);
+	assert_true(remote_journal_hangs(j, 1));
+	assert_true(remote_journal_hangs(j, 2));
+	assert_false(remote_journal_hangs(j, 3));
+	cut(j, &n);
+	assert_true(remote_journal_hangs(j, 1));
+	link_to(j, "a", "other", 1);
+	assert_false(remote_journal_hangs(j, 1));
+	assert_int_equal(cut(j, &n), 1);
+	remote_journal_sent(j, 1);
+	assert_false(remote_journal_hangs(j, 2));
+	cut(j, &n);
+	note(j, SBX_CHANGE_DATA, "other", 1);
+	assert_true(remote_journal_hangs(j, 1));
+	remote_journal_close(j);
+}
+
 #define THREADS 4
 #define EACH    500
 
@@ -326,6 +361,7 @@ int main(void)
 	        CASE(a_damaged_line_is_told),
 	        CASE(a_missing_line_or_file_is_told),
 	        CASE(what_is_unsent_is_found_where_it_is_now),
+	        CASE(a_change_hangs_on_the_only_name_that_was_told),
 	        CASE(what_was_admitted_has_room_on_a_full_disk),
 	        CASE(threads_lose_no_line),
 	};
