@@ -47,9 +47,13 @@ prepare_vercel() {
 	npm_ci
 }
 
+prepare_dagger() {
+	npm_ci
+}
+
 case $client in
 mcp | go | rust | java) source=$here/$client ;;
-daytona | vercel) source=$here/../sdk/$client ;;
+dagger | daytona | vercel) source=$here/../sdk/$client ;;
 *) exit 0 ;;
 esac
 
