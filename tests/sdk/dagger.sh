@@ -1,7 +1,7 @@
 #!/bin/sh
-# dagger.sh PREPARED: the loopback session of Dagger, which the other tests believe, is held against
-# Dagger's own SDK (dagger/scenario.mjs): in both eras, with the SDK of each. Skips, in words, where
-# node or the npm registry is not to be had.
+# dagger.sh PREPARED PROGRAM: the loopback session of Dagger, which the other tests believe, is held
+# against Dagger's own SDK (dagger/scenario.mjs), and what is asked of a real engine against it: in
+# both eras, with the SDK of each. Skips, in words, where node or the npm registry is not to be had.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,7 +49,7 @@ sys.stdout.write(urllib.request.urlopen(request).read().decode())' \
 		"$1" "http://127.0.0.1:$port/control/$2" "${3-}"
 }
 
-# all ERA PACKAGE
+# all ERA PACKAGE PROGRAM
 all() {
 	mkdir "$room/$1" "$room/$1/room"
 	mkfifo "$room/$1/in"
@@ -67,6 +67,8 @@ all() {
 		sed 's/^/# /' "$room/$1/log"
 		echo "not ok - the SDK's scenario ends"
 	}
+	DAGGER_SESSION_PORT=$port DAGGER_SESSION_TOKEN=$token DAGGER_IMAGE=busybox \
+		"$here/../real/dagger.sh" "$3" || echo "not ok - the provider's scenario ends"
 	found=$(control GET violations)
 	[ -z "$found" ] || printf '%s\n' "$found" | sed 's/^/# /'
 	[ -z "$found" ] || printf 'not '
@@ -77,8 +79,8 @@ all() {
 
 # Numbers and the plan are given here, for all of them.
 {
-	all 0.20 dagger-0.20
-	all 0.21 @dagger.io/dagger
+	all 0.20 dagger-0.20 "$2"
+	all 0.21 @dagger.io/dagger "$2"
 } | awk -v n=0 '
 /^1\.\./ { next }
 /^(not )?ok / { sub(/ok [0-9]* ?- /, "ok " ++n " - ") }
