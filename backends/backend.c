@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backends/dagger/dagger.h"
 #include "backends/daytona/daytona.h"
 #include "backends/local/local.h"
 #include "backends/memory/memory.h"
@@ -26,18 +27,17 @@ static const struct known {
 	/* NULL: it runs no commands on this host */
 	int (*start_early)(const struct sbx_settings *settings, struct sbx_spawner **ret,
 	                   struct sbx_error *err);
-	const char *absent;         /* why it cannot be opened, when open is NULL */
 	const char *const *secrets; /* see sbx_backend_secrets; NULL: none */
 	/* See sbx_backend_check; NULL: it needs nothing of either. */
 	int (*check)(const struct sbx_host *host, struct sbx_error *err);
 } backends[] = {
-        {"local", sbx_local_open, sbx_spawner_start, NULL},
-        {"memory", sbx_memory_open, sbx_spawner_start, NULL},
-        {"daytona", sbx_daytona_open, NULL, NULL, daytona_secrets},
-        {"vercel", sbx_vercel_open, NULL, NULL, sbx_vercel_secrets, sbx_vercel_check},
-        {"dagger", NULL, NULL, "Dagger backend not yet implemented"},
+        {"local", sbx_local_open, sbx_spawner_start},
+        {"memory", sbx_memory_open, sbx_spawner_start},
+        {"daytona", sbx_daytona_open, NULL, daytona_secrets},
+        {"vercel", sbx_vercel_open, NULL, sbx_vercel_secrets, sbx_vercel_check},
+        {"dagger", sbx_dagger_open, NULL, sbx_dagger_secrets, sbx_dagger_check},
 #ifdef SBX_DIRS
-        {"dirs", sbx_dirs_open, NULL, NULL},
+        {"dirs", sbx_dirs_open},
 #endif
 };
 
@@ -53,11 +53,12 @@ static int find(const struct sbx_settings *settings, const struct known **ret,
 {
 	const char *name = settings->backend ? settings->backend : "local";
 
+	*ret = NULL;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++) {
 		if (strcmp(backends[i].name, name) != 0)
 			continue;
 		*ret = &backends[i];
-		return backends[i].open ? 0 : sbx_fail(err, EOPNOTSUPP, "%s", backends[i].absent);
+		return 0;
 	}
 	return sbx_fail(err, EINVAL,
 	                "unknown backend %s; there are local, memory, daytona, vercel, dagger",

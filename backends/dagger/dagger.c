@@ -138,7 +138,7 @@ int sbx_dagger_check_image(const char *image, struct sbx_error *err)
 	return 0;
 }
 
-static int check(const struct sbx_dagger_config *c, struct sbx_error *err)
+int sbx_dagger_check_config(const struct sbx_dagger_config *c, struct sbx_error *err)
 {
 	if (c->port && !is_port(c->port))
 		return sbx_fail(err, EINVAL, "DAGGER_SESSION_PORT is no port");
@@ -163,7 +163,8 @@ static bool copy_config(struct sbx_dagger_config *to, const struct sbx_dagger_co
 	if (!to->start_ms)
 		to->start_ms = SBX_DAGGER_START_MS;
 	to->port = to->program = to->state_dir = to->image = to->github_api = NULL;
-	return copy(&to->port, from->port, NULL) && copy(&to->program, from->program, "dagger") &&
+	return copy(&to->port, from->port, NULL) &&
+	       copy(&to->program, from->program, SBX_DAGGER_PROGRAM) &&
 	       copy(&to->state_dir, from->state_dir, NULL) &&
 	       copy(&to->image, from->image, SBX_DAGGER_IMAGE) &&
 	       copy(&to->github_api, from->github_api, SBX_GITHUB_API);
@@ -192,7 +193,7 @@ static int open_state(struct dagger *d, struct sbx_error *err)
 int sbx_dagger_provider(const struct sbx_dagger_config *config, struct sbx_provider **ret,
                         struct sbx_error *err)
 {
-	int r = check(config, err);
+	int r = sbx_dagger_check_config(config, err);
 	struct dagger *d = r ? NULL : calloc(1, sizeof(*d));
 
 	if (!d || sbx_git_init() < 0) {

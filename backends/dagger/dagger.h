@@ -21,20 +21,28 @@ struct sbx_dagger_config {
 	const struct sbx_secret *token;     /* DAGGER_SESSION_TOKEN; NULL: none */
 	const struct sbx_secret *git_token; /* GITHUB_TOKEN; NULL: none */
 	const char *port;       /* DAGGER_SESSION_PORT; NULL: `dagger session` is started */
-	const char *program;    /* NULL: dagger, in PATH */
+	const char *program;    /* NULL: SBX_DAGGER_PROGRAM, in PATH */
 	const char *state_dir;  /* of the mount */
 	const char *image;      /* as sbx_dagger_check_image; NULL: SBX_DAGGER_IMAGE */
 	const char *github_api; /* NULL: GitHub's own */
 	uint64_t start_ms;      /* until a session has begun; 0: SBX_DAGGER_START_MS */
 };
+#define SBX_DAGGER_PROGRAM  "dagger"
 #define SBX_DAGGER_IMAGE    "docker.io/library/buildpack-deps:bookworm-scm"
 #define SBX_DAGGER_START_MS (UINT64_C(5) * 60 * 1000)
 
 /* EACCES: a port without a token. EINVAL: a port or image that is none. */
+int sbx_dagger_check_config(const struct sbx_dagger_config *config, struct sbx_error *err);
+/* EINVAL, EILSEQ: SOURCE (NULL: none) is no repository or directory that can be brought to an
+ * engine. GITHUB_API NULL: GitHub's own. */
+int sbx_dagger_check_source(const char *source, const char *github_api, struct sbx_error *err);
+/* As sbx_dagger_check_config. */
 int sbx_dagger_provider(const struct sbx_dagger_config *config, struct sbx_provider **ret,
                         struct sbx_error *err);
 /* As sbx_backend_open(). Not thread-safe: it looks at the environment. */
 int sbx_dagger_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+/* As sbx_backend_check(). ENOENT: nothing can start a session. */
+int sbx_dagger_check(const struct sbx_host *host, struct sbx_error *err);
 /* Names for sbx_backend_secrets(). */
 extern const char *const sbx_dagger_secrets[];
 

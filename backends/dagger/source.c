@@ -269,23 +269,46 @@ static int bring_fetched(struct dagger *d, const struct sbx_machine_request *req
 	return r;
 }
 
+/* *URL (the caller's) is where SOURCE is fetched from. Returns whether it is at GitHub, or a
+ * negative errno. */
+static int find_url(const char *source, const char *github_api, char **url, struct sbx_error *err)
+{
+	int r;
+
+	*url = NULL;
+	if (!dagger_is_utf8(source, strlen(source)))
+		return sbx_fail(err, EILSEQ, "%s is not UTF-8, and Dagger takes nothing else",
+		                source);
+	r = sbx_github_clone_url(source, github_api, url, err);
+	if (r != -EINVAL || !strchr(source, ':'))
+		return r ? r : 1;
+	*err = SBX_ERROR_INIT;
+	*url = strdup(source);
+	return *url ? 0 : sbx_no_memory(err);
+}
+
 static int bring_remote(struct dagger *d, const struct sbx_machine_request *req,
                         struct dagger_source *ret, atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_free_ char *url = NULL;
-	const bool github = sbx_github_clone_url(req->source, d->config.github_api, &url, err) == 0;
+	const int github = find_url(req->source, d->config.github_api, &url, err);
 
-	if (!github && !strchr(req->source, ':'))
-		return -err->code;
-	*err = SBX_ERROR_INIT;
-	if (!github)
-		url = strdup(req->source);
-	if (!url)
-		return sbx_no_memory(err);
-	if (!dagger_is_utf8(url, strlen(url)) ||
-	    (req->base && !dagger_is_utf8(req->base, strlen(req->base))))
+	if (github < 0)
+		return github;
+	if (req->base && !dagger_is_utf8(req->base, strlen(req->base)))
 		return sbx_fail(err, EILSEQ, "Dagger takes names in UTF-8 only");
 	return bring_fetched(d, req, url, github && d->config.git_token, ret, cancelled, err);
+}
+
+int sbx_dagger_check_source(const char *source, const char *github_api, struct sbx_error *err)
+{
+	_cleanup_free_ char *url = NULL;
+	int r;
+
+	if (!source || (*source == '/' && dagger_is_utf8(source, strlen(source))))
+		return 0;
+	r = find_url(source, github_api ? github_api : SBX_GITHUB_API, &url, err);
+	return r < 0 ? r : 0;
 }
 
 int dagger_source_bring(struct dagger *d, const struct sbx_machine_request *req,
