@@ -1,0 +1,308 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# Sandboxes at an engine of Dagger, which the loopback server stands in for: the operations of an
+# executor of commands by the mount, their requests, what an engine cannot do, what it forgets, and
+# a daemon that is killed. Once for each of the two kinds of ids.
+
+TOKEN=dgr_$$doNotShow0123456789
+
+# serve ERA: descriptor 7 keeps the server running.
+serve() {
+	era=$1
+	mkfifo "$ROOM/in" "$ROOM/out"
+	python3 "$TESTS/lib/dagger_server.py" "$ROOM/engine" "$TOKEN" "$era" <"$ROOM/in" \
+		>"$ROOM/out" 7>&- &
+	exec 7>"$ROOM/in"
+	read -r port <"$ROOM/out"
+	export DAGGER_SESSION_PORT="$port" DAGGER_SESSION_TOKEN="$TOKEN" DAGGER_IMAGE=busybox:1.37
+	new_repo
+}
+
+end_server() {
+	exec 7>&-
+	wait
+	rm -rf "$ROOM/in" "$ROOM/out" "$ROOM/engine" "$ROOM/exported" "$STATE" "$REPO"
+}
+
+# control WORD [JSON]
+control() {
+	python3 -c 'import sys, urllib.request as u
+data = sys.argv[2].encode() or None
+print(u.urlopen(sys.argv[1], data).read().decode(), end="")' \
+		"http://127.0.0.1:$port/control/$1" "${2:-}"
+}
+
+# took REQUESTS COMMAND...: the command makes that many
+took() {
+	took_want=$1
+	control reset '{}'
+	shift
+	"$@"
+	same "$took_want" "$(control count/all)" || {
+		control log
+		return 1
+	}
+}
+
+# The same of a command that writes: on a slow machine its changes are sent before its end, by
+# themselves.
+took_once() {
+	for try in 1 2 3 4 5 6; do
+		! took "$@" || return 0
+	done
+	return 1
+}
+
+# exec_in NAME JSON: runs it, and prints its output
+exec_in() {
+	printf '%s\n' "$2" >"$MNT/$1/ctl/exec" || return 1
+	cat "$MNT/$1/stdout"
+}
+
+starts() {
+	mount_fs "$REPO" backend=dagger,net=host
+}
+
+# --- claims ------------------------------------------------------------------------------
+
+# Three to make it, one to list it.
+is_made_in_three_requests() {
+	control reset '{}'
+	box a
+	same hello "$(cat "$MNT/a/README.md")"
+	same 'int main(void)' "$(head -n 1 "$MNT/a/src/main.c")"
+	same 'probe upload create run' "$(control log | cut -d ' ' -f 1 | xargs)"
+}
+
+is_read_again() {
+	cat "$MNT/a/README.md" "$MNT/a/src/main.c"
+	ls -lR "$MNT/a"
+}
+
+executes() {
+	same out "$(exec_in a '{"argv":["sh","-c","echo out; echo err >&2; exit 3"]}')"
+	same err "$(cat "$MNT/a/stderr")"
+	same 3 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+has_any_code() {
+	for code in 0 1 127 128 137 150 191 192 255; do
+		exec_in a "{\"argv\":[\"sh\",\"-c\",\"echo $code >>codes; exit $code\"]}"
+		same "$code" "$(cut -d ' ' -f 1 "$MNT/a/status")"
+	done
+	same 9 "$(grep -c . "$MNT/a/codes")"
+	rm "$MNT/a/codes"
+}
+
+has_its_options() {
+	same /work/src "$(exec_in a '{"argv":["pwd"],"cwd":"src"}')"
+	same y "$(exec_in a '{"argv":["sh","-c","echo $X"],"env":{"X":"y"}}')"
+	same kept "$(exec_in a '{"argv":["cat"],"stdin":"kept"}')"
+	same '' "$(exec_in a '{"argv":["sleep","60"],"timeout_ms":1000}')"
+	refuse same 0 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+has_any_bytes() {
+	exec_in a '{"argv":["printf","a\\000\\377\\r\\nb"]}' | od -An -tx1 >"$ROOM/bytes"
+	same ' 61 00 ff 0d 0a 62' "$(cat "$ROOM/bytes")"
+}
+
+runs_again() {
+	exec_in a '{"argv":["sh","-c","echo x >>again"]}'
+	exec_in a '{"argv":["sh","-c","echo x >>again"]}'
+	same 2 "$(grep -c x "$MNT/a/again")"
+	rm "$MNT/a/again"
+}
+
+has_its_branch() {
+	same sandbox/a "$(exec_in a '{"argv":["git","symbolic-ref","--short","HEAD"]}')"
+	same '' "$(exec_in a '{"argv":["git","status","--short"]}')"
+}
+
+writes_and_executes() {
+	mkdir -p "$MNT/a/made/here"
+	printf 'any\000\377bytes\n' >"$MNT/a/made/here/file"
+	same '0000000 a n y \0 377 b y t e s \n' \
+		"$(exec_in a '{"argv":["od","-c","made/here/file"]}' | head -n 1 | tr -s ' ')"
+}
+
+writes_files() {
+	for i in 1 2 3; do
+		echo "$i" >"$MNT/a/many$i"
+	done
+	same "$(printf '1\n2\n3')" "$(exec_in a '{"argv":["cat","many1","many2","many3"]}')"
+}
+
+reads_what_is_made_there() {
+	exec_in a '{"argv":["sh","-c","mkdir -p d/e; echo theirs >d/e/f; rm Makefile"]}'
+	same theirs "$(cat "$MNT/a/d/e/f")"
+	[ ! -e "$MNT/a/Makefile" ]
+	refuse cat "$MNT/a/Makefile"
+}
+
+deletes() {
+	echo gone >"$MNT/a/gone"
+	sync "$MNT/a/gone"
+	rm "$MNT/a/gone"
+	same none "$(exec_in a '{"argv":["sh","-c","cat gone || echo none"]}')"
+	refuse rm "$MNT/a/gone"
+}
+
+lists() {
+	mkdir "$MNT/a/list"
+	touch "$MNT/a/list/b" "$MNT/a/list/a"
+	same "$(printf 'a\nb')" "$(ls "$MNT/a/list")"
+	same "$(printf 'a\nb')" "$(exec_in a '{"argv":["ls","list"]}')"
+}
+
+changes_directory() {
+	echo src >"$MNT/a/ctl/cwd"
+	same /work/src "$(exec_in a '{"argv":["pwd"]}')"
+	echo . >"$MNT/a/ctl/cwd"
+	refuse exec_in a '{"argv":["pwd"],"cwd":"../.."}'
+}
+
+exports_a_directory() {
+	exec_in a '{"argv":["sh","-c","mkdir out; printf a\\\\000b >out/file; ln -s file out/link"]}'
+	cp -R "$MNT/a/out" "$ROOM/exported"
+	same 3 "$(wc -c <"$ROOM/exported/file" | tr -d ' ')"
+	same file "$(readlink "$ROOM/exported/link")"
+}
+
+refreshes_from_this_host() {
+	echo changed >"$ROOM/exported/file"
+	cp -R "$ROOM/exported/." "$MNT/a/out/"
+	same changed "$(exec_in a '{"argv":["cat","out/file"]}')"
+}
+
+cannot_go_on() {
+	cat >"$MNT/a/look.sh" <<'END'
+for file in /proc/[0-9]*/cmdline; do
+	tr '\000' ' ' <"$file"
+	echo
+done | grep -c '^sleep 98765 $'
+END
+	exec_in a '{"argv":["sh","-c","sleep 98765 & sh look.sh"]}' >"$ROOM/processes"
+	same 1 "$(cat "$ROOM/processes")"
+	exec_in a '{"argv":["sh","look.sh"]}' >"$ROOM/processes" || :
+	same 0 "$(cat "$ROOM/processes")"
+}
+
+thousand_files() {
+	mkdir "$ROOM/many"
+	for i in $(seq 1000); do
+		printf '%4096d' "$i" >"$ROOM/many/$i"
+	done
+	tar -cf "$ROOM/many.tar" -C "$ROOM" many
+	rm -rf "$ROOM/many"
+}
+
+extracts_them() {
+	mkdir "$MNT/a/$1"
+	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
+	sync "$MNT/a/$1/many"
+}
+
+# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
+a_thousand_take_two() {
+	for try in 1 2 3 4 5 6 7 8; do
+		sleep 2
+		! took 2 extracts_them "try$try" || return 0
+	done
+	return 1
+}
+
+# It may have run, so that it is not run again; and what it has done is in no container.
+is_lost_with_its_changes() {
+	control fault '{"op": "run", "fault": "lost"}'
+	exec_in a '{"argv":["sh","-c","echo lost >lost"]}' || :
+	cat "$MNT/a/status"
+	refuse same 0 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+	same none "$(exec_in a '{"argv":["sh","-c","cat lost || echo none"]}')"
+	[ ! -e "$MNT/a/lost" ]
+}
+
+goes_on_after_a_kill() {
+	echo unsent >"$MNT/a/unsent"
+	kill_daemon
+	control end_session '{}'
+	starts
+	same unsent "$(exec_in a '{"argv":["cat","unsent"]}')"
+	same theirs "$(cat "$MNT/a/d/e/f")"
+}
+
+shows_no_token() {
+	refuse grep -rF "$TOKEN" "$LOG" "$STATE" "$MNT/a/ctl/info" "$MNT/ctl/stats" "$MNT/ctl/config"
+	refuse grep -F "$TOKEN" "/proc/$(daemon_pid)/environ"
+	refuse grep -rF "$TOKEN" "$ROOM/engine"
+}
+
+refuses_what_an_engine_lacks() {
+	mkdir -p "$ROOM/other"
+	for net in none allow:example.org; do
+		refused=0
+		"$SANDBOXFS" "$REPO" "$ROOM/other" -o "backend=dagger,net=$net,state_dir=$STATE.other" \
+			>"$ROOM/refused" 2>&1 || refused=1
+		same 1 $refused
+		like '*mount with -o net=host*' "$(cat "$ROOM/refused")"
+	done
+}
+
+is_gone_when_forgotten() {
+	same theirs "$(cat "$MNT/a/d/e/f")"
+	control forget '{}'
+	if [ "$era" = 0.20 ]; then
+		same theirs "$(exec_in a '{"argv":["cat","d/e/f"]}')"
+		return
+	fi
+	refuse exec_in a '{"argv":["true"]}'
+	same theirs "$(cat "$MNT/a/d/e/f")"
+	grep -q 'forgotten\|gone' "$MNT/a/ctl/error"
+}
+
+is_removed() {
+	teardown a
+	until [ -z "$(ls "$STATE/dagger")" ]; do tick; done
+}
+
+asks_for_nothing_unknown() {
+	same '' "$(control violations)"
+}
+
+# --- both eras ---------------------------------------------------------------------------
+
+all() {
+	serve "$1"
+	claim "$1: it is mounted" starts
+	claim "$1: a sandbox is made in three requests, and listed in one" is_made_in_three_requests
+	claim "$1: what was read takes none" took 0 is_read_again
+	claim "$1: Exec: streams apart, and a code, in one request" took 1 executes
+	claim "$1: Exec: every code, and its changes are there" has_any_code
+	claim "$1: Exec: a directory, variables, standard input, a timeout" has_its_options
+	claim "$1: Exec: any bytes" has_any_bytes
+	claim "$1: Exec: the same command runs again" runs_again
+	claim "$1: its branch is checked out" has_its_branch
+	claim "$1: WriteFile, and Exec: two requests" took_once 2 writes_and_executes
+	claim "$1: WriteFiles, and Exec: two requests" took_once 2 writes_files
+	claim "$1: ReadFile: what is made there is here" reads_what_is_made_there
+	claim "$1: DeleteFile" deletes
+	claim "$1: ListDirectory" lists
+	claim "$1: SetWorkdir" changes_directory
+	claim "$1: ExportDirectory" exports_a_directory
+	claim "$1: RefreshFromHost" refreshes_from_this_host
+	claim "$1: what a command starts ends with it" cannot_go_on
+	[ "$1" = 0.20 ] || claim "$1: a thousand files take two requests" a_thousand_take_two
+	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
+	claim "$1: what was written is there after a kill" goes_on_after_a_kill
+	claim "$1: no token is shown" shows_no_token
+	claim "$1: networks that an engine cannot close are refused" refuses_what_an_engine_lacks
+	claim "$1: one that is forgotten is gone, and what is here can be read" is_gone_when_forgotten
+	claim "$1: Close" is_removed
+	claim "$1: nothing was asked that Dagger does not know" asks_for_nothing_unknown
+	claim "$1: the mount ends" unmount
+	end_server
+}
+
+thousand_files
+all 0.21
+all 0.20
