@@ -42,9 +42,14 @@ def stopped():
                    "Sandbox has stopped execution and is no longer available")
 
 
-def end_processes(mark):
+def mark(number):
+    """Of the processes of a box, which other servers have as well."""
+    return f"{os.getpid()}-{number}"
+
+
+def end_processes(number):
     """By a marker in their environment, as some are in sessions of their own."""
-    text = f"{MARK}={mark}".encode()
+    text = f"{MARK}={mark(number)}".encode()
     for _ in range(3):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -262,7 +267,7 @@ class Box:
     def env(self, body):
         own = {"PATH": os.environ["PATH"], "USER": "vercel-sandbox", "LANG": "C.UTF-8",
                "HOME": self.root + "/root" if body.get("sudo") else self.cwd,
-               "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", MARK: str(self.number)}
+               "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", MARK: mark(self.number)}
         own.update(self.body.get("env", {}))
         own.update(body.get("env", {}))
         return own

@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
-# 200 jobs at once in 20 sandboxes, each with 100 KiB on stdout and on stderr. Machines are this host,
-# and each job there has processes that look at all others: 60.
+# 200 jobs at once in 20 sandboxes, each with 100 KiB on stdout and on stderr. Machines are this
+# host, and each job there has processes that look at all others: 60.
 jobs=200
 ! is_away || jobs=60
 

@@ -645,15 +645,25 @@ static void it_has_its_environment_and_the_machine_s(void **state)
 	umask(mask);
 }
 
+/* A command has those ignored that this program was started with; above these the C library that
+ * spawns has two for itself. */
 static void signals_are_as_they_were(void **state)
 {
+	uint64_t ignored = 0;
+
 	(void)state;
+	for (int number = 1; number < 32; number++) {
+		struct sigaction was;
+
+		assert_int_equal(sigaction(number, NULL, &was), 0);
+		if (was.sa_handler == SIG_IGN && number != SIGPIPE)
+			ignored |= UINT64_C(1) << (number - 1);
+	}
 	struct ran r;
 
 	begin(&r, "sed -n 's/^SigIgn://p' /proc/self/status");
 	expect_end(&r, SBX_END_EXITED, 0);
-	/* The C library that spawns has two for itself, above these. */
-	assert_int_equal(strtoull(r.out[0], NULL, 16) & INT32_MAX, 0);
+	assert_int_equal(strtoull(r.out[0], NULL, 16) & INT32_MAX, ignored);
 	forget(&r);
 	expect_script("ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 ", "", 0);
 }
