@@ -92,8 +92,8 @@ static void ask_data(struct passage *p, struct sbx_node *file)
 }
 
 /*
- * NAME in DIR goes. A directory goes only when it is empty; of a file that has other names too, what
- * was changed may be told of this one only.
+ * NAME in DIR goes. A directory goes only when it is empty; of a file with other names, what was
+ * changed may be told by this one only.
  */
 static void ask_victim(struct passage *p, struct sbx_node *dir, const char *name)
 {
