@@ -230,7 +230,8 @@ static void apply_names(struct remote_fetch *f)
 
 		pthread_mutex_lock(&t->lock);
 		n = remote_node_find(t, f->items[i].ino);
-		listed = n && n->dir && (n->dir->listed || n->gone);
+		/* Another file may have its number by now. */
+		listed = !n || !n->dir || n->dir->listed || n->gone;
 		pthread_mutex_unlock(&t->lock);
 		if (!listed)
 			f->items[i].code = is_touched(f, f->items[i].path) ? -1 : EACCES;
@@ -275,6 +276,7 @@ static int apply_item(struct remote_fetch *f, size_t i)
 	frame = remote_reply_next(&f->reply, &at, REMOTE_MANIFEST, word);
 	if (!frame)
 		return sbx_fail(&f->err, EPROTO, "the machine did not say what a file is");
+	w.begun = frame->a;
 	w.begun_ns = remote_machine_time(f->tree, frame->a, f->floor_ns);
 	r = remote_manifest_read(frame->bytes, frame->len, w.begun_ns, &m, &f->err);
 	if (r)
@@ -349,6 +351,7 @@ static void apply_ahead(struct remote_fetch *f)
 	if (!list)
 		return;
 	pthread_mutex_lock(&f->tree->taking);
+	w.begun = list->a;
 	w.begun_ns = remote_machine_time(f->tree, list->a, f->floor_ns);
 	apply_gathered(f, list, &w);
 	pthread_mutex_unlock(&f->tree->taking);
@@ -394,7 +397,8 @@ static void end_item(struct remote_fetch *f, const struct remote_item *item)
 	const uint64_t now = sbx_now_ns();
 	const int code = f->code ? f->code : item->code;
 
-	if (!n)
+	/* Another file may have the number by now. */
+	if (!n || (f->kind == FETCH_NAMES) != (n->dir != NULL))
 		return;
 	n->coming = n->coming_end = 0;
 	if (n->dir)

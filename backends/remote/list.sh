@@ -80,6 +80,20 @@ r_gone() {
 	printf '?f 0 0 0 0 0 %s\0\0' "$1"
 }
 
+# r_no_dir PATH: the record of what is not there, or of what is there and is no directory; goes
+# elsewhere
+r_no_dir() {
+	case $1 in
+	*/*) r_in "${1%/*}" ;;
+	*) r_home ;;
+	esac
+	if [ $? = 0 ] && [ -h "./${1##*/}" -o -e "./${1##*/}" ]; then
+		r_home && r_walk - "./$1" -maxdepth 0
+	else
+		r_gone "$1"
+	fi
+}
+
 # r_walk FLAG ARGUMENTS: the records of what find(1) finds; FLAG for directories
 r_walk() {
 	R_flag=$1
@@ -175,8 +189,8 @@ r_list() {
 			if r_in "$R_dir"; then
 				[ "$R_dir" = . ] || R_dir=./$R_dir
 				set -- "$@" "$R_dir"
-			elif ! [ -d "$R_top/$R_dir" ]; then
-				r_gone "$R_dir"
+			else
+				r_no_dir "$R_dir"
 			fi
 		done
 		r_home
@@ -306,8 +320,8 @@ r_changes_in() {
 		if r_in "$R_dir"; then
 			[ "$R_dir" = . ] || R_dir=./$R_dir
 			set -- "$@" "$R_dir"
-		elif ! [ -d "$R_top/$R_dir" ]; then
-			r_gone "$R_dir"
+		else
+			r_no_dir "$R_dir"
 		fi
 	done
 	r_home

@@ -318,7 +318,10 @@ static bool same_dir(const struct remote_listed *a, const struct remote_listed *
 	return len == dir_length(b->path) && memcmp(a->path, b->path, len) == 0;
 }
 
-/* Of what stands there twice the later is kept, and that one of both was complete. */
+/*
+ * Of what stands there twice the later is kept, and that one of both was complete. That nothing is
+ * there may have been said of a directory which another thing had taken the place of.
+ */
 static void keep_one_each(struct remote_manifest *m)
 {
 	size_t n = 0;
@@ -327,6 +330,8 @@ static void keep_one_each(struct remote_manifest *m)
 		if (n && strcmp(m->items[n - 1].path, m->items[i].path) == 0) {
 			m->items[i].complete |=
 			        m->items[n - 1].complete && S_ISDIR(m->items[i].mode);
+			if (!m->items[i].mode)
+				continue;
 			n--;
 		}
 		m->items[n++] = m->items[i];
@@ -343,7 +348,8 @@ static void drop_impossible(struct remote_manifest *m)
 	for (size_t i = 0; i < m->n; i++) {
 		if (!i || !same_dir(&m->items[i - 1], &m->items[i]))
 			drop = lies_in_file(m, i);
-		m->items[i].nlink = drop ? UINT32_MAX : m->items[i].nlink;
+		if (drop && m->items[i].mode)
+			m->items[i].nlink = UINT32_MAX;
 	}
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].nlink != UINT32_MAX)

@@ -226,6 +226,10 @@ int remote_refit(struct remote_tree *t, int dirfd, const char *name, const struc
  * forbids that to its owner, it is changed, *LOOSENED, and the caller puts it back. Or -errno.
  */
 int remote_open_changing(int opath, const struct stat *st, bool *loosened);
+/* Whether L may have been changed once more within its tick of the machine's clock, of GRAIN_NS,
+ * after it was told at BEGUN. */
+bool remote_is_racy(const struct remote_listed *l, uint64_t begun, int64_t grain_ns);
+#define REMOTE_TICK_NS INT64_C(20000000)
 /*
  * Writes contents of what L says to where they are still missing. BEGUN: when L was told, of the
  * machine's clock. 1: they are here now; 0: the file is another by now, or needs none; -errno. The
@@ -238,7 +242,8 @@ int remote_fill(struct remote_tree *t, const struct remote_listed *l, uint64_t b
 struct remote_news {
 	struct remote_tree *tree;
 	uint64_t seen;    /* the batch up to which the machine had everything */
-	int64_t begun_ns; /* of the machine's clock, put forward where that was put back */
+	uint64_t begun;   /* when it was told, of the machine's clock */
+	int64_t begun_ns; /* the same, put forward where that was put back */
 	bool altered;     /* result: what somebody may have seen is another by now */
 	bool listing;     /* private, as all below */
 	struct remote_hold hold;

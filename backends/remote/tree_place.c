@@ -399,16 +399,15 @@ static int fill(struct remote_tree *t, struct remote_node *n, int opath, const s
 	return 1;
 }
 
-/*
- * Whether L may have been changed once more in the same tick of the machine's clock after it was
- * read. A time in whole seconds is from a file system that has no finer ones.
- */
-static bool is_racy(const struct remote_listed *l, uint64_t begun)
+bool remote_is_racy(const struct remote_listed *l, uint64_t begun, int64_t grain_ns)
 {
-	const int64_t second = 1000000000;
-	const int64_t grain = l->mtime_ns % second ? second / 50 : 2 * second;
+	return begun < INT64_MAX && l->mtime_ns > (int64_t)begun - grain_ns;
+}
 
-	return begun < INT64_MAX && l->mtime_ns > (int64_t)begun - grain;
+/* A time in whole seconds is from a file system that has no finer ones. */
+static int64_t grain_of(const struct remote_listed *l)
+{
+	return l->mtime_ns % 1000000000 ? REMOTE_TICK_NS : INT64_C(2000000000);
 }
 
 static int fill_one(struct remote_tree *t, const struct remote_listed *l, uint64_t begun,
@@ -427,7 +426,7 @@ static int fill_one(struct remote_tree *t, const struct remote_listed *l, uint64
 	pthread_mutex_lock(&t->lock);
 	wanted = waits_for(n, l, off, &len);
 	if (wanted)
-		n->racy |= is_racy(l, begun);
+		n->racy |= remote_is_racy(l, begun, grain_of(l));
 	pthread_mutex_unlock(&t->lock);
 	return wanted ? fill(t, n, opath, &st, off, bytes, len) : 0;
 }

@@ -313,6 +313,8 @@ static int adopt(struct remote_news *w, struct entry *e, const struct remote_lis
 	w->altered |= (e->st.st_mode & 0777) != (l->mode & 0777);
 	pthread_mutex_lock(&t->lock);
 	e->node->version = remote_version_of(l);
+	/* It has the time that it had here, which is older, unless it was written in place. */
+	e->node->racy = remote_is_racy(l, w->begun, REMOTE_TICK_NS);
 	remote_node_set(t, e->node, REMOTE_HERE, l->size);
 	pthread_mutex_unlock(&t->lock);
 	return 0;
@@ -561,8 +563,11 @@ static int note_listed(struct remote_news *w, struct remote_node *n, int fd,
 	if (!ours && l->mtime_ns >= 0)
 		futimens(fd, times);
 	pthread_mutex_lock(&t->lock);
-	if (!r && !n->dir->listed)
+	if (!r && !n->dir->listed) {
 		n->dir->turn = ++t->turns;
+		/* What changed in it until then nobody asks for any more. */
+		n->dir->lags |= w->begun_ns < t->old_ns;
+	}
 	n->dir->listed |= !r;
 	n->told_ns = w->begun_ns;
 	n->dir->fresh_ns = sbx_now_ns();
@@ -623,11 +628,11 @@ int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 
 int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor_ns)
 {
-	const uint64_t most = UINT64_C(1) << 60;
-	int64_t at;
+	const int64_t most = INT64_MAX / 2;
+	int64_t at = begun < (uint64_t)most ? (int64_t)begun : most;
 
 	pthread_mutex_lock(&t->lock);
-	at = (int64_t)(begun < most ? begun : most) + t->offset_ns;
+	at = t->offset_ns < most - at ? at + t->offset_ns : most;
 	if (at < floor_ns) {
 		t->offset_ns += floor_ns - at;
 		at = floor_ns;

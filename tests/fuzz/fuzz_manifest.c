@@ -46,7 +46,8 @@ static void check_item(const struct remote_manifest *m, size_t i)
 		memcpy(parent, l->path, (size_t)(slash - l->path));
 		parent[slash - l->path] = '\0';
 		dir = remote_manifest_find(m, parent);
-		assert(!dir || (S_ISDIR(dir->mode) && dir < l));
+		assert(!dir || dir < l);
+		assert(!dir || S_ISDIR(dir->mode) || !l->mode);
 		at = remote_manifest_within(m, parent, &end);
 		assert(at <= i && i < end);
 	}

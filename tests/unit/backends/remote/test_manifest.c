@@ -114,6 +114,12 @@ static void test_each_path_once(void **state)
 	l = one_of(&m, "Ld 6755 0 1 1 1 d||", "d");
 	assert_int_equal(l->mode & 07777, 02755);
 	remote_manifest_release(&m);
+	l = one_of(&m, "-f 644 2 1 1 1 f||?f 0 0 0 0 0 f||", "f");
+	assert_int_equal(l->size, 2);
+	remote_manifest_release(&m);
+	l = one_of(&m, "?f 0 0 0 0 0 f||-f 644 2 1 1 1 f||", "f");
+	assert_int_equal(l->size, 2);
+	remote_manifest_release(&m);
 	l = one_of(&m, "Ld 700 0 1 1 1 d||-f 755 0 2 1 1 d||", "d");
 	assert_false(l->complete);
 	assert_true(S_ISREG(l->mode));
@@ -147,10 +153,11 @@ static void test_impossible_paths(void **state)
 static void test_nothing_lies_in_a_file(void **state)
 {
 	(void)state;
-	assert_string_equal(paths_of("-f 1 1 1 1 1 a||-f 1 1 1 1 1 a/b||-f 1 1 1 1 1 a/b/c||"
-	                             "-l 1 1 1 1 1 l|x|-f 1 1 1 1 1 l/f||?f 0 0 0 0 0 g||"
-	                             "-f 1 1 1 1 1 g/h||-f 1 1 1 1 1 d/f||"),
-	                    "a g l d/f ");
+	assert_string_equal(
+	        paths_of("-f 1 1 1 1 1 a||-f 1 1 1 1 1 a/b||-f 1 1 1 1 1 a/b/c||"
+	                 "-l 1 1 1 1 1 l|x|-f 1 1 1 1 1 l/f||?f 0 0 0 0 0 g||?f 0 0 0 0 0 g/i||"
+	                 "-f 1 1 1 1 1 g/h||-f 1 1 1 1 1 d/f||"),
+	        "a g l d/f g/i ");
 }
 
 static void test_numbers(void **state)
