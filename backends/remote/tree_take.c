@@ -545,12 +545,28 @@ static int remove_surplus(struct remote_news *w, struct remote_node *dir, int fd
 	return r < 0 ? r : 0;
 }
 
+/*
+ * The root was seen before the machine told of it: who reads all of a new sandbox would take that
+ * its time becomes the machine's for a change.
+ */
+static int64_t time_of(const struct remote_news *w, const struct remote_node *n, int fd,
+                       const struct remote_listed *l)
+{
+	struct statx x;
+
+	if (n != w->tree->top || n->dir->listed ||
+	    statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &x) < 0 || !(x.stx_mask & STATX_BTIME))
+		return l->mtime_ns;
+	return x.stx_btime.tv_sec * INT64_C(1000000000) + x.stx_btime.tv_nsec;
+}
+
 static int note_listed(struct remote_news *w, struct remote_node *n, int fd,
                        const struct remote_listed *l)
 {
+	const int64_t time = time_of(w, n, fd, l);
 	const struct timespec times[2] = {
 	        {.tv_nsec = UTIME_OMIT},
-	        {.tv_sec = l->mtime_ns / 1000000000, .tv_nsec = l->mtime_ns % 1000000000}};
+	        {.tv_sec = time / 1000000000, .tv_nsec = time % 1000000000}};
 	const bool ours = touched(w, l->path);
 	struct remote_tree *t = w->tree;
 	int r = 0;
@@ -560,7 +576,7 @@ static int note_listed(struct remote_news *w, struct remote_node *n, int fd,
 		return 0;
 	if (!n->dir->listed)
 		r = remote_dir_keep(fd);
-	if (!ours && l->mtime_ns >= 0)
+	if (!ours && time >= 0)
 		futimens(fd, times);
 	pthread_mutex_lock(&t->lock);
 	if (!r && !n->dir->listed) {
