@@ -173,7 +173,7 @@ int sbx_daytona_provider(const struct sbx_daytona_config *config, struct sbx_pro
 		return r ? r : sbx_no_memory(err);
 	d->impl = impl;
 	d->impl.can |= config->kept ? SBX_PROVIDER_SLEEPS : SBX_PROVIDER_EPHEMERAL;
-	d->impl.idle_min = config->idle_min;
+	d->impl.idle_ms = config->idle_min * UINT64_C(60000);
 	d->base.impl = &d->impl;
 	if (!copy_strings(&d->config, config) || set_headers(d) < 0)
 		r = sbx_no_memory(err);

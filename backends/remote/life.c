@@ -23,10 +23,10 @@
 #include "sandboxfs/pool.h"
 
 #define KEEP_MS     60000
-#define TOUCH_NS    (UINT64_C(600) * 1000000000) /* between two touches of a machine in use */
-#define EXPIRING_MS 300000                       /* before its end its user is told */
-#define ORPHAN_MS                                                                                  \
-	600000 /* an unknown machine may be one that is being made by a daemon that dies */
+#define TOUCH_MS    600000 /* between two touches of a machine in use */
+#define EXPIRING_MS 300000 /* before its end its user is told */
+/* An unknown machine may be one that is being made by a daemon that dies. */
+#define ORPHAN_MS 600000
 
 static struct sbx_loop *loop_of(struct remote_box *box)
 {
@@ -393,14 +393,30 @@ static void gone_posted(void *data)
 }
 
 /* Before its end its user is told, once for each end. */
+/* MOST, or less where the provider stops a machine sooner: the part PART of that time. */
+static uint64_t within(const struct remote *b, uint64_t most, uint64_t part)
+{
+	const uint64_t idle = b->provider->impl->idle_ms;
+
+	return idle && idle / part < most ? idle / part : most;
+}
+
+/* Whether its end at EXPIRES_MS is so near that its user is to be told. */
+static bool is_near(const struct remote_box *box, int64_t expires_ms)
+{
+	return expires_ms &&
+	       expires_ms - sbx_real_ms() < (int64_t)within(box->backend, EXPIRING_MS, 3);
+}
+
 static void note_look(struct remote_box *box, const struct sbx_machine_look *look)
 {
 	char text[128];
 	bool expiring;
 
 	pthread_mutex_lock(&box->lock);
-	expiring = look->expires_ms && look->expires_ms - sbx_real_ms() < EXPIRING_MS &&
-	           look->expires_ms != box->look.expires_ms;
+	expiring = is_near(box, look->expires_ms) && look->expires_ms != box->told_expires_ms;
+	if (expiring)
+		box->told_expires_ms = look->expires_ms;
 	box->look = *look;
 	box->looked = true;
 	pthread_mutex_unlock(&box->lock);
@@ -536,8 +552,15 @@ static void keep_work(void *data)
 	const struct sbx_provider_impl *impl = box->backend->provider->impl;
 	struct sbx_machine_look look = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r = impl->touch ? impl->touch(box->machine, &err) : 0;
+	bool touch;
+	int r = 0;
 
+	pthread_mutex_lock(&box->lock);
+	touch = box->touching;
+	box->touching = false;
+	pthread_mutex_unlock(&box->lock);
+	if (touch && impl->touch)
+		r = impl->touch(box->machine, &err);
 	if (r == 0)
 		r = impl->look(box->machine, &look, &box->cancelled, &err);
 	if (r == 0 && look.state != SBX_MACHINE_GONE)
@@ -546,29 +569,42 @@ static void keep_work(void *data)
 		post(box, gone_posted);
 	else
 		sbx_sandbox_told(&box->base, "keep_failed", err.text);
+	pthread_mutex_lock(&box->lock);
+	box->keeping = false;
+	pthread_mutex_unlock(&box->lock);
 	remote_works_end(&box->works);
 }
 
-/* What is to be done for BOX now. Backend's lock held, so that it is not closed. */
+/*
+ * What is to be done for BOX now: one that is in use is touched, and of one whose end comes near
+ * the user is told. Backend's lock held, so that it is not closed.
+ */
 static void keep_box(struct remote_box *box, uint64_t now)
 {
-	bool touch, again;
+	const uint64_t touch_ns = within(box->backend, TOUCH_MS, 3) * 1000000;
+	bool keep, again;
 
 	pthread_mutex_lock(&box->lock);
 	if (atomic_exchange(&box->used, false))
 		box->used_ns = now;
-	touch = again =
+	keep = again =
 	        box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone && box->machine;
-	touch = touch && box->used_ns > box->touched_ns && now - box->touched_ns > TOUCH_NS;
 	again = again && !box->verified;
-	if (touch)
+	if (keep && !box->keeping && box->used_ns > box->touched_ns &&
+	    now - box->touched_ns > touch_ns) {
+		box->touching = true;
 		box->touched_ns = now;
-	if (touch || again)
+	}
+	keep = keep && !box->keeping &&
+	       (box->touching || (is_near(box, box->look.expires_ms) &&
+	                          box->look.expires_ms != box->told_expires_ms));
+	box->keeping = box->keeping || (keep && !again);
+	if (keep || again)
 		remote_works_begin(&box->works);
 	pthread_mutex_unlock(&box->lock);
 	if (again)
 		sbx_pool_submit(box->backend->pool, verify_work, box);
-	else if (touch)
+	else if (keep)
 		sbx_pool_submit(box->backend->pool, keep_work, box);
 }
 
@@ -582,7 +618,7 @@ static void keep(struct sbx_timer *t)
 	for (struct remote_box *box = b->boxes; box; box = box->next)
 		keep_box(box, now);
 	pthread_mutex_unlock(&b->lock);
-	sbx_loop_timer_set(b->host->loop, t, KEEP_MS);
+	sbx_loop_timer_set(b->host->loop, t, (unsigned)within(b, KEEP_MS, 10));
 }
 
 /* [loop] */
@@ -590,7 +626,7 @@ static void keep_begin(void *data)
 {
 	struct remote *b = data;
 
-	sbx_loop_timer_set(b->host->loop, &b->keeper, KEEP_MS);
+	sbx_loop_timer_set(b->host->loop, &b->keeper, (unsigned)within(b, KEEP_MS, 10));
 }
 
 void remote_keep_begin(struct remote *b)

@@ -118,7 +118,7 @@ struct sbx_machine_put {
 struct sbx_provider_impl {
 	const char *name; /* the backend's, as when mounting */
 	unsigned can;
-	unsigned idle_min; /* minutes without a touch after which a machine stops; 0: never */
+	uint64_t idle_ms; /* without a touch, after which a machine stops or ends; 0: never */
 	/*
 	 * [wait] Makes a machine: there is the source at the base, on the branch, in its workdir.
 	 * On failure nothing is left, or what is left has the label and is found later. EEXIST: one

@@ -67,6 +67,9 @@ struct remote_box {
 	int failed;          /* the errno of making it; 0: not known */
 	struct sbx_want *up; /* who waits for the end of making it */
 	uint64_t used_ns, touched_ns;
+	bool keeping;                 /* it is being looked at for the keeper */
+	bool touching;                /* and touched before that */
+	int64_t told_expires_ms;      /* the end that the user was told of */
 	struct sbx_machine_look look; /* the last one; state GONE: none */
 	bool looked;
 };

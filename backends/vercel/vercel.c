@@ -212,8 +212,7 @@ int sbx_vercel_provider(const struct sbx_vercel_config *config, struct sbx_provi
 		destroy(&v->base);
 		return r;
 	}
-	/* In whole minutes, of which a life has one at least. */
-	v->impl.idle_min = v->config.life_ms < 120000 ? 1 : (unsigned)(v->config.life_ms / 60000);
+	v->impl.idle_ms = v->config.life_ms;
 	*ret = &v->base;
 	return 0;
 }

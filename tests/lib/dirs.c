@@ -344,7 +344,9 @@ static int look(struct sbx_machine *base, struct sbx_machine_look *ret, atomic_b
                 struct sbx_error *err)
 {
 	struct dirs_machine *m = dirs_machine_of(base);
+	_cleanup_free_ char *meta = sbx_format("%s/meta", m->name);
 	struct dirs_fault fault;
+	struct stat st;
 	int r = begin(m->dirs, m->name, "look", cancelled, &fault, err);
 
 	if (r < 0)
@@ -352,6 +354,9 @@ static int look(struct sbx_machine *base, struct sbx_machine_look *ret, atomic_b
 	*ret = (struct sbx_machine_look){
 	        .cpus = 2, .memory_mb = 1024, .disk_mb = 8192, .region = "here"};
 	ret->state = dirs_state(m->dirs, m->name, ret->reason, NULL);
+	if (m->dirs->impl.idle_ms && meta && fstatat(m->dirs->machines, meta, &st, 0) == 0)
+		ret->expires_ms = (int64_t)(sbx_timespec_ns(&st.st_mtim) / 1000000) +
+		                  (int64_t)m->dirs->impl.idle_ms;
 	return end(&fault, 0, cancelled, err);
 }
 
@@ -516,6 +521,7 @@ int dirs_create(const char *base, struct sbx_loop *loop, struct sbx_provider **r
 	d->base.impl = &d->impl;
 	d->loop = loop;
 	d->dir = d->machines = -1;
+	d->impl.idle_ms = strtoull(setting("SBX_DIRS_LIFE", "0"), NULL, 10);
 	d->latency_ms = strtoull(setting("SBX_DIRS_LATENCY", "0"), NULL, 10);
 	d->shell = strdup(setting("SBX_DIRS_SHELL", "sh"));
 	d->search = strdup(setting("SBX_DIRS_PATH", DEFAULT_PATH));

@@ -28,7 +28,8 @@
  *   blackhole  nothing is done, and there is no answer: not before the deadline of a run or put,
  *              else not for ARG ms (30 000), then ETIMEDOUT
  *
- * Environment: SBX_DIRS the base; SBX_DIRS_LATENCY ms of each request (0); SBX_DIRS_CAN words of
+ * Environment: SBX_DIRS the base; SBX_DIRS_LATENCY ms of each request (0); SBX_DIRS_LIFE
+ * ms after a touch, when a machine is said to end (0: never); SBX_DIRS_CAN words of
  * what it can, "detaches parallel sleeps blocks_network filters_hosts ephemeral" (the first three);
  * SBX_DIRS_SHELL the shell with its arguments ("sh"); SBX_DIRS_PATH the PATH of what runs there.
  */

@@ -138,6 +138,24 @@ made_and_removed() {
 	refuse asked put
 }
 
+# Machines live for six seconds from their last touch, as they say; a file that is here takes no
+# request, and is use.
+lives_on() {
+	unmount
+	export SBX_DIRS_LIFE=6000
+	remount
+	cat "$MNT/a/README.md"
+	mark
+	until [ "$(asked touch | wc -l)" -ge 2 ]; do
+		cat "$MNT/a/README.md" >"$ROOM/read"
+		tick
+	done
+	timeout 60 "$TOOL" read-until "$MNT/a/ctl/events" expiring
+	unmount
+	unset SBX_DIRS_LIFE
+	remount
+}
+
 claim "a repository of 2000 files" prepare
 claim "mounting" mount_repo
 claim "mkdir" box a
@@ -153,4 +171,5 @@ claim "what a command changed comes with its answer" changed_by_a_command
 claim "what it did not change stays here" kept_over_commands
 claim "a file that is written a hundred times is sent once" written_in_a_row
 claim "what was made and removed is not sent" made_and_removed
+claim "a machine that is used is touched, and the end of another is told before" lives_on
 finish

@@ -113,7 +113,7 @@ static void one_may_be_kept_of_another_snapshot(void **state)
 	json_object_put(asked);
 	assert_true(m->provider->impl->can & SBX_PROVIDER_SLEEPS);
 	assert_false(m->provider->impl->can & SBX_PROVIDER_EPHEMERAL);
-	assert_int_equal(m->provider->impl->idle_min, 5);
+	assert_int_equal(m->provider->impl->idle_ms, 300000);
 	daytona_drop(m);
 }
 
