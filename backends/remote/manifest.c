@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backends/remote/plan.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 
@@ -208,7 +209,8 @@ static const char *clean_path(const char *path)
 
 		if (!len || len > NAME_MAX || (len == 1 && part[0] == '.') ||
 		    (len == 2 && part[0] == '.' && part[1] == '.') ||
-		    (len == 4 && memcmp(part, ".git", 4) == 0))
+		    (len == 4 && memcmp(part, ".git", 4) == 0) ||
+		    strncmp(part, REMOTE_SWAP, strlen(REMOTE_SWAP)) == 0)
 			return NULL;
 		part += len;
 		if (!*part)

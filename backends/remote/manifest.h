@@ -41,7 +41,8 @@ struct remote_listed {
 struct remote_manifest {
 	/*
 	 * By directory, then by name, and a directory before those below it; each path once. No
-	 * path has a part ".git", and nothing lies in what is no directory here.
+	 * path has a part ".git" or one of the runner's own, and nothing lies in what is no
+	 * directory here.
 	 */
 	struct remote_listed *items;
 	size_t n;

@@ -271,7 +271,7 @@ static int swap_steps(struct remote_plan *plan, const struct sbx_change *c, stru
 	const char *slash = strrchr(c->path, '/');
 	int r;
 
-	if (asprintf(&between, "%.*s.sandboxfs-swap-%zu", slash ? (int)(slash + 1 - c->path) : 0,
+	if (asprintf(&between, "%.*s" REMOTE_SWAP "%zu", slash ? (int)(slash + 1 - c->path) : 0,
 	             c->path, plan->n) < 0)
 		return -ENOMEM;
 	r = add_step(plan, REMOTE_STEP_MV, c->path, between, a, NULL);

@@ -17,6 +17,9 @@
 #include "backends/remote/names.h"
 #include "sandboxfs/away.h"
 
+/* Begins the name that a file has while two swap theirs; a number follows. */
+#define REMOTE_SWAP ".sandboxfs-swap-"
+
 enum remote_step_kind {
 	REMOTE_STEP_MKDIR,
 	REMOTE_STEP_RM,

@@ -129,9 +129,26 @@ static void test_each_path_once(void **state)
 static void test_impossible_paths(void **state)
 {
 	static const char *const bad[] = {
-	        "",       "/",     "/etc/passwd", "..",     "../x",        "a/..",
-	        "a/../b", "a/./b", "a//b",        "a/",     "./",          "././a",
-	        "./../a", ".git",  ".git/config", "a/.git", "a/.git/HEAD", "./.git",
+	        "",
+	        "/",
+	        "/etc/passwd",
+	        "..",
+	        "../x",
+	        "a/..",
+	        "a/../b",
+	        "a/./b",
+	        "a//b",
+	        "a/",
+	        "./",
+	        "././a",
+	        "./../a",
+	        ".git",
+	        ".git/config",
+	        "a/.git",
+	        "a/.git/HEAD",
+	        "./.git",
+	        "a/.sandboxfs-swap-3",
+	        ".sandboxfs-swap-12/a",
 	};
 	char record[8192];
 
