@@ -240,16 +240,16 @@ static uint64_t jitter(uint64_t n)
 	return n * some / UINT32_MAX;
 }
 
-static uint64_t pause_ms(const struct sending *s)
+uint64_t remote_pause_ms(const struct remote_link *link, unsigned repeats)
 {
-	uint64_t ms = s->link->config.backoff_ms << (s->repeats < 8 ? s->repeats : 8);
+	uint64_t ms = link->config.backoff_ms << (repeats < 8 ? repeats : 8);
 
 	if (ms > PAUSE_MAX_MS)
 		ms = PAUSE_MAX_MS;
 	return ms + jitter(ms);
 }
 
-static bool is_passing(int code)
+bool remote_is_passing(int code)
 {
 	return code == -EREMOTEIO || code == -ETIMEDOUT || code == -ECONNREFUSED ||
 	       code == -ENETUNREACH || code == -EBUSY || code == -EAGAIN;
@@ -273,7 +273,7 @@ static void on_timer(struct sbx_timer *t)
 /* A sending has failed by CODE: another follows, where PASSING and there is time, or the end. */
 static void repeat_or_finish(struct sending *s, int code, bool passing, const struct sbx_error *err)
 {
-	const uint64_t pause = pause_ms(s);
+	const uint64_t pause = remote_pause_ms(s->link, s->repeats);
 
 	if (finish_unwanted(s))
 		return;
@@ -360,7 +360,7 @@ static void run_done(struct sbx_machine_run *run, int code, char *out, size_t le
 		code = failure_told(code, told, &err);
 		s->may_have_run |= !has_not_run(code);
 		free(sbx_steal_ptr(&s->answer));
-		repeat_or_finish(s, code, is_passing(code), &err);
+		repeat_or_finish(s, code, remote_is_passing(code), &err);
 	} else if (!out || !remote_reply_whole(out, len)) {
 		s->may_have_run = true;
 		free(sbx_steal_ptr(&s->answer));
@@ -400,7 +400,7 @@ static void put_done(struct sbx_machine_put *put, int code, const struct sbx_err
 
 	if (code) {
 		code = failure_told(code, told, &err);
-		repeat_or_finish(s, code, is_passing(code), &err);
+		repeat_or_finish(s, code, remote_is_passing(code), &err);
 		return;
 	}
 	s->put = true;

@@ -94,6 +94,10 @@ struct remote_link_stats {
 void remote_link_stats(struct remote_link *link, struct remote_link_stats *ret);
 /* [any] A put of SENT bytes was made beside the link, and counts as well. */
 void remote_link_count(struct remote_link *link, uint64_t sent);
+/* Whether what failed by CODE, a negative errno, may succeed a moment later. */
+bool remote_is_passing(int code);
+/* How long to wait before it is done again, when it was so REPEATS times. In ms. */
+uint64_t remote_pause_ms(const struct remote_link *link, unsigned repeats);
 /* The deadline of a put of SIZE bytes, in ms. */
 uint64_t remote_put_ms(uint64_t size);
 

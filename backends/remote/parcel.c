@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"
 
@@ -28,19 +29,33 @@ static void end_loaded(struct remote_parcel *p)
 	end(p, p->lines.failed ? sbx_no_memory(&p->err) : 0);
 }
 
-/* [loop] */
-static void put_done(struct sbx_machine_put *put, int code, const struct sbx_error *err)
+static void put(struct remote_parcel *p);
+
+static void put_again(struct sbx_timer *t)
 {
-	struct remote_parcel *p = sbx_container_of(put, struct remote_parcel, put);
+	put(t->data);
+}
+
+/* [loop] */
+static void put_done(struct sbx_machine_put *done, int code, const struct sbx_error *err)
+{
+	struct remote_parcel *p = sbx_container_of(done, struct remote_parcel, put);
+	const uint64_t pause = remote_pause_ms(p->config.link, p->repeats);
 
 	p->putting = false;
-	if (code < 0) {
+	if (code == 0) {
+		remote_load_release(&p->load);
+		load_begin(p);
+	} else if (!p->cancelled && remote_is_passing(code) &&
+	           sbx_now_ns() + pause * 1000000 < p->due_ns) {
+		p->repeats++;
+		p->pausing = true;
+		p->again = (struct sbx_timer){.fn = put_again, .data = p};
+		sbx_loop_timer_set(p->config.loop, &p->again, pause);
+	} else {
 		p->err = *err;
 		end(p, code);
-		return;
 	}
-	remote_load_release(&p->load);
-	load_begin(p);
 }
 
 static uint64_t size_of(const struct remote_load *load)
@@ -52,11 +67,12 @@ static uint64_t size_of(const struct remote_load *load)
 	return size;
 }
 
-static void put_begin(struct remote_parcel *p)
+static void put(struct remote_parcel *p)
 {
 	struct sbx_machine *m = remote_link_machine(p->config.link);
 	const uint64_t size = size_of(&p->load);
 
+	p->pausing = false;
 	p->put = (struct sbx_machine_put){.op = "put",
 	                                  .files = p->load.files,
 	                                  .n = p->load.n,
@@ -65,6 +81,14 @@ static void put_begin(struct remote_parcel *p)
 	p->putting = true;
 	remote_link_count(p->config.link, size);
 	m->provider->impl->put(m, &p->put);
+}
+
+/* Repeats take until twice the time that one has. */
+static void put_begin(struct remote_parcel *p)
+{
+	p->repeats = 0;
+	p->due_ns = sbx_now_ns() + 2 * remote_put_ms(size_of(&p->load)) * 1000000;
+	put(p);
 }
 
 /* [loop] */
@@ -162,8 +186,13 @@ void remote_parcel_cancel(struct remote_parcel *p)
 	struct sbx_machine *m = remote_link_machine(p->config.link);
 
 	p->cancelled = true;
-	if (p->putting)
+	if (p->putting) {
 		m->provider->impl->cancel_put(m, &p->put);
+	} else if (p->pausing) {
+		sbx_loop_timer_cancel(p->config.loop, &p->again);
+		p->pausing = false;
+		sbx_loop_post(p->config.loop, opened, p);
+	}
 }
 
 void remote_parcel_delivered(struct remote_parcel *p)

@@ -9,8 +9,8 @@
 #include "backends/remote/call.h"
 #include "backends/remote/journal.h"
 #include "backends/remote/tree.h"
+#include "sandboxfs/loop.h"
 
-struct sbx_loop;
 struct sbx_pool;
 
 struct remote_parcel_config {
@@ -35,7 +35,10 @@ struct remote_parcel {
 	struct remote_batch *batch; /* the journal's */
 	struct remote_load load;
 	struct sbx_machine_put put;
-	bool putting;
+	bool putting, pausing;
+	struct sbx_timer again; /* of a put that failed */
+	uint64_t due_ns;        /* no repeat begins later */
+	unsigned repeats;
 	struct sbx_want want; /* for contents that are not wholly here */
 	int code;
 	struct sbx_error err;
