@@ -140,7 +140,7 @@ claim "no xattrs unless they are asked for" xattrs_without
 cd "$ROOM" || exit 1
 claim "unmounting" unmount
 claim_away "user_xattr is refused, as nothing brings them to a machine" refuse remount user_xattr
-claim_away "remounting without" remount
+claim_away "remounting without" remount ''
 claim_here "remounting with user_xattr" remount user_xattr
 is_away || cd "$MNT/a" || exit 1
 claim_here "with user_xattr they pass; security and trusted never" xattrs_with_the_option
