@@ -219,6 +219,30 @@ static bool is_touched(const struct remote_fetch *f, const char *path)
 	return f->tree->cfg.touched(path, f->seen, f->tree->cfg.data);
 }
 
+/*
+ * Whether the machine knows of the directory PATH, and keeps its names to itself. It may say as
+ * well that none is there, which the host does not see before its own changes below it are sent; or
+ * a newer answer has come meanwhile: then it is asked again.
+ */
+static bool is_closed(const struct remote_fetch *f, const char *path)
+{
+	const struct remote_frame *frame;
+	const struct remote_listed *l;
+	struct remote_manifest m;
+	struct sbx_error err;
+	bool closed = true;
+	size_t at = 0;
+
+	while (closed && (frame = remote_reply_next(&f->reply, &at, REMOTE_MANIFEST, NULL))) {
+		if (remote_manifest_read(frame->bytes, frame->len, 0, &m, &err))
+			break;
+		l = remote_manifest_find(&m, path);
+		closed = !l || (S_ISDIR(l->mode) && !l->complete);
+		remote_manifest_release(&m);
+	}
+	return closed && !is_touched(f, path);
+}
+
 static void apply_names(struct remote_fetch *f)
 {
 	struct remote_tree *t = f->tree;
@@ -234,7 +258,7 @@ static void apply_names(struct remote_fetch *f)
 		listed = !n || !n->dir || n->dir->listed || n->gone;
 		pthread_mutex_unlock(&t->lock);
 		if (!listed)
-			f->items[i].code = is_touched(f, f->items[i].path) ? -1 : EACCES;
+			f->items[i].code = is_closed(f, f->items[i].path) ? EACCES : -1;
 	}
 }
 

@@ -517,6 +517,37 @@ static void test_dirty_beats_removal_of_its_directory(void **state)
 	expect_gone("d");
 }
 
+/* d is not there any more but for d/f, which the host has changed; its names are not known. */
+static void keep_dirty_in_what_is_gone(void)
+{
+	at_machine("mkdir d; echo 1 >d/f");
+	refresh(true);
+	host_writes("d/f", "mine");
+	tree_close();
+	at_machine("rm -r d");
+	tree_open();
+	remote_tree_dirty(tf.tree, "d/f", ino_of("d/f"));
+	tree_connect();
+	refresh(false);
+	assert_false(is_here("d", SBX_NEED_NAMES));
+	tf.tree->times.retry_ms = 20;
+}
+
+static void test_names_of_what_is_gone_are_waited_for(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	keep_dirty_in_what_is_gone();
+	begin_waiting(&e, "d", SBX_NEED_NAMES);
+	usleep(200000);
+	assert_int_equal(e.code, -1);
+	at_machine("mkdir d; echo 2 >d/g");
+	assert_int_equal(end_waiting(&e), 0);
+	assert_int_equal(count_names("d"), 2);
+	expect_file("d/f", "mine");
+}
+
 static void test_moved_directory_is_asked_for_where_it_is(void **state)
 {
 	struct waiter e;
@@ -860,6 +891,7 @@ int main(void)
 	        case_of(test_directory_in_place_of_another),
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
+	        case_of(test_names_of_what_is_gone_are_waited_for),
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
