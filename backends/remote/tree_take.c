@@ -212,7 +212,12 @@ static int remove_dir(struct remote_news *w, struct entry *e)
 	/* It was moved away by the host meanwhile. */
 	if (r == -ESTALE || (!r && is_kept(w, e)))
 		return 1;
-	return r ? r : remove_empty(w, e);
+	if (!r)
+		r = remove_empty(w, e);
+	/* What was kept in it may be refused there, and nobody would tell again that it is gone. */
+	if (r == 1)
+		lag(w->tree, e->parent);
+	return r;
 }
 
 /* Removes the entry, which is there. 0, or 1: it, or something in it, stays. */

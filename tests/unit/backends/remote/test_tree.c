@@ -548,6 +548,30 @@ static void test_names_of_what_is_gone_are_waited_for(void **state)
 	expect_file("d/f", "mine");
 }
 
+/* Whether it asks for the names of a directory once more. */
+static bool asks_again(void)
+{
+	struct remote_text body = {0};
+	bool ret;
+
+	remote_tree_ask(tf.tree, &body);
+	ret = strstr(body.at, "r_list ") != NULL;
+	remote_text_release(&body);
+	return ret;
+}
+
+static void test_refused_does_not_keep_what_is_gone(void **state)
+{
+	(void)state;
+	keep_dirty_in_what_is_gone();
+	host_is_sent();
+	host_sent_file("d/f");
+	/* Nothing changes there any more, by which it would be told. */
+	assert_true(asks_again());
+	take_changes();
+	expect_gone("d");
+}
+
 static void test_moved_directory_is_asked_for_where_it_is(void **state)
 {
 	struct waiter e;
@@ -892,6 +916,7 @@ int main(void)
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
 	        case_of(test_names_of_what_is_gone_are_waited_for),
+	        case_of(test_refused_does_not_keep_what_is_gone),
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
