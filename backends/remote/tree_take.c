@@ -620,16 +620,17 @@ static int complete(struct remote_news *w, const struct remote_manifest *m,
 	return r;
 }
 
-/* All that is left to know of it is being told. */
+/* All that is left to know of it is being told, unless changes that are asked for are newer. */
 static void catch_up(struct remote_news *w, const char *path)
 {
+	struct remote_tree *t = w->tree;
 	struct remote_node *n;
 
-	pthread_mutex_lock(&w->tree->lock);
-	n = remote_dir_find(w->tree, path);
-	if (n && n->told_ns <= w->begun_ns)
+	pthread_mutex_lock(&t->lock);
+	n = remote_dir_find(t, path);
+	if (n && n->told_ns <= w->begun_ns && t->old_ns <= w->begun_ns)
 		n->dir->lags = false;
-	pthread_mutex_unlock(&w->tree->lock);
+	pthread_mutex_unlock(&t->lock);
 }
 
 int remote_apply(struct remote_news *w, const struct remote_manifest *m)

@@ -663,6 +663,36 @@ static void test_newest_counts_in_any_order(void **state)
 	assert_int_equal(size_of("f"), 7);
 }
 
+/* That nothing has changed, to the question that was asked last. */
+static void take_nothing_changed(uint64_t begun)
+{
+	char text[120];
+	struct remote_reply reply;
+	struct sbx_error err;
+	bool any;
+
+	snprintf(text, sizeof(text), "M %s %llu 0 0 \n.\n", tf.tree->asks->stamp,
+	         (unsigned long long)begun);
+	assert_int_equal(remote_reply_read(text, strlen(text), &reply, &err), 0);
+	assert_int_equal(remote_tree_take(tf.tree, &reply, 0, &any, &err), 0);
+	remote_reply_release(&reply);
+}
+
+static void test_listing_older_than_the_last_answer(void **state)
+{
+	(void)state;
+	assert_int_equal(take_records(100, "Ld 755 0 1 1 1 .||-d 755 0 1 3 1 d||"), 0);
+	assert_false(asks_again());
+	/* The question was not for d, in which something may have changed since it was listed. */
+	assert_int_equal(take_records(110, "Ld 755 0 1 3 1 d||"), 0);
+	take_nothing_changed(130);
+	assert_true(asks_again());
+	assert_int_equal(take_records(120, "Ld 755 0 1 3 1 d||"), 0);
+	assert_true(asks_again());
+	assert_int_equal(take_records(140, "Ld 755 0 1 3 1 d||"), 0);
+	assert_false(asks_again());
+}
+
 static void test_clock_that_is_set_back(void **state)
 {
 	(void)state;
@@ -920,6 +950,7 @@ int main(void)
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
+	        case_of(test_listing_older_than_the_last_answer),
 	        case_of(test_clock_that_is_set_back),
 	        case_of(test_oldest_is_evicted),
 	        case_of(test_restart_has_what_was_fetched),
