@@ -45,6 +45,7 @@ struct remote_dir {
 	bool asked;        /* a listing of it is under way */
 	uint64_t turn;     /* when it came to be listed or to be where it is; see remote_ask */
 	uint64_t fresh_ns; /* of its last listing, CLOCK_MONOTONIC */
+	int64_t there_ns;  /* the manifest that was last heard that has it, listed or not */
 };
 
 /* What a machine says of one state of a file. */
@@ -67,8 +68,10 @@ struct remote_node {
 	unsigned lost; /* times that it was not found where it was looked for */
 	enum remote_state state;
 	struct remote_version version;
-	int64_t told_ns; /* the manifest that was last heard about it, as of remote_news.begun_ns */
-	uint64_t bytes;  /* that are counted in the tree's */
+	/* The manifest that was last heard about it, or what is in it, as of remote_news.begun_ns.
+	 */
+	int64_t told_ns;
+	uint64_t bytes; /* that are counted in the tree's */
 	uint64_t used;
 	uint64_t *chunks;               /* of REMOTE_PART: a bit for each */
 	uint64_t coming, coming_end;    /* chunks that are under way */

@@ -64,9 +64,11 @@ static int look(struct remote_tree *t, struct entry *e)
 /* Whether the entry is to stay as it is: newer is known of it, or the host has changed it. */
 static bool is_kept(struct remote_news *w, const struct entry *e)
 {
-	if (e->node->told_ns > w->begun_ns)
+	const struct remote_node *n = e->node;
+
+	if (n->told_ns > w->begun_ns || (n->dir && n->dir->there_ns > w->begun_ns))
 		return true;
-	if (!e->node->dirty && !touched(w, e->path))
+	if (!n->dirty && !touched(w, e->path))
 		return false;
 	lag(w->tree, e->parent);
 	return true;
@@ -229,8 +231,7 @@ static int remove_entry(struct remote_news *w, struct entry *e)
 static void note_told(struct remote_news *w, struct remote_node *n)
 {
 	pthread_mutex_lock(&w->tree->lock);
-	if (!n->dir)
-		n->told_ns = w->begun_ns;
+	*(n->dir ? &n->dir->there_ns : &n->told_ns) = w->begun_ns;
 	pthread_mutex_unlock(&w->tree->lock);
 }
 
@@ -404,6 +405,8 @@ static void check_dir(struct remote_news *w, struct remote_node *n, const struct
 		}
 		n->version.ino = l->ino;
 	}
+	if (n->dir->there_ns < w->begun_ns)
+		n->dir->there_ns = w->begun_ns;
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -663,6 +663,20 @@ static void test_newest_counts_in_any_order(void **state)
 	assert_int_equal(size_of("f"), 7);
 }
 
+static void test_older_removal_of_a_directory(void **state)
+{
+	(void)state;
+	assert_int_equal(take_records(100, "Ld 755 0 1 1 1 .||Ld 755 0 1 3 1 d||"), 0);
+	assert_int_equal(take_records(110, "Ld 755 0 1 3 1 d||-d 755 0 1 4 1 d/e||"), 0);
+	assert_int_equal(take_records(105, "?f 0 0 0 0 0 d/e||"), 0);
+	assert_int_equal(count_names("d"), 1);
+	assert_int_equal(take_records(107, "-f 644 0 1 5 1 d/e||"), 0);
+	assert_int_equal(count_names("d"), 1);
+	assert_int_equal(mode_of("d/e"), 0755);
+	assert_int_equal(take_records(120, "?f 0 0 0 0 0 d/e||"), 0);
+	assert_int_equal(count_names("d"), 0);
+}
+
 /* That nothing has changed, to the question that was asked last. */
 static void take_nothing_changed(uint64_t begun)
 {
@@ -950,6 +964,7 @@ int main(void)
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
+	        case_of(test_older_removal_of_a_directory),
 	        case_of(test_listing_older_than_the_last_answer),
 	        case_of(test_clock_that_is_set_back),
 	        case_of(test_oldest_is_evicted),
