@@ -175,6 +175,20 @@ int remote_batch_end(struct remote_batch_all *b)
 	return 0;
 }
 
+bool remote_batch_moves(const struct remote_batch *pub, uint64_t number, const char **from,
+                        const char **to)
+{
+	const struct remote_batch_all *b = (const struct remote_batch_all *)pub;
+	const struct remote_step *step;
+
+	if (!number || number > b->plan.n)
+		return false;
+	step = &b->plan.steps[number - 1];
+	*from = step->path;
+	*to = step->to;
+	return step->to != NULL;
+}
+
 void remote_batch_begin_round(struct remote_batch_all *b)
 {
 	b->at = 0;

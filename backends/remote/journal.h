@@ -121,6 +121,10 @@ void remote_load_release(struct remote_load *load);
  * call by REMOTE_FAILED where they cannot go on; then another round of loads is needed.
  */
 void remote_batch_script(const struct remote_batch *b, struct remote_text *out);
+/* Whether step NUMBER of the batch, as a frame REMOTE_STEP has it, moves or links: from where to
+ * where. The paths are the batch's. */
+bool remote_batch_moves(const struct remote_batch *b, uint64_t number, const char **from,
+                        const char **to);
 /* The machine has batch NUMBER, the oldest: it is forgotten, and its struct freed. */
 void remote_journal_sent(struct remote_journal *j, uint64_t number);
 /* The number of the last batch that the machine has. */

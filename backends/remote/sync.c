@@ -217,8 +217,20 @@ bool remote_sync_leave(struct remote_ride *ride)
 /* --- landing ----------------------------------------------------------------------------------
  */
 
+/* What step NUMBER was to change at PATH did not happen: the copy is not as the tree there. */
+static void doubt_refused(struct remote_sync *s, const char *path, uint64_t number)
+{
+	const char *from, *to;
+
+	remote_tree_refused(s->config.tree, path);
+	if (!remote_batch_moves(s->parcel.batch, number, &from, &to))
+		return;
+	remote_tree_refused(s->config.tree, from);
+	remote_tree_refused(s->config.tree, to);
+}
+
 /* What a step met there, in words: its path, and why. */
-static void tell_refused(struct remote_sync *s, const struct remote_reply *reply)
+static void take_refused(struct remote_sync *s, const struct remote_reply *reply)
 {
 	const struct remote_frame *f;
 	char text[1024];
@@ -230,6 +242,7 @@ static void tell_refused(struct remote_sync *s, const struct remote_reply *reply
 		snprintf(text, sizeof(text), "%.600s could not be changed there: %.300s", f->bytes,
 		         n < f->len ? f->bytes + n + 1 : "it is not known why");
 		sbx_sandbox_told(s->config.sandbox, "conflict", text);
+		doubt_refused(s, f->bytes, f->a);
 	}
 }
 
@@ -238,7 +251,7 @@ static void confirmed(struct remote_sync *s, uint64_t number, const struct remot
 {
 	if (!s->parcel.number || s->loading || s->parcel.number > number)
 		return;
-	tell_refused(s, reply);
+	take_refused(s, reply);
 	remote_parcel_delivered(&s->parcel);
 }
 

@@ -339,6 +339,24 @@ void remote_tree_sent(struct remote_tree *t, uint64_t ino)
 	pthread_mutex_unlock(&t->lock);
 }
 
+void remote_tree_refused(struct remote_tree *t, const char *path)
+{
+	_cleanup_free_ char *above = strdup(path);
+	struct remote_node *n = NULL;
+	const char *name;
+	char *slash;
+
+	if (!above)
+		return;
+	pthread_mutex_lock(&t->lock);
+	/* The directory may be gone as well. */
+	while (!(n = find_parent(t, above, &name)) && (slash = strrchr(above, '/')))
+		*slash = '\0';
+	if (n)
+		n->dir->lags = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
 void remote_tree_dirty(struct remote_tree *t, const char *path, uint64_t ino)
 {
 	_cleanup_fd_ int opath = sbx_beneath_open(t->root, path, O_PATH);

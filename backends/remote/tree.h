@@ -96,6 +96,9 @@ int remote_tree_open_file(struct remote_tree *t, const char *path, uint64_t ino)
 /* [any] The contents of INO that are here are at the machine too, unless they were changed since
  * the batch was cut. DIRTY again otherwise: as they were sent, not as they are. */
 void remote_tree_sent(struct remote_tree *t, uint64_t ino);
+/* [any] The machine has refused a change of PATH, which may be otherwise there than here: it is
+ * told of once more. */
+void remote_tree_refused(struct remote_tree *t, const char *path);
 /* [disk] After a restart, before anyone asks: what the journal knows to be unsent. */
 void remote_tree_dirty(struct remote_tree *t, const char *path, uint64_t ino);
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/remote/call.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/remote_pair.h"
@@ -516,6 +517,39 @@ static void what_cannot_be_done_is_told_and_passed_over(void **state)
 	pair_end(&p);
 }
 
+static void a_move_that_cannot_be_done_is_known_by_its_number(void **state)
+{
+	const struct remote_frame *f;
+	const char *from, *to;
+	struct remote_reply reply;
+	struct remote_batch *b;
+	struct sbx_error err;
+	struct pair p;
+	size_t at = 0;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_create(&p, "a", "a");
+	pair_send_all(&p);
+	assert_int_equal(unlink(scratch_path("there/a")), 0);
+	pair_mkdir(&p, "d");
+	pair_rename(&p, "a", "d/b", 0);
+	assert_true(pair_send(&p));
+	assert_int_equal(remote_reply_read(p.answer, p.answer_n, &reply, &err), 0);
+	f = remote_reply_next(&reply, &at, REMOTE_STEP, NULL);
+	assert_non_null(f);
+	assert_string_equal(f->bytes, "a");
+	assert_int_equal(remote_journal_cut(p.journal, &b, &err), 0);
+	assert_true(remote_batch_moves(b, f->a, &from, &to));
+	assert_string_equal(from, "a");
+	assert_string_equal(to, "d/b");
+	assert_false(remote_batch_moves(b, f->a - 1, &from, &to));
+	assert_false(remote_batch_moves(b, 0, &from, &to));
+	assert_false(remote_batch_moves(b, UINT64_MAX, &from, &to));
+	remote_reply_release(&reply);
+	pair_end(&p);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -529,6 +563,7 @@ int main(void)
 	        CASE(another_daemon_sends_the_same_steps),
 	        CASE(two_runners_do_it_once),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
+	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
 	        cmocka_unit_test(a_break_behind_each_step_changes_nothing),
 	        cmocka_unit_test(random_steps_in_sh),
 	        cmocka_unit_test(random_steps_in_bash),

@@ -572,6 +572,46 @@ static void test_refused_does_not_keep_what_is_gone(void **state)
 	expect_gone("d");
 }
 
+static void test_refused_is_told_again(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p a/b e g; echo 1 >a/b/f");
+	/* What has changed within a second would be told without being asked for. */
+	usleep(2100000);
+	refresh(true);
+	host_writes("new", "n");
+	host_removes("e");
+	host_moves("a/b/f", "g/f");
+	host_is_sent();
+	host_sent_file("new");
+	take_changes();
+	assert_true(ino_of("new") && ino_of("g/f"));
+	remote_tree_refused(tf.tree, "new");
+	remote_tree_refused(tf.tree, "e");
+	remote_tree_refused(tf.tree, "a/b/f");
+	remote_tree_refused(tf.tree, "g/f");
+	take_changes();
+	expect_gone("new");
+	expect_gone("g/f");
+	assert_int_equal(count_names("e"), 0);
+	expect_file("a/b/f", "1\n");
+}
+
+static void test_refused_in_what_is_not_known(void **state)
+{
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	remote_tree_refused(tf.tree, "none/at/all");
+	assert_true(asks_again());
+	refresh(true);
+	assert_false(asks_again());
+	remote_tree_refused(tf.tree, "/");
+	remote_tree_refused(tf.tree, "");
+	take_changes();
+	expect_file("f", "1\n");
+}
+
 static void test_moved_directory_is_asked_for_where_it_is(void **state)
 {
 	struct waiter e;
@@ -961,6 +1001,8 @@ int main(void)
 	        case_of(test_dirty_beats_removal_of_its_directory),
 	        case_of(test_names_of_what_is_gone_are_waited_for),
 	        case_of(test_refused_does_not_keep_what_is_gone),
+	        case_of(test_refused_is_told_again),
+	        case_of(test_refused_in_what_is_not_known),
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
