@@ -131,19 +131,6 @@ bool fake_write(const char *path, const char *data, size_t size)
 	return f != NULL;
 }
 
-bool fake_put(const char *path, const char *data, size_t size)
-{
-	struct fake_file *f;
-	bool ret = fake_write(path, data, size);
-
-	pthread_mutex_lock(&lock);
-	f = find(path);
-	if (ret)
-		f->mtime -= 500000000;
-	pthread_mutex_unlock(&lock);
-	return ret;
-}
-
 bool fake_make(const char *path, char type, const char *target)
 {
 	struct fake_file *f;
@@ -170,6 +157,25 @@ static bool remove_one(const char *path, bool all)
 			i++;
 	drop((size_t)(find(path) - files));
 	return true;
+}
+
+bool fake_put(const char *path, const char *data, size_t size)
+{
+	struct fake_file *f;
+	bool ret;
+
+	pthread_mutex_lock(&lock);
+	f = find(path);
+	if (f && f->type != 'd')
+		remove_one(path, false);
+	f = add(path, 'f');
+	ret = f != NULL;
+	if (f) {
+		set_data(f, data, size);
+		f->mtime -= 500000000;
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 bool fake_remove(const char *path, bool all)

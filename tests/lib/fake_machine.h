@@ -25,7 +25,7 @@ void fake_reset(void);
 char *fake_answer(const char *body);
 /* False: it cannot be done. */
 bool fake_write(const char *path, const char *data, size_t size);
-/* As a file of the host, which has an older time. */
+/* As a file of the host, which has an older time, and takes the place of what is no directory. */
 bool fake_put(const char *path, const char *data, size_t size);
 bool fake_make(const char *path, char type, const char *target);
 bool fake_remove(const char *path, bool all); /* ALL: a directory with what is in it */

@@ -309,57 +309,75 @@ static bool find_ino(const char *dir, uint64_t ino, char *path, char **text, siz
 	return found;
 }
 
-/* What the batch does there. The contents are those of now, as they would be put. */
-static void do_there(const struct host_change *c)
+/* The contents are those of now, as they would be put. False: it is refused. */
+static bool put_there(const struct host_change *c)
 {
 	_cleanup_free_ char *text = NULL;
-	struct fake_file f;
 	char path[120];
 	size_t len;
 	int fd;
 
+	if (!find_ino("", c->ino, path, &text, &len))
+		return true;
+	fd = remote_tree_open_file(tf.tree, path, c->ino);
+	/* It was removed, and its number is another's by now. */
+	if (fd < 0)
+		return true;
+	close(fd);
+	say("batch: put %s %s\n", c->path, text);
+	return fake_put(c->path, text, len);
+}
+
+static bool move_there(const struct host_change *c)
+{
+	struct fake_file from, to;
+
+	say("batch: mv %s %s\n", c->path, c->to);
+	if (!fake_find(c->path, &from))
+		return false;
+	/* A directory takes the place of a file, and of an empty one. */
+	if (from.type == 'd' && fake_find(c->to, &to) && !fake_remove(c->to, false))
+		return false;
+	return fake_move(c->path, c->to);
+}
+
+/* As apply.sh does it. False: it is refused. */
+static bool do_there(const struct host_change *c)
+{
+	struct fake_file f;
+
 	switch (c->kind) {
 	case SBX_CHANGE_DATA:
-		if (!find_ino("", c->ino, path, &text, &len))
-			return;
-		fd = remote_tree_open_file(tf.tree, path, c->ino);
-		/* It was removed, and its number is another's by now. */
-		if (fd < 0)
-			return;
-		close(fd);
-		say("batch: write %s %s %d\n", c->path, text, fake_put(c->path, text, len));
-		return;
+		return put_there(c);
 	case SBX_CHANGE_MADE:
-		say("batch: mkdir %s %d\n", c->path, fake_make(c->path, 'd', NULL));
-		return;
+		say("batch: mkdir %s\n", c->path);
+		return (fake_find(c->path, &f) && f.type == 'd') || fake_make(c->path, 'd', NULL);
 	case SBX_CHANGE_GONE:
-		if (fake_find(c->path, &f) && (f.type == 'd') == c->dir)
-			say("batch: rm %s %d\n", c->path, fake_remove(c->path, false));
-		return;
+		say("batch: rm %s\n", c->path);
+		return !fake_find(c->path, &f) ||
+		       ((f.type == 'd') == c->dir && fake_remove(c->path, false));
 	default:
-		if (fake_find(c->path, &f) && (f.type == 'd') == c->dir)
-			say("batch: mv %s %s %d\n", c->path, c->to, fake_move(c->path, c->to));
+		return move_there(c);
 	}
 }
 
-/* A reply that tells how what was sent stands now. */
+/* A reply that tells how the files that were put are now. */
 static void tell_sent(void)
 {
 	struct remote_text all = {0};
 	struct remote_reply reply;
 	struct sbx_error err;
+	struct fake_file f;
 	char record[512], format[80];
 	char *answer;
 
+	remote_text_add(&all, "");
 	for (size_t i = 0; i < n_changes; i++) {
-		const char flag = changes[i].kind == SBX_CHANGE_DATA ? '=' : '-';
-
-		fake_record(flag, changes[i].path, record, sizeof(record));
+		if (changes[i].kind != SBX_CHANGE_DATA || !fake_find(changes[i].path, &f) ||
+		    f.type != 'f')
+			continue;
+		fake_record('=', changes[i].path, record, sizeof(record));
 		remote_text_add(&all, record);
-		if (changes[i].to[0]) {
-			fake_record('-', changes[i].to, record, sizeof(record));
-			remote_text_add(&all, record);
-		}
 	}
 	snprintf(format, sizeof(format), "M - %llu 0 0 %%\n.\n", (unsigned long long)fake_now());
 	answer = reply_of(format, all.at);
@@ -369,15 +387,24 @@ static void tell_sent(void)
 	hold(&reply, tf.sent);
 }
 
+static void tell_refused(const struct host_change *c)
+{
+	say("refused: %s %s\n", c->path, c->to);
+	remote_tree_refused(tf.tree, c->path);
+	if (c->to[0])
+		remote_tree_refused(tf.tree, c->to);
+}
+
 static void send_all(void)
 {
 	fake_pass(1000000000);
 	for (size_t i = 0; i < n_changes; i++)
-		do_there(&changes[i]);
-	host_is_sent();
+		if (!do_there(&changes[i]))
+			tell_refused(&changes[i]);
 	for (size_t i = 0; i < n_changes; i++)
 		if (changes[i].kind == SBX_CHANGE_DATA)
 			remote_tree_sent(tf.tree, changes[i].ino);
+	host_is_sent();
 	if (n_changes)
 		tell_sent();
 	n_changes = 0;
