@@ -189,6 +189,14 @@ bool remote_batch_moves(const struct remote_batch *pub, uint64_t number, const c
 	return step->to != NULL;
 }
 
+bool remote_batch_is_socket(const struct remote_batch *pub, uint64_t number)
+{
+	const struct remote_batch_all *b = (const struct remote_batch_all *)pub;
+
+	return number > b->plan.n && number - b->plan.n <= b->n &&
+	       b->items[number - b->plan.n - 1].kind == REMOTE_ITEM_SOCKET;
+}
+
 void remote_batch_begin_round(struct remote_batch_all *b)
 {
 	b->at = 0;

@@ -125,6 +125,8 @@ void remote_batch_script(const struct remote_batch *b, struct remote_text *out);
  * where. The paths are the batch's. */
 bool remote_batch_moves(const struct remote_batch *b, uint64_t number, const char **from,
                         const char **to);
+/* Whether step NUMBER is that of a socket, which a machine never takes. */
+bool remote_batch_is_socket(const struct remote_batch *b, uint64_t number);
 /* The machine has batch NUMBER, the oldest: it is forgotten, and its struct freed. */
 void remote_journal_sent(struct remote_journal *j, uint64_t number);
 /* The number of the last batch that the machine has. */

@@ -217,11 +217,16 @@ bool remote_sync_leave(struct remote_ride *ride)
 /* --- landing ----------------------------------------------------------------------------------
  */
 
-/* What step NUMBER was to change at PATH did not happen: the copy is not as the tree there. */
+/*
+ * What step NUMBER was to change at PATH did not happen: the copy is not as the tree there. A
+ * socket serves the host alone, which may have it for as long as nothing is told of its directory.
+ */
 static void doubt_refused(struct remote_sync *s, const char *path, uint64_t number)
 {
 	const char *from, *to;
 
+	if (remote_batch_is_socket(s->parcel.batch, number))
+		return;
 	remote_tree_refused(s->config.tree, path);
 	if (!remote_batch_moves(s->parcel.batch, number, &from, &to))
 		return;

@@ -550,6 +550,34 @@ static void a_move_that_cannot_be_done_is_known_by_its_number(void **state)
 	pair_end(&p);
 }
 
+static void a_socket_that_is_refused_is_known_by_its_number(void **state)
+{
+	const struct remote_frame *f;
+	struct remote_reply reply;
+	struct remote_batch *b;
+	struct sbx_error err;
+	struct pair p;
+	size_t at = 0;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	assert_true(pair_mkdir(&p, "d"));
+	assert_true(pair_create(&p, "d/f", "f"));
+	assert_true(pair_node(&p, "d/s", S_IFSOCK));
+	assert_true(pair_send(&p));
+	assert_int_equal(remote_reply_read(p.answer, p.answer_n, &reply, &err), 0);
+	f = remote_reply_next(&reply, &at, REMOTE_STEP, NULL);
+	assert_non_null(f);
+	assert_string_equal(f->bytes, "d/s");
+	assert_int_equal(remote_journal_cut(p.journal, &b, &err), 0);
+	assert_true(remote_batch_is_socket(b, f->a));
+	assert_false(remote_batch_is_socket(b, f->a - 1));
+	assert_false(remote_batch_is_socket(b, 0));
+	assert_false(remote_batch_is_socket(b, UINT64_MAX));
+	remote_reply_release(&reply);
+	pair_end(&p);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -564,6 +592,7 @@ int main(void)
 	        CASE(two_runners_do_it_once),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
 	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
+	        CASE(a_socket_that_is_refused_is_known_by_its_number),
 	        cmocka_unit_test(a_break_behind_each_step_changes_nothing),
 	        cmocka_unit_test(random_steps_in_sh),
 	        cmocka_unit_test(random_steps_in_bash),
