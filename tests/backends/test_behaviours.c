@@ -29,7 +29,11 @@
 #include "sandboxfs/away.h"
 #include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/http.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/pool.h"
+#include "sandboxfs/secret.h"
+#include "tests/lib/cloud_servers.h"
 #include "tests/lib/dirs.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
@@ -63,7 +67,15 @@ struct row {
 	 * wanted, and commands are run by no spawner. It needs a loop.
 	 */
 	bool away;
+	bool cloud;    /* behind a service, which a server of lib/cloud_servers.h stands in for */
+	bool open_net; /* commands cannot be kept from the network: net=none is refused */
 };
+
+#define ELSEWHERE(name, of, made, ...)                                                             \
+	{                                                                                          \
+		.label = name, .backend = of, .tables = REMOTE_TABLES, .kind = made,               \
+		.persistent = true, .away = true, __VA_ARGS__                                      \
+	}
 
 static const struct row rows[] = {
         {"example", NULL, sbx_example_open, 0, "none", false, true, false},
@@ -75,16 +87,34 @@ static const struct row rows[] = {
         {"local-dir-layered", "local", NULL, EVERY_TABLE, "dir", true, true, false, true},
         {"local-git-layered", "local", NULL, EVERY_TABLE, "git", true, true, false, true},
 #ifdef SBX_DIRS
-        {"dirs-none", "dirs", NULL, REMOTE_TABLES, "none", false, true, false, false, true},
-        {"dirs-dir", "dirs", NULL, REMOTE_TABLES, "dir", false, true, false, false, true},
-        {"dirs-git", "dirs", NULL, REMOTE_TABLES, "git", false, true, false, false, true},
-        {"dirs-git-traced", "dirs", NULL, REMOTE_TABLES, "git", false, true, true, false, true},
+        ELSEWHERE("dirs-none", "dirs", "none", .open_net = true),
+        ELSEWHERE("dirs-dir", "dirs", "dir", .open_net = true),
+        ELSEWHERE("dirs-git", "dirs", "git", .open_net = true),
+        ELSEWHERE("dirs-git-traced", "dirs", "git", .open_net = true, .traced = true),
 #endif
+        ELSEWHERE("daytona-none", "daytona", "none", .cloud = true),
+        ELSEWHERE("daytona-git", "daytona", "git", .cloud = true),
+        ELSEWHERE("vercel-none", "vercel", "none", .cloud = true),
+        ELSEWHERE("vercel-git", "vercel", "git", .cloud = true),
+        ELSEWHERE("dagger-none", "dagger", "none", .cloud = true, .open_net = true),
+        ELSEWHERE("dagger-git", "dagger", "git", .cloud = true, .open_net = true),
+};
+
+/* A behaviour of a row, and how it went: a letter of the table that is printed in the end. */
+struct a_case {
+	const struct row *row;
+	CMUnitTestFunction fn;
+	enum mark { FAILED = '!', PASSED = '+', REFUSED = '-', NOT_ASKED = '.' } mark;
 };
 
 /* What one test works with. */
 static struct {
 	const struct row *row;
+	enum mark mark; /* of a test that comes to its end */
+	struct {
+		const char *name;
+		struct sbx_secret *value;
+	} secrets[4];
 	struct sbx_settings settings;
 	struct sbx_host host;
 	struct sbx_spawner spawner;
@@ -104,6 +134,18 @@ static bool is_git(void)
 	return strcmp(t.row->kind, "git") == 0;
 }
 
+/* As the row says; that it is so has been seen. */
+static void is_refused(void)
+{
+	t.mark = REFUSED;
+}
+
+/* It is about something that the row has not at all. */
+static void is_not_asked(void)
+{
+	t.mark = NOT_ASKED;
+}
+
 static void make_source(void)
 {
 	const char *path = scratch_path("source");
@@ -121,7 +163,12 @@ static void make_source(void)
 	assert_int_equal(symlink("file", scratch_path("source/link")), 0);
 	if (is_git())
 		repo_commit(path, "first");
-	t.settings.source = t.settings.source_abs = strdup(path);
+	if (!t.row->cloud) {
+		t.settings.source = t.settings.source_abs = strdup(path);
+		return;
+	}
+	cloud_publish(path);
+	t.settings.source = strdup(cloud_source());
 }
 
 static int try_open(struct sbx_backend **ret, struct sbx_error *err)
@@ -135,29 +182,88 @@ static void *run_loop(void *data)
 	return NULL;
 }
 
+static const struct sbx_secret *find_secret(const char *name, void *data)
+{
+	(void)data;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(t.secrets); i++)
+		if (t.secrets[i].name && strcmp(t.secrets[i].name, name) == 0)
+			return t.secrets[i].value;
+	return NULL;
+}
+
+static void keep_secret(size_t i, const char *name)
+{
+	const char *text = cloud_secret(name);
+
+	assert_true(i < SBX_ARRAY_SIZE(t.secrets));
+	t.secrets[i].name = name;
+	if (text)
+		assert_int_equal(sbx_secret_make(text, &t.secrets[i].value), 0);
+}
+
+/* Anew in each process: a fork does not copy secrets. */
+static void keep_secrets(void)
+{
+	const char *const *names = sbx_backend_secrets(&t.settings);
+	size_t n = 0;
+
+	keep_secret(n++, "GITHUB_TOKEN");
+	while (*names)
+		keep_secret(n++, *names++);
+	t.host.secret = find_secret;
+}
+
+static void drop_secrets(void)
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(t.secrets); i++)
+		sbx_secret_free(t.secrets[i].value);
+	memset(t.secrets, 0, sizeof(t.secrets));
+}
+
+static void start_loop(void)
+{
+	assert_int_equal(sbx_loop_create(&t.host.loop), 0);
+	if (t.row->cloud) {
+		const struct sbx_http_config config = {.loop = t.host.loop};
+
+		assert_int_equal(sbx_http_create(&config, &t.host.http), 0);
+		assert_int_equal(sbx_pool_create_wide(64, false, &t.host.pool), 0);
+		keep_secrets();
+	}
+	assert_int_equal(pthread_create(&t.loop_thread, NULL, run_loop, t.host.loop), 0);
+}
+
+static int try_open_backend(struct sbx_error *err)
+{
+	if (t.row->away)
+		start_loop();
+	return try_open(&t.backend, err);
+}
+
 static void open_backend(void)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (t.row->away) {
-		assert_int_equal(sbx_loop_create(&t.host.loop), 0);
-		assert_int_equal(pthread_create(&t.loop_thread, NULL, run_loop, t.host.loop), 0);
-	}
-	if (try_open(&t.backend, &err))
+	if (try_open_backend(&err))
 		fail_msg("open: %s", err.text);
 }
 
 /* As the daemon does: nothing runs any more when it goes. */
 static void close_backend(void)
 {
+	sbx_pool_destroy(t.host.pool);
 	if (t.host.loop) {
 		sbx_loop_stop(t.host.loop);
 		pthread_join(t.loop_thread, NULL);
 	}
+	sbx_http_destroy(t.host.http);
 	sbx_backend_destroy(t.backend);
 	sbx_loop_destroy(t.host.loop);
+	drop_secrets();
 	t.backend = NULL;
 	t.host.loop = NULL;
+	t.host.http = NULL;
+	t.host.pool = NULL;
 }
 
 static void found(struct sbx_sandbox *sb, void *data)
@@ -228,13 +334,19 @@ static void close_found(void)
 static int setup(void **state)
 {
 	memset(&t, 0, sizeof(t));
-	t.row = *state;
+	t.row = ((const struct a_case *)*state)->row;
+	t.mark = PASSED;
+	if (t.row->cloud)
+		cloud_start(t.row->backend);
+	else
+		cloud_stop();
 	t.fds = scratch_descriptors();
 	scratch_make();
 	t.settings.backend = t.row->backend ? strdup(t.row->backend) : NULL;
 	t.settings.state_dir = strdup(scratch_path("state"));
 	t.settings.mountpoint = strdup(scratch_path("mnt"));
 	t.settings.debug = t.row->traced;
+	t.settings.net = strdup(t.row->open_net ? "host" : "none");
 	t.settings.cache_dir = strdup(scratch_path("cache"));
 	t.settings.cache_mb = 100;
 	t.spawner.has_room = t.row->overlaid;
@@ -253,14 +365,27 @@ static int setup(void **state)
 	return 0;
 }
 
+/* The server has seen the last of the backend. */
+static void leave_cloud(void)
+{
+	const char *left = cloud_living(), *wrong = cloud_violations();
+
+	cloud_clear();
+	assert_string_equal(left, "");
+	assert_string_equal(wrong, "");
+}
+
 /* Nothing may be left of a test that has torn its sandboxes down. */
 static int teardown(void **state)
 {
 	(void)state;
 	close_found();
 	close_backend();
+	if (t.row->cloud)
+		leave_cloud();
 	assert_int_equal(scratch_descriptors(), t.fds);
 	free(t.settings.backend);
+	free(t.settings.net);
 	free(t.settings.state_dir);
 	free(t.settings.mountpoint);
 	free(t.settings.cache_dir);
@@ -269,13 +394,24 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* Neither here nor where the machines are. */
+static void expect_no_machine(void)
+{
+	assert_int_equal(scratch_count(scratch_path("state/remote")), 0);
+	if (strcmp(t.row->backend, "dirs") == 0)
+		assert_int_equal(scratch_count(scratch_path("machines/machines")), 0);
+	if (strcmp(t.row->backend, "dagger") == 0)
+		assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+	if (t.row->cloud)
+		assert_string_equal(cloud_living(), "");
+}
+
 static void expect_empty_state(void)
 {
 	if (!t.row->persistent)
 		return;
 	if (t.row->away) {
-		assert_int_equal(scratch_count(scratch_path("state/remote")), 0);
-		assert_int_equal(scratch_count(scratch_path("machines/machines")), 0);
+		expect_no_machine();
 		return;
 	}
 	if (!is_local()) {
@@ -557,8 +693,6 @@ static void an_origin_that_is_not_there_is_refused(void **state)
 	        .kind = SBX_ORIGIN_SNAPSHOT, .sandbox = sb, .rev = "0123456789"});
 	expect_refused(
 	        (struct sbx_origin){.kind = SBX_ORIGIN_TRASH, .entry = "a-20260101T000000Z"});
-	if (!t.row->forks)
-		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = sb});
 	take_down(sb);
 	expect_empty_state();
 }
@@ -570,9 +704,13 @@ static void a_fork_starts_as_its_origin_is_or_was(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	if (!t.row->forks)
-		return;
 	a = create("a");
+	if (!t.row->forks) {
+		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = a});
+		is_refused();
+		take_down(a);
+		return;
+	}
 	scratch_write(inside(a, "new"), "mine");
 	req.origin.sandbox = a;
 	if (sbx_backend_create(t.backend, &req, &now, &err))
@@ -804,6 +942,7 @@ static void exec_tells_the_spawner_where(void **state)
 
 	(void)state;
 	if (!has_spawner()) {
+		is_not_asked();
 		take_down(sb);
 		return;
 	}
@@ -842,6 +981,7 @@ static void exec_passes_the_spawners_refusal_on(void **state)
 
 	(void)state;
 	if (!has_spawner()) {
+		is_not_asked();
 		take_down(sb);
 		return;
 	}
@@ -886,6 +1026,7 @@ static void a_command_runs_where_its_sandbox_is(void **state)
 
 	(void)state;
 	if (!t.row->away) {
+		is_not_asked();
 		take_down(sb);
 		return;
 	}
@@ -896,6 +1037,7 @@ static void a_command_runs_where_its_sandbox_is(void **state)
 	while (sem_wait(&ran) < 0)
 		;
 	sem_destroy(&ran);
+	assert_int_equal(t.spawner.calls, 0);
 	assert_int_equal(seen_output, workdir_len(sb) + 1);
 	assert_int_equal(seen_ended, 11);
 	assert_int_equal(sbx_sandbox_sync(sb, &err), 0);
@@ -1017,6 +1159,8 @@ static void sandboxes_reappear_exactly_where_they_persist(void **state)
 	recover();
 	assert_int_equal(t.notes, 0);
 	assert_int_equal(t.nfound, t.row->persistent ? 1 : 0);
+	if (!t.row->persistent)
+		is_refused();
 	if (t.nfound) {
 		sb = t.found[--t.nfound];
 		assert_string_equal(sb->name, "new");
@@ -1041,8 +1185,29 @@ static void one_state_serves_one_daemon(void **state)
 		assert_non_null(strstr(err.text, "in use"));
 		assert_null(second);
 	} else {
+		is_not_asked();
 		assert_int_equal(r, 0);
 		sbx_backend_destroy(second);
+	}
+}
+
+static void commands_are_kept_from_the_network_or_that_is_refused(void **state)
+{
+	char *net = t.settings.net;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r;
+
+	(void)state;
+	close_backend();
+	t.settings.net = (char *)"none";
+	r = try_open_backend(&err);
+	close_backend();
+	t.settings.net = net;
+	open_backend();
+	assert_int_equal(r, t.row->open_net ? -EOPNOTSUPP : 0);
+	if (t.row->open_net) {
+		is_refused();
+		assert_non_null(strstr(err.text, "net=host"));
 	}
 }
 
@@ -1081,6 +1246,8 @@ static void a_killed_daemon_leaves_what_was_ready(void **state)
 	in_a_process_that_is_killed(create_two_retire_one);
 	assert_int_equal(t.notes, t.row->away ? 0 : 1);
 	assert_int_equal(t.nfound, t.row->persistent ? 1 : 0);
+	if (!t.row->persistent)
+		is_refused();
 	if (t.nfound) {
 		assert_string_equal(t.found[0]->name, "kept");
 		take_down(t.found[--t.nfound]);
@@ -1261,12 +1428,16 @@ static void a_full_disk_is_reported_and_does_not_stop_a_teardown(void **state)
 	int r;
 
 	(void)state;
-	if (!t.row->persistent)
+	if (!t.row->persistent) {
+		is_not_asked();
 		return;
+	}
 	close_backend();
 	r = with_own_mounts(use_up_the_disk);
-	if (r == 77)
+	if (r == 77) {
+		is_not_asked();
 		skip_because("no mounts of one's own here");
+	}
 	assert_int_equal(r, 0);
 }
 
@@ -1321,6 +1492,7 @@ static const struct {
         BEHAVIOUR(a_table_is_there_as_the_row_says_or_refused),
         BEHAVIOUR(sandboxes_reappear_exactly_where_they_persist),
         BEHAVIOUR(one_state_serves_one_daemon),
+        BEHAVIOUR(commands_are_kept_from_the_network_or_that_is_refused),
         BEHAVIOUR(a_killed_daemon_leaves_what_was_ready),
         BEHAVIOUR(a_sandbox_without_its_tree_is_reaped),
         BEHAVIOUR(a_kill_at_any_moment_is_recovered_from),
@@ -1328,7 +1500,55 @@ static const struct {
         BEHAVIOUR(creates_may_run_at_once),
 };
 
-#define NTESTS (SBX_ARRAY_SIZE(rows) * SBX_ARRAY_SIZE(behaviours))
+#define NBEHAVIOURS SBX_ARRAY_SIZE(behaviours)
+#define NTESTS      (SBX_ARRAY_SIZE(rows) * NBEHAVIOURS)
+
+static struct a_case cases[SBX_ARRAY_SIZE(rows)][NBEHAVIOURS];
+
+/* A test that fails does not come to its end. */
+static void run_case(void **state)
+{
+	struct a_case *c = *state;
+
+	c->fn(state);
+	c->mark = t.mark;
+}
+
+/* The best of its rows, if none failed. ' ': none of BACKEND was run. */
+static char mark_of(const char *backend, size_t behaviour)
+{
+	static const char order[] = {' ', NOT_ASKED, REFUSED, PASSED, FAILED, '\0'};
+	char mark = ' ';
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		const struct a_case *c = &cases[i][behaviour];
+
+		if (!c->row || !c->row->backend || strcmp(c->row->backend, backend) != 0)
+			continue;
+		if (strchr(order, (char)c->mark) > strchr(order, mark))
+			mark = (char)c->mark;
+	}
+	return mark;
+}
+
+/* For who describes the backends. */
+static void print_table(void)
+{
+	static const char *const backends[] = {"memory",  "local",  "dirs",
+	                                       "daytona", "vercel", "dagger"};
+
+	printf("# %-64s", "+ passed, - refused as its row says, . not asked of it, ! failed");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++)
+		printf(" %s", backends[i]);
+	printf("\n");
+	for (size_t j = 0; j < NBEHAVIOURS; j++) {
+		printf("# %-64s", behaviours[j].name);
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++)
+			printf(" %*c", (int)strlen(backends[i]), mark_of(backends[i], j));
+		printf("\n");
+	}
+	fflush(stdout);
+}
 
 int main(void)
 {
@@ -1342,19 +1562,21 @@ int main(void)
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
 		if (only && strcmp(only, rows[i].label) != 0)
 			continue;
-		for (size_t j = 0; j < SBX_ARRAY_SIZE(behaviours); j++, n++) {
+		for (size_t j = 0; j < NBEHAVIOURS; j++, n++) {
+			cases[i][j] = (struct a_case){&rows[i], behaviours[j].fn, FAILED};
 			snprintf(names[n], sizeof(names[n]), "%s: %s", rows[i].label,
 			         behaviours[j].name);
-			tests[n] =
-			        (struct CMUnitTest){.name = names[n],
-			                            .test_func = behaviours[j].fn,
-			                            .setup_func = setup,
-			                            .teardown_func = teardown,
-			                            .initial_state = (void *)(uintptr_t)&rows[i]};
+			tests[n] = (struct CMUnitTest){.name = names[n],
+			                               .test_func = run_case,
+			                               .setup_func = setup,
+			                               .teardown_func = teardown,
+			                               .initial_state = &cases[i][j]};
 		}
 	}
 	repo_setup();
 	r = _cmocka_run_group_tests("behaviours", tests, n, NULL, NULL);
 	repo_teardown();
+	cloud_stop();
+	print_table();
 	return r;
 }
