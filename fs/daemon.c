@@ -516,7 +516,8 @@ static void stop(struct daemon *d)
 		pthread_join(d->loop_thread, NULL);
 	}
 	ws_serve(&d->workspace, false);
-	sbx_http_destroy(d->http);
+	/* The backend's own threads may still wait for an answer, until it is destroyed. */
+	sbx_http_stop(d->http);
 	sbx_forgetter_destroy(d->workspace.forgetter);
 	if (d->mounts.fd > 0)
 		close(sbx_loop_unwatch(d->loop, &d->mounts));
@@ -537,6 +538,7 @@ static void stop(struct daemon *d)
 	sbx_backend_destroy(d->backend);
 	sbx_spawner_stop(d->spawner);
 	sbx_loop_destroy(d->loop);
+	sbx_http_destroy(d->http);
 	sbx_deferred_destroy(d->deferred);
 	sbx_channel_close(&d->workspace_channel);
 	sbx_channel_close(&d->control_channel);

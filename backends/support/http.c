@@ -54,7 +54,8 @@ struct sbx_http {
 	struct host *hosts;
 	struct transfer *transfers;
 	atomic_bool sweeping; /* a look at who is cancelled is on its way */
-	pthread_mutex_t lock; /* counts */
+	pthread_mutex_t lock; /* all below */
+	bool stopped;         /* nobody is begun any more */
 	struct sbx_http_count *counts;
 	size_t counts_n, counts_cap;
 };
@@ -460,6 +461,16 @@ static struct transfer *transfer_new(struct sbx_http_request *req)
 	return t;
 }
 
+static bool is_stopped(struct sbx_http *http)
+{
+	bool stopped;
+
+	pthread_mutex_lock(&http->lock);
+	stopped = http->stopped;
+	pthread_mutex_unlock(&http->lock);
+	return stopped;
+}
+
 /* [loop] */
 static void start(void *data)
 {
@@ -473,7 +484,7 @@ static void start(void *data)
 		tell(req, r, &(struct sbx_http_answer){0}, &err);
 		return;
 	}
-	if (is_given_up(req)) {
+	if (is_given_up(req) || is_stopped(req->http)) {
 		cancel(t);
 		return;
 	}
@@ -486,12 +497,20 @@ static void start(void *data)
 		take_turn(t);
 }
 
-static void begin(struct sbx_http *http, struct sbx_http_request *req)
+/* False: nobody is begun any more, and the loop would not say so to who waits. */
+static bool begin(struct sbx_http *http, struct sbx_http_request *req)
 {
+	bool begun;
+
 	assert(req->op && req->method && req->url && req->deadline_ms);
 	req->http = http;
 	atomic_init(&req->given_up, false);
-	sbx_loop_post(http->config.loop, start, req);
+	pthread_mutex_lock(&http->lock);
+	begun = !http->stopped || !req->waiter;
+	if (begun)
+		sbx_loop_post(http->config.loop, start, req);
+	pthread_mutex_unlock(&http->lock);
+	return begun;
 }
 
 void sbx_http_begin(struct sbx_http *http, struct sbx_http_request *req)
@@ -528,7 +547,10 @@ int sbx_http_perform(struct sbx_http *http, struct sbx_http_request *req, atomic
 
 	req->waiter = &w;
 	req->cancelled = cancelled;
-	begin(http, req);
+	if (!begin(http, req)) {
+		*answer = (struct sbx_http_answer){0};
+		return sbx_fail(err, EINTR, "it was given up");
+	}
 	pthread_mutex_lock(&w.lock);
 	while (!w.over)
 		pthread_cond_wait(&w.ended, &w.lock);
@@ -549,17 +571,29 @@ static void clear_queues(struct sbx_http *http)
 	}
 }
 
+void sbx_http_stop(struct sbx_http *http)
+{
+	if (!http || is_stopped(http))
+		return;
+	pthread_mutex_lock(&http->lock);
+	http->stopped = true;
+	pthread_mutex_unlock(&http->lock);
+	/* Who was begun before, and has not come to the loop. */
+	sbx_loop_drain(http->config.loop);
+	clear_queues(http);
+	while (http->transfers)
+		cancel(http->transfers);
+	sbx_http_multi_finish(&http->multi);
+	sbx_loop_timer_cancel(http->config.loop, &http->look);
+}
+
 void sbx_http_destroy(struct sbx_http *http)
 {
 	struct host *next;
 
 	if (!http)
 		return;
-	clear_queues(http);
-	while (http->transfers)
-		cancel(http->transfers);
-	sbx_http_multi_finish(&http->multi);
-	sbx_loop_timer_cancel(http->config.loop, &http->look);
+	sbx_http_stop(http);
 	for (struct host *h = http->hosts; h; h = next) {
 		next = h->next;
 		free(h);

@@ -65,6 +65,16 @@ int sbx_loop_create(struct sbx_loop **ret)
 /* The loop of this thread, which looks for posted work before it waits. */
 static _Thread_local struct sbx_loop *running;
 
+static bool has_posted(struct sbx_loop *loop)
+{
+	bool some;
+
+	pthread_mutex_lock(&loop->lock);
+	some = loop->head;
+	pthread_mutex_unlock(&loop->lock);
+	return some;
+}
+
 static void run_posted(struct sbx_loop *loop)
 {
 	struct posted *p, *next;
@@ -82,13 +92,18 @@ static void run_posted(struct sbx_loop *loop)
 	}
 }
 
+void sbx_loop_drain(struct sbx_loop *loop)
+{
+	assert(running != loop);
+	while (has_posted(loop))
+		run_posted(loop);
+}
+
 void sbx_loop_destroy(struct sbx_loop *loop)
 {
 	if (!loop)
 		return;
-	assert(running != loop);
-	while (loop->head)
-		run_posted(loop);
+	sbx_loop_drain(loop);
 	close(loop->epfd);
 	close(loop->wakefd);
 	pthread_mutex_destroy(&loop->lock);
@@ -232,16 +247,6 @@ static void run_timers(struct sbx_loop *loop)
 		sbx_loop_timer_cancel(loop, t);
 		t->fn(t);
 	}
-}
-
-static bool has_posted(struct sbx_loop *loop)
-{
-	bool some;
-
-	pthread_mutex_lock(&loop->lock);
-	some = loop->head;
-	pthread_mutex_unlock(&loop->lock);
-	return some;
 }
 
 static int wait_ms(struct sbx_loop *loop)

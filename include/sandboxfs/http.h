@@ -126,7 +126,14 @@ struct sbx_http_config {
 
 /* Starts nothing: libcurl is initialised by the first request. 0 or -ENOMEM. */
 int sbx_http_create(const struct sbx_http_config *config, struct sbx_http **ret);
-/* After the loop has stopped. Ends what is under way by EINTR; accepts NULL. */
+/*
+ * After the loop has stopped: ends by EINTR what is under way, and what is begun from now on; of
+ * sbx_http_begin() by the time that the loop is destroyed. So those who still wait in another
+ * thread come to their end. Accepts NULL, and may be repeated.
+ */
+void sbx_http_stop(struct sbx_http *http);
+/* Stops it. Nobody begins a request any more; who may have done so after sbx_http_stop() destroys
+ * the loop before. Accepts NULL. */
 void sbx_http_destroy(struct sbx_http *http);
 
 /* [any] Begins REQ; never fails nor calls done itself. */

@@ -31,6 +31,8 @@ struct sbx_timer {
 int sbx_loop_create(struct sbx_loop **ret);
 /* Accepts NULL. Posted work that has not run is run first. The loop must not be running. */
 void sbx_loop_destroy(struct sbx_loop *loop);
+/* Runs what was posted. The loop must not be running. */
+void sbx_loop_drain(struct sbx_loop *loop);
 /* Runs until sbx_loop_stop; the calling thread becomes the loop thread. */
 void sbx_loop_run(struct sbx_loop *loop);
 /* Ends sbx_loop_run, which runs everything that was posted before and then returns. Any thread. */

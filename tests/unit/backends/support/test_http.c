@@ -872,6 +872,45 @@ static void destroying_ends_what_is_under_way(void **state)
 	assert_int_equal(seen("end"), PER_HOST);
 }
 
+static void *perform_late(void *data)
+{
+	struct sbx_http_request req = request("/bytes/3");
+	struct sbx_http_answer answer = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	*(int *)data = sbx_http_perform(http, &req, NULL, &answer, &err);
+	assert_int_equal(err.code, EINTR);
+	sbx_http_answer_release(&answer);
+	return NULL;
+}
+
+/* By threads that nobody could tell of the end, as those of a backend's pool. */
+static void who_begins_while_it_stops_is_told(void **state)
+{
+	struct sbx_http_request early = request("/bytes/3"), late = request("/bytes/3");
+	int before = 0, after = 0;
+	pthread_t thread;
+
+	(void)state;
+	sbx_loop_stop(loop);
+	pthread_join(loop_thread, NULL);
+	gather(2);
+	begin(&early);
+	assert_int_equal(pthread_create(&thread, NULL, perform_late, &before), 0);
+	sbx_http_stop(http);
+	pthread_join(thread, NULL);
+	assert_int_equal(before, -EINTR);
+	assert_int_equal(gathering.left, 1);
+	perform_late(&after);
+	assert_int_equal(after, -EINTR);
+	begin(&late);
+	sbx_loop_destroy(loop);
+	assert_int_equal(gathering.left, 0);
+	assert_int_equal(gathering.failed, 2);
+	sbx_http_destroy(http);
+	set_up(NULL);
+}
+
 /* ---- secrets ---- */
 
 static bool has(const char *data, size_t len, const char *word)
@@ -1217,6 +1256,7 @@ int main(void)
 	        CASE(a_request_is_cancelled_in_flight),
 	        CASE(who_waits_gives_up_by_a_flag),
 	        CASE(destroying_ends_what_is_under_way),
+	        CASE(who_begins_while_it_stops_is_told),
 	        CASE(a_secret_comes_back_in_no_refusal),
 	        CASE(a_secret_is_in_no_error),
 	        CASE(large_bodies_take_no_memory),
