@@ -256,9 +256,10 @@ static void close_backend(void)
 		sbx_loop_stop(t.host.loop);
 		pthread_join(t.loop_thread, NULL);
 	}
-	sbx_http_destroy(t.host.http);
+	sbx_http_stop(t.host.http);
 	sbx_backend_destroy(t.backend);
 	sbx_loop_destroy(t.host.loop);
+	sbx_http_destroy(t.host.http);
 	drop_secrets();
 	t.backend = NULL;
 	t.host.loop = NULL;
