@@ -131,10 +131,17 @@ class Handler(loopback.Handler):
         with store.lock:
             store.violations.append(f"{self.command} {self.path}: {text}")
 
+    def read_body(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length)
+        if len(data) < length:
+            raise Dropped  # who sent it was killed meanwhile
+        return data
+
     def serve(self):
-        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         words = self.path.split("/")[1:]
         try:
+            self.body = self.read_body()
             if words[0] == "control":
                 with store.lock:
                     text = control(self.command, words[1], words[2:],

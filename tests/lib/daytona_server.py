@@ -266,7 +266,7 @@ class Handler(loopback.Handler):
         length = int(self.headers.get("Content-Length") or 0)
         data = self.rfile.read(length)
         if len(data) < length:
-            self.close_connection = True
+            raise Dropped  # who sent it was killed meanwhile
         return data
 
     def toolbox_url(self):
@@ -278,8 +278,8 @@ class Handler(loopback.Handler):
         self.answer_type = "application/json; charset=utf-8"
         path, _, query = self.path.partition("?")
         self.query = urllib.parse.parse_qsl(query, keep_blank_values=True)
-        self.body = self.read_body()
         try:
+            self.body = self.read_body()
             self.dispatch(path.split("/")[1:])
         except Dropped:
             linger = struct.pack("ii", 1, 0)

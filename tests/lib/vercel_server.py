@@ -499,15 +499,15 @@ class Handler(loopback.Handler):
         length = int(self.headers.get("Content-Length") or 0)
         data = self.rfile.read(length)
         if len(data) < length:
-            self.close_connection = True
+            raise Dropped  # who sent it was killed meanwhile
         return data
 
     def serve(self):
         self.answer_type = "application/json; charset=utf-8"
         path, _, query = self.path.partition("?")
         self.query = urllib.parse.parse_qsl(query, keep_blank_values=True)
-        self.body = self.read_body()
         try:
+            self.body = self.read_body()
             if path.startswith("/control/"):
                 self.serve_control(path.split("/")[2:])
             else:
