@@ -95,8 +95,8 @@ lasting_refusals() {
 	refused EREMOTEIO 'run 5xx'
 }
 
-# A command whose start nobody answers to is lost, and one that is refused is not written. Neither has
-# run.
+# A command whose start nobody answers to is lost, and one that is refused is not written. Neither
+# has run.
 not_started() {
 	until_quiet a
 	faults 'run 5xx'
