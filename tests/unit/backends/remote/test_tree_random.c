@@ -535,12 +535,12 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct fake_file *)a)->path, ((const struct fake_file *)b)->path);
 }
 
-static void settle(void)
+static void tell_all(void)
 {
 	static struct fake_file all[600];
 	size_t n = 0;
 
-	say("settle\n");
+	say("tell_all\n");
 	take_all();
 	send_all();
 	take_all();
@@ -583,7 +583,7 @@ static void step(void)
 	else if (what < 97)
 		read_one();
 	else if (what < 99)
-		settle();
+		tell_all();
 	else if (any(4) == 0)
 		restart();
 }
@@ -605,7 +605,7 @@ static void test_random(void **unused)
 		say("step %u\n", i);
 		step();
 	}
-	settle();
+	tell_all();
 }
 
 int main(void)
