@@ -94,8 +94,12 @@ static void one_that_cannot_be_opened_is_told(void **state)
 {
 	(void)state;
 	setenv("SANDBOXFS_BACKEND", "dagger", 1);
+	setenv("DAGGER_SESSION_PORT", "1", 1);
+	unsetenv("DAGGER_SESSION_TOKEN");
 	is_taken("dagger", "because SANDBOXFS_BACKEND names it");
-	assert_int_equal(sbx_choice_check(&settings, &err), -EOPNOTSUPP);
+	assert_int_equal(sbx_choice_check(&settings, &err), -EACCES);
+	assert_non_null(strstr(err.text, "DAGGER_SESSION_TOKEN"));
+	unsetenv("DAGGER_SESSION_PORT");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
