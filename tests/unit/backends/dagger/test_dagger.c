@@ -641,6 +641,7 @@ static void a_token_is_in_no_sentence(void **state)
 
 /* ---- images ---- */
 
+static void with_image(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void with_image(const char *fmt, ...)
 {
 	static char image[600];
@@ -1355,6 +1356,7 @@ static void an_id_that_cannot_be_kept_is_no_change(void **state)
 /* ---- sessions of our own ---- */
 
 /* A program `dagger` whose lines are TEXT. */
+static void with_program(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void with_program(const char *fmt, ...)
 {
 	static char path[600];

@@ -162,7 +162,9 @@ static void a_link_put_there_meanwhile_is_not_followed(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, swap, &s), 0);
 	for (int i = 0; i < 2000; i++) {
 		struct sbx_error err = SBX_ERROR_INIT;
-		_cleanup_fd_ int fd = sbx_dir_own(scratch_path("place/state"), "state", &err);
+		_cleanup_fd_ int fd = -1;
+
+		fd = sbx_dir_own(scratch_path("place/state"), "state", &err);
 	}
 	atomic_store(&s.done, true);
 	pthread_join(thread, NULL);
