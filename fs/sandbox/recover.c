@@ -230,7 +230,8 @@ static struct box *next_open(struct sbx_registry *reg)
 	return NULL;
 }
 
-#define REST_MS 20000 /* for what a sandbox elsewhere has not sent; the next mount sends the rest */
+/* For what a sandbox elsewhere has not sent; the next mount sends the rest. */
+#define REST_MS 20000
 
 /* [pool] */
 static void rest_work(void *data)

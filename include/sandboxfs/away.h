@@ -27,9 +27,9 @@ enum sbx_need {
 	SBX_NEED_NAMES, /* of a directory: its names, and the attributes of what they name */
 	SBX_NEED_ATTR,  /* of anything: its attributes, as new as a caller may expect */
 	SBX_NEED_DATA,  /* of a regular file: the bytes from off on, LEN of them; 0: all */
-	SBX_NEED_SENT,  /* asked of here only: of a file with several names, whether what was changed
-	                 * of it is where the sandbox really is, or gets there also when one of its
-	                 * names is removed; who needs it has all flushed */
+	SBX_NEED_SENT, /* asked of here only: of a file with several names, whether what was changed
+	                * of it is where the sandbox really is, or gets there also when one of its
+	                * names is removed; who needs it has all flushed */
 };
 
 /* An operation that waits. It is the caller's, and lives until done is called. */
