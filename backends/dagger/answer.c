@@ -76,7 +76,7 @@ static char *said(const struct dagger_query *q, const char *message)
 	if (end)
 		*end = '\0';
 	if (strlen(text) > SAID_MAX)
-		strcpy(text + SAID_MAX - 3, "...");
+		memcpy(text + SAID_MAX - 3, "...", sizeof("..."));
 	return text;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/dagger/dagger_impl.h"
+#include "backends/support/escape.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 
@@ -52,7 +53,7 @@ char *dagger_script(const char *script, size_t len, bool *format)
 		const unsigned char c = (unsigned char)script[i];
 
 		if (*format && (c >= 0x80 || c == '\\' || c == '%' || c == '\r'))
-			to += sprintf(to, "\\%03o", c);
+			to = sbx_put_octal(to, c);
 		else
 			*to++ = (char)c;
 	}

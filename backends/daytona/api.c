@@ -1,11 +1,9 @@
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/daytona/daytona_impl.h"
 #include "sandboxfs/cleanup.h"
@@ -206,33 +204,4 @@ int daytona_askf(struct daytona *d, struct daytona_ask ask, atomic_bool *cancell
 	}
 	ask.path = path;
 	return daytona_ask(d, &ask, cancelled, status, ret, err);
-}
-
-/* ---- texts and time ---- */
-
-char *daytona_escape(const char *text)
-{
-	char *escaped = malloc(3 * strlen(text) + 1), *at = escaped;
-
-	if (!escaped)
-		return NULL;
-	for (; *text; text++)
-		if (isalnum((unsigned char)*text) || strchr("-._~/", *text))
-			*at++ = *text;
-		else
-			at += sprintf(at, "%%%02X", (unsigned char)*text);
-	*at = '\0';
-	return escaped;
-}
-
-int daytona_pause(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err)
-{
-	while (ms && !(cancelled && atomic_load(cancelled))) {
-		const uint64_t slice = ms < 100 ? ms : 100;
-		const struct timespec t = {.tv_nsec = (long)slice * 1000000};
-
-		nanosleep(&t, NULL);
-		ms -= slice;
-	}
-	return cancelled && atomic_load(cancelled) ? sbx_fail(err, EINTR, "it was given up") : 0;
 }

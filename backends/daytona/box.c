@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/support/pause.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
@@ -215,7 +216,7 @@ int daytona_box_await(struct daytona *d, struct daytona_box *box, uint64_t most_
 			return sbx_fail(err, ETIMEDOUT,
 			                "Daytona has not started the sandbox within %llu s",
 			                (unsigned long long)most_ms / 1000);
-		r = daytona_pause(pause_ms, cancelled, err);
+		r = sbx_pause(pause_ms, cancelled, err);
 		if (!r)
 			r = daytona_box_look(d, id, box, cancelled, err);
 		if (r)
@@ -267,7 +268,7 @@ int daytona_box_recover(struct daytona_machine *m, uint64_t begun_ms, long *stat
 	if (!daytona_maybe_down(*status))
 		return -err->code;
 	while (atomic_exchange(&m->looked_after, true)) {
-		r = daytona_pause(d->config.pause_ms, cancelled, err);
+		r = sbx_pause(d->config.pause_ms, cancelled, err);
 		if (r) {
 			*status = 0;
 			return r;

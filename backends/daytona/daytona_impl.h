@@ -88,10 +88,6 @@ const char *daytona_json(struct json_object *obj, size_t *len);
 void daytona_put_secret(struct json_object *obj);
 /* Puts what the server says of its refusal of STATUS into ERR, whose code stays. */
 void daytona_refused(const char *body, size_t len, long status, struct sbx_error *err);
-/* TEXT for a query, malloc'd; NULL: no memory. */
-char *daytona_escape(const char *text);
-/* Sleeps for MS. -EINTR: *CANCELLED (may be NULL) has become true. */
-int daytona_pause(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err);
 
 /* ---- box.c ---- */
 

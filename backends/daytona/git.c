@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/support/escape.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/secret.h"
 
@@ -149,7 +150,7 @@ int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_ou
 static int current_branch(struct daytona_machine *m, char **ret, atomic_bool *cancelled,
                           struct sbx_error *err)
 {
-	_cleanup_free_ char *path = NULL, *workdir = daytona_escape(m->base.workdir);
+	_cleanup_free_ char *path = NULL, *workdir = sbx_escape_percent(m->base.workdir, "/");
 	struct daytona_ask ask = {.op = "daytona_status", .method = "GET", .repeat = SBX_HTTP_SAFE};
 	struct json_object *obj = NULL;
 	long status;

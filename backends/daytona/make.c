@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/support/escape.h"
+#include "backends/support/pause.h"
 #include "sandboxfs/cleanup.h"
 
 #define LOOKS    5 /* for one whose create was not answered, with pauses that grow */
@@ -122,7 +124,7 @@ static int look_for_lost(struct making *k, struct sbx_error *err)
 
 	for (unsigned i = 0; i < LOOKS; i++) {
 		if (i)
-			r = daytona_pause(5 * k->d->config.pause_ms << i, k->cancelled, err);
+			r = sbx_pause(5 * k->d->config.pause_ms << i, k->cancelled, err);
 		if (!r)
 			r = look_by_name(k, err);
 		if (r != -ENOENT)
@@ -267,7 +269,7 @@ static int find_home(struct making *k, struct sbx_error *err)
 
 static int make_folder(struct making *k, struct sbx_error *err)
 {
-	_cleanup_free_ char *escaped = daytona_escape(k->m->base.workdir), *path = NULL;
+	_cleanup_free_ char *escaped = sbx_escape_percent(k->m->base.workdir, "/"), *path = NULL;
 	struct daytona_ask ask = {
 	        .op = "daytona_folder", .method = "POST", .repeat = SBX_HTTP_SAFE};
 	long status;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/support/escape.h"
+#include "backends/support/pause.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
@@ -39,7 +41,7 @@ int daytona_remove(struct daytona *d, const char *id, struct sbx_error *err)
 	int r;
 
 	while ((r = remove_once(d, id, &own)) == -EBUSY && sbx_now_ms() + pause_ms < until_ms) {
-		daytona_pause(pause_ms, NULL, NULL);
+		sbx_pause(pause_ms, NULL, NULL);
 		pause_ms *= 2;
 		if (pause_ms > PAUSE_MOST * d->config.pause_ms)
 			pause_ms = PAUSE_MOST * d->config.pause_ms;
@@ -122,7 +124,7 @@ static char *filter(const char *label)
 	char *text;
 
 	daytona_add(obj, DAYTONA_LABEL, label);
-	text = daytona_escape(daytona_json(obj, &(size_t){0}));
+	text = sbx_escape_percent(daytona_json(obj, &(size_t){0}), "/");
 	json_object_put(obj);
 	return text;
 }
@@ -143,7 +145,7 @@ static int ask_page(struct search *s, const char *labels, char **cursor, struct 
 	if (r)
 		return r;
 	next = daytona_text(*ret, "nextCursor");
-	if (*next && !(*cursor = daytona_escape(next)))
+	if (*next && !(*cursor = sbx_escape_percent(next, "/")))
 		return sbx_no_memory(s->err);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/support/escape.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 
@@ -47,7 +48,7 @@ static char *quote_format(char *to, char c)
 	if (c == '\\' || c == '%')
 		*to++ = c;
 	if ((unsigned char)c >= 0x80)
-		return to + sprintf(to, "\\%03o", (unsigned char)c);
+		return sbx_put_octal(to, (unsigned char)c);
 	return quote(to, c);
 }
 

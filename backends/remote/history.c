@@ -151,11 +151,10 @@ static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *o
 	if (!oid || !message || sbx_rev_check(oid, NULL) < 0 || strlen(oid) >= SBX_REV_MAX)
 		return sbx_fail(err, EPROTO, "the machine did not say which commit it made");
 	if (options->mark) {
-		strcpy(id, "mark:");
-		strncat(id, options->mark, SBX_REV_MAX - sizeof("mark:"));
+		snprintf(id, SBX_REV_MAX, "mark:%s", options->mark);
 		return 0;
 	}
-	strcpy(id, oid);
+	snprintf(id, SBX_REV_MAX, "%s", oid);
 	return append_line(
 	        box,
 	        &(struct sbx_snapshot){.id = oid, .message = message, .time_ms = sbx_real_ms()},

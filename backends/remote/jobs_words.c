@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/remote/jobs_impl.h"
+#include "backends/support/escape.h"
 #include "sandboxfs/cleanup.h"
 
 #define WORD_MAX   ((size_t)128 * 1024 - 1) /* of a word of execve, its NUL included */
@@ -104,7 +105,7 @@ static char *format_of(const unsigned char *data, size_t n)
 		if ((c >= ' ' && c <= '~' && !strchr("%\\'-", c)))
 			*at++ = (char)c;
 		else
-			at += sprintf(at, "\\%03o", c);
+			at = sbx_put_octal(at, c);
 	}
 	*at = '\0';
 	return format;

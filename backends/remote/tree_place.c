@@ -97,14 +97,16 @@ char *remote_text_of_link(const struct remote_tree *t, const char *path, const c
 	    (target[len] != '/' && target[len] != '\0'))
 		return strdup(target);
 	target += len + strspn(target + len, "/");
+	if (!*target)
+		target = ".";
 	for (const char *c = path; *c; c++)
 		up += *c == '/';
-	text = malloc(3 * up + strlen(target) + 2);
+	text = malloc(3 * up + strlen(target) + 1);
 	if (!text)
 		return NULL;
 	for (n = 0; n < 3 * up; n += 3)
 		memcpy(text + n, "../", 3);
-	strcpy(text + n, *target ? target : ".");
+	memcpy(text + n, target, strlen(target) + 1);
 	return text;
 }
 

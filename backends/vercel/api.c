@@ -1,10 +1,8 @@
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
@@ -143,33 +141,4 @@ int vercel_ask(struct vercel *v, const struct vercel_ask *ask, atomic_bool *canc
 	if (r && err)
 		*err = own;
 	return r;
-}
-
-/* ---- texts and time ---- */
-
-char *vercel_escape(const char *text)
-{
-	char *escaped = malloc(3 * strlen(text) + 1), *at = escaped;
-
-	if (!escaped)
-		return NULL;
-	for (; *text; text++)
-		if (isalnum((unsigned char)*text) || strchr("-._~", *text))
-			*at++ = *text;
-		else
-			at += sprintf(at, "%%%02X", (unsigned char)*text);
-	*at = '\0';
-	return escaped;
-}
-
-int vercel_pause(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err)
-{
-	while (ms && !(cancelled && atomic_load(cancelled))) {
-		const uint64_t slice = ms < 100 ? ms : 100;
-		const struct timespec t = {.tv_nsec = (long)slice * 1000000};
-
-		nanosleep(&t, NULL);
-		ms -= slice;
-	}
-	return cancelled && atomic_load(cancelled) ? sbx_fail(err, EINTR, "it was given up") : 0;
 }

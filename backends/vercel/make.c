@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/support/pause.h"
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -162,7 +163,7 @@ static int look_for_lost(struct making *k, struct sbx_error *err)
 
 	for (unsigned i = 0; i < LOOKS; i++) {
 		if (i)
-			r = vercel_pause(k->v->config.pause_ms << i, k->cancelled, err);
+			r = sbx_pause(k->v->config.pause_ms << i, k->cancelled, err);
 		if (!r)
 			r = look_by_name(k, err);
 		if (r != -ENOENT)
@@ -275,7 +276,7 @@ static int await_up(struct making *k, struct sbx_error *err)
 		if (sbx_now_ms() > until_ms)
 			return sbx_fail(err, ETIMEDOUT,
 			                "Vercel has not started the sandbox within two minutes");
-		r = vercel_pause(k->v->config.pause_ms, k->cancelled, err);
+		r = sbx_pause(k->v->config.pause_ms, k->cancelled, err);
 		if (!r)
 			r = look_again(k, err);
 	}

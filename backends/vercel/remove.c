@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/support/escape.h"
+#include "backends/support/pause.h"
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -47,7 +49,7 @@ int vercel_unmake(struct sbx_provider *p, const char *name, const char *handle,
 		return sbx_fail(err, EINVAL, "%s is no name of a sandbox of Vercel's", name);
 	while ((r = remove_once(vercel_of(p), name, &own)) == -EBUSY &&
 	       sbx_now_ms() + pause_ms < until_ms) {
-		vercel_pause(pause_ms, NULL, NULL);
+		sbx_pause(pause_ms, NULL, NULL);
 		if (pause_ms < PAUSE_MOST * least_ms)
 			pause_ms *= 2;
 	}
@@ -110,7 +112,7 @@ static int ask_page(struct search *s, const char *label, char **cursor, struct j
 	if (r)
 		return r;
 	next = sbx_member_text(sbx_member(*ret, "pagination", json_type_object), "next");
-	if (*next && !(*cursor = vercel_escape(next)))
+	if (*next && !(*cursor = sbx_escape_percent(next, "")))
 		return sbx_no_memory(s->err);
 	return 0;
 }
@@ -120,7 +122,7 @@ int vercel_find(struct sbx_provider *p, const char *label,
                 void *data, struct sbx_error *err)
 {
 	struct search s = {vercel_of(p), label, fn, data, err};
-	_cleanup_free_ char *escaped = vercel_escape(label), *cursor = NULL;
+	_cleanup_free_ char *escaped = sbx_escape_percent(label, ""), *cursor = NULL;
 	int r = escaped ? 0 : sbx_no_memory(err);
 
 	/* A list that never ends is none. */

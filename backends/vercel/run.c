@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/support/escape.h"
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -32,7 +33,7 @@ static bool is_ascii(const char *s, size_t len)
 static char *quote(char *to, char c, bool first)
 {
 	if (first || (unsigned char)c >= 0x80)
-		return to + sprintf(to, "\\%03o", (unsigned char)c);
+		return sbx_put_octal(to, (unsigned char)c);
 	if (c == '\\' || c == '%')
 		*to++ = c;
 	*to++ = c;

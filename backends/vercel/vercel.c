@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "backends/support/escape.h"
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/github.h"
@@ -170,9 +171,9 @@ static void trim_slashes(const char *url)
 
 static int set_queries(struct vercel *v)
 {
-	_cleanup_free_ char *team = vercel_escape(v->token.team);
+	_cleanup_free_ char *team = sbx_escape_percent(v->token.team, "");
 
-	v->project = vercel_escape(v->token.project);
+	v->project = sbx_escape_percent(v->token.project, "");
 	if (!team || !v->project)
 		return -ENOMEM;
 	v->query = sbx_format("teamId=%s", team);

@@ -107,10 +107,6 @@ char *vercel_url(const struct vercel *v, const char *path, const char *query);
  */
 int vercel_refused(const struct vercel *v, const struct sbx_http_answer *answer,
                    struct vercel_said *said, struct sbx_error *err);
-/* TEXT for a query, malloc'd; NULL: no memory. */
-char *vercel_escape(const char *text);
-/* Sleeps for MS. -EINTR: *CANCELLED (may be NULL) has become true. */
-int vercel_pause(uint64_t ms, atomic_bool *cancelled, struct sbx_error *err);
 
 /* ---- box.c ---- */
 

@@ -398,9 +398,8 @@ static void unfold(const char *word, char *path, size_t size)
 	}
 	snprintf(rest, sizeof(rest), "%s", strchr(word, '/') + 1);
 	*at = '\0';
-	if (at > path && at[-1] != '/')
-		strcat(path, "/");
-	snprintf(path + strlen(path), size - strlen(path), "%s", rest);
+	snprintf(at, size - (size_t)(at - path), "%s%s", at > path && at[-1] != '/' ? "/" : "",
+	         rest);
 }
 
 static int64_t since(const char *name)
