@@ -22,6 +22,7 @@
 
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
+#include "tests/lib/python_server.h"
 #include "tests/lib/tmp.h"
 
 #define KEY   "vcp_averysecretkey"
@@ -68,47 +69,12 @@ static const struct cloud {
          .empties = {"forget", "reset"}},
 };
 
-struct server {
-	pid_t pid;
-	int in; /* it serves while this is open */
-	int port;
-};
-
 static const struct cloud *cloud; /* NULL: none runs */
-static struct server server, git;
+static struct python_server server, git;
 static char home[PATHS];
 static bool published;
 
 /* ---- programs ---- */
-
-static void start(struct server *s, const char *program, const char *dir, const char *secret)
-{
-	char *argv[] = {(char *)"python3", (char *)program, (char *)dir, (char *)secret, NULL};
-	posix_spawn_file_actions_t actions;
-	int in[2], out[2];
-	FILE *f;
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawnp(&s->pid, argv[0], &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(in[0]);
-	close(out[1]);
-	s->in = in[1];
-	f = fdopen(out[0], "r");
-	assert_non_null(f);
-	assert_int_equal(fscanf(f, "%d", &s->port), 1);
-	fclose(f);
-}
-
-static void stop(struct server *s)
-{
-	close(s->in);
-	assert_int_equal(waitpid(s->pid, NULL, 0), s->pid);
-}
 
 static void run(char *const *argv)
 {
@@ -205,10 +171,11 @@ void cloud_start(const char *backend)
 			cloud = &clouds[i];
 	assert_non_null(cloud);
 	assert_non_null(tmp_make(home, sizeof(home), "sandboxfs-cloud"));
-	start(&git, SBX_TESTS "/lib/git_http.py", home, TOKEN);
+	python_server_start(&git, SBX_TESTS "/lib/git_http.py",
+	                    (const char *[]){home, TOKEN, NULL});
 	snprintf(dir, sizeof(dir), "%s/boxes", home);
 	assert_int_equal(mkdir(dir, 0755), 0);
-	start(&server, cloud->program, dir, KEY);
+	python_server_start(&server, cloud->program, (const char *[]){dir, KEY, NULL});
 	set_environment();
 }
 
@@ -217,8 +184,8 @@ void cloud_stop(void)
 	if (!cloud)
 		return;
 	clear_environment();
-	stop(&server);
-	stop(&git);
+	python_server_stop(&server);
+	python_server_stop(&git);
 	assert_int_equal(sbx_tree_remove(AT_FDCWD, home, NULL), 0);
 	cloud = NULL;
 	published = false;

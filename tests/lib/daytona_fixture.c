@@ -1,17 +1,14 @@
 #include "tests/lib/daytona_fixture.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,19 +18,14 @@
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"
 #include "sandboxfs/secret.h"
+#include "tests/lib/python_server.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
 
 #define DEADLINE_MS 20000
 #define BUFFERS     8
 
-struct server {
-	pid_t pid;
-	int in;
-	int port;
-};
-
-static struct server git, daytona;
+static struct python_server git, daytona;
 static struct sbx_secret *key, *token;
 static struct sbx_loop *loop;
 static pthread_t loop_thread;
@@ -53,35 +45,6 @@ bool daytona_is_new(void)
 }
 
 /* ---- servers ---- */
-
-static void start(struct server *s, char *program, char *dir, char *secret, char *era)
-{
-	char python[] = "python3";
-	char *argv[] = {python, program, dir, secret, era, NULL};
-	posix_spawn_file_actions_t actions;
-	int in[2], out[2];
-	FILE *f;
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawnp(&s->pid, python, &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(in[0]);
-	close(out[1]);
-	s->in = in[1];
-	f = fdopen(out[0], "r");
-	assert_int_equal(fscanf(f, "%d", &s->port), 1);
-	fclose(f);
-}
-
-static void stop(struct server *s)
-{
-	close(s->in);
-	waitpid(s->pid, NULL, 0);
-}
 
 const char *daytona_repository(void)
 {
@@ -122,8 +85,8 @@ int daytona_servers_start(void **state)
 	snprintf(remote, sizeof(remote), "%s", scratch_path("remote"));
 	snprintf(boxes, sizeof(boxes), "%s", scratch_path("boxes"));
 	snprintf(era, sizeof(era), "%s", daytona_is_new() ? "new" : "v0.190");
-	start(&git, git_program, remote, git_token, NULL);
-	start(&daytona, daytona_program, boxes, api_key, era);
+	python_server_start(&git, git_program, (const char *[]){remote, git_token, NULL});
+	python_server_start(&daytona, daytona_program, (const char *[]){boxes, api_key, era, NULL});
 	setenv("DAYTONA_TEST_KEY", DAYTONA_KEY, 1);
 	setenv("DAYTONA_TEST_TOKEN", DAYTONA_TOKEN, 1);
 	assert_int_equal(sbx_secret_take("DAYTONA_TEST_KEY", &key), 0);
@@ -135,8 +98,8 @@ int daytona_servers_stop(void **state)
 	(void)state;
 	sbx_secret_free(key);
 	sbx_secret_free(token);
-	stop(&daytona);
-	stop(&git);
+	python_server_stop(&daytona);
+	python_server_stop(&git);
 	scratch_remove();
 	repo_teardown();
 	return 0;

@@ -1,17 +1,14 @@
 #include "tests/lib/vercel_fixture.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +18,7 @@
 #include "sandboxfs/http.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/secret.h"
+#include "tests/lib/python_server.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
 
@@ -28,13 +26,7 @@
 #define BUFFERS     8
 #define SECRETS     8
 
-struct server {
-	pid_t pid;
-	int in;
-	int port;
-};
-
-static struct server git, vercel;
+static struct python_server git, vercel;
 static struct sbx_secret *key, *token, *more[SECRETS];
 static struct sbx_loop *loop;
 static pthread_t loop_thread;
@@ -46,35 +38,6 @@ struct sbx_vercel_config vercel_config;
 struct sbx_provider *vercel_provider;
 
 /* ---- servers ---- */
-
-static void start(struct server *s, char *program, char *dir, char *secret)
-{
-	char python[] = "python3";
-	char *argv[] = {python, program, dir, secret, NULL};
-	posix_spawn_file_actions_t actions;
-	int in[2], out[2];
-	FILE *f;
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawnp(&s->pid, python, &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(in[0]);
-	close(out[1]);
-	s->in = in[1];
-	f = fdopen(out[0], "r");
-	assert_int_equal(fscanf(f, "%d", &s->port), 1);
-	fclose(f);
-}
-
-static void stop(struct server *s)
-{
-	close(s->in);
-	waitpid(s->pid, NULL, 0);
-}
 
 static void make_repository(void)
 {
@@ -109,8 +72,8 @@ int vercel_servers_start(void **state)
 	make_repository();
 	snprintf(remote, sizeof(remote), "%s", scratch_path("remote"));
 	snprintf(boxes, sizeof(boxes), "%s", scratch_path("boxes"));
-	start(&git, git_program, remote, git_token);
-	start(&vercel, vercel_program, boxes, api_key);
+	python_server_start(&git, git_program, (const char *[]){remote, git_token, NULL});
+	python_server_start(&vercel, vercel_program, (const char *[]){boxes, api_key, NULL});
 	setenv("VERCEL_TEST_KEY", VERCEL_KEY, 1);
 	setenv("VERCEL_TEST_TOKEN", VERCEL_GIT_TOKEN, 1);
 	assert_int_equal(sbx_secret_take("VERCEL_TEST_KEY", &key), 0);
@@ -122,8 +85,8 @@ int vercel_servers_stop(void **state)
 	(void)state;
 	sbx_secret_free(key);
 	sbx_secret_free(token);
-	stop(&vercel);
-	stop(&git);
+	python_server_stop(&vercel);
+	python_server_stop(&git);
 	scratch_remove();
 	repo_teardown();
 	return 0;

@@ -1,8 +1,7 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <spawn.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,6 +18,7 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/secret.h"
+#include "tests/lib/python_server.h"
 #include "tests/lib/repo.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/tmp.h"
@@ -35,42 +34,23 @@
 struct server {
 	const char *era;
 	char dir[256];
-	pid_t pid;
-	int in, port;
+	struct python_server process;
 };
 
 static struct server servers[] = {{.era = "0.21"}, {.era = "0.20"}}, *server;
 
 static void start_server(struct server *s)
 {
-	char program[] = SBX_TESTS "/lib/dagger_server.py", python[] = "python3", token[] = TOKEN;
-	char *argv[] = {python, program, s->dir, token, (char *)s->era, NULL};
-	posix_spawn_file_actions_t actions;
-	int in[2], out[2];
-	FILE *said;
-
 	assert_non_null(tmp_make(s->dir, sizeof(s->dir), "dagger"));
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawnp(&s->pid, python, &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(in[0]);
-	close(out[1]);
-	s->in = in[1];
-	said = fdopen(out[0], "r");
-	assert_int_equal(fscanf(said, "%d", &s->port), 1);
-	fclose(said);
+	python_server_start(&s->process, SBX_TESTS "/lib/dagger_server.py",
+	                    (const char *[]){s->dir, TOKEN, s->era, NULL});
 }
 
 static void stop_server(struct server *s)
 {
 	char command[300];
 
-	close(s->in);
-	waitpid(s->pid, NULL, 0);
+	python_server_stop(&s->process);
 	snprintf(command, sizeof(command), "rm -rf '%s'", s->dir);
 	assert_int_equal(system(command), 0);
 }
@@ -110,7 +90,7 @@ static const char *control(const char *method, const char *path, const char *bod
 	                               .deadline_ms = DEADLINE,
 	                               .body = {.data = body, .size = body ? strlen(body) : 0}};
 
-	snprintf(url, sizeof(url), "http://127.0.0.1:%d/control/%s", server->port, path);
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d/control/%s", server->process.port, path);
 	assert_int_equal(sbx_http_perform(http, &req, NULL, &answer, &err), 0);
 	snprintf(text, sizeof(text), "%s", answer.body ? answer.body : "");
 	sbx_http_answer_release(&answer);
@@ -163,7 +143,7 @@ static int set_up(void **state)
 	http_config.loop = loop;
 	assert_int_equal(sbx_http_create(&http_config, &http), 0);
 	assert_int_equal(pthread_create(&loop_thread, NULL, run_loop, loop), 0);
-	snprintf(port, sizeof(port), "%d", server->port);
+	snprintf(port, sizeof(port), "%d", server->process.port);
 	config = (struct sbx_dagger_config){.http = http,
 	                                    .loop = loop,
 	                                    .token = token,
@@ -1400,7 +1380,7 @@ static void a_session_is_started_and_ended(void **state)
 	with_program("echo \"$*\" >%s; echo ${DAGGER_SESSION_PORT-none} >>%s\n"
 	             "i=0; while [ $i -lt 3000 ]; do echo much progress that is read >&2; "
 	             "i=$((i+1)); done\n" SAY_LINE "cat >/dev/null; : >%s\n",
-	             args, args, server->port, ended);
+	             args, args, server->process.port, ended);
 	make_plain();
 	unsetenv("DAGGER_SESSION_PORT");
 	assert_string_equal(run("echo here"), "here\n");
@@ -1422,7 +1402,7 @@ static void a_session_that_ends_is_started_again(void **state)
 
 	(void)state;
 	snprintf(pid, sizeof(pid), "%s", scratch_path("pid"));
-	with_program("echo $$ >>%s\n" SAY_LINE "exec cat >/dev/null\n", pid, server->port);
+	with_program("echo $$ >>%s\n" SAY_LINE "exec cat >/dev/null\n", pid, server->process.port);
 	make_plain();
 	run("echo kept >/work/kept");
 	expect_put(&file, 1);
@@ -1445,7 +1425,8 @@ static void a_session_without_an_engine_is_left(void **state)
 
 	(void)state;
 	snprintf(starts, sizeof(starts), "%s", scratch_path("starts"));
-	with_program("echo start >>%s\n" SAY_LINE "exec cat >/dev/null\n", starts, server->port);
+	with_program("echo start >>%s\n" SAY_LINE "exec cat >/dev/null\n", starts,
+	             server->process.port);
 	make_plain();
 	r.safe = false;
 	fault("run", "\"status\",\"status\":502,\"body\":\"client has closed: x\"");
@@ -1497,7 +1478,8 @@ static void a_provider_may_end_at_any_time(void **state)
 		struct sbx_error err = SBX_ERROR_INIT;
 		atomic_bool cancelled = true;
 
-		with_program("sleep 0.0%d\n" SAY_LINE "exec cat >/dev/null\n", i, server->port);
+		with_program("sleep 0.0%d\n" SAY_LINE "exec cat >/dev/null\n", i,
+		             server->process.port);
 		assert_int_equal(provider->impl->make(provider, &req, &machine, &cancelled, &err),
 		                 -EINTR);
 		usleep((useconds_t)i * 10000);
