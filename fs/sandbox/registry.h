@@ -46,7 +46,7 @@ struct sbx_box {
 	struct sbx_proxy *proxy; /* of net=allow, once a job has run; loop thread */
 	bool hides_git; /* what commands make as .git is not shown (fs/workspace/nested_git.h) */
 	unsigned own_results; /* its sandbox's */
-	ino_t root_ino;       /* st_ino of the sandbox's root */
+	ino_t root_ino;       /* st_ino of the root of a sandbox that may be elsewhere */
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */

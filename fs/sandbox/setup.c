@@ -327,7 +327,7 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 {
 	struct sbx_registry *reg = box->pub.registry;
 	const struct sbx_settings *settings = reg->config.settings;
-	struct stat st = {0};
+	struct stat st;
 	int r = sbx_log_open(settings->state_dir, settings->logs_dir, sandbox->id, sandbox->name,
 	                     &box->pub.log);
 
@@ -350,8 +350,8 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 	box->pub.sandbox = sandbox;
 	box->pub.own_results = sandbox->tree.own_results;
 	/* One that has been removed, and is not saved yet, has no root any more. */
-	fstat(sbx_sandbox_root(sandbox), &st);
-	box->pub.root_ino = st.st_ino;
+	if (sbx_is_away(sandbox) && fstat(sbx_sandbox_root(sandbox), &st) == 0)
+		box->pub.root_ino = st.st_ino;
 	sbx_away_begin(sandbox);
 	return 0;
 }
