@@ -33,7 +33,7 @@ static const struct known {
 } backends[] = {
         {"local", sbx_local_open, sbx_spawner_start},
         {"memory", sbx_memory_open, sbx_spawner_start},
-        {"daytona", sbx_daytona_open, NULL, daytona_secrets},
+        {"daytona", sbx_daytona_open, NULL, daytona_secrets, sbx_daytona_check},
         {"vercel", sbx_vercel_open, NULL, sbx_vercel_secrets, sbx_vercel_check},
         {"dagger", sbx_dagger_open, NULL, sbx_dagger_secrets, sbx_dagger_check},
 #ifdef SBX_DIRS

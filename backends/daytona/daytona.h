@@ -53,5 +53,7 @@ void sbx_daytona_environment(struct sbx_daytona_config *config);
 
 /* As sbx_backend_open(). Nothing is asked of Daytona. */
 int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+/* As sbx_backend_check(). EACCES: there is no key. */
+int sbx_daytona_check(const struct sbx_host *host, struct sbx_error *err);
 
 #endif

@@ -2,7 +2,8 @@
 #include "backends/daytona/daytona.h"
 #include "sandboxfs/settings.h"
 
-int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
+static int provider_of(const struct sbx_host *host, struct sbx_provider **ret,
+                       struct sbx_error *err)
 {
 	struct sbx_daytona_config config = {.http = host->http,
 	                                    .loop = host->loop,
@@ -11,14 +12,29 @@ int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, stru
 	                                    .git_token = sbx_host_secret(host, "GITHUB_TOKEN"),
 	                                    .net = host->settings->net,
 	                                    .env = host->settings->env.items};
-	struct sbx_provider *p;
 	int r;
 
 	sbx_daytona_environment(&config);
 	r = sbx_daytona_check_source(host->settings->source_abs ? host->settings->source_abs
 	                                                        : host->settings->source,
 	                             config.github_api, err);
+	return r ? r : sbx_daytona_provider(&config, ret, err);
+}
+
+int sbx_daytona_check(const struct sbx_host *host, struct sbx_error *err)
+{
+	struct sbx_provider *p;
+	int r = provider_of(host, &p, err);
+
 	if (!r)
-		r = sbx_daytona_provider(&config, &p, err);
+		p->impl->destroy(p);
+	return r;
+}
+
+int sbx_daytona_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)
+{
+	struct sbx_provider *p;
+	int r = provider_of(host, &p, err);
+
 	return r ? r : sbx_remote_open(host, p, ret, err);
 }

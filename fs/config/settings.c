@@ -417,7 +417,7 @@ static const struct sbx_kind kind_file = {set_file, load_text, NULL, "=FILE"};
 /* clang-format off */
 static const struct sbx_key keys[] = {
 	{"backend", &kind_text, AT(backend), BACKENDS, NULL,
-	 "where sandboxes live: local, memory, vercel, dagger; daytona: refused so far"},
+	 "where sandboxes live: local, memory, daytona, vercel, dagger"},
 	{"base", &kind_text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
 	{"branch", &kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
 	{"branch_exists", &kind_text, AT(branch_exists), SBX_BRANCH_EXISTS, NULL,

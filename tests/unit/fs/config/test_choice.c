@@ -93,6 +93,14 @@ static void what_it_lacks_is_told(void **state)
 static void one_that_cannot_be_opened_is_told(void **state)
 {
 	(void)state;
+	setenv("SANDBOXFS_BACKEND", "daytona", 1);
+	unsetenv("DAYTONA_API_KEY");
+	is_taken("daytona", "because SANDBOXFS_BACKEND names it");
+	assert_int_equal(sbx_choice_check(&settings, &err), -EACCES);
+	assert_non_null(strstr(err.text, "Daytona API key required"));
+	setenv("DAYTONA_API_KEY", "a secret key", 1);
+	assert_int_equal(sbx_choice_check(&settings, &err), 0);
+	assert_null(getenv("DAYTONA_API_KEY"));
 	setenv("SANDBOXFS_BACKEND", "dagger", 1);
 	setenv("DAGGER_SESSION_PORT", "1", 1);
 	unsetenv("DAGGER_SESSION_TOKEN");
