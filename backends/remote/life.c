@@ -392,13 +392,12 @@ static void gone_posted(void *data)
 	remote_works_end(&box->works);
 }
 
-/* Before its end its user is told, once for each end. */
-/* MOST, or less where the provider stops a machine sooner: the part PART of that time. */
-static uint64_t within(const struct remote *b, uint64_t most, uint64_t part)
+/* MOST ms; less where a machine stops sooner: a PARTS-th of the time after which it does. */
+static uint64_t within(const struct remote *b, uint64_t most, uint64_t parts)
 {
 	const uint64_t idle = b->provider->impl->idle_ms;
 
-	return idle && idle / part < most ? idle / part : most;
+	return idle && idle / parts < most ? idle / parts : most;
 }
 
 /* Whether its end at EXPIRES_MS is so near that its user is to be told. */
@@ -408,6 +407,7 @@ static bool is_near(const struct remote_box *box, int64_t expires_ms)
 	       expires_ms - sbx_real_ms() < (int64_t)within(box->backend, EXPIRING_MS, 3);
 }
 
+/* Before its end its user is told, once for each end. */
 static void note_look(struct remote_box *box, const struct sbx_machine_look *look)
 {
 	char text[128];
@@ -582,7 +582,7 @@ static void keep_work(void *data)
 static void keep_box(struct remote_box *box, uint64_t now)
 {
 	const uint64_t touch_ns = within(box->backend, TOUCH_MS, 3) * 1000000;
-	bool keep, again;
+	bool keep, again, near;
 
 	pthread_mutex_lock(&box->lock);
 	if (atomic_exchange(&box->used, false))
@@ -595,9 +595,10 @@ static void keep_box(struct remote_box *box, uint64_t now)
 		box->touching = true;
 		box->touched_ns = now;
 	}
-	keep = keep && !box->keeping &&
-	       (box->touching || (is_near(box, box->look.expires_ms) &&
-	                          box->look.expires_ms != box->told_expires_ms));
+	near = is_near(box, box->look.expires_ms) && box->look.expires_ms != box->asked_expires_ms;
+	keep = keep && !box->keeping && (box->touching || near);
+	if (keep && near)
+		box->asked_expires_ms = box->look.expires_ms;
 	box->keeping = box->keeping || (keep && !again);
 	if (keep || again)
 		remote_works_begin(&box->works);

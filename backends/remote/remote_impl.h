@@ -70,6 +70,7 @@ struct remote_box {
 	bool keeping;                 /* it is being looked at for the keeper */
 	bool touching;                /* and touched before that */
 	int64_t told_expires_ms;      /* the end that the user was told of */
+	int64_t asked_expires_ms;     /* the end that came near, and was asked for again */
 	struct sbx_machine_look look; /* the last one; state GONE: none */
 	bool looked;
 };
