@@ -110,34 +110,6 @@ struct remote_batch_all *remote_journal_append(struct remote_journal *j, uint64_
 	return b;
 }
 
-/* Other names of a file whose contents or status were changed have changed as well. */
-static void touch_names(struct remote_journal *j, const struct sbx_change *c)
-{
-	const struct remote_names *names = &j->open->plan.names;
-	const struct remote_node *node;
-
-	if (c->kind != SBX_CHANGE_DATA && c->kind != SBX_CHANGE_EMPTIED &&
-	    c->kind != SBX_CHANGE_STATUS)
-		return;
-	node = remote_names_of_ino(names, c->ino);
-	if (!node || !node->names || !node->names->next)
-		return;
-	for (const struct remote_name *name = node->names; name; name = name->next) {
-		struct sbx_change other = *c;
-		char *path;
-
-		/* Without memory everything counts as touched. */
-		if (remote_name_path(names, name, &path)) {
-			remote_touched_forget(&j->touched, j->open->pub.number);
-			return;
-		}
-		other.path = path;
-		if (path)
-			remote_touched_add(&j->touched, &other, j->open->pub.number);
-		free(path);
-	}
-}
-
 void remote_journal_take(struct remote_journal *j, const struct sbx_change *c)
 {
 	struct remote_batch_all *b = j->open;
@@ -145,8 +117,6 @@ void remote_journal_take(struct remote_journal *j, const struct sbx_change *c)
 	if (!b->damaged)
 		b->damaged = remote_plan_add(&b->plan, c) != 0;
 	remote_touched_add(&j->touched, c, b->pub.number);
-	if (!b->damaged)
-		touch_names(j, c);
 }
 
 int remote_journal_open(int dir, struct remote_journal **ret, struct sbx_error *err)
@@ -267,6 +237,16 @@ bool remote_journal_touched(struct remote_journal *j, const char *path, uint64_t
 
 	pthread_mutex_lock(&j->lock);
 	touched = remote_touched_since(&j->touched, path, seen);
+	pthread_mutex_unlock(&j->lock);
+	return touched;
+}
+
+bool remote_journal_touched_file(struct remote_journal *j, uint64_t ino, uint64_t seen)
+{
+	bool touched;
+
+	pthread_mutex_lock(&j->lock);
+	touched = remote_touched_file_since(&j->touched, ino, seen);
 	pthread_mutex_unlock(&j->lock);
 	return touched;
 }

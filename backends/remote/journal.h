@@ -48,6 +48,8 @@ uint64_t remote_journal_noted(struct remote_journal *j);
  * moved or removed so. Perhaps true for no reason where SEEN is of some minutes ago.
  */
 bool remote_journal_touched(struct remote_journal *j, const char *path, uint64_t seen);
+/* Whether contents, mode or times of the file INO were changed after batch SEEN, by any name. */
+bool remote_journal_touched_file(struct remote_journal *j, uint64_t ino, uint64_t seen);
 /*
  * Whether what was changed of the file INO, which has several names, is unsent and would not come
  * to the machine if one of them were removed: no change that is unsent has told of the others.

@@ -331,6 +331,11 @@ static uint64_t seen(void *data)
 	return remote_journal_seen(((struct remote_box *)data)->journal);
 }
 
+static bool touched_file(uint64_t ino, uint64_t seen, void *data)
+{
+	return remote_journal_touched_file(((struct remote_box *)data)->journal, ino, seen);
+}
+
 static void dirty(const char *path, uint64_t ino, void *data)
 {
 	remote_tree_dirty(((struct remote_box *)data)->tree, path, ino);
@@ -345,6 +350,7 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 	                                          .pool = b->pool,
 	                                          .cache_mb = b->host->settings->cache_mb,
 	                                          .touched = touched,
+	                                          .touched_file = touched_file,
 	                                          .seen = seen,
 	                                          .data = box};
 	int r = remote_journal_open(box->dir, &box->journal, err);

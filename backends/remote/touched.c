@@ -1,7 +1,12 @@
-/* By path, for each of which there are three batches: see struct spot. */
+/*
+ * By path, for each of which there are three batches: see struct spot. A file, which may have other
+ * names than the one that a change told of, stands at the path of its number, which no path is.
+ */
 #include "backends/remote/touched.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,14 +83,33 @@ static int touch(struct remote_touched *t, const char *path, bool shaped, uint64
 	return 0;
 }
 
+#define FILE_PATH 24
+
+static void file_path(char path[FILE_PATH], uint64_t ino)
+{
+	snprintf(path, FILE_PATH, "/%" PRIu64, ino);
+}
+
+/* Whether C changes a file by one of its names. */
+static bool is_of_file(const struct sbx_change *c)
+{
+	return c->ino && (c->kind == SBX_CHANGE_DATA || c->kind == SBX_CHANGE_EMPTIED ||
+	                  c->kind == SBX_CHANGE_STATUS);
+}
+
 int remote_touched_add(struct remote_touched *t, const struct sbx_change *c, uint64_t batch)
 {
 	const bool shaped = c->kind == SBX_CHANGE_MADE || c->kind == SBX_CHANGE_GONE ||
 	                    c->kind == SBX_CHANGE_MOVED || c->kind == SBX_CHANGE_SWAPPED;
+	char path[FILE_PATH];
 	int r = touch(t, c->path, shaped, batch);
 
 	if (!r && c->to)
 		r = touch(t, c->to, true, batch);
+	if (!r && is_of_file(c)) {
+		file_path(path, c->ino);
+		r = touch(t, path, false, batch);
+	}
 	if (r)
 		t->floor = batch;
 	return r;
@@ -110,6 +134,16 @@ bool remote_touched_since(const struct remote_touched *t, const char *path, uint
 			return true;
 	}
 	return false;
+}
+
+bool remote_touched_file_since(const struct remote_touched *t, uint64_t ino, uint64_t seen)
+{
+	char path[FILE_PATH];
+	const struct spot *spot;
+
+	file_path(path, ino);
+	spot = find(t, path, strlen(path));
+	return seen < t->floor || (spot && spot->changed > seen);
 }
 
 void remote_touched_forget(struct remote_touched *t, uint64_t floor)

@@ -26,6 +26,8 @@ struct remote_tree_config {
 	 * a manifest says nothing of it.
 	 */
 	bool (*touched)(const char *path, uint64_t seen, void *data);
+	/* [any] The same of the file of the copy that is numbered INO, by whatever name. */
+	bool (*touched_file)(uint64_t ino, uint64_t seen, void *data);
 	/* [any] The batch up to which the machine has everything by now. */
 	uint64_t (*seen)(void *data);
 	void *data;

@@ -61,6 +61,15 @@ static int look(struct remote_tree *t, struct entry *e)
 	return e->node ? 0 : -ENOMEM;
 }
 
+/* Of a file with other names the change may have been told of one of these. */
+static bool is_touched(const struct remote_news *w, const struct entry *e)
+{
+	const struct remote_tree_config *cfg = &w->tree->cfg;
+
+	return touched(w, e->path) || (!S_ISDIR(e->st.st_mode) && e->st.st_nlink > 1 &&
+	                               cfg->touched_file(e->st.st_ino, w->seen, cfg->data));
+}
+
 /* Whether the entry is to stay as it is: newer is known of it, or the host has changed it. */
 static bool is_kept(struct remote_news *w, const struct entry *e)
 {
@@ -68,7 +77,7 @@ static bool is_kept(struct remote_news *w, const struct entry *e)
 
 	if (n->told_ns > w->begun_ns || (n->dir && n->dir->there_ns > w->begun_ns))
 		return true;
-	if (!n->dirty && !touched(w, e->path))
+	if (!n->dirty && !is_touched(w, e))
 		return false;
 	lag(w->tree, e->parent);
 	return true;

@@ -45,6 +45,18 @@ static bool touched(const char *path, uint64_t batch, void *data)
 	return ret;
 }
 
+static bool touched_file(uint64_t ino, uint64_t batch, void *data)
+{
+	bool ret = false;
+
+	(void)data;
+	pthread_mutex_lock(&tf.lock);
+	for (size_t i = 0; i < tf.n_touches && !ret; i++)
+		ret = tf.touches[i].batch > batch && tf.touches[i].ino == ino;
+	pthread_mutex_unlock(&tf.lock);
+	return ret;
+}
+
 static uint64_t seen(void *data)
 {
 	uint64_t ret;
@@ -91,6 +103,7 @@ void tree_open(void)
 	                                          .pool = tf.pool,
 	                                          .cache_mb = tf.cache_mb,
 	                                          .touched = touched,
+	                                          .touched_file = touched_file,
 	                                          .seen = seen};
 	struct sbx_error err = SBX_ERROR_INIT;
 
@@ -452,13 +465,13 @@ void take_sent(const char *path)
 	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
 }
 
-static void note(const char *path, bool shaped)
+static void note(const char *path, uint64_t ino, bool shaped)
 {
 	pthread_mutex_lock(&tf.lock);
 	tf.touches = realloc(tf.touches, (tf.n_touches + 1) * sizeof(*tf.touches));
 	assert_non_null(tf.touches);
-	tf.touches[tf.n_touches++] =
-	        (struct tree_touch){.path = strdup(path), .batch = tf.batch, .shaped = shaped};
+	tf.touches[tf.n_touches++] = (struct tree_touch){
+	        .path = strdup(path), .ino = ino, .batch = tf.batch, .shaped = shaped};
 	pthread_mutex_unlock(&tf.lock);
 }
 
@@ -470,9 +483,9 @@ static void tell(enum sbx_change_kind kind, const char *path, const char *to, co
 	const bool shaped =
 	        kind != SBX_CHANGE_DATA && kind != SBX_CHANGE_EMPTIED && kind != SBX_CHANGE_STATUS;
 
-	note(path, shaped);
+	note(path, st->st_ino, shaped);
 	if (to)
-		note(to, shaped);
+		note(to, st->st_ino, shaped);
 	remote_tree_changed(tf.tree, &c);
 }
 

@@ -11,7 +11,7 @@
 
 struct tree_touch {
 	char *path;
-	uint64_t batch;
+	uint64_t ino, batch;
 	bool shaped; /* made, moved or removed */
 };
 

@@ -45,6 +45,28 @@ static void a_name_touches_what_is_above_and_below(void **state)
 	remote_touched_release(&t);
 }
 
+static void a_file_is_touched_by_any_name(void **state)
+{
+	const struct sbx_change data = {.kind = SBX_CHANGE_DATA, .path = "a", .ino = 12},
+	                        moved = {.kind = SBX_CHANGE_MOVED,
+	                                 .path = "b",
+	                                 .to = "c",
+	                                 .ino = 13};
+	struct remote_touched t = {0};
+
+	(void)state;
+	assert_int_equal(remote_touched_add(&t, &data, 5), 0);
+	assert_int_equal(remote_touched_add(&t, &moved, 5), 0);
+	assert_true(remote_touched_file_since(&t, 12, 4));
+	assert_false(remote_touched_file_since(&t, 12, 5));
+	assert_false(remote_touched_file_since(&t, 1, 4));
+	assert_false(remote_touched_file_since(&t, 13, 4));
+	remote_touched_forget(&t, 5);
+	assert_true(remote_touched_file_since(&t, 1, 4));
+	assert_false(remote_touched_file_since(&t, 12, 5));
+	remote_touched_release(&t);
+}
+
 static void what_is_forgotten_counts_as_touched(void **state)
 {
 	struct remote_touched t = {0};
@@ -65,6 +87,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(contents_touch_the_file_alone),
 	        cmocka_unit_test(a_name_touches_what_is_above_and_below),
+	        cmocka_unit_test(a_file_is_touched_by_any_name),
 	        cmocka_unit_test(what_is_forgotten_counts_as_touched),
 	};
 

@@ -448,6 +448,29 @@ static void test_mode_is_changed_in_place(void **state)
 	assert_true(is_here("f", SBX_NEED_DATA));
 }
 
+/* The change was told of the one name, and an older answer tells of the other. */
+static void test_mode_of_a_file_with_two_names(void **state)
+{
+	char record[200];
+	struct stat there, st;
+
+	(void)state;
+	at_machine("echo f >f; ln f g; chmod 644 f");
+	refresh(true);
+	expect_file("f", "f\n");
+	host_removes("g");
+	assert_int_equal(linkat(tf.root, "f", tf.root, "g", 0), 0);
+	host_is_sent();
+	assert_int_equal(stat(scratch_path("tree/f"), &there), 0);
+	host_changes_mode("f", 0755);
+	snprintf(record, sizeof(record), "-f 644 %lld %lld.%09ld %llu 2 g||",
+	         (long long)there.st_size, (long long)there.st_mtim.tv_sec, there.st_mtim.tv_nsec,
+	         (unsigned long long)there.st_ino);
+	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
+	assert_int_equal(fstatat(tf.root, "g", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+}
+
 static void test_directory_in_place_of_another(void **state)
 {
 	(void)state;
@@ -996,6 +1019,7 @@ int main(void)
 	        case_of(test_open_file_follows),
 	        case_of(test_other_contents_of_the_same_time),
 	        case_of(test_mode_is_changed_in_place),
+	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
