@@ -21,10 +21,11 @@ r_has_git() {
 # our own, and with STAGE becomes the repository's.
 r_tree_now() {
 	r_index=$R_ROOM/index.$$
-	cp "$(r_git rev-parse --absolute-git-dir)/index" "$r_index"
+	# With its time: git looks into files that are as old as the index, or younger.
+	cp -p "$(r_git rev-parse --absolute-git-dir)/index" "$r_index"
 	GIT_INDEX_FILE=$r_index r_git add -A ${1:+-f} -- . && GIT_INDEX_FILE=$r_index r_git write-tree
 	r_code=$?
-	[ -z "$2" ] || [ $r_code != 0 ] || cp "$r_index" "$(r_git rev-parse --absolute-git-dir)/index"
+	[ -z "$2" ] || [ $r_code != 0 ] || cp -p "$r_index" "$(r_git rev-parse --absolute-git-dir)/index"
 	rm -f "$r_index"
 	return $r_code
 }

@@ -89,6 +89,19 @@ snapshots() {
 	[ "$(value I id)" != "$id" ]
 }
 
+# Of the size and the time that the index has, which is as old itself.
+same_times() {
+	set -e
+	new_tree
+	git -C "$room/tree" config core.trustctime false
+	touch -d '2020-01-01 00:00:00' "$room/tree/file"
+	git -C "$room/tree" add file
+	printf 'two\n' >"$room/tree/file"
+	touch -d '2020-01-01 00:00:00' "$room/tree/file" "$room/tree/.git/index"
+	call "r_snapshot '' two n n@n ''"
+	[ "$(git -C "$room/tree" show "$(value I id):file")" = two ]
+}
+
 marks() {
 	set -e
 	new_tree
@@ -190,6 +203,7 @@ packs() {
 
 for shell in dash 'bash --posix' 'busybox sh'; do
 	claim "a snapshot is a commit on the branch, without what is ignored" snapshots
+	claim "what was written in the moment of the last look is in it" same_times
 	claim "a mark moves nothing, and is gone back to" marks
 	claim "a restore goes back to a snapshot or to the base" restores
 	claim "a diff is what git apply takes" diffs
