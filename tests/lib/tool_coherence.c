@@ -467,6 +467,7 @@ static int cmd_coherence(int argc, char **argv)
 	if (asprintf(&tree, "%s/tree", argv[1]) < 0 || asprintf(&controls, "%s/ctl", argv[1]) < 0)
 		tool_die("memory");
 	tree_unseen = !getenv("SBX_UNSEEN") || strcmp(getenv("SBX_UNSEEN"), "0") != 0;
+	tree_dir_times = !getenv("SBX_DIR_TIMES") || strcmp(getenv("SBX_DIR_TIMES"), "0") != 0;
 	tree_root = tree;
 	tool_deadline((unsigned)wanted / 20 + 60);
 	for (int i = 0; i < ITEMS; i++)

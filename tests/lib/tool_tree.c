@@ -13,6 +13,7 @@
 #include "tool.h"
 
 const char *tree_root;
+bool tree_dir_times = true;
 long tree_steps;
 
 void tree_differs(const char *fmt, ...)
@@ -193,6 +194,8 @@ void tree_look(int i, struct sight *ret)
 	ret->kind = S_ISREG(st.st_mode) ? 'f' : S_ISDIR(st.st_mode) ? 'd' : '?';
 	ret->mode = st.st_mode & 07777;
 	ret->mtime = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+	if (ret->kind == 'd' && !tree_dir_times)
+		ret->mtime = 0;
 	if (ret->kind != 'f')
 		return;
 	ret->size = (uint64_t)st.st_size;
@@ -203,14 +206,14 @@ void tree_look(int i, struct sight *ret)
 	ret->hash = tree_hash(buf, n);
 }
 
-/* Times are compared only where WANT has one. */
+/* Times are compared only where both have one. */
 void tree_compare(int i, const struct sight *want, const struct sight *have, const char *who)
 {
 	char name[NAME_SIZE];
 
 	tree_name(i, name);
 	if (want->kind != have->kind || want->mode != have->mode || want->size != have->size ||
-	    want->hash != have->hash || (want->mtime && want->mtime != have->mtime))
+	    want->hash != have->hash || (want->mtime && have->mtime && want->mtime != have->mtime))
 		tree_differs("%s: %s sees %c %o %llu %llx %lld, it is %c %o %llu %llx %lld", name,
 		             who, have->kind, have->mode, (unsigned long long)have->size,
 		             (unsigned long long)have->hash, (long long)have->mtime, want->kind,

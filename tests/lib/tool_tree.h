@@ -18,7 +18,8 @@
 #define NAME_SIZE   16
 
 extern const char *tree_root;
-extern long tree_steps; /* so far; told with a difference */
+extern bool tree_dir_times; /* a sight of a directory has its time */
+extern long tree_steps;     /* so far; told with a difference */
 
 int tree_top(int i);
 void tree_name(int i, char name[NAME_SIZE]);
@@ -43,7 +44,7 @@ struct sight {
 };
 
 void tree_look(int i, struct sight *ret);
-/* Ends the program with a sentence where they differ; times are compared where WANT has one. */
+/* Ends the program with a sentence where they differ; times are compared where both have one. */
 void tree_compare(int i, const struct sight *want, const struct sight *have, const char *who);
 /* A sight as a line, and back: the item. */
 void tree_print(FILE *out, int i, const struct sight *s);
