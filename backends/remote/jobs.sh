@@ -93,6 +93,9 @@ r_oom() {
 r_oom
 r_oom_before=$R_OOM
 echo $$ >"$r_dir/super"
+# Nobody waits for the other end of a pipe: this shell has both, until the command has ended, or it
+# was killed.
+exec 8<>"$r_dir/out.in" 9<>"$r_dir/err.in"
 r_readers=
 for r_f in out err; do
 	{
@@ -102,7 +105,7 @@ for r_f in out err; do
 			exec cat
 		)
 		exec cat >/dev/null
-	} >"$r_dir/$r_f" <"$r_dir/$r_f.in" &
+	} >"$r_dir/$r_f" <"$r_dir/$r_f.in" 8<&- 9<&- &
 	r_readers="$r_readers $!"
 done
 (
@@ -125,13 +128,14 @@ done
 		[ "$r_time" -gt 0 ] || break
 	done
 	r_job_kill 9 "$r_job" "$r_dir"
-) &
+) 8<&- 9<&- &
 r_watch=$!
 r_in=$r_dir/in
 [ -e "$r_in" ] || r_in=/dev/null
 (exec $(command -v setsid) sh -c "$r_lead" sh "$r_dir" "$@" \
-	<"$r_in" >"$r_dir/out.in" 2>"$r_dir/err.in")
+	<"$r_in" >"$r_dir/out.in" 2>"$r_dir/err.in" 8<&- 9<&-)
 r_code=$?
+exec 8<&- 9<&-
 times >"$r_dir/times"
 r_job_kill 9 "$r_job" "$r_dir"
 kill "$r_watch"
