@@ -252,6 +252,8 @@ static int await_made(struct dirs *d, const char *name, atomic_bool *cancelled,
 	int code = EREMOTEIO;
 
 	while (sbx_now_ms() < until) {
+		if (is_cancelled(cancelled))
+			return sbx_fail(err, EINTR, "cancelled");
 		switch (dirs_state(d, name, reason, &code)) {
 		case SBX_MACHINE_CHANGING:
 			break;
@@ -262,8 +264,7 @@ static int await_made(struct dirs *d, const char *name, atomic_bool *cancelled,
 		default:
 			return 0;
 		}
-		if (pause_for(STEP_MS, cancelled, err) < 0)
-			return -EINTR;
+		pause_for(STEP_MS, NULL, NULL);
 	}
 	return sbx_fail(err, ETIMEDOUT, "the machine is still being made");
 }
