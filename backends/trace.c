@@ -448,20 +448,26 @@ static void away_unwant(struct sbx_sandbox *sb, struct sbx_want *w)
 	inner->impl->away->unwant(inner, w);
 }
 
-static int away_admit(struct sbx_sandbox *sb, struct sbx_error *err)
+static int away_admit(struct sbx_sandbox *sb, const struct sbx_change *meant, struct sbx_error *err)
 {
 	struct sbx_sandbox *inner = downcast(sb)->inner;
 
-	return inner->impl->away->admit(inner, err);
+	return inner->impl->away->admit(inner, meant, err);
 }
 
 static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
 {
 	struct sbx_sandbox *inner = downcast(sb)->inner;
 
-	if (c)
-		say("away.changed(%s, %s \"%s\")", sb->id, changes[c->kind], c->path);
+	say("away.changed(%s, %s \"%s\")", sb->id, changes[c->kind], c->path);
 	inner->impl->away->changed(inner, c);
+}
+
+static void away_dropped(struct sbx_sandbox *sb, const struct sbx_change *meant)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	inner->impl->away->dropped(inner, meant);
 }
 
 static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
@@ -497,6 +503,7 @@ static const struct sbx_away_impl away_impl = {
         .unwant = away_unwant,
         .admit = away_admit,
         .changed = away_changed,
+        .dropped = away_dropped,
         .flush = away_flush,
 };
 

@@ -155,41 +155,60 @@ void remote_journal_close(struct remote_journal *j)
 	sbx_cleanup_fd(&j->spare);
 	remote_text_release(&j->line);
 	remote_touched_release(&j->touched);
+	remote_meant_release(&j->meant);
 	pthread_mutex_destroy(&j->lock);
 	free(j);
 }
 
-int remote_journal_admit(struct remote_journal *j, struct sbx_error *err)
+/* Appends the line of C, whole or not at all. */
+static int append_line(struct remote_journal *j, enum remote_tense tense,
+                       const struct sbx_change *c)
+{
+	int r;
+
+	j->line.n = 0;
+	remote_line_write(&j->line, j->seq, tense, c);
+	r = j->line.failed ? -ENOMEM : sbx_write_all(j->fd, j->line.at, j->line.n);
+	if (!r) {
+		j->size += j->line.n;
+		j->seq++;
+		return 0;
+	}
+	/* A part of it would damage the file for whoever reads it later. */
+	if (ftruncate(j->fd, (off_t)j->size) < 0)
+		j->broken = true;
+	j->room = 0;
+	return r;
+}
+
+/* Has room for N lines more than were admitted, in a file that is there. 0 or -errno. */
+static int make_room(struct remote_journal *j, size_t n)
+{
+	int r = j->broken ? -EIO : remote_journal_make_files(j);
+
+	return r ? r : reserve(j, j->fd, j->size + (j->admitted + n) * LINE_ROOM, &j->room);
+}
+
+int remote_journal_admit(struct remote_journal *j, const struct sbx_change *meant,
+                         struct sbx_error *err)
 {
 	int r;
 
 	pthread_mutex_lock(&j->lock);
-	r = j->broken ? -EIO : remote_journal_make_files(j);
-	if (!r)
-		r = reserve(j, j->fd, j->size + (j->admitted + 1) * LINE_ROOM, &j->room);
+	r = make_room(j, meant ? 2 : 1);
+	if (!r && meant)
+		r = append_line(j, REMOTE_MEANT, meant);
 	j->admitted += !r;
 	pthread_mutex_unlock(&j->lock);
 	return r ? sbx_fail(err, -r, "cannot note what is changed: %s", strerror(-r)) : 0;
 }
 
-/* Appends the line of C, whole or not at all. */
-static void write_line(struct remote_journal *j, const struct sbx_change *c)
+/* Writes a line that has room. */
+static void write_line(struct remote_journal *j, enum remote_tense tense,
+                       const struct sbx_change *c)
 {
-	int r;
-
-	j->line.n = 0;
-	remote_line_write(&j->line, j->seq, c);
-	r = j->line.failed ? -ENOMEM : sbx_write_all(j->fd, j->line.at, j->line.n);
-	if (!r) {
-		j->size += j->line.n;
-		j->seq++;
-		return;
-	}
-	j->broken = true;
-	/* A part of it would damage the file for whoever reads it later. */
-	if (ftruncate(j->fd, (off_t)j->size) < 0)
-		return;
-	j->room = 0;
+	if (!j->broken && append_line(j, tense, c))
+		j->broken = true;
 }
 
 /* What was written to a file that has no name any more is nothing. */
@@ -201,13 +220,40 @@ static bool is_change(const struct sbx_change *c)
 void remote_journal_note(struct remote_journal *j, const struct sbx_change *c)
 {
 	pthread_mutex_lock(&j->lock);
-	if (c && is_change(c) && (j->open->damaged || !remote_plan_has(&j->open->plan, c))) {
-		if (!j->broken)
-			write_line(j, c);
+	if (is_change(c) && (j->open->damaged || !remote_plan_has(&j->open->plan, c))) {
+		write_line(j, REMOTE_DONE, c);
 		j->open->lines++;
 		remote_journal_take(j, c);
 	}
 	j->admitted -= j->admitted > 0;
+	pthread_mutex_unlock(&j->lock);
+}
+
+void remote_journal_drop(struct remote_journal *j, const struct sbx_change *meant)
+{
+	pthread_mutex_lock(&j->lock);
+	if (meant)
+		write_line(j, REMOTE_DROPPED, meant);
+	j->admitted -= j->admitted > 0;
+	pthread_mutex_unlock(&j->lock);
+}
+
+/* A line that has no room is of no loss: the next daemon looks as well. */
+void remote_journal_resolve(struct remote_journal *j, int root)
+{
+	pthread_mutex_lock(&j->lock);
+	for (size_t i = 0; i < j->meant.n; i++) {
+		const struct sbx_change *c = &j->meant.items[i];
+		const bool done = remote_meant_was_done(root, c);
+
+		if (!make_room(j, 1))
+			append_line(j, done ? REMOTE_DONE : REMOTE_DROPPED, c);
+		if (!done)
+			continue;
+		j->open->lines++;
+		remote_journal_take(j, c);
+	}
+	remote_meant_release(&j->meant);
 	pthread_mutex_unlock(&j->lock);
 }
 
@@ -360,9 +406,9 @@ int remote_journal_walk(struct remote_journal *j,
 	return r;
 }
 
-static int add_change(const struct sbx_change *c, void *data)
+static int add_change(const struct remote_line *line, void *data)
 {
-	return remote_plan_add(data, c);
+	return line->tense == REMOTE_DONE ? remote_plan_add(data, &line->change) : 0;
 }
 
 /* Makes the plan of B anew from its lines. */

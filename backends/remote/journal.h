@@ -5,6 +5,9 @@
  *
  *   DIR/journal.N   a head, and the lines of batch N: SEQ OP INO MODE PATH..., see line.h
  *
+ * What takes a name from something has a line before it is done as well, because a daemon may be
+ * killed before it can say that it was done, and then nothing would be found by the old name.
+ *
  * Thread-safe. TURN is the sandbox's.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_JOURNAL_H
@@ -29,15 +32,25 @@ int remote_journal_open(int dir, struct remote_journal **ret, struct sbx_error *
 void remote_journal_close(struct remote_journal *j); /* accepts NULL; what is unsent stays */
 
 /*
- * As sbx_away_impl.admit: room for one line is there, until note. -ENOSPC, -EDQUOT. -EIO: a line
- * could not be written before, and so no change is taken any more.
+ * [disk] What an earlier daemon meant to do when it was killed is looked for in ROOT, the copy, and
+ * is noted if it was done. Follows the opening, before anything else.
  */
-int remote_journal_admit(struct remote_journal *j, struct sbx_error *err);
+void remote_journal_resolve(struct remote_journal *j, int root);
+
+/*
+ * As sbx_away_impl.admit: MEANT (or NULL) has its line, and room for another is there until note or
+ * drop. -ENOSPC, -EDQUOT. -EIO: a line could not be written before, and so no change is taken any
+ * more.
+ */
+int remote_journal_admit(struct remote_journal *j, const struct sbx_change *meant,
+                         struct sbx_error *err);
 /*
  * As sbx_away_impl.changed. Contents that are unsent since the last cut are not noted again. A
  * rename between two names of one file, which changes nothing, is none.
  */
 void remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
+/* As sbx_away_impl.dropped. */
+void remote_journal_drop(struct remote_journal *j, const struct sbx_change *meant);
 
 /* Whether anything is unsent, batches that are being sent included. */
 bool remote_journal_pending(struct remote_journal *j);

@@ -9,6 +9,7 @@
 #include "backends/remote/batch.h"
 #include "backends/remote/journal.h"
 #include "backends/remote/line.h"
+#include "backends/remote/meant.h"
 #include "backends/remote/touched.h"
 
 struct remote_journal {
@@ -25,6 +26,7 @@ struct remote_journal {
 	bool broken;         /* a line could not be written */
 	struct remote_text line;
 	struct remote_touched touched;
+	struct remote_meant meant;  /* of an earlier daemon, until remote_journal_resolve */
 	uint64_t marked, marked_ms; /* a batch that was sent, and when */
 };
 
@@ -35,11 +37,11 @@ struct remote_batch_all *remote_journal_append(struct remote_journal *j, uint64_
 /* A change that has its line is one of the open batch. */
 void remote_journal_take(struct remote_journal *j, const struct sbx_change *c);
 /*
- * Calls FN for each change that the file of batch NUMBER has; *WHOLE is what of it can stay. 0 or a
+ * Calls FN for each line that the file of batch NUMBER has; *WHOLE is what of it can stay. 0 or a
  * negative errno with its sentence.
  */
 int remote_journal_read(struct remote_journal *j, uint64_t number, uint64_t *seq,
-                        int (*fn)(const struct sbx_change *c, void *data), void *data,
+                        int (*fn)(const struct remote_line *line, void *data), void *data,
                         size_t *whole, struct sbx_error *err);
 /* Makes the files that are still to be made. 0 or -errno. Thread-safe by the lock. */
 int remote_journal_make_files(struct remote_journal *j);

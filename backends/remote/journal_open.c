@@ -100,7 +100,7 @@ static int read_file(struct remote_journal *j, const char *name, char **ret, siz
 }
 
 int remote_journal_read(struct remote_journal *j, uint64_t number, uint64_t *seq,
-                        int (*fn)(const struct sbx_change *c, void *data), void *data,
+                        int (*fn)(const struct remote_line *line, void *data), void *data,
                         size_t *whole, struct sbx_error *err)
 {
 	char name[REMOTE_JOURNAL_NAME], id[REMOTE_ID_SIZE];
@@ -122,9 +122,17 @@ int remote_journal_read(struct remote_journal *j, uint64_t number, uint64_t *seq
 	return 0;
 }
 
-static int take_line(const struct sbx_change *c, void *data)
+static int take_line(const struct remote_line *line, void *data)
 {
-	remote_journal_take(data, c);
+	struct remote_journal *j = data;
+
+	if (line->tense == REMOTE_MEANT)
+		return remote_meant_add(&j->meant, &line->change);
+	remote_meant_remove(&j->meant, &line->change);
+	if (line->tense == REMOTE_DONE) {
+		j->open->lines++;
+		remote_journal_take(j, &line->change);
+	}
 	return 0;
 }
 
@@ -208,16 +216,12 @@ int remote_journal_load(struct remote_journal *j, struct sbx_error *err)
 	if (!whole)
 		return sbx_no_memory(err);
 	for (size_t i = 0; i < numbers.n; i++) {
-		const uint64_t before = j->seq;
-
 		if (!remote_journal_append(j, numbers.at[i]))
 			return sbx_no_memory(err);
 		r = remote_journal_read(j, numbers.at[i], &j->seq, take_line, j, &whole[i], err);
-		if (r)
-			return r;
-		if (j->open->damaged)
-			return sbx_no_memory(err);
-		if (j->seq != before)
+		if (r || j->open->damaged)
+			return r && r != -ENOMEM ? r : sbx_no_memory(err);
+		if (j->open->lines)
 			lines = i + 1;
 	}
 	j->seq = j->seq ? j->seq : 1;

@@ -18,6 +18,9 @@ static const char *const words[] = {
         [SBX_CHANGE_LINKED] = "linked", [SBX_CHANGE_STATUS] = "status",
 };
 
+/* By enum remote_tense. */
+static const char *const marks[] = {"", "?", "!"};
+
 #define FIELDS 6 /* words of a line at most */
 
 static bool has_other_path(enum sbx_change_kind kind)
@@ -54,10 +57,11 @@ static void add_word(struct remote_text *t, const char *word)
 	}
 }
 
-void remote_line_write(struct remote_text *t, uint64_t seq, const struct sbx_change *c)
+void remote_line_write(struct remote_text *t, uint64_t seq, enum remote_tense tense,
+                       const struct sbx_change *c)
 {
-	remote_text_printf(t, "%" PRIu64 " %s %" PRIu64 " %o", seq, words[c->kind], c->ino,
-	                   (unsigned)c->mode);
+	remote_text_printf(t, "%" PRIu64 " %s%s %" PRIu64 " %o", seq, marks[tense], words[c->kind],
+	                   c->ino, (unsigned)c->mode);
 	add_word(t, c->path);
 	if (has_other_path(c->kind))
 		add_word(t, c->to);
@@ -122,12 +126,20 @@ static bool read_number(const char *word, int base, uint64_t *ret)
 	return !errno && !*end;
 }
 
-static bool read_kind(const char *word, enum sbx_change_kind *ret)
+/* Only what takes a name from something is meant before. */
+static bool is_meant(enum sbx_change_kind kind)
 {
+	return kind == SBX_CHANGE_GONE || kind == SBX_CHANGE_MOVED || kind == SBX_CHANGE_SWAPPED;
+}
+
+static bool read_op(const char *word, enum remote_tense *tense, enum sbx_change_kind *kind)
+{
+	*tense = *word == '?' ? REMOTE_MEANT : *word == '!' ? REMOTE_DROPPED : REMOTE_DONE;
+	word += strlen(marks[*tense]);
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(words); i++)
 		if (strcmp(words[i], word) == 0) {
-			*ret = (enum sbx_change_kind)i;
-			return true;
+			*kind = (enum sbx_change_kind)i;
+			return *tense == REMOTE_DONE || is_meant(*kind);
 		}
 	return false;
 }
@@ -153,9 +165,9 @@ static bool read_fields(char *fields[FIELDS], size_t n, struct remote_line *line
 	struct sbx_change *c = &line->change;
 	uint64_t mode;
 
-	if (n < 5 || !read_number(fields[0], 10, &line->seq) || !read_kind(fields[1], &c->kind) ||
-	    !read_number(fields[2], 10, &c->ino) || !read_number(fields[3], 8, &mode) ||
-	    mode > (S_IFMT | 07777))
+	if (n < 5 || !read_number(fields[0], 10, &line->seq) ||
+	    !read_op(fields[1], &line->tense, &c->kind) || !read_number(fields[2], 10, &c->ino) ||
+	    !read_number(fields[3], 8, &mode) || mode > (S_IFMT | 07777))
 		return false;
 	c->mode = (mode_t)mode;
 	if (n != (has_other_path(c->kind) || has_target(c) ? 6 : 5))
@@ -222,8 +234,8 @@ static bool read_head(const char *text, size_t len, char id[REMOTE_ID_SIZE])
 }
 
 int remote_lines_read(const char *text, size_t len, const char *file, char id[REMOTE_ID_SIZE],
-                      uint64_t *seq, int (*fn)(const struct sbx_change *c, void *data), void *data,
-                      size_t *whole, struct sbx_error *err)
+                      uint64_t *seq, int (*fn)(const struct remote_line *line, void *data),
+                      void *data, size_t *whole, struct sbx_error *err)
 {
 	const char *end;
 	size_t lines = 0;
@@ -250,7 +262,7 @@ int remote_lines_read(const char *text, size_t len, const char *file, char id[RE
 			return damaged(file, lines, err);
 		}
 		*seq = line.seq + 1;
-		r = fn(&line.change, data);
+		r = fn(&line, data);
 		remote_line_release(&line);
 		if (r)
 			return r;

@@ -9,16 +9,26 @@
 #include "sandboxfs/away.h"
 #include "sandboxfs/error.h"
 
+/* What a line says of its change. */
+enum remote_tense {
+	REMOTE_DONE,
+	REMOTE_MEANT,   /* it is to be done, which another line then says */
+	REMOTE_DROPPED, /* what was meant was not done after all */
+};
+
 /*
- * SEQ OP INO MODE PATH [OTHER]: numbers in decimal, MODE in octal with the file's type. OTHER is
- * where something went, or the text of a link. Bytes of a word up to a blank, 0x7f, "%" and one
- * that begins with "." stand as %XX; "." is the root.
+ * SEQ OP INO MODE PATH [OTHER]: numbers in decimal, MODE in octal with the file's type. OP is a
+ * word, behind "?" what is meant, behind "!" what was dropped. OTHER is where something went, or
+ * the text of a link. Bytes of a word up to a blank, 0x7f, "%" and one that begins with "." stand
+ * as %XX; "." is the root.
  */
-void remote_line_write(struct remote_text *t, uint64_t seq, const struct sbx_change *c);
+void remote_line_write(struct remote_text *t, uint64_t seq, enum remote_tense tense,
+                       const struct sbx_change *c);
 
 /* A line that was read. */
 struct remote_line {
 	uint64_t seq;
+	enum remote_tense tense;
 	struct sbx_change change; /* strings are in store */
 	char *store;
 };
@@ -41,7 +51,7 @@ void remote_head_write(struct remote_text *t, const char *id);
  * return of FN ends it and is returned. -EUCLEAN with a sentence that names FILE; -ENOMEM.
  */
 int remote_lines_read(const char *text, size_t len, const char *file, char id[REMOTE_ID_SIZE],
-                      uint64_t *seq, int (*fn)(const struct sbx_change *c, void *data), void *data,
-                      size_t *whole, struct sbx_error *err);
+                      uint64_t *seq, int (*fn)(const struct remote_line *line, void *data),
+                      void *data, size_t *whole, struct sbx_error *err);
 
 #endif

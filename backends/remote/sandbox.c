@@ -214,9 +214,9 @@ static void away_unwant(struct sbx_sandbox *sb, struct sbx_want *w)
 		remote_tree_unwant(box->tree, w);
 }
 
-static int away_admit(struct sbx_sandbox *sb, struct sbx_error *err)
+static int away_admit(struct sbx_sandbox *sb, const struct sbx_change *meant, struct sbx_error *err)
 {
-	return remote_journal_admit(downcast(sb)->journal, err);
+	return remote_journal_admit(downcast(sb)->journal, meant, err);
 }
 
 static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
@@ -224,10 +224,13 @@ static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
 	struct remote_box *box = downcast(sb);
 
 	remote_journal_note(box->journal, c);
-	if (!c)
-		return;
 	remote_tree_changed(box->tree, c);
 	remote_sync_changed(box->sync);
+}
+
+static void away_dropped(struct sbx_sandbox *sb, const struct sbx_change *meant)
+{
+	remote_journal_drop(downcast(sb)->journal, meant);
 }
 
 static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
@@ -242,6 +245,7 @@ static const struct sbx_away_impl away = {.begin = away_begin,
                                           .unwant = away_unwant,
                                           .admit = away_admit,
                                           .changed = away_changed,
+                                          .dropped = away_dropped,
                                           .flush = away_flush};
 
 /* --- the host's own .git ----------------------------------------------------------------------
@@ -357,9 +361,11 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 
 	if (r == 0)
 		r = remote_tree_open(&config, &box->tree, err);
-	if (r == 0)
-		remote_journal_walk(box->journal, dirty, box);
-	return r;
+	if (r < 0)
+		return r;
+	remote_journal_resolve(box->journal, remote_tree_root(box->tree));
+	remote_journal_walk(box->journal, dirty, box);
+	return 0;
 }
 
 static int open_parts(struct remote_box *box, struct sbx_error *err)

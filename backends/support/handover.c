@@ -45,7 +45,7 @@ static void check_away(const struct sbx_sandbox *sb)
 
 	assert(!t == !sbx_is_away(sb));
 	assert(!t || (t->begin && t->rest && t->here && t->want && t->unwant && t->admit &&
-	              t->changed && t->flush));
+	              t->changed && t->dropped && t->flush));
 	(void)t;
 }
 

@@ -51,9 +51,14 @@ static int path_in(struct sbx_workspace *ws, struct sbx_node *dir, const char *n
 	return r < 0 ? unnamed(r, err) : 0;
 }
 
+static const struct sbx_change *meant(const struct ws_change *c)
+{
+	return c->takes ? &c->meant : NULL;
+}
+
 static int admit(struct ws_change *c, struct sbx_sandbox *sandbox, struct sbx_error *err)
 {
-	int r = sandbox->impl->away->admit(sandbox, err);
+	int r = sandbox->impl->away->admit(sandbox, meant(c), err);
 
 	if (r == 0)
 		c->sandbox = sandbox;
@@ -70,6 +75,37 @@ static void tell(struct ws_change *c, const struct sbx_change *what)
 	sandbox->impl->away->changed(sandbox, what);
 }
 
+static void drop(struct ws_change *c)
+{
+	struct sbx_sandbox *sandbox = c->sandbox;
+
+	c->sandbox = NULL;
+	sandbox->impl->away->dropped(sandbox, meant(c));
+}
+
+/* What was meant was done, or (R < 0) was not. */
+static void end_meant(struct ws_change *c, int r)
+{
+	assert(r < 0 || c->takes);
+	if (r < 0)
+		drop(c);
+	else
+		tell(c, &c->meant);
+}
+
+/* C is to do what KIND says to what WAS says. */
+static void mean(struct ws_change *c, enum sbx_change_kind kind)
+{
+	c->takes = true;
+	c->meant = (struct sbx_change){
+	        .kind = kind,
+	        .path = c->path,
+	        .to = kind == SBX_CHANGE_GONE ? NULL : c->to,
+	        .ino = c->was.st_ino,
+	        .mode = c->was.st_mode,
+	};
+}
+
 /* --- names -------------------------------------------------------------------------------------
  */
 
@@ -81,14 +117,16 @@ static int name_paths(struct ws_change *c, struct sbx_workspace *ws, struct sbx_
 	return r || !linked ? r : path_of(ws, linked, c->path, err);
 }
 
-int ws_change_begin(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir, int dirfd,
-                    const char *name, struct sbx_node *linked, struct sbx_error *err)
+int ws_change_begin_made(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir,
+                         int dirfd, const char *name, struct sbx_node *linked,
+                         struct sbx_error *err)
 {
 	const bool away = sbx_is_away(sandbox_of(dir));
 	bool told;
 	int r;
 
 	c->sandbox = NULL;
+	c->takes = false;
 	if (!away)
 		return 0;
 	told = is_name_told(ws, dir, name);
@@ -120,7 +158,7 @@ void ws_change_made(struct ws_change *c, int dirfd, const char *name, const stru
 	/* A name that is gone again already was never seen by anybody. */
 	if (r < 0 || (!is_made(c, what) && !(what->flags & O_TRUNC)) ||
 	    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-		tell(c, NULL);
+		drop(c);
 		return;
 	}
 	told.ino = st.st_ino;
@@ -134,16 +172,28 @@ void ws_change_made(struct ws_change *c, int dirfd, const char *name, const stru
 	tell(c, &told);
 }
 
+int ws_change_begin_removed(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir,
+                            int dirfd, const char *name, struct sbx_error *err)
+{
+	int r;
+
+	c->sandbox = NULL;
+	c->takes = false;
+	if (!sbx_is_away(sandbox_of(dir)) || !is_name_told(ws, dir, name))
+		return 0;
+	r = path_in(ws, dir, name, c->path, err);
+	if (r == 0 && fstatat(dirfd, name, &c->was, AT_SYMLINK_NOFOLLOW) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	mean(c, SBX_CHANGE_GONE);
+	return admit(c, sandbox_of(dir), err);
+}
+
 void ws_change_removed(struct ws_change *c, int r)
 {
-	if (!c->sandbox)
-		return;
-	assert(r < 0 || c->there);
-	tell(c, r < 0 ? NULL
-	              : &(struct sbx_change){.kind = SBX_CHANGE_GONE,
-	                                     .path = c->path,
-	                                     .ino = c->was.st_ino,
-	                                     .mode = c->was.st_mode});
+	if (c->sandbox)
+		end_meant(c, r);
 }
 
 /* --- moving ------------------------------------------------------------------------------------
@@ -156,6 +206,7 @@ int ws_change_begin_rename(struct ws_change *c, const struct ws_rename *rn, stru
 	int r;
 
 	c->sandbox = NULL;
+	c->takes = false;
 	if (!sbx_is_away(sandbox_of(rn->dir)))
 		return 0;
 	from = is_name_told(rn->ws, rn->dir, rn->name);
@@ -172,24 +223,17 @@ int ws_change_begin_rename(struct ws_change *c, const struct ws_rename *rn, stru
 	if (r < 0)
 		return r;
 	/* Two names of one file: rename(2) does nothing then. */
-	c->there = fstatat(rn->newfd->fd, rn->newname, &target, AT_SYMLINK_NOFOLLOW) < 0 ||
-	           target.st_ino != c->was.st_ino;
+	if (fstatat(rn->newfd->fd, rn->newname, &target, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    target.st_ino == c->was.st_ino)
+		return 0;
+	mean(c, rn->flags & RENAME_EXCHANGE ? SBX_CHANGE_SWAPPED : SBX_CHANGE_MOVED);
 	return admit(c, sandbox_of(rn->dir), err);
 }
 
-void ws_change_renamed(struct ws_change *c, const struct ws_rename *rn, int r)
+void ws_change_renamed(struct ws_change *c, int r)
 {
-	const bool swapped = rn->flags & RENAME_EXCHANGE;
-
-	if (!c->sandbox)
-		return;
-	tell(c, r < 0 || !c->there ? NULL
-	                           : &(struct sbx_change){.kind = swapped ? SBX_CHANGE_SWAPPED
-	                                                                  : SBX_CHANGE_MOVED,
-	                                                  .path = c->path,
-	                                                  .to = c->to,
-	                                                  .ino = c->was.st_ino,
-	                                                  .mode = c->was.st_mode});
+	if (c->sandbox)
+		end_meant(c, r);
 }
 
 /* --- a file ------------------------------------------------------------------------------------
@@ -201,6 +245,7 @@ int ws_change_begin_node(struct ws_change *c, struct sbx_workspace *ws, struct s
 	int r;
 
 	c->sandbox = NULL;
+	c->takes = false;
 	if (!sbx_is_away(sandbox_of(node)) || !is_told(ws, node))
 		return 0;
 	if (fstat(fd, &c->was) < 0)
@@ -222,7 +267,10 @@ void ws_change_end(struct ws_change *c, enum sbx_change_kind kind, int r)
 		r = -errno;
 	what.ino = c->was.st_ino;
 	what.mode = c->was.st_mode;
-	tell(c, r < 0 ? NULL : &what);
+	if (r < 0)
+		drop(c);
+	else
+		tell(c, &what);
 }
 
 int ws_change_data(struct sbx_workspace *ws, struct sbx_node *node, int fd, struct sbx_error *err)

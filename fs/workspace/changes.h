@@ -18,7 +18,9 @@
 /* One change, from before it is made to behind it. */
 struct ws_change {
 	struct sbx_sandbox *sandbox; /* NULL: nobody is told */
-	bool there;      /* something stood at PATH; of a rename: it is not two names of one file */
+	bool there;                  /* something stood at PATH */
+	bool takes;                  /* it takes a name from something, as MEANT says */
+	struct sbx_change meant;
 	struct stat was; /* what that was, or the file it is about */
 	int fd;          /* of that file, borrowed */
 	char path[PATH_MAX], to[PATH_MAX];
@@ -31,11 +33,15 @@ struct ws_change {
  */
 
 /*
- * NAME in DIR, open at DIRFD, is to be made, as a name of the file of LINKED unless that is NULL,
- * or removed. EXDEV: one of the two is of this machine alone.
+ * NAME in DIR, open at DIRFD, is to be made, as a name of the file of LINKED unless that is NULL.
+ * EXDEV: one of the two is of this machine alone.
  */
-int ws_change_begin(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir, int dirfd,
-                    const char *name, struct sbx_node *linked, struct sbx_error *err);
+int ws_change_begin_made(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir,
+                         int dirfd, const char *name, struct sbx_node *linked,
+                         struct sbx_error *err);
+/* NAME in DIR, open at DIRFD, is to be removed. */
+int ws_change_begin_removed(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *dir,
+                            int dirfd, const char *name, struct sbx_error *err);
 /* The file of NODE, open at FD, is to be emptied, or is to have another mode or other times. */
 int ws_change_begin_node(struct ws_change *c, struct sbx_workspace *ws, struct sbx_node *node,
                          int fd, struct sbx_error *err);
@@ -46,7 +52,7 @@ int ws_change_begin_rename(struct ws_change *c, const struct ws_rename *rn, stru
 void ws_change_made(struct ws_change *c, int dirfd, const char *name, const struct ws_new *what,
                     int r);
 void ws_change_removed(struct ws_change *c, int r);
-void ws_change_renamed(struct ws_change *c, const struct ws_rename *rn, int r);
+void ws_change_renamed(struct ws_change *c, int r);
 /* KIND: SBX_CHANGE_EMPTIED or SBX_CHANGE_STATUS. */
 void ws_change_end(struct ws_change *c, enum sbx_change_kind kind, int r);
 

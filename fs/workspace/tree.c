@@ -110,7 +110,7 @@ int ws_tree_make(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, cons
                  const struct ws_new *what, struct sbx_error *err)
 {
 	struct ws_change change;
-	int r = ws_change_begin(&change, ws, dir, dirfd, name, what->linked, err);
+	int r = ws_change_begin_made(&change, ws, dir, dirfd, name, what->linked, err);
 
 	if (r < 0)
 		return r;
@@ -153,7 +153,7 @@ int ws_tree_remove(struct sbx_workspace *ws, struct sbx_node *dir, int dirfd, co
                    int flags, struct sbx_error *err)
 {
 	struct ws_change change;
-	int r = ws_change_begin(&change, ws, dir, dirfd, name, NULL, err);
+	int r = ws_change_begin_removed(&change, ws, dir, dirfd, name, err);
 
 	if (r < 0)
 		return r;
@@ -368,6 +368,6 @@ int ws_tree_rename(const struct ws_rename *rn, bool by_moving, struct sbx_error 
 	if (r < 0)
 		return r;
 	r = rename_held(rn, by_moving);
-	ws_change_renamed(&change, rn, r);
+	ws_change_renamed(&change, r);
 	return r;
 }

@@ -104,12 +104,16 @@ struct sbx_away_impl {
 	void (*unwant)(struct sbx_sandbox *sb, struct sbx_want *w);
 	/*
 	 * [disk] Before an operation that changes something: there is room to note it, so that
-	 * changed cannot fail. ENOSPC, EDQUOT. One changed (or none) follows each that was
-	 * admitted.
+	 * changed cannot fail. ENOSPC, EDQUOT. One changed or dropped follows each that was
+	 * admitted. MEANT: what it is to do, where that takes a name from something (GONE, MOVED,
+	 * SWAPPED), else NULL. The backend notes it, because what was written to a file could not
+	 * be found by its name if the daemon were killed between the operation and changed.
 	 */
-	int (*admit)(struct sbx_sandbox *sb, struct sbx_error *err);
-	/* [disk] Notes the change, before the answer. With C NULL: there was none after all. */
+	int (*admit)(struct sbx_sandbox *sb, const struct sbx_change *meant, struct sbx_error *err);
+	/* [disk] Notes the change, before the answer. */
 	void (*changed)(struct sbx_sandbox *sb, const struct sbx_change *c);
+	/* [disk] Nothing was changed after all. MEANT as it was admitted. */
+	void (*dropped)(struct sbx_sandbox *sb, const struct sbx_change *meant);
 	/* [any] Has W told when all that was changed until now is where the sandbox really is. */
 	void (*flush)(struct sbx_sandbox *sb, struct sbx_want *w);
 };

@@ -578,13 +578,13 @@ static void write_file(struct sbx_sandbox *sb, const char *name, const char *tex
 		return;
 	}
 	pthread_rwlock_rdlock(sb->turn);
-	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	assert_int_equal(sb->impl->away->admit(sb, NULL, NULL), 0);
 	scratch_write(inside(sb, name), "");
 	assert_int_equal(fstatat(sbx_sandbox_root(sb), name, &st, 0), 0);
 	c.ino = st.st_ino;
 	c.kind = SBX_CHANGE_MADE;
 	sb->impl->away->changed(sb, &c);
-	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	assert_int_equal(sb->impl->away->admit(sb, NULL, NULL), 0);
 	c.kind = SBX_CHANGE_DATA;
 	sb->impl->away->changed(sb, &c);
 	scratch_write(inside(sb, name), text);

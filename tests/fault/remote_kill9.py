@@ -20,7 +20,7 @@ from mounted import MNT, ROOM, TOOL, Mounted, end_mount
 DIRS = ROOM + "/dirs/machines"
 KILLS = int(sys.argv[1])
 SEED = int(os.environ.get("SBX_SEED", random.randrange(1 << 30)))
-STEPS = ("record", "before", "cut", "sent", "forgotten")
+STEPS = ("meant", "record", "before", "cut", "sent", "forgotten")
 OPERATIONS = 60
 BOX = MNT + "/a"
 MOUNT = Mounted(f"seed {SEED}", ROOM + "/repo",
@@ -93,18 +93,16 @@ def seen(top):
     return items
 
 
-def same_groups(a, b):
-    """Which names are one file."""
-    def groups(items):
-        of = {}
-        for path, item in items.items():
-            if item[0] == "f":
-                of.setdefault(item[3], set()).add(path)
-        return {frozenset(g) for g in of.values()}
-    return groups(a) == groups(b)
+def names_of_files(items):
+    """The names of each file of ITEMS."""
+    of = {}
+    for path, item in items.items():
+        if item[0] == "f":
+            of.setdefault(item[3], set()).add(path)
+    return {frozenset(names) for names in of.values()}
 
 
-def differs(want, have):
+def differs_by_name(want, have):
     """What differs, in words; "" where nothing does."""
     plain_want = {p: i[:3] for p, i in want.items()}
     plain_have = {p: i[:3] for p, i in have.items()}
@@ -113,7 +111,19 @@ def differs(want, have):
                          f"{str(plain_have.get(p))[:80]}"
                          for p in sorted({**plain_want, **plain_have})
                          if plain_want.get(p) != plain_have.get(p))
-    return "" if same_groups(want, have) else "other names are one file"
+    return ""
+
+
+def differs(want, have):
+    """The same, with which names are one file."""
+    words = differs_by_name(want, have)
+    if words:
+        return words
+    one, other = names_of_files(want), names_of_files(have)
+    if one == other:
+        return ""
+    return f"names of one file: want {sorted(map(sorted, one - other))}, " \
+           f"have {sorted(map(sorted, other - one))}"
 
 
 class Host:
@@ -349,9 +359,10 @@ def lost(barrier, host, have):
 
 
 def same_in_the_end(where):
-    """The mount shows what is here until the machine has been asked."""
+    """The mount shows what is here until the machine has been asked. Names of one file at the
+    machine may be files of their own for the host."""
     for _ in range(600):
-        words = differs(seen(machine()), seen(BOX))
+        words = differs_by_name(seen(machine()), seen(BOX))
         if not words:
             return
         time.sleep(0.05)

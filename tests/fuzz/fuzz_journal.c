@@ -7,9 +7,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int add(const struct sbx_change *c, void *data)
+static int add(const struct remote_line *line, void *data)
 {
-	return remote_plan_add(data, c);
+	return line->tense == REMOTE_DONE ? remote_plan_add(data, &line->change) : 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

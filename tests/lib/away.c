@@ -283,10 +283,11 @@ static bool away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, 
 /* --- changes -----------------------------------------------------------------------------------
  */
 
-static int away_admit(struct sbx_sandbox *sb, struct sbx_error *err)
+static int away_admit(struct sbx_sandbox *sb, const struct sbx_change *meant, struct sbx_error *err)
 {
 	struct away_sandbox *s = downcast(sb);
 
+	(void)meant;
 	if (stands(s, "full"))
 		return sbx_fail(err, ENOSPC, "there is no room to note it");
 	atomic_fetch_add(&s->admitted, 1);
@@ -345,9 +346,15 @@ static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
 	if (atomic_fetch_sub(&s->admitted, 1) <= 0)
 		abort();
 	pthread_mutex_lock(&s->lock);
-	if (c)
-		note(s, c);
+	note(s, c);
 	pthread_mutex_unlock(&s->lock);
+}
+
+static void away_dropped(struct sbx_sandbox *sb, const struct sbx_change *meant)
+{
+	(void)meant;
+	if (atomic_fetch_sub(&downcast(sb)->admitted, 1) <= 0)
+		abort();
 }
 
 /* Nothing goes on by itself. */
@@ -370,6 +377,7 @@ static const struct sbx_away_impl away_impl = {
         .unwant = away_unwant,
         .admit = away_admit,
         .changed = away_changed,
+        .dropped = away_dropped,
         .flush = away_flush,
 };
 

@@ -1,10 +1,11 @@
 /*
  * Linked with --wrap into sandboxfs-dirs, to have it die, or look anew, at a chosen moment:
  *
- *   SBX_KILL_AT=WHAT:N   the Nth WHAT of this process is its last. WHAT: before, a change was made
- *                        and is not in the journal yet; record, its line is there and nobody was
- *                        answered; cut, a batch was cut; sent, the machine has a batch, which is
- *                        not forgotten yet; forgotten, it is
+ *   SBX_KILL_AT=WHAT:N   the Nth WHAT of this process is its last. WHAT: meant, a change is in the
+ *                        journal as what is to be done; before, it was made and is not there as
+ *                        done yet; record, its line is there and nobody was answered; cut, a batch
+ *                        was cut; sent, the machine has a batch, which is not forgotten yet;
+ *                        forgotten, it is
  *   SBX_REMOTE_DEADLINE_MS=N  nothing is waited for longer
  *   SBX_ABSENT=N         one question in N whether something is here is answered no, at random
  */
@@ -17,6 +18,10 @@
 #include "backends/remote/journal.h"
 #include "backends/remote/tree.h"
 
+int __real_remote_journal_admit(struct remote_journal *j, const struct sbx_change *meant,
+                                struct sbx_error *err);
+int __wrap_remote_journal_admit(struct remote_journal *j, const struct sbx_change *meant,
+                                struct sbx_error *err);
 void __real_remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
 void __wrap_remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
 int __real_remote_journal_cut(struct remote_journal *j, struct remote_batch **ret,
@@ -42,15 +47,24 @@ static void passed(const char *what, atomic_ulong *count)
 		raise(SIGKILL);
 }
 
+int __wrap_remote_journal_admit(struct remote_journal *j, const struct sbx_change *meant,
+                                struct sbx_error *err)
+{
+	static atomic_ulong count;
+	int r = __real_remote_journal_admit(j, meant, err);
+
+	if (r == 0 && meant)
+		passed("meant", &count);
+	return r;
+}
+
 void __wrap_remote_journal_note(struct remote_journal *j, const struct sbx_change *c)
 {
 	static atomic_ulong before, after;
 
-	if (c)
-		passed("before", &before);
+	passed("before", &before);
 	__real_remote_journal_note(j, c);
-	if (c)
-		passed("record", &after);
+	passed("record", &after);
 }
 
 int __wrap_remote_journal_cut(struct remote_journal *j, struct remote_batch **ret,

@@ -90,11 +90,12 @@ static void away_unwant(struct sbx_sandbox *sb, struct sbx_want *w)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static int away_admit(struct sbx_sandbox *sb, struct sbx_error *err)
+static int away_admit(struct sbx_sandbox *sb, const struct sbx_change *meant, struct sbx_error *err)
 {
 	struct played_away *a = away_of(sb);
 	bool full;
 
+	(void)meant;
 	pthread_mutex_lock(&a->lock);
 	full = a->full;
 	a->admitted += !full;
@@ -111,8 +112,18 @@ static void away_changed(struct sbx_sandbox *sb, const struct sbx_change *c)
 	assert(a->admitted > 0);
 	a->admitted--;
 	n = strlen(a->log);
-	if (c)
-		snprintf(a->log + n, sizeof(a->log) - n, "%d %s;", c->kind, c->path);
+	snprintf(a->log + n, sizeof(a->log) - n, "%d %s;", c->kind, c->path);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void away_dropped(struct sbx_sandbox *sb, const struct sbx_change *meant)
+{
+	struct played_away *a = away_of(sb);
+
+	(void)meant;
+	pthread_mutex_lock(&a->lock);
+	assert(a->admitted > 0);
+	a->admitted--;
 	pthread_mutex_unlock(&a->lock);
 }
 
@@ -136,6 +147,7 @@ const struct sbx_away_impl played_away_impl = {
         .unwant = away_unwant,
         .admit = away_admit,
         .changed = away_changed,
+        .dropped = away_dropped,
         .flush = away_flush,
 };
 

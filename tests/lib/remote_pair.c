@@ -78,13 +78,16 @@ static void admit(struct pair *p)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (remote_journal_admit(p->journal, &err))
+	if (remote_journal_admit(p->journal, NULL, &err))
 		fail_msg("%s", err.text);
 }
 
 static bool note(struct pair *p, bool done, const struct sbx_change *c)
 {
-	remote_journal_note(p->journal, done ? c : NULL);
+	if (done)
+		remote_journal_note(p->journal, c);
+	else
+		remote_journal_drop(p->journal, NULL);
 	return done;
 }
 

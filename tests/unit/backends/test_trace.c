@@ -242,10 +242,10 @@ static void what_is_elsewhere_shows_through(void **state)
 	sbx_loop_stop(loop);
 	sbx_loop_run(loop);
 	assert_int_equal(code, 0);
-	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
+	assert_int_equal(sb->impl->away->admit(sb, NULL, NULL), 0);
 	sb->impl->away->changed(sb, &(struct sbx_change){.kind = SBX_CHANGE_GONE, .path = "x"});
-	assert_int_equal(sb->impl->away->admit(sb, NULL), 0);
-	sb->impl->away->changed(sb, NULL);
+	assert_int_equal(sb->impl->away->admit(sb, NULL, NULL), 0);
+	sb->impl->away->dropped(sb, NULL);
 	assert_string_equal(away.log, "3 x;");
 	sbx_sandbox_replaced(faults.made, 3, 4);
 	sbx_sandbox_altered(faults.made);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,7 +53,7 @@ static void note(struct remote_journal *j, enum sbx_change_kind kind, const char
 {
 	const struct sbx_change c = {.kind = kind, .path = path, .ino = ino, .mode = 0100644};
 
-	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
 	remote_journal_note(j, &c);
 }
 
@@ -115,6 +116,115 @@ static void a_torn_line_is_dropped(void **state)
 	remote_journal_close(j);
 	j = opened();
 	assert_int_equal(remote_journal_noted(j), 2);
+	remote_journal_close(j);
+}
+
+/* The numbers of the inodes of files of the copy. */
+static uint64_t made(const char *name)
+{
+	struct stat st;
+	int fd = openat(dir, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	close(fd);
+	return st.st_ino;
+}
+
+static void mean(struct remote_journal *j, const struct sbx_change *c)
+{
+	assert_int_equal(remote_journal_admit(j, c, NULL), 0);
+}
+
+static void collect_path(const char *path, uint64_t ino, void *data)
+{
+	const size_t n = strlen(data);
+
+	(void)ino;
+	snprintf((char *)data + n, 200 - n, "%s;", path);
+}
+
+/* Where the contents of the batch of an earlier daemon are looked for. */
+static void expect_where(struct remote_journal *j, const char *want)
+{
+	char found[200] = "";
+
+	remote_journal_resolve(j, dir);
+	assert_int_equal(remote_journal_walk(j, collect_path, found), 0);
+	assert_string_equal(found, want);
+}
+
+static void what_was_done_and_not_noted_is_found(void **state)
+{
+	const uint64_t a = made("a"), b = made("b"), gone = made("gone"), c = made("c");
+	const struct sbx_change moved = {
+	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	const struct sbx_change swapped = {
+	        .kind = SBX_CHANGE_SWAPPED, .path = "b", .to = "c", .ino = b, .mode = 0100644};
+	const struct sbx_change removed = {
+	        .kind = SBX_CHANGE_GONE, .path = "gone", .ino = gone, .mode = 0100644};
+	struct remote_journal *j = opened();
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", a);
+	note(j, SBX_CHANGE_DATA, "b", b);
+	note(j, SBX_CHANGE_DATA, "c", c);
+	note(j, SBX_CHANGE_DATA, "gone", gone);
+	mean(j, &moved);
+	mean(j, &swapped);
+	mean(j, &removed);
+	assert_int_equal(renameat(dir, "a", dir, "to"), 0);
+	assert_int_equal(renameat2(dir, "b", dir, "c", RENAME_EXCHANGE), 0);
+	assert_int_equal(unlinkat(dir, "gone", 0), 0);
+	remote_journal_close(j);
+	/* It has its line by then, so it is so once more. */
+	for (int i = 0; i < 2; i++) {
+		j = opened();
+		expect_where(j, "to;c;b;");
+		remote_journal_close(j);
+	}
+}
+
+static void what_was_meant_and_not_done_is_not(void **state)
+{
+	const uint64_t a = made("a"), b = made("b");
+	const struct sbx_change moved = {
+	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	const struct sbx_change removed = {
+	        .kind = SBX_CHANGE_GONE, .path = "b", .ino = b, .mode = 0100644};
+	struct remote_journal *j = opened();
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", a);
+	note(j, SBX_CHANGE_DATA, "b", b);
+	mean(j, &moved);
+	mean(j, &removed);
+	remote_journal_close(j);
+	j = opened();
+	expect_where(j, "a;b;");
+	remote_journal_close(j);
+	/* And that is not asked again. */
+	assert_int_equal(renameat(dir, "a", dir, "to"), 0);
+	j = opened();
+	expect_where(j, "a;b;");
+	remote_journal_close(j);
+}
+
+static void what_was_dropped_is_in_no_doubt(void **state)
+{
+	const uint64_t a = made("a");
+	const struct sbx_change moved = {
+	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	struct remote_journal *j = opened();
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "a", a);
+	mean(j, &moved);
+	remote_journal_drop(j, &moved);
+	remote_journal_close(j);
+	assert_int_equal(renameat(dir, "a", dir, "to"), 0);
+	j = opened();
+	expect_where(j, "a;");
 	remote_journal_close(j);
 }
 
@@ -194,7 +304,7 @@ static void what_is_unsent_is_found_where_it_is_now(void **state)
 	(void)state;
 	note(j, SBX_CHANGE_DATA, "d/a", 1);
 	assert_int_equal(cut(j, &n), 1);
-	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
 	remote_journal_note(j, &c);
 	remote_journal_close(j);
 	j = opened();
@@ -208,7 +318,7 @@ static void link_to(struct remote_journal *j, const char *path, const char *to, 
 	const struct sbx_change c = {
 	        .kind = SBX_CHANGE_LINKED, .path = path, .to = to, .ino = ino, .mode = 0100644};
 
-	assert_int_equal(remote_journal_admit(j, NULL), 0);
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
 	remote_journal_note(j, &c);
 }
 
@@ -304,12 +414,12 @@ static int play_full_disk(void)
 	if (!small_disk())
 		return 2;
 	dir = open(scratch_path("disk"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || remote_journal_open(dir, &j, NULL) || remote_journal_admit(j, NULL))
+	if (dir < 0 || remote_journal_open(dir, &j, NULL) || remote_journal_admit(j, NULL, NULL))
 		return 3;
 	fill_disk();
 	for (admitted = 1; admitted < 100000; admitted++) {
 		struct sbx_error err = SBX_ERROR_INIT;
-		const int r = remote_journal_admit(j, &err);
+		const int r = remote_journal_admit(j, NULL, &err);
 
 		if (r && (r != -ENOSPC || !*err.text))
 			return 4;
@@ -363,6 +473,9 @@ int main(void)
 	        CASE(what_is_unsent_is_found_where_it_is_now),
 	        CASE(a_change_hangs_on_the_only_name_that_was_told),
 	        CASE(what_was_admitted_has_room_on_a_full_disk),
+	        CASE(what_was_done_and_not_noted_is_found),
+	        CASE(what_was_meant_and_not_done_is_not),
+	        CASE(what_was_dropped_is_in_no_doubt),
 	        CASE(threads_lose_no_line),
 	};
 

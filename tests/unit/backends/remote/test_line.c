@@ -11,16 +11,17 @@
 
 #include "backends/remote/line.h"
 
-static void expect_same(const struct sbx_change *c)
+static void expect_same(enum remote_tense tense, const struct sbx_change *c)
 {
 	struct remote_text t = {0};
 	struct remote_line line;
 
-	remote_line_write(&t, 7, c);
+	remote_line_write(&t, 7, tense, c);
 	assert_int_equal(t.at[t.n - 1], '\n');
 	assert_null(memchr(t.at, '\n', t.n - 1));
 	assert_int_equal(remote_line_read(t.at, t.n - 1, &line), 0);
 	assert_int_equal(line.seq, 7);
+	assert_int_equal(line.tense, tense);
 	assert_int_equal(line.change.kind, c->kind);
 	assert_int_equal(line.change.ino, c->ino);
 	assert_int_equal(line.change.mode, c->mode);
@@ -42,13 +43,21 @@ static void a_change_is_read_as_it_was(void **state)
 	for (int i = 1; i < 256; i++)
 		odd[i - 1] = (char)(i == '/' ? '_' : i);
 	odd[255] = '\0';
-	expect_same(&(struct sbx_change){
-	        .kind = SBX_CHANGE_DATA, .path = odd, .ino = UINT64_MAX, .mode = 0100644});
-	expect_same(&(struct sbx_change){
-	        .kind = SBX_CHANGE_MOVED, .path = ".a/.b", .to = "%41 b", .mode = 040755});
-	expect_same(&(struct sbx_change){
-	        .kind = SBX_CHANGE_MADE, .path = "l", .target = ".", .mode = S_IFLNK | 0777});
-	expect_same(&(struct sbx_change){.kind = SBX_CHANGE_STATUS, .path = "", .mode = 040700});
+	expect_same(REMOTE_DONE, &(struct sbx_change){.kind = SBX_CHANGE_DATA,
+	                                              .path = odd,
+	                                              .ino = UINT64_MAX,
+	                                              .mode = 0100644});
+	for (enum remote_tense tense = REMOTE_DONE; tense <= REMOTE_DROPPED; tense++)
+		expect_same(tense, &(struct sbx_change){.kind = SBX_CHANGE_MOVED,
+		                                        .path = ".a/.b",
+		                                        .to = "%41 b",
+		                                        .mode = 040755});
+	expect_same(REMOTE_DONE, &(struct sbx_change){.kind = SBX_CHANGE_MADE,
+	                                              .path = "l",
+	                                              .target = ".",
+	                                              .mode = S_IFLNK | 0777});
+	expect_same(REMOTE_DONE,
+	            &(struct sbx_change){.kind = SBX_CHANGE_STATUS, .path = "", .mode = 040700});
 }
 
 static void what_is_no_line_is_refused(void **state)
@@ -57,6 +66,8 @@ static void what_is_no_line_is_refused(void **state)
 	        "",
 	        "7",
 	        "7 data 1 644",
+	        "7 ?data 1 644 a",
+	        "7 ?!gone 1 644 a",
 	        "x data 1 644 a",
 	        "7 other 1 644 a",
 	        "7 data 1 648 a",
