@@ -362,7 +362,10 @@ def same_in_the_end(where):
     """The mount shows what is here until the machine has been asked. Names of one file at the
     machine may be files of their own for the host."""
     for _ in range(600):
-        words = differs_by_name(seen(machine()), seen(BOX))
+        try:
+            words = differs_by_name(seen(machine()), seen(BOX))
+        except FileNotFoundError as e:
+            words = str(e)  # it went while it was looked at
         if not words:
             return
         time.sleep(0.05)
