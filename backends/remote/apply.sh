@@ -532,15 +532,18 @@ r_do_mode() {
 	r_chmod "$@"
 }
 
-# r_do_sent PATH...: tells how they are now
+# r_do_sent PATH...: tells how they are now. Those of a batch that was done before may have been
+# written to since.
 r_do_sent() {
 	[ -z "$R_STOP" ] || return
+	r_as="="
+	[ -z "$R_ALL" ] || r_as=-
 	r_now=$(date +%s%N)
 	case $r_now in
 	*[!0-9]* | ?????????? | ???????????) r_now=$(date +%s)000000000 ;;
 	esac
 	if find . -prune -printf ''; then
-		find "$@" -prune -type f -printf '=%y %m %s %T@,%C@ %i %n %p\0\0'
+		find "$@" -prune -type f -printf "$r_as"'%y %m %s %T@,%C@ %i %n %p\0\0'
 	else
 		r_list_sent "$@"
 	fi | r_frame M - "$r_now"
@@ -550,5 +553,5 @@ r_do_sent() {
 r_list_sent() {
 	[ "$R_top" ] || r_look_around >/dev/null
 	find "$@" -prune -type f ! -path "*$R_NL*" -print0 | xargs -0 -r stat -c "$R_form" |
-		sed "$R_types;s/^-f /=f /" | tr '\n' '\0'
+		sed "$R_types;s/^-f /${r_as}f /" | tr '\n' '\0'
 }

@@ -4,7 +4,7 @@
  * Bytes of a REMOTE_MANIFEST frame: records, each two strings that end with NUL,
  *   FLAG TYPE " " MODE " " SIZE " " MTIME[","CTIME] " " INO " " NLINK " " PATH NUL TARGET NUL
  * FLAG: L a directory all of whose names are in this manifest; = a file that the host sent, as it
- * stands there now; ? nothing is there; - anything else. TYPE: f d l p s
+ * came to stand there; ? nothing is there; - anything else. TYPE: f d l p s
  * (others are left out). MODE: octal permissions. MTIME, CTIME: seconds, and with a point up to
  * nine digits more. PATH: from the root, which is "."; "./" may stand before any other. TARGET: of
  * a link, else empty. A record "!" NUL NUL, or an end in the middle of a record: there is more than
@@ -34,7 +34,7 @@ struct remote_listed {
 	uint64_t ino;
 	uint32_t nlink;
 	bool complete; /* a directory whose names are all here */
-	bool sent;
+	bool sent;     /* a file, just now, by the host */
 	const char *target;
 };
 

@@ -148,7 +148,7 @@ static int evict(struct remote_tree *t, const struct candidate *c)
 	if (fd < 0 || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !stand_in(t, c, &st, &l, &told_ns))
 		return 0;
-	r = remote_replace(t, fd, name, &l, NULL, &n);
+	r = remote_replace(t, fd, name, &l, true, NULL, &n);
 	if (r)
 		return r;
 	pthread_mutex_lock(&t->lock);

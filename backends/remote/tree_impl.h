@@ -216,9 +216,12 @@ char *remote_text_of_link(const struct remote_tree *t, const char *path, const c
 /* Makes what L says as NAME, which is free, in DIRFD, whose node is PARENT. 0 or -errno. */
 int remote_place(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l,
                  struct remote_node *parent, struct remote_node **ret);
-/* Has what L says take the name; neither is a directory. 0 or -errno. */
+/*
+ * Has what L says take the name; neither is a directory. SAME: it is the same file, so who has it
+ * open has what takes the name. 0 or -errno.
+ */
 int remote_replace(struct remote_tree *t, int dirfd, const char *name,
-                   const struct remote_listed *l, struct remote_node *parent,
+                   const struct remote_listed *l, bool same, struct remote_node *parent,
                    struct remote_node **ret);
 /* Gives the regular file NAME the size, mode and time that L says, and keeps that: of contents that
  * are HERE the size is that already, and the time stays. 0 or -errno. */

@@ -206,7 +206,8 @@ static void temp_name(struct remote_tree *t, char *ret, size_t size)
 }
 
 /* What stands as TEMP takes the name of the file or link OLD. */
-static int take_name(struct remote_tree *t, const char *temp, int dirfd, const char *name, int old)
+static int take_name(struct remote_tree *t, const char *temp, int dirfd, const char *name, int old,
+                     bool same)
 {
 	_cleanup_fd_ int new = sbx_beneath_open(t->temp, temp, O_PATH);
 
@@ -214,27 +215,28 @@ static int take_name(struct remote_tree *t, const char *temp, int dirfd, const c
 		return new;
 	if (renameat(t->temp, temp, dirfd, name) < 0)
 		return -errno;
-	sbx_sandbox_replaced(t->cfg.sandbox, old, new);
+	if (same)
+		sbx_sandbox_replaced(t->cfg.sandbox, old, new);
 	return 0;
 }
 
 /* OLD, whose name was taken. */
-static void note_replaced(struct remote_tree *t, const struct stat *old)
+static void note_replaced(struct remote_tree *t, const struct stat *old, bool same)
 {
 	struct remote_node *n;
 
 	pthread_mutex_lock(&t->lock);
 	n = remote_node_find(t, old->st_ino);
 	if (n && old->st_nlink <= 1) {
-		n->replaced = true;
-		n->retry_ns = sbx_now_ns();
+		n->replaced = same;
+		n->retry_ns = same ? sbx_now_ns() : 0;
 		remote_node_gone(t, n);
 	}
 	pthread_mutex_unlock(&t->lock);
 }
 
 int remote_replace(struct remote_tree *t, int dirfd, const char *name,
-                   const struct remote_listed *l, struct remote_node *parent,
+                   const struct remote_listed *l, bool same, struct remote_node *parent,
                    struct remote_node **ret)
 {
 	_cleanup_fd_ int old = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -249,12 +251,12 @@ int remote_replace(struct remote_tree *t, int dirfd, const char *name,
 	temp_name(t, temp, sizeof(temp));
 	r = make(t, t->temp, temp, l);
 	if (!r)
-		r = take_name(t, temp, dirfd, name, old);
+		r = take_name(t, temp, dirfd, name, old, same);
 	if (r) {
 		unlinkat(t->temp, temp, 0);
 		return r;
 	}
-	note_replaced(t, &st);
+	note_replaced(t, &st, same);
 	return note_made(t, dirfd, name, &v, parent, ret);
 }
 

@@ -259,9 +259,19 @@ static int make(struct remote_news *w, struct entry *e, const struct remote_list
 	return 0;
 }
 
+/*
+ * Whether L may be the file that is open here. What is not here is in no descriptor either: there
+ * the name counts.
+ */
+static bool is_same_file(const struct remote_node *n, const struct remote_listed *l)
+{
+	return n->state != REMOTE_HERE || !n->version.ino || n->version.ino == l->ino;
+}
+
 static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
-	int r = remote_replace(w->tree, e->dirfd, e->name, l, e->parent, &e->node);
+	int r = remote_replace(w->tree, e->dirfd, e->name, l, is_same_file(e->node, l), e->parent,
+	                       &e->node);
 
 	if (r)
 		return cannot_be(r) ? 0 : r;
@@ -289,32 +299,29 @@ static bool has_our_time(const struct entry *e, const struct remote_listed *l)
 }
 
 /*
- * Whether these are the contents that are here, and the host has made something of the file that
- * the machine was sent: them, or its times, mode or name.
+ * Whether these are the contents that are here: the machine was just sent them; or the host has
+ * given the file other times where no ctime tells contents that have the size and time of those
+ * before.
  */
 static bool is_ours(const struct entry *e, const struct remote_listed *l)
 {
 	const struct remote_node *n = e->node;
 
-	if (n->state != REMOTE_HERE || n->racy || (uint64_t)e->st.st_size != l->size)
-		return false;
-	if (!n->version.ino)
-		return l->sent || has_our_time(e, l);
-	return n->version.ino == l->ino && !n->version.ctime_ns && has_our_time(e, l);
+	return n->state == REMOTE_HERE && !n->racy && (uint64_t)e->st.st_size == l->size &&
+	       has_our_time(e, l) &&
+	       (n->version.ino ? n->version.ino == l->ino && !l->ctime_ns : l->sent);
 }
 
 /*
- * Whether L is the version that is known. The ctime tells contents that were given the size and
- * the time of those before; where the mode is another too, that is why.
+ * Whether L is the version that is known. A mode, or a name, that is new has another ctime as well,
+ * but so have new contents that were given the size and the time of those before.
  */
 static bool is_known(const struct entry *e, const struct remote_listed *l)
 {
 	const struct remote_node *n = e->node;
 
-	if (!remote_version_is(&n->version, l) || n->racy)
-		return false;
-	return n->state == REMOTE_ABSENT || !l->ctime_ns || !n->version.ctime_ns ||
-	       n->version.ctime_ns == l->ctime_ns || (e->st.st_mode & 0777) != (l->mode & 0777);
+	return remote_version_is(&n->version, l) && !n->racy &&
+	       (n->state == REMOTE_ABSENT || n->version.ctime_ns == l->ctime_ns);
 }
 
 /* Notes that the contents that are here are what L says. */

@@ -86,8 +86,20 @@ static int pick_place(int who)
 	}
 }
 
+/* Whether steps are made up for a job. */
+static bool for_job;
+
+static void note_moved(int from)
+{
+	held_moved(model[from].id);
+	for (int j = 0; model[from].kind == 'd' && j < SUBS; j++)
+		held_moved(model[TOPS + from * SUBS + j].id);
+}
+
 static void model_move(int from, int to)
 {
+	if (for_job)
+		note_moved(from);
 	model[to] = model[from];
 	model_new(&model[from], '-');
 	for (int j = 0; model[to].kind == 'd' && j < SUBS; j++) {
@@ -349,10 +361,12 @@ static char *make_script(int who)
 	FILE *out = open_memstream(&script, &size);
 
 	print_half(out, who);
+	for_job = true;
 	for (unsigned n = 1 + pick(12); n; n--) {
 		make_up(who, line);
 		fprintf(out, "%s\n", line);
 	}
+	for_job = false;
 	fclose(out);
 	return script;
 }

@@ -62,6 +62,8 @@ void held_open(const char *path, unsigned id, const unsigned char *data, size_t 
 /* The names are gone through anew: held_follow for each file that has one, with what it holds. */
 void held_renew(void);
 void held_follow(unsigned id, const unsigned char *data, size_t size);
+/* A job moves the file ID. */
+void held_moved(unsigned id);
 /* Writes to the I-th file if it has no name any more; whether it did. */
 bool held_write(unsigned i, unsigned origin);
 /* Each is what was opened, as it was written to since some seconds ago (AWAIT: by now); or says

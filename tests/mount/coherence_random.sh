@@ -9,8 +9,9 @@ prepare() {
 }
 
 # Elsewhere it is now and then forgotten what is here, and the copy may be no larger than 1 MiB.
-# A directory gets its time there when what the host did in it is done there.
-! is_away || export SBX_ABSENT=7 SBX_DIR_TIMES=0
+# A directory gets its time there when what the host did in it is done there. Files are known by
+# their names there, so a descriptor does not follow what a job moves.
+! is_away || export SBX_ABSENT=7 SBX_DIR_TIMES=0 SBX_FOLLOWED=0
 
 claim "mounting" mount_none "$(! is_away || echo cache_mb=1)"
 claim "mkdir" prepare
