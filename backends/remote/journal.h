@@ -132,8 +132,9 @@ void remote_load_release(struct remote_load *load);
  * put: step by step, numbered, each of which is done once, also when the lines run again after
  * having been broken off anywhere, or by several runners at once. A step that cannot be done (its
  * file is gone there) is told by a frame REMOTE_STEP, whose bytes are the path, NUL, and why; and
- * passed over. Frames REMOTE_MANIFEST tell how the files that were put are now. The lines end the
- * call by REMOTE_FAILED where they cannot go on; then another round of loads is needed.
+ * passed over. Frames REMOTE_MANIFEST tell how the files are then that were put, or touched. The
+ * lines end the call by REMOTE_FAILED where they cannot go on; then another round of loads is
+ * needed.
  */
 void remote_batch_script(const struct remote_batch *b, struct remote_text *out);
 /* Whether step NUMBER of the batch, as a frame REMOTE_STEP has it, moves or links: from where to

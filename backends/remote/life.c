@@ -440,6 +440,9 @@ static void verify_work(void *data)
 	} else if (r == 0) {
 		note_look(box, &look);
 		r = remote_tree_refresh(box->tree, false, NULL, &box->cancelled, &err);
+		/* What was sent meanwhile, or is still to be sent, is known afterwards. */
+		if (r == 0 && remote_tree_lags(box->tree))
+			remote_sync_changed(box->sync);
 	}
 	pthread_mutex_lock(&box->lock);
 	box->verified = r == 0;

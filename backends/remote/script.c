@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/remote/batch.h"
+#include "sandboxfs/cleanup.h"
 
 #define WORDS_MAX 100 /* of one line */
 #define BYTES_MAX 8192
@@ -202,6 +203,12 @@ static void write_mode(struct writer *w, const struct remote_item *item)
 	add_path(w, &w->words, item->path);
 }
 
+static void write_sent(struct writer *w, const char *path)
+{
+	begin_line(w, verb_sent, 0, false);
+	add_path(w, &w->words, path);
+}
+
 static void write_items(struct writer *w, const struct remote_batch_all *b)
 {
 	const struct remote_item *end = b->items + b->n, *status = b->items + b->files;
@@ -216,10 +223,32 @@ static void write_items(struct writer *w, const struct remote_batch_all *b)
 		if (item->state == REMOTE_ITEM_ALONE)
 			write_mode(w, item);
 	for (const struct remote_item *item = b->items; item < b->items + b->files; item++)
-		if (item->node->type == S_IFREG && b->pub.places[item->place].put) {
-			begin_line(w, verb_sent, 0, false);
-			add_path(w, &w->words, item->path);
+		if (item->node->type == S_IFREG && b->pub.places[item->place].put)
+			write_sent(w, item->path);
+}
+
+/*
+ * The names by which a file has another ctime by now. Those of which no change was told are not
+ * known.
+ */
+static void write_touched(struct writer *w, const struct remote_batch_all *b)
+{
+	for (const struct remote_node *node = b->plan.names.nodes; node; node = node->next) {
+		const bool put = node->born || node->data;
+		const struct remote_name *name = node->names;
+
+		if ((node->type && node->type != S_IFREG) || !name ||
+		    !(put || node->status || node->step || node->fixed))
+			continue;
+		for (name = put ? name->next : name; name; name = name->next) {
+			_cleanup_free_ char *path = NULL;
+
+			if (remote_name_path(&b->plan.names, name, &path))
+				w->out->failed = true;
+			else if (path)
+				write_sent(w, path);
 		}
+	}
 }
 
 int remote_batch_write(struct remote_batch_all *b)
@@ -230,6 +259,7 @@ int remote_batch_write(struct remote_batch_all *b)
 		if (!b->plan.steps[i].dropped)
 			write_step(&w, &b->plan.steps[i], i + 1);
 	write_items(&w, b);
+	write_touched(&w, b);
 	end_line(&w);
 	b->steps.failed |= w.key.failed || w.words.failed || w.want.failed || w.path.failed;
 	remote_text_release(&w.key);

@@ -38,6 +38,7 @@ struct flushing {
 	struct remote_reply reply;
 	struct sbx_want *wants;
 	bool under_way;
+	bool asks; /* for what the machine has where that is not known */
 	int code;
 	struct sbx_error err;
 };
@@ -342,6 +343,8 @@ static void flush_end(struct remote_sync *s, int code, const struct sbx_error *e
 	}
 	if (code == 0) {
 		s->retry_ms = 0;
+		if (!s->code && !s->flush.asks && remote_tree_lags(s->config.tree))
+			arm(s, QUIET_MS);
 	} else if (!s->code) {
 		s->retry_ms = s->retry_ms ? 2 * s->retry_ms : RETRY_MS;
 		arm(s, s->retry_ms < RETRY_LAST_MS ? s->retry_ms : RETRY_LAST_MS);
@@ -399,7 +402,8 @@ static void flush_ready(struct remote_ride *ride, int code, const struct sbx_err
 		flush_end(s, code, err);
 		return;
 	}
-	if (!ride->carries) {
+	f->asks = remote_tree_lags(s->config.tree);
+	if (!ride->carries && !f->asks) {
 		remote_sync_landed(ride, -ECANCELED, NULL);
 		flush_end(s, 0, err);
 		return;
@@ -411,6 +415,8 @@ static void flush_ready(struct remote_ride *ride, int code, const struct sbx_err
 	                               .done = flush_called,
 	                               .data = s};
 	ride->body = (struct remote_text){0};
+	if (f->asks)
+		remote_tree_ask(s->config.tree, &f->call.body);
 	remote_call_begin(s->link, &f->call);
 }
 
@@ -418,6 +424,7 @@ static void flush_begin(struct remote_sync *s)
 {
 	s->flush.under_way = true;
 	s->flush.wants = s->waiting;
+	s->flush.asks = false;
 	s->flush.err = SBX_ERROR_INIT;
 	s->waiting = NULL;
 	s->flush.ride = (struct remote_ride){.ready = flush_ready, .sync = s};
@@ -470,7 +477,7 @@ static void in_time(struct sbx_timer *t)
 	s->armed = false;
 	pthread_mutex_unlock(&s->lock);
 	if (s->link && !s->code && !s->flush.under_way &&
-	    remote_journal_pending(s->config.journal)) {
+	    (remote_journal_pending(s->config.journal) || remote_tree_lags(s->config.tree))) {
 		flush_begin(s);
 		advance(s);
 	}

@@ -70,6 +70,11 @@ void remote_tree_busy(struct remote_tree *t, bool busy);
  */
 void remote_tree_ask(struct remote_tree *t, struct remote_text *body);
 /*
+ * [any] Whether a manifest spoke of something that the host had changed by then, so that nobody
+ * knows what the machine has there until remote_tree_ask was answered once more.
+ */
+bool remote_tree_lags(struct remote_tree *t);
+/*
  * [pool] Takes over what REPLY's manifests say, all of which saw the batches up to SEEN. The turn
  * is taken, for a few milliseconds at a time. *ALTERED: something is other than it was; the caller
  * has sbx_sandbox_altered called. 0, or -errno where the copy could not be changed.

@@ -174,6 +174,18 @@ void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 	free(q.last);
 }
 
+bool remote_tree_lags(struct remote_tree *t)
+{
+	const struct remote_node *n;
+
+	pthread_mutex_lock(&t->lock);
+	n = t->top;
+	while (n && !n->dir->lags)
+		n = remote_dir_next(t, n);
+	pthread_mutex_unlock(&t->lock);
+	return n != NULL;
+}
+
 /* The question that is answered by WORD, taken out; or NULL. */
 static struct remote_ask *take_ask(struct remote_tree *t, const char *word)
 {

@@ -145,7 +145,8 @@ static int evict(struct remote_tree *t, const struct candidate *c)
 	if (!dir)
 		return -ENOMEM;
 	fd = sbx_beneath_open(t->root, *dir ? dir : ".", O_RDONLY | O_DIRECTORY);
-	if (fd < 0 || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	/* What has several names would become several files. */
+	if (fd < 0 || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_nlink > 1 ||
 	    !stand_in(t, c, &st, &l, &told_ns))
 		return 0;
 	r = remote_replace(t, fd, name, &l, true, NULL, &n);

@@ -78,6 +78,7 @@ struct remote_node {
 	uint64_t retry_ns;              /* not asked for before; replaced_ns of what is replaced */
 	struct remote_failure *failure; /* NULL: none */
 	struct remote_dir *dir;         /* NULL: it is none */
+	char *heir; /* of a file with several names: the path of one that another file took */
 	struct remote_node *older, *newer; /* among those that are gone */
 };
 
@@ -218,7 +219,8 @@ int remote_place(struct remote_tree *t, int dirfd, const char *name, const struc
                  struct remote_node *parent, struct remote_node **ret);
 /*
  * Has what L says take the name; neither is a directory. SAME: it is the same file, so who has it
- * open has what takes the name. 0 or -errno.
+ * open has what takes the name; where it has other names, what takes one of them takes the others
+ * when L says the same of those. 0 or -errno.
  */
 int remote_replace(struct remote_tree *t, int dirfd, const char *name,
                    const struct remote_listed *l, bool same, struct remote_node *parent,

@@ -299,17 +299,17 @@ static bool has_our_time(const struct entry *e, const struct remote_listed *l)
 }
 
 /*
- * Whether these are the contents that are here: the machine was just sent them; or the host has
- * given the file other times where no ctime tells contents that have the size and time of those
- * before.
+ * Whether these are the contents that are here: the machine was just sent them, or the file's mode,
+ * times or name; or the host has given it other times where no ctime tells contents that have the
+ * size and time of those before.
  */
 static bool is_ours(const struct entry *e, const struct remote_listed *l)
 {
 	const struct remote_node *n = e->node;
 
 	return n->state == REMOTE_HERE && !n->racy && (uint64_t)e->st.st_size == l->size &&
-	       has_our_time(e, l) &&
-	       (n->version.ino ? n->version.ino == l->ino && !l->ctime_ns : l->sent);
+	       has_our_time(e, l) && (!n->version.ino || n->version.ino == l->ino) &&
+	       (l->sent || (n->version.ino && !n->version.ctime_ns && !l->ctime_ns));
 }
 
 /*

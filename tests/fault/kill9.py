@@ -18,7 +18,7 @@ from mounted import MNT, ROOM, TOOL, Mounted, end_mount, lines, mounts
 
 REPO, STATE = ROOM + "/repo", ROOM + "/state"
 KILLS = int(sys.argv[1])
-SEED = int(os.environ.get("SBX_SEED", random.randrange(1 << 30)))
+SEED = int(os.environ.get("SBX_SEED") or random.randrange(1 << 30))
 MAYBE = object()
 MOUNT = Mounted(f"seed {SEED}", REPO, "state_dir=" + STATE)
 check = MOUNT.check

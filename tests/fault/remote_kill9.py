@@ -19,7 +19,7 @@ from mounted import MNT, ROOM, TOOL, Mounted, end_mount
 
 DIRS = ROOM + "/dirs/machines"
 KILLS = int(sys.argv[1])
-SEED = int(os.environ.get("SBX_SEED", random.randrange(1 << 30)))
+SEED = int(os.environ.get("SBX_SEED") or random.randrange(1 << 30))
 STEPS = ("meant", "record", "before", "cut", "sent", "forgotten")
 OPERATIONS = 60
 BOX = MNT + "/a"

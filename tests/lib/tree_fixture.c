@@ -459,8 +459,9 @@ void take_sent(const char *path)
 
 	snprintf(full, sizeof(full), "%s/%s", tf.link.tree, path);
 	assert_int_equal(stat(full, &st), 0);
-	snprintf(record, sizeof(record), "=f %o %lld %lld.%09ld %llu 1 %s||", st.st_mode & 07777,
-	         (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+	snprintf(record, sizeof(record), "=f %o %lld %lld.%09ld,%lld.%09ld %llu 1 %s||",
+	         st.st_mode & 07777, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+	         st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec,
 	         (unsigned long long)st.st_ino, path);
 	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
 }
@@ -531,6 +532,19 @@ void host_moves(const char *from, const char *to)
 	assert_int_equal(fstatat(tf.root, from, &st, AT_SYMLINK_NOFOLLOW), 0);
 	assert_int_equal(renameat(tf.root, from, tf.root, to), 0);
 	tell(SBX_CHANGE_MOVED, from, to, &st);
+	pthread_rwlock_unlock(&tf.turn);
+}
+
+void host_links(const char *from, const char *to)
+{
+	struct stat st;
+
+	wait_names(from, false);
+	wait_names(to, false);
+	pthread_rwlock_rdlock(&tf.turn);
+	assert_int_equal(linkat(tf.root, from, tf.root, to, 0), 0);
+	assert_int_equal(fstatat(tf.root, from, &st, AT_SYMLINK_NOFOLLOW), 0);
+	tell(SBX_CHANGE_LINKED, from, to, &st);
 	pthread_rwlock_unlock(&tf.turn);
 }
 

@@ -71,6 +71,7 @@ char *reply_of(const char *text, const char *records);
 void host_writes(const char *path, const char *text);
 void host_removes(const char *path);
 void host_moves(const char *from, const char *to);
+void host_links(const char *from, const char *to);
 void host_makes_dir(const char *path);
 void host_changes_mode(const char *path, mode_t mode);
 /* The machine knows of all that the host has changed; and it has the contents of PATH. */

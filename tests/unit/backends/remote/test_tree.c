@@ -426,6 +426,50 @@ static void test_other_contents_of_the_same_time(void **state)
 	expect_file("f", "six\n");
 }
 
+static void test_what_the_host_does_is_no_reason_to_ask(void **state)
+{
+	unsigned calls;
+	uint64_t ino;
+
+	(void)state;
+	at_machine("echo one >f; touch -d @1000 f");
+	refresh(true);
+	expect_file("f", "one\n");
+	ino = ino_of("f");
+	host_changes_mode("f", 0600);
+	at_machine("chmod 600 f");
+	host_is_sent();
+	take_sent("f");
+	calls = tf.link.calls;
+	take_changes();
+	expect_file("f", "one\n");
+	assert_int_equal(ino_of("f"), ino);
+	assert_int_equal(tf.link.calls, calls + 1);
+	at_machine("echo two >f; touch -d @1000 f");
+	assert_true(take_changes());
+	expect_file("f", "two\n");
+}
+
+static void test_names_of_one_file_stay_one(void **state)
+{
+	(void)state;
+	at_machine("mkdir a b; echo one >a/f; ln a/f b/g");
+	refresh(true);
+	host_removes("b/g");
+	host_links("a/f", "b/g");
+	host_is_sent();
+	take_sent("a/f");
+	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
+	at_machine("echo other >a/f");
+	assert_true(take_changes());
+	expect_file("a/f", "other\n");
+	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
+	at_machine("rm b/g; echo third >b/g");
+	assert_true(take_changes());
+	expect_file("a/f", "other\n");
+	expect_file("b/g", "third\n");
+}
+
 static void test_mode_is_changed(void **state)
 {
 	struct stat st;
@@ -1028,6 +1072,8 @@ int main(void)
 	        case_of(test_new_while_commands_run),
 	        case_of(test_open_file_follows),
 	        case_of(test_other_contents_of_the_same_time),
+	        case_of(test_what_the_host_does_is_no_reason_to_ask),
+	        case_of(test_names_of_one_file_stay_one),
 	        case_of(test_mode_is_changed),
 	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
