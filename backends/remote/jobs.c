@@ -12,20 +12,20 @@
 
 #define LEASE_S    900
 #define NUMBERS    1000000u /* of files that are put for jobs, and as many behind it */
-#define DAEMON_MAX 48
+#define PREFIX_MAX 48
 
 int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jobs **ret)
 {
 	struct remote_jobs *j = calloc(1, sizeof(*j));
 
-	assert(strlen(config->daemon) <= DAEMON_MAX);
+	assert(strlen(config->prefix) <= PREFIX_MAX);
 	if (!j)
 		return -ENOMEM;
 	j->config = *config;
 	if (!j->config.lease_s)
 		j->config.lease_s = LEASE_S;
-	j->daemon = strdup(config->daemon);
-	if (!j->daemon) {
+	j->prefix = strdup(config->prefix);
+	if (!j->prefix) {
 		free(j);
 		return -ENOMEM;
 	}
@@ -41,7 +41,7 @@ static void free_jobs(struct remote_jobs *j)
 {
 	assert(!j->first && !j->taking && !j->polling && !j->pause.due_ns);
 	remote_text_release(&j->reap);
-	free(j->daemon);
+	free(j->prefix);
 	free(j);
 }
 
@@ -213,7 +213,7 @@ int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct 
 	job->jobs = j;
 	job->caller = caller;
 	job->refs = 1;
-	snprintf(job->id, sizeof(job->id), "%s-%010llu", j->daemon, number);
+	snprintf(job->id, sizeof(job->id), "%s-%010llu", j->prefix, number);
 	caller->part = job;
 	sbx_loop_post(j->config.loop, enter, job);
 	return 0;

@@ -19,7 +19,8 @@ struct remote_jobs_config {
 	struct sbx_pool *pool; /* wide */
 	struct remote_tree *tree;
 	struct remote_sync *sync;
-	const char *daemon; /* [a-z0-9]+, unique for this daemon: the ids of its jobs begin with it.
+	const char *prefix; /* [a-z0-9]+, unique for this daemon and sandbox, because machines may
+	                     * see one another's processes: the ids of its jobs begin with it.
 	                     * Copied */
 	unsigned lease_s;   /* after which a job of which nobody asks is killed. 0: 900 */
 	/* [any] As remote_tree_config.seen: what an answer that is asked for now has seen. */

@@ -15,7 +15,8 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/pool.h"
 
-#define START_MS    1000  /* that a start waits for the end, and */
+#define START_MS    1000  /* that a start waits for the end; */
+#define SPAWN_MS    50    /* where the client does not; and */
 #define POLL_MS     20000 /* a poll for something new; but */
 #define TURN_MS     1000  /* where other calls wait for it, or where no start was told yet */
 #define DEADLINE_MS 30000 /* of a call, besides */
@@ -253,7 +254,7 @@ static uint64_t start_wait_ms(const struct job *job)
 	const uint64_t time_s = job->words.time_s;
 
 	if (job->jobs->detaches)
-		return START_MS;
+		return job->words.background ? SPAWN_MS : START_MS;
 	return time_s && time_s < DAY_MS / 1000 ? time_s * 1000 : DAY_MS;
 }
 

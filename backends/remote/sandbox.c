@@ -371,6 +371,8 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 static int open_parts(struct remote_box *box, struct sbx_error *err)
 {
 	struct remote *b = box->backend;
+	static atomic_uint boxes;
+	_cleanup_free_ char *prefix = sbx_format("%sx%x", b->daemon, atomic_fetch_add(&boxes, 1));
 	struct remote_sync_config sync = {.sandbox = &box->base,
 	                                  .loop = b->host->loop,
 	                                  .pool = b->pool,
@@ -378,11 +380,11 @@ static int open_parts(struct remote_box *box, struct sbx_error *err)
 	struct remote_jobs_config jobs = {.sandbox = &box->base,
 	                                  .loop = b->host->loop,
 	                                  .pool = b->pool,
-	                                  .daemon = b->daemon,
+	                                  .prefix = prefix,
 	                                  .seen = seen,
 	                                  .idle = remote_box_jobs_idle,
 	                                  .data = box};
-	int r = open_files(box, err);
+	int r = prefix ? open_files(box, err) : sbx_no_memory(err);
 
 	if (r < 0)
 		return r;

@@ -715,6 +715,7 @@ static int hand_over(struct start *s)
 	        .program = s->plan.program,
 	        .cwd = s->plan.cwd,
 	        .timeout_ms = s->plan.timeout_ms,
+	        .background = s->kind != SBX_JOB_EXEC,
 	        .limits = s->plan.limits,
 	};
 	int r;

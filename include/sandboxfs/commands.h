@@ -27,6 +27,7 @@ struct sbx_exec {
 	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
 	uint64_t timeout_ms; /* after which the caller signals; for a backend whose commands go on
 	                      * when the daemon is gone. 0: none */
+	bool background;     /* the client waits for its start alone */
 	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
 };
 

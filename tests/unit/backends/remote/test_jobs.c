@@ -32,7 +32,7 @@ static struct sbx_loop *loop;
 static struct sbx_pool *pool;
 static pthread_t loop_thread;
 static struct shell_machine machine;
-static char daemon_name[40];
+static char job_prefix[40];
 static char *const *the_shell; /* that the machine has */
 static struct remote_link *the_link;
 static struct remote_jobs *jobs;
@@ -314,13 +314,13 @@ static void make_jobs(unsigned lease_s)
 	                                          .loop = loop,
 	                                          .pool = pool,
 	                                          .tree = (struct remote_tree *)&tree_busy,
-	                                          .daemon = daemon_name,
+	                                          .prefix = job_prefix,
 	                                          .lease_s = lease_s,
 	                                          .seen = seen_by_polls,
 	                                          .idle = on_idle};
 
 	/* Who watches over one of an earlier case ends it by its name. */
-	snprintf(daemon_name, sizeof(daemon_name), "d%dx%d", getpid(), ++n);
+	snprintf(job_prefix, sizeof(job_prefix), "d%dx%d", getpid(), ++n);
 	assert_int_equal(remote_jobs_create(&config, &jobs), 0);
 }
 
@@ -941,7 +941,7 @@ static void start_again(const char *id)
 	char line[200];
 
 	snprintf(line, sizeof(line),
-	         "r_exec 1000 1000 %s-%s 0 0 '' '' 0 0 0 0 0 touch '' touch ran", daemon_name, id);
+	         "r_exec 1000 1000 %s-%s 0 0 '' '' 0 0 0 0 0 touch '' touch ran", job_prefix, id);
 	ask(line, &reply);
 	assert_int_equal(reply.n, 1);
 	assert_int_equal(reply.frames[0].kind, REMOTE_FAILED);
@@ -1441,14 +1441,14 @@ static void jobs_of_another_daemon_are_swept(void **state)
 	(void)state;
 	begin(&r, "echo $$; exec sleep 300");
 	pid = pid_of(&r);
-	snprintf(line, sizeof(line), "r_sweep %s", daemon_name);
+	snprintf(line, sizeof(line), "r_sweep %s", job_prefix);
 	ask(line, &reply);
 	assert_int_equal(reply.n, 0);
 	remote_reply_release(&reply);
 	assert_false(is_dead(pid));
 	ask("r_sweep another", &reply);
 	assert_int_equal(reply.n, 1);
-	snprintf(line, sizeof(line), "%s-0000000001", daemon_name);
+	snprintf(line, sizeof(line), "%s-0000000001", job_prefix);
 	expect_info(&reply, "killed", line);
 	remote_reply_release(&reply);
 	wait_until_dead(pid);
