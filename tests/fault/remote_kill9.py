@@ -131,7 +131,7 @@ class Host:
 
     def __init__(self, rng, tree):
         self.rng, self.before, self.after = rng, tree, tree
-        self.groups = 0
+        self.groups, self.doing = 0, ""
         self.barrier = tree.copy()  # what the machine has for certain
         self.done = 0
 
@@ -153,7 +153,7 @@ class Host:
         do = self.rng.choice(kinds)(new)
         if not do:
             return False
-        self.after = new
+        self.after, self.doing = new, do.__qualname__
         do()
         self.before = new
         self.done += 1
@@ -340,7 +340,7 @@ def run_until_killed(host):
         host.synced()
         return False
     except OSError as e:
-        check(is_dead(), f"{e}, and the daemon lives")
+        check(is_dead(), f"{host.doing}: {e}, and the daemon lives")
         return True
 
 
