@@ -1,10 +1,10 @@
 /*
  * The attribute in which a file keeps what is known of it, so that a restart has what was fetched:
  *   STATE INO SIZE MTIME LOCAL-MTIME BOOT CTIME
- * STATE is A or H; INO, SIZE, MTIME and CTIME (ns) are the machine's. What was here and has another
- * size or time by now was changed by an operation that was never answered, and is absent again; so
- * is what an earlier run of the system wrote, because a power cut may have left holes. A directory
- * that was listed has L.
+ * STATE is A or H; INO, SIZE, MTIME and CTIME (ns) are the machine's. What has another size or time
+ * by now was perhaps changed by an operation that was never answered: nothing is known of it, and a
+ * manifest makes it anew. What an earlier run of the system wrote is absent, because a power cut
+ * may have left holes. A directory that was listed has L.
  */
 #include <assert.h>
 #include <errno.h>
@@ -60,14 +60,12 @@ static enum remote_state read_file(const struct remote_tree *t, int fd, const st
 	*ret = (struct remote_version){.size = (uint64_t)st->st_size};
 	read_kept(fd, text, sizeof(text));
 	if (sscanf(text, "%c %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %x %" SCNd64, &state,
-	           &ret->ino, &ret->size, &ret->mtime_ns, &mtime_ns, &boot, &ret->ctime_ns) != 7) {
+	           &ret->ino, &ret->size, &ret->mtime_ns, &mtime_ns, &boot, &ret->ctime_ns) != 7 ||
+	    ret->size != (uint64_t)st->st_size || mtime_ns != sbx_timespec_ns(&st->st_mtim)) {
 		*ret = (struct remote_version){.size = (uint64_t)st->st_size};
 		return REMOTE_ABSENT;
 	}
-	return state == 'H' && boot == t->boot && ret->size == (uint64_t)st->st_size &&
-	                       mtime_ns == sbx_timespec_ns(&st->st_mtim)
-	               ? REMOTE_HERE
-	               : REMOTE_ABSENT;
+	return state == 'H' && boot == t->boot ? REMOTE_HERE : REMOTE_ABSENT;
 }
 
 static bool read_dir(int fd)
