@@ -7,6 +7,7 @@
 # the -o of each mount. Cases print `ok - claim` and `not ok - claim`; numbers and the plan are
 # added here. Skips, with the reason, only where FUSE, or what SBX_OPTIONS asks for, is absent.
 #
+# With BACKEND=daytona, vercel or dagger they are at a loopback server (cloud.sh).
 # With BACKEND=dirs, and sandboxfs-dirs as SANDBOXFS, sandboxes are in machines below $ROOM/dirs
 # (dirs.h), whose requests take SBX_DIRS_LATENCY ms; SBX_DIRS_SHELL is the shell there. With one of
 # busybox a machine has the programs of busybox only.

@@ -235,8 +235,9 @@ def stat_of(root, path, follow):
 def enter(root, user, workdir):
     """The words in front of a command that is to find ROOT as its root."""
     namespaces = ["--mount", "--pid"] + ([] if is_root else ["--user", "--map-root-user"])
-    return ["unshare", *namespaces, "--fork", "--kill-child", "sh", "-c", ENTER, "sh", root,
-            user if is_root else "", workdir, RIGHTS]
+    # It ends with the server, although nobody waits for it then.
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "--fork", "--kill-child",
+            "sh", "-c", ENTER, "sh", root, user if is_root else "", workdir, RIGHTS]
 
 
 def run(root, args, env, user, workdir, stdin, is_wanted):

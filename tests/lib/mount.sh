@@ -34,6 +34,11 @@ is_away() {
 	[ -n "${BACKEND:-}" ]
 }
 
+# With BACKEND=daytona, vercel or dagger they are at a loopback server of it (cloud.sh).
+is_cloud() {
+	is_away && [ "$BACKEND" != dirs ]
+}
+
 # claim_here, claim_away: a claim of what only sandboxes on this host, or elsewhere, can hold.
 claim_here() {
 	is_away || claim "$@"
@@ -125,7 +130,11 @@ mount_fs() {
 
 mount_repo() {
 	[ -d "$REPO" ] || new_repo
-	mount_fs "$REPO" "${1:-}"
+	if is_cloud; then
+		mount_fs "$(cloud_source "$REPO")" "${1:-}"
+	else
+		mount_fs "$REPO" "${1:-}"
+	fi
 }
 
 mount_dir() {
@@ -296,7 +305,11 @@ source_is_clean() {
 # But for what the trash has.
 source_and_state_are_clean() {
 	source_is_clean
-	! is_away || same '' "$(ls "$DIRS/machines")"
+	if is_cloud; then
+		cloud_is_clean
+	elif is_away; then
+		same '' "$(ls "$DIRS/machines")"
+	fi
 	[ ! -d "$STATE" ] ||
 		same '' "$(find "$STATE" -path "$STATE/removed" -prune -o -name README.md -print)"
 }
@@ -400,3 +413,7 @@ finish() {
 finish_committed() {
 	claim "teardown and unmounting leave nothing behind" tear_and_drop
 }
+
+if is_cloud; then
+	. "$TESTS/lib/cloud.sh"
+fi
