@@ -302,6 +302,9 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 		return end_by(w, n->failure);
 	if (!n || n->gone)
 		return judge_lost(t, p, w, n);
+	/* By another of its names it may be found. */
+	if (w->due_ns - period_ns(t, w) <= n->astray_ns)
+		return end_by(w, NULL);
 	if (!t->link)
 		return false;
 	if (w->need == SBX_NEED_NAMES && !n->dir)

@@ -314,13 +314,35 @@ static int apply_item(struct remote_fetch *f, size_t i)
 	return r;
 }
 
+/*
+ * Who waits for a file knows one of its names, which the machine, or the host, may have given to
+ * another one meanwhile.
+ */
+static void note_astray(struct remote_tree *t, const struct remote_item *item)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(t->root, item->path, O_PATH);
+	struct remote_node *n;
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == item->ino)
+		return;
+	pthread_mutex_lock(&t->lock);
+	n = remote_node_find(t, item->ino);
+	if (n)
+		n->astray_ns = sbx_now_ns();
+	pthread_mutex_unlock(&t->lock);
+}
+
 static void apply_data(struct remote_fetch *f)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&f->tree->taking);
-	for (size_t i = 0; i < f->n && !r; i++)
+	for (size_t i = 0; i < f->n && !r; i++) {
 		r = apply_item(f, i);
+		if (!r && f->items[i].code)
+			note_astray(f->tree, &f->items[i]);
+	}
 	pthread_mutex_unlock(&f->tree->taking);
 	if (r && f->err.code != -r)
 		sbx_fail(&f->err, -r, "contents cannot be written to the copy: %s", strerror(-r));

@@ -78,6 +78,7 @@ struct remote_node {
 	uint64_t retry_ns;              /* not asked for before; replaced_ns of what is replaced */
 	struct remote_failure *failure; /* NULL: none */
 	struct remote_dir *dir;         /* NULL: it is none */
+	uint64_t astray_ns;             /* when it was last not where it was asked for; 0: never */
 	char *heir; /* of a file with several names: the path of one that another file took */
 	struct remote_node *older, *newer; /* among those that are gone */
 };

@@ -260,17 +260,20 @@ static int make(struct remote_news *w, struct entry *e, const struct remote_list
 }
 
 /*
- * Whether L may be the file that is open here. What is not here is in no descriptor either: there
- * the name counts.
+ * Whether L may be the file E. Of what is not here no descriptor has anything: there the name
+ * counts, unless it is one of several.
  */
-static bool is_same_file(const struct remote_node *n, const struct remote_listed *l)
+static bool is_same_file(const struct entry *e, const struct remote_listed *l)
 {
-	return n->state != REMOTE_HERE || !n->version.ino || n->version.ino == l->ino;
+	const struct remote_node *n = e->node;
+
+	return !n->version.ino || n->version.ino == l->ino ||
+	       (n->state != REMOTE_HERE && e->st.st_nlink == 1);
 }
 
 static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
-	int r = remote_replace(w->tree, e->dirfd, e->name, l, is_same_file(e->node, l), e->parent,
+	int r = remote_replace(w->tree, e->dirfd, e->name, l, is_same_file(e, l), e->parent,
 	                       &e->node);
 
 	if (r)
@@ -378,7 +381,7 @@ static int update_file(struct remote_news *w, struct entry *e, const struct remo
 		r = adopt(w, e, l);
 	else if (is_known(e, l))
 		r = keep(w, e, l);
-	else if (n->state == REMOTE_ABSENT)
+	else if (n->state == REMOTE_ABSENT && is_same_file(e, l))
 		r = refit(w, e, l);
 	else
 		return replace(w, e, l);

@@ -450,6 +450,28 @@ static void test_what_the_host_does_is_no_reason_to_ask(void **state)
 	expect_file("f", "two\n");
 }
 
+/* It is asked for by a name that another file has by then. */
+static void test_who_asks_by_an_old_name_asks_again(void **state)
+{
+	struct waiter e = {.w = {.need = SBX_NEED_DATA, .path = "f", .done = waiter_done},
+	                   .code = -1};
+
+	(void)state;
+	at_machine("echo one >f");
+	refresh(false);
+	host_links("f", "g");
+	at_machine("ln f g");
+	host_is_sent();
+	at_machine("rm f; echo another >f");
+	take_changes();
+	assert_int_not_equal(ino_of("f"), ino_of("g"));
+	e.w.ino = ino_of("g");
+	e.w.data = &e;
+	remote_tree_want(tf.tree, &e.w);
+	assert_int_equal(end_waiting(&e), 0);
+	expect_file("g", "one\n");
+}
+
 static void test_names_of_one_file_stay_one(void **state)
 {
 	(void)state;
@@ -1073,6 +1095,7 @@ int main(void)
 	        case_of(test_open_file_follows),
 	        case_of(test_other_contents_of_the_same_time),
 	        case_of(test_what_the_host_does_is_no_reason_to_ask),
+	        case_of(test_who_asks_by_an_old_name_asks_again),
 	        case_of(test_names_of_one_file_stay_one),
 	        case_of(test_mode_is_changed),
 	        case_of(test_mode_of_a_file_with_two_names),
