@@ -1,6 +1,6 @@
 /*
- * What an earlier daemon meant to do when it was killed: names that it was about to take from
- * something. The copy says whether it has done so. Not thread-safe.
+ * Changes that an earlier daemon was about to make when it was killed: names that it meant to take
+ * from something. The copy says whether it has done so. Not thread-safe.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_MEANT_H
 #define SANDBOXFS_BACKENDS_REMOTE_MEANT_H

@@ -6,8 +6,8 @@ CLOUD_KEY=key_$$doNotShow0123456789
 CLOUD_TOKEN=ghp_$$doNotShow0123456789
 CLOUD_BARE=$ROOM/git/acme/widgets.git
 
-# cloud_server DESCRIPTOR SCRIPT ARGUMENT...: starts it, and reads its port into cloud_port. A server
-# does not have the descriptors of the others.
+# cloud_server DESCRIPTOR SCRIPT ARGUMENT...: starts it, and reads its port into cloud_port. It does
+# not have the descriptors of the others.
 cloud_server() {
 	cloud_fd=$1 cloud_script=$2
 	shift 2
