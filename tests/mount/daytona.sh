@@ -1,0 +1,184 @@
+#!/bin/sh
+BACKEND=daytona
+. "$TESTS/lib/mount.sh"
+# Sandboxes at Daytona, which the loopback server stands in for: each criterion that a sandbox of it
+# has to meet, AC-1 to AC-25, by the mount. Those of the pull request are in push.sh, because the
+# host asks for it whatever the backend is.
+
+# there NAME: its name at Daytona
+there() {
+	echo "sbx-$("$TOOL" json id <"$MNT/$1/ctl/info")"
+}
+
+# exec_in NAME JSON: runs it, and prints its output
+exec_in() {
+	printf '%s\n' "$2" >"$MNT/$1/ctl/exec" || return 1
+	cat "$MNT/$1/stdout"
+}
+
+# refused_mount PATTERN SOURCE: the daemon says so, and does not mount.
+refused_mount() {
+	! "$SANDBOXFS" "$2" "$MNT" -o "state_dir=$STATE.refused,backend=daytona,net=host" -f \
+		>"$ROOM/refused" 2>&1
+	like "*$1*" "$(cat "$ROOM/refused")"
+	refuse is_mounted
+}
+
+needs_a_key() {
+	(
+		unset DAYTONA_API_KEY
+		refused_mount 'Daytona API key required' acme/widgets
+	)
+}
+
+takes_no_local_path() {
+	refused_mount 'requires a GitHub repo URL (e.g. org/repo), not a local path' "$REPO"
+}
+
+knows_no_token_option() {
+	! "$SANDBOXFS" --github-token x acme/widgets "$MNT" >"$ROOM/refused" 2>&1
+	! "$SANDBOXFS" acme/widgets "$MNT" -o github_token=x,backend=daytona >"$ROOM/refused" 2>&1
+}
+
+is_made() {
+	box a
+	cat "$MNT/a/README.md" >/dev/null
+	same "$(there a)" "$(cloud_control living)"
+	same daytona "$("$TOOL" json backend <"$MNT/a/ctl/info")"
+}
+
+has_its_workdir() {
+	same "$("$TOOL" json workdir <"$MNT/a/ctl/info")" "$(exec_in a '{"argv":["pwd"]}')"
+	exec_in a '{"argv":["test","-d",".git"]}'
+	same 0 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+executes() {
+	same main.c "$(exec_in a '{"argv":["sh","-c","ls; echo err >&2; exit 3"],"cwd":"src"}')"
+	same err "$(cat "$MNT/a/stderr")"
+	same 3 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+confines_cwd() {
+	refuse exec_in a '{"argv":["pwd"],"cwd":"../.."}'
+	exec_in a '{"argv":["ln","-s","/","out"]}'
+	refuse exec_in a '{"argv":["pwd"],"cwd":"out/tmp"}'
+	error_says a 'path confinement violation'
+}
+
+times_out() {
+	same '' "$(exec_in a '{"argv":["sleep","60"],"timeout_ms":300}')"
+	like '124 timeout*' "$(cat "$MNT/a/status")"
+}
+
+uploads() {
+	mkdir -p "$MNT/a/made/here"
+	printf 'any\000\377bytes\n' >"$MNT/a/made/here/file"
+	same 755 "$(exec_in a '{"argv":["stat","-c","%a","made/here"]}')"
+	same '0000000 a n y \0 377 b y t e s \n' \
+		"$(exec_in a '{"argv":["od","-c","made/here/file"]}' | head -n 1 | tr -s ' ')"
+}
+
+confines_uploads() {
+	refuse cp "$MNT/a/README.md" "$MNT/a/out/tmp/sandboxfs-$$"
+	[ ! -e "/tmp/sandboxfs-$$" ]
+	rm "$MNT/a/out"
+}
+
+is_committed() {
+	echo 'a first' >"$MNT/a/ctl/snapshot"
+	first=$(cat "$MNT/a/ctl/snapshot")
+	[ -n "$first" ]
+	echo 'nothing new' >"$MNT/a/ctl/snapshot"
+	[ -n "$(cat "$MNT/a/ctl/snapshot")" ]
+	like '*a first*' "$(exec_in a '{"argv":["git","log","--format=%s"]}')"
+}
+
+quotes() {
+	printf '["printf","<%%s>","it'"'"'s","a b","\\"x\\"","`id`","$HOME","a;b&c|d","*",""]\n' \
+		>"$MNT/a/ctl/exec"
+	# shellcheck disable=SC2016
+	same '<it'"'"'s><a b><"x"><`id`><$HOME><a;b&c|d><*><>' "$(cat "$MNT/a/stdout")"
+}
+
+is_pushed() {
+	exec_in a '{"argv":["sh","-c","echo work >work; git add work; git commit -qm work"]}'
+	echo >"$MNT/a/ctl/push"
+	like '{"pushed":true*}' "$(cat "$MNT/a/ctl/push")"
+	git -C "$CLOUD_BARE" rev-parse -q --verify refs/heads/sandbox/a
+}
+
+may_fail_to_push() {
+	exec_in a '{"argv":["sh","-c","echo more >work; git commit -qam more"]}'
+	echo drop >"$ROOM/git.mode"
+	echo >"$MNT/a/ctl/push"
+	echo serve >"$ROOM/git.mode"
+	like '{"pushed":false,"error":"*"}' "$(cat "$MNT/a/ctl/push")"
+	same on "$(exec_in a '{"argv":["echo","on"]}')"
+}
+
+limits_output() {
+	same 100 "$(exec_in a \
+		'{"argv":["sh","-c","head -c 100000 /dev/zero"],"limits":{"output_bytes":100}}' | wc -c)"
+}
+
+is_ephemeral() {
+	like '*"autoDeleteInterval": 0*' "$(cloud_control "box/$(there a)")"
+}
+
+checks_names_of_variables() {
+	refuse exec_in a '{"argv":["true"],"env":{"A;id":"x"}}'
+	refuse exec_in a '{"argv":["true"],"env":{"1A":"x"}}'
+	same x "$(exec_in a '{"argv":["sh","-c","echo $_a1"],"env":{"_a1":"x"}}')"
+}
+
+has_its_branch() {
+	same sandbox/a "$(exec_in a '{"argv":["git","symbolic-ref","--short","HEAD"]}')"
+	like '*main*' "$(exec_in a '{"argv":["git","branch","-r"]}')"
+	same '' "$(exec_in a '{"argv":["git","rev-parse","-q","--verify","origin/sandbox/new"]}')"
+}
+
+needs_the_token() {
+	grep -q Basic "$ROOM/git.log"
+	refuse grep -rF "$CLOUD_TOKEN" "$LOG" "$STATE" "$MNT/a/ctl/info" "$ROOM/boxes"
+}
+
+leaves_nothing_when_it_fails() {
+	cloud_control fault '{"op": "clone", "fault": "status", "status": 400, "times": 9}'
+	box failing
+	refuse cat "$MNT/failing/README.md"
+	until [ "$(cloud_control living)" = "$(there a)" ]; do tick; done
+	cloud_control reset '{}'
+	rmdir "$MNT/failing"
+}
+
+is_removed() {
+	teardown a
+	until [ -z "$(cloud_control living)" ]; do tick; done
+	teardown a
+}
+
+new_repo
+claim 'AC-11: without a key nothing is mounted' needs_a_key
+claim 'AC-19: a local path is no source' takes_no_local_path
+claim 'AC-21: the token comes from the environment alone' knows_no_token_option
+claim 'mounting' mount_repo
+claim 'AC-1: mkdir makes a sandbox there' is_made
+claim 'AC-2: the working directory is where it was cloned' has_its_workdir
+claim 'AC-3: a command has its directory, and streams apart' executes
+claim 'AC-4: a directory outside is refused' confines_cwd
+claim 'AC-5: a command times out' times_out
+claim 'AC-6: files are written below it, in directories of mode 755' uploads
+claim 'AC-7: a path that leads out is refused' confines_uploads
+claim 'AC-8: a snapshot has a message and an id, also of nothing new' is_committed
+claim 'AC-12: a private repository is cloned with the token, which nothing shows' needs_the_token
+claim 'AC-13, AC-14: arguments arrive as they are, empty ones as well' quotes
+claim 'AC-15, AC-22: the branch is pushed, and the result says so' is_pushed
+claim 'AC-16: a push that fails is told, and the sandbox goes on' may_fail_to_push
+claim 'AC-17: output is cut where it is told to be' limits_output
+claim 'AC-18: a sandbox is ephemeral' is_ephemeral
+claim 'AC-24: names of variables are names' checks_names_of_variables
+claim 'AC-25: the branch is made there, of the default one' has_its_branch
+claim 'AC-20: a clone that fails leaves no sandbox' leaves_nothing_when_it_fails
+claim 'AC-9, AC-10: teardown removes it, once and again' is_removed
+finish
