@@ -258,12 +258,14 @@ few_descriptors() {
 	error_says a '100'
 }
 
+# Elsewhere a file is known by its name: where nothing of it is here, an open one is what a command
+# has put in its place, and none follows what a command moves.
 claim "a repository" prepare
 claim "mounting" mount_repo
 claim "mkdir" box a
 claim "a file that a command replaces is still what was opened" replaced_unread
 claim "also when only a listing was asked for" replaced_after_a_listing
-claim "one of the base that was copied up first is not the new one" replaced_after_copying
+claim_here "one of the base that was copied up first is not the new one" replaced_after_copying
 claim "nor is one that is written to only after" replaced_then_written
 claim "nor is one whose mode and times are set" replaced_then_changed
 claim "files of the base that were copied up unseen are still known" copied_unseen
@@ -271,10 +273,10 @@ claim "files of the base that were removed are written to" unlinked_then_written
 claim "one read loop gives one file" one_read_loop
 claim "files opened while the command runs" replaced_while_running
 claim "files written to while it runs" written_while_running
-claim "a log that a command moves away is written on" moved_log
-claim "a file that a command had made" made_by_a_command
+claim_here "a log that a command moves away is written on" moved_log
+claim_here "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
-claim "a working directory that a command moves or replaces" working_directory
+claim_here "a working directory that a command moves or replaces" working_directory
 claim "what was merely looked at does not take space when it is removed" space_is_given_back
 claim "unmounting" unmount
 claim "more removed files are open than there are descriptors: it is said" few_descriptors
