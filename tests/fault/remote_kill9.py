@@ -1,5 +1,6 @@
-"""Kills the daemon of sandboxes elsewhere (tests/lib/dirs.h) at each step of its journal in turn,
-and looks at the machine when the next daemon has sent what was left.
+"""Kills the daemon of sandboxes elsewhere, of dirs (tests/lib/dirs.h) or at the loopback server of a
+provider, at each step of its journal in turn, and looks at the machine when the next daemon has
+sent what was left.
 
 The host changes a tree, one operation after the other, with an fsync or a command now and then,
 until the daemon dies at the step that SBX_KILL_AT names (tests/lib/dirs_wrap.c). Right after the
@@ -8,12 +9,14 @@ and an fsync it has all that had returned: the tree there, that of the mount and
 same, but for the operation that was under way, which was done whole, or not at all.
 """
 import ctypes
+import json
 import os
 import random
 import stat
 import subprocess
 import sys
 import time
+import urllib.request
 
 from mounted import MNT, ROOM, TOOL, Mounted, end_mount
 
@@ -23,8 +26,8 @@ SEED = int(os.environ.get("SBX_SEED") or random.randrange(1 << 30))
 STEPS = ("meant", "record", "before", "cut", "sent", "forgotten")
 OPERATIONS = 60
 BOX = MNT + "/a"
-MOUNT = Mounted(f"seed {SEED}", ROOM + "/repo",
-                f"state_dir={ROOM}/state,backend=dirs,net=host")
+MOUNT = Mounted(f"seed {SEED}", os.environ["SOURCE"],
+                f"state_dir={ROOM}/state,backend={os.environ['BACKEND']},net=host")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -316,10 +319,18 @@ class Host:
         return self.ran
 
 
-def machine():
-    names = os.listdir(DIRS)
-    check(len(names) == 1, f"machines: {names}")
-    return f"{DIRS}/{names[0]}/tree"
+def machines():
+    """Their names at the provider."""
+    if not os.environ["LIVING"]:
+        return os.listdir(DIRS)
+    with urllib.request.urlopen(os.environ["LIVING"]) as answer:
+        return answer.read().decode().split()
+
+
+def workdir():
+    """Where the tree of the machine is: commands run on this host."""
+    with open(f"{BOX}/ctl/info", encoding="utf-8") as f:
+        return json.load(f)["workdir"]
 
 
 def is_dead():
@@ -358,18 +369,29 @@ def lost(barrier, host, have):
                   f"{path} had been sent, and is {str(have.get(path))[:80]}")
 
 
-def same_in_the_end(where):
+def same_in_the_end(where, there):
     """The mount shows what is here until the machine has been asked. Names of one file at the
     machine may be files of their own for the host."""
     for _ in range(600):
         try:
-            words = differs_by_name(seen(machine()), seen(BOX))
+            words = differs_by_name(seen(there), seen(BOX))
         except FileNotFoundError as e:
             words = str(e)  # it went while it was looked at
         if not words:
             return
         time.sleep(0.05)
     check(False, f"{where}: the two differ: {words}")
+
+
+def end_box():
+    """Removes the sandbox, and waits until the provider has no machine."""
+    os.rmdir(BOX)
+    MOUNT.settle()
+    for _ in range(600):
+        if not machines():
+            return
+        time.sleep(0.05)
+    check(False, f"left: {machines()}")
 
 
 def one(what, number):
@@ -380,27 +402,27 @@ def one(what, number):
     os.mkdir(BOX)
     os.listdir(BOX)
     subprocess.check_call(["sync", BOX])
+    there = workdir()
     subprocess.check_call(["fusermount3", "-u", MNT])
     MOUNT.await_end()
     os.environ["SBX_KILL_AT"] = f"{what}:{number}"
     MOUNT.mount()
     del os.environ["SBX_KILL_AT"]
-    host = Host(rng, Tree(seen(machine())))
+    host = Host(rng, Tree(seen(there)))
     killed = run_until_killed(host)
     if killed:
         MOUNT.await_end()
-        lost(host.barrier, host, seen(machine()))
+        lost(host.barrier, host, seen(there))
         MOUNT.mount()
     where = f"killed at {what} {number}, after {host.done} operations"
     subprocess.check_call(["sync", BOX])
-    words = settled(host, seen(machine()))
+    words = settled(host, seen(there))
     check(not words, f"{where}: {words}")
-    same_in_the_end(where)
+    check(len(machines()) == 1, f"{where}: machines: {machines()}")
+    same_in_the_end(where, there)
     said = subprocess.check_output([TOOL, "exec", f"{BOX}/ctl/exec", "echo", "works"])
     check(said == b"works\n", f"{where}: a command says {said}")
-    os.rmdir(BOX)
-    MOUNT.settle()
-    check(not os.listdir(DIRS), f"{where}: a machine is left")
+    end_box()
     subprocess.check_call(["fusermount3", "-u", MNT])
     MOUNT.await_end()
     return killed
