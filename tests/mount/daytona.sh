@@ -24,6 +24,18 @@ refused_mount() {
 	refuse is_mounted
 }
 
+# took REQUESTS COMMAND...: the command makes that many
+took() {
+	took_want=$1
+	cloud_control reset '{}'
+	shift
+	"$@"
+	same "$took_want" "$(cloud_control count/all)" || {
+		cloud_control log
+		return 1
+	}
+}
+
 needs_a_key() {
 	(
 		unset DAYTONA_API_KEY
@@ -152,6 +164,61 @@ leaves_nothing_when_it_fails() {
 	rmdir "$MNT/failing"
 }
 
+is_made_and_listed() {
+	took 5 lists b
+	teardown b
+}
+
+lists() {
+	box "$1"
+	cat "$MNT/$1/README.md"
+}
+
+is_read_again() {
+	cat "$MNT/a/README.md" "$MNT/a/src/main.c"
+	ls -lR "$MNT/a"
+}
+
+echoes() {
+	same hello "$(exec_in a '{"argv":["echo","hello"]}')"
+}
+
+writes_and_executes() {
+	echo theirs >"$MNT/a/new"
+	same theirs "$(exec_in a '{"argv":["cat","new"]}')"
+}
+
+thousand_files() {
+	mkdir "$ROOM/many"
+	for i in $(seq 1000); do
+		printf '%4096d' "$i" >"$ROOM/many/$i"
+	done
+	tar -cf "$ROOM/many.tar" -C "$ROOM" many
+}
+
+extracts_them() {
+	mkdir "$MNT/a/$1"
+	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
+	sync "$MNT/a/$1/many"
+}
+
+# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
+a_thousand_take_two() {
+	thousand_files
+	for try in 1 2 3 4 5 6 7 8; do
+		sleep 2
+		! took 2 extracts_them "try$try" || return 0
+	done
+	return 1
+}
+
+goes_on_after_a_kill() {
+	echo unsent >"$MNT/a/unsent"
+	kill_daemon
+	mount_fs acme/widgets
+	same unsent "$(exec_in a '{"argv":["cat","unsent"]}')"
+}
+
 is_removed() {
 	teardown a
 	until [ -z "$(cloud_control living)" ]; do tick; done
@@ -179,6 +246,12 @@ claim 'AC-17: output is cut where it is told to be' limits_output
 claim 'AC-18: a sandbox is ephemeral' is_ephemeral
 claim 'AC-24: names of variables are names' checks_names_of_variables
 claim 'AC-25: the branch is made there, of the default one' has_its_branch
+claim 'it is made and cloned in four requests, and listed in one' is_made_and_listed
+claim 'what was read takes none' took 0 is_read_again
+claim 'a command takes one' took 1 echoes
+claim 'a command behind a change takes two' took 2 writes_and_executes
+claim 'a thousand files take two' a_thousand_take_two
+claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'AC-20: a clone that fails leaves no sandbox' leaves_nothing_when_it_fails
 claim 'AC-9, AC-10: teardown removes it, once and again' is_removed
 finish
