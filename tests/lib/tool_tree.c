@@ -206,14 +206,16 @@ void tree_look(int i, struct sight *ret)
 	ret->hash = tree_hash(buf, n);
 }
 
-/* Times are compared only where both have one. */
+/* Times are compared only where both have one. Contents that changed, and show it in neither size
+ * nor time, are shown a nanosecond off. */
 void tree_compare(int i, const struct sight *want, const struct sight *have, const char *who)
 {
 	char name[NAME_SIZE];
 
 	tree_name(i, name);
 	if (want->kind != have->kind || want->mode != have->mode || want->size != have->size ||
-	    want->hash != have->hash || (want->mtime && have->mtime && want->mtime != have->mtime))
+	    want->hash != have->hash ||
+	    (want->mtime && have->mtime && llabs(want->mtime - have->mtime) > 1))
 		tree_differs("%s: %s sees %c %o %llu %llx %lld, it is %c %o %llu %llx %lld", name,
 		             who, have->kind, have->mode, (unsigned long long)have->size,
 		             (unsigned long long)have->hash, (long long)have->mtime, want->kind,
