@@ -1,5 +1,5 @@
-"""Kills the daemon of sandboxes elsewhere, of dirs (tests/lib/dirs.h) or at the loopback server of a
-provider, at each step of its journal in turn, and looks at the machine when the next daemon has
+"""Kills the daemon of sandboxes elsewhere, of dirs (tests/lib/dirs.h) or at the loopback server of
+a provider, at each step of its journal in turn, and looks at the machine when the next daemon has
 sent what was left.
 
 The host changes a tree, one operation after the other, with an fsync or a command now and then,
