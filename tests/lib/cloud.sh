@@ -1,6 +1,7 @@
 # Sandboxes at a provider that a loopback server stands in for: BACKEND is daytona, vercel or
 # dagger. Sourced by mount.sh, in the shell of the case: its descriptors 7 and 8 keep the servers
-# running until the case ends.
+# running until the case ends, or cloud_end. CLOUD_ERA says what a server is to be, where it can be
+# several.
 # shellcheck shell=sh
 CLOUD_KEY=key_$$doNotShow0123456789
 CLOUD_TOKEN=ghp_$$doNotShow0123456789
@@ -19,11 +20,13 @@ cloud_server() {
 }
 
 cloud_begin() {
+	rm -rf "$ROOM/boxes"
 	mkdir -p "$CLOUD_BARE" "$ROOM/boxes"
 	git init -q --bare "$CLOUD_BARE"
 	cloud_server 8 git_http.py "$ROOM" "$CLOUD_TOKEN"
 	cloud_git=http://127.0.0.1:$cloud_port
-	cloud_server 7 "${BACKEND}_server.py" "$ROOM/boxes" "$CLOUD_KEY"
+	cloud_server 7 "${BACKEND}_server.py" "$ROOM/boxes" "$CLOUD_KEY" \
+		${CLOUD_ERA:+"$CLOUD_ERA"}
 	export GITHUB_API_URL="$cloud_git" GITHUB_TOKEN="$CLOUD_TOKEN"
 	case $BACKEND in
 	daytona) export DAYTONA_API_URL="http://127.0.0.1:$cloud_port/api" DAYTONA_API_KEY="$CLOUD_KEY" ;;
@@ -55,9 +58,94 @@ cloud_source() {
 	fi
 }
 
-# None of the requests was one that the provider does not know, and it has no sandbox any more.
-cloud_is_clean() {
+# took REQUESTS COMMAND...: the command makes that many.
+took() {
+	took_want=$1
+	cloud_control reset '{}'
+	shift
+	"$@"
+	same "$took_want" "$(cloud_control count/all)" || {
+		cloud_control log
+		return 1
+	}
+}
+
+# exec_in NAME JSON: runs it, and prints its output.
+exec_in() {
+	printf '%s\n' "$2" >"$MNT/$1/ctl/exec" || return 1
+	cat "$MNT/$1/stdout"
+}
+
+# --- claims of each of them ----------------------------------------------------------------
+
+is_read_again() {
+	cat "$MNT/a/README.md" "$MNT/a/src/main.c"
+	ls -lR "$MNT/a"
+}
+
+has_streams_and_a_status() {
+	same out "$(exec_in a '{"argv":["sh","-c","echo out; echo err >&2; exit 3"]}')"
+	same err "$(cat "$MNT/a/stderr")"
+	same 3 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+writes_and_executes() {
+	mkdir -p "$MNT/a/made/here"
+	printf 'any\000\377bytes\n' >"$MNT/a/made/here/file"
+	same '0000000 a n y \0 377 b y t e s \n' \
+		"$(exec_in a '{"argv":["od","-c","made/here/file"]}' | head -n 1 | tr -s ' ')"
+}
+
+reads_what_is_made_there() {
+	exec_in a '{"argv":["sh","-c","mkdir -p d/e; echo theirs >d/e/f; rm Makefile"]}'
+	same theirs "$(cat "$MNT/a/d/e/f")"
+	same f "$(ls "$MNT/a/d/e")"
+	[ ! -e "$MNT/a/Makefile" ]
+	refuse cat "$MNT/a/Makefile"
+}
+
+thousand_files() {
+	mkdir "$ROOM/many"
+	for i in $(seq 1000); do
+		printf '%4096d' "$i" >"$ROOM/many/$i"
+	done
+	tar -cf "$ROOM/many.tar" -C "$ROOM" many
+	rm -r "$ROOM/many"
+}
+
+extracts_them() {
+	mkdir "$MNT/a/$1"
+	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
+	sync "$MNT/a/$1/many"
+}
+
+# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
+a_thousand_take_two() {
+	[ -e "$ROOM/many.tar" ] || thousand_files
+	for try in 1 2 3 4 5 6 7 8; do
+		sleep 2
+		! took 2 extracts_them "try$try" || return 0
+	done
+	return 1
+}
+
+# Neither the daemon, nor what it keeps, nor the provider's sandboxes show the key or the token.
+shows_no_secret() {
+	for secret in "$CLOUD_KEY" "$CLOUD_TOKEN"; do
+		refuse grep -rF "$secret" "$LOG" "$STATE" "$MNT/a/ctl/info" "$MNT/ctl/stats" \
+			"$MNT/ctl/config"
+		refuse grep -F "$secret" "/proc/$(daemon_pid)/environ"
+		refuse grep -rF "$secret" "$ROOM/boxes"
+	done
+}
+
+asks_for_nothing_unknown() {
 	same '' "$(cloud_control violations)"
+}
+
+# And it has no sandbox any more.
+cloud_is_clean() {
+	asks_for_nothing_unknown
 	[ "$BACKEND" = dagger ] || until [ -z "$(cloud_control living)" ]; do tick; done
 }
 

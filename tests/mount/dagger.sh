@@ -1,51 +1,12 @@
 #!/bin/sh
+BACKEND=dagger CLOUD_ERA=0.21
 . "$TESTS/lib/mount.sh"
 # Sandboxes at an engine of Dagger, which the loopback server stands in for: the operations of an
 # executor of commands by the mount, their requests, what an engine cannot do, what it forgets, and
 # a daemon that is killed. Once for each of the two kinds of ids.
 
-TOKEN=dgr_$$doNotShow0123456789
-
-# serve ERA: descriptor 7 keeps the server running.
-serve() {
-	era=$1
-	mkfifo "$ROOM/in" "$ROOM/out"
-	python3 "$TESTS/lib/dagger_server.py" "$ROOM/engine" "$TOKEN" "$era" <"$ROOM/in" \
-		>"$ROOM/out" 7>&- &
-	exec 7>"$ROOM/in"
-	read -r port <"$ROOM/out"
-	export DAGGER_SESSION_PORT="$port" DAGGER_SESSION_TOKEN="$TOKEN" DAGGER_IMAGE=busybox:1.37
-	new_repo
-}
-
-end_server() {
-	exec 7>&-
-	wait
-	rm -rf "$ROOM/in" "$ROOM/out" "$ROOM/engine" "$ROOM/exported" "$STATE" "$REPO"
-}
-
-# control WORD [JSON]
-control() {
-	python3 -c 'import sys, urllib.request as u
-data = sys.argv[2].encode() or None
-print(u.urlopen(sys.argv[1], data).read().decode(), end="")' \
-		"http://127.0.0.1:$port/control/$1" "${2:-}"
-}
-
-# took REQUESTS COMMAND...: the command makes that many
-took() {
-	took_want=$1
-	control reset '{}'
-	shift
-	"$@"
-	same "$took_want" "$(control count/all)" || {
-		control log
-		return 1
-	}
-}
-
-# The same of a command that writes: on a slow machine its changes are sent before its end, by
-# themselves.
+# took_once REQUESTS COMMAND...: as took, of a command that writes: on a slow machine its changes
+# are sent before its end, by themselves.
 took_once() {
 	for try in 1 2 3 4 5 6; do
 		! took "$@" || return 0
@@ -53,36 +14,15 @@ took_once() {
 	return 1
 }
 
-# exec_in NAME JSON: runs it, and prints its output
-exec_in() {
-	printf '%s\n' "$2" >"$MNT/$1/ctl/exec" || return 1
-	cat "$MNT/$1/stdout"
-}
-
-starts() {
-	mount_fs "$REPO" backend=dagger,net=host
-}
-
 # --- claims ------------------------------------------------------------------------------
 
 # Three to make it, one to list it.
 is_made_in_three_requests() {
-	control reset '{}'
+	cloud_control reset '{}'
 	box a
 	same hello "$(cat "$MNT/a/README.md")"
 	same 'int main(void)' "$(head -n 1 "$MNT/a/src/main.c")"
-	same 'probe upload create run' "$(control log | cut -d ' ' -f 1 | xargs)"
-}
-
-is_read_again() {
-	cat "$MNT/a/README.md" "$MNT/a/src/main.c"
-	ls -lR "$MNT/a"
-}
-
-executes() {
-	same out "$(exec_in a '{"argv":["sh","-c","echo out; echo err >&2; exit 3"]}')"
-	same err "$(cat "$MNT/a/stderr")"
-	same 3 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+	same 'probe upload create run' "$(cloud_control log | cut -d ' ' -f 1 | xargs)"
 }
 
 has_any_code() {
@@ -119,25 +59,11 @@ has_its_branch() {
 	same '' "$(exec_in a '{"argv":["git","status","--short"]}')"
 }
 
-writes_and_executes() {
-	mkdir -p "$MNT/a/made/here"
-	printf 'any\000\377bytes\n' >"$MNT/a/made/here/file"
-	same '0000000 a n y \0 377 b y t e s \n' \
-		"$(exec_in a '{"argv":["od","-c","made/here/file"]}' | head -n 1 | tr -s ' ')"
-}
-
 writes_files() {
 	for i in 1 2 3; do
 		echo "$i" >"$MNT/a/many$i"
 	done
 	same "$(printf '1\n2\n3')" "$(exec_in a '{"argv":["cat","many1","many2","many3"]}')"
-}
-
-reads_what_is_made_there() {
-	exec_in a '{"argv":["sh","-c","mkdir -p d/e; echo theirs >d/e/f; rm Makefile"]}'
-	same theirs "$(cat "$MNT/a/d/e/f")"
-	[ ! -e "$MNT/a/Makefile" ]
-	refuse cat "$MNT/a/Makefile"
 }
 
 deletes() {
@@ -188,33 +114,9 @@ END
 	same 0 "$(cat "$ROOM/processes")"
 }
 
-thousand_files() {
-	mkdir "$ROOM/many"
-	for i in $(seq 1000); do
-		printf '%4096d' "$i" >"$ROOM/many/$i"
-	done
-	tar -cf "$ROOM/many.tar" -C "$ROOM" many
-	rm -rf "$ROOM/many"
-}
-
-extracts_them() {
-	mkdir "$MNT/a/$1"
-	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
-	sync "$MNT/a/$1/many"
-}
-
-# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
-a_thousand_take_two() {
-	for try in 1 2 3 4 5 6 7 8; do
-		sleep 2
-		! took 2 extracts_them "try$try" || return 0
-	done
-	return 1
-}
-
 # It may have run, so that it is not run again; and what it has done is in no container.
 is_lost_with_its_changes() {
-	control fault '{"op": "run", "fault": "lost"}'
+	cloud_control fault '{"op": "run", "fault": "lost"}'
 	exec_in a '{"argv":["sh","-c","echo lost >lost"]}' || :
 	cat "$MNT/a/status"
 	refuse same 0 "$(cut -d ' ' -f 1 "$MNT/a/status")"
@@ -225,16 +127,10 @@ is_lost_with_its_changes() {
 goes_on_after_a_kill() {
 	echo unsent >"$MNT/a/unsent"
 	kill_daemon
-	control end_session '{}'
-	starts
+	cloud_control end_session '{}'
+	mount_repo
 	same unsent "$(exec_in a '{"argv":["cat","unsent"]}')"
 	same theirs "$(cat "$MNT/a/d/e/f")"
-}
-
-shows_no_token() {
-	refuse grep -rF "$TOKEN" "$LOG" "$STATE" "$MNT/a/ctl/info" "$MNT/ctl/stats" "$MNT/ctl/config"
-	refuse grep -F "$TOKEN" "/proc/$(daemon_pid)/environ"
-	refuse grep -rF "$TOKEN" "$ROOM/engine"
 }
 
 refuses_what_an_engine_lacks() {
@@ -250,8 +146,8 @@ refuses_what_an_engine_lacks() {
 
 is_gone_when_forgotten() {
 	same theirs "$(cat "$MNT/a/d/e/f")"
-	control forget '{}'
-	if [ "$era" = 0.20 ]; then
+	cloud_control forget '{}'
+	if [ "$CLOUD_ERA" = 0.20 ]; then
 		same theirs "$(exec_in a '{"argv":["cat","d/e/f"]}')"
 		return
 	fi
@@ -265,18 +161,13 @@ is_removed() {
 	until [ -z "$(ls "$STATE/dagger")" ]; do tick; done
 }
 
-asks_for_nothing_unknown() {
-	same '' "$(control violations)"
-}
-
 # --- both eras ---------------------------------------------------------------------------
 
 all() {
-	serve "$1"
-	claim "$1: it is mounted" starts
+	claim "$1: it is mounted" mount_repo
 	claim "$1: a sandbox is made in three requests, and listed in one" is_made_in_three_requests
 	claim "$1: what was read takes none" took 0 is_read_again
-	claim "$1: Exec: streams apart, and a code, in one request" took 1 executes
+	claim "$1: Exec: streams apart, and a code, in one request" took 1 has_streams_and_a_status
 	claim "$1: Exec: every code, and its changes are there" has_any_code
 	claim "$1: Exec: a directory, variables, standard input, a timeout" has_its_options
 	claim "$1: Exec: any bytes" has_any_bytes
@@ -294,15 +185,17 @@ all() {
 	[ "$1" = 0.20 ] || claim "$1: a thousand files take two requests" a_thousand_take_two
 	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
-	claim "$1: no token is shown" shows_no_token
+	claim "$1: no token is shown" shows_no_secret
 	claim "$1: networks that an engine cannot close are refused" refuses_what_an_engine_lacks
 	claim "$1: one that is forgotten is gone, and what is here can be read" is_gone_when_forgotten
 	claim "$1: Close" is_removed
 	claim "$1: nothing was asked that Dagger does not know" asks_for_nothing_unknown
 	claim "$1: the mount ends" unmount
-	end_server
 }
 
-thousand_files
 all 0.21
+cloud_end
+rm -rf "$ROOM/exported" "$STATE" "$REPO"
+CLOUD_ERA=0.20
+cloud_begin
 all 0.20

@@ -10,30 +10,12 @@ there() {
 	echo "sbx-$("$TOOL" json id <"$MNT/$1/ctl/info")"
 }
 
-# exec_in NAME JSON: runs it, and prints its output
-exec_in() {
-	printf '%s\n' "$2" >"$MNT/$1/ctl/exec" || return 1
-	cat "$MNT/$1/stdout"
-}
-
 # refused_mount PATTERN SOURCE: the daemon says so, and does not mount.
 refused_mount() {
 	! "$SANDBOXFS" "$2" "$MNT" -o "state_dir=$STATE.refused,backend=daytona,net=host" -f \
 		>"$ROOM/refused" 2>&1
 	like "*$1*" "$(cat "$ROOM/refused")"
 	refuse is_mounted
-}
-
-# took REQUESTS COMMAND...: the command makes that many
-took() {
-	took_want=$1
-	cloud_control reset '{}'
-	shift
-	"$@"
-	same "$took_want" "$(cloud_control count/all)" || {
-		cloud_control log
-		return 1
-	}
 }
 
 needs_a_key() {
@@ -152,7 +134,7 @@ has_its_branch() {
 
 needs_the_token() {
 	grep -q Basic "$ROOM/git.log"
-	refuse grep -rF "$CLOUD_TOKEN" "$LOG" "$STATE" "$MNT/a/ctl/info" "$ROOM/boxes"
+	shows_no_secret
 }
 
 leaves_nothing_when_it_fails() {
@@ -174,42 +156,8 @@ lists() {
 	cat "$MNT/$1/README.md"
 }
 
-is_read_again() {
-	cat "$MNT/a/README.md" "$MNT/a/src/main.c"
-	ls -lR "$MNT/a"
-}
-
 echoes() {
 	same hello "$(exec_in a '{"argv":["echo","hello"]}')"
-}
-
-writes_and_executes() {
-	echo theirs >"$MNT/a/new"
-	same theirs "$(exec_in a '{"argv":["cat","new"]}')"
-}
-
-thousand_files() {
-	mkdir "$ROOM/many"
-	for i in $(seq 1000); do
-		printf '%4096d' "$i" >"$ROOM/many/$i"
-	done
-	tar -cf "$ROOM/many.tar" -C "$ROOM" many
-}
-
-extracts_them() {
-	mkdir "$MNT/a/$1"
-	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
-	sync "$MNT/a/$1/many"
-}
-
-# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
-a_thousand_take_two() {
-	thousand_files
-	for try in 1 2 3 4 5 6 7 8; do
-		sleep 2
-		! took 2 extracts_them "try$try" || return 0
-	done
-	return 1
 }
 
 goes_on_after_a_kill() {
