@@ -143,8 +143,9 @@ static void read_frame(struct remote_reply *reply, char *line)
 	out[f->len] = '\0';
 	f->bytes = out;
 	*strchr(word, ' ') = '\0';
-	if (strcmp(word, "-") != 0)
-		strcpy(f->word, word);
+	if (strcmp(word, "-") != 0 &&
+	    snprintf(f->word, sizeof(f->word), "%s", word) >= (int)sizeof(f->word))
+		abort();
 }
 
 int remote_reply_read(const char *text, size_t len, struct remote_reply *ret, struct sbx_error *err)

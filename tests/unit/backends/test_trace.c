@@ -176,9 +176,9 @@ struct heard {
 static void hear(void *data, const char *word)
 {
 	struct heard *h = data;
+	const size_t n = strlen(h->words), room = sizeof(h->words) - n;
 
-	assert_true(strlen(h->words) + strlen(word) + 2 < sizeof(h->words));
-	strcat(strcat(h->words, word), " ");
+	assert_true(snprintf(h->words + n, room, "%s ", word) < (int)room);
 }
 
 static void on_replaced(struct sbx_sandbox *sb, int old, int new, void *data)

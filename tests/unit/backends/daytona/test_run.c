@@ -71,12 +71,14 @@ static void it_reads_nothing_of_itself(void **state)
 /* What a script has in a here-document comes out of od as it is. */
 static void check_quoted(struct sbx_machine *m, const char *text)
 {
-	char script[512], want[1024], *at = want;
+	char script[512], want[1024];
+	size_t n = 0;
 
 	snprintf(script, sizeof(script), "od -An -tx1 -v <<'END' | tr -d ' \\n'\n%s\nEND\n", text);
 	for (; *text; text++)
-		at += sprintf(at, "%02x", (unsigned char)*text);
-	sprintf(at, "0a");
+		n += (size_t)snprintf(want + n, sizeof(want) - n, "%02x", (unsigned char)*text);
+	n += (size_t)snprintf(want + n, sizeof(want) - n, "0a");
+	assert_true(n < sizeof(want));
 	daytona_runs(m, script, want);
 }
 

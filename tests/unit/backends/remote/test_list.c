@@ -94,21 +94,23 @@ static const char *listed(void)
 {
 	static char ret[65536];
 	struct remote_manifest m = listing();
-	char *at = ret;
+	size_t n = 0;
 
-	*at = '\0';
+	ret[0] = '\0';
 	for (size_t i = 0; i < m.n; i++) {
 		const struct remote_listed *l = &m.items[i];
 
-		at += sprintf(at, "%c%s%s%s%s\n",
-		              !l->mode            ? '?'
-		              : S_ISREG(l->mode)  ? 'f'
-		              : S_ISDIR(l->mode)  ? 'd'
-		              : S_ISLNK(l->mode)  ? 'l'
-		              : S_ISFIFO(l->mode) ? 'p'
-		                                  : 's',
-		              l->complete ? "+" : " ", l->path[0] ? l->path : ".",
-		              S_ISLNK(l->mode) ? ">" : "", S_ISLNK(l->mode) ? l->target : "");
+		n += (size_t)snprintf(ret + n, sizeof(ret) - n, "%c%s%s%s%s\n",
+		                      !l->mode            ? '?'
+		                      : S_ISREG(l->mode)  ? 'f'
+		                      : S_ISDIR(l->mode)  ? 'd'
+		                      : S_ISLNK(l->mode)  ? 'l'
+		                      : S_ISFIFO(l->mode) ? 'p'
+		                                          : 's',
+		                      l->complete ? "+" : " ", l->path[0] ? l->path : ".",
+		                      S_ISLNK(l->mode) ? ">" : "",
+		                      S_ISLNK(l->mode) ? l->target : "");
+		assert_true(n < sizeof(ret));
 	}
 	remote_manifest_release(&m);
 	return ret;

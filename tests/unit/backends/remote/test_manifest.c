@@ -32,12 +32,14 @@ static const char *paths_of(const char *records)
 {
 	static char ret[4096];
 	struct remote_manifest m;
+	size_t n = 0;
 
 	assert_int_equal(read_into(&m, records), 0);
 	ret[0] = '\0';
 	for (size_t i = 0; i < m.n; i++) {
-		strcat(ret, m.items[i].path[0] ? m.items[i].path : ".");
-		strcat(ret, " ");
+		n += (size_t)snprintf(ret + n, sizeof(ret) - n, "%s ",
+		                      m.items[i].path[0] ? m.items[i].path : ".");
+		assert_true(n < sizeof(ret));
 	}
 	remote_manifest_release(&m);
 	return ret;
@@ -236,7 +238,7 @@ static void test_more_than_anybody_wants(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < most; i++) {
-		at += sprintf(at, "%s%zu", record, i) + 1;
+		at += snprintf(at, each, "%s%zu", record, i) + 1;
 		*at++ = '\0';
 	}
 	assert_int_equal(remote_manifest_read(bytes, (size_t)(at - bytes), 0, &m, NULL), 0);

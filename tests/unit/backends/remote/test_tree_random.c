@@ -73,9 +73,12 @@ static void any_path(char *ret)
 {
 	unsigned parts = 1 + any(3);
 
+	*ret++ = (char)('a' + any(4));
+	while (--parts) {
+		*ret++ = '/';
+		*ret++ = (char)('a' + any(4));
+	}
 	*ret = '\0';
-	while (parts--)
-		sprintf(ret + strlen(ret), "%s%c", *ret ? "/" : "", 'a' + any(4));
 }
 
 /* Contents that show it when a part of them is missing, or another's. */

@@ -97,11 +97,11 @@ struct found {
 static int take(const char *name, const char *handle, int64_t made_ms, void *data)
 {
 	struct found *f = data;
+	const size_t n = strlen(f->names), room = sizeof(f->names) - n;
 
 	f->n++;
 	f->made_ms = made_ms;
-	strcat(f->names, name);
-	strcat(f->names, "\n");
+	assert_true(snprintf(f->names + n, room, "%s\n", name) < (int)room);
 	free(f->handle);
 	f->handle = strdup(handle);
 	return 0;
