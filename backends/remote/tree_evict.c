@@ -1,7 +1,7 @@
 /*
  * Room for other contents: files that are here, are the machine's own, and were not read for the
- * longest time become absent again, which takes a new file for each. Names are not in memory, so
- * all of the copy is walked; therefore a quarter is cleared at once.
+ * longest time become absent again, which takes a new file for each. All of the copy is walked for
+ * that; therefore a quarter is cleared at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,6 @@ struct candidate {
 
 struct eviction {
 	struct remote_tree *tree;
-	struct sbx_strings dirs; /* to be walked */
 	struct candidate *at;
 	size_t n, cap;
 };
@@ -49,11 +48,11 @@ static bool can_go(const struct remote_node *n)
 	       n->version.ino && n->coming == n->coming_end;
 }
 
-/* With the turn held. PATH is freed by whoever has it. */
-static int add_candidate(struct eviction *e, int opath, const struct stat *st, char **path)
+static int consider(const char *path, int opath, const struct stat *st, void *data)
 {
+	struct eviction *e = data;
 	struct remote_node *n = remote_node_load(e->tree, opath, st, NULL, NULL);
-	struct candidate c = {.path = *path, .ino = st->st_ino};
+	struct candidate c = {.ino = st->st_ino};
 	bool can;
 
 	if (!n)
@@ -66,42 +65,11 @@ static int add_candidate(struct eviction *e, int opath, const struct stat *st, c
 		return 0;
 	if (SBX_GROW(e->at, e->n, e->cap, 64))
 		return -ENOMEM;
-	e->at[e->n++] = c;
-	*path = NULL;
-	return 0;
-}
-
-static int consider(struct eviction *e, const char *dir, int fd, const char *name)
-{
-	_cleanup_free_ char *path = sbx_format("%s%s%s", dir, *dir ? "/" : "", name);
-	_cleanup_fd_ int opath = openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-
-	if (!path)
+	c.path = strdup(path);
+	if (!c.path)
 		return -ENOMEM;
-	if (opath < 0 || fstat(opath, &st) < 0)
-		return 0;
-	if (S_ISDIR(st.st_mode))
-		return sbx_strings_add(&e->dirs, path);
-	return S_ISREG(st.st_mode) ? add_candidate(e, opath, &st, &path) : 0;
-}
-
-static int consider_all(struct eviction *e, const char *dir)
-{
-	_cleanup_fd_ int fd =
-	        sbx_beneath_open(e->tree->root, *dir ? dir : ".", O_RDONLY | O_DIRECTORY);
-	struct sbx_strings names = {0};
-	struct remote_hold hold;
-	int r = fd < 0 ? 0 : sbx_dir_names(fd, &names);
-
-	remote_hold_begin(&hold, e->tree);
-	for (size_t i = 0; i < names.n && !r; i++) {
-		r = consider(e, dir, fd, names.items[i]);
-		remote_hold_breathe(&hold);
-	}
-	remote_hold_end(&hold);
-	sbx_strings_release(&names);
-	return r;
+	e->at[e->n++] = c;
+	return 0;
 }
 
 /* What is to stand in for the file ST. False: it is to stay. With the turn held. */
@@ -189,16 +157,10 @@ static void work(void *data)
 	struct eviction e = {.tree = data};
 	struct remote_tree *t = data;
 	const uint64_t limit = t->cfg.cache_mb << 20;
-	int r = sbx_strings_add(&e.dirs, "");
-	char *dir;
+	int r = remote_walk(t, consider, &e);
 
-	while (!r && (dir = sbx_strings_take(&e.dirs))) {
-		r = consider_all(&e, dir);
-		free(dir);
-	}
 	if (!r && is_over(t, limit))
 		evict_oldest(&e, limit / 4 * 3);
-	sbx_strings_release(&e.dirs);
 	for (size_t i = 0; i < e.n; i++)
 		free(e.at[i].path);
 	free(e.at);

@@ -79,7 +79,6 @@ struct remote_node {
 	struct remote_failure *failure; /* NULL: none */
 	struct remote_dir *dir;         /* NULL: it is none */
 	uint64_t astray_ns;             /* when it was last not where it was asked for; 0: never */
-	char *heir; /* of a file with several names: the path of one that another file took */
 	struct remote_node *older, *newer; /* among those that are gone */
 };
 
@@ -220,12 +219,16 @@ int remote_place(struct remote_tree *t, int dirfd, const char *name, const struc
                  struct remote_node *parent, struct remote_node **ret);
 /*
  * Has what L says take the name; neither is a directory. SAME: it is the same file, so who has it
- * open has what takes the name; where it has other names, what takes one of them takes the others
- * when L says the same of those. 0 or -errno.
+ * open has what takes the name. 0 or -errno.
  */
 int remote_replace(struct remote_tree *t, int dirfd, const char *name,
                    const struct remote_listed *l, bool same, struct remote_node *parent,
                    struct remote_node **ret);
+/* Has the file FROM, which took one name of what NAME is another of, take NAME as well. 0 or
+ * -errno.
+ */
+int remote_replace_as(struct remote_tree *t, int dirfd, const char *name, int from_dirfd,
+                      const char *from);
 /* Gives the regular file NAME the size, mode and time that L says, and keeps that: of contents that
  * are HERE the size is that already, and the time stays. 0 or -errno. */
 int remote_refit(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l,
@@ -247,6 +250,24 @@ bool remote_is_racy(const struct remote_listed *l, uint64_t begun, int64_t grain
 int remote_fill(struct remote_tree *t, const struct remote_listed *l, uint64_t begun, uint64_t off,
                 const char *bytes, size_t len);
 
+/* tree_walk.c. Without the turn. */
+/* PATH from the root, whose regular file FD (O_PATH) is as ST says. With the turn held alone. */
+typedef int remote_visit_fn(const char *path, int fd, const struct stat *st, void *data);
+/* All regular files; what is moved meanwhile may be left out. 0, -errno, or what FN returns but 0.
+ */
+int remote_walk(struct remote_tree *t, remote_visit_fn *fn, void *data);
+
+/* A file that has several names, of which L tells one or more. */
+struct remote_linked {
+	uint64_t ino;
+	const struct remote_listed *l;
+	struct sbx_strings paths; /* of all that were found */
+	uint64_t missing;         /* that it has besides */
+	bool kept;                /* one of them is to stay as it is */
+	int dirfd;                /* where NAME is, the first that was replaced; -1: none was */
+	const char *name;
+};
+
 /* tree_take.c. Without the turn. */
 struct remote_news {
 	struct remote_tree *tree;
@@ -256,6 +277,8 @@ struct remote_news {
 	bool altered;     /* result: what somebody may have seen is another by now */
 	bool listing;     /* private, as all below */
 	struct remote_hold hold;
+	struct remote_linked *linked; /* that are to be replaced */
+	size_t n_linked, linked_cap;
 };
 /* Does what M says. 0, or -errno where the copy could not be changed. */
 int remote_apply(struct remote_news *w, const struct remote_manifest *m);

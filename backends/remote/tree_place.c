@@ -220,61 +220,6 @@ static int take_name(struct remote_tree *t, const char *temp, int dirfd, const c
 	return 0;
 }
 
-/*
- * The file that took another name of OLD takes NAME as well, if it is what L says. 0 with its node,
- * or -errno.
- */
-static int inherit(struct remote_tree *t, const struct stat *old, int dirfd, const char *name,
-                   const struct remote_listed *l, const char *temp, struct remote_node **ret)
-{
-	_cleanup_free_ char *path = NULL;
-	_cleanup_fd_ int dir = -1;
-	struct remote_node *n;
-	const char *heir;
-	struct stat st;
-
-	pthread_mutex_lock(&t->lock);
-	n = remote_node_find(t, old->st_ino);
-	if (n && n->heir)
-		path = strdup(n->heir);
-	pthread_mutex_unlock(&t->lock);
-	if (!path)
-		return -ENOENT;
-	dir = sbx_beneath_parent(t->root, path, &heir);
-	if (dir < 0 || fstatat(dir, heir, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -ENOENT;
-	pthread_mutex_lock(&t->lock);
-	n = st.st_ino == old->st_ino ? NULL : remote_node_find(t, st.st_ino);
-	*ret = n && S_ISREG(n->type) && n->version.ino && remote_version_is(&n->version, l) ? n
-	                                                                                    : NULL;
-	pthread_mutex_unlock(&t->lock);
-	if (!*ret)
-		return -ENOENT;
-	if (linkat(dir, heir, t->temp, temp, 0) < 0)
-		return -errno;
-	if (renameat(t->temp, temp, dirfd, name) < 0) {
-		unlinkat(t->temp, temp, 0);
-		return -errno;
-	}
-	return 0;
-}
-
-/* Keeps where what took PATH from OLD is, for the other names that OLD has. */
-static void keep_heir(struct remote_tree *t, const struct stat *old, const char *path)
-{
-	struct remote_node *n;
-
-	if (old->st_nlink < 2)
-		return;
-	pthread_mutex_lock(&t->lock);
-	n = remote_node_find(t, old->st_ino);
-	if (n) {
-		free(n->heir);
-		n->heir = strdup(path);
-	}
-	pthread_mutex_unlock(&t->lock);
-}
-
 /* OLD, whose name was taken. */
 static void note_replaced(struct remote_tree *t, const struct stat *old, bool same)
 {
@@ -304,10 +249,6 @@ int remote_replace(struct remote_tree *t, int dirfd, const char *name,
 		return -errno;
 	assert(!S_ISDIR(st.st_mode) && !S_ISDIR(l->mode));
 	temp_name(t, temp, sizeof(temp));
-	if (same && S_ISREG(l->mode) && !inherit(t, &st, dirfd, name, l, temp, ret)) {
-		note_replaced(t, &st, same);
-		return 0;
-	}
 	r = make(t, t->temp, temp, l);
 	if (!r)
 		r = take_name(t, temp, dirfd, name, old, same);
@@ -316,9 +257,28 @@ int remote_replace(struct remote_tree *t, int dirfd, const char *name,
 		return r;
 	}
 	note_replaced(t, &st, same);
-	if (same)
-		keep_heir(t, &st, l->path);
 	return note_made(t, dirfd, name, &v, parent, ret);
+}
+
+int remote_replace_as(struct remote_tree *t, int dirfd, const char *name, int from_dirfd,
+                      const char *from)
+{
+	_cleanup_fd_ int old = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	char temp[32];
+	int r;
+
+	if (old < 0 || fstat(old, &st) < 0)
+		return -errno;
+	temp_name(t, temp, sizeof(temp));
+	if (linkat(from_dirfd, from, t->temp, temp, 0) < 0)
+		return -errno;
+	r = take_name(t, temp, dirfd, name, old, true);
+	if (r)
+		unlinkat(t->temp, temp, 0);
+	else
+		note_replaced(t, &st, true);
+	return r;
 }
 
 int remote_open_changing(int opath, const struct stat *st, bool *loosened)

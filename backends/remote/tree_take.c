@@ -17,6 +17,7 @@
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/grow.h"
 
 /* What is left out of the copy, as the local file system cannot have it. */
 static bool cannot_be(int r)
@@ -271,11 +272,33 @@ static bool is_same_file(const struct entry *e, const struct remote_listed *l)
 	       (n->state != REMOTE_HERE && e->st.st_nlink == 1);
 }
 
+/*
+ * Notes that the file E, which has other names, is to be replaced by L. 1, or 0: by one of these it
+ * is to be another file already; or -ENOMEM.
+ */
+static int note_linked(struct remote_news *w, const struct entry *e, const struct remote_listed *l)
+{
+	for (size_t i = 0; i < w->n_linked; i++)
+		if (w->linked[i].ino == e->st.st_ino)
+			return w->linked[i].l->ino == l->ino;
+	if (SBX_GROW(w->linked, w->n_linked, w->linked_cap, 4))
+		return -ENOMEM;
+	w->linked[w->n_linked++] = (struct remote_linked){.ino = e->st.st_ino, .l = l};
+	return 1;
+}
+
 static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
-	int r = remote_replace(w->tree, e->dirfd, e->name, l, is_same_file(e, l), e->parent,
-	                       &e->node);
+	bool same = is_same_file(e, l);
+	int r;
 
+	if (same && e->st.st_nlink > 1) {
+		r = note_linked(w, e, l);
+		if (r)
+			return r < 0 ? r : 0;
+		same = false;
+	}
+	r = remote_replace(w->tree, e->dirfd, e->name, l, same, e->parent, &e->node);
 	if (r)
 		return cannot_be(r) ? 0 : r;
 	note_told(w, e->node);
@@ -572,6 +595,127 @@ static int remove_surplus(struct remote_news *w, struct remote_node *dir, int fd
 	return r < 0 ? r : 0;
 }
 
+/* Adds the name PATH of a file that is to be replaced. */
+static int add_name(const char *path, int fd, const struct stat *st, void *data)
+{
+	const struct remote_news *w = data;
+
+	(void)fd;
+	for (size_t i = 0; i < w->n_linked; i++)
+		if (w->linked[i].ino == st->st_ino)
+			return sbx_strings_add(&w->linked[i].paths, path);
+	return 0;
+}
+
+typedef int name_fn(struct remote_news *w, struct remote_linked *k, struct entry *e);
+
+/* Does FN for each name that the file K still has. With the turn held. */
+static int each_name(struct remote_news *w, struct remote_linked *k, name_fn *fn)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < k->paths.n && !r; i++) {
+		const char *path = k->paths.items[i], *slash = strrchr(path, '/');
+		_cleanup_free_ char *dir = dir_of(path);
+		_cleanup_fd_ int fd = dir ? open_dir(w->tree, dir) : -ENOMEM;
+		struct entry e = {.dirfd = fd, .name = slash ? slash + 1 : path, .path = path};
+
+		if (!dir)
+			return -ENOMEM;
+		if (fd < 0)
+			continue;
+		e.parent = remote_dir_load(w->tree, dir);
+		r = e.parent ? look(w->tree, &e) : -ENOMEM;
+		if (!r && e.st.st_ino == k->ino)
+			r = fn(w, k, &e);
+		else if (r == -ENOENT)
+			r = 0;
+	}
+	return r;
+}
+
+static int check_name(struct remote_news *w, struct remote_linked *k, struct entry *e)
+{
+	k->missing = k->missing ? k->missing - 1 : e->st.st_nlink - 1;
+	k->kept |= is_kept(w, e);
+	return 0;
+}
+
+static int lag_name(struct remote_news *w, struct remote_linked *k, struct entry *e)
+{
+	(void)k;
+	lag(w->tree, e->parent);
+	return 0;
+}
+
+static int replace_name(struct remote_news *w, struct remote_linked *k, struct entry *e)
+{
+	int r;
+
+	if (k->dirfd >= 0)
+		return remote_replace_as(w->tree, e->dirfd, e->name, k->dirfd, k->name);
+	r = remote_replace(w->tree, e->dirfd, e->name, k->l, true, e->parent, &e->node);
+	if (r)
+		return cannot_be(r) ? 0 : r;
+	note_told(w, e->node);
+	w->altered = true;
+	k->name = e->name;
+	k->dirfd = fcntl(e->dirfd, F_DUPFD_CLOEXEC, 0);
+	return k->dirfd < 0 ? -errno : 0;
+}
+
+/* 0, or 1: names of the file K were not found, because they were moved meanwhile; or -errno. */
+static int replace_names(struct remote_news *w, struct remote_linked *k, bool all)
+{
+	int r;
+
+	k->kept = false;
+	k->missing = 0;
+	k->dirfd = -1;
+	r = each_name(w, k, check_name);
+	if (r || (k->missing && all))
+		return r ? r : 1;
+	r = each_name(w, k, k->kept ? lag_name : replace_name);
+	if (k->dirfd >= 0)
+		close(k->dirfd);
+	return r;
+}
+
+/*
+ * By one name alone the host would change another file from then on, and what it wrote would go
+ * with a name that it removes. Which names are one file here no manifest says, so the copy is
+ * walked.
+ */
+static int replace_linked(struct remote_news *w)
+{
+	int r = 0;
+
+	for (unsigned tries = 3; tries && w->n_linked && r >= 0; tries--) {
+		size_t n = 0;
+
+		r = remote_walk(w->tree, add_name, w);
+		remote_hold_begin(&w->hold, w->tree);
+		for (size_t i = 0; i < w->n_linked && r >= 0; i++) {
+			struct remote_linked *k = &w->linked[i];
+
+			r = replace_names(w, k, tries > 1);
+			sbx_strings_release(&k->paths);
+			if (r > 0)
+				w->linked[n++] = *k;
+			remote_hold_breathe(&w->hold);
+		}
+		remote_hold_end(&w->hold);
+		if (r >= 0)
+			w->n_linked = n;
+	}
+	for (size_t i = 0; i < w->n_linked; i++)
+		sbx_strings_release(&w->linked[i].paths);
+	free(w->linked);
+	w->linked = NULL;
+	w->n_linked = w->linked_cap = 0;
+	return r < 0 ? r : 0;
+}
+
 /*
  * The root was seen before the machine told of it: who reads all of a new sandbox would take that
  * its time becomes the machine's for a change.
@@ -657,7 +801,7 @@ static void catch_up(struct remote_news *w, const char *path)
 
 int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 {
-	int r = 0;
+	int r = 0, replaced;
 
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].complete)
@@ -667,7 +811,8 @@ int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 	for (size_t i = 0; i < m->n && !r; i++)
 		if (m->items[i].complete)
 			r = complete(w, m, &m->items[i]);
-	return r;
+	replaced = replace_linked(w);
+	return r ? r : replaced;
 }
 
 int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor_ns)

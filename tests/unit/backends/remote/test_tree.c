@@ -486,9 +486,13 @@ static void test_names_of_one_file_stay_one(void **state)
 	assert_true(take_changes());
 	expect_file("a/f", "other\n");
 	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
+	at_machine("echo longer >a/f");
+	take_sent("a/f");
+	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
+	expect_file("b/g", "longer\n");
 	at_machine("rm b/g; echo third >b/g");
 	assert_true(take_changes());
-	expect_file("a/f", "other\n");
+	expect_file("a/f", "longer\n");
 	expect_file("b/g", "third\n");
 }
 
