@@ -105,7 +105,7 @@ def names_of_files(items):
     return {frozenset(names) for names in of.values()}
 
 
-def differs_by_name(want, have):
+def differs(want, have):
     """What differs, in words; "" where nothing does."""
     plain_want = {p: i[:3] for p, i in want.items()}
     plain_have = {p: i[:3] for p, i in have.items()}
@@ -114,14 +114,6 @@ def differs_by_name(want, have):
                          f"{str(plain_have.get(p))[:80]}"
                          for p in sorted({**plain_want, **plain_have})
                          if plain_want.get(p) != plain_have.get(p))
-    return ""
-
-
-def differs(want, have):
-    """The same, with which names are one file."""
-    words = differs_by_name(want, have)
-    if words:
-        return words
     one, other = names_of_files(want), names_of_files(have)
     if one == other:
         return ""
@@ -370,11 +362,10 @@ def lost(barrier, host, have):
 
 
 def same_in_the_end(where, there):
-    """The mount shows what is here until the machine has been asked. Names of one file at the
-    machine may be files of their own for the host."""
+    """The mount shows what is here until the machine has been asked."""
     for _ in range(600):
         try:
-            words = differs_by_name(seen(there), seen(BOX))
+            words = differs(seen(there), seen(BOX))
         except FileNotFoundError as e:
             words = str(e)  # it went while it was looked at
         if not words:

@@ -176,6 +176,11 @@ static size_t read_file(const char *path, unsigned char buf[CONTENT_MAX + 1])
 	return n;
 }
 
+static int64_t time_of(const struct stat *st)
+{
+	return st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec;
+}
+
 void tree_look(int i, struct sight *ret)
 {
 	unsigned char buf[CONTENT_MAX + 1];
@@ -193,7 +198,7 @@ void tree_look(int i, struct sight *ret)
 	}
 	ret->kind = S_ISREG(st.st_mode) ? 'f' : S_ISDIR(st.st_mode) ? 'd' : '?';
 	ret->mode = st.st_mode & 07777;
-	ret->mtime = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+	ret->mtime = time_of(&st);
 	if (ret->kind == 'd' && !tree_dir_times)
 		ret->mtime = 0;
 	if (ret->kind != 'f')
@@ -204,18 +209,20 @@ void tree_look(int i, struct sight *ret)
 		tree_differs("%s: stat says %llu bytes, read gives %zu", name,
 		             (unsigned long long)ret->size, n);
 	ret->hash = tree_hash(buf, n);
+	/* Contents that changed, and show it in neither size nor time, are shown once with a time
+	 * that is a nanosecond off. */
+	if (lstat(path, &st) == 0 && llabs(time_of(&st) - ret->mtime) == 1)
+		ret->mtime = time_of(&st);
 }
 
-/* Times are compared only where both have one. Contents that changed, and show it in neither size
- * nor time, are shown a nanosecond off. */
+/* Times are compared only where both have one. */
 void tree_compare(int i, const struct sight *want, const struct sight *have, const char *who)
 {
 	char name[NAME_SIZE];
 
 	tree_name(i, name);
 	if (want->kind != have->kind || want->mode != have->mode || want->size != have->size ||
-	    want->hash != have->hash ||
-	    (want->mtime && have->mtime && llabs(want->mtime - have->mtime) > 1))
+	    want->hash != have->hash || (want->mtime && have->mtime && want->mtime != have->mtime))
 		tree_differs("%s: %s sees %c %o %llu %llx %lld, it is %c %o %llu %llx %lld", name,
 		             who, have->kind, have->mode, (unsigned long long)have->size,
 		             (unsigned long long)have->hash, (long long)have->mtime, want->kind,
