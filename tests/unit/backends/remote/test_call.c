@@ -495,7 +495,7 @@ static void a_call_between_repeats_can_be_given_up(void **state)
 	machine.fail_code = ENETUNREACH;
 	begin_many(asked, &left, "r_say D key 0 0 0 x");
 	/* None is repeated for two seconds. */
-	while (machine.runs < MANY || machine.at_once)
+	while (machine.runs < MANY || machine.threads)
 		usleep(1000);
 	for (int i = 0; i < MANY; i++)
 		remote_call_cancel(&asked[i].call);

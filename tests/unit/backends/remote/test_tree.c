@@ -899,7 +899,8 @@ static void test_oldest_is_evicted(void **state)
 	for (int i = 3; i <= 6; i++) {
 		snprintf(text, sizeof(text), "%d", i);
 		assert_int_equal(wait_for(text, SBX_NEED_DATA), 0);
-		for (int j = 0; j < 500 && clean_bytes() > 4 << 20; j++)
+		/* What could not be cleared yet is looked through again ten seconds later. */
+		for (int j = 0; j < 3000 && clean_bytes() > 4 << 20; j++)
 			usleep(10000);
 	}
 	assert_true(clean_bytes() <= 4 << 20);
