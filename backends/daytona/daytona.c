@@ -24,6 +24,7 @@ static void info(struct sbx_provider *p, struct json_object *obj)
 	daytona_add(obj, "target", c->target);
 	daytona_add(obj, c->image ? "image" : "snapshot", c->image ? c->image : c->snapshot);
 	json_object_object_add(obj, "ephemeral", json_object_new_boolean(!c->kept));
+	json_object_object_add(obj, "simple_exec", json_object_new_boolean(c->simple_exec));
 }
 
 static void destroy(struct sbx_provider *p)
@@ -173,6 +174,10 @@ int sbx_daytona_provider(const struct sbx_daytona_config *config, struct sbx_pro
 		return r ? r : sbx_no_memory(err);
 	d->impl = impl;
 	d->impl.can |= config->kept ? SBX_PROVIDER_SLEEPS : SBX_PROVIDER_EPHEMERAL;
+	if (config->simple_exec) {
+		d->impl.can &= ~SBX_PROVIDER_DETACHES;
+		d->impl.can |= SBX_PROVIDER_MERGES;
+	}
 	d->impl.idle_ms = config->idle_min * UINT64_C(60000);
 	d->base.impl = &d->impl;
 	if (!copy_strings(&d->config, config) || set_headers(d) < 0)

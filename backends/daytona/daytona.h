@@ -31,6 +31,7 @@ struct sbx_daytona_config {
 	unsigned cpus, memory_gb, disk_gb; /* of an image's; 0: Daytona's default */
 	unsigned idle_min;                 /* until a sandbox that is not used stops; 0: never */
 	bool kept;                         /* one that has stopped is kept, and can be woken */
+	bool simple_exec; /* a command is one request, which has its streams merged */
 	/* Of requests that are answered at once, the longest; others may take a multiple. 0: 30 s.
 	 */
 	uint64_t ask_ms;
@@ -47,8 +48,10 @@ int sbx_daytona_provider(const struct sbx_daytona_config *config, struct sbx_pro
 /* EINVAL: SOURCE (NULL: none) cannot be cloned in a sandbox of Daytona's. */
 int sbx_daytona_check_source(const char *source, const char *github_api, struct sbx_error *err);
 
-/* Sets what DAYTONA_API_URL, DAYTONA_TARGET, DAYTONA_ORGANIZATION_ID, DAYTONA_SNAPSHOT and
- * GITHUB_API_URL say (borrowed of the environment), and the usual idle_min. */
+/*
+ * Sets what DAYTONA_API_URL, DAYTONA_TARGET, DAYTONA_ORGANIZATION_ID, DAYTONA_SNAPSHOT,
+ * DAYTONA_SIMPLE_EXEC and GITHUB_API_URL say (borrowed of the environment), and the usual idle_min.
+ */
 void sbx_daytona_environment(struct sbx_daytona_config *config);
 
 /* As sbx_backend_open(). Nothing is asked of Daytona. */

@@ -227,6 +227,7 @@ void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsign
 	j->link = link;
 	j->detaches = can & SBX_PROVIDER_DETACHES;
 	j->parallel = can & SBX_PROVIDER_PARALLEL;
+	j->merges = can & SBX_PROVIDER_MERGES;
 	j->heard_ns = sbx_now_ns();
 	/* None is removed meanwhile, as ends are told later. */
 	for (struct job *job = j->first; job; job = next) {

@@ -10,6 +10,7 @@
 #              on a full disk
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
+R_MERGE= # 1: stderr is a part of stdout
 R_EVENTS=/sys/fs/cgroup/memory.events
 R_ELF=$(printf '\177ELF')
 
@@ -74,15 +75,15 @@ r_job_kill() {
 '
 eval "$R_JOB_KILL"
 
-# Who watches: JOB DIR LEASE TIME KEEP EVENTS LEAD, then what LEAD gets. LEASE, TIME: in seconds, 0:
-# none. KEEP: blocks of 512 bytes that are kept of each stream. A reader that has reached its limit
-# is ended by it, and what follows is read and dropped. Time is counted in naps, as a machine that
-# slept has a clock that jumps. Pipes that are open one second after all that can be killed is dead
-# are a stranger's. The job is started from a subshell because a shell tells of its end by a signal
-# where its own output goes to.
+# Who watches: JOB DIR LEASE TIME KEEP EVENTS ERR LEAD, then what LEAD gets. LEASE, TIME: in
+# seconds, 0: none. KEEP: blocks of 512 bytes that are kept of each stream. ERR: the file of stderr.
+# A reader that has reached its limit is ended by it, and what follows is read and dropped. Time is
+# counted in naps, as a machine that slept has a clock that jumps. Pipes that are open one second
+# after all that can be killed is dead are a stranger's. The job is started from a subshell because
+# a shell tells of its end by a signal where its own output goes to.
 R_JOB_WATCH='
-r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_keep=$5 r_events=$6 r_lead=$7
-shift 7
+r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_keep=$5 r_events=$6 r_err=$7 r_lead=$8
+shift 8
 r_oom() {
 	R_OOM=0
 	[ -r "$r_events" ] || return
@@ -133,7 +134,7 @@ r_watch=$!
 r_in=$r_dir/in
 [ -e "$r_in" ] || r_in=/dev/null
 (exec $(command -v setsid) sh -c "$r_lead" sh "$r_dir" "$@" \
-	<"$r_in" >"$r_dir/out.in" 2>"$r_dir/err.in" 8<&- 9<&-)
+	<"$r_in" >"$r_dir/out.in" 2>"$r_dir/$r_err.in" 8<&- 9<&-)
 r_code=$?
 exec 8<&- 9<&-
 times >"$r_dir/times"
@@ -276,10 +277,12 @@ r_job_run() {
 	x*) r_job_find "${13}" "${14#x}" ;;
 	*) r_job_find "${13}" "${PATH-/bin:/usr/bin}" ;;
 	esac
+	r_err=err
+	[ -z "$R_MERGE" ] || r_err=out
 	r_lease=$4 r_keep=$5 r_time=$8 r_cpu=$9 r_memory=${10} r_procs=${11} r_size=${12}
 	shift 14
 	exec $(command -v setsid) sh -c "$R_JOB_KILL$R_JOB_WATCH" sh "$r_job" "$r_dir" "$r_lease" \
-		"$r_time" "$r_keep" "$R_EVENTS" "$R_JOB_LEAD" "$r_cpu" "$r_memory" "$r_procs" "$r_size" \
+		"$r_time" "$r_keep" "$R_EVENTS" "$r_err" "$R_JOB_LEAD" "$r_cpu" "$r_memory" "$r_procs" "$r_size" \
 		"$R_MASK" "$R_LOCALE" "SANDBOXFS_JOB=$r_job" "$@"
 }
 

@@ -88,6 +88,17 @@ static void set_failed(struct job *job, const struct remote_frame *f)
 	         f->len < 512 ? (int)f->len : 512, f->bytes);
 }
 
+/* Whoever looks for an error looks at stderr. */
+static void tell_merged(struct job *job, const struct remote_reply *reply)
+{
+	for (size_t i = 0; i < reply->n; i++) {
+		const struct remote_frame *f = &reply->frames[i];
+
+		if (f->kind == REMOTE_OUT && strcmp(f->word, job->id) == 0)
+			job->caller->events->output(job->caller, 2, f->bytes, f->len);
+	}
+}
+
 /* Takes the frames of JOB. *NEWS: there was output. Returns whether it has ended. */
 static bool take_frames(struct job *job, const struct remote_reply *reply, bool *news)
 {
@@ -104,6 +115,8 @@ static bool take_frames(struct job *job, const struct remote_reply *reply, bool 
 		}
 		if (f->kind == REMOTE_END)
 			set_exit(job, f);
+		if (f->kind == REMOTE_END && job->jobs->merges && f->a != 0)
+			tell_merged(job, reply);
 		if (f->kind == REMOTE_FAILED)
 			set_failed(job, f);
 		if (f->kind == REMOTE_END || f->kind == REMOTE_FAILED)
@@ -265,6 +278,8 @@ static void add_start(struct job *job, struct remote_text *body)
 
 	if (!j->detaches && (!keep || keep > ANSWER_MAX))
 		keep = ANSWER_MAX;
+	if (j->merges)
+		remote_text_add(body, "R_MERGE=1\n");
 	remote_text_printf(body, "r_exec %llu %llu", (unsigned long long)start_wait_ms(job),
 	                   (unsigned long long)(j->detaches ? BYTES_MAX : ANSWER_MAX));
 	remote_text_word(body, job->id);

@@ -76,7 +76,7 @@ struct remote_jobs {
 	atomic_bool abandoned;
 	/* Loop thread: */
 	struct remote_link *link; /* NULL: not connected */
-	bool detaches, parallel;
+	bool detaches, parallel, merges;
 	struct sbx_error failed;
 	bool idle;
 	unsigned busy; /* jobs that may run */

@@ -114,6 +114,7 @@ struct sbx_machine_put {
 #define SBX_PROVIDER_BLOCKS_NETWORK 8u /* net=none is enforced */
 #define SBX_PROVIDER_FILTERS_HOSTS  16u /* net=allow:LIST is enforced */
 #define SBX_PROVIDER_EPHEMERAL      32u /* what stops is gone: there is no waking */
+#define SBX_PROVIDER_MERGES         64u /* a command writes its stderr to its stdout */
 
 struct sbx_provider_impl {
 	const char *name; /* the backend's, as when mounting */

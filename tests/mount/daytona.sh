@@ -167,6 +167,24 @@ goes_on_after_a_kill() {
 	same unsent "$(exec_in a '{"argv":["cat","unsent"]}')"
 }
 
+# At the next mount.
+merges_streams() {
+	unmount
+	export DAYTONA_SIMPLE_EXEC=1
+	mount_fs acme/widgets
+	unset DAYTONA_SIMPLE_EXEC
+	same out "$(exec_in a '{"argv":["echo","out"]}')"
+	took 1 fails_with_both
+	expect EOPNOTSUPP result "$MNT/a/ctl/spawn" sleep "$LONG"
+	error_says a 'nothing goes on here behind the request'
+}
+
+fails_with_both() {
+	same 'x y' "$(exec_in a '{"argv":["sh","-c","echo x; echo y >&2; exit 3"]}' | xargs)"
+	same 'x y' "$(xargs <"$MNT/a/stderr")"
+	same 3 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
 is_removed() {
 	teardown a
 	until [ -z "$(cloud_control living)" ]; do tick; done
@@ -200,6 +218,7 @@ claim 'a command takes one' took 1 echoes
 claim 'a command behind a change takes two' took 2 writes_and_executes
 claim 'a thousand files take two' a_thousand_take_two
 claim 'what was written is there after a kill' goes_on_after_a_kill
+claim 'DAYTONA_SIMPLE_EXEC=1 has a command in one request, its streams merged' merges_streams
 claim 'AC-20: a clone that fails leaves no sandbox' leaves_nothing_when_it_fails
 claim 'AC-9, AC-10: teardown removes it, once and again' is_removed
 finish

@@ -1484,6 +1484,37 @@ static void without_detaching_a_job_is_its_call(void **state)
 	forget(&r);
 }
 
+static int set_up_merged(void **state)
+{
+	set_up_apart(state);
+	machine.impl.can = SBX_PROVIDER_PARALLEL | SBX_PROVIDER_MERGES;
+	make_jobs(0);
+	connect_jobs();
+	return 0;
+}
+
+static void merged_streams_come_as_one(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	const int before = machine.runs;
+
+	expect_script("echo x; echo y >&2; echo z", "x\ny\nz\n", "", 0);
+	expect_script("echo x; echo y >&2; exit 5", "x\ny\n", "x\ny\n", 5);
+	expect_script("exit 5", "", "", 5);
+	expect_script("printf '\\377\\0' >&2; exit 1", "\377", "\377", 1);
+	expect_script("echo ${R_MERGE-unset}", "unset\n", "", 0);
+	assert_int_equal(machine.runs, before + 5);
+	begin(&r, "echo $$ >pid; exec sleep 300");
+	while (!scratch_exists(scratch_path("the tree/pid")))
+		usleep(1000);
+	send(&r, SIGTERM);
+	expect_end(&r, SBX_END_SIGNALED, SIGTERM);
+	wait_until_dead(noted_pid());
+	forget(&r);
+}
+
 static int set_up_serial(void **state)
 {
 	set_up_apart(state);
@@ -1564,6 +1595,8 @@ int main(void)
 	        test(jobs_of_another_daemon_are_swept),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_job_is_its_call,
 	                                        set_up_undetached, tear_down),
+	        cmocka_unit_test_setup_teardown(merged_streams_come_as_one, set_up_merged,
+	                                        tear_down),
 	        cmocka_unit_test_setup_teardown(one_script_at_a_time_is_enough, set_up_serial,
 	                                        tear_down),
 	};
