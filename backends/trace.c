@@ -271,6 +271,11 @@ static int sandbox_barrier(struct sbx_sandbox *sb, bool now, struct sbx_error *e
 	return result("sandbox.barrier", sb->id, start, r, err);
 }
 
+static bool sandbox_takes(struct sbx_sandbox *sb, int sig)
+{
+	return sbx_sandbox_takes(downcast(sb)->inner, sig);
+}
+
 static bool sandbox_stale(struct sbx_sandbox *sb)
 {
 	return sbx_sandbox_stale(downcast(sb)->inner);
@@ -510,6 +515,7 @@ static const struct sbx_away_impl away_impl = {
 static const struct sbx_command_impl commands_impl = {
         .exec = sandbox_exec,
         .signal = job_signal,
+        .takes = sandbox_takes,
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .hurry = sandbox_hurry,

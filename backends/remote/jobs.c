@@ -166,6 +166,11 @@ bool job_signal_ends(int sig)
 	return true;
 }
 
+bool remote_jobs_take(unsigned can, int sig)
+{
+	return can & (SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL) || job_signal_ends(sig);
+}
+
 bool job_is_killed(const struct job *job, int *sig)
 {
 	for (*sig = 1; *sig <= 64; ++*sig)

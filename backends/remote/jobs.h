@@ -55,6 +55,8 @@ void remote_jobs_fail(struct remote_jobs *j, int code, const char *text);
  */
 int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct sbx_job *job,
                      struct sbx_error *err);
+/* As sbx_command_impl.takes, of a provider that CAN. [any] */
+bool remote_jobs_take(unsigned can, int sig);
 /* As sbx_command_impl.signal. [loop] */
 void remote_jobs_signal(struct sbx_job *job, int sig);
 /* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the

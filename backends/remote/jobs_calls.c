@@ -267,7 +267,7 @@ static uint64_t start_wait_ms(const struct job *job)
 	const uint64_t time_s = job->words.time_s;
 
 	if (job->jobs->detaches)
-		return job->words.background ? SPAWN_MS : START_MS;
+		return job->words.soon ? SPAWN_MS : START_MS;
 	return time_s && time_s < DAY_MS / 1000 ? time_s * 1000 : DAY_MS;
 }
 
@@ -529,7 +529,7 @@ void job_send_kill(struct job *job, int sig)
 	struct remote_jobs *j = job->jobs;
 	struct killing *k;
 
-	if (!j->detaches) {
+	if (!j->detaches && !j->parallel) {
 		if (job->state == JOB_STARTING && job_signal_ends(sig))
 			remote_call_cancel(&job->start);
 		return;

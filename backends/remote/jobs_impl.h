@@ -14,7 +14,7 @@
 /* A command, as the runner is told of it. */
 struct job_words {
 	struct remote_text line; /* the words of r_exec from CWD on */
-	bool background;         /* as in sbx_exec */
+	bool soon;               /* its start is told before its end */
 	uint64_t time_s;         /* after which its end is seen to there; 0: never */
 	uint64_t keep;           /* bytes of each stream; 0: all */
 	/* Its standard input, where that is put as a file; size 0: it is not. */

@@ -53,7 +53,7 @@ static void add_number(struct remote_text *t, uint64_t n)
 static void add_limits(struct job_words *w, const struct sbx_exec *spec)
 {
 	w->keep = spec->limits.output_bytes;
-	w->background = spec->background;
+	w->soon = spec->background || spec->live;
 	w->time_s = spec->timeout_ms ? (spec->timeout_ms + 999) / 1000 + GRACE_S : 0;
 	add_number(&w->line, w->time_s);
 	add_number(&w->line, spec->limits.cpu_s);

@@ -110,13 +110,28 @@ static void sandbox_close(struct sbx_sandbox *sb)
 /* --- commands ---------------------------------------------------------------------------------
  */
 
+static unsigned can_of(const struct remote_box *box)
+{
+	return box->backend->provider->impl->can;
+}
+
 static int sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
                         struct sbx_error *err)
 {
 	struct remote_box *box = downcast(sb);
 
 	atomic_store_explicit(&box->used, true, memory_order_relaxed);
+	if (spec->background && !(can_of(box) & SBX_PROVIDER_DETACHES))
+		return sbx_fail(
+		        err, EOPNOTSUPP,
+		        "nothing goes on here behind the request that has started it: write the "
+		        "command to exec or run");
 	return remote_jobs_exec(box->jobs, spec, job, err);
+}
+
+static bool sandbox_takes(struct sbx_sandbox *sb, int sig)
+{
+	return remote_jobs_take(can_of(downcast(sb)), sig);
 }
 
 static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
@@ -126,7 +141,11 @@ static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
 }
 
 static const struct sbx_command_impl commands = {
-        .exec = sandbox_exec, .signal = remote_jobs_signal, .hurry = sandbox_hurry};
+        .exec = sandbox_exec,
+        .signal = remote_jobs_signal,
+        .takes = sandbox_takes,
+        .hurry = sandbox_hurry,
+};
 
 /* --- files that are elsewhere -----------------------------------------------------------------
  */

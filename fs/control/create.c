@@ -353,9 +353,15 @@ static int kill_job(struct sbx_jobrec *job, const char *word, struct sbx_error *
 
 	if (sig < 0)
 		return sig;
-	if (sbx_job_kill(job, sig) < 0)
+	switch (sbx_job_kill(job, sig)) {
+	case 0:
+		return 0;
+	case -EOPNOTSUPP:
+		return sbx_fail(err, EOPNOTSUPP,
+		                "a command of this backend takes no signal but those that end it");
+	default:
 		return sbx_fail(err, ESRCH, "job %s is not running", sbx_job_name(job));
-	return 0;
+	}
 }
 
 static int kill_set(struct sbx_control_handle *h, const char *buf, size_t len,

@@ -80,7 +80,9 @@ int sbx_job_kill(struct sbx_jobrec *rec, int sig)
 	if (sig < 1 || sig > 64)
 		return -EINVAL;
 	pthread_mutex_lock(&rec->jobs->lock);
-	if (rec->run) {
+	if (rec->run && !sbx_sandbox_takes(rec->jobs->sandbox, sig)) {
+		r = -EOPNOTSUPP;
+	} else if (rec->run) {
 		send_soon(rec, sig);
 		r = 0;
 	}
@@ -715,7 +717,8 @@ static int hand_over(struct start *s)
 	        .program = s->plan.program,
 	        .cwd = s->plan.cwd,
 	        .timeout_ms = s->plan.timeout_ms,
-	        .background = s->kind != SBX_JOB_EXEC,
+	        .background = s->kind == SBX_JOB_SPAWN,
+	        .live = s->kind == SBX_JOB_RUN,
 	        .limits = s->plan.limits,
 	};
 	int r;

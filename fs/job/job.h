@@ -219,7 +219,7 @@ char *sbx_job_hint(struct sbx_jobrec *rec);
 int sbx_job_code(struct sbx_jobrec *rec);
 
 /* Sends SIG to everything the job started. Any thread. 0, -ESRCH it has ended or never ran, -EINVAL
- * SIG. */
+ * SIG, -EOPNOTSUPP commands of this sandbox take no such signal. */
 int sbx_job_kill(struct sbx_jobrec *rec, int sig);
 /* Kills every running job of the table. Any thread. */
 void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);

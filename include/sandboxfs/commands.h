@@ -27,7 +27,8 @@ struct sbx_exec {
 	int stdin_fd;        /* becomes fd 0 of the command; -1: /dev/null. Not closed. */
 	uint64_t timeout_ms; /* after which the caller signals; for a backend whose commands go on
 	                      * when the daemon is gone. 0: none */
-	bool background;     /* the client waits for its start alone */
+	bool background;     /* nobody waits for its end, and the client waits for its start */
+	bool live;           /* the client wants its output while it runs */
 	struct sbx_limits limits; /* cpu_s, memory_mb, procs, file_mb are the backend's part */
 };
 
@@ -92,7 +93,8 @@ struct sbx_command_impl {
 	 * before this returns. A command that cannot be started is reported by ended with
 	 * SBX_END_FAILED, or by a negative errno here. By then the backend has freed its part, and
 	 * it touches JOB no more. ENOENT: no such program or cwd. EACCES: not executable, or
-	 * the cwd leads out. EAGAIN, E2BIG. Mandatory.
+	 * the cwd leads out. EOPNOTSUPP: what the spec asks for cannot be had. EAGAIN, E2BIG.
+	 * Mandatory.
 	 */
 	int (*exec)(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
 	            struct sbx_error *err);
@@ -101,6 +103,11 @@ struct sbx_command_impl {
 	 * has ended ignores it. It is called from an event, or once exec has returned 0. Mandatory.
 	 */
 	void (*signal)(struct sbx_job *job, int sig);
+	/*
+	 * [any] Whether a command may be sent SIG, which a user asks for; SIGKILL always. It takes
+	 * microseconds. Optional: it may.
+	 */
+	bool (*takes)(struct sbx_sandbox *sb, int sig);
 	/*
 	 * [any] Whether sync may have something to do, or a barrier under way has to end first. It
 	 * is asked before each command and takes microseconds. Optional: no.
@@ -137,6 +144,14 @@ static inline int sbx_sandbox_exec(struct sbx_sandbox *sb, const struct sbx_exec
 static inline void sbx_job_signal(struct sbx_job *job, int sig)
 {
 	job->sandbox->impl->commands->signal(job, sig);
+}
+
+/* [any] As the member; true where the backend has none. */
+static inline bool sbx_sandbox_takes(struct sbx_sandbox *sb, int sig)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	return !commands || !commands->takes || commands->takes(sb, sig);
 }
 
 /* [any] As the member; false where the backend has none. */

@@ -114,6 +114,21 @@ END
 	same 0 "$(cat "$ROOM/processes")"
 }
 
+# Signals are for a command that somebody waits for.
+lives_with_its_query() {
+	expect EOPNOTSUPP result "$MNT/a/ctl/spawn" sleep "$LONG"
+	error_says a 'nothing goes on here behind the request'
+	mkdir "$MNT/a/ctl/jobs/j"
+	"$TOOL" result "$MNT/a/ctl/jobs/j/exec" sleep "$LONG" &
+	waits=$!
+	until [ "$("$TOOL" write "$MNT/a/ctl/jobs/j/kill" O_WRONLY STOP)" = EOPNOTSUPP ]; do tick; done
+	error_says a 'takes no signal but those that end it'
+	echo TERM >"$MNT/a/ctl/jobs/j/kill"
+	wait $waits || :
+	like '143 *' "$(cat "$MNT/a/ctl/jobs/j/status")"
+	rmdir "$MNT/a/ctl/jobs/j"
+}
+
 # It may have run, so that it is not run again; and what it has done is in no container.
 is_lost_with_its_changes() {
 	cloud_control fault '{"op": "run", "fault": "lost"}'
@@ -182,6 +197,7 @@ all() {
 	claim "$1: ExportDirectory" exports_a_directory
 	claim "$1: RefreshFromHost" refreshes_from_this_host
 	claim "$1: what a command starts ends with it" cannot_go_on
+	claim "$1: nothing is spawned, and signals only end" lives_with_its_query
 	[ "$1" = 0.20 ] || claim "$1: a thousand files take two requests" a_thousand_take_two
 	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
