@@ -154,11 +154,17 @@ static void expect_where(struct remote_journal *j, const char *want)
 	assert_string_equal(found, want);
 }
 
+/* The file "a", whose inode is INO, goes to "to". */
+static struct sbx_change moved_away(uint64_t ino)
+{
+	return (struct sbx_change){
+	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = ino, .mode = 0100644};
+}
+
 static void what_was_done_and_not_noted_is_found(void **state)
 {
 	const uint64_t a = made("a"), b = made("b"), gone = made("gone"), c = made("c");
-	const struct sbx_change moved = {
-	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	const struct sbx_change moved = moved_away(a);
 	const struct sbx_change swapped = {
 	        .kind = SBX_CHANGE_SWAPPED, .path = "b", .to = "c", .ino = b, .mode = 0100644};
 	const struct sbx_change removed = {
@@ -188,8 +194,7 @@ static void what_was_done_and_not_noted_is_found(void **state)
 static void what_was_meant_and_not_done_is_not(void **state)
 {
 	const uint64_t a = made("a"), b = made("b");
-	const struct sbx_change moved = {
-	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	const struct sbx_change moved = moved_away(a);
 	const struct sbx_change removed = {
 	        .kind = SBX_CHANGE_GONE, .path = "b", .ino = b, .mode = 0100644};
 	struct remote_journal *j = opened();
@@ -213,8 +218,7 @@ static void what_was_meant_and_not_done_is_not(void **state)
 static void what_was_dropped_is_in_no_doubt(void **state)
 {
 	const uint64_t a = made("a");
-	const struct sbx_change moved = {
-	        .kind = SBX_CHANGE_MOVED, .path = "a", .to = "to", .ino = a, .mode = 0100644};
+	const struct sbx_change moved = moved_away(a);
 	struct remote_journal *j = opened();
 
 	(void)state;
