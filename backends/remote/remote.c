@@ -133,11 +133,16 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 {
 	struct remote *b = (struct remote *)base;
 	_cleanup_(remote_record_release) struct remote_record rec = {0};
+	_cleanup_fd_ int spare = -1;
 	struct remote_box *box;
 	int dir, r = check_request(b, req, err);
 
 	if (r < 0)
 		return r;
+	/* Where descriptors are few, erase needs this one and that of the directory. */
+	spare = fcntl(b->dir, F_DUPFD_CLOEXEC, 0);
+	if (spare < 0)
+		return sbx_fail(err, errno, "no record can be made: %s", strerror(errno));
 	r = fill_record(b, req, &rec);
 	if (r == -EINVAL)
 		return sbx_fail(err, EINVAL, "%s is no valid branch name", rec.branch);
@@ -145,7 +150,6 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 		return sbx_fail(err, -r, "no record can be made: %s", strerror(-r));
 	dir = sbx_dir_make(b->dir, rec.id, 0700);
 	r = dir < 0 ? dir : remote_record_store(dir, &rec);
-	/* Where descriptors are few, erase needs this one. */
 	sbx_cleanup_fd(&dir);
 	if (r < 0)
 		sbx_fail(err, -r, "the record of %s cannot be written: %s", req->name,
@@ -153,6 +157,7 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 	else
 		r = remote_box_open(b, &rec, &box, err);
 	if (r < 0) {
+		sbx_cleanup_fd(&spare);
 		erase(b, rec.id, NULL);
 		return r;
 	}
