@@ -148,11 +148,11 @@ void remote_tree_fail(struct remote_tree *t, int code, const char *text)
 
 /* One more thing to be asked for; NULL: no memory. */
 static struct remote_item *add_item(struct remote_fetch **f, struct remote_tree *t,
-                                    enum remote_fetch_kind kind, const struct sbx_want *w)
+                                    enum remote_fetch_kind kind, uint64_t ino, const char *path)
 {
 	if (!*f)
 		*f = remote_fetch_new(t, kind);
-	return *f ? remote_fetch_add(*f, w->ino, w->path) : NULL;
+	return *f ? remote_fetch_add(*f, ino, path) : NULL;
 }
 
 static bool has_room(const struct remote_fetch *f)
@@ -171,7 +171,7 @@ static void plan_names(struct remote_tree *t, struct plan *p, const struct sbx_w
 {
 	if (t->names_calls >= CALLS_MOST || !has_room(p->names))
 		return;
-	n->dir->asked = add_item(&p->names, t, FETCH_NAMES, w) != NULL;
+	n->dir->asked = add_item(&p->names, t, FETCH_NAMES, w->ino, w->path) != NULL;
 }
 
 static bool has_chunk(const struct remote_node *n, uint64_t i)
@@ -236,7 +236,7 @@ static void plan_data(struct remote_tree *t, struct plan *p, const struct sbx_wa
 		bytes = n->version.size;
 	if (p->bytes && p->bytes + bytes > REMOTE_WHOLE)
 		return;
-	item = add_item(&p->data, t, FETCH_DATA, w);
+	item = add_item(&p->data, t, FETCH_DATA, w->ino, n->elsewhere ? n->elsewhere : w->path);
 	if (!item)
 		return;
 	p->bytes += bytes;
@@ -269,7 +269,7 @@ static bool judge_lost(struct remote_tree *t, struct plan *p, struct sbx_want *w
 	if (n && n->replaced && w->due_ns - period_ns(t, w) <= n->retry_ns)
 		return end_by(w, NULL);
 	if (!t->loads && has_room(p->loads))
-		add_item(&p->loads, t, FETCH_LOAD, w);
+		add_item(&p->loads, t, FETCH_LOAD, w->ino, w->path);
 	return false;
 }
 

@@ -314,23 +314,52 @@ static int apply_item(struct remote_fetch *f, size_t i)
 	return r;
 }
 
+/* A name of the file that is looked for. */
+struct search {
+	uint64_t ino;
+	char *path;
+};
+
+static int find_name(const char *path, int fd, const struct stat *st, void *data)
+{
+	struct search *s = data;
+
+	(void)fd;
+	if (st->st_ino != s->ino)
+		return 0;
+	s->path = strdup(path);
+	return 1;
+}
+
 /*
  * Who waits for a file knows one of its names, which the machine, or the host, may have given to
- * another one meanwhile.
+ * another one meanwhile. It is asked for by another of its names then.
  */
 static void note_astray(struct remote_tree *t, const struct remote_item *item)
 {
 	_cleanup_fd_ int fd = sbx_beneath_open(t->root, item->path, O_PATH);
+	struct search s = {.ino = item->ino};
 	struct remote_node *n;
 	struct stat st;
+	bool absent;
 
 	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == item->ino)
 		return;
 	pthread_mutex_lock(&t->lock);
 	n = remote_node_find(t, item->ino);
-	if (n)
-		n->astray_ns = sbx_now_ns();
+	absent = n && !n->gone && n->state == REMOTE_ABSENT;
 	pthread_mutex_unlock(&t->lock);
+	if (absent)
+		remote_walk(t, find_name, &s);
+	pthread_mutex_lock(&t->lock);
+	n = remote_node_find(t, item->ino);
+	if (n) {
+		n->astray_ns = sbx_now_ns();
+		free(n->elsewhere);
+		n->elsewhere = sbx_steal_ptr(&s.path);
+	}
+	pthread_mutex_unlock(&t->lock);
+	free(s.path);
 }
 
 static void apply_data(struct remote_fetch *f)
@@ -340,7 +369,7 @@ static void apply_data(struct remote_fetch *f)
 	pthread_mutex_lock(&f->tree->taking);
 	for (size_t i = 0; i < f->n && !r; i++) {
 		r = apply_item(f, i);
-		if (!r && f->items[i].code)
+		if (!r)
 			note_astray(f->tree, &f->items[i]);
 	}
 	pthread_mutex_unlock(&f->tree->taking);

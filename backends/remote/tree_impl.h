@@ -79,6 +79,8 @@ struct remote_node {
 	struct remote_failure *failure; /* NULL: none */
 	struct remote_dir *dir;         /* NULL: it is none */
 	uint64_t astray_ns;             /* when it was last not where it was asked for; 0: never */
+	char *elsewhere;                /* the name that it was found by then; or NULL */
+	char *heir; /* of a file with several names: the path of one that is another file by now */
 	struct remote_node *older, *newer; /* among those that are gone */
 };
 
@@ -224,11 +226,10 @@ int remote_place(struct remote_tree *t, int dirfd, const char *name, const struc
 int remote_replace(struct remote_tree *t, int dirfd, const char *name,
                    const struct remote_listed *l, bool same, struct remote_node *parent,
                    struct remote_node **ret);
-/* Has the file FROM, which took one name of what NAME is another of, take NAME as well. 0 or
- * -errno.
- */
+/* Has the file FROM, which took one name of what NAME is another of, take NAME as well. SAME: as
+ * above. 0 or -errno. */
 int remote_replace_as(struct remote_tree *t, int dirfd, const char *name, int from_dirfd,
-                      const char *from);
+                      const char *from, bool same);
 /* Gives the regular file NAME the size, mode and time that L says, and keeps that: of contents that
  * are HERE the size is that already, and the time stays. 0 or -errno. */
 int remote_refit(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l,

@@ -224,6 +224,9 @@ static void empty(struct remote_tree *t, struct remote_node *n)
 	else
 		t->stats.files -= counts(n);
 	remote_node_fail(t, n, NULL);
+	free(n->heir);
+	free(n->elsewhere);
+	n->heir = n->elsewhere = NULL;
 	if (n->dir) {
 		while (n->dir->child)
 			unhang(t, n->dir->child);

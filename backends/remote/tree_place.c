@@ -261,7 +261,7 @@ int remote_replace(struct remote_tree *t, int dirfd, const char *name,
 }
 
 int remote_replace_as(struct remote_tree *t, int dirfd, const char *name, int from_dirfd,
-                      const char *from)
+                      const char *from, bool same)
 {
 	_cleanup_fd_ int old = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
@@ -273,11 +273,11 @@ int remote_replace_as(struct remote_tree *t, int dirfd, const char *name, int fr
 	temp_name(t, temp, sizeof(temp));
 	if (linkat(from_dirfd, from, t->temp, temp, 0) < 0)
 		return -errno;
-	r = take_name(t, temp, dirfd, name, old, true);
+	r = take_name(t, temp, dirfd, name, old, same);
 	if (r)
 		unlinkat(t->temp, temp, 0);
 	else
-		note_replaced(t, &st, true);
+		note_replaced(t, &st, same);
 	return r;
 }
 

@@ -287,20 +287,88 @@ static int note_linked(struct remote_news *w, const struct entry *e, const struc
 	return 1;
 }
 
+/* The directory of PATH, malloc'd: "" for one in the root. */
+static char *dir_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strndup(path, slash ? (size_t)(slash - path) : 0);
+}
+
+static int open_dir(struct remote_tree *t, const char *path)
+{
+	return sbx_beneath_open(t->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+}
+
+/* Notes that a name of the file E is what L says by now, and another file. */
+static void keep_heir(struct remote_tree *t, const struct entry *e, const struct remote_listed *l)
+{
+	struct remote_node *n;
+
+	pthread_mutex_lock(&t->lock);
+	n = remote_node_find(t, e->st.st_ino);
+	if (n) {
+		free(n->heir);
+		n->heir = strdup(l->path);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Whether L is the file that took another name of E, and takes this one as well. */
+static bool inherit(struct remote_news *w, struct entry *e, const struct remote_listed *l,
+                    bool follow)
+{
+	struct remote_tree *t = w->tree;
+	_cleanup_free_ char *path = NULL, *dir = NULL;
+	_cleanup_fd_ int fd = -1, dirfd = -1;
+	struct remote_node *n;
+	const char *slash;
+	struct stat st;
+
+	pthread_mutex_lock(&t->lock);
+	path = e->node->heir ? strdup(e->node->heir) : NULL;
+	pthread_mutex_unlock(&t->lock);
+	dir = path ? dir_of(path) : NULL;
+	dirfd = dir ? open_dir(t, dir) : -1;
+	if (dirfd < 0)
+		return false;
+	slash = strrchr(path, '/');
+	fd = openat(dirfd, slash ? slash + 1 : path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return false;
+	pthread_mutex_lock(&t->lock);
+	n = remote_node_find(t, st.st_ino);
+	if (n && (n == e->node || !remote_version_is(&n->version, l)))
+		n = NULL;
+	pthread_mutex_unlock(&t->lock);
+	if (!n || remote_replace_as(t, e->dirfd, e->name, dirfd, slash ? slash + 1 : path, follow))
+		return false;
+	e->node = n;
+	return true;
+}
+
 static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
-	bool same = is_same_file(e, l);
+	bool same = is_same_file(e, l), follow;
 	int r;
 
-	if (same && e->st.st_nlink > 1) {
+	if (same && S_ISREG(l->mode) && e->st.st_nlink > 1) {
 		r = note_linked(w, e, l);
 		if (r)
 			return r < 0 ? r : 0;
 		same = false;
 	}
-	r = remote_replace(w->tree, e->dirfd, e->name, l, same, e->parent, &e->node);
-	if (r)
-		return cannot_be(r) ? 0 : r;
+	/* Of what is not here no descriptor has anything. */
+	follow = same || e->node->state != REMOTE_HERE;
+	if (same || !inherit(w, e, l, follow)) {
+		const struct entry old = *e;
+
+		r = remote_replace(w->tree, e->dirfd, e->name, l, follow, e->parent, &e->node);
+		if (r)
+			return cannot_be(r) ? 0 : r;
+		if (old.st.st_nlink > 1)
+			keep_heir(w->tree, &old, l);
+	}
 	note_told(w, e->node);
 	w->altered = true;
 	return 0;
@@ -507,19 +575,6 @@ static int apply_one(struct remote_news *w, struct entry *e, const struct remote
 	return S_ISDIR(l->mode) || !is_kept(w, e) ? update(w, e, l) : 0;
 }
 
-/* The directory of PATH, malloc'd: "" for one in the root. */
-static char *dir_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return strndup(path, slash ? (size_t)(slash - path) : 0);
-}
-
-static int open_dir(struct remote_tree *t, const char *path)
-{
-	return sbx_beneath_open(t->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
-}
-
 /* The items from I on that lie in one directory; *I is moved behind them. */
 static int apply_group(struct remote_news *w, const struct remote_manifest *m, size_t *i)
 {
@@ -653,7 +708,7 @@ static int replace_name(struct remote_news *w, struct remote_linked *k, struct e
 	int r;
 
 	if (k->dirfd >= 0)
-		return remote_replace_as(w->tree, e->dirfd, e->name, k->dirfd, k->name);
+		return remote_replace_as(w->tree, e->dirfd, e->name, k->dirfd, k->name, true);
 	r = remote_replace(w->tree, e->dirfd, e->name, k->l, true, e->parent, &e->node);
 	if (r)
 		return cannot_be(r) ? 0 : r;

@@ -469,7 +469,30 @@ static void test_who_asks_by_an_old_name_asks_again(void **state)
 	e.w.data = &e;
 	remote_tree_want(tf.tree, &e.w);
 	assert_int_equal(end_waiting(&e), 0);
+	/* The name that is left was found meanwhile. */
+	e.code = -1;
+	remote_tree_want(tf.tree, &e.w);
+	assert_int_equal(end_waiting(&e), 0);
+	assert_true(is_here("g", SBX_NEED_DATA));
 	expect_file("g", "one\n");
+}
+
+static void test_names_of_one_file_become_another(void **state)
+{
+	uint64_t ino;
+
+	(void)state;
+	at_machine("mkdir a b; echo one >a/f");
+	refresh(true);
+	host_links("a/f", "b/g");
+	at_machine("ln a/f b/g");
+	host_is_sent();
+	ino = ino_of("a/f");
+	at_machine("cp -p a/f t; ln t u; mv t a/f; mv u b/g");
+	assert_true(take_changes());
+	assert_int_not_equal(ino_of("a/f"), ino);
+	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
+	expect_file("b/g", "one\n");
 }
 
 static void test_names_of_one_file_stay_one(void **state)
@@ -1102,6 +1125,7 @@ int main(void)
 	        case_of(test_what_the_host_does_is_no_reason_to_ask),
 	        case_of(test_who_asks_by_an_old_name_asks_again),
 	        case_of(test_names_of_one_file_stay_one),
+	        case_of(test_names_of_one_file_become_another),
 	        case_of(test_mode_is_changed),
 	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
