@@ -7,7 +7,7 @@ claim "a repository" new_repo
 SOURCE=$REPO LIVING=
 if is_cloud; then
 	SOURCE=$(cloud_source "$REPO")
-	LIVING=http://127.0.0.1:$cloud_port/control/living
+	[ "$BACKEND" = dagger ] || LIVING=http://127.0.0.1:$cloud_port/control/living
 fi
 export SOURCE LIVING
 claim "kill -9 at $SBX_KILLS steps of the journal: all that had returned arrives, and once" \
