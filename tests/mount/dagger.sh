@@ -197,12 +197,12 @@ all() {
 	claim "$1: ExportDirectory" exports_a_directory
 	claim "$1: RefreshFromHost" refreshes_from_this_host
 	claim "$1: what a command starts ends with it" cannot_go_on
-	claim "$1: nothing is spawned, and signals only end" lives_with_its_query
 	[ "$1" = 0.20 ] || claim "$1: a thousand files take two requests" a_thousand_take_two
 	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
 	claim "$1: no token is shown" shows_no_secret
 	claim "$1: networks that an engine cannot close are refused" refuses_what_an_engine_lacks
+	claim "$1: nothing is spawned, and signals only end" lives_with_its_query
 	claim "$1: one that is forgotten is gone, and what is here can be read" is_gone_when_forgotten
 	claim "$1: Close" is_removed
 	claim "$1: nothing was asked that Dagger does not know" asks_for_nothing_unknown
