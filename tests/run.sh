@@ -74,11 +74,11 @@ fi
 export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
 export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"
 
-# Most programs wait for a daemon or a machine most of their time, so that four of them keep two
+# Most programs wait for a daemon or a machine most of their time, so that five of them keep two
 # processors busy.
 # shellcheck disable=SC2086
 meson test -C "$build" --no-rebuild --timeout-multiplier $factor \
-	--num-processes $(($(nproc) * 2)) ${suites:---no-suite matrix}
+	--num-processes $(($(nproc) * 5 / 2)) ${suites:---no-suite matrix}
 
 result=0
 left=$({
