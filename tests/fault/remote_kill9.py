@@ -458,13 +458,13 @@ def one(what, number):
 def main():
     number, kills, done = 0, 0, 0
     while done < KILLS:
-        number += 1
+        number, before = number + 1, kills
         for what in STEPS:
             if done < KILLS:
                 kills += one(what, number)
                 done += 1
-        if number > OPERATIONS:
-            number = 0
+        if kills == before:
+            number = 0  # no daemon comes so far
     with open(sys.argv[2], "w") as f:
         f.write(f"seed {SEED}: {done} runs, in {kills} of which the daemon was killed\n")
     check(kills * 2 > done, f"only {kills} of {done} were kills")
