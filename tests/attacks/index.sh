@@ -118,29 +118,31 @@ submodule() {
 }
 
 # What is mapped is changed without a change of any time, after it was recorded. In
-# memory nothing is ever written back.
+# memory nothing is ever written back. A line on its standard input has the program go on.
 mapped() {
 	teardown t
 	unmount
 	mount_repo disk_mb=64
 	fresh
 	cat >"$MNT/t/map" <<'END'
-import mmap, os, time
+import mmap, os, sys
 with open("tool", "r+b") as f:
 	m = mmap.mmap(f.fileno(), 0)
 	m[:] = b"echo good\n"
 	os.utime("tool", (10**9, 10**9))
 	open("mapped", "w").close()
-	while not os.path.exists("go"):
-		time.sleep(0.01)
+	sys.stdin.readline()
 	m[:] = b"echo EVIL\n"
 END
-	echo '["python3", "map"]' >"$MNT/t/ctl/spawn"
+	mkdir "$MNT/t/ctl/jobs/map"
+	exec 5>"$MNT/t/ctl/jobs/map/stdin"
+	echo '["python3", "map"]' 5>&- >"$MNT/t/ctl/jobs/map/exec" &
 	until [ -e "$MNT/t/mapped" ]; do tick; done
 	echo good >"$MNT/t/ctl/snapshot"
 	[ "$(on_host show HEAD:tool)" = 'echo good' ]
-	: >"$MNT/t/go"
-	cat "$MNT/t/ctl/jobs/last/wait" >/dev/null
+	echo go >&5
+	exec 5>&-
+	wait $!
 	recorded tool
 	unmount
 	mount_repo
