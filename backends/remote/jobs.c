@@ -233,6 +233,7 @@ void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsign
 	j->detaches = can & SBX_PROVIDER_DETACHES;
 	j->parallel = can & SBX_PROVIDER_PARALLEL;
 	j->merges = can & SBX_PROVIDER_MERGES;
+	assert(!j->merges || !j->detaches);
 	j->heard_ns = sbx_now_ns();
 	/* None is removed meanwhile, as ends are told later. */
 	for (struct job *job = j->first; job; job = next) {

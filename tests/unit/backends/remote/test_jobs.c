@@ -361,12 +361,19 @@ static int set_up_apart(void **state)
 	return 0;
 }
 
-static int set_up(void **state)
+/* At a machine of a provider that CAN. */
+static int set_up_at(void **state, unsigned can)
 {
 	set_up_apart(state);
+	machine.impl.can = can;
 	make_jobs(0);
 	connect_jobs();
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_at(state, SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL);
 }
 
 static void fail_jobs(void *data)
@@ -1458,11 +1465,7 @@ static void jobs_of_another_daemon_are_swept(void **state)
 
 static int set_up_undetached(void **state)
 {
-	set_up_apart(state);
-	machine.impl.can = 0;
-	make_jobs(0);
-	connect_jobs();
-	return 0;
+	return set_up_at(state, 0);
 }
 
 static void without_detaching_a_job_is_its_call(void **state)
@@ -1486,11 +1489,7 @@ static void without_detaching_a_job_is_its_call(void **state)
 
 static int set_up_merged(void **state)
 {
-	set_up_apart(state);
-	machine.impl.can = SBX_PROVIDER_PARALLEL | SBX_PROVIDER_MERGES;
-	make_jobs(0);
-	connect_jobs();
-	return 0;
+	return set_up_at(state, SBX_PROVIDER_PARALLEL | SBX_PROVIDER_MERGES);
 }
 
 static void merged_streams_come_as_one(void **state)
@@ -1517,11 +1516,7 @@ static void merged_streams_come_as_one(void **state)
 
 static int set_up_serial(void **state)
 {
-	set_up_apart(state);
-	machine.impl.can = SBX_PROVIDER_DETACHES;
-	make_jobs(0);
-	connect_jobs();
-	return 0;
+	return set_up_at(state, SBX_PROVIDER_DETACHES);
 }
 
 static void one_script_at_a_time_is_enough(void **state)
