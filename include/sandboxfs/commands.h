@@ -105,7 +105,7 @@ struct sbx_command_impl {
 	void (*signal)(struct sbx_job *job, int sig);
 	/*
 	 * [any] Whether a command may be sent SIG, which a user asks for; SIGKILL always. It takes
-	 * microseconds. Optional: it may.
+	 * microseconds and no lock, because the caller may hold one. Optional: it may.
 	 */
 	bool (*takes)(struct sbx_sandbox *sb, int sig);
 	/*

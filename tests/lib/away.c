@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -502,6 +503,13 @@ static void do_signal(struct sbx_job *job, int sig)
 	inner_of(job->sandbox)->impl->commands->signal(job, sig);
 }
 
+/* As at an engine that runs a command in one request. */
+static bool do_takes(struct sbx_sandbox *sb, int sig)
+{
+	(void)sb;
+	return sig != SIGSTOP && sig != SIGCONT;
+}
+
 static const char *do_gitfile(struct sbx_sandbox *sb)
 {
 	(void)sb;
@@ -523,7 +531,8 @@ static int do_nested(struct sbx_sandbox *sb, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-static const struct sbx_command_impl commands_impl = {.exec = do_exec, .signal = do_signal};
+static const struct sbx_command_impl commands_impl = {
+        .exec = do_exec, .signal = do_signal, .takes = do_takes};
 static const struct sbx_git_impl git_impl = {do_gitfile, do_guard, do_nested};
 
 static const struct sbx_sandbox_impl sandbox_impl = {

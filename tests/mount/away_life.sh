@@ -110,6 +110,18 @@ stdin_is_kept_or_refused() {
 	exec 7>&-
 }
 
+signals_that_are_not_taken_are_refused() {
+	mkdir "$MNT/x/ctl/jobs/sleeps"
+	job=$MNT/x/ctl/jobs/sleeps
+	"$TOOL" result "$job/exec" /bin/sleep "$LONG" >"$ROOM/slept" &
+	until [ "$("$TOOL" write "$job/kill" O_WRONLY STOP)" = EOPNOTSUPP ]; do tick; done
+	error_says x 'takes no signal but those that end it'
+	same ESRCH "$("$TOOL" write "$MNT/x/ctl/jobs/kept/kill" O_WRONLY STOP)"
+	echo TERM >"$job/kill"
+	wait $! || :
+	like '143 *' "$(cat "$job/status")"
+}
+
 # --- the end -------------------------------------------------------------------------------------
 
 renaming_a_sandbox() {
@@ -139,6 +151,7 @@ claim "rmdir and teardown end a creation, and who waits for it" rmdir_ends_a_cre
 claim "rmdir ends who waits for contents" teardown_ends_who_waits
 claim "commands get nothing of this machine" commands_know_their_own_machine_only
 claim "their stdin is what was kept" stdin_is_kept_or_refused
+claim "signals that they do not take are refused" signals_that_are_not_taken_are_refused
 claim "mv of a sandbox" renaming_a_sandbox
 claim "unmounting ends who waits" unmounting_ends_who_waits
 claim "nothing is left" source_and_state_are_clean
