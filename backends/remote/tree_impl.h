@@ -258,18 +258,8 @@ typedef int remote_visit_fn(const char *path, int fd, const struct stat *st, voi
  */
 int remote_walk(struct remote_tree *t, remote_visit_fn *fn, void *data);
 
-/* A file that has several names, of which L tells one or more. */
-struct remote_linked {
-	uint64_t ino;
-	const struct remote_listed *l;
-	struct sbx_strings paths; /* of all that were found */
-	uint64_t missing;         /* that it has besides */
-	bool kept;                /* one of them is to stay as it is */
-	int dirfd;                /* where NAME is, the first that was replaced; -1: none was */
-	const char *name;
-};
-
 /* tree_take.c. Without the turn. */
+struct remote_linked;
 struct remote_news {
 	struct remote_tree *tree;
 	uint64_t seen;    /* the batch up to which the machine had everything */

@@ -19,6 +19,17 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
+/* A file that has several names, of which L tells one or more. */
+struct remote_linked {
+	uint64_t ino;
+	const struct remote_listed *l;
+	struct sbx_strings paths; /* of all that were found */
+	uint64_t missing;         /* that it has besides */
+	bool kept;                /* one of them is to stay as it is */
+	int dirfd;                /* where NAME is, the first that was replaced; -1: none was */
+	const char *name;
+};
+
 /* What is left out of the copy, as the local file system cannot have it. */
 static bool cannot_be(int r)
 {
@@ -314,9 +325,11 @@ static void keep_heir(struct remote_tree *t, const struct entry *e, const struct
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Whether L is the file that took another name of E, and takes this one as well. */
-static bool inherit(struct remote_news *w, struct entry *e, const struct remote_listed *l,
-                    bool follow)
+/*
+ * Whether L is the file that took another name of E, and takes this one as well. Who has E open
+ * goes along where this is the last of its names, and nothing of it is here.
+ */
+static bool inherit(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	struct remote_tree *t = w->tree;
 	_cleanup_free_ char *path = NULL, *dir = NULL;
@@ -341,15 +354,19 @@ static bool inherit(struct remote_news *w, struct entry *e, const struct remote_
 	if (n && (n == e->node || !remote_version_is(&n->version, l)))
 		n = NULL;
 	pthread_mutex_unlock(&t->lock);
-	if (!n || remote_replace_as(t, e->dirfd, e->name, dirfd, slash ? slash + 1 : path, follow))
+	if (!n || remote_replace_as(t, e->dirfd, e->name, dirfd, slash ? slash + 1 : path,
+	                            is_same_file(e, l)))
 		return false;
 	e->node = n;
+	note_told(w, n);
+	w->altered = true;
 	return true;
 }
 
 static int replace(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
-	bool same = is_same_file(e, l), follow;
+	const struct entry old = *e;
+	bool same = is_same_file(e, l);
 	int r;
 
 	if (same && S_ISREG(l->mode) && e->st.st_nlink > 1) {
@@ -358,17 +375,11 @@ static int replace(struct remote_news *w, struct entry *e, const struct remote_l
 			return r < 0 ? r : 0;
 		same = false;
 	}
-	/* Of what is not here no descriptor has anything. */
-	follow = same || e->node->state != REMOTE_HERE;
-	if (same || !inherit(w, e, l, follow)) {
-		const struct entry old = *e;
-
-		r = remote_replace(w->tree, e->dirfd, e->name, l, follow, e->parent, &e->node);
-		if (r)
-			return cannot_be(r) ? 0 : r;
-		if (old.st.st_nlink > 1)
-			keep_heir(w->tree, &old, l);
-	}
+	r = remote_replace(w->tree, e->dirfd, e->name, l, same, e->parent, &e->node);
+	if (r)
+		return cannot_be(r) ? 0 : r;
+	if (old.st.st_nlink > 1)
+		keep_heir(w->tree, &old, l);
 	note_told(w, e->node);
 	w->altered = true;
 	return 0;
@@ -472,6 +483,8 @@ static int update_file(struct remote_news *w, struct entry *e, const struct remo
 		r = adopt(w, e, l);
 	else if (is_known(e, l))
 		r = keep(w, e, l);
+	else if (n->heir && inherit(w, e, l))
+		return 0;
 	else if (n->state == REMOTE_ABSENT && is_same_file(e, l))
 		r = refit(w, e, l);
 	else
@@ -677,10 +690,10 @@ static int each_name(struct remote_news *w, struct remote_linked *k, name_fn *fn
 
 		if (!dir)
 			return -ENOMEM;
-		if (fd < 0)
+		e.parent = fd < 0 ? NULL : remote_dir_load(w->tree, dir);
+		if (!e.parent)
 			continue;
-		e.parent = remote_dir_load(w->tree, dir);
-		r = e.parent ? look(w->tree, &e) : -ENOMEM;
+		r = look(w->tree, &e);
 		if (!r && e.st.st_ino == k->ino)
 			r = fn(w, k, &e);
 		else if (r == -ENOENT)
@@ -719,7 +732,8 @@ static int replace_name(struct remote_news *w, struct remote_linked *k, struct e
 	return k->dirfd < 0 ? -errno : 0;
 }
 
-/* 0, or 1: names of the file K were not found, because they were moved meanwhile; or -errno. */
+/* ALL: only when all names of the file K were found. 0, or 1: they were not, because some were
+ * moved meanwhile; or -errno. */
 static int replace_names(struct remote_news *w, struct remote_linked *k, bool all)
 {
 	int r;

@@ -477,13 +477,13 @@ static void test_who_asks_by_an_old_name_asks_again(void **state)
 	expect_file("g", "one\n");
 }
 
-static void test_names_of_one_file_become_another(void **state)
+/* HERE: the contents are. */
+static void names_become_another(bool here)
 {
 	uint64_t ino;
 
-	(void)state;
 	at_machine("mkdir a b; echo one >a/f");
-	refresh(true);
+	refresh(here);
 	host_links("a/f", "b/g");
 	at_machine("ln a/f b/g");
 	host_is_sent();
@@ -493,6 +493,18 @@ static void test_names_of_one_file_become_another(void **state)
 	assert_int_not_equal(ino_of("a/f"), ino);
 	assert_int_equal(ino_of("a/f"), ino_of("b/g"));
 	expect_file("b/g", "one\n");
+}
+
+static void test_names_of_one_file_become_another(void **state)
+{
+	(void)state;
+	names_become_another(true);
+}
+
+static void test_absent_names_of_one_file_become_another(void **state)
+{
+	(void)state;
+	names_become_another(false);
 }
 
 static void test_names_of_one_file_stay_one(void **state)
@@ -1126,6 +1138,7 @@ int main(void)
 	        case_of(test_who_asks_by_an_old_name_asks_again),
 	        case_of(test_names_of_one_file_stay_one),
 	        case_of(test_names_of_one_file_become_another),
+	        case_of(test_absent_names_of_one_file_become_another),
 	        case_of(test_mode_is_changed),
 	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
