@@ -303,16 +303,10 @@ bool remote_journal_hangs(struct remote_journal *j, uint64_t ino)
 
 	pthread_mutex_lock(&j->lock);
 	for (const struct remote_batch_all *b = j->first; b; b = b->next) {
-		const struct remote_node *node =
-		        b->plan.ready ? remote_names_of_ino(&b->plan.names, ino) : NULL;
-
 		if (b->damaged)
 			hangs = true;
-		/* By a name that stays what earlier batches have changed arrives as well. */
-		else if (node && node->names->next)
-			hangs = false;
-		else if (node && !node->born)
-			hangs |= node->data || node->status;
+		else
+			remote_plan_hangs(&b->plan, ino, &hangs);
 	}
 	pthread_mutex_unlock(&j->lock);
 	return hangs;

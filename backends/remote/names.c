@@ -75,6 +75,13 @@ struct remote_node *remote_names_of_ino(const struct remote_names *names, uint64
 	return item ? sbx_container_of(item, struct remote_node, by_ino) : NULL;
 }
 
+struct remote_node *remote_names_next_of_ino(const struct remote_node *node)
+{
+	struct remote_index_item *item = remote_index_next(&node->by_ino);
+
+	return item ? sbx_container_of(item, struct remote_node, by_ino) : NULL;
+}
+
 void remote_names_set_ino(struct remote_names *names, struct remote_node *node, uint64_t ino)
 {
 	unindex_node(names, node);

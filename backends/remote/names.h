@@ -64,6 +64,9 @@ int remote_names_entry(struct remote_names *names, const char *path, struct remo
 struct remote_node *remote_names_add(struct remote_names *names, uint64_t ino, mode_t type);
 /* The node of the inode that has a name; NULL: none is known. */
 struct remote_node *remote_names_of_ino(const struct remote_names *names, uint64_t ino);
+/* Another one of the same inode, as of a file that was told of before its number was. NULL: none.
+ */
+struct remote_node *remote_names_next_of_ino(const struct remote_node *node);
 /* NODE is known by INO from here on. */
 void remote_names_set_ino(struct remote_names *names, struct remote_node *node, uint64_t ino);
 /* NODE is at NAME from here on, where nothing is. */

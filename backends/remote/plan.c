@@ -72,6 +72,14 @@ static void drop_step(struct remote_step *step)
 			step->at[i]->dir->uses--;
 }
 
+/* Those that made NODE and moved it. */
+static void drop_steps(struct remote_plan *plan, struct remote_node *node)
+{
+	for (size_t i = node->step; i; i = plan->steps[i - 1].before)
+		drop_step(&plan->steps[i - 1]);
+	node->step = 0;
+}
+
 /*
  * What is at NAME, by a change that told of inode INO. A file of the copy may have another inode
  * than when it was last told of, unless the host has changed it.
@@ -149,7 +157,7 @@ static int remove_dir(struct remote_plan *plan, struct remote_name *name, const 
 
 	remote_names_detach(&plan->names, name);
 	if (node && is_unused(node)) {
-		drop_step(&plan->steps[node->step - 1]);
+		drop_steps(plan, node);
 		return 0;
 	}
 	return add_step(plan, REMOTE_STEP_RMDIR, path, NULL, name, NULL);
@@ -162,6 +170,9 @@ static int clear(struct remote_plan *plan, struct remote_name *name, const char 
 	const bool unknown = !name->now && !name->empty;
 	int r = 0;
 
+	/* A directory takes the name of one only, and a file that of a file. */
+	if (name->now && !name->now->type && is_dir(node))
+		name->now->type = S_IFDIR;
 	if (name->now)
 		r = is_dir(name->now) ? remove_dir(plan, name, path)
 		                      : remove_file(plan, name, path);
@@ -180,9 +191,7 @@ static int make_dir(struct remote_plan *plan, struct remote_name *name, const ch
 {
 	int r;
 
-	if (node->step)
-		drop_step(&plan->steps[node->step - 1]);
-	node->step = 0;
+	drop_steps(plan, node);
 	r = add_step(plan, REMOTE_STEP_MKDIR, path, NULL, name, NULL);
 	if (!r)
 		set_step(plan, node);
@@ -430,6 +439,24 @@ bool remote_plan_has(const struct remote_plan *plan, const struct sbx_change *c)
 	       (c->kind == SBX_CHANGE_STATUS && node->status);
 }
 
+void remote_plan_hangs(const struct remote_plan *plan, uint64_t ino, bool *hangs)
+{
+	const struct remote_node *node =
+	        plan->ready ? remote_names_of_ino(&plan->names, ino) : NULL;
+	bool one = false, several = false;
+
+	for (; node; node = remote_names_next_of_ino(node)) {
+		if (node->names->next)
+			several = true;
+		else if (!node->born)
+			one |= node->data || node->status;
+	}
+	if (one)
+		*hangs = true;
+	else if (several)
+		*hangs = false;
+}
+
 /* Whether a file is put at NAME in the end, over what is there. */
 static bool is_put(const struct remote_name *name)
 {
@@ -459,7 +486,8 @@ static bool is_needless(const struct remote_plan *plan, const struct remote_step
 		return next ? replaces(next, name, step->node) : is_put(name);
 	return step->kind == REMOTE_STEP_RMDIR && step->maybe && next &&
 	       (next->kind == REMOTE_STEP_MKDIR ||
-	        (next->kind == REMOTE_STEP_MV && next->at[1] == name));
+	        (next->kind == REMOTE_STEP_MV && next->at[1] == name && next->node &&
+	         is_dir(next->node)));
 }
 
 void remote_plan_end(struct remote_plan *plan)

@@ -54,6 +54,12 @@ struct remote_plan {
 int remote_plan_add(struct remote_plan *plan, const struct sbx_change *c);
 /* Whether C, of which nothing was told yet, would add nothing to the plan. */
 bool remote_plan_has(const struct remote_plan *plan, const struct sbx_change *c);
+/*
+ * Whether what was changed of the file INO is told of one name alone: *HANGS becomes true. It
+ * becomes false where the names are told of by which it arrives, with what earlier batches have
+ * changed.
+ */
+void remote_plan_hangs(const struct remote_plan *plan, uint64_t ino, bool *hangs);
 /* All changes were added: drops what later ones, and the files put in the end, make needless. */
 void remote_plan_end(struct remote_plan *plan);
 void remote_plan_release(struct remote_plan *plan);
