@@ -172,6 +172,7 @@ mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS-$r_why"
 '
 
 # The job itself, until it is executed: DIR CPU_S MEMORY_KB PROCS FILE_BLOCKS UMASK LOCALE WORD...
+# Who has used up its time gets SIGXCPU, a second before SIGKILL.
 R_JOB_LEAD='
 echo $$ >"$1/pid"
 if [ -e "$1/kill" ]; then
@@ -179,7 +180,7 @@ if [ -e "$1/kill" ]; then
 	kill "-$r_signal" $$
 fi
 {
-	[ "$2" = 0 ] || ulimit -t "$2"
+	[ "$2" = 0 ] || { ulimit -S -t "$2" && ulimit -H -t $(($2 + 1)); }
 	[ "$3" = 0 ] || ulimit -v "$3"
 	[ "$4" = 0 ] || ulimit -u "$4" || ulimit -p "$4"
 	[ "$5" = 0 ] || ulimit -f "$5"

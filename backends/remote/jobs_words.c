@@ -50,13 +50,19 @@ static void add_number(struct remote_text *t, uint64_t n)
 	remote_text_printf(t, " %llu", (unsigned long long)n);
 }
 
+/* N, or 0 where that is more than a shell of 32 bits can count to, and no limit. */
+static uint64_t countable(uint64_t n)
+{
+	return n < INT32_MAX ? n : 0;
+}
+
 static void add_limits(struct job_words *w, const struct sbx_exec *spec)
 {
 	w->keep = spec->limits.output_bytes;
 	w->soon = spec->background || spec->live;
 	w->time_s = spec->timeout_ms ? (spec->timeout_ms + 999) / 1000 + GRACE_S : 0;
 	add_number(&w->line, w->time_s);
-	add_number(&w->line, spec->limits.cpu_s);
+	add_number(&w->line, countable(spec->limits.cpu_s));
 	add_number(&w->line, spec->limits.memory_mb * 1024);
 	add_number(&w->line, spec->limits.procs);
 	add_number(&w->line, spec->limits.file_mb * MIB_BLOCKS);

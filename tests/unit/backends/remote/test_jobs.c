@@ -852,7 +852,7 @@ static void live_input_is_refused(void **state)
 
 static void limits_are_set(void **state)
 {
-	static char script[] = "ulimit -t; ulimit -v; ulimit -f";
+	static char script[] = "ulimit -t; ulimit -H -t; ulimit -v; ulimit -f";
 	char *const argv[] = {sh, dash_c, script, NULL};
 	struct sbx_exec spec = spec_of(argv);
 
@@ -862,9 +862,22 @@ static void limits_are_set(void **state)
 	struct ran r;
 
 	begin_spec(&r, &spec);
-	expect_ran(&r, "77\n1024000\n6144\n", "", 0);
+	expect_ran(&r, "77\n78\n1024000\n6144\n", "", 0);
 	expect_script("ulimit -t; ulimit -v; ulimit -f", "unlimited\nunlimited\nunlimited\n", "",
 	              0);
+}
+
+static void who_used_up_its_processor_time_is_told_so(void **state)
+{
+	static char script[] = "while :; do :; done";
+	char *const argv[] = {sh, dash_c, script, NULL};
+	struct sbx_exec spec = spec_of(argv);
+	struct ran r;
+
+	(void)state;
+	spec.limits.cpu_s = 1;
+	begin_spec(&r, &spec);
+	expect_ran(&r, "", "", 128 + SIGXCPU);
 }
 
 static void processes_are_limited(void **state)
@@ -1561,6 +1574,7 @@ int main(void)
 	        test(it_reads_what_was_kept_for_it),
 	        test(live_input_is_refused),
 	        test(limits_are_set),
+	        test(who_used_up_its_processor_time_is_told_so),
 	        test(processes_are_limited),
 	        test(what_takes_too_long_is_killed_there),
 	        test(what_runs_out_of_memory_is_told),
