@@ -500,9 +500,18 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	result("away.rest", sb->id, start, 0, NULL);
 }
 
+static void away_leave(struct sbx_sandbox *sb)
+{
+	struct sbx_sandbox *inner = downcast(sb)->inner;
+
+	say("away.leave(%s)", sb->id);
+	inner->impl->away->leave(inner);
+}
+
 static const struct sbx_away_impl away_impl = {
         .begin = away_begin,
         .rest = away_rest,
+        .leave = away_leave,
         .here = away_here,
         .want = away_want,
         .unwant = away_unwant,

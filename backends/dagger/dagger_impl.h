@@ -211,7 +211,7 @@ int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine 
 void dagger_release(struct sbx_machine *m);
 int dagger_look(struct sbx_machine *m, struct sbx_machine_look *ret, atomic_bool *cancelled,
                 struct sbx_error *err);
-int dagger_touch(struct sbx_machine *m, struct sbx_error *err);
+int dagger_touch(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 
 /* What is kept of a machine: STATE/dagger/NAME. */
 struct dagger_kept {
@@ -225,7 +225,7 @@ int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *k
 int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, struct sbx_error *err);
 bool dagger_name_ok(const char *name);
 int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  struct sbx_error *err);
+                  atomic_bool *cancelled, struct sbx_error *err);
 int dagger_find_all(struct sbx_provider *p, const char *label,
                     int (*fn)(const char *name, const char *handle, int64_t made_ms, void *data),
                     void *data, struct sbx_error *err);

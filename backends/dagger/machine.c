@@ -167,10 +167,10 @@ int dagger_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomi
 	return 0;
 }
 
-int dagger_touch(struct sbx_machine *machine, struct sbx_error *err)
+int dagger_touch(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct sbx_machine_look look;
-	int r = dagger_look(machine, &look, NULL, err);
+	int r = dagger_look(machine, &look, cancelled, err);
 
 	if (!r && look.state == SBX_MACHINE_GONE)
 		return sbx_fail(err, ESTALE, "the engine of Dagger has forgotten the sandbox");

@@ -276,7 +276,7 @@ int dagger_make(struct sbx_provider *p, const struct sbx_machine_request *req,
 	if (!r)
 		r = keep(&k, ret, err);
 	if (r)
-		dagger_unmake(p, req->name, NULL, NULL);
+		dagger_unmake(p, req->name, NULL, NULL, NULL);
 	else
 		drop_clone(&k);
 	dagger_source_release(&k.source);

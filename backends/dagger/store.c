@@ -129,12 +129,13 @@ void dagger_stage_remove(struct dagger *d, const char *stage)
 
 /* A container that nobody names is forgotten by the engine in its own time. */
 int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  struct sbx_error *err)
+                  atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(p);
 	char folder[NAME_MAX_LEN + 8];
 
 	(void)handle;
+	(void)cancelled;
 	if (!dagger_name_ok(name))
 		return name_fail(err);
 	if (unlinkat(d->dir, name, 0) < 0 && errno != ENOENT)

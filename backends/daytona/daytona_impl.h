@@ -143,7 +143,7 @@ int daytona_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine
 void daytona_release(struct sbx_machine *m);
 int daytona_look(struct sbx_machine *m, struct sbx_machine_look *ret, atomic_bool *cancelled,
                  struct sbx_error *err);
-int daytona_touch(struct sbx_machine *m, struct sbx_error *err);
+int daytona_touch(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 /* What names a machine in a record, malloc'd; NULL: no memory. Arguments may be NULL: then it can
  * be removed by it, and not adopted. */
 char *daytona_handle(const char *id, const char *name, const char *toolbox, const char *workdir,
@@ -182,9 +182,10 @@ int daytona_push(struct sbx_machine *m, const char *branch, atomic_bool *cancell
 /* ---- remove.c ---- */
 
 /* [wait] Removes the sandbox ID. Success where there is none. */
-int daytona_remove(struct daytona *d, const char *id, struct sbx_error *err);
-int daytona_unmake(struct sbx_provider *p, const char *name, const char *handle,
+int daytona_remove(struct daytona *d, const char *id, atomic_bool *cancelled,
                    struct sbx_error *err);
+int daytona_unmake(struct sbx_provider *p, const char *name, const char *handle,
+                   atomic_bool *cancelled, struct sbx_error *err);
 int daytona_find(struct sbx_provider *p, const char *label,
                  int (*fn)(const char *name, const char *handle, int64_t made_ms, void *data),
                  void *data, struct sbx_error *err);

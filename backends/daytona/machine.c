@@ -101,7 +101,7 @@ int daytona_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atom
 	return r;
 }
 
-int daytona_touch(struct sbx_machine *machine, struct sbx_error *err)
+int daytona_touch(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct daytona *d = daytona_of(machine->provider);
 	const struct daytona_ask ask = {.op = "daytona_touch",
@@ -109,7 +109,7 @@ int daytona_touch(struct sbx_machine *machine, struct sbx_error *err)
 	                                .base = d->config.api_url,
 	                                .repeat = SBX_HTTP_SAFE};
 	long status;
-	int r = daytona_askf(d, ask, NULL, &status, NULL, err, "/sandbox/%s/last-activity",
+	int r = daytona_askf(d, ask, cancelled, &status, NULL, err, "/sandbox/%s/last-activity",
 	                     daytona_machine_of(machine)->id);
 
 	return status == 404 ? sbx_fail(err, ESTALE, "the sandbox is no more at Daytona") : r;

@@ -158,8 +158,8 @@ static int refused(struct making *k, int r, long status, struct sbx_error *err)
 		return look_by_name(k, err);
 	}
 	/* It may have failed to start within the request, whose refusal has no id. */
-	if (status == 400 || r == -EINTR)
-		daytona_unmake(&k->d->base, k->req->name, NULL, NULL);
+	if (status == 400)
+		daytona_unmake(&k->d->base, k->req->name, NULL, k->cancelled, NULL);
 	return r;
 }
 
@@ -354,8 +354,8 @@ static int make(struct making *k, struct sbx_error *err)
 	memcpy(id, k->box.id, sizeof(id));
 	if (!r)
 		r = set_up(k, err);
-	if (r && !k->was_there)
-		daytona_remove(k->d, id, NULL);
+	if (r && r != -EINTR && !k->was_there)
+		daytona_remove(k->d, id, k->cancelled, NULL);
 	return r;
 }
 

@@ -15,7 +15,8 @@
 #define PAGES_MAX  1000
 
 /* One that is being removed already is refused by 409, as one in any other change is. */
-static int remove_once(struct daytona *d, const char *id, struct sbx_error *err)
+static int remove_once(struct daytona *d, const char *id, atomic_bool *cancelled,
+                       struct sbx_error *err)
 {
 	const struct daytona_ask ask = {.op = "daytona_delete",
 	                                .method = "DELETE",
@@ -24,24 +25,27 @@ static int remove_once(struct daytona *d, const char *id, struct sbx_error *err)
 	                                .repeat = SBX_HTTP_SAFE};
 	struct daytona_box box;
 	long status;
-	int r = daytona_askf(d, ask, NULL, &status, NULL, err, "/sandbox/%s", id);
+	int r = daytona_askf(d, ask, cancelled, &status, NULL, err, "/sandbox/%s", id);
 
 	if (status == 404)
 		return 0;
-	if (r != -EBUSY || daytona_box_look(d, id, &box, NULL, NULL) < 0)
+	if (r != -EBUSY || daytona_box_look(d, id, &box, cancelled, NULL) < 0)
 		return r;
 	return box.look.state == SBX_MACHINE_GONE ? 0 : r;
 }
 
-int daytona_remove(struct daytona *d, const char *id, struct sbx_error *err)
+int daytona_remove(struct daytona *d, const char *id, atomic_bool *cancelled, struct sbx_error *err)
 {
 	const uint64_t until_ms = sbx_now_ms() + BUSY_MS;
 	struct sbx_error own = SBX_ERROR_INIT;
 	uint64_t pause_ms = 2 * d->config.pause_ms;
 	int r;
 
-	while ((r = remove_once(d, id, &own)) == -EBUSY && sbx_now_ms() + pause_ms < until_ms) {
-		sbx_pause(pause_ms, NULL, NULL);
+	while ((r = remove_once(d, id, cancelled, &own)) == -EBUSY &&
+	       sbx_now_ms() + pause_ms < until_ms) {
+		r = sbx_pause(pause_ms, cancelled, &own);
+		if (r)
+			break;
 		pause_ms *= 2;
 		if (pause_ms > PAUSE_MOST * d->config.pause_ms)
 			pause_ms = PAUSE_MOST * d->config.pause_ms;
@@ -52,27 +56,28 @@ int daytona_remove(struct daytona *d, const char *id, struct sbx_error *err)
 }
 
 /* What has the name is ours, as nobody else gives such names. */
-static int remove_by_name(struct daytona *d, const char *name, struct sbx_error *err)
+static int remove_by_name(struct daytona *d, const char *name, atomic_bool *cancelled,
+                          struct sbx_error *err)
 {
 	struct daytona_box box;
-	int r = daytona_box_look(d, name, &box, NULL, err);
+	int r = daytona_box_look(d, name, &box, cancelled, err);
 
 	if (r || box.look.state == SBX_MACHINE_GONE || strcmp(box.name, name) != 0)
 		return r;
-	return daytona_remove(d, box.id, err);
+	return daytona_remove(d, box.id, cancelled, err);
 }
 
 int daytona_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                   struct sbx_error *err)
+                   atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct json_object *obj = handle ? daytona_parse(handle, strlen(handle)) : NULL;
 	struct daytona_box box;
 	int r;
 
 	if (obj && daytona_box_read(obj, &box, NULL) == 0)
-		r = daytona_remove(daytona_of(p), box.id, err);
+		r = daytona_remove(daytona_of(p), box.id, cancelled, err);
 	else
-		r = remove_by_name(daytona_of(p), name, err);
+		r = remove_by_name(daytona_of(p), name, cancelled, err);
 	json_object_put(obj);
 	return r;
 }

@@ -220,11 +220,12 @@ static void progress(const char *text, void *data)
 	sbx_sandbox_told(&box->base, "creating", text);
 }
 
-int remote_unmake(struct remote *b, const struct remote_record *rec, struct sbx_error *err)
+int remote_unmake(struct remote *b, const struct remote_record *rec, atomic_bool *cancelled,
+                  struct sbx_error *err)
 {
 	if (rec->phase == REMOTE_PHASE_FAILED)
 		return 0;
-	return b->provider->impl->unmake(b->provider, rec->machine, rec->handle, err);
+	return b->provider->impl->unmake(b->provider, rec->machine, rec->handle, cancelled, err);
 }
 
 static int store(struct remote_box *box, struct sbx_error *err)
@@ -332,11 +333,11 @@ static void raised(void *data)
 static void give_up(struct remote_box *box, const struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
-	const bool leaves = remote_unmake(box->backend, &box->rec, &why) < 0;
+	const bool leaves = remote_unmake(box->backend, &box->rec, &box->cancelled, &why) < 0;
 
 	pthread_mutex_lock(&box->lock);
 	/* Its handle is kept until it is known to be gone. */
-	if (box->rec.phase == REMOTE_PHASE_CREATING && !box->resting) {
+	if (box->rec.phase == REMOTE_PHASE_CREATING && !atomic_load(&box->cancelled)) {
 		free(box->rec.reason);
 		box->rec.reason = strdup(err->text);
 		box->failed = err->code;
@@ -357,7 +358,7 @@ static void raise_work(void *data)
 
 	if (box->anew) {
 		progress("removing what an earlier attempt has left", box);
-		r = remote_unmake(box->backend, &box->rec, &err);
+		r = remote_unmake(box->backend, &box->rec, &box->cancelled, &err);
 	}
 	if (r == 0) {
 		progress("making it at the provider", box);
@@ -563,7 +564,7 @@ static void keep_work(void *data)
 	box->touching = false;
 	pthread_mutex_unlock(&box->lock);
 	if (touch && impl->touch)
-		r = impl->touch(box->machine, &err);
+		r = impl->touch(box->machine, &box->cancelled, &err);
 	if (r == 0)
 		r = impl->look(box->machine, &look, &box->cancelled, &err);
 	if (r == 0 && look.state != SBX_MACHINE_GONE)
@@ -660,7 +661,8 @@ static int sweep_one(const char *name, const char *handle, int64_t made_ms, void
 
 	if (is_recorded(b, name) || sbx_real_ms() - made_ms < ORPHAN_MS)
 		return 0;
-	if (b->provider->impl->unmake(b->provider, name, handle, &err) == 0 && b->host->dropped)
+	if (b->provider->impl->unmake(b->provider, name, handle, &b->ending, &err) == 0 &&
+	    b->host->dropped)
 		b->host->dropped(name, "no sandbox knows it, so it is removed at the provider",
 		                 b->host->data);
 	return 0;

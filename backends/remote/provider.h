@@ -123,7 +123,8 @@ struct sbx_provider_impl {
 	/*
 	 * [wait] Makes a machine: there is the source at the base, on the branch, in its workdir.
 	 * On failure nothing is left, or what is left has the label and is found later. EEXIST: one
-	 * of that name is there already (and is adopted: *ret is set).
+	 * of that name is there already (and is adopted: *ret is set). EINTR: what there is of it
+	 * is the caller's to unmake.
 	 */
 	int (*make)(struct sbx_provider *p, const struct sbx_machine_request *req,
 	            struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
@@ -136,9 +137,9 @@ struct sbx_provider_impl {
 	int (*look)(struct sbx_machine *m, struct sbx_machine_look *ret, atomic_bool *cancelled,
 	            struct sbx_error *err);
 	/* [wait] Removes the machine that was made as NAME; success when there is none. HANDLE may
-	 * be NULL: its create was not answered. */
+	 * be NULL: its create was not answered. EINTR: it may go on there. */
 	int (*unmake)(struct sbx_provider *p, const char *name, const char *handle,
-	              struct sbx_error *err);
+	              atomic_bool *cancelled, struct sbx_error *err);
 	/*
 	 * [wait] Calls fn for each machine that has LABEL: the name it was made by, its handle,
 	 * when it was made (CLOCK_REALTIME, ms). A non-zero return of fn ends the walk, and is
@@ -148,7 +149,7 @@ struct sbx_provider_impl {
 	            int (*fn)(const char *name, const char *handle, int64_t made_ms, void *data),
 	            void *data, struct sbx_error *err);
 	/* [wait] It is in use: its life is counted from now on. Optional. */
-	int (*touch)(struct sbx_machine *m, struct sbx_error *err);
+	int (*touch)(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 	/* [any] Begins RUN; done follows in any case. */
 	void (*run)(struct sbx_machine *m, struct sbx_machine_run *run);
 	/* [any] Has done called soon, if it was not yet; the script may go on. */

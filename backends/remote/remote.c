@@ -255,6 +255,7 @@ static void backend_destroy(struct sbx_backend *base)
 {
 	struct remote *b = (struct remote *)base;
 
+	atomic_store(&b->ending, true);
 	sbx_pool_destroy(b->pool);
 	remote_works_finish(&b->works);
 	b->provider->impl->destroy(b->provider);

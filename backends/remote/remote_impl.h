@@ -27,6 +27,7 @@ struct remote {
 	const struct sbx_host *host;
 	struct sbx_provider *provider;
 	struct sbx_state state;
+	atomic_bool ending;    /* what works for all sandboxes gives up */
 	bool git;              /* libgit2 has been started */
 	struct sbx_pool *pool; /* wide: each work may wait for a network */
 	int dir;               /* STATE/remote */
@@ -52,6 +53,7 @@ struct remote_box {
 	struct remote_link *link; /* once there is a machine */
 	bool anew;                /* an earlier daemon may have made one already */
 	atomic_bool cancelled;    /* whoever makes the machine gives up */
+	atomic_bool left;         /* whoever removes it as well */
 	atomic_bool used;         /* through the mount, since the keeper has looked */
 	pthread_mutex_t lock;     /* all below */
 	struct remote_record rec;
@@ -103,7 +105,8 @@ void remote_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj);
 void remote_keep_begin(struct remote *b);
 /* [any] In the background: machines of ours that no record names are removed. */
 void remote_sweep_begin(struct remote *b);
-/* [wait] The machine of REC is no more. */
-int remote_unmake(struct remote *b, const struct remote_record *rec, struct sbx_error *err);
+/* [wait] The machine of REC is no more. *CANCELLED: -EINTR. */
+int remote_unmake(struct remote *b, const struct remote_record *rec, atomic_bool *cancelled,
+                  struct sbx_error *err);
 
 #endif

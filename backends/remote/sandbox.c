@@ -96,7 +96,9 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	int r;
 
 	remote_box_rest(box);
-	r = remote_unmake(b, &box->rec, err);
+	r = remote_unmake(b, &box->rec, &box->left, err);
+	if (r == -EINTR && atomic_load(&box->left))
+		return sbx_fail(err, EINTR, "the next mount goes on with removing %s", sb->name);
 	if (r == 0)
 		r = sbx_tree_remove(b->state.nested, sb->id, err);
 	return r ? r : sbx_tree_remove(b->dir, sb->id, err);
@@ -184,7 +186,8 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	struct last_flush f = {.want = {.done = last_flush_done},
 	                       .lock = PTHREAD_MUTEX_INITIALIZER,
 	                       .ended = PTHREAD_COND_INITIALIZER};
-	int r = 0;
+	/* Of one that is still being made the next mount sends it all. */
+	int r = remote_box_is_up(box) ? 0 : ETIMEDOUT;
 
 	remote_sync_flush(box->sync, &f.want);
 	pthread_mutex_lock(&f.lock);
@@ -194,6 +197,14 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	/* This tells who waits still. */
 	remote_box_rest(box);
 	assert(f.done);
+}
+
+static void away_leave(struct sbx_sandbox *sb)
+{
+	struct remote_box *box = downcast(sb);
+
+	atomic_store(&box->left, true);
+	atomic_store(&box->cancelled, true);
 }
 
 static bool away_here(struct sbx_sandbox *sb, uint64_t ino, enum sbx_need need, uint64_t off,
@@ -259,6 +270,7 @@ static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
 
 static const struct sbx_away_impl away = {.begin = away_begin,
                                           .rest = away_rest,
+                                          .leave = away_leave,
                                           .here = away_here,
                                           .want = away_want,
                                           .unwant = away_unwant,

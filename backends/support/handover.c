@@ -44,8 +44,8 @@ static void check_away(const struct sbx_sandbox *sb)
 	const struct sbx_away_impl *t = sb->impl->away;
 
 	assert(!t == !sbx_is_away(sb));
-	assert(!t || (t->begin && t->rest && t->here && t->want && t->unwant && t->admit &&
-	              t->changed && t->dropped && t->flush));
+	assert(!t || (t->begin && t->rest && t->leave && t->here && t->want && t->unwant &&
+	              t->admit && t->changed && t->dropped && t->flush));
 	(void)t;
 }
 

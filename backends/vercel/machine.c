@@ -151,7 +151,8 @@ int vercel_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomi
 	return r;
 }
 
-static int extend(struct vercel_machine *m, const char *session, uint64_t ms, struct sbx_error *err)
+static int extend(struct vercel_machine *m, const char *session, uint64_t ms,
+                  atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_object_ struct json_object *body = json_object_new_object();
 	const struct vercel_ask ask = {
@@ -160,7 +161,7 @@ static int extend(struct vercel_machine *m, const char *session, uint64_t ms, st
 	int r;
 
 	json_object_object_add(body, "duration", json_object_new_int64((int64_t)ms));
-	r = vercel_ask(vercel_of(m->base.provider), &ask, NULL, &said, NULL, err,
+	r = vercel_ask(vercel_of(m->base.provider), &ask, cancelled, &said, NULL, err,
 	               "/v2/sandboxes/sessions/%s/extend-timeout", session);
 	if (!r) {
 		vercel_machine_extended(m, ms);
@@ -177,7 +178,7 @@ static int extend(struct vercel_machine *m, const char *session, uint64_t ms, st
 }
 
 /* One that sleeps is not woken for it. */
-int vercel_touch(struct sbx_machine *machine, struct sbx_error *err)
+int vercel_touch(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct vercel_machine *m = vercel_machine_of(machine);
 	struct vercel *v = vercel_of(machine->provider);
@@ -190,7 +191,7 @@ int vercel_touch(struct sbx_machine *machine, struct sbx_error *err)
 	memcpy(session, m->session, sizeof(session));
 	pthread_mutex_unlock(&m->lock);
 	if (!*session) {
-		r = vercel_box_look(v, m->name, &box, NULL, err);
+		r = vercel_box_look(v, m->name, &box, cancelled, err);
 		if (r)
 			return r;
 		if (box.look.state == SBX_MACHINE_GONE)
@@ -203,5 +204,5 @@ int vercel_touch(struct sbx_machine *machine, struct sbx_error *err)
 		memcpy(session, box.session, sizeof(session));
 	}
 	ms = vercel_machine_short(m, v->config.life_ms);
-	return ms ? extend(m, session, ms, err) : 0;
+	return ms ? extend(m, session, ms, cancelled, err) : 0;
 }

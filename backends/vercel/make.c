@@ -211,8 +211,6 @@ static int refused(struct making *k, int r, const struct vercel_said *said, stru
 		k->was_there = true;
 		return look_by_name(k, err);
 	}
-	if (r == -EINTR)
-		vercel_unmake(&k->v->base, k->req->name, NULL, NULL);
 	return r;
 }
 
@@ -229,7 +227,7 @@ static int create(struct making *k, struct sbx_error *err)
 	tell(k, "asking Vercel for a sandbox");
 	r = ask_create(k, &said, err);
 	if (r && said.status == 400 && k->source.url && !k->v->net.open && !k->ajar) {
-		vercel_unmake(&k->v->base, k->req->name, NULL, NULL);
+		vercel_unmake(&k->v->base, k->req->name, NULL, k->cancelled, NULL);
 		k->ajar = true;
 		r = ask_create(k, &said, err);
 		if (!r)
@@ -381,8 +379,8 @@ static int make(struct making *k, struct sbx_error *err)
 		return r;
 	if (!r)
 		r = finish(k, err);
-	if (r && !k->was_there)
-		vercel_unmake(&k->v->base, k->req->name, NULL, NULL);
+	if (r && r != -EINTR && !k->was_there)
+		vercel_unmake(&k->v->base, k->req->name, NULL, k->cancelled, NULL);
 	return r;
 }
 

@@ -18,7 +18,8 @@
 /* ---- removing ---- */
 
 /* Its snapshots go as well, which nobody could find. -EBUSY: its state is changing. */
-static int remove_once(struct vercel *v, const char *name, struct sbx_error *err)
+static int remove_once(struct vercel *v, const char *name, atomic_bool *cancelled,
+                       struct sbx_error *err)
 {
 	_cleanup_free_ char *query =
 	        sbx_format("&projectId=%s&deleteOrphanSnapshots=true", v->project);
@@ -28,7 +29,7 @@ static int remove_once(struct vercel *v, const char *name, struct sbx_error *err
 	                               .deadline_ms = DELETE_MS,
 	                               .repeat = SBX_HTTP_SAFE};
 	struct vercel_said said;
-	int r = vercel_ask(v, &ask, NULL, &said, NULL, err, "/v2/sandboxes/%s", name);
+	int r = vercel_ask(v, &ask, cancelled, &said, NULL, err, "/v2/sandboxes/%s", name);
 
 	if (said.status == 404)
 		return 0;
@@ -36,7 +37,7 @@ static int remove_once(struct vercel *v, const char *name, struct sbx_error *err
 }
 
 int vercel_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  struct sbx_error *err)
+                  atomic_bool *cancelled, struct sbx_error *err)
 {
 	const uint64_t until_ms = sbx_now_ms() + BUSY_MS;
 	struct sbx_error own = SBX_ERROR_INIT;
@@ -47,9 +48,11 @@ int vercel_unmake(struct sbx_provider *p, const char *name, const char *handle,
 	(void)handle; /* the name is unique */
 	if (!vercel_is_word(name, 128))
 		return sbx_fail(err, EINVAL, "%s is no name of a sandbox of Vercel's", name);
-	while ((r = remove_once(vercel_of(p), name, &own)) == -EBUSY &&
+	while ((r = remove_once(vercel_of(p), name, cancelled, &own)) == -EBUSY &&
 	       sbx_now_ms() + pause_ms < until_ms) {
-		sbx_pause(pause_ms, NULL, NULL);
+		r = sbx_pause(pause_ms, cancelled, &own);
+		if (r)
+			break;
 		if (pause_ms < PAUSE_MOST * least_ms)
 			pause_ms *= 2;
 	}

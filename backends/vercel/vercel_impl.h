@@ -180,9 +180,9 @@ int vercel_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine 
 void vercel_release(struct sbx_machine *m);
 int vercel_look(struct sbx_machine *m, struct sbx_machine_look *ret, atomic_bool *cancelled,
                 struct sbx_error *err);
-int vercel_touch(struct sbx_machine *m, struct sbx_error *err);
+int vercel_touch(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 int vercel_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  struct sbx_error *err);
+                  atomic_bool *cancelled, struct sbx_error *err);
 int vercel_find(struct sbx_provider *p, const char *label,
                 int (*fn)(const char *name, const char *handle, int64_t made_ms, void *data),
                 void *data, struct sbx_error *err);

@@ -285,8 +285,41 @@ static void end_awaits(void *data)
 	sbx_registry_posted(reg);
 }
 
+/* For what is removed elsewhere. With ephemeral perhaps no mount ever follows. */
+#define LEAVE_MS           5000
+#define LEAVE_EPHEMERAL_MS 20000
+
+static void leave(struct box *box)
+{
+	if (box->pub.state != SBX_BOX_CREATING && sbx_is_away(box->pub.sandbox))
+		box->pub.sandbox->impl->away->leave(box->pub.sandbox);
+}
+
+/* The lock is held. */
+static void leave_removals(struct sbx_registry *reg)
+{
+	for (size_t i = 0; i < reg->n; i++)
+		if (reg->boxes[i]->pub.state == SBX_BOX_STOPPING)
+			leave(reg->boxes[i]);
+	for (struct box *box = reg->retired; box; box = box->next)
+		leave(box);
+}
+
+/* Waits until nothing is under way. The lock is held, but not while it waits. */
+static void wait_idle(struct sbx_registry *reg, const struct timespec *until)
+{
+	if (pthread_cond_timedwait(&reg->idle, &reg->lock, until) == ETIMEDOUT) {
+		leave_removals(reg);
+		while (reg->inflight)
+			pthread_cond_wait(&reg->idle, &reg->lock);
+	}
+}
+
 void sbx_registry_shutdown(struct sbx_registry *reg)
 {
+	const int64_t ms = reg->config.settings->ephemeral ? LEAVE_EPHEMERAL_MS : LEAVE_MS;
+	const struct timespec until = sbx_clock_after(CLOCK_REALTIME, ms * 1000000);
+
 	pthread_mutex_lock(&reg->lock);
 	reg->closing = true;
 	sbx_registry_post(reg, end_awaits);
@@ -305,7 +338,7 @@ void sbx_registry_shutdown(struct sbx_registry *reg)
 			shut(reg, box);
 			pthread_mutex_lock(&reg->lock);
 		} else if (reg->inflight) {
-			pthread_cond_wait(&reg->idle, &reg->lock);
+			wait_idle(reg, &until);
 		} else if ((box = next_unremoved(reg))) {
 			/* Nothing runs any more that may have been in its way. */
 			pthread_mutex_unlock(&reg->lock);

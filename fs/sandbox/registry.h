@@ -119,8 +119,8 @@ int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_reg
 int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
 /*
  * Ends everything: refuses new work, kills jobs, with settings->ephemeral tears all sandboxes down,
- * waits for removals that are going on. Called by the main thread while loop and pool still run.
- * Blocks.
+ * waits for removals that are going on, but some seconds only for those elsewhere. Called by the
+ * main thread while loop and pool still run. Blocks.
  */
 void sbx_registry_shutdown(struct sbx_registry *reg);
 /* After loop and pool have stopped. Accepts NULL. */

@@ -86,9 +86,16 @@ struct sbx_away_impl {
 	void (*begin)(struct sbx_sandbox *sb);
 	/*
 	 * [pool] The mount ends, and the sandbox stays: sends what is unsent, for MS milliseconds
-	 * at most, and ends all that is under way. May wait for a network. The last call but close.
+	 * at most, and ends all that is under way. May wait for a network. The last call but leave
+	 * and close.
 	 */
 	void (*rest)(struct sbx_sandbox *sb, unsigned ms);
+	/*
+	 * [any] The mount ends, and does not wait any longer for a sandbox that is being removed:
+	 * remove answers EINTR soon, now and from then on, and recover finishes it. May overlap
+	 * all others.
+	 */
+	void (*leave)(struct sbx_sandbox *sb);
 	/*
 	 * [any] Whether it is here. Some 100 ns: no system call. It may say no for what is not
 	 * known yet, as after a restart.

@@ -282,7 +282,7 @@ struct sbx_machine *daytona_made(const char *source)
 void daytona_drop(struct sbx_machine *m)
 {
 	error = SBX_ERROR_INIT;
-	if (daytona_provider->impl->unmake(daytona_provider, "none", m->handle, &error) < 0)
+	if (daytona_provider->impl->unmake(daytona_provider, "none", m->handle, NULL, &error) < 0)
 		fail_msg("%s", error.text);
 	daytona_provider->impl->release(m);
 }

@@ -362,7 +362,7 @@ static int look(struct sbx_machine *base, struct sbx_machine_look *ret, atomic_b
 }
 
 static int unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  struct sbx_error *err)
+                  atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct dirs *d = (struct dirs *)p;
 	struct dirs_fault fault;
@@ -371,24 +371,24 @@ static int unmake(struct sbx_provider *p, const char *name, const char *handle,
 	(void)handle;
 	if (!is_name(name))
 		return sbx_fail(err, EINVAL, "no name of a machine: %s", name);
-	r = begin(d, name, "unmake", NULL, &fault, err);
+	r = begin(d, name, "unmake", cancelled, &fault, err);
 	if (r == 0)
 		r = dirs_machine_remove(d, name, err);
-	return end(&fault, r, NULL, err);
+	return end(&fault, r, cancelled, err);
 }
 
-static int touch(struct sbx_machine *base, struct sbx_error *err)
+static int touch(struct sbx_machine *base, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct dirs_machine *m = dirs_machine_of(base);
 	_cleanup_free_ char *meta = sbx_format("%s/meta", m->name);
 	struct dirs_fault fault;
-	int r = begin(m->dirs, m->name, "touch", NULL, &fault, err);
+	int r = begin(m->dirs, m->name, "touch", cancelled, &fault, err);
 
 	if (r == 0 && !meta)
 		r = sbx_no_memory(err);
 	if (r == 0 && utimensat(m->dirs->machines, meta, NULL, 0) < 0)
 		r = sbx_fail(err, ESTALE, "the machine is gone");
-	return end(&fault, r, NULL, err);
+	return end(&fault, r, cancelled, err);
 }
 
 struct finding {

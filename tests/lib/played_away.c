@@ -139,9 +139,15 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	(void)ms;
 }
 
+static void away_leave(struct sbx_sandbox *sb)
+{
+	(void)sb;
+}
+
 const struct sbx_away_impl played_away_impl = {
         .begin = away_begin,
         .rest = away_rest,
+        .leave = away_leave,
         .here = away_here,
         .want = away_want,
         .unwant = away_unwant,

@@ -308,8 +308,8 @@ struct sbx_machine *vercel_made(const char *source)
 void vercel_drop(struct sbx_machine *m)
 {
 	error = SBX_ERROR_INIT;
-	if (vercel_provider->impl->unmake(vercel_provider, vercel_name_of(m), m->handle, &error) <
-	    0)
+	if (vercel_provider->impl->unmake(vercel_provider, vercel_name_of(m), m->handle, NULL,
+	                                  &error) < 0)
 		fail_msg("%s", error.text);
 	vercel_provider->impl->release(m);
 }

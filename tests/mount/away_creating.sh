@@ -159,6 +159,22 @@ killed_while_creating() {
 	until_removed
 }
 
+# What a provider takes too long for is in the record, and the next mount goes on with it.
+unmounted_meanwhile() {
+	teardown a
+	box u
+	faults 'make latency all 600000' 'unmake blackhole all 600000'
+	rmdir "$MNT/u"
+	mkdir "$MNT/v"
+	unmount
+	[ -n "$(ls "$DIRS/machines")" ] || fail "it was removed"
+	faults
+	remount
+	same hello "$(cat "$MNT/v/README.md")"
+	teardown v
+	until_removed
+}
+
 claim "mounting" mount_repo
 faults
 claim "it is shown as creating; files and commands wait for it" shown_at_once
@@ -172,4 +188,5 @@ claim "twenty are made in about the time of one" twenty_at_once
 [ ! -f "$ROOM/twenty" ] || sed 's/^/# /' "$ROOM/twenty"
 claim "a hundred commands run at once" hundred_commands
 claim "a daemon that is killed while one is made or removed leaves none" killed_while_creating
+claim "an unmount waits for neither of both, and the next mount goes on" unmounted_meanwhile
 finish

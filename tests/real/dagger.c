@@ -219,7 +219,7 @@ static void all(const char *repository)
 	claim("it is saved", sbx_dagger_save(machine, NULL, &error) == 0);
 	provider->impl->release(machine);
 	claim("it is forgotten",
-	      provider->impl->unmake(provider, name, NULL, &error) == 0 &&
+	      provider->impl->unmake(provider, name, NULL, NULL, &error) == 0 &&
 	              provider->impl->adopt(provider, name, &machine, &err) == -ESTALE);
 }
 

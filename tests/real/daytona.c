@@ -155,7 +155,7 @@ static bool is_found(void)
 
 static bool is_removed(void)
 {
-	return provider->impl->unmake(provider, name, machine->handle, &error) == 0;
+	return provider->impl->unmake(provider, name, machine->handle, NULL, &error) == 0;
 }
 
 /* ---- all of it ---- */
@@ -174,7 +174,7 @@ static void use(void)
 	claim("a name that is no UTF-8 comes through",
 	      runs(": >'a\xff' && printf %s a* | od -An -tx1; rm a*", " 61 ff\n"));
 	claim("a file is put", puts_file());
-	claim("it is kept by use", provider->impl->touch(machine, &error) == 0);
+	claim("it is kept by use", provider->impl->touch(machine, NULL, &error) == 0);
 	claim("it is found by its label", is_found());
 }
 

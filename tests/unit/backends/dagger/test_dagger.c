@@ -507,7 +507,7 @@ static void names_are_checked(void **state)
 	req = request();
 	req.branch = "a..b";
 	assert_int_equal(provider->impl->make(provider, &req, &machine, NULL, &err), -EINVAL);
-	assert_int_equal(provider->impl->unmake(provider, "../x", NULL, &err), -EINVAL);
+	assert_int_equal(provider->impl->unmake(provider, "../x", NULL, NULL, &err), -EINVAL);
 	assert_int_equal(provider->impl->adopt(provider, "../x", &machine, &err), -EINVAL);
 	assert_int_equal(count("all"), 0);
 }
@@ -672,7 +672,7 @@ static void an_image_is_a_directory(void **state)
 		fail_msg("%s", err.text);
 	with_image("rootfs:%s", dir);
 	control("POST", "reset", NULL);
-	assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, &err), 0);
+	assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, NULL, &err), 0);
 	make_plain();
 	assert_int_equal(count("all"), 3);
 	assert_string_equal(run("cat /etc/mark"), "mark\n");
@@ -691,7 +691,7 @@ static void an_image_is_an_archive(void **state)
 	snprintf(archive, sizeof(archive), "%s", scratch_path("image.tar"));
 	assert_int_equal(rename(scratch_path("state/dagger/sbx-a.d/archive.tar"), archive), 0);
 	with_image("archive:%s", archive);
-	assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, &err), 0);
+	assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, NULL, &err), 0);
 	make_plain();
 	assert_string_equal(run("cat /etc/mark"), "mark\n");
 }
@@ -1151,7 +1151,7 @@ static void a_forgotten_container_is_gone(void **state)
 	make(&req);
 	run("echo kept >/work/kept");
 	assert_int_equal(look(), SBX_MACHINE_UP);
-	assert_int_equal(provider->impl->touch(machine, &err), 0);
+	assert_int_equal(provider->impl->touch(machine, NULL, &err), 0);
 	control("POST", "forget", NULL);
 	if (!has_handles()) {
 		/* Its id says how it came to be. */
@@ -1160,7 +1160,7 @@ static void a_forgotten_container_is_gone(void **state)
 		return;
 	}
 	assert_int_equal(look(), SBX_MACHINE_GONE);
-	assert_int_equal(provider->impl->touch(machine, &err), -ESTALE);
+	assert_int_equal(provider->impl->touch(machine, NULL, &err), -ESTALE);
 	assert_non_null(strstr(err.text, "has forgotten the sandbox"));
 	expect_failure(script("true", NULL), ESTALE, "has forgotten the sandbox");
 }
@@ -1304,7 +1304,7 @@ static void machines_are_found_and_unmade(void **state)
 	assert_true(f.made_ms >= before && f.made_ms <= sbx_real_ms());
 	assert_int_equal(provider->impl->find(provider, LABEL, stop_at_first, &f, &err), 77);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, &err), 0);
+		assert_int_equal(provider->impl->unmake(provider, "sbx-a", NULL, NULL, &err), 0);
 	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
 	assert_int_equal(provider->impl->adopt(provider, "sbx-a", &m, &err), -ESTALE);
 	assert_int_equal(count("all"), 0);

@@ -275,10 +275,10 @@ static void a_touch_keeps_it(void **state)
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(daytona_provider->impl->touch(m, &err), 0);
+	assert_int_equal(daytona_provider->impl->touch(m, NULL, &err), 0);
 	assert_int_equal(daytona_count("touch"), 1);
 	to(m, "destroyed");
-	assert_int_equal(daytona_provider->impl->touch(m, &err), -ESTALE);
+	assert_int_equal(daytona_provider->impl->touch(m, NULL, &err), -ESTALE);
 	daytona_provider->impl->release(m);
 }
 

@@ -22,7 +22,7 @@ static int unmake(const char *name, const char *handle)
 	int r;
 
 	*err = SBX_ERROR_INIT;
-	r = daytona_provider->impl->unmake(daytona_provider, name, handle, err);
+	r = daytona_provider->impl->unmake(daytona_provider, name, handle, NULL, err);
 	assert_int_equal(r, -err->code);
 	daytona_error();
 	return r;
@@ -110,6 +110,27 @@ static void faults_of_a_removal_are_told_or_overcome(void **state)
 		daytona_tell("fault", "{\"op\": \"delete\", \"fault\": %s}", rows[i].fault);
 		if (unmake("none", m->handle) != -rows[i].code)
 			fail_msg("%s: %s", rows[i].fault, daytona_error()->text);
+		daytona_drop(m);
+	}
+}
+
+static void a_removal_is_given_up(void **state)
+{
+	static const char *const faults[] = {"\"stall_after\"", "\"status\", \"status\": 409"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(faults); i++) {
+		struct sbx_machine *m = daytona_made(NULL);
+		atomic_bool cancelled = true;
+		struct sbx_error err;
+
+		daytona_forget();
+		daytona_tell("fault", "{\"op\": \"delete\", \"fault\": %s, \"times\": 99}",
+		             faults[i]);
+		assert_int_equal(daytona_provider->impl->unmake(daytona_provider, "none", m->handle,
+		                                                &cancelled, &err),
+		                 -EINTR);
+		daytona_tell("reset", "{}");
 		daytona_drop(m);
 	}
 }
@@ -235,6 +256,7 @@ int main(void)
 	        CASE(one_that_is_being_removed_is_removed),
 	        CASE(a_change_is_waited_for),
 	        CASE(faults_of_a_removal_are_told_or_overcome),
+	        CASE(a_removal_is_given_up),
 	        CASE(those_of_a_label_are_found),
 	        CASE(those_that_are_gone_are_not_found),
 	        CASE(what_has_another_label_is_left_alone),

@@ -566,6 +566,9 @@ static void it_is_given_up(void **state)
 	        -EINTR);
 	pthread_join(thread, NULL);
 	assert_null(m);
+	assert_int_equal(vercel_provider->impl->unmake(vercel_provider, req.name, NULL, NULL,
+	                                               vercel_error()),
+	                 0);
 	assert_string_equal(vercel_control("living"), "");
 }
 

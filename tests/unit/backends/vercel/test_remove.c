@@ -21,7 +21,7 @@ static struct sbx_machine *m;
 
 static int unmake(const char *name)
 {
-	return vercel_provider->impl->unmake(vercel_provider, name, NULL, vercel_error());
+	return vercel_provider->impl->unmake(vercel_provider, name, NULL, NULL, vercel_error());
 }
 
 /* ---- removing ---- */
@@ -83,6 +83,29 @@ static void removing_may_fail(void **state)
 	vercel_fault("delete", "status", ", \"status\": 401");
 	assert_int_equal(unmake(vercel_name_of(m)), -EKEYREJECTED);
 	vercel_drop(m);
+}
+
+static void removing_may_be_given_up(void **state)
+{
+	atomic_bool cancelled = true;
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_fault("delete", "stall_after", "");
+	assert_int_equal(vercel_provider->impl->unmake(vercel_provider, vercel_name_of(m), NULL,
+	                                               &cancelled, vercel_error()),
+	                 -EINTR);
+	vercel_tell("reset", "{}");
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	vercel_provider->impl->release(m);
+	m = vercel_made(NULL);
+	vercel_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\", \"waits\": 3}",
+	            vercel_name_of(m));
+	assert_int_equal(vercel_provider->impl->unmake(vercel_provider, vercel_name_of(m), NULL,
+	                                               &cancelled, vercel_error()),
+	                 -EINTR);
+	assert_int_equal(unmake(vercel_name_of(m)), 0);
+	vercel_provider->impl->release(m);
 }
 
 /* ---- finding ---- */
@@ -298,7 +321,7 @@ static void a_look_may_fail(void **state)
 
 static int touch(void)
 {
-	return m->provider->impl->touch(m, vercel_error());
+	return m->provider->impl->touch(m, NULL, vercel_error());
 }
 
 static void a_touch_counts_the_life_from_now_on(void **state)
@@ -377,6 +400,7 @@ int main(void)
 	        CASE(one_that_is_stopping_is_waited_for),
 	        CASE(removing_is_repeated),
 	        CASE(removing_may_fail),
+	        CASE(removing_may_be_given_up),
 	        CASE(those_of_a_label_are_found),
 	        CASE(a_list_that_makes_no_sense_is_told),
 	        CASE(one_is_adopted_by_its_handle),

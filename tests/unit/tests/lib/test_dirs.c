@@ -110,7 +110,7 @@ static struct sbx_machine *make(const char *name)
 
 static void unmake(const char *name)
 {
-	assert_int_equal(provider->impl->unmake(provider, name, NULL, &err), 0);
+	assert_int_equal(provider->impl->unmake(provider, name, NULL, NULL, &err), 0);
 }
 
 static void drop(struct sbx_machine *m)
@@ -386,11 +386,11 @@ static void removing_ends_all_that_runs_and_may_be_repeated(void **state)
 
 	(void)state;
 	assert_int_equal(look(m), SBX_MACHINE_UP);
-	assert_int_equal(provider->impl->touch(m, &err), 0);
+	assert_int_equal(provider->impl->touch(m, NULL, &err), 0);
 	unmake("a");
 	expect_dead(pid);
 	assert_int_equal(look(m), SBX_MACHINE_GONE);
-	assert_int_equal(provider->impl->touch(m, &err), -ESTALE);
+	assert_int_equal(provider->impl->touch(m, NULL, &err), -ESTALE);
 	check(m, "echo", -ESTALE, NULL);
 	drop(m);
 	assert_int_equal(scratch_count(scratch_path("base")), 2);
@@ -402,7 +402,7 @@ static void a_name_that_leads_out_is_none(void **state)
 
 	(void)state;
 	assert_int_equal(provider->impl->adopt(provider, "../a", &m, &err), -EINVAL);
-	assert_int_equal(provider->impl->unmake(provider, "..", NULL, &err), -EINVAL);
+	assert_int_equal(provider->impl->unmake(provider, "..", NULL, NULL, &err), -EINVAL);
 }
 
 /* ---- scripts ---- */
@@ -614,7 +614,7 @@ static void a_fault_is_chosen_by_verb_op_machine_and_count(void **state)
 		check(m, "echo", i % 3 ? 0 : -EAGAIN, NULL);
 	set_faults("* 5xx\n");
 	check(m, "echo", -EREMOTEIO, NULL);
-	assert_int_equal(provider->impl->touch(m, &err), -EREMOTEIO);
+	assert_int_equal(provider->impl->touch(m, NULL, &err), -EREMOTEIO);
 	set_faults("run:test@b 5xx\n*@a 429 1\n");
 	check(m, "echo", -EAGAIN, NULL);
 	check(m, "echo", 0, "\n");
