@@ -276,6 +276,11 @@ static bool sandbox_takes(struct sbx_sandbox *sb, int sig)
 	return sbx_sandbox_takes(downcast(sb)->inner, sig);
 }
 
+static bool sandbox_alone(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_alone(downcast(sb)->inner);
+}
+
 static bool sandbox_stale(struct sbx_sandbox *sb)
 {
 	return sbx_sandbox_stale(downcast(sb)->inner);
@@ -525,6 +530,7 @@ static const struct sbx_command_impl commands_impl = {
         .exec = sandbox_exec,
         .signal = job_signal,
         .takes = sandbox_takes,
+        .alone = sandbox_alone,
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .hurry = sandbox_hurry,

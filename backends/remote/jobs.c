@@ -171,6 +171,12 @@ bool remote_jobs_take(unsigned can, int sig)
 	return can & (SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL) || job_signal_ends(sig);
 }
 
+/* The second would wait for as long as the first runs, without a word. */
+bool remote_jobs_alone(unsigned can)
+{
+	return !(can & (SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL));
+}
+
 bool job_is_killed(const struct job *job, int *sig)
 {
 	for (*sig = 1; *sig <= 64; ++*sig)

@@ -57,6 +57,8 @@ int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct 
                      struct sbx_error *err);
 /* As sbx_command_impl.takes, of a provider that CAN. [any] */
 bool remote_jobs_take(unsigned can, int sig);
+/* As sbx_command_impl.alone, of a provider that CAN. [any] */
+bool remote_jobs_alone(unsigned can);
 /* As sbx_command_impl.signal. [loop] */
 void remote_jobs_signal(struct sbx_job *job, int sig);
 /* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the

@@ -136,6 +136,11 @@ static bool sandbox_takes(struct sbx_sandbox *sb, int sig)
 	return remote_jobs_take(can_of(downcast(sb)), sig);
 }
 
+static bool sandbox_alone(struct sbx_sandbox *sb)
+{
+	return remote_jobs_alone(can_of(downcast(sb)));
+}
+
 static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
 {
 	if (ms)
@@ -146,6 +151,7 @@ static const struct sbx_command_impl commands = {
         .exec = sandbox_exec,
         .signal = remote_jobs_signal,
         .takes = sandbox_takes,
+        .alone = sandbox_alone,
         .hurry = sandbox_hurry,
 };
 

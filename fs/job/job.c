@@ -575,6 +575,10 @@ static int admit(const struct start *s, const struct sbx_jobrec *rec)
 		return sbx_fail(s->err, ENOENT, "job \"%s\" was removed", rec->name);
 	if (rec && sbx_jobrec_active(rec))
 		return sbx_fail(s->err, EBUSY, "job \"%s\" is running", rec->name);
+	if (jobs->running && sbx_sandbox_alone(jobs->sandbox))
+		return sbx_fail(s->err, EOPNOTSUPP,
+		                "a command is running, and a sandbox of this backend runs one at a "
+		                "time: wait for it or kill it");
 	if (most && jobs->running >= most)
 		return sbx_fail(s->err, EAGAIN,
 		                "%u job%s running, and no more than %" PRIu64 " may at once",

@@ -152,9 +152,9 @@ void sbx_job_defaults_release(struct sbx_job_defaults *d);
  * 0 *ret is a reference to the job; *repeated tells that req->id was known and nothing was started.
  * After a failure *ret is the job that tells of it (sbx_job_refuse), or NULL.
  * -EACCES `path confinement violation: ...`, -ENOENT, -ENOTDIR, -EPERM allowlist, -EAGAIN too many
- * jobs, -EBUSY stopping or NAMED is running, -EEXIST the id was used for a different request,
- * -EINVAL id and NAMED differ, -ENOENT NAMED was removed, and what the backend's exec answers. Any
- * thread; never blocks.
+ * jobs, -EOPNOTSUPP another one runs and the backend runs no two, -EBUSY stopping or NAMED is
+ * running, -EEXIST the id was used for a different request, -EINVAL id and NAMED differ, -ENOENT
+ * NAMED was removed, and what the backend's exec answers. Any thread; never blocks.
  */
 int sbx_job_start(struct sbx_jobs *jobs, const struct sbx_request *req, enum sbx_job_kind kind,
                   struct sbx_jobrec *named, struct sbx_jobrec **ret, bool *repeated,

@@ -109,6 +109,11 @@ struct sbx_command_impl {
 	 */
 	bool (*takes)(struct sbx_sandbox *sb, int sig);
 	/*
+	 * [any] Whether a command is refused while another one of the sandbox runs, because the
+	 * backend can run no two. As takes. Optional: it is not.
+	 */
+	bool (*alone)(struct sbx_sandbox *sb);
+	/*
 	 * [any] Whether sync may have something to do, or a barrier under way has to end first. It
 	 * is asked before each command and takes microseconds. Optional: no.
 	 */
@@ -152,6 +157,14 @@ static inline bool sbx_sandbox_takes(struct sbx_sandbox *sb, int sig)
 	const struct sbx_command_impl *commands = sb->impl->commands;
 
 	return !commands || !commands->takes || commands->takes(sb, sig);
+}
+
+/* [any] As the member; false where the backend has none. */
+static inline bool sbx_sandbox_alone(struct sbx_sandbox *sb)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	return commands && commands->alone && commands->alone(sb);
 }
 
 /* [any] As the member; false where the backend has none. */

@@ -189,6 +189,7 @@ FORWARD(int, exec, (SANDBOX, const struct sbx_exec *spec, struct sbx_job *job, E
 FORWARD(void, signal, (struct sbx_job * job, int sig),
         inner_of(job->sandbox)->impl->commands->signal(job, sig))
 FORWARD(bool, takes, (SANDBOX, int sig), sbx_sandbox_takes(inner_of(sb), sig))
+FORWARD(bool, alone, (SANDBOX), sbx_sandbox_alone(inner_of(sb)))
 FORWARD(bool, stale, (SANDBOX), sbx_sandbox_stale(inner_of(sb)))
 FORWARD(int, sync, (SANDBOX, ERROR), sbx_sandbox_sync(inner_of(sb), err))
 
@@ -295,7 +296,7 @@ static int do_content(struct sbx_sandbox *sb, const char *id, int fd)
 	return r ? r : leave(downcast(sb), CONTENT, sbx_history_content(inner_of(sb), id, fd));
 }
 
-static const struct sbx_command_impl commands = {do_exec,  do_signal, do_takes,
+static const struct sbx_command_impl commands = {do_exec,  do_signal, do_takes, do_alone,
                                                  do_stale, do_sync,   do_hurry};
 static const struct sbx_storage_impl storage = {do_barrier, do_resize, do_before_write,
                                                 do_make_room, do_discard};

@@ -1,5 +1,6 @@
 #include "tests/lib/job_fixture.h"
 #include "fs/job/wait.h"
+#include "sandboxfs/cleanup.h"
 #include "tests/lib/tmp.h"
 
 #include <setjmp.h>
@@ -36,6 +37,40 @@ static void on_changed(struct sbx_jobrec *rec, void *data)
 	(void)rec;
 	fixture_mark(data, 'c');
 }
+
+/* ---- the sandbox ---- */
+
+static struct sbx_sandbox *inner_of(struct sbx_sandbox *outer)
+{
+	return sbx_container_of(outer, struct fixture, outer)->sandbox;
+}
+
+static int outer_root(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_root(inner_of(sb));
+}
+
+static int outer_exec(struct sbx_sandbox *sb, const struct sbx_exec *spec, struct sbx_job *job,
+                      struct sbx_error *err)
+{
+	return inner_of(sb)->impl->commands->exec(inner_of(sb), spec, job, err);
+}
+
+static void outer_signal(struct sbx_job *job, int sig)
+{
+	inner_of(job->sandbox)->impl->commands->signal(job, sig);
+}
+
+static bool outer_alone(struct sbx_sandbox *sb)
+{
+	return sbx_container_of(sb, struct fixture, outer)->alone;
+}
+
+static const struct sbx_command_impl outer_commands = {
+        .exec = outer_exec, .signal = outer_signal, .alone = outer_alone};
+static const struct sbx_sandbox_impl outer_impl = {.root = outer_root, .commands = &outer_commands};
+
+/* ---- the table ---- */
 
 void fixture_mark(struct fixture *fx, char c)
 {
@@ -84,10 +119,12 @@ void fixture_start(struct fixture *fx)
 	                                    &fx->sandbox, NULL),
 	                 0);
 	fx->sandbox->turn = fx->away ? &fx->turn : NULL;
+	fx->outer = *fx->sandbox;
+	fx->outer.impl = &outer_impl;
 	fx->root = fx->sandbox->workdir;
 	assert_int_equal(sbx_jobs_create(&(struct sbx_jobs_config){.settings = &fx->settings,
 	                                                           .loop = fx->loop,
-	                                                           .sandbox = fx->sandbox,
+	                                                           .sandbox = &fx->outer,
 	                                                           .view = "/view/box",
 	                                                           .spill_dir = spill,
 	                                                           .busy = on_busy,

@@ -18,7 +18,8 @@
 struct fixture {
 	char dir[64]; /* temporary; holds jobs/id/ */
 	struct sbx_settings settings;
-	bool away; /* the sandbox is elsewhere */
+	bool away;  /* the sandbox is elsewhere */
+	bool alone; /* it runs one command at a time */
 	pthread_rwlock_t turn;
 	struct sbx_loop *loop;
 	pthread_t thread;
@@ -26,7 +27,8 @@ struct fixture {
 	struct sbx_host host;
 	struct sbx_backend *backend;
 	struct sbx_sandbox *sandbox;
-	const char *root; /* the sandbox's tree */
+	struct sbx_sandbox outer; /* what the table has: the same, which may be alone */
+	const char *root;         /* the sandbox's tree */
 	struct sbx_jobs *jobs;
 	pthread_mutex_t lock; /* trail */
 	char trail[4096]; /* one letter for each callback: B busy, I idle, c changed, and what tests

@@ -123,6 +123,10 @@ lives_with_its_query() {
 	waits=$!
 	until [ "$("$TOOL" write "$MNT/a/ctl/jobs/j/kill" O_WRONLY STOP)" = EOPNOTSUPP ]; do tick; done
 	error_says a 'takes no signal but those that end it'
+	for file in exec run; do
+		expect EOPNOTSUPP result "$MNT/a/ctl/$file" true
+		error_says a 'one at a time: wait for it or kill it'
+	done
 	echo TERM >"$MNT/a/ctl/jobs/j/kill"
 	wait $waits || :
 	like '143 *' "$(cat "$MNT/a/ctl/jobs/j/status")"
@@ -202,7 +206,7 @@ all() {
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
 	claim "$1: no token is shown" shows_no_secret
 	claim "$1: networks that an engine cannot close are refused" refuses_what_an_engine_lacks
-	claim "$1: nothing is spawned, and signals only end" lives_with_its_query
+	claim "$1: nothing is spawned, nothing runs beside another, signals only end" lives_with_its_query
 	claim "$1: one that is forgotten is gone, and what is here can be read" is_gone_when_forgotten
 	claim "$1: Close" is_removed
 	claim "$1: nothing was asked that Dagger does not know" asks_for_nothing_unknown

@@ -330,6 +330,47 @@ static void only_so_many_run_at_once(void **state)
 	sbx_job_unref(two);
 }
 
+/* A command that has ended is in nobody's way from the moment in which its end is told. */
+static void start_next(struct sbx_jobrec *rec, void *data)
+{
+	struct sbx_jobrec **next = data;
+
+	(void)rec;
+	*next = fixture_start_job(&fx, "next");
+}
+
+static void where_one_runs_at_a_time_the_second_is_refused(void **state)
+{
+	char *argv[] = {"second", NULL};
+	struct sbx_request req = {.argv = argv}, again = {.argv = argv, .id = "id"};
+	struct sbx_jobrec *one, *next = NULL, *same = NULL;
+	struct played_job *first;
+	bool repeated = false;
+
+	(void)state;
+	fx.alone = true;
+	assert_int_equal(fixture_start_request(&fx, &again, NULL, &one, &repeated), 0);
+	first = fixture_last(&fx);
+	fixture_expect_refused(&fx, &req, NULL, EOPNOTSUPP, "one at a time");
+	played_started(first);
+	fixture_await_start(one);
+	fixture_expect_refused(&fx, &req, NULL, EOPNOTSUPP, "one at a time");
+	assert_int_equal(fixture_start_request(&fx, &again, NULL, &same, &repeated), 0);
+	assert_true(repeated && same == one);
+	sbx_job_on_ended(one, start_next, &next);
+	played_output(first, 1, "late", 4);
+	played_ended(first, SBX_END_EXITED, 0);
+	fixture_await_end(one);
+	fixture_sync(&fx);
+	assert_non_null(next);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	fixture_await_end(next);
+	assert_int_equal(atomic_load(&fx.runner.execs), 2);
+	sbx_job_unref(next);
+	sbx_job_unref(same);
+	sbx_job_unref(one);
+}
+
 /* ---- how jobs end ---- */
 
 static void expect_end(enum sbx_end end, int code, int want, const char *status)
@@ -663,6 +704,7 @@ int main(void)
 	        CASE(a_start_that_fails_later_is_told_and_kept),
 	        CASE(a_failed_start_is_the_last),
 	        CASE(only_so_many_run_at_once),
+	        CASE(where_one_runs_at_a_time_the_second_is_refused),
 	        CASE(each_end_has_its_word_and_code),
 	        CASE(a_killed_job_says_so),
 	        CASE(a_signal_of_its_own_is_not_a_kill),
