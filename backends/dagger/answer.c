@@ -206,6 +206,27 @@ int dagger_steal_text(struct json_object *data, const char *key, char **ret, str
 	return *ret ? 0 : sbx_no_memory(err);
 }
 
+/*
+ * After an unclean stop of the engine its handles are numbered anew, so that one of ours may name
+ * another's container; of what is no container nothing is told.
+ */
+int dagger_check_machine(const struct dagger_machine *m, struct json_object *data,
+                         struct sbx_error *err)
+{
+	const char *label = dagger_find_text(data, "label");
+	const char *id = dagger_find_text(data, "envVariable");
+	struct json_object *box;
+
+	if (!json_object_object_get_ex(data, "node", &box) &&
+	    !json_object_object_get_ex(data, "loadContainerFromID", &box))
+		return sbx_fail(err, EPROTO, "an answer of Dagger has no container");
+	if (label && strcmp(label, m->name) == 0 && id && strcmp(id, m->name) == 0)
+		return 0;
+	return sbx_fail(err, ESTALE,
+	                "the engine of Dagger has forgotten the sandbox: its id means something "
+	                "else by now");
+}
+
 bool dagger_is_utf8(const char *text, size_t len)
 {
 	const unsigned char *at = (const unsigned char *)text, *end = at + len;

@@ -17,6 +17,7 @@
 #define DAGGER_WORKDIR    "/work"
 #define DAGGER_ROOM       "/.sandboxfs"
 #define DAGGER_LABEL_NAME "sandboxfs.id" /* of a container: whose it is */
+#define DAGGER_ID_NAME    "SANDBOXFS_ID" /* a variable of it, with the same */
 #define DAGGER_ASK_MS     60000
 
 struct dagger_cli;
@@ -157,6 +158,8 @@ void dagger_literal(FILE *to, const char *text);
 /* Writes what begins a selection of the container ID; ended by dagger_end_container. */
 void dagger_begin_container(const struct dagger_session *session, FILE *to, const char *id);
 void dagger_end_container(const struct dagger_session *session, FILE *to);
+/* As dagger_begin_container of a machine's id: whose it is by now is asked along. */
+void dagger_begin_machine(const struct dagger_session *session, FILE *to, const char *id);
 
 /* ---- answer.c ---- */
 
@@ -168,6 +171,10 @@ struct json_object *dagger_find(struct json_object *obj, const char *key, enum j
 const char *dagger_find_text(struct json_object *obj, const char *key);
 /* The string KEY of DATA, malloc'd: EPROTO where there is none. */
 int dagger_steal_text(struct json_object *data, const char *key, char **ret, struct sbx_error *err);
+/* ESTALE: DATA, of a query that dagger_begin_machine has begun, is of a container that is not M's.
+ */
+int dagger_check_machine(const struct dagger_machine *m, struct json_object *data,
+                         struct sbx_error *err);
 /* Takes secrets out of TEXT. */
 void dagger_scrub(const struct dagger_query *q, char *text);
 /* Whether LEN bytes of TEXT are UTF-8, without NUL. */

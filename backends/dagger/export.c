@@ -19,15 +19,16 @@
 
 struct exporting {
 	struct dagger_query query;
+	struct dagger_machine *m;
 	const char *id, *path, *to; /* PATH NULL: all of it */
 	bool wipe;
 };
 
 static int write_export(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
-	struct exporting *e = sbx_container_of(q, struct exporting, query);
+	const struct exporting *e = sbx_container_of(q, struct exporting, query);
 
-	dagger_begin_container(session, to, e->id);
+	dagger_begin_machine(session, to, e->id);
 	if (e->path) {
 		fputs("directory(path:", to);
 		dagger_literal(to, e->path);
@@ -45,15 +46,17 @@ static int write_export(struct dagger_query *q, const struct dagger_session *ses
 
 static int read_export(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
+	const struct exporting *e = sbx_container_of(q, struct exporting, query);
 	_cleanup_free_ char *path = NULL;
+	int r = dagger_check_machine(e->m, data, err);
 
-	(void)q;
-	return dagger_steal_text(data, "export", &path, err);
+	return r ? r : dagger_steal_text(data, "export", &path, err);
 }
 
-static int export_to(struct exporting *e, struct dagger *d, atomic_bool *cancelled,
-                     struct sbx_error *err)
+static int export_to(struct exporting *e, atomic_bool *cancelled, struct sbx_error *err)
 {
+	struct dagger *d = dagger_of(e->m->base.provider);
+
 	e->query = (struct dagger_query){.d = d,
 	                                 .op = "dagger_export",
 	                                 .deadline_ms = EXPORT_MS,
@@ -66,8 +69,10 @@ static int export_to(struct exporting *e, struct dagger *d, atomic_bool *cancell
 int sbx_dagger_export(struct sbx_machine *machine, const char *path, const char *to, bool wipe,
                       atomic_bool *cancelled, struct sbx_error *err)
 {
-	_cleanup_free_ char *id = dagger_machine_id(dagger_machine_of(machine));
-	struct exporting e = {.id = id, .path = path, .to = to, .wipe = wipe};
+	struct dagger_machine *m = dagger_machine_of(machine);
+	_cleanup_free_ char *id = dagger_machine_id(m);
+	struct exporting e = {.m = m, .id = id, .path = path, .to = to, .wipe = wipe};
+	int r;
 
 	if (!id)
 		return sbx_no_memory(err);
@@ -75,7 +80,9 @@ int sbx_dagger_export(struct sbx_machine *machine, const char *path, const char 
 		return sbx_fail(err, EINVAL, "%s is no absolute path", to);
 	if (!dagger_is_utf8(path, strlen(path)) || !dagger_is_utf8(to, strlen(to)))
 		return sbx_fail(err, EILSEQ, "Dagger takes names in UTF-8 only");
-	return export_to(&e, dagger_of(machine->provider), cancelled, err);
+	/* It is written while it is asked whose it is. */
+	r = dagger_touch(machine, err);
+	return r ? r : export_to(&e, cancelled, err);
 }
 
 /* ---- archives ---- */
@@ -109,11 +116,11 @@ int sbx_dagger_save(struct sbx_machine *machine, atomic_bool *cancelled, struct 
 	struct dagger_machine *m = dagger_machine_of(machine);
 	_cleanup_free_ char *id = dagger_machine_id(m), *path = NULL;
 	_cleanup_fd_ int dir = open_folder(m, ARCHIVE ".new", &path, err);
-	struct exporting e = {.id = id, .to = path};
+	struct exporting e = {.m = m, .id = id, .to = path};
 	int r = dir < 0 ? dir : id ? 0 : sbx_no_memory(err);
 
 	if (!r)
-		r = export_to(&e, dagger_of(machine->provider), cancelled, err);
+		r = export_to(&e, cancelled, err);
 	if (r)
 		return r;
 	unlinkat(dir, OF, 0);
@@ -139,11 +146,13 @@ static int write_revive(struct dagger_query *q, const struct dagger_session *ses
 	dagger_literal(to, v->file);
 	fputs("){withLabel(name:\"" DAGGER_LABEL_NAME "\",value:", to);
 	dagger_literal(to, v->m->name);
+	fputs("){withEnvVariable(name:\"" DAGGER_ID_NAME "\",value:", to);
+	dagger_literal(to, v->m->name);
 	fputs("){withWorkdir(path:\"" DAGGER_WORKDIR "\"){withDirectory(path:\"" DAGGER_ROOM
 	      "\",source:",
 	      to);
 	dagger_literal(to, session->empty);
-	fputs("){sync}}}}}}", to);
+	fputs("){sync}}}}}}}", to);
 	return 0;
 }
 

@@ -117,7 +117,6 @@ char *dagger_machine_id(struct dagger_machine *m)
 struct looking {
 	struct dagger_query query;
 	struct dagger_machine *m;
-	bool is_ours;
 };
 
 static int write_look(struct dagger_query *q, const struct dagger_session *session, FILE *to)
@@ -127,22 +126,14 @@ static int write_look(struct dagger_query *q, const struct dagger_session *sessi
 
 	if (!id)
 		return -ENOMEM;
-	dagger_begin_container(session, to, id);
-	fputs("label(name:\"" DAGGER_LABEL_NAME "\")", to);
+	dagger_begin_machine(session, to, id);
 	dagger_end_container(session, to);
 	return 0;
 }
 
-/* After an unclean stop of the engine its handles are numbered anew, so that one of ours may name
- * another's container. */
 static int read_look(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
-	struct looking *l = sbx_container_of(q, struct looking, query);
-	const char *label = dagger_find_text(data, "label");
-
-	(void)err;
-	l->is_ours = label && strcmp(label, l->m->name) == 0;
-	return 0;
+	return dagger_check_machine(sbx_container_of(q, struct looking, query)->m, data, err);
 }
 
 int dagger_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomic_bool *cancelled,
@@ -157,9 +148,7 @@ int dagger_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomi
 	int r = dagger_query_perform(&l.query, cancelled, err);
 
 	*ret = (struct sbx_machine_look){.state = SBX_MACHINE_UP};
-	if (!r && l.is_ours)
-		return 0;
-	if (!r || r == -ESTALE)
+	if (r == -ESTALE)
 		r = dagger_revive(l.m, cancelled, err);
 	if (r != -ESTALE)
 		return r;

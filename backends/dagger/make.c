@@ -125,10 +125,12 @@ static int write_make(struct dagger_query *q, const struct dagger_session *sessi
 	fputs("user ", to);
 	write_label(to, DAGGER_LABEL_NAME, k->req->name);
 	write_label(to, "sandboxfs", k->req->label);
-	fputs("withWorkdir(path:\"" DAGGER_WORKDIR "\"){", to);
+	fputs("withEnvVariable(name:\"" DAGGER_ID_NAME "\",value:", to);
+	dagger_literal(to, k->req->name);
+	fputs("){withWorkdir(path:\"" DAGGER_WORKDIR "\"){", to);
 	write_directory(k, to, DAGGER_ROOM, session->empty);
 	write_directory(k, to, DAGGER_WORKDIR, k->source.id ? k->source.id : session->empty);
-	braces += 5;
+	braces += 6;
 	if (k->req->branch && k->source.commit) {
 		r = write_branch(k, to);
 		braces += 2;

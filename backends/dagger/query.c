@@ -84,6 +84,13 @@ void dagger_end_container(const struct dagger_session *session, FILE *to)
 	fputs(session->nodes ? "}}}" : "}}", to);
 }
 
+void dagger_begin_machine(const struct dagger_session *session, FILE *to, const char *id)
+{
+	dagger_begin_container(session, to, id);
+	fputs("label(name:\"" DAGGER_LABEL_NAME "\") envVariable(name:\"" DAGGER_ID_NAME "\") ",
+	      to);
+}
+
 /* ---- the end ---- */
 
 /* [loop] */

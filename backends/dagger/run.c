@@ -18,12 +18,14 @@
 #define TRIES       3                     /* with a session that ends meanwhile */
 
 /*
- * The engine adds variables that are its own, and a nonce of ours; none is the script's business.
+ * Nothing is done in a container that has another name than the second word. The engine adds
+ * variables that are its own, and there are two of ours; none is the script's business.
  * The script's exit status is not the engine's: it gives up what a command has done that ended by a
  * signal, and so would say 128 to 191.
  */
 #define CLEAR                                                                                      \
-	"unset SANDBOXFS_NONCE BAGGAGE TRACEPARENT TRACESTATE "                                    \
+	"[ \"$" DAGGER_ID_NAME "\" = \"$2\" ] || exit 0; "                                         \
+	"unset " DAGGER_ID_NAME " SANDBOXFS_NONCE BAGGAGE TRACEPARENT TRACESTATE "                 \
 	"$(env | sed -n 's/^\\(OTEL_[A-Z0-9_]*\\)=.*/\\1/p') 2>/dev/null; "
 #define PLAIN  CLEAR "sh -c \"$1\"; exit 0"
 #define FORMAT CLEAR "sh -c \"$(printf \"$1\")\"; exit 0"
@@ -91,7 +93,7 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 
 	pthread_mutex_lock(&q->d->lock);
 	q->answer_max = 2 * p->run->answer_max + 2 * strlen(p->m->id) + ANSWER_ROOM;
-	dagger_begin_container(session, to, p->m->id);
+	dagger_begin_machine(session, to, p->m->id);
 	r = write_uploads(p, session, to);
 	pthread_mutex_unlock(&q->d->lock);
 	fprintf(to,
@@ -101,6 +103,7 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 	dagger_literal(to, p->format ? FORMAT : PLAIN);
 	fputs(",\"sh\",", to);
 	dagger_literal(to, p->script);
+	fprintf(to, ",\"%s\"", p->m->name);
 	fputs("],expect:ANY){id exitCode stdout stderr}}", to);
 	for (size_t i = 0; i < p->uploads; i++)
 		putc('}', to);
@@ -152,8 +155,10 @@ static int read_run(struct dagger_query *q, struct json_object *data, struct sbx
 {
 	struct part *p = sbx_container_of(q, struct part, query);
 	char *id = NULL;
-	int r = read_output(p, data, err);
+	int r = dagger_check_machine(p->m, data, err);
 
+	if (!r)
+		r = read_output(p, data, err);
 	if (!r)
 		r = dagger_steal_text(data, "id", &id, err);
 	if (!r)

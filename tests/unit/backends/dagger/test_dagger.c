@@ -107,7 +107,7 @@ static int count(const char *op)
 
 static void fault(const char *op, const char *how)
 {
-	char body[512];
+	char body[1024];
 
 	snprintf(body, sizeof(body), "{\"op\":\"%s\",\"fault\":%s}", op, how);
 	control("POST", "fault", body);
@@ -1016,6 +1016,10 @@ static void a_lost_answer_is_asked_for_again(void **state)
 	assert_int_equal(count("run"), 8);
 }
 
+#define OURS                                                                                       \
+	"\"answer\",\"body\":\"{\\\"data\\\":{\\\"node\\\":{\\\"label\\\":\\\"sbx-a\\\","          \
+	"\\\"envVariable\\\":\\\"sbx-a\\\""
+
 static void faults_are_told(void **state)
 {
 	static const struct {
@@ -1031,12 +1035,11 @@ static void faults_are_told(void **state)
 	        {"\"html\"", EPROTO, "cannot be understood"},
 	        {"\"answer\",\"body\":\"{}\"", EPROTO, "cannot be understood"},
 	        {"\"answer\",\"body\":\"[]\"", EPROTO, "cannot be understood"},
-	        {"\"answer\",\"body\":\"{\\\"data\\\":{}}\"", EPROTO, "no output"},
+	        {"\"answer\",\"body\":\"{\\\"data\\\":{}}\"", EPROTO, "no container"},
 	        {"\"answer\",\"body\":\"{\\\"data\\\":null,\\\"errors\\\":[{}]}\"", EPROTO,
 	         "says nothing"},
-	        {"\"answer\",\"body\":\"{\\\"data\\\":{\\\"exitCode\\\":0,\\\"stdout\\\":\\\"\\\"}}"
-	         "\"",
-	         EPROTO, "no id"},
+	        {OURS "}}}\"", EPROTO, "no output"},
+	        {OURS ",\\\"exitCode\\\":0,\\\"stdout\\\":\\\"\\\"}}}\"", EPROTO, "no id"},
 	        {"\"status\",\"status\":500,\"body\":\"panic\"", EREMOTEIO, "HTTP 500"},
 	        {"\"status\",\"status\":502,\"body\":\"client has closed: x\"", EREMOTEIO,
 	         "HTTP 502"},
@@ -1165,17 +1168,13 @@ static void a_forgotten_container_is_gone(void **state)
 	expect_failure(script("true", NULL), ESTALE, "has forgotten the sandbox");
 }
 
-static void anothers_container_is_not_taken(void **state)
+/* The engine has begun anew, and the id of the machine names a container of another's. */
+static void give_id_to_another(void)
 {
 	struct sbx_provider *own = provider;
-	struct sbx_machine *first;
+	struct sbx_machine *first = machine;
 	const char *state_dir = config.state_dir;
 
-	(void)state;
-	if (!has_handles())
-		skip_because("ids that are recipes mean nothing else");
-	make_plain();
-	first = machine;
 	control("POST", "restart", NULL);
 	scratch_mkdir(scratch_path("another"));
 	assert_int_equal(chmod(scratch_path("another"), 0700), 0);
@@ -1188,7 +1187,49 @@ static void anothers_container_is_not_taken(void **state)
 	config.state_dir = state_dir;
 	provider = own;
 	machine = first;
+}
+
+/* A script that ran there would not end, and what it left would be the newest container. */
+static void nothing_is_done_in_anothers_container(void **state)
+{
+	_cleanup_free_ char *before = NULL, *after = NULL;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	if (!has_handles())
+		skip_because("ids that are recipes mean nothing else");
+	control("POST", "restart", NULL);
+	make_plain();
+	give_id_to_another();
+	scratch_mkdir(scratch_path("out"));
+	before = dagger_machine_id(dagger_machine_of(machine));
+	expect_failure(script("sleep 100000", NULL), ESTALE, "its id means something else by now");
+	assert_int_equal(
+	        sbx_dagger_export(machine, "/work", scratch_path("out"), false, NULL, &err),
+	        -ESTALE);
+	assert_int_equal(sbx_dagger_save(machine, NULL, &err), -ESTALE);
+	assert_int_equal(provider->impl->touch(machine, &err), -ESTALE);
 	assert_int_equal(look(), SBX_MACHINE_GONE);
+	assert_int_equal(scratch_count(scratch_path("out")), 0);
+	after = dagger_machine_id(dagger_machine_of(machine));
+	assert_string_equal(before, after);
+}
+
+/* A file, say. */
+static void what_is_no_container_is_not_taken(void **state)
+{
+	static const char *const answers[] = {"{\\\"data\\\":{\\\"node\\\":{}}}",
+	                                      "{\\\"data\\\":{\\\"node\\\":null}}"};
+	char how[128];
+
+	(void)state;
+	make_plain();
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(answers); i++) {
+		snprintf(how, sizeof(how), "\"answer\",\"body\":\"%s\"", answers[i]);
+		fault("run", how);
+		expect_failure(script("true", NULL), ESTALE, "has forgotten the sandbox");
+	}
+	assert_string_equal(run("echo works; env | grep SANDBOXFS"), "works\n");
 }
 
 /* As when the daemon has been started again. */
@@ -1578,7 +1619,8 @@ int main(void)
 	        CASE(no_server_is_said),
 	        CASE(settings_are_checked),
 	        CASE(a_forgotten_container_is_gone),
-	        CASE(anothers_container_is_not_taken),
+	        CASE(nothing_is_done_in_anothers_container),
+	        CASE(what_is_no_container_is_not_taken),
 	        CASE(a_machine_is_adopted),
 	        CASE(what_was_saved_is_made_anew),
 	        CASE(a_directory_is_exported),
