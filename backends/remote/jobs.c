@@ -223,6 +223,7 @@ int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct 
 	jobs_ref(j);
 	job->jobs = j;
 	job->caller = caller;
+	job->begun_ns = sbx_now_ns();
 	job->refs = 1;
 	snprintf(job->id, sizeof(job->id), "%s-%010llu", j->prefix, number);
 	caller->part = job;

@@ -38,9 +38,9 @@ void remote_jobs_destroy(struct remote_jobs *j);
  * [loop] The machine is there; jobs that wait for it are started. LINK stays until the jobs are
  * idle. CAN: sbx_provider_impl.can. Without SBX_PROVIDER_DETACHES a job is one call, which answers
  * when it has ended, with 8 MiB of each stream at most; without SBX_PROVIDER_PARALLEL as well it
- * cannot be signalled, but ended by having the call given up. With SBX_PROVIDER_MERGES, which is
- * for jobs of one call, stderr comes as a part of stdout; where the exit code is not 0, all of that
- * is told as stderr, too.
+ * cannot be signalled, but ended by having the call given up; its timeout is the machine's. With
+ * SBX_PROVIDER_MERGES, which is for jobs of one call, stderr comes as a part of stdout; where the
+ * exit code is not 0, all of that is told as stderr, too.
  */
 void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsigned can);
 /* [loop] All jobs end now, as SBX_END_LOST, or SBX_END_FAILED with CODE (positive) and TEXT where

@@ -11,6 +11,7 @@
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
 R_MERGE= # 1: stderr is a part of stdout
+R_TERM=  # after so many ms the job gets SIGTERM from here, and SIGKILL a second later; empty: never
 R_EVENTS=/sys/fs/cgroup/memory.events
 R_ELF=$(printf '\177ELF')
 
@@ -75,15 +76,31 @@ r_job_kill() {
 '
 eval "$R_JOB_KILL"
 
-# Who watches: JOB DIR LEASE TIME KEEP EVENTS ERR LEAD, then what LEAD gets. LEASE, TIME: in
-# seconds, 0: none. KEEP: blocks of 512 bytes that are kept of each stream. ERR: the file of stderr.
-# A reader that has reached its limit is ended by it, and what follows is read and dropped. Time is
-# counted in naps, as a machine that slept has a clock that jumps. Pipes that are open one second
-# after all that can be killed is dead are a stranger's. The job is started from a subshell because
-# a shell tells of its end by a signal where its own output goes to.
+# Who watches: JOB DIR LEASE TIME TERM KEEP EVENTS ERR LEAD, then what LEAD gets. LEASE in seconds,
+# TIME in ms, 0: none. TERM: as R_TERM. KEEP: blocks of 512 bytes that are kept of each stream. ERR:
+# the file of stderr. A reader that has reached its limit is ended by it, and what follows is read
+# and dropped. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes that
+# are open one second after all that can be killed is dead are a stranger's. The job is started from
+# a subshell because a shell tells of its end by a signal where its own output goes to.
+#
+# r_rest MS: a nap as exact as the machine can have it, or a little longer. A trap ends it.
 R_JOB_WATCH='
-r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_keep=$5 r_events=$6 r_err=$7 r_lead=$8
-shift 8
+r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_term=$5 r_keep=$6 r_events=$7 r_err=$8 r_lead=$9
+shift 9
+r_rest() {
+	r_s=$(($1 / 1000))
+	r_ms=00$(($1 % 1000))
+	r_ms=${r_ms#"${r_ms%???}"}
+	if [ "$r_ms" != 000 ]; then
+		sleep "$r_s.$r_ms" &
+		wait $! && return
+		usleep "$1"000 &
+		wait $! && return
+		r_s=$((r_s + 1))
+	fi
+	sleep "$r_s" &
+	wait $!
+}
 r_oom() {
 	R_OOM=0
 	[ -r "$r_events" ] || return
@@ -111,16 +128,16 @@ for r_f in out err; do
 done
 (
 	trap "kill \$!; exit" TERM
-	r_left=$r_lease
-	r_step=5
-	[ "$r_lease" -gt 60 ] || r_step=1
+	r_left=$((r_lease * 1000))
+	r_step=5000
+	[ "$r_lease" -gt 60 ] || r_step=1000
+	r_time=${r_term:-$r_time}
 	while kill -0 $$; do
 		[ "$r_time" -gt 0 ] && [ "$r_time" -lt "$r_step" ] && r_step=$r_time
-		sleep "$r_step" &
-		wait $!
+		r_rest "$r_step"
 		if [ -e "$r_dir/lease" ]; then
 			rm -f "$r_dir/lease"
-			r_left=$((r_lease + r_step))
+			r_left=$((r_lease * 1000 + r_step))
 		fi
 		r_left=$((r_left - r_step))
 		[ "$r_lease" = 0 ] || [ "$r_left" -gt 0 ] || break
@@ -128,6 +145,10 @@ done
 		r_time=$((r_time - r_step))
 		[ "$r_time" -gt 0 ] || break
 	done
+	if [ "$r_term" ]; then
+		r_job_kill 15 "$r_job" "$r_dir"
+		r_rest 1000
+	fi
 	r_job_kill 9 "$r_job" "$r_dir"
 ) 8<&- 9<&- &
 r_watch=$!
@@ -283,8 +304,8 @@ r_job_run() {
 	r_lease=$4 r_keep=$5 r_time=$8 r_cpu=$9 r_memory=${10} r_procs=${11} r_size=${12}
 	shift 14
 	exec $(command -v setsid) sh -c "$R_JOB_KILL$R_JOB_WATCH" sh "$r_job" "$r_dir" "$r_lease" \
-		"$r_time" "$r_keep" "$R_EVENTS" "$r_err" "$R_JOB_LEAD" "$r_cpu" "$r_memory" "$r_procs" "$r_size" \
-		"$R_MASK" "$R_LOCALE" "SANDBOXFS_JOB=$r_job" "$@"
+		"$r_time" "$R_TERM" "$r_keep" "$R_EVENTS" "$r_err" "$R_JOB_LEAD" "$r_cpu" "$r_memory" \
+		"$r_procs" "$r_size" "$R_MASK" "$R_LOCALE" "SANDBOXFS_JOB=$r_job" "$@"
 }
 
 # r_job_begin ...: the same in the background. A shell has what it starts by "&" ignore SIGINT and
@@ -461,7 +482,7 @@ r_job_tell() {
 # r_exec WAIT LIMIT JOB LEASE KEEP CWD INPUT TIME CPU_S MEMORY_KB PROCS FILE_BLOCKS PROGRAM PATH
 # WORD...: starts the job, waits so many ms for its end, and tells what there is, LIMIT bytes at
 # most of each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was
-# put, or nothing. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
+# put, or nothing. TIME: ms. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
 # env has them.
 r_exec() {
 	[ -z "$R_FAILED" ] || return

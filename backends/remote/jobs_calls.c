@@ -21,8 +21,10 @@
 #define TURN_MS     1000  /* where other calls wait for it, or where no start was told yet */
 #define DEADLINE_MS 30000 /* of a call, besides */
 #define DAY_MS      (UINT64_C(24) * 3600 * 1000)
-#define PAUSE_MS    100  /* behind a poll that brought output */
-#define AGAIN_MS    1000 /* behind one that failed, twice as long each time, up to */
+#define LATE_MS     10000 /* that a script takes longer than its job may, naps are long */
+#define NEAR_MS     1000  /* that a signal for a timeout comes before it, as seen from here */
+#define PAUSE_MS    100   /* behind a poll that brought output */
+#define AGAIN_MS    1000  /* behind one that failed, twice as long each time, up to */
 #define AGAIN_MAX   30000
 #define BYTES_MAX   (UINT64_C(1024) * 1024) /* of a stream in an answer, */
 #define ANSWER_MAX  (8 * BYTES_MAX)         /* of all of them, about */
@@ -264,11 +266,28 @@ static void start_done(struct remote_call *call, int code, struct remote_reply *
 /* How long a start waits there: where nothing goes on after a script, as long as the job takes. */
 static uint64_t start_wait_ms(const struct job *job)
 {
-	const uint64_t time_s = job->words.time_s;
+	const uint64_t time_ms = job->words.time_ms;
 
 	if (job->jobs->detaches)
 		return job->words.soon ? SPAWN_MS : START_MS;
-	return time_s && time_s < DAY_MS / 1000 ? time_s * 1000 : DAY_MS;
+	return time_ms && time_ms < DAY_MS ? time_ms + LATE_MS : DAY_MS;
+}
+
+static uint64_t ms_since(uint64_t ns)
+{
+	return (sbx_now_ns() - ns) / 1000000;
+}
+
+/* Where no signal can be sent the machine has to see to the timeout. What there was to wait for
+ * before is a part of the time. */
+static void add_timeout(const struct job *job, struct remote_text *body)
+{
+	const uint64_t timeout_ms = job->words.timeout_ms, spent_ms = ms_since(job->begun_ns);
+
+	if (timeout_ms && !job->jobs->detaches && !job->jobs->parallel)
+		remote_text_printf(
+		        body, "R_TERM=%llu\n",
+		        (unsigned long long)(timeout_ms > spent_ms ? timeout_ms - spent_ms : 1));
 }
 
 static void add_start(struct job *job, struct remote_text *body)
@@ -280,6 +299,7 @@ static void add_start(struct job *job, struct remote_text *body)
 		keep = ANSWER_MAX;
 	if (j->merges)
 		remote_text_add(body, "R_MERGE=1\n");
+	add_timeout(job, body);
 	remote_text_printf(body, "r_exec %llu %llu", (unsigned long long)start_wait_ms(job),
 	                   (unsigned long long)(j->detaches ? BYTES_MAX : ANSWER_MAX));
 	remote_text_word(body, job->id);
@@ -523,6 +543,13 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
 	free(k);
 }
 
+/* Whether the machine ends JOB by SIG of itself, because its time is over: add_timeout. */
+static bool ends_there(const struct job *job, int sig)
+{
+	return sig == SIGTERM && job->words.timeout_ms &&
+	       ms_since(job->begun_ns) + NEAR_MS >= job->words.timeout_ms;
+}
+
 /* Where the script's end is the job's, the call is given up: what it did there is gone. */
 void job_send_kill(struct job *job, int sig)
 {
@@ -530,7 +557,7 @@ void job_send_kill(struct job *job, int sig)
 	struct killing *k;
 
 	if (!j->detaches && !j->parallel) {
-		if (job->state == JOB_STARTING && job_signal_ends(sig))
+		if (job->state == JOB_STARTING && job_signal_ends(sig) && !ends_there(job, sig))
 			remote_call_cancel(&job->start);
 		return;
 	}

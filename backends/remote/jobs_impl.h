@@ -15,7 +15,8 @@
 struct job_words {
 	struct remote_text line; /* the words of r_exec from CWD on */
 	bool soon;               /* its start is told before its end */
-	uint64_t time_s;         /* after which its end is seen to there; 0: never */
+	uint64_t timeout_ms;     /* after which the caller signals; 0: never, or not soon */
+	uint64_t time_ms;        /* after which it is killed there at the latest; 0: never */
 	uint64_t keep;           /* bytes of each stream; 0: all */
 	/* Its standard input, where that is put as a file; size 0: it is not. */
 	struct sbx_machine_file input;
@@ -42,6 +43,7 @@ struct job {
 	struct job *with; /* of those that end with the same answer */
 	struct remote_jobs *jobs;
 	struct sbx_job *caller; /* NULL: it was told the end */
+	uint64_t begun_ns;      /* when the caller has asked for it */
 	int refs;               /* the caller's, and one of each call and work about it */
 	enum job_state state;
 	char id[sizeof(((struct remote_frame *)NULL)->word)];

@@ -17,7 +17,7 @@
 #define WORD_MAX   ((size_t)128 * 1024 - 1) /* of a word of execve, its NUL included */
 #define WORDS_MAX  ((size_t)1792 * 1024)    /* of all; the machine has some of its own */
 #define INLINE_MAX ((size_t)16 * 1024)      /* of standard input, in the line */
-#define GRACE_S    2                        /* after the time at which the caller signals */
+#define GRACE_MS   2000                     /* after the time at which the caller signals */
 #define MIB_BLOCKS 2048                     /* of 512 bytes */
 
 static int count(char *const *words, size_t *sum, struct sbx_error *err)
@@ -60,8 +60,9 @@ static void add_limits(struct job_words *w, const struct sbx_exec *spec)
 {
 	w->keep = spec->limits.output_bytes;
 	w->soon = spec->background || spec->live;
-	w->time_s = spec->timeout_ms ? (spec->timeout_ms + 999) / 1000 + GRACE_S : 0;
-	add_number(&w->line, w->time_s);
+	w->timeout_ms = countable(spec->timeout_ms);
+	w->time_ms = w->timeout_ms ? countable(w->timeout_ms + GRACE_MS) : 0;
+	add_number(&w->line, w->time_ms);
 	add_number(&w->line, countable(spec->limits.cpu_s));
 	add_number(&w->line, spec->limits.memory_mb * 1024);
 	add_number(&w->line, spec->limits.procs);

@@ -909,6 +909,61 @@ static void what_takes_too_long_is_killed_there(void **state)
 	forget(&r);
 }
 
+/* The machine has a sleep that runs SCRIPT before it sleeps, and no usleep. */
+static void have_naps_begin_by(const char *script)
+{
+	static char path[4400], *env[] = {path, NULL};
+	char text[8192];
+
+	snprintf(path, sizeof(path), "PATH=%s:/usr/bin:/bin", scratch_path("noting"));
+	snprintf(text, sizeof(text), "#!/bin/sh\n%s\nexec /bin/sleep \"$1\"\n", script);
+	if (!scratch_exists(scratch_path("noting")))
+		scratch_mkdir(scratch_path("noting"));
+	scratch_write(scratch_path("noting/sleep"), text);
+	assert_int_equal(chmod(scratch_path("noting/sleep"), 0755), 0);
+	scratch_write(scratch_path("noting/usleep"), "#!/bin/sh\nexit 1\n");
+	assert_int_equal(chmod(scratch_path("noting/usleep"), 0755), 0);
+	machine.env = env;
+}
+
+/* Its sleep notes what it is asked for, and knows fractions of a second or not. */
+static void note_naps(bool fractions)
+{
+	char script[4500];
+
+	snprintf(script, sizeof(script), "echo \"$1\" >>'%s'\n%s", scratch_path("naps"),
+	         fractions ? "" : "case $1 in *.*) exit 1 ;; esac");
+	scratch_write(scratch_path("naps"), "");
+	have_naps_begin_by(script);
+}
+
+static void expect_nap(const char *nap)
+{
+	char command[8192];
+
+	snprintf(command, sizeof(command), "grep -qx '%s' '%s'", nap, scratch_path("naps"));
+	assert_int_equal(system(command), 0);
+}
+
+/* Behind the time at which the caller signals. */
+static void a_timeout_is_as_exact_there_as_naps_are(void **state)
+{
+	static char script[] = "exec /bin/sleep 300";
+	char *const argv[] = {sh, dash_c, script, NULL};
+	struct sbx_exec spec = spec_of(argv);
+	struct ran r;
+
+	(void)state;
+	for (int fractions = 0; fractions < 2; fractions++) {
+		note_naps(fractions);
+		spec.timeout_ms = fractions ? 50 : 1;
+		begin_spec(&r, &spec);
+		expect_end(&r, SBX_END_EXITED, 128 + SIGKILL);
+		expect_nap(fractions ? "2\\.050" : "3");
+		forget(&r);
+	}
+}
+
 static void what_runs_out_of_memory_is_told(void **state)
 {
 	struct ran r;
@@ -1500,6 +1555,41 @@ static void without_detaching_a_job_is_its_call(void **state)
 	forget(&r);
 }
 
+/* Its caller signals as well, which would be its end and that of all that it has done. */
+static void without_detaching_a_timeout_is_the_machine_s(void **state)
+{
+	static char script[] = "echo so far; echo $$ >pid; exec /bin/sleep 300";
+	static char deaf[] = "trap '' TERM; echo so far; echo $$ >pid; while :; do /bin/sleep 0.1; "
+	                     "done";
+	char *argv[] = {sh, dash_c, script, NULL}, naps[4500];
+	struct sbx_exec spec = spec_of(argv);
+	struct ran r;
+
+	(void)state;
+	const int before = machine.runs;
+
+	/* Nothing is over before it has begun. */
+	snprintf(naps, sizeof(naps), "until [ -s '%s' ]; do /bin/sleep 0.02; done",
+	         scratch_path("the tree/pid"));
+	have_naps_begin_by(naps);
+	spec.timeout_ms = 200;
+	begin_spec(&r, &spec);
+	await(&machine.runs, before + 1);
+	send(&r, SIGTERM);
+	expect_end(&r, SBX_END_SIGNALED, SIGTERM);
+	assert_int_equal(r.outputs, 1);
+	assert_string_equal(r.out[0], "so far\n");
+	wait_until_dead(noted_pid());
+	forget(&r);
+	assert_int_equal(unlink(scratch_path("the tree/pid")), 0);
+	argv[2] = deaf;
+	begin_spec(&r, &spec);
+	expect_end(&r, SBX_END_EXITED, 128 + SIGKILL);
+	assert_string_equal(r.out[0], "so far\n");
+	forget(&r);
+	assert_int_equal(machine.runs, before + 2);
+}
+
 static int set_up_merged(void **state)
 {
 	return set_up_at(state, SBX_PROVIDER_PARALLEL | SBX_PROVIDER_MERGES);
@@ -1577,6 +1667,7 @@ int main(void)
 	        test(who_used_up_its_processor_time_is_told_so),
 	        test(processes_are_limited),
 	        test(what_takes_too_long_is_killed_there),
+	        test(a_timeout_is_as_exact_there_as_naps_are),
 	        test(what_runs_out_of_memory_is_told),
 	        test(it_starts_once_whatever_becomes_of_answers),
 	        test(polls_may_be_lost_or_doubled),
@@ -1603,6 +1694,8 @@ int main(void)
 	        test(it_says_what_it_has),
 	        test(jobs_of_another_daemon_are_swept),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_job_is_its_call,
+	                                        set_up_undetached, tear_down),
+	        cmocka_unit_test_setup_teardown(without_detaching_a_timeout_is_the_machine_s,
 	                                        set_up_undetached, tear_down),
 	        cmocka_unit_test_setup_teardown(merged_streams_come_as_one, set_up_merged,
 	                                        tear_down),
