@@ -37,7 +37,7 @@ FILES = ["f1", "f2", "f3", "x1", "x2", "t1.txt", "t2.txt", "i1.log", "i2.log", "
          "README.md", "main.c"]
 REFUSED = ["git~1", ".GIT"]
 MARKS = 32
-OLD = 8
+OLD = 60
 SOURCE = open(model_steps.__file__).read()
 
 
@@ -119,7 +119,7 @@ class Model:
 
     def unmount(self):
         self.release_all()
-        for _ in range(50):
+        for _ in range(300):
             if subprocess.call(["fusermount3", "-u", MNT]) == 0:
                 break
             time.sleep(0.1)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 
 ROOM, TOOL = os.environ["ROOM"], os.environ["TOOL"]
 MNT = ROOM + "/mnt"
@@ -46,9 +47,10 @@ class Mounted:
 
     def settle(self):
         """Waits until background removal is done; pending is read, not slept on."""
-        for _ in range(100000):
+        for _ in range(12000):
             if not open(MNT + "/ctl/pending").read():
                 return
+            time.sleep(0.01)
         self.check(False, "removal does not end")
 
     def said(self, command, what):

@@ -360,7 +360,7 @@ def workdir():
 
 
 def is_dead():
-    for _ in range(1000):
+    for _ in range(6000):
         if not MOUNT.pids():
             return True
         time.sleep(0.01)
@@ -397,7 +397,7 @@ def lost(barrier, host, have):
 
 def same_in_the_end(where, there):
     """The mount shows what is here until the machine has been asked."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         try:
             words = differs(seen_there(there), seen(BOX))
@@ -413,7 +413,7 @@ def end_box():
     """Removes the sandbox, and waits until the provider has no machine."""
     os.rmdir(BOX)
     MOUNT.settle()
-    for _ in range(600):
+    for _ in range(2400):
         if not machines():
             return
         time.sleep(0.05)

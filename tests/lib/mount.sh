@@ -83,11 +83,12 @@ refuse() {
 	! "$@" || fail "was not refused: $*"
 }
 
-# tick: the body of a loop that waits for something; ends the claim when it has waited two minutes.
+# tick [WORDS]: the body of a loop that waits for something; ends the claim when it has waited two
+# minutes. WORDS say for what.
 tick() {
 	ticks=$((${ticks:-0} + 1))
 	if [ $ticks -gt 2400 ]; then
-		echo "waited in vain" >&2
+		echo "waited in vain${*:+: $*}" >&2
 		exit 1
 	fi
 	sleep 0.05
@@ -173,7 +174,7 @@ unmount() {
 	unmount_tries=0
 	until fusermount3 -u "$MNT"; do
 		unmount_tries=$((unmount_tries + 1))
-		[ $unmount_tries -lt 50 ] || return 1
+		[ $unmount_tries -lt 300 ] || return 1
 		sleep 0.1
 	done
 	await_end || return 1
@@ -208,7 +209,7 @@ frozen() {
 		"$@" && echo 0 >"$ROOM/frozen.code" || echo 1 >"$ROOM/frozen.code"
 	) &
 	frozen_tries=0
-	until [ -s "$ROOM/frozen.code" ] || [ $frozen_tries = 50 ]; do
+	until [ -s "$ROOM/frozen.code" ] || [ $frozen_tries = 200 ]; do
 		frozen_tries=$((frozen_tries + 1))
 		sleep 0.1
 	done

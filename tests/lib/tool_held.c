@@ -15,7 +15,7 @@
 #include "tool_tree.h"
 
 #define HELD   8
-#define OLD_NS (INT64_C(7) * 1000000000)
+#define OLD_NS (INT64_C(60) * 1000000000)
 
 struct held {
 	unsigned id; /* 0: none */

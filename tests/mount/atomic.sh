@@ -182,13 +182,13 @@ others_go_on() {
 	saver=$!
 	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
 	drop_caches
-	like '- running*' "$(timeout 20 cat "$MNT/fresh/ctl/status")"
-	timeout 20 sh -c "echo echo beside >'$MNT/fresh/ctl/exec'"
-	same beside "$(timeout 20 cat "$MNT/fresh/ctl/stdout")"
+	like '- running*' "$(timeout 60 cat "$MNT/fresh/ctl/status")"
+	timeout 60 sh -c "echo echo beside >'$MNT/fresh/ctl/exec'"
+	same beside "$(timeout 60 cat "$MNT/fresh/ctl/stdout")"
 	printf 'echo by rename too' >"$MNT/fresh/ctl/new2"
-	timeout 20 mv "$MNT/fresh/ctl/new2" "$MNT/fresh/ctl/exec"
-	same 'by rename too' "$(timeout 20 cat "$MNT/fresh/ctl/stdout")"
-	timeout 20 sh -c "echo 1 >'$MNT/fresh/ctl/kill'"
+	timeout 60 mv "$MNT/fresh/ctl/new2" "$MNT/fresh/ctl/exec"
+	same 'by rename too' "$(timeout 60 cat "$MNT/fresh/ctl/stdout")"
+	timeout 60 sh -c "echo 1 >'$MNT/fresh/ctl/kill'"
 	wait $saver
 	refuse "$TOOL" pids "$LONG"
 	teardown fresh
@@ -395,7 +395,7 @@ torn_down() {
 	"$TOOL" rename "$MNT/torn/ctl/new" "$MNT/torn/ctl/exec" >"$ROOM/torn" &
 	saver=$!
 	until "$TOOL" pids "$LONG" >/dev/null; do tick; done
-	timeout 30 rmdir "$MNT/torn"
+	timeout 60 rmdir "$MNT/torn"
 	wait $saver
 	refuse "$TOOL" pids "$LONG"
 	[ -s "$ROOM/torn" ]

@@ -7,7 +7,7 @@ info() {
 }
 
 created() {
-	timeout 20 grep -m 1 '"event":"create"' "$MNT/$1/ctl/events"
+	timeout 60 grep -m 1 '"event":"create"' "$MNT/$1/ctl/events"
 }
 
 commit() {

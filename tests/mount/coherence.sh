@@ -49,12 +49,7 @@ open_descriptor_follows() {
 	read -r line <&8
 	same first "$line"
 	run a sh -c 'echo second >>log'
-	tries=0
-	until read -r line <&8; do
-		tries=$((tries + 1))
-		[ $tries -lt 60 ]
-		sleep 0.1
-	done
+	until read -r line <&8; do tick; done
 	same second "$line"
 	exec 8<&-
 }
@@ -101,12 +96,7 @@ rewritten_under_a_descriptor() {
 	exec 8<"$MNT/a/v"
 	same first "$(cat /proc/self/fd/8)"
 	run a sh -c 'echo later >v; touch -d @1000 v'
-	tries=0
-	until [ "$(cat /proc/self/fd/8)" = later ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 60 ]
-		sleep 0.1
-	done
+	until [ "$(cat /proc/self/fd/8)" = later ]; do tick; done
 	same 1000.000000000 "$("$TOOL" stat "$MNT/a/v" mtime)"
 	exec 8<&-
 }
@@ -120,12 +110,7 @@ rewritten_while_running() {
 	id=$("$TOOL" result "$MNT/a/ctl/spawn" \
 		sh -c 'echo later >w; touch -d @1000 w; echo >done; until [ -e go ]; do sleep 0.02; done')
 	"$TOOL" await "$MNT/a/done"
-	tries=0
-	until [ "$(cat "$MNT/a/w")" = later ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 20 ]
-		sleep 0.1
-	done
+	until [ "$(cat "$MNT/a/w")" = later ]; do tick; done
 	touch "$MNT/a/go"
 	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
 	exec 8<&-

@@ -225,12 +225,7 @@ after_a_kill() {
 
 # What goes on in the background has no end that could be waited for.
 await_that() {
-	tries=0
-	until "$@"; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "not in time: $*"
-		sleep 0.1
-	done
+	until "$@"; do tick "$*"; done
 }
 
 made_again() {

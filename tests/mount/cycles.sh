@@ -10,12 +10,7 @@ own_processes() {
 
 # What a torn-down sandbox kept ready for its next command may still be on its way out.
 processes_are() {
-	tries=0
-	until [ "$("$TOOL" pids "$MNT" | wc -l)" = "$1" ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "processes: want $1, have $("$TOOL" pids "$MNT" | wc -l)"
-		sleep 0.1
-	done
+	until [ "$("$TOOL" pids "$MNT" | wc -l)" = "$1" ]; do tick "$1 processes"; done
 }
 
 # cycles COUNT [ctl]: torn down by rmdir, or by ctl/teardown

@@ -62,12 +62,7 @@ resized() {
 	same 40 "$(cat "$MNT/a/ctl/limits/disk_mb")"
 	run a rm big
 	# A file that was being saved takes up room until the saving has noticed.
-	tries=0
-	until echo 8 >"$MNT/a/ctl/limits/disk_mb"; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "the room is not given back"
-		sleep 0.1
-	done
+	until echo 8 >"$MNT/a/ctl/limits/disk_mb"; do tick "the room is not given back"; done
 }
 
 # What it takes away makes room, and still comes back.
@@ -117,11 +112,9 @@ kept_over_unmount() {
 
 # The kernel tells a little later that it has forgotten a file; until then it has its room.
 wait_for_room() { # SANDBOX BYTES
-	tries=0
 	until run "$1" sh -c 'head -c "$1" /dev/zero >probe; code=$?; rm probe; exit $code' \
 		sh "$2" 2>/dev/null; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "no room"
+		tick "no room"
 	done
 }
 
@@ -135,12 +128,9 @@ kept_over_a_kill() {
 }
 
 wait_for_saved() {
-	tries=0
 	until [ "$(cat "$STATE"/trees/a-*/upper/late 2>/dev/null)" = saved ] &&
 		[ -z "$(ls -d "$STATE"/trees/a-*/saving 2>/dev/null)" ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "was not saved"
-		sleep 0.1
+		tick "was not saved"
 	done
 }
 

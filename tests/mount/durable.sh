@@ -46,11 +46,8 @@ synced_beside_a_command() {
 
 # Of the saved layer, where the mount cannot be asked before the kill.
 await_saved() {
-	tries=0
 	until [ "$(cat "$STATE"/trees/a-*/upper/"$1" 2>/dev/null)" = "$2" ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 300 ] || fail "$1 was not saved"
-		sleep 0.1
+		tick "$1 was not saved"
 	done
 }
 

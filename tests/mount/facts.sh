@@ -66,9 +66,9 @@ daemon_does_not_visit_itself() {
 	echo x >"$ROOM/self/file"
 	if "$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" "$ROOM/self" "$ROOM/self/mnt" \
 		-o "state_dir=$STATE.self"; then
-		timeout 20 mkdir "$ROOM/self/mnt/a"
-		same x "$(timeout 20 cat "$ROOM/self/mnt/a/file")"
-		timeout 20 rmdir "$ROOM/self/mnt/a"
+		timeout 60 mkdir "$ROOM/self/mnt/a"
+		same x "$(timeout 60 cat "$ROOM/self/mnt/a/file")"
+		timeout 60 rmdir "$ROOM/self/mnt/a"
 		fusermount3 -u "$ROOM/self/mnt"
 		await_end
 	fi
@@ -84,7 +84,7 @@ mkdir_does_not_wait() {
 	box w
 	seq 2000 | (cd "$MNT/w" && xargs touch)
 	expect 0 rmdir "$MNT/w"
-	timeout 5 ls "$MNT"
+	timeout 60 ls "$MNT"
 	teardown w
 }
 

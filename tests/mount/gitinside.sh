@@ -606,7 +606,7 @@ not_taken() {
 	inside "git rev-parse HEAD >/tmp/x; $2"
 	error_says a "$1"
 	same "$before" "$(tip "$REPO" sandbox/a)"
-	timeout 20 git -C "$MNT/a" status >/dev/null
+	timeout 60 git -C "$MNT/a" status >/dev/null
 	inside "git update-ref --no-deref refs/heads/sandbox/a $before; git reset -q"
 	same "$before" "$(tip "$REPO" sandbox/a)"
 	git -C "$REPO" fsck --no-progress --no-dangling
@@ -644,10 +644,10 @@ links_and_fifos() {
 	tip=$(tip "$REPO" sandbox/a)
 	before=$(cat "$REPO/.git/worktrees/a-"*/HEAD)
 	inside 'cd $(git rev-parse --git-dir); mv HEAD H; mkfifo HEAD; mv index I; ln -s /etc/passwd index'
-	timeout 20 git -C "$MNT/a" status >/dev/null
+	timeout 60 git -C "$MNT/a" status >/dev/null
 	same "$before" "$(cat "$REPO/.git/worktrees/a-"*/HEAD)"
 	run a sh -c "cd $(own_git); rm HEAD index; mv H HEAD; mv I index; mv refs R; ln -s $MNT/b refs"
-	timeout 20 git -C "$MNT/a" status >/dev/null
+	timeout 60 git -C "$MNT/a" status >/dev/null
 	run a sh -c "cd $(own_git); rm refs; mv R refs"
 	same "$tip" "$(inside 'git rev-parse HEAD')"
 }

@@ -68,11 +68,8 @@ spilled() {
 # What is dismissed ends a moment later.
 nothing_is_left() {
 	teardown a b
-	tries=0
 	until held >"$ROOM/end" && no_more_than "$ROOM/start" "$ROOM/end" && [ -z "$(spilled)" ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 100 ] || fail "$(cat "$ROOM/start") -> $(cat "$ROOM/end") $(spilled)"
-		sleep 0.05
+		tick "$(cat "$ROOM/start") -> $(cat "$ROOM/end") $(spilled)"
 	done
 }
 

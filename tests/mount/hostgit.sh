@@ -178,7 +178,7 @@ moved_apart() {
 	echo 1 >"$MNT/a/ctl/kill"
 	inside true
 	error_says a 'was moved on both sides'
-	timeout 20 grep -m 1 -q '"git".*moved on both sides' "$MNT/a/ctl/events"
+	timeout 60 grep -m 1 -q '"git".*moved on both sides' "$MNT/a/ctl/events"
 	same 'by the host' "$(on_host log -1 --format=%s)"
 	same 'by the command' "$(inside 'git log -1 --format=%s')"
 	same 'by the command' "$(git -C "$REPO" log -1 --format=%s "$(ref_of a diverged)")"
@@ -252,7 +252,7 @@ entry_removed() {
 	rm -rf "$REPO/.git/worktrees"
 	inside 'test -e staged'
 	error_says a 'was removed in the source'
-	timeout 20 grep -m 1 -q '"git".*was removed in the source' "$MNT/a/ctl/events"
+	timeout 60 grep -m 1 -q '"git".*was removed in the source' "$MNT/a/ctl/events"
 	on_host add staged
 	same 'A  staged' "$(on_host status --porcelain)"
 	on_host commit -qm 'entry removed'

@@ -421,12 +421,7 @@ torn_down_writer() {
 
 unmounted_meanwhile() {
 	unmount
-	wait_tries=0
-	while pgrep -f "$MNT/h.*/ctl/push" >/dev/null; do
-		wait_tries=$((wait_tries + 1))
-		[ $wait_tries -lt 100 ] || fail "a writer is left"
-		sleep 0.1
-	done
+	while pgrep -f "$MNT/h.*/ctl/push" >/dev/null; do tick "a writer is left"; done
 }
 
 # With every call of the backend written down.
@@ -572,8 +567,10 @@ nowhere() {
 		for file in log error config stats info policy list list.json push; do
 			[ ! -e "$dir/$file" ] || is_not_in "$dir/$file"
 		done
-		timeout 1 cat "$dir/events" >"$ROOM/events" || true
-		[ -s "$ROOM/events" ]
+		: >"$ROOM/events"
+		until [ -s "$ROOM/events" ]; do
+			timeout 1 cat "$dir/events" >"$ROOM/events" || tick
+		done
 		is_not_in "$ROOM/events"
 	done
 	is_not_in "$STATE" "$LOG" "$REPO" "$BARE" "$ROOM/plain.git"

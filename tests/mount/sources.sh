@@ -21,7 +21,7 @@ special_directory() {
 	chmod 755 "$ROOM/odd/script"
 	touch -d @1000000 "$ROOM/odd/script"
 	mount_fs "$ROOM/odd"
-	timeout 30 mkdir "$MNT/o"
+	timeout 60 mkdir "$MNT/o"
 	same ran "$(run o ./script)"
 	same 1000000.000000000 "$("$TOOL" stat "$MNT/o/script" mtime)"
 	expect EACCES open "$MNT/o/out" O_RDONLY

@@ -392,11 +392,7 @@ read_only() {
 	chmod -R a-w "$REPO/.git/objects" "$REPO/.git/refs"
 	expect 0 rmdir "$MNT/r"
 	# Saved it is at once; the branch may have to wait until it can be taken back.
-	tries=0
-	until [ -n "$(newest r)" ] || [ $tries = 300 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
+	until [ -n "$(newest r)" ]; do tick; done
 	chmod -R u+w "$REPO/.git/objects" "$REPO/.git/refs"
 	teardown r
 	bring_back r "$(newest r)"
@@ -419,12 +415,7 @@ pending() {
 	like 'f*' "$(cat "$MNT/ctl/pending")"
 	unblock
 	# It is tried again by itself: a teardown could join an attempt that began before.
-	tries=0
-	until [ -z "$(cat "$MNT/ctl/pending")" ] || [ $tries = 600 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-	same '' "$(cat "$MNT/ctl/pending")"
+	while [ -n "$(cat "$MNT/ctl/pending")" ]; do tick; done
 	teardown f
 	bring_back f "$(newest f)"
 	look f >"$ROOM/after"

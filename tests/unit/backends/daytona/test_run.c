@@ -134,7 +134,7 @@ static void a_deadline_ends_it(void **state)
 
 	(void)state;
 	assert_int_equal(daytona_try_run(m, &run, "sleep 60", &out), -ETIMEDOUT);
-	assert_true(sbx_now_ms() - begun < 5000);
+	assert_true(sbx_now_ms() - begun < 30000);
 	daytona_drop(m);
 }
 
@@ -163,7 +163,7 @@ static void it_is_given_up(void **state)
 	daytona_runs(m, "while ! [ -e begun ]; do sleep 0.1; done", "");
 	m->provider->impl->cancel_run(m, &f.run);
 	assert_int_equal(daytona_await(&f), -EINTR);
-	assert_true(sbx_now_ms() - begun < 5000);
+	assert_true(sbx_now_ms() - begun < 30000);
 	/* Behind the end there is nothing to give up. */
 	m->provider->impl->cancel_run(m, &f.run);
 	daytona_drop(m);

@@ -269,7 +269,7 @@ static void test_failure_is_remembered(void **state)
 	struct waiter e;
 
 	(void)state;
-	tf.tree->times.failed_ms = 300;
+	tf.tree->times.failed_ms = 1000;
 	tf.link.fail = ENETUNREACH;
 	begin_waiting(&e, "", SBX_NEED_NAMES);
 	assert_int_equal(end_waiting(&e), ENETUNREACH);
@@ -280,7 +280,7 @@ static void test_failure_is_remembered(void **state)
 	assert_int_equal(end_waiting(&e), ENETUNREACH);
 	assert_string_equal(e.text, "played: Network is unreachable");
 	assert_int_equal(tf.link.calls, 1);
-	usleep(300000);
+	usleep(1000000);
 	assert_int_equal(wait_for("", SBX_NEED_NAMES), 0);
 }
 
@@ -295,7 +295,7 @@ static void test_deadlines(void **state)
 	remote_dir_find(tf.tree, "d")->dir->listed = false;
 	pthread_mutex_unlock(&tf.tree->lock);
 	tf.tree->times.names_ms = 100;
-	tf.tree->times.data_ms = 200;
+	tf.tree->times.data_ms = 1000;
 	tf.link.held = true;
 	begin_waiting(&names, "d", SBX_NEED_NAMES);
 	begin_waiting(&data, "f", SBX_NEED_DATA);

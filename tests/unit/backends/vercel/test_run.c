@@ -218,7 +218,7 @@ static void a_deadline_ends_it(void **state)
 	(void)state;
 	m = vercel_made(NULL);
 	assert_int_equal(vercel_try_run(m, &run, "sleep 60", &out), -ETIMEDOUT);
-	assert_true(sbx_now_ms() - begun < 10000);
+	assert_true(sbx_now_ms() - begun < 30000);
 	vercel_drop(m);
 }
 
