@@ -235,6 +235,13 @@ static int store(struct remote_box *box, struct sbx_error *err)
 	return r < 0 ? sbx_fail(err, -r, "the record cannot be written: %s", strerror(-r)) : 0;
 }
 
+/* Whether a create that has failed by CODE may still be carried out. */
+static bool may_come_late(int code)
+{
+	return code == -EINTR || code == -ETIMEDOUT || code == -EREMOTEIO || code == -EPROTO ||
+	       code == -EMSGSIZE;
+}
+
 /* [wait] Makes the machine and writes it down. */
 static int make(struct remote_box *box, struct sbx_error *err)
 {
@@ -250,8 +257,12 @@ static int make(struct remote_box *box, struct sbx_error *err)
 	char *handle = NULL;
 	int r = p->impl->make(p, &req, &machine, &box->cancelled, err);
 
-	if (r < 0 && !(r == -EEXIST && machine))
+	if (r < 0 && !(r == -EEXIST && machine)) {
+		pthread_mutex_lock(&box->lock);
+		box->unsure |= may_come_late(r);
+		pthread_mutex_unlock(&box->lock);
 		return r;
+	}
 	handle = strdup(machine->handle);
 	if (!handle) {
 		p->impl->release(machine);
@@ -259,6 +270,8 @@ static int make(struct remote_box *box, struct sbx_error *err)
 	}
 	pthread_mutex_lock(&box->lock);
 	box->machine = machine;
+	box->unsure = false;
+	free(box->rec.handle);
 	box->rec.handle = handle;
 	r = store(box, err);
 	pthread_mutex_unlock(&box->lock);
@@ -329,12 +342,18 @@ static void raised(void *data)
 	remote_works_end(&box->works);
 }
 
-/* What has begun is not left behind: where it cannot be removed now, it has our label. */
+/* What has begun is not left behind: where it cannot be removed now, it is looked for later. */
 static void give_up(struct remote_box *box, const struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
 	const bool leaves = remote_unmake(box->backend, &box->rec, &box->cancelled, &why) < 0;
+	bool late;
 
+	pthread_mutex_lock(&box->lock);
+	late = leaves || box->unsure;
+	pthread_mutex_unlock(&box->lock);
+	if (late)
+		remote_late_note(box->backend->late, box->rec.machine);
 	pthread_mutex_lock(&box->lock);
 	/* Its handle is kept until it is known to be gone. */
 	if (box->rec.phase == REMOTE_PHASE_CREATING && !atomic_load(&box->cancelled)) {
@@ -643,13 +662,17 @@ void remote_keep_begin(struct remote *b)
 /* --- orphans ----------------------------------------------------------------------------------
  */
 
-static bool is_recorded(struct remote *b, const char *machine)
+bool remote_is_recorded(struct remote *b, const char *machine)
 {
 	bool found = false;
 
 	pthread_mutex_lock(&b->lock);
-	for (struct remote_box *box = b->boxes; box && !found; box = box->next)
-		found = strcmp(box->rec.machine, machine) == 0;
+	for (struct remote_box *box = b->boxes; box && !found; box = box->next) {
+		pthread_mutex_lock(&box->lock);
+		found = strcmp(box->rec.machine, machine) == 0 &&
+		        box->rec.phase != REMOTE_PHASE_FAILED;
+		pthread_mutex_unlock(&box->lock);
+	}
 	pthread_mutex_unlock(&b->lock);
 	return found;
 }
@@ -659,7 +682,7 @@ static int sweep_one(const char *name, const char *handle, int64_t made_ms, void
 	struct remote *b = data;
 	struct sbx_error err = SBX_ERROR_INIT;
 
-	if (is_recorded(b, name) || sbx_real_ms() - made_ms < ORPHAN_MS)
+	if (remote_is_recorded(b, name) || sbx_real_ms() - made_ms < ORPHAN_MS)
 		return 0;
 	if (b->provider->impl->unmake(b->provider, name, handle, &b->ending, &err) == 0 &&
 	    b->host->dropped)

@@ -3,6 +3,7 @@
  *
  *   STATE/remote/ID/   the record (record.h), tree/ and temp/ (tree.h), journal.N (journal.h)
  *   STATE/nested/ID/   what the host made as .git
+ *   STATE/late/NAME    a machine that may come late (late.h)
  *
  * mkdir does not wait for a network: a create writes the record and returns, and the machine is
  * made behind it (life.c). Nor does the mount: what an earlier daemon had is taken up from the
@@ -195,6 +196,7 @@ static int take_up(struct remote *b, const struct remote_record *rec, const stru
 
 	if (code < 0)
 		return code;
+	box->unsure = !rec->handle && rec->phase != REMOTE_PHASE_FAILED;
 	if (rec->phase == REMOTE_PHASE_LEAVING && r->leaving) {
 		r->leaving(&box->base, r->data);
 		return 0;
@@ -243,6 +245,7 @@ static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r
 		code = recover_one(b, names.items[i], r, err);
 	if (code == 0) {
 		remote_sweep_begin(b);
+		remote_late_begin(b->late);
 		remote_keep_begin(b);
 	}
 	return code;
@@ -257,6 +260,7 @@ static void backend_destroy(struct sbx_backend *base)
 
 	atomic_store(&b->ending, true);
 	sbx_pool_destroy(b->pool);
+	remote_late_close(b->late);
 	remote_works_finish(&b->works);
 	b->provider->impl->destroy(b->provider);
 	sbx_cleanup_fd(&b->dir);
@@ -331,6 +335,34 @@ static char *make_label(const struct sbx_state *state)
 	return sbx_format("%016llx", (unsigned long long)h);
 }
 
+static bool used(const char *name, void *data)
+{
+	return remote_is_recorded(data, name);
+}
+
+static void removed_late(const char *name, void *data)
+{
+	const struct remote *b = data;
+
+	if (b->host->dropped)
+		b->host->dropped(name, "it came after its create was given up, and is removed",
+		                 b->host->data);
+}
+
+static int open_late(struct remote *b)
+{
+	return remote_late_open(&(struct remote_late_config){.provider = b->provider,
+	                                                     .label = b->label,
+	                                                     .state = b->state.dir,
+	                                                     .loop = b->host->loop,
+	                                                     .pool = b->pool,
+	                                                     .ending = &b->ending,
+	                                                     .used = used,
+	                                                     .removed = removed_late,
+	                                                     .data = b},
+	                        &b->late);
+}
+
 static int open_parts(struct remote *b, struct sbx_error *err)
 {
 	const struct sbx_settings *s = b->host->settings;
@@ -351,7 +383,7 @@ static int open_parts(struct remote *b, struct sbx_error *err)
 	b->daemon = sbx_format("%016llx", (unsigned long long)random);
 	b->label = make_label(&b->state);
 	if (!b->git || !b->daemon || !b->label ||
-	    sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0)
+	    sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0 || open_late(b) < 0)
 		return sbx_no_memory(err);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "backends/local/state/state.h"
 #include "backends/remote/jobs.h"
 #include "backends/remote/journal.h"
+#include "backends/remote/late.h"
 #include "backends/remote/provider.h"
 #include "backends/remote/record.h"
 #include "backends/remote/sync.h"
@@ -34,6 +35,7 @@ struct remote {
 	char *daemon;          /* unique for this daemon */
 	char *label;           /* of all machines of this state directory */
 	struct sbx_timer keeper;
+	struct remote_late *late;
 	struct remote_works works; /* of the keeper and the sweep */
 	pthread_mutex_t lock;      /* all below */
 	struct remote_box *boxes;
@@ -52,6 +54,7 @@ struct remote_box {
 	struct remote_works works;
 	struct remote_link *link; /* once there is a machine */
 	bool anew;                /* an earlier daemon may have made one already */
+	bool unsure;              /* a create without an answer may be carried out; lock */
 	atomic_bool cancelled;    /* whoever makes the machine gives up */
 	atomic_bool left;         /* whoever removes it as well */
 	atomic_bool used;         /* through the mount, since the keeper has looked */
@@ -103,6 +106,8 @@ void remote_box_report(struct remote_box *box, struct json_object *obj);
 void remote_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj);
 /* [any] Looks after the machines from now on. */
 void remote_keep_begin(struct remote *b);
+/* [any] Whether a record names the machine, which has not failed. */
+bool remote_is_recorded(struct remote *b, const char *machine);
 /* [any] In the background: machines of ours that no record names are removed. */
 void remote_sweep_begin(struct remote *b);
 /* [wait] The machine of REC is no more. *CANCELLED: -EINTR. */

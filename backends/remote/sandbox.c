@@ -99,6 +99,8 @@ static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
 	r = remote_unmake(b, &box->rec, &box->left, err);
 	if (r == -EINTR && atomic_load(&box->left))
 		return sbx_fail(err, EINTR, "the next mount goes on with removing %s", sb->name);
+	if (r == 0 && box->unsure)
+		remote_late_note(b->late, box->rec.machine);
 	if (r == 0)
 		r = sbx_tree_remove(b->state.nested, sb->id, err);
 	return r ? r : sbx_tree_remove(b->dir, sb->id, err);

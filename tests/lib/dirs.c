@@ -312,6 +312,36 @@ static int look_for(struct dirs *d, const char *name, atomic_bool *cancelled, st
 	return 0;
 }
 
+/* ARG ms later there is the directory TEMP as machines/NAME. */
+static const char come[] = "(sleep $(($0 / 1000)).$(($0 % 1000 / 100)); mv -T \"$1\" "
+                           "\"machines/$2\") >/dev/null 2>&1 </dev/null &";
+
+/* The request is carried out when nobody waits for it any more. */
+static int make_late(struct dirs *d, const struct sbx_machine_request *req,
+                     const struct dirs_fault *fault, atomic_bool *cancelled, struct sbx_error *err)
+{
+	_cleanup_free_ char *temp = sbx_format("late-%s", req->name);
+	_cleanup_free_ char *machine = sbx_format("machines/%s", req->name);
+	const char *argv[] = {"sh", "-c", come, fault->arg, temp, req->name, NULL};
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+	int r = record(d, req);
+
+	if (r < 0 || renameat(d->dir, machine, d->dir, temp) < 0)
+		return sbx_fail(err, EIO, "no machine can be made late");
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addchdir_np(&actions, d->path);
+	posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+	r = posix_spawnp(&pid, "sh", &actions, NULL, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (r)
+		return sbx_fail(err, r, "sh cannot be started: %s", strerror(r));
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	r = pause_for(SILENT_MS, cancelled, err);
+	return r ? r : sbx_fail(err, ETIMEDOUT, "the server does not answer");
+}
+
 static int make(struct sbx_provider *p, const struct sbx_machine_request *req,
                 struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err)
 {
@@ -324,7 +354,9 @@ static int make(struct sbx_provider *p, const struct sbx_machine_request *req,
 	if (r < 0)
 		return r;
 	r = begin(d, req->name, "make", cancelled, &fault, err);
-	if (r == 0)
+	if (r == 0 && fault.kind == DIRS_LATE)
+		r = make_late(d, req, &fault, cancelled, err);
+	else if (r == 0)
 		r = make_it(d, req, dirs_machine_of(m), cancelled, &existed, err);
 	if (r == 0 && fault.kind == DIRS_VANISH)
 		r = dirs_machine_remove(d, req->name, err);

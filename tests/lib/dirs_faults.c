@@ -27,6 +27,7 @@ static const char *const words[] = {
         [DIRS_ASLEEP] = "asleep",
         [DIRS_HOSTILE] = "hostile",
         [DIRS_BLACKHOLE] = "blackhole",
+        [DIRS_LATE] = "late",
 };
 
 const char *dirs_fault_word(enum dirs_kind kind)

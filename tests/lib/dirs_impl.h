@@ -20,6 +20,7 @@ enum dirs_kind {
 	DIRS_ASLEEP,
 	DIRS_HOSTILE,
 	DIRS_BLACKHOLE,
+	DIRS_LATE,
 };
 
 struct dirs_rule {

@@ -159,6 +159,20 @@ killed_while_creating() {
 	until_removed
 }
 
+# What a provider does when nobody waits for it any more is found, and removed again.
+late() {
+	teardown a
+	until_removed
+	faults 'make late 1 1500'
+	mkdir "$MNT/l"
+	until [ -n "$(find "$DIRS" -maxdepth 1 -name 'late-*')" ]; do tick; done
+	rmdir "$MNT/l"
+	until [ -n "$(ls "$DIRS/machines")" ]; do tick; done
+	until_removed
+	faults
+	box a
+}
+
 # What a provider takes too long for is in the record, and the next mount goes on with it.
 unmounted_meanwhile() {
 	teardown a
@@ -188,5 +202,6 @@ claim "twenty are made in about the time of one" twenty_at_once
 [ ! -f "$ROOM/twenty" ] || sed 's/^/# /' "$ROOM/twenty"
 claim "a hundred commands run at once" hundred_commands
 claim "a daemon that is killed while one is made or removed leaves none" killed_while_creating
+claim "one that comes when its create was given up is removed" late
 claim "an unmount waits for neither of both, and the next mount goes on" unmounted_meanwhile
 finish
