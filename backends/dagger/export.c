@@ -81,7 +81,7 @@ int sbx_dagger_export(struct sbx_machine *machine, const char *path, const char 
 	if (!dagger_is_utf8(path, strlen(path)) || !dagger_is_utf8(to, strlen(to)))
 		return sbx_fail(err, EILSEQ, "Dagger takes names in UTF-8 only");
 	/* It is written while it is asked whose it is. */
-	r = dagger_touch(machine, err);
+	r = dagger_touch(machine, cancelled, err);
 	return r ? r : export_to(&e, cancelled, err);
 }
 
