@@ -1341,9 +1341,10 @@ static void kill_somewhere(unsigned spin)
 static void a_kill_at_any_moment_is_recovered_from(void **state)
 {
 	unsigned origin = 1;
+	const int rounds = t.row->cloud ? 8 : 20; /* a server has to answer each of them */
 
 	(void)state;
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < rounds; round++) {
 		close_backend();
 		kill_somewhere((unsigned)rand_r(&origin) % 3000000);
 		open_behind_a_killed();

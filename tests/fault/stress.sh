@@ -1,7 +1,7 @@
 #!/bin/sh
 . "$TESTS/lib/mount.sh"
 # All that is done with sandboxes, by many processes at once on the same few. SBX_STRESS says for
-# how many seconds: 20, and 120 where CI is set.
+# how many seconds: 20, and 60 where CI is set.
 
 all_at_once() {
 	python3 "$TESTS/fault/stress.py" "$MNT" "${SBX_STRESS:-20}" 12
