@@ -39,7 +39,7 @@ int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jo
 
 static void free_jobs(struct remote_jobs *j)
 {
-	assert(!j->first && !j->taking && !j->polling && !j->pause.due_ns);
+	assert(!j->first && !j->taking && !j->lagging && !j->polling && !j->pause.due_ns);
 	remote_text_release(&j->reap);
 	free(j->prefix);
 	free(j);
@@ -290,6 +290,7 @@ void remote_jobs_fail(struct remote_jobs *j, int code, const char *text)
 		fail_job(job);
 	}
 	sbx_loop_timer_cancel(j->config.loop, &j->pause);
+	jobs_unwant_lagging(j);
 	if (j->polling)
 		remote_call_cancel(&j->poll);
 	sbx_loop_post(j->config.loop, look_whether_idle, j);
@@ -335,6 +336,7 @@ static void lose_abandoned(void *data)
 		if (is_abandoned(job))
 			lose(job, abandoned_text);
 	}
+	jobs_unwant_lagging(j);
 	jobs_unref(j);
 }
 

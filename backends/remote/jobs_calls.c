@@ -1,7 +1,8 @@
 /*
  * The calls about jobs: one that starts a job and waits a little for its end, one that polls for
  * all that run, one for each signal. What an answer says of the tree is taken over in the pool, one
- * answer after the other, and whoever has ended by it is told after that.
+ * answer after the other, and whoever has ended by it is told after that. Where the host has moved
+ * or changed meanwhile what it speaks of, those are told after a flush that asks once more.
  */
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +30,7 @@
 #define BYTES_MAX   (UINT64_C(1024) * 1024) /* of a stream in an answer, */
 #define ANSWER_MAX  (8 * BYTES_MAX)         /* of all of them, about */
 #define BLOCK       512
+#define LAG_ROUNDS  2 /* flushes that an end waits for */
 
 /* ---- what an answer says of a job ---- */
 
@@ -131,25 +133,79 @@ static bool take_frames(struct job *job, const struct remote_reply *reply, bool 
 
 static void begin_taking(struct remote_jobs *j);
 
+static void tell_ended(struct taking *t)
+{
+	struct remote_jobs *j = t->jobs;
+	struct job *next;
+
+	for (struct job *job = t->ended; job; job = next) {
+		next = job->with;
+		job_tell_end(job);
+	}
+	free(t);
+	jobs_unref(j);
+}
+
+static void wait_for_lagging(struct taking *t);
+
+/* sbx_want.done: what could not be asked for is left to whoever looks next. */
+static void lagging_done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	struct taking *t = sbx_container_of(w, struct taking, want);
+	struct taking **at = &t->jobs->lagging;
+
+	(void)err;
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	if (code)
+		tell_ended(t);
+	else
+		wait_for_lagging(t);
+}
+
+/* T was taken over. What its jobs have done may be told of by names that are others by now. */
+static void wait_for_lagging(struct taking *t)
+{
+	struct remote_jobs *j = t->jobs;
+
+	if (!t->ended || t->rounds == LAG_ROUNDS || atomic_load(&j->abandoned) || j->failed.code ||
+	    !remote_tree_lags(j->config.tree)) {
+		tell_ended(t);
+		return;
+	}
+	t->rounds++;
+	t->want = (struct sbx_want){.path = "", .done = lagging_done};
+	t->next = j->lagging;
+	j->lagging = t;
+	remote_sync_flush(j->config.sync, &t->want);
+}
+
+void jobs_unwant_lagging(struct remote_jobs *j)
+{
+	struct taking *next;
+
+	for (struct taking *t = j->lagging; t; t = next) {
+		next = t->next;
+		remote_sync_unwant(j->config.sync, &t->want);
+	}
+}
+
 /* [loop] */
 static void taken(void *data)
 {
 	struct taking *t = data;
 	struct remote_jobs *j = t->jobs;
-	struct job *next;
 
+	jobs_ref(j);
 	assert(j->taking == t);
 	j->taking = t->next;
 	if (!j->taking)
 		j->last_taking = &j->taking;
 	if (t->altered)
 		sbx_sandbox_altered(j->config.sandbox);
-	for (struct job *job = t->ended; job; job = next) {
-		next = job->with;
-		job_tell_end(job);
-	}
 	remote_reply_release(&t->reply);
-	free(t);
+	wait_for_lagging(t);
 	begin_taking(j);
 	jobs_unref(j);
 }

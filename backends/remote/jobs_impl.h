@@ -66,7 +66,9 @@ struct taking {
 	struct remote_jobs *jobs;
 	struct remote_reply reply;
 	uint64_t seen;
-	struct job *ended; /* that are told after it */
+	struct job *ended;    /* that are told after it */
+	struct sbx_want want; /* of what lagged then, for which they wait; */
+	unsigned rounds;      /* so often */
 	bool altered;
 };
 
@@ -91,6 +93,7 @@ struct remote_jobs {
 	uint64_t poll_seen;
 	uint64_t heard_ns;                    /* when the machine has answered last */
 	struct taking *taking, **last_taking; /* the first is in the pool */
+	struct taking *lagging;               /* they wait for a flush */
 };
 
 /* ---- jobs.c ---- */
@@ -116,6 +119,8 @@ bool job_is_killed(const struct job *job, int *sig);
 void job_begin(struct job *job);
 /* Sends SIG to JOB, which may run. */
 void job_send_kill(struct job *job, int sig);
+/* Nobody waits any more for what lagged behind an end. */
+void jobs_unwant_lagging(struct remote_jobs *j);
 /* sbx_timer.fn: the pause before the next poll is over. */
 void jobs_pause_over(struct sbx_timer *t);
 

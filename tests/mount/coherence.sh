@@ -63,6 +63,21 @@ while_running() {
 	same end "$(cat "$MNT/a/end")"
 }
 
+# The answer that tells the end may tell what the command wrote by the names of before.
+moved_while_running() {
+	mkdir "$MNT/a/from"
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c \
+		'cd from; echo up >up; until [ -e ../move ]; do sleep 0.02; done; echo end >end; echo w >>up')
+	"$TOOL" await "$MNT/a/from/up"
+	touch "$MNT/a/move"
+	sync "$MNT/a/move"
+	mv "$MNT/a/from" "$MNT/a/to"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	same end "$(cat "$MNT/a/to/end")"
+	same up,w "$(paste -sd, "$MNT/a/to/up")"
+	refuse test -e "$MNT/a/from"
+}
+
 replaced_by_command() {
 	echo old >"$MNT/a/r"
 	same old "$(cat "$MNT/a/r")"
@@ -156,6 +171,7 @@ claim "names that were not there appear and vanish" negative_names
 claim "sizes, modes and times follow" sizes_and_times
 claim "an open descriptor follows within 5 s" open_descriptor_follows
 claim "both see each other while the job runs" while_running
+claim "what a command wrote in a directory that was moved is there at its end" moved_while_running
 claim "files and directories replaced by a command" replaced_by_command
 claim "another content of the same size and time is seen" rewritten_with_its_time
 claim "also by a descriptor opened before" rewritten_under_a_descriptor

@@ -75,6 +75,14 @@ int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, ui
 	return 0;
 }
 
+static atomic_int lags, flushes; /* answers that say so */
+
+bool remote_tree_lags(struct remote_tree *t)
+{
+	(void)t;
+	return lags && atomic_fetch_sub(&lags, 1) > 0;
+}
+
 static uint64_t seen_by_polls(void *data)
 {
 	(void)data;
@@ -140,6 +148,38 @@ bool remote_sync_leave(struct remote_ride *ride)
 	waiting = NULL;
 	ride->ready(ride, -EINTR, &err);
 	return true;
+}
+
+static struct sbx_want *flushing; /* not done yet, where HELD_FLUSH */
+static bool held_flush;
+
+static void flush_done(void *data)
+{
+	struct sbx_want *w = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	w->done(w, 0, &err);
+}
+
+void remote_sync_flush(struct remote_sync *s, struct sbx_want *w)
+{
+	(void)s;
+	if (held_flush)
+		flushing = w;
+	else
+		sbx_loop_post(loop, flush_done, w);
+	atomic_fetch_add(&flushes, 1);
+}
+
+void remote_sync_unwant(struct remote_sync *s, struct sbx_want *w)
+{
+	const struct sbx_error err = {.code = EINTR, .text = "given up"};
+
+	(void)s;
+	if (flushing != w)
+		return;
+	flushing = NULL;
+	w->done(w, EINTR, &err);
 }
 
 /* ---- jobs ---- */
@@ -348,7 +388,9 @@ static int set_up_apart(void **state)
 {
 	(void)state;
 	idle = altered = tree_busy = asked = taken = boarded = landed = landed_well = 0;
-	held = false;
+	lags = flushes = 0;
+	held = held_flush = false;
+	flushing = NULL;
 	ride_code = 0;
 	ride_lines = NULL;
 	waiting = NULL;
@@ -1639,6 +1681,46 @@ static void one_script_at_a_time_is_enough(void **state)
 	assert_int_equal(machine.most_at_once, 1);
 }
 
+/* ---- ends, and what lags behind them ---- */
+
+static void an_end_waits_for_what_lags(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	lags = 1;
+	held_flush = true;
+	begin(&r, "echo x");
+	await(&flushes, 1);
+	assert_int_equal(r.ended, 0);
+	sbx_loop_post(loop, flush_done, flushing);
+	expect_ran(&r, "x\n", "", 0);
+	assert_int_equal(flushes, 1);
+}
+
+static void what_lags_all_the_time_is_not_waited_for(void **state)
+{
+	(void)state;
+	lags = 1000;
+	expect_script("echo x", "x\n", "", 0);
+	assert_int_equal(flushes, 2);
+}
+
+static void who_is_abandoned_waits_for_nothing_that_lags(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	lags = 1000;
+	held_flush = true;
+	begin(&r, "echo x");
+	await(&flushes, 1);
+	remote_jobs_abandon(jobs);
+	expect_ran(&r, "x\n", "", 0);
+	expect_script("echo y", "y\n", "", 0);
+	assert_int_equal(flushes, 1);
+}
+
 #define test(name)       cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 #define test_apart(name) cmocka_unit_test_setup_teardown(name, set_up_apart, tear_down)
 
@@ -1646,6 +1728,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        test(a_short_command_is_one_request),
+	        test(an_end_waits_for_what_lags),
+	        test(what_lags_all_the_time_is_not_waited_for),
+	        test(who_is_abandoned_waits_for_nothing_that_lags),
 	        test(every_byte_is_exact),
 	        test(much_output_comes_by_polls),
 	        test(what_is_kept_of_the_output_is_limited_there),
