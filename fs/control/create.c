@@ -24,6 +24,7 @@ struct creating {
 	struct sbx_creation *creation; /* while it goes on; both under the file's lock */
 	struct sbx_await up;           /* until it is there where it really is; loop thread */
 	bool coming;                   /* the same */
+	bool given_up;                 /* by who has written; the same */
 };
 
 static int create_open(struct sbx_control_handle *h, struct sbx_error *err)
@@ -78,6 +79,23 @@ static void works(struct sbx_control_handle *h, struct sbx_box *box, const struc
 	sbx_request_file_done(h, 0, err);
 }
 
+static void removed(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
+{
+	(void)code;
+	(void)box;
+	(void)err;
+	(void)data;
+}
+
+/* [loop] As who removes it would: what goes on of its making is given up. */
+static void give_up(struct sbx_control_handle *h, struct sbx_box *box)
+{
+	char name[64];
+
+	sbx_box_name(box, name);
+	sbx_registry_teardown(h->reg, name, false, removed, NULL);
+}
+
 /* [loop] One that could not be made stays, and says why, until it is removed. */
 static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
 {
@@ -85,6 +103,8 @@ static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
 	struct sbx_control_handle *h = a->data;
 
 	s->coming = false;
+	if (code && s->given_up)
+		give_up(h, a->box);
 	if (code)
 		sbx_request_file_done(h, -code, err);
 	else
@@ -106,6 +126,8 @@ static void created(int code, struct sbx_box *box, const struct sbx_error *err, 
 		s->up = (struct sbx_await){
 		        .want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up, .data = h};
 		sbx_box_await(box, &s->up);
+		if (s->given_up)
+			sbx_await_cancel(&s->up);
 	} else {
 		works(h, box, err);
 	}
@@ -119,6 +141,7 @@ static int create_start(struct sbx_control_handle *h, bool final, struct sbx_err
 
 	if (r <= 0)
 		return r;
+	s->given_up = false;
 	s->creation = sbx_registry_make(h->reg, &req, created, h);
 	sbx_create_request_release(&req);
 	return 1;
@@ -132,6 +155,7 @@ static void create_cancel(struct sbx_control_handle *h)
 	if (s->creation)
 		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
+	s->given_up = true;
 	if (s->coming)
 		sbx_await_cancel(&s->up);
 }

@@ -88,6 +88,18 @@ create_waits() {
 	teardown w
 }
 
+# Who is killed while it waits has given it up.
+writer_killed() {
+	faults 'make latency all 600000'
+	sh -c 'echo w >"$1"' sh "$MNT/ctl/create" &
+	writer=$!
+	until [ -d "$MNT/w" ]; do tick; done
+	kill -9 $writer
+	wait $writer && fail "it was made" || true
+	until [ ! -e "$MNT/w" ]; do tick; done
+	faults
+}
+
 # progress: what it is at stands in events.
 told() {
 	faults 'make latency all 300'
@@ -196,6 +208,7 @@ claim "who waits can be interrupted, and the sandbox comes all the same" interru
 claim "rmdir of it cancels, and frees the name" cancelled
 claim "one that cannot be made stays, with the reason, until rmdir" failed
 claim "ctl/create waits for the end, and answers how it ended" create_waits
+claim "a writer of ctl/create that is killed has given the sandbox up" writer_killed
 claim "what it is at is told" told
 claim "a create whose answer is lost makes one machine" unanswered
 claim "twenty are made in about the time of one" twenty_at_once
