@@ -30,6 +30,7 @@ int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jo
 		return -ENOMEM;
 	}
 	atomic_init(&j->refs, 1);
+	remote_works_init(&j->kills);
 	j->last = &j->first;
 	j->last_taking = &j->taking;
 	j->pause = (struct sbx_timer){.fn = jobs_pause_over, .data = j};
@@ -41,6 +42,7 @@ static void free_jobs(struct remote_jobs *j)
 {
 	assert(!j->first && !j->taking && !j->lagging && !j->polling && !j->pause.due_ns);
 	remote_text_release(&j->reap);
+	remote_works_finish(&j->kills);
 	free(j->prefix);
 	free(j);
 }
@@ -338,6 +340,18 @@ static void lose_abandoned(void *data)
 	}
 	jobs_unwant_lagging(j);
 	jobs_unref(j);
+}
+
+void remote_jobs_await_kills(struct remote_jobs *j, const struct timespec *until)
+{
+	remote_works_wait_until(&j->kills, until);
+}
+
+int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines)
+{
+	if (j->detaches)
+		remote_text_printf(lines, "r_sweep %s\n", j->prefix);
+	return lines->failed ? -ENOMEM : 0;
 }
 
 void remote_jobs_abandon(struct remote_jobs *j)

@@ -6,6 +6,8 @@
 #ifndef SANDBOXFS_BACKENDS_REMOTE_JOBS_H
 #define SANDBOXFS_BACKENDS_REMOTE_JOBS_H
 
+#include <time.h>
+
 #include "backends/remote/call.h"
 #include "backends/remote/sync.h"
 #include "backends/remote/tree.h"
@@ -61,6 +63,12 @@ bool remote_jobs_take(unsigned can, int sig);
 bool remote_jobs_alone(unsigned can);
 /* As sbx_command_impl.signal. [loop] */
 void remote_jobs_signal(struct sbx_job *job, int sig);
+/* [wait] Returns when all has been ended at the machine that was signalled by SIGKILL, or at UNTIL.
+ */
+void remote_jobs_await_kills(struct remote_jobs *j, const struct timespec *until);
+/* After remote_jobs_connect: adds to LINES what ends the jobs of earlier daemons at the machine,
+ * and says REMOTE_INFO "killed" of each. 0 or -ENOMEM. [any] */
+int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines);
 /* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the
  * lease, or the removal of the machine, does the rest. */
 void remote_jobs_abandon(struct remote_jobs *j);

@@ -595,6 +595,8 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
 	(void)err;
 	if (code && k->job->again != SIGKILL)
 		k->job->again = k->sig;
+	if (k->sig == SIGKILL)
+		remote_works_end(&k->job->jobs->kills);
 	job_unref(k->job);
 	free(k);
 }
@@ -634,5 +636,7 @@ void job_send_kill(struct job *job, int sig)
 	remote_text_add(&k->call.body, "r_kill");
 	remote_text_word(&k->call.body, job->id);
 	remote_text_printf(&k->call.body, " %d\n", sig);
+	if (sig == SIGKILL)
+		remote_works_begin(&j->kills);
 	remote_call_begin(j->link, &k->call);
 }

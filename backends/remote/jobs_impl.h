@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "backends/remote/jobs.h"
+#include "backends/remote/works.h"
 #include "sandboxfs/loop.h"
 
 /* A command, as the runner is told of it. */
@@ -87,7 +88,8 @@ struct remote_jobs {
 	struct job *first, **last;
 	struct remote_text reap; /* the ids of those that were read to the end */
 	struct remote_call poll;
-	struct sbx_timer pause; /* before the next poll */
+	struct remote_works kills; /* calls that end jobs */
+	struct sbx_timer pause;    /* before the next poll */
 	bool polling;
 	unsigned poll_failures;
 	uint64_t poll_seen;

@@ -447,6 +447,39 @@ static void note_look(struct remote_box *box, const struct sbx_machine_look *loo
 	sbx_sandbox_told(&box->base, "expiring", text);
 }
 
+/* [wait] */
+static void heard_sweep(const struct remote_reply *reply, void *data)
+{
+	struct remote_box *box = data;
+	unsigned n = 0;
+	char text[80];
+
+	for (size_t at = 0; remote_reply_next(reply, &at, REMOTE_INFO, "killed");)
+		n++;
+	snprintf(text, sizeof(text), "%u commands of an earlier mount were ended", n);
+	if (n)
+		sbx_sandbox_told(&box->base, "recovery", text);
+}
+
+/* [wait] What earlier daemons have left running ends before it is looked what has changed. */
+static int refresh(struct remote_box *box, struct sbx_error *err)
+{
+	struct remote_text lines = {0};
+	int r = remote_jobs_sweep(box->jobs, &lines);
+
+	if (r < 0) {
+		r = sbx_no_memory(err);
+	} else {
+		const struct remote_also sweep = {
+		        .lines = lines.at, .heard = heard_sweep, .data = box};
+
+		r = remote_tree_refresh(box->tree, false, lines.n ? &sweep : NULL, &box->cancelled,
+		                        err);
+	}
+	remote_text_release(&lines);
+	return r;
+}
+
 /* [wait] Looks whether the machine is still there, and what has changed meanwhile. */
 static void verify_work(void *data)
 {
@@ -459,7 +492,7 @@ static void verify_work(void *data)
 		post(box, gone_posted);
 	} else if (r == 0) {
 		note_look(box, &look);
-		r = remote_tree_refresh(box->tree, false, NULL, &box->cancelled, &err);
+		r = refresh(box, &err);
 		/* What was sent meanwhile, or is still to be sent, is known afterwards. */
 		if (r == 0 && remote_tree_lags(box->tree))
 			remote_sync_changed(box->sync);

@@ -186,7 +186,7 @@ static void last_flush_done(struct sbx_want *w, int code, const struct sbx_error
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* What is not sent in time is sent by the next mount. */
+/* What is not sent in time is sent by the next mount, which ends what commands go on. */
 static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 {
 	struct remote_box *box = downcast(sb);
@@ -202,6 +202,7 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	while (!f.done && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&f.ended, &f.lock, &until);
 	pthread_mutex_unlock(&f.lock);
+	remote_jobs_await_kills(box->jobs, &until);
 	/* This tells who waits still. */
 	remote_box_rest(box);
 	assert(f.done);

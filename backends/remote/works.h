@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <time.h>
 
 struct remote_works {
 	pthread_mutex_t lock;
@@ -48,6 +49,17 @@ static inline void remote_works_end(struct remote_works *w)
 	assert(w->n > 0);
 	if (--w->n == 0)
 		pthread_cond_broadcast(&w->none);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Returns when none is under way, or at UNTIL (CLOCK_REALTIME). Blocks. */
+static inline void remote_works_wait_until(struct remote_works *w, const struct timespec *until)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&w->lock);
+	while (w->n && r == 0)
+		r = pthread_cond_timedwait(&w->none, &w->lock, until);
 	pthread_mutex_unlock(&w->lock);
 }
 
