@@ -42,6 +42,7 @@
 #include "fs/workspace/workspace.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/github.h"
 #include "sandboxfs/http.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/mitigations.h"
@@ -347,7 +348,7 @@ static int start_parts(struct daemon *d, struct sbx_error *err)
 	config.remover = d->remover;
 	config.http = d->http;
 	config.github_token = find_secret("GITHUB_TOKEN", d);
-	config.github_api = getenv("GITHUB_API_URL");
+	config.github_api = sbx_github_api_url();
 	r = sbx_registry_create(&config, &d->registry);
 	if (r < 0)
 		return sbx_fail(err, -r, "the registry cannot be made: %s", strerror(-r));

@@ -269,8 +269,7 @@ static int bring_fetched(struct dagger *d, const struct sbx_machine_request *req
 	return r;
 }
 
-/* *URL (the caller's) is where SOURCE is fetched from. Returns whether it is at GitHub, or a
- * negative errno. */
+/* *URL (the caller's) is where SOURCE is fetched from. */
 static int find_url(const char *source, const char *github_api, char **url, struct sbx_error *err)
 {
 	int r;
@@ -281,7 +280,7 @@ static int find_url(const char *source, const char *github_api, char **url, stru
 		                source);
 	r = sbx_github_clone_url(source, github_api, url, err);
 	if (r != -EINVAL || !strchr(source, ':'))
-		return r ? r : 1;
+		return r;
 	*err = SBX_ERROR_INIT;
 	*url = strdup(source);
 	return *url ? 0 : sbx_no_memory(err);
@@ -291,24 +290,25 @@ static int bring_remote(struct dagger *d, const struct sbx_machine_request *req,
                         struct dagger_source *ret, atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_free_ char *url = NULL;
-	const int github = find_url(req->source, d->config.github_api, &url, err);
+	int r = find_url(req->source, d->config.github_api, &url, err);
 
-	if (github < 0)
-		return github;
+	if (r)
+		return r;
 	if (req->base && !dagger_is_utf8(req->base, strlen(req->base)))
 		return sbx_fail(err, EILSEQ, "Dagger takes names in UTF-8 only");
-	return bring_fetched(d, req, url, github && d->config.git_token, ret, cancelled, err);
+	return bring_fetched(d, req, url,
+	                     d->config.git_token &&
+	                             sbx_github_token_is_for(url, d->config.github_api),
+	                     ret, cancelled, err);
 }
 
 int sbx_dagger_check_source(const char *source, const char *github_api, struct sbx_error *err)
 {
 	_cleanup_free_ char *url = NULL;
-	int r;
 
 	if (!source || (*source == '/' && dagger_is_utf8(source, strlen(source))))
 		return 0;
-	r = find_url(source, github_api ? github_api : SBX_GITHUB_API, &url, err);
-	return r < 0 ? r : 0;
+	return find_url(source, github_api ? github_api : SBX_GITHUB_API, &url, err);
 }
 
 int dagger_source_bring(struct dagger *d, const struct sbx_machine_request *req,

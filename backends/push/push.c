@@ -19,6 +19,7 @@
 #include "backends/push/remote.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/github.h"
 #include "sandboxfs/scrub.h"
 
 #define LOOK_MS 100
@@ -98,8 +99,12 @@ static int check_build(const struct push *p, struct sbx_error *err)
 
 static int ask(struct push *p, const char *url, struct sbx_error *err)
 {
+	const struct sbx_push_options *options = p->options;
 	const struct push_order order = {
-	        .daemon = getpid(), .from = *p->from, .url = url, .token = p->options->token};
+	        .daemon = getpid(),
+	        .from = *p->from,
+	        .url = url,
+	        .token = sbx_github_token_is_for(url, options->api) ? options->token : NULL};
 	struct push_result result;
 	int r = start(p, err);
 

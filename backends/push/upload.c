@@ -106,8 +106,12 @@ static int give_credentials(git_credential **ret, const char *url, const char *u
 	if (p->tried)
 		return refuse(p, p->http ? "the server refused GITHUB_TOKEN"
 		                         : "the server refused the keys of the SSH agent");
+	if (p->http && !p->order->token)
+		return refuse(p,
+		              "the server wants to know who pushes, and is none of those that get "
+		              "GITHUB_TOKEN");
 	p->tried = true;
-	if (p->http && types & GIT_CREDENTIAL_USERPASS_PLAINTEXT && p->order->token)
+	if (p->http && types & GIT_CREDENTIAL_USERPASS_PLAINTEXT)
 		return git_credential_userpass_plaintext_new(ret, "git", p->order->token);
 	if (!p->http && types & GIT_CREDENTIAL_SSH_KEY)
 		return git_credential_ssh_key_from_agent(ret, user);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -141,6 +142,33 @@ int sbx_github_parse(const char *url, const char *api, struct sbx_github_repo *r
 	snprintf(shown, sizeof(shown), "%s", url);
 	sbx_scrub(shown, NULL);
 	return sbx_fail(err, EINVAL, "%s is no repository of GitHub (org/repo, or its URL)", shown);
+}
+
+/* A backslash is a slash to some who read URLs, and would hide which host they ask. */
+static bool is_plain(struct part authority)
+{
+	for (size_t i = 0; i < authority.n; i++)
+		if (!isgraph((unsigned char)authority.s[i]) || authority.s[i] == '\\')
+			return false;
+	return true;
+}
+
+bool sbx_github_token_is_for(const char *url, const char *api)
+{
+	struct part authority;
+
+	api = api && *api ? api : SBX_GITHUB_API;
+	if (split_authority(url, "https://", &authority))
+		return is_plain(authority) && is_github(host_of(authority), api);
+	return is_http(api) && split_authority(url, "http://", &authority) && is_plain(authority) &&
+	       is_api_host(host_of(authority), api);
+}
+
+const char *sbx_github_api_url(void)
+{
+	const char *api = getenv("GITHUB_API_URL");
+
+	return api && *api ? api : SBX_GITHUB_API;
 }
 
 /* Without a name and password. */

@@ -15,6 +15,7 @@
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
+#include "sandboxfs/github.h"
 #include "sandboxfs/secret.h"
 
 #define CREATE_MS (UINT64_C(10) * 60 * 1000) /* with a clone in it */
@@ -49,7 +50,7 @@ static struct json_object *source_of(const struct making *k)
 	sbx_member_add(source, "type", "git");
 	sbx_member_add(source, "url", k->source.url);
 	sbx_member_add(source, "revision", k->req->base);
-	if (token && k->source.github) {
+	if (token && sbx_github_token_is_for(k->source.url, k->v->config.github_api)) {
 		sbx_member_add(source, "username", "x-access-token");
 		sbx_member_add(source, "password", token);
 	}

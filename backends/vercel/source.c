@@ -39,7 +39,6 @@ static int take_github(const char *text, const char *api, struct vercel_source *
 	if (r)
 		return r;
 	snprintf(ret->shown, sizeof(ret->shown), "%s/%s", repo.owner, repo.name);
-	ret->github = true;
 	return 0;
 }
 

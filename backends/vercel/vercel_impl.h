@@ -155,7 +155,6 @@ struct vercel_source {
 	char *url;       /* NULL: none */
 	char shown[280]; /* in sentences */
 	char host[256];
-	bool github; /* it may be shown the token */
 };
 int vercel_source_parse(const char *text, const char *github_api, struct vercel_source *ret,
                         struct sbx_error *err);

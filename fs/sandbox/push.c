@@ -172,6 +172,7 @@ static void run(struct sbx_push *push)
 	const struct sbx_push_options options = {
 	        .remote = push->req.remote,
 	        .token = sbx_secret_text(reg->pusher->token),
+	        .api = reg->pusher->api,
 	        .timeout_ms = reg->config.settings->operation_timeout_ms,
 	        .cancelled = &push->cancelled,
 	};

@@ -2,6 +2,8 @@
 #ifndef SANDBOXFS_GITHUB_H
 #define SANDBOXFS_GITHUB_H
 
+#include <stdbool.h>
+
 #include "sandboxfs/error.h"
 
 #define SBX_GITHUB_API "https://api.github.com"
@@ -25,5 +27,13 @@ int sbx_github_parse(const char *url, const char *api, struct sbx_github_repo *r
  * before an @. ORG/REPO is where the API is. EINVAL as above, ENOMEM.
  */
 int sbx_github_clone_url(const char *url, const char *api, char **ret, struct sbx_error *err);
+
+/*
+ * Whether GITHUB_TOKEN may be shown to the server that URL asks: by https to a host of GitHub or of
+ * the API at API (NULL or "": GitHub's), by http to the latter only, and only when it is asked so.
+ */
+bool sbx_github_token_is_for(const char *url, const char *api);
+/* The API that GITHUB_API_URL names, or GitHub's own. Borrowed from the environment. */
+const char *sbx_github_api_url(void);
 
 #endif

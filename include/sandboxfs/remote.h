@@ -11,8 +11,10 @@
 #include "sandboxfs/sandbox.h"
 
 struct sbx_push_options {
-	const char *remote;  /* NULL: "origin" */
-	const char *token;   /* for HTTP(S); a secret: never in an error text. NULL: none */
+	const char *remote; /* NULL: "origin" */
+	const char
+	        *token;  /* of GitHub, for no other server's; never in an error text. NULL: none */
+	const char *api; /* URL of GitHub's API; NULL: as sbx_github_token_is_for() has it */
 	uint64_t timeout_ms; /* for all of it: -ETIMEDOUT; 0: none */
 	/* Polled: -EINTR; also ends waiting for a server. May be NULL. */
 	atomic_bool *cancelled;

@@ -330,7 +330,7 @@ of_a_directory() {
 
 a_wrong_token() {
 	git_is serve
-	GITHUB_TOKEN=wrong mount_repo
+	GITHUB_TOKEN=wrong GITHUB_API_URL=http://127.0.0.1:$api_port mount_repo
 	same '{"pushed":false,"error":"git push failed: the server refused GITHUB_TOKEN"}' "$(push a)"
 	error_says a 'the server refused GITHUB_TOKEN'
 	# Once without, as every client asks, and once with it.
@@ -347,7 +347,15 @@ no_api() {
 	api_url=ftp://127.0.0.1
 	with_token
 	like '{"pushed":true,"error":"PR creation failed: GITHUB_API_URL is no http or https URL"}' \
-		"$(push a '{"pr":true}')"
+		"$(push a '{"pr":true,"remote":"path"}')"
+	unmount
+	# Of another server than the source's remote, which is none that the token is for.
+	api_url=http://localhost:$api_port
+	git_is serve
+	with_token
+	like '{"pushed":false,"error":"git push failed: *none of those that get GITHUB_TOKEN"}' \
+		"$(push a)"
+	refuse grep -v ' -$' "$ROOM/git.log"
 	unmount
 	api_url=
 	with_token

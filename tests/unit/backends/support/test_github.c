@@ -72,6 +72,43 @@ static void check_refused(const char *url, const char *api)
 	assert_null(strstr(err.text, "secret"));
 }
 
+static void the_token_is_for_github_alone(void **state)
+{
+	static const struct {
+		const char *url, *api;
+		bool is;
+	} rows[] = {
+	        {"https://github.com/acme/widgets.git", NULL, true},
+	        {"https://github.com/acme/widgets.git", "", true},
+	        {"https://user@GitHub.com:443/acme/widgets.git", SBX_GITHUB_API, true},
+	        {"https://github.com/acme/widgets.git", ENTERPRISE, true},
+	        {"https://git.example.org/acme/widgets.git", ENTERPRISE, true},
+	        {"https://acme.ghe.com/acme/widgets", "https://api.acme.ghe.com", true},
+	        {"http://127.0.0.1:9/acme/widgets.git", LOOPBACK, true},
+	        {"https://git.example.org/acme/widgets.git", NULL, false},
+	        {"http://github.com/acme/widgets.git", NULL, false},
+	        {"http://github.com/acme/widgets.git", LOOPBACK, false},
+	        {"http://git.example.org/acme/widgets.git", ENTERPRISE, false},
+	        {"http://127.0.0.1:9/acme/widgets.git", NULL, false},
+	        {"http://127.0.0.1:9/acme/widgets.git", "ftp://127.0.0.1", false},
+	        {"https://github.com@127.0.0.1/acme/widgets.git", NULL, false},
+	        {"https://127.0.0.1/github.com/acme/widgets.git", NULL, false},
+	        {"https://127.0.0.1?@github.com/acme/widgets.git", NULL, false},
+	        {"https://127.0.0.1\\@github.com/acme/widgets.git", NULL, false},
+	        {"https://github.com.example.org/acme/widgets.git", NULL, false},
+	        {"https:///acme/widgets.git", NULL, false},
+	        {"git@github.com:acme/widgets.git", NULL, false},
+	        {"ssh://git@github.com/acme/widgets.git", NULL, false},
+	        {"/acme/widgets", NULL, false},
+	        {"acme/widgets", NULL, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++)
+		if (sbx_github_token_is_for(rows[i].url, rows[i].api) != rows[i].is)
+			fail_msg("%s with %s", rows[i].url, rows[i].api ? rows[i].api : "none");
+}
+
 static void others_are_refused_in_words(void **state)
 {
 	static const char *const urls[] = {
@@ -178,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(forms_of_a_repository_are_known),
 	        cmocka_unit_test(the_host_of_the_api_counts_as_github),
+	        cmocka_unit_test(the_token_is_for_github_alone),
 	        cmocka_unit_test(others_are_refused_in_words),
 	        cmocka_unit_test(names_that_are_too_long_are_refused),
 	        cmocka_unit_test(a_clone_goes_to_the_host_that_is_named),

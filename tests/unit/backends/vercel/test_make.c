@@ -14,6 +14,7 @@
 
 #include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/github.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/vercel_fixture.h"
 
@@ -248,12 +249,12 @@ static void another_server_gets_no_token(void **state)
 	                 0);
 	assert_string_equal(s.url, "https://gitlab.com/a/b.git");
 	assert_string_equal(s.host, "gitlab.com");
-	assert_false(s.github);
+	assert_false(sbx_github_token_is_for(s.url, SBX_GITHUB_API));
 	vercel_source_release(&s);
 	assert_int_equal(vercel_source_parse("org/repo", "https://api.github.com", &s, &err), 0);
 	assert_string_equal(s.url, "https://github.com/org/repo.git");
 	assert_string_equal(s.host, "github.com");
-	assert_true(s.github);
+	assert_true(sbx_github_token_is_for(s.url, SBX_GITHUB_API));
 	vercel_source_release(&s);
 }
 
