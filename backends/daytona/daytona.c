@@ -57,7 +57,6 @@ static const struct sbx_provider_impl impl = {
         .cancel_run = daytona_cancel_run,
         .put = daytona_put,
         .cancel_put = daytona_cancel_put,
-        .push = daytona_push,
         .info = info,
         .destroy = destroy,
 };

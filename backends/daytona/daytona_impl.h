@@ -176,8 +176,6 @@ int daytona_clone(struct daytona_machine *m, const struct daytona_source *source
 /* [wait] Makes BRANCH, unless it is there, and checks it out. CHECKS_OUT: to make it does both. */
 int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_out,
                    atomic_bool *cancelled, struct sbx_error *err);
-int daytona_push(struct sbx_machine *m, const char *branch, atomic_bool *cancelled,
-                 struct sbx_error *err);
 
 /* ---- remove.c ---- */
 

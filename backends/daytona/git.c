@@ -6,12 +6,10 @@
 #include <string.h>
 
 #include "backends/daytona/daytona_impl.h"
-#include "backends/support/escape.h"
-#include "sandboxfs/cleanup.h"
+#include "sandboxfs/github.h"
 #include "sandboxfs/secret.h"
 
 #define CLONE_MS (UINT64_C(30) * 60 * 1000)
-#define PUSH_MS  (UINT64_C(10) * 60 * 1000)
 
 /* ---- sources ---- */
 
@@ -43,11 +41,11 @@ void daytona_source_release(struct daytona_source *source)
 	source->url = NULL;
 }
 
-static void add_token(struct daytona *d, struct json_object *body)
+static void add_token(struct daytona *d, const char *url, struct json_object *body)
 {
 	const char *token = sbx_secret_text(d->config.git_token);
 
-	if (!token)
+	if (!token || !sbx_github_token_is_for(url, d->config.github_api))
 		return;
 	daytona_add(body, "username", "git");
 	daytona_add(body, "password", token);
@@ -94,7 +92,7 @@ int daytona_clone(struct daytona_machine *m, const struct daytona_source *source
 	daytona_add(body, "path", m->base.workdir);
 	if (base)
 		daytona_add(body, is_hash(base) ? "commit_id" : "branch", base);
-	add_token(daytona_of(m->base.provider), body);
+	add_token(daytona_of(m->base.provider), source->url, body);
 	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
 	daytona_put_secret(body);
 	return r && status ? clone_failed(source, base, status, err) : r;
@@ -143,96 +141,4 @@ int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_ou
 		return 0;
 	*err = made.code ? made : out;
 	return -err->code;
-}
-
-/* ---- pushing ---- */
-
-static int current_branch(struct daytona_machine *m, char **ret, atomic_bool *cancelled,
-                          struct sbx_error *err)
-{
-	_cleanup_free_ char *path = NULL, *workdir = sbx_escape_percent(m->base.workdir, "/");
-	struct daytona_ask ask = {.op = "daytona_status", .method = "GET", .repeat = SBX_HTTP_SAFE};
-	struct json_object *obj = NULL;
-	long status;
-	int r;
-
-	if (!workdir || asprintf(&path, "/git/status?path=%s", workdir) < 0) {
-		path = NULL;
-		return sbx_no_memory(err);
-	}
-	ask.path = path;
-	r = daytona_ask_toolbox(m, &ask, cancelled, &status, &obj, err);
-	if (!r) {
-		*ret = strdup(daytona_text(obj, "currentBranch"));
-		r = *ret ? 0 : sbx_no_memory(err);
-	}
-	json_object_put(obj);
-	return r;
-}
-
-/* Only the branch that is checked out is pushed, whichever is meant. */
-static int check_branch(struct daytona_machine *m, const char *branch, atomic_bool *cancelled,
-                        struct sbx_error *err)
-{
-	_cleanup_free_ char *current = NULL;
-	int r = current_branch(m, &current, cancelled, err);
-
-	if (!r && strcmp(current, branch) != 0)
-		r = sbx_fail(err, EINVAL, "the sandbox is on the branch %.200s, not on %.200s",
-		             current, branch);
-	return r;
-}
-
-static int push_failed(long status, struct sbx_error *err)
-{
-	int code = err->code;
-
-	if (status == 401 || status == 403)
-		code = EACCES;
-	else if (strstr(err->text, "non-fast-forward") || status == 409)
-		code = EEXIST;
-	else if (strstr(err->text, "declined") || status == 422)
-		code = EPERM;
-	err->code = code;
-	return -code;
-}
-
-static int push(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err)
-{
-	struct json_object *body = json_object_new_object();
-	const struct daytona_ask ask = {.op = "daytona_push",
-	                                .method = "POST",
-	                                .path = "/git/push",
-	                                .body = body,
-	                                .deadline_ms = PUSH_MS,
-	                                .repeat = SBX_HTTP_UNSENT};
-	long status;
-	int r;
-
-	daytona_add(body, "path", m->base.workdir);
-	add_token(daytona_of(m->base.provider), body);
-	r = daytona_ask_toolbox(m, &ask, cancelled, &status, NULL, err);
-	daytona_put_secret(body);
-	return r && status ? push_failed(status, err) : r;
-}
-
-int daytona_push(struct sbx_machine *machine, const char *branch, atomic_bool *cancelled,
-                 struct sbx_error *err)
-{
-	struct daytona_machine *m = daytona_machine_of(machine);
-	struct daytona *d = daytona_of(machine->provider);
-	struct sbx_error own = SBX_ERROR_INIT;
-	int r;
-
-	if (!d->config.git_token)
-		return sbx_fail(err, EACCES, "GITHUB_TOKEN required for push");
-	if (!d->net.open)
-		return sbx_fail(err, EOPNOTSUPP,
-		                "the network of the sandbox is closed, so that it cannot push");
-	r = check_branch(m, branch, cancelled, &own);
-	if (!r)
-		r = push(m, cancelled, &own);
-	if (r && err)
-		*err = own;
-	return r;
 }

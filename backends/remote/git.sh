@@ -154,13 +154,36 @@ r_diff() {
 	fi | r_pack D diff
 }
 
-# r_objects BRANCH: frames I commit, and D pack with all objects of the branch.
+# r_objects BRANCH NAME: a pack of all objects of the branch, kept as NAME until it is dropped
+# or another is made. Frames I commit, and I size, in bytes.
 r_objects() {
 	r_has_git || return
+	rm -f "$R_ROOM"/push.*
 	r_id=$(r_git rev-parse -q --verify "refs/heads/$1^{commit}") || {
 		r_fail 2 "there is no branch $1"
 		return
 	}
+	# It may be done twice at once, where the answer was lost.
+	r_file=$R_ROOM/push.$2
+	printf '%s\n' "$r_id" | r_git pack-objects -q --revs --stdout >"$r_file.$$" &&
+		mv -f "$r_file.$$" "$r_file" || {
+		rm -f "$r_file.$$"
+		r_fail 5 "git could not pack the branch, or there is no room for the pack"
+		return
+	}
 	r_say I commit 0 0 0 "$r_id"
-	printf '%s\n' "$r_id" | r_git pack-objects -q --revs --stdout | r_frame D pack
+	r_say I size 0 0 0 "$(($(wc -c <"$r_file")))"
+}
+
+# r_objects_piece NAME BYTES NUMBER: a D frame piece, the part NUMBER of the pack in parts of BYTES.
+r_objects_piece() {
+	if [ -f "$R_ROOM/push.$1" ]; then
+		dd if="$R_ROOM/push.$1" bs="$2" skip="$3" count=1 | r_frame D piece "$3"
+	else
+		r_fail 2 "the pack of the branch is no more there"
+	fi
+}
+
+r_objects_drop() {
+	rm -f "$R_ROOM/push.$1"
 }

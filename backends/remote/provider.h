@@ -157,12 +157,6 @@ struct sbx_provider_impl {
 	/* [any] Begins PUT; done follows in any case. */
 	void (*put)(struct sbx_machine *m, struct sbx_machine_put *put);
 	void (*cancel_put)(struct sbx_machine *m, struct sbx_machine_put *put);
-	/*
-	 * [wait] Pushes BRANCH of the repository in workdir to its remote of that name by the
-	 * provider's own means. Optional: the layer brings the commits here and pushes them.
-	 */
-	int (*push)(struct sbx_machine *m, const char *branch, atomic_bool *cancelled,
-	            struct sbx_error *err);
 	/* [any] Adds what a user may want to know of the provider ("url", "target") to OBJ. */
 	void (*info)(struct sbx_provider *p, struct json_object *obj);
 	/* [any] No machine of it is left. */

@@ -12,7 +12,7 @@
  *
  * A line of faults is
  *   VERB[:OP][@MACHINE] KIND [COUNT|all|every N] [ARG]
- * VERB: make look unmake find touch run put push, or *. OP: of a run or put, else any. COUNT: the
+ * VERB: make look unmake find touch run put, or *. OP: of a run or put, else any. COUNT: the
  * first so many that match since the file is there; every N: each Nth that matches. The first line
  * that applies is the fault of a request, which those below do not count; all of the kind latency
  * come on top. KIND:

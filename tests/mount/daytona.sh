@@ -96,10 +96,42 @@ quotes() {
 }
 
 is_pushed() {
+	for line in 'git config user.name a' 'git config user.email a@b'; do
+		exec_in a "{\"argv\":[\"sh\",\"-c\",\"$line\"]}"
+	done
 	exec_in a '{"argv":["sh","-c","echo work >work; git add work; git commit -qm work"]}'
 	echo >"$MNT/a/ctl/push"
 	like '{"pushed":true*}' "$(cat "$MNT/a/ctl/push")"
-	git -C "$CLOUD_BARE" rev-parse -q --verify refs/heads/sandbox/a
+	same work "$(git -C "$CLOUD_BARE" log -1 --format=%s sandbox/a)"
+}
+
+# What a command makes of the remote is nobody's business: neither commits nor token go there.
+is_pushed_to_its_source() {
+	mkdir -p "$ROOM/elsewhere/git/acme"
+	git clone -q --bare "$CLOUD_BARE" "$ROOM/elsewhere/git/acme/widgets.git"
+	source_port=$cloud_port
+	cloud_server 9 git_http.py "$ROOM/elsewhere" "$CLOUD_TOKEN"
+	elsewhere=http://127.0.0.1:$cloud_port/acme/widgets.git cloud_port=$source_port
+	for line in "git remote set-url origin $elsewhere" "git config remote.origin.pushurl $elsewhere" \
+		"git config url.$elsewhere.insteadOf http" 'git commit -q --allow-empty -m hostile'; do
+		exec_in a "{\"argv\":[\"sh\",\"-c\",\"$line\"]}"
+	done
+	echo >"$MNT/a/ctl/push"
+	exec 9>&-
+	same '{"pushed":true}' "$(cat "$MNT/a/ctl/push")"
+	same hostile "$(git -C "$CLOUD_BARE" log -1 --format=%s sandbox/a)"
+	refuse test -e "$ROOM/elsewhere/git.log"
+	same work "$(git -C "$ROOM/elsewhere/git/acme/widgets.git" log -1 --format=%s sandbox/a)"
+}
+
+# More than fits into an answer.
+is_pushed_in_pieces() {
+	exec_in a '{"argv":["sh","-c","head -c 9000000 /dev/urandom >random; git add random"]}'
+	exec_in a '{"argv":["sh","-c","git commit -qm random; git rm -q random; git commit -qm less"]}'
+	echo >"$MNT/a/ctl/push"
+	same '{"pushed":true}' "$(cat "$MNT/a/ctl/push")"
+	git -C "$CLOUD_BARE" fsck --strict --no-progress
+	same '' "$(exec_in a '{"argv":["sh","-c","ls ~/.sandboxfs | grep ^push"]}')"
 }
 
 may_fail_to_push() {
@@ -207,6 +239,8 @@ claim 'AC-8: a snapshot has a message and an id, also of nothing new' is_committ
 claim 'AC-12: a private repository is cloned with the token, which nothing shows' needs_the_token
 claim 'AC-13, AC-14: arguments arrive as they are, empty ones as well' quotes
 claim 'AC-15, AC-22: the branch is pushed, and the result says so' is_pushed
+claim 'a push goes to the source, wherever the remotes in the sandbox lead' is_pushed_to_its_source
+claim 'a push is of any size' is_pushed_in_pieces
 claim 'AC-16: a push that fails is told, and the sandbox goes on' may_fail_to_push
 claim 'AC-17: output is cut where it is told to be' limits_output
 claim 'AC-18: a sandbox is ephemeral' is_ephemeral

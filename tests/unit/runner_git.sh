@@ -191,13 +191,27 @@ no_hook_runs() {
 packs() {
 	set -e
 	new_tree
-	call "r_objects work"
+	mkdir -p "$room/there"
+	touch "$room/there/push.old"
+	call "r_objects work 1a"
+	[ ! -e "$room/there/push.old" ]
+	commit=$(value I commit) size=$(value I size)
+	[ "$size" -gt 100 ] && [ "$size" -lt 1000 ]
+	for i in 0 1 2 3 4 5 6 7 8 9; do
+		call "r_objects_piece 1a 100 $i"
+		value D piece
+	done >"$room/pack"
+	[ "$(wc -c <"$room/pack")" -eq "$size" ]
 	git init -q --bare "$room/bare"
-	value D pack | git -C "$room/bare" index-pack --stdin
-	git -C "$room/bare" update-ref refs/heads/work "$(value I commit)"
+	git -C "$room/bare" index-pack --stdin <"$room/pack"
+	git -C "$room/bare" update-ref refs/heads/work "$commit"
 	git -C "$room/bare" fsck --strict
 	rm -rf "$room/bare"
-	call "r_objects none"
+	call "r_objects_drop 1a"
+	[ -z "$(ls "$room/there" | grep push)" ]
+	call "r_objects_piece 1a 100 0"
+	failed 2
+	call "r_objects none 1b"
 	failed 2
 }
 

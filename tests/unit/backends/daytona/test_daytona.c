@@ -282,86 +282,6 @@ static void a_touch_keeps_it(void **state)
 	daytona_provider->impl->release(m);
 }
 
-/* ---- pushing ---- */
-
-static int push(struct sbx_machine *m, const char *branch)
-{
-	struct sbx_error *err = daytona_error();
-	int r;
-
-	*err = SBX_ERROR_INIT;
-	r = m->provider->impl->push(m, branch, NULL, err);
-	assert_int_equal(r, -err->code);
-	daytona_error();
-	return r;
-}
-
-#define COMMIT                                                                                     \
-	"cd ~/workspace/widgets && date +%s%N >file && git add . && "                              \
-	"git -c user.name=a -c user.email=b commit -qm more"
-
-static void commits_are_pushed(void **state)
-{
-	struct sbx_machine *m = daytona_made(daytona_source());
-	char trunk[64];
-
-	(void)state;
-	snprintf(trunk, sizeof(trunk), "%s", repo_branch(daytona_repository(), "trunk"));
-	daytona_runs(m, COMMIT, "");
-	daytona_forget();
-	assert_int_equal(push(m, "work"), 0);
-	assert_int_equal(daytona_count("push"), 1);
-	assert_string_not_equal(repo_branch(daytona_repository(), "work"), trunk);
-	assert_int_equal(push(m, "work"), 0);
-	assert_int_equal(push(m, "trunk"), -EINVAL);
-	assert_non_null(strstr(daytona_error()->text, "on the branch work, not on trunk"));
-	repo_delete_branch(daytona_repository(), "work");
-	daytona_drop(m);
-}
-
-static void pushes_that_are_refused_are_told(void **state)
-{
-	struct sbx_machine *a = daytona_made(daytona_source()), *b = daytona_made(daytona_source());
-
-	(void)state;
-	daytona_runs(a, COMMIT, "");
-	daytona_runs(b, COMMIT, "");
-	assert_int_equal(push(a, "work"), 0);
-	assert_int_equal(push(b, "work"), -EEXIST);
-	daytona_tell("fault", "{\"op\": \"push\", \"fault\": \"status\", \"status\": 401}");
-	assert_int_equal(push(a, "work"), -EACCES);
-	daytona_tell("fault", "{\"op\": \"push\", \"fault\": \"echo\"}");
-	assert_int_equal(push(a, "work"), -EINVAL);
-	daytona_tell("fault", "{\"op\": \"push\", \"fault\": \"lost\"}");
-	assert_int_equal(push(a, "work"), -EREMOTEIO);
-	assert_int_equal(push(a, "work"), 0);
-	to(a, "destroyed");
-	assert_int_equal(push(a, "work"), -ESTALE);
-	daytona_provider->impl->release(a);
-	repo_delete_branch(daytona_repository(), "work");
-	daytona_drop(b);
-}
-
-static void without_a_token_or_a_network_nothing_is_pushed(void **state)
-{
-	struct sbx_machine *m;
-
-	(void)state;
-	daytona_config.net = "none";
-	daytona_provide();
-	m = daytona_made(NULL);
-	assert_int_equal(push(m, "work"), -EOPNOTSUPP);
-	daytona_drop(m);
-	daytona_config.git_token = NULL;
-	daytona_provide();
-	m = daytona_made(NULL);
-	daytona_forget();
-	assert_int_equal(push(m, "work"), -EACCES);
-	assert_string_equal(daytona_error()->text, "GITHUB_TOKEN required for push");
-	assert_int_equal(daytona_count("all"), 0);
-	daytona_drop(m);
-}
-
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, daytona_set_up, daytona_tear_down)
 
 int main(void)
@@ -381,9 +301,6 @@ int main(void)
 	        CASE(a_look_says_how_it_is),
 	        CASE(a_state_that_nobody_has_heard_of_passes),
 	        CASE(a_touch_keeps_it),
-	        CASE(commits_are_pushed),
-	        CASE(pushes_that_are_refused_are_told),
-	        CASE(without_a_token_or_a_network_nothing_is_pushed),
 	};
 
 	return cmocka_run_group_tests(tests, daytona_servers_start, daytona_servers_stop);
