@@ -127,8 +127,20 @@ static void job_denied(struct sbx_job *inner, const struct sbx_denial *denial)
 		job->caller->events->denied(job->caller, denial);
 }
 
-static const struct sbx_job_events job_events = {
-        .started = job_started, .output = job_output, .ended = job_ended, .denied = job_denied};
+static void job_discarded(struct sbx_job *inner, int stream, uint64_t n)
+{
+	struct trace_job *job = trace_of(inner);
+
+	say("job.discarded(%s) stream=%d %llu", job->id, stream, (unsigned long long)n);
+	if (job->caller->events->discarded)
+		job->caller->events->discarded(job->caller, stream, n);
+}
+
+static const struct sbx_job_events job_events = {.started = job_started,
+                                                 .output = job_output,
+                                                 .ended = job_ended,
+                                                 .denied = job_denied,
+                                                 .discarded = job_discarded};
 
 static void sandbox_listening(struct sbx_sandbox *inner, int fd, void *data)
 {

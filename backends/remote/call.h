@@ -25,6 +25,8 @@ enum remote_frame_kind {
 	REMOTE_STARTED = 'S', /* a job runs, or has run */
 	REMOTE_END = 'X',     /* a job has ended: A its exit status (0-255), B user ms, C system
 	                       * ms; bytes "oom": memory was short */
+	REMOTE_CUT = 'C',     /* what a job that has ended wrote and is not kept: A bytes of stdout,
+	                       * B of stderr. Before its end */
 	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence */
 	REMOTE_MANIFEST =
 	        'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's clock */

@@ -1,13 +1,14 @@
 # Commands. Each has a directory in $R_JOBS by its id. Who makes that starts the command, so it is
 # started once, however often it is asked for. There are
 #   in         its standard input, if there is any
-#   out err    what it has written, as much as is kept; out.in and err.in are the pipes
+#   out err    what it has written, as much as is kept; out.in and err.in are the pipes, out.all and
+#              err.all those to who counts, and out.n and err.n how much it was
 #   super pid  processes: who watches over it, and itself
 #   kill       a signal that came before it was executed
 #   fail       ERRNO and, in the next line, a sentence: it could not be started
 #   lease      made by who asks for the job, and taken away by who watches over it
-#   end-CODE-USER-SYS-WHY   it has ended; ms; WHY is "oom" or empty. A name, as that needs no room
-#              on a full disk
+#   end-CODE-USER-SYS-OUT-ERR-WHY   it has ended; ms; bytes that it has written, 0: not known; WHY is
+#              "oom" or empty. A name, as that needs no room on a full disk
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
 R_MERGE= # 1: stderr is a part of stdout
@@ -78,8 +79,9 @@ eval "$R_JOB_KILL"
 
 # Who watches: JOB DIR LEASE TIME TERM KEEP EVENTS ERR LEAD, then what LEAD gets. LEASE in seconds,
 # TIME in ms, 0: none. TERM: as R_TERM. KEEP: blocks of 512 bytes that are kept of each stream. ERR:
-# the file of stderr. A reader that has reached its limit is ended by it, and what follows is read
-# and dropped. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes that
+# the file of stderr. A reader that has reached its limit goes on and drops what follows; without a
+# tee it is ended by it, and another follows. A count is written over blanks, as that needs no room
+# on a full disk. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes that
 # are open one second after all that can be killed is dead are a stranger's. The job is started from
 # a subshell because a shell tells of its end by a signal where its own output goes to.
 #
@@ -114,16 +116,28 @@ echo $$ >"$r_dir/super"
 # Nobody waits for the other end of a pipe: this shell has both, until the command has ended, or it
 # was killed.
 exec 8<>"$r_dir/out.in" 9<>"$r_dir/err.in"
-r_readers=
+r_readers= r_counters=
 for r_f in out err; do
-	{
+	: >"$r_dir/$r_f"
+	if [ -p "$r_dir/$r_f.all" ]; then
+		echo "                    " >"$r_dir/$r_f.n"
+		wc -c <"$r_dir/$r_f.all" 1<>"$r_dir/$r_f.n" 8<&- 9<&- &
+		r_counters="$r_counters $!"
 		(
-			ulimit -c 0
+			trap "" XFSZ
 			[ "$r_keep" = 0 ] || ulimit -f "$r_keep"
-			exec cat
-		)
-		exec cat >/dev/null
-	} >"$r_dir/$r_f" <"$r_dir/$r_f.in" 8<&- 9<&- &
+			exec tee "$r_dir/$r_f"
+		) <"$r_dir/$r_f.in" >"$r_dir/$r_f.all" 8<&- 9<&- &
+	else
+		{
+			(
+				ulimit -c 0
+				[ "$r_keep" = 0 ] || ulimit -f "$r_keep"
+				exec cat
+			)
+			exec cat >/dev/null
+		} >"$r_dir/$r_f" <"$r_dir/$r_f.in" 8<&- 9<&- &
+	fi
 	r_readers="$r_readers $!"
 done
 (
@@ -167,6 +181,12 @@ kill "$r_watch"
 } &
 wait $r_readers
 kill $!
+[ -z "$r_counters" ] || wait $r_counters
+r_total() {
+	R_TOTAL=
+	[ ! -s "$r_dir/$1.n" ] || read -r R_TOTAL <"$r_dir/$1.n"
+	R_TOTAL=${R_TOTAL:-0}
+}
 r_ms() {
 	R_MS=0
 	case $1 in
@@ -189,7 +209,10 @@ r_ms "$r_sys"
 r_oom
 r_why=
 [ "$r_code" = 137 ] && [ "$R_OOM" -gt "$r_oom_before" ] && r_why=oom
-mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS-$r_why"
+r_total out
+r_out=$R_TOTAL
+r_total err
+mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS-$r_out-$R_TOTAL-$r_why"
 '
 
 # The job itself, until it is executed: DIR CPU_S MEMORY_KB PROCS FILE_BLOCKS UMASK LOCALE WORD...
@@ -284,7 +307,11 @@ r_job_run() {
 	f:*) mv -f "$R_IN/${7#f:}" "$r_dir/in" ;;
 	p:*) printf "${7#p:}" >"$r_dir/in" ;;
 	esac || r_job_refuse 121 "the standard input of the job cannot be stored in $r_dir"
-	mkfifo "$r_dir/out.in" "$r_dir/err.in" ||
+	if command -v tee && command -v wc; then
+		mkfifo "$r_dir/out.in" "$r_dir/err.in" "$r_dir/out.all" "$r_dir/err.all"
+	else
+		mkfifo "$r_dir/out.in" "$r_dir/err.in"
+	fi ||
 		r_job_refuse 121 "pipes for the job cannot be made in $r_dir"
 	cd -P "$R_TREE" || r_job_refuse 2 "the tree, $R_TREE, is not there"
 	r_root=${PWD%/}
@@ -350,7 +377,7 @@ r_nap() {
 	esac
 }
 
-# r_job_ended JOB: whether; R_END, CODE-USER-SYS-WHY
+# r_job_ended JOB: whether; R_END, CODE-USER-SYS-OUT-ERR-WHY
 r_job_ended() {
 	for R_END in "$1"/end-*; do
 		R_END=${R_END##*/end-}
@@ -431,6 +458,22 @@ r_job_bytes() {
 		$r_tell "$1" "$2" $((r_skip * 4096))
 }
 
+# r_job_say_end JOB: that it has ended as $r_end says
+r_job_say_end() {
+	r_f=$1
+	IFS=-
+	set -- $r_end
+	unset IFS
+	r_job_size "$r_f/out"
+	r_n=$(($4 - R_SIZE))
+	[ $r_n -gt 0 ] || r_n=0
+	r_job_size "$r_f/err"
+	r_m=$(($5 - R_SIZE))
+	[ $r_m -gt 0 ] || r_m=0
+	[ $r_n$r_m = 00 ] || r_say C "$r_f" $r_n $r_m 0 ''
+	r_say X "$r_f" "$1" "$2" "$3" "$6"
+}
+
 # r_job_end JOB: that it has ended, or is lost. Whether the number of who watches is another's is
 # looked at where nothing was heard for a while.
 r_job_end() {
@@ -438,10 +481,7 @@ r_job_end() {
 	*" $1="*)
 		r_end=${R_ENDS#*" $1="}
 		r_end=${r_end%% *}
-		r_n=${r_end#*-}
-		r_why=${r_end##*-}
-		r_n=${r_n%-*}
-		r_say X "$1" "${r_end%%-*}" "${r_n%-*}" "${r_n#*-}" "$r_why"
+		r_job_say_end "$1"
 		;;
 	*)
 		r_job_lives "$1" && {
@@ -530,7 +570,7 @@ r_kill() {
 	r_job_room || return
 	[ ! -e "over/$1" ] || return
 	if mkdir "$1"; then
-		: >"$1/end-$((128 + $2))-0-0-"
+		: >"$1/end-$((128 + $2))-0-0-0-0-"
 	elif ! r_job_ended "$1"; then
 		echo "$2" >"$1/kill"
 		r_job_kill "$2" "$1" "$1"

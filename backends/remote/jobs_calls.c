@@ -103,9 +103,22 @@ static void tell_merged(struct job *job, const struct remote_reply *reply)
 	}
 }
 
+/* Of merged streams stdout was told as stderr as well where JOB has failed. */
+static void tell_cut(struct job *job, const struct remote_frame *f, bool failed)
+{
+	const struct sbx_job_events *events = job->caller->events;
+	const uint64_t n[2] = {f->a, job->jobs->merges && failed ? f->a : f->b};
+
+	for (int i = 0; i < 2; i++)
+		if (n[i] && events->discarded)
+			events->discarded(job->caller, i + 1, n[i]);
+}
+
 /* Takes the frames of JOB. *NEWS: there was output. Returns whether it has ended. */
 static bool take_frames(struct job *job, const struct remote_reply *reply, bool *news)
 {
+	const struct remote_frame *cut = NULL;
+
 	for (size_t i = 0; i < reply->n; i++) {
 		const struct remote_frame *f = &reply->frames[i];
 
@@ -117,10 +130,14 @@ static bool take_frames(struct job *job, const struct remote_reply *reply, bool 
 			take_output(job, f);
 			*news = true;
 		}
+		if (f->kind == REMOTE_CUT)
+			cut = f;
 		if (f->kind == REMOTE_END)
 			set_exit(job, f);
 		if (f->kind == REMOTE_END && job->jobs->merges && f->a != 0)
 			tell_merged(job, reply);
+		if (f->kind == REMOTE_END && cut)
+			tell_cut(job, cut, f->a != 0);
 		if (f->kind == REMOTE_FAILED)
 			set_failed(job, f);
 		if (f->kind == REMOTE_END || f->kind == REMOTE_FAILED)

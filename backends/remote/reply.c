@@ -10,7 +10,7 @@
 #include "backends/remote/call.h"
 #include "sandboxfs/grow.h"
 
-#define KINDS     "OESXFMDNIT"
+#define KINDS     "OESXCFMDNIT"
 #define GZIP_BITS (15 + 16) /* of inflateInit2: the largest window, and a head as gzip makes it */
 #define CHUNK     ((size_t)64 * 1024)
 #define TEXT_MAX  (2 * REMOTE_REPLY_MAX) /* in hexadecimal */

@@ -395,6 +395,14 @@ static void on_output(struct sbx_job *job, int stream, const void *buf, size_t l
 	sbx_job_tell(rec);
 }
 
+static void on_discarded(struct sbx_job *job, int stream, uint64_t n)
+{
+	struct sbx_jobrec *rec = run_of(job)->rec;
+
+	assert(stream == 1 || stream == 2);
+	sbx_output_discard(rec->out[stream - 1], n);
+}
+
 /* Nobody waits for a time-out without a word. */
 static const char *network_reason(const struct sbx_settings *settings, bool lookup)
 {
@@ -436,6 +444,7 @@ static const struct sbx_job_events run_events = {
         .output = on_output,
         .ended = on_ended,
         .denied = on_denied,
+        .discarded = on_discarded,
 };
 
 /* ---- what comes of the call to the backend ---- */

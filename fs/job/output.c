@@ -191,6 +191,14 @@ void sbx_output_append(struct sbx_output *o, const void *buf, size_t len)
 	pthread_mutex_unlock(&o->lock);
 }
 
+void sbx_output_discard(struct sbx_output *o, uint64_t n)
+{
+	pthread_mutex_lock(&o->lock);
+	o->total = n < UINT64_MAX - o->total ? o->total + n : UINT64_MAX;
+	o->full = true;
+	pthread_mutex_unlock(&o->lock);
+}
+
 void sbx_output_seal(struct sbx_output *o)
 {
 	sbx_cleanup_fd(&o->fd);

@@ -31,6 +31,8 @@ void sbx_output_unref(struct sbx_output *o); /* accepts NULL */
  * be kept is discarded, from then on, and sbx_output_truncated tells. One thread at a time.
  */
 void sbx_output_append(struct sbx_output *o, const void *buf, size_t len);
+/* N bytes more were produced and discarded by who would have brought them. That thread. */
+void sbx_output_discard(struct sbx_output *o, uint64_t n);
 /* No more comes: gives back the descriptor and spare memory. The thread that appends. */
 void sbx_output_seal(struct sbx_output *o);
 

@@ -73,6 +73,10 @@ struct sbx_job_events {
 	void (*ended)(struct sbx_job *job, const struct sbx_exit *exit);
 	/* Between started and ended, not too often. May be NULL: nobody wants to know. */
 	void (*denied)(struct sbx_job *job, const struct sbx_denial *denial);
+	/* N bytes (> 0) of STREAM came after those of output and were not kept, as they are beyond
+	 * limits.output_bytes or what the backend has room for. May be NULL: nobody wants to know.
+	 */
+	void (*discarded)(struct sbx_job *job, int stream, uint64_t n);
 };
 
 /*

@@ -921,7 +921,8 @@ static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 	memset(job, 0xa5, sizeof(*job));
 }
 
-static const struct sbx_job_events events = {on_started, on_output, on_ended, NULL};
+static const struct sbx_job_events events = {
+        .started = on_started, .output = on_output, .ended = on_ended};
 
 static bool has_env(const char *assignment)
 {
@@ -1031,7 +1032,8 @@ static size_t workdir_len(struct sbx_sandbox *sb)
 
 static void a_command_runs_where_its_sandbox_is(void **state)
 {
-	static const struct sbx_job_events told = {on_started, on_output, on_ran, NULL};
+	static const struct sbx_job_events told = {
+	        .started = on_started, .output = on_output, .ended = on_ran};
 	char *argv[] = {(char *)"sh", (char *)"-c", (char *)"pwd; echo made >made; exit 3", NULL};
 	char *env[] = {NULL};
 	struct sbx_exec spec = {.argv = argv, .env = env, .cwd = "", .stdin_fd = -1};

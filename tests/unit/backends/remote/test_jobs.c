@@ -191,6 +191,7 @@ struct ran {
 	struct sbx_exit exit;
 	char *out[2];
 	size_t len[2];
+	uint64_t discarded[2];
 	uint64_t end_ns, first_ns;
 };
 
@@ -215,6 +216,7 @@ static void on_output(struct sbx_job *job, int stream, const void *buf, size_t l
 
 	assert((r->started) == (1));
 	assert((r->ended) == (0));
+	assert(!r->discarded[i]);
 	assert(len > 0);
 	if (!r->first_ns)
 		r->first_ns = sbx_now_ns();
@@ -223,6 +225,17 @@ static void on_output(struct sbx_job *job, int stream, const void *buf, size_t l
 	r->len[i] += len;
 	r->out[i][r->len[i]] = '\0';
 	atomic_fetch_add(&r->outputs, 1);
+}
+
+static void on_discarded(struct sbx_job *job, int stream, uint64_t n)
+{
+	struct ran *r = ran_of(job);
+
+	assert(r->started == 1);
+	assert(r->ended == 0);
+	assert(n > 0);
+	assert(!r->discarded[stream - 1]);
+	r->discarded[stream - 1] = n;
 }
 
 static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
@@ -237,7 +250,7 @@ static void on_ended(struct sbx_job *job, const struct sbx_exit *exit)
 }
 
 static const struct sbx_job_events events = {
-        .started = on_started, .output = on_output, .ended = on_ended};
+        .started = on_started, .output = on_output, .ended = on_ended, .discarded = on_discarded};
 
 static void on_altered(struct sbx_sandbox *sb, void *data)
 {
@@ -537,20 +550,41 @@ static void much_output_comes_by_polls(void **state)
 	close(fd);
 }
 
-static void what_is_kept_of_the_output_is_limited_there(void **state)
-{
-	static char head[] = "head", option[] = "-c", many[] = "4000000", zero[] = "/dev/zero";
-	char *const argv[] = {head, option, many, zero, NULL};
-	struct sbx_exec spec = spec_of(argv);
+#define KEPT 100000
 
-	(void)state;
-	spec.limits.output_bytes = 100000;
+/* SCRIPT writes OUT and ERR bytes; all but about KEPT of each is counted instead. */
+static void expect_cut(const char *script, uint64_t out, uint64_t err, int code)
+{
+	char *const argv[] = {sh, dash_c, (char *)(uintptr_t)script, NULL};
+	struct sbx_exec spec = spec_of(argv);
+	const uint64_t n[2] = {out, err};
 	struct ran r;
 
+	spec.limits.output_bytes = KEPT;
 	begin_spec(&r, &spec);
-	expect_end(&r, SBX_END_EXITED, 0);
-	assert_in_range(r.len[0], 100000, 220000);
+	expect_end(&r, SBX_END_EXITED, code);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(r.len[i] + r.discarded[i], n[i]);
+		assert_in_range(r.len[i], n[i] < KEPT ? n[i] : KEPT, KEPT + 512);
+	}
 	forget(&r);
+}
+
+static void what_is_kept_of_the_output_is_limited_there(void **state)
+{
+	(void)state;
+	expect_cut("head -c 4000000 /dev/zero; head -c 100001 /dev/zero >&2; exit 3", 4000000,
+	           100001, 3);
+	expect_cut("head -c 100600 /dev/zero; head -c 100000 /dev/zero >&2", 100600, 100000, 0);
+}
+
+/* Who writes in pieces is not slower than its pieces are. */
+static void many_small_pieces_are_read_as_they_come(void **state)
+{
+	(void)state;
+	expect_cut("dd if=/dev/zero bs=5 count=200000 2>/dev/null; "
+	           "dd if=/dev/zero bs=1 count=99999 >&2 2>/dev/null; exit 4",
+	           1000000, 99999, 4);
 }
 
 static void output_comes_while_it_runs(void **state)
@@ -1525,6 +1559,7 @@ static void busybox_alone_is_enough(void **state)
 	forget(&r);
 	machine.lose = 1;
 	expect_script("head -c 3000000 /dev/zero | tr '\\0' x | wc -c", "3000000\n", "", 0);
+	expect_cut("head -c 1000000 /dev/zero; head -c 100001 /dev/zero >&2", 1000000, 100001, 0);
 }
 
 static void expect_info(const struct remote_reply *reply, const char *key, const char *value)
@@ -1649,7 +1684,8 @@ static void merged_streams_come_as_one(void **state)
 	expect_script("exit 5", "", "", 5);
 	expect_script("printf '\\377\\0' >&2; exit 1", "\377", "\377", 1);
 	expect_script("echo ${R_MERGE-unset}", "unset\n", "", 0);
-	assert_int_equal(machine.runs, before + 5);
+	expect_cut("head -c 200000 /dev/zero; exit 5", 200000, 200000, 5);
+	assert_int_equal(machine.runs, before + 6);
 	begin(&r, "echo $$ >pid; exec sleep 300");
 	while (!scratch_exists(scratch_path("the tree/pid")))
 		usleep(1000);
@@ -1734,6 +1770,7 @@ int main(void)
 	        test(every_byte_is_exact),
 	        test(much_output_comes_by_polls),
 	        test(what_is_kept_of_the_output_is_limited_there),
+	        test(many_small_pieces_are_read_as_they_come),
 	        test(output_comes_while_it_runs),
 	        test(a_new_job_is_not_behind_the_poll_for_another),
 	        test(exits_are_told),

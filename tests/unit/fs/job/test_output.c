@@ -139,6 +139,19 @@ static void past_the_limit_bytes_are_counted_and_not_kept(void **state)
 	sbx_output_unref(o);
 }
 
+static void what_others_have_discarded_counts_as_well(void **state)
+{
+	(void)state;
+	produce(out, 100);
+	sbx_output_discard(out, 50);
+	assert_int_equal(sbx_output_size(out), 100);
+	assert_int_equal(sbx_output_total(out), 150);
+	assert_int_equal(sbx_output_cut(out), 50);
+	assert_true(sbx_output_truncated(out));
+	sbx_output_discard(out, UINT64_MAX);
+	assert_true(sbx_output_total(out) == UINT64_MAX);
+}
+
 static void the_limit_cuts_inside_a_write_to_the_file(void **state)
 {
 	struct sbx_output *o;
@@ -233,6 +246,7 @@ int main(void)
 	        CASE(large_output_goes_to_a_private_file_byte_exact),
 	        CASE(the_file_goes_with_the_last_reference),
 	        CASE(past_the_limit_bytes_are_counted_and_not_kept),
+	        CASE(what_others_have_discarded_counts_as_well),
 	        CASE(the_limit_cuts_inside_a_write_to_the_file),
 	        CASE(a_disk_that_fails_truncates_and_says_so),
 	        CASE(a_link_in_the_place_of_the_file_is_not_followed),
