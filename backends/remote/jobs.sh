@@ -420,10 +420,15 @@ r_job_size() {
 	esac
 }
 
+# r_job_begins JOB: whether nobody watches over it yet, but will soon
+r_job_begins() {
+	[ ! -s "$1/super" ] && [ $R_SPENT -lt 10000 ]
+}
+
 # r_job_lives JOB: whether somebody watches over it, or will soon
 r_job_lives() {
 	[ -s "$1/super" ] || {
-		[ $R_SPENT -lt 5000 ]
+		r_job_begins "$1"
 		return
 	}
 	read -r r_p <"$1/super"
@@ -520,8 +525,9 @@ r_job_tell() {
 }
 
 # r_exec WAIT LIMIT JOB LEASE KEEP CWD INPUT TIME CPU_S MEMORY_KB PROCS FILE_BLOCKS PROGRAM PATH
-# WORD...: starts the job, waits so many ms for its end, and tells what there is, LIMIT bytes at
-# most of each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was
+# WORD...: starts the job, waits so many ms for its end, and in any case for who watches over it,
+# because until then it may be ended with this script. Tells what there is, LIMIT bytes at most of
+# each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was
 # put, or nothing. TIME: ms. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
 # env has them.
 r_exec() {
@@ -538,7 +544,8 @@ r_exec() {
 		: >"$3/lease"
 	fi
 	R_SPENT=0 R_NAP=010
-	until [ ! -d "$3" ] || [ -s "$3/fail" ] || r_job_ended "$3" || [ $R_SPENT -ge "$1" ]; do
+	until [ ! -d "$3" ] || [ -s "$3/fail" ] || r_job_ended "$3" ||
+		{ [ $R_SPENT -ge "$1" ] && ! r_job_begins "$3"; }; do
 		r_nap
 	done
 	r_job_tell "$3" 0 0

@@ -985,21 +985,29 @@ static void what_takes_too_long_is_killed_there(void **state)
 	forget(&r);
 }
 
-/* The machine has a sleep that runs SCRIPT before it sleeps, and no usleep. */
-static void have_naps_begin_by(const char *script)
+/* The machine has, as NAME, SCRIPT. */
+static void have_program(const char *name, const char *script)
 {
 	static char path[4400], *env[] = {path, NULL};
 	char text[8192];
 
-	snprintf(path, sizeof(path), "PATH=%s:/usr/bin:/bin", scratch_path("noting"));
-	snprintf(text, sizeof(text), "#!/bin/sh\n%s\nexec /bin/sleep \"$1\"\n", script);
-	if (!scratch_exists(scratch_path("noting")))
-		scratch_mkdir(scratch_path("noting"));
-	scratch_write(scratch_path("noting/sleep"), text);
-	assert_int_equal(chmod(scratch_path("noting/sleep"), 0755), 0);
-	scratch_write(scratch_path("noting/usleep"), "#!/bin/sh\nexit 1\n");
-	assert_int_equal(chmod(scratch_path("noting/usleep"), 0755), 0);
+	snprintf(path, sizeof(path), "PATH=%s:/usr/bin:/bin", scratch_path("own"));
+	snprintf(text, sizeof(text), "#!/bin/sh\n%s\n", script);
+	if (!scratch_exists(scratch_path("own")))
+		scratch_mkdir(scratch_path("own"));
+	scratch_write(scratch_path("own/%s", name), text);
+	assert_int_equal(chmod(scratch_path("own/%s", name), 0755), 0);
 	machine.env = env;
+}
+
+/* The machine has a sleep that runs SCRIPT before it sleeps, and no usleep. */
+static void have_naps_begin_by(const char *script)
+{
+	char text[6000];
+
+	snprintf(text, sizeof(text), "%s\nexec /bin/sleep \"$1\"", script);
+	have_program("sleep", text);
+	have_program("usleep", "exit 1");
 }
 
 /* Its sleep notes what it is asked for, and knows fractions of a second or not. */
@@ -1069,6 +1077,21 @@ static void it_starts_once_whatever_becomes_of_answers(void **state)
 	machine.fail = 2;
 	machine.fail_code = ENETUNREACH;
 	expect_script("echo ran >>ran; cat ran; rm ran", "ran\n", "", 0);
+}
+
+/* What is in the group of a script ends with it, until it has a session of its own. */
+static void a_start_may_be_slow(void **state)
+{
+	static char script[] = "echo x";
+	char *const argv[] = {sh, dash_c, script, NULL};
+	struct sbx_exec spec = spec_of(argv);
+	struct ran r;
+
+	(void)state;
+	spec.background = true;
+	have_program("mkfifo", "/bin/sleep 1; exec /usr/bin/mkfifo \"$@\"");
+	begin_spec(&r, &spec);
+	expect_ran(&r, "x\n", "", 0);
 }
 
 static void polls_may_be_lost_or_doubled(void **state)
@@ -1792,6 +1815,7 @@ int main(void)
 	        test(a_timeout_is_as_exact_there_as_naps_are),
 	        test(what_runs_out_of_memory_is_told),
 	        test(it_starts_once_whatever_becomes_of_answers),
+	        test(a_start_may_be_slow),
 	        test(polls_may_be_lost_or_doubled),
 	        test(what_was_read_is_dropped_there),
 	        test(many_run_at_once),
