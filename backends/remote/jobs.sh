@@ -527,8 +527,8 @@ r_job_tell() {
 # r_exec WAIT LIMIT JOB LEASE KEEP CWD INPUT TIME CPU_S MEMORY_KB PROCS FILE_BLOCKS PROGRAM PATH
 # WORD...: starts the job, waits so many ms for its end, and in any case for who watches over it,
 # because until then it may be ended with this script. Tells what there is, LIMIT bytes at most of
-# each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was
-# put, or nothing. TIME: ms. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
+# each stream. CWD: from the tree. INPUT: p:FORMAT for printf, f:NUMBER of a file that was put, or
+# nothing. TIME: ms. PROGRAM: what is looked for, along PATH (xPATH; empty: the machine's). WORD: as
 # env has them.
 r_exec() {
 	[ -z "$R_FAILED" ] || return
