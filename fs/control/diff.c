@@ -113,13 +113,13 @@ static bool parse(const char *name, struct range *ret)
 	       take_rev(ret->to, dots + 2, len - (size_t)(dots + 2 - name));
 }
 
-/* Or will, once it is asked for. */
+/* Or will, once it is asked for. What cannot be browsed is in the list all the same. */
 static bool exists(struct sbx_sandbox *sandbox, const char *rev)
 {
 	struct sbx_object object;
 	int r = sbx_history_tree(sandbox, rev, &object, NULL);
 
-	return r >= 0 || r == -EBUSY;
+	return r >= 0 || r == -EBUSY || (r == -EOPNOTSUPP && sbx_snapshots_know(sandbox, rev));
 }
 
 static const struct control_ops range_ops;

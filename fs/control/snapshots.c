@@ -75,15 +75,24 @@ static int seek(const struct sbx_snapshot *snapshot, void *data)
 	return 0;
 }
 
-static int lookup_snapshot(const struct sbx_control_node *dir, const char *name,
-                           struct sbx_control_node *ret)
+bool sbx_snapshots_know(struct sbx_sandbox *sandbox, const char *rev)
 {
+	struct sought s = {.name = rev};
+
+	return strcmp(rev, "base") == 0 ||
+	       (sbx_history_list(sandbox, seek, &s, NULL) >= 0 && s.found == 1);
+}
+
+static int lookup_snapshot(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                           const char *name, struct sbx_control_node *ret)
+{
+	struct sbx_error err = SBX_ERROR_INIT, refused = SBX_ERROR_INIT;
 	struct sbx_sandbox *sandbox = dir->box->sandbox;
 	struct sought s = {.name = name, .time_ns = sandbox->created_ms * 1000000};
 	struct sbx_object object;
 	int r = strchr(name, ':') ? -ENOENT : sbx_rev_check(name, NULL);
 
-	if (r < 0)
+	if (r < 0 || !sbx_has_history(sandbox))
 		return -ENOENT;
 	if (strcmp(name, "base") == 0)
 		s.found = s.whole = 1;
@@ -92,9 +101,11 @@ static int lookup_snapshot(const struct sbx_control_node *dir, const char *name,
 	if (r >= 0 && s.found != 1)
 		r = -ENOENT;
 	if (r >= 0)
-		r = sbx_history_tree(sandbox, name, &object, NULL);
-	if (r == -EOPNOTSUPP)
-		r = -ENOENT;
+		r = sbx_history_tree(sandbox, name, &object, &err);
+	if (r == -EOPNOTSUPP) {
+		sbx_fail(&refused, EOPNOTSUPP, "snapshots/%.80s: %s", name, err.text);
+		sbx_error_store(reg, dir->box, &refused);
+	}
 	r = r < 0 ? r : node_new(dir, name, &object, s.time_ns, ret);
 	if (r >= 0)
 		ret->item->kept = s.whole;
@@ -116,14 +127,14 @@ static int list_snapshot(const struct sbx_snapshot *snapshot, void *data)
 
 /* Below a snapshot */
 
-int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
-                         struct sbx_control_node *ret)
+int sbx_snapshots_lookup(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                         const char *name, struct sbx_control_node *ret)
 {
 	struct sbx_object object;
 	int r;
 
 	if (!dir->item)
-		return lookup_snapshot(dir, name, ret);
+		return lookup_snapshot(reg, dir, name, ret);
 	/* A submodule is empty here. */
 	if (!dir->item->object.id[0])
 		return -ENOENT;

@@ -10,9 +10,14 @@ struct sbx_item *sbx_item_create(const char *dir, const char *name, const struct
                                  int64_t time_ns);
 struct sbx_item *sbx_item_ref(struct sbx_item *item); /* accepts NULL */
 void sbx_item_unref(struct sbx_item *item);           /* accepts NULL */
-/* As sbx_control_lookup and so on, below snapshots/. */
-int sbx_snapshots_lookup(const struct sbx_control_node *dir, const char *name,
-                         struct sbx_control_node *ret);
+/* Whether the list has REV, "base" or the first digits of one snapshot. */
+bool sbx_snapshots_know(struct sbx_sandbox *sandbox, const char *rev);
+/*
+ * As sbx_control_lookup and so on, below snapshots/. EOPNOTSUPP, which is stored: the backend has
+ * the snapshot where it cannot be browsed.
+ */
+int sbx_snapshots_lookup(struct sbx_registry *reg, const struct sbx_control_node *dir,
+                         const char *name, struct sbx_control_node *ret);
 /* As sbx_control_list, below snapshots/. */
 int sbx_snapshots_list(const struct sbx_control_node *dir,
                        void (*fn)(const char *name, mode_t mode, void *data), void *data);

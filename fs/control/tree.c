@@ -106,7 +106,7 @@ int sbx_control_lookup(struct sbx_registry *reg, const struct sbx_control_node *
 	if (dir->row->flags & ROW_JOBS)
 		return lookup_job(dir, name, ret);
 	if (dir->row->flags & (ROW_STATES | ROW_TREE))
-		return sbx_snapshots_lookup(dir, name, ret);
+		return sbx_snapshots_lookup(reg, dir, name, ret);
 	if (dir->row->flags & ROW_RANGES)
 		return sbx_diffs_lookup(dir, name, ret);
 	for (const struct sbx_control_row *row = dir->row->rows; row->name; row++) {

@@ -79,6 +79,22 @@ confines_uploads() {
 	rm "$MNT/a/out"
 }
 
+is_compared() {
+	echo one >"$MNT/a/compared"
+	echo one >"$MNT/a/ctl/snapshot"
+	one=$(cat "$MNT/a/ctl/snapshot")
+	echo two >"$MNT/a/compared"
+	same 'M	compared' "$(cat "$MNT/a/ctl/diffs/$one.changes")"
+	echo two >"$MNT/a/ctl/snapshot"
+	two=$(cat "$MNT/a/ctl/snapshot")
+	same '-one +two' "$(grep '^[-+][a-z]' "$MNT/a/ctl/diffs/$one..$two" | xargs)"
+	like '*compared*' "$(cat "$MNT/a/ctl/diffs/base..$one.changes")"
+	expect ENOENT stat "$MNT/a/ctl/diffs/abcdabcd"
+	expect EOPNOTSUPP stat "$MNT/a/ctl/snapshots/$one"
+	like "EOPNOTSUPP: snapshots/$one: *" "$(cat "$MNT/a/ctl/error")"
+	expect ENOENT stat "$MNT/a/ctl/snapshots/abcdabcd"
+}
+
 is_committed() {
 	echo 'a first' >"$MNT/a/ctl/snapshot"
 	first=$(cat "$MNT/a/ctl/snapshot")
@@ -236,6 +252,7 @@ claim 'AC-5: a command times out' times_out
 claim 'AC-6: files are written below it, in directories of mode 755' uploads
 claim 'AC-7: a path that leads out is refused' confines_uploads
 claim 'AC-8: a snapshot has a message and an id, also of nothing new' is_committed
+claim 'what two snapshots differ in is in diffs/; and neither is browsed' is_compared
 claim 'AC-12: a private repository is cloned with the token, which nothing shows' needs_the_token
 claim 'AC-13, AC-14: arguments arrive as they are, empty ones as well' quotes
 claim 'AC-15, AC-22: the branch is pushed, and the result says so' is_pushed
