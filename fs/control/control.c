@@ -14,6 +14,7 @@
 
 #include "fs/control/control_impl.h"
 #include "fs/control/request_file.h"
+#include "fs/sandbox/await.h"
 #include "sandboxfs/cleanup.h"
 
 int sbx_control_text_take(char *string, struct text *ret)
@@ -166,7 +167,7 @@ int sbx_control_truncate(struct sbx_registry *reg, const struct sbx_control_node
 
 /* Read */
 
-static void read_text(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
+static void read_text_now(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
 {
 	struct text fresh = {0};
 	int r = 0;
@@ -185,6 +186,68 @@ static void read_text(struct sbx_control_handle *h, uint64_t off, struct sbx_pen
 		sbx_pending_error(p, -r);
 	else
 		serve_at(h, off, p);
+}
+
+/* A read of what is known only when the sandbox has been made. */
+struct coming {
+	struct sbx_await up;
+	struct sbx_control_handle *h;
+	uint64_t off;
+	struct sbx_pending *p; /* loop thread; NULL: nobody waits any more */
+};
+
+/* [loop] */
+static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
+{
+	struct coming *c = sbx_container_of(a, struct coming, up);
+
+	if (c->p && code) {
+		sbx_error_store(c->h->reg, a->box, err);
+		sbx_pending_error(c->p, code);
+	} else if (c->p) {
+		read_text_now(c->h, c->off, c->p);
+	}
+	free(c);
+}
+
+/* [loop] */
+static void coming_cancel(struct sbx_pending *p, bool fatal)
+{
+	struct coming *c = p->owner;
+
+	(void)fatal;
+	c->p = NULL;
+	sbx_await_cancel(&c->up);
+	sbx_pending_error(p, EINTR);
+}
+
+static bool is_up(const struct sbx_control_node *node)
+{
+	return !(node->row->flags & ROW_UP) ||
+	       sbx_away_here(node->box->sandbox, 0, SBX_NEED_UP, 0, 0);
+}
+
+static void read_text(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)
+{
+	struct coming *c;
+
+	if (is_up(&h->node)) {
+		read_text_now(h, off, p);
+		return;
+	}
+	c = h->flags & O_NONBLOCK ? NULL : calloc(1, sizeof(*c));
+	if (!c) {
+		sbx_pending_error(p, h->flags & O_NONBLOCK ? EAGAIN : ENOMEM);
+		return;
+	}
+	*c = (struct coming){
+	        .up = {.want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up},
+	        .h = h,
+	        .off = off,
+	        .p = p,
+	};
+	sbx_pending_defer(p, coming_cancel, c);
+	sbx_box_await(h->node.box, &c->up);
 }
 
 void sbx_control_read(struct sbx_control_handle *h, uint64_t off, struct sbx_pending *p)

@@ -67,6 +67,7 @@ enum {
 	ROW_TREE = 1 << 5,    /* a directory below it */
 	ROW_RANGES = 1 << 6,  /* the directory diffs/ */
 	ROW_TRACKED = 1 << 7, /* listed with -o track only */
+	ROW_UP = 1 << 8,      /* a text that is not known before the sandbox has been made */
 };
 
 /* A name below snapshots/ or diffs/, which a row alone does not tell. Constant. */

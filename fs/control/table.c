@@ -166,7 +166,7 @@ static int text_policy(struct sbx_registry *reg, const struct sbx_control_node *
 	return sbx_control_text_take(sbx_box_policy_json(node->box), ret);
 }
 
-/* Of one that is elsewhere, where it is there; nothing while that is not known yet. */
+/* Of one that is elsewhere, where it is there; nothing while that is not known, see ROW_UP. */
 static int text_workdir_away(struct sbx_sandbox *sandbox, struct text *ret)
 {
 	struct json_object *info = json_object_new_object(), *dir = NULL;
@@ -442,7 +442,7 @@ static const struct sbx_control_row box_rows[] = {
         ABSENT("import.tar", 0200),
         ABSENT("export.tar", 0400),
         TEXT("info", text_info),
-        TEXT("workdir", text_workdir),
+        {.name = "workdir", .mode = S_IFREG | 0400, .flags = ROW_UP, .text = text_workdir},
         READER("log", log_ops, 0, 0),
         READER("events", sbx_control_events_ops, 0, 0),
         TEXT("error", text_error),

@@ -203,7 +203,10 @@ static struct json_object *info_json(struct sbx_box *box)
 	add_string(obj, "state", state_word(box_state(box)));
 	add_string(obj, "backend", settings->backend);
 	add_string(obj, "path", path);
-	add_string(obj, "workdir", box->sandbox->tree.mounted ? path : box->sandbox->workdir);
+	/* Of one that is elsewhere the backend tells, once it is known. */
+	if (!sbx_is_away(box->sandbox))
+		add_string(obj, "workdir",
+		           box->sandbox->tree.mounted ? path : box->sandbox->workdir);
 	add_string(obj, "io", settings->io);
 	add_created(obj, box->sandbox->created_ms);
 	json_object_object_add(obj, "jobs", jobs_json(box));

@@ -16,9 +16,14 @@ shown_at_once() {
 	command=$!
 	cat "$MNT/a/README.md" >"$ROOM/by.cat" &
 	reader=$!
+	cat "$MNT/a/ctl/workdir" >"$ROOM/workdir" &
+	asker=$!
 	same creating "$(state a)"
+	same absent "$("$TOOL" json workdir <"$MNT/a/ctl/info")"
 	wait $command
 	wait $reader
+	wait $asker
+	same "$(run a pwd)" "$(cat "$ROOM/workdir")"
 	same ready "$(state a)"
 	same 'hello hello' "$(cat "$ROOM/by.command" "$ROOM/by.cat" | paste -sd ' ')"
 }
@@ -30,11 +35,15 @@ interrupted() {
 	reader=$!
 	run i true &
 	client=$!
+	cat "$MNT/i/ctl/workdir" &
+	asker=$!
 	until grep -q '^State:.*[SD] ' "/proc/$reader/status"; do tick; done
 	kill $reader
 	wait $reader && fail "it was read" || true
 	kill $client
 	wait $client && fail "it ran" || true
+	kill $asker
+	wait $asker && fail "it was told" || true
 	same creating "$(state i)"
 	same hello "$(cat "$MNT/i/README.md")"
 	teardown i
