@@ -149,9 +149,9 @@ static void tell_end_posted(void *data)
 void job_end_soon(struct job *job, enum sbx_end end, int code, const char *text)
 {
 	assert(job->caller && job->state != JOB_ENDING);
-	job->exit = (struct sbx_exit){.end = end, .code = code};
+	job->exit = (struct sbx_exit){.end = end, .code = end == SBX_END_LOST ? 0 : code};
 	if (*text)
-		sbx_fail(&job->exit.error, code > 0 && end == SBX_END_FAILED ? code : EREMOTEIO,
+		sbx_fail(&job->exit.error, code > 0 && end != SBX_END_SIGNALED ? code : EREMOTEIO,
 		         "%s", text);
 	job->state = JOB_ENDING;
 	sbx_loop_post(job->jobs->config.loop, tell_end_posted, job);
@@ -255,11 +255,11 @@ void remote_jobs_connect(struct remote_jobs *j, struct remote_link *link, unsign
 /* ---- ends that are not its own ---- */
 
 /* What becomes of JOB at the machine is not looked after any more. */
-static void lose(struct job *job, const char *text)
+static void lose(struct job *job, int code, const char *text)
 {
 	if (job->state == JOB_STARTING)
 		remote_call_cancel(&job->start);
-	job_end_soon(job, SBX_END_LOST, 0, text);
+	job_end_soon(job, SBX_END_LOST, code, text);
 }
 
 static void fail_job(struct job *job)
@@ -273,7 +273,7 @@ static void fail_job(struct job *job)
 	else if (job->state == JOB_STARTING)
 		remote_call_cancel(&job->start); /* which knows whether it may have run */
 	else if (job->state == JOB_RUNNING)
-		lose(job, failed->text);
+		lose(job, failed->code, failed->text);
 }
 
 static void look_whether_idle(void *data)
@@ -319,7 +319,7 @@ void remote_jobs_signal(struct sbx_job *caller, int sig)
 	if (job->state >= JOB_STARTING) {
 		job_send_kill(job, sig);
 		if (is_abandoned(job))
-			lose(job, abandoned_text);
+			lose(job, ECANCELED, abandoned_text);
 	} else if (job_is_killed(job, &killed)) {
 		if (job->state == JOB_BOARDING)
 			remote_sync_leave(&job->ride);
@@ -336,7 +336,7 @@ static void lose_abandoned(void *data)
 	for (struct job *job = j->first; job; job = next) {
 		next = job->next;
 		if (is_abandoned(job))
-			lose(job, abandoned_text);
+			lose(job, ECANCELED, abandoned_text);
 	}
 	jobs_unwant_lagging(j);
 	jobs_unref(j);

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,6 +287,7 @@ static void poll_soon(struct remote_jobs *j);
 static void start_failed(struct job *job, int code, const struct sbx_error *err)
 {
 	const struct sbx_error *failed = &job->jobs->failed;
+	char text[sizeof(err->text)];
 	int sig;
 
 	if (failed->code)
@@ -294,9 +296,10 @@ static void start_failed(struct job *job, int code, const struct sbx_error *err)
 		job_end_soon(job, SBX_END_SIGNALED, sig, "");
 	} else if (job->start.maybe) {
 		job_send_kill(job, SIGKILL);
-		job_end_soon(job, SBX_END_LOST, 0, err->text);
+		job_end_soon(job, SBX_END_LOST, -code, err->text);
 	} else {
-		job_end_soon(job, SBX_END_FAILED, failed->code ? failed->code : -code, err->text);
+		snprintf(text, sizeof(text), "%.900s; the command has not run", err->text);
+		job_end_soon(job, SBX_END_FAILED, failed->code ? failed->code : -code, text);
 	}
 }
 
@@ -471,11 +474,11 @@ static unsigned count_running(const struct remote_jobs *j, bool *all_told)
 	return n;
 }
 
-static void lose_all(struct remote_jobs *j, const char *text)
+static void lose_all(struct remote_jobs *j, int code, const char *text)
 {
 	for (struct job *job = j->first; job; job = job->next)
 		if (job->state == JOB_RUNNING)
-			job_end_soon(job, SBX_END_LOST, 0, text);
+			job_end_soon(job, SBX_END_LOST, code, text);
 }
 
 static void pause_before_poll(struct remote_jobs *j, uint64_t ms)
@@ -491,9 +494,10 @@ static void poll_failed(struct remote_jobs *j, int code, const struct sbx_error 
 	const uint64_t ms = (uint64_t)AGAIN_MS << n;
 
 	if (code == -ESTALE)
-		lose_all(j, err->text);
+		lose_all(j, ESTALE, err->text);
 	else if (silent_s >= j->config.lease_s)
-		lose_all(j, "the machine has not answered for as long as it lets a job run");
+		lose_all(j, ETIMEDOUT,
+		         "the machine has not answered for as long as it lets a job run");
 	else
 		pause_before_poll(j, ms < AGAIN_MAX ? ms : AGAIN_MAX);
 }

@@ -104,7 +104,8 @@ void jobs_ref(struct remote_jobs *j);
 void jobs_unref(struct remote_jobs *j);
 struct job *job_ref(struct job *job);
 void job_unref(struct job *job);
-/* JOB, of the table, has ended so; told from the loop, never from within this. */
+/* JOB, of the table, has ended so, of what is lost CODE is the errno of TEXT; told from the loop,
+ * never from within this. */
 void job_end_soon(struct job *job, enum sbx_end end, int code, const char *text);
 /* JOB may run from now on, until its end is told. */
 void job_count(struct job *job);

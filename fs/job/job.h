@@ -202,6 +202,8 @@ enum sbx_job_kind sbx_job_kind(struct sbx_jobrec *rec);
 int64_t sbx_job_time_ns(struct sbx_jobrec *rec);
 /* Whether the last start has ended or failed; false for a prepared job. Any thread. */
 bool sbx_job_ended(struct sbx_jobrec *rec);
+/* Whether the last start has ended as lost, and it is known why: *ERR. Any thread. */
+bool sbx_job_lost(struct sbx_jobrec *rec, struct sbx_error *err);
 /* 0, or the negative errno and text with which the command could not be started. */
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err);
 /* The number that the request gave as track; 0: none. */
@@ -232,7 +234,8 @@ void sbx_jobs_kill(struct sbx_jobs *jobs, int sig);
 size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size);
 /*
  * The result as a JSON object: id, argv, cwd, exitCode, signal, timedOut, oomKilled, durationMs,
- * stdout, stderr, changedFiles, and error and errno where the start failed. The caller puts it.
+ * stdout, stderr, changedFiles, and error and errno where the start failed or it was lost. The
+ * caller puts it.
  */
 struct json_object *sbx_job_result(struct sbx_jobrec *rec);
 /*

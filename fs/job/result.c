@@ -28,7 +28,7 @@ struct view {
 	uint64_t wall_ns, user_us, sys_us, max_rss_kb;
 	uint64_t cut[2]; /* bytes of stdout and stderr that were discarded */
 	bool timed_out, killed;
-	struct sbx_error start_error;
+	struct sbx_error error; /* why it was not started, or was lost */
 };
 
 /* Lock held. */
@@ -47,8 +47,11 @@ static void look(const struct sbx_jobrec *rec, struct view *v)
 	        .sys_us = rec->exit.sys_us,
 	        .max_rss_kb = rec->exit.max_rss_kb,
 	        .timed_out = ended && rec->timed_out,
-	        .start_error = rec->start_error,
+	        .error = rec->start_error,
 	};
+
+	if (ended && v->end == SBX_END_LOST)
+		v->error = rec->exit.error;
 	for (int i = 0; i < 2; i++)
 		v->cut[i] = rec->out[i] ? sbx_output_cut(rec->out[i]) : 0;
 	v->killed = ended && v->end == SBX_END_SIGNALED && code >= 1 && code <= 64 &&
@@ -70,6 +73,12 @@ static int end_signal(const struct view *v)
 	return v->state == SBX_JOB_ENDED && signaled ? v->code : 0;
 }
 
+/* Whether it was lost, and it is known why. */
+static bool is_lost(const struct view *v)
+{
+	return v->state == SBX_JOB_ENDED && v->end == SBX_END_LOST && v->error.code;
+}
+
 /* Whether a start was tried and failed, and not merely given up before. */
 static bool is_failed(const struct view *v)
 {
@@ -80,7 +89,7 @@ static int exit_code(const struct view *v)
 {
 	/* As a shell has it: not found, and found but not to be run. */
 	if (is_failed(v))
-		return v->start_error.code == ENOENT ? 127 : 126;
+		return v->error.code == ENOENT ? 127 : 126;
 	if (v->state != SBX_JOB_ENDED)
 		return -1;
 	if (v->timed_out)
@@ -155,6 +164,15 @@ bool sbx_job_ended(struct sbx_jobrec *rec)
 	return v.state == SBX_JOB_ENDED || v.state == SBX_JOB_FAILED;
 }
 
+bool sbx_job_lost(struct sbx_jobrec *rec, struct sbx_error *err)
+{
+	struct view v;
+
+	look_locked(rec, &v);
+	*err = v.error;
+	return is_lost(&v);
+}
+
 int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err)
 {
 	struct view v;
@@ -163,8 +181,8 @@ int sbx_job_start_error(struct sbx_jobrec *rec, struct sbx_error *err)
 	if (v.state != SBX_JOB_FAILED)
 		return 0;
 	if (err)
-		*err = v.start_error;
-	return -v.start_error.code;
+		*err = v.error;
+	return -v.error.code;
 }
 
 int sbx_job_code(struct sbx_jobrec *rec)
@@ -232,7 +250,7 @@ static void print_cut(const struct view *v, char *buf, size_t size)
 
 static const char *error_name(const struct view *v)
 {
-	const char *name = strerrorname_np(v->start_error.code);
+	const char *name = strerrorname_np(v->error.code);
 
 	return name ? name : "EIO";
 }
@@ -250,7 +268,7 @@ size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size)
 		snprintf(code, sizeof(code), "%d", exit_code(&v));
 	if (is_failed(&v))
 		n = snprintf(buf, size, "%s failed job=%" PRIu64 " %s %s\n", code, v.number,
-		             error_name(&v), v.start_error.text);
+		             error_name(&v), v.error.text);
 	else if (v.state == SBX_JOB_PREPARED || v.state == SBX_JOB_FAILED)
 		n = snprintf(buf, size, "- idle\n");
 	else if (v.state != SBX_JOB_ENDED)
@@ -259,9 +277,11 @@ size_t sbx_job_status(struct sbx_jobrec *rec, char *buf, size_t size)
 	else
 		n = snprintf(buf, size,
 		             "%s %s job=%" PRIu64 " wall_ms=%" PRIu64 " user_ms=%" PRIu64
-		             " sys_ms=%" PRIu64 " max_rss_kb=%" PRIu64 "%s\n",
+		             " sys_ms=%" PRIu64 " max_rss_kb=%" PRIu64 "%s%s%s%s%s\n",
 		             code, word(&v), v.number, v.wall_ns / 1000000u, v.user_us / 1000u,
-		             v.sys_us / 1000u, v.max_rss_kb, cut);
+		             v.sys_us / 1000u, v.max_rss_kb, cut, is_lost(&v) ? " " : "",
+		             is_lost(&v) ? error_name(&v) : "", is_lost(&v) ? " " : "",
+		             is_lost(&v) ? v.error.text : "");
 	return (size_t)n < size ? (size_t)n : size ? size - 1 : 0;
 }
 
@@ -417,8 +437,8 @@ struct json_object *sbx_job_result(struct sbx_jobrec *rec)
 	oom = v.state == SBX_JOB_ENDED && v.end == SBX_END_OOM;
 	ran = v.state != SBX_JOB_PREPARED && v.state != SBX_JOB_FAILED;
 	add_code(obj, "exitCode", &v);
-	if (is_failed(&v)) {
-		json_object_object_add(obj, "error", json_object_new_string(v.start_error.text));
+	if (is_failed(&v) || is_lost(&v)) {
+		json_object_object_add(obj, "error", json_object_new_string(v.error.text));
 		json_object_object_add(obj, "errno", json_object_new_string(error_name(&v)));
 	}
 	add_signal(obj, "signal", end_signal(&v));
@@ -465,8 +485,8 @@ struct json_object *sbx_job_log_members(struct sbx_jobrec *rec)
 		json_object_object_add(obj, "timed_out", json_object_new_boolean(v.timed_out));
 		add_seconds(obj, "duration_sec", v.wall_ns);
 	}
-	if (v.state == SBX_JOB_FAILED)
-		json_object_object_add(obj, "error", json_object_new_string(v.start_error.text));
+	if (v.state == SBX_JOB_FAILED || is_lost(&v))
+		json_object_object_add(obj, "error", json_object_new_string(v.error.text));
 	return obj;
 }
 

@@ -89,7 +89,7 @@ static void count_end(struct sbx_registry *reg, const char *status)
 /* "exec job=12" and what more there is to say. */
 static void job_event(struct box *box, struct sbx_jobrec *rec, const char *event, const char *more)
 {
-	char text[1400];
+	char text[SBX_STATUS_MAX];
 
 	snprintf(text, sizeof(text), "%s job=%llu%s%s", kinds[sbx_job_kind(rec)],
 	         (unsigned long long)sbx_job_number(rec), *more ? ": " : "", more);
@@ -102,7 +102,7 @@ static void job_changed(struct sbx_jobrec *rec, void *data)
 	struct box *box = data;
 	struct sbx_registry *reg = box->pub.registry;
 	struct sbx_error err = SBX_ERROR_INIT;
-	char status[256];
+	char status[SBX_STATUS_MAX];
 
 	if (!sbx_job_ended(rec)) {
 		job_event(box, rec, "job_start", "");
@@ -114,6 +114,8 @@ static void job_changed(struct sbx_jobrec *rec, void *data)
 		job_event(box, rec, "job_failed", err.text);
 		return;
 	}
+	if (sbx_job_lost(rec, &err))
+		sbx_error_store(reg, &box->pub, &err);
 	sbx_job_status(rec, status, sizeof(status));
 	count_end(reg, status);
 	status[strcspn(status, "\n")] = '\0';

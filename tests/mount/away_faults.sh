@@ -160,7 +160,8 @@ vanished() {
 	echo lost >"$MNT/v/lost"
 	same ESTALE "$(fsync_errno "$MNT/v/lost")"
 	faults
-	like '*lost*' "$(cat "$MNT/v/ctl/jobs/$id/wait")"
+	like '*lost*ESTALE *gone*' "$(cat "$MNT/v/ctl/jobs/$id/wait")"
+	error_says v '*gone*'
 	same kept "$(cat "$MNT/v/ctl/jobs/$id/stdout")"
 	expect ESTALE write "$MNT/v/ctl/exec" O_WRONLY 'true\n'
 	same hello "$(cat "$MNT/v/README.md")"
