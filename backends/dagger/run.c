@@ -224,6 +224,7 @@ static void finish(struct part *p, int code, const struct sbx_error *err)
 	free(p->script);
 	free(p->out);
 	free(p);
+	run->not_run = sbx_machine_not_run(code);
 	run->done(run, code, out, len, err);
 }
 
@@ -258,6 +259,7 @@ static void too_long(void *data)
 	struct sbx_error err = SBX_ERROR_INIT;
 	const int r = sbx_fail(&err, E2BIG, "the script is too long for a command line");
 
+	run->not_run = sbx_machine_not_run(r);
 	run->done(run, r, NULL, 0, &err);
 }
 
@@ -268,6 +270,7 @@ static void no_memory(void *data)
 	struct sbx_error err = SBX_ERROR_INIT;
 	const int r = sbx_no_memory(&err);
 
+	run->not_run = sbx_machine_not_run(r);
 	run->done(run, r, NULL, 0, &err);
 }
 

@@ -211,6 +211,7 @@ struct daytona_send {
 	bool flying; /* http is under way; lock of m */
 	atomic_bool given_up;
 	bool again; /* it was woken */
+	bool maybe; /* it may have been carried out */
 	uint64_t begun_ms;
 	int code;
 	struct sbx_error err;

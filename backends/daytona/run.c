@@ -119,6 +119,7 @@ static void ended(struct daytona_send *s, int code, const struct sbx_error *err)
 	char *out = code ? NULL : sbx_steal_ptr(&p->out);
 	const size_t len = p->len;
 
+	run->not_run = code && !s->maybe;
 	pthread_mutex_lock(&s->m->lock);
 	run->part = NULL;
 	pthread_mutex_unlock(&s->m->lock);
@@ -160,6 +161,7 @@ static void no_memory(void *data)
 	struct sbx_error err = SBX_ERROR_INIT;
 	const int r = sbx_no_memory(&err);
 
+	run->not_run = true;
 	run->done(run, r, NULL, 0, &err);
 }
 

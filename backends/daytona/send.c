@@ -82,6 +82,7 @@ static void http_done(struct sbx_http_request *req, int code, struct sbx_http_an
 	pthread_mutex_unlock(&s->m->lock);
 	s->answer = *answer;
 	*answer = (struct sbx_http_answer){0};
+	s->maybe |= !sbx_http_not_done(code, &s->answer);
 	s->code = code;
 	if (code) {
 		s->err = *err;

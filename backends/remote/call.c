@@ -255,14 +255,6 @@ bool remote_is_passing(int code)
 	       code == -ENETUNREACH || code == -EBUSY || code == -EAGAIN;
 }
 
-/* Whether a script whose run failed by CODE has certainly not run. */
-static bool has_not_run(int code)
-{
-	return code == -ECONNREFUSED || code == -ENETUNREACH || code == -EBUSY || code == -EAGAIN ||
-	       code == -EKEYREJECTED || code == -EDQUOT || code == -ESTALE || code == -E2BIG ||
-	       code == -ENOMEM || code == -EINVAL;
-}
-
 static void begin_stage(struct sending *s);
 
 static void on_timer(struct sbx_timer *t)
@@ -358,7 +350,7 @@ static void run_done(struct sbx_machine_run *run, int code, char *out, size_t le
 	atomic_fetch_add(&s->link->received, s->answer_len);
 	if (code) {
 		code = failure_told(code, told, &err);
-		s->may_have_run |= !has_not_run(code);
+		s->may_have_run |= !run->not_run;
 		free(sbx_steal_ptr(&s->answer));
 		repeat_or_finish(s, code, remote_is_passing(code), &err);
 	} else if (!out || !remote_reply_whole(out, len)) {

@@ -15,6 +15,7 @@
 #ifndef SANDBOXFS_BACKENDS_REMOTE_PROVIDER_H
 #define SANDBOXFS_BACKENDS_REMOTE_PROVIDER_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,7 +85,8 @@ struct sbx_machine_run {
 	void (*done)(struct sbx_machine_run *run, int code, char *out, size_t len,
 	             const struct sbx_error *err);
 	void *data;
-	void *part; /* the provider's */
+	bool not_run; /* set before done, where CODE is not 0: it has certainly not run */
+	void *part;   /* the provider's */
 };
 #define SBX_SCRIPT_MAX ((size_t)96 * 1024) /* a word of a command line has 128 KiB at most */
 
@@ -93,6 +95,14 @@ struct sbx_machine_file {
 	unsigned number;
 	struct sbx_http_bytes bytes; /* DATA, or the regular file FD from OFFSET */
 };
+
+/* Whether CODE, a negative errno, says by itself that a script which was sent once has not run. */
+static inline bool sbx_machine_not_run(int code)
+{
+	return code == -ECONNREFUSED || code == -ENETUNREACH || code == -EBUSY || code == -EAGAIN ||
+	       code == -EKEYREJECTED || code == -EDQUOT || code == -ESTALE || code == -E2BIG ||
+	       code == -ENOMEM || code == -EINVAL;
+}
 
 /* Files that are written to the directory ROOM/in of a machine, which is made. The caller's, until
  * done. Whole or not at all is not asked: it is done again when it failed. */

@@ -42,6 +42,7 @@ struct transfer {
 	uint64_t due_ns;
 	uint64_t again_ns; /* of the next attempt; 0: not in a pause */
 	unsigned repeats;
+	bool unsure; /* what was repeated may have been carried out */
 	struct sbx_http_attempt attempt;
 	struct sbx_http_server server;
 };
@@ -211,6 +212,7 @@ static void finish(struct transfer *t, int code, struct sbx_error *err)
 		t->next->link = t->link;
 	if (!answer->status)
 		sbx_http_answer_release(answer);
+	answer->unsure = t->unsure;
 	sbx_http_hide(t->req, answer, err);
 	tell(t->req, code, answer, err);
 	sbx_http_answer_release(answer);
@@ -278,6 +280,7 @@ static bool pause_before_another(struct transfer *t, int code, struct sbx_error 
 	           sbx_http_pause_ms(t->repeats, t->http->config.backoff_ms, after_ms) * 1000000;
 	if (again_ns >= t->due_ns)
 		return false;
+	t->unsure |= failure.sent && failure.status != 429;
 	t->repeats++;
 	t->again_ns = again_ns;
 	return true;

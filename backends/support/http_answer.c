@@ -196,6 +196,18 @@ void sbx_http_hide(const struct sbx_http_request *req, struct sbx_http_answer *a
 	free(basic);
 }
 
+bool sbx_http_not_done(int code, const struct sbx_http_answer *answer)
+{
+	const long status = answer->status;
+
+	if (answer->unsure)
+		return false;
+	if (status)
+		return status >= 400 && status < 500 && status != 408;
+	return code == -ECONNREFUSED || code == -ENETUNREACH || code == -EKEYREJECTED ||
+	       code == -EINVAL || code == -ENOMEM;
+}
+
 void sbx_http_answer_release(struct sbx_http_answer *answer)
 {
 	free(answer->headers);

@@ -316,6 +316,7 @@ static void ended(struct vercel_send *s)
 		out = calloc(1, 1);
 	if (!code && !out)
 		code = sbx_no_memory(&err);
+	run->not_run = code && !s->maybe;
 	pthread_mutex_lock(&s->m->lock);
 	run->part = NULL;
 	pthread_mutex_unlock(&s->m->lock);
@@ -330,6 +331,7 @@ static void no_memory(void *data)
 	struct sbx_error err = SBX_ERROR_INIT;
 	const int r = sbx_no_memory(&err);
 
+	run->not_run = true;
 	run->done(run, r, NULL, 0, &err);
 }
 

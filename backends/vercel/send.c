@@ -84,6 +84,7 @@ static void http_done(struct sbx_http_request *req, int code, struct sbx_http_an
 	sbx_http_answer_release(&s->answer);
 	s->answer = *answer;
 	*answer = (struct sbx_http_answer){0};
+	s->maybe |= s->wakes && !sbx_http_not_done(code, &s->answer);
 	s->code = code;
 	s->err = *err;
 	s->said = (struct vercel_said){0};

@@ -233,6 +233,7 @@ struct vercel_send {
 	bool woken;
 	struct sbx_http_request *flying; /* lock of m */
 	atomic_bool given_up;
+	bool maybe; /* what wakes may have been carried out */
 };
 /* [any] */
 void vercel_send_begin(struct vercel_send *s);

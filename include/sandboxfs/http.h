@@ -63,10 +63,13 @@ struct sbx_http_answer {
 	char *headers; /* lines NAME: VALUE, or NULL; malloc'd, as is the body */
 	char *body;    /* NUL-terminated; NULL: empty, or streamed */
 	size_t len;    /* of body */
+	bool unsure;   /* it was repeated, and may have been carried out before the last attempt */
 };
 
 /* The value of the header NAME, up to the end of its line (*LEN bytes), borrowed; NULL: none. */
 const char *sbx_http_header(const struct sbx_http_answer *answer, const char *name, size_t *len);
+/* Whether the server has certainly not done what ended by CODE and ANSWER. */
+bool sbx_http_not_done(int code, const struct sbx_http_answer *answer);
 /* Frees the strings and zeroes *ANSWER. May be repeated. */
 void sbx_http_answer_release(struct sbx_http_answer *answer);
 

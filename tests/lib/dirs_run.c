@@ -83,6 +83,8 @@ static void call_end(struct call *c, int code)
 		         code == EINTR ? "cancelled" : "the server does not answer");
 	atomic_fetch_sub(&c->machine->runs, 1);
 	if (c->run)
+		c->run->not_run = sbx_machine_not_run(r);
+	if (c->run)
 		c->run->done(c->run, r, code ? NULL : sbx_steal_ptr(&c->out), code ? 0 : c->len,
 		             &c->err);
 	else

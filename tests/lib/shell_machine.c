@@ -118,6 +118,8 @@ static void told(void *data)
 	if (u->code)
 		sbx_fail(&err, -u->code, "the test says so: %s", strerror(-u->code));
 	if (run)
+		u->run->not_run = sbx_machine_not_run(u->code);
+	if (run)
 		u->run->done(u->run, u->code, u->code ? NULL : u->out, u->len, &err);
 	else
 		u->put->done(u->put, u->code, &err);

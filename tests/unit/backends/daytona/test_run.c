@@ -373,6 +373,35 @@ static void waking_is_given_up(void **state)
 	daytona_drop(m);
 }
 
+static void it_is_known_whether_it_has_not_run(void **state)
+{
+	static const struct {
+		const char *fault, *members;
+		bool not_run;
+	} rows[] = {
+	        {"status", ", \"status\": 401", true},
+	        {"status", ", \"status\": 400", true},
+	        {"status", ", \"status\": 500", false},
+	        {"later", ", \"seconds\": 1000", true},
+	        {"lost", "", false},
+	};
+
+	struct sbx_machine *m = daytona_made(NULL);
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		struct daytona_flight f = {.run.safe = false};
+
+		daytona_tell("fault", "{\"op\": \"execute\", \"fault\": \"%s\"%s}", rows[i].fault,
+		             rows[i].members);
+		daytona_begin_run(m, &f, "echo x");
+		assert_true(daytona_await(&f) < 0);
+		if (f.run.not_run != rows[i].not_run)
+			fail_msg("%s%s", rows[i].fault, rows[i].members);
+	}
+	daytona_drop(m);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, daytona_set_up, daytona_tear_down)
 
 int main(void)
@@ -396,6 +425,7 @@ int main(void)
 	        CASE(one_that_sleeps_is_woken),
 	        CASE(all_who_wait_wake_it_once),
 	        CASE(one_that_cannot_be_woken_says_why),
+	        CASE(it_is_known_whether_it_has_not_run),
 	        CASE(waking_is_given_up),
 	};
 

@@ -468,6 +468,39 @@ static void server_errors_are_repeated_when_that_is_safe(void **state)
 	check(&thrice, 0, "number 4");
 }
 
+/* The last answer alone may say that nothing was done. */
+static void what_was_repeated_may_have_been_done(void **state)
+{
+	static const struct {
+		const char *path;
+		bool unsure;
+	} rows[] = {
+	        {"/first/1/500/unsure", true},
+	        {"/first/1/429/sure", false},
+	        {"/first/0/500/once", false},
+	};
+	struct sbx_http_answer answer = {0};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		struct sbx_http_request req = safe(rows[i].path);
+
+		assert_int_equal(sbx_http_perform(http, &req, NULL, &answer, NULL), 0);
+		assert_int_equal(answer.unsure, rows[i].unsure);
+		sbx_http_answer_release(&answer);
+	}
+	answer.status = 404;
+	assert_true(sbx_http_not_done(-ENOENT, &answer));
+	answer.unsure = true;
+	assert_false(sbx_http_not_done(-ENOENT, &answer));
+	answer = (struct sbx_http_answer){0};
+	assert_true(sbx_http_not_done(-ECONNREFUSED, &answer));
+	assert_false(sbx_http_not_done(-ETIMEDOUT, &answer));
+	assert_false(sbx_http_not_done(-EINTR, &answer));
+	answer.status = 500;
+	assert_false(sbx_http_not_done(-EREMOTEIO, &answer));
+}
+
 static void what_will_not_pass_is_not_repeated(void **state)
 {
 	struct sbx_http_request gone = safe("/first/1/404/gone"), later = safe("/first/1/501/not");
@@ -1240,6 +1273,7 @@ int main(void)
 	        CASE(a_file_that_is_too_short_is_told),
 	        CASE(bad_requests_are_refused),
 	        CASE(server_errors_are_repeated_when_that_is_safe),
+	        CASE(what_was_repeated_may_have_been_done),
 	        CASE(what_will_not_pass_is_not_repeated),
 	        CASE(who_asks_too_often_is_told_when),
 	        cmocka_unit_test(retry_after_is_seconds_or_a_date),

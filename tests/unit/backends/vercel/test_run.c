@@ -577,6 +577,33 @@ static void one_that_cannot_live_longer_is_used_and_woken(void **state)
 	vercel_drop(m);
 }
 
+static void it_is_known_whether_it_has_not_run(void **state)
+{
+	static const struct {
+		const char *fault, *members;
+		bool not_run;
+	} rows[] = {
+	        {"status", ", \"status\": 401", true},
+	        {"status", ", \"status\": 400", true},
+	        {"status", ", \"status\": 500", false},
+	        {"later", ", \"seconds\": 1000", true},
+	        {"lost", "", false},
+	};
+
+	(void)state;
+	m = vercel_made(NULL);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		struct vercel_flight f = {.run.safe = false};
+
+		vercel_fault("run", rows[i].fault, rows[i].members);
+		vercel_begin_run(m, &f, "echo x");
+		assert_true(vercel_await(&f) < 0);
+		if (f.run.not_run != rows[i].not_run)
+			fail_msg("%s%s", rows[i].fault, rows[i].members);
+	}
+	vercel_drop(m);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, vercel_set_up, vercel_tear_down)
 
 int main(void)
@@ -618,6 +645,7 @@ int main(void)
 	        CASE(many_wake_it_at_once),
 	        CASE(a_closed_network_stays_closed),
 	        CASE(it_lives_longer_by_use),
+	        CASE(it_is_known_whether_it_has_not_run),
 	        CASE(one_that_cannot_live_longer_is_used_and_woken),
 	};
 
