@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/vercel/vercel.h"
+#include "backends/vercel/vercel_impl.h"
 #include "sandboxfs/settings.h"
 #include "sandboxfs/strv.h"
 
@@ -88,6 +88,10 @@ int sbx_vercel_provider_of(const struct sbx_host *host, struct sbx_provider **re
 		r = split(variable("VERCEL_SANDBOX_PORTS"), &ports, err);
 	if (!r)
 		r = sbx_vercel_provider(&config, ret, err);
+	if (!r && vercel_token_expired(&vercel_of(*ret)->token)) {
+		r = vercel_token_refused(&vercel_of(*ret)->token, err);
+		(*ret)->impl->destroy(*ret);
+	}
 	sbx_strings_release(&ports);
 	return r;
 }
@@ -100,6 +104,18 @@ int sbx_vercel_check(const struct sbx_host *host, struct sbx_error *err)
 	if (!r)
 		p->impl->destroy(p);
 	return r;
+}
+
+char *sbx_vercel_note(const struct sbx_host *host)
+{
+	struct sbx_provider *p;
+	char *note;
+
+	if (sbx_vercel_provider_of(host, &p, NULL) < 0)
+		return NULL;
+	note = vercel_token_note(&vercel_of(p)->token);
+	p->impl->destroy(p);
+	return note;
 }
 
 int sbx_vercel_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err)

@@ -109,19 +109,42 @@ int vercel_token_choose(const struct sbx_vercel_config *config, struct vercel_to
 	return r;
 }
 
+bool vercel_token_expired(const struct vercel_token *token)
+{
+	return token->expires_s && sbx_real_ms() / 1000 >= token->expires_s;
+}
+
+/* "": it is not known, or cannot be said. */
+static void write_end(const struct vercel_token *token, char *text, size_t size)
+{
+	const time_t at = (time_t)token->expires_s;
+	struct tm tm;
+
+	*text = '\0';
+	if (at && gmtime_r(&at, &tm))
+		strftime(text, size, "%Y-%m-%d %H:%M UTC", &tm);
+}
+
+char *vercel_token_note(const struct vercel_token *token)
+{
+	char end[48], *text = NULL;
+
+	write_end(token, end, sizeof(end));
+	if (*end && asprintf(&text, "%s holds until %s", token->variable, end) < 0)
+		text = NULL;
+	return text;
+}
+
 int vercel_token_refused(const struct vercel_token *token, struct sbx_error *err)
 {
 	const char *mend = strcmp(token->variable, "VERCEL_OIDC_TOKEN") == 0
 	                           ? "; `vercel env pull` brings a new one"
 	                           : "";
-	const time_t at = (time_t)token->expires_s;
-	char when[32] = "";
-	struct tm tm;
+	char end[48];
 
-	if (at && sbx_real_ms() / 1000 >= token->expires_s && gmtime_r(&at, &tm))
-		strftime(when, sizeof(when), "%Y-%m-%d %H:%M UTC", &tm);
-	if (*when)
-		return sbx_fail(err, EKEYREJECTED, "%s has expired at %s%s", token->variable, when,
+	write_end(token, end, sizeof(end));
+	if (*end && vercel_token_expired(token))
+		return sbx_fail(err, EKEYREJECTED, "%s has expired at %s%s", token->variable, end,
 		                mend);
 	return sbx_fail(err, EKEYREJECTED, "Vercel does not accept %s for the team %s%s",
 	                token->variable, token->team, mend);

@@ -49,11 +49,14 @@ struct sbx_vercel_config {
  */
 int sbx_vercel_provider(const struct sbx_vercel_config *config, struct sbx_provider **ret,
                         struct sbx_error *err);
-/* The same, by the settings and the environment of the daemon. */
+/* The same, by the settings and the environment of the daemon. EKEYREJECTED: the token has expired.
+ */
 int sbx_vercel_provider_of(const struct sbx_host *host, struct sbx_provider **ret,
                            struct sbx_error *err);
 /* As sbx_backend_check(). */
 int sbx_vercel_check(const struct sbx_host *host, struct sbx_error *err);
+/* As sbx_backend_note(): until when the token holds. */
+char *sbx_vercel_note(const struct sbx_host *host);
 /* As sbx_backend_open(). */
 int sbx_vercel_open(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
 /* The variables that hold its secrets, ended by NULL. */

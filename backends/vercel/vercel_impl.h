@@ -71,7 +71,11 @@ static inline struct vercel_machine *vercel_machine_of(struct sbx_machine *m)
 
 int vercel_token_choose(const struct sbx_vercel_config *config, struct vercel_token *ret,
                         struct sbx_error *err);
-/* The token was refused: says what to do about it. Returns -EKEYREJECTED. */
+/* Whether it says of itself that it has ended. */
+bool vercel_token_expired(const struct vercel_token *token);
+/* Until when it holds, in words, the caller's; NULL: it is not known, or no memory. */
+char *vercel_token_note(const struct vercel_token *token);
+/* The token was refused, or has expired: says what to do about it. Returns -EKEYREJECTED. */
 int vercel_token_refused(const struct vercel_token *token, struct sbx_error *err);
 
 /* ---- api.c ---- */
