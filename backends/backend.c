@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/dagger/dagger.h"
@@ -24,22 +25,50 @@ static const char *const daytona_secrets[] = {"DAYTONA_API_KEY", NULL};
 static const struct known {
 	const char *name;
 	int (*open)(const struct sbx_host *host, struct sbx_backend **ret, struct sbx_error *err);
+	unsigned sources; /* see sbx_backend_sources */
 	/* NULL: it runs no commands on this host */
 	int (*start_early)(const struct sbx_settings *settings, struct sbx_spawner **ret,
 	                   struct sbx_error *err);
 	const char *const *secrets; /* see sbx_backend_secrets; NULL: none */
 	/* See sbx_backend_check; NULL: it needs nothing of either. */
 	int (*check)(const struct sbx_host *host, struct sbx_error *err);
+	char *(*note)(const struct sbx_host *host); /* see sbx_backend_note; NULL: nothing */
+	const char *variable; /* that makes it the default where it is VALUE; NULL: none */
+	const char *value, *why;
 } backends[] = {
-        {"local", sbx_local_open, sbx_spawner_start},
-        {"memory", sbx_memory_open, sbx_spawner_start},
-        {"daytona", sbx_daytona_open, NULL, daytona_secrets, sbx_daytona_check},
-        {"vercel", sbx_vercel_open, NULL, sbx_vercel_secrets, sbx_vercel_check},
-        {"dagger", sbx_dagger_open, NULL, sbx_dagger_secrets, sbx_dagger_check},
+        {"local", sbx_local_open, SBX_SOURCE_PATHS, sbx_spawner_start},
+        {"memory", sbx_memory_open, SBX_SOURCE_PATHS, sbx_spawner_start},
+        {"daytona", sbx_daytona_open, SBX_SOURCE_URLS, NULL, daytona_secrets, sbx_daytona_check},
+        {"vercel", sbx_vercel_open, SBX_SOURCE_URLS, NULL, sbx_vercel_secrets, sbx_vercel_check,
+         sbx_vercel_note, "VERCEL", "1", "because VERCEL is 1"},
+        {"dagger", sbx_dagger_open, SBX_SOURCE_PATHS | SBX_SOURCE_URLS, NULL, sbx_dagger_secrets,
+         sbx_dagger_check},
 #ifdef SBX_DIRS
-        {"dirs", sbx_dirs_open},
+        {"dirs", sbx_dirs_open, SBX_SOURCE_PATHS | SBX_SOURCE_URLS},
 #endif
 };
+
+#ifdef SBX_DIRS
+const char sbx_backend_names[] = "local|memory|daytona|vercel|dagger|dirs";
+#else
+const char sbx_backend_names[] = "local|memory|daytona|vercel|dagger";
+#endif
+const char sbx_backend_help[] = "where sandboxes live: local, memory, daytona, vercel, dagger";
+const char sbx_backend_elsewhere[] = "daytona, vercel or dagger";
+
+const char *sbx_backend_default(const char **why)
+{
+	*why = "as nothing names another";
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(backends); i++) {
+		const char *value = backends[i].variable ? getenv(backends[i].variable) : NULL;
+
+		if (!value || strcmp(value, backends[i].value) != 0)
+			continue;
+		*why = backends[i].why;
+		return backends[i].name;
+	}
+	return "local";
+}
 
 static void check_members(const struct sbx_backend_impl *impl)
 {
@@ -60,9 +89,7 @@ static int find(const struct sbx_settings *settings, const struct known **ret,
 		*ret = &backends[i];
 		return 0;
 	}
-	return sbx_fail(err, EINVAL,
-	                "unknown backend %s; there are local, memory, daytona, vercel, dagger",
-	                name);
+	return sbx_fail(err, EINVAL, "unknown backend %s; there are %s", name, sbx_backend_names);
 }
 
 int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spawner **ret,
@@ -81,6 +108,20 @@ const char *const *sbx_backend_secrets(const struct sbx_settings *settings)
 	const struct known *known;
 
 	return find(settings, &known, NULL) < 0 || !known->secrets ? none : known->secrets;
+}
+
+unsigned sbx_backend_sources(const struct sbx_settings *settings)
+{
+	const struct known *known;
+
+	return find(settings, &known, NULL) < 0 ? SBX_SOURCE_PATHS : known->sources;
+}
+
+char *sbx_backend_note(const struct sbx_host *host)
+{
+	const struct known *known;
+
+	return find(host->settings, &known, NULL) < 0 || !known->note ? NULL : known->note(host);
 }
 
 int sbx_backend_check(const struct sbx_host *host, struct sbx_error *err)

@@ -19,14 +19,12 @@ int sbx_choice_find(struct sbx_settings *settings, const char **why, struct sbx_
 	const char *variable = getenv("SANDBOXFS_BACKEND");
 	int r;
 
-	*why = "as nothing names another";
+	sbx_backend_default(why);
 	if (sbx_settings_defaults(settings) < 0)
 		return sbx_no_memory(err);
 	by_default = strdup(settings->backend);
 	if (!by_default)
 		return sbx_no_memory(err);
-	if (strcmp(by_default, "local") != 0)
-		*why = "because VERCEL is 1";
 	r = sbx_settings_found(settings, err);
 	if (!r && strcmp(settings->backend, by_default) != 0)
 		*why = "because the configuration file names it";
@@ -51,7 +49,7 @@ static const struct sbx_secret *find(const char *name, void *data)
 	return NULL;
 }
 
-int sbx_choice_check(const struct sbx_settings *settings, struct sbx_error *err)
+int sbx_choice_check(const struct sbx_settings *settings, char **note, struct sbx_error *err)
 {
 	struct taken t = {.names = sbx_backend_secrets(settings)};
 	const struct sbx_host host = {.settings = settings, .secret = find, .data = &t};
@@ -61,6 +59,7 @@ int sbx_choice_check(const struct sbx_settings *settings, struct sbx_error *err)
 		r = sbx_secret_take(t.names[i], &t.secrets[i]);
 	r = r < 0 ? sbx_fail(err, -r, "a secret cannot be kept: %s", strerror(-r))
 	          : sbx_backend_check(&host, err);
+	*note = r ? NULL : sbx_backend_note(&host);
 	for (size_t i = 0; i < SECRETS_MOST; i++)
 		sbx_secret_free(t.secrets[i]);
 	return r;

@@ -12,8 +12,9 @@
 int sbx_choice_find(struct sbx_settings *settings, const char **why, struct sbx_error *err);
 /*
  * Whether that backend has what it needs of this environment; else an errno, and a sentence. It
- * takes the backend's secrets out of the environment, and asks nobody.
+ * takes the backend's secrets out of the environment, and asks nobody. *NOTE, the caller's: what is
+ * to be known of what it has; NULL: nothing.
  */
-int sbx_choice_check(const struct sbx_settings *settings, struct sbx_error *err);
+int sbx_choice_check(const struct sbx_settings *settings, char **note, struct sbx_error *err);
 
 #endif

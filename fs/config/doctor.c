@@ -348,7 +348,7 @@ static void check_descriptors(void)
 static bool check_backend(void)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	_cleanup_free_ char *what = NULL;
+	_cleanup_free_ char *what = NULL, *note = NULL;
 	struct sbx_settings settings;
 	const char *why;
 	int r = sbx_choice_find(&settings, &why, &err);
@@ -356,8 +356,8 @@ static bool check_backend(void)
 	if (r < 0) {
 		say(NO, "the backend of a mount cannot be told", err.text);
 	} else if (asprintf(&what, "the backend is %s, %s", settings.backend, why) >= 0) {
-		r = sbx_choice_check(&settings, &err);
-		say(r < 0 ? NO : OK, what, r < 0 ? err.text : NULL);
+		r = sbx_choice_check(&settings, &note, &err);
+		say(r < 0 ? NO : OK, what, r < 0 ? err.text : note);
 	} else {
 		what = NULL;
 	}

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fs/config/settings.h"
+#include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
 
 static bool is_dead(int errnum)
@@ -175,6 +176,7 @@ static bool holds_password(const char *source)
 
 static int resolve_source(struct sbx_settings *s, struct sbx_error *err)
 {
+	const unsigned kinds = sbx_backend_sources(s);
 	_cleanup_free_ char *real = NULL;
 	struct stat st;
 
@@ -184,6 +186,8 @@ static int resolve_source(struct sbx_settings *s, struct sbx_error *err)
 		return sbx_fail(err, EINVAL,
 		                "the source's URL holds credentials: they belong in the "
 		                "environment (GITHUB_TOKEN)");
+	if (!(kinds & SBX_SOURCE_PATHS))
+		return 0;
 	real = realpath(s->source, NULL);
 	if (real) {
 		if (stat(real, &st) < 0)
@@ -195,11 +199,11 @@ static int resolve_source(struct sbx_settings *s, struct sbx_error *err)
 	}
 	if (errno != ENOENT || !is_remote(s->source))
 		return sbx_fail(err, errno, "source %s: %s", s->source, strerror(errno));
-	if (strcmp(s->backend, "local") == 0 || strcmp(s->backend, "memory") == 0)
+	if (!(kinds & SBX_SOURCE_URLS))
 		return sbx_fail(err, EOPNOTSUPP,
 		                "there is no directory %s; for a repository elsewhere use a remote "
-		                "backend (backend=daytona or vercel), or clone it first",
-		                s->source);
+		                "backend (backend=%s), or clone it first",
+		                s->source, sbx_backend_elsewhere);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "fs/net/host_rules.h"
 #include "fs/util/json.h"
 #include "fs/util/nearest.h"
+#include "sandboxfs/backend.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/strv.h"
 
@@ -404,20 +405,12 @@ static const struct sbx_kind kind_file = {set_file, load_text, NULL, "=FILE"};
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* A daemon of the tests has another backend (tests/lib/dirs.h). */
-#ifdef SBX_DIRS
-#define BACKENDS "local|memory|daytona|vercel|dagger|dirs"
-#else
-#define BACKENDS "local|memory|daytona|vercel|dagger"
-#endif
-
 #define AT(member)    offsetof(struct sbx_settings, member)
 #define LIMIT(member) AT(limits.member)
 
 /* clang-format off */
 static const struct sbx_key keys[] = {
-	{"backend", &kind_text, AT(backend), BACKENDS, NULL,
-	 "where sandboxes live: local, memory, daytona, vercel, dagger"},
+	{"backend", &kind_text, AT(backend), sbx_backend_names, NULL, sbx_backend_help},
 	{"base", &kind_text, AT(base), NULL, NULL, "commit that new sandboxes start from (HEAD)"},
 	{"branch", &kind_text, AT(branch), NULL, NULL, "branch of a new sandbox (sandbox/{name})"},
 	{"branch_exists", &kind_text, AT(branch_exists), SBX_BRANCH_EXISTS, NULL,
@@ -502,7 +495,7 @@ static int unknown_key(const char *name, struct sbx_error *err)
 	if (looks_secret(name))
 		return sbx_fail(err, EINVAL,
 		                "\"%.*s\" is no key: secrets come from the environment "
-		                "(GITHUB_TOKEN, DAYTONA_API_KEY, VERCEL_TOKEN)",
+		                "(GITHUB_TOKEN, and those of the backend)",
 		                shown, name);
 	if (!near)
 		return sbx_fail(err, EINVAL, "unknown key \"%.*s\"; see --help", shown, name);
@@ -656,10 +649,10 @@ static char *default_path(void)
 
 int sbx_settings_defaults(struct sbx_settings *settings)
 {
-	const char *vercel = getenv("VERCEL");
+	const char *why;
 
 	*settings = (struct sbx_settings){
-	        .backend = strdup(vercel && strcmp(vercel, "1") == 0 ? "vercel" : "local"),
+	        .backend = strdup(sbx_backend_default(&why)),
 	        .branch = strdup("sandbox/{name}"),
 	        .branch_exists = strdup("new"),
 	        .path = default_path(),

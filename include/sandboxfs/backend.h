@@ -141,6 +141,26 @@ int sbx_backend_start_early(const struct sbx_settings *settings, struct sbx_spaw
  * Thread-safe.
  */
 const char *const *sbx_backend_secrets(const struct sbx_settings *settings);
+/* The names of all backends, with "|" between them; what they are, for --help; and those of them
+ * that fetch a source from elsewhere, in words. */
+extern const char sbx_backend_names[], sbx_backend_help[], sbx_backend_elsewhere[];
+/*
+ * The backend of a mount that names none: that to which the environment belongs, or local. *WHY, in
+ * words. Both are literals. Not thread-safe.
+ */
+const char *sbx_backend_default(const char **why);
+#define SBX_SOURCE_PATHS 1u /* a directory of this host may be the source */
+#define SBX_SOURCE_URLS  2u /* ORG/REPO or a URL may be */
+/*
+ * Which sources the backend that settings->backend names has. Without SBX_SOURCE_PATHS the source
+ * is left as it is written, and the backend says what is wrong with it. Thread-safe.
+ */
+unsigned sbx_backend_sources(const struct sbx_settings *settings);
+/*
+ * What a user may want to know of what the backend found in the environment, in words; the
+ * caller's, NULL: nothing. HOST as for sbx_backend_check(), which has succeeded. Not thread-safe.
+ */
+char *sbx_backend_note(const struct sbx_host *host);
 /*
  * Whether the backend that settings->backend names has what it needs of the settings and of the
  * environment; HOST needs no more than these and secrets. It asks nobody. Answers as

@@ -1,6 +1,7 @@
 #!/bin/sh
 # names.sh SOURCE-ROOT: none of the names stands in C code any more that only this project used for
-# something that the field has a term for. fs/README.md has the terms, and the names that stay.
+# something that the field has a term for. fs/README.md has the terms, and the names that stay. And
+# what is not of a backend names no provider.
 cd "$1" || exit 1
 gone='sbx_room[a-z_]*|room_request|room_answer|ROOM_[A-Z]+|sbx_kept[a-z_]*'
 gone="$gone|SBX_KEPT_[A-Z]+|sbx_past_[a-z_]+"
@@ -22,4 +23,10 @@ for dir in fs backends include tests examples; do
 	fi
 	echo "ok $n - $dir uses the field's terms"
 done
+n=$((n + 1))
+# backends/backend.c has the table of them.
+if grep -rniE 'daytona|vercel|dagger' fs --include='*.[ch]' | sed 's/^/# /' | grep .; then
+	printf 'not '
+fi
+echo "ok $n - fs names no provider"
 echo "1..$n"
