@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "backends/dagger/dagger_impl.h"
@@ -275,6 +276,12 @@ static int find_url(const char *source, const char *github_api, char **url, stru
 	int r;
 
 	*url = NULL;
+	if (strncasecmp(source, "file:", 5) == 0)
+		return sbx_fail(
+		        err, EINVAL,
+		        "%s would be a path of the engine's: write the path itself, for one "
+		        "of this host",
+		        source);
 	if (!dagger_is_utf8(source, strlen(source)))
 		return sbx_fail(err, EILSEQ, "%s is not UTF-8, and Dagger takes nothing else",
 		                source);

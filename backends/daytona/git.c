@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "backends/daytona/daytona_impl.h"
 #include "sandboxfs/github.h"
@@ -15,7 +16,7 @@
 
 static bool is_local(const char *text)
 {
-	return strchr("/~.", *text) || !strchr(text, '/') ||
+	return strchr("/~.", *text) || !strchr(text, '/') || strncasecmp(text, "file:", 5) == 0 ||
 	       (isalpha((unsigned char)*text) && text[1] == ':');
 }
 

@@ -15,9 +15,7 @@ static int provider_of(const struct sbx_host *host, struct sbx_provider **ret,
 	int r;
 
 	sbx_daytona_environment(&config);
-	r = sbx_daytona_check_source(host->settings->source_abs ? host->settings->source_abs
-	                                                        : host->settings->source,
-	                             config.github_api, err);
+	r = sbx_daytona_check_source(host->settings->source, config.github_api, err);
 	return r ? r : sbx_daytona_provider(&config, ret, err);
 }
 

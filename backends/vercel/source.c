@@ -12,7 +12,7 @@
 
 static bool is_local(const char *text)
 {
-	return strchr("/~.", *text) || !strchr(text, '/') ||
+	return strchr("/~.", *text) || !strchr(text, '/') || strncasecmp(text, "file:", 5) == 0 ||
 	       (isalpha((unsigned char)*text) && text[1] == ':');
 }
 

@@ -94,6 +94,8 @@ static void networks_that_have_no_word_are_refused(void **state)
 
 static void a_source_is_checked_without_a_request(void **state)
 {
+	static const char *const paths[] = {"./x", "../x/y",  "/x/y",
+	                                    "~/x", "widgets", "file:///x/y"};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	(void)state;
@@ -102,6 +104,10 @@ static void a_source_is_checked_without_a_request(void **state)
 	assert_int_equal(sbx_daytona_check_source(".", NULL, &err), -EINVAL);
 	assert_string_equal(err.text, "Daytona sandbox requires a GitHub repo URL (e.g. org/repo), "
 	                              "not a local path");
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(paths); i++) {
+		assert_int_equal(sbx_daytona_check_source(paths[i], NULL, &err), -EINVAL);
+		assert_non_null(strstr(err.text, "not a local path"));
+	}
 	assert_int_equal(daytona_count("all"), 0);
 }
 
