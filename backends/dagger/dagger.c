@@ -94,6 +94,7 @@ static void destroy(struct sbx_provider *p)
 
 static const struct sbx_provider_impl impl = {
         .name = "dagger",
+        .can = SBX_PROVIDER_CONTINUES,
         .make = dagger_make,
         .adopt = dagger_adopt,
         .release = dagger_release,

@@ -46,7 +46,8 @@ struct sbx_machine_request {
 	        *name; /* unique for ever, [a-z0-9-]: by it a create without an answer is found */
 	const char *label;         /* the daemon's: find lists those that have it */
 	const char *source;        /* of the mount: ORG/REPO, a URL, a path; NULL: none */
-	const char *base, *branch; /* or NULL. BRANCH is made where it is not there */
+	const char *base, *branch; /* or NULL. BRANCH is made where it is not there; where the
+	                            * source has it, see SBX_PROVIDER_CONTINUES */
 	/* [any] What it is at, in a few words: "cloning ORG/REPO". */
 	void (*progress)(const char *text, void *data);
 	void *data;
@@ -122,9 +123,10 @@ struct sbx_machine_put {
 #define SBX_PROVIDER_PARALLEL       2u /* scripts may run at once in a machine */
 #define SBX_PROVIDER_SLEEPS         4u /* one that is not touched sleeps, and wakes */
 #define SBX_PROVIDER_BLOCKS_NETWORK 8u /* net=none is enforced */
-#define SBX_PROVIDER_FILTERS_HOSTS  16u /* net=allow:LIST is enforced */
-#define SBX_PROVIDER_EPHEMERAL      32u /* what stops is gone: there is no waking */
-#define SBX_PROVIDER_MERGES         64u /* a command writes its stderr to its stdout */
+#define SBX_PROVIDER_FILTERS_HOSTS  16u  /* net=allow:LIST is enforced */
+#define SBX_PROVIDER_EPHEMERAL      32u  /* what stops is gone: there is no waking */
+#define SBX_PROVIDER_MERGES         64u  /* a command writes its stderr to its stdout */
+#define SBX_PROVIDER_CONTINUES      128u /* a branch that the source has is gone on with */
 
 struct sbx_provider_impl {
 	const char *name; /* the backend's, as when mounting */

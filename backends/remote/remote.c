@@ -79,6 +79,22 @@ static int copy(const char *from, char **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
+/*
+ * A provider clones behind the create, so that nobody has looked which branches there are when the
+ * sandbox gets its name. "new" is what a mount has that says nothing.
+ */
+static int check_branch_exists(const struct sbx_provider_impl *p, const char *word,
+                               struct sbx_error *err)
+{
+	if (strcmp(word, "continue") == 0 && p->can & SBX_PROVIDER_CONTINUES)
+		return 0;
+	return sbx_fail(err, EOPNOTSUPP, "branch_exists=%s is not for the %s backend: %s", word,
+	                p->name,
+	                strcmp(word, "continue") == 0
+	                        ? "a sandbox begins a branch of its own there"
+	                        : "it is not looked whether the source has the branch");
+}
+
 static int check_request(const struct remote *b, const struct sbx_create *req,
                          struct sbx_error *err)
 {
@@ -91,8 +107,13 @@ static int check_request(const struct remote *b, const struct sbx_create *req,
 		return sbx_fail(err, EOPNOTSUPP,
 		                "a sandbox of the %s backend starts as the source, not as another",
 		                b->provider->impl->name);
-	if (!s->source && (req->origin.base || req->branch))
+	if (!s->source && (req->origin.base || req->branch || req->branch_exists))
 		return sbx_fail(err, EINVAL, "sandboxes without a source have no base or branch");
+	if (req->branch_exists) {
+		r = check_branch_exists(b->provider->impl, req->branch_exists, err);
+		if (r < 0)
+			return r;
+	}
 	if (req->cancelled && atomic_load(req->cancelled))
 		return sbx_fail(err, EINTR, "creating %s was given up", req->name);
 	return 0;
@@ -317,6 +338,12 @@ static int check_settings(const struct sbx_settings *s, const struct sbx_provide
 		if (refused[i].set)
 			return sbx_fail(err, EOPNOTSUPP, "%s is not for the %s backend: %s",
 			                refused[i].key, p->name, refused[i].why);
+	if (s->branch_exists && strcmp(s->branch_exists, "new") != 0) {
+		int r = check_branch_exists(p, s->branch_exists, err);
+
+		if (r < 0)
+			return r;
+	}
 	return check_network(s, p, err);
 }
 

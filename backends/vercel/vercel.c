@@ -59,7 +59,7 @@ static void destroy(struct sbx_provider *p)
 static const struct sbx_provider_impl impl = {
         .name = "vercel",
         .can = SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL | SBX_PROVIDER_BLOCKS_NETWORK |
-               SBX_PROVIDER_FILTERS_HOSTS,
+               SBX_PROVIDER_FILTERS_HOSTS | SBX_PROVIDER_CONTINUES,
         .make = vercel_make,
         .adopt = vercel_adopt,
         .release = vercel_release,

@@ -506,7 +506,8 @@ static const struct sbx_provider_impl verbs = {
 static unsigned read_can(const char *words)
 {
 	static const char *const names[] = {"detaches",       "parallel",      "sleeps",
-	                                    "blocks_network", "filters_hosts", "ephemeral"};
+	                                    "blocks_network", "filters_hosts", "ephemeral",
+	                                    "merges",         "continues"};
 	unsigned can = 0;
 
 	for (; *words; words += strspn(words, " ")) {
@@ -550,7 +551,7 @@ int dirs_create(const char *base, struct sbx_loop *loop, struct sbx_provider **r
 	if (!d)
 		return sbx_no_memory(err);
 	d->impl = verbs;
-	d->impl.can = read_can(setting("SBX_DIRS_CAN", "detaches parallel sleeps"));
+	d->impl.can = read_can(setting("SBX_DIRS_CAN", "detaches parallel sleeps continues"));
 	d->base.impl = &d->impl;
 	d->loop = loop;
 	d->dir = d->machines = -1;

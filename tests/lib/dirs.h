@@ -31,7 +31,8 @@
  *
  * Environment: SBX_DIRS the base; SBX_DIRS_LATENCY ms of each request (0); SBX_DIRS_LIFE
  * ms after a touch, when a machine is said to end (0: never); SBX_DIRS_CAN words of
- * what it can, "detaches parallel sleeps blocks_network filters_hosts ephemeral" (the first three);
+ * what it can, "detaches parallel sleeps blocks_network filters_hosts ephemeral merges
+ * continues" (the first three and the last);
  * SBX_DIRS_SHELL the shell with its arguments ("sh"); SBX_DIRS_PATH the PATH of what runs there.
  */
 #ifndef SANDBOXFS_TESTS_DIRS_H

@@ -27,6 +27,15 @@ needs_a_key() {
 
 takes_no_local_path() {
 	refused_mount 'requires a GitHub repo URL (e.g. org/repo), not a local path' "$REPO"
+	refused_mount 'not a local path' ./acme
+	# What is here by that name is not what is meant.
+	mkdir -p "$ROOM/acme/widgets"
+	(
+		cd "$ROOM" || exit
+		unset DAYTONA_API_KEY
+		refused_mount 'Daytona API key required' acme/widgets
+	)
+	rmdir "$ROOM/acme/widgets" "$ROOM/acme"
 }
 
 knows_no_token_option() {
@@ -185,6 +194,14 @@ needs_the_token() {
 	shows_no_secret
 }
 
+looks_at_no_branches() {
+	for word in new refuse continue; do
+		expect EOPNOTSUPP write "$MNT/ctl/create" O_WRONLY \
+			"{\"name\":\"c\",\"branch_exists\":\"$word\"}"
+	done
+	like "*branch_exists=continue is not for the daytona backend*" "$(cat "$MNT/ctl/error")"
+}
+
 leaves_nothing_when_it_fails() {
 	cloud_control fault '{"op": "clone", "fault": "status", "status": 400, "times": 9}'
 	box failing
@@ -263,6 +280,7 @@ claim 'AC-17: output is cut where it is told to be' limits_output
 claim 'AC-18: a sandbox is ephemeral' is_ephemeral
 claim 'AC-24: names of variables are names' checks_names_of_variables
 claim 'AC-25: the branch is made there, of the default one' has_its_branch
+claim 'what to do with a branch that is there is refused, not passed over' looks_at_no_branches
 claim 'it is made and cloned in four requests, and listed in one' is_made_and_listed
 claim 'what was read takes none' took 0 is_read_again
 claim 'a command takes one' took 1 echoes
