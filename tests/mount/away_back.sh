@@ -1,0 +1,101 @@
+#!/bin/sh
+. "$TESTS/lib/mount.sh"
+# A daemon that is killed at each step of a command elsewhere: the next one has what was written
+# there once and whole, and no command has run twice.
+
+# The tree of the machine.
+far() {
+	echo "$(machine a)/tree"
+}
+
+# killed_at FAULT PATTERN: a file is written and a command is asked for, whose answer does not come;
+# the daemon is killed when a request like PATTERN is under way and is there again.
+killed_at() {
+	rm -f "$MNT/a/ran" "$MNT/a/large"
+	sync "$MNT/a"
+	there=$(far)
+	faults "$1"
+	mark
+	cp "$ROOM/large" "$MNT/a/large"
+	"$TOOL" write "$MNT/a/ctl/exec" O_WRONLY 'sh -c "cmp large known && echo ran >>ran"' \
+		>"$ROOM/answer" &
+	until asked "$2" >/dev/null; do tick; done
+	[ -z "${3:-}" ] || until [ -s "$there/$3" ]; do tick; done
+	kill_daemon
+	wait $!
+	refuse grep -qx 0 "$ROOM/answer"
+	faults
+	remount
+	cmp "$ROOM/large" "$MNT/a/large"
+	sync "$MNT/a"
+	cmp "$ROOM/large" "$there/large"
+}
+
+# The machine has run it, as the mount says without another command.
+has_run() {
+	same ran "$(cat "$there/ran")"
+	until [ "$(cat "$MNT/a/ran" 2>/dev/null)" = ran ]; do tick; done
+	same ran "$(run a cat ran)"
+}
+
+has_not_run() {
+	expect ENOENT stat "$MNT/a/ran"
+	refuse test -e "$there/ran"
+	same '' "$(run a sh -c 'cat ran 2>/dev/null || :')"
+}
+
+prepare() {
+	box a
+	head -c 300000 /dev/urandom >"$ROOM/large"
+	cp "$ROOM/large" "$MNT/a/known"
+}
+
+contents_are_under_way() {
+	killed_at 'put blackhole all' '^put'
+	has_not_run
+	killed_at 'put stall all' '^put'
+	has_not_run
+	killed_at 'put cut all' '^put'
+	has_not_run
+}
+
+is_not_there() {
+	killed_at 'run blackhole all' '^run'
+	has_not_run
+}
+
+answer_is_under_way() {
+	killed_at 'run stall all' '^run' ran
+	has_run
+}
+
+answer_was_lost() {
+	killed_at 'run lost all' '^run' ran
+	has_run
+}
+
+# What it has written by then is there and here, and so is what comes of the next one.
+goes_on() {
+	"$TOOL" write "$MNT/a/ctl/exec" O_WRONLY \
+		"sh -c \"seq 20000 >lines.new; mv lines.new lines; exec sleep $LONG\"" >"$ROOM/answer" &
+	until [ -s "$(far)/lines" ]; do tick; done
+	kill_daemon
+	wait $!
+	remount
+	until [ -s "$MNT/a/lines" ]; do tick; done
+	seq 20000 | cmp - "$MNT/a/lines"
+	run a seq 50000 >"$ROOM/out"
+	seq 50000 | cmp - "$ROOM/out"
+	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
+}
+
+claim "mounting" mount_repo
+faults
+claim "mkdir" prepare
+claim "killed while contents go there: they arrive, and the command has not run" \
+	contents_are_under_way
+claim "killed before the command is there: it has not run" is_not_there
+claim "killed before it is answered: it has run once, and here is what it did" answer_is_under_way
+claim "killed while it is asked for again: the same" answer_was_lost
+claim "killed while it runs: what it did is here, it is ended, and the next one is whole" goes_on
+finish
