@@ -104,6 +104,7 @@ static const struct sbx_provider_impl impl = {
         .touch = dagger_touch,
         .run = dagger_run,
         .cancel_run = dagger_cancel_run,
+        .save = dagger_save,
         .put = dagger_put,
         .cancel_put = dagger_cancel_put,
         .info = info,

@@ -62,10 +62,5 @@ int sbx_dagger_check_image(const char *image, struct sbx_error *err);
  */
 int sbx_dagger_export(struct sbx_machine *m, const char *path, const char *to, bool wipe,
                       atomic_bool *cancelled, struct sbx_error *err);
-/*
- * [wait] Keeps M, all of it, as an archive in the state directory: look makes it anew from there
- * when the engine has forgotten it.
- */
-int sbx_dagger_save(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 
 #endif

@@ -76,6 +76,7 @@ struct dagger_machine {
 	int64_t made_ms;
 	/* Lock of the provider: */
 	char *id;
+	char *saved; /* the digest of the archive that it can be made anew from; NULL: none is */
 	struct dagger_upload *uploads; /* in their order */
 	struct dagger_queue turns;     /* the first one is under way */
 };
@@ -161,6 +162,15 @@ void dagger_end_container(const struct dagger_session *session, FILE *to);
 /* As dagger_begin_container of a machine's id: whose it is by now is asked along. */
 void dagger_begin_machine(const struct dagger_session *session, FILE *to, const char *id);
 
+/*
+ * Of a container: what tells its files from other ones. The runner's own do not count, nor what the
+ * engine has in each that has run.
+ */
+#define DAGGER_DIGEST                                                                              \
+	"rootfs{withoutDirectory(path:\"" DAGGER_ROOM "\"){withoutDirectory(path:\"/dev\"){"       \
+	"withoutDirectory(path:\"/proc\"){withoutDirectory(path:\"/sys\"){"                        \
+	"withoutFile(path:\"/.init\"){digest}}}}}}"
+
 /* ---- answer.c ---- */
 
 /* The member "data" of BODY, the caller's; *RET is NULL where BODY says why there is none. */
@@ -206,11 +216,19 @@ void dagger_cli_end_all(struct dagger *d);
 
 /* ---- machine.c, store.c ---- */
 
-/* NULL: no memory. ID is taken over in any case. */
-struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name, const char *label,
-                                          const char *owner, int64_t made_ms, char *id);
-/* [pool] ID (malloc'd) is the newest container of M, durably; from here on it is M's. */
-int dagger_machine_advance(struct dagger_machine *m, char *id, struct sbx_error *err);
+struct dagger_kept;
+
+/* As KEPT has it, which gives its id and digest away. NULL: no memory. */
+struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
+                                          struct dagger_kept *kept);
+/*
+ * [pool] ID is the newest container of M, durably, and DIGEST (NULL: not known) that of its files;
+ * both malloc'd, and M's from here on. What was saved stands for it as long as the files are the
+ * same.
+ */
+int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err);
+/* [pool] The same of a container that was SAVED, or is made from what was. */
+int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err);
 /* A copy of the newest id; NULL: no memory. */
 char *dagger_machine_id(struct dagger_machine *m);
 int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
@@ -223,6 +241,7 @@ int dagger_touch(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error
 /* What is kept of a machine: STATE/dagger/NAME. */
 struct dagger_kept {
 	char *id, *label, *owner;
+	char *saved; /* as in struct dagger_machine */
 	int64_t made_ms;
 };
 void dagger_kept_release(struct dagger_kept *kept);
@@ -278,6 +297,8 @@ void dagger_upload_free(struct dagger_upload *upload);
 
 /* ---- export.c ---- */
 
+/* As sbx_provider_impl.save. */
+int dagger_save(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 /* [wait] Makes M, which the engine has forgotten, anew. ESTALE, without a sentence: it was not
  * saved as it was. */
 int dagger_revive(struct dagger_machine *m, atomic_bool *cancelled, struct sbx_error *err);

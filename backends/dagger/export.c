@@ -1,9 +1,11 @@
 /*
  * The ways out of the engine to this host: a directory, or all of a machine as an archive. The
- * process of the session writes it. An archive stands for one container: a machine that has gone
- * on since is not made anew from it.
+ * process of the session writes it. An archive stands for the files of one container: a machine
+ * whose files have changed since is not made anew from it. The record of the machine says which
+ * (dagger_kept.saved).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,21 +15,26 @@
 #include "sandboxfs/cleanup.h"
 
 #define EXPORT_MS (UINT64_C(30) * 60 * 1000)
-#define ID_MAX    ((size_t)64 * 1024 * 1024)
+#define SAVE_MS   (UINT64_C(10) * 60 * 1000) /* an unmount waits for it */
 #define ARCHIVE   "archive.tar"
-#define OF        "archive.of" /* the id that it stands for */
 
 struct exporting {
 	struct dagger_query query;
 	struct dagger_machine *m;
-	const char *id, *path, *to; /* PATH NULL: all of it */
+	char *id;              /* what is exported */
+	const char *path, *to; /* PATH NULL: all of it */
 	bool wipe;
+	int dir; /* of TO, where it is an archive */
 };
 
 static int write_export(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
-	const struct exporting *e = sbx_container_of(q, struct exporting, query);
+	struct exporting *e = sbx_container_of(q, struct exporting, query);
 
+	free(e->id);
+	e->id = dagger_machine_id(e->m);
+	if (!e->id)
+		return -ENOMEM;
 	dagger_begin_machine(session, to, e->id);
 	if (e->path) {
 		fputs("directory(path:", to);
@@ -39,7 +46,7 @@ static int write_export(struct dagger_query *q, const struct dagger_session *ses
 	if (e->path)
 		fprintf(to, ",wipe:%s)}", e->wipe ? "true" : "false");
 	else
-		putc(')', to);
+		fputs(")" DAGGER_DIGEST, to);
 	dagger_end_container(session, to);
 	return 0;
 }
@@ -53,36 +60,31 @@ static int read_export(struct dagger_query *q, struct json_object *data, struct 
 	return r ? r : dagger_steal_text(data, "export", &path, err);
 }
 
-static int export_to(struct exporting *e, atomic_bool *cancelled, struct sbx_error *err)
-{
-	struct dagger *d = dagger_of(e->m->base.provider);
-
-	e->query = (struct dagger_query){.d = d,
-	                                 .op = "dagger_export",
-	                                 .deadline_ms = EXPORT_MS,
-	                                 .repeat = SBX_HTTP_SAFE,
-	                                 .write = write_export,
-	                                 .read = read_export};
-	return dagger_query_perform(&e->query, cancelled, err);
-}
-
 int sbx_dagger_export(struct sbx_machine *machine, const char *path, const char *to, bool wipe,
                       atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct dagger_machine *m = dagger_machine_of(machine);
-	_cleanup_free_ char *id = dagger_machine_id(m);
-	struct exporting e = {.m = m, .id = id, .path = path, .to = to, .wipe = wipe};
+	struct exporting e = {.query = {.d = dagger_of(machine->provider),
+	                                .op = "dagger_export",
+	                                .deadline_ms = EXPORT_MS,
+	                                .repeat = SBX_HTTP_SAFE,
+	                                .write = write_export,
+	                                .read = read_export},
+	                      .m = dagger_machine_of(machine),
+	                      .path = path,
+	                      .to = to,
+	                      .wipe = wipe};
 	int r;
 
-	if (!id)
-		return sbx_no_memory(err);
 	if (*to != '/')
 		return sbx_fail(err, EINVAL, "%s is no absolute path", to);
 	if (!dagger_is_utf8(path, strlen(path)) || !dagger_is_utf8(to, strlen(to)))
 		return sbx_fail(err, EILSEQ, "Dagger takes names in UTF-8 only");
 	/* It is written while it is asked whose it is. */
 	r = dagger_touch(machine, cancelled, err);
-	return r ? r : export_to(&e, cancelled, err);
+	if (!r)
+		r = dagger_query_perform(&e.query, cancelled, err);
+	free(e.id);
+	return r;
 }
 
 /* ---- archives ---- */
@@ -110,24 +112,72 @@ static int open_folder(struct dagger_machine *m, const char *name, char **path,
 	               : dir;
 }
 
-/* The id comes last: an archive without it stands for nothing. */
-int sbx_dagger_save(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_error *err)
+/* Whether there is an archive of what M is by now. */
+static bool is_saved(struct dagger_machine *m, int dir)
 {
-	struct dagger_machine *m = dagger_machine_of(machine);
-	_cleanup_free_ char *id = dagger_machine_id(m), *path = NULL;
-	_cleanup_fd_ int dir = open_folder(m, ARCHIVE ".new", &path, err);
-	struct exporting e = {.m = m, .id = id, .to = path};
-	int r = dir < 0 ? dir : id ? 0 : sbx_no_memory(err);
+	struct dagger *d = dagger_of(m->base.provider);
+	bool saved;
+
+	pthread_mutex_lock(&d->lock);
+	saved = m->saved;
+	pthread_mutex_unlock(&d->lock);
+	return saved && faccessat(dir, ARCHIVE, R_OK, 0) == 0;
+}
+
+/* What TO has is on the disk, under its name. */
+static int keep_archive(int dir)
+{
+	_cleanup_fd_ int fd = openat(dir, ARCHIVE ".new", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0 || renameat(dir, ARCHIVE ".new", dir, ARCHIVE) < 0 ||
+	    fsync(dir) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The record comes last: before, it says of no archive that it stands for these files, unless the
+ * one that is replaced does as well. */
+static int read_save(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
+{
+	struct exporting *e = sbx_container_of(q, struct exporting, query);
+	char *digest = NULL;
+	int r = read_export(q, data, err);
 
 	if (!r)
-		r = export_to(&e, cancelled, err);
+		r = dagger_steal_text(data, "digest", &digest, err);
 	if (r)
 		return r;
-	unlinkat(dir, OF, 0);
-	r = renameat(dir, ARCHIVE ".new", dir, ARCHIVE) < 0 ? -errno : 0;
+	r = keep_archive(e->dir);
 	if (!r)
-		r = sbx_file_replace(dir, OF, OF ".new", id);
-	return r ? sbx_fail(err, -r, "%s cannot be kept: %s", path, strerror(-r)) : 0;
+		return dagger_machine_set(e->m, sbx_steal_ptr(&e->id), digest, err);
+	free(digest);
+	return sbx_fail(err, -r, "%s cannot be kept: %s", e->to, strerror(-r));
+}
+
+/* It has its turn, so that no run goes on from the container meanwhile. */
+int dagger_save(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct dagger_machine *m = dagger_machine_of(machine);
+	_cleanup_free_ char *path = NULL;
+	_cleanup_fd_ int dir = open_folder(m, ARCHIVE ".new", &path, err);
+	struct exporting e = {.query = {.d = dagger_of(machine->provider),
+	                                .op = "dagger_save",
+	                                .m = m,
+	                                .deadline_ms = SAVE_MS,
+	                                .repeat = SBX_HTTP_SAFE,
+	                                .write = write_export,
+	                                .read = read_save},
+	                      .m = m,
+	                      .to = path,
+	                      .dir = dir};
+	int r;
+
+	if (dir < 0 || is_saved(m, dir))
+		return dir < 0 ? dir : 0;
+	r = dagger_query_perform(&e.query, cancelled, err);
+	free(e.id);
+	unlinkat(dir, ARCHIVE ".new", 0);
+	return r;
 }
 
 /* ---- from an archive ---- */
@@ -138,51 +188,47 @@ struct reviving {
 	char *file; /* the id of the archive */
 };
 
+/* The last step is one whose result the engine keeps. */
 static int write_revive(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
-	struct reviving *v = sbx_container_of(q, struct reviving, query);
+	const struct reviving *v = sbx_container_of(q, struct reviving, query);
 
+	(void)session;
 	fputs("{container{import(source:", to);
 	dagger_literal(to, v->file);
 	fputs("){withLabel(name:\"" DAGGER_LABEL_NAME "\",value:", to);
 	dagger_literal(to, v->m->name);
 	fputs("){withEnvVariable(name:\"" DAGGER_ID_NAME "\",value:", to);
 	dagger_literal(to, v->m->name);
-	fputs("){withWorkdir(path:\"" DAGGER_WORKDIR "\"){withDirectory(path:\"" DAGGER_ROOM
-	      "\",source:",
+	fputs("){withWorkdir(path:\"" DAGGER_WORKDIR "\"){withNewFile(path:\"" DAGGER_ROOM
+	      "/anew\",contents:\"\",permissions:420){sync}}}}}}}",
 	      to);
-	dagger_literal(to, session->empty);
-	fputs("){sync}}}}}}}", to);
 	return 0;
 }
 
 static int read_revive(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
 	struct reviving *v = sbx_container_of(q, struct reviving, query);
-	char *id = NULL;
+	char *id = NULL, *saved;
 	int r = dagger_steal_text(data, "sync", &id, err);
 
-	return r ? r : dagger_machine_advance(v->m, id, err);
-}
-
-/* Whether there is an archive of what M is by its id; *PATH is the caller's. */
-static bool has_archive(struct dagger_machine *m, char **path)
-{
-	_cleanup_free_ char *id = dagger_machine_id(m), *of = NULL;
-	_cleanup_fd_ int dir = open_folder(m, ARCHIVE, path, NULL);
-
-	return dir >= 0 && id && sbx_file_read(dir, OF, ID_MAX, &of) == 0 && strcmp(of, id) == 0 &&
-	       faccessat(dir, ARCHIVE, R_OK, 0) == 0;
+	if (r)
+		return r;
+	pthread_mutex_lock(&q->d->lock);
+	saved = strdup(v->m->saved);
+	pthread_mutex_unlock(&q->d->lock);
+	return dagger_machine_set(v->m, id, saved, err);
 }
 
 int dagger_revive(struct dagger_machine *m, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	_cleanup_free_ char *path = NULL;
+	_cleanup_fd_ int dir = open_folder(m, ARCHIVE, &path, NULL);
 	struct reviving v = {.m = m};
 	int r;
 
-	if (!has_archive(m, &path))
+	if (dir < 0 || !is_saved(m, dir))
 		return -ESTALE;
 	r = dagger_bring(d, path, true, &v.file, cancelled, err);
 	v.query = (struct dagger_query){.d = d,

@@ -31,27 +31,27 @@ static void machine_free(struct dagger_machine *m)
 	free(m->label);
 	free(m->owner);
 	free(m->id);
+	free(m->saved);
 	free(m);
 }
 
-struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name, const char *label,
-                                          const char *owner, int64_t made_ms, char *id)
+struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
+                                          struct dagger_kept *kept)
 {
 	struct dagger_machine *m = calloc(1, sizeof(*m));
 
-	if (!m) {
-		free(id);
+	if (!m)
 		return NULL;
-	}
 	m->base.provider = &d->base;
 	m->base.handle = strdup(name);
 	m->base.workdir = strdup(DAGGER_WORKDIR);
 	m->base.room = strdup(DAGGER_ROOM);
 	m->name = strdup(name);
-	m->label = strdup(label);
-	m->owner = strdup(owner);
-	m->made_ms = made_ms;
-	m->id = id;
+	m->label = strdup(kept->label);
+	m->owner = strdup(kept->owner);
+	m->made_ms = kept->made_ms;
+	m->id = sbx_steal_ptr(&kept->id);
+	m->saved = sbx_steal_ptr(&kept->saved);
 	if (m->base.handle && m->base.workdir && m->base.room && m->name && m->label && m->owner)
 		return m;
 	machine_free(m);
@@ -75,8 +75,7 @@ int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine 
 		return sbx_fail(err, ESTALE, "the container of the sandbox is not known any more");
 	if (r)
 		return r;
-	m = dagger_machine_new(d, handle, kept.label, kept.owner, kept.made_ms,
-	                       sbx_steal_ptr(&kept.id));
+	m = dagger_machine_new(d, handle, &kept);
 	dagger_kept_release(&kept);
 	if (!m)
 		return sbx_no_memory(err);
@@ -84,21 +83,43 @@ int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine 
 	return 0;
 }
 
-int dagger_machine_advance(struct dagger_machine *m, char *id, struct sbx_error *err)
+/* What was at AT before. */
+static char *swap(char **at, char *text)
+{
+	char *old = *at;
+
+	*at = text;
+	return old;
+}
+
+int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
-	const struct dagger_kept kept = {id, m->label, m->owner, m->made_ms};
+	const struct dagger_kept kept = {id, m->label, m->owner, saved, m->made_ms};
 	int r = dagger_store(d, m->name, &kept, err);
-	char *old = id;
 
 	if (!r) {
 		pthread_mutex_lock(&d->lock);
-		old = m->id;
-		m->id = id;
+		id = swap(&m->id, id);
+		saved = swap(&m->saved, saved);
 		pthread_mutex_unlock(&d->lock);
 	}
-	free(old);
+	free(id);
+	free(saved);
 	return r;
+}
+
+int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err)
+{
+	struct dagger *d = dagger_of(m->base.provider);
+	bool same;
+
+	pthread_mutex_lock(&d->lock);
+	same = m->saved && digest && strcmp(m->saved, digest) == 0;
+	pthread_mutex_unlock(&d->lock);
+	if (!same)
+		free(sbx_steal_ptr(&digest));
+	return dagger_machine_set(m, id, digest, err);
 }
 
 char *dagger_machine_id(struct dagger_machine *m)

@@ -210,13 +210,14 @@ static int keep(struct making *k, struct sbx_machine **ret, struct sbx_error *er
 	struct dagger *d = k->query.d;
 	const struct sbx_machine_request *req = k->req;
 	const int64_t now = sbx_real_ms();
-	const struct dagger_kept kept = {k->id, (char *)req->label, (char *)k->owner, now};
+	struct dagger_kept kept = {k->id, (char *)req->label, (char *)k->owner, NULL, now};
 	int r = dagger_store(d, req->name, &kept, err);
 	struct dagger_machine *m;
 
 	if (r)
 		return r;
-	m = dagger_machine_new(d, req->name, req->label, k->owner, now, sbx_steal_ptr(&k->id));
+	k->id = NULL;
+	m = dagger_machine_new(d, req->name, &kept);
 	if (!m)
 		return sbx_no_memory(err);
 	*ret = &m->base;

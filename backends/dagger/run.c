@@ -89,9 +89,11 @@ static int write_uploads(struct part *p, const struct dagger_session *session, F
 static int write_run(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
 	struct part *p = sbx_container_of(q, struct part, query);
+	bool saved;
 	int r;
 
 	pthread_mutex_lock(&q->d->lock);
+	saved = p->m->saved;
 	q->answer_max = 2 * p->run->answer_max + 2 * strlen(p->m->id) + ANSWER_ROOM;
 	dagger_begin_machine(session, to, p->m->id);
 	r = write_uploads(p, session, to);
@@ -104,7 +106,10 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 	fputs(",\"sh\",", to);
 	dagger_literal(to, p->script);
 	fprintf(to, ",\"%s\"", p->m->name);
-	fputs("],expect:ANY){id exitCode stdout stderr}}", to);
+	fputs("],expect:ANY){id exitCode stdout stderr", to);
+	if (saved)
+		fputs(" " DAGGER_DIGEST, to);
+	fputs("}}", to);
 	for (size_t i = 0; i < p->uploads; i++)
 		putc('}', to);
 	dagger_end_container(session, to);
@@ -154,6 +159,7 @@ static void drop_uploads(struct part *p)
 static int read_run(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
 	struct part *p = sbx_container_of(q, struct part, query);
+	const char *digest = dagger_find_text(data, "digest");
 	char *id = NULL;
 	int r = dagger_check_machine(p->m, data, err);
 
@@ -162,7 +168,7 @@ static int read_run(struct dagger_query *q, struct json_object *data, struct sbx
 	if (!r)
 		r = dagger_steal_text(data, "id", &id, err);
 	if (!r)
-		r = dagger_machine_advance(p->m, id, err);
+		r = dagger_machine_advance(p->m, id, digest ? strdup(digest) : NULL, err);
 	if (!r)
 		drop_uploads(p);
 	return r;

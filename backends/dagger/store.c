@@ -29,6 +29,7 @@ void dagger_kept_release(struct dagger_kept *kept)
 	free(kept->id);
 	free(kept->label);
 	free(kept->owner);
+	free(kept->saved);
 	*kept = (struct dagger_kept){0};
 }
 
@@ -47,6 +48,8 @@ int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *k
 	json_object_object_add(obj, "id", json_object_new_string(kept->id));
 	json_object_object_add(obj, "label", json_object_new_string(kept->label));
 	json_object_object_add(obj, "owner", json_object_new_string(kept->owner));
+	if (kept->saved)
+		json_object_object_add(obj, "saved", json_object_new_string(kept->saved));
 	json_object_object_add(obj, "made_ms", json_object_new_int64(kept->made_ms));
 	snprintf(temp, sizeof(temp), "%s.new", name);
 	r = sbx_file_replace(d->dir, name, temp,
@@ -86,6 +89,8 @@ int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, str
 	obj = json_tokener_parse(text);
 	good = json_object_is_type(obj, json_type_object) && get(obj, "id", &ret->id) &&
 	       get(obj, "label", &ret->label) && get(obj, "owner", &ret->owner);
+	if (good)
+		get(obj, "saved", &ret->saved);
 	if (good && json_object_object_get_ex(obj, "made_ms", &made))
 		ret->made_ms = json_object_get_int64(made);
 	json_object_put(obj);

@@ -480,18 +480,36 @@ static int refresh(struct remote_box *box, struct sbx_error *err)
 	return r;
 }
 
-/* [wait] Looks whether the machine is still there, and what has changed meanwhile. */
-static void verify_work(void *data)
+/* [wait] Looks whether the machine is still there. *GONE: it is not. */
+static int look_at(struct remote_box *box, bool *gone)
 {
-	struct remote_box *box = data;
 	struct sbx_machine_look look = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = box->backend->provider->impl->look(box->machine, &look, &box->cancelled, &err);
 
-	if (r == 0 && look.state == SBX_MACHINE_GONE) {
+	*gone = r == 0 && look.state == SBX_MACHINE_GONE;
+	if (*gone)
 		post(box, gone_posted);
-	} else if (r == 0) {
+	else if (r == 0)
 		note_look(box, &look);
+	return r;
+}
+
+/* [wait] Looks whether the machine is still there, and what has changed meanwhile. */
+static void verify_work(void *data)
+{
+	struct remote_box *box = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	bool gone = false;
+	bool woken;
+	int r;
+
+	pthread_mutex_lock(&box->lock);
+	woken = box->woken;
+	box->woken = false;
+	pthread_mutex_unlock(&box->lock);
+	r = woken ? 0 : look_at(box, &gone);
+	if (r == 0 && !gone) {
 		r = refresh(box, &err);
 		/* What was sent meanwhile, or is still to be sent, is known afterwards. */
 		if (r == 0 && remote_tree_lags(box->tree))
@@ -513,11 +531,34 @@ static void verify(struct remote_box *box)
 static void adopted(void *data)
 {
 	struct remote_box *box = data;
+	bool resting;
 
-	remote_tree_connect(box->tree, box->link, box->machine->workdir, false);
-	connect_parts(box);
-	verify(box);
+	pthread_mutex_lock(&box->lock);
+	resting = box->resting;
+	box->waking = false;
+	pthread_mutex_unlock(&box->lock);
+	if (!resting) {
+		remote_tree_connect(box->tree, box->link, box->machine->workdir, false);
+		connect_parts(box);
+		verify(box);
+	}
 	remote_works_end(&box->works);
+}
+
+/* [wait] What the provider has forgotten is made anew by the look, before anything is asked of it.
+ */
+static void wake_work(void *data)
+{
+	struct remote_box *box = data;
+	bool gone, woken = look_at(box, &gone) == 0;
+
+	pthread_mutex_lock(&box->lock);
+	box->woken = woken;
+	pthread_mutex_unlock(&box->lock);
+	if (gone)
+		remote_works_end(&box->works);
+	else
+		sbx_loop_post(loop_of(box), adopted, box);
 }
 
 int remote_box_adopt(struct remote_box *box, struct sbx_error *err)
@@ -552,7 +593,13 @@ void remote_box_begin(struct remote_box *box)
 		sbx_pool_submit(box->backend->pool, raise_work, box);
 		break;
 	case REMOTE_PHASE_UP:
-		post(box, adopted);
+		if (box->backend->provider->impl->save) {
+			box->waking = true;
+			remote_works_begin(&box->works);
+			sbx_pool_submit(box->backend->pool, wake_work, box);
+		} else {
+			post(box, adopted);
+		}
 		break;
 	case REMOTE_PHASE_FAILED:
 	case REMOTE_PHASE_LEAVING:
@@ -591,6 +638,15 @@ void remote_box_rest(struct remote_box *box)
 	post(box, rest_posted);
 	remote_works_wait(&box->works);
 	remote_tree_await(box->tree);
+}
+
+void remote_box_save(struct remote_box *box)
+{
+	const struct sbx_provider_impl *impl = box->backend->provider->impl;
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (impl->save(box->machine, NULL, &err) < 0)
+		sbx_sandbox_told(&box->base, "save_failed", err.text);
 }
 
 /* --- the keeper -------------------------------------------------------------------------------
@@ -643,8 +699,8 @@ static void keep_box(struct remote_box *box, uint64_t now)
 	pthread_mutex_lock(&box->lock);
 	if (atomic_exchange(&box->used, false))
 		box->used_ns = now;
-	keep = again =
-	        box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone && box->machine;
+	keep = again = box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone &&
+	               box->machine && !box->waking;
 	again = again && !box->verified;
 	if (keep && !box->keeping && box->used_ns > box->touched_ns &&
 	    now - box->touched_ns > touch_ns) {

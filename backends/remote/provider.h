@@ -162,6 +162,12 @@ struct sbx_provider_impl {
 	            void *data, struct sbx_error *err);
 	/* [wait] It is in use: its life is counted from now on. Optional. */
 	int (*touch)(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
+	/*
+	 * [wait] Keeps M on this host as it is, so that look makes it anew where the provider has
+	 * forgotten it, which it may between two mounts. It may take minutes. Before look was
+	 * called once, nothing else is asked of a machine that was adopted. Optional.
+	 */
+	int (*save)(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 	/* [any] Begins RUN; done follows in any case. */
 	void (*run)(struct sbx_machine *m, struct sbx_machine_run *run);
 	/* [any] Has done called soon, if it was not yet; the script may go on. */

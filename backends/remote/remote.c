@@ -331,6 +331,8 @@ static int check_settings(const struct sbx_settings *s, const struct sbx_provide
 	        {s->io && !strcmp(s->io, "passthrough"), "io=passthrough",
 	         "the kernel would read what is not here"},
 	        {s->user_xattr, "user_xattr", "attributes of files are not sent to a machine"},
+	        {s->durable && !p->save, "durable",
+	         "the provider keeps a machine by itself, and has no means to keep it here"},
 	        {s->track, "track", "changes of each command are not recorded there"},
 	};
 

@@ -68,6 +68,7 @@ struct remote_box {
 	bool awaits_jobs;   /* and for the jobs */
 	bool jobs_idle;     /* they have failed, and nothing of them is under way */
 	bool verified;      /* since this daemon started */
+	bool waking, woken; /* it is looked at before anything is asked of it; it was */
 	bool gone;
 	int failed;          /* the errno of making it; 0: not known */
 	struct sbx_want *up; /* who waits for the end of making it */
@@ -100,6 +101,8 @@ void remote_box_unwant_up(struct remote_box *box, struct sbx_want *w);
 void remote_box_jobs_idle(void *data);
 /* [wait] Ends all that is under way, and begins nothing more. May be repeated. */
 void remote_box_rest(struct remote_box *box);
+/* [wait] Has the provider keep the machine, which was up, on this host: behind remote_box_rest. */
+void remote_box_save(struct remote_box *box);
 /* report.c: [any] adds "state" and "provider" to OBJ. */
 void remote_box_report(struct remote_box *box, struct json_object *obj);
 /* report.c: as sbx_sandbox_impl.policy. */

@@ -194,6 +194,7 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 	struct last_flush f = {.want = {.done = last_flush_done},
 	                       .lock = PTHREAD_MUTEX_INITIALIZER,
 	                       .ended = PTHREAD_COND_INITIALIZER};
+	bool saves;
 	/* Of one that is still being made the next mount sends it all. */
 	int r = remote_box_is_up(box) ? 0 : ETIMEDOUT;
 
@@ -203,9 +204,12 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 		r = pthread_cond_timedwait(&f.ended, &f.lock, &until);
 	pthread_mutex_unlock(&f.lock);
 	remote_jobs_await_kills(box->jobs, &until);
+	saves = box->backend->host->settings->durable && remote_box_is_up(box);
 	/* This tells who waits still. */
 	remote_box_rest(box);
 	assert(f.done);
+	if (saves)
+		remote_box_save(box);
 }
 
 static void away_leave(struct sbx_sandbox *sb)

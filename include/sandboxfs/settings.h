@@ -58,6 +58,7 @@ struct sbx_settings {
 	bool ctl_listed;    /* readdir of a sandbox lists it */
 	bool track;         /* what each command changes is recorded */
 	bool ephemeral;     /* sandboxes are torn down at unmount */
+	bool durable;       /* those of a provider that may forget them are kept here at unmount */
 	bool user_xattr; /* serve user.* xattrs, which costs a request for each file that is written
 	                    or listed */
 	bool allow_other;              /* as mount.fuse */

@@ -371,6 +371,10 @@ class Engine:
     def Directory_withNewDirectory(self, value, path, permissions=0o644):
         return self.changed(value, trees.new_directory, path, permissions)
 
+    def Directory_digest(self, value):
+        """Of names, kinds, modes, owners and contents, but no times."""
+        return trees.digest(trees.existing(value.data["tree"], value.data["path"]))
+
     def Directory_export(self, value, path, wipe=False):
         if wipe and os.path.isdir(path):
             for name in os.listdir(path):

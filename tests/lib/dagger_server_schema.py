@@ -62,6 +62,7 @@ noInit: Boolean): Container!
 
 type Directory
   id: &Directory!
+  digest: String!
   sync: &Directory!
   entries(path: String): [String!]!
   stat(path: String!, doNotFollowSymlinks: Boolean): Stat

@@ -1,5 +1,6 @@
 """Trees of containers: directories of this host that are never changed once they stand, and
 processes that run in a copy of one as if it were their root."""
+import hashlib
 import itertools
 import os
 import shutil
@@ -228,6 +229,23 @@ def stat_of(root, path, follow):
     return {"name": os.path.basename(path), "size": st.st_size,
             "fileType": KINDS.get(stat.S_IFMT(st.st_mode), "UNKNOWN"),
             "permissions": st.st_mode & 0o777}
+
+
+def digest(root):
+    """What tells the files in ROOT from other ones; times do not count."""
+    told = hashlib.sha256()
+    for at, dirs, files in os.walk(root):
+        dirs.sort()
+        for name in sorted(dirs + files):
+            path = f"{at}/{name}"
+            st = os.lstat(path)
+            told.update(repr((path[len(root):], st.st_mode, st.st_uid, st.st_gid)).encode())
+            if stat.S_ISLNK(st.st_mode):
+                told.update(os.readlink(path).encode("utf-8", "surrogateescape"))
+            elif stat.S_ISREG(st.st_mode):
+                with open(path, "rb") as f:
+                    told.update(hashlib.sha256(f.read()).digest())
+    return "sha256:" + told.hexdigest()
 
 
 # ---- processes ----

@@ -216,7 +216,7 @@ static void all(const char *repository)
 	claim("it is adopted", is_adopted() && is(SBX_MACHINE_UP) && runs("cat /work/made", "1\n"));
 	if (!machine)
 		return;
-	claim("it is saved", sbx_dagger_save(machine, NULL, &error) == 0);
+	claim("it is saved", provider->impl->save(machine, NULL, &error) == 0);
 	provider->impl->release(machine);
 	claim("it is forgotten",
 	      provider->impl->unmake(provider, name, NULL, NULL, &error) == 0 &&

@@ -686,7 +686,7 @@ static void an_image_is_an_archive(void **state)
 	(void)state;
 	make_plain();
 	run("echo mark >/etc/mark");
-	if (sbx_dagger_save(machine, NULL, &err))
+	if (provider->impl->save(machine, NULL, &err))
 		fail_msg("%s", err.text);
 	snprintf(archive, sizeof(archive), "%s", scratch_path("image.tar"));
 	assert_int_equal(rename(scratch_path("state/dagger/sbx-a.d/archive.tar"), archive), 0);
@@ -1207,7 +1207,7 @@ static void nothing_is_done_in_anothers_container(void **state)
 	assert_int_equal(
 	        sbx_dagger_export(machine, "/work", scratch_path("out"), false, NULL, &err),
 	        -ESTALE);
-	assert_int_equal(sbx_dagger_save(machine, NULL, &err), -ESTALE);
+	assert_int_equal(provider->impl->save(machine, NULL, &err), -ESTALE);
 	assert_int_equal(provider->impl->touch(machine, NULL, &err), -ESTALE);
 	assert_int_equal(look(), SBX_MACHINE_GONE);
 	assert_int_equal(scratch_count(scratch_path("out")), 0);
@@ -1258,24 +1258,76 @@ static void a_machine_is_adopted(void **state)
 	assert_string_equal(run("cat /work/a"), "first\nsecond\n");
 }
 
-static void what_was_saved_is_made_anew(void **state)
+static void save(void)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 
+	if (provider->impl->save(machine, NULL, &err))
+		fail_msg("%s", err.text);
+}
+
+static void what_was_saved_is_made_anew(void **state)
+{
 	(void)state;
 	make_plain();
 	run("echo kept >/work/kept; printf '\\377' >/work/odd; chmod 751 /work/odd");
-	if (sbx_dagger_save(machine, NULL, &err))
-		fail_msg("%s", err.text);
+	save();
 	begin_anew();
 	control("POST", "restart", NULL);
 	assert_int_equal(look(), SBX_MACHINE_UP);
 	assert_string_equal(run("cd /work; cat kept; od -An -tx1 odd; stat -c %a odd"),
 	                    "kept\n ff\n751\n");
-	if (!has_handles())
-		return;
+	assert_string_equal(run("echo $" DAGGER_ID_NAME "; hostname >/dev/null"), "\n");
+	assert_int_equal(scratch_count(scratch_path("state/dagger/sbx-a.d")), 1);
+}
+
+/* What only reads leaves files as they were saved, also where the machine was made from that. */
+static void what_was_saved_stands_until_a_file_changes(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo kept >/work/kept");
+	save();
+	for (int i = 0; i < 2; i++) {
+		run("cat /work/kept; ls -lR /work; : >" DAGGER_ROOM "/mark");
+		begin_anew();
+		control("POST", "forget", NULL);
+		assert_int_equal(look(), SBX_MACHINE_UP);
+		assert_string_equal(run("cat /work/kept"), "kept\n");
+	}
+	control("POST", "reset", NULL);
+	save();
+	assert_int_equal(count("all"), 0);
+	run("chmod 600 /work/kept");
+	begin_anew();
 	control("POST", "forget", NULL);
-	assert_int_equal(look(), SBX_MACHINE_GONE);
+	assert_int_equal(look(), has_handles() ? SBX_MACHINE_GONE : SBX_MACHINE_UP);
+	if (has_handles())
+		return;
+	save();
+	assert_int_equal(count("export"), 1);
+}
+
+/* The one before is of files that are no more. */
+static void what_cannot_be_saved_leaves_the_machine(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	make_plain();
+	save();
+	run("echo later >/work/later");
+	fault("export", "\"error\",\"message\":\"no space left on device\"");
+	assert_int_equal(provider->impl->save(machine, NULL, &err), -ENOSPC);
+	fault("export", "\"lost\",\"times\":9");
+	assert_int_equal(provider->impl->save(machine, NULL, &err), -EREMOTEIO);
+	control("POST", "reset", NULL);
+	assert_int_equal(scratch_count(scratch_path("state/dagger/sbx-a.d")), 1);
+	assert_string_equal(run("cat /work/later"), "later\n");
+	save();
+	control("POST", "forget", NULL);
+	assert_int_equal(look(), SBX_MACHINE_UP);
+	assert_string_equal(run("cat /work/later"), "later\n");
 }
 
 static void a_directory_is_exported(void **state)
@@ -1623,6 +1675,8 @@ int main(void)
 	        CASE(what_is_no_container_is_not_taken),
 	        CASE(a_machine_is_adopted),
 	        CASE(what_was_saved_is_made_anew),
+	        CASE(what_was_saved_stands_until_a_file_changes),
+	        CASE(what_cannot_be_saved_leaves_the_machine),
 	        CASE(a_directory_is_exported),
 	        CASE(machines_are_found_and_unmade),
 	        CASE(a_damaged_record_is_said),
