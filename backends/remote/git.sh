@@ -52,6 +52,28 @@ r_commit() {
 	printf '%s\n' "$r_text" | r_git commit-tree "$r_tree" "$@"
 }
 
+# r_mark NAME TREE: a ref that nobody sees, of a commit of TREE, beside which is what HEAD names and
+# what is staged: nothing of either is lost.
+r_mark() {
+	r_at=$(r_git symbolic-ref -q HEAD)
+	r_head=$(r_git rev-parse -q --verify HEAD)
+	r_staged=$(r_git write-tree) &&
+		r_staged=$(r_commit "$r_staged" staged sandboxfs sandboxfs@localhost) || r_staged=
+	GIT_AUTHOR_NAME=sandboxfs GIT_AUTHOR_EMAIL=sandboxfs@localhost
+	GIT_COMMITTER_NAME=sandboxfs GIT_COMMITTER_EMAIL=sandboxfs@localhost
+	export GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+	r_id=$(printf 'mark\nbranch %s\nhead %s\nstaged %s\n' "$r_at" "$r_head" "$r_staged" |
+		r_git commit-tree "$2" ${r_head:+-p "$r_head"} ${r_staged:+-p "$r_staged"}) &&
+		r_git update-ref "refs/sandboxfs/mark/$1" "$r_id"
+}
+
+# r_keep REF COMMIT: what REF names stays, though it is to name COMMIT.
+r_keep() {
+	r_was=$(r_git rev-parse -q --verify "$1^{commit}") || return 0
+	r_git merge-base --is-ancestor "$r_was" "$2" ||
+		r_git update-ref "refs/sandboxfs/kept/$r_was" "$r_was"
+}
+
 # r_snapshot MARK MESSAGE NAME MAIL IGNORED: a commit on what HEAD names, or with MARK a ref that
 # nobody sees. Answers I frames id and message.
 r_snapshot() {
@@ -65,12 +87,12 @@ r_snapshot() {
 	[ -n "$r_said" ] ||
 		r_said=snapshot-$(printf '%s %s' "$r_made" "$(date +%s)" | r_git hash-object --stdin |
 			cut -c 1-12)
-	r_id=$(r_commit "$r_made" "$r_said" "$3" "$4") || {
+	[ -n "$1" ] || r_id=$(r_commit "$r_made" "$r_said" "$3" "$4") || {
 		r_fail 5 "git could not make the commit"
 		return
 	}
 	if [ -n "$1" ]; then
-		r_git update-ref "refs/sandboxfs/mark/$1" "$r_id"
+		r_mark "$1" "$r_made"
 	else
 		r_git update-ref -m "sandboxfs: snapshot" HEAD "$r_id" &&
 			r_git update-ref "refs/sandboxfs/snapshot/$r_id" "$r_id" && r_git read-tree "$r_id" &&
@@ -112,23 +134,59 @@ r_restore() {
 		r_fail 2 "there is no snapshot $1"
 		return
 	}
-	r_made=$(r_tree_now) && r_id=$(r_commit "$r_made" restore sandboxfs sandboxfs@localhost) &&
-		r_git update-ref refs/sandboxfs/mark/restore "$r_id" || {
+	r_made=$(r_tree_now) && r_mark restore "$r_made" || {
 		r_fail 28 "what is there now could not be kept"
 		return
 	}
 	case $1 in
-	mark:*) r_git read-tree --reset -u "$r_back" && r_git clean -qffd && r_git read-tree HEAD ;;
+	mark:*) r_git read-tree --reset -u "$r_back" && r_git clean -qffd && r_back_as "$r_back" ;;
 	base) r_back_on "$2" "$r_back" && r_git clean -qffdx ;;
 	*) r_back_on "$2" "$r_back" && r_git clean -qffd ;;
 	esac || r_fail 5 "git could not restore the tree"
 }
 
-# r_back_on BRANCH COMMIT: HEAD is the branch, which stands there, and nothing is begun.
-r_back_on() {
+# r_back_as MARK: HEAD, its branch and what is staged, as the mark has them.
+r_back_as() {
+	r_at= r_head= r_staged= r_known=
+	while read -r r_key r_value; do
+		case $r_key in
+		branch) r_at=$r_value ;;
+		head) r_head=$r_value r_known=1 ;;
+		staged) r_staged=$r_value ;;
+		esac
+	done <<-END
+		$(r_git log -1 --format=%B "$1")
+	END
+	if [ -n "$r_known" ]; then
+		r_drop_begun
+		r_keep HEAD "$r_head" && { [ -z "$r_at" ] || r_keep "$r_at" "$r_head"; } || return
+		if [ -z "$r_at" ]; then
+			r_git update-ref --no-deref HEAD "$r_head"
+		elif [ -n "$r_head" ]; then
+			r_git symbolic-ref HEAD "$r_at" &&
+				r_git update-ref -m "sandboxfs: restored" "$r_at" "$r_head"
+		else
+			r_git symbolic-ref HEAD "$r_at" && r_git update-ref -d "$r_at"
+		fi || return
+	fi
+	if [ -n "$r_staged" ]; then
+		r_git read-tree "$r_staged"
+	else
+		r_git read-tree HEAD || r_git read-tree --empty
+	fi
+}
+
+# What git had begun is over.
+r_drop_begun() {
 	r_dir=$(r_git rev-parse --absolute-git-dir)
 	rm -rf "$r_dir/MERGE_HEAD" "$r_dir/CHERRY_PICK_HEAD" "$r_dir/REVERT_HEAD" \
 		"$r_dir/rebase-merge" "$r_dir/rebase-apply"
+}
+
+# r_back_on BRANCH COMMIT: HEAD is the branch, which stands there, and nothing is begun.
+r_back_on() {
+	r_drop_begun
+	r_keep HEAD "$2" && { [ -z "$1" ] || r_keep "refs/heads/$1" "$2"; } || return
 	{ [ -z "$1" ] || r_git symbolic-ref HEAD "refs/heads/$1"; } && r_git reset -q --hard "$2"
 }
 

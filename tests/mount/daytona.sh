@@ -104,6 +104,27 @@ is_compared() {
 	expect ENOENT stat "$MNT/a/ctl/snapshots/abcdabcd"
 }
 
+previous_comes_back() {
+	box k
+	run k sh -ec 'git config user.name n; git config user.email e@f; echo own >own; git add own
+		git commit -qm own; echo staged >staged; git add staged; echo more >staged; echo loose >loose'
+	was=$(run k git rev-parse HEAD)
+	echo 1 >"$MNT/k/ctl/reset"
+	refuse test -e "$MNT/k/own"
+	refuse run k git merge-base --is-ancestor "$was" HEAD
+	echo previous >"$MNT/k/ctl/restore"
+	same "$was" "$(run k git rev-parse HEAD)"
+	same sandbox/k "$(run k git symbolic-ref --short HEAD)"
+	same 'own more loose' "$(cat "$MNT/k/own" "$MNT/k/staged" "$MNT/k/loose" | xargs)"
+	same staged "$(run k git show :staged)"
+	same 'AM staged ?? loose' "$(run k git status --porcelain | xargs)"
+	echo previous >"$MNT/k/ctl/restore"
+	echo base >"$MNT/k/ctl/restore"
+	run k sh -ec 'git reflog expire --expire=now --all; git gc -q --prune=now'
+	run k git cat-file -e "$was"
+	teardown k
+}
+
 is_committed() {
 	echo 'a first' >"$MNT/a/ctl/snapshot"
 	first=$(cat "$MNT/a/ctl/snapshot")
@@ -269,7 +290,6 @@ claim 'AC-5: a command times out' times_out
 claim 'AC-6: files are written below it, in directories of mode 755' uploads
 claim 'AC-7: a path that leads out is refused' confines_uploads
 claim 'AC-8: a snapshot has a message and an id, also of nothing new' is_committed
-claim 'what two snapshots differ in is in diffs/; and neither is browsed' is_compared
 claim 'AC-12: a private repository is cloned with the token, which nothing shows' needs_the_token
 claim 'AC-13, AC-14: arguments arrive as they are, empty ones as well' quotes
 claim 'AC-15, AC-22: the branch is pushed, and the result says so' is_pushed
@@ -287,6 +307,8 @@ claim 'a command takes one' took 1 echoes
 claim 'a command behind a change takes two' took 2 writes_and_executes
 claim 'a thousand files take two' a_thousand_take_two
 claim 'what was written is there after a kill' goes_on_after_a_kill
+claim 'what two snapshots differ in is in diffs/; and neither is browsed' is_compared
+claim 'what a reset throws away comes back, with its commits, and stays' previous_comes_back
 claim 'DAYTONA_SIMPLE_EXEC=1 has a command in one request, its streams merged' merges_streams
 claim 'AC-20: a clone that fails leaves no sandbox' leaves_nothing_when_it_fails
 claim 'AC-9, AC-10: teardown removes it, once and again' is_removed
