@@ -474,11 +474,23 @@ static int refit(struct remote_news *w, struct entry *e, const struct remote_lis
 	return 0;
 }
 
+/*
+ * What was sent by this name has other names there, which a command has made, and which are files
+ * of their own here: what they are now is asked for soon.
+ */
+static void ask_for_others(struct remote_news *w, const struct entry *e,
+                           const struct remote_listed *l)
+{
+	if (l->sent && l->nlink > e->st.st_nlink)
+		lag(w->tree, w->tree->top);
+}
+
 static int update_file(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	struct remote_node *n = e->node;
 	int r = 0;
 
+	ask_for_others(w, e, l);
 	if (is_ours(e, l))
 		r = adopt(w, e, l);
 	else if (is_known(e, l))

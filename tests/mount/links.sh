@@ -205,6 +205,18 @@ one_of_two_names() {
 	rm first second
 }
 
+# Which names are one file a command alone knows, where it made them elsewhere.
+linked_by_a_command() {
+	echo one >"$MNT/a/by-host"
+	run a ln by-host by-command
+	same one "$(cat "$MNT/a/by-command")"
+	echo host >"$MNT/a/by-command"
+	until [ "$(cat "$MNT/a/by-host")" = host ]; do tick; done
+	same 'host host' "$(run a cat by-host by-command | xargs)"
+	same 2 "$(run a stat -c %h by-host)"
+	same 'host host' "$(cat "$MNT/a/by-host" "$MNT/a/by-command" | xargs)"
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 cd "$MNT/a" || exit 1
@@ -217,6 +229,7 @@ claim "climbing behind a name, as long as it comes back" climbing_and_returning
 claim "which is judged each time" climbing_is_judged_anew
 claim "and while no command runs" climbing_waits_for_commands
 claim "targets of 4095 bytes" longest_targets
+claim "what is written by one name of two that a command has made is seen by the other" linked_by_a_command
 claim "mknod makes FIFOs and plain files" fifos
 # A machine's sockets are not named here, nor ours there.
 claim_here "sockets of the host serve the host, those of commands commands" sockets
