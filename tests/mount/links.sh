@@ -229,7 +229,7 @@ claim "climbing behind a name, as long as it comes back" climbing_and_returning
 claim "which is judged each time" climbing_is_judged_anew
 claim "and while no command runs" climbing_waits_for_commands
 claim "targets of 4095 bytes" longest_targets
-claim "what is written by one name of two that a command has made is seen by the other" linked_by_a_command
+claim "what is written by one name that a command has made, the other has" linked_by_a_command
 claim "mknod makes FIFOs and plain files" fifos
 # A machine's sockets are not named here, nor ours there.
 claim_here "sockets of the host serve the host, those of commands commands" sockets
