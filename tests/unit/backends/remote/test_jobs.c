@@ -264,8 +264,8 @@ static const struct sbx_sandbox_events sandbox_events = {.altered = on_altered};
 static void await(atomic_int *n, int value)
 {
 	for (int i = 0; atomic_load(n) < value; i++) {
-		if (i > 60000)
-			fail_msg("nothing came for a minute");
+		if (i > 300000)
+			fail_msg("nothing came for five minutes");
 		usleep(1000);
 	}
 }
