@@ -158,7 +158,7 @@ int dagger_answer(const struct dagger_query *q, struct json_object **ret, struct
 	    (!json_object_is_type(errors, json_type_array) || !json_object_array_length(errors)))
 		errors = NULL;
 	if (q->code)
-		r = refuse(q, q->answer.status < 500 ? errors : NULL, err);
+		r = refuse(q, errors, err);
 	else if (errors)
 		r = fail_by(q, errors, err);
 	else if (!obj || !json_object_object_get_ex(obj, "data", &data) ||

@@ -1041,6 +1041,13 @@ static void faults_are_told(void **state)
 	        {OURS "}}}\"", EPROTO, "no output"},
 	        {OURS ",\\\"exitCode\\\":0,\\\"stdout\\\":\\\"\\\"}}}\"", EPROTO, "no id"},
 	        {"\"status\",\"status\":500,\"body\":\"panic\"", EREMOTEIO, "HTTP 500"},
+	        {"\"status\",\"status\":500,\"body\":\"{\\\"errors\\\":[{\\\"message\\\":"
+	         "\\\"get client: the schema is broken "
+	         "[traceparent:1-2]\\\"}],\\\"data\\\":null}\"",
+	         EREMOTEIO, "Dagger says: get client: the schema is broken"},
+	        {"\"status\",\"status\":500,\"body\":\"{\\\"errors\\\":[{\\\"message\\\":"
+	         "\\\"write x: no space left on device\\\"}]}\"",
+	         ENOSPC, "write x: no space left on device"},
 	        {"\"status\",\"status\":502,\"body\":\"client has closed: x\"", EREMOTEIO,
 	         "HTTP 502"},
 	        {"\"status\",\"status\":401", EKEYREJECTED, "does not accept the token"},
