@@ -293,6 +293,11 @@ static bool sandbox_alone(struct sbx_sandbox *sb)
 	return sbx_sandbox_alone(downcast(sb)->inner);
 }
 
+static uint64_t sandbox_output_max(struct sbx_sandbox *sb)
+{
+	return sbx_sandbox_output_max(downcast(sb)->inner);
+}
+
 static bool sandbox_stale(struct sbx_sandbox *sb)
 {
 	return sbx_sandbox_stale(downcast(sb)->inner);
@@ -543,6 +548,7 @@ static const struct sbx_command_impl commands_impl = {
         .signal = job_signal,
         .takes = sandbox_takes,
         .alone = sandbox_alone,
+        .output_max = sandbox_output_max,
         .stale = sandbox_stale,
         .sync = sandbox_sync,
         .hurry = sandbox_hurry,

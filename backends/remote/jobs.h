@@ -61,6 +61,8 @@ int remote_jobs_exec(struct remote_jobs *j, const struct sbx_exec *spec, struct 
 bool remote_jobs_take(unsigned can, int sig);
 /* As sbx_command_impl.alone, of a provider that CAN. [any] */
 bool remote_jobs_alone(unsigned can);
+/* As sbx_command_impl.output_max, of a provider that CAN. [any] */
+uint64_t remote_jobs_output(unsigned can);
 /* As sbx_command_impl.signal. [loop] */
 void remote_jobs_signal(struct sbx_job *job, int sig);
 /* [wait] Returns when all has been ended at the machine that was signalled by SIGKILL, or at UNTIL.

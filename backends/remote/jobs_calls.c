@@ -30,6 +30,7 @@
 #define AGAIN_MAX   30000
 #define BYTES_MAX   (UINT64_C(1024) * 1024) /* of a stream in an answer, */
 #define ANSWER_MAX  (8 * BYTES_MAX)         /* of all of them, about */
+#define ANSWER_ROOM (3 * ANSWER_MAX)        /* for what is no output */
 #define BLOCK       512
 #define LAG_ROUNDS  2 /* flushes that an end waits for */
 
@@ -366,18 +367,30 @@ static void add_timeout(const struct job *job, struct remote_text *body)
 		        (unsigned long long)(timeout_ms > spent_ms ? timeout_ms - spent_ms : 1));
 }
 
+uint64_t remote_jobs_output(unsigned can)
+{
+	return can & SBX_PROVIDER_DETACHES ? 0 : ANSWER_MAX;
+}
+
+/* How much of each stream is kept there; 0: all. */
+static uint64_t kept_of(const struct job *job)
+{
+	const uint64_t keep = job->words.keep, most = job->jobs->detaches ? 0 : ANSWER_MAX;
+
+	return most && (!keep || keep > most) ? most : keep;
+}
+
+/* Where there is no second answer, the one has all that is kept, and what tells that it was cut; as
+ * hexadecimal digits at worst. */
 static void add_start(struct job *job, struct remote_text *body)
 {
 	const struct remote_jobs *j = job->jobs;
-	uint64_t keep = job->words.keep;
-
-	if (!j->detaches && (!keep || keep > ANSWER_MAX))
-		keep = ANSWER_MAX;
+	const uint64_t keep = kept_of(job);
 	if (j->merges)
 		remote_text_add(body, "R_MERGE=1\n");
 	add_timeout(job, body);
 	remote_text_printf(body, "r_exec %llu %llu", (unsigned long long)start_wait_ms(job),
-	                   (unsigned long long)(j->detaches ? BYTES_MAX : ANSWER_MAX));
+	                   (unsigned long long)(j->detaches ? BYTES_MAX : 2 * (keep + BLOCK)));
 	remote_text_word(body, job->id);
 	remote_text_printf(body, " %u %llu", j->detaches ? j->config.lease_s : 0,
 	                   (unsigned long long)(keep ? keep / BLOCK + 1 : 0));
@@ -407,12 +420,13 @@ static void send_start(struct job *job)
 	job->seen = remote_ride_seen(&job->ride);
 	job->state = JOB_STARTING;
 	job_count(job);
-	*call = (struct remote_call){.op = "exec",
-	                             .safe = j->detaches,
-	                             .deadline_ms =
-	                                     start_wait_ms(job) + remote_deadline(DEADLINE_MS),
-	                             .done = start_done,
-	                             .data = job};
+	*call = (struct remote_call){
+	        .op = "exec",
+	        .answer_max = j->detaches ? 0 : 4 * (size_t)kept_of(job) + ANSWER_ROOM,
+	        .safe = j->detaches,
+	        .deadline_ms = start_wait_ms(job) + remote_deadline(DEADLINE_MS),
+	        .done = start_done,
+	        .data = job};
 	if (job->words.input.bytes.size) {
 		call->files = &job->words.input;
 		call->files_n = 1;

@@ -143,6 +143,11 @@ static bool sandbox_alone(struct sbx_sandbox *sb)
 	return remote_jobs_alone(can_of(downcast(sb)));
 }
 
+static uint64_t sandbox_output_max(struct sbx_sandbox *sb)
+{
+	return remote_jobs_output(can_of(downcast(sb)));
+}
+
 static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
 {
 	if (ms)
@@ -154,6 +159,7 @@ static const struct sbx_command_impl commands = {
         .signal = remote_jobs_signal,
         .takes = sandbox_takes,
         .alone = sandbox_alone,
+        .output_max = sandbox_output_max,
         .hurry = sandbox_hurry,
 };
 

@@ -530,6 +530,8 @@ static int fill_in(struct sbx_jobs *jobs, const struct sbx_request *req, struct 
 	*cwd = strdup(given ? req->cwd : jobs->defaults.cwd);
 	pthread_mutex_unlock(&jobs->lock);
 	plan->limits = sbx_limits_clamp(&l, &jobs->settings->limits);
+	plan->limits.output_bytes =
+	        lower(plan->limits.output_bytes, sbx_sandbox_output_max(jobs->sandbox));
 	return plan->env && *cwd ? 0 : -ENOMEM;
 }
 

@@ -117,6 +117,9 @@ struct sbx_command_impl {
 	 * backend can run no two. As takes. Optional: it is not.
 	 */
 	bool (*alone)(struct sbx_sandbox *sb);
+	/* [any] The most bytes of each stream that the backend brings, and tells that there were
+	 * more; 0: any number. As takes. Optional: 0. */
+	uint64_t (*output_max)(struct sbx_sandbox *sb);
 	/*
 	 * [any] Whether sync may have something to do, or a barrier under way has to end first. It
 	 * is asked before each command and takes microseconds. Optional: no.
@@ -169,6 +172,14 @@ static inline bool sbx_sandbox_alone(struct sbx_sandbox *sb)
 	const struct sbx_command_impl *commands = sb->impl->commands;
 
 	return commands && commands->alone && commands->alone(sb);
+}
+
+/* [any] As the member; 0 where the backend has none. */
+static inline uint64_t sbx_sandbox_output_max(struct sbx_sandbox *sb)
+{
+	const struct sbx_command_impl *commands = sb->impl->commands;
+
+	return commands && commands->output_max ? commands->output_max(sb) : 0;
 }
 
 /* [any] As the member; false where the backend has none. */

@@ -190,6 +190,7 @@ FORWARD(void, signal, (struct sbx_job * job, int sig),
         inner_of(job->sandbox)->impl->commands->signal(job, sig))
 FORWARD(bool, takes, (SANDBOX, int sig), sbx_sandbox_takes(inner_of(sb), sig))
 FORWARD(bool, alone, (SANDBOX), sbx_sandbox_alone(inner_of(sb)))
+FORWARD(uint64_t, output_max, (SANDBOX), sbx_sandbox_output_max(inner_of(sb)))
 FORWARD(bool, stale, (SANDBOX), sbx_sandbox_stale(inner_of(sb)))
 FORWARD(int, sync, (SANDBOX, ERROR), sbx_sandbox_sync(inner_of(sb), err))
 
@@ -296,8 +297,8 @@ static int do_content(struct sbx_sandbox *sb, const char *id, int fd)
 	return r ? r : leave(downcast(sb), CONTENT, sbx_history_content(inner_of(sb), id, fd));
 }
 
-static const struct sbx_command_impl commands = {do_exec,  do_signal, do_takes, do_alone,
-                                                 do_stale, do_sync,   do_hurry};
+static const struct sbx_command_impl commands = {do_exec,       do_signal, do_takes, do_alone,
+                                                 do_output_max, do_stale,  do_sync,  do_hurry};
 static const struct sbx_storage_impl storage = {do_barrier, do_resize, do_before_write,
                                                 do_make_room, do_discard};
 static const struct sbx_history_impl history = {do_snapshot, do_forget,  do_list,

@@ -66,8 +66,15 @@ static bool outer_alone(struct sbx_sandbox *sb)
 	return sbx_container_of(sb, struct fixture, outer)->alone;
 }
 
-static const struct sbx_command_impl outer_commands = {
-        .exec = outer_exec, .signal = outer_signal, .alone = outer_alone};
+static uint64_t outer_output_max(struct sbx_sandbox *sb)
+{
+	return sbx_container_of(sb, struct fixture, outer)->output_max;
+}
+
+static const struct sbx_command_impl outer_commands = {.exec = outer_exec,
+                                                       .signal = outer_signal,
+                                                       .alone = outer_alone,
+                                                       .output_max = outer_output_max};
 static const struct sbx_sandbox_impl outer_impl = {.root = outer_root, .commands = &outer_commands};
 
 /* ---- the table ---- */

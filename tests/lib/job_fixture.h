@@ -18,8 +18,9 @@
 struct fixture {
 	char dir[64]; /* temporary; holds jobs/id/ */
 	struct sbx_settings settings;
-	bool away;  /* the sandbox is elsewhere */
-	bool alone; /* it runs one command at a time */
+	bool away;           /* the sandbox is elsewhere */
+	bool alone;          /* it runs one command at a time */
+	uint64_t output_max; /* as sbx_command_impl */
 	pthread_rwlock_t turn;
 	struct sbx_loop *loop;
 	pthread_t thread;

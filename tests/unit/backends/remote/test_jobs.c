@@ -1655,6 +1655,21 @@ static void without_detaching_a_job_is_its_call(void **state)
 	forget(&r);
 }
 
+/* The one answer has all that is kept and a little more, by which it is seen that there was more.
+ */
+static void without_detaching_output_is_cut(void **state)
+{
+	const size_t most = remote_jobs_output(0);
+	struct ran r;
+
+	(void)state;
+	begin(&r, "head -c 9000000 /dev/urandom | tee /dev/stderr; exit 7");
+	expect_end(&r, SBX_END_EXITED, 7);
+	for (int i = 0; i < 2; i++)
+		assert_in_range(r.len[i], most + 1, most + 4096);
+	forget(&r);
+}
+
 /* Its caller signals as well, which would be its end and that of all that it has done. */
 static void without_detaching_a_timeout_is_the_machine_s(void **state)
 {
@@ -1841,6 +1856,8 @@ int main(void)
 	        test(jobs_of_another_daemon_are_swept),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_job_is_its_call,
 	                                        set_up_undetached, tear_down),
+	        cmocka_unit_test_setup_teardown(without_detaching_output_is_cut, set_up_undetached,
+	                                        tear_down),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_timeout_is_the_machine_s,
 	                                        set_up_undetached, tear_down),
 	        cmocka_unit_test_setup_teardown(merged_streams_come_as_one, set_up_merged,

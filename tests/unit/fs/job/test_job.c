@@ -371,6 +371,26 @@ static void where_one_runs_at_a_time_the_second_is_refused(void **state)
 	sbx_job_unref(one);
 }
 
+static void output_that_a_backend_does_not_bring_is_cut(void **state)
+{
+	char line[SBX_STATUS_MAX];
+	struct sbx_jobrec *rec;
+
+	(void)state;
+	fx.output_max = 4;
+	rec = fixture_start_job(&fx, "x");
+	assert_int_equal(fixture_last(&fx)->limits.output_bytes, 4);
+	played_output(fixture_last(&fx), 1, "12345", 5);
+	played_output(fixture_last(&fx), 2, "1234", 4);
+	played_ended(fixture_last(&fx), SBX_END_EXITED, 0);
+	fixture_await_end(rec);
+	sbx_job_status(rec, line, sizeof(line));
+	assert_non_null(strstr(line, "stdout_cut=1"));
+	assert_int_equal(sbx_job_output_size(rec, 1), 4);
+	assert_int_equal(sbx_job_output_size(rec, 2), 4);
+	sbx_job_unref(rec);
+}
+
 /* ---- how jobs end ---- */
 
 static void expect_end(enum sbx_end end, int code, int want, const char *status)
@@ -704,6 +724,7 @@ int main(void)
 	        CASE(a_start_that_fails_later_is_told_and_kept),
 	        CASE(a_failed_start_is_the_last),
 	        CASE(only_so_many_run_at_once),
+	        CASE(output_that_a_backend_does_not_bring_is_cut),
 	        CASE(where_one_runs_at_a_time_the_second_is_refused),
 	        CASE(each_end_has_its_word_and_code),
 	        CASE(a_killed_job_says_so),
