@@ -7,8 +7,8 @@
 #   kill       a signal that came before it was executed
 #   fail       ERRNO and, in the next line, a sentence: it could not be started
 #   lease      made by who asks for the job, and taken away by who watches over it
-#   end-CODE-USER-SYS-OUT-ERR-WHY   it has ended; ms; bytes that it has written, 0: not known; WHY is
-#              "oom" or empty. A name, as that needs no room on a full disk
+#   end-CODE-USER-SYS-OUT-ERR-WHY   it has ended; ms; bytes that it has written, 0: not known;
+#              WHY is "oom" or empty. A name, as that needs no room on a full disk
 # $R_JOBS/over has the names of those that were read to the end, and that never start again.
 R_JOBS=$R_ROOM/jobs
 R_MERGE= # 1: stderr is a part of stdout
@@ -81,9 +81,9 @@ eval "$R_JOB_KILL"
 # TIME in ms, 0: none. TERM: as R_TERM. KEEP: blocks of 512 bytes that are kept of each stream. ERR:
 # the file of stderr. A reader that has reached its limit goes on and drops what follows; without a
 # tee it is ended by it, and another follows. A count is written over blanks, as that needs no room
-# on a full disk. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes that
-# are open one second after all that can be killed is dead are a stranger's. The job is started from
-# a subshell because a shell tells of its end by a signal where its own output goes to.
+# on a full disk. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes
+# that are open one second after all that can be killed is dead are a stranger's. The job is started
+# from a subshell because a shell tells of its end by a signal where its own output goes to.
 #
 # r_rest MS: a nap as exact as the machine can have it, or a little longer. A trap ends it.
 R_JOB_WATCH='
