@@ -444,7 +444,7 @@ static const struct sbx_key keys[] = {
 	 "record what each command changes: jobs/ID/diff, changedFiles, undo"},
 	{"ephemeral", &kind_flag, AT(ephemeral), NULL, NULL, "tear sandboxes down at unmount"},
 	{"durable", &kind_flag, AT(durable), NULL, NULL,
-	 "keep sandboxes of a provider that may forget them (dagger) in state_dir at unmount"},
+	 "keep sandboxes of a provider that may forget them in state_dir at unmount"},
 	{"trash", &kind_number, AT(trash_days), "off", NULL,
 	 "days that uncommitted work is kept after rmdir, or off (7)"},
 	{"nested_git", &kind_flag, AT(nested_shared), "private|shared", NULL,
