@@ -1195,7 +1195,7 @@ static void lines_that_fail_there_keep_it_from_starting(void **state)
 	ride_lines = "r_fail 28 'the disk there is full'";
 	begin(&r, "echo x >ran");
 	expect_end(&r, SBX_END_FAILED, ENOSPC);
-	assert_string_equal(r.exit.error.text, "the disk there is full");
+	assert_string_equal(r.exit.error.text, "the disk there is full; the command has not run");
 	assert_false(scratch_exists(scratch_path("the tree/ran")));
 	assert_int_equal(landed, 1);
 	assert_int_equal(landed_well, 0);
