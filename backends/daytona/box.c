@@ -131,6 +131,8 @@ int daytona_box_look(struct daytona *d, const char *word, struct daytona_box *re
 	}
 	if (!r)
 		r = daytona_box_read(obj, ret, &own);
+	if (!r)
+		ret->net_is = daytona_net_is(&d->net, obj);
 	json_object_put(obj);
 	if (r && err)
 		*err = own;
@@ -258,21 +260,57 @@ static int recover(struct daytona_machine *m, long *status, atomic_bool *cancell
 	return r;
 }
 
+static int look_after(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err)
+{
+	const uint64_t pause_ms = daytona_of(m->base.provider)->config.pause_ms;
+	int r = 0;
+
+	while (!r && atomic_exchange(&m->looked_after, true))
+		r = sbx_pause(pause_ms, cancelled, err);
+	return r;
+}
+
+static int renew(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct daytona *d = daytona_of(m->base.provider);
+	struct daytona_box box;
+	int r;
+
+	if (!atomic_load(&m->net_unsure))
+		return 0;
+	r = daytona_box_look(d, m->id, &box, cancelled, err);
+	if (!r)
+		r = daytona_box_await(d, &box, WAKE_MS, cancelled, err);
+	if (!r && !box.net_is)
+		r = daytona_net_set(d, m->id, cancelled, err);
+	if (!r)
+		atomic_store(&m->net_unsure, false);
+	return r;
+}
+
+int daytona_box_renew(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err)
+{
+	int r = look_after(m, cancelled, err);
+
+	if (r)
+		return r;
+	r = renew(m, cancelled, err);
+	atomic_store(&m->looked_after, false);
+	return r;
+}
+
 /* Of all whom it does not answer one looks after it; the others find it up. */
 int daytona_box_recover(struct daytona_machine *m, uint64_t begun_ms, long *status,
                         atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct daytona *d = daytona_of(m->base.provider);
 	int r;
 
 	if (!daytona_maybe_down(*status))
 		return -err->code;
-	while (atomic_exchange(&m->looked_after, true)) {
-		r = sbx_pause(d->config.pause_ms, cancelled, err);
-		if (r) {
-			*status = 0;
-			return r;
-		}
+	r = look_after(m, cancelled, err);
+	if (r) {
+		*status = 0;
+		return r;
 	}
 	r = m->woken_ms >= begun_ms ? 0 : recover(m, status, cancelled, err);
 	atomic_store(&m->looked_after, false);

@@ -37,6 +37,7 @@ struct daytona_machine {
 	char *toolbox;            /* its URL, without a slash at the end */
 	atomic_bool looked_after; /* by whoever finds out why it does not answer */
 	uint64_t woken_ms;        /* when it last came up; of who looks after it */
+	atomic_bool net_unsure;   /* an earlier mount has set its network */
 	pthread_mutex_t lock;     /* the part of runs and puts, as long as it can be cancelled */
 };
 
@@ -96,6 +97,7 @@ struct daytona_box {
 	char id[64], name[128], label[128];
 	char toolbox[512]; /* URL of all toolboxes, "" where it is not said */
 	bool checks_out;   /* its daemon checks out the branch that it makes */
+	bool net_is;       /* its network is the mount's; false also where nobody has looked */
 	int64_t made_ms;
 	struct sbx_machine_look look;
 };
@@ -119,6 +121,11 @@ int daytona_box_await(struct daytona *d, struct daytona_box *box, uint64_t most_
  */
 int daytona_box_recover(struct daytona_machine *m, uint64_t begun_ms, long *status,
                         atomic_bool *cancelled, struct sbx_error *err);
+/*
+ * [wait] Before an adopted M is used: gives it the network of this mount where it has another, and
+ * wakes it for that. Nobody asks anything of a sandbox that is more open than the mount says.
+ */
+int daytona_box_renew(struct daytona_machine *m, atomic_bool *cancelled, struct sbx_error *err);
 /*
  * [wait] As daytona_ask, of M's toolbox, whose URL is the base. Where M is asleep it is woken, and
  * asked once more. *STATUS is 0 also where M is to blame.
@@ -156,6 +163,11 @@ int daytona_net_parse(const char *text, struct daytona_net *ret, struct sbx_erro
 void daytona_net_release(struct daytona_net *net);
 /* Adds what closes the network to the body of a request. */
 void daytona_net_add(const struct daytona_net *net, struct json_object *body);
+/* Whether the sandbox that OBJ shows has that network, and no other. */
+bool daytona_net_is(const struct daytona_net *net, struct json_object *obj);
+/* [wait] Gives the sandbox ID the network of D. As daytona_net_check. */
+int daytona_net_set(struct daytona *d, const char *id, atomic_bool *cancelled,
+                    struct sbx_error *err);
 /* EOPNOTSUPP: the sandbox that OBJ shows is open though it should not be. */
 int daytona_net_check(const struct daytona_net *net, struct json_object *obj,
                       struct sbx_error *err);

@@ -80,6 +80,8 @@ int daytona_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine
 	} else {
 		m = daytona_machine_new(daytona_of(p), &box, toolbox);
 		r = m && daytona_machine_place(m, workdir, room) == 0 ? 0 : sbx_no_memory(err);
+		if (!r)
+			atomic_store(&m->net_unsure, true);
 	}
 	json_object_put(obj);
 	if (!r)

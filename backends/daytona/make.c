@@ -299,24 +299,9 @@ static int fill(struct making *k, struct sbx_error *err)
 
 static int close_network(struct making *k, struct sbx_error *err)
 {
-	struct json_object *body, *obj = NULL;
-	struct daytona_ask ask = {.op = "daytona_network",
-	                          .method = "POST",
-	                          .base = k->d->config.api_url,
-	                          .repeat = SBX_HTTP_SAFE};
-	int r;
-
 	if (k->closed || k->d->net.open)
 		return 0;
-	body = ask.body = json_object_new_object();
-	daytona_net_add(&k->d->net, body);
-	r = daytona_askf(k->d, ask, k->cancelled, NULL, &obj, err, "/sandbox/%s/network-settings",
-	                 k->box.id);
-	if (!r)
-		r = daytona_net_check(&k->d->net, obj, err);
-	json_object_put(obj);
-	json_object_put(body);
-	return r;
+	return daytona_net_set(k->d, k->box.id, k->cancelled, err);
 }
 
 /* ---- all of it ---- */
@@ -338,8 +323,12 @@ static int set_up(struct making *k, struct sbx_error *err)
 		r = find_toolbox(k, err);
 	if (!r)
 		r = find_home(k, err);
-	if (r || k->was_there)
+	if (r)
 		return r;
+	if (k->was_there) {
+		atomic_store(&k->m->net_unsure, true);
+		return 0;
+	}
 	r = fill(k, err);
 	return r ? r : close_network(k, err);
 }

@@ -78,6 +78,16 @@ void daytona_net_add(const struct daytona_net *net, struct json_object *body)
 	daytona_add(body, "networkAllowList", net->addresses);
 }
 
+bool daytona_net_is(const struct daytona_net *net, struct json_object *obj)
+{
+	const bool listed = net->hosts || net->addresses;
+
+	return daytona_flag(obj, "networkBlockAll") == (!net->open && !listed) &&
+	       strcmp(daytona_text(obj, "domainAllowList"), net->hosts ? net->hosts : "") == 0 &&
+	       strcmp(daytona_text(obj, "networkAllowList"),
+	              net->addresses ? net->addresses : "") == 0;
+}
+
 /* A server that does not know a member of a request leaves it out of account, and of its answer. */
 int daytona_net_check(const struct daytona_net *net, struct json_object *obj, struct sbx_error *err)
 {
@@ -90,4 +100,38 @@ int daytona_net_check(const struct daytona_net *net, struct json_object *obj, st
 	return sbx_fail(err, EOPNOTSUPP,
 	                "this Daytona does not close the network of a sandbox as net= asks for; "
 	                "with net=host it is open");
+}
+
+/* What was set before holds where a member is left out. */
+static struct json_object *settings(const struct daytona_net *net)
+{
+	struct json_object *body = json_object_new_object();
+	const bool listed = net->hosts || net->addresses;
+
+	json_object_object_add(body, "networkBlockAll",
+	                       json_object_new_boolean(!net->open && !listed));
+	if (net->open || listed) {
+		daytona_add(body, "domainAllowList", net->hosts ? net->hosts : "");
+		daytona_add(body, "networkAllowList", net->addresses ? net->addresses : "");
+	}
+	return body;
+}
+
+int daytona_net_set(struct daytona *d, const char *id, atomic_bool *cancelled,
+                    struct sbx_error *err)
+{
+	struct json_object *body = settings(&d->net), *obj = NULL;
+	const struct daytona_ask ask = {.op = "daytona_network",
+	                                .method = "POST",
+	                                .base = d->config.api_url,
+	                                .body = body,
+	                                .repeat = SBX_HTTP_SAFE};
+	int r = daytona_askf(d, ask, cancelled, NULL, &obj, err, "/sandbox/%s/network-settings",
+	                     id);
+
+	if (!r)
+		r = daytona_net_check(&d->net, obj, err);
+	json_object_put(obj);
+	json_object_put(body);
+	return r;
 }

@@ -52,6 +52,8 @@ static void read_long(void *data)
 	end_later(s);
 }
 
+static void post(struct daytona_send *s);
+
 /* [pool] */
 static void recover(void *data)
 {
@@ -63,7 +65,7 @@ static void recover(void *data)
 		s->again = true;
 		s->err = SBX_ERROR_INIT;
 		sbx_http_answer_release(&s->answer);
-		daytona_send_begin(s);
+		post(s);
 		return;
 	}
 	s->code = r;
@@ -120,7 +122,7 @@ static int set_up(struct daytona_send *s)
 	return 0;
 }
 
-void daytona_send_begin(struct daytona_send *s)
+static void post(struct daytona_send *s)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
 	bool given_up;
@@ -138,6 +140,27 @@ void daytona_send_begin(struct daytona_send *s)
 	pthread_mutex_unlock(&s->m->lock);
 	if (given_up)
 		daytona_send_fail(s, sbx_fail(&err, EINTR, "it was given up"), &err);
+}
+
+/* [pool] */
+static void renew(void *data)
+{
+	struct daytona_send *s = data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = daytona_box_renew(s->m, &s->given_up, &err);
+
+	if (r)
+		daytona_send_fail(s, r, &err);
+	else
+		post(s);
+}
+
+void daytona_send_begin(struct daytona_send *s)
+{
+	if (atomic_load(&s->m->net_unsure))
+		sbx_pool_submit(provider_of(s)->config.pool, renew, s);
+	else
+		post(s);
 }
 
 void daytona_send_cancel(struct daytona_send *s)

@@ -88,7 +88,7 @@ static int net_of(const struct vercel *v, struct json_object *obj)
 
 	if (!shown && !v->net.open)
 		return VERCEL_NET_UNSAID;
-	return vercel_net_holds(&v->net, shown) ? VERCEL_NET_RIGHT : VERCEL_NET_WRONG;
+	return vercel_net_is(&v->net, shown) ? VERCEL_NET_RIGHT : VERCEL_NET_WRONG;
 }
 
 static void read_look(struct json_object *sandbox, struct json_object *session,

@@ -101,7 +101,6 @@ static void add_machine(struct json_object *body, const struct sbx_vercel_config
 static struct json_object *create_body(const struct making *k)
 {
 	struct json_object *body = json_object_new_object(), *tags = json_object_new_object();
-	struct json_object *policy = vercel_net_body(&k->v->net, k->ajar ? k->source.host : NULL);
 
 	sbx_member_add(body, "projectId", k->v->token.project);
 	sbx_member_add(body, "name", k->req->name);
@@ -111,8 +110,10 @@ static struct json_object *create_body(const struct making *k)
 	add_machine(body, &k->v->config);
 	if (k->source.url)
 		json_object_object_add(body, "source", source_of(k));
-	if (policy)
-		json_object_object_add(body, "networkPolicy", policy);
+	if (!k->v->net.open)
+		json_object_object_add(
+		        body, "networkPolicy",
+		        vercel_net_body(&k->v->net, k->ajar ? k->source.host : NULL));
 	sbx_member_add(tags, VERCEL_TAG, k->req->label);
 	json_object_object_add(body, "tags", tags);
 	return body;
@@ -292,7 +293,7 @@ static int close_network(struct making *k, struct sbx_error *err)
 
 	if (k->v->net.open || (!later && k->box.net == VERCEL_NET_RIGHT))
 		return 0;
-	return vercel_net_close(k->v, k->box.name, k->box.session, later, k->cancelled, err);
+	return vercel_net_set(k->v, k->box.name, k->box.session, later, k->cancelled, err);
 }
 
 /* ---- what is in it ---- */

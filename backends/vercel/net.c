@@ -78,9 +78,11 @@ struct json_object *vercel_net_body(const struct vercel_net *net, const char *ho
 {
 	struct json_object *body, *subnets;
 
-	if (net->open)
-		return NULL;
 	body = json_object_new_object();
+	if (net->open) {
+		sbx_member_add(body, "mode", "allow-all");
+		return body;
+	}
 	if (!host && !net->hosts.n && !net->addresses.n) {
 		sbx_member_add(body, "mode", "deny-all");
 		return body;
@@ -126,6 +128,21 @@ bool vercel_net_holds(const struct vercel_net *net, struct json_object *shown)
 	       all_in(shown, "allowedCIDRs", &net->addresses);
 }
 
+static size_t length_of(struct json_object *shown, const char *key)
+{
+	struct json_object *array = sbx_member(shown, key, json_type_array);
+
+	return array ? json_object_array_length(array) : 0;
+}
+
+bool vercel_net_is(const struct vercel_net *net, struct json_object *shown)
+{
+	if (net->open)
+		return !shown || strcmp(sbx_member_text(shown, "mode"), "allow-all") == 0;
+	return vercel_net_holds(net, shown) && length_of(shown, "allowedDomains") >= net->hosts.n &&
+	       length_of(shown, "allowedCIDRs") >= net->addresses.n;
+}
+
 /* One that does not know of policies would leave it out of account, and say nothing of it. */
 static int check(const struct vercel *v, struct json_object *obj, const char *part,
                  struct sbx_error *err)
@@ -140,8 +157,8 @@ static int check(const struct vercel *v, struct json_object *obj, const char *pa
 	                "net=host it is open");
 }
 
-static int close_session(struct vercel *v, const char *session, struct json_object *policy,
-                         atomic_bool *cancelled, struct sbx_error *err)
+static int set_session(struct vercel *v, const char *session, struct json_object *policy,
+                       atomic_bool *cancelled, struct sbx_error *err)
 {
 	const struct vercel_ask ask = {
 	        .op = "vercel_network", .method = "POST", .body = policy, .repeat = SBX_HTTP_SAFE};
@@ -152,8 +169,8 @@ static int close_session(struct vercel *v, const char *session, struct json_obje
 	return r ? r : check(v, obj, "session", err);
 }
 
-static int close_later(struct vercel *v, const char *name, struct json_object *policy,
-                       atomic_bool *cancelled, struct sbx_error *err)
+static int set_later(struct vercel *v, const char *name, struct json_object *policy,
+                     atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_free_ char *query = sbx_format("&projectId=%s", v->project);
 	_cleanup_object_ struct json_object *body = json_object_new_object(), *obj = NULL;
@@ -169,11 +186,11 @@ static int close_later(struct vercel *v, const char *name, struct json_object *p
 	return r ? r : check(v, obj, "sandbox", err);
 }
 
-int vercel_net_close(struct vercel *v, const char *name, const char *session, bool later,
-                     atomic_bool *cancelled, struct sbx_error *err)
+int vercel_net_set(struct vercel *v, const char *name, const char *session, bool later,
+                   atomic_bool *cancelled, struct sbx_error *err)
 {
 	_cleanup_object_ struct json_object *policy = vercel_net_body(&v->net, NULL);
-	int r = later ? close_later(v, name, policy, cancelled, err) : 0;
+	int r = later ? set_later(v, name, policy, cancelled, err) : 0;
 
-	return r ? r : close_session(v, session, policy, cancelled, err);
+	return r ? r : set_session(v, session, policy, cancelled, err);
 }

@@ -1,6 +1,6 @@
 /*
  * Requests that nobody waits for in a thread. All but what begins them happens on the loop: a
- * session is woken where it is asleep, its network closed where it is open, its life made longer
+ * session is woken where it is asleep, its network set where it is another, its life made longer
  * where it would end meanwhile; then comes what was to be sent.
  */
 #include <errno.h>
@@ -240,7 +240,7 @@ static void runs(struct vercel_send *s)
 	choose(s);
 }
 
-static void closed(struct vercel_send *s)
+static void network_set(struct vercel_send *s)
 {
 	struct json_object *obj = s->code ? NULL : sbx_object_read(s->answer.body, s->answer.len);
 	struct json_object *session = sbx_member(obj, "session", json_type_object);
@@ -256,13 +256,13 @@ static void closed(struct vercel_send *s)
 		runs(s);
 }
 
-static void close_network(struct vercel_send *s)
+static void set_network(struct vercel_send *s)
 {
 	char path[192];
 
 	snprintf(path, sizeof(path), "/v2/sandboxes/sessions/%s/network-policy", s->box.session);
 	ask(s, "vercel_network", "POST", path, NULL, vercel_net_body(&provider_of(s)->net, NULL),
-	    closed);
+	    network_set);
 }
 
 /* What it is on its way to is seen by the next look. */
@@ -307,7 +307,7 @@ static void woken(struct vercel_send *s)
 	else if (!*s->box.session)
 		fail(s, EPROTO, "an answer of Vercel shows no session");
 	else if (s->box.net != VERCEL_NET_RIGHT)
-		close_network(s);
+		set_network(s);
 	else
 		runs(s);
 }

@@ -145,13 +145,15 @@ bool vercel_is_word(const char *word, size_t most);
 /* EOPNOTSUPP: a rule that Vercel has no word for. TEXT as sbx_settings.net. */
 int vercel_net_parse(const char *text, struct vercel_net *ret, struct sbx_error *err);
 void vercel_net_release(struct vercel_net *net);
-/* What is asked for, and with HOST (not NULL) that one besides. The caller's; NULL: nothing is. */
+/* What is asked for, and with HOST (not NULL) that one besides. The caller's. */
 struct json_object *vercel_net_body(const struct vercel_net *net, const char *host);
 /* Whether SHOWN, of an answer, is that network: it lets nothing through that NET does not. */
 bool vercel_net_holds(const struct vercel_net *net, struct json_object *shown);
-/* [wait] Closes the network of SESSION of the sandbox NAME, and with LATER of those to come. */
-int vercel_net_close(struct vercel *v, const char *name, const char *session, bool later,
-                     atomic_bool *cancelled, struct sbx_error *err);
+/* Whether SHOWN (NULL: nothing was shown) is that network, and no more closed either. */
+bool vercel_net_is(const struct vercel_net *net, struct json_object *shown);
+/* [wait] Sets the network of SESSION of the sandbox NAME, and with LATER of those to come. */
+int vercel_net_set(struct vercel *v, const char *name, const char *session, bool later,
+                   atomic_bool *cancelled, struct sbx_error *err);
 
 /* ---- source.c ---- */
 

@@ -209,6 +209,9 @@ def control_get(words):
         return store.boxes.named(more[0]).root
     if word == "box":
         return json.dumps(store.boxes.named(more[0]).body, sort_keys=True)
+    if word == "network":
+        box = store.boxes.named(more[0])
+        return "none" if box.blocked else f"{box.hosts or ''}|{box.addresses or ''}"
     raise Refused(404, "no such control")
 
 

@@ -195,6 +195,76 @@ static void a_machine_is_adopted_without_a_request(void **state)
 	daytona_drop(m);
 }
 
+/* Another mount takes over the machine NAME with HANDLE, and its network is NET. */
+static struct sbx_machine *adopted(const char *handle, const char *net)
+{
+	struct sbx_machine *m;
+
+	daytona_config.net = net;
+	daytona_provide();
+	daytona_forget();
+	assert_int_equal(daytona_provider->impl->adopt(daytona_provider, handle, &m, NULL), 0);
+	return m;
+}
+
+static void the_network_of_an_adopted_one_is_the_mount_s(void **state)
+{
+	static const struct {
+		const char *net, *is;
+		int sets;
+	} rows[] = {
+	        {"none", "none", 1},
+	        {"none", "none", 0},
+	        {"allow:a.org,10.1.2.3", "a.org|10.1.2.3/32", 1},
+	        {"allow:b.org", "b.org|", 1},
+	        {"allow:b.org", "b.org|", 0},
+	        {"host", "|", 1},
+	        {"host", "|", 0},
+	};
+	const char *name = daytona_name();
+	struct sbx_machine *m;
+	char handle[512];
+
+	(void)state;
+	assert_int_equal(daytona_try_make(name, NULL, &m), 0);
+	snprintf(handle, sizeof(handle), "%s", m->handle);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		daytona_provider->impl->release(m);
+		m = adopted(handle, rows[i].net);
+		daytona_runs(m, "echo one", "one\n");
+		assert_string_equal(daytona_control("network/%s", name), rows[i].is);
+		assert_int_equal(daytona_count("network"), rows[i].sets);
+		assert_int_equal(daytona_count("look"), 1);
+		daytona_runs(m, "echo two", "two\n");
+		assert_int_equal(daytona_count("all"), 3 + rows[i].sets);
+	}
+	daytona_drop(m);
+}
+
+/* Nothing runs in a sandbox that is more open than the mount says, nor in one that sleeps. */
+static void one_whose_network_cannot_be_set_is_not_used(void **state)
+{
+	struct daytona_flight f = {0};
+	const char *name = daytona_name();
+	struct sbx_machine *m;
+	char handle[512];
+
+	(void)state;
+	assert_int_equal(daytona_try_make(name, NULL, &m), 0);
+	snprintf(handle, sizeof(handle), "%s", m->handle);
+	daytona_provider->impl->release(m);
+	m = adopted(handle, "none");
+	daytona_tell("fault", "{\"op\": \"network\", \"fault\": \"status\", \"status\": 403}");
+	daytona_begin_run(m, &f, "echo open");
+	assert_true(daytona_await(&f) < 0);
+	assert_true(f.run.not_run);
+	assert_int_equal(daytona_count("execute"), 0);
+	daytona_tell("state", "{\"name\": \"%s\", \"to\": \"stopped\"}", name);
+	daytona_runs(m, "echo closed", "closed\n");
+	assert_string_equal(daytona_control("network/%s", name), "none");
+	daytona_drop(m);
+}
+
 static void what_is_no_handle_is_refused(void **state)
 {
 	static const char *const handles[] = {
@@ -303,6 +373,8 @@ int main(void)
 	        CASE(a_key_that_is_refused_is_told),
 	        CASE(nobody_there_is_told),
 	        CASE(a_machine_is_adopted_without_a_request),
+	        CASE(the_network_of_an_adopted_one_is_the_mount_s),
+	        CASE(one_whose_network_cannot_be_set_is_not_used),
 	        CASE(what_is_no_handle_is_refused),
 	        CASE(a_look_says_how_it_is),
 	        CASE(a_state_that_nobody_has_heard_of_passes),

@@ -301,17 +301,28 @@ static void a_rule_without_a_word_for_it_is_refused(void **state)
 	}
 }
 
-static bool holds(const char *net, const char *shown)
+static bool compared(const char *net, const char *shown,
+                     bool (*with)(const struct vercel_net *net, struct json_object *shown))
 {
 	struct json_object *obj = json_tokener_parse(shown);
 	struct vercel_net n;
 	bool does;
 
 	assert_int_equal(vercel_net_parse(net, &n, NULL), 0);
-	does = vercel_net_holds(&n, obj);
+	does = with(&n, obj);
 	vercel_net_release(&n);
 	json_object_put(obj);
 	return does;
+}
+
+static bool holds(const char *net, const char *shown)
+{
+	return compared(net, shown, vercel_net_holds);
+}
+
+static bool is(const char *net, const char *shown)
+{
+	return compared(net, shown, vercel_net_is);
 }
 
 static void what_is_shown_of_it_is_compared(void **state)
@@ -325,6 +336,12 @@ static void what_is_shown_of_it_is_compared(void **state)
 	assert_false(holds("none", custom));
 	assert_true(holds("host", "{\"mode\": \"allow-all\"}"));
 	assert_true(holds("allow:A.org,b.org", custom));
+	assert_false(is("allow:A.org,b.org", custom));
+	assert_true(is("allow:A.org", custom));
+	assert_true(is("host", "{\"mode\": \"allow-all\"}"));
+	assert_false(is("host", custom));
+	assert_false(is("host", "{\"mode\": \"deny-all\"}"));
+	assert_true(is("none", "{\"mode\": \"deny-all\"}"));
 	assert_false(holds("allow:b.org", custom));
 	assert_false(holds("allow:a.org", "{\"mode\": \"deny-all\"}"));
 	assert_false(holds("allow:a.org", "{\"mode\": \"custom\", \"allowedDomains\": [7]}"));

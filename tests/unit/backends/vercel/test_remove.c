@@ -221,6 +221,32 @@ static void one_is_adopted_by_its_handle(void **state)
 	vercel_drop(m);
 }
 
+static void the_network_of_an_adopted_one_is_the_mount_s(void **state)
+{
+	static const struct {
+		const char *net;
+		int sets;
+	} rows[] = {{"none", 1}, {"none", 0}, {"allow:a.org", 1}, {"host", 1}, {"host", 0}};
+	char handle[512];
+
+	(void)state;
+	m = vercel_made(NULL);
+	snprintf(handle, sizeof(handle), "%s", m->handle);
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
+		vercel_provider->impl->release(m);
+		vercel_config.net = rows[i].net;
+		vercel_provide();
+		vercel_forget();
+		assert_int_equal(vercel_provider->impl->adopt(vercel_provider, handle, &m, NULL),
+		                 0);
+		vercel_runs(m, "echo one", "one\n");
+		assert_int_equal(vercel_count("policy"), rows[i].sets);
+		vercel_runs(m, "echo two", "two\n");
+		assert_int_equal(vercel_count("policy"), rows[i].sets);
+	}
+	vercel_drop(m);
+}
+
 static void one_that_was_found_is_adopted(void **state)
 {
 	struct found f;
@@ -403,6 +429,7 @@ int main(void)
 	        CASE(those_of_a_label_are_found),
 	        CASE(a_list_that_makes_no_sense_is_told),
 	        CASE(one_is_adopted_by_its_handle),
+	        CASE(the_network_of_an_adopted_one_is_the_mount_s),
 	        CASE(one_that_was_found_is_adopted),
 	        CASE(a_record_of_something_else_is_refused),
 	        CASE(a_look_says_how_it_is),
