@@ -25,9 +25,10 @@
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"
 
-#define QUIET_MS      2000 /* from the last change to a flush by itself */
-#define BUSY_MS       200  /* the same while a command runs, which may wait for the change */
-#define RETRY_MS      5000 /* after a flush by itself that failed; then twice as long */
+#define QUIET_MS      2000  /* from the last change to a flush by itself */
+#define QUIET_LAST_MS 20000 /* and from the first one at most */
+#define BUSY_MS       200   /* the same while a command runs, which may wait for the change */
+#define RETRY_MS      5000  /* after a flush by itself that failed; then twice as long */
 #define RETRY_LAST_MS 300000
 #define FLUSH_MS      60000 /* deadline of a call that has no other purpose */
 
@@ -61,7 +62,10 @@ struct remote_sync {
 	struct remote_ride *arrived;
 	struct sbx_want *wanted;
 	bool posted, closing;
-	bool armed; /* the timer is, or will be */
+	bool armed;                 /* the timer is, or will be */
+	uint64_t due_ms;            /* when it ends; all by sbx_now_ms() */
+	bool backs_off;             /* it is for a flush that failed */
+	uint64_t first_ms, last_ms; /* of the changes since the last flush by itself; 0: none */
 	bool busy;
 };
 
@@ -468,14 +472,34 @@ void remote_sync_unwant(struct remote_sync *s, struct sbx_want *w)
 /* --- by itself --------------------------------------------------------------------------------
  */
 
+/* [any] With the lock: for how many ms to wait for changes that follow. A tar is one batch. */
+static uint64_t unquiet_for(const struct remote_sync *s)
+{
+	uint64_t now = sbx_now_ms(), due = s->last_ms + QUIET_MS;
+
+	if (s->busy || !s->first_ms)
+		return 0;
+	if (due > s->first_ms + QUIET_LAST_MS)
+		due = s->first_ms + QUIET_LAST_MS;
+	return due > now ? due - now : 0;
+}
+
 /* [loop] */
 static void in_time(struct sbx_timer *t)
 {
 	struct remote_sync *s = t->data;
+	uint64_t rest;
 
 	pthread_mutex_lock(&s->lock);
 	s->armed = false;
+	rest = unquiet_for(s);
+	if (!rest)
+		s->first_ms = s->last_ms = 0;
 	pthread_mutex_unlock(&s->lock);
+	if (rest) {
+		arm(s, rest);
+		return;
+	}
 	if (s->link && !s->code && !s->flush.under_way &&
 	    (remote_journal_pending(s->config.journal) || remote_tree_lags(s->config.tree))) {
 		flush_begin(s);
@@ -487,6 +511,8 @@ static void arm(struct remote_sync *s, uint64_t ms)
 {
 	pthread_mutex_lock(&s->lock);
 	s->armed = !s->closing;
+	s->due_ms = sbx_now_ms() + ms;
+	s->backs_off = s->retry_ms != 0;
 	pthread_mutex_unlock(&s->lock);
 	if (s->armed)
 		sbx_loop_timer_set(s->config.loop, &s->timer, ms);
@@ -508,9 +534,15 @@ static void arm_posted(void *data)
 
 void remote_sync_changed(struct remote_sync *s)
 {
+	uint64_t now = sbx_now_ms();
+
 	pthread_mutex_lock(&s->lock);
-	if (!s->armed && !s->closing) {
+	s->last_ms = now;
+	if (!s->first_ms)
+		s->first_ms = now;
+	if (!s->closing && (!s->armed || (s->busy && !s->backs_off && s->due_ms > now + BUSY_MS))) {
 		s->armed = true;
+		s->due_ms = now + BUSY_MS;
 		remote_works_begin(s->config.works);
 		sbx_loop_post(s->config.loop, arm_posted, s);
 	}

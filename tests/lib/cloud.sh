@@ -119,7 +119,7 @@ extracts_them() {
 	sync "$MNT/a/$1/many"
 }
 
-# What has waited for two seconds is sent by itself, so that a slow machine has to be tried again.
+# A pause of two seconds has changes sent, so that a slow machine may have to be tried again.
 a_thousand_take_two() {
 	[ -e "$ROOM/many.tar" ] || thousand_files
 	for try in 1 2 3 4 5 6 7 8; do

@@ -80,6 +80,18 @@ many_files_then_fsync() {
 	diff -r "$ROOM/files" "$(machine a)/tree/files"
 }
 
+# Nothing is sent by itself as long as changes follow each other.
+written_slowly() {
+	until_quiet a
+	mark
+	for i in $(seq 30); do
+		echo "$i" >"$MNT/a/slow$i"
+		sleep 0.1
+	done
+	sync "$MNT/a/slow1"
+	cost 2
+}
+
 second_walk() {
 	find "$MNT/a" -type f -exec cat {} + >"$ROOM/first"
 	until_quiet a
@@ -166,6 +178,7 @@ claim "and one more for each MiB of output" exec_with_output
 claim "and for each 20 seconds" exec_for_long
 claim "commands that run at once are asked for together" spawned_at_once
 claim "1000 files by tar, then fsync: two" many_files_then_fsync
+claim "files that are written one by one for three seconds, then fsync: two" written_slowly
 claim "a second walk of all names and contents: none" second_walk
 claim "what a command changed comes with its answer" changed_by_a_command
 claim "what it did not change stays here" kept_over_commands
