@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "backends/remote/remote_impl.h"
+#include "backends/support/fsutil.h"
 #include "sandboxfs/away.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -751,19 +752,35 @@ void remote_keep_begin(struct remote *b)
 /* --- orphans ----------------------------------------------------------------------------------
  */
 
+/* 1: it is the directory of the one that is sought, or it cannot be told. */
+static int is_of(const char *id, unsigned char type, void *data)
+{
+	_cleanup_free_ char *machine = remote_machine_name(id);
+
+	(void)type;
+	return !machine || strcmp(machine, data) == 0;
+}
+
+static bool has_directory(const struct remote *b, const char *machine)
+{
+	_cleanup_fd_ int dir = sbx_dir_open(b->dir, ".");
+
+	return dir < 0 || sbx_dir_scan(dir, is_of, (void *)(uintptr_t)machine) != 0;
+}
+
 bool remote_is_recorded(struct remote *b, const char *machine)
 {
-	bool found = false;
+	bool known = false, failed = false;
 
 	pthread_mutex_lock(&b->lock);
-	for (struct remote_box *box = b->boxes; box && !found; box = box->next) {
+	for (struct remote_box *box = b->boxes; box && !known; box = box->next) {
 		pthread_mutex_lock(&box->lock);
-		found = strcmp(box->rec.machine, machine) == 0 &&
-		        box->rec.phase != REMOTE_PHASE_FAILED;
+		known = strcmp(box->rec.machine, machine) == 0;
+		failed = known && box->rec.phase == REMOTE_PHASE_FAILED;
 		pthread_mutex_unlock(&box->lock);
 	}
 	pthread_mutex_unlock(&b->lock);
-	return found;
+	return known ? !failed : has_directory(b, machine);
 }
 
 static int sweep_one(const char *name, const char *handle, int64_t made_ms, void *data)

@@ -58,7 +58,7 @@ static char *branch_for(const struct remote *b, const char *name)
 
 /* What a provider takes as a name: ours, in small letters, and something that is unique for ever.
  */
-static char *machine_name(const char *id)
+char *remote_machine_name(const char *id)
 {
 	char *name = sbx_format("sbx-%s", id);
 
@@ -130,7 +130,7 @@ static int fill_record(const struct remote *b, const struct sbx_create *req,
 	rec->phase = REMOTE_PHASE_CREATING;
 	rec->created_ms = sbx_real_ms();
 	rec->name = strdup(req->name);
-	rec->machine = machine_name(rec->id);
+	rec->machine = remote_machine_name(rec->id);
 	if (!rec->name || !rec->machine ||
 	    copy(s->source_abs ? s->source_abs : s->source, &rec->source) < 0 ||
 	    copy(req->origin.base ? req->origin.base : s->base, &rec->base) < 0)

@@ -87,6 +87,9 @@ int remote_box_open(struct remote *b, const struct remote_record *rec, struct re
 /* [any] As sbx_sandbox_impl.close. */
 void remote_box_close(struct remote_box *box);
 
+/* [any] What the machine of the sandbox ID is called; the caller's. NULL: no memory. */
+char *remote_machine_name(const char *id);
+
 /* life.c */
 
 /* [any] As sbx_away_impl.begin: makes the machine, or looks whether it is still there. */
@@ -109,7 +112,8 @@ void remote_box_report(struct remote_box *box, struct json_object *obj);
 void remote_sandbox_policy(struct sbx_sandbox *sb, struct json_object *obj);
 /* [any] Looks after the machines from now on. */
 void remote_keep_begin(struct remote *b);
-/* [any] Whether a record names the machine, which has not failed. */
+/* [any] Whether a record names the machine, which has not failed. Of one that cannot be read, and
+ * of all once the sandboxes are closed, the directory counts. */
 bool remote_is_recorded(struct remote *b, const char *machine);
 /* [any] In the background: machines of ours that no record names are removed. */
 void remote_sweep_begin(struct remote *b);

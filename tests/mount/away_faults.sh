@@ -202,6 +202,27 @@ orphans() {
 	while [ -e "$DIRS/machines/sbx-orphan" ]; do tick; done
 }
 
+# Its sandbox is not there, and yet it is somebody's.
+unreadable() {
+	box u
+	echo kept >"$MNT/u/kept"
+	sync "$MNT/u"
+	there=$(machine u)
+	record=$(grep -l '"name": *"u"' "$STATE"/remote/*/record.json)
+	unmount
+	mv "$record" "$ROOM/record"
+	echo damaged >"$record"
+	sed -i 's/^made .*/made 1500000000000/' "$there/meta"
+	remount
+	expect ENOENT stat "$MNT/u"
+	orphans
+	unmount
+	mv "$ROOM/record" "$record"
+	remount
+	same kept "$(run u cat kept)"
+	teardown u
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 faults
@@ -216,4 +237,5 @@ claim "one that is gone: what is here can be read, all else says so" vanished
 claim "removing is repeated until it is done" removed_in_the_end
 claim "a mount does not need the provider" mounted_all_the_same
 claim "a machine of ours that belongs to nobody is removed" orphans
+claim "that of a sandbox whose record cannot be read stays" unreadable
 finish
