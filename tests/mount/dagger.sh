@@ -237,6 +237,8 @@ claim "nothing is spawned, nothing runs beside another, signals only end" lives_
 claim "networks that an engine cannot close are refused" refuses_what_an_engine_lacks
 ends 0.21
 cloud_end
+# The ids of an older engine are the same to every user.
+[ "$(id -u)" = 0 ] || exit 0
 rm -rf "$ROOM/exported" "$STATE" "$REPO"
 CLOUD_ERA=0.20
 cloud_begin
