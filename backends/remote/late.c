@@ -57,6 +57,7 @@ void remote_late_close(struct remote_late *l)
 {
 	if (!l)
 		return;
+	sbx_loop_timer_cancel(l->config.loop, &l->timer);
 	while (l->names) {
 		struct name *n = l->names;
 

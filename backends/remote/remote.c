@@ -281,6 +281,8 @@ static void backend_destroy(struct sbx_backend *base)
 
 	atomic_store(&b->ending, true);
 	sbx_pool_destroy(b->pool);
+	/* The loop has stopped, but what it does before its end may set timers. */
+	sbx_loop_timer_cancel(b->host->loop, &b->keeper);
 	remote_late_close(b->late);
 	remote_works_finish(&b->works);
 	b->provider->impl->destroy(b->provider);

@@ -117,13 +117,25 @@ static void mount(void)
 	assert_int_equal(pthread_create(&thread, NULL, run_loop, loop), 0);
 }
 
+static void never(struct sbx_timer *t)
+{
+	(void)t;
+	fail();
+}
+
+/* What ends behind it has timers as well, which are compared with all that are left. */
 static void unmount(void)
 {
+	struct sbx_timer other = {.fn = never};
+
 	ending = true;
 	sbx_loop_stop(loop);
 	pthread_join(thread, NULL);
 	sbx_pool_destroy(pool);
 	remote_late_close(late);
+	sbx_loop_timer_set(loop, &other, UINT32_MAX);
+	assert_int_equal(other.slot, 0);
+	sbx_loop_timer_cancel(loop, &other);
 	sbx_loop_destroy(loop);
 }
 
