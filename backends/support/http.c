@@ -212,7 +212,9 @@ static void finish(struct transfer *t, int code, struct sbx_error *err)
 		t->next->link = t->link;
 	if (!answer->status)
 		sbx_http_answer_release(answer);
-	answer->unsure = t->unsure;
+	/* Without an answer what is told is how the last connection failed, perhaps one by which
+	 * libcurl has tried again what went over another. */
+	answer->unsure = t->unsure || (!answer->status && t->attempt.sent);
 	sbx_http_hide(t->req, answer, err);
 	tell(t->req, code, answer, err);
 	sbx_http_answer_release(answer);

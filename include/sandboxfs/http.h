@@ -63,7 +63,8 @@ struct sbx_http_answer {
 	char *headers; /* lines NAME: VALUE, or NULL; malloc'd, as is the body */
 	char *body;    /* NUL-terminated; NULL: empty, or streamed */
 	size_t len;    /* of body */
-	bool unsure;   /* it was repeated, and may have been carried out before the last attempt */
+	bool unsure;   /* whatever the status says: it may have been carried out, as it was sent
+	                * without an answer, or repeated */
 };
 
 /* The value of the header NAME, up to the end of its line (*LEN bytes), borrowed; NULL: none. */

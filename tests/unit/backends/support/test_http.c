@@ -480,6 +480,7 @@ static void what_was_repeated_may_have_been_done(void **state)
 	        {"/first/0/500/once", false},
 	};
 	struct sbx_http_answer answer = {0};
+	struct sbx_http_request cut;
 
 	(void)state;
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(rows); i++) {
@@ -489,6 +490,10 @@ static void what_was_repeated_may_have_been_done(void **state)
 		assert_int_equal(answer.unsure, rows[i].unsure);
 		sbx_http_answer_release(&answer);
 	}
+	cut = request("/cut/unsure");
+	assert_int_equal(sbx_http_perform(http, &cut, NULL, &answer, NULL), -EREMOTEIO);
+	assert_false(sbx_http_not_done(-ECONNREFUSED, &answer));
+	sbx_http_answer_release(&answer);
 	answer.status = 404;
 	assert_true(sbx_http_not_done(-ENOENT, &answer));
 	answer.unsure = true;
