@@ -129,6 +129,7 @@ struct dagger_query {
 	struct dagger_query *next;
 	enum dagger_stage stage; /* lock of the provider */
 	bool given_up;
+	bool unsure; /* as in sbx_http_answer, of the last that came; also for ended */
 	bool is_probe;
 	struct dagger_session *session; /* a reference */
 	struct sbx_http_request http;

@@ -195,6 +195,7 @@ static void http_done(struct sbx_http_request *req, int code, struct sbx_http_an
 	pthread_mutex_unlock(&q->d->lock);
 	q->answer = *answer;
 	*answer = (struct sbx_http_answer){0};
+	q->unsure = q->answer.unsure;
 	q->code = code;
 	if (code)
 		q->err = *err;
@@ -315,6 +316,7 @@ void dagger_query_begin(struct dagger_query *q)
 	struct dagger *d = q->d;
 
 	q->next = NULL;
+	q->unsure = false;
 	q->code = 0;
 	q->err = SBX_ERROR_INIT;
 	dagger_ref(d);

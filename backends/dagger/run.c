@@ -44,6 +44,7 @@ struct part {
 	uint64_t session; /* that knows uploads */
 	struct dagger_upload *stale;
 	unsigned tries;
+	bool ran; /* a container has come of it */
 };
 
 char *dagger_script(const char *script, size_t len, bool *format)
@@ -163,6 +164,7 @@ static int read_run(struct dagger_query *q, struct json_object *data, struct sbx
 	char *id = NULL;
 	int r = dagger_check_machine(p->m, data, err);
 
+	p->ran = !r;
 	if (!r)
 		r = read_output(p, data, err);
 	if (!r)
@@ -224,13 +226,13 @@ static void finish(struct part *p, int code, const struct sbx_error *err)
 	char *out = code ? NULL : sbx_steal_ptr(&p->out);
 	const size_t len = code ? 0 : p->len;
 
+	run->not_run = !p->ran && !p->query.unsure && sbx_machine_not_run(code);
 	pthread_mutex_lock(&p->query.d->lock);
 	run->part = NULL;
 	pthread_mutex_unlock(&p->query.d->lock);
 	free(p->script);
 	free(p->out);
 	free(p);
-	run->not_run = sbx_machine_not_run(code);
 	run->done(run, code, out, len, err);
 }
 
