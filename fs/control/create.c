@@ -87,13 +87,18 @@ static void removed(int code, struct sbx_box *box, const struct sbx_error *err, 
 	(void)data;
 }
 
-/* [loop] As who removes it would: what goes on of its making is given up. */
+/* [loop] As who removes it would: what goes on of its making is given up. Who was faster may have
+ * made another of that name. */
 static void give_up(struct sbx_control_handle *h, struct sbx_box *box)
 {
+	struct sbx_box *now;
 	char name[64];
 
 	sbx_box_name(box, name);
-	sbx_registry_teardown(h->reg, name, false, removed, NULL);
+	now = sbx_registry_find(h->reg, name);
+	if (now == box)
+		sbx_registry_teardown(h->reg, name, false, removed, NULL);
+	sbx_box_unref(now);
 }
 
 /* [loop] One that could not be made stays, and says why, until it is removed. */
