@@ -7,7 +7,7 @@ state() {
 }
 
 shown_at_once() {
-	faults 'make latency all 3000'
+	faults 'make latency all 10000'
 	mkdir "$MNT/a"
 	same creating "$(state a)"
 	ls "$MNT" | grep -qx a
@@ -184,11 +184,11 @@ killed_while_creating() {
 late() {
 	teardown a
 	until_removed
-	faults 'make late 1 1500'
+	faults 'make late 1 5000'
 	mkdir "$MNT/l"
 	until [ -n "$(find "$DIRS" -maxdepth 1 -name 'late-*')" ]; do tick; done
 	rmdir "$MNT/l"
-	until [ -n "$(ls "$DIRS/machines")" ]; do tick; done
+	while [ -n "$(find "$DIRS" -maxdepth 1 -name 'late-*')" ]; do tick; done
 	until_removed
 	faults
 	box a
