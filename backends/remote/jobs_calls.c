@@ -330,6 +330,7 @@ static void start_done(struct remote_call *call, int code, struct remote_reply *
 	struct job *job = call->data;
 
 	code = code > 0 ? -code : code;
+	sbx_loop_timer_cancel(job->jobs->config.loop, &job->patience);
 	if (job->carries)
 		remote_sync_landed(&job->ride, code, reply);
 	job_words_release(&job->words);
@@ -639,8 +640,28 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
 /* Whether the machine ends JOB by SIG of itself, because its time is over: add_timeout. */
 static bool ends_there(const struct job *job, int sig)
 {
-	return sig == SIGTERM && job->words.timeout_ms &&
-	       ms_since(job->begun_ns) + NEAR_MS >= job->words.timeout_ms;
+	const bool over =
+	        job->words.timeout_ms && ms_since(job->begun_ns) + NEAR_MS >= job->words.timeout_ms;
+
+	return over &&
+	       (sig == SIGTERM || (sig == SIGKILL && job->signals & UINT64_C(1) << (SIGTERM - 1)));
+}
+
+static void on_patience(struct sbx_timer *t)
+{
+	remote_call_cancel(&sbx_container_of(t, struct job, patience)->start);
+}
+
+/* The caller's SIGKILL for a timeout comes when the answer may be on its way, with all that was
+ * done, so that it is waited for a little longer. */
+static void end_call(struct job *job, int sig)
+{
+	if (!ends_there(job, sig)) {
+		remote_call_cancel(&job->start);
+	} else if (sig == SIGKILL && !job->patience.due_ns) {
+		job->patience = (struct sbx_timer){.fn = on_patience};
+		sbx_loop_timer_set(job->jobs->config.loop, &job->patience, LATE_MS);
+	}
 }
 
 /* Where the script's end is the job's, the call is given up: what it did there is gone. */
@@ -650,8 +671,8 @@ void job_send_kill(struct job *job, int sig)
 	struct killing *k;
 
 	if (!j->detaches && !j->parallel) {
-		if (job->state == JOB_STARTING && job_signal_ends(sig) && !ends_there(job, sig))
-			remote_call_cancel(&job->start);
+		if (job->state == JOB_STARTING && job_signal_ends(sig))
+			end_call(job, sig);
 		return;
 	}
 	/* Of a job that has not begun yet this takes the start away, for which not all are meant.

@@ -54,8 +54,9 @@ struct job {
 	uint64_t seen; /* the batch that the start has seen */
 	bool carries;  /* its start brings what the host has changed */
 	uint64_t got[2];
-	uint64_t signals; /* sent, as bits */
-	int again;        /* the signal whose call has failed; 0: none */
+	uint64_t signals;          /* sent, as bits */
+	int again;                 /* the signal whose call has failed; 0: none */
+	struct sbx_timer patience; /* with a start whose time is over there */
 	bool entered, started;
 	bool counted; /* among those that make the sandbox busy */
 	struct sbx_exit exit;

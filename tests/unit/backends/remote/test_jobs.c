@@ -1670,6 +1670,15 @@ static void without_detaching_output_is_cut(void **state)
 	forget(&r);
 }
 
+/* As the caller does, for a timeout. */
+static void time_out(void *data)
+{
+	struct ran *r = data;
+
+	remote_jobs_signal(&r->job, SIGTERM);
+	remote_jobs_signal(&r->job, SIGKILL);
+}
+
 /* Its caller signals as well, which would be its end and that of all that it has done. */
 static void without_detaching_a_timeout_is_the_machine_s(void **state)
 {
@@ -1699,7 +1708,11 @@ static void without_detaching_a_timeout_is_the_machine_s(void **state)
 	assert_int_equal(unlink(scratch_path("the tree/pid")), 0);
 	argv[2] = deaf;
 	begin_spec(&r, &spec);
-	expect_end(&r, SBX_END_EXITED, 128 + SIGKILL);
+	while (!scratch_exists(scratch_path("the tree/pid")))
+		usleep(1000);
+	sbx_loop_post(loop, time_out, &r);
+	expect_end(&r, SBX_END_SIGNALED, SIGKILL);
+	assert_int_equal(r.outputs, 1);
 	assert_string_equal(r.out[0], "so far\n");
 	forget(&r);
 	assert_int_equal(machine.runs, before + 2);
