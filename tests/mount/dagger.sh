@@ -180,8 +180,8 @@ comes_back_when_kept() {
 
 # What has changed since it was saved is not made anew from what was saved.
 is_gone_when_forgotten() {
-	same theirs "$(cat "$MNT/a/d/e/f")"
 	exec_in a '{"argv":["touch","since"]}'
+	same theirs "$(cat "$MNT/a/d/e/f")"
 	cloud_control forget '{}'
 	if [ "$CLOUD_ERA" = 0.20 ]; then
 		same theirs "$(exec_in a '{"argv":["cat","d/e/f"]}')"
