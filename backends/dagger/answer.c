@@ -210,8 +210,7 @@ int dagger_steal_text(struct json_object *data, const char *key, char **ret, str
  * After an unclean stop of the engine its handles are numbered anew, so that one of ours may name
  * another's container; of what is no container nothing is told.
  */
-int dagger_check_machine(const struct dagger_machine *m, struct json_object *data,
-                         struct sbx_error *err)
+int dagger_check_machine(const char *mark, struct json_object *data, struct sbx_error *err)
 {
 	const char *label = dagger_find_text(data, "label");
 	const char *id = dagger_find_text(data, "envVariable");
@@ -220,7 +219,7 @@ int dagger_check_machine(const struct dagger_machine *m, struct json_object *dat
 	if (!json_object_object_get_ex(data, "node", &box) &&
 	    !json_object_object_get_ex(data, "loadContainerFromID", &box))
 		return sbx_fail(err, EPROTO, "an answer of Dagger has no container");
-	if (label && strcmp(label, m->name) == 0 && id && strcmp(id, m->name) == 0)
+	if (label && strcmp(label, mark) == 0 && id && strcmp(id, mark) == 0)
 		return 0;
 	return sbx_fail(err, ESTALE,
 	                "the engine of Dagger has forgotten the sandbox: its id means something "

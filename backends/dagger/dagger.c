@@ -44,6 +44,7 @@ static void provider_free(struct dagger *d)
 	free(d->path);
 	free(d->git_secret);
 	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->folders);
 	sbx_git_shutdown();
 	free(d);
 }
@@ -96,6 +97,7 @@ static const struct sbx_provider_impl impl = {
         .name = "dagger",
         .can = SBX_PROVIDER_CONTINUES,
         .make = dagger_make,
+        .copy = dagger_copy,
         .adopt = dagger_adopt,
         .release = dagger_release,
         .look = dagger_look,
@@ -206,6 +208,7 @@ int sbx_dagger_provider(const struct sbx_dagger_config *config, struct sbx_provi
 	d->refs = 1;
 	d->dir = -1;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->folders, NULL);
 	set_nonce(d->nonce);
 	r = copy_config(&d->config, config) ? open_state(d, err) : sbx_no_memory(err);
 	if (!r && sbx_pool_create_wide(POOL_MOST, false, &d->pool) < 0)

@@ -2,8 +2,8 @@
  * Declarations that the files of this folder share: dagger.c has the provider and its table;
  * session.c finds an engine, by way of cli.c; query.c asks it, answer.c reads what it says;
  * machine.c knows a machine's newest container, store.c keeps it; make.c makes one, of what
- * source.c brings; run.c and put.c go on from it, export.c writes it to this host. open.c is where
- * the environment is looked at.
+ * source.c brings, copy.c one that begins as another; run.c and put.c go on from it, export.c
+ * writes it to this host. open.c is where the environment is looked at.
  */
 #ifndef SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
 #define SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
@@ -19,6 +19,7 @@
 #define DAGGER_LABEL_NAME "sandboxfs.id" /* of a container: whose it is */
 #define DAGGER_ID_NAME    "SANDBOXFS_ID" /* a variable of it, with the same */
 #define DAGGER_ASK_MS     60000
+#define DAGGER_NAME_MAX   100 /* bytes of a machine's name */
 
 struct dagger_cli;
 struct dagger_query;
@@ -48,6 +49,7 @@ struct dagger {
 	char *path;                      /* the same */
 	char nonce[24];                  /* the start of all of ours */
 	atomic_ullong count;             /* of nonces, of stages */
+	pthread_mutex_t folders;         /* one machine is unmade at a time; before lock */
 	pthread_mutex_t lock;            /* all below, queues and ids of machines */
 	unsigned refs;                   /* the owner's, queries', the process being started */
 	struct dagger_session *session;  /* NULL: none is open */
@@ -73,9 +75,12 @@ struct dagger_machine {
 	struct sbx_machine base;
 	char *name, *label;
 	char *owner; /* whom its processes run as, "" for root */
+	char *mark;  /* as in struct dagger_kept */
+	char *needs; /* the same */
 	int64_t made_ms;
 	/* Lock of the provider: */
 	char *id;
+	bool copied; /* nothing has run since: its container has the label MARK */
 	char *saved; /* the digest of the archive that it can be made anew from; NULL: none is */
 	struct dagger_upload *uploads; /* in their order */
 	struct dagger_queue turns;     /* the first one is under way */
@@ -182,10 +187,9 @@ struct json_object *dagger_find(struct json_object *obj, const char *key, enum j
 const char *dagger_find_text(struct json_object *obj, const char *key);
 /* The string KEY of DATA, malloc'd: EPROTO where there is none. */
 int dagger_steal_text(struct json_object *data, const char *key, char **ret, struct sbx_error *err);
-/* ESTALE: DATA, of a query that dagger_begin_machine has begun, is of a container that is not M's.
- */
-int dagger_check_machine(const struct dagger_machine *m, struct json_object *data,
-                         struct sbx_error *err);
+/* ESTALE: DATA, of a query that dagger_begin_machine has begun, is of a container that has another
+ * label than MARK. */
+int dagger_check_machine(const char *mark, struct json_object *data, struct sbx_error *err);
 /* Takes secrets out of TEXT. */
 void dagger_scrub(const struct dagger_query *q, char *text);
 /* Whether LEN bytes of TEXT are UTF-8, without NUL. */
@@ -223,15 +227,19 @@ struct dagger_kept;
 struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
                                           struct dagger_kept *kept);
 /*
- * [pool] ID is the newest container of M, durably, and DIGEST (NULL: not known) that of its files;
- * both malloc'd, and M's from here on. What was saved stands for it as long as the files are the
- * same.
+ * [pool] ID is the newest container of M, durably, which has its label, and DIGEST (NULL: not
+ * known) that of its files; both malloc'd, and M's from here on. What was saved stands for it as
+ * long as the files are the same.
  */
 int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err);
-/* [pool] The same of a container that was SAVED, or is made from what was. */
+/* [pool] The same of a container that was SAVED, or is made from what was, with the label that the
+ * newest one has. */
 int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err);
-/* A copy of the newest id; NULL: no memory. */
-char *dagger_machine_id(struct dagger_machine *m);
+/* A copy of the newest id, NULL: no memory; *MARK (may be NULL) is the label that the container
+ * has, borrowed from M. */
+char *dagger_machine_id(struct dagger_machine *m, const char **mark);
+/* Under the lock: that label. */
+const char *dagger_machine_mark(const struct dagger_machine *m);
 int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
                  struct sbx_error *err);
 void dagger_release(struct sbx_machine *m);
@@ -243,6 +251,9 @@ int dagger_touch(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error
 struct dagger_kept {
 	char *id, *label, *owner;
 	char *saved; /* as in struct dagger_machine */
+	char *mark;  /* the label that the container has; NULL: NAME */
+	/* The names of machines whose folders its id may name, with spaces between; NULL: none. */
+	char *needs;
 	int64_t made_ms;
 };
 void dagger_kept_release(struct dagger_kept *kept);
@@ -251,8 +262,8 @@ int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *k
 /* ENOENT: nothing is kept. */
 int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, struct sbx_error *err);
 bool dagger_name_ok(const char *name);
-int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  atomic_bool *cancelled, struct sbx_error *err);
+/* EINVAL, in words: it is none. */
+int dagger_name_check(const char *name, struct sbx_error *err);
 int dagger_find_all(struct sbx_provider *p, const char *label,
                     int (*fn)(const char *name, const char *handle, int64_t made_ms, void *data),
                     void *data, struct sbx_error *err);
@@ -282,6 +293,14 @@ int dagger_source_bring(struct dagger *d, const struct sbx_machine_request *req,
 int dagger_bring(struct dagger *d, const char *path, bool file, char **ret, atomic_bool *cancelled,
                  struct sbx_error *err);
 
+/* ---- copy.c ---- */
+
+/* As the members of sbx_provider_impl. */
+int dagger_copy(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
+                struct sbx_error *err);
+int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
+                  atomic_bool *cancelled, struct sbx_error *err);
+
 /* ---- run.c, put.c ---- */
 
 void dagger_run(struct sbx_machine *m, struct sbx_machine_run *run);
@@ -297,6 +316,8 @@ void dagger_write_upload(FILE *to, const char *path, bool file);
 void dagger_upload_free(struct dagger_upload *upload);
 
 /* ---- export.c ---- */
+
+#define DAGGER_ARCHIVE "archive.tar" /* in the folder of a machine */
 
 /* As sbx_provider_impl.save. */
 int dagger_save(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);

@@ -16,12 +16,12 @@
 
 #define EXPORT_MS (UINT64_C(30) * 60 * 1000)
 #define SAVE_MS   (UINT64_C(10) * 60 * 1000) /* an unmount waits for it */
-#define ARCHIVE   "archive.tar"
 
 struct exporting {
 	struct dagger_query query;
 	struct dagger_machine *m;
 	char *id;              /* what is exported */
+	const char *mark;      /* its label */
 	const char *path, *to; /* PATH NULL: all of it */
 	bool wipe;
 	int dir; /* of TO, where it is an archive */
@@ -32,7 +32,7 @@ static int write_export(struct dagger_query *q, const struct dagger_session *ses
 	struct exporting *e = sbx_container_of(q, struct exporting, query);
 
 	free(e->id);
-	e->id = dagger_machine_id(e->m);
+	e->id = dagger_machine_id(e->m, &e->mark);
 	if (!e->id)
 		return -ENOMEM;
 	dagger_begin_machine(session, to, e->id);
@@ -55,7 +55,7 @@ static int read_export(struct dagger_query *q, struct json_object *data, struct 
 {
 	const struct exporting *e = sbx_container_of(q, struct exporting, query);
 	_cleanup_free_ char *path = NULL;
-	int r = dagger_check_machine(e->m, data, err);
+	int r = dagger_check_machine(e->mark, data, err);
 
 	return r ? r : dagger_steal_text(data, "export", &path, err);
 }
@@ -121,16 +121,16 @@ static bool is_saved(struct dagger_machine *m, int dir)
 	pthread_mutex_lock(&d->lock);
 	saved = m->saved;
 	pthread_mutex_unlock(&d->lock);
-	return saved && faccessat(dir, ARCHIVE, R_OK, 0) == 0;
+	return saved && faccessat(dir, DAGGER_ARCHIVE, R_OK, 0) == 0;
 }
 
 /* What TO has is on the disk, under its name. */
 static int keep_archive(int dir)
 {
-	_cleanup_fd_ int fd = openat(dir, ARCHIVE ".new", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_fd_ int fd = openat(dir, DAGGER_ARCHIVE ".new", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd < 0 || fsync(fd) < 0 || renameat(dir, ARCHIVE ".new", dir, ARCHIVE) < 0 ||
-	    fsync(dir) < 0)
+	if (fd < 0 || fsync(fd) < 0 ||
+	    renameat(dir, DAGGER_ARCHIVE ".new", dir, DAGGER_ARCHIVE) < 0 || fsync(dir) < 0)
 		return -errno;
 	return 0;
 }
@@ -159,7 +159,7 @@ int dagger_save(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_
 {
 	struct dagger_machine *m = dagger_machine_of(machine);
 	_cleanup_free_ char *path = NULL;
-	_cleanup_fd_ int dir = open_folder(m, ARCHIVE ".new", &path, err);
+	_cleanup_fd_ int dir = open_folder(m, DAGGER_ARCHIVE ".new", &path, err);
 	struct exporting e = {.query = {.d = dagger_of(machine->provider),
 	                                .op = "dagger_save",
 	                                .m = m,
@@ -176,7 +176,7 @@ int dagger_save(struct sbx_machine *machine, atomic_bool *cancelled, struct sbx_
 		return dir < 0 ? dir : 0;
 	r = dagger_query_perform(&e.query, cancelled, err);
 	free(e.id);
-	unlinkat(dir, ARCHIVE ".new", 0);
+	unlinkat(dir, DAGGER_ARCHIVE ".new", 0);
 	return r;
 }
 
@@ -192,14 +192,18 @@ struct reviving {
 static int write_revive(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
 	const struct reviving *v = sbx_container_of(q, struct reviving, query);
+	const char *mark;
 
 	(void)session;
+	pthread_mutex_lock(&q->d->lock);
+	mark = dagger_machine_mark(v->m);
+	pthread_mutex_unlock(&q->d->lock);
 	fputs("{container{import(source:", to);
 	dagger_literal(to, v->file);
 	fputs("){withLabel(name:\"" DAGGER_LABEL_NAME "\",value:", to);
-	dagger_literal(to, v->m->name);
+	dagger_literal(to, mark);
 	fputs("){withEnvVariable(name:\"" DAGGER_ID_NAME "\",value:", to);
-	dagger_literal(to, v->m->name);
+	dagger_literal(to, mark);
 	fputs("){withWorkdir(path:\"" DAGGER_WORKDIR "\"){withNewFile(path:\"" DAGGER_ROOM
 	      "/anew\",contents:\"\",permissions:420){sync}}}}}}}",
 	      to);
@@ -224,7 +228,7 @@ int dagger_revive(struct dagger_machine *m, atomic_bool *cancelled, struct sbx_e
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	_cleanup_free_ char *path = NULL;
-	_cleanup_fd_ int dir = open_folder(m, ARCHIVE, &path, NULL);
+	_cleanup_fd_ int dir = open_folder(m, DAGGER_ARCHIVE, &path, NULL);
 	struct reviving v = {.m = m};
 	int r;
 

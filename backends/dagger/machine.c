@@ -30,6 +30,8 @@ static void machine_free(struct dagger_machine *m)
 	free(m->name);
 	free(m->label);
 	free(m->owner);
+	free(m->mark);
+	free(m->needs);
 	free(m->id);
 	free(m->saved);
 	free(m);
@@ -52,6 +54,9 @@ struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
 	m->made_ms = kept->made_ms;
 	m->id = sbx_steal_ptr(&kept->id);
 	m->saved = sbx_steal_ptr(&kept->saved);
+	m->mark = sbx_steal_ptr(&kept->mark);
+	m->needs = sbx_steal_ptr(&kept->needs);
+	m->copied = m->mark;
 	if (m->base.handle && m->base.workdir && m->base.room && m->name && m->label && m->owner)
 		return m;
 	machine_free(m);
@@ -92,21 +97,40 @@ static char *swap(char **at, char *text)
 	return old;
 }
 
-int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err)
+static int set(struct dagger_machine *m, char *id, char *saved, bool copied, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
-	const struct dagger_kept kept = {id, m->label, m->owner, saved, m->made_ms};
+	const struct dagger_kept kept = {.id = id,
+	                                 .label = m->label,
+	                                 .owner = m->owner,
+	                                 .saved = saved,
+	                                 .mark = copied ? m->mark : NULL,
+	                                 .needs = m->needs,
+	                                 .made_ms = m->made_ms};
 	int r = dagger_store(d, m->name, &kept, err);
 
 	if (!r) {
 		pthread_mutex_lock(&d->lock);
 		id = swap(&m->id, id);
 		saved = swap(&m->saved, saved);
+		m->copied = copied;
 		pthread_mutex_unlock(&d->lock);
 	}
 	free(id);
 	free(saved);
 	return r;
+}
+
+/* Its turn is held, so that none but it changes what the container is. */
+int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err)
+{
+	struct dagger *d = dagger_of(m->base.provider);
+	bool copied;
+
+	pthread_mutex_lock(&d->lock);
+	copied = m->copied;
+	pthread_mutex_unlock(&d->lock);
+	return set(m, id, saved, copied, err);
 }
 
 int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err)
@@ -119,16 +143,23 @@ int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, str
 	pthread_mutex_unlock(&d->lock);
 	if (!same)
 		free(sbx_steal_ptr(&digest));
-	return dagger_machine_set(m, id, digest, err);
+	return set(m, id, digest, false, err);
 }
 
-char *dagger_machine_id(struct dagger_machine *m)
+const char *dagger_machine_mark(const struct dagger_machine *m)
+{
+	return m->copied ? m->mark : m->name;
+}
+
+char *dagger_machine_id(struct dagger_machine *m, const char **mark)
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	char *id;
 
 	pthread_mutex_lock(&d->lock);
 	id = strdup(m->id);
+	if (mark)
+		*mark = dagger_machine_mark(m);
 	pthread_mutex_unlock(&d->lock);
 	return id;
 }
@@ -138,12 +169,13 @@ char *dagger_machine_id(struct dagger_machine *m)
 struct looking {
 	struct dagger_query query;
 	struct dagger_machine *m;
+	const char *mark; /* of the container that is asked for */
 };
 
 static int write_look(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
 	struct looking *l = sbx_container_of(q, struct looking, query);
-	_cleanup_free_ char *id = dagger_machine_id(l->m);
+	_cleanup_free_ char *id = dagger_machine_id(l->m, &l->mark);
 
 	if (!id)
 		return -ENOMEM;
@@ -154,7 +186,7 @@ static int write_look(struct dagger_query *q, const struct dagger_session *sessi
 
 static int read_look(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
-	return dagger_check_machine(sbx_container_of(q, struct looking, query)->m, data, err);
+	return dagger_check_machine(sbx_container_of(q, struct looking, query)->mark, data, err);
 }
 
 int dagger_look(struct sbx_machine *machine, struct sbx_machine_look *ret, atomic_bool *cancelled,

@@ -210,7 +210,10 @@ static int keep(struct making *k, struct sbx_machine **ret, struct sbx_error *er
 	struct dagger *d = k->query.d;
 	const struct sbx_machine_request *req = k->req;
 	const int64_t now = sbx_real_ms();
-	struct dagger_kept kept = {k->id, (char *)req->label, (char *)k->owner, NULL, now};
+	struct dagger_kept kept = {.id = k->id,
+	                           .label = (char *)req->label,
+	                           .owner = (char *)k->owner,
+	                           .made_ms = now};
 	int r = dagger_store(d, req->name, &kept, err);
 	struct dagger_machine *m;
 

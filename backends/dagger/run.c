@@ -18,7 +18,7 @@
 #define TRIES       3                     /* with a session that ends meanwhile */
 
 /*
- * Nothing is done in a container that has another name than the second word. The engine adds
+ * Nothing is done in a container that has another mark than the second word. The engine adds
  * variables that are its own, and there are two of ours; none is the script's business.
  * The script's exit status is not the engine's: it gives up what a command has done that ended by a
  * signal, and so would say 128 to 191.
@@ -38,6 +38,8 @@ struct part {
 	char *script;
 	bool format;
 	char nonce[48];
+	const char *mark; /* of the container that it starts from */
+	bool first;       /* of a copy, whose container has the mark of another */
 	char *out;
 	size_t len;
 	size_t uploads;   /* how many of the machine's were sent along */
@@ -67,6 +69,38 @@ char *dagger_script(const char *script, size_t len, bool *format)
 
 /* ---- the query ---- */
 
+static void write_owner(const struct part *p, FILE *to)
+{
+	if (*p->m->owner) {
+		fputs(",owner:", to);
+		dagger_literal(to, p->m->owner);
+	}
+	fputs("){", to);
+}
+
+/* The room of a copy is empty: what is in it speaks of what another's host has sent. */
+static void write_room(const struct part *p, const struct dagger_session *session, FILE *to)
+{
+	fputs("withoutDirectory(path:\"" DAGGER_ROOM "\"){withDirectory(path:\"" DAGGER_ROOM
+	      "\",source:",
+	      to);
+	dagger_literal(to, session->empty);
+	write_owner(p, to);
+}
+
+/* What comes out of it has a mark of its own, behind which the command runs no more: the shell has
+ * compared the one before. The last step is one whose result the engine keeps. */
+static void write_mark(const struct part *p, FILE *to)
+{
+	fputs("withLabel(name:\"" DAGGER_LABEL_NAME "\",value:", to);
+	dagger_literal(to, p->m->name);
+	fputs("){withEnvVariable(name:\"" DAGGER_ID_NAME "\",value:", to);
+	dagger_literal(to, p->m->name);
+	fputs("){withNewFile(path:\"" DAGGER_ROOM "/copied\",contents:\"\",permissions:420", to);
+	write_owner(p, to);
+	fputs("sync}}}", to);
+}
+
 /* Under the lock. How many uploads of M there are; -EAGAIN: a session that is no more has some. */
 static int write_uploads(struct part *p, const struct dagger_session *session, FILE *to)
 {
@@ -77,11 +111,7 @@ static int write_uploads(struct part *p, const struct dagger_session *session, F
 			return -EAGAIN;
 		fputs("withDirectory(path:\"" DAGGER_ROOM "/in\",source:", to);
 		dagger_literal(to, u->id);
-		if (*p->m->owner) {
-			fputs(",owner:", to);
-			dagger_literal(to, p->m->owner);
-		}
-		fputs("){", to);
+		write_owner(p, to);
 		p->uploads++;
 	}
 	return 0;
@@ -95,8 +125,12 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 
 	pthread_mutex_lock(&q->d->lock);
 	saved = p->m->saved;
+	p->mark = dagger_machine_mark(p->m);
+	p->first = p->m->copied;
 	q->answer_max = 2 * p->run->answer_max + 2 * strlen(p->m->id) + ANSWER_ROOM;
 	dagger_begin_machine(session, to, p->m->id);
+	if (p->first)
+		write_room(p, session, to);
 	r = write_uploads(p, session, to);
 	pthread_mutex_unlock(&q->d->lock);
 	fprintf(to,
@@ -106,11 +140,15 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 	dagger_literal(to, p->format ? FORMAT : PLAIN);
 	fputs(",\"sh\",", to);
 	dagger_literal(to, p->script);
-	fprintf(to, ",\"%s\"", p->m->name);
-	fputs("],expect:ANY){id exitCode stdout stderr", to);
+	fprintf(to, ",\"%s\"", p->mark);
+	fputs("],expect:ANY){exitCode stdout stderr ", to);
 	if (saved)
-		fputs(" " DAGGER_DIGEST, to);
-	fputs("}}", to);
+		fputs(DAGGER_DIGEST " ", to);
+	if (p->first)
+		write_mark(p, to);
+	else
+		fputs("id", to);
+	fputs(p->first ? "}}}}" : "}}", to);
 	for (size_t i = 0; i < p->uploads; i++)
 		putc('}', to);
 	dagger_end_container(session, to);
@@ -162,13 +200,13 @@ static int read_run(struct dagger_query *q, struct json_object *data, struct sbx
 	struct part *p = sbx_container_of(q, struct part, query);
 	const char *digest = dagger_find_text(data, "digest");
 	char *id = NULL;
-	int r = dagger_check_machine(p->m, data, err);
+	int r = dagger_check_machine(p->mark, data, err);
 
 	p->ran = !r;
 	if (!r)
 		r = read_output(p, data, err);
 	if (!r)
-		r = dagger_steal_text(data, "id", &id, err);
+		r = dagger_steal_text(data, p->first ? "sync" : "id", &id, err);
 	if (!r)
 		r = dagger_machine_advance(p->m, id, digest ? strdup(digest) : NULL, err);
 	if (!r)

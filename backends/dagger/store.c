@@ -14,14 +14,14 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/tree.h"
 
-#define KEPT_MAX     ((size_t)64 * 1024 * 1024) /* an id that is a recipe grows with each step */
-#define NAME_MAX_LEN 100
+#define KEPT_MAX ((size_t)64 * 1024 * 1024) /* an id that is a recipe grows with each step */
 
 bool dagger_name_ok(const char *name)
 {
 	const size_t n = strlen(name);
 
-	return n && n <= NAME_MAX_LEN && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+	return n && n <= DAGGER_NAME_MAX &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
 void dagger_kept_release(struct dagger_kept *kept)
@@ -30,26 +30,37 @@ void dagger_kept_release(struct dagger_kept *kept)
 	free(kept->label);
 	free(kept->owner);
 	free(kept->saved);
+	free(kept->mark);
+	free(kept->needs);
 	*kept = (struct dagger_kept){0};
 }
 
-static int name_fail(struct sbx_error *err)
+int dagger_name_check(const char *name, struct sbx_error *err)
 {
-	return sbx_fail(err, EINVAL, "the record names no sandbox of Dagger's");
+	return dagger_name_ok(name)
+	               ? 0
+	               : sbx_fail(err, EINVAL, "the record names no sandbox of Dagger's");
+}
+
+static void add(struct json_object *obj, const char *key, const char *value)
+{
+	if (value)
+		json_object_object_add(obj, key, json_object_new_string(value));
 }
 
 int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *kept,
                  struct sbx_error *err)
 {
 	struct json_object *obj = json_object_new_object();
-	char temp[NAME_MAX_LEN + 8];
+	char temp[DAGGER_NAME_MAX + 8];
 	int r;
 
 	json_object_object_add(obj, "id", json_object_new_string(kept->id));
 	json_object_object_add(obj, "label", json_object_new_string(kept->label));
 	json_object_object_add(obj, "owner", json_object_new_string(kept->owner));
-	if (kept->saved)
-		json_object_object_add(obj, "saved", json_object_new_string(kept->saved));
+	add(obj, "saved", kept->saved);
+	add(obj, "mark", kept->mark);
+	add(obj, "needs", kept->needs);
 	json_object_object_add(obj, "made_ms", json_object_new_int64(kept->made_ms));
 	snprintf(temp, sizeof(temp), "%s.new", name);
 	r = sbx_file_replace(d->dir, name, temp,
@@ -59,16 +70,22 @@ int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *k
 	         : 0;
 }
 
-/* False: it has no string of that name, or there is no memory. */
-static bool get(struct json_object *obj, const char *key, char **ret)
+/* False: it has a string of that name, for which there is no memory. */
+static bool get_any(struct json_object *obj, const char *key, char **ret)
 {
 	struct json_object *value;
 
 	if (!json_object_object_get_ex(obj, key, &value) ||
 	    !json_object_is_type(value, json_type_string))
-		return false;
+		return true;
 	*ret = strdup(json_object_get_string(value));
 	return *ret != NULL;
+}
+
+/* False: it has no string of that name, or there is no memory. */
+static bool get(struct json_object *obj, const char *key, char **ret)
+{
+	return get_any(obj, key, ret) && *ret;
 }
 
 int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, struct sbx_error *err)
@@ -79,8 +96,9 @@ int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, str
 	int r;
 
 	*ret = (struct dagger_kept){0};
-	if (!dagger_name_ok(name))
-		return name_fail(err);
+	r = dagger_name_check(name, err);
+	if (r)
+		return r;
 	r = sbx_file_read(d->dir, name, KEPT_MAX, &text);
 	if (r == -ENOENT)
 		return sbx_fail(err, ENOENT, "nothing is known of the sandbox %s at Dagger", name);
@@ -88,9 +106,9 @@ int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, str
 		return sbx_fail(err, -r, "%s/%s cannot be read: %s", d->path, name, strerror(-r));
 	obj = json_tokener_parse(text);
 	good = json_object_is_type(obj, json_type_object) && get(obj, "id", &ret->id) &&
-	       get(obj, "label", &ret->label) && get(obj, "owner", &ret->owner);
-	if (good)
-		get(obj, "saved", &ret->saved);
+	       get(obj, "label", &ret->label) && get(obj, "owner", &ret->owner) &&
+	       get_any(obj, "saved", &ret->saved) && get_any(obj, "mark", &ret->mark) &&
+	       get_any(obj, "needs", &ret->needs);
 	if (good && json_object_object_get_ex(obj, "made_ms", &made))
 		ret->made_ms = json_object_get_int64(made);
 	json_object_put(obj);
@@ -106,7 +124,7 @@ int dagger_stage_make(struct dagger *d, const char *name, const char *word, char
                       struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = -1, made = -1;
-	char folder[NAME_MAX_LEN + 8];
+	char folder[DAGGER_NAME_MAX + 8];
 	int r;
 
 	*ret = NULL;
@@ -131,24 +149,6 @@ void dagger_stage_remove(struct dagger *d, const char *stage)
 }
 
 /* ---- all of them ---- */
-
-/* A container that nobody names is forgotten by the engine in its own time. */
-int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
-                  atomic_bool *cancelled, struct sbx_error *err)
-{
-	struct dagger *d = dagger_of(p);
-	char folder[NAME_MAX_LEN + 8];
-
-	(void)handle;
-	(void)cancelled;
-	if (!dagger_name_ok(name))
-		return name_fail(err);
-	if (unlinkat(d->dir, name, 0) < 0 && errno != ENOENT)
-		return sbx_fail(err, errno, "%s/%s cannot be removed: %s", d->path, name,
-		                strerror(errno));
-	snprintf(folder, sizeof(folder), "%s.d", name);
-	return sbx_tree_remove(d->dir, folder, err);
-}
 
 /* The engine has no list; what is not kept here is nobody's. */
 int dagger_find_all(struct sbx_provider *p, const char *label,

@@ -1,8 +1,11 @@
 #include "backends/remote/ask.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
 /* A ride of a thread: it goes on when the loop says so. */
@@ -102,4 +105,89 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 	if (r < 0)
 		remote_reply_release(reply);
 	return r;
+}
+
+/* --- waiting for what others do ---------------------------------------------------------------
+ */
+
+#define LOOK_MS 100
+
+/* A want of a thread. */
+struct wanting {
+	struct sbx_want want;
+	struct remote_box *box;
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	bool done;
+	bool leaving; /* leave is on its way to the loop */
+	int code;
+	struct sbx_error err;
+};
+
+/* [any] */
+static void want_done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	struct wanting *s = sbx_container_of(w, struct wanting, want);
+
+	pthread_mutex_lock(&s->lock);
+	s->done = true;
+	s->code = code;
+	if (code)
+		s->err = *err;
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* [loop] */
+static void leave(void *data)
+{
+	struct wanting *s = data;
+
+	if (s->want.need == SBX_NEED_UP)
+		remote_box_unwant_up(s->box, &s->want);
+	else
+		remote_sync_unwant(s->box->sync, &s->want);
+	pthread_mutex_lock(&s->lock);
+	s->leaving = false;
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int await_want(struct wanting *s, atomic_bool *cancelled, struct sbx_error *err)
+{
+	pthread_mutex_lock(&s->lock);
+	while (!s->done || s->leaving) {
+		const struct timespec until =
+		        sbx_clock_after(CLOCK_REALTIME, LOOK_MS * INT64_C(1000000));
+
+		if (!s->done && cancelled && atomic_load(cancelled)) {
+			cancelled = NULL;
+			s->leaving = true;
+			sbx_loop_post(s->box->backend->host->loop, leave, s);
+		}
+		pthread_cond_timedwait(&s->moved, &s->lock, &until);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return s->code ? sbx_fail(err, s->code, "%s", s->err.text) : 0;
+}
+
+int remote_box_await(struct remote_box *box, bool flushed, atomic_bool *cancelled,
+                     struct sbx_error *err)
+{
+	struct wanting up = {.want = {.need = SBX_NEED_UP, .done = want_done},
+	                     .box = box,
+	                     .lock = PTHREAD_MUTEX_INITIALIZER,
+	                     .moved = PTHREAD_COND_INITIALIZER};
+	struct wanting sent = up;
+	int r = 0;
+
+	if (!remote_box_is_up(box)) {
+		remote_box_want_up(box, &up.want);
+		r = await_want(&up, cancelled, err);
+	}
+	if (r || !flushed)
+		return r;
+	sent.want.need = SBX_NEED_SENT;
+	remote_sync_flush(box->sync, &sent.want);
+	return await_want(&sent, cancelled, err);
 }

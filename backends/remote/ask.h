@@ -20,4 +20,11 @@ struct remote_ask {
 int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *cancelled,
                    struct remote_reply *reply, struct sbx_error *err);
 
+/*
+ * [wait] BOX is up, and with FLUSHED its machine has all that the host had changed, before or
+ * since. It asks for nothing where there is nothing to send. EINTR: *CANCELLED (may be NULL).
+ */
+int remote_box_await(struct remote_box *box, bool flushed, atomic_bool *cancelled,
+                     struct sbx_error *err);
+
 #endif

@@ -190,6 +190,38 @@ r_back_on() {
 	{ [ -z "$1" ] || r_git symbolic-ref HEAD "refs/heads/$1"; } && r_git reset -q --hard "$2"
 }
 
+# r_fork BRANCH REV: the tree, a copy of another's, becomes what it was at REV (empty: stays as it
+# is), and the branch begins there. Without git it has none. It may be done twice.
+r_fork() {
+	[ -n "$2" ] || r_git rev-parse --git-dir || return 0
+	r_has_git || return
+	r_drop_begun
+	if [ -n "$2" ]; then
+		r_back=$(r_commit_of "$2") || {
+			r_fail 2 "there is no snapshot $2"
+			return
+		}
+		case $2 in
+		mark:*) r_git read-tree --reset -u "$r_back" && r_git clean -qffdx && r_back_as "$r_back" ;;
+		*)
+			r_git update-ref --no-deref HEAD "$r_back" && r_git reset -q --hard "$r_back" &&
+				r_git clean -qffdx
+			;;
+		esac || {
+			r_fail 5 "git could not restore the tree"
+			return
+		}
+	fi
+	r_head=$(r_git rev-parse -q --verify HEAD)
+	r_was=$(r_git rev-parse -q --verify "refs/heads/$1")
+	if [ -n "$r_was" ] && [ "$r_was" != "$r_head" ]; then
+		r_fail 17 "there is a branch $1 already"
+		return
+	fi
+	{ [ -z "$r_head" ] || r_git update-ref "refs/heads/$1" "$r_head"; } &&
+		r_git symbolic-ref HEAD "refs/heads/$1" || r_fail 5 "git could not begin the branch $1"
+}
+
 # r_diff FROM TO FORMAT: a D frame diff; an empty REV is the tree as it is.
 r_diff() {
 	r_has_git || return

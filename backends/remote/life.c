@@ -279,6 +279,32 @@ static int make(struct remote_box *box, struct sbx_error *err)
 	return r;
 }
 
+/*
+ * [wait] The machine of a fork was copied before its record was written. Where an earlier daemon
+ * did that it is looked for.
+ */
+static int find_copy(struct remote_box *box, struct sbx_error *err)
+{
+	const struct sbx_provider_impl *impl = box->backend->provider->impl;
+	struct sbx_machine_look look = {0};
+	struct sbx_machine *machine;
+	int r;
+
+	if (box->machine)
+		return 0;
+	r = impl->adopt(box->backend->provider, box->rec.handle ? box->rec.handle : "", &machine,
+	                err);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&box->lock);
+	box->machine = machine;
+	pthread_mutex_unlock(&box->lock);
+	r = impl->look(machine, &look, &box->cancelled, err);
+	return r == 0 && look.state == SBX_MACHINE_GONE
+	               ? sbx_fail(err, ESTALE, "the copy is gone at the provider")
+	               : r;
+}
+
 static bool is_commit(const char *id)
 {
 	const size_t n = strspn(id, "0123456789abcdef");
@@ -305,15 +331,29 @@ static void heard_base(const struct remote_reply *reply, void *data)
 /* [wait] From the machine to a tree that is listed. */
 static int populate(struct remote_box *box, struct sbx_error *err)
 {
-	const struct remote_also base = {.lines = "r_base\n", .heard = heard_base, .data = box};
+	struct remote_text lines = {0};
 	int r = link_up(box);
 
-	if (r < 0)
-		return sbx_no_memory(err);
-	progress("listing its files", box);
-	remote_tree_connect(box->tree, box->link, box->machine->workdir, true);
-	return remote_tree_refresh(box->tree, true, box->rec.source ? &base : NULL, &box->cancelled,
-	                           err);
+	if (box->rec.fork && box->rec.branch) {
+		remote_text_add(&lines, "r_fork");
+		remote_text_word(&lines, box->rec.branch);
+		remote_text_word(&lines, box->rec.fork);
+		remote_text_add(&lines, "\n");
+	}
+	remote_text_add(&lines, "r_base\n");
+	if (r < 0 || lines.failed) {
+		r = sbx_no_memory(err);
+	} else {
+		const struct remote_also also = {
+		        .lines = lines.at, .heard = heard_base, .data = box};
+
+		progress("listing its files", box);
+		remote_tree_connect(box->tree, box->link, box->machine->workdir, true);
+		r = remote_tree_refresh(box->tree, true, box->rec.source ? &also : NULL,
+		                        &box->cancelled, err);
+	}
+	remote_text_release(&lines);
+	return r;
 }
 
 /* [loop] */
@@ -343,11 +383,16 @@ static void raised(void *data)
 	remote_works_end(&box->works);
 }
 
-/* What has begun is not left behind: where it cannot be removed now, it is looked for later. */
+/*
+ * What has begun is not left behind: where it cannot be removed now, it is looked for later. A fork
+ * is there, whatever its first request has met. So its record stays, until it is removed.
+ */
 static void give_up(struct remote_box *box, const struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
-	const bool leaves = remote_unmake(box->backend, &box->rec, &box->cancelled, &why) < 0;
+	const bool spared = box->rec.fork;
+	const bool leaves =
+	        !spared && remote_unmake(box->backend, &box->rec, &box->cancelled, &why) < 0;
 	bool late;
 
 	pthread_mutex_lock(&box->lock);
@@ -362,7 +407,9 @@ static void give_up(struct remote_box *box, const struct sbx_error *err)
 		box->rec.reason = strdup(err->text);
 		box->failed = err->code;
 		box->rec.phase = REMOTE_PHASE_FAILED;
-		remote_record_store(box->dir, &box->rec);
+		box->spared = spared;
+		if (!spared)
+			remote_record_store(box->dir, &box->rec);
 	}
 	pthread_mutex_unlock(&box->lock);
 	if (leaves)
@@ -376,11 +423,13 @@ static void raise_work(void *data)
 	struct sbx_error err = SBX_ERROR_INIT;
 	int r = 0;
 
-	if (box->anew) {
+	if (box->rec.fork) {
+		r = find_copy(box, &err);
+	} else if (box->anew) {
 		progress("removing what an earlier attempt has left", box);
 		r = remote_unmake(box->backend, &box->rec, &box->cancelled, &err);
 	}
-	if (r == 0) {
+	if (r == 0 && !box->rec.fork) {
 		progress("making it at the provider", box);
 		r = make(box, &err);
 	}
@@ -776,7 +825,7 @@ bool remote_is_recorded(struct remote *b, const char *machine)
 	for (struct remote_box *box = b->boxes; box && !known; box = box->next) {
 		pthread_mutex_lock(&box->lock);
 		known = strcmp(box->rec.machine, machine) == 0;
-		failed = known && box->rec.phase == REMOTE_PHASE_FAILED;
+		failed = known && box->rec.phase == REMOTE_PHASE_FAILED && !box->spared;
 		pthread_mutex_unlock(&box->lock);
 	}
 	pthread_mutex_unlock(&b->lock);

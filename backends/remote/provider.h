@@ -140,6 +140,15 @@ struct sbx_provider_impl {
 	 */
 	int (*make)(struct sbx_provider *p, const struct sbx_machine_request *req,
 	            struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
+	/*
+	 * [disk] A machine that begins as M is by now, with all that is in it but its room, which
+	 * is empty; from then on neither has anything of the other. NAME as in the request of make;
+	 * the label is M's. It is kept as one that was made, and found. A run or put of M that is
+	 * under way is in it wholly or not at all. On failure nothing is left. Optional: sandboxes
+	 * start as the source only.
+	 */
+	int (*copy)(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
+	            struct sbx_error *err);
 	/* [any] The machine that HANDLE, of an earlier daemon, names. Asks nobody. */
 	int (*adopt)(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
 	             struct sbx_error *err);

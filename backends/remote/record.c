@@ -40,6 +40,7 @@ static const struct {
         {"source", offsetof(struct remote_record, source), false},
         {"base", offsetof(struct remote_record, base), false},
         {"branch", offsetof(struct remote_record, branch), false},
+        {"fork", offsetof(struct remote_record, fork), false},
         {"reason", offsetof(struct remote_record, reason), false},
 };
 

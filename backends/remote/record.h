@@ -24,6 +24,7 @@ struct remote_record {
 	char *machine; /* the name at the provider */
 	char *handle;  /* sbx_machine.handle, once it was made */
 	char *source, *base, *branch;
+	char *fork; /* of one that begins as another: the REV of that, "" as it was then */
 	char *reason;
 	int64_t created_ms; /* CLOCK_REALTIME */
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "backends/git/repository.h"
+#include "backends/remote/ask.h"
 #include "backends/remote/remote_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -71,6 +72,11 @@ char *remote_machine_name(const char *id)
 	return name;
 }
 
+static struct remote_box *box_of(struct sbx_sandbox *sb)
+{
+	return sbx_container_of(sb, struct remote_box, base);
+}
+
 static int copy(const char *from, char **ret)
 {
 	if (!from)
@@ -95,6 +101,47 @@ static int check_branch_exists(const struct sbx_provider_impl *p, const char *wo
 	                        : "it is not looked whether the source has the branch");
 }
 
+static int is_snapshot(const struct sbx_snapshot *s, void *data)
+{
+	return strncmp(s->id, data, strlen(data)) == 0;
+}
+
+static int check_rev(struct sbx_sandbox *of, const char *rev, struct sbx_error *err)
+{
+	int r = sbx_rev_check(rev, err);
+
+	if (r < 0)
+		return r;
+	if (strcmp(rev, "base") == 0 || strncmp(rev, "mark:", 5) == 0)
+		return box_of(of)->rec.source
+		               ? 0
+		               : sbx_fail(err, EOPNOTSUPP,
+		                          "%s has no repository, which would know what it was",
+		                          of->name);
+	r = sbx_history_list(of, is_snapshot, (void *)(uintptr_t)rev, err);
+	return r == 0  ? sbx_fail(err, ENOENT, "%s has no snapshot %s", of->name, rev)
+	       : r > 0 ? 0
+	               : r;
+}
+
+static int check_origin(const struct remote *b, const struct sbx_origin *origin,
+                        struct sbx_error *err)
+{
+	const struct sbx_provider_impl *p = b->provider->impl;
+
+	if (origin->kind == SBX_ORIGIN_SOURCE)
+		return 0;
+	if (!p->copy)
+		return sbx_fail(err, EOPNOTSUPP,
+		                "a sandbox of the %s backend starts as the source, not as another",
+		                p->name);
+	if (origin->kind == SBX_ORIGIN_TRASH)
+		return sbx_fail(err, EOPNOTSUPP,
+		                "the %s backend keeps nothing of a sandbox that was removed",
+		                p->name);
+	return origin->rev ? check_rev(origin->sandbox, origin->rev, err) : 0;
+}
+
 static int check_request(const struct remote *b, const struct sbx_create *req,
                          struct sbx_error *err)
 {
@@ -103,11 +150,11 @@ static int check_request(const struct remote *b, const struct sbx_create *req,
 
 	if (r < 0)
 		return r;
-	if (req->origin.kind != SBX_ORIGIN_SOURCE)
-		return sbx_fail(err, EOPNOTSUPP,
-		                "a sandbox of the %s backend starts as the source, not as another",
-		                b->provider->impl->name);
-	if (!s->source && (req->origin.base || req->branch || req->branch_exists))
+	r = check_origin(b, &req->origin, err);
+	if (r < 0)
+		return r;
+	if (!(req->origin.sandbox ? box_of(req->origin.sandbox)->rec.source : s->source) &&
+	    (req->origin.base || req->branch || req->branch_exists))
 		return sbx_fail(err, EINVAL, "sandboxes without a source have no base or branch");
 	if (req->branch_exists) {
 		r = check_branch_exists(b->provider->impl, req->branch_exists, err);
@@ -119,10 +166,25 @@ static int check_request(const struct remote *b, const struct sbx_create *req,
 	return 0;
 }
 
+/* What a fork of OF has from it. */
+static int copy_origin(struct remote_box *of, const char *rev, struct remote_record *rec)
+{
+	int r = copy(rev ? rev : "", &rec->fork);
+
+	pthread_mutex_lock(&of->lock);
+	if (r == 0)
+		r = copy(of->rec.source, &rec->source);
+	if (r == 0)
+		r = copy(of->rec.base, &rec->base);
+	pthread_mutex_unlock(&of->lock);
+	return r;
+}
+
 static int fill_record(const struct remote *b, const struct sbx_create *req,
                        struct remote_record *rec)
 {
 	const struct sbx_settings *s = b->host->settings;
+	struct remote_box *of = req->origin.sandbox ? box_of(req->origin.sandbox) : NULL;
 	int r = sbx_state_new_id(&b->state, req->name, &rec->id);
 
 	if (r < 0)
@@ -131,10 +193,15 @@ static int fill_record(const struct remote *b, const struct sbx_create *req,
 	rec->created_ms = sbx_real_ms();
 	rec->name = strdup(req->name);
 	rec->machine = remote_machine_name(rec->id);
-	if (!rec->name || !rec->machine ||
-	    copy(s->source_abs ? s->source_abs : s->source, &rec->source) < 0 ||
-	    copy(req->origin.base ? req->origin.base : s->base, &rec->base) < 0)
+	if (!rec->name || !rec->machine)
 		return -ENOMEM;
+	if (of)
+		r = copy_origin(of, req->origin.rev, rec);
+	else if (copy(s->source_abs ? s->source_abs : s->source, &rec->source) < 0 ||
+	         copy(req->origin.base ? req->origin.base : s->base, &rec->base) < 0)
+		r = -ENOMEM;
+	if (r < 0)
+		return r;
 	if (rec->source)
 		rec->branch = req->branch ? strdup(req->branch) : branch_for(b, req->name);
 	if (rec->source && !rec->branch)
@@ -150,14 +217,55 @@ static int erase(struct remote *b, const char *id, struct sbx_error *err)
 	return r ? r : sbx_tree_remove(b->state.nested, id, err);
 }
 
+/*
+ * Writes the record of a sandbox, and opens it. The machine of a fork (*MACHINE, else NULL) is
+ * there before the record that says so, and the box's afterwards.
+ */
+static int begin(struct remote *b, const struct remote_record *rec, struct sbx_machine **machine,
+                 struct remote_box **ret, struct sbx_error *err)
+{
+	int dir = sbx_dir_make(b->dir, rec->id, 0700);
+	int r = dir < 0 ? dir : remote_record_store(dir, rec);
+
+	sbx_cleanup_fd(&dir);
+	if (r < 0)
+		return sbx_fail(err, -r, "the record of %s cannot be written: %s", rec->name,
+		                strerror(-r));
+	r = remote_box_open(b, rec, ret, err);
+	if (r < 0 || !*machine)
+		return r;
+	pthread_mutex_lock(&(*ret)->lock);
+	(*ret)->machine = sbx_steal_ptr(machine);
+	pthread_mutex_unlock(&(*ret)->lock);
+	return 0;
+}
+
+/* [wait] A machine that begins as that of the origin. Who is killed behind it leaves one that no
+ * record names, which is removed as such. */
+static int copy_machine(const struct sbx_create *req, struct remote_record *rec,
+                        struct sbx_machine **ret, struct sbx_error *err)
+{
+	struct remote_box *of = box_of(req->origin.sandbox);
+	const struct sbx_provider_impl *p = of->backend->provider->impl;
+	int r = remote_box_await(of, !req->origin.rev, req->cancelled, err);
+
+	if (r == 0)
+		r = p->copy(of->machine, rec->machine, ret, err);
+	if (r < 0)
+		return r;
+	rec->handle = strdup((*ret)->handle);
+	return rec->handle ? 0 : sbx_no_memory(err);
+}
+
 static int backend_create(struct sbx_backend *base, const struct sbx_create *req,
                           struct sbx_sandbox **ret, struct sbx_error *err)
 {
 	struct remote *b = (struct remote *)base;
 	_cleanup_(remote_record_release) struct remote_record rec = {0};
 	_cleanup_fd_ int spare = -1;
+	struct sbx_machine *machine = NULL;
 	struct remote_box *box;
-	int dir, r = check_request(b, req, err);
+	int r = check_request(b, req, err);
 
 	if (r < 0)
 		return r;
@@ -170,16 +278,15 @@ static int backend_create(struct sbx_backend *base, const struct sbx_create *req
 		return sbx_fail(err, EINVAL, "%s is no valid branch name", rec.branch);
 	if (r < 0)
 		return sbx_fail(err, -r, "no record can be made: %s", strerror(-r));
-	dir = sbx_dir_make(b->dir, rec.id, 0700);
-	r = dir < 0 ? dir : remote_record_store(dir, &rec);
-	sbx_cleanup_fd(&dir);
-	if (r < 0)
-		sbx_fail(err, -r, "the record of %s cannot be written: %s", req->name,
-		         strerror(-r));
-	else
-		r = remote_box_open(b, &rec, &box, err);
+	r = rec.fork ? copy_machine(req, &rec, &machine, err) : 0;
+	if (r == 0)
+		r = begin(b, &rec, &machine, &box, err);
 	if (r < 0) {
 		sbx_cleanup_fd(&spare);
+		if (machine) {
+			b->provider->impl->release(machine);
+			b->provider->impl->unmake(b->provider, rec.machine, rec.handle, NULL, NULL);
+		}
 		erase(b, rec.id, NULL);
 		return r;
 	}

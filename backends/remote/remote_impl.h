@@ -70,6 +70,7 @@ struct remote_box {
 	bool verified;      /* since this daemon started */
 	bool waking, woken; /* it is looked at before anything is asked of it; it was */
 	bool gone;
+	bool spared;         /* it has failed for now, and the next mount goes on with it */
 	int failed;          /* the errno of making it; 0: not known */
 	struct sbx_want *up; /* who waits for the end of making it */
 	uint64_t used_ns, touched_ns;

@@ -466,7 +466,8 @@ static int copy_record(const struct remote_record *from, struct remote_record *t
 	} texts[] = {{from->id, &to->id},           {from->name, &to->name},
 	             {from->machine, &to->machine}, {from->handle, &to->handle},
 	             {from->source, &to->source},   {from->base, &to->base},
-	             {from->branch, &to->branch},   {from->reason, &to->reason}};
+	             {from->branch, &to->branch},   {from->fork, &to->fork},
+	             {from->reason, &to->reason}};
 
 	to->phase = from->phase;
 	to->created_ms = from->created_ms;

@@ -96,8 +96,8 @@ static const struct row rows[] = {
         ELSEWHERE("daytona-git", "daytona", "git", .cloud = true),
         ELSEWHERE("vercel-none", "vercel", "none", .cloud = true),
         ELSEWHERE("vercel-git", "vercel", "git", .cloud = true),
-        ELSEWHERE("dagger-none", "dagger", "none", .cloud = true, .open_net = true),
-        ELSEWHERE("dagger-git", "dagger", "git", .cloud = true, .open_net = true),
+        ELSEWHERE("dagger-none", "dagger", "none", .cloud = true, .open_net = true, .forks = true),
+        ELSEWHERE("dagger-git", "dagger", "git", .cloud = true, .open_net = true, .forks = true),
 };
 
 /* A behaviour of a row, and how it went: a letter of the table that is printed in the end. */
@@ -686,60 +686,82 @@ static void base_and_branch_need_a_repository(void **state)
 	expect_empty_state();
 }
 
-/* -ENOENT: the kind of origin is known, this one is not there. */
-static void expect_refused(struct sbx_origin origin)
+/* KNOWN: there are such origins, and this one is not there. */
+static void expect_refused(struct sbx_origin origin, bool known)
 {
 	struct sbx_create req = {.name = "x", .origin = origin};
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_sandbox *sb = NULL;
 
 	assert_int_equal(sbx_backend_create(t.backend, &req, &sb, &err),
-	                 t.row->forks ? -ENOENT : -EOPNOTSUPP);
+	                 known ? -ENOENT : -EOPNOTSUPP);
 	assert_true(err.text[0] != '\0');
 	assert_null(sb);
 }
 
+/* Nothing is kept here of one that was elsewhere. */
 static void an_origin_that_is_not_there_is_refused(void **state)
 {
 	struct sbx_sandbox *sb = create("a");
 
 	(void)state;
-	expect_refused((struct sbx_origin){
-	        .kind = SBX_ORIGIN_SNAPSHOT, .sandbox = sb, .rev = "0123456789"});
-	expect_refused(
-	        (struct sbx_origin){.kind = SBX_ORIGIN_TRASH, .entry = "a-20260101T000000Z"});
+	expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SNAPSHOT,
+	                                   .sandbox = sb,
+	                                   .rev = "0123456789"},
+	               t.row->forks);
+	expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_TRASH, .entry = "a-20260101T000000Z"},
+	               t.row->forks && !t.row->away);
 	take_down(sb);
 	expect_empty_state();
 }
 
+static struct sbx_sandbox *fork_of(struct sbx_sandbox *sb, const char *name, const char *rev)
+{
+	struct sbx_create req = {.name = name,
+	                         .origin = {.kind = rev ? SBX_ORIGIN_SNAPSHOT : SBX_ORIGIN_SANDBOX,
+	                                    .sandbox = sb,
+	                                    .rev = rev}};
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *ret = NULL;
+
+	if (try_create(&req, &ret, &err) || want(ret, SBX_NEED_NAMES, "", &err))
+		fail_msg("fork %s of %s: %s", name, rev ? rev : "all", err.text);
+	return ret;
+}
+
+/* Elsewhere git knows what it was. */
 static void a_fork_starts_as_its_origin_is_or_was(void **state)
 {
-	struct sbx_sandbox *a, *now = NULL, *then = NULL;
-	struct sbx_create req = {.name = "now", .origin.kind = SBX_ORIGIN_SANDBOX};
-	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_sandbox *a, *now, *then;
 
 	(void)state;
 	a = create("a");
 	if (!t.row->forks) {
-		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = a});
+		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SANDBOX, .sandbox = a},
+		               false);
 		is_refused();
 		take_down(a);
 		return;
 	}
-	scratch_write(inside(a, "new"), "mine");
-	req.origin.sandbox = a;
-	if (sbx_backend_create(t.backend, &req, &now, &err))
-		fail_msg("fork: %s", err.text);
-	req = (struct sbx_create){
-	        .name = "then",
-	        .origin = {.kind = SBX_ORIGIN_SNAPSHOT, .sandbox = a, .rev = "base"}};
-	if (sbx_backend_create(t.backend, &req, &then, &err))
-		fail_msg("fork of the base: %s", err.text);
+	write_file(a, "new", "mine");
+	now = fork_of(a, "now", NULL);
+	bring(now, "", "new");
 	scratch_expect(inside(now, "new"), "mine");
-	assert_false(scratch_exists(inside(then, "new")));
-	take_down(then);
-	take_down(now);
+	write_file(now, "its own", "x");
+	assert_false(scratch_exists(inside(a, "its own")));
+	if (t.row->away && !is_git()) {
+		expect_refused((struct sbx_origin){.kind = SBX_ORIGIN_SNAPSHOT,
+		                                   .sandbox = a,
+		                                   .rev = "base"},
+		               false);
+	} else {
+		then = fork_of(a, "then", "base");
+		assert_false(scratch_exists(inside(then, "new")));
+		take_down(then);
+	}
 	take_down(a);
+	scratch_expect(inside(now, "new"), "mine");
+	take_down(now);
 	expect_empty_state();
 }
 
@@ -1272,6 +1294,40 @@ static void a_killed_daemon_leaves_what_was_ready(void **state)
 	expect_empty_state();
 }
 
+static void fork_and_die(void)
+{
+	struct sbx_sandbox *a = create("a"), *b = NULL;
+	struct sbx_create req = {.name = "b", .origin = {.kind = SBX_ORIGIN_SANDBOX, .sandbox = a}};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	write_file(a, "new", "mine");
+	if (sbx_backend_create(t.backend, &req, &b, &err))
+		fail_msg("fork: %s", err.text);
+}
+
+/* Elsewhere the machine is copied, and nothing else has been asked of it. */
+static void a_killed_daemon_leaves_a_fork(void **state)
+{
+	(void)state;
+	if (!t.row->forks || !t.row->persistent) {
+		is_refused();
+		return;
+	}
+	in_a_process_that_is_killed(fork_and_die);
+	assert_int_equal(t.nfound, 2);
+	while (t.nfound) {
+		struct sbx_sandbox *sb = t.found[--t.nfound];
+		struct sbx_error err = SBX_ERROR_INIT;
+
+		if (want(sb, SBX_NEED_UP, "", &err) || want(sb, SBX_NEED_NAMES, "", &err))
+			fail_msg("%s: %s", sb->name, err.text);
+		bring(sb, "", "new");
+		scratch_expect(inside(sb, "new"), "mine");
+		take_down(sb);
+	}
+	expect_empty_state();
+}
+
 static void create_and_lose(void)
 {
 	assert_int_equal(sbx_tree_remove(AT_FDCWD, create("lost")->workdir, NULL), 0);
@@ -1496,6 +1552,7 @@ static const struct {
         BEHAVIOUR(base_and_branch_need_a_repository),
         BEHAVIOUR(an_origin_that_is_not_there_is_refused),
         BEHAVIOUR(a_fork_starts_as_its_origin_is_or_was),
+        BEHAVIOUR(a_killed_daemon_leaves_a_fork),
         BEHAVIOUR(a_cancelled_create_leaves_nothing),
         BEHAVIOUR(a_create_without_descriptors_says_so_and_leaves_nothing),
         BEHAVIOUR(rename_changes_nothing_but_the_name),

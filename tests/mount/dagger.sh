@@ -152,6 +152,46 @@ goes_on_after_a_kill() {
 	same theirs "$(cat "$MNT/a/d/e/f")"
 }
 
+# branch_of NAME: what git says there.
+branch_of() {
+	exec_in "$1" '{"argv":["git","symbolic-ref","--short","HEAD"]}'
+}
+
+# What is asked for is its list alone: nothing is brought or made.
+forks() {
+	echo both >"$MNT/a/both"
+	sync "$MNT/a/both"
+	cloud_control reset '{}'
+	echo b >"$MNT/a/ctl/fork"
+	same both "$(cat "$MNT/b/both")"
+	refuse grep 'create\|upload' <<-END
+		$(cloud_control log)
+	END
+	echo b >"$MNT/b/its"
+	same 'sandbox/b sandbox/a' "$(branch_of b) $(branch_of a)"
+	same 'b none' "$(exec_in b '{"argv":["cat","its"]}') $(
+		exec_in a '{"argv":["sh","-c","cat its || echo none"]}')"
+	[ ! -e "$MNT/a/its" ]
+}
+
+# A daemon that is killed behind the fork leaves one, of which it may know nothing yet.
+forks_stay() {
+	echo c >"$MNT/b/ctl/fork"
+	kill_daemon
+	mount_repo
+	same b "$(cat "$MNT/c/its")"
+	echo kept >"$MNT/c/ctl/snapshot"
+	id=$(cat "$MNT/c/ctl/snapshot")
+	rm "$MNT/c/its"
+	sync "$MNT/c"
+	teardown b
+	echo "{\"name\":\"d\",\"rev\":\"$id\"}" >"$MNT/c/ctl/fork"
+	teardown c
+	same b "$(exec_in d '{"argv":["cat","its"]}')"
+	same sandbox/d "$(branch_of d)"
+	teardown d
+}
+
 refuses_what_an_engine_lacks() {
 	mkdir -p "$ROOM/other"
 	for net in none allow:example.org; do
@@ -213,6 +253,8 @@ begins() {
 ends() {
 	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
+	claim "$1: a fork is an id: nothing is made, and neither sees the other" forks
+	claim "$1: it outlives a kill, and its origin; so does one of a snapshot" forks_stay
 	claim "$1: no token is shown" shows_no_secret
 	[ "$1" = 0.20 ] || claim "$1: with durable it comes back" comes_back_when_kept
 	claim "$1: one that is forgotten is gone, and what is here can be read" is_gone_when_forgotten

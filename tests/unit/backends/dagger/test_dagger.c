@@ -1209,7 +1209,7 @@ static void nothing_is_done_in_anothers_container(void **state)
 	make_plain();
 	give_id_to_another();
 	scratch_mkdir(scratch_path("out"));
-	before = dagger_machine_id(dagger_machine_of(machine));
+	before = dagger_machine_id(dagger_machine_of(machine), NULL);
 	expect_failure(script("sleep 100000", NULL), ESTALE, "its id means something else by now");
 	assert_int_equal(
 	        sbx_dagger_export(machine, "/work", scratch_path("out"), false, NULL, &err),
@@ -1218,7 +1218,7 @@ static void nothing_is_done_in_anothers_container(void **state)
 	assert_int_equal(provider->impl->touch(machine, NULL, &err), -ESTALE);
 	assert_int_equal(look(), SBX_MACHINE_GONE);
 	assert_int_equal(scratch_count(scratch_path("out")), 0);
-	after = dagger_machine_id(dagger_machine_of(machine));
+	after = dagger_machine_id(dagger_machine_of(machine), NULL);
 	assert_string_equal(before, after);
 }
 
@@ -1431,6 +1431,166 @@ static void an_id_that_cannot_be_kept_is_no_change(void **state)
 	expect_failure(script("echo lost >/work/lost", NULL), EISDIR, "cannot be written");
 	assert_int_equal(rmdir(scratch_path("state/dagger/sbx-a.new")), 0);
 	assert_string_equal(run("ls /work"), "");
+}
+
+/* ---- copies ---- */
+
+/* The machine is a copy of what was it, as NAME; that one is released. */
+static void become_a_copy(const char *name)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_machine *m = NULL;
+
+	if (provider->impl->copy(machine, name, &m, &err))
+		fail_msg("%s", err.text);
+	provider->impl->release(machine);
+	machine = m;
+}
+
+static void be(const char *handle)
+{
+	provider->impl->release(machine);
+	machine = NULL;
+	adopt(handle);
+}
+
+static void unmake(const char *name)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (provider->impl->unmake(provider, name, NULL, NULL, &err))
+		fail_msg("%s", err.text);
+}
+
+static void a_copy_is_an_id(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo both >/work/both; : >" DAGGER_ROOM "/theirs");
+	control("POST", "reset", NULL);
+	become_a_copy("sbx-b");
+	assert_int_equal(count("all"), 0);
+	assert_string_equal(machine->handle, "sbx-b");
+	assert_int_equal(look(), SBX_MACHINE_UP);
+	expect_put((struct sbx_machine_file[]){text_file(1, "put")}, 1);
+	assert_string_equal(run("ls " DAGGER_ROOM "; cat " DAGGER_ROOM "/in/1 /work/both; "
+	                        "echo b >/work/b; env | grep SANDBOXFS"),
+	                    "in\nputboth\n");
+	be("sbx-a");
+	assert_string_equal(run("ls /work " DAGGER_ROOM "; echo a >/work/a"),
+	                    DAGGER_ROOM ":\ntheirs\n\n/work:\nboth\n");
+	control("POST", "end_session", NULL);
+	be("sbx-b");
+	assert_int_equal(look(), SBX_MACHINE_UP);
+	assert_string_equal(run("ls /work"), "b\nboth\n");
+}
+
+/* Before it has run and afterwards, whoever goes first. */
+static void a_copy_outlives_its_origin(void **state)
+{
+	struct sbx_machine_request req = request();
+
+	(void)state;
+	make_source();
+	req.source = source();
+	make(&req);
+	expect_put((struct sbx_machine_file[]){text_file(1, "put")}, 1);
+	run("cp " DAGGER_ROOM "/in/1 /work/put");
+	become_a_copy("sbx-b");
+	become_a_copy("sbx-c");
+	unmake("sbx-a");
+	be("sbx-b");
+	run("echo b >/work/b");
+	unmake("sbx-b");
+	if (!has_handles())
+		control("POST", "forget", NULL);
+	be("sbx-c");
+	assert_string_equal(run("cd /work; cat one put; ls"), "1\nputone\nput\ntwo\n");
+	unmake("sbx-c");
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+}
+
+static void an_origin_outlives_its_copy(void **state)
+{
+	struct sbx_machine_request req = request();
+
+	(void)state;
+	make_source();
+	req.source = source();
+	make(&req);
+	become_a_copy("sbx-b");
+	unmake("sbx-b");
+	be("sbx-a");
+	if (!has_handles())
+		control("POST", "forget", NULL);
+	assert_string_equal(run("cat /work/one"), "1\n");
+	unmake("sbx-a");
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+}
+
+/* With the mark of its origin: what is neither's is not taken, and what was kept is made anew. */
+static void a_copy_that_has_not_run_is_guarded(void **state)
+{
+	(void)state;
+	if (!has_handles())
+		skip_because("ids that are recipes mean nothing else");
+	control("POST", "restart", NULL);
+	make_plain();
+	become_a_copy("sbx-b");
+	give_id_to_another();
+	expect_failure(script("sleep 100000", NULL), ESTALE, "its id means something else by now");
+	assert_int_equal(look(), SBX_MACHINE_GONE);
+}
+
+/* With a mark of its own: a container of its origin is another's. */
+static void a_copy_that_has_run_is_none_of_its_origin(void **state)
+{
+	char *was;
+
+	(void)state;
+	make_plain();
+	was = dagger_machine_id(dagger_machine_of(machine), NULL);
+	become_a_copy("sbx-b");
+	run("true");
+	assert_false(dagger_machine_of(machine)->copied);
+	begin_anew();
+	assert_null(dagger_machine_of(machine)->mark);
+	free(dagger_machine_of(machine)->id);
+	dagger_machine_of(machine)->id = was;
+	expect_failure(script("true", NULL), ESTALE, "its id means something else by now");
+}
+
+static void a_copy_is_kept_before_it_has_run(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo kept >/work/kept; : >" DAGGER_ROOM "/theirs");
+	become_a_copy("sbx-b");
+	save();
+	begin_anew();
+	control("POST", "restart", NULL);
+	assert_int_equal(look(), SBX_MACHINE_UP);
+	fault("run", "\"lost\"");
+	assert_string_equal(run("cat /work/kept; ls " DAGGER_ROOM), "kept\n");
+	begin_anew();
+	assert_string_equal(run("cat /work/kept"), "kept\n");
+}
+
+static void a_copy_that_cannot_be_written_is_none(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_machine *m = NULL;
+
+	(void)state;
+	make_plain();
+	scratch_mkdir(scratch_path("state/dagger/sbx-b.new"));
+	assert_int_equal(provider->impl->copy(machine, "sbx-b", &m, &err), -EISDIR);
+	assert_int_equal(provider->impl->copy(machine, "../b", &m, &err), -EINVAL);
+	assert_null(m);
+	assert_int_equal(rmdir(scratch_path("state/dagger/sbx-b.new")), 0);
+	assert_int_equal(provider->impl->adopt(provider, "sbx-b", &m, &err), -ESTALE);
+	unmake("sbx-a");
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
 }
 
 /* ---- sessions of our own ---- */
@@ -1688,6 +1848,13 @@ int main(void)
 	        CASE(machines_are_found_and_unmade),
 	        CASE(a_damaged_record_is_said),
 	        CASE(an_id_that_cannot_be_kept_is_no_change),
+	        CASE(a_copy_is_an_id),
+	        CASE(a_copy_outlives_its_origin),
+	        CASE(an_origin_outlives_its_copy),
+	        CASE(a_copy_that_has_not_run_is_guarded),
+	        CASE(a_copy_that_has_run_is_none_of_its_origin),
+	        CASE(a_copy_is_kept_before_it_has_run),
+	        CASE(a_copy_that_cannot_be_written_is_none),
 	        CASE(a_session_is_started_and_ended),
 	        CASE(a_session_that_ends_is_started_again),
 	        CASE(a_session_without_an_engine_is_left),
