@@ -106,11 +106,12 @@ cannot_go_on() {
 for file in /proc/[0-9]*/cmdline; do
 	tr '\000' ' ' <"$file"
 	echo
-done | grep -c '^sleep 98765 $'
+done | grep -c "^sleep $1 \$"
 END
-	exec_in a '{"argv":["sh","-c","sleep 98765 & sh look.sh"]}' >"$ROOM/processes"
-	same 1 "$(cat "$ROOM/processes")"
-	exec_in a '{"argv":["sh","look.sh"]}' >"$ROOM/processes" || :
+	exec_in a '{"argv":["sh","-c","sleep $0 & until sh look.sh $0; do :; done","'"$LONG"'"]}' \
+		>"$ROOM/processes"
+	same 1 "$(tail -n 1 "$ROOM/processes")"
+	exec_in a '{"argv":["sh","look.sh","'"$LONG"'"]}' >"$ROOM/processes" || :
 	same 0 "$(cat "$ROOM/processes")"
 }
 
