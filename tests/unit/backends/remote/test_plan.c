@@ -141,15 +141,19 @@ static bool enter(struct world *w, const char *path, int ino)
 {
 	char name[PATH_SIZE];
 	const int dir = walk(w, path, name);
+	size_t size;
 	int i = 0;
 
 	while (i < INODES && w->entries[i].dir != NONE)
 		i++;
-	if (dir == NONE || i == INODES || strlen(name) >= sizeof(w->entries[i].name))
+	if (dir == NONE || i == INODES)
+		return false;
+	size = strlen(name) + 1;
+	if (size > sizeof(w->entries[i].name))
 		return false;
 	w->entries[i].dir = dir;
 	w->entries[i].ino = ino;
-	strcpy(w->entries[i].name, name);
+	memcpy(w->entries[i].name, name, size);
 	return true;
 }
 
