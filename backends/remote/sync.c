@@ -39,7 +39,8 @@ struct flushing {
 	struct remote_reply reply;
 	struct sbx_want *wants;
 	bool under_way;
-	bool asks; /* for what the machine has where that is not known */
+	bool asks;   /* for what the machine has where that is not known */
+	bool missed; /* the timer ended meanwhile: some changes came too late for it */
 	int code;
 	struct sbx_error err;
 };
@@ -347,7 +348,8 @@ static void flush_end(struct remote_sync *s, int code, const struct sbx_error *e
 	}
 	if (code == 0) {
 		s->retry_ms = 0;
-		if (!s->code && !s->flush.asks && remote_tree_lags(s->config.tree))
+		if (!s->code &&
+		    (s->flush.missed || (!s->flush.asks && remote_tree_lags(s->config.tree))))
 			arm(s, QUIET_MS);
 	} else if (!s->code) {
 		s->retry_ms = s->retry_ms ? 2 * s->retry_ms : RETRY_MS;
@@ -428,7 +430,7 @@ static void flush_begin(struct remote_sync *s)
 {
 	s->flush.under_way = true;
 	s->flush.wants = s->waiting;
-	s->flush.asks = false;
+	s->flush.asks = s->flush.missed = false;
 	s->flush.err = SBX_ERROR_INIT;
 	s->waiting = NULL;
 	s->flush.ride = (struct remote_ride){.ready = flush_ready, .sync = s};
@@ -500,8 +502,10 @@ static void in_time(struct sbx_timer *t)
 		arm(s, rest);
 		return;
 	}
-	if (s->link && !s->code && !s->flush.under_way &&
-	    (remote_journal_pending(s->config.journal) || remote_tree_lags(s->config.tree))) {
+	if (s->flush.under_way)
+		s->flush.missed = true;
+	else if (s->link && !s->code &&
+	         (remote_journal_pending(s->config.journal) || remote_tree_lags(s->config.tree))) {
 		flush_begin(s);
 		advance(s);
 	}

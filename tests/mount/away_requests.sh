@@ -92,6 +92,22 @@ written_slowly() {
 	cost 2
 }
 
+# The timer of what is written during a flush ends before the flush does.
+written_during_a_flush() {
+	until_quiet a
+	faults 'run:sync latency 1 6000'
+	mark
+	echo one >"$MNT/a/during1"
+	until asked sync >/dev/null; do tick; done
+	echo two >"$MNT/a/during2"
+	late=$(($(date +%s) + 60))
+	until [ -e "$(machine a)/tree/during2" ]; do
+		[ "$(date +%s)" -lt $late ] || fail 'it was not sent by itself'
+		tick
+	done
+	faults
+}
+
 second_walk() {
 	find "$MNT/a" -type f -exec cat {} + >"$ROOM/first"
 	until_quiet a
@@ -179,6 +195,7 @@ claim "and for each 20 seconds" exec_for_long
 claim "commands that run at once are asked for together" spawned_at_once
 claim "1000 files by tar, then fsync: two" many_files_then_fsync
 claim "files that are written one by one for three seconds, then fsync: two" written_slowly
+claim "what is written while others are sent is sent by itself as well" written_during_a_flush
 claim "a second walk of all names and contents: none" second_walk
 claim "what a command changed comes with its answer" changed_by_a_command
 claim "what it did not change stays here" kept_over_commands
