@@ -128,17 +128,21 @@ int sbx_node_stat(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st
  */
 bool sbx_node_split(struct sbx_node *node, const struct stat *st);
 
-/* Which answer of ours has attributes. */
-enum sbx_answer { SBX_ANSWER_LOOKUP, SBX_ANSWER_GETATTR, SBX_ANSWER_SETATTR };
+/*
+ * Which answer of ours has attributes. GETATTR is asked for a program (STAT), or by the kernel for
+ * itself before it reads by a descriptor, which it names (READ).
+ */
+enum sbx_answer { SBX_ANSWER_LOOKUP, SBX_ANSWER_STAT, SBX_ANSWER_READ, SBX_ANSWER_SETATTR };
 
 /*
  * The kernel is going to be told ST, which was just found, of the regular file NODE, changed last
  * at CHANGED_NS (0: a change yet to come may leave the same). It drops what it has of the contents
  * when it is told another size or time of modification than before, but not by the answer to a
  * SETATTR. Where it may have contents (a descriptor for them was asked for), others may have
- * changed those and neither shows it, ST gets a time of modification that is a nanosecond off.
- * Requests that overtake each other may keep the kernel from noticing: so one of the later lookups
- * gets such a time as well. Returns whether ST is not to be kept. Any thread.
+ * changed those and neither shows it, ST gets a time of modification that is a nanosecond off; but
+ * not for a program, which would take it for the file's: then the next answer of another kind has
+ * to show it. Requests that overtake each other may keep the kernel from noticing: so one of the
+ * later lookups gets such a time as well. Returns whether ST is not to be kept. Any thread.
  */
 bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *st,
                    int64_t changed_ns, enum sbx_answer answer);

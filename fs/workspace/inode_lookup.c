@@ -443,7 +443,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	                       .mtime = sbx_timespec_ns(&st->st_mtim),
 	                       .size = st->st_size};
 	struct sbx_told *was = &node->told;
-	bool changed, due, recent, other = false;
+	bool changed, due, recent, later, other = false;
 
 	assert(S_ISREG(st->st_mode));
 	sbx_inodes_lock(tab);
@@ -455,10 +455,12 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	due = was->again && !recent && answer == SBX_ANSWER_LOOKUP;
 	now.again = was->again && !due;
 	now.again_ms = was->again_ms;
-	if (answer == SBX_ANSWER_SETATTR) {
-		/* The kernel drops nothing at it: the next answer has to show the change. */
-		if (changed)
-			now.ctime = was->ctime;
+	/* The next answer has to show the change. */
+	later = changed && (answer == SBX_ANSWER_SETATTR ||
+	                    (answer == SBX_ANSWER_STAT && now.mtime == was->mtime));
+	if (later) {
+		now.ctime = was->ctime;
+		now.changes = was->changes;
 	} else if ((changed || due) && now.mtime == was->mtime) {
 		other = true;
 		st->st_mtim.tv_nsec ^= 1;
@@ -470,7 +472,7 @@ bool sbx_node_told(struct sbx_inodes *tab, struct sbx_node *node, struct stat *s
 	}
 	*was = now;
 	sbx_inodes_unlock(tab);
-	return other || (changed && answer == SBX_ANSWER_SETATTR);
+	return other || later;
 }
 
 /* Of a file that has another name, by which it is reached when NAME in DIR is gone. Lock held. */

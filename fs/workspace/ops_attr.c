@@ -50,10 +50,9 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct sbx_workspace *ws = ws_of(req);
 	struct sbx_node *node = ws_node(req, ino);
 
-	(void)fi;
 	if (!node)
 		return;
-	reply_attr(req, node, SBX_ANSWER_GETATTR);
+	reply_attr(req, node, fi ? SBX_ANSWER_READ : SBX_ANSWER_STAT);
 	sbx_node_put(ws->inodes, node);
 }
 

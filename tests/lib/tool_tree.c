@@ -209,10 +209,6 @@ void tree_look(int i, struct sight *ret)
 		tree_differs("%s: stat says %llu bytes, read gives %zu", name,
 		             (unsigned long long)ret->size, n);
 	ret->hash = tree_hash(buf, n);
-	/* Contents that changed, and show it in neither size nor time, are shown once with a time
-	 * that is a nanosecond off. */
-	if (lstat(path, &st) == 0 && llabs(time_of(&st) - ret->mtime) == 1)
-		ret->mtime = time_of(&st);
 }
 
 /* Times are compared only where both have one. */

@@ -714,10 +714,10 @@ static void a_file_that_nobody_has_read_has_its_time(void **state)
 	k.node = look_up(top, "f");
 	plain_box_get(pb)->busy = true;
 	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
-	assert_false(drops(&k, 2, SBX_ANSWER_GETATTR));
+	assert_false(drops(&k, 2, SBX_ANSWER_READ));
 	page(k.node);
-	assert_false(drops(&k, 2, SBX_ANSWER_GETATTR));
-	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR));
+	assert_false(drops(&k, 2, SBX_ANSWER_READ));
+	assert_true(drops(&k, 3, SBX_ANSWER_READ));
 	drop(k.node);
 }
 
@@ -735,19 +735,45 @@ static void a_change_that_shows_in_no_time_is_told(void **state)
 	box->changes++;
 	assert_false(drops(&k, 2, SBX_ANSWER_LOOKUP));
 	box->changes++;
-	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR));
-	assert_true(drops(&k, 3, SBX_ANSWER_GETATTR)); /* as it is again */
-	assert_false(drops(&k, 3, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 3, SBX_ANSWER_READ));
+	assert_true(drops(&k, 3, SBX_ANSWER_READ)); /* as it is again */
+	assert_false(drops(&k, 3, SBX_ANSWER_READ));
 	box->busy = true;
 	assert_true(drops(&k, 4, SBX_ANSWER_LOOKUP));
 	assert_true(drops(&k, 5, SBX_ANSWER_LOOKUP)); /* before anybody asked for the first */
 	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
 	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
 	usleep(1100000);
-	assert_false(drops(&k, 6, SBX_ANSWER_GETATTR));
+	assert_false(drops(&k, 6, SBX_ANSWER_READ));
 	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP)); /* once more, should it have been overtaken */
 	assert_true(drops(&k, 6, SBX_ANSWER_LOOKUP));
 	assert_false(drops(&k, 6, SBX_ANSWER_LOOKUP));
+	drop(k.node);
+}
+
+/* What a program is told it takes for the file's: make, rsync and cp -p would go on with it. */
+static void a_program_sees_the_time_as_it_is(void **state)
+{
+	struct sbx_box *box = plain_box_get(pb);
+	struct kernel k = {.mtime = {1000, 0}};
+
+	(void)state;
+	put_file("f", "f");
+	k.node = look_up(top, "f");
+	page(k.node);
+	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
+	box->changes++;
+	assert_false(drops(&k, 2, SBX_ANSWER_STAT));
+	assert_false(drops(&k, 2, SBX_ANSWER_STAT));
+	assert_true(drops(&k, 2, SBX_ANSWER_READ));
+	assert_true(drops(&k, 2, SBX_ANSWER_STAT)); /* as it is again */
+	assert_false(drops(&k, 2, SBX_ANSWER_READ));
+	box->changes++;
+	assert_false(drops(&k, 3, SBX_ANSWER_SETATTR));
+	assert_false(drops(&k, 3, SBX_ANSWER_STAT));
+	assert_true(drops(&k, 3, SBX_ANSWER_LOOKUP));
+	assert_true(drops(&k, 3, SBX_ANSWER_STAT));
+	assert_false(drops(&k, 3, SBX_ANSWER_STAT));
 	drop(k.node);
 }
 
@@ -778,7 +804,7 @@ static void a_change_before_attributes_are_set_is_told_after_it(void **state)
 	plain_box_get(pb)->busy = true;
 	drops(&k, 1, SBX_ANSWER_LOOKUP);
 	assert_false(drops_at(&k, 3, 5, SBX_ANSWER_SETATTR)); /* changed at 2, set at 3 */
-	assert_true(drops_at(&k, 3, 5, SBX_ANSWER_GETATTR));
+	assert_true(drops_at(&k, 3, 5, SBX_ANSWER_READ));
 	drop(k.node);
 }
 
@@ -850,9 +876,9 @@ static void the_kernel_drops_what_came_before(void **state)
 	page(k.node);
 	assert_false(drops(&k, 1, SBX_ANSWER_LOOKUP));
 	come_anew("f", "b");
-	assert_true(drops(&k, 1, SBX_ANSWER_GETATTR));
-	assert_true(drops(&k, 1, SBX_ANSWER_GETATTR)); /* as it is again */
-	assert_false(drops(&k, 1, SBX_ANSWER_GETATTR));
+	assert_true(drops(&k, 1, SBX_ANSWER_READ));
+	assert_true(drops(&k, 1, SBX_ANSWER_READ)); /* as it is again */
+	assert_false(drops(&k, 1, SBX_ANSWER_READ));
 	drop(k.node);
 }
 
@@ -1017,6 +1043,7 @@ int main(void)
 	        CASE(nothing_stays_open_for_writing_while_a_job_runs),
 	        CASE(a_file_that_nobody_has_read_has_its_time),
 	        CASE(a_change_that_shows_in_no_time_is_told),
+	        CASE(a_program_sees_the_time_as_it_is),
 	        CASE(a_change_with_the_time_that_was_told_is_told),
 	        CASE(a_change_before_attributes_are_set_is_told_after_it),
 	        CASE(what_comes_anew_takes_the_node),
