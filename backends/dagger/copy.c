@@ -109,9 +109,9 @@ static int drop_folder(const struct dropping *drop, const char *name)
 		                path, strerror(-folder));
 	if (!is_needed(drop, folder))
 		return sbx_tree_remove(drop->d->dir, path, drop->err);
-	/* This stood for its own files. */
+	/* These stood for its own files. */
 	unlinkat(folder, DAGGER_ARCHIVE, 0);
-	return 0;
+	return sbx_tree_remove(folder, DAGGER_STATES, drop->err);
 }
 
 static int drop_need(const char *need, void *data)

@@ -2,8 +2,8 @@
  * Declarations that the files of this folder share: dagger.c has the provider and its table;
  * session.c finds an engine, by way of cli.c; query.c asks it, answer.c reads what it says;
  * machine.c knows a machine's newest container, store.c keeps it; make.c makes one, of what
- * source.c brings, copy.c one that begins as another; run.c and put.c go on from it, export.c
- * writes it to this host. open.c is where the environment is looked at.
+ * source.c brings, copy.c one that begins as another; run.c and put.c go on from it, states.c goes
+ * back, export.c writes it to this host. open.c is where the environment is looked at.
  */
 #ifndef SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
 #define SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
@@ -80,7 +80,9 @@ struct dagger_machine {
 	int64_t made_ms;
 	/* Lock of the provider: */
 	char *id;
-	bool copied; /* nothing has run since: its container has the label MARK */
+	/* The label of its container, MARK or the name, where that is a copy, or a state that was
+	 * gone back to, and nothing has run in it since; else NULL. */
+	const char *first;
 	char *saved; /* the digest of the archive that it can be made anew from; NULL: none is */
 	struct dagger_upload *uploads; /* in their order */
 	struct dagger_queue turns;     /* the first one is under way */
@@ -235,6 +237,9 @@ int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, str
 /* [pool] The same of a container that was SAVED, or is made from what was, with the label that the
  * newest one has. */
 int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err);
+/* [pool] ID, malloc'd and M's from here on, is the container of M, whose label is M's, and which
+ * was that of M before. */
+int dagger_machine_return(struct dagger_machine *m, char *id, struct sbx_error *err);
 /* A copy of the newest id, NULL: no memory; *MARK (may be NULL) is the label that the container
  * has, borrowed from M. */
 char *dagger_machine_id(struct dagger_machine *m, const char **mark);
@@ -300,6 +305,16 @@ int dagger_copy(struct sbx_machine *m, const char *name, struct sbx_machine **re
                 struct sbx_error *err);
 int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
                   atomic_bool *cancelled, struct sbx_error *err);
+
+/* ---- states.c ---- */
+
+#define DAGGER_STATES "states" /* in the folder of a machine */
+
+/* As the members of sbx_provider_impl. */
+int dagger_keep(struct sbx_machine *m, const char *key, struct sbx_error *err);
+int dagger_drop(struct sbx_machine *m, const char *key, struct sbx_error *err);
+int dagger_back(struct sbx_machine *m, const char *key, const char *was, atomic_bool *cancelled,
+                struct sbx_error *err);
 
 /* ---- run.c, put.c ---- */
 

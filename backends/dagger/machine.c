@@ -56,7 +56,7 @@ struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
 	m->saved = sbx_steal_ptr(&kept->saved);
 	m->mark = sbx_steal_ptr(&kept->mark);
 	m->needs = sbx_steal_ptr(&kept->needs);
-	m->copied = m->mark;
+	m->first = m->mark;
 	if (m->base.handle && m->base.workdir && m->base.room && m->name && m->label && m->owner)
 		return m;
 	machine_free(m);
@@ -97,14 +97,15 @@ static char *swap(char **at, char *text)
 	return old;
 }
 
-static int set(struct dagger_machine *m, char *id, char *saved, bool copied, struct sbx_error *err)
+static int set(struct dagger_machine *m, char *id, char *saved, const char *first,
+               struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	const struct dagger_kept kept = {.id = id,
 	                                 .label = m->label,
 	                                 .owner = m->owner,
 	                                 .saved = saved,
-	                                 .mark = copied ? m->mark : NULL,
+	                                 .mark = (char *)(uintptr_t)first,
 	                                 .needs = m->needs,
 	                                 .made_ms = m->made_ms};
 	int r = dagger_store(d, m->name, &kept, err);
@@ -113,7 +114,7 @@ static int set(struct dagger_machine *m, char *id, char *saved, bool copied, str
 		pthread_mutex_lock(&d->lock);
 		id = swap(&m->id, id);
 		saved = swap(&m->saved, saved);
-		m->copied = copied;
+		m->first = first;
 		pthread_mutex_unlock(&d->lock);
 	}
 	free(id);
@@ -125,12 +126,12 @@ static int set(struct dagger_machine *m, char *id, char *saved, bool copied, str
 int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
-	bool copied;
+	const char *first;
 
 	pthread_mutex_lock(&d->lock);
-	copied = m->copied;
+	first = m->first;
 	pthread_mutex_unlock(&d->lock);
-	return set(m, id, saved, copied, err);
+	return set(m, id, saved, first, err);
 }
 
 int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err)
@@ -143,12 +144,17 @@ int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, str
 	pthread_mutex_unlock(&d->lock);
 	if (!same)
 		free(sbx_steal_ptr(&digest));
-	return set(m, id, digest, false, err);
+	return set(m, id, digest, NULL, err);
+}
+
+int dagger_machine_return(struct dagger_machine *m, char *id, struct sbx_error *err)
+{
+	return set(m, id, NULL, m->name, err);
 }
 
 const char *dagger_machine_mark(const struct dagger_machine *m)
 {
-	return m->copied ? m->mark : m->name;
+	return m->first ? m->first : m->name;
 }
 
 char *dagger_machine_id(struct dagger_machine *m, const char **mark)

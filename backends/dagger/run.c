@@ -39,7 +39,7 @@ struct part {
 	bool format;
 	char nonce[48];
 	const char *mark; /* of the container that it starts from */
-	bool first;       /* of a copy, whose container has the mark of another */
+	bool first;       /* of a copy, or behind a way back: the room is another's */
 	char *out;
 	size_t len;
 	size_t uploads;   /* how many of the machine's were sent along */
@@ -126,7 +126,7 @@ static int write_run(struct dagger_query *q, const struct dagger_session *sessio
 	pthread_mutex_lock(&q->d->lock);
 	saved = p->m->saved;
 	p->mark = dagger_machine_mark(p->m);
-	p->first = p->m->copied;
+	p->first = p->m->first;
 	q->answer_max = 2 * p->run->answer_max + 2 * strlen(p->m->id) + ANSWER_ROOM;
 	dagger_begin_machine(session, to, p->m->id);
 	if (p->first)

@@ -2,6 +2,10 @@
  * The history of a sandbox elsewhere, kept by the git of its machine (git.sh). What is asked of it
  * takes a network, so it is asked in the pool only: the list of snapshots is kept here as well, in
  * STATE/remote/ID/snapshots, a line of JSON each, and what would browse one is refused.
+ *
+ * A provider that has the verb keep keeps the machine as well, as it is: that is what is gone back
+ * to where the machine has no git, its tree is no repository, or that does not have the commit. By
+ * git is first, because what was committed since, ignored files and all outside of the tree stay.
  */
 #include "backends/remote/history.h"
 
@@ -10,6 +14,7 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "backends/remote/ask.h"
@@ -129,6 +134,117 @@ static void add_line(struct remote_text *body, const char *function, const char 
 	add_line(body, function, (const char *const[]){__VA_ARGS__},                               \
 	         SBX_ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
 
+/* --- without git ------------------------------------------------------------------------------
+ */
+
+#define PREVIOUS "mark:restore"
+
+static const struct sbx_provider_impl *provider_of(const struct remote_box *box)
+{
+	return box->backend->provider->impl;
+}
+
+/* As many digits as a commit has. */
+static int make_id(char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	unsigned char bytes[20];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return sbx_fail(err, errno, "there are no random bytes: %s", strerror(errno));
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+/* A snapshot, or a mark, of the machine as it is. */
+static int keep(struct remote_box *box, const struct sbx_snapshot_options *options,
+                char id[SBX_REV_MAX], struct sbx_error *err)
+{
+	_cleanup_free_ char *message = NULL;
+	/* What the call has sent before it was refused is sent once more. */
+	int r = remote_box_await(box, true, options->cancelled, err);
+
+	if (r == 0 && options->mark)
+		snprintf(id, SBX_REV_MAX, "mark:%s", options->mark);
+	else if (r == 0)
+		r = make_id(id, err);
+	if (r == 0)
+		r = provider_of(box)->keep(box->machine, id, err);
+	if (r < 0 || options->mark)
+		return r;
+	message = options->message && *options->message ? strdup(options->message)
+	                                                : sbx_format("snapshot-%.12s", id);
+	if (!message)
+		return sbx_no_memory(err);
+	return append_line(
+	        box, &(struct sbx_snapshot){.id = id, .message = message, .time_ms = sbx_real_ms()},
+	        err);
+}
+
+/* What KEY was kept as is by git now. */
+static int drop(struct remote_box *box, const char *key, struct sbx_error *err)
+{
+	return provider_of(box)->drop ? provider_of(box)->drop(box->machine, key, err) : 0;
+}
+
+struct finding {
+	const char *start;
+	char id[SBX_REV_MAX];
+	unsigned n;
+};
+
+static int find_one(const struct sbx_snapshot *s, void *data)
+{
+	struct finding *f = data;
+
+	if (strncmp(s->id, f->start, strlen(f->start)) == 0) {
+		snprintf(f->id, sizeof(f->id), "%s", s->id);
+		f->n++;
+	}
+	return 0;
+}
+
+/* The name that REV is kept as, if it is. */
+static int find_kept(struct remote_box *box, const char *rev, char key[SBX_REV_MAX],
+                     struct sbx_error *err)
+{
+	struct finding f = {.start = rev};
+	int r = 0;
+
+	snprintf(key, SBX_REV_MAX, "%s", rev);
+	if (strcmp(rev, "base") != 0 && strncmp(rev, "mark:", 5) != 0) {
+		r = list(&box->base, find_one, &f, err);
+		snprintf(key, SBX_REV_MAX, "%s", f.n == 1 ? f.id : rev);
+	}
+	return r;
+}
+
+/* All that the host has changed is in what is left, which stays as the mark restore. */
+static int go_back(struct remote_box *box, const char *rev, atomic_bool *cancelled,
+                   struct sbx_error *err)
+{
+	char key[SBX_REV_MAX];
+	int r = find_kept(box, rev, key, err);
+
+	if (r == 0)
+		r = remote_box_await(box, true, cancelled, err);
+	if (r == 0)
+		r = provider_of(box)->back(box->machine, key, PREVIOUS, cancelled, err);
+	if (r < 0)
+		return r;
+	/* From here on it is done; a listing that fails comes later. */
+	r = remote_tree_refresh(box->tree, false, NULL, NULL, err);
+	if (r < 0) {
+		pthread_mutex_lock(&box->lock);
+		box->verified = false;
+		pthread_mutex_unlock(&box->lock);
+	}
+	return r;
+}
+
+/* --- what is asked for ------------------------------------------------------------------------
+ */
+
 static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *options,
                     char id[SBX_REV_MAX], struct sbx_error *err)
 {
@@ -144,6 +260,8 @@ static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *o
 	ADD_LINE(&ask.body, "r_snapshot", options->mark, options->message, name, mail,
 	         options->ignored ? "ignored" : NULL);
 	r = remote_box_ask(box, &ask, options->cancelled, &reply, err);
+	if (r == -EOPNOTSUPP && provider_of(box)->keep)
+		return keep(box, options, id, err);
 	if (r < 0)
 		return r;
 	oid = info_of(&reply, "id");
@@ -152,9 +270,13 @@ static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *o
 		return sbx_fail(err, EPROTO, "the machine did not say which commit it made");
 	if (options->mark) {
 		snprintf(id, SBX_REV_MAX, "mark:%s", options->mark);
-		return 0;
+		return drop(box, id, err);
 	}
 	snprintf(id, SBX_REV_MAX, "%s", oid);
+	if (provider_of(box)->keep)
+		r = provider_of(box)->keep(box->machine, id, err);
+	if (r < 0)
+		return r;
 	return append_line(
 	        box,
 	        &(struct sbx_snapshot){.id = oid, .message = message, .time_ms = sbx_real_ms()},
@@ -163,11 +285,18 @@ static int snapshot(struct sbx_sandbox *sb, const struct sbx_snapshot_options *o
 
 static int forget(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
+	struct remote_box *box = box_of(sb);
 	struct remote_ask ask = {.op = "snapshot", .safe = true, .deadline_ms = DEADLINE_MS};
 	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+	char key[SBX_REV_MAX];
+	int r;
 
 	ADD_LINE(&ask.body, "r_forget", name);
-	return remote_box_ask(box_of(sb), &ask, NULL, &reply, err);
+	r = remote_box_ask(box, &ask, NULL, &reply, err);
+	if (r < 0 && (r != -EOPNOTSUPP || !provider_of(box)->drop))
+		return r;
+	snprintf(key, sizeof(key), "mark:%s", name);
+	return drop(box, key, err);
 }
 
 static int restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancelled,
@@ -176,9 +305,20 @@ static int restore(struct sbx_sandbox *sb, const char *rev, atomic_bool *cancell
 	struct remote_box *box = box_of(sb);
 	struct remote_ask ask = {.op = "restore", .writes = true, .deadline_ms = DEADLINE_MS};
 	_cleanup_(remote_reply_release) struct remote_reply reply = {0};
+	int r;
 
+	if (provider_of(box)->back && strncmp(rev, "mark:", 5) == 0) {
+		r = go_back(box, rev, cancelled, err);
+		if (r != -ENOENT)
+			return r;
+	}
 	ADD_LINE(&ask.body, "r_restore", rev, box->rec.branch);
-	return remote_box_ask(box, &ask, cancelled, &reply, err);
+	r = remote_box_ask(box, &ask, cancelled, &reply, err);
+	if (provider_of(box)->back && (r == -EOPNOTSUPP || r == -ENOENT)) {
+		r = go_back(box, rev, cancelled, err);
+		return r == -ENOENT ? sbx_fail(err, ENOENT, "there is no snapshot %s", rev) : r;
+	}
+	return r == 0 ? drop(box, PREVIOUS, err) : r;
 }
 
 static int diff(struct sbx_sandbox *sb, const struct sbx_diff_options *options, int fd,

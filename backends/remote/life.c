@@ -435,6 +435,8 @@ static void raise_work(void *data)
 	}
 	if (r == 0)
 		r = populate(box, &err);
+	if (r == 0 && box->backend->provider->impl->keep)
+		r = box->backend->provider->impl->keep(box->machine, "base", &err);
 	pthread_mutex_lock(&box->lock);
 	if (r == 0 && box->rec.phase == REMOTE_PHASE_CREATING) {
 		box->rec.phase = REMOTE_PHASE_UP;

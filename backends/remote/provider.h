@@ -177,6 +177,21 @@ struct sbx_provider_impl {
 	 * called once, nothing else is asked of a machine that was adopted. Optional.
 	 */
 	int (*save)(struct sbx_machine *m, atomic_bool *cancelled, struct sbx_error *err);
+	/*
+	 * [disk] Keeps what M is by now under the name KEY, [A-Za-z0-9._:-]+, which it takes from
+	 * what had it. A run or put that is under way is in it wholly or not at all. It goes with
+	 * M. Optional, as both below: all three, or none.
+	 */
+	int (*keep)(struct sbx_machine *m, const char *key, struct sbx_error *err);
+	/* [disk] Forgets what was kept as KEY; success when there is nothing. */
+	int (*drop)(struct sbx_machine *m, const char *key, struct sbx_error *err);
+	/*
+	 * [wait] M is what was kept as KEY, with all that was in it but its room, which is empty;
+	 * what it was is kept as WAS. ENOENT: nothing is kept as KEY. ESTALE: the provider has
+	 * forgotten that; M is as it was.
+	 */
+	int (*back)(struct sbx_machine *m, const char *key, const char *was, atomic_bool *cancelled,
+	            struct sbx_error *err);
 	/* [any] Begins RUN; done follows in any case. */
 	void (*run)(struct sbx_machine *m, struct sbx_machine_run *run);
 	/* [any] Has done called soon, if it was not yet; the script may go on. */

@@ -193,6 +193,97 @@ forks_stay() {
 	teardown d
 }
 
+# restore REV: in the sandbox a.
+restore() {
+	echo "$1" >"$MNT/a/ctl/restore"
+}
+
+# By git where it has the commit, so that what came since stays; else by what the engine has.
+restores() {
+	exec_in a '{"argv":["sh","-c","echo one >state; echo one >/tmp/state"]}'
+	echo one >"$MNT/a/ctl/snapshot"
+	one=$(cat "$MNT/a/ctl/snapshot")
+	exec_in a '{"argv":["sh","-c","echo two >state; echo two >/tmp/state; git branch since"]}'
+	took 1 restore "$one"
+	same 'one two since' "$(
+		exec_in a '{"argv":["sh","-c","cat state /tmp/state; git branch --list since"]}' | xargs
+	)"
+	exec_in a '{"argv":["sh","-c","echo three >state; rm -rf .git"]}'
+	restore "$one"
+	same one "$(cat "$MNT/a/state")"
+	same "one $one" "$(exec_in a '{"argv":["sh","-c","cat /tmp/state; git rev-parse HEAD"]}' | xargs)"
+	restore previous
+	same three "$(cat "$MNT/a/state")"
+	restore "${one%????????}"
+	same one "$(cat "$MNT/a/state")"
+	exec_in a '{"argv":["rm","state"]}'
+}
+
+# A tree that is no repository has states of an engine, whole.
+begins_plain() {
+	rm -rf "$STATE"
+	mount_dir
+	mkdir "$MNT/a"
+	exec_in a '{"argv":["sh","-c","mkdir d; echo one >d/f; chmod 750 d/f; echo one >/tmp/f"]}'
+	took 1 snapshot one
+	exec_in a '{"argv":["sh","-c","rm -r d; mkdir e; echo two >/tmp/f"]}'
+	echo unsent >"$MNT/a/unsent"
+}
+
+# snapshot MESSAGE
+snapshot() {
+	echo "$1" >"$MNT/a/ctl/snapshot"
+}
+
+restores_plain() {
+	one=$(cat "$MNT/a/ctl/snapshot")
+	restore "$one"
+	same 'd file sub' "$(ls "$MNT/a" | xargs)"
+	same 'one one 750' "$(exec_in a '{"argv":["sh","-c","cat d/f /tmp/f; stat -c %a d/f"]}' | xargs)"
+	same one "$(cat "$MNT/a/d/f")"
+	restore previous
+	same 'e file sub unsent' "$(ls "$MNT/a" | xargs)"
+	same 'unsent two' "$(exec_in a '{"argv":["cat","unsent","/tmp/f"]}' | xargs)"
+	echo 1 >"$MNT/a/ctl/reset"
+	same 'file sub' "$(ls "$MNT/a" | xargs)"
+	expect ENOENT write "$MNT/a/ctl/restore" O_WRONLY 0123456789
+	error_says a 'there is no snapshot 0123456789'
+	refuse cat "$MNT/a/ctl/diff"
+}
+
+# Also where nothing has run in it since.
+restores_plain_after_a_kill() {
+	one=$(cat "$MNT/a/ctl/snapshot")
+	restore "$one"
+	kill_daemon
+	remount
+	same one "$(cat "$MNT/a/d/f")"
+	restore previous
+	same 'file sub' "$(ls "$MNT/a" | xargs)"
+	same "$one" "$(cat "$MNT/a/ctl/snapshot")"
+	restore "$one"
+	same 'd file sub' "$(exec_in a '{"argv":["ls"]}' | xargs)"
+}
+
+# Nothing of the sandbox itself is lost with it.
+says_that_a_state_is_forgotten() {
+	if [ "$CLOUD_ERA" != 0.20 ]; then
+		one=$(cat "$MNT/a/ctl/snapshot")
+		exec_in a '{"argv":["touch","now"]}'
+		unmount
+		remount durable
+		unmount
+		cloud_control forget '{}'
+		remount
+		expect ESTALE write "$MNT/a/ctl/restore" O_WRONLY "$one"
+		error_says a 'has forgotten that state'
+		same 'd file now sub' "$(exec_in a '{"argv":["ls"]}' | xargs)"
+	fi
+	teardown a
+	until [ -z "$(ls "$STATE/dagger")" ]; do tick; done
+	unmount
+}
+
 refuses_what_an_engine_lacks() {
 	mkdir -p "$ROOM/other"
 	for net in none allow:example.org; do
@@ -249,6 +340,7 @@ begins() {
 	claim "$1: its branch is checked out" has_its_branch
 	claim "$1: WriteFile, and Exec: two requests" took_once 2 writes_and_executes
 	claim "$1: ReadFile: what is made there is here" reads_what_is_made_there
+	claim "$1: a restore is git's, and by id where git cannot" restores
 }
 
 ends() {
@@ -262,6 +354,10 @@ ends() {
 	claim "$1: Close" is_removed
 	claim "$1: nothing was asked that Dagger does not know" asks_for_nothing_unknown
 	claim "$1: the mount ends" unmount
+	claim "$1: a plain directory has snapshots, whole" begins_plain
+	claim "$1: restore, previous and reset go to what it was" restores_plain
+	claim "$1: they outlive a kill" restores_plain_after_a_kill
+	claim "$1: a state that is forgotten is said, and what is stays" says_that_a_state_is_forgotten
 }
 
 begins 0.21

@@ -1552,7 +1552,7 @@ static void a_copy_that_has_run_is_none_of_its_origin(void **state)
 	was = dagger_machine_id(dagger_machine_of(machine), NULL);
 	become_a_copy("sbx-b");
 	run("true");
-	assert_false(dagger_machine_of(machine)->copied);
+	assert_null(dagger_machine_of(machine)->first);
 	begin_anew();
 	assert_null(dagger_machine_of(machine)->mark);
 	free(dagger_machine_of(machine)->id);
@@ -1591,6 +1591,166 @@ static void a_copy_that_cannot_be_written_is_none(void **state)
 	assert_int_equal(provider->impl->adopt(provider, "sbx-b", &m, &err), -ESTALE);
 	unmake("sbx-a");
 	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+}
+
+/* ---- states ---- */
+
+static void keep(const char *key)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (provider->impl->keep(machine, key, &err))
+		fail_msg("%s", err.text);
+}
+
+static void back(const char *key)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	if (provider->impl->back(machine, key, "was", NULL, &err))
+		fail_msg("%s", err.text);
+}
+
+static void expect_no_way_back(const char *key, int code, const char *says)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	assert_int_equal(provider->impl->back(machine, key, "was", NULL, &err), -code);
+	assert_non_null(strstr(err.text, says));
+	expect_no_secret(&err);
+}
+
+/* With what is outside of the tree, but not the room. What was put and is in no run stays. */
+static void a_state_is_an_id(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo one >/work/f; echo one >/tmp/f; : >" DAGGER_ROOM "/then");
+	control("POST", "reset", NULL);
+	keep("one");
+	assert_int_equal(count("all"), 0);
+	run("echo two >/work/f; echo two >/tmp/f; : >" DAGGER_ROOM "/since");
+	expect_put((struct sbx_machine_file[]){text_file(1, "put")}, 1);
+	control("POST", "reset", NULL);
+	back("one");
+	assert_int_equal(count("all"), 1);
+	assert_int_equal(count("look"), 1);
+	assert_string_equal(run("ls " DAGGER_ROOM "; cat " DAGGER_ROOM "/in/1 /work/f /tmp/f; "
+	                        "env | grep SANDBOXFS; : >" DAGGER_ROOM "/new"),
+	                    "in\nputone\none\n");
+	assert_string_equal(run("ls " DAGGER_ROOM), "copied\nin\nnew\n");
+	back("was");
+	assert_string_equal(run("cat /work/f"), "two\n");
+	back("was");
+	assert_string_equal(run("cat /work/f; echo three >/work/f"), "one\n");
+	back("one");
+	assert_string_equal(run("cat /work/f"), "one\n");
+	unmake("sbx-a");
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+}
+
+static void a_way_back_outlives_the_daemon(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo one >/work/f; : >" DAGGER_ROOM "/then");
+	keep("one");
+	run("echo two >/work/f");
+	begin_anew();
+	control("POST", "end_session", NULL);
+	back("one");
+	begin_anew();
+	assert_int_equal(look(), SBX_MACHINE_UP);
+	assert_string_equal(run("cat /work/f; ls " DAGGER_ROOM), "one\n");
+	begin_anew();
+	assert_string_equal(run("cat /work/f; ls " DAGGER_ROOM), "one\ncopied\n");
+	back("was");
+	assert_string_equal(run("cat /work/f"), "two\n");
+}
+
+/* A run that is under way is in what was, and not in what is. */
+static void a_way_back_waits_for_its_turn(void **state)
+{
+	struct done d = undone();
+	struct sbx_machine_run r = script("echo two >/work/f", &d);
+
+	(void)state;
+	make_plain();
+	run("echo one >/work/f");
+	keep("one");
+	provider->impl->run(machine, &r);
+	back("one");
+	await(&d);
+	assert_int_equal(d.code, 0);
+	free(d.out);
+	assert_string_equal(run("cat /work/f"), "one\n");
+	back("was");
+	assert_string_equal(run("cat /work/f"), "two\n");
+}
+
+static void a_copy_has_states_of_its_own(void **state)
+{
+	(void)state;
+	make_plain();
+	keep("origin");
+	become_a_copy("sbx-b");
+	keep("early");
+	expect_no_way_back("origin", ENOENT, "origin");
+	run("echo one >/work/f");
+	expect_no_way_back("early", ESTALE, "is not one of sbx-b");
+	keep("one");
+	run("echo two >/work/f");
+	back("one");
+	become_a_copy("sbx-c");
+	assert_string_equal(run("cat /work/f"), "one\n");
+	unmake("sbx-a");
+	unmake("sbx-b");
+	assert_string_equal(run("cat /work/f"), "one\n");
+	unmake("sbx-c");
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+}
+
+/* The machine is as it was, and what was saved stands for it. */
+static void a_state_that_is_forgotten_is_said(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	(void)state;
+	make_plain();
+	keep("one");
+	run("echo two >/work/f");
+	if (has_handles()) {
+		save();
+		begin_anew();
+		give_id_to_another();
+		assert_int_equal(look(), SBX_MACHINE_UP);
+		expect_no_way_back("one", ESTALE, "has forgotten that state");
+	}
+	expect_no_way_back("none", ENOENT, "none");
+	expect_no_way_back("../sbx-a", EINVAL, "is no name of a state");
+	scratch_write(scratch_path("state/dagger/sbx-a.d/states/one"), "sbx-a\nnonsense");
+	expect_no_way_back("one", EUCLEAN, "is damaged");
+	assert_int_equal(provider->impl->drop(machine, "one", &err), 0);
+	assert_int_equal(provider->impl->drop(machine, "one", &err), 0);
+	expect_no_way_back("one", ENOENT, "one");
+	assert_string_equal(run("cat /work/f"), "two\n");
+}
+
+/* What it is now would be lost. */
+static void a_way_back_that_cannot_be_undone_is_none(void **state)
+{
+	(void)state;
+	make_plain();
+	keep("one");
+	run("echo two >/work/f");
+	scratch_mkdir(scratch_path("state/dagger/sbx-a.d/states/.was"));
+	expect_no_way_back("one", EISDIR, "was of sbx-a cannot be kept");
+	assert_string_equal(run("cat /work/f"), "two\n");
+	assert_int_equal(rmdir(scratch_path("state/dagger/sbx-a.d/states/.was")), 0);
+	scratch_mkdir(scratch_path("state/dagger/sbx-a.new"));
+	expect_no_way_back("one", EISDIR, "cannot be written");
+	assert_int_equal(rmdir(scratch_path("state/dagger/sbx-a.new")), 0);
+	assert_string_equal(run("cat /work/f"), "two\n");
 }
 
 /* ---- sessions of our own ---- */
@@ -1855,6 +2015,12 @@ int main(void)
 	        CASE(a_copy_that_has_run_is_none_of_its_origin),
 	        CASE(a_copy_is_kept_before_it_has_run),
 	        CASE(a_copy_that_cannot_be_written_is_none),
+	        CASE(a_state_is_an_id),
+	        CASE(a_way_back_outlives_the_daemon),
+	        CASE(a_way_back_waits_for_its_turn),
+	        CASE(a_copy_has_states_of_its_own),
+	        CASE(a_state_that_is_forgotten_is_said),
+	        CASE(a_way_back_that_cannot_be_undone_is_none),
 	        CASE(a_session_is_started_and_ended),
 	        CASE(a_session_that_ends_is_started_again),
 	        CASE(a_session_without_an_engine_is_left),
