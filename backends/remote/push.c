@@ -278,7 +278,9 @@ static int push_from_here(struct remote_box *box, const char *remote,
 	if (r == 0)
 		r = time_left(&bringing, 0, &rest.timeout_ms, err);
 	if (r == 0)
-		r = sbx_git_push(&from, &rest, err);
+		r = remote_is_worked_in(remote)
+		            ? remote_push_here(&from, remote, bringing.until_ms, err)
+		            : sbx_git_push(&from, &rest, err);
 	sbx_tree_remove(box->dir, REPOSITORY, NULL);
 	return r;
 }

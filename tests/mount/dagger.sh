@@ -74,6 +74,16 @@ deletes() {
 	refuse rm "$MNT/a/gone"
 }
 
+# Its commits come to the branch of the repository of this host that it was made of.
+is_pushed() {
+	exec_in a '{"argv":["sh","-c","git config user.name a; git config user.email a@b"]}'
+	exec_in a '{"argv":["sh","-c","echo work >work; git add work; git commit -qm work"]}'
+	echo >"$MNT/a/ctl/push"
+	same '{"pushed":true}' "$(cat "$MNT/a/ctl/push")"
+	same work "$(git -C "$REPO" log -1 --format=%s sandbox/a)"
+	git -C "$REPO" branch -q -D sandbox/a
+}
+
 lists() {
 	mkdir "$MNT/a/list"
 	touch "$MNT/a/list/b" "$MNT/a/list/a"
@@ -344,6 +354,7 @@ begins() {
 }
 
 ends() {
+	claim "$1: the branch is pushed to the source" is_pushed
 	claim "$1: a command whose answer is lost has changed nothing" is_lost_with_its_changes
 	claim "$1: what was written is there after a kill" goes_on_after_a_kill
 	claim "$1: a fork is an id: nothing is made, and neither sees the other" forks
