@@ -23,7 +23,7 @@ cloud_begin() {
 	rm -rf "$ROOM/boxes"
 	mkdir -p "$CLOUD_BARE" "$ROOM/boxes"
 	git init -q --bare "$CLOUD_BARE"
-	cloud_server 8 git_http.py "$ROOM" "$CLOUD_TOKEN"
+	cloud_server 8 git_http.py "$ROOM" "$CLOUD_TOKEN" api
 	cloud_git=http://127.0.0.1:$cloud_port
 	cloud_server 7 "${BACKEND}_server.py" "$ROOM/boxes" "$CLOUD_KEY" \
 		${CLOUD_ERA:+"$CLOUD_ERA"}
@@ -117,6 +117,42 @@ extracts_them() {
 	mkdir "$MNT/a/$1"
 	tar -xf "$ROOM/many.tar" -C "$MNT/a/$1"
 	sync "$MNT/a/$1/many"
+}
+
+# pushed [REQUEST]: the outcome of a push of a
+pushed() {
+	echo "${1:-}" >"$MNT/a/ctl/push"
+	cat "$MNT/a/ctl/push"
+}
+
+is_pushed() {
+	exec_in a '{"argv":["sh","-c","git config user.name a; git config user.email a@b"]}'
+	exec_in a '{"argv":["sh","-c","echo work >work; git add work; git commit -qm work"]}'
+	same '{"pushed":true}' "$(pushed)"
+	same work "$(git -C "$CLOUD_BARE" log -1 --format=%s sandbox/a)"
+}
+
+opens_a_pull_request() {
+	same '{"pushed":true,"prUrl":"https://github.com/acme/widgets/pull/7"}' \
+		"$(pushed '{"pr":true,"intent":"Mend it","blueprint":"fix","run":"r-1"}')"
+	like '{"title": "\[harness\] Mend it", "body": "Blueprint: fix*Branch: sandbox/a*Run: r-1"*' \
+		"$(cat "$ROOM/pull.json")"
+	like '*"head": "sandbox/a"*' "$(cat "$ROOM/pull.json")"
+}
+
+# The API's default branch is another than that of the repository which was cloned.
+is_against_the_default_branch() {
+	like '*"base": "trunk"*' "$(cat "$ROOM/pull.json")"
+	like '*"prUrl":*' "$(pushed '{"pr":true}')"
+	same 'GET /repos/acme/widgets POST /repos/acme/widgets/pulls POST /repos/acme/widgets/pulls' \
+		"$(cut -d ' ' -f 1,2 "$ROOM/api.log" | xargs)"
+}
+
+may_fail_to_open_one() {
+	echo exists >"$ROOM/api.mode"
+	like '{"pushed":true,"error":"PR creation failed: Validation Failed: *(HTTP 422)"}' \
+		"$(pushed '{"pr":true}')"
+	rm "$ROOM/api.mode"
 }
 
 # A pause of two seconds has changes sent, so that a slow machine may have to be tried again.

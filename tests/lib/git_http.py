@@ -1,7 +1,8 @@
 """A git server by smart HTTP on the loopback, for who knows the token: prints its port and
 serves until its stdin ends.
 
-git_http.py DIR TOKEN: repositories are below DIR/git. DIR/git.mode, read at each request, says how
+git_http.py DIR TOKEN [api]: repositories are below DIR/git. With api it is GitHub's API for /repos/
+as well, as github_api.py has it. DIR/git.mode, read at each request, says how
 it behaves: serve; hang (takes a request and is silent); drop (ends the connection within an
 answer); redirect URL [known|post]: of all requests, of those that have the token, or of POST alone.
 Each request is a line of DIR/git.log: method, path, and the Authorization that came with it.
@@ -11,15 +12,17 @@ import os
 import subprocess
 import sys
 
+import github_api
 import loopback
 
 home, token = sys.argv[1], sys.argv[2]
+has_api = sys.argv[3:] == ["api"]
 right = ["Basic " + base64.b64encode(f"{user}:{token}".encode()).decode()
          for user in ("git", "x-access-token")]
 
 
-class Handler(loopback.Handler):
-    home, name = home, "git"
+class Handler(github_api.Handler):
+    home = home
 
     def body(self):
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -61,6 +64,11 @@ class Handler(loopback.Handler):
         return now[2:] != ["post"] or self.command == "POST"
 
     def serve(self):
+        self.name = "git"
+        if has_api and self.path.startswith("/repos/"):
+            self.name = "api"
+            super().serve()
+            return
         now = self.mode()
         self.note()
         if now[0] == "hang":

@@ -92,4 +92,5 @@ class Handler(loopback.Handler):
     do_GET = do_POST = serve
 
 
-loopback.serve(Handler)
+if __name__ == "__main__":
+    loopback.serve(Handler)

@@ -2,8 +2,8 @@
 BACKEND=daytona
 . "$TESTS/lib/mount.sh"
 # Sandboxes at Daytona, which the loopback server stands in for: each criterion that a sandbox of it
-# has to meet, AC-1 to AC-25, by the mount. Those of the pull request are in push.sh, because the
-# host asks for it whatever the backend is.
+# has to meet, AC-1 to AC-25, by the mount. What else may become of a pull request is in push.sh,
+# because the host asks for it whatever the backend is.
 
 # there NAME: its name at Daytona
 there() {
@@ -141,16 +141,6 @@ quotes() {
 	same '<it'"'"'s><a b><"x"><`id`><$HOME><a;b&c|d><*><>' "$(cat "$MNT/a/stdout")"
 }
 
-is_pushed() {
-	for line in 'git config user.name a' 'git config user.email a@b'; do
-		exec_in a "{\"argv\":[\"sh\",\"-c\",\"$line\"]}"
-	done
-	exec_in a '{"argv":["sh","-c","echo work >work; git add work; git commit -qm work"]}'
-	echo >"$MNT/a/ctl/push"
-	like '{"pushed":true*}' "$(cat "$MNT/a/ctl/push")"
-	same work "$(git -C "$CLOUD_BARE" log -1 --format=%s sandbox/a)"
-}
-
 # What a command makes of the remote is nobody's business: neither commits nor token go there.
 is_pushed_to_its_source() {
 	mkdir -p "$ROOM/elsewhere/git/acme"
@@ -253,11 +243,22 @@ goes_on_after_a_kill() {
 	same unsent "$(exec_in a '{"argv":["cat","unsent"]}')"
 }
 
+mount_without_token() {
+	token=$GITHUB_TOKEN
+	unset GITHUB_TOKEN
+	mount_fs acme/widgets
+	export GITHUB_TOKEN="$token"
+}
+
+needs_the_token_to_push() {
+	same '{"pushed":false,"error":"GITHUB_TOKEN required for push"}' "$(pushed)"
+}
+
 # At the next mount.
 merges_streams() {
 	unmount
 	export DAYTONA_SIMPLE_EXEC=1
-	mount_fs acme/widgets
+	mount_without_token
 	unset DAYTONA_SIMPLE_EXEC
 	same out "$(exec_in a '{"argv":["echo","out"]}')"
 	took 1 fails_with_both
@@ -293,6 +294,10 @@ claim 'AC-8: a snapshot has a message and an id, also of nothing new' is_committ
 claim 'AC-12: a private repository is cloned with the token, which nothing shows' needs_the_token
 claim 'AC-13, AC-14: arguments arrive as they are, empty ones as well' quotes
 claim 'AC-15, AC-22: the branch is pushed, and the result says so' is_pushed
+claim 'AC-15, AC-22: a pull request is opened, and the result has its URL' opens_a_pull_request
+claim 'AC-23: it is against the default branch, which the API is asked for once' \
+	is_against_the_default_branch
+claim 'AC-16, AC-22: one that fails is told, and the push stands' may_fail_to_open_one
 claim 'a push goes to the source, wherever the remotes in the sandbox lead' is_pushed_to_its_source
 claim 'a push is of any size' is_pushed_in_pieces
 claim 'AC-16: a push that fails is told, and the sandbox goes on' may_fail_to_push
@@ -310,6 +315,8 @@ claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'what two snapshots differ in is in diffs/; and neither is browsed' is_compared
 claim 'what a reset throws away comes back, with its commits, and stays' previous_comes_back
 claim 'DAYTONA_SIMPLE_EXEC=1 has a command in one request, its streams merged' merges_streams
+claim 'AC-16, AC-22: without the token nothing is pushed, and the result says so' \
+	needs_the_token_to_push
 claim 'AC-20: a clone that fails leaves no sandbox' leaves_nothing_when_it_fails
 claim 'AC-9, AC-10: teardown removes it, once and again' is_removed
 finish

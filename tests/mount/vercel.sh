@@ -90,6 +90,11 @@ claim 'its branch is checked out, and its remote has no token' has_its_branch
 claim 'what is written here is there, in two requests' took 2 writes_and_executes
 claim 'what is made there is here' reads_what_is_made_there
 claim 'a thousand files take two requests' a_thousand_take_two
+claim 'its commits are brought here and pushed' is_pushed
+claim 'a pull request is opened' opens_a_pull_request
+claim 'it is against the default branch, which the API is asked for once' \
+	is_against_the_default_branch
+claim 'one that fails is told, and the push stands' may_fail_to_open_one
 claim 'one that has stopped is woken' is_woken
 claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'no token is shown' shows_no_token
