@@ -47,6 +47,25 @@ runs_python() {
 	same 42 "$(exec_in a '{"argv":["python3","-c","print(6 * 7)"]}')"
 }
 
+# There is no list of programs that may run.
+runs_what_is_there() {
+	for words in '"env","true"' '"dd","if=/dev/null"' '"find",".","-maxdepth","0"'; do
+		exec_in a "{\"argv\":[$words]}" >"$ROOM/out"
+		same 0 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+	done
+	same '' "$(exec_in a '{"argv":["no-such-program"]}')"
+	same 127 "$(cut -d ' ' -f 1 "$MNT/a/status")"
+}
+
+lists() {
+	mkdir "$MNT/a/list"
+	same '' "$(ls -A "$MNT/a/list")"
+	exec_in a '{"argv":["touch","list/b","list/a"]}'
+	same 'a b' "$(ls "$MNT/a/list" | xargs)"
+	expect ENOENT stat "$MNT/a/missing"
+	refuse ls "$MNT/a/missing"
+}
+
 has_its_branch() {
 	same sandbox/a "$(exec_in a '{"argv":["git","symbolic-ref","--short","HEAD"]}')"
 	like 'http*://127.0.0.1:*/acme/widgets.git' \
@@ -77,18 +96,24 @@ shows_no_token() {
 is_removed() {
 	teardown first a
 	until [ -z "$(cloud_control living)" ]; do tick; done
+	teardown first a
 }
 
 serve
 claim 'VERCEL=1 takes Vercel' is_taken_by_the_environment
-claim 'a sandbox with a repository is made and listed in three requests' is_made_in_three_requests
+claim 'create: a sandbox with a repository is made and listed in three requests' \
+	is_made_in_three_requests
 claim 'what was read takes none' took 0 is_read_again
-claim 'a command has streams apart and a status, in one request' took 1 has_streams_and_a_status
-claim 'a command has a directory, variables and a timeout' has_its_options
-claim 'Python code runs' runs_python
+claim 'execute: stdout, stderr and exitCode, in one request' took 1 has_streams_and_a_status
+claim 'execute: cwd, env and timeout' has_its_options
+claim 'execute: Python code' runs_python
+claim 'execute: whatever is there runs, and what is not is 127' runs_what_is_there
 claim 'its branch is checked out, and its remote has no token' has_its_branch
-claim 'what is written here is there, in two requests' took 2 writes_and_executes
-claim 'what is made there is here' reads_what_is_made_there
+claim 'writeFile: any bytes, and parents are made; with execute, two requests' \
+	took 2 writes_and_executes
+claim 'readFile: what is made there is here, and what is not there is ENOENT' \
+	reads_what_is_made_there
+claim 'listFiles: names, and none of an empty directory' lists
 claim 'a thousand files take two requests' a_thousand_take_two
 claim 'its commits are brought here and pushed' is_pushed
 claim 'a pull request is opened' opens_a_pull_request
@@ -98,6 +123,6 @@ claim 'one that fails is told, and the push stands' may_fail_to_open_one
 claim 'one that has stopped is woken' is_woken
 claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'no token is shown' shows_no_token
-claim 'it is removed there' is_removed
+claim 'cleanup: it is removed there, once and again' is_removed
 claim 'nothing was asked that Vercel does not know' asks_for_nothing_unknown
 claim 'the mount ends' unmount
