@@ -381,6 +381,9 @@ static int make(struct making *k, struct sbx_error *err)
 		return r;
 	if (!r)
 		r = finish(k, err);
+	/* Its session has ended, or is about to: there is nothing to wait for. */
+	if (r == -EBUSY && !k->was_there)
+		r = sbx_fail(err, ESTALE, "the sandbox has stopped while it was made");
 	if (r && r != -EINTR && !k->was_there)
 		vercel_unmake(&k->v->base, k->req->name, NULL, k->cancelled, NULL);
 	return r;

@@ -549,6 +549,81 @@ static void whatever_fails_later_leaves_none(void **state)
 	is_refused(NULL, EREMOTEIO, "the sandbox has stopped while it was made");
 }
 
+static const struct met {
+	const char *fault, *members;
+	int code;
+} faults[] = {
+        {"lost", "", EREMOTEIO},
+        {"reset", "", EREMOTEIO},
+        {"cut", ", \"lines\": 0", EREMOTEIO},
+        {"html", "", EPROTO},
+        {"answer", ", \"body\": \"{}\"", EPROTO},
+        {"answer", ", \"body\": \"[[[[[\"", EPROTO},
+        {"status", ", \"status\": 500", EREMOTEIO},
+        {"status", ", \"status\": 502", EREMOTEIO},
+        {"status", ", \"status\": 503", EREMOTEIO},
+        {"status", ", \"status\": 401", EKEYREJECTED},
+        {"status", ", \"status\": 403", EKEYREJECTED},
+        {"later", ", \"seconds\": 5000", EAGAIN},
+        {"echo", "", EINVAL},
+};
+
+/* What is there in place of a stream of lines may be one that was cut. */
+static bool may_be(const char *op, const struct met *f, int r)
+{
+	return r == -f->code || (r == -EREMOTEIO && strcmp(op, "run") == 0 && f->code == EPROTO);
+}
+
+/* Whether it is made, or not for that reason, nothing is left of it. */
+static void meet(const char *op, const struct met *f)
+{
+	const bool plain = strcmp(op, "session") == 0 || strcmp(op, "policy") == 0;
+	char members[128];
+	int r;
+
+	vercel_forget();
+	vercel_tell("switch", "{\"pending\": 2, \"echoes_policy\": false}");
+	snprintf(members, sizeof(members), "%s, \"times\": 9", f->members);
+	vercel_fault(op, f->fault, members);
+	r = vercel_try_make(vercel_name(), plain ? NULL : vercel_source(), &m);
+	if (r == 0)
+		vercel_drop(m);
+	else if (!may_be(op, f, r))
+		fail_msg("%s %s%s: %d, %s", op, f->fault, f->members, r, vercel_error()->text);
+	vercel_tell("reset", "{}");
+	if (*vercel_control("living"))
+		fail_msg("%s %s%s: %s is left", op, f->fault, f->members, vercel_control("living"));
+}
+
+static void whatever_fails_leaves_no_sandbox(void **state)
+{
+	static const char *const ops[] = {"create_runtime", "session", "policy", "run"};
+
+	(void)state;
+	vercel_config.net = "none";
+	vercel_provide();
+	for (size_t o = 0; o < SBX_ARRAY_SIZE(ops); o++)
+		for (size_t i = 0; i < SBX_ARRAY_SIZE(faults); i++)
+			meet(ops[o], &faults[i]);
+}
+
+static void one_that_vanishes_is_told(void **state)
+{
+	static const char *const ops[] = {"session", "policy", "run"};
+
+	(void)state;
+	vercel_config.net = "none";
+	vercel_provide();
+	for (size_t o = 0; o < SBX_ARRAY_SIZE(ops); o++) {
+		vercel_forget();
+		vercel_tell("switch", "{\"pending\": 2, \"echoes_policy\": false}");
+		vercel_fault(ops[o], "gone", "");
+		if (vercel_try_make(vercel_name(), vercel_source(), &m) != -ESTALE)
+			fail_msg("%s: %s", ops[o], vercel_error()->text);
+		assert_string_equal(vercel_control("living"), "");
+	}
+}
+
 static void a_lost_answer_of_the_script_does_no_harm(void **state)
 {
 	(void)state;
@@ -658,6 +733,8 @@ int main(void)
 	        CASE(a_refusal_shows_no_secret),
 	        CASE(asking_too_often_is_waited_for),
 	        CASE(whatever_fails_later_leaves_none),
+	        CASE(whatever_fails_leaves_no_sandbox),
+	        CASE(one_that_vanishes_is_told),
 	        CASE(a_lost_answer_of_the_script_does_no_harm),
 	        CASE(it_is_given_up),
 	        CASE(it_says_what_it_is_at),
