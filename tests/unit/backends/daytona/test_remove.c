@@ -246,6 +246,90 @@ static void a_list_that_is_none_is_told(void **state)
 	}
 }
 
+/* ---- faults at each of them ---- */
+
+static const struct met {
+	const char *fault;
+	int code; /* when it lasts */
+	bool passes;
+} lasting[] = {
+        {"\"lost\"", EREMOTEIO, true},
+        {"\"reset\"", EREMOTEIO, true},
+        {"\"cut\"", EREMOTEIO, true},
+        {"\"status\", \"status\": 500", EREMOTEIO, true},
+        {"\"status\", \"status\": 502", EREMOTEIO, true},
+        {"\"status\", \"status\": 503", EREMOTEIO, true},
+        {"\"later\", \"seconds\": 5000", EAGAIN, false},
+        {"\"status\", \"status\": 401", EKEYREJECTED, false},
+        {"\"status\", \"status\": 403", EKEYREJECTED, false},
+        {"\"html\"", EPROTO, false},
+        {"\"answer\", \"body\": \"[[[[[\"", EPROTO, false},
+        {"\"stall\"", ETIMEDOUT, false},
+        {"\"echo\"", EINVAL, false},
+};
+
+/* OP meets each fault once, and as often as it is asked. READ: it needs what is answered. */
+static void meet_all(const char *op, bool read, int (*try)(void))
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(lasting); i++) {
+		const struct met *f = &lasting[i];
+		int r;
+
+		if (!read && strncmp(f->fault, "\"answer", 7) == 0)
+			continue;
+		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": %s, \"times\": 99}", op,
+		             f->fault);
+		r = try();
+		daytona_tell("reset", "{}");
+		if (r != -f->code)
+			fail_msg("%s %s: %d, %s", op, f->fault, r, daytona_error()->text);
+		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": %s}", op, f->fault);
+		r = try();
+		daytona_tell("reset", "{}");
+		if (r != (f->passes ? 0 : -f->code))
+			fail_msg("%s %s once: %d, %s", op, f->fault, r, daytona_error()->text);
+	}
+}
+
+static struct sbx_machine *met;
+
+static int try_look(void)
+{
+	struct sbx_machine_look look;
+
+	return met->provider->impl->look(met, &look, NULL, daytona_error());
+}
+
+static int try_touch(void)
+{
+	return met->provider->impl->touch(met, NULL, daytona_error());
+}
+
+static int try_find(void)
+{
+	struct found found;
+
+	return find(DAYTONA_LABEL_OF_TESTS, &found, 0);
+}
+
+static int try_unmake(void)
+{
+	return unmake("none", met->handle);
+}
+
+static void faults_are_overcome_or_told(void **state)
+{
+	(void)state;
+	daytona_config.ask_ms = 500;
+	daytona_provide();
+	met = daytona_made(NULL);
+	meet_all("look", true, try_look);
+	meet_all("touch", false, try_touch);
+	meet_all("list", true, try_find);
+	meet_all("delete", false, try_unmake);
+	daytona_provider->impl->release(met);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, daytona_set_up, daytona_tear_down)
 
 int main(void)
@@ -261,6 +345,7 @@ int main(void)
 	        CASE(those_that_are_gone_are_not_found),
 	        CASE(what_has_another_label_is_left_alone),
 	        CASE(a_list_that_is_none_is_told),
+	        CASE(faults_are_overcome_or_told),
 	};
 
 	return cmocka_run_group_tests(tests, daytona_servers_start, daytona_servers_stop);

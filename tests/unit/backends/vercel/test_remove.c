@@ -415,6 +415,100 @@ static void a_life_has_an_end(void **state)
 	vercel_drop(m);
 }
 
+/* ---- faults at each of them ---- */
+
+static const struct met {
+	const char *fault, *members;
+	int code; /* when it lasts */
+	bool passes;
+} faults[] = {
+        {"lost", "", EREMOTEIO, true},
+        {"reset", "", EREMOTEIO, true},
+        {"cut", "", EREMOTEIO, true},
+        {"status", ", \"status\": 500", EREMOTEIO, true},
+        {"status", ", \"status\": 502", EREMOTEIO, true},
+        {"status", ", \"status\": 503", EREMOTEIO, true},
+        {"later", ", \"seconds\": 5000", EAGAIN, false},
+        {"status", ", \"status\": 401", EKEYREJECTED, false},
+        {"status", ", \"status\": 403", EKEYREJECTED, false},
+        {"html", "", EPROTO, false},
+        {"answer", ", \"body\": \"[[[[[\"", EPROTO, false},
+        {"echo", "", EINVAL, false},
+};
+
+/* OP meets each fault once, and as often as it is asked. REPEATED: it is sent again; READ: it needs
+ * what is answered. */
+static void meet_all(const char *op, bool repeated, bool read, int (*try)(void))
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(faults); i++) {
+		const struct met *f = &faults[i];
+		char members[128];
+		int r;
+
+		if (!read && strcmp(f->fault, "answer") == 0)
+			continue;
+		/* A longer life that is refused is another case: see a_life_has_an_end. */
+		if (!repeated && f->code == EINVAL)
+			continue;
+		snprintf(members, sizeof(members), "%s, \"times\": 99", f->members);
+		vercel_fault(op, f->fault, members);
+		r = try();
+		vercel_tell("reset", "{}");
+		if (r != -f->code)
+			fail_msg("%s %s%s: %d, %s", op, f->fault, f->members, r,
+			         vercel_error()->text);
+		vercel_fault(op, f->fault, f->members);
+		r = try();
+		vercel_tell("reset", "{}");
+		if (r != (repeated && f->passes ? 0 : -f->code))
+			fail_msg("%s %s%s once: %d, %s", op, f->fault, f->members, r,
+			         vercel_error()->text);
+	}
+}
+
+static int try_look(void)
+{
+	struct sbx_machine_look look;
+
+	return m->provider->impl->look(m, &look, NULL, vercel_error());
+}
+
+/* A life that is as long as it has to be already is not made longer. */
+static int try_touch(void)
+{
+	struct vercel_machine *machine = vercel_machine_of(m);
+
+	pthread_mutex_lock(&machine->lock);
+	machine->due_ms -= 5000;
+	pthread_mutex_unlock(&machine->lock);
+	return touch();
+}
+
+static int try_find(void)
+{
+	struct found found;
+	const int r = find(VERCEL_LABEL_OF_TESTS, &found);
+
+	free(found.handle);
+	return r;
+}
+
+static int try_unmake(void)
+{
+	return unmake(vercel_name_of(m));
+}
+
+static void faults_are_overcome_or_told(void **state)
+{
+	(void)state;
+	m = vercel_made(NULL);
+	meet_all("look", true, true, try_look);
+	meet_all("list", true, true, try_find);
+	meet_all("extend", false, false, try_touch);
+	meet_all("delete", true, false, try_unmake);
+	vercel_drop(m);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, vercel_set_up, vercel_tear_down)
 
 int main(void)
@@ -439,6 +533,7 @@ int main(void)
 	        CASE(a_touch_wakes_nobody),
 	        CASE(a_touch_of_one_that_is_gone_is_told),
 	        CASE(a_life_has_an_end),
+	        CASE(faults_are_overcome_or_told),
 	};
 
 	return cmocka_run_group_tests(tests, vercel_servers_start, vercel_servers_stop);
