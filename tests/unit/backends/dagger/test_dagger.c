@@ -1082,6 +1082,138 @@ static void faults_are_told(void **state)
 	assert_int_equal(count("run"), (int)SBX_ARRAY_SIZE(rows) + 1);
 }
 
+/* What a query may meet that is sent again where its answer was lost. */
+static const struct met {
+	const char *fault;
+	int code; /* when it lasts */
+	bool passes;
+} lasting[] = {
+        {"\"lost\"", EREMOTEIO, true},
+        {"\"reset\"", EREMOTEIO, true},
+        {"\"cut\"", EREMOTEIO, true},
+        {"\"status\",\"status\":500,\"body\":\"panic\"", EREMOTEIO, true},
+        {"\"status\",\"status\":502,\"body\":\"http do: x\"", EREMOTEIO, true},
+        {"\"status\",\"status\":503", EREMOTEIO, true},
+        {"\"status\",\"status\":401", EKEYREJECTED, false},
+        {"\"status\",\"status\":429", EAGAIN, true},
+        {"\"html\"", EPROTO, false},
+        {"\"answer\",\"body\":\"{}\"", EPROTO, false},
+        {"\"answer\",\"body\":\"[[[[\"", EPROTO, false},
+        {"\"answer\",\"body\":\"{\\\"data\\\":{}}\"", EPROTO, false},
+        {"\"error\",\"message\":\"x: no space left on device\"", ENOSPC, false},
+        {"\"echo\"", EREMOTEIO, false},
+};
+
+/* OP meets the fault once, and as often as it is asked. TRY answers a negative errno, or 0. */
+static void meet_all(const char *op, int (*try)(struct sbx_error *err))
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(lasting); i++) {
+		const struct met *m = &lasting[i];
+		struct sbx_error err = SBX_ERROR_INIT;
+		char often[512];
+		int r;
+
+		snprintf(often, sizeof(often), "%s,\"times\":99", m->fault);
+		fault(op, often);
+		r = try(&err);
+		control("POST", "reset", NULL);
+		if (r != -m->code || err.code != m->code || !*err.text)
+			fail_msg("%s %s: %d, not %d: %s", op, m->fault, -r, m->code, err.text);
+		expect_no_secret(&err);
+		fault(op, m->fault);
+		err = SBX_ERROR_INIT;
+		r = try(&err);
+		control("POST", "reset", NULL);
+		if (r != (m->passes ? 0 : -m->code))
+			fail_msg("%s %s once: %d, %s", op, m->fault, -r, err.text);
+	}
+}
+
+static const char *wanted_source;
+
+/* Of a provider of its own, whose first query is the first of a session; nothing is left of it. */
+static int try_make(struct sbx_error *err)
+{
+	struct sbx_machine_request req = request();
+	struct sbx_machine *m = NULL;
+	int r;
+
+	close_provider();
+	open_provider();
+	req.source = wanted_source;
+	req.branch = wanted_source ? "sandbox/a" : NULL;
+	r = provider->impl->make(provider, &req, &m, NULL, err);
+	if (r == 0) {
+		assert_int_equal(provider->impl->unmake(provider, req.name, m->handle, NULL, err),
+		                 0);
+		provider->impl->release(m);
+	} else {
+		assert_null(m);
+	}
+	assert_int_equal(scratch_count(scratch_path("state/dagger")), 0);
+	return r;
+}
+
+static void whatever_fails_leaves_no_machine(void **state)
+{
+	(void)state;
+	make_source();
+	wanted_source = source();
+	meet_all("upload", try_make);
+	wanted_source = NULL;
+	meet_all("probe", try_make);
+	meet_all("create", try_make);
+}
+
+static void whatever_fails_at_a_server_leaves_no_machine(void **state)
+{
+	(void)state;
+	make_source();
+	serve_github();
+	config.git_token = git_token;
+	wanted_source = "org/source";
+	meet_all("secret", try_make);
+	meet_all("git", try_make);
+}
+
+static int try_put(struct sbx_error *err)
+{
+	const struct sbx_machine_file file = text_file(1, "put");
+
+	return put(&file, 1, err);
+}
+
+static int try_look(struct sbx_error *err)
+{
+	struct sbx_machine_look l;
+
+	return provider->impl->look(machine, &l, NULL, err);
+}
+
+static int try_touch(struct sbx_error *err)
+{
+	return provider->impl->touch(machine, NULL, err);
+}
+
+/* What has not changed is saved already. */
+static int try_save(struct sbx_error *err)
+{
+	run("echo more >>/work/kept");
+	return provider->impl->save(machine, NULL, err);
+}
+
+static void whatever_fails_leaves_the_machine(void **state)
+{
+	(void)state;
+	make_plain();
+	run("echo kept >/work/kept");
+	meet_all("upload", try_put);
+	meet_all("look", try_look);
+	meet_all("look", try_touch);
+	meet_all("export", try_save);
+	assert_string_equal(run("head -n 1 /work/kept"), "kept\n");
+}
+
 static void a_container_needs_a_shell(void **state)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
@@ -1993,6 +2125,9 @@ int main(void)
 	        CASE(a_put_is_given_up),
 	        CASE(a_lost_answer_is_asked_for_again),
 	        CASE(faults_are_told),
+	        CASE(whatever_fails_leaves_no_machine),
+	        CASE(whatever_fails_at_a_server_leaves_no_machine),
+	        CASE(whatever_fails_leaves_the_machine),
 	        CASE(a_container_needs_a_shell),
 	        CASE(a_wrong_token_is_said),
 	        CASE(no_server_is_said),
