@@ -109,9 +109,13 @@ static void remove_job(struct job *job)
 		j->last = at;
 }
 
+/*
+ * Where a machine does one thing at a time it could not be asked before the command's end, and what
+ * the command changes comes with that: until then what is here is right.
+ */
 static void set_busy(struct remote_jobs *j, bool busy)
 {
-	remote_tree_busy(j->config.tree, busy);
+	remote_tree_busy(j->config.tree, busy && j->parallel);
 	remote_sync_busy(j->config.sync, busy);
 }
 

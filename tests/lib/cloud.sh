@@ -155,6 +155,31 @@ may_fail_to_open_one() {
 	rm "$ROOM/api.mode"
 }
 
+# A command whose request OP is not answered holds up neither the files of its sandbox, nor another
+# one; and who waits for it is let go.
+stalls_nobody() {
+	box q
+	exec_in a '{"argv":["true"]}'
+	cat "$MNT/q/README.md" "$MNT/a/README.md"
+	ls -lR "$MNT/a"
+	cloud_control reset '{}'
+	cloud_control fault "{\"op\": \"$1\", \"fault\": \"stall\"}"
+	"$TOOL" result "$MNT/a/ctl/exec" echo stalled &
+	waits=$!
+	until [ "$(cloud_control "count/$1")" = 1 ]; do tick; done
+	ls -lR "$MNT/a"
+	same hello "$(cat "$MNT/a/README.md")"
+	echo meanwhile >"$MNT/a/meanwhile"
+	same meanwhile "$(cat "$MNT/a/meanwhile")"
+	same other "$(exec_in q '{"argv":["echo","other"]}')"
+	teardown q
+	kill "$waits" || :
+	wait "$waits" || :
+	echo KILL >"$MNT/a/ctl/jobs/last/kill" || :
+	same meanwhile "$(exec_in a '{"argv":["cat","meanwhile"]}')"
+	rm "$MNT/a/meanwhile"
+}
+
 # A pause of two seconds has changes sent, so that a slow machine may have to be tried again.
 a_thousand_take_two() {
 	[ -e "$ROOM/many.tar" ] || thousand_files

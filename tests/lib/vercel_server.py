@@ -148,7 +148,9 @@ def check_create(body):
 def handle_create(request, origin=None):
     body = request.json
     check_create(body)
-    if "projectId" in body and body["projectId"] != project:
+    if origin is None and "projectId" not in body:
+        request.violation("it names no project")
+    if body.get("projectId", project) != project:
         raise Refused(404, "not_found", "Project not found.")
     box = store.boxes.add(body, project)
     try:
@@ -574,6 +576,8 @@ class Handler(loopback.Handler):
         for name in ("project", "projectId"):
             if dict(self.query).get(name, project) != project:
                 raise Refused(404, "not_found", "Project not found.")
+            if name + "?" in self.table.query and name not in dict(self.query):
+                self.violation("it names no project")
         if self.table.body is None:
             if self.body:
                 self.violation("it has a body")

@@ -384,6 +384,7 @@ claim "RefreshFromHost" refreshes_from_this_host
 claim "what a command starts ends with it" cannot_go_on
 claim "a thousand files take two requests" a_thousand_take_two
 claim "nothing is spawned, nothing runs beside another, signals only end" lives_with_its_query
+claim "one that is not answered holds no file up, and no other sandbox" stalls_nobody run
 claim "networks that an engine cannot close are refused" refuses_what_an_engine_lacks
 ends 0.21
 cloud_end

@@ -41,7 +41,7 @@ static atomic_int idle, altered;
 
 /* ---- a tree, of which answers say that something changed ---- */
 
-static atomic_int tree_busy, asked, taken;
+static atomic_int tree_busy, sync_busy, asked, taken;
 static uint64_t seen_last;
 
 void remote_tree_busy(struct remote_tree *t, bool busy)
@@ -53,7 +53,7 @@ void remote_tree_busy(struct remote_tree *t, bool busy)
 void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 {
 	(void)t;
-	assert(tree_busy);
+	assert(sync_busy);
 	atomic_fetch_add(&asked, 1);
 	remote_text_add(body, "r_say M - 0 0 0 '" MANIFEST "'\n");
 }
@@ -99,6 +99,7 @@ static atomic_int boarded, landed, landed_well, sync_busy;
 
 void remote_sync_busy(struct remote_sync *s, bool busy)
 {
+	atomic_store(&sync_busy, busy);
 	(void)s;
 	atomic_store(&sync_busy, busy);
 }
@@ -400,7 +401,7 @@ static void connect_jobs(void)
 static int set_up_apart(void **state)
 {
 	(void)state;
-	idle = altered = tree_busy = asked = taken = boarded = landed = landed_well = 0;
+	idle = altered = tree_busy = sync_busy = asked = taken = boarded = landed = landed_well = 0;
 	lags = flushes = 0;
 	held = held_flush = false;
 	flushing = NULL;
