@@ -880,6 +880,21 @@ static void catch_up(struct remote_news *w, const char *path)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* The root, which lies in no directory, has its mode there too. */
+static int apply_root(struct remote_news *w, const struct remote_listed *l)
+{
+	struct entry e = {.dirfd = w->tree->root, .name = ".", .path = "", .node = w->tree->top};
+	int r = 0;
+
+	if (!S_ISDIR(l->mode) || touched(w, ""))
+		return 0;
+	remote_hold_begin(&w->hold, w->tree);
+	if (e.node->told_ns <= w->begun_ns)
+		r = fstat(e.dirfd, &e.st) < 0 ? -errno : set_mode(w, &e, (l->mode & 07777) | 0700);
+	remote_hold_end(&w->hold);
+	return r;
+}
+
 int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 {
 	int r = 0, replaced;
@@ -887,6 +902,8 @@ int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].complete)
 			catch_up(w, m->items[i].path);
+	if (m->n && !m->items[0].path[0])
+		r = apply_root(w, &m->items[0]);
 	for (size_t i = m->n && !m->items[0].path[0]; i < m->n && !r;)
 		r = apply_group(w, m, &i);
 	for (size_t i = 0; i < m->n && !r; i++)

@@ -14,6 +14,16 @@ modes() {
 	expect ENOENT chmod missing 0644
 }
 
+mode_of_the_root() {
+	run a chmod 751 .
+	same 0751 "$("$TOOL" stat . mode)"
+	run a chmod 755 .
+	same 0755 "$("$TOOL" stat . mode)"
+	expect 0 chmod . 0775
+	same 775 "$(run a stat -c %a .)"
+	same 0775 "$("$TOOL" stat . mode)"
+}
+
 no_setuid() {
 	cp "$TOOL" prog
 	expect 0\|EPERM chmod prog 4755
@@ -128,6 +138,7 @@ claim "mounting" mount_repo
 claim "mkdir" box a
 cd "$MNT/a" || exit 1
 claim "chmod" modes
+claim_away "the root has the mode that a command gives it" mode_of_the_root
 claim "neither chmod nor open can set setuid or setgid" no_setuid
 claim "but of a directory setgid, and what is made in it is as it says" setgid_directories
 claim "chown to oneself works, to others is EPERM" owners

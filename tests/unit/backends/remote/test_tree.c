@@ -356,6 +356,7 @@ static void test_new_while_commands_run(void **state)
 	refresh(true);
 	tf.tree->times.fresh_ms = 100;
 	tf.link.calls = 0;
+	tf.altered = 0; /* the root got its mode */
 	assert_true(is_here("f", SBX_NEED_ATTR));
 	remote_tree_busy(tf.tree, true);
 	usleep(110000);
