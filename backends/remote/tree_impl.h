@@ -210,6 +210,21 @@ struct remote_hold {
 void remote_hold_begin(struct remote_hold *h, struct remote_tree *t);
 void remote_hold_end(struct remote_hold *h);
 void remote_hold_breathe(struct remote_hold *h);
+/*
+ * A directory of the copy whose owner may not write, because at the machine he may not. R is the
+ * result of a change to it: whether that was refused for this, and is to be done once more. With
+ * the turn held from the change to tighten, which gives the directory its mode back.
+ */
+struct remote_loosened {
+	mode_t mode;
+	bool is;
+};
+bool remote_loosen(struct remote_loosened *l, int dirfd, int r);
+void remote_tighten(const struct remote_loosened *l, int dirfd);
+/* As unlinkat(2), also in such a directory. 0 or -errno. */
+int remote_unlink(int dirfd, const char *name, int flags);
+/* That of the copy of a directory which has MODE there: its owner may look into it. */
+mode_t remote_mode_of_dir(mode_t mode);
 /* Whether L is of the version V, by all but ctime_ns. */
 bool remote_version_is(const struct remote_version *v, const struct remote_listed *l);
 struct remote_version remote_version_of(const struct remote_listed *l);

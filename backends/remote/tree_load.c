@@ -36,7 +36,14 @@ int remote_node_keep(struct remote_tree *t, int fd, enum remote_state state,
 
 int remote_dir_keep(int fd)
 {
-	return fsetxattr(fd, ATTRIBUTE, "L", 1, 0) < 0 ? -errno : 0;
+	struct remote_loosened l = {0};
+	int r;
+
+	do
+		r = fsetxattr(fd, ATTRIBUTE, "L", 1, 0) < 0 ? -errno : 0;
+	while (remote_loosen(&l, fd, r));
+	remote_tighten(&l, fd);
+	return r;
 }
 
 /* The attribute of what is open at FD, O_PATH; "" where there is none. */

@@ -39,6 +39,40 @@ void remote_hold_breathe(struct remote_hold *h)
 	remote_hold_begin(h, h->tree);
 }
 
+bool remote_loosen(struct remote_loosened *l, int dirfd, int r)
+{
+	struct stat st;
+
+	if (r != -EACCES || l->is || fstat(dirfd, &st) < 0 || (st.st_mode & 0300) == 0300)
+		return false;
+	l->mode = st.st_mode & 07777;
+	l->is = fchmod(dirfd, l->mode | 0700) == 0;
+	return l->is;
+}
+
+void remote_tighten(const struct remote_loosened *l, int dirfd)
+{
+	if (l->is)
+		fchmod(dirfd, l->mode);
+}
+
+int remote_unlink(int dirfd, const char *name, int flags)
+{
+	struct remote_loosened l = {0};
+	int r;
+
+	do
+		r = unlinkat(dirfd, name, flags) < 0 ? -errno : 0;
+	while (remote_loosen(&l, dirfd, r));
+	remote_tighten(&l, dirfd);
+	return r;
+}
+
+mode_t remote_mode_of_dir(mode_t mode)
+{
+	return (mode & 07777) | 0500;
+}
+
 static struct timespec time_of(int64_t ns)
 {
 	int64_t seconds = ns / 1000000000, rest = ns % 1000000000;
@@ -130,30 +164,44 @@ static int make_other(struct remote_tree *t, int dirfd, const char *name,
 	case S_IFLNK:
 		return make_link(t, dirfd, name, l);
 	case S_IFDIR:
-		r = mkdirat(dirfd, name, mode | 0700);
+		r = mkdirat(dirfd, name, 0700);
 		break;
 	default:
 		r = mknodat(dirfd, name, (l->mode & S_IFMT) | mode, 0);
 	}
 	/* The umask took something; nobody has put a link there, because the turn is held. */
-	if (r < 0 || fchmodat(dirfd, name, S_ISDIR(l->mode) ? mode | 0700 : mode, 0) < 0)
+	if (r < 0 ||
+	    fchmodat(dirfd, name, S_ISDIR(l->mode) ? remote_mode_of_dir(mode) : mode, 0) < 0)
 		return -errno;
+	return 0;
+}
+
+static int make_one(struct remote_tree *t, int dirfd, const char *name,
+                    const struct remote_listed *l)
+{
+	const struct remote_version v = remote_version_of(l);
+	int fd;
+
+	if (!S_ISREG(l->mode))
+		return make_other(t, dirfd, name, l);
+	fd = make_file(t, dirfd, name, &v, l->mode, l->mtime_ns);
+	if (fd < 0)
+		return fd;
+	close(fd);
 	return 0;
 }
 
 static int make(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l)
 {
 	const struct timespec times[2] = {time_of(l->mtime_ns), time_of(l->mtime_ns)};
-	const struct remote_version v = remote_version_of(l);
+	struct remote_loosened loosened = {0};
 	int r;
 
-	if (S_ISREG(l->mode)) {
-		_cleanup_fd_ int fd = make_file(t, dirfd, name, &v, l->mode, l->mtime_ns);
-
-		return fd < 0 ? fd : 0;
-	}
-	r = make_other(t, dirfd, name, l);
-	if (!r)
+	do
+		r = make_one(t, dirfd, name, l);
+	while (remote_loosen(&loosened, dirfd, r));
+	remote_tighten(&loosened, dirfd);
+	if (!r && !S_ISREG(l->mode))
 		utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW);
 	return r;
 }
@@ -194,7 +242,7 @@ int remote_place(struct remote_tree *t, int dirfd, const char *name, const struc
 		return r;
 	r = note_made(t, dirfd, name, &v, parent, ret);
 	if (r)
-		unlinkat(dirfd, name, S_ISDIR(l->mode) ? AT_REMOVEDIR : 0);
+		remote_unlink(dirfd, name, S_ISDIR(l->mode) ? AT_REMOVEDIR : 0);
 	return r;
 }
 
@@ -210,11 +258,17 @@ static int take_name(struct remote_tree *t, const char *temp, int dirfd, const c
                      bool same)
 {
 	_cleanup_fd_ int new = sbx_beneath_open(t->temp, temp, O_PATH);
+	struct remote_loosened loosened = {0};
+	int r;
 
 	if (new < 0)
 		return new;
-	if (renameat(t->temp, temp, dirfd, name) < 0)
-		return -errno;
+	do
+		r = renameat(t->temp, temp, dirfd, name) < 0 ? -errno : 0;
+	while (remote_loosen(&loosened, dirfd, r));
+	remote_tighten(&loosened, dirfd);
+	if (r)
+		return r;
 	if (same)
 		sbx_sandbox_replaced(t->cfg.sandbox, old, new);
 	return 0;

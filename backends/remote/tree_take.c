@@ -106,10 +106,13 @@ static void forget(struct remote_tree *t, const struct entry *e)
 /* Removes what is no directory. 0, or 1: it stays. */
 static int remove_file(struct remote_news *w, struct entry *e)
 {
+	int r;
+
 	if (is_kept(w, e))
 		return 1;
-	if (unlinkat(e->dirfd, e->name, 0) < 0)
-		return errno == ENOENT ? 0 : -errno;
+	r = remote_unlink(e->dirfd, e->name, 0);
+	if (r)
+		return r == -ENOENT ? 0 : r;
 	forget(w->tree, e);
 	w->altered = true;
 	return 0;
@@ -117,8 +120,10 @@ static int remove_file(struct remote_news *w, struct entry *e)
 
 static int remove_empty(struct remote_news *w, struct entry *e)
 {
-	if (unlinkat(e->dirfd, e->name, AT_REMOVEDIR) < 0)
-		return errno == ENOTEMPTY || errno == EEXIST ? 1 : errno == ENOENT ? 0 : -errno;
+	int r = remote_unlink(e->dirfd, e->name, AT_REMOVEDIR);
+
+	if (r)
+		return r == -ENOTEMPTY || r == -EEXIST ? 1 : r == -ENOENT ? 0 : r;
 	forget(w->tree, e);
 	w->altered = true;
 	return 0;
@@ -556,7 +561,7 @@ static int update(struct remote_news *w, struct entry *e, const struct remote_li
 		return update_link(w, e, l);
 	case S_IFDIR:
 		check_dir(w, e->node, l);
-		return set_mode(w, e, (l->mode & 07777) | 0700);
+		return set_mode(w, e, remote_mode_of_dir(l->mode));
 	default:
 		r = set_mode(w, e, l->mode & 0777);
 		if (!r)
@@ -890,7 +895,8 @@ static int apply_root(struct remote_news *w, const struct remote_listed *l)
 		return 0;
 	remote_hold_begin(&w->hold, w->tree);
 	if (e.node->told_ns <= w->begun_ns)
-		r = fstat(e.dirfd, &e.st) < 0 ? -errno : set_mode(w, &e, (l->mode & 07777) | 0700);
+		r = fstat(e.dirfd, &e.st) < 0 ? -errno
+		                              : set_mode(w, &e, remote_mode_of_dir(l->mode));
 	remote_hold_end(&w->hold);
 	return r;
 }

@@ -24,6 +24,34 @@ mode_of_the_root() {
 	same 0775 "$("$TOOL" stat . mode)"
 }
 
+# Where the owner may not write, the host is refused at once, and commands may have changed it.
+closed_directories() {
+	run a sh -c 'mkdir -p ro/d; echo f >ro/f; chmod 555 ro/d ro'
+	same "0555 0555" "$("$TOOL" stat ro mode) $("$TOOL" stat ro/d mode)"
+	if [ "$(id -u)" != 0 ]; then
+		expect EACCES open ro/new O_CREAT\|O_WRONLY 644
+		expect EACCES unlink ro/f
+		expect EACCES mkdir ro/d/new 755
+	fi
+	run a sh -c 'chmod 755 ro ro/d; rm ro/f; echo g >ro/g; echo h >ro/d/h; chmod 555 ro ro/d'
+	same 'd g' "$(ls ro | paste -sd ' ')"
+	same 'g h' "$(cat ro/g ro/d/h | paste -sd ' ')"
+	same "0555 0555" "$("$TOOL" stat ro mode) $("$TOOL" stat ro/d mode)"
+	run a sh -c 'chmod 755 ro; echo new >ro/n; mv ro/n ro/g; mkdir ro/e; chmod 555 ro'
+	same 'new d e g' "$(cat ro/g) $(ls ro | paste -sd ' ')"
+	touch -d @1000 ro
+	same '555 1000' "$(run a stat -c '%a %Y' ro)"
+	expect 0 chmod ro 0755
+	echo mine >ro/mine
+	expect 0 chmod ro 0555
+	same '555 mine' "$(run a sh -c 'stat -c %a ro; cat ro/mine' | paste -sd ' ')"
+	same 0555 "$("$TOOL" stat ro mode)"
+	run a sh -c 'chmod -R u+w ro; rm -r ro/d/h ro/mine; chmod 555 ro/d ro'
+	same 'd e g' "$(ls ro | paste -sd ' ')"
+	run a sh -c 'chmod -R u+w ro; rm -r ro'
+	expect ENOENT stat ro
+}
+
 no_setuid() {
 	cp "$TOOL" prog
 	expect 0\|EPERM chmod prog 4755
@@ -139,6 +167,7 @@ claim "mkdir" box a
 cd "$MNT/a" || exit 1
 claim "chmod" modes
 claim_away "the root has the mode that a command gives it" mode_of_the_root
+claim "a directory in which its owner may not write" closed_directories
 claim "neither chmod nor open can set setuid or setgid" no_setuid
 claim "but of a directory setgid, and what is made in it is as it says" setgid_directories
 claim "chown to oneself works, to others is EPERM" owners
