@@ -102,6 +102,8 @@ struct remote_source {
 	pthread_rwlock_t *turn; /* taken while a file is looked for; NULL: nobody renames */
 	/* [disk] As remote_tree_open_file(); with the turn. */
 	int (*open)(const char *path, uint64_t ino, void *data);
+	/* [any] What a link to TARGET says there; malloc'd. NULL: the same. */
+	char *(*text)(const char *target, void *data);
 	void *data;
 };
 

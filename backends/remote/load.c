@@ -186,6 +186,21 @@ static bool packs_links(const struct remote_batch_all *b)
 	return b->files > LINKS_ALONE;
 }
 
+/* Has the link say what it is to say there. */
+static int translate(const struct loading *l, struct remote_item *item)
+{
+	char *text;
+
+	if (!l->from->text)
+		return 0;
+	text = l->from->text(item->node->target, l->from->data);
+	if (!text)
+		return sbx_no_memory(l->err);
+	free(item->node->target);
+	item->node->target = text;
+	return 0;
+}
+
 /*
  * A file that is born and is gone by now is put empty, so that the batch is whole: a later one
  * removes it.
@@ -195,12 +210,12 @@ static int load_file(struct loading *l, struct remote_item *item)
 	const bool link = item->node->type == S_IFLNK;
 	struct stat st = {.st_mode = S_IFREG | 0600};
 	_cleanup_fd_ int fd = look(l, item, &st);
-	struct remote_member m = {
-	        .directory = item->directory,
-	        .name = name_of(item->path),
-	        .target = item->node->target,
-	};
+	struct remote_member m = {.directory = item->directory, .name = name_of(item->path)};
+	int r = link ? translate(l, item) : 0;
 
+	if (r < 0)
+		return r;
+	m.target = item->node->target;
 	if (fd < 0 && fd != -ESTALE)
 		return fd;
 	if (!link)

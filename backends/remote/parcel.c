@@ -153,6 +153,12 @@ static int cut(struct remote_parcel *p)
 	return r;
 }
 
+/* As remote_source.text. */
+static char *text_there(const char *target, void *data)
+{
+	return remote_tree_text_there(data, target);
+}
+
 /* [pool] */
 static void load_work(void *data)
 {
@@ -160,6 +166,7 @@ static void load_work(void *data)
 	const struct remote_source from = {.root = remote_tree_root(p->config.tree),
 	                                   .turn = p->config.sandbox->turn,
 	                                   .open = open_file,
+	                                   .text = text_there,
 	                                   .data = p->config.tree};
 
 	p->err = SBX_ERROR_INIT;

@@ -395,6 +395,19 @@ static void dirty(const char *path, uint64_t ino, void *data)
 	remote_tree_dirty(((struct remote_box *)data)->tree, path, ino);
 }
 
+/* As remote_tree_config.view. */
+static char *view(void *data)
+{
+	struct remote_box *box = data;
+	const char *mountpoint = box->backend->host->settings->mountpoint;
+	char *path;
+
+	pthread_mutex_lock(&box->lock);
+	path = mountpoint ? sbx_format("%s/%s", mountpoint, box->rec.name) : NULL;
+	pthread_mutex_unlock(&box->lock);
+	return path;
+}
+
 static int open_files(struct remote_box *box, struct sbx_error *err)
 {
 	struct remote *b = box->backend;
@@ -406,6 +419,7 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,
 	                                          .seen = seen,
+	                                          .view = view,
 	                                          .data = box};
 	int r = remote_journal_open(box->dir, &box->journal, err);
 

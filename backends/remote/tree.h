@@ -30,6 +30,8 @@ struct remote_tree_config {
 	bool (*touched_file)(uint64_t ino, uint64_t seen, void *data);
 	/* [any] The batch up to which the machine has everything by now. */
 	uint64_t (*seen)(void *data);
+	/* [any] Where programs of this host see the root, MNT/NAME; malloc'd. NULL: nowhere. */
+	char *(*view)(void *data);
 	void *data;
 };
 /* EOPNOTSUPP: the file system keeps no attributes of users. */
@@ -41,6 +43,11 @@ void remote_tree_close(struct remote_tree *t);
  */
 void remote_tree_await(struct remote_tree *t);
 int remote_tree_root(struct remote_tree *t); /* borrowed */
+/*
+ * [any] What a link with the text TARGET here says in the machine, where nothing stands at
+ * MNT/NAME: what leads there leads to the tree. Malloc'd; NULL without memory.
+ */
+char *remote_tree_text_there(struct remote_tree *t, const char *target);
 /*
  * [any] From here on what is missing is asked for at LINK, whose machine has the tree at WORKDIR.
  * Before that nothing that is missing comes: who wants it waits; with REFRESH until the end of

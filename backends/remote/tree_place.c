@@ -121,16 +121,25 @@ static int make_file(struct remote_tree *t, int dirfd, const char *name,
 	return sbx_steal_fd(&fd);
 }
 
+/* What stands in PATH behind the directory ABOVE: "", or "/" and more. NULL: it is not below. */
+static const char *below(const char *path, const char *above)
+{
+	const size_t len = strlen(above);
+
+	return len > 1 && strncmp(path, above, len) == 0 && (path[len] == '/' || !path[len])
+	               ? path + len
+	               : NULL;
+}
+
 char *remote_text_of_link(const struct remote_tree *t, const char *path, const char *target)
 {
-	const size_t len = t->workdir ? strlen(t->workdir) : 0;
+	const char *rest = t->workdir ? below(target, t->workdir) : NULL;
 	size_t up = 0, n;
 	char *text;
 
-	if (len < 2 || strncmp(target, t->workdir, len) != 0 ||
-	    (target[len] != '/' && target[len] != '\0'))
+	if (!rest)
 		return strdup(target);
-	target += len + strspn(target + len, "/");
+	target = rest + strspn(rest, "/");
 	if (!*target)
 		target = ".";
 	for (const char *c = path; *c; c++)
@@ -142,6 +151,14 @@ char *remote_text_of_link(const struct remote_tree *t, const char *path, const c
 		memcpy(text + n, "../", 3);
 	memcpy(text + n, target, strlen(target) + 1);
 	return text;
+}
+
+char *remote_tree_text_there(struct remote_tree *t, const char *target)
+{
+	_cleanup_free_ char *view = *target == '/' && t->cfg.view ? t->cfg.view(t->cfg.data) : NULL;
+	const char *rest = view ? below(target, view) : NULL;
+
+	return rest && t->workdir ? sbx_format("%s%s", t->workdir, rest) : strdup(target);
 }
 
 static int make_link(struct remote_tree *t, int dirfd, const char *name,

@@ -514,6 +514,7 @@ static int update_file(struct remote_news *w, struct entry *e, const struct remo
 static int update_link(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	_cleanup_free_ char *text = remote_text_of_link(w->tree, l->path, l->target);
+	_cleanup_free_ char *there = NULL;
 	char here[PATH_MAX];
 	ssize_t n;
 
@@ -523,7 +524,10 @@ static int update_link(struct remote_news *w, struct entry *e, const struct remo
 	if (n < 0)
 		return -errno;
 	here[n] = '\0';
-	if (strcmp(here, text) != 0)
+	there = remote_tree_text_there(w->tree, here);
+	if (!there)
+		return -ENOMEM;
+	if (strcmp(here, text) != 0 && strcmp(there, l->target) != 0)
 		return replace(w, e, l);
 	note_told(w, e->node);
 	return 0;

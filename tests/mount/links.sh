@@ -70,6 +70,22 @@ chains() {
 	same "$MNT/a/round2" "$(readlink round1)"
 }
 
+# In a machine nothing stands at MNT/NAME.
+absolute_there() {
+	expect 0 symlink "$MNT/a/README.md" below
+	expect 0 symlink "$MNT/a" all
+	same 'hello hello' "$(run a cat below all/README.md | paste -sd ' ')"
+	like "*/README.md" "$(run a readlink below)"
+	refuse [ "$(run a readlink below)" = "$MNT/a/README.md" ]
+	same "$MNT/a/README.md $MNT/a" "$(readlink below) $(readlink all)"
+	mkdir deep
+	mv below all deep
+	same 'hello hello' "$(run a cat deep/below deep/all/README.md | paste -sd ' ')"
+	drop_caches
+	same 'hello hello' "$(cat deep/below deep/all/README.md | paste -sd ' ')"
+	rm -r deep
+}
+
 # ".." behind a name.
 climbing_and_returning() {
 	mkdir -p c/d/e
@@ -225,6 +241,7 @@ claim "what was written by a name stays when that is removed and another is left
 claim "symbolic links: target kept to the byte, dangling, loops" symbolic
 claim "links within the sandbox, relative and absolute, are followed" inner_links_of_all_forms
 claim "through chains of them, absolute ones too" chains
+claim_away "and what is made absolute is so for commands as well" absolute_there
 claim "climbing behind a name, as long as it comes back" climbing_and_returning
 claim "which is judged each time" climbing_is_judged_anew
 claim "and while no command runs" climbing_waits_for_commands
