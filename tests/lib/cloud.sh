@@ -161,13 +161,14 @@ stalls_nobody() {
 	box q
 	exec_in a '{"argv":["true"]}'
 	cat "$MNT/q/README.md" "$MNT/a/README.md"
-	ls -lR "$MNT/a"
+	ls -lR "$MNT/a" >"$ROOM/listed"
+	sync "$MNT/a" "$MNT/q"
 	cloud_control reset '{}'
 	cloud_control fault "{\"op\": \"$1\", \"fault\": \"stall\"}"
 	"$TOOL" result "$MNT/a/ctl/exec" echo stalled &
 	waits=$!
-	until [ "$(cloud_control "count/$1")" = 1 ]; do tick; done
-	ls -lR "$MNT/a"
+	until [ "$(cloud_control "count/$1")" -ge 1 ]; do tick; done
+	ls -lR "$MNT/a" >"$ROOM/listed"
 	same hello "$(cat "$MNT/a/README.md")"
 	echo meanwhile >"$MNT/a/meanwhile"
 	same meanwhile "$(cat "$MNT/a/meanwhile")"
