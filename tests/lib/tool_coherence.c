@@ -483,7 +483,7 @@ static int cmd_coherence(int argc, char **argv)
 	tree_unseen = !getenv("SBX_UNSEEN") || strcmp(getenv("SBX_UNSEEN"), "0") != 0;
 	tree_dir_times = !getenv("SBX_DIR_TIMES") || strcmp(getenv("SBX_DIR_TIMES"), "0") != 0;
 	tree_root = tree;
-	tool_deadline((unsigned)wanted / 20 + 60);
+	tool_deadline((unsigned)wanted / 5 + 60);
 	for (int i = 0; i < ITEMS; i++)
 		model_new(&model[i], '-');
 	if (mkdir(tree_root, 0755) < 0)
