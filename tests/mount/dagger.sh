@@ -5,15 +5,6 @@ BACKEND=dagger CLOUD_ERA=0.21
 # executor of commands by the mount, their requests, what an engine cannot do, what it forgets, and
 # a daemon that is killed. What the two kinds of ids may tell apart is there for each of them.
 
-# took_once REQUESTS COMMAND...: as took, of a command that writes: on a slow machine its changes
-# are sent before its end, by themselves.
-took_once() {
-	for try in 1 2 3 4 5 6; do
-		! took "$@" || return 0
-	done
-	return 1
-}
-
 # --- claims ------------------------------------------------------------------------------
 
 # Three to make it, one to list it.

@@ -310,8 +310,8 @@ claim 'AC-25: the branch is made there, of the default one' has_its_branch
 claim 'what to do with a branch that is there is refused, not passed over' looks_at_no_branches
 claim 'it is made and cloned in four requests, and listed in one' is_made_and_listed
 claim 'what was read takes none' took 0 is_read_again
-claim 'a command takes one' took 1 echoes
-claim 'a command behind a change takes two' took 2 writes_and_executes
+claim 'a command takes one' took_once 1 echoes
+claim 'a command behind a change takes two' took_once 2 writes_and_executes
 claim 'a thousand files take two' a_thousand_take_two
 claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'what two snapshots differ in is in diffs/; and neither is browsed' is_compared

@@ -104,13 +104,13 @@ claim 'VERCEL=1 takes Vercel' is_taken_by_the_environment
 claim 'create: a sandbox with a repository is made and listed in three requests' \
 	is_made_in_three_requests
 claim 'what was read takes none' took 0 is_read_again
-claim 'execute: stdout, stderr and exitCode, in one request' took 1 has_streams_and_a_status
+claim 'execute: stdout, stderr and exitCode, in one request' took_once 1 has_streams_and_a_status
 claim 'execute: cwd, env and timeout' has_its_options
 claim 'execute: Python code' runs_python
 claim 'execute: whatever is there runs, and what is not is 127' runs_what_is_there
 claim 'its branch is checked out, and its remote has no token' has_its_branch
 claim 'writeFile: any bytes, and parents are made; with execute, two requests' \
-	took 2 writes_and_executes
+	took_once 2 writes_and_executes
 claim 'readFile: what is made there is here, and what is not there is ENOENT' \
 	reads_what_is_made_there
 claim 'listFiles: names, and none of an empty directory' lists
