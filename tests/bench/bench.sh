@@ -75,13 +75,11 @@ ended_early() {
 	bench=$!
 	until [ -n "$(of_the_run mnt-large)" ]; do
 		kill -0 $bench
-		sleep 0.1
+		tick
 	done
 	kill "$1" $bench
 	wait $bench || true
-	while [ -n "$(of_the_run '')" ]; do
-		sleep 0.1
-	done
+	while [ -n "$(of_the_run '')" ]; do tick; done
 	refuse grep -F "$ROOM/tmp" /proc/self/mountinfo
 	[ "$1" = -KILL ] || nothing_left
 	chmod -R u+rwX "$ROOM/tmp"
