@@ -524,11 +524,13 @@ static int update_link(struct remote_news *w, struct entry *e, const struct remo
 	if (n < 0)
 		return -errno;
 	here[n] = '\0';
-	there = remote_tree_text_there(w->tree, here);
-	if (!there)
-		return -ENOMEM;
-	if (strcmp(here, text) != 0 && strcmp(there, l->target) != 0)
-		return replace(w, e, l);
+	if (strcmp(here, text) != 0) {
+		there = remote_tree_text_there(w->tree, here);
+		if (!there)
+			return -ENOMEM;
+		if (strcmp(there, l->target) != 0)
+			return replace(w, e, l);
+	}
 	note_told(w, e->node);
 	return 0;
 }
