@@ -14,13 +14,14 @@ without a token:
   GET  /control/log           a line for each: operation, status
   GET  /control/violations    a line for each; empty is good
   POST /control/reset         forgets counts and faults
-  POST /control/switch        members: git ({START of a URL: what stands there instead}), git_token
+  POST /control/switch        members: git ({START of a URL: what stands there instead}), git_token,
+                              layers (how many of a container it can mount)
   POST /control/fault         {"op": OP or any, "fault": F, "times": N, "skip": N, ...}
   POST /control/forget        the engine has lost all that it knew
   POST /control/restart       and its handles are numbered from 1 again
   POST /control/end_session   what is not kept over the end of a session is lost
 
-The operations: probe, secret, git, upload, create, run, put, look, export, other.
+The operations: probe, secret, git, upload, create, run, flat, put, look, export, other.
 The faults; those that end in "after" have done what was asked:
 
   lost            after: the connection is reset      reset    before
@@ -48,7 +49,8 @@ from dagger_server_engine import Engine
 top, token = sys.argv[1:3]
 era = (sys.argv[3:] or ["0.21"])[0]
 # The first that a query has names its operation.
-OPS = (("__schema", "probe"), ("setSecret", "secret"), ("export", "export"), ("withExec", "run"),
+OPS = (("__schema", "probe"), ("setSecret", "secret"), ("export", "export"),
+       ("withMountedDirectory", "flat"), ("withExec", "run"),
        ("git", "git"), ("from", "create"), ("import", "create"), ("withRootfs", "create"),
        ("dockerBuild", "create"), ("label", "look"), ("host", "upload"), ("withDirectory", "put"),
        ("withNewFile", "put"), ("withFile", "put"))

@@ -1,5 +1,6 @@
 """The engine: values that never change, their ids in both regimes, and what each field does."""
 import base64
+import contextlib
 import fnmatch
 import hashlib
 import itertools
@@ -55,9 +56,11 @@ def varint(n):
 class Engine:
     def __init__(self, top, era):
         self.era, self.lock = era, threading.RLock()
-        self.trees = trees.Store(top)
+        self.trees = trees.store
+        self.trees.open(top)
         self.image = self.trees.image()
-        self.switches = {"git": {}, "git_token": None}
+        self.switches = {"git": {}, "git_token": None, "layers": trees.LAYERS_MAX}
+        self.trees.switches = self.switches
         self.restart()
 
     def restart(self):
@@ -186,7 +189,8 @@ class Engine:
         Query_loadContainerFromID
 
     def Query_container(self, _, platform=None):
-        return {"tree": self.trees.new(), "env": {}, "workdir": "", "user": "", "labels": {}}
+        return {"tree": self.trees.new(), "env": {}, "workdir": "", "user": "", "labels": {},
+                "mounts": {}}
 
     def Query_directory(self, _):
         return {"tree": self.trees.new(), "path": "/"}
@@ -302,8 +306,8 @@ class Engine:
         return os.path.normpath(os.path.join("/", value.data["workdir"], path))
 
     def changed(self, value, do, path, *args):
-        tree = self.trees.copy(value.data["tree"])
-        do(tree, self.inside(value, path), *args)
+        with self.trees.changing(value.data["tree"]) as tree:
+            do(tree, self.inside(value, path), *args)
         return {**value.data, "tree": tree, "ran": None}
 
     def with_new_file(self, value, path, contents, permissions=None, owner="", expand=False):
@@ -341,6 +345,8 @@ class Engine:
 
     def directory(self, value, path, expand=False):
         at = self.inside(value, path)
+        if at in value.data.get("mounts", ()):
+            return {"tree": value.data["mounts"][at], "path": "/"}
         trees.entries(value.data["tree"], at)
         return {"tree": value.data["tree"], "path": at}
 
@@ -363,9 +369,9 @@ class Engine:
     Directory_entries = entries
 
     def Container_withoutFiles(self, value, paths, expand=False):
-        tree = self.trees.copy(value.data["tree"])
-        for path in paths:
-            trees.remove(tree, self.inside(value, path))
+        with self.trees.changing(value.data["tree"]) as tree:
+            for path in paths:
+                trees.remove(tree, self.inside(value, path))
         return {**value.data, "tree": tree}
 
     def Directory_withNewDirectory(self, value, path, permissions=0o644):
@@ -412,10 +418,21 @@ class Engine:
         user = "1000:1000" if "nonroot" in address else ""
         return {**value.data, "tree": self.image, "env": {"PATH": PATH}, "user": user}
 
-    def Container_withRootfs(self, value, directory):
+    def whole(self, directory):
+        """A tree that is DIRECTORY."""
+        if directory.data["path"] == "/":
+            return directory.data["tree"]
         tree = self.trees.new()
         trees.copy_into(trees.existing(directory.data["tree"], directory.data["path"]), tree)
-        return {**value.data, "tree": tree}
+        return tree
+
+    def Container_withRootfs(self, value, directory):
+        return {**value.data, "tree": self.whole(directory)}
+
+    def Container_withMountedDirectory(self, value, path, source, owner="", expand=False):
+        """Only commands and directory() see it here."""
+        return {**value.data, "mounts": {**value.data["mounts"],
+                                         self.inside(value, path): self.whole(source)}}
 
     def Container_rootfs(self, value):
         return {"tree": value.data["tree"], "path": "/"}
@@ -461,21 +478,24 @@ class Engine:
         if stdin and redirectStdin:
             raise Failed("cannot set both stdin and redirectStdin")
         if max(len(a.encode("utf-8", "replace")) for a in args) >= 131072:
-            return self.ran(value, value.data["tree"], expect, args, 1, b"",
+            return self.ran(value, {}, expect, args, 1, b"",
                             b"exec /.init: argument list too long")
-        tree = self.trees.copy(value.data["tree"])
         data = stdin.encode("utf-8", "replace")
-        if redirectStdin:
-            with open(trees.existing(tree, self.inside(value, redirectStdin)), "rb") as f:
-                data = f.read()
-        done = trees.run(tree, args, self.environment(value), value.data["user"],
-                         value.data["workdir"] or "/", data, self.is_wanted)
-        if not done:
-            raise Failed("context canceled")
-        for path, output in ((redirectStdout, done[1]), (redirectStderr, done[2])):
-            if path:
-                trees.new_file(tree, self.inside(value, path), output, 0o600)
-        return self.ran(value, tree, expect, args, *done)
+        with contextlib.ExitStack() as changing:
+            tree, *mounted = [changing.enter_context(self.trees.changing(t)) for t in
+                              (value.data["tree"], *value.data["mounts"].values())]
+            mounts = dict(zip(value.data["mounts"], mounted))
+            if redirectStdin:
+                with open(trees.existing(tree, self.inside(value, redirectStdin)), "rb") as f:
+                    data = f.read()
+            done = trees.run(tree, args, self.environment(value), value.data["user"],
+                             value.data["workdir"] or "/", mounts, data, self.is_wanted)
+            if not done:
+                raise Failed("context canceled")
+            for path, output in ((redirectStdout, done[1]), (redirectStderr, done[2])):
+                if path:
+                    trees.new_file(tree, self.inside(value, path), output, 0o600)
+        return self.ran(value, {"tree": tree, "mounts": mounts}, expect, args, *done)
 
     wanted = threading.local()
 
@@ -489,14 +509,14 @@ class Engine:
         return {"HOME": "/root", "PATH": PATH, **noise, "BAGGAGE": "a=b",
                 "TRACEPARENT": "00-1-2-01", **value.data["env"]}
 
-    def ran(self, value, tree, expect, args, code, out, err):
+    def ran(self, value, changed, expect, args, code, out, err):
         good = {"SUCCESS": code == 0, "FAILURE": 1 <= code <= 127 or code >= 192,
                 "ANY": code <= 127 or code >= 192}[expect]
         if not good:
             raise Failed(f"exit code: {code} [traceparent:0af7651916cd43dd-b7ad6b7169203331]",
                          {"_type": "EXEC_ERROR", "cmd": args, "exitCode": code,
                           "stdout": cut_text(out), "stderr": cut_text(err)})
-        return {**value.data, "tree": tree, "ran": (code, out, err)}
+        return {**value.data, **changed, "ran": (code, out, err)}
 
     def result(self, value):
         if not value.data.get("ran"):
@@ -525,7 +545,7 @@ class Engine:
             name = hashlib.sha256(data).hexdigest()
             trees.write(f"{blobs}/{name}", data, 0o644)
             return {"digest": "sha256:" + name, "size": len(data)}
-        trees.pack(d["tree"], f"{temp}/layer")
+        trees.pack(trees.existing(d["tree"], "/"), f"{temp}/layer")
         with open(f"{temp}/layer", "rb") as f:
             layer = blob(f.read())
         os.unlink(f"{temp}/layer")
@@ -571,8 +591,8 @@ class Engine:
                 made.data = self.Container_withExec(made, ["/bin/sh", "-c", rest])
             elif word == "COPY":
                 source, target = rest.split()
-                tree = self.trees.copy(made.data["tree"])
-                trees.put_file(tree, target, trees.existing(at, source), None)
+                with self.trees.changing(made.data["tree"]) as tree:
+                    trees.put_file(tree, target, trees.existing(at, source), None)
                 made.data = {**made.data, "tree": tree}
             elif word == "ENV":
                 name, _, text = rest.partition("=")

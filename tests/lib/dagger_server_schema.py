@@ -32,6 +32,8 @@ type Container
   rootfs: Directory!
   withDirectory(path: String!, source: &Directory!, exclude: [String!], include: [String!], \
 gitignore: Boolean, owner: String, expand: Boolean): Container!
+  withMountedDirectory(path: String!, source: &Directory!, owner: String, \
+expand: Boolean): Container!
   withFile(path: String!, source: &File!, permissions: Int, owner: String, \
 expand: Boolean): Container!
   withNewFile(path: String!, contents: String!, permissions: Int, owner: String, \

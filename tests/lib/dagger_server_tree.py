@@ -1,5 +1,9 @@
-"""Trees of containers: directories of this host that are never changed once they stand, and
-processes that run in a copy of one as if it were their root."""
+"""Trees of containers, which are never changed once they stand, and processes that find one as
+their root. As at the engine, a tree is layers of an overlay, so that what a command leaves alone
+keeps its inodes and times; who is not root has a copy instead, since the mounts of an ordinary user
+would come with all others of this host, and keep these busy."""
+import contextlib
+import ctypes
 import hashlib
 import itertools
 import os
@@ -17,7 +21,7 @@ KINDS = {stat.S_IFREG: "REGULAR", stat.S_IFDIR: "DIRECTORY", stat.S_IFLNK: "SYML
 # Nothing of this host can be changed from inside: its programs are read-only, /dev is a new one
 # with a few devices, /proc is read-only, and root there has no more rights than in a container.
 RIGHTS = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid"
-ENTER = """r=$1 user=$2 dir=$3 rights=$4; shift 4
+ENTER = """r=$1 user=$2 dir=$3 rights=$4 mounts=$5; shift 5
 fail() { echo "the server cannot make a root: $*" >&2; exit 125; }
 for d in usr lib lib32 lib64 libx32 bin sbin; do
 	if [ -d "/$d" ] && ! [ -L "/$d" ]; then
@@ -34,6 +38,11 @@ mkdir -m 1777 "$r/dev/shm"
 ln -s /proc/self/fd "$r/dev/fd"
 mount -t proc -o ro proc "$r/proc" 2>/dev/null ||
 	{ [ -n "$SERVER_IS_NOT_ROOT" ] && mount --rbind /proc "$r/proc"; } || fail proc
+while [ "$mounts" -gt 0 ]; do
+	mount --bind "$1" "$r$2" || fail "$2"
+	mounts=$((mounts - 1))
+	shift 2
+done
 unset SERVER_IS_NOT_ROOT
 chroot "$r" /usr/bin/setpriv --bounding-set "$rights" --no-new-privs \
 	${user:+--reuid "${user%:*}" --regid "${user#*:}" --clear-groups} \
@@ -42,23 +51,94 @@ exit $?
 """
 is_root = os.geteuid() == 0
 numbers = itertools.count(1)
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, MS_RDONLY, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 1, 0x4000, 1 << 18, 2
+LAYERS_MAX = 440  # of containerd's options for a mount, which are to fit in a page
+MOUNTED_MAX = 64
+
+
+def checked(result, what):
+    if result:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def mount_overlay(at, options, flags):
+    checked(libc.mount(b"overlay", at.encode(), b"overlay", flags, options.encode()), at)
+
+
+def unmount(at):
+    checked(libc.umount2(at.encode(), MNT_DETACH), at)
+
+
+def leave_mounts():
+    """What is mounted from here on goes with this process. Of what others have mounted nothing
+    stays busy that a process serves, since that one would wait for us."""
+    checked(libc.unshare(CLONE_NEWNS), "unshare")
+    checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private")
+    with open("/proc/self/mountinfo") as f:
+        lines = [line.split() for line in f]
+    for words in reversed(lines):
+        if words[words.index("-") + 1].startswith("fuse"):
+            libc.umount2(words[4].encode().decode("unicode_escape").encode("latin-1"), MNT_DETACH)
 
 
 class Store:
-    def __init__(self, top):
-        self.top = top
-        os.makedirs(top, exist_ok=True)
+    """A tree is known by the path TOP/NUMBER. It is that directory, or an overlay that is mounted
+    there while somebody looks: of TOP/NUMBER.u over the layers that it began with."""
+
+    def __init__(self):
+        # Of each tree its layers, the newest first; which are mounted, the last used last.
+        self.layers, self.mounted, self.lock = {}, {}, threading.Lock()
+
+    def open(self, top):
+        """Before anything else, in the only thread."""
+        self.top = os.path.abspath(top)
+        os.makedirs(self.top, exist_ok=True)
+        if is_root:
+            leave_mounts()
+            os.chdir(self.top)  # names of layers are short
 
     def new(self, name=None):
-        path = f"{self.top}/{name or next(numbers)}"
+        name = str(name or next(numbers))
+        path = f"{self.top}/{name}"
         os.mkdir(path, 0o755)
+        self.layers[path] = [name]
         return path
 
-    def copy(self, tree):
-        """A new tree with what is in TREE."""
+    @contextlib.contextmanager
+    def changing(self, tree):
+        """The path of a new tree with what is in TREE, until which it may be changed."""
+        below = self.layers[tree]
+        if len(below) >= self.switches["layers"]:
+            raise Failed("failed to mount /tmp/dagger-mount9: mount options is too long")
         made = self.new()
-        copy_into(tree, made)
-        return made
+        name = os.path.basename(made)
+        if is_root:
+            for kind in "uw":
+                os.mkdir(f"{made}.{kind}")
+            mount_overlay(made, f"lowerdir={':'.join(below)},upperdir={name}.u,workdir={name}.w", 0)
+        else:
+            copy_into(tree, made)
+        try:
+            yield made
+        finally:
+            if is_root:
+                unmount(made)
+        self.layers[made] = [name + ".u" if is_root else name, *below]
+
+    def look(self, tree):
+        """Has TREE at its path; what is no tree is left alone."""
+        layers = self.layers.get(tree, ())
+        if not is_root or len(layers) < 2:
+            return
+        with self.lock:
+            if not self.mounted.pop(tree, None):
+                mount_overlay(tree, f"lowerdir={':'.join(layers)}", MS_RDONLY)
+            self.mounted[tree] = True
+            if len(self.mounted) > MOUNTED_MAX:
+                oldest = next(iter(self.mounted))
+                del self.mounted[oldest]
+                unmount(oldest)
 
     def image(self):
         """What every image has."""
@@ -76,6 +156,9 @@ class Store:
               b"app:x:1000:1000:app:/tmp:/bin/sh\n", 0o644)
         write(f"{root}/etc/group", b"root:x:0:\napp:x:1000:\n", 0o644)
         return root
+
+
+store = Store()
 
 
 def write(path, data, mode):
@@ -104,6 +187,7 @@ def give(path, owner):
 def resolve(root, path, follow=True):
     """The host's path of PATH in ROOT, which links do not leave. What is missing at the end is
     not refused."""
+    store.look(root)
     todo, at, links = [p for p in path.split("/") if p not in ("", ".")], [], 0
     while todo:
         part = todo.pop(0)
@@ -250,21 +334,22 @@ def digest(root):
 
 # ---- processes ----
 
-def enter(root, user, workdir):
+def enter(root, user, workdir, mounts):
     """The words in front of a command that is to find ROOT as its root."""
     namespaces = ["--mount", "--pid"] + ([] if is_root else ["--user", "--map-root-user"])
     # It ends with the server, although nobody waits for it then.
     return ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "--fork", "--kill-child",
-            "sh", "-c", ENTER, "sh", root, user if is_root else "", workdir, RIGHTS]
+            "sh", "-c", ENTER, "sh", root, user if is_root else "", workdir, RIGHTS,
+            str(len(mounts)), *(word for at, tree in mounts.items() for word in (tree, at))]
 
 
-def run(root, args, env, user, workdir, stdin, is_wanted):
-    """Runs ARGS in ROOT, which it changes. Its exit code, stdout and stderr; None: nobody wants
-    them any more."""
-    at = make_parents(root, workdir)
-    os.makedirs(at, exist_ok=True)
+def run(root, args, env, user, workdir, mounts, stdin, is_wanted):
+    """Runs ARGS in ROOT, which it changes, as it does what MOUNTS has at each path. Its exit code,
+    stdout and stderr; None: nobody wants them any more."""
+    for path in [workdir, *mounts]:
+        os.makedirs(make_parents(root, path), exist_ok=True)
     read, feed = os.pipe()
-    words = enter(root, user, workdir)
+    words = enter(root, user, workdir, mounts)
     with open("/dev/null", "rb") as null:
         child = subprocess.Popen(
             ["sh", "-c", 'exec 3<&0 </dev/null; exec "$@"', "sh", *words, *args],
