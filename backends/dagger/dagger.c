@@ -95,7 +95,7 @@ static void destroy(struct sbx_provider *p)
 
 static const struct sbx_provider_impl impl = {
         .name = "dagger",
-        .can = SBX_PROVIDER_CONTINUES,
+        .can = SBX_PROVIDER_CONTINUES | SBX_PROVIDER_RENUMBERS,
         .make = dagger_make,
         .copy = dagger_copy,
         .adopt = dagger_adopt,

@@ -28,12 +28,13 @@ enum remote_frame_kind {
 	REMOTE_CUT = 'C',     /* what a job that has ended wrote and is not kept: A bytes of stdout,
 	                       * B of stderr. Before its end */
 	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence */
-	REMOTE_MANIFEST =
-	        'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's clock */
-	REMOTE_DATA = 'D', /* word: as the caller named it; A: offset; bytes */
-	REMOTE_STEP = 'N', /* step A of batch B was refused; bytes: why */
-	REMOTE_INFO = 'I', /* word: a key; bytes: its value */
-	REMOTE_TAR = 'T',  /* bytes: a tar of files of the tree */
+	REMOTE_MANIFEST = 'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's
+	                        * clock; B: 1 where all files have other inodes since the last one,
+	                        * as ROOM/renumbered said */
+	REMOTE_DATA = 'D',     /* word: as the caller named it; A: offset; bytes */
+	REMOTE_STEP = 'N',     /* step A of batch B was refused; bytes: why */
+	REMOTE_INFO = 'I',     /* word: a key; bytes: its value */
+	REMOTE_TAR = 'T',      /* bytes: a tar of files of the tree */
 };
 
 struct remote_frame {

@@ -13,15 +13,20 @@ R_top=
 # r_zip KIND WORD A: a frame of the bytes of standard input
 r_zip() {
 	if command -v gzip; then
-		gzip -1c | r_frame "$1z" "$2" "$3"
+		gzip -1c | r_frame "$1z" "$2" "$3" "$4"
 	else
-		r_frame "$1" "$2" "$3"
+		r_frame "$1" "$2" "$3" "$4"
 	fi
 }
 
-# r_records WORD BEGUN: a frame of the records on standard input
+# r_records WORD BEGUN: a frame of the records on standard input. It says whether all inodes are new
 r_records() {
-	head -c $R_CAP | r_zip M "$1" "$2"
+	R_moved=0
+	! [ -e "$R_ROOM/renumbered" ] || {
+		R_moved=1
+		rm -f "$R_ROOM/renumbered"
+	}
+	head -c $R_CAP | r_zip M "$1" "$2" $R_moved
 }
 
 # r_now: R_NOW is the time in nanoseconds

@@ -416,6 +416,7 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 	                                          .loop = b->host->loop,
 	                                          .pool = b->pool,
 	                                          .cache_mb = b->host->settings->cache_mb,
+	                                          .renumbers = can_of(box) & SBX_PROVIDER_RENUMBERS,
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,
 	                                          .seen = seen,

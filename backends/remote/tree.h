@@ -21,6 +21,7 @@ struct remote_tree_config {
 	struct sbx_loop *loop;
 	struct sbx_pool *pool; /* wide */
 	uint64_t cache_mb;     /* of contents that are here and clean; 0: no limit */
+	bool renumbers;        /* as SBX_PROVIDER_RENUMBERS */
 	/*
 	 * [any] Whether the host has changed PATH, or a directory above it, since batch SEEN: then
 	 * a manifest says nothing of it.

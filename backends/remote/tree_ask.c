@@ -246,6 +246,12 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 	w->begun = f->a;
 	w->begun_ns = remote_machine_time(
 	        t, f->a, k->ask && k->ask->floor_ns > k->floor_ns ? k->ask->floor_ns : k->floor_ns);
+	if (f->b) {
+		pthread_mutex_lock(&t->lock);
+		t->renumbered_ns = w->begun_ns;
+		t->renumbered = (int64_t)f->a;
+		pthread_mutex_unlock(&t->lock);
+	}
 	r = remote_manifest_read(f->bytes, f->len, w->begun_ns, &m, err);
 	if (r)
 		return r;

@@ -131,9 +131,12 @@ struct remote_tree {
 	uint64_t fresh_ns; /* of the last manifest of changes */
 	struct remote_ask *asks;
 	size_t n_asks;
-	char old[48];      /* the stamp since which changes are asked for; "" none */
-	int64_t old_ns;    /* and when it was made */
-	int64_t known_ns;  /* the greatest begun_ns */
+	char old[48];     /* the stamp since which changes are asked for; "" none */
+	int64_t old_ns;   /* and when it was made */
+	int64_t known_ns; /* the greatest begun_ns */
+	/* When all files there had other inodes than before: as begun_ns, and of the machine's
+	 * clock. 0: never. */
+	int64_t renumbered_ns, renumbered;
 	int64_t offset_ns; /* added to the machine's clock, which may be set back */
 
 	struct remote_failure *failed;  /* NULL: not */

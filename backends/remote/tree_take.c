@@ -288,6 +288,13 @@ static bool is_same_file(const struct entry *e, const struct remote_listed *l)
 	       (n->state != REMOTE_HERE && e->st.st_nlink == 1);
 }
 
+/* Whether L, which has another inode, may be the file E all the same: they all have. */
+static bool is_renumbered(const struct remote_tree *t, const struct entry *e,
+                          const struct remote_listed *l)
+{
+	return e->node->told_ns < t->renumbered_ns && l->ctime_ns <= t->renumbered;
+}
+
 /*
  * Notes that the file E, which has other names, is to be replaced by L. 1, or 0: by one of these it
  * is to be another file already; or -ENOMEM.
@@ -413,25 +420,34 @@ static bool has_our_time(const struct entry *e, const struct remote_listed *l)
  * times or name; or the host has given it other times where no ctime tells contents that have the
  * size and time of those before.
  */
-static bool is_ours(const struct entry *e, const struct remote_listed *l)
+static bool is_ours(const struct remote_tree *t, const struct entry *e,
+                    const struct remote_listed *l)
 {
 	const struct remote_node *n = e->node;
 
 	return n->state == REMOTE_HERE && !n->racy && (uint64_t)e->st.st_size == l->size &&
-	       has_our_time(e, l) && (!n->version.ino || n->version.ino == l->ino) &&
+	       has_our_time(e, l) &&
+	       (!n->version.ino || n->version.ino == l->ino || (t->cfg.renumbers && l->sent)) &&
 	       (l->sent || (n->version.ino && !n->version.ctime_ns && !l->ctime_ns));
 }
 
 /*
  * Whether L is the version that is known. A mode, or a name, that is new has another ctime as well,
- * but so have new contents that were given the size and the time of those before.
+ * but so have new contents that were given the size and the time of those before. Where a machine's
+ * files are an overlay, one that was written in place has another inode in the next container, and
+ * the same times. Elsewhere two files may have these as well, which were made one after the other.
  */
-static bool is_known(const struct entry *e, const struct remote_listed *l)
+static bool is_known(const struct remote_tree *t, const struct entry *e,
+                     const struct remote_listed *l)
 {
-	const struct remote_node *n = e->node;
+	const struct remote_version *v = &e->node->version;
+	const bool timely = v->ctime_ns == l->ctime_ns;
 
-	return remote_version_is(&n->version, l) && !n->racy &&
-	       (n->state == REMOTE_ABSENT || n->version.ctime_ns == l->ctime_ns);
+	if (v->size != l->size || v->mtime_ns != l->mtime_ns || e->node->racy)
+		return false;
+	return v->ino == l->ino
+	               ? timely || e->node->state == REMOTE_ABSENT
+	               : (t->cfg.renumbers && timely && l->ctime_ns) || is_renumbered(t, e, l);
 }
 
 /* Notes that the contents that are here are what L says. */
@@ -452,12 +468,13 @@ static int adopt(struct remote_news *w, struct entry *e, const struct remote_lis
 	return 0;
 }
 
-/* Of a version that is known the mode may be another. */
+/* Of a version that is known the mode may be another, and the inode. */
 static int keep(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	pthread_mutex_lock(&w->tree->lock);
 	if (l->ctime_ns)
 		e->node->version.ctime_ns = l->ctime_ns;
+	e->node->version.ino = l->ino;
 	pthread_mutex_unlock(&w->tree->lock);
 	return set_mode(w, e, l->mode & 0777);
 }
@@ -496,9 +513,9 @@ static int update_file(struct remote_news *w, struct entry *e, const struct remo
 	int r = 0;
 
 	ask_for_others(w, e, l);
-	if (is_ours(e, l))
+	if (is_ours(w->tree, e, l))
 		r = adopt(w, e, l);
-	else if (is_known(e, l))
+	else if (is_known(w->tree, e, l))
 		r = keep(w, e, l);
 	else if (n->heir && inherit(w, e, l))
 		return 0;

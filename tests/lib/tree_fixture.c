@@ -102,6 +102,7 @@ void tree_open(void)
 	                                          .loop = tf.loop,
 	                                          .pool = tf.pool,
 	                                          .cache_mb = tf.cache_mb,
+	                                          .renumbers = tf.renumbers,
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,
 	                                          .seen = seen};

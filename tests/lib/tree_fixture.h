@@ -24,6 +24,7 @@ struct tree_fixture {
 	pthread_t thread;
 	struct sbx_pool *pool;
 	int dir, root;
+	bool renumbers;
 	uint64_t cache_mb;
 	/* What the host has changed, as a journal would have it. */
 	pthread_mutex_t lock;

@@ -406,6 +406,74 @@ static void test_open_file_follows(void **state)
 	expect_file("f", "and again\n");
 }
 
+/* FLAG as in a manifest, of the file PATH as it is there, but for its inode. */
+static void take_with_inode(char flag, const char *path, uint64_t ino)
+{
+	char record[4200];
+	struct stat st;
+
+	assert_int_equal(stat(scratch_path("tree/f"), &st), 0);
+	snprintf(record, sizeof(record), "%cf 644 %lld %lld.%09ld,%lld.%09ld %llu 1 %s||", flag,
+	         (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+	         (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec, (unsigned long long)ino, path);
+	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
+}
+
+/* It is the same file all the same: who writes to it goes on doing so. */
+static void test_another_inode_of_the_same_times(void **state)
+{
+	struct timespec times[2];
+	struct stat st;
+	uint64_t ino;
+
+	(void)state;
+	tree_close();
+	tf.renumbers = true;
+	tree_open();
+	tree_connect();
+	at_machine("echo one >f");
+	refresh(true);
+	expect_file("f", "one\n");
+	ino = ino_of("f");
+	take_with_inode('-', "f", 1);
+	assert_int_equal(ino_of("f"), ino);
+	host_writes("f", "two");
+	host_is_sent();
+	at_machine("printf two >f");
+	assert_int_equal(fstatat(tf.root, "f", &st, 0), 0);
+	times[0] = times[1] = st.st_mtim;
+	assert_int_equal(utimensat(AT_FDCWD, scratch_path("tree/f"), times, 0), 0);
+	take_with_inode('=', "f", 2);
+	assert_int_equal(ino_of("f"), ino);
+	take_with_inode('-', "f", 3);
+	assert_int_equal(ino_of("f"), ino);
+	assert_int_equal(tf.replaced, 0);
+	expect_file("f", "two");
+}
+
+static void test_all_inodes_are_new(void **state)
+{
+	uint64_t f, g;
+
+	(void)state;
+	at_machine("echo one >f; echo two >g");
+	refresh(true);
+	expect_file("f", "one\n");
+	expect_file("g", "two\n");
+	f = ino_of("f");
+	g = ino_of("g");
+	at_machine("cp -p f t; mv t f; cp -p g t; mv t g; echo more >>g; : >../room/renumbered");
+	take_changes();
+	assert_int_equal(ino_of("f"), f);
+	assert_true(ino_of("g") != g);
+	expect_file("g", "two\nmore\n");
+	/* It is said once. */
+	at_machine("cp -p f t; mv t f");
+	take_changes();
+	assert_true(ino_of("f") != f);
+	expect_file("f", "one\n");
+}
+
 static void test_other_contents_of_the_same_time(void **state)
 {
 	(void)state;
@@ -1134,6 +1202,8 @@ int main(void)
 	        case_of(test_waits_for_the_machine),
 	        case_of(test_new_while_commands_run),
 	        case_of(test_open_file_follows),
+	        case_of(test_another_inode_of_the_same_times),
+	        case_of(test_all_inodes_are_new),
 	        case_of(test_other_contents_of_the_same_time),
 	        case_of(test_what_the_host_does_is_no_reason_to_ask),
 	        case_of(test_who_asks_by_an_old_name_asks_again),
