@@ -38,6 +38,8 @@ static const struct {
         {"exceeds limit 134217728", NULL, EFBIG, NULL},
         {"cannot retrieve path from", NULL, EOPNOTSUPP, NULL},
         {"no space left on device", NULL, ENOSPC, NULL},
+        {"mount options is too long", NULL, EMLINK,
+         "the container has more layers than the engine of Dagger can mount"},
         {"permission denied", NULL, EACCES, NULL},
         {"no such file or directory", NULL, ENOENT, NULL},
 };

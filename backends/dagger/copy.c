@@ -162,7 +162,7 @@ static int read_origin(struct dagger_machine *m, struct dagger_kept *ret)
 {
 	const char *mark;
 
-	ret->id = dagger_machine_id(m, &mark);
+	ret->id = dagger_machine_id(m, &mark, &ret->layers);
 	ret->label = strdup(m->label);
 	ret->owner = strdup(m->owner);
 	ret->mark = strdup(mark);

@@ -26,10 +26,13 @@ struct sbx_dagger_config {
 	const char *image;      /* as sbx_dagger_check_image; NULL: SBX_DAGGER_IMAGE */
 	const char *github_api; /* NULL: GitHub's own */
 	uint64_t start_ms;      /* until a session has begun; 0: SBX_DAGGER_START_MS */
+	unsigned layers_max;    /* of a container, above its first ones; 0: SBX_DAGGER_LAYERS_MAX */
 };
 #define SBX_DAGGER_PROGRAM  "dagger"
 #define SBX_DAGGER_IMAGE    "docker.io/library/buildpack-deps:bookworm-scm"
 #define SBX_DAGGER_START_MS (UINT64_C(5) * 60 * 1000)
+/* An engine mounts about 440, of which an image may have a hundred, and a run adds several. */
+#define SBX_DAGGER_LAYERS_MAX 200
 
 /* EACCES: a port without a token. EINVAL: a port or image that is none. */
 int sbx_dagger_check_config(const struct sbx_dagger_config *config, struct sbx_error *err);

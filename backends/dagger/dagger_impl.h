@@ -2,8 +2,9 @@
  * Declarations that the files of this folder share: dagger.c has the provider and its table;
  * session.c finds an engine, by way of cli.c; query.c asks it, answer.c reads what it says;
  * machine.c knows a machine's newest container, store.c keeps it; make.c makes one, of what
- * source.c brings, copy.c one that begins as another; run.c and put.c go on from it, states.c goes
- * back, export.c writes it to this host. open.c is where the environment is looked at.
+ * source.c brings, copy.c one that begins as another; run.c and put.c go on from it, flatten.c when
+ * it has many layers, states.c goes back, export.c writes it to this host. open.c is where the
+ * environment is looked at.
  */
 #ifndef SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
 #define SANDBOXFS_BACKENDS_DAGGER_DAGGER_IMPL_H
@@ -83,6 +84,8 @@ struct dagger_machine {
 	/* The label of its container, MARK or the name, where that is a copy, or a state that was
 	 * gone back to, and nothing has run in it since; else NULL. */
 	const char *first;
+	unsigned layers;   /* as in struct dagger_kept */
+	unsigned not_flat; /* how many it may have besides, as the last time flatten.c failed */
 	char *saved; /* the digest of the archive that it can be made anew from; NULL: none is */
 	struct dagger_upload *uploads; /* in their order */
 	struct dagger_queue turns;     /* the first one is under way */
@@ -231,18 +234,23 @@ struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
 /*
  * [pool] ID is the newest container of M, durably, which has its label, and DIGEST (NULL: not
  * known) that of its files; both malloc'd, and M's from here on. What was saved stands for it as
- * long as the files are the same.
+ * long as the files are the same. LAYERS are above those of the container before.
  */
-int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err);
+int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, unsigned layers,
+                           struct sbx_error *err);
+/* [pool] ID, malloc'd and M's from here on, has the same files in LAYERS layers. */
+int dagger_machine_flatten(struct dagger_machine *m, char *id, unsigned layers,
+                           struct sbx_error *err);
 /* [pool] The same of a container that was SAVED, or is made from what was, with the label that the
  * newest one has. */
 int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err);
 /* [pool] ID, malloc'd and M's from here on, is the container of M, whose label is M's, and which
- * was that of M before. */
-int dagger_machine_return(struct dagger_machine *m, char *id, struct sbx_error *err);
+ * was that of M before, with LAYERS layers. */
+int dagger_machine_return(struct dagger_machine *m, char *id, unsigned layers,
+                          struct sbx_error *err);
 /* A copy of the newest id, NULL: no memory; *MARK (may be NULL) is the label that the container
- * has, borrowed from M. */
-char *dagger_machine_id(struct dagger_machine *m, const char **mark);
+ * has, borrowed from M; *LAYERS (may be NULL) how many it has. */
+char *dagger_machine_id(struct dagger_machine *m, const char **mark, unsigned *layers);
 /* Under the lock: that label. */
 const char *dagger_machine_mark(const struct dagger_machine *m);
 int dagger_adopt(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
@@ -259,6 +267,7 @@ struct dagger_kept {
 	char *mark;  /* the label that the container has; NULL: NAME */
 	/* The names of machines whose folders its id may name, with spaces between; NULL: none. */
 	char *needs;
+	unsigned layers; /* that runs have added since it was made; 0 where nothing tells */
 	int64_t made_ms;
 };
 void dagger_kept_release(struct dagger_kept *kept);
@@ -322,6 +331,27 @@ void dagger_run(struct sbx_machine *m, struct sbx_machine_run *run);
 void dagger_cancel_run(struct sbx_machine *m, struct sbx_machine_run *run);
 void dagger_put(struct sbx_machine *m, struct sbx_machine_put *put);
 void dagger_cancel_put(struct sbx_machine *m, struct sbx_machine_put *put);
+
+/* ---- flatten.c ---- */
+
+/* A machine's container with many layers becomes one with few. Its owner's, zeroed but for what is
+ * above the line, until ended. */
+struct dagger_flatten {
+	struct dagger_machine *m;
+	struct dagger_query **current; /* which is under way: lock of the provider */
+	/* [loop] The end; what could not be done is tried again by a later run. */
+	void (*ended)(struct dagger_flatten *f);
+	/* ---- */
+	struct dagger_query copy, turn;
+	char *of, *root; /* the container it begins with; a directory with its files */
+};
+/* Under the lock. */
+bool dagger_flatten_due(const struct dagger_machine *m);
+/* [any] *F->current is &F->copy. */
+void dagger_flatten_begin(struct dagger_flatten *f);
+
+/* ---- run.c ---- */
+
 /* The words of a command that runs SCRIPT whatever bytes it has: *FORMAT says that it is the format
  * of printf(1). malloc'd; NULL: no memory. */
 char *dagger_script(const char *script, size_t len, bool *format);

@@ -32,7 +32,7 @@ static int write_export(struct dagger_query *q, const struct dagger_session *ses
 	struct exporting *e = sbx_container_of(q, struct exporting, query);
 
 	free(e->id);
-	e->id = dagger_machine_id(e->m, &e->mark);
+	e->id = dagger_machine_id(e->m, &e->mark, NULL);
 	if (!e->id)
 		return -ENOMEM;
 	dagger_begin_machine(session, to, e->id);

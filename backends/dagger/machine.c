@@ -52,6 +52,7 @@ struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
 	m->label = strdup(kept->label);
 	m->owner = strdup(kept->owner);
 	m->made_ms = kept->made_ms;
+	m->layers = kept->layers;
 	m->id = sbx_steal_ptr(&kept->id);
 	m->saved = sbx_steal_ptr(&kept->saved);
 	m->mark = sbx_steal_ptr(&kept->mark);
@@ -97,7 +98,7 @@ static char *swap(char **at, char *text)
 	return old;
 }
 
-static int set(struct dagger_machine *m, char *id, char *saved, const char *first,
+static int set(struct dagger_machine *m, char *id, char *saved, const char *first, unsigned layers,
                struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
@@ -107,6 +108,7 @@ static int set(struct dagger_machine *m, char *id, char *saved, const char *firs
 	                                 .saved = saved,
 	                                 .mark = (char *)(uintptr_t)first,
 	                                 .needs = m->needs,
+	                                 .layers = layers,
 	                                 .made_ms = m->made_ms};
 	int r = dagger_store(d, m->name, &kept, err);
 
@@ -115,6 +117,7 @@ static int set(struct dagger_machine *m, char *id, char *saved, const char *firs
 		id = swap(&m->id, id);
 		saved = swap(&m->saved, saved);
 		m->first = first;
+		m->layers = layers;
 		pthread_mutex_unlock(&d->lock);
 	}
 	free(id);
@@ -127,29 +130,53 @@ int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct s
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	const char *first;
+	unsigned layers;
 
 	pthread_mutex_lock(&d->lock);
 	first = m->first;
+	layers = m->layers;
 	pthread_mutex_unlock(&d->lock);
-	return set(m, id, saved, first, err);
+	return set(m, id, saved, first, layers, err);
 }
 
-int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, struct sbx_error *err)
+int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, unsigned layers,
+                           struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	bool same;
 
 	pthread_mutex_lock(&d->lock);
+	layers += m->layers;
 	same = m->saved && digest && strcmp(m->saved, digest) == 0;
 	pthread_mutex_unlock(&d->lock);
 	if (!same)
 		free(sbx_steal_ptr(&digest));
-	return set(m, id, digest, NULL, err);
+	return set(m, id, digest, NULL, layers, err);
 }
 
-int dagger_machine_return(struct dagger_machine *m, char *id, struct sbx_error *err)
+int dagger_machine_flatten(struct dagger_machine *m, char *id, unsigned layers,
+                           struct sbx_error *err)
 {
-	return set(m, id, NULL, m->name, err);
+	struct dagger *d = dagger_of(m->base.provider);
+	char *saved = NULL;
+	bool no_memory;
+
+	pthread_mutex_lock(&d->lock);
+	m->not_flat = 0;
+	if (m->saved)
+		saved = strdup(m->saved);
+	no_memory = m->saved && !saved;
+	pthread_mutex_unlock(&d->lock);
+	if (!no_memory)
+		return set(m, id, saved, NULL, layers, err);
+	free(id);
+	return sbx_no_memory(err);
+}
+
+int dagger_machine_return(struct dagger_machine *m, char *id, unsigned layers,
+                          struct sbx_error *err)
+{
+	return set(m, id, NULL, m->name, layers, err);
 }
 
 const char *dagger_machine_mark(const struct dagger_machine *m)
@@ -157,13 +184,15 @@ const char *dagger_machine_mark(const struct dagger_machine *m)
 	return m->first ? m->first : m->name;
 }
 
-char *dagger_machine_id(struct dagger_machine *m, const char **mark)
+char *dagger_machine_id(struct dagger_machine *m, const char **mark, unsigned *layers)
 {
 	struct dagger *d = dagger_of(m->base.provider);
 	char *id;
 
 	pthread_mutex_lock(&d->lock);
 	id = strdup(m->id);
+	if (layers)
+		*layers = m->layers;
 	if (mark)
 		*mark = dagger_machine_mark(m);
 	pthread_mutex_unlock(&d->lock);
@@ -181,7 +210,7 @@ struct looking {
 static int write_look(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
 	struct looking *l = sbx_container_of(q, struct looking, query);
-	_cleanup_free_ char *id = dagger_machine_id(l->m, &l->mark);
+	_cleanup_free_ char *id = dagger_machine_id(l->m, &l->mark, NULL);
 
 	if (!id)
 		return -ENOMEM;

@@ -13,9 +13,10 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
 
-#define ANSWER_ROOM ((size_t)1024 * 1024) /* of an answer, beside output and id */
-#define WORD_MAX    ((size_t)128 * 1024)  /* of a command line */
-#define TRIES       3                     /* with a session that ends meanwhile */
+#define ANSWER_ROOM  ((size_t)1024 * 1024) /* of an answer, beside output and id */
+#define WORD_MAX     ((size_t)128 * 1024)  /* of a command line */
+#define TRIES        3                     /* with a session that ends meanwhile */
+#define LAYERS_FIRST 4                     /* of a run that empties the room, and gives a mark */
 
 /*
  * Nothing is done in a container that has another mark than the second word. The engine adds
@@ -34,7 +35,8 @@ struct part {
 	struct dagger_query query, again;
 	struct dagger_machine *m;
 	struct sbx_machine_run *run;
-	struct dagger_query *current; /* of the two; lock of the provider */
+	struct dagger_query *current; /* of all; lock of the provider */
+	struct dagger_flatten flatten;
 	char *script;
 	bool format;
 	char nonce[48];
@@ -208,7 +210,9 @@ static int read_run(struct dagger_query *q, struct json_object *data, struct sbx
 	if (!r)
 		r = dagger_steal_text(data, p->first ? "sync" : "id", &id, err);
 	if (!r)
-		r = dagger_machine_advance(p->m, id, digest ? strdup(digest) : NULL, err);
+		r = dagger_machine_advance(p->m, id, digest ? strdup(digest) : NULL,
+		                           (unsigned)p->uploads + (p->first ? LAYERS_FIRST : 1),
+		                           err);
 	if (!r)
 		drop_uploads(p);
 	return r;
@@ -251,9 +255,42 @@ static void go_on(struct part *p)
 	p->stale = p->m->uploads;
 	while (p->stale && p->stale->session == p->session)
 		p->stale = p->stale->next;
-	next = p->current = p->stale ? &p->again : &p->query;
+	next = p->stale ? &p->again : &p->query;
+	next->given_up = p->current->given_up;
+	p->current = next;
 	pthread_mutex_unlock(&d->lock);
 	dagger_query_begin(next);
+}
+
+/* ---- a container with many layers gets one before ---- */
+
+/* [loop] */
+static void flattened(struct dagger_flatten *f)
+{
+	struct part *p = sbx_container_of(f, struct part, flatten);
+	struct dagger *d = p->query.d;
+
+	pthread_mutex_lock(&d->lock);
+	p->query.given_up = p->current->given_up;
+	p->current = &p->query;
+	pthread_mutex_unlock(&d->lock);
+	dagger_query_begin(&p->query);
+}
+
+static void begin(struct part *p)
+{
+	struct dagger *d = p->query.d;
+	bool due;
+
+	pthread_mutex_lock(&d->lock);
+	due = dagger_flatten_due(p->m);
+	if (due)
+		p->current = &p->flatten.copy;
+	pthread_mutex_unlock(&d->lock);
+	if (due)
+		dagger_flatten_begin(&p->flatten);
+	else
+		dagger_query_begin(&p->query);
 }
 
 /* ---- the end ---- */
@@ -341,6 +378,7 @@ static void set_up(struct part *p, struct dagger *d)
 	                                 .read = read_again,
 	                                 .ended = brought_again};
 	snprintf(p->nonce, sizeof(p->nonce), "%s-%llu", d->nonce, atomic_fetch_add(&d->count, 1));
+	p->flatten = (struct dagger_flatten){.m = p->m, .current = &p->current, .ended = flattened};
 	p->current = &p->query;
 	run->part = p;
 }
@@ -363,7 +401,7 @@ void dagger_run(struct sbx_machine *machine, struct sbx_machine_run *run)
 	p->m = dagger_machine_of(machine);
 	p->run = run;
 	set_up(p, d);
-	dagger_query_begin(&p->query);
+	begin(p);
 }
 
 void dagger_cancel_run(struct sbx_machine *machine, struct sbx_machine_run *run)

@@ -1,8 +1,9 @@
 /*
  * States of a machine that are kept under a name. A container never changes, so that one is its id
- * and its label: NAME.d/states/KEY has a line of each. To go back to it takes one query, which
- * asks whether the engine has it still. The next run then does what the first one of a copy does:
- * it empties the room, whose files speak of what came since, and gives what comes out its label.
+ * and its label: NAME.d/states/KEY has a line of each, and one of its layers. To go back to it
+ * takes one query, which asks whether the engine has it still. The next run then does what the
+ * first one of a copy does: it empties the room, whose files speak of what came since, and gives
+ * what comes out its label.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,10 +45,10 @@ static int open_states(struct dagger_machine *m, bool make)
 
 /* Keeps the container ID, whose label is MARK, as KEY. */
 static int keep(struct dagger_machine *m, const char *key, const char *mark, const char *id,
-                struct sbx_error *err)
+                unsigned layers, struct sbx_error *err)
 {
 	_cleanup_fd_ int dir = open_states(m, true);
-	_cleanup_free_ char *text = sbx_format("%s\n%s\n", mark, id);
+	_cleanup_free_ char *text = sbx_format("%s\n%s\n%u\n", mark, id, layers);
 	_cleanup_free_ char *temp = sbx_format(".%s", key);
 	int r = dir < 0 ? dir : text && temp ? 0 : -ENOMEM;
 
@@ -62,12 +63,13 @@ int dagger_keep(struct sbx_machine *machine, const char *key, struct sbx_error *
 {
 	struct dagger_machine *m = dagger_machine_of(machine);
 	const char *mark;
-	_cleanup_free_ char *id = dagger_machine_id(m, &mark);
+	unsigned layers;
+	_cleanup_free_ char *id = dagger_machine_id(m, &mark, &layers);
 	int r = check_key(key, err);
 
 	if (r)
 		return r;
-	return id ? keep(m, key, mark, id, err) : sbx_no_memory(err);
+	return id ? keep(m, key, mark, id, layers, err) : sbx_no_memory(err);
 }
 
 int dagger_drop(struct sbx_machine *machine, const char *key, struct sbx_error *err)
@@ -93,6 +95,7 @@ struct going {
 	const char *was; /* the name that what it is now is kept as */
 	char *text;      /* of the state: its label, and behind it */
 	char *id;
+	unsigned layers;
 };
 
 static int load(struct going *g, const char *key, struct sbx_error *err)
@@ -106,7 +109,7 @@ static int load(struct going *g, const char *key, struct sbx_error *err)
 		                strerror(-r));
 	g->id = strchr(g->text, '\n');
 	end = g->id ? strchr(g->id + 1, '\n') : NULL;
-	if (!end || end[1])
+	if (!end || (end[1] && sscanf(end + 1, "%u", &g->layers) != 1))
 		return sbx_fail(err, EUCLEAN, "the state %s of %s is damaged", key, g->m->name);
 	*g->id++ = *end = '\0';
 	return 0;
@@ -131,7 +134,7 @@ static int read_going(struct dagger_query *q, struct json_object *data, struct s
 	if (!r)
 		r = dagger_keep(&g->m->base, g->was, err);
 	if (!r)
-		return dagger_machine_return(g->m, id, err);
+		return dagger_machine_return(g->m, id, g->layers, err);
 	free(id);
 	return r;
 }

@@ -61,6 +61,7 @@ int dagger_store(struct dagger *d, const char *name, const struct dagger_kept *k
 	add(obj, "saved", kept->saved);
 	add(obj, "mark", kept->mark);
 	add(obj, "needs", kept->needs);
+	json_object_object_add(obj, "layers", json_object_new_int64(kept->layers));
 	json_object_object_add(obj, "made_ms", json_object_new_int64(kept->made_ms));
 	snprintf(temp, sizeof(temp), "%s.new", name);
 	r = sbx_file_replace(d->dir, name, temp,
@@ -91,7 +92,7 @@ static bool get(struct json_object *obj, const char *key, char **ret)
 int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, struct sbx_error *err)
 {
 	_cleanup_free_ char *text = NULL;
-	struct json_object *obj, *made;
+	struct json_object *obj, *value;
 	bool good;
 	int r;
 
@@ -109,8 +110,10 @@ int dagger_load(struct dagger *d, const char *name, struct dagger_kept *ret, str
 	       get(obj, "label", &ret->label) && get(obj, "owner", &ret->owner) &&
 	       get_any(obj, "saved", &ret->saved) && get_any(obj, "mark", &ret->mark) &&
 	       get_any(obj, "needs", &ret->needs);
-	if (good && json_object_object_get_ex(obj, "made_ms", &made))
-		ret->made_ms = json_object_get_int64(made);
+	if (good && json_object_object_get_ex(obj, "made_ms", &value))
+		ret->made_ms = json_object_get_int64(value);
+	if (good && json_object_object_get_ex(obj, "layers", &value))
+		ret->layers = (unsigned)json_object_get_int64(value);
 	json_object_put(obj);
 	if (good)
 		return 0;

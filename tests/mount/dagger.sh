@@ -45,6 +45,22 @@ runs_again() {
 	rm "$MNT/a/again"
 }
 
+# In the container behind it the file has another inode, as those of an engine have that is stacked.
+keeps_what_is_open() {
+	echo 0 >"$MNT/a/log"
+	exec_in a '{"argv":["true"]}'
+	exec 6>>"$MNT/a/log"
+	exec_in a '{"argv":["sh","-c","echo 1 >>log"]}'
+	same '0 1' "$(xargs <"$MNT/a/log")"
+	exec_in a '{"argv":["touch","beside"]}'
+	ls "$MNT/a" >/dev/null
+	echo 2 >&6
+	exec 6>&-
+	same '0 1 2' "$(exec_in a '{"argv":["cat","log"]}' | xargs)"
+	same '0 1 2' "$(xargs <"$MNT/a/log")"
+	rm "$MNT/a/log" "$MNT/a/beside"
+}
+
 has_its_branch() {
 	same sandbox/a "$(exec_in a '{"argv":["git","symbolic-ref","--short","HEAD"]}')"
 	same '' "$(exec_in a '{"argv":["git","status","--short"]}')"
@@ -367,6 +383,8 @@ claim "Exec: every code, and its changes are there" has_any_code
 claim "Exec: a directory, variables, standard input, a timeout" has_its_options
 claim "Exec: any bytes" has_any_bytes
 claim "WriteFiles, and Exec: two requests" took_once 2 writes_files
+# The containers of a server that is not root are copies.
+[ "$(id -u)" != 0 ] || claim "WriteFile: to what is open, whatever came between" keeps_what_is_open
 claim "DeleteFile" deletes
 claim "ListDirectory" lists
 claim "SetWorkdir" changes_directory

@@ -170,7 +170,7 @@ static int tear_down(void **state)
 
 	(void)state;
 	snprintf(violations, sizeof(violations), "%s", control("GET", "violations", NULL));
-	control("POST", "switch", "{\"git\":{},\"git_token\":null}");
+	control("POST", "switch", "{\"git\":{},\"git_token\":null,\"layers\":440}");
 	end_loop();
 	free((char *)config.state_dir);
 	scratch_remove();
@@ -1341,7 +1341,7 @@ static void nothing_is_done_in_anothers_container(void **state)
 	make_plain();
 	give_id_to_another();
 	scratch_mkdir(scratch_path("out"));
-	before = dagger_machine_id(dagger_machine_of(machine), NULL);
+	before = dagger_machine_id(dagger_machine_of(machine), NULL, NULL);
 	expect_failure(script("sleep 100000", NULL), ESTALE, "its id means something else by now");
 	assert_int_equal(
 	        sbx_dagger_export(machine, "/work", scratch_path("out"), false, NULL, &err),
@@ -1350,7 +1350,7 @@ static void nothing_is_done_in_anothers_container(void **state)
 	assert_int_equal(provider->impl->touch(machine, NULL, &err), -ESTALE);
 	assert_int_equal(look(), SBX_MACHINE_GONE);
 	assert_int_equal(scratch_count(scratch_path("out")), 0);
-	after = dagger_machine_id(dagger_machine_of(machine), NULL);
+	after = dagger_machine_id(dagger_machine_of(machine), NULL, NULL);
 	assert_string_equal(before, after);
 }
 
@@ -1681,7 +1681,7 @@ static void a_copy_that_has_run_is_none_of_its_origin(void **state)
 
 	(void)state;
 	make_plain();
-	was = dagger_machine_id(dagger_machine_of(machine), NULL);
+	was = dagger_machine_id(dagger_machine_of(machine), NULL, NULL);
 	become_a_copy("sbx-b");
 	run("true");
 	assert_null(dagger_machine_of(machine)->first);
@@ -1885,6 +1885,136 @@ static void a_way_back_that_cannot_be_undone_is_none(void **state)
 	assert_string_equal(run("cat /work/f"), "two\n");
 }
 
+/* ---- layers ---- */
+
+/* The engine mounts LAYERS of a container, and we let it come to MAX above its first ones. */
+static void with_layers(unsigned layers, unsigned max)
+{
+	char body[64];
+
+	snprintf(body, sizeof(body), "{\"layers\":%u}", layers);
+	control("POST", "switch", body);
+	close_provider();
+	config.layers_max = max;
+	open_provider();
+}
+
+static void run_often(unsigned times)
+{
+	while (times--)
+		run("echo x >>/work/often");
+}
+
+static void layers_are_counted_by_the_engine(void **state)
+{
+	(void)state;
+	with_layers(12, 100);
+	make_plain();
+	run_often(6);
+	for (unsigned i = 0; i < 12; i++) {
+		struct done d = undone();
+		struct sbx_machine_run r = script("true", &d);
+
+		provider->impl->run(machine, &r);
+		await(&d);
+		free(d.out);
+		if (d.code)
+			break;
+	}
+	expect_failure(script("true", NULL), EMLINK, "more layers than");
+}
+
+static void a_container_with_many_layers_gets_few(void **state)
+{
+	(void)state;
+	with_layers(20, 8);
+	make_plain();
+	run("cd /work; echo a >a; ln a b; ln -s a c; : >.hidden; : >..two; mkdir -m 700 d; "
+	    "echo x >\"$(printf 'two\\nlines')\"; touch -d @1000000000.123456789 d a; chmod 640 a; "
+	    "echo outside >/tmp/f; echo opt >/opt; ln -s nowhere /dangling");
+	for (unsigned i = 0; i < 10; i++) {
+		expect_put((struct sbx_machine_file[]){text_file(i, "put")}, 1);
+		run_often(3);
+	}
+	assert_true(count("flat") >= 5 && count("flat") <= 6);
+	assert_string_equal(
+	        run("cd /work; stat -c '%n %a %h %F' a b c .hidden ..two d two*; "
+	            "stat -c %y a | cut -d. -f2; cat a; grep -c x often; cat /tmp/f /opt; "
+	            "readlink /dangling; stat -c %a / /tmp /root /proc; cd " DAGGER_ROOM "/in; "
+	            "cat * | wc -c; env | grep SANDBOXFS; ls -A / | grep sandboxfs"),
+	        "a 640 2 regular file\nb 640 2 regular file\nc 777 1 symbolic link\n"
+	        ".hidden 644 1 regular empty file\n..two 644 1 regular empty file\n"
+	        "d 700 2 directory\ntwo\nlines 644 1 regular file\n123456789 +0000\na\n30\n"
+	        "outside\nopt\nnowhere\n755\n1777\n700\n555\n30\n.sandboxfs\n");
+}
+
+static void a_run_goes_on_where_layers_stay(void **state)
+{
+	(void)state;
+	with_layers(440, 4);
+	make_plain();
+	run_often(4);
+	fault("flat", "\"error\",\"message\":\"it is busy\"");
+	run_often(2);
+	assert_int_equal(count("flat"), 1);
+	run_often(18);
+	assert_int_equal(count("flat"), 1);
+	fault("create", "\"cut\",\"times\":9");
+	run_often(2);
+	assert_int_equal(count("flat"), 2);
+	control("POST", "reset", NULL);
+	run_often(20);
+	assert_int_equal(count("flat"), 1);
+	assert_string_equal(run("grep -c x /work/often"), "46\n");
+}
+
+static void a_run_is_given_up_before_it_begins(void **state)
+{
+	struct done d = undone();
+	struct sbx_machine_run r = script("echo lost >/work/lost", &d);
+
+	(void)state;
+	with_layers(440, 2);
+	make_plain();
+	run_often(2);
+	fault("flat", "\"stall\"");
+	provider->impl->run(machine, &r);
+	while (!count("flat"))
+		;
+	provider->impl->cancel_run(machine, &r);
+	await(&d);
+	assert_int_equal(d.code, -EINTR);
+	assert_string_equal(run("ls /work"), "often\n");
+}
+
+/* Neither a daemon that ends nor a copy nor a way back makes it forget how many there are. */
+static void layers_are_kept(void **state)
+{
+	(void)state;
+	with_layers(440, 6);
+	make_plain();
+	run_often(5);
+	keep("five");
+	begin_anew();
+	run_often(1);
+	assert_int_equal(count("flat"), 0);
+	begin_anew();
+	become_a_copy("sbx-b");
+	run_often(1);
+	assert_int_equal(count("flat"), 0);
+	run_often(1);
+	assert_int_equal(count("flat"), 1);
+	be("sbx-a");
+	run_often(1);
+	assert_int_equal(count("flat"), 2);
+	back("five");
+	run_often(1);
+	assert_int_equal(count("flat"), 2);
+	run_often(1);
+	assert_int_equal(count("flat"), 3);
+	assert_string_equal(run("grep -c x /work/often"), "7\n");
+}
+
 /* ---- sessions of our own ---- */
 
 /* A program `dagger` whose lines are TEXT. */
@@ -2086,6 +2216,8 @@ static int end(void **state)
 
 int main(void)
 {
+	if (getenv("F"))
+		cmocka_set_test_filter(getenv("F"));
 	const struct CMUnitTest tests[] = {
 	        CASE(a_machine_is_made_in_three_requests),
 	        CASE(a_machine_begins_at_a_commit),
@@ -2117,6 +2249,11 @@ int main(void)
 	        CASE(machines_run_beside_each_other),
 	        CASE(a_run_is_given_up),
 	        CASE(a_run_ends_by_its_deadline),
+	        CASE(layers_are_counted_by_the_engine),
+	        CASE(a_container_with_many_layers_gets_few),
+	        CASE(a_run_goes_on_where_layers_stay),
+	        CASE(a_run_is_given_up_before_it_begins),
+	        CASE(layers_are_kept),
 	        CASE(files_are_put),
 	        CASE(files_are_put_once_more),
 	        CASE(many_files_are_two_requests),
