@@ -105,7 +105,7 @@ static int ask_at(struct vercel *v, const struct vercel_ask *ask, const char *pa
 	        .headers = headers,
 	        .secret = v->token.secret,
 	        .hidden = ask->hidden,
-	        .deadline_ms = ask->deadline_ms ? ask->deadline_ms : VERCEL_ASK_MS,
+	        .deadline_ms = ask->deadline_ms ? ask->deadline_ms : v->config.ask_ms,
 	        .repeat = ask->repeat,
 	        .json = true,
 	};

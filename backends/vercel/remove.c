@@ -10,7 +10,6 @@
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 
-#define DELETE_MS  60000
 #define BUSY_MS    60000 /* how long a change of state is waited for */
 #define PAUSE_MOST 16    /* times the least */
 #define PAGES_MAX  1000
@@ -26,7 +25,8 @@ static int remove_once(struct vercel *v, const char *name, atomic_bool *cancelle
 	const struct vercel_ask ask = {.op = "vercel_delete",
 	                               .method = "DELETE",
 	                               .query = query,
-	                               .deadline_ms = DELETE_MS,
+	                               .deadline_ms =
+	                                       2 * v->config.ask_ms, /* its snapshots go as well */
 	                               .repeat = SBX_HTTP_SAFE};
 	struct vercel_said said;
 	int r = vercel_ask(v, &ask, cancelled, &said, NULL, err, "/v2/sandboxes/%s", name);

@@ -13,7 +13,6 @@
 #include "sandboxfs/clock.h"
 
 #define WAKE_MS   60000 /* a whole waking */
-#define ASK_MS    30000
 #define MARGIN_MS 10000 /* that a session lives longer than what is asked of it */
 
 static void choose(struct vercel_send *s);
@@ -137,7 +136,7 @@ static void ask(struct vercel_send *s, const char *op, const char *method, const
 	s->own = (struct sbx_http_request){
 	        .op = op,
 	        .method = method,
-	        .deadline_ms = ASK_MS,
+	        .deadline_ms = provider_of(s)->config.ask_ms,
 	        .body = {.data = s->body, .size = s->body ? len : 0},
 	        .json = true,
 	};

@@ -16,6 +16,7 @@
 
 #define PACKERS   8 /* at once */
 #define DAY_MS    UINT64_C(86400000)
+#define ASK_MS    30000
 #define PAUSE_MS  250
 #define STREAM_MS 55000
 #define PORT_LOW  1024
@@ -150,6 +151,7 @@ static bool copy_config(struct vercel *v, const struct sbx_vercel_config *from)
 	to->team = to->project = to->net = NULL;
 	to->api_url = to->github_api = to->runtime = to->image = to->region = to->spool = NULL;
 	to->pause_ms = from->pause_ms ? from->pause_ms : PAUSE_MS;
+	to->ask_ms = from->ask_ms ? from->ask_ms : ASK_MS;
 	to->stream_ms = from->stream_ms ? from->stream_ms : STREAM_MS;
 	to->life_ms = from->life_ms ? from->life_ms : SBX_VERCEL_LIFE_MS;
 	return copy(&to->api_url, from->api_url, SBX_VERCEL_API) &&

@@ -39,6 +39,7 @@ struct sbx_vercel_config {
 	uint64_t life_ms;   /* of a session that is not used; 0: SBX_VERCEL_LIFE_MS */
 	uint64_t stream_ms; /* that the output of a command is listened to at once; 0: 55000 */
 	uint64_t pause_ms;  /* the least before a change is looked at again; 0: 250 */
+	uint64_t ask_ms;    /* until a request that does little has its answer; 0: 30000 */
 	bool sudo;          /* scripts run as root */
 	bool ephemeral;     /* a sandbox that has stopped is gone */
 };

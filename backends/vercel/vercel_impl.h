@@ -85,10 +85,9 @@ struct vercel_ask {
 	const char *query;        /* behind the team's: "&limit=50"; or NULL */
 	struct json_object *body; /* borrowed; or NULL */
 	const struct sbx_secret *hidden;
-	uint64_t deadline_ms; /* 0: VERCEL_ASK_MS */
+	uint64_t deadline_ms; /* 0: ask_ms of the settings */
 	enum sbx_http_repeat repeat;
 };
-#define VERCEL_ASK_MS 30000
 
 /* What a refusal says. */
 struct vercel_said {

@@ -433,6 +433,7 @@ static const struct met {
         {"status", ", \"status\": 403", EKEYREJECTED, false},
         {"html", "", EPROTO, false},
         {"answer", ", \"body\": \"[[[[[\"", EPROTO, false},
+        {"stall", "", ETIMEDOUT, false},
         {"echo", "", EINVAL, false},
 };
 
@@ -501,6 +502,8 @@ static int try_unmake(void)
 static void faults_are_overcome_or_told(void **state)
 {
 	(void)state;
+	vercel_config.ask_ms = 500;
+	vercel_provide();
 	m = vercel_made(NULL);
 	meet_all("look", true, true, try_look);
 	meet_all("list", true, true, try_find);
