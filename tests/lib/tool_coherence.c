@@ -475,6 +475,7 @@ static int cmd_coherence(int argc, char **argv)
 {
 	_cleanup_free_ char *tree = NULL;
 	long wanted = tool_number(argv[2]);
+	const bool spawns = !getenv("SBX_SPAWNS") || strcmp(getenv("SBX_SPAWNS"), "0") != 0;
 
 	rng = argc > 3 ? (uint64_t)tool_number(argv[3]) : (uint64_t)tool_now_ns();
 	fprintf(stderr, "seed %llu\n", (unsigned long long)rng);
@@ -490,7 +491,7 @@ static int cmd_coherence(int argc, char **argv)
 		tool_die("%s", tree_root);
 	while (tree_steps < wanted) {
 		host_steps(2, pick(12));
-		if (pick(2))
+		if (pick(2) || !spawns)
 			job_alone();
 		else
 			both_at_once();
