@@ -29,8 +29,8 @@ enum remote_frame_kind {
 	                       * B of stderr. Before its end */
 	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence */
 	REMOTE_MANIFEST = 'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's
-	                        * clock; B: 1 where all files have other inodes since the last one,
-	                        * as ROOM/renumbered said */
+	                        * clock; B, where it is not 0: all files have other inodes since
+	                        * then, which is the ctime of ROOM/renumbered */
 	REMOTE_DATA = 'D',     /* word: as the caller named it; A: offset; bytes */
 	REMOTE_STEP = 'N',     /* step A of batch B was refused; bytes: why */
 	REMOTE_INFO = 'I',     /* word: a key; bytes: its value */

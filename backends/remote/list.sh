@@ -19,11 +19,15 @@ r_zip() {
 	fi
 }
 
-# r_records WORD BEGUN: a frame of the records on standard input. It says whether all inodes are new
+# r_records WORD BEGUN: a frame of the records on standard input. It says since when all files have
+# other inodes than in the last one
 r_records() {
 	R_moved=0
 	! [ -e "$R_ROOM/renumbered" ] || {
-		R_moved=1
+		R_moved=$(stat -c %.9Z "$R_ROOM/renumbered" | tr -d .)
+		case $R_moved in
+		'' | *[!0-9]*) R_moved=$(stat -c %Z "$R_ROOM/renumbered")000000000 ;;
+		esac
 		rm -f "$R_ROOM/renumbered"
 	}
 	head -c $R_CAP | r_zip M "$1" "$2" $R_moved

@@ -249,7 +249,7 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 	if (f->b) {
 		pthread_mutex_lock(&t->lock);
 		t->renumbered_ns = w->begun_ns;
-		t->renumbered = (int64_t)f->a;
+		t->renumbered = (int64_t)f->b;
 		pthread_mutex_unlock(&t->lock);
 	}
 	r = remote_manifest_read(f->bytes, f->len, w->begun_ns, &m, err);

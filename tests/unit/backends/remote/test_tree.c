@@ -462,11 +462,13 @@ static void test_all_inodes_are_new(void **state)
 	expect_file("g", "two\n");
 	f = ino_of("f");
 	g = ino_of("g");
-	at_machine("cp -p f t; mv t f; cp -p g t; mv t g; echo more >>g; : >../room/renumbered");
+	at_machine("cp -p f t; mv t f; cp -p g t; mv t g; : >../room/renumbered");
+	/* What comes behind that is told by its ctime alone. */
+	at_machine("touch -r g t; echo TWO >g; touch -r t g; rm t");
 	take_changes();
 	assert_int_equal(ino_of("f"), f);
 	assert_true(ino_of("g") != g);
-	expect_file("g", "two\nmore\n");
+	expect_file("g", "TWO\n");
 	/* It is said once. */
 	at_machine("cp -p f t; mv t f");
 	take_changes();
