@@ -1,4 +1,6 @@
 #!/bin/sh
+# Its jobs rename directories.
+export SERVER_REDIRECTS=1
 . "$TESTS/lib/mount.sh"
 # Host and jobs on one tree, by turns and at once: what either did last is what both see
 # (tests/lib/tool_coherence.c). SBX_STEPS=100000 tests/run.sh --suite mount takes more of them.
