@@ -238,12 +238,12 @@ struct dagger_machine *dagger_machine_new(struct dagger *d, const char *name,
  */
 int dagger_machine_advance(struct dagger_machine *m, char *id, char *digest, unsigned layers,
                            struct sbx_error *err);
-/* [pool] ID, malloc'd and M's from here on, has the same files in LAYERS layers. */
-int dagger_machine_flatten(struct dagger_machine *m, char *id, unsigned layers,
-                           struct sbx_error *err);
 /* [pool] The same of a container that was SAVED, or is made from what was, with the label that the
  * newest one has. */
 int dagger_machine_set(struct dagger_machine *m, char *id, char *saved, struct sbx_error *err);
+/* [pool] ID, malloc'd and M's from here on, has the same files in LAYERS layers. */
+int dagger_machine_flatten(struct dagger_machine *m, char *id, unsigned layers,
+                           struct sbx_error *err);
 /* [pool] ID, malloc'd and M's from here on, is the container of M, whose label is M's, and which
  * was that of M before, with LAYERS layers. */
 int dagger_machine_return(struct dagger_machine *m, char *id, unsigned layers,
@@ -331,6 +331,12 @@ void dagger_run(struct sbx_machine *m, struct sbx_machine_run *run);
 void dagger_cancel_run(struct sbx_machine *m, struct sbx_machine_run *run);
 void dagger_put(struct sbx_machine *m, struct sbx_machine_put *put);
 void dagger_cancel_put(struct sbx_machine *m, struct sbx_machine_put *put);
+/* The words of a command that runs SCRIPT whatever bytes it has: *FORMAT says that it is the format
+ * of printf(1). malloc'd; NULL: no memory. */
+char *dagger_script(const char *script, size_t len, bool *format);
+
+/* Writes the query that brings the directory or, FILE, the file PATH of this host. */
+void dagger_write_upload(FILE *to, const char *path, bool file);
 
 /* ---- flatten.c ---- */
 
@@ -342,22 +348,13 @@ struct dagger_flatten {
 	/* [loop] The end; what could not be done is tried again by a later run. */
 	void (*ended)(struct dagger_flatten *f);
 	/* ---- */
-	struct dagger_query copy, turn;
+	struct dagger_query copy, change;
 	char *of, *root; /* the container it begins with; a directory with its files */
 };
 /* Under the lock. */
 bool dagger_flatten_due(const struct dagger_machine *m);
 /* [any] *F->current is &F->copy. */
 void dagger_flatten_begin(struct dagger_flatten *f);
-
-/* ---- run.c ---- */
-
-/* The words of a command that runs SCRIPT whatever bytes it has: *FORMAT says that it is the format
- * of printf(1). malloc'd; NULL: no memory. */
-char *dagger_script(const char *script, size_t len, bool *format);
-
-/* Writes the query that brings the directory or, FILE, the file PATH of this host. */
-void dagger_write_upload(FILE *to, const char *path, bool file);
 void dagger_upload_free(struct dagger_upload *upload);
 
 /* ---- export.c ---- */

@@ -11,7 +11,7 @@
 #include "backends/dagger/dagger_impl.h"
 #include "sandboxfs/cleanup.h"
 
-#define LATER      20 /* runs after which it is tried again where it failed */
+#define LATER      20 /* layers after which it is tried again where it failed */
 #define COPY_MS    (UINT64_C(10) * 60 * 1000)
 #define NEW_ROOT   "/.sandboxfs.root"
 #define LAYERS_NEW 2 /* of the copy, and of the file that is the last step */
@@ -54,7 +54,7 @@ static int write_copy(struct dagger_query *q, const struct dagger_session *sessi
 	dagger_literal(to, session->empty);
 	fputs("){withExec(args:[\"/bin/sh\",\"-c\",", to);
 	dagger_literal(to, COPY);
-	fputs("],expect:ANY){exitCode stderr directory(path:\"" NEW_ROOT "\"){id}}}}", to);
+	fputs("],expect:ANY){exitCode directory(path:\"" NEW_ROOT "\"){id}}}}", to);
 	dagger_end_container(session, to);
 	return 0;
 }
@@ -77,7 +77,7 @@ static int read_copy(struct dagger_query *q, struct json_object *data, struct sb
 /* Other queries may have had their turn since. */
 static int write_root(struct dagger_query *q, const struct dagger_session *session, FILE *to)
 {
-	struct dagger_flatten *f = sbx_container_of(q, struct dagger_flatten, turn);
+	struct dagger_flatten *f = sbx_container_of(q, struct dagger_flatten, change);
 	bool same;
 
 	pthread_mutex_lock(&q->d->lock);
@@ -88,7 +88,8 @@ static int write_root(struct dagger_query *q, const struct dagger_session *sessi
 	dagger_begin_machine(session, to, f->of);
 	fputs("withRootfs(directory:", to);
 	dagger_literal(to, f->root);
-	fputs("){withNewFile(path:\"" DAGGER_ROOM "/renumbered\",contents:\"\",permissions:420", to);
+	fputs("){withNewFile(path:\"" DAGGER_ROOM "/renumbered\",contents:\"\",permissions:420",
+	      to);
 	if (*f->m->owner) {
 		fputs(",owner:", to);
 		dagger_literal(to, f->m->owner);
@@ -100,7 +101,7 @@ static int write_root(struct dagger_query *q, const struct dagger_session *sessi
 
 static int read_root(struct dagger_query *q, struct json_object *data, struct sbx_error *err)
 {
-	struct dagger_flatten *f = sbx_container_of(q, struct dagger_flatten, turn);
+	struct dagger_flatten *f = sbx_container_of(q, struct dagger_flatten, change);
 	char *id = NULL;
 	int r = dagger_check_machine(f->m->name, data, err);
 
@@ -114,10 +115,10 @@ static int read_root(struct dagger_query *q, struct json_object *data, struct sb
 /* [loop] What could not be done now is tried again later: until then there is room. */
 static void finish(struct dagger_flatten *f, int code)
 {
-	pthread_mutex_lock(&f->turn.d->lock);
+	pthread_mutex_lock(&f->change.d->lock);
 	if (code && !(*f->current)->given_up)
 		f->m->not_flat += LATER;
-	pthread_mutex_unlock(&f->turn.d->lock);
+	pthread_mutex_unlock(&f->change.d->lock);
 	free(f->of);
 	free(f->root);
 	f->of = f->root = NULL;
@@ -128,7 +129,7 @@ static void finish(struct dagger_flatten *f, int code)
 static void rooted(struct dagger_query *q, int code, const struct sbx_error *err)
 {
 	(void)err;
-	finish(sbx_container_of(q, struct dagger_flatten, turn), code);
+	finish(sbx_container_of(q, struct dagger_flatten, change), code);
 }
 
 /* [loop] */
@@ -142,10 +143,10 @@ static void copied(struct dagger_query *q, int code, const struct sbx_error *err
 		return;
 	}
 	pthread_mutex_lock(&q->d->lock);
-	f->turn.given_up = q->given_up;
-	*f->current = &f->turn;
+	f->change.given_up = q->given_up;
+	*f->current = &f->change;
 	pthread_mutex_unlock(&q->d->lock);
-	dagger_query_begin(&f->turn);
+	dagger_query_begin(&f->change);
 }
 
 void dagger_flatten_begin(struct dagger_flatten *f)
@@ -158,12 +159,12 @@ void dagger_flatten_begin(struct dagger_flatten *f)
 	                                .write = write_copy,
 	                                .read = read_copy,
 	                                .ended = copied};
-	f->turn = (struct dagger_query){.d = f->copy.d,
-	                                .op = "dagger_flatten",
-	                                .m = f->m,
-	                                .repeat = SBX_HTTP_SAFE,
-	                                .write = write_root,
-	                                .read = read_root,
-	                                .ended = rooted};
+	f->change = (struct dagger_query){.d = f->copy.d,
+	                                  .op = "dagger_flatten",
+	                                  .m = f->m,
+	                                  .repeat = SBX_HTTP_SAFE,
+	                                  .write = write_root,
+	                                  .read = read_root,
+	                                  .ended = rooted};
 	dagger_query_begin(&f->copy);
 }

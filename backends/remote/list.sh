@@ -10,7 +10,7 @@ R_MIB=1048576
 R_CAP=48000000
 R_top=
 
-# r_zip KIND WORD A: a frame of the bytes of standard input
+# r_zip KIND WORD A B: a frame of the bytes of standard input
 r_zip() {
 	if command -v gzip; then
 		gzip -1c | r_frame "$1z" "$2" "$3" "$4"
@@ -30,7 +30,7 @@ r_records() {
 		esac
 		rm -f "$R_ROOM/renumbered"
 	}
-	head -c $R_CAP | r_zip M "$1" "$2" $R_moved
+	head -c $R_CAP | r_zip M "$1" "$2" "$R_moved"
 }
 
 # r_now: R_NOW is the time in nanoseconds

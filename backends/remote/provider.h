@@ -127,7 +127,9 @@ struct sbx_machine_put {
 #define SBX_PROVIDER_EPHEMERAL      32u  /* what stops is gone: there is no waking */
 #define SBX_PROVIDER_MERGES         64u  /* a command writes its stderr to its stdout */
 #define SBX_PROVIDER_CONTINUES      128u /* a branch that the source has is gone on with */
-#define SBX_PROVIDER_RENUMBERS      256u /* a file may have another inode in the next run */
+/* A file may have another inode in the next run. Where all have, by a copy that keeps their times,
+ * the empty file ROOM/renumbered is made behind it. */
+#define SBX_PROVIDER_RENUMBERS 256u
 
 struct sbx_provider_impl {
 	const char *name; /* the backend's, as when mounting */
