@@ -134,7 +134,7 @@ r_give_up() {
 # r_apply ID BATCH [NUMBER]: the lines are in the file of that number, or in r_batch
 r_apply() {
 	R_ID=$1 R_BATCH=$2
-	R_STAGE= R_STOP= R_HALF= R_WHOLE= R_NUMBER=0 R_TURN=
+	R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN=
 	cd "$R_TREE" || r_give_up 2 "the tree is gone"
 	r_take_turn || r_give_up 121 "cannot apply what was changed: no turn in $R_ROOM"
 	r_read_mark
@@ -263,6 +263,48 @@ r_chmod() {
 	done
 }
 
+# r_is_layered: whether the tree is an overlay. An overlay copies a file of a layer below as soon as
+# a name of it is changed, moved or linked, and the file's other names keep the old one.
+r_is_layered() {
+	[ -n "$R_LAYERED" ] || case $(stat -f -c %t .) in
+	794c7630) R_LAYERED=yes ;;
+	*) R_LAYERED=no ;;
+	esac
+	[ "$R_LAYERED" = yes ]
+}
+
+# r_numbers FILE: its device, its inode and how many names it has
+r_numbers() {
+	find "$1" -prune -printf '%D %i %n' || stat -c '%d %i %h' "$1"
+}
+
+# r_hold PATH...: before they are changed. The other names of these files become names of the copy
+# that an overlay makes.
+r_hold() {
+	for r_h; do
+		[ ! -f "$r_h" ] || break
+		shift
+	done
+	[ $# -gt 0 ] && r_is_layered || return 0
+	r_many=$(find "$@" -prune -type f -links +1) && [ -z "$r_many" ] && return
+	r_open_stage
+	for r_h; do
+		[ ! -f "$r_h" ] || [ -h "$r_h" ] || r_hold_one "$r_h" $(r_numbers "$r_h")
+	done
+}
+
+# r_hold_one PATH DEVICE INODE NAMES: another name has the overlay copy the file at once
+r_hold_one() {
+	r_name=$R_STAGE/held
+	[ "$4" -gt 1 ] && ln -f -- "$1" "$r_name" || return
+	[ "$(r_numbers "$1")" = "$2 $3 $(($4 + 1))" ] ||
+		find . -xdev -type f -inum "$3" | while IFS= read -r r_q; do
+			set -- "$1" "$2" "$3" $(r_numbers "$r_q")
+			[ "$2 $3" != "$4 $5" ] || ln -f -- "$1" "$r_q"
+		done
+	rm -f "$r_name"
+}
+
 # r_move_file FROM TO: over what may be there, but not into it
 r_move_file() {
 	if r_is_dir "$2"; then
@@ -292,6 +334,7 @@ r_do_mv() {
 	if ! r_is_there "$2"; then
 		[ -n "$R_HALF" ] || r_refused "$2" "it is gone"
 	elif ! r_is_dir "$2"; then
+		r_hold "$2"
 		r_move_file "$2" "$3"
 	elif ! r_is_dir "$3"; then
 		r_make_way "$3" && r_try mv -f -- "$2" "$3"
@@ -310,6 +353,7 @@ r_do_link() {
 	if ! r_is_there "$2" || r_is_dir "$2"; then
 		r_refused "$2" "it is gone"
 	elif r_make_way "$3"; then
+		r_hold "$2"
 		r_try ln -- "$2" "$3"
 	fi
 	r_note
@@ -457,6 +501,7 @@ r_do_over() {
 		done
 		r_move "$@"
 	else
+		r_hold "$@"
 		for r_o; do
 			r_over "$r_from/${r_o##*/}" "$r_o" "$r_m"
 		done
@@ -494,6 +539,7 @@ r_do_put() {
 	if [ -n "$R_STOP" ]; then
 		return
 	elif [ "$3" = old ]; then
+		r_hold "$6"
 		r_over "$r_s" "$6" "$4"
 	else
 		r_into "$r_s" "$6"
@@ -512,9 +558,10 @@ r_touch() {
 # r_do_time TIME PATH...
 r_do_time() {
 	[ -z "$R_ALL$R_STOP" ] || return
-	r_touch -c "$@" && return
 	r_w=$1
 	shift
+	r_hold "$@"
+	r_touch -c "$r_w" "$@" && return
 	for r_q; do
 		r_try touch -c -d "@${r_w%.*}" "$r_q"
 	done
@@ -529,7 +576,10 @@ r_do_link_time() {
 # r_do_mode MODE PATH...
 r_do_mode() {
 	[ -z "$R_ALL$R_STOP" ] || return
-	r_chmod "$@"
+	r_m=$1
+	shift
+	r_hold "$@"
+	r_chmod "$r_m" "$@"
 }
 
 # r_do_sent PATH...: tells how they are now. Those of a batch that was done before may have been

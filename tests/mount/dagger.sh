@@ -61,6 +61,22 @@ keeps_what_is_open() {
 	rm "$MNT/a/log" "$MNT/a/beside"
 }
 
+# An overlay copies the one name that is changed of a file of the layers below.
+keeps_names_together() {
+	exec_in a '{"argv":["sh","-c","for f in p q r s t; do echo $f >$f && ln $f $f.2; done"]}'
+	(
+		cd "$MNT/a" && chmod 600 p && touch -d @1 q && mv r r.3 && ln s s.3 && echo new >t
+		same new "$(exec_in a '{"argv":["cat","t.2"]}')"
+		mv r.3 r
+		rm s.3
+		echo 'for f in p q r s t; do [ $f -ef $f.2 ] && echo $f; done' >together
+		same 'p q r s t' "$(exec_in a '{"argv":["sh","together"]}' | xargs)"
+		drop_caches
+		same '600 1 r s new' "$(stat -c %a p.2) $(stat -c %Y q.2) $(cat r.2 s.2 t.2 | xargs)"
+		rm together [p-t] [p-t].2
+	)
+}
+
 has_its_branch() {
 	same sandbox/a "$(exec_in a '{"argv":["git","symbolic-ref","--short","HEAD"]}')"
 	same '' "$(exec_in a '{"argv":["git","status","--short"]}')"
@@ -385,6 +401,7 @@ claim "Exec: any bytes" has_any_bytes
 claim "WriteFiles, and Exec: two requests" took_once 2 writes_files
 # The containers of a server that is not root are copies.
 [ "$(id -u)" != 0 ] || claim "WriteFile: to what is open, whatever came between" keeps_what_is_open
+claim "a change by one name of a file is there by its others" keeps_names_together
 claim "DeleteFile" deletes
 claim "ListDirectory" lists
 claim "SetWorkdir" changes_directory
