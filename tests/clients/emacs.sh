@@ -2,9 +2,11 @@
 . "$TESTS/lib/client.sh"
 
 # edit FILE TEXT: replaces what is in the file, with the lock, backup
-# and save that emacs has by default.
+# and save that emacs has by default, outside of /tmp.
 edit() {
+	mkdir -p "$HOME/.emacs.d"
 	FILE=$1 TEXT=$2 emacs --batch -Q --eval '(progn
+(setq backup-enable-predicate (lambda (name) t))
 (find-file (getenv "FILE")) (erase-buffer) (insert (getenv "TEXT") "\n") (save-buffer))'
 }
 
