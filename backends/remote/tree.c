@@ -354,6 +354,10 @@ void remote_tree_refused(struct remote_tree *t, const char *path)
 		*slash = '\0';
 	if (n)
 		n->dir->lags = true;
+	/* A directory that the host has made since may be another's there, with more in it. */
+	n = remote_dir_find(t, path);
+	if (n)
+		n->dir->lags = true;
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -593,6 +593,22 @@ static int update(struct remote_news *w, struct entry *e, const struct remote_li
 	}
 }
 
+/*
+ * Whether newer is known of a directory that E is in. That may have been elsewhere for the
+ * manifest, with all that is in it, and have come back since.
+ */
+static bool is_overtaken(const struct remote_news *w, const struct entry *e)
+{
+	struct remote_tree *t = w->tree;
+	const struct remote_node *n = e->parent;
+
+	pthread_mutex_lock(&t->lock);
+	while (n && n->dir->there_ns <= w->begun_ns)
+		n = n->dir->parent;
+	pthread_mutex_unlock(&t->lock);
+	return n;
+}
+
 /* What is gone there, or there was changed by the host and is not there yet. */
 static int apply_gone(struct remote_news *w, struct entry *e)
 {
@@ -600,6 +616,10 @@ static int apply_gone(struct remote_news *w, struct entry *e)
 
 	if (r)
 		return r == -ENOENT ? 0 : r;
+	if (is_overtaken(w, e)) {
+		lag(w->tree, e->parent);
+		return 0;
+	}
 	if (e->node->dir && touched(w, e->path))
 		lag(w->tree, e->node);
 	r = remove_entry(w, e);

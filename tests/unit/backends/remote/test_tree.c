@@ -793,6 +793,26 @@ static void test_refused_is_told_again(void **state)
 	expect_file("a/b/f", "1\n");
 }
 
+/* The host's directory is as empty as it was made, and the machine's is not. In a large tree the
+ * list of one directory has nothing of those in it. */
+static void test_refused_is_listed_where_a_directory_is(void **state)
+{
+	(void)state;
+	at_machine("echo 1 >b; mkdir large; cd large; seq 1001 | xargs touch");
+	refresh(true);
+	host_removes("b");
+	at_machine("rm b; mkdir b; echo 2 >b/c");
+	usleep(2100000);
+	refresh(true);
+	host_makes_dir("b");
+	host_is_sent();
+	take_changes();
+	assert_int_equal(count_names("b"), 0);
+	remote_tree_refused(tf.tree, "b");
+	take_changes();
+	expect_file("b/c", "2\n");
+}
+
 static void test_refused_in_what_is_not_known(void **state)
 {
 	(void)state;
@@ -876,6 +896,7 @@ static void test_what_was_sent_is_known(void **state)
 	take_changes();
 	expect_file("f", "mind");
 }
+
 /* ---- order ---- */
 
 static off_t size_of(const char *path)
@@ -924,6 +945,22 @@ static void test_older_removal_of_a_directory(void **state)
 	assert_int_equal(mode_of("d/e"), 0755);
 	assert_int_equal(take_records(120, "?f 0 0 0 0 0 d/e||"), 0);
 	assert_int_equal(count_names("d"), 0);
+}
+
+/* The older answer saw the directory elsewhere, and nothing where it was. */
+static void test_older_removal_in_a_directory_that_has_come_back(void **state)
+{
+	(void)state;
+	assert_int_equal(take_records(100, "Ld 755 0 1 1 1 .||Ld 755 0 1 3 1 d||Ld 755 0 1 4 1 "
+	                                   "d/e||Ld 755 0 1 5 1 d/e/x||"),
+	                 0);
+	assert_int_equal(take_records(120, "-d 755 0 1 3 1 d||"), 0);
+	assert_false(asks_again());
+	assert_int_equal(take_records(110, "?f 0 0 0 0 0 d/e||?f 0 0 0 0 0 d/e/x||"), 0);
+	assert_int_equal(count_names("d/e"), 1);
+	assert_true(asks_again());
+	assert_int_equal(take_records(130, "?f 0 0 0 0 0 d/e/x||"), 0);
+	assert_int_equal(count_names("d/e"), 0);
 }
 
 /* That nothing has changed, to the question that was asked last. */
@@ -1220,11 +1257,13 @@ int main(void)
 	        case_of(test_names_of_what_is_gone_are_waited_for),
 	        case_of(test_refused_does_not_keep_what_is_gone),
 	        case_of(test_refused_is_told_again),
+	        case_of(test_refused_is_listed_where_a_directory_is),
 	        case_of(test_refused_in_what_is_not_known),
 	        case_of(test_moved_directory_is_asked_for_where_it_is),
 	        case_of(test_what_was_sent_is_known),
 	        case_of(test_newest_counts_in_any_order),
 	        case_of(test_older_removal_of_a_directory),
+	        case_of(test_older_removal_in_a_directory_that_has_come_back),
 	        case_of(test_listing_older_than_the_last_answer),
 	        case_of(test_clock_that_is_set_back),
 	        case_of(test_oldest_is_evicted),
