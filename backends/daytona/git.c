@@ -7,6 +7,8 @@
 #include <strings.h>
 
 #include "backends/daytona/daytona_impl.h"
+#include "backends/remote/text.h"
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/github.h"
 #include "sandboxfs/secret.h"
 
@@ -123,14 +125,60 @@ static bool is_perhaps_there(int r, long status)
 	return status == 409 || status == 500 || (!status && (r == -EREMOTEIO || r == -ETIMEDOUT));
 }
 
+static bool has_succeeded(struct json_object *execution)
+{
+	struct json_object *code = daytona_member(execution, "exitCode", json_type_int);
+
+	return code && json_object_get_int64(code) == 0;
+}
+
+/*
+ * Makes BRANCH and checks it out by the sandbox's own git program, in one request. False where that
+ * could not be done, because there is no such program, or the branch is there already.
+ */
+static bool check_out_by_program(struct daytona_machine *m, const char *branch,
+                                 atomic_bool *cancelled)
+{
+	struct json_object *body = json_object_new_object(), *obj = NULL;
+	const struct daytona_ask ask = {.op = "daytona_branch",
+	                                .method = "POST",
+	                                .path = "/process/execute",
+	                                .body = body,
+	                                .repeat = SBX_HTTP_UNSENT};
+	struct remote_text script = {0};
+	struct sbx_error err = SBX_ERROR_INIT;
+	_cleanup_free_ char *command = NULL;
+	bool done = false;
+	long status;
+
+	remote_text_add(&script, "git -C");
+	remote_text_word(&script, m->base.workdir);
+	remote_text_add(&script, " checkout -q -b");
+	remote_text_word(&script, branch);
+	if (!script.failed)
+		command = daytona_command(script.at, script.n);
+	remote_text_release(&script);
+	if (command) {
+		daytona_add(body, "command", command);
+		done = daytona_ask_toolbox(m, &ask, cancelled, &status, &obj, &err) == 0 &&
+		       has_succeeded(obj);
+	}
+	json_object_put(obj);
+	json_object_put(body);
+	return done;
+}
+
 int daytona_branch(struct daytona_machine *m, const char *branch, bool checks_out,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct sbx_error made = SBX_ERROR_INIT, out = SBX_ERROR_INIT;
 	long status;
-	int r = ask_branch(m, "daytona_branch", "/git/branches", "name", branch, &status, cancelled,
-	                   &made);
+	int r;
 
+	if (!checks_out && check_out_by_program(m, branch, cancelled))
+		return 0;
+	r = ask_branch(m, "daytona_branch", "/git/branches", "name", branch, &status, cancelled,
+	               &made);
 	if (!r && checks_out)
 		return 0;
 	if (r && !is_perhaps_there(r, status)) {

@@ -66,10 +66,30 @@ static void it_takes_four_requests(void **state)
 	assert_int_equal(daytona_count("create"), 1);
 	assert_int_equal(daytona_count("home"), 1);
 	assert_int_equal(daytona_count("clone"), 1);
+	/* Nothing says that newer daemons check out the branch that they make; git does. */
+	assert_int_equal(daytona_count(daytona_is_new() ? "execute" : "branch"), 1);
+	assert_int_equal(daytona_count("all"), 4);
+	daytona_drop(m);
+}
+
+/* The sandbox has none for the next make. */
+static void have_no_git(void)
+{
+	daytona_tell("fault", "{\"op\": \"execute\", \"fault\": \"answer\", \"body\": "
+	                      "\"{\\\"exitCode\\\": 127, \\\"result\\\": \\\"\\\"}\"}");
+}
+
+static void without_git_the_toolbox_makes_the_branch(void **state)
+{
+	struct sbx_machine *m;
+
+	(void)state;
+	have_no_git();
+	m = daytona_made(daytona_source());
 	assert_int_equal(daytona_count("branch"), 1);
-	/* Nothing says that newer daemons check out what they make; those here do not. */
 	assert_int_equal(daytona_count("checkout"), daytona_is_new());
-	assert_int_equal(daytona_count("all"), daytona_is_new() ? 5 : 4);
+	daytona_forget();
+	daytona_runs(m, "cd ~/workspace/widgets && git symbolic-ref --short HEAD", "work\n");
 	daytona_drop(m);
 }
 
@@ -499,6 +519,12 @@ static const struct fault {
         {"echo", "", EINVAL},
 };
 
+/* OP, or what newer daemons are asked instead. */
+static const char *asked_for(const char *op)
+{
+	return daytona_is_new() && strcmp(op, "branch") == 0 ? "execute" : op;
+}
+
 /* What said that it was done, and was not, is met by what comes behind it. */
 static bool may_be(const char *op, const struct fault *f, int r)
 {
@@ -518,6 +544,8 @@ static void meet(const char *op, const struct fault *f)
 	daytona_tell("switch", "{\"create\": \"stale\"}");
 	daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"%s\", \"times\": 3%s}", op, f->name,
 	             f->more);
+	if (strcmp(op, "branch") == 0 || strcmp(op, "checkout") == 0)
+		have_no_git();
 	r = daytona_try_make(daytona_name(), daytona_source(), &m);
 	if (!r)
 		daytona_drop(m);
@@ -530,7 +558,8 @@ static void meet(const char *op, const struct fault *f)
 
 static void whatever_fails_leaves_no_sandbox(void **state)
 {
-	static const char *const ops[] = {"create", "look", "home", "clone", "branch", "network"};
+	static const char *const ops[] = {"create",  "look",   "home",     "clone",
+	                                  "execute", "branch", "checkout", "network"};
 
 	(void)state;
 	daytona_config.net = "none";
@@ -552,7 +581,8 @@ static void one_that_vanishes_is_told(void **state)
 		for (size_t i = 0; i < SBX_ARRAY_SIZE(statuses); i++) {
 			daytona_provide();
 			daytona_tell("switch", "{\"gone\": %d}", statuses[i]);
-			daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"gone\"}", ops[o]);
+			daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"gone\"}",
+			             asked_for(ops[o]));
 			if (daytona_try_make(daytona_name(), daytona_source(), &m) != -ESTALE)
 				fail_msg("%s %d: %s", ops[o], statuses[i], daytona_error()->text);
 		}
@@ -570,7 +600,7 @@ static void silence_has_an_end(void **state)
 		daytona_provide();
 		daytona_forget();
 		daytona_tell("switch", "{\"create\": \"stale\"}");
-		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"stall\"}", ops[o]);
+		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"stall\"}", asked_for(ops[o]));
 		if (daytona_try_make(daytona_name(), daytona_source(), &m) == 0)
 			daytona_drop(m);
 		else
@@ -606,7 +636,8 @@ static void a_create_is_given_up(void **state)
 		daytona_provide();
 		daytona_forget();
 		daytona_tell("switch", "{\"create\": \"stale\"}");
-		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"stall_after\"}", ops[o]);
+		daytona_tell("fault", "{\"op\": \"%s\", \"fault\": \"stall_after\"}",
+		             asked_for(ops[o]));
 		pthread_create(&thread, NULL, cancel_soon, &cancelled);
 		assert_int_equal(
 		        daytona_provider->impl->make(daytona_provider, &req, &m, &cancelled, &err),
@@ -628,6 +659,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        CASE(a_sandbox_is_made_of_a_repository),
 	        CASE(it_takes_four_requests),
+	        CASE(without_git_the_toolbox_makes_the_branch),
 	        CASE(it_is_ephemeral_and_has_its_name_and_label),
 	        CASE(one_may_be_kept_of_another_snapshot),
 	        CASE(variables_are_there_for_all_that_runs),
