@@ -174,7 +174,7 @@ static int read_origin(struct dagger_machine *m, struct dagger_kept *ret)
 }
 
 int dagger_copy(struct sbx_machine *machine, const char *name, struct sbx_machine **ret,
-                struct sbx_error *err)
+                atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct dagger *d = dagger_of(machine->provider);
 	struct dagger_kept kept = {0};
@@ -182,6 +182,7 @@ int dagger_copy(struct sbx_machine *machine, const char *name, struct sbx_machin
 	struct dagger_machine *m = NULL;
 	int r = dagger_name_check(name, err);
 
+	(void)cancelled;
 	if (!r && read_origin(dagger_machine_of(machine), &kept))
 		r = sbx_no_memory(err);
 	if (!r)

@@ -311,7 +311,7 @@ int dagger_bring(struct dagger *d, const char *path, bool file, char **ret, atom
 
 /* As the members of sbx_provider_impl. */
 int dagger_copy(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
-                struct sbx_error *err);
+                atomic_bool *cancelled, struct sbx_error *err);
 int dagger_unmake(struct sbx_provider *p, const char *name, const char *handle,
                   atomic_bool *cancelled, struct sbx_error *err);
 

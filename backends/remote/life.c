@@ -236,8 +236,7 @@ static int store(struct remote_box *box, struct sbx_error *err)
 	return r < 0 ? sbx_fail(err, -r, "the record cannot be written: %s", strerror(-r)) : 0;
 }
 
-/* Whether a create that has failed by CODE may still be carried out. */
-static bool may_come_late(int code)
+bool remote_may_come_late(int code)
 {
 	return code == -EINTR || code == -ETIMEDOUT || code == -EREMOTEIO || code == -EPROTO ||
 	       code == -EMSGSIZE;
@@ -260,7 +259,7 @@ static int make(struct remote_box *box, struct sbx_error *err)
 
 	if (r < 0 && !(r == -EEXIST && machine)) {
 		pthread_mutex_lock(&box->lock);
-		box->unsure |= may_come_late(r);
+		box->unsure |= remote_may_come_late(r);
 		pthread_mutex_unlock(&box->lock);
 		return r;
 	}

@@ -130,6 +130,7 @@ struct sbx_machine_put {
 /* A file may have another inode in the next run. Where all have, by a copy that keeps their times,
  * the empty file ROOM/renumbered is made behind it. */
 #define SBX_PROVIDER_RENUMBERS 256u
+#define SBX_PROVIDER_COPY_ENDS 512u /* copy ends what runs in the machine */
 
 struct sbx_provider_impl {
 	const char *name; /* the backend's, as when mounting */
@@ -144,14 +145,14 @@ struct sbx_provider_impl {
 	int (*make)(struct sbx_provider *p, const struct sbx_machine_request *req,
 	            struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
 	/*
-	 * [disk] A machine that begins as M is by now, with all that is in it but its room, which
+	 * [wait] A machine that begins as M is by now, with all that is in it but its room, which
 	 * is empty; from then on neither has anything of the other. NAME as in the request of make;
 	 * the label is M's. It is kept as one that was made, and found. A run or put of M that is
-	 * under way is in it wholly or not at all. On failure nothing is left. Optional: sandboxes
-	 * start as the source only.
+	 * under way is in it wholly or not at all. On failure as make, but EEXIST: there is no
+	 * machine then. Optional: sandboxes start as the source only.
 	 */
 	int (*copy)(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
-	            struct sbx_error *err);
+	            atomic_bool *cancelled, struct sbx_error *err);
 	/* [any] The machine that HANDLE, of an earlier daemon, names. Asks nobody. */
 	int (*adopt)(struct sbx_provider *p, const char *handle, struct sbx_machine **ret,
 	             struct sbx_error *err);

@@ -118,6 +118,8 @@ void remote_keep_begin(struct remote *b);
 bool remote_is_recorded(struct remote *b, const char *machine);
 /* [any] In the background: machines of ours that no record names are removed. */
 void remote_sweep_begin(struct remote *b);
+/* Whether a create that has failed by CODE may still be carried out. */
+bool remote_may_come_late(int code);
 /* [wait] The machine of REC is no more. *CANCELLED: -EINTR. */
 int remote_unmake(struct remote *b, const struct remote_record *rec, atomic_bool *cancelled,
                   struct sbx_error *err);

@@ -132,6 +132,8 @@ int vercel_box_read(const struct vercel *v, struct json_object *obj, struct verc
 	      !copy_path(ret->cwd, sizeof(ret->cwd), sbx_member_text(session, "cwd")))))
 		return sbx_fail(err, EPROTO, "an answer of Vercel shows no sandbox");
 	snprintf(ret->label, sizeof(ret->label), "%s", sbx_member_text(tags, VERCEL_TAG));
+	copy_word(ret->snapshot, sizeof(ret->snapshot),
+	          sbx_member_text(sandbox, "currentSnapshotId"));
 	ret->persistent = sbx_member_flag(sandbox, "persistent");
 	ret->made_ms = ms_of(sandbox, "createdAt");
 	ret->left_ms = left_ms(session);

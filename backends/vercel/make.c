@@ -28,6 +28,7 @@ struct making {
 	const struct sbx_machine_request *req;
 	atomic_bool *cancelled;
 	struct vercel_source source;
+	const char *snapshot;  /* of which it is made, instead; or NULL */
 	struct vercel_box box; /* no name: there is none that is ours */
 	bool was_there;
 	bool ajar; /* its network is open to the host of the source */
@@ -81,12 +82,19 @@ static void add_env(struct json_object *body, const struct sbx_strings *env)
 	json_object_object_add(body, "env", obj);
 }
 
+static struct json_object *snapshot_of(const struct making *k)
+{
+	struct json_object *source = json_object_new_object();
+
+	sbx_member_add(source, "type", "snapshot");
+	sbx_member_add(source, "snapshotId", k->snapshot);
+	return source;
+}
+
 static void add_machine(struct json_object *body, const struct sbx_vercel_config *c)
 {
 	struct json_object *resources;
 
-	sbx_member_add(body, "runtime", c->runtime);
-	sbx_member_add(body, "image", c->image);
 	sbx_member_add(body, "region", c->region);
 	json_object_object_add(body, "timeout", json_object_new_int64((int64_t)c->life_ms));
 	json_object_object_add(body, "persistent", json_object_new_boolean(!c->ephemeral));
@@ -107,8 +115,15 @@ static struct json_object *create_body(const struct making *k)
 	add_list(body, "ports", &k->v->ports);
 	if (k->v->env.n)
 		add_env(body, &k->v->env);
+	/* A snapshot has its system in it. */
+	if (!k->snapshot) {
+		sbx_member_add(body, "runtime", k->v->config.runtime);
+		sbx_member_add(body, "image", k->v->config.image);
+	}
 	add_machine(body, &k->v->config);
-	if (k->source.url)
+	if (k->snapshot)
+		json_object_object_add(body, "source", snapshot_of(k));
+	else if (k->source.url)
 		json_object_object_add(body, "source", source_of(k));
 	if (!k->v->net.open)
 		json_object_object_add(
@@ -128,7 +143,7 @@ static int ask_create(struct making *k, struct vercel_said *said, struct sbx_err
 	                               .hidden = k->v->config.git_token,
 	                               .deadline_ms = CREATE_MS,
 	                               .repeat = SBX_HTTP_UNSENT};
-	const char *version = k->v->config.runtime ? "v2" : "v3";
+	const char *version = k->v->config.runtime && !k->snapshot ? "v2" : "v3";
 	int r = vercel_ask(k->v, &ask, k->cancelled, said, &obj, err, "/%s/sandboxes", version);
 
 	if (!r)
@@ -389,26 +404,40 @@ static int make(struct making *k, struct sbx_error *err)
 	return r;
 }
 
+static int make_whole(struct making *k, struct sbx_machine **ret, struct sbx_error *err)
+{
+	struct sbx_error own = SBX_ERROR_INIT;
+	int r = vercel_source_parse(k->req->source, k->v->config.github_api, &k->source, &own);
+
+	*ret = NULL;
+	if (!r)
+		r = make(k, &own);
+	vercel_source_release(&k->source);
+	if (r && k->m) {
+		vercel_release(&k->m->base);
+		k->m = NULL;
+	}
+	if (!r)
+		*ret = &k->m->base;
+	if (!r && k->was_there)
+		r = sbx_fail(&own, EEXIST, "Vercel has the sandbox %s already", k->req->name);
+	if (r && err)
+		*err = own;
+	return r;
+}
+
 int vercel_make(struct sbx_provider *p, const struct sbx_machine_request *req,
                 struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err)
 {
 	struct making k = {.v = vercel_of(p), .req = req, .cancelled = cancelled};
-	struct sbx_error own = SBX_ERROR_INIT;
-	int r = vercel_source_parse(req->source, k.v->config.github_api, &k.source, &own);
 
-	*ret = NULL;
-	if (!r)
-		r = make(&k, &own);
-	vercel_source_release(&k.source);
-	if (r && k.m) {
-		vercel_release(&k.m->base);
-		k.m = NULL;
-	}
-	if (!r)
-		*ret = &k.m->base;
-	if (!r && k.was_there)
-		r = sbx_fail(&own, EEXIST, "Vercel has the sandbox %s already", req->name);
-	if (r && err)
-		*err = own;
-	return r;
+	return make_whole(&k, ret, err);
+}
+
+int vercel_make_of(struct vercel *v, const struct sbx_machine_request *req, const char *snapshot,
+                   struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err)
+{
+	struct making k = {.v = v, .req = req, .cancelled = cancelled, .snapshot = snapshot};
+
+	return make_whole(&k, ret, err);
 }

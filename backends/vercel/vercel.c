@@ -60,8 +60,9 @@ static void destroy(struct sbx_provider *p)
 static const struct sbx_provider_impl impl = {
         .name = "vercel",
         .can = SBX_PROVIDER_DETACHES | SBX_PROVIDER_PARALLEL | SBX_PROVIDER_BLOCKS_NETWORK |
-               SBX_PROVIDER_FILTERS_HOSTS | SBX_PROVIDER_CONTINUES,
+               SBX_PROVIDER_FILTERS_HOSTS | SBX_PROVIDER_CONTINUES | SBX_PROVIDER_COPY_ENDS,
         .make = vercel_make,
+        .copy = vercel_copy,
         .adopt = vercel_adopt,
         .release = vercel_release,
         .look = vercel_look,

@@ -1,8 +1,9 @@
 /*
  * Declarations that the files of this folder share: vercel.c has the provider and its table;
  * token.c who we are; api.c asks and reads refusals; box.c reads a sandbox; net.c its network;
- * source.c what is cloned; make.c makes one; machine.c looks at it and keeps it; remove.c removes
- * and finds; send.c sends, and wakes, for scripts (run.c, stream.c) and for files (put.c, tar.c).
+ * source.c what is cloned; make.c makes one, and copy.c another like it; machine.c looks at it and
+ * keeps it; remove.c removes and finds; send.c sends, and wakes, for scripts (run.c, stream.c) and
+ * for files (put.c, tar.c).
  */
 #ifndef SANDBOXFS_BACKENDS_VERCEL_VERCEL_IMPL_H
 #define SANDBOXFS_BACKENDS_VERCEL_VERCEL_IMPL_H
@@ -116,6 +117,7 @@ int vercel_refused(const struct vercel *v, const struct sbx_http_answer *answer,
 /* A sandbox, as Vercel shows it. */
 struct vercel_box {
 	char name[132], session[64], cwd[400], label[260];
+	char snapshot[64]; /* the last one; "": there is none */
 	bool persistent;
 	bool left;        /* its session has ended, and can be started anew */
 	int64_t made_ms;  /* CLOCK_REALTIME */
@@ -165,10 +167,15 @@ int vercel_source_parse(const char *text, const char *github_api, struct vercel_
                         struct sbx_error *err);
 void vercel_source_release(struct vercel_source *source);
 
-/* ---- make.c, machine.c, remove.c ---- */
+/* ---- make.c, copy.c, machine.c, remove.c ---- */
 
 int vercel_make(struct sbx_provider *p, const struct sbx_machine_request *req,
                 struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
+/* [wait] As make, of a snapshot. */
+int vercel_make_of(struct vercel *v, const struct sbx_machine_request *req, const char *snapshot,
+                   struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
+int vercel_copy(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
+                atomic_bool *cancelled, struct sbx_error *err);
 /* NULL: no memory. */
 struct vercel_machine *vercel_machine_new(struct vercel *v, const char *name, const char *workdir);
 /* BOX runs: its session is the machine's from now on. */

@@ -94,8 +94,8 @@ static const struct row rows[] = {
 #endif
         ELSEWHERE("daytona-none", "daytona", "none", .cloud = true),
         ELSEWHERE("daytona-git", "daytona", "git", .cloud = true),
-        ELSEWHERE("vercel-none", "vercel", "none", .cloud = true),
-        ELSEWHERE("vercel-git", "vercel", "git", .cloud = true),
+        ELSEWHERE("vercel-none", "vercel", "none", .cloud = true, .forks = true),
+        ELSEWHERE("vercel-git", "vercel", "git", .cloud = true, .forks = true),
         ELSEWHERE("dagger-none", "dagger", "none", .cloud = true, .open_net = true, .forks = true),
         ELSEWHERE("dagger-git", "dagger", "git", .cloud = true, .open_net = true, .forks = true),
 };

@@ -285,7 +285,7 @@ def handle_extend(request):
 def handle_snapshot(request):
     session = session_of(request)
     made = store.boxes.snapshot(session)
-    session.stop(1)
+    session.stop(1, saved=True)
     session.status = "snapshotting"
     return 201, {"snapshot": made, "session": session.shown()}
 

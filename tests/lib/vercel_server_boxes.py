@@ -172,18 +172,19 @@ class Session:
             if self.waits < 0:
                 self.status = "running" if self.status == "pending" else "stopped"
 
-    def stop(self, waits=0):
+    def stop(self, waits=0, saved=False):
         with self.box.lock:
             if self.status not in ("running", "pending"):
                 return
             self.timer.cancel()
-            self.status, self.waits = "stopping" if waits else "stopped", waits
+            self.status, self.waits = "stopping", 1 << 60
             self.stopped = now()
-            if self.box.persistent:
-                self.box.snapshot_id = self.box.snapshot_id or new_id("snap_")
         end_processes(self.box.number)
-        if not self.box.persistent:
+        if self.box.persistent and not saved:
+            self.box.boxes.snapshot(self)
+        elif not self.box.persistent:
             self.box.clear()
+        self.status, self.waits = "stopping" if waits else "stopped", waits
 
     def check(self):
         """Refuses what needs a session that runs."""

@@ -77,6 +77,46 @@ is_woken() {
 	same theirs "$(exec_in a '{"argv":["cat","d/e/f"]}')"
 }
 
+# Look, snapshot and create; its branch is made with the first list.
+forks() {
+	echo both >"$MNT/a/both"
+	sync "$MNT/a/both"
+	cloud_control reset '{}'
+	echo b >"$MNT/a/ctl/fork"
+	same both "$(cat "$MNT/b/both")"
+	same 'look snapshot create run' "$(cloud_control log | cut -d ' ' -f 1 | xargs)"
+	echo b >"$MNT/b/its"
+	same 'sandbox/b b none' "$(exec_in b '{"argv":["git","symbolic-ref","--short","HEAD"]}') $(
+		exec_in b '{"argv":["cat","its"]}') $(
+		exec_in a '{"argv":["sh","-c","cat its || echo none"]}')"
+	refuse [ -e "$MNT/a/its" ]
+	teardown b
+	same both "$(exec_in a '{"argv":["cat","both"]}')"
+}
+
+forks_none_that_runs() {
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sleep "$LONG")
+	for asked in b '{"name":"b","rev":"base"}'; do
+		refuse sh -c 'echo "$2" >"$1/a/ctl/fork"' sh "$MNT" "$asked"
+		error_says a 'EBUSY: a*command'
+	done
+	error_says a 'the vercel backend would end to copy it'
+	refuse [ -e "$MNT/b" ]
+	echo "$id" >"$MNT/a/ctl/kill"
+	cat "$MNT/a/ctl/jobs/$id/wait" >/dev/null
+	echo b >"$MNT/a/ctl/fork"
+	teardown b
+}
+
+forks_stay() {
+	echo c >"$MNT/a/ctl/fork"
+	kill_daemon
+	"$TOOL" mount "$LOG" "$RECORD" "$SANDBOXFS" acme/widgets "$MNT" -o "state_dir=$STATE"
+	same both "$(cat "$MNT/c/both")"
+	same both "$(exec_in c '{"argv":["cat","both"]}')"
+	teardown c
+}
+
 goes_on_after_a_kill() {
 	echo unsent >"$MNT/a/unsent"
 	kill_daemon
@@ -122,6 +162,9 @@ claim 'it is against the default branch, which the API is asked for once' \
 	is_against_the_default_branch
 claim 'one that fails is told, and the push stands' may_fail_to_open_one
 claim 'one that has stopped is woken' is_woken
+claim 'a fork begins with a snapshot, and neither sees the other' forks
+claim 'one that runs a command is not forked' forks_none_that_runs
+claim 'a fork outlives a kill' forks_stay
 claim 'what was written is there after a kill' goes_on_after_a_kill
 claim 'no token is shown' shows_no_token
 claim 'cleanup: it is removed there, once and again' is_removed

@@ -1573,7 +1573,7 @@ static void become_a_copy(const char *name)
 	struct sbx_error err = SBX_ERROR_INIT;
 	struct sbx_machine *m = NULL;
 
-	if (provider->impl->copy(machine, name, &m, &err))
+	if (provider->impl->copy(machine, name, &m, NULL, &err))
 		fail_msg("%s", err.text);
 	provider->impl->release(machine);
 	machine = m;
@@ -1716,8 +1716,8 @@ static void a_copy_that_cannot_be_written_is_none(void **state)
 	(void)state;
 	make_plain();
 	scratch_mkdir(scratch_path("state/dagger/sbx-b.new"));
-	assert_int_equal(provider->impl->copy(machine, "sbx-b", &m, &err), -EISDIR);
-	assert_int_equal(provider->impl->copy(machine, "../b", &m, &err), -EINVAL);
+	assert_int_equal(provider->impl->copy(machine, "sbx-b", &m, NULL, &err), -EISDIR);
+	assert_int_equal(provider->impl->copy(machine, "../b", &m, NULL, &err), -EINVAL);
 	assert_null(m);
 	assert_int_equal(rmdir(scratch_path("state/dagger/sbx-b.new")), 0);
 	assert_int_equal(provider->impl->adopt(provider, "sbx-b", &m, &err), -ESTALE);
