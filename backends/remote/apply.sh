@@ -266,16 +266,16 @@ r_chmod() {
 # r_is_layered: whether the tree is an overlay. An overlay copies a file of a layer below as soon as
 # a name of it is changed, moved or linked, and the file's other names keep the old one.
 r_is_layered() {
-	[ -n "$R_LAYERED" ] || case $(stat -f -c %t .) in
-	794c7630) R_LAYERED=yes ;;
+	[ -n "$R_LAYERED" ] || case $(stat -f -c %t . || find . -prune -printf %F) in
+	794c7630 | overlay) R_LAYERED=yes ;;
 	*) R_LAYERED=no ;;
 	esac
 	[ "$R_LAYERED" = yes ]
 }
 
-# r_numbers FILE: its device, its inode and how many names it has
+# r_numbers FILE: its device and its inode
 r_numbers() {
-	find "$1" -prune -printf '%D %i %n' || stat -c '%d %i %h' "$1"
+	find "$1" -prune -printf '%D %i' || stat -c '%d %i' "$1"
 }
 
 # r_hold PATH...: before they are changed. The other names of these files become names of the copy
@@ -288,21 +288,38 @@ r_hold() {
 	[ $# -gt 0 ] && r_is_layered || return 0
 	r_many=$(find "$@" -prune -type f -links +1) && [ -z "$r_many" ] && return
 	r_open_stage
+	# Of what was broken off some may be left to do.
+	r_copied=$R_HALF
 	for r_h; do
-		[ ! -f "$r_h" ] || [ -h "$r_h" ] || r_hold_one "$r_h" $(r_numbers "$r_h")
+		[ ! -f "$r_h" ] || [ -h "$r_h" ] || r_copy_up "$r_h" $(r_numbers "$r_h")
 	done
+	[ -z "$r_copied" ] || r_rejoin
+	rm -f "$R_STAGE"/held.*
 }
 
-# r_hold_one PATH DEVICE INODE NAMES: another name has the overlay copy the file at once
-r_hold_one() {
-	r_name=$R_STAGE/held
-	[ "$4" -gt 1 ] && ln -f -- "$1" "$r_name" || return
-	[ "$(r_numbers "$1")" = "$2 $3 $(($4 + 1))" ] ||
-		find . -xdev -type f -inum "$3" | while IFS= read -r r_q; do
-			set -- "$1" "$2" "$3" $(r_numbers "$r_q")
-			[ "$2 $3" != "$4 $5" ] || ln -f -- "$1" "$r_q"
-		done
-	rm -f "$r_name"
+# r_copy_up PATH DEVICE INODE: for one more name the overlay copies the file, where it has not yet.
+# That name has the numbers of the other names, which are those of before.
+r_copy_up() {
+	[ $# = 3 ] && [ ! -e "$R_STAGE/held.$2.$3" ] && ln -- "$1" "$R_STAGE/held.$2.$3" || return
+	if [ "$(r_numbers "$1")" = "$2 $3" ]; then
+		rm -f "$R_STAGE/held.$2.$3"
+	else
+		r_copied=1
+	fi
+}
+
+# r_rejoin: the names of what r_copy_up has held, wherever in the tree. A name is never missing.
+r_rejoin() {
+	{
+		find . -xdev -type f -links +1 -printf '%D %i %p\n' ||
+			find . -xdev -type f -links +1 -exec stat -c '%d %i %n' {} +
+	} | while IFS= read -r r_line; do
+		r_dev=${r_line%% *} r_q=${r_line#* }
+		r_ino=${r_q%% *} r_q=${r_q#* }
+		r_held=$R_STAGE/held.$r_dev.$r_ino
+		[ -f "$r_held" ] && [ "$(r_numbers "$r_q")" = "$r_dev $r_ino" ] &&
+			ln -f -- "$r_held" "$R_STAGE/other" && mv -f -- "$R_STAGE/other" "$r_q"
+	done
 }
 
 # r_move_file FROM TO: over what may be there, but not into it

@@ -63,17 +63,27 @@ keeps_what_is_open() {
 
 # An overlay copies the one name that is changed of a file of the layers below.
 keeps_names_together() {
-	exec_in a '{"argv":["sh","-c","for f in p q r s t; do echo $f >$f && ln $f $f.2; done"]}'
+	cat >"$MNT/a/links" <<-'END'
+		mkdir u
+		for f in p q r s t; do
+			echo $f >$f
+			ln $f $f.2
+		done
+		ln p "u/ a  b "
+		ln q u/q.3
+	END
+	exec_in a '{"argv":["sh","links"]}'
 	(
 		cd "$MNT/a" && chmod 600 p && touch -d @1 q && mv r r.3 && ln s s.3 && echo new >t
 		same new "$(exec_in a '{"argv":["cat","t.2"]}')"
 		mv r.3 r
 		rm s.3
 		echo 'for f in p q r s t; do [ $f -ef $f.2 ] && echo $f; done' >together
-		same 'p q r s t' "$(exec_in a '{"argv":["sh","together"]}' | xargs)"
+		echo '[ p -ef "u/ a  b " ] && [ u/q.3 -ef q ] && echo u' >>together
+		same 'p q r s t u' "$(exec_in a '{"argv":["sh","together"]}' | xargs)"
 		drop_caches
 		same '600 1 r s new' "$(stat -c %a p.2) $(stat -c %Y q.2) $(cat r.2 s.2 t.2 | xargs)"
-		rm together [p-t] [p-t].2
+		rm -r links together u [p-t] [p-t].2
 	)
 }
 
