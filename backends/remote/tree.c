@@ -356,7 +356,7 @@ void remote_tree_refused(struct remote_tree *t, const char *path)
 		n->dir->lags = true;
 	/* A directory that the host has made since may be another's there, with more in it. */
 	n = remote_dir_find(t, path);
-	if (n)
+	if (n && n->dir->listed)
 		n->dir->lags = true;
 	pthread_mutex_unlock(&t->lock);
 }

@@ -561,7 +561,7 @@ static void check_dir(struct remote_news *w, struct remote_node *n, const struct
 	struct remote_tree *t = w->tree;
 
 	pthread_mutex_lock(&t->lock);
-	if (n->told_ns <= w->begun_ns) {
+	if (n->told_ns <= w->begun_ns && n->dir->there_ns <= w->begun_ns) {
 		if (n->version.ino && n->version.ino != l->ino) {
 			remote_dir_void(t, n, w->begun_ns);
 			w->altered = true;
@@ -594,19 +594,21 @@ static int update(struct remote_news *w, struct entry *e, const struct remote_li
 }
 
 /*
- * Whether newer is known of a directory that E is in. That may have been elsewhere for the
- * manifest, with all that is in it, and have come back since.
+ * Whether newer is known of the directory N, or of one that it is in. That may have been elsewhere
+ * for the manifest, with all that is in it, and have come back since; so N is listed anew.
  */
-static bool is_overtaken(const struct remote_news *w, const struct entry *e)
+static bool is_overtaken(const struct remote_news *w, struct remote_node *n)
 {
 	struct remote_tree *t = w->tree;
-	const struct remote_node *n = e->parent;
+	const struct remote_node *at = n;
 
 	pthread_mutex_lock(&t->lock);
-	while (n && n->dir->there_ns <= w->begun_ns)
-		n = n->dir->parent;
+	while (at && at->dir->there_ns <= w->begun_ns)
+		at = at->dir->parent;
+	if (at && n->dir->listed)
+		n->dir->lags = true;
 	pthread_mutex_unlock(&t->lock);
-	return n;
+	return at;
 }
 
 /* What is gone there, or there was changed by the host and is not there yet. */
@@ -616,10 +618,6 @@ static int apply_gone(struct remote_news *w, struct entry *e)
 
 	if (r)
 		return r == -ENOENT ? 0 : r;
-	if (is_overtaken(w, e)) {
-		lag(w->tree, e->parent);
-		return 0;
-	}
 	if (e->node->dir && touched(w, e->path))
 		lag(w->tree, e->node);
 	r = remove_entry(w, e);
@@ -630,6 +628,8 @@ static int apply_one(struct remote_news *w, struct entry *e, const struct remote
 {
 	int r;
 
+	if (is_overtaken(w, e->parent))
+		return 0;
 	if (!l->mode)
 		return apply_gone(w, e);
 	if (touched(w, l->path)) {
@@ -904,7 +904,7 @@ static int complete(struct remote_news *w, const struct remote_manifest *m,
 	if (fd >= 0 && !r) {
 		remote_hold_begin(&w->hold, w->tree);
 		n = remote_dir_load(w->tree, l->path);
-		if (n && n->told_ns <= w->begun_ns) {
+		if (n && n->told_ns <= w->begun_ns && !is_overtaken(w, n)) {
 			r = remove_surplus(w, n, fd, &s);
 			if (!r)
 				r = note_listed(w, n, fd, l);

@@ -959,6 +959,12 @@ static void test_older_removal_in_a_directory_that_has_come_back(void **state)
 	assert_int_equal(take_records(110, "?f 0 0 0 0 0 d/e||?f 0 0 0 0 0 d/e/x||"), 0);
 	assert_int_equal(count_names("d/e"), 1);
 	assert_true(asks_again());
+	/* Or another one of its name, in which there was one as well. */
+	assert_int_equal(take_records(115, "Ld 755 0 1 6 1 d||Ld 755 0 1 7 1 d/e||-f 644 0 1 8 1 "
+	                                   "d/e/t||"),
+	                 0);
+	assert_int_equal(count_names("d/e"), 1);
+	assert_int_equal(mode_of("d/e/x"), 0755);
 	assert_int_equal(take_records(130, "?f 0 0 0 0 0 d/e/x||"), 0);
 	assert_int_equal(count_names("d/e"), 0);
 }
