@@ -725,6 +725,7 @@ int sbx_trace_wrap(struct sbx_backend *inner, struct sbx_backend **ret)
 	*b = (struct trace_backend){.impl = backend_impl, .inner = inner};
 	b->impl.name = inner->impl->name;
 	b->impl.away = inner->impl->away;
+	b->impl.forks_alone = inner->impl->forks_alone;
 	b->base.impl = &b->impl;
 	*ret = &b->base;
 	return 0;

@@ -122,19 +122,14 @@ static void set_busy(struct remote_jobs *j, bool busy)
 void job_count(struct job *job)
 {
 	job->counted = true;
-	if (atomic_fetch_add(&job->jobs->busy, 1) == 0)
+	if (job->jobs->busy++ == 0)
 		set_busy(job->jobs, true);
 }
 
 static void uncount(struct job *job)
 {
-	if (job->counted && atomic_fetch_sub(&job->jobs->busy, 1) == 1)
+	if (job->counted && --job->jobs->busy == 0)
 		set_busy(job->jobs, false);
-}
-
-bool remote_jobs_busy(struct remote_jobs *j)
-{
-	return atomic_load(&j->busy);
 }
 
 void job_tell_end(struct job *job)

@@ -63,8 +63,6 @@ bool remote_jobs_take(unsigned can, int sig);
 bool remote_jobs_alone(unsigned can);
 /* As sbx_command_impl.output_max, of a provider that CAN. [any] */
 uint64_t remote_jobs_output(unsigned can);
-/* Whether a job runs, or may. [any] */
-bool remote_jobs_busy(struct remote_jobs *j);
 /* As sbx_command_impl.signal. [loop] */
 void remote_jobs_signal(struct sbx_job *job, int sig);
 /* [wait] Returns when all has been ended at the machine that was signalled by SIGKILL, or at UNTIL.

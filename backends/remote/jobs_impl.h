@@ -80,12 +80,12 @@ struct remote_jobs {
 	atomic_int refs; /* the owner's, and one of all that is under way */
 	atomic_ullong number;
 	atomic_bool abandoned;
-	atomic_uint busy; /* jobs that may run */
 	/* Loop thread: */
 	struct remote_link *link; /* NULL: not connected */
 	bool detaches, parallel, merges;
 	struct sbx_error failed;
 	bool idle;
+	unsigned busy; /* jobs that may run */
 	struct job *first, **last;
 	struct remote_text reap; /* the ids of those that were read to the end */
 	struct remote_call poll;

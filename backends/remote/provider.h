@@ -148,7 +148,8 @@ struct sbx_provider_impl {
 	 * [wait] A machine that begins as M is by now, with all that is in it but its room, which
 	 * is empty; from then on neither has anything of the other. NAME as in the request of make;
 	 * the label is M's. It is kept as one that was made, and found. A run or put of M that is
-	 * under way is in it wholly or not at all. On failure as make, but EEXIST: there is no
+	 * under way is in it wholly or not at all, but with SBX_PROVIDER_COPY_ENDS: what the host
+	 * writes meanwhile may be in it by halves. On failure as make, but EEXIST: there is no
 	 * machine then. Optional: sandboxes start as the source only.
 	 */
 	int (*copy)(struct sbx_machine *m, const char *name, struct sbx_machine **ret,

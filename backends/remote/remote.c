@@ -249,12 +249,9 @@ static int copy_machine(const struct sbx_create *req, struct remote_record *rec,
 	const struct sbx_provider_impl *p = of->backend->provider->impl;
 	int r = remote_box_await(of, !req->origin.rev, req->cancelled, err);
 
-	if (r == 0 && p->can & SBX_PROVIDER_COPY_ENDS && remote_jobs_busy(of->jobs))
-		r = sbx_fail(err, EBUSY,
-		             "%s runs a command, which the %s backend would end to copy it",
-		             of->base.name, p->name);
-	if (r == 0)
-		r = p->copy(of->machine, rec->machine, ret, req->cancelled, err);
+	if (r < 0)
+		return r;
+	r = p->copy(of->machine, rec->machine, ret, req->cancelled, err);
 	if (r < 0 && remote_may_come_late(r))
 		remote_late_note(of->backend->late, rec->machine);
 	if (r < 0)
@@ -544,6 +541,7 @@ int sbx_remote_open(const struct sbx_host *host, struct sbx_provider *p, struct 
 	}
 	b->impl = (struct sbx_backend_impl){.name = p->impl->name,
 	                                    .away = true,
+	                                    .forks_alone = p->impl->can & SBX_PROVIDER_COPY_ENDS,
 	                                    .recover = backend_recover,
 	                                    .create = backend_create,
 	                                    .destroy = backend_destroy};

@@ -137,7 +137,7 @@ int vercel_copy(struct sbx_machine *machine, const char *name, struct sbx_machin
 	*ret = NULL;
 	req.label = c.box.label;
 	if (!r)
-		r = vercel_make_of(c.v, &req, c.snapshot, ret, cancelled, &own);
+		r = vercel_make_of(c.v, &req, c.snapshot, machine->workdir, ret, cancelled, &own);
 	if (r == -EEXIST && *ret) {
 		vercel_release(*ret);
 		*ret = NULL;

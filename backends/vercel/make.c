@@ -29,6 +29,7 @@ struct making {
 	atomic_bool *cancelled;
 	struct vercel_source source;
 	const char *snapshot;  /* of which it is made, instead; or NULL */
+	const char *workdir;   /* of the machine that this was taken of */
 	struct vercel_box box; /* no name: there is none that is ours */
 	bool was_there;
 	bool ajar; /* its network is open to the host of the source */
@@ -365,13 +366,24 @@ static int set_up(struct making *k, struct sbx_error *err)
 
 /* ---- all of it ---- */
 
+/* A snapshot has its tree where it was, though commands may start above that: nothing says which
+ * system is in it. */
+static const char *tree_of(const struct making *k)
+{
+	const size_t n = strlen(k->box.cwd);
+
+	return k->workdir && strncmp(k->workdir, k->box.cwd, n) == 0 && k->workdir[n] == '/'
+	               ? k->workdir
+	               : k->box.cwd;
+}
+
 static int finish(struct making *k, struct sbx_error *err)
 {
 	int r = await_up(k, err);
 
 	if (r)
 		return r;
-	k->m = vercel_machine_new(k->v, k->box.name, k->box.cwd);
+	k->m = vercel_machine_new(k->v, k->box.name, tree_of(k));
 	if (!k->m)
 		return sbx_no_memory(err);
 	/* One that was there before is looked after by what is sent to it first. */
@@ -435,9 +447,14 @@ int vercel_make(struct sbx_provider *p, const struct sbx_machine_request *req,
 }
 
 int vercel_make_of(struct vercel *v, const struct sbx_machine_request *req, const char *snapshot,
-                   struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err)
+                   const char *workdir, struct sbx_machine **ret, atomic_bool *cancelled,
+                   struct sbx_error *err)
 {
-	struct making k = {.v = v, .req = req, .cancelled = cancelled, .snapshot = snapshot};
+	struct making k = {.v = v,
+	                   .req = req,
+	                   .cancelled = cancelled,
+	                   .snapshot = snapshot,
+	                   .workdir = workdir};
 
 	return make_whole(&k, ret, err);
 }

@@ -171,9 +171,10 @@ void vercel_source_release(struct vercel_source *source);
 
 int vercel_make(struct sbx_provider *p, const struct sbx_machine_request *req,
                 struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
-/* [wait] As make, of a snapshot. */
+/* [wait] As make, of a snapshot of a machine whose tree is at WORKDIR. */
 int vercel_make_of(struct vercel *v, const struct sbx_machine_request *req, const char *snapshot,
-                   struct sbx_machine **ret, atomic_bool *cancelled, struct sbx_error *err);
+                   const char *workdir, struct sbx_machine **ret, atomic_bool *cancelled,
+                   struct sbx_error *err);
 int vercel_copy(struct sbx_machine *m, const char *name, struct sbx_machine **ret,
                 atomic_bool *cancelled, struct sbx_error *err);
 /* NULL: no memory. */

@@ -277,9 +277,12 @@ static void begin(struct sbx_creation *c, struct sbx_box *from)
 		sbx_pool_submit(c->trash ? config->lane : config->pool, create_work, c);
 		return;
 	}
-	c->work.kind = c->rev ? SBX_WORK_BESIDE : SBX_WORK_ALONE;
-	c->work.instead = "fork a snapshot: \"rev\":\"ID\" in fork, \"from\":\"NAME@ID\" in "
-	                  "create";
+	c->work.kind =
+	        c->rev && !config->backend->impl->forks_alone ? SBX_WORK_BESIDE : SBX_WORK_ALONE;
+	if (!config->backend->impl->forks_alone)
+		c->work.instead =
+		        "fork a snapshot: \"rev\":\"ID\" in fork, \"from\":\"NAME@ID\" in "
+		        "create";
 	c->work.run = fork_run;
 	c->work.done = fork_done;
 	sbx_box_work(from, &c->work);

@@ -77,6 +77,7 @@ struct sbx_trash {
 struct sbx_backend_impl {
 	const char *name; /* the word used when mounting */
 	bool away;        /* files of its sandboxes may be elsewhere: see away.h */
+	bool forks_alone; /* create of a fork ends what runs in the origin, so that nothing may */
 
 	/*
 	 * [pool] Brings the state directory into order after whatever happened: finishes teardowns,

@@ -389,8 +389,13 @@ struct sbx_sandbox *faults_leave(struct faults *f, const char *name)
 
 void faults_wrap(struct faults *f, struct sbx_backend *inner)
 {
-	*f = (struct faults){.impl = {inner->impl->name, inner->impl->away, do_recover, do_create,
-	                              do_trash, do_destroy},
+	*f = (struct faults){.impl = {.name = inner->impl->name,
+	                              .away = inner->impl->away,
+	                              .forks_alone = inner->impl->forks_alone,
+	                              .recover = do_recover,
+	                              .create = do_create,
+	                              .trash = do_trash,
+	                              .destroy = do_destroy},
 	                     .inner = inner};
 	f->base.impl = &f->impl;
 	pthread_mutex_init(&f->lock, NULL);

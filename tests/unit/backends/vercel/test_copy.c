@@ -125,6 +125,28 @@ static void it_has_the_label_and_the_network(void **state)
 	vercel_drop(m);
 }
 
+/* Though its commands start above that. */
+static void its_tree_is_where_that_of_the_origin_is(void **state)
+{
+	const char *name = vercel_name();
+	struct sbx_machine *copy;
+	char members[1024];
+
+	(void)state;
+	m = vercel_made(NULL);
+	snprintf(members, sizeof(members),
+	         ", \"body\": \"{\\\"sandbox\\\": {\\\"name\\\": \\\"%s\\\", "
+	         "\\\"persistent\\\": true, \\\"status\\\": \\\"running\\\"}, "
+	         "\\\"session\\\": {\\\"id\\\": \\\"sbx_1\\\", \\\"status\\\": "
+	         "\\\"running\\\", \\\"cwd\\\": \\\"%.*s\\\"}}\"",
+	         name, (int)(strrchr(m->workdir, '/') - m->workdir), m->workdir);
+	vercel_fault("create", "answer", members);
+	assert_int_equal(try_copy(name, &copy, NULL), 0);
+	assert_string_equal(copy->workdir, m->workdir);
+	vercel_drop(copy);
+	vercel_drop(m);
+}
+
 /* ---- what is refused ---- */
 
 static void check_refused(int code, const char *text)
@@ -295,6 +317,7 @@ int main(void)
 	        CASE(it_takes_three_requests),
 	        CASE(one_that_sleeps_is_not_woken),
 	        CASE(it_has_the_label_and_the_network),
+	        CASE(its_tree_is_where_that_of_the_origin_is),
 	        CASE(an_ephemeral_one_is_not_copied),
 	        CASE(one_that_is_no_more_is_told),
 	        CASE(a_name_is_taken_once),
