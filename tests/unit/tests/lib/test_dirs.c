@@ -234,11 +234,13 @@ static pid_t start_sleeper(struct sbx_machine *m)
 	      "cd /; setsid env -i /bin/sh -c 'echo $$ >\"$1\".new; mv \"$1\".new \"$1\"; "
 	      "exec sleep 98765 3>\"$1\".held' sh \"$HOME/pid\" </dev/null >/dev/null 2>&1 &",
 	      0, "");
-	await_file(inside(m, "home/pid"));
+	/* By which alone it is the machine's; it is opened last. */
+	await_file(inside(m, "home/pid.held"));
 	assert_int_equal(sbx_file_read(AT_FDCWD, inside(m, "home/pid"), 100, &text), 0);
 	pid = atoi(text);
 	free(text);
 	unlink(inside(m, "home/pid"));
+	unlink(inside(m, "home/pid.held"));
 	assert_int_equal(kill(pid, 0), 0);
 	return pid;
 }
