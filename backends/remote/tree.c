@@ -247,6 +247,15 @@ static void move_dir(struct remote_tree *t, struct remote_node *n, const char *p
 	remote_dir_moved(t, n);
 }
 
+/* INO has lost a name. By another one, if there is any, it will be found again. */
+static void lose_name(struct remote_tree *t, uint64_t ino)
+{
+	struct remote_node *n = remote_node_find(t, ino);
+
+	if (n)
+		remote_node_gone(t, n);
+}
+
 static void note_swapped(struct remote_tree *t, const struct sbx_change *c)
 {
 	struct remote_node *n = remote_node_find(t, c->ino);
@@ -280,10 +289,11 @@ void remote_tree_changed(struct remote_tree *t, const struct sbx_change *c)
 		note_made(t, c);
 		break;
 	case SBX_CHANGE_GONE:
-		if (n)
-			remote_node_gone(t, n);
+		lose_name(t, c->ino);
 		break;
 	case SBX_CHANGE_MOVED:
+		if (c->over)
+			lose_name(t, c->over);
 		move_dir(t, n, c->to);
 		break;
 	case SBX_CHANGE_SWAPPED:

@@ -202,7 +202,7 @@ void ws_change_removed(struct ws_change *c, int r)
 int ws_change_begin_rename(struct ws_change *c, const struct ws_rename *rn, struct sbx_error *err)
 {
 	struct stat target;
-	bool from, to;
+	bool from, to, over;
 	int r;
 
 	c->sandbox = NULL;
@@ -222,11 +222,13 @@ int ws_change_begin_rename(struct ws_change *c, const struct ws_rename *rn, stru
 		r = -errno;
 	if (r < 0)
 		return r;
+	over = fstatat(rn->newfd->fd, rn->newname, &target, AT_SYMLINK_NOFOLLOW) == 0;
 	/* Two names of one file: rename(2) does nothing then. */
-	if (fstatat(rn->newfd->fd, rn->newname, &target, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    target.st_ino == c->was.st_ino)
+	if (over && target.st_ino == c->was.st_ino)
 		return 0;
 	mean(c, rn->flags & RENAME_EXCHANGE ? SBX_CHANGE_SWAPPED : SBX_CHANGE_MOVED);
+	if (over && c->meant.kind == SBX_CHANGE_MOVED)
+		c->meant.over = target.st_ino;
 	return admit(c, sandbox_of(rn->dir), err);
 }
 

@@ -58,7 +58,7 @@ enum sbx_change_kind {
 	SBX_CHANGE_EMPTIED, /* the file is empty now; so all of it is here */
 	SBX_CHANGE_MADE,    /* a file, directory, link, FIFO or socket */
 	SBX_CHANGE_GONE,
-	SBX_CHANGE_MOVED,   /* from PATH to TO, perhaps over what was there */
+	SBX_CHANGE_MOVED,   /* from PATH to TO, perhaps over OVER */
 	SBX_CHANGE_SWAPPED, /* RENAME_EXCHANGE */
 	SBX_CHANGE_LINKED,  /* TO is another name of PATH */
 	SBX_CHANGE_STATUS,  /* mode or times */
@@ -73,7 +73,8 @@ struct sbx_change {
 	 */
 	const char *path, *to;
 	uint64_t ino;       /* st_ino of the copy */
-	mode_t mode;        /* st_mode of it; of what is gone at least its type */
+	uint64_t over;      /* SBX_CHANGE_MOVED: st_ino of what TO named before; 0: nothing */
+	mode_t mode;        /* st_mode of INO; of what is gone at least its type */
 	const char *target; /* text of a link that was made */
 };
 

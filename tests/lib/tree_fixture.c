@@ -477,18 +477,21 @@ static void note(const char *path, uint64_t ino, bool shaped)
 	pthread_mutex_unlock(&tf.lock);
 }
 
+static void tell_change(const struct sbx_change *c)
+{
+	const bool shaped = c->kind != SBX_CHANGE_DATA && c->kind != SBX_CHANGE_EMPTIED &&
+	                    c->kind != SBX_CHANGE_STATUS;
+
+	note(c->path, c->ino, shaped);
+	if (c->to)
+		note(c->to, c->ino, shaped);
+	remote_tree_changed(tf.tree, c);
+}
+
 static void tell(enum sbx_change_kind kind, const char *path, const char *to, const struct stat *st)
 {
-	const struct sbx_change c = {
-	        .kind = kind, .path = path, .to = to, .ino = st->st_ino, .mode = st->st_mode};
-
-	const bool shaped =
-	        kind != SBX_CHANGE_DATA && kind != SBX_CHANGE_EMPTIED && kind != SBX_CHANGE_STATUS;
-
-	note(path, st->st_ino, shaped);
-	if (to)
-		note(to, st->st_ino, shaped);
-	remote_tree_changed(tf.tree, &c);
+	tell_change(&(struct sbx_change){
+	        .kind = kind, .path = path, .to = to, .ino = st->st_ino, .mode = st->st_mode});
 }
 
 void host_writes(const char *path, const char *text)
@@ -525,14 +528,20 @@ void host_removes(const char *path)
 
 void host_moves(const char *from, const char *to)
 {
-	struct stat st;
+	struct stat st, over = {0};
 
 	wait_names(from, false);
 	wait_names(to, false);
 	pthread_rwlock_wrlock(&tf.turn);
 	assert_int_equal(fstatat(tf.root, from, &st, AT_SYMLINK_NOFOLLOW), 0);
+	fstatat(tf.root, to, &over, AT_SYMLINK_NOFOLLOW);
 	assert_int_equal(renameat(tf.root, from, tf.root, to), 0);
-	tell(SBX_CHANGE_MOVED, from, to, &st);
+	tell_change(&(struct sbx_change){.kind = SBX_CHANGE_MOVED,
+	                                 .path = from,
+	                                 .to = to,
+	                                 .ino = st.st_ino,
+	                                 .over = over.st_ino,
+	                                 .mode = st.st_mode});
 	pthread_rwlock_unlock(&tf.turn);
 }
 

@@ -514,9 +514,11 @@ static void compare_item(const struct fake_file *f)
 	}
 }
 
-static void compare_names(const char *dir)
+/* Returns how many names there are. */
+static size_t compare_names(const char *dir)
 {
 	struct sbx_strings names = {0};
+	size_t ret = 0;
 	_cleanup_fd_ int fd = sbx_beneath_open(tf.root, *dir ? dir : ".", O_RDONLY | O_DIRECTORY);
 
 	assert_true(fd >= 0 && sbx_dir_names(fd, &names) == 0);
@@ -528,9 +530,24 @@ static void compare_names(const char *dir)
 		if (!fake_find(path, &f))
 			fail_msg("%s is not there", path);
 		if (f.type == 'd')
-			compare_names(path);
+			ret += compare_names(path);
 	}
+	ret += names.n;
 	sbx_strings_release(&names);
+	return ret;
+}
+
+/* Of what has no name any more nothing is kept, but among the last that are gone. */
+static void compare_count(size_t names)
+{
+	size_t known;
+
+	pthread_mutex_lock(&tf.tree->lock);
+	known = tf.tree->n_nodes - tf.tree->n_gone;
+	pthread_mutex_unlock(&tf.tree->lock);
+	/* The root has none. */
+	if (known > names + 1)
+		fail_msg("%zu inodes are known, of %zu names", known, names);
 }
 
 static int by_path(const void *a, const void *b)
@@ -558,7 +575,7 @@ static void tell_all(void)
 	for (size_t i = 0; i < n; i++)
 		if (all[i].path[0])
 			compare_item(&all[i]);
-	compare_names("");
+	compare_count(compare_names(""));
 	tf.tree->times.names_ms = NAMES_MS;
 }
 
