@@ -108,6 +108,8 @@ static void watch(const char *log, const char *record, char **argv, int report)
 			if (write(report, &code, sizeof(code)) != sizeof(code))
 				_exit(1);
 			close(report);
+			/* Its number is another's later on. */
+			first = -1;
 			dup2(fd, 1);
 			dup2(fd, 2);
 			continue;
