@@ -537,17 +537,34 @@ static size_t compare_names(const char *dir)
 	return ret;
 }
 
-/* Of what has no name any more nothing is kept, but among the last that are gone. */
-static void compare_count(size_t names)
+static void count(const struct remote_node *n, struct remote_tree_stats *stats, uint64_t *clean)
 {
-	size_t known;
+	if (!S_ISREG(n->type) || n->gone)
+		return;
+	stats->files++;
+	*clean += n->dirty ? 0 : n->bytes;
+	if (n->state != REMOTE_HERE)
+		return;
+	stats->here++;
+	stats->bytes += n->bytes;
+}
 
-	pthread_mutex_lock(&tf.tree->lock);
-	known = tf.tree->n_nodes - tf.tree->n_gone;
-	pthread_mutex_unlock(&tf.tree->lock);
-	/* The root has none. */
-	if (known > names + 1)
-		fail_msg("%zu inodes are known, of %zu names", known, names);
+/* Of what has no name any more nothing is kept, but among the last that are gone. */
+static void compare_counts(size_t names)
+{
+	struct remote_tree *t = tf.tree;
+	struct remote_tree_stats stats = {0};
+	uint64_t clean = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < t->cap; i++)
+		for (const struct remote_node *n = t->nodes[i]; n; n = n->next)
+			count(n, &stats, &clean);
+	assert_memory_equal(&stats, &t->stats, sizeof(stats));
+	assert_int_equal(clean, t->clean_bytes);
+	/* The root has no name. */
+	assert_in_range(t->n_nodes - t->n_gone, 1, names + 1);
+	pthread_mutex_unlock(&t->lock);
 }
 
 static int by_path(const void *a, const void *b)
@@ -575,7 +592,7 @@ static void tell_all(void)
 	for (size_t i = 0; i < n; i++)
 		if (all[i].path[0])
 			compare_item(&all[i]);
-	compare_count(compare_names(""));
+	compare_counts(compare_names(""));
 	tf.tree->times.names_ms = NAMES_MS;
 }
 
