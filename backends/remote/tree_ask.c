@@ -92,6 +92,7 @@ static void ask_for(struct remote_tree *t, struct question *q, struct remote_nod
 		q->in.failed = true;
 	} else if (n->dir->lags) {
 		remote_text_word(&q->again, *path ? path : ".");
+		n->dir->again = q->ask->number;
 		free(path);
 	} else {
 		add_dir(q, path);
@@ -104,8 +105,9 @@ static struct remote_ask *new_ask(struct remote_tree *t)
 
 	if (!ask)
 		return NULL;
+	ask->number = ++t->stamps;
 	snprintf(ask->stamp, sizeof(ask->stamp), "%s.%llu", t->run,
-	         (unsigned long long)++t->stamps);
+	         (unsigned long long)ask->number);
 	ask->turn = t->turns;
 	ask->floor_ns = t->known_ns;
 	/* What was never answered is forgotten in time. */
@@ -180,7 +182,8 @@ bool remote_tree_lags(struct remote_tree *t)
 
 	pthread_mutex_lock(&t->lock);
 	n = t->top;
-	while (n && !n->dir->lags)
+	/* What is not listed is asked for by whoever looks at it. */
+	while (n && !(n->dir->listed && n->dir->lags))
 		n = remote_dir_next(t, n);
 	pthread_mutex_unlock(&t->lock);
 	return n != NULL;
@@ -212,7 +215,8 @@ static void answered(struct remote_tree *t, const struct remote_ask *ask, int64_
 			continue;
 		if (n->dir->turn > ask->turn)
 			n->dir->lags = true;
-		else if (all || more)
+		/* It was not listed again as a whole: it may have too many names, or be closed. */
+		else if (all || more || (n->dir->lags && n->dir->again == ask->number))
 			n->dir->listed = false;
 	}
 	if (begun_ns >= t->old_ns) {

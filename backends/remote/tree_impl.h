@@ -41,7 +41,8 @@ struct remote_dir {
 	struct remote_node *next; /* of the same hash of parent and name */
 	char *name;
 	bool listed;       /* all its names are here */
-	bool lags;         /* and there may be more to know: it is listed again */
+	bool lags;         /* and there may be more to know: where it is listed, it is again */
+	uint64_t again;    /* the question that last had it listed again: its number */
 	bool asked;        /* a listing of it is under way */
 	uint64_t turn;     /* when it came to be listed or to be where it is; see remote_ask */
 	uint64_t fresh_ns; /* of its last listing, CLOCK_MONOTONIC */
@@ -90,6 +91,7 @@ struct remote_node {
  */
 struct remote_ask {
 	struct remote_ask *next;
+	uint64_t number;
 	char stamp[48];   /* its name there */
 	uint64_t turn;    /* of the last directory it asks for */
 	int64_t floor_ns; /* the greatest begun_ns of what was known by then */

@@ -999,6 +999,72 @@ static void test_listing_older_than_the_last_answer(void **state)
 	assert_false(asks_again());
 }
 
+/* The directory d was listed behind the question that is answered now. */
+static void let_lag(const char *records)
+{
+	assert_int_equal(take_records(100, "Ld 755 0 1 1 1 .||"), 0);
+	assert_false(asks_again());
+	assert_int_equal(take_records(110, records), 0);
+	take_nothing_changed(130);
+	assert_true(remote_tree_lags(tf.tree));
+}
+
+static bool is_listed(const char *dir)
+{
+	const struct remote_node *n;
+
+	pthread_mutex_lock(&tf.tree->lock);
+	n = remote_dir_find(tf.tree, dir);
+	pthread_mutex_unlock(&tf.tree->lock);
+	return n && n->dir->listed;
+}
+
+static void test_what_does_not_come_when_asked_again(void **state)
+{
+	(void)state;
+	let_lag("Ld 755 0 1 1 1 .||Ld 755 0 1 3 1 d||");
+	assert_true(asks_again());
+	take_nothing_changed(150);
+	assert_false(remote_tree_lags(tf.tree));
+	assert_false(asks_again());
+	assert_false(is_listed("d"));
+	assert_int_equal(take_records(160, "Ld 755 0 1 3 1 d||"), 0);
+	assert_true(is_listed("d"));
+	assert_false(remote_tree_lags(tf.tree));
+}
+
+#define MANY_DIRS 500
+
+/* Tells of many directories, and lists ALL of them, or those that are still listed. */
+static void list_many(struct remote_text *to, bool all)
+{
+	char path[80];
+
+	remote_text_add(to, "Ld 755 0 1 1 1 .||");
+	for (int i = 0; i < MANY_DIRS; i++) {
+		snprintf(path, sizeof(path), "a-directory-with-some-name-that-is-long-%d", i);
+		remote_text_printf(to, "%cd 755 0 1 %d 1 %s||", all || is_listed(path) ? 'L' : '-',
+		                   i + 10, path);
+	}
+}
+
+/* More than are asked for again at once: who looks at the others asks for them. */
+static void test_many_that_lag_at_once(void **state)
+{
+	struct remote_text all = {0}, listed = {0};
+
+	(void)state;
+	list_many(&all, true);
+	let_lag(all.at);
+	assert_true(asks_again());
+	list_many(&listed, false);
+	assert_int_equal(take_records(150, listed.at), 0);
+	assert_false(remote_tree_lags(tf.tree));
+	assert_false(asks_again());
+	remote_text_release(&all);
+	remote_text_release(&listed);
+}
+
 static void test_clock_that_is_set_back(void **state)
 {
 	(void)state;
@@ -1271,6 +1337,8 @@ int main(void)
 	        case_of(test_older_removal_of_a_directory),
 	        case_of(test_older_removal_in_a_directory_that_has_come_back),
 	        case_of(test_listing_older_than_the_last_answer),
+	        case_of(test_what_does_not_come_when_asked_again),
+	        case_of(test_many_that_lag_at_once),
 	        case_of(test_clock_that_is_set_back),
 	        case_of(test_oldest_is_evicted),
 	        case_of(test_restart_has_what_was_fetched),
