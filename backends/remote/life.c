@@ -575,7 +575,7 @@ static void verify_work(void *data)
 static void verify(struct remote_box *box)
 {
 	remote_works_begin(&box->works);
-	sbx_pool_submit(box->backend->pool, verify_work, box);
+	sbx_pool_submit(box->backend->waiters, verify_work, box);
 }
 
 /* [loop] */
@@ -641,13 +641,13 @@ void remote_box_begin(struct remote_box *box)
 	case REMOTE_PHASE_CREATING:
 		box->begun_ns = sbx_now_ns();
 		remote_works_begin(&box->works);
-		sbx_pool_submit(box->backend->pool, raise_work, box);
+		sbx_pool_submit(box->backend->waiters, raise_work, box);
 		break;
 	case REMOTE_PHASE_UP:
 		if (box->backend->provider->impl->save) {
 			box->waking = true;
 			remote_works_begin(&box->works);
-			sbx_pool_submit(box->backend->pool, wake_work, box);
+			sbx_pool_submit(box->backend->waiters, wake_work, box);
 		} else {
 			post(box, adopted);
 		}
@@ -767,9 +767,9 @@ static void keep_box(struct remote_box *box, uint64_t now)
 		remote_works_begin(&box->works);
 	pthread_mutex_unlock(&box->lock);
 	if (again)
-		sbx_pool_submit(box->backend->pool, verify_work, box);
+		sbx_pool_submit(box->backend->waiters, verify_work, box);
 	else if (keep)
-		sbx_pool_submit(box->backend->pool, keep_work, box);
+		sbx_pool_submit(box->backend->waiters, keep_work, box);
 }
 
 /* [loop] */
@@ -859,5 +859,5 @@ static void sweep_work(void *data)
 void remote_sweep_begin(struct remote *b)
 {
 	remote_works_begin(&b->works);
-	sbx_pool_submit(b->pool, sweep_work, b);
+	sbx_pool_submit(b->waiters, sweep_work, b);
 }

@@ -26,6 +26,7 @@
 #include "sandboxfs/pool.h"
 #include "sandboxfs/tree.h"
 
+#define WORKERS_MOST 64
 #define WAITERS_MOST 64
 
 /* --- create -----------------------------------------------------------------------------------
@@ -390,6 +391,7 @@ static void backend_destroy(struct sbx_backend *base)
 	struct remote *b = (struct remote *)base;
 
 	atomic_store(&b->ending, true);
+	sbx_pool_destroy(b->waiters);
 	sbx_pool_destroy(b->pool);
 	/* The loop has stopped, but what it does before its end may set timers. */
 	sbx_loop_timer_cancel(b->host->loop, &b->keeper);
@@ -496,7 +498,7 @@ static int open_late(struct remote *b)
 	                                                     .label = b->label,
 	                                                     .state = b->state.dir,
 	                                                     .loop = b->host->loop,
-	                                                     .pool = b->pool,
+	                                                     .pool = b->waiters,
 	                                                     .ending = &b->ending,
 	                                                     .used = used,
 	                                                     .removed = removed_late,
@@ -524,7 +526,8 @@ static int open_parts(struct remote *b, struct sbx_error *err)
 	b->daemon = sbx_format("%016llx", (unsigned long long)random);
 	b->label = make_label(&b->state);
 	if (!b->git || !b->daemon || !b->label ||
-	    sbx_pool_create_wide(WAITERS_MOST, false, &b->pool) < 0 || open_late(b) < 0)
+	    sbx_pool_create_wide(WORKERS_MOST, false, &b->pool) < 0 ||
+	    sbx_pool_create_wide(WAITERS_MOST, false, &b->waiters) < 0 || open_late(b) < 0)
 		return sbx_no_memory(err);
 	return 0;
 }

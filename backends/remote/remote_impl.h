@@ -28,12 +28,14 @@ struct remote {
 	const struct sbx_host *host;
 	struct sbx_provider *provider;
 	struct sbx_state state;
-	atomic_bool ending;    /* what works for all sandboxes gives up */
-	bool git;              /* libgit2 has been started */
-	struct sbx_pool *pool; /* wide: each work may wait for a network */
-	int dir;               /* STATE/remote */
-	char *daemon;          /* unique for this daemon */
-	char *label;           /* of all machines of this state directory */
+	atomic_bool ending;       /* what works for all sandboxes gives up */
+	bool git;                 /* libgit2 has been started */
+	struct sbx_pool *pool;    /* wide, for what waits for this host only: each end of a command
+	                             needs it, and so do the answers that `waiters` wait for */
+	struct sbx_pool *waiters; /* wide: each work may wait for a network, for minutes */
+	int dir;                  /* STATE/remote */
+	char *daemon;             /* unique for this daemon */
+	char *label;              /* of all machines of this state directory */
 	struct sbx_timer keeper;
 	struct remote_late *late;
 	struct remote_works works; /* of the keeper and the sweep */

@@ -152,6 +152,20 @@ twenty_at_once() {
 	faults
 }
 
+# What waits for the provider leaves room for what does not: more are made than wait at once.
+behind_creations() {
+	box h
+	same hello "$(cat "$MNT/h/README.md")"
+	faults 'make latency all 30000'
+	for number in $(seq 70); do mkdir "$MNT/s$number"; done
+	same made "$(run h sh -c 'echo made >by-command; cat by-command')"
+	same made "$(cat "$MNT/h/by-command")"
+	same creating "$(state s1)"
+	for number in $(seq 70); do rmdir "$MNT/s$number"; done
+	faults
+	teardown h
+}
+
 hundred_commands() {
 	box h
 	until_quiet h
@@ -222,6 +236,7 @@ claim "what it is at is told" told
 claim "a create whose answer is lost makes one machine" unanswered
 claim "twenty are made in about the time of one" twenty_at_once
 [ ! -f "$ROOM/twenty" ] || sed 's/^/# /' "$ROOM/twenty"
+claim "a command ends, however many others are being made" behind_creations
 claim "a hundred commands run at once" hundred_commands
 claim "a daemon that is killed while one is made or removed leaves none" killed_while_creating
 claim "one that comes when its create was given up is removed" late
