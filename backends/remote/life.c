@@ -568,14 +568,23 @@ static void verify_work(void *data)
 	}
 	pthread_mutex_lock(&box->lock);
 	box->verified = r == 0;
+	box->verifying = false;
 	pthread_mutex_unlock(&box->lock);
 	remote_works_end(&box->works);
 }
 
 static void verify(struct remote_box *box)
 {
-	remote_works_begin(&box->works);
-	sbx_pool_submit(box->backend->waiters, verify_work, box);
+	bool begin;
+
+	pthread_mutex_lock(&box->lock);
+	begin = !box->verifying;
+	box->verifying = true;
+	if (begin)
+		remote_works_begin(&box->works);
+	pthread_mutex_unlock(&box->lock);
+	if (begin)
+		sbx_pool_submit(box->backend->waiters, verify_work, box);
 }
 
 /* [loop] */
@@ -750,19 +759,21 @@ static void keep_box(struct remote_box *box, uint64_t now)
 	pthread_mutex_lock(&box->lock);
 	if (atomic_exchange(&box->used, false))
 		box->used_ns = now;
-	keep = again = box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone &&
-	               box->machine && !box->waking;
-	again = again && !box->verified;
+	keep = box->rec.phase == REMOTE_PHASE_UP && !box->resting && !box->gone && box->machine &&
+	       !box->waking;
+	again = keep && !box->verified && !box->verifying;
 	if (keep && !box->keeping && box->used_ns > box->touched_ns &&
 	    now - box->touched_ns > touch_ns) {
 		box->touching = true;
 		box->touched_ns = now;
 	}
 	near = is_near(box, box->look.expires_ms) && box->look.expires_ms != box->asked_expires_ms;
-	keep = keep && !box->keeping && (box->touching || near);
-	if (keep && near)
+	/* A verification looks as well, and takes as long as the machine does not answer. */
+	keep = keep && box->verified && !box->keeping && (box->touching || near);
+	if ((keep || again) && near)
 		box->asked_expires_ms = box->look.expires_ms;
-	box->keeping = box->keeping || (keep && !again);
+	box->keeping |= keep;
+	box->verifying |= again;
 	if (keep || again)
 		remote_works_begin(&box->works);
 	pthread_mutex_unlock(&box->lock);

@@ -70,6 +70,7 @@ struct remote_box {
 	bool awaits_jobs;   /* and for the jobs */
 	bool jobs_idle;     /* they have failed, and nothing of them is under way */
 	bool verified;      /* since this daemon started */
+	bool verifying;     /* that is under way */
 	bool waking, woken; /* it is looked at before anything is asked of it; it was */
 	bool gone;
 	bool spared;         /* it has failed for now, and the next mount goes on with it */

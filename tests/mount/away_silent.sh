@@ -131,6 +131,26 @@ is_back() {
 	until [ "$(ls "$DIRS/machines" | wc -l)" = 1 ]; do tick; done
 }
 
+# Machines live for three seconds, so that the keeper looks after them all the time.
+verified_once() {
+	unmount
+	silent=$(cat "$ROOM/silent")
+	faults "look@$silent blackhole all 600000"
+	mark
+	export SBX_DIRS_LIFE=3000
+	remount
+	unset SBX_DIRS_LIFE
+	until [ "$(asked touch | grep -vc "@$silent")" -ge 3 ]; do
+		cat "$MNT/b/README.md" >"$ROOM/read"
+		tick
+	done
+	same 1 "$(asked look | grep -c "@$silent")"
+	unmount
+	faults
+	remount
+	until sync "$MNT/a" 2>/dev/null; do tick; done
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" prepare
 silence
@@ -139,6 +159,9 @@ claim "100 readers wait, and nobody else" nobody_is_stalled
 [ ! -f "$ROOM/quick" ] || sed 's/^/# /' "$ROOM/quick"
 claim "a read of what is not here, and an fsync, end with ETIMEDOUT" ends_at_its_deadline
 claim "a reader that is killed ends at once" killed_reader
+faults
+claim "it is verified once at a time, however long that takes" verified_once
+silence
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once
 [ ! -f "$ROOM/took" ] || echo "# mounted in $(cat "$ROOM/took") ms"
