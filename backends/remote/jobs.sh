@@ -9,7 +9,8 @@
 #   lease      made by who asks for the job, and taken away by who watches over it
 #   end-CODE-USER-SYS-OUT-ERR-WHY   it has ended; ms; bytes that it has written, 0: not known;
 #              WHY is "oom" or empty. A name, as that needs no room on a full disk
-# $R_JOBS/over has the names of those that were read to the end, and that never start again.
+# $R_JOBS/over has the names of those that were read to the end, and that do not start again. They
+# are forgotten after an hour: a start is repeated for minutes.
 R_JOBS=$R_ROOM/jobs
 R_MERGE= # 1: stderr is a part of stdout
 R_TERM=  # after so many ms the job gets SIGTERM from here, and SIGKILL a second later; empty: never
@@ -584,11 +585,19 @@ r_kill() {
 	fi
 }
 
-# r_reap JOB...: they were read to the end
+# r_over_forget: an hour, or a day where find has no minutes
+r_over_forget() {
+	find over -type f -mmin +60 -exec rm -f {} + || find over -type f -mtime +0 -exec rm -f {} +
+}
+
+# r_reap JOB...: they were read to the end. Not every call looks through all names.
 r_reap() {
 	r_job_room || return
 	for r_f; do
 		: >"over/$r_f"
+		case $r_f in
+		*00) r_over_forget ;;
+		esac
 	done
 	rm -rf "$@"
 }
@@ -596,6 +605,7 @@ r_reap() {
 # r_sweep DAEMON: ends the jobs of others than that daemon. I: each of them that ran.
 r_sweep() {
 	r_job_room || return
+	r_over_forget
 	for r_f in *-*; do
 		case $r_f in
 		"$1"-* | poll-* | '*-*') continue ;;

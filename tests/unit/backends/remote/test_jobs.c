@@ -1124,6 +1124,34 @@ static void start_again(const char *id)
 	remote_reply_release(&reply);
 }
 
+static void leave_over(const char *name, time_t age_s)
+{
+	const time_t then = (time_t)(sbx_real_ms() / 1000) - age_s;
+	const struct timespec times[2] = {{.tv_sec = then}, {.tv_sec = then}};
+	const char *path = scratch_path("ro'om/jobs/over/%s", name);
+
+	scratch_write(path, "");
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* A name is needed for as long as a start may be repeated. */
+static void who_is_over_is_forgotten(void)
+{
+	struct remote_reply reply;
+
+	for (int i = 0; i < 2; i++) {
+		leave_over("x-1", 7200);
+		leave_over("x-2", 1200);
+		ask(i == 0 ? "r_reap x-0000000099" : "true", &reply);
+		remote_reply_release(&reply);
+		assert_true(scratch_exists(scratch_path("ro'om/jobs/over/x-1")));
+		ask(i == 0 ? "r_reap x-0000000100" : "r_sweep x", &reply);
+		remote_reply_release(&reply);
+		assert_false(scratch_exists(scratch_path("ro'om/jobs/over/x-1")));
+		assert_true(scratch_exists(scratch_path("ro'om/jobs/over/x-2")));
+	}
+}
+
 static void what_was_read_is_dropped_there(void **state)
 {
 	(void)state;
@@ -1133,6 +1161,7 @@ static void what_was_read_is_dropped_there(void **state)
 	assert_int_equal(scratch_count(scratch_path("ro'om/jobs/over")), 1);
 	start_again("0000000001");
 	assert_false(scratch_exists(scratch_path("the tree/ran")));
+	who_is_over_is_forgotten();
 }
 
 static void many_run_at_once(void **state)
@@ -1574,6 +1603,7 @@ static void busybox_alone_is_enough(void **state)
 	use_busybox();
 	expect_script("readlink -f $(command -v sh) | grep -c busybox; echo err >&2; exit 3", "1\n",
 	              "err\n", 3);
+	who_is_over_is_forgotten();
 	begin(&r, ESCAPES "exec sleep 300");
 	while (!(r.outputs && strstr(r.out[0], "ready")))
 		usleep(1000);
