@@ -483,12 +483,14 @@ r_do_place() {
 	shift 3
 	r_left $#
 	shift $(($# - R_LEFT))
-	r_move "$@"
+	r_move "" "$@"
 	r_note
 }
 
-# r_move NAME...: from r_from to r_to
+# r_move MODE NAME...: from r_from to r_to; MODE as in r_put
 r_move() {
+	r_m=$1
+	shift
 	for r_q; do
 		r_is_there "$r_from/$r_q" || [ -n "$R_HALF" ] || r_halt "what is put at $r_to/$r_q is not there"
 		set -- "$@" "$r_from/$r_q"
@@ -496,8 +498,26 @@ r_move() {
 	done
 	[ -z "$R_STOP" ] || return
 	mv -f -- "$@" "$r_to/" || for r_q; do
-		r_is_there "$r_q" && r_into "$r_q" "$r_to/${r_q##*/}"
+		! r_is_there "$r_q" || r_put "$r_q" "$r_to/${r_q##*/}" "$r_m"
 	done
+}
+
+# r_put FILE PATH MODE: into place. MODE "": a new file. Else these are new contents of the file
+# that is there, which is kept where its directory may not be written to.
+r_put() {
+	if [ -n "$3" ] && [ -f "$1" ] && [ -f "$2" ] && [ ! -h "$2" ]; then
+		mv -f -- "$1" "$2" || r_write "$@"
+	else
+		r_into "$1" "$2"
+	fi
+}
+
+# r_write FILE PATH MODE: to the file that is there
+r_write() {
+	r_why=$({ cat "$1" >"$2" || { chmod u+w "$2" && cat "$1" >"$2"; }; } 2>&1) ||
+		r_refused "$2" "$r_why" || return
+	touch -r "$1" "$2"
+	chmod "$3" "$2" && rm -f -- "$1"
 }
 
 # r_do_over NUMBER STAGED MODE DIRECTORY NAME...: over files that may have other names
@@ -516,7 +536,7 @@ r_do_over() {
 			set -- "$@" "${r_q##*/}"
 			shift
 		done
-		r_move "$@"
+		r_move "$r_m" "$@"
 	else
 		r_hold "$@"
 		for r_o; do
@@ -531,12 +551,9 @@ r_over() {
 	r_l=$(ls -ld -- "$2")
 	set -- "$1" "$2" "$3" ${r_l%%./*}
 	if [ -f "$2" ] && [ ! -h "$2" ] && [ "$5" -gt 1 ] && [ -f "$1" ]; then
-		r_why=$({ cat "$1" >"$2" || { chmod u+w "$2" && cat "$1" >"$2"; }; } 2>&1) ||
-			r_refused "$2" "$r_why" || return
-		touch -r "$1" "$2"
-		chmod "$3" "$2" && rm -f -- "$1"
+		r_write "$1" "$2" "$3"
 	else
-		r_into "$1" "$2"
+		r_put "$1" "$2" "$3"
 	fi
 }
 

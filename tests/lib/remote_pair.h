@@ -22,6 +22,7 @@ struct pair {
 	int kill_us;     /* the next run is killed after as long, at most; 0: it is not */
 	size_t break_at; /* the next run is killed where that line is done and not noted; 0: not */
 	bool seconds;    /* the tools there know no parts of them */
+	bool bound;      /* by modes, as a user who is not root */
 	char *answer;    /* of the last run */
 	size_t answer_n;
 	char *script; /* of the last batch, without the runner */

@@ -33,6 +33,9 @@ closed_directories() {
 		expect EACCES unlink ro/f
 		expect EACCES mkdir ro/d/new 755
 	fi
+	echo longer >ro/f
+	same longer "$(run a cat ro/f)"
+	same longer "$(cat ro/f)"
 	run a sh -c 'chmod 755 ro ro/d; rm ro/f; echo g >ro/g; echo h >ro/d/h; chmod 555 ro ro/d'
 	same 'd g' "$(ls ro | paste -sd ' ')"
 	same 'g h' "$(cat ro/g ro/d/h | paste -sd ' ')"

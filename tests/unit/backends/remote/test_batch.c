@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backends/remote/call.h"
+#include "backends/remote/pack.h"
 #include "backends/support/tree.h"
 #include "sandboxfs/cleanup.h"
 #include "tests/lib/remote_pair.h"
@@ -497,6 +498,59 @@ static void two_runners_do_it_once(void **state)
 	pair_end(&p);
 }
 
+/* With the commands of busybox as well, if there are any. */
+static void with_each_shell(void (*play_in)(struct pair *p))
+{
+	char path[1024];
+	struct pair p;
+
+	pair_begin(&p, "sh");
+	p.bound = true;
+	play_in(&p);
+	pair_end(&p);
+	scratch_remove();
+	scratch_make();
+	if (!only_busybox(path, "none"))
+		return;
+	pair_begin(&p, "busybox sh");
+	p.bound = p.seconds = true;
+	p.path = path;
+	play_in(&p);
+	pair_end(&p);
+}
+
+static void write_below_a_closed_directory(struct pair *p)
+{
+	static const char *const paths[] = {"d/f", "d/-n", "d/new\nline", "d/shut", "d/big"};
+	_cleanup_free_ char *big = calloc(1, REMOTE_PACK_FILE_MAX + 1);
+
+	memset(big, 'b', REMOTE_PACK_FILE_MAX);
+	assert_true(pair_mkdir(p, "d"));
+	assert_true(pair_mkdir(p, "e"));
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(paths); i++)
+		assert_true(pair_create(p, paths[i], "old\n"));
+	assert_true(pair_create(p, "d/two", "old\n"));
+	assert_true(pair_link(p, "d/two", "e/names"));
+	assert_true(pair_chmod(p, "d/shut", 0444));
+	assert_true(pair_chmod(p, "d", 0555));
+	pair_send_all(p);
+	assert_true(pair_chmod(p, "d/shut", 0644));
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(paths); i++)
+		assert_true(pair_write(p, paths[i], 0, "new\n", 4));
+	assert_true(pair_chmod(p, "d/shut", 0444));
+	assert_true(pair_write(p, "d/big", 4, big, REMOTE_PACK_FILE_MAX));
+	assert_true(pair_write(p, "d/two", 0, "new\n", 4));
+	pair_send_all(p);
+	assert_int_equal(pair_frames(p, 'N'), 0);
+	pair_compare(p);
+}
+
+static void a_file_in_a_directory_that_may_not_be_written_to_is_written(void **state)
+{
+	(void)state;
+	with_each_shell(write_below_a_closed_directory);
+}
+
 static void what_cannot_be_done_is_told_and_passed_over(void **state)
 {
 	struct pair p;
@@ -590,6 +644,7 @@ int main(void)
 	        CASE(a_batch_that_is_done_is_not_done_again),
 	        CASE(another_daemon_sends_the_same_steps),
 	        CASE(two_runners_do_it_once),
+	        CASE(a_file_in_a_directory_that_may_not_be_written_to_is_written),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
 	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
 	        CASE(a_socket_that_is_refused_is_known_by_its_number),
