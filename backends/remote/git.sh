@@ -30,6 +30,31 @@ r_tree_now() {
 	return $r_code
 }
 
+# r_apart: what git writes from here on goes to a directory of the room, until r_apart_end: there is
+# nobody to remove it from the repository. One that was killed leaves its own to the next.
+r_apart() {
+	for r_dir in "$R_ROOM"/objects.*; do
+		kill -0 "${r_dir##*.}" || rm -rf "$r_dir"
+	done
+	r_dir=$(r_git rev-parse --git-path objects) || return
+	case $r_dir in
+	/*) ;;
+	*) r_dir=$R_TREE/$r_dir ;;
+	esac
+	GIT_OBJECT_DIRECTORY=$R_ROOM/objects.$$
+	rm -rf "$GIT_OBJECT_DIRECTORY"
+	trap 'r_apart_end; exit 1' HUP INT TERM
+	mkdir -p "$GIT_OBJECT_DIRECTORY/info" &&
+		printf '%s\n' "$r_dir" >"$GIT_OBJECT_DIRECTORY/info/alternates" &&
+		export GIT_OBJECT_DIRECTORY
+}
+
+r_apart_end() {
+	trap - HUP INT TERM
+	rm -rf "$R_ROOM/objects.$$"
+	unset GIT_OBJECT_DIRECTORY
+}
+
 # r_busy_git: whether git is at something that a commit would end wrongly.
 r_busy_git() {
 	r_dir=$(r_git rev-parse --absolute-git-dir)
@@ -230,18 +255,23 @@ r_diff() {
 		return
 	}
 	if [ -n "$2" ]; then
-		r_new=$(r_commit_of "$2")
+		r_new=$(r_commit_of "$2") || {
+			r_fail 2 "there is no snapshot $2"
+			return
+		}
 	else
-		r_new=$(r_tree_now)
-	fi || {
-		r_fail 2 "there is no snapshot $2"
-		return
-	}
+		r_apart && r_new=$(r_tree_now) || {
+			r_apart_end
+			r_fail 28 "git could not record the tree"
+			return
+		}
+	fi
 	if [ "$3" = names ]; then
 		r_git diff --no-color --no-ext-diff --no-textconv --name-status -M "$r_old" "$r_new"
 	else
 		r_git diff --no-color --no-ext-diff --no-textconv --binary -M "$r_old" "$r_new"
 	fi | r_pack D diff
+	[ -n "$2" ] || r_apart_end
 }
 
 # r_objects BRANCH NAME: a pack of all objects of the branch, kept as NAME until it is dropped

@@ -161,6 +161,31 @@ M	file" ]
 	failed 2
 }
 
+# A diff is looked at as often as somebody likes, and who ends it may end it anywhere.
+diffs_leave_nothing() {
+	set -e
+	new_tree
+	call r_base
+	mkdir -p "$room/there"
+	sleep 0 &
+	gone=$!
+	wait $gone
+	mkdir "$room/there/objects.$gone"
+	find "$room/tree/.git" -type f | sort >"$room/before"
+	for i in 1 2 3; do
+		echo "$i" >"$room/tree/file"
+		mkdir -p "$room/tree/dir"
+		echo "$i" >"$room/tree/dir/new"
+		call "r_diff base '' patch"
+		value D diff | grep -qx "+$i"
+	done
+	find "$room/tree/.git" -type f | sort | diff "$room/before" -
+	[ -z "$(ls "$room/there")" ]
+	call 'r_tree_now() { touch "$GIT_OBJECT_DIRECTORY/begun" && kill $$; }' \
+		"r_diff base '' patch" && exit 1
+	[ -z "$(ls "$room/there")" ]
+}
+
 refusals() {
 	set -e
 	rm -rf "$room/tree" "$room/there"
@@ -221,6 +246,7 @@ for shell in dash 'bash --posix' 'busybox sh'; do
 	claim "a mark moves nothing, and is gone back to" marks
 	claim "a restore goes back to a snapshot or to the base" restores
 	claim "a diff is what git apply takes" diffs
+	claim "a diff leaves nothing in the repository or in the room" diffs_leave_nothing
 	claim "what cannot be recorded is refused by name" refusals
 	claim "no hook runs" no_hook_runs
 	claim "a branch comes as a pack" packs
