@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -24,7 +25,7 @@
 #include "sandboxfs/history.h"
 
 #define DEADLINE_MS 120000
-#define LIST_MAX    ((size_t)16 * 1024 * 1024)
+#define MESSAGE_MAX ((size_t)1024) /* bytes that are kept here; the commit has them all */
 
 static struct remote_box *box_of(struct sbx_sandbox *sb)
 {
@@ -39,6 +40,18 @@ static void put_json(json_object **obj)
 	json_object_put(*obj);
 }
 
+/* Bytes of TEXT up to MESSAGE_MAX, of whole characters. */
+static size_t message_len(const char *text)
+{
+	size_t n = strnlen(text, MESSAGE_MAX + 1);
+
+	if (n <= MESSAGE_MAX)
+		return n;
+	for (n = MESSAGE_MAX; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80;)
+		n--;
+	return n;
+}
+
 static int append_line(struct remote_box *box, const struct sbx_snapshot *s, struct sbx_error *err)
 {
 	_cleanup_(put_json) json_object *obj = json_object_new_object();
@@ -48,7 +61,9 @@ static int append_line(struct remote_box *box, const struct sbx_snapshot *s, str
 	int r;
 
 	json_object_object_add(obj, "id", json_object_new_string(s->id));
-	json_object_object_add(obj, "message", json_object_new_string(s->message));
+	json_object_object_add(
+	        obj, "message",
+	        json_object_new_string_len(s->message, (int)message_len(s->message)));
 	json_object_object_add(obj, "time_ms", json_object_new_int64(s->time_ms));
 	line = sbx_format("%s\n", json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
 	if (!line)
@@ -79,17 +94,31 @@ static int tell_line(const char *line, int (*fn)(const struct sbx_snapshot *s, v
 static int list(struct sbx_sandbox *sb, int (*fn)(const struct sbx_snapshot *s, void *data),
                 void *data, struct sbx_error *err)
 {
-	_cleanup_free_ char *text = NULL;
-	int r = sbx_file_read(box_of(sb)->dir, "snapshots", LIST_MAX, &text);
+	_cleanup_free_ char *line = NULL;
+	int fd = openat(box_of(sb)->dir, "snapshots", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	size_t size = 0;
+	ssize_t n;
+	int r = 0;
 
-	if (r == -ENOENT)
+	if (fd < 0 && errno == ENOENT)
 		return 0;
-	if (r < 0)
-		return sbx_fail(err, -r, "the list of snapshots cannot be read: %s", strerror(-r));
-	for (char *line = text, *end; r == 0 && (end = strchr(line, '\n')); line = end + 1) {
-		*end = '\0';
-		r = tell_line(line, fn, data);
+	if (!file) {
+		r = sbx_fail(err, errno, "the list of snapshots cannot be read: %s",
+		             strerror(errno));
+		sbx_cleanup_fd(&fd);
+		return r;
 	}
+	errno = 0;
+	while (r == 0 && (n = getline(&line, &size, file)) > 0)
+		if (line[n - 1] == '\n') {
+			line[n - 1] = '\0';
+			r = tell_line(line, fn, data);
+		}
+	if (r == 0 && !feof(file))
+		r = sbx_fail(err, errno ? errno : EIO, "the list of snapshots cannot be read: %s",
+		             strerror(errno ? errno : EIO));
+	fclose(file);
 	return r;
 }
 

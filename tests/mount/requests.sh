@@ -187,6 +187,25 @@ END
 	[ -n "$(cat "$(ctl snapshot)")" ]
 }
 
+# What the machine keeps is listed here, of each message no more than somebody reads.
+many_snapshots() {
+	list=$(echo "$STATE"/remote/a-*/snapshots)
+	cp "$list" "$ROOM/list"
+	python3 - "$(ctl snapshot)" "$list" <<'END'
+import json, sys
+with open(sys.argv[1], "w") as f:
+    json.dump({"message": "x" + "\u00e9" * 20000}, f, ensure_ascii=False)
+with open(sys.argv[2]) as f:
+    last = json.loads(f.readlines()[-1])
+assert last["message"] == "x" + "\u00e9" * 511, len(last["message"])
+with open(sys.argv[2], "a") as f:
+    for i in range(18):
+        print(json.dumps({"id": "%040x" % i, "message": "m" * 1000000, "time_ms": 1}), file=f)
+END
+	same $(($(wc -l <"$ROOM/list") + 19)) "$(ls "$(ctl snapshots)" | wc -l)"
+	cp "$ROOM/list" "$list"
+}
+
 # What a snapshot was made of is kept, where it is made here.
 drops_branch() {
 	echo a >"$MNT/ctl/teardown"
@@ -207,5 +226,6 @@ claim "env in parts" environment
 claim "snapshot, create, teardown in parts" other_files
 claim "a refusal is not told by the success before it" refused_after_success
 claim "a beginning whose writer was killed is refused" killed
+claim_away "there may be any number of snapshots" many_snapshots
 claim "and nothing is left of it" drops_branch
 finish
