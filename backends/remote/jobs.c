@@ -41,7 +41,8 @@ int remote_jobs_create(const struct remote_jobs_config *config, struct remote_jo
 static void free_jobs(struct remote_jobs *j)
 {
 	assert(!j->first && !j->taking && !j->lagging && !j->polling && !j->pause.due_ns);
-	remote_text_release(&j->reap);
+	remote_text_release(&j->drops.ended);
+	remote_text_release(&j->drops.lost);
 	remote_works_finish(&j->kills);
 	free(j->prefix);
 	free(j);

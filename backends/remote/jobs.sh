@@ -599,7 +599,8 @@ r_reap() {
 		*00) r_over_forget ;;
 		esac
 	done
-	rm -rf "$@"
+	# Who watched over one that was lost may be about to write of its end.
+	rm -rf "$@" || rm -rf "$@"
 }
 
 # r_sweep DAEMON: ends the jobs of others than that daemon. I: each of them that ran.

@@ -266,18 +266,44 @@ static void take_over(struct remote_jobs *j, struct remote_reply *reply, uint64_
 /* The machine may drop what it has of JOB. */
 static void reap(struct job *job)
 {
-	remote_text_word(&job->jobs->reap, job->id);
+	remote_text_word(&job->jobs->drops.ended, job->id);
 }
 
-/* A call that fails leaves what was to be dropped until the machine is removed. */
-static void add_reap(struct remote_jobs *j, struct remote_text *body)
+/* The same of one that nobody asks for any more, and that may have begun all the same. */
+static void reap_lost(struct job *job)
 {
-	if (!j->reap.n)
-		return;
-	remote_text_add(body, "r_reap");
-	remote_text_add_n(body, j->reap.at, j->reap.n);
-	remote_text_add(body, "\n");
-	remote_text_release(&j->reap);
+	struct remote_text *lines = &job->jobs->drops.lost;
+
+	remote_text_add(lines, "r_kill");
+	remote_text_word(lines, job->id);
+	remote_text_printf(lines, " %d\nr_reap", SIGKILL);
+	remote_text_word(lines, job->id);
+	remote_text_add(lines, "\n");
+}
+
+/* All that may be dropped by now goes with BODY, and is in *SENT. */
+static void add_reap(struct remote_jobs *j, struct remote_text *body, struct job_drops *sent)
+{
+	*sent = j->drops;
+	j->drops = (struct job_drops){0};
+	if (sent->ended.n) {
+		remote_text_add(body, "r_reap");
+		remote_text_add_n(body, sent->ended.at, sent->ended.n);
+		remote_text_add(body, "\n");
+	}
+	if (sent->lost.n)
+		remote_text_add_n(body, sent->lost.at, sent->lost.n);
+}
+
+/* The call with it has ended by CODE; whatever that is, it may be done twice. */
+static void reap_answered(struct remote_jobs *j, struct job_drops *sent, int code)
+{
+	if (code && sent->ended.n)
+		remote_text_add_n(&j->drops.ended, sent->ended.at, sent->ended.n);
+	if (code && sent->lost.n)
+		remote_text_add_n(&j->drops.lost, sent->lost.at, sent->lost.n);
+	remote_text_release(&sent->ended);
+	remote_text_release(&sent->lost);
 }
 
 /* ---- the start ---- */
@@ -297,6 +323,7 @@ static void start_failed(struct job *job, int code, const struct sbx_error *err)
 		job_end_soon(job, SBX_END_SIGNALED, sig, "");
 	} else if (job->start.maybe) {
 		job_send_kill(job, SIGKILL);
+		reap_lost(job);
 		job_end_soon(job, SBX_END_LOST, -code, err->text);
 	} else {
 		snprintf(text, sizeof(text), "%.900s; the command has not run", err->text);
@@ -316,10 +343,12 @@ static void start_answered(struct job *job, struct remote_reply *reply)
 		ended = take_frames(job, reply, &news);
 		job->state = ended ? JOB_ENDING : JOB_RUNNING;
 	}
-	if (ended)
+	if (ended) {
 		reap(job);
-	else if (job->state == JOB_RUNNING && !j->detaches)
+	} else if (job->state == JOB_RUNNING && !j->detaches) {
+		reap_lost(job);
 		job_end_soon(job, SBX_END_LOST, 0, "the machine has ended it with its call");
+	}
 	take_over(j, reply, job->seen, ended ? job : NULL);
 	poll_soon(j);
 }
@@ -334,6 +363,7 @@ static void start_done(struct remote_call *call, int code, struct remote_reply *
 	if (job->carries)
 		remote_sync_landed(&job->ride, code, reply);
 	job_words_release(&job->words);
+	reap_answered(job->jobs, &job->drops, code);
 	if (!code)
 		start_answered(job, reply);
 	else if (job->state == JOB_STARTING)
@@ -433,7 +463,7 @@ static void send_start(struct job *job)
 		call->files_n = 1;
 	}
 	add_ride(job, &call->body);
-	add_reap(j, &call->body);
+	add_reap(j, &call->body, &job->drops);
 	add_start(job, &call->body);
 	remote_tree_ask(j->config.tree, &call->body);
 	remote_call_begin(j->link, call);
@@ -492,8 +522,10 @@ static unsigned count_running(const struct remote_jobs *j, bool *all_told)
 static void lose_all(struct remote_jobs *j, int code, const char *text)
 {
 	for (struct job *job = j->first; job; job = job->next)
-		if (job->state == JOB_RUNNING)
+		if (job->state == JOB_RUNNING) {
+			reap_lost(job);
 			job_end_soon(job, SBX_END_LOST, code, text);
+		}
 }
 
 static void pause_before_poll(struct remote_jobs *j, uint64_t ms)
@@ -544,6 +576,7 @@ static void poll_done(struct remote_call *call, int code, struct remote_reply *r
 	struct remote_jobs *j = call->data;
 
 	j->polling = false;
+	reap_answered(j, &j->poll_drops, code);
 	if (code)
 		poll_failed(j, code, err);
 	else
@@ -592,7 +625,7 @@ static void begin_poll(struct remote_jobs *j)
 	                               .deadline_ms = wait_ms + remote_deadline(DEADLINE_MS),
 	                               .done = poll_done,
 	                               .data = j};
-	add_reap(j, &j->poll.body);
+	add_reap(j, &j->poll.body, &j->poll_drops);
 	add_poll(j, n, wait_ms, &j->poll.body);
 	remote_tree_ask(j->config.tree, &j->poll.body);
 	jobs_ref(j);

@@ -31,6 +31,12 @@ int job_words_take(struct job_words *w, const struct sbx_exec *spec, unsigned nu
                    struct sbx_error *err);
 void job_words_release(struct job_words *w);
 
+/* What the machine may drop: the ids of jobs that were read to the end, and the lines that do so
+ * for those that were lost, which may still run there. */
+struct job_drops {
+	struct remote_text ended, lost;
+};
+
 enum job_state {
 	JOB_WAITING,  /* for the machine */
 	JOB_BOARDING, /* for what the host has changed to be sent along */
@@ -51,8 +57,9 @@ struct job {
 	struct job_words words;
 	struct remote_ride ride;
 	struct remote_call start;
-	uint64_t seen; /* the batch that the start has seen */
-	bool carries;  /* its start brings what the host has changed */
+	struct job_drops drops; /* that go with the start */
+	uint64_t seen;          /* the batch that the start has seen */
+	bool carries;           /* its start brings what the host has changed */
 	uint64_t got[2];
 	uint64_t signals;          /* sent, as bits */
 	int again;                 /* the signal whose call has failed; 0: none */
@@ -87,10 +94,11 @@ struct remote_jobs {
 	bool idle;
 	unsigned busy; /* jobs that may run */
 	struct job *first, **last;
-	struct remote_text reap; /* the ids of those that were read to the end */
+	struct job_drops drops; /* that go with the next call */
 	struct remote_call poll;
-	struct remote_works kills; /* calls that end jobs */
-	struct sbx_timer pause;    /* before the next poll */
+	struct job_drops poll_drops; /* that go with it */
+	struct remote_works kills;   /* calls that end jobs */
+	struct sbx_timer pause;      /* before the next poll */
 	bool polling;
 	unsigned poll_failures;
 	uint64_t poll_seen;

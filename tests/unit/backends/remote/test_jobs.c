@@ -1164,6 +1164,27 @@ static void what_was_read_is_dropped_there(void **state)
 	who_is_over_is_forgotten();
 }
 
+/* The next command, after which nothing is there of all before it. */
+static void expect_dropped_with_the_next(void)
+{
+	expect_script("echo x", "x\n", "", 0);
+	assert_int_equal(scratch_count(scratch_path("ro'om/jobs")), 2);
+}
+
+static void what_was_read_is_dropped_after_a_failed_call(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	expect_script("echo x", "x\n", "", 0);
+	machine.fail_code = EKEYREJECTED;
+	machine.fail = 1;
+	begin(&r, "echo y");
+	expect_end(&r, SBX_END_FAILED, EKEYREJECTED);
+	forget(&r);
+	expect_dropped_with_the_next();
+}
+
 static void many_run_at_once(void **state)
 {
 	enum { MANY = 100 };
@@ -1381,6 +1402,7 @@ static void who_is_not_asked_for_is_killed_and_lost(void **state)
 	wait_until_dead(pid);
 	machine.fail = 0;
 	forget(&r);
+	expect_dropped_with_the_next();
 }
 
 static void a_machine_that_is_gone_loses_all_at_once(void **state)
@@ -1456,6 +1478,7 @@ static void an_unsure_start_is_lost_and_taken_away(void **state)
 	assert_true(runs >= 2);
 	wait_until_dead(noted_pid());
 	forget(&r);
+	expect_dropped_with_the_next();
 }
 
 static void abandon_posted(void *data)
@@ -1877,6 +1900,7 @@ int main(void)
 	        test(a_start_may_be_slow),
 	        test(polls_may_be_lost_or_doubled),
 	        test(what_was_read_is_dropped_there),
+	        test(what_was_read_is_dropped_after_a_failed_call),
 	        test(many_run_at_once),
 	        test(changes_of_the_host_come_before),
 	        test(who_brings_no_changes_holds_up_nobody),
