@@ -101,17 +101,30 @@ r_read_mark() {
 	return 0
 }
 
+# r_drop_inputs: what was put for a call that never came. When that was is told by ctime, because
+# who puts a file may give it any time.
+r_drop_inputs() {
+	find "$R_IN" -type f -ctime +0 | while IFS= read -r r_q; do
+		[ "${r_q##*/}" -lt 2147483648 ] && rm -f "$r_q"
+	done
+}
+
 # r_begin_batch: removes what others have left
 r_begin_batch() {
 	set --
+	r_inputs=
 	for r_q in "$R_IN"/*; do
 		r_n=${r_q##*/}
 		case $r_n in
 		*[!0-9]* | 0*) continue ;;
 		esac
-		[ "$r_n" -lt 2147483648 ] || [ $((r_n >> 26 & 31)) -eq $((R_BATCH & 31)) ] ||
+		if [ "$r_n" -lt 2147483648 ]; then
+			r_inputs=1
+		elif [ $((r_n >> 26 & 31)) -ne $((R_BATCH & 31)) ]; then
 			set -- "$@" "$r_q"
+		fi
 	done
+	[ -z "$r_inputs" ] || r_drop_inputs
 	for r_q in "$R_ROOM/stage" "./.sandboxfs-stage" "$R_ROOM/refused"; do
 		[ -e "$r_q" ] && set -- "$@" "$r_q"
 	done
