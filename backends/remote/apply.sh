@@ -148,7 +148,7 @@ r_give_up() {
 r_apply() {
 	R_ID=$1 R_BATCH=$2
 	R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN=
-	cd "$R_TREE" || r_give_up 2 "the tree is gone"
+	r_enter || r_give_up 2 "the tree is gone"
 	r_take_turn || r_give_up 121 "cannot apply what was changed: no turn in $R_ROOM"
 	r_read_mark
 	if [ -z "$R_DONE" ]; then
@@ -632,7 +632,7 @@ r_do_mode() {
 # r_do_sent PATH...: tells how they are now. Those of a batch that was done before may have been
 # written to since.
 r_do_sent() {
-	[ -z "$R_STOP" ] || return
+	[ -z "$R_STOP" ] && r_enter || return
 	r_as="="
 	[ -z "$R_ALL" ] || r_as=-
 	r_now=$(date +%s%N)

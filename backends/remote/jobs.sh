@@ -314,7 +314,7 @@ r_job_run() {
 		mkfifo "$r_dir/out.in" "$r_dir/err.in"
 	fi ||
 		r_job_refuse 121 "pipes for the job cannot be made in $r_dir"
-	cd -P "$R_TREE" || r_job_refuse 2 "the tree, $R_TREE, is not there"
+	r_enter || r_job_refuse 2 "the tree, $R_TREE, is not there"
 	r_root=${PWD%/}
 	[ -e "$R_TREE/$6" ] || r_job_refuse 2 "working directory $6 does not exist"
 	[ -d "$R_TREE/$6" ] || r_job_refuse 20 "working directory $6 is not a directory"

@@ -57,14 +57,14 @@ r_time() {
 # r_home: the directory to work in is the tree
 r_home() {
 	[ "$R_top" ] || r_look_around
-	[ "$R_top" ] && cd -P -- "$R_top/" && return
+	[ "$R_top" ] && r_enter && return
 	r_fail 116 "the directory of the tree is not there any more"
 	return 1
 }
 
 # r_look_around: what there is to work with
 r_look_around() {
-	R_top=$(cd -P -- "$R_TREE" && pwd -P)
+	R_top=$(r_enter && pwd -P)
 	if find / -maxdepth 0 -cnewer / -printf x; then
 		R_new=-cnewer
 		R_form='%m %s %T@,%C@ %i %n %p\0'

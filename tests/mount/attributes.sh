@@ -24,6 +24,17 @@ mode_of_the_root() {
 	same 0775 "$("$TOOL" stat . mode)"
 }
 
+# A machine opens a tree that its owner may not enter, so that it can go on with it.
+closed_tree() {
+	echo in >in
+	same said "$(run a sh -c 'chmod 600 . && echo said')"
+	same 0700 "$("$TOOL" stat "$MNT/a" mode)"
+	same in "$(run a cat in)"
+	expect 0 chmod "$MNT/a" 0755
+	same 755 "$(run a stat -c %a .)"
+	rm in
+}
+
 # Where the owner may not write, the host is refused at once, and commands may have changed it.
 closed_directories() {
 	run a sh -c 'mkdir -p ro/d; echo f >ro/f; chmod 555 ro/d ro'
@@ -170,6 +181,7 @@ claim "mkdir" box a
 cd "$MNT/a" || exit 1
 claim "chmod" modes
 claim_away "the root has the mode that a command gives it" mode_of_the_root
+claim_away "and is reached where its owner may not enter it" closed_tree
 claim "a directory in which its owner may not write" closed_directories
 claim "neither chmod nor open can set setuid or setgid" no_setuid
 claim "but of a directory setgid, and what is made in it is as it says" setgid_directories

@@ -599,6 +599,37 @@ static void what_was_put_in_vain_is_removed(void **state)
 	pair_end(&p);
 }
 
+static mode_t mode_there(const struct pair *p)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(p->there, &st), 0);
+	return st.st_mode & 07777;
+}
+
+static void close_the_tree(struct pair *p)
+{
+	assert_true(pair_create(p, "f", "f"));
+	assert_true(pair_chmod(p, "", 0600));
+	pair_send_all(p);
+	/* The file is told of, and the directory may be looked into. */
+	assert_int_equal(pair_frames(p, 'M'), 1);
+	assert_int_equal(mode_there(p), 0700);
+	assert_int_equal(chmod(scratch_path("there"), 0), 0);
+	assert_true(pair_write(p, "f", 0, "new", 3));
+	assert_true(pair_chmod(p, "", 0755));
+	pair_send_all(p);
+	assert_int_equal(pair_frames(p, 'N'), 0);
+	assert_int_equal(mode_there(p), 0755);
+	pair_compare(p);
+}
+
+static void a_tree_that_its_owner_may_not_enter_is_changed(void **state)
+{
+	(void)state;
+	with_each_shell(close_the_tree);
+}
+
 static void what_cannot_be_done_is_told_and_passed_over(void **state)
 {
 	struct pair p;
@@ -694,6 +725,7 @@ int main(void)
 	        CASE(two_runners_do_it_once),
 	        CASE(a_file_in_a_directory_that_may_not_be_written_to_is_written),
 	        CASE(what_was_put_in_vain_is_removed),
+	        CASE(a_tree_that_its_owner_may_not_enter_is_changed),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
 	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
 	        CASE(a_socket_that_is_refused_is_known_by_its_number),
