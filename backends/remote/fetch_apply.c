@@ -446,8 +446,8 @@ void remote_fetch_apply(struct remote_fetch *f)
 		apply_ahead(f);
 		break;
 	case FETCH_CHANGES:
-		f->code = -remote_take(f->tree, &f->reply, f->seen, f->floor_ns, false, &f->altered,
-		                       &f->err);
+		f->code = -remote_take_answer(f->tree, &f->reply, f->seen, f->floor_ns, false,
+		                              &f->altered, &f->err);
 		break;
 	case FETCH_LOAD:
 		break;

@@ -229,13 +229,14 @@ static void taken(void *data)
 	jobs_unref(j);
 }
 
-/* [pool] A copy that cannot be changed is told of by the tree; the job has ended as it has. */
+/* [pool] The job has ended as it has, also where the copy cannot be changed: that the tree tells of,
+ * and asks again. */
 static void take(void *data)
 {
 	struct taking *t = data;
 	struct sbx_loop *loop = t->jobs->config.loop;
 
-	remote_tree_take(t->jobs->config.tree, &t->reply, t->seen, &t->altered, NULL);
+	remote_tree_take_answer(t->jobs->config.tree, &t->reply, t->seen, &t->altered, NULL);
 	sbx_loop_post(loop, taken, t);
 }
 

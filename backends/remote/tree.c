@@ -156,7 +156,9 @@ void remote_under_way(struct remote_tree *t, int n)
 /* Whether what was heard at AT (CLOCK_MONOTONIC) is as new as a caller may expect. */
 static bool is_new(const struct remote_tree *t, uint64_t at)
 {
-	return !t->busy || t->failed || (at && sbx_now_ns() - at < t->times.fresh_ms * 1000000);
+	if (t->failed || (!t->busy && !t->doubted))
+		return true;
+	return !t->doubted && at && sbx_now_ns() - at < t->times.fresh_ms * 1000000;
 }
 
 bool remote_is_here(const struct remote_tree *t, const struct remote_node *n, enum sbx_need need,
@@ -311,6 +313,15 @@ void remote_tree_busy(struct remote_tree *t, bool busy)
 	pthread_mutex_lock(&t->lock);
 	t->busy = busy;
 	pthread_mutex_unlock(&t->lock);
+}
+
+void remote_tree_distrust(struct remote_tree *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->doubted = true;
+	t->doubted_at = t->stamps;
+	pthread_mutex_unlock(&t->lock);
+	sbx_sandbox_altered(t->cfg.sandbox);
 }
 
 int remote_tree_open_file(struct remote_tree *t, const char *path, uint64_t ino)

@@ -89,6 +89,15 @@ bool remote_tree_lags(struct remote_tree *t);
  */
 int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
                      bool *altered, struct sbx_error *err);
+/* [pool] The same of the reply to a call that has asked: EPROTO where it does not say what has
+ * changed. After a failure nothing is here before it was told again. */
+int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
+                            bool *altered, struct sbx_error *err);
+/*
+ * [any] Something may have been changed there, and the answer that tells of it is lost: whoever
+ * looks next has the machine asked.
+ */
+void remote_tree_distrust(struct remote_tree *t);
 /*
  * [wait] After the machine was made, or another daemon had it: asks for a manifest of all (to a
  * limit) and takes it over; small contents come with it where there is nothing here yet (FILL).

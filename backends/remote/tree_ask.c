@@ -223,6 +223,8 @@ static void answered(struct remote_tree *t, const struct remote_ask *ask, int64_
 		t->old_ns = begun_ns;
 		memcpy(t->old, ask->stamp, sizeof(t->old));
 	}
+	t->doubted &= ask->number <= t->doubted_at;
+	t->told_failed = false;
 	t->refreshed |= all;
 	remote_failure_unref(t->changes);
 	t->changes = NULL;
@@ -236,6 +238,7 @@ struct taking {
 	int64_t floor_ns;       /* what was known when it was asked */
 	int64_t begun_ns;       /* of that answer */
 	bool all, more;
+	bool answers; /* a question for changes, which may be forgotten by now */
 };
 
 static int take_frame(struct taking *k, const struct remote_frame *f, struct remote_news *w,
@@ -245,6 +248,7 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 	struct remote_manifest m;
 	int r;
 
+	k->answers |= f->word[0] != '\0';
 	if (!k->ask && f->word[0])
 		k->ask = take_ask(t, f->word);
 	w->begun = f->a;
@@ -270,19 +274,40 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 	         : 0;
 }
 
+/*
+ * What has changed was told, and is not in the copy for ERR. Each directory is listed anew when
+ * somebody looks at it, so that who looks at what can be had is not told that something cannot.
+ */
+static void fell_behind(struct remote_tree *t, const struct sbx_error *err)
+{
+	char text[sizeof(err->text)];
+	bool tell;
+
+	pthread_mutex_lock(&t->lock);
+	remote_dir_void(t, t->top, t->known_ns);
+	tell = !t->told_failed;
+	t->told_failed = true;
+	pthread_mutex_unlock(&t->lock);
+	if (!tell)
+		return;
+	snprintf(text, sizeof(text), "%.900s; what is looked at is asked for again", err->text);
+	sbx_sandbox_told(t->cfg.sandbox, "stale", text);
+}
+
 int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
                 int64_t floor_ns, bool all, bool *altered, struct sbx_error *err)
 {
 	struct remote_news w = {.tree = t, .seen = seen};
 	struct taking k = {.tree = t, .floor_ns = floor_ns, .all = all};
 	const uint64_t now = sbx_now_ns();
+	struct sbx_error why = SBX_ERROR_INIT;
 	const struct remote_frame *f;
 	size_t at = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&t->taking);
 	while (!r && (f = remote_reply_next(reply, &at, REMOTE_MANIFEST, NULL)))
-		r = take_frame(&k, f, &w, err);
+		r = take_frame(&k, f, &w, &why);
 	if (!r && k.ask) {
 		answered(t, k.ask, k.begun_ns, all, k.more);
 		pthread_mutex_lock(&t->lock);
@@ -291,8 +316,28 @@ int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_
 	}
 	free(k.ask);
 	pthread_mutex_unlock(&t->taking);
+	if (r && k.answers) {
+		fell_behind(t, &why);
+		w.altered = true;
+	}
 	*altered |= w.altered;
-	return r;
+	return r ? sbx_fail(err, why.code, "%s", why.text) : 0;
+}
+
+int remote_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
+                       int64_t floor_ns, bool all, bool *altered, struct sbx_error *err)
+{
+	const struct remote_frame *f;
+	bool answers = false;
+	size_t at = 0;
+	int r = remote_take(t, reply, seen, floor_ns, all, altered, err);
+
+	while (!answers && (f = remote_reply_next(reply, &at, REMOTE_MANIFEST, NULL)))
+		answers = f->word[0];
+	if (r || answers)
+		return r;
+	remote_tree_distrust(t);
+	return sbx_fail(err, EPROTO, "the machine did not say what has changed in its tree");
 }
 
 int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
@@ -302,6 +347,17 @@ int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, ui
 
 	*altered = false;
 	r = remote_take(t, reply, seen, 0, false, altered, err);
+	remote_fetch_kick(t);
+	return r;
+}
+
+int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
+                            bool *altered, struct sbx_error *err)
+{
+	int r;
+
+	*altered = false;
+	r = remote_take_answer(t, reply, seen, 0, false, altered, err);
 	remote_fetch_kick(t);
 	return r;
 }

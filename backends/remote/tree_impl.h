@@ -140,6 +140,10 @@ struct remote_tree {
 	 * clock. 0: never. */
 	int64_t renumbered_ns, renumbered;
 	int64_t offset_ns; /* added to the machine's clock, which may be set back */
+	/* Nothing counts as new before a question with a greater number was answered. */
+	bool doubted;
+	uint64_t doubted_at;
+	bool told_failed; /* the user was told that the copy is not what the machine has */
 
 	struct remote_failure *failed;  /* NULL: not */
 	struct remote_failure *changes; /* of the last question for changes */
@@ -303,6 +307,9 @@ void remote_ask_all(struct remote_tree *t, struct remote_text *body);
  * answers remote_ask_all. *ALTERED is set, or stays. */
 int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
                 int64_t floor_ns, bool all, bool *altered, struct sbx_error *err);
+/* The same of a reply to a question for changes, which is a failure where it has no answer. */
+int remote_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
+                       int64_t floor_ns, bool all, bool *altered, struct sbx_error *err);
 
 /* tree_evict.c. [any] Makes room where too much is here; LOOK: counts first what is here. */
 void remote_evict(struct remote_tree *t, bool look);

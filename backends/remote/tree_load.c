@@ -116,6 +116,8 @@ struct remote_node *remote_node_load(struct remote_tree *t, int fd, const struct
 	if (n && n->dir && parent && remote_node_hang(t, n, parent, name))
 		n = NULL;
 	pthread_mutex_unlock(&t->lock);
+	if (!n)
+		errno = ENOMEM;
 	return n;
 }
 
@@ -131,7 +133,11 @@ static struct remote_node *load_one(struct remote_tree *t, const char *path, siz
 	if (!part)
 		return NULL;
 	fd = sbx_beneath_open(t->root, part, O_PATH | O_DIRECTORY);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0) {
+		errno = -fd;
+		return NULL;
+	}
+	if (fstat(fd, &st) < 0)
 		return NULL;
 	slash = strrchr(part, '/');
 	return remote_node_load(t, fd, &st, above, slash ? slash + 1 : part);

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -177,11 +178,38 @@ static int remove_files(struct removal *m)
 	return r < 0 ? r : 0;
 }
 
+/* The directory NAME, also where the host has closed it to its owner; nobody can put a link there
+ * while the turn is held. */
+static int open_closed(int dirfd, const char *name)
+{
+	int fd = sbx_dir_open(dirfd, name);
+	struct stat st;
+
+	if (fd >= 0 && fstatat(fd, ".", &st, 0) < 0) {
+		close(fd);
+		fd = -EACCES;
+	}
+	if (fd != -EACCES)
+		return fd;
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode) || fchmodat(dirfd, name, remote_mode_of_dir(st.st_mode), 0) < 0)
+		return fd;
+	return sbx_dir_open(dirfd, name);
+}
+
 static int enter(struct removal *m, char *name)
 {
-	_cleanup_free_ char *owned = name;
-	int fd = sbx_dir_open(m->fd, name);
-	int r;
+	_cleanup_free_ char *owned = name, *path = NULL;
+	struct entry e;
+	int fd, r = at_name(m, name, &e, &path);
+
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	/* The host has not closed it: that would keep it, too. */
+	fd = is_kept(m->news, &e) ? sbx_dir_open(m->fd, name) : open_closed(m->fd, name);
+	if (fd == -EACCES)
+		return 0;
 
 	/* It was moved away by the host meanwhile. */
 	if (fd < 0)
@@ -224,7 +252,7 @@ static int remove_dir(struct remote_news *w, struct entry *e)
 
 	if (is_kept(w, e))
 		return 1;
-	m.fd = sbx_dir_open(e->dirfd, e->name);
+	m.fd = open_closed(e->dirfd, e->name);
 	if (m.fd < 0)
 		return m.fd;
 	r = sbx_levels_push(&m.levels, NULL, m.fd);
@@ -318,9 +346,69 @@ static char *dir_of(const char *path)
 	return strndup(path, slash ? (size_t)(slash - path) : 0);
 }
 
-static int open_dir(struct remote_tree *t, const char *path)
+/* Whether a directory that cannot be opened for R is none of those that were told of. */
+static bool is_none(int r)
 {
-	return sbx_beneath_open(t->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ENAMETOOLONG;
+}
+
+/*
+ * PATH cannot be looked into for R (negative). What the machine tells of it is told again where the
+ * host has closed it; anything else would be lost: R.
+ */
+static int pass_over(struct remote_news *w, const char *path, int r)
+{
+	if (r == -EACCES)
+		remote_tree_refused(w->tree, path);
+	return r == -EACCES || is_none(r) ? 0 : r;
+}
+
+/* What is open at FD (O_PATH) gets what its owner needs to look into it, as it has when the machine
+ * has told of it; but what the host has done is kept until that is sent. */
+static void open_up(struct remote_news *w, const char *path, int fd)
+{
+	char proc[40];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || remote_mode_of_dir(st.st_mode) == (st.st_mode & 07777) ||
+	    touched(w, path))
+		return;
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	chmod(proc, remote_mode_of_dir(st.st_mode));
+}
+
+static int try_dir(struct remote_tree *t, const char *path)
+{
+	_cleanup_fd_ int fd = sbx_beneath_open(t->root, *path ? path : ".", O_RDONLY | O_DIRECTORY);
+	struct stat st;
+
+	/* Its names may be there to be read, and not to be looked up. */
+	if (fd >= 0 && fstatat(fd, ".", &st, 0) < 0)
+		return -errno;
+	return sbx_steal_fd(&fd);
+}
+
+/* The directory PATH, with all that it is in open to its owner. With the turn held. */
+static int open_dir(struct remote_news *w, const char *path)
+{
+	int fd = try_dir(w->tree, path);
+
+	if (fd != -EACCES)
+		return fd;
+	for (size_t n = strcspn(path, "/");; n += 1 + strcspn(path + n + 1, "/")) {
+		_cleanup_free_ char *part = strndup(path, n);
+		_cleanup_fd_ int at = -1;
+
+		if (!part)
+			return -ENOMEM;
+		at = sbx_beneath_open(w->tree->root, *part ? part : ".", O_PATH | O_DIRECTORY);
+		if (at < 0)
+			return at;
+		open_up(w, part, at);
+		if (!path[n])
+			break;
+	}
+	return try_dir(w->tree, path);
 }
 
 /* Notes that a name of the file E is what L says by now, and another file. */
@@ -354,7 +442,7 @@ static bool inherit(struct remote_news *w, struct entry *e, const struct remote_
 	path = e->node->heir ? strdup(e->node->heir) : NULL;
 	pthread_mutex_unlock(&t->lock);
 	dir = path ? dir_of(path) : NULL;
-	dirfd = dir ? open_dir(t, dir) : -1;
+	dirfd = dir ? open_dir(w, dir) : -1;
 	if (dirfd < 0)
 		return false;
 	slash = strrchr(path, '/');
@@ -664,11 +752,11 @@ static int apply_group(struct remote_news *w, const struct remote_manifest *m, s
 	*i = end;
 	self = remote_manifest_find(m, dir);
 	w->listing = self && self->complete;
-	fd = open_dir(w->tree, dir);
-	if (fd < 0)
-		return 0;
 	remote_hold_begin(&w->hold, w->tree);
-	parent = remote_dir_load(w->tree, dir);
+	fd = open_dir(w, dir);
+	parent = fd < 0 ? NULL : remote_dir_load(w->tree, dir);
+	if (!parent)
+		r = pass_over(w, dir, fd < 0 ? fd : -errno);
 	for (; parent && at < end && !r; at++) {
 		const char *slash = strrchr(m->items[at].path, '/');
 		struct entry e = {.parent = parent,
@@ -745,14 +833,16 @@ static int each_name(struct remote_news *w, struct remote_linked *k, name_fn *fn
 	for (size_t i = 0; i < k->paths.n && !r; i++) {
 		const char *path = k->paths.items[i], *slash = strrchr(path, '/');
 		_cleanup_free_ char *dir = dir_of(path);
-		_cleanup_fd_ int fd = dir ? open_dir(w->tree, dir) : -ENOMEM;
+		_cleanup_fd_ int fd = dir ? open_dir(w, dir) : -ENOMEM;
 		struct entry e = {.dirfd = fd, .name = slash ? slash + 1 : path, .path = path};
 
 		if (!dir)
 			return -ENOMEM;
 		e.parent = fd < 0 ? NULL : remote_dir_load(w->tree, dir);
-		if (!e.parent)
+		if (!e.parent) {
+			r = pass_over(w, dir, fd < 0 ? fd : -errno);
 			continue;
+		}
 		r = look(w->tree, &e);
 		if (!r && e.st.st_ino == k->ino)
 			r = fn(w, k, &e);
@@ -897,14 +987,20 @@ static int complete(struct remote_news *w, const struct remote_manifest *m,
                     const struct remote_listed *l)
 {
 	struct surplus s = {.manifest = m, .dir = l->path};
-	_cleanup_fd_ int fd = open_dir(w->tree, l->path);
+	_cleanup_fd_ int fd = -1;
 	struct remote_node *n;
-	int r = fd < 0 ? 0 : sbx_dir_scan(fd, add_surplus, &s);
+	int r;
 
+	remote_hold_begin(&w->hold, w->tree);
+	fd = open_dir(w, l->path);
+	remote_hold_end(&w->hold);
+	r = fd < 0 ? pass_over(w, l->path, fd) : sbx_dir_scan(fd, add_surplus, &s);
 	if (fd >= 0 && !r) {
 		remote_hold_begin(&w->hold, w->tree);
 		n = remote_dir_load(w->tree, l->path);
-		if (n && n->told_ns <= w->begun_ns && !is_overtaken(w, n)) {
+		if (!n) {
+			r = pass_over(w, l->path, -errno);
+		} else if (n->told_ns <= w->begun_ns && !is_overtaken(w, n)) {
 			r = remove_surplus(w, n, fd, &s);
 			if (!r)
 				r = note_listed(w, n, fd, l);
@@ -925,6 +1021,22 @@ static void catch_up(struct remote_news *w, const char *path)
 	n = remote_dir_find(t, path);
 	if (n && n->told_ns <= w->begun_ns && t->old_ns <= w->begun_ns)
 		n->dir->lags = false;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* It was not told after all. */
+static void fall_behind(struct remote_news *w, const struct remote_manifest *m)
+{
+	struct remote_tree *t = w->tree;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < m->n; i++) {
+		struct remote_node *n =
+		        m->items[i].complete ? remote_dir_find(t, m->items[i].path) : NULL;
+
+		if (n && n->told_ns <= w->begun_ns)
+			n->dir->lags = true;
+	}
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -959,7 +1071,11 @@ int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 		if (m->items[i].complete)
 			r = complete(w, m, &m->items[i]);
 	replaced = replace_linked(w);
-	return r ? r : replaced;
+	if (!r)
+		r = replaced;
+	if (r)
+		fall_behind(w, m);
+	return r;
 }
 
 int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor_ns)

@@ -18,6 +18,12 @@ struct walk {
 	void *data;
 };
 
+/* Whether what cannot be opened for R is left out: it was moved, or the host has closed it. */
+static bool passes(int r)
+{
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -ENAMETOOLONG;
+}
+
 static int visit(struct walk *walk, const char *dir, int dirfd, const char *name)
 {
 	_cleanup_free_ char *path = sbx_format("%s%s%s", dir, *dir ? "/" : "", name);
@@ -27,7 +33,7 @@ static int visit(struct walk *walk, const char *dir, int dirfd, const char *name
 	if (!path)
 		return -ENOMEM;
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return 0;
+		return passes(-errno) ? 0 : -errno;
 	if (S_ISDIR(st.st_mode))
 		return sbx_strings_add(&walk->dirs, path);
 	return S_ISREG(st.st_mode) ? walk->fn(path, fd, &st, walk->data) : 0;
@@ -39,7 +45,7 @@ static int visit_all(struct walk *walk, const char *dir)
 	        sbx_beneath_open(walk->tree->root, *dir ? dir : ".", O_RDONLY | O_DIRECTORY);
 	struct sbx_strings names = {0};
 	struct remote_hold hold;
-	int r = fd < 0 ? 0 : sbx_dir_names(fd, &names);
+	int r = fd >= 0 ? sbx_dir_names(fd, &names) : passes(fd) ? 0 : fd;
 
 	remote_hold_begin(&hold, walk->tree);
 	for (size_t i = 0; i < names.n && !r; i++) {

@@ -87,7 +87,17 @@ static void altered(struct sbx_sandbox *sb, void *data)
 	tf.altered++;
 }
 
-static const struct sbx_sandbox_events events = {.replaced = replaced, .altered = altered};
+static void told(struct sbx_sandbox *sb, const char *event, const char *text, void *data)
+{
+	(void)sb;
+	(void)data;
+	assert_string_equal(event, "stale");
+	assert_true(text[0]);
+	tf.told++;
+}
+
+static const struct sbx_sandbox_events events = {
+        .replaced = replaced, .altered = altered, .told = told};
 
 static void *run(void *data)
 {
@@ -396,17 +406,25 @@ void refresh(bool fill)
 		fail_msg("%s", err.text);
 }
 
-bool take_changes(void)
+void ask_changes(struct remote_reply *reply)
 {
 	struct remote_call call = {.op = "take", .safe = true};
+	struct sbx_error err = SBX_ERROR_INIT;
+
+	remote_tree_ask(tf.tree, &call.body);
+	if (remote_call_perform(&tf.link, &call, NULL, reply, &err))
+		fail_msg("%s", err.text);
+}
+
+bool take_changes(void)
+{
 	struct remote_reply reply = {0};
 	struct sbx_error err = SBX_ERROR_INIT;
 	const uint64_t sent = seen(NULL);
 	bool any = false;
 
-	remote_tree_ask(tf.tree, &call.body);
-	if (remote_call_perform(&tf.link, &call, NULL, &reply, &err) ||
-	    remote_tree_take(tf.tree, &reply, sent, &any, &err))
+	ask_changes(&reply);
+	if (remote_tree_take_answer(tf.tree, &reply, sent, &any, &err))
 		fail_msg("%s", err.text);
 	remote_reply_release(&reply);
 	return any;

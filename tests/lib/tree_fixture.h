@@ -31,7 +31,7 @@ struct tree_fixture {
 	struct tree_touch *touches;
 	size_t n_touches;
 	uint64_t batch, sent; /* the present one; the last that the machine has */
-	atomic_uint replaced, altered;
+	atomic_uint replaced, altered, told;
 };
 extern struct tree_fixture tf;
 
@@ -60,6 +60,8 @@ void expect_gone(const char *path);
 /* Entries in the directory PATH. */
 int count_names(const char *path);
 void refresh(bool fill);
+/* Asks what has changed; what is answered. */
+void ask_changes(struct remote_reply *reply);
 /* Takes over what has changed. Whether anything that was seen is another. */
 bool take_changes(void);
 /* Takes over RECORDS as a manifest that was begun then; '|' stands for NUL. 0 or an errno. */

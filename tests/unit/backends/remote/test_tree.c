@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -1292,6 +1294,206 @@ static void test_tree_too_large_to_be_listed(void **state)
 	assert_int_equal(count_names("a/b/c"), 8);
 }
 
+/* ---- what cannot be taken over ---- */
+
+/* Takes REPLY over, and releases it; *ANY as remote_tree_take. 0 or an errno. */
+static int take_reply(struct remote_reply *reply, bool *any)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	int r = remote_tree_take_answer(tf.tree, reply, tf.sent, any, &err);
+
+	assert_true(!r || err.text[0]);
+	remote_reply_release(reply);
+	return -r;
+}
+
+/* The same where no file can be opened any more. */
+static int take_without_descriptors(struct remote_reply *reply, bool *any)
+{
+	const int lowest = dup(tf.root);
+	struct rlimit limit, none;
+	int r;
+
+	assert_true(lowest >= 0);
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = (rlim_t)lowest;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	r = take_reply(reply, any);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return r;
+}
+
+static void test_failed_take_is_made_up_for(void **state)
+{
+	struct remote_reply reply = {0};
+	bool any;
+
+	(void)state;
+	at_machine("mkdir -p a/b z; echo old >z/f; echo gone >a/b/g");
+	refresh(true);
+	expect_file("z/f", "old\n");
+	for (unsigned i = 0; i < 2; i++) {
+		at_machine("echo new >z/f; echo %u >z/g; rm -f a/b/g", i);
+		ask_changes(&reply);
+		assert_int_equal(take_without_descriptors(&reply, &any), EMFILE);
+		assert_true(any);
+		assert_false(is_here("z", SBX_NEED_NAMES));
+	}
+	assert_int_equal(tf.told, 1);
+	expect_file("z/f", "new\n");
+	expect_file("z/g", "1\n");
+	expect_gone("a/b/g");
+	/* It was well in between. */
+	at_machine("echo newer >z/f");
+	take_changes();
+	expect_file("z/f", "newer\n");
+	at_machine("echo newest >z/f");
+	ask_changes(&reply);
+	assert_int_equal(take_without_descriptors(&reply, &any), EMFILE);
+	assert_int_equal(tf.told, 2);
+	expect_file("z/f", "newest\n");
+}
+
+/* Takes over what has changed as one for whom the modes of his directories count. */
+static void take_as_ordinary_user(void)
+{
+	const bool root = geteuid() == 0;
+	struct remote_reply reply = {0};
+	bool any;
+	int r;
+
+	ask_changes(&reply);
+	if (root) {
+		at_machine("chown -R 65534:65534 '%s'", scratch_path("copy"));
+		assert_int_equal(seteuid(65534), 0);
+		prctl(PR_SET_DUMPABLE, 1);
+	}
+	r = take_reply(&reply, &any);
+	if (root)
+		assert_int_equal(seteuid(0), 0);
+	assert_int_equal(r, 0);
+}
+
+static void close_dir(const char *path)
+{
+	host_changes_mode(path, 0);
+	host_is_sent();
+}
+
+static void test_closed_directory_becomes_a_file(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p d/e gone/x z; echo old >z/f; echo x >d/e/x");
+	refresh(true);
+	close_dir("d/e");
+	close_dir("d");
+	close_dir("gone");
+	at_machine("rm -r d gone; echo x >d; echo new >z/f");
+	take_as_ordinary_user();
+	expect_file("d", "x\n");
+	expect_file("z/f", "new\n");
+	expect_gone("gone");
+}
+
+/* From here on nothing is told that was so by now: a stamp is a second before its time. */
+static void forget_the_last_second(void)
+{
+	at_machine("touch ../room/s.*");
+}
+
+static void test_changes_in_a_closed_directory(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p d/e; echo old >d/e/f; echo gone >d/e/g");
+	refresh(true);
+	expect_file("d/e/f", "old\n");
+	forget_the_last_second();
+	close_dir("d/e");
+	close_dir("d");
+	at_machine("echo new >d/e/f; rm d/e/g");
+	take_as_ordinary_user();
+	expect_file("d/e/f", "new\n");
+	expect_gone("d/e/g");
+}
+
+static void test_changes_in_a_directory_that_is_being_closed(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p d/e; echo old >d/e/f");
+	refresh(true);
+	expect_file("d/e/f", "old\n");
+	forget_the_last_second();
+	host_changes_mode("d/e", 0);
+	at_machine("echo new >d/e/f");
+	take_as_ordinary_user();
+	assert_int_equal(mode_of("d/e"), 0);
+	host_is_sent();
+	assert_true(remote_tree_lags(tf.tree));
+	take_as_ordinary_user();
+	expect_file("d/e/f", "new\n");
+}
+
+static void test_lost_answer_is_asked_for(void **state)
+{
+	struct remote_reply reply = {0};
+	bool any;
+
+	(void)state;
+	at_machine("mkdir d; echo old >d/f");
+	refresh(true);
+	expect_file("d/f", "old\n");
+	ask_changes(&reply);
+	at_machine("echo new >d/f");
+	remote_tree_distrust(tf.tree);
+	assert_false(is_here("d", SBX_NEED_NAMES));
+	assert_false(is_here("d/f", SBX_NEED_ATTR));
+	/* That was asked before, so it says nothing of what was done then. */
+	assert_int_equal(take_reply(&reply, &any), 0);
+	assert_false(is_here("d", SBX_NEED_NAMES));
+	tf.link.calls = 0;
+	expect_file("d/f", "new\n");
+	assert_int_equal(tf.link.by_op['c'], 1);
+	/* What is here stays in the hands of the host when the machine is gone. */
+	remote_tree_distrust(tf.tree);
+	tree_fail(ESTALE, "the machine is gone");
+	expect_file("d/f", "new\n");
+}
+
+static void test_no_answer_is_a_failure(void **state)
+{
+	struct remote_reply reply = {0};
+	struct sbx_error err;
+	bool any;
+
+	(void)state;
+	at_machine("echo old >f");
+	refresh(true);
+	assert_int_equal(remote_reply_read("I x 0 0 0 \n.\n", 14, &reply, &err), 0);
+	at_machine("echo new >f");
+	assert_int_equal(take_reply(&reply, &any), EPROTO);
+	assert_false(is_here("", SBX_NEED_NAMES));
+	expect_file("f", "new\n");
+}
+
+static void test_failed_listing_lags_as_before(void **state)
+{
+	(void)state;
+	assert_int_equal(take_records(100, "Ld 755 0 1 1 1 .||Ld 755 0 1 3 1 d||"), 0);
+	remote_tree_refused(tf.tree, "d/x");
+	assert_true(remote_tree_lags(tf.tree));
+	/* More than the copy may have. */
+	pthread_mutex_lock(&tf.tree->lock);
+	tf.tree->n_gone -= REMOTE_NODES;
+	pthread_mutex_unlock(&tf.tree->lock);
+	assert_true(take_records(110, "Ld 755 0 1 3 1 d||-f 644 0 1 9 1 d/new||") != 0);
+	pthread_mutex_lock(&tf.tree->lock);
+	tf.tree->n_gone += REMOTE_NODES;
+	pthread_mutex_unlock(&tf.tree->lock);
+	assert_true(remote_tree_lags(tf.tree));
+}
+
 #define case_of(test) cmocka_unit_test_setup_teardown(test, tree_setup, tree_teardown)
 
 int main(void)
@@ -1348,6 +1550,13 @@ int main(void)
 	        case_of(test_listing_that_was_cut),
 	        case_of(test_contents_that_are_lies),
 	        case_of(test_tree_too_large_to_be_listed),
+	        case_of(test_failed_take_is_made_up_for),
+	        case_of(test_closed_directory_becomes_a_file),
+	        case_of(test_changes_in_a_closed_directory),
+	        case_of(test_changes_in_a_directory_that_is_being_closed),
+	        case_of(test_lost_answer_is_asked_for),
+	        case_of(test_no_answer_is_a_failure),
+	        case_of(test_failed_listing_lags_as_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
