@@ -64,11 +64,12 @@ static void await_landing(struct walk *w, int code, const struct remote_reply *r
 	await(w);
 }
 
-static int take_over(struct remote_box *box, const struct remote_reply *reply, uint64_t seen,
-                     struct sbx_error *err)
+static int take_over(struct remote_box *box, bool asked, const struct remote_reply *reply,
+                     uint64_t seen, struct sbx_error *err)
 {
 	bool altered = false;
-	int r = remote_tree_take(box->tree, reply, seen, &altered, err);
+	int r = asked ? remote_tree_take_answer(box->tree, reply, seen, &altered, err)
+	              : remote_tree_take(box->tree, reply, seen, &altered, err);
 
 	if (altered)
 		sbx_sandbox_altered(&box->base);
@@ -101,7 +102,9 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 	r = remote_call_perform(box->link, &call, cancelled, reply, err);
 	await_landing(&w, r, r < 0 ? NULL : reply);
 	if (r == 0)
-		r = take_over(box, reply, remote_ride_seen(&w.ride), err);
+		r = take_over(box, ask->writes, reply, remote_ride_seen(&w.ride), err);
+	else if (ask->writes)
+		remote_tree_distrust(box->tree);
 	if (r < 0)
 		remote_reply_release(reply);
 	return r;

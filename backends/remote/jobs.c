@@ -154,6 +154,9 @@ static void tell_end_posted(void *data)
 void job_end_soon(struct job *job, enum sbx_end end, int code, const char *text)
 {
 	assert(job->caller && job->state != JOB_ENDING);
+	/* What it has done until then nobody has told. */
+	if (end == SBX_END_LOST)
+		remote_tree_distrust(job->jobs->config.tree);
 	job->exit = (struct sbx_exit){.end = end, .code = end == SBX_END_LOST ? 0 : code};
 	if (*text)
 		sbx_fail(&job->exit.error, code > 0 && end != SBX_END_SIGNALED ? code : EREMOTEIO,

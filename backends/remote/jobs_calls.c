@@ -229,8 +229,8 @@ static void taken(void *data)
 	jobs_unref(j);
 }
 
-/* [pool] The job has ended as it has, also where the copy cannot be changed: that the tree tells of,
- * and asks again. */
+/* [pool] The job has ended as it has, also where the copy cannot be changed: that the tree tells
+ * of, and asks again. */
 static void take(void *data)
 {
 	struct taking *t = data;
@@ -310,6 +310,7 @@ static void reap_answered(struct remote_jobs *j, struct job_drops *sent, int cod
 /* ---- the start ---- */
 
 static void poll_soon(struct remote_jobs *j);
+static void send_kill(struct job *job, int sig, bool asks);
 
 /* The start has failed by CODE (negative) with ERR. */
 static void start_failed(struct job *job, int code, const struct sbx_error *err)
@@ -321,9 +322,11 @@ static void start_failed(struct job *job, int code, const struct sbx_error *err)
 	if (failed->code)
 		err = failed;
 	if (!job->jobs->detaches && job_is_killed(job, &sig)) {
+		if (job->start.maybe && job->jobs->parallel)
+			remote_tree_distrust(job->jobs->config.tree);
 		job_end_soon(job, SBX_END_SIGNALED, sig, "");
 	} else if (job->start.maybe) {
-		job_send_kill(job, SIGKILL);
+		send_kill(job, SIGKILL, true);
 		reap_lost(job);
 		job_end_soon(job, SBX_END_LOST, -code, err->text);
 	} else {
@@ -654,6 +657,8 @@ struct killing {
 	struct remote_call call;
 	struct job *job;
 	int sig;
+	bool asks; /* what JOB, whose answer is lost, has done until then */
+	uint64_t seen;
 };
 
 static void kill_done(struct remote_call *call, int code, struct remote_reply *reply,
@@ -661,8 +666,11 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
 {
 	struct killing *k = call->data;
 
-	(void)reply;
 	(void)err;
+	if (k->asks && code)
+		remote_tree_distrust(k->job->jobs->config.tree);
+	else if (k->asks)
+		take_over(k->job->jobs, reply, k->seen, NULL);
 	if (code && k->job->again != SIGKILL)
 		k->job->again = k->sig;
 	if (k->sig == SIGKILL)
@@ -699,7 +707,7 @@ static void end_call(struct job *job, int sig)
 }
 
 /* Where the script's end is the job's, the call is given up: what it did there is gone. */
-void job_send_kill(struct job *job, int sig)
+static void send_kill(struct job *job, int sig, bool asks)
 {
 	struct remote_jobs *j = job->jobs;
 	struct killing *k;
@@ -722,11 +730,20 @@ void job_send_kill(struct job *job, int sig)
 	                               .done = kill_done,
 	                               .data = k},
 	                      .job = job_ref(job),
-	                      .sig = sig};
+	                      .sig = sig,
+	                      .asks = asks,
+	                      .seen = j->config.seen(j->config.data)};
 	remote_text_add(&k->call.body, "r_kill");
 	remote_text_word(&k->call.body, job->id);
 	remote_text_printf(&k->call.body, " %d\n", sig);
+	if (asks)
+		remote_tree_ask(j->config.tree, &k->call.body);
 	if (sig == SIGKILL)
 		remote_works_begin(&j->kills);
 	remote_call_begin(j->link, &k->call);
+}
+
+void job_send_kill(struct job *job, int sig)
+{
+	send_kill(job, sig, false);
 }

@@ -75,6 +75,14 @@ int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *re
 	return 0;
 }
 
+static atomic_int distrusts;
+
+void remote_tree_distrust(struct remote_tree *t)
+{
+	(void)t;
+	atomic_fetch_add(&distrusts, 1);
+}
+
 static atomic_int lags, flushes; /* answers that say so */
 
 bool remote_tree_lags(struct remote_tree *t)
@@ -402,7 +410,7 @@ static int set_up_apart(void **state)
 {
 	(void)state;
 	idle = altered = tree_busy = sync_busy = asked = taken = boarded = landed = landed_well = 0;
-	lags = flushes = 0;
+	lags = flushes = distrusts = 0;
 	held = held_flush = false;
 	flushing = NULL;
 	ride_code = 0;
@@ -1398,6 +1406,8 @@ static void who_is_not_asked_for_is_killed_and_lost(void **state)
 	machine.fail_code = EKEYREJECTED;
 	machine.fail = 1000000;
 	expect_end(&r, SBX_END_LOST, 0);
+	/* Nobody has told what it has done until then. */
+	assert_true(distrusts > 0);
 	assert_true(r.len[0] > 0);
 	wait_until_dead(pid);
 	machine.fail = 0;
@@ -1418,6 +1428,7 @@ static void a_machine_that_is_gone_loses_all_at_once(void **state)
 	machine.fail = 1000000;
 	end_poll();
 	expect_end(&r, SBX_END_LOST, 0);
+	assert_true(distrusts > 0);
 	machine.fail = 0;
 	kill(pid, SIGKILL);
 	forget(&r);
@@ -1474,6 +1485,9 @@ static void an_unsure_start_is_lost_and_taken_away(void **state)
 	machine.fail_code = EKEYREJECTED;
 	machine.fail = 1;
 	expect_end(&r, SBX_END_LOST, 0);
+	assert_true(distrusts > 0);
+	/* What it has done until it was killed is told with that. */
+	await(&taken, 1);
 	runs = machine.runs;
 	assert_true(runs >= 2);
 	wait_until_dead(noted_pid());
