@@ -197,7 +197,7 @@ static void away_rest(struct sbx_sandbox *sb, unsigned ms)
 {
 	struct remote_box *box = downcast(sb);
 	const struct timespec until = sbx_clock_after(CLOCK_REALTIME, (int64_t)ms * 1000000);
-	struct last_flush f = {.want = {.done = last_flush_done},
+	struct last_flush f = {.want = {.need = SBX_NEED_SENT, .done = last_flush_done},
 	                       .lock = PTHREAD_MUTEX_INITIALIZER,
 	                       .ended = PTHREAD_COND_INITIALIZER};
 	bool saves;
@@ -250,14 +250,13 @@ static void away_want(struct sbx_sandbox *sb, struct sbx_want *w)
 		remote_tree_want(box->tree, w);
 }
 
-/* A flush has no file. */
 static void away_unwant(struct sbx_sandbox *sb, struct sbx_want *w)
 {
 	struct remote_box *box = downcast(sb);
 
 	if (w->need == SBX_NEED_UP)
 		remote_box_unwant_up(box, w);
-	else if (!w->ino)
+	else if (w->need == SBX_NEED_SENT)
 		remote_sync_unwant(box->sync, w);
 	else
 		remote_tree_unwant(box->tree, w);

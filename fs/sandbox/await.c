@@ -105,10 +105,12 @@ static void begin(void *data)
 	a->timer.data = a;
 	if (a->most_ms)
 		sbx_loop_timer_set(a->box->registry->config.loop, &a->timer, a->most_ms);
-	if (a->flush)
+	if (a->flush) {
+		a->want.need = SBX_NEED_SENT;
 		sb->impl->away->flush(sb, &a->want);
-	else
+	} else {
 		sb->impl->away->want(sb, &a->want);
+	}
 }
 
 void sbx_box_await(struct sbx_box *pub, struct sbx_await *a)

@@ -122,7 +122,10 @@ struct sbx_away_impl {
 	void (*changed)(struct sbx_sandbox *sb, const struct sbx_change *c);
 	/* [disk] Nothing was changed after all. MEANT as it was admitted. */
 	void (*dropped)(struct sbx_sandbox *sb, const struct sbx_change *meant);
-	/* [any] Has W told when all that was changed until now is where the sandbox really is. */
+	/*
+	 * [any] Has W, which is of SBX_NEED_SENT, told when all that was changed until now is where
+	 * the sandbox really is.
+	 */
 	void (*flush)(struct sbx_sandbox *sb, struct sbx_want *w);
 };
 

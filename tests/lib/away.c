@@ -42,7 +42,6 @@ struct away {
 struct job {
 	struct away_sandbox *s;
 	struct sbx_want *w;
-	bool flush;
 	atomic_bool unwanted;
 	struct away_change *changes; /* of a flush */
 	size_t n;
@@ -104,8 +103,7 @@ static bool waits(const struct job *j)
 
 	if (atomic_load(&j->unwanted))
 		return false;
-	return j->w->need == SBX_NEED_UP && !j->flush ? stands(s, "down")
-	                                              : stands(s, "hold") || stands(s, "down");
+	return stands(s, "down") || (j->w->need != SBX_NEED_UP && stands(s, "hold"));
 }
 
 /* 0, or the errno that is played. */
@@ -148,8 +146,6 @@ static int fetch(struct job *j)
 {
 	struct away_sandbox *s = j->s;
 
-	if (j->flush)
-		return away_send(s, j->changes, j->n);
 	switch (j->w->need) {
 	case SBX_NEED_NAMES:
 		return away_fetch_names(s, j->w->path);
@@ -160,8 +156,9 @@ static int fetch(struct job *j)
 		s->looked = true;
 		pthread_mutex_unlock(&s->lock);
 		return 0;
-	case SBX_NEED_UP:
 	case SBX_NEED_SENT:
+		return away_send(s, j->changes, j->n);
+	case SBX_NEED_UP:
 		break;
 	}
 	return 0;
@@ -223,7 +220,7 @@ static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
 	struct job *j = job_begin(s, w);
 
 	say(s, "flush\n");
-	j->flush = true;
+	assert(w->need == SBX_NEED_SENT);
 	pthread_mutex_lock(&s->lock);
 	j->changes = s->changes;
 	j->n = s->nchanges;

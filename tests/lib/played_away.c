@@ -47,6 +47,7 @@ static void away_want(struct sbx_sandbox *sb, struct sbx_want *w)
 
 static void away_flush(struct sbx_sandbox *sb, struct sbx_want *w)
 {
+	assert(w->need == SBX_NEED_SENT);
 	take(away_of(sb), w, &away_of(sb)->flushed);
 }
 

@@ -94,6 +94,34 @@ killed_reader() {
 	wait $reader && fail "it was read" || true
 }
 
+# fsync_behind NAME FILE: begins an fsync of NAME, after which FILE is there. Returns when it waits.
+# The kernel does one of a file at a time.
+fsync_behind() {
+	python3 -c 'import os, sys
+f = os.open(sys.argv[1], os.O_RDONLY)
+open(sys.argv[2] + ".begun", "w")
+try: os.fsync(f)
+except OSError: pass
+open(sys.argv[2], "w")' "$MNT/a/$1" "$2" &
+	behind=$!
+	until [ -f "$2.begun" ]; do tick; done
+	until grep -q '^State:.*[SD] ' "/proc/$behind/status"; do tick; done
+}
+
+# One who is killed does not wait for the end of what another still waits for.
+killed_fsync() {
+	rm -f "$ROOM/first"* "$ROOM/second"*
+	fsync_behind renamed "$ROOM/first"
+	first=$behind
+	fsync_behind README.md "$ROOM/second"
+	kill -9 "$behind"
+	wait "$behind" || true
+	refuse test -f "$ROOM/first"
+	wait "$first"
+	test -f "$ROOM/first"
+	refuse test -f "$ROOM/second"
+}
+
 # milliseconds COMMAND...
 milliseconds() {
 	from=$(date +%s%N)
@@ -162,6 +190,7 @@ claim "a reader that is killed ends at once" killed_reader
 faults
 claim "it is verified once at a time, however long that takes" verified_once
 silence
+claim "an fsync that is killed ends at once" killed_fsync
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once
 [ ! -f "$ROOM/took" ] || echo "# mounted in $(cat "$ROOM/took") ms"
