@@ -2,8 +2,9 @@
  * Sending what the host has changed. Rides that board while nothing is unsent are ready at once.
  * Else the journal is cut, the batch is put into the machine (parcel.c), and every ride carries its
  * lines until one has landed, because the runner does them once however often they come. So no
- * command waits for the end of another's call: where there are newer changes by then, the batch is
- * first brought to its end by a call of its own.
+ * command waits for the end of another's call: where a ride is to see newer changes, the batch is
+ * first brought to its end by a call of its own. A ride waits for what was changed before it
+ * boarded, and for nothing later, or a host that keeps changing something would keep it for ever.
  *
  * All but the entries from other threads happens on the loop.
  */
@@ -131,6 +132,7 @@ void remote_sync_board(struct remote_sync *s, struct remote_ride *ride)
 {
 	ride->sync = s;
 	ride->body = (struct remote_text){0};
+	ride->needs = remote_journal_noted(s->config.journal);
 	ride->batch = ride->seen = 0;
 	ride->carries = false;
 	pthread_mutex_lock(&s->lock);
@@ -183,15 +185,19 @@ static void fail_rides(struct remote_sync *s, int code, const char *text)
 	}
 }
 
-static void set_all_off(struct remote_sync *s)
+/* Takes the first ride out that has all it needs in the machine, or in the parcel. */
+static struct remote_ride *take_satisfied(struct remote_sync *s)
 {
-	struct remote_ride *ride = s->boarding, *next;
+	const uint64_t reach =
+	        s->parcel.number ? s->parcel.number : remote_journal_seen(s->config.journal);
+	struct remote_ride **at = &s->boarding, *ride;
 
-	s->boarding = NULL;
-	for (; ride; ride = next) {
-		next = ride->next;
-		set_off(s, ride);
-	}
+	while (*at && (*at)->needs > reach)
+		at = &(*at)->next;
+	ride = *at;
+	if (ride)
+		*at = ride->next;
+	return ride;
 }
 
 uint64_t remote_ride_seen(const struct remote_ride *ride)
@@ -433,7 +439,8 @@ static void flush_begin(struct remote_sync *s)
 	s->flush.asks = s->flush.missed = false;
 	s->flush.err = SBX_ERROR_INIT;
 	s->waiting = NULL;
-	s->flush.ride = (struct remote_ride){.ready = flush_ready, .sync = s};
+	s->flush.ride = (struct remote_ride){
+	        .ready = flush_ready, .needs = remote_journal_noted(s->config.journal), .sync = s};
 	append_ride(&s->boarding, &s->flush.ride);
 }
 
@@ -575,14 +582,17 @@ static void advance(struct remote_sync *s)
 		return;
 	if (s->waiting && !s->flush.under_way)
 		flush_begin(s);
-	if (!s->boarding || s->loading || s->confirming)
-		return;
-	if (!s->parcel.number && remote_journal_pending(s->config.journal))
-		load_begin(s);
-	else if (s->parcel.number && remote_journal_noted(s->config.journal) > s->parcel.number)
-		confirm_begin(s);
-	else
-		set_all_off(s);
+	/* Who sets off may end at once, and come here. */
+	while (s->boarding && !s->loading && !s->confirming) {
+		struct remote_ride *ride = take_satisfied(s);
+
+		if (ride)
+			set_off(s, ride);
+		else if (s->parcel.number)
+			confirm_begin(s);
+		else
+			load_begin(s);
+	}
 }
 
 void remote_sync_connect(struct remote_sync *s, struct remote_link *link)

@@ -39,6 +39,7 @@ struct remote_ride {
 	/* private: */
 	struct remote_sync *sync;
 	struct remote_ride *next;
+	uint64_t needs; /* the batch that has the last change before it boarded */
 	uint64_t batch, seen;
 	bool carries;
 };
