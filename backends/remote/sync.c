@@ -40,6 +40,7 @@ struct flushing {
 	struct remote_reply reply;
 	struct sbx_want *wants;
 	bool under_way;
+	bool alone;  /* by itself: nobody asked for it */
 	bool asks;   /* for what the machine has where that is not known */
 	bool missed; /* the timer ended meanwhile: some changes came too late for it */
 	int code;
@@ -226,6 +227,62 @@ bool remote_sync_leave(struct remote_ride *ride)
 	return found;
 }
 
+/* --- pauses -----------------------------------------------------------------------------------
+ */
+
+static void arm(struct remote_sync *s, uint64_t ms)
+{
+	pthread_mutex_lock(&s->lock);
+	s->armed = !s->closing;
+	s->due_ms = sbx_now_ms() + ms;
+	s->backs_off = s->retry_ms != 0;
+	pthread_mutex_unlock(&s->lock);
+	if (s->armed)
+		sbx_loop_timer_set(s->config.loop, &s->timer, ms);
+}
+
+/* [loop] As after a change. */
+static void arm_quiet(struct remote_sync *s)
+{
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	busy = s->busy;
+	pthread_mutex_unlock(&s->lock);
+	if (!s->code)
+		arm(s, busy ? BUSY_MS : QUIET_MS);
+}
+
+/* [loop] The machine answers: what failed before is not waited with any longer. */
+static void heard(struct remote_sync *s)
+{
+	bool waits;
+
+	pthread_mutex_lock(&s->lock);
+	waits = s->armed && s->backs_off;
+	pthread_mutex_unlock(&s->lock);
+	s->retry_ms = 0;
+	if (waits)
+		arm_quiet(s);
+}
+
+/* [loop] Who asks again and again, as by fsync, does not make the pauses longer. */
+static void back_off(struct remote_sync *s, bool alone)
+{
+	bool armed;
+
+	pthread_mutex_lock(&s->lock);
+	armed = s->armed;
+	pthread_mutex_unlock(&s->lock);
+	if (s->code || (armed && !alone))
+		return;
+	if (!s->retry_ms)
+		s->retry_ms = RETRY_MS;
+	else if (alone)
+		s->retry_ms *= 2;
+	arm(s, s->retry_ms < RETRY_LAST_MS ? s->retry_ms : RETRY_LAST_MS);
+}
+
 /* --- landing ----------------------------------------------------------------------------------
  */
 
@@ -278,6 +335,8 @@ void remote_sync_landed(struct remote_ride *ride, int code, const struct remote_
 
 	if (code == 0 && ride->carries)
 		confirmed(s, ride->batch, reply);
+	if (code == 0)
+		heard(s);
 	remote_text_release(&ride->body);
 	advance(s);
 	remote_works_end(s->config.works);
@@ -340,8 +399,6 @@ static void confirm_begin(struct remote_sync *s)
 /* --- a flush ----------------------------------------------------------------------------------
  */
 
-static void arm(struct remote_sync *s, uint64_t ms);
-
 static void flush_end(struct remote_sync *s, int code, const struct sbx_error *err)
 {
 	struct sbx_want *w = s->flush.wants, *next;
@@ -353,13 +410,12 @@ static void flush_end(struct remote_sync *s, int code, const struct sbx_error *e
 		w->done(w, -code, err);
 	}
 	if (code == 0) {
-		s->retry_ms = 0;
+		heard(s);
 		if (!s->code &&
 		    (s->flush.missed || (!s->flush.asks && remote_tree_lags(s->config.tree))))
 			arm(s, QUIET_MS);
-	} else if (!s->code) {
-		s->retry_ms = s->retry_ms ? 2 * s->retry_ms : RETRY_MS;
-		arm(s, s->retry_ms < RETRY_LAST_MS ? s->retry_ms : RETRY_LAST_MS);
+	} else {
+		back_off(s, s->flush.alone);
 	}
 	advance(s);
 }
@@ -435,6 +491,7 @@ static void flush_ready(struct remote_ride *ride, int code, const struct sbx_err
 static void flush_begin(struct remote_sync *s)
 {
 	s->flush.under_way = true;
+	s->flush.alone = !s->waiting;
 	s->flush.wants = s->waiting;
 	s->flush.asks = s->flush.missed = false;
 	s->flush.err = SBX_ERROR_INIT;
@@ -518,28 +575,12 @@ static void in_time(struct sbx_timer *t)
 	}
 }
 
-static void arm(struct remote_sync *s, uint64_t ms)
-{
-	pthread_mutex_lock(&s->lock);
-	s->armed = !s->closing;
-	s->due_ms = sbx_now_ms() + ms;
-	s->backs_off = s->retry_ms != 0;
-	pthread_mutex_unlock(&s->lock);
-	if (s->armed)
-		sbx_loop_timer_set(s->config.loop, &s->timer, ms);
-}
-
 /* [loop] */
 static void arm_posted(void *data)
 {
 	struct remote_sync *s = data;
-	bool busy;
 
-	pthread_mutex_lock(&s->lock);
-	busy = s->busy;
-	pthread_mutex_unlock(&s->lock);
-	if (!s->code)
-		arm(s, busy ? BUSY_MS : QUIET_MS);
+	arm_quiet(s);
 	remote_works_end(s->config.works);
 }
 

@@ -1,4 +1,4 @@
-/* Who waits for what, over a journal, parcels and calls that the test plays. */
+/* Who waits for what, over a journal, parcels, calls and a loop that the test plays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,63 @@
 #include "backends/remote/sync.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/loop.h"
+#include "sandboxfs/pool.h"
 
-static struct sbx_loop *loop;
 static struct remote_sync *sync_;
 static struct sbx_sandbox sandbox;
+
+/* ---- a loop: what is posted runs when the test says so, and the timer ends so ---- */
+
+static struct posted {
+	void (*fn)(void *data);
+	void *data;
+} posts[16];
+static size_t nposts;
+static struct sbx_timer *timer; /* NULL: none is set */
+static uint64_t timer_ms;       /* that was set last */
+
+void sbx_loop_post(struct sbx_loop *l, void (*fn)(void *data), void *data)
+{
+	(void)l;
+	assert_true(nposts < SBX_ARRAY_SIZE(posts));
+	posts[nposts++] = (struct posted){fn, data};
+}
+
+void sbx_pool_submit(struct sbx_pool *pool, void (*fn)(void *data), void *data)
+{
+	(void)pool;
+	sbx_loop_post(NULL, fn, data);
+}
+
+void sbx_loop_timer_set(struct sbx_loop *l, struct sbx_timer *t, uint64_t ms)
+{
+	(void)l;
+	timer = t;
+	timer_ms = ms;
+}
+
+void sbx_loop_timer_cancel(struct sbx_loop *l, struct sbx_timer *t)
+{
+	(void)l;
+	(void)t;
+	timer = NULL;
+}
+
+static void run_posted(void)
+{
+	for (size_t i = 0; i < nposts; i++)
+		posts[i].fn(posts[i].data);
+	nposts = 0;
+}
+
+static void timer_end(void)
+{
+	struct sbx_timer *t = timer;
+
+	assert_non_null(t);
+	timer = NULL;
+	t->fn(t);
+}
 
 /* ---- what the host has changed: all up to batch `noted` ---- */
 
@@ -173,6 +226,7 @@ static void call_end(int code)
 	memmove(calls, calls + 1, --ncalls * sizeof(*calls));
 	remote_text_release(&call->body);
 	call->done(call, code ? sbx_fail(&err, -code, "no answer") : 0, code ? NULL : &reply, &err);
+	run_posted();
 }
 
 /* ---- rides and wants ---- */
@@ -191,13 +245,6 @@ static void on_ready(struct remote_ride *ride, int code, const struct sbx_error 
 	assert_false(r->ready);
 	r->ready = true;
 	r->code = code;
-}
-
-/* All that is posted. */
-static void run_posted(void)
-{
-	sbx_loop_stop(loop);
-	sbx_loop_run(loop);
 }
 
 static void board(struct rider *r)
@@ -219,21 +266,52 @@ static void change(void)
 {
 	noted++;
 	remote_sync_changed(sync_);
+	run_posted();
+}
+
+static void want_done(struct sbx_want *w, int code, const struct sbx_error *err)
+{
+	(void)err;
+	*(int *)w->data = code;
+}
+
+/* An fsync that is answered by a put that fails. */
+static void flush_in_vain(void)
+{
+	int code = 0;
+	struct sbx_want w = {.need = SBX_NEED_SENT, .done = want_done, .data = &code};
+
+	remote_sync_flush(sync_, &w);
+	run_posted();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(code, ECONNREFUSED);
+}
+
+/* The host changes something, and what is sent by itself fails: twice. */
+static void fail_alone(void)
+{
+	remote_sync_busy(sync_, true); /* so that the timer alone says when */
+	change();
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 5000);
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 10000);
 }
 
 static int set_up(void **state)
 {
 	const struct remote_sync_config config = {.sandbox = &sandbox};
-	struct remote_sync_config here = config;
 
 	(void)state;
 	noted = seen = 0;
 	loads = 0;
 	ncalls = 0;
+	nposts = 0;
 	loading = NULL;
-	assert_int_equal(sbx_loop_create(&loop), 0);
-	here.loop = loop;
-	assert_int_equal(remote_sync_create(&here, &sync_), 0);
+	timer = NULL;
+	assert_int_equal(remote_sync_create(&config, &sync_), 0);
 	remote_sync_connect(sync_, (struct remote_link *)&sandbox);
 	return 0;
 }
@@ -244,7 +322,6 @@ static int tear_down(void **state)
 	remote_sync_fail(sync_, ESTALE, "it is over");
 	run_posted();
 	remote_sync_destroy(sync_);
-	sbx_loop_destroy(loop);
 	return 0;
 }
 
@@ -292,13 +369,95 @@ static void a_ride_that_needs_nothing_is_ready_at_once(void **state)
 	assert_int_equal(loads, 0);
 }
 
+static void a_ride_that_lands_ends_the_pause_of_what_failed(void **state)
+{
+	struct rider r;
+
+	(void)state;
+	fail_alone();
+	board(&r);
+	load_end(0);
+	/* It carries what was changed; what is changed since waits no longer than ever. */
+	change();
+	assert_int_equal(timer_ms, 10000);
+	land(&r, 0);
+	assert_int_equal(timer_ms, 200);
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 5000);
+}
+
+static void a_ride_that_fails_ends_no_pause(void **state)
+{
+	struct rider r;
+
+	(void)state;
+	fail_alone();
+	board(&r);
+	load_end(0);
+	land(&r, -ETIMEDOUT);
+	assert_int_equal(timer_ms, 10000);
+}
+
+static void a_flush_ends_the_pause_of_what_failed(void **state)
+{
+	int code = -1;
+	struct sbx_want w = {.need = SBX_NEED_SENT, .done = want_done, .data = &code};
+
+	(void)state;
+	fail_alone();
+	remote_sync_flush(sync_, &w);
+	run_posted();
+	load_end(0);
+	change();
+	call_end(0);
+	assert_int_equal(code, 0);
+	assert_int_equal(timer_ms, 200);
+}
+
+static void who_asks_in_vain_makes_no_pause_longer(void **state)
+{
+	(void)state;
+	fail_alone();
+	for (int i = 0; i < 7; i++)
+		flush_in_vain();
+	assert_int_equal(timer_ms, 10000);
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 20000);
+}
+
+/* The timer has ended while an fsync was under way: what that did not send has one again. */
+static void what_a_flush_did_not_send_is_sent_by_itself(void **state)
+{
+	int code = 0;
+	struct sbx_want w = {.need = SBX_NEED_SENT, .done = want_done, .data = &code};
+
+	(void)state;
+	remote_sync_busy(sync_, true);
+	change();
+	remote_sync_flush(sync_, &w);
+	run_posted();
+	timer_end();
+	assert_null(timer);
+	load_end(-ECONNREFUSED);
+	assert_int_equal(code, ECONNREFUSED);
+	assert_non_null(timer);
+	assert_int_equal(timer_ms, 5000);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test_setup_teardown(a_ride_waits_for_nothing_that_was_changed_later,
-	                                        set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_ride_that_needs_nothing_is_ready_at_once, set_up,
-	                                        tear_down),
+	        CASE(a_ride_waits_for_nothing_that_was_changed_later),
+	        CASE(a_ride_that_needs_nothing_is_ready_at_once),
+	        CASE(a_ride_that_lands_ends_the_pause_of_what_failed),
+	        CASE(a_ride_that_fails_ends_no_pause),
+	        CASE(a_flush_ends_the_pause_of_what_failed),
+	        CASE(who_asks_in_vain_makes_no_pause_longer),
+	        CASE(what_a_flush_did_not_send_is_sent_by_itself),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
