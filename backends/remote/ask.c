@@ -8,6 +8,8 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 
+#define LOOK_MS 100
+
 /* A ride of a thread: it goes on when the loop says so. */
 struct walk {
 	struct remote_ride ride;
@@ -15,6 +17,7 @@ struct walk {
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 	bool there;
+	bool leaving; /* leave_ride is on its way to the loop */
 	int code;
 	struct sbx_error err;
 	const struct remote_reply *reply; /* of the call, NULL: it failed */
@@ -36,6 +39,37 @@ static void await(struct walk *w)
 	pthread_mutex_lock(&w->lock);
 	while (!w->there)
 		pthread_cond_wait(&w->moved, &w->lock);
+	w->there = false;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* [loop] */
+static void leave_ride(void *data)
+{
+	struct walk *w = data;
+
+	remote_sync_leave(&w->ride);
+	pthread_mutex_lock(&w->lock);
+	w->leaving = false;
+	pthread_cond_signal(&w->moved);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* What it boards for may take minutes to be put, and others wait for this thread to give up. */
+static void await_ready(struct walk *w, const atomic_bool *cancelled)
+{
+	pthread_mutex_lock(&w->lock);
+	while (!w->there || w->leaving) {
+		const struct timespec until =
+		        sbx_clock_after(CLOCK_REALTIME, LOOK_MS * INT64_C(1000000));
+
+		if (!w->there && cancelled && atomic_load(cancelled)) {
+			cancelled = NULL;
+			w->leaving = true;
+			sbx_loop_post(w->loop, leave_ride, w);
+		}
+		pthread_cond_timedwait(&w->moved, &w->lock, &until);
+	}
 	w->there = false;
 	pthread_mutex_unlock(&w->lock);
 }
@@ -88,7 +122,7 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 	int r;
 
 	remote_sync_board(box->sync, &w.ride);
-	await(&w);
+	await_ready(&w, cancelled);
 	if (w.code < 0) {
 		remote_text_release(&ask->body);
 		return sbx_fail(err, -w.code, "%s", w.err.text);
@@ -112,8 +146,6 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 
 /* --- waiting for what others do ---------------------------------------------------------------
  */
-
-#define LOOK_MS 100
 
 /* A want of a thread. */
 struct wanting {

@@ -94,26 +94,26 @@ killed_reader() {
 	wait $reader && fail "it was read" || true
 }
 
-# fsync_behind NAME FILE: begins an fsync of NAME, after which FILE is there. Returns when it waits.
-# The kernel does one of a file at a time.
-fsync_behind() {
+# behind CALL NAME FILE: begins CALL of NAME, after which FILE is there. Returns when it waits.
+# The kernel does one fsync of a file at a time.
+behind() {
 	python3 -c 'import os, sys
-f = os.open(sys.argv[1], os.O_RDONLY)
-open(sys.argv[2] + ".begun", "w")
-try: os.fsync(f)
+f = os.open(sys.argv[2], os.O_WRONLY if sys.argv[1] == "write" else os.O_RDONLY)
+open(sys.argv[3] + ".begun", "w")
+try: os.write(f, b"{}\n") if sys.argv[1] == "write" else os.fsync(f)
 except OSError: pass
-open(sys.argv[2], "w")' "$MNT/a/$1" "$2" &
+open(sys.argv[3], "w")' "$1" "$MNT/a/$2" "$3" &
 	behind=$!
-	until [ -f "$2.begun" ]; do tick; done
+	until [ -f "$3.begun" ]; do tick; done
 	until grep -q '^State:.*[SD] ' "/proc/$behind/status"; do tick; done
 }
 
-# One who is killed does not wait for the end of what another still waits for.
-killed_fsync() {
+# killed CALL NAME: who is killed does not wait for the end of what another still waits for.
+killed() {
 	rm -f "$ROOM/first"* "$ROOM/second"*
-	fsync_behind renamed "$ROOM/first"
+	behind fsync renamed "$ROOM/first"
 	first=$behind
-	fsync_behind README.md "$ROOM/second"
+	behind "$1" "$2" "$ROOM/second"
 	kill -9 "$behind"
 	wait "$behind" || true
 	refuse test -f "$ROOM/first"
@@ -190,7 +190,8 @@ claim "a reader that is killed ends at once" killed_reader
 faults
 claim "it is verified once at a time, however long that takes" verified_once
 silence
-claim "an fsync that is killed ends at once" killed_fsync
+claim "an fsync that is killed ends at once" killed fsync README.md
+claim "and a snapshot" killed write ctl/snapshot
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once
 [ ! -f "$ROOM/took" ] || echo "# mounted in $(cat "$ROOM/took") ms"
