@@ -189,6 +189,8 @@ static void finish(struct sending *s, int code, const struct sbx_error *err)
 	struct remote_call *call = s->call;
 	struct remote_reply reply = s->reply;
 	const struct sbx_error told = *err;
+	/* A script may say the same of the tree. */
+	const bool gone = code == -ESTALE && s->stage != DECODING;
 
 	unlink_sending(s);
 	/* The script that was put is of no use any more. */
@@ -199,7 +201,7 @@ static void finish(struct sending *s, int code, const struct sbx_error *err)
 	call->part = NULL;
 	free_sending(s);
 	remote_text_release(&call->body);
-	if (code == -ESTALE)
+	if (gone)
 		tell_gone(link);
 	call->done(call, code, code ? NULL : &reply, &told);
 	remote_reply_release(&reply);
@@ -280,23 +282,29 @@ static void repeat_or_finish(struct sending *s, int code, bool passing, const st
 
 /* ---- the answer ---- */
 
-/* What a frame says that is of the whole call, as a negative errno. */
-static int failure_of(const struct remote_reply *reply, struct sbx_error *err)
+/* What a frame says that is of the whole call of S, as a negative errno. */
+static int failure_of(struct sending *s)
 {
 	const struct remote_frame *f;
 
-	for (size_t at = 0; (f = remote_reply_next(reply, &at, REMOTE_FAILED, NULL));)
-		if (!*f->word)
-			return sbx_fail(err, f->a && f->a < 4096 ? (int)f->a : EREMOTEIO, "%.*s",
-			                f->len < 512 ? (int)f->len : 512, f->bytes);
+	for (size_t at = 0; (f = remote_reply_next(&s->reply, &at, REMOTE_FAILED, NULL));) {
+		if (*f->word || (f->b && s->call->does))
+			continue;
+		s->may_have_run |= f->b != 0;
+		return sbx_fail(&s->err, f->a && f->a < 4096 ? (int)f->a : EREMOTEIO, "%.*s",
+		                f->len < 512 ? (int)f->len : 512, f->bytes);
+	}
+	s->may_have_run = true;
 	return 0;
 }
 
 static void decode(struct sending *s)
 {
 	s->code = remote_reply_read(s->answer, s->answer_len, &s->reply, &s->err);
-	if (!s->code)
-		s->code = failure_of(&s->reply, &s->err);
+	if (s->code)
+		s->may_have_run = true;
+	else
+		s->code = failure_of(s);
 	free(sbx_steal_ptr(&s->answer));
 }
 

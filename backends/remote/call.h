@@ -27,7 +27,8 @@ enum remote_frame_kind {
 	                       * ms; bytes "oom": memory was short */
 	REMOTE_CUT = 'C',     /* what a job that has ended wrote and is not kept: A bytes of stdout,
 	                       * B of stderr. Before its end */
-	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence */
+	REMOTE_FAILED = 'F',  /* A: errno of Linux, bytes: the sentence; B, where it is not 0: only
+	                       * what was to be told of the tree has failed */
 	REMOTE_MANIFEST = 'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's
 	                        * clock; B, where it is not 0: all files have other inodes since
 	                        * then, which is the ctime of ROOM/renumbered */
@@ -72,7 +73,8 @@ struct remote_link_config {
 	struct sbx_loop *loop;
 	struct sbx_pool *pool; /* wide; large answers are decoded there */
 	uint64_t backoff_ms;   /* the least pause before the first repeat. 0: 400 */
-	/* [loop] Once: a call failed because the machine is gone (ESTALE). May be NULL. */
+	/* [loop] Once: a call failed because the provider has no such machine (ESTALE). May be
+	 * NULL. */
 	void (*gone)(void *data);
 	/* [loop] remote_link_fail was called, and no call is under way any more. May be NULL. */
 	void (*idle)(void *data);
@@ -122,6 +124,8 @@ struct remote_call {
 	 * or is the same when done twice. Which is so for all its functions but r_raw.
 	 */
 	bool safe;
+	/* What it does counts, not what it tells of the tree: it succeeds although that failed. */
+	bool does;
 	uint64_t deadline_ms; /* of each sending; repeats take until twice that */
 	size_t answer_max;    /* 0: 24 MiB */
 	/*
@@ -132,7 +136,8 @@ struct remote_call {
 	void (*done)(struct remote_call *call, int code, struct remote_reply *reply,
 	             const struct sbx_error *err);
 	void *data;
-	/* Set before done: CODE is not 0, and a script that was sent may have run all the same. */
+	/* Set before done: CODE is not 0, and a script that was sent may have run all the same. A
+	 * frame that is CODE, and has no B, says that it did not. */
 	bool maybe;
 	/* private: */
 	struct remote_link *link;

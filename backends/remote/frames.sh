@@ -59,10 +59,11 @@ r_say() {
 	esac
 }
 
-# r_fail ERRNO SENTENCE: the call has failed; ERRNO is a number of Linux
+# r_fail ERRNO SENTENCE [1]: the call has failed; ERRNO is a number of Linux. 1: it has failed to
+# tell of the tree, and what else it is to do is done
 r_fail() {
 	R_FAILED=$1
-	r_say F - "$1" 0 0 "$2"
+	r_say F - "$1" "${3:-0}" 0 "$2"
 }
 
 # r_raw WORD SCRIPT: runs it in the tree. D: its standard output, A its exit status; E: what it has

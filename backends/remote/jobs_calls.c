@@ -459,6 +459,7 @@ static void send_start(struct job *job)
 	        .op = "exec",
 	        .answer_max = j->detaches ? 0 : 4 * (size_t)kept_of(job) + ANSWER_ROOM,
 	        .safe = j->detaches,
+	        .does = true,
 	        .deadline_ms = start_wait_ms(job) + remote_deadline(DEADLINE_MS),
 	        .done = start_done,
 	        .data = job};
@@ -626,6 +627,7 @@ static void begin_poll(struct remote_jobs *j)
 	j->poll_seen = j->config.seen(j->config.data);
 	j->poll = (struct remote_call){.op = "poll",
 	                               .safe = true,
+	                               .does = true,
 	                               .deadline_ms = wait_ms + remote_deadline(DEADLINE_MS),
 	                               .done = poll_done,
 	                               .data = j};

@@ -58,7 +58,7 @@ r_time() {
 r_home() {
 	[ "$R_top" ] || r_look_around
 	[ "$R_top" ] && r_enter && return
-	r_fail 116 "the directory of the tree is not there any more"
+	r_fail 116 "the directory of the tree is not there any more" 1
 	return 1
 }
 

@@ -321,6 +321,38 @@ static void a_machine_that_is_gone_is_told_of_once(void **state)
 	assert_int_equal(machine.runs, 2);
 }
 
+static void expect_unsure(const char *body, int code, bool maybe)
+{
+	struct remote_call call = call_of(body);
+	struct remote_reply reply;
+	struct sbx_error err;
+
+	assert_int_equal(remote_call_perform(the_link, &call, NULL, &reply, &err), -code);
+	assert_int_equal(call.maybe, maybe);
+}
+
+static void a_tree_that_is_gone_is_no_machine_that_is_gone(void **state)
+{
+	struct remote_call call = call_of("r_say D key 0 0 0 x\nrm -r \"$R_TREE\"\nr_changes '' n");
+	struct remote_reply reply;
+	struct sbx_error err;
+
+	(void)state;
+	call.does = true;
+	assert_int_equal(remote_call_perform(the_link, &call, NULL, &reply, &err), 0);
+	assert_string_equal(reply.frames[0].bytes, "x");
+	remote_reply_release(&reply);
+	expect_unsure("r_changes '' n", ESTALE, true);
+	assert_int_equal(gone, 0);
+}
+
+static void an_answer_says_whether_its_script_has_run(void **state)
+{
+	(void)state;
+	expect_unsure("r_fail 13 'no way in'", EACCES, false);
+	expect_unsure("echo rubbish >&3", EPROTO, true);
+}
+
 /* ---- sizes ---- */
 
 static void a_large_answer_comes_whole(void **state)
@@ -591,6 +623,8 @@ int main(void)
 	        test(what_is_not_safe_is_sent_once),
 	        test(repeats_end_with_twice_the_deadline),
 	        test(a_machine_that_is_gone_is_told_of_once),
+	        test(a_tree_that_is_gone_is_no_machine_that_is_gone),
+	        test(an_answer_says_whether_its_script_has_run),
 	        test(a_large_answer_comes_whole),
 	        test(a_body_that_is_too_long_is_put),
 	        test(files_are_put_before),
