@@ -137,6 +137,12 @@ r_halt() {
 	[ -n "$R_STOP" ] || R_STOP=$1
 }
 
+# r_miss WHAT: the same, because that is not there; by 116 the host knows that it is to be put again
+r_miss() {
+	[ -n "$R_STOP" ] || R_WHY=116
+	r_halt "$1 is not there"
+}
+
 # r_give_up ERRNO SENTENCE: ends the call
 r_give_up() {
 	r_fail "$1" "$2"
@@ -147,7 +153,7 @@ r_give_up() {
 # r_apply ID BATCH [NUMBER]: the lines are in the file of that number, or in r_batch
 r_apply() {
 	R_ID=$1 R_BATCH=$2
-	R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN=
+	R_WHY=121 R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN=
 	r_enter || r_give_up 2 "the tree is gone"
 	r_take_turn || r_give_up 121 "cannot apply what was changed: no turn in $R_ROOM"
 	r_read_mark
@@ -161,7 +167,7 @@ r_apply() {
 	[ "$R_DONE" = all ] && R_ALL=1 R_DONE=9999999999
 	r_run_lines "$3"
 	true >"$R_ROOM/turns/$R_TURN/over"
-	[ -z "$R_STOP" ] || r_give_up 121 "cannot apply what was changed: $R_STOP"
+	[ -z "$R_STOP" ] || r_give_up "$R_WHY" "cannot apply what was changed: $R_STOP"
 	[ -s "$R_ROOM/refused" ] && cat "$R_ROOM/refused" >&3
 	return 0
 }
@@ -179,7 +185,7 @@ r_run_lines() {
 	elif [ -f "$R_IN/$1" ]; then
 		. "$R_IN/$1"
 	elif [ -z "$R_ALL" ]; then
-		r_halt "its lines are not there"
+		r_miss "what is to be done"
 	fi
 	if [ -z "$R_ALL$R_STOP" ]; then
 		echo "$R_ID $R_BATCH done" >&4 || r_halt "$R_ROOM cannot be written"
@@ -422,7 +428,7 @@ r_open_stage() {
 # r_do_pack NUMBER FILE: opens the pack, unless what is in it was put up to the line NUMBER
 r_do_pack() {
 	[ -z "$R_STOP" ] && [ "$1" -gt "$R_DONE" ] || return
-	[ -f "$R_IN/$2" ] || r_halt "what it puts is not there"
+	[ -f "$R_IN/$2" ] || r_miss "what it puts"
 	r_open_stage
 	[ -z "$R_STOP" ] || return
 	if command -v tar; then
@@ -479,7 +485,7 @@ r_into() {
 	if r_is_there "$1"; then
 		r_move_file "$1" "$2"
 	elif [ -z "$R_HALF" ]; then
-		r_halt "what is put at $2 is not there"
+		r_miss "what is put at $2"
 	fi
 }
 
@@ -505,7 +511,7 @@ r_move() {
 	r_m=$1
 	shift
 	for r_q; do
-		r_is_there "$r_from/$r_q" || [ -n "$R_HALF" ] || r_halt "what is put at $r_to/$r_q is not there"
+		r_is_there "$r_from/$r_q" || [ -n "$R_HALF" ] || r_miss "what is put at $r_to/$r_q"
 		set -- "$@" "$r_from/$r_q"
 		shift
 	done

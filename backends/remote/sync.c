@@ -329,12 +329,21 @@ static void confirmed(struct remote_sync *s, uint64_t number, const struct remot
 	remote_parcel_delivered(&s->parcel);
 }
 
+/* A call that carried batch NUMBER has failed by CODE: by ESTALE where what was put is gone. */
+static void put_anew(struct remote_sync *s, uint64_t number, int code)
+{
+	if (code == -ESTALE && !s->loading && s->parcel.number == number)
+		remote_parcel_release(&s->parcel);
+}
+
 void remote_sync_landed(struct remote_ride *ride, int code, const struct remote_reply *reply)
 {
 	struct remote_sync *s = ride->sync;
 
 	if (code == 0 && ride->carries)
 		confirmed(s, ride->batch, reply);
+	else if (ride->carries)
+		put_anew(s, ride->batch, code);
 	if (code == 0)
 		heard(s);
 	remote_text_release(&ride->body);
@@ -371,10 +380,12 @@ static void confirm_called(struct remote_call *call, int code, struct remote_rep
 	struct remote_sync *s = call->data;
 
 	s->confirming = false;
-	if (code < 0)
+	if (code < 0) {
+		put_anew(s, s->parcel.number, code);
 		fail_rides(s, -code, err->text);
-	else
+	} else {
 		confirmed(s, UINT64_MAX, reply);
+	}
 	advance(s);
 	remote_works_end(s->config.works);
 }

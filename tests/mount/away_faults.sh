@@ -95,6 +95,20 @@ lasting_refusals() {
 	refused EREMOTEIO 'run 5xx'
 }
 
+# What was put is lost before it is used: the next attempt but one has it put again.
+lost_there() {
+	until_quiet a
+	faults 'run 5xx'
+	echo lost >"$MNT/a/lost"
+	same EREMOTEIO "$(fsync_errno "$MNT/a/lost")"
+	rm -r "$(machine a)/room/in"
+	mkdir "$(machine a)/room/in"
+	faults
+	fsync_errno "$MNT/a/lost" >/dev/null
+	same 0 "$(fsync_errno "$MNT/a/lost")"
+	same lost "$(cat "$(machine a)/tree/lost")"
+}
+
 # A command whose start nobody answers to is lost, and one that is refused is not written. Neither
 # has run.
 not_started() {
@@ -230,6 +244,7 @@ claim "a command runs once, whichever answer is lost, cut or refused" run_once
 claim "also while its output comes" polled
 claim "what was written arrives whole" sent_once
 claim "a lasting fault is told by its errno, and loses nothing" lasting_refusals
+claim "what was put and is lost there is put again" lost_there
 claim "a command that could not be sent has not run" lasting_at_commands
 claim "contents are fetched again" fetched
 claim "a machine that slept is woken" asleep
