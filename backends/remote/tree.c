@@ -332,6 +332,8 @@ int remote_tree_open_file(struct remote_tree *t, const char *path, uint64_t ino)
 	bool loosened = false;
 	int fd = -EAGAIN;
 
+	if (opath < 0 && opath != -ENOENT && opath != -ENOTDIR && opath != -ELOOP)
+		return opath;
 	if (opath < 0 || fstat(opath, &st) < 0 || st.st_ino != ino || !S_ISREG(st.st_mode))
 		return -ESTALE;
 	pthread_mutex_lock(&t->lock);

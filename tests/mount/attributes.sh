@@ -66,6 +66,20 @@ closed_directories() {
 	expect ENOENT stat ro
 }
 
+# Until it is open again a machine may not be told, but nothing is lost.
+closed_to_its_owner() {
+	mkdir shut
+	run a true
+	echo data >shut/new
+	expect 0 chmod shut 0600
+	sync "$MNT/a" 2>/dev/null || true
+	expect 0 chmod shut 0755
+	same data "$(cat shut/new)"
+	same data "$(run a cat shut/new)"
+	same data "$(cat shut/new)"
+	rm -r shut
+}
+
 no_setuid() {
 	cp "$TOOL" prog
 	expect 0\|EPERM chmod prog 4755
@@ -183,6 +197,7 @@ claim "chmod" modes
 claim_away "the root has the mode that a command gives it" mode_of_the_root
 claim_away "and is reached where its owner may not enter it" closed_tree
 claim "a directory in which its owner may not write" closed_directories
+claim "and one that he may not enter" closed_to_its_owner
 claim "neither chmod nor open can set setuid or setgid" no_setuid
 claim "but of a directory setgid, and what is made in it is as it says" setgid_directories
 claim "chown to oneself works, to others is EPERM" owners
