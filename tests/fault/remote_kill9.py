@@ -47,11 +47,12 @@ def swap(one, other):
 class Tree:
     """A model: path -> ("d", mode), ("f", mode, contents, link group) or ("l", target)."""
 
-    def __init__(self, items):
+    def __init__(self, items, moved=()):
         self.items = items
+        self.moved = set(moved)  # the paths of all that a rename took away, or put there
 
     def copy(self):
-        return Tree(dict(self.items))
+        return Tree(dict(self.items), self.moved)
 
     def of_kind(self, kind):
         return sorted(p for p, item in self.items.items() if item[0] == kind)
@@ -59,8 +60,10 @@ class Tree:
     def move(self, old, new):
         for path in [p for p in self.items if p == new or p.startswith(new + "/")]:
             del self.items[path]
+            self.moved.add(path)
         for path in [p for p in self.items if p == old or p.startswith(old + "/")]:
             self.items[new + path[len(old):]] = self.items.pop(path)
+            self.moved |= {path, new + path[len(old):]}
 
     def swap(self, one, other):
         for old, new in ((one, "\0"), (other, one), ("\0", other)):
@@ -156,6 +159,7 @@ class Host:
         self.rng, self.before, self.after = rng, tree, tree
         self.groups, self.doing = 0, ""
         self.barrier = tree.copy()  # what the machine has for certain
+        self.touched = set()  # paths of what was changed since then, also if it is as it was
         self.done = 0
 
     def fresh(self):
@@ -181,10 +185,15 @@ class Host:
         if not do:
             return False
         self.after, self.doing = new, do.__qualname__
+        self.touched |= new.moved | {
+            path for path in {**new.items, **self.before.items}
+            if new.items.get(path) != self.before.items.get(path)}
         do()
         self.before = new
         self.done += 1
         if do in (self.synced, self.ran):
+            new.moved.clear()
+            self.touched.clear()
             self.barrier = new.copy()
         return True
 
@@ -387,12 +396,12 @@ def settled(host, have):
     return words and differs(host.after.items, have) and words
 
 
-def lost(barrier, host, have):
+def lost(where, host, have):
     """What the machine had at the last barrier, and nobody has touched since, is as it was."""
-    for path, item in barrier.items.items():
-        if host.before.items.get(path) == item == host.after.items.get(path):
+    for path, item in host.barrier.items.items():
+        if path not in host.touched:
             check(path in have and have[path][:3] == item[:3],
-                  f"{path} had been sent, and is {str(have.get(path))[:80]}")
+                  f"{where}: {path} had been sent, and is {str(have.get(path))[:80]}")
 
 
 def same_in_the_end(where, there):
@@ -436,12 +445,12 @@ def one(what, number, turn):
     del os.environ["SBX_KILL_AT"]
     host = Host(rng, Tree(seen_there(there)))
     killed = run_until_killed(host)
+    where = f"killed at {what} {number}, after {host.done} operations"
     if killed:
         MOUNT.await_end()
         if BACKEND != "dagger":
-            lost(host.barrier, host, seen(there))
+            lost(where, host, seen(there))
         MOUNT.mount()
-    where = f"killed at {what} {number}, after {host.done} operations"
     subprocess.check_call(["sync", BOX])
     words = settled(host, seen_there(there))
     check(not words, f"{where}: {words}")
