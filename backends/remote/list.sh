@@ -226,10 +226,13 @@ r_stamp() {
 	touch -d "@$((${R_NOW%?????????} - 1))" "$R_ROOM/s.$1" || rm -f "$R_ROOM/s.$1"
 }
 
-# r_newer OLD: words for find(1), which tell what has changed since that stamp
+# r_newer OLD: words for find(1), which tell what has changed since that stamp; fails where nobody
+# knows, as where the clock was set back since
 r_newer() {
 	[ "$R_new" ] && [ "$1" ] && [ -s "$R_ROOM/s.$1" ] || return
 	R_since=$R_ROOM/s.$1
+	read -r R_then <"$R_since"
+	[ "${R_then%?????????}" -le "${R_NOW%?????????}" ] || return
 	if [ "$R_new" = -cmin ]; then
 		read -r R_since <"$R_since"
 		R_since=-$((($(date +%s) - ${R_since%?????????}) / 60 + 2))

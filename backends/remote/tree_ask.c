@@ -219,7 +219,8 @@ static void answered(struct remote_tree *t, const struct remote_ask *ask, int64_
 		else if (all || more || (n->dir->lags && n->dir->again == ask->number))
 			n->dir->listed = false;
 	}
-	if (begun_ns >= t->old_ns) {
+	/* A stamp from before the doubt may be of a clock that was set back since. */
+	if (begun_ns >= t->old_ns && !(t->doubted && ask->number <= t->doubted_at)) {
 		t->old_ns = begun_ns;
 		memcpy(t->old, ask->stamp, sizeof(t->old));
 	}

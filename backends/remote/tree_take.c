@@ -20,6 +20,8 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
+#define SET_BACK_NS INT64_C(1000000000) /* a stamp is at least that much before its time */
+
 /* A file that has several names, of which L tells one or more. */
 struct remote_linked {
 	uint64_t ino;
@@ -1086,6 +1088,12 @@ int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor
 	pthread_mutex_lock(&t->lock);
 	at = t->offset_ns < most - at ? at + t->offset_ns : most;
 	if (at < floor_ns) {
+		/* What has changed since is not newer than the stamp: all is to be told. */
+		if (floor_ns - at >= SET_BACK_NS) {
+			t->old[0] = '\0';
+			t->doubted = true;
+			t->doubted_at = t->stamps;
+		}
 		t->offset_ns += floor_ns - at;
 		at = floor_ns;
 	}

@@ -238,6 +238,26 @@ static void list_changes(void)
 	assert_string_equal(listed(), "d+kept\nd+a/b\nd a/b/c\nf kept/k\nd kept/x\n");
 }
 
+/* As if the clock had been set back by an hour behind stamp s1. */
+static void list_changes_of_an_earlier_time(void)
+{
+	run("mkdir d; echo 1 >d/f; echo 2 >g");
+	ask("r_changes '' s1 . 0/d\n");
+	run("read -r t <../room/s.s1; t=${t%%?????????}; echo $((t + 3600))000000000 "
+	    ">../room/s.s1; "
+	    "touch -d @$((t + 3599)) ../room/s.s1; echo changed >d/f");
+	ask("r_changes s1 s2 . 0/d\n");
+	assert_string_equal(listed(), "d+.\nd+d\nf g\nf d/f\n");
+	ask("r_changes s1 s3\n");
+	assert_string_equal(listed(), "d+.\nd+d\nf g\nf d/f\n");
+}
+
+static void test_clock_that_is_set_back(void **state)
+{
+	(void)state;
+	each_shell(list_changes_of_an_earlier_time);
+}
+
 static void test_changes(void **state)
 {
 	(void)state;
@@ -419,10 +439,15 @@ static int remove_tools(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(test_all_kinds),    cmocka_unit_test(test_any_names),
-	        cmocka_unit_test(test_changes),      cmocka_unit_test(test_repeated),
-	        cmocka_unit_test(test_upper_levels), cmocka_unit_test(test_no_link_is_followed),
-	        cmocka_unit_test(test_bytes),        cmocka_unit_test(test_gathered),
+	        cmocka_unit_test(test_all_kinds),
+	        cmocka_unit_test(test_any_names),
+	        cmocka_unit_test(test_clock_that_is_set_back),
+	        cmocka_unit_test(test_changes),
+	        cmocka_unit_test(test_repeated),
+	        cmocka_unit_test(test_upper_levels),
+	        cmocka_unit_test(test_no_link_is_followed),
+	        cmocka_unit_test(test_bytes),
+	        cmocka_unit_test(test_gathered),
 	        cmocka_unit_test(test_no_tree),
 	};
 

@@ -1083,6 +1083,22 @@ static void test_clock_that_is_set_back(void **state)
 	expect_file("f", "new\n");
 }
 
+/* By a listing it is known before the next question, which the clock may have overtaken. */
+static void test_clock_that_was_set_back_asks_for_all(void **state)
+{
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	expect_file("f", "1\n");
+	at_machine("echo 2 >f; touch -d @$(($(date +%%s) + 3600)) ../room/s.*");
+	pthread_mutex_lock(&tf.tree->lock);
+	tf.tree->known_ns += INT64_C(3600000000000);
+	pthread_mutex_unlock(&tf.tree->lock);
+	take_changes();
+	assert_false(is_here("", SBX_NEED_NAMES));
+	expect_file("f", "2\n");
+}
+
 /* ---- room ---- */
 
 static uint64_t clean_bytes(void)
@@ -1542,6 +1558,7 @@ int main(void)
 	        case_of(test_what_does_not_come_when_asked_again),
 	        case_of(test_many_that_lag_at_once),
 	        case_of(test_clock_that_is_set_back),
+	        case_of(test_clock_that_was_set_back_asks_for_all),
 	        case_of(test_oldest_is_evicted),
 	        case_of(test_restart_has_what_was_fetched),
 	        case_of(test_restart_before_the_first_listing),
