@@ -105,7 +105,10 @@ except OSError: pass
 open(sys.argv[3], "w")' "$1" "$MNT/a/$2" "$3" &
 	behind=$!
 	until [ -f "$3.begun" ]; do tick; done
-	until grep -q '^State:.*[SD] ' "/proc/$behind/status"; do tick; done
+	until grep -q '^State:.*[SD] ' "/proc/$behind/status"; do
+		refuse test -f "$3"
+		tick
+	done
 }
 
 # killed CALL NAME: who is killed does not wait for the end of what another still waits for.
@@ -187,11 +190,11 @@ claim "100 readers wait, and nobody else" nobody_is_stalled
 [ ! -f "$ROOM/quick" ] || sed 's/^/# /' "$ROOM/quick"
 claim "a read of what is not here, and an fsync, end with ETIMEDOUT" ends_at_its_deadline
 claim "a reader that is killed ends at once" killed_reader
+claim "an fsync that is killed ends at once" killed fsync README.md
+claim "and a snapshot" killed write ctl/snapshot
 faults
 claim "it is verified once at a time, however long that takes" verified_once
 silence
-claim "an fsync that is killed ends at once" killed fsync README.md
-claim "and a snapshot" killed write ctl/snapshot
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once
 [ ! -f "$ROOM/took" ] || echo "# mounted in $(cat "$ROOM/took") ms"
