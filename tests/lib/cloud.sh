@@ -72,6 +72,7 @@ took() {
 
 # took_once REQUESTS COMMAND...: as took, once in six times. On a slow machine changes are sent by
 # themselves before the end of what makes them, and a command that lasts a second is polled for.
+# Now and then a machine is looked after while the command goes on.
 took_once() {
 	for try in 1 2 3 4 5 6; do
 		! took "$@" || return 0

@@ -377,7 +377,7 @@ is_removed() {
 begins() {
 	claim "$1: it is mounted" mount_repo
 	claim "$1: a sandbox is made in three requests, and listed in one" is_made_in_three_requests
-	claim "$1: what was read takes none" took 0 is_read_again
+	claim "$1: what was read takes none" took_once 0 is_read_again
 	claim "$1: Exec: streams apart, and a code, in one request" took 1 has_streams_and_a_status
 	claim "$1: Exec: the same command runs again" runs_again
 	claim "$1: its branch is checked out" has_its_branch

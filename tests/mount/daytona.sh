@@ -261,7 +261,7 @@ merges_streams() {
 	mount_without_token
 	unset DAYTONA_SIMPLE_EXEC
 	same out "$(exec_in a '{"argv":["echo","out"]}')"
-	took 1 fails_with_both
+	took_once 1 fails_with_both
 	expect EOPNOTSUPP result "$MNT/a/ctl/spawn" sleep "$LONG"
 	error_says a 'nothing goes on here behind the request'
 }
@@ -309,7 +309,7 @@ claim 'AC-24: names of variables are names' checks_names_of_variables
 claim 'AC-25: the branch is made there, of the default one' has_its_branch
 claim 'what to do with a branch that is there is refused, not passed over' looks_at_no_branches
 claim 'it is made and cloned in four requests, and listed in one' is_made_and_listed
-claim 'what was read takes none' took 0 is_read_again
+claim 'what was read takes none' took_once 0 is_read_again
 claim 'a command takes one' took_once 1 echoes
 claim 'a command behind a change takes two' took_once 2 writes_and_executes
 claim 'a thousand files take two' a_thousand_take_two

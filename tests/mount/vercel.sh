@@ -143,7 +143,7 @@ serve
 claim 'VERCEL=1 takes Vercel' is_taken_by_the_environment
 claim 'create: a sandbox with a repository is made and listed in three requests' \
 	is_made_in_three_requests
-claim 'what was read takes none' took 0 is_read_again
+claim 'what was read takes none' took_once 0 is_read_again
 claim 'execute: stdout, stderr and exitCode, in one request' took_once 1 has_streams_and_a_status
 claim 'execute: cwd, env and timeout' has_its_options
 claim 'execute: Python code' runs_python
