@@ -102,8 +102,7 @@ static int take_over(struct remote_box *box, bool asked, const struct remote_rep
                      uint64_t seen, struct sbx_error *err)
 {
 	bool altered = false;
-	int r = asked ? remote_tree_take_answer(box->tree, reply, seen, &altered, err)
-	              : remote_tree_take(box->tree, reply, seen, &altered, err);
+	int r = remote_tree_take(box->tree, reply, seen, asked, &altered, err);
 
 	if (altered)
 		sbx_sandbox_altered(&box->base);

@@ -247,7 +247,8 @@ static void apply_names(struct remote_fetch *f)
 {
 	struct remote_tree *t = f->tree;
 
-	f->code = -remote_take(t, &f->reply, f->seen, f->floor_ns, false, &f->altered, &f->err);
+	f->code = -remote_take(t, &f->reply, f->seen, f->floor_ns, REMOTE_ASKED_NOTHING,
+	                       &f->altered, &f->err);
 	for (size_t i = 0; i < f->n && !f->code; i++) {
 		struct remote_node *n;
 		bool listed;
@@ -446,8 +447,8 @@ void remote_fetch_apply(struct remote_fetch *f)
 		apply_ahead(f);
 		break;
 	case FETCH_CHANGES:
-		f->code = -remote_take_answer(f->tree, &f->reply, f->seen, f->floor_ns, false,
-		                              &f->altered, &f->err);
+		f->code = -remote_take(f->tree, &f->reply, f->seen, f->floor_ns,
+		                       REMOTE_ASKED_CHANGES, &f->altered, &f->err);
 		break;
 	case FETCH_LOAD:
 		break;

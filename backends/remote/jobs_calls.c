@@ -236,7 +236,7 @@ static void take(void *data)
 	struct taking *t = data;
 	struct sbx_loop *loop = t->jobs->config.loop;
 
-	remote_tree_take_answer(t->jobs->config.tree, &t->reply, t->seen, &t->altered, NULL);
+	remote_tree_take(t->jobs->config.tree, &t->reply, t->seen, true, &t->altered, NULL);
 	sbx_loop_post(loop, taken, t);
 }
 

@@ -340,7 +340,7 @@ void remote_sync_landed(struct remote_ride *ride, int code, const struct remote_
 {
 	struct remote_sync *s = ride->sync;
 
-	if (code == 0 && ride->carries)
+	if (ride->carries && code == 0)
 		confirmed(s, ride->batch, reply);
 	else if (ride->carries)
 		put_anew(s, ride->batch, code);
@@ -448,7 +448,7 @@ static void flush_take(void *data)
 	bool altered = false;
 
 	s->flush.code = remote_tree_take(s->config.tree, &s->flush.reply, s->flush.ride.seen,
-	                                 &altered, &s->flush.err);
+	                                 s->flush.asks, &altered, &s->flush.err);
 	if (altered)
 		sbx_sandbox_altered(s->config.sandbox);
 	sbx_loop_post(s->config.loop, flush_taken, s);

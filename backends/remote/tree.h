@@ -83,16 +83,14 @@ void remote_tree_ask(struct remote_tree *t, struct remote_text *body);
  */
 bool remote_tree_lags(struct remote_tree *t);
 /*
- * [pool] Takes over what REPLY's manifests say, all of which saw the batches up to SEEN. The turn
- * is taken, for a few milliseconds at a time. *ALTERED: something is other than it was; the caller
- * has sbx_sandbox_altered called. 0, or -errno where the copy could not be changed.
+ * [pool] Takes over what REPLY's manifests say, all of which saw the batches up to SEEN. ASKED: its
+ * call had remote_tree_ask. The turn is taken, for a few milliseconds at a time. *ALTERED:
+ * something is other than it was; the caller has sbx_sandbox_altered called. 0, or -errno where the
+ * copy could not be changed; EPROTO: what was asked for is not told. What was asked for and is not
+ * in the copy by then is asked for by whoever looks next.
  */
 int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                     bool *altered, struct sbx_error *err);
-/* [pool] The same of the reply to a call that has asked: EPROTO where it does not say what has
- * changed. After a failure nothing is here before it was told again. */
-int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                            bool *altered, struct sbx_error *err);
+                     bool asked, bool *altered, struct sbx_error *err);
 /*
  * [any] Something may have been changed there, and the answer that tells of it is lost: whoever
  * looks next has the machine asked.

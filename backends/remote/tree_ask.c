@@ -238,8 +238,8 @@ struct taking {
 	struct remote_ask *ask; /* that it answers; NULL: none */
 	int64_t floor_ns;       /* what was known when it was asked */
 	int64_t begun_ns;       /* of that answer */
-	bool all, more;
-	bool answers; /* a question for changes, which may be forgotten by now */
+	bool more;
+	bool answers; /* a question, which may be forgotten by now */
 };
 
 static int take_frame(struct taking *k, const struct remote_frame *f, struct remote_news *w,
@@ -279,7 +279,7 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
  * What has changed was told, and is not in the copy for ERR. Each directory is listed anew when
  * somebody looks at it, so that who looks at what can be had is not told that something cannot.
  */
-static void fell_behind(struct remote_tree *t, const struct sbx_error *err)
+static void list_all_anew(struct remote_tree *t, const struct sbx_error *err)
 {
 	char text[sizeof(err->text)];
 	bool tell;
@@ -296,10 +296,11 @@ static void fell_behind(struct remote_tree *t, const struct sbx_error *err)
 }
 
 int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                int64_t floor_ns, bool all, bool *altered, struct sbx_error *err)
+                int64_t floor_ns, enum remote_asked asked, bool *altered, struct sbx_error *err)
 {
+	const bool all = asked == REMOTE_ASKED_ALL;
 	struct remote_news w = {.tree = t, .seen = seen};
-	struct taking k = {.tree = t, .floor_ns = floor_ns, .all = all};
+	struct taking k = {.tree = t, .floor_ns = floor_ns};
 	const uint64_t now = sbx_now_ns();
 	struct sbx_error why = SBX_ERROR_INIT;
 	const struct remote_frame *f;
@@ -318,47 +319,24 @@ int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_
 	free(k.ask);
 	pthread_mutex_unlock(&t->taking);
 	if (r && k.answers) {
-		fell_behind(t, &why);
+		list_all_anew(t, &why);
 		w.altered = true;
+	} else if (!r && asked && !k.answers) {
+		remote_tree_distrust(t);
+		r = sbx_fail(&why, EPROTO, "the machine did not say what has changed in its tree");
 	}
 	*altered |= w.altered;
 	return r ? sbx_fail(err, why.code, "%s", why.text) : 0;
 }
 
-int remote_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                       int64_t floor_ns, bool all, bool *altered, struct sbx_error *err)
-{
-	const struct remote_frame *f;
-	bool answers = false;
-	size_t at = 0;
-	int r = remote_take(t, reply, seen, floor_ns, all, altered, err);
-
-	while (!answers && (f = remote_reply_next(reply, &at, REMOTE_MANIFEST, NULL)))
-		answers = f->word[0];
-	if (r || answers)
-		return r;
-	remote_tree_distrust(t);
-	return sbx_fail(err, EPROTO, "the machine did not say what has changed in its tree");
-}
-
 int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                     bool *altered, struct sbx_error *err)
+                     bool asked, bool *altered, struct sbx_error *err)
 {
 	int r;
 
 	*altered = false;
-	r = remote_take(t, reply, seen, 0, false, altered, err);
-	remote_fetch_kick(t);
-	return r;
-}
-
-int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                            bool *altered, struct sbx_error *err)
-{
-	int r;
-
-	*altered = false;
-	r = remote_take_answer(t, reply, seen, 0, false, altered, err);
+	r = remote_take(t, reply, seen, 0, asked ? REMOTE_ASKED_CHANGES : REMOTE_ASKED_NOTHING,
+	                altered, err);
 	remote_fetch_kick(t);
 	return r;
 }

@@ -303,13 +303,16 @@ int64_t remote_machine_time(struct remote_tree *t, uint64_t begun, int64_t floor
 /* tree_ask.c */
 /* As remote_tree_ask, for all of the tree. */
 void remote_ask_all(struct remote_tree *t, struct remote_text *body);
-/* As remote_tree_take, without a look at who waits. FLOOR_NS: known_ns when it was asked. ALL: it
- * answers remote_ask_all. *ALTERED is set, or stays. */
+/* What the call of a reply has asked. */
+enum remote_asked {
+	REMOTE_ASKED_NOTHING,
+	REMOTE_ASKED_CHANGES, /* remote_tree_ask */
+	REMOTE_ASKED_ALL,     /* remote_ask_all */
+};
+/* As remote_tree_take, without a look at who waits. FLOOR_NS: known_ns when it was asked. *ALTERED
+ * is set, or stays. */
 int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                int64_t floor_ns, bool all, bool *altered, struct sbx_error *err);
-/* The same of a reply to a question for changes, which is a failure where it has no answer. */
-int remote_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                       int64_t floor_ns, bool all, bool *altered, struct sbx_error *err);
+                int64_t floor_ns, enum remote_asked asked, bool *altered, struct sbx_error *err);
 
 /* tree_evict.c. [any] Makes room where too much is here; LOOK: counts first what is here. */
 void remote_evict(struct remote_tree *t, bool look);

@@ -52,7 +52,7 @@ static int refresh(struct remote_tree *t, bool fill, const struct remote_also *a
 		return r;
 	if (also)
 		also->heard(&reply, also->data);
-	r = remote_take_answer(t, &reply, seen, floor_ns, true, &altered, err);
+	r = remote_take(t, &reply, seen, floor_ns, REMOTE_ASKED_ALL, &altered, err);
 	if (!r && fill)
 		r = fill_all(t, &reply, err);
 	remote_reply_release(&reply);

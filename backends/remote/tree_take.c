@@ -1027,7 +1027,7 @@ static void catch_up(struct remote_news *w, const char *path)
 }
 
 /* It was not told after all. */
-static void fall_behind(struct remote_news *w, const struct remote_manifest *m)
+static void undo_catch_up(struct remote_news *w, const struct remote_manifest *m)
 {
 	struct remote_tree *t = w->tree;
 
@@ -1076,7 +1076,7 @@ int remote_apply(struct remote_news *w, const struct remote_manifest *m)
 	if (!r)
 		r = replaced;
 	if (r)
-		fall_behind(w, m);
+		undo_catch_up(w, m);
 	return r;
 }
 

@@ -424,7 +424,7 @@ bool take_changes(void)
 	bool any = false;
 
 	ask_changes(&reply);
-	if (remote_tree_take_answer(tf.tree, &reply, sent, &any, &err))
+	if (remote_tree_take(tf.tree, &reply, sent, true, &any, &err))
 		fail_msg("%s", err.text);
 	remote_reply_release(&reply);
 	return any;
@@ -464,7 +464,7 @@ int take_records(uint64_t begun, const char *records)
 	snprintf(format, sizeof(format), "M - %llu 0 0 %%\n.\n", (unsigned long long)begun);
 	text = reply_of(format, records);
 	assert_int_equal(remote_reply_read(text, strlen(text), &reply, &err), 0);
-	r = remote_tree_take(tf.tree, &reply, seen(NULL), &any, &err);
+	r = remote_tree_take(tf.tree, &reply, seen(NULL), false, &any, &err);
 	assert_true(!r || err.text[0]);
 	remote_reply_release(&reply);
 	free(text);

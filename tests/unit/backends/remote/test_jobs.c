@@ -59,14 +59,15 @@ void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 	remote_text_add(body, lists ? "r_changes '' now\n" : "r_say M - 0 0 0 '" MANIFEST "'\n");
 }
 
-int remote_tree_take_answer(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
-                            bool *changed, struct sbx_error *err)
+int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t seen,
+                     bool asks, bool *changed, struct sbx_error *err)
 {
 	size_t at = 0;
 	const struct remote_frame *f = remote_reply_next(reply, &at, REMOTE_MANIFEST, NULL);
 
 	(void)t;
 	(void)err;
+	assert(asks);
 	assert(lists || (f && strcmp(f->bytes, MANIFEST) == 0));
 	seen_last = seen;
 	*changed = true;

@@ -110,11 +110,12 @@ void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 }
 
 int remote_tree_take(struct remote_tree *t, const struct remote_reply *reply, uint64_t batch,
-                     bool *altered, struct sbx_error *err)
+                     bool asked, bool *altered, struct sbx_error *err)
 {
 	(void)t;
 	(void)reply;
 	(void)batch;
+	(void)asked;
 	(void)altered;
 	(void)err;
 	return 0;

@@ -982,7 +982,7 @@ static void take_nothing_changed(uint64_t begun)
 	snprintf(text, sizeof(text), "M %s %llu 0 0 \n.\n", tf.tree->asks->stamp,
 	         (unsigned long long)begun);
 	assert_int_equal(remote_reply_read(text, strlen(text), &reply, &err), 0);
-	assert_int_equal(remote_tree_take(tf.tree, &reply, 0, &any, &err), 0);
+	assert_int_equal(remote_tree_take(tf.tree, &reply, 0, true, &any, &err), 0);
 	remote_reply_release(&reply);
 }
 
@@ -1316,7 +1316,7 @@ static void test_tree_too_large_to_be_listed(void **state)
 static int take_reply(struct remote_reply *reply, bool *any)
 {
 	struct sbx_error err = SBX_ERROR_INIT;
-	int r = remote_tree_take_answer(tf.tree, reply, tf.sent, any, &err);
+	int r = remote_tree_take(tf.tree, reply, tf.sent, true, any, &err);
 
 	assert_true(!r || err.text[0]);
 	remote_reply_release(reply);

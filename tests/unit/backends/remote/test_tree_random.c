@@ -244,7 +244,7 @@ static void hold(struct remote_reply *reply, uint64_t seen)
 		const size_t i = any(REPLIES);
 
 		assert_int_equal(remote_tree_take(tf.tree, &replies[i].reply, replies[i].seen,
-		                                  &altered, &err),
+		                                  false, &altered, &err),
 		                 0);
 		remote_reply_release(&replies[i].reply);
 		replies[i] = replies[--n_replies];
@@ -262,7 +262,8 @@ static void take_all(void)
 		const size_t i = any((unsigned)n_replies);
 
 		say("answer %zu of %zu comes\n", i, n_replies);
-		if (remote_tree_take(tf.tree, &replies[i].reply, replies[i].seen, &altered, &err))
+		if (remote_tree_take(tf.tree, &replies[i].reply, replies[i].seen, false, &altered,
+		                     &err))
 			fail_msg("%s", err.text);
 		remote_reply_release(&replies[i].reply);
 		replies[i] = replies[--n_replies];
