@@ -10,74 +10,92 @@
 
 #define LOOK_MS 100
 
-/* A ride of a thread: it goes on when the loop says so. */
-struct walk {
-	struct remote_ride ride;
-	struct sbx_loop *loop;
-	pthread_mutex_t lock;
+/* A thread that waits for the loop. */
+struct waiter {
+	struct remote_box *box;
+	pthread_mutex_t lock; /* all below */
 	pthread_cond_t moved;
-	bool there;
-	bool leaving; /* leave_ride is on its way to the loop */
+	bool done;
+	bool leaving; /* leave is on its way to the loop */
 	int code;
 	struct sbx_error err;
-	const struct remote_reply *reply; /* of the call, NULL: it failed */
+	void (*leave)(struct waiter *w); /* [loop] gives up: done follows at once, or it has been */
 };
 
-static void move(struct walk *w, int code, const struct sbx_error *err)
+static void waiter_init(struct waiter *w, struct remote_box *box, void (*leave)(struct waiter *w))
+{
+	*w = (struct waiter){.box = box,
+	                     .lock = PTHREAD_MUTEX_INITIALIZER,
+	                     .moved = PTHREAD_COND_INITIALIZER,
+	                     .leave = leave};
+}
+
+/* [any] CODE: 0, or an errno with the sentence. */
+static void waiter_done(struct waiter *w, int code, const struct sbx_error *err)
 {
 	pthread_mutex_lock(&w->lock);
-	w->there = true;
+	w->done = true;
 	w->code = code;
-	if (err)
+	if (code)
 		w->err = *err;
 	pthread_cond_signal(&w->moved);
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void await(struct walk *w)
-{
-	pthread_mutex_lock(&w->lock);
-	while (!w->there)
-		pthread_cond_wait(&w->moved, &w->lock);
-	w->there = false;
-	pthread_mutex_unlock(&w->lock);
-}
-
 /* [loop] */
-static void leave_ride(void *data)
+static void leave(void *data)
 {
-	struct walk *w = data;
+	struct waiter *w = data;
 
-	remote_sync_leave(&w->ride);
+	w->leave(w);
 	pthread_mutex_lock(&w->lock);
 	w->leaving = false;
 	pthread_cond_signal(&w->moved);
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* What it boards for may take minutes to be put, and others wait for this thread to give up. */
-static void await_ready(struct walk *w, const atomic_bool *cancelled)
+/* Once it is done; it is given up for *CANCELLED (may be NULL). What is awaited may take minutes,
+ * and others wait for this thread to give up. */
+static int waiter_await(struct waiter *w, const atomic_bool *cancelled, struct sbx_error *err)
 {
 	pthread_mutex_lock(&w->lock);
-	while (!w->there || w->leaving) {
+	while (!w->done || w->leaving) {
 		const struct timespec until =
 		        sbx_clock_after(CLOCK_REALTIME, LOOK_MS * INT64_C(1000000));
 
-		if (!w->there && cancelled && atomic_load(cancelled)) {
+		if (!w->done && cancelled && atomic_load(cancelled)) {
 			cancelled = NULL;
 			w->leaving = true;
-			sbx_loop_post(w->loop, leave_ride, w);
+			sbx_loop_post(w->box->backend->host->loop, leave, w);
 		}
 		pthread_cond_timedwait(&w->moved, &w->lock, &until);
 	}
-	w->there = false;
+	w->done = false;
 	pthread_mutex_unlock(&w->lock);
+	return w->code ? sbx_fail(err, w->code, "%s", w->err.text) : 0;
+}
+
+/* --- a request --------------------------------------------------------------------------------
+ */
+
+/* A ride of a thread: it goes on when the loop says so. */
+struct walk {
+	struct waiter waiter;
+	struct remote_ride ride;
+	int code;
+	const struct remote_reply *reply; /* of the call, NULL: it failed */
+};
+
+/* [loop] */
+static void leave_ride(struct waiter *w)
+{
+	remote_sync_leave(&sbx_container_of(w, struct walk, waiter)->ride);
 }
 
 /* [loop] */
 static void ready(struct remote_ride *ride, int code, const struct sbx_error *err)
 {
-	move(sbx_container_of(ride, struct walk, ride), code, err);
+	waiter_done(&sbx_container_of(ride, struct walk, ride)->waiter, -code, err);
 }
 
 /* [loop] */
@@ -86,7 +104,7 @@ static void land(void *data)
 	struct walk *w = data;
 
 	remote_sync_landed(&w->ride, w->code, w->reply);
-	move(w, 0, NULL);
+	waiter_done(&w->waiter, 0, NULL);
 }
 
 /* [wait] Its own call has ended by CODE. */
@@ -94,8 +112,8 @@ static void await_landing(struct walk *w, int code, const struct remote_reply *r
 {
 	w->code = code;
 	w->reply = reply;
-	sbx_loop_post(w->loop, land, w);
-	await(w);
+	sbx_loop_post(w->waiter.box->backend->host->loop, land, w);
+	waiter_await(&w->waiter, NULL, NULL);
 }
 
 static int take_over(struct remote_box *box, bool asked, const struct remote_reply *reply,
@@ -112,19 +130,17 @@ static int take_over(struct remote_box *box, bool asked, const struct remote_rep
 int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *cancelled,
                    struct remote_reply *reply, struct sbx_error *err)
 {
-	struct walk w = {.ride.ready = ready,
-	                 .loop = box->backend->host->loop,
-	                 .lock = PTHREAD_MUTEX_INITIALIZER,
-	                 .moved = PTHREAD_COND_INITIALIZER};
+	struct walk w = {.ride.ready = ready};
 	struct remote_call call = {
 	        .op = ask->op, .safe = ask->safe, .deadline_ms = ask->deadline_ms};
 	int r;
 
+	waiter_init(&w.waiter, box, leave_ride);
 	remote_sync_board(box->sync, &w.ride);
-	await_ready(&w, cancelled);
-	if (w.code < 0) {
+	r = waiter_await(&w.waiter, cancelled, err);
+	if (r < 0) {
 		remote_text_release(&ask->body);
-		return sbx_fail(err, -w.code, "%s", w.err.text);
+		return r;
 	}
 	remote_text_add(&call.body, w.ride.body.at ? w.ride.body.at : "");
 	remote_text_add(&call.body, ask->body.at ? ask->body.at : "");
@@ -148,80 +164,41 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 
 /* A want of a thread. */
 struct wanting {
+	struct waiter waiter;
 	struct sbx_want want;
-	struct remote_box *box;
-	pthread_mutex_t lock;
-	pthread_cond_t moved;
-	bool done;
-	bool leaving; /* leave is on its way to the loop */
-	int code;
-	struct sbx_error err;
 };
 
 /* [any] */
 static void want_done(struct sbx_want *w, int code, const struct sbx_error *err)
 {
-	struct wanting *s = sbx_container_of(w, struct wanting, want);
-
-	pthread_mutex_lock(&s->lock);
-	s->done = true;
-	s->code = code;
-	if (code)
-		s->err = *err;
-	pthread_cond_signal(&s->moved);
-	pthread_mutex_unlock(&s->lock);
+	waiter_done(&sbx_container_of(w, struct wanting, want)->waiter, code, err);
 }
 
 /* [loop] */
-static void leave(void *data)
+static void leave_want(struct waiter *w)
 {
-	struct wanting *s = data;
+	struct wanting *s = sbx_container_of(w, struct wanting, waiter);
 
 	if (s->want.need == SBX_NEED_UP)
-		remote_box_unwant_up(s->box, &s->want);
+		remote_box_unwant_up(w->box, &s->want);
 	else
-		remote_sync_unwant(s->box->sync, &s->want);
-	pthread_mutex_lock(&s->lock);
-	s->leaving = false;
-	pthread_cond_signal(&s->moved);
-	pthread_mutex_unlock(&s->lock);
-}
-
-static int await_want(struct wanting *s, atomic_bool *cancelled, struct sbx_error *err)
-{
-	pthread_mutex_lock(&s->lock);
-	while (!s->done || s->leaving) {
-		const struct timespec until =
-		        sbx_clock_after(CLOCK_REALTIME, LOOK_MS * INT64_C(1000000));
-
-		if (!s->done && cancelled && atomic_load(cancelled)) {
-			cancelled = NULL;
-			s->leaving = true;
-			sbx_loop_post(s->box->backend->host->loop, leave, s);
-		}
-		pthread_cond_timedwait(&s->moved, &s->lock, &until);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return s->code ? sbx_fail(err, s->code, "%s", s->err.text) : 0;
+		remote_sync_unwant(w->box->sync, &s->want);
 }
 
 int remote_box_await(struct remote_box *box, bool flushed, atomic_bool *cancelled,
                      struct sbx_error *err)
 {
-	struct wanting up = {.want = {.need = SBX_NEED_UP, .done = want_done},
-	                     .box = box,
-	                     .lock = PTHREAD_MUTEX_INITIALIZER,
-	                     .moved = PTHREAD_COND_INITIALIZER};
-	struct wanting sent = up;
+	struct wanting s = {.want = {.need = SBX_NEED_UP, .done = want_done}};
 	int r = 0;
 
+	waiter_init(&s.waiter, box, leave_want);
 	if (!remote_box_is_up(box)) {
-		remote_box_want_up(box, &up.want);
-		r = await_want(&up, cancelled, err);
+		remote_box_want_up(box, &s.want);
+		r = waiter_await(&s.waiter, cancelled, err);
 	}
 	if (r || !flushed)
 		return r;
-	sent.want.need = SBX_NEED_SENT;
-	remote_sync_flush(box->sync, &sent.want);
-	return await_want(&sent, cancelled, err);
+	s.want = (struct sbx_want){.need = SBX_NEED_SENT, .done = want_done};
+	remote_sync_flush(box->sync, &s.want);
+	return waiter_await(&s.waiter, cancelled, err);
 }
