@@ -5,7 +5,7 @@
  * creating -> ready -> stopping -> (retired: out of the registry, removal goes on in the pool)
  *
  * struct sbx_box is reference counted: the registry holds one until it is retired, each node and
- * each open control file its own. A retired box answers -ESTALE.
+ * each open control file its own. A retired box answers -ESTALE. Once it is removed its nodes go.
  */
 #ifndef SANDBOXFS_FS_SANDBOX_REGISTRY_H
 #define SANDBOXFS_FS_SANDBOX_REGISTRY_H
@@ -31,6 +31,8 @@ enum sbx_box_state {
 	SBX_BOX_RETIRED
 };
 
+struct sbx_node;
+
 struct sbx_box {
 	uint64_t number; /* unique in this daemon, never reused; 1.. */
 	struct sbx_registry *registry;
@@ -50,6 +52,7 @@ struct sbx_box {
 	/* The root's attributes that the kernel may keep. Atomic: */
 	uint64_t root_handed;    /* its node id, else 0 */
 	int64_t root_changed_ns; /* its st_ctim; 0: too young to tell a later change by it */
+	struct sbx_node *nodes;  /* what the observer knows of it; under the observer's lock */
 	bool retired; /* state is SBX_BOX_RETIRED: asked at every request, so without the lock;
 	                 atomic */
 	bool snapshot_failed; /* the last one asked for was not made; atomic */
@@ -92,6 +95,8 @@ struct sbx_observer {
 	void (*shown)(void *data);
 	/* The sandbox is no longer there: its nodes are stale. [loop] */
 	void (*retired)(struct sbx_box *box, void *data);
+	/* What it consisted of is gone: nothing is to refer to it for longer than needed. [pool] */
+	void (*removed)(struct sbx_box *box, void *data);
 };
 
 struct sbx_registry_config {

@@ -229,14 +229,18 @@ static void sweep_output(const struct box *box)
 static void remove_work(void *data)
 {
 	struct box *box = data;
+	const struct sbx_registry_config *config = &box->pub.registry->config;
 
 	box->step_err = SBX_ERROR_INIT;
 	pthread_mutex_lock(&box->backend_lock);
 	box->code = sbx_sandbox_remove(box->pub.sandbox, &box->step_err);
 	pthread_mutex_unlock(&box->backend_lock);
-	if (box->code >= 0)
+	if (box->code >= 0) {
 		sweep_output(box);
-	sbx_loop_post(box->pub.registry->config.loop, remove_done, box);
+		if (config->observer)
+			config->observer->removed(&box->pub, config->observer_data);
+	}
+	sbx_loop_post(config->loop, remove_done, box);
 }
 
 /* [loop] A teardown that the backend refuses is given up: everything is as before. */

@@ -3,8 +3,9 @@
  * a node stands for.
  *
  * A node lives while the kernel counts lookups of it (nlookup), while an
- * operation uses it, or while it is the parent of another (refs). It leaves the hash when its
- * identity is taken over by another file (an inode number used again).
+ * operation uses it, or while it is the parent of another (refs). The lookups count no longer once
+ * its sandbox is removed. It leaves the hash when its identity is taken over by another file (an
+ * inode number used again).
  */
 #include "fs/workspace/inode_impl.h"
 
@@ -16,6 +17,8 @@
 #include <unistd.h>
 
 #include "fs/sandbox/registry.h"
+
+#define FORGOTTEN_AT_ONCE 256 /* nodes: others wait for the lock */
 
 void sbx_inodes_lock(struct sbx_inodes *tab)
 {
@@ -199,6 +202,30 @@ void sbx_inodes_unhash(struct sbx_inodes *tab, struct sbx_node *node)
 	node->hashed = false;
 }
 
+/* Lock held. */
+static void box_list_add(struct sbx_node *node)
+{
+	struct sbx_node **head = &node->box->nodes;
+
+	node->box_next = *head;
+	if (*head)
+		(*head)->box_link = &node->box_next;
+	*head = node;
+	node->box_link = head;
+}
+
+/* Lock held. */
+static void box_list_remove(struct sbx_node *node)
+{
+	if (!node->box_link)
+		return;
+	*node->box_link = node->box_next;
+	if (node->box_next)
+		node->box_next->box_link = node->box_link;
+	node->box_link = NULL;
+	node->box_next = NULL;
+}
+
 void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node)
 {
 	while (node && node->refs == 0 && node->nlookup == 0 && node->kind != SBX_NODE_ROOT) {
@@ -211,6 +238,7 @@ void sbx_node_release(struct sbx_inodes *tab, struct sbx_node *node)
 		assert(!node->fd);
 		assert(tab->slot[node->index] == node);
 		sbx_inodes_unhash(tab, node);
+		box_list_remove(node);
 		tab->slot[node->index] = NULL;
 		tab->generation[node->index] = node->generation + 1;
 		tab->next_free[node->index] = tab->free_head;
@@ -294,6 +322,24 @@ void sbx_node_put(struct sbx_inodes *tab, struct sbx_node *node)
 	sbx_inodes_unlock(tab);
 }
 
+/* An id has a generation, so that a node is not taken for one that the kernel forgets later. */
+void sbx_inodes_forget_box(struct sbx_inodes *tab, struct sbx_box *box)
+{
+	struct sbx_node *node;
+	int n;
+
+	assert(!sbx_box_alive(box));
+	do {
+		sbx_inodes_lock(tab);
+		for (n = 0; n < FORGOTTEN_AT_ONCE && (node = box->nodes); n++) {
+			box_list_remove(node);
+			node->nlookup = 0;
+			sbx_node_release(tab, node);
+		}
+		sbx_inodes_unlock(tab);
+	} while (n == FORGOTTEN_AT_ONCE);
+}
+
 void sbx_node_forget(struct sbx_inodes *tab, uint64_t id, uint64_t n)
 {
 	struct sbx_node *node;
@@ -363,6 +409,8 @@ int sbx_node_new(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx_box
 	tab->nodes++;
 	node->kind = (uint8_t)kind;
 	node->box = box ? sbx_box_ref(box) : NULL;
+	if (box)
+		box_list_add(node);
 	node->refs = 1;
 	*ret = node;
 	return 0;
@@ -410,6 +458,10 @@ int sbx_node_special(struct sbx_inodes *tab, enum sbx_node_kind kind, struct sbx
 	assert(kind != SBX_NODE_FILE);
 	assert(which <= UINT8_MAX);
 	sbx_inodes_lock(tab);
+	if (box && !sbx_box_alive(box)) {
+		sbx_inodes_unlock(tab);
+		return -ESTALE;
+	}
 	for (node = tab->hash[h & (tab->buckets - 1)]; node; node = node->hash_next)
 		if (node->kind == kind && node->which == which && node->box == box)
 			break;

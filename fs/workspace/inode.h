@@ -228,6 +228,12 @@ bool sbx_inodes_shed(struct sbx_inodes *tab, bool begin);
 void sbx_inodes_await_room(struct sbx_inodes *tab, const struct sbx_box *box);
 /* Closes every descriptor into BOX that is not in use: it is being torn down. */
 void sbx_inodes_drop_box(struct sbx_inodes *tab, struct sbx_box *box);
+/*
+ * Frees every node of BOX, which is retired, except those that are in use, which go when they are
+ * put: their ids mean nothing any more. The kernel may know them for as long as it has the memory,
+ * and each refers to BOX. Takes the lock for some of them at a time. Any thread.
+ */
+void sbx_inodes_forget_box(struct sbx_inodes *tab, struct sbx_box *box);
 
 /*
  * The path of NODE from the root of its sandbox, "" for the box itself, as last seen; for

@@ -57,6 +57,9 @@ struct sbx_node {
 	uint32_t seen_changes; /* sbx_ident.changes of what was seen last */
 	struct sbx_told told;
 	struct sbx_node *hash_next;
+	/* Where the link to it is in the list of its sandbox's nodes; NULL: it is in none. */
+	struct sbx_node **box_link;
+	struct sbx_node *box_next;
 	struct sbx_fd *fd;
 };
 

@@ -228,10 +228,13 @@ static bool leads_above(const struct sbx_node *dir, unsigned n)
 static int file_node(struct sbx_inodes *tab, struct sbx_node *dir, const char *name,
                      const struct sbx_ident *id, struct sbx_node **ret)
 {
-	struct sbx_node *node = find_at(tab, dir, id);
 	const bool steep = id->steep || leads_above(dir, id->climbs);
+	struct sbx_node *node;
 	int r;
 
+	if (!sbx_box_alive(dir->box))
+		return -ESTALE;
+	node = find_at(tab, dir, id);
 	if (node && steep) {
 		sbx_inodes_unhash(tab, node);
 		node = NULL;

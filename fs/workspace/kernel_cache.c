@@ -318,6 +318,13 @@ static void retire(struct sbx_box *box, void *data)
 	renew_top(ws);
 }
 
+static void removed(struct sbx_box *box, void *data)
+{
+	struct sbx_workspace *ws = data;
+
+	sbx_inodes_forget_box(ws->inodes, box);
+}
+
 /*
  * Beside requests and jobs there is somebody to tell, and something to tell it with, between the
  * mount and its end only. Before and after the kernel has nothing.
@@ -372,6 +379,7 @@ const struct sbx_observer ws_observer = {
         .replaced = replace,
         .shown = renew_top,
         .retired = retire,
+        .removed = removed,
 };
 
 void ws_listing_dropped(uint64_t id, void *data)

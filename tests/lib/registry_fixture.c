@@ -62,6 +62,7 @@ static const struct sbx_observer observer = {
         .replaced = replaced,
         .shown = ignore,
         .retired = ignore_box,
+        .removed = ignore_box,
 };
 
 static void *loop_thread(void *data)

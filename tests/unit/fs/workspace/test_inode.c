@@ -196,6 +196,42 @@ static void a_node_of_a_dead_sandbox_is_stale(void **state)
 	drop(a);
 }
 
+static void of_a_removed_sandbox_only_what_is_used_is_left(void **state)
+{
+	const uint64_t before = nodes();
+	struct sbx_node *dir, *used, *again;
+	uint64_t known;
+	struct stat st;
+	char name[16];
+
+	(void)state;
+	assert_int_equal(mkdirat(root_fd(), "d", 0755), 0);
+	dir = look_up(top, "d");
+	put_file("d/used", "x");
+	used = look_up(dir, "used");
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "d/%d", i);
+		put_file(name, "x");
+		again = look_up(dir, name + 2);
+		known = sbx_node_id(again);
+		sbx_node_put(tab, again);
+	}
+	sbx_node_put(tab, dir);
+	assert_int_equal(nodes(), before + 1002);
+	plain_box_set_alive(pb, false);
+	sbx_inodes_forget_box(tab, plain_box_get(pb));
+	assert_int_equal(nodes(), before + 2);
+	/* What came too late for that is not made any more. */
+	assert_int_equal(sbx_node_lookup(tab, top, "d", &st, &again), -ESTALE);
+	assert_int_equal(sbx_node_special(tab, SBX_NODE_BOX, plain_box_get(pb), 0, &again),
+	                 -ESTALE);
+	assert_int_equal(sbx_node_get(tab, known, &again), -ESTALE);
+	sbx_node_forget(tab, known, 1);
+	sbx_node_put(tab, used);
+	assert_int_equal(nodes(), before);
+	plain_box_set_alive(pb, true);
+}
+
 static void what_was_replaced_behind_our_back_is_stale(void **state)
 {
 	struct sbx_node *a;
@@ -1022,6 +1058,7 @@ int main(void)
 	        CASE(forget_of_the_last_lookup_frees_the_node),
 	        CASE(a_guessed_or_old_id_is_stale),
 	        CASE(a_node_of_a_dead_sandbox_is_stale),
+	        CASE(of_a_removed_sandbox_only_what_is_used_is_left),
 	        CASE(what_was_replaced_behind_our_back_is_stale),
 	        CASE(a_link_swapped_in_is_not_followed),
 	        CASE(a_held_file_survives_its_unlink),
