@@ -362,9 +362,11 @@ int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines)
 	return lines->failed ? -ENOMEM : 0;
 }
 
-void remote_jobs_abandon(struct remote_jobs *j)
+void remote_jobs_abandon(struct remote_jobs *j, bool abandon)
 {
-	atomic_store(&j->abandoned, true);
+	atomic_store(&j->abandoned, abandon);
+	if (!abandon)
+		return;
 	jobs_ref(j);
 	sbx_loop_post(j->config.loop, lose_abandoned, j);
 }

@@ -72,7 +72,7 @@ void remote_jobs_await_kills(struct remote_jobs *j, const struct timespec *until
  * and says REMOTE_INFO "killed" of each. 0 or -ENOMEM. [any] */
 int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines);
 /* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the
- * lease, or the removal of the machine, does the rest. */
-void remote_jobs_abandon(struct remote_jobs *j);
+ * lease, or the removal of the machine, does the rest. ABANDON false: nobody waits any more. */
+void remote_jobs_abandon(struct remote_jobs *j, bool abandon);
 
 #endif

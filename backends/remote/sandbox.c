@@ -79,14 +79,15 @@ static int sandbox_retire(struct sbx_sandbox *sb, struct sbx_error *err)
 	struct remote_box *box = downcast(sb);
 	int r;
 
-	atomic_store(&box->cancelled, true);
 	pthread_mutex_lock(&box->lock);
-	box->rec.phase = REMOTE_PHASE_LEAVING;
 	r = remote_record_leave(box->dir);
+	if (r == 0 || r == -ENOENT) {
+		atomic_store(&box->cancelled, true);
+		box->rec.phase = REMOTE_PHASE_LEAVING;
+		r = 0;
+	}
 	pthread_mutex_unlock(&box->lock);
-	return r == 0 || r == -ENOENT
-	               ? 0
-	               : sbx_fail(err, -r, "the record cannot be written: %s", strerror(-r));
+	return r < 0 ? sbx_fail(err, -r, "the record cannot be written: %s", strerror(-r)) : 0;
 }
 
 static int sandbox_remove(struct sbx_sandbox *sb, struct sbx_error *err)
@@ -150,8 +151,7 @@ static uint64_t sandbox_output_max(struct sbx_sandbox *sb)
 
 static void sandbox_hurry(struct sbx_sandbox *sb, unsigned ms)
 {
-	if (ms)
-		remote_jobs_abandon(downcast(sb)->jobs);
+	remote_jobs_abandon(downcast(sb)->jobs, ms != 0);
 }
 
 static const struct sbx_command_impl commands = {

@@ -66,13 +66,6 @@ sent_once() {
 	sent 'put lost 1' 'run lost 1'
 }
 
-fsync_errno() {
-	python3 -c 'import errno, os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
-try: os.fsync(fd); print(0)
-except OSError as e: print(errno.errorcode[e.errno])' "$1"
-}
-
 # refused WANT KIND: an fsync fails so, says why, and nothing is lost by it.
 refused() {
 	faults "$2"
@@ -205,6 +198,30 @@ mounted_all_the_same() {
 	same hi "$(run a echo hi)"
 }
 
+# A removal that cannot be noted does not begin: the sandbox goes on. For root, who may say that a
+# directory is not to be changed.
+not_noted() {
+	box n
+	run n sh -c 'echo before >f'
+	until_quiet n
+	there=$(cat "$MNT/n/ctl/workdir")
+	dir=$(dirname "$(grep -l '"name": *"n"' "$STATE"/remote/*/record.json)")
+	chattr +i "$dir" || {
+		echo "# no flags here" >&2
+		teardown n
+		return 0
+	}
+	expect EPERM rmdir "$MNT/n"
+	chattr -i "$dir"
+	like '*record cannot be written*' "$(cat "$MNT/ctl/error")"
+	same before "$(run n cat f)"
+	echo after >"$MNT/n/f"
+	same 0 "$(fsync_errno "$MNT/n/f")"
+	same after "$(run n cat f)"
+	same "$there" "$(cat "$MNT/n/ctl/workdir")"
+	teardown n
+}
+
 # One of ours that no sandbox stands for: its daemon died before it was noted that it was to go.
 orphans() {
 	like '*' "$(machine a)"
@@ -250,6 +267,7 @@ claim "contents are fetched again" fetched
 claim "a machine that slept is woken" asleep
 claim "one that is gone: what is here can be read, all else says so" vanished
 claim "removing is repeated until it is done" removed_in_the_end
+claim "a removal that cannot be noted leaves all as it was" not_noted
 claim "a mount does not need the provider" mounted_all_the_same
 claim "a machine of ours that belongs to nobody is removed" orphans
 claim "that of a sandbox whose record cannot be read stays" unreadable

@@ -1510,7 +1510,7 @@ static void an_unsure_start_is_lost_and_taken_away(void **state)
 static void abandon_posted(void *data)
 {
 	(void)data;
-	remote_jobs_abandon(jobs);
+	remote_jobs_abandon(jobs, true);
 }
 
 static void who_waits_no_more_loses_what_is_killed(void **state)
@@ -1882,7 +1882,7 @@ static void who_is_abandoned_waits_for_nothing_that_lags(void **state)
 	held_flush = true;
 	begin(&r, "echo x");
 	await(&flushes, 1);
-	remote_jobs_abandon(jobs);
+	remote_jobs_abandon(jobs, true);
 	expect_ran(&r, "x\n", "", 0);
 	expect_script("echo y", "y\n", "", 0);
 	assert_int_equal(flushes, 1);
