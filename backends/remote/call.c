@@ -286,12 +286,14 @@ static void repeat_or_finish(struct sending *s, int code, bool passing, const st
 static int failure_of(struct sending *s)
 {
 	const struct remote_frame *f;
+	int code;
 
 	for (size_t at = 0; (f = remote_reply_next(&s->reply, &at, REMOTE_FAILED, NULL));) {
 		if (*f->word || (f->b && s->call->does))
 			continue;
 		s->may_have_run |= f->b != 0;
-		return sbx_fail(&s->err, f->a && f->a < 4096 ? (int)f->a : EREMOTEIO, "%.*s",
+		code = remote_reply_errno(f);
+		return sbx_fail(&s->err, code ? code : EREMOTEIO, "%.*s",
 		                f->len < 512 ? (int)f->len : 512, f->bytes);
 	}
 	s->may_have_run = true;

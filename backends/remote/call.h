@@ -67,6 +67,13 @@ int remote_reply_read(const char *text, size_t len, struct remote_reply *ret,
 /* The first frame of KIND of WORD (NULL: of any) from *AT on, which is moved behind it; or NULL. */
 const struct remote_frame *remote_reply_next(const struct remote_reply *reply, size_t *at,
                                              enum remote_frame_kind kind, const char *word);
+/*
+ * The errno that F, a REMOTE_FAILED, gives: one of those that the runner's scripts name; else 0,
+ * because it was not they that said it. Each of them may become the answer of a FUSE operation. By
+ * ENOSYS the kernel would never ask for that operation again, in no sandbox, and an answer with an
+ * errno that is none (ERESTARTSYS and up) it would refuse, so that the caller waited for ever.
+ */
+int remote_reply_errno(const struct remote_frame *f);
 
 struct remote_link_config {
 	struct sbx_machine *machine;

@@ -86,12 +86,13 @@ static void set_exit(struct job *job, const struct remote_frame *f)
 
 static void set_failed(struct job *job, const struct remote_frame *f)
 {
-	const bool lost = job->started || f->a == ESTALE || !f->a || f->a > 4095;
+	const int code = remote_reply_errno(f);
+	const bool lost = job->started || code == ESTALE || !code;
 
 	job->exit = (struct sbx_exit){.end = lost ? SBX_END_LOST : SBX_END_FAILED,
-	                              .code = lost ? 0 : (int)f->a};
-	sbx_fail(&job->exit.error, lost ? ESTALE : (int)f->a, "%.*s",
-	         f->len < 512 ? (int)f->len : 512, f->bytes);
+	                              .code = lost ? 0 : code};
+	sbx_fail(&job->exit.error, lost ? ESTALE : code, "%.*s", f->len < 512 ? (int)f->len : 512,
+	         f->bytes);
 }
 
 /* Whoever looks for an error looks at stderr. */

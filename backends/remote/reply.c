@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "backends/remote/call.h"
+#include "sandboxfs/cleanup.h"
 #include "sandboxfs/grow.h"
 
 #define KINDS     "OESXCFMDNIT"
@@ -40,6 +41,17 @@ const struct remote_frame *remote_reply_next(const struct remote_reply *reply, s
 			return f;
 	}
 	return NULL;
+}
+
+int remote_reply_errno(const struct remote_frame *f)
+{
+	static const uint8_t known[] = {ENOENT,  EIO,    ENOEXEC, EACCES,     EBUSY,    EEXIST,
+	                                ENOTDIR, ENOSPC, ESTALE,  EOPNOTSUPP, EREMOTEIO};
+
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(known); i++)
+		if (f->a == known[i])
+			return known[i];
+	return 0;
 }
 
 /* ---- bytes ---- */

@@ -1,6 +1,8 @@
 """Reads an answer of the runner (backends/remote/frames.sh) and prints it with another manifest.
 
   hostile.py MODE
+
+MODE a number: the answer is nothing but that errno.
 """
 import base64
 import gzip
@@ -85,6 +87,8 @@ def main():
     mode = sys.argv[1]
     lines = sys.stdin.buffer.read().split(b"\n")
     out = sys.stdout.buffer
+    if mode.isdigit():
+        lines = [b"Ft - " + mode.encode() + b" 0 0 it says", b".", b""]
     for line in lines[:-1]:
         words = line.split(b" ")
         if words[0][:1] == b"M":

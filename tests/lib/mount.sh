@@ -365,6 +365,14 @@ faults() {
 	mv "$DIRS/faults.new" "$DIRS/faults"
 }
 
+# fsync_errno FILE: the name of what fsync fails with, or 0.
+fsync_errno() {
+	python3 -c 'import errno, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+try: os.fsync(fd); print(0)
+except OSError as e: print(errno.errorcode[e.errno])' "$1"
+}
+
 # mark: requests are counted from here on.
 mark() {
 	cat "$DIRS/requests" >"$ROOM/marked"

@@ -36,6 +36,23 @@ lies() {
 	same there "$(run a echo there)"
 }
 
+# By ENOSYS the kernel would ask for no fsync any more, in no sandbox; by what is no errno at all it
+# takes no answer, and who waits for it cannot even be killed.
+errnos() {
+	for number in 4 38 512 600 4294967334 18446744073709551615; do
+		lie "$number"
+		echo "$number" >"$MNT/a/told"
+		same EREMOTEIO "$(fsync_errno "$MNT/a/told")"
+		like '*it says*' "$(cat "$MNT/a/ctl/error")"
+		expect EREMOTEIO write "$MNT/a/ctl/exec" O_WRONLY true
+	done
+	faults
+	echo sent >"$MNT/b/told"
+	same 0 "$(fsync_errno "$MNT/b/told")"
+	same sent "$(cat "$(machine b)/tree/told")"
+	same 0 "$(fsync_errno "$MNT/a/told")"
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 claim "names that climb" lies dots
@@ -49,4 +66,5 @@ claim "names of controls" lies controls
 claim "ten million names" lies many
 claim "two GiB that were packed" lies bomb
 claim "an answer that is none" lies junk
+claim "errnos that would be more than one failure, or none" errnos
 finish

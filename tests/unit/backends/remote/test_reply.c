@@ -75,6 +75,33 @@ static void frames_are_read_in_their_order(void **state)
 	assert_int_equal(at, 2);
 }
 
+static uint64_t errno_of(const char *number)
+{
+	char text[64];
+	int code;
+
+	snprintf(text, sizeof(text), "F - %s 0 0 \n.\n", number);
+	assert_int_equal(read_text(text), 0);
+	code = remote_reply_errno(&reply.frames[0]);
+	remote_reply_release(&reply);
+	return (uint64_t)code;
+}
+
+/* What the kernel would take for more than the failure of one operation, or for no answer. */
+static void only_errnos_of_the_runner_are_believed(void **state)
+{
+	(void)state;
+	assert_int_equal(errno_of("2"), ENOENT);
+	assert_int_equal(errno_of("116"), ESTALE);
+	assert_int_equal(errno_of("121"), EREMOTEIO);
+	assert_int_equal(errno_of("0"), 0);
+	assert_int_equal(errno_of("4"), 0);
+	assert_int_equal(errno_of("38"), 0);
+	assert_int_equal(errno_of("512"), 0);
+	assert_int_equal(errno_of("4294967298"), 0);
+	assert_int_equal(errno_of("18446744073709551615"), 0);
+}
+
 static void bytes_may_be_any(void **state)
 {
 	(void)state;
@@ -218,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_teardown(frames_are_read_in_their_order, forget),
+	        cmocka_unit_test_teardown(only_errnos_of_the_runner_are_believed, forget),
 	        cmocka_unit_test_teardown(bytes_may_be_any, forget),
 	        cmocka_unit_test_teardown(compressed_bytes_are_inflated, forget),
 	        cmocka_unit_test_teardown(an_answer_without_its_last_line_is_cut, forget),
