@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,10 @@ static bool is_asked(struct passage *p, struct sbx_node *node)
 	       !sbx_node_stored(p->ws->inodes, node);
 }
 
-/* NEED of the file numbered INO is not here. R: whether its path is known. */
+/*
+ * NEED of the file numbered INO is not here. R: whether its path is known. Who cannot ask for it is
+ * refused: what is here in its place has the size of the file, and no contents.
+ */
 static void stall_for(struct passage *p, struct sbx_box *box, enum sbx_need need, ino_t ino, int r)
 {
 	p->stalls = r == 0;
@@ -73,12 +77,10 @@ static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, ui
 	ino = sbx_node_ino(p->ws->inodes, node);
 	if (sbx_away_here(box->sandbox, ino, need, off, len))
 		return;
-	p->absent.box = box;
-	p->absent.need = need;
-	p->absent.ino = ino;
 	p->absent.off = off;
 	p->absent.len = len;
-	p->stalls = sbx_node_path(p->ws->inodes, node, p->absent.path, sizeof(p->absent.path)) == 0;
+	stall_for(p, box, need, ino,
+	          sbx_node_path(p->ws->inodes, node, p->absent.path, sizeof(p->absent.path)));
 }
 
 static void ask_names(struct passage *p, struct sbx_node *dir)
@@ -161,12 +163,19 @@ static void give_turn(struct sbx_box *box)
 		pthread_rwlock_unlock(box->sandbox->turn);
 }
 
-/* It has lost its last name before it came. */
+/* It has lost its last name before it came, or has one by which nobody can be asked. */
 static void refuse(fuse_req_t req, const struct passage *p)
 {
 	struct sbx_error err;
 
-	sbx_fail(&err, ESTALE, "the file was moved or removed before its contents had come");
+	if (p->refused == -ENAMETOOLONG)
+		sbx_fail(&err, ENAMETOOLONG,
+		         "it is not here, and its path in the sandbox is longer than the %d bytes "
+		         "by which it could be asked for",
+		         PATH_MAX - 1);
+	else
+		sbx_fail(&err, ESTALE,
+		         "the file was moved or removed before its contents had come");
 	ws_refuse(req, p->absent.box, &err);
 }
 

@@ -52,6 +52,30 @@ direct() {
 	cmp d1 d2
 }
 
+# read_deep TOP: the first byte of what lies below it, by steps, or the errno.
+read_deep() {
+	python3 -c 'import errno, os, sys
+os.chdir(sys.argv[1])
+for i in range(19): os.chdir("d" * 200)
+try: print(os.read(os.open("f" * 40, os.O_RDONLY), 1).decode())
+except OSError as e: print(errno.errorcode[e.errno])' "$1"
+}
+
+# By its name it can be reached in steps only: for contents that are not here nobody can be asked.
+too_deep() {
+	run a python3 -c 'import os
+for name in ["w"] + ["d" * 200] * 19: os.mkdir(name); os.chdir(name)
+open("f" * 40, "w").write("x" * 3000000)'
+	drop_caches
+	top=$(printf '%250s' '' | tr ' ' w)
+	mv "$MNT/a/w" "$MNT/a/$top"
+	want=x
+	is_away && want=ENAMETOOLONG
+	same "$want" "$(read_deep "$MNT/a/$top")"
+	mv "$MNT/a/$top" "$MNT/a/w"
+	same x "$(read_deep "$MNT/a/w")"
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 cd "$MNT/a" || exit 1
@@ -59,6 +83,7 @@ claim "fallocate grows, keeps, punches, refuses nonsense" allocation
 claim "SEEK_DATA and SEEK_HOLE find data and holes" holes
 claim "copy_file_range copies within and between sandboxes" copies
 claim "large reads are exact, also of a file that a command makes shorter or longer" large_reads
+claim "what lies too deep for a path is read as it is, or not at all" too_deep
 claim "O_DIRECT copies exactly" direct
 claim "shared maps are written and read" expect 0 mmap mapped
 claim "O_APPEND from 8 processes loses nothing" expect 0 append-race appended 8 500
