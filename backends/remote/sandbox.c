@@ -410,11 +410,13 @@ static char *view(void *data)
 static int open_files(struct remote_box *box, struct sbx_error *err)
 {
 	struct remote *b = box->backend;
+	/* Who sets 0 wants to keep nothing, which for a tree is no limit. */
+	const uint64_t cache_mb = b->host->settings->cache_mb ? b->host->settings->cache_mb : 1;
 	const struct remote_tree_config config = {.sandbox = &box->base,
 	                                          .dir = box->dir,
 	                                          .loop = b->host->loop,
 	                                          .pool = b->pool,
-	                                          .cache_mb = b->host->settings->cache_mb,
+	                                          .cache_mb = cache_mb,
 	                                          .renumbers = can_of(box) & SBX_PROVIDER_RENUMBERS,
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,

@@ -184,6 +184,23 @@ lives_on() {
 	remount
 }
 
+kept_here() {
+	sed 's/.*"files_here": *\([0-9]*\).*/\1/' "$MNT/a/ctl/info"
+}
+
+# One MiB is kept at least, which is the last one read.
+little_is_kept() {
+	unmount
+	remount cache_mb=0
+	run a sh -c 'for i in 1 2 3 4 5 6 7 8; do
+		dd if=/dev/urandom bs=1000000 count=1 of=large$i; done 2>/dev/null; sha1sum large? >sums'
+	before=$(kept_here)
+	for i in 1 2; do
+		(cd "$MNT/a" && sha1sum -c sums) >/dev/null
+		until [ "$(kept_here)" -le $((before + 1)) ]; do tick; done
+	done
+}
+
 claim "a repository of 2000 files" prepare
 claim "mounting" mount_repo
 claim "mkdir" box a
@@ -202,4 +219,5 @@ claim "what it did not change stays here" kept_over_commands
 claim "a file that is written a hundred times is sent once" written_in_a_row
 claim "what was made and removed is not sent" made_and_removed
 claim "a machine that is used is touched, and the end of another is told before" lives_on
+claim "with cache_mb=0 hardly anything that was read is kept" little_is_kept
 finish
