@@ -31,6 +31,7 @@
 #define BUSY_MS       200   /* the same while a command runs, which may wait for the change */
 #define RETRY_MS      5000  /* after a flush by itself that failed; then twice as long */
 #define RETRY_LAST_MS 300000
+#define RETRY_EDIT_MS 15000 /* where the host goes on changing files */
 #define FLUSH_MS      60000 /* deadline of a call that has no other purpose */
 
 /* The call of a flush, and who waits for it. One at a time. */
@@ -68,6 +69,7 @@ struct remote_sync {
 	bool armed;                 /* the timer is, or will be */
 	uint64_t due_ms;            /* when it ends; all by sbx_now_ms() */
 	bool backs_off;             /* it is for a flush that failed */
+	uint64_t failed_ms;         /* when one did last */
 	uint64_t first_ms, last_ms; /* of the changes since the last flush by itself; 0: none */
 	bool busy;
 };
@@ -273,6 +275,7 @@ static void back_off(struct remote_sync *s, bool alone)
 
 	pthread_mutex_lock(&s->lock);
 	armed = s->armed;
+	s->failed_ms = sbx_now_ms();
 	pthread_mutex_unlock(&s->lock);
 	if (s->code || (armed && !alone))
 		return;
@@ -590,22 +593,43 @@ static void in_time(struct sbx_timer *t)
 static void arm_posted(void *data)
 {
 	struct remote_sync *s = data;
+	const uint64_t now = sbx_now_ms();
+	uint64_t pause;
 
-	arm_quiet(s);
+	pthread_mutex_lock(&s->lock);
+	pause = s->backs_off && s->due_ms > now ? s->due_ms - now : 0;
+	pthread_mutex_unlock(&s->lock);
+	if (!pause)
+		arm_quiet(s);
+	else if (!s->code)
+		arm(s, pause);
 	remote_works_end(s->config.works);
+}
+
+/* [any] With the lock: when to send at the latest what is changed NOW. */
+static uint64_t soon_ms(struct remote_sync *s, uint64_t now)
+{
+	const uint64_t again = s->failed_ms + RETRY_EDIT_MS;
+
+	if (!s->armed)
+		s->backs_off = false;
+	if (!s->backs_off)
+		return now + BUSY_MS;
+	return again > now + QUIET_MS ? again : now + QUIET_MS;
 }
 
 void remote_sync_changed(struct remote_sync *s)
 {
-	uint64_t now = sbx_now_ms();
+	uint64_t now = sbx_now_ms(), soon;
 
 	pthread_mutex_lock(&s->lock);
 	s->last_ms = now;
 	if (!s->first_ms)
 		s->first_ms = now;
-	if (!s->closing && (!s->armed || (s->busy && !s->backs_off && s->due_ms > now + BUSY_MS))) {
+	soon = soon_ms(s, now);
+	if (!s->closing && (!s->armed || ((s->busy || s->backs_off) && s->due_ms > soon))) {
 		s->armed = true;
-		s->due_ms = now + BUSY_MS;
+		s->due_ms = soon;
 		remote_works_begin(s->config.works);
 		sbx_loop_post(s->config.loop, arm_posted, s);
 	}

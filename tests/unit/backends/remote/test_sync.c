@@ -428,6 +428,23 @@ static void who_asks_in_vain_makes_no_pause_longer(void **state)
 	assert_int_equal(timer_ms, 20000);
 }
 
+/* The machine may be there again, and whoever edits files hears of it by nothing else. */
+static void an_edit_shortens_a_long_pause(void **state)
+{
+	(void)state;
+	fail_alone();
+	change();
+	assert_int_equal(timer_ms, 10000);
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 20000);
+	change();
+	assert_in_range(timer_ms, 2000, 15000);
+	timer_end();
+	load_end(-ECONNREFUSED);
+	assert_int_equal(timer_ms, 40000);
+}
+
 /* The timer has ended while an fsync was under way: what that did not send has one again. */
 static void what_a_flush_did_not_send_is_sent_by_itself(void **state)
 {
@@ -458,6 +475,7 @@ int main(void)
 	        CASE(a_ride_that_fails_ends_no_pause),
 	        CASE(a_flush_ends_the_pause_of_what_failed),
 	        CASE(who_asks_in_vain_makes_no_pause_longer),
+	        CASE(an_edit_shortens_a_long_pause),
 	        CASE(what_a_flush_did_not_send_is_sent_by_itself),
 	};
 
