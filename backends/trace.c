@@ -672,6 +672,12 @@ static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r
 	              sbx_backend_recover(b->inner, &mine, err), err);
 }
 
+static void backend_begin(struct sbx_backend *base)
+{
+	say("backend.begin()");
+	sbx_backend_begin(((struct trace_backend *)base)->inner);
+}
+
 static int backend_create(struct sbx_backend *base, const struct sbx_create *req,
                           struct sbx_sandbox **ret, struct sbx_error *err)
 {
@@ -711,6 +717,7 @@ static void backend_destroy(struct sbx_backend *base)
 
 static const struct sbx_backend_impl backend_impl = {
         .recover = backend_recover,
+        .begin = backend_begin,
         .create = backend_create,
         .trash = backend_trash,
         .destroy = backend_destroy,

@@ -3,6 +3,7 @@
  * our limits are those that we were given; then the mourner is forked, which clears up if we are
  * killed. The backend then takes the lock of the state directory, so that whatever is stale below
  * it can be cleared away. The controls are mounted before the workspace, which points at them.
+ * Only when both are there does what was recovered go on, because a mount may fail.
  *
  * At the end: unmount, so that nothing new comes; end the jobs; end the FUSE threads, so that
  * nothing runs; answer what is still owed; free.
@@ -494,6 +495,8 @@ static int start_serving(struct daemon *d, struct sbx_error *err)
 	if (r == 0)
 		r = -pthread_create(&d->loop_thread, NULL, run_loop, d->loop);
 	d->loop_started = r == 0;
+	if (r == 0)
+		sbx_registry_resume(d->registry);
 	if (r == 0 && d->control_channel.session)
 		r = sbx_channel_start(&d->control_channel);
 	if (r == 0)

@@ -375,12 +375,16 @@ static int backend_recover(struct sbx_backend *base, const struct sbx_recover *r
 		                strerror(-code));
 	for (size_t i = 0; i < names.n && code == 0; i++)
 		code = recover_one(b, names.items[i], r, err);
-	if (code == 0) {
-		remote_sweep_begin(b);
-		remote_late_begin(b->late);
-		remote_keep_begin(b);
-	}
 	return code;
+}
+
+static void backend_begin(struct sbx_backend *base)
+{
+	struct remote *b = (struct remote *)base;
+
+	remote_sweep_begin(b);
+	remote_late_begin(b->late);
+	remote_keep_begin(b);
 }
 
 /* --- open and destroy -------------------------------------------------------------------------
@@ -546,6 +550,7 @@ int sbx_remote_open(const struct sbx_host *host, struct sbx_provider *p, struct 
 	                                    .away = true,
 	                                    .forks_alone = p->impl->can & SBX_PROVIDER_COPY_ENDS,
 	                                    .recover = backend_recover,
+	                                    .begin = backend_begin,
 	                                    .create = backend_create,
 	                                    .destroy = backend_destroy};
 	b->base.impl = &b->impl;

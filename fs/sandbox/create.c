@@ -135,8 +135,10 @@ static int create(struct sbx_creation *c, struct sbx_sandbox *from, atomic_bool 
 		sbx_sandbox_retire(sandbox, NULL);
 		sbx_sandbox_remove(sandbox, NULL);
 		sbx_sandbox_close(sandbox);
+		return r;
 	}
-	return r;
+	sbx_away_begin(sandbox);
+	return 0;
 }
 
 /* [pool] */

@@ -105,7 +105,7 @@ static int adopt(struct sbx_registry *reg, struct sbx_sandbox *sandbox)
 	return 0;
 }
 
-/* Timers belong to the loop thread, which may not run yet while recovering. */
+/* [loop] */
 static void arm_all(void *data)
 {
 	struct sbx_registry *reg = data;
@@ -194,20 +194,26 @@ int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err)
 
 	if (r >= 0 && reg->config.settings->state_dir)
 		registry_sweep(reg);
-	if (reg->config.settings->run_timeout_ms) {
-		pthread_mutex_lock(&reg->lock);
-		sbx_registry_post(reg, arm_all);
-		pthread_mutex_unlock(&reg->lock);
-	}
-	if (reg->retired) {
-		pthread_mutex_lock(&reg->lock);
-		sbx_registry_post(reg, remove_all);
-		pthread_mutex_unlock(&reg->lock);
-	}
 	if (r >= 0 && f.code < 0)
 		r = sbx_fail(err, -f.code, "a sandbox of the last mount could not be taken up: %s",
 		             strerror(-f.code));
 	return r;
+}
+
+/* Nobody else has the boxes before the first post. */
+void sbx_registry_resume(struct sbx_registry *reg)
+{
+	for (size_t i = 0; i < reg->n; i++)
+		sbx_away_begin(reg->boxes[i]->pub.sandbox);
+	for (struct box *box = reg->retired; box; box = box->next)
+		sbx_away_begin(box->pub.sandbox);
+	sbx_backend_begin(reg->config.backend);
+	pthread_mutex_lock(&reg->lock);
+	if (reg->config.settings->run_timeout_ms)
+		sbx_registry_post(reg, arm_all);
+	if (reg->retired)
+		sbx_registry_post(reg, remove_all);
+	pthread_mutex_unlock(&reg->lock);
 }
 
 /* The next box that still has to be seen to, which is marked as seen; the lock is held. */

@@ -120,8 +120,16 @@ struct sbx_registry_config {
  * made.
  */
 int sbx_registry_create(const struct sbx_registry_config *config, struct sbx_registry **ret);
-/* [start] Calls the backend's recover and fills the registry. Blocks. */
+/*
+ * [start] Calls the backend's recover and fills the registry. Blocks. Nothing goes on by itself
+ * afterwards, so the registry may be destroyed without a shutdown, as when the mount fails.
+ */
 int sbx_registry_recover(struct sbx_registry *reg, struct sbx_error *err);
+/*
+ * [start] The loop runs, and requests are served soon: what was recovered goes on. Removals are
+ * finished, lifetimes run, and sandboxes elsewhere are begun. Once; a shutdown follows.
+ */
+void sbx_registry_resume(struct sbx_registry *reg);
 /*
  * Ends everything: refuses new work, kills jobs, with settings->ephemeral tears all sandboxes down,
  * waits for removals that are going on, but some seconds only for those elsewhere. Called by the

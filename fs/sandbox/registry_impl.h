@@ -156,7 +156,8 @@ void sbx_error_complete(struct sbx_error *err, int code, const char *what, const
 
 /* A box named NAME with one reference, CREATING, in no list. NULL when memory is short. */
 struct box *sbx_box_new(struct sbx_registry *reg, const char *name);
-/* [pool, start] Gives the box its sandbox and opens log, events and jobs. */
+/* [pool, start] Gives the box its sandbox and opens log, events and jobs. A sandbox elsewhere is
+ * not begun by that. */
 int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox);
 /* Undoes it; the sandbox stays the caller's. No job has run. */
 void sbx_box_detach(struct box *box);

@@ -354,7 +354,6 @@ int sbx_box_attach(struct box *box, struct sbx_sandbox *sandbox)
 	/* One that has been removed, and is not saved yet, has no root any more. */
 	if (sbx_is_away(sandbox) && fstat(sbx_sandbox_root(sandbox), &st) == 0)
 		box->pub.root_ino = st.st_ino;
-	sbx_away_begin(sandbox);
 	return 0;
 }
 

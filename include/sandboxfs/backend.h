@@ -86,6 +86,11 @@ struct sbx_backend_impl {
 	 */
 	int (*recover)(struct sbx_backend *b, const struct sbx_recover *r, struct sbx_error *err);
 	/*
+	 * [any] The mount stands: what the backend does by itself may begin. Once, after recover;
+	 * never where the mount fails. Optional.
+	 */
+	void (*begin)(struct sbx_backend *b);
+	/*
 	 * [pool] Makes a sandbox, whose name is not in use. On failure nothing is left. EINVAL: bad
 	 * base or branch. ENOENT: no such base, rev or entry. EOPNOTSUPP: none can start as that
 	 * kind of origin. EEXIST, EBUSY: the branch is checked out elsewhere. ENOSPC. EINTR:
@@ -180,6 +185,13 @@ int sbx_backend_recover(struct sbx_backend *b, const struct sbx_recover *r, stru
 /* As the member. *RET is the caller's; it is asserted that each of its tables is whole. */
 int sbx_backend_create(struct sbx_backend *b, const struct sbx_create *req,
                        struct sbx_sandbox **ret, struct sbx_error *err);
+
+/* [any] As the member; nothing where there is none. */
+static inline void sbx_backend_begin(struct sbx_backend *b)
+{
+	if (b->impl->begin)
+		b->impl->begin(b);
+}
 
 /* As the member; 0 without a call of fn where the backend has no trash. */
 static inline int sbx_backend_trash(struct sbx_backend *b,

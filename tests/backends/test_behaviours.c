@@ -329,6 +329,7 @@ static void recover(void)
 	t.nfound = t.nleaving = t.notes = 0;
 	if (sbx_backend_recover(t.backend, &r, &err))
 		fail_msg("recover: %s", err.text);
+	sbx_backend_begin(t.backend);
 	finish_leaving();
 }
 

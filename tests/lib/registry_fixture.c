@@ -74,6 +74,7 @@ static void *loop_thread(void *data)
 void registry_fixture_start(struct registry_fixture *h)
 {
 	assert_int_equal(pthread_create(&h->thread, NULL, loop_thread, h->loop), 0);
+	sbx_registry_resume(h->registry);
 }
 
 static void say_words(char *const *argv, char text[4096])

@@ -89,6 +89,35 @@ goes_on() {
 	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
 }
 
+# The controls cannot be mounted, which shows when all of them have been taken up. One is up, one is
+# being made and one is being removed: no request is made for any, and the next mount has them.
+not_mounted() {
+	echo mine >"$MNT/a/mine"
+	sync "$MNT/a"
+	box l
+	same hello "$(cat "$MNT/l/README.md")"
+	faults 'make blackhole all 600000' 'unmake blackhole all 600000'
+	mkdir "$MNT/c"
+	rmdir "$MNT/l"
+	kill_daemon
+	! is_mounted "$STATE/ctl" || fusermount3 -u -z "$STATE/ctl"
+	[ ! -d "$STATE/ctl" ] || rmdir "$STATE/ctl"
+	echo >"$STATE/ctl"
+	mark
+	refused_mount "$STATE/ctl" "$(cat "$ROOM/mounted.source")" "$MNT" \
+		-o "state_dir=$STATE,backend=dirs,net=host"
+	same '' "$(asked)"
+	rm "$STATE/ctl"
+	faults
+	remount
+	same mine "$(cat "$MNT/a/mine")"
+	same hello "$(cat "$MNT/c/README.md")"
+	same hello "$(run c cat README.md)"
+	expect ENOENT stat "$MNT/l"
+	teardown c
+	until [ "$(ls "$DIRS/machines" | wc -l)" = 1 ]; do tick; done
+}
+
 claim "mounting" mount_repo
 faults
 claim "mkdir" prepare
@@ -98,4 +127,5 @@ claim "killed before the command is there: it has not run" is_not_there
 claim "killed before it is answered: it has run once, and here is what it did" answer_is_under_way
 claim "killed while it is asked for again: the same" answer_was_lost
 claim "killed while it runs: what it did is here, it is ended, and the next one is whole" goes_on
+claim "a mount that fails behind that asks for nothing, and the next one has all" not_mounted
 finish
