@@ -384,12 +384,13 @@ static void raised(void *data)
 
 /*
  * What has begun is not left behind: where it cannot be removed now, it is looked for later. A fork
- * is there, whatever its first request has met. So its record stays, until it is removed.
+ * is there, whatever its first request has met. So its record stays, until it is removed. So does
+ * that of a create which EINTR has ended, because nobody who uses the sandbox has cancelled it.
  */
 static void give_up(struct remote_box *box, const struct sbx_error *err)
 {
 	struct sbx_error why = SBX_ERROR_INIT;
-	const bool spared = box->rec.fork;
+	const bool spared = box->rec.fork || err->code == EINTR;
 	const bool leaves =
 	        !spared && remote_unmake(box->backend, &box->rec, &box->cancelled, &why) < 0;
 	bool late;

@@ -47,6 +47,18 @@ static void sandbox_info(struct sbx_sandbox *sb, struct json_object *obj)
 	remote_box_report(box, obj);
 }
 
+/* What has failed for this mount only is being made, in its record. Lock held. */
+static int store_renamed(struct remote_box *box)
+{
+	struct remote_record rec = box->rec;
+
+	if (box->spared && rec.phase == REMOTE_PHASE_FAILED) {
+		rec.phase = REMOTE_PHASE_CREATING;
+		rec.reason = NULL;
+	}
+	return remote_record_store(box->dir, &rec);
+}
+
 static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_error *err)
 {
 	struct remote_box *box = downcast(sb);
@@ -57,7 +69,7 @@ static int sandbox_rename(struct sbx_sandbox *sb, const char *name, struct sbx_e
 		pthread_mutex_lock(&box->lock);
 		old = box->rec.name;
 		box->rec.name = kept;
-		r = remote_record_store(box->dir, &box->rec);
+		r = store_renamed(box);
 		if (r < 0)
 			box->rec.name = old;
 		pthread_mutex_unlock(&box->lock);

@@ -108,6 +108,8 @@ static int begin(struct dirs *d, const char *machine, const char *verb, atomic_b
 		return sbx_fail(err, EAGAIN, "the server is asked too often");
 	case DIRS_BROKEN:
 		return sbx_fail(err, EREMOTEIO, "the server has failed (500)");
+	case DIRS_GIVEN_UP:
+		return sbx_fail(err, EINTR, "it was given up");
 	case DIRS_BLACKHOLE:
 		r = pause_for(dirs_fault_number(fault, SILENT_MS), cancelled, err);
 		return r ? r : sbx_fail(err, ETIMEDOUT, "the server does not answer");

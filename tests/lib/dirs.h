@@ -27,6 +27,7 @@
  *   hostile    a run's answer goes through `sh BASE/ARG`, which reads it and prints another
  *   blackhole  nothing is done, and there is no answer: not before the deadline of a run or put,
  *              else not for ARG ms (30 000), then ETIMEDOUT
+ *   given_up   of what is no run or put: EINTR, though nobody has given it up
  *   late       of make: there is no answer, and the machine is made ARG ms later, whoever waits
  *
  * Environment: SBX_DIRS the base; SBX_DIRS_LATENCY ms of each request (0); SBX_DIRS_LIFE

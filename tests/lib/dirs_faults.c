@@ -28,6 +28,7 @@ static const char *const words[] = {
         [DIRS_HOSTILE] = "hostile",
         [DIRS_BLACKHOLE] = "blackhole",
         [DIRS_LATE] = "late",
+        [DIRS_GIVEN_UP] = "given_up",
 };
 
 const char *dirs_fault_word(enum dirs_kind kind)

@@ -21,6 +21,7 @@ enum dirs_kind {
 	DIRS_HOSTILE,
 	DIRS_BLACKHOLE,
 	DIRS_LATE,
+	DIRS_GIVEN_UP,
 };
 
 struct dirs_rule {

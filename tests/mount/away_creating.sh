@@ -224,6 +224,20 @@ unmounted_meanwhile() {
 	until_removed
 }
 
+# Nobody who uses it has given it up, so that it has failed for this mount only.
+given_up_by_nobody() {
+	faults 'make given_up'
+	mkdir "$MNT/g"
+	expect EREMOTEIO open "$MNT/g/README.md" O_RDONLY
+	same failed "$(state g)"
+	mv "$MNT/g" "$MNT/h"
+	unmount
+	faults
+	remount
+	same hello "$(cat "$MNT/h/README.md")"
+	teardown h
+}
+
 claim "mounting" mount_repo
 faults
 claim "it is shown as creating; files and commands wait for it" shown_at_once
@@ -240,5 +254,6 @@ claim "a command ends, however many others are being made" behind_creations
 claim "a hundred commands run at once" hundred_commands
 claim "a daemon that is killed while one is made or removed leaves none" killed_while_creating
 claim "one that comes when its create was given up is removed" late
+claim "one that was given up by nobody is made by the next mount" given_up_by_nobody
 claim "an unmount waits for neither of both, and the next mount goes on" unmounted_meanwhile
 finish
