@@ -77,22 +77,56 @@ static void rename_done(void *data)
 	free(ren);
 }
 
+/*
+ * Takes the box's backend_lock. Elsewhere it may be held for as long as a network takes, and who
+ * waits in rename(2) keeps everybody from the top of the mount.
+ */
+static int enter(struct renaming *ren)
+{
+	struct box *box = ren->box;
+	char name[64];
+
+	if (!sbx_is_away(box->pub.sandbox)) {
+		pthread_mutex_lock(&box->backend_lock);
+		return 0;
+	}
+	if (pthread_mutex_trylock(&box->backend_lock) == 0)
+		return 0;
+	sbx_box_name(&box->pub, name);
+	return sbx_fail(&ren->err, EBUSY,
+	                "another operation of %s is under way, which may take as long as its "
+	                "machine does: rename it when that has ended",
+	                name);
+}
+
+/* The box is entered. */
+static int rename_box(struct renaming *ren)
+{
+	struct box *box = ren->box;
+	int r = box->taken_down ? sbx_fail(&ren->err, ENOENT, "the sandbox was torn down meanwhile")
+	                        : sbx_sandbox_rename(box->pub.sandbox, ren->to, &ren->err);
+
+	if (r >= 0)
+		sbx_log_rename(box->pub.log, ren->to);
+	return r;
+}
+
 /* [pool] */
 static void rename_work(void *data)
 {
 	struct renaming *ren = data;
 	struct box *box = ren->box;
+	bool entered;
 
 	sbx_box_ref(&box->pub);
-	pthread_mutex_lock(&box->backend_lock);
-	ren->code = box->taken_down
-	                    ? sbx_fail(&ren->err, ENOENT, "the sandbox was torn down meanwhile")
-	                    : sbx_sandbox_rename(box->pub.sandbox, ren->to, &ren->err);
-	if (ren->code >= 0)
-		sbx_log_rename(box->pub.log, ren->to);
+	ren->code = enter(ren);
+	entered = ren->code == 0;
+	if (entered)
+		ren->code = rename_box(ren);
 	/* A teardown that comes next is told of next. */
 	sbx_loop_post(ren->reg->config.loop, rename_done, ren);
-	pthread_mutex_unlock(&box->backend_lock);
+	if (entered)
+		pthread_mutex_unlock(&box->backend_lock);
 	sbx_box_unref(&box->pub);
 }
 
@@ -136,7 +170,10 @@ void sbx_registry_rename(struct sbx_registry *reg, const char *from, const char 
 		pthread_mutex_unlock(&reg->lock);
 	}
 	if (r > 0) {
-		sbx_pool_submit(reg->config.lane, rename_work, ren);
+		/* One elsewhere waits for nothing, and so not for who fills the lane either. */
+		sbx_pool_submit(sbx_is_away(ren->box->pub.sandbox) ? reg->config.pool
+		                                                   : reg->config.lane,
+		                rename_work, ren);
 		return;
 	}
 	free(ren);

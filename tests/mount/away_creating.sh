@@ -82,6 +82,33 @@ failed() {
 	teardown f
 }
 
+# Who renames keeps everybody from the top of the mount, and so does not wait for the machine; nor
+# does who removes.
+renamed() {
+	faults 'make latency all 60000'
+	mkdir "$MNT/r"
+	echo x >"$MNT/r/ctl/snapshot" &
+	writer=$!
+	for sure in 1 2 3; do
+		tick
+		until grep -q '^State:.*[SD] ' "/proc/$writer/status"; do tick; done
+	done
+	expect EBUSY rename "$MNT/r" "$MNT/s"
+	like '*another operation of r is under way*' "$(cat "$MNT/ctl/error")"
+	kill -0 $writer
+	mkdir "$MNT/t"
+	mv "$MNT/t" "$MNT/s"
+	rmdir "$MNT/s"
+	rmdir "$MNT/r"
+	wait $writer && fail "it was recorded" || true
+	faults
+	mkdir "$MNT/r"
+	mv "$MNT/r" "$MNT/s"
+	echo x >"$MNT/s/ctl/snapshot"
+	mv "$MNT/s" "$MNT/r"
+	teardown r
+}
+
 create_waits() {
 	faults 'make latency all 500'
 	echo w >"$MNT/ctl/create"
@@ -244,6 +271,7 @@ claim "it is shown as creating; files and commands wait for it" shown_at_once
 claim "who waits can be interrupted, and the sandbox comes all the same" interrupted
 claim "rmdir of it cancels, and frees the name" cancelled
 claim "one that cannot be made stays, with the reason, until rmdir" failed
+claim "mv and rmdir of one that is asked for a snapshot wait for no machine" renamed
 claim "ctl/create waits for the end, and answers how it ended" create_waits
 claim "a writer of ctl/create that is killed has given the sandbox up" writer_killed
 claim "what it is at is told" told

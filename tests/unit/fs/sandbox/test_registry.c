@@ -1006,6 +1006,64 @@ static void the_end_of_the_mount_ends_all_wants(void **state)
 	assert_int_equal(sbx_pool_create(2, &registry_fixture.pool), 0);
 }
 
+/* A work that takes as long as the test says. */
+struct held_work {
+	struct sbx_work work;
+	sem_t begun, end, done;
+};
+
+static int held_run(struct sbx_work *w, struct sbx_error *err)
+{
+	struct held_work *held = sbx_container_of(w, struct held_work, work);
+
+	(void)err;
+	sem_post(&held->begun);
+	wait_sem(&held->end);
+	return 0;
+}
+
+static void held_done(struct sbx_work *w)
+{
+	sem_post(&sbx_container_of(w, struct held_work, work)->done);
+}
+
+static void held_begin(struct held_work *held, struct sbx_box *box)
+{
+	*held = (struct held_work){.work = {.run = held_run, .done = held_done}};
+	sem_init(&held->begun, 0, 0);
+	sem_init(&held->end, 0, 0);
+	sem_init(&held->done, 0, 0);
+	sbx_box_work(box, &held->work);
+	wait_sem(&held->begun);
+}
+
+static void held_end(struct held_work *held)
+{
+	sem_post(&held->end);
+	wait_sem(&held->done);
+	assert_int_equal(held->work.code, 0);
+	sem_destroy(&held->begun);
+	sem_destroy(&held->end);
+	sem_destroy(&held->done);
+}
+
+/* Who renames keeps everybody from the top of the mount. */
+static void rename_waits_for_no_machine(void **state)
+{
+	struct sbx_box *box = make_away("a");
+	struct held_work held;
+
+	(void)state;
+	held_begin(&held, box);
+	assert_int_equal(rename_code("a", "b"), -EBUSY);
+	assert_error(EBUSY, "another operation of a is under way");
+	assert_absent("b");
+	assert_int_equal(make_named("b"), 0);
+	held_end(&held);
+	assert_int_equal(rename_code("a", "c"), 0);
+	sbx_box_unref(box);
+}
+
 static void what_a_backend_alters_is_heard(void **state)
 {
 	struct sbx_box *box = registry_fixture_make(&registry_fixture, "a");
@@ -1086,6 +1144,7 @@ int main(void)
 	        CASE(a_want_may_have_a_time),
 	        CASE(the_end_of_a_sandbox_ends_its_wants),
 	        CASE(the_end_of_the_mount_ends_all_wants),
+	        CASE(rename_waits_for_no_machine),
 	        CASE(what_a_backend_alters_is_heard),
 	        CASE(a_backend_elsewhere_has_a_word_for_the_state),
 	        STOPPED(recovery_takes_up_what_is_found),
