@@ -95,10 +95,10 @@ renamed() {
 	done
 	expect EBUSY rename "$MNT/r" "$MNT/s"
 	like '*another operation of r is under way*' "$(cat "$MNT/ctl/error")"
-	kill -0 $writer
 	mkdir "$MNT/t"
 	mv "$MNT/t" "$MNT/s"
 	rmdir "$MNT/s"
+	grep '^State:.*[SD] ' "/proc/$writer/status"
 	rmdir "$MNT/r"
 	wait $writer && fail "it was recorded" || true
 	faults
