@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/creation.h"
 #include "fs/control/request_file.h"
-#include "fs/sandbox/await.h"
 #include "fs/sandbox/report.h"
 #include "fs/util/utf8.h"
 #include "sandboxfs/cleanup.h"
@@ -20,12 +20,19 @@
 /* create: a write is answered when the sandbox works, a read tells of it */
 
 struct creating {
-	struct sbx_request_parser parser;
-	struct sbx_creation *creation; /* while it goes on; both under the file's lock */
-	struct sbx_await up;           /* until it is there where it really is; loop thread */
-	bool coming;                   /* the same */
-	bool given_up;                 /* by who has written; the same */
+	struct sbx_request_parser parser; /* under the file's lock */
+	struct control_creation creation;
 };
+
+/* [loop] */
+static void works(struct sbx_control_handle *h, struct sbx_box *box)
+{
+	char *info = sbx_box_info_json(box);
+
+	pthread_mutex_lock(&h->lock);
+	sbx_control_set_text(h, info);
+	pthread_mutex_unlock(&h->lock);
+}
 
 static int create_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
@@ -34,6 +41,8 @@ static int create_open(struct sbx_control_handle *h, struct sbx_error *err)
 	if (!s)
 		return sbx_no_memory(err);
 	sbx_request_parser_init(&s->parser);
+	s->creation.h = h;
+	s->creation.works = works;
 	h->state = s;
 	return 0;
 }
@@ -68,76 +77,6 @@ static void create_drop(struct sbx_control_handle *h)
 	sbx_request_parser_reset(&s->parser);
 }
 
-/* [loop] */
-static void works(struct sbx_control_handle *h, struct sbx_box *box, const struct sbx_error *err)
-{
-	char *info = sbx_box_info_json(box);
-
-	pthread_mutex_lock(&h->lock);
-	sbx_control_set_text(h, info);
-	pthread_mutex_unlock(&h->lock);
-	sbx_request_file_done(h, 0, err);
-}
-
-static void removed(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
-{
-	(void)code;
-	(void)box;
-	(void)err;
-	(void)data;
-}
-
-/* [loop] As who removes it would: what goes on of its making is given up. Who was faster may have
- * made another of that name. */
-static void give_up(struct sbx_control_handle *h, struct sbx_box *box)
-{
-	struct sbx_box *now;
-	char name[64];
-
-	sbx_box_name(box, name);
-	now = sbx_registry_find(h->reg, name);
-	if (now == box)
-		sbx_registry_teardown(h->reg, name, false, removed, NULL);
-	sbx_box_unref(now);
-}
-
-/* [loop] One that could not be made stays, and says why, until it is removed. */
-static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
-{
-	struct creating *s = sbx_container_of(a, struct creating, up);
-	struct sbx_control_handle *h = a->data;
-
-	s->coming = false;
-	if (code && s->given_up)
-		give_up(h, a->box);
-	if (code)
-		sbx_request_file_done(h, -code, err);
-	else
-		works(h, a->box, err);
-}
-
-static void created(int code, struct sbx_box *box, const struct sbx_error *err, void *data)
-{
-	struct sbx_control_handle *h = data;
-	struct creating *s = h->state;
-
-	pthread_mutex_lock(&h->lock);
-	s->creation = NULL;
-	pthread_mutex_unlock(&h->lock);
-	if (code < 0) {
-		sbx_request_file_done(h, code, err);
-	} else if (sbx_is_away(box->sandbox)) {
-		s->coming = true;
-		s->up = (struct sbx_await){
-		        .want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up, .data = h};
-		sbx_box_await(box, &s->up);
-		if (s->given_up)
-			sbx_await_cancel(&s->up);
-	} else {
-		works(h, box, err);
-	}
-}
-
 static int create_start(struct sbx_control_handle *h, bool final, struct sbx_error *err)
 {
 	struct creating *s = h->state;
@@ -146,8 +85,7 @@ static int create_start(struct sbx_control_handle *h, bool final, struct sbx_err
 
 	if (r <= 0)
 		return r;
-	s->given_up = false;
-	s->creation = sbx_registry_make(h->reg, &req, created, h);
+	sbx_control_make(&s->creation, &req);
 	sbx_create_request_release(&req);
 	return 1;
 }
@@ -156,13 +94,7 @@ static void create_cancel(struct sbx_control_handle *h)
 {
 	struct creating *s = h->state;
 
-	pthread_mutex_lock(&h->lock);
-	if (s->creation)
-		sbx_registry_cancel(s->creation);
-	pthread_mutex_unlock(&h->lock);
-	s->given_up = true;
-	if (s->coming)
-		sbx_await_cancel(&s->up);
+	sbx_control_creation_cancel(&s->creation);
 }
 
 /* Drops the last answer, because it is not of the request that has failed. */

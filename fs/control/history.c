@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "fs/control/control_impl.h"
+#include "fs/control/creation.h"
 #include "fs/control/history_args.h"
 #include "fs/control/request_file.h"
-#include "fs/sandbox/await.h"
 #include "fs/sandbox/backend_work.h"
 #include "fs/sandbox/track.h"
 #include "fs/util/json.h"
@@ -34,11 +34,8 @@ struct op {
 struct options_all {
 	char *buf; /* not taken yet */
 	size_t len;
-	struct op *op; /* of the present write */
-	struct sbx_creation *creation;
-	/* Of a fork, until it is there where it really is. Loop thread. */
-	struct sbx_await up;
-	bool coming;
+	struct op *op;                    /* of the present write */
+	struct control_creation creation; /* of a fork */
 };
 
 static void operation_free(struct op *op)
@@ -126,6 +123,8 @@ static int recall(struct sbx_control_handle *h, struct sbx_error *err)
 
 static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 {
+	struct options_all *s;
+
 	if (!available(h))
 		return sbx_control_absent_ops.open(h, err);
 	if (h->node.row->arg == HISTORY_OP_UNDO && !sbx_registry_settings(h->reg)->track)
@@ -138,8 +137,12 @@ static int history_open(struct sbx_control_handle *h, struct sbx_error *err)
 		if (r < 0)
 			return r;
 	}
-	h->state = calloc(1, sizeof(struct options_all));
-	return h->state ? 0 : sbx_no_memory(err);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return sbx_no_memory(err);
+	s->creation.h = h;
+	h->state = s;
+	return 0;
 }
 
 static void history_release(struct sbx_control_handle *h)
@@ -238,34 +241,6 @@ static void operation_done(struct sbx_work *w)
 	sbx_request_file_done(h, code, &err);
 }
 
-/* [loop] */
-static void came_up(struct sbx_await *a, int code, const struct sbx_error *err)
-{
-	struct options_all *s = sbx_container_of(a, struct options_all, up);
-
-	s->coming = false;
-	sbx_request_file_done(a->data, -code, err);
-}
-
-/* [loop] */
-static void forked(int code, struct sbx_box *made, const struct sbx_error *err, void *data)
-{
-	struct sbx_control_handle *h = data;
-	struct options_all *s = h->state;
-
-	pthread_mutex_lock(&h->lock);
-	s->creation = NULL;
-	pthread_mutex_unlock(&h->lock);
-	if (code < 0 || !sbx_is_away(made->sandbox)) {
-		sbx_request_file_done(h, code, err);
-		return;
-	}
-	s->coming = true;
-	s->up = (struct sbx_await){
-	        .want = {.need = SBX_NEED_UP, .path = ""}, .done = came_up, .data = h};
-	sbx_box_await(made, &s->up);
-}
-
 /* The lock is held. */
 static void begin(struct sbx_control_handle *h, struct op *op)
 {
@@ -295,8 +270,7 @@ static int history_start(struct sbx_control_handle *h, bool final, struct sbx_er
 	if (r < 0)
 		return r;
 	if (h->node.row->arg == HISTORY_OP_FORK)
-		s->creation =
-		        sbx_registry_fork(h->node.box, &op->args.create, op->args.text, forked, h);
+		sbx_control_fork(&s->creation, &op->args.create, op->args.text);
 	else
 		begin(h, sbx_steal_ptr(&op));
 	return 1;
@@ -309,11 +283,8 @@ static void history_cancel(struct sbx_control_handle *h)
 	pthread_mutex_lock(&h->lock);
 	if (s->op)
 		sbx_work_cancel(&s->op->work);
-	if (s->creation)
-		sbx_registry_cancel(s->creation);
 	pthread_mutex_unlock(&h->lock);
-	if (s->coming)
-		sbx_await_cancel(&s->up);
+	sbx_control_creation_cancel(&s->creation);
 }
 
 static void history_failed(struct sbx_control_handle *h, const struct sbx_error *err)

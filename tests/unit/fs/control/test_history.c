@@ -776,6 +776,98 @@ static void fork_of_what_is_there_now_needs_quiet(void **state)
 	assert_int_equal(put("kill", "1"), 0);
 }
 
+static void assert_removed(const char *name)
+{
+	struct sbx_box *found = sbx_registry_find(registry_fixture.registry, name);
+
+	assert_true(!found || found->state != SBX_BOX_READY);
+	sbx_box_unref(found);
+}
+
+static void dying_client_takes_its_fork_along(void **state)
+{
+	struct sbx_control_handle *h = must_open("fork", O_WRONLY);
+	struct writing w;
+
+	(void)state;
+	registry_fixture_play_away(&registry_fixture);
+	write_begin(&w, h, "b\n");
+	played_away_await(&registry_fixture.away, 1);
+	answer_cancel(&registry_fixture, &w.a, false);
+	registry_fixture_settle(&registry_fixture);
+	assert_false(answer_come(&w.a));
+	answer_cancel(&registry_fixture, &w.a, true);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_removed("b");
+	sbx_control_release(h);
+}
+
+static void post_and_wait(void *data)
+{
+	sem_t *sems = data;
+
+	sem_post(&sems[0]);
+	wait_sem(&sems[1]);
+}
+
+static void cancel_fatally(void *data)
+{
+	sbx_pending_cancel(data, true);
+}
+
+static void meet(void *data)
+{
+	pthread_barrier_wait(data);
+}
+
+/* Returns when each of the two threads of the pool has done what it was at. */
+static void await_pool(void)
+{
+	pthread_barrier_t barrier;
+
+	pthread_barrier_init(&barrier, NULL, 3);
+	sbx_pool_submit(registry_fixture.pool, meet, &barrier);
+	sbx_pool_submit(registry_fixture.pool, meet, &barrier);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_destroy(&barrier);
+}
+
+/* Its client dies when it is made, and the loop does not know that yet. */
+static void die_late(const char *file, const char *text)
+{
+	struct sbx_control_handle *h = must_open(file, O_WRONLY);
+	struct writing w;
+	sem_t sems[2];
+
+	sem_init(&sems[0], 0, 0);
+	sem_init(&sems[1], 0, 0);
+	faults_hold(&registry_fixture.backend, CREATE);
+	write_begin(&w, h, text);
+	faults_await(&registry_fixture.backend, CREATE);
+	sbx_loop_post(registry_fixture.loop, post_and_wait, sems);
+	wait_sem(&sems[0]);
+	sbx_loop_post(registry_fixture.loop, cancel_fatally, &w.a.p);
+	faults_let_go(&registry_fixture.backend, CREATE);
+	await_pool();
+	sem_post(&sems[1]);
+	assert_int_equal(write_end(&w), -EINTR);
+	assert_removed("b");
+	assert_int_equal(registry_fixture_teardown(&registry_fixture, "b", true), 0);
+	sem_destroy(&sems[0]);
+	sem_destroy(&sems[1]);
+	sbx_control_release(h);
+}
+
+static void client_that_dies_late_takes_what_it_made_along(void **state)
+{
+	(void)state;
+	die_late("fork", "b\n");
+	die_late("/create", "b\n");
+	registry_fixture_play_away(&registry_fixture);
+	die_late("fork", "b\n");
+	die_late("/create", "b\n");
+}
+
 static int two_of_the_trash(struct sbx_backend *b, int (*fn)(const struct sbx_trash *t, void *data),
                             void *data, struct sbx_error *err)
 {
@@ -1029,6 +1121,8 @@ int main(void)
 	        CASE(fork_has_the_same_content),
 	        CASE(fork_refuses_in_words),
 	        CASE(fork_of_what_is_there_now_needs_quiet),
+	        CASE(dying_client_takes_its_fork_along),
+	        CASE(client_that_dies_late_takes_what_it_made_along),
 	        CASE(trash_is_listed_and_brought_back),
 	        CASE(without_track_it_says_how),
 	        TRACKED(each_command_has_its_diff),
