@@ -19,7 +19,8 @@
 #include "sandboxfs/clock.h"
 #include "sandboxfs/secret.h"
 
-#define THREADS 3
+/* Each may wait for a machine or a server for minutes, of whom the others know nothing. */
+#define PUSHES_MOST 64
 
 struct sbx_pusher {
 	struct sbx_http *http;
@@ -80,7 +81,7 @@ static int pool_of(struct sbx_pusher *p, struct sbx_pool **ret)
 
 	pthread_mutex_lock(&p->lock);
 	if (!p->pool)
-		r = sbx_pool_create(THREADS, &p->pool);
+		r = sbx_pool_create_wide(PUSHES_MOST, false, &p->pool);
 	*ret = p->pool;
 	pthread_mutex_unlock(&p->lock);
 	return r;

@@ -72,6 +72,31 @@ no_damaged_object() {
 	git -C "$REPO" fsck --strict --no-progress
 }
 
+# Machines that do not answer keep who pushes to them waiting, and nobody else.
+behind_silence() {
+	commits a four
+	box s1 s2 s3
+	until_quiet s1 s2 s3
+	for name in s1 s2 s3; do
+		set -- "$@" "run:push@$(basename "$(machine $name)") blackhole all"
+	done
+	faults "$@"
+	mark
+	writers=
+	for name in s1 s2 s3; do
+		echo >"$MNT/$name/ctl/push" &
+		writers="$writers $!"
+	done
+	until [ "$(asked run:push | wc -l)" -ge 3 ]; do tick; done
+	same '{"pushed":true}' "$(pushed a)"
+	same four "$(last)"
+	for writer in $writers; do grep '^State:.*[SD] ' "/proc/$writer/status"; done
+	kill -9 $writers
+	faults
+	teardown s1 s2 s3
+	git -C "$REPO" branch -q -D sandbox/a
+}
+
 claim "mounting" mount_repo
 claim "a sandbox" box a
 claim "its commits come to the branch of the source" it_pushes
@@ -79,5 +104,6 @@ claim "and those that follow" it_pushes_on
 claim "a branch that is checked out is not moved" not_what_is_checked_out
 claim "nor one that has other commits" not_over_others_commits
 claim "nor where a hook would have to be asked" not_past_a_hook
+claim "three machines that do not answer keep no other push waiting" behind_silence
 claim "an object that is damaged does not come over" no_damaged_object
 finish
