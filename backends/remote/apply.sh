@@ -1,10 +1,15 @@
 # Applying a batch: what the host has changed is done in the tree here as well. The lines that do it
 # (r_do_*, in the function r_batch or in a file) are numbered, and each is noted in the file
-#   $R_ROOM/applied   ID BATCH NUMBER, and in the end ID BATCH done
+#   $R_ROOM/progress   ID BATCH NUMBER, and in the end ID BATCH done
 # when it is done, so that lines that are run again go on behind the last that was noted. Of the one
-# behind it nobody knows whether it was done (R_HALF). Runners of the same room take turns:
-#   $R_ROOM/turns/N   a directory, for the N-th; "by" in it has the runner's pid and start, and
-#                     "over" comes when it has ended
+# behind it nobody knows whether it was done (R_HALF). Runners of the same room take turns, by
+# files that are empty:
+#   $R_ROOM/turns/N              the N-th
+#   $R_ROOM/turns/N.by-PID-START whose it is
+#   $R_ROOM/turns/N.over         it has ended
+# None of this needs a block of the disk, because removing has to work on a full one: a note is
+# written over the one before.
+#
 # Files to be put are in $R_IN, packed or one by one; a pack is opened in R_STAGE, on the file
 # system of the tree, from where its files are moved into place. A line that cannot be done is told
 # and passed over; what keeps all lines from being done ends the call.
@@ -21,9 +26,17 @@ r_born() {
 
 # r_turn_is_over N: by its own word, or because its runner is gone
 r_turn_is_over() {
-	[ -e "$R_ROOM/turns/$1/over" ] && return
-	r_pid= r_since=
-	read -r r_pid r_since <"$R_ROOM/turns/$1/by"
+	[ -e "$R_ROOM/turns/$1.over" ] && return
+	for r_since in "$R_ROOM/turns/$1".by-*; do
+		r_since=${r_since##*.by-}
+	done
+	r_pid=${r_since%%-*} r_since=${r_since#*-}
+	if [ "$r_pid" = '*' ]; then
+		# A runner of before has a directory, with files.
+		r_pid= r_since=
+		[ -e "$R_ROOM/turns/$1/over" ] && return
+		read -r r_pid r_since <"$R_ROOM/turns/$1/by"
+	fi
 	if [ -z "$r_pid" ]; then
 		# It has just begun, or was killed before it could tell.
 		[ $((R_WAITED % 30)) -eq 29 ]
@@ -40,7 +53,10 @@ r_last_turn() {
 	R_LAST=0
 	for r_t in "$R_ROOM"/turns/*; do
 		r_t=${r_t##*/}
-		[ "$r_t" -gt "$R_LAST" ] && R_LAST=$r_t
+		case $r_t in
+		*[!0-9]*) ;;
+		*) [ "$r_t" -gt "$R_LAST" ] && R_LAST=$r_t ;;
+		esac
 	done
 	return 0
 }
@@ -49,13 +65,23 @@ r_last_turn() {
 r_drop_turns() {
 	set --
 	for r_t in "$R_ROOM"/turns/*; do
-		[ "${r_t##*/}" -lt "$R_TURN" ] && set -- "$@" "$r_t"
+		r_n=${r_t##*/}
+		[ "${r_n%%.*}" -lt "$R_TURN" ] && set -- "$@" "$r_t"
 	done
 	[ $# -eq 0 ] || rm -rf -- "$@"
 }
 
 r_pause() {
 	sleep 0.1 || sleep 1
+}
+
+# r_claim FILE: makes it, empty; fails where it is there
+r_claim() {
+	set -C
+	true >"$1"
+	r_made=$?
+	set +C
+	return $r_made
 }
 
 # r_take_turn: waits until nobody else applies anything here
@@ -66,18 +92,21 @@ r_take_turn() {
 		r_last_turn
 		if [ "$R_LAST" -eq 0 ] || r_turn_is_over "$R_LAST"; then
 			# What a killed runner has started may take a moment to end.
-			[ "$R_LAST" -eq 0 ] || [ -e "$R_ROOM/turns/$R_LAST/over" ] || r_pause
+			[ "$R_LAST" -eq 0 ] || [ -e "$R_ROOM/turns/$R_LAST.over" ] || r_pause
 			R_TURN=$((R_LAST + 1))
 			r_born $$
-			if mkdir "$R_ROOM/turns/$R_TURN"; then
-				echo "$$ $R_BORN" >"$R_ROOM/turns/$R_TURN/by" || return
+			if r_claim "$R_ROOM/turns/$R_TURN"; then
+				true >"$R_ROOM/turns/$R_TURN.by-$$-$R_BORN" || {
+					rm -f "$R_ROOM/turns/$R_TURN"
+					return 1
+				}
 				r_last_turn
 				if [ "$R_LAST" -eq "$R_TURN" ]; then
 					r_drop_turns
 					return 0
 				fi
 				# The number was free again, because a later turn has come.
-				rm -rf "$R_ROOM/turns/$R_TURN"
+				rm -f "$R_ROOM/turns/$R_TURN" "$R_ROOM/turns/$R_TURN".*
 			fi
 			r_last_turn
 			[ "$R_LAST" -ge "$R_TURN" ] || return
@@ -92,13 +121,20 @@ r_take_turn() {
 # begun
 r_read_mark() {
 	R_DONE= r_i= r_b= r_n=
-	while read -r r_x r_y r_z; do
+	read -r r_i r_b r_n <"$R_ROOM/progress"
+	# Where a runner of before has noted it, in lines.
+	[ "${r_i:--}" != - ] || while read -r r_x r_y r_z; do
 		r_i=$r_x r_b=$r_y r_n=$r_z
 	done <"$R_ROOM/applied"
 	[ "$r_i" = "$R_ID" ] || return 0
 	[ "$r_b" -eq "$R_BATCH" ] && R_DONE=$r_n
 	[ "$R_DONE" = done ] || [ "$r_b" -gt "$R_BATCH" ] && R_DONE=all
 	return 0
+}
+
+# r_progress NUMBER: the line is done
+r_progress() {
+	printf '%-79s\n' "$R_ID $R_BATCH $1" 1<>"$R_ROOM/progress"
 }
 
 # r_drop_inputs: what was put for a call that never came. When that was is told by ctime, because
@@ -125,16 +161,28 @@ r_begin_batch() {
 		fi
 	done
 	[ -z "$r_inputs" ] || r_drop_inputs
-	for r_q in "$R_ROOM/stage" "./.sandboxfs-stage" "$R_ROOM/refused"; do
+	for r_q in "$R_ROOM/stage" "./.sandboxfs-stage" "$R_ROOM/refused" "$R_ROOM/applied"; do
 		[ -e "$r_q" ] && set -- "$@" "$r_q"
 	done
 	[ $# -eq 0 ] || rm -rf -- "$@"
-	echo "$R_ID $R_BATCH 0" >"$R_ROOM/applied.new" && mv -f "$R_ROOM/applied.new" "$R_ROOM/applied"
+	r_progress 0 || R_UNNOTED=1
 }
 
 # r_halt WHY: nothing more is done of the batch
 r_halt() {
-	[ -n "$R_STOP" ] || R_STOP=$1
+	[ -z "$R_STOP" ] || return 0
+	R_STOP=$1
+	case $R_WHY$1 in
+	121*": No space left on device") R_WHY=28 ;;
+	121*"uota exceeded") R_WHY=122 ;;
+	esac
+}
+
+# r_halt_unwritten: the same, because the room cannot be written
+r_halt_unwritten() {
+	r_reason 121 "$R_ROOM cannot be written"
+	R_WHY=$R_ERRNO
+	r_halt "$R_TEXT"
 }
 
 # r_miss WHAT: the same, because that is not there; by 116 the host knows that it is to be put again
@@ -153,20 +201,23 @@ r_give_up() {
 # r_apply ID BATCH [NUMBER]: the lines are in the file of that number, or in r_batch
 r_apply() {
 	R_ID=$1 R_BATCH=$2
-	R_WHY=121 R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN=
+	R_WHY=121 R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN= R_UNNOTED=
 	r_enter || r_give_up 2 "the tree is gone"
-	r_take_turn || r_give_up 121 "cannot apply what was changed: no turn in $R_ROOM"
+	r_take_turn || {
+		r_reason 121 "no turn in $R_ROOM"
+		r_give_up "$R_ERRNO" "cannot apply what was changed: $R_TEXT"
+	}
 	r_read_mark
 	if [ -z "$R_DONE" ]; then
 		R_DONE=0
-		r_begin_batch || r_halt "$R_ROOM cannot be written"
+		r_begin_batch
 	elif [ "$R_DONE" != all ]; then
 		R_HALF=1
 	fi
 	R_ALL=
 	[ "$R_DONE" = all ] && R_ALL=1 R_DONE=9999999999
 	r_run_lines "$3"
-	true >"$R_ROOM/turns/$R_TURN/over"
+	true >"$R_ROOM/turns/$R_TURN.over"
 	[ -z "$R_STOP" ] || r_give_up "$R_WHY" "cannot apply what was changed: $R_STOP"
 	[ -s "$R_ROOM/refused" ] && cat "$R_ROOM/refused" >&3
 	return 0
@@ -174,12 +225,6 @@ r_apply() {
 
 # r_run_lines [NUMBER]
 r_run_lines() {
-	[ -z "$R_STOP" ] || return
-	if ! true >>"$R_ROOM/applied"; then
-		r_halt "$R_ROOM cannot be written"
-		return
-	fi
-	exec 4>>"$R_ROOM/applied"
 	if [ -z "$1" ]; then
 		r_batch
 	elif [ -f "$R_IN/$1" ]; then
@@ -187,16 +232,21 @@ r_run_lines() {
 	elif [ -z "$R_ALL" ]; then
 		r_miss "what is to be done"
 	fi
-	if [ -z "$R_ALL$R_STOP" ]; then
-		echo "$R_ID $R_BATCH done" >&4 || r_halt "$R_ROOM cannot be written"
-	fi
-	exec 4>&-
+	[ -n "$R_ALL$R_STOP" ] || r_progress done || r_halt_unwritten
 	[ -z "$R_STAGE" ] || [ -n "$R_STOP" ] || rm -rf "$R_STAGE"
 }
 
-# r_skip NUMBER: whether the line is not to be done; else it is the one that is at work
+# r_skip NUMBER [1]: whether the line is not to be done; else it is the one that is at work. 1: it
+# removes, which makes room, and may be done again: so it is done although what was done before it
+# could not be noted.
 r_skip() {
 	[ -n "$R_STOP" ] || [ "$1" -le "$R_DONE" ] && return
+	[ -z "$R_UNNOTED" ] || if r_progress "$R_NUMBER"; then
+		R_UNNOTED=
+	elif [ -z "$2" ]; then
+		r_halt_unwritten
+		return 0
+	fi
 	R_NUMBER=$1
 	return 1
 }
@@ -204,14 +254,14 @@ r_skip() {
 # r_note: the line at work is done
 r_note() {
 	R_HALF=
-	[ -n "$R_STOP" ] || echo "$R_ID $R_BATCH $R_NUMBER" >&4 || r_halt "$R_ROOM cannot be written"
+	[ -n "$R_STOP" ] || r_progress "$R_NUMBER" || R_UNNOTED=1
 }
 
 # r_refused PATH WHY: false
 r_refused() {
 	case $2 in
-	*": No space left on device" | *": Disk quota exceeded" | *": Read-only file system" | \
-		*": Input/output error")
+	*": No space left on device" | *"uota exceeded" | *": Read-only file system" | \
+		*": Input/output error" | *": I/O error")
 		r_halt "$2"
 		;;
 	*) printf '%s\0%s' "${1#./}" "$2" | r_frame N - "$R_NUMBER" "$R_BATCH" 3>>"$R_ROOM/refused" ;;
@@ -246,7 +296,7 @@ r_do_mkdir() {
 
 # r_do_rm NUMBER PATH...
 r_do_rm() {
-	r_skip "$1" && return
+	r_skip "$1" 1 && return
 	shift
 	rm -f -- "$@" || for r_q; do
 		r_try rm -f -- "$r_q"
@@ -256,7 +306,7 @@ r_do_rm() {
 
 # r_do_rmdir NUMBER PATH...
 r_do_rmdir() {
-	r_skip "$1" && return
+	r_skip "$1" 1 && return
 	shift
 	rmdir -- "$@" || for r_q; do
 		! r_is_there "$r_q" || r_try rmdir -- "$r_q"

@@ -66,6 +66,17 @@ r_fail() {
 	r_say F - "$1" "${3:-0}" 0 "$2"
 }
 
+# r_reason ERRNO SENTENCE: why a file of the room cannot be made or written. R_ERRNO and R_TEXT are
+# these, or say that the disk is full.
+r_reason() {
+	R_ERRNO=$1 R_TEXT=$2
+	case $({ echo | cat >"$R_ROOM/try.$$"; } 2>&1) in
+	*"No space left on device") R_ERRNO=28 R_TEXT="$2: the disk there is full" ;;
+	*"uota exceeded") R_ERRNO=122 R_TEXT="$2: the disk quota there is used up" ;;
+	esac
+	rm -f "$R_ROOM/try.$$"
+}
+
 # r_raw WORD SCRIPT: runs it in the tree. D: its standard output, A its exit status; E: what it has
 # complained of. What runs twice is done twice.
 r_raw() {
@@ -90,3 +101,9 @@ r_end() {
 
 [ -d "$R_ROOM" ] || mkdir -p -m 700 "$R_ROOM" ||
 	r_fail 121 "$R_ROOM, the directory of sandboxfs there, cannot be made"
+# As apply.sh has it. It has its block before the disk is full.
+[ -e "$R_ROOM/progress" ] || {
+	set -C
+	printf '%-79s\n' "- 0 0" >"$R_ROOM/progress"
+	set +C
+}

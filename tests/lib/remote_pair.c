@@ -372,7 +372,7 @@ static char *whole_script(struct pair *p)
 		remote_text_printf(&t,
 		                   "r_k=0\nr_note() {\nr_k=$((r_k + 1))\n"
 		                   "[ $r_k -lt %zu ] || kill -9 $$\n"
-		                   "echo \"$R_ID $R_BATCH $R_NUMBER\" >&4\n}\n",
+		                   "r_progress \"$R_NUMBER\"\n}\n",
 		                   p->break_at);
 	remote_text_add(&t, p->script);
 	remote_text_add(&t, "r_end\n");
@@ -476,7 +476,16 @@ static size_t count_lines(const char *text, const char *word)
 
 size_t pair_frames(const struct pair *p, char kind)
 {
-	return p->answer ? count_lines(p->answer, (char[]){kind, '\0'}) : 0;
+	static const char *const forms[] = {"", "t", "h", "z", "zh"};
+	size_t n = 0;
+
+	for (size_t i = 0; p->answer && i < SBX_ARRAY_SIZE(forms); i++) {
+		char word[8];
+
+		snprintf(word, sizeof(word), "%c%s", kind, forms[i]);
+		n += count_lines(p->answer, word);
+	}
+	return n;
 }
 
 size_t pair_lines(const struct pair *p, const char *word)

@@ -7,9 +7,11 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -711,6 +713,126 @@ static void a_socket_that_is_refused_is_known_by_its_number(void **state)
 	pair_end(&p);
 }
 
+/* ---- a full disk there ---- */
+
+/* Tree and room of P are on a disk of 3 MiB. False: there is no such. */
+static bool small_disk(struct pair *p)
+{
+	static bool apart;
+	const char *const parts[] = {"there", "room"};
+
+	if (!apart && (unshare(geteuid() ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS) < 0 ||
+	               mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0))
+		return false;
+	apart = true;
+	scratch_mkdir(scratch_path("disk"));
+	if (mount("none", scratch_path("disk"), "tmpfs", 0, "size=3m") < 0)
+		return false;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(parts); i++) {
+		char path[256];
+
+		snprintf(path, sizeof(path), "%s", scratch_path("%s", parts[i]));
+		scratch_mkdir(scratch_path("disk/%s", parts[i]));
+		assert_int_equal(
+		        mount(scratch_path("disk/%s", parts[i]), path, NULL, MS_BIND, NULL), 0);
+	}
+	pair_set_room(p, scratch_path("room"));
+	close(p->there);
+	p->there = open(scratch_path("there"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(p->there >= 0);
+	return true;
+}
+
+static void drop_disk(void)
+{
+	umount2(scratch_path("there"), MNT_DETACH);
+	umount2(scratch_path("room"), MNT_DETACH);
+	umount2(scratch_path("disk"), MNT_DETACH);
+}
+
+/* Until the disk has no block left. */
+static void fill_there(const struct pair *p, const char *name)
+{
+	static const char block[4096];
+	int fd = openat(p->there, name, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	while (write(fd, block, sizeof(block)) > 0)
+		continue;
+	close(fd);
+}
+
+static const char *const disk_shells[] = {"sh", "bash --posix", "busybox sh"};
+
+/* With each shell there is. */
+static void on_small_disks(void (*play_on)(struct pair *p))
+{
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(disk_shells); i++) {
+		struct pair p;
+		bool ok;
+
+		scratch_remove();
+		scratch_make();
+		pair_begin(&p, disk_shells[i]);
+		ok = small_disk(&p);
+		if (ok) {
+			play_on(&p);
+			pair_compare(&p);
+		}
+		pair_end(&p);
+		drop_disk();
+		if (!ok)
+			skip_because("no file system can be mounted");
+	}
+}
+
+static void remove_from_full_disk(struct pair *p)
+{
+	assert_true(pair_create(p, "hog", ""));
+	assert_true(pair_create(p, "a", "a"));
+	assert_true(pair_mkdir(p, "d"));
+	pair_send_all(p);
+	fill_there(p, "hog");
+	/* What needs no block is done as well. */
+	assert_true(pair_rename(p, "a", "b", 0));
+	assert_true(pair_mkdir(p, "e"));
+	pair_send_all(p);
+	assert_int_equal(pair_frames(p, 'N'), 0);
+	assert_true(pair_unlink(p, "hog"));
+	assert_true(pair_rmdir(p, "d"));
+	pair_send_all(p);
+	assert_int_equal(pair_frames(p, 'N'), 0);
+}
+
+static void what_needs_no_block_is_done_on_a_full_disk(void **state)
+{
+	(void)state;
+	on_small_disks(remove_from_full_disk);
+}
+
+/* As where the runner's own file could not be written before. */
+static void remove_unnoted(struct pair *p)
+{
+	char path[300];
+
+	assert_true(pair_create(p, "hog", ""));
+	assert_true(pair_create(p, "a", "a"));
+	pair_send_all(p);
+	snprintf(path, sizeof(path), "%s/progress", p->room);
+	assert_int_equal(truncate(path, 0), 0);
+	fill_there(p, "hog");
+	assert_true(pair_unlink(p, "hog"));
+	assert_true(pair_rename(p, "a", "b", 0));
+	pair_send_all(p);
+	assert_int_equal(pair_frames(p, 'N'), 0);
+}
+
+static void what_is_removed_need_not_be_noted(void **state)
+{
+	(void)state;
+	on_small_disks(remove_unnoted);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -729,6 +851,8 @@ int main(void)
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
 	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
 	        CASE(a_socket_that_is_refused_is_known_by_its_number),
+	        CASE(what_needs_no_block_is_done_on_a_full_disk),
+	        CASE(what_is_removed_need_not_be_noted),
 	        cmocka_unit_test(a_break_behind_each_step_changes_nothing),
 	        cmocka_unit_test(random_steps_in_sh),
 	        cmocka_unit_test(random_steps_in_bash),
