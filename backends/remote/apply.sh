@@ -219,8 +219,18 @@ r_apply() {
 	r_run_lines "$3"
 	true >"$R_ROOM/turns/$R_TURN.over"
 	[ -z "$R_STOP" ] || r_give_up "$R_WHY" "cannot apply what was changed: $R_STOP"
-	[ -s "$R_ROOM/refused" ] && cat "$R_ROOM/refused" >&3
-	return 0
+	r_tell_refused
+}
+
+# r_tell_refused: of a line that a runner was killed at, or that had no room, the end is missing.
+# Its step was not noted, and so is done again.
+r_tell_refused() {
+	[ -s "$R_ROOM/refused" ] || return 0
+	while IFS= read -r r_line; do
+		case $r_line in
+		*" .") printf '%s\n' "${r_line% .}" ;;
+		esac
+	done <"$R_ROOM/refused" >&3
 }
 
 # r_run_lines [NUMBER]
@@ -257,14 +267,18 @@ r_note() {
 	[ -n "$R_STOP" ] || r_progress "$R_NUMBER" || R_UNNOTED=1
 }
 
-# r_refused PATH WHY: false
+# r_refused PATH WHY: false. The frame is kept in a line that ends in " .", for all answers.
 r_refused() {
 	case $2 in
 	*": No space left on device" | *"uota exceeded" | *": Read-only file system" | \
 		*": Input/output error" | *": I/O error")
 		r_halt "$2"
 		;;
-	*) printf '%s\0%s' "${1#./}" "$2" | r_frame N - "$R_NUMBER" "$R_BATCH" 3>>"$R_ROOM/refused" ;;
+	*)
+		r_text=$(printf '%s\0%s' "${1#./}" "$2" | r_encode)
+		printf '\nN%s - %s %s 0 %s .\n' "$R_FORM" "$R_NUMBER" "$R_BATCH" "$r_text" \
+			>>"$R_ROOM/refused" || r_halt_unwritten
+		;;
 	esac
 	return 1
 }

@@ -652,6 +652,41 @@ static void what_cannot_be_done_is_told_and_passed_over(void **state)
 	pair_end(&p);
 }
 
+/* A runner is killed while it writes down what was refused. */
+static void a_torn_refusal_is_not_told(void **state)
+{
+	const struct remote_frame *f;
+	struct remote_reply reply;
+	struct sbx_error err;
+	struct pair p;
+	struct stat st;
+	size_t at = 0;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_create(&p, "a", "a");
+	pair_create(&p, "b", "b");
+	pair_send_all(&p);
+	assert_int_equal(unlink(scratch_path("there/a")), 0);
+	assert_int_equal(unlink(scratch_path("there/b")), 0);
+	pair_rename(&p, "a", "c", 0);
+	pair_rename(&p, "b", "d", 0);
+	p.break_at = 1;
+	assert_false(pair_send(&p));
+	assert_int_equal(stat(scratch_path("room/refused"), &st), 0);
+	assert_int_equal(truncate(scratch_path("room/refused"), st.st_size - 5), 0);
+	p.break_at = 0;
+	assert_true(pair_send(&p));
+	if (remote_reply_read(p.answer, p.answer_n, &reply, &err))
+		fail_msg("%s:\n%s", err.text, p.answer);
+	f = remote_reply_next(&reply, &at, REMOTE_STEP, NULL);
+	assert_non_null(f);
+	assert_string_equal(f->bytes, "b");
+	assert_null(remote_reply_next(&reply, &at, REMOTE_STEP, NULL));
+	remote_reply_release(&reply);
+	pair_end(&p);
+}
+
 static void a_move_that_cannot_be_done_is_known_by_its_number(void **state)
 {
 	const struct remote_frame *f;
@@ -849,6 +884,7 @@ int main(void)
 	        CASE(what_was_put_in_vain_is_removed),
 	        CASE(a_tree_that_its_owner_may_not_enter_is_changed),
 	        CASE(what_cannot_be_done_is_told_and_passed_over),
+	        CASE(a_torn_refusal_is_not_told),
 	        CASE(a_move_that_cannot_be_done_is_known_by_its_number),
 	        CASE(a_socket_that_is_refused_is_known_by_its_number),
 	        CASE(what_needs_no_block_is_done_on_a_full_disk),
