@@ -322,6 +322,8 @@ void remote_jobs_signal(struct sbx_job *caller, int sig)
 	if (!job || sig < 1 || sig > 64)
 		return;
 	job->signals |= UINT64_C(1) << (sig - 1);
+	if (sig == SIGKILL && !job->killed_ns)
+		job->killed_ns = sbx_now_ns();
 	if (!job->entered || job->state == JOB_ENDING)
 		return;
 	if (job->state >= JOB_STARTING) {

@@ -271,14 +271,20 @@ static void reap(struct job *job)
 	remote_text_word(&job->jobs->drops.ended, job->id);
 }
 
+static void add_kill(const struct job *job, int sig, struct remote_text *body)
+{
+	remote_text_add(body, "r_kill");
+	remote_text_word(body, job->id);
+	remote_text_printf(body, " %d\n", sig);
+}
+
 /* The same of one that nobody asks for any more, and that may have begun all the same. */
 static void reap_lost(struct job *job)
 {
 	struct remote_text *lines = &job->jobs->drops.lost;
 
-	remote_text_add(lines, "r_kill");
-	remote_text_word(lines, job->id);
-	remote_text_printf(lines, " %d\nr_reap", SIGKILL);
+	add_kill(job, SIGKILL, lines);
+	remote_text_add(lines, "r_reap");
 	remote_text_word(lines, job->id);
 	remote_text_add(lines, "\n");
 }
@@ -540,15 +546,39 @@ static void pause_before_poll(struct remote_jobs *j, uint64_t ms)
 		sbx_loop_timer_set(j->config.loop, &j->pause, ms);
 }
 
+/*
+ * A call has failed. Nobody waits for the end of a job that was killed for as long as a silent
+ * machine may keep it: the lines that kill it go with every poll until one is answered.
+ */
+static void lose_killed(struct remote_jobs *j)
+{
+	const uint64_t now = sbx_now_ns();
+
+	for (struct job *job = j->first; job; job = job->next) {
+		const uint64_t since = job->killed_ns > j->heard_ns ? job->killed_ns : j->heard_ns;
+
+		if (job->state != JOB_RUNNING || !job->killed_ns ||
+		    now - since < remote_deadline(DEADLINE_MS) * 1000000)
+			continue;
+		reap_lost(job);
+		job_end_soon(job, SBX_END_LOST, ETIMEDOUT,
+		             "the machine does not answer; the command is killed there as soon as "
+		             "it does");
+	}
+}
+
 static void poll_failed(struct remote_jobs *j, int code, const struct sbx_error *err)
 {
 	const uint64_t silent_s = (sbx_now_ns() - j->heard_ns) / 1000000000;
 	const unsigned n = j->poll_failures < 8 ? j->poll_failures++ : 8;
 	const uint64_t ms = (uint64_t)AGAIN_MS << n;
 
-	if (code == -ESTALE)
+	if (code == -ESTALE) {
 		lose_all(j, ESTALE, err->text);
-	else if (silent_s >= j->config.lease_s)
+		return;
+	}
+	lose_killed(j);
+	if (silent_s >= j->config.lease_s)
 		lose_all(j, ETIMEDOUT,
 		         "the machine has not answered for as long as it lets a job run");
 	else
@@ -583,6 +613,10 @@ static void poll_done(struct remote_call *call, int code, struct remote_reply *r
 
 	j->polling = false;
 	reap_answered(j, &j->poll_drops, code);
+	for (struct job *job = j->first; job; job = job->next) {
+		job->again |= code ? job->went : 0;
+		job->went = 0;
+	}
 	if (code)
 		poll_failed(j, code, err);
 	else
@@ -590,18 +624,23 @@ static void poll_done(struct remote_call *call, int code, struct remote_reply *r
 	jobs_unref(j);
 }
 
-/* Signals whose call has failed, and how far each job has been read. */
+/* Signals whose call has failed. */
+static void add_kills(struct remote_jobs *j, struct remote_text *body)
+{
+	for (struct job *job = j->first; job; job = job->next) {
+		for (int sig = 1; sig <= 64; sig++)
+			if (job->again >> (sig - 1) & 1)
+				add_kill(job, sig, body);
+		job->went = job->again;
+		job->again = 0;
+	}
+}
+
+/* How far each job has been read. */
 static void add_poll(struct remote_jobs *j, unsigned n, uint64_t wait_ms, struct remote_text *body)
 {
 	const uint64_t share = ANSWER_MAX / 2 / n;
 
-	for (struct job *job = j->first; job; job = job->next)
-		if (job->again) {
-			remote_text_add(body, "r_kill");
-			remote_text_word(body, job->id);
-			remote_text_printf(body, " %d\n", job->again);
-			job->again = 0;
-		}
 	remote_text_printf(body, "r_poll %llu %llu", (unsigned long long)wait_ms,
 	                   (unsigned long long)(share < BYTES_MAX ? share : BYTES_MAX));
 	for (struct job *job = j->first; job; job = job->next)
@@ -622,7 +661,8 @@ static void begin_poll(struct remote_jobs *j)
 	/* A poll counts as asking when it begins. */
 	if (wait_ms > (uint64_t)j->config.lease_s * 1000 / 3)
 		wait_ms = (uint64_t)j->config.lease_s * 1000 / 3;
-	if (!n || j->failed.code)
+	/* Where nobody runs any more, there may still be some to be killed. */
+	if ((!n && !(j->drops.lost.n && j->detaches)) || j->failed.code)
 		return;
 	j->polling = true;
 	j->poll_seen = j->config.seen(j->config.data);
@@ -633,7 +673,9 @@ static void begin_poll(struct remote_jobs *j)
 	                               .done = poll_done,
 	                               .data = j};
 	add_reap(j, &j->poll.body, &j->poll_drops);
-	add_poll(j, n, wait_ms, &j->poll.body);
+	add_kills(j, &j->poll.body);
+	if (n)
+		add_poll(j, n, wait_ms, &j->poll.body);
 	remote_tree_ask(j->config.tree, &j->poll.body);
 	jobs_ref(j);
 	remote_call_begin(j->link, &j->poll);
@@ -668,16 +710,20 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
                       const struct sbx_error *err)
 {
 	struct killing *k = call->data;
+	struct remote_jobs *j = k->job->jobs;
 
 	(void)err;
 	if (k->asks && code)
-		remote_tree_distrust(k->job->jobs->config.tree);
+		remote_tree_distrust(j->config.tree);
 	else if (k->asks)
-		take_over(k->job->jobs, reply, k->seen, NULL);
-	if (code && k->job->again != SIGKILL)
-		k->job->again = k->sig;
+		take_over(j, reply, k->seen, NULL);
 	if (k->sig == SIGKILL)
-		remote_works_end(&k->job->jobs->kills);
+		remote_works_end(&j->kills);
+	if (code) {
+		k->job->again |= UINT64_C(1) << (k->sig - 1);
+		lose_killed(j);
+		poll_soon(j);
+	}
 	job_unref(k->job);
 	free(k);
 }
@@ -736,9 +782,7 @@ static void send_kill(struct job *job, int sig, bool asks)
 	                      .sig = sig,
 	                      .asks = asks,
 	                      .seen = j->config.seen(j->config.data)};
-	remote_text_add(&k->call.body, "r_kill");
-	remote_text_word(&k->call.body, job->id);
-	remote_text_printf(&k->call.body, " %d\n", sig);
+	add_kill(job, sig, &k->call.body);
 	if (asks)
 		remote_tree_ask(j->config.tree, &k->call.body);
 	if (sig == SIGKILL)

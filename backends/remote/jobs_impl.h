@@ -62,7 +62,9 @@ struct job {
 	bool carries;           /* its start brings what the host has changed */
 	uint64_t got[2];
 	uint64_t signals;          /* sent, as bits */
-	int again;                 /* the signal whose call has failed; 0: none */
+	uint64_t again;            /* those whose call has failed */
+	uint64_t went;             /* those of them that are in the poll that is under way */
+	uint64_t killed_ns;        /* when it was sent SIGKILL; 0: it was not */
 	struct sbx_timer patience; /* with a start whose time is over there */
 	bool entered, started;
 	bool counted; /* among those that make the sandbox busy */

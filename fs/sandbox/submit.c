@@ -6,6 +6,9 @@
 
 #include "fs/job/wait.h"
 #include "fs/sandbox/backend_work.h"
+#include "fs/sandbox/registry.h"
+
+#define LET_GO_MS 1000 /* after which a client that is killed does not wait for its command */
 
 void sbx_submission_init(struct sbx_submission *s)
 {
@@ -14,8 +17,13 @@ void sbx_submission_init(struct sbx_submission *s)
 
 void sbx_submission_finish(struct sbx_submission *s)
 {
-	assert(!s->job);
+	assert(!s->job && !s->patience.due_ns);
 	pthread_mutex_destroy(&s->lock);
+}
+
+static struct sbx_loop *loop_of(const struct sbx_submission *s)
+{
+	return sbx_registry_loop(s->box->registry);
 }
 
 /* [loop] The job has ended (exec) or runs (spawn, run), or could not be started. */
@@ -28,6 +36,7 @@ static void moved(struct sbx_jobrec *job, void *data)
 	assert(s->job == job);
 	s->job = NULL;
 	pthread_mutex_unlock(&s->lock);
+	sbx_loop_timer_cancel(loop_of(s), &s->patience);
 	s->done(job, sbx_job_start_error(job, &err), &err, s->data);
 }
 
@@ -46,10 +55,8 @@ static int start(struct sbx_submission *s, struct sbx_jobrec **failed, struct sb
 		return r;
 	}
 	s->job = job;
-	if (s->kind == SBX_JOB_EXEC)
-		sbx_job_on_ended(job, moved, s);
-	else
-		sbx_job_on_started(job, moved, s);
+	s->waiter = s->kind == SBX_JOB_EXEC ? sbx_job_on_ended(job, moved, s)
+	                                    : sbx_job_on_started(job, moved, s);
 	return 1;
 }
 
@@ -129,6 +136,24 @@ int sbx_submit(struct sbx_submission *s, struct sbx_request *req, struct sbx_job
 	return r;
 }
 
+/* The job goes on to its end without who has submitted it. */
+static void let_go(struct sbx_timer *t)
+{
+	struct sbx_submission *s = t->data;
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct sbx_jobrec *job;
+
+	pthread_mutex_lock(&s->lock);
+	job = s->job;
+	s->job = NULL;
+	pthread_mutex_unlock(&s->lock);
+	sbx_job_forget_waiter(job, s->waiter);
+	/* Who handles the signal would repeat the request after EINTR. */
+	sbx_fail(&err, ETIMEDOUT, "job %s was killed with its client, and has not ended yet",
+	         sbx_job_name(job));
+	s->done(job, -ETIMEDOUT, &err, s->data);
+}
+
 void sbx_submission_cancel(struct sbx_submission *s)
 {
 	struct sbx_jobrec *job;
@@ -138,7 +163,12 @@ void sbx_submission_cancel(struct sbx_submission *s)
 	sbx_work_cancel(&s->track.work);
 	job = s->job ? sbx_job_ref(s->job) : NULL;
 	pthread_mutex_unlock(&s->lock);
-	if (job)
-		sbx_job_kill(job, SIGKILL);
+	if (!job)
+		return;
+	sbx_job_kill(job, SIGKILL);
+	if (!s->patience.due_ns) {
+		s->patience = (struct sbx_timer){.fn = let_go, .data = s};
+		sbx_loop_timer_set(loop_of(s), &s->patience, LET_GO_MS);
+	}
 	sbx_job_unref(job);
 }

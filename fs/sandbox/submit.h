@@ -8,6 +8,9 @@
 #include <pthread.h>
 
 #include "fs/sandbox/track.h"
+#include "sandboxfs/loop.h"
+
+struct sbx_job_waiter;
 
 /* Embedded by the submitter. It carries one request at a time. */
 struct sbx_submission {
@@ -25,6 +28,8 @@ struct sbx_submission {
 	struct sbx_request request;
 	struct sbx_track_start track;
 	struct sbx_jobrec *job; /* between its start and done */
+	struct sbx_job_waiter *waiter;
+	struct sbx_timer patience; /* with a job that was cancelled; loop thread */
 	bool cancelled;
 };
 
@@ -38,7 +43,11 @@ void sbx_submission_finish(struct sbx_submission *s);
  */
 int sbx_submit(struct sbx_submission *s, struct sbx_request *req, struct sbx_jobrec **failed,
                struct sbx_error *err);
-/* Kills the job, or lets none start; done follows all the same. Any thread. */
+/*
+ * Kills the job, or lets none start; done follows all the same. Where the end of the job does not
+ * come within a second, as of one on a machine that is silent, done comes without it, with
+ * ETIMEDOUT: no client may be kept from its own end for longer. [loop]
+ */
 void sbx_submission_cancel(struct sbx_submission *s);
 
 #endif

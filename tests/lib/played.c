@@ -116,7 +116,7 @@ void sbx_spawner_signal(struct sbx_job *caller, int sig)
 	if (!job)
 		return;
 	atomic_fetch_or(&job->signals, bit);
-	if (sig == SIGKILL || !(job->by->survives & bit))
+	if (!(job->by->survives & bit))
 		played_ended(job, SBX_END_SIGNALED, sig);
 }
 

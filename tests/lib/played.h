@@ -36,7 +36,7 @@ struct played {
 	/* The test may set these while no command is being started: */
 	int refuse;              /* exec fails with this negative errno, 0: it does not */
 	const char *refuse_text; /* and with this sentence, NULL: none */
-	uint64_t survives;       /* signals that do not end a job, bits as above; never KILL */
+	uint64_t survives;       /* signals that do not end a job, bits as above */
 	void (*on_exec)(struct played_job *job); /* within exec; may be NULL */
 	/* Seen by the test: */
 	struct played_job *_Atomic last; /* the last one started; all are freed at the end */

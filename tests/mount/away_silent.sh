@@ -125,6 +125,47 @@ killed() {
 	refuse test -f "$ROOM/second"
 }
 
+# A command that has said something runs in a, and its machine falls silent.
+silenced_while() {
+	until grep -q said "$MNT/a/ctl/jobs/$1/stdout" 2>/dev/null; do tick; done
+	silence
+}
+
+# A dev server, whose client is killed: neither goes on for longer than the machine is silent.
+killed_client() {
+	rm -f "$ROOM/silenced"
+	mkdir "$MNT/a/ctl/jobs/server"
+	"$TOOL" kill-client "$MNT/a/ctl/jobs/server/exec" 9 "$ROOM/silenced" \
+		sh -c "echo said; exec sleep $LONG" >"$ROOM/client" &
+	silenced_while server
+	touch "$ROOM/silenced"
+	until [ -s "$ROOM/client" ]; do tick; done
+	same 'signal 9 quickly' "$(cat "$ROOM/client")"
+	like 'ETIMEDOUT: * was killed with its client*' "$(cat "$MNT/a/ctl/error")"
+	like '* lost *' "$(cat "$MNT/a/ctl/jobs/server/wait")"
+	like '*"error":"the machine does not answer; the command is killed there*' \
+		"$(cat "$MNT/a/ctl/jobs/server/result")"
+	same said "$(cat "$MNT/a/ctl/jobs/server/stdout")"
+	"$TOOL" pids "$LONG" >/dev/null
+	faults
+	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
+}
+
+# What it had said is told, though its end is not.
+timed_out() {
+	mkdir "$MNT/a/ctl/jobs/timed"
+	printf '{"argv":["sh","-c","echo said; exec sleep %s"],"timeout_ms":4000}' "$LONG" \
+		>"$ROOM/request"
+	(cat "$ROOM/request" >"$MNT/a/ctl/jobs/timed/exec" && touch "$ROOM/over") &
+	silenced_while timed
+	until [ -f "$ROOM/over" ]; do tick; done
+	like '124 timeout *' "$(cat "$MNT/a/ctl/jobs/timed/status")"
+	same said "$(cat "$MNT/a/ctl/jobs/timed/stdout")"
+	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
+	faults
+	until sync "$MNT/a" 2>/dev/null; do tick; done
+}
+
 # milliseconds COMMAND...
 milliseconds() {
 	from=$(date +%s%N)
@@ -194,6 +235,8 @@ claim "an fsync that is killed ends at once" killed fsync README.md
 claim "and a snapshot" killed write ctl/snapshot
 faults
 claim "it is verified once at a time, however long that takes" verified_once
+claim "a client that is killed does not wait for its command, which dies there" killed_client
+claim "what is over its time ends" timed_out
 silence
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once

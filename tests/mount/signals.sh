@@ -15,7 +15,12 @@ fatal() {
 	like "signal $1 quickly" "$("$TOOL" kill-client "$MNT/a/ctl/exec" "$1" "$MNT/a/started" \
 		sh -c "touch started; sleep $LONG")"
 	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
-	read -r code how rest <"$MNT/a/ctl/status"
+	# The client waits for that end for a second.
+	how=running
+	while [ "$how" = running ]; do
+		read -r code how rest <"$MNT/a/ctl/status"
+		tick
+	done
 	same killed "$how"
 }
 

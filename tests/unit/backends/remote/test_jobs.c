@@ -54,7 +54,7 @@ void remote_tree_busy(struct remote_tree *t, bool busy)
 void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 {
 	(void)t;
-	assert(sync_busy);
+	assert(sync_busy || strstr(body->at, "r_kill"));
 	atomic_fetch_add(&asked, 1);
 	remote_text_add(body, lists ? "r_changes '' now\n" : "r_say M - 0 0 0 '" MANIFEST "'\n");
 }
@@ -1393,6 +1393,56 @@ static void a_signal_that_is_lost_is_sent_again(void **state)
 	forget(&r);
 }
 
+/* The kill fails, and so do the polls that bring it again. */
+static void a_signal_survives_polls_that_fail(void **state)
+{
+	static const int signals[] = {SIGTERM, SIGKILL};
+
+	(void)state;
+	machine.fail_code = EKEYREJECTED;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(signals); i++) {
+		struct ran r;
+
+		begin(&r, "echo ready; exec sleep 300");
+		await(&r.outputs, 1);
+		usleep(300000); /* a poll waits there now */
+		machine.fail = 3;
+		send(&r, signals[i]);
+		while (machine.fail == 3)
+			usleep(1000);
+		end_poll();
+		expect_end(&r, SBX_END_SIGNALED, signals[i]);
+		assert_int_equal(machine.fail, 0);
+		forget(&r);
+	}
+}
+
+/* Both, where two are lost. */
+static void no_signal_takes_the_place_of_another(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	begin(&r, "trap 'echo usr1' USR1; trap 'echo usr2' USR2; echo ready; "
+	          "while :; do sleep 0.1; done");
+	await(&r.outputs, 1);
+	usleep(300000);
+	machine.fail_code = EKEYREJECTED;
+	machine.fail = 2;
+	send(&r, SIGUSR1);
+	while (machine.fail == 2)
+		usleep(1000);
+	send(&r, SIGUSR2);
+	while (machine.fail)
+		usleep(1000);
+	end_poll();
+	while (!strstr(r.out[0], "usr1") || !strstr(r.out[0], "usr2"))
+		await(&r.outputs, r.outputs + 1);
+	send(&r, SIGKILL);
+	expect_end(&r, SBX_END_SIGNALED, SIGKILL);
+	forget(&r);
+}
+
 /* ---- what is lost ---- */
 
 static int pid_of(struct ran *r)
@@ -1937,6 +1987,8 @@ int main(void)
 	        test(nothing_that_it_left_lives_on),
 	        test(what_has_not_begun_is_not_started),
 	        test(a_signal_that_is_lost_is_sent_again),
+	        test(a_signal_survives_polls_that_fail),
+	        test(no_signal_takes_the_place_of_another),
 	        test_apart(who_is_not_asked_for_is_killed_and_lost),
 	        test(a_machine_that_is_gone_loses_all_at_once),
 	        test(who_watches_may_die),

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -352,6 +353,35 @@ static void signals_do_not_end_a_write_but_a_fatal_one_ends_its_job(void **state
 	assert_cat_begins("status", "137 killed job=1 ");
 	assert_int_equal(atomic_load(&registry_fixture.runner.execs), 1);
 	sbx_control_release(h);
+}
+
+/* As of a command on a machine that is silent: what is unheard of there may be so for long. */
+static void a_client_that_is_killed_does_not_wait_for_its_command(void **state)
+{
+	static const char *const names[] = {"exec", "run"};
+
+	(void)state;
+	for (size_t i = 0; i < SBX_ARRAY_SIZE(names); i++) {
+		struct sbx_control_handle *h = must_open(names[i], O_RDWR);
+		struct writing w;
+
+		registry_fixture.runner.survives = UINT64_C(1) << (SIGKILL - 1);
+		registry_fixture.runner.on_exec = i == 0 ? registry_fixture.runner.on_exec : NULL;
+		write_begin(&w, h, "hang\n");
+		registry_fixture_settle(&registry_fixture);
+		answer_cancel(&registry_fixture, &w.a, true);
+		answer_cancel(&registry_fixture, &w.a, true);
+		assert_int_equal(write_end(&w), -ETIMEDOUT);
+		assert_error("error", i == 0 ? "ETIMEDOUT: job 1 was killed with its client"
+		                             : "ETIMEDOUT: job 2 was killed with its client");
+		sbx_control_release(h);
+		assert_int_equal(sbx_jobs_running(box->jobs), 1);
+		registry_fixture.runner.survives = 0;
+		played_ended(registry_fixture.runner.last, SBX_END_SIGNALED, SIGKILL);
+		registry_fixture_settle(&registry_fixture);
+		assert_int_equal(sbx_jobs_running(box->jobs), 0);
+		assert_cat_begins(i == 0 ? "jobs/1/status" : "jobs/2/status", "137 killed ");
+	}
 }
 
 static void writes_to_one_open_file_run_one_after_another(void **state)
@@ -1011,6 +1041,7 @@ int main(void)
 	        CASE(exec_stays_refused_after_too_much),
 	        CASE(exec_fail_errno_fails_the_write),
 	        CASE(signals_do_not_end_a_write_but_a_fatal_one_ends_its_job),
+	        CASE(a_client_that_is_killed_does_not_wait_for_its_command),
 	        CASE(writes_to_one_open_file_run_one_after_another),
 	        CASE(repeated_id_runs_nothing),
 	        CASE(spawn_returns_at_the_start_and_tells_the_id),
