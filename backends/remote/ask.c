@@ -142,6 +142,7 @@ int remote_box_ask(struct remote_box *box, struct remote_ask *ask, atomic_bool *
 		remote_text_release(&ask->body);
 		return r;
 	}
+	call.deadline_ms += w.ride.apply_ms;
 	remote_text_add(&call.body, w.ride.body.at ? w.ride.body.at : "");
 	remote_text_add(&call.body, ask->body.at ? ask->body.at : "");
 	call.body.failed |= w.ride.body.failed || ask->body.failed;

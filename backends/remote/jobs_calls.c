@@ -467,7 +467,8 @@ static void send_start(struct job *job)
 	        .answer_max = j->detaches ? 0 : 4 * (size_t)kept_of(job) + ANSWER_ROOM,
 	        .safe = j->detaches,
 	        .does = true,
-	        .deadline_ms = start_wait_ms(job) + remote_deadline(DEADLINE_MS),
+	        .deadline_ms =
+	                start_wait_ms(job) + remote_deadline(DEADLINE_MS) + job->ride.apply_ms,
 	        .done = start_done,
 	        .data = job};
 	if (job->words.input.bytes.size) {
@@ -557,8 +558,12 @@ static void lose_killed(struct remote_jobs *j)
 	for (struct job *job = j->first; job; job = job->next) {
 		const uint64_t since = job->killed_ns > j->heard_ns ? job->killed_ns : j->heard_ns;
 
-		if (job->state != JOB_RUNNING || !job->killed_ns ||
-		    now - since < remote_deadline(DEADLINE_MS) * 1000000)
+		if (!job->killed_ns || now - since < remote_deadline(DEADLINE_MS) * 1000000)
+			continue;
+		/* Its call may be given much time, for what it brings. */
+		if (job->state == JOB_STARTING)
+			remote_call_cancel(&job->start);
+		if (job->state != JOB_RUNNING)
 			continue;
 		reap_lost(job);
 		job_end_soon(job, SBX_END_LOST, ETIMEDOUT,

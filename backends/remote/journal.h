@@ -86,6 +86,7 @@ struct remote_batch {
 	uint64_t number; /* 1.. */
 	struct remote_place *places;
 	size_t n;
+	uint64_t apply_ms; /* that its lines surely take no longer than; of the last round */
 };
 /*
  * [disk] The oldest batch that the machine does not have; what is noted from now on is in a later

@@ -26,6 +26,7 @@ static void end_loaded(struct remote_parcel *p)
 {
 	p->err = SBX_ERROR_INIT;
 	remote_batch_script(p->batch, &p->lines);
+	p->apply_ms = p->batch->apply_ms;
 	end(p, p->lines.failed ? sbx_no_memory(&p->err) : 0);
 }
 

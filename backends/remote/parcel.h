@@ -30,6 +30,7 @@ struct remote_parcel {
 	struct remote_parcel_config config;
 	uint64_t number;          /* of the batch; 0: empty */
 	struct remote_text lines; /* where it is loaded */
+	uint64_t apply_ms;        /* that those surely take no longer than */
 	/* private: */
 	bool cancelled;
 	struct remote_batch *batch; /* the journal's */

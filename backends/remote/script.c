@@ -11,12 +11,15 @@
 
 #define WORDS_MAX 100 /* of one line */
 #define BYTES_MAX 8192
+#define LINE_MS   20 /* that a line takes at most, on a slow machine: some processes; and */
+#define WORD_MS   1  /* each of its words */
 
 /* Lines "VERB NUMBER KEY WORD...", the last of which is not written yet. NUMBER is of the last. */
 struct writer {
 	struct remote_text *out;
 	const char *verb; /* a literal; NULL: no line is begun */
 	size_t number, n;
+	uint64_t ms;
 	struct remote_text key, words;
 	struct remote_text want, path; /* for the next */
 };
@@ -30,6 +33,7 @@ static void end_line(struct writer *w)
 		remote_text_add_n(w->out, w->key.at, w->key.n);
 		remote_text_add_n(w->out, w->words.at, w->words.n);
 		remote_text_add(w->out, "\n");
+		w->ms += LINE_MS + w->n * WORD_MS;
 	}
 	w->verb = NULL;
 	w->words.n = w->key.n = w->n = 0;
@@ -261,6 +265,7 @@ int remote_batch_write(struct remote_batch_all *b)
 	write_items(&w, b);
 	write_touched(&w, b);
 	end_line(&w);
+	b->pub.apply_ms = w.ms;
 	b->steps.failed |= w.key.failed || w.words.failed || w.want.failed || w.path.failed;
 	remote_text_release(&w.key);
 	remote_text_release(&w.words);

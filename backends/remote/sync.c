@@ -135,6 +135,7 @@ void remote_sync_board(struct remote_sync *s, struct remote_ride *ride)
 {
 	ride->sync = s;
 	ride->body = (struct remote_text){0};
+	ride->apply_ms = 0;
 	ride->needs = remote_journal_noted(s->config.journal);
 	ride->batch = ride->seen = 0;
 	ride->carries = false;
@@ -164,6 +165,7 @@ static void set_off(struct remote_sync *s, struct remote_ride *ride)
 	ride->seen = remote_journal_seen(s->config.journal);
 	if (s->parcel.number) {
 		remote_text_add_n(&ride->body, s->parcel.lines.at, s->parcel.lines.n);
+		ride->apply_ms = s->parcel.apply_ms;
 		ride->batch = ride->seen = s->parcel.number;
 		ride->carries = true;
 	}
@@ -401,11 +403,12 @@ static void confirm_begin(struct remote_sync *s)
 {
 	s->confirming = true;
 	remote_works_begin(s->config.works);
-	s->confirm = (struct remote_call){.op = "sync",
-	                                  .safe = true,
-	                                  .deadline_ms = remote_deadline(FLUSH_MS),
-	                                  .done = confirm_called,
-	                                  .data = s};
+	s->confirm =
+	        (struct remote_call){.op = "sync",
+	                             .safe = true,
+	                             .deadline_ms = remote_deadline(FLUSH_MS) + s->parcel.apply_ms,
+	                             .done = confirm_called,
+	                             .data = s};
 	remote_text_add_n(&s->confirm.body, s->parcel.lines.at, s->parcel.lines.n);
 	remote_call_begin(s->link, &s->confirm);
 }
@@ -493,7 +496,7 @@ static void flush_ready(struct remote_ride *ride, int code, const struct sbx_err
 	f->call = (struct remote_call){.op = "sync",
 	                               .body = ride->body,
 	                               .safe = true,
-	                               .deadline_ms = remote_deadline(FLUSH_MS),
+	                               .deadline_ms = remote_deadline(FLUSH_MS) + ride->apply_ms,
 	                               .done = flush_called,
 	                               .data = s};
 	ride->body = (struct remote_text){0};

@@ -36,6 +36,8 @@ struct remote_ride {
 	 */
 	void (*ready)(struct remote_ride *ride, int code, const struct sbx_error *err);
 	struct remote_text body;
+	uint64_t apply_ms; /* that those lines surely take no longer than: the call's deadline is
+	                    * later by so much */
 	/* private: */
 	struct remote_sync *sync;
 	struct remote_ride *next;

@@ -3,6 +3,12 @@
 # What can go wrong at a provider, at each verb: nothing is done twice, nothing is lost, the mount
 # answers, and who has to be told hears which errno it was, and a sentence.
 export SBX_REMOTE_DEADLINE_MS=3000
+# The mv of the machines is slow while there is the file "slow".
+export SBX_DIRS_PATH="$ROOM/own:${SBX_DIRS_PATH:-/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin}"
+mkdir "$ROOM/own"
+printf '#!/bin/sh\n[ ! -e "%s/slow" ] || sleep 0.02\nexec %s "$@"\n' "$ROOM" "$(command -v mv)" \
+	>"$ROOM/own/mv"
+chmod 755 "$ROOM/own/mv"
 
 # once KIND...: a command under such a fault succeeds and has run once.
 once() {
@@ -39,6 +45,19 @@ polled() {
 	faults
 	seq 0 19 | cmp - "$ROOM/out"
 	same ran "$(cat "$MNT/a/ran")"
+}
+
+# The machine takes longer for a host copy than a call may that brings none, and does not fall
+# silent.
+slow() {
+	until_quiet a
+	mkdir "$MNT/a/many"
+	(cd "$MNT/a/many" && seq 600 | xargs mkdir && for i in *; do echo "$i" >"$i/file"; done)
+	touch "$ROOM/slow"
+	same 600 "$(run a sh -c 'ls many/*/file | wc -l')"
+	rm "$ROOM/slow"
+	like '0 exited*' "$(cat "$MNT/a/ctl/status")"
+	rm -r "$MNT/a/many"
 }
 
 # sent KIND...: contents and names arrive all the same.
@@ -259,6 +278,7 @@ claim "two sandboxes" box a b
 faults
 claim "a command runs once, whichever answer is lost, cut or refused" run_once
 claim "also while its output comes" polled
+claim "a command waits for what the host has changed, however much that is" slow
 claim "what was written arrives whole" sent_once
 claim "a lasting fault is told by its errno, and loses nothing" lasting_refusals
 claim "what was put and is lost there is put again" lost_there

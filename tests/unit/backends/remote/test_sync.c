@@ -185,6 +185,7 @@ static void load_end(int code)
 		remote_parcel_release(p);
 	else
 		remote_text_printf(&p->lines, "batch %d\n", (int)p->number);
+	p->apply_ms = 1000000;
 	p->config.loaded(code ? sbx_fail(&err, -code, "it cannot be put") : 0, &err,
 	                 p->config.data);
 }
@@ -358,6 +359,38 @@ static void a_ride_waits_for_nothing_that_was_changed_later(void **state)
 	assert_int_equal(seen, 2);
 }
 
+/* Ten thousand directories take longer than a call that brings none may. */
+static void who_brings_a_batch_has_the_time_for_it(void **state)
+{
+	struct sbx_want w = {.need = SBX_NEED_SENT, .done = want_done, .data = &(int){0}};
+	struct rider first, second, none;
+
+	(void)state;
+	change();
+	board(&first);
+	load_end(0);
+	assert_int_equal(first.ride.apply_ms, 1000000);
+	/* By a call of its own. */
+	change();
+	board(&second);
+	assert_int_equal(ncalls, 1);
+	assert_int_equal(calls[0]->deadline_ms, 1060000);
+	call_end(0);
+	load_end(0);
+	land(&first, 0);
+	land(&second, 0);
+	change();
+	remote_sync_flush(sync_, &w);
+	run_posted();
+	load_end(0);
+	assert_int_equal(ncalls, 1);
+	assert_int_equal(calls[0]->deadline_ms, 1060000);
+	call_end(0);
+	board(&none);
+	assert_int_equal(none.ride.apply_ms, 0);
+	land(&none, 0);
+}
+
 static void a_ride_that_needs_nothing_is_ready_at_once(void **state)
 {
 	struct rider r;
@@ -470,6 +503,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        CASE(a_ride_waits_for_nothing_that_was_changed_later),
+	        CASE(who_brings_a_batch_has_the_time_for_it),
 	        CASE(a_ride_that_needs_nothing_is_ready_at_once),
 	        CASE(a_ride_that_lands_ends_the_pause_of_what_failed),
 	        CASE(a_ride_that_fails_ends_no_pause),
