@@ -166,12 +166,22 @@ static void later(struct plan *p, uint64_t ns)
 		p->next_ns = ns;
 }
 
+/* Whether a directory that is listed with CROWD at most fits in with those of F. */
+static bool has_room_among(const struct remote_fetch *f, size_t crowd)
+{
+	return has_room(f) && (!f || ((!crowd || f->n < crowd) && (!f->crowd || f->n < f->crowd)));
+}
+
 static void plan_names(struct remote_tree *t, struct plan *p, const struct sbx_want *w,
                        struct remote_node *n)
 {
-	if (t->names_calls >= CALLS_MOST || !has_room(p->names))
+	const size_t crowd = n->dir->crowd;
+
+	if (t->names_calls >= CALLS_MOST || !has_room_among(p->names, crowd))
 		return;
 	n->dir->asked = add_item(&p->names, t, FETCH_NAMES, w->ino, w->path) != NULL;
+	if (n->dir->asked && crowd && (!p->names->crowd || crowd < p->names->crowd))
+		p->names->crowd = crowd;
 }
 
 static bool has_chunk(const struct remote_node *n, uint64_t i)

@@ -243,12 +243,34 @@ static bool is_closed(const struct remote_fetch *f, const char *path)
 	return closed && !is_touched(f, path);
 }
 
+/* Whether the directories of F have too many names for one listing, which says nothing of them. */
+static bool is_crowded(const struct remote_fetch *f)
+{
+	const struct remote_frame *frame;
+	struct remote_manifest m;
+	struct sbx_error err;
+	bool more = false;
+	size_t at = 0;
+
+	if (f->n < 2)
+		return false;
+	while (!more && (frame = remote_reply_next(&f->reply, &at, REMOTE_MANIFEST, NULL))) {
+		if (remote_manifest_read(frame->bytes, frame->len, 0, &m, &err))
+			break;
+		more = m.more;
+		remote_manifest_release(&m);
+	}
+	return more;
+}
+
 static void apply_names(struct remote_fetch *f)
 {
 	struct remote_tree *t = f->tree;
+	bool crowded;
 
 	f->code = -remote_take(t, &f->reply, f->seen, f->floor_ns, REMOTE_ASKED_NOTHING,
 	                       &f->altered, &f->err);
+	crowded = !f->code && is_crowded(f);
 	for (size_t i = 0; i < f->n && !f->code; i++) {
 		struct remote_node *n;
 		bool listed;
@@ -257,8 +279,11 @@ static void apply_names(struct remote_fetch *f)
 		n = remote_node_find(t, f->items[i].ino);
 		/* Another file may have its number by now. */
 		listed = !n || !n->dir || n->dir->listed || n->gone;
+		/* By halves it is found soon which of them has so many. */
+		if (n && n->dir)
+			n->dir->crowd = listed || !crowded ? 0 : f->n / 2;
 		pthread_mutex_unlock(&t->lock);
-		if (!listed)
+		if (!listed && !crowded)
 			f->items[i].code = is_closed(f, f->items[i].path) ? EACCES : -1;
 	}
 }

@@ -44,6 +44,7 @@ struct remote_dir {
 	bool lags;         /* and there may be more to know: where it is listed, it is again */
 	uint64_t again;    /* the question that last had it listed again: its number */
 	bool asked;        /* a listing of it is under way */
+	size_t crowd;      /* directories at most in the request that lists it; 0: any number */
 	uint64_t turn;     /* when it came to be listed or to be where it is; see remote_ask */
 	uint64_t fresh_ns; /* of its last listing, CLOCK_MONOTONIC */
 	int64_t there_ns;  /* the manifest that was last heard that has it, listed or not */

@@ -1310,6 +1310,47 @@ static void test_tree_too_large_to_be_listed(void **state)
 	assert_int_equal(count_names("a/b/c"), 8);
 }
 
+/* As the machine answers where ten names are too many for a listing of several directories. */
+static char *few_at_once(struct remote_link *link, const char *body)
+{
+	_cleanup_free_ char *other = NULL;
+
+	if (asprintf(&other, "r_list 10%s", strstr(body, " '")) < 0)
+		return NULL;
+	return remote_stub_run(link, other);
+}
+
+static void test_directories_too_large_to_be_listed_together(void **state)
+{
+	struct waiter e[6];
+	char path[6][3];
+
+	(void)state;
+	at_machine("for i in 0 1 2 3 4 5; do mkdir d$i; touch d$i/a d$i/b d$i/c; done");
+	refresh(false);
+	pthread_mutex_lock(&tf.tree->lock);
+	for (int i = 0; i < 6; i++) {
+		snprintf(path[i], sizeof(path[i]), "d%d", i);
+		remote_dir_find(tf.tree, path[i])->dir->listed = false;
+	}
+	pthread_mutex_unlock(&tf.tree->lock);
+	tf.link.calls = 0;
+	tf.link.answer = few_at_once;
+	tf.link.held = true;
+	/* Two are on their way while the others come to be asked for together. */
+	for (unsigned i = 0; i < 6; i++) {
+		begin_waiting(&e[i], path[i], SBX_NEED_NAMES);
+		while (i < 2 && tf.link.calls <= i)
+			usleep(1000);
+	}
+	tf.link.held = false;
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(end_waiting(&e[i]), 0);
+	/* The four in one, and then by halves. */
+	assert_true(tf.link.calls <= 2 + 1 + 2);
+	tf.link.answer = NULL;
+}
+
 /* ---- what cannot be taken over ---- */
 
 /* Takes REPLY over, and releases it; *ANY as remote_tree_take. 0 or an errno. */
@@ -1567,6 +1608,7 @@ int main(void)
 	        case_of(test_listing_that_was_cut),
 	        case_of(test_contents_that_are_lies),
 	        case_of(test_tree_too_large_to_be_listed),
+	        case_of(test_directories_too_large_to_be_listed_together),
 	        case_of(test_failed_take_is_made_up_for),
 	        case_of(test_closed_directory_becomes_a_file),
 	        case_of(test_changes_in_a_closed_directory),
