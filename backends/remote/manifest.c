@@ -14,11 +14,11 @@
 
 #include "backends/remote/plan.h"
 #include "sandboxfs/cleanup.h"
+#include "sandboxfs/clock.h"
 #include "sandboxfs/grow.h"
 
-#define STAGE       ".sandboxfs-stage" /* where the runner has files for a moment */
-#define SIZE_LIMIT  ((uint64_t)1 << 62)
-#define SECONDS_MAX INT64_C(9000000000) /* as nanoseconds they fit in 64 bits */
+#define STAGE      ".sandboxfs-stage" /* where the runner has files for a moment */
+#define SIZE_LIMIT ((uint64_t)1 << 62)
 
 void remote_manifest_release(struct remote_manifest *m)
 {
@@ -136,7 +136,9 @@ static bool take_number(const char **at, unsigned base, uint64_t limit, uint64_t
 	return true;
 }
 
-/* Up to what is behind it. Digits behind the ninth, which find(1) prints, are none of a nanosecond.
+/*
+ * Up to what is behind it. Digits behind the ninth, which find(1) prints, are none of a nanosecond.
+ * A time that is too far away is as far as can be: a file that is left out is gone.
  */
 static bool take_time(const char **at, int64_t *ret)
 {
@@ -147,11 +149,13 @@ static bool take_time(const char **at, int64_t *ret)
 	if (!isdigit((unsigned char)*c))
 		return false;
 	for (; isdigit((unsigned char)*c); c++)
-		if ((seconds = seconds * 10 + (*c - '0')) > SECONDS_MAX)
-			return false;
+		if ((seconds = seconds * 10 + (*c - '0')) > SBX_SECONDS_MAX)
+			seconds = SBX_SECONDS_MAX;
 	if (*c == '.')
 		for (c++; isdigit((unsigned char)*c); c++, unit /= 10)
 			ns += (*c - '0') * unit;
+	if (seconds == SBX_SECONDS_MAX)
+		ns = 0;
 	*ret = (before ? -seconds : seconds) * INT64_C(1000000000) + ns;
 	*at = c;
 	return true;

@@ -5,9 +5,16 @@
 #include <stdint.h>
 #include <time.h>
 
-/* *T in nanoseconds. */
+/* Seconds that fit in 64 bits as nanoseconds: a file may have any time. */
+#define SBX_SECONDS_MAX INT64_C(9000000000)
+
+/* *T in nanoseconds; what is farther from 1970 than SBX_SECONDS_MAX is just so far. */
 static inline int64_t sbx_timespec_ns(const struct timespec *t)
 {
+	if (t->tv_sec >= SBX_SECONDS_MAX)
+		return SBX_SECONDS_MAX * INT64_C(1000000000);
+	if (t->tv_sec < -SBX_SECONDS_MAX)
+		return -SBX_SECONDS_MAX * INT64_C(1000000000);
 	return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
 }
 

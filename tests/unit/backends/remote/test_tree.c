@@ -1351,6 +1351,26 @@ static void test_directories_too_large_to_be_listed_together(void **state)
 	tf.link.answer = NULL;
 }
 
+static void test_time_that_is_far_away(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	at_machine("mkdir d; echo one >d/f; touch -d @9999999999.5 d/f; echo g >d/g");
+	refresh(false);
+	expect_file("d/f", "one\n");
+	assert_int_equal(fstatat(tf.root, "d/f", &st, 0), 0);
+	assert_true(st.st_mtim.tv_sec == SBX_SECONDS_MAX);
+	/* A listing of all that is in the directory does not take it away. */
+	at_machine("echo new >d/new");
+	take_changes();
+	assert_int_equal(count_names("d"), 3);
+	expect_file("d/f", "one\n");
+	tf.link.calls = 0;
+	expect_file("d/f", "one\n");
+	assert_int_equal(tf.link.calls, 0);
+}
+
 /* ---- what cannot be taken over ---- */
 
 /* Takes REPLY over, and releases it; *ANY as remote_tree_take. 0 or an errno. */
@@ -1609,6 +1629,7 @@ int main(void)
 	        case_of(test_contents_that_are_lies),
 	        case_of(test_tree_too_large_to_be_listed),
 	        case_of(test_directories_too_large_to_be_listed_together),
+	        case_of(test_time_that_is_far_away),
 	        case_of(test_failed_take_is_made_up_for),
 	        case_of(test_closed_directory_becomes_a_file),
 	        case_of(test_changes_in_a_closed_directory),
