@@ -304,7 +304,8 @@ static int fill_item(struct remote_fetch *f, struct remote_item *item, const cha
 	}
 	if (item->filled)
 		item->code = 0;
-	else if (S_ISREG(l->mode) && l->size && !any && !is_touched(f, item->path))
+	/* Behind the end of a file that was cut meanwhile there is nothing to be read. */
+	else if (S_ISREG(l->mode) && item->offset < l->size && !any && !is_touched(f, item->path))
 		item->code = EACCES;
 	return r < 0 ? r : 0;
 }

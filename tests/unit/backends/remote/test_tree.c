@@ -112,6 +112,17 @@ static void test_chunks(void **state)
 	expect_same("big");
 }
 
+static void test_end_of_what_is_cut_meanwhile(void **state)
+{
+	(void)state;
+	at_machine("head -c 12000000 /dev/urandom >log");
+	refresh(false);
+	/* As logrotate does by copytruncate. */
+	at_machine("head -c 9500000 /dev/urandom >log.1; cat log.1 >log");
+	assert_int_equal(wait_for_range("log", 11 << 20, 4096), 0);
+	expect_same("log");
+}
+
 static void test_siblings_come_along(void **state)
 {
 	(void)state;
@@ -1581,6 +1592,7 @@ int main(void)
 	        case_of(test_whole_names_of_any_bytes),
 	        case_of(test_git_is_hidden),
 	        case_of(test_chunks),
+	        case_of(test_end_of_what_is_cut_meanwhile),
 	        case_of(test_siblings_come_along),
 	        case_of(test_many_files_quickly),
 	        case_of(test_changes),
