@@ -220,17 +220,18 @@ static bool is_touched(const struct remote_fetch *f, const char *path)
 }
 
 /*
- * Whether the machine knows of the directory PATH, and keeps its names to itself. It may say as
- * well that none is there, which the host does not see before its own changes below it are sent; or
- * a newer answer has come meanwhile: then it is asked again.
+ * Why the directory PATH, which the machine knows of, is not listed: it keeps its names to itself
+ * (EACCES), or has too many (EFBIG). It may say as well that none is there, which the host does not
+ * see before its own changes below it are sent; or a newer answer has come meanwhile: then it is
+ * asked again (-1).
  */
-static bool is_closed(const struct remote_fetch *f, const char *path)
+static int why_unlisted(const struct remote_fetch *f, const char *path)
 {
 	const struct remote_frame *frame;
 	const struct remote_listed *l;
 	struct remote_manifest m;
 	struct sbx_error err;
-	bool closed = true;
+	bool closed = true, cut = false;
 	size_t at = 0;
 
 	while (closed && (frame = remote_reply_next(&f->reply, &at, REMOTE_MANIFEST, NULL))) {
@@ -238,9 +239,12 @@ static bool is_closed(const struct remote_fetch *f, const char *path)
 			break;
 		l = remote_manifest_find(&m, path);
 		closed = !l || (S_ISDIR(l->mode) && !l->complete);
+		cut |= l && l->cut;
 		remote_manifest_release(&m);
 	}
-	return closed && !is_touched(f, path);
+	if (!closed || is_touched(f, path))
+		return -1;
+	return cut ? EFBIG : EACCES;
 }
 
 /* Whether the directories of F have too many names for one listing, which says nothing of them. */
@@ -284,7 +288,7 @@ static void apply_names(struct remote_fetch *f)
 			n->dir->crowd = listed || !crowded ? 0 : f->n / 2;
 		pthread_mutex_unlock(&t->lock);
 		if (!listed && !crowded)
-			f->items[i].code = is_closed(f, f->items[i].path) ? EACCES : -1;
+			f->items[i].code = why_unlisted(f, f->items[i].path);
 	}
 }
 
@@ -481,6 +485,15 @@ void remote_fetch_apply(struct remote_fetch *f)
 	}
 }
 
+static const char *text_of(int code)
+{
+	/* R_CAP of list.sh is the other one. */
+	_Static_assert(REMOTE_NAMES_MAX == 200000, "the text says so");
+	return code == EFBIG ? "the directory is too large to be listed: 200000 names, in a "
+	                       "listing of 48 MB, are the most"
+	                     : "it cannot be read there";
+}
+
 /* Who waits for the file N goes on waiting from now on. */
 static void prolong(struct remote_tree *t, const struct remote_node *n)
 {
@@ -511,10 +524,9 @@ static void end_item(struct remote_fetch *f, const struct remote_item *item)
 	if (item->filled)
 		prolong(t, n);
 	if (code > 0)
-		remote_node_fail(
-		        t, n,
-		        remote_failure_new(code, now + t->times.failed_ms * 1000000,
-		                           f->code ? f->err.text : "it cannot be read there"));
+		remote_node_fail(t, n,
+		                 remote_failure_new(code, now + t->times.failed_ms * 1000000,
+		                                    f->code ? f->err.text : text_of(code)));
 	else if (code < 0)
 		n->retry_ns = now + t->times.retry_ms * 1000000;
 }

@@ -386,8 +386,10 @@ int remote_manifest_read(const void *bytes, size_t len, int64_t begun_ns,
 		qsort(m.items, m.n, sizeof(*m.items), order_items);
 	keep_one_each(&m);
 	drop_impossible(&m);
-	for (size_t i = 0; m.more && i < m.n; i++)
+	for (size_t i = 0; m.more && i < m.n; i++) {
+		m.items[i].cut = m.items[i].complete;
 		m.items[i].complete = false;
+	}
 	*ret = m;
 	return 0;
 }

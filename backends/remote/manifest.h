@@ -34,6 +34,7 @@ struct remote_listed {
 	uint64_t ino;
 	uint32_t nlink;
 	bool complete; /* a directory whose names are all here */
+	bool cut;      /* a directory whose names were all to be here, and there is more */
 	bool sent;     /* a file, just now, by the host */
 	const char *target;
 };

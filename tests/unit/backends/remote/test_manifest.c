@@ -231,6 +231,7 @@ static void test_what_was_cut(void **state)
 	remote_manifest_release(&m);
 	assert_int_equal(read_into(&m, "Ld 1 1 1 1 1 d||-f 1 1 1 1 1 d/f||!||"), 0);
 	assert_true(m.more && m.n == 2 && !m.items[0].complete);
+	assert_true(m.items[0].cut && !m.items[1].cut);
 	remote_manifest_release(&m);
 	assert_int_equal(read_into(&m, "Ld 1 1 1 1 1 d||-f 1 1 1 1 1 d/f|"), 0);
 	assert_true(m.more && m.n == 1 && !m.items[0].complete);

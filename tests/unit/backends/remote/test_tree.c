@@ -1362,6 +1362,36 @@ static void test_directories_too_large_to_be_listed_together(void **state)
 	tf.link.answer = NULL;
 }
 
+/* As the machine answers of a directory that has more names than a listing may have. */
+static char *answer_cut(struct remote_link *link, const char *body)
+{
+	(void)link;
+	if (strncmp(body, "r_list", 6) != 0)
+		return NULL;
+	return reply_of("M - 5 0 0 %\n.\n",
+	                "Ld 755 0 1 3 1 d||-f 644 1 1 4 1 d/f||-d 755 0 1 5 1 d/closed||!||");
+}
+
+static void test_directory_too_large_to_be_listed(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	at_machine("mkdir -p d/closed; echo f >d/f");
+	refresh(false);
+	pthread_mutex_lock(&tf.tree->lock);
+	remote_dir_find(tf.tree, "d")->dir->listed = false;
+	remote_dir_find(tf.tree, "d/closed")->dir->listed = false;
+	pthread_mutex_unlock(&tf.tree->lock);
+	tf.link.answer = answer_cut;
+	begin_waiting(&e, "d", SBX_NEED_NAMES);
+	assert_int_equal(end_waiting(&e), EFBIG);
+	assert_non_null(strstr(e.text, "200000 names"));
+	begin_waiting(&e, "d/closed", SBX_NEED_NAMES);
+	assert_int_equal(end_waiting(&e), EACCES);
+	tf.link.answer = NULL;
+}
+
 static void test_time_that_is_far_away(void **state)
 {
 	struct stat st;
@@ -1641,6 +1671,7 @@ int main(void)
 	        case_of(test_contents_that_are_lies),
 	        case_of(test_tree_too_large_to_be_listed),
 	        case_of(test_directories_too_large_to_be_listed_together),
+	        case_of(test_directory_too_large_to_be_listed),
 	        case_of(test_time_that_is_far_away),
 	        case_of(test_failed_take_is_made_up_for),
 	        case_of(test_closed_directory_becomes_a_file),
