@@ -239,6 +239,7 @@ late() {
 unmounted_meanwhile() {
 	teardown a
 	box u
+	same hello "$(cat "$MNT/u/README.md")"
 	faults 'make latency all 600000' 'unmake blackhole all 600000'
 	rmdir "$MNT/u"
 	mkdir "$MNT/v"
