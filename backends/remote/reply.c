@@ -45,8 +45,8 @@ const struct remote_frame *remote_reply_next(const struct remote_reply *reply, s
 
 int remote_reply_errno(const struct remote_frame *f)
 {
-	static const uint8_t known[] = {ENOENT,  EIO,    ENOEXEC, EACCES,     EBUSY,    EEXIST,
-	                                ENOTDIR, ENOSPC, ESTALE,  EOPNOTSUPP, EREMOTEIO};
+	static const uint8_t known[] = {ENOENT,  EIO,    ENOEXEC, EACCES,     EBUSY,  EEXIST,
+	                                ENOTDIR, ENOSPC, ESTALE,  EOPNOTSUPP, EDQUOT, EREMOTEIO};
 
 	for (size_t i = 0; i < SBX_ARRAY_SIZE(known); i++)
 		if (f->a == known[i])
