@@ -4,6 +4,7 @@
  *   STATE/remote/ID/   the record (record.h), tree/ and temp/ (tree.h), journal.N (journal.h)
  *   STATE/nested/ID/   what the host made as .git
  *   STATE/late/NAME    a machine that may come late (late.h)
+ *   STATE/label        what tells its machines from others' (label.h)
  *
  * mkdir does not wait for a network: a create writes the record and returns, and the machine is
  * made behind it (life.c). Nor does the mount: what an earlier daemon had is taken up from the
@@ -19,6 +20,7 @@
 
 #include "backends/git/repository.h"
 #include "backends/remote/ask.h"
+#include "backends/remote/label.h"
 #include "backends/remote/remote_impl.h"
 #include "backends/support/fsutil.h"
 #include "sandboxfs/cleanup.h"
@@ -467,21 +469,6 @@ static int check_settings(const struct sbx_settings *s, const struct sbx_provide
 	return check_network(s, p, err);
 }
 
-/* By which machines are found that no record names: of this state directory on this machine. */
-static char *make_label(const struct sbx_state *state)
-{
-	_cleanup_free_ char *machine = NULL;
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	if (sbx_file_read(AT_FDCWD, "/etc/machine-id", 64, &machine) < 0)
-		machine = strdup("");
-	for (const char *s = machine ? machine : ""; *s; s++)
-		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-	for (const char *s = state->path; *s; s++)
-		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-	return sbx_format("%016llx", (unsigned long long)h);
-}
-
 static bool used(const char *name, void *data)
 {
 	return remote_is_recorded(data, name);
@@ -528,9 +515,10 @@ static int open_parts(struct remote *b, struct sbx_error *err)
 		return sbx_fail(err, errno, "no random number: %s", strerror(errno));
 	b->git = sbx_git_init() == 0;
 	b->daemon = sbx_format("%016llx", (unsigned long long)random);
-	b->label = make_label(&b->state);
-	if (!b->git || !b->daemon || !b->label ||
-	    sbx_pool_create_wide(WORKERS_MOST, false, &b->pool) < 0 ||
+	r = remote_label(b->state.dir, b->state.path, &b->label, err);
+	if (r < 0)
+		return r;
+	if (!b->git || !b->daemon || sbx_pool_create_wide(WORKERS_MOST, false, &b->pool) < 0 ||
 	    sbx_pool_create_wide(WAITERS_MOST, false, &b->waiters) < 0 || open_late(b) < 0)
 		return sbx_no_memory(err);
 	return 0;

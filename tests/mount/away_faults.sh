@@ -252,6 +252,35 @@ orphans() {
 	while [ -e "$DIRS/machines/sbx-orphan" ]; do tick; done
 }
 
+# Another daemon's, with the same source, mountpoint and path of the state directory, on a machine
+# that is told from ours by nothing, as containers and copied machines are.
+another_ours() {
+	box o
+	echo kept >"$MNT/o/kept"
+	sync "$MNT/o"
+	there=$(machine o)
+	unmount
+	sed -i 's/^made .*/made 1500000000000/' "$there/meta"
+	mv "$STATE" "$ROOM/another"
+	remount
+	box p
+	like '*' "$(machine p)"
+	cp -r "$(machine p)" "$DIRS/machines/sbx-orphan"
+	sed -i 's/^name .*/name sbx-orphan/; s/^made .*/made 1500000000000/' \
+		"$DIRS/machines/sbx-orphan/meta"
+	unmount
+	remount
+	while [ -e "$DIRS/machines/sbx-orphan" ]; do tick; done
+	teardown p
+	unmount
+	[ -e "$there" ]
+	rm -rf "$STATE"
+	mv "$ROOM/another" "$STATE"
+	remount
+	same kept "$(run o cat kept)"
+	teardown o
+}
+
 # Its sandbox is not there, and yet it is somebody's.
 unreadable() {
 	box u
@@ -290,5 +319,6 @@ claim "removing is repeated until it is done" removed_in_the_end
 claim "a removal that cannot be noted leaves all as it was" not_noted
 claim "a mount does not need the provider" mounted_all_the_same
 claim "a machine of ours that belongs to nobody is removed" orphans
+claim "one of another daemon's is not, though all that we were told is the same" another_ours
 claim "that of a sandbox whose record cannot be read stays" unreadable
 finish
