@@ -262,7 +262,7 @@ static int go_back(struct remote_box *box, const char *rev, atomic_bool *cancell
 	if (r < 0)
 		return r;
 	/* From here on it is done; a listing that fails comes later. */
-	r = remote_tree_refresh(box->tree, false, NULL, NULL, err);
+	r = remote_tree_refresh(box->tree, false, NULL, cancelled, err);
 	if (r < 0) {
 		pthread_mutex_lock(&box->lock);
 		box->verified = false;

@@ -367,6 +367,24 @@ is_gone_when_forgotten() {
 	grep -q 'forgotten\|gone' "$MNT/a/ctl/error"
 }
 
+# Who waits in rmdir keeps everybody from the top of the mount.
+removes_what_is_restored() {
+	box r
+	echo one >"$MNT/r/ctl/snapshot"
+	one=$(cat "$MNT/r/ctl/snapshot")
+	exec_in r '{"argv":["sh","-c","echo two >file"]}'
+	sync "$MNT/a" "$MNT/r"
+	cloud_control reset '{}'
+	cloud_control fault '{"op": "run", "fault": "stall", "skip": 1}'
+	"$TOOL" write "$MNT/r/ctl/restore" O_WRONLY "$one" >"$ROOM/outcome" &
+	writer=$!
+	until [ "$(cloud_control count/run)" -ge 2 ]; do tick; done
+	rmdir "$MNT/r"
+	wait $writer
+	same EBUSY "$(cat "$ROOM/outcome")"
+	cloud_control reset '{}'
+}
+
 is_removed() {
 	teardown a
 	until [ -z "$(ls "$STATE/dagger")" ]; do tick; done
@@ -401,6 +419,7 @@ ends() {
 	claim "$1: a plain directory has snapshots, whole" begins_plain
 	claim "$1: restore, previous and reset go to what it was" restores_plain
 	claim "$1: they outlive a kill" restores_plain_after_a_kill
+	claim "$1: rmdir waits for no listing behind a restore" removes_what_is_restored
 	claim "$1: a state that is forgotten is said, and what is stays" says_that_a_state_is_forgotten
 }
 
