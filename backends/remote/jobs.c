@@ -364,6 +364,19 @@ int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines)
 	return lines->failed ? -ENOMEM : 0;
 }
 
+void remote_jobs_swept(struct remote_jobs *j, const struct remote_reply *reply)
+{
+	unsigned n = 0;
+	char text[80];
+
+	atomic_store(&j->swept, true);
+	for (size_t at = 0; remote_reply_next(reply, &at, REMOTE_INFO, "killed");)
+		n++;
+	snprintf(text, sizeof(text), "%u commands of an earlier mount were ended", n);
+	if (n)
+		sbx_sandbox_told(j->config.sandbox, "recovery", text);
+}
+
 void remote_jobs_abandon(struct remote_jobs *j, bool abandon)
 {
 	atomic_store(&j->abandoned, abandon);

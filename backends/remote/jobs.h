@@ -69,8 +69,11 @@ void remote_jobs_signal(struct sbx_job *job, int sig);
  */
 void remote_jobs_await_kills(struct remote_jobs *j, const struct timespec *until);
 /* After remote_jobs_connect: adds to LINES what ends the jobs of earlier daemons at the machine,
- * and says REMOTE_INFO "killed" of each. 0 or -ENOMEM. [any] */
+ * and says REMOTE_INFO "killed" of each. Until it was answered each start has them as well, so that
+ * no command runs beside those. 0 or -ENOMEM. [any] */
 int remote_jobs_sweep(struct remote_jobs *j, struct remote_text *lines);
+/* REPLY is the answer to such lines: the sandbox is told how many were ended. [any] */
+void remote_jobs_swept(struct remote_jobs *j, const struct remote_reply *reply);
 /* [any] Somebody waits for the end: what was signalled by SIGKILL ends as lost at once, and the
  * lease, or the removal of the machine, does the rest. ABANDON false: nobody waits any more. */
 void remote_jobs_abandon(struct remote_jobs *j, bool abandon);

@@ -349,6 +349,8 @@ static void start_answered(struct job *job, struct remote_reply *reply)
 
 	j->heard_ns = sbx_now_ns();
 	j->poll_failures = 0;
+	if (job->sweeps)
+		remote_jobs_swept(j, reply);
 	sbx_loop_timer_cancel(j->config.loop, &j->pause);
 	if (job->state == JOB_STARTING) {
 		ended = take_frames(job, reply, &news);
@@ -475,6 +477,9 @@ static void send_start(struct job *job)
 		call->files = &job->words.input;
 		call->files_n = 1;
 	}
+	job->sweeps = !atomic_load(&j->swept);
+	if (job->sweeps)
+		remote_jobs_sweep(j, &call->body);
 	add_ride(job, &call->body);
 	add_reap(j, &call->body, &job->drops);
 	add_start(job, &call->body);

@@ -60,6 +60,7 @@ struct job {
 	struct job_drops drops; /* that go with the start */
 	uint64_t seen;          /* the batch that the start has seen */
 	bool carries;           /* its start brings what the host has changed */
+	bool sweeps;            /* its start ends what earlier daemons have left */
 	uint64_t got[2];
 	uint64_t signals;          /* sent, as bits */
 	uint64_t again;            /* those whose call has failed */
@@ -89,6 +90,7 @@ struct remote_jobs {
 	atomic_int refs; /* the owner's, and one of all that is under way */
 	atomic_ullong number;
 	atomic_bool abandoned;
+	atomic_bool swept; /* what earlier daemons have left has ended */
 	/* Loop thread: */
 	struct remote_link *link; /* NULL: not connected */
 	bool detaches, parallel, merges;

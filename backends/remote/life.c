@@ -502,15 +502,7 @@ static void note_look(struct remote_box *box, const struct sbx_machine_look *loo
 /* [wait] */
 static void heard_sweep(const struct remote_reply *reply, void *data)
 {
-	struct remote_box *box = data;
-	unsigned n = 0;
-	char text[80];
-
-	for (size_t at = 0; remote_reply_next(reply, &at, REMOTE_INFO, "killed");)
-		n++;
-	snprintf(text, sizeof(text), "%u commands of an earlier mount were ended", n);
-	if (n)
-		sbx_sandbox_told(&box->base, "recovery", text);
+	remote_jobs_swept(data, reply);
 }
 
 /* [wait] What earlier daemons have left running ends before it is looked what has changed. */
@@ -523,7 +515,7 @@ static int refresh(struct remote_box *box, struct sbx_error *err)
 		r = sbx_no_memory(err);
 	} else {
 		const struct remote_also sweep = {
-		        .lines = lines.at, .heard = heard_sweep, .data = box};
+		        .lines = lines.at, .heard = heard_sweep, .data = box->jobs};
 
 		r = remote_tree_refresh(box->tree, false, lines.n ? &sweep : NULL, &box->cancelled,
 		                        err);

@@ -269,7 +269,19 @@ static void on_altered(struct sbx_sandbox *sb, void *data)
 	atomic_fetch_add(&altered, 1);
 }
 
-static const struct sbx_sandbox_events sandbox_events = {.altered = on_altered};
+static atomic_int told;
+static char told_text[200];
+
+static void on_told(struct sbx_sandbox *sb, const char *event, const char *text, void *data)
+{
+	(void)sb;
+	(void)data;
+	assert(strcmp(event, "recovery") == 0);
+	snprintf(told_text, sizeof(told_text), "%s", text);
+	atomic_fetch_add(&told, 1);
+}
+
+static const struct sbx_sandbox_events sandbox_events = {.altered = on_altered, .told = on_told};
 
 static void await(atomic_int *n, int value)
 {
@@ -411,7 +423,7 @@ static int set_up_apart(void **state)
 {
 	(void)state;
 	idle = altered = tree_busy = sync_busy = asked = taken = boarded = landed = landed_well = 0;
-	lags = flushes = distrusts = 0;
+	lags = flushes = distrusts = told = 0;
 	held = held_flush = lists = false;
 	flushing = NULL;
 	ride_code = 0;
@@ -1761,6 +1773,33 @@ static void jobs_of_another_daemon_are_swept(void **state)
 	forget(&r);
 }
 
+/* The first command comes to the machine before anybody else. */
+static void no_command_runs_beside_those_of_another_daemon(void **state)
+{
+	struct remote_reply reply;
+	char line[200], script[120];
+	int left[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		snprintf(line, sizeof(line),
+		         "r_exec 50 1000 another-%d 900 0 '' '' 0 0 0 0 0 sh '' "
+		         "sh -c 'echo $$ >pid; exec sleep 300'",
+		         i);
+		ask(line, &reply);
+		remote_reply_release(&reply);
+		left[i] = noted_pid();
+		assert_int_equal(unlink(scratch_path("the tree/pid")), 0);
+		snprintf(script, sizeof(script),
+		         "if grep -qs ') [^ZX] ' /proc/%d/stat; then echo beside; fi", left[i]);
+		/* It was answered then, and is not looked for again. */
+		expect_script(script, i == 0 ? "" : "beside\n", "", 0);
+	}
+	assert_int_equal(told, 1);
+	assert_string_equal(told_text, "1 commands of an earlier mount were ended");
+	kill(left[1], SIGKILL);
+}
+
 static int set_up_undetached(void **state)
 {
 	return set_up_at(state, 0);
@@ -2001,6 +2040,7 @@ int main(void)
 	        test(busybox_alone_is_enough),
 	        test(it_says_what_it_has),
 	        test(jobs_of_another_daemon_are_swept),
+	        test(no_command_runs_beside_those_of_another_daemon),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_job_is_its_call,
 	                                        set_up_undetached, tear_down),
 	        cmocka_unit_test_setup_teardown(without_detaching_output_is_cut, set_up_undetached,
