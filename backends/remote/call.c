@@ -26,8 +26,7 @@
 #define INLINE_MAX   ((size_t)256 * 1024) /* decoded on the loop */
 #define BACKOFF_MS   400
 #define PAUSE_MAX_MS 5000
-#define PUT_MS       30000 /* for a put, and */
-#define PUT_MIB_MS   2000  /* for each MiB of it */
+#define PUT_MS       30000 /* for a put, and more as it is large */
 #define LOOK_MS      100
 #define RETIRED      64 /* scripts that were put and are to be removed */
 
@@ -386,7 +385,7 @@ static uint64_t put_size(const struct sending *s)
 
 uint64_t remote_put_ms(uint64_t size)
 {
-	return remote_deadline(PUT_MS) + (size >> 20) * PUT_MIB_MS;
+	return remote_deadline(PUT_MS) + remote_bytes_ms(size);
 }
 
 /* How long a put of S may take; 0: there is none. */

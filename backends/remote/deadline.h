@@ -6,5 +6,10 @@
 
 /* MS, for whoever is to wait so long. Thread-safe. */
 uint64_t remote_deadline(uint64_t ms);
+/* How much longer BYTES may take than a question does, on a line of 4 Mbit/s. */
+static inline uint64_t remote_bytes_ms(uint64_t bytes)
+{
+	return (bytes >> 20) * 2000;
+}
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/fetch.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
@@ -23,7 +24,7 @@ struct plan {
 	struct remote_fetch *names, *data, *loads;
 	struct remote_ahead *ahead;
 	bool changes;
-	uint64_t bytes, next_ns;
+	uint64_t next_ns;
 };
 
 static void pump(struct remote_tree *t);
@@ -244,12 +245,12 @@ static void plan_data(struct remote_tree *t, struct plan *p, const struct sbx_wa
 	bytes = (end - from) * REMOTE_CHUNK;
 	if (n->version.size && bytes > n->version.size)
 		bytes = n->version.size;
-	if (p->bytes && p->bytes + bytes > REMOTE_WHOLE)
+	if (p->data && p->data->bytes + bytes > REMOTE_WHOLE)
 		return;
 	item = add_item(&p->data, t, FETCH_DATA, w->ino, n->elsewhere ? n->elsewhere : w->path);
 	if (!item)
 		return;
-	p->bytes += bytes;
+	p->data->bytes += bytes;
 	item->offset = from * REMOTE_CHUNK;
 	item->length = n->version.size ? bytes : end * REMOTE_CHUNK;
 	n->coming = from;
@@ -283,6 +284,17 @@ static bool judge_lost(struct remote_tree *t, struct plan *p, struct sbx_want *w
 	return false;
 }
 
+/* When W has waited long enough for N, which may be NULL. A request may be sent twice until then.
+ */
+static uint64_t end_of_wait(const struct sbx_want *w, const struct remote_node *n)
+{
+	uint64_t bytes = 0;
+
+	if (n && w->need == SBX_NEED_DATA)
+		bytes = n->version.size < REMOTE_WHOLE ? n->version.size : REMOTE_WHOLE;
+	return w->due_ns + 2 * remote_bytes_ms(bytes) * 1000000;
+}
+
 /* Whether W has ended, and w->part says how; or else what is to be done for it. */
 static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uint64_t now)
 {
@@ -297,9 +309,9 @@ static bool judge(struct remote_tree *t, struct plan *p, struct sbx_want *w, uin
 	/* While the machine is being made nothing has been asked for yet. */
 	if (!t->link || t->refreshing)
 		w->due_ns = now + period_ns(t, w);
-	if (now >= w->due_ns)
+	if (now >= end_of_wait(w, n))
 		return end_with(w, ETIMEDOUT, "the sandbox's provider did not answer in time");
-	later(p, w->due_ns);
+	later(p, end_of_wait(w, n));
 	if ((stale && !t->link) || t->refreshing)
 		return false;
 	if (stale) {

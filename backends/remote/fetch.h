@@ -28,6 +28,7 @@ struct remote_fetch {
 	enum remote_fetch_kind kind;
 	struct remote_item *items;
 	size_t n, cap, text; /* TEXT: bytes of their paths */
+	uint64_t bytes;      /* of contents that are asked for */
 	size_t crowd;        /* of FETCH_NAMES: items at most; 0: any number */
 	uint64_t seen;
 	int64_t floor_ns;

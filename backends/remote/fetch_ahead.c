@@ -61,6 +61,7 @@ static uint64_t add(struct remote_ahead *a, struct remote_fetch *f, int fd, cons
 	    n->version.size && n->version.size <= REMOTE_SMALL &&
 	    remote_fetch_add(f, n->ino, path)) {
 		bytes = n->version.size;
+		f->bytes += bytes;
 		n->coming = 0;
 		n->coming_end = remote_chunks(bytes);
 	}

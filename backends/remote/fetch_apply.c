@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/fetch.h"
 #include "backends/support/beneath.h"
 #include "sandboxfs/cleanup.h"
@@ -139,7 +140,8 @@ void remote_fetch_begin(struct remote_fetch *f)
 	f->seen = t->cfg.seen(t->cfg.data);
 	f->call.op = ops[f->kind];
 	f->call.safe = true;
-	f->call.deadline_ms = (data ? t->times.data_ms : t->times.names_ms) / 2;
+	f->call.deadline_ms =
+	        (data ? t->times.data_ms : t->times.names_ms) / 2 + remote_bytes_ms(f->bytes);
 	f->call.done = answered;
 	f->call.data = f;
 	write_body(f);

@@ -61,7 +61,7 @@ void remote_tree_connect(struct remote_tree *t, struct remote_link *link, const 
 void remote_tree_fail(struct remote_tree *t, int code, const char *text);
 
 /* As the members of sbx_away_impl; of NAMES, ATTR and DATA. Deadlines: 30 s; of DATA 60 s without
- * progress. */
+ * progress, and 4 s more for each MiB of the file, as far as it comes at once. */
 bool remote_tree_here(struct remote_tree *t, uint64_t ino, enum sbx_need need, uint64_t off,
                       uint64_t len);
 void remote_tree_want(struct remote_tree *t, struct sbx_want *w);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "backends/remote/fetch.h"
 
 /* Fills what has come with the manifest that is in the same reply. */
@@ -30,7 +31,10 @@ static int fill_all(struct remote_tree *t, const struct remote_reply *reply, str
 static int refresh(struct remote_tree *t, bool fill, const struct remote_also *also,
                    atomic_bool *cancelled, struct sbx_error *err)
 {
-	struct remote_call call = {.op = "tree", .safe = true, .deadline_ms = 60000};
+	struct remote_call call = {.op = "tree",
+	                           .safe = true,
+	                           .deadline_ms =
+	                                   60000 + (fill ? remote_bytes_ms(REMOTE_FILL) : 0)};
 	const uint64_t seen = t->cfg.seen(t->cfg.data);
 	struct remote_reply reply = {0};
 	bool altered = false;
@@ -66,6 +70,9 @@ int remote_tree_refresh(struct remote_tree *t, bool fill, const struct remote_al
 {
 	int r = refresh(t, fill, also, cancelled, err);
 
+	/* On a slow line contents come as they are asked for. */
+	if (r == -ETIMEDOUT && fill)
+		r = refresh(t, false, also, cancelled, err);
 	pthread_mutex_lock(&t->lock);
 	t->refreshing = false;
 	pthread_mutex_unlock(&t->lock);

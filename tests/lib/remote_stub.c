@@ -294,6 +294,7 @@ void remote_call_begin(struct remote_link *link, struct remote_call *call)
 	s->link = link;
 	s->call = call;
 	link->calls++;
+	link->deadline_ms = (unsigned)call->deadline_ms;
 	link->running++;
 	link->by_op[(unsigned char)call->op[0] % 128]++;
 	sbx_pool_submit(link->pool, work, s);

@@ -26,7 +26,8 @@ struct remote_link {
 	char *(*answer)(struct remote_link *link, const char *body);
 	/* Seen by the test: */
 	atomic_uint calls, running;
-	atomic_uint by_op[128]; /* by the first letter */
+	atomic_uint by_op[128];  /* by the first letter */
+	atomic_uint deadline_ms; /* of the last call */
 };
 
 /* TREE and ROOM are made. */

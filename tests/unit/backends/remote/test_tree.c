@@ -318,6 +318,55 @@ static void test_deadlines(void **state)
 	tf.link.held = false;
 }
 
+static void test_large_files_have_more_time(void **state)
+{
+	struct waiter small, large;
+
+	(void)state;
+	at_machine("mkdir a b; echo f >a/f; head -c 3000000 /dev/zero >b/large");
+	refresh(false);
+	/* The one ends before the answer comes; the other is still waited for. */
+	tf.tree->times.data_ms = 100;
+	tf.link.held = true;
+	begin_waiting(&small, "a/f", SBX_NEED_DATA);
+	begin_waiting(&large, "b/large", SBX_NEED_DATA);
+	assert_int_equal(end_waiting(&small), ETIMEDOUT);
+	tf.link.held = false;
+	assert_int_equal(end_waiting(&large), 0);
+}
+
+static void test_request_has_time_for_its_bytes(void **state)
+{
+	unsigned little;
+
+	(void)state;
+	at_machine("mkdir a b; echo f >a/f; head -c 3000000 /dev/zero >b/large");
+	refresh(false);
+	expect_file("a/f", "f\n");
+	little = tf.link.deadline_ms;
+	assert_int_equal(little, tf.tree->times.data_ms / 2);
+	assert_int_equal(wait_for("b/large", SBX_NEED_DATA), 0);
+	assert_true(tf.link.deadline_ms > little);
+}
+
+/* As where the listing of all comes in time, and contents with it do not. */
+static char *too_slow_to_fill(struct remote_link *link, const char *body)
+{
+	(void)link;
+	return strstr(body, "r_gather") ? reply_of("F - 110 0 0 %\n.\n", "too slow") : NULL;
+}
+
+static void test_slow_line_is_not_filled(void **state)
+{
+	(void)state;
+	at_machine("echo f >f");
+	tf.link.answer = too_slow_to_fill;
+	refresh(true);
+	tf.link.answer = NULL;
+	assert_int_equal(count_names(""), 1);
+	expect_file("f", "f\n");
+}
+
 static void test_all_end_when_it_is_gone(void **state)
 {
 	struct waiter a, b;
@@ -1630,6 +1679,9 @@ int main(void)
 	        case_of(test_nobody_waits_any_more),
 	        case_of(test_failure_is_remembered),
 	        case_of(test_deadlines),
+	        case_of(test_large_files_have_more_time),
+	        case_of(test_request_has_time_for_its_bytes),
+	        case_of(test_slow_line_is_not_filled),
 	        case_of(test_all_end_when_it_is_gone),
 	        case_of(test_waits_for_the_machine),
 	        case_of(test_new_while_commands_run),
