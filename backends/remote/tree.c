@@ -76,6 +76,7 @@ static void init(struct remote_tree *t)
 	                                 .retry_ms = 500,
 	                                 .slice_us = 2000};
 	snprintf(t->run, sizeof(t->run), "%llx", (unsigned long long)sbx_real_ns());
+	t->nodes_most = REMOTE_NODES;
 	t->incoming_end = &t->incoming;
 	t->wants_end = &t->wants;
 	remote_fetch_init(t);

@@ -242,6 +242,19 @@ struct taking {
 	bool answers; /* a question, which may be forgotten by now */
 };
 
+/* What was told is not in the copy for R. */
+static int cannot_take(struct remote_tree *t, int r, struct sbx_error *err)
+{
+	if (r == -ENOSPC && remote_nodes_full(t))
+		return sbx_fail(
+		        err, ENOSPC,
+		        "the sandbox has more than %zu files and directories, which are the "
+		        "most that can be shown",
+		        t->nodes_most);
+	return sbx_fail(err, -r, "the copy of the sandbox's tree cannot be changed: %s",
+	                strerror(-r));
+}
+
 static int take_frame(struct taking *k, const struct remote_frame *f, struct remote_news *w,
                       struct sbx_error *err)
 {
@@ -270,9 +283,7 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 		k->more |= m.more;
 	}
 	remote_manifest_release(&m);
-	return r ? sbx_fail(err, -r, "the copy of the sandbox's tree cannot be changed: %s",
-	                    strerror(-r))
-	         : 0;
+	return r ? cannot_take(t, r, err) : 0;
 }
 
 /*

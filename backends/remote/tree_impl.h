@@ -17,7 +17,7 @@
 #define REMOTE_CHUNK ((uint64_t)1 << 20)
 #define REMOTE_WHOLE ((uint64_t)8 << 20)  /* files up to here come as a whole */
 #define REMOTE_LARGE ((uint64_t)1 << 40)  /* files above it do not come at all */
-#define REMOTE_NODES ((size_t)1 << 20)    /* that a tree may have */
+#define REMOTE_NODES ((size_t)1 << 20)    /* that a machine may have in a tree */
 #define REMOTE_FILL  ((uint64_t)16 << 20) /* contents that come with the first manifest */
 #define REMOTE_SMALL ((uint64_t)1 << 20)  /* files that come along with one beside them */
 
@@ -124,6 +124,7 @@ struct remote_tree {
 	unsigned under_way;
 	struct remote_node **nodes, **dirs; /* by hash */
 	size_t n_nodes, n_dirs, cap, dirs_cap;
+	size_t nodes_most;       /* from there on nothing more is taken over from the machine */
 	struct remote_node *top; /* of the root */
 	struct remote_node *oldest_gone, *newest_gone;
 	size_t n_gone;
@@ -159,7 +160,7 @@ struct remote_tree {
 
 /* tree_node.c. With the lock held, unless a function says otherwise. */
 struct remote_node *remote_node_find(struct remote_tree *t, uint64_t ino);
-/* A new node, or what INO was known as is forgotten. NULL: no memory, or too many. */
+/* A new node, or what INO was known as is forgotten. NULL: no memory. */
 struct remote_node *remote_node_put(struct remote_tree *t, uint64_t ino, mode_t type);
 /* PARENT and NAME of the directory N from now on; PARENT may be NULL. 0 or -ENOMEM. */
 int remote_node_hang(struct remote_tree *t, struct remote_node *n, struct remote_node *parent,
@@ -183,6 +184,9 @@ void remote_dir_moved(struct remote_tree *t, struct remote_node *n);
 /* What was told before of the directory N, and of all below, does not count. */
 void remote_dir_void(struct remote_tree *t, struct remote_node *n, int64_t told_ns);
 void remote_nodes_free(struct remote_tree *t);
+/* Whether the machine may have nothing more in it; what the host makes is bounded by its own disk.
+ * Without the lock. */
+bool remote_nodes_full(struct remote_tree *t);
 static inline uint64_t remote_chunks(uint64_t size)
 {
 	return (size + REMOTE_CHUNK - 1) / REMOTE_CHUNK;
@@ -198,7 +202,7 @@ void remote_failure_unref(struct remote_failure *f); /* accepts NULL */
 /* tree_load.c. With the turn held, and without the lock, which they take. */
 /*
  * The node of what is open at FD (O_PATH), of which ST was told; what is kept of a file is read.
- * PARENT and NAME of a directory. NULL: no memory, or too many.
+ * PARENT and NAME of a directory. NULL: no memory.
  */
 struct remote_node *remote_node_load(struct remote_tree *t, int fd, const struct stat *st,
                                      struct remote_node *parent, const char *name);
@@ -241,7 +245,8 @@ struct remote_version remote_version_of(const struct remote_listed *l);
 /* What the link at PATH says here; malloc'd, NULL without memory. What is absolute and lies in the
  * tree is made relative. */
 char *remote_text_of_link(const struct remote_tree *t, const char *path, const char *target);
-/* Makes what L says as NAME, which is free, in DIRFD, whose node is PARENT. 0 or -errno. */
+/* Makes what L says as NAME, which is free, in DIRFD, whose node is PARENT. 0 or -errno: -ENOSPC
+ * also where there are too many. */
 int remote_place(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l,
                  struct remote_node *parent, struct remote_node **ret);
 /*

@@ -253,7 +253,7 @@ static struct remote_node *add(struct remote_tree *t, uint64_t ino)
 	struct remote_node *n;
 	size_t at;
 
-	if (t->n_nodes - t->n_gone >= REMOTE_NODES || grow_nodes(t))
+	if (grow_nodes(t))
 		return NULL;
 	n = calloc(1, sizeof(*n));
 	if (!n)
@@ -264,6 +264,16 @@ static struct remote_node *add(struct remote_tree *t, uint64_t ino)
 	t->nodes[at] = n;
 	t->n_nodes++;
 	return n;
+}
+
+bool remote_nodes_full(struct remote_tree *t)
+{
+	bool full;
+
+	pthread_mutex_lock(&t->lock);
+	full = t->n_nodes - t->n_gone >= t->nodes_most;
+	pthread_mutex_unlock(&t->lock);
+	return full;
 }
 
 struct remote_node *remote_node_put(struct remote_tree *t, uint64_t ino, mode_t type)

@@ -246,14 +246,14 @@ static int note_made(struct remote_tree *t, int dirfd, const char *name,
 	}
 	pthread_mutex_unlock(&t->lock);
 	*ret = n;
-	return n ? r : -ENOSPC;
+	return n ? r : -ENOMEM;
 }
 
 int remote_place(struct remote_tree *t, int dirfd, const char *name, const struct remote_listed *l,
                  struct remote_node *parent, struct remote_node **ret)
 {
 	const struct remote_version v = remote_version_of(l);
-	int r = make(t, dirfd, name, l);
+	int r = remote_nodes_full(t) ? -ENOSPC : make(t, dirfd, name, l);
 
 	if (r)
 		return r;

@@ -1644,6 +1644,51 @@ static void test_no_answer_is_a_failure(void **state)
 	expect_file("f", "new\n");
 }
 
+static void limit_nodes(size_t most)
+{
+	pthread_mutex_lock(&tf.tree->lock);
+	tf.tree->nodes_most = most;
+	pthread_mutex_unlock(&tf.tree->lock);
+}
+
+/* What the host makes is its own; and what the machine has changed is no more than it was. */
+static void test_full_tree_goes_on(void **state)
+{
+	struct sbx_error err = SBX_ERROR_INIT;
+	struct remote_reply reply = {0};
+	bool any;
+	int fd;
+
+	(void)state;
+	at_machine("echo old >f; mkdir d");
+	refresh(true);
+	limit_nodes(1);
+	tf.tree->times.data_ms = 500;
+	tf.link.calls = 0;
+	host_writes("d/made", "mine");
+	expect_file("d/made", "mine");
+	fd = remote_tree_open_file(tf.tree, "d/made", ino_of("d/made"));
+	assert_true(fd >= 0);
+	close(fd);
+	host_makes_dir("d/dir");
+	assert_int_equal(count_names("d/dir"), 0);
+	assert_int_equal(tf.link.calls, 0);
+	tf.tree->times.data_ms = 60000;
+	at_machine("echo new >f; mkdir d/dir; printf mine >d/made");
+	host_sent_file("d/made");
+	host_is_sent();
+	take_changes();
+	expect_file("f", "new\n");
+	expect_file("d/made", "mine");
+	at_machine("echo more >more");
+	ask_changes(&reply);
+	assert_int_equal(remote_tree_take(tf.tree, &reply, tf.sent, true, &any, &err), -ENOSPC);
+	assert_non_null(strstr(err.text, "more than 1 files"));
+	remote_reply_release(&reply);
+	limit_nodes(REMOTE_NODES);
+	expect_file("more", "more\n");
+}
+
 static void test_failed_listing_lags_as_before(void **state)
 {
 	(void)state;
@@ -1651,13 +1696,9 @@ static void test_failed_listing_lags_as_before(void **state)
 	remote_tree_refused(tf.tree, "d/x");
 	assert_true(remote_tree_lags(tf.tree));
 	/* More than the copy may have. */
-	pthread_mutex_lock(&tf.tree->lock);
-	tf.tree->n_gone -= REMOTE_NODES;
-	pthread_mutex_unlock(&tf.tree->lock);
+	limit_nodes(1);
 	assert_true(take_records(110, "Ld 755 0 1 3 1 d||-f 644 0 1 9 1 d/new||") != 0);
-	pthread_mutex_lock(&tf.tree->lock);
-	tf.tree->n_gone += REMOTE_NODES;
-	pthread_mutex_unlock(&tf.tree->lock);
+	limit_nodes(REMOTE_NODES);
 	assert_true(remote_tree_lags(tf.tree));
 }
 
@@ -1731,6 +1772,7 @@ int main(void)
 	        case_of(test_changes_in_a_directory_that_is_being_closed),
 	        case_of(test_lost_answer_is_asked_for),
 	        case_of(test_no_answer_is_a_failure),
+	        case_of(test_full_tree_goes_on),
 	        case_of(test_failed_listing_lags_as_before),
 	};
 
