@@ -3,12 +3,13 @@
 #   in         its standard input, if there is any
 #   out err    what it has written, as much as is kept; out.in and err.in are the pipes, out.all and
 #              err.all those to who counts, and out.n and err.n how much it was
-#   super pid  processes: who watches over it, and itself
-#   kill       a signal that came before it was executed
-#   fail       ERRNO and, in the next line, a sentence: it could not be started
-#   lease      made by who asks for the job, and taken away by who watches over it
+#   super-PID pid-PID   processes: who watches over it, and itself
+#   kill-SIGNAL         a signal that came before it was executed
+#   fail-ERRNO          it could not be started; "fail" is a sentence, where there was room for it
+#   lease               made by who asks for the job, and taken away by who watches over it
 #   end-CODE-USER-SYS-OUT-ERR-WHY   it has ended; ms; bytes that it has written, 0: not known;
-#              WHY is "oom" or empty. A name, as that needs no room on a full disk
+#                       WHY is "oom" or empty
+# What the runner has to know is in names, as these need no room on a full disk.
 # $R_JOBS/over has the names of those that were read to the end, and that do not start again. They
 # are forgotten after an hour: a start is repeated for minutes.
 R_JOBS=$R_ROOM/jobs
@@ -19,6 +20,8 @@ R_ELF=$(printf '\177ELF')
 
 # What who watches needs as well, which is a shell of its own.
 #
+# r_job_noted DIR KIND: R_NOTED, what the name KIND-... in it says; fails where there is none
+#
 # r_job_watched JOB DIR: whether somebody watches over it; the number may be another's by now.
 #
 # r_job_pids JOB DIR: R_PIDS, the processes of a job: those that have its mark in their environment,
@@ -27,10 +30,15 @@ R_ELF=$(printf '\177ELF')
 #
 # r_job_kill SIGNAL JOB DIR: sends it to all of them; by 9 none is left.
 R_JOB_KILL='
+r_job_noted() {
+	for R_NOTED in "$1/$2-"*; do
+		R_NOTED=${R_NOTED##*/"$2"-}
+		[ "$R_NOTED" != "*" ]
+	done
+}
 r_job_watched() {
-	[ -s "$2/super" ] || return
-	read -r r_p <"$2/super"
-	case $(cat "/proc/$r_p/cmdline") in
+	r_job_noted "$2" super || return
+	case $(cat "/proc/$R_NOTED/cmdline") in
 	*"$1"*) ;;
 	*) return 1 ;;
 	esac
@@ -42,7 +50,7 @@ r_job_pids() {
 		R_PIDS="$R_PIDS${r_p%/*} "
 	done
 	r_leader=-
-	r_job_watched "$1" "$2" && [ -s "$2/pid" ] && read -r r_leader <"$2/pid"
+	r_job_watched "$1" "$2" && r_job_noted "$2" pid && r_leader=$R_NOTED
 	r_all=$(sed -n "s/^\([0-9]*\) (.*) [^ZX] \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \2 \3/p" \
 		/proc/[0-9]*/stat)
 	r_more=1
@@ -113,13 +121,13 @@ r_oom() {
 }
 r_oom
 r_oom_before=$R_OOM
-echo $$ >"$r_dir/super"
+true >"$r_dir/super-$$"
 # Nobody waits for the other end of a pipe: this shell has both, until the command has ended, or it
 # was killed.
 exec 8<>"$r_dir/out.in" 9<>"$r_dir/err.in"
 r_readers= r_counters=
 for r_f in out err; do
-	: >"$r_dir/$r_f"
+	true >"$r_dir/$r_f"
 	if [ -p "$r_dir/$r_f.all" ]; then
 		echo "                    " >"$r_dir/$r_f.n"
 		wc -c <"$r_dir/$r_f.all" 1<>"$r_dir/$r_f.n" 8<&- 9<&- &
@@ -219,11 +227,10 @@ mv -f "$r_dir/out.in" "$r_dir/end-$r_code-$r_user-$R_MS-$r_out-$R_TOTAL-$r_why"
 # The job itself, until it is executed: DIR CPU_S MEMORY_KB PROCS FILE_BLOCKS UMASK LOCALE WORD...
 # Who has used up its time gets SIGXCPU, a second before SIGKILL.
 R_JOB_LEAD='
-echo $$ >"$1/pid"
-if [ -e "$1/kill" ]; then
-	read -r r_signal <"$1/kill"
-	kill "-$r_signal" $$
-fi
+true >"$1/pid-$$"
+for r_signal in "$1"/kill-*; do
+	[ ! -e "$r_signal" ] || kill "-${r_signal##*-}" $$
+done
 {
 	[ "$2" = 0 ] || { ulimit -S -t "$2" && ulimit -H -t $(($2 + 1)); }
 	[ "$3" = 0 ] || ulimit -v "$3"
@@ -254,8 +261,15 @@ exec "$r_file" "$@"
 
 # r_job_refuse ERRNO SENTENCE: the job in $r_dir cannot be started
 r_job_refuse() {
-	printf '%s\n%s' "$1" "$2" >"$r_dir/fail"
+	printf %s "$2" >"$r_dir/fail"
+	true >"$r_dir/fail-$1"
 	exit
+}
+
+# r_job_refuse_unwritten SENTENCE: the same, because that could not be written
+r_job_refuse_unwritten() {
+	r_reason 121 "$1"
+	r_job_refuse "$R_ERRNO" "$R_TEXT"
 }
 
 # r_job_find PROGRAM PATH: whether execve could execute it, before a shell says so by a number that
@@ -307,13 +321,13 @@ r_job_run() {
 	case $7 in
 	f:*) mv -f "$R_IN/${7#f:}" "$r_dir/in" ;;
 	p:*) printf "${7#p:}" >"$r_dir/in" ;;
-	esac || r_job_refuse 121 "the standard input of the job cannot be stored in $r_dir"
+	esac || r_job_refuse_unwritten "the standard input of the job cannot be stored in $r_dir"
 	if command -v tee && command -v wc; then
 		mkfifo "$r_dir/out.in" "$r_dir/err.in" "$r_dir/out.all" "$r_dir/err.all"
 	else
 		mkfifo "$r_dir/out.in" "$r_dir/err.in"
 	fi ||
-		r_job_refuse 121 "pipes for the job cannot be made in $r_dir"
+		r_job_refuse_unwritten "pipes for the job cannot be made in $r_dir"
 	r_enter || r_job_refuse 2 "the tree, $R_TREE, is not there"
 	r_root=${PWD%/}
 	[ -e "$R_TREE/$6" ] || r_job_refuse 2 "working directory $6 does not exist"
@@ -380,10 +394,7 @@ r_nap() {
 
 # r_job_ended JOB: whether; R_END, CODE-USER-SYS-OUT-ERR-WHY
 r_job_ended() {
-	for R_END in "$1"/end-*; do
-		R_END=${R_END##*/end-}
-		[ "$R_END" != '*' ]
-	done
+	r_job_noted "$1" end && R_END=$R_NOTED
 }
 
 # r_job_ends [JOB OUT ERR]...: R_ENDS, of all that have ended by now
@@ -423,24 +434,23 @@ r_job_size() {
 
 # r_job_begins JOB: whether nobody watches over it yet, but will soon
 r_job_begins() {
-	[ ! -s "$1/super" ] && [ $R_SPENT -lt 10000 ]
+	! r_job_noted "$1" super && [ $R_SPENT -lt 10000 ]
 }
 
 # r_job_lives JOB: whether somebody watches over it, or will soon
 r_job_lives() {
-	[ -s "$1/super" ] || {
-		r_job_begins "$1"
-		return
-	}
-	read -r r_p <"$1/super"
-	kill -0 "$r_p"
+	if r_job_noted "$1" super; then
+		kill -0 "$R_NOTED"
+	else
+		[ $R_SPENT -lt 10000 ]
+	fi
 }
 
 # r_job_news [JOB OUT ERR]...: whether there is anything to tell of
 r_job_news() {
 	r_job_sizes "$@"
 	while [ $# -gt 2 ]; do
-		[ -d "$1" ] && [ ! -s "$1/fail" ] && ! r_job_ended "$1" && r_job_lives "$1" || return 0
+		[ -d "$1" ] && ! r_job_noted "$1" fail && ! r_job_ended "$1" && r_job_lives "$1" || return 0
 		r_job_size "$1/out"
 		[ "$R_SIZE" -le "$2" ] || return 0
 		r_job_size "$1/err"
@@ -491,7 +501,7 @@ r_job_end() {
 		;;
 	*)
 		r_job_lives "$1" && {
-			[ $R_SPENT -lt 900 ] || [ ! -s "$1/super" ] || r_job_watched "$1" "$1"
+			[ $R_SPENT -lt 900 ] || ! r_job_noted "$1" super || r_job_watched "$1" "$1"
 		} || r_job_ended "$1" || {
 			r_job_kill 9 "$1" "$1"
 			r_say F "$1" 116 0 0 'the machine has lost the job'
@@ -508,14 +518,12 @@ r_job_tell() {
 	while [ $# -gt 2 ]; do
 		if [ ! -d "$1" ]; then
 			r_say F "$1" 116 0 0 'the machine does not know the job'
-		elif [ -s "$1/fail" ]; then
-			{
-				read -r r_errno
-				r_text=$(cat)
-			} <"$1/fail"
-			r_say F "$1" "$r_errno" 0 0 "$r_text"
+		elif r_job_noted "$1" fail; then
+			r_text=$(cat "$1/fail")
+			r_say F "$1" "$R_NOTED" 0 0 \
+				"${r_text:-the machine had no room to say why the job was not started}"
 		else
-			[ ! -e "$1/pid" ] || r_say S "$1" 0 0 0 ''
+			! r_job_noted "$1" pid || r_say S "$1" 0 0 0 ''
 			R_REST=
 			r_job_bytes O "$1" out "$2"
 			r_job_bytes E "$1" err "$3"
@@ -539,13 +547,14 @@ r_exec() {
 		if mkdir "$3"; then
 			r_job_begin "$@"
 		elif [ ! -d "$3" ]; then
-			r_fail 121 "a directory for the job cannot be made in $R_JOBS"
+			r_reason 121 "a directory for the job cannot be made in $R_JOBS"
+			r_fail "$R_ERRNO" "$R_TEXT"
 			return
 		fi
-		: >"$3/lease"
+		true >"$3/lease"
 	fi
 	R_SPENT=0 R_NAP=010
-	until [ ! -d "$3" ] || [ -s "$3/fail" ] || r_job_ended "$3" ||
+	until [ ! -d "$3" ] || r_job_noted "$3" fail || r_job_ended "$3" ||
 		{ [ $R_SPENT -ge "$1" ] && ! r_job_begins "$3"; }; do
 		r_nap
 	done
@@ -561,9 +570,9 @@ r_poll() {
 	shift 2
 	r_job_room || return
 	r_poll=poll-$$
-	: >"$r_poll"
+	true >"$r_poll"
 	for r_f; do
-		[ ! -d "$r_f" ] || : >"$r_f/lease"
+		[ ! -d "$r_f" ] || true >"$r_f/lease"
 	done
 	R_SPENT=0 R_NAP=010
 	until r_job_news "$@" || [ $R_SPENT -ge "$r_wait" ] || [ ! -e "$r_poll" ]; do
@@ -578,9 +587,9 @@ r_kill() {
 	r_job_room || return
 	[ ! -e "over/$1" ] || return
 	if mkdir "$1"; then
-		: >"$1/end-$((128 + $2))-0-0-0-0-"
+		true >"$1/end-$((128 + $2))-0-0-0-0-"
 	elif ! r_job_ended "$1"; then
-		echo "$2" >"$1/kill"
+		true >"$1/kill-$2"
 		r_job_kill "$2" "$1" "$1"
 	fi
 }
@@ -594,7 +603,7 @@ r_over_forget() {
 r_reap() {
 	r_job_room || return
 	for r_f; do
-		: >"over/$r_f"
+		true >"over/$r_f"
 		case $r_f in
 		*00) r_over_forget ;;
 		esac

@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -1977,6 +1979,81 @@ static void who_is_abandoned_waits_for_nothing_that_lags(void **state)
 	assert_int_equal(flushes, 1);
 }
 
+/* ---- on a full disk ---- */
+
+static bool may_mount;
+
+/* Who mounts has to do so before there are threads. */
+static int set_up_to_mount(void **state)
+{
+	const int flags = geteuid() ? CLONE_NEWUSER | CLONE_NEWNS : CLONE_NEWNS;
+
+	may_mount = may_mount ||
+	            (unshare(flags) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	return set_up(state);
+}
+
+static int tear_down_mounted(void **state)
+{
+	umount2(machine.machine.room, MNT_DETACH);
+	return tear_down(state);
+}
+
+/* The room of the machine is on a disk that has no block left. False: there is no such. */
+static bool fill_room(void)
+{
+	static const char block[4096];
+	struct remote_reply reply;
+	char path[4200];
+	int fd;
+
+	scratch_mkdir(machine.machine.room);
+	if (!may_mount || mount("none", machine.machine.room, "tmpfs", 0, "size=1m") < 0)
+		return false;
+	ask("r_job_room", &reply);
+	remote_reply_release(&reply);
+	snprintf(path, sizeof(path), "%s/hog", machine.machine.room);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	while (write(fd, block, sizeof(block)) > 0)
+		continue;
+	close(fd);
+	return true;
+}
+
+/* The runner counts its naps, and so that of ten seconds is soon reached. */
+static void a_long_command_is_not_lost_on_a_full_disk(void **state)
+{
+	struct ran r;
+	int runs;
+
+	(void)state;
+	if (!fill_room())
+		skip_because("no file system can be mounted");
+	have_program("sleep", "case $1 in 0.*) exit 0 ;; esac\nexec /bin/sleep \"$1\"");
+	begin(&r, "until [ -e go ]; do /bin/sleep 0.05; done; exit 3");
+	await(&machine.runs, 1);
+	runs = machine.runs;
+	while (machine.runs < runs + 3 && !r.ended)
+		usleep(1000);
+	if (r.ended)
+		fail_msg("%s", r.exit.error.text);
+	scratch_write(scratch_path("the tree/go"), "");
+	expect_end(&r, SBX_END_EXITED, 3);
+	forget(&r);
+}
+
+static void why_it_did_not_start_is_known_on_a_full_disk(void **state)
+{
+	char none[] = "none-such", *const argv[] = {none, NULL};
+	const struct sbx_exec spec = spec_of(argv);
+
+	(void)state;
+	if (!fill_room())
+		skip_because("no file system can be mounted");
+	expect_refused(&spec, ENOENT, "no room to say why");
+}
+
 #define test(name)       cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 #define test_apart(name) cmocka_unit_test_setup_teardown(name, set_up_apart, tear_down)
 
@@ -2041,6 +2118,10 @@ int main(void)
 	        test(it_says_what_it_has),
 	        test(jobs_of_another_daemon_are_swept),
 	        test(no_command_runs_beside_those_of_another_daemon),
+	        cmocka_unit_test_setup_teardown(a_long_command_is_not_lost_on_a_full_disk,
+	                                        set_up_to_mount, tear_down_mounted),
+	        cmocka_unit_test_setup_teardown(why_it_did_not_start_is_known_on_a_full_disk,
+	                                        set_up_to_mount, tear_down_mounted),
 	        cmocka_unit_test_setup_teardown(without_detaching_a_job_is_its_call,
 	                                        set_up_undetached, tear_down),
 	        cmocka_unit_test_setup_teardown(without_detaching_output_is_cut, set_up_undetached,
