@@ -222,6 +222,19 @@ r_apply() {
 	r_tell_refused
 }
 
+# r_clear ID BATCH [PATH...]: removes what that batch or a later one is to remove, and what was put
+# for the batch, which is put again. So a full disk has room for what comes before. When the batch
+# is done nothing is removed, because these may be names of something new by then.
+r_clear() {
+	R_ID=$1 R_BATCH=$2
+	shift 2
+	r_enter && r_take_turn || return
+	r_read_mark
+	[ "$R_DONE" = all ] || rm -rf -- "$R_ROOM/stage" ./.sandboxfs-stage "$R_IN"/[2-4]?????????
+	[ "$R_DONE" = all ] || rm -f -- "$@"
+	true >"$R_ROOM/turns/$R_TURN.over"
+}
+
 # r_tell_refused: of a line that a runner was killed at, or that had no room, the end is missing.
 # Its step was not noted, and so is done again.
 r_tell_refused() {

@@ -257,6 +257,69 @@ void remote_journal_resolve(struct remote_journal *j, int root)
 	pthread_mutex_unlock(&j->lock);
 }
 
+#define CLEAR_MAX 1000 /* files, and moves */
+
+/* Whether PATH is DIR, or below. */
+static bool is_within(const char *path, const char *dir)
+{
+	const size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (!path[n] || path[n] == '/');
+}
+
+/* Whether an unsent batch moves or links PATH, or a directory above it, or more than is looked at.
+ */
+static bool is_moved(const struct remote_journal *j, const char *path)
+{
+	size_t moves = 0;
+
+	for (const struct remote_batch_all *b = j->first; b; b = b->next) {
+		if (b->damaged)
+			return true;
+		for (size_t i = 0; i < b->plan.n; i++) {
+			const struct remote_step *step = &b->plan.steps[i];
+
+			if (!step->to)
+				continue;
+			if (++moves > CLEAR_MAX || is_within(path, step->path) ||
+			    is_within(path, step->to))
+				return true;
+		}
+	}
+	return false;
+}
+
+void remote_journal_clear(struct remote_journal *j, int root, struct remote_text *out)
+{
+	struct remote_text word = {0};
+	size_t n = 0;
+
+	pthread_mutex_lock(&j->lock);
+	for (const struct remote_batch_all *b = j->first; b; b = b->next)
+		for (size_t i = 0; i < b->plan.n && n < CLEAR_MAX; i++) {
+			const struct remote_step *step = &b->plan.steps[i];
+			struct stat st;
+
+			if (step->kind != REMOTE_STEP_RM || is_moved(j, step->path) ||
+			    fstatat(root, step->path, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
+			    errno != ENOENT)
+				continue;
+			if (!n++)
+				remote_text_printf(out, "r_clear %s %" PRIu64, j->id,
+				                   j->first->pub.number);
+			word.n = 0;
+			remote_text_add(&word, "./");
+			remote_text_add(&word, step->path);
+			if (!word.failed)
+				remote_text_word(out, word.at);
+		}
+	pthread_mutex_unlock(&j->lock);
+	if (n)
+		remote_text_add(out, "\n");
+	out->failed |= word.failed;
+	remote_text_release(&word);
+}
+
 bool remote_journal_pending(struct remote_journal *j)
 {
 	bool pending;

@@ -52,6 +52,12 @@ void remote_journal_note(struct remote_journal *j, const struct sbx_change *c);
 /* As sbx_away_impl.dropped. */
 void remote_journal_drop(struct remote_journal *j, const struct sbx_change *meant);
 
+/*
+ * [disk] Adds to OUT the line that removes in the machine what unsent batches remove, for where its
+ * disk is too full for the oldest of them: files that no batch moves or links, and that ROOT, the
+ * copy, does not have. Nothing where there are none.
+ */
+void remote_journal_clear(struct remote_journal *j, int root, struct remote_text *out);
 /* Whether anything is unsent, batches that are being sent included. */
 bool remote_journal_pending(struct remote_journal *j);
 /* The batch that has the last change; the machine has all when remote_journal_seen is that. */

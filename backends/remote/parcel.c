@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/remote/deadline.h"
 #include "sandboxfs/cleanup.h"
 #include "sandboxfs/clock.h"
 #include "sandboxfs/loop.h"
 #include "sandboxfs/pool.h"
+
+#define CLEAR_MS 60000
 
 static void load_begin(struct remote_parcel *p);
 
@@ -16,6 +19,7 @@ static void end(struct remote_parcel *p, int code)
 	const struct sbx_error err = p->err;
 
 	remote_load_release(&p->load);
+	p->full = code == -ENOSPC || code == -EDQUOT;
 	if (code < 0)
 		remote_parcel_release(p);
 	p->config.loaded(code, &err, p->config.data);
@@ -46,6 +50,12 @@ static void put_done(struct sbx_machine_put *done, int code, const struct sbx_er
 	p->putting = false;
 	if (code == 0) {
 		remote_load_release(&p->load);
+		load_begin(p);
+	} else if (!p->cancelled && !p->cleared && (code == -ENOSPC || code == -EDQUOT)) {
+		/* The batch begins anew. */
+		remote_load_release(&p->load);
+		remote_parcel_release(p);
+		p->clears = p->cleared = true;
 		load_begin(p);
 	} else if (!p->cancelled && remote_is_passing(code) &&
 	           sbx_now_ns() + pause * 1000000 < p->due_ns) {
@@ -117,6 +127,33 @@ static void fetch_first(struct remote_parcel *p)
 	remote_tree_want(p->config.tree, &p->want);
 }
 
+/* [loop] What could not be removed is told by the put that follows. */
+static void clear_called(struct remote_call *call, int code, struct remote_reply *reply,
+                         const struct sbx_error *err)
+{
+	struct remote_parcel *p = call->data;
+
+	(void)reply;
+	if (code < 0) {
+		p->err = *err;
+		end(p, code);
+	} else {
+		load_begin(p);
+	}
+}
+
+/* [loop] */
+static void clear_begin(struct remote_parcel *p)
+{
+	p->clears = false;
+	p->clear.op = "sync";
+	p->clear.safe = true;
+	p->clear.deadline_ms = remote_deadline(CLEAR_MS);
+	p->clear.done = clear_called;
+	p->clear.data = p;
+	remote_call_begin(p->config.link, &p->clear);
+}
+
 /* [loop] */
 static void opened(void *data)
 {
@@ -130,6 +167,8 @@ static void opened(void *data)
 		end(p, p->code);
 	else if (!p->batch)
 		end(p, 0);
+	else if (p->clears)
+		clear_begin(p);
 	else if (!p->load.n)
 		end_loaded(p);
 	else
@@ -172,7 +211,14 @@ static void load_work(void *data)
 
 	p->err = SBX_ERROR_INIT;
 	p->code = p->batch ? 0 : cut(p);
-	if (p->code == 0 && p->batch)
+	if (p->code == 0 && p->batch && p->clears) {
+		p->clear = (struct remote_call){0};
+		remote_journal_clear(p->config.journal, from.root, &p->clear.body);
+		p->clears = p->clear.body.n && !p->clear.body.failed;
+		if (!p->clears)
+			remote_text_release(&p->clear.body);
+	}
+	if (p->code == 0 && p->batch && !p->clears)
 		p->code = remote_batch_load(p->config.journal, p->batch, &from, &p->load, &p->err);
 	sbx_loop_post(p->config.loop, opened, p);
 }
@@ -186,6 +232,7 @@ void remote_parcel_load(struct remote_parcel *p)
 {
 	assert(!p->number && !p->lines.n);
 	p->cancelled = false;
+	p->clears = p->cleared = p->full;
 	load_begin(p);
 }
 

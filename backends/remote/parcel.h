@@ -31,14 +31,18 @@ struct remote_parcel {
 	uint64_t number;          /* of the batch; 0: empty */
 	struct remote_text lines; /* where it is loaded */
 	uint64_t apply_ms;        /* that those surely take no longer than */
+	bool full;    /* there was no room for it: what later batches remove there goes first */
+	bool cleared; /* that was tried since it is loaded */
 	/* private: */
 	bool cancelled;
 	struct remote_batch *batch; /* the journal's */
 	struct remote_load load;
 	struct sbx_machine_put put;
 	bool putting, pausing;
-	struct sbx_timer again; /* of a put that failed */
-	uint64_t due_ns;        /* no repeat begins later */
+	bool clears;
+	struct remote_call clear; /* for that */
+	struct sbx_timer again;   /* of a put that failed */
+	uint64_t due_ns;          /* no repeat begins later */
 	unsigned repeats;
 	struct sbx_want want; /* for contents that are not wholly here */
 	int code;

@@ -386,8 +386,17 @@ static void confirm_called(struct remote_call *call, int code, struct remote_rep
 
 	s->confirming = false;
 	if (code < 0) {
+		/* It finds no place there, and what later batches remove makes some. */
+		const bool full = code == -ENOSPC || code == -EDQUOT;
+		const bool again = full && !s->parcel.cleared;
+
 		put_anew(s, s->parcel.number, code);
-		fail_rides(s, -code, err->text);
+		if (full) {
+			remote_parcel_release(&s->parcel);
+			s->parcel.full = true;
+		}
+		if (!again)
+			fail_rides(s, -code, err->text);
 	} else {
 		confirmed(s, UINT64_MAX, reply);
 	}

@@ -304,7 +304,7 @@ static int write_files(struct call *c)
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = atomic_load(&c->given_up) ? -EINTR : write_file(c, in, &put->files[i]);
 	if (r < 0)
-		return sbx_fail(&c->err, r == -EINTR ? EINTR : EREMOTEIO,
+		return sbx_fail(&c->err, r == -EINTR || r == -ENOSPC ? -r : EREMOTEIO,
 		                "a file cannot be put: %s", strerror(-r));
 	if (c->fault.kind == DIRS_CUT || c->fault.kind == DIRS_LOST)
 		return sbx_fail(&c->err, EREMOTEIO, "the server's answer was cut");
