@@ -319,6 +319,9 @@ static void reap_answered(struct remote_jobs *j, struct job_drops *sent, int cod
 static void poll_soon(struct remote_jobs *j);
 static void send_kill(struct job *job, int sig, bool asks);
 
+static const char silent_text[] =
+        "the machine does not answer; the command is killed there as soon as it does";
+
 /* The start has failed by CODE (negative) with ERR. */
 static void start_failed(struct job *job, int code, const struct sbx_error *err)
 {
@@ -335,7 +338,11 @@ static void start_failed(struct job *job, int code, const struct sbx_error *err)
 	} else if (job->start.maybe) {
 		send_kill(job, SIGKILL, true);
 		reap_lost(job);
-		job_end_soon(job, SBX_END_LOST, -code, err->text);
+		/* By lose_killed. */
+		if (code == -EINTR && !failed->code)
+			job_end_soon(job, SBX_END_LOST, ETIMEDOUT, silent_text);
+		else
+			job_end_soon(job, SBX_END_LOST, -code, err->text);
 	} else {
 		snprintf(text, sizeof(text), "%.900s; the command has not run", err->text);
 		job_end_soon(job, SBX_END_FAILED, failed->code ? failed->code : -code, text);
@@ -571,9 +578,7 @@ static void lose_killed(struct remote_jobs *j)
 		if (job->state != JOB_RUNNING)
 			continue;
 		reap_lost(job);
-		job_end_soon(job, SBX_END_LOST, ETIMEDOUT,
-		             "the machine does not answer; the command is killed there as soon as "
-		             "it does");
+		job_end_soon(job, SBX_END_LOST, ETIMEDOUT, silent_text);
 	}
 }
 

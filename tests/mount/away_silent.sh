@@ -166,6 +166,25 @@ timed_out() {
 	until sync "$MNT/a" 2>/dev/null; do tick; done
 }
 
+# Before it has started, in a call that is given minutes for what it brings.
+killed_start() {
+	mkdir "$MNT/a/many" "$MNT/a/ctl/jobs/late"
+	echo x >"$MNT/a/many/file"
+	python3 -c 'import os, sys
+for i in range(4000): os.link(f"{sys.argv[1]}/file", f"{sys.argv[1]}/{i}")' "$MNT/a/many"
+	faults "run@$(cat "$ROOM/silent") blackhole all 5000"
+	mark
+	(echo true >"$MNT/a/ctl/jobs/late/exec") 2>/dev/null &
+	until asked '^run:exec' >"$ROOM/asked"; do tick; done
+	like '- running *' "$(cat "$MNT/a/ctl/jobs/late/status")"
+	echo KILL >"$MNT/a/ctl/jobs/late/kill"
+	until like '* lost *' "$(cat "$MNT/a/ctl/jobs/late/status")" 2>/dev/null; do tick; done
+	like '*"error":"the machine does not answer; *"errno":"ETIMEDOUT"*' \
+		"$(cat "$MNT/a/ctl/jobs/late/result")"
+	faults
+	until sync "$MNT/a" 2>/dev/null; do tick; done
+}
+
 # milliseconds COMMAND...
 milliseconds() {
 	from=$(date +%s%N)
@@ -237,6 +256,7 @@ faults
 claim "it is verified once at a time, however long that takes" verified_once
 claim "a client that is killed does not wait for its command, which dies there" killed_client
 claim "what is over its time ends" timed_out
+claim "what is killed before it has started ends" killed_start
 silence
 claim "unmounting does not wait for it" unmounts
 claim "the next mount is there within a second" mounts_at_once
