@@ -79,8 +79,7 @@ static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, ui
 		return;
 	p->absent.off = off;
 	p->absent.len = len;
-	stall_for(p, box, need, ino,
-	          sbx_node_path(p->ws->inodes, node, p->absent.path, sizeof(p->absent.path)));
+	stall_for(p, box, need, ino, ws_place_of(p->ws, node, p->absent.path));
 }
 
 static void ask_names(struct passage *p, struct sbx_node *dir)

@@ -121,8 +121,8 @@ int ws_place_of(struct sbx_workspace *ws, struct sbx_node *node, char ret[PATH_M
 
 	if (root < 0)
 		return root;
-	if (r == 0 && leads_to(root, ret, ino))
-		return 0;
+	if (r == -ENAMETOOLONG || (r == 0 && leads_to(root, ret, ino)))
+		return r;
 	r = find(root, ino, ret);
 	if (r == 0)
 		remember(ws, box, ret);

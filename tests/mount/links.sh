@@ -233,6 +233,39 @@ linked_by_a_command() {
 	same 'host host' "$(cat "$MNT/a/by-host" "$MNT/a/by-command" | xargs)"
 }
 
+# taken_over NAME...: of three names of one file, which are looked up in this order, n3 goes to
+# another file: each of the others still means the file, whether it is written or read.
+taken_over() {
+	box over
+	(
+		cd "$MNT/over"
+		head -c 300000 /dev/zero | tr '\0' x >n1
+		ln n1 n2
+		ln n1 n3
+		echo other >other
+		ln other another
+		run over sh -c 'echo more >>n1'
+		stat "$@" >"$ROOM/looked.up"
+		mv other n3
+		truncate -s 5 n1
+		cmp n1 n2
+		same 5 "$(wc -c <n2)"
+		same other "$(cat n3)"
+		echo more >>n2
+		cmp n1 n2
+	)
+	same '10
+other' "$(run over sh -c 'wc -c <n1; cat n3')"
+	teardown over
+}
+
+names_taken_over() {
+	taken_over n1 n2 n3
+	taken_over n2 n1 n3
+	taken_over n3 n1 n2
+	taken_over n3
+}
+
 claim "mounting" mount_repo
 claim "two sandboxes" box a b
 cd "$MNT/a" || exit 1
@@ -251,4 +284,5 @@ claim "mknod makes FIFOs and plain files" fifos
 # A machine's sockets are not named here, nor ours there.
 claim_here "sockets of the host serve the host, those of commands commands" sockets
 cd "$ROOM" || exit 1
+claim "a name that another file takes over is none of the others" names_taken_over
 finish
