@@ -87,6 +87,26 @@ replaced_then_changed() {
 	exec 8<&-
 }
 
+# What may have changed is asked for again and again while a command runs: two seconds of that.
+nameless_while_running() {
+	box n
+	echo gone >"$MNT/n/gone"
+	echo old >"$MNT/n/replaced"
+	exec 8<"$MNT/n/gone" 9<"$MNT/n/replaced"
+	job=$("$TOOL" result "$MNT/n/ctl/spawn" sh -c 'echo new >x; mv x replaced; : >done
+		exec sleep "$0"' "$LONG")
+	rm "$MNT/n/gone"
+	until [ -e "$MNT/n/done" ]; do tick; done
+	for i in $(seq 40); do
+		same '5 4' "$(stat -L -c %s /dev/fd/8 /dev/fd/9 | tr '\n' ' ' | sed 's/ $//')"
+		tick
+	done
+	same 'gone old' "$(cat <&8) $(cat <&9)"
+	exec 8<&- 9<&-
+	echo KILL >"$MNT/n/ctl/jobs/$job/kill"
+	teardown n
+}
+
 unlinked_then_written() {
 	fresh
 	exec 8<>"$MNT/a/f5" 9<>"$MNT/a/f6"
@@ -270,6 +290,7 @@ claim "files of the base that were removed are written to" unlinked_then_written
 claim "one read loop gives one file" one_read_loop
 claim "files opened while the command runs" replaced_while_running
 claim "files written to while it runs" written_while_running
+claim "and files without a name" nameless_while_running
 claim_here "a log that a command moves away is written on" moved_log
 claim_here "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
