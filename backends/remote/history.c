@@ -261,9 +261,10 @@ static int go_back(struct remote_box *box, const char *rev, atomic_bool *cancell
 		r = provider_of(box)->back(box->machine, key, PREVIOUS, cancelled, err);
 	if (r < 0)
 		return r;
-	/* From here on it is done; a listing that fails comes later. */
+	/* From here on it is done; a listing that fails comes later, and nothing is believed before. */
 	r = remote_tree_refresh(box->tree, false, NULL, cancelled, err);
 	if (r < 0) {
+		remote_tree_distrust(box->tree);
 		pthread_mutex_lock(&box->lock);
 		box->verified = false;
 		pthread_mutex_unlock(&box->lock);
