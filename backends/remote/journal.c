@@ -257,56 +257,83 @@ void remote_journal_resolve(struct remote_journal *j, int root)
 	pthread_mutex_unlock(&j->lock);
 }
 
-#define CLEAR_MAX 1000 /* files, and moves */
+#define CLEAR_MOST  200   /* files */
+#define CLEAR_BYTES 24000 /* of their paths, so that the line needs no put */
+#define CLEAR_STEPS 20000 /* that are looked through for each, while others wait for the lock */
 
-/* Whether PATH is DIR, or below. */
-static bool is_within(const char *path, const char *dir)
+/* Whether OTHER, which may be NULL, is PATH or a directory above it. */
+static bool leads_to(const char *other, const char *path)
 {
-	const size_t n = strlen(dir);
+	const size_t n = other ? strlen(other) : 0;
 
-	return strncmp(path, dir, n) == 0 && (!path[n] || path[n] == '/');
+	return n && strncmp(path, other, n) == 0 && (!path[n] || path[n] == '/');
 }
 
-/* Whether an unsent batch moves or links PATH, or a directory above it, or more than is looked at.
+/*
+ * Whether something unsent but the step RM is about its path, or about a directory above, other
+ * than that it goes as well. Then the name may be another file's there, or one from which a link is
+ * still to be made.
  */
-static bool is_moved(const struct remote_journal *j, const char *path)
+static bool is_about(const struct remote_journal *j, const struct remote_step *rm)
 {
-	size_t moves = 0;
-
 	for (const struct remote_batch_all *b = j->first; b; b = b->next) {
-		if (b->damaged)
-			return true;
 		for (size_t i = 0; i < b->plan.n; i++) {
 			const struct remote_step *step = &b->plan.steps[i];
 
-			if (!step->to)
-				continue;
-			if (++moves > CLEAR_MAX || is_within(path, step->path) ||
-			    is_within(path, step->to))
+			if (step != rm && step->kind != REMOTE_STEP_RMDIR &&
+			    (leads_to(step->path, rm->path) || leads_to(step->to, rm->path)))
 				return true;
 		}
+		for (size_t i = 0; i < b->n; i++)
+			if (leads_to(b->items[i].path, rm->path) ||
+			    leads_to(b->items[i].to, rm->path))
+				return true;
 	}
 	return false;
+}
+
+/* How many steps and items are unsent; too many where one of their batches cannot be read. */
+static size_t count_unsent(const struct remote_journal *j)
+{
+	size_t n = 0;
+
+	for (const struct remote_batch_all *b = j->first; b; b = b->next)
+		n += b->damaged ? CLEAR_STEPS + 1 : b->plan.n + b->n;
+	return n;
+}
+
+static bool is_here(int root, const char *path)
+{
+	struct stat st;
+
+	return fstatat(root, path, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
 void remote_journal_clear(struct remote_journal *j, int root, struct remote_text *out)
 {
 	struct remote_text word = {0};
-	size_t n = 0;
+	size_t tried = 0;
+	bool any = false;
 
 	pthread_mutex_lock(&j->lock);
+	if (count_unsent(j) > CLEAR_STEPS)
+		tried = CLEAR_MOST;
 	for (const struct remote_batch_all *b = j->first; b; b = b->next)
-		for (size_t i = 0; i < b->plan.n && n < CLEAR_MAX; i++) {
+		for (size_t i = 0; i < b->plan.n; i++) {
 			const struct remote_step *step = &b->plan.steps[i];
-			struct stat st;
 
-			if (step->kind != REMOTE_STEP_RM || is_moved(j, step->path) ||
-			    fstatat(root, step->path, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
-			    errno != ENOENT)
+			if (tried == CLEAR_MOST || out->n > CLEAR_BYTES)
+				break;
+			if (step->kind != REMOTE_STEP_RM || step->dropped ||
+			    is_here(root, step->path))
 				continue;
-			if (!n++)
+			tried++;
+			if (is_about(j, step))
+				continue;
+			if (!any)
 				remote_text_printf(out, "r_clear %s %" PRIu64, j->id,
 				                   j->first->pub.number);
+			any = true;
 			word.n = 0;
 			remote_text_add(&word, "./");
 			remote_text_add(&word, step->path);
@@ -314,7 +341,7 @@ void remote_journal_clear(struct remote_journal *j, int root, struct remote_text
 				remote_text_word(out, word.at);
 		}
 	pthread_mutex_unlock(&j->lock);
-	if (n)
+	if (any)
 		remote_text_add(out, "\n");
 	out->failed |= word.failed;
 	remote_text_release(&word);

@@ -54,8 +54,9 @@ void remote_journal_drop(struct remote_journal *j, const struct sbx_change *mean
 
 /*
  * [disk] Adds to OUT the line that removes in the machine what unsent batches remove, for where its
- * disk is too full for the oldest of them: files that no batch moves or links, and that ROOT, the
- * copy, does not have. Nothing where there are none.
+ * disk is too full for the oldest of them. These are some of the files that ROOT, the copy, does
+ * not have, and of which, as of the directories above, nothing else is unsent but that they go.
+ * Nothing where there are none, or where too much is unsent to look through.
  */
 void remote_journal_clear(struct remote_journal *j, int root, struct remote_text *out);
 /* Whether anything is unsent, batches that are being sent included. */

@@ -19,6 +19,8 @@ static void end(struct remote_parcel *p, int code)
 	const struct sbx_error err = p->err;
 
 	remote_load_release(&p->load);
+	if (p->clears)
+		remote_text_release(&p->clear.body);
 	p->full = code == -ENOSPC || code == -EDQUOT;
 	if (code < 0)
 		remote_parcel_release(p);
