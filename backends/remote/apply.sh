@@ -502,6 +502,16 @@ r_open_stage() {
 	[ -d "$R_STAGE" ] || r_why=$(mkdir "$R_STAGE" 2>&1) || r_halt "$r_why"
 }
 
+# r_halt_unpacked WHY: a full disk is told by tar(1) in the midst of its words, or not at all
+r_halt_unpacked() {
+	r_why=$1$(head -c 65536 /dev/zero 2>&1 >"$R_STAGE/try")
+	case $r_why in
+	*"No space left on device"*) R_WHY=28 ;;
+	*"uota exceeded"*) R_WHY=122 ;;
+	esac
+	r_halt "$1"
+}
+
 # r_do_pack NUMBER FILE: opens the pack, unless what is in it was put up to the line NUMBER
 r_do_pack() {
 	[ -z "$R_STOP" ] && [ "$1" -gt "$R_DONE" ] || return
@@ -509,9 +519,9 @@ r_do_pack() {
 	r_open_stage
 	[ -z "$R_STOP" ] || return
 	if command -v tar; then
-		r_why=$(tar -xpof "$R_IN/$2" -C "$R_STAGE" 2>&1) || r_halt "$r_why"
+		r_why=$(tar -xpof "$R_IN/$2" -C "$R_STAGE" 2>&1) || r_halt_unpacked "$r_why"
 	else
-		r_untar "$R_IN/$2" || r_halt "cannot write to $R_STAGE"
+		r_untar "$R_IN/$2" || r_halt_unpacked "cannot write to $R_STAGE"
 	fi
 }
 
