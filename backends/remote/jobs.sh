@@ -33,8 +33,13 @@ R_JOB_KILL='
 r_job_noted() {
 	for R_NOTED in "$1/$2-"*; do
 		R_NOTED=${R_NOTED##*/"$2"-}
-		[ "$R_NOTED" != "*" ]
 	done
+	[ "$R_NOTED" != "*" ] && return
+	# A runner of before has it in the file of that name.
+	case $2 in
+	super | pid) [ -s "$1/$2" ] && read -r R_NOTED <"$1/$2" ;;
+	*) return 1 ;;
+	esac
 }
 r_job_watched() {
 	r_job_noted "$2" super || return
