@@ -91,7 +91,7 @@ renamed() {
 	writer=$!
 	for sure in 1 2 3; do
 		tick
-		until grep -q '^State:.*[SD] ' "/proc/$writer/status"; do tick; done
+		until grep -q '^\(1\|64\) ' "/proc/$writer/syscall"; do tick; done
 	done
 	expect EBUSY rename "$MNT/r" "$MNT/s"
 	like '*another operation of r is under way*' "$(cat "$MNT/ctl/error")"

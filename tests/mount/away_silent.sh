@@ -154,7 +154,7 @@ killed_client() {
 # What it had said is told, though its end is not.
 timed_out() {
 	mkdir "$MNT/a/ctl/jobs/timed"
-	printf '{"argv":["sh","-c","echo said; exec sleep %s"],"timeout_ms":4000}' "$LONG" \
+	printf '{"argv":["sh","-c","echo said; exec sleep %s"],"timeout_ms":20000}' "$LONG" \
 		>"$ROOM/request"
 	(cat "$ROOM/request" >"$MNT/a/ctl/jobs/timed/exec" && touch "$ROOM/over") &
 	silenced_while timed
