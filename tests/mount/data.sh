@@ -63,9 +63,9 @@ except OSError as e: print(errno.errorcode[e.errno])' "$1"
 
 # By its name it can be reached in steps only: for contents that are not here nobody can be asked.
 too_deep() {
-	run a python3 -c 'import os
-for name in ["w"] + ["d" * 200] * 19: os.mkdir(name); os.chdir(name)
-open("f" * 40, "w").write("x" * 3000000)'
+	run a sh -c 'd=$(printf %200s "" | tr " " d) && mkdir w && cd w && i=0
+		while [ $i -lt 19 ]; do mkdir "$d" && cd "$d" && i=$((i + 1)); done
+		head -c 3000000 /dev/zero | tr "\0" x >"$(printf %40s "" | tr " " f)"'
 	drop_caches
 	top=$(printf '%250s' '' | tr ' ' w)
 	mv "$MNT/a/w" "$MNT/a/$top"
