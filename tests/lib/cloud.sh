@@ -191,6 +191,11 @@ stalls_nobody() {
 	rm "$MNT/a/meanwhile"
 }
 
+# While a command runs, changes are sent sooner, in more requests.
+runs_nothing() {
+	until grep -q '"running": *0' "$MNT/a/ctl/info"; do tick; done
+}
+
 # A pause of two seconds has changes sent, so that a slow machine may have to be tried again.
 a_thousand_take_two() {
 	[ -e "$ROOM/many.tar" ] || thousand_files

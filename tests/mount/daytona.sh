@@ -304,6 +304,7 @@ claim 'AC-16: a push that fails is told, and the sandbox goes on' may_fail_to_pu
 claim 'AC-17: output is cut where it is told to be' limits_output
 claim 'a command that is not answered holds no file up, and no other sandbox' \
 	stalls_nobody execute
+claim 'and it ends, as it was killed with its client' runs_nothing
 claim 'AC-18: a sandbox is ephemeral' is_ephemeral
 claim 'AC-24: names of variables are names' checks_names_of_variables
 claim 'AC-25: the branch is made there, of the default one' has_its_branch

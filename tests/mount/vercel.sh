@@ -156,6 +156,7 @@ claim 'readFile: what is made there is here, and what is not there is ENOENT' \
 claim 'listFiles: names, and none of an empty directory' lists
 claim 'a thousand files take two requests' a_thousand_take_two
 claim 'a command that is not answered holds no file up, and no other sandbox' stalls_nobody run
+claim 'and it ends, as it was killed with its client' runs_nothing
 claim 'its commits are brought here and pushed' is_pushed
 claim 'a pull request is opened' opens_a_pull_request
 claim 'it is against the default branch, which the API is asked for once' \
