@@ -79,11 +79,17 @@ static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, ui
 		return;
 	p->absent.off = off;
 	p->absent.len = len;
-	p->absent.path[0] = '\0';
-	/* What has changed is asked for of the whole tree: a file that has no name any more has
-	 * attributes as well. */
-	stall_for(p, box, need, ino,
-	          need == SBX_NEED_ATTR ? 0 : ws_place_of(p->ws, node, p->absent.path));
+	/*
+	 * What has changed is asked for of the whole tree: a file that has no name any more has
+	 * attributes as well, and it need not be looked for.
+	 */
+	if (need == SBX_NEED_ATTR) {
+		stall_for(p, box, need, ino, 0);
+		p->stalls = sbx_node_path(p->ws->inodes, node, p->absent.path,
+		                          sizeof(p->absent.path)) == 0;
+		return;
+	}
+	stall_for(p, box, need, ino, ws_place_of(p->ws, node, p->absent.path));
 }
 
 static void ask_names(struct passage *p, struct sbx_node *dir)
