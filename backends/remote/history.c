@@ -261,7 +261,7 @@ static int go_back(struct remote_box *box, const char *rev, atomic_bool *cancell
 		r = provider_of(box)->back(box->machine, key, PREVIOUS, cancelled, err);
 	if (r < 0)
 		return r;
-	/* From here on it is done; a listing that fails comes later, and nothing is believed before. */
+	/* From here on it is done. A listing that fails comes later; nothing is believed before. */
 	r = remote_tree_refresh(box->tree, false, NULL, cancelled, err);
 	if (r < 0) {
 		remote_tree_distrust(box->tree);
