@@ -71,6 +71,7 @@ static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, ui
 {
 	struct sbx_box *box = sbx_node_box(node);
 	ino_t ino;
+	int r;
 
 	if (!is_asked(p, node))
 		return;
@@ -79,17 +80,13 @@ static void ask(struct passage *p, struct sbx_node *node, enum sbx_need need, ui
 		return;
 	p->absent.off = off;
 	p->absent.len = len;
-	/*
-	 * What has changed is asked for of the whole tree: a file that has no name any more has
-	 * attributes as well, and it need not be looked for.
-	 */
-	if (need == SBX_NEED_ATTR) {
-		stall_for(p, box, need, ino, 0);
-		p->stalls = sbx_node_path(p->ws->inodes, node, p->absent.path,
-		                          sizeof(p->absent.path)) == 0;
-		return;
-	}
-	stall_for(p, box, need, ino, ws_place_of(p->ws, node, p->absent.path));
+	/* What has changed is asked for of the whole tree, so any name does. A file that has none
+	 * any more is told of as it is here. */
+	r = need == SBX_NEED_ATTR
+	            ? sbx_node_path(p->ws->inodes, node, p->absent.path, sizeof(p->absent.path))
+	            : ws_place_of(p->ws, node, p->absent.path);
+	if (r == 0 || need != SBX_NEED_ATTR)
+		stall_for(p, box, need, ino, r);
 }
 
 static void ask_names(struct passage *p, struct sbx_node *dir)
