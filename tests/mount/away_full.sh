@@ -14,13 +14,6 @@ fill() {
 	[ -s "$MNT/a/hog" ]
 }
 
-fsync_errno() {
-	python3 -c 'import errno, os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
-try: os.fsync(fd); print(0)
-except OSError as e: print(errno.errorcode[e.errno])' "$1"
-}
-
 removed() {
 	fill
 	rm "$MNT/a/hog"
@@ -50,7 +43,6 @@ written_before() {
 	refuse test -e "$(machine a)/tree/hog"
 	expect ENOENT stat "$MNT/a/never"
 }
-
 
 if [ "$(id -u)" != 0 ]; then
 	claim "mounting" mount_repo
