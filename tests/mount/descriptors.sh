@@ -93,9 +93,9 @@ nameless_while_running() {
 	echo gone >"$MNT/n/gone"
 	echo old >"$MNT/n/replaced"
 	exec 8<"$MNT/n/gone" 9<"$MNT/n/replaced"
+	rm "$MNT/n/gone"
 	job=$("$TOOL" result "$MNT/n/ctl/spawn" sh -c 'echo new >x; mv x replaced; : >done
 		exec sleep "$0"' "$LONG")
-	rm "$MNT/n/gone"
 	until [ -e "$MNT/n/done" ]; do tick; done
 	for i in $(seq 40); do
 		same '5 4' "$(stat -L -c %s /dev/fd/8 /dev/fd/9 | tr '\n' ' ' | sed 's/ $//')"
