@@ -352,6 +352,83 @@ static void a_change_hangs_on_the_only_name_that_was_told(void **state)
 	remote_journal_close(j);
 }
 
+static void note_mode(struct remote_journal *j, enum sbx_change_kind kind, const char *path,
+                      uint64_t ino, mode_t mode)
+{
+	const struct sbx_change c = {.kind = kind, .path = path, .ino = ino, .mode = mode};
+
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
+	remote_journal_note(j, &c);
+}
+
+/* WANT: the names that are removed early, each in quotes with a blank before it. */
+static void expect_cleared(struct remote_journal *j, const char *want)
+{
+	struct remote_text out = {0};
+	const char *names;
+
+	remote_journal_clear(j, dir, &out);
+	assert_false(out.failed);
+	names = out.at ? strstr(out.at, " './") : NULL;
+	assert_int_equal(names && strlen(names) == strlen(want) + 1 &&
+	                         strncmp(names, want, strlen(want)) == 0,
+	                 *want != '\0');
+	if (!*want && out.n)
+		fail_msg("%s", out.at);
+	remote_text_release(&out);
+}
+
+static void what_is_removed_may_go_first(void **state)
+{
+	struct remote_journal *j = opened();
+	const struct sbx_change moved = {
+	        .kind = SBX_CHANGE_MOVED, .path = "was", .to = "is", .ino = 7, .mode = 0100644};
+	size_t n;
+
+	(void)state;
+	note(j, SBX_CHANGE_DATA, "written", 1);
+	assert_int_equal(cut(j, &n), 1);
+	expect_cleared(j, "");
+	note(j, SBX_CHANGE_GONE, "hog", 2);
+	note(j, SBX_CHANGE_GONE, "d/one", 3);
+	note_mode(j, SBX_CHANGE_GONE, "d", 4, 040755);
+	expect_cleared(j, " './hog' './d/one'");
+	/* It came again, unsent as yet or from there. */
+	scratch_write(scratch_path("hog"), "new");
+	expect_cleared(j, " './d/one'");
+	/* There it has its first name still. */
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
+	remote_journal_note(j, &moved);
+	note(j, SBX_CHANGE_GONE, "is", 7);
+	expect_cleared(j, " './d/one' './was'");
+	remote_journal_close(j);
+}
+
+/* There the name leads through what the host has replaced, or is needed still. */
+static void what_else_is_unsent_keeps_a_file(void **state)
+{
+	struct remote_journal *j = opened();
+	const struct sbx_change moved = {
+	        .kind = SBX_CHANGE_MOVED, .path = "was", .to = "is", .ino = 7, .mode = 0100644};
+	size_t n;
+
+	(void)state;
+	note_mode(j, SBX_CHANGE_GONE, "data", 1, 0120777);
+	note_mode(j, SBX_CHANGE_MADE, "data", 2, 040755);
+	note(j, SBX_CHANGE_MADE, "data/big", 3);
+	note(j, SBX_CHANGE_MADE, "a", 4);
+	link_to(j, "a", "b", 4);
+	assert_int_equal(remote_journal_admit(j, NULL, NULL), 0);
+	remote_journal_note(j, &moved);
+	assert_int_equal(cut(j, &n), 1);
+	note(j, SBX_CHANGE_GONE, "data/big", 3);
+	note(j, SBX_CHANGE_GONE, "a", 4);
+	note(j, SBX_CHANGE_GONE, "is", 7);
+	assert_int_equal(mkdir(scratch_path("data"), 0755), 0);
+	expect_cleared(j, "");
+	remote_journal_close(j);
+}
+
 #define THREADS 4
 #define EACH    500
 
@@ -476,6 +553,8 @@ int main(void)
 	        CASE(a_missing_line_or_file_is_told),
 	        CASE(what_is_unsent_is_found_where_it_is_now),
 	        CASE(a_change_hangs_on_the_only_name_that_was_told),
+	        CASE(what_is_removed_may_go_first),
+	        CASE(what_else_is_unsent_keeps_a_file),
 	        CASE(what_was_admitted_has_room_on_a_full_disk),
 	        CASE(what_was_done_and_not_noted_is_found),
 	        CASE(what_was_meant_and_not_done_is_not),
