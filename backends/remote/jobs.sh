@@ -96,10 +96,13 @@ eval "$R_JOB_KILL"
 # the file of stderr. A reader that has reached its limit goes on and drops what follows; without a
 # tee it is ended by it, and another follows. A count is written over blanks, as that needs no room
 # on a full disk. Time is counted in naps, as a machine that slept has a clock that jumps. Pipes
-# that are open one second after all that can be killed is dead are a stranger's. The job is started
-# from a subshell because a shell tells of its end by a signal where its own output goes to.
+# that are open one second after all that can be killed is dead are a stranger's, unless a reader
+# still has its turn to come: a machine under load may not have begun it. The job is started from a
+# subshell because a shell tells of its end by a signal where its own output goes to.
 #
 # r_rest MS: a nap as exact as the machine can have it, or a little longer. A trap ends it.
+#
+# r_reads: whether one of the readers, or a child of theirs, has something to do
 R_JOB_WATCH='
 r_job=$1 r_dir=$2 r_lease=$3 r_time=$4 r_term=$5 r_keep=$6 r_events=$7 r_err=$8 r_lead=$9
 shift 9
@@ -180,6 +183,16 @@ done
 	r_job_kill 9 "$r_job" "$r_dir"
 ) 8<&- 9<&- &
 r_watch=$!
+r_reads() {
+	set -- $(sed -n "s/^\([0-9]*\) (.*) [RD] \([0-9]*\) .*/\1 \2/p" /proc/[0-9]*/stat)
+	while [ $# -gt 1 ]; do
+		case " $r_readers $r_counters " in
+		*" $1 "* | *" $2 "*) return ;;
+		esac
+		shift 2
+	done
+	return 1
+}
 r_in=$r_dir/in
 [ -e "$r_in" ] || r_in=/dev/null
 (exec $(command -v setsid) sh -c "$r_lead" sh "$r_dir" "$@" \
@@ -191,6 +204,11 @@ r_job_kill 9 "$r_job" "$r_dir"
 kill "$r_watch"
 {
 	sleep 1
+	r_looks=60
+	while [ $r_looks -gt 0 ] && r_reads; do
+		sleep 1
+		r_looks=$((r_looks - 1))
+	done
 	kill -9 $r_readers
 } &
 wait $r_readers
