@@ -1796,9 +1796,9 @@ static void no_command_runs_beside_those_of_another_daemon(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		snprintf(line, sizeof(line),
-		         "r_exec 50 1000 another-%d 900 0 '' '' 0 0 0 0 0 sh '' "
+		         "r_exec 50 1000 another%d-%d 900 0 '' '' 0 0 0 0 0 sh '' "
 		         "sh -c 'echo $$ >pid; exec sleep 300'",
-		         i);
+		         getpid(), i);
 		ask(line, &reply);
 		remote_reply_release(&reply);
 		left[i] = noted_pid();
