@@ -151,8 +151,9 @@ killed() {
 	before=$(cat "$(ctl jobs)/last/status" | sed 's/.*job=\([0-9]*\).*/\1/')
 	refuse sh -c 'printf "touch ran" >&3; kill -9 $$' 3>"$(ctl exec)"
 	like '*signal*' "$(cat "$(ctl error)")"
-	refuse sh -c 'exec 3>"$1"; printf "touch ran" >&3; sleep 0.1 & kill -9 $$' sh "$(ctl exec)"
-	while ps -o args= | grep -q '[s]leep 0.1'; do tick; done
+	refuse sh -c 'exec 3>"$1"; printf "touch ran" >&3; sleep "$2" & kill -9 $$' \
+		sh "$(ctl exec)" 0.1$$
+	while ps -o args= | grep -q "[s]leep 0.1$$"; do tick; done
 	expect ENOENT stat "$MNT/a/ran"
 }
 
