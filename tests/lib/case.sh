@@ -142,7 +142,8 @@ inside() {
 		SBX_MODEL_SEED="${SBX_MODEL_SEED:-}" \
 		SBX_MODEL_SECONDS="${SBX_MODEL_SECONDS:-}" SBX_MODEL_LAST="${SBX_MODEL_LAST:-}" \
 		SBX_STRESS="${SBX_STRESS:-${CI:+60}}" \
-		XDG_CACHE_HOME="$ROOM/cache" GCOV_ERROR_FILE=/dev/null ASAN_OPTIONS="log_path=$ROOM/asan" \
+		XDG_CACHE_HOME="$ROOM/cache" ${become:+"GCOV_PREFIX=$ROOM/gcov"} \
+		ASAN_OPTIONS="log_path=$ROOM/asan" \
 		TSAN_OPTIONS="log_path=$ROOM/tsan:suppressions=$ROOM/tests/lib/tsan.supp" \
 		UBSAN_OPTIONS="log_path=$ROOM/ubsan:print_stacktrace=1" \
 		LSAN_OPTIONS="suppressions=$ROOM/tests/lib/lsan.supp:print_suppressions=0" \
