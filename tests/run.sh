@@ -94,11 +94,11 @@ fi
 export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
 export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"
 
-# Most programs wait for a daemon or a machine most of their time, so that five of them keep two
+# Most programs wait for a daemon or a machine most of their time, so that six of them keep two
 # processors busy. On a machine that has other work as well they take several times as long.
 # shellcheck disable=SC2086
 meson test -C "$build" --no-rebuild --timeout-multiplier $((factor * 4)) \
-	--num-processes $(($(nproc) * 5 / 2)) ${suites:---no-suite matrix}
+	--num-processes $(($(nproc) * 3)) ${suites:---no-suite matrix}
 
 result=0
 left=$({
