@@ -532,6 +532,7 @@ void job_begin(struct job *job)
 
 /* ---- polls ---- */
 
+/* *ALL_TOLD: of none that may run by now the start is still to be told. */
 static unsigned count_running(const struct remote_jobs *j, bool *all_told)
 {
 	unsigned n = 0;
@@ -539,7 +540,8 @@ static unsigned count_running(const struct remote_jobs *j, bool *all_told)
 	*all_told = true;
 	for (const struct job *job = j->first; job; job = job->next) {
 		n += job->state == JOB_RUNNING;
-		*all_told &= job->state != JOB_RUNNING || job->started;
+		*all_told &=
+		        job->state != JOB_STARTING && (job->state != JOB_RUNNING || job->started);
 	}
 	return n;
 }
@@ -696,7 +698,10 @@ static void begin_poll(struct remote_jobs *j)
 	remote_call_begin(j->link, &j->poll);
 }
 
-/* Who was polled for meanwhile, was not if he came later: a start ends a poll that is under way. */
+/*
+ * Who was polled for meanwhile, was not if he came later: a start ends a poll that is under way.
+ * The next one may begin before that start is told, and is short.
+ */
 static void poll_soon(struct remote_jobs *j)
 {
 	if (!j->polling && !j->pause.due_ns)

@@ -46,6 +46,7 @@ static atomic_int idle, altered;
 static atomic_int tree_busy, sync_busy, asked, taken;
 static uint64_t seen_last;
 static bool lists; /* by what the machine has for that */
+static bool slow;  /* the next answer is, when it comes to the tree */
 
 void remote_tree_busy(struct remote_tree *t, bool busy)
 {
@@ -58,6 +59,8 @@ void remote_tree_ask(struct remote_tree *t, struct remote_text *body)
 	(void)t;
 	assert(sync_busy || strstr(body->at, "r_kill"));
 	atomic_fetch_add(&asked, 1);
+	remote_text_add(body, slow ? "sleep 1\n" : "");
+	slow = false;
 	remote_text_add(body, lists ? "r_changes '' now\n" : "r_say M - 0 0 0 '" MANIFEST "'\n");
 }
 
@@ -426,7 +429,7 @@ static int set_up_apart(void **state)
 	(void)state;
 	idle = altered = tree_busy = sync_busy = asked = taken = boarded = landed = landed_well = 0;
 	lags = flushes = distrusts = told = 0;
-	held = held_flush = lists = false;
+	held = held_flush = lists = slow = false;
 	flushing = NULL;
 	ride_code = 0;
 	ride_lines = NULL;
@@ -648,6 +651,27 @@ static void a_new_job_is_not_behind_the_poll_for_another(void **state)
 	begin(&other, "sleep 1.5; echo x; exec sleep 600");
 	await(&other.outputs, 1);
 	assert_true(other.first_ns < sbx_now_ns() + 1);
+	remote_jobs_signal(&other.job, SIGKILL);
+	expect_end(&other, SBX_END_SIGNALED, SIGKILL);
+	scratch_write(scratch_path("the tree/stop"), "");
+	expect_ran(&silent, "", "", 0);
+	forget(&other);
+}
+
+/* The poll that a start has ended answers before the start does: the next one is short. */
+static void a_poll_that_begins_beside_a_start_holds_nothing_up(void **state)
+{
+	(void)state;
+	const uint64_t begun_ns = sbx_now_ns();
+	struct ran silent, other;
+
+	begin(&silent, "while [ ! -e stop ]; do sleep 0.1; done; rm stop");
+	await(&silent.started, 1);
+	usleep(300000);
+	slow = true;
+	begin(&other, "sleep 1.5; echo x; exec sleep 600");
+	await(&other.outputs, 1);
+	assert_true(other.first_ns - begun_ns < UINT64_C(15000000000));
 	remote_jobs_signal(&other.job, SIGKILL);
 	expect_end(&other, SBX_END_SIGNALED, SIGKILL);
 	scratch_write(scratch_path("the tree/stop"), "");
@@ -2083,6 +2107,7 @@ int main(void)
 	        test(what_was_done_is_told_though_the_tree_is_gone),
 	        test(output_comes_while_it_runs),
 	        test(a_new_job_is_not_behind_the_poll_for_another),
+	        test(a_poll_that_begins_beside_a_start_holds_nothing_up),
 	        test(exits_are_told),
 	        test(every_exit_is_exact),
 	        test(processor_time_is_told),
