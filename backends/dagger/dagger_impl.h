@@ -126,6 +126,7 @@ struct dagger_query {
 	uint64_t deadline_ms;     /* from when it is sent; 0: DAGGER_ASK_MS */
 	size_t answer_max;        /* 0: 8 MiB */
 	enum sbx_http_repeat repeat;
+	bool held;                       /* as sbx_http_request.held */
 	const struct sbx_secret *hidden; /* that its text has, or NULL */
 	/* [loop] Writes the text for SESSION. Other than 0: a negative errno, without a sentence,
 	 * by which the query ends. */

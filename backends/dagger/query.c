@@ -248,6 +248,7 @@ static void set_up(struct dagger_query *q)
 	        .answer_max = q->answer_max ? q->answer_max : ANSWER_MAX,
 	        .auth = SBX_HTTP_BASIC,
 	        .repeat = q->repeat,
+	        .held = q->held,
 	        .done = http_done,
 	        .data = q,
 	};

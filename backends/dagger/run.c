@@ -367,6 +367,7 @@ static void set_up(struct part *p, struct dagger *d)
 	                                 .m = p->m,
 	                                 .deadline_ms = run->deadline_ms,
 	                                 .repeat = repeat,
+	                                 .held = run->held,
 	                                 .write = write_run,
 	                                 .read = read_run,
 	                                 .ended = ended};

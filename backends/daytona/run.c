@@ -151,6 +151,7 @@ static void set_up(struct part *p)
 	http->deadline_ms = run->deadline_ms;
 	http->answer_max = 2 * (uint64_t)run->answer_max + ANSWER_ROOM;
 	http->repeat = run->safe ? SBX_HTTP_SAFE : SBX_HTTP_UNSENT;
+	http->held = run->held;
 	run->part = p;
 }
 

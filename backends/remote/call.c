@@ -441,6 +441,7 @@ static void begin_run(struct sending *s)
 	        .deadline_ms = deadline_ms,
 	        .answer_max = call->answer_max ? call->answer_max : ANSWER_MAX,
 	        .safe = call->safe,
+	        .held = call->held,
 	        .done = run_done,
 	};
 	remote_link_count(link, s->script.n);

@@ -133,6 +133,8 @@ struct remote_call {
 	bool safe;
 	/* What it does counts, not what it tells of the tree: it succeeds although that failed. */
 	bool does;
+	/* It is answered when something happens there, and is in the way of no other sandbox. */
+	bool held;
 	uint64_t deadline_ms; /* of each sending; repeats take until twice that */
 	size_t answer_max;    /* 0: 24 MiB */
 	/*

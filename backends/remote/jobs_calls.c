@@ -476,6 +476,7 @@ static void send_start(struct job *job)
 	        .answer_max = j->detaches ? 0 : 4 * (size_t)kept_of(job) + ANSWER_ROOM,
 	        .safe = j->detaches,
 	        .does = true,
+	        .held = !j->detaches,
 	        .deadline_ms =
 	                start_wait_ms(job) + remote_deadline(DEADLINE_MS) + job->ride.apply_ms,
 	        .done = start_done,
@@ -686,6 +687,7 @@ static void begin_poll(struct remote_jobs *j)
 	j->poll = (struct remote_call){.op = "poll",
 	                               .safe = true,
 	                               .does = true,
+	                               .held = true,
 	                               .deadline_ms = wait_ms + remote_deadline(DEADLINE_MS),
 	                               .done = poll_done,
 	                               .data = j};

@@ -79,6 +79,7 @@ struct sbx_machine_run {
 	uint64_t deadline_ms;
 	size_t answer_max; /* bytes of its output */
 	bool safe;         /* it may run twice: repeat it where the answer is lost */
+	bool held;         /* it ends when something happens there */
 	/*
 	 * [loop] Once. CODE 0: the script has run, whatever its exit status; OUT is its standard
 	 * output, malloc'd and the caller's.

@@ -21,13 +21,16 @@
 #include "sandboxfs/grow.h"
 
 #define PER_HOST   128
+#define HELD_MORE  8 /* times as many of those that are held */
 #define REPEATS    2
 #define BACKOFF_MS 400
 #define LOOK_MS    100
 
+/* And one beside it for what it holds. */
 struct host {
 	struct host *next;
-	unsigned active;
+	bool held;
+	unsigned active, most;
 	struct transfer *first, **last; /* that wait for their turn */
 	char key[sizeof(((struct sbx_http_server *)NULL)->key)];
 };
@@ -324,7 +327,7 @@ static void take_turn(struct transfer *t)
 	struct host *h = t->host;
 
 	t->again_ns = 0;
-	if (h->active < t->http->config.per_host) {
+	if (h->active < h->most) {
 		begin_attempt(t);
 		return;
 	}
@@ -355,11 +358,11 @@ static void on_transfer_timer(struct sbx_timer *timer)
 
 /* ---- the beginning ---- */
 
-static struct host *host_of(struct sbx_http *http, const char *key)
+static struct host *host_of(struct sbx_http *http, const char *key, bool held)
 {
 	struct host *h = http->hosts;
 
-	while (h && strcasecmp(h->key, key) != 0)
+	while (h && (h->held != held || strcasecmp(h->key, key) != 0))
 		h = h->next;
 	if (h)
 		return h;
@@ -367,6 +370,8 @@ static struct host *host_of(struct sbx_http *http, const char *key)
 	if (!h)
 		return NULL;
 	memcpy(h->key, key, sizeof(h->key));
+	h->held = held;
+	h->most = http->config.per_host * (held ? HELD_MORE : 1);
 	h->last = &h->first;
 	h->next = http->hosts;
 	http->hosts = h;
@@ -435,12 +440,12 @@ static int set_up(struct transfer *t, struct sbx_error *err)
 {
 	struct sbx_http *http = t->http;
 	/* Of all, also those in use: each above it would be closed when its request ends. */
-	const long connections = 2L * http->config.per_host;
+	const long connections = (2L + HELD_MORE) * http->config.per_host;
 	int r = sbx_http_look_at(t->req, &t->server, err);
 
 	if (r)
 		return r;
-	t->host = host_of(http, t->server.key);
+	t->host = host_of(http, t->server.key, t->req->held);
 	if (!t->host)
 		return sbx_no_memory(err);
 	if (!http->multi.curl &&

@@ -140,7 +140,7 @@ static void prepare(struct vercel_send *s)
 	const uint64_t left = vercel_send_left(s) + 1;
 
 	vercel_stream_release(&p->stream);
-	*http = (struct sbx_http_request){.op = p->run->op, .method = "GET"};
+	*http = (struct sbx_http_request){.op = p->run->op, .method = "GET", .held = p->run->held};
 	http->repeat = SBX_HTTP_SAFE;
 	s->query = NULL;
 	s->wakes = p->step == STEP_START;

@@ -96,6 +96,8 @@ struct sbx_http_request {
 	unsigned repeats; /* at most; 0: 2 */
 	bool json;        /* a 2xx answer that is not JSON is -EPROTO */
 	bool plain;
+	bool held; /* it is answered when something happens there, and is in nobody's way until
+	            * then: it takes no turn but of those that are as this one */
 	/*
 	 * Where the body of a 2xx answer goes, if not to memory. [loop] TAKE gets it piece by
 	 * piece, and ends the request by a negative errno; after the first piece nothing is sent
@@ -124,7 +126,8 @@ struct sbx_http_request {
 
 struct sbx_http_config {
 	struct sbx_loop *loop;
-	unsigned per_host;   /* requests at once; others wait, in their order. 0: 128 */
+	unsigned per_host;   /* requests at once, and 8 times as many that are held; others wait,
+	                      * in their order. 0: 128 */
 	uint64_t backoff_ms; /* the least pause before the first repeat. 0: 400 */
 };
 

@@ -131,6 +131,8 @@ void daytona_provide(void)
 		fail_msg("%s", error.text);
 }
 
+unsigned daytona_per_host;
+
 int daytona_set_up(void **state)
 {
 	static char api[64], github[64];
@@ -140,6 +142,7 @@ int daytona_set_up(void **state)
 	(void)state;
 	assert_int_equal(sbx_loop_create(&loop), 0);
 	own.loop = loop;
+	own.per_host = daytona_per_host;
 	assert_int_equal(sbx_http_create(&own, &http), 0);
 	assert_int_equal(sbx_pool_create_wide(64, false, &pool), 0);
 	assert_int_equal(pthread_create(&loop_thread, NULL, run_loop, loop), 0);

@@ -232,6 +232,7 @@ static void run(struct sbx_machine *machine, struct sbx_machine_run *r)
 	struct shell_machine *m = u->m;
 
 	atomic_fetch_add(&m->runs, 1);
+	atomic_fetch_add(&m->held, r->held);
 	if (r->script_len > atomic_load(&m->longest))
 		atomic_store(&m->longest, r->script_len);
 	u->run = r;

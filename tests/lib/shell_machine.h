@@ -29,6 +29,7 @@ struct shell_machine {
 	atomic_int delay_ms; /* before each */
 	/* Counts: */
 	atomic_int runs, puts, at_once, most_at_once;
+	atomic_int held;       /* runs */
 	atomic_size_t longest; /* script */
 	atomic_int threads;
 };

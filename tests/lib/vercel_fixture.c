@@ -130,6 +130,8 @@ void vercel_provide(void)
 		fail_msg("%s", error.text);
 }
 
+unsigned vercel_per_host;
+
 int vercel_set_up(void **state)
 {
 	static char api[64], github[64];
@@ -138,6 +140,7 @@ int vercel_set_up(void **state)
 	(void)state;
 	assert_int_equal(sbx_loop_create(&loop), 0);
 	config.loop = loop;
+	config.per_host = vercel_per_host;
 	assert_int_equal(sbx_http_create(&config, &http), 0);
 	assert_int_equal(pthread_create(&loop_thread, NULL, run_loop, loop), 0);
 	snprintf(api, sizeof(api), "http://127.0.0.1:%d/api/", vercel.port);

@@ -402,6 +402,30 @@ static void it_is_known_whether_it_has_not_run(void **state)
 	daytona_drop(m);
 }
 
+static int set_up_narrow(void **state)
+{
+	int r;
+
+	daytona_per_host = 1;
+	r = daytona_set_up(state);
+	daytona_per_host = 0;
+	return r;
+}
+
+static void one_that_is_held_holds_up_nobody(void **state)
+{
+	struct daytona_flight f = {.run = {.held = true}};
+	struct sbx_machine *m = daytona_made(NULL);
+
+	(void)state;
+	daytona_begin_run(m, &f, "until [ -e \"$HOME/go\" ]; do sleep 0.05; done; echo went");
+	daytona_runs(m, "touch \"$HOME/go\"", "");
+	assert_int_equal(daytona_await(&f), 0);
+	assert_string_equal(f.out, "went\n");
+	free(f.out);
+	daytona_drop(m);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, daytona_set_up, daytona_tear_down)
 
 int main(void)
@@ -416,6 +440,8 @@ int main(void)
 	        CASE(a_deadline_ends_it),
 	        CASE(the_toolbox_may_give_up_first),
 	        CASE(it_is_given_up),
+	        cmocka_unit_test_setup_teardown(one_that_is_held_holds_up_nobody, set_up_narrow,
+	                                        daytona_tear_down),
 	        CASE(what_it_starts_goes_on),
 	        CASE(several_run_at_once),
 	        CASE(a_lost_answer_is_asked_for_again_when_that_is_safe),

@@ -526,6 +526,7 @@ static void a_short_command_is_one_request(void **state)
 	expect_script("echo out; echo err >&2; exit 3", "out\n", "err\n", 3);
 	assert_int_equal(machine.runs, before + 1);
 	assert_int_equal(machine.puts, 0);
+	assert_int_equal(machine.held, 0);
 	assert_true(seen_last == 7);
 	assert_true(altered > 0);
 	print_message("# a script of %zu bytes\n", atomic_load(&machine.longest));
@@ -637,6 +638,7 @@ static void output_comes_while_it_runs(void **state)
 	scratch_write(scratch_path("the tree/go"), "");
 	expect_ran(&r, "begun\nover\n", "", 0);
 	assert_true(seen_last == 5);
+	assert_int_equal(machine.held, machine.runs - 1);
 }
 
 /* One that says nothing is polled for when another comes. */
@@ -1851,6 +1853,7 @@ static void without_detaching_a_job_is_its_call(void **state)
 
 	expect_script("sleep 2; echo x; echo y >&2; exit 5", "x\n", "y\n", 5);
 	assert_int_equal(machine.runs, before + 1);
+	assert_int_equal(machine.held, 1);
 	begin(&r, "echo $$ >pid; exec sleep 300");
 	while (!scratch_exists(scratch_path("the tree/pid")))
 		usleep(1000);

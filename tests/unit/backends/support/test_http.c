@@ -847,6 +847,28 @@ static void who_waits_for_a_turn_has_a_deadline(void **state)
 	assert_int_equal(seen("waits"), 0);
 }
 
+/* Of those who are held as many are asked at once as there is room for. */
+static void what_a_server_holds_is_in_nobody_s_way(void **state)
+{
+	struct sbx_http_request held[PER_HOST + 2], other = request("/ok/others");
+
+	(void)state;
+	gather(PER_HOST + 2);
+	for (int i = 0; i < PER_HOST + 2; i++) {
+		held[i] = request("/stall/before/held");
+		held[i].held = true;
+		begin(&held[i]);
+	}
+	for (int i = 0; i < PER_HOST + 2; i++)
+		await_stalled("held");
+	other.deadline_ms = 10000;
+	check(&other, 0, "ok");
+	for (int i = 0; i < PER_HOST + 2; i++)
+		sbx_http_cancel(&held[i]);
+	await_all();
+	assert_int_equal(gathering.failed, PER_HOST + 2);
+}
+
 static void a_request_is_cancelled_in_flight(void **state)
 {
 	struct sbx_http_request req = safe("/stall/after/cancel"), early = request("/ok/early");
@@ -1292,6 +1314,7 @@ int main(void)
 	        CASE(a_deadline_is_for_everything),
 	        CASE(many_share_few_connections),
 	        CASE(who_waits_for_a_turn_has_a_deadline),
+	        CASE(what_a_server_holds_is_in_nobody_s_way),
 	        CASE(a_request_is_cancelled_in_flight),
 	        CASE(who_waits_gives_up_by_a_flag),
 	        CASE(destroying_ends_what_is_under_way),

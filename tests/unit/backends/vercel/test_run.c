@@ -604,6 +604,30 @@ static void it_is_known_whether_it_has_not_run(void **state)
 	vercel_drop(m);
 }
 
+static int set_up_narrow(void **state)
+{
+	int r;
+
+	vercel_per_host = 1;
+	r = vercel_set_up(state);
+	vercel_per_host = 0;
+	return r;
+}
+
+static void one_that_is_held_holds_up_nobody(void **state)
+{
+	struct vercel_flight f = {.run = {.held = true}};
+
+	(void)state;
+	m = vercel_made(NULL);
+	vercel_begin_run(m, &f, "until [ -e \"$HOME/go\" ]; do sleep 0.05; done; echo went");
+	vercel_runs(m, "touch \"$HOME/go\"", "");
+	assert_int_equal(vercel_await(&f), 0);
+	assert_string_equal(f.out, "went\n");
+	free(f.out);
+	vercel_drop(m);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, vercel_set_up, vercel_tear_down)
 
 int main(void)
@@ -620,6 +644,8 @@ int main(void)
 	        CASE(execute_with_sudo),
 	        CASE(a_packet_may_be_a_byte),
 	        CASE(many_run_at_once),
+	        cmocka_unit_test_setup_teardown(one_that_is_held_holds_up_nobody, set_up_narrow,
+	                                        vercel_tear_down),
 	        CASE(an_image_without_sh_is_told),
 	        CASE(a_deadline_ends_it),
 	        CASE(it_is_given_up),
