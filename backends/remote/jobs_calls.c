@@ -728,6 +728,42 @@ struct killing {
 	uint64_t seen;
 };
 
+static uint64_t bit(int sig)
+{
+	return UINT64_C(1) << (sig - 1);
+}
+
+/*
+ * The signals that stop or continue a job. The last of them counts, so that each is sent when the
+ * call of the one before has ended. As in a kernel, what one undoes is not sent any more.
+ */
+static bool turns_it(int sig)
+{
+	return sig == SIGCONT || sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN ||
+	       sig == SIGTTOU;
+}
+
+/* Whether SIG, such a signal, is sent to JOB now. */
+static bool begin_turn(struct job *job, int sig)
+{
+	const uint64_t undone = sig == SIGCONT
+	                                ? bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU)
+	                                : bit(SIGCONT);
+
+	job->again &= ~undone;
+	job->went &= ~undone;
+	job->turn = job->turning ? sig : 0;
+	job->turning = true;
+	return !job->turn;
+}
+
+static void end_turn(struct job *job)
+{
+	job->turning = false;
+	if (job->turn && job->state == JOB_RUNNING)
+		send_kill(job, job->turn, false);
+}
+
 static void kill_done(struct remote_call *call, int code, struct remote_reply *reply,
                       const struct sbx_error *err)
 {
@@ -741,8 +777,11 @@ static void kill_done(struct remote_call *call, int code, struct remote_reply *r
 		take_over(j, reply, k->seen, NULL);
 	if (k->sig == SIGKILL)
 		remote_works_end(&j->kills);
+	if (code)
+		k->job->again |= bit(k->sig);
+	if (turns_it(k->sig))
+		end_turn(k->job);
 	if (code) {
-		k->job->again |= UINT64_C(1) << (k->sig - 1);
 		lose_killed(j);
 		poll_soon(j);
 	}
@@ -756,8 +795,7 @@ static bool ends_there(const struct job *job, int sig)
 	const bool over =
 	        job->words.timeout_ms && ms_since(job->begun_ns) + NEAR_MS >= job->words.timeout_ms;
 
-	return over &&
-	       (sig == SIGTERM || (sig == SIGKILL && job->signals & UINT64_C(1) << (SIGTERM - 1)));
+	return over && (sig == SIGTERM || (sig == SIGKILL && job->signals & bit(SIGTERM)));
 }
 
 static void on_patience(struct sbx_timer *t)
@@ -791,6 +829,8 @@ static void send_kill(struct job *job, int sig, bool asks)
 	/* Of a job that has not begun yet this takes the start away, for which not all are meant.
 	 */
 	if (!job->started && !job_signal_ends(sig))
+		return;
+	if (turns_it(sig) && !begin_turn(job, sig))
 		return;
 	k = calloc(1, sizeof(*k));
 	if (!k)

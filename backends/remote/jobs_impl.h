@@ -69,6 +69,8 @@ struct job {
 	struct sbx_timer patience; /* with a start whose time is over there */
 	bool entered, started;
 	bool counted; /* among those that make the sandbox busy */
+	bool turning; /* the call of a signal that stops or continues it is under way */
+	int turn;     /* the next such, which is sent behind that; 0: none */
 	struct sbx_exit exit;
 };
 

@@ -1494,6 +1494,33 @@ static void no_signal_takes_the_place_of_another(void **state)
 	forget(&r);
 }
 
+/* Whatever becomes of the first one: it is slow, or fails and would come with a poll. */
+static void who_is_continued_does_not_stop_after_that(void **state)
+{
+	(void)state;
+
+	machine.fail_code = EKEYREJECTED;
+	for (int i = 0; i < 2; i++) {
+		struct ran r;
+		int runs;
+
+		begin(&r, "echo ready; while [ ! -e go ]; do sleep 0.1; done; rm go");
+		await(&r.outputs, 1);
+		usleep(300000); /* a poll waits there now */
+		runs = machine.runs;
+		machine.delay_ms = 500;
+		machine.fail = i;
+		send(&r, SIGSTOP);
+		await(&machine.runs, runs + 1);
+		usleep(100000);
+		machine.delay_ms = 0;
+		send(&r, SIGCONT);
+		sleep(2);
+		scratch_write(scratch_path("the tree/go"), "");
+		expect_ran(&r, "ready\n", "", 0);
+	}
+}
+
 /* ---- what is lost ---- */
 
 static int pid_of(struct ran *r)
@@ -2146,6 +2173,7 @@ int main(void)
 	        test(a_signal_that_is_lost_is_sent_again),
 	        test(a_signal_survives_polls_that_fail),
 	        test(no_signal_takes_the_place_of_another),
+	        test(who_is_continued_does_not_stop_after_that),
 	        test_apart(who_is_not_asked_for_is_killed_and_lost),
 	        test(a_machine_that_is_gone_loses_all_at_once),
 	        test(who_watches_may_die),
