@@ -484,10 +484,10 @@ static bool is_needless(const struct remote_plan *plan, const struct remote_step
 
 	if (step->kind == REMOTE_STEP_RM)
 		return next ? replaces(next, name, step->node) : is_put(name);
+	/* What is only made there would be what was there before, with its mode. */
 	return step->kind == REMOTE_STEP_RMDIR && step->maybe && next &&
-	       (next->kind == REMOTE_STEP_MKDIR ||
-	        (next->kind == REMOTE_STEP_MV && next->at[1] == name && next->node &&
-	         is_dir(next->node)));
+	       next->kind == REMOTE_STEP_MV && next->at[1] == name && next->node &&
+	       is_dir(next->node);
 }
 
 void remote_plan_end(struct remote_plan *plan)

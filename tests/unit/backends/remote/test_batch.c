@@ -423,6 +423,29 @@ static void a_save_by_another_name_is_one_placement(void **state)
 	pair_end(&p);
 }
 
+/* What is made as another name, and moved over one of before the batch, is made there. */
+static void a_new_directory_over_an_old_one_has_its_own_mode(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	pair_begin(&p, "sh");
+	pair_mkdir(&p, "d");
+	pair_chmod(&p, "d", 0700);
+	pair_send_all(&p);
+	pair_mkdir(&p, "d.tmp");
+	assert_true(pair_rename(&p, "d.tmp", "d", 0));
+	pair_send_all(&p);
+	pair_compare(&p);
+	pair_mkdir(&p, "d.tmp");
+	assert_true(pair_rename(&p, "d.tmp", "not there", 0));
+	assert_true(pair_send(&p));
+	assert_int_equal(pair_frames(&p, 'N'), 0);
+	pair_sent(&p);
+	pair_compare(&p);
+	pair_end(&p);
+}
+
 static void a_batch_that_is_done_is_not_done_again(void **state)
 {
 	struct pair p;
@@ -877,6 +900,7 @@ int main(void)
 	        CASE(files_and_directories_arrive),
 	        CASE(the_room_may_be_on_another_file_system),
 	        CASE(a_save_by_another_name_is_one_placement),
+	        CASE(a_new_directory_over_an_old_one_has_its_own_mode),
 	        CASE(a_batch_that_is_done_is_not_done_again),
 	        CASE(another_daemon_sends_the_same_steps),
 	        CASE(two_runners_do_it_once),
