@@ -52,12 +52,21 @@ static size_t message_len(const char *text)
 	return n;
 }
 
+/* Whether the last line of the file FD was cut, by a crash or a full disk. */
+static bool is_torn(int fd)
+{
+	const off_t size = lseek(fd, 0, SEEK_END);
+	char last;
+
+	return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
 static int append_line(struct remote_box *box, const struct sbx_snapshot *s, struct sbx_error *err)
 {
 	_cleanup_(put_json) json_object *obj = json_object_new_object();
 	_cleanup_free_ char *line = NULL;
 	_cleanup_fd_ int fd = openat(box->dir, "snapshots",
-	                             O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	                             O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r;
 
 	json_object_object_add(obj, "id", json_object_new_string(s->id));
@@ -65,7 +74,8 @@ static int append_line(struct remote_box *box, const struct sbx_snapshot *s, str
 	        obj, "message",
 	        json_object_new_string_len(s->message, (int)message_len(s->message)));
 	json_object_object_add(obj, "time_ms", json_object_new_int64(s->time_ms));
-	line = sbx_format("%s\n", json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
+	line = sbx_format("%s%s\n", fd >= 0 && is_torn(fd) ? "\n" : "",
+	                  json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
 	if (!line)
 		return sbx_no_memory(err);
 	r = fd < 0 ? -errno : sbx_write_all(fd, line, strlen(line));

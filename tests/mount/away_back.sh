@@ -89,6 +89,19 @@ goes_on() {
 	while "$TOOL" pids "$LONG" >/dev/null; do tick; done
 }
 
+# The line of a snapshot was cut, which nobody was told of. The next one has a line of its own.
+list_was_torn() {
+	echo one >"$MNT/a/ctl/snapshot"
+	cat "$MNT/a/ctl/snapshot" >"$ROOM/ids"
+	for list in "$STATE"/remote/*/snapshots; do
+		printf '{"id":"0123' >>"$list"
+	done
+	echo two >"$MNT/a/ctl/snapshot"
+	sort -u "$ROOM/ids" - <"$MNT/a/ctl/snapshot" >"$ROOM/snapshots"
+	same 2 "$(wc -l <"$ROOM/snapshots")"
+	ls "$MNT/a/ctl/snapshots" | sort | diff "$ROOM/snapshots" -
+}
+
 # The controls cannot be mounted, which shows when all of them have been taken up. One is up, one is
 # being made and one is being removed: no request is made for any, and the next mount has them.
 not_mounted() {
@@ -127,5 +140,6 @@ claim "killed before the command is there: it has not run" is_not_there
 claim "killed before it is answered: it has run once, and here is what it did" answer_is_under_way
 claim "killed while it is asked for again: the same" answer_was_lost
 claim "killed while it runs: what it did is here, it is ended, and the next one is whole" goes_on
+claim "a list of snapshots that was cut takes the next one" list_was_torn
 claim "a mount that fails behind that asks for nothing, and the next one has all" not_mounted
 finish
