@@ -312,7 +312,6 @@ int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_
 	const bool all = asked == REMOTE_ASKED_ALL;
 	struct remote_news w = {.tree = t, .seen = seen};
 	struct taking k = {.tree = t, .floor_ns = floor_ns};
-	const uint64_t now = sbx_now_ns();
 	struct sbx_error why = SBX_ERROR_INIT;
 	const struct remote_frame *f;
 	size_t at = 0;
@@ -323,8 +322,9 @@ int remote_take(struct remote_tree *t, const struct remote_reply *reply, uint64_
 		r = take_frame(&k, f, &w, &why);
 	if (!r && k.ask) {
 		answered(t, k.ask, k.begun_ns, all, k.more);
+		/* Where it took long who waits would ask for ever, were it as old as the answer. */
 		pthread_mutex_lock(&t->lock);
-		t->fresh_ns = now;
+		t->fresh_ns = sbx_now_ns();
 		pthread_mutex_unlock(&t->lock);
 	}
 	free(k.ask);

@@ -441,6 +441,32 @@ static void test_new_while_commands_run(void **state)
 	assert_int_equal(tf.link.calls, 0);
 }
 
+/* Who waited would be told of nothing but yet another question. */
+static void test_taken_over_for_longer_than_it_is_new(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	at_machine("echo 1 >f");
+	refresh(true);
+	tf.tree->times.fresh_ms = 500;
+	remote_tree_busy(tf.tree, true);
+	usleep(510000);
+	at_machine("echo changed >f");
+	tf.link.calls = 0;
+	tf.link.held = true;
+	begin_waiting(&e, "f", SBX_NEED_ATTR);
+	pthread_rwlock_rdlock(&tf.turn);
+	tf.link.held = false;
+	while (!tf.link.calls || tf.link.running)
+		usleep(1000);
+	usleep(600000);
+	pthread_rwlock_unlock(&tf.turn);
+	assert_int_equal(end_waiting(&e), 0);
+	assert_int_equal(tf.link.calls, 1);
+	remote_tree_busy(tf.tree, false);
+}
+
 static void test_open_file_follows(void **state)
 {
 	char text[8] = "";
@@ -1726,6 +1752,7 @@ int main(void)
 	        case_of(test_all_end_when_it_is_gone),
 	        case_of(test_waits_for_the_machine),
 	        case_of(test_new_while_commands_run),
+	        case_of(test_taken_over_for_longer_than_it_is_new),
 	        case_of(test_open_file_follows),
 	        case_of(test_another_inode_of_the_same_times),
 	        case_of(test_all_inodes_are_new),
