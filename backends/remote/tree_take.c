@@ -644,7 +644,9 @@ static int update_link(struct remote_news *w, struct entry *e, const struct remo
 
 /*
  * Another directory may have come to the place of one: by its contents nobody would see that, as
- * those below it were not changed when it was moved. Nothing that was listed there counts.
+ * those below it were not changed when it was moved. Nothing that was listed there counts. Which is
+ * which of those that the host has made nobody knows before they are told of; the first time those
+ * below do not count, of which all that are new there are told of as well.
  */
 static void check_dir(struct remote_news *w, struct remote_node *n, const struct remote_listed *l)
 {
@@ -655,6 +657,11 @@ static void check_dir(struct remote_news *w, struct remote_node *n, const struct
 		if (n->version.ino && n->version.ino != l->ino) {
 			remote_dir_void(t, n, w->begun_ns);
 			w->altered = true;
+		} else if (!n->version.ino) {
+			for (struct remote_node *i = n->dir->child; i; i = i->dir->sibling) {
+				remote_dir_void(t, i, w->begun_ns);
+				w->altered = true;
+			}
 		}
 		n->version.ino = l->ino;
 	}

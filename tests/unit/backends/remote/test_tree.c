@@ -748,6 +748,27 @@ static void test_directory_in_place_of_another(void **state)
 	expect_gone("other");
 }
 
+/* The command that found it there was the first that did. */
+static void test_directory_in_place_of_the_hosts(void **state)
+{
+	(void)state;
+	at_machine("mkdir -p other/sub/deep; echo 1 >other/sub/f; echo 2 >other/sub/deep/g");
+	sleep(2);
+	refresh(true);
+	host_makes_dir("d");
+	host_makes_dir("d/sub");
+	host_makes_dir("d/sub/deep");
+	host_makes_dir("kept");
+	host_makes_dir("kept/sub");
+	host_is_sent();
+	at_machine("mkdir -p made/sub/deep kept/sub; mv other d");
+	assert_true(take_changes());
+	expect_file("d/sub/f", "1\n");
+	expect_file("d/sub/deep/g", "2\n");
+	assert_int_equal(count_names("d/sub"), 2);
+	assert_true(is_here("kept/sub", SBX_NEED_NAMES));
+}
+
 static void test_host_wins(void **state)
 {
 	(void)state;
@@ -1765,6 +1786,7 @@ int main(void)
 	        case_of(test_mode_is_changed),
 	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
+	        case_of(test_directory_in_place_of_the_hosts),
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
 	        case_of(test_names_of_what_is_gone_are_waited_for),
