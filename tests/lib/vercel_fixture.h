@@ -18,10 +18,10 @@
 /* For a group: starts and ends the servers. */
 int vercel_servers_start(void **state);
 int vercel_servers_stop(void **state);
-/* For a case: a provider with the network open. It is asserted that no sandbox is left, that
- * nothing that was asked was wrong, and that no sentence had a secret. */
 /* At most so many requests of those that are not held are under way at once; 0: as ever. */
 extern unsigned vercel_per_host;
+/* For a case: a provider with the network open. It is asserted that no sandbox is left, that
+ * nothing that was asked was wrong, and that no sentence had a secret. */
 int vercel_set_up(void **state);
 int vercel_tear_down(void **state);
 
