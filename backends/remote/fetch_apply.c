@@ -533,10 +533,21 @@ static void end_item(struct remote_fetch *f, const struct remote_item *item)
 		n->retry_ns = now + t->times.retry_ms * 1000000;
 }
 
+/* Whether something of F is to be asked for again because the host's changes are not sent. */
+static bool awaits_changes(const struct remote_fetch *f)
+{
+	for (size_t i = 0; i < f->n && !f->code; i++)
+		if (f->items[i].code < 0 && is_touched(f, f->items[i].path))
+			return true;
+	return false;
+}
+
 void remote_fetch_ended(struct remote_fetch *f)
 {
 	struct remote_tree *t = f->tree;
 
+	if (t->cfg.awaited && awaits_changes(f))
+		t->cfg.awaited(t->cfg.data);
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i < f->n; i++)
 		end_item(f, &f->items[i]);

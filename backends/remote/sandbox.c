@@ -406,6 +406,11 @@ static void dirty(const char *path, uint64_t ino, void *data)
 	remote_tree_dirty(((struct remote_box *)data)->tree, path, ino);
 }
 
+static void awaited(void *data)
+{
+	remote_sync_awaited(((struct remote_box *)data)->sync);
+}
+
 /* As remote_tree_config.view. */
 static char *view(void *data)
 {
@@ -433,6 +438,7 @@ static int open_files(struct remote_box *box, struct sbx_error *err)
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,
 	                                          .seen = seen,
+	                                          .awaited = awaited,
 	                                          .view = view,
 	                                          .data = box};
 	int r = remote_journal_open(box->dir, &box->journal, err);

@@ -72,6 +72,7 @@ struct remote_sync {
 	uint64_t failed_ms;         /* when one did last */
 	uint64_t first_ms, last_ms; /* of the changes since the last flush by itself; 0: none */
 	bool busy;
+	bool awaited; /* what is not sent yet, by somebody */
 };
 
 static void advance(struct remote_sync *s);
@@ -245,16 +246,22 @@ static void arm(struct remote_sync *s, uint64_t ms)
 		sbx_loop_timer_set(s->config.loop, &s->timer, ms);
 }
 
+/* With the lock: whether what is changed is not to wait for what follows. */
+static bool is_urgent(const struct remote_sync *s)
+{
+	return s->busy || s->awaited;
+}
+
 /* [loop] As after a change. */
 static void arm_quiet(struct remote_sync *s)
 {
-	bool busy;
+	bool urgent;
 
 	pthread_mutex_lock(&s->lock);
-	busy = s->busy;
+	urgent = is_urgent(s);
 	pthread_mutex_unlock(&s->lock);
 	if (!s->code)
-		arm(s, busy ? BUSY_MS : QUIET_MS);
+		arm(s, urgent ? BUSY_MS : QUIET_MS);
 }
 
 /* [loop] The machine answers: what failed before is not waited with any longer. */
@@ -569,7 +576,7 @@ static uint64_t unquiet_for(const struct remote_sync *s)
 {
 	uint64_t now = sbx_now_ms(), due = s->last_ms + QUIET_MS;
 
-	if (s->busy || !s->first_ms)
+	if (is_urgent(s) || !s->first_ms)
 		return 0;
 	if (due > s->first_ms + QUIET_LAST_MS)
 		due = s->first_ms + QUIET_LAST_MS;
@@ -585,8 +592,10 @@ static void in_time(struct sbx_timer *t)
 	pthread_mutex_lock(&s->lock);
 	s->armed = false;
 	rest = unquiet_for(s);
-	if (!rest)
+	if (!rest) {
 		s->first_ms = s->last_ms = 0;
+		s->awaited = false;
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (rest) {
 		arm(s, rest);
@@ -630,20 +639,38 @@ static uint64_t soon_ms(struct remote_sync *s, uint64_t now)
 	return again > now + QUIET_MS ? again : now + QUIET_MS;
 }
 
+/* [any] With the lock. */
+static void send_soon(struct remote_sync *s, uint64_t now)
+{
+	const uint64_t soon = soon_ms(s, now);
+
+	if (!s->closing && (!s->armed || ((is_urgent(s) || s->backs_off) && s->due_ms > soon))) {
+		s->armed = true;
+		s->due_ms = soon;
+		remote_works_begin(s->config.works);
+		sbx_loop_post(s->config.loop, arm_posted, s);
+	}
+}
+
 void remote_sync_changed(struct remote_sync *s)
 {
-	uint64_t now = sbx_now_ms(), soon;
+	uint64_t now = sbx_now_ms();
 
 	pthread_mutex_lock(&s->lock);
 	s->last_ms = now;
 	if (!s->first_ms)
 		s->first_ms = now;
-	soon = soon_ms(s, now);
-	if (!s->closing && (!s->armed || ((s->busy || s->backs_off) && s->due_ms > soon))) {
-		s->armed = true;
-		s->due_ms = soon;
-		remote_works_begin(s->config.works);
-		sbx_loop_post(s->config.loop, arm_posted, s);
+	send_soon(s, now);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void remote_sync_awaited(struct remote_sync *s)
+{
+	pthread_mutex_lock(&s->lock);
+	/* What is sent already has no timer. */
+	if (s->armed) {
+		s->awaited = true;
+		send_soon(s, sbx_now_ms());
 	}
 	pthread_mutex_unlock(&s->lock);
 }

@@ -1,6 +1,7 @@
 /*
  * When what the host has changed is sent, and who waits for it: before a command, for an fsync, two
- * seconds after the last change, at the end. A batch rides with whatever is sent next anyhow.
+ * seconds after the last change, sooner where somebody waits for it, at the end. A batch rides with
+ * whatever is sent next anyhow.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_SYNC_H
 #define SANDBOXFS_BACKENDS_REMOTE_SYNC_H
@@ -60,6 +61,8 @@ void remote_sync_flush(struct remote_sync *s, struct sbx_want *w);
 void remote_sync_unwant(struct remote_sync *s, struct sbx_want *w);
 /* [any] The host has changed something. */
 void remote_sync_changed(struct remote_sync *s);
+/* [any] Somebody waits for what has not been sent: it does not wait for more. */
+void remote_sync_awaited(struct remote_sync *s);
 /* [any] Commands run, or do no more: meanwhile changes are sent sooner. */
 void remote_sync_busy(struct remote_sync *s, bool busy);
 

@@ -31,6 +31,9 @@ struct remote_tree_config {
 	bool (*touched_file)(uint64_t ino, uint64_t seen, void *data);
 	/* [any] The batch up to which the machine has everything by now. */
 	uint64_t (*seen)(void *data);
+	/* [any] Somebody waits for what the machine does not tell before the host's own changes are
+	 * sent. May be NULL. */
+	void (*awaited)(void *data);
 	/* [any] Where programs of this host see the root, MNT/NAME; malloc'd. NULL: nowhere. */
 	char *(*view)(void *data);
 	void *data;

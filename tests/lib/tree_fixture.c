@@ -68,6 +68,12 @@ static uint64_t seen(void *data)
 	return ret;
 }
 
+static void awaited(void *data)
+{
+	(void)data;
+	tf.awaited++;
+}
+
 static void replaced(struct sbx_sandbox *sb, int old, int new, void *data)
 {
 	struct stat a, b;
@@ -115,7 +121,8 @@ void tree_open(void)
 	                                          .renumbers = tf.renumbers,
 	                                          .touched = touched,
 	                                          .touched_file = touched_file,
-	                                          .seen = seen};
+	                                          .seen = seen,
+	                                          .awaited = awaited};
 	struct sbx_error err = SBX_ERROR_INIT;
 
 	if (remote_tree_open(&config, &tf.tree, &err))

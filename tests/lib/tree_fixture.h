@@ -31,7 +31,7 @@ struct tree_fixture {
 	struct tree_touch *touches;
 	size_t n_touches;
 	uint64_t batch, sent; /* the present one; the last that the machine has */
-	atomic_uint replaced, altered, told;
+	atomic_uint replaced, altered, told, awaited;
 };
 extern struct tree_fixture tf;
 

@@ -497,6 +497,35 @@ static void what_a_flush_did_not_send_is_sent_by_itself(void **state)
 	assert_int_equal(timer_ms, 5000);
 }
 
+/* The host goes on changing files: that is no reason to let anybody wait. */
+static void what_is_awaited_waits_for_no_more(void **state)
+{
+	(void)state;
+	change();
+	assert_int_equal(timer_ms, 2000);
+	remote_sync_awaited(sync_);
+	run_posted();
+	assert_int_equal(timer_ms, 200);
+	change();
+	assert_int_equal(loads, 0);
+	timer_end();
+	assert_int_equal(loads, 1);
+	load_end(0);
+	change();
+	assert_int_equal(timer_ms, 2000);
+}
+
+/* A machine that does not answer is asked no sooner. */
+static void what_is_awaited_ends_no_pause(void **state)
+{
+	(void)state;
+	fail_alone();
+	remote_sync_busy(sync_, false);
+	remote_sync_awaited(sync_);
+	run_posted();
+	assert_true(timer_ms >= 9000);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -511,6 +540,8 @@ int main(void)
 	        CASE(who_asks_in_vain_makes_no_pause_longer),
 	        CASE(an_edit_shortens_a_long_pause),
 	        CASE(what_a_flush_did_not_send_is_sent_by_itself),
+	        CASE(what_is_awaited_waits_for_no_more),
+	        CASE(what_is_awaited_ends_no_pause),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -769,6 +769,27 @@ static void test_directory_in_place_of_the_hosts(void **state)
 	assert_true(is_here("kept/sub", SBX_NEED_NAMES));
 }
 
+/* By the name that the host has given it the machine knows no file before it is told of that. */
+static void test_what_waits_for_the_host(void **state)
+{
+	struct waiter e;
+
+	(void)state;
+	at_machine("mkdir d; echo 1 >d/f; echo 2 >g");
+	refresh(false);
+	assert_int_equal(wait_for("g", SBX_NEED_DATA), 0);
+	host_moves("d", "e");
+	tf.awaited = 0;
+	begin_waiting(&e, "e/f", SBX_NEED_DATA);
+	while (!tf.awaited)
+		usleep(1000);
+	assert_int_equal(e.code, -1);
+	at_machine("mv d e");
+	host_is_sent();
+	assert_int_equal(end_waiting(&e), 0);
+	expect_file("e/f", "1\n");
+}
+
 static void test_host_wins(void **state)
 {
 	(void)state;
@@ -1787,6 +1808,7 @@ int main(void)
 	        case_of(test_mode_of_a_file_with_two_names),
 	        case_of(test_directory_in_place_of_another),
 	        case_of(test_directory_in_place_of_the_hosts),
+	        case_of(test_what_waits_for_the_host),
 	        case_of(test_host_wins),
 	        case_of(test_dirty_beats_removal_of_its_directory),
 	        case_of(test_names_of_what_is_gone_are_waited_for),
