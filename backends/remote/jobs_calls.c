@@ -332,9 +332,13 @@ static void start_failed(struct job *job, int code, const struct sbx_error *err)
 	if (failed->code)
 		err = failed;
 	if (!job->jobs->detaches && job_is_killed(job, &sig)) {
-		if (job->start.maybe && job->jobs->parallel)
-			remote_tree_distrust(job->jobs->config.tree);
 		job_end_soon(job, SBX_END_SIGNALED, sig, "");
+		if (!job->start.maybe || !job->jobs->parallel)
+			return;
+		/* It may still run there. */
+		remote_tree_distrust(job->jobs->config.tree);
+		reap_lost(job);
+		poll_soon(job->jobs);
 	} else if (job->start.maybe) {
 		send_kill(job, SIGKILL, true);
 		reap_lost(job);
@@ -596,11 +600,12 @@ static void poll_failed(struct remote_jobs *j, int code, const struct sbx_error 
 		return;
 	}
 	lose_killed(j);
-	if (silent_s >= j->config.lease_s)
-		lose_all(j, ETIMEDOUT,
-		         "the machine has not answered for as long as it lets a job run");
-	else
+	if (silent_s < j->config.lease_s) {
 		pause_before_poll(j, ms < AGAIN_MAX ? ms : AGAIN_MAX);
+		return;
+	}
+	j->poll_failures = 0;
+	lose_all(j, ETIMEDOUT, "the machine has not answered for as long as it lets a job run");
 }
 
 static void poll_answered(struct remote_jobs *j, struct remote_reply *reply)
@@ -670,6 +675,16 @@ static void add_poll(struct remote_jobs *j, unsigned n, uint64_t wait_ms, struct
 	remote_text_add(body, "\n");
 }
 
+/* Whether there is anything to be killed, and the machine can be asked to. */
+static bool has_kills(const struct remote_jobs *j)
+{
+	uint64_t again = 0;
+
+	for (const struct job *job = j->first; job; job = job->next)
+		again |= job->again;
+	return (j->detaches || j->parallel) && (again || j->drops.lost.n);
+}
+
 static void begin_poll(struct remote_jobs *j)
 {
 	bool all_told;
@@ -679,9 +694,12 @@ static void begin_poll(struct remote_jobs *j)
 	/* A poll counts as asking when it begins. */
 	if (wait_ms > (uint64_t)j->config.lease_s * 1000 / 3)
 		wait_ms = (uint64_t)j->config.lease_s * 1000 / 3;
-	/* Where nobody runs any more, there may still be some to be killed. */
-	if ((!n && !(j->drops.lost.n && j->detaches)) || j->failed.code)
+	/* Where nobody is polled for, there may still be some to be killed. */
+	if ((!n && !has_kills(j)) || j->failed.code)
 		return;
+	/* It was not asked before, and so was not silent. */
+	if (!n && !j->poll_failures)
+		j->heard_ns = sbx_now_ns();
 	j->polling = true;
 	j->poll_seen = j->config.seen(j->config.data);
 	j->poll = (struct remote_call){.op = "poll",

@@ -1983,6 +1983,34 @@ static void merged_streams_come_as_one(void **state)
 	forget(&r);
 }
 
+static int set_up_merged_for_2_s(void **state)
+{
+	set_up_apart(state);
+	machine.impl.can = SBX_PROVIDER_PARALLEL | SBX_PROVIDER_MERGES;
+	make_jobs(2);
+	connect_jobs();
+	return 0;
+}
+
+/* Nobody has asked the machine for long, as there is no poll for such a command. */
+static void without_detaching_a_signal_that_is_lost_is_sent_again(void **state)
+{
+	struct ran r;
+
+	(void)state;
+	begin(&r, "echo $$ >pid; exec sleep 300");
+	while (!scratch_exists(scratch_path("the tree/pid")))
+		usleep(1000);
+	sleep(3);
+	machine.fail_code = EKEYREJECTED;
+	machine.fail = 3;
+	send(&r, SIGKILL);
+	expect_end(&r, SBX_END_SIGNALED, SIGKILL);
+	assert_int_equal(machine.fail, 0);
+	wait_until_dead(noted_pid());
+	forget(&r);
+}
+
 static int set_up_serial(void **state)
 {
 	return set_up_at(state, SBX_PROVIDER_DETACHES);
@@ -2199,6 +2227,9 @@ int main(void)
 	                                        set_up_undetached, tear_down),
 	        cmocka_unit_test_setup_teardown(merged_streams_come_as_one, set_up_merged,
 	                                        tear_down),
+	        cmocka_unit_test_setup_teardown(
+	                without_detaching_a_signal_that_is_lost_is_sent_again,
+	                set_up_merged_for_2_s, tear_down),
 	        cmocka_unit_test_setup_teardown(one_script_at_a_time_is_enough, set_up_serial,
 	                                        tear_down),
 	};
