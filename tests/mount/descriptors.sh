@@ -168,6 +168,22 @@ written_while_running() {
 	rm "$MNT/a/done" "$MNT/a/go"
 }
 
+# There the file is replaced, so that it is never half written. The command looks for it by name.
+kept_by_a_command() {
+	fresh
+	id=$("$TOOL" result "$MNT/a/ctl/spawn" sh -c 'exec >>held; echo one
+		until grep -q host held; do sleep 0.02; done; echo two
+		held=$(readlink "/proc/$$/fd/1"); echo "$held" >&2')
+	until [ "$(cat "$MNT/a/held" 2>/dev/null)" = one ]; do tick; done
+	echo host >>"$MNT/a/held"
+	like '0 exited*' "$(cat "$MNT/a/ctl/jobs/$id/wait")"
+	same 'one
+host' "$(cat "$MNT/a/held")"
+	same 'one
+host' "$(run a cat held)"
+	like '*(deleted)' "$(cat "$MNT/a/ctl/jobs/$id/stderr")"
+}
+
 moved_log() {
 	fresh
 	exec 8>>"$MNT/a/log"
@@ -291,6 +307,7 @@ claim "one read loop gives one file" one_read_loop
 claim "files opened while the command runs" replaced_while_running
 claim "files written to while it runs" written_while_running
 claim "and files without a name" nameless_while_running
+claim_away "a command keeps the file that it had open when the host writes to it" kept_by_a_command
 claim_here "a log that a command moves away is written on" moved_log
 claim_here "a file that a command had made" made_by_a_command
 claim "what is held is executed" written_and_executed
