@@ -202,6 +202,7 @@ r_give_up() {
 r_apply() {
 	R_ID=$1 R_BATCH=$2
 	R_WHY=121 R_STAGE= R_STOP= R_HALF= R_WHOLE= R_LAYERED= R_NUMBER=0 R_TURN= R_UNNOTED=
+	R_NOTED_SENT=
 	r_enter || r_give_up 2 "the tree is gone"
 	r_take_turn || {
 		r_reason 121 "no turn in $R_ROOM"
@@ -723,20 +724,56 @@ r_do_mode() {
 }
 
 # r_do_sent PATH...: tells how they are now. Those of a batch that was done before may have been
-# written to since.
+# written to, or replaced, since. So what was noted when they came is told before.
 r_do_sent() {
 	[ -z "$R_STOP" ] && r_enter || return
-	r_as="="
-	[ -z "$R_ALL" ] || r_as=-
 	r_now=$(date +%s%N)
 	case $r_now in
 	*[!0-9]* | ?????????? | ???????????) r_now=$(date +%s)000000000 ;;
 	esac
+	if [ -z "$R_ALL" ]; then
+		r_note_sent "$@"
+		r_look_at_sent "=" "$@" | r_frame M - "$r_now"
+	else
+		r_tell_noted
+		r_look_at_sent - "$@" | r_frame M - "$r_now"
+	fi
+}
+
+# r_note_sent PATH...: notes it in $R_ROOM/sent, behind a line "ID BATCH", as the end of a frame.
+# One that was cut, by a kill or for want of room, has no mark at its end.
+r_note_sent() {
+	[ -n "$R_NOTED_SENT" ] || echo "$R_ID $R_BATCH" >"$R_ROOM/sent"
+	R_NOTED_SENT=1
+	{
+		printf '%s ' "$r_now"
+		r_look_at_sent "~" "$@" | r_encode && echo " ."
+	} >>"$R_ROOM/sent" || true >"$R_ROOM/sent"
+}
+
+# r_tell_noted: once
+r_tell_noted() {
+	[ -z "$R_NOTED_SENT" ] && [ -s "$R_ROOM/sent" ] || return 0
+	R_NOTED_SENT=1
+	{
+		read -r r_line
+		[ "$r_line" != "$R_ID $R_BATCH" ] || while IFS= read -r r_line; do
+			case $r_line in
+			*" .") printf 'M%s - %s 0 %s\n' "$R_FORM" "$r_now" "${r_line% .}" ;;
+			esac
+		done
+	} <"$R_ROOM/sent" >&3
+}
+
+# r_look_at_sent FLAG PATH...: records of a manifest
+r_look_at_sent() {
+	r_as=$1
+	shift
 	if find . -prune -printf ''; then
 		find "$@" -prune -type f -printf "$r_as"'%y %m %s %T@,%C@ %i %n %p\0\0'
 	else
 		r_list_sent "$@"
-	fi | r_frame M - "$r_now"
+	fi
 }
 
 # r_list_sent PATH...: the same by stat, as r_walk_stat has it

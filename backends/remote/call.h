@@ -31,7 +31,8 @@ enum remote_frame_kind {
 	                       * what was to be told of the tree has failed */
 	REMOTE_MANIFEST = 'M', /* bytes: as manifest.h; A: when it was begun, ns of the machine's
 	                        * clock; B, where it is not 0: all files have other inodes since
-	                        * then, which is the ctime of ROOM/renumbered */
+	                        * then, which is the ctime of ROOM/renumbered; C, where it is not
+	                        * 0: when what it tells was so */
 	REMOTE_DATA = 'D',     /* word: as the caller named it; A: offset; bytes */
 	REMOTE_STEP = 'N',     /* step A of batch B was refused; bytes: why */
 	REMOTE_INFO = 'I',     /* word: a key; bytes: its value */

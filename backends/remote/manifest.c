@@ -229,7 +229,7 @@ static bool take_head(const char **at, struct remote_listed *ret)
 	uint64_t mode, nlink;
 	mode_t type = 0;
 
-	if (!flag || !strchr("L=?-", flag) || !take_type((*at)[1], &type) || (*at)[2] != ' ')
+	if (!flag || !strchr("L=~?-", flag) || !take_type((*at)[1], &type) || (*at)[2] != ' ')
 		return false;
 	*at += 3;
 	if (!take_number(at, 8, 010000, &mode) || !take_number(at, 10, SIZE_LIMIT, &ret->size) ||
@@ -239,7 +239,8 @@ static bool take_head(const char **at, struct remote_listed *ret)
 	ret->mode = flag == '?' ? 0 : type | (mode & (type == S_IFDIR ? 03777 : 0777));
 	ret->nlink = (uint32_t)nlink;
 	ret->complete = flag == 'L' && type == S_IFDIR;
-	ret->sent = flag == '=';
+	ret->came = flag == '~';
+	ret->sent = flag == '=' || ret->came;
 	return true;
 }
 
@@ -251,7 +252,7 @@ static int read_record(const char *record, const char *target, struct remote_lis
 	*ret = (struct remote_listed){.target = target};
 	if (!take_head(&at, ret))
 		/* Of a kind or a size that is left out there are records too. */
-		return record[0] && strchr("L=?-", record[0]) && record[1] && record[2] == ' '
+		return record[0] && strchr("L=~?-", record[0]) && record[1] && record[2] == ' '
 		               ? 0
 		               : -EPROTO;
 	ret->path = clean_path(at);

@@ -4,11 +4,11 @@
  * Bytes of a REMOTE_MANIFEST frame: records, each two strings that end with NUL,
  *   FLAG TYPE " " MODE " " SIZE " " MTIME[","CTIME] " " INO " " NLINK " " PATH NUL TARGET NUL
  * FLAG: L a directory all of whose names are in this manifest; = a file that the host sent, as it
- * came to stand there; ? nothing is there; - anything else. TYPE: f d l p s
- * (others are left out). MODE: octal permissions. MTIME, CTIME: seconds, and with a point up to
- * nine digits more. PATH: from the root, which is "."; "./" may stand before any other. TARGET: of
- * a link, else empty. A record "!" NUL NUL, or an end in the middle of a record: there is more than
- * was listed, so that no directory is complete.
+ * came to stand there; ~ the same, but that was earlier, and another may be there by now; ? nothing
+ * is there; - anything else. TYPE: f d l p s (others are left out). MODE: octal permissions. MTIME,
+ * CTIME: seconds, and with a point up to nine digits more. PATH: from the root, which is "."; "./"
+ * may stand before any other. TARGET: of a link, else empty. A record "!" NUL NUL, or an end in the
+ * middle of a record: there is more than was listed, so that no directory is complete.
  */
 #ifndef SANDBOXFS_BACKENDS_REMOTE_MANIFEST_H
 #define SANDBOXFS_BACKENDS_REMOTE_MANIFEST_H
@@ -35,7 +35,8 @@ struct remote_listed {
 	uint32_t nlink;
 	bool complete; /* a directory whose names are all here */
 	bool cut;      /* a directory whose names were all to be here, and there is more */
-	bool sent;     /* a file, just now, by the host */
+	bool sent;     /* a file, by the host */
+	bool came;     /* that was earlier, and what is there now is not told by this */
 	const char *target;
 };
 

@@ -265,7 +265,7 @@ static int take_frame(struct taking *k, const struct remote_frame *f, struct rem
 	k->answers |= f->word[0] != '\0';
 	if (!k->ask && f->word[0])
 		k->ask = take_ask(t, f->word);
-	w->begun = f->a;
+	w->begun = f->c ? f->c : f->a;
 	w->begun_ns = remote_machine_time(
 	        t, f->a, k->ask && k->ask->floor_ns > k->floor_ns ? k->ask->floor_ns : k->floor_ns);
 	if (f->b) {

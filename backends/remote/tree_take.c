@@ -721,12 +721,33 @@ static int apply_gone(struct remote_news *w, struct entry *e)
 	return r < 0 ? r : 0;
 }
 
+/*
+ * What the host had sent, as it was when it came. By its inode it is seen later whether a command
+ * has written to it or has put another in its place. Where anything newer is known it says nothing.
+ */
+static int apply_came(struct remote_news *w, struct entry *e, const struct remote_listed *l)
+{
+	int r;
+
+	if (touched(w, l->path))
+		return 0;
+	r = look(w->tree, e);
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	if (!S_ISREG(e->st.st_mode) || e->node->version.ino || is_kept(w, e) ||
+	    !is_ours(w->tree, e, l))
+		return 0;
+	return adopt(w, e, l);
+}
+
 static int apply_one(struct remote_news *w, struct entry *e, const struct remote_listed *l)
 {
 	int r;
 
 	if (is_overtaken(w, e->parent))
 		return 0;
+	if (l->came)
+		return apply_came(w, e, l);
 	if (!l->mode)
 		return apply_gone(w, e);
 	if (touched(w, l->path)) {

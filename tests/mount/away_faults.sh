@@ -35,6 +35,25 @@ run_once() {
 	once 'run lost every 2'
 }
 
+# The machine has what the host wrote; the host is told so only with the command that replaces it.
+kept_open() {
+	run a sh -c 'seq 20000 >numbers' >"$ROOM/out"
+	seq 20000 | cmp - "$MNT/a/numbers"
+	exec 8<>"$MNT/a/numbers"
+	until_quiet a
+	faults 'run:sync lost 1'
+	before=$(grep -c ' sync ' "$DIRS/requests" || true)
+	printf 2 >&8
+	until [ "$(grep -c ' sync ' "$DIRS/requests")" -ge $((before + 2)) ]; do tick; done
+	until_quiet a
+	faults
+	run a sed -i s/1/x/ numbers >"$ROOM/out"
+	grep -c x /proc/self/fd/8 >"$ROOM/out" || true
+	same 0 "$(cat "$ROOM/out")"
+	exec 8>&-
+	seq 20000 | sed '1s/1/2/;s/1/x/' | cmp - "$MNT/a/numbers"
+}
+
 # The answers of a command that goes on are asked for again, by offset.
 polled() {
 	: >"$MNT/a/ran"
@@ -307,6 +326,7 @@ claim "two sandboxes" box a b
 faults
 claim "a command runs once, whichever answer is lost, cut or refused" run_once
 claim "also while its output comes" polled
+claim "an open file stays what it was though an answer was lost" kept_open
 claim "a command waits for what the host has changed, however much that is" slow
 claim "what was written arrives whole" sent_once
 claim "a lasting fault is told by its errno, and loses nothing" lasting_refusals

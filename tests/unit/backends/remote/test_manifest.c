@@ -81,7 +81,10 @@ static void test_all_that_is_told(void **state)
 	assert_true(l->complete);
 	remote_manifest_release(&m);
 	l = one_of(&m, "=f 644 0 1. 1 1 f||", "f");
-	assert_true(l->sent);
+	assert_true(l->sent && !l->came);
+	remote_manifest_release(&m);
+	l = one_of(&m, "~f 644 0 1. 1 1 f||", "f");
+	assert_true(l->sent && l->came);
 	remote_manifest_release(&m);
 	l = one_of(&m, "?f 0 0 0 0 0 d/f||", "d/f");
 	assert_int_equal(l->mode, 0);

@@ -507,11 +507,19 @@ static void take_with_inode(char flag, const char *path, uint64_t ino)
 	assert_int_equal(take_records((uint64_t)sbx_real_ns(), record), 0);
 }
 
-/* It is the same file all the same: who writes to it goes on doing so. */
-static void test_another_inode_of_the_same_times(void **state)
+static void give_the_time_of_the_host(void)
 {
 	struct timespec times[2];
 	struct stat st;
+
+	assert_int_equal(fstatat(tf.root, "f", &st, 0), 0);
+	times[0] = times[1] = st.st_mtim;
+	assert_int_equal(utimensat(AT_FDCWD, scratch_path("tree/f"), times, 0), 0);
+}
+
+/* It is the same file all the same: who writes to it goes on doing so. */
+static void test_another_inode_of_the_same_times(void **state)
+{
 	uint64_t ino;
 
 	(void)state;
@@ -528,15 +536,51 @@ static void test_another_inode_of_the_same_times(void **state)
 	host_writes("f", "two");
 	host_is_sent();
 	at_machine("printf two >f");
-	assert_int_equal(fstatat(tf.root, "f", &st, 0), 0);
-	times[0] = times[1] = st.st_mtim;
-	assert_int_equal(utimensat(AT_FDCWD, scratch_path("tree/f"), times, 0), 0);
+	give_the_time_of_the_host();
 	take_with_inode('=', "f", 2);
 	assert_int_equal(ino_of("f"), ino);
 	take_with_inode('-', "f", 3);
 	assert_int_equal(ino_of("f"), ino);
 	assert_int_equal(tf.replaced, 0);
 	expect_file("f", "two");
+}
+
+/* It is told of again where the first answer was lost, and a command has replaced it by then. */
+static void test_what_came_before_another(void **state)
+{
+	uint64_t ino;
+
+	(void)state;
+	at_machine("echo one >f");
+	refresh(true);
+	expect_file("f", "one\n");
+	host_writes("f", "two");
+	host_is_sent();
+	host_sent_file("f");
+	ino = ino_of("f");
+	/* What it does not know as its own tells it nothing. */
+	at_machine("echo another >f");
+	take_with_inode('~', "f", 2);
+	at_machine("printf 222 >f");
+	take_with_inode('~', "f", 2);
+	assert_int_equal(ino_of("f"), ino);
+	expect_file("f", "two");
+	at_machine("printf two >f");
+	give_the_time_of_the_host();
+	take_with_inode('~', "f", 2);
+	at_machine("echo another >g; mv g f");
+	assert_true(take_changes());
+	assert_true(ino_of("f") != ino);
+	assert_int_equal(tf.replaced, 0);
+	expect_file("f", "another\n");
+	/* Newer is known by now. */
+	ino = ino_of("f");
+	at_machine("printf two >f");
+	take_with_inode('~', "f", 2);
+	assert_int_equal(ino_of("f"), ino);
+	expect_file("f", "another\n");
+	take_with_inode('~', "none", 2);
+	expect_gone("none");
 }
 
 static void test_all_inodes_are_new(void **state)
@@ -1797,6 +1841,7 @@ int main(void)
 	        case_of(test_taken_over_for_longer_than_it_is_new),
 	        case_of(test_open_file_follows),
 	        case_of(test_another_inode_of_the_same_times),
+	        case_of(test_what_came_before_another),
 	        case_of(test_all_inodes_are_new),
 	        case_of(test_other_contents_of_the_same_time),
 	        case_of(test_what_the_host_does_is_no_reason_to_ask),
