@@ -197,6 +197,8 @@ asleep() {
 
 vanished() {
 	box v
+	# What was fetched in the moment in which it was written is fetched again behind a command.
+	run v true
 	until_quiet v
 	same hello "$(cat "$MNT/v/README.md")"
 	id=$("$TOOL" result "$MNT/v/ctl/spawn" sh -c 'echo kept; sleep '"$LONG")
