@@ -91,7 +91,8 @@ else
 	# What a sanitizer has to look at a hundred thousand times it does not see better.
 	export SBX_REFS="${SBX_REFS:-10000}"
 fi
-export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp"
+# Some of them fork beside a loop of their own, and begin threads then.
+export TSAN_OPTIONS="suppressions=$here/tests/lib/tsan.supp:die_after_fork=0"
 export LSAN_OPTIONS="suppressions=$here/tests/lib/lsan.supp:print_suppressions=0"
 
 # Most programs wait for a daemon or a machine most of their time, so that six of them keep two

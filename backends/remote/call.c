@@ -128,23 +128,23 @@ void remote_link_destroy(struct remote_link *link)
 	unref(link);
 }
 
-/* The owner may destroy LINK in what it is told. */
-static void tell_idle(struct remote_link *link)
-{
-	if (!link->failed.code || link->idle || atomic_load(&link->refs) > 1)
-		return;
-	link->idle = true;
-	if (link->config.idle)
-		link->config.idle(link->config.data);
-}
-
-/* A call, or a look, has ended. [loop] */
+/*
+ * [loop] A call, or a look, has ended. The owner may destroy LINK, from any thread, once it was
+ * told, or where there is nothing to tell. So all that is read of LINK is read before it is let go
+ * of.
+ */
 static void leave(struct remote_link *link)
 {
-	if (atomic_fetch_sub(&link->refs, 1) == 1)
+	const bool tells = link->failed.code && !link->idle;
+	const unsigned refs = atomic_fetch_sub(&link->refs, 1);
+
+	if (refs == 1) {
 		free(link);
-	else
-		tell_idle(link);
+	} else if (tells && refs == 2) {
+		link->idle = true;
+		if (link->config.idle)
+			link->config.idle(link->config.data);
+	}
 }
 
 /* ---- the end of a call ---- */

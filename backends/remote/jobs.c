@@ -53,22 +53,22 @@ void jobs_ref(struct remote_jobs *j)
 	atomic_fetch_add(&j->refs, 1);
 }
 
-/* The owner may destroy J in what it is told. */
-static void tell_idle(struct remote_jobs *j)
-{
-	if (!j->failed.code || j->idle || atomic_load(&j->refs) > 1)
-		return;
-	j->idle = true;
-	if (j->config.idle)
-		j->config.idle(j->config.data);
-}
-
+/*
+ * [loop] The owner may destroy J, from any thread, once it was told, or where there is nothing to
+ * tell. So all that is read of J is read before it is let go of.
+ */
 void jobs_unref(struct remote_jobs *j)
 {
-	if (atomic_fetch_sub(&j->refs, 1) == 1)
+	const bool tells = j->failed.code && !j->idle;
+	const unsigned refs = atomic_fetch_sub(&j->refs, 1);
+
+	if (refs == 1) {
 		free_jobs(j);
-	else
-		tell_idle(j);
+	} else if (tells && refs == 2) {
+		j->idle = true;
+		if (j->config.idle)
+			j->config.idle(j->config.data);
+	}
 }
 
 void remote_jobs_destroy(struct remote_jobs *j)

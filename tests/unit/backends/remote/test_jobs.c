@@ -45,8 +45,8 @@ static atomic_int idle, altered;
 
 static atomic_int tree_busy, sync_busy, asked, taken;
 static uint64_t seen_last;
-static bool lists; /* by what the machine has for that */
-static bool slow;  /* the next answer is, when it comes to the tree */
+static atomic_bool lists; /* by what the machine has for that */
+static atomic_bool slow;  /* the next answer is, when it comes to the tree */
 
 void remote_tree_busy(struct remote_tree *t, bool busy)
 {
@@ -106,7 +106,7 @@ static uint64_t seen_by_polls(void *data)
 /* ---- what the host has changed ---- */
 
 static struct remote_ride *waiting; /* not ready yet, where HELD */
-static bool held;
+static atomic_bool held;
 static int ride_code;
 static const char *ride_lines;
 static atomic_int boarded, landed, landed_well, sync_busy;
@@ -166,7 +166,7 @@ bool remote_sync_leave(struct remote_ride *ride)
 }
 
 static struct sbx_want *flushing; /* not done yet, where HELD_FLUSH */
-static bool held_flush;
+static atomic_bool held_flush;
 
 static void flush_done(void *data)
 {
@@ -210,6 +210,30 @@ struct ran {
 	uint64_t end_ns, first_ns;
 };
 
+/* What is written while it runs is read under it. */
+static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether it has written TEXT by now, to its standard output. */
+static bool has_written(struct ran *r, const char *text)
+{
+	bool has;
+
+	pthread_mutex_lock(&out_lock);
+	has = r->out[0] && strstr(r->out[0], text);
+	pthread_mutex_unlock(&out_lock);
+	return has;
+}
+
+static uint64_t first_ns_of(struct ran *r)
+{
+	uint64_t ns;
+
+	pthread_mutex_lock(&out_lock);
+	ns = r->first_ns;
+	pthread_mutex_unlock(&out_lock);
+	return ns;
+}
+
 static struct ran *ran_of(struct sbx_job *job)
 {
 	return sbx_container_of(job, struct ran, job);
@@ -233,12 +257,14 @@ static void on_output(struct sbx_job *job, int stream, const void *buf, size_t l
 	assert((r->ended) == (0));
 	assert(!r->discarded[i]);
 	assert(len > 0);
+	pthread_mutex_lock(&out_lock);
 	if (!r->first_ns)
 		r->first_ns = sbx_now_ns();
 	r->out[i] = realloc(r->out[i], r->len[i] + len + 1);
 	memcpy(r->out[i] + r->len[i], buf, len);
 	r->len[i] += len;
 	r->out[i][r->len[i]] = '\0';
+	pthread_mutex_unlock(&out_lock);
 	atomic_fetch_add(&r->outputs, 1);
 }
 
@@ -301,6 +327,28 @@ static int exec(struct ran *r, const struct sbx_exec *spec, struct sbx_error *er
 {
 	*r = (struct ran){.job = {.events = &events, .sandbox = &sandbox}};
 	return remote_jobs_exec(jobs, spec, &r->job, err);
+}
+
+struct to_send {
+	struct ran *r;
+	int sig;
+};
+
+static void send_posted(void *data)
+{
+	struct to_send *s = data;
+
+	remote_jobs_signal(&s->r->job, s->sig);
+	free(s);
+}
+
+static void send(struct ran *r, int sig)
+{
+	struct to_send *s = malloc(sizeof(*s));
+
+	assert_non_null(s);
+	*s = (struct to_send){.r = r, .sig = sig};
+	sbx_loop_post(loop, send_posted, s);
 }
 
 static struct sbx_exec spec_of(char *const *argv)
@@ -652,8 +700,8 @@ static void a_new_job_is_not_behind_the_poll_for_another(void **state)
 	usleep(300000);
 	begin(&other, "sleep 1.5; echo x; exec sleep 600");
 	await(&other.outputs, 1);
-	assert_true(other.first_ns < sbx_now_ns() + 1);
-	remote_jobs_signal(&other.job, SIGKILL);
+	assert_true(first_ns_of(&other) < sbx_now_ns() + 1);
+	send(&other, SIGKILL);
 	expect_end(&other, SBX_END_SIGNALED, SIGKILL);
 	scratch_write(scratch_path("the tree/stop"), "");
 	expect_ran(&silent, "", "", 0);
@@ -673,8 +721,8 @@ static void a_poll_that_begins_beside_a_start_holds_nothing_up(void **state)
 	slow = true;
 	begin(&other, "sleep 1.5; echo x; exec sleep 600");
 	await(&other.outputs, 1);
-	assert_true(other.first_ns - begun_ns < UINT64_C(15000000000));
-	remote_jobs_signal(&other.job, SIGKILL);
+	assert_true(first_ns_of(&other) - begun_ns < UINT64_C(15000000000));
+	send(&other, SIGKILL);
 	expect_end(&other, SBX_END_SIGNALED, SIGKILL);
 	scratch_write(scratch_path("the tree/stop"), "");
 	expect_ran(&silent, "", "", 0);
@@ -1335,21 +1383,6 @@ static void end_poll(void)
 
 /* ---- signals ---- */
 
-static int send_sig;
-
-static void send_posted(void *data)
-{
-	struct ran *r = data;
-
-	remote_jobs_signal(&r->job, send_sig);
-}
-
-static void send(struct ran *r, int sig)
-{
-	send_sig = sig;
-	sbx_loop_post(loop, send_posted, r);
-}
-
 static void signals_reach_all_of_it(void **state)
 {
 	(void)state;
@@ -1389,7 +1422,7 @@ static void nothing_that_it_left_lives_on(void **state)
 		int away, bare;
 
 		begin(&r, killed ? ESCAPES "exec sleep 300" : ESCAPES);
-		while (!r.ended && !(r.outputs && strstr(r.out[0], "ready")))
+		while (!r.ended && !has_written(&r, "ready"))
 			usleep(1000);
 		if (killed)
 			send(&r, SIGKILL);
@@ -1487,7 +1520,7 @@ static void no_signal_takes_the_place_of_another(void **state)
 	while (machine.fail)
 		usleep(1000);
 	end_poll();
-	while (!strstr(r.out[0], "usr1") || !strstr(r.out[0], "usr2"))
+	while (!has_written(&r, "usr1") || !has_written(&r, "usr2"))
 		await(&r.outputs, r.outputs + 1);
 	send(&r, SIGKILL);
 	expect_end(&r, SBX_END_SIGNALED, SIGKILL);
@@ -1782,7 +1815,7 @@ static void busybox_alone_is_enough(void **state)
 	              "err\n", 3);
 	who_is_over_is_forgotten();
 	begin(&r, ESCAPES "exec sleep 300");
-	while (!(r.outputs && strstr(r.out[0], "ready")))
+	while (!has_written(&r, "ready"))
 		usleep(1000);
 	send(&r, SIGKILL);
 	expect_end(&r, SBX_END_SIGNALED, SIGKILL);

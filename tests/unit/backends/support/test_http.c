@@ -90,9 +90,9 @@ static void await_stalled(const char *key)
 
 static const char *url_of(const char *path)
 {
-	static char url[32][128];
+	static char url[1024][128];
 	static unsigned n;
-	char *at = url[n++ % 32];
+	char *at = url[n++ % 1024];
 
 	snprintf(at, 128, "http://127.0.0.1:%d%s", plain.port, path);
 	return at;

@@ -823,13 +823,15 @@ static void meet(void *data)
 /* Returns when each of the two threads of the pool has done what it was at. */
 static void await_pool(void)
 {
-	pthread_barrier_t barrier;
+	static pthread_barrier_t barrier;
+	static bool made;
 
-	pthread_barrier_init(&barrier, NULL, 3);
+	if (!made)
+		pthread_barrier_init(&barrier, NULL, 3);
+	made = true;
 	sbx_pool_submit(registry_fixture.pool, meet, &barrier);
 	sbx_pool_submit(registry_fixture.pool, meet, &barrier);
 	pthread_barrier_wait(&barrier);
-	pthread_barrier_destroy(&barrier);
 }
 
 /* Its client dies when it is made, and the loop does not know that yet. */
