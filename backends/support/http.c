@@ -26,10 +26,10 @@
 #define BACKOFF_MS 400
 #define LOOK_MS    100
 
-/* And one beside it for what it holds. */
+/* A server has two: one for what it holds until something happens, one for all other requests. */
 struct host {
 	struct host *next;
-	bool held;
+	bool held; /* the first of these */
 	unsigned active, most;
 	struct transfer *first, **last; /* that wait for their turn */
 	char key[sizeof(((struct sbx_http_server *)NULL)->key)];
